@@ -1,0 +1,120 @@
+/**
+ * The exchange: one request and its answer as the gateway saw them, in the three forms it takes on its way.
+ * Pure types and rules; used on front threads (made), actor threads (stored, indexed) and in the command line (read).
+ *
+ *   CapturedExchange   front thread → capture writer. Raw: still holds credentials, never touches a disk.
+ *   ExchangeFacts      what the decoder read out of the stored copy, later and off the hot path.
+ *   ExchangeRecord     what `understudy inspect --json` prints; nothing secret in it.
+ */
+
+/** A turn is one answer of a model in a conversation; everything else (counting tokens, listing models) is other. */
+export type ExchangeKind = 'turn' | 'other';
+
+/** Who answered. `student` comes with relegation. */
+export type ServedBy = 'upstream' | 'student';
+
+/** The request's shape, told from its method and path alone. `null`: not one that we decode. */
+export type ApiShape =
+  | 'messages'
+  | 'chat_completions'
+  | 'responses'
+  | 'completion'
+  | 'gemini'
+  | 'bedrock_converse'
+  | 'bedrock_invoke';
+
+/** One finished exchange on its way to the capture writer. Headers are flat [name, value, …] in wire order, latin1. */
+export interface CapturedExchange {
+  /** `x-svc-run`, or null when the client sent none. */
+  run_id: string | null;
+  /** `x-svc-seq`, or null. */
+  seq: number | null;
+  note: string;
+  /** The route's label: GW_PROVIDER for the default upstream, `gemini`, `bedrock`. */
+  provider: string;
+  kind: ExchangeKind;
+  shape: ApiShape | null;
+  method: string;
+  /** As the client sent it, prefix included, without the query. */
+  path: string;
+  /** Raw, without `?`; may still hold credentials here. */
+  query: string;
+  /** 0 when the upstream never answered with a status. */
+  status: number;
+  /** Milliseconds since the epoch. */
+  started_at_ms: number;
+  /** From the first byte of the request to the head of the answer; null when none came. */
+  first_byte_ms: number | null;
+  duration_ms: number;
+  aborted: boolean;
+  /** A body was longer than the capture limit: the stored copy is its beginning. */
+  truncated: boolean;
+  served_by: ServedBy;
+  request_headers: string[];
+  response_headers: string[];
+  /** Lengths on the wire, truncation or not. */
+  request_bytes: number;
+  response_bytes: number;
+  request_body: Uint8Array;
+  response_body: Uint8Array;
+}
+
+/** Tokens of one turn; null where the provider did not say. */
+export interface TokenUsage {
+  input_tokens: number | null;
+  output_tokens: number | null;
+  cache_read_tokens: number | null;
+  cache_write_tokens: number | null;
+}
+
+/** What a decoder found in the stored copy of one exchange. */
+export interface ExchangeFacts {
+  model: string | null;
+  usage: TokenUsage;
+  stop_reason: string | null;
+  /** A turn whose body we could not read (encoding, framing, JSON, over the size cap); the bytes are stored all the same. */
+  undecodable: boolean;
+  /** Why, in words, when undecodable; '' otherwise. */
+  reason: string;
+  /**
+   * For turns: one hash for each prefix of the conversation in the request (after 1 message, after 2, …), the last
+   * one standing for the whole request. Empty when there is no conversation. Two requests share the n-th hash when
+   * their first n messages mean the same.
+   */
+  conversation: string[];
+}
+
+/** Headers and length of one side, credentials masked. */
+export interface ExchangeSide {
+  headers: [name: string, value: string][];
+  bytes: number;
+}
+
+/** The stored exchange as everybody but the writer sees it. */
+export interface ExchangeRecord {
+  /** From 1, in the order of writing, without holes, across rotation and restart. */
+  id: number;
+  /** The client's, or one found by conversation; null for an exchange that belongs to no run. */
+  run_id: string | null;
+  seq: number | null;
+  note: string;
+  provider: string;
+  kind: ExchangeKind;
+  shape: ApiShape | null;
+  method: string;
+  path: string;
+  query: string;
+  status: number;
+  started_at: string;
+  first_byte_ms: number | null;
+  duration_ms: number;
+  aborted: boolean;
+  truncated: boolean;
+  undecodable: boolean;
+  served_by: ServedBy;
+  model: string | null;
+  stop_reason: string | null;
+  usage: TokenUsage;
+  request: ExchangeSide;
+  response: ExchangeSide;
+}
