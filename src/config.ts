@@ -1,0 +1,284 @@
+/**
+ * Environment and flags → one frozen Config. The only reader of `process.env`; everything else is handed its part of
+ * the Config. A bad value ends the start with one line. Main thread, before anything else runs.
+ */
+
+import { readFileSync } from 'node:fs';
+import { isIP } from 'node:net';
+import { join, resolve } from 'node:path';
+import { z } from 'zod';
+import { CAPTURE_BYTES_MAX, DEFAULTS, HTTP_HEAD_BYTES, NOTE_CHARACTERS, THREADS_MAX } from './limits.ts';
+
+export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+
+/** Everything an operator decides. Frozen, parts included. */
+export interface Config {
+  readonly version: string;
+  readonly log_level: (typeof LOG_LEVELS)[number];
+  /** Absolute. */
+  readonly data_dir: string;
+  readonly actor_threads: number;
+  readonly front_threads: number;
+  readonly api: {
+    readonly host: string;
+    /** 0: one that the system picks. */
+    readonly port: number;
+    readonly max_body_bytes: number;
+    readonly rate_limit_per_sec: number;
+    readonly rate_limit_burst: number;
+  };
+  readonly gateway: {
+    readonly host: string;
+    readonly port: number;
+    /** No trailing slash; the client's path is put behind it as it is. The same holds for the other two. */
+    readonly upstream_base: string;
+    /** Label on what the default upstream answers. */
+    readonly provider: string;
+    readonly gemini_base: string;
+    /** `{region}` stands where the region goes, anywhere in it. */
+    readonly bedrock_base: string;
+  };
+  readonly capture: {
+    /** Absolute path of the capture database. */
+    readonly db: string;
+    /** '' for none. */
+    readonly note: string;
+    /** Keys inside bodies are masked in the stored copy. */
+    readonly redact: boolean;
+    readonly max_queue: number;
+    readonly max_queue_bytes: number;
+    /** Each body. */
+    readonly max_capture_bytes: number;
+  };
+  /** What each engine runs on: `embedded:`, an address, or null (off). Addresses may hold credentials: never print. */
+  readonly engines: {
+    readonly vector_store: string | null;
+    readonly accounts: string | null;
+    readonly live_stream: string | null;
+  };
+}
+
+/** Flags that stand in for a variable; a flag wins over the environment. */
+export interface ConfigFlags {
+  /** Which listener `--host` and `--port` speak of. */
+  listener: 'api' | 'gateway';
+  host?: string | undefined;
+  port?: string | undefined;
+  db?: string | undefined;
+  note?: string | undefined;
+}
+
+/** A value that the start cannot go on with. The message is one line: name, value (unless secret), what is allowed. */
+export class ConfigError extends Error {
+  /** sysexits.h EX_CONFIG. */
+  readonly exit_code = 78;
+
+  constructor(name: string, value: string, allowed: string) {
+    super(`${name}=${SECRET_NAMES.has(name) ? '(not shown)' : quoteValue(value)}: ${allowed}`);
+    this.name = 'ConfigError';
+  }
+}
+
+/** Their values may carry a password or a key: an error names them without the value. */
+const SECRET_NAMES: ReadonlySet<string> = new Set(['VECTOR_STORE_URL', 'AUTH_DB_URL', 'AUTH_DB_CONN_URL']);
+
+function quoteValue(value: string): string {
+  const quoted = JSON.stringify(value.length > 200 ? `${value.slice(0, 200)}…` : value);
+  // `scheme://user:password@host` in any variable: whoever put it there did not want it in a log.
+  return quoted.replace(/\/\/[^/\s]*@/g, '//(not shown)@');
+}
+
+/** A whole number in decimal digits, nothing else: no sign, no exponent, no unit. */
+function wholeNumber(min: number, max: number, unit = '') {
+  const bounds = max === Number.MAX_SAFE_INTEGER ? `from ${min}` : `from ${min} to ${max}`;
+  return z
+    .string()
+    .regex(/^\d{1,16}$/)
+    .transform(Number)
+    .refine((n) => n >= min && n <= max)
+    .describe(`allowed is a whole number${unit} ${bounds}`);
+}
+
+const port = wholeNumber(0, 65_535).describe('allowed is a port from 0 (any free one) to 65535');
+
+const host = z
+  .string()
+  .refine((text) => isIP(text) !== 0 || /^(?=.{1,253}$)[a-z\d]([a-z\d.-]*[a-z\d])?$/i.test(text))
+  .describe('allowed is an IP address or a host name');
+
+const bytes = (max: number = Number.MAX_SAFE_INTEGER) => wholeNumber(1, max, ' of bytes');
+
+const threads = wholeNumber(1, THREADS_MAX);
+
+const BASE_RULE =
+  'allowed is an http:// or https:// address, with a path or without, but no credentials, query or #';
+
+/**
+ * An upstream's address; `{region}` may stand in it where `placeholder` says so. The text is kept as the operator wrote
+ * it but for a trailing slash: the client's path begins with one.
+ */
+function base(placeholder = false) {
+  return z
+    .string()
+    .refine((text) => {
+      const concrete = placeholder ? text.replaceAll('{region}', 'us-east-1') : text;
+      if (!/^https?:\/\/[^\s\\{}?#@]+$/i.test(concrete) || !URL.canParse(concrete)) return false;
+      return new URL(concrete).hostname !== '';
+    })
+    .transform((text) => text.replace(/\/+$/, ''))
+    .describe(placeholder ? `${BASE_RULE}; {region} stands for the region` : BASE_RULE);
+}
+
+const label = z
+  .string()
+  .regex(/^[a-z\d][a-z\d._-]{0,63}$/i)
+  .describe('allowed are 1 to 64 letters, digits, dots, dashes and underscores');
+
+const note = z
+  .string()
+  .max(NOTE_CHARACTERS)
+  .regex(/^\P{Cc}*$/u)
+  .describe(`allowed are up to ${NOTE_CHARACTERS} printable characters`);
+
+const path = z
+  .string()
+  .regex(/^\P{Cc}+$/u)
+  .describe('allowed is a path');
+
+const engine = z
+  .string()
+  .refine((text) => text === 'embedded:' || (text.includes('://') && URL.canParse(text)))
+  .describe('allowed is embedded: or an address');
+
+const flag = z
+  .enum(['0', '1'])
+  .transform((text) => text === '1')
+  .describe('allowed is 1 (on) or 0 (off)');
+
+const level = z.enum(LOG_LEVELS).describe(`allowed is one of ${LOG_LEVELS.join(', ')}`);
+
+/** Every variable this version reads, and the text that stands for it when it is unset (undefined: nothing does). */
+const VARIABLES = {
+  LOG_LEVEL: [level, 'info'],
+  DATA_DIR: [path, './data'],
+  ACTOR_THREADS: [threads, '1'],
+  FRONT_THREADS: [threads, '1'],
+  HOST: [host, '127.0.0.1'],
+  PORT: [port, '8000'],
+  MAX_BODY_BYTES: [bytes(CAPTURE_BYTES_MAX), String(DEFAULTS.MAX_BODY_BYTES)],
+  RATE_LIMIT_PER_SEC: [wholeNumber(1, Number.MAX_SAFE_INTEGER), String(DEFAULTS.RATE_LIMIT_PER_SEC)],
+  RATE_LIMIT_BURST: [wholeNumber(1, Number.MAX_SAFE_INTEGER), String(DEFAULTS.RATE_LIMIT_BURST)],
+  GW_HOST: [host, '127.0.0.1'],
+  GW_PORT: [port, '8787'],
+  GW_UPSTREAM_BASE: [base(), 'https://api.anthropic.com'],
+  GW_PROVIDER: [label, 'anthropic'],
+  GW_GEMINI_BASE: [base(), 'https://generativelanguage.googleapis.com'],
+  GW_BEDROCK_BASE: [base(true), 'https://bedrock-runtime.{region}.amazonaws.com'],
+  GW_NOTE: [note, ''],
+  SVC_REDACT: [flag, '1'],
+  GW_MAX_QUEUE: [wholeNumber(1, Number.MAX_SAFE_INTEGER, ' of exchanges'), String(DEFAULTS.GW_MAX_QUEUE)],
+  GW_MAX_QUEUE_BYTES: [bytes(), String(DEFAULTS.GW_MAX_QUEUE_BYTES)],
+  GW_MAX_CAPTURE_BYTES: [bytes(CAPTURE_BYTES_MAX), String(DEFAULTS.GW_MAX_CAPTURE_BYTES)],
+  VECTOR_STORE_URL: [engine, undefined],
+  AUTH_DB_URL: [engine, undefined],
+  AUTH_DB_CONN_URL: [engine, undefined],
+} as const satisfies Record<string, readonly [z.ZodType, string | undefined]>;
+
+type VariableName = keyof typeof VARIABLES;
+
+type Variables = {
+  [Name in VariableName]:
+    | z.output<(typeof VARIABLES)[Name][0]>
+    | ((typeof VARIABLES)[Name][1] extends undefined ? null : never);
+};
+
+/**
+ * Reads the operator's decisions. An empty variable counts as unset, as in a compose file that passes one through.
+ * @param flags what the command line said; each stands in for its variable
+ * @param env the environment; the process's own unless a test passes another
+ * @throws ConfigError at the first value that is not allowed
+ */
+export function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.env): Config {
+  const onGateway = flags.listener === 'gateway';
+  const flagOf: Partial<Record<VariableName, [flag: string, text: string | undefined]>> = {
+    [onGateway ? 'GW_HOST' : 'HOST']: ['--host', flags.host],
+    [onGateway ? 'GW_PORT' : 'PORT']: ['--port', flags.port],
+    GW_NOTE: ['--note', flags.note],
+  };
+  const values: Partial<Record<VariableName, unknown>> = {};
+  for (const name of Object.keys(VARIABLES) as VariableName[]) {
+    const [schema, unset]: readonly [z.ZodType, string | undefined] = VARIABLES[name];
+    const [flagName, flagText] = flagOf[name] ?? [];
+    const text = flagText ?? (env[name] || unset);
+    values[name] =
+      text === undefined ? null : parseText(flagText === undefined ? name : flagName!, schema, text);
+  }
+  const db = flags.db === undefined ? undefined : parseText('--db', path, flags.db);
+  return freezeConfig(values as Variables, db);
+}
+
+function freezeConfig(v: Variables, db: string | undefined): Config {
+  const data_dir = resolve(v.DATA_DIR);
+  return Object.freeze({
+    version: readVersion(),
+    log_level: v.LOG_LEVEL,
+    data_dir,
+    actor_threads: v.ACTOR_THREADS,
+    front_threads: v.FRONT_THREADS,
+    api: Object.freeze({
+      host: v.HOST,
+      port: v.PORT,
+      max_body_bytes: v.MAX_BODY_BYTES,
+      rate_limit_per_sec: v.RATE_LIMIT_PER_SEC,
+      rate_limit_burst: v.RATE_LIMIT_BURST,
+    }),
+    gateway: Object.freeze({
+      host: v.GW_HOST,
+      port: v.GW_PORT,
+      upstream_base: v.GW_UPSTREAM_BASE,
+      provider: v.GW_PROVIDER,
+      gemini_base: v.GW_GEMINI_BASE,
+      bedrock_base: v.GW_BEDROCK_BASE,
+    }),
+    capture: Object.freeze({
+      db: db === undefined ? join(data_dir, 'capture.mdb') : resolve(db),
+      note: v.GW_NOTE,
+      redact: v.SVC_REDACT,
+      max_queue: v.GW_MAX_QUEUE,
+      max_queue_bytes: v.GW_MAX_QUEUE_BYTES,
+      max_capture_bytes: v.GW_MAX_CAPTURE_BYTES,
+    }),
+    engines: Object.freeze({
+      vector_store: v.VECTOR_STORE_URL,
+      accounts: v.AUTH_DB_URL,
+      live_stream: v.AUTH_DB_CONN_URL,
+    }),
+  });
+}
+
+function parseText<T>(name: string, schema: z.ZodType<T>, text: string): T {
+  const result = schema.safeParse(text);
+  if (result.success) return result.data;
+  throw new ConfigError(name, text, schema.description ?? 'this value is not allowed');
+}
+
+/** The package's version, from the package.json of the tree that runs: `src/` and `dist/src/` lie at different depths. */
+export function readVersion(): string {
+  const isBuilt = import.meta.url.endsWith('.js');
+  const file = new URL(isBuilt ? '../../package.json' : '../package.json', import.meta.url);
+  return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version;
+}
+
+/**
+ * uWebSockets.js reads its head limit from the environment when it loads, and from nowhere else. To be called before
+ * the first import of `src/http`; threads started later inherit it. A larger value that is there already stays.
+ */
+export function raiseParserHeadLimit(): void {
+  const present = Number(process.env.UWS_HTTP_MAX_HEADERS_SIZE);
+  if (!(present >= HTTP_HEAD_BYTES)) process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(HTTP_HEAD_BYTES);
+}
+
+/** Whether only this machine can reach the address: the whole of 127/8, ::1 and the name localhost (RFC 6761, 6.3). */
+export function isLoopback(host: string): boolean {
+  return /^(127(\.\d{1,3}){3}|::1|0:0:0:0:0:0:0:1|::ffff:127(\.\d{1,3}){3}|localhost\.?)$/i.test(host);
+}

@@ -1,0 +1,131 @@
+/**
+ * The error catalogue: every failure that a caller can see has a code here, and the code decides its status, its
+ * words and whether trying again makes sense. An error loses its class when it crosses a thread, so it travels as
+ * plain data and is rebuilt from its code. Any thread.
+ */
+
+interface CatalogueEntry {
+  status: number;
+  /** What the caller reads unless the place that throws knows better. */
+  detail: string;
+  /** The same request, sent again later, may succeed. */
+  retryable: boolean;
+}
+
+/** Codes are stable: clients and tests may name them. */
+export const ERRORS = {
+  malformed_request: { status: 400, detail: 'The request is malformed', retryable: false },
+  bad_framing: { status: 400, detail: 'The message framing is not acceptable', retryable: false },
+  bad_region: { status: 400, detail: 'The path does not name a region', retryable: false },
+  unauthenticated: { status: 401, detail: 'Invalid or missing credentials', retryable: false },
+  forbidden: { status: 403, detail: 'Forbidden', retryable: false },
+  cross_site: {
+    status: 403,
+    detail: 'Admin routes do not answer requests from other sites',
+    retryable: false,
+  },
+  not_found: { status: 404, detail: 'Not Found', retryable: false },
+  method_not_allowed: { status: 405, detail: 'Method Not Allowed', retryable: false },
+  capture_stopped: {
+    status: 409,
+    detail: 'The capture writer was stopped; it starts again with the process',
+    retryable: false,
+  },
+  body_too_large: { status: 413, detail: 'The request body is too large', retryable: false },
+  upgrade_required: { status: 426, detail: 'WebSocket connections are not proxied', retryable: false },
+  rate_limited: { status: 429, detail: 'Too many requests', retryable: true },
+  head_too_large: { status: 431, detail: 'The request head is too large', retryable: false },
+  internal: { status: 500, detail: 'Internal Server Error', retryable: false },
+  upstream_failed: { status: 502, detail: 'The upstream could not be reached', retryable: true },
+  unavailable: { status: 503, detail: 'Temporarily unavailable', retryable: true },
+  deadline_exceeded: { status: 503, detail: 'No answer in time', retryable: true },
+  http_version: { status: 505, detail: 'HTTP/1.1 only', retryable: false },
+} as const satisfies Record<string, CatalogueEntry>;
+
+export type ErrorCode = keyof typeof ERRORS;
+
+/** An error as it crosses threads: plain, cloneable, no stack of another thread. */
+export interface ErrorData {
+  code: ErrorCode;
+  detail: string;
+}
+
+/** A failure from the catalogue. `cause` stays in the process that threw it (logs); it never reaches a caller. */
+export class CatalogueError extends Error {
+  readonly code: ErrorCode;
+
+  /**
+   * @param code an entry of {@link ERRORS}
+   * @param detail what the caller should read instead of the catalogue's words; never holds a secret
+   */
+  constructor(code: ErrorCode, detail?: string, options?: ErrorOptions) {
+    super(detail ?? ERRORS[code].detail, options);
+    this.name = 'CatalogueError';
+    this.code = code;
+  }
+
+  /** HTTP status. */
+  get status(): number {
+    return ERRORS[this.code].status;
+  }
+
+  get retryable(): boolean {
+    return ERRORS[this.code].retryable;
+  }
+}
+
+/**
+ * @param thrown anything that was caught
+ * @returns the same error when it is of the catalogue, else `internal` with the thrown value as its cause
+ */
+export function toCatalogueError(thrown: unknown): CatalogueError {
+  return thrown instanceof CatalogueError
+    ? thrown
+    : new CatalogueError('internal', undefined, { cause: thrown });
+}
+
+/** To a thread: what survives structured clone and msgpack alike. */
+export function toErrorData(thrown: unknown): ErrorData {
+  const error = toCatalogueError(thrown);
+  return { code: error.code, detail: error.message };
+}
+
+/** From a thread. A code that this version does not know becomes `internal`, its words kept. */
+export function fromErrorData(data: { code: string; detail: string }): CatalogueError {
+  return new CatalogueError(isErrorCode(data.code) ? data.code : 'internal', data.detail);
+}
+
+function isErrorCode(code: string): code is ErrorCode {
+  return Object.hasOwn(ERRORS, code);
+}
+
+/** To the API's wire: `{"detail": …}` (documents 1 and 2). */
+export function toApiBody(error: CatalogueError): { detail: string } {
+  return { detail: error.message };
+}
+
+/** To the gateway's wire: shaped like an error of the messages API, whoever the client is (document 3, Errors). */
+export function toMessagesBody(error: CatalogueError): {
+  type: 'error';
+  error: { type: string; message: string };
+} {
+  return { type: 'error', error: { type: messagesErrorType(error.status), message: error.message } };
+}
+
+/** The messages API's name for a status (Anthropic, API errors). */
+function messagesErrorType(status: number): string {
+  switch (status) {
+    case 401:
+      return 'authentication_error';
+    case 403:
+      return 'permission_error';
+    case 404:
+      return 'not_found_error';
+    case 413:
+      return 'request_too_large';
+    case 429:
+      return 'rate_limit_error';
+    default:
+      return status < 500 ? 'invalid_request_error' : 'api_error';
+  }
+}

@@ -1,0 +1,72 @@
+/**
+ * Every bound of the house that an operator cannot change, in one place; the ones that an operator can change have
+ * their defaults here too and are read in `config.ts`. Relations between them are asserted when this file loads, so a
+ * bad edit stops every start and every test. Constants only; any thread.
+ */
+
+import { strict as assert } from 'node:assert';
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/** What the defaults of `config.ts` are; the names are those of the operator variables. */
+export const DEFAULTS = {
+  GW_MAX_QUEUE: 10_000,
+  GW_MAX_QUEUE_BYTES: 256 * MIB,
+  GW_MAX_CAPTURE_BYTES: 64 * MIB,
+  MAX_BODY_BYTES: 5 * MIB,
+  RATE_LIMIT_PER_SEC: 200,
+  RATE_LIMIT_BURST: 400,
+} as const;
+
+/** Largest GW_MAX_CAPTURE_BYTES: one stored body is one buffer, and the decoder needs room for a second. */
+export const CAPTURE_BYTES_MAX = 1024 * MIB;
+/** Most actor or front threads that a machine of any size gets something from. */
+export const THREADS_MAX = 64;
+/** GW_NOTE and --note: it is written into every exchange. */
+export const NOTE_CHARACTERS = 200;
+
+/** Request head that the HTTP parser takes; goes to uWebSockets.js as UWS_HTTP_MAX_HEADERS_SIZE before it loads. */
+export const HTTP_HEAD_BYTES = 64 * KIB;
+/** Answer head taken from an upstream. Larger than what we take from clients: some providers set many cookies. */
+export const UPSTREAM_HEAD_BYTES = 256 * KIB;
+
+/** Longest silence of an upstream, before the head and between two chunks. Thinking streams are quiet for minutes. */
+export const UPSTREAM_TIMEOUT_MS = HOUR_MS;
+/** To set up a connection to the upstream (address look-up, TCP, TLS) before the client gets its 502. */
+export const UPSTREAM_CONNECT_MS = 30_000;
+/** A client that went away must have ended its upstream request within this time. */
+export const ABORT_DEADLINE_MS = 100;
+
+/** From SIGTERM: what requests in flight get before their connections are closed. */
+export const DRAIN_DEADLINE_MS = 30_000;
+
+/** What one stalled reader may cost in memory, all buffers of its exchange together. */
+export const STALLED_READER_BYTES = 10 * MIB;
+
+/** A stored body is decompressed up to this size; beyond it the turn is stored and marked undecodable. */
+export const DECODED_BODY_BYTES = 128 * MIB;
+/** Images and documents inside bodies from this size on are stored once, by their SHA-256. */
+export const ATTACHMENT_BYTES_MIN = 1 * KIB;
+
+/** A region as it stands in `/bedrock/{region}`. Lower case only, so that it can be put into a host name as it is. */
+export const BEDROCK_REGION = /^[a-z]{2}(-[a-z]+)+-\d$/;
+/** Longest region; the pattern alone has no upper bound. A DNS label's (RFC 1035, 2.3.4). */
+export const BEDROCK_REGION_CHARACTERS = 63;
+
+assert(DEFAULTS.GW_MAX_CAPTURE_BYTES <= CAPTURE_BYTES_MAX, 'the default body cap is inside its own range');
+assert(
+  2 * DEFAULTS.GW_MAX_CAPTURE_BYTES <= DEFAULTS.GW_MAX_QUEUE_BYTES,
+  'one exchange with both bodies at the cap fits into the writer queue',
+);
+assert(DEFAULTS.GW_MAX_CAPTURE_BYTES <= DECODED_BODY_BYTES, 'an uncompressed body at the cap is decodable');
+assert(DEFAULTS.RATE_LIMIT_PER_SEC <= DEFAULTS.RATE_LIMIT_BURST, 'a full second is inside the burst');
+assert(HTTP_HEAD_BYTES <= UPSTREAM_HEAD_BYTES, 'an upstream that echoes our head is still understood');
+assert(UPSTREAM_TIMEOUT_MS >= HOUR_MS, 'no read timeout below one hour');
+assert(
+  UPSTREAM_CONNECT_MS <= DRAIN_DEADLINE_MS,
+  'a request that is still connecting cannot outlive the drain',
+);
+assert(ATTACHMENT_BYTES_MIN < DEFAULTS.GW_MAX_CAPTURE_BYTES, 'an attachment fits into a stored body');
