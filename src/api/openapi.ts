@@ -1,0 +1,105 @@
+/**
+ * The interface description: OpenAPI 3.1 (whose schemas are JSON Schema 2020-12) made from the declared endpoints.
+ * Made once at start. Front threads.
+ */
+
+import { z } from 'zod';
+import type { Endpoint, EndpointReply } from '../contract/endpoint.ts';
+
+type Json = Record<string, unknown>;
+
+/**
+ * @param endpoints every declared route; hidden ones and aliases are left out
+ * @returns the document, ready to be serialized
+ */
+export function describeApi(endpoints: readonly Endpoint[], version: string): Json {
+  const components = new Map<string, Json>();
+  const paths: Record<string, Json> = {};
+  for (const declared of endpoints) {
+    if (declared.hidden === true) continue;
+    paths[declared.path] ??= {};
+    paths[declared.path]![declared.method.toLowerCase()] = describeOperation(declared, components);
+  }
+  return {
+    openapi: '3.1.0',
+    info: { title: 'Understudy', version, license: { name: 'Apache-2.0', identifier: 'Apache-2.0' } },
+    paths,
+    components: {
+      schemas: Object.fromEntries([...components].sort(([a], [b]) => (a < b ? -1 : 1))),
+      securitySchemes: { bearer: { type: 'http', scheme: 'bearer' } },
+    },
+  };
+}
+
+function describeOperation(declared: Endpoint, components: Map<string, Json>): Json {
+  const parameters = [
+    ...describeParameters('path', declared.params, components),
+    ...describeParameters('query', declared.query, components),
+  ];
+  return {
+    operationId: declared.id,
+    summary: declared.summary,
+    tags: [declared.tag],
+    ...(declared.auth === 'bearer' ? { security: [{ bearer: [] }] } : {}),
+    ...(parameters.length > 0 ? { parameters } : {}),
+    ...(declared.body === undefined
+      ? {}
+      : { requestBody: { required: true, content: jsonContent(declared.body, 'input', components) } }),
+    responses: Object.fromEntries(
+      Object.entries(declared.replies).map(([status, reply]) => [status, describeReply(reply, components)]),
+    ),
+  };
+}
+
+function describeReply(reply: EndpointReply, components: Map<string, Json>): Json {
+  if (reply.media_type !== undefined)
+    return { description: reply.description, content: { [reply.media_type]: {} } };
+  if (reply.schema === undefined) return { description: reply.description };
+  return { description: reply.description, content: jsonContent(reply.schema, 'output', components) };
+}
+
+function describeParameters(
+  place: 'path' | 'query',
+  schema: z.ZodObject | undefined,
+  components: Map<string, Json>,
+): Json[] {
+  return Object.entries(schema?.shape ?? {}).map(([name, field]) => ({
+    name,
+    in: place,
+    required: place === 'path' || !(field as z.ZodType).safeParse(undefined).success,
+    schema: toSchema(field as z.ZodType, 'input', components),
+  }));
+}
+
+function jsonContent(schema: z.ZodType, io: 'input' | 'output', components: Map<string, Json>): Json {
+  return { 'application/json': { schema: toSchema(schema, io, components) } };
+}
+
+/**
+ * One schema as JSON Schema. Those with an id (`.meta({id})`), wherever they stand in it, go to the components.
+ * @throws Error when one id stands for two different schemas
+ */
+function toSchema(schema: z.ZodType, io: 'input' | 'output', components: Map<string, Json>): Json {
+  const { $schema: _, $defs = {}, ...own } = pointAtComponents(z.toJSONSchema(schema, { io }) as Json);
+  for (const [id, definition] of Object.entries($defs as Record<string, Json>))
+    register(id, definition, components);
+  if (typeof own.id !== 'string') return own;
+  register(own.id, own, components);
+  return { $ref: `#/components/schemas/${own.id}` };
+}
+
+function register(id: string, { id: _, ...definition }: Json, components: Map<string, Json>): void {
+  const known = components.get(id);
+  if (known !== undefined && JSON.stringify(known) !== JSON.stringify(definition)) {
+    throw new Error(`two schemas are called ${id}`);
+  }
+  components.set(id, definition);
+}
+
+/** Rewrites `#/$defs/X` to `#/components/schemas/X`, at any depth. */
+function pointAtComponents(schema: Json): Json {
+  const text = JSON.stringify(schema, (key, value: unknown) =>
+    key === '$ref' && typeof value === 'string' ? value.replace('#/$defs/', '#/components/schemas/') : value,
+  );
+  return JSON.parse(text) as Json;
+}

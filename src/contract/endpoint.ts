@@ -1,0 +1,64 @@
+/**
+ * What a route of the API is, as data: one value that is served, documented in `/openapi.json` and callable by a
+ * client. Pure; any thread.
+ */
+
+import { z } from 'zod';
+
+/** `open`: no credential is looked at. `bearer`: an API key or a JWT in `Authorization`. */
+export type EndpointAuth = 'open' | 'bearer';
+
+export interface EndpointReply {
+  description: string;
+  /** Absent: no body, or one that is not JSON (see `media_type`). */
+  schema?: z.ZodType;
+  /** Default `application/json`. */
+  media_type?: string;
+}
+
+export interface Endpoint {
+  /** Unique; names the operation in the interface description. */
+  id: string;
+  method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
+  /** `{name}` stands for one segment. Written without a trailing slash; both forms are served. */
+  path: string;
+  auth: EndpointAuth;
+  summary: string;
+  /** Groups operations in the interface description. */
+  tag: string;
+  /** Schemas of what the path's `{name}`s, the query and the body may hold. */
+  params?: z.ZodObject;
+  query?: z.ZodObject;
+  body?: z.ZodType;
+  /** By status. */
+  replies: Record<number, EndpointReply>;
+  /** Other paths that answer alike and are not described. */
+  aliases?: readonly string[];
+  /** Served but not described. */
+  hidden?: boolean;
+}
+
+/**
+ * Declares a route, checking at start-up what the types cannot say.
+ * @throws Error when the path does not begin with `/`, ends with one, or names a parameter without a schema
+ */
+export function endpoint<const E extends Endpoint>(declared: E): E {
+  const { path } = declared;
+  if (!/^\/.*[^/]$/.test(path))
+    throw new Error(`${declared.id}: the path ${path} must begin but not end with /`);
+  const named = pathParameters(path).sort().join();
+  const described = Object.keys(declared.params?.shape ?? {})
+    .sort()
+    .join();
+  if (named !== described)
+    throw new Error(`${declared.id}: path names (${named}), params describe (${described})`);
+  return declared;
+}
+
+/** The names inside `{}` of a declared path, in order. */
+export function pathParameters(path: string): string[] {
+  return [...path.matchAll(/\{(\w+)\}/g)].map((match) => match[1]!);
+}
+
+/** Body of every error of the API (documents 1 and 2). */
+export const errorBody = z.object({ detail: z.string() }).meta({ id: 'Error' });

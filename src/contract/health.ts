@@ -1,0 +1,58 @@
+/** Routes that say whether the service lives, and describe it. Data; any thread. */
+
+import { z } from 'zod';
+import { endpoint, errorBody } from './endpoint.ts';
+
+/** Document 2, Health response. */
+export const healthBody = z.object({ status: z.literal('ok'), version: z.string() }).meta({ id: 'Health' });
+
+export const readyBody = z
+  .object({ status: z.literal('ready'), checks: z.record(z.string(), z.boolean()) })
+  .meta({ id: 'Ready' });
+
+/** The process answers. Says nothing of storage: a container that is merely busy must not be restarted. */
+export const health = endpoint({
+  id: 'health',
+  method: 'GET',
+  path: '/health',
+  auth: 'open',
+  summary: 'Whether the process answers, and its version',
+  tag: 'service',
+  replies: { 200: { description: 'It does', schema: healthBody } },
+});
+
+/** Storage and actors answer too. */
+export const ready = endpoint({
+  id: 'ready',
+  method: 'GET',
+  path: '/ready',
+  auth: 'open',
+  summary: 'Whether storage and actors answer',
+  tag: 'service',
+  replies: {
+    200: { description: 'All of them do', schema: readyBody },
+    503: { description: 'At least one does not', schema: errorBody },
+  },
+});
+
+export const openapi = endpoint({
+  id: 'openapi',
+  method: 'GET',
+  path: '/openapi.json',
+  auth: 'open',
+  summary: 'This description',
+  tag: 'service',
+  replies: { 200: { description: 'OpenAPI 3.1' } },
+  hidden: true,
+});
+
+export const docs = endpoint({
+  id: 'docs',
+  method: 'GET',
+  path: '/docs',
+  auth: 'open',
+  summary: 'This description as a page',
+  tag: 'service',
+  replies: { 200: { description: 'A page', media_type: 'text/html' } },
+  hidden: true,
+});
