@@ -15,11 +15,13 @@ export type UnroutedRequest = Omit<ApiRequest, 'params'>;
 
 /**
  * @param routes the table; of two routes that match, the earlier answers
+ * @param report told of every failure that is ours (500), its cause included; a caller reads the catalogue's words
  * @returns answers a request; never rejects. A HEAD is answered as its GET (the server leaves the body out), a
  *   trailing slash as if it were not there.
  */
 export function compileDispatch(
   routes: readonly ApiRoute[],
+  report: (error: CatalogueError, request: UnroutedRequest) => void,
 ): (request: UnroutedRequest) => Promise<ApiReply> {
   const compiled = routes.flatMap(compileRoute);
   return async (request) => {
@@ -27,14 +29,21 @@ export function compileDispatch(
       return await findHandler(compiled, request)();
     } catch (thrown) {
       const error = toCatalogueError(thrown);
-      const allow = allowedMethods(compiled, request);
-      return jsonReply(
-        error.status,
-        toApiBody(error),
-        error.code === 'method_not_allowed' ? [['allow', allow.join(', ')]] : [],
-      );
+      if (error.code === 'internal') report(error, request);
+      return renderError(error, compiled, request);
     }
   };
+}
+
+function renderError(
+  error: CatalogueError,
+  compiled: readonly CompiledRoute[],
+  request: UnroutedRequest,
+): ApiReply {
+  const headers: [string, string][] = [];
+  if (error.code === 'method_not_allowed')
+    headers.push(['allow', allowedMethods(compiled, request).join(', ')]);
+  return jsonReply(error.status, toApiBody(error), headers);
 }
 
 function compileRoute(route: ApiRoute): CompiledRoute[] {

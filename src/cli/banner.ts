@@ -1,0 +1,90 @@
+/** What the terminal shows when the process has started: where things are and what to do next. Pure; main thread. */
+
+import { relative } from 'node:path';
+import { styleText } from 'node:util';
+import type { Config } from '../config.ts';
+
+/** Where the started parts listen; null for one that was not started. */
+export interface StartedAddresses {
+  api_url: string | null;
+  gateway_url: string | null;
+}
+
+/**
+ * @param surroundings `has_color`: mark headings; `cwd`: paths below it are shown relative to it
+ * @returns lines of text, the last one ended
+ */
+export function renderBanner(
+  config: Config,
+  { api_url, gateway_url }: StartedAddresses,
+  { has_color, cwd }: { has_color: boolean; cwd: string },
+): string {
+  const bold = (text: string) => (has_color ? styleText('bold', text, { validateStream: false }) : text);
+  const sections = [[bold(`Understudy ${config.version}`)], renderPlaces(config, api_url, gateway_url, cwd)];
+  if (gateway_url !== null) {
+    const db = shortenPath(config.capture.db, cwd);
+    sections.push([bold('Point an agent at the gateway:'), ...renderAgentLines(toLocalUrl(gateway_url))]);
+    sections.push([bold('See what it captured:'), `  npx understudy inspect --db ${quoteForShell(db)}`]);
+  }
+  return `${sections.map((lines) => lines.join('\n')).join('\n\n')}\n\n`;
+}
+
+function renderPlaces(
+  config: Config,
+  api_url: string | null,
+  gateway_url: string | null,
+  cwd: string,
+): string[] {
+  const rows: [name: string, value: string][] = [];
+  const { engines, gateway } = config;
+  const named: [name: string, engine: string | null][] = [
+    ['vector store', engines.vector_store],
+    ['accounts', engines.accounts],
+    ['live stream', engines.live_stream],
+  ];
+  const embedded = gateway_url === null ? [] : ['capture database'];
+  if (api_url !== null) {
+    rows.push(['API', api_url], ['Docs', `${api_url}/docs`]);
+    embedded.push(...named.filter(([, engine]) => engine === 'embedded:').map(([name]) => name));
+  }
+  if (gateway_url !== null) {
+    rows.push(['Gateway', `${gateway_url}  ->  ${gateway.upstream_base}`]);
+    rows.push(['', `${gateway_url}/gemini  ->  ${gateway.gemini_base}`]);
+    rows.push(['', `${gateway_url}/bedrock/{region}  ->  ${gateway.bedrock_base}`]);
+  }
+  rows.push(['Data', shortenPath(config.data_dir, cwd)]);
+  if (embedded.length > 0) rows.push(['Embedded', embedded.join(', ')]);
+  if (api_url !== null) {
+    const off = named.filter(([, engine]) => engine === null).map(([name]) => name);
+    if (off.length > 0) rows.push(['Off', off.join(', ')]);
+  }
+  return rows.map(([name, value]) => `  ${name.padEnd(9)} ${value}`);
+}
+
+function renderAgentLines(url: string): string[] {
+  const rows: [client: string, setting: string, hint?: string][] = [
+    ['Anthropic', `ANTHROPIC_BASE_URL=${url}`],
+    ['OpenAI', `OPENAI_BASE_URL=${url}/v1`, 'with GW_UPSTREAM_BASE=https://api.openai.com'],
+    ['Gemini', `GOOGLE_GEMINI_BASE_URL=${url}/gemini`],
+    ['Bedrock', `AWS_ENDPOINT_URL_BEDROCK_RUNTIME=${url}/bedrock/us-east-1`, 'with AWS_BEARER_TOKEN_BEDROCK'],
+  ];
+  return rows.map(
+    ([client, setting, hint]) =>
+      `  ${client.padEnd(9)} ${setting}${hint === undefined ? '' : `   (${hint})`}`,
+  );
+}
+
+/** Listening on every address is no address to connect to: this machine's own stands in. */
+function toLocalUrl(url: string): string {
+  return url.replace('//0.0.0.0', '//127.0.0.1').replace('//[::]', '//[::1]');
+}
+
+function shortenPath(path: string, cwd: string): string {
+  const short = relative(cwd, path);
+  return short === '' || short.startsWith('..') ? path : short;
+}
+
+/** POSIX shells: a word of harmless characters stands as it is, another one in single quotes. */
+function quoteForShell(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}

@@ -1,0 +1,163 @@
+/**
+ * `understudy up`, `serve` and `gateway`: reads the configuration, starts the process's parts, says where they are,
+ * waits for a signal and drains. Main thread.
+ */
+
+import { parseArgs } from 'node:util';
+import { type Config, isLoopback, loadConfig, raiseParserHeadLimit } from '../config.ts';
+import { DRAIN_DEADLINE_MS } from '../limits.ts';
+import { renderBanner } from './banner.ts';
+import { type CliIo, EXIT, UsageError } from './io.ts';
+
+export type StartCommand = 'up' | 'serve' | 'gateway';
+
+export const START_SUMMARIES: Record<StartCommand, string> = {
+  up: 'start everything: the API and the gateway',
+  serve: 'start the API alone',
+  gateway: 'start the gateway alone',
+};
+
+const PARTS: Record<StartCommand, { api: boolean; gateway: boolean }> = {
+  up: { api: true, gateway: true },
+  serve: { api: true, gateway: false },
+  gateway: { api: false, gateway: true },
+};
+
+/**
+ * One press of Ctrl-C reaches a process under `npm start` twice, from the terminal and passed on by npm. Only a signal
+ * after this time is a second one.
+ */
+const SAME_SIGNAL_MS = 500;
+
+const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            https://api.anthropic.com
+  GW_PROVIDER           label of that provider       anthropic
+  GW_GEMINI_BASE        behind /gemini               https://generativelanguage.googleapis.com
+  GW_BEDROCK_BASE       behind /bedrock/{region}     https://bedrock-runtime.{region}.amazonaws.com
+  GW_HOST, GW_PORT      where it listens             127.0.0.1, 8787
+  GW_NOTE               tag on what is captured      none
+  SVC_REDACT            mask keys in stored bodies   1
+  GW_MAX_QUEUE          exchanges waiting to be written; beyond it they are dropped, never delayed   10000
+  GW_MAX_QUEUE_BYTES    the same in bytes            268435456
+  GW_MAX_CAPTURE_BYTES  stored part of a body        67108864
+`;
+
+const API_VARIABLES = `  HOST, PORT            where the API listens        127.0.0.1, 8000
+  MAX_BODY_BYTES        largest request body         5242880
+`;
+
+const COMMON_VARIABLES = `  DATA_DIR              where data is kept           ./data
+  ACTOR_THREADS, FRONT_THREADS                       1, 1
+  LOG_LEVEL             trace to fatal, or silent    info
+`;
+
+const GATEWAY_FLAGS = `  --host ADDRESS   where the gateway listens (GW_HOST); beyond loopback /__gw/ is open to whoever can connect
+  --port N         its port (GW_PORT); 0 for any free one
+  --db FILE        capture database; DATA_DIR/capture.mdb when not given
+  --note TEXT      tag on everything captured by this process (GW_NOTE)
+`;
+
+const HELP: Record<StartCommand, string> = {
+  up: `Starts everything: the API and the gateway, until SIGTERM or Ctrl-C.
+
+Usage: understudy up [--host ADDRESS] [--port N] [--db FILE] [--note TEXT]
+
+${GATEWAY_FLAGS}
+Variables, with what they are when unset:
+${API_VARIABLES}${GATEWAY_VARIABLES}${COMMON_VARIABLES}
+Example:
+  GW_NOTE=baseline understudy up --db runs/baseline.mdb
+`,
+  serve: `Starts the API alone, until SIGTERM or Ctrl-C.
+
+Usage: understudy serve [--host ADDRESS] [--port N]
+
+  --host ADDRESS   where the API listens (HOST)
+  --port N         its port (PORT); 0 for any free one
+
+Variables, with what they are when unset:
+${API_VARIABLES}${COMMON_VARIABLES}`,
+  gateway: `Starts the gateway alone, until SIGTERM or Ctrl-C. Agents send their provider requests to it; it forwards them
+byte for byte and keeps a copy. Capture never delays or fails a request.
+
+Usage: understudy gateway [--host ADDRESS] [--port N] [--db FILE] [--note TEXT]
+
+${GATEWAY_FLAGS}
+Variables, with what they are when unset:
+${GATEWAY_VARIABLES}${COMMON_VARIABLES}
+Examples:
+  understudy gateway --note "after the prompt change"
+  GW_UPSTREAM_BASE=https://api.openai.com GW_PROVIDER=openai understudy gateway --db openai.mdb
+
+While it runs:
+  GET  /__gw/stats      health, queue, counts        GET  /__gw/routes   what goes where
+  POST /__gw/flush      write what waits             POST /__gw/rotate   seal the file, open a new one
+`,
+};
+
+/**
+ * Runs one of the long-lived commands.
+ * @returns 0 after a drain; never returns for a second signal, which ends the process with 128 + its number
+ * @throws UsageError, ConfigError, or what the start itself threw (a port in use)
+ */
+export async function runStart(command: StartCommand, argv: string[], io: CliIo): Promise<number> {
+  const flags = parseFlags(command, argv);
+  if (flags.help) {
+    await io.out(HELP[command]);
+    return EXIT.done;
+  }
+  const config = loadConfig({ listener: command === 'serve' ? 'api' : 'gateway', ...flags });
+  raiseParserHeadLimit();
+  const { startUnderstudy } = await import('../main.ts');
+  const stopAsked = waitForSignal();
+  const running = await startUnderstudy(config, PARTS[command]);
+  await io.out(renderBanner(config, running, { has_color: io.has_color, cwd: process.cwd() }));
+  if (PARTS[command].gateway) warnOfOpenAdmin(config, io);
+  const signal = await stopAsked;
+  io.err(`${signal}: finishing what is in flight, ${DRAIN_DEADLINE_MS / 1000} s at most\n`);
+  await running.stop();
+  return EXIT.done;
+}
+
+function parseFlags(command: StartCommand, argv: string[]) {
+  const listener = { host: { type: 'string' }, port: { type: 'string' } } as const;
+  const capture = { db: { type: 'string' }, note: { type: 'string' } } as const;
+  try {
+    const { values } = parseArgs({
+      args: argv,
+      strict: true,
+      allowPositionals: false,
+      options: {
+        help: { type: 'boolean', short: 'h' },
+        ...listener,
+        ...(PARTS[command].gateway ? capture : {}),
+      },
+    });
+    return values as { help?: boolean; host?: string; port?: string; db?: string; note?: string };
+  } catch (thrown) {
+    throw new UsageError((thrown as Error).message.split('\n')[0]);
+  }
+}
+
+/**
+ * Resolves at the first SIGINT or SIGTERM, from now on: a signal during the start counts. The second one, sent by
+ * somebody who does not want to wait for the drain, ends the process at once.
+ */
+function waitForSignal(): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
+    let firstAt: number | undefined;
+    const onSignal = (signal: NodeJS.Signals, number: number) => {
+      firstAt ??= performance.now();
+      resolve(signal);
+      if (performance.now() - firstAt >= SAME_SIGNAL_MS) process.exit(128 + number);
+    };
+    process.on('SIGINT', onSignal);
+    process.on('SIGTERM', onSignal);
+  });
+}
+
+function warnOfOpenAdmin(config: Config, io: CliIo): void {
+  const { host } = config.gateway;
+  if (isLoopback(host)) return;
+  io.err(`warning: the gateway listens on ${host} and its /__gw/ routes are unauthenticated: whoever can connect
+         can stop the capture. Keep it on a private network, or bind it to 127.0.0.1.\n`);
+}

@@ -1,0 +1,112 @@
+/** The command line: finds the command, runs it, turns what it throws into one line and an exit status. Main thread. */
+
+import { ConfigError, readVersion } from '../config.ts';
+import { type CliIo, EXIT, openProcessIo, UsageError } from './io.ts';
+import { runStart, START_SUMMARIES, type StartCommand } from './start.ts';
+
+interface Command {
+  summary: string;
+  /** @returns the exit status */
+  run(argv: string[], io: CliIo): Promise<number>;
+}
+
+function startCommand(name: StartCommand): Command {
+  return { summary: START_SUMMARIES[name], run: (argv, io) => runStart(name, argv, io) };
+}
+
+const COMMANDS: Record<string, Command> = {
+  up: startCommand('up'),
+  serve: startCommand('serve'),
+  gateway: startCommand('gateway'),
+  inspect: {
+    summary: 'show what a capture database holds: runs, turns, gaps, bodies',
+    run: async (argv, io) => (await import('./inspect.ts')).runInspect(argv, io),
+  },
+};
+
+const HELP = `Understudy: one process between your agents and their model providers.
+
+Usage: understudy COMMAND [options]
+
+${Object.entries(COMMANDS)
+  .map(([name, { summary }]) => `  ${name.padEnd(9)} ${summary}`)
+  .join('\n')}
+
+  understudy COMMAND --help    what a command takes, with examples
+  understudy --version         the version, alone
+
+Exit status: 0 done, 1 failed, 2 wrong use, 78 a bad variable or flag value.
+`;
+
+/**
+ * @param argv what follows `understudy`
+ * @returns the exit status; failures are already told on `io.err`
+ */
+export async function runUnderstudy(argv: string[], io: CliIo): Promise<number> {
+  const [name = '', ...rest] = argv;
+  try {
+    if (name === '--help' || name === '-h' || name === 'help') {
+      await io.out(HELP);
+      return EXIT.done;
+    }
+    if (name === '--version' || name === '-v') {
+      await io.out(`${readVersion()}\n`);
+      return EXIT.done;
+    }
+    if (name === '') {
+      io.err(HELP);
+      return EXIT.usage;
+    }
+    const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+    if (command === undefined)
+      throw new UsageError(`there is no command ${JSON.stringify(name)}${suggest(name)}`);
+    return await command.run(rest, io);
+  } catch (thrown) {
+    return reportFailure(thrown, name, io);
+  }
+}
+
+function reportFailure(thrown: unknown, name: string, io: CliIo): number {
+  if (thrown instanceof ConfigError) {
+    io.err(`understudy: ${thrown.message}\n`);
+    return thrown.exit_code;
+  }
+  if (thrown instanceof UsageError) {
+    const known = Object.hasOwn(COMMANDS, name) ? `understudy ${name} --help` : 'understudy --help';
+    io.err(`understudy: ${thrown.message}\nSee: ${known}\n`);
+    return thrown.exit_code;
+  }
+  // What the system refuses (a port in use, a full disk) is told in its words; anything else is ours and shows where.
+  const isSystemError = thrown instanceof Error && 'code' in thrown;
+  const text = thrown instanceof Error ? (isSystemError ? thrown.message : thrown.stack) : String(thrown);
+  io.err(`understudy: ${text}\n`);
+  return EXIT.failed;
+}
+
+/** `, did you mean …?` for the nearest command within two edits, else ''. */
+function suggest(typed: string): string {
+  const nearest = Object.keys(COMMANDS)
+    .map((name) => ({ name, edits: countEdits(typed, name) }))
+    .sort((a, b) => a.edits - b.edits)[0];
+  return nearest !== undefined && nearest.edits <= 2 ? `; did you mean ${nearest.name}?` : '';
+}
+
+/** Levenshtein distance: insertions, deletions and substitutions from one word to the other. */
+function countEdits(from: string, to: string): number {
+  let previous = Array.from({ length: to.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= from.length; i += 1) {
+    const row = [i];
+    for (let j = 1; j <= to.length; j += 1) {
+      const substitution = previous[j - 1]! + (from[i - 1] === to[j - 1] ? 0 : 1);
+      row.push(Math.min(previous[j]! + 1, row[j - 1]! + 1, substitution));
+    }
+    previous = row;
+  }
+  return previous[to.length]!;
+}
+
+const io = openProcessIo();
+const status = await runUnderstudy(process.argv.slice(2), io);
+// What has been written must be out before the process ends; threads of a stopped service must not keep it.
+await io.out('');
+process.exit(status);
