@@ -1,0 +1,34 @@
+/** The part of autocannon 9.0.0 that the bench uses; the package carries no types of its own. */
+declare module 'autocannon' {
+  import type { EventEmitter } from 'node:events';
+
+  /** One connection. `getRequestBuffer` is asked before every request for the bytes to send. */
+  export interface Client {
+    getRequestBuffer: () => Buffer;
+  }
+
+  export interface Options {
+    url: string;
+    method?: string;
+    connections: number;
+    /** Seconds. */
+    duration: number;
+    /** Seconds. */
+    timeout?: number;
+    /** Milliseconds between two samples; the end of the run is looked for at each. */
+    sampleInt?: number;
+    setupClient?: (client: Client) => void;
+  }
+
+  export interface Result {
+    errors: number;
+    timeouts: number;
+    non2xx: number;
+  }
+
+  /** Emits `response` (client, statusCode, bytes, milliseconds). */
+  export default function autocannon(
+    opts: Options,
+    done: (error: Error | null, result: Result) => void,
+  ): EventEmitter;
+}

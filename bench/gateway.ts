@@ -1,0 +1,481 @@
+/**
+ * `npm run bench -- gateway`: what the gateway costs, beside the same forwarder without capture, a node:http proxy,
+ * nginx and no proxy at all, in one run on one machine. Own process; load, upstream and targets are others.
+ *
+ * Every figure is taken in rounds (A B C D A B C D …) and its median shown, and ratios are made within a round, so that
+ * a machine that is slower for a while is slower for all.
+ */
+import type { ChildProcess } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { gzipSync } from 'node:zlib';
+import { printGatewayReport } from './gateway-report.ts';
+import type { LoadJobs } from './load.ts';
+import type { LatencyResult } from './load-latency.ts';
+import type { StreamsResult } from './load-streams.ts';
+import type { ThroughputResult } from './load-throughput.ts';
+import { readCpuUs, readDiskBytes, readPeakBytes, readThreadCpuUs, resetPeak } from './process-meter.ts';
+import { type Provenance, saveResult, takeProvenance } from './results.ts';
+import { measureStalls, type StallResult } from './stall.ts';
+import {
+  findNginx,
+  startBenchProcess,
+  startServer,
+  startTargets,
+  TARGET_NAMES,
+  type Target,
+  type TargetName,
+} from './targets.ts';
+import { CONVERSATION_TURNS, makeAnswer, makeRequests, type Workload } from './workload.ts';
+
+export type GatewayPhase = 'latency' | 'throughput' | 'conversation' | 'streams' | 'stall' | 'wrk';
+export const GATEWAY_PHASES: GatewayPhase[] = [
+  'latency',
+  'throughput',
+  'conversation',
+  'streams',
+  'stall',
+  'wrk',
+];
+
+/** What to measure and how long; see QUICK and FULL. */
+export interface GatewayPlan {
+  phases: GatewayPhase[];
+  targets: TargetName[];
+  bodies: number[];
+  connections: number[];
+  rounds: number;
+  seconds: number;
+  warmUpSeconds: number;
+  /** Requests of the latency probe to each target, by body size. */
+  probeRequests: Record<number, number>;
+  streams: number[];
+  streamRounds: number;
+  stallMs: number;
+}
+
+const SMALL = 4 * 1024;
+const LARGE = 300 * 1024;
+const STREAM_FRAMES = 64;
+const STALL_MEGABYTES = 200;
+const SETTLE_LIMIT_MS = 20_000;
+
+export const FULL: GatewayPlan = {
+  phases: GATEWAY_PHASES,
+  targets: TARGET_NAMES,
+  bodies: [SMALL, LARGE],
+  connections: [1, 32, 256],
+  rounds: 3,
+  seconds: 1.2,
+  warmUpSeconds: 0.8,
+  probeRequests: { [SMALL]: 5000, [LARGE]: 800 },
+  streams: [32, 128, 512],
+  streamRounds: 2,
+  stallMs: 12_000,
+};
+
+export const QUICK: GatewayPlan = {
+  ...FULL,
+  phases: ['latency', 'throughput', 'conversation', 'streams', 'stall'],
+  connections: [1, 32],
+  rounds: 1,
+  seconds: 0.6,
+  warmUpSeconds: 0.5,
+  probeRequests: { [SMALL]: 1000, [LARGE]: 200 },
+  streams: [512],
+  streamRounds: 1,
+  stallMs: 3000,
+};
+
+/** One load on one target. */
+export interface LoadSample extends ThroughputResult {
+  /** Processor time of the target for it, until its queue was empty again; per answered request; microseconds. */
+  cpuUs: number;
+  cpuUsPerRequest: number;
+  /** The same by thread, "pid/tid name". */
+  threadCpuUs: Record<string, number>;
+  /** Exchanges still queued for the writer when the load ended, and the seconds until none were. */
+  backlog: number;
+  settleS: number;
+}
+
+export interface ThroughputCell {
+  workload: Workload;
+  connections: number;
+  rounds: Partial<Record<TargetName, LoadSample>>[];
+}
+
+export interface StreamsCell {
+  streams: number;
+  rounds: Partial<Record<TargetName, StreamsResult & { cpuUs: number }>>[];
+}
+
+/** What capture did under one group of loads: the gateway was started for the group and stopped after it. */
+export interface CaptureTotals {
+  group: string;
+  attempted: number;
+  captured: number;
+  dropped: number;
+  /** Blocks of all files under the data directory, and their share of one exchange. */
+  diskBytes: number;
+  diskBytesPerExchange: number;
+  /** What gzip of each exchange's two bodies alone would have taken; NaN where the group mixes workloads. */
+  gzipBytesPerExchange: number;
+  peakRssBytes: Partial<Record<TargetName, number>>;
+  /** True when the forwarder counted exchanges although it was told not to capture. */
+  forwarderCaptured: boolean;
+}
+
+export interface GatewayResult extends Provenance {
+  suite: 'gateway';
+  nginx: string | null;
+  plan: GatewayPlan;
+  latency: { bytes: number; targets: LatencyResult }[];
+  throughput: ThroughputCell[];
+  streams: StreamsCell[];
+  stalls: StallResult[];
+  wrk: { round: number; requestsPerS: Partial<Record<TargetName, number>> }[];
+  capture: CaptureTotals[];
+  elapsed_s: number;
+}
+
+/** The part of `GET /__gw/stats` that is read here. */
+interface GatewayStats {
+  writer: { queue_depth: number; dropped: number };
+  exchanges: { attempted: number; captured: number; dropped: number; in_flight: number };
+}
+
+async function fetchStats(target: Target): Promise<GatewayStats> {
+  const answer = await fetch(`http://127.0.0.1:${target.port}/__gw/stats`);
+  return (await answer.json()) as GatewayStats;
+}
+
+/** Lets a target come to rest after a load; for the gateway that is when everything captured is written. */
+async function settle(target: Target): Promise<{ backlog: number; settleS: number }> {
+  await delay(20);
+  if (target.dataDir === null) return { backlog: 0, settleS: 0 };
+  const from = performance.now();
+  let stats = await fetchStats(target);
+  const backlog = stats.writer.queue_depth;
+  while (
+    stats.writer.queue_depth + stats.exchanges.in_flight > 0 &&
+    performance.now() - from < SETTLE_LIMIT_MS
+  ) {
+    await delay(20);
+    stats = await fetchStats(target);
+  }
+  // Answers 409 or 404 where nothing is captured: then there is nothing to flush.
+  await (await fetch(`http://127.0.0.1:${target.port}/__gw/flush`, { method: 'POST' })).arrayBuffer();
+  return { backlog, settleS: (performance.now() - from) / 1000 };
+}
+
+/** The load process, as a function call. */
+class Load {
+  readonly #child: ChildProcess;
+
+  constructor(child: ChildProcess) {
+    this.#child = child;
+  }
+
+  ask<K extends keyof LoadJobs>(kind: K, job: LoadJobs[K][0]): Promise<LoadJobs[K][1]> {
+    return new Promise((resolve, reject) => {
+      const onExit = (): void => reject(new Error('the load process ended'));
+      this.#child.once('exit', onExit);
+      this.#child.once('message', (message: { result: LoadJobs[K][1]; error?: string }) => {
+        this.#child.off('exit', onExit);
+        if (message.error) reject(new Error(`${kind}: ${message.error}`));
+        else resolve(message.result);
+      });
+      this.#child.send({ kind, job });
+    });
+  }
+}
+
+const subtractThreads = (
+  after: Record<string, number>,
+  before: Record<string, number>,
+): Record<string, number> =>
+  Object.fromEntries(
+    Object.entries(after)
+      .map(([thread, us]): [string, number] => [thread, us - (before[thread] ?? 0)])
+      .filter(([, us]) => us > 0),
+  );
+
+async function loadOne(
+  load: Load,
+  target: Target,
+  workload: Workload,
+  connections: number,
+  seconds: number,
+): Promise<LoadSample> {
+  const { pid } = target;
+  const cpuBefore = pid ? readCpuUs(pid) : Number.NaN;
+  const threadsBefore = pid ? readThreadCpuUs(pid) : {};
+  const result = await load.ask('throughput', { port: target.port, connections, seconds, workload });
+  const { backlog, settleS } = await settle(target);
+  const cpuUs = pid ? readCpuUs(pid) - cpuBefore : Number.NaN;
+  const threadCpuUs = pid ? subtractThreads(readThreadCpuUs(pid), threadsBefore) : {};
+  return { ...result, cpuUs, cpuUsPerRequest: cpuUs / result.answered, threadCpuUs, backlog, settleS };
+}
+
+/** What gzip makes of the bodies of one exchange alone, the mean over a run's length of them. */
+function measureGzipAlone(workload: Workload): number {
+  const next = makeRequests(workload, 1, 0);
+  let sum = 0;
+  for (let i = 0; i < CONVERSATION_TURNS; i++) {
+    const request = next();
+    const bodyAt = request.indexOf('\r\n\r\n') + 4;
+    const replyBytes = Number(/reply=(\d+)/.exec(request.toString('latin1', 0, 200))?.[1]);
+    const answer = makeAnswer(replyBytes);
+    answer.refresh(i);
+    sum += gzipSync(request.subarray(bodyAt)).length + gzipSync(answer.buffer).length;
+  }
+  return sum / CONVERSATION_TURNS;
+}
+
+/** wrk as a cross-check: a load generator that leaves more of the machine to the target than autocannon does. */
+function runWrk(target: Target, connections: number, seconds: number, dir: string): number {
+  const script = join(dir, 'bench.lua');
+  writeFileSync(
+    script,
+    `local filler = string.rep("cross check words ", 220)
+local n = 0
+wrk.method = "POST"
+wrk.headers["content-type"] = "application/json"
+function request()
+  n = n + 1
+  local from = n % 900
+  return wrk.format(nil, "/v1/messages?reply=${SMALL}", nil,
+    '{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"' .. n .. string.sub(filler, from, from + 3000) .. '"}]}')
+end
+`,
+  );
+  const args = ['-t', '1', '-c', String(connections), '-d', `${Math.ceil(seconds)}s`, '-s', script];
+  const done = spawnSync('wrk', [...args, `http://127.0.0.1:${target.port}/`], {
+    encoding: 'utf8',
+    timeout: 30_000,
+  });
+  return Number(/Requests\/sec:\s*([\d.]+)/.exec(done.stdout ?? '')?.[1] ?? Number.NaN);
+}
+
+interface Bench {
+  plan: GatewayPlan;
+  load: Load;
+  upstreamPort: number;
+  dir: string;
+  nodeArgs: string[];
+  result: GatewayResult;
+  say: (what: string) => void;
+}
+
+/** Starts all targets for a group of loads, runs it, reads what capture did, stops them. */
+async function withTargets(
+  bench: Bench,
+  group: string,
+  gzipOf: Workload | null,
+  work: (targets: Target[]) => Promise<void>,
+): Promise<void> {
+  const { plan, result } = bench;
+  bench.say(`${group}: start`);
+  const targets = await startTargets(
+    plan.targets,
+    bench.upstreamPort,
+    join(bench.dir, group.replaceAll(' ', '-')),
+    bench.nodeArgs,
+  );
+  try {
+    for (const target of targets) if (target.pid) resetPeak(target.pid);
+    await work(targets);
+    const peakRssBytes = Object.fromEntries(
+      targets.filter((t) => t.pid !== null).map((t) => [t.name, readPeakBytes(t.pid as number)]),
+    );
+    const gateway = targets.find((t) => t.name === 'gateway');
+    const forwarder = targets.find((t) => t.name === 'forwarder');
+    if (gateway?.dataDir) {
+      const { exchanges } = await fetchStats(gateway);
+      const diskBytes = readDiskBytes(gateway.dataDir);
+      result.capture.push({
+        group,
+        attempted: exchanges.attempted,
+        captured: exchanges.captured,
+        dropped: exchanges.dropped,
+        diskBytes,
+        diskBytesPerExchange: diskBytes / exchanges.captured,
+        gzipBytesPerExchange: gzipOf ? measureGzipAlone(gzipOf) : Number.NaN,
+        peakRssBytes,
+        forwarderCaptured: forwarder ? (await fetchStats(forwarder)).exchanges.captured > 0 : false,
+      });
+    }
+  } finally {
+    for (const target of targets) await target.stop();
+  }
+}
+
+async function measureCell(
+  bench: Bench,
+  targets: Target[],
+  workload: Workload,
+  connections: number,
+): Promise<void> {
+  const cell: ThroughputCell = { workload, connections, rounds: [] };
+  const label = workload.kind === 'plain' ? `${workload.bytes / 1024} KB` : workload.kind;
+  for (let round = 0; round < bench.plan.rounds; round++) {
+    const samples: ThroughputCell['rounds'][number] = {};
+    for (const target of targets) {
+      bench.say(`${label}, ${connections} connections, round ${round + 1}: ${target.name}`);
+      samples[target.name] = await loadOne(bench.load, target, workload, connections, bench.plan.seconds);
+    }
+    cell.rounds.push(samples);
+  }
+  bench.result.throughput.push(cell);
+}
+
+async function warmUp(bench: Bench, targets: Target[], workload: Workload): Promise<void> {
+  for (const target of targets) {
+    bench.say(`warm-up: ${target.name}`);
+    await loadOne(bench.load, target, workload, 16, bench.plan.warmUpSeconds);
+  }
+}
+
+async function measureBodies(bench: Bench, bytes: number): Promise<void> {
+  const { plan, result } = bench;
+  const workload: Workload = { kind: 'plain', bytes };
+  const group = `bodies of ${bytes / 1024} KB`;
+  await withTargets(bench, group, workload, async (targets) => {
+    await warmUp(bench, targets, workload);
+    if (plan.phases.includes('latency')) {
+      bench.say(`${group}: one request at a time`);
+      const probed = targets.map(({ name, port }) => ({ name, port }));
+      const requests = plan.probeRequests[bytes] ?? 500;
+      result.latency.push({
+        bytes,
+        targets: await bench.load.ask('latency', { targets: probed, bytes, requests }),
+      });
+      for (const target of targets) await settle(target);
+    }
+    if (plan.phases.includes('throughput')) {
+      for (const connections of plan.connections) await measureCell(bench, targets, workload, connections);
+    }
+    if (plan.phases.includes('wrk') && bytes === SMALL && spawnSync('wrk', ['-v']).error === undefined) {
+      for (let round = 0; round < 2; round++) {
+        const requestsPerS: Partial<Record<TargetName, number>> = {};
+        for (const target of targets) {
+          bench.say(`cross-check with wrk: ${target.name}`);
+          requestsPerS[target.name] = runWrk(target, 32, plan.seconds, bench.dir);
+          await settle(target);
+        }
+        result.wrk.push({ round, requestsPerS });
+      }
+    }
+  });
+}
+
+async function measureConversations(bench: Bench): Promise<void> {
+  const workload: Workload = { kind: 'conversation' };
+  await withTargets(bench, 'conversations', workload, async (targets) => {
+    await warmUp(bench, targets, workload);
+    await measureCell(bench, targets, workload, 32);
+  });
+}
+
+async function measureAllStreams(bench: Bench): Promise<void> {
+  const { plan, result } = bench;
+  await withTargets(bench, 'streams', null, async (targets) => {
+    for (const target of targets) {
+      bench.say(`streams, warm-up: ${target.name}`);
+      await bench.load.ask('streams', { port: target.port, streams: 64, framesPerStream: STREAM_FRAMES });
+      await settle(target);
+    }
+    for (const streams of plan.streams) {
+      const cell: StreamsCell = { streams, rounds: [] };
+      for (let round = 0; round < plan.streamRounds; round++) {
+        const samples: StreamsCell['rounds'][number] = {};
+        for (const target of targets) {
+          bench.say(`${streams} streams, round ${round + 1}: ${target.name}`);
+          const before = target.pid ? readCpuUs(target.pid) : Number.NaN;
+          const job = { port: target.port, streams, framesPerStream: STREAM_FRAMES };
+          const measured = await bench.load.ask('streams', job);
+          await settle(target);
+          samples[target.name] = {
+            ...measured,
+            cpuUs: target.pid ? readCpuUs(target.pid) - before : Number.NaN,
+          };
+        }
+        cell.rounds.push(samples);
+      }
+      result.streams.push(cell);
+    }
+  });
+}
+
+async function measureAllStalls(bench: Bench): Promise<void> {
+  bench.say(`stalled readers: ${bench.plan.stallMs / 1000} s`);
+  const upstream = await startServer('bulk-upstream.ts');
+  const names = bench.plan.targets.filter((name) => name !== 'direct');
+  const targets = await startTargets(names, upstream.port, join(bench.dir, 'stall'), bench.nodeArgs);
+  try {
+    bench.result.stalls = await measureStalls(targets, upstream.port, STALL_MEGABYTES, bench.plan.stallMs);
+  } finally {
+    for (const target of targets) await target.stop();
+    await upstream.stop();
+  }
+}
+
+export interface GatewayBenchOptions {
+  plan: GatewayPlan;
+  /** Flags for the Node that runs the gateway with capture, a profiler's for example. */
+  nodeArgs: string[];
+  /** Write the figures under bench/results. */
+  save: boolean;
+  /** Tells where it is; nothing when the output is not a terminal. */
+  say: (what: string) => void;
+}
+
+/** Runs the plan and prints its report. Resolves with whether every goal was met. Throws when a target fails to start. */
+export async function runGatewayBench(options: GatewayBenchOptions): Promise<boolean> {
+  const startedAt = performance.now();
+  const nginx = findNginx();
+  const plan = { ...options.plan };
+  if (nginx === null && plan.targets.includes('nginx')) {
+    console.log('nginx: not in PATH, left out (and with it the two goals that are set against it)');
+    plan.targets = plan.targets.filter((name) => name !== 'nginx');
+  }
+  const dir = mkdtempSync(join(tmpdir(), 'understudy-bench-'));
+  process.on('exit', () => rmSync(dir, { recursive: true, force: true }));
+  const upstream = await startServer('upstream.ts');
+  const loadProcess = await startBenchProcess('load.ts');
+  const result: GatewayResult = {
+    suite: 'gateway',
+    ...takeProvenance(),
+    nginx,
+    plan,
+    latency: [],
+    throughput: [],
+    streams: [],
+    stalls: [],
+    wrk: [],
+    capture: [],
+    elapsed_s: 0,
+  };
+  const load = new Load(loadProcess.child);
+  const { nodeArgs, say } = options;
+  const bench: Bench = { plan, load, upstreamPort: upstream.port, dir, nodeArgs, result, say };
+  const wants = (...phases: GatewayPhase[]): boolean => phases.some((phase) => plan.phases.includes(phase));
+
+  if (wants('latency', 'throughput', 'wrk'))
+    for (const bytes of plan.bodies) await measureBodies(bench, bytes);
+  if (wants('conversation')) await measureConversations(bench);
+  if (wants('streams')) await measureAllStreams(bench);
+  if (wants('stall')) await measureAllStalls(bench);
+
+  await upstream.stop();
+  loadProcess.child.disconnect();
+  result.elapsed_s = (performance.now() - startedAt) / 1000;
+  say('');
+  const met = printGatewayReport(result);
+  if (options.save) console.log(`\nwritten to ${saveResult(result)}`);
+  return met;
+}

@@ -1,0 +1,106 @@
+/**
+ * What a proxy adds to one request at a time: one raw keep-alive socket to each target, asked in turn in short blocks,
+ * so that whatever else the machine does falls on all of them alike. Runs in the load process.
+ */
+import { connect, type Socket } from 'node:net';
+import { type Quantiles, Samples } from './quantiles.ts';
+import { makePlainRequests, type RequestSource } from './workload.ts';
+
+export interface LatencyJob {
+  targets: { name: string; port: number }[];
+  /** Size of the request's body and of the answer's. */
+  bytes: number;
+  /** Requests to each target; a tenth as many go before and are not counted. */
+  requests: number;
+}
+
+/** From the write of the request to the last byte of the answer, microseconds, by target. */
+export type LatencyResult = Record<string, Quantiles>;
+
+const BLOCK = 50;
+
+/** A keep-alive connection that sends one request and tells when its answer is complete. */
+class Line {
+  readonly #socket: Socket;
+  readonly #next: RequestSource;
+  #head = '';
+  /** Body bytes still to come; -1 while in the head, Infinity in a chunked body. */
+  #missing = -1;
+  #tail = '';
+  #done: (() => void) | null = null;
+  #failed: ((error: Error) => void) | null = null;
+
+  constructor(port: number, bytes: number) {
+    this.#next = makePlainRequests(bytes, port);
+    this.#socket = connect({ port, host: '127.0.0.1', noDelay: true });
+    this.#socket.on('data', (chunk) => this.#read(chunk));
+    const fail = (why: string): void => this.#failed?.(new Error(`port ${port}: ${why}`));
+    this.#socket.on('error', (error) => fail(error.message));
+    this.#socket.on('close', () => fail('connection closed'));
+  }
+
+  ask(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#done = resolve;
+      this.#failed = reject;
+      this.#socket.write(this.#next());
+    });
+  }
+
+  end(): void {
+    this.#failed = null;
+    this.#socket.destroy();
+  }
+
+  #read(chunk: Buffer): void {
+    let bodyBytes = chunk.length;
+    if (this.#missing === -1) {
+      this.#head += chunk.toString('latin1');
+      const end = this.#head.indexOf('\r\n\r\n');
+      if (end === -1) return;
+      const head = this.#head.slice(0, end);
+      if (!head.startsWith('HTTP/1.1 200')) {
+        this.#failed?.(new Error(`answered ${head.slice(0, 40)}`));
+        return;
+      }
+      const length = /\r\ncontent-length: *(\d+)/i.exec(head);
+      this.#missing = length ? Number(length[1]) : Number.POSITIVE_INFINITY;
+      bodyBytes = this.#head.length - end - 4;
+      this.#head = '';
+    }
+    this.#missing -= bodyBytes;
+    // A chunked body ends with an empty chunk; our bodies hold no line breaks, so its text cannot be met inside.
+    if (this.#missing === Number.POSITIVE_INFINITY) {
+      this.#tail = (this.#tail + chunk.toString('latin1', Math.max(0, chunk.length - 7))).slice(-7);
+      if (this.#tail !== '\r\n0\r\n\r\n') return;
+    } else if (this.#missing > 0) return;
+    this.#missing = -1;
+    this.#tail = '';
+    this.#done?.();
+  }
+}
+
+/** Measures every target of the job. Rejects when one of them closes or answers anything but 200. */
+export async function measureLatency(job: LatencyJob): Promise<LatencyResult> {
+  const lines = job.targets.map((target) => ({
+    name: target.name,
+    line: new Line(target.port, job.bytes),
+    samples: new Samples(),
+  }));
+  const warmUp = Math.ceil(job.requests / 10 / BLOCK);
+  const blocks = Math.ceil(job.requests / BLOCK);
+  try {
+    for (let block = -warmUp; block < blocks; block++) {
+      for (const { line, samples } of lines) {
+        for (let i = 0; i < BLOCK; i++) {
+          const from = process.hrtime.bigint();
+          await line.ask();
+          if (block >= 0) samples.add(Number(process.hrtime.bigint() - from) / 1000);
+        }
+      }
+    }
+    return Object.fromEntries(lines.map(({ name, samples }) => [name, samples.quantiles()]));
+  } finally {
+    for (const { line } of lines) line.end();
+  }
+}

@@ -1,0 +1,115 @@
+/**
+ * N paced streams at once, every frame counted and timed against the moment the upstream sent it. Both ends read the
+ * machine's monotonic clock. Runs in the load process.
+ */
+import { Agent, type ClientRequest, request } from 'node:http';
+import { type Quantiles, Samples } from './quantiles.ts';
+
+export interface StreamsJob {
+  port: number;
+  streams: number;
+  framesPerStream: number;
+}
+
+export interface StreamsResult {
+  /** Streams that ended with their last event and a clean end of the body. */
+  complete: number;
+  failed: number;
+  frames: number;
+  /** Frames that were expected and did not come, came twice or out of order. */
+  lost: number;
+  /** From the upstream's send to our read, milliseconds. */
+  lateMs: Quantiles;
+  /** How late the upstream itself was against its pace, milliseconds: more than a few, and the machine was too slow. */
+  paceMs: Quantiles;
+  elapsedS: number;
+}
+
+const STREAM_LIMIT_MS = 30_000;
+
+/** Opens the streams all together and reads them to their end; a stream that takes 30 s is counted as failed. */
+export async function measureStreams(job: StreamsJob): Promise<StreamsResult> {
+  const late = new Samples();
+  const pace = new Samples();
+  const agent = new Agent({ keepAlive: false });
+  const body = JSON.stringify({
+    model: 'claude-sonnet-4-5',
+    max_tokens: 1024,
+    stream: true,
+    messages: [{ role: 'user', content: 'Say something long.' }],
+  });
+  let complete = 0;
+  let frames = 0;
+  let lost = 0;
+  const startedAt = process.hrtime.bigint();
+
+  const readOne = (): Promise<void> =>
+    new Promise((resolve) => {
+      let expected = 1;
+      let rest = '';
+      let ended = false;
+      const req: ClientRequest = request({
+        host: '127.0.0.1',
+        port: job.port,
+        path: '/v1/messages?reply=stream',
+        method: 'POST',
+        agent,
+        headers: { 'content-type': 'application/json', 'content-length': body.length },
+      });
+      const limit = setTimeout(() => req.destroy(), STREAM_LIMIT_MS);
+      const close = (): void => {
+        if (ended) return;
+        ended = true;
+        clearTimeout(limit);
+        lost += job.framesPerStream - (expected - 1);
+        resolve();
+      };
+      const readEvent = (text: string, nowUs: number): void => {
+        const at = text.indexOf('"text":"@');
+        if (at === -1) return;
+        const [number, sentUs, dueUs] = text
+          .slice(at + 9, at + 60)
+          .split(' ', 3)
+          .map(Number);
+        frames++;
+        if (number !== expected) lost++;
+        else expected++;
+        late.add((nowUs - (sentUs ?? 0)) / 1000);
+        pace.add(((sentUs ?? 0) - (dueUs ?? 0)) / 1000);
+      };
+      req.on('response', (res) => {
+        let sawStop = false;
+        res.setEncoding('latin1');
+        res.on('data', (chunk: string) => {
+          const nowUs = Number(process.hrtime.bigint() / 1000n);
+          rest += chunk;
+          for (let end = rest.indexOf('\n\n'); end !== -1; end = rest.indexOf('\n\n')) {
+            const text = rest.slice(0, end);
+            rest = rest.slice(end + 2);
+            if (text.startsWith('event: message_stop')) sawStop = true;
+            else readEvent(text, nowUs);
+          }
+        });
+        res.on('end', () => {
+          if (sawStop && res.statusCode === 200) complete++;
+          close();
+        });
+        res.on('close', close);
+        res.on('error', close);
+      });
+      req.on('error', close);
+      req.end(body);
+    });
+
+  await Promise.all(Array.from({ length: job.streams }, readOne));
+  agent.destroy();
+  return {
+    complete,
+    failed: job.streams - complete,
+    frames,
+    lost,
+    lateMs: late.quantiles(),
+    paceMs: pace.quantiles(),
+    elapsedS: Number(process.hrtime.bigint() - startedAt) / 1e9,
+  };
+}

@@ -1,0 +1,29 @@
+/**
+ * The process that makes the load, apart from everything it measures. Started by bench/gateway.ts through fork; takes
+ * one job at a time as a message, answers with its figures, and ends when its parent goes.
+ */
+import { type LatencyJob, type LatencyResult, measureLatency } from './load-latency.ts';
+import { measureStreams, type StreamsJob, type StreamsResult } from './load-streams.ts';
+import { measureThroughput, type ThroughputJob, type ThroughputResult } from './load-throughput.ts';
+
+/** What the load process can be asked, and what it answers. */
+export interface LoadJobs {
+  throughput: [job: ThroughputJob, result: ThroughputResult];
+  latency: [job: LatencyJob, result: LatencyResult];
+  streams: [job: StreamsJob, result: StreamsResult];
+}
+
+const jobs: { [K in keyof LoadJobs]: (job: LoadJobs[K][0]) => Promise<LoadJobs[K][1]> } = {
+  throughput: measureThroughput,
+  latency: measureLatency,
+  streams: measureStreams,
+};
+
+process.on('message', (message: { kind: keyof LoadJobs; job: never }) => {
+  jobs[message.kind](message.job).then(
+    (result) => process.send?.({ result }),
+    (error: unknown) => process.send?.({ error: error instanceof Error ? error.message : String(error) }),
+  );
+});
+process.on('disconnect', () => process.exit(0));
+process.send?.({ ready: true });

@@ -1,0 +1,104 @@
+/**
+ * What a process and its children cost, read from Linux's /proc; used in the bench's own process. On a system without
+ * /proc every figure is NaN: the bench runs, and says that it could not measure.
+ */
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** /proc counts processor time in hundredths of a second on every Linux that Node runs on (USER_HZ). */
+const TICK_US = 10_000;
+
+function readOrNull(path: string): string | null {
+  try {
+    return readFileSync(path, 'latin1');
+  } catch {
+    return null;
+  }
+}
+
+/** The process and all that descend from it. */
+function listTree(pid: number): number[] {
+  const found = [pid];
+  for (const parent of found) {
+    let threads: string[] = [];
+    try {
+      threads = readdirSync(`/proc/${parent}/task`);
+    } catch {
+      continue;
+    }
+    for (const thread of threads) {
+      const children = readOrNull(`/proc/${parent}/task/${thread}/children`) ?? '';
+      for (const child of children.split(' ')) if (child) found.push(Number(child));
+    }
+  }
+  return found;
+}
+
+/** utime + stime out of a stat file; the command name before them may hold spaces. */
+function parseCpuUs(stat: string | null): number {
+  if (stat === null) return Number.NaN;
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  return (Number(fields[11]) + Number(fields[12])) * TICK_US;
+}
+
+/** Processor time that the tree has used so far, user and kernel, all threads, microseconds (10 ms steps). */
+export function readCpuUs(pid: number): number {
+  return listTree(pid).reduce((sum, each) => sum + parseCpuUs(readOrNull(`/proc/${each}/stat`)), 0);
+}
+
+/** The same for each living thread: "pid/tid name" → microseconds. A thread that ended is missing. */
+export function readThreadCpuUs(pid: number): Record<string, number> {
+  const out: Record<string, number> = {};
+  for (const each of listTree(pid)) {
+    let threads: string[] = [];
+    try {
+      threads = readdirSync(`/proc/${each}/task`);
+    } catch {
+      continue;
+    }
+    for (const thread of threads) {
+      const stat = readOrNull(`/proc/${each}/task/${thread}/stat`);
+      const name = stat?.slice(stat.indexOf('(') + 1, stat.lastIndexOf(')')) ?? '';
+      if (stat) out[`${each}/${thread} ${name}`] = parseCpuUs(stat);
+    }
+  }
+  return out;
+}
+
+function sumStatus(pid: number, field: string): number {
+  const line = new RegExp(`^${field}:\\s*(\\d+) kB`, 'm');
+  return listTree(pid).reduce((sum, each) => {
+    const match = line.exec(readOrNull(`/proc/${each}/status`) ?? '');
+    return sum + (match ? Number(match[1]) * 1024 : Number.NaN);
+  }, 0);
+}
+
+/** Resident memory of the tree now, bytes. */
+export const readRssBytes = (pid: number): number => sumStatus(pid, 'VmRSS');
+
+/** Its part that no file stands behind (an LMDB map counts as resident, but costs nothing), bytes. */
+export const readAnonBytes = (pid: number): number => sumStatus(pid, 'RssAnon');
+
+/** Highest resident memory since the start or the last resetPeak, bytes. */
+export const readPeakBytes = (pid: number): number => sumStatus(pid, 'VmHWM');
+
+/** Starts the peak anew (proc(5), clear_refs 5); without the right to, the peak is the one since the start. */
+export function resetPeak(pid: number): void {
+  for (const each of listTree(pid)) {
+    try {
+      writeFileSync(`/proc/${each}/clear_refs`, '5');
+    } catch {
+      // Ended meanwhile, or not ours to reset: the peak stays an upper bound.
+    }
+  }
+}
+
+/** Bytes that the files under `dir` occupy on the disk (blocks, not lengths: LMDB files have holes). */
+export function readDiskBytes(dir: string): number {
+  let sum = 0;
+  for (const name of readdirSync(dir, { recursive: true }) as string[]) {
+    const stat = statSync(join(dir, name), { throwIfNoEntry: false });
+    if (stat?.isFile()) sum += stat.blocks * 512;
+  }
+  return sum;
+}

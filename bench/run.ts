@@ -1,0 +1,107 @@
+/**
+ * The one bench runner: `npm run bench -- SUITE … [options]`. Own process; each suite starts what it measures and ends it.
+ * Prints a report; a full run leaves its figures in bench/results. See bench/README.md.
+ */
+import { resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { FULL, GATEWAY_PHASES, type GatewayPhase, QUICK, runGatewayBench } from './gateway.ts';
+import { TARGET_NAMES, type TargetName } from './targets.ts';
+
+const USAGE = `npm run bench -- gateway [storage] [options]
+
+  gateway            the gateway beside its forwarder, node:http, nginx and no proxy
+  storage            bytes a captured exchange takes, beside gzip
+
+  --quick            under a minute, coarse; nothing is written
+  --only A,B         of gateway: ${GATEWAY_PHASES.join(', ')}
+  --targets A,B      of gateway: ${TARGET_NAMES.join(', ')}
+  --connections N,M  of gateway: instead of 1,32,256
+  --bodies N,M       of gateway: bytes each way, instead of 4096,307200
+  --rounds N         of gateway
+  --cpu-prof DIR     of gateway: CPU profiles of the gateway's threads
+  --save             write bench/results even when something was left out
+  --strict           exit 1 when a goal is missed`;
+
+/** Nothing here should take this long: a run that hangs ends itself, and with it all it started. */
+const RUN_LIMIT_MS = 12 * 60_000;
+
+function exitUsage(problem: string): never {
+  console.error(`${problem}\n\n${USAGE}`);
+  process.exit(2);
+}
+
+function readArguments() {
+  try {
+    return parseArgs({
+      allowPositionals: true,
+      options: {
+        quick: { type: 'boolean', default: false },
+        only: { type: 'string' },
+        targets: { type: 'string' },
+        connections: { type: 'string' },
+        bodies: { type: 'string' },
+        rounds: { type: 'string' },
+        'cpu-prof': { type: 'string' },
+        save: { type: 'boolean', default: false },
+        strict: { type: 'boolean', default: false },
+        help: { type: 'boolean', default: false },
+      },
+    });
+  } catch (error) {
+    return exitUsage((error as Error).message);
+  }
+}
+
+/** "a,b" out of what is allowed. */
+function readNames<T extends string>(text: string, allowed: T[], option: string): T[] {
+  return text.split(',').map((name) => {
+    if (!(allowed as string[]).includes(name))
+      exitUsage(`--${option}: ${name} is none of ${allowed.join(', ')}`);
+    return name as T;
+  });
+}
+
+function readNumbers(text: string, option: string): number[] {
+  return text.split(',').map((word) => {
+    const value = Number(word);
+    if (!Number.isInteger(value) || value < 1) exitUsage(`--${option}: ${word} is no whole number above 0`);
+    return value;
+  });
+}
+
+/** One line on a terminal, rewritten; nothing elsewhere. */
+function say(what: string): void {
+  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${what}`);
+}
+
+const { values, positionals } = readArguments();
+if (values.help) {
+  console.log(USAGE);
+  process.exit(0);
+}
+if (positionals.length === 0) exitUsage('Which suite?');
+for (const suite of positionals) if (!['gateway', 'storage'].includes(suite)) exitUsage(`No suite ${suite}.`);
+setTimeout(() => {
+  console.error(`bench: not done after ${RUN_LIMIT_MS / 60_000} minutes, ended`);
+  process.exit(1);
+}, RUN_LIMIT_MS).unref();
+
+let met = true;
+if (positionals.includes('gateway')) {
+  const plan = { ...(values.quick ? QUICK : FULL) };
+  if (values.only) plan.phases = readNames<GatewayPhase>(values.only, GATEWAY_PHASES, 'only');
+  if (values.targets) plan.targets = readNames<TargetName>(values.targets, TARGET_NAMES, 'targets');
+  if (values.connections) plan.connections = readNumbers(values.connections, 'connections');
+  if (values.bodies) plan.bodies = readNumbers(values.bodies, 'bodies');
+  if (values.rounds) plan.rounds = plan.streamRounds = readNumbers(values.rounds, 'rounds')[0] ?? plan.rounds;
+  const profile = values['cpu-prof'];
+  const partial =
+    values.quick || values.only || values.targets || values.connections || values.bodies || profile;
+  met = await runGatewayBench({
+    plan,
+    nodeArgs: profile ? ['--cpu-prof', `--cpu-prof-dir=${resolve(profile)}`] : [],
+    save: values.save || !partial,
+    say,
+  });
+}
+process.exit(values.strict && !met ? 1 : 0);

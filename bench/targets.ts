@@ -1,0 +1,239 @@
+/**
+ * The processes that the gateway bench sets side by side, their start and their end; used in the bench's own process.
+ * Everything listens on loopback, lives in a directory of its own and ends with the bench.
+ */
+import { type ChildProcess, fork, spawn, spawnSync } from 'node:child_process';
+import { mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join, resolve } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+
+const ROOT = resolve(import.meta.dirname, '..');
+const START_LIMIT_MS = 20_000;
+
+/** `direct` is the upstream itself; `forwarder` the gateway with capture off; `gateway` with capture on. */
+export type TargetName = 'direct' | 'nginx' | 'node-http' | 'forwarder' | 'gateway';
+export const TARGET_NAMES: TargetName[] = ['direct', 'nginx', 'node-http', 'forwarder', 'gateway'];
+
+export interface Target {
+  name: TargetName;
+  port: number;
+  /** Root of the process tree; null for `direct`, whose cost is not the question. */
+  pid: number | null;
+  /** Where the gateway keeps its database; null for the others. */
+  dataDir: string | null;
+  /** Ends it and removes its files. */
+  stop: () => Promise<void>;
+}
+
+const children = new Set<ChildProcess>();
+
+// However the bench ends, nothing it started may outlive it.
+process.on('exit', () => {
+  for (const child of children) child.kill('SIGKILL');
+});
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => process.exit(1));
+
+function keep(child: ChildProcess): ChildProcess {
+  children.add(child);
+  child.on('exit', () => children.delete(child));
+  return child;
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const gone = new Promise((done) => child.once('exit', done));
+  child.kill('SIGTERM');
+  await Promise.race([gone, delay(5000, undefined, { ref: false })]);
+  child.kill('SIGKILL');
+  await gone;
+}
+
+/** Waits for the first message of a forked child. Rejects when it ends before. */
+function awaitMessage<T>(child: ChildProcess): Promise<T> {
+  return new Promise((done, fail) => {
+    child.once('message', (message) => done(message as T));
+    child.once('exit', (code) =>
+      fail(new Error(`${child.spawnfile} ended with ${code} before it was ready`)),
+    );
+  });
+}
+
+/** Starts one of the bench's own processes (a file of this folder); resolves with it and its first message. */
+export async function startBenchProcess<T>(
+  file: string,
+  args: string[] = [],
+): Promise<{ child: ChildProcess; first: T }> {
+  const child = keep(
+    fork(join(import.meta.dirname, file), args, { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] }),
+  );
+  return { child, first: await awaitMessage<T>(child) };
+}
+
+/** Starts a bench process that listens and says its port. */
+export async function startServer(
+  file: string,
+  args: string[] = [],
+): Promise<{ port: number; child: ChildProcess; stop: () => Promise<void> }> {
+  const { child, first } = await startBenchProcess<{ port: number }>(file, args);
+  return { port: first.port, child, stop: () => end(child) };
+}
+
+function findFreePort(): Promise<number> {
+  return new Promise((done, fail) => {
+    const probe = createServer();
+    probe.on('error', fail);
+    probe.listen(0, '127.0.0.1', () => {
+      const { port } = probe.address() as { port: number };
+      probe.close(() => done(port));
+    });
+  });
+}
+
+/** Polls until something answers HTTP on `path`; throws when the child ends first or 20 s have passed. */
+async function awaitHttp(child: ChildProcess, port: number, path: string, logFile: string): Promise<void> {
+  const until = Date.now() + START_LIMIT_MS;
+  for (;;) {
+    try {
+      const answer = await fetch(`http://127.0.0.1:${port}${path}`);
+      await answer.arrayBuffer();
+      if (answer.ok) return;
+    } catch {
+      // Not listening yet.
+    }
+    if (child.exitCode !== null || child.signalCode !== null || Date.now() > until) {
+      const log = readFileSync(logFile, 'utf8').slice(-2000);
+      await end(child);
+      throw new Error(`${child.spawnfile} did not come up on port ${port}:\n${log}`);
+    }
+    await delay(50);
+  }
+}
+
+/** Starts the gateway in front of `upstreamPort`. `nodeArgs` go to Node (a profiler's flags, say). */
+async function startGateway(
+  name: 'gateway' | 'forwarder',
+  upstreamPort: number,
+  dir: string,
+  nodeArgs: string[],
+): Promise<Target> {
+  const dataDir = join(dir, name);
+  mkdirSync(dataDir, { recursive: true });
+  const port = await findFreePort();
+  const logFile = join(dir, `${name}.log`);
+  const log = openSync(logFile, 'w');
+  const args = ['gateway', '--port', String(port), '--db', join(dataDir, 'capture.mdb')];
+  const child = keep(
+    spawn(process.execPath, [...nodeArgs, join(ROOT, 'src/cli/understudy.mjs'), ...args], {
+      cwd: dataDir,
+      stdio: ['ignore', log, log],
+      env: {
+        ...process.env,
+        GW_UPSTREAM_BASE: `http://127.0.0.1:${upstreamPort}`,
+        DATA_DIR: dataDir,
+        ...(name === 'forwarder' ? { GW_CAPTURE: 'off' } : {}),
+      },
+    }),
+  );
+  await awaitHttp(child, port, '/__gw/stats', logFile);
+  const stop = async (): Promise<void> => {
+    await end(child);
+    rmSync(dataDir, { recursive: true, force: true });
+  };
+  return { name, port, pid: child.pid ?? null, dataDir, stop };
+}
+
+/** nginx's version when it is in PATH, else null. */
+export function findNginx(): string | null {
+  const found = spawnSync('nginx', ['-v'], { encoding: 'utf8' });
+  return found.error ? null : ((found.stderr || found.stdout).trim().split('/')[1] ?? 'unknown');
+}
+
+/**
+ * nginx set up for the same task as the gateway: pass on as it arrives, keep connections, write no log. Why each line
+ * is as it is stands in bench/README.md.
+ */
+function makeNginxConfig(port: number, upstreamPort: number, dir: string): string {
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
+    (kind) => `${kind}_temp_path ${dir}/${kind};`,
+  );
+  return `
+worker_processes 1;
+daemon off;
+user root;
+pid ${dir}/nginx.pid;
+error_log ${dir}/error.log crit;
+events { worker_connections 8192; }
+http {
+  access_log off;
+  ${temporary.join(' ')}
+  keepalive_requests 100000000;
+  keepalive_timeout 3600s;
+  tcp_nodelay on;
+  client_max_body_size 0;
+  client_body_buffer_size 64k;
+  upstream provider {
+    server 127.0.0.1:${upstreamPort};
+    keepalive 1024;
+    keepalive_requests 100000000;
+  }
+  server {
+    listen 127.0.0.1:${port} backlog=4096;
+    location / {
+      proxy_pass http://provider;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      proxy_buffering off;
+      proxy_request_buffering off;
+      proxy_buffer_size 64k;
+      proxy_buffers 8 64k;
+      proxy_busy_buffers_size 128k;
+      proxy_read_timeout 3600s;
+      proxy_send_timeout 3600s;
+    }
+  }
+}
+`;
+}
+
+async function startNginx(upstreamPort: number, dir: string): Promise<Target> {
+  const own = join(dir, 'nginx');
+  mkdirSync(own, { recursive: true });
+  const port = await findFreePort();
+  let config = makeNginxConfig(port, upstreamPort, own);
+  if (process.getuid?.() !== 0) config = config.replace('user root;\n', '');
+  writeFileSync(join(own, 'nginx.conf'), config);
+  const logFile = join(dir, 'nginx.log');
+  const log = openSync(logFile, 'w');
+  const child = keep(
+    spawn('nginx', ['-p', own, '-c', join(own, 'nginx.conf'), '-e', join(own, 'error.log')], {
+      stdio: ['ignore', log, log],
+    }),
+  );
+  await awaitHttp(child, port, '/?reply=4096', logFile);
+  return { name: 'nginx', port, pid: child.pid ?? null, dataDir: null, stop: () => end(child) };
+}
+
+/** Starts the named targets in front of an upstream, with their files under `dir`. */
+export async function startTargets(
+  names: TargetName[],
+  upstreamPort: number,
+  dir: string,
+  nodeArgs: string[] = [],
+): Promise<Target[]> {
+  mkdirSync(dir, { recursive: true });
+  const start = async (name: TargetName): Promise<Target> => {
+    if (name === 'direct') {
+      return { name, port: upstreamPort, pid: null, dataDir: null, stop: async () => undefined };
+    }
+    if (name === 'nginx') return startNginx(upstreamPort, dir);
+    if (name === 'node-http') {
+      const server = await startServer('node-proxy.ts', [String(upstreamPort)]);
+      return { name, port: server.port, pid: server.child.pid ?? null, dataDir: null, stop: server.stop };
+    }
+    return startGateway(name, upstreamPort, dir, name === 'gateway' ? nodeArgs : []);
+  };
+  const targets: Target[] = [];
+  for (const name of names) targets.push(await start(name));
+  return targets;
+}
