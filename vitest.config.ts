@@ -1,5 +1,6 @@
 // How the tests run: real threads, sockets and files, so few workers and generous limits.
 import { defineConfig } from 'vitest/config';
+import { ClosingLine } from './test/closing-line.ts';
 
 export default defineConfig({
   test: {
@@ -8,5 +9,6 @@ export default defineConfig({
     maxWorkers: 2,
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    reporters: ['default', new ClosingLine()],
   },
 });

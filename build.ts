@@ -1,0 +1,18 @@
+/**
+ * `npm run build`: the sources as JavaScript and types under `dist/`, laid out as the tree is. For the published
+ * package alone: Node runs the sources of a checkout as they are, but strips no types under node_modules.
+ */
+
+import { spawnSync } from 'node:child_process';
+import { rmSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('.', import.meta.url));
+rmSync(new URL('dist', import.meta.url), { recursive: true, force: true });
+const tsc = fileURLToPath(new URL('bin/tsc', import.meta.resolve('typescript/package.json')));
+const { status, error } = spawnSync(process.execPath, [tsc, '-p', 'tsconfig.build.json'], {
+  cwd: root,
+  stdio: 'inherit',
+});
+if (error !== undefined) throw error;
+process.exitCode = status ?? 1;
