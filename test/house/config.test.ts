@@ -1,0 +1,207 @@
+/** The operator's variables: what each means when unset, what is allowed, and what a bad one says. */
+
+import { isAbsolute, join, resolve } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { type ConfigFlags, isLoopback, loadConfig } from '../../src/config.ts';
+
+const gateway = (flags: Omit<ConfigFlags, 'listener'> = {}, env: NodeJS.ProcessEnv = {}) =>
+  loadConfig({ listener: 'gateway', ...flags }, env);
+
+function refusal(env: NodeJS.ProcessEnv, flags: Omit<ConfigFlags, 'listener'> = {}): string {
+  try {
+    gateway(flags, env);
+  } catch (thrown) {
+    expect(thrown).toMatchObject({ name: 'ConfigError', exit_code: 78 });
+    return (thrown as Error).message;
+  }
+  throw new Error('the value was taken');
+}
+
+describe('with nothing set', () => {
+  it('means what the documents say', () => {
+    expect(gateway()).toEqual({
+      version: expect.stringMatching(/^\d+\.\d+\.\d+/),
+      log_level: 'info',
+      data_dir: resolve('data'),
+      actor_threads: 1,
+      front_threads: 1,
+      api: {
+        host: '127.0.0.1',
+        port: 8000,
+        max_body_bytes: 5_242_880,
+        rate_limit_per_sec: 200,
+        rate_limit_burst: 400,
+      },
+      gateway: {
+        host: '127.0.0.1',
+        port: 8787,
+        upstream_base: 'https://api.anthropic.com',
+        provider: 'anthropic',
+        gemini_base: 'https://generativelanguage.googleapis.com',
+        bedrock_base: 'https://bedrock-runtime.{region}.amazonaws.com',
+      },
+      capture: {
+        db: resolve('data', 'capture.mdb'),
+        note: '',
+        redact: true,
+        max_queue: 10_000,
+        max_queue_bytes: 268_435_456,
+        max_capture_bytes: 67_108_864,
+      },
+      engines: { vector_store: null, accounts: null, live_stream: null },
+    });
+  });
+
+  it('takes an empty variable for an unset one', () => {
+    expect(gateway({}, { PORT: '', GW_NOTE: '', GW_UPSTREAM_BASE: '', AUTH_DB_URL: '' })).toEqual(gateway());
+  });
+
+  it('cannot be changed afterwards', () => {
+    const config = gateway();
+    for (const part of [config, config.api, config.gateway, config.capture, config.engines]) {
+      expect(Object.isFrozen(part)).toBe(true);
+    }
+  });
+});
+
+describe('values and flags', () => {
+  it('reads every variable', () => {
+    const config = gateway(
+      {},
+      {
+        LOG_LEVEL: 'debug',
+        DATA_DIR: '/srv/understudy',
+        ACTOR_THREADS: '64',
+        FRONT_THREADS: '2',
+        HOST: '::',
+        PORT: '0',
+        MAX_BODY_BYTES: '1000',
+        RATE_LIMIT_PER_SEC: '5',
+        RATE_LIMIT_BURST: '10',
+        GW_HOST: 'gateway.internal',
+        GW_PORT: '65535',
+        GW_UPSTREAM_BASE: 'http://127.0.0.1:9/some/path/',
+        GW_PROVIDER: 'my-provider_2.0',
+        GW_GEMINI_BASE: 'http://[::1]:9/',
+        GW_BEDROCK_BASE: 'http://127.0.0.1:9/{region}/runtime',
+        GW_NOTE: 'späte Läufe',
+        SVC_REDACT: '0',
+        GW_MAX_QUEUE: '1',
+        GW_MAX_QUEUE_BYTES: '1',
+        GW_MAX_CAPTURE_BYTES: '1',
+        VECTOR_STORE_URL: 'embedded:',
+        AUTH_DB_URL: 'https://db.example.com',
+        AUTH_DB_CONN_URL: 'postgres://u:p@db.example.com/main',
+      },
+    );
+    expect(config).toMatchObject({
+      log_level: 'debug',
+      data_dir: '/srv/understudy',
+      actor_threads: 64,
+      front_threads: 2,
+      api: { host: '::', port: 0, max_body_bytes: 1000, rate_limit_per_sec: 5, rate_limit_burst: 10 },
+      gateway: {
+        host: 'gateway.internal',
+        port: 65_535,
+        upstream_base: 'http://127.0.0.1:9/some/path',
+        provider: 'my-provider_2.0',
+        gemini_base: 'http://[::1]:9',
+        bedrock_base: 'http://127.0.0.1:9/{region}/runtime',
+      },
+      capture: {
+        db: '/srv/understudy/capture.mdb',
+        note: 'späte Läufe',
+        redact: false,
+        max_queue: 1,
+        max_queue_bytes: 1,
+        max_capture_bytes: 1,
+      },
+      engines: { vector_store: 'embedded:', accounts: 'https://db.example.com' },
+    });
+  });
+
+  it('lets a flag win over its variable, for the listener that the command starts', () => {
+    const env = { GW_PORT: '1', GW_HOST: 'a', PORT: '2', HOST: 'b', GW_NOTE: 'from the environment' };
+    const flags = { host: '127.0.0.2', port: '3', note: 'from the flag', db: 'some/file.mdb' };
+    const onGateway = loadConfig({ listener: 'gateway', ...flags }, env);
+    expect(onGateway.gateway).toMatchObject({ host: '127.0.0.2', port: 3 });
+    expect(onGateway.api).toMatchObject({ host: 'b', port: 2 });
+    expect(onGateway.capture).toMatchObject({ note: 'from the flag', db: resolve('some/file.mdb') });
+    const onApi = loadConfig({ listener: 'api', ...flags }, env);
+    expect(onApi.api).toMatchObject({ host: '127.0.0.2', port: 3 });
+    expect(onApi.gateway).toMatchObject({ host: 'a', port: 1 });
+  });
+
+  it('resolves paths against the working directory at the start', () => {
+    const config = gateway({}, { DATA_DIR: 'elsewhere' });
+    expect(isAbsolute(config.data_dir)).toBe(true);
+    expect(config.capture.db).toBe(join(config.data_dir, 'capture.mdb'));
+  });
+});
+
+describe('a bad value', () => {
+  it.each([
+    ['PORT', '65536', 'allowed is a port from 0 (any free one) to 65535'],
+    ['PORT', '80a', 'allowed is a port'],
+    ['PORT', '-1', 'allowed is a port'],
+    ['PORT', ' 80', 'allowed is a port'],
+    ['PORT', '8e3', 'allowed is a port'],
+    ['GW_HOST', '1.2.3.4:80', 'allowed is an IP address or a host name'],
+    ['GW_HOST', 'http://x', 'allowed is an IP address'],
+    ['ACTOR_THREADS', '0', 'allowed is a whole number from 1 to 64'],
+    ['FRONT_THREADS', '65', 'allowed is a whole number from 1 to 64'],
+    ['LOG_LEVEL', 'loud', 'allowed is one of trace, debug, info, warn, error, fatal, silent'],
+    ['SVC_REDACT', 'yes', 'allowed is 1 (on) or 0 (off)'],
+    ['GW_MAX_QUEUE', '0', 'allowed is a whole number of exchanges from 1'],
+    ['GW_MAX_QUEUE_BYTES', '256MB', 'allowed is a whole number of bytes from 1'],
+    ['GW_MAX_CAPTURE_BYTES', '99999999999', 'allowed is a whole number of bytes from 1 to 1073741824'],
+    ['GW_PROVIDER', 'a b', 'allowed are 1 to 64 letters'],
+    ['GW_NOTE', 'a\u0007', 'allowed are up to 200 printable characters'],
+    ['GW_NOTE', 'a'.repeat(201), 'allowed are up to 200'],
+    ['GW_UPSTREAM_BASE', 'api.example.com', 'allowed is an http:// or https:// address'],
+    ['GW_UPSTREAM_BASE', 'ftp://api.example.com', 'allowed is an http://'],
+    ['GW_UPSTREAM_BASE', 'https://', 'allowed is an http://'],
+    ['GW_UPSTREAM_BASE', 'https://a/?x=1', 'allowed is an http://'],
+    ['GW_UPSTREAM_BASE', 'https://a/#x', 'allowed is an http://'],
+    ['GW_UPSTREAM_BASE', 'https://a b', 'allowed is an http://'],
+    ['GW_UPSTREAM_BASE', 'https://a/{region}', 'allowed is an http://'],
+    ['GW_BEDROCK_BASE', 'https://a/{place}', '{region} stands for the region'],
+  ])('%s=%j', (name, value, allowed) => {
+    const message = refusal({ [name]: value });
+    expect(message).toContain(`${name}=`);
+    expect(message).toContain(allowed);
+    expect(message).not.toContain('\n');
+    if (value.length < 100) expect(message).toContain(JSON.stringify(value));
+  });
+
+  it('of a flag names the flag', () => {
+    expect(refusal({}, { port: 'x' })).toContain('--port="x"');
+    expect(refusal({}, { note: '\n' })).toContain('--note="\\n"');
+    expect(refusal({}, { db: '' })).toContain('--db=""');
+    expect(refusal({}, { host: '' })).toContain('--host=""');
+  });
+
+  it('never shows a secret', () => {
+    for (const name of ['VECTOR_STORE_URL', 'AUTH_DB_URL', 'AUTH_DB_CONN_URL']) {
+      expect(refusal({ [name]: 'hunter2 is the password' })).not.toContain('hunter2');
+    }
+    for (const url of ['https://me:hunter2@a/', 'https://me:hunt@hunter2@a', 'ftp://hunter2@a/b']) {
+      expect(refusal({ GW_UPSTREAM_BASE: url })).not.toContain('hunter2');
+    }
+  });
+});
+
+describe('loopback', () => {
+  it.each(['127.0.0.1', '127.8.9.1', '::1', 'localhost', 'LocalHost.', '::ffff:127.0.0.1'])(
+    '%s is',
+    (host) => {
+      expect(isLoopback(host)).toBe(true);
+    },
+  );
+  it.each(['0.0.0.0', '::', '10.0.0.1', '127.0.0.1.example.com', 'localhost.example.com', '1127.0.0.1'])(
+    '%s is not',
+    (host) => {
+      expect(isLoopback(host)).toBe(false);
+    },
+  );
+});

@@ -1,0 +1,182 @@
+/** The rules of who may import whom, as data, and the function that holds a tree against them. */
+
+import { posix } from 'node:path';
+import { readModule } from './imports.ts';
+
+/** A room of the house. Files directly under `src/` and the two entries of `actors/` are told apart by name. */
+type Room =
+  | 'std'
+  | 'limits'
+  | 'errors'
+  | 'config'
+  | 'domain'
+  | 'contract'
+  | 'http'
+  | 'api'
+  | 'gateway'
+  | 'turns'
+  | 'storage'
+  | 'runtime'
+  | 'analysis'
+  | 'actors'
+  | 'actor clients'
+  | 'root'
+  | 'cli'
+  | 'demo';
+
+/** Rooms that a file of the room may import from, besides its own. */
+const MAY_IMPORT: Record<Room, readonly Room[]> = {
+  std: [],
+  limits: ['std'],
+  errors: ['std'],
+  config: ['std', 'limits'],
+  domain: ['std', 'limits', 'errors'],
+  contract: ['std', 'limits', 'errors', 'domain'],
+  http: ['std', 'limits', 'errors', 'domain', 'contract'],
+  api: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'actor clients'],
+  gateway: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'turns', 'actor clients'],
+  // Decoders are pure: the writer's thread and the command line read stored bodies with them.
+  turns: ['std', 'limits', 'errors', 'domain'],
+  storage: ['std', 'limits', 'errors', 'domain'],
+  runtime: ['std'],
+  analysis: ['std', 'limits', 'errors', 'domain', 'turns'],
+  actors: ['std', 'limits', 'errors', 'domain', 'runtime', 'actor clients'],
+  'actor clients': ['std', 'limits', 'errors', 'domain', 'runtime', 'actors'],
+  // Composition: these put the others together.
+  root: [
+    'std',
+    'limits',
+    'errors',
+    'config',
+    'domain',
+    'contract',
+    'http',
+    'api',
+    'gateway',
+    'turns',
+    'storage',
+    'runtime',
+    'analysis',
+    'actors',
+    'actor clients',
+  ],
+  cli: ['std', 'limits', 'errors', 'config', 'domain', 'turns', 'storage', 'analysis', 'root'],
+  demo: ['std', 'limits', 'errors', 'config', 'domain', 'turns', 'storage', 'analysis', 'root', 'cli'],
+};
+
+/** The same, for imports that vanish when types are stripped. */
+const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
+  http: ['config'],
+  api: ['config', 'storage'],
+  gateway: ['config', 'storage'],
+  analysis: ['storage'],
+  actors: ['storage'],
+  'actor clients': ['storage'],
+};
+
+/** Packages that live in some rooms only. */
+const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
+  'uWebSockets.js': ['http'],
+  lmdb: ['storage'],
+  undici: ['gateway'],
+  piscina: ['runtime', 'root'],
+  comlink: ['runtime', 'root'],
+};
+
+const ROOTS = new Set(['src/main.ts', 'actors/host.ts', 'actors/compute.ts']);
+const OWN_FILES = new Set(['limits', 'errors', 'config']);
+
+/** @returns the room of a file named relative to the repository, or undefined for one that has no place in the house */
+export function roomOf(file: string): Room | undefined {
+  if (ROOTS.has(file)) return 'root';
+  if (file.startsWith('src/gateway/turns/')) return 'turns';
+  if (/^actors\/[\w-]+\/client\.ts$/.test(file)) return 'actor clients';
+  if (file.startsWith('actors/')) return 'actors';
+  const [, name = ''] = /^src\/([\w-]+)(?:\/|\.ts$)/.exec(file) ?? [];
+  if (OWN_FILES.has(name) === file.startsWith(`src/${name}/`)) return undefined;
+  return Object.hasOwn(MAY_IMPORT, name) && name !== 'root' ? (name as Room) : undefined;
+}
+
+/**
+ * @param files every source file by its name relative to the repository, `/` between folders
+ * @returns what is wrong, one line each; empty for a tree in order
+ */
+export function findViolations(files: ReadonlyMap<string, string>): string[] {
+  const violations: string[] = [];
+  const edges = new Map<string, string[]>();
+  for (const [file, source] of files) {
+    const room = roomOf(file);
+    if (room === undefined) {
+      violations.push(`${file}: no room of the house is called that`);
+      continue;
+    }
+    const { imports, reads_env, has_header } = readModule(source);
+    if (!has_header) violations.push(`${file}: does not begin with a doc comment`);
+    if (reads_env && room !== 'config')
+      violations.push(`${file}: reads process.env, which src/config.ts alone does`);
+    const targets: string[] = [];
+    for (const { specifier, is_type_only } of imports) {
+      if (specifier.startsWith('.')) {
+        const target = posix.join(posix.dirname(file), specifier);
+        violations.push(...judgeEdge(file, room, target, is_type_only, files));
+        if (!is_type_only) targets.push(target);
+      } else {
+        violations.push(...judgePackage(file, room, specifier));
+      }
+    }
+    edges.set(file, targets);
+  }
+  return [...violations, ...findCycles(edges)];
+}
+
+function judgeEdge(
+  file: string,
+  room: Room,
+  target: string,
+  isTypeOnly: boolean,
+  files: ReadonlyMap<string, string>,
+): string[] {
+  if (!files.has(target)) return [`${file}: imports ${target}, which is not in the tree`];
+  const other = roomOf(target);
+  const [mine, theirs] = [actorOf(file), actorOf(target)];
+  if (other === 'actors' && mine !== undefined && theirs !== undefined && mine !== theirs) {
+    return [`${file}: actors are called through their client alone (${target})`];
+  }
+  if (other === undefined || other === room || MAY_IMPORT[room].includes(other)) return [];
+  if (isTypeOnly && MAY_IMPORT_TYPES[room]?.includes(other)) return [];
+  return [`${file}: ${room} may not import ${isTypeOnly ? 'types of ' : ''}${other} (${target})`];
+}
+
+/** The actor whose folder the file lies in. */
+function actorOf(file: string): string | undefined {
+  return /^actors\/([\w-]+)\//.exec(file)?.[1];
+}
+
+function judgePackage(file: string, room: Room, specifier: string): string[] {
+  if (specifier.startsWith('node:')) return [];
+  const name = specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/');
+  const rooms = PACKAGE_ROOMS[name];
+  return rooms === undefined || rooms.includes(room)
+    ? []
+    : [`${file}: ${name} lives in ${rooms.join(' and ')} alone`];
+}
+
+/** Circles among imports that exist at run time. Each is told once, beginning at its alphabetically first file. */
+function findCycles(edges: ReadonlyMap<string, readonly string[]>): string[] {
+  const cycles = new Set<string>();
+  const finished = new Set<string>();
+  const walk = (file: string, trail: readonly string[]): void => {
+    const start = trail.indexOf(file);
+    if (start >= 0) {
+      const circle = trail.slice(start);
+      const first = circle.indexOf([...circle].sort()[0]!);
+      cycles.add(`circle: ${[...circle.slice(first), ...circle.slice(0, first + 1)].join(' -> ')}`);
+      return;
+    }
+    if (finished.has(file)) return;
+    for (const target of edges.get(file) ?? []) walk(target, [...trail, file]);
+    finished.add(file);
+  };
+  for (const file of edges.keys()) walk(file, []);
+  return [...cycles];
+}

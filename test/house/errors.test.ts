@@ -1,0 +1,60 @@
+/** The error catalogue, and errors on their way over a thread boundary and the wire. */
+
+import { describe, expect, it } from 'vitest';
+import {
+  CatalogueError,
+  ERRORS,
+  type ErrorCode,
+  fromErrorData,
+  toApiBody,
+  toCatalogueError,
+  toErrorData,
+  toMessagesBody,
+} from '../../src/errors.ts';
+
+describe('the catalogue', () => {
+  it('holds error statuses and words for every code, and only passing troubles are retryable', () => {
+    for (const [code, { status, detail, retryable }] of Object.entries(ERRORS)) {
+      expect(status, code).toBeGreaterThanOrEqual(400);
+      expect(status, code).toBeLessThan(600);
+      expect(detail, code).not.toBe('');
+      if (retryable) expect([429, 502, 503], code).toContain(status);
+    }
+  });
+
+  it('survives a thread boundary', () => {
+    for (const code of Object.keys(ERRORS) as ErrorCode[]) {
+      const back = fromErrorData(structuredClone(toErrorData(new CatalogueError(code, 'in other words'))));
+      expect(back).toBeInstanceOf(CatalogueError);
+      expect(back).toMatchObject({ code, message: 'in other words', ...pick(code) });
+    }
+  });
+
+  it('makes internal errors of what it does not know, and tells a caller nothing about them', () => {
+    const cause = new TypeError('password is hunter2');
+    const error = toCatalogueError(cause);
+    expect(error).toMatchObject({ code: 'internal', status: 500, cause });
+    expect(JSON.stringify([toErrorData(cause), toApiBody(error), toMessagesBody(error)])).not.toContain(
+      'hunter2',
+    );
+    expect(fromErrorData({ code: 'toString', detail: 'x' })).toMatchObject({
+      code: 'internal',
+      message: 'x',
+    });
+  });
+
+  it('speaks the shape of each port', () => {
+    const error = new CatalogueError('upstream_failed');
+    expect(toApiBody(error)).toEqual({ detail: 'The upstream could not be reached' });
+    expect(toMessagesBody(error)).toEqual({
+      type: 'error',
+      error: { type: 'api_error', message: 'The upstream could not be reached' },
+    });
+    expect(toMessagesBody(new CatalogueError('upgrade_required')).error.type).toBe('invalid_request_error');
+    expect(toMessagesBody(new CatalogueError('cross_site')).error.type).toBe('permission_error');
+  });
+});
+
+function pick(code: ErrorCode) {
+  return { status: ERRORS[code].status, retryable: ERRORS[code].retryable };
+}
