@@ -1,0 +1,36 @@
+# Understudy in a container: the API on 8000 on every address, the gateway on loopback until it is told otherwise.
+#
+#   docker build -t understudy .
+#   docker run --init --read-only -v understudy:/data -p 8000:8000 understudy
+#   docker run --init --read-only -v understudy:/data -p 8000:8000 -p 127.0.0.1:8787:8787 understudy up --host 0.0.0.0
+
+FROM node:22-bookworm-slim AS build
+# For native modules that have no binary for this platform and are compiled by npm.
+RUN apt-get update \
+  && apt-get install -y --no-install-recommends python3 make g++ \
+  && rm -rf /var/lib/apt/lists/*
+WORKDIR /app
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci
+COPY tsconfig.json tsconfig.build.json build.ts ./
+COPY src ./src
+COPY actors ./actors
+RUN npm run build && npm prune --omit=dev
+
+FROM node:22-bookworm-slim
+ENV NODE_ENV=production HOST=0.0.0.0 PORT=8000 DATA_DIR=/data
+WORKDIR /app
+COPY --from=build /app/node_modules ./node_modules
+COPY --from=build /app/dist ./dist
+COPY package.json embedded.env LICENSE ./
+COPY src/cli/understudy.mjs ./src/cli/understudy.mjs
+# The one place that is written to. A new named volume takes over its owner.
+RUN mkdir /data && chown node:node /data
+USER node
+VOLUME /data
+EXPOSE 8000
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
+  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/health`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+# No shell between: signals reach the process, which drains on SIGTERM.
+ENTRYPOINT ["node", "--env-file=/app/embedded.env", "/app/src/cli/understudy.mjs"]
+CMD ["up"]

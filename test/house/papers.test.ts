@@ -1,0 +1,158 @@
+/** What the papers of the project say and what is there: commands, links, paths, pinned versions. */
+
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { dirname, join, posix } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseEnv } from 'node:util';
+import { describe, expect, it } from 'vitest';
+import { loadConfig } from '../../src/config.ts';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+const read = (path: string) => readFileSync(join(root, path), 'utf8');
+
+interface PackageJson {
+  bin: Record<string, string>;
+  files: string[];
+  scripts: Record<string, string>;
+  dependencies: Record<string, string>;
+  devDependencies: Record<string, string>;
+}
+
+const manifest = JSON.parse(read('package.json')) as PackageJson;
+
+describe('README', () => {
+  const readme = read('README.md');
+
+  it.each(['npx -y -p node@22 -c "npm ci && npm start"', 'npx -y -p node@22 -c "npm ci && npm test"'])(
+    'has the command %s alone on a line',
+    (command) => {
+      expect(readme.split('\n')).toContain(command);
+    },
+  );
+
+  it('tests with the command that .ci/run ends with', () => {
+    const last = read('.ci/run').trimEnd().split('\n').at(-1);
+    expect(readme.split('\n').find((line) => line.endsWith('npm test"'))).toBe(last);
+    expect(statSync(join(root, '.ci/run')).mode & 0o111).not.toBe(0);
+  });
+
+  it('asks for the compilers that the container installs', () => {
+    const packages = /apt-get install -y ([\w+ ]+)/.exec(readme)?.[1];
+    expect(packages).toBeDefined();
+    expect(read('Dockerfile')).toContain(`apt-get install -y --no-install-recommends ${packages}`);
+  });
+});
+
+describe.each(['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'docs/api-decisions.md'])('%s', (paper) => {
+  const text = read(paper);
+
+  it('links only to files and headings that exist', () => {
+    for (const [, target = ''] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
+      if (/^https?:/.test(target)) continue;
+      const [file = '', heading] = target.split('#');
+      const path = file === '' ? paper : posix.join(dirname(paper), file);
+      expect(existsSync(join(root, path)), `${paper} -> ${target}`).toBe(true);
+      if (heading !== undefined) expect(headingsOf(read(path)), `${paper} -> ${target}`).toContain(heading);
+    }
+  });
+
+  it('names only scripts that exist', () => {
+    for (const [, name = ''] of text.matchAll(/npm run ([\w-]+)/g))
+      expect(manifest.scripts).toHaveProperty(name);
+  });
+});
+
+function headingsOf(markdown: string): string[] {
+  return [...markdown.matchAll(/^#+ (.+)$/gm)].map(([, title = '']) =>
+    title
+      .toLowerCase()
+      .replace(/[^\w\s-]/g, '')
+      .replaceAll(' ', '-'),
+  );
+}
+
+describe('package.json', () => {
+  it.each(['dependencies', 'devDependencies'] as const)('pins every one of %s exactly', (kind) => {
+    for (const [name, version] of Object.entries(manifest[kind])) {
+      expect(version, name).toMatch(/^(npm:@?[\w./-]+@)?\d+\.\d+\.\d+(-[\w.]+)?$/);
+    }
+  });
+
+  it('agrees with the lock file', () => {
+    const lock = JSON.parse(read('package-lock.json')) as { packages: Record<string, Partial<PackageJson>> };
+    expect(lock.packages['']).toMatchObject({
+      dependencies: manifest.dependencies,
+      devDependencies: manifest.devDependencies,
+    });
+  });
+
+  it('has a command that can be run', () => {
+    expect(statSync(join(root, manifest.bin.understudy!)).mode & 0o111).not.toBe(0);
+    expect(manifest.files).toContain(manifest.bin.understudy);
+  });
+});
+
+describe('embedded.env', () => {
+  it('turns every engine on', () => {
+    const { engines } = loadConfig({ listener: 'gateway' }, parseEnv(read('embedded.env')));
+    expect(Object.values(engines)).toEqual(['embedded:', 'embedded:', 'embedded:']);
+  });
+
+  it('is what npm start and the container load', () => {
+    expect(manifest.scripts.start).toContain('--env-file=embedded.env');
+    expect(read('Dockerfile')).toContain('--env-file=/app/embedded.env');
+  });
+});
+
+describe('Dockerfile', () => {
+  const instructions = read('Dockerfile')
+    .replace(/\\\n/g, ' ')
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('#'))
+    .map((line) => /^([A-Z]+)\s+(.*)$/.exec(line)!.slice(1) as [name: string, rest: string]);
+  const rest = (name: string) => instructions.filter(([other]) => other === name).map(([, text]) => text);
+  const ignored = read('.dockerignore');
+
+  it('copies files that exist and that .dockerignore lets through', () => {
+    const sources = rest('COPY')
+      .filter((text) => !text.startsWith('--from='))
+      .flatMap((text) => text.split(/\s+/).slice(0, -1));
+    expect(sources).toContain('package-lock.json');
+    for (const source of sources) {
+      expect(existsSync(join(root, source)), source).toBe(true);
+      expect(ignored.split('\n'), source).toContain(`!${source.split('/')[0]}`);
+    }
+  });
+
+  it('runs as somebody who is not root, tells the engine its port and volume, and takes signals itself', () => {
+    expect(rest('USER')).toEqual(['node']);
+    expect(rest('EXPOSE')).toEqual(['8000']);
+    expect(rest('VOLUME')).toEqual(['/data']);
+    expect(instructions.findIndex(([name]) => name === 'USER')).toBeLessThan(
+      instructions.findIndex(([name]) => name === 'ENTRYPOINT'),
+    );
+    for (const text of [...rest('ENTRYPOINT'), ...rest('CMD')])
+      expect(Array.isArray(JSON.parse(text))).toBe(true);
+  });
+
+  it('starts with the paths and variables that it sets', () => {
+    const entry = JSON.parse(rest('ENTRYPOINT')[0]!) as string[];
+    const [file] = entry.filter((word) => word.endsWith('.mjs'));
+    expect(file).toBe(`/app/${manifest.bin.understudy}`);
+    const variables = Object.fromEntries(
+      rest('ENV').flatMap((text) => text.split(' ').map((pair) => pair.split('='))),
+    );
+    const config = loadConfig({ listener: 'gateway' }, variables as NodeJS.ProcessEnv);
+    expect(config).toMatchObject({
+      data_dir: '/data',
+      api: { host: '0.0.0.0', port: 8000 },
+      gateway: { host: '127.0.0.1' },
+    });
+  });
+
+  it('checks its health without tools that the image lacks', () => {
+    const command = JSON.parse(/CMD (\[.*\])/.exec(rest('HEALTHCHECK')[0]!)![1]!) as string[];
+    expect(command[0]).toBe('node');
+    expect(() => new Function(command[2]!)).not.toThrow();
+  });
+});
