@@ -39,6 +39,8 @@ export interface Config {
     readonly bedrock_base: string;
   };
   readonly capture: {
+    /** false: forward only. For measuring what capture costs. */
+    readonly enabled: boolean;
     /** Absolute path of the capture database. */
     readonly db: string;
     /** '' for none. */
@@ -155,6 +157,11 @@ const flag = z
   .transform((text) => text === '1')
   .describe('allowed is 1 (on) or 0 (off)');
 
+const onOff = z
+  .enum(['on', 'off'])
+  .transform((text) => text === 'on')
+  .describe('allowed is on or off');
+
 const level = z.enum(LOG_LEVELS).describe(`allowed is one of ${LOG_LEVELS.join(', ')}`);
 
 /** Every variable this version reads, and the text that stands for it when it is unset (undefined: nothing does). */
@@ -175,6 +182,7 @@ const VARIABLES = {
   GW_GEMINI_BASE: [base(), 'https://generativelanguage.googleapis.com'],
   GW_BEDROCK_BASE: [base(true), 'https://bedrock-runtime.{region}.amazonaws.com'],
   GW_NOTE: [note, ''],
+  GW_CAPTURE: [onOff, 'on'],
   SVC_REDACT: [flag, '1'],
   GW_MAX_QUEUE: [wholeNumber(1, Number.MAX_SAFE_INTEGER, ' of exchanges'), String(DEFAULTS.GW_MAX_QUEUE)],
   GW_MAX_QUEUE_BYTES: [bytes(), String(DEFAULTS.GW_MAX_QUEUE_BYTES)],
@@ -241,6 +249,7 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
       bedrock_base: v.GW_BEDROCK_BASE,
     }),
     capture: Object.freeze({
+      enabled: v.GW_CAPTURE,
       db: db === undefined ? join(data_dir, 'capture.mdb') : resolve(db),
       note: v.GW_NOTE,
       redact: v.SVC_REDACT,

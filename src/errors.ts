@@ -37,6 +37,7 @@ export const ERRORS = {
   head_too_large: { status: 431, detail: 'The request head is too large', retryable: false },
   internal: { status: 500, detail: 'Internal Server Error', retryable: false },
   upstream_failed: { status: 502, detail: 'The upstream could not be reached', retryable: true },
+  capture_failed: { status: 503, detail: 'The capture database takes no writes now', retryable: true },
   unavailable: { status: 503, detail: 'Temporarily unavailable', retryable: true },
   deadline_exceeded: { status: 503, detail: 'No answer in time', retryable: true },
   http_version: { status: 505, detail: 'HTTP/1.1 only', retryable: false },

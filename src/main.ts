@@ -1,11 +1,14 @@
 /** Composition root: puts the process's parts together, starts them, stops them in reverse. Main thread. */
 
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { compileDispatch } from './api/dispatch.ts';
 import { apiRoutes } from './api/routes.ts';
 import type { Config } from './config.ts';
-import { CatalogueError } from './errors.ts';
+import { CatalogueError, toApiBody, toMessagesBody } from './errors.ts';
+import { CaptureControl } from './gateway/capture-control.ts';
+import { Gateway } from './gateway/gateway.ts';
+import { serveApi } from './http/api-port.ts';
+import { type HttpServer, startServer } from './http/server.ts';
+import { DRAIN_DEADLINE_MS } from './limits.ts';
 
 /** What runs after a start. */
 export interface RunningUnderstudy {
@@ -21,29 +24,65 @@ export async function startUnderstudy(
   config: Config,
   parts: { api: boolean; gateway: boolean },
 ): Promise<RunningUnderstudy> {
-  if (parts.gateway) throw new CatalogueError('unavailable', 'the gateway is not part of this build');
+  const stops: (() => Promise<void>)[] = [];
+  const stop = async () => {
+    for (const end of stops.splice(0).reverse()) await end();
+  };
+  try {
+    const gateway = parts.gateway ? await startGateway(config, stops) : null;
+    const api = parts.api ? await startApi(config, stops) : null;
+    return { api_url: urlOf(api), gateway_url: urlOf(gateway), stop };
+  } catch (thrown) {
+    await stop();
+    throw thrown;
+  }
+}
+
+async function startGateway(config: Config, stops: (() => Promise<void>)[]): Promise<HttpServer> {
+  const control = new CaptureControl({
+    version: config.version,
+    db_path: config.capture.db,
+    max_queue: config.capture.max_queue,
+    writer: null,
+    queue: null,
+  });
+  const gateway = new Gateway({
+    bases: config.gateway,
+    note: config.capture.note,
+    capture: null,
+    admin: control,
+  });
+  stops.push(() => gateway.close());
+  const server = await startServer({
+    host: config.gateway.host,
+    port: config.gateway.port,
+    onStream: gateway.onStream,
+    describeError: (status, message) =>
+      JSON.stringify(
+        toMessagesBody(new CatalogueError(status === 400 ? 'bad_framing' : 'unavailable', message)),
+      ),
+  });
+  stops.push(() => server.drain(DRAIN_DEADLINE_MS));
+  return server;
+}
+
+async function startApi(config: Config, stops: (() => Promise<void>)[]): Promise<HttpServer> {
   const dispatch = compileDispatch(apiRoutes({ version: config.version, probes: {} }), (error) =>
     console.error(error),
   );
-  const server = createServer(async (incoming, outgoing) => {
-    const [path = '/', query = ''] = (incoming.url ?? '/').split('?', 2);
-    const headers = new Map(Object.entries(incoming.headers).map(([name, value]) => [name, String(value)]));
-    const reply = await dispatch({
-      method: incoming.method ?? 'GET',
-      path,
-      query,
-      headers,
-      body: new Uint8Array(),
-    });
-    outgoing.writeHead(reply.status, Object.fromEntries(reply.headers)).end(reply.body);
+  const server = await startServer({
+    host: config.api.host,
+    port: config.api.port,
+    onStream: serveApi(dispatch, config.api.max_body_bytes),
+    describeError: (status, message) =>
+      JSON.stringify(toApiBody(new CatalogueError(status === 400 ? 'bad_framing' : 'unavailable', message))),
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject).listen(config.api.port, config.api.host, resolve);
-  });
-  const { port } = server.address() as AddressInfo;
-  return {
-    api_url: `http://${config.api.host}:${port}`,
-    gateway_url: null,
-    stop: () => new Promise((resolve) => server.close(() => resolve())),
-  };
+  stops.push(() => server.drain(DRAIN_DEADLINE_MS));
+  return server;
+}
+
+function urlOf(server: HttpServer | null): string | null {
+  if (server === null) return null;
+  const host = server.host.includes(':') ? `[${server.host}]` : server.host;
+  return `http://${host}:${server.port}`;
 }

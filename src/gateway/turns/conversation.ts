@@ -8,8 +8,9 @@
  *
  * What does not matter: cache markers and where they stand, key order, a string against a list of one text, text cut
  * into several blocks or messages of the same role, thinking and its signatures (clients drop them when they send the
- * answer back), arguments of a tool call as text or as JSON. What does: the ids of tool calls, which tell apart runs
- * that began with the same words.
+ * answer back), arguments of a tool call as text or as JSON, fields that are null. What does: the ids of tool calls,
+ * which tell apart runs that began with the same words; but not for Gemini, which mostly gives none, so that clients
+ * make up their own.
  *
  * System prompt: only a fingerprint of its beginning (256 characters, digits levelled, provider billing lines left
  * out) goes in. Agents with different prompts that get the same first message are then different conversations, while
@@ -45,11 +46,18 @@ export interface Conversation {
   answered_id: string | null;
 }
 
-/** Fingerprints a turn. */
-export function fingerprintConversation(request: TurnRequest, answer: TurnAnswer | null): Conversation {
+/**
+ * Fingerprints a turn.
+ * @param withIds whether the ids of tool calls are the provider's and so count
+ */
+export function fingerprintConversation(
+  request: TurnRequest,
+  answer: TurnAnswer | null,
+  withIds: boolean,
+): Conversation {
   const prefixes: string[] = [];
   const chain = createHash('sha256');
-  const state: ChainState = { chain, mark: '' };
+  const state: ChainState = { chain, mark: '', withIds };
   if (request.previous_answer_id !== null) {
     const link = linkToAnswer(request.previous_answer_id);
     prefixes.push(link);
@@ -75,6 +83,7 @@ interface ChainState {
   chain: Hash;
   /** Role and kind of the text that is running; text of the same role and kind goes on without a new mark. */
   mark: string;
+  withIds: boolean;
 }
 
 function addMessage(state: ChainState, message: Message): void {
@@ -90,7 +99,7 @@ function addMessage(state: ChainState, message: Message): void {
       default:
         state.mark = '';
         state.chain.update(`\u0000${part.type === 'tool_result' ? 'tool' : message.role}\u0000`);
-        state.chain.update(describePart(part));
+        state.chain.update(describePart(part, state.withIds));
     }
   }
 }
@@ -102,12 +111,12 @@ function addMark(state: ChainState, role: string): void {
 }
 
 /** A part that is no text in canonical words. */
-function describePart(part: Exclude<Part, { type: 'text' | 'thinking' }>): string {
+function describePart(part: Exclude<Part, { type: 'text' | 'thinking' }>, withIds: boolean): string {
   switch (part.type) {
     case 'tool_call':
-      return canonicalJson([part.type, part.id, part.name, part.arguments]);
+      return canonicalJson([part.type, withIds ? part.id : null, part.name, part.arguments]);
     case 'tool_result':
-      return canonicalJson([part.type, part.call_id, part.is_error, joinTexts(part.parts)]);
+      return canonicalJson([part.type, withIds ? part.call_id : null, part.is_error, joinTexts(part.parts)]);
     case 'media':
       return canonicalJson([part.type, part.media_type, part.data]);
     case 'other':
@@ -152,7 +161,7 @@ function takeHash(chain: Hash): string {
   return chain.copy().digest('base64url').slice(0, HASH_CHARS);
 }
 
-/** JSON with sorted keys, and without cache markers. */
+/** JSON with sorted keys, and without cache markers and fields that are null. */
 export function canonicalJson(value: unknown, depth = 0): string {
   if (typeof value !== 'object' || value === null || depth >= MAX_CANONICAL_DEPTH) {
     return JSON.stringify(value) ?? 'null';
@@ -162,7 +171,8 @@ export function canonicalJson(value: unknown, depth = 0): string {
   for (const key of Object.keys(value).sort()) {
     if (key === 'cache_control') continue;
     const item = (value as Record<string, unknown>)[key];
-    if (item !== undefined) entries.push(`${JSON.stringify(key)}:${canonicalJson(item, depth + 1)}`);
+    if (item !== undefined && item !== null)
+      entries.push(`${JSON.stringify(key)}:${canonicalJson(item, depth + 1)}`);
   }
   return `{${entries.join(',')}}`;
 }

@@ -111,7 +111,9 @@ export function decodeTurn(exchange: StoredExchange): DecodedTurn | null {
   };
   const answer = guard(problems, 'answer', () => readAnswer(shape, exchange, problems)) ?? emptyAnswer();
   if (exchange.shape === 'bedrock_invoke') fillUsageFromHeaders(answer, exchange.response_headers);
-  const conversation = guard(problems, 'conversation', () => fingerprintConversation(request, answer)) ?? {
+  const conversation = guard(problems, 'conversation', () =>
+    fingerprintConversation(request, answer, exchange.shape !== 'gemini'),
+  ) ?? {
     prefixes: [],
     answered: null,
     answered_id: null,

@@ -1,0 +1,75 @@
+/**
+ * The routes under `/__gw/`: the gateway's own, never forwarded. They are not authenticated (document 3), so what
+ * stands between them and a web page in the operator's browser is the cross-site check here, and the bind address.
+ * Front threads.
+ */
+
+import { CatalogueError, toCatalogueError } from '../errors.ts';
+import type { HttpStream } from '../http/http-stream.ts';
+import { replyError } from './forward.ts';
+import type { RouteRow } from './route-table.ts';
+
+/** What the admin routes act on; answers for all fronts together. */
+export interface CaptureAdmin {
+  /** The stats record of `spec` document 4, "Gateway". */
+  stats(): Promise<object>;
+  /** @returns exchanges written since start, all of them safe on disk */
+  flush(): Promise<{ flushed: true; written: number }>;
+  /** @returns paths of the sealed file and of the one opened instead */
+  rotate(): Promise<{ sealed: string; opened: string }>;
+  kill(): Promise<{ alive: false }>;
+}
+
+interface AdminRoute {
+  methods: readonly string[];
+  handle: (admin: CaptureAdmin, rows: readonly RouteRow[]) => Promise<object>;
+}
+
+const READ = ['GET', 'HEAD'];
+const ROUTES: Record<string, AdminRoute> = {
+  '/__gw/stats': { methods: READ, handle: (admin) => admin.stats() },
+  '/__gw/flush': { methods: ['GET', 'POST'], handle: (admin) => admin.flush() },
+  '/__gw/rotate': { methods: ['POST'], handle: (admin) => admin.rotate() },
+  '/__gw/writer/kill': { methods: ['POST'], handle: (admin) => admin.kill() },
+  '/__gw/routes': { methods: READ, handle: async (_admin, routes) => ({ routes }) },
+};
+
+/** Whether a raw path is the gateway's own. One that only decodes to it is not. */
+export function isAdminPath(path: string): boolean {
+  return path.startsWith('/__gw/') || path === '/__gw';
+}
+
+/** Answers an admin request; every failure has a JSON body. */
+export async function answerAdmin(
+  stream: HttpStream,
+  admin: CaptureAdmin,
+  rows: readonly RouteRow[],
+): Promise<void> {
+  try {
+    const { path, method, headers } = stream.head;
+    const route = Object.hasOwn(ROUTES, path) ? ROUTES[path]! : undefined;
+    if (isCrossSite(method, headers)) throw new CatalogueError('cross_site');
+    if (route === undefined) throw new CatalogueError('not_found', 'No such admin route');
+    if (!route.methods.includes(method)) {
+      replyError(stream, new CatalogueError('method_not_allowed'), `Allow: ${route.methods.join(', ')}\r\n`);
+      return;
+    }
+    const body = await route.handle(admin, rows);
+    stream.reply(200, 'Content-Type: application/json\r\nCache-Control: no-store\r\n', JSON.stringify(body));
+  } catch (thrown) {
+    replyError(stream, toCatalogueError(thrown));
+  }
+}
+
+/** A page of another site speaks: by Fetch Metadata where the browser sends it, by Origin on a POST everywhere. */
+function isCrossSite(method: string, headers: readonly string[]): boolean {
+  for (let at = 0; at < headers.length; at += 2) {
+    const name = headers[at];
+    if (name === 'origin' && method === 'POST') return true;
+    if (name === 'sec-fetch-site') {
+      const site = headers[at + 1]!.toLowerCase();
+      if (site === 'cross-site' || site === 'same-site') return true;
+    }
+  }
+  return false;
+}

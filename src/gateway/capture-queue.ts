@@ -1,0 +1,268 @@
+/**
+ * What stands between traffic and the capture writer: a bounded queue of finished exchanges, sent in batches, retried
+ * when the disk is full, dropped (and counted) when there is no room. Nothing here waits for the writer on behalf of
+ * traffic. Front threads, one each.
+ *
+ * `attempted = captured + dropped + in_flight` holds at every moment because in_flight is made from the other three
+ * in one synchronous read; an exchange moves from in_flight to exactly one of the other two, once.
+ */
+
+import type { CapturedExchange } from '../domain/exchange.ts';
+import { CatalogueError, toCatalogueError } from '../errors.ts';
+import { type ByteBudget, Tee } from './tee.ts';
+
+/** The writer as the queue needs it; the actor's client, or a test's. */
+export interface CaptureWriter {
+  /**
+   * Resolves when all of the batch is committed. Rejects with a CatalogueError: `capture_failed` when none of it is
+   * (the batch may be sent again), anything else when it cannot be known or would fail again.
+   */
+  append(batch: CapturedExchange[]): Promise<void>;
+}
+
+export interface CaptureQueueOptions {
+  /** Finished exchanges that may wait for the writer. */
+  max_queue: number;
+  /** Bytes of bodies that open and waiting exchanges may hold together. */
+  max_queue_bytes: number;
+  /** Bytes kept of one body. */
+  max_capture_bytes: number;
+}
+
+/** Exchanges and turns captured for one provider label. */
+export interface ProviderCount {
+  captured: number;
+  turns: number;
+}
+
+/** One front's share of `GET /__gw/stats`. */
+export interface CaptureCounters {
+  killed: boolean;
+  queue_depth: number;
+  queue_bytes: number;
+  errors: number;
+  attempted: number;
+  captured: number;
+  dropped: number;
+  in_flight: number;
+  turns: number;
+  aborted: number;
+  by_provider: Record<string, ProviderCount>;
+}
+
+/** A batch leaves when it holds this much… */
+const BATCH_EXCHANGES = 128;
+const BATCH_BYTES = 2 * 1024 * 1024;
+/** …or when its first exchange has waited this long. */
+const BATCH_WAIT_MS = 4;
+/** Batches at the writer at once; while they are under way the next one grows. */
+const BATCHES_UNDER_WAY = 3;
+const RETRY_FIRST_MS = 100;
+const RETRY_MAX_MS = 5_000;
+
+interface Batch {
+  exchanges: CapturedExchange[];
+  bytes: number;
+}
+
+export class CaptureQueue implements ByteBudget {
+  readonly #writer: CaptureWriter;
+  readonly #options: CaptureQueueOptions;
+  #attempted = 0;
+  #captured = 0;
+  #dropped = 0;
+  #turns = 0;
+  #aborted = 0;
+  #errors = 0;
+  readonly #byProvider = new Map<string, ProviderCount>();
+  #heldBytes = 0;
+  /** Submitted and neither captured nor dropped. */
+  #depth = 0;
+  #pending: Batch = { exchanges: [], bytes: 0 };
+  #timer: NodeJS.Timeout | null = null;
+  #underWay = 0;
+  #retryAfterMs = 0;
+  #isKilled = false;
+  /** Exchanges that entered the queue, and that left it, since start. */
+  #entered = 0;
+  #left = 0;
+  #waiters: { target: number; resolve: () => void }[] = [];
+
+  constructor(writer: CaptureWriter, options: CaptureQueueOptions) {
+    this.#writer = writer;
+    this.#options = options;
+  }
+
+  /**
+   * An exchange begins.
+   * @returns the tee to feed, to be given to `submit` or `cancel` later; null when it is dropped already
+   */
+  begin(): Tee | null {
+    this.#attempted++;
+    if (this.#isKilled || this.#depth >= this.#options.max_queue) {
+      this.#dropped++;
+      return null;
+    }
+    return new Tee(this, this.#options.max_capture_bytes);
+  }
+
+  /** It turned out that the request is refused by the gateway itself: it never was an exchange. */
+  cancel(tee: Tee | null): void {
+    this.#attempted--;
+    if (tee === null) this.#dropped--;
+    else tee.release();
+  }
+
+  /** The exchange is over. Its bodies are the tee's chunks; the other fields come with `exchange`. */
+  submit(tee: Tee, exchange: CapturedExchange): void {
+    if (tee.lost || this.#isKilled || this.#depth >= this.#options.max_queue) {
+      tee.release();
+      this.#dropped++;
+      return;
+    }
+    this.#depth++;
+    this.#entered++;
+    this.#pending.exchanges.push(exchange);
+    // The tee's bytes stay reserved until the writer has them.
+    this.#pending.bytes += tee.kept_bytes;
+    if (this.#pending.exchanges.length >= BATCH_EXCHANGES || this.#pending.bytes >= BATCH_BYTES) {
+      this.#sendPending();
+    } else {
+      this.#timer ??= setTimeout(() => {
+        this.#timer = null;
+        this.#sendPending();
+      }, BATCH_WAIT_MS);
+    }
+  }
+
+  reserve(bytes: number): boolean {
+    if (this.#heldBytes + bytes > this.#options.max_queue_bytes) return false;
+    this.#heldBytes += bytes;
+    return true;
+  }
+
+  release(bytes: number): void {
+    this.#heldBytes -= bytes;
+  }
+
+  /**
+   * Resolves when everything submitted so far is captured or dropped.
+   * @throws CatalogueError `unavailable` when that takes longer than `deadlineMs` (a full disk, say)
+   */
+  async settle(deadlineMs: number): Promise<void> {
+    this.#sendPending();
+    if (this.#depth === 0) return;
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const waiter = { target: this.#entered, resolve };
+    this.#waiters.push(waiter);
+    const timer = setTimeout(() => {
+      this.#waiters.splice(this.#waiters.indexOf(waiter), 1);
+      reject(
+        new CatalogueError(
+          'unavailable',
+          'The capture database takes no writes; exchanges are still waiting',
+        ),
+      );
+    }, deadlineMs);
+    await promise.finally(() => clearTimeout(timer));
+  }
+
+  /** Capture stops for good: what waits is dropped, what comes is not taken. */
+  kill(): void {
+    this.#isKilled = true;
+    this.#dropBatch(this.#pending);
+    this.#pending = { exchanges: [], bytes: 0 };
+  }
+
+  counters(): CaptureCounters {
+    return {
+      killed: this.#isKilled,
+      queue_depth: this.#depth,
+      queue_bytes: this.#heldBytes,
+      errors: this.#errors,
+      attempted: this.#attempted,
+      captured: this.#captured,
+      dropped: this.#dropped,
+      in_flight: this.#attempted - this.#captured - this.#dropped,
+      turns: this.#turns,
+      aborted: this.#aborted,
+      by_provider: Object.fromEntries([...this.#byProvider].map(([name, count]) => [name, { ...count }])),
+    };
+  }
+
+  #sendPending(): void {
+    if (this.#timer !== null) {
+      clearTimeout(this.#timer);
+      this.#timer = null;
+    }
+    if (this.#pending.exchanges.length === 0 || this.#underWay >= BATCHES_UNDER_WAY || this.#retryAfterMs > 0)
+      return;
+    const batch = this.#pending;
+    this.#pending = { exchanges: [], bytes: 0 };
+    this.#send(batch);
+  }
+
+  #send(batch: Batch): void {
+    this.#underWay++;
+    this.#writer.append(batch.exchanges).then(
+      () => {
+        this.#underWay--;
+        this.#retryAfterMs = 0;
+        this.#finishBatch(batch);
+        this.#sendPending();
+      },
+      (thrown: unknown) => {
+        this.#underWay--;
+        this.#errors++;
+        const error = toCatalogueError(thrown);
+        if (error.code === 'capture_failed' && !this.#isKilled) {
+          this.#retryLater(batch);
+        } else {
+          this.#dropBatch(batch);
+          this.#sendPending();
+        }
+      },
+    );
+  }
+
+  /** The disk is full, or so: the batch waits, others queue up behind it, and beyond the queue's bound they drop. */
+  #retryLater(batch: Batch): void {
+    this.#retryAfterMs = Math.min(Math.max(this.#retryAfterMs * 2, RETRY_FIRST_MS), RETRY_MAX_MS);
+    setTimeout(() => {
+      if (this.#isKilled) this.#dropBatch(batch);
+      else this.#send(batch);
+    }, this.#retryAfterMs).unref();
+  }
+
+  #finishBatch(batch: Batch): void {
+    for (const exchange of batch.exchanges) {
+      this.#captured++;
+      let count = this.#byProvider.get(exchange.provider);
+      if (count === undefined) {
+        count = { captured: 0, turns: 0 };
+        this.#byProvider.set(exchange.provider, count);
+      }
+      count.captured++;
+      if (exchange.kind === 'turn') {
+        count.turns++;
+        this.#turns++;
+      }
+      if (exchange.aborted) this.#aborted++;
+    }
+    this.#leave(batch);
+  }
+
+  #dropBatch(batch: Batch): void {
+    this.#dropped += batch.exchanges.length;
+    this.#leave(batch);
+  }
+
+  #leave(batch: Batch): void {
+    this.#depth -= batch.exchanges.length;
+    this.#left += batch.exchanges.length;
+    this.release(batch.bytes);
+    // The writer takes batches in order, so a count is enough to know who has left.
+    while (this.#waiters.length > 0 && this.#waiters[0]!.target <= this.#left)
+      this.#waiters.shift()!.resolve();
+  }
+}

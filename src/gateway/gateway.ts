@@ -1,0 +1,76 @@
+/**
+ * The gateway's front: takes each request of the listener and decides what it is — an admin request, one that is
+ * refused, or an exchange to forward. Front threads.
+ */
+
+import { CatalogueError } from '../errors.ts';
+import type { HttpStream } from '../http/http-stream.ts';
+import { answerAdmin, type CaptureAdmin, isAdminPath } from './admin.ts';
+import type { CaptureQueue } from './capture-queue.ts';
+import { Forward, type ForwardContext, replyError } from './forward.ts';
+import { type RouteBases, RouteTable } from './route-table.ts';
+import { classifyRequest } from './turns/classify.ts';
+import { UpstreamPools } from './upstream.ts';
+
+export interface GatewayOptions {
+  bases: RouteBases;
+  note: string;
+  /** null: nothing is captured (the benchmark's baseline). */
+  capture: CaptureQueue | null;
+  admin: CaptureAdmin;
+}
+
+export class Gateway {
+  readonly routes: RouteTable;
+  readonly #pools = new UpstreamPools();
+  readonly #context: ForwardContext;
+  readonly #admin: CaptureAdmin;
+
+  constructor(options: GatewayOptions) {
+    this.routes = new RouteTable(options.bases, this.#pools);
+    this.#context = { capture: options.capture, note: options.note };
+    this.#admin = options.admin;
+  }
+
+  /** The listener's handler. */
+  readonly onStream = (stream: HttpStream): void => {
+    const { head } = stream;
+    if (isAdminPath(head.path)) {
+      void answerAdmin(stream, this.#admin, this.routes.rows);
+      return;
+    }
+    if (isWebSocketUpgrade(head.headers)) {
+      replyError(stream, new CatalogueError('upgrade_required'));
+      return;
+    }
+    const destination = this.routes.resolve(head.path);
+    if (destination === null) {
+      replyError(
+        stream,
+        new CatalogueError(
+          'bad_region',
+          'The path must be /bedrock/{region}/…, with a region such as us-east-1',
+        ),
+      );
+      return;
+    }
+    const requestClass = classifyRequest(destination.route, head.method, destination.path);
+    new Forward(this.#context, stream, destination, requestClass).start();
+  };
+
+  /** Ends every upstream connection. */
+  async close(): Promise<void> {
+    await this.#pools.close();
+  }
+}
+
+/** RFC 9110 section 7.8: the token counts when Connection names it, too. */
+function isWebSocketUpgrade(headers: readonly string[]): boolean {
+  let isAsked = false;
+  let isNominated = false;
+  for (let at = 0; at < headers.length; at += 2) {
+    if (headers[at] === 'upgrade') isAsked ||= headers[at + 1]!.toLowerCase() === 'websocket';
+    else if (headers[at] === 'connection') isNominated ||= headers[at + 1]!.toLowerCase().includes('upgrade');
+  }
+  return isAsked && isNominated;
+}

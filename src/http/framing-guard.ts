@@ -1,0 +1,68 @@
+/**
+ * The request framings that we refuse before anything is forwarded. uWebSockets.js accepts some messages that two
+ * parsers may read differently (request smuggling, RFC 9112 section 11.2); these rules run on the headers that it
+ * shows and leave one reading only. Pure; front threads, once a request.
+ */
+
+/** How the request's body is delimited. */
+export type BodyFraming = 'none' | 'length' | 'chunked';
+
+/** What the guard found out, or why it refuses. */
+export interface FramingVerdict {
+  framing: BodyFraming;
+  /** Bytes of the body with `length`, 0 otherwise. */
+  content_length: number;
+  /** Words for the client when the request is refused, else null. */
+  refusal: string | null;
+}
+
+const NO_BODY: FramingVerdict = Object.freeze({ framing: 'none', content_length: 0, refusal: null });
+const CHUNKED: FramingVerdict = Object.freeze({ framing: 'chunked', content_length: 0, refusal: null });
+
+/**
+ * @param contentLength the one value of Content-Length, or null without one
+ * @param contentLengthCount how many Content-Length lines there were
+ * @param transferEncoding the one value of Transfer-Encoding, or null without one
+ * @param transferEncodingCount how many Transfer-Encoding lines there were
+ * @returns the framing to read the body with, or a refusal: repeated or malformed Content-Length, any
+ *   Transfer-Encoding but exactly `chunked`, both together (RFC 9112 sections 6.1 and 6.3)
+ */
+export function judgeFraming(
+  contentLength: string | null,
+  contentLengthCount: number,
+  transferEncoding: string | null,
+  transferEncodingCount: number,
+): FramingVerdict {
+  if (transferEncodingCount === 0) {
+    if (contentLengthCount === 0) return NO_BODY;
+    if (contentLengthCount > 1) return refuse('Content-Length is repeated');
+    if (!/^\d{1,15}$/.test(contentLength!)) return refuse('Content-Length is not a number of bytes');
+    const bytes = Number(contentLength);
+    return bytes === 0 ? NO_BODY : { framing: 'length', content_length: bytes, refusal: null };
+  }
+  if (contentLengthCount > 0) return refuse('Content-Length and Transfer-Encoding exclude each other');
+  if (transferEncodingCount > 1 || transferEncoding !== 'chunked') {
+    return refuse('Transfer-Encoding other than "chunked" is not supported');
+  }
+  return CHUNKED;
+}
+
+function refuse(why: string): FramingVerdict {
+  return { framing: 'none', content_length: 0, refusal: why };
+}
+
+/** The end of a chunked message as bytes: the last chunk and an empty trailer section. */
+const LAST_CHUNK = Buffer.from('\r\n0\r\n\r\n');
+
+/**
+ * uWebSockets.js reads `:;<=>?@` in a chunk-size line as digits, so `3;a=b` becomes a chunk of 244,443 bytes and the
+ * rest of the message, its last chunk included, looks like body. A whole message in one packet gives that away: the
+ * data ends like a message and yet is not the end. Only asked about the first data of a request, with nothing
+ * forwarded yet.
+ * @param data the first bytes that the parser took for body
+ */
+export function looksMisread(data: Uint8Array): boolean {
+  return (
+    data.length >= LAST_CHUNK.length && LAST_CHUNK.equals(data.subarray(data.length - LAST_CHUNK.length))
+  );
+}

@@ -1,0 +1,343 @@
+/**
+ * One request and its reply on an HTTP/1.1 connection (a stream, in the words of RFC 9113). It owns the native
+ * request and response handles, which never leave this folder, and gives the rest of the house a request head, body
+ * chunks that outlive their callback, and a reply that goes out with one system call a tick, byte for byte.
+ * Front threads.
+ *
+ * uWebSockets.js writes `Date` and the framing header itself, behind the others. Everything else of the head is
+ * written as one block: `writeHeader` copies its arguments to the wire as they are, so a value that holds further
+ * lines is the cheapest way to write many, and the way to write what the library has no call for (an informational
+ * answer, trailers). What stands in such a block was parsed as header lines before and holds no stray line end.
+ */
+
+import type { HttpResponse } from 'uWebSockets.js';
+import { STATUS_CODES } from 'node:http';
+import type { BodyFraming } from './framing-guard.ts';
+
+/** The request line and headers, as sent. Strings hold one byte a character (latin1). */
+export interface RequestHead {
+  method: string;
+  /** Raw path, never decoded. */
+  path: string;
+  /** Raw, without `?`; null when the target has none (`/a` against `/a?`). */
+  query: string | null;
+  /** Flat [name, value, …] in wire order, duplicates kept; names in lower case. */
+  headers: string[];
+  framing: BodyFraming;
+  /** With `length` framing. */
+  content_length: number;
+}
+
+/** How the reply's body is delimited. `bodyless`: HEAD, 204, 304; `bytes` is what Content-Length says, if it does. */
+export type ReplyFraming =
+  | { kind: 'length'; bytes: number }
+  | { kind: 'chunked' }
+  | { kind: 'bodyless'; bytes: number | null; chunked: boolean };
+
+/** What a stream tells its owner. All optional; none is called after `onClosed`. */
+export interface StreamEvents {
+  /** More of the request body, beyond what `received` held when the stream was handed over. */
+  onBody?: (chunk: Buffer, isLast: boolean) => void;
+  /** The reply does not flow: stop producing. */
+  onBlocked?: () => void;
+  /** It flows again. */
+  onDrained?: () => void;
+  /** The reply is handed to the system, or the client went away before (`aborted`). Called once. */
+  onClosed?: (aborted: boolean) => void;
+}
+
+const NOT_ASCII = /[^\0-\x7f]/;
+
+export class HttpStream {
+  readonly head: RequestHead;
+  /** Body chunks that arrived before the stream was handed over; the owner takes them. */
+  received: Buffer[] = [];
+  /** The whole body has arrived. */
+  bodyComplete: boolean;
+  events: StreamEvents = {};
+  /** The client is gone or the reply is done: writes do nothing. */
+  closed = false;
+  /** The head of the reply is staged or sent. */
+  replied = false;
+  isBodyPaused = false;
+
+  readonly #res: HttpResponse;
+  readonly #onGone: (stream: HttpStream) => void;
+  #status = '';
+  #headLines = '';
+  #framing: ReplyFraming = { kind: 'chunked' };
+  #headSent = false;
+  /** An informational answer took the native status line; later ones travel as header lines. */
+  #statusSent = false;
+  #staged: Buffer[] = [];
+  #written = 0;
+  #isFlushScheduled = false;
+  #isBlocked = false;
+  #isEnded = false;
+  #trailers: string | null = null;
+  #closesConnection = false;
+
+  /**
+   * @param res the native response; the stream registers its abort and drain handlers
+   * @param onGone told once, when the stream is over in either way (before `onClosed`)
+   */
+  constructor(res: HttpResponse, head: RequestHead, onGone: (stream: HttpStream) => void) {
+    this.#res = res;
+    this.head = head;
+    this.#onGone = onGone;
+    this.bodyComplete = head.framing === 'none';
+    res.onAborted(() => this.#close(true));
+  }
+
+  /** The client's address in text, for audit and logs. */
+  get remoteAddress(): string {
+    return Buffer.from(this.#res.getRemoteAddressAsText()).toString('latin1');
+  }
+
+  /** Stops reading the request body: back-pressure to the client. */
+  pauseBody(): void {
+    if (this.closed || this.isBodyPaused) return;
+    this.isBodyPaused = true;
+    this.#res.pause();
+  }
+
+  resumeBody(): void {
+    if (this.closed || !this.isBodyPaused) return;
+    this.isBodyPaused = false;
+    this.#res.resume();
+  }
+
+  /**
+   * Puts off the parser's own 10-second limit on silent connections: an upload or a reader may be slow for as long as
+   * it likes. (`resume` re-arms the timer as a side effect; a paused stream has none.)
+   */
+  keepAlive(): void {
+    if (!this.closed && !this.isBodyPaused) this.#res.resume();
+  }
+
+  /**
+   * Sends an informational answer (1xx) at once.
+   * @param status code and reason, `103 Early Hints`
+   * @param headers flat pairs
+   */
+  writeInformational(status: string, headers: string[]): void {
+    if (this.closed || this.replied) return;
+    const lines = joinLines(headers);
+    this.#res.cork(() => {
+      if (!this.#statusSent) {
+        this.#statusSent = true;
+        this.#res.writeStatus(toWire(`${status}\r\n${lines}`));
+      } else if (headers.length > 0) {
+        this.#writeRaw(`HTTP/1.1 ${status}\r\n${lines}`);
+      }
+    });
+  }
+
+  /**
+   * Stages the reply's head; it leaves at the end of this tick together with what was written by then.
+   * A chunked reply's head leaves with its first body byte: the native library has no call to send it earlier.
+   * @param status code and reason, `200 OK`
+   * @param headerLines `name: value\r\n` each, without Date, Content-Length and Transfer-Encoding
+   */
+  writeHead(status: string, headerLines: string, framing: ReplyFraming): void {
+    if (this.closed || this.replied) return;
+    this.replied = true;
+    this.#status = status;
+    this.#headLines = headerLines;
+    this.#framing = framing;
+    this.#scheduleFlush();
+  }
+
+  /** Stages body bytes; `events.onBlocked` says when to stop for a while. The chunk must not change afterwards. */
+  write(chunk: Buffer): void {
+    if (this.closed || this.#isEnded || chunk.length === 0) return;
+    this.#staged.push(chunk);
+    if (!this.#isBlocked) this.#scheduleFlush();
+  }
+
+  /**
+   * The reply is complete.
+   * @param trailers flat pairs; they cost the connection, which is closed behind them
+   */
+  end(trailers: string[] | null = null): void {
+    if (this.closed || this.#isEnded) return;
+    this.#isEnded = true;
+    if (trailers !== null && trailers.length > 0 && this.#framing.kind === 'chunked') {
+      this.#trailers = joinLines(trailers);
+    }
+    if (!this.#isBlocked) this.#flush();
+  }
+
+  /** A whole reply at once. `closeConnection` also refuses whatever else the client pipelined. */
+  reply(status: number, headerLines: string, body: string | Buffer, closeConnection = false): void {
+    if (this.closed || this.replied) return;
+    this.replied = true;
+    this.#isEnded = true;
+    this.#res.cork(() => {
+      this.#writeHeadLines(`${status} ${STATUS_CODES[status] ?? ''}`, headerLines);
+      if (this.head.method === 'HEAD') this.#res.endWithoutBody(Buffer.byteLength(body), closeConnection);
+      else this.#res.end(body, closeConnection);
+    });
+    this.#close(false);
+  }
+
+  /** Ends the connection without ending the reply: the client sees that the body is cut. */
+  destroy(): void {
+    if (this.closed) return;
+    this.#res.close();
+    this.#close(true);
+  }
+
+  #scheduleFlush(): void {
+    if (this.#isFlushScheduled) return;
+    this.#isFlushScheduled = true;
+    queueMicrotask(() => {
+      if (this.#isFlushScheduled) this.#flush();
+    });
+  }
+
+  #flush(): void {
+    this.#isFlushScheduled = false;
+    if (this.closed || !this.replied) return;
+    this.#res.cork(() => {
+      if (this.#framing.kind === 'length') this.#flushLength(this.#framing.bytes);
+      else if (this.#framing.kind === 'chunked') this.#flushChunked();
+      else this.#flushBodyless(this.#framing);
+    });
+    // A connection that goes down with its reply can only be closed once the cork has let the bytes go.
+    if (this.#closesConnection && !this.closed) {
+      this.#res.close();
+      this.#close(false);
+    }
+  }
+
+  #flushLength(total: number): void {
+    this.#sendHead();
+    if (total === 0) {
+      this.#res.tryEnd('', 0);
+      this.#close(false);
+      return;
+    }
+    // The first call writes the head's end, also when there is no byte of the body yet.
+    if (this.#staged.length === 0 && this.#written === 0) this.#res.tryEnd('', total);
+    while (this.#staged.length > 0) {
+      const chunk = this.#staged[0]!;
+      const [, isDone] = this.#res.tryEnd(chunk, total);
+      if (isDone) {
+        this.#staged.length = 0;
+        this.#close(false);
+        return;
+      }
+      const taken = this.#res.getWriteOffset() - this.#written;
+      this.#written += taken;
+      if (taken < chunk.length) {
+        this.#staged[0] = chunk.subarray(taken);
+        this.#block();
+        return;
+      }
+      this.#staged.shift();
+    }
+  }
+
+  #flushChunked(): void {
+    if (this.#staged.length > 0) {
+      this.#sendHead();
+      let flows = true;
+      for (const chunk of this.#staged) flows = this.#res.write(chunk);
+      this.#written += this.#staged.length;
+      this.#staged.length = 0;
+      if (!flows) {
+        this.#block();
+        if (this.#trailers !== null) return;
+      }
+    }
+    if (!this.#isEnded) return;
+    if (this.#written === 0) {
+      // No chunk at all: the library would answer with Content-Length: 0.
+      this.#headLines += 'Connection: close\r\n';
+      this.#sendHead();
+      this.#writeRaw(`Transfer-Encoding: chunked\r\n\r\n0\r\n${this.#trailers ?? ''}`);
+      this.#closesConnection = true;
+    } else if (this.#trailers !== null) {
+      this.#writeRaw(`\r\n0\r\n${this.#trailers}`);
+      this.#closesConnection = true;
+    } else {
+      this.#res.end();
+      this.#close(false);
+    }
+  }
+
+  #flushBodyless(framing: { bytes: number | null; chunked: boolean }): void {
+    if (framing.chunked) this.#headLines += 'Transfer-Encoding: chunked\r\n';
+    this.#sendHead();
+    if (framing.bytes === null) this.#res.endWithoutBody();
+    else this.#res.endWithoutBody(framing.bytes);
+    this.#close(false);
+  }
+
+  #sendHead(): void {
+    if (this.#headSent) return;
+    this.#headSent = true;
+    this.#res.onWritable(() => {
+      this.#isBlocked = false;
+      this.#flush();
+      if (!this.#isBlocked && !this.closed) this.events.onDrained?.();
+      return true;
+    });
+    this.#writeHeadLines(this.#status, this.#headLines);
+  }
+
+  #writeHeadLines(status: string, headerLines: string): void {
+    if (!this.#statusSent) {
+      this.#statusSent = true;
+      this.#res.writeStatus(toWire(status));
+      if (headerLines !== '') this.#writeRaw(headerLines.slice(0, -2));
+    } else {
+      this.#writeRaw(
+        `HTTP/1.1 ${status}\r\n${headerLines === '' ? 'Connection: keep-alive' : headerLines.slice(0, -2)}`,
+      );
+    }
+  }
+
+  /** Puts text on the wire followed by a line end. It must hold `: ` somewhere: the library writes name and value. */
+  #writeRaw(text: string): void {
+    const colon = text.indexOf(': ');
+    this.#res.writeHeader(toWire(text.slice(0, colon)), toWire(text.slice(colon + 2)));
+  }
+
+  #block(): void {
+    if (this.#isBlocked) return;
+    this.#isBlocked = true;
+    this.events.onBlocked?.();
+  }
+
+  /** Native side of the stream: more body. */
+  takeBody(chunk: Buffer, isLast: boolean): void {
+    if (isLast) this.bodyComplete = true;
+    if (this.events.onBody === undefined) {
+      if (chunk.length > 0) this.received.push(chunk);
+    } else {
+      this.events.onBody(chunk, isLast);
+    }
+  }
+
+  #close(aborted: boolean): void {
+    if (this.closed) return;
+    this.closed = true;
+    this.#staged.length = 0;
+    this.#onGone(this);
+    this.events.onClosed?.(aborted);
+  }
+}
+
+/** Flat pairs → header lines. */
+export function joinLines(headers: readonly string[]): string {
+  let lines = '';
+  for (let at = 0; at < headers.length; at += 2) lines += `${headers[at]}: ${headers[at + 1]}\r\n`;
+  return lines;
+}
+
+/** One byte a character: the native library would write a string as UTF-8. */
+function toWire(text: string): string | Buffer {
+  return NOT_ASCII.test(text) ? Buffer.from(text, 'latin1') : text;
+}

@@ -1,0 +1,272 @@
+/**
+ * An HTTP/1.1 listener on uWebSockets.js: one catch-all handler that makes an HttpStream of every request and hands it
+ * over when it is safe to act on. Front threads; the only place that touches the native library.
+ *
+ * Before a request is handed over: its framing was judged (`framing-guard.ts`); a chunked one has shown its first
+ * chunk, and the parser had a chance to reject it; one with a length has shown its first bytes or kept us waiting for
+ * a moment. So whoever forwards it forwards nothing malformed, and mostly has the whole body in hand.
+ */
+
+import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
+import { judgeFraming, looksMisread } from './framing-guard.ts';
+import { HttpStream, type RequestHead } from './http-stream.ts';
+
+export interface ServerOptions {
+  host: string;
+  /** 0: one that the system picks. */
+  port: number;
+  /** Gets every request that passed the guards. */
+  onStream: (stream: HttpStream) => void;
+  /** Body of a refusal: the two ports speak different error shapes. */
+  describeError: (status: number, message: string) => string;
+}
+
+export interface HttpServer {
+  readonly host: string;
+  readonly port: number;
+  /** Requests being answered. */
+  readonly open: number;
+  /**
+   * Stops listening, lets the open streams finish and closes every connection.
+   * @param deadlineMs after it, what is still open is cut
+   */
+  drain(deadlineMs: number): Promise<void>;
+}
+
+/** A request with a length that has sent no body yet waits this long for its first bytes before it is handed over. */
+const FIRST_BYTES_WAIT_MS = 10;
+/** How often slow streams are kept from the parser's 10-second limit. */
+const KEEP_ALIVE_SWEEP_MS = 4_000;
+const NOT_ASCII = /[^\0-\x7f]/;
+const REPLACEMENT = '\ufffd';
+
+type NativeModule = typeof import('uWebSockets.js');
+
+/**
+ * Starts listening. `UWS_HTTP_MAX_HEADERS_SIZE` must be in the environment by now (config.ts sees to it), since the
+ * native library reads it as it loads.
+ * @throws Error when the address cannot be bound
+ */
+export async function startServer(options: ServerOptions): Promise<HttpServer> {
+  const native = ((await import('uWebSockets.js')) as unknown as { default: NativeModule }).default;
+  // Removes the server mark from every reply (a switch of the library; no public name).
+  (native as unknown as { _cfg(key: string): void })._cfg('999999990007');
+  return new Listener(native, options).listen();
+}
+
+class Listener implements HttpServer {
+  readonly host: string;
+  port = 0;
+  readonly #native: NativeModule;
+  readonly #app: ReturnType<NativeModule['App']>;
+  readonly #options: ServerOptions;
+  #listenSocket: us_listen_socket | null = null;
+  readonly #streams = new Set<HttpStream>();
+  readonly #awaitingBody = new Set<HttpStream>();
+  #awaitTimer: NodeJS.Timeout | null = null;
+  #sweepTimer: NodeJS.Timeout | null = null;
+  #isDraining = false;
+  #onIdle: (() => void) | null = null;
+  /** A refusal closes its connection only behind what is already parsed: what was pipelined after it is not served. */
+  #isPoisoned = false;
+
+  constructor(native: NativeModule, options: ServerOptions) {
+    this.#native = native;
+    this.#options = options;
+    this.host = options.host;
+    this.#app = native.App();
+    this.#app.filter(this.#onConnection);
+    this.#app.any('/*', (res, req) => this.#take(res, req));
+  }
+
+  get open(): number {
+    return this.#streams.size;
+  }
+
+  listen(): Promise<HttpServer> {
+    const { promise, resolve, reject } = Promise.withResolvers<HttpServer>();
+    this.#app.listen(this.#options.host, this.#options.port, (socket) => {
+      if (socket === false) {
+        reject(
+          new Error(
+            `cannot listen on ${this.#options.host}:${this.#options.port}: the address is in use or not ours`,
+          ),
+        );
+        return;
+      }
+      this.#listenSocket = socket as us_listen_socket;
+      this.port = this.#native.us_socket_local_port(socket as never);
+      this.#sweepTimer = setInterval(() => {
+        for (const stream of this.#streams) stream.keepAlive();
+      }, KEEP_ALIVE_SWEEP_MS);
+      this.#sweepTimer.unref();
+      resolve(this);
+    });
+    return promise;
+  }
+
+  async drain(deadlineMs: number): Promise<void> {
+    this.#isDraining = true;
+    if (this.#listenSocket !== null) {
+      this.#native.us_listen_socket_close(this.#listenSocket);
+      this.#listenSocket = null;
+    }
+    if (this.#streams.size > 0) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      this.#onIdle = resolve;
+      const timer = setTimeout(resolve, deadlineMs);
+      await promise;
+      clearTimeout(timer);
+    }
+    if (this.#sweepTimer !== null) clearInterval(this.#sweepTimer);
+    if (this.#awaitTimer !== null) clearTimeout(this.#awaitTimer);
+    this.#app.close();
+  }
+
+  #take(res: HttpResponse, req: HttpRequest): void {
+    if (this.#isPoisoned) {
+      // Left pending so that the refusal before it still goes out; then the connection ends.
+      let isGone = false;
+      res.onAborted(() => {
+        isGone = true;
+      });
+      setImmediate(() => {
+        if (!isGone) res.close();
+      });
+      return;
+    }
+    const headers: string[] = [];
+    let contentLength: string | null = null;
+    let contentLengthCount = 0;
+    let transferEncoding: string | null = null;
+    let transferEncodingCount = 0;
+    req.forEach((name, value) => {
+      headers.push(name, value);
+      if (name === 'content-length') {
+        contentLength = value;
+        contentLengthCount++;
+      } else if (name === 'transfer-encoding') {
+        transferEncoding = value;
+        transferEncodingCount++;
+      }
+    });
+    const verdict = judgeFraming(contentLength, contentLengthCount, transferEncoding, transferEncodingCount);
+    const query = req.getQuery() as string | undefined;
+    const head: RequestHead = {
+      method: req.getCaseSensitiveMethod(),
+      path: req.getUrl(),
+      query: query ?? null,
+      headers,
+      framing: verdict.framing,
+      content_length: verdict.content_length,
+    };
+    const refusal = verdict.refusal ?? restoreBytes(head, req);
+    const stream = new HttpStream(res, head, this.#onGone);
+    if (refusal !== null) {
+      this.#refuse(stream, 400, refusal);
+      return;
+    }
+    if (this.#isDraining) {
+      this.#refuse(stream, 503, 'The server is shutting down');
+      return;
+    }
+    this.#streams.add(stream);
+    if (verdict.framing === 'none') this.#options.onStream(stream);
+    else if (verdict.framing === 'length') this.#awaitLength(res, stream);
+    else this.#awaitChunk(res, stream);
+  }
+
+  /** Hands the stream over with its first bytes, or after a moment without any. */
+  #awaitLength(res: HttpResponse, stream: HttpStream): void {
+    this.#awaitingBody.add(stream);
+    this.#awaitTimer ??= setTimeout(() => {
+      this.#awaitTimer = null;
+      for (const waiting of this.#awaitingBody) this.#options.onStream(waiting);
+      this.#awaitingBody.clear();
+    }, FIRST_BYTES_WAIT_MS);
+    res.onData((bytes, isLast) => {
+      // An empty first call comes with the head when the body is still on its way.
+      if (bytes.byteLength === 0 && !isLast) return;
+      stream.takeBody(Buffer.from(new Uint8Array(bytes)), isLast);
+      if (this.#awaitingBody.size > 0 && this.#awaitingBody.delete(stream)) this.#options.onStream(stream);
+    });
+  }
+
+  /** Hands the stream over one turn of the loop after its first chunk, unless the parser has rejected it by then. */
+  #awaitChunk(res: HttpResponse, stream: HttpStream): void {
+    let calls = 0;
+    res.onData((bytes, isLast) => {
+      if (bytes.byteLength === 0 && !isLast) return;
+      stream.takeBody(Buffer.from(new Uint8Array(bytes)), isLast);
+      calls++;
+      if (calls > 1) return;
+      setImmediate(() => {
+        if (stream.closed) return;
+        const first = stream.received[0];
+        if (calls === 1 && !stream.bodyComplete && first !== undefined && looksMisread(first)) {
+          this.#refuse(stream, 400, 'Chunk extensions are not supported');
+          return;
+        }
+        this.#options.onStream(stream);
+      });
+    });
+  }
+
+  #refuse(stream: HttpStream, status: 400 | 503, message: string): void {
+    this.#isPoisoned = true;
+    setImmediate(() => {
+      this.#isPoisoned = false;
+    });
+    stream.reply(
+      status,
+      'Content-Type: application/json\r\n',
+      this.#options.describeError(status, message),
+      true,
+    );
+  }
+
+  /** A connection came (1) or went (-1). */
+  readonly #onConnection = (_res: HttpResponse, change: { valueOf(): number }): void => {
+    if (change.valueOf() < 0) this.#isPoisoned = false;
+  };
+
+  readonly #onGone = (stream: HttpStream): void => {
+    this.#streams.delete(stream);
+    this.#awaitingBody.delete(stream);
+    if (this.#streams.size === 0) this.#onIdle?.();
+  };
+}
+
+/**
+ * The native library shows bytes above 127 as UTF-8 text. This puts the bytes back, one a character.
+ * @returns why the request must be refused: bytes that were not UTF-8 are lost by now, and forwarding others instead
+ *   would not be transparent
+ */
+function restoreBytes(head: RequestHead, req: HttpRequest): string | null {
+  if (NOT_ASCII.test(head.path)) {
+    if (head.path.includes(REPLACEMENT)) return 'The path is not valid UTF-8';
+    head.path = toBytes(head.path);
+  }
+  if (head.query !== null && NOT_ASCII.test(head.query)) {
+    if (head.query.includes(REPLACEMENT)) return 'The query is not valid UTF-8';
+    head.query = toBytes(head.query);
+  }
+  const headers = head.headers;
+  for (let at = 1; at < headers.length; at += 2) {
+    const value = headers[at]!;
+    if (!NOT_ASCII.test(value)) continue;
+    if (!value.includes(REPLACEMENT)) {
+      headers[at] = toBytes(value);
+      continue;
+    }
+    // Another accessor gives the bytes of the first line of that name.
+    const name = headers[at - 1]!;
+    if (headers.indexOf(name) !== at - 1) return `A repeated header (${name}) is not valid UTF-8`;
+    headers[at] = req.getHeader(name);
+  }
+  return null;
+}
+
+function toBytes(text: string): string {
+  return Buffer.from(text, 'utf8').toString('latin1');
+}
