@@ -36,7 +36,11 @@ export function* readRecordings(name: 'mirascope' | 'pydantic-ai'): Generator<Re
     if (raw === '') continue;
     const line = JSON.parse(raw) as RecordedLine;
     const url = new URL(line.url);
-    const route = url.host.startsWith('bedrock') ? 'bedrock' : url.host.includes('google') ? 'gemini' : 'default';
+    const route = url.host.startsWith('bedrock')
+      ? 'bedrock'
+      : url.host.includes('google')
+        ? 'gemini'
+        : 'default';
     const { kind, shape } = classifyRequest(route, line.method, url.pathname);
     yield {
       line,
