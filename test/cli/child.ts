@@ -1,0 +1,83 @@
+/** The command line as a child process, with what it printed and a way to wait for it. */
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+
+const ENTRY = fileURLToPath(new URL('../../src/cli/understudy.mjs', import.meta.url));
+
+export interface Ending {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+  stdout: string;
+  stderr: string;
+}
+
+export class CliChild {
+  readonly process: ChildProcess;
+  stdout = '';
+  stderr = '';
+  readonly #ended: Promise<Ending>;
+
+  /**
+   * @param argv what follows `understudy`
+   * @param options `env`: added to a bare environment; `entry`: another copy of the command; `cwd`: where it runs
+   */
+  constructor(argv: string[], options: { env?: Record<string, string>; entry?: string; cwd?: string } = {}) {
+    this.process = spawn(process.execPath, [options.entry ?? ENTRY, ...argv], {
+      // Nothing of the developer's own settings, and no colours because of them.
+      env: { PATH: process.env.PATH, ...options.env },
+      cwd: options.cwd,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.process.stdout!.setEncoding('utf8').on('data', (text: string) => {
+      this.stdout += text;
+    });
+    this.process.stderr!.setEncoding('utf8').on('data', (text: string) => {
+      this.stderr += text;
+    });
+    this.#ended = once(this.process, 'close').then(([code, signal]) => ({
+      code: code as number | null,
+      signal: signal as NodeJS.Signals | null,
+      stdout: this.stdout,
+      stderr: this.stderr,
+    }));
+  }
+
+  /** Resolves when the process has ended and its output is read. */
+  get ended(): Promise<Ending> {
+    return this.#ended;
+  }
+
+  get isRunning(): boolean {
+    return this.process.exitCode === null && this.process.signalCode === null;
+  }
+
+  /**
+   * Waits until the standard output holds a match.
+   * @throws Error with all output when the process ends first
+   */
+  async waitForOutput(pattern: RegExp): Promise<RegExpExecArray> {
+    for (;;) {
+      const match = pattern.exec(this.stdout);
+      if (match !== null) return match;
+      const next = once(this.process.stdout!, 'data').then(() => undefined);
+      const ending = await Promise.race([next, this.#ended]);
+      const last = pattern.exec(this.stdout);
+      if (last !== null) return last;
+      if (ending !== undefined)
+        throw new Error(`ended with ${ending.code}:\n${ending.stdout}\n${ending.stderr}`);
+    }
+  }
+
+  /** Ends the process if it still runs; for the end of a test. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.isRunning) this.process.kill('SIGKILL');
+    await this.#ended;
+  }
+}
+
+/** Runs a command that ends by itself. */
+export function runCli(argv: string[], env?: Record<string, string>): Promise<Ending> {
+  return new CliChild(argv, env === undefined ? {} : { env }).ended;
+}

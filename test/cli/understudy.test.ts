@@ -1,0 +1,69 @@
+/** The command line from outside: help, versions, wrong use, bad values. */
+
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { runCli } from './child.ts';
+
+const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
+  version: string;
+};
+
+describe('understudy', () => {
+  it('tells its version, alone', async () => {
+    expect(await runCli(['--version'])).toMatchObject({ code: 0, stdout: `${version}\n`, stderr: '' });
+  });
+
+  it('helps', async () => {
+    const { code, stdout, stderr } = await runCli(['--help']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    for (const command of ['up', 'serve', 'gateway', 'inspect'])
+      expect(stdout).toMatch(new RegExp(`^  ${command} `, 'm'));
+  });
+
+  it('says how to use it when it is given nothing', async () => {
+    const { code, stdout, stderr } = await runCli([]);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toContain('Usage: understudy COMMAND');
+  });
+
+  it.each([
+    ['inpsect', 'there is no command "inpsect"; did you mean inspect?'],
+    ['serv', 'did you mean serve?'],
+    ['toString', 'there is no command "toString"\n'],
+    ['--bogus', 'there is no command "--bogus"\n'],
+  ])('does not know %s', async (typed, words) => {
+    const { code, stdout, stderr } = await runCli([typed]);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toContain(words);
+    expect(stderr).toContain('See: understudy --help');
+  });
+});
+
+describe.each(['up', 'serve', 'gateway'])('understudy %s', (command) => {
+  it('helps, naming the flags and variables it takes', async () => {
+    const { code, stdout } = await runCli([command, '--help']);
+    expect(code).toBe(0);
+    expect(stdout).toContain(`Usage: understudy ${command}`);
+    expect(stdout).toContain('--port N');
+    expect(stdout).toContain('DATA_DIR');
+    expect(stdout.includes('--note')).toBe(command !== 'serve');
+    for (const line of stdout.split('\n')) expect(line.length, line).toBeLessThanOrEqual(120);
+  });
+
+  it.each([['--bogus'], ['--port'], ['extra']])('refuses %s', async (...argv) => {
+    const { code, stdout, stderr } = await runCli([command, ...argv]);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toContain(`See: understudy ${command} --help`);
+  });
+
+  it('stops at a bad variable or flag with one line and 78', async () => {
+    const byVariable = await runCli([command], { GW_MAX_QUEUE: 'many' });
+    expect(byVariable).toMatchObject({ code: 78, stdout: '' });
+    expect(byVariable.stderr).toBe(
+      'understudy: GW_MAX_QUEUE="many": allowed is a whole number of exchanges from 1\n',
+    );
+    const byFlag = await runCli([command, '--port', 'http']);
+    expect(byFlag).toMatchObject({ code: 78, stdout: '' });
+    expect(byFlag.stderr).toMatch(/^understudy: --port="http": allowed is a port from 0 .*\n$/);
+  });
+});
