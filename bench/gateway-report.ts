@@ -313,7 +313,11 @@ function judge(result: GatewayResult): Verdict[] {
     );
   }
   for (const totals of result.capture) {
-    add(`${totals.group}: nothing dropped`, `${totals.dropped} of ${totals.attempted}`, totals.dropped === 0);
+    add(
+      `${totals.group}: nothing dropped`,
+      `${totals.dropped} of ${totals.attempted}`,
+      totals.attempted > 0 && totals.dropped === 0,
+    );
   }
   return verdicts;
 }
