@@ -22,9 +22,8 @@ export function renderBanner(
   const bold = (text: string) => (has_color ? styleText('bold', text, { validateStream: false }) : text);
   const sections = [[bold(`Understudy ${config.version}`)], renderPlaces(config, api_url, gateway_url, cwd)];
   if (gateway_url !== null) {
-    const db = shortenPath(config.capture.db, cwd);
     sections.push([bold('Point an agent at the gateway:'), ...renderAgentLines(toLocalUrl(gateway_url))]);
-    sections.push([bold('See what it captured:'), `  npx understudy inspect --db ${quoteForShell(db)}`]);
+    sections.push(renderCaptureLines(config, cwd, bold));
   }
   return `${sections.map((lines) => lines.join('\n')).join('\n\n')}\n\n`;
 }
@@ -42,7 +41,7 @@ function renderPlaces(
     ['accounts', engines.accounts],
     ['live stream', engines.live_stream],
   ];
-  const embedded = gateway_url === null ? [] : ['capture database'];
+  const embedded = gateway_url === null || !config.capture.enabled ? [] : ['capture database'];
   if (api_url !== null) {
     rows.push(['API', api_url], ['Docs', `${api_url}/docs`]);
     embedded.push(...named.filter(([, engine]) => engine === 'embedded:').map(([name]) => name));
@@ -72,6 +71,12 @@ function renderAgentLines(url: string): string[] {
     ([client, setting, hint]) =>
       `  ${client.padEnd(9)} ${setting}${hint === undefined ? '' : `   (${hint})`}`,
   );
+}
+
+function renderCaptureLines(config: Config, cwd: string, bold: (text: string) => string): string[] {
+  if (!config.capture.enabled) return ['Nothing is captured: GW_CAPTURE is off.'];
+  const db = quoteForShell(shortenPath(config.capture.db, cwd));
+  return [bold('See what it captured:'), `  npx understudy inspect --db ${db}`];
 }
 
 /** Listening on every address is no address to connect to: this machine's own stands in. */

@@ -35,6 +35,7 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   GW_BEDROCK_BASE       behind /bedrock/{region}     https://bedrock-runtime.{region}.amazonaws.com
   GW_HOST, GW_PORT      where it listens             127.0.0.1, 8787
   GW_NOTE               tag on what is captured      none
+  GW_CAPTURE            off: forward only          on
   SVC_REDACT            mask keys in stored bodies   1
   GW_MAX_QUEUE          exchanges waiting to be written; beyond it they are dropped, never delayed   10000
   GW_MAX_QUEUE_BYTES    the same in bytes            268435456

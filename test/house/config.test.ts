@@ -41,6 +41,7 @@ describe('with nothing set', () => {
         bedrock_base: 'https://bedrock-runtime.{region}.amazonaws.com',
       },
       capture: {
+        enabled: true,
         db: resolve('data', 'capture.mdb'),
         note: '',
         redact: true,
@@ -85,6 +86,7 @@ describe('values and flags', () => {
         GW_GEMINI_BASE: 'http://[::1]:9/',
         GW_BEDROCK_BASE: 'http://127.0.0.1:9/{region}/runtime',
         GW_NOTE: 'späte Läufe',
+        GW_CAPTURE: 'off',
         SVC_REDACT: '0',
         GW_MAX_QUEUE: '1',
         GW_MAX_QUEUE_BYTES: '1',
@@ -111,6 +113,7 @@ describe('values and flags', () => {
       capture: {
         db: '/srv/understudy/capture.mdb',
         note: 'späte Läufe',
+        enabled: false,
         redact: false,
         max_queue: 1,
         max_queue_bytes: 1,
@@ -152,6 +155,7 @@ describe('a bad value', () => {
     ['FRONT_THREADS', '65', 'allowed is a whole number from 1 to 64'],
     ['LOG_LEVEL', 'loud', 'allowed is one of trace, debug, info, warn, error, fatal, silent'],
     ['SVC_REDACT', 'yes', 'allowed is 1 (on) or 0 (off)'],
+    ['GW_CAPTURE', '0', 'allowed is on or off'],
     ['GW_MAX_QUEUE', '0', 'allowed is a whole number of exchanges from 1'],
     ['GW_MAX_QUEUE_BYTES', '256MB', 'allowed is a whole number of bytes from 1'],
     ['GW_MAX_CAPTURE_BYTES', '99999999999', 'allowed is a whole number of bytes from 1 to 1073741824'],

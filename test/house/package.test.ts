@@ -1,0 +1,85 @@
+/** The package as it would be published: packed, installed into a project of its own, and used there. */
+
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { CliChild } from '../cli/child.ts';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+/** Installing fetches what the registry has and npm's cache has not; a slow line is no failure. */
+const INSTALL_MS = 300_000;
+
+let dir: string;
+let installed: string;
+
+/** npm as a developer calls it, without what the npm that runs these tests has put into the environment. */
+function npm(args: string[], cwd: string): string {
+  const env = Object.fromEntries(
+    Object.entries(process.env).filter(([name]) => !/^npm_(?!config_)/i.test(name)),
+  );
+  return execFileSync('npm', args, { cwd, env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+}
+
+beforeAll(() => {
+  dir = mkdtempSync(join(tmpdir(), 'understudy-package-'));
+  npm(['pack', '--pack-destination', dir], root);
+  const [tarball = ''] = readdirSync(dir).filter((name) => name.endsWith('.tgz'));
+  writeFileSync(join(dir, 'package.json'), JSON.stringify({ name: 'somebody-elses', private: true }));
+  npm(['install', '--no-audit', '--no-fund', '--prefer-offline', `./${tarball}`], dir);
+  installed = join(dir, 'node_modules', 'understudy');
+}, INSTALL_MS);
+
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+describe('the installed package', () => {
+  it('holds what runs and what one should read, and nothing else', () => {
+    const top = readdirSync(installed).filter((name) => name !== 'node_modules');
+    expect(top.sort()).toEqual([
+      'CHANGELOG.md',
+      'LICENSE',
+      'README.md',
+      'dist',
+      'embedded.env',
+      'package.json',
+      'src',
+    ]);
+    expect(readdirSync(join(installed, 'src'), { recursive: true })).toEqual([
+      'cli',
+      join('cli', 'understudy.mjs'),
+    ]);
+    expect(existsSync(join(installed, 'dist/src/main.js'))).toBe(true);
+    expect(existsSync(join(installed, 'dist/src/main.d.ts'))).toBe(true);
+    expect(existsSync(join(installed, 'dist/src/demo'))).toBe(false);
+  });
+
+  it('needs no file with types at run time', () => {
+    const names = readdirSync(join(installed, 'dist'), { recursive: true, encoding: 'utf8' });
+    for (const name of names.filter((name) => name.endsWith('.js'))) {
+      expect(readFileSync(join(installed, 'dist', name), 'utf8'), name).not.toMatch(/\bfrom '\.[^']*\.ts'/);
+    }
+  });
+
+  it('puts its command on the path of the project', () => {
+    const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string };
+    expect(npm(['exec', '--no', '--', 'understudy', '--version'], dir)).toBe(`${version}\n`);
+  });
+
+  it('runs the gateway there', async () => {
+    const data = join(dir, 'data');
+    await using child = new CliChild(['gateway', '--port', '0'], {
+      env: { DATA_DIR: data },
+      entry: join(dir, 'node_modules', '.bin', 'understudy'),
+      cwd: dir,
+    });
+    const [, gateway = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->(?:.*\n)*\n$/m);
+    expect(await (await fetch(`${gateway}/__gw/stats`)).json()).toMatchObject({
+      status: 'ok',
+      writer: { alive: true },
+    });
+    child.process.kill('SIGTERM');
+    expect((await child.ended).code).toBe(0);
+  });
+});
