@@ -1,0 +1,177 @@
+/**
+ * What the fake provider is asked and what it is told to answer, the same for every provider's wire format: a script
+ * is a function from one to the other. Pure; runs wherever the fake provider runs (the demo's main thread, tests).
+ */
+import { createHash } from 'node:crypto';
+
+/** The wire format of a request. */
+export type ProviderShape =
+  | 'messages'
+  | 'chat_completions'
+  | 'responses'
+  | 'gemini'
+  | 'bedrock_converse'
+  | 'bedrock_invoke';
+
+/** A request as a script sees it. */
+export interface ScriptRequest {
+  shape: ProviderShape;
+  model: string;
+  streaming: boolean;
+  /** Names of the tools that were declared. */
+  tools: string[];
+  /** Text of the last message, tool results left out. */
+  text: string;
+  /** What the tools said, in order, when the last message brings their results. */
+  tool_results: string[];
+  /** How many messages the conversation has so far. */
+  messages: number;
+  /** Calls of the script before this one. */
+  calls_before: number;
+}
+
+/** A tool call in an answer. */
+export interface ScriptedToolCall {
+  name: string;
+  input: Record<string, unknown>;
+}
+
+/** An answer that is an error, as the provider concerned would word it. */
+export interface ScriptedError {
+  /** 400, 401, 403, 404, 429, 500, 503, 529, … */
+  status: number;
+  message: string;
+  /** Sent as `retry-after` (seconds) when given. */
+  retry_after_s?: number;
+}
+
+/** What to answer. The order on the wire: thinking, text, tool calls. */
+export interface ScriptedAnswer {
+  thinking?: string;
+  text?: string;
+  tool_calls?: ScriptedToolCall[];
+  usage?: { input: number; output: number; cache_read?: number; cache_write?: number };
+  /** Instead of all the above. */
+  error?: ScriptedError;
+  /** Streams only: after that many frames nothing more comes until the client goes away. */
+  hold_after_frames?: number;
+  /** Streams only: the stream ends with the provider's own error event instead of its proper end. */
+  stream_error?: string;
+}
+
+/** Decides every answer. Deterministic: the same request must get the same answer. */
+export type Script = (request: ScriptRequest) => ScriptedAnswer;
+
+/** An answer ready for the socket: one body, or frames that are each written on their own. */
+export interface ProviderReply {
+  status: number;
+  headers: [name: string, value: string][];
+  body?: Buffer;
+  frames?: Buffer[];
+  hold_after_frames?: number;
+}
+
+/** A JSON object of which nothing is known yet. */
+export type JsonObject = Record<string, unknown>;
+
+/** The value as an object; an empty one when it is something else. */
+export function asObject(value: unknown): JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonObject) : {};
+}
+
+/** The value as an array of objects; empty when it is something else. */
+export function asObjects(value: unknown): JsonObject[] {
+  return Array.isArray(value) ? value.map(asObject) : [];
+}
+
+/** The value as a string; empty when it is something else. */
+export function asString(value: unknown): string {
+  return typeof value === 'string' ? value : '';
+}
+
+/** Parses a body that must be a JSON object; null when it is none. */
+export function parseBody(requestBody: Buffer): JsonObject | null {
+  try {
+    const value: unknown = JSON.parse(requestBody.toString('utf8'));
+    return asObject(value) === value ? (value as JsonObject) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** An identifier that depends on nothing but the request, so that the same request gives the same bytes twice. */
+export function idFrom(prefix: string, requestBody: Buffer, nth = 0): string {
+  return prefix + createHash('sha256').update(requestBody).update(String(nth)).digest('hex').slice(0, 24);
+}
+
+/** Token counts of an answer: the script's own, or about four bytes a token. */
+export function usageOf(
+  answer: ScriptedAnswer,
+  requestBody: Buffer,
+): Required<NonNullable<ScriptedAnswer['usage']>> {
+  const said = (answer.thinking ?? '') + (answer.text ?? '') + JSON.stringify(answer.tool_calls ?? '');
+  return {
+    input: Math.ceil(requestBody.length / 4),
+    output: Math.ceil(said.length / 4),
+    cache_read: 0,
+    cache_write: 0,
+    ...answer.usage,
+  };
+}
+
+/** A text in the pieces in which a model would stream it: words with the blank before them. */
+export function streamPieces(text: string): string[] {
+  return text.match(/\s*\S+\s*$|\s*\S+/g) ?? (text === '' ? [] : [text]);
+}
+
+/** A JSON text in pieces that ignore its structure, as models stream arguments. */
+export function jsonPieces(value: unknown): string[] {
+  return JSON.stringify(value).match(/[\s\S]{1,9}/g) ?? [];
+}
+
+/** A whole JSON answer. */
+export function jsonReply(status: number, value: unknown, headers: [string, string][] = []): ProviderReply {
+  return {
+    status,
+    headers: [['content-type', 'application/json'], ...headers],
+    body: Buffer.from(JSON.stringify(value)),
+  };
+}
+
+/** A server-sent-events answer; each frame is one event. */
+export function sseReply(
+  frames: string[],
+  headers: [string, string][],
+  hold_after_frames: number | undefined,
+): ProviderReply {
+  return {
+    status: 200,
+    headers: [
+      ['content-type', 'text/event-stream; charset=utf-8'],
+      ['cache-control', 'no-cache'],
+      ...headers,
+    ],
+    frames: frames.map((frame) => Buffer.from(frame)),
+    ...(hold_after_frames === undefined ? {} : { hold_after_frames }),
+  };
+}
+
+/** `retry-after` when the error has one. */
+export function retryHeaders(error: ScriptedError): [string, string][] {
+  return error.retry_after_s === undefined ? [] : [['retry-after', String(error.retry_after_s)]];
+}
+
+/**
+ * The answers of a provider without a script: calls the first declared tool once with a question about the text, says
+ * what the tools said, or else repeats what it was told.
+ */
+export const echoScript: Script = (request) => {
+  if (request.tool_results.length > 0) {
+    return { text: `The tools said: ${request.tool_results.join('; ')}` };
+  }
+  const tool = request.tools[0];
+  if (tool !== undefined) {
+    return { text: 'Let me look.', tool_calls: [{ name: tool, input: { query: request.text } }] };
+  }
+  return { text: `You said: ${request.text}` };
+};
