@@ -28,6 +28,7 @@ import {
 import {
   echoScript,
   type ProviderReply,
+  parseBody,
   type Script,
   type ScriptedError,
   type ScriptRequest,

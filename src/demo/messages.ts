@@ -3,7 +3,6 @@
  * errors with their types. Event names and fields follow what the provider's API sends and its SDK reads. Pure.
  */
 import {
-  asObject,
   asObjects,
   asString,
   idFrom,
