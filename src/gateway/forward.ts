@@ -30,6 +30,9 @@ const UPLOAD_BUFFER_BYTES = 256 * 1024;
 /** Codes with which a connection dies. Any of them on a reused connection, before an answer, is worth one retry. */
 const CONNECTION_DEATHS = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE', 'ECONNABORTED']);
 
+/** One piece with a known length, a stream with an announced one, or an iterable, which undici frames by chunks. */
+type RequestBody = Buffer | Readable | AsyncIterable<Buffer> | null;
+
 /** What all exchanges of a front share. */
 export interface ForwardContext {
   /** null: capture is switched off altogether. */
@@ -110,7 +113,7 @@ export class Forward implements Dispatcher.DispatchHandler {
     this.#dispatch(this.#makeBody(received));
   }
 
-  #makeBody(received: Buffer[]): Buffer | Readable | null {
+  #makeBody(received: Buffer[]): RequestBody {
     const stream = this.#stream;
     if (stream.head.framing === 'none') return null;
     if (stream.head.framing === 'length' && stream.bodyComplete) {
@@ -126,10 +129,10 @@ export class Forward implements Dispatcher.DispatchHandler {
     for (const chunk of received) upload.push(chunk);
     if (stream.bodyComplete) upload.push(null);
     this.#upload = upload;
-    return upload;
+    return stream.head.framing === 'chunked' ? iterateChunks(upload) : upload;
   }
 
-  #dispatch(body: Buffer | Readable | null): void {
+  #dispatch(body: RequestBody): void {
     const { upstream, path } = this.#destination;
     const { method, query } = this.#stream.head;
     const target = upstream.base_path + path;
@@ -138,7 +141,8 @@ export class Forward implements Dispatcher.DispatchHandler {
         path: query === null ? target : `${target}?${query}`,
         method: method as Dispatcher.HttpMethod,
         headers: this.#request.headers,
-        body,
+        // undici takes iterables too; its types do not say so.
+        body: body as Buffer | Readable | null,
       },
       this,
     );
@@ -239,7 +243,7 @@ export class Forward implements Dispatcher.DispatchHandler {
     return this.#tee !== null && this.#tee.request.kept_bytes === this.#tee.request.bytes && !this.#tee.lost;
   }
 
-  #repeatBody(): Buffer | Readable | null {
+  #repeatBody(): RequestBody {
     return this.#wholeBody ?? this.#makeBody([...((this.#tee?.request.chunks ?? []) as Buffer[])]);
   }
 
@@ -300,6 +304,11 @@ function describeFailure(error: Error): CatalogueError {
       cause: error,
     },
   );
+}
+
+/** undici would announce a length for a stream that has ended by the time it is sent; an iterable hides that. */
+async function* iterateChunks(upload: Readable): AsyncIterable<Buffer> {
+  for await (const chunk of upload) yield chunk as Buffer;
 }
 
 function joinChunks(chunks: Uint8Array[]): Uint8Array {

@@ -173,9 +173,11 @@ export class HttpStream {
     if (this.closed || this.replied) return;
     this.replied = true;
     this.#isEnded = true;
+    const isHead = this.head.method === 'HEAD';
+    const lines = isHead ? `${headerLines}Content-Length: ${Buffer.byteLength(body)}\r\n` : headerLines;
     this.#res.cork(() => {
-      this.#writeHeadLines(`${status} ${STATUS_CODES[status] ?? ''}`, headerLines);
-      if (this.head.method === 'HEAD') this.#res.endWithoutBody(Buffer.byteLength(body), closeConnection);
+      this.#writeHeadLines(`${status} ${STATUS_CODES[status] ?? ''}`, lines);
+      if (isHead) this.#res.endWithoutBody(undefined, closeConnection);
       else this.#res.end(body, closeConnection);
     });
     this.#close(false);
@@ -268,10 +270,11 @@ export class HttpStream {
   }
 
   #flushBodyless(framing: { bytes: number | null; chunked: boolean }): void {
+    // The length goes among the headers: told through `endWithoutBody`, the library would wait for that many bytes.
     if (framing.chunked) this.#headLines += 'Transfer-Encoding: chunked\r\n';
+    else if (framing.bytes !== null) this.#headLines += `Content-Length: ${framing.bytes}\r\n`;
     this.#sendHead();
-    if (framing.bytes === null) this.#res.endWithoutBody();
-    else this.#res.endWithoutBody(framing.bytes);
+    this.#res.endWithoutBody();
     this.#close(false);
   }
 

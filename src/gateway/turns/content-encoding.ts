@@ -10,9 +10,7 @@
  */
 
 import zlib from 'node:zlib';
-
-/** A body that decodes to more than this is not read: 64 MiB, the capture limit of a body. */
-export const MAX_DECODED_BYTES = 64 * 1024 * 1024;
+import { DECODED_BODY_BYTES } from '../../limits.ts';
 
 /** More codings than this on one body are refused: nobody stacks them in earnest. */
 const MAX_CODINGS = 4;
@@ -27,12 +25,12 @@ export interface DecodedContent {
 /**
  * Decodes a body by its `content-encoding` header lines and its first bytes. Never throws.
  * @param headers flat [name, value, …]
- * @param maxBytes largest decoded size
+ * @param maxBytes largest decoded size; what would become longer is not read at all
  */
 export function decodeContent(
   body: Uint8Array,
   headers: readonly string[],
-  maxBytes: number = MAX_DECODED_BYTES,
+  maxBytes: number = DECODED_BODY_BYTES,
 ): DecodedContent {
   const codings = listCodings(headers);
   if (codings.length > MAX_CODINGS) return { bytes: new Uint8Array(0), problem: 'too many content codings' };

@@ -3,7 +3,7 @@
  * Pure; runs on the capture writer's thread after the bytes are safe, and in the command line; never on a front
  * thread. Nothing here throws: what cannot be read is flagged, with the reason, and the rest is given all the same.
  *
- * Bounds: a body is decoded to at most 64 MiB (MAX_DECODED_BYTES); time and memory are linear in that.
+ * Bounds: a body is decoded to at most 128 MiB (DECODED_BODY_BYTES); time and memory are linear in that.
  * What the numbers mean, per provider: README.md beside this file.
  */
 
