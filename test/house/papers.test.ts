@@ -16,6 +16,12 @@ interface PackageJson {
   scripts: Record<string, string>;
   dependencies: Record<string, string>;
   devDependencies: Record<string, string>;
+  allowScripts: Record<string, boolean>;
+}
+
+interface LockedPackage extends Partial<PackageJson> {
+  optionalDependencies?: Record<string, string>;
+  hasInstallScript?: boolean;
 }
 
 const manifest = JSON.parse(read('package.json')) as PackageJson;
@@ -78,12 +84,34 @@ describe('package.json', () => {
     }
   });
 
+  const locked = (JSON.parse(read('package-lock.json')) as { packages: Record<string, LockedPackage> })
+    .packages;
+
   it('agrees with the lock file', () => {
-    const lock = JSON.parse(read('package-lock.json')) as { packages: Record<string, Partial<PackageJson>> };
-    expect(lock.packages['']).toMatchObject({
+    expect(locked['']).toMatchObject({
       dependencies: manifest.dependencies,
       devDependencies: manifest.devDependencies,
     });
+  });
+
+  it('has in its lock file the binaries for every platform, without which a clean npm ci refuses to work', () => {
+    // npm leaves out what the registry that it asked did not have; a lock file made there works nowhere.
+    for (const [path, { optionalDependencies = {} }] of Object.entries(locked)) {
+      for (const name of Object.keys(optionalDependencies)) {
+        const places = [path, ...parentsOf(path)].map((place) => posix.join(place, 'node_modules', name));
+        expect(
+          places.some((place) => place in locked),
+          `${path} -> ${name}`,
+        ).toBe(true);
+      }
+    }
+  });
+
+  it('says of every package with an install script whether it may run', () => {
+    for (const [path, { hasInstallScript }] of Object.entries(locked)) {
+      const name = path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
+      if (hasInstallScript) expect(manifest.allowScripts).toHaveProperty([name]);
+    }
   });
 
   it('has a command that can be run', () => {
@@ -91,6 +119,12 @@ describe('package.json', () => {
     expect(manifest.files).toContain(manifest.bin.understudy);
   });
 });
+
+/** The folders above a package's where npm may have put what it needs, the project's own last. */
+function parentsOf(path: string): string[] {
+  const cut = path.lastIndexOf('/node_modules/');
+  return cut < 0 ? [''] : [path.slice(0, cut), ...parentsOf(path.slice(0, cut))];
+}
 
 describe('embedded.env', () => {
   it('turns every engine on', () => {
