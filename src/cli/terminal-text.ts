@@ -1,0 +1,150 @@
+/**
+ * Text for a terminal: made harmless, measured, cut to width, coloured, laid out in columns. Pure; command line.
+ *
+ * What stands in bodies, headers and paths was written by strangers. An escape sequence in it could recolour, rewrite or
+ * retitle the reader's terminal, a bidirectional override could show another text than is there: every such character
+ * is shown as its code instead.
+ */
+
+/** C0 but tab and line feed, DEL, C1 (8-bit escape sequences), line separators, bidirectional controls, lone surrogates. */
+const HARMFUL =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]|\p{Surrogate}/gu;
+
+/** The text with every character that could act on a terminal shown as `\xNN` or `\u{NNNN}`; CRLF becomes LF. */
+export function makeHarmless(text: string): string {
+  return text.replaceAll('\r\n', '\n').replace(HARMFUL, (char) => {
+    const code = char.codePointAt(0)!;
+    return code < 0x100 ? `\\x${code.toString(16).padStart(2, '0')}` : `\\u{${code.toString(16)}}`;
+  });
+}
+
+/** The same on one line: line breaks and tabs become `⏎` and a space. */
+export function makeHarmlessLine(text: string): string {
+  return makeHarmless(text).replaceAll('\n', '⏎').replaceAll('\t', ' ');
+}
+
+/** JSON for a terminal or a pipe: the same value, with nothing in it that acts on a terminal. */
+export function formatJson(value: unknown, indent: number): string {
+  return JSON.stringify(value, null, indent).replace(
+    /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g,
+    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
+
+const WIDE =
+  /^(?:\p{Script=Han}|\p{Script=Hiragana}|\p{Script=Katakana}|\p{Script=Hangul}|\p{Emoji_Presentation}|[\u3000-\u303f\uff01-\uff60])$/u;
+const NO_WIDTH = /^[\p{Mn}\p{Me}\u200b-\u200d]$/u;
+
+/** Columns that a text without control characters takes up. */
+export function measureWidth(text: string): number {
+  let width = 0;
+  for (const char of text) width += measureChar(char);
+  return width;
+}
+
+function measureChar(char: string): number {
+  if (char < '\u0300') return 1;
+  return NO_WIDTH.test(char) ? 0 : WIDE.test(char) ? 2 : 1;
+}
+
+/** The text, cut to at most so many columns; an ellipsis stands for what is missing. */
+export function cutToWidth(text: string, columns: number): string {
+  if (text.length <= columns && measureWidth(text) <= columns) return text;
+  let width = 0;
+  let kept = '';
+  for (const char of text) {
+    const next = width + measureChar(char);
+    if (next > columns - 1) break;
+    width = next;
+    kept += char;
+  }
+  return `${kept}…`;
+}
+
+/** Colours by meaning. */
+export interface Palette {
+  strong(text: string): string;
+  dim(text: string): string;
+  good(text: string): string;
+  bad(text: string): string;
+  call(text: string): string;
+}
+
+/** Colours for a terminal that shows them, or none. */
+export function choosePalette(hasColor: boolean): Palette {
+  const paint =
+    (open: number, close: number) =>
+    (text: string): string =>
+      hasColor && text !== '' ? `\u001b[${open}m${text}\u001b[${close}m` : text;
+  return {
+    strong: paint(1, 22),
+    dim: paint(2, 22),
+    good: paint(32, 39),
+    bad: paint(31, 39),
+    call: paint(36, 39),
+  };
+}
+
+/** A column of a table. */
+export interface Column {
+  title: string;
+  align: 'left' | 'right';
+  /** When the table is too wide, this column gives way, down to `min` columns; others keep their width. */
+  min?: number;
+  /** When that is not enough, columns with this number are left out, the highest first. */
+  dispensable?: number;
+}
+
+/** A cell: its text (harmless, one line) and how it is painted once it has its width. */
+export interface Cell {
+  text: string;
+  paint?: (text: string) => string;
+}
+
+/**
+ * Lays out a table, a line a row, two spaces between columns.
+ * @param width columns to fit into; Infinity when nobody counts them
+ */
+export function layOutTable(columns: Column[], rows: Cell[][], width: number, palette: Palette): string {
+  const widths = columns.map((column, i) =>
+    rows.reduce((widest, row) => Math.max(widest, measureWidth(row[i]!.text)), measureWidth(column.title)),
+  );
+  const excess = shrink(columns, widths, width);
+  if (excess > 0) {
+    const expendable = columns.reduce((worst, { dispensable: own = 0 }) => Math.max(worst, own), 0);
+    const keep = (_: unknown, i: number): boolean => (columns[i]!.dispensable ?? 0) !== expendable;
+    if (expendable > 0) {
+      const kept = rows.map((row) => row.filter(keep));
+      return layOutTable(columns.filter(keep), kept, width, palette);
+    }
+  }
+  const title = columns.map((column): Cell => ({ text: column.title, paint: palette.dim }));
+  return [title, ...rows]
+    .map(
+      (row) =>
+        `${row.map((cell, i) => layOutCell(cell, columns[i]!, widths[i]!, i === row.length - 1)).join('  ')}\n`,
+    )
+    .join('');
+}
+
+/** Takes columns back towards their `min`; returns by how much the table is still too wide. */
+function shrink(columns: Column[], widths: number[], width: number): number {
+  let excess = widths.reduce((sum, one) => sum + one, 0) + 2 * (columns.length - 1) - width;
+  // From the right: what matters most stands on the left.
+  for (let i = columns.length - 1; i >= 0 && excess > 0; i -= 1) {
+    const { min } = columns[i]!;
+    if (min === undefined) continue;
+    const give = Math.min(excess, Math.max(0, widths[i]! - min));
+    widths[i]! -= give;
+    excess -= give;
+  }
+  return excess;
+}
+
+function layOutCell(cell: Cell, column: Column, width: number, isLast: boolean): string {
+  const text = cutToWidth(cell.text, width);
+  const painted = cell.paint === undefined ? text : cell.paint(text);
+  const padding = ' '.repeat(Math.max(0, width - measureWidth(text)));
+  if (column.align === 'right') return padding + painted;
+  return isLast ? painted : painted + padding;
+}

@@ -1,0 +1,271 @@
+/**
+ * When a run is golden: proof enough that what it shows is all that happened, and that it went well
+ * (`supports_universal_claims`). The rule alone: pure, no IO; used by the command line and, later, by the distiller.
+ *
+ * A run is golden when
+ *  - it has a turn, and every exchange of it was captured whole: none aborted, truncated or unreadable;
+ *  - nothing is missing: all its exchanges carry `seq` without a gap from 0 or 1 on; or none carries it and each turn
+ *    goes on from the answer of the one before (the caller finds that out by reading the bodies: `link`);
+ *  - every failed call was tried again with success: a later exchange of the same method and path succeeded. A turn
+ *    that was answered 2xx but came to no stop reason (an error event in its stream) is a failed call too;
+ *  - its last turn ended of itself: `end_turn` or `stop_sequence`, `stop`, `completed` without a call to a tool;
+ *  - all its turns are Messages; chat-completions and responses count when `seq` proves that nothing is missing.
+ *
+ * Exchanges are added in the order of their ids. State is bounded: MAX_SEQ_RANGES ranges of numbers, MAX_FAILED_CALLS
+ * open failures; beyond either the run is not golden, and says so.
+ */
+
+import type { ApiShape, ExchangeRecord } from './exchange.ts';
+
+/** What the rule needs to know of an exchange. */
+export type GoldenExchange = Pick<
+  ExchangeRecord,
+  | 'id'
+  | 'seq'
+  | 'kind'
+  | 'shape'
+  | 'method'
+  | 'path'
+  | 'status'
+  | 'aborted'
+  | 'truncated'
+  | 'undecodable'
+  | 'stop_reason'
+>;
+
+/**
+ * How a turn follows from those before it, by their conversation: the first of a conversation, the continuation of the
+ * last answer, the same request again, or neither.
+ */
+export type TurnLink = 'starts' | 'continues' | 'repeats' | 'breaks';
+
+export type GoldenCode =
+  | 'no_turn'
+  | 'aborted'
+  | 'truncated'
+  | 'undecodable'
+  | 'seq_gap'
+  | 'seq_missing'
+  | 'unlinked'
+  | 'failed_call'
+  | 'unfinished'
+  | 'shape';
+
+/** Why a run is not golden: a word for machines and a sentence for people. */
+export interface GoldenReason {
+  code: GoldenCode;
+  words: string;
+}
+
+export interface GoldenVerdict {
+  golden: boolean;
+  /** Empty when golden. */
+  reasons: GoldenReason[];
+}
+
+/** Disjoint ranges of seq numbers that a run may fall into. In order of arrival there is one. */
+export const MAX_SEQ_RANGES = 1024;
+
+/** Different method and path pairs with a failure not yet made good. */
+export const MAX_FAILED_CALLS = 64;
+
+/** Ids that a sentence names before it counts the rest. */
+const NAMED_IDS = 5;
+
+/** Stop reasons with which a model ends its turn of itself, by shape. */
+const ENDED: Partial<Record<ApiShape, readonly string[]>> = {
+  messages: ['end_turn', 'stop_sequence'],
+  chat_completions: ['stop'],
+  responses: ['completed'],
+};
+
+/** Collects one run's exchanges and judges them. */
+export class GoldenTally {
+  #turns = 0;
+  #withSeq = 0;
+  #withoutSeq = new IdList();
+  readonly #aborted = new IdList();
+  readonly #truncated = new IdList();
+  readonly #undecodable = new IdList();
+  readonly #broken = new IdList();
+  readonly #unchecked = new IdList();
+  readonly #neverGolden = new IdList();
+  readonly #goldenBySeq = new IdList();
+  readonly #seqs = new SeqRanges();
+  readonly #failed = new Map<string, number>();
+  #failedOverflow = false;
+  #lastTurn: GoldenExchange | null = null;
+
+  /**
+   * Adds the run's next exchange.
+   * @param link how the turn follows; null when nobody looked (needed only for turns without seq)
+   */
+  add(exchange: GoldenExchange, link: TurnLink | null = null): void {
+    if (exchange.aborted) this.#aborted.add(exchange.id);
+    if (exchange.truncated) this.#truncated.add(exchange.id);
+    if (exchange.undecodable && !exchange.truncated) this.#undecodable.add(exchange.id);
+    if (exchange.seq === null) this.#withoutSeq.add(exchange.id);
+    else {
+      this.#withSeq += 1;
+      this.#seqs.add(exchange.seq);
+    }
+    this.#addCall(exchange);
+    if (exchange.kind === 'turn') this.#addTurn(exchange, link);
+  }
+
+  /**
+   * The verdict on what was added so far.
+   * @param lastCallsTools whether the last turn's answer calls a tool, where its stop reason does not tell (responses);
+   * null when nobody looked, which counts as no
+   */
+  judge(lastCallsTools: boolean | null = null): GoldenVerdict {
+    const reasons: GoldenReason[] = [];
+    const say = (code: GoldenCode, words: string): void => {
+      reasons.push({ code, words });
+    };
+    if (this.#turns === 0) say('no_turn', 'it has no model turn');
+    this.#judgeCompleteness(say);
+    const { count: aborted } = this.#aborted;
+    if (aborted > 0) say('aborted', `${this.#aborted.name()} ${aborted === 1 ? 'was' : 'were'} aborted`);
+    if (this.#truncated.count > 0) say('truncated', `${this.#truncated.name()}: the stored copy is cut off`);
+    if (this.#undecodable.count > 0)
+      say('undecodable', `${this.#undecodable.name()}: the body cannot be read`);
+    for (const [call, id] of this.#failed)
+      say('failed_call', `${call} failed (exchange ${id}) and was not retried to success`);
+    if (this.#failedOverflow) say('failed_call', `more than ${MAX_FAILED_CALLS} different calls failed`);
+    if (this.#neverGolden.count > 0) {
+      say(
+        'shape',
+        `${this.#neverGolden.name()}: only Messages, chat-completions and responses turns can be golden`,
+      );
+    }
+    if (this.#withSeq === 0 && this.#goldenBySeq.count > 0) {
+      say('shape', `${this.#goldenBySeq.name()}: turns of this shape are golden only with x-svc-seq`);
+    }
+    const unfinished = this.#judgeEnd(lastCallsTools);
+    if (unfinished !== '') say('unfinished', unfinished);
+    return { golden: reasons.length === 0, reasons };
+  }
+
+  /** Numbers missing between the first and the last seq, as ranges; the beginning counts from 0 or 1. */
+  gaps(): [from: number, to: number][] {
+    return this.#seqs.gaps();
+  }
+
+  #addTurn(exchange: GoldenExchange, link: TurnLink | null): void {
+    this.#turns += 1;
+    const last = this.#lastTurn;
+    if (last === null || last.seq === null || exchange.seq === null || exchange.seq >= last.seq) {
+      this.#lastTurn = exchange;
+    }
+    if (exchange.shape === 'chat_completions' || exchange.shape === 'responses')
+      this.#goldenBySeq.add(exchange.id);
+    else if (exchange.shape !== 'messages') this.#neverGolden.add(exchange.id);
+    if (link === null) this.#unchecked.add(exchange.id);
+    else if (link === 'breaks' || (link === 'starts' && last !== null)) this.#broken.add(exchange.id);
+  }
+
+  #addCall(exchange: GoldenExchange): void {
+    const call = `${exchange.method} ${exchange.path}`;
+    if (!hasFailed(exchange)) this.#failed.delete(call);
+    else if (this.#failed.has(call) || this.#failed.size < MAX_FAILED_CALLS)
+      this.#failed.set(call, exchange.id);
+    else this.#failedOverflow = true;
+  }
+
+  #judgeCompleteness(say: (code: GoldenCode, words: string) => void): void {
+    if (this.#withSeq > 0 && this.#withoutSeq.count > 0) {
+      say('seq_missing', `${this.#withoutSeq.name()}: no x-svc-seq, though others of the run have one`);
+    }
+    if (this.#withSeq > 0) {
+      if (this.#seqs.overflow) say('seq_gap', `x-svc-seq has more than ${MAX_SEQ_RANGES} gaps`);
+      const gaps = this.gaps();
+      if (gaps.length > 0) {
+        const named = gaps
+          .slice(0, NAMED_IDS)
+          .map(([from, to]) => (from === to ? `${from}` : `${from} to ${to}`));
+        const more = gaps.length > NAMED_IDS ? ` and ${gaps.length - NAMED_IDS} more` : '';
+        say('seq_gap', `x-svc-seq ${named.join(', ')}${more} missing`);
+      }
+      return;
+    }
+    if (this.#broken.count > 0) {
+      say(
+        'unlinked',
+        `${this.#broken.name()}: not the continuation of the turn before, so one may be missing`,
+      );
+    }
+    if (this.#unchecked.count > 0 && this.#turns > 0) {
+      say('unlinked', 'no x-svc-seq, and whether the conversation is unbroken was not looked at');
+    }
+  }
+
+  #judgeEnd(lastCallsTools: boolean | null): string {
+    const last = this.#lastTurn;
+    if (last === null || last.shape === null || hasFailed(last)) return '';
+    const ended = ENDED[last.shape];
+    if (ended === undefined || last.stop_reason === null) return '';
+    if (!ended.includes(last.stop_reason))
+      return `the last turn (exchange ${last.id}) stopped with ${last.stop_reason}`;
+    if (lastCallsTools === true) return `the last turn (exchange ${last.id}) still waits for a tool's result`;
+    return '';
+  }
+}
+
+/** No answer, an error status, or a turn that was answered but came to no end. */
+export function hasFailed(exchange: GoldenExchange): boolean {
+  if (exchange.status === 0 || exchange.status >= 400) return true;
+  return exchange.kind === 'turn' && exchange.stop_reason === null && !exchange.undecodable;
+}
+
+/** Counts ids and remembers the first few. */
+class IdList {
+  count = 0;
+  readonly #first: number[] = [];
+
+  add(id: number): void {
+    this.count += 1;
+    if (this.#first.length < NAMED_IDS) this.#first.push(id);
+  }
+
+  /** `exchange 3`, `exchanges 3, 4 and 9 more`. */
+  name(): string {
+    if (this.count === 1) return `exchange ${this.#first[0]}`;
+    const rest = this.count - this.#first.length;
+    return `exchanges ${this.#first.join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`;
+  }
+}
+
+/** A set of numbers kept as disjoint, sorted ranges. */
+class SeqRanges {
+  overflow = false;
+  readonly #ranges: [from: number, to: number][] = [];
+
+  add(value: number): void {
+    const ranges = this.#ranges;
+    let at = ranges.length;
+    while (at > 0 && ranges[at - 1]![0] > value) at -= 1;
+    const before = ranges[at - 1];
+    const after = ranges[at];
+    if (before !== undefined && value <= before[1]) return;
+    const joinsBefore = before !== undefined && before[1] + 1 === value;
+    const joinsAfter = after !== undefined && after[0] - 1 === value;
+    if (joinsBefore && joinsAfter) {
+      before[1] = after[1];
+      ranges.splice(at, 1);
+    } else if (joinsBefore) before[1] = value;
+    else if (joinsAfter) after[0] = value;
+    else if (ranges.length < MAX_SEQ_RANGES) ranges.splice(at, 0, [value, value]);
+    else this.overflow = true;
+  }
+
+  gaps(): [from: number, to: number][] {
+    const gaps: [number, number][] = [];
+    const first = this.#ranges[0];
+    if (first === undefined) return gaps;
+    if (first[0] > 1) gaps.push([1, first[0] - 1]);
+    for (let i = 1; i < this.#ranges.length; i += 1)
+      gaps.push([this.#ranges[i - 1]![1] + 1, this.#ranges[i]![0] - 1]);
+    return gaps;
+  }
+}

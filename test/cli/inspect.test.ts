@@ -1,0 +1,313 @@
+/** `understudy inspect` as a user meets it: tables, a run as a conversation, JSON, raw bytes, mistakes. */
+import { rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type InspectSurroundings, runInspect } from '../../src/cli/inspect.ts';
+import { UsageError } from '../../src/cli/io.ts';
+import { makeHarmless, measureWidth } from '../../src/cli/terminal-text.ts';
+import { addToolLoop, MadeSource } from '../analysis/made-run.ts';
+
+const db = path.join(tmpdir(), `inspect-${process.pid}.mdb`);
+beforeAll(() => writeFileSync(db, ''));
+afterAll(() => rmSync(db, { force: true }));
+
+interface Told {
+  status: number;
+  out: string;
+  bytes: Buffer;
+  err: string;
+}
+
+/** Runs the command on a database made up by `fill`. */
+async function inspect(
+  argv: string[],
+  fill: (source: MadeSource) => void = () => {},
+  terminal: { columns?: number; has_color?: boolean } = {},
+): Promise<Told> {
+  const source = new MadeSource();
+  fill(source);
+  const chunks: Buffer[] = [];
+  let err = '';
+  let closed = false;
+  const surroundings: InspectSurroundings = {
+    default_db: db,
+    open: async () => ({
+      source,
+      close: async () => {
+        closed = true;
+      },
+    }),
+    ...(terminal.columns === undefined ? {} : { columns: terminal.columns }),
+  };
+  const io = {
+    out: async (data: string | Uint8Array) => void chunks.push(Buffer.from(data as Uint8Array)),
+    err: (text: string) => {
+      err += text;
+    },
+    is_terminal: terminal.columns !== undefined,
+    has_color: terminal.has_color ?? false,
+  };
+  const status = await runInspect(argv, io, surroundings);
+  if (status === 0 && !argv.includes('--help')) expect(closed).toBe(true);
+  const bytes = Buffer.concat(chunks);
+  return { status, out: bytes.toString('utf8'), bytes, err };
+}
+
+const loop = (source: MadeSource): void => addToolLoop(source, 'mend-1', true);
+
+/** Everything that a stranger could use against a terminal: CSI, OSC, 8-bit CSI, overrides, a lone surrogate. */
+const HOSTILE = '\u001b[2J\u001b]0;owned\u0007\u009b31m\r\u202egnp.exe\ufeff';
+
+describe('the table of runs', () => {
+  it('has a line a run and sums up', async () => {
+    const { status, out } = await inspect([], (source) => {
+      loop(source);
+      source.add({ run_id: 'cut', seq: 4, aborted: true, request: {}, response: '' });
+      source.add({ shape: null, path: '/v1/models' });
+    });
+    expect(status).toBe(0);
+    const lines = out.split('\n');
+    expect(lines[0]).toMatch(/^RUN +TURNS +MODEL +FIRST +LAST +IN +OUT +ERR +GAPS +GOLDEN$/);
+    expect(lines[1]).toMatch(
+      /^mend-1 +4 +claude-x-20260101, claude-x +2026-01-02 03:04:01 +03:04:05 +300 +60 +1 +0 +yes$/,
+    );
+    expect(lines[2]).toMatch(/^cut +1 .* - +- +1 +3 +no: seq gap, aborted, failed call$/);
+    expect(out).toContain('2 runs, 5 turns in 5 exchanges, 1 golden.\n');
+    expect(out).toContain('1 exchange without a run (0 turns).\n');
+    expect(out).not.toContain('\u001b');
+  });
+
+  it('says so when there is nothing', async () => {
+    expect(await inspect([])).toMatchObject({
+      status: 0,
+      out: 'The database holds no exchange yet.\n',
+      err: '',
+    });
+  });
+
+  it.each([40, 60, 80, 120])('fits a terminal of %i columns', async (columns) => {
+    const { out } = await inspect(
+      [],
+      (source) => {
+        addToolLoop(source, 'a-rather-long-run-name-of-the-kind-that-test-suites-make-up-0001', true);
+        addToolLoop(source, '運行运行运行运行运行运行运行运行运行运行', false);
+      },
+      { columns },
+    );
+    for (const line of out.split('\n').slice(0, 3)) expect(measureWidth(line)).toBeLessThanOrEqual(columns);
+    expect(out).toContain('GOLDEN');
+  });
+
+  it('colours a terminal that shows colours, and no other', async () => {
+    expect((await inspect([], loop, { columns: 120, has_color: true })).out).toContain(
+      '\u001b[32myes\u001b[39m',
+    );
+    expect((await inspect([], loop, { columns: 120 })).out).not.toContain('\u001b');
+  });
+
+  it('is one JSON document with --json', async () => {
+    const { out } = await inspect(['--json'], loop);
+    expect(JSON.parse(out)).toMatchObject({
+      db,
+      runs: [{ run_id: 'mend-1', exchanges: 4, golden: true, input_tokens: 300 }],
+      without_run: null,
+      uncounted_exchanges: 0,
+    });
+  });
+});
+
+describe('--run', () => {
+  it('reads as the conversation that it was', async () => {
+    const { status, out } = await inspect(['--run', 'mend-1'], loop);
+    expect(status).toBe(0);
+    expect(out).toBe(`run      mend-1
+golden   yes
+turns    4 in 4 exchanges, 1 failed call, 0 aborted
+model    claude-x-20260101, claude-x (anthropic)
+time     2026-01-02T03:04:01.000Z to 2026-01-02T03:04:05.500Z
+tokens   in 300 out 60, cache 21 read 9 written
+seq      1 to 4
+note     baseline
+
+#1  seq 1  POST /v1/messages  200  claude-x-20260101  1.5 s (first byte 120 ms)  in 100 out 20, cache 7 read 3 written
+  system    You mend code.
+  user      Mend the parser.
+  assistant I read it first.
+  call      read_file {"path":"parser.ts"} [toolu_1]
+  stop      tool_use
+
+#2  seq 2  POST /v1/messages  529  claude-x  1.5 s (first byte 120 ms)  in - out -
+  result    export const x = 1; [toolu_1]
+  error     overloaded_error: Overloaded
+
+#3  seq 3  POST /v1/messages  200  claude-x-20260101  1.5 s (first byte 120 ms)  in 100 out 20, cache 7 read 3 written
+            the same request as before
+  call      read_file {"path":"missing.ts"} [toolu_2]
+  stop      tool_use
+
+#4  seq 4  POST /v1/messages  200  claude-x-20260101  1.5 s (first byte 120 ms)  in 100 out 20, cache 7 read 3 written
+  result    no such file [toolu_2]
+  assistant Done: one line.
+  stop      end_turn
+`);
+  });
+
+  it('says what is missing and why the run is not golden', async () => {
+    const { out } = await inspect(['--run', 'mend-1'], (source) => {
+      loop(source);
+      source.records.splice(1, 2);
+    });
+    expect(out).toContain('golden   no\n         - x-svc-seq 2 to 3 missing\n');
+    expect(out).toContain('\n-- seq 2 to 3 missing --\n#4  seq 4');
+    expect(out).toContain('not the continuation of the turn before');
+  });
+
+  it('shortens long texts, and not with --full', async () => {
+    const text = 'word '.repeat(2000);
+    const fill = (source: MadeSource): void => {
+      source.add({ run_id: 'r', request: { messages: [{ role: 'user', content: text }] }, response: '{}' });
+    };
+    const { out } = await inspect(['--run', 'r'], fill);
+    expect(out.length).toBeLessThan(3000);
+    expect(out).toContain('(8,799 more characters: --full)');
+    expect((await inspect(['--run', 'r', '--full'], fill)).out).toContain(text.trim());
+  });
+
+  it('is one JSON document with --json', async () => {
+    const document = JSON.parse((await inspect(['--run', 'mend-1', '--json'], loop)).out);
+    expect(document.run).toMatchObject({ run_id: 'mend-1', golden: true });
+    expect(document.steps).toHaveLength(4);
+    expect(document.steps[1]).toMatchObject({
+      exchange: { id: 2, status: 529 },
+      link: 'continues',
+      answer: { error: 'overloaded_error: Overloaded' },
+      problem: '',
+    });
+  });
+});
+
+describe('--exchange', () => {
+  it('prints the exact record with --json', async () => {
+    let record: unknown;
+    const { out } = await inspect(['--exchange', '2', '--json'], (source) => {
+      loop(source);
+      record = source.records[1];
+    });
+    expect(JSON.parse(out)).toEqual(record);
+  });
+
+  it('prints it for people', async () => {
+    const { out } = await inspect(['--exchange', '1'], loop);
+    expect(out).toMatch(/^#1 {2}seq 1 {2}POST \/v1\/messages {2}200/);
+    expect(out).toContain('\nrequest headers\n  content-type  application/json\n');
+    expect(out).toContain('--exchange 1 --raw request');
+  });
+
+  it('says why a body could not be read', async () => {
+    const { out } = await inspect(['--exchange', '1'], (source) => {
+      source.add({ request: '{"messages":', response: '{}' });
+    });
+    expect(out).toContain('unread    request: not JSON');
+  });
+
+  it('writes the stored bytes and nothing else with --raw', async () => {
+    const body = Buffer.from(Array.from({ length: 512 }, (_, i) => i % 256));
+    const fill = (source: MadeSource): void => void source.add({ shape: null, request: '', response: body });
+    expect((await inspect(['--exchange', '1', '--raw', 'response'], fill)).bytes).toEqual(body);
+    expect((await inspect(['--exchange', '1', '--raw', 'request'], fill)).bytes).toHaveLength(0);
+  });
+});
+
+describe('what strangers wrote', () => {
+  it('acts on no terminal', async () => {
+    const fill = (source: MadeSource): void => {
+      source.add({
+        run_id: `run${HOSTILE}`,
+        note: HOSTILE,
+        path: `/v1/${HOSTILE}`,
+        request: {
+          system: HOSTILE,
+          messages: [
+            { role: 'user', content: HOSTILE },
+            {
+              role: 'assistant',
+              content: [{ type: 'tool_use', id: HOSTILE, name: HOSTILE, input: { a: HOSTILE } }],
+            },
+            { role: 'user', content: [{ type: 'tool_result', tool_use_id: HOSTILE, content: HOSTILE }] },
+            { role: 'user', content: [{ type: HOSTILE, [HOSTILE]: HOSTILE }] },
+          ],
+        },
+        response: {
+          model: HOSTILE,
+          stop_reason: HOSTILE,
+          content: [{ type: 'thinking', thinking: HOSTILE }],
+        },
+      });
+      source.add({
+        run_id: `run${HOSTILE}`,
+        status: 500,
+        request: {},
+        response: { error: { message: HOSTILE } },
+      });
+      source.records[0]!.request.headers.push([HOSTILE, HOSTILE]);
+    };
+    const run = ['--run', `run${HOSTILE}`];
+    for (const argv of [
+      [],
+      ['--json'],
+      run,
+      [...run, '--json'],
+      ['--exchange', '1'],
+      ['--exchange', '1', '--json'],
+    ]) {
+      const { status, out, err } = await inspect(argv, fill);
+      expect(status).toBe(0);
+      expect(out + err).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\ufeff]/);
+    }
+    const { err } = await inspect(['--run', HOSTILE]);
+    expect(err).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\ufeff]/);
+  });
+
+  it('stays readable', () => {
+    expect(makeHarmless('tab\there\r\nümlaut 漢字 🎉 \u001b[31m \u202e \ud800')).toBe(
+      'tab\there\nümlaut 漢字 🎉 \\x1b[31m \\u{202e} \\u{d800}',
+    );
+  });
+});
+
+describe('mistakes', () => {
+  it.each([
+    [['--exchange', '0'], /--exchange takes a number from 1 on/],
+    [['--exchange', 'x'], /--exchange takes a number from 1 on/],
+    [['--raw', 'request'], /--raw needs --exchange/],
+    [['--exchange', '1', '--raw', 'both'], /--raw takes request or response/],
+    [['--exchange', '1', '--raw', 'request', '--json'], /does not go with --json/],
+    [['--run', 'a', '--exchange', '1'], /do not go together/],
+    [['--full'], /--full goes with --run/],
+    [['--nonsense'], /nonsense/],
+    [['surplus'], /surplus/],
+  ])('%j is wrong use', async (argv, message) => {
+    await expect(inspect(argv)).rejects.toThrow(message);
+    await expect(inspect(argv)).rejects.toBeInstanceOf(UsageError);
+  });
+
+  it.each([
+    [['--run', 'none'], /no run "none"/],
+    [['--exchange', '9'], /no exchange 9/],
+    [['--db', path.join(tmpdir(), 'not-there.mdb')], /no capture database at .*not-there\.mdb[\s\S]*--db/],
+  ])('%j fails with a word on what to do', async (argv, message) => {
+    const { status, out, err } = await inspect(argv);
+    expect(status).toBe(1);
+    expect(out).toBe('');
+    expect(err).toMatch(message);
+  });
+
+  it('has help worth reading', async () => {
+    const { status, out } = await inspect(['--help']);
+    expect(status).toBe(0);
+    for (const flag of ['--db', '--run', '--exchange', '--raw', '--json', '--full'])
+      expect(out).toContain(flag);
+    for (const line of out.split('\n')) expect(line.length).toBeLessThanOrEqual(120);
+  });
+});

@@ -1,0 +1,178 @@
+/** The golden rule: one good run, and every way in which a run falls short of it. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  type GoldenExchange,
+  GoldenTally,
+  MAX_FAILED_CALLS,
+  MAX_SEQ_RANGES,
+  type TurnLink,
+} from '../../src/domain/golden.ts';
+
+function turn(id: number, change: Partial<GoldenExchange> = {}): GoldenExchange {
+  return {
+    id,
+    seq: id,
+    kind: 'turn',
+    shape: 'messages',
+    method: 'POST',
+    path: '/v1/messages',
+    status: 200,
+    aborted: false,
+    truncated: false,
+    undecodable: false,
+    stop_reason: 'tool_use',
+    ...change,
+  };
+}
+
+const END = { stop_reason: 'end_turn' };
+
+function judge(
+  exchanges: GoldenExchange[],
+  links: (TurnLink | null)[] = [],
+  lastCallsTools: boolean | null = null,
+) {
+  const tally = new GoldenTally();
+  exchanges.forEach((exchange, i) => {
+    tally.add(exchange, links[i] ?? null);
+  });
+  return tally.judge(lastCallsTools);
+}
+
+const words = (exchanges: GoldenExchange[], links: (TurnLink | null)[] = []): string[] =>
+  judge(exchanges, links).reasons.map((reason) => `${reason.code}: ${reason.words}`);
+
+const unlabelled = (exchanges: GoldenExchange[]): GoldenExchange[] =>
+  exchanges.map((one) => ({ ...one, seq: null }));
+
+describe('a golden run', () => {
+  it.each([
+    ['numbered from 1', [turn(1), turn(2), turn(3, END)]],
+    [
+      'numbered from 0, ended by a stop sequence',
+      [turn(1, { seq: 0 }), turn(2, { seq: 1, stop_reason: 'stop_sequence' })],
+    ],
+    ['numbers out of order, the last number last', [turn(1, { seq: 2, ...END }), turn(2, { seq: 1 })]],
+    ['a failed call retried', [turn(1), turn(2, { status: 529, stop_reason: null }), turn(3, END)]],
+    ['a stream that broke off with an error, retried', [turn(1, { stop_reason: null }), turn(2, END)]],
+    [
+      'exchanges that are no turns',
+      [turn(1, { kind: 'other', shape: null, path: '/v1/models', stop_reason: null }), turn(2, END)],
+    ],
+    ['chat completions with seq', [turn(1, { shape: 'chat_completions', stop_reason: 'stop' })]],
+    ['responses with seq', [turn(1, { shape: 'responses', stop_reason: 'completed' })]],
+  ])('%s', (_name, exchanges) => {
+    expect(judge(exchanges)).toEqual({ golden: true, reasons: [] });
+  });
+
+  it('unlabelled: each turn goes on from the one before, a failed one is repeated', () => {
+    const exchanges = unlabelled([
+      turn(1),
+      turn(2, { status: 500, stop_reason: null }),
+      turn(3),
+      turn(4, END),
+    ]);
+    expect(judge(exchanges, ['starts', 'continues', 'repeats', 'continues'])).toEqual({
+      golden: true,
+      reasons: [],
+    });
+  });
+});
+
+describe('not golden', () => {
+  it.each<[string, GoldenExchange[], string[]]>([
+    ['nothing', [], ['no_turn: it has no model turn']],
+    ['no turn', [turn(1, { kind: 'other', shape: null })], ['no_turn: it has no model turn']],
+    ['a gap', [turn(1), turn(5, END)], ['seq_gap: x-svc-seq 2 to 4 missing']],
+    ['a beginning that is missing', [turn(2), turn(3, END)], ['seq_gap: x-svc-seq 1 missing']],
+    [
+      'some without a number',
+      [turn(1), turn(2, { seq: null, ...END })],
+      ['seq_missing: exchange 2: no x-svc-seq, though others of the run have one'],
+    ],
+    ['an aborted one', [turn(1, { aborted: true }), turn(2, END)], ['aborted: exchange 1 was aborted']],
+    [
+      'a truncated one',
+      [turn(1, { truncated: true, undecodable: true }), turn(2, END)],
+      ['truncated: exchange 1: the stored copy is cut off'],
+    ],
+    [
+      'an unreadable one',
+      [turn(1, { undecodable: true }), turn(2, END)],
+      ['undecodable: exchange 1: the body cannot be read'],
+    ],
+    [
+      'a failure at the end',
+      [turn(1), turn(2, { status: 429, stop_reason: null })],
+      ['failed_call: POST /v1/messages failed (exchange 2) and was not retried to success'],
+    ],
+    [
+      'no answer at all',
+      [turn(1, { status: 0, stop_reason: null })],
+      ['failed_call: POST /v1/messages failed (exchange 1) and was not retried to success'],
+    ],
+    ['a tool call at the end', [turn(1)], ['unfinished: the last turn (exchange 1) stopped with tool_use']],
+    [
+      'a Gemini turn',
+      [turn(1, { shape: 'gemini', stop_reason: 'STOP' })],
+      ['shape: exchange 1: only Messages, chat-completions and responses turns can be golden'],
+    ],
+  ])('%s', (_name, exchanges, reasons) => {
+    expect(words(exchanges)).toEqual(reasons);
+    expect(judge(exchanges).golden).toBe(false);
+  });
+
+  it('a response that waits for a tool', () => {
+    const exchanges = [turn(1, { shape: 'responses', stop_reason: 'completed' })];
+    expect(judge(exchanges, [], true).reasons[0]?.code).toBe('unfinished');
+  });
+
+  it('unlabelled chat completions, unlinked or unexamined turns', () => {
+    const chat = unlabelled([turn(1, { shape: 'chat_completions', stop_reason: 'stop' })]);
+    expect(words(chat, ['starts'])).toEqual([
+      'shape: exchange 1: turns of this shape are golden only with x-svc-seq',
+    ]);
+    const messages = unlabelled([turn(1), turn(2, END)]);
+    expect(words(messages, ['starts', 'breaks'])[0]).toMatch(/^unlinked: exchange 2: not the continuation/);
+    expect(words(messages, ['starts', 'starts'])[0]).toMatch(/^unlinked: exchange 2/);
+    expect(words(messages)[0]).toMatch(/^unlinked: no x-svc-seq, and whether/);
+  });
+
+  it('names a few exchanges and counts the rest', () => {
+    const exchanges = Array.from({ length: 8 }, (_, i) => turn(i + 1, { aborted: true, ...END }));
+    expect(words(exchanges)).toEqual(['aborted: exchanges 1, 2, 3, 4, 5 and 3 more were aborted']);
+  });
+});
+
+describe('bounds', () => {
+  it('says so when there are more gaps or failing calls than it keeps', () => {
+    const scattered = Array.from({ length: MAX_SEQ_RANGES + 1 }, (_, i) => turn(i + 1, { seq: 2 * i + 1 }));
+    expect(words(scattered)[0]).toContain(`more than ${MAX_SEQ_RANGES} gaps`);
+    const failing = Array.from({ length: MAX_FAILED_CALLS + 1 }, (_, i) =>
+      turn(i + 1, { path: `/${i}`, status: 500 }),
+    );
+    expect(words(failing).some((one) => one.includes(`more than ${MAX_FAILED_CALLS} different calls`))).toBe(
+      true,
+    );
+  });
+
+  it('finds exactly the numbers that are missing, in whatever order they come', () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 0, max: 60 }), { minLength: 1, maxLength: 60 }), (seqs) => {
+        const tally = new GoldenTally();
+        seqs.forEach((seq, i) => {
+          tally.add(turn(i + 1, { seq }));
+        });
+        const missing = tally
+          .gaps()
+          .flatMap(([from, to]) => Array.from({ length: to - from + 1 }, (_, i) => from + i));
+        const present = new Set(seqs);
+        const expected = Array.from({ length: Math.max(...seqs) }, (_, i) => i + 1).filter(
+          (seq) => !present.has(seq),
+        );
+        expect(missing).toEqual(expected);
+      }),
+    );
+  });
+});
