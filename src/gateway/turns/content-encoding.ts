@@ -116,8 +116,8 @@ function inflate(
       case 'x-gzip':
         return { bytes: zlib.gunzipSync(bytes, { maxOutputLength, ...flush }), error: null };
       case 'deflate':
-        // 8 in the low half of the first byte is the zlib wrapper; some servers send the bare stream.
-        return (bytes[0]! & 0x0f) === 8
+        // RFC 1950: method 8, and the first two bytes a multiple of 31. Some servers send the bare stream instead.
+        return (bytes[0]! & 0x0f) === 8 && ((bytes[0]! << 8) | (bytes[1] ?? 0)) % 31 === 0
           ? { bytes: zlib.inflateSync(bytes, { maxOutputLength, ...flush }), error: null }
           : { bytes: zlib.inflateRawSync(bytes, { maxOutputLength, ...flush }), error: null };
       case 'br':
