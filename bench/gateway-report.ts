@@ -298,7 +298,10 @@ function judge(result: GatewayResult): Verdict[] {
     const lost = samples.reduce((sum, sample) => sum + sample.lost + sample.failed, 0);
     const p99 = takeMedian(samples.map((sample) => sample.lateMs.p99));
     add('512 streams: no frame lost', `${lost} lost`, lost === 0);
-    add('512 streams: p99 late by at most 20 ms', `${p99.toFixed(1)} ms`, p99 <= GOALS.maxLateP99Ms);
+    const direct = takeMedian(cell.rounds.map((round) => round.direct?.lateMs.p99 ?? Number.NaN));
+    // Shown beside it because a machine busy with something else is late without any proxy.
+    const found = `${p99.toFixed(1)} ms (direct ${fixed(1)(direct)})`;
+    add('512 streams: p99 late by at most 20 ms', found, p99 <= GOALS.maxLateP99Ms);
   }
   for (const stall of result.stalls.filter((each) => each.target === 'gateway')) {
     add(

@@ -18,7 +18,8 @@ const USAGE = `npm run bench -- gateway [storage] [options]
   --connections N,M  of gateway: instead of 1,32,256
   --bodies N,M       of gateway: bytes each way, instead of 4096,307200
   --rounds N         of gateway
-  --cpu-prof DIR     of gateway: CPU profiles of the gateway's threads
+  --cpu-prof DIR     of gateway: CPU profiles of the gateway's threads, for bench/profile.ts
+  --node-flags="F G" of gateway: flags for the Node that runs the gateway with capture
   --save             write bench/results even when something was left out
   --strict           exit 1 when a goal is missed`;
 
@@ -42,6 +43,7 @@ function readArguments() {
         bodies: { type: 'string' },
         rounds: { type: 'string' },
         'cpu-prof': { type: 'string' },
+        'node-flags': { type: 'string' },
         save: { type: 'boolean', default: false },
         strict: { type: 'boolean', default: false },
         help: { type: 'boolean', default: false },
@@ -95,12 +97,15 @@ if (positionals.includes('gateway')) {
   if (values.bodies) plan.bodies = readNumbers(values.bodies, 'bodies');
   if (values.rounds) plan.rounds = plan.streamRounds = readNumbers(values.rounds, 'rounds')[0] ?? plan.rounds;
   const profile = values['cpu-prof'];
-  const partial =
-    values.quick || values.only || values.targets || values.connections || values.bodies || profile;
+  const nodeArgs = values['node-flags']?.split(' ') ?? [];
+  if (profile) nodeArgs.push('--cpu-prof', `--cpu-prof-dir=${resolve(profile)}`);
+  const { only, targets, connections, bodies, rounds } = values;
+  const isPartial =
+    values.quick || nodeArgs.length > 0 || (only ?? targets ?? connections ?? bodies ?? rounds);
   met = await runGatewayBench({
     plan,
-    nodeArgs: profile ? ['--cpu-prof', `--cpu-prof-dir=${resolve(profile)}`] : [],
-    save: values.save || !partial,
+    nodeArgs,
+    save: values.save || !isPartial,
     say,
   });
 }
