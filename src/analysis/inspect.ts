@@ -2,27 +2,35 @@
  * What `understudy inspect` finds out, apart from how it looks: the runs of a capture database with their verdicts, and
  * one run as the conversation that it was. Pure but for the source it reads from. Command line, main thread.
  *
- * Memory: the table of runs goes over the records once and keeps a summary of each run (a few hundred bytes), of at
- * most MAX_RUNS runs; exchanges of further runs are only counted. A run is read one exchange at a time; of what was
- * said before, at most MAX_SEEN_HASHES fingerprints stay in memory (about 100 bytes each), so that a message is shown once.
+ * Memory: the table of runs goes over the records once or twice and keeps a summary of each run (some kilobytes at
+ * most, mostly far less), of at most MAX_RUNS runs; exchanges of further runs are only counted. A run is read one
+ * exchange at a time; of what was said before, at most MAX_SEEN_HASHES fingerprints stay in memory (about 100 bytes
+ * each), so that a message is shown once.
  */
 
 import type { ExchangeRecord } from '../domain/exchange.ts';
 import { GoldenTally, type GoldenVerdict, hasFailed, type TurnLink } from '../domain/golden.ts';
-import { type DecodedTurn, decodeTurn } from '../gateway/turns/decode.ts';
+import { type DecodedTurn, decodeTurn, type StoredExchange } from '../gateway/turns/decode.ts';
 import type { Message } from '../gateway/turns/turn.ts';
 
 /** Which body of an exchange. */
 export type BodySide = 'request' | 'response';
 
+/** A record without its headers: what a listing needs. */
+export type ListedExchange = Omit<ExchangeRecord, 'request' | 'response'>;
+
 /** What is read of a capture database. `CaptureReader` is one. */
 export interface ExchangeSource {
-  /** Records by id, ascending; of one run, or from an id on, when asked so. */
-  exchanges(filter?: { run_id?: string; from_id?: number }): Iterable<ExchangeRecord>;
-  /** The record, or undefined or null when there is none. */
-  exchange(id: number): ExchangeRecord | undefined | null;
-  /** The stored body's exact bytes, or undefined or null when the exchange or its body is not there. */
-  body(id: number, side: BodySide): Uint8Array | undefined | null;
+  /** Records without headers by id, ascending; of one run, when asked so. */
+  summaries(filter?: { run_id?: string }): Iterable<ListedExchange>;
+  /** Whole records, likewise. */
+  exchanges(filter?: { run_id?: string }): Iterable<ExchangeRecord>;
+  /** The record, or undefined when there is none. */
+  exchange(id: number): ExchangeRecord | undefined;
+  /** The stored body's exact bytes, or undefined when the exchange is not there. */
+  body(id: number, side: BodySide): Uint8Array | undefined;
+  /** The stored copy as the decoders take it, or undefined when the exchange is not there. */
+  copy(id: number): StoredExchange | undefined;
 }
 
 /** Runs that a table can hold. */
@@ -78,18 +86,18 @@ interface RunTally {
   first_ms: number;
   last_ms: number;
   has_seq: boolean;
-  last_turn: ExchangeRecord | null;
+  last_turn: ListedExchange | null;
 }
 
 /**
- * Summarises every run in one pass over the records. A run without `seq` whose records leave nothing to object to is
- * then read in full, since only its bodies tell whether the conversation is unbroken.
+ * Summarises every run in one pass over the records. For runs without `seq` whose records leave nothing to object to
+ * comes a second pass that reads their bodies: only those tell whether a conversation is unbroken.
  */
 export function summarizeRuns(source: ExchangeSource): RunTable {
   const tallies = new Map<string, RunTally>();
   let withoutRun: RunTally | null = null;
   let uncounted = 0;
-  for (const record of source.exchanges()) {
+  for (const record of source.summaries()) {
     if (record.run_id === null) {
       withoutRun ??= startTally(null);
       addRecord(withoutRun, record, null);
@@ -106,18 +114,38 @@ export function summarizeRuns(source: ExchangeSource): RunTable {
     }
     addRecord(tally, record, null);
   }
+  const open = new Map<string, LinkedTally>();
+  for (const [runId, { golden, has_seq: hasSeq }] of tallies) {
+    const onlyUnread = golden.judge().reasons.every((reason) => reason.code === 'unlinked');
+    if (onlyUnread && !hasSeq) open.set(runId, { finder: new LinkFinder(), golden: new GoldenTally() });
+  }
+  if (open.size > 0) judgeByBodies(source, open);
   const runs: RunSummary[] = [];
   for (const [runId, tally] of tallies) {
-    const summary = finishTally(source, tally);
-    // Only the bodies are still missing from the proof: read them.
-    const unread = summary.reasons.every((reason) => reason.code === 'unlinked') && !tally.has_seq;
-    runs.push(unread && !summary.golden ? (summarizeRun(source, runId) ?? summary) : summary);
+    const judged = open.get(runId);
+    runs.push(finishTally(source, judged === undefined ? tally : { ...tally, golden: judged.golden }));
   }
   return {
     runs,
     without_run: withoutRun === null ? null : finishTally(source, withoutRun),
     uncounted_exchanges: uncounted,
   };
+}
+
+/** A run whose conversation is being followed. */
+interface LinkedTally {
+  finder: LinkFinder;
+  golden: GoldenTally;
+}
+
+/** The second pass: reads the turns of the runs that are still open and judges them by their links. */
+function judgeByBodies(source: ExchangeSource, open: Map<string, LinkedTally>): void {
+  for (const record of source.summaries()) {
+    const judged = record.run_id === null ? undefined : open.get(record.run_id);
+    if (judged === undefined) continue;
+    const turn = record.kind === 'turn' ? readTurn(source, record.id) : null;
+    judged.golden.add(record, turn === null ? null : judged.finder.find(turn, record));
+  }
 }
 
 /** Summarises one run, bodies and all; null when the database holds no exchange of it. */
@@ -146,50 +174,59 @@ export interface RunStep {
 /** Reads a run exchange by exchange, in the order of ids. */
 export function* readRun(source: ExchangeSource, runId: string): Generator<RunStep> {
   const reader = new RunReader();
-  for (const record of source.exchanges({ run_id: runId })) yield reader.read(source, record);
+  for (const record of source.exchanges({ run_id: runId }))
+    yield reader.read(record, readTurn(source, record.id));
 }
 
-/** Follows the conversation through the turns of a run. */
+/** Finds how each turn of a run follows from those before it. Keeps a few fingerprints. */
+class LinkFinder {
+  /** The last turn's whole request; null before the first turn. */
+  #asked: string | null = null;
+  /** The last answer, as a request that goes on from it holds it. */
+  #answered: string | null = null;
+  #answeredId: string | null = null;
+
+  find(turn: DecodedTurn, record: ListedExchange): TurnLink {
+    const link = this.#compare(turn);
+    const { prefixes, answered, answered_id } = turn.conversation;
+    this.#asked = prefixes.at(-1) ?? null;
+    if (answered !== null && !hasFailed(record)) {
+      this.#answered = answered;
+      this.#answeredId = answered_id;
+    }
+    return link;
+  }
+
+  #compare(turn: DecodedTurn): TurnLink {
+    const { prefixes } = turn.conversation;
+    const { messages } = turn.request;
+    if (this.#asked !== null && prefixes.at(-1) === this.#asked) return 'repeats';
+    const goesOnElsewhere = countLinks(turn) > 0;
+    if (this.#answered === null) return goesOnElsewhere || messages.some(isAnswer) ? 'breaks' : 'starts';
+    if (goesOnElsewhere) return prefixes[0] === this.#answeredId ? 'continues' : 'breaks';
+    const at = prefixes.lastIndexOf(this.#answered);
+    if (at < 0) return messages.some(isAnswer) ? 'breaks' : 'starts';
+    // After the answer only what the client says: another answer in between would be a turn that we did not see.
+    return messages.slice(at + 1).some(isAnswer) ? 'breaks' : 'continues';
+  }
+}
+
+/** Follows a run's conversation and picks what is new in each turn. */
 class RunReader {
+  readonly #finder = new LinkFinder();
   readonly #seen = new Set<string>();
   #system: string | null = null;
-  /** The last turn that was answered. */
-  #answered: DecodedTurn | null = null;
-  /** The last turn, answered or not. */
-  #asked: DecodedTurn | null = null;
 
-  read(source: ExchangeSource, record: ExchangeRecord): RunStep {
-    const turn = record.kind === 'turn' ? readTurn(source, record) : null;
-    if (turn === null) return { record, turn, link: null, new_messages: [], new_system: null };
-    const link = this.#findLink(turn);
+  read(record: ExchangeRecord, turn: DecodedTurn | null): RunStep {
+    if (turn === null || record.kind !== 'turn') {
+      return { record, turn: null, link: null, new_messages: [], new_system: null };
+    }
+    const link = this.#finder.find(turn, record);
     const newMessages = this.#takeNewMessages(turn);
     const system = turn.request.system.join('\n\n');
     const newSystem = system === this.#system ? null : turn.request.system;
     this.#system = system;
-    this.#asked = turn;
-    if (turn.conversation.answered !== null && !hasFailed(record)) this.#answered = turn;
     return { record, turn, link, new_messages: newMessages, new_system: newSystem };
-  }
-
-  #findLink(turn: DecodedTurn): TurnLink {
-    const { prefixes } = turn.conversation;
-    const offset = countLinks(turn);
-    if (
-      this.#asked !== null &&
-      prefixes.length > 0 &&
-      prefixes.at(-1) === this.#asked.conversation.prefixes.at(-1)
-    ) {
-      return 'repeats';
-    }
-    const before = this.#answered?.conversation;
-    if (before === undefined) {
-      return offset > 0 || turn.request.messages.some(isAnswer) ? 'breaks' : 'starts';
-    }
-    if (offset > 0) return prefixes[0] === before.answered_id ? 'continues' : 'breaks';
-    const at = before.answered === null ? -1 : prefixes.lastIndexOf(before.answered);
-    if (at < 0) return turn.request.messages.some(isAnswer) ? 'breaks' : 'starts';
-    // After the answer only what the client says: another answer in between would be a turn that we did not see.
-    return turn.request.messages.slice(at + 1).some(isAnswer) ? 'breaks' : 'continues';
   }
 
   #takeNewMessages(turn: DecodedTurn): Message[] {
@@ -211,25 +248,17 @@ class RunReader {
 
 /** How many of a turn's prefixes stand for no message of its own request: the link to an answer kept elsewhere. */
 function countLinks(turn: DecodedTurn): number {
-  return turn.conversation.prefixes.length - turn.request.messages.length;
+  return Math.max(0, turn.conversation.prefixes.length - turn.request.messages.length);
 }
 
 function isAnswer(message: Message): boolean {
   return message.role === 'assistant';
 }
 
-/** The stored turn of a record, read; null when it has no shape. A body that is gone reads as empty. */
-export function readTurn(source: ExchangeSource, record: ExchangeRecord): DecodedTurn | null {
-  return decodeTurn({
-    shape: record.shape,
-    path: record.path,
-    status: record.status,
-    request_headers: record.request.headers.flat(),
-    response_headers: record.response.headers.flat(),
-    request_body: source.body(record.id, 'request') ?? new Uint8Array(0),
-    response_body: source.body(record.id, 'response') ?? new Uint8Array(0),
-    truncated: record.truncated,
-  });
+/** A stored exchange read as a turn; null when it has no shape or is not there. */
+export function readTurn(source: ExchangeSource, id: number): DecodedTurn | null {
+  const copy = source.copy(id);
+  return copy === undefined ? null : decodeTurn(copy);
 }
 
 function startTally(runId: string | null): RunTally {
@@ -263,7 +292,7 @@ function startTally(runId: string | null): RunTally {
   };
 }
 
-function addRecord(tally: RunTally, record: ExchangeRecord, link: TurnLink | null): void {
+function addRecord(tally: RunTally, record: ListedExchange, link: TurnLink | null): void {
   const { summary } = tally;
   summary.exchanges += 1;
   if (record.kind === 'turn') {
@@ -301,7 +330,7 @@ function finishTally(source: ExchangeSource, tally: RunTally): RunSummary {
   }
   const last = tally.last_turn;
   // Of the shapes that can be golden only this one ends alike whether it calls a tool or not.
-  const calls = last?.shape === 'responses' ? callsTools(readTurn(source, last)) : null;
+  const calls = last?.shape === 'responses' ? callsTools(readTurn(source, last.id)) : null;
   const verdict = tally.golden.judge(calls);
   summary.golden = verdict.golden;
   summary.reasons = verdict.reasons;

@@ -123,14 +123,21 @@ export async function runInspect(
     );
     return EXIT.failed;
   }
-  const { source, close } = await (surroundings.open ?? openCapture)(db);
   try {
-    const face = new InspectFace(source, io, surroundings.columns ?? process.stdout.columns, flags);
-    if (flags.exchange !== null) return await face.showExchange(flags.exchange);
-    if (flags.run !== null) return await face.showRun(flags.run);
-    return await face.showRuns(db);
-  } finally {
-    await close();
+    const { source, close } = await (surroundings.open ?? openCapture)(db);
+    try {
+      const face = new InspectFace(source, io, surroundings.columns ?? process.stdout.columns, flags);
+      if (flags.exchange !== null) return await face.showExchange(flags.exchange);
+      if (flags.run !== null) return await face.showRun(flags.run);
+      return await face.showRuns(db);
+    } finally {
+      await close();
+    }
+  } catch (error) {
+    // Its message names the file and what is wrong with it.
+    if (!(error instanceof Error) || error.name !== 'CaptureFileError') throw error;
+    io.err(`understudy: ${makeHarmlessLine(error.message)}\n`);
+    return EXIT.failed;
   }
 }
 
@@ -253,8 +260,8 @@ class InspectFace {
   }
 
   async showExchange(id: number): Promise<number> {
-    const record = this.#source.exchange(id) ?? null;
-    if (record === null) {
+    const record = this.#source.exchange(id);
+    if (record === undefined) {
       this.#io.err(
         `understudy: the database has no exchange ${id}.\nWhich it has: understudy inspect --json\n`,
       );
@@ -262,8 +269,8 @@ class InspectFace {
     }
     const { raw } = this.#flags;
     if (raw !== null) {
-      const body = this.#source.body(id, raw) ?? null;
-      if (body === null) {
+      const body = this.#source.body(id, raw);
+      if (body === undefined) {
         this.#io.err(`understudy: the ${raw} body of exchange ${id} is not stored.\n`);
         return EXIT.failed;
       }
@@ -455,7 +462,7 @@ class InspectFace {
     let text = `${this.#layOutHead(record)}\n`;
     for (const [name, value] of fields) text += `  ${dim(name.padEnd(9))} ${makeHarmlessLine(value)}\n`;
     if (record.undecodable) {
-      const problem = readTurn(this.#source, record)?.problem ?? '';
+      const problem = readTurn(this.#source, record.id)?.problem ?? '';
       text += this.#layOutPart(
         'unread',
         bad(makeHarmless(problem === '' ? 'the body could not be read' : problem)),
@@ -537,8 +544,13 @@ function formatMs(ms: number): string {
     : `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
 }
 
+/** Opens a capture file; loaded only now, so that `--help` and mistakes answer at once. */
 async function openCapture(db: string): Promise<OpenSource> {
-  const { CaptureReader } = await import('../storage/capture/reader.ts');
-  const reader = CaptureReader.open(db);
-  return { source: reader, close: async () => void (await reader.close()) };
+  const [{ CaptureReader }, { decodeExchange }] = await Promise.all([
+    import('../storage/capture/reader.ts'),
+    import('../gateway/turns/decode.ts'),
+  ]);
+  // With the decoder the reader also knows the facts of exchanges that the writer has not got round to.
+  const reader = CaptureReader.open(db, { decode: decodeExchange });
+  return { source: reader, close: () => reader.close() };
 }

@@ -1,7 +1,7 @@
 /** A capture database in memory with conversations made up for the tests of `inspect`. */
-import type { BodySide, ExchangeSource } from '../../src/analysis/inspect.ts';
+import type { BodySide, ExchangeSource, ListedExchange } from '../../src/analysis/inspect.ts';
 import type { ApiShape, ExchangeRecord } from '../../src/domain/exchange.ts';
-import { decodeExchange } from '../../src/gateway/turns/decode.ts';
+import { decodeExchange, type StoredExchange } from '../../src/gateway/turns/decode.ts';
 
 /** What a test says of an exchange; the rest is made up or decoded from the bodies. */
 export interface MadeExchange {
@@ -70,12 +70,29 @@ export class MadeSource implements ExchangeSource {
     return record;
   }
 
-  *exchanges(filter: { run_id?: string; from_id?: number } = {}): Iterable<ExchangeRecord> {
+  *exchanges(filter: { run_id?: string } = {}): Iterable<ExchangeRecord> {
     for (const record of this.records) {
-      if (filter.run_id !== undefined && record.run_id !== filter.run_id) continue;
-      if (filter.from_id !== undefined && record.id < filter.from_id) continue;
-      yield record;
+      if (filter.run_id === undefined || record.run_id === filter.run_id) yield record;
     }
+  }
+
+  summaries(filter: { run_id?: string } = {}): Iterable<ListedExchange> {
+    return this.exchanges(filter);
+  }
+
+  copy(id: number): StoredExchange | undefined {
+    const record = this.records.find((one) => one.id === id);
+    if (record === undefined) return undefined;
+    return {
+      shape: record.shape,
+      path: record.path,
+      status: record.status,
+      request_headers: record.request.headers.flat(),
+      response_headers: record.response.headers.flat(),
+      request_body: this.body(id, 'request')!,
+      response_body: this.body(id, 'response')!,
+      truncated: record.truncated,
+    };
   }
 
   exchange(id: number): ExchangeRecord | undefined {
