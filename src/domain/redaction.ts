@@ -1,0 +1,489 @@
+/**
+ * What must never be stored, and how it is found: credential headers, secret query values, echoes of the credential
+ * that a request carried, and the well-known shapes of keys. Pure rules on strings and bytes; runs on the capture
+ * writer's actor thread.
+ *
+ * A masked value is replaced whole by `[redacted]`: no first or last characters, which would help to guess a key.
+ *
+ * Speed. A regular expression with all key shapes costs about 3 ns a byte. Every shape holds a run of at least
+ * 16 letters, digits, `-` or `_`, and ordinary text has few of those, so the scanner looks for such runs the way
+ * Boyer and Moore look for a word (check the window's end first, skip past the last foreign byte) and applies the
+ * shapes to the runs alone: a few tenths of a nanosecond a byte.
+ *
+ * Sources: RFC 9110 (Authorization), RFC 6750 (Bearer), RFC 7617 (Basic), RFC 6265 (Cookie), RFC 7468 (PEM),
+ * RFC 7519 (JWT); AWS Signature Version 4; the prefixes that the providers publish for secret scanning.
+ */
+
+/** What stands in the stored copy where a secret stood. */
+export const MASK = '[redacted]';
+
+/** Shorter values are not looked for in other places: they would mask ordinary words. */
+export const MIN_CREDENTIAL_LENGTH = 8;
+
+/** Most distinct secrets taken from one request; a request with more (hundreds of cookies) keeps the longest. */
+const MAX_CREDENTIALS = 64;
+
+/** No key shape is longer than this; a caller that scans part of a body starts this much before the part. */
+export const SCAN_MARGIN_BYTES = 8_192;
+
+/** A half-open range of byte offsets. */
+export interface ByteRange {
+  start: number;
+  end: number;
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Headers
+
+const CREDENTIAL_HEADERS = new Set([
+  'authorization',
+  'proxy-authorization',
+  'x-api-key',
+  'api-key',
+  'x-goog-api-key',
+  'x-amz-security-token',
+  'cookie',
+  'set-cookie',
+]);
+
+/** Names that end like a credential. */
+const CREDENTIAL_NAME =
+  /(?:^|[-_.])(?:(?:api|access|secret|private|subscription|auth|functions|master|account|service)[-_]?key|(?:\w*)token|secret|authorization|auth|passw(?:or)?d|passphrase|credentials?|signature|jwt|cookie2?)$/;
+
+/** Names that count or limit tokens rather than carry one. */
+const COUNTING_NAME = /rate-?limit|usage|count|quota|limit|remaining|reset|budget|consumed|billed/;
+
+const headerVerdicts = new Map<string, boolean>();
+
+/**
+ * Whether a header's value is a credential: the named ones, and any whose name ends like one (`x-acme-api-key`,
+ * `x-vault-token`), but not those that count or limit (`x-ratelimit-token`).
+ * @param name in any case
+ */
+export function isCredentialHeader(name: string): boolean {
+  const known = headerVerdicts.get(name);
+  if (known !== undefined) return known;
+  const lower = name.toLowerCase();
+  const verdict =
+    CREDENTIAL_HEADERS.has(lower) || (CREDENTIAL_NAME.test(lower) && !COUNTING_NAME.test(lower));
+  if (headerVerdicts.size >= 2_048) headerVerdicts.clear();
+  headerVerdicts.set(name, verdict);
+  return verdict;
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Query
+
+const SECRET_QUERY_NAMES = new Set([
+  'key',
+  'access_token',
+  'sig',
+  'signature',
+  'x-amz-signature',
+  'x-amz-credential',
+  'x-amz-security-token',
+  // Beyond the contract's list: other names that providers take a key under.
+  'api_key',
+  'api-key',
+  'apikey',
+  'client_secret',
+  'refresh_token',
+  'id_token',
+  'x-goog-signature',
+  'x-goog-credential',
+]);
+
+/** Percent-decodes bytewise (latin1), as often as something is left to decode but at most four times. */
+function decodeName(raw: string): string {
+  let name = raw;
+  for (let round = 0; round < 4 && name.includes('%'); round++) {
+    const next = name.replace(/%([0-9a-fA-F]{2})/g, (_, hex: string) =>
+      String.fromCharCode(parseInt(hex, 16)),
+    );
+    if (next === name) break;
+    name = next;
+  }
+  return name.replaceAll('+', ' ').trim().toLowerCase();
+}
+
+/** Whether a query parameter's value must never be stored, however its name is percent-encoded or cased. */
+export function isSecretQueryName(raw: string): boolean {
+  return SECRET_QUERY_NAMES.has(decodeName(raw));
+}
+
+/** Splits a raw query on `&` and `;`, keeping the separators, so that joining gives the query back. */
+function splitQuery(query: string): string[] {
+  return query.split(/([&;])/);
+}
+
+/**
+ * The query with every secret value masked; everything else as it was sent.
+ * @param query raw, without `?`
+ */
+export function maskQuery(query: string): string {
+  if (query === '') return query;
+  let changed = false;
+  const parts = splitQuery(query).map((part) => {
+    const equals = part.indexOf('=');
+    if (equals < 0 || equals === part.length - 1 || !isSecretQueryName(part.slice(0, equals))) return part;
+    changed = true;
+    return `${part.slice(0, equals + 1)}${MASK}`;
+  });
+  return changed ? parts.join('') : query;
+}
+
+/** A URL's query inside other text, as `location` and `referer` hold it. */
+const EMBEDDED_QUERY = /([?&;])([^=&;#\s"'<>]{1,128})=([^&;#\s"'<>]+)/g;
+
+/** Masks secret query values of URLs that stand inside a header value (`location`, `referer`, `link`). */
+export function maskEmbeddedQueries(text: string): string {
+  if (!text.includes('=') || !/[?&]/.test(text)) return text;
+  return text.replace(EMBEDDED_QUERY, (whole, separator: string, name: string) =>
+    isSecretQueryName(name) ? `${separator}${name}=${MASK}` : whole,
+  );
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// The credentials of one request, and the forms in which an answer may echo them
+
+/** Adds a secret if it is long enough to be looked for. */
+function addSecret(into: Set<string>, value: string): void {
+  const trimmed = value.trim();
+  if (trimmed.length >= MIN_CREDENTIAL_LENGTH && trimmed !== MASK) into.add(trimmed);
+}
+
+function addCookies(into: Set<string>, header: string): void {
+  for (const pair of header.split(';')) {
+    const equals = pair.indexOf('=');
+    const value = (equals < 0 ? pair : pair.slice(equals + 1)).trim();
+    addSecret(into, value);
+    if (value.startsWith('"') && value.endsWith('"')) addSecret(into, value.slice(1, -1));
+    if (value.includes('%')) addSecret(into, decodeValue(value));
+  }
+}
+
+/** Percent-decodes a value to UTF-8 text; the value itself when it is not well-formed. */
+function decodeValue(raw: string): string {
+  try {
+    return decodeURIComponent(raw);
+  } catch {
+    return raw;
+  }
+}
+
+function addHeaderCredential(into: Set<string>, name: string, value: string): void {
+  if (name === 'cookie') {
+    addCookies(into, value);
+    return;
+  }
+  const scheme = /^([A-Za-z][\w-]*)\s+(\S.*)$/.exec(value);
+  if (scheme === null) {
+    addSecret(into, value);
+    return;
+  }
+  const token = scheme[2]!.trim();
+  addSecret(into, token);
+  // A short token after the scheme is still found with its scheme before it.
+  if (token.length < MIN_CREDENTIAL_LENGTH) addSecret(into, value);
+  const kind = scheme[1]!.toLowerCase();
+  if (kind === 'basic') {
+    const pair = Buffer.from(token, 'base64').toString('latin1');
+    addSecret(into, pair);
+    const colon = pair.indexOf(':');
+    if (colon >= 0) addSecret(into, pair.slice(colon + 1));
+  } else if (token.includes('=')) {
+    // Parameters, as in Digest and AWS4-HMAC-SHA256.
+    for (const match of token.matchAll(/(?:signature|credential|response)="?([^",\s]+)"?/gi))
+      addSecret(into, match[1]!);
+  }
+}
+
+/**
+ * The secrets that a request carried: values of credential headers (the token after the scheme, a Basic pair decoded
+ * and its password, each cookie's value) and secret query values, raw and decoded. Values under 8 characters are left
+ * out; at most 64, the longest first.
+ * @param headers flat [name, value, …], latin1
+ * @param query raw, without `?`
+ */
+export function collectCredentials(headers: readonly string[], query: string): string[] {
+  const secrets = new Set<string>();
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    if (isCredentialHeader(headers[i]!))
+      addHeaderCredential(secrets, headers[i]!.toLowerCase(), headers[i + 1]!);
+  }
+  if (query.includes('=')) {
+    for (const part of splitQuery(query)) {
+      const equals = part.indexOf('=');
+      if (equals < 0 || !isSecretQueryName(part.slice(0, equals))) continue;
+      const value = part.slice(equals + 1);
+      addSecret(secrets, value);
+      addSecret(secrets, decodeValue(value));
+      addSecret(secrets, decodeValue(value.replaceAll('+', ' ')));
+    }
+  }
+  const longestFirst = [...secrets].sort((a, b) => b.length - a.length);
+  return longestFirst.slice(0, MAX_CREDENTIALS);
+}
+
+const PLAIN = /^[A-Za-z0-9_.~-]+$/;
+
+/**
+ * The forms in which a secret may stand in an answer: as it is, JSON-escaped (also with `\/`, and with `<>&'=+` as
+ * `\u00xx`), percent-encoded in upper and lower case and as a form field, HTML-escaped, and base64 of it.
+ * @returns byte strings (latin1), longest first
+ */
+export function credentialForms(secret: string): string[] {
+  const forms = new Set<string>([secret]);
+  const utf8 = Buffer.from(secret, 'utf8').toString('latin1');
+  forms.add(utf8);
+  forms.add(Buffer.from(secret, 'latin1').toString('base64').replace(/=+$/, ''));
+  if (!PLAIN.test(secret)) {
+    const json = JSON.stringify(secret).slice(1, -1);
+    forms.add(json);
+    forms.add(json.replaceAll('/', '\\/'));
+    const escaped = json.replace(/[<>&'=+]/g, (c) => `\\u00${c.charCodeAt(0).toString(16)}`);
+    forms.add(escaped);
+    forms.add(
+      escaped.toUpperCase().replaceAll('\\U', '\\u') === escaped
+        ? json
+        : escaped.replace(/\\u00(..)/g, (_, h: string) => `\\u00${h.toUpperCase()}`),
+    );
+    forms.add(json.replace(/[<>&]/g, (c) => `\\u00${c.charCodeAt(0).toString(16)}`));
+    // JSON inside JSON: a tool's result quoted in an answer.
+    forms.add(JSON.stringify(json).slice(1, -1));
+    const percent = Buffer.from(secret, 'latin1')
+      .toString('latin1')
+      .replace(/[^A-Za-z0-9_.~-]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`);
+    forms.add(percent);
+    forms.add(percent.replace(/%../g, (c) => c.toLowerCase()));
+    forms.add(percent.replaceAll('%20', '+'));
+    // encodeURI leaves these as they are.
+    forms.add(
+      percent.replace(/%(3B|2C|2F|3F|3A|40|26|3D|2B|24|23|21|27|28|29|2A)/g, (_, h: string) =>
+        String.fromCharCode(parseInt(h, 16)),
+      ),
+    );
+    forms.add(
+      secret.replace(
+        /[&<>"']/g,
+        (c) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' })[c]!,
+      ),
+    );
+  }
+  return [...forms]
+    .filter((form) => form.length >= MIN_CREDENTIAL_LENGTH)
+    .sort((a, b) => b.length - a.length);
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// Key shapes
+
+const MIN_RUN = 16;
+
+/** 1 for letters, digits, `-` and `_`. */
+const RUN_BYTE = new Uint8Array(256);
+/** 1 for what a Bearer token or base64 may hold. */
+const TOKEN_BYTE = new Uint8Array(256);
+for (let byte = 0; byte < 256; byte++) {
+  const char = String.fromCharCode(byte);
+  if (/[A-Za-z0-9_-]/.test(char)) RUN_BYTE[byte] = 1;
+  if (/[A-Za-z0-9._~+/=-]/.test(char)) TOKEN_BYTE[byte] = 1;
+}
+
+/** One of these stands in every run that can be a key of a known shape. */
+const HINT =
+  /sk-|AIza|A[KS]IA|ABSK|gsk_|xai-|hf_|gh[pousr]_|github_pat_|gl[a-z]{2,5}-|xox|xapp-|svc_|npm_|[rsp]k_|whsec_|eyJ|pplx-|r8_|nvapi-|tvly-|dop_v1_|shp[a-z]{2}_|pypi-|SG|bedrock-api-key-|ya29|AGE-SECRET/;
+
+/**
+ * The shapes. No look-behind but for the general `sk-`: in JSON a key often follows an escape, and `\nsk-ant-…` has
+ * a letter before it.
+ */
+const SHAPES = new RegExp(
+  [
+    'sk-(?:ant|proj|or|svcacct|admin|lf|None)-[A-Za-z0-9_-]{8,}',
+    '(?<![A-Za-z0-9]|(?<!\\\\)-)sk-(?=[a-z_-]*[A-Z0-9])[A-Za-z0-9_-]{16,}',
+    '(?<=\\\\[nrtbf"/]|%[0-9A-Fa-f]{2}|\\\\u[0-9A-Fa-f]{4})sk-(?=[a-z_-]*[A-Z0-9])[A-Za-z0-9_-]{16,}',
+    'AIza[A-Za-z0-9_-]{30,}',
+    'A[KS]IA[A-Z0-9]{16,}',
+    'ABSK[A-Za-z0-9+/_-]{20,}={0,2}',
+    'bedrock-api-key-[A-Za-z0-9+/_-]{16,}={0,2}',
+    '(?:gsk|hf|r8)_[A-Za-z0-9_-]{16,}',
+    '(?:xai|pplx|nvapi|tvly)-[A-Za-z0-9_-]{16,}',
+    'gh[pousr]_[A-Za-z0-9]{16,}',
+    'github_pat_[A-Za-z0-9_]{16,}',
+    'gl(?:pat|ptt|dt|rt|cbt|soat|ft|imt|agent)-[A-Za-z0-9_-]{16,}(?:\\.[A-Za-z0-9_-]+)*',
+    'xox[a-z](?:\\.xox[a-z])?-[A-Za-z0-9-]{10,}',
+    'xapp-[A-Za-z0-9-]{12,}',
+    'svc_(?:live|test)_[A-Za-z0-9]{12,}',
+    'npm_[A-Za-z0-9]{30,}',
+    '(?:[rsp]k)_(?:live|test)_[A-Za-z0-9]{10,}',
+    'whsec_[A-Za-z0-9+/_-]{10,}={0,2}',
+    'eyJ[A-Za-z0-9_-]{8,}\\.[A-Za-z0-9_-]*\\.[A-Za-z0-9_-]*(?:\\.[A-Za-z0-9_-]*){0,2}',
+    '(?:dop_v1|shp[a-z]{2})_[A-Za-z0-9]{16,}',
+    'pypi-[A-Za-z0-9_-]{16,}',
+    'SG\\.[A-Za-z0-9_-]{16,}\\.[A-Za-z0-9_-]{16,}',
+    'ya29\\.[A-Za-z0-9_-]{16,}',
+    'AGE-SECRET-KEY-1[A-Z0-9]{40,}',
+  ].join('|'),
+  'g',
+);
+
+const BEARER_BEFORE = /(?:bearer|authorization["'\\]*\s*[:=]\s*["'\\]*basic)(?:\s|%20|\+|\\[tn])+$/i;
+const LABEL_BEFORE =
+  /(?:secret_?access_?key|x-amz-security-token|aws_?session_?token|client_?secret)(?:["'\\\s:=]|%3[ad]|%22|%20)*$/i;
+
+/** Bytes of context before a run in which a label or a scheme is looked for. */
+const CONTEXT_BYTES = 64;
+
+/**
+ * Key-shaped secrets in bytes that hold text in any ASCII-compatible encoding.
+ * @param bytes the whole body: matches may look a little before `from`
+ * @param from first byte to scan
+ * @param to end of the scan
+ * @returns ranges in rising order, not overlapping
+ */
+export function findKeyShapes(bytes: Buffer, from = 0, to = bytes.length): ByteRange[] {
+  const found: ByteRange[] = [];
+  let at = from;
+  // A window of MIN_RUN bytes that is looked at from its end: the last byte that is no run byte says where the next
+  // window can start at the earliest.
+  while (at + MIN_RUN <= to) {
+    let back = at + MIN_RUN - 1;
+    while (back >= at && RUN_BYTE[bytes[back]!] === 1) back--;
+    if (back >= at) {
+      at = back + 1;
+      continue;
+    }
+    let end = at + MIN_RUN;
+    while (end < to && RUN_BYTE[bytes[end]!] === 1) end++;
+    judgeRun(bytes, at, end, to, found);
+    at = end + 1;
+  }
+  findPrivateKeys(bytes, from, to, found);
+  return mergeRanges(found);
+}
+
+/** Applies the shapes and the labels to one run. */
+function judgeRun(bytes: Buffer, start: number, end: number, to: number, found: ByteRange[]): void {
+  const run = bytes.toString('latin1', start, end);
+  if (HINT.test(run) || (start >= 3 && bytes[start - 1] === 0x2e)) {
+    const lead = Math.max(0, start - 8);
+    const text = bytes.toString('latin1', lead, Math.min(to, end + SCAN_MARGIN_BYTES));
+    SHAPES.lastIndex = 0;
+    for (let match = SHAPES.exec(text); match !== null; match = SHAPES.exec(text)) {
+      if (lead + match.index >= end) break;
+      found.push({ start: lead + match.index, end: lead + match.index + match[0].length });
+    }
+  }
+  // A scheme or a label before the token that this run is part of.
+  let tokenStart = start;
+  const lowest = Math.max(0, start - 2_048);
+  while (tokenStart > lowest && TOKEN_BYTE[bytes[tokenStart - 1]!] === 1) tokenStart--;
+  const before = bytes[tokenStart - 1];
+  if (before === undefined) return;
+  const context = bytes.toString('latin1', Math.max(0, tokenStart - CONTEXT_BYTES), tokenStart);
+  const isBearer = before === 0x20 || before === 0x09 || before === 0x6e || before === 0x74;
+  const labelled = (isBearer && BEARER_BEFORE.test(context)) || LABEL_BEFORE.test(context);
+  // `Bearer%20token` and `key=token`: the label is made of token bytes itself.
+  const glued = labelled ? null : GLUED_LABEL.exec(bytes.toString('latin1', tokenStart, start));
+  if (!labelled && glued === null) return;
+  if (glued !== null) tokenStart += glued.index + glued[0].length;
+  let tokenEnd = end;
+  while (tokenEnd < to && TOKEN_BYTE[bytes[tokenEnd]!] === 1) tokenEnd++;
+  if (tokenEnd - tokenStart >= MIN_RUN) found.push({ start: tokenStart, end: tokenEnd });
+}
+
+const GLUED_LABEL =
+  /(?:secret_?access_?key|x-amz-security-token|x-amz-signature|access_token|client_secret)=/i;
+
+const PEM_TAIL = Buffer.from('PRIVATE KEY-----', 'latin1');
+const PEM_END = Buffer.from('-----END', 'latin1');
+
+/** Bytes of a PEM body whose end is missing: base64, white space, and the escapes that JSON makes of a newline. */
+const PEM_BODY = new Uint8Array(256);
+for (const char of 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\\ \r\n\t') {
+  PEM_BODY[char.charCodeAt(0)] = 1;
+}
+
+/** PEM private keys, whole, with real newlines or with escaped ones. */
+function findPrivateKeys(bytes: Buffer, from: number, to: number, found: ByteRange[]): void {
+  let hit = bytes.indexOf(PEM_TAIL, from);
+  while (hit >= 0 && hit < to) {
+    const lead = Math.max(0, hit - 48);
+    const begin = bytes.toString('latin1', lead, hit).lastIndexOf('-----BEGIN');
+    let next = hit + PEM_TAIL.length;
+    if (begin >= 0) {
+      const limit = Math.min(bytes.length, hit + SCAN_MARGIN_BYTES - 128);
+      const close = bytes.subarray(next, limit).indexOf(PEM_END);
+      let end = next;
+      if (close >= 0) {
+        const tail = bytes.toString('latin1', next + close, Math.min(bytes.length, next + close + 64));
+        const marks = /^-----END[A-Z0-9 ]*-{0,5}/.exec(tail);
+        end = next + close + (marks === null ? PEM_END.length : marks[0].length);
+      } else {
+        while (end < limit && PEM_BODY[bytes[end]!] === 1) end++;
+      }
+      found.push({ start: lead + begin, end });
+      next = Math.max(next, end);
+    }
+    hit = bytes.indexOf(PEM_TAIL, next);
+  }
+}
+
+/**
+ * Every place where one of the needles stands.
+ * @param needles byte strings to look for
+ * @returns ranges in rising order, not overlapping
+ */
+export function findNeedles(
+  bytes: Buffer,
+  needles: readonly Buffer[],
+  from = 0,
+  to = bytes.length,
+): ByteRange[] {
+  const found: ByteRange[] = [];
+  for (const needle of needles) {
+    let hit = bytes.indexOf(needle, from);
+    while (hit >= 0 && hit < to) {
+      found.push({ start: hit, end: hit + needle.length });
+      hit = bytes.indexOf(needle, hit + needle.length);
+    }
+  }
+  return found.length > 1 ? mergeRanges(found) : found;
+}
+
+/** Sorted, with overlapping and touching ranges made one. */
+export function mergeRanges(ranges: ByteRange[]): ByteRange[] {
+  if (ranges.length < 2) return ranges;
+  ranges.sort((a, b) => a.start - b.start || a.end - b.end);
+  const merged: ByteRange[] = [ranges[0]!];
+  for (let i = 1; i < ranges.length; i++) {
+    const last = merged[merged.length - 1]!;
+    const range = ranges[i]!;
+    if (range.start < last.end) last.end = Math.max(last.end, range.end);
+    else merged.push(range);
+  }
+  return merged;
+}
+
+/**
+ * A text (header block, path, note) without the given secrets and, if wanted, without key-shaped parts.
+ * @param text latin1 or any; bytes above 0x7f are kept as they are
+ */
+export function maskText(text: string, needles: readonly string[], shapes: boolean): string {
+  let masked = text;
+  for (const needle of needles) {
+    if (masked.includes(needle)) masked = masked.replaceAll(needle, MASK);
+  }
+  if (!shapes || masked.length < MIN_RUN) return masked;
+  // Characters beyond latin1 become one byte each here; only positions are used.
+  const ranges = findKeyShapes(Buffer.from(masked, 'latin1'));
+  if (ranges.length === 0) return masked;
+  let out = '';
+  let at = 0;
+  for (const range of ranges) {
+    out += masked.slice(at, range.start) + MASK;
+    at = range.end;
+  }
+  return out + masked.slice(at);
+}

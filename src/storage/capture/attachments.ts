@@ -1,0 +1,239 @@
+/**
+ * Images and documents, stored once. Finds base64 text of 1 KiB (decoded) and more in bodies, keeps the decoded bytes
+ * in `<db>.files/<sha256>`, and leaves a placeholder in the body, so that the body can be put together again byte for
+ * byte. Runs on the capture writer's actor thread (find, save) and in readers (restore).
+ *
+ * A placeholder is `NUL @svc-file: <variant> <sha256 in hex> NUL`. A body that holds the placeholder's beginning itself
+ * is left as it is (nothing is taken out), so no escaping is needed: the exchange's record says whether there are any.
+ */
+import { hash } from 'node:crypto';
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+
+/** Smaller ones stay in the body. */
+export const MIN_ATTACHMENT_BYTES = 1_024;
+const MIN_BASE64_CHARS = Math.ceil((MIN_ATTACHMENT_BYTES * 4) / 3);
+
+const PLACEHOLDER_HEAD = '\0@svc-file:';
+const PLACEHOLDER_HEAD_BYTES = Buffer.from(PLACEHOLDER_HEAD, 'latin1');
+const PLACEHOLDER_BYTES = PLACEHOLDER_HEAD.length + 1 + 64 + 1;
+
+/**
+ * How the bytes stand in the body: `s` base64, `n` base64 without padding, `u` base64url with padding, `v` base64url
+ * without, `e` base64 with `/` written `\/` as some JSON writers do, `r` the bytes themselves.
+ */
+type Variant = 's' | 'n' | 'u' | 'v' | 'e' | 'r';
+
+/** One attachment found in a body: the range to take out and what to put there. */
+export interface FoundAttachment {
+  start: number;
+  end: number;
+  placeholder: Buffer;
+  sha256: string;
+  content: Buffer;
+}
+
+/** 1 for what base64, base64url and escaped slashes are made of. */
+const BASE64_BYTE = new Uint8Array(256);
+for (const char of 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_\\') {
+  BASE64_BYTE[char.charCodeAt(0)] = 1;
+}
+
+/** The member (or data URI) whose value may be an attachment. */
+const MEMBER_BEFORE =
+  /(?:"(?:data|bytes|b64_json|base64|file_data|image|image_base64|partial_image_b64|content_bytes)\\?"\s*:\s*\\?"|;base64,|"images\\?"\s*:\s*\[\s*\\?"|"\s*,\s*\\?")$/;
+/** Base64 that is neither image nor document. */
+const NOT_A_FILE = /redacted_thinking|encrypted_content|"signature/;
+
+/** Whether a body may hold placeholders of its own making. */
+export function mayHoldPlaceholder(body: Buffer): boolean {
+  return body.indexOf(PLACEHOLDER_HEAD_BYTES) >= 0;
+}
+
+/**
+ * Base64 attachments of a text body, from `from` on. Looks at one byte in about 1,300: a run of base64 that long must
+ * cover one of them.
+ */
+export function findAttachments(body: Buffer, from = 0, to = body.length): FoundAttachment[] {
+  const found: FoundAttachment[] = [];
+  let at = from;
+  while (at + MIN_BASE64_CHARS <= to) {
+    let back = at + MIN_BASE64_CHARS - 1;
+    while (back >= at && BASE64_BYTE[body[back]!] === 1) back--;
+    if (back >= at) {
+      at = back + 1;
+      continue;
+    }
+    let end = at + MIN_BASE64_CHARS;
+    while (end < to && BASE64_BYTE[body[end]!] === 1) end++;
+    const attachment = judgeRun(body, at, end);
+    if (attachment !== null) found.push(attachment);
+    at = end + 1;
+  }
+  return found;
+}
+
+function judgeRun(body: Buffer, start: number, runEnd: number): FoundAttachment | null {
+  // In JSON inside JSON the closing quote is escaped: its backslash is no part of the text.
+  const end = body[runEnd - 1] === 0x5c ? runEnd - 1 : runEnd;
+  const after = body[runEnd];
+  if (after !== 0x22 && after !== 0x29 && after !== 0x27 && after !== 0x3e) return null;
+  const before = body.toString('latin1', Math.max(0, start - 96), start);
+  if (!MEMBER_BEFORE.test(before) || NOT_A_FILE.test(before)) return null;
+  const text = body.toString('latin1', start, end);
+  const read = readBase64(text);
+  if (read === null || read.content.length < MIN_ATTACHMENT_BYTES) return null;
+  return makeAttachment(start, end, read.variant, read.content);
+}
+
+/** Decodes, and says which way of writing gives exactly this text back; null when none does. */
+function readBase64(text: string): { variant: Variant; content: Buffer } | null {
+  if (text.includes('\\')) {
+    const plain = text.replaceAll('\\/', '/');
+    if (plain.replaceAll('/', '\\/') !== text) return null;
+    const content = Buffer.from(plain, 'base64');
+    return content.toString('base64') === plain ? { variant: 'e', content } : null;
+  }
+  const content = Buffer.from(text, 'base64');
+  const standard = content.toString('base64');
+  if (standard === text) return { variant: 's', content };
+  if (standard.replace(/=+$/, '') === text) return { variant: 'n', content };
+  const url = content.toString('base64url');
+  if (url === text) return { variant: 'v', content };
+  return url.padEnd(Math.ceil(url.length / 4) * 4, '=') === text ? { variant: 'u', content } : null;
+}
+
+function makeAttachment(start: number, end: number, variant: Variant, content: Buffer): FoundAttachment {
+  const sha256 = hash('sha256', content, 'hex');
+  const placeholder = Buffer.from(`${PLACEHOLDER_HEAD}${variant}${sha256}\0`, 'latin1');
+  return { start, end, placeholder, sha256, content };
+}
+
+/** Media types whose whole body is an image or a document. */
+const BINARY_TYPE =
+  /^\s*(?:image\/(?!svg)|audio\/|video\/|font\/|application\/(?:pdf|zip|gzip|x-tar|octet-stream|vnd\.(?:openxmlformats|ms-|oasis)))/i;
+
+/** The whole body as one attachment, when its media type says that it is binary; else null. */
+export function wrapBinaryBody(body: Buffer, contentType: string | null): FoundAttachment | null {
+  if (contentType === null || body.length < MIN_ATTACHMENT_BYTES || !BINARY_TYPE.test(contentType))
+    return null;
+  return makeAttachment(0, body.length, 'r', body);
+}
+
+/** The files beside a capture database. */
+export class AttachmentStore {
+  readonly #folder: string;
+  /** Written since the last sync, by name. */
+  #unsynced: string[] = [];
+  #made = false;
+  /** Names known to be on disk; bounded, the oldest forgotten first. */
+  readonly #known = new Set<string>();
+
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  /**
+   * Saves the bytes under their name unless they are there. Written beside and renamed, so that a file is whole or
+   * missing.
+   * @throws the file system's error; nothing is left behind then
+   */
+  save(sha256: string, content: Buffer): void {
+    if (this.#known.has(sha256)) return;
+    const path = join(this.#folder, sha256);
+    if (!this.#made) {
+      mkdirSync(this.#folder, { recursive: true });
+      this.#made = true;
+    }
+    if (!existsSync(path)) {
+      const partial = `${path}.${process.pid}.part`;
+      try {
+        writeFileSync(partial, content);
+        renameSync(partial, path);
+      } catch (error) {
+        this.#made = false;
+        rmSync(partial, { force: true });
+        throw error;
+      }
+      this.#unsynced.push(sha256);
+    }
+    if (this.#known.size >= 65_536) this.#known.delete(this.#known.values().next().value!);
+    this.#known.add(sha256);
+  }
+
+  /** fsync of what was written since the last call, and of the folder. */
+  sync(): void {
+    if (this.#unsynced.length === 0) return;
+    for (const name of this.#unsynced) syncPath(join(this.#folder, name));
+    syncPath(this.#folder);
+    this.#unsynced = [];
+  }
+}
+
+/** fsync of one file or folder. */
+export function syncPath(path: string): void {
+  const file = openSync(path, 'r');
+  try {
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/**
+ * Puts the attachments back where their placeholders stand.
+ * @throws {Error} when a file is missing or is not what its name says
+ */
+export function restoreAttachments(stored: Buffer, folder: string): Buffer {
+  const parts: Buffer[] = [];
+  let at = 0;
+  let hit = stored.indexOf(PLACEHOLDER_HEAD_BYTES);
+  while (hit >= 0) {
+    const mark = stored.toString('latin1', hit + PLACEHOLDER_HEAD.length, hit + PLACEHOLDER_BYTES - 1);
+    parts.push(stored.subarray(at, hit), readAttachment(folder, mark[0] as Variant, mark.slice(1)));
+    at = hit + PLACEHOLDER_BYTES;
+    hit = stored.indexOf(PLACEHOLDER_HEAD_BYTES, at);
+  }
+  if (parts.length === 0) return stored;
+  parts.push(stored.subarray(at));
+  return Buffer.concat(parts);
+}
+
+function readAttachment(folder: string, variant: Variant, sha256: string): Buffer {
+  const path = join(folder, sha256);
+  let content: Buffer;
+  try {
+    content = readFileSync(path);
+  } catch (error) {
+    throw new Error(`attachment ${path} is missing`, { cause: error });
+  }
+  if (hash('sha256', content, 'hex') !== sha256) throw new Error(`attachment ${path} is damaged`);
+  switch (variant) {
+    case 'r':
+      return content;
+    case 's':
+      return Buffer.from(content.toString('base64'), 'latin1');
+    case 'n':
+      return Buffer.from(content.toString('base64').replace(/=+$/, ''), 'latin1');
+    case 'e':
+      return Buffer.from(content.toString('base64').replaceAll('/', '\\/'), 'latin1');
+    case 'v':
+      return Buffer.from(content.toString('base64url'), 'latin1');
+    case 'u': {
+      const url = content.toString('base64url');
+      return Buffer.from(url.padEnd(Math.ceil(url.length / 4) * 4, '='), 'latin1');
+    }
+    default:
+      throw new Error(`attachment ${path} has an unknown form`);
+  }
+}

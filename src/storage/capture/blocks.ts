@@ -1,0 +1,187 @@
+/**
+ * Reads exchanges out of a capture file: finds the block, unpacks it with its dictionary, makes bodies from their
+ * bases. Used by readers and, for the index, by the writer. Synchronous. What was unpacked lately is kept, within a
+ * bound of bytes, so that reading a run in order costs one step an exchange; reading one exchange alone costs the chain
+ * down to its keyframe.
+ */
+
+import { restoreAttachments } from './attachments.ts';
+import { decodeBlock, decodeRecord, type RecordParts, readBlockCount, readBlockHead } from './codec.ts';
+import { applyDelta } from './delta.ts';
+import { attachmentsFolder, type CaptureEnv, CaptureFileError, readMetaNumber } from './layout.ts';
+import { decodeMeta, type StoredMeta } from './record.ts';
+
+/** A map that forgets what was used least recently when its values come to more than so many bytes. */
+class ByteBoundedMap<V> {
+  readonly #max: number;
+  readonly #entries = new Map<number, { value: V; bytes: number }>();
+  #bytes = 0;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  get(key: number): V | undefined {
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return undefined;
+    this.#entries.delete(key);
+    this.#entries.set(key, entry);
+    return entry.value;
+  }
+
+  set(key: number, value: V, bytes: number): void {
+    if (bytes > this.#max / 2) return;
+    const old = this.#entries.get(key);
+    if (old !== undefined) this.#bytes -= old.bytes;
+    this.#entries.delete(key);
+    this.#entries.set(key, { value, bytes });
+    this.#bytes += bytes;
+    while (this.#bytes > this.#max) {
+      const [oldest, entry] = this.#entries.entries().next().value!;
+      this.#entries.delete(oldest);
+      this.#bytes -= entry.bytes;
+    }
+  }
+}
+
+interface UnpackedBlock {
+  first_id: number;
+  records: Buffer[];
+}
+
+/** Both stored bodies of an exchange, attachments still as placeholders. */
+interface StoredBodies {
+  request: Buffer;
+  response: Buffer;
+}
+
+export class BlockReader {
+  readonly #env: CaptureEnv;
+  readonly #path: string;
+  readonly #folder: string;
+  readonly #blocks: ByteBoundedMap<UnpackedBlock>;
+  readonly #bodies: ByteBoundedMap<StoredBodies>;
+
+  /**
+   * @param path the file's own path, for messages and the attachments beside it
+   * @param cacheBytes most bytes kept of unpacked blocks, and again of bodies
+   */
+  constructor(env: CaptureEnv, path: string, cacheBytes: number) {
+    this.#env = env;
+    this.#path = path;
+    this.#folder = attachmentsFolder(path);
+    this.#blocks = new ByteBoundedMap(cacheBytes);
+    this.#bodies = new ByteBoundedMap(cacheBytes);
+  }
+
+  /** Id of the first exchange that this file holds or will hold. */
+  readFirstId(): number {
+    return readMetaNumber(this.#env, 'first_id', 1);
+  }
+
+  /** Id of the last exchange, or one less than the first when the file holds none. @throws {CaptureFileError} */
+  readLastId(): number {
+    for (const { key, value } of this.#env.blocks.getRange({ reverse: true, limit: 1, snapshot: false })) {
+      return this.#guard(key, () => key + readBlockCount(value) - 1);
+    }
+    return this.readFirstId() - 1;
+  }
+
+  /** What was noted about an exchange; undefined when this file does not hold it. @throws {CaptureFileError} */
+  readMeta(id: number): StoredMeta | undefined {
+    const record = this.#readRecord(id);
+    if (record === undefined) return undefined;
+    return this.#guard(id, () => decodeMeta(id, decodeRecord(record).meta));
+  }
+
+  /** Both bodies, byte for byte as stored. @throws {CaptureFileError}, also when an attachment is missing */
+  readBodies(id: number, meta: StoredMeta): StoredBodies | undefined {
+    const bodies = this.#readStored(id);
+    if (bodies === undefined) return undefined;
+    return this.#guard(id, () => ({
+      request: meta.request_has_files ? restoreAttachments(bodies.request, this.#folder) : bodies.request,
+      response: meta.response_has_files ? restoreAttachments(bodies.response, this.#folder) : bodies.response,
+    }));
+  }
+
+  #guard<T>(id: number, read: () => T): T {
+    try {
+      return read();
+    } catch (error) {
+      if (error instanceof CaptureFileError) throw error;
+      throw new CaptureFileError('damaged', this.#path, `exchange ${id}: ${(error as Error).message}`, {
+        cause: error,
+      });
+    }
+  }
+
+  #readRecord(id: number): Buffer | undefined {
+    const block = this.#readBlock(id);
+    return block?.records[id - block.first_id];
+  }
+
+  #readBlock(id: number): UnpackedBlock | undefined {
+    if (!Number.isInteger(id) || id < 1 || id > 0xffffffff) return undefined;
+    for (const { key, value } of this.#env.blocks.getRange({
+      start: id,
+      reverse: true,
+      limit: 1,
+      snapshot: false,
+    })) {
+      const known = this.#blocks.get(key);
+      if (known !== undefined) return id < key + known.records.length ? known : undefined;
+      return this.#guard(key, () => {
+        const head = readBlockHead(value);
+        if (id >= key + head.count) return undefined;
+        let dictionary: Buffer | null = null;
+        if (head.dictionary_distance > 0) {
+          dictionary = this.#readRecord(key - head.dictionary_distance) ?? null;
+          if (dictionary === null) throw new RangeError('its dictionary is missing');
+        }
+        const block = { first_id: key, records: decodeBlock(head, dictionary) };
+        this.#blocks.set(key, block, head.raw_bytes + 256);
+        return block;
+      });
+    }
+    return undefined;
+  }
+
+  #readStored(id: number): StoredBodies | undefined {
+    const known = this.#bodies.get(id);
+    if (known !== undefined) return known;
+    // Down to the keyframe or to a body that is still here, then up again.
+    const chain: { id: number; parts: RecordParts }[] = [];
+    let at = id;
+    let base: StoredBodies | undefined;
+    for (;;) {
+      const record = this.#readRecord(at);
+      if (record === undefined) {
+        if (at === id) return undefined;
+        throw new CaptureFileError('damaged', this.#path, `exchange ${id}: its base ${at} is missing`);
+      }
+      const parts = this.#guard(at, () => decodeRecord(record));
+      chain.push({ id: at, parts });
+      if (parts.base_distance === 0) break;
+      at -= parts.base_distance;
+      base = this.#bodies.get(at);
+      if (base !== undefined) break;
+    }
+    let bodies = base ?? { request: EMPTY, response: EMPTY };
+    for (let i = chain.length - 1; i >= 0; i--) {
+      const link = chain[i]!;
+      const under = bodies;
+      bodies = this.#guard(link.id, () => ({
+        request: makeBody(under.request, link.parts.request_ops, link.parts.request_literals),
+        response: makeBody(under.response, link.parts.response_ops, link.parts.response_literals),
+      }));
+    }
+    this.#bodies.set(id, bodies, bodies.request.length + bodies.response.length + 256);
+    return bodies;
+  }
+}
+
+const EMPTY = Buffer.alloc(0);
+
+function makeBody(base: Buffer, ops: number[], literals: Buffer): Buffer {
+  return ops.length === 0 ? literals : applyDelta(base, ops, literals);
+}

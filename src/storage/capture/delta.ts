@@ -1,0 +1,175 @@
+/**
+ * Says how one body is made from an earlier one: copies of ranges of the base, and literal bytes. Runs on the capture
+ * writer's actor thread (make) and in readers (apply).
+ *
+ * An agent's next request is its previous one with something added near the end, so what counts is to find the common
+ * beginning and end quickly. Both are found by galloping and then bisecting with Buffer.compare, which is memcmp: 300 KB
+ * take a few tens of microseconds, and no byte is looked at in JavaScript. When that leaves much (a time stamp near the
+ * beginning, cache markers that moved), anchors of 32 bytes are looked up in the rest of the base to get in step again.
+ */
+
+/** Triples: offset in the base, bytes to copy from there, literal bytes that follow. */
+export type DeltaOps = number[];
+
+export interface Delta {
+  ops: DeltaOps;
+  /** Ranges of the target, in order, that the ops call literal. */
+  literals: Buffer[];
+  literal_bytes: number;
+}
+
+/** Length of the longest common beginning of `a` from `aFrom` and `b` from `bFrom`, at most `limit`. */
+export function measureCommonPrefix(a: Buffer, b: Buffer, aFrom = 0, bFrom = 0, limit = Infinity): number {
+  const max = Math.min(a.length - aFrom, b.length - bFrom, limit);
+  if (max <= 0) return 0;
+  let known = 0;
+  let step = 256;
+  // Gallop: double the step while the next stretch is equal.
+  while (known < max) {
+    const size = Math.min(step, max - known);
+    const at = aFrom + known;
+    const bt = bFrom + known;
+    if (a.compare(b, bt, bt + size, at, at + size) !== 0) {
+      step = size;
+      break;
+    }
+    known += size;
+    step *= 2;
+  }
+  if (known >= max) return max;
+  // Bisect the stretch that differs.
+  let low = 0;
+  let high = Math.min(step, max - known);
+  while (high - low > 16) {
+    const middle = (low + high) >>> 1;
+    const at = aFrom + known + low;
+    const bt = bFrom + known + low;
+    if (a.compare(b, bt, bt + middle - low, at, at + middle - low) === 0) low = middle;
+    else high = middle;
+  }
+  while (low < high && a[aFrom + known + low] === b[bFrom + known + low]) low++;
+  return known + low;
+}
+
+/** Length of the longest common end of `a` up to `aTo` and `b` up to `bTo`, at most `limit`. */
+export function measureCommonSuffix(a: Buffer, b: Buffer, aTo: number, bTo: number, limit: number): number {
+  const max = Math.min(aTo, bTo, limit);
+  if (max <= 0) return 0;
+  let known = 0;
+  let step = 256;
+  while (known < max) {
+    const size = Math.min(step, max - known);
+    const at = aTo - known;
+    const bt = bTo - known;
+    if (a.compare(b, bt - size, bt, at - size, at) !== 0) {
+      step = size;
+      break;
+    }
+    known += size;
+    step *= 2;
+  }
+  if (known >= max) return max;
+  let low = 0;
+  let high = Math.min(step, max - known);
+  while (high - low > 16) {
+    const middle = (low + high) >>> 1;
+    const at = aTo - known - low;
+    const bt = bTo - known - low;
+    const size = middle - low;
+    if (a.compare(b, bt - size, bt, at - size, at) === 0) low = middle;
+    else high = middle;
+  }
+  while (low < high && a[aTo - known - low - 1] === b[bTo - known - low - 1]) low++;
+  return known + low;
+}
+
+/** Rests shorter than this are left to the compressor, which has the previous exchange as its dictionary. */
+const RESYNC_FROM_BYTES = 4_096;
+const ANCHOR_BYTES = 32;
+/** Shorter copies cost more to describe than they save. */
+const MIN_COPY_BYTES = 64;
+/** Most bytes of the base that anchors are looked up in, together: some milliseconds at the very worst. */
+const RESYNC_SCAN_BYTES = 16 << 20;
+
+/**
+ * How `target` is made from `base`.
+ * @param prefix a common beginning that is known already, if any (not longer than the true one)
+ */
+export function makeDelta(base: Buffer, target: Buffer, prefix?: number): Delta {
+  const delta: Delta = { ops: [], literals: [], literal_bytes: 0 };
+  const start = prefix ?? measureCommonPrefix(base, target);
+  const rest = Math.min(base.length, target.length) - start;
+  const end = rest === 0 ? 0 : measureCommonSuffix(base, target, base.length, target.length, rest);
+  const targetEnd = target.length - end;
+  const baseEnd = base.length - end;
+  let copyFrom = 0;
+  let copyBytes = start;
+  let literalFrom = start;
+  const push = (literalTo: number): void => {
+    const size = literalTo - literalFrom;
+    if (copyBytes === 0 && size === 0) return;
+    delta.ops.push(copyFrom, copyBytes, size);
+    if (size > 0) {
+      delta.literals.push(target.subarray(literalFrom, literalTo));
+      delta.literal_bytes += size;
+    }
+  };
+  if (targetEnd - start >= RESYNC_FROM_BYTES && baseEnd - start >= ANCHOR_BYTES) {
+    let at = start;
+    let baseAt = start;
+    let stride = 64;
+    let budget = RESYNC_SCAN_BYTES;
+    while (at + ANCHOR_BYTES <= targetEnd && baseAt + ANCHOR_BYTES <= baseEnd && budget > 0) {
+      const anchor = target.subarray(at, at + ANCHOR_BYTES);
+      const hit = base.indexOf(anchor, baseAt);
+      budget -= (hit < 0 || hit > baseEnd ? baseEnd : hit) - baseAt;
+      if (hit < 0 || hit + ANCHOR_BYTES > baseEnd) {
+        at += stride;
+        stride = Math.min(stride * 2, 1_024);
+        continue;
+      }
+      const back = measureCommonSuffix(target, base, at, hit, Math.min(at - literalFrom, hit - baseAt));
+      const size = back + measureCommonPrefix(target, base, at, hit, Math.min(targetEnd - at, baseEnd - hit));
+      if (size < MIN_COPY_BYTES) {
+        at += stride;
+        continue;
+      }
+      push(at - back);
+      copyFrom = hit - back;
+      copyBytes = size;
+      literalFrom = at - back + size;
+      at = literalFrom;
+      baseAt = hit - back + size;
+      stride = 64;
+    }
+  }
+  push(targetEnd);
+  if (end > 0) delta.ops.push(baseEnd, end, 0);
+  return delta;
+}
+
+/**
+ * Makes the target again.
+ * @param literals all literal bytes, in order
+ * @throws {RangeError} when the ops do not fit base and literals
+ */
+export function applyDelta(base: Buffer, ops: DeltaOps, literals: Buffer): Buffer {
+  let size = 0;
+  for (let i = 0; i < ops.length; i += 3) size += ops[i + 1]! + ops[i + 2]!;
+  const out = Buffer.allocUnsafe(size);
+  let at = 0;
+  let taken = 0;
+  for (let i = 0; i < ops.length; i += 3) {
+    const from = ops[i]!;
+    const copy = ops[i + 1]!;
+    const literal = ops[i + 2]!;
+    if (from + copy > base.length || taken + literal > literals.length)
+      throw new RangeError('delta does not fit');
+    base.copy(out, at, from, from + copy);
+    at += copy;
+    literals.copy(out, at, taken, taken + literal);
+    at += literal;
+    taken += literal;
+  }
+  return out;
+}

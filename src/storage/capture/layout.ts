@@ -1,0 +1,243 @@
+/**
+ * How capture files lie on disk: names, the LMDB environment and its tables, and what a file must look like before it
+ * is opened. Used by the writer (an actor thread) and by readers (command line, other threads).
+ *
+ *   capture.mdb                      the live file, one writer, any number of readers
+ *   capture.1-5321.mdb               sealed: read-only, compacted, exchanges 1 to 5321
+ *   capture.1-5321.sealing.mdb       on its way to being sealed; readable too
+ *   capture.mdb.files/<sha256>       attachments, shared by live and sealed files
+ *
+ * Tables: `meta` (format, first id, how far the index is), `blocks` (id of the first exchange → a block of
+ * exchanges), `facts` (id of the first → up to 256 summaries), `tails` (conversation hash → exchange; see grouping.ts).
+ */
+import { chmodSync, closeSync, existsSync, fstatSync, openSync, readdirSync, readSync } from 'node:fs';
+import { basename, dirname, extname, join } from 'node:path';
+import { type Database, open, type RootDatabase } from 'lmdb';
+
+/** Of everything in the file. A reader refuses files with a higher number. */
+export const CAPTURE_FORMAT = 1;
+
+/**
+ * Pages of 8 KiB: a delta-coded exchange is 1 to 2 KB, and 4 KiB pages would waste a third of themselves on such
+ * values. For new files only; LMDB reads the size from the file.
+ */
+const PAGE_BYTES = 8_192;
+
+export type CaptureFileFault =
+  | 'missing'
+  | 'not_a_capture'
+  | 'truncated'
+  | 'damaged'
+  | 'newer_format'
+  | 'unreadable';
+
+/** A capture file that cannot be opened or read; `code` says why, the message names the file and what to do. */
+export class CaptureFileError extends Error {
+  readonly code: CaptureFileFault;
+  readonly path: string;
+
+  constructor(code: CaptureFileFault, path: string, why: string, options?: ErrorOptions) {
+    super(`${path}: ${why}`, options);
+    this.name = 'CaptureFileError';
+    this.code = code;
+    this.path = path;
+  }
+}
+
+/** The open environment and its tables. */
+export interface CaptureEnv {
+  root: RootDatabase<Buffer, string>;
+  meta: Database<Buffer, string>;
+  blocks: Database<Buffer, number>;
+  facts: Database<Buffer, number>;
+  tails: Database<Buffer, Buffer>;
+}
+
+/** A sealed file (or one being sealed) and the ids that it holds. */
+export interface SealedFile {
+  path: string;
+  first_id: number;
+  last_id: number;
+  sealing: boolean;
+}
+
+// LMDB's own head: a page header of 24 bytes, then the meta record (magic, version, address, map size, two table
+// records of 48 bytes whose first holds the page size, last page, transaction id). From liblmdb's mdb.c.
+const META_MAGIC = 0xbeefc0de;
+const META_AT = 24;
+const META_PAGE_SIZE_AT = META_AT + 24;
+const META_LAST_PAGE_AT = META_PAGE_SIZE_AT + 2 * 48;
+const META_TXN_AT = META_LAST_PAGE_AT + 8;
+const META_BYTES = META_TXN_AT + 8;
+
+/**
+ * Looks at a file's two heads before LMDB maps it: reading a page past the end of a cut-off file would end the whole
+ * process with a bus error.
+ * @throws {CaptureFileError} missing, not_a_capture, truncated, unreadable
+ */
+export function checkFileHead(path: string): void {
+  let file: number;
+  try {
+    file = openSync(path, 'r');
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    if (code === 'ENOENT') throw new CaptureFileError('missing', path, 'no such capture database');
+    throw new CaptureFileError('unreadable', path, `cannot be read (${code})`, { cause: error });
+  }
+  try {
+    const stat = fstatSync(file);
+    if (!stat.isFile()) throw new CaptureFileError('not_a_capture', path, 'not a file');
+    const head = Buffer.alloc(META_BYTES);
+    const readHead = (at: number): { pageSize: number; lastPage: number; txn: number } | null => {
+      if (readSync(file, head, 0, META_BYTES, at) < META_BYTES) return null;
+      if (head.readUInt32LE(META_AT) !== META_MAGIC) return null;
+      return {
+        pageSize: head.readUInt32LE(META_PAGE_SIZE_AT),
+        lastPage: Number(head.readBigUInt64LE(META_LAST_PAGE_AT)),
+        txn: Number(head.readBigUInt64LE(META_TXN_AT)),
+      };
+    };
+    const first = readHead(0);
+    if (first === null || first.pageSize < 512 || first.pageSize > 65_536) {
+      throw new CaptureFileError('not_a_capture', path, 'not a capture database');
+    }
+    const second = readHead(first.pageSize);
+    if (second === null) throw new CaptureFileError('truncated', path, 'cut off: the second head is missing');
+    const newest = second.txn > first.txn ? second : first;
+    const needed = (newest.lastPage + 1) * first.pageSize;
+    if (stat.size < needed) {
+      throw new CaptureFileError('truncated', path, `cut off: ${stat.size} bytes of ${needed}`);
+    }
+  } finally {
+    closeSync(file);
+  }
+}
+
+/**
+ * Opens a capture file.
+ * @param mode `write` makes the file and its tables when they are missing; `read` never writes to it
+ * @param firstId id of the first exchange of a new file
+ * @throws {CaptureFileError}
+ */
+export function openCaptureEnv(path: string, mode: 'read' | 'write', firstId = 1): CaptureEnv {
+  const fresh = !existsSync(path);
+  if (mode === 'read' || !fresh) checkFileHead(path);
+  let root: RootDatabase<Buffer, string>;
+  try {
+    root = open<Buffer, string>({
+      path,
+      noSubdir: true,
+      maxDbs: 8,
+      encoding: 'binary',
+      cache: false,
+      // No fsync per commit: what is committed is with the kernel and survives the process, flush() makes it survive
+      // the machine. The log also syncs in the background.
+      noSync: mode === 'write',
+      overlappingSync: false,
+      readOnly: mode === 'read',
+      ...(fresh ? { pageSize: PAGE_BYTES } : {}),
+    });
+  } catch (error) {
+    throw new CaptureFileError('damaged', path, `cannot be opened: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
+  try {
+    const table = <K extends string | number | Buffer>(
+      name: string,
+      keyEncoding: 'uint32' | 'binary' | null,
+    ) =>
+      root.openDB<Buffer, K>({
+        name,
+        encoding: 'binary',
+        cache: false,
+        ...(keyEncoding === null ? {} : { keyEncoding }),
+      });
+    const env: CaptureEnv = {
+      root,
+      meta: table<string>('meta', null),
+      blocks: table<number>('blocks', 'uint32'),
+      facts: table<number>('facts', 'uint32'),
+      tails: table<Buffer>('tails', 'binary'),
+    };
+    const format = env.meta.get('format');
+    if (format === undefined && mode === 'write' && env.blocks.getStats !== undefined) {
+      root.transactionSync(() => {
+        env.meta.putSync('format', Buffer.from(String(CAPTURE_FORMAT)));
+        env.meta.putSync('first_id', Buffer.from(String(firstId)));
+      });
+    } else if (format === undefined) {
+      throw new CaptureFileError('not_a_capture', path, 'a database, but not of captured exchanges');
+    } else if (Number(format.toString()) > CAPTURE_FORMAT) {
+      throw new CaptureFileError(
+        'newer_format',
+        path,
+        `written by a newer version (format ${format.toString()}, this one reads up to ${CAPTURE_FORMAT})`,
+      );
+    }
+    return env;
+  } catch (error) {
+    void root.close();
+    if (error instanceof CaptureFileError) throw error;
+    const code = /not found/i.test((error as Error).message) ? 'not_a_capture' : 'damaged';
+    const why =
+      code === 'not_a_capture' ? 'a database, but not of captured exchanges' : (error as Error).message;
+    throw new CaptureFileError(code, path, why, { cause: error });
+  }
+}
+
+/** A whole number from the meta table; `fallback` when it is not there. */
+export function readMetaNumber(env: CaptureEnv, key: string, fallback: number): number {
+  const value = env.meta.get(key);
+  return value === undefined ? fallback : Number(value.toString());
+}
+
+/** `capture.mdb` → stem `…/capture` and extension `.mdb`. */
+function splitName(path: string): { stem: string; extension: string } {
+  const extension = extname(path);
+  return { stem: path.slice(0, path.length - extension.length), extension };
+}
+
+/** Where the file that holds these ids is (or will be) sealed. */
+export function sealedPath(path: string, firstId: number, lastId: number, sealing: boolean): string {
+  const { stem, extension } = splitName(path);
+  return `${stem}.${firstId}-${lastId}${sealing ? '.sealing' : ''}${extension}`;
+}
+
+/** Sealed files (and those being sealed) of one capture database, in the order of their ids. */
+export function listSealed(path: string): SealedFile[] {
+  const { stem, extension } = splitName(path);
+  const folder = dirname(path);
+  const prefix = `${basename(stem)}.`;
+  const files: SealedFile[] = [];
+  let names: string[];
+  try {
+    names = readdirSync(folder);
+  } catch {
+    return [];
+  }
+  for (const name of names) {
+    if (!name.startsWith(prefix) || !name.endsWith(extension)) continue;
+    const middle = name.slice(prefix.length, name.length - extension.length);
+    const range = /^(\d+)-(\d+)(\.sealing)?$/.exec(middle);
+    if (range === null) continue;
+    files.push({
+      path: join(folder, name),
+      first_id: Number(range[1]),
+      last_id: Number(range[2]),
+      sealing: range[3] !== undefined,
+    });
+  }
+  return files.sort((a, b) => a.first_id - b.first_id || Number(a.sealing) - Number(b.sealing));
+}
+
+/** The folder of attachments that belongs to a capture file, live or sealed. */
+export function attachmentsFolder(path: string): string {
+  const { stem, extension } = splitName(path);
+  return `${stem.replace(/\.\d+-\d+(?:\.sealing)?$/, '')}${extension}.files`;
+}
+
+/** Read-only for everybody, as sealed files are. */
+export function makeReadOnly(path: string): void {
+  chmodSync(path, 0o444);
+}

@@ -1,0 +1,489 @@
+/**
+ * Writes the capture database: one writer, on one actor thread. Exchanges come in batches, get the next ids, and are
+ * with the kernel when `append` resolves, so that no end of the process can undo them; `flush` makes them outlast the
+ * machine.
+ *
+ * Calls are carried out one after the other in the order they are made. A failed append has no effect: no id is used
+ * up, and the same batch may be tried again. After a failure the file is opened anew before the next attempt, since
+ * LMDB refuses to go on after some errors.
+ */
+import { existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
+import type { CapturedExchange } from '../../domain/exchange.ts';
+import { AttachmentStore, syncPath } from './attachments.ts';
+import { BaseCache, type BaseEntry, type ChosenBase } from './base-cache.ts';
+import { BlockReader } from './blocks.ts';
+import { DICTIONARY_BYTES, encodeBlock, encodeRecord } from './codec.ts';
+import { type Delta, makeDelta } from './delta.ts';
+import { type DecodeExchange, ExchangeIndex } from './facts.ts';
+import {
+  attachmentsFolder,
+  type CaptureEnv,
+  listSealed,
+  makeReadOnly,
+  openCaptureEnv,
+  sealedPath,
+} from './layout.ts';
+import {
+  measureSharedPrefix,
+  type PreparedBody,
+  type PreparedExchange,
+  Preparer,
+  takeNewFiles,
+} from './preparation.ts';
+import { encodeMeta } from './record.ts';
+
+/** Memory for earlier bodies that new ones are stored against. */
+const BASE_CACHE_BYTES = 64 << 20;
+/** Exchanges that may have to be read before one can be; then comes a keyframe. */
+const MAX_DEPTH = 32;
+/** A block is closed when its records come to so many bytes, or so many exchanges. */
+const BLOCK_BYTES = 64 << 10;
+const BLOCK_EXCHANGES = 64;
+/** From this many exchanges at once on, speed counts more than the last percent of size. */
+const FAST_BATCH = 16;
+/** Responses longer than this are not kept as bases. */
+const MAX_RESPONSE_BASE_BYTES = 256 << 10;
+/** Response bodies with a shorter common beginning are not worth a delta. */
+const MIN_RESPONSE_PREFIX = 512;
+/** Delay from a write to the background sync that makes it outlast the machine. */
+const SYNC_DELAY_MS = 1_000;
+/** Memory for what the index reads. */
+const INDEX_CACHE_BYTES = 16 << 20;
+/** Facts that are held before they are written. */
+const INDEX_BATCH = 256;
+/** Longest that sealing waits for the index; what is missing then, readers find for themselves. */
+const SEAL_INDEX_MS = 2_000;
+
+/** Where a test may let a write fail. */
+export type FaultPoint = 'attachment' | 'commit' | 'index' | 'seal';
+
+export interface CaptureLogOptions {
+  /** The live file, `DATA_DIR/capture.mdb`. Made when it is missing, with its folder. */
+  path: string;
+  /** SVC_REDACT: mask key shapes in the stored copy; false keeps bodies byte for byte as they were on the wire. */
+  redact: boolean;
+  /** Most bytes of a body without its content-encoding; 64 MiB when not given. */
+  max_decoded_bytes?: number;
+  /** Used to finish the index before a file is sealed. */
+  decode?: DecodeExchange;
+  /** For tests: throws when the write at that point shall fail. */
+  fault?: (point: FaultPoint) => void;
+}
+
+export interface AppendResult {
+  first_id: number;
+  last_id: number;
+}
+
+export interface CaptureLogStats {
+  path: string;
+  /** Of the live file. */
+  bytes: number;
+  /** Number of sealed files. */
+  sealed: number;
+  last_id: number;
+  indexed_id: number;
+}
+
+/** What of an exchange goes into a block, and what is kept of it in memory. */
+interface EncodedExchange {
+  record: Buffer;
+  entry: BaseEntry;
+  run_id: string | null;
+  path: string;
+  base: BaseEntry | null;
+  replaced: BaseEntry | null;
+}
+
+export class CaptureLog {
+  readonly #options: CaptureLogOptions;
+  readonly #preparer: Preparer;
+  readonly #bases = new BaseCache(BASE_CACHE_BYTES);
+  readonly #files: AttachmentStore;
+  #env: CaptureEnv;
+  #index: ExchangeIndex;
+  #nextId: number;
+  #sealed: number;
+  #mustReopen = false;
+  #closed = false;
+  #syncTimer: NodeJS.Timeout | null = null;
+  /** The end of the queue of calls. */
+  #tail: Promise<unknown> = Promise.resolve();
+  /** Compaction that goes on while the new file is already written to. */
+  #sealing: Promise<unknown> = Promise.resolve();
+
+  /**
+   * Opens the log, finishing a rotation that was cut short.
+   * @throws {import('./layout.ts').CaptureFileError} when the file is there but cannot be used
+   */
+  static async open(options: CaptureLogOptions): Promise<CaptureLog> {
+    mkdirSync(dirname(options.path), { recursive: true });
+    const log = new CaptureLog(options);
+    const unfinished = listSealed(options.path).filter((file) => file.sealing);
+    for (const file of unfinished) {
+      log.#sealing = log.#sealing
+        .then(() => log.#compact(file.path, file.first_id, file.last_id))
+        .catch(() => undefined);
+    }
+    return log;
+  }
+
+  private constructor(options: CaptureLogOptions) {
+    this.#options = options;
+    this.#preparer = new Preparer(options.redact, options.max_decoded_bytes ?? 64 << 20);
+    this.#files = new AttachmentStore(attachmentsFolder(options.path));
+    const sealed = listSealed(options.path);
+    this.#sealed = countFiles(sealed);
+    const after = sealed.reduce((last, file) => Math.max(last, file.last_id), 0);
+    this.#env = openCaptureEnv(options.path, 'write', after + 1);
+    const reader = new BlockReader(this.#env, options.path, INDEX_CACHE_BYTES);
+    this.#index = new ExchangeIndex(this.#env, reader);
+    this.#nextId = Math.max(reader.readLastId(), after) + 1;
+  }
+
+  /** Runs a call after those before it. */
+  #enqueue<T>(call: () => Promise<T>): Promise<T> {
+    const result = this.#tail.then(call);
+    this.#tail = result.catch(() => undefined);
+    return result;
+  }
+
+  #assertOpen(): void {
+    if (this.#closed) throw new Error('the capture log is closed');
+  }
+
+  /**
+   * Stores a batch in the order given.
+   * @returns the ids it got; for an empty batch, last_id is one less than first_id
+   * @throws the storage's error (disk full, …); then nothing of the batch is stored and no id is used up
+   */
+  append(batch: readonly CapturedExchange[]): Promise<AppendResult> {
+    return this.#enqueue(() => this.#append(batch));
+  }
+
+  async #append(batch: readonly CapturedExchange[]): Promise<AppendResult> {
+    this.#assertOpen();
+    if (this.#mustReopen) await this.#reopen();
+    const firstId = this.#nextId;
+    try {
+      const blocks: { key: number; value: Buffer }[] = [];
+      let open: EncodedExchange[] = [];
+      let openBytes = 0;
+      let id = firstId;
+      const close = (): void => {
+        if (open.length === 0) return;
+        const key = id - open.length;
+        const only = open.length === 1 ? open[0]! : null;
+        const dictionary =
+          only?.base == null ? null : { distance: only.entry.id - only.base.id, record: only.base.record };
+        const records = open.map((encoded) => encoded.record);
+        blocks.push({ key, value: encodeBlock(records, dictionary, batch.length >= FAST_BATCH) });
+        open = [];
+        openBytes = 0;
+      };
+      for (const exchange of batch) {
+        const prepared = this.#preparer.prepare(exchange);
+        const ready = prepared instanceof Promise ? await prepared : prepared;
+        const encoded = this.#encode(ready, id);
+        this.#bases.add(encoded.entry, encoded.run_id, encoded.path, encoded.replaced);
+        open.push(encoded);
+        openBytes += encoded.record.length;
+        id++;
+        if (openBytes >= BLOCK_BYTES || open.length >= BLOCK_EXCHANGES) close();
+      }
+      close();
+      this.#commit(blocks);
+      this.#nextId = id;
+      return { first_id: firstId, last_id: id - 1 };
+    } catch (error) {
+      // Bases that were never stored must not be built on.
+      this.#bases.clear();
+      this.#mustReopen = true;
+      throw error;
+    }
+  }
+
+  #commit(blocks: { key: number; value: Buffer }[]): void {
+    if (blocks.length === 0) return;
+    this.#options.fault?.('commit');
+    this.#env.root.transactionSync(() => {
+      for (const { key, value } of blocks) this.#env.blocks.putSync(key, value, { append: true });
+    });
+    this.#scheduleSync();
+  }
+
+  #encode(prepared: PreparedExchange, id: number): EncodedExchange {
+    const { exchange } = prepared;
+    const chosen = this.#chooseBase(prepared);
+    const base = chosen?.entry ?? null;
+    // Edits of the base hold for this body only when the same secrets were looked for.
+    const alike = base !== null && base.secrets === prepared.secrets;
+    const request = this.#preparer.editRequest(prepared, alike ? base.request : null, chosen?.prefix ?? 0);
+    const responseBase = alike && base.response !== null ? base.response : null;
+    const responsePrefix =
+      responseBase === null ? 0 : measureSharedPrefix(responseBase, prepared.response_raw);
+    const usesResponse = responseBase !== null && responsePrefix >= MIN_RESPONSE_PREFIX;
+    const response = this.#preparer.editResponse(
+      prepared,
+      usesResponse ? responseBase : null,
+      responsePrefix,
+    );
+    this.#saveFiles(request);
+    this.#saveFiles(response);
+
+    const plain = base === null || chosen === null;
+    const requestDelta = plain ? null : diff(base.request, request, alike ? chosen.prefix : undefined);
+    const responseDelta = usesResponse ? diff(responseBase, response, responsePrefix) : null;
+    const distance = base === null || (requestDelta === null && responseDelta === null) ? 0 : id - base.id;
+    const meta = encodeMeta(prepared, request.has_files, response.has_files);
+    const record = encodeRecord(
+      distance,
+      requestDelta?.ops ?? [],
+      requestDelta?.literals ?? [request.stored],
+      responseDelta?.ops ?? [],
+      responseDelta?.literals ?? [response.stored],
+      meta,
+    );
+    const keptRequest = ownBody(request);
+    const keptResponse = response.raw.length <= MAX_RESPONSE_BASE_BYTES ? ownBody(response) : null;
+    const tail = record.subarray(Math.max(0, record.length - DICTIONARY_BYTES));
+    const entry: BaseEntry = {
+      id,
+      depth: base === null ? 0 : base.depth + 1,
+      root: base === null ? id : base.root,
+      request: keptRequest,
+      response: keptResponse,
+      record: tail.length < record.length ? Buffer.from(tail) : tail,
+      secrets: prepared.secrets,
+      bytes: bodyBytes(keptRequest) + bodyBytes(keptResponse) + tail.length + 1_024,
+    };
+    const repeats = base !== null && chosen !== null && chosen.prefix * 10 >= base.request.raw.length * 9;
+    return {
+      record,
+      entry,
+      run_id: exchange.run_id,
+      path: exchange.path,
+      base,
+      replaced: repeats ? base : null,
+    };
+  }
+
+  /** At the end of a chain, the exchange at its beginning if it still helps, else none: a keyframe. */
+  #chooseBase(prepared: PreparedExchange): ChosenBase | null {
+    const { exchange } = prepared;
+    const chosen = this.#bases.choose(exchange.run_id, exchange.path, prepared.request_raw);
+    if (chosen === null || chosen.entry.depth < MAX_DEPTH) return chosen;
+    const root = this.#bases.get(chosen.entry.root);
+    if (root === undefined) return null;
+    const prefix = measureSharedPrefix(root.request, prepared.request_raw);
+    return prefix * 2 >= prepared.request_raw.length ? { entry: root, prefix } : null;
+  }
+
+  #saveFiles(body: PreparedBody): void {
+    for (const file of takeNewFiles(body)) {
+      this.#options.fault?.('attachment');
+      this.#files.save(file.sha256, file.content);
+    }
+  }
+
+  /** fsync of everything appended so far. @throws the storage's error */
+  flush(): Promise<void> {
+    return this.#enqueue(() => this.#flush());
+  }
+
+  async #flush(): Promise<void> {
+    this.#assertOpen();
+    if (this.#syncTimer !== null) clearTimeout(this.#syncTimer);
+    this.#syncTimer = null;
+    this.#files.sync();
+    await syncEnv(this.#env);
+  }
+
+  #scheduleSync(): void {
+    if (this.#syncTimer !== null) return;
+    this.#syncTimer = setTimeout(() => {
+      this.#syncTimer = null;
+      // A failure shows at the next flush, which tries again.
+      this.#enqueue(async () => {
+        if (this.#closed) return;
+        this.#files.sync();
+        await syncEnv(this.#env);
+      }).catch(() => undefined);
+    }, SYNC_DELAY_MS);
+    this.#syncTimer.unref();
+  }
+
+  /**
+   * Indexes exchanges that are not yet, in the order of their ids, for at most about `budget_ms` at a time.
+   * @returns how many; 0 when all are
+   * @throws the storage's error; what was found is kept and written with the next call
+   */
+  indexSome(decode: DecodeExchange, budget_ms: number): Promise<number> {
+    return this.#enqueue(async () => this.#indexSome(decode, budget_ms));
+  }
+
+  #indexSome(decode: DecodeExchange, budgetMs: number): number {
+    this.#assertOpen();
+    const start = performance.now();
+    let done = 0;
+    while (this.#index.pending < INDEX_BATCH && this.#index.indexed < this.#nextId - 1) {
+      if (!this.#index.indexNext(decode)) break;
+      done++;
+      if (performance.now() - start >= budgetMs) break;
+    }
+    if (this.#index.pending > 0) {
+      this.#options.fault?.('index');
+      this.#index.store();
+      this.#scheduleSync();
+    }
+    return done;
+  }
+
+  /**
+   * Seals the live file and opens a new one at the same path; ids go on. Appends made meanwhile wait only until the new
+   * file is there, not for the compaction.
+   * @returns the sealed file, compacted and read-only, and the live one; sealed is null when there was nothing to seal
+   * @throws the storage's error; the log goes on in any case
+   */
+  async rotate(): Promise<{ sealed: string | null; opened: string }> {
+    const moved = await this.#enqueue(() => this.#moveAside());
+    if (moved === null) return { sealed: null, opened: this.#options.path };
+    const compacted = this.#sealing.then(() => this.#compact(moved.path, moved.first_id, moved.last_id));
+    this.#sealing = compacted.catch(() => undefined);
+    return { sealed: await compacted, opened: this.#options.path };
+  }
+
+  async #moveAside(): Promise<{ path: string; first_id: number; last_id: number } | null> {
+    this.#assertOpen();
+    if (this.#mustReopen) await this.#reopen();
+    const { path } = this.#options;
+    const reader = new BlockReader(this.#env, path, INDEX_CACHE_BYTES);
+    const firstId = reader.readFirstId();
+    const lastId = this.#nextId - 1;
+    if (lastId < firstId) return null;
+    const decode = this.#options.decode;
+    const start = performance.now();
+    while (decode !== undefined && performance.now() - start < SEAL_INDEX_MS) {
+      if (this.#indexSome(decode, SEAL_INDEX_MS) === 0) break;
+    }
+    this.#options.fault?.('seal');
+    await this.#flush();
+    const tails = this.#index.listCarriedTails();
+    const aside = sealedPath(path, firstId, lastId, true);
+    await this.#env.root.close();
+    try {
+      rmSync(`${path}-lock`, { force: true });
+      renameSync(path, aside);
+      this.#sealed++;
+    } finally {
+      this.#bases.clear();
+      this.#open();
+    }
+    if (tails.length > 0) {
+      this.#env.root.transactionSync(() => {
+        for (const { key, value } of tails) this.#env.tails.putSync(key, value);
+      });
+    }
+    return { path: aside, first_id: firstId, last_id: lastId };
+  }
+
+  /** Makes the sealed file of one that was moved aside. Repeatable: a file half made is made again. */
+  async #compact(aside: string, firstId: number, lastId: number): Promise<string> {
+    const target = sealedPath(this.#options.path, firstId, lastId, false);
+    if (!existsSync(target)) {
+      const partial = `${target}.part`;
+      rmSync(partial, { force: true });
+      const env = openCaptureEnv(aside, 'read');
+      try {
+        await env.root.backup(partial, true);
+      } finally {
+        await env.root.close();
+      }
+      syncPath(partial);
+      makeReadOnly(partial);
+      renameSync(partial, target);
+    }
+    rmSync(aside, { force: true });
+    rmSync(`${aside}-lock`, { force: true });
+    syncPath(dirname(target));
+    return target;
+  }
+
+  #open(): void {
+    const after = listSealed(this.#options.path).reduce((last, file) => Math.max(last, file.last_id), 0);
+    this.#env = openCaptureEnv(this.#options.path, 'write', after + 1);
+    const reader = new BlockReader(this.#env, this.#options.path, INDEX_CACHE_BYTES);
+    this.#index = new ExchangeIndex(this.#env, reader);
+    this.#nextId = Math.max(reader.readLastId(), after) + 1;
+    this.#mustReopen = false;
+  }
+
+  async #reopen(): Promise<void> {
+    await this.#env.root.close();
+    this.#open();
+  }
+
+  /** Where the log stands; cheap. */
+  stats(): CaptureLogStats {
+    let bytes = 0;
+    try {
+      bytes = statSync(this.#options.path).size;
+    } catch {
+      // Between two files, in a rotation.
+    }
+    return {
+      path: this.#options.path,
+      bytes,
+      sealed: this.#sealed,
+      last_id: this.#nextId - 1,
+      indexed_id: this.#index.indexed,
+    };
+  }
+
+  /** Flushes and ends the log, after the calls made before. A second call does nothing. */
+  close(): Promise<void> {
+    return this.#enqueue(async () => {
+      if (this.#closed) return;
+      try {
+        await this.#flush();
+      } finally {
+        this.#closed = true;
+        await this.#sealing;
+        await this.#env.root.close();
+      }
+    });
+  }
+}
+
+function countFiles(sealed: { first_id: number }[]): number {
+  return new Set(sealed.map((file) => file.first_id)).size;
+}
+
+/** How `body` is made from `base`, or null when it is not worth it. */
+function diff(base: PreparedBody, body: PreparedBody, rawPrefix: number | undefined): Delta | null {
+  if (body.stored.length === 0 || base.stored.length === 0) return null;
+  const untouched = body.stored === body.raw && base.stored === base.raw;
+  const delta = makeDelta(base.stored, body.stored, untouched ? rawPrefix : undefined);
+  return delta.literal_bytes * 10 < body.stored.length * 9 ? delta : null;
+}
+
+/** A body that does not keep a much larger buffer in memory, such as the frame that it came in. */
+function ownBody(body: PreparedBody): PreparedBody {
+  if (body.raw.buffer.byteLength <= body.raw.length * 1.25 + 4_096) return body;
+  const raw = Buffer.from(body.raw);
+  return { ...body, raw, stored: body.stored === body.raw ? raw : body.stored };
+}
+
+function bodyBytes(body: PreparedBody | null): number {
+  if (body === null) return 0;
+  const copies = body.stored === body.raw ? body.raw.length : body.raw.length + body.stored.length;
+  return copies + body.edits.length * 128;
+}
+
+function syncEnv(env: CaptureEnv): Promise<void> {
+  const root = env.root as unknown as { sync(done: (error: Error | null) => void): void };
+  return new Promise((resolve, reject) => {
+    root.sync((error) => (error ? reject(error) : resolve()));
+  });
+}

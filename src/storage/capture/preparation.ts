@@ -1,0 +1,353 @@
+/**
+ * From an exchange as captured to what may be stored: credentials masked, compressed bodies decoded, attachments taken
+ * out. Runs on the capture writer's actor thread.
+ *
+ * What is done to a body is a list of edits (range → replacement). An agent's next request begins with its previous
+ * one, so the edits of the previous body are kept inside the common beginning (and end), and only what is new between
+ * them is scanned, with a margin that is longer than any key.
+ */
+import type { CapturedExchange } from '../../domain/exchange.ts';
+import {
+  collectCredentials,
+  credentialForms,
+  findKeyShapes,
+  findNeedles,
+  isCredentialHeader,
+  MASK,
+  maskEmbeddedQueries,
+  maskQuery,
+  maskText,
+  mergeRanges,
+  SCAN_MARGIN_BYTES,
+} from '../../domain/redaction.ts';
+import { type FoundAttachment, findAttachments, mayHoldPlaceholder, wrapBinaryBody } from './attachments.ts';
+import { measureCommonPrefix, measureCommonSuffix } from './delta.ts';
+import { decodeBody } from './encoding.ts';
+
+/** A range of the body as it came, and what stands there in the stored copy. */
+interface Edit {
+  start: number;
+  end: number;
+  text: Buffer;
+  is_file: boolean;
+}
+
+/** One body, both as it came (in memory only) and as it is stored. */
+export interface PreparedBody {
+  raw: Buffer;
+  /** `raw` itself when nothing had to be changed. */
+  stored: Buffer;
+  edits: Edit[];
+  /** Holds our placeholder's beginning by itself: attachments stay inside. */
+  keeps_files: boolean;
+  has_files: boolean;
+}
+
+/** The secrets of one request in all their forms. Compared by identity: the same credential gives the same object. */
+export interface SecretSet {
+  texts: string[];
+  bytes: Buffer[];
+}
+
+/** An exchange ready to be encoded. */
+export interface PreparedExchange {
+  exchange: CapturedExchange;
+  secrets: SecretSet;
+  run_id: string | null;
+  note: string;
+  path: string;
+  query: string;
+  request_headers: string;
+  response_headers: string;
+  /** Without content-encoding when secrets must be masked inside. */
+  request_raw: Buffer;
+  response_raw: Buffer;
+  request_decoded: boolean;
+  response_decoded: boolean;
+  truncated: boolean;
+}
+
+const MASK_BYTES = Buffer.from(MASK, 'latin1');
+const NO_SECRETS: SecretSet = { texts: [], bytes: [] };
+
+/** Bounds of what is remembered about headers and credentials; emptied when full. */
+const MAX_REMEMBERED = 1_024;
+
+/** A view of the same memory. */
+export function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+/** The value of a header, the last one if it comes more than once; null when it is not there. */
+export function findHeader(headers: readonly string[], name: string): string | null {
+  for (let i = headers.length - 2; i >= 0; i -= 2) {
+    const key = headers[i]!;
+    if (key.length === name.length && key.toLowerCase() === name) return headers[i + 1]!;
+  }
+  return null;
+}
+
+/** All values of a header in order, joined with a comma; null when it is not there. */
+function joinHeader(headers: readonly string[], name: string): string | null {
+  let joined: string | null = null;
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    const key = headers[i]!;
+    if (key.length !== name.length || key.toLowerCase() !== name) continue;
+    joined = joined === null ? headers[i + 1]! : `${joined},${headers[i + 1]}`;
+  }
+  return joined;
+}
+
+/** Remembers what the last requests' headers came to, since a client sends nearly the same ones each time. */
+export class Preparer {
+  readonly #redact: boolean;
+  readonly #maxDecodedBytes: number;
+  readonly #requests = new Map<string, { headers: string; secrets: SecretSet }>();
+  readonly #secretSets = new Map<string, SecretSet>();
+
+  /**
+   * @param redact mask key shapes in bodies, headers and query, and inside compressed bodies
+   * @param maxDecodedBytes most bytes of a body without its content-encoding
+   */
+  constructor(redact: boolean, maxDecodedBytes: number) {
+    this.#redact = redact;
+    this.#maxDecodedBytes = maxDecodedBytes;
+  }
+
+  /** Everything but the bodies' edits. A promise only when a compressed body is damaged or too large. */
+  prepare(exchange: CapturedExchange): PreparedExchange | Promise<PreparedExchange> {
+    const request = this.#prepareRequestHead(exchange);
+    const secrets = request.secrets;
+    const texts = secrets.texts;
+    let runId = exchange.run_id;
+    let note = exchange.note;
+    let path = exchange.path;
+    let query = maskQuery(exchange.query);
+    const together = `${runId ?? ''}\n${note}\n${path}\n${query}`;
+    if (maskText(together, texts, this.#redact) !== together) {
+      runId = runId === null ? null : maskText(runId, texts, this.#redact);
+      note = maskText(note, texts, this.#redact);
+      path = maskText(path, texts, this.#redact);
+      query = maskText(query, texts, this.#redact);
+    }
+    const requestBody = asBuffer(exchange.request_body);
+    const responseBody = asBuffer(exchange.response_body);
+    const prepared: PreparedExchange = {
+      exchange,
+      secrets,
+      run_id: runId,
+      note,
+      path,
+      query,
+      request_headers: request.headers,
+      response_headers: maskText(maskHeaders(exchange.response_headers), texts, this.#redact),
+      request_raw: requestBody,
+      response_raw: responseBody,
+      request_decoded: false,
+      response_decoded: false,
+      truncated: exchange.truncated,
+    };
+    if (!this.#redact) return prepared;
+    const requestCoding = joinHeader(exchange.request_headers, 'content-encoding');
+    const responseCoding = joinHeader(exchange.response_headers, 'content-encoding');
+    if (requestCoding === null && responseCoding === null) return prepared;
+    const requestDecoded = decodeBody(requestBody, requestCoding, this.#maxDecodedBytes);
+    const responseDecoded = decodeBody(responseBody, responseCoding, this.#maxDecodedBytes);
+    const finish = (
+      a: Awaited<typeof requestDecoded>,
+      b: Awaited<typeof responseDecoded>,
+    ): PreparedExchange => {
+      prepared.request_raw = a.body;
+      prepared.request_decoded = a.decoded;
+      prepared.response_raw = b.body;
+      prepared.response_decoded = b.decoded;
+      prepared.truncated = prepared.truncated || a.cut || b.cut;
+      return prepared;
+    };
+    if (requestDecoded instanceof Promise || responseDecoded instanceof Promise) {
+      return Promise.all([requestDecoded, responseDecoded]).then(([a, b]) => finish(a, b));
+    }
+    return finish(requestDecoded, responseDecoded);
+  }
+
+  #prepareRequestHead(exchange: CapturedExchange): { headers: string; secrets: SecretSet } {
+    const key = `${exchange.query}\n\n${exchange.request_headers.join('\n')}`;
+    const known = this.#requests.get(key);
+    if (known !== undefined) return known;
+    const found = collectCredentials(exchange.request_headers, exchange.query);
+    const secrets = this.#internSecrets(found);
+    const headers = maskText(maskHeaders(exchange.request_headers), secrets.texts, this.#redact);
+    const head = { headers, secrets };
+    if (this.#requests.size >= MAX_REMEMBERED) this.#requests.clear();
+    if (key.length <= 16_384) this.#requests.set(key, head);
+    return head;
+  }
+
+  #internSecrets(found: string[]): SecretSet {
+    if (found.length === 0) return NO_SECRETS;
+    const key = found.join('\n');
+    const known = this.#secretSets.get(key);
+    if (known !== undefined) return known;
+    const texts = [...new Set(found.flatMap(credentialForms))].sort((a, b) => b.length - a.length);
+    const secrets = { texts, bytes: texts.map((text) => Buffer.from(text, 'latin1')) };
+    if (this.#secretSets.size >= MAX_REMEMBERED) this.#secretSets.clear();
+    this.#secretSets.set(key, secrets);
+    return secrets;
+  }
+
+  /**
+   * A request's body as it is stored.
+   * @param base the previous body with the same secrets, or null
+   * @param prefix bytes that both begin with
+   */
+  editRequest(prepared: PreparedExchange, base: PreparedBody | null, prefix: number): PreparedBody {
+    return editBody(
+      prepared.request_raw,
+      base,
+      prefix,
+      this.#redact ? prepared.secrets.bytes : [],
+      this.#redact,
+      findHeader(prepared.exchange.request_headers, 'content-type'),
+    );
+  }
+
+  /** A response's body as it is stored; echoes of the request's credentials are masked in every mode. */
+  editResponse(prepared: PreparedExchange, base: PreparedBody | null, prefix: number): PreparedBody {
+    const packed =
+      !this.#redact && findHeader(prepared.exchange.response_headers, 'content-encoding') !== null;
+    return editBody(
+      prepared.response_raw,
+      base,
+      prefix,
+      packed ? [] : prepared.secrets.bytes,
+      this.#redact,
+      findHeader(prepared.exchange.response_headers, 'content-type'),
+    );
+  }
+}
+
+/** Flat headers as `name\nvalue\n…`, credentials masked. Neither can hold a newline. */
+function maskHeaders(headers: readonly string[]): string {
+  let text = '';
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    const name = headers[i]!;
+    let value = headers[i + 1]!;
+    if (value !== '' && isCredentialHeader(name)) value = MASK;
+    else if (value.includes('=')) value = maskEmbeddedQueries(value);
+    text += i === 0 ? `${name}\n${value}` : `\n${name}\n${value}`;
+  }
+  return text;
+}
+
+function editBody(
+  raw: Buffer,
+  base: PreparedBody | null,
+  prefix: number,
+  needles: readonly Buffer[],
+  shapes: boolean,
+  contentType: string | null,
+): PreparedBody {
+  if (raw.length === 0) return { raw, stored: raw, edits: [], keeps_files: false, has_files: false };
+  if (base !== null && prefix === raw.length && prefix === base.raw.length)
+    return { ...base, raw, stored: base.stored === base.raw ? raw : base.stored };
+  const whole = wrapBinaryBody(raw, contentType);
+  if (whole !== null && !mayHoldPlaceholder(raw)) {
+    return finishBody(raw, [{ ...whole, text: whole.placeholder, is_file: true }], [whole], false);
+  }
+
+  let from = 0;
+  let to = raw.length;
+  const kept: Edit[] = [];
+  const keptTail: Edit[] = [];
+  let keepsFiles = false;
+  if (base !== null && prefix > SCAN_MARGIN_BYTES) {
+    keepsFiles = base.keeps_files;
+    from = prefix - SCAN_MARGIN_BYTES;
+    for (const edit of base.edits) {
+      if (edit.start < from && edit.end > from) from = edit.start;
+    }
+    for (const edit of base.edits) {
+      if (edit.end <= from) kept.push(edit);
+    }
+    const rest = Math.min(raw.length, base.raw.length) - prefix;
+    const suffix = rest === 0 ? 0 : measureCommonSuffix(base.raw, raw, base.raw.length, raw.length, rest);
+    if (suffix > 2 * SCAN_MARGIN_BYTES) {
+      const shift = raw.length - base.raw.length;
+      to = raw.length - suffix + SCAN_MARGIN_BYTES;
+      for (const edit of base.edits) {
+        if (edit.start + shift < to && edit.end + shift > to) to = edit.end + shift;
+      }
+      for (const edit of base.edits) {
+        if (edit.start + shift >= to)
+          keptTail.push({ ...edit, start: edit.start + shift, end: edit.end + shift });
+      }
+    }
+  }
+
+  const part = from === 0 && to === raw.length ? raw : raw.subarray(from, to);
+  if (!keepsFiles && mayHoldPlaceholder(part)) {
+    if (kept.length + keptTail.length > 0) return editBody(raw, null, 0, needles, shapes, contentType);
+    keepsFiles = true;
+  }
+  const files = keepsFiles ? [] : findAttachments(raw, from, to);
+  const edits: Edit[] = files.map((file) => ({
+    start: file.start,
+    end: file.end,
+    text: file.placeholder,
+    is_file: true,
+  }));
+  const secrets = findNeedles(raw, needles, from, to);
+  if (shapes) secrets.push(...findKeyShapes(raw, from, to));
+  for (const range of mergeRanges(secrets)) {
+    if (range.start < from || range.end > to + SCAN_MARGIN_BYTES) continue;
+    if (edits.some((edit) => edit.is_file && range.start < edit.end && range.end > edit.start)) continue;
+    edits.push({ start: range.start, end: range.end, text: MASK_BYTES, is_file: false });
+  }
+  if (edits.length > 1) edits.sort((a, b) => a.start - b.start);
+  const last = edits[edits.length - 1];
+  const tail = last === undefined ? keptTail : keptTail.filter((edit) => edit.start >= last.end);
+  return finishBody(
+    raw,
+    kept.length + tail.length === 0 ? edits : [...kept, ...edits, ...tail],
+    files,
+    keepsFiles,
+  );
+}
+
+/** Files found in this body and not yet saved; by the body that they belong to, so that the log can save them. */
+const newFiles = new WeakMap<PreparedBody, FoundAttachment[]>();
+
+/** Attachments that came with this body and were not in its base. */
+export function takeNewFiles(body: PreparedBody): FoundAttachment[] {
+  const files = newFiles.get(body);
+  if (files === undefined) return [];
+  newFiles.delete(body);
+  return files;
+}
+
+function finishBody(raw: Buffer, edits: Edit[], files: FoundAttachment[], keepsFiles: boolean): PreparedBody {
+  if (edits.length === 0) return { raw, stored: raw, edits, keeps_files: keepsFiles, has_files: false };
+  const parts: Buffer[] = [];
+  let at = 0;
+  let hasFiles = false;
+  for (const edit of edits) {
+    parts.push(raw.subarray(at, edit.start), edit.text);
+    at = edit.end;
+    hasFiles = hasFiles || edit.is_file;
+  }
+  parts.push(raw.subarray(at));
+  const body: PreparedBody = {
+    raw,
+    stored: Buffer.concat(parts),
+    edits,
+    keeps_files: keepsFiles,
+    has_files: hasFiles,
+  };
+  if (files.length > 0) newFiles.set(body, files);
+  return body;
+}
+
+/** Bytes that two bodies begin with alike. */
+export function measureSharedPrefix(base: PreparedBody, raw: Buffer): number {
+  return measureCommonPrefix(base.raw, raw);
+}

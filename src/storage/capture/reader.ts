@@ -1,0 +1,126 @@
+/**
+ * Reads a capture database: a live file that another process or thread writes to, or a sealed one. Used by the command
+ * line and by tests; synchronous, read-only. Memory is bounded whatever the file's size.
+ */
+import type { ExchangeRecord } from '../../domain/exchange.ts';
+import { BlockReader } from './blocks.ts';
+import { type DecodeExchange, ExchangeIndex, makeStoredCopy, type StoredCopy } from './facts.ts';
+import { type CaptureEnv, openCaptureEnv } from './layout.ts';
+import { type ExchangeSummary, summarize } from './record.ts';
+
+/** Kept of unpacked blocks, and again of bodies. */
+const READER_CACHE_BYTES = 32 << 20;
+/** Exchanges that a reader indexes for itself; beyond, records come without model, usage and found run. */
+const MAX_OWN_INDEX = 200_000;
+
+export interface ReaderOptions {
+  /** Finds model, usage and run of exchanges that the writer has not indexed yet; without it they stay null. */
+  decode?: DecodeExchange;
+}
+
+export interface ExchangeFilter {
+  /** First id; 1 when not given. */
+  from_id?: number;
+  /** Only exchanges of this run. */
+  run_id?: string;
+}
+
+export class CaptureReader {
+  readonly path: string;
+  readonly #env: CaptureEnv;
+  readonly #blocks: BlockReader;
+  readonly #index: ExchangeIndex;
+  readonly #decode: DecodeExchange | null;
+
+  /**
+   * @param path a capture file, live or sealed
+   * @throws {import('./layout.ts').CaptureFileError} with a code: missing, not_a_capture, truncated, damaged,
+   *   newer_format, unreadable
+   */
+  static open(path: string, options: ReaderOptions = {}): CaptureReader {
+    return new CaptureReader(path, openCaptureEnv(path, 'read'), options);
+  }
+
+  private constructor(path: string, env: CaptureEnv, options: ReaderOptions) {
+    this.path = path;
+    this.#env = env;
+    this.#blocks = new BlockReader(env, path, READER_CACHE_BYTES);
+    this.#index = new ExchangeIndex(env, this.#blocks);
+    this.#decode = options.decode ?? null;
+  }
+
+  /** Looks at the newest state that is committed, and brings the reader's own index up to `id`. */
+  #refresh(id: number): void {
+    this.#env.root.resetReadTxn();
+    this.#index.refresh();
+    if (this.#decode === null) return;
+    while (
+      this.#index.indexed < id &&
+      this.#index.pending < MAX_OWN_INDEX &&
+      this.#index.indexNext(this.#decode)
+    );
+  }
+
+  /** First and last id in this file; last is one less than first when it holds none. */
+  range(): { first_id: number; last_id: number } {
+    this.#refresh(0);
+    return { first_id: this.#blocks.readFirstId(), last_id: this.#blocks.readLastId() };
+  }
+
+  /**
+   * Records without headers, in the order of ids; quick for many thousands, since they are read from the index.
+   * @throws {import('./layout.ts').CaptureFileError} damaged
+   */
+  *summaries(filter: ExchangeFilter = {}): Generator<ExchangeSummary> {
+    const { first_id, last_id } = this.range();
+    for (let id = Math.max(first_id, filter.from_id ?? 1); id <= last_id; id++) {
+      if (id > this.#index.indexed || id % 1_024 === 0) this.#refresh(id);
+      let summary = this.#index.readSummary(id);
+      if (summary === undefined) {
+        const meta = this.#blocks.readMeta(id);
+        if (meta === undefined) return;
+        summary = summarize(meta.record, meta.record.run_id, null);
+      }
+      if (filter.run_id === undefined || summary.run_id === filter.run_id) yield summary;
+    }
+  }
+
+  /** Records in the order of ids. @throws {import('./layout.ts').CaptureFileError} damaged */
+  *exchanges(filter: ExchangeFilter = {}): Generator<ExchangeRecord> {
+    for (const summary of this.summaries(filter)) {
+      const record = this.exchange(summary.id);
+      if (record !== undefined) yield record;
+    }
+  }
+
+  /** One record; undefined when this file does not hold it. @throws {import('./layout.ts').CaptureFileError} damaged */
+  exchange(id: number): ExchangeRecord | undefined {
+    this.#refresh(id);
+    const meta = this.#blocks.readMeta(id);
+    return meta === undefined ? undefined : this.#index.complete(meta.record);
+  }
+
+  /**
+   * The stored body's exact bytes; empty when there was none, undefined when this file does not hold the exchange.
+   * @throws {import('./layout.ts').CaptureFileError} damaged, also when an attachment is missing
+   */
+  body(id: number, side: 'request' | 'response'): Uint8Array | undefined {
+    this.#env.root.resetReadTxn();
+    const meta = this.#blocks.readMeta(id);
+    return meta === undefined ? undefined : this.#blocks.readBodies(id, meta)?.[side];
+  }
+
+  /** The stored copy in the form that a decoder takes; undefined when this file does not hold the exchange. */
+  copy(id: number): StoredCopy | undefined {
+    this.#env.root.resetReadTxn();
+    const meta = this.#blocks.readMeta(id);
+    const bodies = meta === undefined ? undefined : this.#blocks.readBodies(id, meta);
+    if (meta === undefined || bodies === undefined) return undefined;
+    return makeStoredCopy(meta, bodies.request, bodies.response);
+  }
+
+  /** Ends it; the reader is not to be used any more. */
+  async close(): Promise<void> {
+    await this.#env.root.close();
+  }
+}

@@ -1,0 +1,176 @@
+/**
+ * The part of a stored exchange that is no body: what the gateway noted about it, and its headers. Written by the
+ * capture writer, read by everybody; both ways are here so that they cannot drift apart.
+ */
+import type { ApiShape, ExchangeFacts, ExchangeRecord, ServedBy, TokenUsage } from '../../domain/exchange.ts';
+import type { PreparedExchange } from './preparation.ts';
+
+const ABORTED = 1;
+const TRUNCATED = 2;
+const REQUEST_FILES = 4;
+const RESPONSE_FILES = 8;
+const REQUEST_DECODED = 16;
+const RESPONSE_DECODED = 32;
+const TURN = 64;
+
+/** What the record's meta part holds, in its order in the JSON array. */
+type MetaArray = [
+  run_id: string | null,
+  seq: number | null,
+  note: string,
+  provider: string,
+  shape: ApiShape | null,
+  method: string,
+  path: string,
+  query: string,
+  served_by: ServedBy,
+  flags: number,
+  status: number,
+  request_headers: string,
+  response_headers: string,
+  request_bytes: number,
+  response_bytes: number,
+  started_at_ms: number,
+  first_byte_ms: number | null,
+  duration_ms: number,
+];
+
+/** The stored exchange without its bodies. */
+export interface StoredMeta {
+  record: ExchangeRecord;
+  request_has_files: boolean;
+  response_has_files: boolean;
+  /** The stored body is not in the encoding that its content-encoding header names. */
+  request_decoded: boolean;
+  response_decoded: boolean;
+}
+
+/** Milliseconds to three decimals: more are noise, and noise does not compress. */
+function roundMs(ms: number): number {
+  return Math.round(ms * 1_000) / 1_000;
+}
+
+/** The meta part of a record. */
+export function encodeMeta(
+  prepared: PreparedExchange,
+  requestHasFiles: boolean,
+  responseHasFiles: boolean,
+): Buffer {
+  const exchange = prepared.exchange;
+  const meta: MetaArray = [
+    prepared.run_id,
+    exchange.seq,
+    prepared.note,
+    exchange.provider,
+    exchange.shape,
+    exchange.method,
+    prepared.path,
+    prepared.query,
+    exchange.served_by,
+    (exchange.aborted ? ABORTED : 0) |
+      (prepared.truncated ? TRUNCATED : 0) |
+      (requestHasFiles ? REQUEST_FILES : 0) |
+      (responseHasFiles ? RESPONSE_FILES : 0) |
+      (prepared.request_decoded ? REQUEST_DECODED : 0) |
+      (prepared.response_decoded ? RESPONSE_DECODED : 0) |
+      (exchange.kind === 'turn' ? TURN : 0),
+    exchange.status,
+    prepared.request_headers,
+    prepared.response_headers,
+    exchange.request_bytes,
+    exchange.response_bytes,
+    exchange.started_at_ms,
+    exchange.first_byte_ms === null ? null : roundMs(exchange.first_byte_ms),
+    roundMs(exchange.duration_ms),
+  ];
+  return Buffer.from(JSON.stringify(meta), 'utf8');
+}
+
+const NO_USAGE: TokenUsage = {
+  input_tokens: null,
+  output_tokens: null,
+  cache_read_tokens: null,
+  cache_write_tokens: null,
+};
+
+function splitHeaders(text: string): [string, string][] {
+  if (text === '') return [];
+  const flat = text.split('\n');
+  const headers: [string, string][] = [];
+  for (let i = 0; i + 1 < flat.length; i += 2) headers.push([flat[i]!, flat[i + 1]!]);
+  return headers;
+}
+
+/** The exchange record, with nothing in it yet that only a decoder knows. @throws {SyntaxError} when damaged */
+export function decodeMeta(id: number, bytes: Buffer): StoredMeta {
+  const meta = JSON.parse(bytes.toString('utf8')) as MetaArray;
+  const flags = meta[9];
+  return {
+    record: {
+      id,
+      run_id: meta[0],
+      seq: meta[1],
+      note: meta[2],
+      provider: meta[3],
+      kind: (flags & TURN) !== 0 ? 'turn' : 'other',
+      shape: meta[4],
+      method: meta[5],
+      path: meta[6],
+      query: meta[7],
+      status: meta[10],
+      started_at: new Date(meta[15]).toISOString(),
+      first_byte_ms: meta[16],
+      duration_ms: meta[17],
+      aborted: (flags & ABORTED) !== 0,
+      truncated: (flags & TRUNCATED) !== 0,
+      undecodable: false,
+      served_by: meta[8],
+      model: null,
+      stop_reason: null,
+      usage: { ...NO_USAGE },
+      request: { headers: splitHeaders(meta[11]), bytes: meta[13] },
+      response: { headers: splitHeaders(meta[12]), bytes: meta[14] },
+    },
+    request_has_files: (flags & REQUEST_FILES) !== 0,
+    response_has_files: (flags & RESPONSE_FILES) !== 0,
+    request_decoded: (flags & REQUEST_DECODED) !== 0,
+    response_decoded: (flags & RESPONSE_DECODED) !== 0,
+  };
+}
+
+/** The exchange record without headers: what a listing needs, kept in the `facts` table. */
+export type ExchangeSummary = Omit<ExchangeRecord, 'request' | 'response'> & {
+  request_bytes: number;
+  response_bytes: number;
+};
+
+/** A summary from a record, a run and what the decoder found (null: nothing was decoded). */
+export function summarize(
+  record: ExchangeRecord,
+  runId: string | null,
+  facts: ExchangeFacts | null,
+): ExchangeSummary {
+  const { request, response, ...rest } = record;
+  return {
+    ...rest,
+    run_id: runId,
+    undecodable: facts?.undecodable ?? false,
+    model: facts?.model ?? null,
+    stop_reason: facts?.stop_reason ?? null,
+    usage: facts?.usage ?? { ...NO_USAGE },
+    request_bytes: request.bytes,
+    response_bytes: response.bytes,
+  };
+}
+
+/** The whole record, from the stored one and its summary. */
+export function completeRecord(record: ExchangeRecord, summary: ExchangeSummary): ExchangeRecord {
+  return {
+    ...record,
+    run_id: summary.run_id,
+    undecodable: summary.undecodable,
+    model: summary.model,
+    stop_reason: summary.stop_reason,
+    usage: summary.usage,
+  };
+}

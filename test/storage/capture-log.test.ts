@@ -1,0 +1,265 @@
+/** The capture database: what goes in comes out, through batches, deltas, rotation, restart and failure. */
+import { randomBytes } from 'node:crypto';
+import { existsSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import type { CapturedExchange } from '../../src/domain/exchange.ts';
+import { CaptureLog, type CaptureLogOptions } from '../../src/storage/capture/log.ts';
+import { CaptureReader } from '../../src/storage/capture/reader.ts';
+import { makeExchange, makeFolder } from './captured.ts';
+
+async function openLog(folder: string, options: Partial<CaptureLogOptions> = {}): Promise<CaptureLog> {
+  const log = await CaptureLog.open({ path: join(folder, 'capture.mdb'), redact: false, ...options });
+  onTestFinished(() => log.close());
+  return log;
+}
+
+function openReader(path: string): CaptureReader {
+  const reader = CaptureReader.open(path);
+  onTestFinished(() => reader.close());
+  return reader;
+}
+
+/** A conversation that grows, as JSON, with a marker that moves along. */
+function makeTurns(count: number, turnBytes: number, marker: boolean): Buffer[] {
+  const messages: unknown[] = [];
+  return Array.from({ length: count }, (_, turn) => {
+    messages.push({
+      role: 'user',
+      content: [{ type: 'text', text: `${turn}: ${randomBytes(turnBytes / 2).toString('hex')}` }],
+    });
+    const marked = messages.map((message, i) =>
+      marker && i === messages.length - 1
+        ? { ...(message as object), cache_control: { type: 'ephemeral' } }
+        : message,
+    );
+    const body = JSON.stringify({
+      model: 'm',
+      at: marker ? turn : 0,
+      system: 's'.repeat(500),
+      messages: marked,
+      stream: true,
+    });
+    messages.push({ role: 'assistant', content: `answer ${turn}` });
+    return Buffer.from(body);
+  });
+}
+
+describe('capture log', () => {
+  it('gives back what it was given, in any batches, bodies and runs', async () => {
+    const body = fc.oneof(
+      fc.uint8Array({ maxLength: 300 }),
+      fc.string({ maxLength: 2_000 }).map((text) => Buffer.from(text)),
+      // Bodies that share long parts, as those of one run do.
+      fc
+        .tuple(fc.constantFrom('a', 'b', 'c'), fc.nat(40_000), fc.string({ maxLength: 50 }), fc.nat(40_000))
+        .map(([seed, size, noise, rest]) =>
+          Buffer.concat([repeat(seed, size), Buffer.from(noise), repeat(`${seed}x`, rest)]),
+        ),
+    );
+    const exchange = fc.record({
+      run_id: fc.option(fc.constantFrom('r1', 'r2', 'rön "3"')),
+      seq: fc.option(fc.nat(1_000)),
+      path: fc.constantFrom('/v1/messages', '/v1/models'),
+      status: fc.constantFrom(0, 200, 429),
+      aborted: fc.boolean(),
+      request_headers: fc
+        .array(fc.tuple(fc.constantFrom('accept', 'x-thing', 'X-Other'), headerValue()), { maxLength: 6 })
+        .map((pairs) => pairs.flat()),
+      request_body: body,
+      response_body: body,
+    });
+    await fc.assert(
+      fc.asyncProperty(fc.array(fc.array(exchange, { maxLength: 6 }), { maxLength: 8 }), async (batches) => {
+        const folder = makeFolder();
+        const path = join(folder, 'capture.mdb');
+        const log = await CaptureLog.open({ path, redact: false });
+        const written: CapturedExchange[] = [];
+        for (const batch of batches) {
+          const made = batch.map((part) => makeExchange(part));
+          const ids = await log.append(made);
+          expect(ids).toEqual({ first_id: written.length + 1, last_id: written.length + batch.length });
+          written.push(...made);
+        }
+        await log.close();
+        const reader = CaptureReader.open(path);
+        const records = [...reader.exchanges()];
+        expect(records.map((record) => record.id)).toEqual(written.map((_, i) => i + 1));
+        // Backwards: nothing that an earlier read left in memory helps.
+        for (const [i, given] of [...written.entries()].reverse()) {
+          const record = records[i]!;
+          expect(same(reader.body(i + 1, 'request'), given.request_body)).toBe(true);
+          expect(same(reader.body(i + 1, 'response'), given.response_body)).toBe(true);
+          expect(record.run_id).toBe(given.run_id);
+          expect(record.seq).toBe(given.seq);
+          expect(record.status).toBe(given.status);
+          expect(record.aborted).toBe(given.aborted);
+          expect(record.request.headers.flat()).toEqual(given.request_headers);
+          expect(record.response.headers.flat()).toEqual(given.response_headers);
+          expect(record.request.bytes).toBe(given.request_body.length);
+          expect(record.started_at).toBe('2025-10-09T08:53:20.000Z');
+        }
+        await reader.close();
+        rmSync(folder, { recursive: true });
+      }),
+      { numRuns: 40 },
+    );
+  });
+
+  for (const [name, marker, batch] of [
+    ['one at a time', false, 1],
+    ['one at a time, with a moving marker and noise', true, 1],
+    ['in batches', true, 7],
+  ] as const) {
+    it(`stores a long run ${name} and reads any turn of it`, async () => {
+      const folder = makeFolder();
+      const log = await openLog(folder);
+      const turns = makeTurns(80, 600, marker);
+      for (let i = 0; i < turns.length; i += batch) {
+        const part = turns.slice(i, i + batch);
+        await log.append(
+          part.map((request_body) =>
+            makeExchange({ run_id: 'r', request_body, response_body: request_body.subarray(0, 99) }),
+          ),
+        );
+      }
+      await log.flush();
+      const last = openReader(log.stats().path).body(80, 'request');
+      expect(same(last, turns[79]!)).toBe(true);
+      const reader = openReader(log.stats().path);
+      for (const [i, turn] of turns.entries()) expect(same(reader.body(i + 1, 'request'), turn)).toBe(true);
+      const sent = turns.reduce((sum, turn) => sum + turn.length, 0);
+      expect(log.stats().bytes).toBeLessThan(sent / 8);
+    });
+  }
+
+  it('finds the base of requests without a run label', async () => {
+    const folder = makeFolder();
+    const log = await openLog(folder);
+    const runs = [makeTurns(20, 4_000, false), makeTurns(20, 4_000, false), makeTurns(20, 4_000, false)];
+    let sent = 0;
+    for (let turn = 0; turn < 20; turn++) {
+      for (const run of runs) {
+        await log.append([makeExchange({ request_body: run[turn]! })]);
+        sent += run[turn]!.length;
+      }
+    }
+    await log.flush();
+    // Random hex digits pack to half their size, and all turns but one are in the request before.
+    expect(log.stats().bytes).toBeLessThan(sent / 8);
+    const reader = openReader(log.stats().path);
+    for (let turn = 0; turn < 20; turn++) {
+      for (const [i, run] of runs.entries()) {
+        expect(same(reader.body(turn * 3 + i + 1, 'request'), run[turn]!)).toBe(true);
+      }
+    }
+  });
+
+  it('goes on with the ids after a restart', async () => {
+    const folder = makeFolder();
+    const first = await openLog(folder);
+    await first.append([makeExchange(), makeExchange()]);
+    await first.close();
+    const second = await openLog(folder);
+    expect(await second.append([makeExchange()])).toEqual({ first_id: 3, last_id: 3 });
+    expect(await second.append([])).toEqual({ first_id: 4, last_id: 3 });
+  });
+
+  it('seals a compacted read-only file and goes on with the ids', async () => {
+    const folder = makeFolder();
+    const log = await openLog(folder);
+    expect(await log.rotate()).toEqual({ sealed: null, opened: join(folder, 'capture.mdb') });
+    const turns = makeTurns(6, 2_000, true);
+    await log.append(turns.slice(0, 3).map((request_body) => makeExchange({ run_id: 'r', request_body })));
+    // Rotation and append at once: none is lost, order is kept.
+    const [rotated, appended] = await Promise.all([
+      log.rotate(),
+      log.append(turns.slice(3).map((request_body) => makeExchange({ run_id: 'r', request_body }))),
+    ]);
+    expect(rotated.sealed).toBe(join(folder, 'capture.1-3.mdb'));
+    expect(appended).toEqual({ first_id: 4, last_id: 6 });
+    expect(statSync(rotated.sealed!).mode & 0o777).toBe(0o444);
+    expect(log.stats().sealed).toBe(1);
+    const sealed = openReader(rotated.sealed!);
+    const live = openReader(rotated.opened);
+    expect(sealed.range()).toEqual({ first_id: 1, last_id: 3 });
+    expect(live.range()).toEqual({ first_id: 4, last_id: 6 });
+    for (const [i, turn] of turns.entries()) {
+      expect(same((i < 3 ? sealed : live).body(i + 1, 'request'), turn)).toBe(true);
+    }
+    expect(live.exchange(3)).toBeUndefined();
+    expect(sealed.body(4, 'request')).toBeUndefined();
+  });
+
+  it('goes on with the ids when the live file is gone and sealed ones are there', async () => {
+    const folder = makeFolder();
+    const first = await openLog(folder);
+    await first.append([makeExchange(), makeExchange()]);
+    await first.rotate();
+    await first.close();
+    rmSync(join(folder, 'capture.mdb'));
+    const second = await openLog(folder);
+    expect((await second.append([makeExchange()])).first_id).toBe(3);
+  });
+
+  it('finishes a rotation that was cut short', async () => {
+    const folder = makeFolder();
+    const first = await openLog(folder);
+    await first.append([makeExchange({ request_body: Buffer.from('one') })]);
+    await first.close();
+    const { renameSync } = await import('node:fs');
+    renameSync(join(folder, 'capture.mdb'), join(folder, 'capture.1-1.sealing.mdb'));
+    writeFileSync(join(folder, 'capture.1-1.mdb.part'), 'half');
+    const second = await openLog(folder);
+    expect((await second.append([makeExchange()])).first_id).toBe(2);
+    await second.close();
+    expect(readdirSync(folder).sort()).toEqual(['capture.1-1.mdb', 'capture.mdb', 'capture.mdb-lock']);
+    expect(Buffer.from(openReader(join(folder, 'capture.1-1.mdb')).body(1, 'request')!).toString()).toBe(
+      'one',
+    );
+  });
+
+  it('uses up no id when a write fails, and goes on', async () => {
+    const folder = makeFolder();
+    let failing = false;
+    const fault = (): void => {
+      if (failing) throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
+    };
+    const log = await openLog(folder, { fault });
+    const turns = makeTurns(4, 2_000, false);
+    const make = (i: number): CapturedExchange => makeExchange({ run_id: 'r', request_body: turns[i]! });
+    await log.append([make(0)]);
+    failing = true;
+    await expect(log.append([make(1), make(2)])).rejects.toThrow('no space');
+    await expect(log.append([make(1)])).rejects.toThrow('no space');
+    failing = false;
+    expect(await log.append([make(1)])).toEqual({ first_id: 2, last_id: 2 });
+    expect(await log.append([make(2), make(3)])).toEqual({ first_id: 3, last_id: 4 });
+    const reader = openReader(log.stats().path);
+    for (const [i, turn] of turns.entries()) expect(same(reader.body(i + 1, 'request'), turn)).toBe(true);
+  });
+
+  it('refuses calls after close', async () => {
+    const log = await openLog(makeFolder());
+    await log.close();
+    await expect(log.append([makeExchange()])).rejects.toThrow('closed');
+    expect(existsSync(log.stats().path)).toBe(true);
+  });
+});
+
+function repeat(text: string, size: number): Buffer {
+  return size === 0 ? Buffer.alloc(0) : Buffer.alloc(size, text);
+}
+
+/** Header values as the wire allows them, in latin1. */
+function headerValue(): fc.Arbitrary<string> {
+  return fc.string({
+    unit: fc.integer({ min: 0x20, max: 0xff }).map((code) => String.fromCharCode(code)),
+    maxLength: 30,
+  });
+}
+
+function same(stored: Uint8Array | undefined, given: Uint8Array): boolean {
+  return stored !== undefined && Buffer.compare(stored, given) === 0;
+}

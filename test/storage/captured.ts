@@ -1,0 +1,52 @@
+/** Makes captured exchanges for the storage tests, and temporary folders that go away again. */
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { onTestFinished } from 'vitest';
+import type { CapturedExchange } from '../../src/domain/exchange.ts';
+
+/** An exchange with sensible values, some of them replaced. */
+export function makeExchange(part: Partial<CapturedExchange> = {}): CapturedExchange {
+  const request = part.request_body ?? Buffer.alloc(0);
+  const response = part.response_body ?? Buffer.alloc(0);
+  return {
+    run_id: null,
+    seq: null,
+    note: '',
+    provider: 'anthropic',
+    kind: 'turn',
+    shape: 'messages',
+    method: 'POST',
+    path: '/v1/messages',
+    query: '',
+    status: 200,
+    started_at_ms: 1_760_000_000_000,
+    first_byte_ms: 12.5,
+    duration_ms: 40.25,
+    aborted: false,
+    truncated: false,
+    served_by: 'upstream',
+    request_headers: ['host', 'api.example', 'content-type', 'application/json'],
+    response_headers: ['content-type', 'application/json', 'request-id', 'req_011CSHoEeqs5C35K2UUqR7Fy'],
+    request_bytes: request.length,
+    response_bytes: response.length,
+    ...part,
+    request_body: request,
+    response_body: response,
+  };
+}
+
+/** A folder that is removed when the test is over. */
+export function makeFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'understudy-capture-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Every file under a folder with its bytes. */
+export function readAllFiles(folder: string): { path: string; bytes: Buffer }[] {
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .map((name) => join(folder, name))
+    .filter((path) => statSync(path).isFile())
+    .map((path) => ({ path, bytes: readFileSync(path) }));
+}
