@@ -174,11 +174,14 @@ export class HttpStream {
     this.replied = true;
     this.#isEnded = true;
     const isHead = this.head.method === 'HEAD';
-    const lines = isHead ? `${headerLines}Content-Length: ${Buffer.byteLength(body)}\r\n` : headerLines;
+    const length = Buffer.byteLength(body);
+    // A length told through `endWithoutBody` is one that the library waits for, unless it closes the connection.
+    const lines = isHead && !closeConnection ? `${headerLines}Content-Length: ${length}\r\n` : headerLines;
     this.#res.cork(() => {
       this.#writeHeadLines(`${status} ${STATUS_CODES[status] ?? ''}`, lines);
-      if (isHead) this.#res.endWithoutBody(undefined, closeConnection);
-      else this.#res.end(body, closeConnection);
+      if (!isHead) this.#res.end(body, closeConnection);
+      else if (closeConnection) this.#res.endWithoutBody(length, true);
+      else this.#res.endWithoutBody();
     });
     this.#close(false);
   }
