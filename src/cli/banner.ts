@@ -10,20 +10,29 @@ export interface StartedAddresses {
   gateway_url: string | null;
 }
 
-/**
- * @param surroundings `has_color`: mark headings; `cwd`: paths below it are shown relative to it
- * @returns lines of text, the last one ended
- */
+export interface BannerSurroundings {
+  /** Mark headings. */
+  has_color: boolean;
+  /** Paths below it are shown relative to it. */
+  cwd: string;
+  /** Node's own path. */
+  exec_path: string;
+  /** The command's entry file. */
+  entry: string;
+}
+
+/** @returns lines of text, the last one ended */
 export function renderBanner(
   config: Config,
   { api_url, gateway_url }: StartedAddresses,
-  { has_color, cwd }: { has_color: boolean; cwd: string },
+  surroundings: BannerSurroundings,
 ): string {
+  const { has_color, cwd } = surroundings;
   const bold = (text: string) => (has_color ? styleText('bold', text, { validateStream: false }) : text);
   const sections = [[bold(`Understudy ${config.version}`)], renderPlaces(config, api_url, gateway_url, cwd)];
   if (gateway_url !== null) {
     sections.push([bold('Point an agent at the gateway:'), ...renderAgentLines(toLocalUrl(gateway_url))]);
-    sections.push(renderCaptureLines(config, cwd, bold));
+    sections.push(renderCaptureLines(config, surroundings, bold));
   }
   return `${sections.map((lines) => lines.join('\n')).join('\n\n')}\n\n`;
 }
@@ -73,10 +82,25 @@ function renderAgentLines(url: string): string[] {
   );
 }
 
-function renderCaptureLines(config: Config, cwd: string, bold: (text: string) => string): string[] {
+function renderCaptureLines(
+  config: Config,
+  surroundings: BannerSurroundings,
+  bold: (text: string) => string,
+): string[] {
   if (!config.capture.enabled) return ['Nothing is captured: GW_CAPTURE is off.'];
-  const db = quoteForShell(shortenPath(config.capture.db, cwd));
-  return [bold('See what it captured:'), `  npx understudy inspect --db ${db}`];
+  const db = quoteForShell(shortenPath(config.capture.db, surroundings.cwd));
+  return [bold('See what it captured:'), `  ${renderCommand(`inspect --db ${db}`, surroundings)}`];
+}
+
+/**
+ * How to run another command of ours in another terminal. A Node that npx brought for this process alone is not there,
+ * and the machine's own may be too old.
+ */
+function renderCommand(words: string, { exec_path, entry, cwd }: BannerSurroundings): string {
+  const isBorrowedNode = /[\\/]_npx[\\/]/.test(exec_path);
+  return isBorrowedNode
+    ? `npx -y -p node@22 -c "node ${shortenPath(entry, cwd)} ${words}"`
+    : `npx understudy ${words}`;
 }
 
 /** Listening on every address is no address to connect to: this machine's own stands in. */

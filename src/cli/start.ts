@@ -111,7 +111,13 @@ export async function runStart(command: StartCommand, argv: string[], io: CliIo)
   const { startUnderstudy } = await import('../main.ts');
   const stopAsked = waitForSignal();
   const running = await startUnderstudy(config, PARTS[command]);
-  await io.out(renderBanner(config, running, { has_color: io.has_color, cwd: process.cwd() }));
+  const surroundings = {
+    has_color: io.has_color,
+    cwd: process.cwd(),
+    exec_path: process.execPath,
+    entry: process.argv[1] ?? '',
+  };
+  await io.out(renderBanner(config, running, surroundings));
   if (PARTS[command].gateway) warnOfOpenAdmin(config, io);
   const signal = await stopAsked;
   io.err(`${signal}: finishing what is in flight, ${DRAIN_DEADLINE_MS / 1000} s at most\n`);

@@ -10,7 +10,9 @@ import { fileURLToPath } from 'node:url';
 const [major, minor] = process.versions.node.split('.').map(Number);
 if (major < 22 || (major === 22 && minor < 18)) {
   const self = relative(process.cwd(), fileURLToPath(import.meta.url));
-  const words = process.argv.slice(2).every((word) => /^[\w@%+=:,./-]+$/.test(word)) ? process.argv.slice(2) : ['...'];
+  const words = process.argv.slice(2).every((word) => /^[\w@%+=:,./-]+$/.test(word))
+    ? process.argv.slice(2)
+    : ['...'];
   process.stderr.write(
     `understudy needs Node 22.18 or newer and this is ${process.version}. npm can bring one for a single command:\n` +
       `  npx -y -p node@22 -c "${['node', self, ...words].join(' ')}"\n`,

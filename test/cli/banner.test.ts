@@ -1,0 +1,48 @@
+/** What the terminal shows after the start, in surroundings that a test process cannot have. */
+
+import { describe, expect, it } from 'vitest';
+import { renderBanner } from '../../src/cli/banner.ts';
+import { loadConfig } from '../../src/config.ts';
+
+const URLS = { api_url: 'http://127.0.0.1:8000', gateway_url: 'http://127.0.0.1:8787' };
+const SURROUNDINGS = {
+  has_color: false,
+  cwd: '/home/me/understudy',
+  exec_path: '/usr/bin/node',
+  entry: '/home/me/understudy/src/cli/understudy.mjs',
+};
+
+function banner(env: NodeJS.ProcessEnv, surroundings: Partial<typeof SURROUNDINGS> = {}) {
+  const config = loadConfig({ listener: 'gateway' }, { DATA_DIR: '/home/me/understudy/data', ...env });
+  return renderBanner(config, URLS, { ...SURROUNDINGS, ...surroundings });
+}
+
+describe('the banner', () => {
+  it('shows paths below the working directory as one would type them', () => {
+    expect(banner({})).toContain('\n  npx understudy inspect --db data/capture.mdb\n');
+    expect(banner({}, { cwd: '/srv' })).toContain('--db /home/me/understudy/data/capture.mdb\n');
+  });
+
+  it('brings Node along where this one came with npx and will be gone', () => {
+    const exec_path = '/home/me/.npm/_npx/0123456789abcdef/node_modules/node/bin/node';
+    expect(banner({}, { exec_path })).toContain(
+      '\n  npx -y -p node@22 -c "node src/cli/understudy.mjs inspect --db data/capture.mdb"\n',
+    );
+  });
+
+  it('marks headings where colours are shown, and nothing else changes', () => {
+    const colored = banner({}, { has_color: true });
+    expect(colored).toContain('\u001b[1mPoint an agent at the gateway:\u001b[22m');
+    expect(colored.replace(/\u001b\[\d+m/g, '')).toBe(banner({}));
+  });
+
+  it('says when nothing is captured', () => {
+    const text = banner({ GW_CAPTURE: 'off' });
+    expect(text).toContain('Nothing is captured');
+    expect(text).not.toMatch(/inspect|capture database/);
+  });
+
+  it('never shows an engine address', () => {
+    expect(banner({ AUTH_DB_URL: 'postgres://me:hunter2@db/main' })).not.toContain('hunter2');
+  });
+});
