@@ -91,7 +91,8 @@ interface RunTally {
 
 /**
  * Summarises every run in one pass over the records. For runs without `seq` whose records leave nothing to object to
- * comes a second pass that reads their bodies: only those tell whether a conversation is unbroken.
+ * comes a second pass that reads their bodies: only those tell whether a conversation is unbroken. Of a run that falls
+ * short already, the table names what the records show; `summarizeRun` may find more.
  */
 export function summarizeRuns(source: ExchangeSource): RunTable {
   const tallies = new Map<string, RunTally>();

@@ -144,6 +144,9 @@ export class GoldenTally {
     }
     const unfinished = this.#judgeEnd(lastCallsTools);
     if (unfinished !== '') say('unfinished', unfinished);
+    if (reasons.length === 0 && this.#withSeq === 0 && this.#unchecked.count > 0) {
+      say('unlinked', 'no x-svc-seq, and whether the conversation is unbroken was not looked at');
+    }
     return { golden: reasons.length === 0, reasons };
   }
 
@@ -194,9 +197,6 @@ export class GoldenTally {
         'unlinked',
         `${this.#broken.name()}: not the continuation of the turn before, so one may be missing`,
       );
-    }
-    if (this.#unchecked.count > 0 && this.#turns > 0) {
-      say('unlinked', 'no x-svc-seq, and whether the conversation is unbroken was not looked at');
     }
   }
 

@@ -1,0 +1,159 @@
+/** `understudy inspect` on real capture files, as the writer makes them: made-up runs and recorded traffic. */
+import { mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { runInspect } from '../../src/cli/inspect.ts';
+import type { CapturedExchange } from '../../src/domain/exchange.ts';
+import { decodeExchange, type StoredExchange } from '../../src/gateway/turns/decode.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { addToolLoop, MadeSource } from '../analysis/made-run.ts';
+import { haveRecordings, readRecordings } from '../gateway/turns/recordings.ts';
+
+let folder = '';
+beforeAll(() => {
+  folder = mkdtempSync(path.join(tmpdir(), 'inspect-capture-'));
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+function captured(stored: StoredExchange, change: Partial<CapturedExchange> = {}): CapturedExchange {
+  return {
+    run_id: null,
+    seq: null,
+    note: '',
+    provider: 'anthropic',
+    kind: stored.shape === null ? 'other' : 'turn',
+    method: 'POST',
+    query: '',
+    started_at_ms: Date.UTC(2026, 0, 2),
+    first_byte_ms: 12.5,
+    duration_ms: 250,
+    aborted: false,
+    served_by: 'upstream',
+    request_bytes: stored.request_body.byteLength,
+    response_bytes: stored.response_body.byteLength,
+    ...stored,
+    request_headers: [...stored.request_headers],
+    response_headers: [...stored.response_headers],
+    ...change,
+  };
+}
+
+async function write(name: string, exchanges: CapturedExchange[], indexed: boolean): Promise<string> {
+  const file = path.join(folder, name);
+  const log = await CaptureLog.open({ path: file, redact: false });
+  for (let i = 0; i < exchanges.length; i += 100) await log.append(exchanges.slice(i, i + 100));
+  if (indexed) while ((await log.indexSome(decodeExchange, 1000)) > 0);
+  await log.close();
+  return file;
+}
+
+async function inspect(...argv: string[]): Promise<{ status: number; out: Buffer; err: string }> {
+  const chunks: Buffer[] = [];
+  let err = '';
+  const status = await runInspect(argv, {
+    out: async (data) => void chunks.push(Buffer.from(data as Uint8Array)),
+    err: (text) => {
+      err += text;
+    },
+    is_terminal: false,
+    has_color: false,
+  });
+  return { status, out: Buffer.concat(chunks), err };
+}
+
+/** The tool loop of the made-up tests as a gateway captures it. */
+function captureLoop(
+  runId: string | null,
+  change: (exchange: CapturedExchange) => Partial<CapturedExchange> = () => ({}),
+) {
+  const source = new MadeSource();
+  addToolLoop(source, runId, runId !== null);
+  return source.records.map((record) => {
+    const exchange = captured(source.copy(record.id)!, { run_id: runId, seq: record.seq, note: record.note });
+    return { ...exchange, ...change(exchange) };
+  });
+}
+
+describe('inspect on a capture file', () => {
+  it.each([true, false])('shows labelled and found runs, and both golden (indexed: %s)', async (indexed) => {
+    const models = captured({ ...captureLoop(null)[0]!, shape: null, path: '/v1/models' }, { kind: 'other' });
+    const file = await write(
+      `loops-${indexed}.mdb`,
+      [...captureLoop('mend-1'), models, ...captureLoop(null)],
+      indexed,
+    );
+    const { status, out } = await inspect('--db', file, '--json');
+    expect(status).toBe(0);
+    const table = JSON.parse(out.toString());
+    expect(table.without_run).toMatchObject({ exchanges: 1, turns: 0 });
+    expect(table.runs).toHaveLength(2);
+    expect(table.runs[0]).toMatchObject({ run_id: 'mend-1', exchanges: 4, golden: true, errors: 1 });
+    expect(table.runs[1]).toMatchObject({ exchanges: 4, golden: true, reasons: [], first_seq: null });
+    const run = await inspect('--db', file, '--run', table.runs[1].run_id);
+    expect(run.out.toString()).toContain('assistant Done: one line.\n  stop      end_turn\n');
+    const text = await inspect('--db', file);
+    expect(text.out.toString()).toContain(
+      '2 runs, 8 turns in 8 exchanges, 2 golden.\n1 exchange without a run',
+    );
+  });
+
+  it('does not call a run golden that lost an exchange on the way to the disk', async () => {
+    const lost = await write(
+      'lost.mdb',
+      captureLoop(null).filter((_, i) => i !== 2),
+      true,
+    );
+    const [run] = JSON.parse((await inspect('--db', lost, '--json')).out.toString()).runs;
+    expect(run.golden).toBe(false);
+    expect(run.reasons.map((reason: { code: string }) => reason.code)).toContain('unlinked');
+  });
+
+  it('gives back the bytes, and fails by name on a file that is none or is cut off', async () => {
+    const [first] = captureLoop('mend-1');
+    const file = await write('bytes.mdb', [first!], true);
+    for (const side of ['request', 'response'] as const) {
+      const { out } = await inspect('--db', file, '--exchange', '1', '--raw', side);
+      expect(out).toEqual(Buffer.from(first![`${side}_body`]));
+    }
+    const other = path.join(folder, 'other.mdb');
+    writeFileSync(other, 'no database at all');
+    expect(await inspect('--db', other)).toMatchObject({
+      status: 1,
+      err: expect.stringContaining('other.mdb'),
+    });
+    truncateSync(file, 20_000);
+    expect(await inspect('--db', file)).toMatchObject({
+      status: 1,
+      err: expect.stringContaining('bytes.mdb'),
+    });
+  });
+
+  it.skipIf(!haveRecordings)('shows all the recorded traffic (../shared/recordings)', async () => {
+    const exchanges: CapturedExchange[] = [];
+    for (const name of ['mirascope', 'pydantic-ai'] as const) {
+      for (const { line, stored } of readRecordings(name)) {
+        exchanges.push(captured(stored, { provider: line.provider, method: line.method }));
+      }
+    }
+    const file = await write('recorded.mdb', exchanges, true);
+    const table = JSON.parse((await inspect('--db', file, '--json')).out.toString());
+    const inRuns = table.runs.reduce((sum: number, run: { exchanges: number }) => sum + run.exchanges, 0);
+    expect(inRuns + table.without_run.exchanges).toBe(exchanges.length);
+    expect(table.runs.filter((run: { turns: number }) => run.turns > 1).length).toBeGreaterThan(200);
+    const longest = table.runs.toSorted((a: { turns: number }, b: { turns: number }) => b.turns - a.turns);
+    for (const run of longest.slice(0, 40)) {
+      const document = JSON.parse(
+        (await inspect('--db', file, '--run', run.run_id, '--json')).out.toString(),
+      );
+      // The table stops at what the records show; the run itself may have more against it.
+      expect(document.run).toEqual({ ...run, reasons: expect.arrayContaining(run.reasons) });
+      expect(document.steps).toHaveLength(run.exchanges);
+      expect((await inspect('--db', file, '--run', run.run_id)).status).toBe(0);
+    }
+    for (const id of [1, 500, exchanges.length]) {
+      const { out } = await inspect('--db', file, '--exchange', `${id}`, '--raw', 'response');
+      expect(out).toEqual(Buffer.from(exchanges[id - 1]!.response_body));
+    }
+  });
+});
