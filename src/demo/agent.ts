@@ -1,0 +1,80 @@
+/**
+ * The demo's agent: the loop that every agent has, written with the provider's official SDK. It knows of the gateway
+ * only its address; the two headers are what labels its calls as one run. Main thread of the demo.
+ */
+import Anthropic from '@anthropic-ai/sdk';
+import { TOOLS, type Workspace } from './workspace.ts';
+
+const SYSTEM =
+  'You mend small JavaScript projects. Use the tools; change as little as possible; say at the end what was wrong.';
+
+/** An agent that would not stop is stopped here. */
+const MAX_TURNS = 20;
+
+/** What the agent needs. */
+export interface AgentOptions {
+  /** Where requests go: the gateway. */
+  base_url: string;
+  /** Sent as `x-svc-run` with every call. */
+  run_id: string;
+  task: string;
+  workspace: Workspace;
+  /** Told about every step, one line each. */
+  report: (line: string) => void;
+}
+
+/** What came of it. */
+export interface AgentOutcome {
+  turns: number;
+  final_text: string;
+}
+
+/** The first line, cut where a terminal line would end. */
+function brief(text: string): string {
+  const line = text.split('\n')[0] ?? '';
+  return line.length > 90 ? `${line.slice(0, 89)}…` : line;
+}
+
+/**
+ * Works on the task until the model has nothing left to do.
+ * @throws what the SDK throws when a call fails for good, Error when the model does not come to an end
+ */
+export async function runAgent(options: AgentOptions): Promise<AgentOutcome> {
+  const client = new Anthropic({
+    baseURL: options.base_url,
+    apiKey: 'demo-key',
+    authToken: null,
+    maxRetries: 2,
+  });
+  const messages: Anthropic.MessageParam[] = [{ role: 'user', content: options.task }];
+  for (let turn = 1; turn <= MAX_TURNS; turn += 1) {
+    const headers = { 'x-svc-run': options.run_id, 'x-svc-seq': String(turn) };
+    const params = { model: 'claude-demo-large', max_tokens: 1024, system: SYSTEM, tools: TOOLS, messages };
+    // Once the tests have run twice the answer is for a reader: streamed, as a chat window would have it.
+    const isForReader = messages.filter(hasToolResult).length >= 5;
+    const message = isForReader
+      ? await client.messages.stream(params, { headers }).finalMessage()
+      : await client.messages.create(params, { headers });
+    const text = message.content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('');
+    options.report(`${turn}. ${isForReader ? '(streamed) ' : ''}${text}`);
+    const calls = message.content.filter((block) => block.type === 'tool_use');
+    if (calls.length === 0) return { turns: turn, final_text: text };
+    const results: Anthropic.ToolResultBlockParam[] = [];
+    for (const call of calls) {
+      const outcome = await options.workspace.runTool(call.name, call.input as Record<string, unknown>);
+      options.report(`   ${call.name}: ${outcome.is_error ? 'failed: ' : ''}${brief(outcome.text)}`);
+      results.push({
+        type: 'tool_result',
+        tool_use_id: call.id,
+        content: outcome.text,
+        is_error: outcome.is_error,
+      });
+    }
+    messages.push({ role: 'assistant', content: message.content }, { role: 'user', content: results });
+  }
+  throw new Error(`the agent did not come to an end in ${MAX_TURNS} turns`);
+}
+
+function hasToolResult(message: Anthropic.MessageParam): boolean {
+  return Array.isArray(message.content) && message.content.some((block) => block.type === 'tool_result');
+}
