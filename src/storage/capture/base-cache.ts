@@ -2,8 +2,8 @@
  * Which earlier exchange a new one is stored against, and what is kept in memory for it. Runs on the capture writer's
  * actor thread. Bodies here are as they came, unmasked: they never leave this thread's memory.
  *
- * Looked for in this order: the last exchange of the same run; the exchanges whose body begins with the same 64, 16, 4
- * or 1 KiB; the last exchange on the same path (for its headers). Bounded in bytes; the one used least recently goes
+ * Looked for in this order: the last exchange of the same run; exchanges whose body looks the same at a given place, the
+ * farthest place first; the last exchange on the same path (for its headers). Bounded in bytes; the one used least recently goes
  * first, and one that its successor repeats whole goes at once.
  */
 import { crc32 } from 'node:zlib';
@@ -25,11 +25,14 @@ export interface BaseEntry {
   bytes: number;
 }
 
-const LEVELS = [1_024, 4_096, 16_384, 65_536];
-const MAX_PRINTS = 16_384;
+/** Places in a body where the bytes before are taken as its fingerprint: each half as far again as the one before. */
+const PLACES = Array.from({ length: 18 }, (_, i) => Math.round(1_024 * 1.5 ** i));
+/** Bytes of a fingerprint. Only a hint: candidates are compared byte for byte from the beginning. */
+const PRINT_BYTES = 256;
+const MAX_PRINTS = 65_536;
 const MAX_RUNS = 16_384;
 /** Candidates kept for one fingerprint: the latest ones. */
-const CANDIDATES = 4;
+const CANDIDATES = 8;
 
 /** The base that was chosen and how many bytes both request bodies begin with. */
 export interface ChosenBase {
@@ -46,7 +49,8 @@ export class BaseCache {
   #bytes = 0;
   readonly #entries = new Map<number, BaseEntry>();
   readonly #runs = new Map<string, number>();
-  readonly #prints = new Map<string, number[]>();
+  readonly #prints = new Map<number, number[]>();
+  readonly #paths = new Map<string, number[]>();
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
@@ -61,6 +65,7 @@ export class BaseCache {
     this.#entries.clear();
     this.#runs.clear();
     this.#prints.clear();
+    this.#paths.clear();
   }
 
   /** @param id of an exchange stored lately; undefined when it is no longer here */
@@ -85,13 +90,16 @@ export class BaseCache {
         if (best.prefix * 2 >= body.length) return best;
       }
     }
-    for (let level = LEVELS.length - 1; level >= 0; level--) {
-      const size = LEVELS[level]!;
-      if (body.length < size || (best !== null && best.prefix >= size)) continue;
-      const found = this.#chooseAmong(this.#prints.get(printBody(body, size)), body);
-      if (found !== null && (best === null || found.prefix > best.prefix)) return found;
+    for (let place = PLACES.length - 1; place >= 0; place--) {
+      const at = PLACES[place]!;
+      if (body.length < at) continue;
+      const found = this.#chooseAmong(this.#prints.get(printBody(body, place)), body);
+      if (found === null) continue;
+      // To look the same so far into the body says more than a long common beginning: a clock in the system prompt
+      // ends that early. Against the run's own last request only a better beginning counts.
+      if (best === null || found.prefix * 2 >= body.length) return found;
     }
-    return best ?? this.#chooseAmong(this.#prints.get(path), body);
+    return best ?? this.#chooseAmong(this.#paths.get(path), body);
   }
 
   #chooseAmong(ids: number[] | undefined, body: Buffer): ChosenBase | null {
@@ -125,24 +133,11 @@ export class BaseCache {
       forgetOldest(this.#runs, MAX_RUNS);
     }
     const body = entry.request.raw;
-    for (const size of LEVELS) {
-      // Runs with a label are found by it; other runs share at most a system prompt with them.
-      if (body.length < size || (runId !== null && size > 16_384)) break;
-      this.#print(printBody(body, size), entry.id);
+    for (let place = 0; place < PLACES.length && PLACES[place]! <= body.length; place++) {
+      note(this.#prints, printBody(body, place), entry.id);
     }
-    this.#print(path, entry.id);
+    note(this.#paths, path, entry.id);
     while (this.#bytes > this.#maxBytes) this.#drop(this.#entries.values().next().value!);
-  }
-
-  #print(key: string, id: number): void {
-    const ids = this.#prints.get(key);
-    if (ids === undefined) {
-      this.#prints.set(key, [id]);
-      forgetOldest(this.#prints, MAX_PRINTS);
-      return;
-    }
-    ids.push(id);
-    if (ids.length > CANDIDATES) ids.shift();
   }
 
   #drop(entry: BaseEntry): void {
@@ -150,7 +145,19 @@ export class BaseCache {
   }
 }
 
-/** A name for the first bytes of a body. Only a hint: candidates are compared byte for byte. */
-function printBody(body: Buffer, size: number): string {
-  return `${size}:${crc32(body.subarray(0, size))}`;
+/** Adds an id to a bounded list of a bounded map. */
+function note<K>(map: Map<K, number[]>, key: K, id: number): void {
+  const ids = map.get(key);
+  if (ids === undefined) {
+    map.set(key, [id]);
+    forgetOldest(map, MAX_PRINTS);
+    return;
+  }
+  ids.push(id);
+  if (ids.length > CANDIDATES) ids.shift();
+}
+
+function printBody(body: Buffer, place: number): number {
+  const at = PLACES[place]!;
+  return place * 2 ** 32 + crc32(body.subarray(at - PRINT_BYTES, at));
 }

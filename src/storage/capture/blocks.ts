@@ -6,7 +6,15 @@
  */
 
 import { restoreAttachments } from './attachments.ts';
-import { decodeBlock, decodeRecord, type RecordParts, readBlockCount, readBlockHead } from './codec.ts';
+import {
+  type DictionarySource,
+  decodeBlock,
+  decodeRecord,
+  joinBlock,
+  type RecordParts,
+  readBlockCount,
+  readBlockHead,
+} from './codec.ts';
 import { applyDelta } from './delta.ts';
 import { attachmentsFolder, type CaptureEnv, CaptureFileError, readMetaNumber } from './layout.ts';
 import { decodeMeta, type StoredMeta } from './record.ts';
@@ -87,6 +95,12 @@ export class BlockReader {
     return this.readFirstId() - 1;
   }
 
+  /** Number of the first free piece. */
+  readNextPiece(): number {
+    for (const key of this.#env.pieces.getKeys({ reverse: true, limit: 1, snapshot: false })) return key + 1;
+    return 1;
+  }
+
   /** What was noted about an exchange; undefined when this file does not hold it. @throws {CaptureFileError} */
   readMeta(id: number): StoredMeta | undefined {
     const record = this.#readRecord(id);
@@ -131,12 +145,16 @@ export class BlockReader {
       const known = this.#blocks.get(key);
       if (known !== undefined) return id < key + known.records.length ? known : undefined;
       return this.#guard(key, () => {
-        const head = readBlockHead(value);
-        if (id >= key + head.count) return undefined;
-        let dictionary: Buffer | null = null;
+        if (id >= key + readBlockCount(value)) return undefined;
+        const head = readBlockHead(joinBlock(value, (number) => this.#env.pieces.get(number)));
+        let dictionary: DictionarySource | null = null;
         if (head.dictionary_distance > 0) {
-          dictionary = this.#readRecord(key - head.dictionary_distance) ?? null;
-          if (dictionary === null) throw new RangeError('its dictionary is missing');
+          const base = key - head.dictionary_distance;
+          const record = this.#readRecord(base);
+          const request = head.codec === 3 ? this.#readStored(base)?.request : null;
+          if (record === undefined || request === undefined)
+            throw new RangeError('its dictionary is missing');
+          dictionary = { record, request };
         }
         const block = { first_id: key, records: decodeBlock(head, dictionary) };
         this.#blocks.set(key, block, head.raw_bytes + 256);

@@ -10,14 +10,19 @@
  *   a bytes of request literals, b bytes of meta (JSON array, see META_FIELDS), c bytes of response literals
  *
  * Block (a value of the `blocks` table; its key is the id of its first exchange):
- *   u8 codec         0 plain, 1 zstd, 2 zstd with a dictionary
+ *   u8 codec         0 plain, 1 zstd, 2 zstd with the base's record as dictionary, 3 with its request and record
  *   u32 LE           CRC-32 of all that follows
  *   varint count, varint raw size, varint dictionary distance (0: none), then the payload
  * Payload, uncompressed: count × varint record size, then the records.
  *
- * A block of one exchange takes the last part of its base's record as zstd dictionary: headers, event framing and the
- * answer's text, which the next request repeats, then cost next to nothing. Exchanges that come in numbers share a
- * block and are compressed together, because one call costs 50 to 100 µs however little it is given.
+ * A block of one exchange takes its base as zstd dictionary: the last part of the base's record (headers, event framing,
+ * and the answer's text, which the next request repeats), and, when there is time for it, the base's whole request
+ * (agents read the same files again and again). Exchanges that come in numbers share a block and are compressed
+ * together, because one call costs 50 to 100 µs however little it is given.
+ *
+ * Pieces. LMDB gives a value that does not fit into half a page whole pages of its own, which wastes half a page each
+ * time. So what a block has beyond 1,000 bytes is cut into pieces of that size, four of which fill a page, and
+ * kept in the table `pieces`; the value then begins with codec + 128 and the number of the first piece and their count.
  */
 import { constants, crc32, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import type { DeltaOps } from './delta.ts';
@@ -148,26 +153,51 @@ export function decodeRecord(bytes: Buffer): RecordParts {
   };
 }
 
-/** The part of a base's record that serves as dictionary. A leading newline keeps it from passing for a made one. */
-export function makeDictionary(record: Buffer): Buffer {
-  const tail = record.subarray(Math.max(0, record.length - DICTIONARY_BYTES));
-  const out = Buffer.allocUnsafe(tail.length + 1);
+/** Most bytes of a base's request that serve as dictionary. */
+const DICTIONARY_REQUEST_BYTES = 112 << 10;
+
+/** What a base gives to a dictionary. */
+export interface DictionarySource {
+  /** The base's record, or at least its last DICTIONARY_BYTES. */
+  record: Buffer;
+  /** The base's request as stored, for codec 3. */
+  request: Buffer | null;
+}
+
+/** The dictionary's bytes. A leading newline keeps it from passing for a made one (RFC 8878, section 5). */
+export function makeDictionary(source: DictionarySource): Buffer {
+  const record = source.record.subarray(Math.max(0, source.record.length - DICTIONARY_BYTES));
+  const request =
+    source.request?.subarray(Math.max(0, source.request.length - DICTIONARY_REQUEST_BYTES)) ?? EMPTY;
+  const out = Buffer.allocUnsafe(1 + request.length + record.length);
   out[0] = 0x0a;
-  tail.copy(out, 1);
+  request.copy(out, 1);
+  record.copy(out, 1 + request.length);
   return out;
 }
+
+const EMPTY = Buffer.alloc(0);
 
 /** Below this, compressing costs more than it saves. */
 const MIN_COMPRESSED_BYTES = 96;
 
-const LEVEL_3 = { [constants.ZSTD_c_compressionLevel]: 3 };
-const LEVEL_1 = { [constants.ZSTD_c_compressionLevel]: 1 };
+const LEVELS = {
+  hurried: { [constants.ZSTD_c_compressionLevel]: 1 },
+  steady: { [constants.ZSTD_c_compressionLevel]: 3 },
+  patient: { [constants.ZSTD_c_compressionLevel]: 6 },
+};
 
-/** The value to store for these records. `dictionary` is the base's, when the block holds one exchange. */
+/** How much time compression may take: hurried about 100 MB/s, patient a third of a millisecond an exchange. */
+export type Pace = keyof typeof LEVELS;
+
+/**
+ * The block for these records, not yet cut into pieces.
+ * @param dictionary the base's, when the block holds one exchange
+ */
 export function encodeBlock(
   records: Buffer[],
-  dictionary: { distance: number; record: Buffer } | null,
-  fast = false,
+  dictionary: (DictionarySource & { distance: number }) | null,
+  pace: Pace,
 ): Buffer {
   let size = 0;
   for (const record of records) size += varintSize(record.length) + record.length;
@@ -179,13 +209,14 @@ export function encodeBlock(
   let payload = raw;
   let distance = 0;
   if (size >= MIN_COMPRESSED_BYTES) {
+    const params = LEVELS[pace];
     const packed =
       dictionary === null
-        ? zstdCompressSync(raw, { params: fast ? LEVEL_1 : LEVEL_3 })
-        : zstdCompressSync(raw, { params: LEVEL_3, dictionary: makeDictionary(dictionary.record) });
+        ? zstdCompressSync(raw, { params })
+        : zstdCompressSync(raw, { params, dictionary: makeDictionary(dictionary) });
     if (packed.length < size) {
       payload = packed;
-      codec = dictionary === null ? 1 : 2;
+      codec = dictionary === null ? 1 : dictionary.request === null ? 2 : 3;
       distance = dictionary?.distance ?? 0;
     }
   }
@@ -209,9 +240,60 @@ export interface BlockHead {
   payload: Buffer;
 }
 
+/** Bytes of a piece: four fill a page of 4 KiB, with their heads. */
+export const PIECE_BYTES = 1_000;
+/** Blocks from this size on keep their pages of their own: of so many, half a page is little. */
+const MAX_PIECED_BYTES = 64 << 10;
+const IN_PIECES = 0x80;
+
+/**
+ * Cuts a block for storage.
+ * @param firstPiece number of the next free piece
+ * @returns the value for `blocks`, and the pieces that go under `firstPiece` and the numbers after it
+ */
+export function cutBlock(block: Buffer, firstPiece: number): { value: Buffer; pieces: Buffer[] } {
+  const count = Math.floor(block.length / PIECE_BYTES);
+  if (count === 0 || block.length > MAX_PIECED_BYTES) return { value: block, pieces: [] };
+  const pieces: Buffer[] = [];
+  for (let i = 0; i < count; i++) pieces.push(block.subarray(i * PIECE_BYTES, (i + 1) * PIECE_BYTES));
+  const rest = block.subarray(count * PIECE_BYTES);
+  // The codec, checksum and counts lead the first piece; only the exchange count is repeated here, for the last id.
+  const head = new ByteCursor(block, 5).readVarint();
+  const value = Buffer.allocUnsafe(
+    1 + varintSize(head) + varintSize(firstPiece) + varintSize(count) + rest.length,
+  );
+  value[0] = IN_PIECES;
+  let at = writeVarint(value, 1, head);
+  at = writeVarint(value, at, firstPiece);
+  at = writeVarint(value, at, count);
+  rest.copy(value, at);
+  return { value, pieces };
+}
+
+/**
+ * The whole block again.
+ * @param readPiece gives a piece by its number
+ * @throws {RangeError} when a piece is missing
+ */
+export function joinBlock(value: Buffer, readPiece: (number: number) => Buffer | undefined): Buffer {
+  if (value[0]! < IN_PIECES) return value;
+  const cursor = new ByteCursor(value, 1);
+  cursor.readVarint();
+  const first = cursor.readVarint();
+  const count = cursor.readVarint();
+  const parts: Buffer[] = [];
+  for (let i = 0; i < count; i++) {
+    const piece = readPiece(first + i);
+    if (piece === undefined) throw new RangeError(`piece ${first + i} is missing`);
+    parts.push(piece);
+  }
+  parts.push(value.subarray(cursor.at));
+  return Buffer.concat(parts);
+}
+
 /** Number of exchanges in a block, without unpacking it. @throws {RangeError} */
 export function readBlockCount(value: Buffer): number {
-  return new ByteCursor(value, 5).readVarint();
+  return new ByteCursor(value, value[0]! < IN_PIECES ? 5 : 1).readVarint();
 }
 
 /** @throws {RangeError} when the bytes are no block or are damaged */
@@ -232,10 +314,10 @@ export function readBlockHead(value: Buffer): BlockHead {
 
 /**
  * The records of a block.
- * @param dictionary record of the exchange that `dictionary_distance` points to; null when it is 0
+ * @param dictionary of the exchange that `dictionary_distance` points to; null when it is 0
  * @throws {RangeError} or zlib's error when the bytes are damaged
  */
-export function decodeBlock(head: BlockHead, dictionary: Buffer | null): Buffer[] {
+export function decodeBlock(head: BlockHead, dictionary: DictionarySource | null): Buffer[] {
   let raw = head.payload;
   if (head.codec !== 0) {
     const options = { maxOutputLength: Math.max(1, head.raw_bytes) };

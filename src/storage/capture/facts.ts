@@ -8,9 +8,9 @@
  * retry); otherwise it is judged by its shorter prefixes, and starts a run if none is known: the same first message
  * sent again is a new run. A run that starts without a label is called `conv_<id of its first exchange>`.
  *
- * State. The table `tails` has one small entry for each hash that a request may extend: ten bytes of the hash's SHA-256
- * → id of the exchange, whether it failed, and its run when it lies in an earlier file. It grows with the file and no
- * further: rotation takes only the latest entries along.
+ * State. A request is looked up among the latest 50,000 turns: a map in memory, which the first use fills from the table
+ * `tails` (id of a turn → whether it failed, and eight bytes of the SHA-256 of each hash that stands for it; the run's
+ * name too when the turn lies in an earlier file, since rotation takes the latest 10,000 along).
  */
 import { hash } from 'node:crypto';
 import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
@@ -45,40 +45,67 @@ export type DecodeExchange = (copy: StoredCopy) => IndexFacts;
 const FACTS_PER_BLOCK = 64;
 /** Prefixes of one conversation that are looked up, the longest ones. */
 const MAX_PREFIXES = 2_048;
-/** Tails taken along into a new file. */
-const CARRIED_TAILS = 10_000;
+/** Turns that later ones can be found to extend. */
+const MAX_TURNS = 50_000;
+/** Of those, how many are taken along into a new file. */
+const CARRIED_TURNS = 10_000;
 
-/** The earlier exchange that a hash stands for. */
-interface Tail {
-  exchange_id: number;
+/** One turn that later ones may extend. */
+interface Turn {
+  id: number;
   failed: boolean;
-  /** A request with its answer: to repeat it is to go on from it. */
-  is_answer: boolean;
   /** Set when the exchange lies in an earlier file. */
   run_id: string | null;
+  /** Of the request; then, when it was answered, of request and answer. */
+  keys: string[];
 }
 
-function makeTailKey(conversationHash: string): Buffer {
-  return hash('sha256', conversationHash, 'buffer').subarray(0, 10);
+const KEY_BYTES = 8;
+
+function makeTurnKey(conversationHash: string): string {
+  return hash('sha256', conversationHash, 'buffer').toString('latin1', 0, KEY_BYTES);
 }
 
-function encodeTail(tail: Tail): Buffer {
-  const run = Buffer.from(tail.run_id ?? '', 'utf8');
-  const out = Buffer.alloc(5 + run.length);
-  out.writeUInt32LE(tail.exchange_id, 0);
-  out[4] = (tail.failed ? 1 : 0) | (tail.is_answer ? 2 : 0) | (tail.run_id === null ? 0 : 4);
-  run.copy(out, 5);
-  return out;
+/** Flags (1 failed, 2 a run's name follows), number of keys, the keys, the name. */
+function encodeTurn(turn: Turn): Buffer {
+  const keys = Buffer.from(turn.keys.join(''), 'latin1');
+  const head = Buffer.from([(turn.failed ? 1 : 0) | (turn.run_id === null ? 0 : 2), turn.keys.length]);
+  return Buffer.concat([head, keys, Buffer.from(turn.run_id ?? '', 'utf8')]);
 }
 
-function decodeTail(bytes: Buffer): Tail {
-  const flags = bytes[4]!;
-  return {
-    exchange_id: bytes.readUInt32LE(0),
-    failed: (flags & 1) !== 0,
-    is_answer: (flags & 2) !== 0,
-    run_id: (flags & 4) !== 0 ? bytes.toString('utf8', 5) : null,
-  };
+function decodeTurn(id: number, bytes: Buffer): Turn {
+  const keys: string[] = [];
+  const end = 2 + bytes[1]! * KEY_BYTES;
+  for (let at = 2; at < end; at += KEY_BYTES) keys.push(bytes.toString('latin1', at, at + KEY_BYTES));
+  const named = (bytes[0]! & 2) !== 0;
+  return { id, failed: (bytes[0]! & 1) !== 0, run_id: named ? bytes.toString('utf8', end) : null, keys };
+}
+
+/** The latest turns by what a later request would hold of them. */
+class TurnMap {
+  readonly #turns: Turn[] = [];
+  #oldest = 0;
+  readonly #byKey = new Map<string, { turn: Turn; is_answer: boolean }>();
+
+  add(turn: Turn): void {
+    this.#turns.push(turn);
+    for (const [i, key] of turn.keys.entries()) this.#byKey.set(key, { turn, is_answer: i > 0 });
+    if (this.#turns.length - this.#oldest <= MAX_TURNS) return;
+    const gone = this.#turns[this.#oldest++]!;
+    for (const key of gone.keys) if (this.#byKey.get(key)?.turn === gone) this.#byKey.delete(key);
+    if (this.#oldest > MAX_TURNS) {
+      this.#turns.splice(0, this.#oldest);
+      this.#oldest = 0;
+    }
+  }
+
+  find(key: string): { turn: Turn; is_answer: boolean } | undefined {
+    return this.#byKey.get(key);
+  }
+
+  listLatest(count: number): Turn[] {
+    return this.#turns.slice(Math.max(this.#oldest, this.#turns.length - count));
+  }
 }
 
 function blockKey(id: number, firstId: number): number {
@@ -127,7 +154,8 @@ export class ExchangeIndex {
   #stored: number;
   /** Found since, by id; ids are without holes from `#stored` + 1. */
   #pending: ExchangeSummary[] = [];
-  #pendingTails = new Map<string, { key: Buffer; tail: Tail }>();
+  #pendingTurns: Turn[] = [];
+  #turnMap: TurnMap | null = null;
   #lastBlock: { key: number; summaries: ExchangeSummary[] } | null = null;
 
   constructor(env: CaptureEnv, blocks: BlockReader) {
@@ -152,8 +180,9 @@ export class ExchangeIndex {
     if (stored === this.#stored) return;
     if (stored >= this.indexed) {
       this.#pending = [];
-      this.#pendingTails.clear();
+      this.#turnMap = null;
     } else this.#pending = this.#pending.slice(stored - this.#stored);
+    this.#pendingTurns = this.#pendingTurns.filter((turn) => turn.id > stored);
     this.#stored = stored;
     this.#lastBlock = null;
   }
@@ -190,41 +219,53 @@ export class ExchangeIndex {
       const conversation = facts?.conversation ?? [];
       runId ??= this.#findRun(conversation) ?? `conv_${id}`;
       const failed = record.status === 0 || record.status >= 400 || record.aborted;
-      const last = conversation[conversation.length - 1];
-      if (last !== undefined) this.#addTail(last, id, failed, false);
-      if (!failed && facts?.answered != null) this.#addTail(facts.answered, id, false, true);
-      if (!failed && facts?.answered_id != null) this.#addTail(facts.answered_id, id, false, true);
+      const hashes = [conversation[conversation.length - 1]];
+      if (!failed && hashes[0] !== undefined) {
+        hashes.push(facts?.answered ?? undefined);
+        // Only these requests name the answer that they go on from.
+        if (record.shape === 'responses') hashes.push(facts?.answered_id ?? undefined);
+      }
+      const keys = hashes.filter((text) => text !== undefined).map(makeTurnKey);
+      if (keys.length > 0) {
+        const turn = { id, failed, run_id: null, keys };
+        this.#pendingTurns.push(turn);
+        this.#turns().add(turn);
+      }
     }
     this.#pending.push(summarize(record, runId, facts));
-    // The run of this exchange can be looked up from here on.
     return true;
   }
 
-  #addTail(conversationHash: string, id: number, failed: boolean, isAnswer: boolean): void {
-    const key = makeTailKey(conversationHash);
-    this.#pendingTails.set(key.toString('latin1'), {
-      key,
-      tail: { exchange_id: id, failed, is_answer: isAnswer, run_id: null },
-    });
-  }
-
   #findRun(conversation: string[]): string | null {
+    const turns = this.#turns();
     const shortest = Math.max(0, conversation.length - MAX_PREFIXES);
     for (let i = conversation.length - 1; i >= shortest; i--) {
-      const key = makeTailKey(conversation[i]!);
-      const stored = this.#pendingTails.get(key.toString('latin1'))?.tail ?? this.#readTail(key);
-      if (stored === null) continue;
-      const repeats = i === conversation.length - 1 && !stored.is_answer;
-      if (repeats && !stored.failed) continue;
-      const run = stored.run_id ?? this.readSummary(stored.exchange_id)?.run_id ?? null;
+      const found = turns.find(makeTurnKey(conversation[i]!));
+      if (found === undefined) continue;
+      const repeats = i === conversation.length - 1 && !found.is_answer;
+      if (repeats && !found.turn.failed) continue;
+      const run = found.turn.run_id ?? this.readSummary(found.turn.id)?.run_id ?? null;
       if (run !== null) return run;
     }
     return null;
   }
 
-  #readTail(key: Buffer): Tail | null {
-    const value = this.#env.tails.get(key);
-    return value === undefined ? null : decodeTail(value);
+  /** Filled from the file at first use. */
+  #turns(): TurnMap {
+    if (this.#turnMap !== null) return this.#turnMap;
+    const latest: Turn[] = [];
+    for (const { key, value } of this.#env.tails.getRange({
+      reverse: true,
+      limit: MAX_TURNS,
+      snapshot: false,
+    })) {
+      latest.push(decodeTurn(key, value));
+    }
+    const map = new TurnMap();
+    for (let i = latest.length - 1; i >= 0; i--) if (latest[i]!.id <= this.#stored) map.add(latest[i]!);
+    for (const turn of this.#pendingTurns) if (turn.id > this.#stored) map.add(turn);
+    this.#turnMap = map;
+    return map;
   }
 
   /** Writes what is pending, in one transaction. For the writer alone. @throws lmdb's error; nothing is lost then */
@@ -245,30 +286,25 @@ export class ExchangeIndex {
     const indexed = this.indexed;
     this.#env.root.transactionSync(() => {
       for (const { key, value } of values) this.#env.facts.putSync(key, value);
-      for (const { key, tail } of this.#pendingTails.values()) this.#env.tails.putSync(key, encodeTail(tail));
+      for (const turn of this.#pendingTurns)
+        this.#env.tails.putSync(turn.id, encodeTurn(turn), { append: true });
       this.#env.meta.putSync('indexed', Buffer.from(String(indexed)));
     });
     this.#stored = indexed;
     this.#pending = [];
-    this.#pendingTails.clear();
+    this.#pendingTurns = [];
     const [key, summaries] = [...blocks].at(-1)!;
     this.#lastBlock = { key, summaries };
   }
 
-  /** The latest tails with their runs, for the file that comes after this one. */
-  listCarriedTails(): { key: Buffer; value: Buffer }[] {
-    const oldest = this.#stored - CARRIED_TAILS;
-    const carried: { key: Buffer; tail: Tail }[] = [];
-    for (const { key, value } of this.#env.tails.getRange({ snapshot: false })) {
-      const tail = decodeTail(value);
-      if (tail.exchange_id > oldest) carried.push({ key: Buffer.from(key), tail });
-    }
-    // In the order of ids, so that each block of summaries is unpacked once.
-    carried.sort((a, b) => a.tail.exchange_id - b.tail.exchange_id);
-    return carried.flatMap(({ key, tail }) => {
-      const run = tail.run_id ?? this.readSummary(tail.exchange_id)?.run_id ?? null;
-      return run === null ? [] : [{ key, value: encodeTail({ ...tail, run_id: run }) }];
-    });
+  /** The latest turns with their runs, for the `tails` of the file that comes after this one. */
+  listCarriedTurns(): { key: number; value: Buffer }[] {
+    return this.#turns()
+      .listLatest(CARRIED_TURNS)
+      .flatMap((turn) => {
+        const run = turn.run_id ?? this.readSummary(turn.id)?.run_id ?? null;
+        return run === null ? [] : [{ key: turn.id, value: encodeTurn({ ...turn, run_id: run }) }];
+      });
   }
 
   /** The record as the world sees it; for an exchange beyond the index, without facts. */

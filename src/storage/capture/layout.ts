@@ -8,7 +8,7 @@
  *   capture.mdb.files/<sha256>       attachments, shared by live and sealed files
  *
  * Tables: `meta` (format, first id, how far the index is), `blocks` (id of the first exchange → a block of
- * exchanges), `facts` (id of the first → up to 256 summaries), `tails` (conversation hash → exchange; see grouping.ts).
+ * exchanges), `pieces` (the rest of large blocks), `facts` (id of the first → up to 256 summaries), `tails` (id of a turn → what a later turn would hold of it; see facts.ts).
  */
 import { chmodSync, closeSync, existsSync, fstatSync, openSync, readdirSync, readSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
@@ -18,10 +18,10 @@ import { type Database, open, type RootDatabase } from 'lmdb';
 export const CAPTURE_FORMAT = 1;
 
 /**
- * Pages of 8 KiB: a delta-coded exchange is 1 to 2 KB, and 4 KiB pages would waste a third of themselves on such
- * values. For new files only; LMDB reads the size from the file.
+ * For new files; LMDB reads the size from the file. Every commit writes some pages anew, and the file keeps about two
+ * dozen of those in circulation: with small pages that is 100 KB. Larger values are cut to fit (codec.ts).
  */
-const PAGE_BYTES = 8_192;
+const PAGE_BYTES = 4_096;
 
 export type CaptureFileFault =
   | 'missing'
@@ -49,8 +49,9 @@ export interface CaptureEnv {
   root: RootDatabase<Buffer, string>;
   meta: Database<Buffer, string>;
   blocks: Database<Buffer, number>;
+  pieces: Database<Buffer, number>;
   facts: Database<Buffer, number>;
-  tails: Database<Buffer, Buffer>;
+  tails: Database<Buffer, number>;
 }
 
 /** A sealed file (or one being sealed) and the ids that it holds. */
@@ -143,10 +144,7 @@ export function openCaptureEnv(path: string, mode: 'read' | 'write', firstId = 1
     });
   }
   try {
-    const table = <K extends string | number | Buffer>(
-      name: string,
-      keyEncoding: 'uint32' | 'binary' | null,
-    ) =>
+    const table = <K extends string | number>(name: string, keyEncoding: 'uint32' | null) =>
       root.openDB<Buffer, K>({
         name,
         encoding: 'binary',
@@ -157,8 +155,9 @@ export function openCaptureEnv(path: string, mode: 'read' | 'write', firstId = 1
       root,
       meta: table<string>('meta', null),
       blocks: table<number>('blocks', 'uint32'),
+      pieces: table<number>('pieces', 'uint32'),
       facts: table<number>('facts', 'uint32'),
-      tails: table<Buffer>('tails', 'binary'),
+      tails: table<number>('tails', 'uint32'),
     };
     const format = env.meta.get('format');
     if (format === undefined && mode === 'write' && env.blocks.getStats !== undefined) {

@@ -13,7 +13,7 @@ import type { CapturedExchange } from '../../domain/exchange.ts';
 import { AttachmentStore, syncPath } from './attachments.ts';
 import { BaseCache, type BaseEntry, type ChosenBase } from './base-cache.ts';
 import { BlockReader } from './blocks.ts';
-import { DICTIONARY_BYTES, encodeBlock, encodeRecord } from './codec.ts';
+import { cutBlock, DICTIONARY_BYTES, encodeBlock, encodeRecord, type Pace } from './codec.ts';
 import { type Delta, makeDelta } from './delta.ts';
 import { type DecodeExchange, ExchangeIndex } from './facts.ts';
 import {
@@ -40,8 +40,13 @@ const MAX_DEPTH = 32;
 /** A block is closed when its records come to so many bytes, or so many exchanges. */
 const BLOCK_BYTES = 64 << 10;
 const BLOCK_EXCHANGES = 64;
-/** From this many exchanges at once on, speed counts more than the last percent of size. */
-const FAST_BATCH = 16;
+/** From this many exchanges at once on, speed counts more than size. */
+const HURRIED_BATCH = 16;
+/**
+ * Thorough compression takes at most this part of one core: after each one, single exchanges are compressed in less time
+ * until nine times what it took has passed. Agents' turns come seconds apart, so nearly all get the thorough one.
+ */
+const PATIENT_SHARE = 0.1;
 /** Responses longer than this are not kept as bases. */
 const MAX_RESPONSE_BASE_BYTES = 256 << 10;
 /** Response bodies with a shorter common beginning are not worth a delta. */
@@ -96,6 +101,14 @@ interface EncodedExchange {
   replaced: BaseEntry | null;
 }
 
+/** A block as it goes into the file. */
+interface CutBlock {
+  key: number;
+  value: Buffer;
+  first_piece: number;
+  pieces: Buffer[];
+}
+
 export class CaptureLog {
   readonly #options: CaptureLogOptions;
   readonly #preparer: Preparer;
@@ -104,6 +117,9 @@ export class CaptureLog {
   #env: CaptureEnv;
   #index: ExchangeIndex;
   #nextId: number;
+  #nextPiece: number;
+  /** When, by performance.now(), compression may take its time again. */
+  #patientFrom = 0;
   #sealed: number;
   #mustReopen = false;
   #closed = false;
@@ -140,6 +156,7 @@ export class CaptureLog {
     const reader = new BlockReader(this.#env, options.path, INDEX_CACHE_BYTES);
     this.#index = new ExchangeIndex(this.#env, reader);
     this.#nextId = Math.max(reader.readLastId(), after) + 1;
+    this.#nextPiece = reader.readNextPiece();
   }
 
   /** Runs a call after those before it. */
@@ -167,18 +184,19 @@ export class CaptureLog {
     if (this.#mustReopen) await this.#reopen();
     const firstId = this.#nextId;
     try {
-      const blocks: { key: number; value: Buffer }[] = [];
+      const blocks: CutBlock[] = [];
+      let nextPiece = this.#nextPiece;
       let open: EncodedExchange[] = [];
       let openBytes = 0;
       let id = firstId;
       const close = (): void => {
         if (open.length === 0) return;
         const key = id - open.length;
-        const only = open.length === 1 ? open[0]! : null;
-        const dictionary =
-          only?.base == null ? null : { distance: only.entry.id - only.base.id, record: only.base.record };
-        const records = open.map((encoded) => encoded.record);
-        blocks.push({ key, value: encodeBlock(records, dictionary, batch.length >= FAST_BATCH) });
+        const only = open.length === 1 && batch.length < HURRIED_BATCH ? open[0]! : null;
+        const block = only === null ? packTogether(open, batch.length) : this.#packAlone(only);
+        const { value, pieces } = cutBlock(block, nextPiece);
+        blocks.push({ key, value, first_piece: nextPiece, pieces });
+        nextPiece += pieces.length;
         open = [];
         openBytes = 0;
       };
@@ -195,6 +213,7 @@ export class CaptureLog {
       close();
       this.#commit(blocks);
       this.#nextId = id;
+      this.#nextPiece = nextPiece;
       return { first_id: firstId, last_id: id - 1 };
     } catch (error) {
       // Bases that were never stored must not be built on.
@@ -204,11 +223,37 @@ export class CaptureLog {
     }
   }
 
-  #commit(blocks: { key: number; value: Buffer }[]): void {
+  /** A block of one exchange, with its base as dictionary. */
+  #packAlone(encoded: EncodedExchange): Buffer {
+    const { base } = encoded;
+    const start = performance.now();
+    const patient = start >= this.#patientFrom;
+    const dictionary =
+      base === null
+        ? null
+        : {
+            distance: encoded.entry.id - base.id,
+            record: base.record,
+            request: patient ? base.request.stored : null,
+          };
+    const block = encodeBlock([encoded.record], dictionary, patient ? 'patient' : 'hurried');
+    if (patient) {
+      const end = performance.now();
+      this.#patientFrom = end + (end - start) * (1 / PATIENT_SHARE - 1);
+    }
+    return block;
+  }
+
+  #commit(blocks: CutBlock[]): void {
     if (blocks.length === 0) return;
     this.#options.fault?.('commit');
     this.#env.root.transactionSync(() => {
-      for (const { key, value } of blocks) this.#env.blocks.putSync(key, value, { append: true });
+      for (const { key, value, first_piece, pieces } of blocks) {
+        for (const [i, piece] of pieces.entries()) {
+          this.#env.pieces.putSync(first_piece + i, piece, { append: true });
+        }
+        this.#env.blocks.putSync(key, value, { append: true });
+      }
     });
     this.#scheduleSync();
   }
@@ -369,7 +414,7 @@ export class CaptureLog {
     }
     this.#options.fault?.('seal');
     await this.#flush();
-    const tails = this.#index.listCarriedTails();
+    const turns = this.#index.listCarriedTurns();
     const aside = sealedPath(path, firstId, lastId, true);
     await this.#env.root.close();
     try {
@@ -380,9 +425,9 @@ export class CaptureLog {
       this.#bases.clear();
       this.#open();
     }
-    if (tails.length > 0) {
+    if (turns.length > 0) {
       this.#env.root.transactionSync(() => {
-        for (const { key, value } of tails) this.#env.tails.putSync(key, value);
+        for (const { key, value } of turns) this.#env.tails.putSync(key, value, { append: true });
       });
     }
     return { path: aside, first_id: firstId, last_id: lastId };
@@ -416,6 +461,7 @@ export class CaptureLog {
     const reader = new BlockReader(this.#env, this.#options.path, INDEX_CACHE_BYTES);
     this.#index = new ExchangeIndex(this.#env, reader);
     this.#nextId = Math.max(reader.readLastId(), after) + 1;
+    this.#nextPiece = reader.readNextPiece();
     this.#mustReopen = false;
   }
 
@@ -454,6 +500,16 @@ export class CaptureLog {
       }
     });
   }
+}
+
+/** A block of several exchanges. */
+function packTogether(encoded: EncodedExchange[], batchSize: number): Buffer {
+  const pace: Pace = batchSize >= HURRIED_BATCH ? 'hurried' : 'steady';
+  return encodeBlock(
+    encoded.map(({ record }) => record),
+    null,
+    pace,
+  );
 }
 
 function countFiles(sealed: { first_id: number }[]): number {
