@@ -16,7 +16,7 @@ export interface CaptureAdmin {
   /** @returns exchanges written since start, all of them safe on disk */
   flush(): Promise<{ flushed: true; written: number }>;
   /** @returns paths of the sealed file and of the one opened instead */
-  rotate(): Promise<{ sealed: string; opened: string }>;
+  rotate(): Promise<{ sealed: string | null; opened: string }>;
   kill(): Promise<{ alive: false }>;
 }
 

@@ -17,7 +17,7 @@ export interface WriterState {
 export interface ControlledWriter extends CaptureWriter {
   readonly alive: boolean;
   flush(): Promise<void>;
-  rotate(): Promise<{ sealed: string; opened: string }>;
+  rotate(): Promise<{ sealed: string | null; opened: string }>;
   kill(): Promise<void>;
   state(): Promise<WriterState>;
 }
@@ -90,7 +90,7 @@ export class CaptureControl implements CaptureAdmin {
     return { flushed: true, written: queue.counters().captured };
   }
 
-  async rotate(): Promise<{ sealed: string; opened: string }> {
+  async rotate(): Promise<{ sealed: string | null; opened: string }> {
     const { writer, queue } = this.#living();
     await queue.settle(SETTLE_DEADLINE_MS);
     return writer.rotate();

@@ -1,0 +1,94 @@
+/**
+ * The capture log as the writer's port: opens it at first use, turns messages into exchanges, reads the index's
+ * decoder in. Actor thread.
+ */
+import type { CapturedExchange } from '../../src/domain/exchange.ts';
+import type { ExchangeHead, WriterState } from './protocol.ts';
+
+/** What the port needs of the log; `CaptureLog` of src/storage is one. */
+export interface ExchangeLog {
+  append(batch: readonly CapturedExchange[]): Promise<{ first_id: number; last_id: number }>;
+  flush(): Promise<void>;
+  rotate(): Promise<{ sealed: string | null; opened: string }>;
+  index(budget_ms: number): Promise<number>;
+  stats(): WriterState;
+  close(): Promise<void>;
+}
+
+/** Longest stretch of one index pass; a batch that comes meanwhile waits that long at most. */
+const INDEX_BUDGET_MS = 20;
+
+export class CaptureLogPort {
+  readonly #open: () => Promise<ExchangeLog>;
+  #log: Promise<ExchangeLog> | null = null;
+
+  /** @param open opens the log; tried again at the next call when it fails */
+  constructor(open: () => Promise<ExchangeLog>) {
+    this.#open = open;
+  }
+
+  async open(): Promise<null> {
+    await this.#opened();
+    return null;
+  }
+
+  /** @throws what the log throws; nothing of a failed append is stored */
+  async append(input: {
+    heads: ExchangeHead[];
+    bodies: readonly Uint8Array[];
+  }): Promise<{ first_id: number; last_id: number }> {
+    const log = await this.#opened();
+    return log.append(
+      input.heads.map((head, at) => restoreExchange(head, input.bodies[2 * at]!, input.bodies[2 * at + 1]!)),
+    );
+  }
+
+  async flush(): Promise<null> {
+    await (await this.#opened()).flush();
+    return null;
+  }
+
+  async rotate(): Promise<{ sealed: string | null; opened: string }> {
+    return (await this.#opened()).rotate();
+  }
+
+  /** @returns how many exchanges the pass indexed */
+  async index(): Promise<number> {
+    return (await this.#opened()).index(INDEX_BUDGET_MS);
+  }
+
+  async state(): Promise<WriterState> {
+    const { bytes, sealed } = (await this.#opened()).stats();
+    return { bytes, sealed };
+  }
+
+  async close(): Promise<null> {
+    if (this.#log === null) return null;
+    await (await this.#log).close();
+    return null;
+  }
+
+  #opened(): Promise<ExchangeLog> {
+    if (this.#log === null) {
+      this.#log = this.#open();
+      this.#log.catch(() => {
+        this.#log = null;
+      });
+    }
+    return this.#log;
+  }
+}
+
+function restoreExchange(
+  head: ExchangeHead,
+  request_body: Uint8Array,
+  response_body: Uint8Array,
+): CapturedExchange {
+  return {
+    ...head,
+    request_headers: head.request_headers === '' ? [] : head.request_headers.split('\n'),
+    response_headers: head.response_headers === '' ? [] : head.response_headers.split('\n'),
+    request_body,
+    response_body,
+  };
+}

@@ -1,0 +1,48 @@
+/**
+ * Entry of an actor thread: the composition root that gives the actors of this thread their ports. Started as a pool
+ * task by src/runtime/actor-threads.ts. Actor threads.
+ */
+import { decodeExchange } from '../src/gateway/turns/decode.ts';
+import { runActorThread, type ThreadTask } from '../src/runtime/actor-thread.ts';
+import { CaptureLog } from '../src/storage/capture/log.ts';
+import { CAPTURE_LOG_PORT } from './capture-writer/behaviour.ts';
+import { CaptureLogPort } from './capture-writer/port.ts';
+import { CATALOG } from './catalog.ts';
+
+/** What the main thread passes to every actor thread. */
+export interface HostOptions {
+  capture: { db: string; redact: boolean; max_decoded_bytes: number };
+}
+
+/** Runs the thread; the pool calls it with its task. */
+export default async function hostThread(task: ThreadTask<HostOptions>): Promise<void> {
+  const { capture } = task.options;
+  const captureLog = new CaptureLogPort(async () => {
+    const log = await CaptureLog.open({
+      path: capture.db,
+      redact: capture.redact,
+      max_decoded_bytes: capture.max_decoded_bytes,
+      decode: decodeExchange,
+    });
+    return {
+      append: (batch) => log.append(batch),
+      flush: () => log.flush(),
+      rotate: () => log.rotate(),
+      index: (budgetMs) => log.indexSome(decodeExchange, budgetMs),
+      stats: () => log.stats(),
+      close: () => log.close(),
+    };
+  });
+  await runActorThread(task, {
+    kinds: CATALOG,
+    journal: null,
+    ports: { [CAPTURE_LOG_PORT]: captureLog },
+    performCompute: (name, _input, done) => {
+      setImmediate(() => done(new Error(`no compute task ${name}`), undefined));
+    },
+    report: (report) => console.error(`actor ${report.kind} failed in ${report.during}: ${report.error}`),
+    dispose: async () => {
+      await captureLog.close();
+    },
+  });
+}

@@ -1,0 +1,20 @@
+/**
+ * Supervision as data: the bounds of each kind of actor, what overflow does, and how often it may fail. Any thread.
+ */
+import { DEFAULT_KIND_POLICY, type KindPolicy } from '../src/runtime/supervision.ts';
+import { CAPTURE_WRITER_KIND } from './capture-writer/protocol.ts';
+
+/** One actor a process. The front's queue bounds what it sends (GW_MAX_QUEUE); this is the second line. */
+export const CAPTURE_WRITER_POLICY: KindPolicy = {
+  ...DEFAULT_KIND_POLICY,
+  mailbox_capacity: 1_024,
+  mailbox_bytes: 256 * 1024 * 1024,
+  overflow: 'reject',
+  idle_after_ms: Number.POSITIVE_INFINITY,
+  max_live: 1,
+  max_io_in_flight: 256,
+  stopped_for_ms: 1_000,
+};
+
+/** Kinds that live on one given thread. */
+export const PINS: Readonly<Record<string, number>> = { [CAPTURE_WRITER_KIND]: 0 };

@@ -1,0 +1,106 @@
+/**
+ * An actor thread from the inside: an ActorHost with links to the fronts and to the other actor threads, run as one
+ * never-ending pool task and steered over comlink. Actor threads.
+ */
+import type { MessagePort } from 'node:worker_threads';
+import * as Comlink from 'comlink';
+import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
+import { createDeferred } from '../std/deferred.ts';
+import { describeError } from './error.ts';
+import { ActorHost, type HostParts, type HostStats } from './host.ts';
+import { type LinkEnd, PortLink } from './port-link.ts';
+import type { Placement } from './protocol.ts';
+import { loopScheduler } from './scheduler.ts';
+
+/** What a thread is started with; `control` and the ports of `fronts` are transferred. */
+export interface ThreadTask<Options = unknown> {
+  index: number;
+  placement: Placement;
+  control: MessagePort;
+  /** What the composition root of the thread needs: paths and switches, plain data. */
+  options: Options;
+}
+
+/** What the main thread may ask of an actor thread; called through comlink. */
+export interface ThreadControl {
+  ping(): number;
+  connectFront(end: LinkEnd): void;
+  connectPeer(index: number, end: LinkEnd): void;
+  /** @returns messages handled so far; see ActorHost.drain */
+  drain(): Promise<number>;
+  stats(): HostStats;
+  /** Ends the host and the task. */
+  stop(): void;
+  /** Ends the thread the hard way, as a fault would: for tests of what survives it. */
+  crash(): void;
+}
+
+/** An object whose async methods do an actor's outside work, by name of the operation. */
+export type Port = object;
+
+/** What the composition root gives; the rest of HostParts is made here. */
+export interface ThreadParts extends Pick<HostParts, 'kinds' | 'journal' | 'report'> {
+  ports: Readonly<Record<string, Port>>;
+  performCompute: HostParts['performCompute'];
+  /** Called once after the host has ended. */
+  dispose(): Promise<void>;
+}
+
+/**
+ * Runs the thread until it is stopped.
+ * @returns when `stop` was called and everything is let go of
+ */
+export async function runActorThread(task: ThreadTask, parts: ThreadParts): Promise<void> {
+  const stopped = createDeferred<void>();
+  const host = new ActorHost({
+    index: task.index,
+    placement: task.placement,
+    kinds: parts.kinds,
+    scheduler: loopScheduler,
+    journal: parts.journal,
+    performIo: (port, operation, input, done) => callPort(parts.ports[port], port, operation, input, done),
+    performCompute: parts.performCompute,
+    report: parts.report,
+  });
+  const control: ThreadControl = {
+    ping: () => task.index,
+    connectFront: (end) => host.attachFront(new PortLink(end)),
+    connectPeer: (index, end) => host.attachPeer(index, new PortLink(end)),
+    drain: () => host.drain(),
+    stats: () => host.stats(),
+    stop: () => stopped.resolve(),
+    crash: () => {
+      setImmediate(() => {
+        throw new Error('crashed on request');
+      });
+    },
+  };
+  Comlink.expose(control, nodeEndpoint(task.control));
+  await stopped.promise;
+  host.close();
+  await parts.dispose();
+  // In a later turn, so that the answer to `stop` still goes out.
+  setImmediate(() => task.control.close());
+}
+
+function callPort(
+  port: Port | undefined,
+  name: string,
+  operation: string,
+  input: unknown,
+  done: (error: unknown, value: unknown) => void,
+): void {
+  const method = port === undefined ? undefined : (port as Record<string, unknown>)[operation];
+  if (typeof method !== 'function') {
+    setImmediate(() => done(new TypeError(`no ${operation} on port ${name}`), undefined));
+    return;
+  }
+  // A promise, so that `done` is never called before this returns, and a throw is an outcome like any other.
+  Promise.resolve()
+    .then(() => method.call(port, input) as unknown)
+    .then(
+      (value) => done(null, value),
+      (thrown: unknown) =>
+        done(thrown instanceof Error ? thrown : new Error(describeError(thrown)), undefined),
+    );
+}

@@ -1,0 +1,77 @@
+/**
+ * Errors of the actor runtime. A thread boundary strips class and fields from an Error, so errors cross as plain data
+ * and are rebuilt on the other side by their code. Any thread.
+ */
+
+/** Every failure that the runtime itself reports, and whether trying again later makes sense. */
+export const RUNTIME_ERRORS = {
+  /** The thread of the actor is down; it is being started again. */
+  host_down: { retryable: true },
+  /** The actor's mailbox is full. */
+  mailbox_full: { retryable: true },
+  /** A newer or older message pushed this one out of a full mailbox. */
+  message_dropped: { retryable: true },
+  /** Too many bytes are on their way to that thread. */
+  link_full: { retryable: true },
+  /** This thread has too many unanswered asks. */
+  too_many_asks: { retryable: true },
+  /** No answer within the deadline; whether the message was handled is unknown. */
+  deadline_exceeded: { retryable: true },
+  /** The handler threw; nothing of what it decided was done. */
+  actor_failed: { retryable: false },
+  /** The actor was started again while this answer was outstanding. */
+  actor_restarted: { retryable: true },
+  /** The actor failed too often, or could not be started; it gets another chance later. */
+  actor_stopped: { retryable: true },
+  /** The limit of living actors of that kind is reached and none can be passivated. */
+  too_many_actors: { retryable: true },
+  /** The journal could not make the outcome durable; the actor goes back to what is stored. */
+  storage_unavailable: { retryable: true },
+  /** The thread is shutting down. */
+  draining: { retryable: true },
+  /** No such kind of actor. */
+  unknown_kind: { retryable: false },
+  /** The kind has no such message. */
+  unknown_message: { retryable: false },
+  /** The handler neither answered nor kept the answer for later. */
+  no_reply: { retryable: false },
+  /** The address's key is empty or too long. */
+  bad_address: { retryable: false },
+} as const satisfies Record<string, { retryable: boolean }>;
+
+export type RuntimeErrorCode = keyof typeof RUNTIME_ERRORS;
+
+/** An error as plain data: what crosses threads. Actors may refuse with codes of their own. */
+export interface ErrorData {
+  code: string;
+  message: string;
+  retryable: boolean;
+  /** What the refusing actor wants to add; plain data. */
+  detail?: unknown;
+}
+
+/** A failed ask, rebuilt in the asking thread; also what actors' clients see when an actor refuses. */
+export class RuntimeError extends Error {
+  override readonly name = 'RuntimeError';
+  /** A RuntimeErrorCode, or the code of the actor's own refusal. */
+  readonly code: string;
+  readonly retryable: boolean;
+  readonly detail: unknown;
+
+  constructor(data: ErrorData) {
+    super(data.message);
+    this.code = data.code;
+    this.retryable = data.retryable;
+    this.detail = data.detail;
+  }
+}
+
+/** The data of one of the runtime's own failures. */
+export function runtimeError(code: RuntimeErrorCode, message: string): ErrorData {
+  return { code, message, retryable: RUNTIME_ERRORS[code].retryable };
+}
+
+/** Any thrown value in words, for logs and dead letters. */
+export function describeError(thrown: unknown): string {
+  return thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : String(thrown);
+}

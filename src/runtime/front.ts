@@ -1,0 +1,331 @@
+/**
+ * The asking side: one Front a thread sends messages to actors on every actor thread and matches the answers. Knows
+ * links, not threads; the simulator uses it as it is. Front threads (main or worker).
+ */
+import { createDeferred, type Deferred } from '../std/deferred.ts';
+import { type DeadLetterReason, DeadLetters } from './dead-letters.ts';
+import { type ErrorData, RuntimeError, type RuntimeErrorCode, runtimeError } from './error.ts';
+import type { Frame, Link, LinkStats } from './link.ts';
+import { type ActorAddress, MAX_KEY_LENGTH, type Placement, placeAddress, type Teller } from './protocol.ts';
+import type { Scheduler } from './scheduler.ts';
+
+/** Options of one ask. */
+export interface AskOptions {
+  /** The answer must be here within so many milliseconds; default DEFAULT_ASK_DEADLINE_MS. */
+  deadline_ms?: number;
+  bodies?: readonly Uint8Array[];
+}
+
+/** Bounds of a front. */
+export interface FrontLimits {
+  /** Unanswered asks; one more is refused with `too_many_asks`. */
+  max_pending_asks: number;
+}
+
+export const DEFAULT_ASK_DEADLINE_MS = 5_000;
+export const DEFAULT_FRONT_LIMITS: FrontLimits = { max_pending_asks: 262_144 };
+
+/** Counters of one front. */
+export interface FrontStats {
+  asks_pending: number;
+  asked: number;
+  told: number;
+  answered: number;
+  failed: number;
+  timed_out: number;
+  dead_letters: ReturnType<DeadLetters['counts']>;
+  /** By actor thread; null where it is down. */
+  links: (LinkStats | null)[];
+}
+
+/** What clients of actors are built on. */
+export interface Asker extends Teller {
+  /**
+   * Sends a message and waits for the answer.
+   * @throws RuntimeError (as rejection): the runtime's codes, or the actor's own refusal
+   */
+  ask(to: ActorAddress, name: string, payload: unknown, options?: AskOptions): Promise<unknown>;
+}
+
+type Settle = (error: ErrorData | null, value: unknown) => void;
+
+interface PendingAsk {
+  to: ActorAddress;
+  name: string;
+  host: number;
+  deadline_ms: number;
+  settle: Settle;
+}
+
+const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
+/** Deadlines are looked at no more often than this. */
+const SWEEP_GRAIN_MS = 5;
+const ANONYMOUS: ActorAddress = { kind: '', key: '' };
+
+/** One thread's access to all actors. */
+export class Front implements Asker {
+  readonly deadLetters = new DeadLetters();
+  /** Called when an actor thread has died or stopped; its unanswered asks have failed by then. */
+  onHostDown: (host: number) => void = () => {};
+  /** Called when messages to an actor thread pass (again). */
+  onHostUp: (host: number) => void = () => {};
+
+  readonly #placement: Placement;
+  readonly #scheduler: Scheduler;
+  readonly #limits: FrontLimits;
+  readonly #links: (Link | null)[];
+  readonly #pending = new Map<number, PendingAsk>();
+  readonly #subscriptions = new Map<string, Set<(payload: unknown) => void>>();
+  readonly #fences = new Map<number, { host: number; done: () => void }>();
+  readonly #upWaits: { host: number | null; deferred: Deferred<void> }[] = [];
+  #nextId = 1;
+  #sweepAtMs = Number.POSITIVE_INFINITY;
+  #cancelSweep: (() => void) | null = null;
+  #closed = false;
+
+  #asked = 0;
+  #told = 0;
+  #answered = 0;
+  #failed = 0;
+  #timedOut = 0;
+
+  constructor(placement: Placement, scheduler: Scheduler, limits: FrontLimits = DEFAULT_FRONT_LIMITS) {
+    this.#placement = placement;
+    this.#scheduler = scheduler;
+    this.#limits = limits;
+    this.#links = new Array(placement.hosts).fill(null);
+  }
+
+  /** Takes over the link to an actor thread; an earlier one to the same thread is closed first. */
+  attach(host: number, link: Link): void {
+    if (this.#closed) return link.close();
+    this.#links[host]?.close();
+    this.#links[host] = link;
+    link.onFrame = (frame) => this.#receive(frame);
+    link.onClose = () => this.#lose(host, link);
+    for (const topic of this.#subscriptions.keys()) link.send({ type: 'subscribe', topic });
+    this.onHostUp(host);
+    for (const wait of this.#upWaits.splice(0)) {
+      if (wait.host === null ? this.#allUp() : this.isUp(wait.host)) wait.deferred.resolve();
+      else this.#upWaits.push(wait);
+    }
+  }
+
+  /** True when messages to that actor thread pass. */
+  isUp(host: number): boolean {
+    return this.#links[host] != null;
+  }
+
+  /** Resolves when the given actor thread is up, or all of them. Rejects when the front is closed first. */
+  waitUp(host: number | null = null): Promise<void> {
+    if (host === null ? this.#allUp() : this.isUp(host)) return Promise.resolve();
+    const deferred = createDeferred();
+    if (this.#closed) deferred.reject(closedError());
+    else this.#upWaits.push({ host, deferred });
+    return deferred.promise;
+  }
+
+  /** The actor thread on which the address lives. */
+  place(to: ActorAddress): number {
+    return placeAddress(this.#placement, to);
+  }
+
+  ask(to: ActorAddress, name: string, payload: unknown, options: AskOptions = {}): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      this.request(to, name, payload, options, (error, value) => {
+        if (error === null) resolve(value);
+        else reject(new RuntimeError(error));
+      });
+    });
+  }
+
+  /** `ask` with a callback: called exactly once, perhaps before this returns (when the ask is refused at once). */
+  request(to: ActorAddress, name: string, payload: unknown, options: AskOptions, settle: Settle): void {
+    this.#asked++;
+    const refuse = (code: RuntimeErrorCode, reason: DeadLetterReason | null): void => {
+      this.#failed++;
+      if (reason !== null) this.#bury(to, name, reason);
+      settle(runtimeError(code, `${to.kind} ${name}: ${code}`), undefined);
+    };
+    if (to.key.length === 0 || to.key.length > MAX_KEY_LENGTH) return refuse('bad_address', 'bad_address');
+    if (this.#pending.size >= this.#limits.max_pending_asks) return refuse('too_many_asks', null);
+    const host = placeAddress(this.#placement, to);
+    const link = this.#links[host];
+    if (link == null) return refuse('host_down', 'host_down');
+    const id = this.#nextId++;
+    const deadline_ms = this.#scheduler.monotonicMs() + (options.deadline_ms ?? DEFAULT_ASK_DEADLINE_MS);
+    const bodies = options.bodies ?? NO_BODIES;
+    if (!link.send({ type: 'ask', id, to, name, payload, deadline_ms, bodies }))
+      return refuse('link_full', 'link_full');
+    this.#pending.set(id, { to, name, host, deadline_ms, settle });
+    if (deadline_ms < this.#sweepAtMs) this.#scheduleSweep(deadline_ms);
+  }
+
+  tell(to: ActorAddress, name: string, payload: unknown, bodies: readonly Uint8Array[] = NO_BODIES): boolean {
+    this.#told++;
+    if (to.key.length === 0 || to.key.length > MAX_KEY_LENGTH) return this.#bury(to, name, 'bad_address');
+    const link = this.#links[placeAddress(this.#placement, to)];
+    if (link == null) return this.#bury(to, name, 'host_down');
+    if (!link.send({ type: 'tell', to, name, payload, bodies })) return this.#bury(to, name, 'link_full');
+    return true;
+  }
+
+  /**
+   * Hears everything that actors publish on a topic from now on, as long as the actor threads live; what is published
+   * while one is down or coming back is missed.
+   * @returns ends the subscription
+   */
+  subscribe(topic: string, listener: (payload: unknown) => void): () => void {
+    let listeners = this.#subscriptions.get(topic);
+    if (listeners === undefined) {
+      listeners = new Set();
+      this.#subscriptions.set(topic, listeners);
+      for (const link of this.#links) link?.send({ type: 'subscribe', topic });
+    }
+    listeners.add(listener);
+    return () => {
+      if (!listeners.delete(listener) || listeners.size > 0) return;
+      this.#subscriptions.delete(topic);
+      for (const link of this.#links) link?.send({ type: 'unsubscribe', topic });
+    };
+  }
+
+  /** Resolves when everything sent so far has arrived in mailboxes (or its thread has died). */
+  async fence(): Promise<void> {
+    const waits: Promise<void>[] = [];
+    this.#links.forEach((link, host) => {
+      const deferred = createDeferred();
+      const id = this.#nextId++;
+      if (link == null || !link.send({ type: 'fence', id })) return;
+      this.#fences.set(id, { host, done: deferred.resolve });
+      waits.push(deferred.promise);
+    });
+    await Promise.all(waits);
+  }
+
+  stats(): FrontStats {
+    return {
+      asks_pending: this.#pending.size,
+      asked: this.#asked,
+      told: this.#told,
+      answered: this.#answered,
+      failed: this.#failed,
+      timed_out: this.#timedOut,
+      dead_letters: this.deadLetters.counts(),
+      links: this.#links.map((link) => link?.stats() ?? null),
+    };
+  }
+
+  /** Closes all links; unanswered asks fail with `host_down`. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const link of this.#links) link?.close();
+    this.#cancelSweep?.();
+    for (const wait of this.#upWaits.splice(0)) wait.deferred.reject(closedError());
+  }
+
+  #allUp(): boolean {
+    return this.#links.every((link) => link !== null);
+  }
+
+  #receive(frame: Frame): void {
+    switch (frame.type) {
+      case 'reply':
+      case 'error': {
+        const pending = this.#pending.get(frame.id);
+        if (pending === undefined) {
+          this.#bury(ANONYMOUS, frame.type, 'late_reply');
+          return;
+        }
+        this.#pending.delete(frame.id);
+        if (frame.type === 'reply') {
+          this.#answered++;
+          pending.settle(null, frame.value);
+        } else {
+          this.#failed++;
+          pending.settle(frame.error, undefined);
+        }
+        return;
+      }
+      case 'publish': {
+        const listeners = this.#subscriptions.get(frame.topic);
+        if (listeners !== undefined) for (const listener of [...listeners]) listener(frame.payload);
+        return;
+      }
+      case 'fenced': {
+        const fence = this.#fences.get(frame.id);
+        this.#fences.delete(frame.id);
+        fence?.done();
+        return;
+      }
+      default: // messages go to actors only
+        return;
+    }
+  }
+
+  /** The thread behind the link is gone: everything that waits for it fails now, not at its deadline. */
+  #lose(host: number, link: Link): void {
+    if (this.#links[host] !== link) return;
+    this.#links[host] = null;
+    for (const [id, fence] of this.#fences) {
+      if (fence.host !== host) continue;
+      this.#fences.delete(id);
+      fence.done();
+    }
+    const lost: PendingAsk[] = [];
+    for (const [id, pending] of this.#pending) {
+      if (pending.host !== host) continue;
+      this.#pending.delete(id);
+      lost.push(pending);
+    }
+    for (const pending of lost) {
+      this.#failed++;
+      pending.settle(
+        runtimeError('host_down', `${pending.to.kind} ${pending.name}: its thread has ended`),
+        undefined,
+      );
+    }
+    this.onHostDown(host);
+  }
+
+  /** One timer for all deadlines, set for the earliest known. */
+  #scheduleSweep(atMs: number): void {
+    this.#cancelSweep?.();
+    this.#sweepAtMs = atMs;
+    const delayMs = Math.max(SWEEP_GRAIN_MS, atMs - this.#scheduler.monotonicMs());
+    this.#cancelSweep = this.#scheduler.later(delayMs, () => this.#sweep());
+  }
+
+  #sweep(): void {
+    this.#cancelSweep = null;
+    this.#sweepAtMs = Number.POSITIVE_INFINITY;
+    const nowMs = this.#scheduler.monotonicMs();
+    let nextMs = Number.POSITIVE_INFINITY;
+    const late: PendingAsk[] = [];
+    for (const [id, pending] of this.#pending) {
+      if (pending.deadline_ms <= nowMs) {
+        this.#pending.delete(id);
+        late.push(pending);
+      } else if (pending.deadline_ms < nextMs) {
+        nextMs = pending.deadline_ms;
+      }
+    }
+    for (const pending of late) {
+      this.#timedOut++;
+      this.#failed++;
+      const { to, name } = pending;
+      pending.settle(runtimeError('deadline_exceeded', `${to.kind} ${name}: no answer in time`), undefined);
+    }
+    if (nextMs < this.#sweepAtMs) this.#scheduleSweep(nextMs);
+  }
+
+  #bury(to: ActorAddress, name: string, reason: DeadLetterReason): false {
+    this.deadLetters.add({ at_ms: this.#scheduler.wallMs(), kind: to.kind, key: to.key, name, reason });
+    return false;
+  }
+}
+
+function closedError(): RuntimeError {
+  return new RuntimeError(runtimeError('draining', 'this front is closed'));
+}

@@ -1,0 +1,59 @@
+/**
+ * The data plane between two threads: frames, and the interface that carries them. The implementation over message
+ * ports is port-link.ts; a shared-memory ring can take its place. Any thread.
+ */
+import type { ErrorData } from './error.ts';
+import type { ActorAddress } from './protocol.ts';
+
+/** What crosses a link. Payloads are plain data that msgpack can hold; `bodies` are raw bytes beside the payload. */
+export type Frame =
+  | {
+      type: 'ask';
+      id: number;
+      to: ActorAddress;
+      name: string;
+      payload: unknown;
+      /** On the process-wide monotonic clock; the message is not handled after it. */
+      deadline_ms: number;
+      bodies: readonly Uint8Array[];
+    }
+  | { type: 'tell'; to: ActorAddress; name: string; payload: unknown; bodies: readonly Uint8Array[] }
+  | { type: 'reply'; id: number; value: unknown }
+  | { type: 'error'; id: number; error: ErrorData }
+  | { type: 'subscribe'; topic: string }
+  | { type: 'unsubscribe'; topic: string }
+  | { type: 'publish'; topic: string; payload: unknown }
+  /** Answered by `fenced` once everything sent before it has been delivered to mailboxes. */
+  | { type: 'fence'; id: number }
+  | { type: 'fenced'; id: number };
+
+/** Totals since the link was made. */
+export interface LinkStats {
+  frames_sent: number;
+  bytes_sent: number;
+  batches_sent: number;
+  frames_received: number;
+  bytes_received: number;
+  /** Frames that `send` refused because too many bytes were on their way. */
+  refused: number;
+  /** Bytes sent that the other side has not taken yet. */
+  bytes_in_flight: number;
+}
+
+/** One end of an ordered, bounded, two-way channel of frames. */
+export interface Link {
+  /**
+   * Takes the frame (its payload and bodies are copied before this returns) and sends it with the next batch.
+   * @returns false when the link is closed, or full: `bytes_in_flight` would pass its limit
+   */
+  send(frame: Frame): boolean;
+  /** Sends what is batched now instead of at the end of the turn. */
+  flush(): void;
+  /** Flushes, then closes both ends; frames received but not yet delivered are dropped. */
+  close(): void;
+  stats(): LinkStats;
+  /** Called for each frame, in the order of sending. Set before the first turn ends. */
+  onFrame: (frame: Frame) => void;
+  /** Called once when either end has closed or the other thread has died. */
+  onClose: () => void;
+}

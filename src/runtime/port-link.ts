@@ -1,0 +1,329 @@
+/**
+ * A Link over a MessagePort. Frames are encoded one after another into a slab, bodies are copied in once, and the
+ * slab's memory is handed over to the other thread at the end of the turn or when it is full. The receiver reads
+ * bodies as views of the slab. Any thread.
+ *
+ * A slab: [u32 bytes used], then frames: [u32 head bytes][u32 bodies][u32 length of each body][head][bodies].
+ * A head is the frame as a msgpack array, its type first.
+ *
+ * Message ports have no back-pressure. Each direction therefore has a counter in shared memory of the bytes that the
+ * receiver has taken; the sender refuses frames while too many bytes are on their way.
+ */
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { Packr } from 'msgpackr';
+import { assert } from '../std/assert.ts';
+import { RingQueue } from '../std/ring-queue.ts';
+import type { Frame, Link, LinkStats } from './link.ts';
+
+/** One end of a link on its way to its thread: `port` must be in the transfer list. */
+export interface LinkEnd {
+  port: MessagePort;
+  /** Bytes taken so far, modulo 2^32, by the receiver of each direction. */
+  taken: SharedArrayBuffer;
+  /** Which of the two ends this is. */
+  side: 0 | 1;
+  max_in_flight_bytes: number;
+}
+
+/** Default bound on the bytes on their way in one direction. */
+export const DEFAULT_MAX_IN_FLIGHT_BYTES = 256 * 1024 * 1024;
+
+const SLAB_BYTES = 64 * 1024;
+/** Below this a batch is sent as an exact copy and the slab is kept: handing over 64 KiB for 60 bytes costs more. */
+const COPY_BELOW_BYTES = 8 * 1024;
+/** A thread that serves sockets too gives no more than this to one turn of frames. */
+const TURN_BUDGET_MS = 4;
+/** The counters are 32 bits wide, so more could not be told apart from less. */
+const IN_FLIGHT_CEILING_BYTES = 2 ** 31 - 1;
+
+const TYPES = [
+  'ask',
+  'tell',
+  'reply',
+  'error',
+  'subscribe',
+  'unsubscribe',
+  'publish',
+  'fence',
+  'fenced',
+] as const;
+const TYPE_NUMBER = Object.fromEntries(TYPES.map((type, i) => [type, i])) as Record<Frame['type'], number>;
+const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
+
+/**
+ * Makes the two ends of a link.
+ * @param maxInFlightBytes bound for each direction, in bytes
+ */
+export function createLinkEnds(maxInFlightBytes = DEFAULT_MAX_IN_FLIGHT_BYTES): [LinkEnd, LinkEnd] {
+  assert(
+    maxInFlightBytes > 0 && maxInFlightBytes <= IN_FLIGHT_CEILING_BYTES,
+    `${maxInFlightBytes} bytes in flight`,
+  );
+  const { port1, port2 } = new MessageChannel();
+  const taken = new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT);
+  return [
+    { port: port1, taken, side: 0, max_in_flight_bytes: maxInFlightBytes },
+    { port: port2, taken, side: 1, max_in_flight_bytes: maxInFlightBytes },
+  ];
+}
+
+/** The thread's end of a link. Starts receiving at once; set `onFrame` in the same turn. */
+export class PortLink implements Link {
+  onFrame: (frame: Frame) => void = () => {};
+  onClose: () => void = () => {};
+
+  readonly #port: MessagePort;
+  readonly #taken: Int32Array;
+  readonly #mySide: number;
+  readonly #maxInFlight: number;
+  readonly #packr = new Packr({ useRecords: false, variableMapSize: true, int64AsType: 'number' });
+
+  #slab: Buffer | null = null;
+  #used = 0;
+  #flushQueued = false;
+  #closed = false;
+  /** Bytes handed to `send`, modulo 2^32, to compare with the other side's counter. */
+  #sent = 0;
+
+  /** Slabs that arrived while the turn's budget was used up; bounded by the sender's limit on bytes in flight. */
+  #backlog: RingQueue<ArrayBuffer> = new RingQueue(2 ** 30);
+  #draining = false;
+  #turnEndsAt = 0;
+
+  #framesSent = 0;
+  #bytesSent = 0;
+  #batchesSent = 0;
+  #framesReceived = 0;
+  #bytesReceived = 0;
+  #refused = 0;
+
+  constructor(end: LinkEnd) {
+    this.#port = end.port;
+    this.#taken = new Int32Array(end.taken);
+    this.#mySide = end.side;
+    this.#maxInFlight = end.max_in_flight_bytes;
+    this.#port.on('message', (slab: ArrayBuffer) => this.#receive(slab));
+    this.#port.on('close', () => this.#closeOnce());
+  }
+
+  send(frame: Frame): boolean {
+    if (this.#closed) return false;
+    const bodies = frame.type === 'ask' || frame.type === 'tell' ? frame.bodies : NO_BODIES;
+    const head = this.#packr.pack(encodeHead(frame));
+    let size = 8 + head.length + 4 * bodies.length;
+    for (const body of bodies) size += body.length;
+    const inFlight = this.#inFlight();
+    // A frame larger than the whole bound still passes when it is alone.
+    if (inFlight > 0 && inFlight + size > this.#maxInFlight) {
+      this.#refused++;
+      return false;
+    }
+    this.#write(head, bodies, size);
+    this.#sent = (this.#sent + size) | 0;
+    this.#framesSent++;
+    this.#bytesSent += size;
+    if (this.#used >= SLAB_BYTES) this.flush();
+    else if (!this.#flushQueued) {
+      this.#flushQueued = true;
+      setImmediate(() => {
+        this.#flushQueued = false;
+        this.flush();
+      });
+    }
+    return true;
+  }
+
+  flush(): void {
+    const slab = this.#slab;
+    const used = this.#used;
+    if (slab === null || used === 0 || this.#closed) return;
+    slab.writeUInt32LE(used, 0);
+    this.#batchesSent++;
+    this.#used = 0;
+    let buffer: ArrayBuffer;
+    if (used <= COPY_BELOW_BYTES && slab.length === SLAB_BYTES) {
+      buffer = slab.buffer.slice(0, used) as ArrayBuffer;
+    } else {
+      buffer = slab.buffer as ArrayBuffer;
+      this.#slab = null;
+    }
+    this.#port.postMessage(buffer, [buffer]);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.flush();
+    this.#port.close();
+    this.#closeOnce();
+  }
+
+  stats(): LinkStats {
+    return {
+      frames_sent: this.#framesSent,
+      bytes_sent: this.#bytesSent,
+      batches_sent: this.#batchesSent,
+      frames_received: this.#framesReceived,
+      bytes_received: this.#bytesReceived,
+      refused: this.#refused,
+      bytes_in_flight: this.#closed ? 0 : this.#inFlight(),
+    };
+  }
+
+  #inFlight(): number {
+    return (this.#sent - Atomics.load(this.#taken, 1 - this.#mySide)) | 0;
+  }
+
+  #write(head: Uint8Array, bodies: readonly Uint8Array[], size: number): void {
+    if (this.#slab !== null && this.#used > 0 && this.#used + size > this.#slab.length) {
+      this.flush();
+      // What is left of a nearly full slab went with it unless it was small enough to be copied out.
+    }
+    if (this.#slab === null || 4 + size > this.#slab.length) {
+      // Memory of its own (not the shared pool), not zeroed: it is overwritten and then transferred.
+      this.#slab = Buffer.allocUnsafeSlow(Math.max(SLAB_BYTES, 4 + size));
+      this.#used = 0;
+    }
+    const slab = this.#slab;
+    let at = this.#used === 0 ? 4 : this.#used;
+    at = slab.writeUInt32LE(head.length, at);
+    at = slab.writeUInt32LE(bodies.length, at);
+    for (const body of bodies) at = slab.writeUInt32LE(body.length, at);
+    slab.set(head, at);
+    at += head.length;
+    for (const body of bodies) {
+      slab.set(body, at);
+      at += body.length;
+    }
+    this.#used = at;
+  }
+
+  #receive(slab: ArrayBuffer): void {
+    if (this.#closed) return;
+    if (this.#backlog.size > 0 || this.#draining) {
+      this.#backlog.push(slab);
+      return;
+    }
+    // The first slab of a turn starts the turn's budget; the immediate that ends the turn resets it.
+    if (this.#turnEndsAt === 0) {
+      this.#turnEndsAt = performance.now() + TURN_BUDGET_MS;
+      setImmediate(() => this.#nextTurn());
+    } else if (performance.now() > this.#turnEndsAt) {
+      this.#backlog.push(slab);
+      return;
+    }
+    this.#deliver(slab);
+  }
+
+  #nextTurn(): void {
+    this.#turnEndsAt = 0;
+    if (this.#backlog.size === 0 || this.#closed) return;
+    this.#turnEndsAt = performance.now() + TURN_BUDGET_MS;
+    setImmediate(() => this.#nextTurn());
+    this.#draining = true;
+    try {
+      do this.#deliver(this.#backlog.shift()!);
+      while (this.#backlog.size > 0 && !this.#closed && performance.now() < this.#turnEndsAt);
+    } finally {
+      this.#draining = false;
+    }
+  }
+
+  #deliver(buffer: ArrayBuffer): void {
+    const slab = Buffer.from(buffer);
+    const used = slab.readUInt32LE(0);
+    let at = 4;
+    while (at < used && !this.#closed) {
+      const start = at;
+      const headBytes = slab.readUInt32LE(at);
+      const bodyCount = slab.readUInt32LE(at + 4);
+      const headAt = at + 8 + 4 * bodyCount;
+      let bodies = NO_BODIES;
+      let end = headAt + headBytes;
+      if (bodyCount > 0) {
+        const views: Uint8Array[] = [];
+        for (let i = 0; i < bodyCount; i++) {
+          const length = slab.readUInt32LE(at + 8 + 4 * i);
+          views.push(new Uint8Array(buffer, end, length));
+          end += length;
+        }
+        bodies = views;
+      }
+      const head = this.#packr.unpack(slab, { start: headAt, end: headAt + headBytes }) as unknown[];
+      at = end;
+      this.#framesReceived++;
+      this.#bytesReceived += end - start;
+      Atomics.add(this.#taken, this.#mySide, end - start);
+      this.onFrame(decodeHead(head, bodies));
+    }
+  }
+
+  #closeOnce(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#slab = null;
+    this.#backlog.clear();
+    this.onClose();
+  }
+}
+
+/** The frame as an array, without its bodies: arrays carry no field names. */
+function encodeHead(frame: Frame): unknown[] {
+  const type = TYPE_NUMBER[frame.type];
+  switch (frame.type) {
+    case 'ask':
+      return [type, frame.to.kind, frame.to.key, frame.name, frame.payload, frame.id, frame.deadline_ms];
+    case 'tell':
+      return [type, frame.to.kind, frame.to.key, frame.name, frame.payload];
+    case 'reply':
+      return [type, frame.id, frame.value];
+    case 'error':
+      return [type, frame.id, frame.error];
+    case 'subscribe':
+    case 'unsubscribe':
+      return [type, frame.topic];
+    case 'publish':
+      return [type, frame.topic, frame.payload];
+    case 'fence':
+    case 'fenced':
+      return [type, frame.id];
+  }
+}
+
+/** The inverse of encodeHead. Both ends are this program, so the shape is taken as given. */
+function decodeHead(head: unknown[], bodies: readonly Uint8Array[]): Frame {
+  const type = TYPES[head[0] as number];
+  switch (type) {
+    case 'ask':
+      return {
+        type,
+        to: { kind: head[1] as string, key: head[2] as string },
+        name: head[3] as string,
+        payload: head[4],
+        id: head[5] as number,
+        deadline_ms: head[6] as number,
+        bodies,
+      };
+    case 'tell':
+      return {
+        type,
+        to: { kind: head[1] as string, key: head[2] as string },
+        name: head[3] as string,
+        payload: head[4],
+        bodies,
+      };
+    case 'reply':
+      return { type, id: head[1] as number, value: head[2] };
+    case 'error':
+      return { type, id: head[1] as number, error: head[2] as Extract<Frame, { type: 'error' }>['error'] };
+    case 'subscribe':
+    case 'unsubscribe':
+      return { type, topic: head[1] as string };
+    case 'publish':
+      return { type, topic: head[1] as string, payload: head[2] };
+    case 'fence':
+    case 'fenced':
+      return { type, id: head[1] as number };
+    default:
+      throw new TypeError(`unknown frame type ${String(head[0])}`);
+  }
+}

@@ -1,0 +1,190 @@
+/**
+ * What an actor kind is: addresses, protocols, behaviours, and the effects that a handler records. Pure types, and the
+ * one function that places an address on a thread. Any thread.
+ */
+
+/** Who a message is for: plain data, so it can be stored and sent. `key` is 1 … 512 UTF-16 units. */
+export interface ActorAddress {
+  kind: string;
+  key: string;
+}
+
+/** Longest key; as ordered binary in LMDB it must fit a 1,978-byte key together with the kind and a number. */
+export const MAX_KEY_LENGTH = 512;
+
+/** One message name of a protocol: what is sent and what comes back (`undefined` when nothing does). */
+export interface MessageShape {
+  request: unknown;
+  reply: unknown;
+}
+
+/** A protocol maps message names to shapes: `type P = { take: { request: { cost: number }; reply: boolean } }`. */
+export type Protocol<P> = { [N in keyof P]: MessageShape };
+
+/** Stands for the answer to an ask that a handler keeps for later. Valid until answered or until the actor restarts. */
+export type ReplyToken = number;
+
+/** What an actor refuses with; becomes a RuntimeError in the asking thread. */
+export interface Refusal {
+  code: string;
+  message: string;
+  retryable: boolean;
+  detail?: unknown;
+}
+
+/** The outcome of `io` and `compute`, delivered to the same actor as one of its internal messages. */
+export type Outcome<Value = unknown, Carry = undefined> =
+  | { ok: true; value: Value; carry: Carry }
+  | { ok: false; error: Refusal; carry: Carry };
+
+/** Everything a handler can ask the runtime to do, as data. Performed in order, after the handler has returned. */
+export type Effect =
+  | { type: 'persist'; event: unknown }
+  | { type: 'reply'; token: ReplyToken; value: unknown }
+  | { type: 'refuse'; token: ReplyToken; error: Refusal }
+  | { type: 'tell'; to: ActorAddress; name: string; payload: unknown; bodies: readonly Uint8Array[] }
+  | { type: 'publish'; topic: string; payload: unknown }
+  | { type: 'set_timer'; timer: string; delay_ms: number; name: string; payload: unknown }
+  | { type: 'cancel_timer'; timer: string }
+  | { type: 'io'; port: string; operation: string; input: unknown; name: string; carry: unknown }
+  | { type: 'compute'; task: string; input: unknown; name: string; carry: unknown };
+
+/** Sends a message to an actor and forgets it. Implemented by fronts and by every handler's context. */
+export interface Teller {
+  /** @returns false when the message was refused on the spot (it is then among the dead letters) */
+  tell(to: ActorAddress, name: string, payload: unknown, bodies?: readonly Uint8Array[]): boolean;
+}
+
+/**
+ * What a handler sees of the world. Everything that changes something is only recorded; nothing happens before the
+ * handler has returned, and nothing at all when it throws.
+ */
+export interface Context<State, Event, Internal, Reply> extends Teller {
+  readonly self: ActorAddress;
+  /** Wall-clock time at which the handling of this message began, milliseconds since the epoch. */
+  readonly now_ms: number;
+  /** The raw bodies that came with the message: views of a buffer that is this actor's alone. */
+  readonly bodies: readonly Uint8Array[];
+  /** True when somebody waits for the answer to this message. */
+  readonly asked: boolean;
+  /** Records an event, applies it, and returns the state after it. Persistent kinds only. */
+  persist(event: Event): State;
+  /** Answers this message. Without effect when it was told, not asked. */
+  reply(value: Reply): void;
+  /** Answers this message with an error. */
+  refuse(error: Refusal): void;
+  /** Keeps the answer for later; give the token to `replyTo` or `refuseTo` in a later message. */
+  holdReply(): ReplyToken;
+  replyTo(token: ReplyToken, value: unknown): void;
+  refuseTo(token: ReplyToken, error: Refusal): void;
+  /** Sends to everyone who subscribed to the topic. */
+  publish(topic: string, payload: unknown): void;
+  /** Delivers the internal message `name` after `delay_ms`; setting a timer again replaces it. */
+  setTimer<N extends keyof Internal & string>(
+    timer: string,
+    delay_ms: number,
+    name: N,
+    payload: Internal[N],
+  ): void;
+  cancelTimer(timer: string): void;
+  /** Asks a port of this thread; its Outcome comes back as the internal message `name`. */
+  io<N extends keyof Internal & string>(
+    port: string,
+    operation: string,
+    input: unknown,
+    name: N,
+    ...carry: CarryOf<Internal[N]>
+  ): void;
+  /** Runs a task on the stateless pool; its Outcome comes back as the internal message `name`. */
+  compute<N extends keyof Internal & string>(
+    task: string,
+    input: unknown,
+    name: N,
+    ...carry: CarryOf<Internal[N]>
+  ): void;
+}
+
+/** What travels from `io` or `compute` to its Outcome: required exactly when the internal message declares it. */
+type CarryOf<Message> = Message extends { carry: infer Carry }
+  ? undefined extends Carry
+    ? [carry?: Carry]
+    : [carry: Carry]
+  : [never];
+
+/** Handles one message. Synchronous and deterministic: no clock, no randomness, no IO but through the context. */
+export type Handler<State, Message, Event, Internal, Reply> = (
+  state: State,
+  message: Message,
+  context: Context<State, Event, Internal, Reply>,
+) => void;
+
+/** How the state of a persistent kind is snapshotted. `version` counts the shapes that `encode` has had. */
+export interface SnapshotRule<State> {
+  version: number;
+  /** A snapshot is taken after this many events, and when the actor is passivated. */
+  every_events: number;
+  /** The state as plain data. */
+  encode(state: State): unknown;
+  /** The state out of data that any version up to `version` wrote. */
+  decode(data: unknown, version: number): State;
+}
+
+/** Makes a kind persistent: every change of its state is an event. */
+export interface Persistence<State, Event> {
+  /** The state after the event. Pure; live and in replay alike; understands every event that was ever written. */
+  apply(state: State, event: Event): State;
+  snapshot: SnapshotRule<State>;
+}
+
+/**
+ * A kind of actor. `Messages` is its protocol, `Internal` the messages it sends itself (timers, outcomes), `Event`
+ * what it persists. A kind without `persistence` lives in memory: its handlers may change the state in place, and the
+ * state is gone after passivation or restart.
+ */
+export interface Behaviour<Messages extends Protocol<Messages>, State, Event = never, Internal = object> {
+  readonly kind: string;
+  /** The state of an actor without history. */
+  initial(key: string): State;
+  /** One handler for each message of the protocol. */
+  readonly handlers: {
+    [N in keyof Messages]: Handler<State, Messages[N]['request'], Event, Internal, Messages[N]['reply']>;
+  };
+  /** One handler for each message the actor sends itself. */
+  readonly internal: { [N in keyof Internal]: Handler<State, Internal[N], Event, Internal, never> };
+  readonly persistence?: Persistence<State, Event>;
+  /** Runs after the state is there and before the first message: the place to set timers again. */
+  activated?(state: State, context: Context<State, Event, Internal, never>): void;
+}
+
+/** A behaviour whose types the runtime no longer needs. */
+// biome-ignore lint/suspicious/noExplicitAny: the runtime moves messages of every kind; types are checked at the ends
+export type AnyBehaviour = Behaviour<any, any, any, any>;
+
+/** On which thread each address lives. */
+export interface Placement {
+  /** Number of actor threads, ≥ 1. */
+  hosts: number;
+  /** Kinds all of whose actors live on one given thread (taken modulo `hosts`). */
+  pins: Readonly<Record<string, number>>;
+}
+
+/**
+ * The thread of an address: its kind's pin, else FNV-1a (www.isthe.com/chongo/tech/comp/fnv) over kind and key, mixed
+ * once more because FNV's low bits alone spread short keys badly.
+ * @returns 0 … placement.hosts − 1; the same in every thread and at every start
+ */
+export function placeAddress(placement: Placement, to: ActorAddress): number {
+  const pin = placement.pins[to.kind];
+  if (pin !== undefined) return pin % placement.hosts;
+  if (placement.hosts === 1) return 0;
+  let hash = hashText(0x811c9dc5, to.kind);
+  hash = hashText(Math.imul(hash ^ 0xff, 0x01000193), to.key);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x7feb352d);
+  return ((hash ^ (hash >>> 15)) >>> 0) % placement.hosts;
+}
+
+function hashText(start: number, text: string): number {
+  let hash = start;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  return hash;
+}

@@ -1,0 +1,117 @@
+/**
+ * The context that a handler sees: it records effects and applies events, and does nothing else. Used by the host and
+ * by the synchronous kit alike. Actor threads and tests.
+ */
+import type { ActorAddress, AnyBehaviour, Context, Effect, Refusal, ReplyToken } from './protocol.ts';
+
+const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
+/** The token of a message that nobody asked for: answers to it vanish. */
+export const NO_REPLY_TOKEN: ReplyToken = 0;
+
+/** What the recorder needs to know of the message at hand. */
+export interface MessageFacts {
+  self: ActorAddress;
+  now_ms: number;
+  bodies: readonly Uint8Array[];
+  /** NO_REPLY_TOKEN when the message was told or is internal. */
+  token: ReplyToken;
+}
+
+/** Records the effects of one message. `state` is the state after the events recorded so far. */
+export class Recorder implements Context<unknown, unknown, Record<string, never>, unknown> {
+  readonly self: ActorAddress;
+  readonly now_ms: number;
+  readonly bodies: readonly Uint8Array[];
+  readonly effects: Effect[] = [];
+  state: unknown;
+  /** The handler asked for the answer to be kept. */
+  held = false;
+  /** Number of events recorded. */
+  persisted = 0;
+  readonly #behaviour: AnyBehaviour;
+  readonly #token: ReplyToken;
+  #answered = false;
+
+  constructor(behaviour: AnyBehaviour, state: unknown, facts: MessageFacts) {
+    this.#behaviour = behaviour;
+    this.state = state;
+    this.self = facts.self;
+    this.now_ms = facts.now_ms;
+    this.bodies = facts.bodies;
+    this.#token = facts.token;
+  }
+
+  get asked(): boolean {
+    return this.#token !== NO_REPLY_TOKEN;
+  }
+
+  /** True when the message was asked and is neither answered nor kept for later. */
+  get unanswered(): boolean {
+    return this.asked && !this.#answered && !this.held;
+  }
+
+  persist(event: unknown): unknown {
+    const { persistence, kind } = this.#behaviour;
+    if (persistence === undefined) throw new TypeError(`${kind} is not persistent: it has no events`);
+    this.effects.push({ type: 'persist', event });
+    this.persisted++;
+    this.state = persistence.apply(this.state, event);
+    return this.state;
+  }
+
+  reply(value: unknown): void {
+    if (!this.#claimAnswer()) return;
+    this.effects.push({ type: 'reply', token: this.#token, value });
+  }
+
+  refuse(error: Refusal): void {
+    if (!this.#claimAnswer()) return;
+    this.effects.push({ type: 'refuse', token: this.#token, error });
+  }
+
+  holdReply(): ReplyToken {
+    if (this.#answered) throw new TypeError('the answer has been given already');
+    this.held = true;
+    return this.#token;
+  }
+
+  replyTo(token: ReplyToken, value: unknown): void {
+    if (token !== NO_REPLY_TOKEN) this.effects.push({ type: 'reply', token, value });
+  }
+
+  refuseTo(token: ReplyToken, error: Refusal): void {
+    if (token !== NO_REPLY_TOKEN) this.effects.push({ type: 'refuse', token, error });
+  }
+
+  tell(to: ActorAddress, name: string, payload: unknown, bodies: readonly Uint8Array[] = NO_BODIES): boolean {
+    this.effects.push({ type: 'tell', to, name, payload, bodies });
+    return true;
+  }
+
+  publish(topic: string, payload: unknown): void {
+    this.effects.push({ type: 'publish', topic, payload });
+  }
+
+  setTimer(timer: string, delay_ms: number, name: string, payload: unknown): void {
+    this.effects.push({ type: 'set_timer', timer, delay_ms, name, payload });
+  }
+
+  cancelTimer(timer: string): void {
+    this.effects.push({ type: 'cancel_timer', timer });
+  }
+
+  io(port: string, operation: string, input: unknown, name: string, carry?: unknown): void {
+    this.effects.push({ type: 'io', port, operation, input, name, carry });
+  }
+
+  compute(task: string, input: unknown, name: string, carry?: unknown): void {
+    this.effects.push({ type: 'compute', task, input, name, carry });
+  }
+
+  #claimAnswer(): boolean {
+    if (this.#token === NO_REPLY_TOKEN) return false;
+    if (this.#answered || this.held) throw new TypeError('a message is answered once');
+    this.#answered = true;
+    return true;
+  }
+}

@@ -1,0 +1,25 @@
+/**
+ * Assertions that stay on in production: a broken invariant ends the operation at the place where it broke.
+ * Any thread.
+ */
+
+/** Thrown when the program contradicts itself; never caused by input. */
+export class AssertionError extends Error {
+  override readonly name = 'AssertionError';
+}
+
+/**
+ * Fails unless `condition` holds.
+ * @throws AssertionError with `message`
+ */
+export function assert(condition: unknown, message: string): asserts condition {
+  if (!condition) throw new AssertionError(message);
+}
+
+/**
+ * Marks a branch that the type system rules out.
+ * @throws AssertionError always
+ */
+export function assertNever(value: never, what: string): never {
+  throw new AssertionError(`${what}: unexpected ${JSON.stringify(value)}`);
+}

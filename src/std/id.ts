@@ -1,0 +1,88 @@
+/**
+ * Identifiers: ULIDs (github.com/ulid/spec), 26 characters of Crockford's base 32 that sort by the time they were
+ * made; 48 bits of milliseconds, then 80 random bits. Any thread; sources in different threads do not coordinate,
+ * 80 random bits keep them apart.
+ */
+import { randomFillSync } from 'node:crypto';
+import { type Clock, systemClock } from './clock.ts';
+
+const ALPHABET = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
+const ULID_PATTERN = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
+const TIME_CHARACTERS = 10;
+const RANDOM_CHARACTERS = 16;
+
+/** Fills the array with random bytes and returns nothing. */
+export type FillRandom = (target: Uint8Array) => void;
+
+/**
+ * Makes a function that returns a new ULID at every call, each greater than the one before it: within a millisecond,
+ * and when the clock goes back, the random part counts up by one.
+ * @param clock where the time is read
+ * @param fillRandom where the random bits come from
+ */
+export function createUlidSource(
+  clock: Clock = systemClock,
+  fillRandom: FillRandom = (target) => void randomFillSync(target),
+): () => string {
+  const random = new Uint8Array(RANDOM_CHARACTERS); // one base-32 digit a byte
+  let lastMs = -1;
+  let timePart = '';
+  return () => {
+    const nowMs = clock.wallMs();
+    if (nowMs > lastMs) {
+      lastMs = nowMs;
+      timePart = encodeTime(nowMs);
+      fillRandom(random);
+      for (let i = 0; i < RANDOM_CHARACTERS; i++) random[i]! &= 31;
+    } else if (!increment(random)) {
+      // 2^80 ids in one millisecond: borrow the next one
+      lastMs++;
+      timePart = encodeTime(lastMs);
+    }
+    let id = timePart;
+    for (let i = 0; i < RANDOM_CHARACTERS; i++) id += ALPHABET[random[i]!];
+    return id;
+  };
+}
+
+/** A new ULID from the system's clock and random source. */
+export const newUlid: () => string = createUlidSource();
+
+/** True when `text` is a ULID in upper case. */
+export function isUlid(text: string): boolean {
+  return ULID_PATTERN.test(text);
+}
+
+/**
+ * The time inside a ULID.
+ * @returns milliseconds since the epoch
+ * @throws RangeError when `ulid` is not one
+ */
+export function readUlidTimeMs(ulid: string): number {
+  if (!isUlid(ulid)) throw new RangeError(`not a ULID: ${ulid}`);
+  let ms = 0;
+  for (let i = 0; i < TIME_CHARACTERS; i++) ms = ms * 32 + ALPHABET.indexOf(ulid[i]!);
+  return ms;
+}
+
+function encodeTime(ms: number): string {
+  let text = '';
+  let rest = ms;
+  for (let i = 0; i < TIME_CHARACTERS; i++) {
+    text = ALPHABET[rest % 32] + text;
+    rest = Math.floor(rest / 32);
+  }
+  return text;
+}
+
+/** Adds one to base-32 digits, most significant first; false when they wrapped to zero. */
+function increment(digits: Uint8Array): boolean {
+  for (let i = digits.length - 1; i >= 0; i--) {
+    if (digits[i]! < 31) {
+      digits[i]!++;
+      return true;
+    }
+    digits[i] = 0;
+  }
+  return false;
+}
