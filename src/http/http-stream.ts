@@ -211,8 +211,9 @@ export class HttpStream {
     });
     // A connection that goes down with its reply can only be closed once the cork has let the bytes go.
     if (this.#closesConnection && !this.closed) {
-      this.#res.close();
+      // Before the socket goes: closing it calls onAborted at once, and a whole reply would count as an aborted one.
       this.#close(false);
+      this.#res.close();
     }
   }
 

@@ -54,7 +54,8 @@ export class RingQueue<T> {
   /** All items, oldest first, as a new array; the queue is unchanged. */
   toArray(): T[] {
     const items: T[] = [];
-    for (let i = 0; i < this.#size; i++) items.push(this.#slots[(this.#head + i) & (this.#slots.length - 1)] as T);
+    for (let i = 0; i < this.#size; i++)
+      items.push(this.#slots[(this.#head + i) & (this.#slots.length - 1)] as T);
     return items;
   }
 
