@@ -380,7 +380,8 @@ function judgeRun(bytes: Buffer, start: number, end: number, to: number, found: 
   const lowest = Math.max(0, start - 2_048);
   while (tokenStart > lowest && TOKEN_BYTE[bytes[tokenStart - 1]!] === 1) tokenStart--;
   const before = bytes[tokenStart - 1];
-  if (before === undefined) return;
+  // At the beginning of a line (a header's value, as we keep them) there is no label.
+  if (before === undefined || before === 0x0a) return;
   const context = bytes.toString('latin1', Math.max(0, tokenStart - CONTEXT_BYTES), tokenStart);
   const isBearer = before === 0x20 || before === 0x09 || before === 0x6e || before === 0x74;
   const labelled = (isBearer && BEARER_BEFORE.test(context)) || LABEL_BEFORE.test(context);

@@ -38,6 +38,8 @@ const CANDIDATES = 8;
 export interface ChosenBase {
   entry: BaseEntry;
   prefix: number;
+  /** Chosen for its path alone: its headers help, its body hardly. */
+  by_path: boolean;
 }
 
 function forgetOldest<K>(map: Map<K, unknown>, max: number): void {
@@ -86,7 +88,7 @@ export class BaseCache {
       const id = this.#runs.get(runId);
       const entry = id === undefined ? undefined : this.get(id);
       if (entry !== undefined) {
-        best = { entry, prefix: measureSharedPrefix(entry.request, body) };
+        best = { entry, prefix: measureSharedPrefix(entry.request, body), by_path: false };
         if (best.prefix * 2 >= body.length) return best;
       }
     }
@@ -99,7 +101,9 @@ export class BaseCache {
       // ends that early. Against the run's own last request only a better beginning counts.
       if (best === null || found.prefix * 2 >= body.length) return found;
     }
-    return best ?? this.#chooseAmong(this.#paths.get(path), body);
+    if (best !== null) return best;
+    const last = this.#chooseAmong(this.#paths.get(path), body);
+    return last === null ? null : { ...last, by_path: true };
   }
 
   #chooseAmong(ids: number[] | undefined, body: Buffer): ChosenBase | null {
@@ -112,7 +116,8 @@ export class BaseCache {
         continue;
       }
       const prefix = measureSharedPrefix(entry.request, body);
-      if (best === null || prefix > best.prefix) best = { entry, prefix };
+      if (best === null || prefix > best.prefix) best = { entry, prefix, by_path: false };
+      if (prefix === body.length) break;
     }
     if (best !== null) this.get(best.entry.id);
     return best;

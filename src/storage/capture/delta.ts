@@ -22,9 +22,11 @@ export interface Delta {
 export function measureCommonPrefix(a: Buffer, b: Buffer, aFrom = 0, bFrom = 0, limit = Infinity): number {
   const max = Math.min(a.length - aFrom, b.length - bFrom, limit);
   if (max <= 0) return 0;
+  // Often all of it is equal: for a short one, ask once.
+  if (max <= 16_384 && a.compare(b, bFrom, bFrom + max, aFrom, aFrom + max) === 0) return max;
   let known = 0;
-  let step = 256;
-  // Gallop: double the step while the next stretch is equal.
+  let step = 1_024;
+  // Gallop: a longer step each time while the next stretch is equal.
   while (known < max) {
     const size = Math.min(step, max - known);
     const at = aFrom + known;
@@ -34,7 +36,7 @@ export function measureCommonPrefix(a: Buffer, b: Buffer, aFrom = 0, bFrom = 0, 
       break;
     }
     known += size;
-    step *= 2;
+    step *= 4;
   }
   if (known >= max) return max;
   // Bisect the stretch that differs.

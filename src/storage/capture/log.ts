@@ -277,7 +277,8 @@ export class CaptureLog {
     this.#saveFiles(request);
     this.#saveFiles(response);
 
-    const plain = base === null || chosen === null;
+    const plain =
+      base === null || chosen === null || (chosen.by_path && chosen.prefix * 4 < request.raw.length);
     const requestDelta = plain ? null : diff(base.request, request, alike ? chosen.prefix : undefined);
     const responseDelta = usesResponse ? diff(responseBase, response, responsePrefix) : null;
     const distance = base === null || (requestDelta === null && responseDelta === null) ? 0 : id - base.id;
@@ -322,7 +323,7 @@ export class CaptureLog {
     const root = this.#bases.get(chosen.entry.root);
     if (root === undefined) return null;
     const prefix = measureSharedPrefix(root.request, prepared.request_raw);
-    return prefix * 2 >= prepared.request_raw.length ? { entry: root, prefix } : null;
+    return prefix * 2 >= prepared.request_raw.length ? { entry: root, prefix, by_path: false } : null;
   }
 
   #saveFiles(body: PreparedBody): void {
