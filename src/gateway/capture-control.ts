@@ -4,7 +4,7 @@
 
 import { CatalogueError } from '../errors.ts';
 import type { CaptureAdmin } from './admin.ts';
-import type { CaptureCounters, CaptureQueue, CaptureWriter } from './capture-queue.ts';
+import type { CaptureCounters, CaptureWriter } from './capture-queue.ts';
 
 /** What the writer tells of its files. */
 export interface WriterState {
@@ -28,7 +28,16 @@ export interface CaptureControlOptions {
   max_queue: number;
   /** null with capture switched off. */
   writer: ControlledWriter | null;
-  queue: CaptureQueue | null;
+  /** Every front of the process; read at each call. */
+  fronts: readonly CaptureFront[];
+}
+
+/** One front's queue, on this thread or another. */
+export interface CaptureFront {
+  /** null with capture switched off. */
+  counters(): Promise<CaptureCounters | null>;
+  settle(deadlineMs: number): Promise<void>;
+  kill(): Promise<void>;
 }
 
 /** How long flush and rotate wait for what is queued before them. */
@@ -58,12 +67,12 @@ export class CaptureControl implements CaptureAdmin {
   }
 
   async stats(): Promise<object> {
-    const { writer, queue, version, db_path, max_queue } = this.#options;
+    const { writer, version, db_path, max_queue } = this.#options;
     if (writer?.alive) {
       // A writer that is busy or restarting must not keep the health check waiting: the last known state will do.
       this.#lastState = await writer.state().catch(() => this.#lastState);
     }
-    const { killed, queue_depth, queue_bytes, errors, ...exchanges } = queue?.counters() ?? NO_COUNTERS;
+    const { killed, queue_depth, queue_bytes, errors, ...exchanges } = await this.#sum();
     return {
       status: 'ok',
       version,
@@ -84,29 +93,57 @@ export class CaptureControl implements CaptureAdmin {
   }
 
   async flush(): Promise<{ flushed: true; written: number }> {
-    const { writer, queue } = this.#living();
-    await queue.settle(SETTLE_DEADLINE_MS);
+    const writer = await this.#settled();
     await writer.flush();
-    return { flushed: true, written: queue.counters().captured };
+    return { flushed: true, written: (await this.#sum()).captured };
   }
 
   async rotate(): Promise<{ sealed: string | null; opened: string }> {
-    const { writer, queue } = this.#living();
-    await queue.settle(SETTLE_DEADLINE_MS);
+    const writer = await this.#settled();
     return writer.rotate();
   }
 
   async kill(): Promise<{ alive: false }> {
-    const { writer, queue } = this.#options;
-    queue?.kill();
-    await writer?.kill();
+    await Promise.all(this.#options.fronts.map((front) => front.kill()));
+    await this.#options.writer?.kill();
     return { alive: false };
   }
 
-  #living(): { writer: ControlledWriter; queue: CaptureQueue } {
-    const { writer, queue } = this.#options;
-    if (writer === null || queue === null || queue.counters().killed)
-      throw new CatalogueError('capture_stopped');
-    return { writer, queue };
+  /** The writer, once it has everything that was captured so far. */
+  async #settled(): Promise<ControlledWriter> {
+    const { writer, fronts } = this.#options;
+    if (writer === null || (await this.#sum()).killed) throw new CatalogueError('capture_stopped');
+    await Promise.all(fronts.map((front) => front.settle(SETTLE_DEADLINE_MS)));
+    return writer;
+  }
+
+  /** Counts of all fronts. Each keeps its own balance, so the sum keeps it, too. */
+  async #sum(): Promise<CaptureCounters> {
+    const sum: CaptureCounters = structuredClone(NO_COUNTERS);
+    for (const counters of await Promise.all(this.#options.fronts.map((front) => front.counters()))) {
+      if (counters === null) continue;
+      sum.killed ||= counters.killed;
+      for (const name of SUMMED) sum[name] += counters[name];
+      for (const [provider, { captured, turns }] of Object.entries(counters.by_provider)) {
+        const before = sum.by_provider[provider];
+        sum.by_provider[provider] = {
+          captured: (before?.captured ?? 0) + captured,
+          turns: (before?.turns ?? 0) + turns,
+        };
+      }
+    }
+    return sum;
   }
 }
+
+const SUMMED = [
+  'queue_depth',
+  'queue_bytes',
+  'errors',
+  'attempted',
+  'captured',
+  'dropped',
+  'in_flight',
+  'turns',
+  'aborted',
+] as const satisfies (keyof CaptureCounters)[];

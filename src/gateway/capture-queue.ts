@@ -51,10 +51,10 @@ export interface CaptureCounters {
 }
 
 /** A batch leaves when it holds this much… */
-const BATCH_EXCHANGES = 128;
-const BATCH_BYTES = 2 * 1024 * 1024;
+const BATCH_EXCHANGES = 256;
+const BATCH_BYTES = 4 * 1024 * 1024;
 /** …or when its first exchange has waited this long. */
-const BATCH_WAIT_MS = 4;
+const BATCH_WAIT_MS = 20;
 /** Batches at the writer at once; while they are under way the next one grows. */
 const BATCHES_UNDER_WAY = 3;
 const RETRY_FIRST_MS = 100;

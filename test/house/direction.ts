@@ -83,7 +83,14 @@ const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   comlink: ['runtime', 'root'],
 };
 
-const ROOTS = new Set(['src/main.ts', 'actors/host.ts', 'actors/compute.ts']);
+const ROOTS = new Set([
+  'src/main.ts',
+  'src/front.ts',
+  'src/front-thread.ts',
+  'src/front-threads.ts',
+  'actors/host.ts',
+  'actors/compute.ts',
+]);
 const OWN_FILES = new Set(['limits', 'errors', 'config']);
 
 /** @returns the room of a file named relative to the repository, or undefined for one that has no place in the house */

@@ -1,0 +1,92 @@
+/**
+ * A further front thread from the inside: a Front with its own links to the actor threads, steered by the main thread
+ * over comlink. Entry of a pool task. Front threads other than the main one.
+ */
+import type { MessagePort } from 'node:worker_threads';
+import * as Comlink from 'comlink';
+import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
+import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
+import type { Config } from './config.ts';
+import { fromErrorData } from './errors.ts';
+import { Front, type Parts } from './front.ts';
+import type { AdminAnswer, RemoteServices } from './front-threads.ts';
+import type { CaptureAdmin } from './gateway/admin.ts';
+import type { CaptureFront } from './gateway/capture-control.ts';
+import { Front as ActorFront } from './runtime/front.ts';
+import { type LinkEnd, PortLink } from './runtime/port-link.ts';
+import type { Placement } from './runtime/protocol.ts';
+import { loopScheduler } from './runtime/scheduler.ts';
+import { createDeferred } from './std/deferred.ts';
+
+/** What a front thread is started with; both ports are transferred. */
+export interface FrontTask {
+  /** Ports of the listeners are the ones that the main thread's front got. */
+  config: Config;
+  parts: Parts;
+  placement: Placement;
+  control: MessagePort;
+  /** Leads to the main thread's RemoteServices. */
+  services: MessagePort;
+}
+
+/** What the main thread may ask of a front thread; called through comlink. */
+export interface FrontThreadControl extends CaptureFront {
+  connectHost(index: number, end: LinkEnd): void;
+  /** Resolves once it listens. */
+  start(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Runs the thread until it is stopped. */
+export default async function frontThread(task: FrontTask): Promise<void> {
+  const { config, parts } = task;
+  const services = Comlink.wrap<RemoteServices>(nodeEndpoint(task.services));
+  const actors = new ActorFront(task.placement, loopScheduler);
+  const stopped = createDeferred<void>();
+  let front: Front | null = null;
+  const control: FrontThreadControl = {
+    connectHost: (index, end) => actors.attach(index, new PortLink(end)),
+    start: async () => {
+      await actors.waitUp();
+      front = await Front.start({
+        config,
+        parts,
+        writer: parts.gateway && config.capture.enabled ? new CaptureWriterClient(actors) : null,
+        admin: remoteAdmin(services),
+        probes: { process: () => services.isReady() },
+        report: (error) => console.error(error),
+      });
+    },
+    counters: async () => (await front?.counters()) ?? null,
+    settle: async (deadlineMs) => front?.settle(deadlineMs),
+    kill: async () => front?.kill(),
+    stop: async () => {
+      await front?.stop();
+      actors.close();
+      stopped.resolve();
+    },
+  };
+  Comlink.expose(control, nodeEndpoint(task.control));
+  await stopped.promise;
+  setImmediate(() => {
+    task.control.close();
+    task.services.close();
+  });
+}
+
+/** Errors lose their class on the way between threads, so they come as data and are rebuilt here. */
+function remoteAdmin(services: Comlink.Remote<RemoteServices>): CaptureAdmin {
+  const call = async <N extends keyof CaptureAdmin>(
+    name: N,
+  ): Promise<Awaited<ReturnType<CaptureAdmin[N]>>> => {
+    const answer = (await services.admin(name)) as AdminAnswer;
+    if (!answer.ok) throw fromErrorData(answer.error);
+    return answer.value as Awaited<ReturnType<CaptureAdmin[N]>>;
+  };
+  return {
+    stats: () => call('stats'),
+    flush: () => call('flush'),
+    rotate: () => call('rotate'),
+    kill: () => call('kill'),
+  };
+}

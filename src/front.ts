@@ -1,0 +1,138 @@
+/**
+ * One front: the listeners of the API and the gateway with everything that serves them on the same thread — upstream
+ * pools, capture queue. Part of the composition root. The main thread runs one; with FRONT_THREADS above 1 further
+ * threads run one each (front-thread.ts), all listening on the same ports.
+ */
+import type { CaptureWriterClient } from '../actors/capture-writer/client.ts';
+import { compileDispatch } from './api/dispatch.ts';
+import type { ReadinessProbes } from './api/health.ts';
+import { apiRoutes } from './api/routes.ts';
+import type { Config } from './config.ts';
+import { CatalogueError, toApiBody, toMessagesBody } from './errors.ts';
+import type { CaptureAdmin } from './gateway/admin.ts';
+import type { CaptureFront } from './gateway/capture-control.ts';
+import { type CaptureCounters, CaptureQueue } from './gateway/capture-queue.ts';
+import { Gateway } from './gateway/gateway.ts';
+import { serveApi } from './http/api-port.ts';
+import { type HttpServer, startServer } from './http/server.ts';
+import { DRAIN_DEADLINE_MS } from './limits.ts';
+
+/** Which listeners a process has. */
+export interface Parts {
+  api: boolean;
+  gateway: boolean;
+}
+
+export interface FrontServices {
+  config: Config;
+  parts: Parts;
+  /** null: nothing is captured. */
+  writer: CaptureWriterClient | null;
+  /** Speaks for all fronts together. */
+  admin: CaptureAdmin;
+  probes: ReadinessProbes;
+  /** Told of every failure that is ours. */
+  report: (error: CatalogueError) => void;
+}
+
+export class Front implements CaptureFront {
+  /** Without a trailing slash; null when the part was not asked for. */
+  readonly api_url: string | null;
+  readonly gateway_url: string | null;
+  readonly #queue: CaptureQueue | null;
+  readonly #gateway: Gateway | null;
+  readonly #servers: HttpServer[];
+
+  /** @throws Error when an address cannot be bound; nothing listens then */
+  static async start(services: FrontServices): Promise<Front> {
+    const { config, parts, writer } = services;
+    const share = (total: number) => Math.ceil(total / config.front_threads);
+    const queue =
+      writer === null
+        ? null
+        : new CaptureQueue(writer, {
+            max_queue: share(config.capture.max_queue),
+            max_queue_bytes: share(config.capture.max_queue_bytes),
+            max_capture_bytes: config.capture.max_capture_bytes,
+          });
+    const gateway = parts.gateway
+      ? new Gateway({
+          bases: config.gateway,
+          note: config.capture.note,
+          capture: queue,
+          admin: services.admin,
+        })
+      : null;
+    const servers: HttpServer[] = [];
+    try {
+      if (gateway !== null) servers.push(await listenForGateway(config, gateway));
+      if (parts.api) servers.push(await listenForApi(services));
+    } catch (thrown) {
+      await Promise.all(servers.map((server) => server.drain(0)));
+      await gateway?.close();
+      throw thrown;
+    }
+    return new Front(queue, gateway, servers, parts);
+  }
+
+  private constructor(
+    queue: CaptureQueue | null,
+    gateway: Gateway | null,
+    servers: HttpServer[],
+    parts: Parts,
+  ) {
+    this.#queue = queue;
+    this.#gateway = gateway;
+    this.#servers = servers;
+    this.gateway_url = parts.gateway ? urlOf(servers[0]!) : null;
+    this.api_url = parts.api ? urlOf(servers.at(-1)!) : null;
+  }
+
+  async counters(): Promise<CaptureCounters | null> {
+    return this.#queue?.counters() ?? null;
+  }
+
+  async settle(deadlineMs: number): Promise<void> {
+    await this.#queue?.settle(deadlineMs);
+  }
+
+  async kill(): Promise<void> {
+    this.#queue?.kill();
+  }
+
+  /** Finishes what is in flight, and hands what is captured to the writer. */
+  async stop(): Promise<void> {
+    await Promise.all(this.#servers.map((server) => server.drain(DRAIN_DEADLINE_MS)));
+    await this.#gateway?.close();
+    // What cannot be written by now was told in `writer.errors`; the stop goes on.
+    await this.#queue?.settle(DRAIN_DEADLINE_MS).catch(() => {});
+  }
+}
+
+function listenForGateway(config: Config, gateway: Gateway): Promise<HttpServer> {
+  return startServer({
+    host: config.gateway.host,
+    port: config.gateway.port,
+    onStream: gateway.onStream,
+    describeError: (status, message) => JSON.stringify(toMessagesBody(refusal(status, message))),
+  });
+}
+
+function listenForApi({ config, probes, report }: FrontServices): Promise<HttpServer> {
+  const dispatch = compileDispatch(apiRoutes({ version: config.version, probes }), report);
+  return startServer({
+    host: config.api.host,
+    port: config.api.port,
+    onStream: serveApi(dispatch, config.api.max_body_bytes),
+    describeError: (status, message) => JSON.stringify(toApiBody(refusal(status, message))),
+  });
+}
+
+function refusal(status: number, message: string): CatalogueError {
+  return new CatalogueError(status === 400 ? 'bad_framing' : 'unavailable', message);
+}
+
+function urlOf(server: HttpServer): string {
+  const host = server.host.includes(':') ? `[${server.host}]` : server.host;
+  return `http://${host}:${server.port}`;
+}
