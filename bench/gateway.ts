@@ -49,6 +49,7 @@ export interface GatewayPlan {
   connections: number[];
   rounds: number;
   seconds: number;
+  /** For the targets that run on Node, whose code gets fast by running; the others take a tenth of it. */
   warmUpSeconds: number;
   /** Requests of the latency probe to each target, by body size. */
   probeRequests: Record<number, number>;
@@ -70,7 +71,7 @@ export const FULL: GatewayPlan = {
   connections: [1, 32, 256],
   rounds: 3,
   seconds: 1.2,
-  warmUpSeconds: 0.8,
+  warmUpSeconds: 2.5,
   probeRequests: { [SMALL]: 5000, [LARGE]: 800 },
   streams: [32, 128, 512],
   streamRounds: 2,
@@ -83,7 +84,7 @@ export const QUICK: GatewayPlan = {
   connections: [1, 32],
   rounds: 1,
   seconds: 0.6,
-  warmUpSeconds: 0.5,
+  warmUpSeconds: 1,
   probeRequests: { [SMALL]: 1000, [LARGE]: 200 },
   streams: [512],
   streamRounds: 1,
@@ -253,7 +254,16 @@ function request()
 end
 `,
   );
-  const args = ['-t', '1', '-c', String(connections), '-d', `${Math.ceil(seconds)}s`, '-s', script];
+  const args = [
+    '-t',
+    '1',
+    '-c',
+    String(connections),
+    '-d',
+    `${Math.max(1, Math.round(seconds))}s`,
+    '-s',
+    script,
+  ];
   const done = spawnSync('wrk', [...args, `http://127.0.0.1:${target.port}/`], {
     encoding: 'utf8',
     timeout: 30_000,
@@ -336,7 +346,8 @@ async function measureCell(
 async function warmUp(bench: Bench, targets: Target[], workload: Workload): Promise<void> {
   for (const target of targets) {
     bench.say(`warm-up: ${target.name}`);
-    await loadOne(bench.load, target, workload, 16, bench.plan.warmUpSeconds);
+    const isNode = target.name !== 'direct' && target.name !== 'nginx';
+    await loadOne(bench.load, target, workload, 32, bench.plan.warmUpSeconds * (isNode ? 1 : 0.1));
   }
 }
 

@@ -30,11 +30,11 @@ class Line {
   #done: (() => void) | null = null;
   #failed: ((error: Error) => void) | null = null;
 
-  constructor(port: number, bytes: number) {
+  constructor(name: string, port: number, bytes: number) {
     this.#next = makePlainRequests(bytes, port);
     this.#socket = connect({ port, host: '127.0.0.1', noDelay: true });
     this.#socket.on('data', (chunk) => this.#read(chunk));
-    const fail = (why: string): void => this.#failed?.(new Error(`port ${port}: ${why}`));
+    const fail = (why: string): void => this.#failed?.(new Error(`${name}: ${why}`));
     this.#socket.on('error', (error) => fail(error.message));
     this.#socket.on('close', () => fail('connection closed'));
   }
@@ -84,7 +84,7 @@ class Line {
 export async function measureLatency(job: LatencyJob): Promise<LatencyResult> {
   const lines = job.targets.map((target) => ({
     name: target.name,
-    line: new Line(target.port, job.bytes),
+    line: new Line(target.name, target.port, job.bytes),
     samples: new Samples(),
   }));
   const warmUp = Math.ceil(job.requests / 10 / BLOCK);

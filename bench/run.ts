@@ -109,4 +109,9 @@ if (positionals.includes('gateway')) {
     say,
   });
 }
+if (positionals.includes('storage')) {
+  // Loaded only when asked for: the gateway's bench measures from outside and loads nothing of the product.
+  const { runStorageBench } = await import('./storage.ts');
+  await runStorageBench({ save: values.save || !values.quick });
+}
 process.exit(values.strict && !met ? 1 : 0);
