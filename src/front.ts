@@ -113,6 +113,7 @@ function listenForGateway(config: Config, gateway: Gateway): Promise<HttpServer>
   return startServer({
     host: config.gateway.host,
     port: config.gateway.port,
+    isShared: config.front_threads > 1,
     onStream: gateway.onStream,
     describeError: (status, message) => JSON.stringify(toMessagesBody(refusal(status, message))),
   });
@@ -123,6 +124,7 @@ function listenForApi({ config, probes, report }: FrontServices): Promise<HttpSe
   return startServer({
     host: config.api.host,
     port: config.api.port,
+    isShared: config.front_threads > 1,
     onStream: serveApi(dispatch, config.api.max_body_bytes),
     describeError: (status, message) => JSON.stringify(toApiBody(refusal(status, message))),
   });

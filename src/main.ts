@@ -7,6 +7,7 @@ import type { Config } from './config.ts';
 import { Front, type Parts } from './front.ts';
 import { FrontThreads } from './front-threads.ts';
 import { CaptureControl, type CaptureFront } from './gateway/capture-control.ts';
+import { findPort } from './http/port.ts';
 import { ActorThreads } from './runtime/actor-threads.ts';
 import type { Placement } from './runtime/protocol.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
@@ -76,8 +77,9 @@ async function startAll(
     fronts,
   });
   const isReady = async () => asker.isUp(0) && (writer === null || writer.alive);
+  const shared = config.front_threads > 1 ? await withFoundPorts(config, parts) : config;
   const first = await Front.start({
-    config,
+    config: shared,
     parts,
     writer,
     admin,
@@ -89,7 +91,7 @@ async function startAll(
 
   if (config.front_threads > 1) {
     const others = await FrontThreads.start({
-      config: withPorts(config, first),
+      config: shared,
       parts,
       placement,
       actors,
@@ -102,13 +104,12 @@ async function startAll(
   return { api_url: first.api_url, gateway_url: first.gateway_url };
 }
 
-/** The configuration with the ports that the system picked where 0 was asked for. */
-function withPorts(config: Config, front: Front): Config {
-  const portOf = (url: string | null, asked: number) =>
-    url === null ? asked : Number(new URL(url).port || 80);
+/** The configuration with ports that several threads may share: free ones, picked where 0 was asked for. */
+async function withFoundPorts(config: Config, parts: Parts): Promise<Config> {
+  const { api, gateway } = config;
   return {
     ...config,
-    api: { ...config.api, port: portOf(front.api_url, config.api.port) },
-    gateway: { ...config.gateway, port: portOf(front.gateway_url, config.gateway.port) },
+    api: parts.api ? { ...api, port: await findPort(api.host, api.port) } : api,
+    gateway: parts.gateway ? { ...gateway, port: await findPort(gateway.host, gateway.port) } : gateway,
   };
 }

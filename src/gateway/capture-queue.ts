@@ -63,6 +63,8 @@ const RETRY_MAX_MS = 5_000;
 interface Batch {
   exchanges: CapturedExchange[];
   bytes: number;
+  /** Which exchange since start is its first one. */
+  first: number;
 }
 
 export class CaptureQueue implements ByteBudget {
@@ -78,14 +80,15 @@ export class CaptureQueue implements ByteBudget {
   #heldBytes = 0;
   /** Submitted and neither captured nor dropped. */
   #depth = 0;
-  #pending: Batch = { exchanges: [], bytes: 0 };
+  #pending: Batch = { exchanges: [], bytes: 0, first: 0 };
+  /** Sent and neither captured nor dropped, those that are tried again among them. */
+  readonly #sent = new Set<Batch>();
   #timer: NodeJS.Timeout | null = null;
   #underWay = 0;
   #retryAfterMs = 0;
   #isKilled = false;
-  /** Exchanges that entered the queue, and that left it, since start. */
+  /** Exchanges that entered the queue since start. */
   #entered = 0;
-  #left = 0;
   #waiters: { target: number; resolve: () => void }[] = [];
 
   constructor(writer: CaptureWriter, options: CaptureQueueOptions) {
@@ -122,6 +125,7 @@ export class CaptureQueue implements ByteBudget {
     }
     this.#depth++;
     this.#entered++;
+    if (this.#pending.exchanges.length === 0) this.#pending.first = this.#entered;
     this.#pending.exchanges.push(exchange);
     // The tee's bytes stay reserved until the writer has them.
     this.#pending.bytes += tee.kept_bytes;
@@ -170,8 +174,7 @@ export class CaptureQueue implements ByteBudget {
   /** Capture stops for good: what waits is dropped, what comes is not taken. */
   kill(): void {
     this.#isKilled = true;
-    this.#dropBatch(this.#pending);
-    this.#pending = { exchanges: [], bytes: 0 };
+    this.#dropBatch(this.#takePending());
   }
 
   counters(): CaptureCounters {
@@ -197,9 +200,15 @@ export class CaptureQueue implements ByteBudget {
     }
     if (this.#pending.exchanges.length === 0 || this.#underWay >= BATCHES_UNDER_WAY || this.#retryAfterMs > 0)
       return;
-    const batch = this.#pending;
-    this.#pending = { exchanges: [], bytes: 0 };
+    const batch = this.#takePending();
+    this.#sent.add(batch);
     this.#send(batch);
+  }
+
+  #takePending(): Batch {
+    const batch = this.#pending;
+    this.#pending = { exchanges: [], bytes: 0, first: 0 };
+    return batch;
   }
 
   #send(batch: Batch): void {
@@ -218,6 +227,8 @@ export class CaptureQueue implements ByteBudget {
         if (error.code === 'capture_failed' && !this.#isKilled) {
           this.#retryLater(batch);
         } else {
+          // It may have been the one that all others waited behind.
+          this.#retryAfterMs = 0;
           this.#dropBatch(batch);
           this.#sendPending();
         }
@@ -258,11 +269,12 @@ export class CaptureQueue implements ByteBudget {
   }
 
   #leave(batch: Batch): void {
+    this.#sent.delete(batch);
     this.#depth -= batch.exchanges.length;
-    this.#left += batch.exchanges.length;
     this.release(batch.bytes);
-    // The writer takes batches in order, so a count is enough to know who has left.
-    while (this.#waiters.length > 0 && this.#waiters[0]!.target <= this.#left)
-      this.#waiters.shift()!.resolve();
+    // A batch that is tried again leaves after younger ones, so the oldest that is left decides.
+    let oldest = this.#pending.exchanges.length > 0 ? this.#pending.first : Number.POSITIVE_INFINITY;
+    for (const { first } of this.#sent) oldest = Math.min(oldest, first);
+    while (this.#waiters.length > 0 && this.#waiters[0]!.target < oldest) this.#waiters.shift()!.resolve();
   }
 }

@@ -109,10 +109,13 @@ export class HttpStream {
 
   /**
    * Puts off the parser's own 10-second limit on silent connections: an upload or a reader may be slow for as long as
-   * it likes. (`resume` re-arms the timer as a side effect; a paused stream has none.)
+   * it likes. (`resume` re-arms the timer as a side effect; a paused stream has none.) Always paused first: the
+   * library's `resume` on a socket that is not paused leaves it deaf for good once the answer is out.
    */
   keepAlive(): void {
-    if (!this.closed && !this.isBodyPaused) this.#res.resume();
+    if (this.closed || this.isBodyPaused) return;
+    this.#res.pause();
+    this.#res.resume();
   }
 
   /**

@@ -10,11 +10,14 @@
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
 import { judgeFraming, looksMisread } from './framing-guard.ts';
 import { HttpStream, type RequestHead } from './http-stream.ts';
+import { describeListenError } from './port.ts';
 
 export interface ServerOptions {
   host: string;
   /** 0: one that the system picks. */
   port: number;
+  /** Other threads listen on the same port, too; whoever starts them has made sure that nobody else does. */
+  isShared: boolean;
   /** Gets every request that passed the guards. */
   onStream: (stream: HttpStream) => void;
   /** Body of a refusal: the two ports speak different error shapes. */
@@ -39,6 +42,13 @@ const FIRST_BYTES_WAIT_MS = 10;
 const KEEP_ALIVE_SWEEP_MS = 4_000;
 const NOT_ASCII = /[^\0-\x7f]/;
 const REPLACEMENT = '\ufffd';
+
+/** The library's ListenOptions, which its types declare as an enum. */
+const ListenMode = { LIBUS_LISTEN_DEFAULT: 0, LIBUS_LISTEN_EXCLUSIVE_PORT: 1 } as const;
+
+interface AddressListener {
+  listen(host: string, port: number, options: number, done: (socket: us_listen_socket | false) => void): void;
+}
 
 type NativeModule = typeof import('uWebSockets.js');
 
@@ -85,13 +95,10 @@ class Listener implements HttpServer {
 
   listen(): Promise<HttpServer> {
     const { promise, resolve, reject } = Promise.withResolvers<HttpServer>();
-    this.#app.listen(this.#options.host, this.#options.port, (socket) => {
+    const { host, port, isShared } = this.#options;
+    const onListening = (socket: us_listen_socket | false) => {
       if (socket === false) {
-        reject(
-          new Error(
-            `cannot listen on ${this.#options.host}:${this.#options.port}: the address is in use or not ours`,
-          ),
-        );
+        reject(describeListenError(host, port));
         return;
       }
       this.#listenSocket = socket as us_listen_socket;
@@ -101,7 +108,15 @@ class Listener implements HttpServer {
       }, KEEP_ALIVE_SWEEP_MS);
       this.#sweepTimer.unref();
       resolve(this);
-    });
+    };
+    const { LIBUS_LISTEN_DEFAULT, LIBUS_LISTEN_EXCLUSIVE_PORT } = ListenMode;
+    // The library takes an address together with options; its types do not say so.
+    (this.#app as unknown as AddressListener).listen(
+      host,
+      port,
+      isShared ? LIBUS_LISTEN_DEFAULT : LIBUS_LISTEN_EXCLUSIVE_PORT,
+      onListening,
+    );
     return promise;
   }
 
