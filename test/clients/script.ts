@@ -1,0 +1,41 @@
+/** What the fake provider answers in the client tests: the text of the last message says what is wanted. Pure. */
+import { echoScript, type Script } from '../../src/demo/script.ts';
+
+/** Non-ASCII and markup on purpose: lengths in bytes and in characters differ, and SSE and JSON must both carry it. */
+export const LONG_TEXT = Array.from(
+  { length: 40 },
+  (_, i) => `Zeile ${i}: „größer“ → 数 🙂 data: {"x":"\\n"}\n`,
+).join('');
+
+/** Tokens that the answers to `think` report, so that a record's usage can be told from an estimate. */
+export const THINK_USAGE = { input: 1234, output: 56, cache_read: 1000, cache_write: 78 };
+
+/** After this many frames the answer to `hold` stops coming. */
+export const HOLD_FRAMES = 5;
+
+/**
+ * `fail 429`: that error. `think`: thinking, text, fixed usage. `long`: LONG_TEXT. `hold`: a stream that stops and
+ * stays open. `break`: a stream that ends in the provider's error event. Anything else: the echo script.
+ */
+export const clientScript: Script = (request) => {
+  const fail = /^fail (\d{3})$/.exec(request.text);
+  if (fail !== null) {
+    const status = Number(fail[1]);
+    const waits: Record<number, number> = { 429: 7, 529: 0 };
+    const wait = waits[status];
+    const message = `scripted ${status}`;
+    return { error: wait === undefined ? { status, message } : { status, message, retry_after_s: wait } };
+  }
+  switch (request.text) {
+    case 'think':
+      return { thinking: 'First this, then that.', text: 'Done thinking.', usage: THINK_USAGE };
+    case 'long':
+      return { text: LONG_TEXT };
+    case 'hold':
+      return { text: LONG_TEXT, hold_after_frames: HOLD_FRAMES };
+    case 'break':
+      return { text: 'One two three.', stream_error: 'scripted break' };
+    default:
+      return echoScript(request);
+  }
+};

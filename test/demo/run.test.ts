@@ -1,0 +1,43 @@
+/** `npm run demo` as a newcomer runs it: a process of its own, no key in the environment, output into a pipe. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { OVERLOADED_TURN, STORY_TURNS } from '../../src/demo/story.ts';
+import { decodeExchange } from '../../src/gateway/turns/decode.ts';
+import { CaptureReader } from '../../src/storage/capture/reader.ts';
+import { CliChild } from '../cli/child.ts';
+
+const ENTRY = fileURLToPath(new URL('../../src/demo/run.ts', import.meta.url));
+
+let dir: string;
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'understudy-demo-test-'));
+});
+afterAll(() => rm(dir, { recursive: true, force: true }));
+
+it('runs the agent through the gateway, shows the run, and can be run again', async () => {
+  for (let time = 0; time < 2; time += 1) {
+    await using demo = new CliChild([], { entry: ENTRY, env: { DATA_DIR: dir } });
+    const { code, stdout, stderr } = await demo.ended;
+    expect(stderr).toBe('');
+    expect(code).toBe(0);
+    expect(stdout).toContain('run_tests: 2 checks passed');
+    expect(stdout).toContain('understudy inspect --db');
+    // Plain: no colours, no cursor movements.
+    expect(stdout.includes('\u001b')).toBe(false);
+  }
+});
+
+it('leaves a database with the run: every turn, the overloaded call and its retry', () => {
+  const reader = CaptureReader.open(join(dir, 'demo', 'capture.mdb'), { decode: decodeExchange });
+  const records = [...reader.exchanges({ run_id: 'demo' })];
+  expect(records.length).toBe(STORY_TURNS + 1);
+  expect(records.map((record) => record.seq)).toEqual([1, 2, 3, OVERLOADED_TURN, OVERLOADED_TURN, 5, 6]);
+  expect(records.map((record) => record.status)).toEqual([200, 200, 200, 529, 200, 200, 200]);
+  expect(records.at(-1)).toMatchObject({ note: 'demo', stop_reason: 'end_turn', undecodable: false });
+  const last = Buffer.from(reader.body(records.at(-1)!.id, 'response')!).toString();
+  expect(last).toContain('event: message_stop');
+  return reader.close();
+});
