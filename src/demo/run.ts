@@ -72,18 +72,20 @@ async function captureRun(db: string, io: CliIo): Promise<void> {
 async function runDemo(io: CliIo): Promise<number> {
   const db = await makeDatabasePath();
   await captureRun(db, io);
-  const shown = relative(process.cwd(), db);
-  await io.out(`\nWhat the gateway captured  (understudy inspect --db ${shown})\n\n`);
+  const below = relative(process.cwd(), db);
+  const inspect = `npx understudy inspect --db ${below.startsWith('..') ? db : below}`;
+  await io.out(`\nWhat the gateway captured  (${inspect})\n\n`);
   const listed = await runInspect(['--db', db], io);
   if (listed !== EXIT.done) return listed;
-  await io.out(`\nThe run itself  (understudy inspect --db ${shown} --run ${RUN_ID})\n\n`);
+  await io.out(`\nThe run itself  (${inspect} --run ${RUN_ID})\n\n`);
   const told = await runInspect(['--db', db, '--run', RUN_ID], io);
   if (told !== EXIT.done) return told;
   await io.out(
-    '\nNext:\n' +
-      `  npx understudy inspect --db ${shown} --exchange 1 --raw request   the first request's exact bytes\n` +
-      '  npm start                                     the gateway for your own agent; set its base URL to\n' +
-      '                                                http://127.0.0.1:8787 and nothing else\n',
+    '\nNext:\n\n' +
+      `  ${inspect} --exchange 1 --raw request\n` +
+      "      the first request's body, byte for byte\n\n" +
+      '  npm start\n' +
+      '      the gateway for your own agent: set its base URL to http://127.0.0.1:8787, nothing else\n',
   );
   return EXIT.done;
 }
