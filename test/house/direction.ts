@@ -70,6 +70,8 @@ const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
   api: ['config', 'storage'],
   gateway: ['config', 'storage'],
   analysis: ['storage'],
+  // Storage implements the journal that the runtime asks for.
+  storage: ['runtime'],
   actors: ['storage'],
   'actor clients': ['storage'],
 };

@@ -1,0 +1,80 @@
+/**
+ * The journal in memory: the twin of ../lmdb/journal.ts for tests and for the simulator. What outlives an instance is
+ * its MemoryDisk: a new journal on the same disk finds what the last one committed. Any thread; each disk in one.
+ */
+import type { JournalStore, JournalWrite, StoredActor } from '../../runtime/journal.ts';
+
+/** What is stored of one actor. */
+interface History {
+  snapshot: StoredActor['snapshot'];
+  /** By number, in order. */
+  events: Map<number, Uint8Array>;
+}
+
+/** Everything that was committed, by address. */
+export type MemoryDisk = Map<string, History>;
+
+export class MemoryJournal implements JournalStore {
+  readonly #disk: MemoryDisk;
+  #outstanding: Promise<void> = Promise.resolve();
+  #closed = false;
+
+  constructor(disk: MemoryDisk = new Map()) {
+    this.#disk = disk;
+  }
+
+  load(kind: string, key: string): StoredActor {
+    if (this.#closed) throw new Error('the journal is closed');
+    const history = this.#disk.get(addressText(kind, key));
+    if (history === undefined) return { snapshot: null, events: [] };
+    const { snapshot } = history;
+    const first = (snapshot?.seq ?? 0) + 1;
+    const numbers = [...history.events.keys()].filter((seq) => seq >= first);
+    if (numbers.some((seq, at) => seq !== first + at))
+      throw new Error(`${kind}: an event is missing from the journal`);
+    return {
+      snapshot: snapshot === null ? null : { ...snapshot, state: Uint8Array.from(snapshot.state) },
+      events: numbers.map((seq) => Uint8Array.from(history.events.get(seq)!)),
+    };
+  }
+
+  commit(writes: readonly JournalWrite[], done: (error: Error | null) => void): void {
+    this.#outstanding = new Promise((resolve) => {
+      setImmediate(() => {
+        let error: Error | null = null;
+        if (this.#closed) error = new Error('the journal is closed');
+        else this.apply(writes);
+        resolve();
+        done(error);
+      });
+    });
+  }
+
+  /** Makes the writes part of the disk, now. */
+  apply(writes: readonly JournalWrite[]): void {
+    for (const write of writes) {
+      const address = addressText(write.kind, write.key);
+      let history = this.#disk.get(address);
+      if (history === undefined) {
+        history = { snapshot: null, events: new Map() };
+        this.#disk.set(address, history);
+      }
+      if (write.type === 'event') {
+        history.events.set(write.seq, Uint8Array.from(write.event));
+      } else {
+        const { seq, version } = write;
+        history.snapshot = { seq, version, state: Uint8Array.from(write.state) };
+        for (const number of [...history.events.keys()]) if (number <= seq) history.events.delete(number);
+      }
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#outstanding;
+    this.#closed = true;
+  }
+}
+
+function addressText(kind: string, key: string): string {
+  return `${kind}\0${key}`;
+}
