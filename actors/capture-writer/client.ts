@@ -9,6 +9,7 @@ import {
   CAPTURE_WRITER_KIND,
   type CaptureWriterProtocol,
   type ExchangeHead,
+  packHead,
   type WriterState,
 } from './protocol.ts';
 
@@ -54,13 +55,9 @@ export class CaptureWriterClient {
     if (!this.alive) throw new CatalogueError('capture_failed');
     const heads: ExchangeHead[] = [];
     const bodies: Uint8Array[] = [];
-    for (const { request_body, response_body, request_headers, response_headers, ...rest } of batch) {
-      heads.push({
-        ...rest,
-        request_headers: request_headers.join('\n'),
-        response_headers: response_headers.join('\n'),
-      });
-      bodies.push(request_body, response_body);
+    for (const exchange of batch) {
+      heads.push(packHead(exchange));
+      bodies.push(exchange.request_body, exchange.response_body);
     }
     await this.#ask('append', { heads }, { deadline_ms: APPEND_DEADLINE_MS, bodies });
   }

@@ -3,7 +3,7 @@
  * decoder in. Actor thread.
  */
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
-import type { ExchangeHead, WriterState } from './protocol.ts';
+import { type ExchangeHead, unpackHead, type WriterState } from './protocol.ts';
 
 /** What the port needs of the log; `CaptureLog` of src/storage is one. */
 export interface ExchangeLog {
@@ -34,12 +34,12 @@ export class CaptureLogPort {
 
   /** @throws what the log throws; nothing of a failed append is stored */
   async append(input: {
-    heads: ExchangeHead[];
+    heads: readonly ExchangeHead[];
     bodies: readonly Uint8Array[];
   }): Promise<{ first_id: number; last_id: number }> {
     const log = await this.#opened();
     return log.append(
-      input.heads.map((head, at) => restoreExchange(head, input.bodies[2 * at]!, input.bodies[2 * at + 1]!)),
+      input.heads.map((head, at) => unpackHead(head, input.bodies[2 * at]!, input.bodies[2 * at + 1]!)),
     );
   }
 
@@ -77,18 +77,4 @@ export class CaptureLogPort {
     }
     return this.#log;
   }
-}
-
-function restoreExchange(
-  head: ExchangeHead,
-  request_body: Uint8Array,
-  response_body: Uint8Array,
-): CapturedExchange {
-  return {
-    ...head,
-    request_headers: head.request_headers === '' ? [] : head.request_headers.split('\n'),
-    response_headers: head.response_headers === '' ? [] : head.response_headers.split('\n'),
-    request_body,
-    response_body,
-  };
 }
