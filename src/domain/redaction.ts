@@ -241,16 +241,11 @@ export function credentialForms(secret: string): string[] {
     const json = JSON.stringify(secret).slice(1, -1);
     forms.add(json);
     forms.add(json.replaceAll('/', '\\/'));
+    forms.add(secret.replaceAll('/', '\\/'));
     const escaped = json.replace(/[<>&'=+]/g, (c) => `\\u00${c.charCodeAt(0).toString(16)}`);
     forms.add(escaped);
-    forms.add(
-      escaped.toUpperCase().replaceAll('\\U', '\\u') === escaped
-        ? json
-        : escaped.replace(/\\u00(..)/g, (_, h: string) => `\\u00${h.toUpperCase()}`),
-    );
+    forms.add(escaped.replace(/\\u00../g, (c) => `\\u${c.slice(2).toUpperCase()}`));
     forms.add(json.replace(/[<>&]/g, (c) => `\\u00${c.charCodeAt(0).toString(16)}`));
-    // JSON inside JSON: a tool's result quoted in an answer.
-    forms.add(JSON.stringify(json).slice(1, -1));
     const percent = Buffer.from(secret, 'latin1')
       .toString('latin1')
       .replace(/[^A-Za-z0-9_.~-]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`);
@@ -269,6 +264,12 @@ export function credentialForms(secret: string): string[] {
         (c) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' })[c]!,
       ),
     );
+    // As a form field, where `~` is escaped too.
+    forms.add(new URLSearchParams({ s: secret }).toString().slice(2));
+    // JSON inside JSON, and that in JSON again: a tool's result quoted in an answer that somebody else quotes.
+    for (let depth = 0; depth < 2; depth++) {
+      for (const form of [...forms]) forms.add(JSON.stringify(form).slice(1, -1));
+    }
   }
   return [...forms]
     .filter((form) => form.length >= MIN_CREDENTIAL_LENGTH)

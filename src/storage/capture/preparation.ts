@@ -8,12 +8,14 @@
  */
 import type { CapturedExchange } from '../../domain/exchange.ts';
 import {
+  type ByteRange,
   collectCredentials,
   credentialForms,
   findKeyShapes,
   findNeedles,
   isCredentialHeader,
   MASK,
+  MIN_CREDENTIAL_LENGTH,
   maskEmbeddedQueries,
   maskQuery,
   maskText,
@@ -22,7 +24,7 @@ import {
 } from '../../domain/redaction.ts';
 import { type FoundAttachment, findAttachments, mayHoldPlaceholder, wrapBinaryBody } from './attachments.ts';
 import { measureCommonPrefix, measureCommonSuffix } from './delta.ts';
-import { decodeBody } from './encoding.ts';
+import { decodeBody, readCodings } from './encoding.ts';
 
 /** A range of the body as it came, and what stands there in the stored copy. */
 interface Edit {
@@ -208,13 +210,14 @@ export class Preparer {
       this.#redact ? prepared.secrets.bytes : [],
       this.#redact,
       findHeader(prepared.exchange.request_headers, 'content-type'),
+      isCut(prepared),
     );
   }
 
   /** A response's body as it is stored; echoes of the request's credentials are masked in every mode. */
   editResponse(prepared: PreparedExchange, base: PreparedBody | null, prefix: number): PreparedBody {
-    const packed =
-      !this.#redact && findHeader(prepared.exchange.response_headers, 'content-encoding') !== null;
+    const coding = joinHeader(prepared.exchange.response_headers, 'content-encoding');
+    const packed = !this.#redact && readCodings(coding).length > 0;
     return editBody(
       prepared.response_raw,
       base,
@@ -222,6 +225,7 @@ export class Preparer {
       packed ? [] : prepared.secrets.bytes,
       this.#redact,
       findHeader(prepared.exchange.response_headers, 'content-type'),
+      isCut(prepared),
     );
   }
 }
@@ -239,6 +243,12 @@ function maskHeaders(headers: readonly string[]): string {
   return text;
 }
 
+/** A body may end in the middle of something. */
+function isCut({ exchange, truncated }: PreparedExchange): boolean {
+  return truncated || exchange.aborted;
+}
+
+/** @param cut the body may end inside a needle; its beginning is masked then, too */
 function editBody(
   raw: Buffer,
   base: PreparedBody | null,
@@ -246,12 +256,14 @@ function editBody(
   needles: readonly Buffer[],
   shapes: boolean,
   contentType: string | null,
+  cut: boolean,
 ): PreparedBody {
   if (raw.length === 0) return { raw, stored: raw, edits: [], keeps_files: false, has_files: false };
   if (base !== null && prefix === raw.length && prefix === base.raw.length)
     return { ...base, raw, stored: base.stored === base.raw ? raw : base.stored };
   const whole = wrapBinaryBody(raw, contentType);
-  if (whole !== null && !mayHoldPlaceholder(raw)) {
+  // A file with a secret in it is kept as a text is, masked.
+  if (whole !== null && !mayHoldPlaceholder(raw) && findSecrets(raw, needles, shapes).length === 0) {
     return finishBody(raw, [{ ...whole, text: whole.placeholder, is_file: true }], [whole], false);
   }
 
@@ -270,7 +282,8 @@ function editBody(
       if (edit.end <= from) kept.push(edit);
     }
     const rest = Math.min(raw.length, base.raw.length) - prefix;
-    const suffix = rest === 0 ? 0 : measureCommonSuffix(base.raw, raw, base.raw.length, raw.length, rest);
+    const suffix =
+      rest === 0 || cut ? 0 : measureCommonSuffix(base.raw, raw, base.raw.length, raw.length, rest);
     if (suffix > 2 * SCAN_MARGIN_BYTES) {
       const shift = raw.length - base.raw.length;
       to = raw.length - suffix + SCAN_MARGIN_BYTES;
@@ -286,21 +299,29 @@ function editBody(
 
   const part = from === 0 && to === raw.length ? raw : raw.subarray(from, to);
   if (!keepsFiles && mayHoldPlaceholder(part)) {
-    if (kept.length + keptTail.length > 0) return editBody(raw, null, 0, needles, shapes, contentType);
+    if (kept.length + keptTail.length > 0) return editBody(raw, null, 0, needles, shapes, contentType, cut);
     keepsFiles = true;
   }
-  const files = keepsFiles ? [] : findAttachments(raw, from, to);
-  const edits: Edit[] = files.map((file) => ({
-    start: file.start,
-    end: file.end,
-    text: file.placeholder,
-    is_file: true,
-  }));
-  const secrets = findNeedles(raw, needles, from, to);
-  if (shapes) secrets.push(...findKeyShapes(raw, from, to));
+  const files: FoundAttachment[] = [];
+  const edits: Edit[] = [];
+  for (const file of keepsFiles ? [] : findAttachments(raw, from, to)) {
+    const { start, end, content } = file;
+    const inside = findSecrets(content, needles, shapes);
+    if (inside.length === 0) {
+      files.push(file);
+      edits.push({ start, end, text: file.placeholder, is_file: true });
+    } else {
+      // It stays in the body, in standard base64 whatever it was in: what it said is gone anyway.
+      const text = Buffer.from(maskRanges(content, inside).toString('base64'), 'latin1');
+      edits.push({ start, end, text, is_file: false });
+    }
+  }
+  const attachments = edits.slice();
+  const secrets = findSecrets(raw, needles, shapes, from, to);
+  if (cut) secrets.push(...findCutNeedle(raw, needles));
   for (const range of mergeRanges(secrets)) {
     if (range.start < from || range.end > to + SCAN_MARGIN_BYTES) continue;
-    if (edits.some((edit) => edit.is_file && range.start < edit.end && range.end > edit.start)) continue;
+    if (attachments.some((edit) => range.start < edit.end && range.end > edit.start)) continue;
     edits.push({ start: range.start, end: range.end, text: MASK_BYTES, is_file: false });
   }
   if (edits.length > 1) edits.sort((a, b) => a.start - b.start);
@@ -312,6 +333,43 @@ function editBody(
     files,
     keepsFiles,
   );
+}
+
+/** The given needles, and if wanted the key shapes. @returns ranges, those of one kind after those of the other */
+function findSecrets(
+  bytes: Buffer,
+  needles: readonly Buffer[],
+  shapes: boolean,
+  from = 0,
+  to = bytes.length,
+): ByteRange[] {
+  const found = findNeedles(bytes, needles, from, to);
+  if (shapes) found.push(...findKeyShapes(bytes, from, to));
+  return found;
+}
+
+/** The longest beginning of a needle that the bytes end with, if it is long enough to be told from a word. */
+function findCutNeedle(bytes: Buffer, needles: readonly Buffer[]): ByteRange[] {
+  let longest = 0;
+  for (const needle of needles) {
+    for (let size = Math.min(needle.length - 1, bytes.length); size > longest; size--) {
+      if (size < MIN_CREDENTIAL_LENGTH) break;
+      if (bytes.compare(needle, 0, size, bytes.length - size) === 0) longest = size;
+    }
+  }
+  return longest === 0 ? [] : [{ start: bytes.length - longest, end: bytes.length }];
+}
+
+/** The bytes with the mask in place of each range. */
+function maskRanges(bytes: Buffer, ranges: ByteRange[]): Buffer {
+  const parts: Buffer[] = [];
+  let at = 0;
+  for (const { start, end } of mergeRanges(ranges)) {
+    parts.push(bytes.subarray(at, start), MASK_BYTES);
+    at = end;
+  }
+  parts.push(bytes.subarray(at));
+  return Buffer.concat(parts);
 }
 
 /** Files found in this body and not yet saved; by the body that they belong to, so that the log can save them. */

@@ -1,0 +1,106 @@
+/** The queue before the writer, with a writer that does as the test says: what retries and drops do to the others. */
+import { describe, expect, it } from 'vitest';
+import { CatalogueError, type ErrorCode } from '../../src/errors.ts';
+import { CaptureQueue, type CaptureWriter } from '../../src/gateway/capture-queue.ts';
+import { makeExchange } from '../storage/captured.ts';
+
+/** A writer whose every append waits for the test's word. */
+class ScriptedWriter implements CaptureWriter {
+  readonly appends: { paths: string[]; succeed: () => void; fail: (code: ErrorCode) => void }[] = [];
+  #waiters: { count: number; resolve: () => void }[] = [];
+
+  append(batch: Parameters<CaptureWriter['append']>[0]): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.appends.push({
+      paths: batch.map(({ path }) => path),
+      succeed: resolve,
+      fail: (code) => reject(new CatalogueError(code)),
+    });
+    this.#waiters = this.#waiters.filter((waiter) => {
+      if (this.appends.length < waiter.count) return true;
+      waiter.resolve();
+      return false;
+    });
+    return promise;
+  }
+
+  /** The nth append, when it has come. */
+  async nth(count: number) {
+    if (this.appends.length < count)
+      await new Promise<void>((resolve) => this.#waiters.push({ count, resolve }));
+    return this.appends[count - 1]!;
+  }
+}
+
+function makeQueue(): { queue: CaptureQueue; writer: ScriptedWriter; submit: (path: string) => void } {
+  const writer = new ScriptedWriter();
+  const queue = new CaptureQueue(writer, { max_queue: 100, max_queue_bytes: 1e6, max_capture_bytes: 1e5 });
+  const submit = (path: string): void => {
+    const tee = queue.begin()!;
+    tee.add(tee.request, Buffer.alloc(100));
+    queue.submit(tee, makeExchange({ path }));
+  };
+  return { queue, writer, submit };
+}
+
+describe('capture queue', () => {
+  it('goes on after a batch that failed was lost when it was tried again', async () => {
+    const { queue, writer, submit } = makeQueue();
+    submit('/a');
+    (await writer.nth(1)).fail('capture_failed');
+    const second = await writer.nth(2);
+    expect(second.paths).toEqual(['/a']);
+    submit('/b');
+    second.fail('unavailable');
+    const third = await writer.nth(3);
+    expect(third.paths).toEqual(['/b']);
+    third.succeed();
+    await queue.settle(1_000);
+    expect(queue.counters()).toMatchObject({
+      attempted: 2,
+      captured: 1,
+      dropped: 1,
+      in_flight: 0,
+      errors: 2,
+      queue_bytes: 0,
+    });
+  });
+
+  it('is settled only when the batch that is tried again is written, too', async () => {
+    const { queue, writer, submit } = makeQueue();
+    submit('/a');
+    const first = await writer.nth(1);
+    submit('/b');
+    const second = await writer.nth(2);
+    let isSettled = false;
+    const settled = queue.settle(10_000).then(() => {
+      isSettled = true;
+    });
+    submit('/c');
+    first.fail('capture_failed');
+    second.succeed();
+    const rest = new Set<string>();
+    for (const count of [3, 4]) {
+      const append = await writer.nth(count);
+      for (const path of append.paths) rest.add(path);
+      if (!rest.has('/a')) expect(isSettled, 'settled before /a is written').toBe(false);
+      append.succeed();
+      await new Promise(setImmediate);
+    }
+    await settled;
+    expect(rest).toEqual(new Set(['/a', '/c']));
+    expect(queue.counters()).toMatchObject({ captured: 3, dropped: 0, queue_depth: 0, queue_bytes: 0 });
+  });
+
+  it('drops what waits when it is killed, and what was to be tried again', async () => {
+    const { queue, writer, submit } = makeQueue();
+    submit('/a');
+    (await writer.nth(1)).fail('capture_failed');
+    submit('/b');
+    await new Promise(setImmediate);
+    queue.kill();
+    await queue.settle(10_000);
+    expect(queue.counters()).toMatchObject({ captured: 0, dropped: 2, in_flight: 0, queue_bytes: 0 });
+    expect(queue.begin()).toBeNull();
+  });
+});
