@@ -3,8 +3,10 @@
  */
 import type { KindDefinition } from '../src/runtime/host.ts';
 import { captureWriter } from './capture-writer/behaviour.ts';
-import { CAPTURE_WRITER_POLICY } from './supervision.ts';
+import { rateBucket } from './rate-bucket/behaviour.ts';
+import { CAPTURE_WRITER_POLICY, RATE_BUCKET_POLICY } from './supervision.ts';
 
 export const CATALOG: readonly KindDefinition[] = [
   { behaviour: captureWriter, policy: CAPTURE_WRITER_POLICY },
+  { behaviour: rateBucket, policy: RATE_BUCKET_POLICY },
 ];

@@ -5,6 +5,7 @@
 import { decodeExchange } from '../src/gateway/turns/decode.ts';
 import { runActorThread, type ThreadTask } from '../src/runtime/actor-thread.ts';
 import { CaptureLog } from '../src/storage/capture/log.ts';
+import { LmdbJournal } from '../src/storage/lmdb/journal.ts';
 import { CAPTURE_LOG_PORT } from './capture-writer/behaviour.ts';
 import { CaptureLogPort } from './capture-writer/port.ts';
 import { CATALOG } from './catalog.ts';
@@ -12,6 +13,8 @@ import { CATALOG } from './catalog.ts';
 /** What the main thread passes to every actor thread. */
 export interface HostOptions {
   capture: { db: string; redact: boolean; max_decoded_bytes: number };
+  /** The main database, where persistent kinds keep their journals; needed as soon as the catalogue has one. */
+  main_db?: string;
 }
 
 /** Runs the thread; the pool calls it with its task. */
@@ -33,16 +36,22 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
       close: () => log.close(),
     };
   });
+  const journal = openJournal(task.options.main_db);
   await runActorThread(task, {
     kinds: CATALOG,
-    journal: null,
+    journal,
     ports: { [CAPTURE_LOG_PORT]: captureLog },
-    performCompute: (name, _input, done) => {
-      setImmediate(() => done(new Error(`no compute task ${name}`), undefined));
-    },
     report: (report) => console.error(`actor ${report.kind} failed in ${report.during}: ${report.error}`),
     dispose: async () => {
       await captureLog.close();
+      await journal?.close();
     },
   });
+}
+
+/** No kind that persists, no file. */
+function openJournal(path: string | undefined): LmdbJournal | null {
+  if (path === undefined || CATALOG.every(({ behaviour }) => behaviour.persistence === undefined))
+    return null;
+  return new LmdbJournal(path);
 }

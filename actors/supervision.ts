@@ -16,5 +16,18 @@ export const CAPTURE_WRITER_POLICY: KindPolicy = {
   stopped_for_ms: 1_000,
 };
 
+/**
+ * One actor a limited key. Not full, it stays; full, it is soon let go of: it comes back full. Whoever waits behind a
+ * thousand others has waited long enough.
+ */
+export const RATE_BUCKET_POLICY: KindPolicy = {
+  ...DEFAULT_KIND_POLICY,
+  mailbox_capacity: 1_024,
+  overflow: 'reject',
+  idle_after_ms: 10_000,
+  max_timers: 1,
+  stopped_for_ms: 1_000,
+};
+
 /** Kinds that live on one given thread. */
 export const PINS: Readonly<Record<string, number>> = { [CAPTURE_WRITER_KIND]: 0 };

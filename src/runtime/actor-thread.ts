@@ -17,9 +17,14 @@ export interface ThreadTask<Options = unknown> {
   index: number;
   placement: Placement;
   control: MessagePort;
+  /** A comlink port to the stateless pool; null when there is none. Transferred. */
+  compute: MessagePort | null;
   /** What the composition root of the thread needs: paths and switches, plain data. */
   options: Options;
 }
+
+/** Runs a task of the stateless pool; input and value are plain data. */
+export type ComputeTask = (task: string, input: unknown) => Promise<unknown>;
 
 /** What the main thread may ask of an actor thread; called through comlink. */
 export interface ThreadControl {
@@ -41,7 +46,6 @@ export type Port = object;
 /** What the composition root gives; the rest of HostParts is made here. */
 export interface ThreadParts extends Pick<HostParts, 'kinds' | 'journal' | 'report'> {
   ports: Readonly<Record<string, Port>>;
-  performCompute: HostParts['performCompute'];
   /** Called once after the host has ended. */
   dispose(): Promise<void>;
 }
@@ -51,7 +55,8 @@ export interface ThreadParts extends Pick<HostParts, 'kinds' | 'journal' | 'repo
  * @returns when `stop` was called and everything is let go of
  */
 export async function runActorThread(task: ThreadTask, parts: ThreadParts): Promise<void> {
-  const stopped = createDeferred<void>();
+  const stopped = createDeferred();
+  const compute = task.compute === null ? null : Comlink.wrap<ComputeTask>(nodeEndpoint(task.compute));
   const host = new ActorHost({
     index: task.index,
     placement: task.placement,
@@ -59,7 +64,12 @@ export async function runActorThread(task: ThreadTask, parts: ThreadParts): Prom
     scheduler: loopScheduler,
     journal: parts.journal,
     performIo: (port, operation, input, done) => callPort(parts.ports[port], port, operation, input, done),
-    performCompute: parts.performCompute,
+    performCompute: (name, input, done) => {
+      settle(
+        compute === null ? Promise.reject(new TypeError('no compute pool')) : compute(name, input),
+        done,
+      );
+    },
     report: parts.report,
   });
   const control: ThreadControl = {
@@ -80,7 +90,10 @@ export async function runActorThread(task: ThreadTask, parts: ThreadParts): Prom
   host.close();
   await parts.dispose();
   // In a later turn, so that the answer to `stop` still goes out.
-  setImmediate(() => task.control.close());
+  setImmediate(() => {
+    task.control.close();
+    task.compute?.close();
+  });
 }
 
 function callPort(
@@ -96,11 +109,15 @@ function callPort(
     return;
   }
   // A promise, so that `done` is never called before this returns, and a throw is an outcome like any other.
-  Promise.resolve()
-    .then(() => method.call(port, input) as unknown)
-    .then(
-      (value) => done(null, value),
-      (thrown: unknown) =>
-        done(thrown instanceof Error ? thrown : new Error(describeError(thrown)), undefined),
-    );
+  settle(
+    Promise.resolve().then(() => method.call(port, input) as unknown),
+    done,
+  );
+}
+
+function settle(promise: Promise<unknown>, done: (error: unknown, value: unknown) => void): void {
+  promise.then(
+    (value) => done(null, value),
+    (thrown: unknown) => done(thrown instanceof Error ? thrown : new Error(describeError(thrown)), undefined),
+  );
 }

@@ -1,12 +1,16 @@
 /**
- * The actor threads from the outside: starts them as tasks of a pool, connects fronts to them, starts a dead one
- * again with back-off, drains and stops them. Main thread.
+ * The actor threads from the outside: starts each as a never-ending pool task, links fronts and threads with each
+ * other, starts a dead or hung one again with back-off, drains and stops them. Main thread.
+ *
+ * Each life of a thread has a pool of its own, of one thread: its worker is then known, and the next life begins only
+ * when that worker has exited. Until then its native code may still be writing (LMDB commits on other threads).
  */
-import { MessageChannel } from 'node:worker_threads';
+import { MessageChannel, type MessagePort, type Worker } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { Piscina } from 'piscina';
-import type { ThreadControl, ThreadTask } from './actor-thread.ts';
+import { createDeferred, type Deferred } from '../std/deferred.ts';
+import type { ComputeTask, ThreadControl, ThreadTask } from './actor-thread.ts';
 import { describeError } from './error.ts';
 import { Front } from './front.ts';
 import type { HostStats } from './host.ts';
@@ -20,6 +24,14 @@ import {
   recordFailure,
 } from './supervision.ts';
 
+/** When a thread that answers nothing counts as hung, and is ended. */
+export interface WatchPolicy {
+  ping_every_ms: number;
+  hung_after_ms: number;
+}
+
+export const DEFAULT_WATCH: WatchPolicy = { ping_every_ms: 5_000, hung_after_ms: 30_000 };
+
 export interface ActorThreadsOptions {
   /** Module whose default export runs a ThreadTask. */
   entry: URL;
@@ -27,6 +39,9 @@ export interface ActorThreadsOptions {
   /** Plain data for the threads' composition root. */
   options: unknown;
   restart?: RestartPolicy;
+  watch?: WatchPolicy;
+  /** Runs `compute` effects: the stateless pool's `run`. Without it they fail. */
+  compute?: ComputeTask;
   /** Told when a thread has died, with the reason and the wait before its next start (null: it stays down). */
   onThreadDown?: (index: number, reason: string, restartInMs: number | null) => void;
 }
@@ -34,168 +49,284 @@ export interface ActorThreadsOptions {
 /** Takes link ends to actor threads: a front on the main thread, or one behind a port in a worker. */
 export type FrontDoor = (index: number, end: LinkEnd) => void;
 
+/** What crosses to a worker's front; `end.port` is transferred. */
+interface FrontOffer {
+  index: number;
+  end: LinkEnd;
+}
+
 /** Drains are repeated until no thread has handled anything new: they may tell each other things. */
 const DRAIN_ROUNDS = 16;
+/** From the start of the threads until the first front is connected to all of them. */
+const OPEN_DEADLINE_MS = 30_000;
+
+/** One life of an actor thread. */
+interface Life {
+  control: Comlink.Remote<ThreadControl>;
+  worker: Worker;
+  /** Resolves when the worker has exited. */
+  exited: Promise<void>;
+}
 
 interface Thread {
-  control: Comlink.Remote<ThreadControl> | null;
-  /** Settles when the thread's task has ended, however. */
-  ended: Promise<void>;
+  index: number;
+  /** Null while it is down. */
+  life: Life | null;
   history: RestartHistory;
+  restarts: number;
 }
 
 export class ActorThreads {
   readonly #options: ActorThreadsOptions;
-  readonly #pool: Piscina;
   readonly #threads: Thread[];
   readonly #doors = new Set<FrontDoor>();
-  #isStopping = false;
-  #restartTimers = new Set<NodeJS.Timeout>();
+  readonly #timers = new Set<NodeJS.Timeout>();
+  readonly #watchTimer: NodeJS.Timeout;
+  #stopped: Deferred<void> | null = null;
+  /** Why `openFront` need not wait any longer. */
+  #lastReason = '';
 
   constructor(options: ActorThreadsOptions) {
     this.#options = options;
-    const { hosts } = options.placement;
-    this.#pool = new Piscina({
-      filename: options.entry.href,
-      minThreads: hosts,
-      maxThreads: hosts,
-      concurrentTasksPerWorker: 1,
-      idleTimeout: Number.POSITIVE_INFINITY,
-      // With piscina's default an idle thread sleeps in Atomics.wait and its timers and messages stall.
-      atomics: 'disabled',
-    });
-    // A dead thread is reported by its task; without a listener the pool's own event would end the process.
-    this.#pool.on('error', () => {});
-    this.#threads = Array.from({ length: hosts }, (_, index) => this.#start(index, { failed_at_ms: [] }));
+    this.#threads = Array.from({ length: options.placement.hosts }, (_, index) => ({
+      index,
+      life: null,
+      history: { failed_at_ms: [] },
+      restarts: 0,
+    }));
+    for (const thread of this.#threads) this.#start(thread);
+    const watch = options.watch ?? DEFAULT_WATCH;
+    this.#watchTimer = setInterval(() => this.#watch(watch), watch.ping_every_ms).unref();
   }
 
   /**
    * A front on this thread, connected to all actor threads.
    * @returns when every thread answers
+   * @throws Error when one does not within 30 s, with the last reason a thread gave for ending
    */
   async openFront(): Promise<Front> {
     const front = new Front(this.#options.placement, loopScheduler);
-    this.connectFront((index, end) => front.attach(index, new PortLink(end)));
-    await front.waitUp();
-    return front;
+    const close = this.connectFront((index, end) => front.attach(index, new PortLink(end)));
+    const late = createDeferred<never>();
+    const timer = setTimeout(() => {
+      late.reject(new Error(`the actor threads do not start: ${this.#lastReason || 'no answer'}`));
+    }, OPEN_DEADLINE_MS);
+    try {
+      await Promise.race([front.waitUp(), late.promise]);
+      return front;
+    } catch (thrown) {
+      close();
+      front.close();
+      throw thrown;
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
-  /** Gives `door` a link end to every actor thread, now and after each restart. */
-  connectFront(door: FrontDoor): void {
-    this.#doors.add(door);
-    this.#threads.forEach((thread, index) => {
-      if (thread.control !== null) connect(thread.control, index, door);
+  /**
+   * A port with which a worker opens a front of its own: transfer it there and call `openRemoteFront`.
+   * Closing it ends the connection.
+   */
+  offerFront(): MessagePort {
+    const { port1, port2 } = new MessageChannel();
+    const close = this.connectFront((index, end) => {
+      const offer: FrontOffer = { index, end };
+      port1.postMessage(offer, [end.port]);
     });
+    port1.on('close', close);
+    port1.unref();
+    return port2;
+  }
+
+  /**
+   * Gives `door` a link end to every actor thread, now and after each restart.
+   * @returns ends that; links that are open stay open
+   */
+  connectFront(door: FrontDoor): () => void {
+    this.#doors.add(door);
+    for (const { life, index } of this.#threads) if (life !== null) connect(life, index, door);
+    return () => void this.#doors.delete(door);
   }
 
   /** Of each thread; null where it is down. */
   stats(): Promise<(HostStats | null)[]> {
     return Promise.all(
-      this.#threads.map(async ({ control }) => {
-        try {
-          return control === null ? null : await control.stats();
-        } catch {
-          return null;
-        }
-      }),
+      this.#threads.map(({ life }) =>
+        life === null ? null : whileAlive(life, (control) => control.stats()),
+      ),
     );
   }
 
-  /** Lets a thread die as a fault would make it die. It comes back by itself. */
-  async crash(index: number): Promise<void> {
-    const thread = this.#threads[index];
-    if (thread?.control == null) return;
-    // The answer may die with the thread.
-    void thread.control.crash().catch(() => {});
-    await thread.ended;
+  /** How often each thread has been started again. */
+  get restarts(): number[] {
+    return this.#threads.map((thread) => thread.restarts);
   }
 
-  /** Lets everything accepted finish, makes it durable, and ends the threads. */
-  async stop(): Promise<void> {
-    this.#isStopping = true;
-    for (const timer of this.#restartTimers) clearTimeout(timer);
-    const living = this.#threads.filter((thread) => thread.control !== null);
+  /** Lets a thread die as a fault would make it die. It comes back by itself. Resolves when it is dead. */
+  async crash(index: number): Promise<void> {
+    const life = this.#threads[index]?.life;
+    if (life == null) return;
+    // The answer may die with the thread.
+    void life.control.crash().catch(() => {});
+    await life.exited;
+  }
+
+  /** Ends a thread from outside, whatever it is doing. It comes back by itself. Resolves when it is dead. */
+  async terminate(index: number): Promise<void> {
+    const life = this.#threads[index]?.life;
+    if (life == null) return;
+    void life.worker.terminate();
+    await life.exited;
+  }
+
+  /** Lets everything accepted finish, makes it durable, and ends the threads. Calling it again waits for the same. */
+  stop(): Promise<void> {
+    if (this.#stopped === null) {
+      this.#stopped = createDeferred();
+      this.#stopAll().then(this.#stopped.resolve, this.#stopped.reject);
+    }
+    return this.#stopped.promise;
+  }
+
+  async #stopAll(): Promise<void> {
+    for (const timer of this.#timers) clearTimeout(timer);
+    clearInterval(this.#watchTimer);
+    const lives = this.#threads.flatMap(({ life }) => (life === null ? [] : [life]));
     let handled = -1;
     for (let round = 0; round < DRAIN_ROUNDS; round++) {
-      const counts = await Promise.all(
-        living.map((thread) => whileAlive(thread, (control) => control.drain())),
-      );
+      const counts = await Promise.all(lives.map((life) => whileAlive(life, (control) => control.drain())));
       const sum = counts.reduce<number>((total, count) => total + (count ?? 0), 0);
       if (sum === handled) break;
       handled = sum;
     }
     await Promise.all(
-      living.map(async (thread) => {
-        await whileAlive(thread, (control) => control.stop());
-        await thread.ended;
+      lives.map(async (life) => {
+        await whileAlive(life, (control) => control.stop());
+        await life.exited;
       }),
     );
-    await this.#pool.destroy();
   }
 
-  #start(index: number, history: RestartHistory): Thread {
+  #start(thread: Thread): void {
+    const { entry, placement, options, compute } = this.#options;
     const { port1, port2 } = new MessageChannel();
-    const control = Comlink.wrap<ThreadControl>(nodeEndpoint(port1));
-    const task: ThreadTask = {
-      index,
-      placement: this.#options.placement,
-      control: port2,
-      options: this.#options.options,
-    };
-    const run = this.#pool.run(task, { transferList: [port2] }) as Promise<void>;
-    const thread: Thread = { control, history, ended: Promise.resolve() };
-    thread.ended = run.then(
-      () => this.#end(index, thread, null),
-      (thrown: unknown) => this.#end(index, thread, describeError(thrown)),
-    );
-    thread.ended = thread.ended.finally(() => port1.close());
-    for (const door of this.#doors) connect(control, index, door);
-    this.#connectPeers(index, control);
-    return thread;
-  }
-
-  /** Links a new thread with every other one that is up. */
-  #connectPeers(index: number, control: Comlink.Remote<ThreadControl>): void {
-    this.#threads?.forEach((other, otherIndex) => {
-      if (otherIndex === index || other.control === null) return;
-      const [mine, theirs] = createLinkEnds();
-      void control.connectPeer(otherIndex, Comlink.transfer(mine, [mine.port])).catch(() => {});
-      void other.control.connectPeer(index, Comlink.transfer(theirs, [theirs.port])).catch(() => {});
+    const transferList = [port2];
+    const task: ThreadTask = { index: thread.index, placement, control: port2, compute: null, options };
+    if (compute !== undefined) {
+      const channel = new MessageChannel();
+      Comlink.expose(compute, nodeEndpoint(channel.port1));
+      channel.port1.unref();
+      task.compute = channel.port2;
+      transferList.push(channel.port2);
+    }
+    const pool = new Piscina({
+      filename: entry.href,
+      minThreads: 0, // or it would start a thread of its own in the place of a dead one
+      maxThreads: 1,
+      idleTimeout: Number.POSITIVE_INFINITY,
+      // With piscina's default an idle thread sleeps in Atomics.wait and its timers and messages stall.
+      atomics: 'disabled',
     });
+    let reason: string | null = null;
+    pool.on('error', (thrown: unknown) => {
+      reason ??= describeError(thrown);
+    });
+    const run: Promise<void> = pool.run(task, { transferList });
+    const worker = pool.threads[0]!;
+    const exited = createDeferred();
+    worker.once('error', (thrown: unknown) => {
+      reason ??= describeError(thrown);
+    });
+    worker.once('exit', (code) => {
+      reason ??= `exit ${code}`;
+      port1.close();
+      void pool.destroy();
+      thread.life = null;
+      exited.resolve();
+      this.#end(thread, reason);
+    });
+    run.then(
+      () => {
+        reason ??= 'its task returned';
+        void pool.destroy(); // ends the worker
+      },
+      (thrown: unknown) => {
+        reason ??= describeError(thrown);
+      },
+    );
+    const control = Comlink.wrap<ThreadControl>(nodeEndpoint(port1));
+    thread.life = { control, worker, exited: exited.promise };
+    for (const door of this.#doors) connect(thread.life, thread.index, door);
+    for (const other of this.#threads) {
+      if (other === thread || other.life === null) continue;
+      const [mine, theirs] = createLinkEnds();
+      void control.connectPeer(other.index, Comlink.transfer(mine, [mine.port])).catch(() => {});
+      void other.life.control
+        .connectPeer(thread.index, Comlink.transfer(theirs, [theirs.port]))
+        .catch(() => {});
+    }
   }
 
-  #end(index: number, thread: Thread, reason: string | null): void {
-    thread.control = null;
-    if (this.#isStopping) return;
-    const delayMs = recordFailure(
-      this.#options.restart ?? DEFAULT_HOST_RESTART,
-      thread.history,
-      performance.now(),
-    );
-    this.#options.onThreadDown?.(index, reason ?? 'its task returned', delayMs);
+  #end(thread: Thread, reason: string): void {
+    if (this.#stopped !== null) return;
+    this.#lastReason = reason;
+    const policy = this.#options.restart ?? DEFAULT_HOST_RESTART;
+    const delayMs = recordFailure(policy, thread.history, loopScheduler.monotonicMs());
+    this.#options.onThreadDown?.(thread.index, reason, delayMs);
     if (delayMs === null) return;
     const timer = setTimeout(() => {
-      this.#restartTimers.delete(timer);
-      this.#threads[index] = this.#start(index, thread.history);
+      this.#timers.delete(timer);
+      thread.restarts++;
+      this.#start(thread);
     }, delayMs);
-    this.#restartTimers.add(timer);
+    this.#timers.add(timer);
+  }
+
+  /** Pings every thread; one that does not answer in time is in an endless loop or worse. */
+  #watch({ hung_after_ms }: WatchPolicy): void {
+    for (const { life } of this.#threads) {
+      if (life === null) continue;
+      const timer = setTimeout(() => {
+        this.#timers.delete(timer);
+        void life.worker.terminate();
+      }, hung_after_ms).unref();
+      this.#timers.add(timer);
+      void whileAlive(life, (control) => control.ping()).then(() => {
+        clearTimeout(timer);
+        this.#timers.delete(timer);
+      });
+    }
   }
 }
 
-/** A thread that is already gone when it gets the end drops it, and the front hears of it as of a death. */
-function connect(control: Comlink.Remote<ThreadControl>, index: number, door: FrontDoor): void {
-  const [mine, theirs] = createLinkEnds();
-  control.connectFront(Comlink.transfer(theirs, [theirs.port])).then(
-    () => door(index, mine),
-    () => mine.port.close(),
-  );
+/**
+ * Opens a front in a worker, over the port that `ActorThreads.offerFront` gave. Closing the port ends the supply of
+ * new links; close the front too.
+ * @param placement the same as the threads were started with
+ */
+export function openRemoteFront(port: MessagePort, placement: Placement): Front {
+  const front = new Front(placement, loopScheduler);
+  port.on('message', ({ index, end }: FrontOffer) => front.attach(index, new PortLink(end)));
+  return front;
 }
 
-/** Calls over comlink never settle once the other side is gone. */
+/** Nothing is given to `door` when the thread dies first: the next life comes with its own link. */
+function connect(life: Life, index: number, door: FrontDoor): void {
+  const [mine, theirs] = createLinkEnds();
+  const connected = whileAlive(life, async (control) => {
+    await control.connectFront(Comlink.transfer(theirs, [theirs.port]));
+    return true;
+  });
+  void connected.then((isConnected) => {
+    if (isConnected === true) door(index, mine);
+    else mine.port.close();
+  });
+}
+
+/** Calls over comlink never settle once the other side is gone: null then, and when the call fails. */
 async function whileAlive<T>(
-  thread: Thread,
+  life: Life,
   call: (control: Comlink.Remote<ThreadControl>) => Promise<T>,
 ): Promise<T | null> {
-  if (thread.control === null) return null;
-  return Promise.race([call(thread.control).catch(() => null), thread.ended.then(() => null)]);
+  return Promise.race([call(life.control).catch(() => null), life.exited.then(() => null)]);
 }

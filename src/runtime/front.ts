@@ -6,7 +6,7 @@ import { createDeferred, type Deferred } from '../std/deferred.ts';
 import { type DeadLetterReason, DeadLetters } from './dead-letters.ts';
 import { type ErrorData, RuntimeError, type RuntimeErrorCode, runtimeError } from './error.ts';
 import type { Frame, Link, LinkStats } from './link.ts';
-import { type ActorAddress, MAX_KEY_LENGTH, type Placement, placeAddress, type Teller } from './protocol.ts';
+import { type ActorAddress, isValidKey, type Placement, placeAddress, type Teller } from './protocol.ts';
 import type { Scheduler } from './scheduler.ts';
 
 /** Options of one ask. */
@@ -147,7 +147,7 @@ export class Front implements Asker {
       if (reason !== null) this.#bury(to, name, reason);
       settle(runtimeError(code, `${to.kind} ${name}: ${code}`), undefined);
     };
-    if (to.key.length === 0 || to.key.length > MAX_KEY_LENGTH) return refuse('bad_address', 'bad_address');
+    if (!isValidKey(to.key)) return refuse('bad_address', 'bad_address');
     if (this.#pending.size >= this.#limits.max_pending_asks) return refuse('too_many_asks', null);
     const host = placeAddress(this.#placement, to);
     const link = this.#links[host];
@@ -163,7 +163,7 @@ export class Front implements Asker {
 
   tell(to: ActorAddress, name: string, payload: unknown, bodies: readonly Uint8Array[] = NO_BODIES): boolean {
     this.#told++;
-    if (to.key.length === 0 || to.key.length > MAX_KEY_LENGTH) return this.#bury(to, name, 'bad_address');
+    if (!isValidKey(to.key)) return this.#bury(to, name, 'bad_address');
     const link = this.#links[placeAddress(this.#placement, to)];
     if (link == null) return this.#bury(to, name, 'host_down');
     if (!link.send({ type: 'tell', to, name, payload, bodies })) return this.#bury(to, name, 'link_full');

@@ -18,7 +18,7 @@ import {
   type ActorAddress,
   type AnyBehaviour,
   type Effect,
-  MAX_KEY_LENGTH,
+  isValidKey,
   type Placement,
   placeAddress,
   type ReplyToken,
@@ -41,7 +41,7 @@ export interface HostReport {
   during: string;
   error: string;
   /** What follows. */
-  outcome: 'restart' | 'stop';
+  outcome: 'restart' | 'stop' | 'lost';
 }
 
 /** Everything a host needs from outside. */
@@ -158,6 +158,8 @@ interface Kind {
   behaviour: AnyBehaviour;
   policy: KindPolicy;
   cells: Map<string, Cell>;
+  /** Where the search for an actor to passivate goes on. */
+  room_cursor: Iterator<Cell> | null;
   /** Key → monotonic time until which it stays stopped. */
   stopped: Map<string, number>;
   stats: KindStats;
@@ -178,6 +180,8 @@ const FAIR_SHARE = 16;
 const RUN_BUDGET = 4096;
 const MAX_STOPPED_KEPT = 10_000;
 const SWEEP_CELLS = 2_000;
+/** Actors looked at to make room for one. */
+const ROOM_CELLS = 256;
 const UNBOUNDED = 2 ** 30;
 
 /** Runs the actors of one thread. */
@@ -236,6 +240,7 @@ export class ActorHost {
         behaviour,
         policy,
         cells: new Map(),
+        room_cursor: null,
         stopped: new Map(),
         stats: {
           live: 0,
@@ -453,7 +458,7 @@ export class ActorHost {
 
   /** Makes the actor; null when it cannot be, and the message has been discarded. */
   #activate(kind: Kind, to: ActorAddress, delivery: Delivery): Cell | null {
-    if (to.key.length === 0 || to.key.length > MAX_KEY_LENGTH) {
+    if (!isValidKey(to.key)) {
       this.#discard(to, delivery, 'bad_address', 'bad_address');
       return null;
     }
@@ -549,13 +554,20 @@ export class ActorHost {
     cell.state = state;
   }
 
-  /** Passivates the least recently used actor that has nothing to do, as far as a short look finds one. */
+  /** Passivates the longest unused of the next idle actors; each call looks at a few, going round. */
   #makeRoom(kind: Kind): boolean {
     let best: Cell | null = null;
-    let looked = 0;
-    for (const cell of kind.cells.values()) {
-      // The map is in order of activation: its beginning is where the old ones are.
-      if (++looked > 64 && best !== null) break;
+    let wrapped = false;
+    for (let looked = 0; looked < ROOM_CELLS; looked++) {
+      kind.room_cursor ??= kind.cells.values();
+      const next = kind.room_cursor.next();
+      if (next.done) {
+        kind.room_cursor = null;
+        if (wrapped) break;
+        wrapped = true;
+        continue;
+      }
+      const cell = next.value;
       if (this.#isIdle(cell) && (best === null || cell.touched_at_ms < best.touched_at_ms)) best = cell;
     }
     if (best === null) return false;
@@ -579,7 +591,15 @@ export class ActorHost {
   }
 
   #passivate(cell: Cell): void {
-    if (cell.events_since_snapshot > 0) this.#stageSnapshot(cell);
+    if (cell.events_since_snapshot > 0) {
+      try {
+        this.#stageSnapshot(cell);
+      } catch (thrown) {
+        // Its events are all there; only its next start will be longer.
+        cell.kind.stats.errors++;
+        this.#report(cell, 'snapshot', thrown, 'lost');
+      }
+    }
     cell.status = 'gone';
     cell.kind.cells.delete(cell.self.key);
     cell.kind.stats.passivations++;
@@ -786,6 +806,7 @@ export class ActorHost {
     return new Recorder(cell.kind.behaviour, cell.state, {
       self: cell.self,
       now_ms: this.#scheduler.wallMs(),
+      monotonic_ms: this.#scheduler.monotonicMs(),
       bodies,
       token,
     });
@@ -894,7 +915,27 @@ export class ActorHost {
     }
   }
 
+  /** Never throws: what cannot be encoded fails its message alone, not the actor and not the commit it came with. */
   #release(cell: Cell, output: Output): void {
+    try {
+      this.#send(cell, output);
+    } catch (thrown) {
+      cell.kind.stats.errors++;
+      this.#report(cell, 'name' in output ? output.name : output.type, thrown, 'lost');
+      if (output.type === 'reply' || output.type === 'error') {
+        const error = runtimeError(
+          'actor_failed',
+          `${cell.self.kind} ${output.name}: the answer cannot be sent`,
+        );
+        output.to.link.send({ type: 'error', id: output.to.id, error });
+      } else if (output.type === 'io' || output.type === 'compute') {
+        const done = this.#outcome(cell, output);
+        this.#scheduler.soon(() => done(thrown, undefined));
+      }
+    }
+  }
+
+  #send(cell: Cell, output: Output): void {
     switch (output.type) {
       case 'reply':
         if (!output.to.link.send({ type: 'reply', id: output.to.id, value: output.value })) {

@@ -3,14 +3,19 @@
  * one function that places an address on a thread. Any thread.
  */
 
-/** Who a message is for: plain data, so it can be stored and sent. `key` is 1 … 512 UTF-16 units. */
+/** Who a message is for: plain data, so it can be stored and sent. See `isValidKey`. */
 export interface ActorAddress {
   kind: string;
   key: string;
 }
 
-/** Longest key; as ordered binary in LMDB it must fit a 1,978-byte key together with the kind and a number. */
+/** Longest key; as UTF-8 it must fit LMDB's 1,978-byte keys together with the kind and a number. */
 export const MAX_KEY_LENGTH = 512;
+
+/** False for keys that are empty, too long, or not Unicode (half a surrogate pair changes when it is encoded). */
+export function isValidKey(key: string): boolean {
+  return key.length > 0 && key.length <= MAX_KEY_LENGTH && key.isWellFormed();
+}
 
 /** One message name of a protocol: what is sent and what comes back (`undefined` when nothing does). */
 export interface MessageShape {
@@ -63,6 +68,8 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
   readonly self: ActorAddress;
   /** Wall-clock time at which the handling of this message began, milliseconds since the epoch. */
   readonly now_ms: number;
+  /** The same moment on the process's monotonic clock: for durations in memory; means nothing once it is stored. */
+  readonly monotonic_ms: number;
   /** The raw bodies that came with the message: views of a buffer that is this actor's alone. */
   readonly bodies: readonly Uint8Array[];
   /** True when somebody waits for the answer to this message. */

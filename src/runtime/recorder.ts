@@ -12,6 +12,7 @@ export const NO_REPLY_TOKEN: ReplyToken = 0;
 export interface MessageFacts {
   self: ActorAddress;
   now_ms: number;
+  monotonic_ms: number;
   bodies: readonly Uint8Array[];
   /** NO_REPLY_TOKEN when the message was told or is internal. */
   token: ReplyToken;
@@ -21,6 +22,7 @@ export interface MessageFacts {
 export class Recorder implements Context<unknown, unknown, Record<string, never>, unknown> {
   readonly self: ActorAddress;
   readonly now_ms: number;
+  readonly monotonic_ms: number;
   readonly bodies: readonly Uint8Array[];
   readonly effects: Effect[] = [];
   state: unknown;
@@ -37,6 +39,7 @@ export class Recorder implements Context<unknown, unknown, Record<string, never>
     this.state = state;
     this.self = facts.self;
     this.now_ms = facts.now_ms;
+    this.monotonic_ms = facts.monotonic_ms;
     this.bodies = facts.bodies;
     this.#token = facts.token;
   }

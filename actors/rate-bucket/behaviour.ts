@@ -1,0 +1,84 @@
+/**
+ * The rate bucket: tokens that come back with time, on the monotonic clock, so that no jump of the wall clock gives or
+ * takes any. A bucket that is not full keeps itself alive with a timer: if it were passivated it would come back
+ * full. Actor thread.
+ */
+import type { Behaviour, Refusal } from '../../src/runtime/protocol.ts';
+import { RATE_BUCKET_KIND, type RateBucketProtocol, type RateLimit } from './protocol.ts';
+
+interface Bucket {
+  /** At `at_ms`; null before the first take: as many as its burst. */
+  tokens: number | null;
+  /** On the monotonic clock. */
+  at_ms: number;
+  /** The limit of the last take, by which the bucket goes on filling. */
+  limit: RateLimit;
+  /** The timer that keeps it alive is set. */
+  awake: boolean;
+}
+
+interface BucketInternal {
+  filled: null;
+}
+
+const BAD_LIMIT: Refusal = {
+  code: 'bad_limit',
+  message: 'cost must be at least 0, rate_per_s greater than 0, burst at least 1',
+  retryable: false,
+};
+/** Sums of fractions of tokens come out a little short of the whole. */
+const ROUNDING = 1e-9;
+/** No timer reaches further; it is set again then. */
+const LONGEST_TIMER_MS = 3_600_000;
+
+export const rateBucket: Behaviour<RateBucketProtocol, Bucket, never, BucketInternal> = {
+  kind: RATE_BUCKET_KIND,
+  initial: () => ({ tokens: null, at_ms: 0, limit: { rate_per_s: 1, burst: 1 }, awake: false }),
+
+  handlers: {
+    take(bucket, { cost, rate_per_s, burst }, context) {
+      if (!(cost >= 0 && rate_per_s > 0 && burst >= 1 && Number.isFinite(cost + rate_per_s + burst))) {
+        return context.refuse(BAD_LIMIT);
+      }
+      // The time until now counts by the limit that held then; what is too much for a new one is lost.
+      const before =
+        bucket.tokens === null ? burst : Math.min(burst, countTokens(bucket, context.monotonic_ms));
+      const allowed = before + ROUNDING >= cost;
+      const tokens = allowed ? Math.max(0, before - cost) : before;
+      bucket.tokens = tokens;
+      bucket.at_ms = context.monotonic_ms;
+      bucket.limit = { rate_per_s, burst };
+      const full_after_ms = waitFor(burst - tokens, rate_per_s);
+      if (full_after_ms > 0 && !bucket.awake) {
+        bucket.awake = true;
+        context.setTimer('filled', Math.min(full_after_ms, LONGEST_TIMER_MS), 'filled', null);
+      }
+      context.reply({
+        allowed,
+        remaining: Math.floor(tokens + ROUNDING),
+        retry_after_ms: allowed ? 0 : cost > burst ? null : waitFor(cost - tokens, rate_per_s),
+        full_after_ms,
+      });
+    },
+  },
+
+  internal: {
+    filled(bucket, _message, context) {
+      const { rate_per_s, burst } = bucket.limit;
+      const left = waitFor(burst - countTokens(bucket, context.monotonic_ms), rate_per_s);
+      bucket.awake = left > 0;
+      if (left > 0) context.setTimer('filled', Math.min(left, LONGEST_TIMER_MS), 'filled', null);
+    },
+  },
+};
+
+/** Tokens at the given moment, before anything is taken. */
+function countTokens({ tokens, at_ms, limit }: Bucket, nowMs: number): number {
+  const gained = (Math.max(0, nowMs - at_ms) * limit.rate_per_s) / 1000;
+  return Math.min(limit.burst, (tokens ?? limit.burst) + gained);
+}
+
+/** @returns whole milliseconds until so many tokens have come, rounded up: not a moment too early */
+function waitFor(tokens: number, ratePerS: number): number {
+  return tokens <= ROUNDING ? 0 : Math.ceil((tokens * 1000) / ratePerS - ROUNDING);
+}

@@ -1,0 +1,236 @@
+/**
+ * Runs one actor without threads, links or clocks: a message goes in, its effects come out, time and outcomes are
+ * given by hand. For tests of behaviours. Not for production. Any thread.
+ *
+ * It is stricter than the host where that finds mistakes: payloads, events and snapshots go through msgpack, events
+ * are replayed on demand and must lead to the state that was live.
+ */
+import { isDeepStrictEqual } from 'node:util';
+import { Packr } from 'msgpackr';
+import type { AnyBehaviour, Effect, Outcome, Refusal, ReplyToken } from './protocol.ts';
+import { NO_REPLY_TOKEN, Recorder } from './recorder.ts';
+
+/** What became of an ask. `held`: the answer comes later; look at `answerTo(token)`. */
+export type KitAnswer =
+  | { type: 'reply'; value: unknown }
+  | { type: 'refuse'; error: Refusal }
+  | { type: 'held'; token: ReplyToken }
+  | { type: 'none' };
+
+/** Effects of one kind. */
+export type EffectOf<T extends Effect['type']> = Extract<Effect, { type: T }>;
+
+interface KitTimer {
+  at_ms: number;
+  /** Order of setting, for timers due at the same moment. */
+  order: number;
+  name: string;
+  payload: unknown;
+}
+
+export interface KitOptions {
+  key?: string;
+  /** Wall-clock time at the start, milliseconds since the epoch. */
+  now_ms?: number;
+}
+
+/** One actor under test. A handler that throws throws here too, and nothing of what it decided was done. */
+export class ActorKit {
+  readonly #behaviour: AnyBehaviour;
+  readonly #key: string;
+  readonly #packr = new Packr({ useRecords: false, variableMapSize: true, int64AsType: 'number' });
+  readonly #timers = new Map<string, KitTimer>();
+  readonly #answers = new Map<ReplyToken, KitAnswer>();
+  readonly #events: Uint8Array[] = [];
+  #effects: Effect[] = [];
+  #wallMs: number;
+  #monotonicMs = 0;
+  #nextToken = 1;
+  #timerOrder = 0;
+  /** The state that handlers get. */
+  state: unknown;
+
+  constructor(behaviour: AnyBehaviour, options: KitOptions = {}) {
+    this.#behaviour = behaviour;
+    this.#key = options.key ?? 'test';
+    this.#wallMs = options.now_ms ?? 0;
+    this.state = behaviour.initial(this.#key);
+    this.#activate();
+  }
+
+  get now_ms(): number {
+    return this.#wallMs;
+  }
+
+  /** Sets the wall clock, back too; durations do not change by it. */
+  setWallClock(ms: number): void {
+    this.#wallMs = ms;
+  }
+
+  /** Sends a message and waits for nothing. */
+  tell(name: string, payload: unknown, bodies: readonly Uint8Array[] = []): void {
+    this.#handle('handlers', name, payload, bodies, NO_REPLY_TOKEN);
+  }
+
+  /** Sends a message as an asker does. */
+  ask(name: string, payload: unknown, bodies: readonly Uint8Array[] = []): KitAnswer {
+    const token = this.#nextToken++;
+    const held = this.#handle('handlers', name, payload, bodies, token);
+    if (held && !this.#answers.has(token)) return { type: 'held', token };
+    return this.answerTo(token);
+  }
+
+  /** The answer that was kept for later; `none` as long as there is none. */
+  answerTo(token: ReplyToken): KitAnswer {
+    return this.#answers.get(token) ?? { type: 'none' };
+  }
+
+  /** All effects since the last call, answers and timers among them, in order. */
+  takeEffects(): Effect[] {
+    const effects = this.#effects;
+    this.#effects = [];
+    return effects;
+  }
+
+  /** The same, of one kind; the others are dropped. */
+  takeEffectsOf<T extends Effect['type']>(type: T): EffectOf<T>[] {
+    return this.takeEffects().filter((effect): effect is EffectOf<T> => effect.type === type);
+  }
+
+  /** Lets time pass; timers fire in the order in which they are due. */
+  advance(ms: number): void {
+    const until = this.#monotonicMs + ms;
+    for (;;) {
+      const due = [...this.#timers]
+        .filter(([, timer]) => timer.at_ms <= until)
+        .sort(([, a], [, b]) => a.at_ms - b.at_ms || a.order - b.order)[0];
+      if (due === undefined) break;
+      const [id, timer] = due;
+      this.#timers.delete(id);
+      this.#moveTo(Math.max(timer.at_ms, this.#monotonicMs));
+      this.#handle('internal', timer.name, timer.payload, [], NO_REPLY_TOKEN);
+    }
+    this.#moveTo(until);
+  }
+
+  /** Timers that are set: name → milliseconds until it fires. */
+  timers(): Record<string, number> {
+    const left: Record<string, number> = {};
+    for (const [id, timer] of this.#timers) left[id] = timer.at_ms - this.#monotonicMs;
+    return left;
+  }
+
+  /** Gives an `io` or `compute` effect its outcome. */
+  finish(effect: EffectOf<'io'> | EffectOf<'compute'>, value: unknown): void {
+    this.#settle(effect, { ok: true, value, carry: effect.carry });
+  }
+
+  /** Lets an `io` or `compute` effect fail. */
+  fail(effect: EffectOf<'io'> | EffectOf<'compute'>, error: Refusal): void {
+    this.#settle(effect, { ok: false, error, carry: effect.carry });
+  }
+
+  /** Number of events recorded so far. */
+  get eventCount(): number {
+    return this.#events.length;
+  }
+
+  /**
+   * What the thread's death does: timers and kept answers are gone, a persistent actor comes back from its events, any
+   * other with nothing.
+   * @throws Error when the events lead to another state than the live one, or a snapshot does not give its state back
+   */
+  restart(): void {
+    const { persistence } = this.#behaviour;
+    const live = this.state;
+    let state = this.#behaviour.initial(this.#key);
+    if (persistence !== undefined) {
+      for (const event of this.#events) state = persistence.apply(state, this.#packr.unpack(event));
+      if (!isDeepStrictEqual(state, live)) throw new Error('the events do not lead to the live state');
+      const { encode, decode, version } = persistence.snapshot;
+      state = decode(this.#copy(encode(state)), version);
+      if (!isDeepStrictEqual(state, live)) throw new Error('the snapshot does not give the state back');
+    }
+    this.state = state;
+    this.#timers.clear();
+    this.#answers.clear();
+    this.#activate();
+  }
+
+  #activate(): void {
+    const { activated } = this.#behaviour;
+    if (activated === undefined) return;
+    const recorder = this.#record([], NO_REPLY_TOKEN);
+    activated.call(this.#behaviour, this.state, recorder as never);
+    this.#perform(recorder);
+  }
+
+  /** @returns whether the answer was kept for later */
+  #handle(
+    door: 'handlers' | 'internal',
+    name: string,
+    payload: unknown,
+    bodies: readonly Uint8Array[],
+    token: ReplyToken,
+  ): boolean {
+    const handlers = this.#behaviour[door];
+    if (!Object.hasOwn(handlers, name)) throw new TypeError(`${this.#behaviour.kind} has no ${name}`);
+    const recorder = this.#record(bodies, token);
+    // Outcomes and timers never leave their thread; everything else has crossed a link.
+    handlers[name]!(this.state, door === 'handlers' ? this.#copy(payload) : payload, recorder as never);
+    if (recorder.unanswered) throw new Error(`${this.#behaviour.kind} ${name}: the handler gave no answer`);
+    this.#perform(recorder);
+    return recorder.held;
+  }
+
+  #record(bodies: readonly Uint8Array[], token: ReplyToken): Recorder {
+    return new Recorder(this.#behaviour, this.state, {
+      self: { kind: this.#behaviour.kind, key: this.#key },
+      now_ms: this.#wallMs,
+      monotonic_ms: this.#monotonicMs,
+      bodies,
+      token,
+    });
+  }
+
+  #perform(recorder: Recorder): void {
+    const events: Uint8Array[] = [];
+    for (const effect of recorder.effects) {
+      if (effect.type === 'persist') events.push(Uint8Array.from(this.#packr.pack(effect.event)));
+    }
+    this.#events.push(...events);
+    if (events.length > 0) this.state = recorder.state;
+    for (const effect of recorder.effects) {
+      if (effect.type === 'reply') {
+        this.#answer(effect.token, { type: 'reply', value: this.#copy(effect.value) });
+      } else if (effect.type === 'refuse') {
+        this.#answer(effect.token, { type: 'refuse', error: effect.error });
+      } else if (effect.type === 'set_timer') {
+        const { timer, delay_ms, name, payload } = effect;
+        const at_ms = this.#monotonicMs + Math.max(0, delay_ms);
+        this.#timers.set(timer, { at_ms, order: this.#timerOrder++, name, payload });
+      } else if (effect.type === 'cancel_timer') {
+        this.#timers.delete(effect.timer);
+      }
+    }
+    this.#effects.push(...recorder.effects);
+  }
+
+  #answer(token: ReplyToken, answer: KitAnswer): void {
+    if (this.#answers.has(token)) throw new Error(`token ${token} was answered twice`);
+    this.#answers.set(token, answer);
+  }
+
+  #settle(effect: EffectOf<'io'> | EffectOf<'compute'>, outcome: Outcome<unknown, unknown>): void {
+    this.#handle('internal', effect.name, outcome, [], NO_REPLY_TOKEN);
+  }
+
+  #moveTo(ms: number): void {
+    this.#wallMs += ms - this.#monotonicMs;
+    this.#monotonicMs = ms;
+  }
+
+  #copy(value: unknown): unknown {
+    return this.#packr.unpack(this.#packr.pack(value));
+  }
+}

@@ -1,0 +1,449 @@
+/** The runtime on real threads, with a real journal: what is promised when threads die, overflow, and stop. */
+
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { RateBucketClient } from '../../actors/rate-bucket/client.ts';
+import { ActorThreads } from '../../src/runtime/actor-threads.ts';
+import { RuntimeError } from '../../src/runtime/error.ts';
+import type { Front } from '../../src/runtime/front.ts';
+import { type ActorAddress, type Placement, placeAddress } from '../../src/runtime/protocol.ts';
+import type { Overflow } from '../../src/runtime/supervision.ts';
+import { LmdbJournal } from '../../src/storage/lmdb/journal.ts';
+import { SWITCH, type TestHostOptions } from '../fixtures/actor-host.ts';
+import { BOX_CAPACITY, boxKind, LEDGER_KIND, LEDGER_RESTARTS, type Totals } from '../fixtures/actor-kinds.ts';
+import type { FrontWork } from '../fixtures/front-worker.ts';
+
+const PLACEMENT: Placement = { hosts: 2, pins: {} };
+/** Far beyond what any of these tests takes: a failure that comes before it did not wait for it. */
+const FAR_DEADLINE = { deadline_ms: 600_000 };
+
+let folder: string;
+let control: Int32Array;
+let threads: ActorThreads;
+let front: Front;
+let downReasons: string[];
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'threads-'));
+  const memory = new SharedArrayBuffer(16);
+  control = new Int32Array(memory);
+  downReasons = [];
+  await start(memory);
+});
+
+afterEach(async () => {
+  flip(SWITCH.commits_held, 0);
+  flip(SWITCH.gate_shut, 0);
+  front.close();
+  await threads.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function start(memory: SharedArrayBuffer): Promise<void> {
+  const options: TestHostOptions = { journal_path: join(folder, 'main.mdb'), switch: memory };
+  threads = new ActorThreads({
+    entry: new URL('../fixtures/actor-host.ts', import.meta.url),
+    placement: PLACEMENT,
+    options,
+    restart: { max_restarts: 100, window_ms: 60_000, backoff_first_ms: 5, backoff_max_ms: 20 },
+    onThreadDown: (_index, reason) => void downReasons.push(reason),
+  });
+  front = await threads.openFront();
+}
+
+function flip(place: number, value: number): void {
+  Atomics.store(control, place, value);
+  Atomics.notify(control, place);
+}
+
+function ledgerAt(key: string): ActorAddress {
+  return { kind: LEDGER_KIND, key };
+}
+
+function askLedger(key: string, name: string, request: unknown, options = FAR_DEADLINE): Promise<Totals> {
+  return front.ask(ledgerAt(key), name, request, options) as Promise<Totals>;
+}
+
+function add(key: string, amount = 1): Promise<Totals> {
+  return askLedger(key, 'add', { amount });
+}
+
+/** A key of a ledger on the given thread. */
+function keyOn(host: number, name = 'ledger'): string {
+  for (let i = 0; ; i++)
+    if (placeAddress(PLACEMENT, ledgerAt(`${name}-${i}`)) === host) return `${name}-${i}`;
+}
+
+async function failure(ask: Promise<unknown>): Promise<RuntimeError> {
+  return ask.then(
+    (value) => {
+      throw new Error(`answered with ${JSON.stringify(value)}`);
+    },
+    (thrown: unknown) => {
+      if (thrown instanceof RuntimeError) return thrown;
+      throw thrown;
+    },
+  );
+}
+
+/** Resolves when the condition holds; the test's own limit is the only clock. */
+async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 5));
+}
+
+/** Waits until so many commits have begun in all. */
+async function commitsBegun(atLeast: number): Promise<void> {
+  await until(() => Atomics.load(control, SWITCH.commits_begun) >= atLeast);
+}
+
+async function kindStats(kind: string) {
+  const stats = await threads.stats();
+  const sums = { live: 0, stopped: 0, activations: 0, passivations: 0, restarts: 0, dead_letters: 0 };
+  for (const host of stats) {
+    for (const name of Object.keys(sums) as (keyof typeof sums)[])
+      sums[name] += host?.kinds[kind]?.[name] ?? 0;
+  }
+  return sums;
+}
+
+describe('messages', () => {
+  it('are answered, each ask with its own answer', async () => {
+    const keys = Array.from({ length: 20 }, (_, i) => `k${i}`);
+    const answers = await Promise.all(keys.flatMap((key) => [add(key, 1), add(key, 10), add(key, 100)]));
+    expect(answers.map((answer) => answer.total)).toEqual(keys.flatMap(() => [1, 11, 111]));
+  });
+
+  it('are told and kept in order with asks', async () => {
+    for (let i = 0; i < 50; i++) expect(front.tell(ledgerAt('told'), 'add', { amount: 1 })).toBe(true);
+    expect(await askLedger('told', 'read', null)).toEqual({ total: 50, count: 50 });
+  });
+
+  it('go from actor to actor across threads', async () => {
+    const [here, there] = [keyOn(0), keyOn(1)];
+    await askLedger(here, 'forward', { amount: 7, to: there });
+    await askLedger(there, 'forward', { amount: 5, to: here });
+    await until(async () => (await askLedger(here, 'read', null)).total === 12);
+    await until(async () => (await askLedger(there, 'read', null)).total === 12);
+  });
+
+  it('carry bodies that arrive as they were when they were sent', async () => {
+    const bodies = [randomBytes(3), randomBytes(0), randomBytes(70_000), randomBytes(5 << 20)];
+    const hashes = bodies.map((body) => createHash('sha256').update(body).digest('hex'));
+    const box = { kind: boxKind('reject'), key: 'bodies' };
+    const sentBefore = linkBytes();
+    const ask = front.ask(box, 'weigh', null, { ...FAR_DEADLINE, bodies });
+    for (const body of bodies) body.fill(0);
+    // All are views of the one piece of memory that crossed: nothing was copied again on the way in.
+    expect(await ask).toEqual({ sha256: hashes, buffers: 1 });
+    const size = bodies.reduce((sum, body) => sum + body.length, 0);
+    expect(linkBytes() - sentBefore).toBeLessThan(size + 1_000);
+  });
+
+  it('come from several fronts at once, one of them in a worker', async () => {
+    const keys = ['a', 'b', 'c', 'd'];
+    const port = threads.offerFront();
+    const workerData: FrontWork = { port, placement: PLACEMENT, keys, rounds: 200 };
+    const worker = new Worker(new URL('../fixtures/front-worker.ts', import.meta.url), {
+      workerData,
+      transferList: [port],
+    });
+    const posted = once(worker, 'message');
+    const left = once(worker, 'exit');
+    const mine = await Promise.all(Array.from({ length: 200 }, () => keys.map((key) => add(key))).flat());
+    expect(mine).toHaveLength(800);
+    const [theirs] = await posted;
+    expect(theirs.answered).toBe(800);
+    for (const key of keys) expect(await askLedger(key, 'read', null)).toEqual({ total: 400, count: 400 });
+    await left;
+  });
+
+  it('that no actor knows are refused by name', async () => {
+    expect((await failure(front.ask({ kind: 'nobody', key: 'a' }, 'add', null))).code).toBe('unknown_kind');
+    expect((await failure(askLedger('a', 'subtract', null))).code).toBe('unknown_message');
+    expect((await failure(askLedger('a', 'toString', null))).code).toBe('unknown_message');
+    for (const key of ['', 'x'.repeat(513), '\ud800']) {
+      expect((await failure(askLedger(key, 'read', null))).code).toBe('bad_address');
+    }
+  });
+});
+
+describe('deadlines', () => {
+  it('end an ask that nobody answers', async () => {
+    const box = { kind: boxKind('reject'), key: 'deadline' };
+    const error = await failure(front.ask(box, 'never', null, { deadline_ms: 30 }));
+    expect(error).toMatchObject({ code: 'deadline_exceeded', retryable: true });
+    expect(front.stats()).toMatchObject({ timed_out: 1, asks_pending: 0 });
+  });
+
+  it('leave a late answer to the dead letters', async () => {
+    const box = { kind: boxKind('reject'), key: 'late' };
+    await failure(front.ask(box, 'late', { after_ms: 60 }, { deadline_ms: 20 }));
+    await until(() => front.deadLetters.counts().late_reply === 1);
+  });
+
+  it('keep a message that waited too long from being handled', async () => {
+    const box = { kind: boxKind('reject'), key: 'expired' };
+    flip(SWITCH.gate_shut, 1);
+    const holding = front.ask(box, 'hold', null, FAR_DEADLINE);
+    await failure(front.ask(box, 'note', { id: 1 }, { deadline_ms: 20 }));
+    flip(SWITCH.gate_shut, 0);
+    await holding;
+    expect(await front.ask(box, 'seen', null, FAR_DEADLINE)).toEqual([]);
+    const counts = (await threads.stats()).map((host) => host?.dead_letters.expired ?? 0);
+    expect(counts.reduce((sum, count) => sum + count, 0)).toBe(1);
+  });
+});
+
+describe('a thread that dies', () => {
+  it.each(['crash', 'terminate'] as const)(
+    'by %s fails its asks at once, comes back, and knows what it acknowledged',
+    async (how) => {
+      const [key, other] = [keyOn(0), keyOn(1)];
+      for (let i = 0; i < 25; i++) await add(key);
+      flip(SWITCH.commits_held, 1);
+      const begun = Atomics.load(control, SWITCH.commits_begun);
+      const inFlight = Array.from({ length: 10 }, () => failure(add(key)));
+      await commitsBegun(begun + 1);
+      const survivor = add(other, 3);
+      await threads[how](0);
+      for (const error of await Promise.all(inFlight)) {
+        expect(error).toMatchObject({ code: 'host_down', retryable: true });
+      }
+      expect(downReasons).toHaveLength(1);
+      flip(SWITCH.commits_held, 0);
+      expect((await survivor).total).toBe(3);
+      await front.waitUp(0);
+      // Nothing of what was refused had reached the journal; all that was acknowledged had.
+      expect(await askLedger(key, 'read', null)).toEqual({ total: 25, count: 25 });
+      expect((await add(key)).count).toBe(26);
+      expect(threads.restarts).toEqual([1, 0]);
+    },
+  );
+
+  it('again and again loses nothing that it acknowledged', async () => {
+    const key = keyOn(0);
+    let acknowledged = 0;
+    for (let round = 0; round < 3; round++) {
+      await front.waitUp(0);
+      const asks = Array.from({ length: 40 }, () =>
+        add(key).then(
+          () => void acknowledged++,
+          () => {},
+        ),
+      );
+      await Promise.race(asks);
+      await threads.crash(0);
+      await Promise.all(asks);
+    }
+    await front.waitUp(0);
+    const { count } = await askLedger(key, 'read', null);
+    expect(count).toBeGreaterThanOrEqual(acknowledged);
+    expect(count).toBeLessThanOrEqual(120);
+  });
+
+  it('in an endless loop is ended from outside', async () => {
+    const key = keyOn(1);
+    await add(key, 4);
+    const box = { kind: boxKind('reject'), key: 'a' };
+    const host = placeAddress(PLACEMENT, box);
+    const spinning = failure(front.ask(box, 'spin', null, FAR_DEADLINE));
+    await new Promise((resolve) => setImmediate(resolve));
+    await threads.terminate(host);
+    expect((await spinning).code).toBe('host_down');
+    await front.waitUp();
+    expect((await askLedger(key, 'read', null)).total).toBe(4);
+  });
+
+  it('refuses asks while it is down and says so', async () => {
+    const key = keyOn(0);
+    await threads.crash(0);
+    await until(() => !front.isUp(0));
+    expect(await failure(add(key))).toMatchObject({ code: 'host_down', retryable: true });
+    await front.waitUp(0);
+    expect((await add(key)).count).toBe(1);
+  });
+
+  it('is linked with the others again', async () => {
+    const [here, there] = [keyOn(0), keyOn(1)];
+    await threads.crash(1);
+    await front.waitUp();
+    await until(async () => {
+      await askLedger(here, 'forward', { amount: 1, to: there });
+      return (await askLedger(there, 'read', null)).total > 0;
+    });
+  });
+});
+
+describe('a full mailbox', () => {
+  const expected: Record<Overflow, { refused: number[]; code: string; seen: number[] }> = {
+    reject: { refused: [4, 5, 6], code: 'mailbox_full', seen: [0, 1, 2, 3] },
+    drop_newest: { refused: [4, 5, 6], code: 'message_dropped', seen: [0, 1, 2, 3] },
+    drop_oldest: { refused: [0, 1, 2], code: 'message_dropped', seen: [3, 4, 5, 6] },
+  };
+
+  it.each(Object.keys(expected) as Overflow[])('does what %s says', async (overflow) => {
+    const box = { kind: boxKind(overflow), key: 'full' };
+    flip(SWITCH.gate_shut, 1);
+    const holding = front.ask(box, 'hold', null, FAR_DEADLINE);
+    const outcomes = Array.from({ length: BOX_CAPACITY + 3 }, (_, id) =>
+      front.ask(box, 'note', { id }, FAR_DEADLINE).then(
+        (value) => ({ id: value, code: null }),
+        (error: RuntimeError) => ({ id, code: error.code }),
+      ),
+    );
+    await front.fence();
+    flip(SWITCH.gate_shut, 0);
+    await holding;
+    const settled = await Promise.all(outcomes);
+    const { refused, code, seen } = expected[overflow];
+    expect(settled.filter((each) => each.code !== null)).toEqual(refused.map((id) => ({ id, code })));
+    expect(await front.ask(box, 'seen', null, FAR_DEADLINE)).toEqual(seen);
+    expect((await kindStats(box.kind)).dead_letters).toBe(3);
+  });
+});
+
+describe('persistence', () => {
+  it('shows nothing before it is durable: no answer, no tell, no publication', async () => {
+    const [key, other] = [keyOn(0), keyOn(0, 'other')];
+    const published: unknown[] = [];
+    front.subscribe('totals', (payload) => published.push(payload));
+    await add(other, 1);
+    const begun = Atomics.load(control, SWITCH.commits_begun);
+    flip(SWITCH.commits_held, 1);
+    let answered = 0;
+    const count = () => void answered++;
+    const asks = [
+      askLedger(key, 'announce', { amount: 1, topic: 'totals' }).then(count),
+      askLedger(key, 'forward', { amount: 1, to: other }).then(count),
+      // A read stands behind the writes it would reveal.
+      askLedger(key, 'read', null).then(count),
+    ];
+    await commitsBegun(begun + 1);
+    // Another actor of the same thread, with nothing to wait for, answers meanwhile: time has passed for all.
+    expect(await askLedger(other, 'read', null)).toEqual({ total: 1, count: 1 });
+    await front.fence();
+    expect({ answered, published: published.length }).toEqual({ answered: 0, published: 0 });
+    flip(SWITCH.commits_held, 0);
+    await Promise.all(asks);
+    expect(published).toEqual([{ total: 1, count: 1 }]);
+    await until(async () => (await askLedger(other, 'read', null)).total === 2);
+  });
+
+  it('takes an actor back to what is stored when a commit fails, and tells its askers', async () => {
+    const key = keyOn(0);
+    await add(key, 5);
+    flip(SWITCH.commits_failing, 1);
+    expect(await failure(add(key, 100))).toMatchObject({ code: 'storage_unavailable', retryable: true });
+    expect(await askLedger(key, 'read', null)).toEqual({ total: 5, count: 1 });
+    expect((await add(key)).total).toBe(6);
+  });
+
+  it('brings passivated actors back from their snapshot', async () => {
+    for (let i = 0; i < 34; i++) await add('sleeper');
+    await until(async () => (await kindStats(LEDGER_KIND)).live === 0);
+    expect(await askLedger('sleeper', 'read', null)).toEqual({ total: 34, count: 34 });
+    const { activations, passivations } = await kindStats(LEDGER_KIND);
+    expect(activations).toBeGreaterThanOrEqual(2);
+    expect(passivations).toBeGreaterThanOrEqual(1);
+  });
+});
+
+describe('supervision', () => {
+  it('starts a failing actor again from what is stored, stops it when it fails too often, forgives later', async () => {
+    const key = keyOn(0);
+    await add(key, 9);
+    for (let i = 0; i < LEDGER_RESTARTS; i++) {
+      expect(await failure(askLedger(key, 'fail', { amount: 100 }))).toMatchObject({
+        code: 'actor_failed',
+        retryable: false,
+      });
+      expect(await askLedger(key, 'read', null)).toEqual({ total: 9, count: 1 });
+    }
+    await failure(askLedger(key, 'fail', { amount: 100 }));
+    expect(await failure(askLedger(key, 'read', null))).toMatchObject({
+      code: 'actor_stopped',
+      retryable: true,
+    });
+    // Its neighbours notice nothing.
+    expect((await add(keyOn(0, 'other'))).count).toBe(1);
+    let back: Totals | null = null;
+    await until(async () => {
+      back = await askLedger(key, 'read', null).catch(() => null);
+      return back !== null;
+    });
+    expect(back).toEqual({ total: 9, count: 1 });
+  });
+});
+
+describe('stopping', () => {
+  it('loses nothing that was accepted, across threads too', async () => {
+    const [here, there] = [keyOn(0), keyOn(1)];
+    const asks: Promise<unknown>[] = [];
+    for (let i = 0; i < 100; i++) {
+      asks.push(askLedger(here, 'forward', { amount: 1, to: there }));
+      asks.push(askLedger(there, 'forward', { amount: 1, to: here }));
+      front.tell(ledgerAt(`told-${i % 7}`), 'add', { amount: 1 });
+    }
+    await front.fence();
+    await threads.stop();
+    await Promise.all(asks);
+    const journal = new LmdbJournal(join(folder, 'main.mdb'));
+    const read = (key: string): Totals => {
+      const { snapshot, events } = journal.load(LEDGER_KIND, key);
+      // Drained actors leave a snapshot of everything.
+      expect(events).toEqual([]);
+      return { count: snapshot?.seq ?? 0, total: snapshot?.seq ?? 0 };
+    };
+    expect(read(here).count).toBe(200);
+    expect(read(there).count).toBe(200);
+    let told = 0;
+    for (let i = 0; i < 7; i++) told += read(`told-${i}`).count;
+    expect(told).toBe(100);
+    await journal.close();
+  });
+
+  it('refuses what comes afterwards', async () => {
+    await add('a');
+    await threads.stop();
+    await until(() => !front.isUp(0) && !front.isUp(1));
+    expect((await failure(add('a'))).code).toBe('host_down');
+  });
+});
+
+describe("the process's own kinds", () => {
+  it('limit rates on their threads, without a database', async () => {
+    const own = new ActorThreads({
+      entry: new URL('../../actors/host.ts', import.meta.url),
+      placement: { hosts: 2, pins: {} },
+      options: {
+        capture: { db: join(folder, 'capture.mdb'), redact: true, max_decoded_bytes: 1 << 20 },
+        main_db: join(folder, 'own.mdb'),
+      },
+    });
+    const ownFront = await own.openFront();
+    const client = new RateBucketClient(ownFront);
+    const limit = { rate_per_s: 1e-3, burst: 3 };
+    const replies = await Promise.all(
+      ['a', 'b'].flatMap((key) => Array.from({ length: 4 }, () => client.take(key, limit))),
+    );
+    expect(replies.map((reply) => reply.allowed)).toEqual([true, true, true, false, true, true, true, false]);
+    expect(replies[3]!.retry_after_ms).toBeGreaterThan(900_000);
+    await expect(client.take('a', { rate_per_s: -1, burst: 1 })).rejects.toMatchObject({
+      code: 'unavailable',
+    });
+    ownFront.close();
+    await own.stop();
+    // Nothing persistent is in the catalogue, so nothing is opened.
+    expect(existsSync(join(folder, 'own.mdb'))).toBe(false);
+    expect(existsSync(join(folder, 'capture.mdb'))).toBe(false);
+  });
+});
+
+function linkBytes(): number {
+  return front.stats().links.reduce((sum, link) => sum + (link?.bytes_sent ?? 0), 0);
+}
