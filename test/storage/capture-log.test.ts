@@ -7,7 +7,8 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
 import { CaptureLog, type CaptureLogOptions } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
-import { makeExchange, makeFolder } from './captured.ts';
+import { makeExchange } from './captured.ts';
+import { makeFolder } from './folder.ts';
 
 async function openLog(folder: string, options: Partial<CaptureLogOptions> = {}): Promise<CaptureLog> {
   const log = await CaptureLog.open({ path: join(folder, 'capture.mdb'), redact: false, ...options });

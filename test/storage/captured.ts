@@ -1,8 +1,7 @@
-/** Makes captured exchanges for the storage tests, and temporary folders that go away again. */
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+/** Makes captured exchanges for the storage tests. Used in tests and in the process that they kill. */
+import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { onTestFinished } from 'vitest';
+
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
 
 /** An exchange with sensible values, some of them replaced. */
@@ -34,13 +33,6 @@ export function makeExchange(part: Partial<CapturedExchange> = {}): CapturedExch
     request_body: request,
     response_body: response,
   };
-}
-
-/** A folder that is removed when the test is over. */
-export function makeFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), 'understudy-capture-'));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
 }
 
 /** Every file under a folder with its bytes. */

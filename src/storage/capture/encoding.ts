@@ -63,29 +63,66 @@ function hasMagic(body: Buffer, coding: Coding): boolean {
   return true;
 }
 
-/** @throws zlib's error, also when the result is larger than `max` bytes */
-function decodeAtOnce(body: Buffer, coding: Coding, max: number): Buffer {
-  const options = { maxOutputLength: max };
-  switch (coding) {
-    case 'gzip':
-      return zlib.gunzipSync(body, options);
-    case 'br':
-      return zlib.brotliDecompressSync(body, options);
-    case 'zstd':
-      return zlib.zstdDecompressSync(body, options);
-    case 'deflate':
-      return inflateEither(body, options);
+/**
+ * Whether a zstd stream is there to its end: node:zlib takes a cut-off one for whole. Follows frames and blocks by
+ * their heads (RFC 8878, section 3.1.1), without decoding.
+ */
+function isWholeZstd(body: Buffer): boolean {
+  let at = 0;
+  while (at < body.length) {
+    if (at + 5 > body.length) return false;
+    const magic = body.readUInt32LE(at);
+    if ((magic & 0xfffffff0) >>> 0 === 0x184d2a50) {
+      if (at + 8 > body.length) return false;
+      at += 8 + body.readUInt32LE(at + 4);
+      continue;
+    }
+    if (magic !== 0xfd2fb528) return false;
+    const descriptor = body[at + 4]!;
+    const singleSegment = (descriptor & 0x20) !== 0;
+    const sizeFlag = descriptor >> 6;
+    const sizeBytes = sizeFlag === 0 ? (singleSegment ? 1 : 0) : 1 << sizeFlag;
+    at += 5 + (singleSegment ? 0 : 1) + [0, 1, 2, 4][descriptor & 3]! + sizeBytes;
+    for (let last = false; !last; ) {
+      if (at + 3 > body.length) return false;
+      const head = body.readUIntLE(at, 3);
+      last = (head & 1) === 1;
+      // A run-length block holds one byte, whatever its size says.
+      at += 3 + (((head >> 1) & 3) === 1 ? 1 : head >> 3);
+    }
+    if ((descriptor & 4) !== 0) at += 4;
   }
+  return at === body.length;
 }
 
-/** `deflate` means the zlib format, and some servers send the bare one. */
-function inflateEither(body: Buffer, options: zlib.ZlibOptions): Buffer {
-  try {
-    return zlib.inflateSync(body, options);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') throw error;
-    return zlib.inflateRawSync(body, options);
+/** What a synchronous zlib call gives with `info`: the bytes, and the decoder that knows how many it took. */
+interface Inflated {
+  buffer: Buffer;
+  engine: { bytesWritten: number };
+}
+
+/** @throws zlib's error, also when the result is larger than `max` bytes, and when bytes follow the stream */
+function decodeAtOnce(body: Buffer, coding: Coding, max: number): Buffer {
+  const options = { maxOutputLength: max, info: true };
+  if (coding === 'zstd') {
+    if (!isWholeZstd(body)) throw new RangeError('not one whole zstd stream');
+    return zlib.zstdDecompressSync(body, { maxOutputLength: max });
   }
+  let inflated: Inflated;
+  if (coding === 'gzip') inflated = zlib.gunzipSync(body, options) as unknown as Inflated;
+  else if (coding === 'br') inflated = zlib.brotliDecompressSync(body, options) as unknown as Inflated;
+  else if (hasZlibHead(body)) inflated = zlib.inflateSync(body, options) as unknown as Inflated;
+  else inflated = zlib.inflateRawSync(body, options) as unknown as Inflated;
+  if (inflated.engine.bytesWritten < body.length) throw new RangeError('bytes follow the stream');
+  return inflated.buffer;
+}
+
+/**
+ * `deflate` means the zlib format, and some servers send the bare one. RFC 1950: method 8 in the low half of the first
+ * byte, and the first two bytes a multiple of 31.
+ */
+function hasZlibHead(body: Buffer): boolean {
+  return (body[0]! & 0x0f) === 8 && ((body[0]! << 8) | (body[1] ?? 0)) % 31 === 0;
 }
 
 function makeStream(body: Buffer, coding: Coding): zlib.Gunzip | zlib.BrotliDecompress | zlib.ZstdDecompress {
@@ -97,10 +134,7 @@ function makeStream(body: Buffer, coding: Coding): zlib.Gunzip | zlib.BrotliDeco
     case 'zstd':
       return zlib.createZstdDecompress();
     case 'deflate':
-      // RFC 1950: method 8 in the low half of the first byte, and the first two bytes a multiple of 31.
-      return (body[0]! & 0x0f) === 8 && ((body[0]! << 8) | (body[1] ?? 0)) % 31 === 0
-        ? zlib.createInflate()
-        : zlib.createInflateRaw();
+      return hasZlibHead(body) ? zlib.createInflate() : zlib.createInflateRaw();
   }
 }
 

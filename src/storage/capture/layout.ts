@@ -10,7 +10,17 @@
  * Tables: `meta` (format, first id, how far the index is), `blocks` (id of the first exchange → a block of
  * exchanges), `pieces` (the rest of large blocks), `facts` (id of the first → up to 256 summaries), `tails` (id of a turn → what a later turn would hold of it; see facts.ts).
  */
-import { chmodSync, closeSync, existsSync, fstatSync, openSync, readdirSync, readSync } from 'node:fs';
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readSync,
+  renameSync,
+  rmSync,
+} from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
 
@@ -114,74 +124,119 @@ export function checkFileHead(path: string): void {
   }
 }
 
-/**
- * Opens a capture file.
- * @param mode `write` makes the file and its tables when they are missing; `read` never writes to it
- * @param firstId id of the first exchange of a new file
- * @throws {CaptureFileError}
- */
-export function openCaptureEnv(path: string, mode: 'read' | 'write', firstId = 1): CaptureEnv {
-  const fresh = !existsSync(path);
-  if (mode === 'read' || !fresh) checkFileHead(path);
-  let root: RootDatabase<Buffer, string>;
-  try {
-    root = open<Buffer, string>({
-      path,
-      noSubdir: true,
-      maxDbs: 8,
+function openTables(root: RootDatabase<Buffer, string>, path: string, create: boolean): CaptureEnv {
+  const table = <K extends string | number>(
+    name: string,
+    keyEncoding: 'uint32' | null,
+  ): Database<Buffer, K> => {
+    const options = {
+      name,
       encoding: 'binary',
       cache: false,
-      // No fsync per commit: what is committed is with the kernel and survives the process, flush() makes it survive
-      // the machine. The log also syncs in the background.
-      noSync: mode === 'write',
-      overlappingSync: false,
-      readOnly: mode === 'read',
-      ...(fresh ? { pageSize: PAGE_BYTES } : {}),
-    });
-  } catch (error) {
-    throw new CaptureFileError('damaged', path, `cannot be opened: ${(error as Error).message}`, {
-      cause: error,
-    });
-  }
+      ...(keyEncoding === null ? {} : { keyEncoding }),
+    } as const;
+    // lmdb-js takes `create` here but does not declare it; without it, it would make tables in any database.
+    const opened: Database<Buffer, K> | undefined = root.openDB<Buffer, K>(
+      create ? options : ({ ...options, create } as typeof options),
+    );
+    if (opened === undefined) throw makeForeignError(path);
+    return opened;
+  };
+  return {
+    root,
+    meta: table<string>('meta', null),
+    blocks: table<number>('blocks', 'uint32'),
+    pieces: table<number>('pieces', 'uint32'),
+    facts: table<number>('facts', 'uint32'),
+    tails: table<number>('tails', 'uint32'),
+  };
+}
+
+function makeForeignError(path: string, cause?: unknown): CaptureFileError {
+  return new CaptureFileError('not_a_capture', path, 'a database, but not of captured exchanges', { cause });
+}
+
+const ENV_OPTIONS = {
+  noSubdir: true,
+  maxDbs: 8,
+  encoding: 'binary',
+  cache: false,
+  overlappingSync: false,
+} as const;
+
+/**
+ * Makes an empty capture file unless there is one. Made under another name and renamed, so that it is whole or missing.
+ * @param firstId id that its first exchange will have
+ * @param turns rows for `tails`, from the file before
+ * @throws the storage's error
+ */
+export async function ensureCaptureFile(
+  path: string,
+  firstId: number,
+  turns: { key: number; value: Buffer }[] = [],
+): Promise<void> {
+  if (existsSync(path)) return;
+  const partial = `${path}.new`;
+  const removePartial = (): void => {
+    rmSync(partial, { force: true });
+    rmSync(`${partial}-lock`, { force: true });
+  };
+  removePartial();
   try {
-    const table = <K extends string | number>(name: string, keyEncoding: 'uint32' | null) =>
-      root.openDB<Buffer, K>({
-        name,
-        encoding: 'binary',
-        cache: false,
-        ...(keyEncoding === null ? {} : { keyEncoding }),
-      });
-    const env: CaptureEnv = {
-      root,
-      meta: table<string>('meta', null),
-      blocks: table<number>('blocks', 'uint32'),
-      pieces: table<number>('pieces', 'uint32'),
-      facts: table<number>('facts', 'uint32'),
-      tails: table<number>('tails', 'uint32'),
-    };
-    const format = env.meta.get('format');
-    if (format === undefined && mode === 'write' && env.blocks.getStats !== undefined) {
+    const root = open<Buffer, string>({ ...ENV_OPTIONS, path: partial, pageSize: PAGE_BYTES });
+    try {
+      const env = openTables(root, partial, true);
       root.transactionSync(() => {
         env.meta.putSync('format', Buffer.from(String(CAPTURE_FORMAT)));
         env.meta.putSync('first_id', Buffer.from(String(firstId)));
+        for (const { key, value } of turns) env.tails.putSync(key, value, { append: true });
       });
-    } else if (format === undefined) {
-      throw new CaptureFileError('not_a_capture', path, 'a database, but not of captured exchanges');
-    } else if (Number(format.toString()) > CAPTURE_FORMAT) {
-      throw new CaptureFileError(
-        'newer_format',
-        path,
-        `written by a newer version (format ${format.toString()}, this one reads up to ${CAPTURE_FORMAT})`,
-      );
+    } finally {
+      await root.close();
+    }
+    // The lock file of a database that was here before.
+    rmSync(`${path}-lock`, { force: true });
+    renameSync(partial, path);
+  } finally {
+    removePartial();
+  }
+}
+
+/**
+ * Opens a capture file that is there.
+ * @param mode `read` never writes to it
+ * @throws {CaptureFileError}
+ */
+export function openCaptureEnv(path: string, mode: 'read' | 'write'): CaptureEnv {
+  checkFileHead(path);
+  let root: RootDatabase<Buffer, string>;
+  try {
+    // No fsync per commit: what is committed is with the kernel and survives the process, flush() makes it survive the
+    // machine. The log also syncs in the background.
+    root = open<Buffer, string>({
+      ...ENV_OPTIONS,
+      path,
+      noSync: mode === 'write',
+      readOnly: mode === 'read',
+    });
+  } catch (error) {
+    const why = `cannot be opened: ${(error as Error).message}`;
+    throw new CaptureFileError('damaged', path, why, { cause: error });
+  }
+  try {
+    const env = openTables(root, path, false);
+    const format = env.meta.get('format');
+    if (format === undefined) throw makeForeignError(path);
+    if (Number(format.toString()) > CAPTURE_FORMAT) {
+      const why = `written by a newer version (format ${format.toString()}, this one reads up to ${CAPTURE_FORMAT})`;
+      throw new CaptureFileError('newer_format', path, why);
     }
     return env;
   } catch (error) {
     void root.close();
     if (error instanceof CaptureFileError) throw error;
-    const code = /not found/i.test((error as Error).message) ? 'not_a_capture' : 'damaged';
-    const why =
-      code === 'not_a_capture' ? 'a database, but not of captured exchanges' : (error as Error).message;
-    throw new CaptureFileError(code, path, why, { cause: error });
+    if (/not ?found/i.test((error as Error).message)) throw makeForeignError(path, error);
+    throw new CaptureFileError('damaged', path, (error as Error).message, { cause: error });
   }
 }
 

@@ -19,9 +19,11 @@ import { type DecodeExchange, ExchangeIndex } from './facts.ts';
 import {
   attachmentsFolder,
   type CaptureEnv,
+  ensureCaptureFile,
   listSealed,
   makeReadOnly,
   openCaptureEnv,
+  type SealedFile,
   sealedPath,
 } from './layout.ts';
 import {
@@ -121,7 +123,9 @@ export class CaptureLog {
   /** When, by performance.now(), compression may take its time again. */
   #patientFrom = 0;
   #sealed: number;
+  #lastSealedId: number;
   #mustReopen = false;
+  #isFileOpen = true;
   #closed = false;
   #syncTimer: NodeJS.Timeout | null = null;
   /** The end of the queue of calls. */
@@ -135,8 +139,10 @@ export class CaptureLog {
    */
   static async open(options: CaptureLogOptions): Promise<CaptureLog> {
     mkdirSync(dirname(options.path), { recursive: true });
-    const log = new CaptureLog(options);
-    const unfinished = listSealed(options.path).filter((file) => file.sealing);
+    const sealed = listSealed(options.path);
+    await ensureCaptureFile(options.path, readLastSealed(sealed) + 1);
+    const log = new CaptureLog(options, sealed);
+    const unfinished = sealed.filter((file) => file.sealing);
     for (const file of unfinished) {
       log.#sealing = log.#sealing
         .then(() => log.#compact(file.path, file.first_id, file.last_id))
@@ -145,18 +151,28 @@ export class CaptureLog {
     return log;
   }
 
-  private constructor(options: CaptureLogOptions) {
+  private constructor(options: CaptureLogOptions, sealed: SealedFile[]) {
     this.#options = options;
     this.#preparer = new Preparer(options.redact, options.max_decoded_bytes ?? 64 << 20);
     this.#files = new AttachmentStore(attachmentsFolder(options.path));
-    const sealed = listSealed(options.path);
-    this.#sealed = countFiles(sealed);
-    const after = sealed.reduce((last, file) => Math.max(last, file.last_id), 0);
-    this.#env = openCaptureEnv(options.path, 'write', after + 1);
-    const reader = new BlockReader(this.#env, options.path, INDEX_CACHE_BYTES);
-    this.#index = new ExchangeIndex(this.#env, reader);
-    this.#nextId = Math.max(reader.readLastId(), after) + 1;
-    this.#nextPiece = reader.readNextPiece();
+    this.#sealed = new Set(sealed.map((file) => file.first_id)).size;
+    this.#lastSealedId = readLastSealed(sealed);
+    const opened = this.#openFile();
+    this.#env = opened.env;
+    this.#index = opened.index;
+    this.#nextId = opened.next_id;
+    this.#nextPiece = opened.next_piece;
+  }
+
+  #openFile(): { env: CaptureEnv; index: ExchangeIndex; next_id: number; next_piece: number } {
+    const env = openCaptureEnv(this.#options.path, 'write');
+    const reader = new BlockReader(env, this.#options.path, INDEX_CACHE_BYTES);
+    return {
+      env,
+      index: new ExchangeIndex(env, reader),
+      next_id: Math.max(reader.readLastId(), this.#lastSealedId) + 1,
+      next_piece: reader.readNextPiece(),
+    };
   }
 
   /** Runs a call after those before it. */
@@ -166,8 +182,10 @@ export class CaptureLog {
     return result;
   }
 
-  #assertOpen(): void {
+  /** @throws when the log is closed, or the file cannot be opened again after a failure */
+  async #makeReady(): Promise<void> {
     if (this.#closed) throw new Error('the capture log is closed');
+    if (this.#mustReopen) await this.#reopen();
   }
 
   /**
@@ -180,8 +198,7 @@ export class CaptureLog {
   }
 
   async #append(batch: readonly CapturedExchange[]): Promise<AppendResult> {
-    this.#assertOpen();
-    if (this.#mustReopen) await this.#reopen();
+    await this.#makeReady();
     const firstId = this.#nextId;
     try {
       const blocks: CutBlock[] = [];
@@ -339,7 +356,7 @@ export class CaptureLog {
   }
 
   async #flush(): Promise<void> {
-    this.#assertOpen();
+    await this.#makeReady();
     if (this.#syncTimer !== null) clearTimeout(this.#syncTimer);
     this.#syncTimer = null;
     this.#files.sync();
@@ -352,9 +369,7 @@ export class CaptureLog {
       this.#syncTimer = null;
       // A failure shows at the next flush, which tries again.
       this.#enqueue(async () => {
-        if (this.#closed) return;
-        this.#files.sync();
-        await syncEnv(this.#env);
+        if (!this.#closed) await this.#flush();
       }).catch(() => undefined);
     }, SYNC_DELAY_MS);
     this.#syncTimer.unref();
@@ -366,11 +381,11 @@ export class CaptureLog {
    * @throws the storage's error; what was found is kept and written with the next call
    */
   indexSome(decode: DecodeExchange, budget_ms: number): Promise<number> {
-    return this.#enqueue(async () => this.#indexSome(decode, budget_ms));
+    return this.#enqueue(() => this.#indexSome(decode, budget_ms));
   }
 
-  #indexSome(decode: DecodeExchange, budgetMs: number): number {
-    this.#assertOpen();
+  async #indexSome(decode: DecodeExchange, budgetMs: number): Promise<number> {
+    await this.#makeReady();
     const start = performance.now();
     let done = 0;
     while (this.#index.pending < INDEX_BATCH && this.#index.indexed < this.#nextId - 1) {
@@ -401,8 +416,7 @@ export class CaptureLog {
   }
 
   async #moveAside(): Promise<{ path: string; first_id: number; last_id: number } | null> {
-    this.#assertOpen();
-    if (this.#mustReopen) await this.#reopen();
+    await this.#makeReady();
     const { path } = this.#options;
     const reader = new BlockReader(this.#env, path, INDEX_CACHE_BYTES);
     const firstId = reader.readFirstId();
@@ -411,26 +425,20 @@ export class CaptureLog {
     const decode = this.#options.decode;
     const start = performance.now();
     while (decode !== undefined && performance.now() - start < SEAL_INDEX_MS) {
-      if (this.#indexSome(decode, SEAL_INDEX_MS) === 0) break;
+      if ((await this.#indexSome(decode, SEAL_INDEX_MS)) === 0) break;
     }
     this.#options.fault?.('seal');
     await this.#flush();
     const turns = this.#index.listCarriedTurns();
     const aside = sealedPath(path, firstId, lastId, true);
-    await this.#env.root.close();
-    try {
-      rmSync(`${path}-lock`, { force: true });
-      renameSync(path, aside);
-      this.#sealed++;
-    } finally {
-      this.#bases.clear();
-      this.#open();
-    }
-    if (turns.length > 0) {
-      this.#env.root.transactionSync(() => {
-        for (const { key, value } of turns) this.#env.tails.putSync(key, value, { append: true });
-      });
-    }
+    await this.#closeFile();
+    // Until the new file is open, whatever fails below.
+    this.#mustReopen = true;
+    this.#bases.clear();
+    renameSync(path, aside);
+    this.#sealed++;
+    this.#lastSealedId = lastId;
+    await this.#reopen(turns);
     return { path: aside, first_id: firstId, last_id: lastId };
   }
 
@@ -456,19 +464,25 @@ export class CaptureLog {
     return target;
   }
 
-  #open(): void {
-    const after = listSealed(this.#options.path).reduce((last, file) => Math.max(last, file.last_id), 0);
-    this.#env = openCaptureEnv(this.#options.path, 'write', after + 1);
-    const reader = new BlockReader(this.#env, this.#options.path, INDEX_CACHE_BYTES);
-    this.#index = new ExchangeIndex(this.#env, reader);
-    this.#nextId = Math.max(reader.readLastId(), after) + 1;
-    this.#nextPiece = reader.readNextPiece();
-    this.#mustReopen = false;
+  /** LMDB's close is to be called once only. */
+  async #closeFile(): Promise<void> {
+    if (!this.#isFileOpen) return;
+    this.#isFileOpen = false;
+    await this.#env.root.close();
   }
 
-  async #reopen(): Promise<void> {
-    await this.#env.root.close();
-    this.#open();
+  /** Opens the live file anew, making it when it is gone. */
+  async #reopen(turns: { key: number; value: Buffer }[] = []): Promise<void> {
+    this.#mustReopen = true;
+    await this.#closeFile();
+    await ensureCaptureFile(this.#options.path, Math.max(this.#lastSealedId + 1, this.#nextId), turns);
+    const opened = this.#openFile();
+    this.#env = opened.env;
+    this.#index = opened.index;
+    this.#nextId = opened.next_id;
+    this.#nextPiece = opened.next_piece;
+    this.#mustReopen = false;
+    this.#isFileOpen = true;
   }
 
   /** Where the log stands; cheap. */
@@ -497,7 +511,7 @@ export class CaptureLog {
       } finally {
         this.#closed = true;
         await this.#sealing;
-        await this.#env.root.close();
+        await this.#closeFile();
       }
     });
   }
@@ -513,8 +527,9 @@ function packTogether(encoded: EncodedExchange[], batchSize: number): Buffer {
   );
 }
 
-function countFiles(sealed: { first_id: number }[]): number {
-  return new Set(sealed.map((file) => file.first_id)).size;
+/** The highest id in sealed files; 0 without any. */
+function readLastSealed(sealed: SealedFile[]): number {
+  return sealed.reduce((last, file) => Math.max(last, file.last_id), 0);
 }
 
 /** How `body` is made from `base`, or null when it is not worth it. */

@@ -1,0 +1,270 @@
+/** What is a secret, and in which forms it is found. */
+import { randomBytes } from 'node:crypto';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  collectCredentials,
+  credentialForms,
+  findKeyShapes,
+  isCredentialHeader,
+  isSecretQueryName,
+  MASK,
+  maskEmbeddedQueries,
+  maskQuery,
+  maskText,
+} from '../../src/domain/redaction.ts';
+
+/** Random characters of an alphabet; keys in these tests are made at run time, so none stands in the source. */
+function letters(
+  length: number,
+  alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789',
+): string {
+  return [...randomBytes(length)].map((byte) => alphabet[byte % alphabet.length]).join('');
+}
+
+const UPPER = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567';
+const b64url = (text: string): string => Buffer.from(text).toString('base64url');
+
+/** One of each kind. */
+function makeKeys(): Record<string, string> {
+  return {
+    anthropic: `sk-ant-api03-${letters(93)}AA`,
+    openai: `sk-${letters(48)}`,
+    openai_project: `sk-proj-${letters(60)}_${letters(60)}`,
+    openrouter: `sk-or-v1-${letters(64, '0123456789abcdef')}`,
+    google: `AIza${letters(35)}`,
+    aws_id: `AKIA${letters(16, UPPER)}`,
+    aws_session_id: `ASIA${letters(16, UPPER)}`,
+    bedrock: `ABSK${letters(100)}`,
+    groq: `gsk_${letters(52)}`,
+    xai: `xai-${letters(80)}`,
+    hugging_face: `hf_${letters(34)}`,
+    github: `ghp_${letters(36)}`,
+    github_fine: `github_pat_${letters(22)}_${letters(59)}`,
+    gitlab: `glpat-${letters(20)}`,
+    slack: `xoxb-${letters(12, '0123456789')}-${letters(12, '0123456789')}-${letters(24)}`,
+    own_live: `svc_live_${letters(36)}`,
+    own_test: `svc_test_${letters(36)}`,
+    npm: `npm_${letters(36)}`,
+    stripe: `sk_live_${letters(24)}`,
+    stripe_restricted: `rk_live_${letters(24)}`,
+    stripe_webhook: `whsec_${letters(32)}`,
+    jwt: `${b64url('{"alg":"HS256"}')}.${b64url(`{"sub":"${letters(20)}"}`)}.${letters(43)}`,
+    bearer: `Bearer ${letters(40)}`,
+  };
+}
+
+function maskBody(body: string): string {
+  return maskText(body, [], true);
+}
+
+describe('credential headers', () => {
+  it('knows them by name and by ending', () => {
+    for (const name of [
+      'Authorization',
+      'proxy-authorization',
+      'X-API-Key',
+      'api-key',
+      'x-goog-api-key',
+      'x-amz-security-token',
+      'Cookie',
+      'set-cookie',
+      'x-acme-api-key',
+      'ocp-apim-subscription-key',
+      'x-vault-token',
+      'private-token',
+      'x-auth-token',
+      'x-client-secret',
+      'x-upstream-authorization',
+      'x-password',
+      'apikey',
+      'x-csrftoken',
+    ])
+      expect(isCredentialHeader(name), name).toBe(true);
+    for (const name of [
+      'content-type',
+      'x-ratelimit-token',
+      'x-ratelimit-remaining-tokens',
+      'anthropic-ratelimit-tokens-limit',
+      'x-amzn-bedrock-input-token-count',
+      'x-usage-token',
+      'idempotency-key',
+      'etag',
+      'request-id',
+      'max-tokens',
+      'session_id',
+      'www-authenticate',
+      'sec-websocket-key',
+      'authority',
+      'author',
+      'x-tokenizer',
+      'x-token-limit',
+    ])
+      expect(isCredentialHeader(name), name).toBe(false);
+  });
+});
+
+describe('query', () => {
+  it('masks secret values however the name is written, and nothing else', () => {
+    const encode = fc.tuple(
+      fc.constantFrom(
+        'key',
+        'access_token',
+        'sig',
+        'signature',
+        'X-Amz-Signature',
+        'X-Amz-Credential',
+        'X-Amz-Security-Token',
+      ),
+      fc.array(fc.nat(3), { minLength: 20, maxLength: 20 }),
+    );
+    fc.assert(
+      fc.property(encode, ([name, choices]) => {
+        const written = [...name]
+          .map((char, i) => {
+            const hex = char.charCodeAt(0).toString(16);
+            return [char, char.toUpperCase(), `%${hex}`, `%25${hex.toUpperCase()}`][
+              choices[i % choices.length]!
+            ]!;
+          })
+          .join('');
+        expect(isSecretQueryName(written), written).toBe(true);
+        expect(maskQuery(`a=1&${written}=s%20ecret&b=%6b`)).toBe(`a=1&${written}=${MASK}&b=%6b`);
+      }),
+    );
+    for (const query of ['', 'alt=sse', 'monkey=1&key', 'keys=2', 'key=', 'q=key%3D1', '%zz=1&&;=&=x']) {
+      expect(maskQuery(query)).toBe(query);
+    }
+    expect(maskEmbeddedQueries('https://h/p?alt=sse&key=abc#f')).toBe(`https://h/p?alt=sse&key=${MASK}#f`);
+  });
+});
+
+describe('credentials of a request', () => {
+  it('takes them apart', () => {
+    const pair = Buffer.from('user:päss-word', 'latin1').toString('base64');
+    const found = collectCredentials(
+      [
+        'Authorization',
+        `Basic ${pair}`,
+        'x-api-key',
+        'k-12345678',
+        'cookie',
+        'a=short; b=long-enough; c="quoted-one"',
+        'accept',
+        'not/a/secret',
+      ],
+      'key=query%2Dvalue&x=nothing-here',
+    );
+    for (const secret of [
+      pair,
+      'user:päss-word',
+      'päss-word',
+      'k-12345678',
+      'long-enough',
+      'quoted-one',
+      'query%2Dvalue',
+      'query-value',
+    ]) {
+      expect(found).toContain(secret);
+    }
+    expect(found.join(' ')).not.toMatch(/short|nothing|not\/a/);
+  });
+
+  it('knows the forms in which they are echoed', () => {
+    const secret = 'a"b/c&d<e>+=é f';
+    const forms = credentialForms(secret);
+    expect(forms).toContain(JSON.stringify(secret).slice(1, -1));
+    expect(forms).toContain('a\\"b\\/c&d<e>+=é f');
+    expect(forms).toContain('a%22b%2Fc%26d%3Ce%3E%2B%3D%E9%20f');
+    expect(forms).toContain('a&quot;b/c&amp;d&lt;e&gt;+=é f');
+    expect(forms).toContain(Buffer.from(secret, 'utf8').toString('latin1'));
+  });
+});
+
+describe('key shapes', () => {
+  it('are masked whole wherever they stand', () => {
+    const around: [string, string][] = [
+      ['', ''],
+      ['{"text":"', '"}'],
+      ['key:\\n', '\\n'],
+      ["export KEY='", "'\n"],
+      ['k=', '&x=1'],
+      ['(', ')'],
+      ['\\u000a', ' '],
+      ['%0A', '%0A'],
+      ['"a\\\\n', '"'],
+      ['**', '**'],
+      ['x\t', '\t'],
+      ['<td>', '</td>'],
+    ];
+    for (const [kind, key] of Object.entries(makeKeys())) {
+      for (const [before, after] of around) {
+        const masked = maskBody(`${before}${key}${after}`);
+        const secret = kind === 'bearer' ? key.slice(7) : key;
+        expect(masked, `${kind} in ${before}…${after}`).toBe(`${before}${key.replace(secret, MASK)}${after}`);
+      }
+    }
+  });
+
+  it('are found at every place of a long text', () => {
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...Object.values(makeKeys())),
+        fc.nat(200),
+        fc.nat(200),
+        (key, before, after) => {
+          const body = Buffer.from(
+            `${'word '.repeat(before)}${' '.repeat(before % 17)}${key} ${'x y'.repeat(after)}`,
+          );
+          const [range] = findKeyShapes(body);
+          expect(range).toBeDefined();
+          expect(body.toString('latin1', range!.start, range!.end)).toBe(key.replace(/^Bearer /, ''));
+        },
+      ),
+    );
+  });
+
+  it('masks private keys, with real newlines and escaped ones, whole or cut off', () => {
+    const lines = Array.from({ length: 25 }, () => letters(64));
+    for (const newline of ['\n', '\r\n', '\\n', '\\\\n']) {
+      const key = ['-----BEGIN RSA PRIVATE KEY-----', ...lines, '-----END RSA PRIVATE KEY-----'].join(
+        newline,
+      );
+      expect(maskBody(`a ${key}${newline} b`)).toBe(`a ${MASK}${newline} b`);
+      const cut = maskBody(`a ${key.slice(0, 900)}`);
+      expect(cut).toBe(`a ${MASK}`);
+    }
+    const encrypted = `-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,${letters(32)}\n\n${lines.join('\n')}\n-----END RSA PRIVATE KEY-----`;
+    expect(maskBody(encrypted)).toBe(MASK);
+  });
+
+  it('leaves ordinary text alone', () => {
+    for (const text of [
+      'risk-management-and-task-based-learning',
+      'sk-learn is not scikit-learn-extra-package',
+      'desk-top-computer-shop',
+      'msg_01XFDUDYJgAACzvnptvVoYEL toolu_01A09q90qw90lq917835lq9',
+      '3b241101-e2bb-4255-8caf-4136c566a962',
+      '-----BEGIN PUBLIC KEY-----',
+      'class="sk-fading-circle-container"',
+      'the bearer of bad news was here today',
+      'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855',
+      'npm_config_registry_something_long_enough_here',
+      'src/components/very-long-directory-name/index.ts',
+      'eyJhbGciOiJIUzI1NiJ9 alone',
+    ])
+      expect(maskBody(text)).toBe(text);
+  });
+
+  it('masks labelled secrets without a shape', () => {
+    const secret = letters(40);
+    expect(maskBody(`aws_secret_access_key = ${secret}\n`)).toBe(`aws_secret_access_key = ${MASK}\n`);
+    expect(maskBody(`{"SecretAccessKey":"${secret}"}`)).toBe(`{"SecretAccessKey":"${MASK}"}`);
+    expect(maskBody(`curl -H 'Authorization: Bearer ${secret}'`)).toBe(
+      `curl -H 'Authorization: Bearer ${MASK}'`,
+    );
+    expect(maskBody(`https://b.s3/x?X-Amz-Security-Token=${secret}&y=1`)).toBe(
+      `https://b.s3/x?X-Amz-Security-Token=${MASK}&y=1`,
+    );
+  });
+});

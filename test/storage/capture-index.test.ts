@@ -1,0 +1,180 @@
+/** Facts and runs: found off the hot path, kept across restart and rotation, and the same when a reader finds them. */
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import type { CapturedExchange, ExchangeRecord } from '../../src/domain/exchange.ts';
+import type { DecodeExchange } from '../../src/storage/capture/facts.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { CaptureReader } from '../../src/storage/capture/reader.ts';
+import { makeExchange } from './captured.ts';
+import { makeFolder } from './folder.ts';
+
+/** Conversations are words; a prefix's hash is the words so far. The answer is one more word. */
+const decode: DecodeExchange = (copy) => {
+  const words = Buffer.from(copy.request_body)
+    .toString()
+    .split(' ')
+    .filter((word) => word !== '');
+  const answer = Buffer.from(copy.response_body).toString();
+  return {
+    model: words[0] ?? null,
+    usage: {
+      input_tokens: words.length,
+      output_tokens: 1,
+      cache_read_tokens: null,
+      cache_write_tokens: null,
+    },
+    stop_reason: copy.status === 200 ? 'end_turn' : null,
+    undecodable: words[0] === 'broken',
+    reason: '',
+    conversation: words[0] === 'broken' ? [] : words.map((_, i) => words.slice(0, i + 1).join(' ')),
+    answered: answer === '' ? null : [...words, answer].join(' '),
+  };
+};
+
+function ask(words: string, answer = '', part: Partial<CapturedExchange> = {}): CapturedExchange {
+  return makeExchange({ request_body: Buffer.from(words), response_body: Buffer.from(answer), ...part });
+}
+
+async function openLog(folder: string): Promise<CaptureLog> {
+  const log = await CaptureLog.open({ path: join(folder, 'capture.mdb'), redact: true, decode });
+  onTestFinished(() => log.close());
+  return log;
+}
+
+async function indexAll(log: CaptureLog): Promise<void> {
+  while ((await log.indexSome(decode, 1_000)) > 0);
+}
+
+function readAll(path: string, withDecode: boolean): ExchangeRecord[] {
+  const reader = CaptureReader.open(path, withDecode ? { decode } : {});
+  onTestFinished(() => reader.close());
+  return [...reader.exchanges()];
+}
+
+const runs = (records: ExchangeRecord[]): (string | null)[] => records.map((record) => record.run_id);
+
+describe('runs without a label', () => {
+  it('are found by their conversation', async () => {
+    const log = await openLog(makeFolder());
+    await log.append([
+      ask('a', 'x'), // 1 starts a run
+      ask('a x b', 'y'), // 2 goes on
+      ask('q', 'w'), // 3 another run
+      ask('a x b y c', '', { status: 529 }), // 4 fails
+      ask('a x b y c', 'z'), // 5 the retry
+      ask('a', 'x'), // 6 the same first message again: a new run
+      ask('a x b', 'y2'), // 7 could be of 2's run or of 6's: the latest that it extends
+      ask('a x b y c z d', 'v'), // 8 goes on from 5: the longest prefix wins over 6 and 7
+      ask('l1', 'm', { run_id: 'mine' }), // 9 labelled
+      ask('l1 m n', 'o'), // 10 the label got lost
+      ask('a x', '', { kind: 'other', shape: null }), // 11 no turn
+      ask('broken'), // 12 unreadable: a run of its own
+      ask('f', '', { status: 0, aborted: true }), // 13 aborted at once
+      ask('f', 'g'), // 14 again
+    ]);
+    await indexAll(log);
+    expect(log.stats().indexed_id).toBe(14);
+    const records = readAll(log.stats().path, false);
+    expect(runs(records)).toEqual([
+      'conv_1',
+      'conv_1',
+      'conv_3',
+      'conv_1',
+      'conv_1',
+      'conv_6',
+      'conv_6',
+      'conv_1',
+      'mine',
+      'mine',
+      null,
+      'conv_12',
+      'conv_13',
+      'conv_13',
+    ]);
+    expect(records[1]).toMatchObject({
+      model: 'a',
+      stop_reason: 'end_turn',
+      usage: { input_tokens: 3 },
+      undecodable: false,
+    });
+    expect(records[11]).toMatchObject({ undecodable: true });
+    expect(records[10]).toMatchObject({ model: null, usage: { input_tokens: null } });
+    expect(records[1]!.request.headers[0]).toEqual(['host', 'api.example']);
+    const reader = CaptureReader.open(log.stats().path);
+    expect([...reader.exchanges({ run_id: 'conv_1' })].map((record) => record.id)).toEqual([1, 2, 4, 5, 8]);
+    expect([...reader.summaries({ run_id: 'mine', from_id: 10 })].map((summary) => summary.id)).toEqual([10]);
+    await reader.close();
+  });
+
+  it('go on after a restart and in the next file', async () => {
+    const folder = makeFolder();
+    const first = await openLog(folder);
+    await first.append([ask('a', 'x'), ask('l', 'm', { run_id: 'mine' })]);
+    await indexAll(first);
+    await first.close();
+    const second = await openLog(folder);
+    await second.append([ask('a x b', 'y')]);
+    // Rotation finishes the index of the file that it seals.
+    const { sealed } = await second.rotate();
+    await second.append([ask('a x b y c', 'z'), ask('l m n')]);
+    await second.rotate();
+    await second.append([ask('a x b y c z d'), ask('new')]);
+    await indexAll(second);
+    expect(runs(readAll(sealed!, false))).toEqual(['conv_1', 'mine', 'conv_1']);
+    expect(runs(readAll(join(folder, 'capture.4-5.mdb'), false))).toEqual(['conv_1', 'mine']);
+    expect(runs(readAll(join(folder, 'capture.mdb'), false))).toEqual(['conv_1', 'conv_7']);
+  });
+
+  it('are the same whoever finds them, and whenever', async () => {
+    const word = fc.constantFrom('a', 'b');
+    const exchange = fc.record({
+      words: fc.array(word, { minLength: 1, maxLength: 5 }),
+      answer: fc.constantFrom('', 'a', 'b'),
+      run_id: fc.constantFrom(null, null, null, 'mine'),
+      status: fc.constantFrom(200, 200, 500),
+      index: fc.boolean(),
+    });
+    await fc.assert(
+      fc.asyncProperty(fc.array(exchange, { maxLength: 150 }), async (exchanges) => {
+        const folder = makeFolder();
+        const log = await CaptureLog.open({ path: join(folder, 'capture.mdb'), redact: true });
+        const reader = CaptureReader.open(join(folder, 'capture.mdb'), { decode });
+        const found: (string | null)[] = [];
+        for (const { words, answer, index, ...part } of exchanges) {
+          const { last_id } = await log.append([ask(words.join(' '), answer, part)]);
+          if (index) await indexAll(log);
+          found.push(reader.exchange(last_id)!.run_id);
+        }
+        const early = runs([...reader.exchanges()]);
+        await indexAll(log);
+        const indexed = CaptureReader.open(log.stats().path);
+        expect(runs([...indexed.exchanges()])).toEqual(found);
+        expect(early).toEqual(found);
+        expect(runs([...reader.exchanges()])).toEqual(found);
+        await indexed.close();
+        await reader.close();
+        await log.close();
+      }),
+      { numRuns: 25 },
+    );
+  });
+
+  it('try again after a failed write', async () => {
+    const folder = makeFolder();
+    let failing = true;
+    const log = await CaptureLog.open({
+      path: join(folder, 'capture.mdb'),
+      redact: true,
+      fault: (point) => {
+        if (failing && point === 'index') throw new Error('disk full');
+      },
+    });
+    await log.append([ask('a', 'x'), ask('a x b')]);
+    await expect(log.indexSome(decode, 1_000)).rejects.toThrow('disk full');
+    failing = false;
+    await indexAll(log);
+    await log.close();
+    expect(runs(readAll(join(folder, 'capture.mdb'), false))).toEqual(['conv_1', 'conv_1']);
+  });
+});
