@@ -79,7 +79,7 @@ function describeThreads(cell: ThroughputCell, target: TargetName): string {
 }
 
 function printLatency(result: GatewayResult): void {
-  for (const { bytes, targets } of result.latency) {
+  for (const { bytes, targets, failures } of result.latency) {
     console.log(`\nOne request at a time, ${bytes / 1024} KB each way, microseconds (added: over direct)`);
     const direct = targets.direct;
     printTable(
@@ -94,6 +94,8 @@ function printLatency(result: GatewayResult): void {
           : ['', '', '']),
       ]),
     );
+    for (const [name, why] of Object.entries(failures))
+      console.log(`${name} FAILED after ${targets[name]?.count}: ${why}`);
   }
 }
 

@@ -70,7 +70,7 @@ export const FULL: GatewayPlan = {
   bodies: [SMALL, LARGE],
   connections: [1, 32, 256],
   rounds: 3,
-  seconds: 1.2,
+  seconds: 1,
   warmUpSeconds: 2.5,
   probeRequests: { [SMALL]: 5000, [LARGE]: 800 },
   streams: [32, 128, 512],
@@ -134,7 +134,7 @@ export interface GatewayResult extends Provenance {
   suite: 'gateway';
   nginx: string | null;
   plan: GatewayPlan;
-  latency: { bytes: number; targets: LatencyResult }[];
+  latency: ({ bytes: number } & LatencyResult)[];
   throughput: ThroughputCell[];
   streams: StreamsCell[];
   stalls: StallResult[];
@@ -363,7 +363,7 @@ async function measureBodies(bench: Bench, bytes: number): Promise<void> {
       const requests = plan.probeRequests[bytes] ?? 500;
       result.latency.push({
         bytes,
-        targets: await bench.load.ask('latency', { targets: probed, bytes, requests }),
+        ...(await bench.load.ask('latency', { targets: probed, bytes, requests })),
       });
       for (const target of targets) await settle(target);
     }

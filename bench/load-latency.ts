@@ -14,8 +14,14 @@ export interface LatencyJob {
   requests: number;
 }
 
-/** From the write of the request to the last byte of the answer, microseconds, by target. */
-export type LatencyResult = Record<string, Quantiles>;
+/**
+ * From the write of the request to the last byte of the answer, microseconds, by target. A target that closed the
+ * connection or answered anything but 200 has its reason under `failures`, and the figures of the requests before.
+ */
+export interface LatencyResult {
+  targets: Record<string, Quantiles>;
+  failures: Record<string, string>;
+}
 
 const BLOCK = 50;
 
@@ -30,11 +36,11 @@ class Line {
   #done: (() => void) | null = null;
   #failed: ((error: Error) => void) | null = null;
 
-  constructor(name: string, port: number, bytes: number) {
+  constructor(port: number, bytes: number) {
     this.#next = makePlainRequests(bytes, port);
     this.#socket = connect({ port, host: '127.0.0.1', noDelay: true });
     this.#socket.on('data', (chunk) => this.#read(chunk));
-    const fail = (why: string): void => this.#failed?.(new Error(`${name}: ${why}`));
+    const fail = (why: string): void => this.#failed?.(new Error(why));
     this.#socket.on('error', (error) => fail(error.message));
     this.#socket.on('close', () => fail('connection closed'));
   }
@@ -80,27 +86,33 @@ class Line {
   }
 }
 
-/** Measures every target of the job. Rejects when one of them closes or answers anything but 200. */
+/** Measures every target of the job. */
 export async function measureLatency(job: LatencyJob): Promise<LatencyResult> {
-  const lines = job.targets.map((target) => ({
+  const failures: Record<string, string> = {};
+  const probes = job.targets.map((target) => ({
     name: target.name,
-    line: new Line(target.name, target.port, job.bytes),
+    line: new Line(target.port, job.bytes),
     samples: new Samples(),
   }));
   const warmUp = Math.ceil(job.requests / 10 / BLOCK);
   const blocks = Math.ceil(job.requests / BLOCK);
-  try {
-    for (let block = -warmUp; block < blocks; block++) {
-      for (const { line, samples } of lines) {
+  for (let block = -warmUp; block < blocks; block++) {
+    for (const { name, line, samples } of probes) {
+      if (failures[name] !== undefined) continue;
+      try {
         for (let i = 0; i < BLOCK; i++) {
           const from = process.hrtime.bigint();
           await line.ask();
           if (block >= 0) samples.add(Number(process.hrtime.bigint() - from) / 1000);
         }
+      } catch (error) {
+        failures[name] = (error as Error).message;
       }
     }
-    return Object.fromEntries(lines.map(({ name, samples }) => [name, samples.quantiles()]));
-  } finally {
-    for (const { line } of lines) line.end();
   }
+  for (const { line } of probes) line.end();
+  return {
+    targets: Object.fromEntries(probes.map(({ name, samples }) => [name, samples.quantiles()])),
+    failures,
+  };
 }
