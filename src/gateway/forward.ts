@@ -41,22 +41,36 @@ export interface ForwardContext {
 }
 
 /**
- * undici tells nobody which connection a request got, and a retry is only safe on a used one. It does publish the
- * connection as it writes the head, in the same synchronous stretch in which it started our handler.
+ * undici tells nobody which connection a request got. Two things need it: a retry is only safe on a connection that
+ * was used before, and an answer without framing that ends in a reset is not whole, though undici takes it for that.
+ * It does publish the connection as it writes the head, in the same synchronous stretch in which it started our
+ * handler.
  */
 let starting: Forward | null = null;
-const usedConnections = new WeakSet<Socket>();
+/** Connections that carried a request, and whether they have been reset. */
+const connections = new WeakMap<Socket, { wasReset: boolean }>();
 subscribe('undici:client:sendHeaders', (message) => {
   if (starting === null) return;
   const { socket } = message as { socket: Socket };
-  starting.isConnectionReused = usedConnections.has(socket);
-  usedConnections.add(socket);
+  let connection = connections.get(socket);
+  starting.isConnectionReused = connection !== undefined;
+  if (connection === undefined) {
+    const made = { wasReset: false };
+    connection = made;
+    connections.set(socket, made);
+    // Before undici's own listener, which ends the answer.
+    socket.prependListener('error', () => {
+      made.wasReset = true;
+    });
+  }
+  starting.connection = connection;
   starting = null;
 });
 
 export class Forward implements Dispatcher.DispatchHandler {
   /** The connection has carried a request before. */
   isConnectionReused = false;
+  connection: { readonly wasReset: boolean } | null = null;
 
   readonly #context: ForwardContext;
   readonly #stream: HttpStream;
@@ -208,6 +222,10 @@ export class Forward implements Dispatcher.DispatchHandler {
 
   onResponseEnd(controller: Dispatcher.DispatchController): void {
     this.#isUpstreamDone = true;
+    if (this.connection?.wasReset) {
+      this.#stream.destroy();
+      return;
+    }
     const trailers = controller.rawTrailers as (Buffer | string)[] | null | undefined;
     this.#stream.end(trailers != null && trailers.length > 0 ? filterTrailers(trailers) : null);
   }

@@ -89,11 +89,6 @@ export class HttpStream {
     res.onAborted(() => this.#close(true));
   }
 
-  /** The client's address in text, for audit and logs. */
-  get remoteAddress(): string {
-    return Buffer.from(this.#res.getRemoteAddressAsText()).toString('latin1');
-  }
-
   /** Stops reading the request body: back-pressure to the client. */
   pauseBody(): void {
     if (this.closed || this.isBodyPaused) return;

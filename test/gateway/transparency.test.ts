@@ -517,6 +517,14 @@ describe('failures', () => {
   it.each([
     ['with a length', 'HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\npart'],
     ['chunked', 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\npart\r\n'],
+    [
+      'chunked, to be closed',
+      'HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n4\r\npart\r\n',
+    ],
+    [
+      'with a length, to be closed',
+      'HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 100\r\n\r\npart',
+    ],
   ])('an upstream that dies in a body %s: never a clean end', async (_name, bytes) => {
     for (const how of ['halfClose', 'reset'] as const) {
       const shown = Promise.withResolvers<void>();
@@ -534,6 +542,21 @@ describe('failures', () => {
       expect(answer.body.toString()).toBe('part');
       client.socket.destroy();
     }
+  });
+
+  it('an upstream that resets an answer without framing: never a clean end', async () => {
+    const shown = Promise.withResolvers<void>();
+    upstream.script.onRequest = async (c) => {
+      await c.write('HTTP/1.1 200 OK\r\nconnection: close\r\n\r\npart');
+      await shown.promise;
+      c.reset();
+    };
+    const client = await openRawClient(gateway.port);
+    await client.write(request('/'));
+    await client.waitForMatch(/part/);
+    shown.resolve();
+    expect((await client.readAnswer()).complete).toBe(false);
+    client.socket.destroy();
   });
 
   it('one retry on a reused connection that died before an answer, also with a body', async () => {
