@@ -115,7 +115,7 @@ export class CaptureLog {
   readonly #options: CaptureLogOptions;
   readonly #preparer: Preparer;
   readonly #bases = new BaseCache(BASE_CACHE_BYTES);
-  readonly #files: AttachmentStore;
+  #files: AttachmentStore;
   #env: CaptureEnv;
   #index: ExchangeIndex;
   #nextId: number;
@@ -126,6 +126,8 @@ export class CaptureLog {
   #lastSealedId: number;
   #mustReopen = false;
   #isFileOpen = true;
+  /** Which file the path led to when it was opened. */
+  #fileId = '';
   #closed = false;
   #syncTimer: NodeJS.Timeout | null = null;
   /** The end of the queue of calls. */
@@ -166,6 +168,7 @@ export class CaptureLog {
 
   #openFile(): { env: CaptureEnv; index: ExchangeIndex; next_id: number; next_piece: number } {
     const env = openCaptureEnv(this.#options.path, 'write');
+    this.#fileId = readFileId(this.#options.path);
     const reader = new BlockReader(env, this.#options.path, INDEX_CACHE_BYTES);
     return {
       env,
@@ -185,6 +188,7 @@ export class CaptureLog {
   /** @throws when the log is closed, or the file cannot be opened again after a failure */
   async #makeReady(): Promise<void> {
     if (this.#closed) throw new Error('the capture log is closed');
+    if (!this.#mustReopen && readFileId(this.#options.path) !== this.#fileId) this.#forgetFile();
     if (this.#mustReopen) await this.#reopen();
   }
 
@@ -464,6 +468,16 @@ export class CaptureLog {
     return target;
   }
 
+  /**
+   * The file was removed or replaced under us. It would take writes as before, and nobody would ever find them: what
+   * comes goes into the file that the path leads to now, and builds on nothing that was in the old one.
+   */
+  #forgetFile(): void {
+    this.#bases.clear();
+    this.#files = new AttachmentStore(attachmentsFolder(this.#options.path));
+    this.#mustReopen = true;
+  }
+
   /** LMDB's close is to be called once only. */
   async #closeFile(): Promise<void> {
     if (!this.#isFileOpen) return;
@@ -475,6 +489,7 @@ export class CaptureLog {
   async #reopen(turns: { key: number; value: Buffer }[] = []): Promise<void> {
     this.#mustReopen = true;
     await this.#closeFile();
+    mkdirSync(dirname(this.#options.path), { recursive: true });
     await ensureCaptureFile(this.#options.path, Math.max(this.#lastSealedId + 1, this.#nextId), turns);
     const opened = this.#openFile();
     this.#env = opened.env;
@@ -515,6 +530,12 @@ export class CaptureLog {
       }
     });
   }
+}
+
+/** Tells a file from another one at the same path; '' when there is none. */
+function readFileId(path: string): string {
+  const stat = statSync(path, { throwIfNoEntry: false });
+  return stat === undefined ? '' : `${stat.dev}:${stat.ino}`;
 }
 
 /** A block of several exchanges. */

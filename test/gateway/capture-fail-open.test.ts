@@ -1,0 +1,275 @@
+/** Whatever becomes of capture, traffic does not notice, and capture comes back by itself when it can. */
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { CliChild } from '../cli/child.ts';
+import { readCaptured } from '../fixtures/capture-files.ts';
+import {
+  type CaptureGateway,
+  type CaptureGatewayOptions,
+  flush,
+  readStats,
+  startCaptureGateway,
+  waitForStats,
+} from '../fixtures/capture-gateway.ts';
+import { answerCall, makeCall, tagOf } from '../fixtures/capture-traffic.ts';
+import { rawRequest } from '../fixtures/raw-client.ts';
+import { messageBytes } from '../fixtures/raw-message.ts';
+import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
+
+let upstream: RawUpstream;
+let folder: string;
+let db: string;
+beforeAll(async () => {
+  upstream = await startRawUpstream({});
+  upstream.keep_requests = false;
+});
+afterAll(() => upstream.close());
+beforeEach(() => {
+  upstream.script = { onRequest: answerCall };
+  folder = mkdtempSync(join(tmpdir(), 'understudy-open-'));
+  db = join(folder, 'capture.mdb');
+  return () => rmSync(folder, { recursive: true, force: true });
+});
+
+async function start(options: Partial<CaptureGatewayOptions> = {}): Promise<CaptureGateway> {
+  const gateway = await startCaptureGateway({ upstream: upstream.url, db, ...options });
+  let isClosed = false;
+  const close = gateway.close;
+  gateway.close = async () => {
+    if (isClosed) return;
+    isClosed = true;
+    await close();
+  };
+  onTestFinished(() => gateway.close());
+  return gateway;
+}
+
+let made = 0;
+/** Calls one after the other, each answered right or the test fails. @returns their tags */
+async function makeCalls(port: number, count: number): Promise<string[]> {
+  const tags: string[] = [];
+  for (let i = 0; i < count; i++) {
+    const call = { run: `run-${made++}`, seq: 1 + (made % 3), stream: made % 2 === 0 };
+    await makeCall(port, call);
+    tags.push(tagOf(call));
+  }
+  return tags;
+}
+
+/** Tags of what is stored, after checking that ids have no holes. */
+async function readTags(from_id = 1): Promise<string[]> {
+  const stored = await readCaptured(db, from_id);
+  expect(stored.map(({ record }) => record.id)).toEqual(stored.map((_, at) => from_id + at));
+  return stored.map(({ request }) => /"user_id":"([^"]+)"/.exec(request.toString('latin1'))![1]!);
+}
+
+const post = (url: string, path: string): Promise<Response> => fetch(`${url}${path}`, { method: 'POST' });
+
+describe('no room', () => {
+  it('a full queue drops what comes, and takes again when there is room', async () => {
+    const gateway = await start({ max_queue: 5 });
+    gateway.hold();
+    const kept = await makeCalls(gateway.port, 5);
+    await makeCalls(gateway.port, 12);
+    const full = await readStats(gateway.url);
+    expect(full.exchanges).toMatchObject({ attempted: 17, captured: 0, dropped: 12, in_flight: 5 });
+    expect(full.writer).toMatchObject({ queue_depth: 5, max_queue: 5, dropped: 12, alive: true });
+    gateway.letGo();
+    await waitForStats(gateway.url, (stats) => stats.exchanges.captured === 5);
+    kept.push(...(await makeCalls(gateway.port, 1)));
+    expect(await flush(gateway.url)).toBe(6);
+    expect(await readTags()).toEqual(kept);
+  });
+
+  it('a used-up byte budget drops what comes, and a body beyond all of it passes whole', async () => {
+    const gateway = await start({ max_queue_bytes: 10_000 });
+    gateway.hold();
+    await makeCalls(gateway.port, 20);
+    const full = await readStats(gateway.url);
+    expect(full.exchanges.dropped).toBeGreaterThan(5);
+    expect(full.exchanges.in_flight).toBeGreaterThan(1);
+    expect(full.writer.queue_bytes).toBeLessThanOrEqual(10_000);
+    gateway.letGo();
+    await waitForStats(gateway.url, (stats) => stats.exchanges.in_flight === 0);
+    upstream.script = {
+      onRequest: (connection, { body }) => connection.write(messageBytes('HTTP/1.1 200 OK', [], body)),
+    };
+    const body = Buffer.alloc(50_000, 'long');
+    const answer = await rawRequest(gateway.port, messageBytes('POST /x HTTP/1.1', [['Host', 'gw']], body));
+    expect(answer.body.equals(body)).toBe(true);
+    const after = await waitForStats(gateway.url, (stats) => stats.exchanges.in_flight === 0);
+    expect(after.exchanges.dropped).toBe(full.exchanges.dropped + 1);
+    expect(after.writer.queue_bytes).toBe(0);
+    await gateway.close();
+    expect(await readTags()).toHaveLength(after.exchanges.captured);
+  });
+
+  it('a body beyond GW_MAX_CAPTURE_BYTES is forwarded whole, and its beginning kept and marked', async () => {
+    const gateway = await start({ max_capture_bytes: 10_000 });
+    upstream.script = {
+      onRequest: (connection, { body }) =>
+        connection.write(messageBytes('HTTP/1.1 200 OK', [], Buffer.concat([body, body]))),
+    };
+    const body = Buffer.from('0123456789abcdef-'.repeat(20_000));
+    for (const size of [9_999, 10_000, 10_001, body.length]) {
+      const sent = body.subarray(0, size);
+      const bytes = messageBytes('POST /x HTTP/1.1', [['Host', 'gw']], sent);
+      const answer = await rawRequest(gateway.port, bytes);
+      expect(answer.body.equals(Buffer.concat([sent, sent]))).toBe(true);
+    }
+    expect(await flush(gateway.url)).toBe(4);
+    const stored = await readCaptured(db);
+    for (const [at, size] of [9_999, 10_000, 10_001, body.length].entries()) {
+      const { record, request, response } = stored[at]!;
+      const whole = Buffer.concat([body.subarray(0, size), body.subarray(0, size)]);
+      expect(record).toMatchObject({
+        truncated: true,
+        request: { bytes: size },
+        response: { bytes: 2 * size },
+      });
+      expect(request.equals(body.subarray(0, Math.min(size, 10_000)))).toBe(true);
+      expect(response.equals(whole.subarray(0, 10_000))).toBe(true);
+    }
+  });
+});
+
+describe('no writer', () => {
+  it('after a kill: 409 for flush and rotate, everything dropped, what was written stays', async () => {
+    const gateway = await start();
+    const kept = await makeCalls(gateway.port, 3);
+    await flush(gateway.url);
+    expect((await fetch(`${gateway.url}/__gw/writer/kill`)).status).toBe(405);
+    expect((await readStats(gateway.url)).writer.alive).toBe(true);
+    const killed = await post(gateway.url, '/__gw/writer/kill');
+    expect([killed.status, await killed.json()]).toEqual([200, { alive: false }]);
+    await makeCalls(gateway.port, 4);
+    for (const path of ['/__gw/flush', '/__gw/rotate']) {
+      const refused = await post(gateway.url, path);
+      expect(refused.status, path).toBe(409);
+      expect(await refused.json()).toMatchObject({ type: 'error', error: { message: expect.any(String) } });
+    }
+    expect(await post(gateway.url, '/__gw/writer/kill').then((again) => again.json())).toEqual({
+      alive: false,
+    });
+    // The thread coming back changes nothing: it stays off until the process starts again.
+    await gateway.threads.crash(0);
+    await makeCalls(gateway.port, 2);
+    const { exchanges, writer } = await readStats(gateway.url);
+    expect(writer.alive).toBe(false);
+    expect(exchanges).toMatchObject({ attempted: 9, captured: 3, dropped: 6, in_flight: 0 });
+    await gateway.close();
+    expect(await readTags()).toEqual(kept);
+  });
+
+  it('its thread dies: traffic goes on, and so does capture when the thread is back', async () => {
+    const gateway = await start();
+    const kept = await makeCalls(gateway.port, 3);
+    await flush(gateway.url);
+    for (const round of [1, 2]) {
+      await gateway.threads.crash(0);
+      kept.push(...(await makeCalls(gateway.port, 5)));
+      const stats = await waitForStats(gateway.url, ({ exchanges }) => exchanges.in_flight === 0);
+      expect(stats.writer.alive).toBe(true);
+      expect(stats.exchanges).toMatchObject({ captured: 3 + 5 * round, dropped: 0 });
+    }
+    expect(await flush(gateway.url)).toBe(13);
+    expect((await readTags()).sort()).toEqual(kept.sort());
+  });
+
+  it('its thread dies with a batch in hand: that one is counted as dropped, no other is lost', async () => {
+    const gateway = await start();
+    gateway.hold();
+    await makeCalls(gateway.port, 1);
+    while (gateway.begunAppends() === 0) await readStats(gateway.url);
+    await gateway.threads.crash(0);
+    gateway.letGo();
+    const kept = await makeCalls(gateway.port, 4);
+    const stats = await waitForStats(gateway.url, ({ exchanges }) => exchanges.in_flight === 0);
+    expect(stats.exchanges).toMatchObject({ attempted: 5, captured: 4, dropped: 1 });
+    expect(stats.writer.errors).toBeGreaterThan(0);
+    await flush(gateway.url);
+    expect(await readTags()).toEqual(kept);
+  });
+});
+
+describe('no disk', () => {
+  it('writes fail for a while: everything waits and is written afterwards', async () => {
+    const gateway = await start();
+    const kept = await makeCalls(gateway.port, 2);
+    await flush(gateway.url);
+    gateway.failCommits(-1);
+    kept.push(...(await makeCalls(gateway.port, 20)));
+    const full = await waitForStats(gateway.url, ({ writer }) => writer.errors >= 2);
+    expect(full.exchanges).toMatchObject({ attempted: 22, captured: 2, dropped: 0, in_flight: 20 });
+    gateway.failCommits(0);
+    await waitForStats(gateway.url, ({ exchanges }) => exchanges.captured === 22);
+    kept.push(...(await makeCalls(gateway.port, 2)));
+    expect(await flush(gateway.url)).toBe(24);
+    expect((await readTags()).sort()).toEqual(kept.sort());
+  });
+
+  it('writes fail for longer than the queue is: the rest is dropped, and capture resumes', async () => {
+    const gateway = await start({ max_queue: 10 });
+    gateway.failCommits(-1);
+    await makeCalls(gateway.port, 30);
+    const full = await waitForStats(gateway.url, ({ writer }) => writer.errors >= 2);
+    expect(full.exchanges).toMatchObject({ captured: 0, dropped: 20, in_flight: 10 });
+    gateway.failCommits(0);
+    await waitForStats(gateway.url, ({ exchanges }) => exchanges.captured === 10);
+    await makeCalls(gateway.port, 1);
+    expect(await flush(gateway.url)).toBe(11);
+  });
+
+  const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0;
+  it.skipIf(!hasPrlimit)(
+    'files may not grow (RLIMIT_FSIZE), as on a full disk, until they may again',
+    async () => {
+      await using child = new CliChild(['gateway', '--port', '0', '--db', db], {
+        env: { GW_UPSTREAM_BASE: upstream.url, DATA_DIR: folder },
+      });
+      const [, url = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
+      const port = Number(new URL(url).port);
+      const limit = (bytes: string): void => {
+        execFileSync('prlimit', ['--pid', String(child.process.pid), `--fsize=${bytes}:`]);
+      };
+      const kept = await makeCalls(port, 3);
+      await flush(url);
+      limit(String(statSync(db).size));
+      // Some pages of the file are free, so it takes a few until one does not fit.
+      let waiting = 0;
+      while ((await readStats(url)).writer.errors === 0) {
+        kept.push(...(await makeCalls(port, 5)));
+        waiting += 5;
+        expect(waiting, 'exchanges that fitted into a full file').toBeLessThan(2_000);
+      }
+      kept.push(...(await makeCalls(port, 10)));
+      const full = await readStats(url);
+      expect(full.writer.alive).toBe(true);
+      expect(full.exchanges.in_flight).toBeGreaterThan(0);
+      expect(full.exchanges.dropped).toBe(0);
+      limit('unlimited');
+      await waitForStats(url, ({ exchanges }) => exchanges.in_flight === 0);
+      kept.push(...(await makeCalls(port, 2)));
+      expect(await flush(url)).toBe(kept.length);
+      child.process.kill('SIGTERM');
+      expect(await child.ended).toMatchObject({ code: 0 });
+      expect((await readTags()).sort()).toEqual(kept.sort());
+    },
+  );
+
+  it('the folder is removed under it: traffic goes on, and capture begins anew', async () => {
+    const gateway = await start();
+    await makeCalls(gateway.port, 3);
+    await flush(gateway.url);
+    rmSync(folder, { recursive: true, force: true });
+    await makeCalls(gateway.port, 5);
+    const stats = await waitForStats(gateway.url, ({ exchanges }) => exchanges.in_flight === 0);
+    expect(stats.exchanges).toMatchObject({ attempted: 8, captured: 8, dropped: 0 });
+    expect(existsSync(db)).toBe(true);
+    await gateway.close();
+    expect(await readTags(4)).toHaveLength(5);
+  });
+});
