@@ -177,6 +177,31 @@ describe('keys inside bodies', () => {
     expect(bodies[0]!.response.equals(gzipSync(text))).toBe(true);
   });
 
+  it('are masked in streamed answers that give them out in pieces, echoes of the credential in every mode', async () => {
+    const credential = canary('streamed');
+    const makeEvents = (value: string): Buffer =>
+      Buffer.from(
+        [...value].map((char) => `data: {"delta":{"type":"text_delta","text":"${char}"}}\n\n`).join(''),
+      );
+    for (const redact of [true, false]) {
+      const { bodies } = await store(
+        [key, credential].map((value) =>
+          makeExchange({
+            request_headers: ['x-api-key', credential],
+            response_headers: ['content-type', 'text/event-stream'],
+            response_body: makeEvents(`it is ${value}!`),
+          }),
+        ),
+        redact,
+      );
+      const texts = bodies.map(({ response }) =>
+        [...response.toString().matchAll(/"text":"([^"]*)"/g)].map((match) => match[1]).join(''),
+      );
+      expect(texts[0]!.includes(key)).toBe(!redact);
+      expect(texts[1]).toMatch(/^it is (\[redacted\])+!$/);
+    }
+  });
+
   it('are masked inside compressed bodies, which are then kept decoded', async () => {
     const encodings: [string, Buffer][] = [
       ['gzip', gzipSync(text)],

@@ -25,6 +25,7 @@ import {
 import { type FoundAttachment, findAttachments, mayHoldPlaceholder, wrapBinaryBody } from './attachments.ts';
 import { measureCommonPrefix, measureCommonSuffix } from './delta.ts';
 import { decodeBody, readCodings } from './encoding.ts';
+import { findSplitSecrets, maskEventStream } from './stream-secrets.ts';
 
 /** A range of the body as it came, and what stands there in the stored copy. */
 interface Edit {
@@ -70,6 +71,9 @@ export interface PreparedExchange {
 }
 
 const MASK_BYTES = Buffer.from(MASK, 'latin1');
+const EVENT_STREAM_FRAMES = /application\/vnd\.amazon\.eventstream/i;
+const SERVER_SENT_EVENTS = /text\/event-stream/i;
+
 const NO_SECRETS: SecretSet = { texts: [], bytes: [] };
 
 /** Bounds of what is remembered about headers and credentials; emptied when full. */
@@ -149,10 +153,13 @@ export class Preparer {
       response_decoded: false,
       truncated: exchange.truncated,
     };
-    if (!this.#redact) return prepared;
+    if (!this.#redact) {
+      const packed = findHeader(exchange.response_headers, 'content-encoding') !== null;
+      return packed ? prepared : this.#maskFrames(prepared);
+    }
     const requestCoding = joinHeader(exchange.request_headers, 'content-encoding');
     const responseCoding = joinHeader(exchange.response_headers, 'content-encoding');
-    if (requestCoding === null && responseCoding === null) return prepared;
+    if (requestCoding === null && responseCoding === null) return this.#maskFrames(prepared);
     const requestDecoded = decodeBody(requestBody, requestCoding, this.#maxDecodedBytes);
     const responseDecoded = decodeBody(responseBody, responseCoding, this.#maxDecodedBytes);
     const finish = (
@@ -164,12 +171,21 @@ export class Preparer {
       prepared.response_raw = b.body;
       prepared.response_decoded = b.decoded;
       prepared.truncated = prepared.truncated || a.cut || b.cut;
-      return prepared;
+      return this.#maskFrames(prepared);
     };
     if (requestDecoded instanceof Promise || responseDecoded instanceof Promise) {
       return Promise.all([requestDecoded, responseDecoded]).then(([a, b]) => finish(a, b));
     }
     return finish(requestDecoded, responseDecoded);
+  }
+
+  /** Frames with checksums are masked as frames, before all else. */
+  #maskFrames(prepared: PreparedExchange): PreparedExchange {
+    const type = findHeader(prepared.exchange.response_headers, 'content-type');
+    if (type !== null && EVENT_STREAM_FRAMES.test(type)) {
+      prepared.response_raw = maskEventStream(prepared.response_raw, prepared.secrets.bytes, this.#redact);
+    }
+    return prepared;
   }
 
   #prepareRequestHead(exchange: CapturedExchange): { headers: string; secrets: SecretSet } {
@@ -272,7 +288,9 @@ function editBody(
   const kept: Edit[] = [];
   const keptTail: Edit[] = [];
   let keepsFiles = false;
-  if (base !== null && prefix > SCAN_MARGIN_BYTES) {
+  // Secrets in pieces can lie anywhere before and after what is new.
+  const events = contentType !== null && SERVER_SENT_EVENTS.test(contentType);
+  if (base !== null && prefix > SCAN_MARGIN_BYTES && !events) {
     keepsFiles = base.keeps_files;
     from = prefix - SCAN_MARGIN_BYTES;
     for (const edit of base.edits) {
@@ -319,6 +337,7 @@ function editBody(
   const attachments = edits.slice();
   const secrets = findSecrets(raw, needles, shapes, from, to);
   if (cut) secrets.push(...findCutNeedle(raw, needles));
+  if (events) secrets.push(...findSplitSecrets(raw, needles, shapes));
   for (const range of mergeRanges(secrets)) {
     if (range.start < from || range.end > to + SCAN_MARGIN_BYTES) continue;
     if (attachments.some((edit) => range.start < edit.end && range.end > edit.start)) continue;
