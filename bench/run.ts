@@ -12,7 +12,7 @@ const USAGE = `npm run bench -- gateway [storage] [options]
   gateway            the gateway beside its forwarder, node:http, nginx and no proxy
   storage            bytes a captured exchange takes, beside gzip
 
-  --quick            under a minute, coarse; nothing is written
+  --quick            under a minute, coarse, without node-http; nothing is written
   --only A,B         of gateway: ${GATEWAY_PHASES.join(', ')}
   --targets A,B      of gateway: ${TARGET_NAMES.join(', ')}
   --connections N,M  of gateway: instead of 1,32,256
