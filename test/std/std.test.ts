@@ -1,0 +1,143 @@
+/** The product-free basics: clocks, chance, queues, identifiers. */
+import { describe, expect, it } from 'vitest';
+import { AssertionError, assert, assertNever } from '../../src/std/assert.ts';
+import { createManualClock, systemClock } from '../../src/std/clock.ts';
+import { createDeferred } from '../../src/std/deferred.ts';
+import { createUlidSource, isUlid, newUlid, readUlidTimeMs } from '../../src/std/id.ts';
+import { createPrng } from '../../src/std/prng.ts';
+import { RingQueue } from '../../src/std/ring-queue.ts';
+
+describe('the clock', () => {
+  it('never goes back, and is the same in all threads', () => {
+    const readings = Array.from({ length: 1000 }, () => systemClock.monotonicMs());
+    expect(readings).toEqual(readings.toSorted((a, b) => a - b));
+    const [seconds, nanoseconds] = process.hrtime();
+    expect(Math.abs(seconds * 1000 + nanoseconds / 1e6 - readings.at(-1)!)).toBeLessThan(60_000);
+  });
+
+  it('that is manual moves when it is moved, forward only', () => {
+    const clock = createManualClock(1_000);
+    clock.advance(2.5);
+    expect([clock.wallMs(), clock.monotonicMs()]).toEqual([1_002.5, 2.5]);
+    expect(() => clock.advance(-1)).toThrow(RangeError);
+    expect(() => clock.advance(Number.NaN)).toThrow(RangeError);
+  });
+});
+
+describe('the generator', () => {
+  it('repeats itself for a seed and differs between neighbours', () => {
+    const draw = (seed: number) => {
+      const prng = createPrng(seed);
+      return Array.from({ length: 50 }, () => prng.uint32());
+    };
+    expect(draw(7)).toEqual(draw(7));
+    const distinct = new Set([0, 1, 2, 3, -1].flatMap(draw));
+    expect(distinct.size).toBe(250);
+  });
+
+  it('keeps to its ranges and spreads over them', () => {
+    const prng = createPrng(1);
+    const counts = new Array<number>(10).fill(0);
+    for (let i = 0; i < 100_000; i++) counts[prng.below(10)]!++;
+    for (const count of counts) expect(Math.abs(count - 10_000)).toBeLessThan(600);
+    for (let i = 0; i < 1000; i++) {
+      const value = prng.float();
+      expect(value >= 0 && value < 1).toBe(true);
+    }
+    expect(prng.chance(0)).toBe(false);
+    expect(prng.chance(1)).toBe(true);
+    expect(prng.below(1)).toBe(0);
+  });
+});
+
+describe('the ring queue', () => {
+  it('agrees with a plain array, through growth and wrapping', () => {
+    const prng = createPrng(3);
+    for (const capacity of [1, 2, 7, 8, 9, 100]) {
+      const queue = new RingQueue<number>(capacity);
+      const model: number[] = [];
+      for (let i = 0; i < 2_000; i++) {
+        if (prng.chance(0.55)) {
+          const takes = model.length < capacity;
+          if (takes) model.push(i);
+          expect(queue.push(i)).toBe(takes);
+        } else {
+          expect(queue.shift()).toBe(model.shift());
+        }
+        expect([queue.size, queue.full, queue.peek()]).toEqual([
+          model.length,
+          model.length === capacity,
+          model[0],
+        ]);
+      }
+      expect(queue.toArray()).toEqual(model);
+      queue.clear();
+      expect([queue.size, queue.shift()]).toEqual([0, undefined]);
+    }
+  });
+
+  it.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY])('refuses a capacity of %s', (capacity) => {
+    expect(() => new RingQueue(capacity)).toThrow(RangeError);
+  });
+});
+
+describe('a ULID', () => {
+  it('sorts by time, and by order within a millisecond and when the clock goes back', () => {
+    const times = [5, 5, 5, 9, 4, 4, 10];
+    const newId = createUlidSource({ wallMs: () => times.shift()!, monotonicMs: () => 0 });
+    const ids = Array.from({ length: 7 }, () => newId());
+    expect(ids).toEqual(ids.toSorted());
+    expect(new Set(ids).size).toBe(7);
+    expect(ids.map(readUlidTimeMs)).toEqual([5, 5, 5, 9, 9, 9, 10]);
+  });
+
+  it('carries over when the random part is used up', () => {
+    const newId = createUlidSource(
+      { wallMs: () => 1, monotonicMs: () => 0 },
+      (target) => void target.fill(255),
+    );
+    const [first, second] = [newId(), newId()];
+    expect(first).toBe('0000000001ZZZZZZZZZZZZZZZZ');
+    expect(second).toBe('00000000020000000000000000');
+  });
+
+  it('is as the specification writes it', () => {
+    const newId = createUlidSource({ wallMs: () => 1469918176385, monotonicMs: () => 0 });
+    expect(newId().slice(0, 10)).toBe('01ARYZ6S41');
+    expect(readUlidTimeMs('01ARYZ6S41TSV4RRFFQ69G5FAV')).toBe(1469918176385);
+  });
+
+  it('is told from what is none', () => {
+    expect(isUlid(newUlid())).toBe(true);
+    const noUlids = [
+      '',
+      '01ARYZ6S41TSV4RRFFQ69G5FA',
+      '81ARYZ6S41TSV4RRFFQ69G5FAV',
+      '01aryz6s41tsv4rrffq69g5fav',
+    ];
+    for (const text of [...noUlids, '01ARYZ6S41TSV4RRFFQ69G5FAI']) {
+      expect(isUlid(text)).toBe(false);
+      expect(() => readUlidTimeMs(text)).toThrow(RangeError);
+    }
+  });
+});
+
+describe('an assertion', () => {
+  it('lets pass what holds and throws what does not', () => {
+    assert(1, 'one');
+    expect(() => assert(0, 'zero is none')).toThrow(new AssertionError('zero is none'));
+    expect(() => assertNever('x' as never, 'a letter')).toThrow('a letter: unexpected "x"');
+  });
+});
+
+describe('a deferred', () => {
+  it('is settled from outside, once', async () => {
+    const deferred = createDeferred<number>();
+    deferred.resolve(1);
+    deferred.reject(new Error('too late'));
+    expect(await deferred.promise).toBe(1);
+    const failing = createDeferred();
+    failing.reject(new Error('no'));
+    await expect(failing.promise).rejects.toThrow('no');
+  });
+});
