@@ -58,9 +58,9 @@ async function readAndCheck(): Promise<{ count: number; tags: Set<string> }> {
 }
 
 /** A gateway of its own process on the same database. */
-async function startChild(): Promise<{ child: CliChild; url: string; port: number }> {
+async function startChild(frontThreads: number): Promise<{ child: CliChild; url: string; port: number }> {
   const child = new CliChild(['gateway', '--port', '0', '--db', db], {
-    env: { GW_UPSTREAM_BASE: upstream.url, DATA_DIR: folder, SVC_REDACT: '1' },
+    env: { GW_UPSTREAM_BASE: upstream.url, DATA_DIR: folder, FRONT_THREADS: String(frontThreads) },
   });
   const [, url = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
   return { child, url, port: Number(new URL(url).port) };
@@ -76,7 +76,7 @@ it('three kills under load', async () => {
 
   for (const round of [1, 2, 3]) {
     await using started = await (async () => {
-      const { child, url, port } = await startChild();
+      const { child, url, port } = await startChild(round === 2 ? 2 : 1);
       return { child, url, port, [Symbol.asyncDispose]: () => child[Symbol.asyncDispose]() };
     })();
     const { child, url, port } = started;
@@ -101,7 +101,9 @@ it('three kills under load', async () => {
       for (let polls = 1; !isOver; polls++) {
         try {
           const stats = await readStats(url);
+          const { attempted, dropped, in_flight } = stats.exchanges;
           captured = stats.exchanges.captured;
+          expect(attempted).toBe(captured + dropped + in_flight);
           if (polls % 5 !== 0) continue;
           const safe = [...answered];
           captured = await flush(url);
@@ -111,7 +113,10 @@ it('three kills under load', async () => {
         }
       }
     })();
-    await Promise.race([isReached.promise, load, watch]);
+    const died = child.ended.then(({ code, signal, stderr }) => {
+      if (!isOver) throw new Error(`ended by itself: ${code ?? signal}\n${stderr}`);
+    });
+    await Promise.race([died, isReached.promise, load, watch]);
     // The last one dies while it seals a file and opens another.
     if (round === 3) {
       void fetch(`${url}/__gw/rotate`, { method: 'POST' }).catch(() => {});
@@ -121,7 +126,7 @@ it('three kills under load', async () => {
     isOver = true;
     child.process.kill('SIGKILL');
     expect(await child.ended).toMatchObject({ signal: 'SIGKILL', stderr: '' });
-    await Promise.all([load, watch]);
+    await Promise.all([load, watch, died]);
 
     const after = await readAndCheck();
     const missing = [...mustBeThere].filter((tag) => !after.tags.has(tag));
@@ -132,7 +137,7 @@ it('three kills under load', async () => {
   }
 
   // It goes on with the next id, in good order to the end.
-  const last = await startChild();
+  const last = await startChild(1);
   await makeCall(last.port, { run: 'after', seq: 1, stream: true });
   expect(await flush(last.url)).toBe(1);
   const stored = await readCaptured(db, before + 1);

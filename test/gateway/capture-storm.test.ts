@@ -195,6 +195,8 @@ const KINDS: Record<string, Kind> = {
       ]),
     ),
   },
+  bad_header_name: { counted: 'no', run: expects(400, get('/v1/as/json', [['X(Y)', '1']])) },
+  bad_header_value: { counted: 'no', run: expects(400, get('/v1/as/json', [['X-Y', 'a\x01b']])) },
   bad_framing: {
     counted: 'no',
     run: expects(
