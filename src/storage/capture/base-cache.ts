@@ -116,8 +116,7 @@ export class BaseCache {
         continue;
       }
       const prefix = measureSharedPrefix(entry.request, body);
-      if (best === null || prefix > best.prefix) best = { entry, prefix, by_path: false };
-      if (prefix === body.length) break;
+      if (best === null || isBetter(prefix, entry, best)) best = { entry, prefix, by_path: false };
     }
     if (best !== null) this.get(best.entry.id);
     return best;
@@ -148,6 +147,13 @@ export class BaseCache {
   #drop(entry: BaseEntry): void {
     if (this.#entries.delete(entry.id)) this.#bytes -= entry.bytes;
   }
+}
+
+/** A clearly longer beginning; of nearly equal ones, the one with the shorter chain under it. */
+function isBetter(prefix: number, entry: BaseEntry, than: ChosenBase): boolean {
+  const margin = than.prefix / 32;
+  if (prefix > than.prefix + margin) return true;
+  return prefix >= than.prefix - margin && entry.depth < than.entry.depth;
 }
 
 /** Adds an id to a bounded list of a bounded map. */

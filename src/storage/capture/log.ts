@@ -38,7 +38,7 @@ import { encodeMeta } from './record.ts';
 /** Memory for earlier bodies that new ones are stored against. */
 const BASE_CACHE_BYTES = 64 << 20;
 /** Exchanges that may have to be read before one can be; then comes a keyframe. */
-const MAX_DEPTH = 32;
+const MAX_DEPTH = 48;
 /** A block is closed when its records come to so many bytes, or so many exchanges. */
 const BLOCK_BYTES = 64 << 10;
 const BLOCK_EXCHANGES = 64;
