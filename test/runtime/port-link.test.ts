@@ -1,0 +1,214 @@
+/** The link over message ports: everything arrives as it was sent, in order, within bounds, until the end. */
+import { createHash, randomBytes } from 'node:crypto';
+import { Worker } from 'node:worker_threads';
+import { afterEach, describe, expect, it } from 'vitest';
+import type { Frame } from '../../src/runtime/link.ts';
+import { createLinkEnds, PortLink } from '../../src/runtime/port-link.ts';
+import { createDeferred } from '../../src/std/deferred.ts';
+import { createPrng } from '../../src/std/prng.ts';
+
+const links: PortLink[] = [];
+
+afterEach(() => {
+  for (const link of links.splice(0)) link.close();
+});
+
+function open(maxInFlightBytes?: number): [PortLink, PortLink] {
+  const [a, b] = createLinkEnds(maxInFlightBytes);
+  const pair: [PortLink, PortLink] = [new PortLink(a), new PortLink(b)];
+  links.push(...pair);
+  return pair;
+}
+
+/** A frame with hashes for bodies: comparing megabytes element by element takes seconds. */
+function brief(frame: Frame): unknown {
+  if (!('bodies' in frame)) return frame;
+  return { ...frame, bodies: frame.bodies.map((body) => createHash('sha256').update(body).digest('hex')) };
+}
+
+/** The next `count` frames; bodies are views of transferred memory, so they are copied here. */
+function collect(link: PortLink, count: number): Promise<Frame[]> {
+  const frames: Frame[] = [];
+  const { promise, resolve } = createDeferred<Frame[]>();
+  if (count === 0) resolve(frames);
+  link.onFrame = (frame) => {
+    frames.push(frame);
+    if (frames.length === count) resolve(frames);
+  };
+  return promise;
+}
+
+function tell(payload: unknown, bodies: Uint8Array[] = []): Frame {
+  return { type: 'tell', to: { kind: 'k', key: 'ключ' }, name: 'n', payload, bodies };
+}
+
+const EVERY_KIND: Frame[] = [
+  {
+    type: 'ask',
+    id: 1,
+    to: { kind: 'k', key: 'a\0b' },
+    name: 'n',
+    payload: { x: [1, null, 'ü'] },
+    deadline_ms: 1.5,
+    bodies: [],
+  },
+  tell(undefined),
+  { type: 'reply', id: 2 ** 40, value: { __proto__x: 1, nested: { deep: [true, -0.5, 2 ** 33] } } },
+  { type: 'error', id: 3, error: { code: 'c', message: 'm', retryable: true, detail: { a: 1 } } },
+  { type: 'subscribe', topic: 't' },
+  { type: 'unsubscribe', topic: 't' },
+  { type: 'publish', topic: 't', payload: 'p'.repeat(100_000) },
+  { type: 'fence', id: 4 },
+  { type: 'fenced', id: 5 },
+];
+
+describe('a link', () => {
+  it('carries every kind of frame, both ways', async () => {
+    const [a, b] = open();
+    const [there, back] = [collect(b, EVERY_KIND.length), collect(a, EVERY_KIND.length)];
+    for (const frame of EVERY_KIND) {
+      expect(a.send(frame)).toBe(true);
+      expect(b.send(frame)).toBe(true);
+    }
+    expect(await there).toEqual(EVERY_KIND);
+    expect(await back).toEqual(EVERY_KIND);
+  });
+
+  it('keeps order and bytes whatever the sizes', async () => {
+    const [a, b] = open();
+    const prng = createPrng(5);
+    const sent: Frame[] = [];
+    // Around the size below which a batch is copied, around the slab's, and far beyond both.
+    const sizes = [0, 1, 100, 8_150, 8_192, 8_300, 65_400, 65_536, 66_000, 300_000, 1_500_000];
+    for (let i = 0; i < 200; i++) {
+      const bodies = Array.from(
+        { length: prng.below(4) },
+        () => new Uint8Array(randomBytes(sizes[prng.below(sizes.length)]!)),
+      );
+      sent.push(tell({ i, text: 'x'.repeat(prng.below(3_000)) }, bodies));
+    }
+    const received = collect(b, sent.length);
+    for (const frame of sent) {
+      expect(a.send(frame)).toBe(true);
+      if (prng.chance(0.1)) await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect((await received).map(brief)).toEqual(sent.map(brief));
+    const [from, to] = [a.stats(), b.stats()];
+    expect(from).toMatchObject({ frames_sent: 200, bytes_in_flight: 0, refused: 0 });
+    expect(to).toMatchObject({ frames_received: 200, bytes_received: from.bytes_sent });
+  });
+
+  it('takes payload and bodies as they are when they are sent', async () => {
+    const [a, b] = open();
+    const received = collect(b, 1);
+    const [payload, body] = [{ list: [1] }, Buffer.from('before')];
+    a.send(tell(payload, [body]));
+    payload.list.push(2);
+    body.fill('x');
+    const [frame] = await received;
+    expect(frame).toMatchObject({ payload: { list: [1] }, bodies: [new Uint8Array(Buffer.from('before'))] });
+  });
+
+  it('puts the frames of a turn into one batch', async () => {
+    const [a, b] = open();
+    const received = collect(b, 100);
+    for (let i = 0; i < 100; i++) a.send(tell(i));
+    await received;
+    expect(a.stats().batches_sent).toBe(1);
+  });
+
+  it('refuses what would put too much on its way, and takes it later', async () => {
+    const [a, b] = open(10_000);
+    const received = collect(b, 3);
+    expect(a.send(tell(0, [new Uint8Array(4_000)]))).toBe(true);
+    expect(a.send(tell(1, [new Uint8Array(4_000)]))).toBe(true);
+    expect(a.send(tell(2, [new Uint8Array(4_000)]))).toBe(false);
+    // Small ones still pass.
+    expect(a.send(tell(3))).toBe(true);
+    const payloads = (await received).map((frame) => frame.type === 'tell' && frame.payload);
+    expect(payloads).toEqual([0, 1, 3]);
+    expect(a.stats()).toMatchObject({ refused: 1, bytes_in_flight: 0 });
+    const alone = collect(b, 1);
+    // Larger than the bound, and alone.
+    expect(a.send(tell(4, [new Uint8Array(50_000)]))).toBe(true);
+    expect(a.send(tell(5))).toBe(false);
+    expect(await alone).toHaveLength(1);
+  });
+
+  it('leaves the rest of the loop its turns under a flood', async () => {
+    const [a, b] = open();
+    const total = 3_000;
+    let [arrived, turns] = [0, 0];
+    const { promise, resolve } = createDeferred();
+    b.onFrame = () => {
+      arrived++;
+      // Each frame takes its time, so that all of them take many turns' budgets.
+      const until = performance.now() + 0.05;
+      while (performance.now() < until);
+      if (arrived === total) resolve();
+    };
+    const count = () => {
+      turns++;
+      if (arrived < total) setTimeout(count, 0);
+    };
+    for (let i = 0; i < total; i++) {
+      a.send(tell(i));
+      a.flush();
+    }
+    count();
+    await promise;
+    expect(turns).toBeGreaterThan(3);
+  });
+
+  it('says once at both ends that it is closed, and takes nothing any more', async () => {
+    const [a, b] = open();
+    const closed = createDeferred();
+    const ends: string[] = [];
+    a.onClose = () => void ends.push('a');
+    b.onClose = () => {
+      ends.push('b');
+      closed.resolve();
+    };
+    const last = collect(b, 1);
+    a.send(tell('last words'));
+    a.close();
+    a.close();
+    expect(await last).toHaveLength(1);
+    await closed.promise;
+    b.close();
+    expect(ends).toEqual(['a', 'b']);
+    expect([a.send(tell(1)), b.send(tell(1))]).toEqual([false, false]);
+    expect(a.stats().bytes_in_flight).toBe(0);
+  });
+
+  it('closes when the other thread dies, after what it had sent', async () => {
+    const [mine, theirs] = createLinkEnds();
+    const link = new PortLink(mine);
+    links.push(link);
+    const { promise, resolve } = createDeferred<unknown[]>();
+    const seen: unknown[] = [];
+    link.onFrame = (frame) => void seen.push(frame.type === 'reply' ? frame.value : frame.type);
+    link.onClose = () => resolve(seen);
+    const source = new URL('../../src/runtime/port-link.ts', import.meta.url).href;
+    const worker = new Worker(
+      `const { workerData } = require('node:worker_threads');
+       import(${JSON.stringify(source)}).then(({ PortLink }) => {
+         const link = new PortLink(workerData);
+         link.send({ type: 'reply', id: 1, value: 'sent' });
+         link.flush();
+         throw new Error('dies');
+       });`,
+      { eval: true, workerData: theirs, transferList: [theirs.port] },
+    );
+    worker.on('error', () => {});
+    expect(await promise).toEqual(['sent']);
+  });
+
+  it('throws what cannot be encoded at its sender, and goes on', async () => {
+    const [a, b] = open();
+    const received = collect(b, 1);
+    expect(() => a.send(tell({ big: 2n ** 80n }))).toThrow();
+    expect(a.send(tell('fine'))).toBe(true);
+    expect(await received).toMatchObject([{ payload: 'fine' }]);
+  });
+});
