@@ -1,0 +1,110 @@
+/**
+ * What a message to an actor thread costs: `node bench/runtime.ts [--threads N]`. Times the round trip with one ask
+ * under way, throughput with many, one-way messages small and with bodies, and answers that wait for the disk.
+ * Prints one line each: median of the rounds and all of them. Own process; main thread and actor threads share it.
+ */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { ActorThreads } from '../src/runtime/actor-threads.ts';
+import type { Front } from '../src/runtime/front.ts';
+import { resolveModuleUrl } from '../src/std/module-url.ts';
+import type { BenchHostOptions } from './runtime-host.ts';
+
+const ROUNDS = 5;
+const LONG = { deadline_ms: 60_000 };
+const SMALL = {
+  run_id: 'run_01ARYZ6S41TSV4RRFFQ69G5FAV',
+  step: 7,
+  text: 'a message of some hundred bytes, more or less',
+};
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({ options: { threads: { type: 'string', default: '1' } } });
+  const folder = mkdtempSync(join(tmpdir(), 'bench-runtime-'));
+  const options: BenchHostOptions = { journal_path: join(folder, 'main.mdb') };
+  const threads = new ActorThreads({
+    entry: resolveModuleUrl('./runtime-host.ts', import.meta.url),
+    placement: { hosts: Number(values.threads), pins: {} },
+    options,
+  });
+  const front = await threads.openFront();
+  try {
+    await measure('round trip, 1 under way', 'µs', 3_000, async (count) => {
+      for (let i = 0; i < count; i++) await front.ask({ kind: 'echo', key: 'a' }, 'echo', SMALL, LONG);
+    });
+    for (const underWay of [16, 256]) {
+      await measure(`asks, ${underWay} under way`, '/s', 60_000, (count) =>
+        runParallel(underWay, count, (i) =>
+          front.ask({ kind: 'echo', key: `k${i % 64}` }, 'echo', SMALL, LONG),
+        ),
+      );
+    }
+    await measure('tells, no body', '/s', 200_000, (count) => swallow(front, count, []));
+    await measure('tells, 4 KB body', '/s', 50_000, (count) =>
+      swallow(front, count, [Buffer.alloc(4_096, 1)]),
+    );
+    const large = [Buffer.alloc(300 * 1024, 1)];
+    await measure('tells, 300 KB body', 'MB/s', 2_000, (count) => swallow(front, count, large), 0.3072);
+    await measure('durable answers, 1 under way', 'µs', 200, async (count) => {
+      for (let i = 0; i < count; i++) await front.ask({ kind: 'counter', key: 'a' }, 'add', 1, LONG);
+    });
+    await measure('durable answers, 256 under way', '/s', 20_000, (count) =>
+      runParallel(256, count, (i) => front.ask({ kind: 'counter', key: `k${i % 64}` }, 'add', 1, LONG)),
+    );
+  } finally {
+    front.close();
+    await threads.stop();
+    rmSync(folder, { recursive: true });
+  }
+}
+
+/** Times `run(count)` in rounds after one that warms up, and prints it. */
+async function measure(
+  name: string,
+  unit: 'µs' | '/s' | 'MB/s',
+  count: number,
+  run: (count: number) => Promise<unknown>,
+  megabytesEach = 0,
+): Promise<void> {
+  await run(Math.ceil(count / 4));
+  const figures: number[] = [];
+  for (let round = 0; round < ROUNDS; round++) {
+    const startedMs = performance.now();
+    await run(count);
+    const seconds = (performance.now() - startedMs) / 1000;
+    if (unit === 'µs') figures.push((seconds * 1e6) / count);
+    else figures.push(unit === '/s' ? count / seconds : (count * megabytesEach) / seconds);
+  }
+  const text = figures.toSorted((a, b) => a - b).map((figure) => figure.toFixed(unit === 'µs' ? 1 : 0));
+  console.log(
+    `${name.padEnd(32)} ${text[Math.floor(ROUNDS / 2)]!.padStart(9)} ${unit}   (${text.join(' ')})`,
+  );
+}
+
+async function runParallel(
+  underWay: number,
+  count: number,
+  once: (i: number) => Promise<unknown>,
+): Promise<void> {
+  let next = 0;
+  await Promise.all(
+    Array.from({ length: underWay }, async () => {
+      while (next < count) await once(next++);
+    }),
+  );
+}
+
+/** Tells so many, waiting where the link is full, until all are counted on the other side. */
+async function swallow(front: Front, count: number, bodies: Uint8Array[]): Promise<void> {
+  const to = { kind: 'echo', key: 'sink' };
+  for (let i = 0; i < count; i++) {
+    while (!front.tell(to, 'swallow', SMALL, bodies)) await new Promise((resolve) => setImmediate(resolve));
+    if (i % 256 === 255) await new Promise((resolve) => setImmediate(resolve));
+  }
+  const { messages } = (await front.ask(to, 'swallowed', null, LONG)) as { messages: number };
+  if (messages !== count) throw new Error(`${messages} of ${count} arrived`);
+}
+
+await main();
