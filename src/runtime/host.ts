@@ -118,7 +118,9 @@ interface Delivery {
 type Output =
   | { type: 'reply'; to: ReplyTo; value: unknown; name: string }
   | { type: 'error'; to: ReplyTo; error: ErrorData; name: string }
-  | Extract<Effect, { type: 'tell' | 'publish' | 'io' | 'compute' }>;
+  | Extract<Effect, { type: 'tell' | 'publish' }>
+  /** `life`: the one that decided it; its outcome is for no other. */
+  | (Extract<Effect, { type: 'io' | 'compute' }> & { life: number });
 
 /** An actor in memory. */
 interface Cell {
@@ -854,7 +856,7 @@ export class ActorHost {
         case 'compute':
           cell.io_in_flight++;
           this.#ioInFlight++;
-          this.#emit(cell, effect);
+          this.#emit(cell, { ...effect, life: cell.life });
           break;
         default:
           this.#emit(cell, effect);
@@ -969,8 +971,11 @@ export class ActorHost {
     }
   }
 
-  #outcome(cell: Cell, effect: { name: string; carry: unknown }): (error: unknown, value: unknown) => void {
-    const { life } = cell;
+  #outcome(
+    cell: Cell,
+    effect: { name: string; carry: unknown; life: number },
+  ): (error: unknown, value: unknown) => void {
+    const { life } = effect;
     return (error, value) => {
       if (this.#closed) return;
       cell.io_in_flight--;
@@ -1064,8 +1069,15 @@ export class ActorHost {
       if (this.#closed) return;
       this.#committing = null;
       this.#durableTicket = batch.ticket;
-      if (error === null) this.#finishCommit(batch);
-      else this.#failCommit(batch, error);
+      // What is released may be a tell to an actor here. Nothing is handled before all of it is out, or an answer to
+      // that tell would overtake what its receiver still holds.
+      this.#running = true;
+      try {
+        if (error === null) this.#finishCommit(batch);
+        else this.#failCommit(batch, error);
+      } finally {
+        this.#running = false;
+      }
       this.#commit();
       this.#run();
     });

@@ -1,0 +1,155 @@
+/**
+ * Links of the simulated world: frames take their time, those of one link arrive in order, those of different links in
+ * any. A link can be severed as the death of one side severs it.
+ */
+import { Packr } from 'msgpackr';
+import type { Frame, Link, LinkStats } from '../../src/runtime/link.ts';
+import type { World } from './world.ts';
+
+/** Ways in which a link can be worse than it promises, to see that the simulation notices. */
+export type LinkFault = 'none' | 'reorders' | 'duplicates';
+
+export interface SimLinkOptions {
+  name: string;
+  /** Frames on their way in one direction; one more is refused. */
+  max_in_flight: number;
+  fault: LinkFault;
+  /** Sees each frame in the moment in which it is sent. */
+  watch: (frame: Frame) => void;
+}
+
+const packr = new Packr({ useRecords: false, variableMapSize: true, int64AsType: 'number' });
+
+/** One end of a link. */
+export class SimLink implements Link {
+  onFrame: (frame: Frame) => void = () => {};
+  onClose: () => void = () => {};
+  readonly #world: World;
+  readonly #options: SimLinkOptions;
+  #peer!: SimLink;
+  #closed = false;
+  /** Its thread is dead: nothing comes out of it any more, and nothing goes in. */
+  #dead = false;
+  #inFlight = 0;
+  #lastArrivalMs = 0;
+  #sent = 0;
+  #received = 0;
+  #refused = 0;
+
+  private constructor(world: World, options: SimLinkOptions) {
+    this.#world = world;
+    this.#options = options;
+  }
+
+  /** The two ends of a new link. */
+  static createPair(world: World, a: SimLinkOptions, b: SimLinkOptions): [SimLink, SimLink] {
+    const [left, right] = [new SimLink(world, a), new SimLink(world, b)];
+    left.#peer = right;
+    right.#peer = left;
+    return [left, right];
+  }
+
+  send(frame: Frame): boolean {
+    if (this.#closed || this.#dead) return false;
+    if (this.#inFlight >= this.#options.max_in_flight) {
+      this.#refused++;
+      return false;
+    }
+    this.#options.watch(frame);
+    const bytes = Uint8Array.from(packr.pack(frame));
+    this.#sent++;
+    this.#carry(bytes, this.#options.fault === 'reorders' && this.#world.prng.chance(0.2));
+    if (this.#options.fault === 'duplicates' && this.#world.prng.chance(0.05)) this.#carry(bytes, false);
+    return true;
+  }
+
+  flush(): void {}
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#world.at(this.#nextArrival(), () => this.#peer.#closeNow());
+    this.onClose();
+  }
+
+  /** The thread of this end has died; of what it had sent, some may not arrive. */
+  sever(): void {
+    if (this.#dead) return;
+    this.#dead = true;
+    const peer = this.#peer;
+    if (this.#closed || peer.#closed) return;
+    this.#closed = true;
+    const { prng } = this.#world;
+    // Between now and the last arrival: frames that would come after it find the other end closed.
+    const atMs = prng.chance(0.5)
+      ? this.#nextArrival()
+      : this.#world.between(this.#world.nowMs, this.#nextArrival());
+    this.#world.at(atMs, () => peer.#closeNow());
+  }
+
+  stats(): LinkStats {
+    return {
+      frames_sent: this.#sent,
+      bytes_sent: 0,
+      batches_sent: this.#sent,
+      frames_received: this.#received,
+      bytes_received: 0,
+      refused: this.#refused,
+      bytes_in_flight: this.#inFlight,
+    };
+  }
+
+  #carry(bytes: Uint8Array, overtakes: boolean): void {
+    this.#inFlight++;
+    const { prng } = this.#world;
+    const delayMs = prng.chance(0.03) ? this.#world.between(5, 60) : this.#world.between(0.01, 1.5);
+    let atMs = this.#world.nowMs + delayMs;
+    if (!overtakes) {
+      atMs = Math.max(atMs, this.#lastArrivalMs);
+      this.#lastArrivalMs = atMs;
+    }
+    this.#world.at(atMs, () => {
+      this.#inFlight--;
+      this.#peer.#deliver(bytes);
+    });
+  }
+
+  #nextArrival(): number {
+    return Math.max(this.#lastArrivalMs, this.#world.nowMs + this.#world.between(0.01, 1));
+  }
+
+  #deliver(bytes: Uint8Array): void {
+    if (this.#closed || this.#dead) return;
+    const frame = packr.unpack(bytes) as Frame;
+    this.#received++;
+    this.#world.note(`${this.#options.name} < ${describeFrame(frame)}`);
+    this.onFrame(frame);
+  }
+
+  #closeNow(): void {
+    if (this.#closed || this.#dead) return;
+    this.#closed = true;
+    this.#world.note(`${this.#options.name} closed`);
+    this.onClose();
+  }
+}
+
+function describeFrame(frame: Frame): string {
+  switch (frame.type) {
+    case 'ask':
+    case 'tell':
+      return `${frame.type} ${frame.to.kind}/${frame.to.key} ${frame.name} ${JSON.stringify(frame.payload)}`;
+    case 'reply':
+      return `reply ${frame.id} ${JSON.stringify(frame.value)}`;
+    case 'error':
+      return `error ${frame.id} ${frame.error.code}`;
+    case 'publish':
+      return `publish ${frame.topic} ${JSON.stringify(frame.payload)}`;
+    case 'subscribe':
+    case 'unsubscribe':
+      return `${frame.type} ${frame.topic}`;
+    case 'fence':
+    case 'fenced':
+      return `${frame.type} ${frame.id}`;
+  }
+}

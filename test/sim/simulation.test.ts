@@ -1,0 +1,121 @@
+/** The simulation over some dozens of seeds, and proof that it notices what is broken. */
+
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { afterAll, describe, expect, it } from 'vitest';
+import type { ActorHost } from '../../src/runtime/host.ts';
+import { type SimulationOptions, simulate } from './simulation.ts';
+import { SimulationFailure } from './world.ts';
+
+const HOST_FILE = new URL('../../src/runtime/host.ts', import.meta.url);
+const folder = mkdtempSync(join(tmpdir(), 'mutants-'));
+
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** Runs seeds until one fails. */
+async function findFailure(
+  options: Omit<SimulationOptions, 'seed'>,
+  seeds: number,
+): Promise<SimulationFailure | null> {
+  for (let seed = 1; seed <= seeds; seed++) {
+    try {
+      await simulate({ ...options, seed });
+    } catch (thrown) {
+      if (thrown instanceof SimulationFailure) return thrown;
+      throw thrown;
+    }
+  }
+  return null;
+}
+
+/** The host with one thing changed in its source. */
+async function mutateHost(name: string, from: string, to: string): Promise<typeof ActorHost> {
+  const source = readFileSync(HOST_FILE, 'utf8');
+  expect(source.split(from), `"${from}" stands once in host.ts`).toHaveLength(2);
+  const msgpackr = pathToFileURL(createRequire(import.meta.url).resolve('msgpackr')).href;
+  const mutant = source
+    .replace(from, () => to)
+    .replace(/from '(\.{1,2}\/[^']+)'/g, (_, path: string) => `from '${new URL(path, HOST_FILE).href}'`)
+    .replace("from 'msgpackr'", `from '${msgpackr}'`);
+  const file = join(folder, `${name}.ts`);
+  writeFileSync(file, mutant);
+  return ((await import(/* @vite-ignore */ pathToFileURL(file).href)) as { ActorHost: typeof ActorHost })
+    .ActorHost;
+}
+
+describe('the runtime, simulated', () => {
+  it.each(Array.from({ length: 40 }, (_, i) => 7919 * i + 1))(
+    'keeps its promises with seed %i',
+    async (seed) => {
+      const { asked, acknowledged, durable, handled } = await simulate({ seed });
+      expect(asked).toBeGreaterThan(300);
+      expect(Math.min(acknowledged, durable, handled)).toBeGreaterThan(20);
+    },
+  );
+
+  it('tells the same story for the same seed, and another for another', async () => {
+    const [first, again, other] = await Promise.all(
+      [11, 11, 12].map((seed) => simulate({ seed, steps: 300 })),
+    );
+    expect(again).toEqual(first);
+    expect(other!.hash).not.toBe(first!.hash);
+  });
+
+  it('runs from the command line', () => {
+    const run = fileURLToPath(new URL('./run.ts', import.meta.url));
+    const output = execFileSync(process.execPath, [run, '--seed', '3', '--steps', '50'], {
+      encoding: 'utf8',
+    });
+    expect(output).toMatch(/^seed 3: \d+ asks, .* trace \d+ [0-9a-f]{16}\n$/);
+  });
+});
+
+describe('what is broken is noticed:', () => {
+  it.each([
+    [
+      'a journal that acknowledges before it has written',
+      { journal_fault: 'acknowledges_early' },
+      /before it is durable|reveals/,
+    ],
+    ['a journal that loses writes', { journal_fault: 'loses_writes' }, /./],
+    ['links that change the order', { link_fault: 'reorders' }, /after/],
+    ['links that deliver twice', { link_fault: 'duplicates' }, /a second time|settled twice/],
+  ] as const)('%s', async (_name, options, what) => {
+    const failure = await findFailure(options, 10);
+    expect(failure?.message).toMatch(/^seed \d+: /);
+    expect(failure?.message).toMatch(what);
+    expect(failure?.trail.at(-1)).toContain('VIOLATION');
+  });
+
+  it.each([
+    [
+      'no output gate',
+      'cell.gate_ticket > this.#durableTicket',
+      'false as boolean',
+      /before it is durable|reveals/,
+    ],
+    [
+      'handling messages before all of a commit is released',
+      '      this.#running = true;\n      try {\n        if (error === null)',
+      '      try {\n        if (error === null)',
+      /after/,
+    ],
+    ['an outcome for a later life', 'const { life } = effect;', 'const { life } = cell;', /./],
+    [
+      'a restart before the journal has decided',
+      '|| cell.undurable > 0) return;\n    cell.restart_due',
+      ') return;\n    cell.restart_due',
+      /./,
+    ],
+    ['a failed commit that keeps what was recorded after it', 'lost.add(addressText(cell.self));', '', /./],
+    ['mailboxes without a bound', 'if (isOverfull(cell, delivery)) {', 'if (false as boolean) {', /wait for/],
+  ])('%s', async (name, from, to, what) => {
+    const Host = await mutateHost(name.replaceAll(' ', '-'), from, to);
+    const failure = await findFailure({ Host }, 60);
+    expect(failure?.message).toMatch(what);
+  });
+});

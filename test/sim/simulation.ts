@@ -1,0 +1,406 @@
+/**
+ * The simulation: the hosts and fronts of the runtime as they are, on links, journals and clocks of a simulated world
+ * in which threads die, disks fail and messages take their time. One seed, one story.
+ *
+ * Looked at all the while: nothing is revealed before it is durable, nothing acknowledged is lost, nothing refused has
+ * happened; no message is handled twice, those of one sender in order; every ask is settled once, in time, and at once
+ * when its thread dies; restarts keep their pauses and limits; bounds hold; in the end nothing is left over.
+ */
+import { Front } from '../../src/runtime/front.ts';
+import { ActorHost } from '../../src/runtime/host.ts';
+import type { Frame } from '../../src/runtime/link.ts';
+import { type ActorAddress, type Placement, placeAddress } from '../../src/runtime/protocol.ts';
+import type { KindPolicy } from '../../src/runtime/supervision.ts';
+import { type MemoryDisk, MemoryJournal } from '../../src/storage/memory/journal.ts';
+import { type JournalFault, type JournalTrouble, SimJournal } from './journal.ts';
+import { createKinds, LEDGER, LEDGER_POLICY, MIRROR, MIRROR_POLICY, MOST_EFFECTS, TOPIC } from './kinds.ts';
+import { type LinkFault, SimLink } from './links.ts';
+import { Witness } from './witness.ts';
+import { World } from './world.ts';
+
+export interface SimulationOptions {
+  seed: number;
+  /** Things that the fronts and fate do; default 600. */
+  steps?: number;
+  /** Break what the runtime stands on, to see that it is noticed. */
+  journal_fault?: JournalFault;
+  link_fault?: LinkFault;
+  /** Another implementation of the host, to see that its faults are noticed. */
+  Host?: typeof ActorHost;
+}
+
+export interface SimulationResult {
+  seed: number;
+  /** Lines of the trace, and their SHA-256. */
+  lines: number;
+  hash: string;
+  asked: number;
+  acknowledged: number;
+  handled: number;
+  durable: number;
+  crashes: number;
+  simulated_ms: number;
+}
+
+const HOSTS = 3;
+const FRONTS = 3;
+const LEDGERS = 7;
+const MIRRORS = 4;
+const MAX_PENDING_ASKS = 40;
+const LINK_FRAMES = 48;
+/** The front looks at deadlines this often at most. */
+const SWEEP_MS = 5;
+/** Longer than anything that was begun can take. */
+const END_LIMIT_MS = 20_000;
+const DRAIN_ROUNDS = 16;
+const PLACEMENT: Placement = { hosts: HOSTS, pins: {} };
+const POLICIES: ReadonlyMap<string, KindPolicy> = new Map([
+  [LEDGER, LEDGER_POLICY],
+  [MIRROR, MIRROR_POLICY],
+]);
+const MOST_HELD = LEDGERS * (LEDGER_POLICY.max_held_effects + MOST_EFFECTS * LEDGER_POLICY.max_io_in_flight);
+const MOST_IO = LEDGERS * LEDGER_POLICY.max_io_in_flight + MIRRORS * MIRROR_POLICY.max_io_in_flight;
+
+/** Life of a thread: dead ones do nothing any more. */
+interface Pulse {
+  alive: boolean;
+}
+
+interface HostLife {
+  index: number;
+  pulse: Pulse;
+  host: ActorHost;
+  journal: SimJournal;
+  /** This side of its links. */
+  links: SimLink[];
+}
+
+interface FrontLife {
+  name: string;
+  pulse: Pulse;
+  front: Front;
+  /** Asks that are not settled: their host. */
+  pending: Map<string, number>;
+}
+
+/**
+ * Runs one simulation to its end.
+ * @throws {import('./world.ts').SimulationFailure} when a promise was broken
+ */
+export function simulate(options: SimulationOptions): Promise<SimulationResult> {
+  return new Simulation(options).run();
+}
+
+class Simulation {
+  readonly #options: SimulationOptions;
+  readonly #world: World;
+  readonly #witness: Witness;
+  readonly #disks: MemoryDisk[] = Array.from({ length: HOSTS }, () => new Map());
+  readonly #trouble: JournalTrouble = { commit_failure: 0, load_failure: 0 };
+  readonly #hosts: (HostLife | null)[] = new Array(HOSTS).fill(null);
+  readonly #fronts: FrontLife[] = [];
+  #messages = 0;
+  #frontNames = 0;
+  #asked = 0;
+  #unsettled = 0;
+  #crashes = 0;
+
+  constructor(options: SimulationOptions) {
+    this.#options = options;
+    this.#world = new World(options.seed);
+    this.#witness = new Witness(this.#world, POLICIES);
+    // Some stories are about a disk that fails, most are not.
+    if (this.#world.prng.chance(0.4)) this.#trouble.commit_failure = this.#world.between(0, 0.15);
+    if (this.#world.prng.chance(0.3)) this.#trouble.load_failure = this.#world.between(0, 0.1);
+  }
+
+  async run(): Promise<SimulationResult> {
+    for (let index = 0; index < HOSTS; index++) this.#startHost(index);
+    for (let at = 0; at < FRONTS; at++) this.#openFront(at);
+    let left = this.#options.steps ?? 600;
+    const crashChance = this.#world.prng.chance(0.7) ? this.#world.between(0, 0.02) : 0;
+    const act = (): void => {
+      if (left <= 0) return;
+      left--;
+      this.#act(crashChance);
+      this.#world.after(this.#world.prng.chance(0.6) ? 0 : this.#world.between(0, 4), act);
+    };
+    this.#world.after(0, act);
+    while (left > 0) this.#step();
+    await this.#end();
+    return {
+      seed: this.#options.seed,
+      ...this.#world.finishTrace(),
+      asked: this.#asked,
+      acknowledged: this.#witness.acknowledged,
+      handled: this.#witness.handled,
+      durable: this.#witness.ledgers.reduce((sum, key) => sum + this.#witness.historyOf(key).length, 0),
+      crashes: this.#crashes,
+      simulated_ms: this.#world.nowMs,
+    };
+  }
+
+  #step(): void {
+    if (!this.#world.step()) this.#world.violate('nothing is left to happen');
+    this.#checkBounds();
+    this.#world.checkPromises();
+  }
+
+  // ---- what the fronts and fate do ----
+
+  #act(crashChance: number): void {
+    const { prng } = this.#world;
+    if (prng.chance(crashChance)) return this.#crash(prng.below(HOSTS));
+    if (prng.chance(0.005)) return this.#reopenFront(prng.below(FRONTS));
+    if (prng.chance(0.01)) {
+      this.#world.wallOffsetMs += this.#world.between(-5_000, 5_000);
+      return;
+    }
+    const life = this.#fronts[prng.below(FRONTS)]!;
+    const burst = prng.chance(0.05) ? 1 + prng.below(20) : 1;
+    const to: ActorAddress = prng.chance(0.75)
+      ? { kind: LEDGER, key: `L${prng.below(LEDGERS)}` }
+      : { kind: MIRROR, key: `M${prng.below(MIRRORS)}` };
+    for (let i = 0; i < burst; i++) this.#sendSomething(life, to);
+  }
+
+  #sendSomething(life: FrontLife, to: ActorAddress): void {
+    const { prng } = this.#world;
+    const id = `${life.name}#${++this.#messages}`;
+    const [name, payload] = to.kind === LEDGER ? this.#chooseForLedger() : this.#chooseForMirror();
+    const message = { ...payload, id, from: life.name, n: this.#witness.numberNext(life.name, to.key) };
+    if (prng.chance(0.15)) {
+      life.front.tell(to, name, message);
+      return;
+    }
+    const deadline_ms = prng.chance(0.2) ? this.#world.between(1, 20) : this.#world.between(20, 800);
+    const dueMs = this.#world.nowMs + deadline_ms + SWEEP_MS;
+    let isSettled = false;
+    life.pending.set(id, placeAddress(PLACEMENT, to));
+    this.#asked++;
+    this.#unsettled++;
+    life.front.request(to, name, message, { deadline_ms }, (error, value) => {
+      if (isSettled) this.#world.violate(`${id} is settled twice`);
+      isSettled = true;
+      this.#unsettled--;
+      life.pending.delete(id);
+      this.#world.note(`${id} ${error?.code ?? 'answered'}`);
+      if (this.#world.nowMs > dueMs + 1e-6) this.#world.violate(`${id} is settled after its deadline`);
+      this.#witness.seeSettled(id, error?.code ?? null, value);
+    });
+  }
+
+  #chooseForLedger(): [string, object] {
+    const { prng } = this.#world;
+    const mirror = `M${prng.below(MIRRORS)}`;
+    switch (prng.below(12)) {
+      case 0:
+      case 1:
+      case 2:
+        return ['add', { publish: prng.chance(0.4), mirror: prng.chance(0.5) ? mirror : null }];
+      case 3:
+        return ['add_later', {}];
+      case 4:
+      case 5:
+        return ['add_and_save', {}];
+      case 6:
+        return ['add_timed', { delay_ms: this.#world.between(0, 60) }];
+      case 7:
+      case 8:
+      case 9:
+        return ['pass', { route: Array.from({ length: prng.below(4) }, () => `L${prng.below(LEDGERS)}`) }];
+      case 10:
+        return prng.chance(0.25) ? ['fail', { mirror }] : ['read', {}];
+      default:
+        return ['read', {}];
+    }
+  }
+
+  #chooseForMirror(): [string, object] {
+    const { prng } = this.#world;
+    switch (prng.below(8)) {
+      case 0:
+        return prng.chance(0.4) ? ['fail', {}] : ['look', {}];
+      case 1:
+      case 2:
+      case 3:
+        return ['look', {}];
+      default:
+        return ['ponder', { delay_ms: this.#world.between(0, 30) }];
+    }
+  }
+
+  // ---- threads ----
+
+  #startHost(index: number): void {
+    const name = `host ${index}`;
+    const pulse: Pulse = { alive: true };
+    const fault = this.#options.journal_fault ?? 'none';
+    const journal = new SimJournal(this.#world, this.#witness, this.#disks[index]!, this.#trouble, fault);
+    const host = new (this.#options.Host ?? ActorHost)({
+      index,
+      placement: PLACEMENT,
+      kinds: createKinds(this.#witness),
+      scheduler: this.#world.createScheduler(() => pulse.alive),
+      journal,
+      performIo: (_port, _operation, input, done) => {
+        const { prng } = this.#world;
+        this.#witness.seeRevealed(`io of ${name}`, input);
+        const error = prng.chance(0.1) ? new Error('the desk is closed') : null;
+        this.#world.after(prng.chance(0.1) ? this.#world.between(5, 80) : this.#world.between(0.1, 5), () => {
+          if (pulse.alive) done(error, null);
+        });
+      },
+      performCompute: (_task, _input, done) => {
+        this.#world.after(1, () => {
+          if (pulse.alive) done(null, null);
+        });
+      },
+      report: (report) => this.#witness.seeReport(report),
+    });
+    const life: HostLife = { index, pulse, host, journal, links: [] };
+    this.#world.note(`${name} starts`);
+    for (const front of this.#fronts) this.#linkFront(life, front);
+    for (const other of this.#hosts) {
+      if (other === null) continue;
+      const [mine, theirs] = this.#createLink(`${name} to ${other.index}`, `host ${other.index} to ${index}`);
+      life.links.push(mine);
+      other.links.push(theirs);
+      life.host.attachPeer(other.index, mine);
+      other.host.attachPeer(index, theirs);
+    }
+    this.#hosts[index] = life;
+  }
+
+  #crash(index: number): void {
+    const life = this.#hosts[index];
+    if (life == null) return;
+    this.#crashes++;
+    this.#world.note(`host ${index} dies`);
+    life.pulse.alive = false;
+    life.journal.crash();
+    for (const link of life.links) link.sever();
+    this.#hosts[index] = null;
+    this.#witness.forgetActors((kind, key) => placeAddress(PLACEMENT, { kind, key }) === index);
+    this.#world.after(this.#world.between(1, 120), () => this.#startHost(index));
+  }
+
+  #openFront(at: number): void {
+    const name = `front${this.#frontNames++}`;
+    const pulse: Pulse = { alive: true };
+    const scheduler = this.#world.createScheduler(() => pulse.alive);
+    const front = new Front(PLACEMENT, scheduler, { max_pending_asks: MAX_PENDING_ASKS });
+    const life: FrontLife = { name, pulse, front, pending: new Map() };
+    front.onHostDown = (host) => {
+      for (const [id, asked] of life.pending) {
+        if (asked === host) this.#world.violate(`${id} still waits for host ${host}, which is down`);
+      }
+    };
+    front.subscribe(TOPIC, (payload) => this.#witness.seeRevealed(`a publication to ${name}`, payload));
+    this.#fronts[at] = life;
+    for (const host of this.#hosts) if (host !== null) this.#linkFront(host, life);
+  }
+
+  #reopenFront(at: number): void {
+    const { name, pulse, front, pending } = this.#fronts[at]!;
+    this.#world.note(`${name} closes`);
+    front.close();
+    pulse.alive = false;
+    if (pending.size > 0) this.#world.violate(`${name} closed with ${pending.size} asks waiting`);
+    this.#openFront(at);
+  }
+
+  #linkFront(host: HostLife, { name, front }: FrontLife): void {
+    const [inner, outer] = this.#createLink(`host ${host.index} to ${name}`, `${name} to ${host.index}`);
+    host.links.push(inner);
+    host.host.attachFront(inner);
+    front.attach(host.index, outer);
+  }
+
+  /** What hosts send, the witness sees. */
+  #createLink(mine: string, theirs: string): [SimLink, SimLink] {
+    const describe = (name: string) => ({
+      name,
+      max_in_flight: LINK_FRAMES,
+      fault: this.#options.link_fault ?? 'none',
+      watch: (frame: Frame) => {
+        if (name.startsWith('host')) this.#witness.seeSent(name, frame);
+      },
+    });
+    return SimLink.createPair(this.#world, describe(mine), describe(theirs));
+  }
+
+  // ---- bounds ----
+
+  #checkBounds(): void {
+    for (const { front, name } of this.#fronts) {
+      if (front.stats().asks_pending > MAX_PENDING_ASKS) this.#world.violate(`${name} has too many asks`);
+    }
+    for (const life of this.#hosts) {
+      if (life === null) continue;
+      const { kinds, held_effects, io_in_flight } = life.host.stats();
+      for (const [kind, { live, mailbox_depth }] of Object.entries(kinds)) {
+        const { max_live, mailbox_capacity } = POLICIES.get(kind)!;
+        if (live > max_live) this.#world.violate(`${live} actors of ${kind}`);
+        if (mailbox_depth > live * mailbox_capacity) {
+          this.#world.violate(`${mailbox_depth} messages wait for ${live} ${kind}`);
+        }
+      }
+      if (held_effects > MOST_HELD) this.#world.violate(`${held_effects} effects are held`);
+      if (io_in_flight > MOST_IO) this.#world.violate(`${io_in_flight} io in flight`);
+    }
+  }
+
+  // ---- the end ----
+
+  /** Fate leaves everyone alone: what was accepted must finish, and what was acknowledged must be there. */
+  async #end(): Promise<void> {
+    this.#world.note('the end begins');
+    this.#trouble.commit_failure = 0;
+    this.#trouble.load_failure = 0;
+    const limitMs = this.#world.nowMs + END_LIMIT_MS;
+    while (this.#unsettled > 0 || this.#hosts.includes(null)) {
+      if (this.#world.nowMs > limitMs) this.#world.violate(`${this.#unsettled} asks are never settled`);
+      this.#step();
+    }
+    const lives = this.#hosts.filter((life) => life !== null);
+    let handled = -1;
+    for (let round = 0, isDry = false; !isDry; round++) {
+      if (round === DRAIN_ROUNDS) this.#world.violate('the hosts do not run dry');
+      let sum = 0;
+      let waiting = lives.length;
+      for (const { host } of lives) {
+        void host.drain().then((count) => {
+          sum += count;
+          waiting--;
+        });
+      }
+      while (waiting > 0) {
+        if (this.#world.nowMs > limitMs) this.#world.violate('the drain does not end');
+        this.#step();
+        await Promise.resolve();
+      }
+      isDry = sum === handled;
+      handled = sum;
+    }
+    for (const { host, index } of lives) {
+      const { kinds, held_effects, io_in_flight } = host.stats();
+      const depth = Object.values(kinds).reduce((total, kind) => total + kind.mailbox_depth, 0);
+      if (depth + held_effects + io_in_flight > 0)
+        this.#world.violate(`host ${index} is drained and not empty`);
+    }
+    for (const key of this.#witness.ledgers) this.#checkStored(key);
+    this.#world.checkPromises();
+  }
+
+  /** What a reader of the disk finds is the history that the witness saw. */
+  #checkStored(key: string): void {
+    const index = placeAddress(PLACEMENT, { kind: LEDGER, key });
+    const { snapshot, events } = new MemoryJournal(this.#disks[index]!).load(LEDGER, key);
+    const count = (snapshot?.seq ?? 0) + events.length;
+    const expected = this.#witness.historyOf(key).length;
+    if (count !== expected) {
+      this.#world.violate(`${key} has ${count} operations on the disk, ${expected} were written`);
+    }
+  }
+}

@@ -1,0 +1,210 @@
+/**
+ * Knows what was promised and sees what happens: every message handled, every write that reached the disk, everything
+ * that left an actor. Tells the world when the two do not agree.
+ */
+import { Packr } from 'msgpackr';
+import type { HostReport } from '../../src/runtime/host.ts';
+import type { JournalWrite } from '../../src/runtime/journal.ts';
+import type { Frame } from '../../src/runtime/link.ts';
+import type { KindPolicy } from '../../src/runtime/supervision.ts';
+import type { World } from './world.ts';
+
+const packr = new Packr({ useRecords: false, variableMapSize: true, int64AsType: 'number' });
+
+/** Errors with which a message was surely not handled, or nothing of it was done. */
+const WITHOUT_EFFECT = new Set([
+  'mailbox_full',
+  'message_dropped',
+  'too_many_asks',
+  'too_many_actors',
+  'link_full',
+  'actor_stopped',
+  'actor_failed',
+  'draining',
+  'unknown_kind',
+  'unknown_message',
+]);
+
+/** What an actor's answers, tells, publications and io carry: the operation that must be durable before. */
+export interface Revealing {
+  op?: string;
+  /** Of a read: how many operations, and the last of them. */
+  key?: string;
+  count?: number;
+  last?: string | null;
+}
+
+interface ActorHistory {
+  failures_ms: number[];
+  /** The earliest start after a failure; null when it is not waiting for one. */
+  restart_from_ms: number | null;
+  stopped_until_ms: number;
+}
+
+export class Witness {
+  readonly #world: World;
+  readonly #policies: ReadonlyMap<string, KindPolicy>;
+  /** Operation → the ledger on which it is durable. */
+  readonly #durable = new Map<string, string>();
+  /** Operations of each ledger in the order of the journal. */
+  readonly #histories = new Map<string, string[]>();
+  /** Operations that must never become durable. */
+  readonly #impossible = new Set<string>();
+  readonly #handled = new Set<string>();
+  readonly #lastNumber = new Map<string, number>();
+  readonly #nextNumber = new Map<string, number>();
+  readonly #actors = new Map<string, ActorHistory>();
+  acknowledged = 0;
+  handled = 0;
+
+  constructor(world: World, policies: ReadonlyMap<string, KindPolicy>) {
+    this.#world = world;
+    this.#policies = policies;
+  }
+
+  /** The operations that are durable on a ledger, oldest first. */
+  historyOf(key: string): readonly string[] {
+    return this.#histories.get(key) ?? [];
+  }
+
+  get ledgers(): string[] {
+    return [...this.#histories.keys()];
+  }
+
+  /** Numbers the messages from one sender to one receiver. */
+  numberNext(from: string, to: string): number {
+    const pair = `${from}→${to}`;
+    const number = (this.#nextNumber.get(pair) ?? 0) + 1;
+    this.#nextNumber.set(pair, number);
+    return number;
+  }
+
+  /** An actor handles a message. */
+  seeHandled(self: string, message: { id: string; from: string; n: number }): void {
+    this.handled++;
+    this.#world.note(`${self} handles ${message.id}`);
+    if (this.#handled.has(message.id)) this.#world.violate(`${self} handles ${message.id} a second time`);
+    this.#handled.add(message.id);
+    const pair = `${message.from}→${self}`;
+    const last = this.#lastNumber.get(pair) ?? 0;
+    if (message.n <= last) this.#world.violate(`${self} handles ${pair} ${message.n} after ${last}`);
+    this.#lastNumber.set(pair, message.n);
+  }
+
+  /** Writes are on the disk now. */
+  seeDurable(writes: readonly JournalWrite[]): void {
+    for (const write of writes) {
+      if (write.type !== 'event') continue;
+      const { op } = packr.unpack(write.event) as { op: string };
+      const history = this.#histories.get(write.key) ?? [];
+      this.#histories.set(write.key, history);
+      if (write.seq !== history.length + 1) {
+        this.#world.violate(`${write.key} writes event ${write.seq} after ${history.length}`);
+      }
+      if (this.#durable.has(op)) this.#world.violate(`${op} is written a second time`);
+      if (this.#impossible.has(op)) this.#world.violate(`${op} is durable although it was refused`);
+      history.push(op);
+      this.#durable.set(op, write.key);
+    }
+  }
+
+  /** A handler decided to fail: nothing of it may ever be seen. */
+  seeFailing(op: string): void {
+    this.#impossible.add(op);
+  }
+
+  /** Something leaves an actor, or has arrived from one. */
+  seeRevealed(where: string, what: unknown): void {
+    if (typeof what !== 'object' || what === null) return;
+    const { op, key, count, last } = what as Revealing;
+    if (op !== undefined && !this.#durable.has(op))
+      this.#world.violate(`${where} reveals ${op} before it is durable`);
+    if (key === undefined || count === undefined) return;
+    const history = this.historyOf(key);
+    if (count > history.length || (history[count - 1] ?? null) !== last) {
+      this.#world.violate(`${where} reveals ${count} operations of ${key}, durable are ${history.length}`);
+    }
+  }
+
+  /** A thread sends a frame. */
+  seeSent(where: string, frame: Frame): void {
+    if (frame.type === 'reply') this.seeRevealed(where, frame.value);
+    else if (frame.type === 'publish') this.seeRevealed(where, frame.payload);
+    else if (frame.type === 'tell') {
+      const { cause } = frame.payload as { cause?: string };
+      if (cause !== undefined) this.seeRevealed(where, { op: cause });
+    }
+  }
+
+  /** An asker hears what became of its message. */
+  seeSettled(op: string, code: string | null, value: unknown): void {
+    if (code === null) {
+      this.acknowledged++;
+      this.seeRevealed(`the answer to ${op}`, value);
+    } else if (WITHOUT_EFFECT.has(code)) {
+      if (this.#durable.has(op)) this.#world.violate(`${op} was refused with ${code} and is durable`);
+      this.#impossible.add(op);
+    }
+  }
+
+  /** An actor's state is there, and its first message is still to come. */
+  seeActivated(kind: string, key: string, ops: readonly string[] | null): void {
+    const actor = this.#actorAt(kind, key);
+    const { nowMs } = this.#world;
+    this.#world.note(`${kind}/${key} starts`);
+    if (nowMs < actor.stopped_until_ms) this.#world.violate(`${kind}/${key} starts while it is stopped`);
+    if (actor.restart_from_ms === null) {
+      // Not a restart: a new actor, whose failures are counted anew.
+      actor.failures_ms = [];
+    } else if (nowMs < actor.restart_from_ms) {
+      this.#world.violate(`${kind}/${key} starts again too soon`);
+    }
+    actor.restart_from_ms = null;
+    if (ops === null) return;
+    const history = this.historyOf(key);
+    const agrees = ops.length === history.length && ops.every((op, at) => op === history[at]);
+    if (!agrees)
+      this.#world.violate(`${kind}/${key} starts from ${ops.length} operations of ${history.length}`);
+  }
+
+  /** A host reports a failure. */
+  seeReport({ kind, key, during, outcome }: HostReport): void {
+    this.#world.note(`${kind}/${key} fails in ${during}: ${outcome}`);
+    if (outcome === 'lost') return this.#world.violate(`${kind}/${key} lost ${during}`);
+    const actor = this.#actorAt(kind, key);
+    const { restart, stopped_for_ms } = this.#policies.get(kind)!;
+    const { nowMs } = this.#world;
+    if (during !== 'activate') actor.failures_ms.push(nowMs);
+    const recent = actor.failures_ms.filter((at) => at > nowMs - restart.window_ms).length;
+    if (outcome === 'restart') {
+      if (recent > restart.max_restarts)
+        this.#world.violate(`${kind}/${key} starts again after ${recent} failures`);
+      actor.restart_from_ms =
+        nowMs + Math.min(restart.backoff_max_ms, restart.backoff_first_ms * 2 ** (recent - 1));
+    } else {
+      if (during !== 'activate' && recent <= restart.max_restarts) {
+        this.#world.violate(`${kind}/${key} is stopped after ${recent} failures`);
+      }
+      actor.stopped_until_ms = nowMs + stopped_for_ms;
+      actor.restart_from_ms = null;
+    }
+  }
+
+  /** A thread died with these actors; their next life knows nothing of earlier failures. */
+  forgetActors(isThere: (kind: string, key: string) => boolean): void {
+    for (const address of [...this.#actors.keys()]) {
+      const [kind = '', key = ''] = address.split('/');
+      if (isThere(kind, key)) this.#actors.delete(address);
+    }
+  }
+
+  #actorAt(kind: string, key: string): ActorHistory {
+    const address = `${kind}/${key}`;
+    let actor = this.#actors.get(address);
+    if (actor === undefined) {
+      actor = { failures_ms: [], restart_from_ms: null, stopped_until_ms: 0 };
+      this.#actors.set(address, actor);
+    }
+    return actor;
+  }
+}
