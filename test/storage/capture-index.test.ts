@@ -160,6 +160,19 @@ describe('runs without a label', () => {
     );
   });
 
+  it('go past an exchange that the decoder fails on', async () => {
+    const log = await openLog(makeFolder());
+    await log.append([ask('a', 'x'), ask('a x b')]);
+    const failing: DecodeExchange = (copy) => {
+      if (Buffer.from(copy.request_body).toString() === 'a') throw new Error('oops');
+      return decode(copy);
+    };
+    while ((await log.indexSome(failing, 1_000)) > 0);
+    const records = readAll(log.stats().path, false);
+    expect(records.map((record) => record.undecodable)).toEqual([true, false]);
+    expect(runs(records)).toEqual(['conv_1', 'conv_2']);
+  });
+
   it('try again after a failed write', async () => {
     const folder = makeFolder();
     let failing = true;

@@ -138,6 +138,22 @@ export function makeStoredCopy(meta: StoredMeta, request: Buffer, response: Buff
   };
 }
 
+/** A decoder that throws after all must not hold up the index for ever: the exchange is undecodable. */
+function decodeSafely(decode: DecodeExchange, copy: StoredCopy): IndexFacts {
+  try {
+    return decode(copy);
+  } catch (error) {
+    const usage = {
+      input_tokens: null,
+      output_tokens: null,
+      cache_read_tokens: null,
+      cache_write_tokens: null,
+    };
+    const reason = `the decoder failed: ${(error as Error).message}`;
+    return { model: null, usage, stop_reason: null, undecodable: true, reason, conversation: [] };
+  }
+}
+
 function flattenHeaders(headers: [string, string][], decoded: boolean): string[] {
   return headers.filter(([name]) => !decoded || name.toLowerCase() !== 'content-encoding').flat();
 }
@@ -212,7 +228,8 @@ export class ExchangeIndex {
     let facts: IndexFacts | null = null;
     if (record.shape !== null) {
       const bodies = this.#blocks.readBodies(id, meta);
-      if (bodies !== undefined) facts = decode(makeStoredCopy(meta, bodies.request, bodies.response));
+      if (bodies !== undefined)
+        facts = decodeSafely(decode, makeStoredCopy(meta, bodies.request, bodies.response));
     }
     let runId = record.run_id;
     if (record.kind === 'turn') {
