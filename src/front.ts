@@ -55,6 +55,7 @@ export class Front implements CaptureFront {
             max_queue_bytes: share(config.capture.max_queue_bytes),
             max_capture_bytes: config.capture.max_capture_bytes,
           });
+    if (queue !== null) writer?.onReturn(() => queue.retryNow());
     const gateway = parts.gateway
       ? new Gateway({
           bases: config.gateway,

@@ -1,7 +1,7 @@
 /**
  * Asks the capture writer. The only place that makes its messages. Front threads.
  */
-import type { CapturedExchange } from '../../src/domain/exchange.ts';
+import type { FinishedExchange } from '../../src/domain/exchange.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
 import type { AskOptions, Front } from '../../src/runtime/front.ts';
@@ -9,7 +9,7 @@ import {
   CAPTURE_WRITER_KIND,
   type CaptureWriterProtocol,
   type ExchangeHead,
-  packHead,
+  packExchange,
   type WriterState,
 } from './protocol.ts';
 
@@ -38,6 +38,14 @@ export class CaptureWriterClient {
     return !this.#killed && this.#front.isUp(this.#front.place(WRITER));
   }
 
+  /** Calls `listener` whenever the writer's thread has come back. */
+  onReturn(listener: () => void): void {
+    const host = this.#front.place(WRITER);
+    this.#front.onHostUp = (index) => {
+      if (index === host) listener();
+    };
+  }
+
   /**
    * Opens the database now instead of with the first batch.
    * @throws CatalogueError `capture_failed` with the storage's own words
@@ -50,15 +58,12 @@ export class CaptureWriterClient {
    * Stores a batch.
    * @throws CatalogueError `capture_failed`: nothing of it is stored, it may be sent again; any other code: unknown
    */
-  async append(batch: readonly CapturedExchange[]): Promise<void> {
+  async append(batch: readonly FinishedExchange[]): Promise<void> {
     // Said before anything is sent; a batch lost with its thread is another matter: it may have been written.
     if (!this.alive) throw new CatalogueError('capture_failed');
     const heads: ExchangeHead[] = [];
     const bodies: Uint8Array[] = [];
-    for (const exchange of batch) {
-      heads.push(packHead(exchange));
-      bodies.push(exchange.request_body, exchange.response_body);
-    }
+    for (const exchange of batch) heads.push(packExchange(exchange, bodies));
     await this.#ask('append', { heads }, { deadline_ms: APPEND_DEADLINE_MS, bodies });
   }
 

@@ -3,7 +3,7 @@
  * decoder in. Actor thread.
  */
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
-import { type ExchangeHead, unpackHead, type WriterState } from './protocol.ts';
+import { type ExchangeHead, unpackExchange, type WriterState } from './protocol.ts';
 
 /** What the port needs of the log; `CaptureLog` of src/storage is one. */
 export interface ExchangeLog {
@@ -38,9 +38,13 @@ export class CaptureLogPort {
     bodies: readonly Uint8Array[];
   }): Promise<{ first_id: number; last_id: number }> {
     const log = await this.#opened();
-    return log.append(
-      input.heads.map((head, at) => unpackHead(head, input.bodies[2 * at]!, input.bodies[2 * at + 1]!)),
-    );
+    let at = 0;
+    const batch = input.heads.map((head) => {
+      const { exchange, next } = unpackExchange(head, input.bodies, at);
+      at = next;
+      return exchange;
+    });
+    return log.append(batch);
   }
 
   async flush(): Promise<null> {

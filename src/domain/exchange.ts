@@ -59,6 +59,12 @@ export interface CapturedExchange {
   response_body: Uint8Array;
 }
 
+/** The same as a front thread holds it: the bodies in the chunks that passed, not copied yet. */
+export type FinishedExchange = Omit<CapturedExchange, 'request_body' | 'response_body'> & {
+  request_chunks: Uint8Array[];
+  response_chunks: Uint8Array[];
+};
+
 /** Tokens of one turn; null where the provider did not say. */
 export interface TokenUsage {
   input_tokens: number | null;

@@ -7,7 +7,7 @@
  * in one synchronous read; an exchange moves from in_flight to exactly one of the other two, once.
  */
 
-import type { CapturedExchange } from '../domain/exchange.ts';
+import type { FinishedExchange } from '../domain/exchange.ts';
 import { CatalogueError, toCatalogueError } from '../errors.ts';
 import { type ByteBudget, Tee } from './tee.ts';
 
@@ -17,7 +17,7 @@ export interface CaptureWriter {
    * Resolves when all of the batch is committed. Rejects with a CatalogueError: `capture_failed` when none of it is
    * (the batch may be sent again), anything else when it cannot be known or would fail again.
    */
-  append(batch: CapturedExchange[]): Promise<void>;
+  append(batch: FinishedExchange[]): Promise<void>;
 }
 
 export interface CaptureQueueOptions {
@@ -61,7 +61,7 @@ const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;
 
 interface Batch {
-  exchanges: CapturedExchange[];
+  exchanges: FinishedExchange[];
   bytes: number;
   /** Which exchange since start is its first one. */
   first: number;
@@ -83,6 +83,8 @@ export class CaptureQueue implements ByteBudget {
   #pending: Batch = { exchanges: [], bytes: 0, first: 0 };
   /** Sent and neither captured nor dropped, those that are tried again among them. */
   readonly #sent = new Set<Batch>();
+  /** Of those sent: the ones that wait for their next try. */
+  readonly #retries = new Map<Batch, NodeJS.Timeout>();
   #timer: NodeJS.Timeout | null = null;
   #underWay = 0;
   #retryAfterMs = 0;
@@ -117,7 +119,7 @@ export class CaptureQueue implements ByteBudget {
   }
 
   /** The exchange is over. Its bodies are the tee's chunks; the other fields come with `exchange`. */
-  submit(tee: Tee, exchange: CapturedExchange): void {
+  submit(tee: Tee, exchange: FinishedExchange): void {
     if (tee.lost || this.#isKilled || this.#depth >= this.#options.max_queue) {
       tee.release();
       this.#dropped++;
@@ -174,7 +176,22 @@ export class CaptureQueue implements ByteBudget {
   /** Capture stops for good: what waits is dropped, what comes is not taken. */
   kill(): void {
     this.#isKilled = true;
+    for (const [batch, timer] of this.#retries) {
+      clearTimeout(timer);
+      this.#dropBatch(batch);
+    }
+    this.#retries.clear();
     this.#dropBatch(this.#takePending());
+  }
+
+  /** The writer is back: what waits for another try is tried now. */
+  retryNow(): void {
+    const waiting = [...this.#retries];
+    this.#retries.clear();
+    for (const [batch, timer] of waiting) {
+      clearTimeout(timer);
+      this.#send(batch);
+    }
   }
 
   counters(): CaptureCounters {
@@ -239,10 +256,11 @@ export class CaptureQueue implements ByteBudget {
   /** The disk is full, or so: the batch waits, others queue up behind it, and beyond the queue's bound they drop. */
   #retryLater(batch: Batch): void {
     this.#retryAfterMs = Math.min(Math.max(this.#retryAfterMs * 2, RETRY_FIRST_MS), RETRY_MAX_MS);
-    setTimeout(() => {
-      if (this.#isKilled) this.#dropBatch(batch);
-      else this.#send(batch);
+    const timer = setTimeout(() => {
+      this.#retries.delete(batch);
+      this.#send(batch);
     }, this.#retryAfterMs).unref();
+    this.#retries.set(batch, timer);
   }
 
   #finishBatch(batch: Batch): void {

@@ -10,7 +10,7 @@ import { subscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
-import type { CapturedExchange } from '../domain/exchange.ts';
+import type { FinishedExchange } from '../domain/exchange.ts';
 import { CatalogueError, toMessagesBody } from '../errors.ts';
 import type { HttpStream, ReplyFraming } from '../http/http-stream.ts';
 import type { CaptureQueue } from './capture-queue.ts';
@@ -117,14 +117,19 @@ export class Forward implements Dispatcher.DispatchHandler {
     const stream = this.#stream;
     const received = stream.received;
     stream.received = [];
-    if (this.#tee !== null) for (const chunk of received) this.#tee.add(this.#tee.request, chunk);
+    const body = this.#makeBody(received);
+    if (this.#tee !== null) {
+      // The joined body, where there is one, so that its chunks are not kept beside it.
+      const kept = Buffer.isBuffer(body) ? [body] : received;
+      for (const chunk of kept) this.#tee.add(this.#tee.request, chunk);
+    }
     stream.events = {
       onBody: this.#onBody,
       onBlocked: () => this.#controller?.pause(),
       onDrained: () => this.#controller?.resume(),
       onClosed: this.#onClosed,
     };
-    this.#dispatch(this.#makeBody(received));
+    this.#dispatch(body);
   }
 
   #makeBody(received: Buffer[]): RequestBody {
@@ -272,7 +277,7 @@ export class Forward implements Dispatcher.DispatchHandler {
     const tee = this.#tee;
     if (tee === null || this.#context.capture === null) return;
     const { head } = this.#stream;
-    const exchange: CapturedExchange = {
+    const exchange: FinishedExchange = {
       run_id: this.#request.run_id,
       seq: this.#request.seq,
       note: this.#context.note,
@@ -293,8 +298,8 @@ export class Forward implements Dispatcher.DispatchHandler {
       response_headers: this.#responseHeaders,
       request_bytes: tee.request.bytes,
       response_bytes: tee.response.bytes,
-      request_body: joinChunks(tee.request.chunks),
-      response_body: joinChunks(tee.response.chunks),
+      request_chunks: tee.request.chunks,
+      response_chunks: tee.response.chunks,
     };
     this.#context.capture.submit(tee, exchange);
   }
@@ -327,8 +332,4 @@ function describeFailure(error: Error): CatalogueError {
 /** undici would announce a length for a stream that has ended by the time it is sent; an iterable hides that. */
 async function* iterateChunks(upload: Readable): AsyncIterable<Buffer> {
   for await (const chunk of upload) yield chunk as Buffer;
-}
-
-function joinChunks(chunks: Uint8Array[]): Uint8Array {
-  return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
 }

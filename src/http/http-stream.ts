@@ -60,6 +60,10 @@ export class HttpStream {
   /** The head of the reply is staged or sent. */
   replied = false;
   isBodyPaused = false;
+  /** Index in the listener's list of open streams; -1 when it is in none. */
+  place = -1;
+  /** The listener waits for its first body bytes before it hands it over. */
+  isAwaited = false;
 
   readonly #res: HttpResponse;
   readonly #onGone: (stream: HttpStream) => void;

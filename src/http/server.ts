@@ -71,8 +71,8 @@ class Listener implements HttpServer {
   readonly #app: ReturnType<NativeModule['App']>;
   readonly #options: ServerOptions;
   #listenSocket: us_listen_socket | null = null;
-  readonly #streams = new Set<HttpStream>();
-  readonly #awaitingBody = new Set<HttpStream>();
+  /** A list with the place of each stream noted on it: a Set rehashes under such a coming and going. */
+  readonly #streams: HttpStream[] = [];
   #awaitTimer: NodeJS.Timeout | null = null;
   #sweepTimer: NodeJS.Timeout | null = null;
   #isDraining = false;
@@ -90,7 +90,7 @@ class Listener implements HttpServer {
   }
 
   get open(): number {
-    return this.#streams.size;
+    return this.#streams.length;
   }
 
   listen(): Promise<HttpServer> {
@@ -126,7 +126,7 @@ class Listener implements HttpServer {
       this.#native.us_listen_socket_close(this.#listenSocket);
       this.#listenSocket = null;
     }
-    if (this.#streams.size > 0) {
+    if (this.#streams.length > 0) {
       const { promise, resolve } = Promise.withResolvers<void>();
       this.#onIdle = resolve;
       const timer = setTimeout(resolve, deadlineMs);
@@ -185,7 +185,8 @@ class Listener implements HttpServer {
       this.#refuse(stream, 503, 'The server is shutting down');
       return;
     }
-    this.#streams.add(stream);
+    stream.place = this.#streams.length;
+    this.#streams.push(stream);
     if (verdict.framing === 'none') this.#options.onStream(stream);
     else if (verdict.framing === 'length') this.#awaitLength(res, stream);
     else this.#awaitChunk(res, stream);
@@ -193,18 +194,26 @@ class Listener implements HttpServer {
 
   /** Hands the stream over with its first bytes, or after a moment without any. */
   #awaitLength(res: HttpResponse, stream: HttpStream): void {
-    this.#awaitingBody.add(stream);
-    this.#awaitTimer ??= setTimeout(() => {
-      this.#awaitTimer = null;
-      for (const waiting of this.#awaitingBody) this.#options.onStream(waiting);
-      this.#awaitingBody.clear();
-    }, FIRST_BYTES_WAIT_MS);
+    stream.isAwaited = true;
+    this.#awaitTimer ??= setTimeout(this.#endWait, FIRST_BYTES_WAIT_MS);
     res.onData((bytes, isLast) => {
       // An empty first call comes with the head when the body is still on its way.
       if (bytes.byteLength === 0 && !isLast) return;
       stream.takeBody(Buffer.from(new Uint8Array(bytes)), isLast);
-      if (this.#awaitingBody.size > 0 && this.#awaitingBody.delete(stream)) this.#options.onStream(stream);
+      this.#handOver(stream);
     });
+  }
+
+  /** Those that have waited for up to this long, and perhaps not the whole of it, go without body bytes. */
+  readonly #endWait = (): void => {
+    this.#awaitTimer = null;
+    for (const stream of [...this.#streams]) this.#handOver(stream);
+  };
+
+  #handOver(stream: HttpStream): void {
+    if (!stream.isAwaited) return;
+    stream.isAwaited = false;
+    this.#options.onStream(stream);
   }
 
   /** Hands the stream over one turn of the loop after its first chunk, unless the parser has rejected it by then. */
@@ -246,9 +255,16 @@ class Listener implements HttpServer {
   };
 
   readonly #onGone = (stream: HttpStream): void => {
-    this.#streams.delete(stream);
-    this.#awaitingBody.delete(stream);
-    if (this.#streams.size === 0) this.#onIdle?.();
+    if (stream.place >= 0) {
+      const last = this.#streams.pop()!;
+      if (last !== stream) {
+        this.#streams[stream.place] = last;
+        last.place = stream.place;
+      }
+      stream.place = -1;
+    }
+    stream.isAwaited = false;
+    if (this.#streams.length === 0) this.#onIdle?.();
   };
 }
 

@@ -38,7 +38,8 @@ function makeQueue(): { queue: CaptureQueue; writer: ScriptedWriter; submit: (pa
   const submit = (path: string): void => {
     const tee = queue.begin()!;
     tee.add(tee.request, Buffer.alloc(100));
-    queue.submit(tee, makeExchange({ path }));
+    const { request_body, response_body, ...exchange } = makeExchange({ path });
+    queue.submit(tee, { ...exchange, request_chunks: [request_body], response_chunks: [response_body] });
   };
   return { queue, writer, submit };
 }
@@ -102,5 +103,30 @@ describe('capture queue', () => {
     await queue.settle(10_000);
     expect(queue.counters()).toMatchObject({ captured: 0, dropped: 2, in_flight: 0, queue_bytes: 0 });
     expect(queue.begin()).toBeNull();
+  });
+});
+
+describe('batches that wait for another try', () => {
+  it('are tried at once when the writer is back', async () => {
+    const { queue, writer, submit } = makeQueue();
+    submit('/a');
+    // Three failures in a row: the next pause would be 400 ms.
+    for (let tries = 1; tries <= 2; tries++) (await writer.nth(tries)).fail('capture_failed');
+    (await writer.nth(3)).fail('capture_failed');
+    await expect.poll(() => queue.counters().errors).toBe(3);
+    queue.retryNow();
+    expect(writer.appends).toHaveLength(4);
+    writer.appends[3]!.succeed();
+    await queue.settle(1_000);
+    expect(queue.counters()).toMatchObject({ captured: 1, dropped: 0, queue_bytes: 0 });
+  });
+
+  it('are dropped at once by a kill', async () => {
+    const { queue, writer, submit } = makeQueue();
+    submit('/a');
+    (await writer.nth(1)).fail('capture_failed');
+    await expect.poll(() => queue.counters().errors).toBe(1);
+    queue.kill();
+    expect(queue.counters()).toMatchObject({ dropped: 1, in_flight: 0, queue_depth: 0, queue_bytes: 0 });
   });
 });
