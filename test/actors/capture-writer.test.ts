@@ -1,0 +1,96 @@
+/** The capture writer's decisions, without threads and without a log. */
+
+import { describe, expect, it } from 'vitest';
+import { CAPTURE_LOG_PORT, captureWriter } from '../../actors/capture-writer/behaviour.ts';
+import { ActorKit, type EffectOf, type KitAnswer } from '../../src/runtime/kit.ts';
+
+const IO_ERROR = { code: 'ENOSPC', message: 'no space left on device', retryable: false };
+
+function askHeld(
+  kit: ActorKit,
+  name: string,
+  payload: unknown = null,
+): { token: number; io: EffectOf<'io'> } {
+  const answer = kit.ask(name, payload);
+  if (answer.type !== 'held') throw new Error(`answered with ${answer.type}`);
+  const [io, ...rest] = kit.takeEffectsOf('io');
+  expect(rest).toEqual([]);
+  expect(io?.port).toBe(CAPTURE_LOG_PORT);
+  return { token: answer.token, io: io! };
+}
+
+function refusalOf(answer: KitAnswer): { code: string; retryable: boolean } | null {
+  return answer.type === 'refuse' ? { code: answer.error.code, retryable: answer.error.retryable } : null;
+}
+
+describe('the capture writer', () => {
+  it('answers an append when the log has it, and not before', () => {
+    const kit = new ActorKit(captureWriter);
+    const { token, io } = askHeld(kit, 'append', { heads: [] });
+    expect(io.operation).toBe('append');
+    expect(kit.answerTo(token)).toEqual({ type: 'none' });
+    kit.finish(io, { first_id: 3, last_id: 4 });
+    expect(kit.answerTo(token)).toEqual({ type: 'reply', value: { first_id: 3, last_id: 4 } });
+  });
+
+  it('hands the bodies on as they came', () => {
+    const kit = new ActorKit(captureWriter);
+    const bodies = [Buffer.from('request'), Buffer.from('response')];
+    kit.ask('append', { heads: [] }, bodies);
+    const [io] = kit.takeEffectsOf('io');
+    const { bodies: passed } = io!.input as { bodies: Uint8Array[] };
+    expect(passed[0]).toBe(bodies[0]);
+    expect(passed[1]).toBe(bodies[1]);
+  });
+
+  it.each([
+    ['open', 'capture_failed'],
+    ['append', 'capture_failed'],
+    ['flush', 'unavailable'],
+    ['rotate', 'unavailable'],
+    ['state', 'unavailable'],
+  ])('says of a failed %s that it may be tried again', (name, code) => {
+    const kit = new ActorKit(captureWriter);
+    const { token, io } = askHeld(kit, name, name === 'append' ? { heads: [] } : null);
+    kit.fail(io, IO_ERROR);
+    expect(refusalOf(kit.answerTo(token))).toEqual({ code, retryable: true });
+  });
+
+  it('refuses everything but its state once it is killed', () => {
+    const kit = new ActorKit(captureWriter);
+    const { token, io } = askHeld(kit, 'kill');
+    expect(io.operation).toBe('close');
+    for (const name of ['open', 'append', 'flush', 'rotate']) {
+      expect(refusalOf(kit.ask(name, { heads: [] }))).toEqual({ code: 'capture_stopped', retryable: false });
+    }
+    expect(kit.takeEffectsOf('io')).toEqual([]);
+    kit.finish(io, null);
+    expect(kit.answerTo(token)).toEqual({ type: 'reply', value: null });
+    expect(askHeld(kit, 'state').io.operation).toBe('state');
+  });
+
+  it('indexes when appends have paused, pass after pass until nothing is left', () => {
+    const kit = new ActorKit(captureWriter);
+    kit.ask('append', { heads: [] });
+    expect(Object.keys(kit.timers())).toEqual(['index']);
+    // Everything that came since the timer was set delays it once more.
+    kit.advance(300);
+    kit.takeEffects();
+    kit.advance(300);
+    const [first] = kit.takeEffectsOf('io');
+    expect(first?.operation).toBe('index');
+    kit.finish(first!, 20);
+    expect(Object.keys(kit.timers())).toEqual(['index']);
+    kit.advance(100);
+    const [second] = kit.takeEffectsOf('io');
+    kit.finish(second!, 0);
+    expect(kit.timers()).toEqual({});
+  });
+
+  it('indexes no more once it is killed', () => {
+    const kit = new ActorKit(captureWriter);
+    kit.ask('append', { heads: [] });
+    kit.ask('kill', null);
+    expect(kit.timers()).toEqual({});
+  });
+});
