@@ -155,9 +155,15 @@ export class Front implements Asker {
     const id = this.#nextId++;
     const deadline_ms = this.#scheduler.monotonicMs() + (options.deadline_ms ?? DEFAULT_ASK_DEADLINE_MS);
     const bodies = options.bodies ?? NO_BODIES;
-    if (!link.send({ type: 'ask', id, to, name, payload, deadline_ms, bodies }))
-      return refuse('link_full', 'link_full');
+    // Entered before it is sent: no link needs to promise that an answer comes in a later turn.
     this.#pending.set(id, { to, name, host, deadline_ms, settle });
+    let isSent = false;
+    try {
+      isSent = link.send({ type: 'ask', id, to, name, payload, deadline_ms, bodies });
+    } finally {
+      if (!isSent) this.#pending.delete(id);
+    }
+    if (!isSent) return refuse('link_full', 'link_full');
     if (deadline_ms < this.#sweepAtMs) this.#scheduleSweep(deadline_ms);
   }
 

@@ -1,0 +1,572 @@
+/**
+ * The host by itself, turn by turn: bounds, failures and starts of actors that are hard to bring about on threads.
+ * Time, links and io are in the test's own hands.
+ */
+import { describe, expect, it } from 'vitest';
+import type { ErrorData } from '../../src/runtime/error.ts';
+import { Front } from '../../src/runtime/front.ts';
+import { ActorHost, type HostReport, type KindDefinition } from '../../src/runtime/host.ts';
+import type { JournalStore, JournalWrite } from '../../src/runtime/journal.ts';
+import type { Frame, Link, LinkStats } from '../../src/runtime/link.ts';
+import type { AnyBehaviour, Behaviour, Outcome, ReplyToken } from '../../src/runtime/protocol.ts';
+import type { Scheduler } from '../../src/runtime/scheduler.ts';
+import { DEFAULT_KIND_POLICY, type KindPolicy } from '../../src/runtime/supervision.ts';
+import { createManualClock } from '../../src/std/clock.ts';
+
+/** A scheduler whose time stands still until it is moved. */
+class Turns implements Scheduler {
+  readonly #clock = createManualClock(1_000_000);
+  #tasks: { at_ms: number; run: () => void }[] = [];
+
+  wallMs = () => this.#clock.wallMs();
+  monotonicMs = () => this.#clock.monotonicMs();
+  soon = (run: () => void) => void this.later(0, run);
+
+  later(delayMs: number, run: () => void): () => void {
+    const task = { at_ms: this.monotonicMs() + Math.max(0, delayMs), run };
+    this.#tasks.push(task);
+    return () => {
+      this.#tasks = this.#tasks.filter((other) => other !== task);
+    };
+  }
+
+  /** Lets time pass and does what is due, in its order. */
+  advance(ms: number): void {
+    const until = this.monotonicMs() + ms;
+    for (;;) {
+      const due = this.#tasks.filter((task) => task.at_ms <= until).sort((a, b) => a.at_ms - b.at_ms)[0];
+      if (due === undefined) break;
+      this.#tasks = this.#tasks.filter((task) => task !== due);
+      this.#clock.advance(Math.max(0, due.at_ms - this.monotonicMs()));
+      due.run();
+    }
+    this.#clock.advance(until - this.monotonicMs());
+  }
+}
+
+/** A link without delay: a frame arrives before `send` returns. */
+class DirectLink implements Link {
+  onFrame: (frame: Frame) => void = () => {};
+  onClose: () => void = () => {};
+  peer!: DirectLink;
+  #closed = false;
+
+  static pair(): [DirectLink, DirectLink] {
+    const [a, b] = [new DirectLink(), new DirectLink()];
+    a.peer = b;
+    b.peer = a;
+    return [a, b];
+  }
+
+  send(frame: Frame): boolean {
+    if (this.#closed) return false;
+    if (frame.type === 'reply' && typeof frame.value === 'function') throw new TypeError('not plain data');
+    this.peer.onFrame(frame);
+    return true;
+  }
+
+  flush(): void {}
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.onClose();
+    this.peer.close();
+  }
+
+  stats(): LinkStats {
+    const none = { frames_sent: 0, bytes_sent: 0, batches_sent: 0, frames_received: 0, bytes_received: 0 };
+    return { ...none, refused: 0, bytes_in_flight: 0 };
+  }
+}
+
+/** Commits when the test says so. */
+class HandJournal implements JournalStore {
+  waiting: { writes: readonly JournalWrite[]; done: (error: Error | null) => void }[] = [];
+  stored: JournalWrite[] = [];
+  /** What `load` finds; by default what was committed. */
+  load: JournalStore['load'] = (kind, key) => {
+    const mine = this.stored.filter((write) => write.kind === kind && write.key === key);
+    const snapshot = mine.findLast((write) => write.type === 'snapshot') ?? null;
+    const events = mine.flatMap((write) =>
+      write.type === 'event' && write.seq > (snapshot?.seq ?? 0) ? [write.event] : [],
+    );
+    return { snapshot, events };
+  };
+
+  commit(writes: readonly JournalWrite[], done: (error: Error | null) => void): void {
+    this.waiting.push({ writes, done });
+  }
+
+  /** Ends the commit that is under way. */
+  finish(error: Error | null = null): void {
+    const { writes, done } = this.waiting.shift()!;
+    if (error === null) this.stored.push(...writes);
+    done(error);
+  }
+
+  async close(): Promise<void> {}
+}
+
+interface Answer {
+  error: ErrorData | null;
+  value: unknown;
+}
+
+function setUp(behaviour: AnyBehaviour, policy: Partial<KindPolicy> = {}, others: KindDefinition[] = []) {
+  const turns = new Turns();
+  const journal = new HandJournal();
+  const reports: HostReport[] = [];
+  const io: { input: unknown; done: (error: unknown, value: unknown) => void }[] = [];
+  const placement = { hosts: 1, pins: {} };
+  const host = new ActorHost({
+    index: 0,
+    placement,
+    kinds: [{ behaviour, policy: { ...DEFAULT_KIND_POLICY, ...policy } }, ...others],
+    scheduler: turns,
+    journal,
+    performIo: (_port, _operation, input, done) => void io.push({ input, done }),
+    performCompute: (_task, input, done) => void io.push({ input, done }),
+    report: (report) => void reports.push(report),
+  });
+  const front = new Front(placement, turns);
+  const [a, b] = DirectLink.pair();
+  host.attachFront(a);
+  front.attach(0, b);
+  const ask = (name: string, payload: unknown = null, key = 'a', bodies: Uint8Array[] = []): Answer[] => {
+    const answers: Answer[] = [];
+    const options = { deadline_ms: 60_000, bodies };
+    front.request({ kind: behaviour.kind, key }, name, payload, options, (error, value) => {
+      answers.push({ error, value });
+    });
+    return answers;
+  };
+  return { turns, journal, reports, io, host, front, ask, link: b };
+}
+
+function codeOf(answers: Answer[]): string | undefined {
+  const [answer] = answers;
+  return answer === undefined ? undefined : (answer.error?.code ?? 'ok');
+}
+
+type BoxProtocol = {
+  fetch: { request: string; reply: string };
+  note: { request: unknown; reply: number };
+  hold: { request: null; reply: string };
+  throw: { request: null; reply: never };
+  silent: { request: null; reply: never };
+  strange: { request: null; reply: unknown };
+  timers: { request: number; reply: null };
+};
+
+interface BoxInternal {
+  fetched: Outcome<string, { token: ReplyToken }>;
+  rang: string;
+}
+
+const box: Behaviour<BoxProtocol, { notes: unknown[] }, never, BoxInternal> = {
+  kind: 'box',
+  initial: () => ({ notes: [] }),
+  handlers: {
+    fetch: (_state, what, context) =>
+      context.io('shelf', 'fetch', what, 'fetched', { token: context.holdReply() }),
+    note: (state, what, context) => context.reply(state.notes.push(what)),
+    hold: (_state, _message, context) => void context.holdReply(),
+    throw: () => {
+      throw new Error('thrown on purpose');
+    },
+    silent: () => {},
+    strange: (_state, _message, context) => context.reply(() => 'a function'),
+    timers(_state, count, context) {
+      for (let i = 0; i < count; i++) context.setTimer(`t${i}`, 100, 'rang', `t${i}`);
+      context.reply(null);
+    },
+  },
+  internal: {
+    fetched(_state, outcome, context) {
+      if (outcome.ok) context.replyTo(outcome.carry.token, outcome.value);
+      else context.refuseTo(outcome.carry.token, outcome.error);
+    },
+    rang: (state, name) => void state.notes.push(name),
+  },
+};
+
+describe('io', () => {
+  it('holds new messages back at its bound, and outcomes pass before them', () => {
+    const { io, ask } = setUp(box, { max_io_in_flight: 2 });
+    const [one, two, three, note] = [ask('fetch', 'x'), ask('fetch', 'y'), ask('fetch', 'z'), ask('note', 1)];
+    expect(io.map((each) => each.input)).toEqual(['x', 'y']);
+    expect(codeOf(note)).toBeUndefined();
+    io[1]!.done(null, 'Y');
+    expect(two).toEqual([{ error: null, value: 'Y' }]);
+    expect(io.map((each) => each.input)).toEqual(['x', 'y', 'z']);
+    io[0]!.done(Object.assign(new Error('gone'), { code: 'missing', retryable: true }), undefined);
+    expect(one).toMatchObject([{ error: { code: 'missing', retryable: true } }]);
+    expect(note).toEqual([{ error: null, value: 1 }]);
+    io[2]!.done(new Error('broken'), undefined);
+    expect(three).toMatchObject([{ error: { code: 'io_failed', retryable: false } }]);
+  });
+
+  it('that ends after its actor has failed is nobody’s', () => {
+    const { io, ask, host, turns } = setUp(box);
+    const fetching = ask('fetch', 'x');
+    expect(codeOf(ask('throw'))).toBe('actor_failed');
+    expect(codeOf(fetching)).toBe('actor_restarted');
+    turns.advance(1_000);
+    io[0]!.done(null, 'X');
+    expect(fetching).toHaveLength(1);
+    expect(host.deadLetters.counts()).toEqual({ stale_outcome: 1 });
+    expect(codeOf(ask('note', 1))).toBe('ok');
+  });
+});
+
+describe('an answer', () => {
+  it('that never comes is refused by name, and one that cannot be sent too', () => {
+    const { ask, reports } = setUp(box);
+    expect(codeOf(ask('silent'))).toBe('no_reply');
+    expect(codeOf(ask('strange'))).toBe('actor_failed');
+    expect(reports.map((report) => report.outcome)).toEqual(['lost']);
+    expect(ask('note', 1)).toEqual([{ error: null, value: 1 }]);
+  });
+
+  it('that is kept counts against a bound', () => {
+    const { ask } = setUp(box, { max_held_replies: 2 });
+    const held = [ask('hold'), ask('hold')];
+    expect(codeOf(ask('note', 1))).toBe('mailbox_full');
+    ask('throw');
+    // The bound holds for asks; the failing message was one and did not get in.
+    expect(held.map(codeOf)).toEqual([undefined, undefined]);
+  });
+});
+
+describe('a mailbox', () => {
+  it('is bounded in bytes; a message alone always passes', () => {
+    const { ask, io } = setUp(box, { max_io_in_flight: 1, mailbox_bytes: 1_000 });
+    ask('fetch', 'x');
+    const big = ask('note', 0, 'a', [new Uint8Array(5_000)]);
+    const refused = ask('note', 1, 'a', [new Uint8Array(1)]);
+    const empty = ask('note', 2);
+    expect([big, refused, empty].map(codeOf)).toEqual([undefined, 'mailbox_full', 'mailbox_full']);
+    io[0]!.done(null, 'X');
+    expect(codeOf(big)).toBe('ok');
+    expect(codeOf(ask('note', 3, 'a', [new Uint8Array(1)]))).toBe('ok');
+  });
+});
+
+describe('timers', () => {
+  it('beyond the bound fail their message alone', () => {
+    const { ask, turns } = setUp(box, { max_timers: 3 });
+    expect(codeOf(ask('timers', 4))).toBe('actor_failed');
+    turns.advance(1_000);
+    expect(codeOf(ask('timers', 3))).toBe('ok');
+    // Setting them again replaces them.
+    expect(codeOf(ask('timers', 3))).toBe('ok');
+    turns.advance(1_000);
+    expect(ask('note', 'x')).toEqual([{ error: null, value: 4 }]);
+  });
+});
+
+describe('room', () => {
+  it('is made by passivating an idle actor, and refused when all are busy', () => {
+    const { ask, host } = setUp(box, { max_live: 2, idle_after_ms: Number.POSITIVE_INFINITY });
+    ask('note', 1, 'a');
+    ask('note', 1, 'b');
+    expect(codeOf(ask('hold', null, 'c'))).toBeUndefined();
+    expect(host.stats().kinds.box).toMatchObject({ live: 2, passivations: 1 });
+    expect(codeOf(ask('hold', null, 'd'))).toBeUndefined();
+    expect(codeOf(ask('note', 1, 'e'))).toBe('too_many_actors');
+    expect(host.stats().kinds.box).toMatchObject({ live: 2, passivations: 2 });
+  });
+});
+
+type LedgerProtocol = {
+  add: { request: number; reply: number };
+  read: { request: null; reply: number };
+  twice_then_throw: { request: number; reply: never };
+  unstorable: { request: null; reply: number };
+};
+
+/** Version 2 of its snapshots is `{ sum }`, version 1 was the bare number. */
+function makeLedger(version = 2): Behaviour<LedgerProtocol, { sum: number }, number> {
+  return {
+    kind: 'ledger',
+    initial: () => ({ sum: 0 }),
+    persistence: {
+      apply(state, amount) {
+        // In place: a throw after it must not leave its mark all the same.
+        state.sum += amount;
+        return state;
+      },
+      snapshot: {
+        version,
+        every_events: 3,
+        encode: (state) => (version === 1 ? state.sum : { sum: state.sum }),
+        decode: (data, from) => (from === 1 ? { sum: data as number } : { ...(data as { sum: number }) }),
+      },
+    },
+    handlers: {
+      add: (_state, amount, context) => context.reply(context.persist(amount).sum),
+      read: (state, _message, context) => context.reply(state.sum),
+      twice_then_throw(_state, amount, context) {
+        context.persist(amount);
+        context.persist(amount);
+        throw new Error('after two events');
+      },
+      unstorable: (_state, _message, context) => context.reply(context.persist((2n ** 100n) as never).sum),
+    },
+    internal: {},
+  };
+}
+
+describe('a persistent actor', () => {
+  it('shares one commit with all others of its turn, and the next gathers what comes meanwhile', () => {
+    const { ask, journal, turns } = setUp(makeLedger());
+    const first = [ask('add', 1, 'a'), ask('add', 2, 'b')];
+    turns.advance(0);
+    const second = [ask('add', 3, 'a'), ask('add', 4, 'c')];
+    turns.advance(0);
+    expect(journal.waiting.map(({ writes }) => writes.length)).toEqual([2]);
+    journal.finish();
+    expect(first.map(([answer]) => answer?.value)).toEqual([1, 2]);
+    expect(second.map(codeOf)).toEqual([undefined, undefined]);
+    expect(journal.waiting.map(({ writes }) => writes.length)).toEqual([2]);
+    journal.finish();
+    expect(second.map(([answer]) => answer?.value)).toEqual([4, 4]);
+  });
+
+  it('has nothing of a message whose handler threw, in memory or stored', () => {
+    const { ask, journal, turns } = setUp(makeLedger());
+    const [added, failed] = [ask('add', 1), ask('twice_then_throw', 100)];
+    turns.advance(0);
+    journal.finish();
+    expect([codeOf(added), codeOf(failed)]).toEqual(['ok', 'actor_failed']);
+    const read = ask('read');
+    expect(codeOf(read)).toBeUndefined();
+    turns.advance(DEFAULT_KIND_POLICY.restart.backoff_first_ms);
+    expect(read).toEqual([{ error: null, value: 1 }]);
+    expect(journal.stored).toHaveLength(1);
+  });
+
+  it('does not record what cannot be stored', () => {
+    const { ask, journal, turns } = setUp(makeLedger());
+    expect(codeOf(ask('unstorable'))).toBe('actor_failed');
+    turns.advance(1_000);
+    expect(journal.waiting).toEqual([]);
+    expect(codeOf(ask('read'))).toBe('ok');
+  });
+
+  it('waits at its bound until the journal catches up', () => {
+    const { ask, journal, turns } = setUp(makeLedger(), { max_held_effects: 2 });
+    const asks = Array.from({ length: 5 }, (_, i) => ask('add', i));
+    turns.advance(0);
+    expect(journal.waiting[0]!.writes).toHaveLength(2);
+    for (let i = 0; i < 3; i++) {
+      journal.finish();
+      turns.advance(0);
+    }
+    expect(asks.map(([answer]) => answer?.value)).toEqual([0, 1, 3, 6, 10]);
+  });
+
+  it('withdraws everything that stands on a failed commit, and starts again from what is stored', () => {
+    const { ask, journal, turns, reports } = setUp(makeLedger());
+    ask('add', 1);
+    turns.advance(0);
+    journal.finish();
+    const [lost, other] = [ask('add', 10), ask('add', 5, 'b')];
+    turns.advance(0);
+    const later = [ask('add', 20), ask('read'), ask('add', 6, 'c')];
+    journal.finish(new Error('disk full'));
+    expect([lost, other, later[0]!, later[1]!].map(codeOf)).toEqual(new Array(4).fill('storage_unavailable'));
+    // What another actor recorded meanwhile has nothing to do with it.
+    expect(journal.waiting.map(({ writes }) => writes.map(({ key }) => key))).toEqual([['c']]);
+    journal.finish();
+    expect(later[2]).toEqual([{ error: null, value: 6 }]);
+    turns.advance(1_000);
+    const again = ask('add', 2);
+    turns.advance(0);
+    journal.finish();
+    expect(again).toEqual([{ error: null, value: 3 }]);
+    expect(reports.map(({ key, during }) => `${key} ${during}`)).toEqual(['a commit', 'b commit']);
+  });
+
+  it('is read from snapshots of every version up to its own', () => {
+    const old = setUp(makeLedger(1));
+    for (let i = 1; i <= 4; i++) old.ask('add', i);
+    old.turns.advance(0);
+    old.journal.finish();
+    expect(old.journal.stored.map((write) => write.type)).toEqual([
+      'event',
+      'event',
+      'event',
+      'snapshot',
+      'event',
+    ]);
+    const { ask, journal } = setUp(makeLedger(2));
+    journal.stored = old.journal.stored;
+    expect(ask('read')).toEqual([{ error: null, value: 10 }]);
+  });
+
+  it('whose snapshot is newer than the program does not start, and is asked for again only later', () => {
+    const { ask, journal, reports, turns } = setUp(makeLedger(1), { stopped_for_ms: 500 });
+    let loads = 0;
+    journal.load = () => {
+      loads++;
+      return { snapshot: { seq: 1, version: 2, state: new Uint8Array([0]) }, events: [] };
+    };
+    expect([ask('read'), ask('read')].map(codeOf)).toEqual(['actor_stopped', 'actor_stopped']);
+    expect(loads).toBe(1);
+    expect(reports).toMatchObject([{ during: 'activate', outcome: 'stop' }]);
+    turns.advance(501);
+    expect(codeOf(ask('read'))).toBe('actor_stopped');
+    expect(loads).toBe(2);
+  });
+
+  it('cannot run in a thread without a journal', () => {
+    const { turns } = setUp(box);
+    expect(
+      () =>
+        new ActorHost({
+          index: 0,
+          placement: { hosts: 1, pins: {} },
+          kinds: [{ behaviour: makeLedger(), policy: DEFAULT_KIND_POLICY }],
+          scheduler: turns,
+          journal: null,
+          performIo: () => {},
+          performCompute: () => {},
+          report: () => {},
+        }),
+    ).toThrow(/journal/);
+  });
+});
+
+describe('supervision', () => {
+  it('waits longer after each failure, stops at the limit, and starts anew when the stop is over', () => {
+    const restart = { max_restarts: 3, window_ms: 10_000, backoff_first_ms: 100, backoff_max_ms: 250 };
+    const { ask, turns, reports, host } = setUp(box, { restart, stopped_for_ms: 1_000 });
+    for (const pauseMs of [100, 200, 250]) {
+      expect(codeOf(ask('throw'))).toBe('actor_failed');
+      const waiting = ask('note', 1);
+      turns.advance(pauseMs - 1);
+      expect(codeOf(waiting)).toBeUndefined();
+      turns.advance(1);
+      expect(waiting).toEqual([{ error: null, value: 1 }]);
+    }
+    expect(codeOf(ask('throw'))).toBe('actor_failed');
+    expect(reports.map(({ outcome }) => outcome)).toEqual(['restart', 'restart', 'restart', 'stop']);
+    expect(codeOf(ask('note', 1))).toBe('actor_stopped');
+    expect(host.stats().kinds.box).toMatchObject({ live: 0, stopped: 1, restarts: 3, errors: 4 });
+    turns.advance(1_000);
+    expect(ask('note', 1)).toEqual([{ error: null, value: 1 }]);
+  });
+
+  it('forgets failures that lie outside of the window', () => {
+    const restart = { max_restarts: 1, window_ms: 1_000, backoff_first_ms: 10, backoff_max_ms: 10 };
+    const { ask, turns, reports } = setUp(box, { restart });
+    for (let i = 0; i < 5; i++) {
+      ask('throw');
+      turns.advance(1_001);
+    }
+    expect(reports.map(({ outcome }) => outcome)).toEqual(new Array(5).fill('restart'));
+  });
+});
+
+describe('draining', () => {
+  it('waits for io and the journal, snapshots, and refuses what comes meanwhile', async () => {
+    const { ask, host, io, journal, turns } = setUp(makeLedger(), {}, [
+      { behaviour: box, policy: DEFAULT_KIND_POLICY },
+    ]);
+    const added = ask('add', 1);
+    host.tell({ kind: 'box', key: 'b' }, 'fetch', 'x');
+    let isDrained = false;
+    const drained = host.drain().then(() => {
+      isDrained = true;
+    });
+    turns.advance(0);
+    expect(codeOf(ask('add', 2))).toBe('draining');
+    journal.finish();
+    expect(codeOf(added)).toBe('ok');
+    await Promise.resolve();
+    expect(isDrained).toBe(false);
+    io[0]!.done(null, 'X');
+    turns.advance(0);
+    expect(journal.waiting[0]!.writes.map((write) => write.type)).toEqual(['snapshot']);
+    await Promise.resolve();
+    expect(isDrained).toBe(false);
+    journal.finish();
+    await drained;
+    expect(host.stats().kinds).toMatchObject({ ledger: { live: 0 }, box: { live: 0 } });
+  });
+});
+
+describe('a front', () => {
+  it('fails everything that waits for a thread when its link closes', () => {
+    const { ask, front, link } = setUp(box);
+    const downs: number[] = [];
+    front.onHostDown = (index) => void downs.push(index);
+    const held = [ask('hold'), ask('hold', null, 'b')];
+    link.close();
+    expect(held.map(codeOf)).toEqual(['host_down', 'host_down']);
+    expect([downs, front.isUp(0), codeOf(ask('note', 1))]).toEqual([[0], false, 'host_down']);
+    expect(front.tell({ kind: 'box', key: 'a' }, 'note', 1)).toBe(false);
+  });
+
+  it('gives up at the deadline, each ask at its own, with one timer', () => {
+    const { front, turns } = setUp(box);
+    const gone: number[] = [];
+    for (const deadline_ms of [300, 100, 200, 100]) {
+      front.request({ kind: 'box', key: 'a' }, 'hold', null, { deadline_ms }, (error) => {
+        if (error?.code === 'deadline_exceeded') gone.push(deadline_ms);
+      });
+    }
+    turns.advance(99);
+    expect(gone).toEqual([]);
+    turns.advance(6);
+    expect(gone).toEqual([100, 100]);
+    turns.advance(100);
+    expect(gone).toEqual([100, 100, 200]);
+    turns.advance(100);
+    expect(gone).toEqual([100, 100, 200, 300]);
+    expect(front.stats()).toMatchObject({ asks_pending: 0, timed_out: 4 });
+  });
+
+  it('refuses more asks than it may have waiting', () => {
+    const { turns } = setUp(box);
+    const front = new Front({ hosts: 1, pins: {} }, turns, { max_pending_asks: 2 });
+    front.attach(0, DirectLink.pair()[0]);
+    const codes: (string | undefined)[] = [];
+    for (let i = 0; i < 3; i++) {
+      front.request({ kind: 'box', key: 'a' }, 'hold', null, {}, (error) => void codes.push(error?.code));
+    }
+    expect(codes).toEqual(['too_many_asks']);
+  });
+
+  it('hears what is published as long as it subscribes', () => {
+    const announcer: Behaviour<{ say: { request: unknown; reply: null } }, null> = {
+      kind: 'announcer',
+      initial: () => null,
+      handlers: {
+        say(_state, what, context) {
+          context.publish('news', what);
+          context.reply(null);
+        },
+      },
+      internal: {},
+    };
+    const { ask, front } = setUp(announcer);
+    const [first, second]: [unknown[], unknown[]] = [[], []];
+    const leave = front.subscribe('news', (what) => void first.push(what));
+    front.subscribe('other', () => expect.fail('another topic'));
+    ask('say', 1);
+    const leaveToo = front.subscribe('news', (what) => void second.push(what));
+    ask('say', 2);
+    leave();
+    leave();
+    ask('say', 3);
+    leaveToo();
+    ask('say', 4);
+    expect([first, second]).toEqual([
+      [1, 2],
+      [2, 3],
+    ]);
+  });
+});
