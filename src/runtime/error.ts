@@ -33,7 +33,7 @@ export const RUNTIME_ERRORS = {
   unknown_kind: { retryable: false },
   /** The kind has no such message. */
   unknown_message: { retryable: false },
-  /** The handler neither answered nor kept the answer for later. */
+  /** Handled, but the handler neither answered nor kept the answer for later, or its answer is no plain data. */
   no_reply: { retryable: false },
   /** The address's key is empty or too long. */
   bad_address: { retryable: false },

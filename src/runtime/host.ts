@@ -925,10 +925,7 @@ export class ActorHost {
       cell.kind.stats.errors++;
       this.#report(cell, 'name' in output ? output.name : output.type, thrown, 'lost');
       if (output.type === 'reply' || output.type === 'error') {
-        const error = runtimeError(
-          'actor_failed',
-          `${cell.self.kind} ${output.name}: the answer cannot be sent`,
-        );
+        const error = runtimeError('no_reply', `${cell.self.kind} ${output.name}: the answer cannot be sent`);
         output.to.link.send({ type: 'error', id: output.to.id, error });
       } else if (output.type === 'io' || output.type === 'compute') {
         const done = this.#outcome(cell, output);

@@ -1,0 +1,122 @@
+/** What the main thread does for its actor threads: compute for them, end hung ones, start dead ones within limits. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { ActorThreads, type ActorThreadsOptions } from '../../src/runtime/actor-threads.ts';
+import type { RuntimeError } from '../../src/runtime/error.ts';
+import type { Front } from '../../src/runtime/front.ts';
+import { createDeferred } from '../../src/std/deferred.ts';
+
+const open: { threads: ActorThreads; front: Front | null }[] = [];
+const FAR = { deadline_ms: 600_000 };
+const CARE = { kind: 'care', key: 'a' };
+
+afterEach(async () => {
+  for (const { threads, front } of open.splice(0)) {
+    front?.close();
+    await threads.stop();
+  }
+});
+
+function start(options: Partial<ActorThreadsOptions> = {}): ActorThreads {
+  const threads = new ActorThreads({
+    entry: new URL('../fixtures/care-host.ts', import.meta.url),
+    placement: { hosts: 1, pins: {} },
+    options: null,
+    restart: { max_restarts: 5, window_ms: 60_000, backoff_first_ms: 1, backoff_max_ms: 1 },
+    ...options,
+  });
+  open.push({ threads, front: null });
+  return threads;
+}
+
+async function startWithFront(options: Partial<ActorThreadsOptions> = {}) {
+  const threads = start(options);
+  const front = await threads.openFront();
+  open.at(-1)!.front = front;
+  return { threads, front };
+}
+
+function codeOf(ask: Promise<unknown>): Promise<string> {
+  return ask.then(
+    () => 'ok',
+    (error: RuntimeError) => error.code,
+  );
+}
+
+describe('compute', () => {
+  it('runs where the main thread says, and its failures are outcomes', async () => {
+    const { front } = await startWithFront({
+      compute: async (task, input) => {
+        if (task !== 'double') throw new Error(`no task ${task}`);
+        return 2 * (input as number);
+      },
+    });
+    expect(await front.ask(CARE, 'compute', { task: 'double', input: 21 }, FAR)).toBe(42);
+    const failing = front.ask(CARE, 'compute', { task: 'halve', input: 1 }, FAR);
+    await expect(failing).rejects.toMatchObject({ code: 'io_failed', message: 'Error: no task halve' });
+  });
+
+  it('fails where there is no pool', async () => {
+    const { front } = await startWithFront();
+    expect(await codeOf(front.ask(CARE, 'compute', { task: 'double', input: 1 }, FAR))).toBe('io_failed');
+  });
+});
+
+describe('a thread', () => {
+  it('that hangs is ended and started again', async () => {
+    const down = createDeferred<string>();
+    const { front, threads } = await startWithFront({
+      // A slow machine may take a thread that only starts slowly for a hung one: it gets another go.
+      restart: { max_restarts: 1_000, window_ms: 60_000, backoff_first_ms: 1, backoff_max_ms: 1 },
+      watch: { ping_every_ms: 20, hung_after_ms: 1_500 },
+      onThreadDown: (_index, reason) => down.resolve(reason),
+    });
+    expect(await codeOf(front.ask(CARE, 'hang', null, FAR))).toBe('host_down');
+    await down.promise;
+    await front.waitUp();
+    expect(threads.restarts[0]).toBeGreaterThanOrEqual(1);
+    expect((await threads.stats())[0]).toMatchObject({ index: 0 });
+  });
+
+  it('that exits is started again, as often as its policy allows', async () => {
+    const waits: (number | null)[] = [];
+    const last = createDeferred();
+    const { front, threads } = await startWithFront({
+      restart: { max_restarts: 2, window_ms: 60_000, backoff_first_ms: 1, backoff_max_ms: 1 },
+      onThreadDown: (_index, _reason, restartInMs) => {
+        waits.push(restartInMs);
+        if (restartInMs === null) last.resolve();
+      },
+    });
+    for (let i = 0; i < 3; i++) {
+      await front.waitUp();
+      expect(await codeOf(front.ask(CARE, 'leave', null, FAR))).toBe('host_down');
+    }
+    await last.promise;
+    expect(waits).toEqual([1, 1, null]);
+    expect(front.isUp(0)).toBe(false);
+    expect(await threads.stats()).toEqual([null]);
+  });
+
+  it('whose module cannot be loaded is reported with the reason', async () => {
+    const reasons: string[] = [];
+    const last = createDeferred();
+    start({
+      entry: new URL('../fixtures/no-such-host.ts', import.meta.url),
+      restart: { max_restarts: 1, window_ms: 60_000, backoff_first_ms: 1, backoff_max_ms: 1 },
+      onThreadDown: (_index, reason, restartInMs) => {
+        reasons.push(reason);
+        if (restartInMs === null) last.resolve();
+      },
+    });
+    await last.promise;
+    expect(reasons).toHaveLength(2);
+    for (const reason of reasons) expect(reason).toMatch(/no-such-host/);
+  });
+
+  it('is gone after stopping, which may be asked for twice', async () => {
+    const { front, threads } = await startWithFront();
+    await Promise.all([threads.stop(), threads.stop()]);
+    expect(await codeOf(front.ask(CARE, 'compute', { task: '', input: 0 }, FAR))).toBe('host_down');
+    expect(await threads.stats()).toEqual([null]);
+  });
+});
