@@ -98,15 +98,22 @@ export const MIRROR_POLICY: KindPolicy = {
 /** Most effects that one message of a ledger has. */
 export const MOST_EFFECTS = 5;
 
-/** The kinds, as all threads of one simulation run them. */
-export function createKinds(witness: Witness): KindDefinition[] {
+/**
+ * The kinds, as a thread of a simulation runs them.
+ * @param life names this life of the thread: what a dead one had sent may arrive among what the next one sends, on
+ *   another link, so order is promised within a life alone
+ */
+export function createKinds(witness: Witness, life: string): KindDefinition[] {
   return [
-    { behaviour: createLedger(witness), policy: LEDGER_POLICY },
+    { behaviour: createLedger(witness, life), policy: LEDGER_POLICY },
     { behaviour: createMirror(witness), policy: MIRROR_POLICY },
   ];
 }
 
-function createLedger(witness: Witness): Behaviour<LedgerProtocol, LedgerState, Operation, LedgerInternal> {
+function createLedger(
+  witness: Witness,
+  life: string,
+): Behaviour<LedgerProtocol, LedgerState, Operation, LedgerInternal> {
   return {
     kind: LEDGER,
     initial: () => ({ ops: [] }),
@@ -119,8 +126,9 @@ function createLedger(witness: Witness): Behaviour<LedgerProtocol, LedgerState, 
         if (message.publish) context.publish(TOPIC, { op });
         const { mirror } = message;
         if (mirror !== null) {
-          const n = witness.numberNext(key, key);
-          context.tell(context.self, 'remark', { id: `${op}-remark`, from: key, n, cause: op, mirror });
+          const from = `${key} in ${life}`;
+          const n = witness.numberNext(from, key);
+          context.tell(context.self, 'remark', { id: `${op}-remark`, from, n, cause: op, mirror });
           noteOn(mirror, `${op}-note`, op, context);
         }
         context.reply({ op });
@@ -213,7 +221,7 @@ function createLedger(witness: Witness): Behaviour<LedgerProtocol, LedgerState, 
   };
 
   function noteOn(mirror: string, id: string, cause: string, context: Telling): void {
-    const from = context.self.key;
+    const from = `${context.self.key} in ${life}`;
     const n = witness.numberNext(from, mirror);
     context.tell({ kind: MIRROR, key: mirror }, 'note', { id, from, n, cause });
   }
@@ -222,11 +230,12 @@ function createLedger(witness: Witness): Behaviour<LedgerProtocol, LedgerState, 
   function passOn(key: string, op: string, route: readonly string[], context: Telling): void {
     const [to, ...rest] = route;
     if (to === undefined) return;
+    const from = `${key} in ${life}`;
     for (const [leg, further] of [rest, []].entries()) {
       context.tell({ kind: LEDGER, key: to }, 'passed', {
         id: `${op}.${leg}`,
-        from: key,
-        n: witness.numberNext(key, to),
+        from,
+        n: witness.numberNext(from, to),
         cause: op,
         route: further,
       });

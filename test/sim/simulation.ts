@@ -104,6 +104,7 @@ class Simulation {
   #asked = 0;
   #unsettled = 0;
   #crashes = 0;
+  #lives = 0;
 
   constructor(options: SimulationOptions) {
     this.#options = options;
@@ -240,7 +241,7 @@ class Simulation {
     const host = new (this.#options.Host ?? ActorHost)({
       index,
       placement: PLACEMENT,
-      kinds: createKinds(this.#witness),
+      kinds: createKinds(this.#witness, `life ${++this.#lives}`),
       scheduler: this.#world.createScheduler(() => pulse.alive),
       journal,
       performIo: (_port, _operation, input, done) => {
