@@ -291,9 +291,13 @@ for (let byte = 0; byte < 256; byte++) {
   if (/[A-Za-z0-9._~+/=-]/.test(char)) TOKEN_BYTE[byte] = 1;
 }
 
-/** One of these stands in every run that can be a key of a known shape. */
-const HINT =
-  /sk-|AIza|A[KS]IA|ABSK|gsk_|xai-|hf_|gh[pousr]_|github_pat_|gl[a-z]{2,5}-|xox|xapp-|svc_|npm_|[rsp]k_|whsec_|eyJ|pplx-|r8_|nvapi-|tvly-|dop_v1_|shp[a-z]{2}_|pypi-|SG|bedrock-api-key-|ya29|AGE-SECRET/;
+/** What every shape begins with; those that a dot must follow apart. */
+const BEGINNINGS =
+  'sk-|AIza|A[KS]IA|ABSK|gsk_|xai-|hf_|gh[pousr]_|github_pat_|gl[a-z]{2,5}-|xox|xapp-|svc_|npm_|[rsp]k_|whsec_|eyJ|pplx-|r8_|nvapi-|tvly-|dop_v1_|shp[a-z]{2}_|pypi-|bedrock-api-key-|AGE-SECRET';
+/** One of these stands in every run that can be, or begin, a key of a known shape. */
+const HINT = new RegExp(`${BEGINNINGS}|(?:SG|ya29)$`);
+/** Where a shape may begin: they are tried there and nowhere else, since trying them at every byte is dear. */
+const BEGINNING = new RegExp(`${BEGINNINGS}|SG\\.|ya29\\.`, 'g');
 
 /**
  * The shapes. No look-behind but for the general `sk-`: in JSON a key often follows an escape, and `\nsk-ant-…` has
@@ -326,7 +330,7 @@ const SHAPES = new RegExp(
     'ya29\\.[A-Za-z0-9_-]{16,}',
     'AGE-SECRET-KEY-1[A-Z0-9]{40,}',
   ].join('|'),
-  'g',
+  'y',
 );
 
 const BEARER_BEFORE = /(?:bearer|authorization["'\\]*\s*[:=]\s*["'\\]*basic)(?:\s|%20|\+|\\[tn])+$/i;
@@ -367,13 +371,18 @@ export function findKeyShapes(bytes: Buffer, from = 0, to = bytes.length): ByteR
 /** Applies the shapes and the labels to one run. */
 function judgeRun(bytes: Buffer, start: number, end: number, to: number, found: ByteRange[]): void {
   const run = bytes.toString('latin1', start, end);
-  if (HINT.test(run) || (start >= 3 && bytes[start - 1] === 0x2e)) {
+  const isAfterDot = start >= 3 && bytes[start - 1] === 0x2e;
+  if (isAfterDot || HINT.test(run)) {
     const lead = Math.max(0, start - 8);
     const text = bytes.toString('latin1', lead, Math.min(to, end + SCAN_MARGIN_BYTES));
-    SHAPES.lastIndex = 0;
-    for (let match = SHAPES.exec(text); match !== null; match = SHAPES.exec(text)) {
-      if (lead + match.index >= end) break;
-      found.push({ start: lead + match.index, end: lead + match.index + match[0].length });
+    // `SG.…`: the beginning stands before the run.
+    BEGINNING.lastIndex = isAfterDot ? 0 : start - lead;
+    for (let hit = BEGINNING.exec(text); hit !== null; hit = BEGINNING.exec(text)) {
+      if (lead + hit.index >= end) break;
+      SHAPES.lastIndex = hit.index;
+      const match = SHAPES.exec(text);
+      BEGINNING.lastIndex = match === null ? hit.index + 1 : hit.index + match[0].length;
+      if (match !== null) found.push({ start: lead + hit.index, end: lead + BEGINNING.lastIndex });
     }
   }
   // A scheme or a label before the token that this run is part of.

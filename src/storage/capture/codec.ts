@@ -210,10 +210,12 @@ export function encodeBlock(
   let distance = 0;
   if (size >= MIN_COMPRESSED_BYTES) {
     const params = LEVELS[pace];
+    // One output buffer; the default of 16 KiB makes many and joins them.
+    const chunkSize = Math.max(1_024, size);
     const packed =
       dictionary === null
-        ? zstdCompressSync(raw, { params })
-        : zstdCompressSync(raw, { params, dictionary: makeDictionary(dictionary) });
+        ? zstdCompressSync(raw, { params, chunkSize })
+        : zstdCompressSync(raw, { params, chunkSize, dictionary: makeDictionary(dictionary) });
     if (packed.length < size) {
       payload = packed;
       codec = dictionary === null ? 1 : dictionary.request === null ? 2 : 3;

@@ -229,7 +229,10 @@ export class CaptureLog {
         open.push(encoded);
         openBytes += encoded.record.length;
         id++;
-        if (openBytes >= BLOCK_BYTES || open.length >= BLOCK_EXCHANGES) close();
+        // While there is time, each exchange is packed with the one that it builds on, which mixed runs in one block
+        // would not be.
+        if (batch.length < HURRIED_BATCH || openBytes >= BLOCK_BYTES || open.length >= BLOCK_EXCHANGES)
+          close();
       }
       close();
       this.#commit(blocks);
