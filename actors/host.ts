@@ -4,7 +4,7 @@
  */
 import { decodeExchange } from '../src/gateway/turns/decode.ts';
 import { runActorThread, type ThreadTask } from '../src/runtime/actor-thread.ts';
-import { CaptureLog } from '../src/storage/capture/log.ts';
+import { CaptureLog, mayKeepMemory } from '../src/storage/capture/log.ts';
 import { LmdbJournal } from '../src/storage/lmdb/journal.ts';
 import { CAPTURE_LOG_PORT } from './capture-writer/behaviour.ts';
 import { CaptureLogPort } from './capture-writer/port.ts';
@@ -34,6 +34,7 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
       index: (budgetMs) => log.indexSome(decodeExchange, budgetMs),
       stats: () => log.stats(),
       close: () => log.close(),
+      mayKeep: mayKeepMemory,
     };
   });
   const journal = openJournal(task.options.main_db);

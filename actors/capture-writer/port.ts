@@ -2,7 +2,9 @@
  * The capture log as the writer's port: opens it at first use, turns messages into exchanges, reads the index's
  * decoder in. Actor thread.
  */
+
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
+import { releaseBodies } from '../../src/runtime/port-link.ts';
 import { type ExchangeHead, unpackExchange, type WriterState } from './protocol.ts';
 
 /** What the port needs of the log; `CaptureLog` of src/storage is one. */
@@ -13,6 +15,8 @@ export interface ExchangeLog {
   index(budget_ms: number): Promise<number>;
   stats(): WriterState;
   close(): Promise<void>;
+  /** Whether the log may go on using the memory of a body that was appended. */
+  mayKeep(body: Uint8Array): boolean;
 }
 
 /** Longest stretch of one index pass; a batch that comes meanwhile waits that long at most. */
@@ -44,7 +48,9 @@ export class CaptureLogPort {
       at = next;
       return exchange;
     });
-    return log.append(batch);
+    const result = await log.append(batch);
+    if (!input.bodies.some((body) => log.mayKeep(body))) releaseBodies(input.bodies);
+    return result;
   }
 
   async flush(): Promise<null> {

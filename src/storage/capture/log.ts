@@ -564,9 +564,17 @@ function diff(base: PreparedBody, body: PreparedBody, rawPrefix: number | undefi
   return delta.literal_bytes * 10 < body.stored.length * 9 ? delta : null;
 }
 
+/**
+ * Whether the log may go on using the memory of a body that it was given: when the body fills most of its buffer. Of
+ * others it makes a copy, if it keeps them at all.
+ */
+export function mayKeepMemory(body: Uint8Array): boolean {
+  return body.buffer.byteLength <= body.length * 1.25 + 4_096;
+}
+
 /** A body that does not keep a much larger buffer in memory, such as the frame that it came in. */
 function ownBody(body: PreparedBody): PreparedBody {
-  if (body.raw.buffer.byteLength <= body.raw.length * 1.25 + 4_096) return body;
+  if (mayKeepMemory(body.raw)) return body;
   const raw = Buffer.from(body.raw);
   return { ...body, raw, stored: body.stored === body.raw ? raw : body.stored };
 }
