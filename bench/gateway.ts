@@ -71,7 +71,7 @@ export const FULL: GatewayPlan = {
   connections: [1, 32, 256],
   rounds: 3,
   seconds: 1,
-  warmUpSeconds: 2.5,
+  warmUpSeconds: 6,
   probeRequests: { [SMALL]: 5000, [LARGE]: 800 },
   streams: [32, 128, 512],
   streamRounds: 2,
