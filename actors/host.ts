@@ -31,7 +31,7 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
       append: (batch) => log.append(batch),
       flush: () => log.flush(),
       rotate: () => log.rotate(),
-      index: (budgetMs) => log.indexSome(decodeExchange, budgetMs),
+      tidy: async (budgetMs) => (await log.packSome(budgetMs)) || log.indexSome(decodeExchange, budgetMs),
       stats: () => log.stats(),
       close: () => log.close(),
       mayKeep: mayKeepMemory,

@@ -1,6 +1,7 @@
 /**
- * The capture writer: passes batches on to the capture log, keeps the index going while nothing else is to do, and
- * stops for good when it is told to. All its work is done by the `capture_log` port. Actor thread.
+ * The capture writer: passes batches on to the capture log, tidies up (compression that was put off, the index) while
+ * nothing else is to do, and stops for good when it is told to. All its work is done by the `capture_log` port. Actor
+ * thread.
  */
 import type { Behaviour, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
 import { CAPTURE_WRITER_KIND, type CaptureWriterProtocol } from './protocol.ts';
@@ -10,24 +11,24 @@ export const CAPTURE_LOG_PORT = 'capture_log';
 
 interface WriterMemory {
   killed: boolean;
-  /** An index pass is set or under way. */
-  indexing: boolean;
-  /** Appends since the last index pass: under load the index waits. */
+  /** A tidying pass is set or under way. */
+  tidying: boolean;
+  /** Appends since the last tidying pass: under load it waits. */
   busy: boolean;
 }
 
 interface WriterInternal {
   done: Outcome<unknown, { token: ReplyToken; failure: string }>;
-  index: null;
-  indexed: Outcome<number>;
+  tidy: null;
+  tidied: Outcome<number>;
 }
 
 type Writer = Behaviour<CaptureWriterProtocol, WriterMemory, never, WriterInternal>;
 
-/** The index begins this long after an append, and waits again when more has come by then. */
-const INDEX_AFTER_MS = 300;
+/** Tidying begins this long after an append, and waits again when more has come by then. */
+const TIDY_AFTER_MS = 300;
 /** Breath between two passes over a backlog. */
-const INDEX_PAUSE_MS = 15;
+const TIDY_PAUSE_MS = 15;
 
 const STOPPED: Refusal = {
   code: 'capture_stopped',
@@ -37,7 +38,7 @@ const STOPPED: Refusal = {
 
 export const captureWriter: Writer = {
   kind: CAPTURE_WRITER_KIND,
-  initial: () => ({ killed: false, indexing: false, busy: false }),
+  initial: () => ({ killed: false, tidying: false, busy: false }),
 
   handlers: {
     open(memory, _message, context) {
@@ -53,9 +54,9 @@ export const captureWriter: Writer = {
       const carry = { token: context.holdReply(), failure: 'capture_failed' };
       context.io(CAPTURE_LOG_PORT, 'append', input, 'done', carry);
       memory.busy = true;
-      if (memory.indexing) return;
-      memory.indexing = true;
-      context.setTimer('index', INDEX_AFTER_MS, 'index', null);
+      if (memory.tidying) return;
+      memory.tidying = true;
+      context.setTimer('tidy', TIDY_AFTER_MS, 'tidy', null);
     },
     flush(memory, _message, context) {
       if (memory.killed) return context.refuse(STOPPED);
@@ -73,7 +74,7 @@ export const captureWriter: Writer = {
     },
     kill(memory, _message, context) {
       memory.killed = true;
-      context.cancelTimer('index');
+      context.cancelTimer('tidy');
       context.io(CAPTURE_LOG_PORT, 'close', null, 'done', {
         token: context.holdReply(),
         failure: 'internal',
@@ -94,22 +95,22 @@ export const captureWriter: Writer = {
       // The log's own words name paths and errno; they are for the operator, not for whoever asked.
       else context.refuseTo(token, { code: failure, message: outcome.error.message, retryable: true });
     },
-    index(memory, _message, context) {
+    tidy(memory, _message, context) {
       if (memory.killed) return;
       if (memory.busy) {
         memory.busy = false;
-        context.setTimer('index', INDEX_AFTER_MS, 'index', null);
+        context.setTimer('tidy', TIDY_AFTER_MS, 'tidy', null);
         return;
       }
-      context.io(CAPTURE_LOG_PORT, 'index', null, 'indexed');
+      context.io(CAPTURE_LOG_PORT, 'tidy', null, 'tidied');
     },
-    indexed(memory, outcome, context) {
+    tidied(memory, outcome, context) {
       const found = outcome.ok ? outcome.value : 0;
       if (memory.killed || (found === 0 && !memory.busy)) {
-        memory.indexing = false;
+        memory.tidying = false;
         return;
       }
-      context.setTimer('index', INDEX_PAUSE_MS, 'index', null);
+      context.setTimer('tidy', TIDY_PAUSE_MS, 'tidy', null);
     },
   },
 };

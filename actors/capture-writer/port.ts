@@ -12,15 +12,16 @@ export interface ExchangeLog {
   append(batch: readonly CapturedExchange[]): Promise<{ first_id: number; last_id: number }>;
   flush(): Promise<void>;
   rotate(): Promise<{ sealed: string | null; opened: string }>;
-  index(budget_ms: number): Promise<number>;
+  /** Work put off while exchanges came: compression, the index. @returns how much was done; 0 when none is left */
+  tidy(budget_ms: number): Promise<number>;
   stats(): WriterState;
   close(): Promise<void>;
   /** Whether the log may go on using the memory of a body that was appended. */
   mayKeep(body: Uint8Array): boolean;
 }
 
-/** Longest stretch of one index pass; a batch that comes meanwhile waits that long at most. */
-const INDEX_BUDGET_MS = 20;
+/** Longest stretch of one tidying pass; a batch that comes meanwhile waits that long at most. */
+const TIDY_BUDGET_MS = 20;
 
 export class CaptureLogPort {
   readonly #open: () => Promise<ExchangeLog>;
@@ -62,9 +63,9 @@ export class CaptureLogPort {
     return (await this.#opened()).rotate();
   }
 
-  /** @returns how many exchanges the pass indexed */
-  async index(): Promise<number> {
-    return (await this.#opened()).index(INDEX_BUDGET_MS);
+  /** @returns how much the pass did; 0 when nothing is left */
+  async tidy(): Promise<number> {
+    return (await this.#opened()).tidy(TIDY_BUDGET_MS);
   }
 
   async state(): Promise<WriterState> {

@@ -69,25 +69,25 @@ describe('the capture writer', () => {
     expect(askHeld(kit, 'state').io.operation).toBe('state');
   });
 
-  it('indexes when appends have paused, pass after pass until nothing is left', () => {
+  it('tidies when appends have paused, pass after pass until nothing is left', () => {
     const kit = new ActorKit(captureWriter);
     kit.ask('append', { heads: [] });
-    expect(Object.keys(kit.timers())).toEqual(['index']);
+    expect(Object.keys(kit.timers())).toEqual(['tidy']);
     // Everything that came since the timer was set delays it once more.
     kit.advance(300);
     kit.takeEffects();
     kit.advance(300);
     const [first] = kit.takeEffectsOf('io');
-    expect(first?.operation).toBe('index');
+    expect(first?.operation).toBe('tidy');
     kit.finish(first!, 20);
-    expect(Object.keys(kit.timers())).toEqual(['index']);
+    expect(Object.keys(kit.timers())).toEqual(['tidy']);
     kit.advance(100);
     const [second] = kit.takeEffectsOf('io');
     kit.finish(second!, 0);
     expect(kit.timers()).toEqual({});
   });
 
-  it('indexes no more once it is killed', () => {
+  it('tidies no more once it is killed', () => {
     const kit = new ActorKit(captureWriter);
     kit.ask('append', { heads: [] });
     kit.ask('kill', null);

@@ -187,8 +187,11 @@ const LEVELS = {
   patient: { [constants.ZSTD_c_compressionLevel]: 6 },
 };
 
-/** How much time compression may take: hurried about 100 MB/s, patient a third of a millisecond an exchange. */
-export type Pace = keyof typeof LEVELS;
+/**
+ * How much time compression may take: none (the block is stored as it is and repacked later), hurried about 250 MB/s,
+ * steady half of that, patient a third of a millisecond an exchange.
+ */
+export type Pace = 'none' | keyof typeof LEVELS;
 
 /**
  * The block for these records, not yet cut into pieces.
@@ -208,7 +211,7 @@ export function encodeBlock(
   let codec = 0;
   let payload = raw;
   let distance = 0;
-  if (size >= MIN_COMPRESSED_BYTES) {
+  if (pace !== 'none' && size >= MIN_COMPRESSED_BYTES) {
     const params = LEVELS[pace];
     // One output buffer; the default of 16 KiB makes many and joins them.
     const chunkSize = Math.max(1_024, size);
@@ -291,6 +294,11 @@ export function joinBlock(value: Buffer, readPiece: (number: number) => Buffer |
   }
   parts.push(value.subarray(cursor.at));
   return Buffer.concat(parts);
+}
+
+/** Whether a stored value is a whole block that was not compressed. */
+export function isRawBlock(value: Buffer): boolean {
+  return value.length > MAX_PIECED_BYTES && value[0] === 0;
 }
 
 /** Number of exchanges in a block, without unpacking it. @throws {RangeError} */

@@ -9,6 +9,7 @@
  */
 import { existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { CapturedExchange } from '../../domain/exchange.ts';
 import { AttachmentStore, syncPath } from './attachments.ts';
 import { BaseCache, type BaseEntry, type ChosenBase } from './base-cache.ts';
@@ -34,6 +35,7 @@ import {
   takeNewFiles,
 } from './preparation.ts';
 import { encodeMeta } from './record.ts';
+import { repackBlock } from './repacking.ts';
 
 /** Memory for earlier bodies that new ones are stored against. */
 const BASE_CACHE_BYTES = 64 << 20;
@@ -44,6 +46,11 @@ const BLOCK_BYTES = 64 << 10;
 const BLOCK_EXCHANGES = 64;
 /** From this many exchanges at once on, speed counts more than size. */
 const HURRIED_BATCH = 16;
+/** From here on even hurried compression would make the queue overflow: full blocks are stored raw and packed later. */
+const PRESSED_BATCH = 64;
+const PRESSED_BYTES = 1 << 20;
+/** Raw blocks that are remembered for later; what comes beyond is compressed at once. */
+const MAX_RAW_BLOCKS = 65_536;
 /**
  * Thorough compression takes at most this part of one core: after each one, single exchanges are compressed in less time
  * until nine times what it took has passed. Agents' turns come seconds apart, so nearly all get the thorough one.
@@ -111,6 +118,14 @@ interface CutBlock {
   pieces: Buffer[];
 }
 
+/** A live file that was given up for a new one, before it is sealed. */
+interface MovedFile {
+  path: string;
+  first_id: number;
+  last_id: number;
+  raw_blocks: readonly number[];
+}
+
 export class CaptureLog {
   readonly #options: CaptureLogOptions;
   readonly #preparer: Preparer;
@@ -120,6 +135,8 @@ export class CaptureLog {
   #index: ExchangeIndex;
   #nextId: number;
   #nextPiece: number;
+  /** Keys of blocks that were stored raw, oldest first. Those of a writer that was killed stay raw. */
+  #rawBlocks: number[] = [];
   /** When, by performance.now(), compression may take its time again. */
   #patientFrom = 0;
   #sealed: number;
@@ -147,7 +164,7 @@ export class CaptureLog {
     const unfinished = sealed.filter((file) => file.sealing);
     for (const file of unfinished) {
       log.#sealing = log.#sealing
-        .then(() => log.#compact(file.path, file.first_id, file.last_id))
+        .then(() => log.#compact({ ...file, raw_blocks: [] }))
         .catch(() => undefined);
     }
     return log;
@@ -210,11 +227,18 @@ export class CaptureLog {
       let open: EncodedExchange[] = [];
       let openBytes = 0;
       let id = firstId;
+      const isPressed =
+        this.#rawBlocks.length < MAX_RAW_BLOCKS &&
+        (batch.length >= PRESSED_BATCH || countBodyBytes(batch) >= PRESSED_BYTES);
+      const raw: number[] = [];
       const close = (): void => {
         if (open.length === 0) return;
         const key = id - open.length;
         const only = open.length === 1 && batch.length < HURRIED_BATCH ? open[0]! : null;
-        const block = only === null ? packTogether(open, batch.length) : this.#packAlone(only);
+        const isRaw = isPressed && openBytes >= BLOCK_BYTES;
+        if (isRaw) raw.push(key);
+        const block =
+          only !== null ? this.#packAlone(only) : packTogether(open, isRaw ? 'none' : paceOf(batch.length));
         const { value, pieces } = cutBlock(block, nextPiece);
         blocks.push({ key, value, first_piece: nextPiece, pieces });
         nextPiece += pieces.length;
@@ -238,6 +262,7 @@ export class CaptureLog {
       this.#commit(blocks);
       this.#nextId = id;
       this.#nextPiece = nextPiece;
+      if (raw.length > 0) this.#rawBlocks.push(...raw);
       return { first_id: firstId, last_id: id - 1 };
     } catch (error) {
       // Bases that were never stored must not be built on.
@@ -383,6 +408,26 @@ export class CaptureLog {
   }
 
   /**
+   * Compresses blocks that were stored raw in a hurry, at least one and for about `budget_ms` at a time.
+   * @returns how many; 0 when none is left
+   * @throws the storage's error; the blocks stay as they are
+   */
+  packSome(budget_ms: number): Promise<number> {
+    return this.#enqueue(async () => {
+      await this.#makeReady();
+      const start = performance.now();
+      let done = 0;
+      while (done < this.#rawBlocks.length && (done === 0 || performance.now() - start < budget_ms)) {
+        this.#nextPiece += repackBlock(this.#env, this.#rawBlocks[done]!, this.#nextPiece);
+        done++;
+      }
+      this.#rawBlocks.splice(0, done);
+      if (done > 0) this.#scheduleSync();
+      return done;
+    });
+  }
+
+  /**
    * Indexes exchanges that are not yet, in the order of their ids, for at most about `budget_ms` at a time.
    * @returns how many; 0 when all are
    * @throws the storage's error; what was found is kept and written with the next call
@@ -417,12 +462,12 @@ export class CaptureLog {
   async rotate(): Promise<{ sealed: string | null; opened: string }> {
     const moved = await this.#enqueue(() => this.#moveAside());
     if (moved === null) return { sealed: null, opened: this.#options.path };
-    const compacted = this.#sealing.then(() => this.#compact(moved.path, moved.first_id, moved.last_id));
+    const compacted = this.#sealing.then(() => this.#compact(moved));
     this.#sealing = compacted.catch(() => undefined);
     return { sealed: await compacted, opened: this.#options.path };
   }
 
-  async #moveAside(): Promise<{ path: string; first_id: number; last_id: number } | null> {
+  async #moveAside(): Promise<MovedFile | null> {
     await this.#makeReady();
     const { path } = this.#options;
     const reader = new BlockReader(this.#env, path, INDEX_CACHE_BYTES);
@@ -442,17 +487,21 @@ export class CaptureLog {
     // Until the new file is open, whatever fails below.
     this.#mustReopen = true;
     this.#bases.clear();
+    const rawBlocks = this.#rawBlocks;
+    this.#rawBlocks = [];
     renameSync(path, aside);
     this.#sealed++;
     this.#lastSealedId = lastId;
     await this.#reopen(turns);
-    return { path: aside, first_id: firstId, last_id: lastId };
+    return { path: aside, first_id: firstId, last_id: lastId, raw_blocks: rawBlocks };
   }
 
   /** Makes the sealed file of one that was moved aside. Repeatable: a file half made is made again. */
-  async #compact(aside: string, firstId: number, lastId: number): Promise<string> {
-    const target = sealedPath(this.#options.path, firstId, lastId, false);
+  async #compact(moved: MovedFile): Promise<string> {
+    const aside = moved.path;
+    const target = sealedPath(this.#options.path, moved.first_id, moved.last_id, false);
     if (!existsSync(target)) {
+      await repackAll(aside, moved.raw_blocks);
       const partial = `${target}.part`;
       rmSync(partial, { force: true });
       const env = openCaptureEnv(aside, 'read');
@@ -477,6 +526,7 @@ export class CaptureLog {
    */
   #forgetFile(): void {
     this.#bases.clear();
+    this.#rawBlocks = [];
     this.#files = new AttachmentStore(attachmentsFolder(this.#options.path));
     this.#mustReopen = true;
   }
@@ -542,13 +592,22 @@ function readFileId(path: string): string {
 }
 
 /** A block of several exchanges. */
-function packTogether(encoded: EncodedExchange[], batchSize: number): Buffer {
-  const pace: Pace = batchSize >= HURRIED_BATCH ? 'hurried' : 'steady';
+function packTogether(encoded: EncodedExchange[], pace: Pace): Buffer {
   return encodeBlock(
     encoded.map(({ record }) => record),
     null,
     pace,
   );
+}
+
+function paceOf(batchSize: number): Pace {
+  return batchSize >= HURRIED_BATCH ? 'hurried' : 'steady';
+}
+
+function countBodyBytes(batch: readonly CapturedExchange[]): number {
+  let bytes = 0;
+  for (const { request_body, response_body } of batch) bytes += request_body.length + response_body.length;
+  return bytes;
 }
 
 /** The highest id in sealed files; 0 without any. */
@@ -570,6 +629,22 @@ function diff(base: PreparedBody, body: PreparedBody, rawPrefix: number | undefi
  */
 export function mayKeepMemory(body: Uint8Array): boolean {
   return body.buffer.byteLength <= body.length * 1.25 + 4_096;
+}
+
+/** Packs what is still raw in a file that nobody writes to any more, a block a turn of the loop. */
+async function repackAll(path: string, keys: readonly number[]): Promise<void> {
+  if (keys.length === 0) return;
+  const env = openCaptureEnv(path, 'write');
+  try {
+    let nextPiece = new BlockReader(env, path, INDEX_CACHE_BYTES).readNextPiece();
+    for (const key of keys) {
+      nextPiece += repackBlock(env, key, nextPiece);
+      await nextTurn();
+    }
+    await syncEnv(env);
+  } finally {
+    await env.root.close();
+  }
 }
 
 /** A body that does not keep a much larger buffer in memory, such as the frame that it came in. */

@@ -1,0 +1,99 @@
+/** Blocks that are stored raw under pressure and packed later: the same bodies at every moment, fewer bytes at the end. */
+import { statSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import type { CapturedExchange } from '../../src/domain/exchange.ts';
+import { createPrng } from '../../src/std/prng.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { CaptureReader } from '../../src/storage/capture/reader.ts';
+import { makeExchange } from './captured.ts';
+import { makeFolder } from './folder.ts';
+
+/** Exchanges that have nothing to do with each other, so that no delta makes them small. */
+function makeBatch(seed: number, count: number, bytes: number): CapturedExchange[] {
+  const prng = createPrng(seed);
+  const words = Array.from({ length: 500 }, () => prng.below(1e9).toString(36));
+  const makeText = () => {
+    let text = '';
+    while (text.length < bytes) text += `${words[prng.below(words.length)]} `;
+    return Buffer.from(text);
+  };
+  return Array.from({ length: count }, () =>
+    makeExchange({ request_body: makeText(), response_body: makeText() }),
+  );
+}
+
+function expectBodies(reader: CaptureReader, exchanges: readonly CapturedExchange[]): void {
+  for (const [at, exchange] of exchanges.entries()) {
+    expect(Buffer.compare(reader.body(at + 1, 'request')!, exchange.request_body) === 0).toBe(true);
+    expect(Buffer.compare(reader.body(at + 1, 'response')!, exchange.response_body) === 0).toBe(true);
+  }
+}
+
+it.each([
+  ['many small ones', 200, 3_000],
+  ['few large ones', 4, 400_000],
+])('%s', async (_name, count, bytes) => {
+  const path = join(makeFolder(), 'capture.mdb');
+  const log = await CaptureLog.open({ path, redact: true });
+  const exchanges = makeBatch(1, count, bytes);
+  await log.append(exchanges);
+  const reader = CaptureReader.open(path);
+  expectBodies(reader, exchanges);
+
+  let packed = 0;
+  // One at a time, with appends and reads between.
+  for (let done = await log.packSome(0.000_001); done > 0; done = await log.packSome(0.000_001)) {
+    packed += done;
+    const [more] = makeBatch(100 + packed, 1, 500);
+    exchanges.push(more!);
+    await log.append([more!]);
+  }
+  expect(packed).toBeGreaterThan(2);
+  expectBodies(reader, exchanges);
+  reader.close();
+  const fresh = CaptureReader.open(path);
+  expectBodies(fresh, exchanges);
+  fresh.close();
+
+  const { sealed } = await log.rotate();
+  const whole = exchanges.reduce(
+    (sum, { request_body, response_body }) => sum + request_body.length + response_body.length,
+    0,
+  );
+  expect(statSync(sealed!).size).toBeLessThan(whole * 0.75);
+  await log.close();
+});
+
+it('what is still raw when the file is sealed is packed in the sealed file, and ids go on meanwhile', async () => {
+  const path = join(makeFolder(), 'capture.mdb');
+  const log = await CaptureLog.open({ path, redact: true });
+  const exchanges = makeBatch(2, 200, 3_000);
+  await log.append(exchanges);
+  const rotated = log.rotate();
+  const after = log.append(makeBatch(3, 1, 3_000));
+  expect(await after).toEqual({ first_id: 201, last_id: 201 });
+  const { sealed } = await rotated;
+  expect(statSync(sealed!).size).toBeLessThan(200 * 6_000 * 0.75);
+  const reader = CaptureReader.open(sealed!);
+  expectBodies(reader, exchanges);
+  reader.close();
+  expect(await log.packSome(1_000)).toBe(0);
+  await log.close();
+});
+
+it('a log that is opened again finds raw blocks as they are', async () => {
+  const path = join(makeFolder(), 'capture.mdb');
+  const first = await CaptureLog.open({ path, redact: true });
+  const exchanges = makeBatch(4, 200, 3_000);
+  await first.append(exchanges);
+  await first.close();
+  const second = await CaptureLog.open({ path, redact: true });
+  const more = makeBatch(5, 200, 3_000);
+  await second.append(more);
+  while ((await second.packSome(1_000)) > 0);
+  const reader = CaptureReader.open(path);
+  expectBodies(reader, [...exchanges, ...more]);
+  reader.close();
+  await second.close();
+});
