@@ -234,8 +234,8 @@ export class CaptureLog {
       const close = (): void => {
         if (open.length === 0) return;
         const key = id - open.length;
-        const only = open.length === 1 && batch.length < HURRIED_BATCH ? open[0]! : null;
         const isRaw = isPressed && openBytes >= BLOCK_BYTES;
+        const only = !isRaw && open.length === 1 && batch.length < HURRIED_BATCH ? open[0]! : null;
         if (isRaw) raw.push(key);
         const block =
           only !== null ? this.#packAlone(only) : packTogether(open, isRaw ? 'none' : paceOf(batch.length));
