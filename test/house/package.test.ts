@@ -18,7 +18,10 @@ let installed: string;
 /** npm as a developer calls it, without what the npm that runs these tests has put into the environment. */
 function npm(args: string[], cwd: string): string {
   const env = Object.fromEntries(
-    Object.entries(process.env).filter(([name]) => !/^npm_(?!config_)/i.test(name)),
+    // `npx -p node@22 -c …` leaves what it was asked to call in npm_config_call and _package.
+    Object.entries(process.env).filter(
+      ([name]) => !/^npm_(?!config_)|^npm_config_(call|package)$/i.test(name),
+    ),
   );
   return execFileSync('npm', args, { cwd, env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
 }
