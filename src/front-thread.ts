@@ -53,7 +53,7 @@ export default async function frontThread(task: FrontTask): Promise<void> {
         parts,
         writer: parts.gateway && config.capture.enabled ? new CaptureWriterClient(actors) : null,
         admin: remoteAdmin(services),
-        probes: { process: () => services.isReady() },
+        probes: { actors: () => services.isReady() },
         report: (error) => console.error(error),
       });
     },

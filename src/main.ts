@@ -83,7 +83,7 @@ async function startAll(
     parts,
     writer,
     admin,
-    probes: { process: isReady },
+    probes: { actors: isReady },
     report: (error) => console.error(error),
   });
   fronts.push(first);

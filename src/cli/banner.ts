@@ -44,28 +44,16 @@ function renderPlaces(
   cwd: string,
 ): string[] {
   const rows: [name: string, value: string][] = [];
-  const { engines, gateway } = config;
-  const named: [name: string, engine: string | null][] = [
-    ['vector store', engines.vector_store],
-    ['accounts', engines.accounts],
-    ['live stream', engines.live_stream],
-  ];
-  const embedded = gateway_url === null || !config.capture.enabled ? [] : ['capture database'];
-  if (api_url !== null) {
-    rows.push(['API', api_url], ['Docs', `${api_url}/docs`]);
-    embedded.push(...named.filter(([, engine]) => engine === 'embedded:').map(([name]) => name));
-  }
+  const { gateway } = config;
+  if (api_url !== null) rows.push(['API', api_url], ['Docs', `${api_url}/docs`]);
   if (gateway_url !== null) {
     rows.push(['Gateway', `${gateway_url}  ->  ${gateway.upstream_base}`]);
     rows.push(['', `${gateway_url}/gemini  ->  ${gateway.gemini_base}`]);
     rows.push(['', `${gateway_url}/bedrock/{region}  ->  ${gateway.bedrock_base}`]);
   }
   rows.push(['Data', shortenPath(config.data_dir, cwd)]);
-  if (embedded.length > 0) rows.push(['Embedded', embedded.join(', ')]);
-  if (api_url !== null) {
-    const off = named.filter(([, engine]) => engine === null).map(([name]) => name);
-    if (off.length > 0) rows.push(['Off', off.join(', ')]);
-  }
+  // What runs without anything to install; engines that nothing uses yet are not named.
+  if (gateway_url !== null && config.capture.enabled) rows.push(['Embedded', 'capture database (LMDB)']);
   return rows.map(([name, value]) => `  ${name.padEnd(9)} ${value}`);
 }
 
