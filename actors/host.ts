@@ -3,6 +3,7 @@
  * task by src/runtime/actor-threads.ts. Actor threads.
  */
 import { decodeExchange } from '../src/gateway/turns/decode.ts';
+import { createLog } from '../src/log.ts';
 import { runActorThread, type ThreadTask } from '../src/runtime/actor-thread.ts';
 import { CaptureLog, mayKeepMemory } from '../src/storage/capture/log.ts';
 import { LmdbJournal } from '../src/storage/lmdb/journal.ts';
@@ -12,6 +13,7 @@ import { CATALOG } from './catalog.ts';
 
 /** What the main thread passes to every actor thread. */
 export interface HostOptions {
+  log_level: string;
   capture: { db: string; redact: boolean; max_decoded_bytes: number };
   /** The main database, where persistent kinds keep their journals; needed as soon as the catalogue has one. */
   main_db?: string;
@@ -20,6 +22,7 @@ export interface HostOptions {
 /** Runs the thread; the pool calls it with its task. */
 export default async function hostThread(task: ThreadTask<HostOptions>): Promise<void> {
   const { capture } = task.options;
+  const logger = createLog(task.options.log_level);
   const captureLog = new CaptureLogPort(async () => {
     const log = await CaptureLog.open({
       path: capture.db,
@@ -42,7 +45,7 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
     kinds: CATALOG,
     journal,
     ports: { [CAPTURE_LOG_PORT]: captureLog },
-    report: (report) => console.error(`actor ${report.kind} failed in ${report.during}: ${report.error}`),
+    report: (report) => logger.error(report, 'an actor failed'),
     dispose: async () => {
       await captureLog.close();
       await journal?.close();

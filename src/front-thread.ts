@@ -12,6 +12,7 @@ import { Front, type Parts } from './front.ts';
 import type { AdminAnswer, RemoteServices } from './front-threads.ts';
 import type { CaptureAdmin } from './gateway/admin.ts';
 import type { CaptureFront } from './gateway/capture-control.ts';
+import { createLog } from './log.ts';
 import { Front as ActorFront } from './runtime/front.ts';
 import { type LinkEnd, PortLink } from './runtime/port-link.ts';
 import type { Placement } from './runtime/protocol.ts';
@@ -40,6 +41,7 @@ export interface FrontThreadControl extends CaptureFront {
 /** Runs the thread until it is stopped. */
 export default async function frontThread(task: FrontTask): Promise<void> {
   const { config, parts } = task;
+  const log = createLog(config.log_level);
   const services = Comlink.wrap<RemoteServices>(nodeEndpoint(task.services));
   const actors = new ActorFront(task.placement, loopScheduler);
   const stopped = createDeferred<void>();
@@ -54,7 +56,7 @@ export default async function frontThread(task: FrontTask): Promise<void> {
         writer: parts.gateway && config.capture.enabled ? new CaptureWriterClient(actors) : null,
         admin: remoteAdmin(services),
         probes: { actors: () => services.isReady() },
-        report: (error) => console.error(error),
+        report: (error) => log.error({ err: error }, error.message),
       });
     },
     counters: async () => (await front?.counters()) ?? null,

@@ -32,6 +32,8 @@ export interface FrontThreadsOptions {
   actors: ActorThreads;
   admin: CaptureAdmin;
   isReady: () => Promise<boolean>;
+  /** Told of a front thread that failed. */
+  onFrontEnded: (thrown: unknown) => void;
 }
 
 export class FrontThreads {
@@ -69,7 +71,7 @@ export class FrontThreads {
     await this.#pool.destroy();
   }
 
-  #startOne({ config, parts, placement, actors, admin, isReady }: FrontThreadsOptions): {
+  #startOne({ config, parts, placement, actors, admin, isReady, onFrontEnded }: FrontThreadsOptions): {
     control: Comlink.Remote<FrontThreadControl>;
     ended: Promise<void>;
   } {
@@ -85,7 +87,7 @@ export class FrontThreads {
       services.port1.close();
     });
     // A front that dies takes its connections with it, and the native library ends the process; nothing to mend here.
-    ended.catch((thrown: unknown) => console.error('a front thread ended:', thrown));
+    ended.catch(onFrontEnded);
     const wrapped = Comlink.wrap<FrontThreadControl>(nodeEndpoint(control.port1));
     actors.connectFront((index, end) => void wrapped.connectHost(index, Comlink.transfer(end, [end.port])));
     return { control: wrapped, ended };

@@ -8,6 +8,7 @@ import { Front, type Parts } from './front.ts';
 import { FrontThreads } from './front-threads.ts';
 import { CaptureControl, type CaptureFront } from './gateway/capture-control.ts';
 import { findPort } from './http/port.ts';
+import { createLog } from './log.ts';
 import { ActorThreads } from './runtime/actor-threads.ts';
 import type { Placement } from './runtime/protocol.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
@@ -43,8 +44,10 @@ async function startAll(
   parts: Parts,
   stops: (() => Promise<void>)[],
 ): Promise<{ api_url: string | null; gateway_url: string | null }> {
+  const log = createLog(config.log_level);
   const placement: Placement = { hosts: config.actor_threads, pins: PINS };
   const options: HostOptions = {
+    log_level: config.log_level,
     capture: {
       db: config.capture.db,
       redact: config.capture.redact,
@@ -56,7 +59,7 @@ async function startAll(
     placement,
     options,
     onThreadDown: (index, reason, restartInMs) =>
-      console.error(`actor thread ${index} ended (${reason}); it starts again in ${restartInMs} ms`),
+      log.error({ thread: index, reason, restart_in_ms: restartInMs }, 'an actor thread ended'),
   });
   stops.push(() => actors.stop());
   const asker = await actors.openFront();
@@ -84,7 +87,7 @@ async function startAll(
     writer,
     admin,
     probes: { actors: isReady },
-    report: (error) => console.error(error),
+    report: (error) => log.error({ err: error }, error.message),
   });
   fronts.push(first);
   stops.push(() => first.stop());
@@ -97,6 +100,7 @@ async function startAll(
       actors,
       admin,
       isReady,
+      onFrontEnded: (thrown) => log.error({ err: thrown }, 'a front thread ended'),
     });
     fronts.push(...(others.fronts as unknown as CaptureFront[]));
     stops.push(() => others.stop());

@@ -9,6 +9,7 @@ type Room =
   | 'limits'
   | 'errors'
   | 'config'
+  | 'log'
   | 'domain'
   | 'contract'
   | 'http'
@@ -30,6 +31,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   limits: ['std'],
   errors: ['std'],
   config: ['std', 'limits'],
+  log: [],
   domain: ['std', 'limits', 'errors'],
   contract: ['std', 'limits', 'errors', 'domain'],
   http: ['std', 'limits', 'errors', 'domain', 'contract'],
@@ -48,6 +50,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'limits',
     'errors',
     'config',
+    'log',
     'domain',
     'contract',
     'http',
@@ -83,6 +86,7 @@ const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   undici: ['gateway'],
   piscina: ['runtime', 'root'],
   comlink: ['runtime', 'root'],
+  pino: ['log'],
 };
 
 const ROOTS = new Set([
@@ -93,7 +97,7 @@ const ROOTS = new Set([
   'actors/host.ts',
   'actors/compute.ts',
 ]);
-const OWN_FILES = new Set(['limits', 'errors', 'config']);
+const OWN_FILES = new Set(['limits', 'errors', 'config', 'log']);
 
 /** @returns the room of a file named relative to the repository, or undefined for one that has no place in the house */
 export function roomOf(file: string): Room | undefined {

@@ -463,6 +463,7 @@ describe("the process's own kinds", () => {
       entry: new URL('../../actors/host.ts', import.meta.url),
       placement: { hosts: 2, pins: {} },
       options: {
+        log_level: 'silent',
         capture: { db: join(folder, 'capture.mdb'), redact: true, max_decoded_bytes: 1 << 20 },
         main_db: join(folder, 'own.mdb'),
       },

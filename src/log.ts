@@ -1,0 +1,18 @@
+/**
+ * The process's own log: JSON lines on standard error, from LOG_LEVEL on. Holds no bodies, no headers, no secrets; what
+ * a caller did wrong is the caller's to read, not a line here. Main and front threads.
+ */
+import { destination, type Logger, pino } from 'pino';
+
+const STDERR = 2;
+
+/**
+ * @param level of the least important line to write; `silent` for none
+ * @returns a logger that writes at once, so that the last line before an end is not lost
+ */
+export function createLog(level: string): Logger {
+  return pino(
+    { level, base: null, timestamp: () => `,"time":"${new Date().toISOString()}"` },
+    destination({ dest: STDERR, sync: true }),
+  );
+}
