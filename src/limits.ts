@@ -37,14 +37,9 @@ export const UPSTREAM_HEAD_BYTES = 256 * KIB;
 export const UPSTREAM_TIMEOUT_MS = HOUR_MS;
 /** To set up a connection to the upstream (address look-up, TCP, TLS) before the client gets its 502. */
 export const UPSTREAM_CONNECT_MS = 30_000;
-/** A client that went away must have ended its upstream request within this time. */
-export const ABORT_DEADLINE_MS = 100;
 
 /** From SIGTERM: what requests in flight get before their connections are closed. */
 export const DRAIN_DEADLINE_MS = 30_000;
-
-/** What one stalled reader may cost in memory, all buffers of its exchange together. */
-export const STALLED_READER_BYTES = 10 * MIB;
 
 /** A stored body is decompressed up to this size; beyond it the turn is stored and marked undecodable. */
 export const DECODED_BODY_BYTES = 128 * MIB;

@@ -19,10 +19,9 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { ATTACHMENT_BYTES_MIN } from '../../limits.ts';
 
-/** Smaller ones stay in the body. */
-export const MIN_ATTACHMENT_BYTES = 1_024;
-const MIN_BASE64_CHARS = Math.ceil((MIN_ATTACHMENT_BYTES * 4) / 3);
+const MIN_BASE64_CHARS = Math.ceil((ATTACHMENT_BYTES_MIN * 4) / 3);
 
 const PLACEHOLDER_HEAD = '\0@svc-file:';
 const PLACEHOLDER_HEAD_BYTES = Buffer.from(PLACEHOLDER_HEAD, 'latin1');
@@ -92,7 +91,7 @@ function judgeRun(body: Buffer, start: number, runEnd: number): FoundAttachment 
   if (!MEMBER_BEFORE.test(before) || NOT_A_FILE.test(before)) return null;
   const text = body.toString('latin1', start, end);
   const read = readBase64(text);
-  if (read === null || read.content.length < MIN_ATTACHMENT_BYTES) return null;
+  if (read === null || read.content.length < ATTACHMENT_BYTES_MIN) return null;
   return makeAttachment(start, end, read.variant, read.content);
 }
 
@@ -125,7 +124,7 @@ const BINARY_TYPE =
 
 /** The whole body as one attachment, when its media type says that it is binary; else null. */
 export function wrapBinaryBody(body: Buffer, contentType: string | null): FoundAttachment | null {
-  if (contentType === null || body.length < MIN_ATTACHMENT_BYTES || !BINARY_TYPE.test(contentType))
+  if (contentType === null || body.length < ATTACHMENT_BYTES_MIN || !BINARY_TYPE.test(contentType))
     return null;
   return makeAttachment(0, body.length, 'r', body);
 }
