@@ -1,0 +1,54 @@
+/**
+ * What is kept of a run that belongs to an experiment, for the experiment's report: one row a run, written by the run
+ * actor in the transaction of the event that changes it, read when a report is asked for. Pure; any thread.
+ */
+
+/** Table of these rows. */
+export const RUNS_BY_EXPERIMENT = 'runs_by_experiment';
+
+/** An arm of an experiment; '' when the run named none. */
+export type Arm = 'on' | 'off' | '';
+
+export interface RunSummary {
+  run_id: string;
+  org_id: string;
+  project_id: string;
+  experiment_id: string;
+  arm: Arm;
+  /** The unit that was assigned to an arm (a user, a repository); '' when the run itself is the unit. */
+  assignment_unit: string;
+  svc_version: string;
+  status: 'running' | 'finished';
+  /** '' while running. */
+  outcome: string;
+  steps: number;
+  tokens: number;
+  /** From start to finish; 0 while running. */
+  duration_ms: number;
+  /** RFC 3339. */
+  started_at: string;
+  /** RFC 3339; null while running. */
+  finished_at: string | null;
+}
+
+/** Key of a run's row. The experiment stands before the project, so that an organization's key reads one range. */
+export function runSummaryKey(
+  run: Pick<RunSummary, 'org_id' | 'experiment_id' | 'project_id' | 'run_id'>,
+): [org_id: string, experiment_id: string, project_id: string, run_id: string] {
+  return [run.org_id, run.experiment_id, run.project_id, run.run_id];
+}
+
+/** Reads an experiment's runs. */
+export interface RunSummaryReader {
+  /**
+   * @param project_id null: every project of the organization
+   * @returns the runs in the order of project and run id; lazily, so that 100,000 of them are never in memory at once
+   */
+  byExperiment(org_id: string, project_id: string | null, experiment_id: string): Iterable<RunSummary>;
+}
+
+/** How an outcome counts: `success` itself, anything that begins with `failure`, and the rest. */
+export function classifyOutcome(outcome: string): 'success' | 'failure' | 'other' {
+  if (outcome === 'success') return 'success';
+  return outcome.startsWith('failure') ? 'failure' : 'other';
+}
