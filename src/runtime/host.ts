@@ -22,6 +22,7 @@ import {
   type Placement,
   placeAddress,
   type ReplyToken,
+  type RowWrite,
 } from './protocol.ts';
 import { NO_REPLY_TOKEN, Recorder } from './recorder.ts';
 import type { Scheduler } from './scheduler.ts';
@@ -824,11 +825,12 @@ export class ActorHost {
     const { effects } = recorder;
     this.#checkTimers(cell, effects);
     if (recorder.persisted > 0) {
-      const encoded: Uint8Array[] = [];
+      const encoded: [event: Uint8Array, rows: readonly RowWrite[]][] = [];
       for (const effect of effects) {
-        if (effect.type === 'persist') encoded.push(Uint8Array.from(this.#packr.pack(effect.event)));
+        if (effect.type === 'persist')
+          encoded.push([Uint8Array.from(this.#packr.pack(effect.event)), effect.rows]);
       }
-      for (const event of encoded) this.#stageEvent(cell, event);
+      for (const [event, rows] of encoded) this.#stageEvent(cell, event, rows);
       cell.state = recorder.state;
     }
     if (recorder.held && replyTo !== null) cell.replies.set(token, replyTo);
@@ -1028,7 +1030,7 @@ export class ActorHost {
     return this.#batch;
   }
 
-  #stageEvent(cell: Cell, event: Uint8Array): void {
+  #stageEvent(cell: Cell, event: Uint8Array, rows: readonly RowWrite[]): void {
     const batch = this.#openBatch();
     const { kind, key } = cell.self;
     cell.seq++;
@@ -1037,6 +1039,7 @@ export class ActorHost {
     cell.gate_ticket = batch.ticket;
     batch.events.set(cell, (batch.events.get(cell) ?? 0) + 1);
     batch.writes.push({ type: 'event', kind, key, seq: cell.seq, event });
+    for (const row of rows) batch.writes.push({ type: 'row', kind, key, row });
     this.#events++;
     this.#eventBytes += event.length;
   }

@@ -3,11 +3,15 @@
  * storage/memory/journal.ts. Actor threads.
  */
 
-/** One thing to make durable. Events and states are opaque bytes to the store. */
+import type { RowWrite } from './protocol.ts';
+
+/** One thing to make durable. Events and states are opaque bytes to the store; so are the values of rows. */
 export type JournalWrite =
   | { type: 'event'; kind: string; key: string; seq: number; event: Uint8Array }
   /** Replaces the actor's snapshot and removes its events up to and including `seq`. */
-  | { type: 'snapshot'; kind: string; key: string; seq: number; version: number; state: Uint8Array };
+  | { type: 'snapshot'; kind: string; key: string; seq: number; version: number; state: Uint8Array }
+  /** A row that an event of the same commit brought. */
+  | { type: 'row'; kind: string; key: string; row: RowWrite };
 
 /** An actor's history as stored. */
 export interface StoredActor {

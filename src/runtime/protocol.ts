@@ -42,9 +42,21 @@ export type Outcome<Value = unknown, Carry = undefined> =
   | { ok: true; value: Value; carry: Carry }
   | { ok: false; error: Refusal; carry: Carry };
 
+/** Where a row stands in its table: parts compare in order, numbers before texts. */
+export type RowKey = readonly (string | number)[];
+
+/**
+ * One row that others read, written in the very transaction of the event that it tells of. `add` adds to named
+ * counters, which begin at 0: exactly once, since the event is stored exactly once.
+ */
+export type RowWrite =
+  | { op: 'put'; table: string; row: RowKey; value: unknown }
+  | { op: 'remove'; table: string; row: RowKey }
+  | { op: 'add'; table: string; row: RowKey; counts: Readonly<Record<string, number>> };
+
 /** Everything a handler can ask the runtime to do, as data. Performed in order, after the handler has returned. */
 export type Effect =
-  | { type: 'persist'; event: unknown }
+  | { type: 'persist'; event: unknown; rows: readonly RowWrite[] }
   | { type: 'reply'; token: ReplyToken; value: unknown }
   | { type: 'refuse'; token: ReplyToken; error: Refusal }
   | { type: 'tell'; to: ActorAddress; name: string; payload: unknown; bodies: readonly Uint8Array[] }
@@ -140,6 +152,13 @@ export interface SnapshotRule<State> {
 export interface Persistence<State, Event> {
   /** The state after the event. Pure; live and in replay alike; understands every event that was ever written. */
   apply(state: State, event: Event): State;
+  /**
+   * What others should find in tables once the event is durable. Pure; called once, when the event is recorded, never
+   * in replay.
+   * @param state after the event
+   * @param key of the actor
+   */
+  project?(state: State, event: Event, key: string): readonly RowWrite[];
   snapshot: SnapshotRule<State>;
 }
 

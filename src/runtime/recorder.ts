@@ -2,9 +2,18 @@
  * The context that a handler sees: it records effects and applies events, and does nothing else. Used by the host and
  * by the synchronous kit alike. Actor threads and tests.
  */
-import type { ActorAddress, AnyBehaviour, Context, Effect, Refusal, ReplyToken } from './protocol.ts';
+import type {
+  ActorAddress,
+  AnyBehaviour,
+  Context,
+  Effect,
+  Refusal,
+  ReplyToken,
+  RowWrite,
+} from './protocol.ts';
 
 const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
+const NO_ROWS: readonly RowWrite[] = Object.freeze([]);
 /** The token of a message that nobody asked for: answers to it vanish. */
 export const NO_REPLY_TOKEN: ReplyToken = 0;
 
@@ -56,9 +65,10 @@ export class Recorder implements Context<unknown, unknown, Record<string, never>
   persist(event: unknown): unknown {
     const { persistence, kind } = this.#behaviour;
     if (persistence === undefined) throw new TypeError(`${kind} is not persistent: it has no events`);
-    this.effects.push({ type: 'persist', event });
-    this.persisted++;
     this.state = persistence.apply(this.state, event);
+    const rows = persistence.project?.(this.state, event, this.self.key) ?? NO_ROWS;
+    this.effects.push({ type: 'persist', event, rows });
+    this.persisted++;
     return this.state;
   }
 

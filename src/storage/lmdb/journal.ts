@@ -1,15 +1,14 @@
 /**
- * The journal of persistent actors in the main database: one LMDB transaction a commit, synced before it counts.
- * Several actor threads may have it open at once, each writing its own actors. Actor threads.
+ * The journal of persistent actors in a database of DATA_DIR: one LMDB transaction a commit, with the rows that its
+ * events bring. Several actor threads may have it open at once, each writing its own actors. Actor threads.
  *
  * Table `journal`, binary keys [u8 length][kind][u16 length][key][u48 number], big-endian, so that one actor's entries
  * stand together in their order. Number 0 is the snapshot, [u48 number of its last event][u32 version][state]; the
  * others are events.
  */
-import { mkdirSync } from 'node:fs';
-import { dirname } from 'node:path';
-import { type Database, open, type RootDatabase } from 'lmdb';
 import type { JournalStore, JournalWrite, StoredActor } from '../../runtime/journal.ts';
+import { type Durability, Environment } from './environment.ts';
+import { applyRow, type EncodedRow, encodeRow } from './tables.ts';
 
 /** An actor's entries are not what was written; it cannot be started from them. */
 export class DamagedHistoryError extends Error {
@@ -20,32 +19,27 @@ const NUMBER_BYTES = 6;
 const SNAPSHOT_HEAD_BYTES = NUMBER_BYTES + 4;
 const MAX_NUMBER = 2 ** 48 - 1;
 
-interface Tables {
-  root: RootDatabase<Buffer, Buffer>;
-  journal: Database<Buffer, Buffer>;
-}
+const JOURNAL = 'journal';
 
 export class LmdbJournal implements JournalStore {
-  readonly #path: string;
-  /** Null after close, and while it is opened again after a failure. */
-  #tables: Tables | null = null;
+  readonly #environment: Environment;
   #closed = false;
   #outstanding: Promise<void> = Promise.resolve();
 
   /**
    * Opens the journal; makes the file and its folder when they are missing.
-   * @param path the main database, `DATA_DIR/main.mdb`
+   * @param path a database of DATA_DIR
    * @throws when the file cannot be opened
    */
-  constructor(path: string) {
-    this.#path = path;
-    mkdirSync(dirname(path), { recursive: true });
-    this.#tables = openTables(path);
+  constructor(path: string, durability: Durability = 'disk') {
+    this.#environment = Environment.open(path, durability);
+    this.#environment.named(JOURNAL);
   }
 
   /** @throws {DamagedHistoryError} when events are missing; Error when the database is not open */
   load(kind: string, key: string): StoredActor {
-    const { journal } = this.#opened();
+    if (this.#closed) throw new Error('the journal is closed');
+    const journal = this.#environment.named(JOURNAL);
     // Reads share one read transaction a turn; this one must see the last commit.
     journal.resetReadTxn();
     const stored = journal.get(encodeKey(kind, key, 0));
@@ -69,98 +63,47 @@ export class LmdbJournal implements JournalStore {
     this.#outstanding = this.#write(writes).then(
       () => void setImmediate(done, null),
       async (thrown: unknown) => {
-        const error = await findCause(thrown);
-        await this.#reopen();
-        setImmediate(done, error);
+        if (!this.#closed) await this.#environment.reopen();
+        setImmediate(done, thrown instanceof Error ? thrown : new Error(String(thrown)));
       },
     );
   }
 
   async close(): Promise<void> {
+    if (this.#closed) return;
     this.#closed = true;
     await this.#outstanding;
-    const tables = this.#tables;
-    this.#tables = null;
-    await tables?.root.close();
+    await this.#environment.close();
   }
 
   async #write(writes: readonly JournalWrite[]): Promise<void> {
-    if (this.#tables === null && !this.#closed) this.#tables = openTables(this.#path);
-    const { root, journal } = this.#opened();
-    journal.resetReadTxn();
+    if (this.#closed) throw new Error('the journal is closed');
     const superseded = findSuperseded(writes);
-    // All of it is encoded before any of it is queued: an error on the way must not leave half a batch.
-    const removals: Buffer[] = [];
+    // All of it is encoded before the transaction begins: nothing can fail inside but the database itself.
+    const emptied: [start: Buffer, end: Buffer][] = [];
     const puts: [key: Buffer, value: Buffer][] = [];
+    const rows: EncodedRow[] = [];
     for (const write of writes) {
+      if (write.type === 'row') {
+        rows.push(encodeRow(write.row));
+        continue;
+      }
       const { kind, key, seq } = write;
       if (write.type === 'snapshot') {
-        const range = { start: encodeKey(kind, key, 1), end: encodeKey(kind, key, seq + 1) };
-        removals.push(...journal.getKeys(range));
+        emptied.push([encodeKey(kind, key, 1), encodeKey(kind, key, seq + 1)]);
         puts.push([encodeKey(kind, key, 0), encodeSnapshot(write)]);
       } else if (seq > (superseded.get(addressText(write)) ?? 0)) {
         puts.push([encodeKey(kind, key, seq), toBuffer(write.event)]);
       }
     }
-    // One batch is one transaction; its promise settles when that is synced (overlappingSync is off).
-    await root.batch(() => {
-      for (const key of removals) journal.remove(key).catch(leaveToBatch);
-      for (const [key, value] of puts) journal.put(key, value).catch(leaveToBatch);
+    await this.#environment.transact(() => {
+      const journal = this.#environment.named(JOURNAL);
+      for (const [start, end] of emptied)
+        for (const key of [...journal.getKeys({ start, end })]) journal.removeSync(key);
+      for (const [key, value] of puts) journal.putSync(key, value);
+      for (const row of rows) applyRow(this.#environment, row);
     });
   }
-
-  #opened(): Tables {
-    if (this.#tables === null) throw new Error('the journal is not open');
-    return this.#tables;
-  }
-
-  /** LMDB refuses to go on after some errors, a failed write of its head among them. */
-  async #reopen(): Promise<void> {
-    const tables = this.#tables;
-    if (tables === null || this.#closed) return;
-    this.#tables = null;
-    try {
-      await tables.root.close();
-      if (!this.#closed) this.#tables = openTables(this.#path);
-    } catch {
-      // The next commit tries again; until then nothing can be loaded.
-    }
-  }
-}
-
-function openTables(path: string): Tables {
-  const root = open<Buffer, Buffer>({
-    path,
-    noSubdir: true,
-    maxDbs: 64,
-    encoding: 'binary',
-    keyEncoding: 'binary',
-    cache: false,
-    // A commit is on the disk when its promise settles; with it on, only `flushed` would say so.
-    overlappingSync: false,
-  });
-  return {
-    root,
-    journal: root.openDB<Buffer, Buffer>({
-      name: 'journal',
-      encoding: 'binary',
-      keyEncoding: 'binary',
-      cache: false,
-    }),
-  };
-}
-
-/** A write fails with its transaction, whose promise tells. */
-function leaveToBatch(): void {}
-
-/** lmdb rejects every write with a general error that holds a promise of the particular one. */
-async function findCause(thrown: unknown): Promise<Error> {
-  const general = thrown instanceof Error ? thrown : new Error(String(thrown));
-  if (!('commitError' in general)) return general;
-  return Promise.resolve(general.commitError).then(
-    () => general,
-    (cause: unknown) => (cause instanceof Error ? cause : general),
-  );
 }
 
 /** Events that a snapshot of the same batch makes superfluous: address → number of the last of them. */

@@ -3,6 +3,7 @@
  * its MemoryDisk: a new journal on the same disk finds what the last one committed. Any thread; each disk in one.
  */
 import type { JournalStore, JournalWrite, StoredActor } from '../../runtime/journal.ts';
+import { applyRow, type MemoryTableDisk } from './tables.ts';
 
 /** What is stored of one actor. */
 interface History {
@@ -16,11 +17,14 @@ export type MemoryDisk = Map<string, History>;
 
 export class MemoryJournal implements JournalStore {
   readonly #disk: MemoryDisk;
+  readonly #tables: MemoryTableDisk;
   #outstanding: Promise<void> = Promise.resolve();
   #closed = false;
 
-  constructor(disk: MemoryDisk = new Map()) {
+  /** @param tables where the rows go that events bring */
+  constructor(disk: MemoryDisk = new Map(), tables: MemoryTableDisk = new Map()) {
     this.#disk = disk;
+    this.#tables = tables;
   }
 
   load(kind: string, key: string): StoredActor {
@@ -53,6 +57,10 @@ export class MemoryJournal implements JournalStore {
   /** Makes the writes part of the disk, now. */
   apply(writes: readonly JournalWrite[]): void {
     for (const write of writes) {
+      if (write.type === 'row') {
+        applyRow(this.#tables, write.row);
+        continue;
+      }
       const address = addressText(write.kind, write.key);
       let history = this.#disk.get(address);
       if (history === undefined) {

@@ -1,0 +1,59 @@
+/**
+ * What stands behind a declared route: a function from the checked request to an answer. The table of handlers has the
+ * keys of the table of endpoints, so a missing one does not compile. Types; front threads.
+ */
+import type { z } from 'zod';
+import type { Tenant } from '../domain/tenant.ts';
+import type { Endpoint } from './endpoint.ts';
+import type { ApiRequest } from './route.ts';
+
+/** What a schema gives, or an empty object where the endpoint declares none. */
+type OutputOf<Schema> = Schema extends z.ZodType ? z.output<Schema> : Record<never, never>;
+
+/** A request that has passed every check before the work. */
+export interface Call<E extends Endpoint> {
+  tenant: Tenant;
+  params: OutputOf<E['params']>;
+  query: OutputOf<E['query']>;
+  body: OutputOf<E['body']>;
+  /** The request as it came: headers, raw path. */
+  request: ApiRequest;
+}
+
+export interface HandlerReply {
+  /** Default 200. */
+  status?: number;
+  /** Sent as JSON. */
+  body?: unknown;
+  /** JSON that is sent as it is: an answer that must be the same byte for byte. */
+  json?: string;
+  headers?: readonly (readonly [name: string, value: string])[];
+  /** Server-sent events instead of a body. */
+  stream?: EventStream;
+}
+
+/** An endless answer of media type `text/event-stream`. */
+export interface EventStream {
+  /**
+   * Called once the head is sent.
+   * @returns called once when the reader has gone or was dropped
+   */
+  open(sink: EventSink): () => void;
+}
+
+export interface EventSink {
+  /** Sends bytes that are whole events or comments. @returns false when the reader has gone or was dropped */
+  write(bytes: Uint8Array): boolean;
+  /** Bytes accepted and not yet taken by the network. */
+  readonly buffered_bytes: number;
+  /** Ends the answer. */
+  close(): void;
+}
+
+/** @throws CatalogueError for what the caller did wrong or may try again */
+export type Handler<E extends Endpoint> = (call: Call<E>) => HandlerReply | Promise<HandlerReply>;
+
+/** A handler for each endpoint of a table. */
+export type HandlersOf<Table extends Readonly<Record<string, Endpoint>>> = {
+  readonly [Name in keyof Table]: Handler<Table[Name]>;
+};

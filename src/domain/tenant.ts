@@ -1,0 +1,33 @@
+/** Whose data a request may touch, whatever kind of credential it came with (document 2, Authentication). Any thread. */
+
+/** The scope of a request on `/v1`. */
+export interface Tenant {
+  org_id: string;
+  /** null: every project of the organization. */
+  project_id: string | null;
+  actor: TenantActor;
+  /** Reads alone for a viewer's JWT. */
+  may_write: boolean;
+}
+
+/** Who acts. `static` keys are the operator's own: they may name any organization. */
+export interface TenantActor {
+  type: 'key' | 'static' | 'user';
+  /** Names the credential without revealing it: a key's id, a user's id, `static:` and a digest. */
+  id: string;
+}
+
+/** The project of what a request makes, when neither the credential nor the body names one (document 2). */
+export const DEFAULT_PROJECT = 'default';
+/** The organization of a static key's request that names none. */
+export const DEFAULT_ORG = 'default';
+
+/** The project that a new record belongs to. */
+export function projectOf(tenant: Tenant, fromBody: string | undefined): string {
+  return tenant.project_id ?? fromBody ?? DEFAULT_PROJECT;
+}
+
+/** True when the tenant sees records of the project. */
+export function seesProject(tenant: Tenant, project_id: string | null): boolean {
+  return tenant.project_id === null || tenant.project_id === project_id;
+}

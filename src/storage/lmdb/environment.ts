@@ -1,0 +1,146 @@
+/**
+ * LMDB files of DATA_DIR, each opened once a thread whoever asks: the journal and the tables of one thread share it.
+ * Any thread.
+ *
+ * `disk`: a commit is on the disk when its promise settles. `process`: it survives the end of the process by any means,
+ * and is on the disk a little later; a power cut may cost the last seconds or, in the worst case, the file (the reason
+ * why such data has a file of its own).
+ */
+import { mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { type Database, open, type RootDatabase } from 'lmdb';
+
+export type Durability = 'disk' | 'process';
+
+export type BinaryDatabase = Database<Buffer, Buffer>;
+
+/** Named databases in a file, tables and journal together. */
+const MAX_NAMED = 128;
+
+const opened = new Map<string, { environment: Environment; users: number }>();
+
+export class Environment {
+  readonly path: string;
+  readonly durability: Durability;
+  /** Null after close, and while it is opened again after a failure. */
+  #root: RootDatabase<Buffer, Buffer> | null = null;
+  readonly #named = new Map<string, BinaryDatabase>();
+  #reopening: Promise<void> | null = null;
+
+  /**
+   * Opens the file for this thread, or shares it; makes it and its folder when they are missing.
+   * @throws Error when the file cannot be opened
+   */
+  static open(path: string, durability: Durability): Environment {
+    const shared = opened.get(path);
+    if (shared !== undefined) {
+      shared.users++;
+      return shared.environment;
+    }
+    const environment = new Environment(path, durability);
+    opened.set(path, { environment, users: 1 });
+    return environment;
+  }
+
+  private constructor(path: string, durability: Durability) {
+    mkdirSync(dirname(path), { recursive: true });
+    this.path = path;
+    this.durability = durability;
+    this.#open();
+  }
+
+  /** @throws Error when it is not open */
+  get root(): RootDatabase<Buffer, Buffer> {
+    if (this.#root === null) throw new Error(`${this.path} is not open`);
+    return this.#root;
+  }
+
+  /** A named database, keys and values as bytes; made when it is missing. */
+  named(name: string): BinaryDatabase {
+    let database = this.#named.get(name);
+    if (database === undefined) {
+      database = this.root.openDB<Buffer, Buffer>({
+        name,
+        encoding: 'binary',
+        keyEncoding: 'binary',
+        cache: false,
+      });
+      this.#named.set(name, database);
+    }
+    return database;
+  }
+
+  /**
+   * One write transaction, alone: no other writer of any thread or process comes between.
+   * @param work synchronous, and quick; when it throws, nothing is written
+   * @returns what `work` returned, when the transaction is as durable as this file promises
+   */
+  async transact<Value>(work: () => Value): Promise<Value> {
+    if (this.#reopening !== null) await this.#reopening;
+    else if (this.#root === null) await this.reopen();
+    try {
+      // Without a sync a commit is microseconds: less than the way to the writing thread and back.
+      return this.durability === 'process'
+        ? (this.root.transactionSync(work) as Value)
+        : ((await this.root.childTransaction(work)) as Value);
+    } catch (thrown) {
+      throw await findCause(thrown);
+    }
+  }
+
+  /** Closes and opens again: LMDB refuses to go on after some errors, a failed write of its head among them. */
+  reopen(): Promise<void> {
+    this.#reopening ??= this.#reopen().finally(() => {
+      this.#reopening = null;
+    });
+    return this.#reopening;
+  }
+
+  /** @returns when the file is closed, or at once while somebody else of this thread uses it */
+  async close(): Promise<void> {
+    const entry = opened.get(this.path);
+    if (entry === undefined || entry.environment !== this) return;
+    if (--entry.users > 0) return;
+    opened.delete(this.path);
+    await this.#reopening;
+    const root = this.#root;
+    this.#root = null;
+    this.#named.clear();
+    await root?.close();
+  }
+
+  #open(): void {
+    this.#root = open<Buffer, Buffer>({
+      path: this.path,
+      noSubdir: true,
+      maxDbs: MAX_NAMED,
+      encoding: 'binary',
+      keyEncoding: 'binary',
+      cache: false,
+      // With it on, a settled promise would not mean "on the disk".
+      overlappingSync: false,
+      ...(this.durability === 'process' ? { noSync: true } : {}),
+    });
+  }
+
+  async #reopen(): Promise<void> {
+    const root = this.#root;
+    this.#root = null;
+    this.#named.clear();
+    try {
+      await root?.close();
+      if (opened.get(this.path)?.environment === this) this.#open();
+    } catch {
+      // The next to come tries again; until then nothing can be read.
+    }
+  }
+}
+
+/** lmdb rejects every write with a general error that holds a promise of the particular one. */
+async function findCause(thrown: unknown): Promise<unknown> {
+  if (!(thrown instanceof Error) || !('commitError' in thrown)) return thrown;
+  return Promise.resolve(thrown.commitError).then(
+    () => thrown,
+    (cause: unknown) => (cause instanceof Error ? cause : thrown),
+  );
+}

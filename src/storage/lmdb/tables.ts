@@ -1,0 +1,112 @@
+/**
+ * Tables of rows in an LMDB file (see ../tables.ts): each table is a named database, keys as in ../row-key.ts, values
+ * as msgpack. Any thread; threads and processes may share a file.
+ */
+import { Packr } from 'msgpackr';
+import type { RowKey, RowWrite } from '../../runtime/protocol.ts';
+import { decodeRowKey, encodePrefixEnd, encodeRowKey } from '../row-key.ts';
+import type { Row, RowRange, Tables, TableTransaction } from '../tables.ts';
+import { type BinaryDatabase, type Durability, Environment } from './environment.ts';
+
+/** Plain msgpack: no structures that another version or thread would have to know. */
+const packr = new Packr({ useRecords: false, moreTypes: false, variableMapSize: true });
+
+/** Table names share the file with the journal. */
+const TABLE_PREFIX = 'rows:';
+
+export class LmdbTables implements Tables {
+  readonly #environment: Environment;
+
+  /**
+   * @param path a database of DATA_DIR
+   * @throws Error when the file cannot be opened
+   */
+  constructor(path: string, durability: Durability) {
+    this.#environment = Environment.open(path, durability);
+  }
+
+  get<Value>(table: string, row: RowKey): Value | undefined {
+    const database = this.#fresh(table);
+    return decodeValue<Value>(database.get(encodeRowKey(row)));
+  }
+
+  range<Value>(table: string, range: RowRange): Iterable<Row<Value>> {
+    return readRange<Value>(() => this.#fresh(table), range);
+  }
+
+  transact<Value>(work: (transaction: TableTransaction) => Value): Promise<Value> {
+    const transaction: TableTransaction = {
+      get: <V>(table: string, row: RowKey) =>
+        decodeValue<V>(tableOf(this.#environment, table).get(encodeRowKey(row))),
+      range: <V>(table: string, range: RowRange) =>
+        readRange<V>(() => tableOf(this.#environment, table), range),
+      write: (write) => applyRow(this.#environment, encodeRow(write)),
+    };
+    return this.#environment.transact(() => work(transaction));
+  }
+
+  close(): Promise<void> {
+    return this.#environment.close();
+  }
+
+  /** Reads share one read transaction a turn; a caller expects what another thread committed before it asked. */
+  #fresh(table: string): BinaryDatabase {
+    const database = tableOf(this.#environment, table);
+    database.resetReadTxn();
+    return database;
+  }
+}
+
+/** A write whose parts are bytes already: nothing can fail on the way but the database itself. */
+export interface EncodedRow {
+  table: string;
+  row: Buffer;
+  /** null removes; counts are added to what is there. */
+  change: Buffer | null | Readonly<Record<string, number>>;
+}
+
+/** @throws RangeError for a key, TypeError for a value that cannot be stored */
+export function encodeRow(write: RowWrite): EncodedRow {
+  const row = encodeRowKey(write.row);
+  const { table } = write;
+  if (write.op === 'put') return { table, row, change: Buffer.from(packr.pack(write.value)) };
+  return { table, row, change: write.op === 'remove' ? null : write.counts };
+}
+
+/** Inside a write transaction of the file. */
+export function applyRow(environment: Environment, { table, row, change }: EncodedRow): void {
+  const database = tableOf(environment, table);
+  if (change === null) {
+    database.removeSync(row);
+  } else if (Buffer.isBuffer(change)) {
+    database.putSync(row, change);
+  } else {
+    const counts: Record<string, number> = { ...decodeValue<Record<string, number>>(database.get(row)) };
+    for (const [name, by] of Object.entries(change)) counts[name] = (counts[name] ?? 0) + by;
+    database.putSync(row, Buffer.from(packr.pack(counts)));
+  }
+}
+
+function tableOf(environment: Environment, table: string): BinaryDatabase {
+  return environment.named(TABLE_PREFIX + table);
+}
+
+function* readRange<Value>(database: () => BinaryDatabase, range: RowRange): Iterable<Row<Value>> {
+  const { prefix, after, reverse = false, limit } = range;
+  const first = prefix.length === 0 ? Buffer.of(0) : encodeRowKey(prefix);
+  const end = encodePrefixEnd(prefix);
+  const past = after === undefined ? undefined : encodeRowKey(after);
+  const options = reverse
+    ? { reverse, start: past ?? end, end: first, exclusiveStart: past !== undefined }
+    : { start: past ?? first, end, exclusiveStart: past !== undefined };
+  let left = limit ?? Number.POSITIVE_INFINITY;
+  if (left <= 0) return;
+  for (const { key, value } of database().getRange(options)) {
+    yield { row: decodeRowKey(key), value: decodeValue<Value>(value)! };
+    if (--left <= 0) return;
+  }
+}
+
+function decodeValue<Value>(bytes: Buffer | undefined): Value | undefined {
+  return bytes === undefined ? undefined : (packr.unpack(bytes) as Value);
+}

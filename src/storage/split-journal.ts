@@ -1,0 +1,42 @@
+/**
+ * One journal out of two: kinds whose events must be on the disk before they count, and kinds whose events need only
+ * survive the process, each in a file of their own. An actor lives in one file, so that its commits stay whole.
+ * Actor threads.
+ */
+import type { JournalStore, JournalWrite, StoredActor } from '../runtime/journal.ts';
+
+export class SplitJournal implements JournalStore {
+  readonly #main: JournalStore;
+  readonly #quick: JournalStore;
+  readonly #quickKinds: ReadonlySet<string>;
+
+  /** @param quickKinds those that live in `quick` */
+  constructor(main: JournalStore, quick: JournalStore, quickKinds: ReadonlySet<string>) {
+    this.#main = main;
+    this.#quick = quick;
+    this.#quickKinds = quickKinds;
+  }
+
+  load(kind: string, key: string): StoredActor {
+    return (this.#quickKinds.has(kind) ? this.#quick : this.#main).load(kind, key);
+  }
+
+  commit(writes: readonly JournalWrite[], done: (error: Error | null) => void): void {
+    const quick = writes.filter(({ kind }) => this.#quickKinds.has(kind));
+    if (quick.length === writes.length) return this.#quick.commit(writes, done);
+    if (quick.length === 0) return this.#main.commit(writes, done);
+    const main = writes.filter(({ kind }) => !this.#quickKinds.has(kind));
+    let left = 2;
+    let failure: Error | null = null;
+    const settle = (error: Error | null) => {
+      failure ??= error;
+      if (--left === 0) done(failure);
+    };
+    this.#quick.commit(quick, settle);
+    this.#main.commit(main, settle);
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#main.close(), this.#quick.close()]);
+  }
+}
