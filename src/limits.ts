@@ -51,6 +51,22 @@ export const BEDROCK_REGION = /^[a-z]{2}(-[a-z]+)+-\d$/;
 /** Longest region; the pattern alone has no upper bound. A DNS label's (RFC 1035, 2.3.4). */
 export const BEDROCK_REGION_CHARACTERS = 63;
 
+/** What is kept of a submitted trace, in UTF-16 units and steps: beyond it texts are cut and middle steps left out. */
+export const TRACE_BOUNDS = {
+  steps: 20_000,
+  task: 4_000,
+  thought: 2_000,
+  action: 200,
+  action_input: 3_000,
+  observation_head: 2_000,
+  observation_tail: 1_500,
+} as const;
+
+/** What a distilled pattern holds at most, in UTF-16 units, and how many a trace gives (decision: 3). */
+export const PATTERN_BOUNDS = { situation: 800, dead_ends: 1_200, unlock: 1_200, per_trace: 3 } as const;
+/** Cosine from which on two situations are one (decision: 0.9). */
+export const SAME_SITUATION_COSINE = 0.9;
+
 assert(DEFAULTS.GW_MAX_CAPTURE_BYTES <= CAPTURE_BYTES_MAX, 'the default body cap is inside its own range');
 assert(
   2 * DEFAULTS.GW_MAX_CAPTURE_BYTES <= DEFAULTS.GW_MAX_QUEUE_BYTES,
