@@ -1,10 +1,13 @@
 /** The product-free basics: clocks, chance, queues, identifiers. */
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { AssertionError, assert, assertNever } from '../../src/std/assert.ts';
 import { createManualClock, systemClock } from '../../src/std/clock.ts';
 import { createDeferred } from '../../src/std/deferred.ts';
 import { createUlidSource, isUlid, newUlid, readUlidTimeMs } from '../../src/std/id.ts';
+import { LinkedMap } from '../../src/std/linked-map.ts';
 import { createPrng } from '../../src/std/prng.ts';
+import { RecentMap } from '../../src/std/recent-map.ts';
 import { RingQueue } from '../../src/std/ring-queue.ts';
 
 describe('the clock', () => {
@@ -139,5 +142,67 @@ describe('a deferred', () => {
     const failing = createDeferred();
     failing.reject(new Error('no'));
     await expect(failing.promise).rejects.toThrow('no');
+  });
+});
+
+describe('the linked map', () => {
+  const step = fc.oneof(
+    fc.record({ call: fc.constantFrom('get', 'peek', 'delete'), key: fc.nat(8) }),
+    fc.record({ call: fc.constant('set'), key: fc.nat(8), value: fc.nat(100) }),
+    fc.record({ call: fc.constant('clear'), key: fc.constant(0) }),
+  );
+
+  it('is a Map whose keys are set anew whenever they are used', () => {
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
+        const linked = new LinkedMap<number, number>();
+        const model = new Map<number, number>();
+        for (const { call, key, ...rest } of steps) {
+          const value = (rest as { value?: number }).value ?? 0;
+          const known = model.get(key);
+          if (call === 'peek') expect(linked.peek(key)).toBe(known);
+          else if (call === 'delete') expect(linked.delete(key)).toBe(model.delete(key));
+          else if (call === 'clear') {
+            linked.clear();
+            model.clear();
+          } else {
+            if (call === 'get') expect(linked.get(key)).toBe(known);
+            else linked.set(key, value);
+            if (call === 'get' && known === undefined) continue;
+            model.delete(key);
+            model.set(key, call === 'get' ? known! : value);
+          }
+          expect(linked.size).toBe(model.size);
+          expect(linked.oldest).toBe(model.values().next().value);
+        }
+      }),
+    );
+  });
+});
+
+describe('the map of what is recent', () => {
+  it('keeps the last half of its bound for sure and never more than its bound', () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat(40), { maxLength: 200 }), fc.integer({ min: 2, max: 20 }), (keys, max) => {
+        const map = new RecentMap<number, number>(max);
+        const setAt = new Map<number, number>();
+        keys.forEach((key, at) => {
+          map.set(key, at);
+          setAt.delete(key);
+          setAt.set(key, at);
+          expect(map.size).toBeLessThanOrEqual(max);
+          const latest = [...setAt].slice(-Math.max(1, max >>> 1));
+          for (const [recent, value] of latest) expect(map.get(recent)).toBe(value);
+          for (const [other, value] of setAt) expect([value, undefined]).toContain(map.get(other));
+        });
+      }),
+    );
+  });
+
+  it('forgets everything when it is cleared', () => {
+    const map = new RecentMap<string, number>(2);
+    for (const key of ['a', 'b', 'c']) map.set(key, 1);
+    map.clear();
+    expect([map.size, map.get('a'), map.get('c')]).toEqual([0, undefined, undefined]);
   });
 });

@@ -20,7 +20,10 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { ATTACHMENT_BYTES_MIN } from '../../limits.ts';
+import { RecentMap } from '../../std/recent-map.ts';
 
+/** Files that are known to be saved without asking the disk. */
+const MAX_KNOWN = 65_536;
 const MIN_BASE64_CHARS = Math.ceil((ATTACHMENT_BYTES_MIN * 4) / 3);
 
 const PLACEHOLDER_HEAD = '\0@svc-file:';
@@ -136,7 +139,7 @@ export class AttachmentStore {
   #unsynced: string[] = [];
   #made = false;
   /** Names known to be on disk; bounded, the oldest forgotten first. */
-  readonly #known = new Set<string>();
+  readonly #known = new RecentMap<string, true>(MAX_KNOWN);
 
   constructor(folder: string) {
     this.#folder = folder;
@@ -148,7 +151,7 @@ export class AttachmentStore {
    * @throws the file system's error; nothing is left behind then
    */
   save(sha256: string, content: Buffer): void {
-    if (this.#known.has(sha256)) return;
+    if (this.#known.get(sha256) === true) return;
     const path = join(this.#folder, sha256);
     if (!this.#made) {
       mkdirSync(this.#folder, { recursive: true });
@@ -166,8 +169,7 @@ export class AttachmentStore {
       }
       this.#unsynced.push(sha256);
     }
-    if (this.#known.size >= 65_536) this.#known.delete(this.#known.values().next().value!);
-    this.#known.add(sha256);
+    this.#known.set(sha256, true);
   }
 
   /** fsync of what was written since the last call, and of the folder. */

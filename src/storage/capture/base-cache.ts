@@ -7,6 +7,8 @@
  * first, and one that its successor repeats whole goes at once.
  */
 import { crc32 } from 'node:zlib';
+import { LinkedMap } from '../../std/linked-map.ts';
+import { RecentMap } from '../../std/recent-map.ts';
 import { measureSharedPrefix, type PreparedBody, type SecretSet } from './preparation.ts';
 
 /** One stored exchange that others may be stored against. */
@@ -42,17 +44,13 @@ export interface ChosenBase {
   by_path: boolean;
 }
 
-function forgetOldest<K>(map: Map<K, unknown>, max: number): void {
-  while (map.size > max) map.delete(map.keys().next().value!);
-}
-
 export class BaseCache {
   readonly #maxBytes: number;
   #bytes = 0;
-  readonly #entries = new Map<number, BaseEntry>();
-  readonly #runs = new Map<string, number>();
-  readonly #prints = new Map<number, number[]>();
-  readonly #paths = new Map<string, number[]>();
+  readonly #entries = new LinkedMap<number, BaseEntry>();
+  readonly #runs = new RecentMap<string, number>(MAX_RUNS);
+  readonly #prints = new RecentMap<number, number[]>(MAX_PRINTS);
+  readonly #paths = new RecentMap<string, number[]>(MAX_PRINTS);
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
@@ -72,13 +70,7 @@ export class BaseCache {
 
   /** @param id of an exchange stored lately; undefined when it is no longer here */
   get(id: number): BaseEntry | undefined {
-    const entry = this.#entries.get(id);
-    if (entry !== undefined) {
-      // Used: it goes last.
-      this.#entries.delete(id);
-      this.#entries.set(id, entry);
-    }
-    return entry;
+    return this.#entries.get(id);
   }
 
   /** The best base for a body, or null. */
@@ -110,7 +102,7 @@ export class BaseCache {
     if (ids === undefined) return null;
     let best: ChosenBase | null = null;
     for (let i = ids.length - 1; i >= 0; i--) {
-      const entry = this.#entries.get(ids[i]!);
+      const entry = this.#entries.peek(ids[i]!);
       if (entry === undefined) {
         ids.splice(i, 1);
         continue;
@@ -131,17 +123,13 @@ export class BaseCache {
     if (entry.bytes > this.#maxBytes / 4) return;
     this.#entries.set(entry.id, entry);
     this.#bytes += entry.bytes;
-    if (runId !== null) {
-      this.#runs.delete(runId);
-      this.#runs.set(runId, entry.id);
-      forgetOldest(this.#runs, MAX_RUNS);
-    }
+    if (runId !== null) this.#runs.set(runId, entry.id);
     const body = entry.request.raw;
     for (let place = 0; place < PLACES.length && PLACES[place]! <= body.length; place++) {
       note(this.#prints, printBody(body, place), entry.id);
     }
     note(this.#paths, path, entry.id);
-    while (this.#bytes > this.#maxBytes) this.#drop(this.#entries.values().next().value!);
+    while (this.#bytes > this.#maxBytes) this.#drop(this.#entries.oldest!);
   }
 
   #drop(entry: BaseEntry): void {
@@ -157,11 +145,10 @@ function isBetter(prefix: number, entry: BaseEntry, than: ChosenBase): boolean {
 }
 
 /** Adds an id to a bounded list of a bounded map. */
-function note<K>(map: Map<K, number[]>, key: K, id: number): void {
+function note<K>(map: RecentMap<K, number[]>, key: K, id: number): void {
   const ids = map.get(key);
   if (ids === undefined) {
     map.set(key, [id]);
-    forgetOldest(map, MAX_PRINTS);
     return;
   }
   ids.push(id);

@@ -5,6 +5,7 @@
  * down to its keyframe.
  */
 
+import { LinkedMap } from '../../std/linked-map.ts';
 import { restoreAttachments } from './attachments.ts';
 import {
   type DictionarySource,
@@ -22,7 +23,7 @@ import { decodeMeta, type StoredMeta } from './record.ts';
 /** A map that forgets what was used least recently when its values come to more than so many bytes. */
 class ByteBoundedMap<V> {
   readonly #max: number;
-  readonly #entries = new Map<number, { value: V; bytes: number }>();
+  readonly #entries = new LinkedMap<number, { key: number; value: V; bytes: number }>();
   #bytes = 0;
 
   constructor(max: number) {
@@ -30,24 +31,17 @@ class ByteBoundedMap<V> {
   }
 
   get(key: number): V | undefined {
-    const entry = this.#entries.get(key);
-    if (entry === undefined) return undefined;
-    this.#entries.delete(key);
-    this.#entries.set(key, entry);
-    return entry.value;
+    return this.#entries.get(key)?.value;
   }
 
   set(key: number, value: V, bytes: number): void {
     if (bytes > this.#max / 2) return;
-    const old = this.#entries.get(key);
-    if (old !== undefined) this.#bytes -= old.bytes;
-    this.#entries.delete(key);
-    this.#entries.set(key, { value, bytes });
-    this.#bytes += bytes;
+    this.#bytes += bytes - (this.#entries.peek(key)?.bytes ?? 0);
+    this.#entries.set(key, { key, value, bytes });
     while (this.#bytes > this.#max) {
-      const [oldest, entry] = this.#entries.entries().next().value!;
-      this.#entries.delete(oldest);
-      this.#bytes -= entry.bytes;
+      const oldest = this.#entries.oldest!;
+      this.#entries.delete(oldest.key);
+      this.#bytes -= oldest.bytes;
     }
   }
 }
