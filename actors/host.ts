@@ -5,18 +5,22 @@
 import { decodeExchange } from '../src/gateway/turns/decode.ts';
 import { createLog } from '../src/log.ts';
 import { runActorThread, type ThreadTask } from '../src/runtime/actor-thread.ts';
+import type { JournalStore } from '../src/runtime/journal.ts';
 import { CaptureLog, mayKeepMemory } from '../src/storage/capture/log.ts';
 import { LmdbJournal } from '../src/storage/lmdb/journal.ts';
+import type { DatabasePaths } from '../src/storage/lmdb/stores.ts';
+import { SplitJournal } from '../src/storage/split-journal.ts';
 import { CAPTURE_LOG_PORT } from './capture-writer/behaviour.ts';
 import { CaptureLogPort } from './capture-writer/port.ts';
 import { CATALOG } from './catalog.ts';
+import { QUICK_KINDS } from './supervision.ts';
 
 /** What the main thread passes to every actor thread. */
 export interface HostOptions {
   log_level: string;
   capture: { db: string; redact: boolean; max_decoded_bytes: number };
-  /** The main database, where persistent kinds keep their journals; needed as soon as the catalogue has one. */
-  main_db?: string;
+  /** Where persistent kinds keep their journals; null for a process that runs none of them (the gateway alone). */
+  databases: DatabasePaths | null;
 }
 
 /** Runs the thread; the pool calls it with its task. */
@@ -40,9 +44,11 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
       mayKeep: mayKeepMemory,
     };
   });
-  const journal = openJournal(task.options.main_db);
+  const { databases } = task.options;
+  const journal = databases === null ? null : openJournal(databases);
   await runActorThread(task, {
-    kinds: CATALOG,
+    kinds:
+      databases === null ? CATALOG.filter(({ behaviour }) => behaviour.persistence === undefined) : CATALOG,
     journal,
     ports: { [CAPTURE_LOG_PORT]: captureLog },
     report: (report) => logger.error(report, 'an actor failed'),
@@ -53,9 +59,6 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
   });
 }
 
-/** No kind that persists, no file. */
-function openJournal(path: string | undefined): LmdbJournal | null {
-  if (path === undefined || CATALOG.every(({ behaviour }) => behaviour.persistence === undefined))
-    return null;
-  return new LmdbJournal(path);
+function openJournal({ main, runs }: DatabasePaths): JournalStore {
+  return new SplitJournal(new LmdbJournal(main, 'disk'), new LmdbJournal(runs, 'process'), QUICK_KINDS);
 }

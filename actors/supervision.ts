@@ -31,3 +31,9 @@ export const RATE_BUCKET_POLICY: KindPolicy = {
 
 /** Kinds that live on one given thread. */
 export const PINS: Readonly<Record<string, number>> = { [CAPTURE_WRITER_KIND]: 0 };
+
+/**
+ * Persistent kinds whose events need only survive the process (`runs.mdb`): written so often that a sync of the disk
+ * would be most of their cost. All others are synced before they count (`main.mdb`).
+ */
+export const QUICK_KINDS: ReadonlySet<string> = new Set<string>([]);

@@ -56,6 +56,7 @@ export default async function frontThread(task: FrontTask): Promise<void> {
         writer: parts.gateway && config.capture.enabled ? new CaptureWriterClient(actors) : null,
         admin: remoteAdmin(services),
         probes: { actors: () => services.isReady() },
+        asker: actors,
         report: (error) => log.error({ err: error }, error.message),
       });
     },

@@ -16,6 +16,9 @@ import { Gateway } from './gateway/gateway.ts';
 import { serveApi } from './http/api-port.ts';
 import { type HttpServer, startServer } from './http/server.ts';
 import { DRAIN_DEADLINE_MS } from './limits.ts';
+import type { Asker } from './runtime/front.ts';
+import { closeStores, databasePaths, openStores } from './storage/lmdb/stores.ts';
+import type { Stores } from './storage/stores.ts';
 
 /** Which listeners a process has. */
 export interface Parts {
@@ -31,6 +34,8 @@ export interface FrontServices {
   /** Speaks for all fronts together. */
   admin: CaptureAdmin;
   probes: ReadinessProbes;
+  /** Reaches the actors from this thread. */
+  asker: Asker;
   /** Told of every failure that is ours. */
   report: (error: CatalogueError) => void;
 }
@@ -42,6 +47,7 @@ export class Front implements CaptureFront {
   readonly #queue: CaptureQueue | null;
   readonly #gateway: Gateway | null;
   readonly #servers: HttpServer[];
+  readonly #stores: Stores | null;
 
   /** @throws Error when an address cannot be bound; nothing listens then */
   static async start(services: FrontServices): Promise<Front> {
@@ -65,26 +71,33 @@ export class Front implements CaptureFront {
         })
       : null;
     const servers: HttpServer[] = [];
+    let stores: Stores | null = null;
     try {
       if (gateway !== null) servers.push(await listenForGateway(config, gateway));
-      if (parts.api) servers.push(await listenForApi(services));
+      if (parts.api) {
+        stores = openStores(databasePaths(config.data_dir));
+        servers.push(await listenForApi(services, stores));
+      }
     } catch (thrown) {
       await Promise.all(servers.map((server) => server.drain(0)));
       await gateway?.close();
+      if (stores !== null) await closeStores(stores);
       throw thrown;
     }
-    return new Front(queue, gateway, servers, parts);
+    return new Front(queue, gateway, servers, stores, parts);
   }
 
   private constructor(
     queue: CaptureQueue | null,
     gateway: Gateway | null,
     servers: HttpServer[],
+    stores: Stores | null,
     parts: Parts,
   ) {
     this.#queue = queue;
     this.#gateway = gateway;
     this.#servers = servers;
+    this.#stores = stores;
     this.gateway_url = parts.gateway ? urlOf(servers[0]!) : null;
     this.api_url = parts.api ? urlOf(servers.at(-1)!) : null;
   }
@@ -107,6 +120,7 @@ export class Front implements CaptureFront {
     await this.#gateway?.close();
     // What cannot be written by now was told in `writer.errors`; the stop goes on.
     await this.#queue?.settle(DRAIN_DEADLINE_MS).catch(() => {});
+    if (this.#stores !== null) await closeStores(this.#stores);
   }
 }
 
@@ -120,8 +134,8 @@ function listenForGateway(config: Config, gateway: Gateway): Promise<HttpServer>
   });
 }
 
-function listenForApi({ config, probes, report }: FrontServices): Promise<HttpServer> {
-  const dispatch = compileDispatch(apiRoutes({ version: config.version, probes }), report);
+function listenForApi({ config, probes, report, asker }: FrontServices, stores: Stores): Promise<HttpServer> {
+  const dispatch = compileDispatch(apiRoutes({ version: config.version, probes, asker, stores }), report);
   return startServer({
     host: config.api.host,
     port: config.api.port,

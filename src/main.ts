@@ -12,6 +12,7 @@ import { createLog } from './log.ts';
 import { ActorThreads } from './runtime/actor-threads.ts';
 import type { Placement } from './runtime/protocol.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
+import { databasePaths } from './storage/lmdb/stores.ts';
 
 /** What runs after a start. */
 export interface RunningUnderstudy {
@@ -53,6 +54,7 @@ async function startAll(
       redact: config.capture.redact,
       max_decoded_bytes: config.capture.max_capture_bytes,
     },
+    databases: parts.api ? databasePaths(config.data_dir) : null,
   };
   const actors = new ActorThreads({
     entry: resolveModuleUrl('../actors/host.ts', import.meta.url),
@@ -87,6 +89,7 @@ async function startAll(
     writer,
     admin,
     probes: { actors: isReady },
+    asker,
     report: (error) => log.error({ err: error }, error.message),
   });
   fronts.push(first);

@@ -6,6 +6,8 @@
 import type { Endpoint } from '../contract/endpoint.ts';
 import { docs, health, openapi, ready } from '../contract/health.ts';
 import { type ApiReply, type ApiRoute, jsonReply } from '../contract/route.ts';
+import type { Asker } from '../runtime/front.ts';
+import type { Stores } from '../storage/stores.ts';
 import { renderDocs } from './docs.ts';
 import { answerHealth, answerReady, type ReadinessProbes } from './health.ts';
 import { describeApi } from './openapi.ts';
@@ -14,6 +16,9 @@ import { describeApi } from './openapi.ts';
 export interface ApiServices {
   version: string;
   probes: ReadinessProbes;
+  /** Reaches the actors. */
+  asker: Asker;
+  stores: Stores;
 }
 
 const ENDPOINTS: readonly Endpoint[] = [health, ready, openapi, docs];

@@ -7,8 +7,10 @@ import { apiRoutes } from '../../src/api/routes.ts';
 import { endpoint } from '../../src/contract/endpoint.ts';
 import { type ApiRoute, jsonReply } from '../../src/contract/route.ts';
 import { CatalogueError } from '../../src/errors.ts';
+import { apiServices } from '../fixtures/api-services.ts';
 
 const noBody = new Uint8Array();
+const { asker, stores } = apiServices();
 
 function dispatcher(routes: readonly ApiRoute[], reported: unknown[] = []) {
   const dispatch = compileDispatch(routes, (error) => reported.push(error.cause));
@@ -21,7 +23,7 @@ function dispatcher(routes: readonly ApiRoute[], reported: unknown[] = []) {
 }
 
 const call = dispatcher(
-  apiRoutes({ version: '9.8.7', probes: { storage: () => true, actors: async () => true } }),
+  apiRoutes({ version: '9.8.7', asker, stores, probes: { storage: () => true, actors: async () => true } }),
 );
 
 describe('the service routes', () => {
@@ -55,7 +57,7 @@ describe('the service routes', () => {
       },
       index: () => Promise.reject(new Error('gone')),
     };
-    const reply = await dispatcher(apiRoutes({ version: '1.0.0', probes }))('GET', '/ready');
+    const reply = await dispatcher(apiRoutes({ version: '1.0.0', asker, stores, probes }))('GET', '/ready');
     expect(reply).toMatchObject({ status: 503, body: { detail: 'Not ready: actors, writer, index' } });
     expect(reply.headers.get('retry-after')).toBe('1');
   });

@@ -17,6 +17,9 @@ type Room =
   | 'gateway'
   | 'turns'
   | 'storage'
+  | 'search'
+  | 'auth'
+  | 'client'
   | 'runtime'
   | 'analysis'
   | 'actors'
@@ -35,11 +38,15 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   domain: ['std', 'limits', 'errors'],
   contract: ['std', 'limits', 'errors', 'domain'],
   http: ['std', 'limits', 'errors', 'domain', 'contract'],
-  api: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'actor clients'],
+  auth: ['std', 'limits', 'errors', 'domain', 'contract'],
+  api: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'auth', 'actor clients'],
+  // What an agent's own process uses to call the API.
+  client: ['std', 'errors', 'domain', 'contract'],
   gateway: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'turns', 'actor clients'],
   // Decoders are pure: the writer's thread and the command line read stored bodies with them.
   turns: ['std', 'limits', 'errors', 'domain'],
   storage: ['std', 'limits', 'errors', 'domain'],
+  search: ['std', 'limits', 'errors', 'domain'],
   runtime: ['std'],
   analysis: ['std', 'limits', 'errors', 'domain', 'turns'],
   actors: ['std', 'limits', 'errors', 'domain', 'runtime', 'actor clients'],
@@ -55,35 +62,56 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'contract',
     'http',
     'api',
+    'auth',
     'gateway',
     'turns',
     'storage',
+    'search',
     'runtime',
     'analysis',
     'actors',
     'actor clients',
   ],
-  cli: ['std', 'limits', 'errors', 'config', 'domain', 'turns', 'storage', 'analysis', 'root'],
+  cli: [
+    'std',
+    'limits',
+    'errors',
+    'config',
+    'domain',
+    'turns',
+    'storage',
+    'search',
+    'analysis',
+    'client',
+    'root',
+  ],
   demo: ['std', 'limits', 'errors', 'config', 'domain', 'turns', 'storage', 'analysis', 'root', 'cli'],
 };
 
 /** The same, for imports that vanish when types are stripped. */
 const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
   http: ['config'],
-  api: ['config', 'storage'],
+  api: ['config', 'storage', 'search', 'runtime'],
+  auth: ['config', 'storage'],
   gateway: ['config', 'storage'],
   analysis: ['storage'],
   // Storage implements the journal that the runtime asks for.
   storage: ['runtime'],
-  actors: ['storage'],
-  'actor clients': ['storage'],
+  actors: ['storage', 'search'],
+  'actor clients': ['storage', 'search'],
 };
 
 /** Packages that live in some rooms only. */
 const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   'uWebSockets.js': ['http'],
   lmdb: ['storage'],
-  undici: ['gateway'],
+  undici: ['gateway', 'search', 'auth', 'client', 'actors'],
+  'hnswlib-node': ['search'],
+  'onnxruntime-node': ['search'],
+  '@huggingface/tokenizers': ['search'],
+  jose: ['auth'],
+  'prom-client': ['api'],
+  jstat: ['domain'],
   piscina: ['runtime', 'root'],
   comlink: ['runtime', 'root'],
   pino: ['log'],

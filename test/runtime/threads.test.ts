@@ -465,7 +465,7 @@ describe("the process's own kinds", () => {
       options: {
         log_level: 'silent',
         capture: { db: join(folder, 'capture.mdb'), redact: true, max_decoded_bytes: 1 << 20 },
-        main_db: join(folder, 'own.mdb'),
+        databases: null,
       },
     });
     const ownFront = await own.openFront();

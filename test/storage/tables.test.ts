@@ -1,0 +1,223 @@
+/** Tables of rows, LMDB and memory, held to one suite; and the keys that order them. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { JournalStore } from '../../src/runtime/journal.ts';
+import type { RowKey } from '../../src/runtime/protocol.ts';
+import { LmdbJournal } from '../../src/storage/lmdb/journal.ts';
+import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
+import { MemoryJournal } from '../../src/storage/memory/journal.ts';
+import { type MemoryTableDisk, MemoryTables } from '../../src/storage/memory/tables.ts';
+import { decodeRowKey, encodePrefixEnd, encodeRowKey } from '../../src/storage/row-key.ts';
+import { SplitJournal } from '../../src/storage/split-journal.ts';
+import type { Tables } from '../../src/storage/tables.ts';
+
+const part = fc.oneof(
+  fc.string({ unit: 'grapheme', maxLength: 12 }),
+  fc.constantFrom('', '\0', '\0\0a', 'a\0', '\u00ff'),
+  fc.double({ noNaN: true, noDefaultInfinity: true }),
+  fc.integer(),
+);
+const keys = fc.array(part, { minLength: 1, maxLength: 4 });
+
+function compareParts(a: RowKey, b: RowKey): number {
+  for (let i = 0; i < Math.min(a.length, b.length); i++) {
+    const [x, y] = [a[i]!, b[i]!];
+    if (typeof x !== typeof y) return typeof x === 'number' ? -1 : 1;
+    const order =
+      typeof x === 'number' ? x - (y as number) : Buffer.compare(Buffer.from(x), Buffer.from(y as string));
+    if (order !== 0) return Math.sign(order);
+  }
+  return Math.sign(a.length - b.length);
+}
+
+describe('row keys', () => {
+  it('come back from their bytes', () => {
+    fc.assert(
+      fc.property(keys, (key) => {
+        const plain = key.map((value) => (value === 0 ? 0 : value));
+        expect(decodeRowKey(encodeRowKey(key))).toEqual(plain);
+      }),
+    );
+  });
+
+  it('are ordered as their parts are', () => {
+    fc.assert(
+      fc.property(keys, keys, (a, b) => {
+        expect(Math.sign(Buffer.compare(encodeRowKey(a), encodeRowKey(b)))).toBe(compareParts(a, b));
+      }),
+    );
+  });
+
+  it('stand together behind their first parts', () => {
+    fc.assert(
+      fc.property(keys, keys, (prefix, rest) => {
+        const longer = encodeRowKey([...prefix, ...rest]);
+        expect(Buffer.compare(longer, encodeRowKey(prefix))).toBe(1);
+        expect(Buffer.compare(longer, encodePrefixEnd(prefix))).toBe(-1);
+      }),
+    );
+  });
+
+  it('refuse what has no place in an order or in LMDB', () => {
+    for (const bad of [[Number.NaN], [Infinity], ['\ud800'], ['x'.repeat(2_000)], []])
+      expect(() => encodeRowKey(bad as RowKey)).toThrow(RangeError);
+  });
+});
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tables-'));
+});
+afterEach(() => {
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const STORES = [
+  ...(['disk', 'process'] as const).map((durability) => ({
+    name: `LMDB (${durability})`,
+    prepare: () => {
+      const path = join(folder, 'data', `${durability}.mdb`);
+      return {
+        open: (): Tables => new LmdbTables(path, durability),
+        journal: (): JournalStore => new LmdbJournal(path, durability),
+      };
+    },
+  })),
+  {
+    name: 'memory',
+    prepare: () => {
+      const disk: MemoryTableDisk = new Map();
+      return {
+        open: (): Tables => new MemoryTables(disk),
+        journal: (): JournalStore => new MemoryJournal(new Map(), disk),
+      };
+    },
+  },
+];
+
+describe.each(STORES)('tables in $name', ({ prepare }) => {
+  let open: () => Tables;
+  let journalOf: () => JournalStore;
+  let tables: Tables;
+
+  beforeEach(() => {
+    ({ open, journal: journalOf } = prepare());
+    tables = open();
+  });
+  afterEach(() => tables.close());
+
+  const put = (row: RowKey, value: unknown, table = 't') =>
+    tables.transact((tx) => tx.write({ op: 'put', table, row, value }));
+
+  it('give back what was put, also after they were opened again', async () => {
+    const value = { text: 'ä\0😀', list: [1, null, true, { deep: -1.5 }], big: 2 ** 40 };
+    await put(['org', 'run', 7], value);
+    expect(tables.get('t', ['org', 'run', 7])).toEqual(value);
+    await tables.close();
+    tables = open();
+    expect(tables.get('t', ['org', 'run', 7])).toEqual(value);
+    expect(tables.get('t', ['org', 'run', 8])).toBeUndefined();
+    expect(tables.get('other', ['org', 'run', 7])).toBeUndefined();
+  });
+
+  it('range over the rows of a prefix, both ways, from where a page ended', async () => {
+    await tables.transact((tx) => {
+      for (const org of ['a', 'aa', 'b'])
+        for (let n = 0; n < 5; n++) tx.write({ op: 'put', table: 't', row: [org, n], value: n });
+    });
+    const numbers = (range: Parameters<Tables['range']>[1]) =>
+      [...tables.range<number>('t', range)].map(({ row, value }) => {
+        expect(row[0]).toBe('a');
+        return value;
+      });
+    expect(numbers({ prefix: ['a'] })).toEqual([0, 1, 2, 3, 4]);
+    expect(numbers({ prefix: ['a'], reverse: true })).toEqual([4, 3, 2, 1, 0]);
+    expect(numbers({ prefix: ['a'], after: ['a', 1], limit: 2 })).toEqual([2, 3]);
+    expect(numbers({ prefix: ['a'], after: ['a', 3], reverse: true, limit: 2 })).toEqual([2, 1]);
+    expect(numbers({ prefix: ['a'], limit: 0 })).toEqual([]);
+    expect([...tables.range('t', { prefix: [] })]).toHaveLength(15);
+  });
+
+  it('write nothing when the work throws, and pass its error on', async () => {
+    await put(['x'], 1);
+    await expect(
+      tables.transact((tx) => {
+        tx.write({ op: 'put', table: 't', row: ['x'], value: 2 });
+        tx.write({ op: 'remove', table: 't', row: ['x'] });
+        throw new RangeError('no');
+      }),
+    ).rejects.toThrow(new RangeError('no'));
+    expect(tables.get('t', ['x'])).toBe(1);
+  });
+
+  it('let a transaction read what it wrote, and run one after another', async () => {
+    await Promise.all(
+      Array.from({ length: 50 }, () =>
+        tables.transact((tx) => {
+          const before = tx.get<number>('t', ['n']) ?? 0;
+          tx.write({ op: 'put', table: 't', row: ['n'], value: before + 1 });
+          expect(tx.get('t', ['n'])).toBe(before + 1);
+        }),
+      ),
+    );
+    expect(tables.get('t', ['n'])).toBe(50);
+  });
+
+  it('take rows with events: all of a commit or none, counters added up', async () => {
+    const journal = journalOf();
+    const commit = (n: number) =>
+      new Promise<Error | null>((resolve) =>
+        journal.commit(
+          [
+            { type: 'event', kind: 'k', key: 'a', seq: n, event: Buffer.from(`e${n}`) },
+            { type: 'row', kind: 'k', key: 'a', row: { op: 'put', table: 't', row: ['last'], value: n } },
+            {
+              type: 'row',
+              kind: 'k',
+              key: 'a',
+              row: { op: 'add', table: 'u', row: ['org', '2026-01-01'], counts: { steps: 1, tokens: n } },
+            },
+          ],
+          resolve,
+        ),
+      );
+    for (let n = 1; n <= 4; n++) expect(await commit(n)).toBeNull();
+    expect(tables.get('t', ['last'])).toBe(4);
+    expect(tables.get('u', ['org', '2026-01-01'])).toEqual({ steps: 4, tokens: 10 });
+    expect(journal.load('k', 'a').events).toHaveLength(4);
+    await journal.close();
+  });
+});
+
+describe('a journal in two files', () => {
+  it('keeps each kind in its own, commits both, and finds them again', async () => {
+    const open = () =>
+      new SplitJournal(
+        new LmdbJournal(join(folder, 'main.mdb'), 'disk'),
+        new LmdbJournal(join(folder, 'runs.mdb'), 'process'),
+        new Set(['quick']),
+      );
+    let journal = open();
+    const event = (kind: string) => ({
+      type: 'event' as const,
+      kind,
+      key: 'a',
+      seq: 1,
+      event: Buffer.from(kind),
+    });
+    expect(
+      await new Promise((resolve) => journal.commit([event('quick'), event('slow')], resolve)),
+    ).toBeNull();
+    await journal.close();
+    journal = open();
+    for (const kind of ['quick', 'slow'])
+      expect(journal.load(kind, 'a').events.map((bytes) => Buffer.from(bytes).toString())).toEqual([kind]);
+    await journal.close();
+    const main = new LmdbJournal(join(folder, 'main.mdb'), 'disk');
+    expect(main.load('quick', 'a').events).toEqual([]);
+    await main.close();
+  });
+});
