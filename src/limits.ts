@@ -67,6 +67,19 @@ export const PATTERN_BOUNDS = { situation: 800, dead_ends: 1_200, unlock: 1_200,
 /** Cosine from which on two situations are one (decision: 0.9). */
 export const SAME_SITUATION_COSINE = 0.9;
 
+/** Identifiers that callers choose (decisions, v1), in code points. */
+export const ID_CHARACTERS = 128;
+/** `limit` of a listing (decisions, Identifiers, time, lists). */
+export const PAGE_LIMIT_DEFAULT = 50;
+export const PAGE_LIMIT_MAX = 200;
+/** A free-form object inside a body (`metadata`). */
+export const FREE_OBJECT_BOUNDS = { depth: 32, values: 10_000, characters: 262_144 } as const;
+
+/** Live stream: longest text of an event in UTF-16 units, events and bytes that a hub remembers for an organization. */
+export const LIVE_TEXT_CHARACTERS = 200;
+export const LIVE_RING_EVENTS = 10_000;
+export const LIVE_RING_BYTES = 16 * MIB;
+
 assert(DEFAULTS.GW_MAX_CAPTURE_BYTES <= CAPTURE_BYTES_MAX, 'the default body cap is inside its own range');
 assert(
   2 * DEFAULTS.GW_MAX_CAPTURE_BYTES <= DEFAULTS.GW_MAX_QUEUE_BYTES,

@@ -1,0 +1,61 @@
+/**
+ * Tells live hubs what happened and asks them for what was missed. The only place that makes their messages: front
+ * threads use the client, behaviours pass `liveEventTell` to their context.
+ */
+
+import { boundLiveEvent, type LiveEvent } from '../../src/domain/live-event.ts';
+import { CatalogueError } from '../../src/errors.ts';
+import type { Asker } from '../../src/runtime/front.ts';
+import type { ActorAddress } from '../../src/runtime/protocol.ts';
+import { LIVE_HUB_KIND, type LiveHubProtocol, type ReplayReply, type ReplayRequest } from './protocol.ts';
+
+/** A page comes out of memory. */
+const REPLAY_DEADLINE_MS = 2_000;
+
+/** The arguments of a `tell`. */
+export interface LiveEventTell {
+  to: ActorAddress;
+  name: 'publish';
+  payload: LiveHubProtocol['publish']['request'];
+}
+
+/**
+ * What an actor tells when something happened: `const { to, name, payload } = liveEventTell(event)`, then
+ * `context.tell(to, name, payload)`. Texts that are too long are cut.
+ */
+export function liveEventTell(event: LiveEvent): LiveEventTell {
+  const payload = boundLiveEvent(event);
+  return { to: { kind: LIVE_HUB_KIND, key: event.org_id }, name: 'publish', payload };
+}
+
+export class LiveHubClient {
+  readonly #asker: Asker;
+
+  constructor(asker: Asker) {
+    this.#asker = asker;
+  }
+
+  /**
+   * Tells everyone who watches the organization. Never waits, never fails: an event that finds no hub is lost, as the
+   * stream is a view of what is stored elsewhere.
+   */
+  publish(event: LiveEvent): void {
+    const { to, name, payload } = liveEventTell(event);
+    this.#asker.tell(to, name, payload);
+  }
+
+  /**
+   * Reads what the hub remembers.
+   * @throws {CatalogueError} `unavailable` when the hub cannot be asked now
+   */
+  async replay(orgId: string, request: ReplayRequest): Promise<ReplayReply> {
+    const to = { kind: LIVE_HUB_KIND, key: orgId };
+    try {
+      return (await this.#asker.ask(to, 'replay', request, {
+        deadline_ms: REPLAY_DEADLINE_MS,
+      })) as ReplayReply;
+    } catch (thrown) {
+      throw new CatalogueError('unavailable', undefined, { cause: thrown });
+    }
+  }
+}

@@ -1,0 +1,104 @@
+/**
+ * What the live stream tells: one event for each thing that happened to a run or made a pattern. Small by rule: names,
+ * numbers and scores, never the texts of a run, which are long and may hold secrets. Types and pure rules; any thread.
+ */
+
+import { LIVE_TEXT_CHARACTERS } from '../limits.ts';
+import type { InterventionLevel } from './monitors/intervention.ts';
+import type { MonitorName, MonitorScores } from './monitors/names.ts';
+
+/** What every event says. */
+interface LiveFacts {
+  org_id: string;
+  /** null: of no project; the organization's own keys see it, a project's do not. */
+  project_id: string | null;
+  run_id: string | null;
+  /** RFC 3339 UTC with milliseconds. */
+  at: string;
+}
+
+export interface RunStartEvent extends LiveFacts {
+  event: 'run_start';
+  run_id: string;
+  agent_name: string;
+  model: string;
+  framework: string;
+  task_profile: string;
+}
+
+/** A step was logged: what its score bundle said. */
+export interface StepEvent extends LiveFacts {
+  event: 'step';
+  run_id: string;
+  step_index: number;
+  /** Name of the tool; never its input. */
+  action: string;
+  is_error: boolean;
+  tokens: number;
+  scores: MonitorScores;
+  total_score: number;
+  fired: readonly MonitorName[];
+}
+
+export interface RunFinishEvent extends LiveFacts {
+  event: 'run_finish';
+  run_id: string;
+  outcome: string;
+  steps: number;
+  tokens: number;
+  duration_ms: number;
+  max_total_score: number;
+  /** How many steps each monitor fired at; those that never did may be left out. */
+  fired: Readonly<Partial<Record<MonitorName, number>>>;
+}
+
+/** An agent was told to change course: at a step of its run, or by an evaluation (`run_id` null unless it named one). */
+export interface InterventionEvent extends LiveFacts {
+  event: 'intervention';
+  /** null for an evaluation. */
+  step_index: number | null;
+  failure_type: MonitorName;
+  level: InterventionLevel;
+  fired: readonly MonitorName[];
+}
+
+export interface PatternCreatedEvent extends LiveFacts {
+  event: 'pattern_created';
+  pattern_id: string;
+  tier: 'e1' | 'e2' | 'e3';
+  /** The trace that it was distilled from; null when it was imported. */
+  trace_id: string | null;
+  failure_type: string;
+}
+
+export type LiveEvent = RunStartEvent | StepEvent | RunFinishEvent | InterventionEvent | PatternCreatedEvent;
+
+/** The names that stand behind `event:` on the wire. */
+export const LIVE_EVENT_NAMES = [
+  'run_start',
+  'step',
+  'run_finish',
+  'intervention',
+  'pattern_created',
+] as const satisfies readonly LiveEvent['event'][];
+
+/** The event with its texts cut at LIVE_TEXT_CHARACTERS (UTF-16 units), no surrogate pair split. */
+export function boundLiveEvent<Event extends LiveEvent>(event: Event): Event {
+  let bounded: Record<string, unknown> | null = null;
+  for (const [name, value] of Object.entries(event)) {
+    if (typeof value !== 'string' || value.length <= LIVE_TEXT_CHARACTERS) continue;
+    bounded ??= { ...event };
+    bounded[name] = cutAt(value, LIVE_TEXT_CHARACTERS);
+  }
+  return (bounded as Event | null) ?? event;
+}
+
+/** What stands behind `data:`: the event as JSON on one line, without its name. */
+export function encodeLiveData({ event: _, ...data }: LiveEvent): string {
+  return JSON.stringify(data);
+}
+
+function cutAt(text: string, units: number): string {
+  const last = text.charCodeAt(units - 1);
+  return text.slice(0, last >= 0xd800 && last <= 0xdbff ? units - 1 : units);
+}
