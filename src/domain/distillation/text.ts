@@ -1,0 +1,126 @@
+/**
+ * Texts of a trace made fit to keep and to quote: no secrets, no control characters, no half characters, bounded.
+ * Pure; front threads and actor threads.
+ */
+
+import { MASK, maskEmbeddedQueries, maskText, SCAN_MARGIN_BYTES } from '../redaction.ts';
+
+/** Terminal colours and cursor moves (ECMA-48): CSI and OSC sequences, and other two-byte escapes. */
+const ESCAPES =
+  /\u001b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\u0007\u001b]{0,512}(?:\u0007|\u001b\\)|[@-Z\\-_])/g;
+const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f\u0080-\u009f\u2028\u2029\ufeff]/g;
+
+/** A secret that its own label gives away: `password: …`, `"api_key": "…"`, `PGPASSWORD=…`. */
+const LABELLED_SECRET =
+  /((?:password|passwd|passphrase|pwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token|access[_-]?token|refresh[_-]?token|client[_-]?secret)["'\\]{0,4}\s{0,4}[:=]\s{0,4}["'\\]{0,4})([^\s"'\\,;&)}\]]{4,512})/gi;
+/** `https://user:password@host` */
+const URL_PASSWORD = /(\b[a-z][a-z0-9+.-]{1,20}:\/\/[^\s/:@]{1,128}:)[^\s/@]{1,256}(?=@)/gi;
+
+/** What follows a label is no secret when it is one of these: a type, a placeholder, a question. */
+const HARMLESS_VALUE =
+  /^(?:null|none|undefined|true|false|string|str|required|optional|missing|invalid|incorrect|wrong|\$\{?\w*\}?|<[^>]*>?|\*+|\.{3}|…|\[redacted)/i;
+
+/** The text without its secrets. Linear: every expression has a bound. */
+export function maskSecrets(text: string): string {
+  if (text.length < 4) return text;
+  return maskEmbeddedQueries(maskText(text, [], true))
+    .replace(LABELLED_SECRET, (whole, label: string, value: string) =>
+      HARMLESS_VALUE.test(value) ? whole : `${label}${MASK}`,
+    )
+    .replace(URL_PASSWORD, `$1${MASK}`);
+}
+
+/**
+ * A text as it may be stored: at most `head` characters of its beginning and `tail` of its end, what is between
+ * counted. Secrets are masked before anything is cut, so that no half of one is left.
+ */
+export function cleanText(text: string, head: number, tail = 0): string {
+  if (text === '') return '';
+  const most = head + tail;
+  let kept: string;
+  if (text.length <= most + 2 * SCAN_MARGIN_BYTES) {
+    kept = cutMiddle(plain(maskSecrets(text)), head, tail);
+  } else {
+    // Too long to look at whole: the ends with a margin in which a secret that is cut in two still ends.
+    const first = plain(maskSecrets(text.slice(0, head + SCAN_MARGIN_BYTES))).slice(0, head);
+    const last = tail === 0 ? '' : plain(maskSecrets(text.slice(-(tail + SCAN_MARGIN_BYTES)))).slice(-tail);
+    kept = joinEnds(first, last, text.length - first.length - last.length);
+  }
+  return kept.toWellFormed();
+}
+
+function plain(text: string): string {
+  return text.replace(ESCAPES, '').replaceAll('\r\n', '\n').replaceAll('\r', '\n').replace(CONTROLS, '');
+}
+
+function cutMiddle(text: string, head: number, tail: number): string {
+  if (text.length <= head + tail) return text;
+  return joinEnds(text.slice(0, head), tail === 0 ? '' : text.slice(-tail), text.length - head - tail);
+}
+
+function joinEnds(first: string, last: string, left: number): string {
+  return last === '' ? first : `${first}\n[… ${left} characters …]\n${last}`;
+}
+
+/** One line: every run of white space a space, at most so many characters, cut at a word where one is near. */
+export function oneLine(text: string, most: number): string {
+  const line = text
+    .slice(0, 4 * most + 64)
+    .replace(/\s+/g, ' ')
+    .trim();
+  if (line.length <= most) return line;
+  const cut = line.slice(0, most - 1);
+  const space = cut.lastIndexOf(' ');
+  return `${(space > most * 0.7 ? cut.slice(0, space) : cut).trimEnd()}…`.toWellFormed();
+}
+
+/** Sentences and lines of a text, in order, each on one line. */
+export function splitSentences(text: string, most = 40): string[] {
+  const found: string[] = [];
+  for (const line of text.slice(0, 8_000).split('\n')) {
+    for (const part of line.split(/(?<=[.!?])\s+(?=["'`(A-Z0-9])/)) {
+      const sentence = part.replace(/\s+/g, ' ').trim();
+      if (sentence !== '') found.push(sentence);
+      if (found.length >= most) return found;
+    }
+  }
+  return found;
+}
+
+/**
+ * JSON as text, whatever it is: at most `most` characters, nesting beyond eight levels as `…`, so that neither depth nor
+ * size can hurt.
+ */
+export function renderJson(value: unknown, most: number): string {
+  let left = most;
+  const write = (inner: unknown, depth: number): string => {
+    if (left <= 0) return '';
+    let text: string;
+    if (typeof inner === 'string') text = JSON.stringify(inner.length > left ? inner.slice(0, left) : inner);
+    else if (typeof inner !== 'object' || inner === null) text = String(inner);
+    else if (depth >= 8) text = '"…"';
+    else {
+      left -= 2;
+      const parts: string[] = [];
+      if (Array.isArray(inner)) {
+        for (const item of inner) {
+          if (left <= 0) break;
+          left -= 1;
+          parts.push(write(item, depth + 1));
+        }
+        return `[${parts.join(',')}]`;
+      }
+      for (const key in inner) {
+        if (left <= 0) break;
+        if (!Object.hasOwn(inner, key)) continue;
+        const name = JSON.stringify(key.slice(0, 200));
+        left -= name.length + 2;
+        parts.push(`${name}:${write((inner as Record<string, unknown>)[key], depth + 1)}`);
+      }
+      return `{${parts.join(',')}}`;
+    }
+    left -= text.length;
+    return text;
+  };
+  return write(value, 0).slice(0, most);
+}

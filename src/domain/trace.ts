@@ -1,0 +1,145 @@
+/**
+ * A trace: what an agent did from its task to its outcome, as steps, whichever of the two shapes it was submitted in.
+ * Texts are bounded and free of secrets from here on: what is queued, stored and distilled is this. Pure; front
+ * threads and actor threads.
+ */
+
+import { createHash } from 'node:crypto';
+import { TRACE_BOUNDS } from '../limits.ts';
+import { readCalls, type TraceCall } from './distillation/calls.ts';
+import { cleanText } from './distillation/text.ts';
+
+/** One step: what was thought and done, and what came back. */
+export interface TraceStep {
+  step_index: number;
+  thought: string;
+  action: string;
+  action_input: string;
+  observation: string;
+  is_error: boolean;
+  tokens: number;
+}
+
+/** A trace as it is queued and distilled. */
+export interface Trace {
+  trace_id: string;
+  run_id: string;
+  /** '' where nobody said; then the first words of the run stand for it. */
+  task: string;
+  model: string;
+  task_profile: string;
+  outcome: string;
+  steps: TraceStep[];
+}
+
+/** A step of the legacy shape as it was sent, validated. */
+export interface LegacyStep {
+  step_index?: number | undefined;
+  thought: string;
+  action: string;
+  action_input: string;
+  observation: string;
+  is_error: boolean;
+  tokens_used: number;
+}
+
+/** What is known of a trace besides its steps, validated. */
+export interface TraceHead {
+  trace_id: string;
+  run_id: string;
+  task: string;
+  model: string;
+  task_profile: string;
+  outcome: string;
+}
+
+/** Reads the legacy shape. */
+export function readLegacyTrace(head: TraceHead, steps: readonly LegacyStep[]): Trace {
+  const kept = keepEnds(steps, TRACE_BOUNDS.steps);
+  return {
+    ...cleanHead(head),
+    steps: kept.map((step, at) =>
+      boundStep({ ...step, step_index: step.step_index ?? at, tokens: step.tokens_used }),
+    ),
+  };
+}
+
+/** Reads the v2 shape: the calls' conversation becomes steps. */
+export function readCallTrace(head: TraceHead, calls: readonly TraceCall[]): Trace {
+  const { task, model, steps } = readCalls(calls, TRACE_BOUNDS.steps);
+  return {
+    ...cleanHead({ ...head, task: head.task || task, model: head.model || model }),
+    steps: steps.map(boundStep),
+  };
+}
+
+function cleanHead(head: TraceHead): TraceHead {
+  return {
+    trace_id: head.trace_id,
+    run_id: cleanText(head.run_id, 128),
+    task: cleanText(head.task, TRACE_BOUNDS.task),
+    model: cleanText(head.model, 200),
+    task_profile: cleanText(head.task_profile, 64),
+    outcome: cleanText(head.outcome, 200),
+  };
+}
+
+function boundStep(step: TraceStep): TraceStep {
+  const { step_index, is_error, tokens } = step;
+  return {
+    step_index,
+    thought: cleanText(step.thought, TRACE_BOUNDS.thought),
+    action: cleanText(step.action, TRACE_BOUNDS.action),
+    action_input: cleanText(step.action_input, TRACE_BOUNDS.action_input),
+    // Errors stand at the end of an output as often as at its beginning.
+    observation: cleanText(step.observation, TRACE_BOUNDS.observation_head, TRACE_BOUNDS.observation_tail),
+    is_error,
+    tokens,
+  };
+}
+
+/** The first and the last of a list that is too long, half of the bound each. */
+function keepEnds<T>(list: readonly T[], most: number): readonly T[] {
+  if (list.length <= most) return list;
+  const half = Math.floor(most / 2);
+  return [...list.slice(0, half), ...list.slice(list.length - (most - half))];
+}
+
+/**
+ * A fingerprint of a submitted body: equal for the same JSON whatever the order of its keys. Walks with a stack of its
+ * own, so that no depth of nesting can end the thread.
+ * @param body parsed JSON
+ * @param without top-level keys that do not count
+ * @returns 43 characters of base64url
+ */
+export function fingerprintBody(body: Record<string, unknown>, without: readonly string[] = []): string {
+  const hash = createHash('sha256');
+  const left = new Set(without);
+  const top = Object.fromEntries(Object.entries(body).filter(([key]) => !left.has(key)));
+  // A string on the stack is written as it is; anything else is wrapped, so that texts and marks cannot be mixed up.
+  const stack: (string | { value: unknown })[] = [{ value: top }];
+  for (let item = stack.pop(); item !== undefined; item = stack.pop()) {
+    if (typeof item === 'string') {
+      hash.update(item);
+      continue;
+    }
+    const { value } = item;
+    if (Array.isArray(value)) {
+      hash.update('[');
+      stack.push(']');
+      for (let i = value.length - 1; i >= 0; i--) stack.push(',', { value: value[i] });
+    } else if (typeof value === 'object' && value !== null) {
+      hash.update('{');
+      stack.push('}');
+      const keys = Object.keys(value).sort().reverse();
+      for (const key of keys) {
+        const inner = (value as Record<string, unknown>)[key];
+        // A key without a value and a key that is not there are the same JSON.
+        if (inner !== undefined) stack.push(',', { value: inner }, `${JSON.stringify(key)}:`);
+      }
+    } else {
+      hash.update(typeof value === 'string' ? JSON.stringify(value) : String(value));
+    }
+  }
+  return hash.digest('base64url');
+}
