@@ -1,0 +1,94 @@
+/**
+ * Whether a text has the form of an e-mail address, in the words of the library that the recorded service uses
+ * (email-validator; RFC 5321 and 6531 without quoted local parts, comments and address literals). Pure; any thread.
+ */
+
+/** What that library looks at before anything else. */
+const ADDRESS_CHARACTERS = 2_048;
+/** RFC 5321, 4.5.3.1.1, 4.5.3.1.2 and the path's limit less its brackets. */
+const LOCAL_OCTETS = 64;
+const DOMAIN_OCTETS = 253;
+const ADDRESS_OCTETS = 254;
+/** RFC 1035, 2.3.4. */
+const LABEL_OCTETS = 63;
+
+const LOCAL_ALLOWED = /[\w!#$%&'*+\-/=?^`{|}~.]/;
+/** Names that lead nowhere on the internet (RFC 6761, RFC 2606). */
+const SPECIAL_DOMAINS = ['arpa', 'invalid', 'local', 'localhost', 'onion', 'test'];
+
+/** @returns what is wrong with the address, or null */
+export function findEmailFault(address: string): string | null {
+  if (address.length > ADDRESS_CHARACTERS) return `Length must not exceed ${ADDRESS_CHARACTERS} characters`;
+  const at = address.lastIndexOf('@');
+  if (at < 0) return 'An email address must have an @-sign.';
+  const local = address.slice(0, at);
+  const domain = address.slice(at + 1);
+  if (local === '') return 'There must be something before the @-sign.';
+  if (/^".*"$/s.test(local)) return 'Quoting the part before the @-sign is not allowed here.';
+  return findLocalFault(local) ?? findDomainFault(domain) ?? findLengthFault(address);
+}
+
+function findLocalFault(local: string): string | null {
+  if (local.startsWith('.')) return 'An email address cannot start with a period.';
+  if (local.endsWith('.')) return 'An email address cannot have a period immediately before the @-sign.';
+  if (local.includes('..')) return 'An email address cannot have two periods in a row.';
+  const bad = new Set([...local].filter((character) => !isLocalCharacter(character)));
+  if (bad.size > 0) {
+    const names = [...bad].slice(0, 10).map(nameCharacter).join(', ');
+    return `The email address contains invalid characters before the @-sign: ${names}.`;
+  }
+  const excess = Buffer.byteLength(local) - LOCAL_OCTETS;
+  return excess > 0 ? `The email address is too long before the @-sign (${describeExcess(excess)}).` : null;
+}
+
+/** Beyond ASCII every letter, mark, digit and symbol (RFC 6531). */
+function isLocalCharacter(character: string): boolean {
+  return character > '\x7f' ? /[\p{L}\p{M}\p{N}\p{S}\p{P}]/u.test(character) : LOCAL_ALLOWED.test(character);
+}
+
+function findDomainFault(domain: string): string | null {
+  if (domain === '') return 'There must be something after the @-sign.';
+  if (domain.startsWith('[')) return 'A bracketed IP address after the @-sign is not allowed here.';
+  const bad = new Set([...domain].filter((character) => !/[\p{L}\p{M}\p{N}.-]/u.test(character)));
+  if (bad.size > 0) {
+    const names = [...bad].slice(0, 10).map(nameCharacter).join(', ');
+    return `The part after the @-sign contains invalid characters: ${names}.`;
+  }
+  if (domain.startsWith('.')) return 'An email address cannot have a period immediately after the @-sign.';
+  if (domain.endsWith('.')) return 'An email address cannot end with a period.';
+  if (domain.includes('..')) return 'An email address cannot have two periods in a row.';
+  if (domain.startsWith('-')) return 'An email address cannot have a hyphen immediately after the @-sign.';
+  if (domain.endsWith('-')) return 'An email address cannot end with a hyphen.';
+  if (/-\.|\.-/.test(domain)) return 'An email address cannot have a period and a hyphen next to each other.';
+  for (const label of domain.split('.')) {
+    const excess = Buffer.byteLength(label) - LABEL_OCTETS;
+    if (excess > 0) {
+      return `After the @-sign, periods cannot be separated by so many characters (${describeExcess(excess)}).`;
+    }
+  }
+  const excess = Buffer.byteLength(domain) - DOMAIN_OCTETS;
+  if (excess > 0) return `The email address is too long after the @-sign (${describeExcess(excess)}).`;
+  if (!domain.includes('.')) return 'The part after the @-sign is not valid. It should have a period.';
+  const last = domain.slice(domain.lastIndexOf('.') + 1).toLowerCase();
+  if (!/\p{L}$/u.test(last))
+    return 'The part after the @-sign is not valid. It is not within a valid top-level domain.';
+  if (SPECIAL_DOMAINS.includes(last)) {
+    return 'The part after the @-sign is a special-use or reserved name that cannot be used with email.';
+  }
+  return null;
+}
+
+function findLengthFault(address: string): string | null {
+  const excess = Buffer.byteLength(address) - ADDRESS_OCTETS;
+  return excess > 0 ? `The email address is too long (${describeExcess(excess)}).` : null;
+}
+
+function describeExcess(count: number): string {
+  return `${count} character${count === 1 ? '' : 's'} too many`;
+}
+
+function nameCharacter(character: string): string {
+  if (character === ' ') return 'SPACE';
+  if (/[\p{L}\p{N}\p{P}\p{S}]/u.test(character)) return `'${character}'`;
+  return `U+${character.codePointAt(0)!.toString(16).toUpperCase().padStart(4, '0')}`;
+}

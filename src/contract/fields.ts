@@ -1,0 +1,354 @@
+/**
+ * What the fields of a body, a query and a path may hold: zod schemas that take what the recorded FastAPI service takes
+ * (pydantic's lax mode: `"5"` and `5.0` are integers, `"yes"` is a flag, a number is no text) and refuse in its words.
+ * A refusal carries pydantic's `type` and `ctx` in its issue's `params`; `src/http/validation.ts` makes the 422 of it.
+ * Texts are counted in code points, as Python counts them. Pure; any thread.
+ *
+ * Optional fields: `.default(value)` (absent only), `.optional()` (absent only), `.nullish()` (absent or null). Objects:
+ * `z.object({…})` ignores keys it does not name, `z.strictObject({…})` refuses them (`extra_forbidden`).
+ */
+import { z } from 'zod';
+import { FREE_OBJECT_BOUNDS, ID_CHARACTERS, PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX } from '../limits.ts';
+import { findEmailFault } from './email.ts';
+
+/** What a field's refusal says, in pydantic's vocabulary. Stands in `params` of a zod issue with code `custom`. */
+export interface FieldRefusal {
+  type: string;
+  msg: string;
+  ctx?: Record<string, unknown>;
+}
+
+/** The part of zod's contexts that a field needs. */
+interface IssueSink {
+  issues: unknown[];
+}
+
+function refuse(sink: IssueSink, input: unknown, refusal: FieldRefusal): void {
+  sink.issues.push({ code: 'custom', input, message: refusal.msg, params: refusal });
+}
+
+/** A schema whose input goes through `read` first; nothing more is said of an input that `read` refused. */
+function lax<Schema extends z.ZodType>(read: (input: unknown) => unknown, schema: Schema) {
+  return z.preprocess((input, context) => {
+    const value = read(input);
+    if (!(value instanceof Refused)) return value;
+    refuse(context as unknown as IssueSink, input, value.refusal);
+    return z.NEVER;
+  }, schema);
+}
+
+class Refused {
+  readonly refusal: FieldRefusal;
+
+  constructor(type: string, msg: string, ctx?: Record<string, unknown>) {
+    this.refusal = ctx === undefined ? { type, msg } : { type, msg, ctx };
+  }
+}
+
+export interface TextBounds {
+  /** Code points. */
+  min?: number;
+  /** Code points. Every text of the API has one. */
+  max: number;
+  /** Anchored; what the text must look like. */
+  pattern?: RegExp;
+}
+
+/** A text; numbers and flags are none. Half a surrogate pair is no Unicode and refused. */
+export function text({ min = 0, max, pattern }: TextBounds) {
+  const schema = z.string().check((context) => {
+    const refusal = judgeText(context.value, min, max, pattern);
+    if (refusal !== null) refuse(context, context.value, refusal);
+  });
+  return schema.meta({
+    ...(min > 0 ? { minLength: min } : {}),
+    maxLength: max,
+    ...(pattern === undefined ? {} : { pattern: pattern.source }),
+  });
+}
+
+function judgeText(value: string, min: number, max: number, pattern?: RegExp): FieldRefusal | null {
+  if (!value.isWellFormed()) {
+    const msg = 'Input should be a valid string, unable to parse raw data as a unicode string';
+    return { type: 'string_unicode', msg };
+  }
+  if (value.length < 2 * min && countCharacters(value) < min) {
+    const msg = `String should have at least ${min} character${min === 1 ? '' : 's'}`;
+    return { type: 'string_too_short', msg, ctx: { min_length: min } };
+  }
+  if (value.length > max && (value.length > 2 * max || countCharacters(value) > max)) {
+    const msg = `String should have at most ${max} character${max === 1 ? '' : 's'}`;
+    return { type: 'string_too_long', msg, ctx: { max_length: max } };
+  }
+  if (pattern !== undefined && !pattern.test(value)) {
+    const msg = `String should match pattern '${pattern.source}'`;
+    return { type: 'string_pattern_mismatch', msg, ctx: { pattern: pattern.source } };
+  }
+  return null;
+}
+
+/** Code points of a text. */
+export function countCharacters(value: string): number {
+  let count = value.length;
+  for (let at = 0; at < value.length - 1; at++) {
+    const unit = value.charCodeAt(at);
+    if (unit >= 0xd800 && unit <= 0xdbff && (value.charCodeAt(at + 1) & 0xfc00) === 0xdc00) {
+      count--;
+      at++;
+    }
+  }
+  return count;
+}
+
+/** A text that is cut to so many code points instead of refused (document 2, Finding). */
+export function cutText({ max }: { max: number }) {
+  return lax((input) => {
+    if (typeof input !== 'string') return input;
+    const refusal = judgeText(input, 0, Number.POSITIVE_INFINITY);
+    return refusal === null ? cutCharacters(input, max) : new Refused(refusal.type, refusal.msg);
+  }, z.string());
+}
+
+/** The first `max` code points. */
+export function cutCharacters(value: string, max: number): string {
+  if (value.length <= max) return value;
+  let at = 0;
+  for (let count = 0; count < max && at < value.length; count++) {
+    at += value.codePointAt(at)! > 0xffff ? 2 : 1;
+  }
+  return value.slice(0, at);
+}
+
+/** Letters, digits, marks, symbols and spaces: no controls, no invisible formatting, no line or paragraph separators. */
+const PRINTABLE = /^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]*$/u;
+
+/** A name that the caller chose or was given: 1 to 128 printable characters (a run, an organization, a code base). */
+export function identifier() {
+  return text({ min: 1, max: ID_CHARACTERS, pattern: PRINTABLE });
+}
+
+export interface NumberBounds {
+  /** The smallest value. */
+  ge?: number;
+  /** The largest value. */
+  le?: number;
+}
+
+/** A whole number: also `5.0`, `"5"`, `" +5 "`, `"1_000"`, and true and false as 1 and 0. */
+export function integer({ ge, le }: NumberBounds = {}) {
+  return lax(
+    readInteger,
+    bounded(z.int(), { ge: ge ?? Number.MIN_SAFE_INTEGER, le: le ?? Number.MAX_SAFE_INTEGER }),
+  );
+}
+
+/** A number: also `"5.5"`, and true and false as 1 and 0. Never infinite, never NaN. */
+export function decimal(bounds: NumberBounds = {}) {
+  return lax(readDecimal, bounded(z.number(), bounds));
+}
+
+function bounded<Schema extends z.ZodNumber>(schema: Schema, { ge, le }: NumberBounds): Schema {
+  let result = schema;
+  if (ge !== undefined) result = result.min(ge) as Schema;
+  if (le !== undefined) result = result.max(le) as Schema;
+  return result;
+}
+
+/** A whole number that is held within its bounds instead of refused (decisions: `limit` and `offset`). */
+function heldInteger(ge: number, le: number) {
+  return lax((input) => {
+    const value = readInteger(input);
+    return typeof value === 'number' ? Math.min(Math.max(value, ge), le) : value;
+  }, z.int().min(ge).max(le));
+}
+
+/** `limit` and `offset` of a listing's query. */
+export function pageFields() {
+  return {
+    limit: heldInteger(1, PAGE_LIMIT_MAX).default(PAGE_LIMIT_DEFAULT),
+    offset: heldInteger(0, Number.MAX_SAFE_INTEGER).default(0),
+  };
+}
+
+const INT_PARSING = 'Input should be a valid integer, unable to parse string as an integer';
+const INT_PARSING_SIZE = 'Unable to parse input string as an integer, exceeded maximum size';
+/** Python's `sys.int_info.default_max_str_digits`. */
+const INT_DIGITS = 4_300;
+
+/** @returns a number (±∞ never), a refusal, or an input that is no number in any reading, as it came */
+function readInteger(input: unknown): unknown {
+  if (typeof input === 'number') return readWhole(input);
+  if (typeof input === 'boolean') return input ? 1 : 0;
+  if (typeof input !== 'string') return input;
+  if (input.length > INT_DIGITS) {
+    return /^\s*[+-]?\d[\d_]*(\.0*)?\s*$/.test(input)
+      ? new Refused('int_parsing_size', INT_PARSING_SIZE)
+      : new Refused('int_parsing', INT_PARSING);
+  }
+  const trimmed = input.trim();
+  if (!/^[+-]?\d+(_\d+)*(\.0*)?$/.test(trimmed)) return new Refused('int_parsing', INT_PARSING);
+  return holdFinite(Number(trimmed.replaceAll('_', '')));
+}
+
+function readWhole(value: number): unknown {
+  if (Number.isInteger(value)) return holdFinite(value);
+  if (!Number.isFinite(value)) return new Refused('finite_number', 'Input should be a finite number');
+  const msg = 'Input should be a valid integer, got a number with a fractional part';
+  return new Refused('int_from_float', msg);
+}
+
+/** Python's integers know no end; ours keep to what a double holds exactly, or one beyond it, which is out of bounds. */
+function holdFinite(value: number): number {
+  if (Number.isSafeInteger(value)) return value;
+  return Math.sign(value) * (Number.MAX_SAFE_INTEGER + 1);
+}
+
+function readDecimal(input: unknown): unknown {
+  if (typeof input === 'boolean') return input ? 1 : 0;
+  let value = input;
+  if (typeof input === 'string') {
+    const trimmed = input.length > INT_DIGITS ? '' : input.trim();
+    if (/^[+-]?(inf(inity)?|nan)$/i.test(trimmed)) {
+      return new Refused('finite_number', 'Input should be a finite number');
+    }
+    if (!/^[+-]?(\d+(_\d+)*\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(trimmed)) {
+      const msg = 'Input should be a valid number, unable to parse string as a number';
+      return new Refused('float_parsing', msg);
+    }
+    value = Number(trimmed.replaceAll('_', ''));
+  }
+  if (typeof value === 'number' && !Number.isFinite(value)) {
+    return new Refused('finite_number', 'Input should be a finite number');
+  }
+  return value;
+}
+
+const TRUE_WORDS: ReadonlySet<string> = new Set(['1', 'true', 't', 'yes', 'y', 'on']);
+const FALSE_WORDS: ReadonlySet<string> = new Set(['0', 'false', 'f', 'no', 'n', 'off']);
+
+/** true or false: also 1 and 0, and the words true, yes, on, t, y against false, no, off, f, n. */
+export function flag() {
+  return lax((input) => {
+    if (typeof input === 'boolean') return input;
+    if (typeof input === 'number' && !Number.isInteger(input)) return input;
+    if (typeof input !== 'number' && typeof input !== 'string') return input;
+    const word = String(input).slice(0, 8).toLowerCase();
+    if (TRUE_WORDS.has(word)) return true;
+    if (FALSE_WORDS.has(word)) return false;
+    return new Refused('bool_parsing', 'Input should be a valid boolean, unable to interpret input');
+  }, z.boolean());
+}
+
+/** One of the given texts. */
+export function literal<const Values extends readonly [string, ...string[]]>(values: Values) {
+  return z.enum(values);
+}
+
+export interface ListBounds {
+  min?: number;
+  /** Every list of the API has one. A longer list is refused before its items are looked at. */
+  max: number;
+}
+
+/** A list of what `item` allows. */
+export function list<Item extends z.ZodType>(item: Item, { min = 0, max }: ListBounds) {
+  return lax(
+    (input) => {
+      if (!Array.isArray(input)) return input;
+      if (input.length < min) {
+        const msg = `List should have at least ${min} ${itemWord(min)} after validation, not ${input.length}`;
+        return new Refused('too_short', msg, {
+          field_type: 'List',
+          min_length: min,
+          actual_length: input.length,
+        });
+      }
+      if (input.length > max) {
+        const msg = `List should have at most ${max} ${itemWord(max)} after validation, not ${input.length}`;
+        return new Refused('too_long', msg, {
+          field_type: 'List',
+          max_length: max,
+          actual_length: input.length,
+        });
+      }
+      return input;
+    },
+    z.array(item).meta({ ...(min > 0 ? { minItems: min } : {}), maxItems: max }),
+  );
+}
+
+function itemWord(count: number): string {
+  return count === 1 ? 'item' : 'items';
+}
+
+/** An e-mail address, checked by its form alone; the part after the @ in lower case, as it is compared. */
+export function email() {
+  return lax(
+    (input) => {
+      if (typeof input !== 'string') return input;
+      const reason = findEmailFault(input);
+      if (reason !== null) {
+        return new Refused('value_error', `value is not a valid email address: ${reason}`, { reason });
+      }
+      const at = input.lastIndexOf('@');
+      return input.slice(0, at) + input.slice(at).toLowerCase();
+    },
+    z.string().meta({ format: 'email' }),
+  );
+}
+
+/** A moment as RFC 3339 has it, with a zone; the output is in UTC with milliseconds and `Z`. */
+export function timestamp() {
+  return lax(
+    (input) => {
+      if (typeof input !== 'string') return input;
+      const isForm = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:?\d\d)$/.test(input);
+      const time = isForm ? Date.parse(input) : Number.NaN;
+      if (!Number.isNaN(time)) return new Date(time).toISOString();
+      const error = 'not a date and time of RFC 3339 with a zone';
+      return new Refused('datetime_parsing', `Input should be a valid datetime, ${error}`, { error });
+    },
+    z.string().meta({ format: 'date-time' }),
+  );
+}
+
+/** A free-form JSON object, kept as it is: bounded in depth, number of values and characters (limits.ts). */
+export function freeObject() {
+  return lax((input) => {
+    if (typeof input !== 'object' || input === null || Array.isArray(input)) {
+      return input === undefined ? input : new Refused('dict_type', 'Input should be a valid dictionary');
+    }
+    const error = findObjectFault(input);
+    return error === null ? input : new Refused('value_error', `Value error, ${error}`, { error });
+  }, z.looseObject({}));
+}
+
+/** Why a free-form object cannot be kept, or null. Iterative: the depth of a hostile one knows no bound. */
+function findObjectFault(root: object): string | null {
+  const { depth: maxDepth, values: maxValues, characters: maxCharacters } = FREE_OBJECT_BOUNDS;
+  const stack: [value: unknown, depth: number][] = [[root, 1]];
+  let values = 0;
+  let characters = 0;
+  for (let next = stack.pop(); next !== undefined; next = stack.pop()) {
+    const [value, depth] = next;
+    if (++values > maxValues) return `an object may hold at most ${maxValues} values`;
+    if (typeof value === 'string') {
+      characters += value.length;
+      if (!value.isWellFormed()) return 'texts must be valid Unicode';
+    } else if (typeof value === 'object' && value !== null) {
+      if (depth > maxDepth) return `an object may be nested at most ${maxDepth} levels deep`;
+      const isList = Array.isArray(value);
+      const keys = isList ? [] : Object.keys(value);
+      const size = isList ? value.length : keys.length;
+      if (values + stack.length + size > maxValues) return `an object may hold at most ${maxValues} values`;
+      for (const key of keys) {
+        characters += key.length;
+        if (!key.isWellFormed()) return 'keys must be valid Unicode';
+        if (key === '__proto__') return 'an object cannot have a key __proto__';
+      }
+      for (const item of Object.values(value)) stack.push([item, depth + 1]);
+    }
+    if (characters > maxCharacters) return `an object may hold at most ${maxCharacters} characters`;
+  }
+  return null;
+}
