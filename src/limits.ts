@@ -80,6 +80,27 @@ export const LIVE_TEXT_CHARACTERS = 200;
 export const LIVE_RING_EVENTS = 10_000;
 export const LIVE_RING_BYTES = 16 * MIB;
 
+/** Names inside a run start (agent, model, framework, version), in code points. */
+export const RUN_NAME_CHARACTERS = 200;
+/** The task of a run; longer than any instruction that is worth comparing steps with. */
+export const RUN_TASK_CHARACTERS = 65_536;
+/** Texts of a step. A step that is too long must not be lost to telemetry, so the body's own cap is near. */
+export const STEP_TEXT_CHARACTERS = 1_048_576;
+/** Tokens of one step: ten million such steps still add up exactly. */
+export const STEP_TOKENS_MAX = 100_000_000;
+/** Outcome of a run (decisions, v1). */
+export const RUN_OUTCOME_CHARACTERS = 200;
+/** Steps that one evaluation looks at. */
+export const EVALUATE_STEPS_MAX = 1_000;
+/** What is kept of a step's texts beside its scores, in UTF-16 units. */
+export const STEP_COPY = { action: 200, action_input: 400, thought: 400, observation: 600 } as const;
+/** Custom profiles of one organization. */
+export const PROFILES_PER_ORG_MAX = 100;
+/** Largest weight in a custom profile; only their proportions count. */
+export const PROFILE_WEIGHT_MAX = 1_000_000;
+/** Bytes of the identifiers that stand together in the key of an experiment's run (storage takes 1,978 with marks). */
+export const RUN_IDS_BYTES_MAX = 1_960;
+
 assert(DEFAULTS.GW_MAX_CAPTURE_BYTES <= CAPTURE_BYTES_MAX, 'the default body cap is inside its own range');
 assert(
   2 * DEFAULTS.GW_MAX_CAPTURE_BYTES <= DEFAULTS.GW_MAX_QUEUE_BYTES,
