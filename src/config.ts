@@ -7,7 +7,15 @@ import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
-import { CAPTURE_BYTES_MAX, DEFAULTS, HTTP_HEAD_BYTES, NOTE_CHARACTERS, THREADS_MAX } from './limits.ts';
+import {
+  CAPTURE_BYTES_MAX,
+  CORS_ORIGINS_MAX,
+  DEFAULTS,
+  HTTP_HEAD_BYTES,
+  NOTE_CHARACTERS,
+  STATIC_KEYS_MAX,
+  THREADS_MAX,
+} from './limits.ts';
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
@@ -26,6 +34,22 @@ export interface Config {
     readonly max_body_bytes: number;
     readonly rate_limit_per_sec: number;
     readonly rate_limit_burst: number;
+    /** Failed authentications a second from one address before they get 429; null: as many as they like. */
+    readonly auth_fail_rate_per_sec: number | null;
+    /** Origins whose pages may call the API, lower case, without a trailing slash. */
+    readonly cors_origins: readonly string[];
+  };
+  /** Secrets: never print. */
+  readonly auth: {
+    /** The operator's own keys. */
+    readonly static_keys: readonly string[];
+    /** HS256, as UTF-8 bytes; null: none was given. */
+    readonly jwt_secret: string | null;
+    /** Where the identity provider publishes its keys; null: none. Goes before `jwt_secret`. */
+    readonly jwks_url: string | null;
+    /** What a token must name when it is set. */
+    readonly jwt_issuer: string | null;
+    readonly jwt_audience: string | null;
   };
   readonly gateway: {
     readonly host: string;
@@ -60,6 +84,11 @@ export interface Config {
   };
 }
 
+/** What `CORS_ALLOW_DEV_ORIGINS` adds (decisions, CORS). */
+const DEV_ORIGINS: readonly string[] = ['localhost', '127.0.0.1'].flatMap((name) =>
+  [3000, 5173, 8000].map((devPort) => `http://${name}:${devPort}`),
+);
+
 /** Flags that stand in for a variable; a flag wins over the environment. */
 export interface ConfigFlags {
   /** Which listener `--host` and `--port` speak of. */
@@ -82,7 +111,14 @@ export class ConfigError extends Error {
 }
 
 /** Their values may carry a password or a key: an error names them without the value. */
-const SECRET_NAMES: ReadonlySet<string> = new Set(['VECTOR_STORE_URL', 'AUTH_DB_URL', 'AUTH_DB_CONN_URL']);
+const SECRET_NAMES: ReadonlySet<string> = new Set([
+  'VECTOR_STORE_URL',
+  'AUTH_DB_URL',
+  'AUTH_DB_CONN_URL',
+  'AUTH_JWT_SECRET',
+  'AUTH_JWKS_URL',
+  'SVC_KEYS',
+]);
 
 function quoteValue(value: string): string {
   const quoted = JSON.stringify(value.length > 200 ? `${value.slice(0, 200)}…` : value);
@@ -162,6 +198,52 @@ const onOff = z
   .transform((text) => text === 'on')
   .describe('allowed is on or off');
 
+/** Some documents write flags as words. */
+const wordFlag = z
+  .enum(['0', '1', 'false', 'true'])
+  .transform((text) => text === '1' || text === 'true')
+  .describe('allowed is true or false');
+
+const keys = z
+  .string()
+  .transform((text) => splitList(text))
+  .refine((list) => list.length <= STATIC_KEYS_MAX && list.every((key) => /^[\x21-\x7e]{1,256}$/.test(key)))
+  .describe(
+    `allowed are up to ${STATIC_KEYS_MAX} keys of 1 to 256 visible ASCII characters, separated by commas`,
+  );
+
+const origins = z
+  .string()
+  .transform((text) => splitList(text).map((origin) => origin.toLowerCase().replace(/\/$/, '')))
+  .refine((list) => list.length <= CORS_ORIGINS_MAX && list.every(isOrigin))
+  .describe(
+    `allowed are up to ${CORS_ORIGINS_MAX} origins like https://app.example.com, separated by commas; no *`,
+  );
+
+function splitList(text: string): string[] {
+  return text
+    .split(',')
+    .map((part) => part.trim())
+    .filter((part) => part !== '');
+}
+
+/** Whether the text is what a browser sends as `Origin`: scheme, host and a port that is not the scheme's own. */
+function isOrigin(text: string): boolean {
+  return /^https?:\/\/[^/]/.test(text) && URL.canParse(text) && new URL(text).origin === text;
+}
+
+const secret = z.string().min(1).max(4_096).describe('allowed are up to 4096 characters');
+
+const claim = z
+  .string()
+  .regex(/^\P{Cc}{1,1000}$/u)
+  .describe('allowed are up to 1000 printable characters');
+
+const jwksUrl = z
+  .string()
+  .refine((text) => /^https?:\/\//i.test(text) && URL.canParse(text))
+  .describe('allowed is an http:// or https:// address');
+
 const level = z.enum(LOG_LEVELS).describe(`allowed is one of ${LOG_LEVELS.join(', ')}`);
 
 /** Every variable this version reads, and the text that stands for it when it is unset (undefined: nothing does). */
@@ -175,6 +257,14 @@ const VARIABLES = {
   MAX_BODY_BYTES: [bytes(CAPTURE_BYTES_MAX), String(DEFAULTS.MAX_BODY_BYTES)],
   RATE_LIMIT_PER_SEC: [wholeNumber(1, Number.MAX_SAFE_INTEGER), String(DEFAULTS.RATE_LIMIT_PER_SEC)],
   RATE_LIMIT_BURST: [wholeNumber(1, Number.MAX_SAFE_INTEGER), String(DEFAULTS.RATE_LIMIT_BURST)],
+  AUTH_FAIL_RATE_PER_SEC: [wholeNumber(1, 1_000_000), undefined],
+  SVC_KEYS: [keys, undefined],
+  AUTH_JWT_SECRET: [secret, undefined],
+  AUTH_JWKS_URL: [jwksUrl, undefined],
+  AUTH_JWT_ISSUER: [claim, undefined],
+  AUTH_JWT_AUDIENCE: [claim, undefined],
+  CORS_ALLOWED_ORIGINS: [origins, undefined],
+  CORS_ALLOW_DEV_ORIGINS: [wordFlag, 'false'],
   GW_HOST: [host, '127.0.0.1'],
   GW_PORT: [port, '8787'],
   GW_UPSTREAM_BASE: [base(), 'https://api.anthropic.com'],
@@ -239,6 +329,18 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
       max_body_bytes: v.MAX_BODY_BYTES,
       rate_limit_per_sec: v.RATE_LIMIT_PER_SEC,
       rate_limit_burst: v.RATE_LIMIT_BURST,
+      auth_fail_rate_per_sec: v.AUTH_FAIL_RATE_PER_SEC,
+      cors_origins: Object.freeze([
+        ...(v.CORS_ALLOWED_ORIGINS ?? []),
+        ...(v.CORS_ALLOW_DEV_ORIGINS ? DEV_ORIGINS : []),
+      ]),
+    }),
+    auth: Object.freeze({
+      static_keys: Object.freeze([...new Set(v.SVC_KEYS ?? [])]),
+      jwt_secret: v.AUTH_JWT_SECRET,
+      jwks_url: v.AUTH_JWKS_URL,
+      jwt_issuer: v.AUTH_JWT_ISSUER,
+      jwt_audience: v.AUTH_JWT_AUDIENCE,
     }),
     gateway: Object.freeze({
       host: v.GW_HOST,

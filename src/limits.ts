@@ -72,6 +72,20 @@ export const ID_CHARACTERS = 128;
 /** `limit` of a listing (decisions, Identifiers, time, lists). */
 export const PAGE_LIMIT_DEFAULT = 50;
 export const PAGE_LIMIT_MAX = 200;
+/** Keys in SVC_KEYS: each is compared with every credential. */
+export const STATIC_KEYS_MAX = 1_000;
+/** Origins in CORS_ALLOWED_ORIGINS. */
+export const CORS_ORIGINS_MAX = 1_000;
+/** A body of JSON: deeper or with more values (keys and list items) it is refused before it is parsed. */
+export const JSON_BOUNDS = { depth: 512, values: 250_000 } as const;
+/** What a 422 tells of the request: errors listed, and of an offending value characters, values and levels. */
+export const ECHO_BOUNDS = { errors: 100, characters: 16_384, values: 100, depth: 8 } as const;
+/** Verified credentials that a front remembers, and for how long (document 2: about 60 seconds). */
+export const CREDENTIAL_CACHE = { entries: 50_000, fresh_ms: 30_000 } as const;
+/** A bearer credential; JWTs of large identity providers stay below it. */
+export const CREDENTIAL_CHARACTERS = 8_192;
+/** Keys whose rate is counted in shared memory at once; further ones are counted by actors. */
+export const RATE_SLOTS = 65_536;
 /** A free-form object inside a body (`metadata`). */
 export const FREE_OBJECT_BOUNDS = { depth: 32, values: 10_000, characters: 262_144 } as const;
 

@@ -31,7 +31,10 @@ describe('with nothing set', () => {
         max_body_bytes: 5_242_880,
         rate_limit_per_sec: 200,
         rate_limit_burst: 400,
+        auth_fail_rate_per_sec: null,
+        cors_origins: [],
       },
+      auth: { static_keys: [], jwt_secret: null, jwks_url: null, jwt_issuer: null, jwt_audience: null },
       gateway: {
         host: '127.0.0.1',
         port: 8787,
@@ -79,6 +82,14 @@ describe('values and flags', () => {
         MAX_BODY_BYTES: '1000',
         RATE_LIMIT_PER_SEC: '5',
         RATE_LIMIT_BURST: '10',
+        AUTH_FAIL_RATE_PER_SEC: '3',
+        SVC_KEYS: 'one, two,,one',
+        AUTH_JWT_SECRET: 'a secret of the identity provider',
+        AUTH_JWKS_URL: 'https://id.example.com/keys',
+        AUTH_JWT_ISSUER: 'https://id.example.com/',
+        AUTH_JWT_AUDIENCE: 'understudy',
+        CORS_ALLOWED_ORIGINS: 'https://App.example.com/,http://[::1]:8080',
+        CORS_ALLOW_DEV_ORIGINS: 'true',
         GW_HOST: 'gateway.internal',
         GW_PORT: '65535',
         GW_UPSTREAM_BASE: 'http://127.0.0.1:9/some/path/',
@@ -101,7 +112,31 @@ describe('values and flags', () => {
       data_dir: '/srv/understudy',
       actor_threads: 64,
       front_threads: 2,
-      api: { host: '::', port: 0, max_body_bytes: 1000, rate_limit_per_sec: 5, rate_limit_burst: 10 },
+      api: {
+        host: '::',
+        port: 0,
+        max_body_bytes: 1000,
+        rate_limit_per_sec: 5,
+        rate_limit_burst: 10,
+        auth_fail_rate_per_sec: 3,
+        cors_origins: [
+          'https://app.example.com',
+          'http://[::1]:8080',
+          'http://localhost:3000',
+          'http://localhost:5173',
+          'http://localhost:8000',
+          'http://127.0.0.1:3000',
+          'http://127.0.0.1:5173',
+          'http://127.0.0.1:8000',
+        ],
+      },
+      auth: {
+        static_keys: ['one', 'two'],
+        jwt_secret: 'a secret of the identity provider',
+        jwks_url: 'https://id.example.com/keys',
+        jwt_issuer: 'https://id.example.com/',
+        jwt_audience: 'understudy',
+      },
       gateway: {
         host: 'gateway.internal',
         port: 65_535,
@@ -169,6 +204,13 @@ describe('a bad value', () => {
     ['GW_UPSTREAM_BASE', 'https://a/#x', 'allowed is an http://'],
     ['GW_UPSTREAM_BASE', 'https://a b', 'allowed is an http://'],
     ['GW_UPSTREAM_BASE', 'https://a/{region}', 'allowed is an http://'],
+    ['CORS_ALLOWED_ORIGINS', '*', 'no *'],
+    ['CORS_ALLOWED_ORIGINS', 'https://a.example.com/path', 'allowed are up to 1000 origins'],
+    ['CORS_ALLOWED_ORIGINS', 'app.example.com', 'allowed are up to 1000 origins'],
+    ['CORS_ALLOWED_ORIGINS', 'https://a.example.com:443', 'allowed are up to 1000 origins'],
+    ['CORS_ALLOW_DEV_ORIGINS', 'yes', 'allowed is true or false'],
+    ['AUTH_FAIL_RATE_PER_SEC', '0', 'allowed is a whole number from 1'],
+    ['AUTH_JWT_ISSUER', 'a\n', 'allowed are up to 1000 printable characters'],
     ['GW_BEDROCK_BASE', 'https://a/{place}', '{region} stands for the region'],
   ])('%s=%j', (name, value, allowed) => {
     const message = refusal({ [name]: value });
@@ -186,7 +228,8 @@ describe('a bad value', () => {
   });
 
   it('never shows a secret', () => {
-    for (const name of ['VECTOR_STORE_URL', 'AUTH_DB_URL', 'AUTH_DB_CONN_URL']) {
+    const keys = ['SVC_KEYS', 'AUTH_JWKS_URL'];
+    for (const name of ['VECTOR_STORE_URL', 'AUTH_DB_URL', 'AUTH_DB_CONN_URL', ...keys]) {
       expect(refusal({ [name]: 'hunter2 is the password' })).not.toContain('hunter2');
     }
     for (const url of ['https://me:hunter2@a/', 'https://me:hunt@hunter2@a', 'ftp://hunter2@a/b']) {
