@@ -1,0 +1,335 @@
+/**
+ * The report of an A/B experiment over its runs: rates per arm, the effect of `on` against `off`, and whether the split
+ * between the arms is the one that was meant (sample ratio mismatch). Runs are added one by one, in any order; memory
+ * grows with the number of assignment units, not of runs. Pure; front threads.
+ *
+ * Methods. A run is finished or not, and a finished one succeeded or not; rates are over finished runs.
+ * - A rate's interval is Wilson's score interval (JASA 22, 1927), the difference's is Newcombe's hybrid of the two
+ *   (Statistics in Medicine 17, 1998, method 10), the p-value that of the pooled two-sided z test (R: prop.test without
+ *   continuity correction).
+ * - Where an assignment unit (a user, a repository) has several runs these are not independent: n is divided by the
+ *   design effect, the ratio of the variance by the delta method over units (Deng, Knoblich, Lu, KDD 2018) to the
+ *   binomial one, never below 1 (Wilson with an effective sample size: Dean and Pagano, JSSAM 3, 2015).
+ * - The always-valid interval holds at every moment at once, so one may look as often as one likes and stop when one
+ *   likes: the normal-mixture confidence sequence (Johari, Pekelis, Walsh, arXiv:1512.04922; Waudby-Smith and others,
+ *   Annals of Statistics 52, 2024), asymptotic, with variances smoothed by one success and one failure an arm.
+ * - SRM is Pearson's chi-square on units, one degree of freedom.
+ *
+ * A unit with runs in both arms was not assigned but mixed up: its runs count in the arms' own lines, and the effect and
+ * SRM leave it out.
+ */
+
+import jstat from 'jstat';
+import { classifyOutcome, type RunSummary } from './run-summary.ts';
+
+export type Interval = [low: number, high: number];
+
+export interface ArmReport {
+  runs: number;
+  finished: number;
+  successes: number;
+  /** Null, and the rest too, while no run has finished. */
+  success_rate: number | null;
+  ci95: Interval | null;
+  mean_steps: number | null;
+  mean_tokens: number | null;
+  mean_duration_ms: number | null;
+}
+
+export interface VersionReport {
+  svc_version: string;
+  arm: 'on' | 'off';
+  runs: number;
+  successes: number;
+  success_rate: number | null;
+}
+
+export interface ExperimentReport {
+  experiment_id: string;
+  arms: { on: ArmReport; off: ArmReport };
+  /** All null until both arms have a finished run. */
+  effect: {
+    success_rate_diff: number | null;
+    ci95: Interval | null;
+    p_value: number | null;
+    always_valid_ci95: Interval | null;
+  };
+  srm: {
+    expected_on: number;
+    /** Share of the units; null without any. */
+    observed_on: number | null;
+    chi_square: number | null;
+    p_value: number | null;
+    flagged: boolean;
+  };
+  by_version: VersionReport[];
+}
+
+type ArmName = 'on' | 'off';
+
+/** SRM is called at this level (decision), which leaves room for looking often. */
+const SRM_P_VALUE = 0.001;
+/** Fewer units than these in an arm, and SRM is not called (decision). */
+const SRM_UNITS_AN_ARM = 8;
+const ALPHA = 0.05;
+/**
+ * Variance of the mixing distribution of the confidence sequence, fixed in advance as it must be. By Waudby-Smith's rule
+ * (8.78 times the variance at which the sequence should be tightest), for about 200 runs an arm at a rate of one half.
+ */
+const MIXTURE_VARIANCE = 0.022;
+/** Rows of `by_version`; the versions with the most runs. */
+const VERSIONS = 200;
+/** Different versions counted; a run of one more counts in the arms alone. */
+const VERSIONS_COUNTED = 10_000;
+
+/** Sums of one arm. */
+interface ArmSums {
+  runs: number;
+  finished: number;
+  successes: number;
+  steps: number;
+  tokens: number;
+  duration_ms: number;
+}
+
+/** Runs of one unit in one arm. */
+interface UnitSums {
+  runs: number;
+  finished: number;
+  successes: number;
+}
+
+/** What an interval needs of one arm. */
+interface Sample {
+  rate: number;
+  /** Finished runs over the design effect. */
+  size: number;
+}
+
+/** Counts runs; `report` may be called at any time. */
+export class ExperimentTally {
+  readonly #arms: Record<ArmName, ArmSums> = { on: emptySums(), off: emptySums() };
+  /** Runs that are their own unit. */
+  readonly #singles: Record<ArmName, UnitSums> = { on: emptyUnit(), off: emptyUnit() };
+  readonly #units = new Map<string, Partial<Record<ArmName, UnitSums>>>();
+  readonly #versions = new Map<string, UnitSums & { svc_version: string; arm: ArmName }>();
+
+  /** @param run of this experiment; one without an arm is not in it and is passed over */
+  add(run: RunSummary): void {
+    const { arm } = run;
+    if (arm !== 'on' && arm !== 'off') return;
+    const isFinished = run.status === 'finished';
+    const isSuccess = isFinished && classifyOutcome(run.outcome) === 'success';
+    const sums = this.#arms[arm];
+    sums.runs++;
+    if (isFinished) {
+      sums.finished++;
+      sums.steps += run.steps;
+      sums.tokens += run.tokens;
+      sums.duration_ms += run.duration_ms;
+      if (isSuccess) sums.successes++;
+    }
+    const unit = run.assignment_unit === '' ? this.#singles[arm] : this.#unitOf(run, arm);
+    unit.runs++;
+    if (isFinished) unit.finished++;
+    if (isSuccess) unit.successes++;
+    this.#addVersion(run.svc_version, arm, isFinished, isSuccess);
+  }
+
+  /** @param expectedOn share of units that should be in `on`, between 0 and 1, neither of them */
+  report(experiment_id: string, expectedOn: number): ExperimentReport {
+    return {
+      experiment_id,
+      arms: { on: this.#reportArm('on'), off: this.#reportArm('off') },
+      effect: this.#reportEffect(),
+      srm: this.#reportSrm(expectedOn),
+      by_version: this.#reportVersions(),
+    };
+  }
+
+  #unitOf(run: RunSummary, arm: ArmName): UnitSums {
+    // Two projects may use the same names for different units.
+    const key = `${run.project_id}\0${run.assignment_unit}`;
+    let unit = this.#units.get(key);
+    if (unit === undefined) {
+      unit = {};
+      this.#units.set(key, unit);
+    }
+    unit[arm] ??= emptyUnit();
+    return unit[arm];
+  }
+
+  #addVersion(svc_version: string, arm: ArmName, isFinished: boolean, isSuccess: boolean): void {
+    const key = `${arm}\0${svc_version}`;
+    let version = this.#versions.get(key);
+    if (version === undefined) {
+      if (this.#versions.size >= VERSIONS_COUNTED) return;
+      version = { svc_version, arm, ...emptyUnit() };
+      this.#versions.set(key, version);
+    }
+    version.runs++;
+    if (isFinished) version.finished++;
+    if (isSuccess) version.successes++;
+  }
+
+  #reportVersions(): VersionReport[] {
+    return [...this.#versions.values()]
+      .sort((a, b) => b.runs - a.runs)
+      .slice(0, VERSIONS)
+      .sort((a, b) => compareText(a.svc_version, b.svc_version) || compareText(b.arm, a.arm))
+      .map(({ svc_version, arm, runs, finished, successes }) => {
+        return {
+          svc_version,
+          arm,
+          runs,
+          successes,
+          success_rate: finished === 0 ? null : successes / finished,
+        };
+      });
+  }
+
+  #reportArm(arm: ArmName): ArmReport {
+    const { runs, finished, successes, steps, tokens, duration_ms } = this.#arms[arm];
+    const sample = this.#sample(arm, true);
+    const mean = (sum: number) => (finished === 0 ? null : sum / finished);
+    return {
+      runs,
+      finished,
+      successes,
+      success_rate: mean(successes),
+      ci95: sample === null ? null : wilsonInterval(sample.rate, sample.size),
+      mean_steps: mean(steps),
+      mean_tokens: mean(tokens),
+      mean_duration_ms: mean(duration_ms),
+    };
+  }
+
+  #reportEffect(): ExperimentReport['effect'] {
+    const [on, off] = [this.#sample('on', false), this.#sample('off', false)];
+    if (on === null || off === null) {
+      return { success_rate_diff: null, ci95: null, p_value: null, always_valid_ci95: null };
+    }
+    return {
+      success_rate_diff: on.rate - off.rate,
+      ci95: newcombeInterval(on, off),
+      p_value: pooledPValue(on, off),
+      always_valid_ci95: alwaysValidInterval(on, off),
+    };
+  }
+
+  #reportSrm(expectedOn: number): ExperimentReport['srm'] {
+    let [on, off] = [this.#singles.on.runs, this.#singles.off.runs];
+    for (const unit of this.#units.values()) {
+      if (unit.on !== undefined && unit.off === undefined) on++;
+      else if (unit.off !== undefined && unit.on === undefined) off++;
+    }
+    const units = on + off;
+    if (units === 0) {
+      return { expected_on: expectedOn, observed_on: null, chi_square: null, p_value: null, flagged: false };
+    }
+    const chi_square = (on - units * expectedOn) ** 2 / (units * expectedOn * (1 - expectedOn));
+    const p_value = chiSquarePValue(chi_square);
+    const flagged = p_value < SRM_P_VALUE && Math.min(on, off) >= SRM_UNITS_AN_ARM;
+    return { expected_on: expectedOn, observed_on: on / units, chi_square, p_value, flagged };
+  }
+
+  /**
+   * @param withMixed units with runs in both arms count
+   * @returns null when no run of the arm has finished
+   */
+  #sample(arm: ArmName, withMixed: boolean): Sample | null {
+    const other = arm === 'on' ? 'off' : 'on';
+    let { finished, successes } = this.#singles[arm];
+    let units = finished;
+    let hasSeveral = false;
+    for (const unit of this.#units.values()) {
+      const mine = unit[arm];
+      if (mine === undefined || mine.finished === 0 || (!withMixed && unit[other] !== undefined)) continue;
+      finished += mine.finished;
+      successes += mine.successes;
+      units++;
+      hasSeveral ||= mine.finished > 1;
+    }
+    if (finished === 0) return null;
+    const rate = successes / finished;
+    if (!hasSeveral) return { rate, size: finished };
+    // Delta method: the variance of sum(s)/sum(n) over units is that of the residuals s - rate * n.
+    const single = this.#singles[arm];
+    let residuals = single.successes * (1 - rate) ** 2 + (single.finished - single.successes) * rate ** 2;
+    for (const unit of this.#units.values()) {
+      const mine = unit[arm];
+      if (mine === undefined || mine.finished === 0 || (!withMixed && unit[other] !== undefined)) continue;
+      residuals += (mine.successes - rate * mine.finished) ** 2;
+    }
+    const binomial = (rate * (1 - rate)) / finished;
+    // One unit, or all alike: nothing shows how far the runs of a unit go together. Then a unit counts as one run.
+    if (units < 2 || binomial === 0) return { rate, size: units };
+    const variance = (units / (units - 1)) * (residuals / finished ** 2);
+    return { rate, size: finished / Math.max(1, variance / binomial) };
+  }
+}
+
+/** Two-sided 5 % quantile of the normal distribution. */
+const Z = jstat.normal.inv(1 - ALPHA / 2, 0, 1);
+
+/** Wilson's score interval of a rate seen in `size` trials. */
+export function wilsonInterval(rate: number, size: number): Interval {
+  const square = Z * Z;
+  const centre = (rate + square / (2 * size)) / (1 + square / size);
+  const half = (Z / (1 + square / size)) * Math.sqrt((rate * (1 - rate)) / size + square / (4 * size * size));
+  // At a rate of 0 or 1 the end is the rate itself but for rounding.
+  return [rate === 0 ? 0 : Math.max(0, centre - half), rate === 1 ? 1 : Math.min(1, centre + half)];
+}
+
+/** Newcombe's interval of `on.rate - off.rate`. */
+export function newcombeInterval(on: Sample, off: Sample): Interval {
+  const diff = on.rate - off.rate;
+  const [onLow, onHigh] = wilsonInterval(on.rate, on.size);
+  const [offLow, offHigh] = wilsonInterval(off.rate, off.size);
+  return [
+    Math.max(-1, diff - Math.hypot(on.rate - onLow, offHigh - off.rate)),
+    Math.min(1, diff + Math.hypot(onHigh - on.rate, off.rate - offLow)),
+  ];
+}
+
+/** Two-sided p-value of the pooled z test; 1 when all runs went the same way. */
+export function pooledPValue(on: Sample, off: Sample): number {
+  const pooled = (on.rate * on.size + off.rate * off.size) / (on.size + off.size);
+  const variance = pooled * (1 - pooled) * (1 / on.size + 1 / off.size);
+  if (variance <= 0) return 1;
+  return jstat.erfc(Math.abs(on.rate - off.rate) / Math.sqrt(2 * variance));
+}
+
+/** The confidence sequence's interval of `on.rate - off.rate` at this moment. */
+export function alwaysValidInterval(on: Sample, off: Sample): Interval {
+  const variance = smoothedVariance(on) + smoothedVariance(off);
+  const sum = variance + MIXTURE_VARIANCE;
+  const half = Math.sqrt(
+    ((2 * variance * sum) / MIXTURE_VARIANCE) * Math.log(Math.sqrt(sum / variance) / ALPHA),
+  );
+  const diff = on.rate - off.rate;
+  return [Math.max(-1, diff - half), Math.min(1, diff + half)];
+}
+
+/** Of a rate with one success and one failure more, so that the first runs do not seem certain. */
+function smoothedVariance({ rate, size }: Sample): number {
+  const smoothed = (rate * size + 1) / (size + 2);
+  return (smoothed * (1 - smoothed)) / size;
+}
+
+/** Upper tail of the chi-square distribution with one degree of freedom. */
+export function chiSquarePValue(chiSquare: number): number {
+  return jstat.erfc(Math.sqrt(chiSquare / 2));
+}
+
+function compareText(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+function emptySums(): ArmSums {
+  return { runs: 0, finished: 0, successes: 0, steps: 0, tokens: 0, duration_ms: 0 };
+}
+
+function emptyUnit(): UnitSums {
+  return { runs: 0, finished: 0, successes: 0 };
+}
