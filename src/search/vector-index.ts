@@ -1,0 +1,51 @@
+/**
+ * Finds the nearest of many vectors, behind one narrow interface. Implementations: exact-index.ts compares with every
+ * vector, hnsw-index.ts walks a graph (and holds an exact one for what the graph does not hold yet); one suite for
+ * both. Vectors have length 1, so the inner product is the cosine. Interface; any thread, each index in one.
+ */
+
+/** One vector that was found. */
+export interface VectorMatch {
+  id: number;
+  /** Cosine, −1 … 1 but for rounding. */
+  similarity: number;
+}
+
+/** Says whether an id may be among the results. Called often: cheap, and without side effects. */
+export type AcceptId = (id: number) => boolean;
+
+export interface VectorIndex {
+  readonly dimensions: number;
+  /** Vectors in it. */
+  readonly size: number;
+  /** Memory of vectors and graph, both in JavaScript's heap and outside. */
+  readonly bytes: number;
+  /**
+   * Adds a vector, or replaces the one with this id. It is found from the next search on.
+   * @param id whole number, 0 … 2^32 − 1; an id may come again after it was removed
+   * @param vector of length 1, or all zeros (similar to nothing); copied
+   * @throws RangeError for another id, another number of dimensions, or numbers that are not finite
+   */
+  add(id: number, vector: Float32Array): void;
+  /** @returns false when it was not there */
+  remove(id: number): boolean;
+  has(id: number): boolean;
+  /** A copy of the vector; undefined when it is not there. */
+  get(id: number): Float32Array | undefined;
+  /**
+   * @param vector of length 1
+   * @param k most results, ≥ 0
+   * @param accept others are left out; whenever `k` acceptable ones are there and similar enough, `k` are returned
+   * @param minSimilarity less similar ones are left out
+   * @returns best first; equally similar ones by id
+   * @throws RangeError for another number of dimensions
+   */
+  search(vector: Float32Array, k: number, accept?: AcceptId, minSimilarity?: number): VectorMatch[];
+  /**
+   * Does some of the work that makes later searches quicker: to be called in idle moments until it returns false.
+   * Results are the same, or nearly, whether it is called or not.
+   * @param budgetMs how long it may take, about
+   * @returns true when there is more to do
+   */
+  tend(budgetMs: number): boolean;
+}
