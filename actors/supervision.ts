@@ -29,6 +29,20 @@ export const RATE_BUCKET_POLICY: KindPolicy = {
   stopped_for_ms: 1_000,
 };
 
+/**
+ * One actor an organization. Its ring is in memory, so it stays as long as there is room; under a flood the oldest
+ * events give way, as they would in the ring.
+ */
+export const LIVE_HUB_POLICY: KindPolicy = {
+  ...DEFAULT_KIND_POLICY,
+  mailbox_capacity: 8_192,
+  overflow: 'drop_oldest',
+  idle_after_ms: 24 * 3_600_000,
+  max_live: 1_000,
+  max_timers: 1,
+  stopped_for_ms: 1_000,
+};
+
 /** Kinds that live on one given thread. */
 export const PINS: Readonly<Record<string, number>> = { [CAPTURE_WRITER_KIND]: 0 };
 

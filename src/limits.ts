@@ -93,6 +93,11 @@ export const FREE_OBJECT_BOUNDS = { depth: 32, values: 10_000, characters: 262_1
 export const LIVE_TEXT_CHARACTERS = 200;
 export const LIVE_RING_EVENTS = 10_000;
 export const LIVE_RING_BYTES = 16 * MIB;
+/** What a reader of the stream may leave untaken before it is dropped, and all readers of a front thread together. */
+export const LIVE_BUFFERED_BYTES = 256 * KIB;
+export const LIVE_BUFFERED_TOTAL_BYTES = 128 * MIB;
+/** Readers of the stream on one front thread. */
+export const LIVE_READERS = 20_000;
 
 /** Names inside a run start (agent, model, framework, version), in code points. */
 export const RUN_NAME_CHARACTERS = 200;

@@ -1,13 +1,22 @@
 /**
- * Tells live hubs what happened and asks them for what was missed. The only place that makes their messages: front
- * threads use the client, behaviours pass `liveEventTell` to their context.
+ * Tells live hubs what happened, and reads them. The only place that makes their messages: front threads use the two
+ * classes, behaviours pass `liveEventTell` to their context.
  */
 
 import { boundLiveEvent, type LiveEvent } from '../../src/domain/live-event.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import type { Asker } from '../../src/runtime/front.ts';
 import type { ActorAddress } from '../../src/runtime/protocol.ts';
-import { LIVE_HUB_KIND, type LiveHubProtocol, type ReplayReply, type ReplayRequest } from './protocol.ts';
+import {
+  LIVE_HUB_KIND,
+  type LiveHubProtocol,
+  type LivePublication,
+  liveTopic,
+  type ReplayReply,
+  type ReplayRequest,
+} from './protocol.ts';
+
+export type { LivePublication, NumberedEvent, ReplayReply, ReplayRequest } from './protocol.ts';
 
 /** A page comes out of memory. */
 const REPLAY_DEADLINE_MS = 2_000;
@@ -42,6 +51,28 @@ export class LiveHubClient {
   publish(event: LiveEvent): void {
     const { to, name, payload } = liveEventTell(event);
     this.#asker.tell(to, name, payload);
+  }
+}
+
+/** Reaches actors and hears what they publish: the runtime's Front. */
+export interface SubscribingAsker extends Asker {
+  subscribe(topic: string, listener: (payload: unknown) => void): () => void;
+}
+
+/** The reading side, for whoever serves the stream. */
+export class LiveHubReader {
+  readonly #asker: SubscribingAsker;
+
+  constructor(asker: SubscribingAsker) {
+    this.#asker = asker;
+  }
+
+  /**
+   * Hears what happens in the organization from now on, in order; what is lost on the way shows in `previous_id`.
+   * @returns ends it
+   */
+  subscribe(orgId: string, listener: (publication: LivePublication) => void): () => void {
+    return this.#asker.subscribe(liveTopic(orgId), (payload) => listener(payload as LivePublication));
   }
 
   /**

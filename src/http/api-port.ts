@@ -3,7 +3,10 @@
  * answer. Front threads.
  */
 
+import { STATUS_CODES } from 'node:http';
+import type { EventStream } from '../contract/handler.ts';
 import { CatalogueError, toApiBody } from '../errors.ts';
+import { sendEventStream } from './event-stream.ts';
 import { type HttpStream, joinLines } from './http-stream.ts';
 
 /** A request as the dispatch takes it (`UnroutedRequest` of `src/api`, in this folder's own words). */
@@ -19,6 +22,8 @@ export interface DispatchedReply {
   status: number;
   headers: readonly (readonly [name: string, value: string])[];
   body: string | Uint8Array;
+  /** Server-sent events instead of the body. */
+  stream?: EventStream;
 }
 
 export type Dispatch = (request: CollectedRequest) => Promise<DispatchedReply>;
@@ -64,6 +69,10 @@ async function answer(stream: HttpStream, dispatch: Dispatch, chunks: Buffer[]):
     body: chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks),
   });
   const lines = joinLines(reply.headers.flat());
+  if (reply.stream !== undefined) {
+    sendEventStream(stream, `${reply.status} ${STATUS_CODES[reply.status]}`, lines, reply.stream);
+    return;
+  }
   const body = typeof reply.body === 'string' ? reply.body : Buffer.from(reply.body);
   stream.reply(reply.status, lines, body);
 }

@@ -1,0 +1,94 @@
+/** The last events of an organization, bounded by number and bytes, read from any id on. Actor thread. */
+
+import type { NumberedEvent, ReplayReply } from './protocol.ts';
+
+/** What an event costs beside its text: the object and its place in the list. */
+const EVENT_OVERHEAD_BYTES = 100;
+
+export class EventRing {
+  readonly #capacity: number;
+  readonly #maxBytes: number;
+  /** Oldest first, from `#first` on; what lies before it was let go of. */
+  #events: (NumberedEvent | undefined)[] = [];
+  #first = 0;
+  #bytes = 0;
+  #lastId = 0;
+  /** Id of the last event that is not here any more. */
+  #lostId = 0;
+
+  /**
+   * @param capacity most events, ≥ 1
+   * @param maxBytes of their texts, about; the newest event is kept whatever its size
+   */
+  constructor(capacity: number, maxBytes: number) {
+    this.#capacity = capacity;
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Of the newest event, here or before this life began. */
+  get last_id(): number {
+    return this.#lastId;
+  }
+
+  get size(): number {
+    return this.#events.length - this.#first;
+  }
+
+  /** Ids go on behind this one; events up to it are not here. Only while the ring is empty. */
+  beginAfter(id: number): void {
+    this.#lastId = id;
+    this.#lostId = id;
+  }
+
+  /** @param event with an id greater than every one before it */
+  push({ id, name, project_id, data }: NumberedEvent): void {
+    this.#events.push({ id, name, project_id, data });
+    this.#lastId = id;
+    this.#bytes += data.length + EVENT_OVERHEAD_BYTES;
+    while (this.size > this.#capacity || (this.#bytes > this.#maxBytes && this.size > 1)) this.#drop();
+    // The empty places are given back in one go: a shift an event would move the whole list.
+    if (this.#first > this.#capacity) {
+      this.#events = this.#events.slice(this.#first);
+      this.#first = 0;
+    }
+  }
+
+  /**
+   * The events behind an id, oldest first.
+   * @param afterId null: none, only where to go on
+   * @param projectId null: of all projects
+   */
+  read(afterId: number | null, projectId: string | null, limit: number): ReplayReply {
+    if (afterId === null) return { is_reset: false, events: [], last_id: this.#lastId, more: false };
+    const is_reset = afterId < this.#lostId || afterId > this.#lastId;
+    let at = is_reset ? this.#first : this.#placeAfter(afterId);
+    const events: NumberedEvent[] = [];
+    let last_id = is_reset ? this.#lostId : afterId;
+    for (; at < this.#events.length && events.length < limit; at++) {
+      const event = this.#events[at]!;
+      last_id = event.id;
+      if (projectId === null || event.project_id === projectId) events.push(event);
+    }
+    const more = at < this.#events.length;
+    return { is_reset, events, last_id: more ? last_id : this.#lastId, more };
+  }
+
+  #drop(): void {
+    const event = this.#events[this.#first]!;
+    this.#events[this.#first++] = undefined;
+    this.#bytes -= event.data.length + EVENT_OVERHEAD_BYTES;
+    this.#lostId = event.id;
+  }
+
+  /** Place of the first event with a greater id. */
+  #placeAfter(id: number): number {
+    let low = this.#first;
+    let high = this.#events.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (this.#events[middle]!.id <= id) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}

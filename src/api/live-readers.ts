@@ -1,0 +1,268 @@
+/**
+ * The readers of the live stream on this front thread: one subscription an organization that has any, each event
+ * encoded once and written to all of them, one timer for every heartbeat. Front threads.
+ *
+ * Nothing is missed and nothing told twice, whatever is lost on the way from the hub: each publication names the one
+ * before it, and whoever has not heard that one asks the hub for what lies between. A reader that comes (back) reads
+ * pages from the hub at the pace of its own socket until it has caught up with the publications.
+ */
+
+import type {
+  LiveHubReader,
+  NumberedEvent,
+  ReplayReply,
+  ReplayRequest,
+} from '../../actors/live-hub/client.ts';
+import type { EventSink, EventStream } from '../contract/handler.ts';
+import { CatalogueError } from '../errors.ts';
+import { encodeEvent, encodeOpening, HEARTBEAT } from '../http/event-stream.ts';
+import { LIVE_READERS } from '../limits.ts';
+
+export interface LiveReadersOptions {
+  heartbeat_ms: number;
+  /** What a reader is told to wait before it comes again. */
+  retry_ms: number;
+  /** Wait before a hub that could not be asked is asked again. */
+  ask_again_ms: number;
+  /** Events in one page of the hub. */
+  page_events: number;
+  max_readers: number;
+}
+
+export const DEFAULT_LIVE_OPTIONS: LiveReadersOptions = {
+  heartbeat_ms: 15_000,
+  retry_ms: 3_000,
+  ask_again_ms: 1_000,
+  page_events: 100,
+  max_readers: LIVE_READERS,
+};
+
+/** What a reader may see. */
+export interface LiveScope {
+  org_id: string;
+  /** null: every project. */
+  project_id: string | null;
+}
+
+/** Heartbeats are spread over so many ticks: ten thousand writes at once would hold up every other request. */
+const HEARTBEAT_TICKS = 60;
+
+interface Reader {
+  readonly sink: EventSink;
+  readonly project_id: string | null;
+  /** It has everything up to this id. */
+  cursor: number;
+  /** Gets what is published; until then it reads pages. */
+  is_live: boolean;
+  is_gone: boolean;
+}
+
+/** The readers of one organization. */
+interface Audience {
+  readonly org_id: string;
+  readonly readers: Set<Reader>;
+  /** Last id that the live readers have been told of; null before the first publication or page. */
+  told_id: number | null;
+  /** Last id that was published; above `told_id` while the gap between is read. */
+  published_id: number;
+  is_reading_gap: boolean;
+  unsubscribe: () => void;
+}
+
+export class LiveReaders {
+  readonly #hub: LiveHubReader;
+  readonly #options: LiveReadersOptions;
+  readonly #audiences = new Map<string, Audience>();
+  /** Readers by the tick at which their heartbeat is due. */
+  readonly #wheel: Set<Reader>[] = Array.from({ length: HEARTBEAT_TICKS }, () => new Set<Reader>());
+  #tick = 0;
+  #joined = 0;
+  #size = 0;
+  #timer: NodeJS.Timeout | null = null;
+  #isClosed = false;
+
+  constructor(hub: LiveHubReader, options: Partial<LiveReadersOptions> = {}) {
+    this.#hub = hub;
+    this.#options = { ...DEFAULT_LIVE_OPTIONS, ...options };
+  }
+
+  /** Readers now. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Organizations that have any. */
+  get audiences(): number {
+    return this.#audiences.size;
+  }
+
+  /**
+   * The stream of a scope. Nothing happens before it is opened.
+   * @param afterId where the reader left off: events behind it come first, or a `reset`; null: from now on
+   * @throws {CatalogueError} `unavailable` when there are too many readers
+   */
+  stream(scope: LiveScope, afterId: number | null): EventStream {
+    if (this.#size >= this.#options.max_readers)
+      throw new CatalogueError('unavailable', 'Too many readers of the live stream');
+    return { open: (sink) => this.#join(sink, scope, afterId) };
+  }
+
+  /** Ends every stream and each that is opened from now on. */
+  close(): void {
+    this.#isClosed = true;
+    for (const audience of [...this.#audiences.values()])
+      for (const reader of [...audience.readers]) reader.sink.close();
+  }
+
+  #join(sink: EventSink, { org_id, project_id }: LiveScope, afterId: number | null): () => void {
+    const reader: Reader = { sink, project_id, cursor: afterId ?? 0, is_live: false, is_gone: false };
+    // Checked again: many may have been promised a place before they were opened.
+    if (this.#isClosed || this.#size >= this.#options.max_readers) {
+      sink.close();
+      return () => {};
+    }
+    const audience = this.#audienceOf(org_id);
+    audience.readers.add(reader);
+    const slot = this.#wheel[this.#joined++ % HEARTBEAT_TICKS]!;
+    slot.add(reader);
+    this.#size++;
+    this.#timer ??= this.#startTimer();
+    void this.#catchUp(audience, reader, afterId);
+    return () => {
+      if (reader.is_gone) return;
+      reader.is_gone = true;
+      slot.delete(reader);
+      this.#size--;
+      if (this.#size === 0) this.#stopTimer();
+      audience.readers.delete(reader);
+      if (audience.readers.size > 0) return;
+      this.#audiences.delete(org_id);
+      audience.unsubscribe();
+    };
+  }
+
+  #audienceOf(orgId: string): Audience {
+    const known = this.#audiences.get(orgId);
+    if (known !== undefined) return known;
+    const audience: Audience = {
+      org_id: orgId,
+      readers: new Set(),
+      told_id: null,
+      published_id: 0,
+      is_reading_gap: false,
+      unsubscribe: () => {},
+    };
+    this.#audiences.set(orgId, audience);
+    audience.unsubscribe = this.#hub.subscribe(orgId, (publication) => {
+      audience.published_id = Math.max(audience.published_id, publication.id);
+      if (audience.is_reading_gap) return;
+      if (audience.told_id !== null && audience.told_id !== publication.previous_id) {
+        if (publication.id > audience.told_id) void this.#readGap(audience);
+        return;
+      }
+      audience.told_id = publication.id;
+      tell(audience, publication);
+    });
+    return audience;
+  }
+
+  /** Reads pages for one reader until it has what the live ones have. */
+  async #catchUp(audience: Audience, reader: Reader, afterId: number | null): Promise<void> {
+    const { retry_ms, page_events: limit } = this.#options;
+    const { sink, project_id } = reader;
+    let isOpened = false;
+    let after_id = afterId;
+    while (!reader.is_gone) {
+      const page = await this.#askPage(audience.org_id, { after_id, project_id, limit });
+      if (reader.is_gone) return;
+      if (page === null) {
+        // The head must not wait for a hub that is on its way back.
+        if (!isOpened) sink.write(Buffer.from(encodeOpening(retry_ms, null)));
+        isOpened = true;
+        await this.#pause();
+        continue;
+      }
+      let text = '';
+      if (page.is_reset) text += encodeEvent(page.events.length === 0 ? page.last_id : null, 'reset', '{}');
+      for (const { id, name, data } of page.events) text += encodeEvent(id, name, data);
+      const opening = isOpened ? '' : encodeOpening(retry_ms, after_id === null ? page.last_id : null);
+      isOpened = true;
+      if (opening !== '' || text !== '') sink.write(Buffer.from(opening + text));
+      const isStanding = after_id === page.last_id;
+      after_id = page.last_id;
+      reader.cursor = page.last_id;
+      audience.told_id ??= page.last_id;
+      const heard = Math.max(audience.told_id, audience.published_id);
+      // A hub that has nothing more to say is believed, whatever was heard before.
+      if (!page.more && (heard <= reader.cursor || isStanding)) {
+        reader.is_live = true;
+        return;
+      }
+      await new Promise<void>((resolve) => sink.whenDrained(resolve));
+    }
+  }
+
+  /** Something was published that this thread did not hear: reads it for all live readers at once. */
+  async #readGap(audience: Audience): Promise<void> {
+    audience.is_reading_gap = true;
+    while (audience.readers.size > 0 && this.#audiences.get(audience.org_id) === audience) {
+      const { page_events: limit } = this.#options;
+      const page = await this.#askPage(audience.org_id, {
+        after_id: audience.told_id,
+        project_id: null,
+        limit,
+      });
+      if (page === null) {
+        await this.#pause();
+        continue;
+      }
+      if (page.is_reset) tellReset(audience, page.events.length === 0 ? page.last_id : null);
+      for (const event of page.events) tell(audience, event);
+      audience.told_id = page.last_id;
+      if (!page.more && audience.published_id <= page.last_id) break;
+    }
+    audience.is_reading_gap = false;
+  }
+
+  async #askPage(orgId: string, request: ReplayRequest): Promise<ReplayReply | null> {
+    try {
+      return await this.#hub.replay(orgId, request);
+    } catch {
+      return null;
+    }
+  }
+
+  #pause(): Promise<void> {
+    return new Promise((resolve) => setTimeout(resolve, this.#options.ask_again_ms).unref());
+  }
+
+  #startTimer(): NodeJS.Timeout {
+    const timer = setInterval(() => {
+      this.#tick = (this.#tick + 1) % HEARTBEAT_TICKS;
+      for (const { sink } of this.#wheel[this.#tick]!) sink.write(HEARTBEAT);
+    }, this.#options.heartbeat_ms / HEARTBEAT_TICKS);
+    return timer.unref();
+  }
+
+  #stopTimer(): void {
+    if (this.#timer !== null) clearInterval(this.#timer);
+    this.#timer = null;
+  }
+}
+
+/** Writes an event to every live reader that may see it and has not got it. */
+function tell({ readers }: Audience, { id, name, data, project_id }: NumberedEvent): void {
+  let bytes: Uint8Array | null = null;
+  for (const reader of readers) {
+    if (!reader.is_live || reader.cursor >= id) continue;
+    reader.cursor = id;
+    if (reader.project_id !== null && reader.project_id !== project_id) continue;
+    bytes ??= Buffer.from(encodeEvent(id, name, data));
+    reader.sink.write(bytes);
+  }
+}
+
+function tellReset({ readers }: Audience, id: number | null): void {
+  const bytes = Buffer.from(encodeEvent(id, 'reset', '{}'));
+  for (const reader of readers) if (reader.is_live) reader.sink.write(bytes);
+}

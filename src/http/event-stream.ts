@@ -1,0 +1,177 @@
+/**
+ * Server-sent events (html.spec.whatwg.org, 9.2) on an HttpStream: how they look on the wire, and the sink that sends
+ * them to one reader and drops it when it does not keep up. Front threads.
+ *
+ * What a slow reader costs: the native library copies what a socket does not take, and does not say how much of that
+ * is left. So a reader counts what was written since it last had taken everything, and is dropped at the bound; when
+ * all slow readers of the thread together hold too much, at a lower one.
+ */
+
+import type { EventSink, EventStream } from '../contract/handler.ts';
+import { LIVE_BUFFERED_BYTES, LIVE_BUFFERED_TOTAL_BYTES } from '../limits.ts';
+import type { HttpStream, StreamEvents } from './http-stream.ts';
+
+/** Headers of every event stream: nothing on the way may keep or gather them. */
+export const EVENT_STREAM_HEADERS: readonly (readonly [string, string])[] = [
+  ['content-type', 'text/event-stream'],
+  ['cache-control', 'no-cache, no-transform'],
+  ['x-accel-buffering', 'no'],
+];
+
+/** A line that readers skip: it keeps what stands between from taking the connection for dead. */
+export const HEARTBEAT: Uint8Array = Buffer.from(': \n\n');
+
+/**
+ * The first lines of a stream: how long to wait before coming again, and from where to go on then, known before the
+ * first event came.
+ */
+export function encodeOpening(retryMs: number, id: number | null): string {
+  return `retry: ${retryMs}\n${id === null ? '' : `id: ${id}\n`}\n`;
+}
+
+/**
+ * One event.
+ * @param id null: the reader keeps the last one
+ * @param data without line ends, as JSON is
+ */
+export function encodeEvent(id: number | null, name: string, data: string): string {
+  return `${id === null ? '' : `id: ${id}\n`}event: ${name}\ndata: ${data}\n\n`;
+}
+
+/**
+ * Answers with an endless stream; for HEAD with its head alone.
+ * @param status code and reason, `200 OK`
+ * @param headerLines `name: value\r\n` each
+ */
+export function sendEventStream(
+  stream: HttpStream,
+  status: string,
+  headerLines: string,
+  source: EventStream,
+): void {
+  if (stream.closed) return;
+  if (stream.head.method === 'HEAD') {
+    stream.writeHead(status, headerLines, { kind: 'bodyless', bytes: null, chunked: true });
+    return;
+  }
+  stream.writeHead(status, headerLines, { kind: 'chunked' });
+  const sink = new StreamSink(stream);
+  stream.events = sink;
+  // A stream lives for hours: nobody looks at its request any more.
+  stream.head.headers = [];
+  stream.received = [];
+  sink.begin(source);
+}
+
+/** Counts turns of the event loop in which something was written: what one turn wrote is flushed at its end. */
+let turn = 0;
+let isTurnCounted = false;
+/** What all readers of this thread have not taken. */
+let bufferedTotal = 0;
+
+function countTurn(): number {
+  if (!isTurnCounted) {
+    isTurnCounted = true;
+    setImmediate(() => {
+      isTurnCounted = false;
+      turn++;
+    });
+  }
+  return turn;
+}
+
+function bufferedBound(): number {
+  return bufferedTotal > LIVE_BUFFERED_TOTAL_BYTES ? LIVE_BUFFERED_BYTES / 8 : LIVE_BUFFERED_BYTES;
+}
+
+/** The sink of one reader; the stream's own events are methods, since there are thousands of it. */
+class StreamSink implements EventSink, StreamEvents {
+  readonly #stream: HttpStream;
+  /** Bytes of this turn, or since the reader last had taken everything. */
+  #bytes = 0;
+  /** Of these, what `bufferedTotal` holds. */
+  #counted = 0;
+  #turn = -1;
+  #isBlocked = false;
+  /** The socket takes again, but whether it has taken everything only the next write shows. */
+  #isDoubtful = false;
+  #onGone: (() => void) | null = null;
+  #onDrained: (() => void) | null = null;
+
+  constructor(stream: HttpStream) {
+    this.#stream = stream;
+  }
+
+  begin(source: EventStream): void {
+    const onGone = source.open(this);
+    if (this.#stream.closed) onGone();
+    else this.#onGone = onGone;
+  }
+
+  get buffered_bytes(): number {
+    return this.#isBlocked || this.#isDoubtful ? this.#bytes : 0;
+  }
+
+  write(bytes: Uint8Array): boolean {
+    if (this.#stream.closed) return false;
+    const now = countTurn();
+    if (!this.#isBlocked && this.#turn !== now) {
+      // What was written in an earlier turn went through, or this reader would be blocked.
+      if (this.#turn >= 0) this.#settle();
+      this.#turn = now;
+    }
+    this.#bytes += bytes.length;
+    if (this.#isBlocked) {
+      this.#count();
+      if (this.#bytes > bufferedBound()) {
+        this.#stream.destroy();
+        return false;
+      }
+    }
+    this.#stream.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length));
+    return true;
+  }
+
+  whenDrained(listener: () => void): void {
+    if (this.#isBlocked) this.#onDrained = listener;
+    else queueMicrotask(listener);
+  }
+
+  close(): void {
+    this.#stream.end();
+  }
+
+  onBlocked(): void {
+    this.#isBlocked = true;
+    this.#count();
+  }
+
+  onDrained(): void {
+    this.#isBlocked = false;
+    this.#isDoubtful = true;
+    this.#turn = -1;
+    const listener = this.#onDrained;
+    this.#onDrained = null;
+    listener?.();
+  }
+
+  onClosed(): void {
+    this.#settle();
+    const onGone = this.#onGone;
+    this.#onGone = null;
+    this.#onDrained = null;
+    onGone?.();
+  }
+
+  #count(): void {
+    bufferedTotal += this.#bytes - this.#counted;
+    this.#counted = this.#bytes;
+  }
+
+  #settle(): void {
+    this.#isBlocked = false;
+    this.#isDoubtful = false;
+    this.#bytes = 0;
+    this.#count();
+  }
+}
