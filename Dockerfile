@@ -5,23 +5,26 @@
 #   docker run --init --read-only -v understudy:/data -p 8000:8000 -p 127.0.0.1:8787:8787 understudy up --host 0.0.0.0
 
 FROM node:22-bookworm-slim AS build
-# For native modules that have no binary for this platform and are compiled by npm.
+# For the native code, ours and hnswlib-node's.
 RUN apt-get update \
-  && apt-get install -y --no-install-recommends python3 make g++ \
+  && apt-get install -y --no-install-recommends g++ \
   && rm -rf /var/lib/apt/lists/*
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci
+COPY native ./native
+# This image's npm knows no allowScripts: no package's script runs, and ours by itself.
+RUN npm ci --ignore-scripts && node native/compile.mjs
 COPY tsconfig.json tsconfig.build.json build.ts ./
 COPY src ./src
 COPY actors ./actors
-RUN npm run build && npm prune --omit=dev
+RUN npm run build && npm prune --omit=dev --ignore-scripts
 
 FROM node:22-bookworm-slim
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=8000 DATA_DIR=/data
 WORKDIR /app
 COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
+COPY --from=build /app/native ./native
 COPY package.json embedded.env LICENSE ./
 COPY src/cli/understudy.mjs ./src/cli/understudy.mjs
 # The one place that is written to. A new named volume takes over its owner.

@@ -5,6 +5,7 @@ import { readModule } from './imports.ts';
 
 /** A room of the house. Files directly under `src/` and the two entries of `actors/` are told apart by name. */
 type Room =
+  | 'native'
   | 'std'
   | 'limits'
   | 'errors'
@@ -30,12 +31,14 @@ type Room =
 
 /** Rooms that a file of the room may import from, besides its own. */
 const MAY_IMPORT: Record<Room, readonly Room[]> = {
+  // Bytes only: whoever works on many of them may ask.
+  native: [],
   std: [],
   limits: ['std'],
   errors: ['std'],
   config: ['std', 'limits'],
   log: [],
-  domain: ['std', 'limits', 'errors'],
+  domain: ['native', 'std', 'limits', 'errors'],
   contract: ['std', 'limits', 'errors', 'domain'],
   http: ['std', 'limits', 'errors', 'domain', 'contract'],
   auth: ['std', 'limits', 'errors', 'domain', 'contract'],
@@ -45,7 +48,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   gateway: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'turns', 'actor clients'],
   // Decoders are pure: the writer's thread and the command line read stored bodies with them.
   turns: ['std', 'limits', 'errors', 'domain'],
-  storage: ['std', 'limits', 'errors', 'domain'],
+  storage: ['native', 'std', 'limits', 'errors', 'domain'],
   search: ['std', 'limits', 'errors', 'domain'],
   runtime: ['std'],
   analysis: ['std', 'limits', 'errors', 'domain', 'turns'],
@@ -133,6 +136,7 @@ export function roomOf(file: string): Room | undefined {
   if (file.startsWith('src/gateway/turns/')) return 'turns';
   if (/^actors\/[\w-]+\/client\.ts$/.test(file)) return 'actor clients';
   if (file.startsWith('actors/')) return 'actors';
+  if (file.startsWith('native/')) return 'native';
   const [, name = ''] = /^src\/([\w-]+)(?:\/|\.ts$)/.exec(file) ?? [];
   if (OWN_FILES.has(name) === file.startsWith(`src/${name}/`)) return undefined;
   return Object.hasOwn(MAY_IMPORT, name) && name !== 'root' ? (name as Room) : undefined;

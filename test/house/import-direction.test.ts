@@ -12,7 +12,7 @@ function tree(files: Record<string, string>): Map<string, string> {
 }
 
 describe('the tree as it is', () => {
-  const names = globSync(['src/**/*.ts', 'actors/**/*.ts'], { cwd: root }).map((name) =>
+  const names = globSync(['native/*.ts', 'src/**/*.ts', 'actors/**/*.ts'], { cwd: root }).map((name) =>
     name.replaceAll('\\', '/'),
   );
 

@@ -31,7 +31,9 @@ beforeAll(() => {
   npm(['pack', '--pack-destination', dir], root);
   const [tarball = ''] = readdirSync(dir).filter((name) => name.endsWith('.tgz'));
   writeFileSync(join(dir, 'package.json'), JSON.stringify({ name: 'somebody-elses', private: true }));
-  npm(['install', '--no-audit', '--no-fund', '--prefer-offline', `./${tarball}`], dir);
+  // Without the flag, onnxruntime-node fetches hundreds of megabytes for GPUs.
+  const skip = '--onnxruntime-node-install=skip';
+  npm(['install', '--no-audit', '--no-fund', '--prefer-offline', skip, `./${tarball}`], dir);
   installed = join(dir, 'node_modules', 'understudy');
 }, INSTALL_MS);
 
@@ -46,6 +48,7 @@ describe('the installed package', () => {
       'README.md',
       'dist',
       'embedded.env',
+      'native',
       'package.json',
       'src',
     ]);
@@ -56,6 +59,15 @@ describe('the installed package', () => {
     expect(existsSync(join(installed, 'dist/src/main.js'))).toBe(true);
     expect(existsSync(join(installed, 'dist/src/main.d.ts'))).toBe(true);
     expect(existsSync(join(installed, 'dist/src/demo'))).toBe(false);
+  });
+
+  it('holds the native code and compiled it while it was installed', () => {
+    expect(readdirSync(join(installed, 'native')).sort()).toEqual(['addon.cc', 'build', 'compile.mjs']);
+    const engine = join(installed, 'dist/native/byte-engine.js');
+    const script = `console.log((await import(${JSON.stringify(engine)})).byteEngine.kind)`;
+    const kind = execFileSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8' });
+    expect(kind).toBe('native\n');
+    expect(existsSync(join(dir, 'node_modules/hnswlib-node/build/Release/addon.node'))).toBe(true);
   });
 
   it('needs no file with types at run time', () => {

@@ -16,11 +16,11 @@ interface PackageJson {
   scripts: Record<string, string>;
   dependencies: Record<string, string>;
   devDependencies: Record<string, string>;
+  optionalDependencies: Record<string, string>;
   allowScripts: Record<string, boolean>;
 }
 
 interface LockedPackage extends Partial<PackageJson> {
-  optionalDependencies?: Record<string, string>;
   hasInstallScript?: boolean;
 }
 
@@ -78,11 +78,14 @@ function headingsOf(markdown: string): string[] {
 }
 
 describe('package.json', () => {
-  it.each(['dependencies', 'devDependencies'] as const)('pins every one of %s exactly', (kind) => {
-    for (const [name, version] of Object.entries(manifest[kind])) {
-      expect(version, name).toMatch(/^(npm:@?[\w./-]+@)?\d+\.\d+\.\d+(-[\w.]+)?$/);
-    }
-  });
+  it.each(['dependencies', 'devDependencies', 'optionalDependencies'] as const)(
+    'pins every one of %s exactly',
+    (kind) => {
+      for (const [name, version] of Object.entries(manifest[kind])) {
+        expect(version, name).toMatch(/^(npm:@?[\w./-]+@)?\d+\.\d+\.\d+(-[\w.]+)?$/);
+      }
+    },
+  );
 
   const locked = (JSON.parse(read('package-lock.json')) as { packages: Record<string, LockedPackage> })
     .packages;
@@ -91,6 +94,7 @@ describe('package.json', () => {
     expect(locked['']).toMatchObject({
       dependencies: manifest.dependencies,
       devDependencies: manifest.devDependencies,
+      optionalDependencies: manifest.optionalDependencies,
     });
   });
 
@@ -110,8 +114,16 @@ describe('package.json', () => {
   it('says of every package with an install script whether it may run', () => {
     for (const [path, { hasInstallScript }] of Object.entries(locked)) {
       const name = path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
-      if (hasInstallScript) expect(manifest.allowScripts).toHaveProperty([name]);
+      if (hasInstallScript && path !== '') expect(manifest.allowScripts).toHaveProperty([name]);
     }
+  });
+
+  it('compiles native code itself, with what the published package holds', () => {
+    // The package's own script would want python3, make and Node's headers from nodejs.org.
+    expect(manifest.allowScripts['hnswlib-node']).toBe(false);
+    const script = manifest.scripts.postinstall?.split(' ').at(-1);
+    expect(manifest.files).toContain(script);
+    expect(manifest.files).toContain('native/addon.cc');
   });
 
   it('has a command that can be run', () => {

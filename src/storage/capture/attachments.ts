@@ -19,6 +19,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { byteEngine, packNeedles } from '../../../native/byte-engine.ts';
 import { ATTACHMENT_BYTES_MIN } from '../../limits.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 
@@ -28,6 +29,7 @@ const MIN_BASE64_CHARS = Math.ceil((ATTACHMENT_BYTES_MIN * 4) / 3);
 
 const PLACEHOLDER_HEAD = '\0@svc-file:';
 const PLACEHOLDER_HEAD_BYTES = Buffer.from(PLACEHOLDER_HEAD, 'latin1');
+const PLACEHOLDER_NEEDLE = packNeedles([PLACEHOLDER_HEAD_BYTES]);
 const PLACEHOLDER_BYTES = PLACEHOLDER_HEAD.length + 1 + 64 + 1;
 
 /**
@@ -59,28 +61,19 @@ const NOT_A_FILE = /redacted_thinking|encrypted_content|"signature/;
 
 /** Whether a body may hold placeholders of its own making. */
 export function mayHoldPlaceholder(body: Buffer): boolean {
-  return body.indexOf(PLACEHOLDER_HEAD_BYTES) >= 0;
+  return byteEngine.findAnyNeedle(body, 0, body.length, PLACEHOLDER_NEEDLE) >= 0;
 }
 
-/**
- * Base64 attachments of a text body, from `from` on. Looks at one byte in about 1,300: a run of base64 that long must
- * cover one of them.
- */
+/** Base64 attachments of a text body, in [from, to). */
 export function findAttachments(body: Buffer, from = 0, to = body.length): FoundAttachment[] {
   const found: FoundAttachment[] = [];
-  let at = from;
-  while (at + MIN_BASE64_CHARS <= to) {
-    let back = at + MIN_BASE64_CHARS - 1;
-    while (back >= at && BASE64_BYTE[body[back]!] === 1) back--;
-    if (back >= at) {
-      at = back + 1;
-      continue;
-    }
+  let at = byteEngine.findLongBase64(body, from, to, MIN_BASE64_CHARS);
+  while (at >= 0) {
     let end = at + MIN_BASE64_CHARS;
     while (end < to && BASE64_BYTE[body[end]!] === 1) end++;
     const attachment = judgeRun(body, at, end);
     if (attachment !== null) found.push(attachment);
-    at = end + 1;
+    at = end >= to ? -1 : byteEngine.findLongBase64(body, end + 1, to, MIN_BASE64_CHARS);
   }
   return found;
 }

@@ -3,10 +3,10 @@
  * writer's actor thread (make) and in readers (apply).
  *
  * An agent's next request is its previous one with something added near the end, so what counts is to find the common
- * beginning and end quickly. Both are found by galloping and then bisecting with Buffer.compare, which is memcmp: 300 KB
- * take a few tens of microseconds, and no byte is looked at in JavaScript. When that leaves much (a time stamp near the
+ * beginning and end quickly, which the byte engine does (`native/`). When that leaves much (a time stamp near the
  * beginning, cache markers that moved), anchors of 32 bytes are looked up in the rest of the base to get in step again.
  */
+import { byteEngine } from '../../../native/byte-engine.ts';
 
 /** Triples: offset in the base, bytes to copy from there, literal bytes that follow. */
 export type DeltaOps = number[];
@@ -20,69 +20,12 @@ export interface Delta {
 
 /** Length of the longest common beginning of `a` from `aFrom` and `b` from `bFrom`, at most `limit`. */
 export function measureCommonPrefix(a: Buffer, b: Buffer, aFrom = 0, bFrom = 0, limit = Infinity): number {
-  const max = Math.min(a.length - aFrom, b.length - bFrom, limit);
-  if (max <= 0) return 0;
-  // Often all of it is equal: for a short one, ask once.
-  if (max <= 16_384 && a.compare(b, bFrom, bFrom + max, aFrom, aFrom + max) === 0) return max;
-  let known = 0;
-  let step = 1_024;
-  // Gallop: a longer step each time while the next stretch is equal.
-  while (known < max) {
-    const size = Math.min(step, max - known);
-    const at = aFrom + known;
-    const bt = bFrom + known;
-    if (a.compare(b, bt, bt + size, at, at + size) !== 0) {
-      step = size;
-      break;
-    }
-    known += size;
-    step *= 4;
-  }
-  if (known >= max) return max;
-  // Bisect the stretch that differs.
-  let low = 0;
-  let high = Math.min(step, max - known);
-  while (high - low > 16) {
-    const middle = (low + high) >>> 1;
-    const at = aFrom + known + low;
-    const bt = bFrom + known + low;
-    if (a.compare(b, bt, bt + middle - low, at, at + middle - low) === 0) low = middle;
-    else high = middle;
-  }
-  while (low < high && a[aFrom + known + low] === b[bFrom + known + low]) low++;
-  return known + low;
+  return byteEngine.measureCommonPrefix(a, b, aFrom, bFrom, limit);
 }
 
 /** Length of the longest common end of `a` up to `aTo` and `b` up to `bTo`, at most `limit`. */
 export function measureCommonSuffix(a: Buffer, b: Buffer, aTo: number, bTo: number, limit: number): number {
-  const max = Math.min(aTo, bTo, limit);
-  if (max <= 0) return 0;
-  let known = 0;
-  let step = 256;
-  while (known < max) {
-    const size = Math.min(step, max - known);
-    const at = aTo - known;
-    const bt = bTo - known;
-    if (a.compare(b, bt - size, bt, at - size, at) !== 0) {
-      step = size;
-      break;
-    }
-    known += size;
-    step *= 2;
-  }
-  if (known >= max) return max;
-  let low = 0;
-  let high = Math.min(step, max - known);
-  while (high - low > 16) {
-    const middle = (low + high) >>> 1;
-    const at = aTo - known - low;
-    const bt = bTo - known - low;
-    const size = middle - low;
-    if (a.compare(b, bt - size, bt, at - size, at) === 0) low = middle;
-    else high = middle;
-  }
-  while (low < high && a[aTo - known - low - 1] === b[bTo - known - low - 1]) low++;
-  return known + low;
+  return byteEngine.measureCommonSuffix(a, b, aTo, bTo, limit);
 }
 
 /** Rests shorter than this are left to the compressor, which has the previous exchange as its dictionary. */

@@ -6,6 +6,7 @@
  * one, so the edits of the previous body are kept inside the common beginning (and end), and only what is new between
  * them is scanned, with a margin that is longer than any key.
  */
+import { byteEngine, packNeedles } from '../../../native/byte-engine.ts';
 import type { CapturedExchange } from '../../domain/exchange.ts';
 import {
   type ByteRange,
@@ -50,6 +51,8 @@ export interface PreparedBody {
 export interface SecretSet {
   texts: string[];
   bytes: Buffer[];
+  /** The bytes as the byte engine takes them. */
+  packed: Uint8Array;
 }
 
 /** An exchange ready to be encoded. */
@@ -74,7 +77,7 @@ const MASK_BYTES = Buffer.from(MASK, 'latin1');
 const EVENT_STREAM_FRAMES = /application\/vnd\.amazon\.eventstream/i;
 const SERVER_SENT_EVENTS = /text\/event-stream/i;
 
-const NO_SECRETS: SecretSet = { texts: [], bytes: [] };
+const NO_SECRETS: SecretSet = { texts: [], bytes: [], packed: new Uint8Array(0) };
 
 /** Bounds of what is remembered about headers and credentials; emptied when full. */
 const MAX_REMEMBERED = 1_024;
@@ -207,7 +210,8 @@ export class Preparer {
     const known = this.#secretSets.get(key);
     if (known !== undefined) return known;
     const texts = [...new Set(found.flatMap(credentialForms))].sort((a, b) => b.length - a.length);
-    const secrets = { texts, bytes: texts.map((text) => Buffer.from(text, 'latin1')) };
+    const bytes = texts.map((text) => Buffer.from(text, 'latin1'));
+    const secrets = { texts, bytes, packed: packNeedles(bytes) };
     if (this.#secretSets.size >= MAX_REMEMBERED) this.#secretSets.clear();
     this.#secretSets.set(key, secrets);
     return secrets;
@@ -223,7 +227,7 @@ export class Preparer {
       prepared.request_raw,
       base,
       prefix,
-      this.#redact ? prepared.secrets.bytes : [],
+      this.#redact ? prepared.secrets : NO_SECRETS,
       this.#redact,
       findHeader(prepared.exchange.request_headers, 'content-type'),
       isCut(prepared),
@@ -238,7 +242,7 @@ export class Preparer {
       prepared.response_raw,
       base,
       prefix,
-      packed ? [] : prepared.secrets.bytes,
+      packed ? NO_SECRETS : prepared.secrets,
       this.#redact,
       findHeader(prepared.exchange.response_headers, 'content-type'),
       isCut(prepared),
@@ -269,7 +273,7 @@ function editBody(
   raw: Buffer,
   base: PreparedBody | null,
   prefix: number,
-  needles: readonly Buffer[],
+  needles: SecretSet,
   shapes: boolean,
   contentType: string | null,
   cut: boolean,
@@ -336,8 +340,8 @@ function editBody(
   }
   const attachments = edits.slice();
   const secrets = findSecrets(raw, needles, shapes, from, to);
-  if (cut) secrets.push(...findCutNeedle(raw, needles));
-  if (events) secrets.push(...findSplitSecrets(raw, needles, shapes));
+  if (cut) secrets.push(...findCutNeedle(raw, needles.bytes));
+  if (events) secrets.push(...findSplitSecrets(raw, needles.bytes, shapes));
   for (const range of mergeRanges(secrets)) {
     if (range.start < from || range.end > to + SCAN_MARGIN_BYTES) continue;
     if (attachments.some((edit) => range.start < edit.end && range.end > edit.start)) continue;
@@ -357,12 +361,15 @@ function editBody(
 /** The given needles, and if wanted the key shapes. @returns ranges, those of one kind after those of the other */
 function findSecrets(
   bytes: Buffer,
-  needles: readonly Buffer[],
+  needles: SecretSet,
   shapes: boolean,
   from = 0,
   to = bytes.length,
 ): ByteRange[] {
-  const found = findNeedles(bytes, needles, from, to);
+  const found =
+    byteEngine.findAnyNeedle(bytes, from, to, needles.packed) < 0
+      ? []
+      : findNeedles(bytes, needles.bytes, from, to);
   if (shapes) found.push(...findKeyShapes(bytes, from, to));
   return found;
 }

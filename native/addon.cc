@@ -1,0 +1,391 @@
+/**
+ * The byte work of the capture writer in C++: each function is that of `twin.ts` with the same name, which says what it
+ * does and why; `test/native` holds one against the other. Plain Node-API, so that one binary serves every Node.
+ * Nothing is kept between calls and nothing outlives one, so it may run on any thread.
+ */
+#include <node_api.h>
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace {
+
+constexpr size_t kMinRun = 16;
+constexpr size_t kContextBytes = 64;
+constexpr size_t kTokenBackBytes = 2048;
+
+struct Tables {
+  /** Letters, digits, - and _. */
+  uint8_t run[256];
+  /** What a Bearer token or base64 may hold. */
+  uint8_t token[256];
+  /** What base64, base64url and escaped slashes are made of. */
+  uint8_t base64[256];
+
+  Tables() {
+    memset(this, 0, sizeof(*this));
+    for (int byte = 0; byte < 256; byte++) {
+      bool letter = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9');
+      run[byte] = letter || byte == '-' || byte == '_';
+      token[byte] = letter || (byte != 0 && strchr("._~+/=-", byte) != nullptr);
+      base64[byte] = letter || (byte != 0 && strchr("+/=-_\\", byte) != nullptr);
+    }
+  }
+};
+const Tables kTables;
+
+bool StartsWith(const uint8_t* at, const uint8_t* end, const char* word) {
+  size_t size = strlen(word);
+  return static_cast<size_t>(end - at) >= size && memcmp(at, word, size) == 0;
+}
+
+/** Whether one of the beginnings of keys stands at `at`. */
+bool IsBeginning(const uint8_t* at, const uint8_t* end) {
+  const auto is = [at, end](const char* word) { return StartsWith(at, end, word); };
+  const auto lower = [at, end](size_t from, size_t to) {
+    if (static_cast<size_t>(end - at) < to) return false;
+    for (size_t i = from; i < to; i++) {
+      if (at[i] < 'a' || at[i] > 'z') return false;
+    }
+    return true;
+  };
+  switch (*at) {
+    case 's':
+      if (is("sk-") || is("sk_") || is("svc_")) return true;
+      return is("shp") && lower(3, 5) && end - at > 5 && at[5] == '_';
+    case 'A':
+      return is("AIza") || is("AKIA") || is("ASIA") || is("ABSK") || is("AGE-SECRET");
+    case 'g':
+      if (is("gsk_") || is("github_pat_")) return true;
+      if (is("gh") && end - at > 3 && at[3] == '_') return strchr("pousr", at[2]) != nullptr && at[2] != 0;
+      if (is("gl")) {
+        for (size_t letters = 2; letters <= 5; letters++) {
+          if (static_cast<size_t>(end - at) > 2 + letters && lower(2, 2 + letters) && at[2 + letters] == '-') return true;
+        }
+      }
+      return false;
+    case 'x':
+      return is("xai-") || is("xox") || is("xapp-");
+    case 'h':
+      return is("hf_");
+    case 'n':
+      return is("npm_") || is("nvapi-");
+    case 'r':
+      return is("rk_") || is("r8_");
+    case 'p':
+      return is("pk_") || is("pplx-") || is("pypi-");
+    case 'w':
+      return is("whsec_");
+    case 'e':
+      return is("eyJ");
+    case 't':
+      return is("tvly-");
+    case 'd':
+      return is("dop_v1_");
+    case 'b':
+      return is("bedrock-api-key-");
+    default:
+      return false;
+  }
+}
+
+bool HoldsBeginning(const uint8_t* at, const uint8_t* end) {
+  // What must be followed by a dot, which is no byte of a run.
+  if (end - at >= 2 && memcmp(end - 2, "SG", 2) == 0) return true;
+  if (end - at >= 4 && memcmp(end - 4, "ya29", 4) == 0) return true;
+  // The third byte of a beginning tells most of them from other text.
+  for (; at < end; at++) {
+    switch (*at) {
+      case 's': case 'A': case 'g': case 'x': case 'h': case 'n': case 'r':
+      case 'p': case 'w': case 'e': case 't': case 'd': case 'b':
+        if (IsBeginning(at, end)) return true;
+        break;
+      default:
+        break;
+    }
+  }
+  return false;
+}
+
+/** Whether a word that every label and scheme holds stands there, in any case. */
+bool HoldsLabelWord(const uint8_t* at, const uint8_t* end) {
+  const auto is = [end](const uint8_t* from, const char* word) {
+    for (; *word != 0; word++, from++) {
+      if (from >= end || (*from | 0x20) != *word) return false;
+    }
+    return true;
+  };
+  for (; at < end; at++) {
+    switch (*at | 0x20) {
+      case 'b':
+        if (is(at, "bearer") || is(at, "basic")) return true;
+        break;
+      case 's':
+        if (is(at, "secret") || is(at, "signature")) return true;
+        break;
+      case 't':
+        if (is(at, "token")) return true;
+        break;
+      default:
+        break;
+    }
+  }
+  return false;
+}
+
+bool IsSuspect(const uint8_t* bytes, size_t start, size_t end) {
+  if (start >= 3 && bytes[start - 1] == '.') return true;
+  if (HoldsBeginning(bytes + start, bytes + end)) return true;
+  size_t token = start;
+  const size_t lowest = start > kTokenBackBytes ? start - kTokenBackBytes : 0;
+  while (token > lowest && kTables.token[bytes[token - 1]]) token--;
+  if (token > 0 && bytes[token - 1] == '\n') return false;
+  const size_t context = token > kContextBytes ? token - kContextBytes : 0;
+  return HoldsLabelWord(bytes + context, bytes + start);
+}
+
+/** The first place in [from, to) where the needle begins, which may end beyond; -1 when there is none. */
+int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, const uint8_t* needle, size_t size) {
+  if (size == 0 || size > length || from >= to) return -1;
+  const size_t last = to - 1 < length - size ? to - 1 : length - size;
+  size_t at = from;
+#if defined(__SSE2__)
+  // Sixteen places at once: those where the first and the last byte fit.
+  const __m128i first = _mm_set1_epi8(static_cast<char>(needle[0]));
+  const __m128i tail = _mm_set1_epi8(static_cast<char>(needle[size - 1]));
+  while (at + 15 <= last) {
+    const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + at));
+    const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + at + size - 1));
+    unsigned mask = static_cast<unsigned>(_mm_movemask_epi8(_mm_and_si128(_mm_cmpeq_epi8(a, first), _mm_cmpeq_epi8(b, tail))));
+    while (mask != 0) {
+      const size_t hit = at + static_cast<size_t>(__builtin_ctz(mask));
+      if (memcmp(bytes + hit, needle, size) == 0) return static_cast<int64_t>(hit);
+      mask &= mask - 1;
+    }
+    at += 16;
+  }
+#endif
+  while (at <= last) {
+    const void* found = memchr(bytes + at, needle[0], last - at + 1);
+    if (found == nullptr) return -1;
+    at = static_cast<size_t>(static_cast<const uint8_t*>(found) - bytes);
+    if (memcmp(bytes + at, needle, size) == 0) return static_cast<int64_t>(at);
+    at++;
+  }
+  return -1;
+}
+
+struct Bytes {
+  uint8_t* data = nullptr;
+  size_t length = 0;
+};
+
+bool ReadBytes(napi_env env, napi_value value, Bytes* into) {
+  napi_typedarray_type type;
+  void* data = nullptr;
+  if (napi_get_typedarray_info(env, value, &type, &into->length, &data, nullptr, nullptr) != napi_ok ||
+      type != napi_uint8_array) {
+    napi_throw_type_error(env, nullptr, "a Uint8Array is expected");
+    return false;
+  }
+  into->data = static_cast<uint8_t*>(data);
+  return true;
+}
+
+bool ReadOffset(napi_env env, napi_value value, size_t limit, size_t* into) {
+  double number = 0;
+  if (napi_get_value_double(env, value, &number) != napi_ok || !(number >= 0) || number > static_cast<double>(limit)) {
+    napi_throw_range_error(env, nullptr, "an offset is outside of the bytes");
+    return false;
+  }
+  *into = static_cast<size_t>(number);
+  return true;
+}
+
+bool ReadArguments(napi_env env, napi_callback_info info, size_t count, napi_value* arguments) {
+  size_t given = count;
+  if (napi_get_cb_info(env, info, &given, arguments, nullptr, nullptr) != napi_ok || given < count) {
+    napi_throw_type_error(env, nullptr, "too few arguments");
+    return false;
+  }
+  return true;
+}
+
+napi_value MakeNumber(napi_env env, double value) {
+  napi_value result;
+  return napi_create_double(env, value, &result) == napi_ok ? result : nullptr;
+}
+
+/** findSuspects(bytes, from, to, marks) */
+napi_value FindSuspects(napi_env env, napi_callback_info info) {
+  napi_value arguments[4];
+  Bytes bytes;
+  size_t from;
+  size_t to;
+  if (!ReadArguments(env, info, 4, arguments) || !ReadBytes(env, arguments[0], &bytes) ||
+      !ReadOffset(env, arguments[1], bytes.length, &from) || !ReadOffset(env, arguments[2], bytes.length, &to)) {
+    return nullptr;
+  }
+  napi_typedarray_type type;
+  size_t capacity;
+  void* data;
+  if (napi_get_typedarray_info(env, arguments[3], &type, &capacity, &data, nullptr, nullptr) != napi_ok ||
+      type != napi_float64_array || capacity < 3) {
+    napi_throw_type_error(env, nullptr, "a Float64Array of at least 3 is expected");
+    return nullptr;
+  }
+  double* marks = static_cast<double*>(data);
+  const size_t room = (capacity - 1) / 2;
+  size_t count = 0;
+  size_t at = from;
+  while (at + kMinRun <= to) {
+    size_t back = at + kMinRun;
+    while (back > at && kTables.run[bytes.data[back - 1]]) back--;
+    if (back > at) {
+      at = back;
+      continue;
+    }
+    size_t end = at + kMinRun;
+    while (end < to && kTables.run[bytes.data[end]]) end++;
+    if (IsSuspect(bytes.data, at, end)) {
+      if (count == room) break;
+      marks[1 + 2 * count] = static_cast<double>(at);
+      marks[2 + 2 * count] = static_cast<double>(end);
+      count++;
+    }
+    at = end + 1;
+  }
+  marks[0] = at + kMinRun <= to ? static_cast<double>(at) : static_cast<double>(to);
+  return MakeNumber(env, static_cast<double>(count));
+}
+
+/** findAnyNeedle(bytes, from, to, needles) */
+napi_value FindAnyNeedle(napi_env env, napi_callback_info info) {
+  napi_value arguments[4];
+  Bytes bytes;
+  Bytes needles;
+  size_t from;
+  size_t to;
+  if (!ReadArguments(env, info, 4, arguments) || !ReadBytes(env, arguments[0], &bytes) ||
+      !ReadOffset(env, arguments[1], bytes.length, &from) || !ReadOffset(env, arguments[2], bytes.length, &to) ||
+      !ReadBytes(env, arguments[3], &needles)) {
+    return nullptr;
+  }
+  int64_t first = -1;
+  size_t at = 0;
+  while (at + 4 <= needles.length) {
+    uint32_t size;
+    memcpy(&size, needles.data + at, 4);
+    at += 4;
+    if (size > needles.length - at) break;
+    const size_t limit = first < 0 ? to : static_cast<size_t>(first);
+    const int64_t hit = FindNeedle(bytes.data, bytes.length, from, limit, needles.data + at, size);
+    if (hit >= 0) first = hit;
+    at += size;
+  }
+  return MakeNumber(env, static_cast<double>(first));
+}
+
+/** findLongBase64(bytes, from, to, chars) */
+napi_value FindLongBase64(napi_env env, napi_callback_info info) {
+  napi_value arguments[4];
+  Bytes bytes;
+  size_t from;
+  size_t to;
+  size_t chars;
+  if (!ReadArguments(env, info, 4, arguments) || !ReadBytes(env, arguments[0], &bytes) ||
+      !ReadOffset(env, arguments[1], bytes.length, &from) || !ReadOffset(env, arguments[2], bytes.length, &to) ||
+      !ReadOffset(env, arguments[3], SIZE_MAX >> 12, &chars)) {
+    return nullptr;
+  }
+  size_t at = from;
+  while (chars > 0 && at + chars <= to) {
+    size_t back = at + chars;
+    while (back > at && kTables.base64[bytes.data[back - 1]]) back--;
+    if (back == at) return MakeNumber(env, static_cast<double>(at));
+    at = back;
+  }
+  return MakeNumber(env, -1);
+}
+
+/** measureCommonPrefix(a, b, aFrom, bFrom, limit) */
+napi_value MeasureCommonPrefix(napi_env env, napi_callback_info info) {
+  napi_value arguments[5];
+  Bytes a;
+  Bytes b;
+  size_t a_from;
+  size_t b_from;
+  double limit;
+  if (!ReadArguments(env, info, 5, arguments) || !ReadBytes(env, arguments[0], &a) || !ReadBytes(env, arguments[1], &b) ||
+      !ReadOffset(env, arguments[2], a.length, &a_from) || !ReadOffset(env, arguments[3], b.length, &b_from) ||
+      napi_get_value_double(env, arguments[4], &limit) != napi_ok) {
+    return nullptr;
+  }
+  size_t max = a.length - a_from < b.length - b_from ? a.length - a_from : b.length - b_from;
+  if (!(limit > 0)) return MakeNumber(env, 0);
+  if (limit < static_cast<double>(max)) max = static_cast<size_t>(limit);
+  const uint8_t* left = a.data + a_from;
+  const uint8_t* right = b.data + b_from;
+  size_t at = 0;
+  while (at + 8 <= max) {
+    uint64_t x;
+    uint64_t y;
+    memcpy(&x, left + at, 8);
+    memcpy(&y, right + at, 8);
+    if (x != y) break;
+    at += 8;
+  }
+  while (at < max && left[at] == right[at]) at++;
+  return MakeNumber(env, static_cast<double>(at));
+}
+
+/** measureCommonSuffix(a, b, aTo, bTo, limit) */
+napi_value MeasureCommonSuffix(napi_env env, napi_callback_info info) {
+  napi_value arguments[5];
+  Bytes a;
+  Bytes b;
+  size_t a_to;
+  size_t b_to;
+  double limit;
+  if (!ReadArguments(env, info, 5, arguments) || !ReadBytes(env, arguments[0], &a) || !ReadBytes(env, arguments[1], &b) ||
+      !ReadOffset(env, arguments[2], a.length, &a_to) || !ReadOffset(env, arguments[3], b.length, &b_to) ||
+      napi_get_value_double(env, arguments[4], &limit) != napi_ok) {
+    return nullptr;
+  }
+  size_t max = a_to < b_to ? a_to : b_to;
+  if (!(limit > 0)) return MakeNumber(env, 0);
+  if (limit < static_cast<double>(max)) max = static_cast<size_t>(limit);
+  const uint8_t* left = a.data + a_to;
+  const uint8_t* right = b.data + b_to;
+  size_t at = 0;
+  while (at + 8 <= max) {
+    uint64_t x;
+    uint64_t y;
+    memcpy(&x, left - at - 8, 8);
+    memcpy(&y, right - at - 8, 8);
+    if (x != y) break;
+    at += 8;
+  }
+  while (at < max && left[-1 - static_cast<ptrdiff_t>(at)] == right[-1 - static_cast<ptrdiff_t>(at)]) at++;
+  return MakeNumber(env, static_cast<double>(at));
+}
+
+napi_value Init(napi_env env, napi_value exports) {
+  const napi_property_descriptor properties[] = {
+      {"findSuspects", nullptr, FindSuspects, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"findAnyNeedle", nullptr, FindAnyNeedle, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"findLongBase64", nullptr, FindLongBase64, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"measureCommonPrefix", nullptr, MeasureCommonPrefix, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"measureCommonSuffix", nullptr, MeasureCommonSuffix, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+  };
+  napi_define_properties(env, exports, sizeof(properties) / sizeof(properties[0]), properties);
+  return exports;
+}
+
+}  // namespace
+
+NAPI_MODULE(NODE_GYP_MODULE_NAME, Init)

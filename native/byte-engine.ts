@@ -1,0 +1,71 @@
+/**
+ * What the addon and its TypeScript twin both can do, and the one of them that runs here: the addon where it was
+ * compiled (`compile.mjs`), else the twin. Any thread.
+ */
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
+import { twin } from './twin.ts';
+
+/** Work on bytes that is worth doing outside of JavaScript. Offsets beyond the bytes are a RangeError. */
+export interface ByteEngine {
+  readonly kind: 'native' | 'typescript';
+
+  /**
+   * Runs of at least 16 letters, digits, `-` and `_` that may be, or be part of, a secret: one that holds the beginning
+   * of a key of a known shape, follows a dot, or belongs to a token behind a word that labels hold. Whether it is one
+   * is for `src/domain/redaction.ts` to say; of ordinary text nothing is left to ask about.
+   * @param marks [where the search stopped, start, end, start, end, …]; it stops at `to`, or before a run that has no
+   *   room in `marks`
+   * @returns how many runs were found
+   */
+  findSuspects(bytes: Uint8Array, from: number, to: number, marks: Float64Array): number;
+
+  /**
+   * The first place in [from, to) where one of the needles begins, which may end beyond; -1 when there is none.
+   * @param needles each with its length before it, as `packNeedles` makes them
+   */
+  findAnyNeedle(bytes: Uint8Array, from: number, to: number, needles: Uint8Array): number;
+
+  /** A place in [from, to) where `chars` bytes of base64 (of any kind, escaped slashes too) follow each other; -1. */
+  findLongBase64(bytes: Uint8Array, from: number, to: number, chars: number): number;
+
+  /** Length of the longest common beginning of `a` from `aFrom` and `b` from `bFrom`, at most `limit`. */
+  measureCommonPrefix(a: Uint8Array, b: Uint8Array, aFrom: number, bFrom: number, limit: number): number;
+
+  /** Length of the longest common end of `a` up to `aTo` and `b` up to `bTo`, at most `limit`. */
+  measureCommonSuffix(a: Uint8Array, b: Uint8Array, aTo: number, bTo: number, limit: number): number;
+}
+
+/** Needles for `findAnyNeedle`: for each its length (u32, little endian) and its bytes. */
+export function packNeedles(needles: readonly Uint8Array[]): Uint8Array {
+  const parts: Uint8Array[] = [];
+  for (const needle of needles) {
+    const size = Buffer.alloc(4);
+    size.writeUInt32LE(needle.length);
+    parts.push(size, needle);
+  }
+  return Buffer.concat(parts);
+}
+
+/** The addon; null when it was not compiled, or for another platform, or from other sources. */
+export function loadAddon(): ByteEngine | null {
+  const require = createRequire(import.meta.url);
+  // Beside the sources; the published package keeps it there too, two folders above what was built.
+  for (const place of ['./build/understudy.node', '../../native/build/understudy.node']) {
+    const path = fileURLToPath(new URL(place, import.meta.url));
+    if (!existsSync(path)) continue;
+    try {
+      const addon = require(path) as Record<string, unknown>;
+      const names = Object.keys(twin).filter((name) => name !== 'kind');
+      if (names.every((name) => typeof addon[name] === 'function'))
+        return { ...(addon as unknown as ByteEngine), kind: 'native' };
+    } catch {
+      // Of another platform or libc, in a folder that was copied here: the twin does the same.
+    }
+  }
+  return null;
+}
+
+/** What runs here. */
+export const byteEngine: ByteEngine = loadAddon() ?? twin;

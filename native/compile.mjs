@@ -1,0 +1,166 @@
+/**
+ * Compiles the native code: the addon in this folder and hnswlib-node's, with the C++ compiler alone. Run by npm after
+ * an install (`postinstall`), by hand with `node native/compile.mjs`. Plain JavaScript, and nothing newer than Node 14
+ * knows, since npm may run it under the machine's own Node.
+ *
+ * Why not node-gyp: it wants python3 and make, and fetches Node's headers from nodejs.org. Node-API is stable, its
+ * headers are a package, and one file needs one call of the compiler. What is up to date is left alone.
+ *
+ * It never fails an install: without a compiler the program runs all the same, slower (`native/` has a TypeScript twin
+ * for everything, the search an exact index).
+ */
+
+import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const COMPILE_DEADLINE_MS = 600_000;
+
+const require = createRequire(import.meta.url);
+const here = dirname(fileURLToPath(import.meta.url));
+
+/**
+ * What is compiled. Both use Node-API and nothing else of Node, so that one binary serves every version of Node.
+ * @returns {{ name: string, folder: string, source: string, target: string, defines: string[] }[]}
+ */
+function listAddons() {
+  const addons = [
+    {
+      name: 'understudy',
+      folder: here,
+      source: join(here, 'addon.cc'),
+      target: join(here, 'build', 'understudy.node'),
+      defines: [],
+    },
+  ];
+  const hnswlib = findPackage('hnswlib-node');
+  if (hnswlib !== null) {
+    addons.push({
+      name: 'hnswlib-node',
+      folder: join(hnswlib, 'src'),
+      source: join(hnswlib, 'src', 'addon.cc'),
+      // Where the package's own loader looks.
+      target: join(hnswlib, 'build', 'Release', 'addon.node'),
+      // As in its binding.gyp.
+      defines: ['NAPI_DISABLE_CPP_EXCEPTIONS'],
+    });
+  }
+  return addons;
+}
+
+/** A package's folder, wherever npm put it; null when it is not there. */
+function findPackage(name) {
+  try {
+    return dirname(require.resolve(`${name}/package.json`));
+  } catch {
+    return null;
+  }
+}
+
+/** The first C++ compiler that answers; null when there is none. */
+function findCompiler() {
+  const named = process.env.CXX === undefined || process.env.CXX === '' ? [] : [process.env.CXX];
+  for (const compiler of [...named, 'c++', 'g++', 'clang++']) {
+    const { status, stdout } = spawnSync(compiler, ['--version'], { encoding: 'utf8' });
+    if (status === 0) return { compiler, version: stdout.split('\n')[0] };
+  }
+  return null;
+}
+
+function listArguments(addon) {
+  const mac = process.platform === 'darwin';
+  return [
+    '-std=c++17',
+    '-O3',
+    '-DNDEBUG',
+    '-fPIC',
+    '-fvisibility=hidden',
+    ...(mac ? ['-bundle', '-undefined', 'dynamic_lookup'] : ['-shared']),
+    '-DBUILDING_NODE_EXTENSION',
+    '-DNODE_GYP_MODULE_NAME=addon',
+    ...addon.defines.map((define) => `-D${define}`),
+    `-I${join(findPackage('node-api-headers'), 'include')}`,
+    `-I${findPackage('node-addon-api')}`,
+    addon.source,
+  ];
+}
+
+/** Of everything that the binary is made from, so that a change of any of it compiles again. */
+function sumSources(addon, compilerVersion) {
+  const sum = createHash('sha256');
+  sum.update([process.platform, process.arch, compilerVersion, ...listArguments(addon)].join('\n'));
+  for (const file of listSources(addon.folder)) sum.update(file).update(readFileSync(file));
+  return sum.digest('hex');
+}
+
+function listSources(folder) {
+  const files = [];
+  for (const name of readdirSync(folder).sort()) {
+    const path = join(folder, name);
+    if (statSync(path).isDirectory()) files.push(...(name === 'build' ? [] : listSources(path)));
+    else if (/\.(?:cc|cpp|h)$/.test(name)) files.push(path);
+  }
+  return files;
+}
+
+function compile(addon, { compiler, version }) {
+  const sumFile = `${addon.target}.sum`;
+  const sum = sumSources(addon, version);
+  if (existsSync(addon.target) && existsSync(sumFile) && readFileSync(sumFile, 'utf8') === sum) return null;
+  mkdirSync(dirname(addon.target), { recursive: true });
+  // Beside the target and then renamed: a process that has the old one loaded keeps it, and none sees half a file.
+  const draft = `${addon.target}.${process.pid}.tmp`;
+  const { status, stderr, error } = spawnSync(compiler, [...listArguments(addon), '-o', draft], {
+    encoding: 'utf8',
+    timeout: COMPILE_DEADLINE_MS,
+  });
+  if (status !== 0) {
+    rmSync(draft, { force: true });
+    const [reason = 'it ended without a word'] = (error?.message ?? stderr)
+      .split('\n')
+      .filter((line) => /error|cannot|fatal/i.test(line));
+    return `${addon.name}: ${compiler} failed (${reason.trim()})`;
+  }
+  renameSync(draft, addon.target);
+  writeFileSync(sumFile, sum);
+  return `${addon.name}: compiled`;
+}
+
+function run() {
+  const compiler = findCompiler();
+  if (compiler === null) {
+    console.log(
+      'understudy: no C++ compiler found, so the native code was not compiled; everything runs without it, slower. ' +
+        'Install one (Debian: apt-get install -y g++) and call node native/compile.mjs',
+    );
+    return;
+  }
+  if (findPackage('node-api-headers') === null || findPackage('node-addon-api') === null) {
+    console.log(
+      'understudy: the packages with the Node-API headers are missing; native code was not compiled',
+    );
+    return;
+  }
+  for (const addon of listAddons()) {
+    const result = compile(addon, compiler);
+    if (result !== null) console.log(`understudy: ${result}`);
+  }
+}
+
+try {
+  run();
+} catch (error) {
+  console.log(`understudy: the native code was not compiled: ${error.message}`);
+}

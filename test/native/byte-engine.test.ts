@@ -1,0 +1,215 @@
+/** The addon and its twin: one suite for both, and one against the other on any bytes there are. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { type ByteEngine, loadAddon, packNeedles } from '../../native/byte-engine.ts';
+import { twin } from '../../native/twin.ts';
+import { findKeyShapes } from '../../src/domain/redaction.ts';
+
+const addon = loadAddon();
+const engines: [name: string, engine: ByteEngine][] = [['the twin', twin]];
+if (addon !== null) engines.push(['the addon', addon]);
+
+const bytes = (text: string) => Buffer.from(text, 'latin1');
+
+function listSuspects(engine: ByteEngine, source: Uint8Array, from = 0, to = source.length, room = 64) {
+  const marks = new Float64Array(1 + 2 * room);
+  const found: [number, number][] = [];
+  let at = from;
+  do {
+    const count = engine.findSuspects(source, at, to, marks);
+    for (let i = 0; i < count; i++) found.push([marks[1 + 2 * i]!, marks[2 + 2 * i]!]);
+    if (count === 0) expect(marks[0]).toBe(to);
+    at = marks[0]!;
+  } while (at < to);
+  return found;
+}
+
+describe.each(engines)('%s', (_name, engine) => {
+  it('finds runs that hold the beginning of a key, and no others', () => {
+    const text = 'plain words, a-long-word-that-is-nothing, and sk-ant-api03-abcdefgh here';
+    const start = text.indexOf('sk-ant');
+    expect(listSuspects(engine, bytes(text))).toEqual([[start, start + 'sk-ant-api03-abcdefgh'.length]]);
+    expect(listSuspects(engine, bytes('x'.repeat(5_000)))).toEqual([]);
+    expect(listSuspects(engine, bytes('sk-tooshort'))).toEqual([]);
+  });
+
+  it.each([
+    'Bearer abcdefghijklmnop1234',
+    '"authorization": "Basic abcdefghijklmnop1234"',
+    '"client_secret":"abcdefghijklmnop1234"',
+    'X-AMZ-SIGNATURE=abcdefghijklmnop1234',
+    'SG.abcdefghijklmnop1234',
+  ])('finds the run in %s', (text) => {
+    expect(listSuspects(engine, bytes(text)).at(-1)).toEqual([
+      text.indexOf('abcdef'),
+      text.indexOf('abcdef') + 20,
+    ]);
+  });
+
+  it('goes on behind the last run when there is no room for more', () => {
+    const text = 'Bearer abcdefghijklmnop1234 '.repeat(9);
+    expect(listSuspects(engine, bytes(text), 0, text.length, 1)).toEqual(listSuspects(engine, bytes(text)));
+    expect(listSuspects(engine, bytes(text), 0, text.length, 2)).toHaveLength(9);
+  });
+
+  it('finds the first of several needles, also one that ends beyond the range', () => {
+    const needles = packNeedles([bytes('needle'), bytes('pin'), bytes('')]);
+    expect(engine.findAnyNeedle(bytes('hay needle pin'), 0, 14, needles)).toBe(4);
+    expect(engine.findAnyNeedle(bytes('hay pin needle'), 0, 14, needles)).toBe(4);
+    expect(engine.findAnyNeedle(bytes('hay needle'), 0, 5, needles)).toBe(4);
+    expect(engine.findAnyNeedle(bytes('hay needle'), 0, 4, needles)).toBe(-1);
+    expect(engine.findAnyNeedle(bytes('hay needle'), 5, 10, needles)).toBe(-1);
+    expect(engine.findAnyNeedle(bytes('hay'), 0, 3, packNeedles([]))).toBe(-1);
+  });
+
+  it('finds base64 that is long enough', () => {
+    const text = `"data":"${'QUJD'.repeat(10)}"`;
+    expect(engine.findLongBase64(bytes(text), 0, text.length, 40)).toBe(8);
+    expect(engine.findLongBase64(bytes(text), 0, text.length, 41)).toBe(-1);
+    expect(engine.findLongBase64(bytes(text), 0, text.length, 0)).toBe(-1);
+  });
+
+  it('measures what two begin and end with', () => {
+    const a = bytes(`${'a'.repeat(10_000)}x${'b'.repeat(10_000)}`);
+    const b = bytes(`${'a'.repeat(10_000)}yy${'b'.repeat(10_000)}`);
+    expect(engine.measureCommonPrefix(a, b, 0, 0, Number.POSITIVE_INFINITY)).toBe(10_000);
+    expect(engine.measureCommonPrefix(a, b, 1, 0, 50)).toBe(50);
+    expect(engine.measureCommonSuffix(a, b, a.length, b.length, Number.POSITIVE_INFINITY)).toBe(10_000);
+    expect(engine.measureCommonSuffix(a, b, 10_001, 10_001, 5)).toBe(0);
+    expect(engine.measureCommonPrefix(a, a, 0, 0, 0)).toBe(0);
+  });
+
+  it('refuses offsets outside of the bytes', () => {
+    expect(() => engine.findSuspects(bytes('abc'), 0, 4, new Float64Array(9))).toThrow(RangeError);
+    expect(() => engine.findAnyNeedle(bytes('abc'), -1, 2, packNeedles([]))).toThrow(RangeError);
+    expect(() => engine.findLongBase64(bytes('abc'), 0, Number.NaN, 4)).toThrow(RangeError);
+    expect(() => engine.measureCommonPrefix(bytes('abc'), bytes('abc'), 4, 0, 9)).toThrow(RangeError);
+    expect(() => engine.measureCommonSuffix(bytes('abc'), bytes('abc'), 4, 0, 9)).toThrow(RangeError);
+  });
+});
+
+/** Pieces that matter to the search, so that random text meets its edges. */
+const WORDS =
+  'sk- sk-ant- sk_ AIza AKIA ABSK gsk_ xai- hf_ ghp_ github_pat_ glpat- glabcdef- xox xapp- svc_ npm_ rk_ whsec_ eyJ pplx- r8_ nvapi- tvly- dop_v1_ shpat_ pypi- bedrock-api-key- AGE-SECRET SG SG. ya29 ya29. Bearer BASIC authorization secret_access_key x-amz-security-token X-Amz-Signature client_secret Token = : " \\ \\n %20 + . ~ / - _ \n \t'.split(
+    ' ',
+  );
+const piece = fc.oneof(
+  fc.tuple(fc.constantFrom(...WORDS), fc.stringMatching(/^[A-Za-z0-9_-]{16,40}$/)).map((pair) => pair.join('')),
+  fc.constantFrom(...WORDS),
+  fc.string({ maxLength: 12 }),
+  fc.string({ unit: 'grapheme', maxLength: 8 }),
+  fc.stringMatching(/^[A-Za-z0-9_-]{0,40}$/),
+  fc.stringMatching(/^[A-Za-z0-9+/=]{0,80}$/),
+  fc.constant(' '),
+);
+const text = fc.oneof(
+  fc.array(piece, { maxLength: 30 }).map((pieces) => Buffer.from(pieces.join(''))),
+  fc.uint8Array({ maxLength: 300 }).map((array) => Buffer.from(array)),
+);
+/** A part of a larger buffer, wherever it lies in memory. */
+const placed = fc.tuple(text, fc.nat(17)).map(([body, before]) => {
+  return Buffer.concat([Buffer.alloc(before, 0x41), body, Buffer.from('A')]).subarray(before, -1);
+});
+
+describe.skipIf(addon === null)('the addon and its twin', () => {
+  const native = addon!;
+
+  it('find the same runs, needles and base64', () => {
+    fc.assert(
+      fc.property(
+        placed,
+        fc.nat(400),
+        fc.nat(400),
+        fc.array(text, { maxLength: 4 }),
+        fc.nat(60),
+        (source, a, b, others, chars) => {
+          const from = Math.min(a, source.length);
+          const to = Math.min(b, source.length);
+          expect(listSuspects(native, source, from, to, 2)).toEqual(listSuspects(twin, source, from, to, 2));
+          const inside = source.subarray(Math.floor(source.length / 3), Math.ceil(source.length / 2));
+          const needles = packNeedles([...others.map((other) => other.subarray(0, 6)), inside]);
+          expect(native.findAnyNeedle(source, from, to, needles)).toBe(
+            twin.findAnyNeedle(source, from, to, needles),
+          );
+          expect(native.findLongBase64(source, from, to, chars)).toBe(
+            twin.findLongBase64(source, from, to, chars),
+          );
+        },
+      ),
+      { numRuns: 3_000 },
+    );
+  });
+
+  it('measure the same', () => {
+    fc.assert(
+      fc.property(
+        placed,
+        placed,
+        text,
+        fc.nat(80),
+        fc.nat(80),
+        fc.nat(500),
+        (head, tail, common, x, y, limit) => {
+          const a = Buffer.concat([head, common, tail]);
+          const b = Buffer.concat([head, common, head]);
+          const c = Buffer.concat([tail, common, tail]);
+          for (const [left, right] of [
+            [a, b],
+            [a, c],
+            [b, a],
+            [c, a],
+          ] as const) {
+            const from = [Math.min(x, left.length), Math.min(y, right.length)] as const;
+            for (const most of [limit, Number.POSITIVE_INFINITY]) {
+              for (const [i, j] of [[0, 0], from] as const)
+                expect(native.measureCommonPrefix(left, right, i, j, most)).toBe(
+                  twin.measureCommonPrefix(left, right, i, j, most),
+                );
+              for (const [i, j] of [[left.length, right.length], from] as const)
+                expect(native.measureCommonSuffix(left, right, i, j, most)).toBe(
+                  twin.measureCommonSuffix(left, right, i, j, most),
+                );
+            }
+          }
+        },
+      ),
+      { numRuns: 1_000 },
+    );
+  });
+});
+
+/** Holds every run for suspect, so that the shapes and labels are tried on all. */
+const distrustful: ByteEngine = {
+  ...twin,
+  findSuspects(source, from, to, marks) {
+    const runs = /[A-Za-z0-9_-]{16,}/g;
+    const part = Buffer.from(source).toString('latin1', from, to);
+    const found = [...part.matchAll(runs)].slice(0, (marks.length - 1) >> 1);
+    found.forEach((run, i) => {
+      marks[1 + 2 * i] = from + run.index;
+      marks[2 + 2 * i] = from + run.index + run[0].length;
+    });
+    const last = found.at(-1);
+    marks[0] =
+      found.length * 2 + 1 < marks.length || last === undefined ? to : from + last.index + last[0].length;
+    return found.length;
+  },
+};
+
+describe('a secret', () => {
+  it('is found in whatever the engine leaves out as well as when every run is asked about', () => {
+    let found = 0;
+    fc.assert(
+      fc.property(placed, fc.nat(400), (source, a) => {
+        const from = Math.min(a, source.length);
+        const expected = findKeyShapes(source, from, source.length, distrustful);
+        found += expected.length;
+        for (const [name, engine] of engines)
+          expect([name, findKeyShapes(source, from, source.length, engine)]).toEqual([name, expected]);
+      }),
+      { numRuns: 3_000 },
+    );
+    // Otherwise the random text does not hold what it is for.
+    expect(found).toBeGreaterThan(5);
+  });
+});
