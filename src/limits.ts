@@ -67,6 +67,19 @@ export const PATTERN_BOUNDS = { situation: 800, dead_ends: 1_200, unlock: 1_200,
 /** Cosine from which on two situations are one (decision: 0.9). */
 export const SAME_SITUATION_COSINE = 0.9;
 
+/** Attempts at a trace before it is given up; a restart in the middle counts as one. */
+export const DISTILL_ATTEMPTS = 5;
+/** Traces that one thread distils at a time, and that it holds queued; one more is refused until there is room. */
+export const DISTILLATIONS_AT_ONCE = 2;
+export const QUEUED_TRACES = 2_000;
+/** A queued trace unpacked. */
+export const QUEUED_TRACE_BYTES = 256 * MIB;
+/** What a model that writes patterns gets to answer, and how much of an answer is read. */
+export const DISTILL_MODEL_MS = 15_000;
+export const DISTILL_MODEL_ANSWER_BYTES = 256 * KIB;
+/** Calls of a v2 trace, and steps of a legacy one as they are sent: as many as a body holds. */
+export const TRACE_ITEMS_SENT = 500_000;
+
 /** Identifiers that callers choose (decisions, v1), in code points. */
 export const ID_CHARACTERS = 128;
 /** `limit` of a listing (decisions, Identifiers, time, lists). */
@@ -113,6 +126,8 @@ export const RUN_OUTCOME_CHARACTERS = 200;
 export const EVALUATE_STEPS_MAX = 1_000;
 /** What is kept of a step's texts beside its scores, in UTF-16 units. */
 export const STEP_COPY = { action: 200, action_input: 400, thought: 400, observation: 600 } as const;
+/** How long an invitation stands (decisions, Identifiers and roles). */
+export const INVITATION_DAYS = 7;
 /** Custom profiles of one organization. */
 export const PROFILES_PER_ORG_MAX = 100;
 /** Largest weight in a custom profile; only their proportions count. */

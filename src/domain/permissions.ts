@@ -1,0 +1,37 @@
+/**
+ * Who may do what in an organization (decisions, Credentials and roles): one table, read by the handlers, by the tests
+ * that try every route with every principal, and by docs/permissions.md. Any thread.
+ */
+import { isAtLeast, type Role } from './role.ts';
+
+/** What a member can do, and the least role that may. */
+export const PERMISSIONS = {
+  'organization.read': 'viewer',
+  'organization.rename': 'admin',
+  'members.read': 'viewer',
+  'members.remove': 'admin',
+  'members.change_role': 'admin',
+  /** Make or unmake an owner, or touch one in any way. */
+  'owners.change': 'owner',
+  'invitations.read': 'viewer',
+  'invitations.create': 'admin',
+  'invitations.revoke': 'admin',
+  'projects.read': 'viewer',
+  'projects.create': 'member',
+  'projects.rename': 'member',
+  'projects.delete': 'admin',
+  'keys.read': 'viewer',
+  'keys.create': 'member',
+  'keys.rotate': 'member',
+  'keys.revoke': 'member',
+  'usage.read': 'viewer',
+  'billing.read': 'viewer',
+  'billing.change': 'owner',
+  'audit.read': 'admin',
+} as const satisfies Record<string, Role>;
+
+export type Permission = keyof typeof PERMISSIONS;
+
+export function isAllowed(role: Role, permission: Permission): boolean {
+  return isAtLeast(role, PERMISSIONS[permission]);
+}

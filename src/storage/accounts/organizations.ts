@@ -1,0 +1,122 @@
+/** Organizations and who belongs to them. Functions of a transaction. Any thread. */
+import type { Member, Organization } from '../../domain/account.ts';
+import type { Role } from '../../domain/role.ts';
+import { CatalogueError } from '../../errors.ts';
+import { newUlid } from '../../std/id.ts';
+import type { TableReader, TableTransaction } from '../tables.ts';
+import type { Listing, Page } from './page.ts';
+
+const ORGANIZATIONS = 'organizations';
+/** [org, user] → Member. */
+const MEMBERS = 'members';
+/** [user, org] → role. */
+const MEMBERSHIPS = 'memberships';
+
+export function getOrganization(tables: TableReader, id: string): Organization | undefined {
+  return tables.get<Organization>(ORGANIZATIONS, [id]);
+}
+
+/** Makes an organization that the user owns. */
+export function createOrganization(
+  tx: TableTransaction,
+  { name, created_by }: { name: string; created_by: string },
+  nowMs: number,
+): Organization {
+  const organization: Organization = {
+    id: `org_${newUlid()}`,
+    name,
+    created_by,
+    created_at: new Date(nowMs).toISOString(),
+  };
+  putOrganization(tx, organization);
+  addMember(tx, { org_id: organization.id, user_id: created_by, role: 'owner' }, nowMs);
+  return organization;
+}
+
+export function putOrganization(tx: TableTransaction, organization: Organization): void {
+  tx.write({ op: 'put', table: ORGANIZATIONS, row: [organization.id], value: organization });
+}
+
+export function roleOf(tables: TableReader, org_id: string, user_id: string): Role | undefined {
+  return tables.get<Member>(MEMBERS, [org_id, user_id])?.role;
+}
+
+export function getMember(tables: TableReader, org_id: string, user_id: string): Member | undefined {
+  return tables.get<Member>(MEMBERS, [org_id, user_id]);
+}
+
+/** @throws CatalogueError `conflict` when the user belongs to it already */
+export function addMember(tx: TableTransaction, member: Omit<Member, 'joined_at'>, nowMs: number): Member {
+  if (roleOf(tx, member.org_id, member.user_id) !== undefined)
+    throw new CatalogueError('conflict', 'Already a member of this organization');
+  const added = { ...member, joined_at: new Date(nowMs).toISOString() };
+  putMember(tx, added);
+  return added;
+}
+
+/** @throws CatalogueError `conflict` when the organization would be left without an owner */
+export function changeRole(tx: TableTransaction, member: Member, role: Role): Member {
+  if (member.role === 'owner' && role !== 'owner') keepAnOwner(tx, member);
+  const changed = { ...member, role };
+  putMember(tx, changed);
+  return changed;
+}
+
+/** @throws CatalogueError `conflict` when the organization would be left without an owner */
+export function removeMember(tx: TableTransaction, member: Member): void {
+  if (member.role === 'owner') keepAnOwner(tx, member);
+  tx.write({ op: 'remove', table: MEMBERS, row: [member.org_id, member.user_id] });
+  tx.write({ op: 'remove', table: MEMBERSHIPS, row: [member.user_id, member.org_id] });
+}
+
+/** Newest first; of two that joined at the same moment, the greater id. */
+export function listMembers(tables: TableReader, org_id: string, { limit, offset }: Page): Listing<Member> {
+  const members = readMembers(tables, org_id).sort(
+    (a, b) => compare(b.joined_at, a.joined_at) || compare(b.user_id, a.user_id),
+  );
+  return { items: members.slice(offset, offset + limit), total: members.length };
+}
+
+export function countMembers(tables: TableReader, org_id: string): number {
+  return readMembers(tables, org_id).length;
+}
+
+/** What the user belongs to, newest organization first. */
+export function organizationsOf(
+  tables: TableReader,
+  user_id: string,
+): { organization: Organization; role: Role; joined_at: string }[] {
+  const found = [];
+  for (const { row } of tables.range(MEMBERSHIPS, { prefix: [user_id], reverse: true })) {
+    const org_id = String(row[1]);
+    const organization = getOrganization(tables, org_id);
+    const member = getMember(tables, org_id, user_id);
+    if (organization !== undefined && member !== undefined)
+      found.push({ organization, role: member.role, joined_at: member.joined_at });
+  }
+  return found;
+}
+
+function putMember(tx: TableTransaction, member: Member): void {
+  tx.write({ op: 'put', table: MEMBERS, row: [member.org_id, member.user_id], value: member });
+  tx.write({ op: 'put', table: MEMBERSHIPS, row: [member.user_id, member.org_id], value: member.role });
+}
+
+function keepAnOwner(tx: TableTransaction, leaving: Member): void {
+  const others = readMembers(tx, leaving.org_id).filter(
+    ({ role, user_id }) => role === 'owner' && user_id !== leaving.user_id,
+  );
+  if (others.length === 0)
+    throw new CatalogueError(
+      'conflict',
+      'The last owner of an organization can be neither removed nor demoted',
+    );
+}
+
+function readMembers(tables: TableReader, org_id: string): Member[] {
+  return [...tables.range<Member>(MEMBERS, { prefix: [org_id] })].map(({ value }) => value);
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
