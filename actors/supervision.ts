@@ -1,6 +1,7 @@
 /**
  * Supervision as data: the bounds of each kind of actor, what overflow does, and how often it may fail. Any thread.
  */
+import { QUEUED_TRACES } from '../src/limits.ts';
 import { DEFAULT_KIND_POLICY, type KindPolicy } from '../src/runtime/supervision.ts';
 import { CAPTURE_WRITER_KIND } from './capture-writer/protocol.ts';
 
@@ -41,6 +42,20 @@ export const LIVE_HUB_POLICY: KindPolicy = {
   max_live: 1_000,
   max_timers: 1,
   stopped_for_ms: 1_000,
+};
+
+/**
+ * One actor a trace that is under way: the bound on living ones is the bound of the queue. Those who wait for one trace
+ * hold a timer each. A failure backs off and goes on from what is stored.
+ */
+export const DISTILLER_POLICY: KindPolicy = {
+  ...DEFAULT_KIND_POLICY,
+  mailbox_capacity: 32,
+  overflow: 'reject',
+  idle_after_ms: 5_000,
+  max_live: QUEUED_TRACES,
+  max_held_replies: 32,
+  stopped_for_ms: 5_000,
 };
 
 /** Kinds that live on one given thread. */

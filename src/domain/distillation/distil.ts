@@ -23,8 +23,9 @@ export interface DistilledPattern {
 
 /** A pattern on its way: where in the run it stood and how much it seems to be worth. */
 export interface PatternCandidate extends DistilledPattern {
-  /** Position of its first failure. */
+  /** Positions of its first failure and of what worked. */
   at: number;
+  until: number;
   worth: number;
 }
 
@@ -52,7 +53,8 @@ export function distilTrace(trace: Trace, fired: FiredBySteps): PatternCandidate
     const worth = proof + named + insight + Math.min(2, stretch.failures.length - 1) * 0.5;
     if (worth < LEAST_WORTH + (insight === 0 ? 1 : 0)) continue;
     const failure_type = findFailureType(fired, at, stretch.recovery);
-    candidates.push({ situation, dead_ends, unlock, model: trace.model, failure_type, at, worth });
+    const until = stretch.recovery;
+    candidates.push({ situation, dead_ends, unlock, model: trace.model, failure_type, at, until, worth });
   }
   candidates.sort((a, b) => b.worth - a.worth || a.at - b.at);
   return candidates.slice(0, CANDIDATES);
@@ -68,7 +70,7 @@ export function distilTrace(trace: Trace, fired: FiredBySteps): PatternCandidate
 export function keepDistinct(
   candidates: readonly PatternCandidate[],
   vectors: readonly Float32Array[] | null,
-): DistilledPattern[] {
+): PatternCandidate[] {
   const kept: { candidate: PatternCandidate; vector: Float32Array | null }[] = [];
   for (const [index, candidate] of candidates.entries()) {
     const vector = vectors?.[index] ?? null;
@@ -84,15 +86,13 @@ export function keepDistinct(
       };
     } else if (kept.length < PATTERN_BOUNDS.per_trace) kept.push({ candidate, vector });
   }
-  return kept
-    .sort((a, b) => a.candidate.at - b.candidate.at)
-    .map(({ candidate: { situation, dead_ends, unlock, model, failure_type } }) => ({
-      situation,
-      dead_ends,
-      unlock,
-      model,
-      failure_type,
-    }));
+  return kept.map(({ candidate }) => candidate).sort((a, b) => a.at - b.at);
+}
+
+/** What the store takes of a candidate. */
+export function toPattern(candidate: PatternCandidate): DistilledPattern {
+  const { situation, dead_ends, unlock, model, failure_type } = candidate;
+  return { situation, dead_ends, unlock, model, failure_type };
 }
 
 function joinDeadEnds(mine: string, theirs: string): string {

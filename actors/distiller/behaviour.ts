@@ -1,0 +1,315 @@
+/**
+ * The distiller: takes one trace, has it distilled, hands its patterns to the store, and remembers the outcome for good.
+ * The work itself is done by a port; here is what survives what. Actor thread.
+ *
+ * What was decided is an event before anything follows from it: the trace is taken when it is stored, an attempt counts
+ * before it begins (so that a trace which ends its thread is given up), and the patterns are fixed before they are
+ * merged. So a crash between the merge and the event that tells of it repeats the merge with the very same texts, which
+ * finds the patterns it has made: nothing is there twice.
+ */
+
+import type { DistilledPattern } from '../../src/domain/distillation/distil.ts';
+import { maskSecrets } from '../../src/domain/distillation/text.ts';
+import { DISTILL_ATTEMPTS } from '../../src/limits.ts';
+import type {
+  Behaviour,
+  Context,
+  Outcome,
+  Refusal,
+  ReplyToken,
+  RowWrite,
+} from '../../src/runtime/protocol.ts';
+import { liveEventTell } from '../live-hub/client.ts';
+import type { MergedPattern } from './port.ts';
+import {
+  DISTILLER_KIND,
+  type DistillerProtocol,
+  type SubmitReply,
+  type SubmitRequest,
+  TRACE_BODIES,
+  TRACES,
+  type TraceRow,
+  type TraceStatus,
+  traceRowKey,
+  UNFINISHED_TRACES,
+} from './protocol.ts';
+
+/** Port of the thread: `distil` and `merge` of port.ts. */
+export const DISTILLATION_PORT = 'distillation';
+
+/** Before the second attempt, before the third and so on the double. */
+const RETRY_AFTER_MS = 1_000;
+/** How often somebody who waits for a trace that another request brought is looked after. */
+const WAIT_MS = 50;
+const ERROR_CHARACTERS = 300;
+
+export interface DistillerState {
+  /** Null until a trace has come. */
+  submission: SubmitRequest | null;
+  status: TraceStatus;
+  submitted_at: string;
+  finished_at: string | null;
+  /** Attempts that have begun. */
+  attempts: number;
+  /** What is to be merged; null until it is known, and again when it is done. */
+  patterns: DistilledPattern[] | null;
+  merged: MergedPattern[];
+  error: string | null;
+}
+
+export type DistillerEvent =
+  | { type: 'submitted'; submission: SubmitRequest; at: string; body: Uint8Array }
+  /** A trace that had failed came again. */
+  | { type: 'resubmitted'; at: string; body: Uint8Array }
+  | { type: 'started' }
+  | { type: 'distilled'; patterns: DistilledPattern[] }
+  | { type: 'merged'; merged: MergedPattern[]; at: string }
+  | { type: 'failed'; error: string; at: string };
+
+interface DistillerInternal {
+  /** Begins an attempt; `token` waits for its outcome. */
+  work: { token: ReplyToken | null };
+  distilled: Outcome<DistilledPattern[], ReplyToken | null>;
+  merged: Outcome<MergedPattern[], ReplyToken | null>;
+  waited: { token: ReplyToken };
+}
+
+type DistillerContext<Reply> = Context<DistillerState, DistillerEvent, DistillerInternal, Reply>;
+
+const CONFLICT: Refusal = {
+  code: 'conflict',
+  message: 'this trace_id was submitted with a different body',
+  retryable: false,
+};
+
+export const distiller: Behaviour<DistillerProtocol, DistillerState, DistillerEvent, DistillerInternal> = {
+  kind: DISTILLER_KIND,
+  initial: () => ({
+    submission: null,
+    status: 'queued',
+    submitted_at: '',
+    finished_at: null,
+    attempts: 0,
+    patterns: null,
+    merged: [],
+    error: null,
+  }),
+
+  handlers: {
+    submit(state, request, context) {
+      const { submission, status } = state;
+      if (submission !== null && submission.fingerprint !== request.fingerprint)
+        return context.refuse(CONFLICT);
+      if (submission === null || status === 'failed') {
+        const at = new Date(context.now_ms).toISOString();
+        // The message's memory is lent; events outlive it.
+        const body = Uint8Array.from(context.bodies[0] ?? []);
+        const taken = context.persist(
+          submission === null
+            ? { type: 'submitted', submission: request, at, body }
+            : { type: 'resubmitted', at, body },
+        );
+        if (request.style === 'legacy') return begin(taken, context, context.holdReply());
+        context.reply(answer(taken));
+        return begin(taken, context, null);
+      }
+      if (request.style === 'v2' || status === 'done') return context.reply(answer(state));
+      wait(context, context.holdReply());
+    },
+
+    wake(_state, _request, context) {
+      // To be activated was all it needed.
+      context.reply(null);
+    },
+  },
+
+  internal: {
+    work(state, { token }, context) {
+      begin(state, context, token);
+    },
+
+    distilled(state, outcome, context) {
+      if (!isOpen(state) || state.patterns !== null) return;
+      if (!outcome.ok) return tryAgain(state, context, outcome.error, outcome.carry);
+      const distilled = context.persist({ type: 'distilled', patterns: outcome.value });
+      merge(distilled, context, outcome.carry);
+    },
+
+    merged(state, outcome, context) {
+      if (!isOpen(state) || state.patterns === null) return;
+      if (!outcome.ok) return tryAgain(state, context, outcome.error, outcome.carry);
+      finish(state, context, outcome.value, outcome.carry);
+    },
+
+    waited(state, { token }, context) {
+      if (state.status === 'done') context.replyTo(token, answer(state));
+      else if (state.status === 'failed') context.refuseTo(token, failure(state));
+      else wait(context, token);
+    },
+  },
+
+  persistence: {
+    apply: applyEvent,
+    project: projectEvent,
+    // Submitted, started, distilled, merged: with the last one the body goes from the journal too.
+    snapshot: {
+      version: 1,
+      every_events: 4,
+      encode: (state) => state,
+      decode: (data) => data as DistillerState,
+    },
+  },
+
+  activated(state, context) {
+    if (state.submission !== null && isOpen(state)) context.setTimer('work', 0, 'work', { token: null });
+  },
+};
+
+function isOpen({ status }: DistillerState): boolean {
+  return status === 'queued' || status === 'distilling';
+}
+
+/** Begins an attempt, or goes on with the merge where the patterns are known. */
+function begin(state: DistillerState, context: DistillerContext<never>, token: ReplyToken | null): void {
+  if (state.submission === null || !isOpen(state)) return;
+  if (state.attempts >= DISTILL_ATTEMPTS) {
+    const error = `gave up after ${state.attempts} attempts`;
+    return giveUp(context, state.error === null ? error : `${error}: ${state.error}`, token);
+  }
+  const started = context.persist({ type: 'started' });
+  if (started.patterns !== null) return merge(started, context, token);
+  context.io(DISTILLATION_PORT, 'distil', { key: context.self.key }, 'distilled', token);
+}
+
+function merge(state: DistillerState, context: DistillerContext<never>, token: ReplyToken | null): void {
+  const { submission, patterns } = state;
+  if (submission === null || patterns === null) return;
+  if (patterns.length === 0) return finish(state, context, [], token);
+  const { org_id, project_id, trace_id } = submission;
+  context.io(DISTILLATION_PORT, 'merge', { org_id, project_id, trace_id, patterns }, 'merged', token);
+}
+
+function finish(
+  state: DistillerState,
+  context: DistillerContext<never>,
+  merged: MergedPattern[],
+  token: ReplyToken | null,
+): void {
+  const at = new Date(context.now_ms).toISOString();
+  const { submission, patterns } = state;
+  const done = context.persist({ type: 'merged', merged, at });
+  if (token !== null) context.replyTo(token, answer(done));
+  const { org_id, project_id, trace_id } = submission!;
+  const told = new Set<string>();
+  for (const [index, { pattern_id, created }] of merged.entries()) {
+    if (!created || told.has(pattern_id)) continue;
+    told.add(pattern_id);
+    const tell = liveEventTell({
+      event: 'pattern_created',
+      org_id,
+      project_id,
+      run_id: null,
+      at,
+      pattern_id,
+      tier: project_id === null ? 'e2' : 'e1',
+      trace_id,
+      failure_type: patterns?.[index]?.failure_type ?? '',
+    });
+    context.tell(tell.to, tell.name, tell.payload);
+  }
+}
+
+function tryAgain(
+  state: DistillerState,
+  context: DistillerContext<never>,
+  error: Refusal,
+  token: ReplyToken | null,
+): void {
+  if (!error.retryable || state.attempts >= DISTILL_ATTEMPTS) return giveUp(context, error.message, token);
+  context.setTimer('work', RETRY_AFTER_MS * 2 ** (state.attempts - 1), 'work', { token });
+}
+
+function giveUp(context: DistillerContext<never>, error: string, token: ReplyToken | null): void {
+  const words = maskSecrets(error).slice(0, ERROR_CHARACTERS).toWellFormed();
+  const failed = context.persist({
+    type: 'failed',
+    error: words,
+    at: new Date(context.now_ms).toISOString(),
+  });
+  if (token !== null) context.refuseTo(token, failure(failed));
+}
+
+/** Somebody waits for a trace that is under way already. */
+function wait(context: DistillerContext<never>, token: ReplyToken): void {
+  context.setTimer(`wait ${token}`, WAIT_MS, 'waited', { token });
+}
+
+function answer({ status, merged }: DistillerState): SubmitReply {
+  return { status, patterns_created: countCreated(merged) };
+}
+
+function failure({ error }: DistillerState): Refusal {
+  return {
+    code: 'distillation_failed',
+    message: error ?? 'the trace could not be distilled',
+    retryable: true,
+  };
+}
+
+/** Two stretches of one trace may end up in one pattern: it was created once. */
+function countCreated(merged: readonly MergedPattern[]): number {
+  return new Set(merged.filter(({ created }) => created).map(({ pattern_id }) => pattern_id)).size;
+}
+
+function applyEvent(state: DistillerState, event: DistillerEvent): DistillerState {
+  switch (event.type) {
+    case 'submitted':
+      return { ...state, submission: event.submission, submitted_at: event.at };
+    case 'resubmitted':
+      return { ...state, status: 'queued', attempts: 0, error: null, finished_at: null };
+    case 'started':
+      return { ...state, status: 'distilling', attempts: state.attempts + 1 };
+    case 'distilled':
+      return { ...state, patterns: event.patterns };
+    case 'merged':
+      return { ...state, status: 'done', merged: event.merged, patterns: null, finished_at: event.at };
+    case 'failed':
+      return { ...state, status: 'failed', error: event.error, finished_at: event.at };
+  }
+}
+
+function projectEvent(state: DistillerState, event: DistillerEvent, key: string): RowWrite[] {
+  const { submission } = state;
+  if (submission === null) return [];
+  const rows: RowWrite[] = [];
+  if (event.type !== 'distilled') {
+    const pattern_ids = [...new Set(state.merged.map(({ pattern_id }) => pattern_id))];
+    const row: TraceRow = {
+      trace_id: submission.trace_id,
+      project_id: submission.project_id,
+      status: state.status,
+      pattern_ids,
+      patterns_created: countCreated(state.merged),
+      error: state.error,
+      submitted_at: state.submitted_at,
+      finished_at: state.finished_at,
+    };
+    rows.push({ op: 'put', table: TRACES, row: traceRowKey(submission), value: row });
+  }
+  if (event.type === 'submitted' || event.type === 'resubmitted') {
+    rows.push({ op: 'put', table: TRACE_BODIES, row: [key], value: event.body });
+    rows.push({ op: 'put', table: UNFINISHED_TRACES, row: [key], value: 1 });
+  }
+  if (event.type === 'submitted') {
+    const day = event.at.slice(0, 10);
+    const row = [submission.org_id, day, submission.usage_project];
+    rows.push({ op: 'add', table: 'usage', row, counts: { traces: 1 } });
+  }
+  if (event.type === 'distilled' || event.type === 'failed') {
+    rows.push({ op: 'remove', table: TRACE_BODIES, row: [key] });
+  }
+  if (event.type === 'merged' || event.type === 'failed') {
+    rows.push({ op: 'remove', table: UNFINISHED_TRACES, row: [key] });
+  }
+  return rows;
+}

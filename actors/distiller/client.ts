@@ -1,0 +1,91 @@
+/**
+ * Submits traces and reads what became of them. The only place that makes the distiller's messages. Front threads.
+ */
+
+import type { Trace } from '../../src/domain/trace.ts';
+import { CatalogueError } from '../../src/errors.ts';
+import { RuntimeError } from '../../src/runtime/error.ts';
+import type { Asker } from '../../src/runtime/front.ts';
+import type { TableReader } from '../../src/storage/tables.ts';
+import {
+  DISTILLER_KIND,
+  distillerKey,
+  type SubmitReply,
+  type SubmitRequest,
+  TRACES,
+  type TraceRow,
+  traceRowKey,
+  UNFINISHED_TRACES,
+} from './protocol.ts';
+import { packTrace } from './trace-body.ts';
+
+/** A legacy trace waits for its distillation, behind others, with a model writing perhaps. */
+const SUBMIT_DEADLINE_MS = 30_000;
+const WAKE_DEADLINE_MS = 5_000;
+/** Unfinished traces woken in one go; the next go brings the rest. */
+const WAKES = 1_000;
+
+export class DistillerClient {
+  readonly #asker: Asker;
+  readonly #tables: TableReader;
+
+  constructor(asker: Asker, tables: TableReader) {
+    this.#asker = asker;
+    this.#tables = tables;
+  }
+
+  /**
+   * Submits a trace: durable when this returns, distilled too if it is a legacy one.
+   * @throws CatalogueError `conflict` when the id came with another body, `unavailable` when the trace cannot be taken or
+   *   a legacy one not be distilled now
+   */
+  async submit(request: SubmitRequest, trace: Trace): Promise<SubmitReply> {
+    const bodies = [await packTrace(trace)];
+    try {
+      return (await this.#asker.ask({ kind: DISTILLER_KIND, key: distillerKey(request) }, 'submit', request, {
+        deadline_ms: SUBMIT_DEADLINE_MS,
+        bodies,
+      })) as SubmitReply;
+    } catch (thrown) {
+      if (thrown instanceof RuntimeError && thrown.code === 'conflict') {
+        throw new CatalogueError('conflict', 'This trace_id was submitted with a different body');
+      }
+      throw new CatalogueError('unavailable', undefined, { cause: thrown });
+    }
+  }
+
+  /**
+   * @param project_id null: the organization's view, which knows the traces of all projects; one without a project
+   *   comes first
+   * @returns undefined when there is no such trace in sight
+   */
+  find(org_id: string, project_id: string | null, trace_id: string): TraceRow | undefined {
+    if (project_id !== null) return this.#tables.get(TRACES, traceRowKey({ org_id, project_id, trace_id }));
+    for (const { value } of this.#tables.range<TraceRow>(TRACES, { prefix: [org_id, trace_id], limit: 1 })) {
+      return value;
+    }
+    return undefined;
+  }
+
+  /**
+   * Wakes the actors of traces that a crash left unfinished. To be called at the start and now and then, since no more
+   * than so many are woken at once; a trace that is under way does not mind.
+   * @returns how many were woken
+   */
+  async resume(): Promise<number> {
+    let woken = 0;
+    const rows = [...this.#tables.range(UNFINISHED_TRACES, { prefix: [], limit: WAKES })];
+    for (const { row } of rows) {
+      const to = { kind: DISTILLER_KIND, key: String(row[0]) };
+      try {
+        await this.#asker.ask(to, 'wake', null, { deadline_ms: WAKE_DEADLINE_MS });
+        woken++;
+      } catch (thrown) {
+        // No room or no thread: the next call finds it again.
+        if (thrown instanceof RuntimeError && thrown.retryable) break;
+        throw new CatalogueError('unavailable', undefined, { cause: thrown });
+      }
+    }
+    return woken;
+  }
+}

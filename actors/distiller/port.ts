@@ -1,0 +1,164 @@
+/**
+ * The distiller's outside work: reads a queued trace, distils it, has a model improve the words where one is configured,
+ * and hands patterns to the store. A few traces at a time, so that a flood of them leaves the thread to others.
+ * Actor thread.
+ */
+
+import {
+  type DistilledPattern,
+  distilTrace,
+  keepDistinct,
+  type PatternCandidate,
+  toPattern,
+} from '../../src/domain/distillation/distil.ts';
+import { monitorTrace } from '../../src/domain/distillation/monitor-trace.ts';
+import type { Trace } from '../../src/domain/trace.ts';
+import { CatalogueError } from '../../src/errors.ts';
+import { DISTILLATIONS_AT_ONCE } from '../../src/limits.ts';
+import { unpackTrace } from './trace-body.ts';
+
+/** Where a pattern belongs: e1 under a project, else the organization's e2. */
+export interface PatternScope {
+  org_id: string;
+  project_id: string | null;
+}
+
+/** What became of one pattern. */
+export interface MergedPattern {
+  pattern_id: string;
+  /** False: it was merged into one that was there, whose support count went up. */
+  created: boolean;
+}
+
+/** Takes distilled patterns into the store. The pattern index's client is one. */
+export interface PatternSink {
+  /**
+   * Adds patterns, or merges each into the one whose situation is nearly the same (cosine ≥ 0.9).
+   * @returns one a pattern, in order
+   */
+  merge(scope: PatternScope, patterns: readonly SinkPattern[]): Promise<MergedPattern[]>;
+}
+
+export interface SinkPattern extends DistilledPattern {
+  /** Names the trace, so that a store that remembers its sources counts it once though it comes twice. */
+  source_trace_id: string;
+}
+
+/** Turns texts into vectors of length 1; `Embedder` of src/search is one. */
+export interface SituationEmbedder {
+  embed(texts: readonly string[]): Promise<Float32Array[]>;
+}
+
+/** Writes better words for a pattern; gives the candidate back as it is when it cannot. */
+export interface PatternWriter {
+  write(candidate: PatternCandidate, trace: Trace): Promise<PatternCandidate>;
+}
+
+export interface DistillationParts {
+  /** A queued body by the actor's key. */
+  readBody(key: string): Uint8Array | undefined;
+  /** Null without an embedder: then only equal situations are near-duplicates. */
+  embedder: SituationEmbedder | null;
+  /** Null without a pattern store: traces are taken and distilled to nothing. */
+  sink: PatternSink | null;
+  writer: PatternWriter | null;
+}
+
+/** An error as the runtime makes a refusal of it. */
+class PortError extends Error {
+  readonly code: string;
+  readonly retryable: boolean;
+
+  constructor(code: string, message: string, retryable: boolean, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+    this.retryable = retryable;
+  }
+}
+
+export class DistillationPort {
+  readonly #parts: DistillationParts;
+  #running = 0;
+  /** Bounded by the living actors of the kind, each of which waits here at most once. */
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(parts: DistillationParts) {
+    this.#parts = parts;
+  }
+
+  /** @returns the patterns of the trace, at most three */
+  async distil({ key }: { key: string }): Promise<DistilledPattern[]> {
+    if (this.#parts.sink === null) return [];
+    await this.#takeTurn();
+    try {
+      const trace = await this.#read(key);
+      const candidates = distilTrace(trace, monitorTrace(trace));
+      const kept = await this.#keepDistinct(candidates);
+      const { writer } = this.#parts;
+      const written = writer === null ? kept : await Promise.all(kept.map((one) => writer.write(one, trace)));
+      return written.map(toPattern);
+    } finally {
+      this.#passTurn();
+    }
+  }
+
+  /** Hands the patterns over. */
+  async merge(input: {
+    org_id: string;
+    project_id: string | null;
+    trace_id: string;
+    patterns: DistilledPattern[];
+  }): Promise<MergedPattern[]> {
+    const { sink } = this.#parts;
+    if (sink === null) return [];
+    const { org_id, project_id, trace_id, patterns } = input;
+    const sourced = patterns.map((pattern) => ({ ...pattern, source_trace_id: trace_id }));
+    try {
+      return await sink.merge({ org_id, project_id }, sourced);
+    } catch (thrown) {
+      throw unavailable('the pattern store takes nothing now', thrown);
+    }
+  }
+
+  async #read(key: string): Promise<Trace> {
+    const body = this.#parts.readBody(key);
+    if (body === undefined) throw new PortError('body_lost', 'the body of the trace is not there', false);
+    try {
+      return await unpackTrace(body);
+    } catch (thrown) {
+      throw new PortError('body_damaged', 'the body of the trace cannot be read', false, { cause: thrown });
+    }
+  }
+
+  async #keepDistinct(candidates: readonly PatternCandidate[]): Promise<PatternCandidate[]> {
+    const { embedder } = this.#parts;
+    if (candidates.length < 2 || embedder === null) return keepDistinct(candidates, null);
+    try {
+      const vectors = await embedder.embed(candidates.map(({ situation }) => situation));
+      return keepDistinct(candidates, vectors);
+    } catch (thrown) {
+      throw unavailable('the embedder gives no answer now', thrown);
+    }
+  }
+
+  async #takeTurn(): Promise<void> {
+    if (this.#running < DISTILLATIONS_AT_ONCE) {
+      this.#running++;
+      return;
+    }
+    await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
+
+  /** The place goes to the next one directly, so that nobody overtakes. */
+  #passTurn(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#running--;
+    else next();
+  }
+}
+
+/** Tried again unless the other side said that it will never work. */
+function unavailable(message: string, thrown: unknown): PortError {
+  const retryable = !(thrown instanceof CatalogueError) || thrown.retryable || thrown.code === 'internal';
+  return new PortError('unavailable', message, retryable, { cause: thrown });
+}

@@ -1,0 +1,26 @@
+/**
+ * A trace as bytes, for the way to its actor and for the queue: JSON through zstd. Off the event loop's thread, since a
+ * trace may have megabytes. Front threads and actor threads.
+ */
+
+import { promisify } from 'node:util';
+import { constants, zstdCompress, zstdDecompress } from 'node:zlib';
+import type { Trace } from '../../src/domain/trace.ts';
+import { QUEUED_TRACE_BYTES } from '../../src/limits.ts';
+
+const compress = promisify(zstdCompress);
+const decompress = promisify(zstdDecompress);
+
+/** Fast: the body lives for seconds. */
+const LEVEL = 1;
+
+export async function packTrace(trace: Trace): Promise<Uint8Array> {
+  const params = { [constants.ZSTD_c_compressionLevel]: LEVEL };
+  return compress(Buffer.from(JSON.stringify(trace)), { params });
+}
+
+/** @throws Error when the bytes are not a packed trace, or unpack to more than a trace can have */
+export async function unpackTrace(bytes: Uint8Array): Promise<Trace> {
+  const json = await decompress(bytes, { maxOutputLength: QUEUED_TRACE_BYTES });
+  return JSON.parse(json.toString()) as Trace;
+}
