@@ -11,7 +11,7 @@ import {
   type PatternCandidate,
   toPattern,
 } from '../../src/domain/distillation/distil.ts';
-import { monitorTrace } from '../../src/domain/distillation/monitor-trace.ts';
+import type { FiredBySteps } from '../../src/domain/distillation/failure-type.ts';
 import type { Trace } from '../../src/domain/trace.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { DISTILLATIONS_AT_ONCE } from '../../src/limits.ts';
@@ -57,6 +57,8 @@ export interface PatternWriter {
 export interface DistillationParts {
   /** A queued body by the actor's key. */
   readBody(key: string): Uint8Array | undefined;
+  /** Which monitors fire at each step: `monitorTrace` of the domain. */
+  monitor(trace: Trace): FiredBySteps;
   /** Null without an embedder: then only equal situations are near-duplicates. */
   embedder: SituationEmbedder | null;
   /** Null without a pattern store: traces are taken and distilled to nothing. */
@@ -92,7 +94,7 @@ export class DistillationPort {
     await this.#takeTurn();
     try {
       const trace = await this.#read(key);
-      const candidates = distilTrace(trace, monitorTrace(trace));
+      const candidates = distilTrace(trace, this.#parts.monitor(trace));
       const kept = await this.#keepDistinct(candidates);
       const { writer } = this.#parts;
       const written = writer === null ? kept : await Promise.all(kept.map((one) => writer.write(one, trace)));
