@@ -1,0 +1,36 @@
+/** Keeps the best of many matches that come one by one. Any thread. */
+import type { VectorMatch } from './vector-index.ts';
+
+/** At most `k` matches, sorted as they come: `k` is small beside what is offered, and most offers fail at once. */
+export class BestMatches {
+  readonly #k: number;
+  /** Best first. */
+  readonly #kept: VectorMatch[] = [];
+  /** What an offer must reach; with equal similarity the smaller id wins. */
+  #least: number;
+
+  constructor(k: number, minSimilarity: number) {
+    this.#k = k;
+    this.#least = k > 0 ? minSimilarity : Number.POSITIVE_INFINITY;
+  }
+
+  offer(id: number, similarity: number): void {
+    if (!(similarity >= this.#least)) return;
+    const kept = this.#kept;
+    let at = kept.length;
+    while (at > 0 && isBetter(id, similarity, kept[at - 1]!)) at--;
+    if (at >= this.#k) return;
+    kept.splice(at, 0, { id, similarity });
+    if (kept.length > this.#k) kept.pop();
+    if (kept.length === this.#k) this.#least = Math.max(this.#least, kept[kept.length - 1]!.similarity);
+  }
+
+  /** What was kept, best first; the collector is not used again. */
+  take(): VectorMatch[] {
+    return this.#kept;
+  }
+}
+
+function isBetter(id: number, similarity: number, than: VectorMatch): boolean {
+  return similarity > than.similarity || (similarity === than.similarity && id < than.id);
+}

@@ -1,0 +1,191 @@
+/**
+ * The approximate vector index: a hierarchical navigable small-world graph (Malkov and Yashunin, arXiv 1603.09320) by
+ * hnswlib. An exact index beside it holds every vector: it answers as long as the set is small, looks at what the graph
+ * does not hold yet, decides when a filter leaves the graph too few, and is what a graph is made of again.
+ * Any thread; each index in one, and the native handle never leaves it.
+ *
+ * Adding to a graph costs some 0.3 ms a vector, so `add` only notes it and `tend` does it: until then such vectors are
+ * compared one by one. Memory: twice 4 bytes a dimension and some 300 bytes a vector.
+ *
+ * Build parameters: `bench/retrieve.ts` prints what they cost and what they find. Texts about the same thing lie close
+ * together and far from the rest, and vectors of words have many dimensions that matter; so the graph is sparse (M 16)
+ * and cheap to make, and a search looks at many (ef 320).
+ */
+import { createRequire } from 'node:module';
+import type { HierarchicalNSW } from 'hnswlib-node';
+import { BestMatches } from './best-matches.ts';
+import { ExactIndex } from './exact-index.ts';
+import type { AcceptId, VectorIndex, VectorMatch } from './vector-index.ts';
+
+type Hnswlib = typeof import('hnswlib-node');
+
+/** Neighbours of a point; twice as many on the ground floor. */
+const M = 16;
+/** Candidates looked at to find a new point's neighbours. */
+const EF_CONSTRUCTION = 64;
+/** Candidates that a search keeps. */
+const EF_SEARCH = 320;
+/** Fetched for each result that is wanted when a filter will drop some. */
+const FILTERED_FACTOR = 8;
+/** The graph's random levels: the same points in the same order give the same graph. */
+const SEED = 100;
+/** Below this many vectors comparing with all is as quick. */
+export const GRAPH_SIZE_MIN = 2_000;
+/** Removed points make searches slower: beyond this share of the graph it is made anew. */
+const REMOVED_SHARE_MAX = 0.3;
+/** Points added between two looks at the clock. */
+const TEND_STEP = 4;
+/** Links (4 bytes each, 2M on the ground floor and about one level more), label, lock and list heads of one point. */
+const GRAPH_BYTES = 4 * (2 * M + 1) + 4 * (M + 1) + 8 + 40 + 64;
+
+export class HnswIndex implements VectorIndex {
+  readonly dimensions: number;
+  readonly #library: Hnswlib;
+  readonly #exact: ExactIndex;
+  #graph: HierarchicalNSW | null = null;
+  #capacity = 0;
+  /** Labels in the graph that are found. A label is never used twice in one graph. */
+  readonly #labels = new Map<number, number>();
+  /** By label; what was removed since stays and is marked in the graph. */
+  #idOf: number[] = [];
+  /** In the exact index and not in the graph. */
+  readonly #pending = new Set<number>();
+
+  constructor(library: Hnswlib, dimensions: number) {
+    this.#library = library;
+    this.#exact = new ExactIndex(dimensions);
+    this.dimensions = dimensions;
+  }
+
+  get size(): number {
+    return this.#exact.size;
+  }
+
+  get bytes(): number {
+    const points = this.#capacity * (4 * this.dimensions + GRAPH_BYTES);
+    return this.#exact.bytes + points + this.#labels.size * 60 + this.#idOf.length * 8;
+  }
+
+  /** Vectors that the graph does not hold yet. */
+  get pending(): number {
+    return this.#pending.size;
+  }
+
+  add(id: number, vector: Float32Array): void {
+    this.#exact.add(id, vector);
+    this.#unlink(id);
+    this.#pending.add(id);
+  }
+
+  remove(id: number): boolean {
+    if (!this.#exact.remove(id)) return false;
+    this.#pending.delete(id);
+    this.#unlink(id);
+    return true;
+  }
+
+  has(id: number): boolean {
+    return this.#exact.has(id);
+  }
+
+  get(id: number): Float32Array | undefined {
+    return this.#exact.get(id);
+  }
+
+  search(vector: Float32Array, k: number, accept?: AcceptId, minSimilarity = -Infinity): VectorMatch[] {
+    // Half of it compared one by one is more work than it saves.
+    if (this.#graph === null || this.#pending.size > this.size / 2)
+      return this.#exact.search(vector, k, accept, minSimilarity);
+    if (vector.length !== this.dimensions)
+      throw new RangeError(`a vector of ${vector.length} dimensions where ${this.dimensions} are expected`);
+    if (k <= 0) return [];
+    const inGraph = this.#labels.size;
+    const wanted = Math.min(inGraph, accept === undefined ? k : Math.max(EF_SEARCH, FILTERED_FACTOR * k));
+    const near = this.#searchGraph(this.#graph, vector, wanted);
+    const best = new BestMatches(k, minSimilarity);
+    let acceptable = 0;
+    for (const { id, similarity } of near) {
+      if (accept !== undefined && !accept(id)) continue;
+      acceptable++;
+      best.offer(id, similarity);
+    }
+    if (acceptable < k && !this.#hasSeenEnough(near, wanted, minSimilarity))
+      return this.#exact.search(vector, k, accept, minSimilarity);
+    if (this.#pending.size > 0) {
+      for (const match of this.#exact.searchAmong(vector, this.#pending, k, accept, minSimilarity))
+        best.offer(match.id, match.similarity);
+    }
+    return best.take();
+  }
+
+  tend(budgetMs: number): boolean {
+    if (this.#graph === null && this.size < GRAPH_SIZE_MIN) return false;
+    if (this.#graph !== null && this.#isWorn()) this.#discardGraph();
+    if (this.#pending.size === 0) return false;
+    const until = performance.now() + budgetMs;
+    do {
+      let left = TEND_STEP;
+      for (const id of this.#pending) {
+        this.#link(id);
+        this.#pending.delete(id);
+        if (--left === 0) break;
+      }
+    } while (this.#pending.size > 0 && performance.now() < until);
+    return this.#pending.size > 0;
+  }
+
+  /** Whether a longer look would find nothing: the graph was seen whole, or as far as the similarity reaches. */
+  #hasSeenEnough(near: readonly VectorMatch[], wanted: number, minSimilarity: number): boolean {
+    if (near.length >= this.#labels.size) return true;
+    return near.length >= wanted && near[near.length - 1]!.similarity < minSimilarity;
+  }
+
+  /** @returns best first */
+  #searchGraph(graph: HierarchicalNSW, vector: Float32Array, wanted: number): VectorMatch[] {
+    graph.setEf(Math.max(EF_SEARCH, wanted));
+    const { neighbors, distances } = graph.searchKnn(Array.from(vector), wanted);
+    return neighbors.map((label, at) => ({ id: this.#idOf[label]!, similarity: 1 - distances[at]! }));
+  }
+
+  #link(id: number): void {
+    const label = this.#idOf.length;
+    let graph = this.#graph;
+    if (graph === null) {
+      this.#capacity = Math.max(GRAPH_SIZE_MIN, this.size);
+      graph = new this.#library.HierarchicalNSW('ip', this.dimensions);
+      graph.initIndex(this.#capacity, M, EF_CONSTRUCTION, SEED);
+      this.#graph = graph;
+    } else if (label === this.#capacity) {
+      this.#capacity = Math.ceil(this.#capacity * 1.5);
+      graph.resizeIndex(this.#capacity);
+    }
+    graph.addPoint(Array.from(this.#exact.get(id)!), label);
+    this.#idOf.push(id);
+    this.#labels.set(id, label);
+  }
+
+  #unlink(id: number): void {
+    const label = this.#labels.get(id);
+    if (label === undefined) return;
+    this.#graph!.markDelete(label);
+    this.#labels.delete(id);
+  }
+
+  #isWorn(): boolean {
+    const removed = this.#idOf.length - this.#labels.size;
+    return removed > GRAPH_SIZE_MIN / 2 && removed > REMOVED_SHARE_MAX * this.#idOf.length;
+  }
+
+  #discardGraph(): void {
+    this.#graph = null;
+    this.#capacity = 0;
+    this.#labels.clear();
+    this.#idOf = [];
+    for (const id of this.#exact.ids()) this.#pending.add(id);
+  }
+}
+
+/** The native library. @throws Error when it is not compiled for this machine */
+export function loadHnswlib(): Hnswlib {
+  return createRequire(import.meta.url)('hnswlib-node') as Hnswlib;
+}
