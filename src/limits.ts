@@ -102,6 +102,19 @@ export const RATE_SLOTS = 65_536;
 /** A free-form object inside a body (`metadata`). */
 export const FREE_OBJECT_BOUNDS = { depth: 32, values: 10_000, characters: 262_144 } as const;
 
+/** A finding, in code points (document 2): what is longer is cut. */
+export const FINDING_BOUNDS = { content: 8_000, file_path: 512, finding_type: 64, query: 2_000 } as const;
+/** Metadata of a finding as JSON, in UTF-16 units: what is longer is refused, half an object means nothing. */
+export const FINDING_METADATA_CHARACTERS = 16_384;
+/** Findings that a code base holds; one more is refused (409). Its vectors are in memory while it is in use. */
+export const FINDINGS_PER_CODEBASE = 10_000;
+/** Name of a code base, in code points. */
+export const CODEBASE_ID_CHARACTERS = 256;
+/** Paths in one request for coverage or invalidation. */
+export const FINDING_PATHS = 10_000;
+/** Results of a recall, as of a retrieval (document 2). */
+export const FINDINGS_TOP_K = 50;
+
 /** Live stream: longest text of an event in UTF-16 units, events and bytes that a hub remembers for an organization. */
 export const LIVE_TEXT_CHARACTERS = 200;
 export const LIVE_RING_EVENTS = 10_000;
@@ -126,6 +139,10 @@ export const RUN_OUTCOME_CHARACTERS = 200;
 export const EVALUATE_STEPS_MAX = 1_000;
 /** What is kept of a step's texts beside its scores, in UTF-16 units. */
 export const STEP_COPY = { action: 200, action_input: 400, thought: 400, observation: 600 } as const;
+/** How long the payment processor may take over a request (its library tries once more). */
+export const BILLING_REQUEST_MS = 10_000;
+/** Age at which a webhook's signature no longer counts, in seconds (decisions, Usage and billing). */
+export const WEBHOOK_TOLERANCE_S = 300;
 /** How long an invitation stands (decisions, Identifiers and roles). */
 export const INVITATION_DAYS = 7;
 /** Custom profiles of one organization. */

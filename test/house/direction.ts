@@ -18,8 +18,10 @@ type Room =
   | 'gateway'
   | 'turns'
   | 'storage'
+  | 'accounts'
   | 'search'
   | 'auth'
+  | 'billing'
   | 'client'
   | 'runtime'
   | 'analysis'
@@ -42,13 +44,16 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   contract: ['std', 'limits', 'errors', 'domain'],
   http: ['std', 'limits', 'errors', 'domain', 'contract'],
   auth: ['std', 'limits', 'errors', 'domain', 'contract'],
-  api: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'auth', 'actor clients'],
+  billing: ['std', 'limits', 'errors', 'domain'],
+  api: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'auth', 'accounts', 'actor clients'],
   // What an agent's own process uses to call the API.
   client: ['std', 'errors', 'domain', 'contract'],
   gateway: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'turns', 'actor clients'],
   // Decoders are pure: the writer's thread and the command line read stored bodies with them.
   turns: ['std', 'limits', 'errors', 'domain'],
   storage: ['native', 'std', 'limits', 'errors', 'domain'],
+  // Functions of a transaction: they know the interface of tables and no database.
+  accounts: ['std', 'limits', 'errors', 'domain'],
   search: ['std', 'limits', 'errors', 'domain'],
   runtime: ['std'],
   analysis: ['std', 'limits', 'errors', 'domain', 'turns'],
@@ -66,9 +71,11 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'http',
     'api',
     'auth',
+    'billing',
     'gateway',
     'turns',
     'storage',
+    'accounts',
     'search',
     'runtime',
     'analysis',
@@ -83,6 +90,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'domain',
     'turns',
     'storage',
+    'accounts',
     'search',
     'analysis',
     'client',
@@ -94,12 +102,13 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
 /** The same, for imports that vanish when types are stripped. */
 const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
   http: ['config'],
-  api: ['config', 'storage', 'search', 'runtime'],
+  api: ['config', 'storage', 'search', 'runtime', 'billing'],
   auth: ['config', 'storage'],
   gateway: ['config', 'storage'],
   analysis: ['storage'],
   // Storage implements the journal that the runtime asks for.
   storage: ['runtime'],
+  accounts: ['storage', 'runtime'],
   actors: ['storage', 'search'],
   'actor clients': ['storage', 'search'],
 };
@@ -113,6 +122,7 @@ const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   'onnxruntime-node': ['search'],
   '@huggingface/tokenizers': ['search'],
   jose: ['auth'],
+  stripe: ['billing'],
   'prom-client': ['api'],
   jstat: ['domain'],
   piscina: ['runtime', 'root'],
@@ -134,6 +144,7 @@ const OWN_FILES = new Set(['limits', 'errors', 'config', 'log']);
 export function roomOf(file: string): Room | undefined {
   if (ROOTS.has(file)) return 'root';
   if (file.startsWith('src/gateway/turns/')) return 'turns';
+  if (file.startsWith('src/storage/accounts/')) return 'accounts';
   if (/^actors\/[\w-]+\/client\.ts$/.test(file)) return 'actor clients';
   if (file.startsWith('actors/')) return 'actors';
   if (file.startsWith('native/')) return 'native';

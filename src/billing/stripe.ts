@@ -1,0 +1,172 @@
+/**
+ * Stripe as the payment processor, through its official library (docs.stripe.com/api, docs.stripe.com/webhooks).
+ * Front threads.
+ */
+import Stripe from 'stripe';
+import { CatalogueError } from '../errors.ts';
+import { BILLING_REQUEST_MS, WEBHOOK_TOLERANCE_S } from '../limits.ts';
+import type { CheckoutRequest, PaymentProcessor, ProcessorEvent, WebhookVerifier } from './processor.ts';
+
+export interface StripeOptions {
+  secret_key: string;
+  /** Where the API is; null: Stripe's own. */
+  api_base: string | null;
+  /** Where a person goes after the processor's pages. */
+  return_url: string;
+}
+
+export class StripeProcessor implements PaymentProcessor {
+  readonly #stripe: Stripe;
+  readonly #returnUrl: string;
+
+  constructor({ secret_key, api_base, return_url }: StripeOptions) {
+    const base = api_base === null ? null : new URL(api_base);
+    this.#stripe = new Stripe(secret_key, {
+      timeout: BILLING_REQUEST_MS,
+      maxNetworkRetries: 1,
+      telemetry: false,
+      ...(base === null
+        ? {}
+        : {
+            host: base.hostname,
+            protocol: base.protocol === 'http:' ? 'http' : 'https',
+            port: base.port === '' ? (base.protocol === 'http:' ? 80 : 443) : Number(base.port),
+          }),
+    });
+    this.#returnUrl = return_url;
+  }
+
+  async createCheckout(request: CheckoutRequest): Promise<{ url: string; session_id: string }> {
+    const { org_id, plan, lookup_key, customer, email } = request;
+    const prices = await this.#call(() =>
+      this.#stripe.prices.list({ lookup_keys: [lookup_key], active: true, limit: 1 }),
+    );
+    const price = prices.data[0];
+    if (price === undefined) throw new CatalogueError('not_found', 'No price has this lookup_key');
+    const metadata = { org_id, plan };
+    const session = await this.#call(() =>
+      this.#stripe.checkout.sessions.create({
+        mode: 'subscription',
+        line_items: [{ price: price.id, quantity: 1 }],
+        client_reference_id: org_id,
+        metadata,
+        subscription_data: { metadata },
+        success_url: `${this.#returnUrl}?checkout=success`,
+        cancel_url: `${this.#returnUrl}?checkout=canceled`,
+        ...(customer === null ? (email === null ? {} : { customer_email: email }) : { customer }),
+      }),
+    );
+    if (session.url === null) throw new CatalogueError('unavailable', 'The payment processor gave no page');
+    return { url: session.url, session_id: session.id };
+  }
+
+  async createPortal(customer: string): Promise<{ url: string }> {
+    const session = await this.#call(() =>
+      this.#stripe.billingPortal.sessions.create({ customer, return_url: this.#returnUrl }),
+    );
+    return { url: session.url };
+  }
+
+  async fetchObject(type: string, id: string): Promise<Readonly<Record<string, unknown>> | null> {
+    const fetch = () => {
+      switch (type) {
+        case 'customer.subscription':
+        case 'subscription':
+          return this.#stripe.subscriptions.retrieve(id);
+        case 'checkout.session':
+          return this.#stripe.checkout.sessions.retrieve(id);
+        case 'invoice':
+          return this.#stripe.invoices.retrieve(id);
+        default:
+          return null;
+      }
+    };
+    try {
+      const found = await this.#call(async () => fetch());
+      return found as Readonly<Record<string, unknown>> | null;
+    } catch (thrown) {
+      if (thrown instanceof CatalogueError && thrown.code === 'not_found') return null;
+      throw thrown;
+    }
+  }
+
+  /** The processor's failures in our words: its own may hold parts of the key. */
+  async #call<Value>(work: () => Promise<Value>): Promise<Value> {
+    try {
+      return await work();
+    } catch (thrown) {
+      if (thrown instanceof Stripe.errors.StripeError && thrown.statusCode === 404)
+        throw new CatalogueError('not_found', 'The payment processor has no such object');
+      throw new CatalogueError('unavailable', 'The payment processor cannot be reached now');
+    }
+  }
+}
+
+export class StripeWebhooks implements WebhookVerifier {
+  readonly #secrets: Readonly<Record<'full' | 'thin', string | null>>;
+
+  constructor(secrets: { full: string | null; thin: string | null }) {
+    this.#secrets = secrets;
+  }
+
+  verify(body: Uint8Array, signature: string | undefined, kind: 'full' | 'thin'): ProcessorEvent {
+    const secret = this.#secrets[kind];
+    if (secret === null) throw new CatalogueError('unavailable', 'No webhook secret is configured');
+    const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString();
+    try {
+      if (signature === undefined || signature === '') throw new Error('missing');
+      Stripe.webhooks.signature!.verifyHeader(text, signature, secret, WEBHOOK_TOLERANCE_S);
+    } catch {
+      throw new CatalogueError('malformed_request', 'The Stripe-Signature is missing or does not hold');
+    }
+    const event = readEvent(text);
+    if (event === null) throw new CatalogueError('malformed_request', 'The body is not an event');
+    if (event.object.kind !== kind)
+      throw new CatalogueError('malformed_request', `This route takes ${kind} events`);
+    return event;
+  }
+}
+
+const ID_MAX = 255;
+
+function readEvent(text: string): ProcessorEvent | null {
+  let event: unknown;
+  try {
+    event = JSON.parse(text);
+  } catch {
+    return null;
+  }
+  const fields = objectOf(event);
+  if (fields === null || !isId(fields.id) || !isId(fields.type)) return null;
+  if (fields.object === 'v2.core.event') {
+    const related = objectOf(fields.related_object);
+    const created_s = typeof fields.created === 'string' ? Date.parse(fields.created) / 1_000 : Number.NaN;
+    if (Number.isNaN(created_s)) return null;
+    const object = {
+      kind: 'thin' as const,
+      id: isId(related?.id) ? related.id : '',
+      type: isId(related?.type) ? related.type : '',
+    };
+    // `v1.` marks an event whose object is of the API's first version; the rest is the name it always had.
+    return { id: fields.id, type: fields.type.replace(/^v1\./, ''), created_s, object };
+  }
+  const object = objectOf(objectOf(fields.data)?.object);
+  if (fields.object !== 'event' || object === null || typeof fields.created !== 'number') return null;
+  if (!Number.isFinite(fields.created)) return null;
+  return {
+    id: fields.id,
+    type: fields.type,
+    created_s: fields.created,
+    object: { kind: 'full', fields: object },
+  };
+}
+
+function objectOf(value: unknown): Readonly<Record<string, unknown>> | null {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? (value as Readonly<Record<string, unknown>>)
+    : null;
+}
+
+function isId(value: unknown): value is string {
+  return typeof value === 'string' && value !== '' && value.length <= ID_MAX && value.isWellFormed();
+}

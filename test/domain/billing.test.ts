@@ -1,0 +1,180 @@
+/** What an organization has subscribed to, whatever order the processor's events come in. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  effectiveSubscription,
+  mergeSubscription,
+  planOfLookupKey,
+  readBillingEvent,
+  type Subscription,
+} from '../../src/domain/billing.ts';
+
+const PLANS = ['free', 'pro', 'enterprise'];
+
+function subscriptionEvent(type: string, as_of_s: number, fields: Record<string, unknown> = {}) {
+  const object = {
+    id: 'sub_1',
+    object: 'subscription',
+    customer: 'cus_1',
+    status: 'active',
+    metadata: { org_id: 'org_a' },
+    cancel_at_period_end: false,
+    items: {
+      data: [
+        {
+          price: { lookup_key: 'pro_monthly' },
+          current_period_start: 1_767_225_600,
+          current_period_end: 1_769_904_000,
+        },
+      ],
+    },
+    ...fields,
+  };
+  return readBillingEvent(
+    { id: `evt_${as_of_s}`, type: `customer.subscription.${type}`, object, as_of_s },
+    PLANS,
+  );
+}
+
+function apply(events: readonly ReturnType<typeof readBillingEvent>[]) {
+  const all = new Map<string, Subscription>();
+  for (const { change } of events) {
+    if (change === null) continue;
+    all.set(change.id, mergeSubscription(all.get(change.id), 'org_a', change));
+  }
+  return effectiveSubscription([...all.values()]);
+}
+
+describe('a subscription', () => {
+  it('is none before anything was bought', () => {
+    expect(effectiveSubscription([])).toEqual({
+      plan: 'free',
+      status: 'none',
+      current_period_start: null,
+      current_period_end: null,
+      cancel_at_period_end: false,
+    });
+  });
+
+  it('follows the price', () => {
+    expect(apply([subscriptionEvent('created', 10)])).toEqual({
+      plan: 'pro',
+      status: 'active',
+      current_period_start: '2026-01-01T00:00:00.000Z',
+      current_period_end: '2026-02-01T00:00:00.000Z',
+      cancel_at_period_end: false,
+    });
+  });
+
+  it('keeps its plan while a payment is late, and falls to free when it is over', () => {
+    for (const [status, plan] of [
+      ['trialing', 'pro'],
+      ['past_due', 'pro'],
+      ['unpaid', 'free'],
+      ['incomplete', 'free'],
+      ['canceled', 'free'],
+      ['incomplete_expired', 'free'],
+      ['paused', 'free'],
+      ['something_new', 'free'],
+    ])
+      expect(apply([subscriptionEvent('updated', 10, { status })]).plan, status).toBe(plan);
+  });
+
+  it('comes to the same state in whatever order its events arrive, however often', () => {
+    const events = [
+      readBillingEvent(
+        {
+          id: 'evt_checkout',
+          type: 'checkout.session.completed',
+          as_of_s: 5,
+          object: {
+            subscription: 'sub_1',
+            customer: 'cus_1',
+            client_reference_id: 'org_a',
+            payment_status: 'paid',
+            metadata: { org_id: 'org_a', plan: 'pro' },
+          },
+        },
+        PLANS,
+      ),
+      subscriptionEvent('created', 6, { status: 'incomplete' }),
+      subscriptionEvent('updated', 7),
+      readBillingEvent(
+        {
+          id: 'evt_failed',
+          type: 'invoice.payment_failed',
+          as_of_s: 8,
+          object: { customer: 'cus_1', parent: { subscription_details: { subscription: 'sub_1' } } },
+        },
+        PLANS,
+      ),
+      subscriptionEvent('updated', 9, { cancel_at_period_end: true }),
+    ];
+    const expected = apply(events);
+    expect(expected).toMatchObject({ plan: 'pro', status: 'active', cancel_at_period_end: true });
+    fc.assert(
+      fc.property(
+        fc.shuffledSubarray([...events, ...events], { minLength: 10, maxLength: 10 }),
+        (shuffled) => {
+          expect(apply(shuffled)).toEqual(expected);
+        },
+      ),
+    );
+    const ended = [...events, subscriptionEvent('deleted', 20)];
+    fc.assert(
+      fc.property(fc.shuffledSubarray(ended, { minLength: 6, maxLength: 6 }), (shuffled) => {
+        expect(apply(shuffled)).toMatchObject({ plan: 'free', status: 'canceled' });
+      }),
+    );
+  });
+
+  it('that is bought after another ended counts', () => {
+    const second = { id: 'sub_2' };
+    expect(
+      apply([
+        subscriptionEvent('created', 10),
+        subscriptionEvent('created', 30, second),
+        subscriptionEvent('deleted', 40),
+      ]),
+    ).toMatchObject({ plan: 'pro', status: 'active' });
+  });
+});
+
+describe('an event', () => {
+  it('names its organization in its metadata, else by the reference', () => {
+    expect(subscriptionEvent('updated', 1).org_id).toBe('org_a');
+    const object = { client_reference_id: 'org_b', subscription: { id: 'sub_9' } };
+    expect(
+      readBillingEvent({ id: 'e', type: 'checkout.session.completed', object, as_of_s: 1 }, PLANS),
+    ).toMatchObject({ org_id: 'org_b', change: { id: 'sub_9' } });
+  });
+
+  it('is read whatever stands in it', () => {
+    fc.assert(
+      fc.property(
+        fc.constantFrom('checkout.session.completed', 'customer.subscription.updated', 'invoice.paid'),
+        fc.dictionary(
+          fc.constantFrom('id', 'customer', 'subscription', 'metadata', 'items', 'parent', 'lines', 'status'),
+          fc.jsonValue(),
+        ),
+        (type, object) => {
+          const { change } = readBillingEvent(
+            { id: 'e', type, object: object as Record<string, unknown>, as_of_s: 1 },
+            PLANS,
+          );
+          if (change !== null)
+            expect(effectiveSubscription([mergeSubscription(undefined, 'o', change)]).plan).toBeTypeOf(
+              'string',
+            );
+        },
+      ),
+    );
+  });
+
+  it('knows a plan by the beginning of a look-up key', () => {
+    expect(planOfLookupKey('pro', PLANS)).toBe('pro');
+    expect(planOfLookupKey('pro_yearly', PLANS)).toBe('pro');
+    expect(planOfLookupKey('professional', PLANS)).toBeNull();
+    expect(planOfLookupKey('gold', PLANS)).toBeNull();
+  });
+});
