@@ -3,6 +3,7 @@
  * task by src/runtime/actor-threads.ts. Actor threads.
  */
 import { decodeExchange } from '../src/gateway/turns/decode.ts';
+import { RATE_SLOTS } from '../src/limits.ts';
 import { createLog } from '../src/log.ts';
 import { runActorThread, type ThreadTask } from '../src/runtime/actor-thread.ts';
 import type { JournalStore } from '../src/runtime/journal.ts';
@@ -13,6 +14,9 @@ import { SplitJournal } from '../src/storage/split-journal.ts';
 import { CAPTURE_LOG_PORT } from './capture-writer/behaviour.ts';
 import { CaptureLogPort } from './capture-writer/port.ts';
 import { CATALOG } from './catalog.ts';
+import { rateTablePort } from './rate-bucket/slots.ts';
+import { RATE_TABLE_PORT } from './rate-bucket/slots-protocol.ts';
+import { allocateRateTable, RateTable } from './rate-bucket/table.ts';
 import { QUICK_KINDS } from './supervision.ts';
 
 /** What the main thread passes to every actor thread. */
@@ -21,6 +25,8 @@ export interface HostOptions {
   capture: { db: string; redact: boolean; max_decoded_bytes: number };
   /** Where persistent kinds keep their journals; null for a process that runs none of them (the gateway alone). */
   databases: DatabasePaths | null;
+  /** The rate buckets that all front threads share; absent in a process without an API. */
+  rate_table?: SharedArrayBuffer;
 }
 
 /** Runs the thread; the pool calls it with its task. */
@@ -50,7 +56,12 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
     kinds:
       databases === null ? CATALOG.filter(({ behaviour }) => behaviour.persistence === undefined) : CATALOG,
     journal,
-    ports: { [CAPTURE_LOG_PORT]: captureLog },
+    ports: {
+      [CAPTURE_LOG_PORT]: captureLog,
+      [RATE_TABLE_PORT]: rateTablePort(
+        new RateTable(task.options.rate_table ?? allocateRateTable(RATE_SLOTS)),
+      ),
+    },
     report: (report) => logger.error(report, 'an actor failed'),
     dispose: async () => {
       await captureLog.close();

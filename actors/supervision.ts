@@ -58,6 +58,18 @@ export const DISTILLER_POLICY: KindPolicy = {
   stopped_for_ms: 5_000,
 };
 
+/** One actor a process; asked once for each key that a thread sees for the first time. */
+export const RATE_SLOTS_POLICY: KindPolicy = {
+  ...DEFAULT_KIND_POLICY,
+  mailbox_capacity: 16_384,
+  overflow: 'reject',
+  idle_after_ms: Number.POSITIVE_INFINITY,
+  max_live: 1,
+  max_io_in_flight: 16_384,
+  max_held_replies: 16_384,
+  stopped_for_ms: 1_000,
+};
+
 /** Kinds that live on one given thread. */
 export const PINS: Readonly<Record<string, number>> = { [CAPTURE_WRITER_KIND]: 0 };
 

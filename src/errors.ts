@@ -26,6 +26,7 @@ export const ERRORS = {
   },
   not_found: { status: 404, detail: 'Not Found', retryable: false },
   method_not_allowed: { status: 405, detail: 'Method Not Allowed', retryable: false },
+  conflict: { status: 409, detail: 'The request conflicts with the present state', retryable: false },
   capture_stopped: {
     status: 409,
     detail: 'The capture writer was stopped; it starts again with the process',

@@ -25,6 +25,8 @@ export interface FrontTask {
   config: Config;
   parts: Parts;
   placement: Placement;
+  /** The rate buckets that all front threads share. */
+  rate_table: SharedArrayBuffer;
   control: MessagePort;
   /** Leads to the main thread's RemoteServices. */
   services: MessagePort;
@@ -57,7 +59,8 @@ export default async function frontThread(task: FrontTask): Promise<void> {
         admin: remoteAdmin(services),
         probes: { actors: () => services.isReady() },
         asker: actors,
-        report: (error) => log.error({ err: error }, error.message),
+        rate_table: task.rate_table,
+        log,
       });
     },
     counters: async () => (await front?.counters()) ?? null,

@@ -29,6 +29,7 @@ export interface FrontThreadsOptions {
   config: Config;
   parts: Parts;
   placement: Placement;
+  rate_table: SharedArrayBuffer;
   actors: ActorThreads;
   admin: CaptureAdmin;
   isReady: () => Promise<boolean>;
@@ -71,7 +72,16 @@ export class FrontThreads {
     await this.#pool.destroy();
   }
 
-  #startOne({ config, parts, placement, actors, admin, isReady, onFrontEnded }: FrontThreadsOptions): {
+  #startOne({
+    config,
+    parts,
+    placement,
+    rate_table,
+    actors,
+    admin,
+    isReady,
+    onFrontEnded,
+  }: FrontThreadsOptions): {
     control: Comlink.Remote<FrontThreadControl>;
     ended: Promise<void>;
   } {
@@ -79,7 +89,14 @@ export class FrontThreads {
     const services = new MessageChannel();
     const remote: RemoteServices = { admin: (name) => answerAs(admin, name), isReady };
     Comlink.expose(remote, nodeEndpoint(services.port1));
-    const task: FrontTask = { config, parts, placement, control: control.port2, services: services.port2 };
+    const task: FrontTask = {
+      config,
+      parts,
+      placement,
+      rate_table,
+      control: control.port2,
+      services: services.port2,
+    };
     const ended = (
       this.#pool.run(task, { transferList: [control.port2, services.port2] }) as Promise<void>
     ).finally(() => {

@@ -4,9 +4,9 @@
  * threads run one each (front-thread.ts), all listening on the same ports.
  */
 import type { CaptureWriterClient } from '../actors/capture-writer/client.ts';
-import { compileDispatch } from './api/dispatch.ts';
+import { type ApiLog, createApi } from './api/api.ts';
+import { createChecks } from './api/checks.ts';
 import type { ReadinessProbes } from './api/health.ts';
-import { apiRoutes } from './api/routes.ts';
 import type { Config } from './config.ts';
 import { CatalogueError, toApiBody, toMessagesBody } from './errors.ts';
 import type { CaptureAdmin } from './gateway/admin.ts';
@@ -36,8 +36,9 @@ export interface FrontServices {
   probes: ReadinessProbes;
   /** Reaches the actors from this thread. */
   asker: Asker;
-  /** Told of every failure that is ours. */
-  report: (error: CatalogueError) => void;
+  /** The rate buckets that all fronts share. */
+  rate_table: SharedArrayBuffer;
+  log: ApiLog;
 }
 
 export class Front implements CaptureFront {
@@ -134,8 +135,13 @@ function listenForGateway(config: Config, gateway: Gateway): Promise<HttpServer>
   });
 }
 
-function listenForApi({ config, probes, report, asker }: FrontServices, stores: Stores): Promise<HttpServer> {
-  const dispatch = compileDispatch(apiRoutes({ version: config.version, probes, asker, stores }), report);
+function listenForApi(services: FrontServices, stores: Stores): Promise<HttpServer> {
+  const { config, probes, asker, rate_table, log } = services;
+  const checks = createChecks({ config, asker, rate_table });
+  const dispatch = createApi(
+    { version: config.version, probes, asker, stores, checks },
+    { cors_origins: config.api.cors_origins, log },
+  );
   return startServer({
     host: config.api.host,
     port: config.api.port,

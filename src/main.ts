@@ -2,12 +2,14 @@
 
 import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
 import type { HostOptions } from '../actors/host.ts';
+import { allocateRateTable } from '../actors/rate-bucket/table.ts';
 import { PINS } from '../actors/supervision.ts';
 import type { Config } from './config.ts';
 import { Front, type Parts } from './front.ts';
 import { FrontThreads } from './front-threads.ts';
 import { CaptureControl, type CaptureFront } from './gateway/capture-control.ts';
 import { findPort } from './http/port.ts';
+import { RATE_SLOTS } from './limits.ts';
 import { createLog } from './log.ts';
 import { ActorThreads } from './runtime/actor-threads.ts';
 import type { Placement } from './runtime/protocol.ts';
@@ -47,6 +49,7 @@ async function startAll(
 ): Promise<{ api_url: string | null; gateway_url: string | null }> {
   const log = createLog(config.log_level);
   const placement: Placement = { hosts: config.actor_threads, pins: PINS };
+  const rate_table = allocateRateTable(RATE_SLOTS);
   const options: HostOptions = {
     log_level: config.log_level,
     capture: {
@@ -55,6 +58,7 @@ async function startAll(
       max_decoded_bytes: config.capture.max_capture_bytes,
     },
     databases: parts.api ? databasePaths(config.data_dir) : null,
+    rate_table,
   };
   const actors = new ActorThreads({
     entry: resolveModuleUrl('../actors/host.ts', import.meta.url),
@@ -90,7 +94,8 @@ async function startAll(
     admin,
     probes: { actors: isReady },
     asker,
-    report: (error) => log.error({ err: error }, error.message),
+    rate_table,
+    log,
   });
   fronts.push(first);
   stops.push(() => first.stop());
@@ -100,6 +105,7 @@ async function startAll(
       config: shared,
       parts,
       placement,
+      rate_table,
       actors,
       admin,
       isReady,

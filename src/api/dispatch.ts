@@ -1,83 +1,217 @@
 /** From a request to the answer of its route: matching, 404, 405, and errors as `{"detail": …}`. Front threads. */
-
-import { pathParameters } from '../contract/endpoint.ts';
 import { type ApiReply, type ApiRequest, type ApiRoute, jsonReply } from '../contract/route.ts';
+import { SchemaViolation } from '../contract/violation.ts';
 import { CatalogueError, toApiBody, toCatalogueError } from '../errors.ts';
-
-interface CompiledRoute {
-  route: ApiRoute;
-  pattern: RegExp;
-  names: string[];
-}
+import type { CorsPolicy } from '../http/cors.ts';
+import { newUlid } from '../std/id.ts';
 
 /** A request before its route is known. */
-export type UnroutedRequest = Omit<ApiRequest, 'params'>;
+export interface UnroutedRequest extends Omit<ApiRequest, 'params'> {
+  /** The body is beyond the cap and was not read. */
+  oversized?: boolean;
+}
 
-/**
- * @param routes the table; of two routes that match, the earlier answers
- * @param report told of every failure that is ours (500), its cause included; a caller reads the catalogue's words
- * @returns answers a request; never rejects. A HEAD is answered as its GET (the server leaves the body out), a
- *   trailing slash as if it were not there.
- */
-export function compileDispatch(
-  routes: readonly ApiRoute[],
-  report: (error: CatalogueError, request: UnroutedRequest) => void,
-): (request: UnroutedRequest) => Promise<ApiReply> {
-  const compiled = routes.flatMap(compileRoute);
-  return async (request) => {
+/** Told of every failure that is ours (500), its cause included; a caller reads the catalogue's words. */
+export type ReportFailure = (error: CatalogueError, request: UnroutedRequest, requestId: string) => void;
+
+/** What is known of an answered request: nothing that a caller could have hidden a secret in. */
+export interface Answered {
+  request_id: string;
+  method: string;
+  /** The endpoint's id; null where no route was found. */
+  route: string | null;
+  status: number;
+  duration_ms: number;
+}
+
+export interface DispatchOptions {
+  report: ReportFailure;
+  /** Told of every request once its answer is known. */
+  observe?: (answered: Answered) => void;
+  /** Which pages may call; without it none. */
+  cors?: CorsPolicy;
+}
+
+export type ApiDispatch = (request: UnroutedRequest) => ApiReply | Promise<ApiReply>;
+
+/** Identifiers that callers may choose for their requests; others are replaced. */
+const REQUEST_ID = /^[\w.:/+=-]{1,128}$/;
+
+/** @returns answers a request; neither throws nor rejects */
+export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOptions): ApiDispatch {
+  const router = new Router(routes);
+  const { report, observe, cors } = options;
+  return (request) => {
+    const startedMs = performance.now();
+    const chosen = request.headers.get('x-request-id');
+    const requestId = chosen !== undefined && REQUEST_ID.test(chosen) ? chosen : newUlid();
+    let route: ApiRoute | null = null;
+
+    const finish = (reply: ApiReply): ApiReply => {
+      observe?.({
+        request_id: requestId,
+        method: request.method,
+        route: route === null ? null : route.endpoint.id,
+        status: reply.status,
+        duration_ms: performance.now() - startedMs,
+      });
+      const headers = [...reply.headers, ['x-request-id', requestId] as const];
+      if (cors !== undefined) headers.push(...cors.headersFor(request.headers.get('origin')));
+      return { ...reply, headers };
+    };
+    const fail = (thrown: unknown): ApiReply => {
+      const error = thrown instanceof SchemaViolation ? thrown : toCatalogueError(thrown);
+      if (error instanceof CatalogueError && error.code === 'internal') report(error, request, requestId);
+      return finish(renderError(error, () => router.allowed(request.path)));
+    };
+
     try {
-      return await findHandler(compiled, request)();
+      const preflight = cors?.answerPreflight(request.method, request.headers);
+      if (preflight != null) return finish(preflight);
+      if (request.oversized === true) throw new CatalogueError('body_too_large');
+      const match = router.find(request.method, request.path);
+      route = match.route;
+      const { method, path, query, headers, body, address } = request;
+      const reply = route.handle({ method, path, query, headers, body, address, params: match.params });
+      return reply instanceof Promise ? reply.then(finish, fail) : finish(reply);
     } catch (thrown) {
-      const error = toCatalogueError(thrown);
-      if (error.code === 'internal') report(error, request);
-      return renderError(error, compiled, request);
+      return fail(thrown);
     }
   };
 }
 
-function renderError(
-  error: CatalogueError,
-  compiled: readonly CompiledRoute[],
-  request: UnroutedRequest,
-): ApiReply {
+/** @param allowed called for a 405 only */
+export function renderError(error: CatalogueError | SchemaViolation, allowed?: () => string[]): ApiReply {
+  if (error instanceof SchemaViolation) return jsonReply(422, { detail: error.violations });
   const headers: [string, string][] = [];
-  if (error.code === 'method_not_allowed')
-    headers.push(['allow', allowedMethods(compiled, request).join(', ')]);
+  if (error.code === 'method_not_allowed' && allowed !== undefined) {
+    headers.push(['allow', allowed().join(', ')]);
+  }
+  // RFC 6750, 3.
+  if (error.code === 'unauthenticated') headers.push(['www-authenticate', 'Bearer']);
+  if (error.retryable) headers.push(['retry-after', '1']);
   return jsonReply(error.status, toApiBody(error), headers);
 }
 
-function compileRoute(route: ApiRoute): CompiledRoute[] {
-  return [route.endpoint.path, ...(route.endpoint.aliases ?? [])].map((path) => {
-    const source = path
-      .split(/\{\w+\}/)
-      .map((literal) => literal.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
-      .join('([^/]+)');
-    return { route, pattern: new RegExp(`^${source}/?$`), names: pathParameters(path) };
-  });
+/** What a request's path leads to. */
+export interface Match {
+  route: ApiRoute;
+  params: Record<string, string>;
 }
 
-function findHandler(compiled: readonly CompiledRoute[], request: UnroutedRequest) {
-  const method = request.method === 'HEAD' ? 'GET' : request.method;
-  for (const { route, pattern, names } of compiled) {
-    const match = route.endpoint.method === method ? pattern.exec(request.path) : null;
-    if (match === null) continue;
-    const params = Object.fromEntries(names.map((name, index) => [name, decodeSegment(match[index + 1]!)]));
-    return () => route.handle({ ...request, params });
+/** One level of the table: what may stand between two slashes. */
+interface Segment {
+  literals: Map<string, Segment>;
+  /** `{name}`: any one segment. */
+  parameter: Segment | null;
+  /** By method, of paths that end here. */
+  ends: Map<string, End>;
+}
+
+interface End {
+  route: ApiRoute;
+  /** The path's parameters, and which segments they are. */
+  params: readonly (readonly [name: string, at: number])[];
+}
+
+/** The table, ready to be asked. */
+export class Router {
+  readonly #root: Segment = openSegment();
+
+  /** @throws Error for two routes with one method and one path */
+  constructor(routes: readonly ApiRoute[]) {
+    for (const route of routes) {
+      for (const path of [route.endpoint.path, ...(route.endpoint.aliases ?? [])]) this.#add(path, route);
+    }
   }
-  throw new CatalogueError(allowedMethods(compiled, request).length > 0 ? 'method_not_allowed' : 'not_found');
+
+  /**
+   * A HEAD is answered as its GET (the server leaves the body out), a trailing slash as if it were not there; what
+   * stands literally in a path goes before a parameter.
+   * @throws CatalogueError `not_found`, or `method_not_allowed` for a path that other methods have
+   */
+  find(method: string, path: string): Match {
+    const steps = splitPath(path);
+    const wanted = method === 'HEAD' ? 'GET' : method;
+    for (const end of endsOf(this.#root, steps, 1)) {
+      const entry = end.ends.get(wanted);
+      if (entry !== undefined) return { route: entry.route, params: readParams(entry, steps) };
+    }
+    throw new CatalogueError(this.allowed(path).length > 0 ? 'method_not_allowed' : 'not_found');
+  }
+
+  /** The methods that a path has, as `Allow` lists them. */
+  allowed(path: string): string[] {
+    const methods = new Set<string>();
+    for (const end of endsOf(this.#root, splitPath(path), 1)) {
+      for (const method of end.ends.keys()) {
+        methods.add(method);
+        if (method === 'GET') methods.add('HEAD');
+      }
+    }
+    return [...methods];
+  }
+
+  #add(path: string, route: ApiRoute): void {
+    let segment = this.#root;
+    const params: [string, number][] = [];
+    for (const [at, step] of path.split('/').entries()) {
+      if (at === 0) continue;
+      const name = /^\{(\w+)\}$/.exec(step)?.[1];
+      if (name === undefined) {
+        if (!segment.literals.has(step)) segment.literals.set(step, openSegment());
+        segment = segment.literals.get(step)!;
+      } else {
+        params.push([name, at]);
+        segment.parameter ??= openSegment();
+        segment = segment.parameter;
+      }
+    }
+    const { method, id } = route.endpoint;
+    const other = segment.ends.get(method);
+    if (other !== undefined) {
+      throw new Error(`${id} and ${other.route.endpoint.id} are both ${method} ${path}`);
+    }
+    segment.ends.set(method, { route, params });
+  }
 }
 
-function allowedMethods(compiled: readonly CompiledRoute[], { path }: UnroutedRequest): string[] {
-  const methods = compiled
-    .filter(({ pattern }) => pattern.test(path))
-    .map(({ route }) => route.endpoint.method);
-  return [...new Set(methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method])))];
+function openSegment(): Segment {
+  return { literals: new Map(), parameter: null, ends: new Map() };
+}
+
+/** The path's segments behind an empty first one, without what a trailing slash would add. */
+function splitPath(path: string): string[] {
+  const steps = path.split('/');
+  if (steps.length > 2 && steps.at(-1) === '') steps.pop();
+  return steps;
+}
+
+/** Where the steps from `at` on lead: at most one place for each choice between a literal and a parameter. */
+function* endsOf(segment: Segment, steps: readonly string[], at: number): Generator<Segment> {
+  if (at === steps.length) {
+    if (segment.ends.size > 0) yield segment;
+    return;
+  }
+  const step = steps[at]!;
+  const literal = segment.literals.get(step);
+  if (literal !== undefined) yield* endsOf(literal, steps, at + 1);
+  if (segment.parameter !== null && step !== '') yield* endsOf(segment.parameter, steps, at + 1);
+}
+
+function readParams({ params }: End, steps: readonly string[]): Record<string, string> {
+  const values: Record<string, string> = {};
+  for (const [name, at] of params) values[name] = decodeSegment(steps[at]!);
+  return values;
 }
 
 /** @throws CatalogueError `not_found` for a segment that is not percent-encoded UTF-8: nothing can be called that. */
 function decodeSegment(segment: string): string {
+  // The server shows bytes as characters.
+  const text = /[^\0-\x7f]/.test(segment) ? Buffer.from(segment, 'latin1').toString() : segment;
+  if (!text.includes('%')) return text;
   try {
-    return decodeURIComponent(segment);
+    return decodeURIComponent(text);
   } catch {
     throw new CatalogueError('not_found');
   }

@@ -1,9 +1,9 @@
 /**
- * The API's table: every declared endpoint with its handler, and the one function that answers a request from it.
- * Front threads.
+ * The API's table: every declared endpoint with its handler. A part of the product adds one line: its table bound to
+ * its handlers. Front threads.
  */
-
 import type { Endpoint } from '../contract/endpoint.ts';
+import type { BoundEndpoint } from '../contract/handler.ts';
 import { docs, health, openapi, ready } from '../contract/health.ts';
 import { type ApiReply, type ApiRoute, jsonReply } from '../contract/route.ts';
 import type { Asker } from '../runtime/front.ts';
@@ -11,6 +11,7 @@ import type { Stores } from '../storage/stores.ts';
 import { renderDocs } from './docs.ts';
 import { answerHealth, answerReady, type ReadinessProbes } from './health.ts';
 import { describeApi } from './openapi.ts';
+import { type Checks, guard } from './pipeline.ts';
 
 /** What handlers need of the process, handed in by the composition root. */
 export interface ApiServices {
@@ -19,13 +20,27 @@ export interface ApiServices {
   /** Reaches the actors. */
   asker: Asker;
   stores: Stores;
+  /** What every request on a `bearer` endpoint passes. */
+  checks: Checks;
 }
 
-const ENDPOINTS: readonly Endpoint[] = [health, ready, openapi, docs];
+const SERVICE_ENDPOINTS: readonly Endpoint[] = [health, ready, openapi, docs];
+
+/**
+ * The product's endpoints: `...bind(RUNS, runHandlers(services))`, one line a part, in the order of the description.
+ * What a part needs beyond the asker and the stores is a property of its own in ApiServices, optional while the
+ * composition root cannot give it yet: `...(services.search ? bind(PATTERNS, patternHandlers(services.search)) : [])`.
+ */
+function productEndpoints(_services: ApiServices): BoundEndpoint[] {
+  return [];
+}
 
 /** The routes, described and rendered once. */
-export function apiRoutes({ version, probes }: ApiServices): ApiRoute[] {
-  const document = describeApi(ENDPOINTS, version);
+export function apiRoutes(services: ApiServices): ApiRoute[] {
+  const { version, probes } = services;
+  const product = productEndpoints(services);
+  const endpoints = [...SERVICE_ENDPOINTS, ...product.map(({ endpoint }) => endpoint)];
+  const document = describeApi(endpoints, version);
   const description = jsonReply(200, document);
   const page: ApiReply = {
     status: 200,
@@ -33,12 +48,13 @@ export function apiRoutes({ version, probes }: ApiServices): ApiRoute[] {
       ['content-type', 'text/html; charset=utf-8'],
       ['content-security-policy', "default-src 'none'; style-src 'unsafe-inline'"],
     ],
-    body: renderDocs(ENDPOINTS, document, version),
+    body: renderDocs(endpoints, document, version),
   };
   return [
     { endpoint: health, handle: () => answerHealth(version) },
     { endpoint: ready, handle: () => answerReady(probes) },
     { endpoint: openapi, handle: () => description },
     { endpoint: docs, handle: () => page },
+    ...product.map((bound) => guard(bound, services.checks)),
   ];
 }

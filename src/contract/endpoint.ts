@@ -23,10 +23,19 @@ export interface Endpoint {
   /** `{name}` stands for one segment. Written without a trailing slash; both forms are served. */
   path: string;
   auth: EndpointAuth;
+  /**
+   * Whether it changes something: a viewer's JWT may not call it then. Default: everything but GET. `false` for a POST
+   * that only reads (a search whose query is a body).
+   */
+  writes?: boolean;
   summary: string;
   /** Groups operations in the interface description. */
   tag: string;
-  /** Schemas of what the path's `{name}`s, the query and the body may hold. */
+  /**
+   * Schemas of what the path's `{name}`s, the query and the body may hold (fields.ts). `org_id` and `project_id`, by
+   * which a static key or a JWT names its tenant, are checked and described for every `bearer` endpoint: they need
+   * not stand in the schemas, but a handler that reads `project_id` of its body declares it there.
+   */
   params?: z.ZodObject;
   query?: z.ZodObject;
   body?: z.ZodType;

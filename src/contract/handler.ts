@@ -5,7 +5,9 @@
 import type { z } from 'zod';
 import type { Tenant } from '../domain/tenant.ts';
 import type { Endpoint } from './endpoint.ts';
-import type { ApiRequest } from './route.ts';
+import type { ApiRequest, EventStream } from './route.ts';
+
+export type { EventSink, EventStream } from './route.ts';
 
 /** What a schema gives, or an empty object where the endpoint declares none. */
 type OutputOf<Schema> = Schema extends z.ZodType ? z.output<Schema> : Record<never, never>;
@@ -32,24 +34,6 @@ export interface HandlerReply {
   stream?: EventStream;
 }
 
-/** An endless answer of media type `text/event-stream`. */
-export interface EventStream {
-  /**
-   * Called once the head is sent.
-   * @returns called once when the reader has gone or was dropped
-   */
-  open(sink: EventSink): () => void;
-}
-
-export interface EventSink {
-  /** Sends bytes that are whole events or comments. @returns false when the reader has gone or was dropped */
-  write(bytes: Uint8Array): boolean;
-  /** Bytes accepted and not yet taken by the network. */
-  readonly buffered_bytes: number;
-  /** Ends the answer. */
-  close(): void;
-}
-
 /** @throws CatalogueError for what the caller did wrong or may try again */
 export type Handler<E extends Endpoint> = (call: Call<E>) => HandlerReply | Promise<HandlerReply>;
 
@@ -57,3 +41,21 @@ export type Handler<E extends Endpoint> = (call: Call<E>) => HandlerReply | Prom
 export type HandlersOf<Table extends Readonly<Record<string, Endpoint>>> = {
   readonly [Name in keyof Table]: Handler<Table[Name]>;
 };
+
+/** An endpoint with what stands behind it. */
+export interface BoundEndpoint {
+  endpoint: Endpoint;
+  handler: Handler<Endpoint>;
+}
+
+/** Puts a table and its handlers together, one entry an endpoint. */
+export function bind<const Table extends Readonly<Record<string, Endpoint>>>(
+  table: Table,
+  handlers: HandlersOf<Table>,
+): BoundEndpoint[] {
+  return Object.keys(table).map((name) => ({
+    endpoint: table[name]!,
+    // Each handler takes the calls of its own endpoint; the pipeline gives it no others.
+    handler: handlers[name] as unknown as Handler<Endpoint>,
+  }));
+}

@@ -18,6 +18,8 @@ export interface ApiRequest {
   /** Decoded `{name}`s of the route's path. */
   params: Readonly<Record<string, string>>;
   body: Uint8Array;
+  /** The other end of the connection, as an IP address; '' where there is none (a test). */
+  address: string;
 }
 
 export interface ApiReply {
@@ -25,6 +27,28 @@ export interface ApiReply {
   /** `content-type` among them where there is a body; the server adds the length. */
   headers: readonly (readonly [name: string, value: string])[];
   body: string | Uint8Array;
+  /** Server-sent events behind the head; `body` is '' then. */
+  stream?: EventStream;
+}
+
+/** An endless answer of media type `text/event-stream`. */
+export interface EventStream {
+  /**
+   * Called once the head is sent.
+   * @returns called once when the reader has gone or was dropped
+   */
+  open(sink: EventSink): () => void;
+}
+
+export interface EventSink {
+  /** Sends bytes that are whole events or comments. @returns false when the reader has gone or was dropped */
+  write(bytes: Uint8Array): boolean;
+  /** Bytes accepted and not yet taken by the network. */
+  readonly buffered_bytes: number;
+  /** Calls the listener once the network takes bytes again; at the end of this turn when it does now. */
+  whenDrained(listener: () => void): void;
+  /** Ends the answer. */
+  close(): void;
 }
 
 /** One entry of the router's table. */

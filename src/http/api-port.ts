@@ -5,7 +5,6 @@
 
 import { STATUS_CODES } from 'node:http';
 import type { EventStream } from '../contract/handler.ts';
-import { CatalogueError, toApiBody } from '../errors.ts';
 import { sendEventStream } from './event-stream.ts';
 import { type HttpStream, joinLines } from './http-stream.ts';
 
@@ -16,6 +15,10 @@ export interface CollectedRequest {
   query: string;
   headers: ReadonlyMap<string, string>;
   body: Uint8Array;
+  /** The other end of the connection, as an IP address. */
+  address: string;
+  /** The body is beyond the cap; `body` is empty. */
+  oversized?: boolean;
 }
 
 export interface DispatchedReply {
@@ -26,7 +29,7 @@ export interface DispatchedReply {
   stream?: EventStream;
 }
 
-export type Dispatch = (request: CollectedRequest) => Promise<DispatchedReply>;
+export type Dispatch = (request: CollectedRequest) => DispatchedReply | Promise<DispatchedReply>;
 
 /**
  * @param dispatch never rejects
@@ -39,47 +42,64 @@ export function serveApi(dispatch: Dispatch, maxBodyBytes: number): (stream: Htt
     let bytes = 0;
     for (const chunk of chunks) bytes += chunk.length;
     if (stream.head.content_length > maxBodyBytes || bytes > maxBodyBytes) {
-      refuseBody(stream);
+      refuseBody(stream, dispatch);
       return;
     }
     if (stream.bodyComplete) {
-      void answer(stream, dispatch, chunks);
+      answer(stream, dispatch, chunks);
       return;
     }
     stream.events.onBody = (chunk, isLast) => {
       if (stream.closed) return;
       bytes += chunk.length;
       if (bytes > maxBodyBytes) {
-        refuseBody(stream);
+        refuseBody(stream, dispatch);
         return;
       }
       chunks.push(chunk);
-      if (isLast) void answer(stream, dispatch, chunks);
+      if (isLast) answer(stream, dispatch, chunks);
     };
   };
 }
 
-async function answer(stream: HttpStream, dispatch: Dispatch, chunks: Buffer[]): Promise<void> {
+function answer(stream: HttpStream, dispatch: Dispatch, chunks: Buffer[]): void {
+  const reply = dispatch(
+    describeRequest(stream, chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks), false),
+  );
+  if (reply instanceof Promise) void reply.then((settled) => send(stream, settled));
+  else send(stream, reply);
+}
+
+/** The dispatch says it in its own words; the rest of the body is not read, so the connection cannot go on. */
+function refuseBody(stream: HttpStream, dispatch: Dispatch): void {
+  stream.events.onBody = () => {};
+  stream.received = [];
+  const reply = dispatch(describeRequest(stream, Buffer.alloc(0), true));
+  if (reply instanceof Promise) void reply.then((settled) => send(stream, settled, true));
+  else send(stream, reply, true);
+}
+
+function describeRequest(stream: HttpStream, body: Uint8Array, oversized: boolean): CollectedRequest {
   const { head } = stream;
-  const reply = await dispatch({
+  return {
     method: head.method,
     path: head.path,
     query: head.query ?? '',
     headers: collectHeaders(head.headers),
-    body: chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks),
-  });
+    body,
+    address: stream.address,
+    oversized,
+  };
+}
+
+function send(stream: HttpStream, reply: DispatchedReply, closeConnection = false): void {
   const lines = joinLines(reply.headers.flat());
   if (reply.stream !== undefined) {
     sendEventStream(stream, `${reply.status} ${STATUS_CODES[reply.status]}`, lines, reply.stream);
     return;
   }
   const body = typeof reply.body === 'string' ? reply.body : Buffer.from(reply.body);
-  stream.reply(reply.status, lines, body);
-}
-
-function refuseBody(stream: HttpStream): void {
-  const error = new CatalogueError('body_too_large');
-  stream.reply(error.status, 'content-type: application/json\r\n', JSON.stringify(toApiBody(error)), true);
+  stream.reply(reply.status, lines, body, closeConnection);
 }
 
 function collectHeaders(flat: readonly string[]): Map<string, string> {

@@ -47,6 +47,13 @@ export interface StreamEvents {
 }
 
 const NOT_ASCII = /[^\0-\x7f]/;
+/** How the native library writes an IPv4 address on a socket for both versions. */
+const MAPPED_IPV4 = '0000:0000:0000:0000:0000:ffff:';
+
+function readMappedIpv4(text: string): string {
+  const bytes = Buffer.from(text.slice(MAPPED_IPV4.length).replace(':', ''), 'hex');
+  return bytes.join('.');
+}
 
 export class HttpStream {
   readonly head: RequestHead;
@@ -91,6 +98,13 @@ export class HttpStream {
     this.#onGone = onGone;
     this.bodyComplete = head.framing === 'none';
     res.onAborted(() => this.#close(true));
+  }
+
+  /** The other end of the connection, as an IP address; '' once the stream is closed. */
+  get address(): string {
+    if (this.closed) return '';
+    const text = Buffer.from(this.#res.getRemoteAddressAsText()).toString('latin1');
+    return text.startsWith(MAPPED_IPV4) ? readMappedIpv4(text) : text;
   }
 
   /** Stops reading the request body: back-pressure to the client. */

@@ -10,12 +10,12 @@ import { CatalogueError } from '../../src/errors.ts';
 import { apiServices } from '../fixtures/api-services.ts';
 
 const noBody = new Uint8Array();
-const { asker, stores } = apiServices();
+const services = apiServices();
 
 function dispatcher(routes: readonly ApiRoute[], reported: unknown[] = []) {
-  const dispatch = compileDispatch(routes, (error) => reported.push(error.cause));
+  const dispatch = compileDispatch(routes, { report: (error) => void reported.push(error.cause) });
   return async (method: string, path: string) => {
-    const reply = await dispatch({ method, path, query: '', headers: new Map(), body: noBody });
+    const reply = await dispatch({ method, path, query: '', headers: new Map(), body: noBody, address: '' });
     const type = new Map(reply.headers).get('content-type');
     const body: unknown = type === 'application/json' ? JSON.parse(String(reply.body)) : String(reply.body);
     return { status: reply.status, headers: new Map(reply.headers), body };
@@ -23,7 +23,7 @@ function dispatcher(routes: readonly ApiRoute[], reported: unknown[] = []) {
 }
 
 const call = dispatcher(
-  apiRoutes({ version: '9.8.7', asker, stores, probes: { storage: () => true, actors: async () => true } }),
+  apiRoutes({ version: '9.8.7', ...services, probes: { storage: () => true, actors: async () => true } }),
 );
 
 describe('the service routes', () => {
@@ -57,7 +57,7 @@ describe('the service routes', () => {
       },
       index: () => Promise.reject(new Error('gone')),
     };
-    const reply = await dispatcher(apiRoutes({ version: '1.0.0', asker, stores, probes }))('GET', '/ready');
+    const reply = await dispatcher(apiRoutes({ version: '1.0.0', ...services, probes }))('GET', '/ready');
     expect(reply).toMatchObject({ status: 503, body: { detail: 'Not ready: actors, writer, index' } });
     expect(reply.headers.get('retry-after')).toBe('1');
   });

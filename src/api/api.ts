@@ -1,0 +1,34 @@
+/** The whole API as one function from a request to its answer. Front threads. */
+import { CorsPolicy } from '../http/cors.ts';
+import { type ApiDispatch, compileDispatch } from './dispatch.ts';
+import { type ApiServices, apiRoutes } from './routes.ts';
+
+/** What the API needs of a log; pino's logger is one. */
+export interface ApiLog {
+  error(fields: object, message: string): void;
+  debug(fields: object, message: string): void;
+  isLevelEnabled(level: string): boolean;
+}
+
+export interface ApiOptions {
+  /** Origins whose pages may call. */
+  cors_origins: readonly string[];
+  log: ApiLog;
+}
+
+/**
+ * A line for every request is written at LOG_LEVEL=debug; failures of ours always. Neither holds a body, a header or a
+ * query: only what the route table says of the request.
+ */
+export function createApi(services: ApiServices, { cors_origins, log }: ApiOptions): ApiDispatch {
+  const isVerbose = log.isLevelEnabled('debug');
+  return compileDispatch(apiRoutes(services), {
+    cors: new CorsPolicy(cors_origins),
+    report: (error, { method, path }, request_id) => {
+      log.error({ err: error, request_id, method, path }, error.message);
+    },
+    observe: (answered) => {
+      if (isVerbose) log.debug(answered, 'answered');
+    },
+  });
+}

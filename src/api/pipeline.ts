@@ -1,0 +1,165 @@
+/**
+ * The checks that every request on a `bearer` endpoint passes before its handler, in the order of the decisions:
+ * (body size 413) → credential 401 → rate 429 → JSON syntax 400 → schema 422 → access 403/404 → the work. Front threads.
+ */
+import { z } from 'zod';
+import type { Authenticator } from '../auth/authenticator.ts';
+import type { MembershipReader } from '../auth/membership.ts';
+import type { Principal } from '../auth/principal.ts';
+import type { Endpoint } from '../contract/endpoint.ts';
+import { identifier } from '../contract/fields.ts';
+import type { BoundEndpoint, HandlerReply } from '../contract/handler.ts';
+import { type ApiReply, type ApiRequest, type ApiRoute, jsonReply } from '../contract/route.ts';
+import { SchemaViolation } from '../contract/violation.ts';
+import { isAtLeast } from '../domain/role.ts';
+import { DEFAULT_ORG, type Tenant } from '../domain/tenant.ts';
+import { CatalogueError, toCatalogueError } from '../errors.ts';
+import {
+  check,
+  checkInput,
+  type Place,
+  type RawInput,
+  readInput,
+  ViolationList,
+} from '../http/validation.ts';
+import { renderError } from './dispatch.ts';
+import type { RateHeaders, RateLimiter, RateOutcome } from './rate-limiter.ts';
+
+/** What the checks need of the process. */
+export interface Checks {
+  authenticator: Authenticator;
+  limiter: RateLimiter;
+  rate_headers: RateHeaders;
+  memberships: MembershipReader;
+  /** Limits failed authentications by address; absent: nobody is limited. */
+  failure_limiter?: RateLimiter;
+}
+
+/** How a static key or a JWT names its tenant. */
+export const tenantFields = z.object({
+  org_id: identifier().nullish(),
+  project_id: identifier().nullish(),
+});
+const TENANT_NAMES = Object.keys(tenantFields.shape);
+
+/** Puts the checks before a handler. */
+export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
+  const { endpoint, handler } = bound;
+  const handle = async (request: ApiRequest): Promise<ApiReply> => {
+    const principal = await identify(request, checks);
+    // Most takes and principals are there at once; an await would cost a turn of the queue.
+    const taken = checks.limiter.take(principal.id);
+    const outcome = taken instanceof Promise ? await taken : taken;
+    const rateHeaders = checks.rate_headers.describe(outcome);
+    if (!outcome.allowed) return withHeaders(renderError(new CatalogueError('rate_limited')), rateHeaders);
+    try {
+      const input = readInput(endpoint, request, TENANT_NAMES);
+      const { named, checked } = checkAll(endpoint, input, principal);
+      const tenant = await resolveTenant(endpoint, principal, named, checks.memberships);
+      const reply = await handler({ tenant, ...checked, request });
+      return toApiReply(reply, rateHeaders);
+    } catch (thrown) {
+      const error = thrown instanceof SchemaViolation ? thrown : toCatalogueError(thrown);
+      // A failure of ours is reported and rendered further out.
+      if (error instanceof CatalogueError && error.code === 'internal') throw error;
+      return withHeaders(renderError(error), rateHeaders);
+    }
+  };
+  return { endpoint, handle };
+}
+
+async function identify(request: ApiRequest, checks: Checks): Promise<Principal> {
+  try {
+    return await checks.authenticator.authenticate(request.headers.get('authorization'));
+  } catch (thrown) {
+    const isFailure = thrown instanceof CatalogueError && thrown.code === 'unauthenticated';
+    if (isFailure && checks.failure_limiter !== undefined) {
+      const { allowed }: RateOutcome = await checks.failure_limiter.take(request.address);
+      if (!allowed) throw new CatalogueError('rate_limited', 'Too many failed authentications');
+    }
+    throw thrown;
+  }
+}
+
+interface NamedTenant {
+  org_id?: string | null | undefined;
+  project_id?: string | null | undefined;
+}
+
+/** @throws SchemaViolation with all that is wrong, the endpoint's own fields first */
+function checkAll(endpoint: Endpoint, raw: RawInput, principal: Principal) {
+  const found = new ViolationList();
+  const checked = checkInput(endpoint, raw, found);
+  const named = principal.type === 'key' ? {} : checkTenant(endpoint, raw, principal, found);
+  found.throwAny();
+  return { named, checked: checked as { params: never; query: never; body: never } };
+}
+
+/**
+ * A static key names its tenant in the body of a request that has one, else in the query; a JWT always in the query,
+ * and must. A key's scope is its own: what its requests name is not even looked at.
+ */
+function checkTenant(
+  endpoint: Endpoint,
+  raw: RawInput,
+  principal: Principal,
+  found: ViolationList,
+): NamedTenant {
+  const place: Place = principal.type === 'static' && endpoint.body !== undefined ? 'body' : 'query';
+  const source = raw[place];
+  if (place === 'body' && (typeof source !== 'object' || source === null || Array.isArray(source))) return {};
+  const declared = place === 'body' ? shapeOf(endpoint.body) : shapeOf(endpoint.query);
+  const schema = principal.type === 'user' ? userTenantFields : tenantFields;
+  // What the endpoint's own schema has judged is not judged twice.
+  const judgedBySchema = found.count > 0 && TENANT_NAMES.some((name) => name in declared);
+  if (judgedBySchema) return {};
+  return (check(schema, source, place, found) ?? {}) as NamedTenant;
+}
+
+const userTenantFields = tenantFields.extend({ org_id: identifier() });
+
+function shapeOf(schema: z.ZodType | undefined): object {
+  return schema instanceof z.ZodObject ? schema.shape : {};
+}
+
+/** @throws CatalogueError `not_found` for an organization that the user does not belong to, `forbidden` for its role */
+async function resolveTenant(
+  endpoint: Endpoint,
+  principal: Principal,
+  named: NamedTenant,
+  memberships: MembershipReader,
+): Promise<Tenant> {
+  if (principal.type === 'key') {
+    const { org_id, project_id, id } = principal;
+    return { org_id, project_id, actor: { type: 'key', id }, may_write: true };
+  }
+  const project_id = named.project_id ?? null;
+  if (principal.type === 'static') {
+    const actor = { type: 'static', id: principal.id } as const;
+    return { org_id: named.org_id ?? DEFAULT_ORG, project_id, actor, may_write: true };
+  }
+  const org_id = named.org_id!;
+  const membership = await memberships.roleOf(principal.identity, org_id);
+  if (membership === null) throw new CatalogueError('not_found');
+  const may_write = isAtLeast(membership.role, 'member');
+  if (!may_write && (endpoint.writes ?? endpoint.method !== 'GET')) throw new CatalogueError('forbidden');
+  return { org_id, project_id, actor: { type: 'user', id: membership.user_id }, may_write };
+}
+
+function toApiReply(reply: HandlerReply, rateHeaders: ApiReply['headers']): ApiReply {
+  const { status = 200, headers = [] } = reply;
+  if (reply.stream !== undefined) {
+    const type = ['content-type', 'text/event-stream; charset=utf-8'] as const;
+    return { status, headers: [type, ...headers, ...rateHeaders], body: '', stream: reply.stream };
+  }
+  if (reply.json !== undefined) {
+    const type = ['content-type', 'application/json'] as const;
+    return { status, headers: [type, ...headers, ...rateHeaders], body: reply.json };
+  }
+  if (reply.body === undefined) return { status, headers: [...headers, ...rateHeaders], body: '' };
+  return jsonReply(status, reply.body, [...headers, ...rateHeaders]);
+}
+
+function withHeaders(reply: ApiReply, headers: ApiReply['headers']): ApiReply {
+  return { ...reply, headers: [...reply.headers, ...headers] };
+}

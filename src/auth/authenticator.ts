@@ -1,0 +1,61 @@
+/**
+ * From an `Authorization` header to who sends the request. The kinds of credential that are on are the operator's
+ * choice; a token never chooses how it is verified. Front threads.
+ */
+import { CatalogueError } from '../errors.ts';
+import { CREDENTIAL_CHARACTERS } from '../limits.ts';
+import type { Principal } from './principal.ts';
+
+/** One kind of credential. */
+export interface CredentialKind {
+  /**
+   * @param token what stands behind `Bearer `
+   * @returns null when the token is none of this kind, or none that is valid
+   * @throws CatalogueError `unavailable` (or rejects) when that cannot be found out now
+   */
+  verify(token: string): Principal | null | Promise<Principal | null>;
+}
+
+/** RFC 6750, 2.1; the scheme's case does not matter (RFC 9110, 11.1). */
+const BEARER = /^bearer +([\w.~+/=\-:!#$%&'*^`|@]+) *$/i;
+
+export class Authenticator {
+  readonly #kinds: readonly CredentialKind[];
+
+  /** @param kinds asked in this order */
+  constructor(kinds: readonly CredentialKind[]) {
+    this.#kinds = kinds;
+  }
+
+  /**
+   * @param authorization the header's value
+   * @throws CatalogueError `unauthenticated` (or rejects): missing, malformed and unknown credentials read alike
+   */
+  authenticate(authorization: string | undefined): Principal | Promise<Principal> {
+    const token = readToken(authorization);
+    for (let at = 0; at < this.#kinds.length; at++) {
+      const principal = this.#kinds[at]!.verify(token);
+      if (principal instanceof Promise) return this.#goOn(principal, token, at + 1);
+      if (principal !== null) return principal;
+    }
+    throw new CatalogueError('unauthenticated');
+  }
+
+  async #goOn(first: Promise<Principal | null>, token: string, next: number): Promise<Principal> {
+    let principal = await first;
+    for (let at = next; principal === null && at < this.#kinds.length; at++) {
+      principal = await this.#kinds[at]!.verify(token);
+    }
+    if (principal === null) throw new CatalogueError('unauthenticated');
+    return principal;
+  }
+}
+
+function readToken(authorization: string | undefined): string {
+  if (authorization === undefined || authorization.length > CREDENTIAL_CHARACTERS) {
+    throw new CatalogueError('unauthenticated');
+  }
+  const token = BEARER.exec(authorization)?.[1];
+  if (token === undefined) throw new CatalogueError('unauthenticated');
+  return token;
+}

@@ -1,0 +1,49 @@
+/**
+ * A request that is well-formed but not what the schema says: what a 422 tells (document 1, Validation error shapes).
+ * Any thread.
+ */
+import { z } from 'zod';
+
+/** One thing that is wrong. */
+export interface Violation {
+  /** pydantic's word for it (`missing`, `string_too_long`, …). */
+  type: string;
+  /** Begins with `body`, `query` or `path`. */
+  loc: (string | number)[];
+  msg: string;
+  /** The offending value; never a secret. */
+  input?: unknown;
+  ctx?: Record<string, unknown>;
+}
+
+/** Ends a request with 422. Handlers throw it for what no schema can say (an unknown profile, say). */
+export class SchemaViolation extends Error {
+  readonly violations: readonly Violation[];
+
+  constructor(violations: readonly Violation[]) {
+    super(violations.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; '));
+    this.name = 'SchemaViolation';
+    this.violations = violations;
+  }
+}
+
+/** The 422 of a field whose value no schema could judge. */
+export function valueViolation(loc: Violation['loc'], reason: string, input: unknown): SchemaViolation {
+  const msg = `Value error, ${reason}`;
+  return new SchemaViolation([{ type: 'value_error', loc, msg, input, ctx: { error: reason } }]);
+}
+
+export const violationBody = z
+  .object({
+    loc: z.array(z.union([z.string(), z.int()])),
+    msg: z.string(),
+    type: z.string(),
+    input: z.unknown().optional(),
+    ctx: z.looseObject({}).optional(),
+  })
+  .meta({ id: 'ValidationError' });
+
+/** Body of a 422 (document 1). */
+export const violationsBody = z
+  .object({ detail: z.array(violationBody) })
+  .meta({ id: 'HTTPValidationError' });

@@ -1,0 +1,11 @@
+/** What a member of an organization may do (decisions, Credentials, roles, errors). Any thread. */
+
+/** Most powerful first. */
+export const ROLES = ['owner', 'admin', 'member', 'viewer'] as const;
+
+export type Role = (typeof ROLES)[number];
+
+/** True when `role` may do what `least` may. */
+export function isAtLeast(role: Role, least: Role): boolean {
+  return ROLES.indexOf(role) <= ROLES.indexOf(least);
+}

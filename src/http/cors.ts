@@ -1,0 +1,58 @@
+/**
+ * Which web pages may call the API: the origins of an explicit list, never `*` (document 2, Limits; Fetch standard,
+ * CORS protocol). Front threads.
+ */
+import type { ApiReply } from '../contract/route.ts';
+
+type Headers = ApiReply['headers'];
+
+const METHODS = 'GET, POST, PATCH, DELETE';
+const REQUEST_HEADERS = 'authorization, content-type, last-event-id, x-request-id';
+const REPLY_HEADERS = 'ratelimit, ratelimit-policy, retry-after, x-request-id, x-total-count';
+/** How long a browser may remember a preflight's answer. */
+const PREFLIGHT_FRESH_S = 600;
+
+export class CorsPolicy {
+  readonly #origins: ReadonlySet<string>;
+  readonly #vary: Headers;
+
+  /** @param origins as browsers send them, in lower case; none: no page may call */
+  constructor(origins: readonly string[]) {
+    this.#origins = new Set(origins);
+    this.#vary = origins.length === 0 ? [] : [['vary', 'Origin']];
+  }
+
+  /** What every answer says to a request with that `Origin`. */
+  headersFor(origin: string | undefined): Headers {
+    if (origin === undefined || !this.#origins.has(origin)) return this.#vary;
+    return [
+      ...this.#vary,
+      ['access-control-allow-origin', origin],
+      ['access-control-allow-credentials', 'true'],
+      ['access-control-expose-headers', REPLY_HEADERS],
+    ];
+  }
+
+  /** @returns null for a request that is no preflight; to be sent with {@link headersFor} */
+  answerPreflight(method: string, headers: ReadonlyMap<string, string>): ApiReply | null {
+    if (method !== 'OPTIONS' || !headers.has('access-control-request-method')) return null;
+    const origin = headers.get('origin');
+    if (origin === undefined) return null;
+    if (!this.#origins.has(origin)) {
+      return {
+        status: 403,
+        headers: [['content-type', 'application/json']],
+        body: JSON.stringify({ detail: 'This origin is not allowed' }),
+      };
+    }
+    return {
+      status: 204,
+      headers: [
+        ['access-control-allow-methods', METHODS],
+        ['access-control-allow-headers', REQUEST_HEADERS],
+        ['access-control-max-age', String(PREFLIGHT_FRESH_S)],
+      ],
+      body: '',
+    };
+  }
+}
