@@ -10,6 +10,7 @@
 
 import type { DistilledPattern } from '../../src/domain/distillation/distil.ts';
 import { maskSecrets } from '../../src/domain/distillation/text.ts';
+import { USAGE, usageKey } from '../../src/domain/usage.ts';
 import { DISTILL_ATTEMPTS } from '../../src/limits.ts';
 import type {
   Behaviour,
@@ -301,9 +302,8 @@ function projectEvent(state: DistillerState, event: DistillerEvent, key: string)
     rows.push({ op: 'put', table: UNFINISHED_TRACES, row: [key], value: 1 });
   }
   if (event.type === 'submitted') {
-    const day = event.at.slice(0, 10);
-    const row = [submission.org_id, day, submission.usage_project];
-    rows.push({ op: 'add', table: 'usage', row, counts: { traces: 1 } });
+    const row = usageKey(submission.org_id, Date.parse(event.at), submission.usage_project);
+    rows.push({ op: 'add', table: USAGE, row, counts: { traces: 1 } });
   }
   if (event.type === 'distilled' || event.type === 'failed') {
     rows.push({ op: 'remove', table: TRACE_BODIES, row: [key] });

@@ -1,0 +1,65 @@
+/** Experiments: whether runs of the `on` arm fare better than those of `off` (document 2). Data; any thread. */
+
+import { z } from 'zod';
+import { endpoint } from './endpoint.ts';
+import { decimal, identifier } from './fields.ts';
+
+const interval = z.tuple([z.number(), z.number()]).nullable();
+
+const armReport = z
+  .object({
+    runs: z.int(),
+    finished: z.int(),
+    successes: z.int(),
+    success_rate: z.number().nullable(),
+    ci95: interval,
+    mean_steps: z.number().nullable(),
+    mean_tokens: z.number().nullable(),
+    mean_duration_ms: z.number().nullable(),
+  })
+  .meta({ id: 'ExperimentArm' });
+
+export const experimentReport = z
+  .object({
+    experiment_id: z.string(),
+    arms: z.object({ on: armReport, off: armReport }),
+    effect: z.object({
+      success_rate_diff: z.number().nullable(),
+      ci95: interval,
+      p_value: z.number().nullable(),
+      always_valid_ci95: interval,
+    }),
+    srm: z.object({
+      expected_on: z.number(),
+      observed_on: z.number().nullable(),
+      chi_square: z.number().nullable(),
+      p_value: z.number().nullable(),
+      flagged: z.boolean(),
+    }),
+    by_version: z.array(
+      z.object({
+        svc_version: z.string(),
+        arm: z.enum(['on', 'off']),
+        runs: z.int(),
+        successes: z.int(),
+        success_rate: z.number().nullable(),
+      }),
+    ),
+  })
+  .meta({ id: 'ExperimentReport' });
+
+export const EXPERIMENTS = {
+  reportExperiment: endpoint({
+    id: 'reportExperiment',
+    method: 'GET',
+    path: '/v1/monitor/experiments/{experiment_id}/report',
+    aliases: ['/monitor/experiments/{experiment_id}/report'],
+    auth: 'bearer',
+    summary: 'The report of an experiment as it stands; empty before its first run',
+    tag: 'experiments',
+    params: z.object({ experiment_id: identifier() }),
+    // A share of nobody or of everybody is no experiment.
+    query: z.object({ expected_on_share: decimal({ ge: 0.001, le: 0.999 }).default(0.5) }),
+    replies: { 200: { description: 'Rates, effect, sample ratio', schema: experimentReport } },
+  }),
+} as const;

@@ -1,0 +1,135 @@
+/** Traces: what is submitted after a task, to be distilled into patterns (document 2, Trace). Data; any thread. */
+
+import { z } from 'zod';
+import {
+  DEFAULTS,
+  ID_CHARACTERS,
+  RUN_NAME_CHARACTERS,
+  RUN_OUTCOME_CHARACTERS,
+  STEP_TOKENS_MAX,
+  TRACE_ITEMS_SENT,
+} from '../limits.ts';
+import { endpoint, errorBody } from './endpoint.ts';
+import { flag, freeObject, identifier, integer, list, text, timestamp } from './fields.ts';
+
+/** A text of a trace: as long as a body may be; what is kept of it is bounded (TRACE_BOUNDS). */
+const long = () => text({ max: DEFAULTS.MAX_BODY_BYTES });
+const name = () => text({ max: RUN_NAME_CHARACTERS });
+
+/** A step of a legacy trace; `tokens_used` where a step of a run has `tokens`. */
+export const traceStep = z
+  .object({
+    step_index: integer({ ge: 0 }).optional(),
+    action: long().default(''),
+    action_input: long().default(''),
+    thought: long().default(''),
+    observation: long().default(''),
+    is_error: flag().default(false),
+    tokens_used: integer({ ge: 0, le: STEP_TOKENS_MAX }).default(0),
+  })
+  .meta({ id: 'TraceStep' });
+
+export const traceManifest = z
+  .object({
+    trace_id: identifier(),
+    run_id: text({ max: ID_CHARACTERS }).nullish(),
+    agent_name: name().nullish(),
+    task: long().nullish(),
+    model: name().nullish(),
+    framework: name().nullish(),
+    task_profile: name().nullish(),
+    codebase_id: text({ max: ID_CHARACTERS }).nullish(),
+    outcome: text({ max: RUN_OUTCOME_CHARACTERS }).nullish(),
+    started_at: timestamp().nullish(),
+    finished_at: timestamp().nullish(),
+    metadata: freeObject().nullish(),
+  })
+  .meta({ id: 'TraceManifest' });
+
+/** One call of a model: request and answer as they went over the wire, Messages or chat-completions style. */
+export const traceCallRecord = z
+  .object({
+    seq: integer({ ge: 0 }).optional(),
+    model: name().nullish(),
+    request: z.unknown().optional(),
+    response: z.unknown().optional(),
+    usage: z.unknown().optional(),
+    started_at: timestamp().nullish(),
+    duration_ms: z.unknown().optional(),
+    is_error: flag().default(false),
+  })
+  .meta({ id: 'TraceCallRecord' });
+
+/** Both shapes in one: `manifest` and `calls`, or `trace_id`, `outcome` and `steps`. */
+export const traceBody = z
+  .object({
+    project_id: identifier().optional(),
+    trace_id: identifier().optional(),
+    outcome: text({ max: RUN_OUTCOME_CHARACTERS }).optional(),
+    steps: list(traceStep, { max: TRACE_ITEMS_SENT }).optional(),
+    /** Beyond document 2: without them the run's own first words stand for the task. */
+    task: long().nullish(),
+    model: name().nullish(),
+    task_profile: name().nullish(),
+    run_id: text({ max: ID_CHARACTERS }).nullish(),
+    manifest: traceManifest.optional(),
+    calls: list(traceCallRecord, { max: TRACE_ITEMS_SENT }).optional(),
+  })
+  .check(({ value, issues }) => {
+    const isCalls = value.manifest !== undefined || value.calls !== undefined;
+    const needed = isCalls ? (['manifest', 'calls'] as const) : (['trace_id', 'steps'] as const);
+    for (const field of needed) {
+      if (value[field] !== undefined) continue;
+      issues.push({ code: 'custom', input: value, path: [field], message: 'Field required' });
+    }
+  })
+  .meta({ id: 'Trace' });
+
+export const traceAccepted = z
+  .object({ trace_id: z.string(), status: z.literal('accepted'), patterns_created: z.int() })
+  .meta({ id: 'TraceAccepted' });
+
+export const traceQueued = z
+  .object({ trace_id: z.string(), status: z.literal('queued') })
+  .meta({ id: 'TraceQueued' });
+
+export const traceState = z
+  .object({
+    trace_id: z.string(),
+    status: z.enum(['queued', 'distilling', 'done', 'failed']),
+    pattern_ids: z.array(z.string()),
+    error: z.string().nullable(),
+  })
+  .meta({ id: 'TraceState' });
+
+export const TRACES = {
+  submitTrace: endpoint({
+    id: 'submitTrace',
+    method: 'POST',
+    path: '/v1/traces',
+    aliases: ['/traces'],
+    auth: 'bearer',
+    summary: 'Submits a completed trace to be distilled; sent again, it answers as before',
+    tag: 'traces',
+    body: traceBody,
+    replies: {
+      200: { description: 'A legacy trace: distilled', schema: traceAccepted },
+      202: { description: 'A v2 trace: queued, and safe from a crash', schema: traceQueued },
+      409: { description: 'The trace_id came with another body before', schema: errorBody },
+    },
+  }),
+  readTrace: endpoint({
+    id: 'readTrace',
+    method: 'GET',
+    path: '/v1/traces/{trace_id}',
+    aliases: ['/traces/{trace_id}'],
+    auth: 'bearer',
+    summary: 'What became of a trace',
+    tag: 'traces',
+    params: z.object({ trace_id: identifier() }),
+    replies: {
+      200: { description: 'Its state and the patterns it led to', schema: traceState },
+      404: { description: 'No such trace, or not yours', schema: errorBody },
+    },
+  }),
+} as const;
