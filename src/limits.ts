@@ -152,6 +152,24 @@ export const PROFILE_WEIGHT_MAX = 1_000_000;
 /** Bytes of the identifiers that stand together in the key of an experiment's run (storage takes 1,978 with marks). */
 export const RUN_IDS_BYTES_MAX = 1_960;
 
+/** Patterns: of one scope (a project, an organization's commons, the universal ones), of all, and in one request. */
+export const PATTERNS_PER_SCOPE = 250_000;
+export const PATTERNS_MAX = 500_000;
+export const PATTERNS_PER_REQUEST = 1_000;
+/** Texts of an imported pattern, and what a retrieval is asked with, in code points. */
+export const PATTERN_IMPORT_CHARACTERS = { situation: 4_000, dead_ends: 8_000, unlock: 8_000 } as const;
+export const RETRIEVE_CONTEXT_CHARACTERS = 65_536;
+/** Name of a model, of a failure category, in code points. */
+export const MODEL_CHARACTERS = 200;
+export const FAILURE_TYPE_CHARACTERS = 64;
+/** Traces that a pattern remembers it came from; the last ones. */
+export const PATTERN_SOURCES_KEPT = 20;
+/** Results of a retrieval (document 2). */
+export const RETRIEVE_TOP_K_MAX = 50;
+export const RETRIEVE_TOP_K_DEFAULT = 5;
+/** Similarity floor of a retrieval that names none (decisions, v1). */
+export const RETRIEVE_MIN_SIMILARITY = 0.35;
+
 assert(DEFAULTS.GW_MAX_CAPTURE_BYTES <= CAPTURE_BYTES_MAX, 'the default body cap is inside its own range');
 assert(
   2 * DEFAULTS.GW_MAX_CAPTURE_BYTES <= DEFAULTS.GW_MAX_QUEUE_BYTES,
