@@ -7,17 +7,21 @@ import { RATE_SLOTS } from '../src/limits.ts';
 import { createLog } from '../src/log.ts';
 import { runActorThread, type ThreadTask } from '../src/runtime/actor-thread.ts';
 import type { JournalStore } from '../src/runtime/journal.ts';
+import { ExactIndex } from '../src/search/exact-index.ts';
 import { CaptureLog, mayKeepMemory } from '../src/storage/capture/log.ts';
 import { LmdbJournal } from '../src/storage/lmdb/journal.ts';
 import type { DatabasePaths } from '../src/storage/lmdb/stores.ts';
+import { LmdbTables } from '../src/storage/lmdb/tables.ts';
 import { SplitJournal } from '../src/storage/split-journal.ts';
 import { CAPTURE_LOG_PORT } from './capture-writer/behaviour.ts';
 import { CaptureLogPort } from './capture-writer/port.ts';
 import { CATALOG } from './catalog.ts';
+import { findingsIndex } from './findings-index/behaviour.ts';
+import { FINDINGS_PORT, FindingsPort } from './findings-index/port.ts';
 import { rateTablePort } from './rate-bucket/slots.ts';
 import { RATE_TABLE_PORT } from './rate-bucket/slots-protocol.ts';
 import { allocateRateTable, RateTable } from './rate-bucket/table.ts';
-import { QUICK_KINDS } from './supervision.ts';
+import { FINDINGS_INDEX_POLICY, QUICK_KINDS } from './supervision.ts';
 
 /** What the main thread passes to every actor thread. */
 export interface HostOptions {
@@ -52,12 +56,18 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
   });
   const { databases } = task.options;
   const journal = databases === null ? null : openJournal(databases);
+  const tables = databases === null ? null : new LmdbTables(databases.main, 'disk');
+  // At most FINDINGS_PER_CODEBASE vectors: comparing with all of them takes a few milliseconds, and is exact.
+  const findings = findingsIndex((dimensions) => new ExactIndex(dimensions));
   await runActorThread(task, {
     kinds:
-      databases === null ? CATALOG.filter(({ behaviour }) => behaviour.persistence === undefined) : CATALOG,
+      databases === null
+        ? CATALOG.filter(({ behaviour }) => behaviour.persistence === undefined)
+        : [...CATALOG, { behaviour: findings, policy: FINDINGS_INDEX_POLICY }],
     journal,
     ports: {
       [CAPTURE_LOG_PORT]: captureLog,
+      ...(tables === null ? {} : { [FINDINGS_PORT]: new FindingsPort(tables) }),
       [RATE_TABLE_PORT]: rateTablePort(
         new RateTable(task.options.rate_table ?? allocateRateTable(RATE_SLOTS)),
       ),
@@ -66,6 +76,7 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
     dispose: async () => {
       await captureLog.close();
       await journal?.close();
+      await tables?.close();
     },
   });
 }

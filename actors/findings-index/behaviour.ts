@@ -1,0 +1,315 @@
+/**
+ * The findings of one code base: which there are, where, about which paths, and how near they are to a question.
+ * The rows in the tables are the truth; this is read from them at the first message and changed only after a write
+ * has succeeded. One operation of its port is under way at a time (its policy says so), so nothing comes between a
+ * decision and its write. Actor thread.
+ */
+
+import { type Finding, matchesFilter, PathCover, scoreOf } from '../../src/domain/finding.ts';
+import { FINDINGS_PER_CODEBASE } from '../../src/limits.ts';
+import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
+import type { VectorIndex } from '../../src/search/vector-index.ts';
+import { FINDINGS_PORT, type LoadedFindings, type NewVector } from './port.ts';
+import {
+  type EmbedderFacts,
+  FINDINGS_INDEX_KIND,
+  type FindingPlace,
+  type FindingsIndexProtocol,
+  type IndexedRow,
+  unpackVector,
+} from './protocol.ts';
+
+interface Entry
+  extends Pick<Finding, 'finding_id' | 'project_id' | 'file_path' | 'finding_type' | 'created_at'> {
+  seq: number;
+  hash: string;
+}
+
+interface Index {
+  /** Whose vectors are in the index; null: nothing is read in yet, or a write failed and it must be read again. */
+  embedder: EmbedderFacts | null;
+  next_seq: number;
+  /** In the order of their places. */
+  entries: Map<number, Entry>;
+  by_hash: Map<string, Entry>;
+  vectors: VectorIndex | null;
+  /** Places without a vector of the embedder. */
+  unembedded: Set<number>;
+  /** By project, and under null all; made when they are asked for, dropped with every change. */
+  covers: Map<string | null, PathCover>;
+}
+
+type MessageName = keyof FindingsIndexProtocol;
+
+/** A message that waits for the rows. */
+interface Waiting {
+  token: ReplyToken;
+  name: MessageName;
+  request: FindingsIndexProtocol[MessageName]['request'];
+}
+
+interface IndexInternal {
+  loaded: Outcome<unknown, Waiting>;
+  stored: Outcome<unknown, { token: ReplyToken; entry: Entry; vector: Uint8Array | null }>;
+  removed: Outcome<unknown, { token: ReplyToken; seqs: readonly number[] }>;
+  vectors_stored: Outcome<unknown, { token: ReplyToken; vectors: readonly NewVector[] }>;
+}
+
+type IndexContext = Pick<Context<Index, never, IndexInternal, never>, 'io' | 'replyTo' | 'refuseTo'>;
+
+/** What is done with each message once the rows are read. Answers through its token. */
+type Work = {
+  [N in MessageName]: (
+    index: Index,
+    request: FindingsIndexProtocol[N]['request'],
+    context: IndexContext,
+    token: ReplyToken,
+  ) => void;
+};
+
+const FULL: Refusal = { code: 'findings_full', message: 'the code base is full', retryable: false };
+
+const WORK: Work = {
+  store(index, { codebase, finding, hash, embedder, vector }, context, token) {
+    const known = index.by_hash.get(hash);
+    if (known !== undefined) {
+      const { finding_id, created_at } = known;
+      context.replyTo(token, { finding_id, created_at, unembedded: index.unembedded.size });
+      return;
+    }
+    if (index.entries.size >= FINDINGS_PER_CODEBASE) {
+      context.refuseTo(token, FULL);
+      return;
+    }
+    const { finding_id, project_id, file_path, finding_type, created_at } = finding;
+    const seq = index.next_seq;
+    const entry: Entry = { seq, finding_id, project_id, file_path, finding_type, created_at, hash };
+    const { seq: _, ...facts } = entry;
+    const indexed: IndexedRow = {
+      ...facts,
+      embedder_id: vector === null ? null : embedder.id,
+      vector: vector ?? new Uint8Array(0),
+    };
+    context.io(FINDINGS_PORT, 'store', { codebase, seq, finding, indexed }, 'stored', {
+      token,
+      entry,
+      vector,
+    });
+  },
+
+  recall(index, { project_id, vector, top_k, score_threshold, ...filter }, context, token) {
+    const accept = (seq: number): boolean => {
+      const entry = index.entries.get(seq);
+      return entry !== undefined && isInScope(entry, project_id) && matchesFilter(entry, filter);
+    };
+    const matches = index.vectors!.search(unpackVector(vector), top_k, accept, score_threshold);
+    const hits = matches.map(({ id, similarity }) => ({
+      seq: id,
+      finding_id: index.entries.get(id)!.finding_id,
+      score: scoreOf(similarity),
+    }));
+    context.replyTo(token, { hits, unembedded: index.unembedded.size });
+  },
+
+  list(index, { project_id, limit, offset, ...filter }, context, token) {
+    const matching = [...index.entries.values()].filter(
+      (entry) => isInScope(entry, project_id) && matchesFilter(entry, filter),
+    );
+    const end = Math.max(0, matching.length - offset);
+    const places = matching
+      .slice(Math.max(0, end - limit), end)
+      .reverse()
+      .map(placeOf);
+    context.replyTo(token, { places, total: matching.length });
+  },
+
+  invalidate(index, { codebase, project_id, file_paths }, context, token) {
+    const paths = new Set(file_paths);
+    remove(
+      index,
+      (entry) => isInScope(entry, project_id) && paths.has(entry.file_path),
+      codebase,
+      context,
+      token,
+    );
+  },
+
+  coverage(index, { project_id, file_paths }, context, token) {
+    let cover = index.covers.get(project_id);
+    if (cover === undefined) {
+      const entries = [...index.entries.values()].filter((entry) => isInScope(entry, project_id));
+      cover = new PathCover(entries.map((entry) => entry.file_path));
+      index.covers.set(project_id, cover);
+    }
+    context.replyTo(token, { coverage: cover.coverage(file_paths) });
+  },
+
+  clear(index, { codebase, project_id }, context, token) {
+    remove(index, (entry) => isInScope(entry, project_id), codebase, context, token);
+  },
+
+  unembedded(index, { limit }, context, token) {
+    const places: FindingPlace[] = [];
+    for (const seq of index.unembedded) {
+      if (places.length >= limit) break;
+      places.push(placeOf(index.entries.get(seq)!));
+    }
+    context.replyTo(token, { places, left: index.unembedded.size });
+  },
+
+  embedded(index, { codebase, embedder, vectors: given }, context, token) {
+    const vectors = given.filter(
+      ({ seq, finding_id }) => index.unembedded.has(seq) && index.entries.get(seq)?.finding_id === finding_id,
+    );
+    if (vectors.length === 0) {
+      context.replyTo(token, { left: index.unembedded.size });
+      return;
+    }
+    const is_last = index.unembedded.size === new Set(vectors.map(({ seq }) => seq)).size;
+    const input = { codebase, embedder_id: embedder.id, vectors, is_last };
+    context.io(FINDINGS_PORT, 'embed', input, 'vectors_stored', { token, vectors });
+  },
+};
+
+/** @param makeIndex of vectors with so many numbers each */
+export function findingsIndex(
+  makeIndex: (dimensions: number) => VectorIndex,
+): Behaviour<FindingsIndexProtocol, Index, never, IndexInternal> {
+  const begin = <N extends MessageName>(
+    name: N,
+    index: Index,
+    request: FindingsIndexProtocol[N]['request'],
+    context: Context<Index, never, IndexInternal, FindingsIndexProtocol[N]['reply']>,
+  ): void => {
+    const token = context.holdReply();
+    if (index.embedder?.id === request.embedder.id) WORK[name](index, request, context, token);
+    else context.io(FINDINGS_PORT, 'load', request.codebase, 'loaded', { token, name, request });
+  };
+
+  return {
+    kind: FINDINGS_INDEX_KIND,
+    initial: emptyIndex,
+
+    handlers: {
+      store: (index, request, context) => begin('store', index, request, context),
+      recall: (index, request, context) => begin('recall', index, request, context),
+      list: (index, request, context) => begin('list', index, request, context),
+      invalidate: (index, request, context) => begin('invalidate', index, request, context),
+      coverage: (index, request, context) => begin('coverage', index, request, context),
+      clear: (index, request, context) => begin('clear', index, request, context),
+      unembedded: (index, request, context) => begin('unembedded', index, request, context),
+      embedded: (index, request, context) => begin('embedded', index, request, context),
+    },
+
+    internal: {
+      loaded(index, { carry: { token, name, request }, ...outcome }, context) {
+        if (!outcome.ok) {
+          context.refuseTo(token, outcome.error);
+          return;
+        }
+        fill(index, outcome.value as LoadedFindings, request.embedder, makeIndex);
+        (WORK[name] as Work[MessageName])(index, request as never, context, token);
+      },
+
+      stored(index, { carry: { token, entry, vector }, ...outcome }, context) {
+        if (!outcome.ok) {
+          giveUp(index, context, token, outcome.error);
+          return;
+        }
+        add(index, entry, vector);
+        index.next_seq = entry.seq + 1;
+        const { finding_id, created_at } = entry;
+        context.replyTo(token, { finding_id, created_at, unembedded: index.unembedded.size });
+      },
+
+      removed(index, { carry: { token, seqs }, ...outcome }, context) {
+        if (!outcome.ok) {
+          giveUp(index, context, token, outcome.error);
+          return;
+        }
+        for (const seq of seqs) {
+          const entry = index.entries.get(seq)!;
+          index.entries.delete(seq);
+          index.by_hash.delete(entry.hash);
+          index.unembedded.delete(seq);
+          index.vectors!.remove(seq);
+        }
+        index.covers.clear();
+        context.replyTo(token, { deleted: seqs.length });
+      },
+
+      vectors_stored(index, { carry: { token, vectors }, ...outcome }, context) {
+        if (!outcome.ok) {
+          giveUp(index, context, token, outcome.error);
+          return;
+        }
+        for (const { seq, vector } of vectors) {
+          index.vectors!.add(seq, unpackVector(vector));
+          index.unembedded.delete(seq);
+        }
+        context.replyTo(token, { left: index.unembedded.size });
+      },
+    },
+  };
+}
+
+function emptyIndex(): Index {
+  return {
+    embedder: null,
+    next_seq: 0,
+    entries: new Map(),
+    by_hash: new Map(),
+    vectors: null,
+    unembedded: new Set(),
+    covers: new Map(),
+  };
+}
+
+/** Makes the index what the rows say. */
+function fill(
+  index: Index,
+  { next_seq, rows }: LoadedFindings,
+  embedder: EmbedderFacts,
+  makeIndex: (dimensions: number) => VectorIndex,
+): void {
+  Object.assign(index, emptyIndex(), { embedder, next_seq, vectors: makeIndex(embedder.dimensions) });
+  for (const { embedder_id, vector, ...entry } of rows) {
+    const isOurs = embedder_id === embedder.id && vector.length === embedder.dimensions * 4;
+    add(index, entry, isOurs ? vector : null);
+  }
+}
+
+function add(index: Index, entry: Entry, vector: Uint8Array | null): void {
+  index.entries.set(entry.seq, entry);
+  index.by_hash.set(entry.hash, entry);
+  if (vector === null) index.unembedded.add(entry.seq);
+  else index.vectors!.add(entry.seq, unpackVector(vector));
+  index.covers.clear();
+}
+
+function remove(
+  index: Index,
+  isMeant: (entry: Entry) => boolean,
+  codebase: unknown,
+  context: IndexContext,
+  token: ReplyToken,
+): void {
+  const seqs: number[] = [];
+  for (const entry of index.entries.values()) if (isMeant(entry)) seqs.push(entry.seq);
+  if (seqs.length === 0) context.replyTo(token, { deleted: 0 });
+  else context.io(FINDINGS_PORT, 'remove', { codebase, seqs }, 'removed', { token, seqs });
+}
+
+/** Whether a failed write has happened is not known: the next message reads the rows again. */
+function giveUp(index: Index, context: IndexContext, token: ReplyToken, error: Refusal): void {
+  index.embedder = null;
+  context.refuseTo(token, error);
+}
+
+function isInScope(entry: Entry, projectId: string | null): boolean {
+  return projectId === null || entry.project_id === projectId;
+}
+
+function placeOf({ seq, finding_id }: Entry): FindingPlace {
+  return { seq, finding_id };
+}

@@ -1,0 +1,137 @@
+/** Asks findings indexes. The only place that makes their messages. Front threads. */
+
+import type { Codebase, Finding, FindingFilter } from '../../src/domain/finding.ts';
+import { CatalogueError } from '../../src/errors.ts';
+import { FINDINGS_PER_CODEBASE } from '../../src/limits.ts';
+import { RuntimeError } from '../../src/runtime/error.ts';
+import type { Asker } from '../../src/runtime/front.ts';
+import type { TableReader } from '../../src/storage/tables.ts';
+import {
+  type CodebaseRow,
+  type EmbedderFacts,
+  FINDINGS,
+  FINDINGS_CODEBASES,
+  type FindingPlace,
+  type FindingsIndexProtocol,
+  findingRow,
+  findingsAddress,
+  type IndexFacts,
+  packVector,
+} from './protocol.ts';
+
+export type { FindingPlace } from './protocol.ts';
+
+/** Reading a full code base in takes a fraction of it. */
+const DEADLINE_MS = 15_000;
+
+/** Where a request looks. */
+export interface FindingsScope extends Codebase {
+  /** null: every project's. */
+  project_id: string | null;
+}
+
+type ReplyOf<N extends keyof FindingsIndexProtocol> = Promise<FindingsIndexProtocol[N]['reply']>;
+
+/** Every method throws {CatalogueError} `unavailable` when the index cannot be asked or its rows cannot be reached. */
+export class FindingsClient {
+  readonly #asker: Asker;
+  readonly #tables: TableReader;
+  readonly #embedder: EmbedderFacts;
+
+  /**
+   * @param tables of `main.mdb`, for the texts
+   * @param embedder whose vectors the callers bring
+   */
+  constructor(asker: Asker, tables: TableReader, embedder: EmbedderFacts) {
+    this.#asker = asker;
+    this.#tables = tables;
+    this.#embedder = embedder;
+  }
+
+  /**
+   * Stores a finding, on the disk before this returns. One that is there already (by its hash) stays as it is.
+   * @param vector null: to be embedded later
+   * @returns the id and time of the finding that is there now
+   * @throws {CatalogueError} `conflict` when the code base holds as many as it may
+   */
+  store(codebase: Codebase, finding: Finding, hash: string, vector: Float32Array | null): ReplyOf<'store'> {
+    const packed = vector === null ? null : packVector(vector);
+    return this.#ask(codebase, 'store', { finding, hash, vector: packed });
+  }
+
+  /** The findings nearest to a question, best first. */
+  recall(
+    scope: FindingsScope,
+    vector: Float32Array,
+    options: FindingFilter & { top_k: number; score_threshold: number },
+  ): ReplyOf<'recall'> {
+    const { project_id } = scope;
+    return this.#ask(scope, 'recall', { project_id, vector: packVector(vector), ...options });
+  }
+
+  /** One page, newest first, and how many there are. */
+  list(scope: FindingsScope, options: FindingFilter & { limit: number; offset: number }): ReplyOf<'list'> {
+    return this.#ask(scope, 'list', { project_id: scope.project_id, ...options });
+  }
+
+  /** Deletes the findings about exactly these paths. */
+  invalidate(scope: FindingsScope, file_paths: readonly string[]): ReplyOf<'invalidate'> {
+    return this.#ask(scope, 'invalidate', { project_id: scope.project_id, file_paths });
+  }
+
+  /** The share of the paths that findings cover. */
+  coverage(scope: FindingsScope, file_paths: readonly string[]): ReplyOf<'coverage'> {
+    return this.#ask(scope, 'coverage', { project_id: scope.project_id, file_paths });
+  }
+
+  clear(scope: FindingsScope): ReplyOf<'clear'> {
+    return this.#ask(scope, 'clear', { project_id: scope.project_id });
+  }
+
+  unembedded(codebase: Codebase, limit: number): ReplyOf<'unembedded'> {
+    return this.#ask(codebase, 'unembedded', { limit });
+  }
+
+  embedded(
+    codebase: Codebase,
+    vectors: readonly (FindingPlace & { vector: Float32Array })[],
+  ): ReplyOf<'embedded'> {
+    const packed = vectors.map((given) => ({ ...given, vector: packVector(given.vector) }));
+    return this.#ask(codebase, 'embedded', { vectors: packed });
+  }
+
+  /** The finding at a place; undefined when it is gone by now. */
+  read(codebase: Codebase, { seq, finding_id }: FindingPlace): Finding | undefined {
+    const finding = this.#tables.get<Finding>(FINDINGS, findingRow(codebase, seq));
+    return finding?.finding_id === finding_id ? finding : undefined;
+  }
+
+  /** Code bases of which some vectors are missing or of another embedder. */
+  *outdated(): Iterable<Codebase> {
+    for (const { row, value } of this.#tables.range<CodebaseRow>(FINDINGS_CODEBASES, { prefix: [] })) {
+      if (value.count === 0 || value.embedder_id === this.#embedder.id) continue;
+      yield { org_id: row[0] as string, codebase_id: row[1] as string };
+    }
+  }
+
+  async #ask<N extends keyof FindingsIndexProtocol>(
+    { org_id, codebase_id }: Codebase,
+    name: N,
+    request: Omit<FindingsIndexProtocol[N]['request'], keyof IndexFacts>,
+  ): ReplyOf<N> {
+    const codebase = { org_id, codebase_id };
+    const message = { codebase, embedder: this.#embedder, ...request };
+    try {
+      return (await this.#asker.ask(findingsAddress(codebase), name, message, {
+        deadline_ms: DEADLINE_MS,
+      })) as FindingsIndexProtocol[N]['reply'];
+    } catch (thrown) {
+      if (thrown instanceof RuntimeError && thrown.code === 'findings_full')
+        throw new CatalogueError(
+          'conflict',
+          `The code base holds ${FINDINGS_PER_CODEBASE} findings; invalidate or clear some first`,
+        );
+      throw new CatalogueError('unavailable', undefined, { cause: thrown });
+    }
+  }
+}

@@ -1,0 +1,132 @@
+/** The tables of findings as the index's port: reads a code base in, writes in transactions. Actor thread. */
+
+import type { Codebase, Finding } from '../../src/domain/finding.ts';
+import type { Tables, TableTransaction } from '../../src/storage/tables.ts';
+import {
+  type CodebaseRow,
+  codebaseRow,
+  FINDINGS,
+  FINDINGS_CODEBASES,
+  FINDINGS_INDEXED,
+  findingRow,
+  type IndexedRow,
+} from './protocol.ts';
+
+export const FINDINGS_PORT = 'findings';
+
+/** Rows read before other work of the thread gets its turn. */
+const ROWS_A_TURN = 500;
+
+const EMPTY: CodebaseRow = { next_seq: 0, count: 0, embedder_id: null };
+
+export interface LoadedFindings {
+  next_seq: number;
+  /** In the order of their places. */
+  rows: (IndexedRow & { seq: number })[];
+}
+
+export interface NewVector {
+  seq: number;
+  vector: Uint8Array;
+}
+
+/** The operations that behaviours name in `context.io`; each is atomic. */
+export class FindingsPort {
+  readonly #tables: Tables;
+
+  constructor(tables: Tables) {
+    this.#tables = tables;
+  }
+
+  /** Without its texts. The index, its only writer, waits meanwhile. */
+  async load(codebase: Codebase): Promise<LoadedFindings> {
+    const { next_seq } = this.#tables.get<CodebaseRow>(FINDINGS_CODEBASES, codebaseRow(codebase)) ?? EMPTY;
+    const rows: LoadedFindings['rows'] = [];
+    let after: (string | number)[] | undefined;
+    for (;;) {
+      const range = { prefix: codebaseRow(codebase), limit: ROWS_A_TURN };
+      const page = [
+        ...this.#tables.range<IndexedRow>(
+          FINDINGS_INDEXED,
+          after === undefined ? range : { ...range, after },
+        ),
+      ];
+      for (const { row, value } of page) rows.push({ ...value, seq: row[2] as number });
+      if (page.length < ROWS_A_TURN) return { next_seq, rows };
+      after = page.at(-1)!.row;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
+  async store(input: {
+    codebase: Codebase;
+    seq: number;
+    finding: Finding;
+    indexed: IndexedRow;
+  }): Promise<null> {
+    const { codebase, seq, finding, indexed } = input;
+    await this.#tables.transact((transaction) => {
+      transaction.write({ op: 'put', table: FINDINGS, row: findingRow(codebase, seq), value: finding });
+      transaction.write({
+        op: 'put',
+        table: FINDINGS_INDEXED,
+        row: findingRow(codebase, seq),
+        value: indexed,
+      });
+      changeCodebase(transaction, codebase, (before) => ({
+        next_seq: seq + 1,
+        count: before.count + 1,
+        embedder_id:
+          before.count === 0 || before.embedder_id === indexed.embedder_id ? indexed.embedder_id : null,
+      }));
+    });
+    return null;
+  }
+
+  async remove({ codebase, seqs }: { codebase: Codebase; seqs: readonly number[] }): Promise<null> {
+    await this.#tables.transact((transaction) => {
+      for (const seq of seqs) {
+        const row = findingRow(codebase, seq);
+        transaction.write({ op: 'remove', table: FINDINGS, row });
+        transaction.write({ op: 'remove', table: FINDINGS_INDEXED, row });
+      }
+      changeCodebase(transaction, codebase, (before) => ({ ...before, count: before.count - seqs.length }));
+    });
+    return null;
+  }
+
+  /** @param input `is_last`: every finding has a vector of this embedder then */
+  async embed(input: {
+    codebase: Codebase;
+    embedder_id: string;
+    vectors: readonly NewVector[];
+    is_last: boolean;
+  }): Promise<null> {
+    const { codebase, embedder_id, vectors, is_last } = input;
+    await this.#tables.transact((transaction) => {
+      for (const { seq, vector } of vectors) {
+        const row = findingRow(codebase, seq);
+        const before = transaction.get<IndexedRow>(FINDINGS_INDEXED, row);
+        if (before === undefined) continue;
+        transaction.write({
+          op: 'put',
+          table: FINDINGS_INDEXED,
+          row,
+          value: { ...before, embedder_id, vector },
+        });
+      }
+      if (is_last) changeCodebase(transaction, codebase, (before) => ({ ...before, embedder_id }));
+    });
+    return null;
+  }
+}
+
+function changeCodebase(
+  transaction: TableTransaction,
+  codebase: Codebase,
+  change: (before: CodebaseRow) => CodebaseRow,
+): void {
+  const row = codebaseRow(codebase);
+  const before = transaction.get<CodebaseRow>(FINDINGS_CODEBASES, row) ?? EMPTY;
+  transaction.write({ op: 'put', table: FINDINGS_CODEBASES, row, value: change(before) });
+}

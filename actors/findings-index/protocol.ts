@@ -1,0 +1,133 @@
+/**
+ * What a findings index understands. One actor a code base of an organization: it gives findings their place, knows
+ * their paths and vectors, and has them written. The texts are read from the tables by whoever needs them.
+ * Any thread.
+ */
+
+import { createHash } from 'node:crypto';
+import type { Codebase, Finding, FindingFilter } from '../../src/domain/finding.ts';
+import type { ActorAddress, RowKey } from '../../src/runtime/protocol.ts';
+
+export const FINDINGS_INDEX_KIND = 'findings-index';
+
+/** Tables of `main.mdb`. A finding is in two rows: its texts, and what the index must know of it. */
+export const FINDINGS = 'findings';
+export const FINDINGS_INDEXED = 'findings_indexed';
+/** One row a code base. */
+export const FINDINGS_CODEBASES = 'findings_codebases';
+
+export interface CodebaseRow {
+  /** Every place below it has been given once. */
+  next_seq: number;
+  count: number;
+  /** By which all vectors were made; null when some are missing or of another. */
+  embedder_id: string | null;
+}
+
+/** What the index knows of a finding. */
+export interface IndexedRow {
+  finding_id: string;
+  project_id: string;
+  file_path: string;
+  finding_type: string;
+  created_at: string;
+  hash: string;
+  /** null: not embedded yet. */
+  embedder_id: string | null;
+  /** 32-bit floats of this machine's byte order; empty when there is none. */
+  vector: Uint8Array;
+}
+
+/** The embedder whose vectors count: others are as good as missing. */
+export interface EmbedderFacts {
+  id: string;
+  dimensions: number;
+}
+
+/** What stands in every message: an actor has but a digest of it for its key. */
+export interface IndexFacts {
+  codebase: Codebase;
+  embedder: EmbedderFacts;
+}
+
+/** What a request may touch; null: every project's. */
+interface Scoped extends IndexFacts {
+  project_id: string | null;
+}
+
+export interface StoreRequest extends IndexFacts {
+  finding: Finding;
+  hash: string;
+  /** null: to be embedded later. */
+  vector: Uint8Array | null;
+}
+
+export interface RecallRequest extends Scoped, FindingFilter {
+  vector: Uint8Array;
+  top_k: number;
+  score_threshold: number;
+}
+
+export interface ListRequest extends Scoped, FindingFilter {
+  limit: number;
+  offset: number;
+}
+
+export interface PathsRequest extends Scoped {
+  file_paths: readonly string[];
+}
+
+/** Where a finding is, and that it is still the same one. */
+export interface FindingPlace {
+  seq: number;
+  finding_id: string;
+}
+
+export type FindingsIndexProtocol = {
+  /** Refused with `findings_full` when there is no room. */
+  store: {
+    request: StoreRequest;
+    reply: { finding_id: string; created_at: string; unembedded: number };
+  };
+  recall: {
+    request: RecallRequest;
+    reply: { hits: (FindingPlace & { score: number })[]; unembedded: number };
+  };
+  list: { request: ListRequest; reply: { places: FindingPlace[]; total: number } };
+  invalidate: { request: PathsRequest; reply: { deleted: number } };
+  coverage: { request: PathsRequest; reply: { coverage: number } };
+  clear: { request: Scoped; reply: { deleted: number } };
+  /** Which findings wait for a vector, oldest first. */
+  unembedded: { request: IndexFacts & { limit: number }; reply: { places: FindingPlace[]; left: number } };
+  /** Their vectors; of findings that are gone by now nothing is kept. */
+  embedded: {
+    request: IndexFacts & { vectors: readonly { seq: number; finding_id: string; vector: Uint8Array }[] };
+    reply: { left: number };
+  };
+};
+
+/** Both names together are longer than a key may be. */
+export function findingsAddress({ org_id, codebase_id }: Codebase): ActorAddress {
+  const digest = createHash('sha256')
+    .update(JSON.stringify([org_id, codebase_id]))
+    .digest('base64url');
+  return { kind: FINDINGS_INDEX_KIND, key: digest };
+}
+
+export function codebaseRow({ org_id, codebase_id }: Codebase): RowKey {
+  return [org_id, codebase_id];
+}
+
+/** Of both rows of a finding. */
+export function findingRow({ org_id, codebase_id }: Codebase, seq: number): RowKey {
+  return [org_id, codebase_id, seq];
+}
+
+export function packVector(vector: Float32Array): Uint8Array {
+  return new Uint8Array(vector.buffer, vector.byteOffset, vector.byteLength);
+}
+
+/** Copies: the bytes may lie where no 32-bit float may begin. */
+export function unpackVector(bytes: Uint8Array): Float32Array {
+  return new Float32Array(new Uint8Array(bytes).buffer);
+}

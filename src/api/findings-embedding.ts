@@ -1,0 +1,129 @@
+/**
+ * Embeds in the background what had no vector when it was stored: the model did not answer then, or it is another one
+ * now. One code base after the other; a failure is tried again for as long as the process lives. Front threads.
+ */
+
+import type { FindingsClient } from '../../actors/findings-index/client.ts';
+import type { Codebase } from '../domain/finding.ts';
+import type { Embedder } from '../search/embedder.ts';
+
+export interface FindingsEmbeddingOptions {
+  /** Findings embedded and written at once. */
+  batch: number;
+  /** Wait after the first failure; doubles up to `retry_max_ms`. */
+  retry_ms: number;
+  retry_max_ms: number;
+  /** Code bases that wait; what does not fit comes again with its next request. */
+  max_waiting: number;
+}
+
+export const DEFAULT_EMBEDDING_OPTIONS: FindingsEmbeddingOptions = {
+  batch: 32,
+  retry_ms: 1_000,
+  retry_max_ms: 60_000,
+  max_waiting: 10_000,
+};
+
+/** Told after every batch. `left`: of this code base. */
+export type EmbeddingProgress = (codebase: Codebase, embedded: number, left: number) => void;
+
+export class FindingsEmbedding {
+  readonly #findings: FindingsClient;
+  readonly #embedder: Embedder;
+  readonly #onProgress: EmbeddingProgress;
+  readonly #options: FindingsEmbeddingOptions;
+  readonly #waiting = new Map<string, Codebase>();
+  readonly #stopped = new AbortController();
+  #running: Promise<void> | null = null;
+
+  constructor(
+    findings: FindingsClient,
+    embedder: Embedder,
+    onProgress: EmbeddingProgress = () => {},
+    options: Partial<FindingsEmbeddingOptions> = {},
+  ) {
+    this.#findings = findings;
+    this.#embedder = embedder;
+    this.#onProgress = onProgress;
+    this.#options = { ...DEFAULT_EMBEDDING_OPTIONS, ...options };
+  }
+
+  /** Looks through all code bases once; to be called at start, by one thread. */
+  tendAll(): void {
+    for (const codebase of this.#findings.outdated()) this.tend(codebase);
+  }
+
+  /** Sees to the code base soon. */
+  tend({ org_id, codebase_id }: Codebase): void {
+    if (this.#stopped.signal.aborted || this.#waiting.size >= this.#options.max_waiting) return;
+    this.#waiting.set(JSON.stringify([org_id, codebase_id]), { org_id, codebase_id });
+    this.#running ??= this.#run().finally(() => {
+      this.#running = null;
+    });
+  }
+
+  /** Resolves when nothing waits any more. */
+  async settled(): Promise<void> {
+    while (this.#running !== null) await this.#running;
+  }
+
+  /** What is left is left for the next start. */
+  async close(): Promise<void> {
+    this.#stopped.abort();
+    this.#waiting.clear();
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    let pauseMs = this.#options.retry_ms;
+    for (;;) {
+      const next = this.#waiting.entries().next();
+      if (next.done === true) return;
+      const [key, codebase] = next.value;
+      this.#waiting.delete(key);
+      try {
+        await this.#embedAll(codebase);
+        pauseMs = this.#options.retry_ms;
+      } catch {
+        if (this.#stopped.signal.aborted) return;
+        // Behind the others: it may be this one alone that fails.
+        this.#waiting.set(key, codebase);
+        await this.#pause(pauseMs);
+        pauseMs = Math.min(2 * pauseMs, this.#options.retry_max_ms);
+      }
+    }
+  }
+
+  async #embedAll(codebase: Codebase): Promise<void> {
+    for (let left = 1; left > 0 && !this.#stopped.signal.aborted; ) {
+      const { places } = await this.#findings.unembedded(codebase, this.#options.batch);
+      const found = places.flatMap((place) => {
+        const content = this.#findings.read(codebase, place)?.content;
+        return content === undefined ? [] : [{ place, content }];
+      });
+      if (found.length === 0) return;
+      const vectors = await this.#embedder.embed(found.map(({ content }) => content));
+      const reply = await this.#findings.embedded(
+        codebase,
+        found.map(({ place }, at) => ({ ...place, vector: vectors[at]! })),
+      );
+      left = reply.left;
+      this.#onProgress(codebase, found.length, left);
+    }
+  }
+
+  #pause(ms: number): Promise<void> {
+    const { signal } = this.#stopped;
+    if (signal.aborted) return Promise.resolve();
+    return new Promise((resolve) => {
+      const end = (): void => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', end);
+        resolve();
+      };
+      const timer = setTimeout(end, ms);
+      timer.unref();
+      signal.addEventListener('abort', end);
+    });
+  }
+}

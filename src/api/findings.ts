@@ -1,0 +1,129 @@
+/** Handlers of `contract/findings.ts`. Front threads. */
+
+import type { FindingPlace, FindingsClient, FindingsScope } from '../../actors/findings-index/client.ts';
+import type { FINDINGS } from '../contract/findings.ts';
+import type { HandlersOf } from '../contract/handler.ts';
+import {
+  type Finding,
+  type FindingFilter,
+  hashFinding,
+  prepareFilePath,
+  prepareFinding,
+  prepareFindingType,
+} from '../domain/finding.ts';
+import { projectOf, type Tenant } from '../domain/tenant.ts';
+import { CatalogueError } from '../errors.ts';
+import type { Embedder } from '../search/embedder.ts';
+import { newUlid } from '../std/id.ts';
+import type { FindingsEmbedding } from './findings-embedding.ts';
+
+export interface FindingsServices {
+  findings: FindingsClient;
+  embedder: Embedder;
+  /** Makes the vectors that were missing when a finding was stored. */
+  embedding: FindingsEmbedding;
+}
+
+export function findingsHandlers({
+  findings,
+  embedder,
+  embedding,
+}: FindingsServices): HandlersOf<typeof FINDINGS> {
+  const readAll = (scope: FindingsScope, places: readonly FindingPlace[]): Finding[] =>
+    places.flatMap((place) => {
+      const finding = findings.read(scope, place);
+      return finding === undefined ? [] : [finding];
+    });
+  const embedNow = async (content: string): Promise<Float32Array | null> => {
+    try {
+      return (await embedder.embed([content]))[0]!;
+    } catch (thrown) {
+      // It is stored all the same, and found as soon as the model answers again.
+      if (thrown instanceof CatalogueError && thrown.retryable) return null;
+      throw thrown;
+    }
+  };
+
+  return {
+    async store({ tenant, params, body }) {
+      const { project_id, content, file_path, finding_type, metadata } = body;
+      const finding: Finding = {
+        finding_id: `find_${newUlid()}`,
+        project_id: projectOf(tenant, project_id),
+        ...prepareFinding({ content, file_path, finding_type, metadata: metadata ?? {} }),
+        created_at: new Date().toISOString(),
+      };
+      const codebase = { org_id: tenant.org_id, codebase_id: params.codebase_id };
+      const vector = await embedNow(finding.content);
+      const stored = await findings.store(codebase, finding, hashFinding(finding), vector);
+      const { finding_id, created_at, unembedded } = stored;
+      if (unembedded > 0) embedding.tend(codebase);
+      return { body: { finding_id, created_at } };
+    },
+
+    async recall({ tenant, params, body }) {
+      const { query, top_k, score_threshold } = body;
+      const scope = scopeOf(tenant, params.codebase_id, body.project_id);
+      const vector = (await embedder.embed([query]))[0]!;
+      const options = { ...filterOf(body), top_k, score_threshold };
+      const { hits, unembedded } = await findings.recall(scope, vector, options);
+      if (unembedded > 0) embedding.tend(scope);
+      const recalled = hits.flatMap((hit) => {
+        const finding = findings.read(scope, hit);
+        return finding === undefined ? [] : [{ ...describeFinding(finding), score: hit.score }];
+      });
+      return { body: { findings: recalled } };
+    },
+
+    async list({ tenant, params, query }) {
+      const { limit, offset } = query;
+      const scope = scopeOf(tenant, params.codebase_id, query.project_id);
+      const { places, total } = await findings.list(scope, { ...filterOf(query), limit, offset });
+      return {
+        body: { findings: readAll(scope, places).map(describeFinding), total },
+        headers: [['x-total-count', String(total)]],
+      };
+    },
+
+    async invalidate({ tenant, params, body }) {
+      const scope = scopeOf(tenant, params.codebase_id, body.project_id);
+      const { deleted } = await findings.invalidate(scope, body.file_paths.map(prepareFilePath));
+      return { body: { deleted } };
+    },
+
+    async coverage({ tenant, params, body }) {
+      const scope = scopeOf(tenant, params.codebase_id, body.project_id);
+      const { coverage } = await findings.coverage(scope, body.file_paths.map(prepareFilePath));
+      return { body: { coverage } };
+    },
+
+    async clear({ tenant, params, query }) {
+      await findings.clear(scopeOf(tenant, params.codebase_id, query.project_id));
+      return { body: { cleared: true } };
+    },
+  };
+}
+
+/** A project's key sees its project; any other the project that it names, or all. */
+function scopeOf(tenant: Tenant, codebase_id: string, project_id: string | undefined): FindingsScope {
+  return { org_id: tenant.org_id, codebase_id, project_id: tenant.project_id ?? project_id ?? null };
+}
+
+/** Compared with what is stored: masked and cut alike. */
+function filterOf(given: {
+  file_path?: string | null | undefined;
+  finding_type?: string | null | undefined;
+}): FindingFilter {
+  return {
+    file_path: given.file_path == null ? null : prepareFilePath(given.file_path),
+    finding_type: given.finding_type == null ? null : prepareFindingType(given.finding_type),
+  };
+}
+
+/** As it stands on the wire. */
+function describeFinding({
+  metadata,
+  ...finding
+}: Finding): Omit<Finding, 'metadata'> & { metadata: unknown } {
+  return { ...finding, metadata: JSON.parse(metadata) as unknown };
+}

@@ -1,0 +1,199 @@
+/** Findings about a code base (document 2, Finding). Data; any thread. */
+
+import { z } from 'zod';
+import {
+  CODEBASE_ID_CHARACTERS,
+  FINDING_BOUNDS,
+  FINDING_METADATA_CHARACTERS,
+  FINDING_PATHS,
+  FINDINGS_TOP_K,
+} from '../limits.ts';
+import { endpoint, errorBody } from './endpoint.ts';
+import { cutText, decimal, freeObject, identifier, integer, list, pageFields, text } from './fields.ts';
+
+/** Texts are cut after keys in them were masked: so much more is read, that no half of a key stays at the end. */
+const MASKING_MARGIN = 8_192;
+
+const PRINTABLE = /^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]*$/u;
+
+/** The project of what is made, or the only one that is looked at; a project's key brings its own. */
+const projectField = { project_id: identifier().optional() };
+
+const codebaseParams = z.object({
+  codebase_id: text({ min: 1, max: CODEBASE_ID_CHARACTERS, pattern: PRINTABLE }),
+});
+
+/** Cut, not refused, by the rules of `src/domain/finding.ts`. */
+function longText(bound: number) {
+  return cutText({ max: bound + MASKING_MARGIN });
+}
+
+const metadata = freeObject().superRefine((object, context) => {
+  if (JSON.stringify(object).length <= FINDING_METADATA_CHARACTERS) return;
+  const error = `metadata may have at most ${FINDING_METADATA_CHARACTERS} characters`;
+  const params = { type: 'value_error', msg: `Value error, ${error}`, ctx: { error } };
+  context.addIssue({ code: 'custom', message: params.msg, params });
+});
+
+export const findingBody = z
+  .object({
+    ...projectField,
+    content: longText(FINDING_BOUNDS.content).pipe(
+      text({ min: 1, max: FINDING_BOUNDS.content + MASKING_MARGIN }),
+    ),
+    file_path: longText(FINDING_BOUNDS.file_path).default(''),
+    finding_type: longText(FINDING_BOUNDS.finding_type).default('note'),
+    metadata: metadata.nullish(),
+  })
+  .meta({ id: 'FindingNote' });
+
+export const findingStored = z
+  .object({ finding_id: z.string(), created_at: z.string() })
+  .meta({ id: 'FindingStored' });
+
+export const findingSchema = z
+  .object({
+    finding_id: z.string(),
+    project_id: z.string(),
+    content: z.string(),
+    file_path: z.string(),
+    finding_type: z.string(),
+    metadata: z.record(z.string(), z.unknown()),
+    created_at: z.string(),
+  })
+  .meta({ id: 'Finding' });
+
+/** Narrows what is looked at; null and absent: not at all. */
+const filterFields = {
+  file_path: longText(FINDING_BOUNDS.file_path).nullish(),
+  finding_type: longText(FINDING_BOUNDS.finding_type).nullish(),
+};
+
+export const recallBody = z
+  .object({
+    ...projectField,
+    query: cutText({ max: FINDING_BOUNDS.query }),
+    top_k: integer({ ge: 1, le: FINDINGS_TOP_K }).default(5),
+    score_threshold: decimal({ ge: 0, le: 1 }).default(0.25),
+    ...filterFields,
+  })
+  .meta({ id: 'FindingRecall' });
+
+const recalled = findingSchema.extend({ score: z.number().min(0).max(1) }).meta({ id: 'RecalledFinding' });
+
+/** Texts of any length, so that what was cut when it was stored is found by its whole. */
+const pathList = list(longText(FINDING_BOUNDS.file_path), { max: FINDING_PATHS });
+
+export const pathsBody = z.object({ ...projectField, file_paths: pathList }).meta({ id: 'FindingPaths' });
+
+const store = endpoint({
+  id: 'store_finding',
+  method: 'POST',
+  path: '/v1/findings/{codebase_id}',
+  auth: 'bearer',
+  summary: 'Store a finding about a code base',
+  tag: 'findings',
+  params: codebaseParams,
+  body: findingBody,
+  replies: {
+    200: { description: 'It is stored; one that says the same is the same', schema: findingStored },
+    409: { description: 'The code base holds as many findings as it may', schema: errorBody },
+  },
+  aliases: ['/findings/{codebase_id}'],
+});
+
+const listFindings = endpoint({
+  id: 'list_findings',
+  method: 'GET',
+  path: '/v1/findings/{codebase_id}',
+  auth: 'bearer',
+  summary: 'The findings about a code base, newest first',
+  tag: 'findings',
+  params: codebaseParams,
+  query: z.object({ ...projectField, ...pageFields(), ...filterFields }),
+  replies: {
+    200: {
+      description: 'One page; `x-total-count` says how many there are',
+      schema: z
+        .object({ findings: z.array(findingSchema), total: z.int().min(0) })
+        .meta({ id: 'FindingPage' }),
+    },
+  },
+  aliases: ['/findings/{codebase_id}'],
+});
+
+const recall = endpoint({
+  id: 'recall_findings',
+  method: 'POST',
+  path: '/v1/findings/{codebase_id}/recall',
+  auth: 'bearer',
+  writes: false,
+  summary: 'The findings nearest to a question',
+  tag: 'findings',
+  params: codebaseParams,
+  body: recallBody,
+  replies: {
+    200: {
+      description: 'By descending score',
+      schema: z.object({ findings: z.array(recalled) }).meta({ id: 'RecalledFindings' }),
+    },
+  },
+  aliases: ['/findings/{codebase_id}/recall'],
+});
+
+const invalidate = endpoint({
+  id: 'invalidate_findings',
+  method: 'POST',
+  path: '/v1/findings/{codebase_id}/invalidate',
+  auth: 'bearer',
+  summary: 'Delete the findings about exactly these paths',
+  tag: 'findings',
+  params: codebaseParams,
+  body: pathsBody,
+  replies: {
+    200: {
+      description: 'How many there were',
+      schema: z.object({ deleted: z.int().min(0) }).meta({ id: 'FindingsDeleted' }),
+    },
+  },
+  aliases: ['/findings/{codebase_id}/invalidate'],
+});
+
+const coverage = endpoint({
+  id: 'findings_coverage',
+  method: 'POST',
+  path: '/v1/findings/{codebase_id}/coverage',
+  auth: 'bearer',
+  writes: false,
+  summary: 'The share of the given paths about which there are findings',
+  tag: 'findings',
+  params: codebaseParams,
+  body: pathsBody,
+  replies: {
+    200: {
+      description: 'A finding under a longer path covers a shorter one that it ends with',
+      schema: z.object({ coverage: z.number().min(0).max(1) }).meta({ id: 'FindingsCoverage' }),
+    },
+  },
+  aliases: ['/findings/{codebase_id}/coverage'],
+});
+
+const clear = endpoint({
+  id: 'clear_findings',
+  method: 'DELETE',
+  path: '/v1/findings/{codebase_id}',
+  auth: 'bearer',
+  summary: 'Delete all findings about a code base',
+  tag: 'findings',
+  params: codebaseParams,
+  query: z.object({ ...projectField }),
+  replies: {
+    200: {
+      description: 'There are none now',
+      schema: z.object({ cleared: z.literal(true) }).meta({ id: 'FindingsCleared' }),
+    },
+  },
+  aliases: ['/findings/{codebase_id}'],
+});
+
+export const FINDINGS = { store, list: listFindings, recall, invalidate, coverage, clear };

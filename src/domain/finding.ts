@@ -1,0 +1,175 @@
+/**
+ * Findings: what an agent noted about a code base. How a note is made fit to be stored, when two are the same, and
+ * which paths a set of them covers. Pure; any thread.
+ */
+
+import { createHash } from 'node:crypto';
+import { FINDING_BOUNDS } from '../limits.ts';
+import { isCredentialHeader, MASK, MIN_CREDENTIAL_LENGTH, maskText } from './redaction.ts';
+
+/** Whose findings: one organization's about one code base. */
+export interface Codebase {
+  org_id: string;
+  codebase_id: string;
+}
+
+/** What a caller noted. */
+export interface FindingNote {
+  content: string;
+  file_path: string;
+  finding_type: string;
+  metadata: Readonly<Record<string, unknown>>;
+}
+
+/** A finding as it is stored. */
+export interface Finding {
+  finding_id: string;
+  project_id: string;
+  content: string;
+  file_path: string;
+  finding_type: string;
+  /** JSON: kept as text, so that no key of it means anything to a store on the way. */
+  metadata: string;
+  /** RFC 3339 UTC with milliseconds. */
+  created_at: string;
+}
+
+/** Narrows a recall or a listing; null: no matter which. */
+export interface FindingFilter {
+  file_path: string | null;
+  finding_type: string | null;
+}
+
+/** The part of a note that is stored: keys masked, then texts cut, so that no half of a key stays. */
+export function prepareFinding(note: FindingNote): Omit<Finding, 'finding_id' | 'project_id' | 'created_at'> {
+  return {
+    content: cutCharacters(maskKeys(note.content), FINDING_BOUNDS.content),
+    file_path: prepareFilePath(note.file_path),
+    finding_type: prepareFindingType(note.finding_type),
+    metadata: JSON.stringify(maskValue(note.metadata)),
+  };
+}
+
+/** A path as it is stored, and as it is compared with what is stored. */
+export function prepareFilePath(path: string): string {
+  return cutCharacters(maskKeys(path), FINDING_BOUNDS.file_path);
+}
+
+export function prepareFindingType(type: string): string {
+  return cutCharacters(maskKeys(type), FINDING_BOUNDS.finding_type);
+}
+
+/** The same for two notes that say the same in one project: the second is the first one sent again. */
+export function hashFinding(finding: Omit<Finding, 'finding_id' | 'created_at'>): string {
+  const { project_id, content, file_path, finding_type, metadata } = finding;
+  const parts = [project_id, content, file_path, finding_type, sortKeys(JSON.parse(metadata))];
+  return createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
+}
+
+/** Cosine → the score of a recall, 0 … 1. */
+export function scoreOf(similarity: number): number {
+  return Math.min(1, Math.max(0, similarity));
+}
+
+export function matchesFilter(
+  finding: Pick<Finding, 'file_path' | 'finding_type'>,
+  { file_path, finding_type }: FindingFilter,
+): boolean {
+  return (
+    (file_path === null || finding.file_path === file_path) &&
+    (finding_type === null || finding.finding_type === finding_type)
+  );
+}
+
+/**
+ * The paths of findings, asked whether they cover a shorter one: `src/http/server.ts` covers itself, `http/server.ts`
+ * and `server.ts`, not `rver.ts`. Backslashes count as slashes; a leading `./` counts for nothing.
+ *
+ * Read backwards, a path that ends with another begins with it, so that a sorted list and a binary search do: the cost
+ * does not depend on what the paths look like.
+ */
+export class PathCover {
+  readonly #reversed: string[];
+
+  constructor(paths: Iterable<string>) {
+    const reversed = new Set<string>();
+    for (const path of paths) if (path !== '') reversed.add(reversePath(path));
+    this.#reversed = [...reversed].sort();
+  }
+
+  covers(path: string): boolean {
+    const wanted = reversePath(path);
+    if (wanted === '') return false;
+    const longer = `${wanted}/`;
+    return this.#firstFrom(wanted) === wanted || (this.#firstFrom(longer)?.startsWith(longer) ?? false);
+  }
+
+  /** The share of the given paths that are covered; 1 for none given, 0 when there are no findings. */
+  coverage(paths: readonly string[]): number {
+    if (paths.length === 0) return 1;
+    return paths.filter((path) => this.covers(path)).length / paths.length;
+  }
+
+  /** The first path that does not sort before the given one. */
+  #firstFrom(reversed: string): string | undefined {
+    let low = 0;
+    let high = this.#reversed.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (this.#reversed[middle]! < reversed) low = middle + 1;
+      else high = middle;
+    }
+    return this.#reversed[low];
+  }
+}
+
+/** In UTF-16 units: what is compared is reversed alike. */
+function reversePath(path: string): string {
+  let plain = path.replaceAll('\\', '/');
+  while (plain.startsWith('./')) plain = plain.slice(2);
+  let reversed = '';
+  for (let at = plain.length - 1; at >= 0; at--) reversed += plain[at];
+  return reversed;
+}
+
+function maskKeys(text: string): string {
+  return maskText(text, [], true);
+}
+
+/** A value of JSON with the keys in its texts masked, and what stands under a name like `api_key` whole. */
+function maskValue(value: unknown): unknown {
+  if (typeof value === 'string') return maskKeys(value);
+  if (Array.isArray(value)) return value.map(maskValue);
+  if (typeof value !== 'object' || value === null) return value;
+  const masked: Record<string, unknown> = {};
+  for (const [name, item] of Object.entries(value)) {
+    const isSecret =
+      typeof item === 'string' && item.length >= MIN_CREDENTIAL_LENGTH && isCredentialHeader(name);
+    define(masked, maskKeys(name), isSecret ? MASK : maskValue(item));
+  }
+  return masked;
+}
+
+/** The value with the names of every object in order. */
+function sortKeys(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sortKeys);
+  if (typeof value !== 'object' || value === null) return value;
+  const sorted: Record<string, unknown> = {};
+  for (const name of Object.keys(value).sort())
+    define(sorted, name, sortKeys((value as Record<string, unknown>)[name]));
+  return sorted;
+}
+
+/** An assignment to `__proto__` would change what the object is. */
+function define(object: object, name: string, value: unknown): void {
+  Object.defineProperty(object, name, { value, enumerable: true, configurable: true, writable: true });
+}
+
+/** The first so many code points. */
+function cutCharacters(text: string, characters: number): string {
+  if (text.length <= characters) return text;
+  let at = 0;
+  for (let count = 0; count < characters && at < text.length; count++)
+    at += text.codePointAt(at)! > 0xffff ? 2 : 1;
+  return text.slice(0, at);
+}
