@@ -138,13 +138,18 @@ export interface NumberBounds {
 export function integer({ ge, le }: NumberBounds = {}) {
   return lax(
     readInteger,
-    bounded(z.int(), { ge: ge ?? Number.MIN_SAFE_INTEGER, le: le ?? Number.MAX_SAFE_INTEGER }),
+    bounded(wholeNumber(), { ge: ge ?? Number.MIN_SAFE_INTEGER, le: le ?? Number.MAX_SAFE_INTEGER }),
   );
 }
 
 /** A number: also `"5.5"`, and true and false as 1 and 0. Never infinite, never NaN. */
 export function decimal(bounds: NumberBounds = {}) {
   return lax(readDecimal, bounded(z.number(), bounds));
+}
+
+/** What {@link readInteger} has read is whole already; zod's own integers would refuse large ones twice. */
+function wholeNumber() {
+  return z.number().meta({ type: 'integer' });
 }
 
 function bounded<Schema extends z.ZodNumber>(schema: Schema, { ge, le }: NumberBounds): Schema {
@@ -159,7 +164,7 @@ function heldInteger(ge: number, le: number) {
   return lax((input) => {
     const value = readInteger(input);
     return typeof value === 'number' ? Math.min(Math.max(value, ge), le) : value;
-  }, z.int().min(ge).max(le));
+  }, wholeNumber().min(ge).max(le));
 }
 
 /** `limit` and `offset` of a listing's query. */
@@ -175,11 +180,12 @@ const INT_PARSING_SIZE = 'Unable to parse input string as an integer, exceeded m
 /** Python's `sys.int_info.default_max_str_digits`. */
 const INT_DIGITS = 4_300;
 
-/** @returns a number (±∞ never), a refusal, or an input that is no number in any reading, as it came */
+/** @returns a number (±∞ never), a refusal, or undefined, as it came */
 function readInteger(input: unknown): unknown {
   if (typeof input === 'number') return readWhole(input);
   if (typeof input === 'boolean') return input ? 1 : 0;
-  if (typeof input !== 'string') return input;
+  if (input === undefined) return input;
+  if (typeof input !== 'string') return new Refused('int_type', 'Input should be a valid integer');
   if (input.length > INT_DIGITS) {
     return /^\s*[+-]?\d[\d_]*(\.0*)?\s*$/.test(input)
       ? new Refused('int_parsing_size', INT_PARSING_SIZE)
@@ -216,6 +222,8 @@ function readDecimal(input: unknown): unknown {
       return new Refused('float_parsing', msg);
     }
     value = Number(trimmed.replaceAll('_', ''));
+  } else if (typeof input !== 'number' && input !== undefined) {
+    return new Refused('float_type', 'Input should be a valid number');
   }
   if (typeof value === 'number' && !Number.isFinite(value)) {
     return new Refused('finite_number', 'Input should be a finite number');
