@@ -22,6 +22,14 @@ const COMMANDS: Record<string, Command> = {
     summary: 'show what a capture database holds: runs, turns, gaps, bodies',
     run: async (argv, io) => (await import('./inspect.ts')).runInspect(argv, io),
   },
+  backup: {
+    summary: 'copy every database, sealed file and secret, while the process runs',
+    run: async (argv, io) => (await import('./backup.ts')).runBackup('backup', argv, io),
+  },
+  restore: {
+    summary: 'put a backup into an empty DATA_DIR, and check it by reading it',
+    run: async (argv, io) => (await import('./backup.ts')).runBackup('restore', argv, io),
+  },
 };
 
 const HELP = `Understudy: one process between your agents and their model providers.

@@ -1,0 +1,91 @@
+/** `understudy backup` and `restore`: a copy of everything while the process runs, and its way back. Main thread. */
+
+import { resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { loadConfig } from '../config.ts';
+import { BackupError, type BackupManifest, restoreBackup, writeBackup } from '../storage/backup.ts';
+import { type CliIo, EXIT, UsageError } from './io.ts';
+
+export type BackupCommand = 'backup' | 'restore';
+
+const HELP: Record<BackupCommand, string> = {
+  backup: `Copies everything in DATA_DIR and the capture database into a new folder, each database as of one moment.
+The process may run and write meanwhile. The copy holds secrets: keep it as safe as DATA_DIR.
+
+Usage: understudy backup --out DIR [--db FILE] [--json]
+
+  --out DIR    the folder to make; must not be there
+  --db FILE    capture database; DATA_DIR/capture.mdb when not given
+  --json       what was copied, as JSON
+
+Example:
+  understudy backup --out backups/2026-03-01
+`,
+  restore: `Puts a backup into DATA_DIR, which must hold no databases, and checks every file by reading it.
+
+Usage: understudy restore --from DIR [--db FILE] [--json]
+
+  --from DIR   a folder that understudy backup made
+  --db FILE    where the capture database goes; DATA_DIR/capture.mdb when not given
+  --json       what was restored, as JSON
+
+Example:
+  DATA_DIR=./restored understudy restore --from backups/2026-03-01
+`,
+};
+
+/** @returns the exit status */
+export async function runBackup(command: BackupCommand, argv: string[], io: CliIo): Promise<number> {
+  const { values } = readArguments(argv);
+  if (values.help) {
+    await io.out(HELP[command]);
+    return EXIT.done;
+  }
+  const folder = command === 'backup' ? values.out : values.from;
+  if (folder === undefined)
+    throw new UsageError(`name the folder with --${command === 'backup' ? 'out' : 'from'}`);
+  const config = loadConfig({ listener: 'gateway', db: values.db });
+  const places = { data_dir: config.data_dir, capture_db: config.capture.db };
+  const progress = (name: string, done: number, of: number) => {
+    if (io.is_terminal) io.err(`\r\x1b[K${done + 1} of ${of}: ${name}`);
+  };
+  try {
+    const manifest =
+      command === 'backup'
+        ? await writeBackup(places, resolve(folder), progress, Date.now())
+        : await restoreBackup(resolve(folder), places, progress);
+    if (io.is_terminal) io.err('\r\x1b[K');
+    await io.out(
+      values.json ? `${JSON.stringify(manifest, null, 2)}\n` : describe(command, manifest, folder),
+    );
+    return EXIT.done;
+  } catch (thrown) {
+    if (!(thrown instanceof BackupError)) throw thrown;
+    io.err(`${io.is_terminal ? '\r\x1b[K' : ''}understudy: ${thrown.message}\n`);
+    return EXIT.failed;
+  }
+}
+
+function readArguments(argv: string[]) {
+  try {
+    return parseArgs({
+      args: argv,
+      options: {
+        out: { type: 'string' },
+        from: { type: 'string' },
+        db: { type: 'string' },
+        json: { type: 'boolean' },
+        help: { type: 'boolean', short: 'h' },
+      },
+    });
+  } catch (thrown) {
+    throw new UsageError((thrown as Error).message);
+  }
+}
+
+function describe(command: BackupCommand, { files }: BackupManifest, folder: string): string {
+  const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
+  const rows = files.flatMap((file) => Object.values(file.rows ?? {})).reduce((sum, count) => sum + count, 0);
+  const verb = command === 'backup' ? 'Copied' : 'Restored and checked';
+  return `${verb} ${files.length} files, ${rows} rows, ${(bytes / 1e6).toFixed(1)} MB: ${folder}\n`;
+}

@@ -1,0 +1,305 @@
+/**
+ * A copy of everything in DATA_DIR, taken while the process writes, and its way back. Each database is copied as of one
+ * moment by LMDB itself; what the copy holds is counted and checked by reading it. Command line.
+ *
+ * A backup is a folder: `manifest.json`, one file a database, sealed capture files, their attachments, `secrets/`.
+ * Sealed files and attachments never change, so they are copied as files.
+ */
+import { createHash } from 'node:crypto';
+import {
+  chmodSync,
+  closeSync,
+  copyFileSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { open, type RootDatabase } from 'lmdb';
+import { z } from 'zod';
+
+/** A backup that cannot be taken or cannot be believed. One line for the person. */
+export class BackupError extends Error {
+  override readonly name = 'BackupError';
+}
+
+export interface BackupSource {
+  /** DATA_DIR */
+  data_dir: string;
+  /** The capture database, which may lie elsewhere. */
+  capture_db: string;
+}
+
+const MANIFEST = 'manifest.json';
+const FORMAT = 'understudy_backup_v1';
+/** Databases of DATA_DIR by their names there. */
+const DATABASES = ['main.mdb', 'runs.mdb'] as const;
+const CAPTURE = 'capture.mdb';
+const MAX_NAMED = 128;
+const DIGEST_PIECE_BYTES = 1 << 20;
+
+const fileEntry = z.object({
+  /** Relative to the backup. */
+  name: z.string().regex(/^[^/\\]+(\/[^/\\]+)?$/),
+  kind: z.enum(['database', 'capture', 'sealed', 'attachment', 'secret']),
+  bytes: z.number().int().min(0),
+  /** Of a database: rows of each named table. */
+  rows: z.record(z.string(), z.number().int()).optional(),
+  /** Of any other file. */
+  sha256: z.string().optional(),
+});
+const manifestSchema = z.object({
+  format: z.literal(FORMAT),
+  created_at: z.string(),
+  files: z.array(fileEntry),
+});
+
+export type BackupManifest = z.output<typeof manifestSchema>;
+type FileEntry = BackupManifest['files'][number];
+
+/** Told of each file as it is begun. */
+export type BackupProgress = (name: string, done: number, of: number) => void;
+
+/**
+ * Copies everything into a new folder.
+ * @param target must not exist; it appears only when the backup is whole
+ * @throws BackupError when there is nothing to copy or the target is there; Error of the file system
+ */
+export async function writeBackup(
+  { data_dir, capture_db }: BackupSource,
+  target: string,
+  progress: BackupProgress,
+  nowMs: number,
+): Promise<BackupManifest> {
+  if (existsSync(target)) throw new BackupError(`${target} is there already`);
+  const sources = findSources(data_dir, capture_db);
+  if (sources.length === 0) throw new BackupError(`${data_dir} holds nothing to copy`);
+  const partial = `${target}.partial`;
+  rmSync(partial, { recursive: true, force: true });
+  mkdirSync(partial, { recursive: true });
+  try {
+    const files: FileEntry[] = [];
+    for (const [index, { path, name, kind }] of sources.entries()) {
+      progress(name, index, sources.length);
+      const copy = join(partial, name);
+      mkdirSync(dirname(copy), { recursive: true });
+      files.push(
+        kind === 'database' || kind === 'capture'
+          ? { name, kind, ...(await copyDatabase(path, copy)) }
+          : { name, kind, ...copyPlain(path, copy) },
+      );
+    }
+    const manifest: BackupManifest = { format: FORMAT, created_at: new Date(nowMs).toISOString(), files };
+    writeFileSync(join(partial, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`, { mode: 0o600 });
+    syncPath(join(partial, MANIFEST));
+    renameSync(partial, target);
+    syncPath(dirname(target));
+    return manifest;
+  } catch (thrown) {
+    rmSync(partial, { recursive: true, force: true });
+    throw thrown;
+  }
+}
+
+/**
+ * Puts a backup where a process can start from it, and reads it back.
+ * @param into a DATA_DIR without databases, and the capture database's place
+ * @throws BackupError when the backup is not whole, or when data is in the way
+ */
+export async function restoreBackup(
+  source: string,
+  { data_dir, capture_db }: BackupSource,
+  progress: BackupProgress,
+): Promise<BackupManifest> {
+  const manifest = readManifest(source);
+  const present = [...DATABASES.map((name) => join(data_dir, name)), capture_db].filter(existsSync);
+  if (present.length > 0)
+    throw new BackupError(`${present[0]} is there already; restore into an empty DATA_DIR`);
+  for (const [index, file] of manifest.files.entries()) {
+    progress(file.name, index, manifest.files.length);
+    const from = join(source, file.name);
+    if (!existsSync(from)) throw new BackupError(`${file.name} is missing from the backup`);
+    const to = placeOf(file, data_dir, capture_db);
+    mkdirSync(dirname(to), { recursive: true });
+    copyFileSync(from, to);
+    if (file.kind === 'secret') chmodSync(to, 0o600);
+    if (file.kind === 'sealed') chmodSync(to, 0o444);
+    syncPath(to);
+    await verifyFile(to, file);
+  }
+  return manifest;
+}
+
+/** @throws BackupError */
+function readManifest(source: string): BackupManifest {
+  let text: string;
+  try {
+    text = readFileSync(join(source, MANIFEST), 'utf8');
+  } catch {
+    throw new BackupError(`${source} is not a backup: it has no ${MANIFEST}`);
+  }
+  try {
+    const manifest = manifestSchema.parse(JSON.parse(text));
+    const strange = manifest.files.find(({ name }) => name.split('/').some((part) => /^\.+$/.test(part)));
+    if (strange !== undefined) throw new Error(strange.name);
+    return manifest;
+  } catch {
+    throw new BackupError(`${source} is not a backup that this version can read`);
+  }
+}
+
+interface Source {
+  path: string;
+  name: string;
+  kind: FileEntry['kind'];
+}
+
+function findSources(dataDir: string, captureDb: string): Source[] {
+  const sources: Source[] = [];
+  for (const name of DATABASES) {
+    const path = join(dataDir, name);
+    if (existsSync(path)) sources.push({ path, name, kind: 'database' });
+  }
+  if (existsSync(captureDb)) {
+    sources.push({ path: captureDb, name: CAPTURE, kind: 'capture' });
+    const stem = basename(captureDb).replace(/\.[^.]*$/, '');
+    const sealed = new RegExp(`^${escapeRegExp(stem)}\\.(\\d+-\\d+\\.[^.]+)$`);
+    for (const name of listFolder(dirname(captureDb))) {
+      const match = sealed.exec(name);
+      if (match === null) continue;
+      sources.push({ path: join(dirname(captureDb), name), name: `capture.${match[1]}`, kind: 'sealed' });
+    }
+    for (const name of listFolder(`${captureDb}.files`)) {
+      if (!/^[0-9a-f]{64}$/.test(name)) continue;
+      sources.push({
+        path: join(`${captureDb}.files`, name),
+        name: `attachments/${name}`,
+        kind: 'attachment',
+      });
+    }
+  }
+  for (const name of listFolder(join(dataDir, 'secrets')))
+    sources.push({ path: join(dataDir, 'secrets', name), name: `secrets/${name}`, kind: 'secret' });
+  return sources;
+}
+
+function placeOf({ name, kind }: FileEntry, dataDir: string, captureDb: string): string {
+  switch (kind) {
+    case 'database':
+    case 'secret':
+      return join(dataDir, name);
+    case 'capture':
+      return captureDb;
+    case 'sealed': {
+      const stem = basename(captureDb).replace(/\.[^.]*$/, '');
+      return join(dirname(captureDb), `${stem}${name.slice('capture'.length)}`);
+    }
+    case 'attachment':
+      return join(`${captureDb}.files`, basename(name));
+  }
+}
+
+/** As of one moment, while others write; compacted. */
+async function copyDatabase(path: string, copy: string): Promise<Pick<FileEntry, 'bytes' | 'rows'>> {
+  const root = openForReading(path);
+  try {
+    await root.backup(copy, true);
+  } finally {
+    await root.close();
+  }
+  syncPath(copy);
+  return { bytes: statSync(copy).size, rows: await countRows(copy) };
+}
+
+function copyPlain(path: string, copy: string): Pick<FileEntry, 'bytes' | 'sha256'> {
+  copyFileSync(path, copy);
+  if (copy.includes('secrets')) chmodSync(copy, 0o600);
+  syncPath(copy);
+  return { bytes: statSync(copy).size, sha256: digestFile(copy) };
+}
+
+async function verifyFile(path: string, { name, rows, sha256 }: FileEntry): Promise<void> {
+  const isWhole =
+    rows === undefined
+      ? digestFile(path) === sha256
+      : JSON.stringify(sortRows(await countRows(path))) === JSON.stringify(sortRows(rows));
+  if (!isWhole) throw new BackupError(`${name} is not what was backed up`);
+}
+
+/** Reads every entry of every table. @throws BackupError when one cannot be read */
+async function countRows(path: string): Promise<Record<string, number>> {
+  try {
+    const root = openForReading(path);
+    try {
+      const rows: Record<string, number> = {};
+      for (const name of tableNames(root)) {
+        let count = 0;
+        for (const entry of root.openDB<Buffer, Buffer>({ name, ...BYTES }).getRange({})) {
+          if (entry.value.length >= 0) count++;
+        }
+        rows[name] = count;
+      }
+      return rows;
+    } finally {
+      await root.close();
+      rmSync(`${path}-lock`, { force: true });
+    }
+  } catch (thrown) {
+    throw new BackupError(`${basename(path)} cannot be read: ${(thrown as Error).message}`);
+  }
+}
+
+const BYTES = { encoding: 'binary', keyEncoding: 'binary', cache: false } as const;
+
+function openForReading(path: string): RootDatabase<Buffer, Buffer> {
+  return open<Buffer, Buffer>({ path, noSubdir: true, readOnly: true, maxDbs: MAX_NAMED, ...BYTES });
+}
+
+/** LMDB keeps the names of its tables as keys of the unnamed one. */
+function tableNames(root: RootDatabase<Buffer, Buffer>): string[] {
+  return [...root.getKeys({})].map((key) => key.toString().replace(/\0$/, ''));
+}
+
+function sortRows(rows: Readonly<Record<string, number>>): [string, number][] {
+  return Object.entries(rows).sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
+function listFolder(path: string): string[] {
+  return existsSync(path) ? readdirSync(path).sort() : [];
+}
+
+/** In pieces: a sealed capture file may be larger than memory. */
+function digestFile(path: string): string {
+  const hash = createHash('sha256');
+  const piece = Buffer.allocUnsafe(DIGEST_PIECE_BYTES);
+  const file = openSync(path, 'r');
+  try {
+    for (let read = readSync(file, piece); read > 0; read = readSync(file, piece)) {
+      hash.update(piece.subarray(0, read));
+    }
+  } finally {
+    closeSync(file);
+  }
+  return hash.digest('hex');
+}
+
+function syncPath(path: string): void {
+  const file = openSync(path, 'r');
+  try {
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+}
+
+function escapeRegExp(text: string): string {
+  return text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+}

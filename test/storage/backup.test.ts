@@ -1,0 +1,122 @@
+/** Backups taken while somebody writes, and what is restored from them. */
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { restoreBackup, writeBackup } from '../../src/storage/backup.ts';
+import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
+
+const NOW = Date.parse('2026-03-01T10:00:00.000Z');
+let folder: string;
+let source: { data_dir: string; capture_db: string };
+let target: { data_dir: string; capture_db: string };
+const quiet = () => {};
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'backup-'));
+  source = { data_dir: join(folder, 'data'), capture_db: join(folder, 'elsewhere', 'run.mdb') };
+  target = { data_dir: join(folder, 'again'), capture_db: join(folder, 'again', 'capture.mdb') };
+});
+afterEach(() => {
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function fill() {
+  const main = new LmdbTables(join(source.data_dir, 'main.mdb'), 'disk');
+  await main.transact((tx) => {
+    for (let n = 0; n < 500; n++) tx.write({ op: 'put', table: 't', row: [n], value: `value ${n}` });
+  });
+  mkdirSync(join(source.data_dir, 'secrets'));
+  writeFileSync(join(source.data_dir, 'secrets', 'jwt'), 'secret', { mode: 0o600 });
+  const capture = new LmdbTables(source.capture_db, 'process');
+  await capture.transact((tx) => tx.write({ op: 'put', table: 'exchanges', row: [1], value: 'x' }));
+  writeFileSync(join(folder, 'elsewhere', 'run.1-40.mdb'), 'sealed');
+  mkdirSync(`${source.capture_db}.files`);
+  writeFileSync(join(`${source.capture_db}.files`, 'a'.repeat(64)), 'picture');
+  return { main, capture };
+}
+
+describe('a backup', () => {
+  it('of a database that is written to is whole, and comes back', async () => {
+    const { main, capture } = await fill();
+    let writing = true;
+    let written = 0;
+    const writer = (async () => {
+      while (writing) {
+        await main.transact((tx) => {
+          tx.write({ op: 'put', table: 'pairs', row: ['left', written], value: written });
+          tx.write({ op: 'put', table: 'pairs', row: ['right', written], value: written });
+        });
+        written++;
+      }
+    })();
+    const manifest = await writeBackup(source, join(folder, 'copy'), quiet, NOW);
+    writing = false;
+    await writer;
+    await Promise.all([main.close(), capture.close()]);
+    expect(manifest.files.map(({ name }) => name)).toEqual([
+      'main.mdb',
+      'capture.mdb',
+      'capture.1-40.mdb',
+      `attachments/${'a'.repeat(64)}`,
+      'secrets/jwt',
+    ]);
+
+    await restoreBackup(join(folder, 'copy'), target, quiet);
+    const restored = new LmdbTables(join(target.data_dir, 'main.mdb'), 'disk');
+    expect([...restored.range('t', { prefix: [] })]).toHaveLength(500);
+    const pairs = [...restored.range<number>('pairs', { prefix: [] })].map(({ row }) => row);
+    // A transaction is in it or not.
+    expect(pairs.filter(([side]) => side === 'left').map(([, n]) => n)).toEqual(
+      pairs.filter(([side]) => side === 'right').map(([, n]) => n),
+    );
+    await restored.transact((tx) => tx.write({ op: 'put', table: 't', row: [1], value: 'written after' }));
+    await restored.close();
+    expect(statSync(join(target.data_dir, 'secrets', 'jwt')).mode & 0o777).toBe(0o600);
+    expect(existsSync(join(target.data_dir, 'capture.1-40.mdb'))).toBe(true);
+    expect(readdirSync(join(target.data_dir, 'capture.mdb.files'))).toEqual(['a'.repeat(64)]);
+  });
+
+  it('that was touched is refused', async () => {
+    const { main, capture } = await fill();
+    await Promise.all([main.close(), capture.close()]);
+    await writeBackup(source, join(folder, 'copy'), quiet, NOW);
+    appendFileSync(join(folder, 'copy', 'secrets', 'jwt'), '!');
+    await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow(
+      'secrets/jwt is not what was backed up',
+    );
+  });
+
+  it('goes nowhere where something is, and comes from nowhere where nothing is', async () => {
+    await expect(writeBackup(source, join(folder, 'copy'), quiet, NOW)).rejects.toThrow('holds nothing');
+    const { main, capture } = await fill();
+    await Promise.all([main.close(), capture.close()]);
+    mkdirSync(join(folder, 'copy'));
+    await expect(writeBackup(source, join(folder, 'copy'), quiet, NOW)).rejects.toThrow('is there already');
+    await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow('not a backup');
+    writeFileSync(join(folder, 'copy', 'manifest.json'), '{"format":"other"}');
+    await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow('not a backup');
+    rmSync(join(folder, 'copy'), { recursive: true });
+    await writeBackup(source, join(folder, 'copy'), quiet, NOW);
+    await expect(restoreBackup(join(folder, 'copy'), source, quiet)).rejects.toThrow('restore into an empty');
+  });
+
+  it('cannot name files outside of its place', async () => {
+    mkdirSync(join(folder, 'copy'));
+    const files = [{ name: '../evil', kind: 'secret', bytes: 1, sha256: '' }];
+    writeFileSync(
+      join(folder, 'copy', 'manifest.json'),
+      JSON.stringify({ format: 'understudy_backup_v1', created_at: '', files }),
+    );
+    await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow('not a backup');
+  });
+});
