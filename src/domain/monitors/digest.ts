@@ -2,7 +2,37 @@
  * From a step, whose texts may have megabytes, to its digest: the little that the monitors look at, of bounded size.
  * The run actor journals digests, never the steps, and the monitors read digests alone, so a replay gives the same
  * scores. Pure; runs on actor threads and front threads (evaluate).
+ *
+ * Of each text a beginning and an end are read; of a longer one the middle is not looked at, only sampled for hashes.
  */
+
+import { collectValues, hashCall, hashFailure, hashLoosely, hashOutcome, parseInput } from './canonical.ts';
+import { FEATURE_BYTES, FLAG, filterBit, HEAD_WORDS, INPUT_WORDS, StepFeatures } from './features.ts';
+import {
+  CHECKING_ACTION,
+  CHECKING_COMMAND,
+  CLAIMING,
+  DENYING,
+  FAILING,
+  FINISHING,
+  FUNCTION_WORDS,
+  HEDGING,
+  IRREVERSIBLE,
+  MUTATING,
+  NEGATIONS,
+  PARTIAL,
+  PENDING,
+  PRESUPPOSING,
+  READING,
+  RECAPPING,
+  RECAPPING_ACTION,
+  RETRY_WORDS,
+  VERIFYING,
+  WAITING,
+} from './lexicon.ts';
+import { cleanQuote } from './quote.ts';
+import { countStutter } from './stutter.ts';
+import { hashText, readWords, Sketch, shortHash, WordSet } from './words.ts';
 
 /** A step as it comes, all fields there. */
 export interface MonitorStep {
@@ -15,18 +45,217 @@ export interface MonitorStep {
   tokens: number;
 }
 
+export interface TaskContext {
+  task: string;
+  task_profile: string;
+}
+
 /** Plain data that msgpack takes as it is, at most about 2 KB. What is inside is the monitors' own business. */
 export interface StepDigest {
   step_index: number;
-  is_error: boolean;
   /** Short, cleaned of control characters: these are quoted in an intervention. */
   action: string;
   input: string;
+  thought: string;
+  outcome: string;
   /** Numbers with a layout of their own; see `features.ts`. */
   features: Uint8Array;
 }
 
-export interface TaskContext {
-  task: string;
-  task_profile: string;
+/** Characters that are read of each text: this many from the beginning, half as many from the end. */
+const READ_CHARACTERS = 4096;
+/** Result that is looked at for what kind of result it is. */
+const SIGN_CHARACTERS = 600;
+/** Result whose words make its head. */
+const HEAD_CHARACTERS = 160;
+/** A short result that denies is a denial; in a long one the words are part of the news. */
+const DENIAL_CHARACTERS = 700;
+/** From this share of function words on, and this many words, an input is prose. */
+const PROSE_SHARE = 0.2;
+const PROSE_WORDS = 6;
+/** A result with as many words carries news. */
+const SUBSTANTIAL_WORDS = 40;
+/** A thought of as many characters is not said twice by chance. */
+const THOUGHT_CHARACTERS = 40;
+/** Said as often in one text, a sentence is stuttering. */
+const STUTTER_COUNT = 8;
+
+/** Beginning and end of a text: all of it when it is short. */
+function readEnds(text: string, characters: number): string {
+  if (text.length <= characters * 1.5) return text;
+  return `${text.slice(0, characters)}\n${text.slice(text.length - (characters >> 1))}`;
+}
+
+/** The line in which a failing result says what failed. */
+function findFailureLine(signs: string): string {
+  const match = FAILING.exec(signs) ?? DENYING.exec(signs);
+  if (match === null) return signs.split('\n', 1)[0] ?? '';
+  const start = signs.lastIndexOf('\n', Math.max(0, match.index)) + 1;
+  const from = match[0].startsWith('\n') ? match.index + 1 : start;
+  const end = signs.indexOf('\n', match.index + match[0].length);
+  return signs.slice(from, end < 0 ? undefined : end);
+}
+
+/** Three quoted or capitalised names in a row, or a list of as many items. */
+const ENUMERATION =
+  /(?:['"“‘][^'"“”‘’\n]{2,60}['"”’](?: \([^)\n]{0,40}\))?(?:,? and |, ?|; ?)){2,}|(?:\b[A-Z][\w&'.-]*(?: [\w&'.-]+){0,5}(?: \([^)\n]{0,40}\))?, ){2,}/;
+
+/** One sentence of the agent's own words that claims success and does not hedge. */
+function claimsSuccess(text: string): boolean {
+  if (!CLAIMING.test(text)) return false;
+  let start = 0;
+  for (let i = 0; i <= text.length; i++) {
+    const code = i < text.length ? text.charCodeAt(i) : 10;
+    // The end of a sentence: a line end, or . ! ? with a space after it.
+    const next = text.charCodeAt(i + 1);
+    const ends = code === 10 || ((code === 46 || code === 33 || code === 63) && !(next > 32));
+    if (!ends) continue;
+    const sentence = text.slice(start, i + 1);
+    start = i + 1;
+    if (sentence.length > 8 && CLAIMING.test(sentence) && !HEDGING.test(sentence)) return true;
+  }
+  return false;
+}
+
+/** What the step is, by its words. */
+function flagStep(
+  step: MonitorStep,
+  input: string,
+  thought: string,
+  signs: string,
+  failed: boolean,
+  denies: boolean,
+): number {
+  const action = step.action.slice(0, 200);
+  const own = `${thought}\n${input.slice(0, READ_CHARACTERS)}`;
+  // A command says what it does in its beginning; a tool in its name, whose words may be run together.
+  const spoken = `${action.replace(/([a-z])([A-Z])/g, '$1 $2').replace(/[_.-]/g, ' ')} `;
+  const command = step.action_input.slice(0, 300);
+  const mutates = MUTATING.test(spoken) || MUTATING.test(` ${command.slice(0, 120)}`);
+  let flags = 0;
+  if (failed) flags |= FLAG.failed;
+  if (denies) flags |= FLAG.denies;
+  if (mutates) flags |= FLAG.mutates;
+  if (mutates && !failed && /^\s*[{[]/.test(signs)) flags |= FLAG.shows_state;
+  if (mutates && (IRREVERSIBLE.test(spoken) || IRREVERSIBLE.test(` ${command.slice(0, 120)}`)))
+    flags |= FLAG.irreversible;
+  if (CHECKING_ACTION.test(spoken) || CHECKING_COMMAND.test(command)) flags |= FLAG.checks;
+  if (step.observation.trim() === '') flags |= FLAG.silent;
+  if (READING.test(spoken)) flags |= FLAG.reads;
+  if (FINISHING.test(action.trim())) flags |= FLAG.final;
+  if (WAITING.test(spoken) || /^\W*(?:sleep|wait|watch)\b/i.test(command)) flags |= FLAG.waits;
+  if (!failed && step.observation.length <= DENIAL_CHARACTERS && PENDING.test(signs)) flags |= FLAG.pending;
+  if (PARTIAL.test(signs)) flags |= FLAG.partial;
+  if (claimsSuccess(own)) flags |= FLAG.claims_success;
+  if (PRESUPPOSING.test(own)) flags |= FLAG.presupposes;
+  if (VERIFYING.test(input.slice(0, READ_CHARACTERS))) flags |= FLAG.asks_check;
+  if (ENUMERATION.test(input.slice(0, READ_CHARACTERS))) flags |= FLAG.enumerates;
+  if (RECAPPING_ACTION.test(action.trim()) || RECAPPING.test(own)) flags |= FLAG.recaps;
+  if (countStutter(own) >= STUTTER_COUNT) flags |= FLAG.stutters;
+  if (step.action !== '' || step.action_input !== '') flags |= FLAG.acts;
+  if (thought.length >= THOUGHT_CHARACTERS) flags |= FLAG.thinks;
+  return flags;
+}
+
+/** Words of the observation into the head and the filter; gives all of them (as far as read) and their number. */
+function readObservation(text: string, features: StepFeatures): { words: Set<number>; count: number } {
+  const words = new Set<number>();
+  let count = 0;
+  readWords(readEnds(text, READ_CHARACTERS), (whole, stem) => {
+    count += 1;
+    if (FUNCTION_WORDS.has(whole)) return;
+    words.add(shortHash(stem));
+  });
+  for (const short of words) {
+    const bit = filterBit(short);
+    features.filter[bit >>> 3]! |= 1 << (bit & 7);
+  }
+  const head = new WordSet(HEAD_WORDS);
+  readWords(text.slice(0, HEAD_CHARACTERS), (whole, stem) => {
+    if (!FUNCTION_WORDS.has(whole)) head.add(stem);
+  });
+  features.numbers[6] = head.seal(features.head) << 8;
+  return { words, count };
+}
+
+/** The digest of a step: the same for the same step, whatever came before it. */
+export function digestStep(step: MonitorStep): StepDigest {
+  const bytes = new Uint8Array(FEATURE_BYTES);
+  const features = new StepFeatures(bytes);
+  const parsed = parseInput(step.action_input);
+  const acts = step.action !== '' || step.action_input !== '';
+  // A step without a call is a step of talk: what it says is what it does.
+  const input = !acts
+    ? readEnds(step.thought, READ_CHARACTERS)
+    : parsed === undefined
+      ? readEnds(step.action_input, READ_CHARACTERS)
+      : collectValues(parsed, READ_CHARACTERS * 1.5);
+  const thought = readEnds(step.thought, READ_CHARACTERS);
+  const signs = readEnds(step.observation, SIGN_CHARACTERS);
+  const failed = step.is_error || FAILING.test(signs);
+  const denies =
+    step.observation.trim().length === 0
+      ? false
+      : step.observation.length <= DENIAL_CHARACTERS && DENYING.test(signs);
+
+  const seen = readObservation(step.observation, features);
+
+  let length = 0;
+  let functionWords = 0;
+  let retries = 0;
+  let negations = 0;
+  const words = new WordSet(INPUT_WORDS);
+  const sketch = new Sketch();
+  readWords(input, (whole, stem) => {
+    length += 1;
+    if (RETRY_WORDS.has(whole)) retries += 1;
+    if (NEGATIONS.has(whole)) negations += 1;
+    if (FUNCTION_WORDS.has(whole)) {
+      functionWords += 1;
+      return;
+    }
+    words.add(stem);
+    sketch.add(stem, 1);
+  });
+  const wordCount = words.seal(features.words);
+  sketch.seal(features.inputSketch);
+  for (let i = 0; i < wordCount; i++) if (seen.words.has(features.words[i]!)) features.answered[i] = 1;
+
+  const thoughtSketch = new Sketch();
+  readWords(thought, (whole, stem) => {
+    if (NEGATIONS.has(whole)) negations += 1;
+    if (!FUNCTION_WORDS.has(whole)) thoughtSketch.add(stem, 1);
+  });
+  thoughtSketch.seal(features.thoughtSketch);
+
+  let flags = flagStep(step, input, thought, signs, failed, denies);
+  if (length >= PROSE_WORDS && functionWords / length >= PROSE_SHARE) flags |= FLAG.prose;
+  if (seen.count >= SUBSTANTIAL_WORDS) flags |= FLAG.substantial;
+  if (negations % 2 === 1) flags |= FLAG.negates;
+
+  const failureLine = failed || denies ? findFailureLine(signs) : '';
+  const { numbers, scalars } = features;
+  numbers[0] = acts
+    ? hashCall(step.action, step.action_input, parsed)
+    : step.thought.trim() === ''
+      ? 0
+      : hashLoosely(step.thought);
+  numbers[1] = hashOutcome(step.observation);
+  numbers[2] = failed || denies ? hashFailure(failureLine) : 0;
+  numbers[3] = hashLoosely(step.thought.trim().toLowerCase().slice(0, READ_CHARACTERS));
+  numbers[4] = step.step_index;
+  numbers[5] = flags;
+  numbers[6]! |= wordCount;
+  numbers[7] = hashText(step.action.slice(0, 200).trim(), 9);
+  scalars[0] = Math.min(retries, 0xffff);
+  scalars[1] = Math.min(length, 0xffff);
+  scalars[2] = Math.min(seen.count, 0xffff);
+  return {
+    step_index: step.step_index,
+    action: cleanQuote(step.action, 48),
+    input: cleanQuote(step.action_input, 140),
+    thought: cleanQuote(step.thought, 120),
+    outcome: cleanQuote(failureLine === '' ? step.observation : failureLine, 120),
+    features: bytes,
+  };
 }

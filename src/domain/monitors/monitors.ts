@@ -2,16 +2,28 @@
  * The six monitors over one run, step by step: `advanceMonitors` takes the state before a step and its digest and gives
  * the state after it and what the monitors say. Bounded state, the same cost at every step, the same result live and
  * in replay. Pure; any thread.
+ *
+ * Steps are judged in the order in which they arrive; `step_index` only names them in what is quoted. A step that comes
+ * late is judged as what the run did last.
  */
 
-import type { Intervention } from './intervention.ts';
-import type { MonitorName, MonitorScores } from './names.ts';
+import { judgeClaimContradiction } from './claim-contradiction.ts';
+import { judgeCyclicCompression } from './cyclic-compression.ts';
+import type { StepDigest } from './digest.ts';
+import { StepFeatures } from './features.ts';
+import type { Finding } from './finding.ts';
+import { judgeInfiniteLoop } from './infinite-loop.ts';
+import { type Intervention, type InterventionLevel, writeIntervention } from './intervention.ts';
+import { COUNTER, makeMemory, RunMemory, type Streak } from './memory.ts';
+import { MONITOR_NAMES, type MonitorName, type MonitorScores } from './names.ts';
+import type { MonitorProfile } from './profiles.ts';
+import { judgeSemanticLoop } from './semantic-loop.ts';
+import { judgeSilentTopicDrift } from './silent-topic-drift.ts';
+import { judgeVerificationSkip } from './verification-skip.ts';
 
-/** What is kept of a run: plain data that msgpack takes as it is, at most 6 KB however long the run. */
+/** What is kept of a run: plain data that msgpack takes as it is, of the same size at every step. */
 export interface MonitorsState {
-  /** Steps seen so far. */
-  steps: number;
-  /** Numbers with a layout of their own. */
+  /** Numbers with a layout of their own; see `memory.ts`. Never changed in place: each step makes a new one. */
   memory: Uint8Array;
 }
 
@@ -23,4 +35,132 @@ export interface StepOutcome {
   fired: MonitorName[];
   /** Once a streak, and again when it escalates; otherwise null. */
   intervention: Intervention | null;
+}
+
+/** Steps in a row without firing that end a streak: the agent has changed course. One quiet step between does not. */
+const CALM_STEPS = 2;
+/** From this step of a streak on, the nudge has not helped. */
+const STOP_STEPS = 4;
+
+const LEVELS: readonly (InterventionLevel | null)[] = [null, 'nudge', 'stop'];
+
+/** The monitors of one failure seen two ways: told once. */
+const LOOPS: readonly MonitorName[] = ['infinite_loop', 'semantic_loop'];
+
+/** The state of a run before its first step. */
+export function initialMonitors(task: string): MonitorsState {
+  return { memory: makeMemory(task) };
+}
+
+/** Three decimals: enough for a threshold, and the same bytes on the wire everywhere. */
+function roundScore(score: number): number {
+  return Math.round(Math.min(1, Math.max(0, score)) * 1000) / 1000;
+}
+
+function judge(step: StepFeatures, memory: RunMemory): Record<MonitorName, Finding> {
+  return {
+    verification_skip: judgeVerificationSkip(step, memory),
+    claim_contradiction: judgeClaimContradiction(step, memory),
+    cyclic_compression: judgeCyclicCompression(step, memory),
+    semantic_loop: judgeSemanticLoop(step, memory),
+    silent_topic_drift: judgeSilentTopicDrift(step, memory),
+    infinite_loop: judgeInfiniteLoop(step, memory),
+  };
+}
+
+/** Weighted mean of the scores; the plain mean when all weights are zero. */
+function weighScores(scores: MonitorScores, profile: MonitorProfile): number {
+  let sum = 0;
+  let weights = 0;
+  for (const name of MONITOR_NAMES) weights += profile.weights[name];
+  for (const name of MONITOR_NAMES)
+    sum += scores[name] * (weights > 0 ? profile.weights[name] / weights : 1 / MONITOR_NAMES.length);
+  return sum;
+}
+
+/** Takes a step's firing into its streak. */
+function advanceStreak(streak: Streak, fires: boolean): Streak {
+  if (fires) return { ...streak, length: streak.length + 1, calm: 0 };
+  if (streak.length === 0) return streak;
+  const calm = streak.calm + 1;
+  return calm >= CALM_STEPS ? { length: 0, level: 0, calm: 0 } : { ...streak, calm };
+}
+
+/** Brings the streaks up to date and picks the monitor that speaks at this step, if one has something new to say. */
+function advanceStreaks(
+  memory: RunMemory,
+  scores: MonitorScores,
+  fired: readonly MonitorName[],
+  findings: Record<MonitorName, Finding>,
+  profile: MonitorProfile,
+): { monitor: MonitorName; level: number } | null {
+  const streaks = {} as Record<MonitorName, Streak>;
+  const wasLooping = LOOPS.some((name) => memory.streak(name).length > 0);
+  for (const name of MONITOR_NAMES) streaks[name] = advanceStreak(memory.streak(name), fired.includes(name));
+  // The two loop monitors share what has been said.
+  const said = Math.max(...LOOPS.map((name) => streaks[name].level));
+  const length = Math.max(...LOOPS.map((name) => streaks[name].length));
+  for (const name of LOOPS)
+    if (streaks[name].length > 0) streaks[name] = { ...streaks[name], level: said, length };
+
+  let speaks: { monitor: MonitorName; level: number } | null = null;
+  let loudest = -1;
+  for (const name of fired) {
+    const streak = streaks[name];
+    const due = streak.length >= STOP_STEPS ? 2 : 1;
+    // Under a threshold of 0 a monitor fires with nothing to say.
+    if (due <= streak.level || findings[name].kind === '') continue;
+    // Never stop without a nudge before.
+    const level = Math.min(due, streak.level + 1);
+    const loudness = level * 10 + scores[name] * (profile.weights[name] > 0 ? profile.weights[name] : 0.01);
+    if (loudness > loudest) {
+      loudest = loudness;
+      speaks = { monitor: name, level };
+    }
+  }
+  if (speaks !== null) {
+    const { level } = speaks;
+    // One text a step. What fires beside it has been interrupted too.
+    for (const name of fired)
+      streaks[name] = { ...streaks[name], level: Math.max(streaks[name].level, level) };
+    for (const name of LOOPS)
+      if (streaks[name].length > 0 && LOOPS.includes(speaks.monitor))
+        streaks[name] = { ...streaks[name], level: Math.max(streaks[name].level, level) };
+  }
+  for (const name of MONITOR_NAMES) memory.setStreak(name, streaks[name]);
+  // The agent has changed course: what it repeated before is forgiven.
+  if (wasLooping && LOOPS.every((name) => streaks[name].length === 0))
+    memory.counters[COUNTER.course] = Math.max(0, memory.steps - CALM_STEPS + 1);
+  return speaks;
+}
+
+/** Judges one step: the same state, digest and profile give the same result always. */
+export function advanceMonitors(
+  state: MonitorsState,
+  digest: StepDigest,
+  profile: MonitorProfile,
+): { state: MonitorsState; outcome: StepOutcome } {
+  const bytes = new Uint8Array(state.memory.length);
+  bytes.set(state.memory);
+  const memory = new RunMemory(bytes);
+  const step = new StepFeatures(digest.features);
+  const findings = judge(step, memory);
+
+  const scores = {} as MonitorScores;
+  const fired: MonitorName[] = [];
+  for (const name of MONITOR_NAMES) {
+    scores[name] = roundScore(findings[name].score);
+    if (scores[name] >= profile.thresholds[name]) fired.push(name);
+  }
+  const speaks = advanceStreaks(memory, scores, fired, findings, profile);
+  const level = speaks === null ? null : LEVELS[speaks.level]!;
+  const intervention: Intervention | null =
+    speaks === null || level === null
+      ? null
+      : writeIntervention(speaks.monitor, level, findings[speaks.monitor], digest);
+  memory.remember(step);
+  return {
+    state: { memory: bytes },
+    outcome: { scores, total_score: roundScore(weighScores(scores, profile)), fired, intervention },
+  };
 }

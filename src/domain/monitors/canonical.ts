@@ -1,0 +1,121 @@
+/**
+ * When two calls are the same call, and two results the same result: hashes that do not see the order of JSON keys,
+ * white space, times or addresses. Bounded work on texts of any length. Pure; any thread.
+ */
+
+import { hashText, mixHash } from './words.ts';
+
+/** JSON inputs up to this many characters are compared by what they mean, longer ones by how they are written. */
+const PARSED_CHARACTERS = 32_768;
+/** Deeper values count as equal: nobody nests a call's arguments like that. */
+const CANONICAL_DEPTH = 24;
+/** Of a longer text, this much of its beginning and of its end, and as much in samples between. */
+const SAMPLED_CHARACTERS = 8_192;
+
+/** What came out of a JSON input, or undefined when it is not a JSON object or list. */
+export function parseInput(text: string): unknown {
+  if (text.length === 0 || text.length > PARSED_CHARACTERS) return undefined;
+  const trimmed = text.trim();
+  const first = trimmed.charCodeAt(0);
+  if (first !== 123 && first !== 91) return undefined;
+  try {
+    return JSON.parse(trimmed);
+  } catch {
+    return undefined;
+  }
+}
+
+function hashValue(value: unknown, depth: number): number {
+  if (typeof value === 'string') return hashText(value.trim(), 1);
+  if (value === null || typeof value !== 'object') return hashText(String(value), 2);
+  if (depth >= CANONICAL_DEPTH) return 3;
+  if (Array.isArray(value)) {
+    let h = mixHash(value.length + 4);
+    for (const item of value) h = mixHash(Math.imul(h, 31) + hashValue(item, depth + 1));
+    return h;
+  }
+  // A sum: the order of the keys does not show.
+  let sum = 5;
+  for (const key of Object.keys(value)) {
+    const item = (value as Record<string, unknown>)[key];
+    sum = (sum + mixHash(hashText(key, 6) ^ Math.imul(hashValue(item, depth + 1), 0x9e3779b1))) >>> 0;
+  }
+  return mixHash(sum);
+}
+
+/**
+ * Hash of an action and its input. JSON counts by its meaning; other text without the difference of white space.
+ * @param parsed what `parseInput` gave for the input
+ */
+export function hashCall(action: string, input: string, parsed: unknown): number {
+  const inner = parsed === undefined ? hashLoosely(input) : hashValue(parsed, 0);
+  return mixHash(hashText(action.slice(0, 512).trim(), 7) ^ Math.imul(inner, 0x85ebca6b)) || 1;
+}
+
+/** All strings and numbers in a JSON value, without the keys, up to `limit` characters. */
+export function collectValues(value: unknown, limit: number): string {
+  const parts: string[] = [];
+  let length = 0;
+  const visit = (item: unknown, depth: number): void => {
+    if (length >= limit || depth > CANONICAL_DEPTH) return;
+    if (typeof item === 'string' || typeof item === 'number' || typeof item === 'boolean') {
+      const text = String(item).slice(0, limit - length);
+      parts.push(text);
+      length += text.length + 1;
+    } else if (Array.isArray(item)) {
+      for (const inner of item) {
+        if (length >= limit) return;
+        visit(inner, depth + 1);
+      }
+    } else if (item !== null && typeof item === 'object') {
+      for (const key of Object.keys(item)) {
+        if (length >= limit) return;
+        visit((item as Record<string, unknown>)[key], depth + 1);
+      }
+    }
+  };
+  visit(value, 0);
+  return parts.join('\n');
+}
+
+/** Hash that takes runs of white space for one space. Long texts by samples and their length. */
+export function hashLoosely(text: string): number {
+  let h = mixHash(text.length > 3 * SAMPLED_CHARACTERS ? text.length : 0);
+  let space = true;
+  const add = (from: number, to: number, step: number): void => {
+    for (let i = from; i < to; i += step) {
+      const code = text.charCodeAt(i);
+      if (code === 32 || (code >= 9 && code <= 13)) {
+        if (!space) h = Math.imul(h ^ 32, 0x01000193);
+        space = true;
+      } else {
+        h = Math.imul(h ^ code, 0x01000193);
+        space = false;
+      }
+    }
+  };
+  if (text.length <= 3 * SAMPLED_CHARACTERS) {
+    // Trailing white space is none.
+    add(0, text.trimEnd().length, 1);
+  } else {
+    add(0, SAMPLED_CHARACTERS, 1);
+    add(SAMPLED_CHARACTERS, text.length - SAMPLED_CHARACTERS, Math.ceil(text.length / SAMPLED_CHARACTERS));
+    add(text.length - SAMPLED_CHARACTERS, text.length, 1);
+  }
+  return mixHash(h) || 1;
+}
+
+/** Times of day, durations, addresses and random ids: they differ between two results that are the same. */
+const CHANGING =
+  /\b\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d{1,9})?\b|\b\d+(?:\.\d+)? ?(?:ms|s|secs?|seconds?|minutes?)\b|\b0x[0-9a-f]+\b|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/gi;
+
+/** Hash of a result without what changes by itself. */
+export function hashOutcome(observation: string): number {
+  if (observation.length > SAMPLED_CHARACTERS) return hashLoosely(observation);
+  return hashLoosely(/\d/.test(observation) ? observation.replace(CHANGING, '#') : observation);
+}
+
+/** Hash of the line that names a failure, without numbers and quoted names: the same mistake made again. */
+export function hashFailure(line: string): number {
+  return hashText(line.slice(0, 200).toLowerCase().replace(/\d+/g, '0').replace(/\s+/g, ' ').trim(), 8);
+}

@@ -1,0 +1,69 @@
+/**
+ * claim_contradiction: what the agent says does not agree with what its tools told it.
+ *
+ * Evidence: the kind of the last results (failed, found nothing, only a part) against the agent's own words at this step.
+ *
+ * Rules
+ *  - `success`: it says that something worked, and the last result is a failure. Sentences that hedge (should, if,
+ *    verify, not) are no claims, nor is a claim made in the step that checks it.
+ *  - `missing`: it speaks of something as found, downloaded or provided, and the last result on the same matter says
+ *    that there is nothing.
+ *  - `part`: it takes up three or more items of a list of which the result said that it is only a part.
+ *  - `reversal`: it says nearly the same sentence as shortly before with the opposite sense, and nothing new came between.
+ */
+
+import { FLAG, type StepFeatures } from './features.ts';
+import { chooseFinding, type Finding, NO_FINDING } from './finding.ts';
+import type { RunMemory } from './memory.ts';
+import { cosineOf, overlapOf } from './words.ts';
+
+const SUCCESS_SCORE = 0.75;
+const MISSING_SCORE = 0.6;
+const PART_SCORE = 0.55;
+const REVERSAL_SCORE = 0.6;
+
+/** Two steps are on the same matter from this cosine of their inputs on. */
+const SAME_MATTER_COSINE = 0.35;
+/** Two sentences are the same but for their sense from this overlap on, with as many words at least. */
+const SAME_SENTENCE_OVERLAP = 0.85;
+const SENTENCE_WORDS = 5;
+
+/** Judges the step at hand, which `memory` does not hold yet. */
+export function judgeClaimContradiction(step: StepFeatures, memory: RunMemory): Finding {
+  if (memory.slotCount === 0) return NO_FINDING;
+  const last = memory.slot(1);
+  const find = (score: number, kind: string): Finding => ({
+    score,
+    kind,
+    steps: [last.step_index],
+    count: 0,
+  });
+  let finding = NO_FINDING;
+  if (step.has(FLAG.claims_success) && last.has(FLAG.failed) && !step.has(FLAG.checks))
+    finding = find(SUCCESS_SCORE, 'success');
+  const matter = cosineOf(step.inputSketch, last.inputSketch);
+  if (
+    step.has(FLAG.presupposes) &&
+    (last.has(FLAG.denies) || (last.has(FLAG.failed) && last.has(FLAG.reads)) || last.has(FLAG.silent)) &&
+    last.has(FLAG.prose) &&
+    matter >= SAME_MATTER_COSINE
+  )
+    finding = chooseFinding(finding, find(MISSING_SCORE, 'missing'));
+  if (
+    step.has(FLAG.enumerates) &&
+    step.has(FLAG.prose) &&
+    last.has(FLAG.partial) &&
+    !last.has(FLAG.enumerates)
+  )
+    finding = chooseFinding(finding, find(PART_SCORE, 'part'));
+  if (
+    step.has(FLAG.prose) &&
+    last.has(FLAG.prose) &&
+    step.wordCount >= SENTENCE_WORDS &&
+    step.has(FLAG.negates) !== last.has(FLAG.negates) &&
+    (last.has(FLAG.silent) || last.outcome === step.outcome) &&
+    overlapOf(step.words, step.wordCount, last.words, last.wordCount) >= SAME_SENTENCE_OVERLAP
+  )
+    finding = chooseFinding(finding, find(REVERSAL_SCORE, 'reversal'));
+  return finding;
+}

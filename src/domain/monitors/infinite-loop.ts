@@ -1,0 +1,92 @@
+/**
+ * infinite_loop: the run does the very same thing again and nothing comes of it.
+ *
+ * Evidence: the hash of action and input (JSON by its meaning, the order of keys does not count) and the hash of the
+ * result (without times and addresses) of the last 32 steps, and sentences that come back inside one text.
+ *
+ * Rules
+ *  - `repeat`: the same call with the same result, the third time within 20 steps, with others between or without
+ *    (A-A-A, A-B-A-B-A, and longer periods). Older repeats, up to 32 steps back, count when the steps before them are
+ *    the same too: a cycle of a long period.
+ *  - `return`: the same call with changing results, the third time within 8 steps, when the run left it and came back.
+ *  - `stutter`: one sentence over and over inside the agent's own text, tables, lists and code left out.
+ *
+ * Not a loop: the third call of a build after an edit (a change that the run had not made before lies between); the
+ * same call in a row with new results (the next page, the next match); waiting and polling (the call waits, or the
+ * result says that something is still going on); several equal calls inside one step (one step is one call).
+ */
+
+import { FLAG, type StepFeatures } from './features.ts';
+import { chooseFinding, type Finding, NO_FINDING, orderEvidence, scoreCount } from './finding.ts';
+import { COUNTER, type RunMemory } from './memory.ts';
+
+/** Repeats this far back count by themselves; beyond, as part of a cycle. */
+const NEAR_STEPS = 20;
+/** Returns to a call with changing results count within as many steps. */
+const DENSE_STEPS = 8;
+
+/** By how often the call stands in the window, this time included. */
+const REPEAT_SCORES = [0, 0, 0.3, 0.6, 0.75, 0.85, 0.95] as const;
+const RETURN_SCORES = [0, 0, 0.2, 0.5, 0.6, 0.65, 0.7] as const;
+const STUTTER_SCORE = 0.8;
+
+/** Whether a change that the run had not made before lies at `ago`. */
+function isNewChange(memory: RunMemory, ago: number): boolean {
+  const { call, flags } = memory.call(ago);
+  if ((flags & FLAG.mutates) === 0) return false;
+  for (let older = ago + 1; older <= memory.callCount; older++)
+    if (memory.callHash(older) === call) return false;
+  return true;
+}
+
+/** Whether the step before the one at hand and the step before the one at `ago` made the same call. */
+function isSameCycle(memory: RunMemory, ago: number): boolean {
+  return ago + 1 <= memory.callCount && memory.callHash(1) === memory.callHash(ago + 1);
+}
+
+/** Judges the step at hand, which `memory` does not hold yet. */
+export function judgeInfiniteLoop(step: StepFeatures, memory: RunMemory): Finding {
+  const stutter: Finding = step.has(FLAG.stutters)
+    ? { score: STUTTER_SCORE, kind: 'stutter', steps: [], count: 0 }
+    : NO_FINDING;
+  if (step.call === 0 || step.has(FLAG.waits | FLAG.pending)) return stutter;
+
+  const reach = Math.min(memory.callCount, memory.steps - memory.counters[COUNTER.course]!);
+  let same = 1;
+  let dense = 1;
+  let left = false;
+  let changed = false;
+  const evidence: number[] = [];
+  for (let ago = 1; ago <= reach; ago++) {
+    const isSame = memory.callHash(ago) === step.call;
+    if (!isSame) {
+      if (isNewChange(memory, ago)) break;
+      if (same + dense > 2) left = true;
+      else if (ago === 1) left = true;
+      continue;
+    }
+    const record = memory.call(ago);
+    if (ago <= DENSE_STEPS) dense += 1;
+    if (record.outcome !== step.outcome) {
+      changed = true;
+      if (ago <= DENSE_STEPS) evidence.push(record.step_index);
+      continue;
+    }
+    if (ago <= NEAR_STEPS || isSameCycle(memory, ago)) {
+      same += 1;
+      evidence.push(record.step_index);
+    }
+  }
+  const repeat: Finding = {
+    score: scoreCount(REPEAT_SCORES, same),
+    kind: 'repeat',
+    steps: orderEvidence(evidence),
+    count: same,
+  };
+  // Called in a row with new results each time: turning pages.
+  const comeback: Finding =
+    changed && left && !step.has(FLAG.mutates)
+      ? { score: scoreCount(RETURN_SCORES, dense), kind: 'return', steps: repeat.steps, count: dense }
+      : NO_FINDING;
+  return chooseFinding(chooseFinding(repeat, comeback), stutter);
+}

@@ -1,0 +1,89 @@
+/**
+ * The words by which a step tells what it is: English, as agents and their tools write it. A step that says these
+ * things in other words, or in another language, is judged by repetition alone. Constants; any thread.
+ *
+ * Patterns run over bounded text and have no nested repetition, so their cost is linear in it.
+ */
+
+import { hashLexicon } from './words.ts';
+
+/** Words that say nothing about what a text is about. */
+export const FUNCTION_WORDS = hashLexicon(`
+  a an the of to in on at for from by with and or if is are was were be been it its this that these those as please
+  any into your you i we not no do does did can could will would should have has had their them they which what who
+  whom where when how than then so such all each both also more most other some only own same too very just but out up
+  about over after before between during`);
+
+/** Words of somebody who tries once more. */
+export const RETRY_WORDS = hashLexicon(
+  'again retry another alternative alternatively instead directly try continue',
+);
+
+export const NEGATIONS = hashLexicon(
+  'not no never none cannot isn doesn don didn wasn won without nothing neither',
+);
+
+/** Actions that change something, as the first words of an action's name or of a command. */
+export const MUTATING =
+  /(?:^|[^a-z])(?:edit|write|creat|insert|replac|patch|appl[yi]|updat|delet|remov|modif|sav|append|commit|install|mov|renam|cancel|book|return|exchang|add|set|upload|send|post|put|str_replace|mkdir|touch|cp|mv|rm|chmod|sed -i|tee|git (?:add|commit|checkout|reset|stash|apply|merge|rebase|pull))(?:e|ing|es|y)?(?![a-z])|(?:^|[^->=0-9])>{1,2} ?[\w./~]/i;
+
+/** Actions that test, build, read back or compare, by the tool's name. */
+export const CHECKING_ACTION =
+  /(?:^|[^a-z])(?:tests?|pytest|jest|vitest|unittest|check\w*|verif\w+|validat\w+|build|compil\w+|make|lint|tsc|cargo|npm|python3?|node|diff|assert|typecheck|mypy|ruff|eslint)(?![a-z])/i;
+/** The same by the command that a tool is given. */
+export const CHECKING_COMMAND =
+  /(?:^|[^a-z])(?:tests?|pytest|jest|vitest|unittest|check|verif\w+|validat\w+|build|compil\w+|make|lint|tsc|cargo|npm|npx|yarn|pnpm|go (?:test|build|vet|run)|python3?|node|diff|mypy|ruff|eslint|curl)(?![a-z])/i;
+
+/** Actions that look without changing. */
+export const READING =
+  /(?:^|[^a-z])(?:get|find|list|search|look\w*|read|view|open|cat|ls|grep|head|tail|show|fetch|retriev\w+|query|quer\w+|browse|lookup|select|describe|inspect|navigat\w+)(?![a-z])/i;
+
+/** Actions that cannot be taken back easily. */
+export const IRREVERSIBLE =
+  /(?:^|[^a-z])(?:cancel|delete|drop|refund|pay|transfer|exchange|return|deploy|publish|rm -rf|push --force|push -f)(?![a-z])/i;
+
+/** Actions that hand in. */
+export const FINISHING =
+  /^(?:finish|submit|final|final_answer|finalanswer|answer|done|complete|complete_task|task_complete|end|exit|stop|terminate|attempt_completion)$/i;
+
+/** Waiting, and asking how far something is. */
+export const WAITING =
+  /(?:^|[^a-z])(?:wait|sleep|poll|polling|watch|heartbeat|status|progress|is_?ready|await)(?![a-z])/i;
+
+/** A result that says: not yet. */
+export const PENDING =
+  /\b(?:pending|queued|in[ _-]?progress|still (?:running|processing|building|waiting)|not (?:yet )?(?:ready|finished|complete|done)|running|waiting|processing|provisioning|initiali[sz]ing|starting|scheduled|building|deploying|creating|\d{1,2} ?%)/i;
+
+/** A result that reads like a failure; looked for at its beginning and its end. */
+export const FAILING =
+  /(?:^|\n) ?(?:[\w.]*(?:error|exception)\b|fatal\b|fail(?:ed|ure)?\b|traceback \(most recent|panic:|abort)|\b[1-9]\d* (?:tests? )?(?:failed|failing|failures?|errors?)\b|command not found|no such file or directory|permission denied|syntax error|segmentation fault|exit(?:ed)?(?: with)?(?: status| code| with code)[: ]{1,2}-?[1-9]|\berror \d{3}\b/i;
+
+/** A result that says that there is nothing. */
+export const DENYING =
+  /\b(?:not found|could ?n[o']t (?:be )?f[io]u?nd|could not find|no (?:results?|matches|matching|such|records?|entries|data|items|files?) ?(?:\w+ )?(?:were |was )?(?:found|match|available|exist)?|nothing (?:to|was|found)|does(?: not|n't) exist|unable to (?:find|locate|open|access)|did not match|0 (?:results|matches)|none found|empty (?:page|list|result)|unavailable|access denied|404|403)\b/i;
+
+/** A result that says that it is a part of more. */
+export const PARTIAL =
+  /\b(?:viewport shows [1-9]?\d% of|page 1 of (?:[2-9]|\d\d)|showing (?:\d+|the first)[^\n]{0,20} of|truncated|\d+ more (?:lines|results|items|rows|characters|matches)|first \d+ (?:results|lines|rows|items)|has_more"?: ?true|next_page|output (?:cut|limited))/i;
+
+/** Saying that something worked. */
+export const CLAIMING =
+  /\b(?:successful(?:ly)?|succeeded|(?:tests?|checks?|everything|all|it|build|suite) (?:now )?(?:pass(?:es|ed|ing)?|works?|succeeds?|is (?:green|fixed|working|passing))|(?:is|are|been|now) (?:fixed|resolved|solved|complete[d]?|done|finished|working|implemented|passing)|i(?:'ve| have) (?:fixed|resolved|solved|completed|finished|implemented)|fixed the (?:bug|issue|problem|test))\b/i;
+
+/** What turns such a sentence into a wish, a question or a denial. */
+export const HEDGING =
+  /\b(?:not|n't|isn|if|whether|should|would|could|will|to (?:be|make|see|verify|check|confirm|ensure)|let(?:'s| me| us)|need|once|until|unless|fail\w*|verify|confirm|ensure|check|may|might|before|please|when)\b|\?/i;
+
+/** Speaking of something as already at hand. */
+export const PRESUPPOSING =
+  /\b(?:the|this|that|these|those|previously|already|all|each) (?:\w+ ){0,2}?(?:downloaded|provided|identified|obtained|retrieved|extracted|gathered|collected|found|located|mentioned|listed|opened|returned|saved|confirmed|revised|updated)\b/i;
+
+/** Asking to verify. */
+export const VERIFYING =
+  /\b(?:verif(?:y|ies|ying)|confirm(?:ing)?|validat(?:e|ing)|authenticat\w+|double-check|cross-check|ensure|make sure)\b/i;
+
+/** Summing up, or carrying on from a summary. */
+export const RECAPPING =
+  /\b(?:(?:progress|conversation|context|session|work) (?:summary|recap|so far)|summary of (?:the |our |my |this )?(?:progress|conversation|context|session|work|findings|task)|(?:conversation|context|history) (?:\w+ ){0,3}?(?:compact|compress|summari[sz]|truncat|condens|trimm)\w*|(?:compact|compress|summari[sz]|condens)\w* (?:the |our |my )?(?:conversation|context|history|progress|session)|to (?:summari[sz]e|recap)|in summary|recap|(?:continu|resum)\w+ from (?:the |a |my )?(?:previous |earlier )?(?:summary|conversation|context|session)|here(?:'s| is) (?:a |the )?(?:summary|recap|what (?:we|i)(?:'ve| have) (?:done|learned|found)))/i;
+/** A tool that does the same. */
+export const RECAPPING_ACTION = /^(?:\w*_)?(?:summari[sz]e|compact|compress|condense)(?:_\w*)?$/i;

@@ -1,0 +1,227 @@
+/**
+ * What a run remembers: one byte array of fixed size, read and written through views. Steps are remembered in the order
+ * in which they arrive; `step_index` only names them. Pure; any thread.
+ */
+
+import { SLOT_BYTES, type StepFeatures, StepSlot } from './features.ts';
+import { FUNCTION_WORDS } from './lexicon.ts';
+import { MONITOR_NAMES, type MonitorName } from './names.ts';
+import { holdsWord, readWords, SKETCH_DIMENSIONS, shortHash, WordSet } from './words.ts';
+
+/** Last steps that are remembered with their words. */
+export const SLOTS = 12;
+/** Last steps of which the call and the outcome are remembered. */
+export const CALLS = 32;
+/** Words of the task. */
+export const TASK_WORDS = 64;
+/** Names, numbers and quoted words of the task: what a step must not lose sight of. */
+export const TASK_NAMES = 24;
+/** Characters of the task that are read. */
+const TASK_CHARACTERS = 8192;
+
+const COUNTERS = 16;
+const AVERAGES = 8;
+const CALL_WORDS = 4;
+
+const AVERAGES_AT = COUNTERS * 4;
+const STREAKS_AT = AVERAGES_AT + AVERAGES * 4;
+const CALLS_AT = STREAKS_AT + MONITOR_NAMES.length * 4;
+const TASK_AT = CALLS_AT + CALLS * CALL_WORDS * 4;
+const NAMES_AT = TASK_AT + TASK_WORDS * 2;
+const RECAP_AT = NAMES_AT + TASK_NAMES * 2;
+const SLOTS_AT = RECAP_AT + SKETCH_DIMENSIONS;
+/** Size of the memory of every run, from the first step to the last. */
+export const MEMORY_BYTES = SLOTS_AT + SLOTS * SLOT_BYTES;
+
+/** Counters of a run, by their place. */
+export const COUNTER = {
+  /** Steps remembered so far: the ordinal of the step at hand. */
+  steps: 0,
+  /** Words of the task, and names in it. */
+  task_words: 1,
+  task_names: 2,
+  /** Names of the task that the run has spoken of, a bit each. */
+  names_seen: 3,
+  /** Repeats before this ordinal are forgiven: the agent has changed course since. */
+  course: 4,
+  /** Changes made since something was last checked. */
+  unchecked: 5,
+  /** Changes made in all, and steps that looked something up. */
+  changes: 6,
+  reads: 7,
+  /** Summaries of the work so far, and the ordinal of the last one. */
+  recaps: 8,
+  recap_at: 9,
+  /** Failing steps with one signature in a row: how many. */
+  same_failures: 10,
+  /** Ordinal of the last summary that held nothing new, and how many in a row. */
+  empty_recaps: 11,
+  /** Steps in a row that had nothing to do with the task, and steps that had. */
+  strays: 12,
+  on_task: 13,
+  /** Ordinal + 1 of a step that asked for a check and got no answer to it; 0 when there is none. */
+  open_check: 14,
+} as const;
+
+/** Moving averages of a run, by their place. */
+export const AVERAGE = {
+  /** How alike the instructions are to earlier ones. */
+  repetition: 0,
+  /** How alike the beginnings of the results are to earlier ones. */
+  sameness: 1,
+  /** How much of what is asked for stands in the results. */
+  answered: 2,
+} as const;
+
+/** A streak of one monitor. */
+export interface Streak {
+  /** Steps at which it fired. */
+  length: number;
+  /** 0 nothing said, 1 nudged, 2 told to stop. */
+  level: number;
+  /** Steps in a row at which it did not fire. */
+  calm: number;
+}
+
+/** A call as it is remembered beyond the slots. */
+export interface CallRecord {
+  call: number;
+  outcome: number;
+  step_index: number;
+  flags: number;
+}
+
+/** Views on a run's memory, made for one step. */
+export class RunMemory {
+  readonly bytes: Uint8Array;
+  readonly counters: Uint32Array;
+  readonly averages: Float32Array;
+  readonly recapSketch: Int8Array;
+  readonly #streaks: Uint8Array;
+  readonly #calls: Uint32Array;
+  readonly #task: Uint16Array;
+  readonly #names: Uint16Array;
+
+  /** @param bytes a copy of the memory before the step, at offset 0 of its own buffer: it is written to */
+  constructor(bytes: Uint8Array) {
+    const { buffer } = bytes;
+    this.bytes = bytes;
+    this.counters = new Uint32Array(buffer, 0, COUNTERS);
+    this.averages = new Float32Array(buffer, AVERAGES_AT, AVERAGES);
+    this.#streaks = new Uint8Array(buffer, STREAKS_AT, MONITOR_NAMES.length * 4);
+    this.#calls = new Uint32Array(buffer, CALLS_AT, CALLS * CALL_WORDS);
+    this.#task = new Uint16Array(buffer, TASK_AT, TASK_WORDS);
+    this.#names = new Uint16Array(buffer, NAMES_AT, TASK_NAMES);
+    this.recapSketch = new Int8Array(buffer, RECAP_AT, SKETCH_DIMENSIONS);
+  }
+
+  /** Steps before the one at hand. */
+  get steps(): number {
+    return this.counters[COUNTER.steps]!;
+  }
+
+  /** Steps that are still there with their words. */
+  get slotCount(): number {
+    return Math.min(this.steps, SLOTS);
+  }
+
+  /** The step so many before the one at hand, from 1 to `slotCount`. */
+  slot(ago: number): StepSlot {
+    const at = (this.steps - ago) % SLOTS;
+    return new StepSlot(this.bytes.buffer, SLOTS_AT + at * SLOT_BYTES);
+  }
+
+  /** Calls that are still there. */
+  get callCount(): number {
+    return Math.min(this.steps, CALLS);
+  }
+
+  /** The call so many before the one at hand, from 1 to `callCount`. */
+  call(ago: number): CallRecord {
+    const at = ((this.steps - ago) % CALLS) * CALL_WORDS;
+    return {
+      call: this.#calls[at]!,
+      outcome: this.#calls[at + 1]!,
+      step_index: this.#calls[at + 2]!,
+      flags: this.#calls[at + 3]!,
+    };
+  }
+
+  /** The same without an object: only the call's hash. */
+  callHash(ago: number): number {
+    return this.#calls[((this.steps - ago) % CALLS) * CALL_WORDS]!;
+  }
+
+  get taskWordCount(): number {
+    return this.counters[COUNTER.task_words]!;
+  }
+  get taskWords(): Uint16Array {
+    return this.#task;
+  }
+  get nameCount(): number {
+    return this.counters[COUNTER.task_names]!;
+  }
+  get names(): Uint16Array {
+    return this.#names;
+  }
+
+  streak(monitor: MonitorName): Streak {
+    const at = MONITOR_NAMES.indexOf(monitor) * 4;
+    return { length: this.#streaks[at]!, level: this.#streaks[at + 1]!, calm: this.#streaks[at + 2]! };
+  }
+
+  setStreak(monitor: MonitorName, streak: Streak): void {
+    const at = MONITOR_NAMES.indexOf(monitor) * 4;
+    this.#streaks[at] = Math.min(streak.length, 255);
+    this.#streaks[at + 1] = streak.level;
+    this.#streaks[at + 2] = Math.min(streak.calm, 255);
+  }
+
+  /** Takes the step in: it becomes the one that is 1 ago. */
+  remember(step: StepFeatures): void {
+    const { steps } = this;
+    this.bytes.set(
+      new Uint8Array(step.numbers.buffer, step.numbers.byteOffset, SLOT_BYTES),
+      SLOTS_AT + (steps % SLOTS) * SLOT_BYTES,
+    );
+    const at = (steps % CALLS) * CALL_WORDS;
+    this.#calls[at] = step.call;
+    this.#calls[at + 1] = step.outcome;
+    this.#calls[at + 2] = step.step_index;
+    this.#calls[at + 3] = step.flags;
+    this.counters[COUNTER.steps] = steps + 1;
+  }
+}
+
+/** The memory of a run before its first step: its task, and nothing else. */
+export function makeMemory(task: string): Uint8Array {
+  const bytes = new Uint8Array(MEMORY_BYTES);
+  const memory = new RunMemory(bytes);
+  const words = new WordSet(TASK_WORDS);
+  const names: number[] = [];
+  const text = task.slice(0, TASK_CHARACTERS);
+  let first = true;
+  readWords(text, (whole, stem, capital, digits, length) => {
+    if (FUNCTION_WORDS.has(whole)) return;
+    words.add(stem);
+    const short = shortHash(stem);
+    // The first word of a task is a capital anyway.
+    if (
+      ((capital && !first && length > 2) || digits > 0) &&
+      names.length < TASK_NAMES &&
+      !names.includes(short)
+    )
+      names.push(short);
+    first = false;
+  });
+  memory.counters[COUNTER.task_words] = words.seal(memory.taskWords);
+  memory.counters[COUNTER.task_names] = names.length;
+  memory.names.set(names);
+  memory.averages[AVERAGE.answered] = 1;
+  return bytes;
+}
+
+/** Whether the task has the word. */
+export function isTaskWord(memory: RunMemory, short: number): boolean {
+  return holdsWord(memory.taskWords, memory.taskWordCount, short);
+}

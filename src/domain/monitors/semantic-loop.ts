@@ -1,0 +1,162 @@
+/**
+ * semantic_loop: the run does nearly the same thing again, in other words or with other arguments, and learns nothing.
+ *
+ * Evidence, of the last 12 steps: word sketches of the instructions (cosine, so a paraphrase is near its original), the
+ * words with which the results begin, whether a result speaks of what was asked for, and words of another try.
+ *
+ * Rules
+ *  - `paraphrase`: for instructions in words. A logistic of four averages (half-life of one step):
+ *      repetition   likeness of the instruction to the most like of the last 12
+ *      answered     share of the instruction's own words (not the task's) that its result mentions
+ *      retry        density of words such as again, instead, another, try (of this step alone)
+ *      sameness     likeness of the result's beginning to the most like of the last 12
+ *    Weights from the labelled runs (docs/monitors.md says how); an instruction must have a like one to be a loop.
+ *  - `variation`: for commands and arguments. The same action with nearly the same input, and each time nothing: not
+ *    found, or failed.
+ *  - `failures`: the same failure, by its first line without numbers, several times in a row, whatever was tried.
+ *  - `words`: the same long thought again and again, and nothing new in the results.
+ *
+ * Not a loop: a batch over different files (the results are no failures), waiting and polling, a build between edits
+ * (failures are counted in a row), many calls in one step.
+ */
+
+import { FLAG, type StepFeatures } from './features.ts';
+import { chooseFinding, type Finding, NO_FINDING, orderEvidence, scoreCount } from './finding.ts';
+import { AVERAGE, COUNTER, isTaskWord, type RunMemory } from './memory.ts';
+import { cosineOf, overlapOf } from './words.ts';
+
+/** What the new value counts for in a moving average. */
+const AVERAGE_SHARE = 0.5;
+/** Instructions of this many words count retry words one by one; longer ones by density. */
+const RETRY_WORDS_PER = 20;
+
+/** The logistic: fitted once on the labelled runs, the same for every profile. */
+const WEIGHTS = { bias: -3.33, repetition: 3.48, answered: -3.28, retry: 2.36, sameness: 2.47 } as const;
+
+/** An instruction is like another from this cosine on; below, there is nothing to repeat. */
+const LIKE_COSINE = 0.5;
+/** Inputs of one action are nearly the same from this overlap of words, or this cosine, on. */
+const NEAR_OVERLAP = 0.5;
+const NEAR_COSINE = 0.8;
+const NEAR_STEPS = 8;
+
+const VARIATION_SCORES = [0, 0, 0.3, 0.45, 0.6, 0.75, 0.85] as const;
+const FAILURE_SCORES = [0, 0, 0.2, 0.4, 0.55, 0.7, 0.85] as const;
+const WORDS_SCORES = [0, 0, 0.3, 0.6, 0.75, 0.85] as const;
+
+/** Brings the averages up to date with the step and gives the logistic's score. */
+function judgeParaphrase(step: StepFeatures, memory: RunMemory): Finding {
+  const reach = Math.min(memory.slotCount, memory.steps);
+  let likeness = 0;
+  let headLikeness = 0;
+  const like: { step_index: number; cosine: number }[] = [];
+  for (let ago = 1; ago <= reach; ago++) {
+    const past = memory.slot(ago);
+    const cosine = cosineOf(step.inputSketch, past.inputSketch);
+    if (cosine > likeness) likeness = cosine;
+    if (cosine >= LIKE_COSINE) like.push({ step_index: past.step_index, cosine });
+    headLikeness = Math.max(headLikeness, overlapOf(step.head, step.headCount, past.head, past.headCount));
+  }
+  let own = 0;
+  let answered = 0;
+  for (let i = 0; i < step.wordCount; i++) {
+    if (isTaskWord(memory, step.words[i]!)) continue;
+    own += 1;
+    answered += step.answered[i]!;
+  }
+  const { averages } = memory;
+  const average = (place: number, value: number): number => {
+    const next = averages[place]! * (1 - AVERAGE_SHARE) + value * AVERAGE_SHARE;
+    averages[place] = next;
+    return next;
+  };
+  const repetition = average(AVERAGE.repetition, likeness);
+  const sameness = average(AVERAGE.sameness, headLikeness);
+  const told = average(AVERAGE.answered, own === 0 ? 0 : answered / own);
+  if (!step.has(FLAG.prose) || like.length === 0) return NO_FINDING;
+
+  const retry = Math.min(
+    1,
+    (step.retryWords * RETRY_WORDS_PER) / Math.max(RETRY_WORDS_PER, step.inputLength),
+  );
+  const sum =
+    WEIGHTS.bias +
+    WEIGHTS.repetition * repetition +
+    WEIGHTS.answered * told +
+    WEIGHTS.retry * retry +
+    WEIGHTS.sameness * sameness;
+  return {
+    score: 1 / (1 + Math.exp(-sum)),
+    kind: 'paraphrase',
+    steps: orderEvidence(like.map((item) => item.step_index)),
+    count: like.length + 1,
+  };
+}
+
+/** Whether a step came back with nothing. */
+function cameToNothing(flags: number): boolean {
+  return (flags & (FLAG.failed | FLAG.denies)) !== 0;
+}
+
+function judgeVariation(step: StepFeatures, memory: RunMemory, reach: number): Finding {
+  if (step.has(FLAG.prose | FLAG.waits | FLAG.pending) || !cameToNothing(step.flags)) return NO_FINDING;
+  const evidence: number[] = [];
+  for (let ago = 1; ago <= Math.min(reach, NEAR_STEPS); ago++) {
+    const past = memory.slot(ago);
+    if (past.action !== step.action || !cameToNothing(past.flags)) continue;
+    const near =
+      past.call === step.call ||
+      overlapOf(step.words, step.wordCount, past.words, past.wordCount) >= NEAR_OVERLAP ||
+      cosineOf(step.inputSketch, past.inputSketch) >= NEAR_COSINE;
+    if (near) evidence.push(past.step_index);
+  }
+  const count = evidence.length + 1;
+  return {
+    score: scoreCount(VARIATION_SCORES, count),
+    kind: 'variation',
+    steps: orderEvidence(evidence),
+    count,
+  };
+}
+
+function judgeFailures(step: StepFeatures, memory: RunMemory, reach: number): Finding {
+  if (step.failure === 0 || !step.has(FLAG.failed)) return NO_FINDING;
+  const evidence: number[] = [];
+  for (let ago = 1; ago <= reach; ago++) {
+    const past = memory.slot(ago);
+    if (past.failure !== step.failure) break;
+    evidence.push(past.step_index);
+  }
+  const count = evidence.length + 1;
+  return {
+    score: scoreCount(FAILURE_SCORES, count),
+    kind: 'failures',
+    steps: orderEvidence(evidence),
+    count,
+  };
+}
+
+function judgeWords(step: StepFeatures, memory: RunMemory, reach: number): Finding {
+  if (!step.has(FLAG.thinks) || step.has(FLAG.waits | FLAG.pending)) return NO_FINDING;
+  const evidence: number[] = [];
+  for (let ago = 1; ago <= reach; ago++) {
+    const past = memory.slot(ago);
+    // The same words over different calls are a batch, unless the calls come to nothing or to the same.
+    if (past.thought !== step.thought) continue;
+    if (past.outcome === step.outcome || (cameToNothing(past.flags) && cameToNothing(step.flags)))
+      if (past.call === step.call || cameToNothing(step.flags) || !step.has(FLAG.acts))
+        evidence.push(past.step_index);
+  }
+  const count = evidence.length + 1;
+  return { score: scoreCount(WORDS_SCORES, count), kind: 'words', steps: orderEvidence(evidence), count };
+}
+
+/** Judges the step at hand, which `memory` does not hold yet, and brings the averages up to date. */
+export function judgeSemanticLoop(step: StepFeatures, memory: RunMemory): Finding {
+  const reach = Math.min(memory.slotCount, memory.steps - memory.counters[COUNTER.course]!);
+  return [
+    judgeVariation(step, memory, reach),
+    judgeFailures(step, memory, reach),
+    judgeWords(step, memory, reach),
+  ].reduce(chooseFinding, judgeParaphrase(step, memory));
+}

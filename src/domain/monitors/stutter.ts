@@ -1,0 +1,43 @@
+/**
+ * Repetition inside one text: a model that says the same sentence over and over. Tables, lists, headings, quotes and
+ * code repeat themselves by their nature and are not looked at. Pure; any thread.
+ */
+
+import { hashText } from './words.ts';
+
+/** Sentences looked at; more of one text tells nothing new. */
+const SENTENCES_MAX = 256;
+/** Shorter ones are interjections. */
+const SENTENCE_CHARACTERS = 16;
+
+const NOT_PROSE = /^\s*(?:[-*+•|>#]|\d+[.)]|[{}[\]<(]|\/\/|--)|[;{}|]\s*$|\|.*\||\t/;
+
+/**
+ * How often the text's most frequent sentence stands in it, when the sentences around it are the same too: one that
+ * comes back between others is a refrain and counts half.
+ */
+export function countStutter(text: string): number {
+  if (text.length < 4 * SENTENCE_CHARACTERS) return 0;
+  const counts = new Map<number, number>();
+  let most = 0;
+  let sentences = 0;
+  let inCode = false;
+  for (const line of text.split('\n', SENTENCES_MAX * 2)) {
+    if (line.trimStart().startsWith('```') || line.trimStart().startsWith('~~~')) {
+      inCode = !inCode;
+      continue;
+    }
+    if (inCode || NOT_PROSE.test(line)) continue;
+    for (const sentence of line.split(/(?<=[.!?]) +/, SENTENCES_MAX)) {
+      // A sentence has words with spaces between; a value on its own line has not.
+      if (sentence.length < SENTENCE_CHARACTERS || !/[\p{L}]+ +[\p{L}]+ +[\p{L}]/u.test(sentence)) continue;
+      if (sentences >= SENTENCES_MAX) break;
+      sentences += 1;
+      const key = hashText(sentence.toLowerCase().replace(/\d+/g, '0').trim(), 10);
+      const count = (counts.get(key) ?? 0) + 1;
+      counts.set(key, count);
+      if (count > most) most = count;
+    }
+  }
+  return counts.size * 2 > sentences ? most / 2 : most;
+}

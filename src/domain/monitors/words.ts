@@ -1,0 +1,245 @@
+/**
+ * Words of a text as hashes, and the sketch of a text: what the monitors compare in place of texts. Pure; any thread.
+ *
+ * A word is a run of letters and digits, lower-cased, cut to WORD_CHARACTERS, without its English ending (-ing, -ed, -es,
+ * -s), as a 32-bit hash. In scripts without spaces each character is a word. One pass, one character at a time, so that
+ * lone surrogates, NUL and whatever else a text holds are just characters.
+ */
+
+/** Beginnings of words count, the rest does not. */
+const WORD_CHARACTERS = 14;
+/** A stem keeps at least this many characters. */
+const STEM_CHARACTERS = 4;
+/** Dimensions of a sketch. */
+export const SKETCH_DIMENSIONS = 64;
+
+const FNV_OFFSET = 0x811c9dc5;
+const FNV_PRIME = 0x01000193;
+
+/** Scrambles a 32-bit number (the finisher of MurmurHash3). */
+export function mixHash(value: number): number {
+  let h = value ^ (value >>> 16);
+  h = Math.imul(h, 0x85ebca6b);
+  h ^= h >>> 13;
+  h = Math.imul(h, 0xc2b2ae35);
+  return (h ^ (h >>> 16)) >>> 0;
+}
+
+/** FNV-1a over UTF-16 units, scrambled. Never 0: 0 stands for "none". */
+export function hashText(text: string, seed = 0): number {
+  let h = FNV_OFFSET ^ seed;
+  for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), FNV_PRIME);
+  return mixHash(h) || 1;
+}
+
+const NOT_A_WORD = 0;
+const LETTER = 1;
+const DIGIT = 2;
+const ALONE = 3;
+
+function classOf(code: number): number {
+  if (code >= 97 && code <= 122) return LETTER;
+  if (code >= 48 && code <= 57) return DIGIT;
+  if (code < 128) return code >= 65 && code <= 90 ? LETTER : NOT_A_WORD;
+  if (code < 0xaa || code === 0xd7 || code === 0xf7) return NOT_A_WORD;
+  // Kana, CJK ideographs and Hangul: no spaces between words.
+  if ((code >= 0x3040 && code <= 0x9fff) || (code >= 0xac00 && code <= 0xd7af)) return ALONE;
+  // General punctuation to box drawing, CJK punctuation, surrogates and private use.
+  if ((code >= 0x2000 && code <= 0x303f) || (code >= 0xd800 && code <= 0xf8ff)) return NOT_A_WORD;
+  return LETTER;
+}
+
+/** What `readWords` tells of each word. */
+export interface WordVisitor {
+  /**
+   * @param whole hash of the word as it stands, for look-ups in a lexicon
+   * @param stem hash of the word without its ending
+   * @param capital its first letter was a capital
+   * @param digits how many of its characters are digits
+   * @param length characters, at most WORD_CHARACTERS
+   */
+  (whole: number, stem: number, capital: boolean, digits: number, length: number): void;
+}
+
+const prefixHashes = new Uint32Array(WORD_CHARACTERS + 1);
+const wordCodes = new Uint16Array(WORD_CHARACTERS + 1);
+
+/** Length of the stem of the word in `wordCodes`. */
+function stemLength(length: number): number {
+  const last = wordCodes[length - 1];
+  if (length - 3 >= STEM_CHARACTERS && last === 103) {
+    if (wordCodes[length - 2] === 110 && wordCodes[length - 3] === 105) return length - 3; // -ing
+  } else if (
+    length - 2 >= STEM_CHARACTERS &&
+    (last === 100 || last === 115) &&
+    wordCodes[length - 2] === 101
+  ) {
+    return length - 2; // -ed, -es
+  } else if (length - 1 >= STEM_CHARACTERS && last === 115) {
+    return length - 1; // -s
+  }
+  return length;
+}
+
+/** Calls `visit` for each word of `text` in order. */
+export function readWords(text: string, visit: WordVisitor): void {
+  let length = 0;
+  let digits = 0;
+  let capital = false;
+  let h = FNV_OFFSET;
+  prefixHashes[0] = h;
+  for (let i = 0; i <= text.length; i++) {
+    let code = i < text.length ? text.charCodeAt(i) : 0;
+    const kind = classOf(code);
+    if (kind === LETTER || kind === DIGIT) {
+      if (length >= WORD_CHARACTERS) continue;
+      if (code >= 65 && code <= 90) {
+        code += 32;
+        if (length === 0) capital = true;
+      }
+      if (kind === DIGIT) digits += 1;
+      h = Math.imul(h ^ code, FNV_PRIME);
+      wordCodes[length] = code;
+      length += 1;
+      prefixHashes[length] = h;
+      continue;
+    }
+    if (length > 0) {
+      const stem = digits > 0 ? length : stemLength(length);
+      const whole = mixHash(h);
+      visit(whole, stem === length ? whole : mixHash(prefixHashes[stem]!), capital, digits, length);
+      length = 0;
+      digits = 0;
+      capital = false;
+      h = FNV_OFFSET;
+    }
+    if (kind === ALONE) {
+      const alone = mixHash(Math.imul(FNV_OFFSET ^ code, FNV_PRIME));
+      visit(alone, alone, false, 0, 1);
+    }
+  }
+}
+
+/** The hash that `readWords` gives for `word` as it stands. */
+export function hashWord(word: string): number {
+  let hash = 0;
+  readWords(word, (whole) => {
+    hash = whole;
+  });
+  return hash;
+}
+
+/** Hashes of the words of a lexicon, written with spaces between. */
+export function hashLexicon(words: string): ReadonlySet<number> {
+  return new Set(words.trim().split(/\s+/).map(hashWord));
+}
+
+/** Sixteen bits of a word's hash, never 0: what the memory keeps of a word. */
+export function shortHash(hash: number): number {
+  return hash & 0xffff || 1;
+}
+
+/**
+ * A set of words of bounded size: the smallest hashes, so that of two long texts the same words are kept and their
+ * overlap still estimates the overlap of the texts. Filled in place, sorted when sealed.
+ */
+export class WordSet {
+  readonly #limit: number;
+  readonly #words = new Set<number>();
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  add(hash: number): void {
+    // Beyond a multiple of the limit a text has far more words than are kept: the estimate stands.
+    if (this.#words.size < this.#limit * 8) this.#words.add(shortHash(hash));
+  }
+
+  has(hash: number): boolean {
+    return this.#words.has(shortHash(hash));
+  }
+
+  get size(): number {
+    return this.#words.size;
+  }
+
+  /** Writes the kept hashes, ascending, and gives how many there are. */
+  seal(into: Uint16Array): number {
+    const kept = Uint16Array.from(this.#words).sort();
+    const count = Math.min(kept.length, this.#limit, into.length);
+    into.set(count === kept.length ? kept : kept.subarray(0, count));
+    return count;
+  }
+}
+
+/** Dice overlap of two sorted sets: 1 the same, 0 nothing in common. Two empty sets have nothing in common. */
+export function overlapOf(a: Uint16Array, aCount: number, b: Uint16Array, bCount: number): number {
+  if (aCount === 0 || bCount === 0) return 0;
+  let i = 0;
+  let j = 0;
+  let common = 0;
+  while (i < aCount && j < bCount) {
+    const x = a[i]!;
+    const y = b[j]!;
+    if (x === y) {
+      common += 1;
+      i += 1;
+      j += 1;
+    } else if (x < y) i += 1;
+    else j += 1;
+  }
+  return (2 * common) / (aCount + bCount);
+}
+
+/** Whether the sorted set holds the word. */
+export function holdsWord(set: Uint16Array, count: number, short: number): boolean {
+  let low = 0;
+  let high = count - 1;
+  while (low <= high) {
+    const middle = (low + high) >> 1;
+    const value = set[middle]!;
+    if (value === short) return true;
+    if (value < short) low = middle + 1;
+    else high = middle - 1;
+  }
+  return false;
+}
+
+/**
+ * The sketch: a signed random projection of a text's words and of the three-letter beginnings, so that the cosine of
+ * two sketches estimates the cosine of the texts' word vectors, and two forms of one word still meet. Collected in
+ * floats, kept as int8 with the longest component at 127.
+ */
+export class Sketch {
+  readonly #sums = new Float64Array(SKETCH_DIMENSIONS);
+
+  add(hash: number, weight: number): void {
+    // Four signed places a word: the noise of a single place would be too much for texts of few words.
+    for (let i = 0, h = hash; i < 4; i++, h = mixHash(h + 0x9e3779b9)) {
+      this.#sums[h & (SKETCH_DIMENSIONS - 1)]! += h & 0x10000 ? weight : -weight;
+    }
+  }
+
+  seal(into: Int8Array): void {
+    let largest = 0;
+    for (const sum of this.#sums) largest = Math.max(largest, Math.abs(sum));
+    if (largest === 0) return;
+    for (let i = 0; i < SKETCH_DIMENSIONS; i++) into[i] = Math.round((this.#sums[i]! / largest) * 127);
+  }
+}
+
+/** Cosine of two sketches; 0 when one is empty. */
+export function cosineOf(a: Int8Array, b: Int8Array): number {
+  let dot = 0;
+  let aa = 0;
+  let bb = 0;
+  for (let i = 0; i < SKETCH_DIMENSIONS; i++) {
+    const x = a[i]!;
+    const y = b[i]!;
+    dot += x * y;
+    aa += x * x;
+    bb += y * y;
+  }
+  return aa === 0 || bb === 0 ? 0 : dot / Math.sqrt(aa * bb);
+}
