@@ -11,9 +11,8 @@ import type { EventSink, EventStream } from '../contract/handler.ts';
 import { LIVE_BUFFERED_BYTES, LIVE_BUFFERED_TOTAL_BYTES } from '../limits.ts';
 import type { HttpStream, StreamEvents } from './http-stream.ts';
 
-/** Headers of every event stream: nothing on the way may keep or gather them. */
+/** Headers of every event stream beside its media type: nothing on the way may keep or gather it. */
 export const EVENT_STREAM_HEADERS: readonly (readonly [string, string])[] = [
-  ['content-type', 'text/event-stream'],
   ['cache-control', 'no-cache, no-transform'],
   ['x-accel-buffering', 'no'],
 ];
