@@ -1,0 +1,435 @@
+/**
+ * Traces over the API's own pipeline, with a real host and journal behind it: the distiller's actor, port and rows; only
+ * the pattern store is made up.
+ */
+
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { DISTILLATION_PORT, distiller } from '../../actors/distiller/behaviour.ts';
+import { DistillerClient } from '../../actors/distiller/client.ts';
+import { DistillationPort, type PatternScope, type SinkPattern } from '../../actors/distiller/port.ts';
+import { TRACE_BODIES, UNFINISHED_TRACES } from '../../actors/distiller/protocol.ts';
+import { DISTILLER_POLICY } from '../../actors/supervision.ts';
+import { compileDispatch } from '../../src/api/dispatch.ts';
+import { guard } from '../../src/api/pipeline.ts';
+import { traceHandlers } from '../../src/api/traces.ts';
+import { bind } from '../../src/contract/handler.ts';
+import { TRACES } from '../../src/contract/traces.ts';
+import type { Tenant } from '../../src/domain/tenant.ts';
+import { Front } from '../../src/runtime/front.ts';
+import { ActorHost } from '../../src/runtime/host.ts';
+import { createLinkEnds, PortLink } from '../../src/runtime/port-link.ts';
+import { loopScheduler } from '../../src/runtime/scheduler.ts';
+import { type MemoryDisk, MemoryJournal } from '../../src/storage/memory/journal.ts';
+import { type MemoryTableDisk, MemoryTables } from '../../src/storage/memory/tables.ts';
+import { apiServices, STATIC_KEY } from '../fixtures/api-services.ts';
+
+const PLACEMENT = { hosts: 1, pins: {} };
+
+/** One life of a process over a disk that outlives it. */
+class Process {
+  readonly tables: MemoryTables;
+  readonly front: Front;
+  readonly distillers: DistillerClient;
+  readonly handlers: ReturnType<typeof traceHandlers>;
+  /** What the pattern store was given. */
+  readonly merged: [PatternScope, readonly SinkPattern[]][];
+  readonly #host: ActorHost;
+  readonly #journal: MemoryJournal;
+  readonly #dispatch: ReturnType<typeof compileDispatch>;
+
+  /** @param sinkWorks false: the store never answers */
+  constructor(
+    disk: MemoryDisk,
+    tableDisk: MemoryTableDisk,
+    merged: [PatternScope, readonly SinkPattern[]][],
+    sinkWorks = true,
+  ) {
+    this.merged = merged;
+    this.tables = new MemoryTables(tableDisk);
+    this.#journal = new MemoryJournal(disk, tableDisk);
+    const known = new Set(merged.flatMap(([, patterns]) => patterns.map(({ situation }) => situation)));
+    const port = new DistillationPort({
+      readBody: (key) => this.tables.get<Uint8Array>(TRACE_BODIES, [key]),
+      monitor: () => [],
+      embedder: null,
+      sink: {
+        merge: (scope, patterns) => {
+          merged.push([scope, patterns]);
+          if (!sinkWorks) return new Promise(() => {});
+          const answers = patterns.map(({ situation }) => {
+            const created = !known.has(situation);
+            known.add(situation);
+            return { pattern_id: `pat_${[...known].indexOf(situation)}`, created };
+          });
+          return Promise.resolve(answers);
+        },
+      },
+      writer: null,
+    });
+    this.#host = new ActorHost({
+      index: 0,
+      placement: PLACEMENT,
+      kinds: [{ behaviour: distiller, policy: DISTILLER_POLICY }],
+      scheduler: loopScheduler,
+      journal: this.#journal,
+      performIo: (name, operation, input, done) => {
+        expect(name).toBe(DISTILLATION_PORT);
+        const work = operation === 'distil' ? port.distil(input as never) : port.merge(input as never);
+        work.then(
+          (value) => done(null, value),
+          (thrown) => done(thrown, undefined),
+        );
+      },
+      performCompute: () => {},
+      report: (report) => {
+        throw new Error(`an actor failed: ${JSON.stringify(report)}`);
+      },
+    });
+    this.front = new Front(PLACEMENT, loopScheduler);
+    const [left, right] = createLinkEnds();
+    this.front.attach(0, new PortLink(left));
+    this.#host.attachFront(new PortLink(right));
+    const services = { ...apiServices(), asker: this.front };
+    const stores = { ...services.stores, main: this.tables };
+    this.handlers = traceHandlers({ asker: this.front, stores });
+    const routes = bind(TRACES, this.handlers).map((bound) => guard(bound, services.checks));
+    this.#dispatch = compileDispatch(routes, {
+      report: (error) => {
+        if (error.status >= 500 && error.code !== 'unavailable') throw error;
+      },
+    });
+    this.distillers = new DistillerClient(this.front, this.tables);
+  }
+
+  async send(method: string, path: string, body?: unknown, key = STATIC_KEY): Promise<[number, unknown]> {
+    const [route, query = ''] = path.split('?');
+    const bytes = body === undefined ? '' : typeof body === 'string' ? body : JSON.stringify(body);
+    const reply = await this.#dispatch({
+      method,
+      path: route!,
+      query,
+      headers: new Map([
+        ['authorization', `Bearer ${key}`],
+        ['content-type', 'application/json'],
+      ]),
+      body: Buffer.from(bytes),
+    });
+    return [reply.status, JSON.parse(String(reply.body))];
+  }
+
+  /** Asks until the trace is at its end. */
+  async settled(path: string): Promise<unknown> {
+    for (;;) {
+      const [status, body] = await this.send('GET', path);
+      if (status !== 200 || /done|failed/.test((body as { status: string }).status)) return body;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
+  /** As the end of the process does: nothing more comes out of it. */
+  end(): void {
+    this.front.close();
+    this.#host.close();
+  }
+}
+
+const STEPS = [
+  {
+    thought: 'Let me look at the order.',
+    action: 'get_order',
+    action_input: '{"order_id":"9502126"}',
+    observation: 'Error: order not found',
+    is_error: true,
+    tokens_used: 12,
+  },
+  {
+    thought: 'Order ids begin with #W, so I should add that.',
+    action: 'get_order',
+    action_input: '{"order_id":"#W9502126"}',
+    observation: '{"status":"delivered"}',
+    tokens_used: 9,
+  },
+  { action: 'respond', action_input: 'Your order was delivered.', observation: '' },
+];
+
+const LEGACY = {
+  trace_id: 't-1',
+  outcome: 'success',
+  steps: STEPS,
+  task: 'Find out where the order of a customer is.',
+};
+
+/** The same run as calls in Messages style. */
+const V2 = {
+  manifest: { trace_id: 't-2', task: LEGACY.task, model: 'm-9', outcome: 'success' },
+  calls: [
+    {
+      seq: 0,
+      request: { model: 'm-9', messages: [{ role: 'user', content: LEGACY.task }] },
+      response: {
+        content: [
+          { type: 'text', text: 'Let me look at the order.' },
+          { type: 'tool_use', id: 'c1', name: 'get_order', input: { order_id: '9502126' } },
+        ],
+      },
+    },
+    {
+      seq: 1,
+      request: {
+        messages: [
+          { role: 'user', content: LEGACY.task },
+          { role: 'assistant', content: [{ type: 'tool_use', id: 'c1', name: 'get_order', input: {} }] },
+          {
+            role: 'user',
+            content: [
+              { type: 'tool_result', tool_use_id: 'c1', is_error: true, content: 'Error: order not found' },
+            ],
+          },
+        ],
+      },
+      response: {
+        content: [
+          { type: 'text', text: 'Order ids begin with #W, so I should add that.' },
+          { type: 'tool_use', id: 'c2', name: 'get_order', input: { order_id: '#W9502126' } },
+        ],
+      },
+    },
+    {
+      seq: 2,
+      request: {
+        messages: [
+          { role: 'assistant', content: [{ type: 'tool_use', id: 'c2', name: 'get_order', input: {} }] },
+          {
+            role: 'user',
+            content: [{ type: 'tool_result', tool_use_id: 'c2', content: '{"status":"delivered"}' }],
+          },
+        ],
+      },
+      response: { content: 'Your order was delivered.' },
+    },
+  ],
+};
+
+let disk: MemoryDisk;
+let tableDisk: MemoryTableDisk;
+let merged: [PatternScope, readonly SinkPattern[]][];
+let process: Process;
+
+function restart(sinkWorks = true): void {
+  process.end();
+  process = new Process(disk, tableDisk, merged, sinkWorks);
+}
+
+beforeEach(() => {
+  disk = new Map();
+  tableDisk = new Map();
+  merged = [];
+  process = new Process(disk, tableDisk, merged);
+});
+
+afterEach(() => process.end());
+
+describe('POST /v1/traces', () => {
+  it('distils a legacy trace before it answers', async () => {
+    const answer = [200, { trace_id: 't-1', status: 'accepted', patterns_created: 1 }];
+    expect(await process.send('POST', '/v1/traces', LEGACY)).toEqual(answer);
+    const [scope, patterns] = merged[0]!;
+    expect(scope).toEqual({ org_id: 'default', project_id: null });
+    expect(patterns).toHaveLength(1);
+    expect(patterns[0]).toMatchObject({ source_trace_id: 't-1', model: '', failure_type: '' });
+    expect(patterns[0]!.situation).toContain('Find out where the order of a customer is.');
+    expect(patterns[0]!.dead_ends).toContain('order not found');
+    expect(patterns[0]!.unlock).toContain('`order_id` = "#W9502126" instead of "9502126"');
+    expect(await process.send('GET', '/v1/traces/t-1')).toEqual([
+      200,
+      { trace_id: 't-1', status: 'done', pattern_ids: ['pat_0'], error: null },
+    ]);
+    // Again, under the alias, with its keys in another order.
+    const { steps, ...rest } = LEGACY;
+    expect(await process.send('POST', '/traces/', { steps, ...rest })).toEqual(answer);
+    expect(merged).toHaveLength(1);
+  });
+
+  it('queues a v2 trace, and says what became of it', async () => {
+    const answer = [202, { trace_id: 't-2', status: 'queued' }];
+    expect(await process.send('POST', '/v1/traces', V2)).toEqual(answer);
+    expect(await process.settled('/v1/traces/t-2')).toMatchObject({ status: 'done', pattern_ids: ['pat_0'] });
+    expect(merged[0]![1][0]).toMatchObject({ model: 'm-9', source_trace_id: 't-2' });
+    expect(merged[0]![1][0]!.unlock).toContain('#W9502126');
+    expect(await process.send('POST', '/v1/traces', V2)).toEqual(answer);
+    expect(
+      process.tables.get('usage', ['default', new Date().toISOString().slice(0, 10), 'default']),
+    ).toEqual({
+      traces: 1,
+    });
+    expect([...process.tables.range(TRACE_BODIES, { prefix: [] })]).toEqual([]);
+  });
+
+  it('refuses another body under the same id', async () => {
+    await process.send('POST', '/v1/traces', LEGACY);
+    const [status, body] = await process.send('POST', '/v1/traces', { ...LEGACY, outcome: 'failure' });
+    expect([status, body]).toEqual([409, { detail: 'This trace_id was submitted with a different body' }]);
+  });
+
+  it('learns nothing from a run that went well, or badly to the end', async () => {
+    const [first, ...others] = STEPS;
+    for (const [trace_id, steps] of [
+      ['good', others],
+      ['bad', [first, first, first]],
+      ['empty', []],
+    ] as const) {
+      const answer = await process.send('POST', '/v1/traces', { trace_id, outcome: 'success', steps });
+      expect(answer).toEqual([200, { trace_id, status: 'accepted', patterns_created: 0 }]);
+    }
+    expect(merged).toEqual([]);
+  });
+
+  it('names what a body lacks', async () => {
+    const lacks = async (body: unknown) => {
+      const [status, answer] = await process.send('POST', '/v1/traces', body);
+      expect(status).toBe(422);
+      return (answer as { detail: { type: string; loc: unknown }[] }).detail.map(({ type, loc }) => [
+        type,
+        loc,
+      ]);
+    };
+    expect(await lacks({})).toEqual([
+      ['missing', ['body', 'trace_id']],
+      ['missing', ['body', 'steps']],
+    ]);
+    expect(await lacks({ manifest: {} })).toEqual([['missing', ['body', 'manifest', 'trace_id']]]);
+    expect(await lacks({ manifest: { trace_id: 'x' } })).toEqual([['missing', ['body', 'calls']]]);
+    expect(await lacks({ calls: [] })).toEqual([['missing', ['body', 'manifest']]]);
+    expect(await lacks({ trace_id: '', steps: [{ action: 7 }, 'x'] })).toEqual([
+      ['string_too_short', ['body', 'trace_id']],
+      ['string_type', ['body', 'steps', 0, 'action']],
+      ['model_attributes_type', ['body', 'steps', 1]],
+    ]);
+    expect(await lacks('[]')).toHaveLength(1);
+    const [status] = await process.send('POST', '/v1/traces', '{"trace_id": ');
+    expect(status).toBe(400);
+    expect((await process.send('POST', '/v1/traces', LEGACY, 'wrong'))[0]).toBe(401);
+  });
+
+  it('takes what hostile calls hold without harm', async () => {
+    const nest = (depth: number) => `${'{"a":['.repeat(depth)}1${']}'.repeat(depth)}`;
+    const strange = [
+      null,
+      7,
+      'text',
+      [],
+      { messages: 'no' },
+      {
+        messages: [
+          null,
+          7,
+          { role: 7, content: { a: 1 } },
+          { role: 'assistant', content: [null, 1, { type: 'tool_use', input: JSON.parse(nest(200)) }] },
+        ],
+      },
+      {
+        choices: [
+          { message: { content: null, tool_calls: [{ function: { name: 'f', arguments: '{"a":' } }, null] } },
+        ],
+      },
+      { choices: 'x', content: [{ type: 'tool_result', content: [[[]]] }] },
+    ];
+    const calls = strange.flatMap((request) => strange.map((response) => ({ request, response })));
+    const body = `{"manifest":{"trace_id":"h","metadata":{"__proto__x":1}},"calls":${JSON.stringify(calls)}}`;
+    expect(await process.send('POST', '/v1/traces', body)).toEqual([
+      202,
+      { trace_id: 'h', status: 'queued' },
+    ]);
+    expect(await process.settled('/v1/traces/h')).toMatchObject({ status: 'done', error: null });
+  });
+
+  it('keeps no secret, on the way nor in the end', async () => {
+    const key = `sk-ant-api03-${'Zq9x'.repeat(8)}`;
+    const leaky = structuredClone(LEGACY);
+    leaky.steps[0]!.observation = `Error: key ${key} may not read orders`;
+    leaky.steps[1]!.action_input = `{"order_id":"#W1","password":"hunter2-hunter2"}`;
+    await process.send('POST', '/v1/traces', leaky);
+    expect(merged[0]![1][0]!.dead_ends).toContain('[redacted]');
+    const stored =
+      JSON.stringify([...tableDisk].map(([name, rows]) => [name, [...rows]])) + JSON.stringify(merged);
+    expect(stored).not.toContain(key);
+    expect(stored).not.toContain('hunter2');
+  });
+});
+
+describe('a crash', () => {
+  it('loses no queued trace and makes no pattern twice', async () => {
+    restart(false);
+    expect((await process.send('POST', '/v1/traces', V2))[0]).toBe(202);
+    // The store was given the patterns and the process ends before anybody hears of it.
+    while (merged.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    expect([...process.tables.range(UNFINISHED_TRACES, { prefix: [] })]).toHaveLength(1);
+    restart();
+    expect(await process.distillers.resume()).toBe(1);
+    expect(await process.settled('/v1/traces/t-2')).toMatchObject({ status: 'done', pattern_ids: ['pat_0'] });
+    expect(merged[1]).toEqual(merged[0]);
+    expect([...process.tables.range(UNFINISHED_TRACES, { prefix: [] })]).toEqual([]);
+    expect(await process.distillers.resume()).toBe(0);
+  });
+
+  it('lets a legacy trace that comes again hear what became of it', async () => {
+    restart(false);
+    const lost = process.send('POST', '/v1/traces', LEGACY);
+    while (merged.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    restart();
+    expect((await lost)[0]).toBe(503);
+    expect(await process.send('POST', '/v1/traces', LEGACY)).toEqual([
+      200,
+      // Made by the life before, which nobody heard of.
+      { trace_id: 't-1', status: 'accepted', patterns_created: 0 },
+    ]);
+  });
+});
+
+describe('tenants', () => {
+  const tenant = (org_id: string, project_id: string | null): Tenant => ({
+    org_id,
+    project_id,
+    actor: { type: 'key', id: 'key_1' },
+    may_write: true,
+  });
+  const submit = (who: Tenant, body: object) =>
+    process.handlers.submitTrace({ tenant: who, params: {}, query: {}, body, request: {} } as never);
+  const find = async (who: Tenant, trace_id: string) => {
+    try {
+      const reply = await process.handlers.readTrace({ tenant: who, params: { trace_id } } as never);
+      return (reply.body as { status: string }).status;
+    } catch (thrown) {
+      return (thrown as { status: number }).status;
+    }
+  };
+
+  it('see their own traces alone', async () => {
+    const body = TRACES.submitTrace.body.parse(LEGACY);
+    await submit(tenant('a', 'p1'), body);
+    expect(merged[0]![0]).toEqual({ org_id: 'a', project_id: 'p1' });
+    expect(await find(tenant('a', 'p1'), 't-1')).toBe('done');
+    expect(await find(tenant('a', null), 't-1')).toBe('done');
+    expect(await find(tenant('a', 'p2'), 't-1')).toBe(404);
+    expect(await find(tenant('b', null), 't-1')).toBe(404);
+    expect(await find(tenant('b', 'p1'), 't-1')).toBe(404);
+    // Not even that the id is taken shows.
+    const other = TRACES.submitTrace.body.parse({ ...LEGACY, outcome: 'failure' });
+    expect((await submit(tenant('a', 'p2'), other)).body).toMatchObject({ status: 'accepted' });
+    expect((await submit(tenant('b', null), other)).body).toMatchObject({ status: 'accepted' });
+  });
+
+  it('name a project in the body where their credential has none', async () => {
+    await submit(tenant('a', null), TRACES.submitTrace.body.parse({ ...LEGACY, project_id: 'p9' }));
+    expect(merged[0]![0]).toEqual({ org_id: 'a', project_id: 'p9' });
+    await submit(tenant('a', 'p1'), TRACES.submitTrace.body.parse({ ...LEGACY, project_id: 'p9' }));
+    expect(merged[1]![0]).toEqual({ org_id: 'a', project_id: 'p1' });
+  });
+
+  it('have them hidden over the wire too', async () => {
+    await process.send('POST', '/v1/traces', { ...LEGACY, org_id: 'mine' });
+    expect((await process.send('GET', '/v1/traces/t-1?org_id=mine'))[0]).toBe(200);
+    expect(await process.send('GET', '/v1/traces/t-1?org_id=other')).toEqual([404, { detail: 'Not Found' }]);
+    expect((await process.send('GET', '/v1/traces/t-1'))[0]).toBe(404);
+  });
+});
