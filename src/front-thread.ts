@@ -6,6 +6,7 @@ import type { MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
+import type { SharedMemory } from './api/checks.ts';
 import type { Config } from './config.ts';
 import { fromErrorData } from './errors.ts';
 import { Front, type Parts } from './front.ts';
@@ -25,8 +26,7 @@ export interface FrontTask {
   config: Config;
   parts: Parts;
   placement: Placement;
-  /** The rate buckets that all front threads share. */
-  rate_table: SharedArrayBuffer;
+  shared: SharedMemory;
   control: MessagePort;
   /** Leads to the main thread's RemoteServices. */
   services: MessagePort;
@@ -59,7 +59,7 @@ export default async function frontThread(task: FrontTask): Promise<void> {
         admin: remoteAdmin(services),
         probes: { actors: () => services.isReady() },
         asker: actors,
-        rate_table: task.rate_table,
+        shared: task.shared,
         log,
       });
     },

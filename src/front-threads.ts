@@ -6,6 +6,7 @@ import { MessageChannel } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { Piscina } from 'piscina';
+import type { SharedMemory } from './api/checks.ts';
 import type { Config } from './config.ts';
 import { type ErrorData, toErrorData } from './errors.ts';
 import type { Parts } from './front.ts';
@@ -29,7 +30,7 @@ export interface FrontThreadsOptions {
   config: Config;
   parts: Parts;
   placement: Placement;
-  rate_table: SharedArrayBuffer;
+  shared: SharedMemory;
   actors: ActorThreads;
   admin: CaptureAdmin;
   isReady: () => Promise<boolean>;
@@ -76,7 +77,7 @@ export class FrontThreads {
     config,
     parts,
     placement,
-    rate_table,
+    shared,
     actors,
     admin,
     isReady,
@@ -93,7 +94,7 @@ export class FrontThreads {
       config,
       parts,
       placement,
-      rate_table,
+      shared,
       control: control.port2,
       services: services.port2,
     };

@@ -5,7 +5,7 @@
  */
 import type { CaptureWriterClient } from '../actors/capture-writer/client.ts';
 import { type ApiLog, createApi } from './api/api.ts';
-import { createChecks } from './api/checks.ts';
+import { createChecks, type SharedMemory } from './api/checks.ts';
 import type { ReadinessProbes } from './api/health.ts';
 import type { Config } from './config.ts';
 import { CatalogueError, toApiBody, toMessagesBody } from './errors.ts';
@@ -36,8 +36,7 @@ export interface FrontServices {
   probes: ReadinessProbes;
   /** Reaches the actors from this thread. */
   asker: Asker;
-  /** The rate buckets that all fronts share. */
-  rate_table: SharedArrayBuffer;
+  shared: SharedMemory;
   log: ApiLog;
 }
 
@@ -136,8 +135,8 @@ function listenForGateway(config: Config, gateway: Gateway): Promise<HttpServer>
 }
 
 function listenForApi(services: FrontServices, stores: Stores): Promise<HttpServer> {
-  const { config, probes, asker, rate_table, log } = services;
-  const checks = createChecks({ config, asker, rate_table });
+  const { config, probes, asker, shared, log } = services;
+  const checks = createChecks({ config, asker, stores, shared });
   const dispatch = createApi(
     { version: config.version, probes, asker, stores, checks },
     { cors_origins: config.api.cors_origins, log },

@@ -4,6 +4,8 @@ import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
 import type { HostOptions } from '../actors/host.ts';
 import { allocateRateTable } from '../actors/rate-bucket/table.ts';
 import { PINS } from '../actors/supervision.ts';
+import { loadEmbeddedSecret } from './auth/embedded-secret.ts';
+import { Revocations } from './auth/revocations.ts';
 import type { Config } from './config.ts';
 import { Front, type Parts } from './front.ts';
 import { FrontThreads } from './front-threads.ts';
@@ -43,13 +45,14 @@ export async function startUnderstudy(config: Config, parts: Parts): Promise<Run
 }
 
 async function startAll(
-  config: Config,
+  given: Config,
   parts: Parts,
   stops: (() => Promise<void>)[],
 ): Promise<{ api_url: string | null; gateway_url: string | null }> {
+  const config = withTokenSecret(given, parts);
   const log = createLog(config.log_level);
   const placement: Placement = { hosts: config.actor_threads, pins: PINS };
-  const rate_table = allocateRateTable(RATE_SLOTS);
+  const shared = { rate_table: allocateRateTable(RATE_SLOTS), revocations: Revocations.allocate() };
   const options: HostOptions = {
     log_level: config.log_level,
     capture: {
@@ -58,7 +61,7 @@ async function startAll(
       max_decoded_bytes: config.capture.max_capture_bytes,
     },
     databases: parts.api ? databasePaths(config.data_dir) : null,
-    rate_table,
+    rate_table: shared.rate_table,
   };
   const actors = new ActorThreads({
     entry: resolveModuleUrl('../actors/host.ts', import.meta.url),
@@ -86,15 +89,15 @@ async function startAll(
     fronts,
   });
   const isReady = async () => asker.isUp(0) && (writer === null || writer.alive);
-  const shared = config.front_threads > 1 ? await withFoundPorts(config, parts) : config;
+  const placed = config.front_threads > 1 ? await withFoundPorts(config, parts) : config;
   const first = await Front.start({
-    config: shared,
+    config: placed,
     parts,
     writer,
     admin,
     probes: { actors: isReady },
     asker,
-    rate_table,
+    shared,
     log,
   });
   fronts.push(first);
@@ -102,10 +105,10 @@ async function startAll(
 
   if (config.front_threads > 1) {
     const others = await FrontThreads.start({
-      config: shared,
+      config: placed,
       parts,
       placement,
-      rate_table,
+      shared,
       actors,
       admin,
       isReady,
@@ -115,6 +118,14 @@ async function startAll(
     stops.push(() => others.stop());
   }
   return { api_url: first.api_url, gateway_url: first.gateway_url };
+}
+
+/** The configuration with the embedded secret, where accounts are embedded and nobody else signs tokens. */
+function withTokenSecret(config: Config, parts: Parts): Config {
+  const { auth, engines } = config;
+  const isOwn = engines.accounts === 'embedded:' && auth.jwt_secret === null && auth.jwks_url === null;
+  if (!parts.api || !isOwn) return config;
+  return { ...config, auth: { ...auth, jwt_secret: loadEmbeddedSecret(config.data_dir) } };
 }
 
 /** The configuration with ports that several threads may share: free ones, picked where 0 was asked for. */

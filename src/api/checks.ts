@@ -1,27 +1,40 @@
 /** The checks of one front thread, made from the configuration. Front threads. */
 import { OwnBuckets, SharedRateLimiter } from '../../actors/rate-bucket/client.ts';
-import { Authenticator } from '../auth/authenticator.ts';
+import { ApiKeys } from '../auth/api-keys.ts';
+import { Authenticator, type CredentialKind } from '../auth/authenticator.ts';
+import { TableKeyStore } from '../auth/key-store.ts';
 import { type MembershipReader, NO_MEMBERSHIPS } from '../auth/membership.ts';
+import { Revocations } from '../auth/revocations.ts';
 import { StaticKeys } from '../auth/static-keys.ts';
+import { UserTokens } from '../auth/user-tokens.ts';
 import type { Config } from '../config.ts';
 import type { Asker } from '../runtime/front.ts';
+import type { Stores } from '../storage/stores.ts';
 import type { Checks } from './pipeline.ts';
 import { RateHeaders, type RateLimiter, type RateOutcome } from './rate-limiter.ts';
+
+/** Memory that all front threads of the process share. */
+export interface SharedMemory {
+  /** Rate buckets (actors/rate-bucket/table.ts). */
+  rate_table: SharedArrayBuffer;
+  /** Says when a credential was revoked (src/auth/revocations.ts). */
+  revocations: SharedArrayBuffer;
+}
 
 export interface CheckParts {
   config: Config;
   asker: Asker;
-  /** Shared by all front threads. */
-  rate_table: SharedArrayBuffer;
+  stores: Stores;
+  shared: SharedMemory;
   memberships?: MembershipReader;
 }
 
-export function createChecks({ config, asker, rate_table, memberships }: CheckParts): Checks {
+export function createChecks({ config, asker, stores, shared, memberships }: CheckParts): Checks {
   const { rate_limit_per_sec, rate_limit_burst, auth_fail_rate_per_sec } = config.api;
   const limit = { rate_per_s: rate_limit_per_sec, burst: rate_limit_burst };
   const checks: Checks = {
-    authenticator: new Authenticator([new StaticKeys(config.auth.static_keys)]),
-    limiter: limiterOf(new SharedRateLimiter(asker, rate_table, limit)),
+    authenticator: new Authenticator(credentialKinds(config, stores, new Revocations(shared.revocations))),
+    limiter: limiterOf(new SharedRateLimiter(asker, shared.rate_table, limit)),
     rate_headers: new RateHeaders(rate_limit_per_sec, rate_limit_burst),
     memberships: memberships ?? NO_MEMBERSHIPS,
   };
@@ -30,6 +43,19 @@ export function createChecks({ config, asker, rate_table, memberships }: CheckPa
     checks.failure_limiter = limiterOf(new OwnBuckets(failures));
   }
   return checks;
+}
+
+/** Per-customer keys and JWTs are on where AUTH_DB_URL says where the accounts are. */
+function credentialKinds({ auth, engines }: Config, { main }: Stores, revocations: Revocations) {
+  const kinds: CredentialKind[] = [new StaticKeys(auth.static_keys)];
+  if (engines.accounts === null) return kinds;
+  kinds.push(new ApiKeys(new TableKeyStore(main), revocations));
+  const { jwks_url, jwt_secret, jwt_issuer: issuer, jwt_audience: audience } = auth;
+  if (jwks_url !== null) kinds.push(new UserTokens({ trust: { jwks_url }, issuer, audience }, revocations));
+  else if (jwt_secret !== null) {
+    kinds.push(new UserTokens({ trust: { secret: jwt_secret }, issuer, audience }, revocations));
+  }
+  return kinds;
 }
 
 interface Taken {

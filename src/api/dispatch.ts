@@ -6,7 +6,9 @@ import type { CorsPolicy } from '../http/cors.ts';
 import { newUlid } from '../std/id.ts';
 
 /** A request before its route is known. */
-export interface UnroutedRequest extends Omit<ApiRequest, 'params'> {
+export interface UnroutedRequest extends Omit<ApiRequest, 'params' | 'address'> {
+  /** '' where it is not known. */
+  address?: string;
   /** The body is beyond the cap and was not read. */
   oversized?: boolean;
 }
@@ -71,7 +73,7 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
       if (request.oversized === true) throw new CatalogueError('body_too_large');
       const match = router.find(request.method, request.path);
       route = match.route;
-      const { method, path, query, headers, body, address } = request;
+      const { method, path, query, headers, body, address = '' } = request;
       const reply = route.handle({ method, path, query, headers, body, address, params: match.params });
       return reply instanceof Promise ? reply.then(finish, fail) : finish(reply);
     } catch (thrown) {

@@ -1,0 +1,67 @@
+/**
+ * Per-customer keys as text: `svc_live_` or `svc_test_` and 36 base62 characters, 30 random ones and a CRC-32 of them
+ * in 6, so that a typo is told without a look-up and a scanner for secrets has no false alarms. Only the hash of a key
+ * is ever stored. Any thread.
+ */
+import { hash, randomBytes } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+
+export const API_KEY_MODES = ['live', 'test'] as const;
+export type ApiKeyMode = (typeof API_KEY_MODES)[number];
+
+const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+const RANDOM_CHARACTERS = 30;
+const CHECK_CHARACTERS = 6;
+const API_KEY = /^svc_(?:live|test)_([0-9A-Za-z]{30})([0-9A-Za-z]{6})$/;
+/** 62 · 4: bytes from here on would make some characters likelier than others. */
+const EVEN_BYTES = 248;
+const PREFIX_CHARACTERS = 12;
+const LAST_CHARACTERS = 4;
+
+/** A new key and what is kept of it. */
+export interface MadeApiKey {
+  /** Shown once, never stored. */
+  raw: string;
+  hash: string;
+  /** The first 12 characters. */
+  prefix: string;
+  /** The last 4 characters. */
+  last4: string;
+}
+
+export function makeApiKey(mode: ApiKeyMode): MadeApiKey {
+  let random = '';
+  while (random.length < RANDOM_CHARACTERS) {
+    for (const byte of randomBytes(RANDOM_CHARACTERS)) {
+      if (byte < EVEN_BYTES && random.length < RANDOM_CHARACTERS) random += BASE62[byte % 62];
+    }
+  }
+  const raw = `svc_${mode}_${random}${checksumOf(random)}`;
+  return {
+    raw,
+    hash: hashApiKey(raw),
+    prefix: raw.slice(0, PREFIX_CHARACTERS),
+    last4: raw.slice(-LAST_CHARACTERS),
+  };
+}
+
+/** True for what could have come from {@link makeApiKey}. */
+export function isApiKey(text: string): boolean {
+  const [, random, check] = API_KEY.exec(text) ?? [];
+  return random !== undefined && check === checksumOf(random);
+}
+
+/** What a key is found by: SHA-256, hexadecimal. Keys are random; a slow hash would protect nothing more. */
+export function hashApiKey(raw: string): string {
+  return hash('sha256', raw, 'hex');
+}
+
+function checksumOf(random: string): string {
+  let rest = crc32(random);
+  let text = '';
+  for (let at = 0; at < CHECK_CHARACTERS; at++) {
+    text = BASE62[rest % 62] + text;
+    rest = Math.floor(rest / 62);
+  }
+  return text;
+}

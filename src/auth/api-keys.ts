@@ -1,0 +1,64 @@
+/** Per-customer keys as credentials: the key's scope is the tenant (document 2, Authentication). Front threads. */
+import { CatalogueError } from '../errors.ts';
+import { type Clock, systemClock } from '../std/clock.ts';
+import { hashApiKey, isApiKey } from './api-key.ts';
+import type { CredentialKind } from './authenticator.ts';
+import { CredentialCache } from './credential-cache.ts';
+import { type KeyRecord, type KeyStore, TOUCH_EVERY_MS } from './key-store.ts';
+import type { KeyPrincipal } from './principal.ts';
+import type { Revocations } from './revocations.ts';
+
+interface KnownKey {
+  principal: KeyPrincipal;
+  expires_ms: number;
+  touched_ms: number;
+}
+
+export class ApiKeys implements CredentialKind {
+  readonly #store: KeyStore;
+  readonly #revocations: Revocations;
+  readonly #cache: CredentialCache<KnownKey>;
+  readonly #clock: Clock;
+
+  constructor(store: KeyStore, revocations: Revocations, clock: Clock = systemClock) {
+    this.#store = store;
+    this.#revocations = revocations;
+    this.#cache = new CredentialCache(revocations, clock);
+    this.#clock = clock;
+  }
+
+  /** @throws CatalogueError `unavailable` when the store cannot be read */
+  verify(token: string): KeyPrincipal | null {
+    if (!isApiKey(token)) return null;
+    const digest = this.#cache.digest(token);
+    const known = this.#cache.get(digest) ?? this.#find(token, digest);
+    const nowMs = this.#clock.wallMs();
+    if (known === null || known.expires_ms <= nowMs) return null;
+    if (nowMs - known.touched_ms >= TOUCH_EVERY_MS) {
+      known.touched_ms = nowMs;
+      // A use that cannot be noted is no reason to refuse it.
+      this.#store.touch(known.principal.id, nowMs).catch(() => {});
+    }
+    return known.principal;
+  }
+
+  /** Found by hash: no part of the key is compared. */
+  #find(token: string, digest: string): KnownKey | null {
+    const { epoch } = this.#revocations;
+    let record: KeyRecord | undefined;
+    try {
+      record = this.#store.findByHash(hashApiKey(token));
+    } catch (thrown) {
+      throw new CatalogueError('unavailable', undefined, { cause: thrown });
+    }
+    if (record === undefined || record.revoked_at !== null) return null;
+    const { id, org_id, project_id, expires_at } = record;
+    const known: KnownKey = {
+      principal: { type: 'key', id, org_id, project_id },
+      expires_ms: expires_at === null ? Number.POSITIVE_INFINITY : Date.parse(expires_at),
+      touched_ms: 0,
+    };
+    this.#cache.set(digest, known, epoch, known.expires_ms);
+    return known;
+  }
+}

@@ -1,0 +1,48 @@
+/**
+ * What a thread remembers of credentials that it has verified, by their digest: bounded in number and age, and all of
+ * it forgotten when anything is revoked in this process. Front threads.
+ */
+import { hash } from 'node:crypto';
+import { CREDENTIAL_CACHE } from '../limits.ts';
+import { type Clock, systemClock } from '../std/clock.ts';
+import { RecentMap } from '../std/recent-map.ts';
+import type { Revocations } from './revocations.ts';
+
+export class CredentialCache<Value> {
+  readonly #entries = new RecentMap<string, { value: Value; until_ms: number }>(CREDENTIAL_CACHE.entries);
+  readonly #revocations: Revocations;
+  readonly #clock: Clock;
+  #epoch: number;
+
+  constructor(revocations: Revocations, clock: Clock = systemClock) {
+    this.#revocations = revocations;
+    this.#clock = clock;
+    this.#epoch = revocations.epoch;
+  }
+
+  /** What a credential is remembered by: the credential itself stays nowhere. */
+  digest(token: string): string {
+    return hash('sha256', token, 'base64');
+  }
+
+  get(digest: string): Value | undefined {
+    const { epoch } = this.#revocations;
+    if (epoch !== this.#epoch) {
+      this.#epoch = epoch;
+      this.#entries.clear();
+      return undefined;
+    }
+    const entry = this.#entries.get(digest);
+    return entry === undefined || entry.until_ms <= this.#clock.wallMs() ? undefined : entry.value;
+  }
+
+  /**
+   * Remembers what was found out while the epoch was `epoch`; nothing when something was revoked meanwhile.
+   * @param until_ms the credential's own end, on the wall clock
+   */
+  set(digest: string, value: Value, epoch: number, until_ms = Number.POSITIVE_INFINITY): void {
+    if (epoch !== this.#revocations.epoch || epoch !== this.#epoch) return;
+    const fresh_until_ms = this.#clock.wallMs() + CREDENTIAL_CACHE.fresh_ms;
+    this.#entries.set(digest, { value, until_ms: Math.min(until_ms, fresh_until_ms) });
+  }
+}

@@ -1,0 +1,44 @@
+/** The secret that signs tokens where there is no identity provider: made once, kept in DATA_DIR. Main thread. */
+import { randomBytes } from 'node:crypto';
+import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const SECRET_BYTES = 32;
+
+/**
+ * @returns the secret, 256 bits as base64url; the same at every start
+ * @throws Error when it can neither be read nor made, or when the file holds something else
+ */
+export function loadEmbeddedSecret(dataDir: string): string {
+  const folder = join(dataDir, 'secrets');
+  const file = join(folder, 'jwt-secret');
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  return readSecret(file) ?? makeSecret(file);
+}
+
+function readSecret(file: string): string | null {
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8').trim();
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw thrown;
+  }
+  if (Buffer.from(text, 'base64url').length !== SECRET_BYTES)
+    throw new Error(`${file} does not hold 256 bits`);
+  return text;
+}
+
+/** Written aside and put in place whole: of two processes that start at once, one makes it and both read it. */
+function makeSecret(file: string): string {
+  const draft = `${file}.${randomBytes(6).toString('hex')}`;
+  writeFileSync(draft, `${randomBytes(SECRET_BYTES).toString('base64url')}\n`, { mode: 0o600, flag: 'wx' });
+  try {
+    linkSync(draft, file);
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code !== 'EEXIST') throw thrown;
+  } finally {
+    rmSync(draft);
+  }
+  return readSecret(file)!;
+}

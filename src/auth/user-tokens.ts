@@ -1,0 +1,168 @@
+/**
+ * The identity provider's JWTs as credentials: a signed-in user. Which keys and algorithms verify them is the
+ * operator's configuration; what a token says of itself only picks among the provider's own keys. Front threads.
+ */
+
+import { hash } from 'node:crypto';
+import {
+  createRemoteJWKSet,
+  customFetch,
+  errors,
+  type JWTPayload,
+  type JWTVerifyGetKey,
+  jwtVerify,
+} from 'jose';
+import { CatalogueError } from '../errors.ts';
+import { type Clock, systemClock } from '../std/clock.ts';
+import type { CredentialKind } from './authenticator.ts';
+import { CredentialCache } from './credential-cache.ts';
+import type { UserIdentity, UserPrincipal } from './principal.ts';
+import type { Revocations } from './revocations.ts';
+
+/** How tokens are verified: by one shared secret (HS256) or by the keys that the provider publishes. */
+export type TokenTrust = { secret: string } | { jwks_url: string };
+
+export interface UserTokenOptions {
+  trust: TokenTrust;
+  /** What `iss` must be; null: anything. */
+  issuer: string | null;
+  /** What `aud` must name; null: anything. */
+  audience: string | null;
+}
+
+/** Published keys are public ones: no algorithm here takes a shared secret. */
+const PUBLIC_ALGORITHMS = [
+  ...['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
+  ...['ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519'],
+];
+const JWT = /^[\w-]{1,1024}\.[\w-]+\.[\w-]+$/;
+/** Of claims that are kept. */
+const CLAIM_CHARACTERS = 255;
+/** The provider has this long to answer. */
+const JWKS_TIMEOUT_MS = 5_000;
+/** A key that is not among the published ones makes us look again, this often at most: also under a flood of them. */
+const JWKS_COOLDOWN_MS = 30_000;
+/** Published keys are looked at again after so long; a provider that is down meanwhile is forgiven. */
+const JWKS_REFRESH_MS = 600_000;
+/** After a failure the provider is not asked again for so long. */
+const JWKS_BACKOFF_MS = 2_000;
+const JWKS_BYTES_MAX = 1_048_576;
+
+type Verify = (token: string) => Promise<JWTPayload>;
+
+export class UserTokens implements CredentialKind {
+  readonly #verify: Verify;
+  readonly #revocations: Revocations;
+  readonly #cache: CredentialCache<UserPrincipal>;
+
+  constructor(options: UserTokenOptions, revocations: Revocations, clock: Clock = systemClock) {
+    this.#verify = chooseVerifier(options, clock);
+    this.#revocations = revocations;
+    this.#cache = new CredentialCache(revocations, clock);
+  }
+
+  /** Rejects with CatalogueError `unavailable` when the provider's keys cannot be had now. */
+  verify(token: string): UserPrincipal | null | Promise<UserPrincipal | null> {
+    if (!JWT.test(token)) return null;
+    const digest = this.#cache.digest(token);
+    return this.#cache.get(digest) ?? this.#verifyNow(token, digest);
+  }
+
+  async #verifyNow(token: string, digest: string): Promise<UserPrincipal | null> {
+    const { epoch } = this.#revocations;
+    let claims: JWTPayload;
+    try {
+      claims = await this.#verify(token);
+    } catch (thrown) {
+      if (isTokenFault(thrown)) return null;
+      throw new CatalogueError('unavailable', 'The identity provider cannot be asked now', { cause: thrown });
+    }
+    const identity = readIdentity(claims);
+    if (identity === null) return null;
+    const { issuer, subject } = identity;
+    const id = `user:${hash('sha256', `${issuer}\0${subject}`, 'hex').slice(0, 32)}`;
+    const principal: UserPrincipal = { type: 'user', id, identity };
+    this.#cache.set(digest, principal, epoch, claims.exp! * 1000);
+    return principal;
+  }
+}
+
+function chooseVerifier({ trust, issuer, audience }: UserTokenOptions, clock: Clock): Verify {
+  const options = () => ({
+    requiredClaims: ['sub', 'exp'],
+    currentDate: new Date(clock.wallMs()),
+    ...(issuer === null ? {} : { issuer }),
+    ...(audience === null ? {} : { audience }),
+  });
+  if ('secret' in trust) {
+    const secret = Buffer.from(trust.secret, 'utf8');
+    return async (token) => (await jwtVerify(token, secret, { ...options(), algorithms: ['HS256'] })).payload;
+  }
+  const keys = publishedKeys(new URL(trust.jwks_url), clock);
+  return async (token) =>
+    (await jwtVerify(token, keys, { ...options(), algorithms: PUBLIC_ALGORITHMS })).payload;
+}
+
+function publishedKeys(url: URL, clock: Clock): JWTVerifyGetKey {
+  let askAgainMs = 0;
+  let refreshMs = 0;
+  const keys = createRemoteJWKSet(url, {
+    timeoutDuration: JWKS_TIMEOUT_MS,
+    cooldownDuration: JWKS_COOLDOWN_MS,
+    cacheMaxAge: Number.POSITIVE_INFINITY,
+    [customFetch]: async (address, init) => {
+      if (clock.wallMs() < askAgainMs) throw new Error('the identity provider failed a moment ago');
+      try {
+        const answer = await fetch(address, init);
+        const body = answer.ok ? await readBounded(answer) : null;
+        if (body === null) throw new Error(`the identity provider answered ${answer.status}`);
+        refreshMs = clock.wallMs() + JWKS_REFRESH_MS;
+        return new Response(body, { status: 200 });
+      } catch (thrown) {
+        askAgainMs = clock.wallMs() + JWKS_BACKOFF_MS;
+        throw thrown;
+      }
+    },
+  });
+  return (header, token) => {
+    const isOld = refreshMs > 0 && clock.wallMs() >= refreshMs && !keys.reloading;
+    if (isOld && clock.wallMs() >= askAgainMs) keys.reload().catch(() => {});
+    return keys(header, token);
+  };
+}
+
+/** @returns null for an answer that is no list of keys by its size */
+async function readBounded(answer: Response): Promise<string | null> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of answer.body ?? []) {
+    bytes += chunk.length;
+    if (bytes > JWKS_BYTES_MAX) return null;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString();
+}
+
+/** Whether the token is at fault, not the way to the provider's keys. */
+function isTokenFault(thrown: unknown): boolean {
+  if (!(thrown instanceof errors.JOSEError)) return false;
+  return !['ERR_JWKS_TIMEOUT', 'ERR_JWKS_INVALID', 'ERR_JOSE_GENERIC'].includes(thrown.code);
+}
+
+/** @returns null for a token whose claims are of no use */
+function readIdentity({ iss, sub, email, name, email_verified }: JWTPayload): UserIdentity | null {
+  const subject = readText(sub);
+  if (subject === null || (iss !== undefined && readText(iss) === null)) return null;
+  return {
+    issuer: iss ?? '',
+    subject,
+    email: readText(email),
+    name: readText(name),
+    email_verified: email_verified !== false && email_verified !== 'false',
+  };
+}
+
+function readText(claim: unknown): string | null {
+  const isText = typeof claim === 'string' && claim !== '' && claim.length <= CLAIM_CHARACTERS;
+  return isText && claim.isWellFormed() ? claim : null;
+}
