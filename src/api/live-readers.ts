@@ -46,6 +46,8 @@ export interface LiveScope {
 
 /** Heartbeats are spread over so many ticks: ten thousand writes at once would hold up every other request. */
 const HEARTBEAT_TICKS = 60;
+/** Pages without progress after which a reader goes live although more was published than the hub gives. */
+const MAX_STANDING_PAGES = 5;
 
 interface Reader {
   readonly sink: EventSink;
@@ -171,6 +173,7 @@ export class LiveReaders {
     const { retry_ms, page_events: limit } = this.#options;
     const { sink, project_id } = reader;
     let isOpened = false;
+    let standing = 0;
     let after_id = afterId;
     while (!reader.is_gone) {
       const page = await this.#askPage(audience.org_id, { after_id, project_id, limit });
@@ -188,13 +191,13 @@ export class LiveReaders {
       const opening = isOpened ? '' : encodeOpening(retry_ms, after_id === null ? page.last_id : null);
       isOpened = true;
       if (opening !== '' || text !== '') sink.write(Buffer.from(opening + text));
-      const isStanding = after_id === page.last_id;
+      standing = after_id === page.last_id ? standing + 1 : 0;
       after_id = page.last_id;
       reader.cursor = page.last_id;
       audience.told_id ??= page.last_id;
       const heard = Math.max(audience.told_id, audience.published_id);
-      // A hub that has nothing more to say is believed, whatever was heard before.
-      if (!page.more && (heard <= reader.cursor || isStanding)) {
+      // A hub that again and again has nothing more to say is believed, whatever was heard of it.
+      if (!page.more && (heard <= reader.cursor || standing >= MAX_STANDING_PAGES)) {
         reader.is_live = true;
         return;
       }
@@ -216,7 +219,7 @@ export class LiveReaders {
         await this.#pause();
         continue;
       }
-      if (page.is_reset) tellReset(audience, page.events.length === 0 ? page.last_id : null);
+      if (page.is_reset) tellReset(audience, page);
       for (const event of page.events) tell(audience, event);
       audience.told_id = page.last_id;
       if (!page.more && audience.published_id <= page.last_id) break;
@@ -262,7 +265,13 @@ function tell({ readers }: Audience, { id, name, data, project_id }: NumberedEve
   }
 }
 
-function tellReset({ readers }: Audience, id: number | null): void {
-  const bytes = Buffer.from(encodeEvent(id, 'reset', '{}'));
-  for (const reader of readers) if (reader.is_live) reader.sink.write(bytes);
+/** To the live readers that lack something of what is lost. */
+function tellReset({ readers }: Audience, { events, last_id }: ReplayReply): void {
+  const lostId = events.length === 0 ? last_id : events[0]!.id - 1;
+  const bytes = Buffer.from(encodeEvent(events.length === 0 ? last_id : null, 'reset', '{}'));
+  for (const reader of readers) {
+    if (!reader.is_live || reader.cursor >= lostId) continue;
+    reader.cursor = lostId;
+    reader.sink.write(bytes);
+  }
 }
