@@ -4,14 +4,14 @@
  * Actor thread.
  */
 
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   type DistilledPattern,
-  distilTrace,
+  distilInParts,
   keepDistinct,
   type PatternCandidate,
   toPattern,
 } from '../../src/domain/distillation/distil.ts';
-import type { FiredBySteps } from '../../src/domain/distillation/failure-type.ts';
 import type { Trace } from '../../src/domain/trace.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { DISTILLATIONS_AT_ONCE } from '../../src/limits.ts';
@@ -57,8 +57,6 @@ export interface PatternWriter {
 export interface DistillationParts {
   /** A queued body by the actor's key. */
   readBody(key: string): Uint8Array | undefined;
-  /** Which monitors fire at each step: `monitorTrace` of the domain. */
-  monitor(trace: Trace): FiredBySteps;
   /** Null without an embedder: then only equal situations are near-duplicates. */
   embedder: SituationEmbedder | null;
   /** Null without a pattern store: traces are taken and distilled to nothing. */
@@ -94,7 +92,7 @@ export class DistillationPort {
     await this.#takeTurn();
     try {
       const trace = await this.#read(key);
-      const candidates = distilTrace(trace, this.#parts.monitor(trace));
+      const candidates = await distilInTurns(trace);
       const kept = await this.#keepDistinct(candidates);
       const { writer } = this.#parts;
       const written = writer === null ? kept : await Promise.all(kept.map((one) => writer.write(one, trace)));
@@ -156,6 +154,16 @@ export class DistillationPort {
     const next = this.#waiting.shift();
     if (next === undefined) this.#running--;
     else next();
+  }
+}
+
+/** Lets the thread's other actors have their turns: a long trace takes a second in all. */
+async function distilInTurns(trace: Trace): Promise<PatternCandidate[]> {
+  const parts = distilInParts(trace);
+  for (;;) {
+    const { done, value } = parts.next();
+    if (done) return value;
+    await nextTurn();
   }
 }
 

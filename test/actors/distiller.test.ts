@@ -352,7 +352,6 @@ describe('the port', () => {
     const merged: [unknown, readonly SinkPattern[]][] = [];
     const port = new DistillationPort({
       readBody: (key) => (key === 'k' ? body : undefined),
-      monitor: () => [],
       embedder: wordEmbedder,
       sink: {
         merge: async (scope, patterns) => {
@@ -375,7 +374,6 @@ describe('the port', () => {
   it('says which failures may pass', async () => {
     const broken = new DistillationPort({
       readBody: (key) => (key === 'damaged' ? Uint8Array.of(1, 2, 3) : undefined),
-      monitor: () => [],
       embedder: null,
       sink: {
         merge: async () => {
@@ -396,7 +394,6 @@ describe('the port', () => {
   it('does nothing without a store', async () => {
     const port = new DistillationPort({
       readBody: () => undefined,
-      monitor: () => [],
       embedder: null,
       sink: null,
       writer: null,
@@ -413,7 +410,6 @@ describe('the port', () => {
         order.push(key);
         return body;
       },
-      monitor: () => [],
       embedder: null,
       sink: { merge: async () => [] },
       writer: {

@@ -27,7 +27,14 @@ const dispatch = compileDispatch(
 async function get(path: string): Promise<[number, ExperimentReport]> {
   const [route, query = ''] = path.split('?');
   const headers = new Map([['authorization', `Bearer ${STATIC_KEY}`]]);
-  const reply = await dispatch({ method: 'GET', path: route!, query, headers, body: new Uint8Array() });
+  const reply = await dispatch({
+    method: 'GET',
+    path: route!,
+    query,
+    headers,
+    address: '127.0.0.1',
+    body: new Uint8Array(),
+  });
   return [reply.status, JSON.parse(String(reply.body)) as ExperimentReport];
 }
 

@@ -50,7 +50,6 @@ class Process {
     const known = new Set(merged.flatMap(([, patterns]) => patterns.map(({ situation }) => situation)));
     const port = new DistillationPort({
       readBody: (key) => this.tables.get<Uint8Array>(TRACE_BODIES, [key]),
-      monitor: () => [],
       embedder: null,
       sink: {
         merge: (scope, patterns) => {
@@ -108,6 +107,7 @@ class Process {
       method,
       path: route!,
       query,
+      address: '127.0.0.1',
       headers: new Map([
         ['authorization', `Bearer ${key}`],
         ['content-type', 'application/json'],

@@ -5,9 +5,11 @@
  */
 
 import { PATTERN_BOUNDS, SAME_SITUATION_COSINE } from '../../limits.ts';
+import type { MonitorName } from '../monitors/names.ts';
 import type { Trace } from '../trace.ts';
-import { type FiredBySteps, findFailureType, isLooping } from './failure-type.ts';
-import { judgeStep } from './failures.ts';
+import { findFailureType, isLooping } from './failure-type.ts';
+import { judgeStep, type StepVerdict } from './failures.ts';
+import { TraceMonitor } from './monitor-trace.ts';
 import { findStretches } from './stretches.ts';
 import { wordStretch } from './wording.ts';
 
@@ -34,14 +36,34 @@ const CANDIDATES = 8;
 /** Less than this says too little to be kept. */
 const LEAST_WORTH = 2;
 
+/** Steps looked at between two pauses: a few milliseconds. */
+const STEPS_A_PART = 32;
+
 /**
- * @param fired which monitors fired at each step; may be shorter than the trace
+ * Distils a trace.
  * @returns candidates, the best first; none for a run without a recovery, which teaches nothing that would help
  */
-export function distilTrace(trace: Trace, fired: FiredBySteps): PatternCandidate[] {
+export function distilTrace(trace: Trace): PatternCandidate[] {
+  const parts = distilInParts(trace);
+  for (;;) {
+    const { done, value } = parts.next();
+    if (done) return value;
+  }
+}
+
+/** The same with pauses, in which the caller may let others have their turn. */
+export function* distilInParts(trace: Trace): Generator<undefined, PatternCandidate[]> {
   const { steps } = trace;
-  const verdicts = steps.map((step, at) => judgeStep(step, steps[at + 1]));
-  const looping = steps.map((_, at) => isLooping(fired[at]));
+  const monitor = new TraceMonitor(trace);
+  const verdicts: StepVerdict[] = [];
+  const fired: (readonly MonitorName[])[] = [];
+  const looping: boolean[] = [];
+  for (const [at, step] of steps.entries()) {
+    verdicts.push(judgeStep(step, steps[at + 1]));
+    fired.push(monitor.judge(step));
+    looping.push(isLooping(fired[at]));
+    if (at % STEPS_A_PART === STEPS_A_PART - 1) yield;
+  }
   const candidates: PatternCandidate[] = [];
   for (const stretch of findStretches(steps, verdicts, looping, trace.outcome)) {
     const wording = wordStretch(trace, stretch, verdicts);

@@ -1,24 +1,32 @@
-/** Runs the monitors over a whole trace after the fact. Pure; actor threads. */
+/** Runs the monitors over a trace after the fact, step by step. Pure; actor threads. */
 
 import { digestStep } from '../monitors/digest.ts';
-import { advanceMonitors, initialMonitors } from '../monitors/monitors.ts';
+import { advanceMonitors, initialMonitors, type MonitorsState } from '../monitors/monitors.ts';
 import type { MonitorName } from '../monitors/names.ts';
-import { BUILT_IN_PROFILES, findBuiltInProfile } from '../monitors/profiles.ts';
-import type { Trace } from '../trace.ts';
-import type { FiredBySteps } from './failure-type.ts';
+import { BUILT_IN_PROFILES, findBuiltInProfile, type MonitorProfile } from '../monitors/profiles.ts';
+import type { Trace, TraceStep } from '../trace.ts';
 
 /** Steps that the monitors are run over; a longer trace has its later steps unmonitored. */
 const MONITORED_STEPS = 2_000;
-/** Runs the monitors over the trace as they would have run live. */
-export function monitorTrace(trace: Trace): FiredBySteps {
-  // A custom profile is the organization's own affair; its thresholds are not at hand, nor do they matter much here.
-  const profile = findBuiltInProfile(trace.task_profile) ?? BUILT_IN_PROFILES.coding;
-  let state = initialMonitors(trace.task);
-  const fired: (readonly MonitorName[])[] = [];
-  for (const step of trace.steps.slice(0, MONITORED_STEPS)) {
-    const advanced = advanceMonitors(state, digestStep(step), profile);
-    state = advanced.state;
-    fired.push(advanced.outcome.fired);
+const NONE: readonly MonitorName[] = [];
+
+/** The monitors as they would have run live. */
+export class TraceMonitor {
+  readonly #profile: MonitorProfile;
+  #state: MonitorsState;
+  #steps = 0;
+
+  constructor(trace: Trace) {
+    // A custom profile is the organization's own affair; its thresholds are not at hand, nor do they matter much here.
+    this.#profile = findBuiltInProfile(trace.task_profile) ?? BUILT_IN_PROFILES.coding;
+    this.#state = initialMonitors(trace.task);
   }
-  return fired;
+
+  /** @returns the monitors that fire at the next step */
+  judge(step: TraceStep): readonly MonitorName[] {
+    if (this.#steps++ >= MONITORED_STEPS) return NONE;
+    const { state, outcome } = advanceMonitors(this.#state, digestStep(step), this.#profile);
+    this.#state = state;
+    return outcome.fired;
+  }
 }
