@@ -7,11 +7,13 @@ import { captureWriter } from './capture-writer/behaviour.ts';
 import { liveHub } from './live-hub/behaviour.ts';
 import { rateBucket } from './rate-bucket/behaviour.ts';
 import { rateSlots } from './rate-bucket/slots.ts';
+import { run } from './run/behaviour.ts';
 import {
   CAPTURE_WRITER_POLICY,
   LIVE_HUB_POLICY,
   RATE_BUCKET_POLICY,
   RATE_SLOTS_POLICY,
+  RUN_POLICY,
 } from './supervision.ts';
 
 export const CATALOG: readonly KindDefinition[] = [
@@ -19,4 +21,5 @@ export const CATALOG: readonly KindDefinition[] = [
   { behaviour: liveHub, policy: LIVE_HUB_POLICY },
   { behaviour: rateBucket, policy: RATE_BUCKET_POLICY },
   { behaviour: rateSlots(RATE_SLOTS), policy: RATE_SLOTS_POLICY },
+  { behaviour: run, policy: RUN_POLICY },
 ];

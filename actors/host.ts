@@ -21,6 +21,8 @@ import { FINDINGS_PORT, FindingsPort } from './findings-index/port.ts';
 import { rateTablePort } from './rate-bucket/slots.ts';
 import { RATE_TABLE_PORT } from './rate-bucket/slots-protocol.ts';
 import { allocateRateTable, RateTable } from './rate-bucket/table.ts';
+import { STEP_ANSWERS_PORT } from './run/behaviour.ts';
+import { StepAnswersPort } from './run/port.ts';
 import { FINDINGS_INDEX_POLICY, QUICK_KINDS } from './supervision.ts';
 
 /** What the main thread passes to every actor thread. */
@@ -57,6 +59,7 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
   const { databases } = task.options;
   const journal = databases === null ? null : openJournal(databases);
   const tables = databases === null ? null : new LmdbTables(databases.main, 'disk');
+  const runs = databases === null ? null : new LmdbTables(databases.runs, 'process');
   // At most FINDINGS_PER_CODEBASE vectors: comparing with all of them takes a few milliseconds, and is exact.
   const findings = findingsIndex((dimensions) => new ExactIndex(dimensions));
   await runActorThread(task, {
@@ -68,6 +71,7 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
     ports: {
       [CAPTURE_LOG_PORT]: captureLog,
       ...(tables === null ? {} : { [FINDINGS_PORT]: new FindingsPort(tables) }),
+      ...(runs === null ? {} : { [STEP_ANSWERS_PORT]: new StepAnswersPort(runs) }),
       [RATE_TABLE_PORT]: rateTablePort(
         new RateTable(task.options.rate_table ?? allocateRateTable(RATE_SLOTS)),
       ),
@@ -77,6 +81,7 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
       await captureLog.close();
       await journal?.close();
       await tables?.close();
+      await runs?.close();
     },
   });
 }

@@ -4,6 +4,7 @@
 import { QUEUED_TRACES } from '../src/limits.ts';
 import { DEFAULT_KIND_POLICY, type KindPolicy } from '../src/runtime/supervision.ts';
 import { CAPTURE_WRITER_KIND } from './capture-writer/protocol.ts';
+import { RUN_KIND } from './run/protocol.ts';
 
 /** One actor a process. The front's queue bounds what it sends (GW_MAX_QUEUE); this is the second line. */
 export const CAPTURE_WRITER_POLICY: KindPolicy = {
@@ -84,6 +85,21 @@ export const FINDINGS_INDEX_POLICY: KindPolicy = {
   stopped_for_ms: 1_000,
 };
 
+/**
+ * One actor a run in use. Agents pause for minutes between steps; what stays is bounded by `max_live`, beyond which the
+ * longest unused goes to its snapshot. A step that is looked up again holds an io, so that many may.
+ */
+export const RUN_POLICY: KindPolicy = {
+  ...DEFAULT_KIND_POLICY,
+  mailbox_capacity: 256,
+  overflow: 'reject',
+  idle_after_ms: 5 * 60_000,
+  max_live: 100_000,
+  max_held_replies: 256,
+  max_timers: 1,
+  stopped_for_ms: 1_000,
+};
+
 /** Kinds that live on one given thread. */
 export const PINS: Readonly<Record<string, number>> = { [CAPTURE_WRITER_KIND]: 0 };
 
@@ -91,4 +107,4 @@ export const PINS: Readonly<Record<string, number>> = { [CAPTURE_WRITER_KIND]: 0
  * Persistent kinds whose events need only survive the process (`runs.mdb`): written so often that a sync of the disk
  * would be most of their cost. All others are synced before they count (`main.mdb`).
  */
-export const QUICK_KINDS: ReadonlySet<string> = new Set<string>([]);
+export const QUICK_KINDS: ReadonlySet<string> = new Set<string>([RUN_KIND]);

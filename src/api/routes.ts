@@ -3,15 +3,21 @@
  * its handlers. Front threads.
  */
 import type { Endpoint } from '../contract/endpoint.ts';
-import type { BoundEndpoint } from '../contract/handler.ts';
+import { EVALUATE } from '../contract/evaluate.ts';
+import { type BoundEndpoint, bind } from '../contract/handler.ts';
 import { docs, health, openapi, ready } from '../contract/health.ts';
+import { PROFILES } from '../contract/profiles.ts';
 import { type ApiReply, type ApiRoute, jsonReply } from '../contract/route.ts';
+import { RUNS } from '../contract/runs.ts';
 import type { Asker } from '../runtime/front.ts';
 import type { Stores } from '../storage/stores.ts';
 import { renderDocs } from './docs.ts';
+import { evaluateHandlers } from './evaluate.ts';
 import { answerHealth, answerReady, type ReadinessProbes } from './health.ts';
 import { describeApi } from './openapi.ts';
 import { type Checks, guard } from './pipeline.ts';
+import { profileHandlers } from './profiles.ts';
+import { runHandlers } from './runs.ts';
 
 /** What handlers need of the process, handed in by the composition root. */
 export interface ApiServices {
@@ -31,8 +37,12 @@ const SERVICE_ENDPOINTS: readonly Endpoint[] = [health, ready, openapi, docs];
  * What a part needs beyond the asker and the stores is a property of its own in ApiServices, optional while the
  * composition root cannot give it yet: `...(services.search ? bind(PATTERNS, patternHandlers(services.search)) : [])`.
  */
-function productEndpoints(_services: ApiServices): BoundEndpoint[] {
-  return [];
+function productEndpoints(services: ApiServices): BoundEndpoint[] {
+  return [
+    ...bind(RUNS, runHandlers(services)),
+    ...bind(EVALUATE, evaluateHandlers(services)),
+    ...bind(PROFILES, profileHandlers(services)),
+  ];
 }
 
 /** The routes, described and rendered once. */

@@ -1,0 +1,238 @@
+/**
+ * A run: takes its start, its steps in whatever order and however often, its finish, and says how it stands. Every
+ * step is scored once, here, and its answer stored beside it: a step that comes again is answered from storage, so
+ * nothing of it stays in memory. Actor threads.
+ *
+ * Whether a step is new is known at once when its index is greater than all before. Any other is looked up: io is
+ * performed only when what was recorded before is stored, so a first step that is still on its way is found too.
+ */
+
+import type { LiveEvent } from '../../src/domain/live-event.ts';
+import { digestStep, type MonitorStep } from '../../src/domain/monitors/digest.ts';
+import { maskText } from '../../src/domain/redaction.ts';
+import {
+  applyRunEvent,
+  dueIntervention,
+  type RunEvent,
+  type RunState,
+  renderEvaluation,
+  renderFinish,
+  renderScores,
+  renderStart,
+  type StepCopy,
+  toTimestamp,
+  totalsOf,
+  UNKNOWN_RUN,
+} from '../../src/domain/run.ts';
+import { STEP_COPY } from '../../src/limits.ts';
+import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
+import { liveEventTell } from '../live-hub/client.ts';
+import type { AnswerRequest } from './port.ts';
+import { RUN_KIND, RUN_REFUSALS, type RunProtocol, type RunRefusalCode, unpackStep } from './protocol.ts';
+import { projectRun } from './rows.ts';
+
+/** Name of the port that reads answers; an object with the methods of StepAnswersPort. */
+export const STEP_ANSWERS_PORT = 'step-answers';
+
+const COPIED = Object.entries(STEP_COPY) as [keyof StepCopy, number][];
+/** How far beyond a cut a secret is looked for: longer than any key, and most tokens. */
+const SECRET_MARGIN = 1_024;
+
+/** A step as far as it has been looked at: what is journaled of it. */
+type StepEvent = Extract<RunEvent, { type: 'step' }>;
+
+/** A step that is being looked up. */
+interface Lookup {
+  token: ReplyToken;
+  step: StepEvent;
+  /** Late steps that the run had when storage was asked. */
+  late_steps: number;
+}
+
+interface RunInternal {
+  looked_up: Outcome<string | null, Lookup>;
+}
+
+/** What the functions below need of a context, whatever the message's answer. */
+type RunContext = Pick<Context<RunState, RunEvent, RunInternal, never>, 'persist' | 'io' | 'tell'>;
+
+export const run: Behaviour<RunProtocol, RunState, RunEvent, RunInternal> = {
+  kind: RUN_KIND,
+  initial: () => UNKNOWN_RUN,
+
+  handlers: {
+    start(state, start, context) {
+      if (state.facts !== null) {
+        // A finished run answers as a live one.
+        if (state.fingerprint === start.fingerprint) return context.reply(renderStart(state));
+        return context.refuse(refusal('run_conflict'));
+      }
+      const masked = { ...start, task: mask(start.task), metadata: mask(start.metadata) };
+      const begun = context.persist({ type: 'start', at_ms: context.now_ms, start: masked });
+      context.reply(renderStart(begun));
+      const { org_id, project_id, run_id, agent_name, model, framework, task_profile } = start.facts;
+      tellLive(context, {
+        event: 'run_start',
+        org_id,
+        project_id,
+        run_id,
+        at: toTimestamp(begun.started_at_ms),
+        agent_name,
+        model,
+        framework,
+        task_profile,
+      });
+    },
+
+    step(state, message, context) {
+      if (!isSeen(state, message[0])) return context.refuse(refusal('run_not_found'));
+      const step = unpackStep(message);
+      if (step.step_index > state.last_index) {
+        if (state.finish !== null) return context.refuse(refusal('run_finished'));
+        const event = toEvent(step, context.now_ms);
+        const scored = context.persist(event);
+        context.reply(renderScores(scored.last));
+        return tellStep(state, scored, event, context);
+      }
+      lookUp(state, context.holdReply(), toEvent(step, context.now_ms), context);
+    },
+
+    finish(state, { project_id, outcome }, context) {
+      if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
+      if (state.finish !== null) {
+        if (state.finish.outcome === outcome) return context.reply(renderFinish(state));
+        return context.refuse(refusal('outcome_conflict'));
+      }
+      const finished = context.persist({ type: 'finish', at_ms: context.now_ms, outcome });
+      context.reply(renderFinish(finished));
+      tellFinish(finished, context);
+    },
+
+    evaluate(state, { project_id }, context) {
+      if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
+      const due = dueIntervention(state);
+      if (due !== null && state.told_at === null) context.persist({ type: 'told' });
+      context.reply({
+        json: renderEvaluation(state),
+        inject: due !== null,
+        project_id: state.facts!.project_id,
+      });
+    },
+  },
+
+  internal: {
+    looked_up(state, outcome, context) {
+      const { token, step, late_steps } = outcome.carry;
+      if (!outcome.ok) return context.refuseTo(token, outcome.error);
+      if (outcome.value !== null) return context.replyTo(token, outcome.value);
+      if (state.finish !== null) return context.refuseTo(token, refusal('run_finished'));
+      // Another late step has been recorded since storage was asked: it may be this very one.
+      if (state.late_steps !== late_steps) return lookUp(state, token, step, context);
+      const scored = context.persist(step);
+      context.replyTo(token, renderScores(scored.last));
+      tellStep(state, scored, step, context);
+    },
+  },
+
+  persistence: {
+    apply: applyRunEvent,
+    project: projectRun,
+    snapshot: {
+      version: 1,
+      every_events: 64,
+      encode: (state) => state,
+      decode: decodeState,
+    },
+  },
+};
+
+/** A run that is not there and one that the caller may not see are the same to him. */
+function isSeen({ facts }: RunState, projectId: string | null): boolean {
+  return facts !== null && (projectId === null || facts.project_id === projectId);
+}
+
+function lookUp(state: RunState, token: ReplyToken, step: StepEvent, context: RunContext): void {
+  const { org_id, run_id } = state.facts!;
+  const request: AnswerRequest = { org_id, run_id, step_index: step.step_index };
+  const { late_steps } = state;
+  context.io(STEP_ANSWERS_PORT, 'read', request, 'looked_up', { token, step, late_steps });
+}
+
+function toEvent(step: MonitorStep, atMs: number): StepEvent {
+  const copy = {} as StepCopy;
+  for (const [field, units] of COPIED) copy[field] = cutMasked(step[field], units);
+  const { step_index, is_error, tokens } = step;
+  return { type: 'step', at_ms: atMs, step_index, is_error, tokens, digest: digestStep(step), copy };
+}
+
+/** Masked before it is cut, or a secret at the cut would lose the shape by which it is known. */
+function cutMasked(text: string, units: number): string {
+  if (text.length <= units) return mask(text);
+  const masked = mask(text.slice(0, units + SECRET_MARGIN));
+  return masked.slice(0, units).toWellFormed();
+}
+
+function mask(text: string): string {
+  return maskText(text, [], true);
+}
+
+function tellStep(
+  before: RunState,
+  { last, facts, intervention }: RunState,
+  step: StepEvent,
+  context: RunContext,
+): void {
+  const { org_id, project_id, run_id } = facts!;
+  const { scores, total_score, fired } = last;
+  const { step_index, is_error, tokens } = step;
+  const at = toTimestamp(step.at_ms);
+  tellLive(context, {
+    event: 'step',
+    org_id,
+    project_id,
+    run_id,
+    at,
+    step_index,
+    action: step.copy.action,
+    is_error,
+    tokens,
+    scores,
+    total_score,
+    fired,
+  });
+  if (intervention === null || intervention === before.intervention) return;
+  const { failure_type, level } = intervention;
+  tellLive(context, {
+    event: 'intervention',
+    org_id,
+    project_id,
+    run_id,
+    at,
+    step_index,
+    failure_type,
+    level,
+    fired,
+  });
+}
+
+function tellFinish(finished: RunState, context: RunContext): void {
+  const { org_id, project_id } = finished.facts!;
+  const at = toTimestamp(finished.finish!.at_ms);
+  tellLive(context, { event: 'run_finish', org_id, project_id, at, ...totalsOf(finished) });
+}
+
+function tellLive(context: RunContext, event: LiveEvent): void {
+  const { to, name, payload } = liveEventTell(event);
+  context.tell(to, name, payload);
+}
+
+/** Bytes come out of a snapshot as a view of the whole of it. */
+function decodeState(data: unknown): RunState {
+  const state = data as RunState;
+  if (state.monitors === null) return state;
+  return { ...state, monitors: { ...state.monitors, memory: Uint8Array.from(state.monitors.memory) } };
+}
+
+function refusal(code: RunRefusalCode): Refusal {
+  return { code, message: RUN_REFUSALS[code], retryable: false };
+}

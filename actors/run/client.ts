@@ -1,0 +1,72 @@
+/** Asks runs. The only place that makes their messages. Front threads. */
+import type { MonitorStep } from '../../src/domain/monitors/digest.ts';
+import type { RunStart } from '../../src/domain/run.ts';
+import { CatalogueError } from '../../src/errors.ts';
+import { RuntimeError } from '../../src/runtime/error.ts';
+import type { Asker } from '../../src/runtime/front.ts';
+import {
+  type EvaluateReply,
+  packStep,
+  RUN_REFUSALS,
+  type RunProtocol,
+  type RunRefusalCode,
+  runAddress,
+} from './protocol.ts';
+
+/** Whose run, and the project that the caller is held to (null: none). */
+export interface RunScope {
+  org_id: string;
+  project_id: string | null;
+}
+
+/**
+ * Every method throws {@link CatalogueError}: `not_found` for a run that is not there or not the caller's, `conflict`
+ * where its state forbids it, `unavailable` when it cannot be asked now (whether it was done is then unknown, and
+ * sending it again is safe), `internal` for a fault of ours. Answers are JSON, sent to the caller as they are.
+ */
+export class RunClient {
+  readonly #asker: Asker;
+
+  constructor(asker: Asker) {
+    this.#asker = asker;
+  }
+
+  start(start: RunStart): Promise<string> {
+    return this.#ask(start.facts.org_id, start.facts.run_id, 'start', start);
+  }
+
+  step(scope: RunScope, runId: string, step: MonitorStep): Promise<string> {
+    return this.#ask(scope.org_id, runId, 'step', packStep(scope.project_id, step));
+  }
+
+  finish({ org_id, project_id }: RunScope, runId: string, outcome: string): Promise<string> {
+    return this.#ask(org_id, runId, 'finish', { project_id, outcome });
+  }
+
+  evaluate({ org_id, project_id }: RunScope, runId: string): Promise<EvaluateReply> {
+    return this.#ask(org_id, runId, 'evaluate', { project_id });
+  }
+
+  #ask<Name extends keyof RunProtocol>(
+    orgId: string,
+    runId: string,
+    name: Name,
+    request: RunProtocol[Name]['request'],
+  ): Promise<RunProtocol[Name]['reply']> {
+    return this.#asker.ask(runAddress(orgId, runId), name, request).catch((thrown: unknown) => {
+      throw toCatalogue(thrown);
+    }) as Promise<RunProtocol[Name]['reply']>;
+  }
+}
+
+function toCatalogue(thrown: unknown): CatalogueError {
+  const code = thrown instanceof RuntimeError ? thrown.code : '';
+  if (Object.hasOwn(RUN_REFUSALS, code)) {
+    return new CatalogueError(
+      code === 'run_not_found' ? 'not_found' : 'conflict',
+      RUN_REFUSALS[code as RunRefusalCode],
+    );
+  }
+  const mayPass = thrown instanceof RuntimeError && thrown.retryable;
+  return new CatalogueError(mayPass ? 'unavailable' : 'internal', undefined, { cause: thrown });
+}

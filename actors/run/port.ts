@@ -1,0 +1,23 @@
+/** The port through which a run reads what it answered to a step before. Actor threads. */
+import { RUN_STEPS, type RunStepRow, runStepKey } from '../../src/domain/run-rows.ts';
+import type { TableReader } from '../../src/storage/tables.ts';
+
+export interface AnswerRequest {
+  org_id: string;
+  run_id: string;
+  step_index: number;
+}
+
+export class StepAnswersPort {
+  readonly #runs: TableReader;
+
+  /** @param runs tables of `runs.mdb` */
+  constructor(runs: TableReader) {
+    this.#runs = runs;
+  }
+
+  /** @returns the first answer to the step, or null when there is no such step */
+  async read(request: AnswerRequest): Promise<string | null> {
+    return this.#runs.get<RunStepRow>(RUN_STEPS, runStepKey(request, request.step_index))?.answer ?? null;
+  }
+}

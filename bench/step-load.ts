@@ -1,0 +1,191 @@
+/**
+ * The process that logs steps, apart from what it measures. Started by bench/steps.ts through fork; takes one job at a
+ * time as a message, answers with its figures, and ends when its parent goes.
+ *
+ * Raw keep-alive sockets, one request at a time on each. Every step has a body of its own, of about the size that the
+ * steps of public agents have (median 530 characters of text).
+ */
+import { connect, type Socket } from 'node:net';
+import { type Quantiles, takeQuantiles } from './quantiles.ts';
+
+/** Requests that each connection sends, one after another. */
+export interface StepJob {
+  /** Asked in turn in short blocks, so that whatever else the machine does falls on all alike. */
+  targets: { name: string; port: number; key: string }[];
+  connections: number;
+  /** Of each connection to each target. */
+  requests: number;
+  /** `start`: each request starts a run; `steps`: each logs a step. */
+  what: 'start' | 'steps';
+  /** Run ids are `<prefix>-<number>`. */
+  prefix: string;
+  /**
+   * Which run a connection's n-th step is of: its own, or each time the next of `runs` (all connections share them).
+   */
+  runs: 'own' | number;
+  /** step_index of the first step; number of the first run that is started. */
+  first_index: number;
+  /** Requests to one target before the next has its turn. */
+  block: number;
+}
+
+export interface StepResult {
+  /** By target. */
+  targets: Record<
+    string,
+    {
+      /** Microseconds from write to last byte, in the order of sending (of all connections together). */
+      latency_us: Quantiles;
+      /** The medians of ten consecutive parts, microseconds. */
+      parts_us: number[];
+      per_s: number;
+      failures: number;
+      first_failure: string;
+    }
+  >;
+}
+
+const FILES = 40;
+
+/** A step as an agent makes it: no two alike, some alike enough to be compared. */
+function makeStepBody(index: number, seed: number): string {
+  const file = `src/module-${(index * 7 + seed) % FILES}/part-${index % 11}.ts`;
+  return JSON.stringify({
+    step_index: index,
+    action: index % 3 === 0 ? 'edit_file' : 'read_file',
+    action_input: JSON.stringify({
+      path: file,
+      line: (index * 31) % 400,
+      text: `value ${index * 17 + seed}`,
+    }),
+    thought: `The test ${index} still fails because ${file} returns ${index % 5}; look at how it is called from run ${seed}.`,
+    observation: `${file}\n${'  const total = items.reduce((sum, item) => sum + item.price, 0);\n'.repeat(4)}exit code ${index % 4}`,
+    is_error: index % 4 === 1,
+    tokens: 120 + (index % 50),
+  });
+}
+
+/** One keep-alive connection. */
+class Line {
+  readonly #socket: Socket;
+  #text = '';
+  #done: ((status: number) => void) | null = null;
+
+  constructor(port: number) {
+    this.#socket = connect({ port, host: '127.0.0.1', noDelay: true });
+    this.#socket.setEncoding('latin1');
+    this.#socket.on('data', (text: unknown) => this.#read(text as string));
+    this.#socket.on('error', () => this.#finish(0));
+    this.#socket.on('close', () => this.#finish(0));
+  }
+
+  /** @returns the status; 0 for a connection that broke */
+  ask(request: string): Promise<number> {
+    return new Promise((resolve) => {
+      this.#done = resolve;
+      this.#socket.write(request);
+    });
+  }
+
+  end(): void {
+    this.#socket.destroy();
+  }
+
+  #read(text: string): void {
+    this.#text += text;
+    const headEnd = this.#text.indexOf('\r\n\r\n');
+    if (headEnd < 0) return;
+    const length = /content-length: (\d+)/i.exec(this.#text.slice(0, headEnd));
+    if (this.#text.length < headEnd + 4 + Number(length?.[1] ?? 0)) return;
+    const status = Number(this.#text.slice(9, 12));
+    this.#text = '';
+    this.#finish(status);
+  }
+
+  #finish(status: number): void {
+    const done = this.#done;
+    this.#done = null;
+    done?.(status);
+  }
+}
+
+function makeRequest(path: string, key: string, body: string): string {
+  const head = `POST ${path} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\n`;
+  return `${head}content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+}
+
+async function runJob(job: StepJob): Promise<StepResult> {
+  const lines = job.targets.map(({ port }) => Array.from({ length: job.connections }, () => new Line(port)));
+  const latencies = job.targets.map(() => [] as number[]);
+  const busyMs = job.targets.map(() => 0);
+  const failures = job.targets.map(() => 0);
+  const firstFailures = job.targets.map(() => '');
+  const nextRun = job.targets.map(() => 0);
+  const sent = job.targets.map(() => new Array<number>(job.connections).fill(0));
+
+  const requestOf = (target: number, connection: number): string => {
+    const { key } = job.targets[target]!;
+    const at = sent[target]![connection]!++;
+    if (job.what === 'start') {
+      const number = job.first_index + nextRun[target]!++;
+      const body = {
+        run_id: `${job.prefix}-${number}`,
+        agent_name: 'bench',
+        task: `repair module ${number}`,
+        model: 'm',
+      };
+      return makeRequest('/v1/monitor/runs', key, JSON.stringify(body));
+    }
+    const next = job.runs === 'own' ? at : nextRun[target]!++;
+    const run = job.runs === 'own' ? connection : next % job.runs;
+    const body = makeStepBody(job.first_index + next, run);
+    return makeRequest(`/v1/monitor/runs/${job.prefix}-${run}/steps`, key, body);
+  };
+
+  for (let done = 0; done < job.requests; done += job.block) {
+    for (let target = 0; target < job.targets.length; target++) {
+      const count = Math.min(job.block, job.requests - done);
+      const startedMs = performance.now();
+      await Promise.all(
+        lines[target]!.map(async (line, connection) => {
+          for (let i = 0; i < count; i++) {
+            const request = requestOf(target, connection);
+            const sentMs = performance.now();
+            const status = await line.ask(request);
+            latencies[target]!.push((performance.now() - sentMs) * 1_000);
+            if (status === 200) continue;
+            failures[target]!++;
+            firstFailures[target] ||= `${status} to ${request.slice(0, 80)}`;
+          }
+        }),
+      );
+      busyMs[target]! += performance.now() - startedMs;
+    }
+  }
+  for (const line of lines.flat()) line.end();
+  const targets: StepResult['targets'] = {};
+  for (const [at, { name }] of job.targets.entries()) {
+    const all = latencies[at]!;
+    const part = Math.ceil(all.length / 10);
+    targets[name] = {
+      parts_us: Array.from(
+        { length: 10 },
+        (_, i) => takeQuantiles(Float64Array.from(all.slice(i * part, (i + 1) * part))).p50,
+      ),
+      latency_us: takeQuantiles(Float64Array.from(all)),
+      per_s: all.length / (busyMs[at]! / 1_000),
+      failures: failures[at]!,
+      first_failure: firstFailures[at]!,
+    };
+  }
+  return { targets };
+}
+
+process.on('message', (job: StepJob) => {
+  runJob(job).then(
+    (result) => process.send?.({ result }),
+    (error: unknown) => process.send?.({ error: String(error) }),
+  );
+});
+process.on('disconnect', () => process.exit(0));
+process.send?.({ ready: true });

@@ -1,0 +1,92 @@
+/**
+ * Handler of `contract/evaluate.ts`: posted steps are scored here, a run's own by its actor. Front threads.
+ */
+import type { z } from 'zod';
+import { LiveHubClient } from '../../actors/live-hub/client.ts';
+import { RunClient } from '../../actors/run/client.ts';
+import type { EVALUATE, evaluateBody } from '../contract/evaluate.ts';
+import type { HandlersOf } from '../contract/handler.ts';
+import { SchemaViolation } from '../contract/violation.ts';
+import { evaluateSteps } from '../domain/evaluation.ts';
+import { toTimestamp } from '../domain/run.ts';
+import { projectOf } from '../domain/tenant.ts';
+import { USAGE, type UsageCounts, usageKey } from '../domain/usage.ts';
+import type { Asker } from '../runtime/front.ts';
+import type { Tables } from '../storage/tables.ts';
+import { findProfile } from './profiles.ts';
+
+/** Scoring has the thread for so long before other requests have their turn. */
+const SLICE_MS = 3;
+
+export function evaluateHandlers(services: {
+  asker: Asker;
+  stores: { main: Tables; runs: Tables };
+}): HandlersOf<typeof EVALUATE> {
+  const { asker } = services;
+  const { main, runs: counters } = services.stores;
+  const runs = new RunClient(asker);
+  const live = new LiveHubClient(asker);
+  return {
+    evaluate: async ({ tenant, body }) => {
+      const { org_id } = tenant;
+      if (body.run_id != null) {
+        const { json, inject, project_id } = await runs.evaluate(tenant, body.run_id);
+        await count(counters, org_id, project_id, inject);
+        return { json };
+      }
+      const profile = findProfile(main, org_id, body.task_profile);
+      const { evaluation, intervention } = await runInSlices(
+        evaluateSteps(readSteps(body), profile, { task: body.task }),
+      );
+      const project_id = projectOf(tenant, body.project_id ?? undefined);
+      await count(counters, org_id, project_id, evaluation.inject);
+      if (intervention !== null) {
+        const { failure_type, level } = intervention;
+        live.publish({
+          event: 'intervention',
+          org_id,
+          project_id,
+          run_id: null,
+          at: toTimestamp(Date.now()),
+          step_index: null,
+          failure_type,
+          level,
+          fired: evaluation.fired,
+        });
+      }
+      return { body: evaluation };
+    },
+  };
+}
+
+/** @throws SchemaViolation when there are neither steps nor a run */
+function readSteps(body: z.output<typeof evaluateBody>) {
+  if (body.steps !== undefined)
+    return body.steps.map((step, at) => ({ ...step, step_index: step.step_index ?? at }));
+  const violation = {
+    type: 'missing',
+    loc: ['body', 'steps'],
+    msg: 'Field required',
+    input: { run_id: null },
+  };
+  throw new SchemaViolation([violation]);
+}
+
+/** Counts an evaluation before it is answered: a crash after the answer loses nothing. */
+function count(counters: Tables, orgId: string, projectId: string, inject: boolean): Promise<void> {
+  const counts: Partial<UsageCounts> = { evaluations: 1, injections_evaluate: inject ? 1 : 0 };
+  const row = usageKey(orgId, Date.now(), projectId);
+  return counters.transact((transaction) => transaction.write({ op: 'add', table: USAGE, row, counts }));
+}
+
+/** Runs a generator to its end, giving way to other work now and then. */
+async function runInSlices<Result>(work: Generator<undefined, Result>): Promise<Result> {
+  let sliceEndsAt = performance.now() + SLICE_MS;
+  for (;;) {
+    const next = work.next();
+    if (next.done) return next.value;
+    if (performance.now() < sliceEndsAt) continue;
+    await new Promise<void>((resolve) => setImmediate(resolve));
+    sliceEndsAt = performance.now() + SLICE_MS;
+  }
+}

@@ -1,0 +1,71 @@
+/**
+ * Handlers of `contract/runs.ts`: each is one question to the run's actor, whose answer is sent as it is. Front
+ * threads.
+ */
+import { createHash } from 'node:crypto';
+import type { z } from 'zod';
+import { RunClient } from '../../actors/run/client.ts';
+import type { HandlerReply, HandlersOf } from '../contract/handler.ts';
+import type { RUNS, runStartBody } from '../contract/runs.ts';
+import { valueViolation } from '../contract/violation.ts';
+import { findBuiltInProfile } from '../domain/monitors/profiles.ts';
+import type { RunFacts, RunStart } from '../domain/run.ts';
+import { projectOf, type Tenant } from '../domain/tenant.ts';
+import { RUN_IDS_BYTES_MAX } from '../limits.ts';
+import type { Asker } from '../runtime/front.ts';
+import type { Tables } from '../storage/tables.ts';
+import { findProfile } from './profiles.ts';
+
+export function runHandlers(services: { asker: Asker; stores: { main: Tables } }): HandlersOf<typeof RUNS> {
+  const runs = new RunClient(services.asker);
+  const { main } = services.stores;
+  return {
+    startRun: ({ tenant, body }) => {
+      const profile = findProfile(main, tenant.org_id, body.task_profile);
+      const isBuiltIn = findBuiltInProfile(profile.name) !== null;
+      return runs.start({ ...toStart(tenant, body), profile: isBuiltIn ? null : profile }).then(toReply);
+    },
+    logStep: ({ tenant, params, body }) => runs.step(tenant, params.id, body).then(toReply),
+    finishRun: ({ tenant, params, body }) => runs.finish(tenant, params.id, body.outcome).then(toReply),
+  };
+}
+
+function toReply(json: string): HandlerReply {
+  return { json };
+}
+
+/** @throws SchemaViolation when the identifiers together are too long to be stored under */
+function toStart(tenant: Tenant, body: z.output<typeof runStartBody>): Omit<RunStart, 'profile'> {
+  const facts: RunFacts = {
+    org_id: tenant.org_id,
+    project_id: projectOf(tenant, body.project_id ?? undefined),
+    run_id: body.run_id,
+    agent_name: body.agent_name,
+    model: body.model,
+    framework: body.framework,
+    task_profile: body.task_profile,
+    codebase_id: body.codebase_id,
+    experiment_id: body.experiment_id ?? '',
+    arm: body.arm ?? '',
+    assignment_unit: body.assignment_unit ?? '',
+    svc_version: body.svc_version ?? '',
+  };
+  const ids = facts.org_id + facts.project_id + facts.run_id + facts.experiment_id;
+  if (Buffer.byteLength(ids) > RUN_IDS_BYTES_MAX) {
+    const reason = `the identifiers of a run may have at most ${RUN_IDS_BYTES_MAX} bytes together`;
+    throw valueViolation(['body', 'run_id'], reason, facts.run_id);
+  }
+  const { task } = body;
+  const metadata = body.metadata == null ? '' : JSON.stringify(body.metadata, sortKeys);
+  return { facts, task, metadata, fingerprint: fingerprintOf([facts, task, metadata]) };
+}
+
+/** Two objects that differ in the order of their keys alone are the same. */
+function sortKeys(_key: string, value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
+  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+function fingerprintOf(parts: unknown): string {
+  return createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
+}

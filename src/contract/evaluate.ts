@@ -1,0 +1,54 @@
+/** Evaluation in the middle of a task (document 2, Evaluate response). Data; any thread. */
+import { z } from 'zod';
+import { MONITOR_NAMES } from '../domain/monitors/names.ts';
+import { EVALUATE_STEPS_MAX, RUN_NAME_CHARACTERS, RUN_TASK_CHARACTERS } from '../limits.ts';
+import { endpoint, errorBody } from './endpoint.ts';
+import { identifier, integer, list, text } from './fields.ts';
+import { projectField, scoresSchema, stepFields } from './runs.ts';
+
+/** A step so far. Without an index it is taken to stand where it stands. */
+const evaluateStep = z
+  .object({ step_index: integer({ ge: 0 }).optional(), ...stepFields })
+  .meta({ id: 'EvaluateStep' });
+
+export const evaluateBody = z
+  .object({
+    ...projectField,
+    model: text({ max: RUN_NAME_CHARACTERS }).default(''),
+    task: text({ max: RUN_TASK_CHARACTERS }).default(''),
+    task_profile: identifier().default('coding'),
+    steps: list(evaluateStep, { max: EVALUATE_STEPS_MAX }).optional(),
+    run_id: identifier().nullish(),
+  })
+  .meta({
+    id: 'Evaluate',
+    description: 'Either `steps`, or the `run_id` of a run whose steps have been logged.',
+  });
+
+export const evaluation = z
+  .object({
+    inject: z.boolean(),
+    intervention_text: z.string(),
+    failure_type: z.enum(['', ...MONITOR_NAMES]),
+    fired: z.array(z.enum(MONITOR_NAMES)),
+    scores: scoresSchema,
+    composite: z.number().min(0).max(1),
+  })
+  .meta({ id: 'Evaluation' });
+
+export const EVALUATE = {
+  evaluate: endpoint({
+    id: 'evaluate',
+    method: 'POST',
+    path: '/v1/monitors/evaluate',
+    aliases: ['/monitors/evaluate'],
+    auth: 'bearer',
+    summary: 'Says whether the agent should be told to change course, and what',
+    tag: 'runs',
+    body: evaluateBody,
+    replies: {
+      200: { description: 'How the monitors see the last step', schema: evaluation },
+      404: { description: 'No such run, or not yours', schema: errorBody },
+    },
+  }),
+} as const;

@@ -1,0 +1,45 @@
+/** Custom profiles: what each monitor weighs, and from which score on it fires (decisions, v1). Data; any thread. */
+import { z } from 'zod';
+import { MONITOR_NAMES, type MonitorName } from '../domain/monitors/names.ts';
+import { PROFILE_WEIGHT_MAX } from '../limits.ts';
+import { endpoint, errorBody } from './endpoint.ts';
+import { decimal, identifier } from './fields.ts';
+
+/** A number for some of the monitors, by name. */
+function byMonitor(le: number) {
+  const field = decimal({ ge: 0, le }).optional();
+  return z.strictObject(
+    Object.fromEntries(MONITOR_NAMES.map((monitor) => [monitor, field])) as Record<MonitorName, typeof field>,
+  );
+}
+
+export const profileBody = z
+  .object({
+    name: identifier(),
+    weights: byMonitor(PROFILE_WEIGHT_MAX),
+    thresholds: byMonitor(1).nullish(),
+  })
+  .meta({ id: 'NewProfile' });
+
+const numbers = z.object(Object.fromEntries(MONITOR_NAMES.map((monitor) => [monitor, z.number()])));
+
+export const profileReply = z
+  .object({ name: z.string(), weights: numbers, thresholds: numbers })
+  .meta({ id: 'Profile' });
+
+export const PROFILES = {
+  putProfile: endpoint({
+    id: 'putProfile',
+    method: 'POST',
+    path: '/v1/monitor/profiles',
+    aliases: ['/monitor/profiles'],
+    auth: 'bearer',
+    summary: 'Stores a profile of the organization; one of the same name is replaced',
+    tag: 'runs',
+    body: profileBody,
+    replies: {
+      200: { description: 'The whole profile', schema: profileReply },
+      409: { description: 'A built-in profile has that name, or there are too many', schema: errorBody },
+    },
+  }),
+} as const;

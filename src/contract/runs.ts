@@ -1,0 +1,141 @@
+/** Runs that are monitored step by step (document 2, Monitor run, Step, Score bundle). Data; any thread. */
+import { z } from 'zod';
+import { MONITOR_NAMES } from '../domain/monitors/names.ts';
+import {
+  ID_CHARACTERS,
+  RUN_NAME_CHARACTERS,
+  RUN_OUTCOME_CHARACTERS,
+  RUN_TASK_CHARACTERS,
+  STEP_TEXT_CHARACTERS,
+  STEP_TOKENS_MAX,
+} from '../limits.ts';
+import { endpoint, errorBody } from './endpoint.ts';
+import { flag, freeObject, identifier, integer, literal, text } from './fields.ts';
+
+/** The project of what a request makes; a project's key brings its own, and this is ignored. */
+export const projectField = { project_id: identifier().nullish() };
+
+/** A name that may be empty: of a person's or a program's making, shown and compared, never looked up. */
+const name = () => text({ max: RUN_NAME_CHARACTERS });
+
+/** As an identifier, or empty. */
+const PRINTABLE = /^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]*$/u;
+
+export const runParams = z.object({ id: identifier() });
+
+export const runStartBody = z
+  .object({
+    ...projectField,
+    run_id: identifier(),
+    agent_name: name().default(''),
+    task: text({ max: RUN_TASK_CHARACTERS }).default(''),
+    model: name().default(''),
+    framework: name().default('custom'),
+    task_profile: identifier().default('coding'),
+    codebase_id: text({ max: ID_CHARACTERS }).default(''),
+    metadata: freeObject().nullish(),
+    experiment_id: text({ max: ID_CHARACTERS, pattern: PRINTABLE }).nullish(),
+    arm: literal(['on', 'off', '']).nullish(),
+    assignment_unit: name().nullish(),
+    svc_version: name().nullish(),
+  })
+  .meta({ id: 'RunStart' });
+
+export const runStartReply = z
+  .object({ run_id: z.string(), status: z.literal('running'), started_at: z.string() })
+  .meta({ id: 'RunStarted' });
+
+const stepText = () => text({ max: STEP_TEXT_CHARACTERS }).default('');
+
+/** The texts of a step, as logged and as evaluated. */
+export const stepFields = {
+  action: stepText(),
+  action_input: stepText(),
+  thought: stepText(),
+  observation: stepText(),
+  is_error: flag().default(false),
+  tokens: integer({ ge: 0, le: STEP_TOKENS_MAX }).default(0),
+};
+
+export const stepBody = z.object({ step_index: integer({ ge: 0 }), ...stepFields }).meta({ id: 'Step' });
+
+/** Every monitor by its name, each in [0, 1]. */
+export const scoresSchema = z
+  .object(Object.fromEntries(MONITOR_NAMES.map((monitor) => [monitor, z.number().min(0).max(1)])))
+  .meta({ id: 'Scores' });
+
+export const scoreBundle = z
+  .object({
+    scores: scoresSchema,
+    total_score: z.number().min(0).max(1),
+    fired: z.array(z.enum(MONITOR_NAMES)),
+  })
+  .meta({ id: 'ScoreBundle' });
+
+export const finishBody = z
+  .object({ outcome: text({ min: 1, max: RUN_OUTCOME_CHARACTERS }) })
+  .meta({ id: 'RunFinish' });
+
+export const finishReply = z
+  .object({
+    run_id: z.string(),
+    status: z.literal('finished'),
+    outcome: z.string(),
+    steps: z.int(),
+    tokens: z.int(),
+    duration_ms: z.number(),
+    max_total_score: z.number(),
+    fired: z.object(Object.fromEntries(MONITOR_NAMES.map((monitor) => [monitor, z.int()]))),
+  })
+  .meta({ id: 'RunFinished' });
+
+const notFound = { description: 'No such run, or not yours', schema: errorBody };
+
+export const RUNS = {
+  startRun: endpoint({
+    id: 'startRun',
+    method: 'POST',
+    path: '/v1/monitor/runs',
+    aliases: ['/monitor/runs'],
+    auth: 'bearer',
+    summary: 'Starts a run; sent again, it answers as before',
+    tag: 'runs',
+    body: runStartBody,
+    replies: {
+      200: { description: 'It accepts steps', schema: runStartReply },
+      409: { description: 'The run_id is taken by another start', schema: errorBody },
+    },
+  }),
+  logStep: endpoint({
+    id: 'logStep',
+    method: 'POST',
+    path: '/v1/monitor/runs/{id}/steps',
+    aliases: ['/monitor/runs/{id}/steps'],
+    auth: 'bearer',
+    summary: 'Logs a step and scores it; sent again, it answers as before',
+    tag: 'runs',
+    params: runParams,
+    body: stepBody,
+    replies: {
+      200: { description: 'How the monitors see the run at this step', schema: scoreBundle },
+      404: notFound,
+      409: { description: 'The run is finished', schema: errorBody },
+    },
+  }),
+  finishRun: endpoint({
+    id: 'finishRun',
+    method: 'POST',
+    path: '/v1/monitor/runs/{id}/finish',
+    aliases: ['/monitor/runs/{id}/finish'],
+    auth: 'bearer',
+    summary: 'Ends a run with an outcome; sent again, it answers as before',
+    tag: 'runs',
+    params: runParams,
+    body: finishBody,
+    replies: {
+      200: { description: 'What the run added up to', schema: finishReply },
+      404: notFound,
+      409: { description: 'The run is finished with another outcome', schema: errorBody },
+    },
+  }),
+} as const;

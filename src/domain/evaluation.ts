@@ -1,0 +1,76 @@
+/**
+ * What an evaluation says of a run so far, whether its steps were logged or posted: the scores at the last step, and
+ * the text to inject when the agent should be told to change course. Pure; any thread.
+ */
+import { digestStep, type MonitorStep, type TaskContext } from './monitors/digest.ts';
+import type { Intervention } from './monitors/intervention.ts';
+import { advanceMonitors, initialMonitors, type StepOutcome } from './monitors/monitors.ts';
+import { MONITOR_NAMES, type MonitorName, type MonitorScores } from './monitors/names.ts';
+import type { MonitorProfile } from './monitors/profiles.ts';
+
+/** Document 2, Evaluate response. */
+export interface Evaluation {
+  /** true: `intervention_text` belongs before the next model call. */
+  inject: boolean;
+  /** '' unless `inject`. */
+  intervention_text: string;
+  /** '' unless `inject`. */
+  failure_type: MonitorName | '';
+  fired: readonly MonitorName[];
+  scores: MonitorScores;
+  /** The weighted mean of the scores. */
+  composite: number;
+}
+
+/** What the monitors say before the first step. */
+export const NO_STEP_YET: StepOutcome = {
+  scores: Object.fromEntries(MONITOR_NAMES.map((name) => [name, 0])) as MonitorScores,
+  total_score: 0,
+  fired: [],
+  intervention: null,
+};
+
+/**
+ * The intervention of the streak that the agent is in after a step: the step's own, or the one from earlier in the
+ * streak for as long as its monitor goes on firing; null once the agent has changed course.
+ * @param before what this function gave for the step before
+ */
+export function followStreak(before: Intervention | null, outcome: StepOutcome): Intervention | null {
+  if (outcome.intervention !== null) return outcome.intervention;
+  return before !== null && outcome.fired.includes(before.failure_type) ? before : null;
+}
+
+/** @param due what is to be injected now; null: nothing */
+export function toEvaluation(outcome: StepOutcome, due: Intervention | null): Evaluation {
+  return {
+    inject: due !== null,
+    intervention_text: due?.text ?? '',
+    failure_type: due?.failure_type ?? '',
+    fired: outcome.fired,
+    scores: outcome.scores,
+    composite: outcome.total_score,
+  };
+}
+
+/**
+ * Evaluates steps as they stand, from the first to the last. It knows of no earlier call, so it speaks up for as long
+ * as the streak at the end of the steps lasts.
+ * @returns a generator that gives way after each step, for a caller who must not block its thread for long
+ */
+export function* evaluateSteps(
+  steps: Iterable<MonitorStep>,
+  profile: MonitorProfile,
+  { task }: Pick<TaskContext, 'task'>,
+): Generator<undefined, { evaluation: Evaluation; intervention: Intervention | null }> {
+  let monitors = initialMonitors(task);
+  let outcome = NO_STEP_YET;
+  let intervention: Intervention | null = null;
+  for (const step of steps) {
+    const advanced = advanceMonitors(monitors, digestStep(step), profile);
+    monitors = advanced.state;
+    outcome = advanced.outcome;
+    intervention = followStreak(intervention, outcome);
+    yield;
+  }
+  return { evaluation: toEvaluation(outcome, intervention), intervention };
+}

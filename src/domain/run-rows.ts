@@ -1,0 +1,55 @@
+/**
+ * The rows that tell others of runs: written by the run actor in the transaction of the event, in `runs.mdb`. Rows by
+ * experiment are in run-summary.ts. Pure; any thread.
+ */
+import type { RunFacts, RunTotals, StepCopy } from './run.ts';
+
+/** One row a run, written at its start and at its finish; key {@link runKey}. */
+export const RUNS = 'runs';
+/** What the start said at length; key `[org_id, run_id]`, which also finds a run without its project. */
+export const RUN_STARTS = 'run_starts';
+/** One row a step; key {@link runStepKey}. */
+export const RUN_STEPS = 'run_steps';
+
+export interface RunRow extends RunFacts, RunTotals {
+  status: 'running' | 'finished';
+  /** RFC 3339. */
+  started_at: string;
+  /** RFC 3339; null while running. */
+  finished_at: string | null;
+}
+
+export interface RunStartRow {
+  project_id: string;
+  /** Secrets masked. */
+  task: string;
+  /** The free-form object as JSON, secrets masked; '' for none. */
+  metadata: string;
+  started_at: string;
+}
+
+export interface RunStepRow {
+  /** The first answer, word for word: a step that is sent again gets it. */
+  answer: string;
+  /** RFC 3339. */
+  at: string;
+  is_error: boolean;
+  tokens: number;
+  /** Cut, secrets masked. */
+  copy: StepCopy;
+}
+
+export function runKey({
+  org_id,
+  project_id,
+  run_id,
+}: Pick<RunFacts, 'org_id' | 'project_id' | 'run_id'>): string[] {
+  return [org_id, project_id, run_id];
+}
+
+export function runStepKey(
+  { org_id, run_id }: Pick<RunFacts, 'org_id' | 'run_id'>,
+  stepIndex: number,
+): [org_id: string, run_id: string, step_index: number] {
+  return [org_id, run_id, stepIndex];
+}

@@ -1,0 +1,230 @@
+/**
+ * A monitored run as its events make it: start, steps as digests, finish. The state is bounded however long the run,
+ * and a step costs the same at the beginning and at the end. Pure; actor threads, and wherever a run's rows are read.
+ */
+import { followStreak, NO_STEP_YET, toEvaluation } from './evaluation.ts';
+import type { StepDigest } from './monitors/digest.ts';
+import type { Intervention } from './monitors/intervention.ts';
+import {
+  advanceMonitors,
+  initialMonitors,
+  type MonitorsState,
+  type StepOutcome,
+} from './monitors/monitors.ts';
+import { MONITOR_NAMES, type MonitorName } from './monitors/names.ts';
+import { BUILT_IN_PROFILES, findBuiltInProfile, type MonitorProfile } from './monitors/profiles.ts';
+import type { Arm } from './run-summary.ts';
+
+/** What is known of a run from its start and stays at hand while it lives. */
+export interface RunFacts {
+  org_id: string;
+  project_id: string;
+  run_id: string;
+  agent_name: string;
+  model: string;
+  framework: string;
+  task_profile: string;
+  codebase_id: string;
+  /** '' : of no experiment. */
+  experiment_id: string;
+  arm: Arm;
+  assignment_unit: string;
+  svc_version: string;
+}
+
+/** A run start as it was accepted. */
+export interface RunStart {
+  facts: RunFacts;
+  /** Secrets masked. */
+  task: string;
+  /** The free-form object as JSON, secrets masked; '' for none. */
+  metadata: string;
+  /** Names everything that the caller sent: the same start again has the same. */
+  fingerprint: string;
+  /** A profile of the organization's own as it stood at the start; null for a built-in one. */
+  profile: MonitorProfile | null;
+}
+
+/** What is kept of a step's texts: cut, secrets masked. */
+export interface StepCopy {
+  action: string;
+  action_input: string;
+  thought: string;
+  observation: string;
+}
+
+/** What happened to a run. Read for ever: a change of these shapes must still understand the old ones. */
+export type RunEvent =
+  | { type: 'start'; at_ms: number; start: RunStart }
+  | {
+      type: 'step';
+      at_ms: number;
+      step_index: number;
+      is_error: boolean;
+      tokens: number;
+      digest: StepDigest;
+      copy: StepCopy;
+    }
+  | { type: 'finish'; at_ms: number; outcome: string }
+  /** The streak's intervention was handed out to an evaluation. */
+  | { type: 'told' };
+
+export interface RunState {
+  /** null: nobody has started it. */
+  facts: RunFacts | null;
+  fingerprint: string;
+  started_at_ms: number;
+  profile: MonitorProfile | null;
+  /** null before the start and after the finish. */
+  monitors: MonitorsState | null;
+  steps: number;
+  tokens: number;
+  /** Greatest step_index; −1 before the first step. */
+  last_index: number;
+  /** Steps that came after one with a greater index. */
+  late_steps: number;
+  max_total_score: number;
+  /** Steps at which each monitor fired, in the order of MONITOR_NAMES. */
+  fired_counts: readonly number[];
+  /** What the monitors said last. */
+  last: StepOutcome;
+  /** Of the streak that the agent is in. */
+  intervention: Intervention | null;
+  /** Number of steps when the intervention was handed out; null: not yet. */
+  told_at: number | null;
+  /** null: it runs. */
+  finish: { at_ms: number; outcome: string } | null;
+}
+
+export const UNKNOWN_RUN: RunState = {
+  facts: null,
+  fingerprint: '',
+  started_at_ms: 0,
+  profile: null,
+  monitors: null,
+  steps: 0,
+  tokens: 0,
+  last_index: -1,
+  late_steps: 0,
+  max_total_score: 0,
+  fired_counts: MONITOR_NAMES.map(() => 0),
+  last: NO_STEP_YET,
+  intervention: null,
+  told_at: null,
+  finish: null,
+};
+
+/** The state after the event. The same live and in replay. */
+export function applyRunEvent(state: RunState, event: RunEvent): RunState {
+  switch (event.type) {
+    case 'start':
+      return {
+        ...state,
+        facts: event.start.facts,
+        fingerprint: event.start.fingerprint,
+        started_at_ms: event.at_ms,
+        profile: event.start.profile,
+        monitors: initialMonitors(event.start.task),
+      };
+    case 'step':
+      return applyStep(state, event);
+    case 'finish':
+      return { ...state, monitors: null, finish: { at_ms: event.at_ms, outcome: event.outcome } };
+    case 'told':
+      return { ...state, told_at: state.steps };
+  }
+}
+
+function applyStep(state: RunState, event: Extract<RunEvent, { type: 'step' }>): RunState {
+  const { step_index, tokens, digest } = event;
+  const { state: monitors, outcome } = advanceMonitors(state.monitors!, digest, profileOf(state));
+  const intervention = followStreak(state.intervention, outcome);
+  return {
+    ...state,
+    monitors,
+    steps: state.steps + 1,
+    tokens: state.tokens + tokens,
+    last_index: Math.max(state.last_index, step_index),
+    late_steps: state.late_steps + (step_index < state.last_index ? 1 : 0),
+    max_total_score: Math.max(state.max_total_score, outcome.total_score),
+    fired_counts: outcome.fired.length === 0 ? state.fired_counts : countFired(state.fired_counts, outcome),
+    last: outcome.intervention === null ? outcome : { ...outcome, intervention: null },
+    intervention: intervention === state.intervention ? intervention : detach(intervention),
+    told_at: intervention === state.intervention ? state.told_at : null,
+  };
+}
+
+function profileOf({ profile, facts }: RunState): MonitorProfile {
+  return profile ?? findBuiltInProfile(facts!.task_profile) ?? BUILT_IN_PROFILES.coding;
+}
+
+function countFired(counts: readonly number[], { fired }: StepOutcome): number[] {
+  return MONITOR_NAMES.map((name, at) => (counts[at] ?? 0) + (fired.includes(name) ? 1 : 0));
+}
+
+/** The same intervention in memory of its own: a part of a text keeps the whole of it alive, and a step has megabytes. */
+function detach(intervention: Intervention | null): Intervention | null {
+  return intervention === null ? null : { ...intervention, text: Buffer.from(intervention.text).toString() };
+}
+
+/** The first answer to a run start, and every later one. */
+export function renderStart({ facts, started_at_ms }: RunState): string {
+  return JSON.stringify({ run_id: facts!.run_id, status: 'running', started_at: toTimestamp(started_at_ms) });
+}
+
+/** Document 2, Score bundle. */
+export function renderScores({ scores, total_score, fired }: StepOutcome): string {
+  return JSON.stringify({ scores, total_score, fired });
+}
+
+/** The answer to a finish. */
+export function renderFinish(state: RunState): string {
+  const { run_id, ...totals } = totalsOf(state);
+  return JSON.stringify({ run_id, status: 'finished', ...totals });
+}
+
+/** What a finished run adds up to. */
+export interface RunTotals {
+  run_id: string;
+  outcome: string;
+  steps: number;
+  tokens: number;
+  duration_ms: number;
+  max_total_score: number;
+  fired: Record<MonitorName, number>;
+}
+
+/** Of a run that has been started; `outcome` '' and `duration_ms` 0 while it runs. */
+export function totalsOf(state: RunState): RunTotals {
+  return {
+    run_id: state.facts!.run_id,
+    outcome: state.finish?.outcome ?? '',
+    steps: state.steps,
+    tokens: state.tokens,
+    // The wall clock may have been set back meanwhile.
+    duration_ms: state.finish === null ? 0 : Math.max(0, state.finish.at_ms - state.started_at_ms),
+    max_total_score: state.max_total_score,
+    fired: Object.fromEntries(MONITOR_NAMES.map((name, at) => [name, state.fired_counts[at] ?? 0])) as Record<
+      MonitorName,
+      number
+    >,
+  };
+}
+
+/**
+ * What an evaluation hands out now: a streak's intervention once, and again after it has escalated. Asked again before
+ * the next step, it is the same: the first answer may have been lost.
+ */
+export function dueIntervention(state: RunState): Intervention | null {
+  return state.told_at === null || state.told_at === state.steps ? state.intervention : null;
+}
+
+/** The answer to an evaluation of the run itself. */
+export function renderEvaluation(state: RunState): string {
+  return JSON.stringify(toEvaluation(state.last, dueIntervention(state)));
+}
+
+/** RFC 3339 UTC with milliseconds. */
+export function toTimestamp(atMs: number): string {
+  return new Date(atMs).toISOString();
+}

@@ -1,0 +1,505 @@
+/** The run's decisions, without threads: what it answers, what it records, what it tells, whatever comes how often. */
+
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { run } from '../../actors/run/behaviour.ts';
+import { type EvaluateReply, packStep, runAddress } from '../../actors/run/protocol.ts';
+import type { MonitorStep } from '../../src/domain/monitors/digest.ts';
+import { MONITOR_NAMES } from '../../src/domain/monitors/names.ts';
+import { makeProfile } from '../../src/domain/monitors/profiles.ts';
+import type { RunStart, RunState } from '../../src/domain/run.ts';
+import type { RunStepRow } from '../../src/domain/run-rows.ts';
+import { ActorKit, type KitAnswer } from '../../src/runtime/kit.ts';
+import { isValidKey } from '../../src/runtime/protocol.ts';
+import { MemoryTables } from '../../src/storage/memory/tables.ts';
+
+const NOW_MS = Date.UTC(2026, 0, 31, 23, 59, 59, 500);
+const LOOP_STEPS = 8;
+
+function makeStart(changes: Partial<RunStart['facts']> = {}, rest: Partial<RunStart> = {}): RunStart {
+  return {
+    facts: {
+      org_id: 'org_a',
+      project_id: 'proj_a',
+      run_id: 'run-1',
+      agent_name: 'fixer',
+      model: 'm-1',
+      framework: 'custom',
+      task_profile: 'coding',
+      codebase_id: '',
+      experiment_id: '',
+      arm: '',
+      assignment_unit: '',
+      svc_version: '',
+      ...changes,
+    },
+    task: 'make the tests pass',
+    metadata: '',
+    fingerprint: 'f1',
+    profile: null,
+    ...rest,
+  };
+}
+
+function makeStep(step_index: number, changes: Partial<MonitorStep> = {}): MonitorStep {
+  return {
+    step_index,
+    action: 'read_file',
+    action_input: `{"path":"src/file-${step_index}.ts"}`,
+    thought: `look at file ${step_index}`,
+    observation: `export const value${step_index} = ${step_index * 17};`,
+    is_error: false,
+    tokens: 10,
+    ...changes,
+  };
+}
+
+/** The same call with the same result, over and over. */
+function makeRepeat(step_index: number): MonitorStep {
+  return makeStep(step_index, {
+    action: 'search',
+    action_input: '{"query":"needle"}',
+    thought: 'search again',
+    observation: 'no results',
+  });
+}
+
+/** A run and its tables: rows are written and look-ups answered as the host does, one after the other. */
+class RunUnderTest {
+  readonly kit = new ActorKit(run, { now_ms: NOW_MS });
+  readonly tables = new MemoryTables();
+  /** What was told to the live stream. */
+  readonly told: { event: string; [field: string]: unknown }[] = [];
+
+  async start(start = makeStart()): Promise<KitAnswer> {
+    const answer = this.kit.ask('start', start);
+    await this.settle();
+    return answer;
+  }
+
+  async step(step: MonitorStep, projectId: string | null = null): Promise<KitAnswer> {
+    const answer = this.kit.ask('step', packStep(projectId, step));
+    await this.settle();
+    return answer.type === 'held' ? this.kit.answerTo(answer.token) : answer;
+  }
+
+  /** Sends without waiting for look-ups. */
+  send(step: MonitorStep): () => KitAnswer {
+    const answer = this.kit.ask('step', packStep(null, step));
+    return () => (answer.type === 'held' ? this.kit.answerTo(answer.token) : answer);
+  }
+
+  async finish(outcome: string, projectId: string | null = null): Promise<KitAnswer> {
+    const answer = this.kit.ask('finish', { project_id: projectId, outcome });
+    await this.settle();
+    return answer;
+  }
+
+  async evaluate(): Promise<EvaluateReply> {
+    const answer = this.kit.ask('evaluate', { project_id: null });
+    await this.settle();
+    if (answer.type !== 'reply') throw new Error(`answered with ${answer.type}`);
+    return answer.value as EvaluateReply;
+  }
+
+  /** Makes what was recorded durable, then performs what waited for it, until nothing is left. */
+  async settle(): Promise<void> {
+    for (let effects = this.kit.takeEffects(); effects.length > 0; effects = this.kit.takeEffects()) {
+      for (const effect of effects) {
+        if (effect.type === 'persist') {
+          await this.tables.transact((transaction) => {
+            for (const row of effect.rows) transaction.write(row);
+          });
+        } else if (effect.type === 'tell') {
+          this.told.push(effect.payload as { event: string });
+        }
+      }
+      for (const effect of effects)
+        if (effect.type === 'io') this.kit.finish(effect, this.#lookUp(effect.input));
+    }
+  }
+
+  #lookUp(input: unknown): string | null {
+    const { org_id, run_id, step_index } = input as { org_id: string; run_id: string; step_index: number };
+    return this.tables.get<RunStepRow>('run_steps', [org_id, run_id, step_index])?.answer ?? null;
+  }
+
+  get state(): RunState {
+    return this.kit.state as RunState;
+  }
+}
+
+function replyOf(answer: KitAnswer): string {
+  if (answer.type !== 'reply') throw new Error(`answered with ${JSON.stringify(answer)}`);
+  return answer.value as string;
+}
+
+function codeOf(answer: KitAnswer): string {
+  return answer.type === 'refuse' ? answer.error.code : answer.type;
+}
+
+describe('the start of a run', () => {
+  it('answers with the moment of the first start, however often it comes, also after the finish', async () => {
+    const subject = new RunUnderTest();
+    const first = replyOf(await subject.start());
+    expect(JSON.parse(first)).toEqual({
+      run_id: 'run-1',
+      status: 'running',
+      started_at: '2026-01-31T23:59:59.500Z',
+    });
+    subject.kit.advance(5_000);
+    expect(replyOf(await subject.start())).toBe(first);
+    await subject.finish('success');
+    subject.kit.restart();
+    expect(replyOf(await subject.start())).toBe(first);
+    expect(subject.kit.eventCount).toBe(2);
+  });
+
+  it('refuses another start under its id, live or finished', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    const other = makeStart({}, { fingerprint: 'f2' });
+    expect(codeOf(await subject.start(other))).toBe('run_conflict');
+    await subject.finish('success');
+    expect(codeOf(await subject.start(other))).toBe('run_conflict');
+  });
+
+  it('writes what others read, and counts itself once', async () => {
+    const subject = new RunUnderTest();
+    await subject.start(
+      makeStart({ experiment_id: 'exp', arm: 'on', assignment_unit: 'u1', svc_version: 'v2' }),
+    );
+    await subject.start(
+      makeStart({ experiment_id: 'exp', arm: 'on', assignment_unit: 'u1', svc_version: 'v2' }),
+    );
+    expect(subject.tables.get('usage', ['org_a', '2026-01-31', 'proj_a'])).toEqual({ runs: 1 });
+    expect(subject.tables.get('runs', ['org_a', 'proj_a', 'run-1'])).toMatchObject({
+      status: 'running',
+      agent_name: 'fixer',
+      finished_at: null,
+    });
+    expect(subject.tables.get('runs_by_experiment', ['org_a', 'exp', 'proj_a', 'run-1'])).toEqual({
+      run_id: 'run-1',
+      org_id: 'org_a',
+      project_id: 'proj_a',
+      experiment_id: 'exp',
+      arm: 'on',
+      assignment_unit: 'u1',
+      svc_version: 'v2',
+      status: 'running',
+      outcome: '',
+      steps: 0,
+      tokens: 0,
+      duration_ms: 0,
+      started_at: '2026-01-31T23:59:59.500Z',
+      finished_at: null,
+    });
+    expect(subject.told.map(({ event }) => event)).toEqual(['run_start']);
+  });
+
+  it('stores no secret of its task and its metadata', async () => {
+    const subject = new RunUnderTest();
+    const key = `sk-ant-api03-${'Ab1'.repeat(31)}`;
+    await subject.start(
+      makeStart({}, { task: `use ${key} to log in`, metadata: JSON.stringify({ token: key }) }),
+    );
+    await subject.step(
+      makeStep(0, { action_input: `{"key":"${key}"}`, observation: `${'x'.repeat(560)} ${key}` }),
+    );
+    const rows = ['run_starts', 'run_steps', 'runs'].flatMap((table) => [
+      ...subject.tables.range(table, { prefix: [] }),
+    ]);
+    expect(rows).toHaveLength(3);
+    expect(JSON.stringify(rows)).not.toContain('Ab1Ab1');
+    expect(JSON.stringify(rows)).toContain('[redacted]');
+  });
+});
+
+describe('a step', () => {
+  it('is scored by all six monitors, and stored with its answer', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    const answer = replyOf(await subject.step(makeStep(0)));
+    const { scores, total_score, fired } = JSON.parse(answer);
+    expect(Object.keys(scores)).toEqual([...MONITOR_NAMES]);
+    expect(total_score).toBeGreaterThanOrEqual(0);
+    expect(fired).toEqual([]);
+    expect(subject.tables.get('run_steps', ['org_a', 'run-1', 0])).toEqual({
+      answer,
+      at: '2026-01-31T23:59:59.500Z',
+      is_error: false,
+      tokens: 10,
+      copy: {
+        action: 'read_file',
+        action_input: '{"path":"src/file-0.ts"}',
+        thought: 'look at file 0',
+        observation: 'export const value0 = 0;',
+      },
+    });
+    expect(subject.tables.get('usage', ['org_a', '2026-01-31', 'proj_a'])).toEqual({
+      runs: 1,
+      steps: 1,
+      tokens: 10,
+    });
+  });
+
+  it('gets its first answer again, whatever it says now, and changes nothing', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    const answers: string[] = [];
+    for (let index = 0; index < LOOP_STEPS; index++)
+      answers.push(replyOf(await subject.step(makeRepeat(index))));
+    const before = subject.state;
+    const events = subject.kit.eventCount;
+    for (let index = 0; index < LOOP_STEPS; index++) {
+      expect(replyOf(await subject.step(makeStep(index, { tokens: 999, is_error: true })))).toBe(
+        answers[index],
+      );
+    }
+    expect(subject.state).toBe(before);
+    expect(subject.kit.eventCount).toBe(events);
+    await subject.finish('failure: gave up');
+    subject.kit.restart();
+    for (let index = 0; index < LOOP_STEPS; index++) {
+      expect(replyOf(await subject.step(makeRepeat(index)))).toBe(answers[index]);
+    }
+  });
+
+  it('is found when it comes again before its first answer is stored', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    const answers = [
+      subject.send(makeStep(7)),
+      subject.send(makeStep(7)),
+      subject.send(makeStep(7, { tokens: 1 })),
+    ];
+    await subject.settle();
+    expect(new Set(answers.map((answer) => replyOf(answer()))).size).toBe(1);
+    expect(subject.state).toMatchObject({ steps: 1, tokens: 10 });
+  });
+
+  it('is taken once when it comes late and twice at the same time', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    await subject.step(makeStep(9));
+    const answers = [3, 3, 4, 3].map((index) => subject.send(makeStep(index)));
+    await subject.settle();
+    const [first, second, other, third] = answers.map((answer) => replyOf(answer()));
+    expect([second, third]).toEqual([first, first]);
+    expect(other).toBeDefined();
+    expect(subject.state).toMatchObject({ steps: 3, tokens: 30, last_index: 9, late_steps: 2 });
+  });
+
+  it('is refused by a run that nobody started, that is finished, or that is of another project', async () => {
+    const subject = new RunUnderTest();
+    expect(codeOf(await subject.step(makeStep(0)))).toBe('run_not_found');
+    await subject.start();
+    expect(codeOf(await subject.step(makeStep(0), 'proj_b'))).toBe('run_not_found');
+    await subject.step(makeStep(5), 'proj_a');
+    await subject.finish('success');
+    expect(codeOf(await subject.step(makeStep(6)))).toBe('run_finished');
+    expect(codeOf(await subject.step(makeStep(2)))).toBe('run_finished');
+    expect(codeOf(await subject.step(makeStep(5), 'proj_b'))).toBe('run_not_found');
+  });
+
+  it('is not answered from what storage cannot be asked for', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    await subject.step(makeStep(1));
+    const answer = subject.send(makeStep(1));
+    const [lookUp] = subject.kit.takeEffectsOf('io');
+    subject.kit.fail(lookUp!, { code: 'io_failed', message: 'no', retryable: true });
+    expect(answer()).toMatchObject({ type: 'refuse', error: { code: 'io_failed' } });
+    expect(subject.state.steps).toBe(1);
+  });
+
+  it('tells the stream what it scored, and an intervention once a streak', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    for (let index = 0; index < LOOP_STEPS; index++) await subject.step(makeRepeat(index));
+    const steps = subject.told.filter(({ event }) => event === 'step');
+    const interventions = subject.told.filter(({ event }) => event === 'intervention');
+    expect(steps).toHaveLength(LOOP_STEPS);
+    expect(steps.at(-1)).toMatchObject({ org_id: 'org_a', step_index: LOOP_STEPS - 1, action: 'search' });
+    expect(JSON.stringify(steps)).not.toContain('needle');
+    expect(interventions.length).toBeGreaterThanOrEqual(1);
+    expect(interventions.length).toBeLessThanOrEqual(3);
+  });
+});
+
+describe('the finish of a run', () => {
+  it('adds up what was logged, and answers the same to the same', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    for (let index = 0; index < LOOP_STEPS; index++) await subject.step(makeRepeat(index));
+    subject.kit.advance(90_000);
+    const first = replyOf(await subject.finish('failure: TimeoutError'));
+    const totals = JSON.parse(first);
+    expect(totals).toMatchObject({
+      run_id: 'run-1',
+      status: 'finished',
+      outcome: 'failure: TimeoutError',
+      steps: LOOP_STEPS,
+      tokens: 10 * LOOP_STEPS,
+      duration_ms: 90_000,
+    });
+    expect(Object.keys(totals.fired)).toEqual([...MONITOR_NAMES]);
+    expect(totals.fired.infinite_loop + totals.fired.semantic_loop).toBeGreaterThan(0);
+    expect(totals.max_total_score).toBeGreaterThan(0);
+    subject.kit.advance(60_000);
+    subject.kit.restart();
+    expect(replyOf(await subject.finish('failure: TimeoutError'))).toBe(first);
+    expect(codeOf(await subject.finish('success'))).toBe('outcome_conflict');
+    expect(codeOf(await subject.finish('failure: TimeoutError', 'proj_b'))).toBe('run_not_found');
+    expect(subject.told.filter(({ event }) => event === 'run_finish')).toHaveLength(1);
+    expect(subject.tables.get('runs', ['org_a', 'proj_a', 'run-1'])).toMatchObject({
+      status: 'finished',
+      outcome: 'failure: TimeoutError',
+      finished_at: '2026-02-01T00:01:29.500Z',
+      fired: totals.fired,
+    });
+  });
+
+  it('lasts no less than no time when the clock was set back', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    subject.kit.setWallClock(NOW_MS - 3_600_000);
+    expect(JSON.parse(replyOf(await subject.finish('success'))).duration_ms).toBe(0);
+  });
+
+  it('counts what belongs to the day on which it happens', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    await subject.step(makeStep(0));
+    subject.kit.advance(1_000);
+    await subject.step(makeStep(1));
+    expect(subject.tables.get('usage', ['org_a', '2026-01-31', 'proj_a'])).toEqual({
+      runs: 1,
+      steps: 1,
+      tokens: 10,
+    });
+    expect(subject.tables.get('usage', ['org_a', '2026-02-01', 'proj_a'])).toEqual({ steps: 1, tokens: 10 });
+  });
+});
+
+describe('the evaluation of a run', () => {
+  it("hands a streak's intervention out once, and the same again until the next step", async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    const injected: number[] = [];
+    for (let index = 0; index < 12; index++) {
+      await subject.step(makeRepeat(index));
+      const first = await subject.evaluate();
+      expect(await subject.evaluate()).toEqual(first);
+      if (first.inject) injected.push(index);
+    }
+    const interventions = subject.told.filter(({ event }) => event === 'intervention');
+    expect(injected).toEqual(interventions.map(({ step_index }) => step_index));
+    subject.kit.restart();
+    expect((await subject.evaluate()).inject).toBe(injected.at(-1) === 11);
+  });
+
+  it('hands out what came between two evaluations', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    for (let index = 0; index < LOOP_STEPS; index++) await subject.step(makeRepeat(index));
+    const { json, inject } = await subject.evaluate();
+    const { intervention_text, failure_type, fired, composite } = JSON.parse(json);
+    expect(inject).toBe(true);
+    expect(intervention_text.length).toBeGreaterThan(40);
+    expect(intervention_text.length).toBeLessThanOrEqual(1_200);
+    expect(fired).toContain(failure_type);
+    expect(composite).toBeGreaterThan(0);
+  });
+
+  it('has nothing to say before the first step', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    expect(JSON.parse((await subject.evaluate()).json)).toMatchObject({
+      inject: false,
+      intervention_text: '',
+      failure_type: '',
+      fired: [],
+      composite: 0,
+    });
+  });
+
+  it('goes by the profile that the run was started with', async () => {
+    const subject = new RunUnderTest();
+    const never = { ...makeProfile('deaf', { semantic_loop: 1 }) };
+    for (const monitor of MONITOR_NAMES) never.weights[monitor] = monitor === 'cyclic_compression' ? 1 : 0;
+    await subject.start(makeStart({ task_profile: 'deaf' }, { profile: never }));
+    for (let index = 0; index < LOOP_STEPS; index++) {
+      const { scores, total_score } = JSON.parse(replyOf(await subject.step(makeRepeat(index))));
+      expect(total_score).toBeCloseTo(scores.cyclic_compression, 10);
+    }
+  });
+});
+
+describe('whatever comes how often', () => {
+  it('leads to the state and the answers of each step once', async () => {
+    const order = fc.uniqueArray(fc.integer({ min: 0, max: 40 }), { minLength: 1, maxLength: 20 });
+    await fc.assert(
+      fc.asyncProperty(order, fc.array(fc.nat(), { maxLength: 40 }), async (indices, retries) => {
+        const once = new RunUnderTest();
+        await once.start();
+        const answers = new Map<number, string>();
+        for (const index of indices) answers.set(index, replyOf(await once.step(stepOf(index))));
+
+        const often = new RunUnderTest();
+        await often.start();
+        const pending: [index: number, answer: () => KitAnswer][] = [];
+        for (const [at, index] of indices.entries()) {
+          // A late step waits for a look-up; one that comes after it must not overtake it here.
+          await often.settle();
+          pending.push([index, often.send(stepOf(index))]);
+          for (const retry of retries.filter((_, i) => i % indices.length === at)) {
+            const again = indices[retry % (at + 1)]!;
+            pending.push([again, often.send(makeStep(again, { tokens: 5_000 }))]);
+            if (retry % 3 === 0) {
+              await often.settle();
+              often.kit.restart();
+              // Kept answers die with the actor; these had theirs.
+            }
+          }
+        }
+        await often.settle();
+        expect(often.state).toEqual(once.state);
+        expect(often.kit.eventCount).toBe(once.kit.eventCount);
+        for (const [index, answer] of pending) {
+          const given = answer();
+          if (given.type !== 'none') expect(replyOf(given)).toBe(answers.get(index));
+        }
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it('takes as much room after 5,000 steps as after 500', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    const sizes: number[] = [];
+    for (let index = 0; index < 5_000; index++) {
+      subject.kit.ask('step', packStep(null, index % 7 < 3 ? makeRepeat(index) : makeStep(index)));
+      subject.kit.takeEffects();
+      if (index === 499 || index === 4_999)
+        sizes.push(JSON.stringify(run.persistence!.snapshot.encode(subject.state)).length);
+    }
+    expect(sizes[1]! / sizes[0]!).toBeLessThan(1.1);
+  });
+});
+
+function stepOf(index: number): MonitorStep {
+  return index % 3 === 0 ? makeRepeat(index) : makeStep(index);
+}
+
+describe('the address of a run', () => {
+  it('is a valid key for the longest identifiers, and another for each', () => {
+    const long = '\u{1f600}'.repeat(128);
+    const keys = [runAddress('a', 'b'), runAddress(long, long), runAddress(long, `${long.slice(2)}a`)].map(
+      ({ key }) => key,
+    );
+    expect(keys.every(isValidKey)).toBe(true);
+    expect(new Set(keys).size).toBe(3);
+  });
+});
