@@ -4,9 +4,11 @@
  * threads run one each (front-thread.ts), all listening on the same ports.
  */
 import type { CaptureWriterClient } from '../actors/capture-writer/client.ts';
+import { LiveHubReader, type SubscribingAsker } from '../actors/live-hub/client.ts';
 import { type ApiLog, createApi } from './api/api.ts';
 import { createChecks, type SharedMemory } from './api/checks.ts';
 import type { ReadinessProbes } from './api/health.ts';
+import { LiveReaders } from './api/live-readers.ts';
 import type { Config } from './config.ts';
 import { CatalogueError, toApiBody, toMessagesBody } from './errors.ts';
 import type { CaptureAdmin } from './gateway/admin.ts';
@@ -16,7 +18,6 @@ import { Gateway } from './gateway/gateway.ts';
 import { serveApi } from './http/api-port.ts';
 import { type HttpServer, startServer } from './http/server.ts';
 import { DRAIN_DEADLINE_MS } from './limits.ts';
-import type { Asker } from './runtime/front.ts';
 import { closeStores, databasePaths, openStores } from './storage/lmdb/stores.ts';
 import type { Stores } from './storage/stores.ts';
 
@@ -35,7 +36,7 @@ export interface FrontServices {
   admin: CaptureAdmin;
   probes: ReadinessProbes;
   /** Reaches the actors from this thread. */
-  asker: Asker;
+  asker: SubscribingAsker;
   shared: SharedMemory;
   log: ApiLog;
 }
@@ -48,6 +49,7 @@ export class Front implements CaptureFront {
   readonly #gateway: Gateway | null;
   readonly #servers: HttpServer[];
   readonly #stores: Stores | null;
+  readonly #live: LiveReaders | null;
 
   /** @throws Error when an address cannot be bound; nothing listens then */
   static async start(services: FrontServices): Promise<Front> {
@@ -72,11 +74,13 @@ export class Front implements CaptureFront {
       : null;
     const servers: HttpServer[] = [];
     let stores: Stores | null = null;
+    const live =
+      config.engines.live_stream === null ? null : new LiveReaders(new LiveHubReader(services.asker));
     try {
       if (gateway !== null) servers.push(await listenForGateway(config, gateway));
       if (parts.api) {
         stores = openStores(databasePaths(config.data_dir));
-        servers.push(await listenForApi(services, stores));
+        servers.push(await listenForApi(services, stores, live));
       }
     } catch (thrown) {
       await Promise.all(servers.map((server) => server.drain(0)));
@@ -84,7 +88,7 @@ export class Front implements CaptureFront {
       if (stores !== null) await closeStores(stores);
       throw thrown;
     }
-    return new Front(queue, gateway, servers, stores, parts);
+    return new Front(queue, gateway, servers, stores, live, parts);
   }
 
   private constructor(
@@ -92,12 +96,14 @@ export class Front implements CaptureFront {
     gateway: Gateway | null,
     servers: HttpServer[],
     stores: Stores | null,
+    live: LiveReaders | null,
     parts: Parts,
   ) {
     this.#queue = queue;
     this.#gateway = gateway;
     this.#servers = servers;
     this.#stores = stores;
+    this.#live = live;
     this.gateway_url = parts.gateway ? urlOf(servers[0]!) : null;
     this.api_url = parts.api ? urlOf(servers.at(-1)!) : null;
   }
@@ -116,7 +122,10 @@ export class Front implements CaptureFront {
 
   /** Finishes what is in flight, and hands what is captured to the writer. */
   async stop(): Promise<void> {
-    await Promise.all(this.#servers.map((server) => server.drain(DRAIN_DEADLINE_MS)));
+    const drained = this.#servers.map((server) => server.drain(DRAIN_DEADLINE_MS));
+    // An event stream never finishes of itself; its readers come again, to the next process.
+    this.#live?.close();
+    await Promise.all(drained);
     await this.#gateway?.close();
     // What cannot be written by now was told in `writer.errors`; the stop goes on.
     await this.#queue?.settle(DRAIN_DEADLINE_MS).catch(() => {});
@@ -134,11 +143,15 @@ function listenForGateway(config: Config, gateway: Gateway): Promise<HttpServer>
   });
 }
 
-function listenForApi(services: FrontServices, stores: Stores): Promise<HttpServer> {
+function listenForApi(
+  services: FrontServices,
+  stores: Stores,
+  live: LiveReaders | null,
+): Promise<HttpServer> {
   const { config, probes, asker, shared, log } = services;
   const checks = createChecks({ config, asker, stores, shared });
   const dispatch = createApi(
-    { version: config.version, probes, asker, stores, checks },
+    { version: config.version, probes, asker, stores, checks, live },
     { cors_origins: config.api.cors_origins, log },
   );
   return startServer({

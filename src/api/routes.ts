@@ -9,15 +9,18 @@ import { docs, health, openapi, ready } from '../contract/health.ts';
 import { PROFILES } from '../contract/profiles.ts';
 import { type ApiReply, type ApiRoute, jsonReply } from '../contract/route.ts';
 import { RUNS } from '../contract/runs.ts';
+import { STREAM } from '../contract/stream.ts';
 import type { Asker } from '../runtime/front.ts';
 import type { Stores } from '../storage/stores.ts';
 import { renderDocs } from './docs.ts';
 import { evaluateHandlers } from './evaluate.ts';
 import { answerHealth, answerReady, type ReadinessProbes } from './health.ts';
+import type { LiveReaders } from './live-readers.ts';
 import { describeApi } from './openapi.ts';
 import { type Checks, guard } from './pipeline.ts';
 import { profileHandlers } from './profiles.ts';
 import { runHandlers } from './runs.ts';
+import { streamHandlers } from './stream.ts';
 
 /** What handlers need of the process, handed in by the composition root. */
 export interface ApiServices {
@@ -28,6 +31,8 @@ export interface ApiServices {
   stores: Stores;
   /** What every request on a `bearer` endpoint passes. */
   checks: Checks;
+  /** null or absent: the live stream is off. */
+  live?: LiveReaders | null;
 }
 
 const SERVICE_ENDPOINTS: readonly Endpoint[] = [health, ready, openapi, docs];
@@ -42,6 +47,7 @@ function productEndpoints(services: ApiServices): BoundEndpoint[] {
     ...bind(RUNS, runHandlers(services)),
     ...bind(EVALUATE, evaluateHandlers(services)),
     ...bind(PROFILES, profileHandlers(services)),
+    ...bind(STREAM, streamHandlers(services.live ?? null)),
   ];
 }
 
