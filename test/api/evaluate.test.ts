@@ -1,0 +1,128 @@
+/** Evaluation over HTTP: of posted steps and of a run's own, and how it is counted. */
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { MONITOR_NAMES } from '../../src/domain/monitors/names.ts';
+import { EVALUATE_STEPS_MAX } from '../../src/limits.ts';
+import { databasePaths } from '../../src/storage/lmdb/stores.ts';
+import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
+import { ApiChild } from '../fixtures/api-child.ts';
+
+const api = new ApiChild();
+beforeAll(() => api.start(), 30_000);
+afterAll(() => api[Symbol.asyncDispose]());
+
+const EVALUATE = '/v1/monitors/evaluate';
+
+function loopStep(at: number) {
+  return {
+    thought: 'search once more',
+    action: 'search',
+    action_input: '{"query":"needle"}',
+    observation: 'no results',
+    step_index: at,
+  };
+}
+
+function freshStep(at: number) {
+  const words = ['parser', 'lexer', 'cache', 'router', 'schema', 'index', 'queue', 'mailer'];
+  return {
+    thought: `the ${words[at % 8]} is next`,
+    action: 'read_file',
+    action_input: `{"path":"src/${words[at % 8]}/${at}.ts"}`,
+    observation: `export class ${words[at % 8]}${at} { run() { return ${at * 37}; } }`,
+  };
+}
+
+describe('evaluation', () => {
+  it('catches a loop: names it, quotes it, says what to do', async () => {
+    const { status, body } = await api.post(EVALUATE, {
+      model: 'm',
+      task_profile: 'coding',
+      steps: Array.from({ length: 8 }, (_, at) => loopStep(at)),
+    });
+    expect(status).toBe(200);
+    expect(Object.keys(body)).toEqual([
+      'inject',
+      'intervention_text',
+      'failure_type',
+      'fired',
+      'scores',
+      'composite',
+    ]);
+    expect(body.inject).toBe(true);
+    expect(['infinite_loop', 'semantic_loop']).toContain(body.failure_type);
+    expect(body.fired).toContain(body.failure_type);
+    expect(body.intervention_text).toContain('search');
+    expect(body.intervention_text.length).toBeLessThanOrEqual(1_200);
+    expect(Object.keys(body.scores)).toEqual([...MONITOR_NAMES]);
+  });
+
+  it('is silent while the agent makes progress, and once it has changed course', async () => {
+    const quiet = { inject: false, intervention_text: '', failure_type: '', fired: [] };
+    const fresh = Array.from({ length: 8 }, (_, at) => freshStep(at));
+    expect((await api.post(EVALUATE, { steps: fresh })).body).toMatchObject(quiet);
+    const recovered = [...Array.from({ length: 6 }, (_, at) => loopStep(at)), ...fresh].map(
+      (step, step_index) => ({ ...step, step_index }),
+    );
+    expect((await api.post(EVALUATE, { steps: recovered })).body).toMatchObject({ inject: false });
+    const none = (await api.post(EVALUATE, { steps: [] })).body;
+    expect(none).toMatchObject({ ...quiet, composite: 0 });
+    expect(Object.keys(none.scores)).toEqual([...MONITOR_NAMES]);
+  });
+
+  it('keeps nothing: the same steps get the same answer', async () => {
+    const request = { steps: Array.from({ length: 7 }, (_, at) => loopStep(at)), task_profile: 'qa' };
+    const first = await api.post(EVALUATE, request);
+    expect((await api.post('/monitors/evaluate', request)).text).toBe(first.text);
+    expect((await api.post(EVALUATE, { ...request, org_id: 'another' })).text).toBe(first.text);
+  });
+
+  it('says of a run what it says of its steps', async () => {
+    await api.post('/v1/monitor/runs', { run_id: 'mine', task: 'find the needle' });
+    const steps = Array.from({ length: 8 }, (_, at) => loopStep(at));
+    for (const step of steps) await api.post('/v1/monitor/runs/mine/steps', step);
+    const posted = await api.post(EVALUATE, { steps, task: 'find the needle' });
+    const own = await api.post(EVALUATE, { run_id: 'mine' });
+    expect(own.body).toEqual(posted.body);
+    expect((await api.post(EVALUATE, { run_id: 'mine' })).text).toBe(own.text);
+    await api.post('/v1/monitor/runs/mine/steps', loopStep(8));
+    const later = (await api.post(EVALUATE, { run_id: 'mine' })).body;
+    // Handed out already: again only if it has escalated.
+    if (later.inject) expect(later.intervention_text).not.toBe(own.body.intervention_text);
+    else expect(later).toMatchObject({ intervention_text: '', failure_type: '' });
+    expect((await api.post(EVALUATE, { run_id: 'nobody' })).status).toBe(404);
+  });
+
+  it.each([
+    [{}, 'missing', ['body', 'steps']],
+    [{ steps: 'all' }, 'list_type', ['body', 'steps']],
+    [{ steps: [7] }, 'model_attributes_type', ['body', 'steps', 0]],
+    [{ steps: [{ thought: 1 }] }, 'string_type', ['body', 'steps', 0, 'thought']],
+    [{ steps: [], task_profile: 'unknown' }, 'value_error', ['body', 'task_profile']],
+    [{ steps: new Array(EVALUATE_STEPS_MAX + 1).fill({}) }, 'too_long', ['body', 'steps']],
+    [{ run_id: '' }, 'string_too_short', ['body', 'run_id']],
+  ])('refuses %#', async (body, type, loc) => {
+    const answer = await api.post(EVALUATE, body);
+    expect(answer.status).toBe(422);
+    expect(answer.body.detail[0]).toMatchObject({ type, loc });
+  });
+
+  it('looks at as many steps as it says', async () => {
+    const steps = Array.from({ length: EVALUATE_STEPS_MAX }, (_, at) => freshStep(at));
+    expect((await api.post(EVALUATE, { steps })).status).toBe(200);
+  });
+
+  it('counts calls and interventions', async () => {
+    const org_id = 'org_counted';
+    await api.post(EVALUATE, { org_id, steps: Array.from({ length: 8 }, (_, at) => loopStep(at)) });
+    await api.post(EVALUATE, { org_id, project_id: 'p', steps: [freshStep(0)] });
+    await api.post(EVALUATE, { org_id, steps: 'bad' });
+    const tables = new LmdbTables(databasePaths(api.dir).runs, 'process');
+    const rows = [...tables.range('usage', { prefix: [org_id] })].map(({ row, value }) => [row[2], value]);
+    await tables.close();
+    expect(rows).toEqual([
+      ['default', { evaluations: 1, injections_evaluate: 1 }],
+      ['p', { evaluations: 1, injections_evaluate: 0 }],
+    ]);
+  });
+});
