@@ -1,4 +1,5 @@
 /** From a request to the answer of its route: matching, 404, 405, and errors as `{"detail": …}`. Front threads. */
+import { pathsOf } from '../contract/endpoint.ts';
 import { type ApiReply, type ApiRequest, type ApiRoute, jsonReply } from '../contract/route.ts';
 import { SchemaViolation } from '../contract/violation.ts';
 import { CatalogueError, toApiBody, toCatalogueError } from '../errors.ts';
@@ -123,7 +124,7 @@ export class Router {
   /** @throws Error for two routes with one method and one path */
   constructor(routes: readonly ApiRoute[]) {
     for (const route of routes) {
-      for (const path of [route.endpoint.path, ...(route.endpoint.aliases ?? [])]) this.#add(path, route);
+      for (const path of pathsOf(route.endpoint)) this.#add(path, route);
     }
   }
 

@@ -4,7 +4,9 @@
  */
 
 import { z } from 'zod';
-import type { Endpoint, EndpointReply } from '../contract/endpoint.ts';
+import { type Endpoint, type EndpointReply, errorBody } from '../contract/endpoint.ts';
+import { tenantFields, tenantQuery } from '../contract/tenant-fields.ts';
+import { violationsBody } from '../contract/violation.ts';
 
 type Json = Record<string, unknown>;
 
@@ -34,7 +36,7 @@ export function describeApi(endpoints: readonly Endpoint[], version: string): Js
 function describeOperation(declared: Endpoint, components: Map<string, Json>): Json {
   const parameters = [
     ...describeParameters('path', declared.params, components),
-    ...describeParameters('query', declared.query, components),
+    ...describeParameters('query', withTenant(declared), components),
   ];
   return {
     operationId: declared.id,
@@ -44,11 +46,50 @@ function describeOperation(declared: Endpoint, components: Map<string, Json>): J
     ...(parameters.length > 0 ? { parameters } : {}),
     ...(declared.body === undefined
       ? {}
-      : { requestBody: { required: true, content: jsonContent(declared.body, 'input', components) } }),
+      : { requestBody: describeBody(declared, declared.body, components) }),
     responses: Object.fromEntries(
-      Object.entries(declared.replies).map(([status, reply]) => [status, describeReply(reply, components)]),
+      Object.entries({ ...impliedReplies(declared), ...declared.replies }).map(([status, reply]) => [
+        status,
+        describeReply(reply, components),
+      ]),
     ),
   };
+}
+
+/** What the checks before the handler may answer. */
+function impliedReplies({ auth, body }: Endpoint): Record<number, EndpointReply> {
+  const refusal = (description: string) => ({ description, schema: errorBody });
+  const tooLarge = { 413: refusal('The body is larger than MAX_BODY_BYTES') };
+  if (auth === 'open') return body === undefined ? {} : tooLarge;
+  return {
+    ...(body === undefined ? {} : { 400: refusal('The body is not JSON'), ...tooLarge }),
+    401: refusal('Missing or invalid credential'),
+    403: refusal('Not allowed to do this here'),
+    404: refusal('No such thing, or one of another tenant'),
+    422: { description: 'Not what the schema says', schema: violationsBody },
+    429: refusal('Too many requests with this key; see Retry-After and RateLimit'),
+  };
+}
+
+/** `org_id` and `project_id` stand in the query unless a static key names them in the body. */
+function withTenant({ auth, query, body }: Endpoint): z.ZodObject | undefined {
+  if (auth === 'open') return query;
+  const fields = body === undefined ? tenantQuery.shape : { org_id: tenantQuery.shape.org_id };
+  return z.object({ ...query?.shape, ...withoutKeysOf(fields, query) });
+}
+
+function withoutKeysOf<Shape extends object>(fields: Shape, schema: z.ZodObject | undefined): Partial<Shape> {
+  const known = schema?.shape ?? {};
+  return Object.fromEntries(Object.entries(fields).filter(([name]) => !(name in known))) as Partial<Shape>;
+}
+
+function describeBody({ auth }: Endpoint, body: z.ZodType, components: Map<string, Json>): Json {
+  const own = toSchema(body, 'input', components);
+  const namesTenant = body instanceof z.ZodObject && 'org_id' in body.shape;
+  const schema =
+    auth === 'open' || namesTenant ? own : { allOf: [own, toSchema(tenantFields, 'input', components)] };
+  const required = !body.safeParse(undefined).success;
+  return { required, content: { 'application/json': { schema } } };
 }
 
 function describeReply(reply: EndpointReply, components: Map<string, Json>): Json {
@@ -80,12 +121,22 @@ function jsonContent(schema: z.ZodType, io: 'input' | 'output', components: Map<
  * @throws Error when one id stands for two different schemas
  */
 function toSchema(schema: z.ZodType, io: 'input' | 'output', components: Map<string, Json>): Json {
-  const { $schema: _, $defs = {}, ...own } = pointAtComponents(z.toJSONSchema(schema, { io }) as Json);
+  const {
+    $schema: _,
+    $defs = {},
+    ...own
+  } = pointAtComponents(z.toJSONSchema(schema, { io, override: describeDefault }) as Json);
   for (const [id, definition] of Object.entries($defs as Record<string, Json>))
     register(id, definition, components);
   if (typeof own.id !== 'string') return own;
   register(own.id, own, components);
   return { $ref: `#/components/schemas/${own.id}` };
+}
+
+/** What a field is when it is left out; for fields that are read leniently zod does not say. */
+function describeDefault({ zodSchema, jsonSchema }: { zodSchema: z.core.$ZodTypes; jsonSchema: Json }): void {
+  const { def } = zodSchema._zod;
+  if (def.type === 'default' && !('default' in jsonSchema)) jsonSchema.default = def.defaultValue;
 }
 
 function register(id: string, { id: _, ...definition }: Json, components: Map<string, Json>): void {

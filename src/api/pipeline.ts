@@ -10,6 +10,7 @@ import type { Endpoint } from '../contract/endpoint.ts';
 import { identifier } from '../contract/fields.ts';
 import type { BoundEndpoint, HandlerReply } from '../contract/handler.ts';
 import { type ApiReply, type ApiRequest, type ApiRoute, jsonReply } from '../contract/route.ts';
+import { tenantFields, tenantQuery } from '../contract/tenant-fields.ts';
 import { SchemaViolation } from '../contract/violation.ts';
 import { isAtLeast } from '../domain/role.ts';
 import { DEFAULT_ORG, type Tenant } from '../domain/tenant.ts';
@@ -35,12 +36,7 @@ export interface Checks {
   failure_limiter?: RateLimiter;
 }
 
-/** How a static key or a JWT names its tenant. */
-export const tenantFields = z.object({
-  org_id: identifier().nullish(),
-  project_id: identifier().nullish(),
-});
-const TENANT_NAMES = Object.keys(tenantFields.shape);
+const TENANT_NAMES = Object.keys(tenantQuery.shape);
 
 /** Puts the checks before a handler. */
 export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
@@ -109,14 +105,14 @@ function checkTenant(
   const source = raw[place];
   if (place === 'body' && (typeof source !== 'object' || source === null || Array.isArray(source))) return {};
   const declared = place === 'body' ? shapeOf(endpoint.body) : shapeOf(endpoint.query);
-  const schema = principal.type === 'user' ? userTenantFields : tenantFields;
+  const schema = principal.type === 'user' ? userTenantQuery : place === 'body' ? tenantFields : tenantQuery;
   // What the endpoint's own schema has judged is not judged twice.
   const judgedBySchema = found.count > 0 && TENANT_NAMES.some((name) => name in declared);
   if (judgedBySchema) return {};
   return (check(schema, source, place, found) ?? {}) as NamedTenant;
 }
 
-const userTenantFields = tenantFields.extend({ org_id: identifier() });
+const userTenantQuery = tenantQuery.extend({ org_id: identifier() });
 
 function shapeOf(schema: z.ZodType | undefined): object {
   return schema instanceof z.ZodObject ? schema.shape : {};

@@ -41,7 +41,7 @@ export interface Endpoint {
   body?: z.ZodType;
   /** By status. */
   replies: Record<number, EndpointReply>;
-  /** Other paths that answer alike and are not described. */
+  /** Other paths that answer alike and are not described; `/v1/x` has `/x` without being told. */
   aliases?: readonly string[];
   /** Served but not described. */
   hidden?: boolean;
@@ -62,6 +62,12 @@ export function endpoint<const E extends Endpoint>(declared: E): E {
   if (named !== described)
     throw new Error(`${declared.id}: path names (${named}), params describe (${described})`);
   return declared;
+}
+
+/** Every path that leads to an endpoint: its own, its aliases, and without its version (document 2, Versioning). */
+export function pathsOf({ path, aliases = [] }: Endpoint): string[] {
+  const unversioned = path.startsWith('/v1/') ? [path.slice('/v1'.length)] : [];
+  return [...new Set([path, ...aliases, ...unversioned])];
 }
 
 /** The names inside `{}` of a declared path, in order. */

@@ -193,6 +193,8 @@ describe('the description of declared endpoints', async () => {
               { name: 'org', in: 'path', required: true },
               { name: 'limit', in: 'query', required: false, schema: { default: 50 } },
               { name: 'q', in: 'query', required: true },
+              { name: 'org_id', in: 'query', required: false },
+              { name: 'project_id', in: 'query', required: false },
             ],
             responses: {
               200: {
