@@ -1,0 +1,229 @@
+/** The live stream of a real process: switched off, watched, resumed, after a kill, and at the end of the process. */
+
+import { mkdtempSync, rmSync } from 'node:fs';
+import { get, type IncomingMessage } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { CliChild } from '../cli/child.ts';
+
+const KEY = 'a-static-key-for-tests';
+const AUTH = { authorization: `Bearer ${KEY}` };
+
+let dir: string;
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'understudy-stream-'));
+});
+afterEach(() => rmSync(dir, { recursive: true, force: true }));
+
+async function start(env: Record<string, string> = { AUTH_DB_CONN_URL: 'embedded:' }) {
+  const child = new CliChild(['serve'], { env: { PORT: '0', DATA_DIR: dir, SVC_KEYS: KEY, ...env } });
+  const [, url] = await child.waitForOutput(/^ {2}API +(http:\/\/\S+)$/m);
+  return { child, url: url! };
+}
+
+interface Heard {
+  id: string | undefined;
+  event: string | undefined;
+  data: Record<string, unknown>;
+}
+
+/** A reader as a browser's EventSource is one, whose every byte can be looked at. */
+class Reader {
+  text = '';
+  is_over = false;
+  readonly response: IncomingMessage;
+
+  private constructor(response: IncomingMessage) {
+    this.response = response;
+    response.setEncoding('utf8');
+    response.on('data', (chunk: string) => {
+      this.text += chunk;
+    });
+    response.on('error', () => {});
+    response.on('close', () => {
+      this.is_over = true;
+    });
+  }
+
+  static open(url: string, headers: Record<string, string> = {}): Promise<Reader> {
+    return new Promise((resolve, reject) => {
+      const request = get(url, { headers: { ...AUTH, ...headers }, agent: false });
+      request.on('response', (response) => resolve(new Reader(response)));
+      request.on('error', reject);
+    });
+  }
+
+  get events(): Heard[] {
+    return this.text
+      .split('\n\n')
+      .map((block) => Object.fromEntries(block.split('\n').map((line) => line.split(/: ?(.*)/s))))
+      .filter(({ data }) => data !== undefined)
+      .map(({ id, event, data }) => ({ id, event, data: JSON.parse(data as string) }) as Heard);
+  }
+
+  get names(): (string | undefined)[] {
+    return this.events.map(({ event }) => event);
+  }
+
+  close(): void {
+    this.response.destroy();
+  }
+}
+
+async function post(url: string, body: object): Promise<Response> {
+  const headers = { ...AUTH, 'content-type': 'application/json' };
+  const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) });
+  expect(response.status, await response.clone().text()).toBe(200);
+  return response;
+}
+
+const until = (check: () => void) => vi.waitFor(check, { timeout: 20_000, interval: 5 });
+
+describe('GET /v1/monitor/stream', () => {
+  it('is 503 where the live stream is off, after the credential was checked', async () => {
+    const { child, url } = await start({});
+    await using _ = child;
+    for (const path of ['/v1/monitor/stream', '/monitor/stream', '/v1/monitor/stream/']) {
+      const answer = await fetch(url + path, { headers: AUTH });
+      expect(answer.status).toBe(503);
+      expect(await answer.json()).toEqual({ detail: expect.stringContaining('AUTH_DB_CONN_URL') });
+      expect((await fetch(url + path)).status).toBe(401);
+    }
+  });
+
+  it('tells what happens to runs as it happens, to their organization alone', async () => {
+    const { child, url } = await start();
+    await using _ = child;
+    const [mine, project, others] = await Promise.all([
+      Reader.open(`${url}/v1/monitor/stream?org_id=org_a`),
+      Reader.open(`${url}/monitor/stream?org_id=org_a&project_id=proj_b`),
+      Reader.open(`${url}/v1/monitor/stream?org_id=org_b`),
+    ]);
+    expect(mine.response.headers['content-type']).toMatch(/^text\/event-stream/);
+    expect(mine.response.headers['cache-control']).toContain('no-cache');
+    for (const reader of [mine, project, others]) await until(() => expect(reader.text).toContain('retry: '));
+    const run = { org_id: 'org_a', run_id: 'run-1', agent_name: 'lead', task: 'a secret task' };
+    await post(`${url}/v1/monitor/runs`, run);
+    await post(`${url}/v1/monitor/runs/run-1/steps`, {
+      org_id: 'org_a',
+      step_index: 0,
+      action: 'bash',
+      action_input: 'a secret input',
+      tokens: 5,
+    });
+    await post(`${url}/v1/monitor/runs`, { ...run, run_id: 'run-2', project_id: 'proj_b' });
+    await post(`${url}/v1/monitor/runs/run-1/finish`, { org_id: 'org_a', outcome: 'success' });
+    await until(() => expect(mine.names).toEqual(['run_start', 'step', 'run_start', 'run_finish']));
+    await until(() =>
+      expect(project.events).toMatchObject([{ event: 'run_start', data: { run_id: 'run-2' } }]),
+    );
+    const [begun, step, , finished] = mine.events;
+    expect(begun!.data).toMatchObject({
+      run_id: 'run-1',
+      org_id: 'org_a',
+      project_id: 'default',
+      task_profile: 'coding',
+    });
+    expect(begun!.data.at).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+    expect(step!.data).toMatchObject({ step_index: 0, action: 'bash', tokens: 5, fired: [] });
+    expect(Object.keys(step!.data.scores as object)).toHaveLength(6);
+    expect(finished!.data).toMatchObject({ run_id: 'run-1', outcome: 'success', steps: 1 });
+    expect(mine.text).not.toContain('secret');
+    const ids = mine.events.map(({ id }) => Number(id));
+    expect(ids).toEqual([...ids].sort((a, b) => a - b));
+    expect(others.events).toEqual([]);
+    for (const reader of [mine, project, others]) reader.close();
+  });
+
+  it('resumes by header or query, and after a kill goes on above every id, with a reset', async () => {
+    const first = await start();
+    const watcher = await Reader.open(`${first.url}/v1/monitor/stream`);
+    await until(() => expect(watcher.text).toContain('retry: '));
+    for (const run_id of ['1', '2', '3']) await post(`${first.url}/v1/monitor/runs`, { run_id });
+    await until(() => expect(watcher.events).toHaveLength(3));
+    const [one] = watcher.events;
+    const resumed = [
+      await Reader.open(`${first.url}/v1/monitor/stream`, { 'last-event-id': one!.id! }),
+      await Reader.open(`${first.url}/v1/monitor/stream?last_event_id=${one!.id}`),
+      await Reader.open(`${first.url}/v1/monitor/stream?last_event_id=999`, { 'last-event-id': one!.id! }),
+    ];
+    for (const reader of resumed) {
+      await until(() => expect(reader.events.map(({ data }) => data.run_id)).toEqual(['2', '3']));
+    }
+    for (const nonsense of ['999', '-1', 'abc', '1e3', '99999999999999999999']) {
+      const reader = await Reader.open(`${first.url}/v1/monitor/stream`, { 'last-event-id': nonsense });
+      await until(() => expect(reader.names).toEqual(['reset', 'run_start', 'run_start', 'run_start']));
+      reader.close();
+    }
+    const lastId = Number(watcher.events.at(-1)!.id);
+    first.child.process.kill('SIGKILL');
+    await first.child.ended;
+
+    const second = await start();
+    await using _ = second.child;
+    const back = await Reader.open(`${second.url}/v1/monitor/stream`, { 'last-event-id': String(lastId) });
+    await until(() => expect(back.names).toEqual(['reset']));
+    await post(`${second.url}/v1/monitor/runs`, { run_id: '4' });
+    await until(() => expect(back.names).toEqual(['reset', 'run_start']));
+    expect(Number(back.events[1]!.id)).toBeGreaterThan(lastId);
+    back.close();
+  });
+
+  it('answers HEAD, and lets no stream hold up the end of the process', async () => {
+    const { child, url } = await start();
+    const head = await fetch(`${url}/v1/monitor/stream`, { method: 'HEAD', headers: AUTH });
+    expect(head.status).toBe(200);
+    expect(head.headers.get('content-type')).toMatch(/^text\/event-stream/);
+    const readers = await Promise.all(
+      Array.from({ length: 20 }, (_, at) => Reader.open(`${url}/v1/monitor/stream?org_id=org_${at % 3}`)),
+    );
+    for (const reader of readers) await until(() => expect(reader.text).toContain('retry: '));
+    child.process.kill('SIGTERM');
+    // Far below the drain's own deadline of 30 s.
+    await vi.waitFor(() => expect(child.isRunning).toBe(false), { timeout: 15_000, interval: 20 });
+    expect(await child.ended).toMatchObject({ code: 0 });
+    for (const reader of readers) {
+      await until(() => expect(reader.is_over).toBe(true));
+      expect(reader.response.complete, 'the stream ends whole').toBe(true);
+    }
+  });
+
+  it('takes thousands of readers that connect and vanish', async () => {
+    const { child, url } = await start({
+      AUTH_DB_CONN_URL: 'embedded:',
+      RATE_LIMIT_PER_SEC: '1000000',
+      RATE_LIMIT_BURST: '1000000',
+    });
+    await using _ = child;
+    const { hostname, port } = new URL(url);
+    const stay = await Reader.open(`${url}/v1/monitor/stream?org_id=org_x`);
+    const { connect } = await import('node:net');
+    const vanish = (at: number): Promise<void> =>
+      new Promise((resolve) => {
+        const socket = connect(Number(port), hostname, () => {
+          socket.write(
+            `GET /v1/monitor/stream?org_id=org_${at % 40} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${KEY}\r\n\r\n`,
+          );
+          // Before, while and after it is answered.
+          if (at % 3 === 0) socket.destroy();
+          else if (at % 3 === 1) setImmediate(() => socket.resetAndDestroy());
+          else socket.once('data', () => socket.destroy());
+        });
+        socket.on('error', () => {});
+        socket.on('close', () => resolve());
+      });
+    for (let round = 0; round < 20; round++) {
+      await Promise.all(Array.from({ length: 100 }, (_, at) => vanish(at)));
+    }
+    await vi.waitFor(
+      async () => {
+        await post(`${url}/v1/monitor/runs`, { org_id: 'org_x', run_id: 'after' });
+        expect(stay.events.at(-1)?.data.run_id).toBe('after');
+      },
+      { timeout: 20_000, interval: 100 },
+    );
+    child.process.kill('SIGTERM');
+    expect(await child.ended).toMatchObject({ code: 0 });
+  });
+});
