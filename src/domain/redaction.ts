@@ -303,8 +303,8 @@ const BEGINNING = new RegExp(`${BEGINNINGS}|SG\\.|ya29\\.`, 'g');
 const SHAPES = new RegExp(
   [
     'sk-(?:ant|proj|or|svcacct|admin|lf|None)-[A-Za-z0-9_-]{8,}',
-    '(?<![A-Za-z0-9]|(?<!\\\\)-)sk-(?=[a-z_-]*[A-Z0-9])[A-Za-z0-9_-]{16,}',
-    '(?<=\\\\[nrtbf"/]|%[0-9A-Fa-f]{2}|\\\\u[0-9A-Fa-f]{4})sk-(?=[a-z_-]*[A-Z0-9])[A-Za-z0-9_-]{16,}',
+    '(?<![A-Za-z0-9]|(?<!\\\\)-)sk-(?=[a-z_-]{0,200}[A-Z0-9])[A-Za-z0-9_-]{16,}',
+    '(?<=\\\\[nrtbf"/]|%[0-9A-Fa-f]{2}|\\\\u[0-9A-Fa-f]{4})sk-(?=[a-z_-]{0,200}[A-Z0-9])[A-Za-z0-9_-]{16,}',
     'AIza[A-Za-z0-9_-]{30,}',
     'A[KS]IA[A-Z0-9]{16,}',
     'ABSK[A-Za-z0-9+/_-]{20,}={0,2}',
@@ -374,10 +374,15 @@ function judgeRun(bytes: Buffer, start: number, end: number, to: number, found: 
     const text = bytes.toString('latin1', lead, Math.min(to, end + SCAN_MARGIN_BYTES));
     // `SG.…`: the beginning stands before the run.
     BEGINNING.lastIndex = isAfterDot ? 0 : start - lead;
+    let noToken = false;
     for (let hit = BEGINNING.exec(text); hit !== null; hit = BEGINNING.exec(text)) {
       if (lead + hit.index >= end) break;
+      // What follows the run decides whether a token can begin in it: one that did not match says it for the rest.
+      const mayBeToken = lead + hit.index >= start && text.startsWith('eyJ', hit.index);
+      if (mayBeToken && noToken) continue;
       SHAPES.lastIndex = hit.index;
       const match = SHAPES.exec(text);
+      noToken ||= mayBeToken && match === null;
       BEGINNING.lastIndex = match === null ? hit.index + 1 : hit.index + match[0].length;
       if (match !== null) found.push({ start: lead + hit.index, end: lead + BEGINNING.lastIndex });
     }

@@ -67,14 +67,20 @@ class StretchFinder {
     const found: Stretch[] = [];
     let at = 0;
     while (at < this.#steps.length && found.length < STRETCHES && this.#comparisons > 0) {
-      const stretch = this.#verdicts[at]!.failed
-        ? (this.#findRetry(at) ?? this.#findDetour(at))
-        : this.#findLoopEnd(at);
-      if (stretch === null) at++;
+      let stretch: Stretch | null;
+      let next = at + 1;
+      if (this.#verdicts[at]!.failed) stretch = this.#findRetry(at) ?? this.#findDetour(at);
       else {
-        found.push(stretch);
-        at = stretch.recovery + 1;
+        const end = this.#findLoop(at);
+        stretch = end === null ? null : this.#findLoopEnd(at, end);
+        // A loop that nothing ended is not looked at again from each of its steps.
+        if (end !== null) next = end + 1;
       }
+      if (stretch !== null) {
+        found.push(stretch);
+        next = stretch.recovery + 1;
+      }
+      at = next;
     }
     return found;
   }
@@ -131,16 +137,19 @@ class StretchFinder {
     return null;
   }
 
-  /** The agent turned in circles from here on, and then it did something else. */
-  #findLoopEnd(start: number): Stretch | null {
+  /** The last step of the loop that begins here, or null when none does. */
+  #findLoop(start: number): number | null {
     if (this.#isLost || this.#verdicts[start]!.is_talk) return null;
-    let end = this.#endOfSameCalls(start);
-    if (end - start + 1 < SAME_CALLS) {
-      if (!this.#looping[start]) return null;
-      end = start;
-      while (end + 1 < this.#steps.length && this.#looping[end + 1]) end++;
-      if (end === start) return null;
-    }
+    const same = this.#endOfSameCalls(start);
+    if (same - start + 1 >= SAME_CALLS) return same;
+    if (!this.#looping[start]) return null;
+    let end = start;
+    while (end + 1 < this.#steps.length && this.#looping[end + 1]) end++;
+    return end === start ? null : end;
+  }
+
+  /** The agent turned in circles from `start` to `end`, and then it did something else. */
+  #findLoopEnd(start: number, end: number): Stretch | null {
     const failures: number[] = [];
     for (let at = start; at <= end; at++) failures.push(at);
     for (let at = end + 1; at < Math.min(this.#steps.length, end + 1 + DETOUR_REACH); at++) {
