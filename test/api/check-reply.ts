@@ -1,0 +1,27 @@
+/** Holds a reply of the API against what its endpoint declares: every test of a handler may use it. */
+import { expect } from 'vitest';
+import { type Endpoint, errorBody } from '../../src/contract/endpoint.ts';
+import type { ApiReply } from '../../src/contract/route.ts';
+import { violationsBody } from '../../src/contract/violation.ts';
+
+/**
+ * Fails when the status is not declared, when the body is not what the schema says, or when it holds a key that the
+ * schema does not name.
+ * @returns the body as JSON
+ */
+export function checkReply(endpoint: Endpoint, reply: Pick<ApiReply, 'status' | 'body'>): unknown {
+  const { status } = reply;
+  const body: unknown = reply.body === '' ? undefined : JSON.parse(reply.body.toString());
+  const declared = endpoint.replies[status];
+  const implied = status === 422 ? violationsBody : status >= 400 ? errorBody : undefined;
+  if (declared === undefined && implied === undefined) {
+    throw new Error(`${endpoint.id} answered ${status}, which it does not declare`);
+  }
+  const schema = declared?.schema ?? implied;
+  if (schema === undefined) {
+    expect(body, `${endpoint.id} ${status} has no body`).toBeUndefined();
+  } else {
+    expect(schema.parse(body), `${endpoint.id} ${status}`).toEqual(body);
+  }
+  return body;
+}
