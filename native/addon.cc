@@ -25,6 +25,10 @@ struct Tables {
   uint8_t token[256];
   /** What base64, base64url and escaped slashes are made of. */
   uint8_t base64[256];
+  /** What may stand between a label and its token, percent-encoded too. */
+  uint8_t after_label[256];
+  /** What may stand between a scheme and its token, escaped or percent-encoded too. */
+  uint8_t after_scheme[256];
 
   Tables() {
     memset(this, 0, sizeof(*this));
@@ -33,6 +37,9 @@ struct Tables {
       run[byte] = letter || byte == '-' || byte == '_';
       token[byte] = letter || (byte != 0 && strchr("._~+/=-", byte) != nullptr);
       base64[byte] = letter || (byte != 0 && strchr("+/=-_\\", byte) != nullptr);
+      bool space = byte == ' ' || (byte >= 9 && byte <= 13) || byte == 0xa0;
+      after_label[byte] = space || (byte != 0 && strchr("\"'\\:=%023adAD", byte) != nullptr);
+      after_scheme[byte] = space || (byte != 0 && strchr("%20+\\tnTN", byte) != nullptr);
     }
   }
 };
@@ -111,41 +118,68 @@ bool HoldsBeginning(const uint8_t* at, const uint8_t* end) {
   return false;
 }
 
-/** Whether a word that every label and scheme holds stands there, in any case. */
-bool HoldsLabelWord(const uint8_t* at, const uint8_t* end) {
-  const auto is = [end](const uint8_t* from, const char* word) {
-    for (; *word != 0; word++, from++) {
-      if (from >= end || (*from | 0x20) != *word) return false;
-    }
-    return true;
-  };
-  for (; at < end; at++) {
-    switch (*at | 0x20) {
-      case 'b':
-        if (is(at, "bearer") || is(at, "basic")) return true;
-        break;
-      case 's':
-        if (is(at, "secret") || is(at, "signature")) return true;
-        break;
-      case 't':
-        if (is(at, "token")) return true;
-        break;
-      default:
-        break;
+/** Whether the bytes before `at`, down to `lowest`, end with the word in any case. */
+bool EndsWith(const uint8_t* bytes, size_t lowest, size_t at, const char* word) {
+  const size_t size = strlen(word);
+  if (at - lowest < size) return false;
+  for (size_t i = 0; i < size; i++) {
+    if ((bytes[at - size + i] | 0x20) != word[i]) return false;
+  }
+  return true;
+}
+
+/** Whether a label or a scheme stands before the token that the run is part of, or is glued to it. */
+bool IsLabelled(const uint8_t* bytes, size_t start) {
+  size_t token = start;
+  const size_t lowest = start > kTokenBackBytes ? start - kTokenBackBytes : 0;
+  while (token > lowest && kTables.token[bytes[token - 1]]) {
+    token--;
+    if (bytes[token] == '=' && (EndsWith(bytes, lowest, token, "key") || EndsWith(bytes, lowest, token, "token") ||
+                                EndsWith(bytes, lowest, token, "secret") || EndsWith(bytes, lowest, token, "signature"))) {
+      return true;
     }
   }
-  return false;
+  // At the beginning of a line there is no label.
+  if (token > 0 && bytes[token - 1] == '\n') return false;
+  const size_t context = token > kContextBytes ? token - kContextBytes : 0;
+  size_t at = token;
+  while (at > context && kTables.after_label[bytes[at - 1]]) at--;
+  if (EndsWith(bytes, context, at, "key") || EndsWith(bytes, context, at, "token") || EndsWith(bytes, context, at, "secret")) {
+    return true;
+  }
+  at = token;
+  while (at > context && kTables.after_scheme[bytes[at - 1]]) at--;
+  return EndsWith(bytes, context, at, "bearer") || EndsWith(bytes, context, at, "basic");
 }
 
 bool IsSuspect(const uint8_t* bytes, size_t start, size_t end) {
   if (start >= 3 && bytes[start - 1] == '.') return true;
-  if (HoldsBeginning(bytes + start, bytes + end)) return true;
-  size_t token = start;
-  const size_t lowest = start > kTokenBackBytes ? start - kTokenBackBytes : 0;
-  while (token > lowest && kTables.token[bytes[token - 1]]) token--;
-  if (token > 0 && bytes[token - 1] == '\n') return false;
-  const size_t context = token > kContextBytes ? token - kContextBytes : 0;
-  return HoldsLabelWord(bytes + context, bytes + start);
+  return HoldsBeginning(bytes + start, bytes + end) || IsLabelled(bytes, start);
+}
+
+/**
+ * The first run at or after `at` that is a suspect: its start and end in `run`.
+ * @returns whether there is one before `to`
+ */
+bool FindSuspect(const uint8_t* bytes, size_t at, size_t to, size_t run[2]) {
+  // A window that is looked at from its end: the last foreign byte says where the next one can start at the earliest.
+  while (at + kMinRun <= to) {
+    size_t back = at + kMinRun;
+    while (back > at && kTables.run[bytes[back - 1]]) back--;
+    if (back > at) {
+      at = back;
+      continue;
+    }
+    size_t end = at + kMinRun;
+    while (end < to && kTables.run[bytes[end]]) end++;
+    if (IsSuspect(bytes, at, end)) {
+      run[0] = at;
+      run[1] = end;
+      return true;
+    }
+    at = end + 1;
+  }
+  return false;
 }
 
 /** The first place in [from, to) where the needle begins, which may end beyond; -1 when there is none. */
@@ -242,25 +276,45 @@ napi_value FindSuspects(napi_env env, napi_callback_info info) {
   const size_t room = (capacity - 1) / 2;
   size_t count = 0;
   size_t at = from;
-  while (at + kMinRun <= to) {
-    size_t back = at + kMinRun;
-    while (back > at && kTables.run[bytes.data[back - 1]]) back--;
-    if (back > at) {
-      at = back;
-      continue;
-    }
-    size_t end = at + kMinRun;
-    while (end < to && kTables.run[bytes.data[end]]) end++;
-    if (IsSuspect(bytes.data, at, end)) {
-      if (count == room) break;
-      marks[1 + 2 * count] = static_cast<double>(at);
-      marks[2 + 2 * count] = static_cast<double>(end);
-      count++;
-    }
-    at = end + 1;
+  size_t run[2];
+  while (FindSuspect(bytes.data, at, to, run)) {
+    if (count == room) break;
+    marks[1 + 2 * count] = static_cast<double>(run[0]);
+    marks[2 + 2 * count] = static_cast<double>(run[1]);
+    count++;
+    at = run[1] + 1;
+    run[0] = to;
   }
-  marks[0] = at + kMinRun <= to ? static_cast<double>(at) : static_cast<double>(to);
+  marks[0] = static_cast<double>(count == room && run[0] < to ? run[0] : to);
   return MakeNumber(env, static_cast<double>(count));
+}
+
+/** The first place in [from, to) where one of the packed needles begins; -1. */
+int64_t FindPacked(const Bytes& bytes, size_t from, size_t to, const Bytes& needles) {
+  int64_t first = -1;
+  size_t at = 0;
+  while (at + 4 <= needles.length) {
+    uint32_t size;
+    memcpy(&size, needles.data + at, 4);
+    at += 4;
+    if (size > needles.length - at) break;
+    const size_t limit = first < 0 ? to : static_cast<size_t>(first);
+    const int64_t hit = FindNeedle(bytes.data, bytes.length, from, limit, needles.data + at, size);
+    if (hit >= 0) first = hit;
+    at += size;
+  }
+  return first;
+}
+
+int64_t FindBase64(const Bytes& bytes, size_t from, size_t to, size_t chars) {
+  size_t at = from;
+  while (chars > 0 && chars <= to && at <= to - chars) {
+    size_t back = at + chars;
+    while (back > at && kTables.base64[bytes.data[back - 1]]) back--;
+    if (back == at) return static_cast<int64_t>(at);
+    at = back;
+  }
+  return -1;
 }
 
 /** findAnyNeedle(bytes, from, to, needles) */
@@ -275,19 +329,7 @@ napi_value FindAnyNeedle(napi_env env, napi_callback_info info) {
       !ReadBytes(env, arguments[3], &needles)) {
     return nullptr;
   }
-  int64_t first = -1;
-  size_t at = 0;
-  while (at + 4 <= needles.length) {
-    uint32_t size;
-    memcpy(&size, needles.data + at, 4);
-    at += 4;
-    if (size > needles.length - at) break;
-    const size_t limit = first < 0 ? to : static_cast<size_t>(first);
-    const int64_t hit = FindNeedle(bytes.data, bytes.length, from, limit, needles.data + at, size);
-    if (hit >= 0) first = hit;
-    at += size;
-  }
-  return MakeNumber(env, static_cast<double>(first));
+  return MakeNumber(env, static_cast<double>(FindPacked(bytes, from, to, needles)));
 }
 
 /** findLongBase64(bytes, from, to, chars) */
@@ -302,14 +344,24 @@ napi_value FindLongBase64(napi_env env, napi_callback_info info) {
       !ReadOffset(env, arguments[3], SIZE_MAX >> 12, &chars)) {
     return nullptr;
   }
-  size_t at = from;
-  while (chars > 0 && at + chars <= to) {
-    size_t back = at + chars;
-    while (back > at && kTables.base64[bytes.data[back - 1]]) back--;
-    if (back == at) return MakeNumber(env, static_cast<double>(at));
-    at = back;
+  return MakeNumber(env, static_cast<double>(FindBase64(bytes, from, to, chars)));
+}
+
+/** isPlain(bytes, needles, chars) */
+napi_value IsPlain(napi_env env, napi_callback_info info) {
+  napi_value arguments[3];
+  Bytes bytes;
+  Bytes needles;
+  size_t chars;
+  if (!ReadArguments(env, info, 3, arguments) || !ReadBytes(env, arguments[0], &bytes) ||
+      !ReadBytes(env, arguments[1], &needles) || !ReadOffset(env, arguments[2], SIZE_MAX >> 12, &chars)) {
+    return nullptr;
   }
-  return MakeNumber(env, -1);
+  size_t run[2];
+  const bool plain = !FindSuspect(bytes.data, 0, bytes.length, run) && FindPacked(bytes, 0, bytes.length, needles) < 0 &&
+                     FindBase64(bytes, 0, bytes.length, chars) < 0;
+  napi_value result;
+  return napi_get_boolean(env, plain, &result) == napi_ok ? result : nullptr;
 }
 
 /** measureCommonPrefix(a, b, aFrom, bFrom, limit) */
@@ -379,6 +431,7 @@ napi_value Init(napi_env env, napi_value exports) {
       {"findSuspects", nullptr, FindSuspects, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"findAnyNeedle", nullptr, FindAnyNeedle, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"findLongBase64", nullptr, FindLongBase64, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"isPlain", nullptr, IsPlain, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"measureCommonPrefix", nullptr, MeasureCommonPrefix, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"measureCommonSuffix", nullptr, MeasureCommonSuffix, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
   };

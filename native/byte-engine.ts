@@ -13,7 +13,7 @@ export interface ByteEngine {
 
   /**
    * Runs of at least 16 letters, digits, `-` and `_` that may be, or be part of, a secret: one that holds the beginning
-   * of a key of a known shape, follows a dot, or belongs to a token behind a word that labels hold. Whether it is one
+   * of a key of a known shape, follows a dot, or belongs to a token behind what may be a label or a scheme. Whether it is one
    * is for `src/domain/redaction.ts` to say; of ordinary text nothing is left to ask about.
    * @param marks [where the search stopped, start, end, start, end, …]; it stops at `to`, or before a run that has no
    *   room in `marks`
@@ -29,6 +29,12 @@ export interface ByteEngine {
 
   /** A place in [from, to) where `chars` bytes of base64 (of any kind, escaped slashes too) follow each other; -1. */
   findLongBase64(bytes: Uint8Array, from: number, to: number, chars: number): number;
+
+  /**
+   * Whether there is nothing in the bytes to look at again: no suspect, none of the needles, and no base64 of so many
+   * characters. One call for what nearly every body is.
+   */
+  isPlain(bytes: Uint8Array, needles: Uint8Array, chars: number): boolean;
 
   /** Length of the longest common beginning of `a` from `aFrom` and `b` from `bFrom`, at most `limit`. */
   measureCommonPrefix(a: Uint8Array, b: Uint8Array, aFrom: number, bFrom: number, limit: number): number;

@@ -27,8 +27,10 @@ for (let byte = 0; byte < 256; byte++) {
 /** What keys begin with; those that a dot must follow end the run. */
 const BEGINNING =
   /sk-|AIza|A[KS]IA|ABSK|gsk_|xai-|hf_|gh[pousr]_|github_pat_|gl[a-z]{2,5}-|xox|xapp-|svc_|npm_|[rsp]k_|whsec_|eyJ|pplx-|r8_|nvapi-|tvly-|dop_v1_|shp[a-z]{2}_|pypi-|bedrock-api-key-|AGE-SECRET|(?:SG|ya29)$/;
-/** One of these words is in every label and scheme that makes a token a secret. */
-const LABEL_WORD = /bearer|basic|secret|signature|token/i;
+/** A label or a scheme and what may stand between it and its token, which begins where the text ends. */
+const LABEL_BEFORE = /(?:key|token|secret)[\s"'\\:=%023ad]*$|(?:bearer|basic)[\s%20+\\tn]*$/i;
+/** The same, as part of the token. */
+const GLUED_LABEL = /(?:key|token|secret|signature)=/i;
 
 function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -40,9 +42,10 @@ function isSuspect(bytes: Buffer, start: number, end: number): boolean {
   let token = start;
   const lowest = Math.max(0, start - TOKEN_BACK_BYTES);
   while (token > lowest && TOKEN_BYTE[bytes[token - 1]!] === 1) token--;
+  if (GLUED_LABEL.test(bytes.toString('latin1', token, start))) return true;
   // At the beginning of a line (a header's value, as the writer keeps them) there is no label.
   if (token > 0 && bytes[token - 1] === 0x0a) return false;
-  return LABEL_WORD.test(bytes.toString('latin1', Math.max(0, token - CONTEXT_BYTES), start));
+  return LABEL_BEFORE.test(bytes.toString('latin1', Math.max(0, token - CONTEXT_BYTES), token));
 }
 
 /** Every argument is checked as the addon checks it, so that a mistake shows on either. */
@@ -50,6 +53,8 @@ function checkRange(bytes: Uint8Array, from: number, to: number): void {
   if (!(from >= 0 && from <= bytes.length && to >= 0 && to <= bytes.length))
     throw new RangeError('an offset is outside of the bytes');
 }
+
+const oneMark = new Float64Array(3);
 
 export const twin: ByteEngine = {
   kind: 'typescript',
@@ -110,6 +115,14 @@ export const twin: ByteEngine = {
       at = back + 1;
     }
     return -1;
+  },
+
+  isPlain(bytes, needles, chars) {
+    return (
+      twin.findSuspects(bytes, 0, bytes.length, oneMark) === 0 &&
+      twin.findAnyNeedle(bytes, 0, bytes.length, needles) < 0 &&
+      twin.findLongBase64(bytes, 0, bytes.length, chars) < 0
+    );
   },
 
   measureCommonPrefix(left, right, aFrom, bFrom, limit) {

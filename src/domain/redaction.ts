@@ -409,7 +409,8 @@ function judgeRun(bytes: Buffer, start: number, end: number, to: number, found: 
 const GLUED_LABEL =
   /(?:secret_?access_?key|x-amz-security-token|x-amz-signature|access_token|client_secret)=/i;
 
-const PEM_TAIL = Buffer.from('PRIVATE KEY-----', 'latin1');
+/** What the first line of every PEM private key ends with. */
+export const PEM_TAIL = Buffer.from('PRIVATE KEY-----', 'latin1');
 const PEM_NEEDLE = packNeedles([PEM_TAIL]);
 const PEM_END = Buffer.from('-----END', 'latin1');
 

@@ -69,6 +69,15 @@ describe.each(engines)('%s', (_name, engine) => {
     expect(engine.findLongBase64(bytes(text), 0, text.length, 0)).toBe(-1);
   });
 
+  it('calls plain what holds none of all these', () => {
+    const none = packNeedles([]);
+    expect(engine.isPlain(bytes('max_tokens: 1024, "a-long-word-that-is-nothing"'), none, 64)).toBe(true);
+    expect(engine.isPlain(bytes('client_secret=a-long-word-that-is-nothing'), none, 64)).toBe(false);
+    expect(engine.isPlain(bytes('some words'), packNeedles([bytes('word')]), 64)).toBe(false);
+    expect(engine.isPlain(bytes('+/'.repeat(32)), none, 64)).toBe(false);
+    expect(engine.isPlain(bytes('+/'.repeat(32)), none, 65)).toBe(true);
+  });
+
   it('measures what two begin and end with', () => {
     const a = bytes(`${'a'.repeat(10_000)}x${'b'.repeat(10_000)}`);
     const b = bytes(`${'a'.repeat(10_000)}yy${'b'.repeat(10_000)}`);
@@ -94,7 +103,9 @@ const WORDS =
     ' ',
   );
 const piece = fc.oneof(
-  fc.tuple(fc.constantFrom(...WORDS), fc.stringMatching(/^[A-Za-z0-9_-]{16,40}$/)).map((pair) => pair.join('')),
+  fc
+    .tuple(fc.constantFrom(...WORDS), fc.stringMatching(/^[A-Za-z0-9_-]{16,40}$/))
+    .map((pair) => pair.join('')),
   fc.constantFrom(...WORDS),
   fc.string({ maxLength: 12 }),
   fc.string({ unit: 'grapheme', maxLength: 8 }),
@@ -134,6 +145,8 @@ describe.skipIf(addon === null)('the addon and its twin', () => {
           expect(native.findLongBase64(source, from, to, chars)).toBe(
             twin.findLongBase64(source, from, to, chars),
           );
+          for (const few of [needles, packNeedles([])])
+            expect(native.isPlain(source, few, chars)).toBe(twin.isPlain(source, few, chars));
         },
       ),
       { numRuns: 3_000 },

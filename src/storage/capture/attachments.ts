@@ -25,10 +25,12 @@ import { RecentMap } from '../../std/recent-map.ts';
 
 /** Files that are known to be saved without asking the disk. */
 const MAX_KNOWN = 65_536;
-const MIN_BASE64_CHARS = Math.ceil((ATTACHMENT_BYTES_MIN * 4) / 3);
+/** Shorter base64 is no attachment. */
+export const MIN_BASE64_CHARS = Math.ceil((ATTACHMENT_BYTES_MIN * 4) / 3);
 
 const PLACEHOLDER_HEAD = '\0@svc-file:';
-const PLACEHOLDER_HEAD_BYTES = Buffer.from(PLACEHOLDER_HEAD, 'latin1');
+/** What every placeholder begins with. */
+export const PLACEHOLDER_HEAD_BYTES = Buffer.from(PLACEHOLDER_HEAD, 'latin1');
 const PLACEHOLDER_NEEDLE = packNeedles([PLACEHOLDER_HEAD_BYTES]);
 const PLACEHOLDER_BYTES = PLACEHOLDER_HEAD.length + 1 + 64 + 1;
 
@@ -118,11 +120,14 @@ function makeAttachment(start: number, end: number, variant: Variant, content: B
 const BINARY_TYPE =
   /^\s*(?:image\/(?!svg)|audio\/|video\/|font\/|application\/(?:pdf|zip|gzip|x-tar|octet-stream|vnd\.(?:openxmlformats|ms-|oasis)))/i;
 
+/** Whether a body's media type says that it is an image or a document, and it is large enough to be kept apart. */
+export function isBinary(body: Buffer, contentType: string | null): boolean {
+  return contentType !== null && body.length >= ATTACHMENT_BYTES_MIN && BINARY_TYPE.test(contentType);
+}
+
 /** The whole body as one attachment, when its media type says that it is binary; else null. */
 export function wrapBinaryBody(body: Buffer, contentType: string | null): FoundAttachment | null {
-  if (contentType === null || body.length < ATTACHMENT_BYTES_MIN || !BINARY_TYPE.test(contentType))
-    return null;
-  return makeAttachment(0, body.length, 'r', body);
+  return !isBinary(body, contentType) ? null : makeAttachment(0, body.length, 'r', body);
 }
 
 /** The files beside a capture database. */

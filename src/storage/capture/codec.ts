@@ -95,17 +95,23 @@ export class ByteCursor {
   }
 }
 
-/** A record from its parts; literals come as lists so that they are copied once. */
-export function encodeRecord(
+/** A record that is not written out yet: what it is made of, one behind the other. */
+export interface RecordDraft {
+  parts: readonly Buffer[];
+  bytes: number;
+}
+
+/** A record from its parts. Bodies are not copied here but when the block is written, once. */
+export function draftRecord(
   baseDistance: number,
   requestOps: DeltaOps,
-  requestLiterals: Buffer[],
+  requestLiterals: readonly Buffer[],
   responseOps: DeltaOps,
-  responseLiterals: Buffer[],
+  responseLiterals: readonly Buffer[],
   meta: Buffer,
-): Buffer {
-  const requestBytes = requestLiterals.reduce((sum, part) => sum + part.length, 0);
-  const responseBytes = responseLiterals.reduce((sum, part) => sum + part.length, 0);
+): RecordDraft {
+  const requestBytes = countBytes(requestLiterals);
+  const responseBytes = countBytes(responseLiterals);
   const numbers = [
     baseDistance,
     requestOps.length,
@@ -116,15 +122,34 @@ export function encodeRecord(
     meta.length,
     responseBytes,
   ];
-  let size = requestBytes + meta.length + responseBytes;
-  for (const number of numbers) size += varintSize(number);
-  const out = Buffer.allocUnsafe(size);
+  let headBytes = 0;
+  for (const number of numbers) headBytes += varintSize(number);
+  const head = Buffer.allocUnsafe(headBytes);
   let at = 0;
-  for (const number of numbers) at = writeVarint(out, at, number);
-  for (const part of requestLiterals) at += part.copy(out, at);
-  at += meta.copy(out, at);
-  for (const part of responseLiterals) at += part.copy(out, at);
+  for (const number of numbers) at = writeVarint(head, at, number);
+  return {
+    parts: [head, ...requestLiterals, meta, ...responseLiterals],
+    bytes: headBytes + requestBytes + meta.length + responseBytes,
+  };
+}
+
+/** @param last only so many bytes at the end are wanted */
+export function writeRecord(draft: RecordDraft, last = draft.bytes): Buffer {
+  const out = Buffer.allocUnsafe(Math.min(last, draft.bytes));
+  let to = out.length;
+  for (let i = draft.parts.length - 1; i >= 0 && to > 0; i--) {
+    const part = draft.parts[i]!;
+    const from = Math.max(0, part.length - to);
+    to -= part.length - from;
+    part.copy(out, to, from);
+  }
   return out;
+}
+
+function countBytes(parts: readonly Buffer[]): number {
+  let bytes = 0;
+  for (const part of parts) bytes += part.length;
+  return bytes;
 }
 
 /** @throws {RangeError} when the bytes are no record */
@@ -196,22 +221,19 @@ export type Pace = 'none' | keyof typeof LEVELS;
 /**
  * The block for these records, not yet cut into pieces.
  * @param dictionary the base's, when the block holds one exchange
+ * @param allocate gives the memory of a block that is stored as it is
  */
 export function encodeBlock(
-  records: Buffer[],
+  records: readonly RecordDraft[],
   dictionary: (DictionarySource & { distance: number }) | null,
   pace: Pace,
+  allocate: (bytes: number) => Buffer = Buffer.allocUnsafe,
 ): Buffer {
   let size = 0;
-  for (const record of records) size += varintSize(record.length) + record.length;
-  const raw = Buffer.allocUnsafe(size);
-  let at = 0;
-  for (const record of records) at = writeVarint(raw, at, record.length);
-  for (const record of records) at += record.copy(raw, at);
-  let codec = 0;
-  let payload = raw;
-  let distance = 0;
+  for (const { bytes } of records) size += varintSize(bytes) + bytes;
   if (pace !== 'none' && size >= MIN_COMPRESSED_BYTES) {
+    const raw = Buffer.allocUnsafe(size);
+    writePayload(records, raw, 0);
     const params = LEVELS[pace];
     // One output buffer; the default of 16 KiB makes many and joins them.
     const chunkSize = Math.max(1_024, size);
@@ -219,21 +241,48 @@ export function encodeBlock(
       dictionary === null
         ? zstdCompressSync(raw, { params, chunkSize })
         : zstdCompressSync(raw, { params, chunkSize, dictionary: makeDictionary(dictionary) });
+    const codec = dictionary === null ? 1 : dictionary.request === null ? 2 : 3;
+    const distance = dictionary?.distance ?? 0;
     if (packed.length < size) {
-      payload = packed;
-      codec = dictionary === null ? 1 : dictionary.request === null ? 2 : 3;
-      distance = dictionary?.distance ?? 0;
+      const out = makeBlock(codec, records.length, size, distance, packed.length, Buffer.allocUnsafe);
+      packed.copy(out, out.length - packed.length);
+      return sealBlock(out);
     }
   }
-  const head = 5 + varintSize(records.length) + varintSize(size) + varintSize(distance);
-  const out = Buffer.allocUnsafe(head + payload.length);
+  const out = makeBlock(0, records.length, size, 0, size, allocate);
+  writePayload(records, out, out.length - size);
+  return sealBlock(out);
+}
+
+function writePayload(records: readonly RecordDraft[], into: Buffer, from: number): void {
+  let at = from;
+  for (const { bytes } of records) at = writeVarint(into, at, bytes);
+  for (const { parts } of records) {
+    for (const part of parts) {
+      into.set(part, at);
+      at += part.length;
+    }
+  }
+}
+
+/** A block with its head written, room for the checksum and for the payload. */
+function makeBlock(
+  codec: number,
+  count: number,
+  rawBytes: number,
+  distance: number,
+  payloadBytes: number,
+  allocate: (bytes: number) => Buffer,
+): Buffer {
+  const out = allocate(5 + varintSize(count) + varintSize(rawBytes) + varintSize(distance) + payloadBytes);
   out[0] = codec;
-  let to = writeVarint(out, 5, records.length);
-  to = writeVarint(out, to, size);
-  to = writeVarint(out, to, distance);
-  payload.copy(out, to);
-  out.writeUInt32LE(crc32(out.subarray(5)), 1);
+  writeVarint(out, writeVarint(out, writeVarint(out, 5, count), rawBytes), distance);
   return out;
+}
+
+function sealBlock(block: Buffer): Buffer {
+  block.writeUInt32LE(crc32(block.subarray(5)), 1);
+  return block;
 }
 
 /** A block's own description, payload still packed. */

@@ -13,8 +13,17 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { CapturedExchange } from '../../domain/exchange.ts';
 import { AttachmentStore, syncPath } from './attachments.ts';
 import { BaseCache, type BaseEntry, type ChosenBase } from './base-cache.ts';
+import { BlockArena } from './block-arena.ts';
 import { BlockReader } from './blocks.ts';
-import { cutBlock, DICTIONARY_BYTES, encodeBlock, encodeRecord, type Pace } from './codec.ts';
+import {
+  cutBlock,
+  DICTIONARY_BYTES,
+  draftRecord,
+  encodeBlock,
+  type Pace,
+  type RecordDraft,
+  writeRecord,
+} from './codec.ts';
 import { type Delta, makeDelta } from './delta.ts';
 import { type DecodeExchange, ExchangeIndex } from './facts.ts';
 import {
@@ -49,6 +58,8 @@ const HURRIED_BATCH = 16;
 /** From here on even hurried compression would make the queue overflow: full blocks are stored raw and packed later. */
 const PRESSED_BATCH = 64;
 const PRESSED_BYTES = 1 << 20;
+/** Exchanges with smaller requests are then stored without a base: to find one takes longer than to write them out. */
+const PRESSED_BASE_BYTES = 16 << 10;
 /** Raw blocks that are remembered for later; what comes beyond is compressed at once. */
 const MAX_RAW_BLOCKS = 65_536;
 /**
@@ -100,14 +111,11 @@ export interface CaptureLogStats {
   indexed_id: number;
 }
 
-/** What of an exchange goes into a block, and what is kept of it in memory. */
+/** What of an exchange goes into a block. */
 interface EncodedExchange {
-  record: Buffer;
+  draft: RecordDraft;
   entry: BaseEntry;
-  run_id: string | null;
-  path: string;
   base: BaseEntry | null;
-  replaced: BaseEntry | null;
 }
 
 /** A block as it goes into the file. */
@@ -130,6 +138,7 @@ export class CaptureLog {
   readonly #options: CaptureLogOptions;
   readonly #preparer: Preparer;
   readonly #bases = new BaseCache(BASE_CACHE_BYTES);
+  readonly #arena = new BlockArena();
   #files: AttachmentStore;
   #env: CaptureEnv;
   #index: ExchangeIndex;
@@ -224,37 +233,48 @@ export class CaptureLog {
     try {
       const blocks: CutBlock[] = [];
       let nextPiece = this.#nextPiece;
-      let open: EncodedExchange[] = [];
+      let open: RecordDraft[] = [];
       let openBytes = 0;
       let id = firstId;
       const isPressed =
         this.#rawBlocks.length < MAX_RAW_BLOCKS &&
         (batch.length >= PRESSED_BATCH || countBodyBytes(batch) >= PRESSED_BYTES);
       const raw: number[] = [];
+      const add = (block: Buffer, key: number): void => {
+        const { value, pieces } = cutBlock(block, nextPiece);
+        blocks.push({ key, value, first_piece: nextPiece, pieces });
+        nextPiece += pieces.length;
+      };
       const close = (): void => {
         if (open.length === 0) return;
         const key = id - open.length;
         const isRaw = isPressed && openBytes >= BLOCK_BYTES;
-        const only = !isRaw && open.length === 1 && batch.length < HURRIED_BATCH ? open[0]! : null;
         if (isRaw) raw.push(key);
-        const block =
-          only !== null ? this.#packAlone(only) : packTogether(open, isRaw ? 'none' : paceOf(batch.length));
-        const { value, pieces } = cutBlock(block, nextPiece);
-        blocks.push({ key, value, first_piece: nextPiece, pieces });
-        nextPiece += pieces.length;
+        add(
+          isRaw
+            ? encodeBlock(open, null, 'none', this.#arena.take)
+            : encodeBlock(open, null, paceOf(batch.length)),
+          key,
+        );
         open = [];
         openBytes = 0;
       };
       for (const exchange of batch) {
         const prepared = this.#preparer.prepare(exchange);
         const ready = prepared instanceof Promise ? await prepared : prepared;
-        const encoded = this.#encode(ready, id);
-        this.#bases.add(encoded.entry, encoded.run_id, encoded.path, encoded.replaced);
-        open.push(encoded);
-        openBytes += encoded.record.length;
+        if (batch.length < HURRIED_BATCH && !isPressed) {
+          // While there is time, each exchange is packed with the one that it builds on, which mixed runs in one block
+          // would not be.
+          add(this.#packAlone(this.#encode(ready, id, false)), id);
+          id++;
+          continue;
+        }
+        const isSmall = ready.request_raw.length < PRESSED_BASE_BYTES;
+        const draft =
+          isPressed && isSmall ? this.#draftAlone(ready) : this.#encode(ready, id, isPressed).draft;
+        open.push(draft);
+        openBytes += draft.bytes;
         id++;
-        // While there is time, each exchange is packed with the one that it builds on, which mixed runs in one block
-        // would not be.
         if (batch.length < HURRIED_BATCH || openBytes >= BLOCK_BYTES || open.length >= BLOCK_EXCHANGES)
           close();
       }
@@ -269,6 +289,8 @@ export class CaptureLog {
       this.#bases.clear();
       this.#mustReopen = true;
       throw error;
+    } finally {
+      this.#arena.reset();
     }
   }
 
@@ -285,7 +307,7 @@ export class CaptureLog {
             record: base.record,
             request: patient ? base.request.stored : null,
           };
-    const block = encodeBlock([encoded.record], dictionary, patient ? 'patient' : 'hurried');
+    const block = encodeBlock([encoded.draft], dictionary, patient ? 'patient' : 'hurried');
     if (patient) {
       const end = performance.now();
       this.#patientFrom = end + (end - start) * (1 / PATIENT_SHARE - 1);
@@ -307,7 +329,21 @@ export class CaptureLog {
     this.#scheduleSync();
   }
 
-  #encode(prepared: PreparedExchange, id: number): EncodedExchange {
+  /** An exchange as a keyframe that nothing builds on. */
+  #draftAlone(prepared: PreparedExchange): RecordDraft {
+    const request = this.#preparer.editRequest(prepared, null, 0);
+    const response = this.#preparer.editResponse(prepared, null, 0);
+    this.#saveFiles(request);
+    this.#saveFiles(response);
+    const meta = encodeMeta(prepared, request.has_files, response.has_files);
+    return draftRecord(0, [], [request.stored], [], [response.stored], meta);
+  }
+
+  /**
+   * An exchange built on an earlier one, if any helps, and kept so that others can build on it.
+   * @param pressed answers are not kept, which saves copying them
+   */
+  #encode(prepared: PreparedExchange, id: number, pressed: boolean): EncodedExchange {
     const { exchange } = prepared;
     const chosen = this.#chooseBase(prepared);
     const base = chosen?.entry ?? null;
@@ -332,7 +368,7 @@ export class CaptureLog {
     const responseDelta = usesResponse ? diff(responseBase, response, responsePrefix) : null;
     const distance = base === null || (requestDelta === null && responseDelta === null) ? 0 : id - base.id;
     const meta = encodeMeta(prepared, request.has_files, response.has_files);
-    const record = encodeRecord(
+    const draft = draftRecord(
       distance,
       requestDelta?.ops ?? [],
       requestDelta?.literals ?? [request.stored],
@@ -341,27 +377,22 @@ export class CaptureLog {
       meta,
     );
     const keptRequest = ownBody(request);
-    const keptResponse = response.raw.length <= MAX_RESPONSE_BASE_BYTES ? ownBody(response) : null;
-    const tail = record.subarray(Math.max(0, record.length - DICTIONARY_BYTES));
+    const keptResponse =
+      !pressed && response.raw.length <= MAX_RESPONSE_BASE_BYTES ? ownBody(response) : null;
+    const record = writeRecord(draft, DICTIONARY_BYTES);
     const entry: BaseEntry = {
       id,
       depth: base === null ? 0 : base.depth + 1,
       root: base === null ? id : base.root,
       request: keptRequest,
       response: keptResponse,
-      record: tail.length < record.length ? Buffer.from(tail) : tail,
+      record,
       secrets: prepared.secrets,
-      bytes: bodyBytes(keptRequest) + bodyBytes(keptResponse) + tail.length + 1_024,
+      bytes: bodyBytes(keptRequest) + bodyBytes(keptResponse) + record.length + 1_024,
     };
     const repeats = base !== null && chosen !== null && chosen.prefix * 10 >= base.request.raw.length * 9;
-    return {
-      record,
-      entry,
-      run_id: exchange.run_id,
-      path: exchange.path,
-      base,
-      replaced: repeats ? base : null,
-    };
+    this.#bases.add(entry, exchange.run_id, exchange.path, repeats ? base : null);
+    return { draft, entry, base };
   }
 
   /** At the end of a chain, the exchange at its beginning if it still helps, else none: a keyframe. */
@@ -589,15 +620,6 @@ export class CaptureLog {
 function readFileId(path: string): string {
   const stat = statSync(path, { throwIfNoEntry: false });
   return stat === undefined ? '' : `${stat.dev}:${stat.ino}`;
-}
-
-/** A block of several exchanges. */
-function packTogether(encoded: EncodedExchange[], pace: Pace): Buffer {
-  return encodeBlock(
-    encoded.map(({ record }) => record),
-    null,
-    pace,
-  );
 }
 
 function paceOf(batchSize: number): Pace {

@@ -21,9 +21,18 @@ import {
   maskQuery,
   maskText,
   mergeRanges,
+  PEM_TAIL,
   SCAN_MARGIN_BYTES,
 } from '../../domain/redaction.ts';
-import { type FoundAttachment, findAttachments, mayHoldPlaceholder, wrapBinaryBody } from './attachments.ts';
+import {
+  type FoundAttachment,
+  findAttachments,
+  isBinary,
+  MIN_BASE64_CHARS,
+  mayHoldPlaceholder,
+  PLACEHOLDER_HEAD_BYTES,
+  wrapBinaryBody,
+} from './attachments.ts';
 import { measureCommonPrefix, measureCommonSuffix } from './delta.ts';
 import { decodeBody, readCodings } from './encoding.ts';
 import { findSplitSecrets, maskEventStream } from './stream-secrets.ts';
@@ -53,6 +62,8 @@ export interface SecretSet {
   bytes: Buffer[];
   /** The bytes as the byte engine takes them. */
   packed: Uint8Array;
+  /** The same with all else that a body is searched for. */
+  packed_all: Uint8Array;
 }
 
 /** An exchange ready to be encoded. */
@@ -77,7 +88,7 @@ const MASK_BYTES = Buffer.from(MASK, 'latin1');
 const EVENT_STREAM_FRAMES = /application\/vnd\.amazon\.eventstream/i;
 const SERVER_SENT_EVENTS = /text\/event-stream/i;
 
-const NO_SECRETS: SecretSet = { texts: [], bytes: [], packed: new Uint8Array(0) };
+const NO_SECRETS = makeSecretSet([]);
 
 /** Bounds of what is remembered about headers and credentials; emptied when full. */
 const MAX_REMEMBERED = 1_024;
@@ -210,8 +221,7 @@ export class Preparer {
     const known = this.#secretSets.get(key);
     if (known !== undefined) return known;
     const texts = [...new Set(found.flatMap(credentialForms))].sort((a, b) => b.length - a.length);
-    const bytes = texts.map((text) => Buffer.from(text, 'latin1'));
-    const secrets = { texts, bytes, packed: packNeedles(bytes) };
+    const secrets = makeSecretSet(texts);
     if (this.#secretSets.size >= MAX_REMEMBERED) this.#secretSets.clear();
     this.#secretSets.set(key, secrets);
     return secrets;
@@ -250,6 +260,16 @@ export class Preparer {
   }
 }
 
+function makeSecretSet(texts: string[]): SecretSet {
+  const bytes = texts.map((text) => Buffer.from(text, 'latin1'));
+  return {
+    texts,
+    bytes,
+    packed: packNeedles(bytes),
+    packed_all: packNeedles([...bytes, PEM_TAIL, PLACEHOLDER_HEAD_BYTES]),
+  };
+}
+
 /** Flat headers as `name\nvalue\n…`, credentials masked. Neither can hold a newline. */
 function maskHeaders(headers: readonly string[]): string {
   let text = '';
@@ -281,6 +301,12 @@ function editBody(
   if (raw.length === 0) return { raw, stored: raw, edits: [], keeps_files: false, has_files: false };
   if (base !== null && prefix === raw.length && prefix === base.raw.length)
     return { ...base, raw, stored: base.stored === base.raw ? raw : base.stored };
+  const isUnderway = base !== null && prefix > SCAN_MARGIN_BYTES;
+  // What nearly every body is: text with nothing in it that the stored copy would have otherwise.
+  if (!isUnderway && shapes && !cut && !isSearchedInParts(contentType) && !isBinary(raw, contentType)) {
+    if (byteEngine.isPlain(raw, needles.packed_all, MIN_BASE64_CHARS))
+      return { raw, stored: raw, edits: [], keeps_files: false, has_files: false };
+  }
   const whole = wrapBinaryBody(raw, contentType);
   // A file with a secret in it is kept as a text is, masked.
   if (whole !== null && !mayHoldPlaceholder(raw) && findSecrets(raw, needles, shapes).length === 0) {
@@ -293,7 +319,7 @@ function editBody(
   const keptTail: Edit[] = [];
   let keepsFiles = false;
   // Secrets in pieces can lie anywhere before and after what is new.
-  const events = contentType !== null && SERVER_SENT_EVENTS.test(contentType);
+  const events = isSearchedInParts(contentType);
   if (base !== null && prefix > SCAN_MARGIN_BYTES && !events) {
     keepsFiles = base.keeps_files;
     from = prefix - SCAN_MARGIN_BYTES;
@@ -356,6 +382,11 @@ function editBody(
     files,
     keepsFiles,
   );
+}
+
+/** Whether secrets in this body may come in pieces. */
+function isSearchedInParts(contentType: string | null): boolean {
+  return contentType !== null && SERVER_SENT_EVENTS.test(contentType);
 }
 
 /** The given needles, and if wanted the key shapes. @returns ranges, those of one kind after those of the other */

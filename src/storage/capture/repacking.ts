@@ -15,10 +15,11 @@ import type { CaptureEnv } from './layout.ts';
 export function repackBlock(env: CaptureEnv, key: number, nextPiece: number): number {
   const raw = env.blocks.get(key);
   if (raw === undefined || !isRawBlock(raw)) return 0;
-  const { value, pieces } = cutBlock(
-    encodeBlock(decodeBlock(readBlockHead(raw), null), null, 'steady'),
-    nextPiece,
-  );
+  const records = decodeBlock(readBlockHead(raw), null).map((record) => ({
+    parts: [record],
+    bytes: record.length,
+  }));
+  const { value, pieces } = cutBlock(encodeBlock(records, null, 'steady'), nextPiece);
   env.root.transactionSync(() => {
     for (const [at, piece] of pieces.entries()) env.pieces.putSync(nextPiece + at, piece, { append: true });
     env.blocks.putSync(key, value);
