@@ -9,7 +9,8 @@
 import { BestMatches } from './best-matches.ts';
 import type { AcceptId, VectorIndex, VectorMatch } from './vector-index.ts';
 
-const FIRST_CAPACITY = 16;
+/** There may be very many sets of a single vector. */
+const FIRST_CAPACITY = 1;
 const ID_MAX = 2 ** 32 - 1;
 /** What a Map of numbers and the list of ids take for one entry, about. */
 const BOOKKEEPING_BYTES = 60;
@@ -35,6 +36,10 @@ export class ExactIndex implements VectorIndex {
 
   get bytes(): number {
     return this.#numbers.byteLength + this.#ids.byteLength + this.size * BOOKKEEPING_BYTES;
+  }
+
+  get unlinked(): number {
+    return 0;
   }
 
   add(id: number, vector: Float32Array): void {

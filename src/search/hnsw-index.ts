@@ -66,9 +66,8 @@ export class HnswIndex implements VectorIndex {
     return this.#exact.bytes + points + this.#labels.size * 60 + this.#idOf.length * 8;
   }
 
-  /** Vectors that the graph does not hold yet. */
-  get pending(): number {
-    return this.#pending.size;
+  get unlinked(): number {
+    return this.#needsGraph() ? this.#pending.size : 0;
   }
 
   add(id: number, vector: Float32Array): void {
@@ -119,7 +118,7 @@ export class HnswIndex implements VectorIndex {
   }
 
   tend(budgetMs: number): boolean {
-    if (this.#graph === null && this.size < GRAPH_SIZE_MIN) return false;
+    if (!this.#needsGraph()) return false;
     if (this.#graph !== null && this.#isWorn()) this.#discardGraph();
     if (this.#pending.size === 0) return false;
     const until = performance.now() + budgetMs;
@@ -169,6 +168,10 @@ export class HnswIndex implements VectorIndex {
     if (label === undefined) return;
     this.#graph!.markDelete(label);
     this.#labels.delete(id);
+  }
+
+  #needsGraph(): boolean {
+    return this.#graph !== null || this.size >= GRAPH_SIZE_MIN;
   }
 
   #isWorn(): boolean {

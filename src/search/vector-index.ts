@@ -20,6 +20,8 @@ export interface VectorIndex {
   readonly size: number;
   /** Memory of vectors and graph, both in JavaScript's heap and outside. */
   readonly bytes: number;
+  /** Vectors that `tend` still has work with. */
+  readonly unlinked: number;
   /**
    * Adds a vector, or replaces the one with this id. It is found from the next search on.
    * @param id whole number, 0 … 2^32 − 1; an id may come again after it was removed

@@ -175,7 +175,7 @@ describe('the hnsw index with a graph', () => {
   it('finds at least 98 % of what the exact one finds', () => {
     const { exact, hnsw, next } = fill(createPrng(21));
     tendAll(hnsw);
-    expect(hnsw.pending).toBe(0);
+    expect(hnsw.unlinked).toBe(0);
     let found = 0;
     let wanted = 0;
     for (let n = 0; n < 200; n++) {

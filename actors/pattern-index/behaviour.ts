@@ -1,0 +1,85 @@
+/**
+ * The pattern index: passes what it is asked on to the store on its thread, and tells live hubs of patterns that are new.
+ * All its work is done by the `pattern_store` port. Actor thread.
+ */
+import type { PatternScope } from '../../src/domain/pattern.ts';
+import type { Behaviour, Outcome, ReplyToken } from '../../src/runtime/protocol.ts';
+import { liveEventTell } from '../live-hub/client.ts';
+import { type MergedPattern, PATTERN_INDEX_KIND, type PatternIndexProtocol } from './protocol.ts';
+
+/** Name of the port that the thread provides; see `port.ts`. */
+export const PATTERN_STORE_PORT = 'pattern_store';
+
+/** What is told of imported patterns, in their order. */
+interface Told {
+  scope: PatternScope;
+  /** By place in the request; null where nothing is told: the distiller tells of its own. */
+  failure_types: readonly (string | null)[];
+}
+
+interface IndexInternal {
+  done: Outcome<unknown, ReplyToken>;
+  added: Outcome<MergedPattern[], { token: ReplyToken; told: Told }>;
+  opened: Outcome<null>;
+}
+
+type Index = Behaviour<PatternIndexProtocol, null, never, IndexInternal>;
+
+export const patternIndex: Index = {
+  kind: PATTERN_INDEX_KIND,
+  initial: () => null,
+
+  handlers: {
+    open(_state, _message, context) {
+      context.io(PATTERN_STORE_PORT, 'open', null, 'opened');
+      context.reply(null);
+    },
+    retrieve(_state, request, context) {
+      context.io(PATTERN_STORE_PORT, 'retrieve', request, 'done', context.holdReply());
+    },
+    add(_state, { scope, patterns }, context) {
+      const failure_types = patterns.map(({ source_trace_id, failure_type }) =>
+        source_trace_id === null ? failure_type : null,
+      );
+      const carry = { token: context.holdReply(), told: { scope, failure_types } };
+      context.io(PATTERN_STORE_PORT, 'add', { scope, patterns }, 'added', carry);
+    },
+    state(_state, _message, context) {
+      context.io(PATTERN_STORE_PORT, 'state', null, 'done', context.holdReply());
+    },
+  },
+
+  internal: {
+    // A store that cannot be opened is opened again by the next message, which hears of the failure.
+    opened() {},
+    done(_state, outcome, context) {
+      if (outcome.ok) context.replyTo(outcome.carry, outcome.value);
+      else context.refuseTo(outcome.carry, outcome.error);
+    },
+    added(_state, outcome, context) {
+      const { token, told } = outcome.carry;
+      if (!outcome.ok) return context.refuseTo(token, outcome.error);
+      context.replyTo(token, outcome.value);
+      const { tier, org_id, project_id } = told.scope;
+      // Universal patterns are nobody's news.
+      if (tier === 'e3') return;
+      const at = new Date(context.now_ms).toISOString();
+      for (const [place, { pattern_id, created }] of outcome.value.entries()) {
+        const failure_type = told.failure_types[place] ?? null;
+        if (!created || failure_type === null) continue;
+        const { to, name, payload } = liveEventTell({
+          event: 'pattern_created',
+          org_id,
+          project_id: project_id === '' ? null : project_id,
+          run_id: null,
+          at,
+          pattern_id,
+          tier,
+          trace_id: null,
+          failure_type,
+        });
+        context.tell(to, name, payload);
+      }
+    },
+  },
+};

@@ -1,0 +1,70 @@
+/**
+ * What the pattern index understands. One actor, pinned to one thread, holds every pattern's vector: the universal ones
+ * are everybody's, and a vector index cannot be shared between threads. Any thread.
+ */
+import type { NewPattern, PatternFields, PatternScope, Tier } from '../../src/domain/pattern.ts';
+
+export const PATTERN_INDEX_KIND = 'pattern-index';
+
+export interface RetrieveRequest {
+  org_id: string;
+  /** null: all projects of the organization. */
+  project_id: string | null;
+  /** null: all three. */
+  tier: Tier | null;
+  context: string;
+  top_k: number;
+  min_similarity: number;
+  /** Exactly this category; null: any. */
+  failure_type: string | null;
+  /** Patterns of its family go first among nearly equally similar ones; null: no preference. */
+  model: string | null;
+}
+
+/** A pattern that was found: what the wire gives. */
+export interface FoundPattern {
+  tier: Tier;
+  pattern_id: string;
+  similarity: number;
+  fields: PatternFields;
+}
+
+/** A pattern on its way into the store. */
+export interface AddedPattern extends NewPattern {
+  /** The trace that it comes from; null for one that was imported. */
+  source_trace_id: string | null;
+}
+
+/** What became of one pattern. */
+export interface MergedPattern {
+  pattern_id: string;
+  /** False: it was merged into one that was there, whose support count went up. */
+  created: boolean;
+}
+
+/** How the index stands. */
+export interface IndexState {
+  /** Every stored pattern has been read. */
+  is_loaded: boolean;
+  /** Patterns that are known. */
+  patterns: number;
+  /** Of these, those without a vector of the present embedder yet: they are not found. */
+  unembedded: number;
+  /** Of these, those that no graph holds yet: they are found, by comparing with each. */
+  unlinked: number;
+  scopes: number;
+  /** Memory of vectors and graphs. */
+  index_bytes: number;
+}
+
+export type PatternIndexProtocol = {
+  /** Reads the stored patterns in, which the first other message would do as well. Answered at once. */
+  open: { request: null; reply: null };
+  retrieve: { request: RetrieveRequest; reply: FoundPattern[] };
+  /**
+   * Adds patterns, or merges each into the one of its scope whose situation is nearly the same; answered when that is on
+   * the disk. A pattern that came from the same trace before is not counted again.
+   */
+  add: { request: { scope: PatternScope; patterns: readonly AddedPattern[] }; reply: MergedPattern[] };
+  state: { request: null; reply: IndexState };
+};

@@ -1,0 +1,63 @@
+/** The rows of patterns in `main.mdb`: their tables, keys and values. Actor threads and the command line. */
+import { createHash } from 'node:crypto';
+import type { Pattern, PatternScope, Tier } from '../../src/domain/pattern.ts';
+import type { RowKey, RowWrite } from '../../src/runtime/protocol.ts';
+
+/** [tier, org_id, project_id, pattern_id] → Pattern without what the key says. */
+export const PATTERNS = 'patterns';
+/** [embedder, tier, org_id, project_id, pattern_id] → the situation's vector, 32-bit floats, least byte first. */
+export const PATTERN_VECTORS = 'pattern_vectors';
+/** [tier, org_id, project_id, trace, situation], both as digests → what became of that pattern of that trace. */
+export const PATTERN_SOURCES = 'pattern_sources';
+/** ['starters'] → which universal patterns of ours are in the store. */
+export const PATTERN_SETTINGS = 'pattern_settings';
+
+export type PatternRow = Omit<Pattern, 'pattern_id' | 'tier' | 'org_id' | 'project_id'>;
+
+export interface SourceRow {
+  pattern_id: string;
+  created: boolean;
+}
+
+export function patternKey({ tier, org_id, project_id }: PatternScope, patternId: string): RowKey {
+  return [tier, org_id, project_id, patternId];
+}
+
+export function vectorKey(embedderId: string, scope: PatternScope, patternId: string): RowKey {
+  return [digest(embedderId), ...patternKey(scope, patternId)];
+}
+
+export function sourceKey(scope: PatternScope, traceId: string, situation: string): RowKey {
+  return [scope.tier, scope.org_id, scope.project_id, digest(traceId), digest(situation)];
+}
+
+export function putPattern(pattern: Pattern): RowWrite {
+  const { pattern_id, tier, org_id, project_id, ...value } = pattern;
+  return { op: 'put', table: PATTERNS, row: patternKey({ tier, org_id, project_id }, pattern_id), value };
+}
+
+/** @param key of PATTERNS */
+export function readPattern(key: RowKey, row: PatternRow): Pattern {
+  const [tier, org_id, project_id, pattern_id] = key as [Tier, string, string, string];
+  return { pattern_id, tier, org_id, project_id, ...row };
+}
+
+export function encodeVector(vector: Float32Array): Buffer {
+  const bytes = Buffer.allocUnsafe(vector.length * 4);
+  for (let at = 0; at < vector.length; at++) bytes.writeFloatLE(vector[at]!, at * 4);
+  return bytes;
+}
+
+/** @returns undefined when it is none of so many dimensions */
+export function decodeVector(bytes: unknown, dimensions: number): Float32Array | undefined {
+  if (!(bytes instanceof Uint8Array) || bytes.length !== dimensions * 4) return undefined;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const vector = new Float32Array(dimensions);
+  for (let at = 0; at < dimensions; at++) vector[at] = view.getFloat32(at * 4, true);
+  return vector;
+}
+
+/** Names of any length as the short part of a key: 22 characters of base64url, 128 bits. */
+export function digest(text: string): string {
+  return createHash('sha256').update(text).digest('base64url').slice(0, 22);
+}

@@ -1,0 +1,58 @@
+/** Asks usage meters. The only place that makes their messages. Front threads. */
+import type { UsageCounts } from '../../src/domain/usage.ts';
+import { CatalogueError } from '../../src/errors.ts';
+import type { Asker } from '../../src/runtime/front.ts';
+import { type InterveneReply, USAGE_METER_KIND, type UsageMeterProtocol } from './protocol.ts';
+
+export type { InterveneReply } from './protocol.ts';
+
+/** A commit without a sync takes microseconds, on a struggling machine a second. */
+const DEADLINE_MS = 5_000;
+
+export class UsageMeterClient {
+  readonly #asker: Asker;
+
+  constructor(asker: Asker) {
+    this.#asker = asker;
+  }
+
+  /**
+   * Counts a retrieval that found something: the call always, the intervention if it is under the cap. Durable when this
+   * returns.
+   * @param orgId 1 … 512 UTF-16 units
+   * @param cap interventions of this UTC month, null for no cap; exactly so many are allowed
+   * @throws CatalogueError `unavailable` when that cannot be counted now: then nothing may be served
+   */
+  intervene(orgId: string, projectId: string, cap: number | null): Promise<InterveneReply> {
+    return this.#ask(orgId, 'intervene', { project_id: projectId, cap });
+  }
+
+  /**
+   * Adds to the counters of this day. Durable when this returns.
+   * @param counts whole numbers ≥ 0
+   * @returns interventions of this UTC month
+   * @throws CatalogueError `unavailable` when that cannot be counted now
+   */
+  async count(orgId: string, projectId: string, counts: Partial<UsageCounts>): Promise<number> {
+    return (await this.#ask(orgId, 'count', { project_id: projectId, counts })).used;
+  }
+
+  /** Interventions of this UTC month so far. @throws CatalogueError `unavailable` */
+  async used(orgId: string): Promise<number> {
+    return (await this.#ask(orgId, 'used', null)).used;
+  }
+
+  async #ask<N extends keyof UsageMeterProtocol>(
+    orgId: string,
+    name: N,
+    payload: UsageMeterProtocol[N]['request'],
+  ): Promise<UsageMeterProtocol[N]['reply']> {
+    try {
+      return (await this.#asker.ask({ kind: USAGE_METER_KIND, key: orgId }, name, payload, {
+        deadline_ms: DEADLINE_MS,
+      })) as UsageMeterProtocol[N]['reply'];
+    } catch (thrown) {
+      throw new CatalogueError('unavailable', undefined, { cause: thrown });
+    }
+  }
+}

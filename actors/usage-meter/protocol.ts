@@ -1,0 +1,29 @@
+/**
+ * What the usage meter understands. One actor an organization, its key the organization's id: it counts what the
+ * organization used, and lets no more retrievals intervene than its plan allows. Any thread.
+ */
+import type { UsageCounts } from '../../src/domain/usage.ts';
+
+export const USAGE_METER_KIND = 'usage-meter';
+
+export interface InterveneRequest {
+  /** Of the counters' row. */
+  project_id: string;
+  /** Interventions in this UTC month, of both kinds, beyond which none is allowed; null: no cap. */
+  cap: number | null;
+}
+
+export interface InterveneReply {
+  allowed: boolean;
+  /** Interventions in this UTC month, this one included. */
+  used: number;
+}
+
+export type UsageMeterProtocol = {
+  /** A retrieval found something: counted as a call, and as an intervention if that is under the cap. */
+  intervene: { request: InterveneRequest; reply: InterveneReply };
+  /** Counts what happened; nothing is refused. */
+  count: { request: { project_id: string; counts: Partial<UsageCounts> }; reply: { used: number } };
+  /** Interventions in this UTC month. */
+  used: { request: null; reply: { used: number } };
+};

@@ -1,0 +1,463 @@
+/** The pattern store over tables in memory and on the disk, and the pattern index's decisions without threads. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { PATTERN_STORE_PORT, patternIndex } from '../../actors/pattern-index/behaviour.ts';
+import type { AddedPattern, RetrieveRequest } from '../../actors/pattern-index/protocol.ts';
+import { PATTERN_VECTORS, PATTERNS } from '../../actors/pattern-index/rows.ts';
+import { PatternStore, type StoreParts } from '../../actors/pattern-index/store.ts';
+import type { PatternScope } from '../../src/domain/pattern.ts';
+import { ActorKit } from '../../src/runtime/kit.ts';
+import { chooseIndex } from '../../src/search/open-index.ts';
+import { createManualClock } from '../../src/std/clock.ts';
+import { createUlidSource } from '../../src/std/id.ts';
+import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
+import { MemoryTables } from '../../src/storage/memory/tables.ts';
+import type { Tables } from '../../src/storage/tables.ts';
+import { HashedWords } from '../fixtures/hashed-words.ts';
+import { makeFolder } from '../storage/folder.ts';
+
+const ALICE: PatternScope = { tier: 'e1', org_id: 'alice', project_id: 'web' };
+const ALICE_COMMONS: PatternScope = { tier: 'e2', org_id: 'alice', project_id: '' };
+const BOB: PatternScope = { tier: 'e1', org_id: 'bob', project_id: 'web' };
+const UNIVERSAL: PatternScope = { tier: 'e3', org_id: '', project_id: '' };
+
+const FLAKY = 'flaky integration test times out while postgres container starts';
+const ROUTER = 'react router navigation loses query parameters after redirect';
+const BORROW = 'rust borrow checker rejects mutable reference inside closure';
+
+const opened: PatternStore[] = [];
+
+afterEach(async () => {
+  for (const store of opened.splice(0)) await store.close();
+});
+
+interface World {
+  tables: Tables;
+  embedder: HashedWords;
+  logged: string[];
+}
+
+function createWorld(tables: Tables = new MemoryTables()): World {
+  return { tables, embedder: new HashedWords(), logged: [] };
+}
+
+async function openStore(world: World, parts: Partial<StoreParts> = {}): Promise<PatternStore> {
+  const clock = createManualClock(Date.parse('2026-11-21T10:00:00Z'));
+  const note = (_facts: object, message: string) => void world.logged.push(message);
+  const store = new PatternStore({
+    tables: world.tables,
+    embedder: world.embedder,
+    makeIndex: chooseIndex(() => {}),
+    clock,
+    newId: createUlidSource(clock),
+    log: { info: note, warn: note },
+    starters: [],
+    ...parts,
+  });
+  opened.push(store);
+  await store.whenLoaded();
+  await store.whenSettled();
+  return store;
+}
+
+function pattern(situation: string, more: Partial<AddedPattern> = {}): AddedPattern {
+  return {
+    situation,
+    dead_ends: `tried: ${situation}`,
+    unlock: `did: ${situation}`,
+    model: '',
+    failure_type: '',
+    source_trace_id: null,
+    ...more,
+  };
+}
+
+function ask(context: string, more: Partial<RetrieveRequest> = {}): RetrieveRequest {
+  return {
+    org_id: 'alice',
+    project_id: 'web',
+    tier: null,
+    context,
+    top_k: 5,
+    min_similarity: 0.35,
+    failure_type: null,
+    model: null,
+    ...more,
+  };
+}
+
+describe.each(['memory', 'lmdb'] as const)('the pattern store on %s', (kind) => {
+  function makeTables(): Tables {
+    return kind === 'memory' ? new MemoryTables() : new LmdbTables(`${makeFolder()}/main.mdb`, 'disk');
+  }
+
+  it('finds what was added, with its texts and how similar it is', async () => {
+    const store = await openStore(createWorld(makeTables()));
+    const [added] = await store.add(ALICE, [pattern(FLAKY), pattern(ROUTER)]);
+    expect(added).toMatchObject({ created: true });
+    expect(added!.pattern_id).toMatch(/^pat_[0-9A-HJKMNP-TV-Z]{26}$/);
+    const found = await store.retrieve(ask(FLAKY));
+    expect(found).toEqual([
+      {
+        tier: 'e1',
+        pattern_id: added!.pattern_id,
+        similarity: 1,
+        fields: { situation: FLAKY, dead_ends: `tried: ${FLAKY}`, unlock: `did: ${FLAKY}` },
+      },
+    ]);
+    expect(await store.retrieve(ask('knitting patterns for winter socks'))).toEqual([]);
+  });
+
+  it('comes back as it was, without embedding anything again', async () => {
+    const world = createWorld(makeTables());
+    const first = await openStore(world);
+    await first.add(ALICE, [pattern(FLAKY), pattern(ROUTER)]);
+    await first.add(UNIVERSAL, [pattern(BORROW)]);
+    const before = await first.retrieve(ask(`${FLAKY} ${BORROW}`));
+    await first.close();
+    const embedded = world.embedder.embedded;
+    const second = await openStore(world);
+    expect(world.embedder.embedded).toBe(embedded);
+    expect(second.state()).toMatchObject({ is_loaded: true, patterns: 3, unembedded: 0, scopes: 2 });
+    expect(await second.retrieve(ask(`${FLAKY} ${BORROW}`))).toEqual(before);
+    expect(before.length).toBe(2);
+  });
+
+  it('stores all of an import or nothing of it', async () => {
+    const world = createWorld(makeTables());
+    const store = await openStore(world);
+    await store.add(ALICE, [pattern(FLAKY)]);
+    const { transact } = world.tables;
+    world.tables.transact = () => Promise.reject(new Error('the disk is full'));
+    await expect(store.add(ALICE, [pattern(ROUTER), pattern(FLAKY)])).rejects.toMatchObject({
+      code: 'unavailable',
+    });
+    world.tables.transact = transact;
+    expect(await store.retrieve(ask(ROUTER))).toEqual([]);
+    expect(store.state().patterns).toBe(1);
+    expect(await store.add(ALICE, [pattern(ROUTER)])).toMatchObject([{ created: true }]);
+    expect((await store.retrieve(ask(ROUTER))).length).toBe(1);
+  });
+});
+
+describe('who sees a pattern', () => {
+  async function fillAll(): Promise<PatternStore> {
+    const store = await openStore(createWorld());
+    await store.add(ALICE, [pattern(`${FLAKY} one`)]);
+    await store.add({ ...ALICE, project_id: 'app' }, [pattern(`${FLAKY} two`)]);
+    await store.add(ALICE_COMMONS, [pattern(`${FLAKY} three`)]);
+    await store.add(BOB, [pattern(`${FLAKY} four`)]);
+    await store.add({ tier: 'e2', org_id: 'bob', project_id: '' }, [pattern(`${FLAKY} five`)]);
+    await store.add(UNIVERSAL, [pattern(`${FLAKY} six`)]);
+    return store;
+  }
+
+  const see = async (store: PatternStore, more: Partial<RetrieveRequest>) =>
+    (await store.retrieve(ask(FLAKY, more)))
+      .map(({ tier, fields }) => `${tier} ${fields.situation.split(' ').at(-1)}`)
+      .sort();
+
+  it('is its project, its organization, or everybody, and nobody else', async () => {
+    const store = await fillAll();
+    expect(await see(store, {})).toEqual(['e1 one', 'e2 three', 'e3 six']);
+    expect(await see(store, { project_id: 'app' })).toEqual(['e1 two', 'e2 three', 'e3 six']);
+    expect(await see(store, { project_id: null })).toEqual(['e1 one', 'e1 two', 'e2 three', 'e3 six']);
+    expect(await see(store, { org_id: 'bob' })).toEqual(['e1 four', 'e2 five', 'e3 six']);
+    expect(await see(store, { org_id: 'carol', project_id: null })).toEqual(['e3 six']);
+    expect(await see(store, { org_id: '', project_id: '' })).toEqual(['e3 six']);
+  });
+
+  it('is narrowed by the tier', async () => {
+    const store = await fillAll();
+    expect(await see(store, { tier: 'e1' })).toEqual(['e1 one']);
+    expect(await see(store, { tier: 'e1', project_id: null })).toEqual(['e1 one', 'e1 two']);
+    expect(await see(store, { tier: 'e2' })).toEqual(['e2 three']);
+    expect(await see(store, { tier: 'e3' })).toEqual(['e3 six']);
+  });
+
+  it('cannot be forged by names that contain each other or separators', async () => {
+    const store = await openStore(createWorld());
+    await store.add({ tier: 'e1', org_id: 'a', project_id: 'b","c' }, [pattern(FLAKY)]);
+    await store.add({ tier: 'e1', org_id: 'a\0b', project_id: 'c' }, [pattern(FLAKY)]);
+    expect(await store.retrieve(ask(FLAKY, { org_id: 'a","b', project_id: 'c' }))).toEqual([]);
+    expect(await store.retrieve(ask(FLAKY, { org_id: 'a', project_id: 'b' }))).toEqual([]);
+    expect(await store.retrieve(ask(FLAKY, { org_id: 'a', project_id: 'b\0c' }))).toEqual([]);
+  });
+});
+
+describe('what is found', () => {
+  it('is the most similar of all tiers first', async () => {
+    const store = await openStore(createWorld());
+    await store.add(ALICE, [pattern(`${FLAKY} with many further words that make it less alike`)]);
+    await store.add(UNIVERSAL, [pattern(FLAKY)]);
+    await store.add(ALICE_COMMONS, [pattern(`${FLAKY} sometimes`)]);
+    const found = await store.retrieve(ask(FLAKY));
+    expect(found.map(({ tier }) => tier)).toEqual(['e3', 'e2', 'e1']);
+    const similarities = found.map(({ similarity }) => similarity);
+    expect(similarities).toEqual([...similarities].sort((a, b) => b - a));
+  });
+
+  it('is no more than top_k, and nothing under the floor', async () => {
+    const store = await openStore(createWorld());
+    const words = 'amber birch cedar delta ember fjord grove heath islet jetty'.split(' ');
+    await store.add(
+      ALICE,
+      words.map((word) => pattern(`${word} ${word}s problem with cache key`)),
+    );
+    expect(await store.retrieve(ask('problem with cache key', { top_k: 3 }))).toHaveLength(3);
+    expect(await store.retrieve(ask('problem with cache key', { top_k: 50 }))).toHaveLength(10);
+    expect(await store.retrieve(ask('problem with cache key', { min_similarity: 1 }))).toEqual([]);
+    expect(await store.retrieve(ask('amber', { top_k: 50, min_similarity: 0 }))).not.toEqual([]);
+  });
+
+  it('has exactly the failure type that was asked for, as many as there are', async () => {
+    const store = await openStore(createWorld());
+    const many = Array.from({ length: 120 }, (_, at) =>
+      pattern(`cache key ${'abcdefghij'[at % 10]}${at} trouble number${at} n${at}`, {
+        failure_type: at % 40 === 0 ? 'infinite_loop' : at % 2 === 0 ? 'semantic_loop' : '',
+      }),
+    );
+    await store.add(ALICE, many);
+    const request = ask('cache key trouble', { min_similarity: 0, top_k: 50, failure_type: 'infinite_loop' });
+    const found = await store.retrieve(request);
+    expect(found).toHaveLength(3);
+    expect(await store.retrieve({ ...request, failure_type: 'semantic' })).toEqual([]);
+    expect(await store.retrieve({ ...request, failure_type: 'semantic_loop' })).toHaveLength(50);
+  });
+
+  it('prefers the model’s family among nearly equals, and drops nothing for it', async () => {
+    const world = createWorld();
+    world.embedder = new HashedWords(1_024);
+    const store = await openStore(world);
+    const [nearer, near] = [`${FLAKY} under podman`, `${FLAKY} within github runners`];
+    await store.add(ALICE, [
+      pattern(nearer, { model: 'gpt-4o' }),
+      pattern(near, { model: 'claude-sonnet-4-5' }),
+      pattern(ROUTER, { model: 'claude-sonnet-4-5' }),
+    ]);
+    const find = async (model: string | null, top_k = 5) =>
+      (await store.retrieve(ask(FLAKY, { min_similarity: 0, top_k, model }))).map(
+        (found) => found.fields.situation,
+      );
+    const similarities = (await store.retrieve(ask(FLAKY))).map(({ similarity }) => similarity);
+    expect(similarities[0]! - similarities[1]!).toBeGreaterThan(0.005);
+    expect(similarities[0]! - similarities[1]!).toBeLessThan(0.05);
+    expect(await find(null)).toEqual([nearer, near, ROUTER]);
+    expect(await find('claude-3-5-sonnet-20241022')).toEqual([near, nearer, ROUTER]);
+    expect(await find('claude-3-5-sonnet-20241022', 1)).toEqual([near]);
+    expect(await find('gpt-4o-mini')).toEqual([nearer, near, ROUTER]);
+    expect(await find('nobody-knows')).toEqual([nearer, near, ROUTER]);
+  });
+
+  it('holds no secret that was in an imported text', async () => {
+    const world = createWorld();
+    const store = await openStore(world);
+    const key = `sk-ant-api03-${'abcDEF123456'.repeat(4)}`;
+    await store.add(ALICE, [
+      {
+        ...pattern(`${FLAKY} with ${key}`),
+        dead_ends: `export KEY=${key}`,
+        unlock: `password: hunter22secret`,
+        model: key,
+      },
+    ]);
+    const stored = JSON.stringify([...world.tables.range(PATTERNS, { prefix: [] })]);
+    expect(stored).not.toContain(key);
+    expect(stored).not.toContain('hunter22secret');
+    expect((await store.retrieve(ask(FLAKY))).length).toBe(1);
+  });
+});
+
+describe('a near-duplicate', () => {
+  const supportOf = (world: World) =>
+    [...world.tables.range<{ support: number; sources: string[] }>(PATTERNS, { prefix: [] })].map(
+      ({ value }) => ({
+        support: value.support,
+        sources: value.sources,
+      }),
+    );
+
+  it('raises the support of the one that is there, also within one import', async () => {
+    const world = createWorld();
+    const store = await openStore(world);
+    const outcomes = await store.add(ALICE, [pattern(FLAKY), pattern(FLAKY.toUpperCase()), pattern(ROUTER)]);
+    expect(outcomes.map(({ created }) => created)).toEqual([true, false, true]);
+    expect(outcomes[1]!.pattern_id).toBe(outcomes[0]!.pattern_id);
+    const again = await store.add(ALICE, [pattern(FLAKY)]);
+    expect(again).toEqual([{ pattern_id: outcomes[0]!.pattern_id, created: false }]);
+    expect(
+      supportOf(world)
+        .map(({ support }) => support)
+        .sort(),
+    ).toEqual([1, 3]);
+    expect(store.state().patterns).toBe(2);
+  });
+
+  it('is looked for in its own scope alone', async () => {
+    const store = await openStore(createWorld());
+    const [first] = await store.add(ALICE, [pattern(FLAKY)]);
+    for (const scope of [ALICE_COMMONS, BOB, UNIVERSAL]) {
+      const [other] = await store.add(scope, [pattern(FLAKY)]);
+      expect(other).toMatchObject({ created: true });
+      expect(other!.pattern_id).not.toBe(first!.pattern_id);
+    }
+  });
+
+  it('of the same trace gets the same answer and counts once', async () => {
+    const world = createWorld();
+    const store = await openStore(world);
+    const patterns = [
+      pattern(FLAKY, { source_trace_id: 'trace-1' }),
+      pattern(ROUTER, { source_trace_id: 'trace-1' }),
+    ];
+    const first = await store.add(ALICE, patterns);
+    expect(await store.add(ALICE, patterns)).toEqual(first);
+    expect(supportOf(world)).toEqual([
+      { support: 1, sources: ['trace-1'] },
+      { support: 1, sources: ['trace-1'] },
+    ]);
+    const other = await store.add(ALICE, [pattern(FLAKY, { source_trace_id: 'trace-2' })]);
+    expect(other).toEqual([{ pattern_id: first[0]!.pattern_id, created: false }]);
+    const all = supportOf(world);
+    expect(all).toContainEqual({ support: 2, sources: ['trace-1', 'trace-2'] });
+    await store.close();
+    const later = await openStore(world);
+    expect(await later.add(ALICE, patterns)).toEqual(first);
+  });
+});
+
+describe('a changed embedder', () => {
+  it('embeds everything anew while it serves, and drops the old vectors', async () => {
+    const world = createWorld();
+    const first = await openStore(world);
+    await first.add(
+      ALICE,
+      Array.from({ length: 80 }, (_, at) => pattern(`topic${at} thing${at} matter${at}`)),
+    );
+    await first.add(UNIVERSAL, [pattern(ROUTER)]);
+    await first.close();
+    world.embedder = new HashedWords(64, 7);
+    const second = await openStore(world);
+    expect(world.embedder.embedded).toBe(81);
+    expect(second.state()).toMatchObject({ patterns: 81, unembedded: 0 });
+    expect(await second.retrieve(ask('topic41 thing41 matter41'))).toMatchObject([
+      { similarity: 1, fields: { situation: 'topic41 thing41 matter41' } },
+    ]);
+    expect(world.logged).toContain('every pattern is embedded anew');
+    await expect.poll(() => [...world.tables.range(PATTERN_VECTORS, { prefix: [] })].length).toBe(81);
+    await second.close();
+    const third = await openStore(world);
+    expect(world.embedder.embedded).toBe(81 + 1);
+    expect(third.state().unembedded).toBe(0);
+  });
+
+  it('goes on with the patterns that have vectors while it is down', async () => {
+    const world = createWorld();
+    const first = await openStore(world);
+    await first.add(ALICE, [pattern(FLAKY)]);
+    await first.close();
+    world.embedder = new HashedWords(64, 7);
+    world.embedder.isDown = true;
+    const note = () => {};
+    const clock = createManualClock();
+    const second = new PatternStore({
+      tables: world.tables,
+      embedder: world.embedder,
+      makeIndex: chooseIndex(() => {}),
+      clock,
+      newId: createUlidSource(clock),
+      log: { info: note, warn: note },
+      starters: [],
+    });
+    opened.push(second);
+    await second.whenLoaded();
+    expect(second.state()).toMatchObject({ patterns: 1, unembedded: 1 });
+    await expect(second.add(ALICE, [pattern(ROUTER)])).rejects.toThrow();
+    world.embedder.isDown = false;
+    expect(await second.add(ALICE, [pattern(ROUTER)])).toMatchObject([{ created: true }]);
+    expect(await second.retrieve(ask(ROUTER))).toHaveLength(1);
+  });
+});
+
+describe('universal starter patterns', () => {
+  const starter = (situation: string, unlock = 'do it') => ({
+    situation,
+    dead_ends: 'none',
+    unlock,
+    failure_type: 'semantic_loop',
+  });
+
+  it('are there after the first start, once', async () => {
+    const world = createWorld();
+    const starters = [starter(FLAKY), starter(ROUTER)];
+    const first = await openStore(world, { starters });
+    expect(first.state().patterns).toBe(2);
+    expect(await first.retrieve(ask(FLAKY))).toMatchObject([{ tier: 'e3' }]);
+    await first.close();
+    const second = await openStore(world, { starters });
+    expect(second.state().patterns).toBe(2);
+  });
+
+  it('are replaced by those of a new version, and leave others alone', async () => {
+    const world = createWorld();
+    const first = await openStore(world, { starters: [starter(FLAKY), starter(ROUTER)] });
+    await first.add(UNIVERSAL, [pattern(BORROW)]);
+    await first.close();
+    const second = await openStore(world, {
+      starters: [starter(FLAKY, 'do it better'), starter('a third thing entirely')],
+    });
+    await expect.poll(async () => (await second.retrieve(ask(FLAKY)))[0]?.fields.unlock).toBe('do it better');
+    expect(await second.retrieve(ask(ROUTER))).toEqual([]);
+    expect(await second.retrieve(ask(BORROW))).toHaveLength(1);
+    expect(second.state().patterns).toBe(3);
+    expect([...world.tables.range(PATTERNS, { prefix: [] })]).toHaveLength(3);
+  });
+});
+
+describe('the pattern index', () => {
+  it('answers with what its store says, and refuses with its words', () => {
+    const kit = new ActorKit(patternIndex);
+    const answer = kit.ask('retrieve', ask(FLAKY));
+    if (answer.type !== 'held') throw new Error('the answer is kept');
+    const [io] = kit.takeEffectsOf('io');
+    expect(io).toMatchObject({ port: PATTERN_STORE_PORT, operation: 'retrieve', input: ask(FLAKY) });
+    kit.finish(io!, []);
+    expect(kit.answerTo(answer.token)).toEqual({ type: 'reply', value: [] });
+    const second = kit.ask('state', null);
+    if (second.type !== 'held') throw new Error('the answer is kept');
+    const refusal = { code: 'unavailable', message: 'not now', retryable: true };
+    kit.fail(kit.takeEffectsOf('io')[0]!, refusal);
+    expect(kit.answerTo(second.token)).toEqual({ type: 'refuse', error: refusal });
+  });
+
+  it('tells the live hub of imported patterns that are new, and of no others', () => {
+    const kit = new ActorKit(patternIndex, { now_ms: Date.parse('2026-11-21T10:00:00Z') });
+    const patterns = [
+      pattern(FLAKY, { failure_type: 'semantic_loop' }),
+      pattern(ROUTER),
+      pattern(BORROW, { source_trace_id: 'trace-1' }),
+    ];
+    const outcome = [
+      { pattern_id: 'pat_1', created: true },
+      { pattern_id: 'pat_2', created: false },
+      { pattern_id: 'pat_3', created: true },
+    ];
+    kit.ask('add', { scope: ALICE, patterns });
+    kit.finish(kit.takeEffectsOf('io')[0]!, outcome);
+    const told = kit.takeEffectsOf('tell');
+    expect(told).toHaveLength(1);
+    expect(told[0]).toMatchObject({
+      to: { key: 'alice' },
+      payload: {
+        event: 'pattern_created',
+        project_id: 'web',
+        pattern_id: 'pat_1',
+        tier: 'e1',
+        failure_type: 'semantic_loop',
+        at: '2026-11-21T10:00:00.000Z',
+      },
+    });
+    kit.ask('add', { scope: UNIVERSAL, patterns });
+    kit.finish(kit.takeEffectsOf('io')[0]!, outcome);
+    expect(kit.takeEffectsOf('tell')).toEqual([]);
+  });
+});

@@ -1,0 +1,170 @@
+/** The usage meter's decisions without threads, and its counters as they are stored and read. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { usageMeter } from '../../actors/usage-meter/behaviour.ts';
+import type { InterveneReply } from '../../actors/usage-meter/protocol.ts';
+import { ActorKit } from '../../src/runtime/kit.ts';
+import type { RowWrite } from '../../src/runtime/protocol.ts';
+import { MemoryTables } from '../../src/storage/memory/tables.ts';
+import { readUsage, sumUsage } from '../../src/storage/usage.ts';
+
+const NOON = Date.parse('2026-11-21T12:00:00Z');
+const DAY_MS = 86_400_000;
+
+function createMeter(now_ms = NOON, key = 'org_1') {
+  const kit = new ActorKit(usageMeter, { key, now_ms });
+  const tables = new MemoryTables();
+  const settle = async () => {
+    const rows = kit.takeEffectsOf('persist').flatMap((effect) => effect.rows as RowWrite[]);
+    await tables.transact((transaction) => {
+      for (const row of rows) transaction.write(row);
+    });
+  };
+  const intervene = (cap: number | null, project_id = 'web') => {
+    const answer = kit.ask('intervene', { project_id, cap });
+    if (answer.type !== 'reply') throw new Error(`answered with ${answer.type}`);
+    return answer.value as InterveneReply;
+  };
+  return { kit, tables, settle, intervene };
+}
+
+describe('the usage meter', () => {
+  it('allows exactly as many interventions as the cap says, and counts every call', async () => {
+    const { tables, settle, intervene } = createMeter();
+    const allowed = Array.from({ length: 6 }, () => intervene(4));
+    expect(allowed.map((reply) => reply.allowed)).toEqual([true, true, true, true, false, false]);
+    expect(allowed.map((reply) => reply.used)).toEqual([1, 2, 3, 4, 4, 4]);
+    await settle();
+    const [day] = readUsage([tables], 'org_1', '2026-11-21', '2026-11-21');
+    expect(day).toMatchObject({
+      date: '2026-11-21',
+      counts: { retrievals: 6, injections_retrieve: 4, evaluations: 0 },
+    });
+  });
+
+  it('allows none at a cap of 0, and any number without one', () => {
+    expect(createMeter().intervene(0)).toEqual({ allowed: false, used: 0 });
+    const { intervene } = createMeter();
+    for (let n = 1; n <= 10; n++) expect(intervene(null)).toEqual({ allowed: true, used: n });
+  });
+
+  it('counts evaluations towards the cap, and caps none of them', () => {
+    const { kit, intervene } = createMeter();
+    const counts = { evaluations: 1, injections_evaluate: 1 };
+    for (let n = 1; n <= 3; n++)
+      expect(kit.ask('count', { project_id: 'web', counts })).toEqual({ type: 'reply', value: { used: n } });
+    expect(intervene(3)).toEqual({ allowed: false, used: 3 });
+    expect(kit.ask('count', { project_id: 'web', counts })).toEqual({ type: 'reply', value: { used: 4 } });
+    expect(kit.ask('count', { project_id: 'web', counts: { retrievals: 1 } })).toEqual({
+      type: 'reply',
+      value: { used: 4 },
+    });
+  });
+
+  it('begins anew with a UTC month, to the millisecond', () => {
+    const { kit, intervene } = createMeter(Date.parse('2026-11-30T23:59:59.998Z'));
+    expect(intervene(1)).toEqual({ allowed: true, used: 1 });
+    kit.advance(1);
+    expect(intervene(1)).toEqual({ allowed: false, used: 1 });
+    kit.advance(1);
+    expect(kit.ask('used', null)).toEqual({ type: 'reply', value: { used: 0 } });
+    expect(intervene(1)).toEqual({ allowed: true, used: 1 });
+    kit.setWallClock(Date.parse('2027-01-01T00:00:00Z'));
+    expect(intervene(1)).toEqual({ allowed: true, used: 1 });
+  });
+
+  it('gives nothing back when the clock jumps into the month before', () => {
+    const { kit, intervene } = createMeter(Date.parse('2026-12-01T00:00:01Z'));
+    expect(intervene(1).allowed).toBe(true);
+    kit.setWallClock(Date.parse('2026-11-30T23:59:59Z'));
+    expect(intervene(1).allowed).toBe(false);
+    kit.setWallClock(Date.parse('2026-12-01T00:00:02Z'));
+    expect(intervene(1).allowed).toBe(false);
+  });
+
+  it('takes a changed cap at once', () => {
+    const { intervene } = createMeter();
+    intervene(1);
+    expect(intervene(1).allowed).toBe(false);
+    expect(intervene(2).allowed).toBe(true);
+    expect(intervene(1).allowed).toBe(false);
+  });
+
+  it('answers nothing that is not an event', () => {
+    const { kit } = createMeter();
+    kit.ask('intervene', { project_id: 'web', cap: 0 });
+    const kinds = kit.takeEffects().map(({ type }) => type);
+    expect(kinds).toEqual(['persist', 'reply']);
+  });
+
+  it('serves what it counts and counts what it serves, through restarts, days and jumps of the clock', async () => {
+    const step = fc.oneof(
+      fc.record({
+        op: fc.constant('intervene' as const),
+        by: fc.nat(4),
+        project: fc.constantFrom('web', 'app'),
+      }),
+      fc.record({ op: fc.constant('count' as const), by: fc.nat(4), project: fc.constantFrom('web', 'app') }),
+      fc.record({ op: fc.constant('advance' as const), by: fc.nat(20 * DAY_MS), project: fc.constant('') }),
+      fc.record({ op: fc.constant('restart' as const), by: fc.nat(1), project: fc.constant('') }),
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 80 }), async (steps) => {
+        const { kit, tables, settle, intervene } = createMeter();
+        let served = 0;
+        let counted = 0;
+        const byMonth = new Map<string, number>();
+        for (const { op, by, project } of steps) {
+          const month = new Date(kit.now_ms).toISOString().slice(0, 7);
+          const used = byMonth.get(month) ?? 0;
+          if (op === 'intervene') {
+            const { allowed } = intervene(by, project);
+            expect(allowed).toBe(used < by);
+            if (allowed) {
+              served++;
+              byMonth.set(month, used + 1);
+            }
+          } else if (op === 'count') {
+            kit.ask('count', { project_id: project, counts: { evaluations: 1, injections_evaluate: by } });
+            counted += by;
+            byMonth.set(month, used + by);
+          } else if (op === 'advance') kit.advance(by);
+          else kit.restart();
+        }
+        await settle();
+        const days = readUsage([tables], 'org_1', '2026-11-21', '2032-01-01');
+        expect(sumUsage(days)).toMatchObject({ injections_retrieve: served, injections_evaluate: counted });
+        for (const [month, used] of byMonth) {
+          const { injections_retrieve, injections_evaluate } = sumUsage(
+            days.filter(({ date }) => date.startsWith(month)),
+          );
+          expect(injections_retrieve + injections_evaluate).toBe(used);
+        }
+      }),
+      { seed: 3, numRuns: 100 },
+    );
+  });
+});
+
+describe('reading usage', () => {
+  it('adds projects and databases up, day by day, for one organization', async () => {
+    const [main, runs] = [new MemoryTables(), new MemoryTables()];
+    const add = (tables: MemoryTables, row: string[], counts: Record<string, number>) =>
+      tables.transact((transaction) => transaction.write({ op: 'add', table: 'usage', row, counts }));
+    await add(runs, ['org_1', '2026-11-19', 'web'], { steps: 100 });
+    await add(runs, ['org_1', '2026-11-20', 'web'], { steps: 5, tokens: 7 });
+    await add(runs, ['org_1', '2026-11-20', 'app'], { steps: 2 });
+    await add(main, ['org_1', '2026-11-20', 'web'], { traces: 3 });
+    await add(runs, ['org_1', '2026-11-22', 'web'], { runs: 1 });
+    await add(runs, ['org_1', '2026-11-23', 'web'], { runs: 50 });
+    await add(runs, ['org_10', '2026-11-20', 'web'], { steps: 1_000 });
+    const days = readUsage([main, runs], 'org_1', '2026-11-20', '2026-11-22');
+    expect(days.map(({ date }) => date)).toEqual(['2026-11-20', '2026-11-22']);
+    expect(days[0]!.counts).toMatchObject({ steps: 7, tokens: 7, traces: 3, runs: 0 });
+    expect(sumUsage(days)).toMatchObject({ steps: 7, runs: 1 });
+    expect(readUsage([main, runs], 'org_1', '2026-11-20', '2026-11-22', 'app')).toMatchObject([
+      { date: '2026-11-20', counts: { steps: 2, traces: 0 } },
+    ]);
+    expect(readUsage([main, runs], 'org_2', '2026-01-01', '2026-12-31')).toEqual([]);
+  });
+});
