@@ -40,7 +40,7 @@ function renderEndpoint(declared: Endpoint): string {
   });
   const parameters = pathParameters(declared.path);
   return `<h2><code>${declared.method} ${escapeHtml(declared.path)}</code></h2>
-<p>${escapeHtml(declared.summary)}.${declared.auth === 'bearer' ? ' Needs <code>Authorization: Bearer</code>.' : ''}${
+<p>${escapeHtml(declared.summary)}.${declared.auth !== 'open' ? ' Needs <code>Authorization: Bearer</code>.' : ''}${
     parameters.length > 0 ? ` In the path: ${parameters.map(escapeHtml).join(', ')}.` : ''
   }</p>
 <table>${replies.join('')}</table>`;

@@ -42,7 +42,7 @@ function describeOperation(declared: Endpoint, components: Map<string, Json>): J
     operationId: declared.id,
     summary: declared.summary,
     tags: [declared.tag],
-    ...(declared.auth === 'bearer' ? { security: [{ bearer: [] }] } : {}),
+    ...(declared.auth !== 'open' ? { security: [{ bearer: [] }] } : {}),
     ...(parameters.length > 0 ? { parameters } : {}),
     ...(declared.body === undefined
       ? {}
@@ -73,7 +73,7 @@ function impliedReplies({ auth, body }: Endpoint): Record<number, EndpointReply>
 
 /** `org_id` and `project_id` stand in the query unless a static key names them in the body. */
 function withTenant({ auth, query, body }: Endpoint): z.ZodObject | undefined {
-  if (auth === 'open') return query;
+  if (auth !== 'bearer') return query;
   const fields = body === undefined ? tenantQuery.shape : { org_id: tenantQuery.shape.org_id };
   return z.object({ ...query?.shape, ...withoutKeysOf(fields, query) });
 }
@@ -87,7 +87,7 @@ function describeBody({ auth }: Endpoint, body: z.ZodType, components: Map<strin
   const own = toSchema(body, 'input', components);
   const namesTenant = body instanceof z.ZodObject && 'org_id' in body.shape;
   const schema =
-    auth === 'open' || namesTenant ? own : { allOf: [own, toSchema(tenantFields, 'input', components)] };
+    auth !== 'bearer' || namesTenant ? own : { allOf: [own, toSchema(tenantFields, 'input', components)] };
   const required = !body.safeParse(undefined).success;
   return { required, content: { 'application/json': { schema } } };
 }

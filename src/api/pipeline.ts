@@ -64,7 +64,9 @@ export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
   return { endpoint, handle };
 }
 
-async function identify(request: ApiRequest, checks: Checks): Promise<Principal> {
+/** @throws CatalogueError `unauthenticated`, or `rate_limited` for who failed too often */
+/** @throws CatalogueError (as rejection) `unauthenticated`, or `rate_limited` where failures are limited */
+export async function identify(request: ApiRequest, checks: Checks): Promise<Principal> {
   try {
     return await checks.authenticator.authenticate(request.headers.get('authorization'));
   } catch (thrown) {
@@ -142,7 +144,8 @@ async function resolveTenant(
   return { org_id, project_id, actor: { type: 'user', id: membership.user_id }, may_write };
 }
 
-function toApiReply(reply: HandlerReply, rateHeaders: ApiReply['headers']): ApiReply {
+/** What a handler answers, with the headers of the rate. */
+export function toApiReply(reply: HandlerReply, rateHeaders: ApiReply['headers']): ApiReply {
   const { status = 200, headers = [] } = reply;
   if (reply.stream !== undefined) {
     const type = ['content-type', 'text/event-stream; charset=utf-8'] as const;
@@ -156,6 +159,6 @@ function toApiReply(reply: HandlerReply, rateHeaders: ApiReply['headers']): ApiR
   return jsonReply(status, reply.body, [...headers, ...rateHeaders]);
 }
 
-function withHeaders(reply: ApiReply, headers: ApiReply['headers']): ApiReply {
+export function withHeaders(reply: ApiReply, headers: ApiReply['headers']): ApiReply {
   return { ...reply, headers: [...reply.headers, ...headers] };
 }

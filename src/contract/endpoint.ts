@@ -5,8 +5,11 @@
 
 import { z } from 'zod';
 
-/** `open`: no credential is looked at. `bearer`: an API key or a JWT in `Authorization`. */
-export type EndpointAuth = 'open' | 'bearer';
+/**
+ * `open`: no credential is looked at. `bearer`: an API key or a JWT in `Authorization`, whose tenant the request is of.
+ * `user`: a signed-in user's JWT; a key is refused with 403.
+ */
+export type EndpointAuth = 'open' | 'bearer' | 'user';
 
 export interface EndpointReply {
   description: string;
