@@ -26,7 +26,7 @@ const TWO_WORDS =
 /** Whole lines that only a failure writes. */
 const ERROR_LINES: readonly RegExp[] = [
   /^(?:[\w$]+\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Fault|Failure)\b(?:\s*[:([]|$)/,
-  /^\W{0,6}(?:\w+\s)?(?:error|fatal|panic|fatal error|unhandled|uncaught|exception)\b\W{0,4}[:\]!(—-]/i,
+  /^[^\w{"']{0,6}(?:\w+\s)?(?:error|fatal|panic|fatal error|unhandled|uncaught|exception)\b\W{0,4}[:\]!(—-]/i,
   /^Traceback \(most recent call last\)/,
   /\bcommand not found\b|\bnot recognized as an internal or external command\b/i,
   /\b(?:No such file or directory|Permission denied|Operation not permitted|Connection refused|ECONNREFUSED|ENOENT|EACCES|ETIMEDOUT|ENOTFOUND|EADDRINUSE)\b/,
@@ -43,7 +43,7 @@ const ERROR_LINES: readonly RegExp[] = [
 ];
 /** A JSON answer that says it failed. */
 const ERROR_JSON =
-  /^\s*\{\s*(?:"[\w-]{1,40}"\s*:\s*(?:"[^"]{0,80}"|\d{1,20}|true|false|null)\s*,\s*){0,3}"(?:error|errors|error_message|exception)"\s*:\s*(?!null|""|\[\]|false|\{\})|^\s*\{[^{}]{0,200}"(?:success|ok)"\s*:\s*false|^\s*\{[^{}]{0,200}"status"\s*:\s*"(?:error|failed|failure)"/i;
+  /^\s*\{\s*(?:"[\w-]{1,40}"\s*:\s*(?:"[^"]{0,80}"|\d{1,20}|true|false|null)\s*,\s*){0,3}"(?:error|errors|error_message|exception)"\s*:(?!\s*(?:null|""|\[\s*\]|false|0|\{\s*\}))|^\s*\{[^{}]{0,200}"(?:success|ok)"\s*:\s*false|^\s*\{[^{}]{0,200}"status"\s*:\s*"(?:error|failed|failure)"/i;
 
 /** What an agent says of a step that did not do what it should. */
 const ADMISSION =

@@ -160,7 +160,9 @@ function wordUnlock(
   else if (changes.length > 0)
     parts.push(`What worked: ${quote(nameAction(worked))} with ${changes.join(' and ')}.`);
   else parts.push(`What worked: ${quote(describeCall(worked))}.`);
-  const insight = (why === '' ? 0 : 2) + (changes.length > 0 ? 1 : 0) + (between.length > 0 ? 1 : 0);
+  const isOther = stretch.way === 'detour';
+  const insight =
+    (why === '' ? 0 : 2) + (changes.length > 0 || isOther ? 1 : 0) + (between.length > 0 ? 1 : 0);
   return { text: finish(parts.join(' '), why, worked), insight };
 }
 

@@ -1,0 +1,763 @@
+/** Distillation of traces: what counts as a failure and a recovery, how it is told, and what hostile traces do. */
+
+import { existsSync, readFileSync } from 'node:fs';
+import { gunzipSync } from 'node:zlib';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  distilInParts,
+  distilTrace,
+  keepDistinct,
+  type PatternCandidate,
+} from '../../src/domain/distillation/distil.ts';
+import { findFailureType } from '../../src/domain/distillation/failure-type.ts';
+import { judgeStep, readCommand } from '../../src/domain/distillation/failures.ts';
+import { cleanText, maskSecrets, oneLine, renderJson } from '../../src/domain/distillation/text.ts';
+import { summarizeTask } from '../../src/domain/distillation/wording.ts';
+import {
+  fingerprintBody,
+  readCallTrace,
+  readLegacyTrace,
+  type Trace,
+  type TraceStep,
+} from '../../src/domain/trace.ts';
+import { PATTERN_BOUNDS, TRACE_BOUNDS } from '../../src/limits.ts';
+
+type Said = Partial<Omit<TraceStep, 'step_index'>>;
+
+const HEAD = {
+  trace_id: 't',
+  run_id: '',
+  task: 'Ship the release.',
+  model: 'm',
+  task_profile: 'coding',
+  outcome: 'success',
+};
+
+function step({
+  thought = '',
+  action = 'tool',
+  action_input = '',
+  observation = 'ok',
+  is_error = false,
+  tokens = 1,
+}: Said): TraceStep {
+  return { step_index: 0, thought, action, action_input, observation, is_error, tokens };
+}
+
+function trace(steps: readonly Said[], more: Partial<typeof HEAD> = {}): Trace {
+  const sent = steps.map((said) => {
+    const { tokens, ...rest } = step(said);
+    return { ...rest, tokens_used: tokens };
+  });
+  return readLegacyTrace({ ...HEAD, ...more }, sent);
+}
+
+const distil = (steps: readonly Said[], more: Partial<typeof HEAD> = {}) => distilTrace(trace(steps, more));
+
+describe('what fails', () => {
+  it.each([
+    [
+      'an exception',
+      'Traceback (most recent call last)\n  File "a.py", line 1\nKeyError: \'id\'',
+      "KeyError: 'id'",
+    ],
+    ['a shell', 'bash: foo: command not found', 'bash: foo: command not found'],
+    ['an exit code', 'some words\nCommand exited with code 2', 'Command exited with code 2'],
+    ['a test run', 'collected 9 items\n\n3 failed, 6 passed in 0.2s', '3 failed, 6 passed in 0.2s'],
+    ['a JSON answer', '{"status": 404, "error": {"message": "no such invoice"}}', 'no such invoice'],
+    ['a JSON answer without success', '{"success": false, "message": "quota"}', 'quota'],
+    ['an HTTP status', 'HTTP/1.1 503 Service Unavailable', 'HTTP/1.1 503 Service Unavailable'],
+    ['a refused edit', 'String to replace not found in file.', 'String to replace not found in file.'],
+  ])('is seen in the words of %s', (_name, observation, error) => {
+    const verdict = judgeStep(step({ observation }), undefined);
+    expect(verdict).toMatchObject({ failed: true, error });
+  });
+
+  it.each([
+    [
+      'a file that was read',
+      'cat',
+      'import x\n\nclass ParseError(Exception):\n  pass\nraise ParseError("Error: bad")\n# end',
+    ],
+    [
+      'a listing',
+      'open',
+      '[File: /a.py (90 lines total)]\n1:def f():\n2:  raise ValueError("x")\n3:Error: no',
+    ],
+    ['a search', 'grep', 'a.ts:3: Error: one\nb.ts:4: Error: two\nc.ts:5: fatal: three\nd.ts:9: x'],
+    ['no failures', 'bash', '12 passed, 0 failed'],
+    ['no errors', 'bash', 'Found 0 errors.'],
+    ['a null error', 'tool', '{"error": null, "id": 4}'],
+    ['an empty list of errors', 'tool', '{"errors": [], "id": 4}'],
+    ['an answer of a person', 'respond', 'Error: I cannot find my order, that is wrong!'],
+    ['plain words', 'tool', 'The user reported an error in the invoice and wants it to be fixed.'],
+  ])('is not seen in %s', (_name, action, observation) => {
+    expect(judgeStep(step({ action, observation }), undefined).failed).toBe(false);
+  });
+
+  it('is also what the agent admits next', () => {
+    const next = step({
+      thought: 'It seems that the decryption failed, since there is no flag. Let me look.',
+    });
+    expect(judgeStep(step({ observation: 'xyzzy' }), next)).toMatchObject({
+      failed: true,
+      error: 'It seems that the decryption failed, since there is no flag.',
+    });
+    const fine = step({ thought: 'No errors this time. The fix for the failing test works.' });
+    expect(judgeStep(step({ observation: 'xyzzy' }), fine).failed).toBe(false);
+  });
+
+  it('tells commands apart by their program', () => {
+    expect(readCommand('{"command":"cd /srv && FOO=1 npm run build -- --x"}')).toBe('npm run');
+    expect(readCommand('sudo timeout 5 pytest -k a')).toBe('pytest');
+    expect(readCommand('python3 -m pytest x')).toBe('python3 -m pytest');
+    expect(readCommand('git -C a status')).toBe('git');
+    expect(readCommand('')).toBe('');
+    expect(readCommand('{"command":"echo \\"unfinished')).toBe('echo');
+  });
+});
+
+describe('a recovery', () => {
+  it('by other arguments says which', () => {
+    const [pattern, ...others] = distil(
+      [
+        {
+          action: 'pay',
+          action_input: '{"order":"o1","method":{"id":"card_7334"}}',
+          observation: 'Error: payment method not found',
+          is_error: true,
+        },
+        { action: 'get_user', action_input: '{"user":"u1"}', observation: '{"methods":["card_9074831"]}' },
+        {
+          action: 'pay',
+          action_input: '{"order":"o1","method":{"id":"card_9074831"}}',
+          observation: '{"status":"paid"}',
+        },
+      ],
+      { task: "Hi! I'd like to pay my order. It is o1." },
+    );
+    expect(others).toEqual([]);
+    expect(pattern).toMatchObject({ at: 0, until: 2, model: 'm' });
+    expect(pattern!.situation).toBe(
+      "I'd like to pay my order. It is o1. Stuck at `pay`, which failed: Error: payment method not found.",
+    );
+    expect(pattern!.dead_ends).toBe(
+      '- `pay(order="o1", method={"id":"card_7334"})` → Error: payment method not found',
+    );
+    expect(pattern!.unlock).toBe(
+      'First `get_user(user="u1")`. What worked: `pay` with `method.id` = "card_9074831" instead of "card_7334". Result: paid.',
+    );
+  });
+
+  it('by a change in between tells the change, and why it was made', () => {
+    const [pattern] = distil([
+      {
+        thought: 'Run the tests to see where we stand.',
+        action: 'Bash',
+        action_input: '{"command":"npm test"}',
+        observation: 'TypeError: total is undefined\n1 failed',
+        is_error: true,
+      },
+      {
+        thought: 'The sum must start at zero because an empty cart has no items.',
+        action: 'Edit',
+        action_input: '{"file":"cart.ts","new":"let total = 0"}',
+        observation: 'edited',
+      },
+      { action: 'Bash', action_input: '{"command":"npm test"}', observation: '9 passed' },
+    ]);
+    expect(pattern!.situation).toBe(
+      'Ship the release. Goal then: Run the tests to see where we stand. Stuck at `npm test`, which failed: TypeError: total is undefined.',
+    );
+    expect(pattern!.unlock).toBe(
+      'The sum must start at zero because an empty cart has no items. First `Edit(file="cart.ts", new="let total = 0")`. Then `npm test` again, which now worked. Result: 9 passed.',
+    );
+  });
+
+  it('by white space alone shows it', () => {
+    const [pattern] = distil([
+      {
+        action: 'edit',
+        action_input: '7:7\nreturn x\nend_of_edit',
+        observation: 'E999 IndentationError: unexpected indent',
+        is_error: true,
+      },
+      { action: 'edit', action_input: '7:7\n    return x\nend_of_edit', observation: 'File updated.' },
+    ]);
+    expect(pattern!.unlock).toBe(
+      'What worked: `edit` with `    return x` instead of `return x`. Result: File updated.',
+    );
+  });
+
+  it('by another tool counts when the run succeeded', () => {
+    const steps = [
+      {
+        action: 'unzip',
+        action_input: 'data/archive.tgz',
+        observation: 'End-of-central-directory signature not found: cannot open',
+        is_error: true,
+      },
+      { action: 'tar', action_input: 'xzf data/archive.tgz', observation: 'a.csv' },
+    ];
+    expect(distil(steps)[0]!.unlock).toBe('What worked: `tar xzf data/archive.tgz`. Result: a.csv.');
+    expect(distil(steps, { outcome: 'failure: Timeout' })).toEqual([]);
+  });
+
+  it('from a passing failure says that trying again was right', () => {
+    const [pattern] = distil([
+      {
+        action: 'fetch_rates',
+        action_input: '{"day":"mon"}',
+        observation: 'Error: 503 Service Unavailable',
+        is_error: true,
+      },
+      { action: 'fetch_rates', action_input: '{"day":"mon"}', observation: '{"status":"ok"}' },
+    ]);
+    expect(pattern!.unlock).toContain('temporary');
+  });
+
+  it('from a loop tells what broke it', () => {
+    const search = {
+      action: 'web',
+      action_input: 'opening hours of the museum',
+      observation: 'Here are ten results.',
+    };
+    const [pattern] = distil([
+      search,
+      search,
+      search,
+      {
+        thought: 'Searching again gives nothing new, so I should open the official page instead.',
+        action: 'web_open',
+        action_input: 'https://museum.example/visit',
+        observation: 'Open 9 to 5',
+      },
+    ]);
+    expect(pattern!.situation).toContain('Stuck repeating `web opening hours of the museum` 3 times');
+    expect(pattern!.dead_ends).toBe('- `web opening hours of the museum` → Here are ten results. (3 times)');
+    expect(pattern!.unlock).toContain('official page instead');
+  });
+
+  it('names the monitor that fired most', () => {
+    const fired = [
+      ['semantic_loop'],
+      ['semantic_loop', 'infinite_loop'],
+      ['infinite_loop'],
+      ['infinite_loop'],
+      [],
+    ] as const;
+    expect(findFailureType(fired, 0, 4)).toBe('infinite_loop');
+    expect(findFailureType(fired, 0, 1)).toBe('semantic_loop');
+    expect(findFailureType(fired, 4, 9)).toBe('');
+    const again = {
+      action: 'render',
+      action_input: '{"page":"7"}',
+      observation: 'Error: the font is missing',
+      is_error: true,
+    };
+    const [pattern] = distil([
+      again,
+      again,
+      again,
+      again,
+      again,
+      { action: 'install_font', action_input: '{"name":"Inter"}', observation: 'installed' },
+      { ...again, observation: 'rendered', is_error: false },
+    ]);
+    expect(pattern!.failure_type).toBe('infinite_loop');
+  });
+});
+
+describe('nothing is learnt', () => {
+  it.each<[string, Said[], Partial<typeof HEAD>]>([
+    ['from nothing', [], {}],
+    ['from a clean success', [{ action: 'build' }, { action: 'test' }, { action: 'submit' }], {}],
+    [
+      'from a failure without recovery',
+      [
+        { is_error: true, observation: 'Error: no' },
+        { action: 'respond', action_input: 'Sorry.' },
+      ],
+      {},
+    ],
+    [
+      'from the same failure to the end',
+      Array.from({ length: 9 }, () => ({ is_error: true, observation: 'Error: no' })),
+      {},
+    ],
+    [
+      'from something found in a run that failed',
+      [
+        { action: 'Search', action_input: 'Antic', observation: 'Could not find [Antic].', is_error: true },
+        { action: 'Search', action_input: 'Antic magazine', observation: 'A magazine.' },
+      ],
+      { outcome: 'failure' },
+    ],
+    [
+      'from looking after a failure that was given up',
+      [
+        {
+          action: 'return_order',
+          action_input: '{"order":"o1"}',
+          observation: 'Error: not delivered',
+          is_error: true,
+        },
+        { action: 'get_order', action_input: '{"order":"o1"}', observation: '{"status":"pending"}' },
+        { action: 'respond', action_input: 'It cannot be returned yet.' },
+      ],
+      {},
+    ],
+    [
+      'from an unexplained success of the very same call',
+      [
+        { action: 'pay', action_input: '{"a":1}', observation: 'Error: declined', is_error: true },
+        { action: 'pay', action_input: '{"a":1}', observation: 'ok' },
+      ],
+      {},
+    ],
+  ])('%s', (_name, steps, more) => {
+    expect(distil(steps, more)).toEqual([]);
+  });
+});
+
+describe('of many', () => {
+  const stretches = (count: number): Said[] =>
+    Array.from({ length: count }, (_, index) => [
+      {
+        action: `make_${index}`,
+        action_input: `{"part":"p${index}"}`,
+        observation: `Error: part ${index} is missing`,
+        is_error: true,
+      },
+      { action: `make_${index}`, action_input: `{"part":"q${index}"}`, observation: 'made' },
+    ]).flat();
+
+  it('three at most are kept, in the order of the run', () => {
+    const kept = keepDistinct(distil(stretches(12)), null);
+    expect(kept.map(({ at }) => at)).toEqual([0, 2, 4]);
+  });
+
+  it('near-duplicates become one, with the dead ends of both', () => {
+    const candidates = distil(stretches(3));
+    const close = [
+      Float32Array.of(1, 0),
+      Float32Array.of(0.95, Math.sqrt(1 - 0.95 ** 2)),
+      Float32Array.of(0, 1),
+    ];
+    const kept = keepDistinct(candidates, close);
+    expect(kept.map(({ at }) => at)).toEqual([0, 4]);
+    expect(kept[0]!.dead_ends).toContain('part 0 is missing');
+    expect(kept[0]!.dead_ends).toContain('part 1 is missing');
+    const apart = [
+      Float32Array.of(1, 0),
+      Float32Array.of(0.89, Math.sqrt(1 - 0.89 ** 2)),
+      Float32Array.of(0, 1),
+    ];
+    expect(keepDistinct(candidates, apart)).toHaveLength(3);
+  });
+
+  it('equal situations are one without vectors too', () => {
+    const one: PatternCandidate = { ...distil(stretches(1))[0]! };
+    expect(keepDistinct([one, { ...one, at: 5 }], null)).toHaveLength(1);
+  });
+});
+
+describe('calls', () => {
+  const read = (calls: unknown[], more: Partial<typeof HEAD> = {}) =>
+    readCallTrace(
+      { ...HEAD, task: '', model: '', ...more },
+      calls.map((call, seq) => ({
+        seq,
+        model: '',
+        request: {},
+        response: {},
+        is_error: false,
+        ...(call as object),
+      })),
+    );
+
+  it('in chat-completions style are steps', () => {
+    const { steps, task, model } = read([
+      {
+        request: {
+          messages: [
+            { role: 'system', content: 'Be brief.' },
+            { role: 'user', content: 'What is the weather?' },
+          ],
+        },
+        response: {
+          model: 'gpt-x',
+          choices: [
+            {
+              message: {
+                content: 'I look it up.',
+                tool_calls: [
+                  { id: 'a', function: { name: 'weather', arguments: '{"city":"Bern"}' } },
+                  { id: 'b', function: { name: 'time', arguments: '{}' } },
+                ],
+              },
+            },
+          ],
+        },
+      },
+      {
+        request: {
+          messages: [
+            { role: 'user', content: 'What is the weather?' },
+            { role: 'assistant', tool_calls: [] },
+            { role: 'tool', tool_call_id: 'b', content: 'noon' },
+            { role: 'tool', tool_call_id: 'a', content: [{ type: 'text', text: 'rain' }] },
+          ],
+        },
+        response: { choices: [{ message: { content: 'It rains.' } }] },
+      },
+      {
+        request: {
+          messages: [
+            { role: 'assistant', content: 'It rains.' },
+            { role: 'user', content: 'And tomorrow?' },
+          ],
+        },
+        response: { choices: [{ message: { content: null, refusal: 'no' } }] },
+      },
+    ]);
+    expect(task).toBe('What is the weather?');
+    expect(model).toBe('gpt-x');
+    expect(
+      steps.map(({ step_index, thought, action, action_input, observation }) => [
+        step_index,
+        thought,
+        action,
+        action_input,
+        observation,
+      ]),
+    ).toEqual([
+      [0, 'I look it up.', 'weather', '{"city":"Bern"}', 'rain'],
+      [1, '', 'time', '{}', 'noon'],
+      [2, '', 'respond', 'It rains.', 'And tomorrow?'],
+    ]);
+  });
+
+  it('of which the first holds a conversation are read with it; failed ones are passed over', () => {
+    const history = [
+      {
+        role: 'user',
+        content: [{ type: 'text', text: '<system-reminder>be nice</system-reminder>Fix the build.' }],
+      },
+      {
+        role: 'assistant',
+        content: [
+          { type: 'thinking', thinking: 'hm' },
+          { type: 'tool_use', id: '1', name: 'Bash', input: { command: 'make' } },
+        ],
+      },
+      {
+        role: 'user',
+        content: [{ type: 'tool_result', tool_use_id: '1', is_error: true, content: 'Error 2' }],
+      },
+    ];
+    const { steps, task } = read([
+      { request: { messages: history }, response: { type: 'error', error: { message: 'overloaded' } } },
+      { request: { messages: history }, is_error: true },
+      {
+        request: { messages: history },
+        response: { content: [{ type: 'tool_use', id: '2', name: 'Bash', input: { command: 'make -j1' } }] },
+      },
+      {
+        request: {
+          messages: [
+            ...history,
+            { role: 'assistant', content: [] },
+            { role: 'user', content: [{ type: 'tool_result', tool_use_id: '2', content: 'done' }] },
+          ],
+        },
+        response: { content: 'Fixed.' },
+      },
+    ]);
+    expect(task).toBe('Fix the build.');
+    expect(
+      steps.map(({ thought, action_input, observation, is_error }) => [
+        thought,
+        action_input,
+        observation,
+        is_error,
+      ]),
+    ).toEqual([
+      ['hm', '{"command":"make"}', 'Error 2', true],
+      ['', '{"command":"make -j1"}', 'done', false],
+      ['', 'Fixed.', '', false],
+    ]);
+  });
+
+  it('in any order are read by their number', () => {
+    const { steps } = read([
+      { seq: 2, response: { content: 'second' } },
+      { seq: 1, response: { content: 'first' } },
+    ]);
+    expect(steps.map(({ action_input }) => action_input)).toEqual(['first', 'second']);
+  });
+});
+
+describe('texts', () => {
+  it('lose their secrets and nothing else', () => {
+    const key = `sk-ant-api03-${'aB3'.repeat(12)}`;
+    expect(maskSecrets(`use ${key} now`)).toBe('use [redacted] now');
+    expect(maskSecrets('password: hunter22, user: bob')).toBe('password: [redacted], user: bob');
+    expect(maskSecrets('{"api_key": "abcd-efgh", "n": 1}')).toBe('{"api_key": "[redacted]", "n": 1}');
+    expect(maskSecrets('postgres://bob:s3cr3t@db/x')).toBe('postgres://bob:[redacted]@db/x');
+    expect(maskSecrets('GET /a?access_token=zzz&b=1')).toBe('GET /a?access_token=[redacted]&b=1');
+    for (const harmless of [
+      'password: required',
+      'the password is wrong',
+      'token budget: 3',
+      'api_key = None',
+      'secret=$SECRET',
+    ]) {
+      expect(maskSecrets(harmless)).toBe(harmless);
+    }
+  });
+
+  it('are cut at both ends without cutting a secret in two', () => {
+    const key = `sk-ant-api03-${'aB3'.repeat(12)}`;
+    for (const offset of [10, 30, 49]) {
+      const text = `${'x '.repeat(offset / 2)}${key}${' y'.repeat(40_000)}${key} ${'z'.repeat(offset)}`;
+      const cleaned = cleanText(text, 50, 50);
+      expect(cleaned).not.toMatch(/aB3/);
+      expect(cleaned.length).toBeLessThan(160);
+    }
+    expect(cleanText(`a\u001b[31mred\u001b[0m\u0000\r\nb\ud800`, 100)).toBe('ared\nb\ufffd');
+    expect(oneLine('  one\n two   three ', 9)).toBe('one two…');
+  });
+
+  it('of JSON stay small however deep or wide it is', () => {
+    let deep: unknown = 1;
+    for (let i = 0; i < 100_000; i++) deep = [deep];
+    expect(renderJson(deep, 1_000).length).toBeLessThan(100);
+    expect(renderJson({ a: 'x'.repeat(10_000), b: Array(9_999).fill(1) }, 200).length).toBeLessThanOrEqual(
+      200,
+    );
+    expect(renderJson({ a: [1, 'b', null] }, 100)).toBe('{"a":[1,"b",null]}');
+  });
+
+  it('of a task lose the frame around it', () => {
+    expect(
+      summarizeTask(
+        "We're currently solving the following issue.\nISSUE:\nThe total is wrong\nHi there!\n```py\nx\n```\nIt should be 3.",
+      ),
+    ).toBe('The total is wrong. It should be 3.');
+    expect(summarizeTask('Hello')).toBe('Hello.');
+    expect(summarizeTask('')).toBe('');
+  });
+});
+
+describe('a fingerprint', () => {
+  it('does not depend on the order of keys, and on everything else', () => {
+    const print = (value: Record<string, unknown>) => fingerprintBody(value, ['org_id']);
+    expect(print({ a: 1, b: { c: 2, d: [1, 2] } })).toBe(
+      print({ b: { d: [1, 2], c: 2 }, a: 1, org_id: 'x', e: undefined }),
+    );
+    const others = [
+      {},
+      { a: 1 },
+      { a: '1' },
+      { a: [1] },
+      { a: [1, 2] },
+      { a: [2, 1] },
+      { a: [[1], 2] },
+      { a: null },
+      { a: { b: 1 } },
+      { ab: 1 },
+      { a: 'b":"c' },
+    ];
+    expect(new Set(others.map(print)).size).toBe(others.length);
+    let deep: unknown = 1;
+    for (let i = 0; i < 100_000; i++) deep = { a: [deep] };
+    expect(print({ deep })).toHaveLength(43);
+  });
+});
+
+describe('whatever a trace holds', () => {
+  const anyText = fc.oneof(
+    fc.string({ unit: 'binary', maxLength: 60 }),
+    fc.constantFrom(
+      'Error: no',
+      'Traceback (most recent call last)\nKeyError: 1',
+      '{"a":1}',
+      '{"a":2}',
+      '{"error":"x"}',
+      '{',
+      '`',
+      '\n'.repeat(50),
+      'x '.repeat(4_500),
+      `AKIA${'A1'.repeat(8)}`,
+    ),
+  );
+  const anyStep = fc.record({
+    thought: anyText,
+    action: fc.oneof(fc.constantFrom('bash', 'edit', 'respond', 'Search', ''), anyText),
+    action_input: anyText,
+    observation: anyText,
+    is_error: fc.boolean(),
+    tokens: fc.nat(),
+  });
+
+  it('patterns are whole, bounded, repeatable and without secrets', () => {
+    fc.assert(
+      fc.property(
+        fc.array(anyStep, { maxLength: 40 }),
+        anyText,
+        fc.constantFrom('success', 'failure', ''),
+        (steps, task, outcome) => {
+          const one = trace(steps, { task, outcome });
+          const candidates = distilTrace(one);
+          expect(distilTrace(structuredClone(one))).toEqual(candidates);
+          const kept = keepDistinct(candidates, null);
+          expect(kept.length).toBeLessThanOrEqual(PATTERN_BOUNDS.per_trace);
+          for (const { situation, dead_ends, unlock, at, until } of candidates) {
+            expect(situation.length).toBeLessThanOrEqual(PATTERN_BOUNDS.situation);
+            expect(dead_ends.length).toBeLessThanOrEqual(PATTERN_BOUNDS.dead_ends);
+            expect(unlock.length).toBeLessThanOrEqual(PATTERN_BOUNDS.unlock);
+            for (const text of [situation, dead_ends, unlock]) {
+              expect(text.trim()).not.toBe('');
+              expect(text.isWellFormed()).toBe(true);
+              expect(text).not.toContain('AKIAA1A1');
+            }
+            expect(at).toBeLessThan(until);
+            expect(until).toBeLessThan(steps.length);
+          }
+        },
+      ),
+      { numRuns: 100 },
+    );
+  });
+
+  it('what is kept of it is bounded', () => {
+    const long = 'word '.repeat(4_000);
+    const big = trace(
+      Array.from({ length: 50 }, () => ({
+        thought: long,
+        action: long,
+        action_input: long,
+        observation: long,
+      })),
+    );
+    for (const one of big.steps) {
+      expect(one.thought.length).toBeLessThanOrEqual(TRACE_BOUNDS.thought);
+      expect(one.action.length).toBeLessThanOrEqual(TRACE_BOUNDS.action);
+      expect(one.action_input.length).toBeLessThanOrEqual(TRACE_BOUNDS.action_input);
+      expect(one.observation.length).toBeLessThan(
+        TRACE_BOUNDS.observation_head + TRACE_BOUNDS.observation_tail + 50,
+      );
+    }
+    const many = trace(
+      Array.from({ length: 100_000 }, (_, index) => ({
+        action: `a${index}`,
+        is_error: true,
+        observation: 'Error',
+      })),
+    );
+    expect(many.steps).toHaveLength(TRACE_BOUNDS.steps);
+    expect(many.steps.at(-1)!.action).toBe('a99999');
+    expect(distilTrace(many)).toEqual([]);
+    const same = trace(Array.from({ length: TRACE_BOUNDS.steps }, () => ({ observation: 'same' })));
+    expect(distilTrace(same)).toEqual([]);
+  });
+
+  it('it pauses on the way', () => {
+    const parts = distilInParts(trace(Array.from({ length: 200 }, () => ({}))));
+    let pauses = 0;
+    while (!parts.next().done) pauses++;
+    expect(pauses).toBeGreaterThanOrEqual(6);
+  });
+
+  it.each([
+    'eyJ',
+    '_sk-',
+    'password: "',
+    '-----BEGIN PRIVATE KEY-----',
+    '{{[[',
+    '\u001b[',
+    '<system-reminder>',
+    'A=1 ',
+    'cd a && ',
+  ])('a megabyte of %j does no harm', (piece) => {
+    const text = piece.repeat(20_000 / piece.length);
+    const steps = Array.from({ length: 10 }, () => ({
+      thought: text,
+      action: text,
+      action_input: text,
+      observation: text.repeat(3),
+    }));
+    expect(distil(steps, { task: text })).toBeInstanceOf(Array);
+  });
+});
+
+// -----------------------------------------------------------------------------------------------------------------
+
+const RUNS = new URL('../../../shared/agent-runs/tune.jsonl.gz', import.meta.url);
+
+interface AgentRun {
+  source: string;
+  task: string;
+  task_profile: string;
+  steps: {
+    thought: string;
+    action: string;
+    action_input: string;
+    observation: string;
+    is_error: boolean;
+    tokens: number;
+  }[];
+  labels: { outcome: string };
+}
+
+describe.skipIf(!existsSync(RUNS))('real runs (shared/agent-runs)', () => {
+  const runs = existsSync(RUNS)
+    ? gunzipSync(readFileSync(RUNS))
+        .toString()
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line) as AgentRun)
+    : [];
+  const learnt = runs.map((run) => {
+    const steps = run.steps.map(({ tokens, ...rest }) => ({ ...rest, tokens_used: tokens }));
+    const { outcome } = run.labels;
+    const one = readLegacyTrace({ ...HEAD, task: run.task, task_profile: run.task_profile, outcome }, steps);
+    return { run, patterns: keepDistinct(distilTrace(one), null) };
+  });
+
+  it('give patterns where something failed and was overcome, and only there', () => {
+    const withPattern = learnt.filter(({ patterns }) => patterns.length > 0);
+    expect(withPattern.length).toBeGreaterThanOrEqual(30);
+    expect(withPattern.length).toBeLessThan(runs.length / 4);
+    // Coding demonstrations all succeed; eight of them have flagged errors on the way, and each is learnt from.
+    const flagged = learnt.filter(
+      ({ run }) => run.source.startsWith('SWE-agent/') && run.steps.some((one) => one.is_error),
+    );
+    for (const { patterns } of flagged) expect(patterns.length).toBeGreaterThan(0);
+    // Questions that were answered wrongly teach nothing, though something was found on the way.
+    const lost = learnt.filter(
+      ({ run }) => run.source.startsWith('noahshinn/') && run.labels.outcome === 'failure',
+    );
+    expect(lost.flatMap(({ patterns }) => patterns)).toEqual([]);
+  });
+
+  it('give texts that quote the run and stand by themselves', () => {
+    for (const { patterns } of learnt) {
+      for (const { situation, dead_ends, unlock } of patterns) {
+        expect(situation).toMatch(/Stuck (?:at|repeating) `/);
+        expect(dead_ends).toMatch(/^- `[^\n]+(?:→| failed)/);
+        expect(unlock).toMatch(/What worked: `|Then `|temporary/);
+        expect(unlock.length).toBeGreaterThan(30);
+      }
+    }
+  });
+
+  it('say what changed between the failure and the success', () => {
+    const airline = learnt.find(({ run }) => run.source.endsWith('gpt-4o-airline.json#26.0'))!;
+    expect(airline.patterns.map(({ unlock }) => unlock)).toEqual([
+      'First `get_user_details(user_id="aarav_ahmed_6699")`. What worked: `update_reservation_flights` with `payment_id` = "credit_card_9074831" instead of "credit_card_7334".',
+    ]);
+  });
+});
