@@ -99,7 +99,6 @@ const store = endpoint({
     200: { description: 'It is stored; one that says the same is the same', schema: findingStored },
     409: { description: 'The code base holds as many findings as it may', schema: errorBody },
   },
-  aliases: ['/findings/{codebase_id}'],
 });
 
 const listFindings = endpoint({
@@ -119,7 +118,6 @@ const listFindings = endpoint({
         .meta({ id: 'FindingPage' }),
     },
   },
-  aliases: ['/findings/{codebase_id}'],
 });
 
 const recall = endpoint({
@@ -138,7 +136,6 @@ const recall = endpoint({
       schema: z.object({ findings: z.array(recalled) }).meta({ id: 'RecalledFindings' }),
     },
   },
-  aliases: ['/findings/{codebase_id}/recall'],
 });
 
 const invalidate = endpoint({
@@ -156,7 +153,6 @@ const invalidate = endpoint({
       schema: z.object({ deleted: z.int().min(0) }).meta({ id: 'FindingsDeleted' }),
     },
   },
-  aliases: ['/findings/{codebase_id}/invalidate'],
 });
 
 const coverage = endpoint({
@@ -175,7 +171,6 @@ const coverage = endpoint({
       schema: z.object({ coverage: z.number().min(0).max(1) }).meta({ id: 'FindingsCoverage' }),
     },
   },
-  aliases: ['/findings/{codebase_id}/coverage'],
 });
 
 const clear = endpoint({
@@ -193,7 +188,6 @@ const clear = endpoint({
       schema: z.object({ cleared: z.literal(true) }).meta({ id: 'FindingsCleared' }),
     },
   },
-  aliases: ['/findings/{codebase_id}'],
 });
 
 export const FINDINGS = { store, list: listFindings, recall, invalidate, coverage, clear };

@@ -32,7 +32,6 @@ export const liveStream = endpoint({
     },
     503: { description: 'The stream is off (AUTH_DB_CONN_URL is unset)', schema: errorBody },
   },
-  aliases: ['/monitor/stream'],
 });
 
 export const STREAM = { liveStream };
