@@ -4,6 +4,7 @@
  */
 import type { Endpoint } from '../contract/endpoint.ts';
 import { EVALUATE } from '../contract/evaluate.ts';
+import { FINDINGS } from '../contract/findings.ts';
 import { type BoundEndpoint, bind } from '../contract/handler.ts';
 import { docs, health, openapi, ready } from '../contract/health.ts';
 import { PROFILES } from '../contract/profiles.ts';
@@ -14,6 +15,7 @@ import type { Asker } from '../runtime/front.ts';
 import type { Stores } from '../storage/stores.ts';
 import { renderDocs } from './docs.ts';
 import { evaluateHandlers } from './evaluate.ts';
+import { type FindingsServices, findingsHandlers } from './findings.ts';
 import { answerHealth, answerReady, type ReadinessProbes } from './health.ts';
 import type { LiveReaders } from './live-readers.ts';
 import { describeApi } from './openapi.ts';
@@ -31,6 +33,8 @@ export interface ApiServices {
   stores: Stores;
   /** What every request on a `bearer` endpoint passes. */
   checks: Checks;
+  /** Absent: no findings. */
+  findings?: FindingsServices;
   /** null or absent: the live stream is off. */
   live?: LiveReaders | null;
 }
@@ -47,6 +51,7 @@ function productEndpoints(services: ApiServices): BoundEndpoint[] {
     ...bind(RUNS, runHandlers(services)),
     ...bind(EVALUATE, evaluateHandlers(services)),
     ...bind(PROFILES, profileHandlers(services)),
+    ...(services.findings === undefined ? [] : bind(FINDINGS, findingsHandlers(services.findings))),
     ...bind(STREAM, streamHandlers(services.live ?? null)),
   ];
 }
