@@ -22,6 +22,8 @@ export interface SharedTake {
 const NS_PER_S = 1e9;
 const NS_PER_MS = 1e6;
 const BYTES_PER_SLOT = 12;
+/** 73 years: what a 64-bit word holds besides the time since the machine's start. */
+const DEPTH_NS_MAX = 2 ** 61;
 
 /** Nanoseconds on the machine's monotonic clock, which all threads of a process read alike. */
 export type ReadNs = () => number;
@@ -53,7 +55,7 @@ export class RateTable {
   take(slot: number, generation: number, { rate_per_s, burst }: RateLimit): SharedTake | null {
     if (Atomics.load(this.#generations, slot) !== generation) return null;
     const spacingNs = Math.max(1, NS_PER_S / rate_per_s);
-    const depthNs = burst * spacingNs;
+    const depthNs = Math.min(DEPTH_NS_MAX, burst * spacingNs);
     for (;;) {
       const now = this.#now();
       const before = Atomics.load(this.#fullAtNs, slot);

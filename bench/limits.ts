@@ -1,0 +1,117 @@
+/**
+ * What a rate check costs: processor time of one take from the shared table, on one thread and on several at once.
+ * Part of `npm run bench`. Own process.
+ */
+import { Worker } from 'node:worker_threads';
+import { SharedRateLimiter } from '../actors/rate-bucket/client.ts';
+import { allocateRateTable, RateTable } from '../actors/rate-bucket/table.ts';
+import { RATE_SLOTS } from '../src/limits.ts';
+import type { Asker } from '../src/runtime/front.ts';
+
+/** A check of the limit takes at most so much processor time (issue B, Speed). */
+export const LIMIT_CHECK_GOAL_US = 1;
+
+const LIMIT = { rate_per_s: 200, burst: 400 };
+/** As many as a busy thread sees; more than fit into the processor's nearest cache. */
+const KEYS = 10_000;
+
+export interface LimitsOptions {
+  /** Takes measured in each round. */
+  takes: number;
+  rounds: number;
+}
+
+export const LIMITS_FULL: LimitsOptions = { takes: 2_000_000, rounds: 5 };
+export const LIMITS_QUICK: LimitsOptions = { takes: 300_000, rounds: 3 };
+
+export interface LimitsReport {
+  /** Best round: a round that was interrupted says nothing about the check. */
+  allowed_us: number;
+  denied_us: number;
+  /** One key, with a second thread taking from the same bucket all the while. */
+  contended_us: number;
+  goal_us: number;
+  goal_met: boolean;
+}
+
+/** @param say told of progress */
+export async function runLimitsBench(
+  options: LimitsOptions,
+  say: (what: string) => void = () => {},
+): Promise<LimitsReport> {
+  say('rate checks');
+  const allowed_us = await measure(options, { rate_per_s: 1e9, burst: 1e9 }, KEYS);
+  const denied_us = await measure(options, { rate_per_s: 1e-6, burst: 1 }, KEYS);
+  say('rate checks, two threads on one bucket');
+  const contended_us = await measureContended(options);
+  const goal_us = LIMIT_CHECK_GOAL_US;
+  return {
+    allowed_us,
+    denied_us,
+    contended_us,
+    goal_us,
+    goal_met: Math.max(allowed_us, denied_us, contended_us) <= goal_us,
+  };
+}
+
+/** The report as lines for a terminal. */
+export function describeLimits(report: LimitsReport): string[] {
+  const us = (value: number) => `${value.toFixed(3)} µs`;
+  return [
+    `rate check, allowed     ${us(report.allowed_us)}`,
+    `rate check, refused     ${us(report.denied_us)}`,
+    `rate check, contended   ${us(report.contended_us)}`,
+    `goal ≤ ${report.goal_us} µs of processor time: ${report.goal_met ? 'met' : 'MISSED'}`,
+  ];
+}
+
+async function measure({ takes, rounds }: LimitsOptions, limit: typeof LIMIT, keys: number): Promise<number> {
+  const memory = allocateRateTable(RATE_SLOTS);
+  const limiter = new SharedRateLimiter(slotsInOrder(new RateTable(memory)), memory, limit);
+  const names = Array.from({ length: keys }, (_, at) => `key_${at.toString(36).padStart(26, '0')}`);
+  for (const name of names) await limiter.take(name);
+  let best = Number.POSITIVE_INFINITY;
+  for (let round = 0; round < rounds; round++) {
+    const before = process.cpuUsage();
+    for (let at = 0; at < takes; at++) limiter.take(names[at % keys]!);
+    const { user, system } = process.cpuUsage(before);
+    best = Math.min(best, (user + system) / takes);
+  }
+  return best;
+}
+
+/** The other thread's processor time counts for the process, so both together are divided by what both took. */
+async function measureContended({ takes, rounds }: LimitsOptions): Promise<number> {
+  const memory = allocateRateTable(2);
+  const generation = new RateTable(memory).open(0);
+  const counter = new BigInt64Array(new SharedArrayBuffer(16));
+  const worker = new Worker(new URL('./limits-taker.ts', import.meta.url), {
+    workerData: { memory, generation, counter: counter.buffer },
+  });
+  const table = new RateTable(memory);
+  while (Atomics.load(counter, 0) === 0n) await new Promise((resolve) => setImmediate(resolve));
+  let best = Number.POSITIVE_INFINITY;
+  for (let round = 0; round < rounds; round++) {
+    const othersBefore = Number(Atomics.load(counter, 0));
+    const before = process.cpuUsage();
+    for (let at = 0; at < takes; at++) table.take(0, generation, { rate_per_s: 1e9, burst: 1e9 });
+    const { user, system } = process.cpuUsage(before);
+    const others = Number(Atomics.load(counter, 0)) - othersBefore;
+    best = Math.min(best, (user + system) / (takes + others));
+  }
+  Atomics.store(counter, 1, 1n);
+  await new Promise((resolve) => worker.once('exit', resolve));
+  return best;
+}
+
+/** Stands for the actor that gives out slots: in the order of asking. */
+function slotsInOrder(table: RateTable): Asker {
+  let next = 0;
+  return {
+    tell: () => false,
+    ask: async () => {
+      const slot = next++;
+      return { slot: { slot, generation: table.open(slot) } };
+    },
+  };
+}
