@@ -51,6 +51,14 @@ export interface Config {
     readonly jwt_issuer: string | null;
     readonly jwt_audience: string | null;
   };
+  /** A model that writes patterns; null: the words that are found without one stay. */
+  readonly distill_model: {
+    /** No trailing slash. */
+    readonly url: string;
+    readonly model: string;
+    /** Secret, '' for none: never print. */
+    readonly key: string;
+  } | null;
   readonly gateway: {
     readonly host: string;
     readonly port: number;
@@ -118,6 +126,7 @@ const SECRET_NAMES: ReadonlySet<string> = new Set([
   'AUTH_JWT_SECRET',
   'AUTH_JWKS_URL',
   'SVC_KEYS',
+  'DISTILL_MODEL_KEY',
 ]);
 
 function quoteValue(value: string): string {
@@ -244,6 +253,11 @@ const jwksUrl = z
   .refine((text) => /^https?:\/\//i.test(text) && URL.canParse(text))
   .describe('allowed is an http:// or https:// address');
 
+const modelName = z
+  .string()
+  .regex(/^\P{Cc}{1,200}$/u)
+  .describe('allowed are 1 to 200 printable characters; DISTILL_MODEL_URL and DISTILL_MODEL go together');
+
 const level = z.enum(LOG_LEVELS).describe(`allowed is one of ${LOG_LEVELS.join(', ')}`);
 
 /** Every variable this version reads, and the text that stands for it when it is unset (undefined: nothing does). */
@@ -265,6 +279,9 @@ const VARIABLES = {
   AUTH_JWT_AUDIENCE: [claim, undefined],
   CORS_ALLOWED_ORIGINS: [origins, undefined],
   CORS_ALLOW_DEV_ORIGINS: [wordFlag, 'false'],
+  DISTILL_MODEL_URL: [base(), undefined],
+  DISTILL_MODEL: [modelName, undefined],
+  DISTILL_MODEL_KEY: [secret, undefined],
   GW_HOST: [host, '127.0.0.1'],
   GW_PORT: [port, '8787'],
   GW_UPSTREAM_BASE: [base(), 'https://api.anthropic.com'],
@@ -315,6 +332,15 @@ export function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.
   return freezeConfig(values as Variables, db);
 }
 
+/** @throws ConfigError when the service is named without the model or the model without the service */
+function readDistillModel(v: Variables): Config['distill_model'] {
+  const { DISTILL_MODEL_URL: url, DISTILL_MODEL: model, DISTILL_MODEL_KEY: key } = v;
+  if (url !== null && model !== null) return Object.freeze({ url, model, key: key ?? '' });
+  if (url === null && model === null) return null;
+  const missing = url === null ? 'DISTILL_MODEL_URL' : 'DISTILL_MODEL';
+  throw new ConfigError(missing, '', VARIABLES[missing][0].description ?? '');
+}
+
 function freezeConfig(v: Variables, db: string | undefined): Config {
   const data_dir = resolve(v.DATA_DIR);
   return Object.freeze({
@@ -342,6 +368,7 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
       jwt_issuer: v.AUTH_JWT_ISSUER,
       jwt_audience: v.AUTH_JWT_AUDIENCE,
     }),
+    distill_model: readDistillModel(v),
     gateway: Object.freeze({
       host: v.GW_HOST,
       port: v.GW_PORT,

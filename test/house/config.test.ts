@@ -53,6 +53,7 @@ describe('with nothing set', () => {
         max_capture_bytes: 67_108_864,
       },
       engines: { vector_store: null, accounts: null, live_stream: null },
+      distill_model: null,
     });
   });
 
@@ -64,6 +65,19 @@ describe('with nothing set', () => {
     const config = gateway();
     for (const part of [config, config.api, config.gateway, config.capture, config.engines]) {
       expect(Object.isFrozen(part)).toBe(true);
+    }
+  });
+});
+
+describe('a model that writes patterns', () => {
+  it('is a service and a name together, with a key or without', () => {
+    const set = { DISTILL_MODEL_URL: 'https://models.example/v1/', DISTILL_MODEL: 'small-1' };
+    const config = gateway({}, set);
+    expect(config.distill_model).toEqual({ url: 'https://models.example/v1', model: 'small-1', key: '' });
+    expect(Object.isFrozen(config.distill_model)).toBe(true);
+    expect(gateway({}, { ...set, DISTILL_MODEL_KEY: 'k' }).distill_model?.key).toBe('k');
+    for (const name of ['DISTILL_MODEL_URL', 'DISTILL_MODEL'] as const) {
+      expect(refusal({ ...set, [name]: '' })).toContain(`${name}=`);
     }
   });
 });
