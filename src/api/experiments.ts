@@ -11,7 +11,7 @@ import { RUNS_BY_EXPERIMENT, type RunSummary, type RunSummaryReader } from '../d
 import type { Row, RowRange, TableReader } from '../storage/tables.ts';
 
 /** Rows of a page: a few milliseconds. */
-const PAGE_ROWS = 1_000;
+const PAGE_ROWS = 250;
 
 export function experimentHandlers(services: {
   stores: { runs: TableReader };
