@@ -7,6 +7,7 @@ import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
+import { DEFAULT_PLAN_CAPS, type PlanCaps } from './domain/plans.ts';
 import {
   CAPTURE_BYTES_MAX,
   CORS_ORIGINS_MAX,
@@ -50,6 +51,17 @@ export interface Config {
     /** What a token must name when it is set. */
     readonly jwt_issuer: string | null;
     readonly jwt_audience: string | null;
+  };
+  readonly billing: {
+    /** Secrets, null when unset: never print. */
+    readonly secret_key: string | null;
+    readonly webhook_secret: string | null;
+    /** null: the same as the other. */
+    readonly webhook_thin_secret: string | null;
+    /** null: the processor's own. */
+    readonly api_base: string | null;
+    /** Interventions a month by plan; null is no cap. */
+    readonly plan_caps: PlanCaps;
   };
   /** A model that writes patterns; null: the words that are found without one stay. */
   readonly distill_model: {
@@ -127,6 +139,9 @@ const SECRET_NAMES: ReadonlySet<string> = new Set([
   'AUTH_JWKS_URL',
   'SVC_KEYS',
   'DISTILL_MODEL_KEY',
+  'STRIPE_SECRET_KEY',
+  'STRIPE_WEBHOOK_SECRET',
+  'STRIPE_WEBHOOK_THIN_SECRET',
 ]);
 
 function quoteValue(value: string): string {
@@ -258,6 +273,27 @@ const modelName = z
   .regex(/^\P{Cc}{1,200}$/u)
   .describe('allowed are 1 to 200 printable characters; DISTILL_MODEL_URL and DISTILL_MODEL go together');
 
+const planCaps = z
+  .string()
+  .transform((text, context): PlanCaps => {
+    const parsed = z.record(z.string().min(1), z.int().min(0).nullable()).safeParse(parseJson(text));
+    if (parsed.success) return Object.freeze(parsed.data);
+    context.addIssue('not caps');
+    return z.NEVER;
+  })
+  .describe(
+    'allowed is a JSON object of plans, each with a whole number or null: {"free": 50000, "pro": null}',
+  );
+
+/** @returns undefined for what is no JSON */
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 const level = z.enum(LOG_LEVELS).describe(`allowed is one of ${LOG_LEVELS.join(', ')}`);
 
 /** Every variable this version reads, and the text that stands for it when it is unset (undefined: nothing does). */
@@ -279,6 +315,11 @@ const VARIABLES = {
   AUTH_JWT_AUDIENCE: [claim, undefined],
   CORS_ALLOWED_ORIGINS: [origins, undefined],
   CORS_ALLOW_DEV_ORIGINS: [wordFlag, 'false'],
+  PLAN_CAPS: [planCaps, JSON.stringify(DEFAULT_PLAN_CAPS)],
+  STRIPE_SECRET_KEY: [secret, undefined],
+  STRIPE_WEBHOOK_SECRET: [secret, undefined],
+  STRIPE_WEBHOOK_THIN_SECRET: [secret, undefined],
+  STRIPE_API_BASE: [base(), undefined],
   DISTILL_MODEL_URL: [base(), undefined],
   DISTILL_MODEL: [modelName, undefined],
   DISTILL_MODEL_KEY: [secret, undefined],
@@ -367,6 +408,13 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
       jwks_url: v.AUTH_JWKS_URL,
       jwt_issuer: v.AUTH_JWT_ISSUER,
       jwt_audience: v.AUTH_JWT_AUDIENCE,
+    }),
+    billing: Object.freeze({
+      secret_key: v.STRIPE_SECRET_KEY,
+      webhook_secret: v.STRIPE_WEBHOOK_SECRET,
+      webhook_thin_secret: v.STRIPE_WEBHOOK_THIN_SECRET,
+      api_base: v.STRIPE_API_BASE,
+      plan_caps: v.PLAN_CAPS,
     }),
     distill_model: readDistillModel(v),
     gateway: Object.freeze({

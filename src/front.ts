@@ -7,8 +7,10 @@ import type { CaptureWriterClient } from '../actors/capture-writer/client.ts';
 import { LiveHubReader, type SubscribingAsker } from '../actors/live-hub/client.ts';
 import { type ApiLog, createApi } from './api/api.ts';
 import { createChecks, type SharedMemory } from './api/checks.ts';
+import type { ControlPlane } from './api/control-plane.ts';
 import type { ReadinessProbes } from './api/health.ts';
 import { LiveReaders } from './api/live-readers.ts';
+import { StripeProcessor, StripeWebhooks } from './billing/stripe.ts';
 import type { Config } from './config.ts';
 import { CatalogueError, toApiBody, toMessagesBody } from './errors.ts';
 import type { CaptureAdmin } from './gateway/admin.ts';
@@ -151,7 +153,7 @@ function listenForApi(
   const { config, probes, asker, shared, log } = services;
   const checks = createChecks({ config, asker, stores, shared });
   const dispatch = createApi(
-    { version: config.version, probes, asker, stores, checks, live },
+    { version: config.version, probes, asker, stores, checks, live, control: controlOf(config, shared) },
     { cors_origins: config.api.cors_origins, log },
   );
   return startServer({
@@ -161,6 +163,19 @@ function listenForApi(
     onStream: serveApi(dispatch, config.api.max_body_bytes),
     describeError: (status, message) => JSON.stringify(toApiBody(refusal(status, message))),
   });
+}
+
+/** The control plane's parts out of the configuration. */
+function controlOf({ api, billing }: Config, { revocations, user_epochs }: SharedMemory): ControlPlane {
+  const { secret_key, api_base, webhook_secret, webhook_thin_secret, plan_caps } = billing;
+  const return_url = `http://${api.host}:${api.port}/`;
+  return {
+    plan_caps,
+    processor: secret_key === null ? null : new StripeProcessor({ secret_key, api_base, return_url }),
+    webhooks: new StripeWebhooks({ full: webhook_secret, thin: webhook_thin_secret ?? webhook_secret }),
+    revocations,
+    user_epochs,
+  };
 }
 
 function refusal(status: number, message: string): CatalogueError {

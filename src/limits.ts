@@ -143,6 +143,21 @@ export const STEP_COPY = { action: 200, action_input: 400, thought: 400, observa
 export const BILLING_REQUEST_MS = 10_000;
 /** Age at which a webhook's signature no longer counts, in seconds (decisions, Usage and billing). */
 export const WEBHOOK_TOLERANCE_S = 300;
+/** Names of the control plane (document 1, Limits), in characters. */
+export const ORG_NAME_CHARACTERS = 100;
+export const PROJECT_NAME_CHARACTERS = 100;
+export const KEY_NAME_CHARACTERS = 50;
+export const FEEDBACK_CHARACTERS = 5_000;
+export const FEEDBACK_PAGE_CHARACTERS = 500;
+export const DISPLAY_NAME_CHARACTERS = 200;
+export const LOOKUP_KEY_CHARACTERS = 200;
+/** How long a rotated key may live on: a week. */
+export const KEY_OVERLAP_SECONDS_MAX = 604_800;
+/** Days of a usage report. */
+export const USAGE_DAYS_DEFAULT = 30;
+export const USAGE_DAYS_MAX = 365;
+/** What a thread remembers of /auth/bootstrap, and how long (document 1, Limits). */
+export const BOOTSTRAP_CACHE = { entries: 10_000, fresh_ms: 10_000 } as const;
 /** How long an invitation stands (decisions, Identifiers and roles). */
 export const INVITATION_DAYS = 7;
 /** Custom profiles of one organization. */

@@ -4,6 +4,7 @@ import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
 import type { HostOptions } from '../actors/host.ts';
 import { allocateRateTable } from '../actors/rate-bucket/table.ts';
 import { PINS } from '../actors/supervision.ts';
+import { UserEpochs } from './api/user-epochs.ts';
 import { loadEmbeddedSecret } from './auth/embedded-secret.ts';
 import { Revocations } from './auth/revocations.ts';
 import type { Config } from './config.ts';
@@ -52,7 +53,11 @@ async function startAll(
   const config = withTokenSecret(given, parts);
   const log = createLog(config.log_level);
   const placement: Placement = { hosts: config.actor_threads, pins: PINS };
-  const shared = { rate_table: allocateRateTable(RATE_SLOTS), revocations: Revocations.allocate() };
+  const shared = {
+    rate_table: allocateRateTable(RATE_SLOTS),
+    revocations: Revocations.allocate(),
+    user_epochs: UserEpochs.allocate(),
+  };
   const options: HostOptions = {
     log_level: config.log_level,
     capture: {

@@ -3,13 +3,14 @@ import { OwnBuckets, SharedRateLimiter } from '../../actors/rate-bucket/client.t
 import { ApiKeys } from '../auth/api-keys.ts';
 import { Authenticator, type CredentialKind } from '../auth/authenticator.ts';
 import { TableKeyStore } from '../auth/key-store.ts';
-import { type MembershipReader, NO_MEMBERSHIPS } from '../auth/membership.ts';
+import type { MembershipReader } from '../auth/membership.ts';
 import { Revocations } from '../auth/revocations.ts';
 import { StaticKeys } from '../auth/static-keys.ts';
 import { UserTokens } from '../auth/user-tokens.ts';
 import type { Config } from '../config.ts';
 import type { Asker } from '../runtime/front.ts';
 import type { Stores } from '../storage/stores.ts';
+import { tableMemberships } from './memberships.ts';
 import type { Checks } from './pipeline.ts';
 import { RateHeaders, type RateLimiter, type RateOutcome } from './rate-limiter.ts';
 
@@ -19,6 +20,8 @@ export interface SharedMemory {
   rate_table: SharedArrayBuffer;
   /** Says when a credential was revoked (src/auth/revocations.ts). */
   revocations: SharedArrayBuffer;
+  /** Says when a user changed something (user-epochs.ts). */
+  user_epochs: SharedArrayBuffer;
 }
 
 export interface CheckParts {
@@ -36,7 +39,7 @@ export function createChecks({ config, asker, stores, shared, memberships }: Che
     authenticator: new Authenticator(credentialKinds(config, stores, new Revocations(shared.revocations))),
     limiter: limiterOf(new SharedRateLimiter(asker, shared.rate_table, limit)),
     rate_headers: new RateHeaders(rate_limit_per_sec, rate_limit_burst),
-    memberships: memberships ?? NO_MEMBERSHIPS,
+    memberships: memberships ?? tableMemberships(stores.main),
   };
   if (auth_fail_rate_per_sec !== null) {
     const failures = { rate_per_s: auth_fail_rate_per_sec, burst: auth_fail_rate_per_sec };

@@ -6,17 +6,18 @@ import type { Endpoint } from '../contract/endpoint.ts';
 import { EVALUATE } from '../contract/evaluate.ts';
 import { FINDINGS } from '../contract/findings.ts';
 import { type BoundEndpoint, bind } from '../contract/handler.ts';
-import { docs, health, openapi, ready } from '../contract/health.ts';
+import { docs, health, metrics, openapi, ready } from '../contract/health.ts';
 import { PROFILES } from '../contract/profiles.ts';
 import { type ApiReply, type ApiRoute, jsonReply } from '../contract/route.ts';
 import { RUNS } from '../contract/runs.ts';
 import { STREAM } from '../contract/stream.ts';
 import type { Asker } from '../runtime/front.ts';
 import type { Stores } from '../storage/stores.ts';
+import { type ControlPlane, controlPlaneRoutes } from './control-plane.ts';
 import { renderDocs } from './docs.ts';
 import { evaluateHandlers } from './evaluate.ts';
 import { type FindingsServices, findingsHandlers } from './findings.ts';
-import { answerHealth, answerReady, type ReadinessProbes } from './health.ts';
+import { answerHealth, answerMetrics, answerReady, type ReadinessProbes } from './health.ts';
 import type { LiveReaders } from './live-readers.ts';
 import { describeApi } from './openapi.ts';
 import { type Checks, guard } from './pipeline.ts';
@@ -33,13 +34,17 @@ export interface ApiServices {
   stores: Stores;
   /** What every request on a `bearer` endpoint passes. */
   checks: Checks;
+  /** What `/metrics` shows; absent in a process that counts nothing. */
+  renderMetrics?: () => Promise<string>;
+  /** Absent: no dashboard routes. */
+  control?: ControlPlane;
   /** Absent: no findings. */
   findings?: FindingsServices;
   /** null or absent: the live stream is off. */
   live?: LiveReaders | null;
 }
 
-const SERVICE_ENDPOINTS: readonly Endpoint[] = [health, ready, openapi, docs];
+const SERVICE_ENDPOINTS: readonly Endpoint[] = [health, ready, metrics, openapi, docs];
 
 /**
  * The product's endpoints: `...bind(RUNS, runHandlers(services))`, one line a part, in the order of the description.
@@ -59,7 +64,12 @@ function productEndpoints(services: ApiServices): BoundEndpoint[] {
 /** The routes, described and rendered once. */
 export function apiRoutes(services: ApiServices): ApiRoute[] {
   const { version, probes } = services;
-  const product = productEndpoints(services);
+  const product = [
+    ...productEndpoints(services).map((bound) => guard(bound, services.checks)),
+    ...(services.control === undefined
+      ? []
+      : controlPlaneRoutes(services.control, services.stores, services.checks)),
+  ];
   const endpoints = [...SERVICE_ENDPOINTS, ...product.map(({ endpoint }) => endpoint)];
   const document = describeApi(endpoints, version);
   const description = jsonReply(200, document);
@@ -74,8 +84,13 @@ export function apiRoutes(services: ApiServices): ApiRoute[] {
   return [
     { endpoint: health, handle: () => answerHealth(version) },
     { endpoint: ready, handle: () => answerReady(probes) },
+    {
+      endpoint: metrics,
+      handle: (request) =>
+        answerMetrics(request, services.checks.authenticator, services.renderMetrics ?? null),
+    },
     { endpoint: openapi, handle: () => description },
     { endpoint: docs, handle: () => page },
-    ...product.map((bound) => guard(bound, services.checks)),
+    ...product,
   ];
 }

@@ -2,7 +2,7 @@
  * Where per-customer keys are kept: by hash, which is how a request finds them, with what else points at them. One
  * implementation on tables of rows, which have a twin in memory. Any thread.
  */
-import type { Tables } from '../storage/tables.ts';
+import type { TableReader, Tables, TableTransaction } from '../storage/tables.ts';
 
 export interface KeyRecord {
   /** `key_…` */
@@ -53,29 +53,21 @@ export class TableKeyStore implements KeyStore {
   }
 
   findById(id: string): KeyRecord | undefined {
-    const hash = this.#tables.get<string>(HASHES, [id]);
-    return hash === undefined ? undefined : this.findByHash(hash);
+    return findKey(this.#tables, id);
   }
 
   /** All of an organization's, revoked ones too, newest first. */
-  *listByOrg(org_id: string): Iterable<KeyRecord> {
-    for (const { row } of this.#tables.range(BY_ORG, { prefix: [org_id], reverse: true })) {
-      const record = this.findById(String(row[1]));
-      if (record !== undefined) yield record;
-    }
+  listByOrg(org_id: string): Iterable<KeyRecord> {
+    return keysOfOrg(this.#tables, org_id);
   }
 
   lastUsedAt(id: string): string | null {
-    return this.#tables.get<string>(USES, [id]) ?? null;
+    return lastUseOf(this.#tables, id);
   }
 
   /** Resolves once it is durable. */
   async insert(record: KeyRecord): Promise<void> {
-    await this.#tables.transact((transaction) => {
-      transaction.write({ op: 'put', table: BY_HASH, row: [record.hash], value: record });
-      transaction.write({ op: 'put', table: HASHES, row: [record.id], value: record.hash });
-      transaction.write({ op: 'put', table: BY_ORG, row: [record.org_id, record.id], value: null });
-    });
+    await this.#tables.transact((transaction) => insertKey(transaction, record));
   }
 
   /**
@@ -84,15 +76,7 @@ export class TableKeyStore implements KeyStore {
    * @returns the record as it is then; null for an id that is not there
    */
   async end(id: string, end: { revoked_at: string } | { expires_at: string }): Promise<KeyRecord | null> {
-    return this.#tables.transact((transaction) => {
-      const hash = transaction.get<string>(HASHES, [id]);
-      const record = hash === undefined ? undefined : transaction.get<KeyRecord>(BY_HASH, [hash]);
-      if (record === undefined) return null;
-      if (record.revoked_at !== null) return record;
-      const ended = { ...record, ...end };
-      transaction.write({ op: 'put', table: BY_HASH, row: [record.hash], value: ended });
-      return ended;
-    });
+    return this.#tables.transact((transaction) => endKey(transaction, id, end));
   }
 
   async touch(id: string, nowMs: number): Promise<void> {
@@ -102,4 +86,47 @@ export class TableKeyStore implements KeyStore {
       transaction.write({ op: 'put', table: USES, row: [id], value: new Date(nowMs).toISOString() });
     });
   }
+}
+
+/** Stores a new key's record. */
+export function insertKey(transaction: TableTransaction, record: KeyRecord): void {
+  transaction.write({ op: 'put', table: BY_HASH, row: [record.hash], value: record });
+  transaction.write({ op: 'put', table: HASHES, row: [record.id], value: record.hash });
+  transaction.write({ op: 'put', table: BY_ORG, row: [record.org_id, record.id], value: null });
+}
+
+export function findKey(tables: TableReader, id: string): KeyRecord | undefined {
+  const hash = tables.get<string>(HASHES, [id]);
+  return hash === undefined ? undefined : tables.get<KeyRecord>(BY_HASH, [hash]);
+}
+
+/** All of an organization's, revoked ones too, newest first. */
+export function* keysOfOrg(tables: TableReader, org_id: string): Iterable<KeyRecord> {
+  for (const { row } of tables.range(BY_ORG, { prefix: [org_id], reverse: true })) {
+    const record = findKey(tables, String(row[1]));
+    if (record !== undefined) yield record;
+  }
+}
+
+export function lastUseOf(tables: TableReader, id: string): string | null {
+  return tables.get<string>(USES, [id]) ?? null;
+}
+
+/** As {@link TableKeyStore.end}, in a transaction with what belongs to it. */
+export function endKey(
+  transaction: TableTransaction,
+  id: string,
+  end: { revoked_at: string } | { expires_at: string },
+): KeyRecord | null {
+  const record = findKey(transaction, id);
+  if (record === undefined) return null;
+  if (record.revoked_at !== null) return record;
+  const ended = { ...record, ...end };
+  transaction.write({ op: 'put', table: BY_HASH, row: [record.hash], value: ended });
+  return ended;
+}
+
+/** True when the key is refused at that moment. */
+export function isEnded({ revoked_at, expires_at }: KeyRecord, nowMs: number): boolean {
+  return revoked_at !== null || (expires_at !== null && Date.parse(expires_at) <= nowMs);
 }

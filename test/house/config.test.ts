@@ -53,6 +53,13 @@ describe('with nothing set', () => {
         max_capture_bytes: 67_108_864,
       },
       engines: { vector_store: null, accounts: null, live_stream: null },
+      billing: {
+        secret_key: null,
+        webhook_secret: null,
+        webhook_thin_secret: null,
+        api_base: null,
+        plan_caps: { free: 50_000, pro: 500_000, enterprise: null },
+      },
       distill_model: null,
     });
   });

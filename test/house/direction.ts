@@ -38,7 +38,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   std: [],
   limits: ['std'],
   errors: ['std'],
-  config: ['std', 'limits'],
+  config: ['std', 'limits', 'domain'],
   log: [],
   domain: ['native', 'std', 'limits', 'errors'],
   contract: ['std', 'limits', 'errors', 'domain'],

@@ -1,0 +1,70 @@
+/**
+ * Who may do what, where: the one place that turns the permission table into 403 and 404. Whoever does not belong to an
+ * organization reads the same as for one that is not there. Front threads.
+ */
+import type { AuditActor, Organization, User } from '../domain/account.ts';
+import { isAllowed, type Permission } from '../domain/permissions.ts';
+import type { Role } from '../domain/role.ts';
+import { CatalogueError } from '../errors.ts';
+import { getOrganization, organizationsOf, roleOf } from '../storage/accounts/organizations.ts';
+import type { TableReader } from '../storage/tables.ts';
+
+/**
+ * @returns the user's role there
+ * @throws CatalogueError `not_found` for who does not belong to it, `forbidden` for a role that may not
+ */
+export function requireRole(tables: TableReader, user: User, org_id: string, permission: Permission): Role {
+  const role = roleOf(tables, org_id, user.id);
+  if (role === undefined) throw new CatalogueError('not_found');
+  if (!isAllowed(role, permission)) throw new CatalogueError('forbidden');
+  return role;
+}
+
+/** As {@link requireRole}, with the organization itself. */
+export function requireOrganization(
+  tables: TableReader,
+  user: User,
+  org_id: string,
+  permission: Permission,
+): { organization: Organization; role: Role } {
+  const role = requireRole(tables, user, org_id, permission);
+  const organization = getOrganization(tables, org_id);
+  if (organization === undefined) throw new CatalogueError('not_found');
+  return { organization, role };
+}
+
+/**
+ * The organization that a request without `org_id` is of (decisions, Which organization): the oldest that the user
+ * owns, else the oldest joined; null for who belongs to none.
+ */
+export function defaultOrganization(tables: TableReader, user_id: string): string | null {
+  const all = organizationsOf(tables, user_id).sort((a, b) =>
+    a.joined_at === b.joined_at
+      ? compare(a.organization.id, b.organization.id)
+      : compare(a.joined_at, b.joined_at),
+  );
+  const owned = all.filter(({ role }) => role === 'owner');
+  owned.sort((a, b) => compare(a.organization.id, b.organization.id));
+  return (owned[0] ?? all[0])?.organization.id ?? null;
+}
+
+/** The organization that a request names, else the user's own; checked. */
+export function chooseOrganization(
+  tables: TableReader,
+  user: User,
+  named: string | null | undefined,
+  permission: Permission,
+): { org_id: string; role: Role } {
+  const org_id = named ?? defaultOrganization(tables, user.id);
+  if (org_id === null) throw new CatalogueError('not_found', 'You belong to no organization');
+  return { org_id, role: requireRole(tables, user, org_id, permission) };
+}
+
+/** Who a user's change is logged as. */
+export function auditActor(user: User, address: string): AuditActor {
+  return { type: 'user', id: user.id, address };
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

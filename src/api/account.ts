@@ -1,0 +1,81 @@
+/** Handlers of `contract/account.ts`. Front threads. */
+import type { z } from 'zod';
+import type { ACCOUNT, bootstrapOut, userOut } from '../contract/account.ts';
+import type { UserHandlersOf } from '../contract/user-handler.ts';
+import type { User } from '../domain/account.ts';
+import type { PlanCaps } from '../domain/plans.ts';
+import { BOOTSTRAP_CACHE } from '../limits.ts';
+import { RecentMap } from '../std/recent-map.ts';
+import { pendingFor } from '../storage/accounts/invitations.ts';
+import { organizationsOf, roleOf } from '../storage/accounts/organizations.ts';
+import { getUser, putUser } from '../storage/accounts/users.ts';
+import type { Tables } from '../storage/tables.ts';
+import { defaultOrganization } from './access.ts';
+import { showSubscription } from './billing.ts';
+import { showInvitation } from './organizations.ts';
+import type { UserEpochs } from './user-epochs.ts';
+
+type Bootstrap = z.output<typeof bootstrapOut>;
+
+export interface AccountServices {
+  main: Tables;
+  epochs: UserEpochs;
+  plan_caps: PlanCaps;
+}
+
+export function accountHandlers({
+  main,
+  epochs,
+  plan_caps,
+}: AccountServices): UserHandlersOf<typeof ACCOUNT> {
+  const cache = new RecentMap<string, { body: Bootstrap; epoch: number; until_ms: number }>(
+    BOOTSTRAP_CACHE.entries,
+  );
+
+  function collect(user: User, isVerified: boolean, nowMs: number): Bootstrap {
+    const org_id = defaultOrganization(main, user.id);
+    return {
+      profile: showUser(user),
+      organizations: organizationsOf(main, user.id).map(({ organization }) => organization),
+      role: org_id === null ? null : (roleOf(main, org_id, user.id) ?? null),
+      subscription: org_id === null ? null : showSubscription(main, org_id, plan_caps),
+      invitations: isVerified
+        ? pendingFor(main, user.email, nowMs).map((invitation) => showInvitation(invitation, nowMs))
+        : [],
+    };
+  }
+
+  return {
+    getMe: ({ user }) => ({ body: showUser(user) }),
+
+    patchMe: async ({ user, body }) => {
+      const changed = await main.transact((tx) => {
+        const present = getUser(tx, user.id) ?? user;
+        const next = {
+          ...present,
+          ...(body.display_name === undefined ? {} : { display_name: body.display_name }),
+          ...(body.account_type === undefined ? {} : { account_type: body.account_type }),
+          ...(body.onboarded === undefined ? {} : { onboarded: body.onboarded }),
+        };
+        putUser(tx, next);
+        return next;
+      });
+      return { body: showUser(changed) };
+    },
+
+    bootstrap: ({ user, email_verified, now_ms }) => {
+      const epoch = epochs.of(user.id);
+      const key = `${user.id} ${email_verified}`;
+      const known = cache.get(key);
+      if (known !== undefined && known.epoch === epoch && known.until_ms > now_ms)
+        return { body: known.body };
+      const body = collect(user, email_verified, now_ms);
+      cache.set(key, { body, epoch, until_ms: now_ms + BOOTSTRAP_CACHE.fresh_ms });
+      return { body };
+    },
+  };
+}
+
+function showUser({ id, email, display_name, account_type, onboarded }: User): z.output<typeof userOut> {
+  return { id, email, display_name, account_type, onboarded };
+}

@@ -1,0 +1,159 @@
+/** Handlers of `contract/api-keys.ts`. Front threads. */
+import type { z } from 'zod';
+import { makeApiKey } from '../auth/api-key.ts';
+import {
+  endKey,
+  findKey,
+  insertKey,
+  isEnded,
+  type KeyRecord,
+  keysOfOrg,
+  lastUseOf,
+} from '../auth/key-store.ts';
+import type { Revocations } from '../auth/revocations.ts';
+import type { API_KEYS, apiKeyCreated, apiKeyOut } from '../contract/api-keys.ts';
+import type { UserHandlersOf } from '../contract/user-handler.ts';
+import type { User } from '../domain/account.ts';
+import type { Permission } from '../domain/permissions.ts';
+import { CatalogueError } from '../errors.ts';
+import { newUlid } from '../std/id.ts';
+import { writeAudit } from '../storage/accounts/audit.ts';
+import { getProject } from '../storage/accounts/projects.ts';
+import type { TableReader, Tables } from '../storage/tables.ts';
+import { auditActor, chooseOrganization, requireRole } from './access.ts';
+import { page } from './organizations.ts';
+
+export interface ApiKeyServices {
+  main: Tables;
+  revocations: Revocations;
+}
+
+export function apiKeyHandlers({ main, revocations }: ApiKeyServices): UserHandlersOf<typeof API_KEYS> {
+  return {
+    listKeys: ({ user, query, now_ms }) => {
+      const { org_id } = chooseOrganization(main, user, query.org_id, 'keys.read');
+      const { project_id, limit, offset } = query;
+      const keys = [...keysOfOrg(main, org_id)].filter(
+        (key) => project_id === undefined || key.project_id === project_id,
+      );
+      const shown = keys.slice(offset, offset + limit).map((key) => showKey(main, key, now_ms));
+      return page(shown, keys.length);
+    },
+
+    createKey: async ({ user, body, request, now_ms }) => ({
+      body: await main.transact((tx) => {
+        const { org_id } = chooseOrganization(tx, user, body.org_id, 'keys.create');
+        const project_id = body.project_id ?? null;
+        if (project_id !== null && getProject(tx, project_id)?.org_id !== org_id)
+          throw new CatalogueError('not_found');
+        const { record, shown } = makeKey(
+          { org_id, project_id, name: body.name, created_by: user.id },
+          body.mode,
+          now_ms,
+        );
+        insertKey(tx, record);
+        writeAudit(tx, auditActor(user, request.address), now_ms, {
+          org_id,
+          action: 'key.create',
+          target: record.id,
+          after: describeKey(record),
+        });
+        return shown;
+      }),
+    }),
+
+    rotateKey: async ({ user, params, body, request, now_ms }) => {
+      const shown = await main.transact((tx) => {
+        const key = requireKey(tx, user, params.key_id, 'keys.rotate');
+        if (isEnded(key, now_ms)) throw new CatalogueError('conflict', 'The key is revoked');
+        const { org_id, project_id, name } = key;
+        const mode = key.prefix.startsWith('svc_test_') ? 'test' : 'live';
+        const successor = makeKey({ org_id, project_id, name, created_by: user.id }, mode, now_ms);
+        insertKey(tx, successor.record);
+        const isNow = body.overlap_seconds === 0;
+        const at = new Date(now_ms + body.overlap_seconds * 1_000).toISOString();
+        // A key that was rotated before keeps its earlier end.
+        const isSooner = key.expires_at !== null && key.expires_at < at;
+        if (isNow) endKey(tx, key.id, { revoked_at: at });
+        else if (!isSooner) endKey(tx, key.id, { expires_at: at });
+        writeAudit(tx, auditActor(user, request.address), now_ms, {
+          org_id,
+          action: 'key.rotate',
+          target: key.id,
+          before: describeKey(key),
+          after: { ...describeKey(successor.record), successor: successor.record.id, ends_at: at },
+        });
+        return successor.shown;
+      });
+      revocations.announce();
+      return { body: shown };
+    },
+
+    revokeKey: async ({ user, params, request, now_ms }) => {
+      const revoked = await main.transact((tx) => {
+        const key = requireKey(tx, user, params.key_id, 'keys.revoke');
+        if (key.revoked_at !== null) return key;
+        const revoked_at = new Date(now_ms).toISOString();
+        const ended = endKey(tx, key.id, { revoked_at })!;
+        writeAudit(tx, auditActor(user, request.address), now_ms, {
+          org_id: key.org_id,
+          action: 'key.revoke',
+          target: key.id,
+          before: describeKey(key),
+          after: { revoked_at },
+        });
+        return ended;
+      });
+      revocations.announce();
+      return { body: showKey(main, revoked, now_ms) };
+    },
+  };
+}
+
+/** @throws CatalogueError `not_found` for a key that is not there and for one of a foreign organization, alike */
+function requireKey(tables: TableReader, user: User, key_id: string, permission: Permission): KeyRecord {
+  const key = findKey(tables, key_id);
+  if (key === undefined) throw new CatalogueError('not_found');
+  requireRole(tables, user, key.org_id, permission);
+  return key;
+}
+
+function makeKey(
+  fields: Pick<KeyRecord, 'org_id' | 'project_id' | 'name' | 'created_by'>,
+  mode: 'live' | 'test',
+  nowMs: number,
+): { record: KeyRecord; shown: z.output<typeof apiKeyCreated> } {
+  const { raw, hash, prefix, last4 } = makeApiKey(mode);
+  const record: KeyRecord = {
+    id: `key_${newUlid()}`,
+    ...fields,
+    hash,
+    prefix,
+    last4,
+    created_at: new Date(nowMs).toISOString(),
+    expires_at: null,
+    revoked_at: null,
+  };
+  return { record, shown: { id: record.id, name: record.name, raw_key: raw, prefix, last4 } };
+}
+
+/** What the audit log may hold of a key. */
+function describeKey({ name, prefix, last4, project_id }: KeyRecord): Record<string, unknown> {
+  return { name, prefix, last4, project_id };
+}
+
+function showKey(tables: TableReader, key: KeyRecord, nowMs: number): z.output<typeof apiKeyOut> {
+  const { id, name, prefix, last4, project_id, created_at } = key;
+  return {
+    id,
+    name,
+    prefix,
+    last4,
+    scope: project_id === null ? 'organization' : 'project',
+    project_id,
+    project_name: project_id === null ? null : (getProject(tables, project_id)?.name ?? null),
+    created_at,
+    last_used_at: lastUseOf(tables, id),
+    revoked: isEnded(key, nowMs),
+  };
+}

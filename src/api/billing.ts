@@ -1,0 +1,164 @@
+/**
+ * Handlers of `contract/billing.ts`: subscription and checkout for people, webhooks for the payment processor. Front
+ * threads.
+ */
+import type { z } from 'zod';
+import type { PaymentProcessor, ProcessorEvent, WebhookVerifier } from '../billing/processor.ts';
+import { type BILLING, type subscriptionOut, WEBHOOKS } from '../contract/billing.ts';
+import { type ApiReply, type ApiRequest, type ApiRoute, jsonReply } from '../contract/route.ts';
+import type { UserHandlersOf } from '../contract/user-handler.ts';
+import { HANDLED_EVENTS, planOfLookupKey, readBillingEvent, type Subscription } from '../domain/billing.ts';
+import { capOf, type PlanCaps } from '../domain/plans.ts';
+import { CatalogueError } from '../errors.ts';
+import { type Clock, systemClock } from '../std/clock.ts';
+import { writeAudit } from '../storage/accounts/audit.ts';
+import { getOrganization } from '../storage/accounts/organizations.ts';
+import { applyBillingEvent, customerOf, effectiveOf, isHandled } from '../storage/accounts/subscriptions.ts';
+import { readInterventionSeries, readInterventions } from '../storage/accounts/usage.ts';
+import type { Stores } from '../storage/stores.ts';
+import type { TableReader } from '../storage/tables.ts';
+import { auditActor, chooseOrganization } from './access.ts';
+
+export interface BillingServices {
+  stores: Stores;
+  plan_caps: PlanCaps;
+  /** null: no STRIPE_SECRET_KEY. */
+  processor: PaymentProcessor | null;
+  webhooks: WebhookVerifier;
+  clock?: Clock;
+}
+
+export function billingHandlers({
+  stores,
+  plan_caps,
+  processor,
+}: BillingServices): UserHandlersOf<typeof BILLING> {
+  const { main } = stores;
+  return {
+    getSubscription: ({ user, query }) => {
+      const { org_id } = chooseOrganization(main, user, query.org_id, 'billing.read');
+      return { body: showSubscription(main, org_id, plan_caps) };
+    },
+
+    interventionUsage: ({ user, query, now_ms }) => {
+      const { org_id } = chooseOrganization(main, user, query.org_id, 'billing.read');
+      const cap = capOf(plan_caps, effectiveOf(main, org_id).plan);
+      const now = new Date(now_ms);
+      const [start, end] = [0, 1].map((month) => Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + month));
+      const used = readInterventions(stores, org_id, start!, end!);
+      return {
+        body: {
+          used,
+          cap,
+          remaining: cap === null ? null : Math.max(0, cap - used),
+          period_start: new Date(start!).toISOString(),
+          period_end: new Date(end!).toISOString(),
+          ...(query.days > 0 ? { series: readInterventionSeries(stores, org_id, query.days, now_ms) } : {}),
+        },
+      };
+    },
+
+    createCheckout: async ({ user, query, request, now_ms }) => {
+      const { org_id } = chooseOrganization(main, user, query.org_id, 'billing.change');
+      if (processor === null) throw new CatalogueError('unavailable', 'Billing is not configured');
+      const plan = planOfLookupKey(query.lookup_key, Object.keys(plan_caps));
+      if (plan === null) throw new CatalogueError('not_found', 'No price has this lookup_key');
+      const session = await processor.createCheckout({
+        org_id,
+        plan,
+        lookup_key: query.lookup_key,
+        customer: customerOf(main, org_id) ?? null,
+        email: user.email === '' ? null : user.email,
+      });
+      await main.transact((tx) =>
+        writeAudit(tx, auditActor(user, request.address), now_ms, {
+          org_id,
+          action: 'billing.checkout',
+          target: session.session_id,
+          after: { lookup_key: query.lookup_key },
+        }),
+      );
+      return { body: session };
+    },
+
+    createPortal: async ({ user, query }) => {
+      const { org_id } = chooseOrganization(main, user, query.org_id, 'billing.change');
+      if (processor === null) throw new CatalogueError('unavailable', 'Billing is not configured');
+      const customer = customerOf(main, org_id);
+      if (customer === undefined)
+        throw new CatalogueError('conflict', 'This organization has not subscribed to anything yet');
+      return { body: await processor.createPortal(customer) };
+    },
+  };
+}
+
+/** The webhooks' routes: the signature is their credential. */
+export function webhookRoutes(services: BillingServices): ApiRoute[] {
+  return [
+    { endpoint: WEBHOOKS.webhook, handle: (request) => receive(services, request, 'full') },
+    { endpoint: WEBHOOKS.thinWebhook, handle: (request) => receive(services, request, 'thin') },
+  ];
+}
+
+async function receive(
+  { stores: { main }, plan_caps, processor, webhooks, clock = systemClock }: BillingServices,
+  request: ApiRequest,
+  kind: 'full' | 'thin',
+): Promise<ApiReply> {
+  const event = webhooks.verify(request.body, request.headers.get('stripe-signature'), kind);
+  const answer = (handled: boolean, duplicate = false) =>
+    jsonReply(200, { received: true, handled, duplicate });
+  if (!HANDLED_EVENTS.has(event.type)) return answer(false);
+  if (isHandled(main, event.id)) return answer(true, true);
+  const fetchedAtS = Math.floor(clock.wallMs() / 1_000);
+  const object = await objectOf(event, processor);
+  if (object === null) return answer(false);
+  // An object that was fetched is as new as the answer, whenever the event was made.
+  const as_of_s = event.object.kind === 'full' ? event.created_s : Math.max(event.created_s, fetchedAtS);
+  const { id, type } = event;
+  const read = readBillingEvent({ id, type, object, as_of_s }, Object.keys(plan_caps));
+  const nowMs = clock.wallMs();
+  const applied = await main.transact((tx) => {
+    const outcome = applyBillingEvent(tx, read, (org_id) => getOrganization(tx, org_id) !== undefined, nowMs);
+    const { org_id, before, after } = outcome;
+    if (org_id !== null && after !== null)
+      writeAudit(tx, { type: 'stripe', id, address: request.address }, nowMs, {
+        org_id,
+        action: `billing.${type}`,
+        target: after.id,
+        before: before === null ? null : describeSubscription(before),
+        after: describeSubscription(after),
+      });
+    return outcome;
+  });
+  return answer(applied.handled, applied.duplicate);
+}
+
+async function objectOf(
+  { type, object }: ProcessorEvent,
+  processor: PaymentProcessor | null,
+): Promise<Readonly<Record<string, unknown>> | null> {
+  if (object.kind === 'full') return object.fields;
+  if (processor === null) throw new CatalogueError('unavailable', 'Billing is not configured');
+  // By the event's own type: what kind of object it is, is not the event's to say twice.
+  const kind = type.startsWith('customer.subscription.')
+    ? 'customer.subscription'
+    : type.startsWith('invoice.')
+      ? 'invoice'
+      : 'checkout.session';
+  return object.id === '' ? null : processor.fetchObject(kind, object.id);
+}
+
+/** What an organization has subscribed to, and what that allows. */
+export function showSubscription(
+  tables: TableReader,
+  org_id: string,
+  caps: PlanCaps,
+): z.output<typeof subscriptionOut> {
+  const effective = effectiveOf(tables, org_id);
+  return { ...effective, intervention_cap: capOf(caps, effective.plan) };
+}
+
+function describeSubscription({ status, plan, cancel_at_period_end }: Subscription) {
+  return { status, plan, cancel_at_period_end };
+}

@@ -1,0 +1,60 @@
+/** The control plane's part of the API's table: every dashboard route with its handler, and the webhooks. Front threads. */
+import { Revocations } from '../auth/revocations.ts';
+import type { PaymentProcessor, WebhookVerifier } from '../billing/processor.ts';
+import { ACCOUNT } from '../contract/account.ts';
+import { API_KEYS } from '../contract/api-keys.ts';
+import { BILLING } from '../contract/billing.ts';
+import { FEEDBACK } from '../contract/feedback.ts';
+import { ORGANIZATIONS } from '../contract/organizations.ts';
+import { PROJECTS } from '../contract/projects.ts';
+import type { ApiRoute } from '../contract/route.ts';
+import { USAGE_ROUTES } from '../contract/usage.ts';
+import { bindUser } from '../contract/user-handler.ts';
+import type { PlanCaps } from '../domain/plans.ts';
+import type { Clock } from '../std/clock.ts';
+import type { Stores } from '../storage/stores.ts';
+import { accountHandlers } from './account.ts';
+import { apiKeyHandlers } from './api-keys.ts';
+import { billingHandlers, webhookRoutes } from './billing.ts';
+import { feedbackHandlers } from './feedback.ts';
+import { organizationHandlers } from './organizations.ts';
+import type { Checks } from './pipeline.ts';
+import { projectHandlers } from './projects.ts';
+import { usageHandlers } from './usage.ts';
+import { UserEpochs } from './user-epochs.ts';
+import { guardUser } from './user-guard.ts';
+
+/** What the control plane needs beyond the checks and the stores. */
+export interface ControlPlane {
+  plan_caps: PlanCaps;
+  /** null: no STRIPE_SECRET_KEY. */
+  processor: PaymentProcessor | null;
+  webhooks: WebhookVerifier;
+  /** Shared by all front threads (src/auth/revocations.ts). */
+  revocations: SharedArrayBuffer;
+  /** Shared by all front threads (user-epochs.ts). */
+  user_epochs: SharedArrayBuffer;
+  clock?: Clock;
+}
+
+export function controlPlaneRoutes(control: ControlPlane, stores: Stores, checks: Checks): ApiRoute[] {
+  const { main } = stores;
+  const { plan_caps, clock } = control;
+  const epochs = new UserEpochs(control.user_epochs);
+  const revocations = new Revocations(control.revocations);
+  const timed = clock === undefined ? {} : { clock };
+  const billing = { stores, plan_caps, processor: control.processor, webhooks: control.webhooks, ...timed };
+  const bound = [
+    ...bindUser(ACCOUNT, accountHandlers({ main, epochs, plan_caps })),
+    ...bindUser(ORGANIZATIONS, organizationHandlers({ main })),
+    ...bindUser(PROJECTS, projectHandlers({ main, revocations })),
+    ...bindUser(API_KEYS, apiKeyHandlers({ main, revocations })),
+    ...bindUser(USAGE_ROUTES, usageHandlers({ stores })),
+    ...bindUser(BILLING, billingHandlers(billing)),
+    ...bindUser(FEEDBACK, feedbackHandlers({ main })),
+  ];
+  return [
+    ...bound.map((entry) => guardUser(entry, { checks, main, epochs, ...timed })),
+    ...webhookRoutes(billing),
+  ];
+}

@@ -1,0 +1,221 @@
+/**
+ * Handlers of `contract/organizations.ts`. What is checked and what is changed is one transaction, the audit entry with
+ * it. Front threads.
+ */
+import type { z } from 'zod';
+import type { HandlerReply } from '../contract/handler.ts';
+import type { invitationOut, ORGANIZATIONS, orgMemberOut } from '../contract/organizations.ts';
+import type { UserHandlersOf } from '../contract/user-handler.ts';
+import { type Invitation, invitationStatus, type Member, sameEmail } from '../domain/account.ts';
+import { isAllowed } from '../domain/permissions.ts';
+import { isAtLeast } from '../domain/role.ts';
+import { CatalogueError } from '../errors.ts';
+import { listAudit, writeAudit } from '../storage/accounts/audit.ts';
+import {
+  getInvitation,
+  invite,
+  listInvitations,
+  pendingFor,
+  settleInvitation,
+} from '../storage/accounts/invitations.ts';
+import {
+  addMember,
+  changeRole,
+  createOrganization,
+  getMember,
+  getOrganization,
+  listMembers,
+  organizationsOf,
+  putOrganization,
+  removeMember,
+} from '../storage/accounts/organizations.ts';
+import { getUser } from '../storage/accounts/users.ts';
+import type { TableReader, Tables } from '../storage/tables.ts';
+import { auditActor, requireOrganization, requireRole } from './access.ts';
+
+export function organizationHandlers({ main }: { main: Tables }): UserHandlersOf<typeof ORGANIZATIONS> {
+  return {
+    listOrganizations: ({ user }) => ({
+      body: organizationsOf(main, user.id).map(({ organization }) => organization),
+    }),
+
+    createOrganization: async ({ user, body, request, now_ms }) => ({
+      body: await main.transact((tx) => {
+        const organization = createOrganization(tx, { name: body.name, created_by: user.id }, now_ms);
+        writeAudit(tx, auditActor(user, request.address), now_ms, {
+          org_id: organization.id,
+          action: 'organization.create',
+          target: organization.id,
+          after: { name: organization.name },
+        });
+        return organization;
+      }),
+    }),
+
+    renameOrganization: async ({ user, params, body, request, now_ms }) => ({
+      body: await main.transact((tx) => {
+        const { organization } = requireOrganization(tx, user, params.org_id, 'organization.rename');
+        if (organization.name === body.name) return organization;
+        const renamed = { ...organization, name: body.name };
+        putOrganization(tx, renamed);
+        writeAudit(tx, auditActor(user, request.address), now_ms, {
+          org_id: organization.id,
+          action: 'organization.rename',
+          target: organization.id,
+          before: { name: organization.name },
+          after: { name: renamed.name },
+        });
+        return renamed;
+      }),
+    }),
+
+    listMembers: ({ user, params, query }) => {
+      requireRole(main, user, params.org_id, 'members.read');
+      const { items, total } = listMembers(main, params.org_id, query);
+      return page(
+        items.map((member) => showMember(main, member)),
+        total,
+      );
+    },
+
+    changeMemberRole: async ({ user, params, body, request, now_ms }) => ({
+      body: await main.transact((tx) => {
+        const own = requireRole(tx, user, params.org_id, 'members.change_role');
+        const member = requireMember(tx, params);
+        const touchesOwner = member.role === 'owner' || body.role === 'owner';
+        if (touchesOwner && !isAllowed(own, 'owners.change')) throw new CatalogueError('forbidden');
+        if (member.role === body.role) return showMember(tx, member);
+        const changed = changeRole(tx, member, body.role);
+        writeAudit(tx, auditActor(user, request.address), now_ms, {
+          org_id: params.org_id,
+          action: 'member.change_role',
+          target: member.user_id,
+          before: { role: member.role },
+          after: { role: changed.role },
+        });
+        return showMember(tx, changed);
+      }),
+    }),
+
+    removeMember: async ({ user, params, request, now_ms }) => ({
+      body: await main.transact((tx) => {
+        const isSelf = params.member_user_id === user.id;
+        const own = requireRole(tx, user, params.org_id, isSelf ? 'members.read' : 'members.remove');
+        const member = requireMember(tx, params);
+        if (member.role === 'owner' && !isAllowed(own, 'owners.change'))
+          throw new CatalogueError('forbidden');
+        removeMember(tx, member);
+        writeAudit(tx, auditActor(user, request.address), now_ms, {
+          org_id: params.org_id,
+          action: 'member.remove',
+          target: member.user_id,
+          before: { role: member.role },
+        });
+        return { removed: true };
+      }),
+    }),
+
+    invite: async ({ user, params, body, request, now_ms }) => ({
+      body: await main.transact((tx) => {
+        const own = requireRole(tx, user, params.org_id, 'invitations.create');
+        if (!isAtLeast(own, body.role)) throw new CatalogueError('forbidden', 'Above your own role');
+        if (hasMember(tx, params.org_id, body.email))
+          throw new CatalogueError('conflict', 'Already a member of this organization');
+        const fields = { org_id: params.org_id, email: body.email, role: body.role, invited_by: user.id };
+        const { invitation, created } = invite(tx, fields, now_ms);
+        if (created)
+          writeAudit(tx, auditActor(user, request.address), now_ms, {
+            org_id: params.org_id,
+            action: 'invitation.create',
+            target: invitation.id,
+            after: { email: invitation.email, role: invitation.role },
+          });
+        return showInvitation(invitation, now_ms);
+      }),
+    }),
+
+    listInvitations: ({ user, params, query, now_ms }) => {
+      requireRole(main, user, params.org_id, 'invitations.read');
+      const { items, total } = listInvitations(main, params.org_id, query);
+      return page(
+        items.map((invitation) => showInvitation(invitation, now_ms)),
+        total,
+      );
+    },
+
+    revokeInvitation: async ({ user, params, request, now_ms }) => ({
+      body: await main.transact((tx) => {
+        requireRole(tx, user, params.org_id, 'invitations.revoke');
+        const invitation = getInvitation(tx, params.org_id, params.invitation_id);
+        if (invitation === undefined) throw new CatalogueError('not_found');
+        const status = invitationStatus(invitation, now_ms);
+        if (status === 'revoked') return showInvitation(invitation, now_ms);
+        if (status !== 'pending') throw new CatalogueError('conflict', `The invitation is ${status} already`);
+        const revoked = settleInvitation(tx, invitation, 'revoked');
+        writeAudit(tx, auditActor(user, request.address), now_ms, {
+          org_id: params.org_id,
+          action: 'invitation.revoke',
+          target: invitation.id,
+          before: { status },
+          after: { status: 'revoked' },
+        });
+        return showInvitation(revoked, now_ms);
+      }),
+    }),
+
+    acceptInvitation: async ({ user, email_verified, params, request, now_ms }) => ({
+      body: await main.transact((tx) => {
+        // An address that is not verified proves nothing: then nobody is invited by it.
+        const invitation = email_verified
+          ? pendingFor(tx, user.email, now_ms).find(({ id }) => id === params.invitation_id)
+          : undefined;
+        const organization = invitation && getOrganization(tx, invitation.org_id);
+        if (invitation === undefined || organization === undefined) throw new CatalogueError('not_found');
+        addMember(tx, { org_id: organization.id, user_id: user.id, role: invitation.role }, now_ms);
+        settleInvitation(tx, invitation, 'accepted');
+        writeAudit(tx, auditActor(user, request.address), now_ms, {
+          org_id: organization.id,
+          action: 'invitation.accept',
+          target: invitation.id,
+          before: { status: 'pending' },
+          after: { status: 'accepted', user_id: user.id, role: invitation.role },
+        });
+        return organization;
+      }),
+    }),
+
+    listAudit: ({ user, params, query }) => {
+      requireRole(main, user, params.org_id, 'audit.read');
+      const { items, total } = listAudit(main, params.org_id, query);
+      return page(items, total);
+    },
+  };
+}
+
+/** A page of a list, with the number of all in `x-total-count`. */
+export function page(items: readonly unknown[], total: number): HandlerReply {
+  return { body: items, headers: [['x-total-count', String(total)]] };
+}
+
+/** An invitation as it is at a moment. */
+export function showInvitation(invitation: Invitation, nowMs: number): z.output<typeof invitationOut> {
+  return { ...invitation, status: invitationStatus(invitation, nowMs) };
+}
+
+function showMember(tables: TableReader, member: Member): z.output<typeof orgMemberOut> {
+  const { user_id, role, joined_at } = member;
+  return { user_id, email: getUser(tables, user_id)?.email ?? '', role, joined_at };
+}
+
+function requireMember(tables: TableReader, params: { org_id: string; member_user_id: string }): Member {
+  const member = getMember(tables, params.org_id, params.member_user_id);
+  if (member === undefined) throw new CatalogueError('not_found');
+  return member;
+}
+
+function hasMember(tables: TableReader, org_id: string, email: string): boolean {
+  const all = { limit: Number.POSITIVE_INFINITY, offset: 0 };
+  return listMembers(tables, org_id, all).items.some(({ user_id }) =>
+    sameEmail(getUser(tables, user_id)?.email ?? '', email),
+  );
+}

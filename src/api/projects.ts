@@ -1,0 +1,120 @@
+/** Handlers of `contract/projects.ts`. Front threads. */
+import type { z } from 'zod';
+import { endKey, isEnded, keysOfOrg } from '../auth/key-store.ts';
+import type { Revocations } from '../auth/revocations.ts';
+import type { PROJECTS, projectOut } from '../contract/projects.ts';
+import type { UserHandlersOf } from '../contract/user-handler.ts';
+import type { Project, User } from '../domain/account.ts';
+import type { Permission } from '../domain/permissions.ts';
+import { CatalogueError } from '../errors.ts';
+import { writeAudit } from '../storage/accounts/audit.ts';
+import {
+  createProject,
+  getProject,
+  listProjects,
+  putProject,
+  removeProject,
+} from '../storage/accounts/projects.ts';
+import type { TableReader, Tables } from '../storage/tables.ts';
+import { auditActor, requireRole } from './access.ts';
+import { page } from './organizations.ts';
+
+export interface ProjectServices {
+  main: Tables;
+  revocations: Revocations;
+}
+
+export function projectHandlers({ main, revocations }: ProjectServices): UserHandlersOf<typeof PROJECTS> {
+  return {
+    listProjects: ({ user, query, now_ms }) => {
+      requireRole(main, user, query.org_id, 'projects.read');
+      const { items, total } = listProjects(main, query.org_id, query);
+      const counts = countKeys(main, query.org_id, now_ms);
+      return page(
+        items.map((project) => showProject(project, counts)),
+        total,
+      );
+    },
+
+    createProject: async ({ user, query, body, request, now_ms }) => ({
+      body: await main.transact((tx) => {
+        requireRole(tx, user, query.org_id, 'projects.create');
+        const fields = { org_id: query.org_id, name: body.name, created_by: user.id };
+        const project = createProject(tx, fields, now_ms);
+        writeAudit(tx, auditActor(user, request.address), now_ms, {
+          org_id: project.org_id,
+          action: 'project.create',
+          target: project.id,
+          after: { name: project.name },
+        });
+        return showProject(project, new Map());
+      }),
+    }),
+
+    renameProject: async ({ user, params, body, request, now_ms }) => ({
+      body: await main.transact((tx) => {
+        const project = requireProject(tx, user, params.project_id, 'projects.rename');
+        const renamed = { ...project, name: body.name };
+        if (renamed.name !== project.name) {
+          putProject(tx, renamed);
+          writeAudit(tx, auditActor(user, request.address), now_ms, {
+            org_id: project.org_id,
+            action: 'project.rename',
+            target: project.id,
+            before: { name: project.name },
+            after: { name: renamed.name },
+          });
+        }
+        return showProject(renamed, countKeys(tx, project.org_id, now_ms));
+      }),
+    }),
+
+    deleteProject: async ({ user, params, request, now_ms }) => {
+      const keys_revoked = await main.transact((tx) => {
+        const project = requireProject(tx, user, params.project_id, 'projects.delete');
+        const keys = [...keysOfOrg(tx, project.org_id)].filter(
+          (key) => key.project_id === project.id && !isEnded(key, now_ms),
+        );
+        for (const { id } of keys) endKey(tx, id, { revoked_at: new Date(now_ms).toISOString() });
+        removeProject(tx, project);
+        writeAudit(tx, auditActor(user, request.address), now_ms, {
+          org_id: project.org_id,
+          action: 'project.delete',
+          target: project.id,
+          before: { name: project.name },
+          after: { keys_revoked: keys.map(({ id }) => id) },
+        });
+        return keys.length;
+      });
+      revocations.announce();
+      return { body: { deleted: true, keys_revoked } };
+    },
+  };
+}
+
+/** @throws CatalogueError `not_found` for a project that is not there and for one of a foreign organization, alike */
+export function requireProject(
+  tables: TableReader,
+  user: User,
+  project_id: string,
+  permission: Permission,
+): Project {
+  const project = getProject(tables, project_id);
+  if (project === undefined) throw new CatalogueError('not_found');
+  requireRole(tables, user, project.org_id, permission);
+  return project;
+}
+
+/** Keys of each project that are not revoked. */
+function countKeys(tables: TableReader, org_id: string, nowMs: number): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const key of keysOfOrg(tables, org_id)) {
+    if (key.project_id === null || isEnded(key, nowMs)) continue;
+    counts.set(key.project_id, (counts.get(key.project_id) ?? 0) + 1);
+  }
+  return counts;
+}
+
+function showProject(project: Project, counts: ReadonlyMap<string, number>): z.output<typeof projectOut> {
+  return { ...project, key_count: counts.get(project.id) ?? 0 };
+}

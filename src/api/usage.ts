@@ -1,0 +1,69 @@
+/** Handlers of `contract/usage.ts`. Front threads. */
+import { isEnded, keysOfOrg } from '../auth/key-store.ts';
+import type { USAGE_ROUTES } from '../contract/usage.ts';
+import type { UserHandlersOf } from '../contract/user-handler.ts';
+import type { UsageCounts } from '../domain/usage.ts';
+import { CatalogueError } from '../errors.ts';
+import { countMembers } from '../storage/accounts/organizations.ts';
+import { getProject } from '../storage/accounts/projects.ts';
+import { type DayCounts, interventionsOf, readUsage, readUsageTotals } from '../storage/accounts/usage.ts';
+import type { Stores } from '../storage/stores.ts';
+import type { TableReader } from '../storage/tables.ts';
+import { chooseOrganization } from './access.ts';
+
+export function usageHandlers({ stores }: { stores: Stores }): UserHandlersOf<typeof USAGE_ROUTES> {
+  const { main } = stores;
+  return {
+    usageStats: ({ user, query, now_ms }) => {
+      const { org_id } = chooseOrganization(main, user, query.org_id, 'usage.read');
+      const project_id = checkProject(main, org_id, query.project_id);
+      const keys = [...keysOfOrg(main, org_id)].filter(
+        (key) => !isEnded(key, now_ms) && (project_id === null || key.project_id === project_id),
+      );
+      const { injections_retrieve, injections_evaluate } = readUsageTotals(stores, org_id, project_id);
+      return {
+        body: {
+          key_count: keys.length,
+          member_count: countMembers(main, org_id),
+          injections: {
+            total: injections_retrieve + injections_evaluate,
+            retrieve: injections_retrieve,
+            evaluate: injections_evaluate,
+          },
+        },
+      };
+    },
+
+    usageSeries: ({ user, query, now_ms }) => {
+      const { org_id } = chooseOrganization(main, user, query.org_id, 'usage.read');
+      const project_id = checkProject(main, org_id, query.project_id);
+      const series = readUsage(stores, { org_id, project_id, days: query.days, nowMs: now_ms });
+      const totals = show({} as UsageCounts);
+      for (const day of series) {
+        const shown = show(day);
+        for (const name of Object.keys(totals) as (keyof typeof totals)[]) totals[name] += shown[name];
+      }
+      return {
+        body: {
+          days: query.days,
+          from: series[0]!.date,
+          to: series.at(-1)!.date,
+          series: series.map((day) => ({ date: day.date, ...show(day) })),
+          totals,
+        },
+      };
+    },
+  };
+}
+
+/** @throws CatalogueError `not_found` for a project that is none of the organization's */
+function checkProject(tables: TableReader, org_id: string, project_id: string | undefined): string | null {
+  if (project_id === undefined) return null;
+  if (getProject(tables, project_id)?.org_id !== org_id) throw new CatalogueError('not_found');
+  return project_id;
+}
+
+function show(counts: Partial<DayCounts>) {
+  const { retrievals = 0, evaluations = 0, runs = 0, steps = 0, traces = 0, tokens = 0 } = counts;
+  return { injections: interventionsOf(counts), retrievals, evaluations, runs, steps, traces, tokens };
+}

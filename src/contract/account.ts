@@ -1,0 +1,70 @@
+/** The signed-in user (document 1, User; decisions, Usage and billing). Data; any thread. */
+import { z } from 'zod';
+import { ACCOUNT_TYPES } from '../domain/account.ts';
+import { ROLES } from '../domain/role.ts';
+import { DISPLAY_NAME_CHARACTERS } from '../limits.ts';
+import { subscriptionOut } from './billing.ts';
+import { endpoint } from './endpoint.ts';
+import { flag, literal, text } from './fields.ts';
+import { invitationOut, orgOut } from './organizations.ts';
+
+export const userOut = z
+  .object({
+    id: z.string(),
+    email: z.string(),
+    display_name: z.string().nullable(),
+    account_type: z.enum(ACCOUNT_TYPES),
+    onboarded: z.boolean(),
+  })
+  .meta({ id: 'UserOut' });
+
+/** Any other key is refused (decisions, Credentials, roles, errors). */
+export const userPatch = z
+  .strictObject({
+    display_name: text({ max: DISPLAY_NAME_CHARACTERS }).nullish(),
+    account_type: literal(ACCOUNT_TYPES).optional(),
+    onboarded: flag().optional(),
+  })
+  .meta({ id: 'UserPatch' });
+
+export const bootstrapOut = z
+  .object({
+    profile: userOut,
+    organizations: z.array(orgOut),
+    /** Of the default organization; null for somebody who belongs to none. */
+    role: z.enum(ROLES).nullable(),
+    subscription: subscriptionOut.nullable(),
+    invitations: z.array(invitationOut),
+  })
+  .meta({ id: 'Bootstrap' });
+
+export const ACCOUNT = {
+  getMe: endpoint({
+    id: 'get_me',
+    method: 'GET',
+    path: '/auth/me',
+    auth: 'user',
+    summary: 'The signed-in user; the first call makes the user and a personal organization',
+    tag: 'account',
+    replies: { 200: { description: 'The user', schema: userOut } },
+  }),
+  patchMe: endpoint({
+    id: 'patch_me',
+    method: 'PATCH',
+    path: '/auth/me',
+    auth: 'user',
+    summary: 'Change the display name, the account type or whether the user is onboarded',
+    tag: 'account',
+    body: userPatch,
+    replies: { 200: { description: 'The user as it is now', schema: userOut } },
+  }),
+  bootstrap: endpoint({
+    id: 'bootstrap',
+    method: 'GET',
+    path: '/auth/bootstrap',
+    auth: 'user',
+    summary: 'Profile, organizations, role, subscription and invitations in one call',
+    tag: 'account',
+    replies: { 200: { description: 'At most 10 seconds old', schema: bootstrapOut } },
+  }),
+} as const;

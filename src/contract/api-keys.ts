@@ -1,0 +1,94 @@
+/** Per-customer API keys (document 1, ApiKeyCreate, ApiKeyCreated, ApiKeyOut). Data; any thread. */
+import { z } from 'zod';
+import { KEY_NAME_CHARACTERS, KEY_OVERLAP_SECONDS_MAX } from '../limits.ts';
+import { endpoint } from './endpoint.ts';
+import { identifier, integer, literal, pageFields, text } from './fields.ts';
+
+export const apiKeyCreate = z
+  .object({
+    name: text({ min: 1, max: KEY_NAME_CHARACTERS }),
+    org_id: identifier().nullish(),
+    project_id: identifier().nullish(),
+    mode: literal(['live', 'test']).default('live'),
+  })
+  .meta({ id: 'ApiKeyCreate' });
+
+/** The only answer that ever holds the key itself. */
+export const apiKeyCreated = z
+  .object({
+    id: z.string(),
+    name: z.string(),
+    raw_key: z.string(),
+    prefix: z.string(),
+    last4: z.string(),
+  })
+  .meta({ id: 'ApiKeyCreated' });
+
+export const apiKeyOut = z
+  .object({
+    id: z.string(),
+    name: z.string(),
+    prefix: z.string(),
+    last4: z.string(),
+    scope: z.enum(['organization', 'project']),
+    project_id: z.string().nullable(),
+    project_name: z.string().nullable(),
+    created_at: z.string(),
+    last_used_at: z.string().nullable(),
+    revoked: z.boolean(),
+  })
+  .meta({ id: 'ApiKeyOut' });
+
+export const rotateBody = z
+  .object({ overlap_seconds: integer({ ge: 0, le: KEY_OVERLAP_SECONDS_MAX }).default(0) })
+  .meta({ id: 'ApiKeyRotate' });
+
+const keyParams = z.object({ key_id: identifier() });
+
+export const API_KEYS = {
+  listKeys: endpoint({
+    id: 'list_api_keys',
+    method: 'GET',
+    path: '/api-keys',
+    auth: 'user',
+    summary: 'Keys of an organization, revoked ones too, newest first',
+    tag: 'keys',
+    query: z.object({
+      org_id: identifier().optional(),
+      project_id: identifier().optional(),
+      ...pageFields(),
+    }),
+    replies: { 200: { description: 'A page; x-total-count counts all', schema: z.array(apiKeyOut) } },
+  }),
+  createKey: endpoint({
+    id: 'create_api_key',
+    method: 'POST',
+    path: '/api-keys',
+    auth: 'user',
+    summary: 'Make a key; it is shown this once',
+    tag: 'keys',
+    body: apiKeyCreate,
+    replies: { 200: { description: 'The key', schema: apiKeyCreated } },
+  }),
+  rotateKey: endpoint({
+    id: 'rotate_api_key',
+    method: 'POST',
+    path: '/api-keys/{key_id}/rotate',
+    auth: 'user',
+    summary: 'Make a successor; the old key lives on for the overlap',
+    tag: 'keys',
+    params: keyParams,
+    body: rotateBody,
+    replies: { 200: { description: 'The successor', schema: apiKeyCreated } },
+  }),
+  revokeKey: endpoint({
+    id: 'revoke_api_key',
+    method: 'DELETE',
+    path: '/api-keys/{key_id}',
+    auth: 'user',
+    summary: 'Revoke a key, at once',
+    tag: 'keys',
+    params: keyParams,
+    replies: { 200: { description: 'The revoked key', schema: apiKeyOut } },
+  }),
+} as const;

@@ -1,0 +1,30 @@
+/** What users say of the product (document 1, FeedbackCreate). Data; any thread. */
+import { z } from 'zod';
+import { FEEDBACK_CHARACTERS, FEEDBACK_PAGE_CHARACTERS } from '../limits.ts';
+import { endpoint } from './endpoint.ts';
+import { text } from './fields.ts';
+
+export const feedbackCreate = z
+  .object({
+    message: text({ min: 1, max: FEEDBACK_CHARACTERS }),
+    page: text({ max: FEEDBACK_PAGE_CHARACTERS }).nullish(),
+  })
+  .meta({ id: 'FeedbackCreate' });
+
+export const FEEDBACK = {
+  sendFeedback: endpoint({
+    id: 'send_feedback',
+    method: 'POST',
+    path: '/feedback',
+    auth: 'user',
+    summary: 'Say something to the operator',
+    tag: 'feedback',
+    body: feedbackCreate,
+    replies: {
+      200: {
+        description: 'Stored',
+        schema: z.object({ id: z.string(), created_at: z.string() }).meta({ id: 'FeedbackStored' }),
+      },
+    },
+  }),
+} as const;

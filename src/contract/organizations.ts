@@ -1,0 +1,183 @@
+/** Organizations, their members, invitations and audit log (document 1). Data; any thread. */
+import { z } from 'zod';
+import { INVITATION_STATES } from '../domain/account.ts';
+import { ROLES } from '../domain/role.ts';
+import { ORG_NAME_CHARACTERS } from '../limits.ts';
+import { endpoint } from './endpoint.ts';
+import { email, identifier, literal, pageFields, text } from './fields.ts';
+
+export const orgOut = z
+  .object({
+    id: z.string(),
+    name: z.string(),
+    created_by: z.string().nullable(),
+    created_at: z.string(),
+  })
+  .meta({ id: 'OrgOut' });
+
+export const orgCreate = z
+  .object({ name: text({ min: 1, max: ORG_NAME_CHARACTERS }) })
+  .meta({ id: 'OrgCreate' });
+
+export const orgMemberOut = z
+  .object({ user_id: z.string(), email: z.string(), role: z.enum(ROLES), joined_at: z.string() })
+  .meta({ id: 'OrgMemberOut' });
+
+export const inviteRequest = z
+  .object({ email: email(), role: literal(ROLES).default('member') })
+  .meta({ id: 'InviteRequest' });
+
+export const invitationOut = z
+  .object({
+    id: z.string(),
+    org_id: z.string(),
+    email: z.string(),
+    role: z.enum(ROLES),
+    status: z.enum(INVITATION_STATES),
+    invited_by: z.string(),
+    created_at: z.string(),
+    expires_at: z.string(),
+  })
+  .meta({ id: 'InvitationOut' });
+
+/** Any other key is refused. */
+export const memberRole = z.strictObject({ role: literal(ROLES) }).meta({ id: 'MemberRole' });
+
+const snapshot = z.record(z.string(), z.unknown()).nullable();
+
+export const auditEntryOut = z
+  .object({
+    id: z.string(),
+    org_id: z.string(),
+    actor: z.string(),
+    actor_type: z.enum(['user', 'key', 'stripe', 'operator']),
+    action: z.string(),
+    target: z.string(),
+    before: snapshot,
+    after: snapshot,
+    address: z.string(),
+    created_at: z.string(),
+  })
+  .meta({ id: 'AuditEntryOut' });
+
+const orgParams = z.object({ org_id: identifier() });
+const page = z.object(pageFields());
+const removed = z.object({ removed: z.literal(true) }).meta({ id: 'Removed' });
+
+export const ORGANIZATIONS = {
+  listOrganizations: endpoint({
+    id: 'list_organizations',
+    method: 'GET',
+    path: '/organizations',
+    auth: 'user',
+    summary: 'Organizations that the user belongs to, newest first',
+    tag: 'organizations',
+    replies: { 200: { description: 'All of them', schema: z.array(orgOut) } },
+  }),
+  createOrganization: endpoint({
+    id: 'create_organization',
+    method: 'POST',
+    path: '/organizations',
+    auth: 'user',
+    summary: 'Make an organization that the user owns',
+    tag: 'organizations',
+    body: orgCreate,
+    replies: { 200: { description: 'The organization', schema: orgOut } },
+  }),
+  renameOrganization: endpoint({
+    id: 'rename_organization',
+    method: 'PATCH',
+    path: '/organizations/{org_id}',
+    auth: 'user',
+    summary: 'Rename an organization',
+    tag: 'organizations',
+    params: orgParams,
+    body: orgCreate,
+    replies: { 200: { description: 'The organization as it is now', schema: orgOut } },
+  }),
+  listMembers: endpoint({
+    id: 'list_members',
+    method: 'GET',
+    path: '/organizations/{org_id}/members',
+    auth: 'user',
+    summary: 'Members, newest first',
+    tag: 'organizations',
+    params: orgParams,
+    query: page,
+    replies: { 200: { description: 'A page; x-total-count counts all', schema: z.array(orgMemberOut) } },
+  }),
+  changeMemberRole: endpoint({
+    id: 'change_member_role',
+    method: 'PATCH',
+    path: '/organizations/{org_id}/members/{member_user_id}',
+    auth: 'user',
+    summary: "Change a member's role",
+    tag: 'organizations',
+    params: z.object({ org_id: identifier(), member_user_id: identifier() }),
+    body: memberRole,
+    replies: { 200: { description: 'The member as it is now', schema: orgMemberOut } },
+  }),
+  removeMember: endpoint({
+    id: 'remove_member',
+    method: 'DELETE',
+    path: '/organizations/{org_id}/members/{member_user_id}',
+    auth: 'user',
+    summary: 'Remove a member; anybody may remove themselves',
+    tag: 'organizations',
+    params: z.object({ org_id: identifier(), member_user_id: identifier() }),
+    replies: { 200: { description: 'Gone', schema: removed } },
+  }),
+  invite: endpoint({
+    id: 'invite',
+    method: 'POST',
+    path: '/organizations/{org_id}/invite',
+    auth: 'user',
+    summary: 'Invite an address; one that is invited already keeps its invitation',
+    tag: 'organizations',
+    params: orgParams,
+    body: inviteRequest,
+    replies: { 200: { description: 'The pending invitation', schema: invitationOut } },
+  }),
+  listInvitations: endpoint({
+    id: 'list_invitations',
+    method: 'GET',
+    path: '/organizations/{org_id}/invitations',
+    auth: 'user',
+    summary: 'Invitations in every state, newest first',
+    tag: 'organizations',
+    params: orgParams,
+    query: page,
+    replies: { 200: { description: 'A page; x-total-count counts all', schema: z.array(invitationOut) } },
+  }),
+  revokeInvitation: endpoint({
+    id: 'revoke_invitation',
+    method: 'DELETE',
+    path: '/organizations/{org_id}/invitations/{invitation_id}',
+    auth: 'user',
+    summary: 'Revoke a pending invitation',
+    tag: 'organizations',
+    params: z.object({ org_id: identifier(), invitation_id: identifier() }),
+    replies: { 200: { description: 'The revoked invitation', schema: invitationOut } },
+  }),
+  acceptInvitation: endpoint({
+    id: 'accept_invitation',
+    method: 'POST',
+    path: '/organizations/invitations/{invitation_id}/accept',
+    auth: 'user',
+    summary: "Join an organization by an invitation to the user's address",
+    tag: 'organizations',
+    params: z.object({ invitation_id: identifier() }),
+    replies: { 200: { description: 'The organization', schema: orgOut } },
+  }),
+  listAudit: endpoint({
+    id: 'list_audit_log',
+    method: 'GET',
+    path: '/organizations/{org_id}/audit-log',
+    auth: 'user',
+    summary: 'Who changed what, when and from where, newest first',
+    tag: 'organizations',
+    params: orgParams,
+    query: page,
+    replies: { 200: { description: 'A page; x-total-count counts all', schema: z.array(auditEntryOut) } },
+  }),
+} as const;

@@ -1,0 +1,75 @@
+/** Projects inside an organization (document 1, Project). Data; any thread. */
+import { z } from 'zod';
+import { PROJECT_NAME_CHARACTERS } from '../limits.ts';
+import { endpoint } from './endpoint.ts';
+import { identifier, pageFields, text } from './fields.ts';
+
+export const projectOut = z
+  .object({
+    id: z.string(),
+    org_id: z.string(),
+    name: z.string(),
+    created_by: z.string().nullable(),
+    created_at: z.string(),
+    /** Keys of the project that are not revoked. */
+    key_count: z.number().int(),
+  })
+  .meta({ id: 'ProjectOut' });
+
+export const projectCreate = z
+  .object({ name: text({ min: 1, max: PROJECT_NAME_CHARACTERS }) })
+  .meta({ id: 'ProjectCreate' });
+
+const projectParams = z.object({ project_id: identifier() });
+
+export const PROJECTS = {
+  listProjects: endpoint({
+    id: 'list_projects',
+    method: 'GET',
+    path: '/projects',
+    auth: 'user',
+    summary: 'Projects of an organization, newest first',
+    tag: 'projects',
+    query: z.object({ org_id: identifier(), ...pageFields() }),
+    replies: { 200: { description: 'A page; x-total-count counts all', schema: z.array(projectOut) } },
+  }),
+  createProject: endpoint({
+    id: 'create_project',
+    method: 'POST',
+    path: '/projects',
+    auth: 'user',
+    summary: 'Make a project',
+    tag: 'projects',
+    query: z.object({ org_id: identifier() }),
+    body: projectCreate,
+    replies: { 200: { description: 'The project', schema: projectOut } },
+  }),
+  renameProject: endpoint({
+    id: 'rename_project',
+    method: 'PATCH',
+    path: '/projects/{project_id}',
+    auth: 'user',
+    summary: 'Rename a project',
+    tag: 'projects',
+    params: projectParams,
+    body: projectCreate,
+    replies: { 200: { description: 'The project as it is now', schema: projectOut } },
+  }),
+  deleteProject: endpoint({
+    id: 'delete_project',
+    method: 'DELETE',
+    path: '/projects/{project_id}',
+    auth: 'user',
+    summary: 'Delete a project and revoke its keys',
+    tag: 'projects',
+    params: projectParams,
+    replies: {
+      200: {
+        description: 'Gone',
+        schema: z
+          .object({ deleted: z.literal(true), keys_revoked: z.number().int() })
+          .meta({ id: 'ProjectDeleted' }),
+      },
+    },
+  }),
+} as const;

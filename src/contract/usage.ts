@@ -1,0 +1,60 @@
+/** Usage of an organization or one of its projects (document 1; decisions, Usage and billing). Data; any thread. */
+import { z } from 'zod';
+import { USAGE_DAYS_DEFAULT, USAGE_DAYS_MAX } from '../limits.ts';
+import { endpoint } from './endpoint.ts';
+import { identifier, integer } from './fields.ts';
+
+const count = z.number().int();
+
+export const usageStatsOut = z
+  .object({
+    key_count: count,
+    member_count: count,
+    injections: z.object({ total: count, retrieve: count, evaluate: count }),
+  })
+  .meta({ id: 'UsageStats' });
+
+const counters = {
+  injections: count,
+  retrievals: count,
+  evaluations: count,
+  runs: count,
+  steps: count,
+  traces: count,
+  tokens: count,
+};
+
+export const usageOut = z
+  .object({
+    days: count,
+    from: z.string(),
+    to: z.string(),
+    series: z.array(z.object({ date: z.string(), ...counters })),
+    totals: z.object(counters),
+  })
+  .meta({ id: 'Usage' });
+
+const scope = { org_id: identifier().optional(), project_id: identifier().optional() };
+
+export const USAGE_ROUTES = {
+  usageStats: endpoint({
+    id: 'usage_stats',
+    method: 'GET',
+    path: '/usage/stats',
+    auth: 'user',
+    summary: 'Number of keys and members, and interventions so far',
+    tag: 'usage',
+    query: z.object(scope),
+    replies: { 200: { description: 'The numbers', schema: usageStatsOut } },
+  }),
+  usageSeries: endpoint({
+    id: 'usage',
+    method: 'GET',
+    path: '/usage',
+    auth: 'user',
+    summary: 'What was counted each day',
+    tag: 'usage',
+    query: z.object({ ...scope, days: integer({ ge: 1, le: USAGE_DAYS_MAX }).default(USAGE_DAYS_DEFAULT) }),
+    replies: { 200: { description: 'A day each, the present one last', schema: usageOut } },
+  }),
+} as const;
