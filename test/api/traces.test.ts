@@ -3,7 +3,10 @@
  * the pattern store is made up.
  */
 
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { DISTILLATION_PORT, distiller } from '../../actors/distiller/behaviour.ts';
 import { DistillerClient } from '../../actors/distiller/client.ts';
 import { DistillationPort, type PatternScope, type SinkPattern } from '../../actors/distiller/port.ts';
@@ -17,36 +20,39 @@ import { TRACES } from '../../src/contract/traces.ts';
 import type { Tenant } from '../../src/domain/tenant.ts';
 import { Front } from '../../src/runtime/front.ts';
 import { ActorHost } from '../../src/runtime/host.ts';
+import type { JournalStore } from '../../src/runtime/journal.ts';
 import { createLinkEnds, PortLink } from '../../src/runtime/port-link.ts';
 import { loopScheduler } from '../../src/runtime/scheduler.ts';
+import { LmdbJournal } from '../../src/storage/lmdb/journal.ts';
+import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { type MemoryDisk, MemoryJournal } from '../../src/storage/memory/journal.ts';
 import { type MemoryTableDisk, MemoryTables } from '../../src/storage/memory/tables.ts';
+import type { Tables } from '../../src/storage/tables.ts';
 import { apiServices, STATIC_KEY } from '../fixtures/api-services.ts';
 
 const PLACEMENT = { hosts: 1, pins: {} };
 
 /** One life of a process over a disk that outlives it. */
 class Process {
-  readonly tables: MemoryTables;
+  readonly tables: Tables;
   readonly front: Front;
   readonly distillers: DistillerClient;
   readonly handlers: ReturnType<typeof traceHandlers>;
   /** What the pattern store was given. */
   readonly merged: [PatternScope, readonly SinkPattern[]][];
   readonly #host: ActorHost;
-  readonly #journal: MemoryJournal;
+  readonly #journal: JournalStore;
   readonly #dispatch: ReturnType<typeof compileDispatch>;
 
   /** @param sinkWorks false: the store never answers */
   constructor(
-    disk: MemoryDisk,
-    tableDisk: MemoryTableDisk,
+    { tables, journal }: Storage,
     merged: [PatternScope, readonly SinkPattern[]][],
     sinkWorks = true,
   ) {
     this.merged = merged;
-    this.tables = new MemoryTables(tableDisk);
-    this.#journal = new MemoryJournal(disk, tableDisk);
+    this.tables = tables;
+    this.#journal = journal;
     const known = new Set(merged.flatMap(([, patterns]) => patterns.map(({ situation }) => situation)));
     const port = new DistillationPort({
       readBody: (key) => this.tables.get<Uint8Array>(TRACE_BODIES, [key]),
@@ -127,10 +133,43 @@ class Process {
   }
 
   /** As the end of the process does: nothing more comes out of it. */
-  end(): void {
+  async end(): Promise<void> {
     this.front.close();
     this.#host.close();
+    await this.#journal.close();
+    await this.tables.close();
   }
+}
+
+/** What one life of a process has open. */
+interface Storage {
+  tables: Tables;
+  journal: JournalStore;
+}
+
+const folders: string[] = [];
+
+function makeFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'traces-'));
+  folders.push(folder);
+  return folder;
+}
+
+afterAll(() => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+});
+
+/** Opens the storage of a next life over what the last one left. */
+type Disk = () => Storage;
+
+function memoryDisk(): Disk {
+  const disk: MemoryDisk = new Map();
+  return () => ({ tables: new MemoryTables(tableDisk), journal: new MemoryJournal(disk, tableDisk) });
+}
+
+function lmdbDisk(): Disk {
+  const path = join(makeFolder(), 'main.mdb');
+  return () => ({ tables: new LmdbTables(path, 'disk'), journal: new LmdbJournal(path, 'disk') });
 }
 
 const STEPS = [
@@ -210,21 +249,21 @@ const V2 = {
   ],
 };
 
-let disk: MemoryDisk;
+let disk: Disk;
 let tableDisk: MemoryTableDisk;
 let merged: [PatternScope, readonly SinkPattern[]][];
 let process: Process;
 
-function restart(sinkWorks = true): void {
-  process.end();
-  process = new Process(disk, tableDisk, merged, sinkWorks);
+async function restart(sinkWorks = true): Promise<void> {
+  await process.end();
+  process = new Process(disk(), merged, sinkWorks);
 }
 
 beforeEach(() => {
-  disk = new Map();
   tableDisk = new Map();
   merged = [];
-  process = new Process(disk, tableDisk, merged);
+  disk = memoryDisk();
+  process = new Process(disk(), merged);
 });
 
 afterEach(() => process.end());
@@ -357,14 +396,22 @@ describe('POST /v1/traces', () => {
   });
 });
 
-describe('a crash', () => {
+describe.each([
+  ['memory', memoryDisk],
+  ['LMDB', lmdbDisk],
+])('a crash over %s', (_name, makeDisk) => {
+  beforeEach(async () => {
+    disk = makeDisk();
+    await restart();
+  });
+
   it('loses no queued trace and makes no pattern twice', async () => {
-    restart(false);
+    await restart(false);
     expect((await process.send('POST', '/v1/traces', V2))[0]).toBe(202);
     // The store was given the patterns and the process ends before anybody hears of it.
     while (merged.length === 0) await new Promise((resolve) => setImmediate(resolve));
     expect([...process.tables.range(UNFINISHED_TRACES, { prefix: [] })]).toHaveLength(1);
-    restart();
+    await restart();
     expect(await process.distillers.resume()).toBe(1);
     expect(await process.settled('/v1/traces/t-2')).toMatchObject({ status: 'done', pattern_ids: ['pat_0'] });
     expect(merged[1]).toEqual(merged[0]);
@@ -373,10 +420,10 @@ describe('a crash', () => {
   });
 
   it('lets a legacy trace that comes again hear what became of it', async () => {
-    restart(false);
+    await restart(false);
     const lost = process.send('POST', '/v1/traces', LEGACY);
     while (merged.length === 0) await new Promise((resolve) => setImmediate(resolve));
-    restart();
+    await restart();
     expect((await lost)[0]).toBe(503);
     expect(await process.send('POST', '/v1/traces', LEGACY)).toEqual([
       200,
