@@ -1,0 +1,64 @@
+/** Starts the product as a user does (`understudy serve`) for suites that measure it from outside. Own process. */
+import { spawn } from 'node:child_process';
+import { openSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+
+const START_LIMIT_MS = 20_000;
+const STOP_LIMIT_MS = 10_000;
+
+export const PRODUCT_KEY = 'bench-static-key';
+
+export interface Product {
+  port: number;
+  pid: number;
+  dir: string;
+  stop(): Promise<void>;
+}
+
+/**
+ * One front thread, one actor thread, no limit on the rate.
+ * @param env added to the little that is needed
+ * @throws Error with its log when it does not come up
+ */
+export async function startProduct(dataDir: string, env: Record<string, string>): Promise<Product> {
+  const logFile = `${dataDir}.log`;
+  const entry = join(import.meta.dirname, '../src/cli/understudy.mjs');
+  const child = spawn(process.execPath, [entry, 'serve', '--port', '0'], {
+    stdio: ['ignore', 'pipe', openSync(logFile, 'w')],
+    env: {
+      PATH: process.env.PATH,
+      DATA_DIR: dataDir,
+      SVC_KEYS: PRODUCT_KEY,
+      RATE_LIMIT_PER_SEC: '100000000',
+      RATE_LIMIT_BURST: '100000000',
+      ...env,
+    },
+  });
+  const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  let said = '';
+  const listening = new Promise<number>((resolve) => {
+    child.stdout!.setEncoding('utf8').on('data', (text: string) => {
+      said += text;
+      const match = /http:\/\/[\d.]+:(\d+)/.exec(said);
+      if (match !== null) resolve(Number(match[1]));
+    });
+  });
+  const failed = Promise.race([ended, delay(START_LIMIT_MS, undefined, { ref: false })]).then(() => null);
+  const port = await Promise.race([listening, failed]);
+  if (port === null) {
+    child.kill('SIGKILL');
+    throw new Error(`the product did not start:\n${said}\n${readFileSync(logFile, 'utf8').slice(-2_000)}`);
+  }
+  return {
+    port,
+    pid: child.pid!,
+    dir: dataDir,
+    stop: async () => {
+      child.kill('SIGTERM');
+      await Promise.race([ended, delay(STOP_LIMIT_MS, undefined, { ref: false })]);
+      child.kill('SIGKILL');
+      await ended;
+    },
+  };
+}
