@@ -7,6 +7,7 @@ import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
 import type { SharedMemory } from './api/checks.ts';
+import type { MetricsData } from './api/metrics.ts';
 import type { Config } from './config.ts';
 import { fromErrorData } from './errors.ts';
 import { Front, type Parts } from './front.ts';
@@ -37,6 +38,7 @@ export interface FrontThreadControl extends CaptureFront {
   connectHost(index: number, end: LinkEnd): void;
   /** Resolves once it listens. */
   start(): Promise<void>;
+  metrics(): Promise<MetricsData>;
   stop(): Promise<void>;
 }
 
@@ -61,9 +63,11 @@ export default async function frontThread(task: FrontTask): Promise<void> {
         asker: actors,
         shared: task.shared,
         log,
+        renderMetrics: () => services.renderMetrics(),
       });
     },
     counters: async () => (await front?.counters()) ?? null,
+    metrics: async () => (await front?.metrics()) ?? [],
     settle: async (deadlineMs) => front?.settle(deadlineMs),
     kill: async () => front?.kill(),
     stop: async () => {

@@ -23,6 +23,7 @@ export type AdminAnswer = { ok: true; value: object } | { ok: false; error: Erro
 export interface RemoteServices {
   admin(name: keyof CaptureAdmin): Promise<AdminAnswer>;
   isReady(): Promise<boolean>;
+  renderMetrics(): Promise<string>;
 }
 
 export interface FrontThreadsOptions {
@@ -34,6 +35,7 @@ export interface FrontThreadsOptions {
   actors: ActorThreads;
   admin: CaptureAdmin;
   isReady: () => Promise<boolean>;
+  renderMetrics: () => Promise<string>;
   /** Told of a front thread that failed. */
   onFrontEnded: (thrown: unknown) => void;
 }
@@ -81,6 +83,7 @@ export class FrontThreads {
     actors,
     admin,
     isReady,
+    renderMetrics,
     onFrontEnded,
   }: FrontThreadsOptions): {
     control: Comlink.Remote<FrontThreadControl>;
@@ -88,7 +91,7 @@ export class FrontThreads {
   } {
     const control = new MessageChannel();
     const services = new MessageChannel();
-    const remote: RemoteServices = { admin: (name) => answerAs(admin, name), isReady };
+    const remote: RemoteServices = { admin: (name) => answerAs(admin, name), isReady, renderMetrics };
     Comlink.expose(remote, nodeEndpoint(services.port1));
     const task: FrontTask = {
       config,

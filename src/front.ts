@@ -10,6 +10,7 @@ import { createChecks, type SharedMemory } from './api/checks.ts';
 import type { ControlPlane } from './api/control-plane.ts';
 import type { ReadinessProbes } from './api/health.ts';
 import { LiveReaders } from './api/live-readers.ts';
+import { ApiMetrics, type MetricsData } from './api/metrics.ts';
 import { StripeProcessor, StripeWebhooks } from './billing/stripe.ts';
 import type { Config } from './config.ts';
 import { CatalogueError, toApiBody, toMessagesBody } from './errors.ts';
@@ -41,6 +42,8 @@ export interface FrontServices {
   asker: SubscribingAsker;
   shared: SharedMemory;
   log: ApiLog;
+  /** What `/metrics` shows: of all fronts together. */
+  renderMetrics: () => Promise<string>;
 }
 
 export class Front implements CaptureFront {
@@ -52,6 +55,7 @@ export class Front implements CaptureFront {
   readonly #servers: HttpServer[];
   readonly #stores: Stores | null;
   readonly #live: LiveReaders | null;
+  readonly #metrics: ApiMetrics;
 
   /** @throws Error when an address cannot be bound; nothing listens then */
   static async start(services: FrontServices): Promise<Front> {
@@ -75,6 +79,7 @@ export class Front implements CaptureFront {
         })
       : null;
     const servers: HttpServer[] = [];
+    const metrics = new ApiMetrics();
     let stores: Stores | null = null;
     const live =
       config.engines.live_stream === null ? null : new LiveReaders(new LiveHubReader(services.asker));
@@ -82,7 +87,7 @@ export class Front implements CaptureFront {
       if (gateway !== null) servers.push(await listenForGateway(config, gateway));
       if (parts.api) {
         stores = openStores(databasePaths(config.data_dir));
-        servers.push(await listenForApi(services, stores, live));
+        servers.push(await listenForApi(services, stores, live, metrics));
       }
     } catch (thrown) {
       await Promise.all(servers.map((server) => server.drain(0)));
@@ -90,7 +95,7 @@ export class Front implements CaptureFront {
       if (stores !== null) await closeStores(stores);
       throw thrown;
     }
-    return new Front(queue, gateway, servers, stores, live, parts);
+    return new Front(queue, gateway, servers, stores, live, metrics, parts);
   }
 
   private constructor(
@@ -99,6 +104,7 @@ export class Front implements CaptureFront {
     servers: HttpServer[],
     stores: Stores | null,
     live: LiveReaders | null,
+    metrics: ApiMetrics,
     parts: Parts,
   ) {
     this.#queue = queue;
@@ -106,12 +112,18 @@ export class Front implements CaptureFront {
     this.#servers = servers;
     this.#stores = stores;
     this.#live = live;
+    this.#metrics = metrics;
     this.gateway_url = parts.gateway ? urlOf(servers[0]!) : null;
     this.api_url = parts.api ? urlOf(servers.at(-1)!) : null;
   }
 
   async counters(): Promise<CaptureCounters | null> {
     return this.#queue?.counters() ?? null;
+  }
+
+  /** What this front has counted, for another to add up. */
+  metrics(): Promise<MetricsData> {
+    return this.#metrics.read();
   }
 
   async settle(deadlineMs: number): Promise<void> {
@@ -149,12 +161,22 @@ function listenForApi(
   services: FrontServices,
   stores: Stores,
   live: LiveReaders | null,
+  metrics: ApiMetrics,
 ): Promise<HttpServer> {
-  const { config, probes, asker, shared, log } = services;
+  const { config, probes, asker, shared, log, renderMetrics } = services;
   const checks = createChecks({ config, asker, stores, shared });
   const dispatch = createApi(
-    { version: config.version, probes, asker, stores, checks, live, control: controlOf(config, shared) },
-    { cors_origins: config.api.cors_origins, log },
+    {
+      version: config.version,
+      probes,
+      asker,
+      stores,
+      checks,
+      live,
+      renderMetrics,
+      control: controlOf(config, shared),
+    },
+    { cors_origins: config.api.cors_origins, log, metrics },
   );
   return startServer({
     host: config.api.host,

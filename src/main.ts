@@ -4,6 +4,7 @@ import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
 import type { HostOptions } from '../actors/host.ts';
 import { allocateRateTable } from '../actors/rate-bucket/table.ts';
 import { PINS } from '../actors/supervision.ts';
+import { type MetricsData, ProcessMetrics } from './api/metrics.ts';
 import { UserEpochs } from './api/user-epochs.ts';
 import { loadEmbeddedSecret } from './auth/embedded-secret.ts';
 import { Revocations } from './auth/revocations.ts';
@@ -94,6 +95,16 @@ async function startAll(
     fronts,
   });
   const isReady = async () => asker.isUp(0) && (writer === null || writer.alive);
+  const meters: { metrics(): Promise<MetricsData> }[] = [];
+  const processMetrics = new ProcessMetrics(
+    {
+      fronts: () => meters.map((front) => front.metrics()),
+      actors: () => actors.stats(),
+      capture: () => (writer === null ? null : admin.stats()),
+    },
+    config.version,
+  );
+  const renderMetrics = () => processMetrics.render();
   const placed = config.front_threads > 1 ? await withFoundPorts(config, parts) : config;
   const first = await Front.start({
     config: placed,
@@ -104,8 +115,10 @@ async function startAll(
     asker,
     shared,
     log,
+    renderMetrics,
   });
   fronts.push(first);
+  meters.push(first);
   stops.push(() => first.stop());
 
   if (config.front_threads > 1) {
@@ -117,9 +130,11 @@ async function startAll(
       actors,
       admin,
       isReady,
+      renderMetrics,
       onFrontEnded: (thrown) => log.error({ err: thrown }, 'a front thread ended'),
     });
     fronts.push(...(others.fronts as unknown as CaptureFront[]));
+    meters.push(...others.fronts);
     stops.push(() => others.stop());
   }
   return { api_url: first.api_url, gateway_url: first.gateway_url };

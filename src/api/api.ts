@@ -1,6 +1,7 @@
 /** The whole API as one function from a request to its answer. Front threads. */
 import { CorsPolicy } from '../http/cors.ts';
 import { type ApiDispatch, compileDispatch } from './dispatch.ts';
+import type { ApiMetrics } from './metrics.ts';
 import { type ApiServices, apiRoutes } from './routes.ts';
 
 /** What the API needs of a log; pino's logger is one. */
@@ -14,13 +15,15 @@ export interface ApiOptions {
   /** Origins whose pages may call. */
   cors_origins: readonly string[];
   log: ApiLog;
+  /** Counts what is answered. */
+  metrics?: ApiMetrics;
 }
 
 /**
  * A line for every request is written at LOG_LEVEL=debug; failures of ours always. Neither holds a body, a header or a
  * query: only what the route table says of the request.
  */
-export function createApi(services: ApiServices, { cors_origins, log }: ApiOptions): ApiDispatch {
+export function createApi(services: ApiServices, { cors_origins, log, metrics }: ApiOptions): ApiDispatch {
   const isVerbose = log.isLevelEnabled('debug');
   return compileDispatch(apiRoutes(services), {
     cors: new CorsPolicy(cors_origins),
@@ -28,6 +31,7 @@ export function createApi(services: ApiServices, { cors_origins, log }: ApiOptio
       log.error({ err: error, request_id, method, path }, error.message);
     },
     observe: (answered) => {
+      metrics?.observe(answered);
       if (isVerbose) log.debug(answered, 'answered');
     },
   });

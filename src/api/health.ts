@@ -1,9 +1,11 @@
 /** Handlers of `contract/health.ts`, but for the description itself. Front threads. */
 
 import type { z } from 'zod';
+import type { Authenticator } from '../auth/authenticator.ts';
 import type { healthBody, readyBody } from '../contract/health.ts';
-import { type ApiReply, jsonReply } from '../contract/route.ts';
+import { type ApiReply, type ApiRequest, jsonReply } from '../contract/route.ts';
 import { CatalogueError, toApiBody } from '../errors.ts';
+import { METRICS_TYPE } from './metrics.ts';
 
 /** By name, whether a part of the process answers. A probe that throws or rejects counts as a no. */
 export type ReadinessProbes = Readonly<Record<string, () => boolean | Promise<boolean>>>;
@@ -29,4 +31,35 @@ export async function answerReady(probes: ReadinessProbes): Promise<ApiReply> {
   }
   const error = new CatalogueError('unavailable', `Not ready: ${failed.join(', ')}`);
   return jsonReply(error.status, toApiBody(error), [['retry-after', '1']]);
+}
+
+/** Marks of a request that another server passed on: then the machine it comes from is not the caller's. */
+const FORWARDED = ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via'];
+/** Under any other name a page of another site may be asking (DNS rebinding). */
+const LOCAL_HOST = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?$/i;
+
+/**
+ * @param render null in a process that counts nothing
+ * @throws CatalogueError (as rejection) for whoever may not look
+ */
+export async function answerMetrics(
+  request: ApiRequest,
+  authenticator: Authenticator,
+  render: (() => Promise<string>) | null,
+): Promise<ApiReply> {
+  const { address, headers } = request;
+  const isPassedOn = FORWARDED.some((name) => headers.has(name));
+  const isLocal = isLoopbackAddress(address) && !isPassedOn && LOCAL_HOST.test(headers.get('host') ?? '');
+  if (!isLocal) {
+    const principal = await authenticator.authenticate(headers.get('authorization'));
+    if (principal.type !== 'static') throw new CatalogueError('forbidden');
+  }
+  if (render === null) throw new CatalogueError('unavailable');
+  const type = ['content-type', METRICS_TYPE] as const;
+  return { status: 200, headers: [type, ['cache-control', 'no-store']], body: await render() };
+}
+
+/** As the server writes addresses. */
+function isLoopbackAddress(address: string): boolean {
+  return /^127\.\d+\.\d+\.\d+$/.test(address) || address === '::1' || /^(0000:){7}0001$/.test(address);
 }

@@ -4,6 +4,7 @@
  */
 import type { Endpoint } from '../contract/endpoint.ts';
 import { EVALUATE } from '../contract/evaluate.ts';
+import { EXPERIMENTS } from '../contract/experiments.ts';
 import { FINDINGS } from '../contract/findings.ts';
 import { type BoundEndpoint, bind } from '../contract/handler.ts';
 import { docs, health, metrics, openapi, ready } from '../contract/health.ts';
@@ -16,6 +17,7 @@ import type { Stores } from '../storage/stores.ts';
 import { type ControlPlane, controlPlaneRoutes } from './control-plane.ts';
 import { renderDocs } from './docs.ts';
 import { evaluateHandlers } from './evaluate.ts';
+import { experimentHandlers } from './experiments.ts';
 import { type FindingsServices, findingsHandlers } from './findings.ts';
 import { answerHealth, answerMetrics, answerReady, type ReadinessProbes } from './health.ts';
 import type { LiveReaders } from './live-readers.ts';
@@ -56,8 +58,9 @@ function productEndpoints(services: ApiServices): BoundEndpoint[] {
     ...bind(RUNS, runHandlers(services)),
     ...bind(EVALUATE, evaluateHandlers(services)),
     ...bind(PROFILES, profileHandlers(services)),
+    ...bind(EXPERIMENTS, experimentHandlers(services)),
     ...(services.findings === undefined ? [] : bind(FINDINGS, findingsHandlers(services.findings))),
-    ...bind(STREAM, streamHandlers(services.live ?? null)),
+    ...bind(STREAM, streamHandlers(services)),
   ];
 }
 

@@ -56,3 +56,18 @@ export const docs = endpoint({
   replies: { 200: { description: 'A page', media_type: 'text/html' } },
   hidden: true,
 });
+
+/** What to watch. For the operator's own eyes: a static key, or a request from this very machine. */
+export const metrics = endpoint({
+  id: 'metrics',
+  method: 'GET',
+  path: '/metrics',
+  auth: 'open',
+  summary: 'Counters for Prometheus; needs a static key unless asked from the same machine',
+  tag: 'service',
+  replies: {
+    200: { description: 'Text format 0.0.4', media_type: 'text/plain' },
+    401: { description: 'Not from this machine, and no credential', schema: errorBody },
+    403: { description: 'Not from this machine, and no static key', schema: errorBody },
+  },
+});
