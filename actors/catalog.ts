@@ -4,12 +4,14 @@
 import { RATE_SLOTS } from '../src/limits.ts';
 import type { KindDefinition } from '../src/runtime/host.ts';
 import { captureWriter } from './capture-writer/behaviour.ts';
+import { distiller } from './distiller/behaviour.ts';
 import { liveHub } from './live-hub/behaviour.ts';
 import { rateBucket } from './rate-bucket/behaviour.ts';
 import { rateSlots } from './rate-bucket/slots.ts';
 import { run } from './run/behaviour.ts';
 import {
   CAPTURE_WRITER_POLICY,
+  DISTILLER_POLICY,
   LIVE_HUB_POLICY,
   RATE_BUCKET_POLICY,
   RATE_SLOTS_POLICY,
@@ -18,6 +20,7 @@ import {
 
 export const CATALOG: readonly KindDefinition[] = [
   { behaviour: captureWriter, policy: CAPTURE_WRITER_POLICY },
+  { behaviour: distiller, policy: DISTILLER_POLICY },
   { behaviour: liveHub, policy: LIVE_HUB_POLICY },
   { behaviour: rateBucket, policy: RATE_BUCKET_POLICY },
   { behaviour: rateSlots(RATE_SLOTS), policy: RATE_SLOTS_POLICY },
