@@ -185,6 +185,27 @@ export const RETRIEVE_TOP_K_DEFAULT = 5;
 /** Similarity floor of a retrieval that names none (decisions, v1). */
 export const RETRIEVE_MIN_SIMILARITY = 0.35;
 
+/** A text as far as it is embedded, in UTF-16 units, and in tokens of whatever model. */
+export const EMBEDDING_TEXT_CHARACTERS = 4_096;
+export const EMBEDDING_TOKENS_MAX = 2_048;
+/** One run of the model: texts, and tokens with the padding. */
+export const EMBEDDING_BATCH_TEXTS = 32;
+export const EMBEDDING_BATCH_TOKENS = 16_384;
+/** What may wait for the model on one thread; more is refused as unavailable. */
+export const EMBEDDING_QUEUE_TEXTS = 4_096;
+export const EMBEDDING_QUEUE_CHARACTERS = 8 * MIB;
+/** Calls of the compute pool that wait for a thread, and how long one may take in all. */
+export const COMPUTE_QUEUE_CALLS = 256;
+export const COMPUTE_DEADLINE_MS = 60_000;
+/** One request to a remote embedding service, and the largest answer that is read. */
+export const EMBEDDING_REMOTE_TEXTS = 96;
+export const EMBEDDING_REMOTE_TIMEOUT_MS = 20_000;
+export const EMBEDDING_REMOTE_ANSWER_BYTES = 32 * MIB;
+/** Requests to the remote service at a time, and the wait before the one second attempt. */
+export const EMBEDDING_REMOTE_PARALLEL = 4;
+export const EMBEDDING_REMOTE_RETRY_MS = 500;
+export const EMBEDDING_DIMENSIONS_MAX = 8_192;
+
 assert(DEFAULTS.GW_MAX_CAPTURE_BYTES <= CAPTURE_BYTES_MAX, 'the default body cap is inside its own range');
 assert(
   2 * DEFAULTS.GW_MAX_CAPTURE_BYTES <= DEFAULTS.GW_MAX_QUEUE_BYTES,
@@ -199,3 +220,5 @@ assert(
   'a request that is still connecting cannot outlive the drain',
 );
 assert(ATTACHMENT_BYTES_MIN < DEFAULTS.GW_MAX_CAPTURE_BYTES, 'an attachment fits into a stored body');
+assert(EMBEDDING_BATCH_TEXTS <= EMBEDDING_QUEUE_TEXTS, 'a whole batch can wait');
+assert(EMBEDDING_TOKENS_MAX <= EMBEDDING_BATCH_TOKENS, 'the longest text fits into a run');

@@ -1,6 +1,6 @@
 /**
- * What turns text into vectors, behind one narrow interface: an ONNX model in the compute pool, or a remote service.
- * Whoever searches knows nothing but this. Interface only; any thread.
+ * What turns text into vectors, behind one narrow interface: an ONNX model in the compute pool (onnx-embedder.ts), or
+ * a remote service (remote-embedder.ts). Whoever searches knows nothing but this. Interface; any thread.
  */
 
 /** Vectors of one embedder are comparable with each other only: a store keeps the `id` beside what it embedded. */
@@ -15,6 +15,40 @@ export interface Embedder {
    * @throws CatalogueError `unavailable` when too many texts wait already, or the model cannot answer now
    */
   embed(texts: readonly string[]): Promise<Float32Array[]>;
-  /** Lets go of threads and connections; what is under way fails. May be called again. */
+  /** Lets go of connections and of what waits, which fails. May be called again. */
   close(): Promise<void>;
+}
+
+/** Tasks of the compute pool: `context.compute(EMBED_TASK, input)` in an actor, `ComputePool.run` elsewhere. */
+export const EMBED_TASK = 'embed';
+export const MODEL_TASK = 'embedding_model';
+
+export interface EmbedInput {
+  texts: readonly string[];
+}
+
+/** Answer to EMBED_TASK: the vectors one behind the other. */
+export type EmbedOutput = Float32Array;
+
+/** Answer to MODEL_TASK. */
+export interface ModelFacts {
+  id: string;
+  dimensions: number;
+}
+
+/** Takes the answer to EMBED_TASK apart. */
+export function splitVectors(flat: EmbedOutput, dimensions: number): Float32Array[] {
+  const vectors: Float32Array[] = [];
+  for (let at = 0; at < flat.length; at += dimensions) vectors.push(flat.slice(at, at + dimensions));
+  return vectors;
+}
+
+/** Scales to length 1, in place; zeros stay, and numbers that are not finite become zeros. */
+export function normalise(vector: Float32Array): Float32Array {
+  let sum = 0;
+  for (const x of vector) sum += x * x;
+  const length = Math.sqrt(sum);
+  if (!(length > 0) || length === Number.POSITIVE_INFINITY) return vector.fill(0);
+  for (let i = 0; i < vector.length; i++) vector[i]! /= length;
+  return vector;
 }

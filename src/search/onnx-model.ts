@@ -1,0 +1,306 @@
+/**
+ * A folder with a sentence-transformers ONNX export, loaded: tokenizer, graph and pooling as one function from texts
+ * to vectors. One graph run at a time, on one core. Compute threads; the session never leaves its thread.
+ */
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { Tokenizer } from '@huggingface/tokenizers';
+import { InferenceSession, Tensor } from 'onnxruntime-node';
+import { EMBEDDING_BATCH_TOKENS, EMBEDDING_TEXT_CHARACTERS, EMBEDDING_TOKENS_MAX } from '../limits.ts';
+import { type ModelFacts, normalise } from './embedder.ts';
+
+/** Where an export may keep its graph. */
+const GRAPH_FILES = ['model.onnx', 'onnx/model.onnx'];
+const INPUTS = ['input_ids', 'attention_mask', 'token_type_ids'] as const;
+/** Outputs by the names that exporters give them: a vector a text, else a vector a token. */
+const TEXT_OUTPUT = 'sentence_embedding';
+const TOKEN_OUTPUTS = ['last_hidden_state', 'token_embeddings'];
+/** Modules of a sentence-transformers pipeline that are done here; another one would change the vectors. */
+const MODULES = ['Transformer', 'Pooling', 'Normalize'];
+
+type Pooling = 'mean' | 'cls';
+
+/** One text, ready for the graph. */
+interface Encoded {
+  /** Its place among the texts asked for. */
+  at: number;
+  ids: number[];
+}
+
+export class OnnxModel {
+  readonly facts: ModelFacts;
+  readonly #session: InferenceSession;
+  readonly #tokenizer: Tokenizer;
+  readonly #output: string;
+  readonly #pooling: Pooling;
+  readonly #tokensMax: number;
+  readonly #padId: number;
+  /** The tokenizer ends every text with this; null: with nothing. Stays at the end of a text that is cut. */
+  readonly #endId: number | null;
+
+  private constructor(parts: {
+    session: InferenceSession;
+    tokenizer: Tokenizer;
+    output: string;
+    pooling: Pooling;
+    tokens_max: number;
+    pad_id: number;
+    facts: ModelFacts;
+  }) {
+    this.#session = parts.session;
+    this.#tokenizer = parts.tokenizer;
+    this.#output = parts.output;
+    this.#pooling = parts.pooling;
+    this.#tokensMax = parts.tokens_max;
+    this.#padId = parts.pad_id;
+    this.facts = parts.facts;
+    const frame = parts.tokenizer.encode('').ids;
+    this.#endId = frame.length > 1 ? frame.at(-1)! : null;
+  }
+
+  /**
+   * @param dir of an export: `model.onnx` or `onnx/model.onnx`, `tokenizer.json`, and what stands beside them
+   * @throws Error of one line that names the folder and what is wrong with it
+   */
+  static async open(dir: string): Promise<OnnxModel> {
+    try {
+      return await OnnxModel.#open(dir);
+    } catch (thrown) {
+      const reason = thrown instanceof Error ? thrown.message : String(thrown);
+      throw new Error(`embedding model in ${dir}: ${reason.split('\n', 1)[0]!.slice(0, 500)}`);
+    }
+  }
+
+  static async #open(dir: string): Promise<OnnxModel> {
+    if (!existsSync(dir) || !statSync(dir).isDirectory()) throw new Error('there is no such folder');
+    const graphFile = GRAPH_FILES.map((name) => join(dir, name)).find((file) => existsSync(file));
+    if (graphFile === undefined) throw new Error(`there is neither ${GRAPH_FILES.join(' nor ')}`);
+    if (!existsSync(join(dir, 'tokenizer.json'))) throw new Error('there is no tokenizer.json');
+    checkModules(dir);
+    const tokenizerJson = readJson(dir, 'tokenizer.json');
+    const tokenizerConfig = readJson(dir, 'tokenizer_config.json');
+    const tokenizer = openTokenizer(tokenizerJson, tokenizerConfig);
+    const session = await openSession(graphFile);
+    const output = [TEXT_OUTPUT, ...TOKEN_OUTPUTS].find((name) => session.outputNames.includes(name));
+    if (output === undefined) {
+      throw new Error(`the graph has none of the outputs ${[TEXT_OUTPUT, ...TOKEN_OUTPUTS].join(', ')}`);
+    }
+    const strange = session.inputNames.find((name) => !(INPUTS as readonly string[]).includes(name));
+    if (strange !== undefined) throw new Error(`the graph wants an input that is not known: ${strange}`);
+    const padToken = tokenizerConfig.pad_token;
+    const parts = {
+      session,
+      tokenizer,
+      output,
+      pooling: output === TEXT_OUTPUT ? 'mean' : readPooling(dir),
+      tokens_max: readTokensMax(dir, tokenizerConfig),
+      pad_id: tokenizer.token_to_id(typeof padToken === 'string' ? padToken : '[PAD]') ?? 0,
+    } as const;
+    const id = `onnx:${hashFiles(dir, graphFile)}`;
+    const probe = new OnnxModel({ ...parts, facts: { id, dimensions: 0 } });
+    // What the graph says of its own shape may be symbolic: one run tells, and proves that it runs.
+    const dimensions = (await probe.embed(['a'])).length;
+    return new OnnxModel({ ...parts, facts: { id, dimensions } });
+  }
+
+  /**
+   * @param texts each is cut at EMBEDDING_TEXT_CHARACTERS and at the tokens that the model takes
+   * @returns the vectors one behind the other, each of length 1 or all zeros
+   */
+  async embed(texts: readonly string[]): Promise<Float32Array> {
+    const encoded = texts.map((text, at): Encoded => ({ at, ids: this.#encode(text) }));
+    // Texts of like length together: padding is computed like any other token.
+    encoded.sort((a, b) => a.ids.length - b.ids.length);
+    let flat: Float32Array | null = null;
+    for (const batch of cutBatches(encoded)) {
+      const vectors = await this.#run(batch);
+      const dimensions = vectors.length / batch.length;
+      flat ??= new Float32Array(texts.length * dimensions);
+      for (const [row, { at }] of batch.entries()) {
+        const vector = vectors.subarray(row * dimensions, (row + 1) * dimensions);
+        flat.set(normalise(vector), at * dimensions);
+      }
+    }
+    return flat ?? new Float32Array(0);
+  }
+
+  /** Frees the graph's memory. */
+  async close(): Promise<void> {
+    await this.#session.release();
+  }
+
+  #encode(text: string): number[] {
+    const { ids } = this.#tokenizer.encode(cutText(text));
+    if (ids.length <= this.#tokensMax) return ids;
+    const cut = ids.slice(0, this.#tokensMax);
+    if (this.#endId !== null) cut[cut.length - 1] = this.#endId;
+    return cut;
+  }
+
+  /** @returns a vector for each text of the batch, not yet normalised */
+  async #run(batch: readonly Encoded[]): Promise<Float32Array> {
+    const rows = batch.length;
+    // A graph need not take zero tokens.
+    const columns = Math.max(1, ...batch.map(({ ids }) => ids.length));
+    const ids = new BigInt64Array(rows * columns).fill(BigInt(this.#padId));
+    const mask = new BigInt64Array(rows * columns);
+    for (const [row, text] of batch.entries()) {
+      for (const [column, id] of text.ids.entries()) {
+        ids[row * columns + column] = BigInt(id);
+        mask[row * columns + column] = 1n;
+      }
+    }
+    const data = { input_ids: ids, attention_mask: mask, token_type_ids: new BigInt64Array(rows * columns) };
+    const feeds: Record<string, Tensor> = {};
+    for (const name of INPUTS) {
+      if (this.#session.inputNames.includes(name)) {
+        feeds[name] = new Tensor('int64', data[name], [rows, columns]);
+      }
+    }
+    const output = (await this.#session.run(feeds, [this.#output]))[this.#output]!;
+    if (output.type !== 'float32') throw new Error(`${this.#output} holds ${output.type}, not float32`);
+    const values = output.data as Float32Array;
+    const { dims } = output;
+    if (this.#output === TEXT_OUTPUT) {
+      if (dims.length !== 2 || dims[0] !== rows) throw badShape(this.#output, dims);
+      return values;
+    }
+    if (dims.length !== 3 || dims[0] !== rows || dims[1] !== columns) throw badShape(this.#output, dims);
+    return this.#pooling === 'cls'
+      ? takeFirst(values, rows, columns, dims[2]!)
+      : poolMean(values, batch, columns, dims[2]!);
+  }
+}
+
+/** The text as far as it is looked at; half a surrogate pair would be no character. */
+function cutText(text: string): string {
+  return text.slice(0, EMBEDDING_TEXT_CHARACTERS).toWellFormed();
+}
+
+/** Batches that stay under the bound with their padding; a single text may be all of one. */
+function* cutBatches(sorted: readonly Encoded[]): Generator<readonly Encoded[]> {
+  let from = 0;
+  for (let to = 1; to <= sorted.length; to++) {
+    const isFull = to < sorted.length && (to + 1 - from) * sorted[to]!.ids.length > EMBEDDING_BATCH_TOKENS;
+    if (to < sorted.length && !isFull) continue;
+    yield sorted.slice(from, to);
+    from = to;
+  }
+}
+
+/** The mean of a text's own tokens. */
+function poolMean(
+  values: Float32Array,
+  batch: readonly Encoded[],
+  columns: number,
+  width: number,
+): Float32Array {
+  const pooled = new Float32Array(batch.length * width);
+  for (const [row, { ids }] of batch.entries()) {
+    for (let i = 0; i < width; i++) {
+      let sum = 0;
+      for (let column = 0; column < ids.length; column++)
+        sum += values[(row * columns + column) * width + i]!;
+      pooled[row * width + i] = sum / Math.max(1, ids.length);
+    }
+  }
+  return pooled;
+}
+
+function takeFirst(values: Float32Array, rows: number, columns: number, width: number): Float32Array {
+  const pooled = new Float32Array(rows * width);
+  for (let row = 0; row < rows; row++) {
+    const from = row * columns * width;
+    pooled.set(values.subarray(from, from + width), row * width);
+  }
+  return pooled;
+}
+
+function badShape(output: string, dims: readonly number[]): Error {
+  return new Error(`${output} has the shape [${dims.join(', ')}]`);
+}
+
+async function openSession(file: string): Promise<InferenceSession> {
+  try {
+    return await InferenceSession.create(file, {
+      executionProviders: ['cpu'],
+      executionMode: 'sequential',
+      // A pool has a thread for each core that it may use.
+      intraOpNumThreads: 1,
+      interOpNumThreads: 1,
+      logSeverityLevel: 3,
+    });
+  } catch (thrown) {
+    throw new Error(`the graph cannot be loaded (${thrown instanceof Error ? thrown.message : thrown})`);
+  }
+}
+
+function openTokenizer(json: object, config: object): Tokenizer {
+  try {
+    return new Tokenizer(json, config);
+  } catch (thrown) {
+    throw new Error(`tokenizer.json cannot be used (${thrown instanceof Error ? thrown.message : thrown})`);
+  }
+}
+
+/** @returns the file's object; an empty one when there is no such file */
+function readJson(dir: string, name: string): Record<string, unknown> {
+  const file = join(dir, name);
+  if (!existsSync(file)) return {};
+  try {
+    const value: unknown = JSON.parse(readFileSync(file, 'utf8'));
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+      return value as Record<string, unknown>;
+    }
+  } catch {
+    // The line below says it.
+  }
+  throw new Error(`${name} is not a JSON object`);
+}
+
+/** A pipeline with a further layer (Dense, for one) would give other vectors than its author's. */
+function checkModules(dir: string): void {
+  const file = join(dir, 'modules.json');
+  if (!existsSync(file)) return;
+  let modules: unknown;
+  try {
+    modules = JSON.parse(readFileSync(file, 'utf8'));
+  } catch {
+    throw new Error('modules.json is not JSON');
+  }
+  if (!Array.isArray(modules)) throw new Error('modules.json is not a list');
+  for (const module of modules as { type?: unknown }[]) {
+    const type = String(module?.type).split('.').at(-1)!;
+    if (!MODULES.includes(type))
+      throw new Error(`modules.json names a module that is not supported: ${type}`);
+  }
+}
+
+function readPooling(dir: string): Pooling {
+  const config = readJson(dir, '1_Pooling/config.json');
+  const modes = Object.keys(config).filter((key) => key.startsWith('pooling_mode_') && config[key] === true);
+  if (modes.length === 0 || (modes.length === 1 && modes[0] === 'pooling_mode_mean_tokens')) return 'mean';
+  if (modes.length === 1 && modes[0] === 'pooling_mode_cls_token') return 'cls';
+  throw new Error(`1_Pooling/config.json asks for ${modes.join(' and ')}; supported are mean and cls`);
+}
+
+/** The least that any file of the export names, and never more than the house's own bound. */
+function readTokensMax(dir: string, tokenizerConfig: Record<string, unknown>): number {
+  const named = [
+    tokenizerConfig.model_max_length,
+    readJson(dir, 'config.json').max_position_embeddings,
+    readJson(dir, 'sentence_bert_config.json').max_seq_length,
+  ].filter((n): n is number => typeof n === 'number' && n >= 2);
+  return Math.floor(Math.min(EMBEDDING_TOKENS_MAX, ...named));
+}
+
+/** Of everything that the vectors depend on. */
+function hashFiles(dir: string, graphFile: string): string {
+  const hash = createHash('sha256').update(readFileSync(graphFile));
+  for (const name of ['tokenizer.json', 'tokenizer_config.json', '1_Pooling/config.json']) {
+    const file = join(dir, name);
+    if (existsSync(file)) hash.update(`\0${name}\0`).update(readFileSync(file));
+  }
+  return hash.digest('hex').slice(0, 16);
+}
