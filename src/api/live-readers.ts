@@ -37,6 +37,9 @@ export const DEFAULT_LIVE_OPTIONS: LiveReadersOptions = {
   max_readers: LIVE_READERS,
 };
 
+/** Whether the credential that a stream was opened with still opens it; never rejects. */
+export type MayStay = () => Promise<boolean>;
+
 /** What a reader may see. */
 export interface LiveScope {
   org_id: string;
@@ -44,6 +47,8 @@ export interface LiveScope {
   project_id: string | null;
 }
 
+/** Whether a reader's credential still holds is asked at every so many heartbeats. */
+const HEARTBEATS_A_CHECK = 2;
 /** Heartbeats are spread over so many ticks: ten thousand writes at once would hold up every other request. */
 const HEARTBEAT_TICKS = 60;
 /** Pages without progress after which a reader goes live although more was published than the hub gives. */
@@ -52,6 +57,9 @@ const MAX_STANDING_PAGES = 5;
 interface Reader {
   readonly sink: EventSink;
   readonly project_id: string | null;
+  /** null: its credential never ends. */
+  readonly mayStay: MayStay | null;
+  heartbeats: number;
   /** It has everything up to this id. */
   cursor: number;
   /** Gets what is published; until then it reads pages. */
@@ -101,12 +109,13 @@ export class LiveReaders {
   /**
    * The stream of a scope. Nothing happens before it is opened.
    * @param afterId where the reader left off: events behind it come first, or a `reset`; null: from now on
+   * @param mayStay asked every 30 s: streams live longer than credentials
    * @throws {CatalogueError} `unavailable` when there are too many readers
    */
-  stream(scope: LiveScope, afterId: number | null): EventStream {
+  stream(scope: LiveScope, afterId: number | null, mayStay: MayStay | null = null): EventStream {
     if (this.#size >= this.#options.max_readers)
       throw new CatalogueError('unavailable', 'Too many readers of the live stream');
-    return { open: (sink) => this.#join(sink, scope, afterId) };
+    return { open: (sink) => this.#join(sink, scope, afterId, mayStay) };
   }
 
   /** Ends every stream and each that is opened from now on. */
@@ -116,8 +125,21 @@ export class LiveReaders {
       for (const reader of [...audience.readers]) reader.sink.close();
   }
 
-  #join(sink: EventSink, { org_id, project_id }: LiveScope, afterId: number | null): () => void {
-    const reader: Reader = { sink, project_id, cursor: afterId ?? 0, is_live: false, is_gone: false };
+  #join(
+    sink: EventSink,
+    { org_id, project_id }: LiveScope,
+    afterId: number | null,
+    mayStay: MayStay | null,
+  ): () => void {
+    const reader: Reader = {
+      sink,
+      project_id,
+      mayStay,
+      heartbeats: 0,
+      cursor: afterId ?? 0,
+      is_live: false,
+      is_gone: false,
+    };
     // Checked again: many may have been promised a place before they were opened.
     if (this.#isClosed || this.#size >= this.#options.max_readers) {
       sink.close();
@@ -242,7 +264,9 @@ export class LiveReaders {
   #startTimer(): NodeJS.Timeout {
     const timer = setInterval(() => {
       this.#tick = (this.#tick + 1) % HEARTBEAT_TICKS;
-      for (const { sink } of this.#wheel[this.#tick]!) sink.write(HEARTBEAT);
+      for (const reader of this.#wheel[this.#tick]!) {
+        if (reader.sink.write(HEARTBEAT)) void checkReader(reader);
+      }
     }, this.#options.heartbeat_ms / HEARTBEAT_TICKS);
     return timer.unref();
   }
@@ -251,6 +275,11 @@ export class LiveReaders {
     if (this.#timer !== null) clearInterval(this.#timer);
     this.#timer = null;
   }
+}
+
+async function checkReader(reader: Reader): Promise<void> {
+  if (reader.mayStay === null || ++reader.heartbeats % HEARTBEATS_A_CHECK !== 0) return;
+  if (!(await reader.mayStay())) reader.sink.close();
 }
 
 /** Writes an event to every live reader that may see it and has not got it. */

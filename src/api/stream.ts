@@ -2,12 +2,19 @@
 
 import type { HandlersOf } from '../contract/handler.ts';
 import type { STREAM } from '../contract/stream.ts';
-import { CatalogueError } from '../errors.ts';
+import type { Tenant } from '../domain/tenant.ts';
+import { CatalogueError, toCatalogueError } from '../errors.ts';
 import { EVENT_STREAM_HEADERS } from '../http/event-stream.ts';
-import type { LiveReaders } from './live-readers.ts';
+import type { LiveReaders, MayStay } from './live-readers.ts';
+import type { Checks } from './pipeline.ts';
 
-/** @param readers null: the stream is off */
-export function streamHandlers(readers: LiveReaders | null): HandlersOf<typeof STREAM> {
+export interface StreamServices {
+  /** null or absent: the stream is off. */
+  live?: LiveReaders | null;
+  checks: Pick<Checks, 'authenticator' | 'memberships'>;
+}
+
+export function streamHandlers({ live: readers = null, checks }: StreamServices): HandlersOf<typeof STREAM> {
   return {
     liveStream({ tenant, query, request }) {
       if (readers === null)
@@ -17,7 +24,11 @@ export function streamHandlers(readers: LiveReaders | null): HandlersOf<typeof S
       const lastId = request.headers.get('last-event-id') ?? query.last_event_id ?? '';
       return {
         headers: EVENT_STREAM_HEADERS,
-        stream: readers.stream({ org_id, project_id }, readEventId(lastId)),
+        stream: readers.stream(
+          { org_id, project_id },
+          readEventId(lastId),
+          watchCredential(tenant, request.headers.get('authorization'), checks),
+        ),
       };
     },
   };
@@ -31,4 +42,28 @@ function readEventId(text: string): number | null {
   if (text === '') return null;
   const id = /^\d{1,16}$/.test(text) ? Number(text) : NO_SUCH_ID;
   return Number.isSafeInteger(id) ? id : NO_SUCH_ID;
+}
+
+/**
+ * Looks again at what the stream was opened with: a key may be revoked, a token expires, a member leaves.
+ * @returns null for the operator's own keys, which stay as long as the process
+ */
+function watchCredential(
+  tenant: Tenant,
+  authorization: string | undefined,
+  { authenticator, memberships }: StreamServices['checks'],
+): MayStay | null {
+  if (tenant.actor.type === 'static') return null;
+  return async () => {
+    try {
+      const principal = await authenticator.authenticate(authorization);
+      if (principal.type === 'user')
+        return (await memberships.roleOf(principal.identity, tenant.org_id)) !== null;
+      if (principal.type === 'static') return true;
+      return principal.org_id === tenant.org_id && principal.project_id === tenant.project_id;
+    } catch (thrown) {
+      // What cannot be found out now is asked again.
+      return toCatalogueError(thrown).code !== 'unauthenticated';
+    }
+  };
 }

@@ -247,6 +247,25 @@ describe('readers of the live stream', () => {
     readers.close();
   });
 
+  it('are sent away when what they came with holds no longer', async () => {
+    const { asker, readers } = setUp({ heartbeat_ms: 60 });
+    let holds = true;
+    const join = (mayStay: (() => Promise<boolean>) | null) => {
+      const sink = new TestSink();
+      sink.onGone = readers.stream({ org_id: 'a', project_id: null }, null, mayStay).open(sink);
+      return sink;
+    };
+    const [held, free, revoked] = [join(async () => true), join(null), join(async () => holds)];
+    await until(() => expect(revoked.text.match(/^: $/gm)?.length).toBeGreaterThan(4));
+    expect(revoked.is_open).toBe(true);
+    holds = false;
+    await until(() => expect(revoked.is_open).toBe(false));
+    expect([held.is_open, free.is_open]).toEqual([true, true]);
+    expect(readers.size).toBe(2);
+    readers.close();
+    expect(asker.topics).toBe(0);
+  });
+
   it('get every event of their scope once and in order, whatever happens in between', async () => {
     const action = fc.oneof(
       fc.record({ do: fc.constant('publish' as const), project: fc.constantFrom('p', 'q', null) }),
