@@ -490,6 +490,41 @@ describe('calls', () => {
     ]);
   });
 
+  it('that the harness marks as failures are failed steps', () => {
+    const one = read(
+      [
+        {
+          is_error: true,
+          response: { content: [{ type: 'tool_use', id: '1', name: 'parse', input: { file: 'a.csv' } }] },
+        },
+        {
+          request: {
+            messages: [
+              {
+                role: 'user',
+                content: [{ type: 'tool_result', tool_use_id: '1', content: 'row 7 has 5 fields' }],
+              },
+            ],
+          },
+          response: {
+            content: [{ type: 'tool_use', id: '2', name: 'parse', input: { file: 'a.csv', quote: '"' } }],
+          },
+        },
+        {
+          request: {
+            messages: [
+              { role: 'user', content: [{ type: 'tool_result', tool_use_id: '2', content: '90 rows' }] },
+            ],
+          },
+          response: { content: 'Done.' },
+        },
+      ],
+      { task: 'Load the file.' },
+    );
+    expect(one.steps.map(({ is_error }) => is_error)).toEqual([true, false, false]);
+    expect(distilTrace(one)[0]!.unlock).toContain('`quote` = "\\"" added');
+  });
+
   it('in any order are read by their number', () => {
     const { steps } = read([
       { seq: 2, response: { content: 'second' } },

@@ -46,9 +46,9 @@ export function readCalls(
     const response = asObject(call.response);
     model ||= call.model || asText(response.model) || asText(asObject(call.request).model);
     reader.readRequest(call.request);
-    // A call that failed says something of the provider, nothing of the agent; it is repeated or it ends the run.
-    if (call.is_error || isErrorAnswer(response)) continue;
-    reader.readAnswer(call.response);
+    // An error of the provider says nothing of the agent; the call is repeated or it ends the run. An answer that the
+    // harness marks as a failure is a failed step.
+    if (!isErrorAnswer(response)) reader.readAnswer(call.response, call.is_error);
   }
   const { steps, task } = reader;
   if (steps.length > most) {
@@ -84,7 +84,14 @@ class ConversationReader {
     }
   }
 
-  readAnswer(response: unknown): void {
+  /** @param isError its steps failed, whatever their results say */
+  readAnswer(response: unknown, isError: boolean): void {
+    const before = this.steps.length;
+    this.#readAnswer(response);
+    if (isError) for (const step of this.steps.slice(before)) step.is_error = true;
+  }
+
+  #readAnswer(response: unknown): void {
     if (typeof response === 'string') {
       this.#readMessage('assistant', [{ type: 'text', text: response }]);
       return;
@@ -157,7 +164,7 @@ class ConversationReader {
     if (step === undefined || step === null) return;
     this.#pending.delete(result.id);
     step.observation = result.text;
-    step.is_error = result.is_error;
+    step.is_error ||= result.is_error;
   }
 }
 

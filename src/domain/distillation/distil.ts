@@ -74,7 +74,7 @@ export function* distilInParts(trace: Trace): Generator<undefined, PatternCandid
     const named = stretch.failures.some((failure) => verdicts[failure]!.error.length >= 12) ? 1 : 0;
     const worth = proof + named + insight + Math.min(2, stretch.failures.length - 1) * 0.5;
     if (worth < LEAST_WORTH + (insight === 0 ? 1 : 0)) continue;
-    const failure_type = findFailureType(fired, at, stretch.recovery);
+    const failure_type = findFailureType(fired, at, stretch.failures.at(-1)!);
     const until = stretch.recovery;
     candidates.push({ situation, dead_ends, unlock, model: trace.model, failure_type, at, until, worth });
   }
