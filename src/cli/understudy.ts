@@ -22,6 +22,18 @@ const COMMANDS: Record<string, Command> = {
     summary: 'show what a capture database holds: runs, turns, gaps, bodies',
     run: async (argv, io) => (await import('./inspect.ts')).runInspect(argv, io),
   },
+  token: {
+    summary: 'print a token with which a person signs in, where there is no identity provider',
+    run: async (argv, io) => (await import('./token.ts')).runToken(argv, io),
+  },
+  keys: {
+    summary: 'make, list and revoke API keys, as the operator',
+    run: async (argv, io) => (await import('./keys.ts')).runKeys(argv, io),
+  },
+  feedback: {
+    summary: 'show what users said about the product',
+    run: async (argv, io) => (await import('./keys.ts')).runFeedback(argv, io),
+  },
   backup: {
     summary: 'copy every database, sealed file and secret, while the process runs',
     run: async (argv, io) => (await import('./backup.ts')).runBackup('backup', argv, io),

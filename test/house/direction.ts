@@ -88,6 +88,8 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'errors',
     'config',
     'domain',
+    'contract',
+    'auth',
     'turns',
     'storage',
     'accounts',

@@ -1,0 +1,27 @@
+/** Tokens that this service signs itself, where there is no identity provider (decisions, Credentials). Main thread. */
+import { SignJWT } from 'jose';
+import type { Config } from '../config.ts';
+
+/** Issuer of tokens whose verifier asks for none of its own. */
+const OWN_ISSUER = 'understudy';
+
+/**
+ * A JWT for a person who is known by an address: the same address is the same user at every call.
+ * @param secret HS256 (AUTH_JWT_SECRET, or the embedded one)
+ * @param lifetimeS seconds until it ends
+ */
+export function signUserToken(
+  auth: Pick<Config['auth'], 'jwt_issuer' | 'jwt_audience'>,
+  secret: string,
+  { email, name, lifetimeS, nowMs }: { email: string; name: string | null; lifetimeS: number; nowMs: number },
+): Promise<string> {
+  const nowS = Math.floor(nowMs / 1_000);
+  const token = new SignJWT({ email, ...(name === null ? {} : { name }) })
+    .setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
+    .setSubject(`email:${email.toLowerCase()}`)
+    .setIssuer(auth.jwt_issuer ?? OWN_ISSUER)
+    .setIssuedAt(nowS)
+    .setExpirationTime(nowS + lifetimeS);
+  if (auth.jwt_audience !== null) token.setAudience(auth.jwt_audience);
+  return token.sign(new TextEncoder().encode(secret));
+}

@@ -1,0 +1,242 @@
+/**
+ * `understudy keys` and `understudy feedback`: what the operator does at the database itself, without signing in. The
+ * service may run meanwhile. Main thread.
+ */
+
+import { existsSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { makeApiKey } from '../auth/api-key.ts';
+import {
+  endKey,
+  findKey,
+  insertKey,
+  isEnded,
+  type KeyRecord,
+  keysOfOrg,
+  lastUseOf,
+} from '../auth/key-store.ts';
+import { loadConfig } from '../config.ts';
+import { ID_CHARACTERS, KEY_NAME_CHARACTERS } from '../limits.ts';
+import { newUlid } from '../std/id.ts';
+import { writeAudit } from '../storage/accounts/audit.ts';
+import { listFeedback } from '../storage/accounts/feedback.ts';
+import { getProject } from '../storage/accounts/projects.ts';
+import { databasePaths } from '../storage/lmdb/stores.ts';
+import { LmdbTables } from '../storage/lmdb/tables.ts';
+import type { Tables } from '../storage/tables.ts';
+import { type CliIo, EXIT, UsageError } from './io.ts';
+import { formatJson, makeHarmlessLine } from './terminal-text.ts';
+
+const KEYS_HELP = `Makes, lists and revokes API keys in DATA_DIR, as the operator. The service may run meanwhile; it stops taking a
+key that is revoked here within 60 seconds.
+
+Usage: understudy keys list   --org ORG [--json]
+       understudy keys create --org ORG [--project PROJECT] --name NAME [--test] [--json]
+       understudy keys revoke KEY_ID [--json]
+
+  --org ORG           the organization
+  --project PROJECT   a key for this project alone
+  --name NAME         what to call it
+  --test              svc_test_ instead of svc_live_
+  --json              as JSON
+
+A key is shown once, when it is made.
+
+Example:
+  export API_KEY=$(understudy keys create --org acme --name ci)
+`;
+
+const FEEDBACK_HELP = `Shows what users said about the product, newest first.
+
+Usage: understudy feedback [--limit N] [--json]
+
+  --limit N   how many; 50 when not given
+  --json      as JSON
+`;
+
+const OPERATOR = { type: 'operator', id: 'operator', address: '' } as const;
+
+/** @returns the exit status */
+export async function runKeys(argv: string[], io: CliIo): Promise<number> {
+  const { values, positionals } = readArguments(argv, {
+    org: { type: 'string' },
+    project: { type: 'string' },
+    name: { type: 'string' },
+    test: { type: 'boolean' },
+    json: { type: 'boolean' },
+    help: { type: 'boolean', short: 'h' },
+  });
+  if (values.help === true) {
+    await io.out(KEYS_HELP);
+    return EXIT.done;
+  }
+  const [action, id] = positionals;
+  switch (action) {
+    case 'list':
+      return withMain(io, (main) => listKeys(main, readOrg(values), values.json === true, io));
+    case 'create':
+      return withMain(io, (main) => createKey(main, values, io), true);
+    case 'revoke':
+      if (id === undefined) throw new UsageError('say which key: understudy keys revoke KEY_ID');
+      return withMain(io, (main) => revokeKey(main, id, values.json === true, io));
+    default:
+      throw new UsageError('say what to do: list, create or revoke');
+  }
+}
+
+/** @returns the exit status */
+export async function runFeedback(argv: string[], io: CliIo): Promise<number> {
+  const { values } = readArguments(argv, {
+    limit: { type: 'string' },
+    json: { type: 'boolean' },
+    help: { type: 'boolean', short: 'h' },
+  });
+  if (values.help === true) {
+    await io.out(FEEDBACK_HELP);
+    return EXIT.done;
+  }
+  const limit = values.limit === undefined ? 50 : Number(values.limit);
+  if (!Number.isInteger(limit) || limit < 1) throw new UsageError('--limit takes a whole number from 1');
+  return withMain(io, async (main) => {
+    const { items, total } = listFeedback(main, { limit, offset: 0 });
+    if (values.json === true) {
+      await io.out(`${formatJson({ total, feedback: items }, 2)}\n`);
+      return EXIT.done;
+    }
+    for (const { created_at, user_id, page, message } of items)
+      await io.out(
+        `${created_at}  ${user_id}  ${makeHarmlessLine(page ?? '-')}\n  ${makeHarmlessLine(message)}\n`,
+      );
+    if (total === 0) await io.out('No feedback yet.\n');
+    return EXIT.done;
+  });
+}
+
+type Values = Readonly<Record<string, string | boolean | undefined>>;
+
+async function listKeys(main: Tables, org_id: string, isJson: boolean, io: CliIo): Promise<number> {
+  const nowMs = Date.now();
+  const keys = [...keysOfOrg(main, org_id)].map((key) => ({
+    ...describeKey(key),
+    last_used_at: lastUseOf(main, key.id),
+    revoked: isEnded(key, nowMs),
+  }));
+  if (isJson) {
+    await io.out(`${formatJson(keys, 2)}\n`);
+    return EXIT.done;
+  }
+  for (const { id, prefix, last4, name, project_id, last_used_at, revoked } of keys) {
+    const used = last_used_at === null ? 'never used' : `used ${last_used_at}`;
+    const scope = project_id ?? 'all projects';
+    const state = revoked ? '  revoked' : '';
+    await io.out(`${id}  ${prefix}…${last4}  ${makeHarmlessLine(name)}  ${scope}  ${used}${state}\n`);
+  }
+  if (keys.length === 0) await io.out('No keys.\n');
+  return EXIT.done;
+}
+
+async function createKey(main: Tables, values: Values, io: CliIo): Promise<number> {
+  const org_id = readOrg(values);
+  const name = readText(values.name, '--name NAME', KEY_NAME_CHARACTERS);
+  const project_id = values.project === undefined ? null : String(values.project);
+  const { raw, hash, prefix, last4 } = makeApiKey(values.test === true ? 'test' : 'live');
+  const nowMs = Date.now();
+  const record: KeyRecord = {
+    id: `key_${newUlid()}`,
+    org_id,
+    project_id,
+    name,
+    hash,
+    prefix,
+    last4,
+    created_by: null,
+    created_at: new Date(nowMs).toISOString(),
+    expires_at: null,
+    revoked_at: null,
+  };
+  const isMade = await main.transact((tx) => {
+    if (project_id !== null && getProject(tx, project_id)?.org_id !== org_id) return false;
+    insertKey(tx, record);
+    const after = { name, prefix, last4, project_id };
+    writeAudit(tx, OPERATOR, nowMs, { org_id, action: 'key.create', target: record.id, after });
+    return true;
+  });
+  if (!isMade) {
+    io.err(`understudy: the organization has no project ${makeHarmlessLine(String(project_id))}\n`);
+    return EXIT.failed;
+  }
+  await io.out(
+    values.json === true
+      ? `${formatJson({ id: record.id, name, raw_key: raw, prefix, last4 }, 2)}\n`
+      : `${raw}\n`,
+  );
+  return EXIT.done;
+}
+
+async function revokeKey(main: Tables, id: string, isJson: boolean, io: CliIo): Promise<number> {
+  const nowMs = Date.now();
+  const revoked = await main.transact((tx) => {
+    const key = id.length > ID_CHARACTERS ? undefined : findKey(tx, id);
+    if (key === undefined || key.revoked_at !== null) return key;
+    const revoked_at = new Date(nowMs).toISOString();
+    const before = { name: key.name, prefix: key.prefix, last4: key.last4, project_id: key.project_id };
+    writeAudit(tx, OPERATOR, nowMs, {
+      org_id: key.org_id,
+      action: 'key.revoke',
+      target: id,
+      before,
+      after: { revoked_at },
+    });
+    return endKey(tx, id, { revoked_at }) ?? undefined;
+  });
+  if (revoked === undefined) {
+    io.err(`understudy: there is no key ${makeHarmlessLine(id)}\n`);
+    return EXIT.failed;
+  }
+  await io.out(isJson ? `${formatJson(describeKey(revoked), 2)}\n` : `${id} is revoked\n`);
+  return EXIT.done;
+}
+
+/** A key without what would help to guess it. */
+function describeKey({ id, org_id, project_id, name, prefix, last4, created_at, revoked_at }: KeyRecord) {
+  return { id, org_id, project_id, name, prefix, last4, created_at, revoked_at };
+}
+
+function readOrg(values: Values): string {
+  return readText(values.org, '--org ORG', ID_CHARACTERS);
+}
+
+function readText(value: string | boolean | undefined, flag: string, max: number): string {
+  const text = typeof value === 'string' ? value.trim() : '';
+  if (text === '') throw new UsageError(`${flag} is missing`);
+  if ([...text].length > max) throw new UsageError(`${flag}: at most ${max} characters`);
+  return text;
+}
+
+/** Opens DATA_DIR/main.mdb for the time of the work. */
+async function withMain(
+  io: CliIo,
+  work: (main: Tables) => Promise<number>,
+  mayMake = false,
+): Promise<number> {
+  const { main: path } = databasePaths(loadConfig({ listener: 'api' }).data_dir);
+  if (!mayMake && !existsSync(path)) {
+    io.err(`understudy: there is no database ${path} yet; DATA_DIR says where it is looked for\n`);
+    return EXIT.failed;
+  }
+  const main = new LmdbTables(path, 'disk');
+  try {
+    return await work(main);
+  } finally {
+    await main.close();
+  }
+}
+
+function readArguments(argv: string[], options: NonNullable<Parameters<typeof parseArgs>[0]>['options']) {
+  try {
+    const { values, positionals } = parseArgs({ args: argv, options: options!, allowPositionals: true });
+    return { values: values as Values, positionals };
+  } catch (thrown) {
+    throw new UsageError((thrown as Error).message.split('\n')[0]);
+  }
+}

@@ -1,0 +1,74 @@
+/** `understudy token`: a token for somebody, signed by this service itself. Main thread. */
+
+import { parseArgs } from 'node:util';
+import { loadEmbeddedSecret } from '../auth/embedded-secret.ts';
+import { signUserToken } from '../auth/sign-token.ts';
+import { type Config, loadConfig } from '../config.ts';
+import { findEmailFault } from '../contract/email.ts';
+import { TOKEN_HOURS_DEFAULT, TOKEN_HOURS_MAX } from '../limits.ts';
+import { type CliIo, EXIT, UsageError } from './io.ts';
+
+const HELP = `Prints a token (a JWT) with which a person signs in, where no identity provider is configured.
+The same address is the same user each time; the first use makes the user and an organization.
+
+Usage: understudy token --email ADDRESS [--name NAME] [--hours N] [--json]
+
+  --email ADDRESS   who it is for
+  --name NAME       what to call them
+  --hours N         how long it holds: 1 to ${TOKEN_HOURS_MAX}, ${TOKEN_HOURS_DEFAULT} when not given
+  --json            the token and when it ends, as JSON
+
+It is signed with AUTH_JWT_SECRET, else with the secret in DATA_DIR/secrets. Whoever has it is that person: keep it safe.
+
+Example:
+  curl -H "Authorization: Bearer $(understudy token --email ann@example.com)" http://127.0.0.1:8000/auth/me
+`;
+
+/** @returns the exit status */
+export async function runToken(argv: string[], io: CliIo): Promise<number> {
+  const values = readArguments(argv);
+  if (values.help) {
+    await io.out(HELP);
+    return EXIT.done;
+  }
+  const { email, name = null } = values;
+  if (email === undefined) throw new UsageError('say who it is for with --email ADDRESS');
+  const fault = findEmailFault(email);
+  if (fault !== null) throw new UsageError(`--email: ${fault}`);
+  const hours = values.hours === undefined ? TOKEN_HOURS_DEFAULT : Number(values.hours);
+  if (!Number.isInteger(hours) || hours < 1 || hours > TOKEN_HOURS_MAX)
+    throw new UsageError(`--hours takes a whole number from 1 to ${TOKEN_HOURS_MAX}`);
+  const config = loadConfig({ listener: 'api' });
+  if (config.auth.jwks_url !== null) {
+    io.err('understudy: AUTH_JWKS_URL is set: tokens come from the identity provider, not from here\n');
+    return EXIT.failed;
+  }
+  const nowMs = Date.now();
+  const lifetimeS = hours * 3_600;
+  const token = await signUserToken(config.auth, secretOf(config), { email, name, lifetimeS, nowMs });
+  const expires_at = new Date(nowMs + lifetimeS * 1_000).toISOString();
+  await io.out(values.json ? `${JSON.stringify({ token, email, expires_at })}\n` : `${token}\n`);
+  return EXIT.done;
+}
+
+/** AUTH_JWT_SECRET, else the embedded secret, made when it is missing. */
+export function secretOf({ auth, data_dir }: Config): string {
+  return auth.jwt_secret ?? loadEmbeddedSecret(data_dir);
+}
+
+function readArguments(argv: string[]) {
+  try {
+    return parseArgs({
+      args: argv,
+      options: {
+        email: { type: 'string' },
+        name: { type: 'string' },
+        hours: { type: 'string' },
+        json: { type: 'boolean' },
+        help: { type: 'boolean', short: 'h' },
+      },
+    }).values;
+  } catch (thrown) {
+    throw new UsageError((thrown as Error).message.split('\n')[0]);
+  }
+}
