@@ -21,6 +21,8 @@ export interface Wording extends PatternTexts {
 }
 
 const DEAD_ENDS = 5;
+/** Of the goal and the error in a situation: the task must stay the larger part, for it is what is searched by. */
+const GOAL_CHARACTERS = 140;
 const CALL_CHARACTERS = 180;
 /** More differences than these are another call, not a changed one. */
 const CHANGES = 3;
@@ -82,7 +84,7 @@ function wordSituation(trace: Trace, stretch: Stretch, verdicts: readonly StepVe
       ? `Stuck repeating ${quote(nameAction(step))} ${stretch.failures.length} times without getting further.`
       : error === ''
         ? `Stuck at ${quote(nameAction(step))}, which failed.`
-        : `Stuck at ${quote(nameAction(step))}, which failed: ${endSentence(error)}`;
+        : `Stuck at ${quote(nameAction(step))}, which failed: ${endSentence(oneLine(error, GOAL_CHARACTERS))}`;
   return bound(
     [task, goal === '' ? '' : `Goal then: ${goal}`, stuck].filter(Boolean).join(' '),
     PATTERN_BOUNDS.situation,
@@ -93,12 +95,13 @@ function wordSituation(trace: Trace, stretch: Stretch, verdicts: readonly StepVe
 function findGoal(steps: readonly TraceStep[], at: number, task: string): string {
   const own = splitSentences(steps[at]!.thought, 6).map(clean).filter(Boolean);
   const sentence = own.find((candidate) => candidate.length > 20) ?? own[0];
-  if (sentence !== undefined) return task.includes(sentence) ? '' : endSentence(oneLine(sentence, 200));
+  if (sentence !== undefined)
+    return task.includes(sentence) ? '' : endSentence(oneLine(sentence, GOAL_CHARACTERS));
   for (let before = at - 1; before >= 0 && before >= at - 8; before--) {
     const step = steps[before]!;
     if (!/^(?:respond|response|reply|message|send_message|ask)/i.test(step.action)) continue;
     const words = summarizeTask(step.observation);
-    if (words !== '' && !task.includes(words)) return oneLine(words, 240);
+    if (words !== '' && !task.includes(words)) return oneLine(words, GOAL_CHARACTERS);
   }
   return '';
 }
