@@ -27,14 +27,20 @@ function refuse(sink: IssueSink, input: unknown, refusal: FieldRefusal): void {
   sink.issues.push({ code: 'custom', input, message: refusal.msg, params: refusal });
 }
 
-/** A schema whose input goes through `read` first; nothing more is said of an input that `read` refused. */
-function lax<Schema extends z.ZodType>(read: (input: unknown) => unknown, schema: Schema) {
+/**
+ * A schema whose input goes through `read` first; nothing more is said of an input that `read` refused. Its type says
+ * what a caller should send; what it takes beyond that is leniency.
+ */
+function lax<Schema extends z.ZodType>(
+  read: (input: unknown) => unknown,
+  schema: Schema,
+): z.ZodType<z.output<Schema>, z.input<Schema>> {
   return z.preprocess((input, context) => {
     const value = read(input);
     if (!(value instanceof Refused)) return value;
     refuse(context as unknown as IssueSink, input, value.refusal);
     return z.NEVER;
-  }, schema);
+  }, schema) as unknown as z.ZodType<z.output<Schema>, z.input<Schema>>;
 }
 
 class Refused {
