@@ -1,0 +1,233 @@
+/** The API as a process serves it, from two front threads: what only a real server shows. */
+
+import { mkdtempSync, rmSync } from 'node:fs';
+import { request as httpRequest } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { SignJWT } from 'jose';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { makeApiKey } from '../../src/auth/api-key.ts';
+import { loadEmbeddedSecret } from '../../src/auth/embedded-secret.ts';
+import { TableKeyStore } from '../../src/auth/key-store.ts';
+import { loadConfig, raiseParserHeadLimit } from '../../src/config.ts';
+import type { RunningUnderstudy } from '../../src/main.ts';
+import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
+
+const STATIC = 'a-static-key';
+const CAP = 10_000;
+/** Large enough for the other tests, small enough to reach. */
+const BURST = 60;
+const RUNS = '/v1/monitor/runs';
+
+let folder: string;
+let running: RunningUnderstudy;
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'understudy-server-'));
+  raiseParserHeadLimit();
+  const { startUnderstudy } = await import('../../src/main.ts');
+  const env = {
+    DATA_DIR: folder,
+    PORT: '0',
+    FRONT_THREADS: '2',
+    SVC_KEYS: `${STATIC},busy-key,other-key`,
+    AUTH_DB_URL: 'embedded:',
+    MAX_BODY_BYTES: String(CAP),
+    RATE_LIMIT_PER_SEC: '1',
+    RATE_LIMIT_BURST: String(BURST),
+    CORS_ALLOWED_ORIGINS: 'https://app.example.com',
+    LOG_LEVEL: 'silent',
+  };
+  running = await startUnderstudy(loadConfig({ listener: 'api' }, env), { api: true, gateway: false });
+});
+afterAll(async () => {
+  await running.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+interface Got {
+  status: number;
+  headers: Record<string, string | string[] | undefined>;
+  text: string;
+}
+
+/** Each request on a connection of its own, which the kernel spreads over the threads. */
+function send(
+  method: string,
+  path: string,
+  options: { key?: string | null; body?: string | Buffer; headers?: Record<string, string> } = {},
+): Promise<Got> {
+  const { key = STATIC, body, headers = {} } = options;
+  return new Promise((resolve, reject) => {
+    const sent = httpRequest(
+      `${running.api_url}${path}`,
+      {
+        method,
+        agent: false,
+        headers: {
+          ...(key === null ? {} : { authorization: `Bearer ${key}` }),
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...headers,
+        },
+      },
+      (answer) => {
+        const chunks: Buffer[] = [];
+        answer.on('data', (chunk: Buffer) => chunks.push(chunk));
+        answer.on('end', () =>
+          resolve({
+            status: answer.statusCode!,
+            headers: answer.headers,
+            text: Buffer.concat(chunks).toString(),
+          }),
+        );
+        answer.on('error', reject);
+      },
+    );
+    sent.on('error', reject);
+    sent.end(body);
+  });
+}
+
+const startRun = (run_id: string, key: string, query = '') =>
+  send('POST', `${RUNS}${query}`, { key, body: JSON.stringify({ run_id }) });
+
+describe('credentials', () => {
+  it('reach their own organization and no other, and end when they are revoked', async () => {
+    const { raw, ...made } = makeApiKey('test');
+    const tables = new LmdbTables(join(folder, 'main.mdb'), 'disk');
+    const store = new TableKeyStore(tables);
+    const record = {
+      id: 'key_server',
+      org_id: 'acme',
+      project_id: null,
+      name: 'ci',
+      created_by: null,
+      created_at: '2026-01-01T00:00:00.000Z',
+      expires_at: null,
+      revoked_at: null,
+      ...made,
+    };
+    expect((await startRun('k', raw)).status).toBe(401);
+    await store.insert(record);
+    expect((await startRun('k', raw)).status).toBe(200);
+    const finish = (key: string, org_id?: string) =>
+      send('POST', `${RUNS}/k/finish`, { key, body: JSON.stringify({ outcome: 'success', org_id }) });
+    expect((await finish(STATIC)).status).toBe(404);
+    expect((await finish(STATIC, 'other')).status).toBe(404);
+    expect((await finish(STATIC, 'acme')).status).toBe(200);
+    await tables.close();
+  });
+
+  it('take a JWT of the embedded secret for what it is: nobody of an unknown organization', async () => {
+    const token = await new SignJWT({ sub: 'u' })
+      .setProtectedHeader({ alg: 'HS256' })
+      .setExpirationTime('1h')
+      .sign(Buffer.from(loadEmbeddedSecret(folder), 'utf8'));
+    expect((await startRun('j', token, '?org_id=acme')).status).toBe(404);
+    expect(JSON.parse((await startRun('j', token)).text).detail[0]).toMatchObject({
+      type: 'missing',
+      loc: ['query', 'org_id'],
+    });
+    expect((await startRun('j', `${token}x`, '?org_id=acme')).status).toBe(401);
+  });
+});
+
+describe('bodies', () => {
+  const padded = (bytes: number) =>
+    JSON.stringify({ run_id: 'r', pad: '' }).replace('""', `"${'x'.repeat(bytes)}"`);
+  const frame = padded(0).length;
+
+  it('pass at the cap, and are 413 one byte beyond it, whoever sends them', async () => {
+    expect((await send('POST', RUNS, { body: padded(CAP - frame) })).status).toBe(200);
+    for (const key of [STATIC, null]) {
+      const refused = await send('POST', RUNS, { key, body: padded(CAP - frame + 1) });
+      expect(refused).toMatchObject({ status: 413, text: '{"detail":"The request body is too large"}' });
+      expect(refused.headers['x-request-id']).toBeDefined();
+    }
+  });
+
+  it('are 413 in chunks, too, with the headers that a page needs to read it', async () => {
+    const refused = await send('POST', RUNS, {
+      body: padded(CAP),
+      headers: { 'transfer-encoding': 'chunked', origin: 'https://app.example.com' },
+    });
+    expect(refused.status).toBe(413);
+    expect(refused.headers['access-control-allow-origin']).toBe('https://app.example.com');
+  });
+});
+
+describe('the rate', () => {
+  it('is one for both threads, to the request', async () => {
+    const answers = await Promise.all(
+      Array.from({ length: BURST + 20 }, () =>
+        send('GET', '/v1/monitor/runs-of-nobody', { key: 'busy-key' }),
+      ),
+    );
+    // Where there is no route nobody counts.
+    expect(answers.every(({ status }) => status === 404)).toBe(true);
+    const startedMs = performance.now();
+    const counted = await Promise.all(
+      Array.from({ length: 3 * BURST }, () => send('POST', RUNS, { key: 'busy-key', body: '{' })),
+    );
+    // One token comes back a second: on a busy machine a few while the requests are on their way.
+    const backAtMost = Math.ceil((performance.now() - startedMs) / 1000);
+    const refused = counted.filter(({ status }) => status === 429);
+    const passed = counted.filter(({ status }) => status === 400).length;
+    expect(passed + refused.length).toBe(3 * BURST);
+    expect(passed).toBeGreaterThanOrEqual(BURST);
+    expect(passed).toBeLessThanOrEqual(BURST + backAtMost);
+    expect(refused[0]!.headers).toMatchObject({
+      'retry-after': '1',
+      ratelimit: expect.stringMatching(/^"default";r=0;t=\d+$/),
+      'ratelimit-policy': `"default";q=${BURST};w=${BURST}`,
+    });
+    expect((await send('POST', RUNS, { key: 'other-key', body: '{' })).status).toBe(400);
+  });
+});
+
+describe('the service routes', () => {
+  it('count for both threads on /metrics, for the operator alone', async () => {
+    for (let at = 0; at < 10; at++) await send('GET', '/health', { key: null });
+    const { status, headers, text } = await send('GET', '/metrics', { key: null });
+    expect(status).toBe(200);
+    expect(headers['content-type']).toContain('text/plain');
+    const count = /understudy_http_requests_total\{route="health",method="GET",status="200"\} (\d+)/.exec(
+      text,
+    );
+    expect(Number(count?.[1])).toBe(10);
+    for (const name of [
+      'understudy_http_request_duration_seconds_bucket{le="0.005",route="health"} ',
+      'understudy_http_requests_total{route="startRun",method="POST",status="429"} ',
+      'understudy_actors_handled{kind="rate-slots",thread="0"} ',
+      'process_resident_memory_bytes ',
+      'understudy_info{version="',
+    ]) {
+      expect(text).toContain(name);
+    }
+    const passedOn = { 'x-forwarded-for': '203.0.113.7' };
+    expect((await send('GET', '/metrics', { key: null, headers: passedOn })).status).toBe(401);
+    expect((await send('GET', '/metrics', { key: null, headers: { host: 'evil.example' } })).status).toBe(
+      401,
+    );
+    expect((await send('GET', '/metrics', { headers: passedOn })).status).toBe(200);
+  });
+
+  it('answer HEAD without a body, and OPTIONS for the listed origins alone', async () => {
+    const head = await send('HEAD', '/health', { key: null });
+    expect(head).toMatchObject({ status: 200, text: '' });
+    const preflight = { origin: 'https://app.example.com', 'access-control-request-method': 'POST' };
+    const allowed = await send('OPTIONS', RUNS, { key: null, headers: preflight });
+    expect(allowed).toMatchObject({ status: 204, text: '' });
+    expect(allowed.headers).toMatchObject({
+      'access-control-allow-origin': 'https://app.example.com',
+      vary: 'Origin',
+    });
+    const evil = { ...preflight, origin: 'https://evil.example' };
+    const refused = await send('OPTIONS', RUNS, { key: null, headers: evil });
+    expect(refused.headers).not.toHaveProperty('access-control-allow-origin');
+  });
+
+  it('are ready', async () => {
+    expect((await send('GET', '/ready', { key: null })).status).toBe(200);
+  });
+});
