@@ -49,7 +49,7 @@ export function findingsHandlers({
       const { project_id, content, file_path, finding_type, metadata } = body;
       const finding: Finding = {
         finding_id: `find_${newUlid()}`,
-        project_id: projectOf(tenant, project_id),
+        project_id: projectOf(tenant, project_id ?? undefined),
         ...prepareFinding({ content, file_path, finding_type, metadata: metadata ?? {} }),
         created_at: new Date().toISOString(),
       };
@@ -105,7 +105,7 @@ export function findingsHandlers({
 }
 
 /** A project's key sees its project; any other the project that it names, or all. */
-function scopeOf(tenant: Tenant, codebase_id: string, project_id: string | undefined): FindingsScope {
+function scopeOf(tenant: Tenant, codebase_id: string, project_id: string | null | undefined): FindingsScope {
   return { org_id: tenant.org_id, codebase_id, project_id: tenant.project_id ?? project_id ?? null };
 }
 

@@ -17,7 +17,7 @@ const MASKING_MARGIN = 8_192;
 const PRINTABLE = /^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]*$/u;
 
 /** The project of what is made, or the only one that is looked at; a project's key brings its own. */
-const projectField = { project_id: identifier().optional() };
+const projectField = { project_id: identifier().nullish() };
 
 const codebaseParams = z.object({
   codebase_id: text({ min: 1, max: CODEBASE_ID_CHARACTERS, pattern: PRINTABLE }),

@@ -15,10 +15,8 @@ export const liveStream = endpoint({
   summary: 'What happens in the organization, as server-sent events',
   tag: 'monitor',
   query: z.object({
-    /** With a static key or a JWT: whose events. */
-    org_id: identifier().optional(),
     /** Only this project's events. */
-    project_id: identifier().optional(),
+    project_id: identifier().nullish(),
     /** As the header `Last-Event-ID`, which goes first: for readers that cannot set it. */
     last_event_id: text({ max: EVENT_ID_CHARACTERS }).optional(),
   }),

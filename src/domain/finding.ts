@@ -123,13 +123,12 @@ export class PathCover {
   }
 }
 
-/** In UTF-16 units: what is compared is reversed alike. */
+/** Its bytes in UTF-8 backwards, a character a byte: a slash is a byte of its own, and reversing is native. */
 function reversePath(path: string): string {
-  let plain = path.replaceAll('\\', '/');
-  while (plain.startsWith('./')) plain = plain.slice(2);
-  let reversed = '';
-  for (let at = plain.length - 1; at >= 0; at--) reversed += plain[at];
-  return reversed;
+  let start = 0;
+  while (path[start] === '.' && (path[start + 1] === '/' || path[start + 1] === '\\')) start += 2;
+  const plain = path.includes('\\') ? path.replaceAll('\\', '/') : path;
+  return Buffer.from(plain.slice(start)).reverse().toString('latin1');
 }
 
 function maskKeys(text: string): string {

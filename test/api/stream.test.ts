@@ -136,6 +136,30 @@ describe('GET /v1/monitor/stream', () => {
     for (const reader of [mine, project, others]) reader.close();
   });
 
+  it('reaches the readers of every front thread, from every actor thread', async () => {
+    const { child, url } = await start({
+      AUTH_DB_CONN_URL: 'embedded:',
+      FRONT_THREADS: '2',
+      ACTOR_THREADS: '2',
+    });
+    await using _ = child;
+    // The system spreads connections over the threads that listen.
+    const readers = await Promise.all(
+      Array.from({ length: 24 }, (_, at) => Reader.open(`${url}/v1/monitor/stream?org_id=org_${at % 4}`)),
+    );
+    for (const reader of readers) await until(() => expect(reader.text).toContain('retry: '));
+    for (let at = 0; at < 8; at++) {
+      await post(`${url}/v1/monitor/runs`, { org_id: `org_${at % 4}`, run_id: `run-${at}` });
+    }
+    for (const [at, reader] of readers.entries()) {
+      const expected = [`run-${at % 4}`, `run-${(at % 4) + 4}`];
+      await until(() => expect(reader.events.map(({ data }) => data.run_id).sort()).toEqual(expected));
+    }
+    child.process.kill('SIGTERM');
+    expect(await child.ended).toMatchObject({ code: 0 });
+    for (const reader of readers) expect(reader.is_over).toBe(true);
+  });
+
   it('resumes by header or query, and after a kill goes on above every id, with a reset', async () => {
     const first = await start();
     const watcher = await Reader.open(`${first.url}/v1/monitor/stream`);
