@@ -796,3 +796,40 @@ describe.skipIf(!existsSync(RUNS))('real runs (shared/agent-runs)', () => {
     ]);
   });
 });
+
+const RECORDINGS = new URL('../../../shared/recordings/pydantic-ai.jsonl.gz', import.meta.url);
+
+describe.skipIf(!existsSync(RECORDINGS))('real calls (shared/recordings)', () => {
+  it('are read as steps, and taught from where a call was refused and then corrected', () => {
+    const bySource = new Map<string, { request: unknown; response: unknown }[]>();
+    for (const line of gunzipSync(readFileSync(RECORDINGS)).toString().trim().split('\n')) {
+      const { source, url, request, response } = JSON.parse(line) as Record<string, never> & {
+        source: string;
+        url: string;
+        request: { body: { text?: string } };
+        response: { body: { text?: string } };
+      };
+      if (!/\/v1\/messages|\/chat\/completions/.test(url)) continue;
+      const calls = bySource.get(source) ?? [];
+      bySource.set(source, calls);
+      try {
+        const sent: unknown = JSON.parse(request.body.text ?? '');
+        calls.push({ request: sent, response: JSON.parse(response.body.text ?? '') });
+      } catch {
+        // A stream or a binary body: traces hold JSON.
+      }
+    }
+    const unlocks: string[] = [];
+    let steps = 0;
+    for (const calls of bySource.values()) {
+      const records = calls.map((call, seq) => ({ seq, model: '', is_error: false, ...call }));
+      const one = readCallTrace({ ...HEAD, task: '' }, records);
+      steps += one.steps.length;
+      unlocks.push(...distilTrace(one).map(({ unlock }) => unlock));
+    }
+    expect(steps).toBeGreaterThan(300);
+    expect(unlocks).toContainEqual(
+      expect.stringContaining('the parameter should be "symbol" instead of "ticker"'),
+    );
+  });
+});

@@ -73,7 +73,9 @@ export function judgeStep(step: TraceStep, next: TraceStep | undefined): StepVer
   const is_look = !is_talk && LOOK.test(name);
   const key = command === '' ? action.toLowerCase() : `$ ${command}`;
   if (step.is_error) {
-    const error = findErrorLine(step.observation) || oneLine(step.observation, ERROR_CHARACTERS);
+    const error =
+      findErrorLine(step.observation) ||
+      oneLine(step.observation.slice(0, 2_000).replace(/```\w*/g, ''), ERROR_CHARACTERS);
     return { failed: true, error, is_talk, is_look, key };
   }
   let error = is_talk ? '' : findReportedError(step.observation, is_look);
