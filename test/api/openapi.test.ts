@@ -1,0 +1,186 @@
+/** The interface description of everything that is declared, held against the rules of OpenAPI 3.1 and document 2. */
+import { readdirSync } from 'node:fs';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { describeApi } from '../../src/api/openapi.ts';
+import { type Endpoint, pathParameters, pathsOf } from '../../src/contract/endpoint.ts';
+
+type Json = Record<string, unknown>;
+
+const FOLDER = new URL('../../src/contract/', import.meta.url);
+const METHODS = ['get', 'post', 'patch', 'delete'];
+/** Keywords of JSON Schema 2020-12 that zod writes. */
+const KEYWORDS = new Set([
+  ...['$ref', 'type', 'enum', 'const', 'default', 'description', 'title', 'format', 'pattern', 'examples'],
+  ...['properties', 'required', 'additionalProperties', 'propertyNames', 'items', 'prefixItems'],
+  ...['anyOf', 'oneOf', 'allOf', 'not', 'minLength', 'maxLength', 'minimum', 'maximum', 'exclusiveMinimum'],
+  ...['exclusiveMaximum', 'multipleOf', 'minItems', 'maxItems', 'uniqueItems', 'readOnly', 'deprecated'],
+]);
+
+let endpoints: Endpoint[];
+let document: Json;
+let operations: { path: string; method: string; operation: Json }[];
+
+beforeAll(async () => {
+  endpoints = [];
+  for (const file of readdirSync(FOLDER)
+    .filter((name) => name.endsWith('.ts'))
+    .sort()) {
+    const module = (await import(new URL(file, FOLDER).href)) as Json;
+    for (const exported of Object.values(module)) collect(exported);
+  }
+  document = describeApi(endpoints, '1.2.3');
+  operations = Object.entries(document.paths as Record<string, Record<string, Json>>).flatMap(
+    ([path, item]) => Object.entries(item).map(([method, operation]) => ({ path, method, operation })),
+  );
+});
+
+/** Endpoints, and tables of them. */
+function collect(exported: unknown): void {
+  if (typeof exported !== 'object' || exported === null) return;
+  const one = exported as Partial<Endpoint>;
+  if (typeof one.path === 'string' && typeof one.method === 'string' && one.replies !== undefined) {
+    if (!endpoints.includes(exported as Endpoint)) endpoints.push(exported as Endpoint);
+  } else if (Object.getPrototypeOf(exported) === Object.prototype) {
+    for (const value of Object.values(exported)) collect(value);
+  }
+}
+
+/** Every schema in the document, at any depth. */
+function* schemasIn(value: unknown): Generator<Json> {
+  if (typeof value !== 'object' || value === null) return;
+  const schema = value as Json;
+  yield schema;
+  for (const key of ['items', 'additionalProperties', 'propertyNames', 'not']) yield* schemasIn(schema[key]);
+  for (const key of ['anyOf', 'oneOf', 'allOf', 'prefixItems']) {
+    for (const part of (schema[key] as unknown[] | undefined) ?? []) yield* schemasIn(part);
+  }
+  for (const part of Object.values((schema.properties as Json | undefined) ?? {})) yield* schemasIn(part);
+}
+
+function allSchemas(): Json[] {
+  const { schemas } = document.components as { schemas: Json };
+  const roots: unknown[] = Object.values(schemas);
+  for (const { operation } of operations) {
+    for (const parameter of (operation.parameters as Json[] | undefined) ?? []) roots.push(parameter.schema);
+    const bodies = [operation.requestBody, ...Object.values(operation.responses as Json)] as (
+      | Json
+      | undefined
+    )[];
+    for (const body of bodies) {
+      for (const content of Object.values((body?.content ?? {}) as Record<string, Json>))
+        roots.push(content.schema);
+    }
+  }
+  return roots.flatMap((root) => [...schemasIn(root)]);
+}
+
+describe('the description', () => {
+  it('holds every declared endpoint that is not hidden, once, and none of the aliases', () => {
+    const shown = endpoints.filter(({ hidden }) => hidden !== true);
+    expect(operations.length).toBe(shown.length);
+    expect(operations.length).toBeGreaterThan(10);
+    const ids = operations.map(({ operation }) => operation.operationId);
+    expect(new Set(ids).size).toBe(ids.length);
+    const places = endpoints.flatMap((declared) =>
+      pathsOf(declared).map((path) => `${declared.method} ${path}`),
+    );
+    expect(new Set(places).size).toBe(places.length);
+    for (const { path } of operations) expect(endpoints.map((declared) => declared.path)).toContain(path);
+  });
+
+  it('holds the routes of document 2', () => {
+    const places = operations.map(({ method, path }) => `${method} ${path.replaceAll(/\{\w+\}/g, '{}')}`);
+    for (const place of [
+      'get /health',
+      'post /v1/traces/retrieve',
+      'post /v1/monitor/runs',
+      'post /v1/monitor/runs/{}/steps',
+      'post /v1/monitor/runs/{}/finish',
+      'post /v1/traces',
+      'post /v1/monitors/evaluate',
+      'post /v1/findings/{}',
+      'get /v1/monitor/experiments/{}/report',
+      'get /v1/monitor/stream',
+    ]) {
+      expect(places).toContain(place);
+    }
+  });
+
+  it('describes each operation as OpenAPI 3.1 wants it', () => {
+    expect(document.openapi).toBe('3.1.0');
+    for (const { path, method, operation } of operations) {
+      const where = `${method} ${path}`;
+      expect(METHODS, where).toContain(method);
+      expect(path, where).toMatch(/^\/[^?#]*$/);
+      expect(operation.summary, where).toMatch(/\S/);
+      const parameters = (operation.parameters ?? []) as {
+        name: string;
+        in: string;
+        required: boolean;
+        schema: Json;
+      }[];
+      const inPath = parameters.filter((parameter) => parameter.in === 'path');
+      expect(inPath.map(({ name }) => name).sort(), where).toEqual(pathParameters(path).sort());
+      expect(
+        inPath.every(({ required }) => required),
+        where,
+      ).toBe(true);
+      const names = parameters.map((parameter) => `${parameter.in} ${parameter.name}`);
+      expect(new Set(names).size, where).toBe(names.length);
+      for (const parameter of parameters) expect(parameter.schema, where).toBeTypeOf('object');
+      const responses = Object.entries(operation.responses as Record<string, Json>);
+      expect(
+        responses.some(([status]) => status.startsWith('2')),
+        where,
+      ).toBe(true);
+      for (const [status, response] of responses) {
+        expect(status, where).toMatch(/^[1-5]\d\d$/);
+        expect(response.description, `${where} ${status}`).toMatch(/\S/);
+      }
+      if (method === 'get' || method === 'delete') expect(operation.requestBody, where).toBeUndefined();
+    }
+  });
+
+  it('says of each guarded operation what credential it takes and what the checks may answer', () => {
+    const { securitySchemes } = document.components as { securitySchemes: Json };
+    expect(securitySchemes).toEqual({ bearer: { type: 'http', scheme: 'bearer' } });
+    for (const declared of endpoints.filter(({ hidden }) => hidden !== true)) {
+      const { operation } = operations.find(({ operation: { operationId } }) => operationId === declared.id)!;
+      expect(operation.security, declared.id).toEqual(
+        declared.auth === 'open' ? undefined : [{ bearer: [] }],
+      );
+      if (declared.auth === 'open') continue;
+      const responses = operation.responses as Record<string, { content?: Record<string, { schema: Json }> }>;
+      for (const status of [401, 403, 404, 422, 429, ...(declared.body === undefined ? [] : [400, 413])]) {
+        expect(Object.keys(responses), declared.id).toContain(String(status));
+      }
+      expect(responses[422]?.content?.['application/json']?.schema, declared.id).toEqual({
+        $ref: '#/components/schemas/HTTPValidationError',
+      });
+    }
+  });
+
+  it('names the validation errors as document 1 does', () => {
+    const { schemas } = document.components as { schemas: Record<string, Json> };
+    expect(schemas.HTTPValidationError).toMatchObject({
+      properties: { detail: { type: 'array', items: { $ref: '#/components/schemas/ValidationError' } } },
+    });
+    expect(schemas.ValidationError).toMatchObject({ required: ['loc', 'msg', 'type'] });
+  });
+
+  it('points only at what is there, with keywords and patterns that are known', () => {
+    const { schemas } = document.components as { schemas: Json };
+    for (const name of Object.keys(schemas)) expect(name).toMatch(/^[A-Za-z0-9._-]+$/);
+    for (const schema of allSchemas()) {
+      for (const key of Object.keys(schema)) expect(KEYWORDS, `keyword ${key}`).toContain(key);
+      if (typeof schema.$ref === 'string') {
+        const [, name] = /^#\/components\/schemas\/(.+)$/.exec(schema.$ref) ?? [];
+        expect(Object.keys(schemas), schema.$ref).toContain(name);
+      }
+      if (typeof schema.pattern === 'string')
+        expect(() => new RegExp(schema.pattern as string, 'u')).not.toThrow();
+      const { required = [], properties = {} } = schema as { required?: string[]; properties?: Json };
+      for (const name of required) expect(Object.keys(properties)).toContain(name);
+    }
+  });
+});
