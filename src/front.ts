@@ -4,10 +4,13 @@
  * threads run one each (front-thread.ts), all listening on the same ports.
  */
 import type { CaptureWriterClient } from '../actors/capture-writer/client.ts';
+import { FindingsClient } from '../actors/findings-index/client.ts';
 import { LiveHubReader, type SubscribingAsker } from '../actors/live-hub/client.ts';
 import { type ApiLog, createApi } from './api/api.ts';
 import { createChecks, type SharedMemory } from './api/checks.ts';
 import type { ControlPlane } from './api/control-plane.ts';
+import type { FindingsServices } from './api/findings.ts';
+import { FindingsEmbedding } from './api/findings-embedding.ts';
 import type { ReadinessProbes } from './api/health.ts';
 import { LiveReaders } from './api/live-readers.ts';
 import { ApiMetrics, type MetricsData } from './api/metrics.ts';
@@ -21,6 +24,7 @@ import { Gateway } from './gateway/gateway.ts';
 import { serveApi } from './http/api-port.ts';
 import { type HttpServer, startServer } from './http/server.ts';
 import { DRAIN_DEADLINE_MS } from './limits.ts';
+import type { Embedder } from './search/embedder.ts';
 import { closeStores, databasePaths, openStores } from './storage/lmdb/stores.ts';
 import type { Stores } from './storage/stores.ts';
 
@@ -40,6 +44,8 @@ export interface FrontServices {
   probes: ReadinessProbes;
   /** Reaches the actors from this thread. */
   asker: SubscribingAsker;
+  /** Of this thread; without one there are no findings. */
+  embedder?: Embedder;
   shared: SharedMemory;
   log: ApiLog;
   /** What `/metrics` shows: of all fronts together. */
@@ -55,6 +61,7 @@ export class Front implements CaptureFront {
   readonly #servers: HttpServer[];
   readonly #stores: Stores | null;
   readonly #live: LiveReaders | null;
+  readonly #findings: FindingsServices | undefined;
   readonly #metrics: ApiMetrics;
 
   /** @throws Error when an address cannot be bound; nothing listens then */
@@ -81,21 +88,24 @@ export class Front implements CaptureFront {
     const servers: HttpServer[] = [];
     const metrics = new ApiMetrics();
     let stores: Stores | null = null;
+    let findings: FindingsServices | undefined;
     const live =
       config.engines.live_stream === null ? null : new LiveReaders(new LiveHubReader(services.asker));
     try {
       if (gateway !== null) servers.push(await listenForGateway(config, gateway));
       if (parts.api) {
         stores = openStores(databasePaths(config.data_dir));
-        servers.push(await listenForApi(services, stores, live, metrics));
+        findings = openFindings(services, stores);
+        servers.push(await listenForApi(services, stores, live, findings, metrics));
       }
     } catch (thrown) {
       await Promise.all(servers.map((server) => server.drain(0)));
       await gateway?.close();
+      await findings?.embedding.close();
       if (stores !== null) await closeStores(stores);
       throw thrown;
     }
-    return new Front(queue, gateway, servers, stores, live, metrics, parts);
+    return new Front(queue, gateway, servers, stores, live, findings, metrics, parts);
   }
 
   private constructor(
@@ -104,6 +114,7 @@ export class Front implements CaptureFront {
     servers: HttpServer[],
     stores: Stores | null,
     live: LiveReaders | null,
+    findings: FindingsServices | undefined,
     metrics: ApiMetrics,
     parts: Parts,
   ) {
@@ -112,6 +123,7 @@ export class Front implements CaptureFront {
     this.#servers = servers;
     this.#stores = stores;
     this.#live = live;
+    this.#findings = findings;
     this.#metrics = metrics;
     this.gateway_url = parts.gateway ? urlOf(servers[0]!) : null;
     this.api_url = parts.api ? urlOf(servers.at(-1)!) : null;
@@ -134,6 +146,11 @@ export class Front implements CaptureFront {
     this.#queue?.kill();
   }
 
+  /** Embeds what has no vector of the present model, in the background; one front does it for all. */
+  tendFindings(): void {
+    this.#findings?.embedding.tendAll();
+  }
+
   /** Finishes what is in flight, and hands what is captured to the writer. */
   async stop(): Promise<void> {
     const drained = this.#servers.map((server) => server.drain(DRAIN_DEADLINE_MS));
@@ -143,8 +160,18 @@ export class Front implements CaptureFront {
     await this.#gateway?.close();
     // What cannot be written by now was told in `writer.errors`; the stop goes on.
     await this.#queue?.settle(DRAIN_DEADLINE_MS).catch(() => {});
+    await this.#findings?.embedding.close();
     if (this.#stores !== null) await closeStores(this.#stores);
   }
+}
+
+function openFindings({ asker, embedder, log }: FrontServices, stores: Stores): FindingsServices | undefined {
+  if (embedder === undefined) return undefined;
+  const findings = new FindingsClient(asker, stores.main, embedder);
+  const embedding = new FindingsEmbedding(findings, embedder, (_codebase, embedded, left) =>
+    log.debug({ embedded, left }, 'findings got their vectors'),
+  );
+  return { findings, embedder, embedding };
 }
 
 function listenForGateway(config: Config, gateway: Gateway): Promise<HttpServer> {
@@ -161,6 +188,7 @@ function listenForApi(
   services: FrontServices,
   stores: Stores,
   live: LiveReaders | null,
+  findings: FindingsServices | undefined,
   metrics: ApiMetrics,
 ): Promise<HttpServer> {
   const { config, probes, asker, shared, log, renderMetrics } = services;
@@ -173,6 +201,7 @@ function listenForApi(
       stores,
       checks,
       live,
+      ...(findings === undefined ? {} : { findings }),
       renderMetrics,
       control: controlOf(config, shared),
     },

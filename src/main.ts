@@ -120,6 +120,7 @@ async function startAll(
   fronts.push(first);
   meters.push(first);
   stops.push(() => first.stop());
+  first.tendFindings();
 
   if (config.front_threads > 1) {
     const others = await FrontThreads.start({
