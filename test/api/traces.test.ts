@@ -176,7 +176,7 @@ const STEPS = [
   {
     thought: 'Let me look at the order.',
     action: 'get_order',
-    action_input: '{"order_id":"9502126"}',
+    action_input: '{"order_id":"4711008"}',
     observation: 'Error: order not found',
     is_error: true,
     tokens_used: 12,
@@ -184,7 +184,7 @@ const STEPS = [
   {
     thought: 'Order ids begin with #W, so I should add that.',
     action: 'get_order',
-    action_input: '{"order_id":"#W9502126"}',
+    action_input: '{"order_id":"#W4711008"}',
     observation: '{"status":"delivered"}',
     tokens_used: 9,
   },
@@ -208,7 +208,7 @@ const V2 = {
       response: {
         content: [
           { type: 'text', text: 'Let me look at the order.' },
-          { type: 'tool_use', id: 'c1', name: 'get_order', input: { order_id: '9502126' } },
+          { type: 'tool_use', id: 'c1', name: 'get_order', input: { order_id: '4711008' } },
         ],
       },
     },
@@ -229,7 +229,7 @@ const V2 = {
       response: {
         content: [
           { type: 'text', text: 'Order ids begin with #W, so I should add that.' },
-          { type: 'tool_use', id: 'c2', name: 'get_order', input: { order_id: '#W9502126' } },
+          { type: 'tool_use', id: 'c2', name: 'get_order', input: { order_id: '#W4711008' } },
         ],
       },
     },
@@ -278,7 +278,7 @@ describe('POST /v1/traces', () => {
     expect(patterns[0]).toMatchObject({ source_trace_id: 't-1', model: '', failure_type: '' });
     expect(patterns[0]!.situation).toContain('Find out where the order of a customer is.');
     expect(patterns[0]!.dead_ends).toContain('order not found');
-    expect(patterns[0]!.unlock).toContain('`order_id` = "#W9502126" instead of "9502126"');
+    expect(patterns[0]!.unlock).toContain('`order_id` = "#W4711008" instead of "4711008"');
     expect(await process.send('GET', '/v1/traces/t-1')).toEqual([
       200,
       { trace_id: 't-1', status: 'done', pattern_ids: ['pat_0'], error: null },
@@ -294,7 +294,7 @@ describe('POST /v1/traces', () => {
     expect(await process.send('POST', '/v1/traces', V2)).toEqual(answer);
     expect(await process.settled('/v1/traces/t-2')).toMatchObject({ status: 'done', pattern_ids: ['pat_0'] });
     expect(merged[0]![1][0]).toMatchObject({ model: 'm-9', source_trace_id: 't-2' });
-    expect(merged[0]![1][0]!.unlock).toContain('#W9502126');
+    expect(merged[0]![1][0]!.unlock).toContain('#W4711008');
     expect(await process.send('POST', '/v1/traces', V2)).toEqual(answer);
     expect(
       process.tables.get('usage', ['default', new Date().toISOString().slice(0, 10), 'default']),

@@ -98,11 +98,11 @@ describe('what fails', () => {
 
   it('is also what the agent admits next', () => {
     const next = step({
-      thought: 'It seems that the decryption failed, since there is no flag. Let me look.',
+      thought: 'It seems that the export failed, since there is no file. Let me look.',
     });
     expect(judgeStep(step({ observation: 'xyzzy' }), next)).toMatchObject({
       failed: true,
-      error: 'It seems that the decryption failed, since there is no flag.',
+      error: 'It seems that the export failed, since there is no file.',
     });
     const fine = step({ thought: 'No errors this time. The fix for the failing test works.' });
     expect(judgeStep(step({ observation: 'xyzzy' }), fine).failed).toBe(false);
@@ -124,14 +124,14 @@ describe('a recovery', () => {
       [
         {
           action: 'pay',
-          action_input: '{"order":"o1","method":{"id":"card_7334"}}',
+          action_input: '{"order":"o1","method":{"id":"card_1111"}}',
           observation: 'Error: payment method not found',
           is_error: true,
         },
-        { action: 'get_user', action_input: '{"user":"u1"}', observation: '{"methods":["card_9074831"]}' },
+        { action: 'get_user', action_input: '{"user":"u1"}', observation: '{"methods":["card_2222"]}' },
         {
           action: 'pay',
-          action_input: '{"order":"o1","method":{"id":"card_9074831"}}',
+          action_input: '{"order":"o1","method":{"id":"card_2222"}}',
           observation: '{"status":"paid"}',
         },
       ],
@@ -143,10 +143,10 @@ describe('a recovery', () => {
       "I'd like to pay my order. It is o1. Stuck at `pay`, which failed: Error: payment method not found.",
     );
     expect(pattern!.dead_ends).toBe(
-      '- `pay(order="o1", method={"id":"card_7334"})` → Error: payment method not found',
+      '- `pay(order="o1", method={"id":"card_1111"})` → Error: payment method not found',
     );
     expect(pattern!.unlock).toBe(
-      'First `get_user(user="u1")`. What worked: `pay` with `method.id` = "card_9074831" instead of "card_7334". Result: paid.',
+      'First `get_user(user="u1")`. What worked: `pay` with `method.id` = "card_2222" instead of "card_1111". Result: paid.',
     );
   });
 
@@ -289,8 +289,8 @@ describe('nothing is learnt', () => {
     [
       'from something found in a run that failed',
       [
-        { action: 'Search', action_input: 'Antic', observation: 'Could not find [Antic].', is_error: true },
-        { action: 'Search', action_input: 'Antic magazine', observation: 'A magazine.' },
+        { action: 'Search', action_input: 'Orbit', observation: 'Could not find [Orbit].', is_error: true },
+        { action: 'Search', action_input: 'Orbit magazine', observation: 'A magazine.' },
       ],
       { outcome: 'failure' },
     ],
