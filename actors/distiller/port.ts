@@ -17,6 +17,9 @@ import { CatalogueError } from '../../src/errors.ts';
 import { DISTILLATIONS_AT_ONCE } from '../../src/limits.ts';
 import { unpackTrace } from './trace-body.ts';
 
+/** Of the thread's time at once. */
+const TURN_MS = 4;
+
 /** Where a pattern belongs: e1 under a project, else the organization's e2. */
 export interface PatternScope {
   org_id: string;
@@ -116,7 +119,9 @@ export class DistillationPort {
     try {
       return await sink.merge({ org_id, project_id }, sourced);
     } catch (thrown) {
-      throw unavailable('the pattern store takes nothing now', thrown);
+      // A store that is full says so in words for everybody.
+      const isFull = thrown instanceof CatalogueError && thrown.code === 'conflict';
+      throw unavailable(isFull ? thrown.message : 'the pattern store takes nothing now', thrown);
     }
   }
 
@@ -160,10 +165,13 @@ export class DistillationPort {
 /** Lets the thread's other actors have their turns: a long trace takes a second in all. */
 async function distilInTurns(trace: Trace): Promise<PatternCandidate[]> {
   const parts = distilInParts(trace);
+  let turnBegan = performance.now();
   for (;;) {
     const { done, value } = parts.next();
     if (done) return value;
+    if (performance.now() - turnBegan < TURN_MS) continue;
     await nextTurn();
+    turnBegan = performance.now();
   }
 }
 

@@ -36,9 +36,6 @@ const CANDIDATES = 8;
 /** Less than this says too little to be kept. */
 const LEAST_WORTH = 2;
 
-/** Steps looked at between two pauses: a few milliseconds. */
-const STEPS_A_PART = 32;
-
 /**
  * Distils a trace.
  * @returns candidates, the best first; none for a run without a recovery, which teaches nothing that would help
@@ -51,7 +48,7 @@ export function distilTrace(trace: Trace): PatternCandidate[] {
   }
 }
 
-/** The same with pauses, in which the caller may let others have their turn. */
+/** The same with a pause after each step, in which the caller may let others have their turn. */
 export function* distilInParts(trace: Trace): Generator<undefined, PatternCandidate[]> {
   const { steps } = trace;
   const monitor = new TraceMonitor(trace);
@@ -62,7 +59,7 @@ export function* distilInParts(trace: Trace): Generator<undefined, PatternCandid
     verdicts.push(judgeStep(step, steps[at + 1]));
     fired.push(monitor.judge(step));
     looping.push(isLooping(fired[at]));
-    if (at % STEPS_A_PART === STEPS_A_PART - 1) yield;
+    yield;
   }
   const candidates: PatternCandidate[] = [];
   for (const stretch of findStretches(steps, verdicts, looping, trace.outcome)) {
