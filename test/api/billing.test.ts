@@ -1,0 +1,238 @@
+/**
+ * Billing over HTTP: the real library and real signatures against a stand-in for the payment processor's API, which
+ * listens on a socket and can be slow, wrong or gone.
+ */
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import Stripe from 'stripe';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ControlPlaneChild, type Person } from '../fixtures/control-plane.ts';
+
+const SECRET = 'whsec_full';
+const THIN_SECRET = 'whsec_thin';
+
+/** Objects by path; a missing one is 404. */
+const objects = new Map<string, unknown>();
+let isDown = false;
+let processor: Server;
+let api: ControlPlaneChild;
+
+beforeAll(async () => {
+  processor = createServer((request, response) => {
+    const { pathname, searchParams } = new URL(request.url ?? '', 'http://processor');
+    request.resume();
+    if (isDown) return void request.socket.destroy();
+    const found =
+      pathname === '/v1/prices'
+        ? {
+            object: 'list',
+            data: [...searchParams.values()].includes('pro_monthly') ? [{ id: 'price_1' }] : [],
+          }
+        : objects.get(pathname);
+    const body = found ?? { error: { type: 'invalid_request_error', message: 'No such object' } };
+    response.writeHead(found === undefined ? 404 : 200, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(body));
+  });
+  await new Promise<void>((resolve) => processor.listen(0, '127.0.0.1', resolve));
+  objects.set('/v1/checkout/sessions', { id: 'cs_1', url: 'https://pay.example/cs_1' });
+  objects.set('/v1/billing_portal/sessions', { id: 'bps_1', url: 'https://pay.example/portal' });
+  api = new ControlPlaneChild({
+    STRIPE_SECRET_KEY: 'sk_test_secret',
+    STRIPE_WEBHOOK_SECRET: SECRET,
+    STRIPE_WEBHOOK_THIN_SECRET: THIN_SECRET,
+    STRIPE_API_BASE: `http://127.0.0.1:${(processor.address() as AddressInfo).port}`,
+    PLAN_CAPS: '{"free": 10, "pro": 1000, "enterprise": null}',
+  });
+  await api.start();
+}, 30_000);
+afterAll(async () => {
+  await api[Symbol.asyncDispose]();
+  await new Promise((resolve) => processor.close(resolve));
+});
+
+let people = 0;
+const newPerson = () => api.person(`payer${++people}`);
+let events = 0;
+const NOW_S = Math.floor(Date.now() / 1_000);
+
+function subscription(org_id: string, fields: Record<string, unknown> = {}) {
+  return {
+    id: `sub_${org_id}`,
+    object: 'subscription',
+    customer: `cus_${org_id}`,
+    status: 'active',
+    metadata: { org_id },
+    items: { data: [{ price: { lookup_key: 'pro_monthly' } }] },
+    cancel_at_period_end: false,
+    ...fields,
+  };
+}
+
+function fullEvent(type: string, object: unknown, created = NOW_S): string {
+  return JSON.stringify({ id: `evt_${++events}`, object: 'event', type, created, data: { object } });
+}
+
+async function send(
+  payload: string,
+  { secret = SECRET, path = '/billing/webhook' }: { secret?: string; path?: string } = {},
+): Promise<{
+  status: number;
+  body: { received?: boolean; handled?: boolean; duplicate?: boolean; detail?: string };
+}> {
+  const response = await fetch(api.url + path, {
+    method: 'POST',
+    headers: { 'stripe-signature': Stripe.webhooks.generateTestHeaderString({ payload, secret }) },
+    body: payload,
+  });
+  return { status: response.status, body: (await response.json()) as never };
+}
+
+const planOf = async ({ token }: Person) => (await api.call(token, 'GET', '/billing/subscription')).body;
+
+describe('a subscription', () => {
+  it('follows the events, plan and cap with it', async () => {
+    const payer = await newPerson();
+    const { org_id } = payer;
+    const checkout = {
+      object: 'checkout.session',
+      id: 'cs_1',
+      customer: `cus_${org_id}`,
+      subscription: `sub_${org_id}`,
+      client_reference_id: org_id,
+      payment_status: 'paid',
+      metadata: { org_id, plan: 'pro' },
+    };
+    expect((await send(fullEvent('checkout.session.completed', checkout, NOW_S - 50))).body).toEqual({
+      received: true,
+      handled: true,
+      duplicate: false,
+    });
+    expect(await planOf(payer)).toMatchObject({ plan: 'pro', status: 'active', intervention_cap: 1000 });
+    await send(
+      fullEvent('customer.subscription.updated', subscription(org_id, { status: 'past_due' }), NOW_S - 30),
+    );
+    expect(await planOf(payer)).toMatchObject({ plan: 'pro', status: 'past_due' });
+    // An older event that comes late changes nothing.
+    await send(
+      fullEvent('customer.subscription.created', subscription(org_id, { status: 'incomplete' }), NOW_S - 40),
+    );
+    expect(await planOf(payer)).toMatchObject({ plan: 'pro', status: 'past_due' });
+    const invoice = {
+      object: 'invoice',
+      customer: `cus_${org_id}`,
+      parent: { subscription_details: { subscription: `sub_${org_id}` } },
+    };
+    await send(fullEvent('invoice.paid', invoice, NOW_S - 20));
+    expect(await planOf(payer)).toMatchObject({ plan: 'pro', status: 'active' });
+    await send(fullEvent('customer.subscription.deleted', subscription(org_id), NOW_S - 10));
+    expect(await planOf(payer)).toMatchObject({ plan: 'free', status: 'canceled', intervention_cap: 10 });
+    const usage = (await api.call(payer.token, 'GET', '/billing/intervention-usage?days=3')).body;
+    expect(usage).toMatchObject({ used: 0, cap: 10, remaining: 10 });
+    expect(usage.series).toHaveLength(3);
+    expect((await api.call(payer.token, 'GET', '/billing/intervention-usage')).body.series).toBeUndefined();
+  });
+
+  it('of nobody here is left alone', async () => {
+    expect(
+      (await send(fullEvent('customer.subscription.updated', subscription('org_unknown')))).body,
+    ).toEqual({
+      received: true,
+      handled: false,
+      duplicate: false,
+    });
+    expect((await send(fullEvent('charge.refunded', { id: 'ch_1' }))).body).toMatchObject({ handled: false });
+  });
+
+  it('takes each event once, out of a hundred at once and after a restart', async () => {
+    const payer = await newPerson();
+    const payload = fullEvent('customer.subscription.created', subscription(payer.org_id));
+    const answers = await Promise.all(Array.from({ length: 100 }, () => send(payload)));
+    expect(answers.every(({ status }) => status === 200)).toBe(true);
+    expect(answers.filter(({ body }) => body.duplicate === false)).toHaveLength(1);
+    await api.kill();
+    await api.start();
+    expect((await send(payload)).body).toMatchObject({ handled: true, duplicate: true });
+    expect(await planOf(payer)).toMatchObject({ plan: 'pro' });
+    const log = await api.call(payer.token, 'GET', `/organizations/${payer.org_id}/audit-log`);
+    expect(log.body.map((entry: { action: string }) => entry.action)).toEqual([
+      'billing.customer.subscription.created',
+    ]);
+    expect(log.body[0]).toMatchObject({ actor_type: 'stripe', before: null, after: { plan: 'pro' } });
+  });
+});
+
+describe('a thin event', () => {
+  const thin = (type: string, object_id: string) =>
+    JSON.stringify({
+      id: `evt_thin_${++events}`,
+      object: 'v2.core.event',
+      type: `v1.${type}`,
+      created: new Date(NOW_S * 1_000).toISOString(),
+      related_object: { id: object_id, type: 'subscription', url: 'http://127.0.0.1:1/evil' },
+    });
+  const sendThin = (payload: string) => send(payload, { secret: THIN_SECRET, path: '/billing/webhook/thin' });
+
+  it('is looked up at the processor, and may come again while that is gone', async () => {
+    const payer = await newPerson();
+    const { org_id } = payer;
+    objects.set(`/v1/subscriptions/sub_${org_id}`, subscription(org_id));
+    const payload = thin('customer.subscription.updated', `sub_${org_id}`);
+    isDown = true;
+    expect((await sendThin(payload)).status).toBe(503);
+    isDown = false;
+    expect((await sendThin(payload)).body).toEqual({ received: true, handled: true, duplicate: false });
+    expect((await sendThin(payload)).body).toMatchObject({ duplicate: true });
+    expect(await planOf(payer)).toMatchObject({ plan: 'pro', status: 'active' });
+    // What was made before it was fetched comes too late.
+    await send(
+      fullEvent('customer.subscription.updated', subscription(org_id, { status: 'unpaid' }), NOW_S - 100),
+    );
+    expect(await planOf(payer)).toMatchObject({ status: 'active' });
+  });
+
+  it('of an object that is gone is received and left alone', async () => {
+    expect((await sendThin(thin('invoice.paid', 'in_gone'))).body).toMatchObject({ handled: false });
+  });
+
+  it('belongs on its own route', async () => {
+    const payload = thin('customer.subscription.updated', 'sub_1');
+    expect((await send(payload)).status).toBe(400);
+    const full = fullEvent('invoice.paid', {});
+    expect((await send(full, { secret: THIN_SECRET, path: '/billing/webhook/thin' })).status).toBe(400);
+  });
+});
+
+describe('a webhook', () => {
+  it('without a signature that holds is refused, whatever is in it', async () => {
+    const payer = await newPerson();
+    const payload = fullEvent('customer.subscription.created', subscription(payer.org_id));
+    expect((await send(payload, { secret: 'whsec_wrong' })).status).toBe(400);
+    const unsigned = await fetch(`${api.url}/billing/webhook`, { method: 'POST', body: payload });
+    expect(unsigned.status).toBe(400);
+    expect((await send('{"a":')).status).toBe(400);
+    expect(await planOf(payer)).toMatchObject({ plan: 'free', status: 'none' });
+  });
+});
+
+describe('checkout and portal', () => {
+  it('lead the owner to the processor', async () => {
+    const payer = await newPerson();
+    const checkout = (key: string) =>
+      api.call(payer.token, 'POST', `/billing/create-checkout-session?lookup_key=${key}`);
+    expect((await checkout('pro_monthly')).body).toEqual({
+      url: 'https://pay.example/cs_1',
+      session_id: 'cs_1',
+    });
+    expect((await checkout('pro_unknown')).status).toBe(404);
+    expect((await checkout('gold')).status).toBe(404);
+    const portal = () => api.call(payer.token, 'POST', '/billing/create-portal-session');
+    expect((await portal()).status).toBe(409);
+    await send(fullEvent('customer.subscription.created', subscription(payer.org_id)));
+    expect((await portal()).body).toEqual({ url: 'https://pay.example/portal' });
+    isDown = true;
+    const failed = await portal();
+    isDown = false;
+    expect(failed.status).toBe(503);
+    expect(failed.text).not.toContain('sk_test');
+  });
+});

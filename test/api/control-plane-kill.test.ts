@@ -1,0 +1,69 @@
+/** What the control plane acknowledged is there after the process was killed in the middle of writing. */
+import { afterAll, expect, it } from 'vitest';
+import { ControlPlaneChild } from '../fixtures/control-plane.ts';
+
+const api = new ControlPlaneChild();
+afterAll(() => api[Symbol.asyncDispose]());
+
+it('keeps every acknowledged write over three kills', async () => {
+  await api.start();
+  const owner = await api.person('owner');
+  const projects = new Map<string, string>();
+  const keys = new Set<string>();
+  const revoked = new Set<string>();
+  let number = 0;
+  for (let round = 0; round < 3; round++) {
+    let isDead = false;
+    const enough = projects.size + 40;
+    const write = async () => {
+      while (!isDead) {
+        const name = `project ${++number}`;
+        try {
+          const made = await api.call(owner.token, 'POST', `/projects/?org_id=${owner.org_id}`, { name });
+          if (made.status === 200) projects.set(made.body.id, name);
+          const key = await api.call(owner.token, 'POST', '/api-keys/', {
+            name: 'k',
+            project_id: made.body.id,
+          });
+          if (key.status === 200) keys.add(key.body.id);
+          if (number % 2 === 0) {
+            const ended = await api.call(owner.token, 'DELETE', `/api-keys/${key.body.id}`);
+            if (ended.status === 200) revoked.add(key.body.id);
+          }
+          if (projects.size >= enough && !isDead) {
+            isDead = true;
+            await api.kill();
+          }
+        } catch {
+          // Whatever was in flight is unknown to us, too.
+          isDead = true;
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: 6 }, write));
+    await api.start();
+    const listed = new Map<string, string>();
+    for (let offset = 0; ; offset += 200) {
+      const page = await api.call(
+        owner.token,
+        'GET',
+        `/projects/?org_id=${owner.org_id}&limit=200&offset=${offset}`,
+      );
+      for (const { id, name } of page.body) listed.set(id, name);
+      if (page.body.length < 200) break;
+    }
+    for (const [id, name] of projects) expect(listed.get(id)).toBe(name);
+    const shown = (await api.call(owner.token, 'GET', '/api-keys/?limit=200')).body as {
+      id: string;
+      revoked: boolean;
+    }[];
+    const byId = new Map(shown.map((key) => [key.id, key]));
+    for (const id of keys) expect(byId.has(id) || shown.length === 200).toBe(true);
+    for (const id of revoked) expect(byId.get(id)?.revoked ?? true).toBe(true);
+    const log = await api.call(owner.token, 'GET', `/organizations/${owner.org_id}/audit-log?limit=1`);
+    // An entry for every change: those that we know of, at least.
+    expect(Number(log.headers.get('x-total-count'))).toBeGreaterThanOrEqual(
+      projects.size + keys.size + revoked.size,
+    );
+  }
+}, 60_000);
