@@ -5,9 +5,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { findingsIndex } from '../../actors/findings-index/behaviour.ts';
-import { FindingsClient } from '../../actors/findings-index/client.ts';
-import { FINDINGS_PORT, FindingsPort } from '../../actors/findings-index/port.ts';
+import type { FindingsClient } from '../../actors/findings-index/client.ts';
 import {
   codebaseRow,
   FINDINGS_CODEBASES,
@@ -16,7 +14,6 @@ import {
   findingRow,
   packVector,
 } from '../../actors/findings-index/protocol.ts';
-import { FINDINGS_INDEX_POLICY } from '../../actors/supervision.ts';
 import { compileDispatch } from '../../src/api/dispatch.ts';
 import { findingsHandlers } from '../../src/api/findings.ts';
 import { FindingsEmbedding } from '../../src/api/findings-embedding.ts';
@@ -25,17 +22,11 @@ import { Authenticator, type CredentialKind } from '../../src/auth/authenticator
 import { FINDINGS } from '../../src/contract/findings.ts';
 import { bind } from '../../src/contract/handler.ts';
 import { FINDING_METADATA_CHARACTERS, FINDING_PATHS, FINDINGS_PER_CODEBASE } from '../../src/limits.ts';
-import { Front } from '../../src/runtime/front.ts';
-import { ActorHost } from '../../src/runtime/host.ts';
-import { createLinkEnds, PortLink } from '../../src/runtime/port-link.ts';
-import { loopScheduler } from '../../src/runtime/scheduler.ts';
-import { ExactIndex } from '../../src/search/exact-index.ts';
 import { type MemoryTableDisk, MemoryTables } from '../../src/storage/memory/tables.ts';
 import type { TableTransaction } from '../../src/storage/tables.ts';
 import { apiServices } from '../fixtures/api-services.ts';
+import { FindingsHost } from '../fixtures/findings-host.ts';
 import { WordEmbedder } from '../fixtures/word-embedder.ts';
-
-const PLACEMENT = { hosts: 1, pins: {} };
 
 /** Tables that fail when they are told to: before or after they have written. */
 class FailingTables extends MemoryTables {
@@ -68,45 +59,14 @@ class Process implements AsyncDisposable {
   readonly embedder: WordEmbedder;
   readonly embedding: FindingsEmbedding;
   readonly client: FindingsClient;
-  readonly #front: Front;
-  readonly #host: ActorHost;
+  readonly #host: FindingsHost;
   readonly #dispatch: ReturnType<typeof compileDispatch>;
 
   constructor(disk: MemoryTableDisk = new Map(), embedder = new WordEmbedder()) {
     this.tables = new FailingTables(disk);
     this.embedder = embedder;
-    const port = new FindingsPort(this.tables) as unknown as Record<
-      string,
-      (input: unknown) => Promise<unknown>
-    >;
-    this.#host = new ActorHost({
-      index: 0,
-      placement: PLACEMENT,
-      kinds: [
-        {
-          behaviour: findingsIndex((dimensions) => new ExactIndex(dimensions)),
-          policy: FINDINGS_INDEX_POLICY,
-        },
-      ],
-      scheduler: loopScheduler,
-      journal: null,
-      performIo: (name, operation, input, done) => {
-        expect(name).toBe(FINDINGS_PORT);
-        port[operation]!(input).then(
-          (value) => done(null, value),
-          (thrown) => done(thrown, undefined),
-        );
-      },
-      performCompute: () => {},
-      report: (report) => {
-        throw new Error(`an actor failed: ${JSON.stringify(report)}`);
-      },
-    });
-    this.#front = new Front(PLACEMENT, loopScheduler);
-    const [left, right] = createLinkEnds();
-    this.#front.attach(0, new PortLink(left));
-    this.#host.attachFront(new PortLink(right));
-    this.client = new FindingsClient(this.#front, this.tables, embedder);
+    this.#host = new FindingsHost(this.tables, embedder);
+    this.client = this.#host.client;
     this.embedding = new FindingsEmbedding(this.client, embedder, undefined, { retry_ms: 1, batch: 3 });
     const handlers = findingsHandlers({ findings: this.client, embedder, embedding: this.embedding });
     const checks = { ...apiServices().checks, authenticator: new Authenticator([SCOPED_KEYS]) };
@@ -143,7 +103,6 @@ class Process implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#front.close();
     this.#host.close();
     await this.embedding.close();
   }
