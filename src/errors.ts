@@ -78,12 +78,13 @@ export class CatalogueError extends Error {
 
 /**
  * @param thrown anything that was caught
- * @returns the same error when it is of the catalogue, else `internal` with the thrown value as its cause
+ * @returns the same error when it is of the catalogue; `unavailable` for one of the actor runtime that says that trying
+ *   again makes sense; else `internal`. The thrown value is the cause.
  */
 export function toCatalogueError(thrown: unknown): CatalogueError {
-  return thrown instanceof CatalogueError
-    ? thrown
-    : new CatalogueError('internal', undefined, { cause: thrown });
+  if (thrown instanceof CatalogueError) return thrown;
+  const isPassing = thrown instanceof Error && (thrown as { retryable?: unknown }).retryable === true;
+  return new CatalogueError(isPassing ? 'unavailable' : 'internal', undefined, { cause: thrown });
 }
 
 /** To a thread: what survives structured clone and msgpack alike. */

@@ -14,7 +14,7 @@ export interface UnroutedRequest extends Omit<ApiRequest, 'params' | 'address'> 
   oversized?: boolean;
 }
 
-/** Told of every failure that is ours (500), its cause included; a caller reads the catalogue's words. */
+/** Told of every failure that is ours, its cause included; a caller reads the catalogue's words. */
 export type ReportFailure = (error: CatalogueError, request: UnroutedRequest, requestId: string) => void;
 
 /** What is known of an answered request: nothing that a caller could have hidden a secret in. */
@@ -63,9 +63,11 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
       return { ...reply, headers };
     };
     const fail = (thrown: unknown): ApiReply => {
-      const error = thrown instanceof SchemaViolation ? thrown : toCatalogueError(thrown);
-      if (error instanceof CatalogueError && error.code === 'internal') report(error, request, requestId);
-      return finish(renderError(error, () => router.allowed(request.path)));
+      const { cause, headers } = thrown instanceof FailedCall ? thrown : { cause: thrown, headers: [] };
+      const error = cause instanceof SchemaViolation ? cause : toCatalogueError(cause);
+      if (error instanceof CatalogueError && isOurs(error)) report(error, request, requestId);
+      const reply = renderError(error, () => router.allowed(request.path));
+      return finish({ ...reply, headers: [...reply.headers, ...headers] });
     };
 
     try {
@@ -81,6 +83,24 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
       return fail(thrown);
     }
   };
+}
+
+/** A failure behind checks that have something to say in every answer. */
+export class FailedCall extends Error {
+  override readonly cause: CatalogueError;
+  readonly headers: ApiReply['headers'];
+
+  constructor(cause: CatalogueError, headers: ApiReply['headers']) {
+    super(cause.message);
+    this.name = 'FailedCall';
+    this.cause = cause;
+    this.headers = headers;
+  }
+}
+
+/** Whether the log should know: whatever fails in us, with what made it fail where a caller only reads "try again". */
+function isOurs(error: CatalogueError): boolean {
+  return error.code === 'internal' || (error.status >= 500 && error.cause !== undefined);
 }
 
 /** @param allowed called for a 405 only */

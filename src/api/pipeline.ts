@@ -23,7 +23,7 @@ import {
   readInput,
   ViolationList,
 } from '../http/validation.ts';
-import { renderError } from './dispatch.ts';
+import { FailedCall, renderError } from './dispatch.ts';
 import type { RateHeaders, RateLimiter, RateOutcome } from './rate-limiter.ts';
 
 /** What the checks need of the process. */
@@ -57,7 +57,7 @@ export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
     } catch (thrown) {
       const error = thrown instanceof SchemaViolation ? thrown : toCatalogueError(thrown);
       // A failure of ours is reported and rendered further out.
-      if (error instanceof CatalogueError && error.code === 'internal') throw error;
+      if (error instanceof CatalogueError && error.status >= 500) throw new FailedCall(error, rateHeaders);
       return withHeaders(renderError(error), rateHeaders);
     }
   };

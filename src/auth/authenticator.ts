@@ -16,8 +16,11 @@ export interface CredentialKind {
   verify(token: string): Principal | null | Promise<Principal | null>;
 }
 
-/** RFC 6750, 2.1; the scheme's case does not matter (RFC 9110, 11.1). */
-const BEARER = /^bearer +([\w.~+/=\-:!#$%&'*^`|@]+) *$/i;
+/**
+ * The scheme's case does not matter (RFC 9110, 11.1). The token may hold what an operator's key may (config.ts): more
+ * than RFC 6750 names, but no comma, by which repeated headers are joined.
+ */
+const BEARER = /^bearer +([\x21-\x2b\x2d-\x7e]+) *$/i;
 
 export class Authenticator {
   readonly #kinds: readonly CredentialKind[];

@@ -35,11 +35,14 @@ class SetClock implements Clock {
 const unauthenticated = expect.objectContaining({ code: 'unauthenticated', status: 401 });
 
 describe('the header', () => {
-  const authenticator = new Authenticator([new StaticKeys(['one', 'two-keys', 'svc_live_odd'])]);
+  const authenticator = new Authenticator([
+    new StaticKeys(['one', 'two-keys', 'svc_live_odd', 'p@ss(word)?{"\\;']),
+  ]);
   const authenticate = async (header: string | undefined) => authenticator.authenticate(header);
 
   it('takes a static key, the scheme in any case', async () => {
-    for (const header of ['Bearer one', 'bearer two-keys', 'BEARER  svc_live_odd ']) {
+    const odd = 'Bearer p@ss(word)?{"\\;';
+    for (const header of ['Bearer one', 'bearer two-keys', 'BEARER  svc_live_odd ', odd]) {
       expect(await authenticate(header)).toMatchObject({
         type: 'static',
         id: expect.stringMatching(/^static:/),

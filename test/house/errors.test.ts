@@ -37,6 +37,9 @@ describe('the catalogue', () => {
     expect(JSON.stringify([toErrorData(cause), toApiBody(error), toMessagesBody(error)])).not.toContain(
       'hunter2',
     );
+    const passing = Object.assign(new Error('hunter2'), { retryable: true });
+    expect(toCatalogueError(passing)).toMatchObject({ code: 'unavailable', cause: passing });
+    expect(toApiBody(toCatalogueError(passing)).detail).not.toContain('hunter2');
     expect(fromErrorData({ code: 'toString', detail: 'x' })).toMatchObject({
       code: 'internal',
       message: 'x',
