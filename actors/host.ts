@@ -18,12 +18,13 @@ import { CaptureLogPort } from './capture-writer/port.ts';
 import { CATALOG } from './catalog.ts';
 import { findingsIndex } from './findings-index/behaviour.ts';
 import { FINDINGS_PORT, FindingsPort } from './findings-index/port.ts';
+import { liveHub, silentLiveHub } from './live-hub/behaviour.ts';
 import { rateTablePort } from './rate-bucket/slots.ts';
 import { RATE_TABLE_PORT } from './rate-bucket/slots-protocol.ts';
 import { allocateRateTable, RateTable } from './rate-bucket/table.ts';
 import { STEP_ANSWERS_PORT } from './run/behaviour.ts';
 import { StepAnswersPort } from './run/port.ts';
-import { FINDINGS_INDEX_POLICY, QUICK_KINDS } from './supervision.ts';
+import { FINDINGS_INDEX_POLICY, LIVE_HUB_POLICY, QUICK_KINDS } from './supervision.ts';
 
 /** What the main thread passes to every actor thread. */
 export interface HostOptions {
@@ -33,6 +34,8 @@ export interface HostOptions {
   databases: DatabasePaths | null;
   /** The rate buckets that all front threads share; absent in a process without an API. */
   rate_table?: SharedArrayBuffer;
+  /** Somebody may read the live stream; otherwise its hubs keep nothing. */
+  has_live_stream?: boolean;
 }
 
 /** Runs the thread; the pool calls it with its task. */
@@ -56,7 +59,7 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
       mayKeep: mayKeepMemory,
     };
   });
-  const { databases } = task.options;
+  const { databases, has_live_stream = false } = task.options;
   const journal = databases === null ? null : openJournal(databases);
   const tables = databases === null ? null : new LmdbTables(databases.main, 'disk');
   const runs = databases === null ? null : new LmdbTables(databases.runs, 'process');
@@ -66,7 +69,11 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
     kinds:
       databases === null
         ? CATALOG.filter(({ behaviour }) => behaviour.persistence === undefined)
-        : [...CATALOG, { behaviour: findings, policy: FINDINGS_INDEX_POLICY }],
+        : [
+            ...CATALOG.filter(({ behaviour }) => has_live_stream || behaviour !== liveHub),
+            ...(has_live_stream ? [] : [{ behaviour: silentLiveHub, policy: LIVE_HUB_POLICY }]),
+            { behaviour: findings, policy: FINDINGS_INDEX_POLICY },
+          ],
     journal,
     ports: {
       [CAPTURE_LOG_PORT]: captureLog,

@@ -68,6 +68,7 @@ async function startAll(
     },
     databases: parts.api ? databasePaths(config.data_dir) : null,
     rate_table: shared.rate_table,
+    has_live_stream: config.engines.live_stream !== null,
   };
   const actors = new ActorThreads({
     entry: resolveModuleUrl('../actors/host.ts', import.meta.url),

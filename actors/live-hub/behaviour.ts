@@ -68,3 +68,9 @@ export const liveHub: Behaviour<LiveHubProtocol, Hub, IdsReserved> = {
     },
   },
 };
+
+/** Where nobody can read the stream: hears everything, keeps nothing, writes nothing. Senders need not know. */
+export const silentLiveHub: typeof liveHub = {
+  ...liveHub,
+  handlers: { ...liveHub.handlers, publish: () => {} },
+};

@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { liveHub } from '../../actors/live-hub/behaviour.ts';
+import { liveHub, silentLiveHub } from '../../actors/live-hub/behaviour.ts';
 import { liveEventTell } from '../../actors/live-hub/client.ts';
 import type { LivePublication, NumberedEvent, ReplayReply } from '../../actors/live-hub/protocol.ts';
 import { EventRing } from '../../actors/live-hub/ring.ts';
@@ -103,6 +103,16 @@ describe('a live hub', () => {
     expect(replay(kit, 0, 'q')).toMatchObject({ events: [{ id: 2 }, { id: 4 }], last_id: 5, more: false });
     expect(replay(kit, 0, 'q', 1)).toMatchObject({ events: [{ id: 2 }], last_id: 2, more: true });
     expect(replay(kit, 4, 'q')).toMatchObject({ events: [], last_id: 5, more: false });
+  });
+});
+
+describe('a silent hub', () => {
+  it('keeps, writes and publishes nothing', () => {
+    const kit = new ActorKit(silentLiveHub, { key: 'org_a' });
+    for (let i = 0; i < 100; i++) kit.tell('publish', liveEventTell(event('r')).payload);
+    expect(kit.takeEffects()).toEqual([]);
+    expect(kit.eventCount).toBe(0);
+    expect(replay(kit, 0)).toEqual({ is_reset: false, events: [], last_id: 0, more: false });
   });
 });
 
