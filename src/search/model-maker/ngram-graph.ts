@@ -1,0 +1,115 @@
+/**
+ * The default model as an ONNX graph: token ids to pieces, pieces to weighted buckets, buckets to a sketch, the sketch
+ * to a vector. Development only.
+ */
+import { BASE, BUCKETS, INNER_ID, KIND_STRIDE, MULTIPLIERS, PRIMES, SKETCH, START_ID } from './features.ts';
+import { OnnxGraph } from './onnx-graph.ts';
+
+/** What the graph learns from the corpus. */
+export interface NgramWeights {
+  /** By bucket: weight × sign, in units of `bucket_scale`. */
+  buckets: Int8Array;
+  bucket_scale: number;
+  /** By word bucket: the weight of the word's pieces, in hundredths. */
+  words: Uint8Array;
+  /** [SKETCH, axes]: directions in which texts differ most, in units of `axis_scale`. */
+  axes: Int8Array;
+  axis_scale: number;
+  axis_count: number;
+  /** The rest is folded into so many dimensions; divides SKETCH. */
+  fold: number;
+}
+
+/** @returns the bytes of model.onnx */
+export function writeNgramGraph(weights: NgramWeights): Uint8Array {
+  const g = new OnnxGraph();
+  const ids = g.input('input_ids', 'int64', ['batch', 'tokens']);
+  const mask = g.input('attention_mask', 'int64', ['batch', 'tokens']);
+  const add = (...xs: string[]) => xs.reduce((a, b) => g.node('Add', [a, b]));
+  const mul = (...xs: string[]) => xs.reduce((a, b) => g.node('Mul', [a, b]));
+  const int = (value: number) => g.int(value);
+  const not = (x: string) => g.node('Sub', [int(1), x]);
+  const toInt = (x: string) => g.node('Cast', [x], { to: 7 });
+  const toFloat = (x: string) => g.node('Cast', [x], { to: 1 });
+  const mod = (x: string, m: number) => g.node('Mod', [x, int(m)]);
+  const mix = (x: string) =>
+    mod(mul(mod(mul(x, int(MULTIPLIERS[0])), PRIMES[0]), int(MULTIPLIERS[1])), PRIMES[1]);
+
+  // Two columns more, so that every token has two behind it.
+  const padded = g.node('Pad', [mul(ids, mask), g.ints(0, 0, 0, 2)]);
+  const isToken = toInt(g.node('GreaterOrEqual', [padded, int(START_ID)]));
+  const isInner = toInt(g.node('GreaterOrEqual', [padded, int(INNER_ID)]));
+  const byte = mul(add(g.node('Mod', [add(padded, int(256 - START_ID)), int(256)]), int(1)), isToken);
+  const after = (x: string, n: number) =>
+    g.node('Slice', [x, g.ints(n), g.ints(n === 2 ? 2 ** 31 : n - 2), g.ints(1)]);
+  const [b0, b1, b2] = [after(byte, 0), after(byte, 1), after(byte, 2)];
+  const [inner1, inner2] = [after(isInner, 1), after(isInner, 2)];
+  const here = after(isToken, 0);
+  const starts = mul(here, not(after(isInner, 0)));
+  const ends = mul(here, not(inner1));
+  const followed = mul(here, inner1);
+
+  // The hash of each whole word: a sum over its characters, gathered by the word's number.
+  const two = add(b0, mul(b1, int(BASE), inner1));
+  const letterHash = mul(mix(add(two, mul(starts, int(BASE * BASE)))), here);
+  const ordinal = g.node('CumSum', [starts, int(1)]);
+  const wordOf = g.node('Max', [g.node('Sub', [ordinal, int(1)]), int(0)]);
+  const zeros = mul(ids, int(0));
+  const sums = g.node('ScatterElements', [zeros, wordOf, letterHash], { axis: 1, reduction: 'add' });
+  const wordHash = mod(g.node('GatherElements', [sums, wordOf], { axis: 1 }), PRIMES[1]);
+
+  const three = add(two, mul(b2, int(BASE * BASE)));
+  const kinds: [value: string, present: string][] = [
+    [b0, starts],
+    [b0, ends],
+    [two, followed],
+    [two, mul(starts, followed)],
+    [two, mul(followed, not(inner2))],
+    [three, mul(followed, inner2)],
+    [wordHash, starts],
+  ];
+  const keys = kinds.map(([value], kind) => add(value, int(kind * KIND_STRIDE)));
+  const bucket = mod(mix(g.node('Concat', keys, { axis: 1 })), BUCKETS);
+
+  const wordBucket = mod(mix(add(wordHash, int(6 * KIND_STRIDE))), BUCKETS);
+  const wordTable = g.constant(weights.words, [BUCKETS]);
+  const wordWeight = mul(toFloat(g.node('Gather', [wordTable, wordBucket])), g.float(0.01));
+  const presences = kinds.map(([, present]) => mul(toFloat(present), wordWeight));
+  const present = g.node('Concat', presences, { axis: 1 });
+
+  // How often each piece stands in its text; each occurrence then brings its share of what that counts.
+  const batch = g.node('Slice', [g.node('Shape', [ids]), g.ints(0), g.ints(1), g.ints(0)]);
+  const zerosOf = (width: number) =>
+    g.node('Expand', [g.float(0), g.node('Concat', [batch, g.ints(width)], { axis: 0 })]);
+  const counts = g.node('ScatterElements', [zerosOf(BUCKETS), bucket, present], {
+    axis: 1,
+    reduction: 'add',
+  });
+  const count = g.node('GatherElements', [counts, bucket], { axis: 1 });
+  const damped = add(g.node('Log', [g.node('Max', [count, g.float(1)])]), g.node('Min', [count, g.float(1)]));
+  const share = g.node('Div', [mul(damped, present), g.node('Max', [count, g.float(1e-6)])]);
+  const bucketTable = g.constant(weights.buckets, [BUCKETS]);
+  const weight = mul(toFloat(g.node('Gather', [bucketTable, bucket])), g.float(weights.bucket_scale));
+  const sketch = g.node('ScatterElements', [zerosOf(SKETCH), mod(bucket, SKETCH), mul(share, weight)], {
+    axis: 1,
+    reduction: 'add',
+  });
+
+  // Along the axes exactly; what they do not hold is folded, so that nothing is lost altogether.
+  const axes = mul(
+    toFloat(g.constant(weights.axes, [SKETCH, weights.axis_count])),
+    g.float(weights.axis_scale),
+  );
+  const along = g.node('MatMul', [sketch, axes]);
+  const foldRows = (x: string, rows: string) => {
+    const shape = g.node('Concat', [rows, g.ints(SKETCH / weights.fold, weights.fold)], { axis: 0 });
+    return g.node('ReduceSum', [g.node('Reshape', [x, shape]), g.ints(1)], { keepdims: 0 });
+  };
+  const foldedAxes = foldRows(g.node('Transpose', [axes], { perm: [1, 0] }), g.ints(weights.axis_count));
+  const rest = g.node('Sub', [foldRows(sketch, batch), g.node('MatMul', [along, foldedAxes])]);
+  const joined = g.node('Concat', [along, rest], { axis: 1 });
+  const length = g.node('ReduceL2', [joined, g.ints(1)], { keepdims: 1 });
+  g.node('Div', [joined, g.node('Max', [length, g.float(1e-9)])], {}, 'sentence_embedding');
+  g.output('sentence_embedding', 'float', ['batch', weights.axis_count + weights.fold]);
+  return g.encode('ngram_embedding');
+}

@@ -1,0 +1,36 @@
+/**
+ * Chooses the embedder that the operator's configuration asks for. Main and front threads.
+ */
+import { fileURLToPath } from 'node:url';
+import type { Embedder } from './embedder.ts';
+import { OnnxEmbedder, type RunCompute } from './onnx-embedder.ts';
+import { RemoteEmbedder } from './remote-embedder.ts';
+
+/** What the configuration says about embeddings. */
+export interface EmbeddingChoice {
+  /** Folder of an ONNX export, absolute; null: the one that ships. */
+  model_dir: string | null;
+  /** A remote service instead of the model; null: none. */
+  remote: { url: string; key: string; model: string } | null;
+}
+
+/** The folder that the compute pool's threads are started with. */
+export function findModelDir(choice: Pick<EmbeddingChoice, 'model_dir'>): string {
+  // Data files are not compiled: a built tree finds them where the sources are, as the package ships them.
+  const isBuilt = import.meta.url.endsWith('.js');
+  const own = new URL(isBuilt ? '../../../src/search/default-model/' : './default-model/', import.meta.url);
+  return choice.model_dir ?? fileURLToPath(own);
+}
+
+/**
+ * @param compute the pool whose threads were started with `findModelDir`
+ * @param parallel threads of that pool
+ * @throws Error of one line when the model is unfit or the service does not answer
+ */
+export function openEmbedder(
+  choice: EmbeddingChoice,
+  compute: RunCompute,
+  parallel: number,
+): Promise<Embedder> {
+  return choice.remote === null ? OnnxEmbedder.open(compute, parallel) : RemoteEmbedder.open(choice.remote);
+}

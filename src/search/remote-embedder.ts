@@ -1,0 +1,197 @@
+/**
+ * The embedder behind an OpenAI-compatible `POST …/embeddings`. The key goes into one header and nowhere else: no error
+ * and no log of ours holds it, nor anything that the service answered. Any thread.
+ */
+import { setTimeout as wait } from 'node:timers/promises';
+import { Pool } from 'undici';
+import {
+  EMBEDDING_DIMENSIONS_MAX,
+  EMBEDDING_REMOTE_ANSWER_BYTES,
+  EMBEDDING_REMOTE_PARALLEL,
+  EMBEDDING_REMOTE_RETRY_MS,
+  EMBEDDING_REMOTE_TEXTS,
+  EMBEDDING_REMOTE_TIMEOUT_MS,
+} from '../limits.ts';
+import { type Embedder, normalise } from './embedder.ts';
+import { TextBatcher } from './text-batcher.ts';
+
+export interface RemoteEmbedderOptions {
+  /** Base of the service, without a trailing slash; `/embeddings` is put behind it. */
+  url: string;
+  /** Secret; '' for a service that asks for none. */
+  key: string;
+  model: string;
+  timeout_ms?: number;
+  retry_ms?: number;
+}
+
+/** What the service said or did not say; `retryable` when the same may succeed a moment later. */
+class RemoteError extends Error {
+  readonly retryable: boolean;
+
+  constructor(message: string, retryable: boolean) {
+    super(`the embedding service ${message}`);
+    this.name = 'RemoteError';
+    this.retryable = retryable;
+  }
+}
+
+export class RemoteEmbedder implements Embedder {
+  readonly id: string;
+  readonly #options: RemoteEmbedderOptions;
+  readonly #pool: Pool;
+  readonly #path: string;
+  readonly #batcher: TextBatcher;
+  /** 0 until the first answer. */
+  #dimensions = 0;
+
+  private constructor(options: RemoteEmbedderOptions) {
+    const url = new URL(options.url);
+    const timeoutMs = options.timeout_ms ?? EMBEDDING_REMOTE_TIMEOUT_MS;
+    this.#options = options;
+    this.id = `remote:${url.origin}${url.pathname.replace(/\/$/, '')}#${options.model}`;
+    this.#path = `${url.pathname.replace(/\/$/, '')}/embeddings${url.search}`;
+    this.#pool = new Pool(url.origin, {
+      connections: EMBEDDING_REMOTE_PARALLEL,
+      connect: { timeout: timeoutMs },
+      headersTimeout: timeoutMs,
+      bodyTimeout: timeoutMs,
+    });
+    this.#batcher = new TextBatcher({
+      batch_texts: EMBEDDING_REMOTE_TEXTS,
+      parallel: EMBEDDING_REMOTE_PARALLEL,
+      run: (texts) => this.#run(texts),
+    });
+  }
+
+  /**
+   * Asks the service for one vector, which tells how long they are.
+   * @throws Error of one line when it does not answer, or not with a vector
+   */
+  static async open(options: RemoteEmbedderOptions): Promise<RemoteEmbedder> {
+    const embedder = new RemoteEmbedder(options);
+    try {
+      await embedder.#run(['a']);
+      return embedder;
+    } catch (thrown) {
+      await embedder.close();
+      throw thrown;
+    }
+  }
+
+  get dimensions(): number {
+    return this.#dimensions;
+  }
+
+  embed(texts: readonly string[]): Promise<Float32Array[]> {
+    return this.#batcher.embed(texts);
+  }
+
+  async close(): Promise<void> {
+    this.#batcher.close();
+    if (!this.#pool.destroyed) await this.#pool.destroy();
+  }
+
+  async #run(texts: readonly string[]): Promise<Float32Array[]> {
+    // Services refuse empty texts; there is nothing in them.
+    const asked = texts.map((text) => text.toWellFormed()).filter((text) => text.trim() !== '');
+    const found = asked.length === 0 ? [] : await this.#askTwice(asked);
+    let next = 0;
+    return texts.map((text) => (text.trim() === '' ? new Float32Array(this.#dimensions) : found[next++]!));
+  }
+
+  async #askTwice(texts: readonly string[]): Promise<Float32Array[]> {
+    try {
+      return await this.#ask(texts);
+    } catch (thrown) {
+      if (!(thrown instanceof RemoteError) || !thrown.retryable) throw thrown;
+      await wait(this.#options.retry_ms ?? EMBEDDING_REMOTE_RETRY_MS, undefined, { ref: false });
+      return await this.#ask(texts);
+    }
+  }
+
+  async #ask(texts: readonly string[]): Promise<Float32Array[]> {
+    const { key, model, timeout_ms } = this.#options;
+    const headers: Record<string, string> = {
+      'content-type': 'application/json',
+      accept: 'application/json',
+    };
+    if (key !== '') headers.authorization = `Bearer ${key}`;
+    let status: number;
+    let text: string;
+    try {
+      const answer = await this.#pool.request({
+        method: 'POST',
+        path: this.#path,
+        headers,
+        body: JSON.stringify({ model, input: texts, encoding_format: 'float' }),
+        // The pool's own timeouts are between two bytes; this one is for the whole.
+        signal: AbortSignal.timeout(timeout_ms ?? EMBEDDING_REMOTE_TIMEOUT_MS),
+      });
+      status = answer.statusCode;
+      text = await readBounded(answer.body);
+    } catch (thrown) {
+      if (thrown instanceof RemoteError) throw thrown;
+      throw new RemoteError(`cannot be reached (${nameFailure(thrown)})`, true);
+    }
+    if (status !== 200) throw new RemoteError(`answered ${status}`, status === 429 || status >= 500);
+    return this.#readVectors(text, texts.length);
+  }
+
+  /** Checks everything: what comes in here is searched by from then on. */
+  #readVectors(text: string, count: number): Float32Array[] {
+    const data = parseObject(text)?.data;
+    if (!Array.isArray(data) || data.length !== count) throw badAnswer('another number of vectors');
+    const vectors = new Array<Float32Array | undefined>(count).fill(undefined);
+    for (const [place, entry] of (data as ({ index?: unknown; embedding?: unknown } | null)[]).entries()) {
+      const at = typeof entry?.index === 'number' ? entry.index : place;
+      const values: unknown = entry?.embedding;
+      if (!Number.isInteger(at) || at < 0 || at >= count || vectors[at] !== undefined) {
+        throw badAnswer('vectors out of place');
+      }
+      if (!Array.isArray(values) || values.length === 0 || values.length > EMBEDDING_DIMENSIONS_MAX) {
+        throw badAnswer('no vector of an acceptable length');
+      }
+      if (!values.every((x) => typeof x === 'number' && Number.isFinite(x))) {
+        throw badAnswer('something that is no number');
+      }
+      if (this.#dimensions === 0) this.#dimensions = values.length;
+      if (values.length !== this.#dimensions) throw badAnswer('vectors of another length than before');
+      vectors[at] = normalise(Float32Array.from(values as number[]));
+    }
+    return vectors as Float32Array[];
+  }
+}
+
+function badAnswer(what: string): RemoteError {
+  return new RemoteError(`answered with ${what}`, false);
+}
+
+async function readBounded(body: AsyncIterable<Buffer> & { destroy(): unknown }): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of body) {
+    bytes += chunk.length;
+    if (bytes > EMBEDDING_REMOTE_ANSWER_BYTES) {
+      body.destroy();
+      throw badAnswer('too much');
+    }
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+function parseObject(text: string): { data?: unknown } | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' ? (value as { data?: unknown } | null) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Code or class alone: a message may hold what was sent. */
+function nameFailure(thrown: unknown): string {
+  if (!(thrown instanceof Error)) return 'unknown';
+  return 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : thrown.name;
+}
