@@ -24,15 +24,45 @@ export interface ApiOptions {
  * query: only what the route table says of the request.
  */
 export function createApi(services: ApiServices, { cors_origins, log, metrics }: ApiOptions): ApiDispatch {
+  const budget = new LineBudget();
   const isVerbose = log.isLevelEnabled('debug');
   return compileDispatch(apiRoutes(services), {
     cors: new CorsPolicy(cors_origins),
     report: (error, { method, path }, request_id) => {
-      log.error({ err: error, request_id, method, path }, error.message);
+      const suppressed = budget.spend(performance.now());
+      if (suppressed === null) return;
+      const count = suppressed === 0 ? {} : { suppressed };
+      log.error({ err: error, request_id, method, path, ...count }, error.message);
     },
     observe: (answered) => {
       metrics?.observe(answered);
       if (isVerbose) log.debug(answered, 'answered');
     },
   });
+}
+
+/** Failures that are written in a second: when a part is down every request fails, and lines are written at once. */
+const LINES_PER_SECOND = 20;
+
+class LineBudget {
+  #second = 0;
+  #written = 0;
+  #suppressed = 0;
+
+  /** @returns how many lines were left out since the last one; null when this one is to be left out, too */
+  spend(nowMs: number): number | null {
+    const second = Math.floor(nowMs / 1000);
+    if (second !== this.#second) {
+      this.#second = second;
+      this.#written = 0;
+    }
+    if (this.#written >= LINES_PER_SECOND) {
+      this.#suppressed++;
+      return null;
+    }
+    this.#written++;
+    const before = this.#suppressed;
+    this.#suppressed = 0;
+    return before;
+  }
 }

@@ -317,13 +317,19 @@ export function timestamp() {
     (input) => {
       if (typeof input !== 'string') return input;
       const isForm = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:?\d\d)$/.test(input);
-      const time = isForm ? Date.parse(input) : Number.NaN;
+      const time = isForm && isDayOfMonth(input) ? Date.parse(input) : Number.NaN;
       if (!Number.isNaN(time)) return new Date(time).toISOString();
       const error = 'not a date and time of RFC 3339 with a zone';
       return new Refused('datetime_parsing', `Input should be a valid datetime, ${error}`, { error });
     },
     z.string().meta({ format: 'date-time' }),
   );
+}
+
+/** The engine takes the 30th of February for the 2nd of March. */
+function isDayOfMonth(input: string): boolean {
+  const [year, month, day] = input.slice(0, 10).split('-').map(Number);
+  return day! >= 1 && day! <= new Date(Date.UTC(year!, month!, 0)).getUTCDate();
 }
 
 /** A free-form JSON object, kept as it is: bounded in depth, number of values and characters (limits.ts). */
