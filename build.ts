@@ -4,7 +4,7 @@
  */
 
 import { spawnSync } from 'node:child_process';
-import { rmSync } from 'node:fs';
+import { cpSync, existsSync, rmSync, statSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('.', import.meta.url));
@@ -16,3 +16,15 @@ const { status, error } = spawnSync(process.execPath, [tsc, '-p', 'tsconfig.buil
 });
 if (error !== undefined) throw error;
 process.exitCode = status ?? 1;
+
+/** Folders with files that are read as they are: what is no TypeScript in them goes along. */
+const ASSET_FOLDERS = ['src/dashboard', 'src/search/default-model'];
+
+if (status === 0) {
+  for (const folder of ASSET_FOLDERS) {
+    const from = fileURLToPath(new URL(folder, import.meta.url));
+    if (!existsSync(from)) continue;
+    const filter = (path: string) => statSync(path).isDirectory() || !path.endsWith('.ts');
+    cpSync(from, fileURLToPath(new URL(`dist/${folder}`, import.meta.url)), { recursive: true, filter });
+  }
+}

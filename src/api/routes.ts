@@ -15,6 +15,7 @@ import { STREAM } from '../contract/stream.ts';
 import type { Asker } from '../runtime/front.ts';
 import type { Stores } from '../storage/stores.ts';
 import { type ControlPlane, controlPlaneRoutes } from './control-plane.ts';
+import { dashboardRoutes } from './dashboard.ts';
 import { renderDocs } from './docs.ts';
 import { evaluateHandlers } from './evaluate.ts';
 import { experimentHandlers } from './experiments.ts';
@@ -94,6 +95,7 @@ export function apiRoutes(services: ApiServices): ApiRoute[] {
     },
     { endpoint: openapi, handle: () => description },
     { endpoint: docs, handle: () => page },
+    ...dashboardRoutes(),
     ...product,
   ];
 }

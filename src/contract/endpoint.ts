@@ -56,7 +56,7 @@ export interface Endpoint {
  */
 export function endpoint<const E extends Endpoint>(declared: E): E {
   const { path } = declared;
-  if (!/^\/.*[^/]$/.test(path))
+  if (path !== '/' && !/^\/.*[^/]$/.test(path))
     throw new Error(`${declared.id}: the path ${path} must begin but not end with /`);
   const named = pathParameters(path).sort().join();
   const described = Object.keys(declared.params?.shape ?? {})

@@ -65,7 +65,7 @@ describe('the service routes', () => {
   it('says 404 for an unknown path and 405 with Allow for an unknown method', async () => {
     expect(await call('GET', '/nothing')).toMatchObject({ status: 404, body: { detail: 'Not Found' } });
     expect(await call('GET', '/health//')).toMatchObject({ status: 404 });
-    expect(await call('GET', '/')).toMatchObject({ status: 404 });
+    expect(await call('GET', '/')).toMatchObject({ status: 200 });
     const refused = await call('DELETE', '/health');
     expect(refused).toMatchObject({ status: 405, body: { detail: 'Method Not Allowed' } });
     expect(refused.headers.get('allow')).toBe('GET, HEAD');
