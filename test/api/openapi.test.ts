@@ -1,12 +1,11 @@
 /** The interface description of everything that is declared, held against the rules of OpenAPI 3.1 and document 2. */
-import { readdirSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { describeApi } from '../../src/api/openapi.ts';
 import { type Endpoint, pathParameters, pathsOf } from '../../src/contract/endpoint.ts';
+import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
 
 type Json = Record<string, unknown>;
 
-const FOLDER = new URL('../../src/contract/', import.meta.url);
 const METHODS = ['get', 'post', 'patch', 'delete'];
 /** Keywords of JSON Schema 2020-12 that zod writes. */
 const KEYWORDS = new Set([
@@ -21,29 +20,12 @@ let document: Json;
 let operations: { path: string; method: string; operation: Json }[];
 
 beforeAll(async () => {
-  endpoints = [];
-  for (const file of readdirSync(FOLDER)
-    .filter((name) => name.endsWith('.ts'))
-    .sort()) {
-    const module = (await import(new URL(file, FOLDER).href)) as Json;
-    for (const exported of Object.values(module)) collect(exported);
-  }
+  endpoints = await loadDeclaredEndpoints();
   document = describeApi(endpoints, '1.2.3');
   operations = Object.entries(document.paths as Record<string, Record<string, Json>>).flatMap(
     ([path, item]) => Object.entries(item).map(([method, operation]) => ({ path, method, operation })),
   );
 });
-
-/** Endpoints, and tables of them. */
-function collect(exported: unknown): void {
-  if (typeof exported !== 'object' || exported === null) return;
-  const one = exported as Partial<Endpoint>;
-  if (typeof one.path === 'string' && typeof one.method === 'string' && one.replies !== undefined) {
-    if (!endpoints.includes(exported as Endpoint)) endpoints.push(exported as Endpoint);
-  } else if (Object.getPrototypeOf(exported) === Object.prototype) {
-    for (const value of Object.values(exported)) collect(value);
-  }
-}
 
 /** Every schema in the document, at any depth. */
 function* schemasIn(value: unknown): Generator<Json> {
