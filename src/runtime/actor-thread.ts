@@ -7,9 +7,11 @@ import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { createDeferred } from '../std/deferred.ts';
 import { describeError } from './error.ts';
+import type { Asker } from './front.ts';
 import { ActorHost, type HostParts, type HostStats } from './host.ts';
 import { type LinkEnd, PortLink } from './port-link.ts';
 import type { Placement } from './protocol.ts';
+import { openRemoteFront } from './remote-front.ts';
 import { loopScheduler } from './scheduler.ts';
 
 /** What a thread is started with; `control` and the ports of `fronts` are transferred. */
@@ -17,6 +19,8 @@ export interface ThreadTask<Options = unknown> {
   index: number;
   placement: Placement;
   control: MessagePort;
+  /** Leads to `ActorThreads.offerFront`: what runs beside the actors may ask actors of any thread. Transferred. */
+  front: MessagePort;
   /** A comlink port to the stateless pool; null when there is none. Transferred. */
   compute: MessagePort | null;
   /** What the composition root of the thread needs: paths and switches, plain data. */
@@ -43,9 +47,16 @@ export interface ThreadControl {
 /** An object whose async methods do an actor's outside work, by name of the operation. */
 export type Port = object;
 
+/** What the thread has for its ports. */
+export interface ThreadServices {
+  asker: Asker;
+  /** null: there is no stateless pool. */
+  compute: ComputeTask | null;
+}
+
 /** What the composition root gives; the rest of HostParts is made here. */
 export interface ThreadParts extends Pick<HostParts, 'kinds' | 'journal' | 'report'> {
-  ports: Readonly<Record<string, Port>>;
+  ports: Readonly<Record<string, Port>> | ((services: ThreadServices) => Readonly<Record<string, Port>>);
   /** Called once after the host has ended. */
   dispose(): Promise<void>;
 }
@@ -57,13 +68,15 @@ export interface ThreadParts extends Pick<HostParts, 'kinds' | 'journal' | 'repo
 export async function runActorThread(task: ThreadTask, parts: ThreadParts): Promise<void> {
   const stopped = createDeferred();
   const compute = task.compute === null ? null : Comlink.wrap<ComputeTask>(nodeEndpoint(task.compute));
+  const asker = openRemoteFront(task.front, task.placement);
+  const ports = typeof parts.ports === 'function' ? parts.ports({ asker, compute }) : parts.ports;
   const host = new ActorHost({
     index: task.index,
     placement: task.placement,
     kinds: parts.kinds,
     scheduler: loopScheduler,
     journal: parts.journal,
-    performIo: (port, operation, input, done) => callPort(parts.ports[port], port, operation, input, done),
+    performIo: (port, operation, input, done) => callPort(ports[port], port, operation, input, done),
     performCompute: (name, input, done) => {
       settle(
         compute === null ? Promise.reject(new TypeError('no compute pool')) : compute(name, input),
@@ -89,6 +102,8 @@ export async function runActorThread(task: ThreadTask, parts: ThreadParts): Prom
   await stopped.promise;
   host.close();
   await parts.dispose();
+  asker.close();
+  task.front.close();
   // In a later turn, so that the answer to `stop` still goes out.
   setImmediate(() => {
     task.control.close();

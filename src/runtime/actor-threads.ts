@@ -16,6 +16,7 @@ import { Front } from './front.ts';
 import type { HostStats } from './host.ts';
 import { createLinkEnds, type LinkEnd, PortLink } from './port-link.ts';
 import type { Placement } from './protocol.ts';
+import type { FrontOffer } from './remote-front.ts';
 import { loopScheduler } from './scheduler.ts';
 import {
   DEFAULT_HOST_RESTART,
@@ -48,12 +49,6 @@ export interface ActorThreadsOptions {
 
 /** Takes link ends to actor threads: a front on the main thread, or one behind a port in a worker. */
 export type FrontDoor = (index: number, end: LinkEnd) => void;
-
-/** What crosses to a worker's front; `end.port` is transferred. */
-interface FrontOffer {
-  index: number;
-  end: LinkEnd;
-}
 
 /** Drains are repeated until no thread has handled anything new: they may tell each other things. */
 const DRAIN_ROUNDS = 16;
@@ -210,8 +205,16 @@ export class ActorThreads {
   #start(thread: Thread): void {
     const { entry, placement, options, compute } = this.#options;
     const { port1, port2 } = new MessageChannel();
-    const transferList = [port2];
-    const task: ThreadTask = { index: thread.index, placement, control: port2, compute: null, options };
+    const front = this.offerFront();
+    const transferList = [port2, front];
+    const task: ThreadTask = {
+      index: thread.index,
+      placement,
+      control: port2,
+      front,
+      compute: null,
+      options,
+    };
     if (compute !== undefined) {
       const channel = new MessageChannel();
       Comlink.expose(compute, nodeEndpoint(channel.port1));
@@ -297,17 +300,6 @@ export class ActorThreads {
       });
     }
   }
-}
-
-/**
- * Opens a front in a worker, over the port that `ActorThreads.offerFront` gave. Closing the port ends the supply of
- * new links; close the front too.
- * @param placement the same as the threads were started with
- */
-export function openRemoteFront(port: MessagePort, placement: Placement): Front {
-  const front = new Front(placement, loopScheduler);
-  port.on('message', ({ index, end }: FrontOffer) => front.attach(index, new PortLink(end)));
-  return front;
 }
 
 /** Nothing is given to `door` when the thread dies first: the next life comes with its own link. */
