@@ -157,15 +157,34 @@ bool IsSuspect(const uint8_t* bytes, size_t start, size_t end) {
   return HoldsBeginning(bytes + start, bytes + end) || IsLabelled(bytes, start);
 }
 
+/** Of sixteen bytes: how many there are up to the last one that is no run byte, itself included; 0 when all are. */
+inline size_t SkipForeign(const uint8_t* window) {
+#if defined(__SSE2__)
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(window));
+  const auto within = [](__m128i offsets, char most) {
+    return _mm_cmpeq_epi8(_mm_min_epu8(offsets, _mm_set1_epi8(most)), offsets);
+  };
+  const __m128i letters = within(_mm_sub_epi8(_mm_or_si128(bytes, _mm_set1_epi8(0x20)), _mm_set1_epi8('a')), 25);
+  const __m128i digits = within(_mm_sub_epi8(bytes, _mm_set1_epi8('0')), 9);
+  const __m128i marks = _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('-')), _mm_cmpeq_epi8(bytes, _mm_set1_epi8('_')));
+  const unsigned run = static_cast<unsigned>(_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(letters, digits), marks)));
+  const unsigned foreign = ~run & 0xffffu;
+  return foreign == 0 ? 0 : 32 - static_cast<size_t>(__builtin_clz(foreign));
+#else
+  size_t back = kMinRun;
+  while (back > 0 && kTables.run[window[back - 1]]) back--;
+  return back;
+#endif
+}
+
 /**
  * The first run at or after `at` that is a suspect: its start and end in `run`.
  * @returns whether there is one before `to`
  */
 bool FindSuspect(const uint8_t* bytes, size_t at, size_t to, size_t run[2]) {
-  // A window that is looked at from its end: the last foreign byte says where the next one can start at the earliest.
+  // A window whose last foreign byte says where the next one can start at the earliest.
   while (at + kMinRun <= to) {
-    size_t back = at + kMinRun;
-    while (back > at && kTables.run[bytes[back - 1]]) back--;
+    const size_t back = at + SkipForeign(bytes + at);
     if (back > at) {
       at = back;
       continue;

@@ -56,7 +56,7 @@ const BLOCK_EXCHANGES = 64;
 /** From this many exchanges at once on, speed counts more than size. */
 const HURRIED_BATCH = 16;
 /** From here on even hurried compression would make the queue overflow: full blocks are stored raw and packed later. */
-const PRESSED_BATCH = 64;
+const PRESSED_BATCH = 32;
 const PRESSED_BYTES = 1 << 20;
 /** Exchanges with smaller requests are then stored without a base: to find one takes longer than to write them out. */
 const PRESSED_BASE_BYTES = 16 << 10;
