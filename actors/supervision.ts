@@ -71,16 +71,13 @@ export const RATE_SLOTS_POLICY: KindPolicy = {
   stopped_for_ms: 1_000,
 };
 
-/**
- * One actor a code base in use. `max_io_in_flight: 1` is more than a bound: nothing is handled while a write is under
- * way, which the behaviour counts on.
- */
+/** One actor a code base in use; stores are written side by side up to `max_io_in_flight`. */
 export const FINDINGS_INDEX_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
   mailbox_capacity: 512,
   idle_after_ms: 5 * 60_000,
   max_live: 128,
-  max_io_in_flight: 1,
+  max_io_in_flight: 128,
   max_timers: 1,
   stopped_for_ms: 1_000,
 };

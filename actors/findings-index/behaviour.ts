@@ -1,8 +1,8 @@
 /**
  * The findings of one code base: which there are, where, about which paths, and how near they are to a question.
  * The rows in the tables are the truth; this is read from them at the first message and changed only after a write
- * has succeeded. One operation of its port is under way at a time (its policy says so), so nothing comes between a
- * decision and its write. Actor thread.
+ * has succeeded. Stores are written side by side, so that one sync of the disk serves many; whatever else writes or
+ * reads the rows in is alone, and waits its turn. Questions never wait but for the first reading. Actor thread.
  */
 
 import { type Finding, matchesFilter, PathCover, scoreOf } from '../../src/domain/finding.ts';
@@ -26,10 +26,15 @@ interface Entry
 }
 
 interface Index {
+  /** By hash: stores that are being written, and who waits for them. */
+  storing: Map<string, ReplyToken[]>;
+  /** Something is under way that must be alone. */
+  is_exclusive: boolean;
+  /** Messages that wait for their turn, in the order in which they came; bounded by the answers that may be kept. */
+  waiting: Waiting[];
   /** Whose vectors are in the index; null: nothing is read in yet, or a write failed and it must be read again. */
   embedder: EmbedderFacts | null;
   next_seq: number;
-  /** In the order of their places. */
   entries: Map<number, Entry>;
   by_hash: Map<string, Entry>;
   vectors: VectorIndex | null;
@@ -50,7 +55,7 @@ interface Waiting {
 
 interface IndexInternal {
   loaded: Outcome<unknown, Waiting>;
-  stored: Outcome<unknown, { token: ReplyToken; entry: Entry; vector: Uint8Array | null }>;
+  stored: Outcome<unknown, { entry: Entry; vector: Uint8Array | null }>;
   removed: Outcome<unknown, { token: ReplyToken; seqs: readonly number[] }>;
   vectors_stored: Outcome<unknown, { token: ReplyToken; vectors: readonly NewVector[] }>;
 }
@@ -67,6 +72,9 @@ type Work = {
   ) => void;
 };
 
+/** Messages that write more than a finding of their own: they wait until nothing else is being written. */
+const EXCLUSIVE: ReadonlySet<MessageName> = new Set(['invalidate', 'clear', 'embedded']);
+
 const FULL: Refusal = { code: 'findings_full', message: 'the code base is full', retryable: false };
 
 const WORK: Work = {
@@ -77,12 +85,18 @@ const WORK: Work = {
       context.replyTo(token, { finding_id, created_at, unembedded: index.unembedded.size });
       return;
     }
-    if (index.entries.size >= FINDINGS_PER_CODEBASE) {
+    const same = index.storing.get(hash);
+    if (same !== undefined) {
+      same.push(token);
+      return;
+    }
+    if (index.entries.size + index.storing.size >= FINDINGS_PER_CODEBASE) {
       context.refuseTo(token, FULL);
       return;
     }
     const { finding_id, project_id, file_path, finding_type, created_at } = finding;
-    const seq = index.next_seq;
+    const seq = index.next_seq++;
+    index.storing.set(hash, [token]);
     const entry: Entry = { seq, finding_id, project_id, file_path, finding_type, created_at, hash };
     const { seq: _, ...facts } = entry;
     const indexed: IndexedRow = {
@@ -90,11 +104,7 @@ const WORK: Work = {
       embedder_id: vector === null ? null : embedder.id,
       vector: vector ?? new Uint8Array(0),
     };
-    context.io(FINDINGS_PORT, 'store', { codebase, seq, finding, indexed }, 'stored', {
-      token,
-      entry,
-      vector,
-    });
+    context.io(FINDINGS_PORT, 'store', { codebase, seq, finding, indexed }, 'stored', { entry, vector });
   },
 
   recall(index, { project_id, vector, top_k, score_threshold, ...filter }, context, token) {
@@ -112,9 +122,10 @@ const WORK: Work = {
   },
 
   list(index, { project_id, limit, offset, ...filter }, context, token) {
-    const matching = [...index.entries.values()].filter(
-      (entry) => isInScope(entry, project_id) && matchesFilter(entry, filter),
-    );
+    // Stores that were written side by side may have ended in another order than they have places.
+    const matching = [...index.entries.values()]
+      .filter((entry) => isInScope(entry, project_id) && matchesFilter(entry, filter))
+      .sort((a, b) => a.seq - b.seq);
     const end = Math.max(0, matching.length - offset);
     const places = matching
       .slice(Math.max(0, end - limit), end)
@@ -161,10 +172,11 @@ const WORK: Work = {
     const vectors = given.filter(
       ({ seq, finding_id }) => index.unembedded.has(seq) && index.entries.get(seq)?.finding_id === finding_id,
     );
-    if (vectors.length === 0) {
+    if (vectors.length === 0 && index.unembedded.size > 0) {
       context.replyTo(token, { left: index.unembedded.size });
       return;
     }
+    index.is_exclusive = true;
     const is_last = index.unembedded.size === new Set(vectors.map(({ seq }) => seq)).size;
     const input = { codebase, embedder_id: embedder.id, vectors, is_last };
     context.io(FINDINGS_PORT, 'embed', input, 'vectors_stored', { token, vectors });
@@ -175,15 +187,35 @@ const WORK: Work = {
 export function findingsIndex(
   makeIndex: (dimensions: number) => VectorIndex,
 ): Behaviour<FindingsIndexProtocol, Index, never, IndexInternal> {
+  /** Does the message now, or puts it behind the others. @returns false when it must wait */
+  const attempt = (index: Index, waiting: Waiting, context: IndexContext): boolean => {
+    const { token, name, request } = waiting;
+    const isLoaded = index.embedder?.id === request.embedder.id;
+    const isAlone = !index.is_exclusive && index.storing.size === 0;
+    if (!isLoaded) {
+      if (!isAlone) return false;
+      index.is_exclusive = true;
+      context.io(FINDINGS_PORT, 'load', request.codebase, 'loaded', waiting);
+      return true;
+    }
+    if (EXCLUSIVE.has(name) ? !isAlone : name === 'store' && index.is_exclusive) return false;
+    (WORK[name] as Work[MessageName])(index, request as never, context, token);
+    return true;
+  };
+  /** After something has ended: those that waited for it. */
+  const goOn = (index: Index, context: IndexContext): void => {
+    while (index.waiting.length > 0 && attempt(index, index.waiting[0]!, context)) index.waiting.shift();
+  };
   const begin = <N extends MessageName>(
     name: N,
     index: Index,
     request: FindingsIndexProtocol[N]['request'],
     context: Context<Index, never, IndexInternal, FindingsIndexProtocol[N]['reply']>,
   ): void => {
-    const token = context.holdReply();
-    if (index.embedder?.id === request.embedder.id) WORK[name](index, request, context, token);
-    else context.io(FINDINGS_PORT, 'load', request.codebase, 'loaded', { token, name, request });
+    const message: Waiting = { token: context.holdReply(), name, request };
+    // A write does not overtake one that waits; a question may.
+    const mayOvertake = index.waiting.length === 0 || !(EXCLUSIVE.has(name) || name === 'store');
+    if (!mayOvertake || !attempt(index, message, context)) index.waiting.push(message);
   };
 
   return {
@@ -202,58 +234,70 @@ export function findingsIndex(
     },
 
     internal: {
-      loaded(index, { carry: { token, name, request }, ...outcome }, context) {
-        if (!outcome.ok) {
-          context.refuseTo(token, outcome.error);
-          return;
+      loaded(index, { carry: waiting, ...outcome }, context) {
+        index.is_exclusive = false;
+        if (outcome.ok) {
+          fill(index, outcome.value as LoadedFindings, waiting.request.embedder, makeIndex);
+          if (!attempt(index, waiting, context)) index.waiting.unshift(waiting);
+        } else {
+          context.refuseTo(waiting.token, outcome.error);
         }
-        fill(index, outcome.value as LoadedFindings, request.embedder, makeIndex);
-        (WORK[name] as Work[MessageName])(index, request as never, context, token);
+        goOn(index, context);
       },
 
-      stored(index, { carry: { token, entry, vector }, ...outcome }, context) {
-        if (!outcome.ok) {
-          giveUp(index, context, token, outcome.error);
-          return;
+      stored(index, { carry: { entry, vector }, ...outcome }, context) {
+        const tokens = index.storing.get(entry.hash) ?? [];
+        index.storing.delete(entry.hash);
+        if (outcome.ok) {
+          add(index, entry, vector);
+          const { finding_id, created_at } = entry;
+          const reply = { finding_id, created_at, unembedded: index.unembedded.size };
+          for (const token of tokens) context.replyTo(token, reply);
+        } else {
+          for (const token of tokens) giveUp(index, context, token, outcome.error);
         }
-        add(index, entry, vector);
-        index.next_seq = entry.seq + 1;
-        const { finding_id, created_at } = entry;
-        context.replyTo(token, { finding_id, created_at, unembedded: index.unembedded.size });
+        goOn(index, context);
       },
 
       removed(index, { carry: { token, seqs }, ...outcome }, context) {
-        if (!outcome.ok) {
+        index.is_exclusive = false;
+        if (outcome.ok) {
+          for (const seq of seqs) drop(index, seq);
+          context.replyTo(token, { deleted: seqs.length });
+        } else {
           giveUp(index, context, token, outcome.error);
-          return;
         }
-        for (const seq of seqs) {
-          const entry = index.entries.get(seq)!;
-          index.entries.delete(seq);
-          index.by_hash.delete(entry.hash);
-          index.unembedded.delete(seq);
-          index.vectors!.remove(seq);
-        }
-        index.covers.clear();
-        context.replyTo(token, { deleted: seqs.length });
+        goOn(index, context);
       },
 
       vectors_stored(index, { carry: { token, vectors }, ...outcome }, context) {
-        if (!outcome.ok) {
+        index.is_exclusive = false;
+        if (outcome.ok) {
+          for (const { seq, vector } of vectors) {
+            index.vectors!.add(seq, unpackVector(vector));
+            index.unembedded.delete(seq);
+          }
+          context.replyTo(token, { left: index.unembedded.size });
+        } else {
           giveUp(index, context, token, outcome.error);
-          return;
         }
-        for (const { seq, vector } of vectors) {
-          index.vectors!.add(seq, unpackVector(vector));
-          index.unembedded.delete(seq);
-        }
-        context.replyTo(token, { left: index.unembedded.size });
+        goOn(index, context);
       },
     },
   };
 }
 
 function emptyIndex(): Index {
+  return {
+    storing: new Map(),
+    is_exclusive: false,
+    waiting: [],
+    ...emptyContents(),
+  };
+}
+
+/** What is read from the rows. */
+function emptyContents(): Omit<Index, 'storing' | 'is_exclusive' | 'waiting'> {
   return {
     embedder: null,
     next_seq: 0,
@@ -272,7 +316,7 @@ function fill(
   embedder: EmbedderFacts,
   makeIndex: (dimensions: number) => VectorIndex,
 ): void {
-  Object.assign(index, emptyIndex(), { embedder, next_seq, vectors: makeIndex(embedder.dimensions) });
+  Object.assign(index, emptyContents(), { embedder, next_seq, vectors: makeIndex(embedder.dimensions) });
   for (const { embedder_id, vector, ...entry } of rows) {
     const isOurs = embedder_id === embedder.id && vector.length === embedder.dimensions * 4;
     add(index, entry, isOurs ? vector : null);
@@ -287,6 +331,15 @@ function add(index: Index, entry: Entry, vector: Uint8Array | null): void {
   index.covers.clear();
 }
 
+function drop(index: Index, seq: number): void {
+  const { hash } = index.entries.get(seq)!;
+  index.entries.delete(seq);
+  index.by_hash.delete(hash);
+  index.unembedded.delete(seq);
+  index.vectors!.remove(seq);
+  index.covers.clear();
+}
+
 function remove(
   index: Index,
   isMeant: (entry: Entry) => boolean,
@@ -296,8 +349,12 @@ function remove(
 ): void {
   const seqs: number[] = [];
   for (const entry of index.entries.values()) if (isMeant(entry)) seqs.push(entry.seq);
-  if (seqs.length === 0) context.replyTo(token, { deleted: 0 });
-  else context.io(FINDINGS_PORT, 'remove', { codebase, seqs }, 'removed', { token, seqs });
+  if (seqs.length === 0) {
+    context.replyTo(token, { deleted: 0 });
+    return;
+  }
+  index.is_exclusive = true;
+  context.io(FINDINGS_PORT, 'remove', { codebase, seqs }, 'removed', { token, seqs });
 }
 
 /** Whether a failed write has happened is not known: the next message reads the rows again. */

@@ -74,7 +74,7 @@ export class FindingsPort {
         value: indexed,
       });
       changeCodebase(transaction, codebase, (before) => ({
-        next_seq: seq + 1,
+        next_seq: Math.max(before.next_seq, seq + 1),
         count: before.count + 1,
         embedder_id:
           before.count === 0 || before.embedder_id === indexed.embedder_id ? indexed.embedder_id : null,

@@ -101,7 +101,11 @@ export class FindingsEmbedding {
         const content = this.#findings.read(codebase, place)?.content;
         return content === undefined ? [] : [{ place, content }];
       });
-      if (found.length === 0) return;
+      if (found.length === 0) {
+        // All have their vectors: it is noted, so that nobody looks again.
+        if (places.length === 0) await this.#findings.embedded(codebase, []);
+        return;
+      }
       const vectors = await this.#embedder.embed(found.map(({ content }) => content));
       const reply = await this.#findings.embedded(
         codebase,

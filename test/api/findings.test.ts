@@ -32,9 +32,19 @@ import { WordEmbedder } from '../fixtures/word-embedder.ts';
 class FailingTables extends MemoryTables {
   failing: 'no' | 'before' | 'after' = 'no';
   writes = 0;
+  /** Turns of the loop that a transaction takes; they are done in their order. */
+  turns = 0;
+  #last: Promise<unknown> = Promise.resolve();
 
-  override async transact<Value>(work: (transaction: TableTransaction) => Value): Promise<Value> {
+  override transact<Value>(work: (transaction: TableTransaction) => Value): Promise<Value> {
     this.writes++;
+    const done = this.#last.then(() => this.#transact(work));
+    this.#last = done.catch(() => {});
+    return done;
+  }
+
+  async #transact<Value>(work: (transaction: TableTransaction) => Value): Promise<Value> {
+    for (let turn = 0; turn < this.turns; turn++) await new Promise((resolve) => setImmediate(resolve));
     if (this.failing === 'before') throw new Error('the disk is full');
     const value = await super.transact(work);
     if (this.failing === 'after') throw new Error('the answer was lost');
@@ -73,7 +83,7 @@ class Process implements AsyncDisposable {
     const routes = bind(FINDINGS, handlers).map((bound) => guard(bound, checks));
     this.#dispatch = compileDispatch(routes, {
       report: (error) => {
-        throw error.cause ?? error;
+        if (error.code === 'internal') throw error.cause ?? error;
       },
     });
   }
@@ -463,6 +473,102 @@ describe('tenants', () => {
       const path = `/v1/findings/${encodeURIComponent(codebase!)}?org_id=${encodeURIComponent(org_id!)}`;
       expect(contents(await api.ok('static', 'GET', path))).toEqual([`of ${org_id}`]);
     }
+  });
+});
+
+describe('many at once', () => {
+  it('are as if one after the other: what is answered is what is stored', async () => {
+    const action = fc.record({
+      act: fc.constantFrom(
+        'store',
+        'store',
+        'store',
+        'store',
+        'invalidate',
+        'clear',
+        'recall',
+        'list',
+        'pause',
+      ),
+      project: fc.constantFrom('org/p', 'org/q'),
+      word: fc.constantFrom('red', 'green', 'blue', 'white'),
+      failing: fc.constantFrom('no', 'no', 'no', 'no', 'before', 'after' as const),
+    });
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(action, { minLength: 2, maxLength: 60 }),
+        fc.integer({ min: 0, max: 3 }),
+        async (actions, turns) => {
+          const disk: MemoryTableDisk = new Map();
+          await using api = new Process(disk);
+          api.tables.turns = turns;
+          const stores: Promise<{ status: number; id: unknown; key: string; word: string }>[] = [];
+          const others: Promise<{ status: number }>[] = [];
+          const deleted = new Set<string>();
+          for (const { act, project, word, failing } of actions) {
+            if (act === 'pause') {
+              api.tables.failing = failing;
+              await Promise.all([stores[0], others.at(-1)]);
+              continue;
+            }
+            if (act === 'store') {
+              const sent = api.send(project, 'POST', '/v1/findings/c', { content: word, file_path: word });
+              stores.push(
+                sent.then(({ status, body }) => ({ status, id: body.finding_id, key: project, word })),
+              );
+            } else if (act === 'invalidate') {
+              deleted.add(`${project} ${word}`);
+              others.push(api.send(project, 'POST', '/v1/findings/c/invalidate', { file_paths: [word] }));
+            } else if (act === 'clear') {
+              for (const each of ['red', 'green', 'blue', 'white']) deleted.add(`${project} ${each}`);
+              others.push(api.send(project, 'DELETE', '/v1/findings/c'));
+            } else if (act === 'recall') {
+              others.push(api.send(project, 'POST', '/v1/findings/c/recall', { query: word }));
+            } else {
+              others.push(api.send(project, 'GET', '/v1/findings/c'));
+            }
+          }
+          const acknowledged = (await Promise.all(stores)).filter(({ status }) => status === 200);
+          for (const { status } of await Promise.all(others)) expect([200, 503]).toContain(status);
+          api.tables.failing = 'no';
+          const now = await api.ok('org', 'GET', '/v1/findings/c');
+          const keys = now.findings!.map(({ project_id, content }) => `${project_id} ${content}`);
+          expect(new Set(keys).size, 'no finding is there twice').toBe(keys.length);
+          for (const { id, key, word } of acknowledged) {
+            if (deleted.has(`${key} ${word}`)) continue;
+            expect(now.findings!.map(({ finding_id }) => finding_id)).toContain(id);
+          }
+          await using next = new Process(disk);
+          expect(await next.ok('org', 'GET', '/v1/findings/c'), 'the rows say the same').toEqual(now);
+          const row = next.tables.get<{ count: number }>(FINDINGS_CODEBASES, ['org', 'c']);
+          expect(row?.count ?? 0).toBe(now.total);
+          for (const finding of now.findings!) {
+            const recalled = await api.ok('org', 'POST', '/v1/findings/c/recall', {
+              query: finding.content,
+              top_k: 50,
+              score_threshold: 0.99,
+            });
+            expect(recalled.findings!.map(({ finding_id }) => finding_id)).toContain(finding.finding_id);
+          }
+        },
+      ),
+      { numRuns: 150 },
+    );
+  });
+
+  it('are written side by side', async () => {
+    await using api = new Process();
+    await api.ok('org', 'GET', '/v1/findings/c');
+    api.tables.turns = 3;
+    const stores = Array.from({ length: 40 }, (_, at) =>
+      api.ok('org', 'POST', '/v1/findings/c', { content: `number ${at}` }),
+    );
+    await stores[0];
+    expect(api.tables.writes, 'all are on their way when the first has ended').toBe(40);
+    const during = await api.ok('org', 'GET', '/v1/findings/c');
+    expect(during.total as number, 'a question does not wait for them').toBeLessThan(40);
+    await Promise.all(stores);
+    expect((await api.ok('org', 'GET', '/v1/findings/c')).total).toBe(40);
   });
 });
 
