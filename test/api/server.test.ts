@@ -1,7 +1,8 @@
 /** The API as a process serves it, from two front threads: what only a real server shows. */
 
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { request as httpRequest } from 'node:http';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SignJWT } from 'jose';
@@ -153,6 +154,41 @@ describe('bodies', () => {
     });
     expect(refused.status).toBe(413);
     expect(refused.headers['access-control-allow-origin']).toBe('https://app.example.com');
+  });
+});
+
+describe('a client that waits to be told to go on', () => {
+  const expecting = (length: number) => {
+    const sent = httpRequest(`${running.api_url}${RUNS}`, {
+      method: 'POST',
+      agent: false,
+      headers: {
+        authorization: `Bearer ${STATIC}`,
+        'content-type': 'application/json',
+        'content-length': length,
+        expect: '100-continue',
+      },
+    });
+    sent.flushHeaders();
+    return sent;
+  };
+
+  it('is told, and answered', async () => {
+    const body = '{"run_id":"patient"}';
+    const sent = expecting(body.length);
+    await once(sent, 'continue');
+    sent.end(body);
+    const [answer] = (await once(sent, 'response')) as [IncomingMessage];
+    expect(answer.statusCode).toBe(200);
+    answer.resume();
+    await once(answer, 'end');
+  });
+
+  it('is refused before it sends what is too much', async () => {
+    const sent = expecting(CAP + 1);
+    const [answer] = (await once(sent, 'response')) as [IncomingMessage];
+    expect(answer.statusCode).toBe(413);
+    sent.destroy();
   });
 });
 
