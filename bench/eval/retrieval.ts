@@ -1,0 +1,253 @@
+/**
+ * How well an embedder finds what belongs together: rank correlation on sentence pairs (STSb), nDCG@10, MAP and MRR on
+ * code search (CoSQA) and abstracts (Cranfield), beside the baselines of ../shared/retrieval/README.md; and what one
+ * embedding costs. The sets are read where they lie and left out by name where they do not; nothing of them is kept.
+ * Bench process; the model runs in the compute pool, as in the product.
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { gunzipSync } from 'node:zlib';
+import { COMPUTE_DEADLINE_MS, COMPUTE_QUEUE_CALLS } from '../../src/limits.ts';
+import { ComputePool } from '../../src/runtime/compute-pool.ts';
+import type { Embedder } from '../../src/search/embedder.ts';
+import { OnnxEmbedder } from '../../src/search/onnx-embedder.ts';
+import { findModelDir } from '../../src/search/open-embedder.ts';
+import { resolveModuleUrl } from '../../src/std/module-url.ts';
+import { type Provenance, saveResult, takeProvenance } from '../results.ts';
+import { averagePrecision, ndcgAt10, rankAll, reciprocalRank, spearman } from './measures.ts';
+
+/** Measured for ../shared/retrieval/README.md, on the parts that are there. */
+const BASELINES: Record<string, Record<string, Partial<Scores>>> = {
+  'STSb dev': { 'word Jaccard': { spearman: 0.654 }, 'character n-grams': { spearman: 0.78 } },
+  'CoSQA test': {
+    BM25: { ndcg_at_10: 0.339, map: 0.302, mrr: 0.302 },
+    'character n-grams': { ndcg_at_10: 0.384, map: 0.342, mrr: 0.342 },
+  },
+  'CoSQA dev': {
+    BM25: { ndcg_at_10: 0.37, map: 0.335, mrr: 0.335 },
+    'character n-grams': { ndcg_at_10: 0.377, map: 0.325, mrr: 0.325 },
+  },
+  Cranfield: {
+    BM25: { ndcg_at_10: 0.48, map: 0.381, mrr: 0.774 },
+    'character n-grams': { ndcg_at_10: 0.488, map: 0.398, mrr: 0.763 },
+  },
+};
+
+/** What a set says of an embedder; null: not measured on it. */
+interface Scores {
+  spearman: number | null;
+  ndcg_at_10: number | null;
+  map: number | null;
+  mrr: number | null;
+}
+
+interface RankedSet {
+  docs: { id: string; text: string }[];
+  queries: { text: string; relevant: ReadonlySet<number>; split: string }[];
+}
+
+const SETS_DIR = new URL('../../../shared/retrieval/', import.meta.url);
+const CHUNK_TEXTS = 256;
+/** Of the latency measurement. */
+const LATENCY_TEXT_CHARACTERS = 200;
+const LATENCY_RUNS = 1_000;
+
+/**
+ * Prints and stores the evaluation.
+ * @param args `--model <folder>` instead of the default model, `--sets <folder>`
+ * @returns exit code
+ */
+export async function runRetrievalEval(args: readonly string[]): Promise<number> {
+  const { values } = parseArgs({
+    args: [...args],
+    options: { model: { type: 'string' }, sets: { type: 'string' }, 'no-save': { type: 'boolean' } },
+  });
+  const setsDir = values.sets === undefined ? SETS_DIR : new URL(`file://${resolve(values.sets)}/`);
+  const threads = Math.max(1, availableParallelism() - 1);
+  const pool = new ComputePool({
+    entry: resolveModuleUrl('../../actors/compute.ts', import.meta.url),
+    threads,
+    options: {
+      model_dir: findModelDir({ model_dir: values.model === undefined ? null : resolve(values.model) }),
+    },
+    queue_calls_max: COMPUTE_QUEUE_CALLS,
+    call_deadline_ms: COMPUTE_DEADLINE_MS,
+  });
+  try {
+    const provenance = takeProvenance();
+    const embedder = await OnnxEmbedder.open(pool.run, threads);
+    console.log(`${embedder.id}, ${embedder.dimensions} dimensions`);
+    const sets: Record<string, Scores> = {};
+    const skipped: string[] = [];
+    const read = <T>(name: string, parse: (bytes: Buffer) => T): T | null => {
+      const file = new URL(name, setsDir);
+      if (existsSync(file)) return parse(readFileSync(file));
+      skipped.push(name);
+      console.log(`skipped: ${name} is not there`);
+      return null;
+    };
+    const pairs = read('stsb-dev.csv', parsePairs);
+    if (pairs !== null) sets['STSb dev'] = await scorePairs(embedder, pairs);
+    const cosqa = read('cosqa-tune.jsonl.gz', parseRanked);
+    if (cosqa !== null) {
+      for (const [split, scores] of await scoreRanked(embedder, cosqa)) sets[`CoSQA ${split}`] = scores;
+    }
+    const cranfield = read('cranfield-tune.jsonl.gz', parseRanked);
+    if (cranfield !== null) {
+      for (const scores of (await scoreRanked(embedder, cranfield)).values()) sets.Cranfield = scores;
+    }
+    const latency_ms = await measureLatency(embedder);
+    print(sets, latency_ms);
+    const result: Provenance & Record<'suite', string> & Record<string, unknown> = {
+      ...provenance,
+      suite: 'retrieval',
+      model: { id: embedder.id, dimensions: embedder.dimensions },
+      sets,
+      skipped,
+      baselines: BASELINES,
+      latency_ms,
+    };
+    if (values['no-save'] !== true) console.log(`\n${saveResult(result)}`);
+    return 0;
+  } finally {
+    await pool.close();
+  }
+}
+
+async function embedAll(embedder: Embedder, texts: readonly string[]): Promise<Float32Array[]> {
+  const vectors: Float32Array[] = [];
+  for (let at = 0; at < texts.length; at += CHUNK_TEXTS) {
+    vectors.push(...(await embedder.embed(texts.slice(at, at + CHUNK_TEXTS))));
+  }
+  return vectors;
+}
+
+async function scorePairs(
+  embedder: Embedder,
+  pairs: readonly { texts: [string, string]; score: number }[],
+): Promise<Scores> {
+  const vectors = await embedAll(
+    embedder,
+    pairs.flatMap(({ texts }) => texts),
+  );
+  const similarities = pairs.map((_, i) => dot(vectors[2 * i]!, vectors[2 * i + 1]!));
+  const correlation = spearman(
+    similarities,
+    pairs.map(({ score }) => score),
+  );
+  return { spearman: correlation, ndcg_at_10: null, map: null, mrr: null };
+}
+
+/** @returns scores by split */
+async function scoreRanked(embedder: Embedder, set: RankedSet): Promise<Map<string, Scores>> {
+  const docs = await embedAll(
+    embedder,
+    set.docs.map(({ text }) => text),
+  );
+  const queries = await embedAll(
+    embedder,
+    set.queries.map(({ text }) => text),
+  );
+  const sums = new Map<string, { count: number; ndcg: number; ap: number; rr: number }>();
+  for (const [i, { relevant, split }] of set.queries.entries()) {
+    const ranking = rankAll(docs.map((doc) => dot(queries[i]!, doc)));
+    const sum = sums.get(split) ?? { count: 0, ndcg: 0, ap: 0, rr: 0 };
+    sum.count++;
+    sum.ndcg += ndcgAt10(ranking, relevant);
+    sum.ap += averagePrecision(ranking, relevant);
+    sum.rr += reciprocalRank(ranking, relevant);
+    sums.set(split, sum);
+  }
+  const mean = ({
+    count,
+    ndcg,
+    ap,
+    rr,
+  }: {
+    count: number;
+    ndcg: number;
+    ap: number;
+    rr: number;
+  }): Scores => ({
+    spearman: null,
+    ndcg_at_10: ndcg / count,
+    map: ap / count,
+    mrr: rr / count,
+  });
+  return new Map([...sums].map(([split, sum]) => [split, mean(sum)]));
+}
+
+/** One text at a time, as a single caller sees it: queue, thread and back included. */
+async function measureLatency(embedder: Embedder): Promise<{ p50: number; p99: number }> {
+  const text = 'The parser test loops over the retry counter and never stops; '.repeat(4);
+  const times: number[] = [];
+  for (let run = 0; run < LATENCY_RUNS; run++) {
+    const unlike = `${run} ${text}`.slice(0, LATENCY_TEXT_CHARACTERS);
+    const start = performance.now();
+    await embedder.embed([unlike]);
+    times.push(performance.now() - start);
+  }
+  times.sort((a, b) => a - b);
+  return { p50: times[Math.floor(times.length * 0.5)]!, p99: times[Math.floor(times.length * 0.99)]! };
+}
+
+function print(sets: Record<string, Scores>, latency_ms: { p50: number; p99: number }): void {
+  const cell = (x: number | null | undefined) => (x == null ? '-' : x.toFixed(3)).padStart(9);
+  const row = (set: string, system: string, s: Partial<Scores>) =>
+    console.log(
+      `${set.padEnd(12)}${system.padEnd(20)}${cell(s.spearman)}${cell(s.ndcg_at_10)}${cell(s.map)}${cell(s.mrr)}`,
+    );
+  console.log(`\n${''.padEnd(32)} Spearman  nDCG@10      MAP      MRR`);
+  for (const [set, scores] of Object.entries(sets)) {
+    row(set, 'this model', scores);
+    for (const [system, baseline] of Object.entries(BASELINES[set] ?? {})) row('', system, baseline);
+  }
+  const { p50, p99 } = latency_ms;
+  console.log(
+    `\none text of ${LATENCY_TEXT_CHARACTERS} characters: p50 ${p50.toFixed(2)} ms, p99 ${p99.toFixed(2)} ms`,
+  );
+}
+
+function dot(a: Float32Array, b: Float32Array): number {
+  let sum = 0;
+  for (let i = 0; i < a.length; i++) sum += a[i]! * b[i]!;
+  return sum;
+}
+
+/** `sentence1,sentence2,score` after a line of names; fields as in RFC 4180. */
+function parsePairs(bytes: Buffer): { texts: [string, string]; score: number }[] {
+  const rows: string[][] = [[]];
+  for (const [, quoted, plain, end] of bytes
+    .toString('utf8')
+    .matchAll(/(?:"((?:[^"]|"")*)"|([^,\r\n]*))(,|\r?\n|$)/g)) {
+    rows.at(-1)!.push(quoted === undefined ? plain! : quoted.replaceAll('""', '"'));
+    if (end !== ',') rows.push([]);
+  }
+  return rows
+    .slice(1)
+    .filter((row) => row.length === 3)
+    .map(([a, b, score]) => ({ texts: [a!, b!], score: Number(score) }));
+}
+
+/** Lines `{"doc", "text"}` and `{"query", "text", "relevant", "split"}`. */
+function parseRanked(bytes: Buffer): RankedSet {
+  const lines = gunzipSync(bytes).toString('utf8').trim().split('\n');
+  const records = lines.map(
+    (line) =>
+      JSON.parse(line) as { doc?: string; query?: string; text: string; relevant?: string[]; split?: string },
+  );
+  const docs = records.flatMap(({ doc, text }) => (doc === undefined ? [] : [{ id: doc, text }]));
+  const placeOf = new Map(docs.map(({ id }, place) => [id, place]));
+  const queries = records
+    .filter(({ query }) => query !== undefined)
+    .map(({ text, relevant, split }) => ({
+      text,
+      relevant: new Set(relevant!.map((id) => placeOf.get(id)!)),
+      split: split ?? '',
+    }));
+  return { docs, queries };
+}
+
+if (import.meta.main) process.exitCode = await runRetrievalEval(process.argv.slice(2));
