@@ -158,6 +158,8 @@ export const USAGE_DAYS_DEFAULT = 30;
 export const USAGE_DAYS_MAX = 365;
 /** What a thread remembers of /auth/bootstrap, and how long (document 1, Limits). */
 export const BOOTSTRAP_CACHE = { entries: 10_000, fresh_ms: 10_000 } as const;
+/** How long the link on the terminal signs its reader in. */
+export const OWNER_TOKEN_HOURS = 24;
 /** How long a token holds that this service signs itself. */
 export const TOKEN_HOURS_DEFAULT = 720;
 export const TOKEN_HOURS_MAX = 8_760;

@@ -8,23 +8,29 @@ import { type MetricsData, ProcessMetrics } from './api/metrics.ts';
 import { UserEpochs } from './api/user-epochs.ts';
 import { loadEmbeddedSecret } from './auth/embedded-secret.ts';
 import { Revocations } from './auth/revocations.ts';
+import { signUserToken } from './auth/sign-token.ts';
 import type { Config } from './config.ts';
 import { Front, type Parts } from './front.ts';
 import { FrontThreads } from './front-threads.ts';
 import { CaptureControl, type CaptureFront } from './gateway/capture-control.ts';
 import { findPort } from './http/port.ts';
-import { RATE_SLOTS } from './limits.ts';
+import { OWNER_TOKEN_HOURS, RATE_SLOTS } from './limits.ts';
 import { createLog } from './log.ts';
 import { ActorThreads } from './runtime/actor-threads.ts';
 import type { Placement } from './runtime/protocol.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
 import { databasePaths } from './storage/lmdb/stores.ts';
 
+/** The first user, where nobody else says who that is. */
+const OWNER_EMAIL = 'owner@understudy.local';
+
 /** What runs after a start. */
 export interface RunningUnderstudy {
   /** Without a trailing slash; null when the part was not asked for. */
   api_url: string | null;
   gateway_url: string | null;
+  /** A token for the first user, where this service signs its own; null where tokens come from elsewhere. */
+  owner_token: string | null;
   /** Drains and closes everything. Called once. */
   stop(): Promise<void>;
 }
@@ -50,7 +56,7 @@ async function startAll(
   given: Config,
   parts: Parts,
   stops: (() => Promise<void>)[],
-): Promise<{ api_url: string | null; gateway_url: string | null }> {
+): Promise<Omit<RunningUnderstudy, 'stop'>> {
   const config = withTokenSecret(given, parts);
   const log = createLog(config.log_level);
   const placement: Placement = { hosts: config.actor_threads, pins: PINS };
@@ -139,7 +145,12 @@ async function startAll(
     meters.push(...others.fronts);
     stops.push(() => others.stop());
   }
-  return { api_url: first.api_url, gateway_url: first.gateway_url };
+  const isOwnSecret = config.auth.jwt_secret !== given.auth.jwt_secret;
+  return {
+    api_url: first.api_url,
+    gateway_url: first.gateway_url,
+    owner_token: isOwnSecret ? await signOwnerToken(config) : null,
+  };
 }
 
 /** The configuration with the embedded secret, where accounts are embedded and nobody else signs tokens. */
@@ -148,6 +159,17 @@ function withTokenSecret(config: Config, parts: Parts): Config {
   const isOwn = engines.accounts === 'embedded:' && auth.jwt_secret === null && auth.jwks_url === null;
   if (!parts.api || !isOwn) return config;
   return { ...config, auth: { ...auth, jwt_secret: loadEmbeddedSecret(config.data_dir) } };
+}
+
+/** For whoever started the process: the same user at every start. */
+function signOwnerToken({ auth }: Config): Promise<string> {
+  const lifetimeS = OWNER_TOKEN_HOURS * 3_600;
+  return signUserToken(auth, auth.jwt_secret!, {
+    email: OWNER_EMAIL,
+    name: 'Owner',
+    lifetimeS,
+    nowMs: Date.now(),
+  });
 }
 
 /** The configuration with ports that several threads may share: free ones, picked where 0 was asked for. */

@@ -8,6 +8,8 @@ import type { Config } from '../config.ts';
 export interface StartedAddresses {
   api_url: string | null;
   gateway_url: string | null;
+  /** Signs the first user in; null where tokens come from elsewhere. */
+  owner_token: string | null;
 }
 
 export interface BannerSurroundings {
@@ -24,12 +26,13 @@ export interface BannerSurroundings {
 /** @returns lines of text, the last one ended */
 export function renderBanner(
   config: Config,
-  { api_url, gateway_url }: StartedAddresses,
+  { api_url, gateway_url, owner_token }: StartedAddresses,
   surroundings: BannerSurroundings,
 ): string {
   const { has_color, cwd } = surroundings;
   const bold = (text: string) => (has_color ? styleText('bold', text, { validateStream: false }) : text);
   const sections = [[bold(`Understudy ${config.version}`)], renderPlaces(config, api_url, gateway_url, cwd)];
+  if (api_url !== null) sections.push(renderDashboardLines(toLocalUrl(api_url), owner_token, bold));
   if (gateway_url !== null) {
     sections.push([bold('Point an agent at the gateway:'), ...renderAgentLines(toLocalUrl(gateway_url))]);
     sections.push(renderCaptureLines(config, surroundings, bold));
@@ -55,6 +58,11 @@ function renderPlaces(
   // What runs without anything to install; engines that nothing uses yet are not named.
   if (gateway_url !== null && config.capture.enabled) rows.push(['Embedded', 'capture database (LMDB)']);
   return rows.map(([name, value]) => `  ${name.padEnd(9)} ${value}`);
+}
+
+function renderDashboardLines(url: string, token: string | null, bold: (text: string) => string): string[] {
+  if (token === null) return [bold('Dashboard:'), `  ${url}/`];
+  return [bold('Dashboard, signed in for a day (keep the link to yourself):'), `  ${url}/#token=${token}`];
 }
 
 function renderAgentLines(url: string): string[] {

@@ -44,6 +44,23 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
 
 const API_VARIABLES = `  HOST, PORT            where the API listens        127.0.0.1, 8000
   MAX_BODY_BYTES        largest request body         5242880
+  VECTOR_STORE_URL      embedded: for patterns       unset: retrieval is empty
+  AUTH_DB_URL           embedded: for accounts       unset: static keys alone
+  AUTH_DB_CONN_URL      embedded: for the stream     unset: the live stream is off
+  SVC_KEYS              static API keys, by comma    none
+  AUTH_JWT_SECRET       verifies tokens (HS256)      made and kept in DATA_DIR/secrets
+  AUTH_JWKS_URL         or the provider's keys       none
+  AUTH_JWT_ISSUER, AUTH_JWT_AUDIENCE                 any
+  RATE_LIMIT_PER_SEC, RATE_LIMIT_BURST               200, 400 a key
+  AUTH_FAIL_RATE_PER_SEC  failed sign-ins, an address   not limited
+  CORS_ALLOWED_ORIGINS  pages that may call, by comma   none
+  CORS_ALLOW_DEV_ORIGINS  true: localhost pages too  false
+  PLAN_CAPS             interventions a month        {"free":50000,"pro":500000,"enterprise":null}
+  STRIPE_SECRET_KEY     turns billing on             none
+  STRIPE_WEBHOOK_SECRET, STRIPE_WEBHOOK_THIN_SECRET  none
+  STRIPE_API_BASE       where its API is             Stripe's own
+  DISTILL_MODEL_URL     a model that words patterns  none: they are worded without one
+  DISTILL_MODEL, DISTILL_MODEL_KEY                   its name and key
 `;
 
 const COMMON_VARIABLES = `  DATA_DIR              where data is kept           ./data

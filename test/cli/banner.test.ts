@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { renderBanner } from '../../src/cli/banner.ts';
 import { loadConfig } from '../../src/config.ts';
 
-const URLS = { api_url: 'http://127.0.0.1:8000', gateway_url: 'http://127.0.0.1:8787' };
+const URLS = { api_url: 'http://127.0.0.1:8000', gateway_url: 'http://127.0.0.1:8787', owner_token: null };
 const SURROUNDINGS = {
   has_color: false,
   cwd: '/home/me/understudy',
@@ -40,6 +40,16 @@ describe('the banner', () => {
     const text = banner({ GW_CAPTURE: 'off' });
     expect(text).toContain('Nothing is captured');
     expect(text).not.toMatch(/inspect|capture database/);
+  });
+
+  it('leads to the dashboard, signed in where nobody else makes tokens', () => {
+    expect(banner({})).toContain('\nDashboard:\n  http://127.0.0.1:8000/\n');
+    const signed = renderBanner(
+      loadConfig({ listener: 'gateway' }, {}),
+      { ...URLS, owner_token: 'a.b.c' },
+      SURROUNDINGS,
+    );
+    expect(signed).toContain('\n  http://127.0.0.1:8000/#token=a.b.c\n');
   });
 
   it('never shows an engine address', () => {

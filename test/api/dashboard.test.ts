@@ -1,0 +1,51 @@
+/** The dashboard's page: what is served, and that the link on the terminal signs its reader in. */
+import { readdirSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { CliChild } from '../cli/child.ts';
+import { ApiChild } from '../fixtures/api-child.ts';
+
+const api = new ApiChild({ AUTH_DB_URL: 'embedded:' });
+beforeAll(() => api.start(), 30_000);
+afterAll(() => api[Symbol.asyncDispose]());
+
+describe('the dashboard', () => {
+  it('is a page that loads nothing from elsewhere', async () => {
+    const page = await fetch(`${api.url}/`);
+    expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8');
+    expect(page.headers.get('content-security-policy')).toContain("default-src 'none'");
+    const html = await page.text();
+    const links = [...html.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, link]) => link!);
+    for (const link of links.filter((one) => !one.startsWith('data:'))) {
+      expect(link).toMatch(/^\//);
+      expect((await fetch(api.url + link)).status, link).toBe(200);
+    }
+  });
+
+  it('serves every file of its folder, and each import of its scripts', async () => {
+    for (const file of readdirSync(new URL('../../src/dashboard/', import.meta.url))) {
+      const path = file === 'index.html' ? '/' : `/dashboard/${file}`;
+      const response = await fetch(api.url + path);
+      expect(response.status, path).toBe(200);
+      for (const [, target] of (await response.text()).matchAll(/from '\.\/([\w-]+\.js)'/g))
+        expect((await fetch(`${api.url}/dashboard/${target}`)).status, target).toBe(200);
+    }
+  });
+
+  it('opens signed in from the link on the terminal', async () => {
+    const [, token] = await api.waitForOutput(/\/#token=(\S+)\n/);
+    const headers = { authorization: `Bearer ${token}` };
+    const me = await fetch(`${api.url}/auth/bootstrap`, { headers });
+    expect(await me.json()).toMatchObject({ profile: { display_name: 'Owner' }, role: 'owner' });
+  });
+
+  it('has a token for anybody from the command line, of the same secret', async () => {
+    const child = new CliChild(['token', '--email', 'ann@example.com'], {
+      env: { DATA_DIR: api.dir },
+      cwd: api.dir,
+    });
+    const [token] = await child.waitForOutput(/^[\w-]+\.[\w-]+\.[\w-]+$/m);
+    const me = await fetch(`${api.url}/auth/me`, { headers: { authorization: `Bearer ${token}` } });
+    expect(await me.json()).toMatchObject({ email: 'ann@example.com' });
+    await child[Symbol.asyncDispose]();
+  });
+});
