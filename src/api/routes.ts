@@ -83,7 +83,7 @@ export function apiRoutes(services: ApiServices): ApiRoute[] {
       ['content-type', 'text/html; charset=utf-8'],
       ['content-security-policy', "default-src 'none'; style-src 'unsafe-inline'"],
     ],
-    body: renderDocs(endpoints, document, version),
+    body: renderDocs(document, version),
   };
   return [
     { endpoint: health, handle: () => answerHealth(version) },

@@ -1,5 +1,6 @@
 /** The interface description of everything that is declared, held against the rules of OpenAPI 3.1 and document 2. */
 import { beforeAll, describe, expect, it } from 'vitest';
+import { renderDocs } from '../../src/api/docs.ts';
 import { describeApi } from '../../src/api/openapi.ts';
 import { type Endpoint, pathParameters, pathsOf } from '../../src/contract/endpoint.ts';
 import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
@@ -164,5 +165,19 @@ describe('the description', () => {
       const { required = [], properties = {} } = schema as { required?: string[]; properties?: Json };
       for (const name of required) expect(Object.keys(properties)).toContain(name);
     }
+  });
+});
+
+describe('the page', () => {
+  it('shows every operation and every shape, and links only to what it shows', () => {
+    const page = renderDocs(document, '1.2.3');
+    for (const { path, method, operation } of operations) {
+      expect(page).toContain(
+        `id="op-${String(operation.operationId)}"><code>${method.toUpperCase()} ${path}<`,
+      );
+    }
+    const ids = new Set([...page.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id));
+    for (const [, target] of page.matchAll(/href="#([^"]+)"/g)) expect(ids, target).toContain(target);
+    expect(page).not.toMatch(/<script|https?:\/\/|src=/);
   });
 });
