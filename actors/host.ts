@@ -7,7 +7,7 @@ import { RATE_SLOTS } from '../src/limits.ts';
 import { createLog } from '../src/log.ts';
 import { runActorThread, type ThreadTask } from '../src/runtime/actor-thread.ts';
 import type { JournalStore } from '../src/runtime/journal.ts';
-import { ExactIndex } from '../src/search/exact-index.ts';
+import { chooseIndex } from '../src/search/open-index.ts';
 import { CaptureLog, mayKeepMemory } from '../src/storage/capture/log.ts';
 import { LmdbJournal } from '../src/storage/lmdb/journal.ts';
 import type { DatabasePaths } from '../src/storage/lmdb/stores.ts';
@@ -63,8 +63,7 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
   const journal = databases === null ? null : openJournal(databases);
   const tables = databases === null ? null : new LmdbTables(databases.main, 'disk');
   const runs = databases === null ? null : new LmdbTables(databases.runs, 'process');
-  // At most FINDINGS_PER_CODEBASE vectors: comparing with all of them takes a few milliseconds, and is exact.
-  const findings = findingsIndex((dimensions) => new ExactIndex(dimensions));
+  const findings = findingsIndex(chooseIndex((message) => logger.warn(message)));
   await runActorThread(task, {
     kinds:
       databases === null

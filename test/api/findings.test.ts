@@ -21,6 +21,7 @@ import { guard } from '../../src/api/pipeline.ts';
 import { Authenticator, type CredentialKind } from '../../src/auth/authenticator.ts';
 import { FINDINGS } from '../../src/contract/findings.ts';
 import { bind } from '../../src/contract/handler.ts';
+import type { Codebase } from '../../src/domain/finding.ts';
 import { FINDING_METADATA_CHARACTERS, FINDING_PATHS, FINDINGS_PER_CODEBASE } from '../../src/limits.ts';
 import { type MemoryTableDisk, MemoryTables } from '../../src/storage/memory/tables.ts';
 import type { TableTransaction } from '../../src/storage/tables.ts';
@@ -121,6 +122,40 @@ class Process implements AsyncDisposable {
 /** A note whose metadata is so many objects deep. */
 const nested = (depth: number): string =>
   `{"content": "x", "metadata": ${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}}`;
+
+/** Rows of so many findings, as a life before this one would have left them. */
+async function fillCodebase(
+  api: Process,
+  codebase: Codebase,
+  count: number,
+  makeContent: (seq: number) => string,
+): Promise<void> {
+  const texts = Array.from({ length: count }, (_, seq) => makeContent(seq));
+  const vectors = await api.embedder.embed(texts);
+  await api.tables.transact((transaction) => {
+    for (const [seq, content] of texts.entries()) {
+      const facts = {
+        finding_id: `find_${seq}`,
+        project_id: 'default',
+        file_path: `${seq}`,
+        finding_type: 'note',
+        created_at: '2026-01-01T00:00:00.000Z',
+      };
+      const row = findingRow(codebase, seq);
+      const vector = packVector(vectors[seq]!);
+      const indexed = { ...facts, hash: `${seq}`, embedder_id: api.embedder.id, vector };
+      transaction.write({
+        op: 'put',
+        table: FINDINGS_TABLE,
+        row,
+        value: { ...facts, content, metadata: '{}' },
+      });
+      transaction.write({ op: 'put', table: FINDINGS_INDEXED, row, value: indexed });
+    }
+    const value = { next_seq: count, count, embedder_id: api.embedder.id };
+    transaction.write({ op: 'put', table: FINDINGS_CODEBASES, row: codebaseRow(codebase), value });
+  });
+}
 
 const contents = (body: Body): unknown[] => body.findings!.map(({ content }) => content);
 
@@ -357,29 +392,7 @@ describe('findings', () => {
   it('are at most so many, and one that goes makes room', async () => {
     await using api = new Process();
     const codebase = { org_id: 'org', codebase_id: 'c' };
-    const vector = packVector((await api.embedder.embed(['x']))[0]!);
-    await api.tables.transact((transaction) => {
-      for (let seq = 0; seq < FINDINGS_PER_CODEBASE; seq++) {
-        const facts = {
-          finding_id: `find_${seq}`,
-          project_id: 'default',
-          file_path: `${seq}`,
-          finding_type: 'note',
-          created_at: '2026-01-01T00:00:00.000Z',
-        };
-        const row = findingRow(codebase, seq);
-        const finding = { ...facts, content: `${seq}`, metadata: '{}' };
-        const indexed = { ...facts, hash: `${seq}`, embedder_id: api.embedder.id, vector };
-        transaction.write({ op: 'put', table: FINDINGS_TABLE, row, value: finding });
-        transaction.write({ op: 'put', table: FINDINGS_INDEXED, row, value: indexed });
-      }
-      const value = {
-        next_seq: FINDINGS_PER_CODEBASE,
-        count: FINDINGS_PER_CODEBASE,
-        embedder_id: api.embedder.id,
-      };
-      transaction.write({ op: 'put', table: FINDINGS_CODEBASES, row: codebaseRow(codebase), value });
-    });
+    await fillCodebase(api, codebase, FINDINGS_PER_CODEBASE, () => 'x');
     const full = await api.send('org', 'POST', '/v1/findings/c', { content: 'one more' });
     expect(full.status).toBe(409);
     expect(full.body.detail).toContain(String(FINDINGS_PER_CODEBASE));
@@ -390,6 +403,26 @@ describe('findings', () => {
     await api.ok('org', 'POST', '/v1/findings/d', { content: 'elsewhere' });
     await api.ok('org', 'DELETE', '/v1/findings/c');
     expect((await api.ok('org', 'GET', '/v1/findings/c')).total).toBe(0);
+  });
+});
+
+describe('a large code base', () => {
+  it('finds the same while its graph is being made and when it is there', async () => {
+    await using api = new Process(new Map(), new WordEmbedder('words', 1_024));
+    const codebase = { org_id: 'org', codebase_id: 'c' };
+    const words = (seq: number) =>
+      Array.from({ length: 8 }, (_, at) => `w${(seq * 7919 + at * 104_729 + seq * at * 31) % 5_003}`);
+    await fillCodebase(api, codebase, 2_500, (seq) => words(seq).join(' '));
+    const missed: number[] = [];
+    for (let round = 0; round < 400; round++) {
+      const seq = (round * 911) % 2_500;
+      const { findings } = await api.ok('org', 'POST', '/v1/findings/c/recall', {
+        query: words(seq).slice(0, 6).join(' '),
+        file_path: round % 2 === 0 ? `${seq}` : null,
+      });
+      if (findings![0]?.content !== words(seq).join(' ')) missed.push(round);
+    }
+    expect(missed).toEqual([]);
   });
 });
 
