@@ -89,8 +89,11 @@ export const PAGE_LIMIT_MAX = 200;
 export const STATIC_KEYS_MAX = 1_000;
 /** Origins in CORS_ALLOWED_ORIGINS. */
 export const CORS_ORIGINS_MAX = 1_000;
-/** A body of JSON: deeper or with more values (keys and list items) it is refused before it is parsed. */
-export const JSON_BOUNDS = { depth: 512, values: 250_000 } as const;
+/**
+ * A body of JSON: deeper, with more values (keys and list items), or with more keys in one object it is refused before it
+ * is parsed. Objects of many keys cost most.
+ */
+export const JSON_BOUNDS = { depth: 512, values: 250_000, keys: 10_000 } as const;
 /** What a 422 tells of the request: errors listed, and of an offending value characters, values and levels. */
 export const ECHO_BOUNDS = { errors: 100, characters: 16_384, values: 100, depth: 8 } as const;
 /** Verified credentials that a front remembers, and for how long (document 2: about 60 seconds). */
@@ -200,6 +203,8 @@ export const EMBEDDING_BATCH_TOKENS = 16_384;
 export const EMBEDDING_QUEUE_TEXTS = 4_096;
 export const EMBEDDING_QUEUE_CHARACTERS = 8 * MIB;
 /** Calls of the compute pool that wait for a thread, and how long one may take in all. */
+/** Threads of the stateless pool. One embeds some thousand short texts a second; each has the model in memory. */
+export const COMPUTE_THREADS = 1;
 export const COMPUTE_QUEUE_CALLS = 256;
 export const COMPUTE_DEADLINE_MS = 60_000;
 /** One request to a remote embedding service, and the largest answer that is read. */

@@ -33,9 +33,11 @@ export function parseJsonBody(body: Uint8Array): unknown {
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
-/** @throws CatalogueError `malformed_request` for JSON that is deeper or holds more values than a body may */
+/** @throws CatalogueError `malformed_request` for JSON that is deeper or larger than a body may be */
 function boundJson(buffer: Buffer): void {
-  const { depth: maxDepth, values: maxValues } = JSON_BOUNDS;
+  const { depth: maxDepth, values: maxValues, keys: maxKeys } = JSON_BOUNDS;
+  /** By depth: commas of the object that is open there; below 0 for a list, whose length is bounded by the values. */
+  const keys = new Int32Array(maxDepth + 1);
   let depth = 0;
   let values = 0;
   for (let at = 0; at < buffer.length; at++) {
@@ -46,26 +48,25 @@ function boundJson(buffer: Buffer): void {
       case 0x7b: // {
       case 0x5b: // [
         values++;
-        if (++depth > maxDepth) {
-          throw new CatalogueError(
-            'malformed_request',
-            `The body is nested deeper than ${maxDepth} levels, at offset ${at}`,
-          );
-        }
+        if (++depth > maxDepth) refuse(`is nested deeper than ${maxDepth} levels`, at);
+        keys[depth] = buffer[at] === 0x7b ? 0 : -maxValues;
         break;
       case 0x7d:
       case 0x5d:
-        depth--;
+        // What closes too often is no JSON, and shallow.
+        depth = Math.max(0, depth - 1);
         break;
       case 0x2c: // ,
         values++;
+        if (++keys[depth]! >= maxKeys) refuse(`holds an object with more than ${maxKeys} keys`, at);
         break;
     }
-    if (values > maxValues) {
-      const detail = `The body holds more than ${maxValues} values, at offset ${at}`;
-      throw new CatalogueError('malformed_request', detail);
-    }
+    if (values > maxValues) refuse(`holds more than ${maxValues} values`, at);
   }
+}
+
+function refuse(what: string, offset: number): never {
+  throw new CatalogueError('malformed_request', `The body ${what}, at offset ${offset}`);
 }
 
 /** How many bytes of a text are looked at one by one before the rest is searched for its end. */

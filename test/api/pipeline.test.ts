@@ -442,6 +442,12 @@ describe('hostile bodies', () => {
     const keys = Array.from({ length: 1_000_000 }, (_, at) => `"${at.toString(36)}":0`).join();
     await quickly(`{${keys}}`, 400);
     await quickly(`[${'0,'.repeat(1_000_000)}0]`, 400);
+    const object = (count: number) =>
+      `{"title":"a",${Array.from({ length: count - 1 }, (_, at) => `"k${at}":{"a":1,"b":[1,2]}`).join()}}`;
+    await quickly(object(JSON_BOUNDS.keys), 200);
+    await quickly(object(JSON_BOUNDS.keys + 1), 400);
+    await quickly(`{"title":"a","more":[${Array(60_000).fill('{"a":1,"b":2}').join()}]}`, 200);
+    await quickly(`${']'.repeat(5_000)}`, 400);
     await quickly(`{"title":"a","tags":[${'7,'.repeat(200_000)}7]}`, 422);
     await quickly(`{"title":"a","metadata":{"a":[${'7,'.repeat(20_000)}7]}}`, 422);
     await quickly(JSON.stringify({ title: 'a', metadata: { a: 'x'.repeat(300_000) } }), 422);
