@@ -43,6 +43,7 @@ export const EVALUATE = {
     path: '/v1/monitors/evaluate',
     aliases: ['/monitors/evaluate'],
     auth: 'bearer',
+    writes: false,
     summary: 'Says whether the agent should be told to change course, and what',
     tag: 'runs',
     body: evaluateBody,
