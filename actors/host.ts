@@ -2,23 +2,39 @@
  * Entry of an actor thread: the composition root that gives the actors of this thread their ports. Started as a pool
  * task by src/runtime/actor-threads.ts. Actor threads.
  */
+
+import { STARTER_PATTERNS } from '../src/domain/starter-patterns.ts';
 import { decodeExchange } from '../src/gateway/turns/decode.ts';
-import { RATE_SLOTS } from '../src/limits.ts';
-import { createLog } from '../src/log.ts';
-import { runActorThread, type ThreadTask } from '../src/runtime/actor-thread.ts';
+import { COMPUTE_THREADS, RATE_SLOTS } from '../src/limits.ts';
+import { createLog, type Log } from '../src/log.ts';
+import { runActorThread, type ThreadServices, type ThreadTask } from '../src/runtime/actor-thread.ts';
 import type { JournalStore } from '../src/runtime/journal.ts';
+import type { Embedder } from '../src/search/embedder.ts';
+import { type EmbeddingChoice, openEmbedder } from '../src/search/open-embedder.ts';
 import { chooseIndex } from '../src/search/open-index.ts';
+import { ThreadEmbedder } from '../src/search/thread-embedder.ts';
+import { systemClock } from '../src/std/clock.ts';
+import { newUlid } from '../src/std/id.ts';
 import { CaptureLog, mayKeepMemory } from '../src/storage/capture/log.ts';
 import { LmdbJournal } from '../src/storage/lmdb/journal.ts';
 import type { DatabasePaths } from '../src/storage/lmdb/stores.ts';
 import { LmdbTables } from '../src/storage/lmdb/tables.ts';
 import { SplitJournal } from '../src/storage/split-journal.ts';
+import type { Tables } from '../src/storage/tables.ts';
 import { CAPTURE_LOG_PORT } from './capture-writer/behaviour.ts';
 import { CaptureLogPort } from './capture-writer/port.ts';
 import { CATALOG } from './catalog.ts';
+import { DISTILLATION_PORT } from './distiller/behaviour.ts';
+import { ModelWriter } from './distiller/model-writer.ts';
+import { DistillationPort } from './distiller/port.ts';
+import { TRACE_BODIES } from './distiller/protocol.ts';
 import { findingsIndex } from './findings-index/behaviour.ts';
 import { FINDINGS_PORT, FindingsPort } from './findings-index/port.ts';
 import { liveHub, silentLiveHub } from './live-hub/behaviour.ts';
+import { PATTERN_STORE_PORT } from './pattern-index/behaviour.ts';
+import { PatternIndexClient } from './pattern-index/client.ts';
+import { PatternStorePort } from './pattern-index/port.ts';
+import { PatternStore } from './pattern-index/store.ts';
 import { rateTablePort } from './rate-bucket/slots.ts';
 import { RATE_TABLE_PORT } from './rate-bucket/slots-protocol.ts';
 import { allocateRateTable, RateTable } from './rate-bucket/table.ts';
@@ -34,6 +50,12 @@ export interface HostOptions {
   databases: DatabasePaths | null;
   /** The rate buckets that all front threads share; absent in a process without an API. */
   rate_table?: SharedArrayBuffer;
+  /** What embeds texts on this thread, where there is an API. */
+  embedding?: EmbeddingChoice;
+  /** A model that words patterns; null: none. */
+  distill_model?: { url: string; model: string; key: string } | null;
+  /** Patterns are kept and searched. */
+  has_patterns?: boolean;
   /** Somebody may read the live stream; otherwise its hubs keep nothing. */
   has_live_stream?: boolean;
 }
@@ -63,6 +85,8 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
   const journal = databases === null ? null : openJournal(databases);
   const tables = databases === null ? null : new LmdbTables(databases.main, 'disk');
   const runs = databases === null ? null : new LmdbTables(databases.runs, 'process');
+  /** What the ports opened, in the order in which it is closed. */
+  const opened: { close(): Promise<void> }[] = [];
   const findings = findingsIndex(chooseIndex((message) => logger.warn(message)));
   await runActorThread(task, {
     kinds:
@@ -74,17 +98,19 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
             { behaviour: findings, policy: FINDINGS_INDEX_POLICY },
           ],
     journal,
-    ports: {
+    ports: (services) => ({
       [CAPTURE_LOG_PORT]: captureLog,
       ...(tables === null ? {} : { [FINDINGS_PORT]: new FindingsPort(tables) }),
       ...(runs === null ? {} : { [STEP_ANSWERS_PORT]: new StepAnswersPort(runs) }),
+      ...(tables === null ? {} : patternPorts(task.options, tables, services, logger, opened)),
       [RATE_TABLE_PORT]: rateTablePort(
         new RateTable(task.options.rate_table ?? allocateRateTable(RATE_SLOTS)),
       ),
-    },
+    }),
     report: (report) => logger.error(report, 'an actor failed'),
     dispose: async () => {
       await captureLog.close();
+      for (const one of opened) await one.close();
       await journal?.close();
       await tables?.close();
       await runs?.close();
@@ -94,4 +120,44 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
 
 function openJournal({ main, runs }: DatabasePaths): JournalStore {
   return new SplitJournal(new LmdbJournal(main, 'disk'), new LmdbJournal(runs, 'process'), QUICK_KINDS);
+}
+
+/** The model in the stateless pool, or the remote service, as seen from this thread. */
+async function openThreadEmbedder(
+  choice: EmbeddingChoice | undefined,
+  compute: ThreadServices['compute'],
+): Promise<Embedder> {
+  if (choice === undefined || compute === null) throw new Error('this process embeds nothing');
+  return openEmbedder(choice, compute, COMPUTE_THREADS);
+}
+
+/** Patterns and what makes them. The store itself is opened on the one thread that is asked for it. */
+function patternPorts(
+  { has_patterns = false, distill_model = null, embedding: embeddingChoice }: HostOptions,
+  tables: Tables,
+  { asker, compute }: ThreadServices,
+  logger: Log,
+  opened: { close(): Promise<void> }[],
+) {
+  const embedding = new ThreadEmbedder(() => openThreadEmbedder(embeddingChoice, compute));
+  const store = new PatternStorePort(
+    async () =>
+      new PatternStore({
+        tables,
+        embedder: await embedding.open(),
+        makeIndex: chooseIndex((message) => logger.warn(message)),
+        clock: systemClock,
+        newId: () => `pat_${newUlid()}`,
+        log: logger,
+        starters: STARTER_PATTERNS,
+      }),
+  );
+  const distillation = new DistillationPort({
+    readBody: (key) => tables.get<Uint8Array>(TRACE_BODIES, [key]),
+    embedder: embedding,
+    sink: has_patterns ? new PatternIndexClient(asker) : null,
+    writer: distill_model === null ? null : new ModelWriter(distill_model, (reason) => logger.warn(reason)),
+  });
+  opened.push(store, embedding);
+  return { [PATTERN_STORE_PORT]: store, [DISTILLATION_PORT]: distillation };
 }

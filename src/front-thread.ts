@@ -61,6 +61,7 @@ export default async function frontThread(task: FrontTask): Promise<void> {
         admin: remoteAdmin(services),
         probes: { actors: () => services.isReady() },
         asker: actors,
+        compute: parts.api ? (name, input) => services.compute(name, input) : null,
         shared: task.shared,
         log,
         renderMetrics: () => services.renderMetrics(),

@@ -12,6 +12,7 @@ import { type ErrorData, toErrorData } from './errors.ts';
 import type { Parts } from './front.ts';
 import type { FrontTask, FrontThreadControl } from './front-thread.ts';
 import type { CaptureAdmin } from './gateway/admin.ts';
+import type { ComputeTask } from './runtime/actor-thread.ts';
 import type { ActorThreads } from './runtime/actor-threads.ts';
 import type { Placement } from './runtime/protocol.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
@@ -23,6 +24,8 @@ export type AdminAnswer = { ok: true; value: object } | { ok: false; error: Erro
 export interface RemoteServices {
   admin(name: keyof CaptureAdmin): Promise<AdminAnswer>;
   isReady(): Promise<boolean>;
+  /** Runs a task of the stateless pool. */
+  compute(task: string, input: unknown): Promise<unknown>;
   renderMetrics(): Promise<string>;
 }
 
@@ -35,6 +38,8 @@ export interface FrontThreadsOptions {
   actors: ActorThreads;
   admin: CaptureAdmin;
   isReady: () => Promise<boolean>;
+  /** null where there is no API. */
+  compute: ComputeTask | null;
   renderMetrics: () => Promise<string>;
   /** Told of a front thread that failed. */
   onFrontEnded: (thrown: unknown) => void;
@@ -83,6 +88,7 @@ export class FrontThreads {
     actors,
     admin,
     isReady,
+    compute,
     renderMetrics,
     onFrontEnded,
   }: FrontThreadsOptions): {
@@ -91,7 +97,12 @@ export class FrontThreads {
   } {
     const control = new MessageChannel();
     const services = new MessageChannel();
-    const remote: RemoteServices = { admin: (name) => answerAs(admin, name), isReady, renderMetrics };
+    const remote: RemoteServices = {
+      admin: (name) => answerAs(admin, name),
+      isReady,
+      compute: (task, input) => compute!(task, input),
+      renderMetrics,
+    };
     Comlink.expose(remote, nodeEndpoint(services.port1));
     const task: FrontTask = {
       config,

@@ -4,6 +4,7 @@
  * threads run one each (front-thread.ts), all listening on the same ports.
  */
 import type { CaptureWriterClient } from '../actors/capture-writer/client.ts';
+import { DistillerClient } from '../actors/distiller/client.ts';
 import { FindingsClient } from '../actors/findings-index/client.ts';
 import { LiveHubReader, type SubscribingAsker } from '../actors/live-hub/client.ts';
 import { type ApiLog, createApi } from './api/api.ts';
@@ -23,8 +24,10 @@ import { type CaptureCounters, CaptureQueue } from './gateway/capture-queue.ts';
 import { Gateway } from './gateway/gateway.ts';
 import { serveApi } from './http/api-port.ts';
 import { type HttpServer, startServer } from './http/server.ts';
-import { DRAIN_DEADLINE_MS } from './limits.ts';
+import { COMPUTE_THREADS, DRAIN_DEADLINE_MS, RESUME_TRACES_MS } from './limits.ts';
+import type { ComputeTask } from './runtime/actor-thread.ts';
 import type { Embedder } from './search/embedder.ts';
+import { openEmbedder } from './search/open-embedder.ts';
 import { closeStores, databasePaths, openStores } from './storage/lmdb/stores.ts';
 import type { Stores } from './storage/stores.ts';
 
@@ -44,8 +47,8 @@ export interface FrontServices {
   probes: ReadinessProbes;
   /** Reaches the actors from this thread. */
   asker: SubscribingAsker;
-  /** Of this thread; without one there are no findings. */
-  embedder?: Embedder;
+  /** Runs tasks of the stateless pool; null where there is no API. */
+  compute: ComputeTask | null;
   shared: SharedMemory;
   log: ApiLog;
   /** What `/metrics` shows: of all fronts together. */
@@ -61,8 +64,11 @@ export class Front implements CaptureFront {
   readonly #servers: HttpServer[];
   readonly #stores: Stores | null;
   readonly #live: LiveReaders | null;
+  readonly #embedder: Embedder | null;
   readonly #findings: FindingsServices | undefined;
   readonly #metrics: ApiMetrics;
+  readonly #distillers: DistillerClient | null;
+  #tending: NodeJS.Timeout | undefined;
 
   /** @throws Error when an address cannot be bound; nothing listens then */
   static async start(services: FrontServices): Promise<Front> {
@@ -88,6 +94,7 @@ export class Front implements CaptureFront {
     const servers: HttpServer[] = [];
     const metrics = new ApiMetrics();
     let stores: Stores | null = null;
+    let embedder: Embedder | null = null;
     let findings: FindingsServices | undefined;
     const live =
       config.engines.live_stream === null ? null : new LiveReaders(new LiveHubReader(services.asker));
@@ -95,17 +102,20 @@ export class Front implements CaptureFront {
       if (gateway !== null) servers.push(await listenForGateway(config, gateway));
       if (parts.api) {
         stores = openStores(databasePaths(config.data_dir));
-        findings = openFindings(services, stores);
+        embedder = await openEmbedder(config.embedding, services.compute!, COMPUTE_THREADS);
+        findings = openFindings(services, stores, embedder);
         servers.push(await listenForApi(services, stores, live, findings, metrics));
       }
     } catch (thrown) {
       await Promise.all(servers.map((server) => server.drain(0)));
       await gateway?.close();
       await findings?.embedding.close();
+      await embedder?.close();
       if (stores !== null) await closeStores(stores);
       throw thrown;
     }
-    return new Front(queue, gateway, servers, stores, live, findings, metrics, parts);
+    const distillers = stores === null ? null : new DistillerClient(services.asker, stores.main);
+    return new Front(queue, gateway, servers, stores, live, embedder, findings, distillers, metrics, parts);
   }
 
   private constructor(
@@ -114,7 +124,9 @@ export class Front implements CaptureFront {
     servers: HttpServer[],
     stores: Stores | null,
     live: LiveReaders | null,
+    embedder: Embedder | null,
     findings: FindingsServices | undefined,
+    distillers: DistillerClient | null,
     metrics: ApiMetrics,
     parts: Parts,
   ) {
@@ -123,7 +135,9 @@ export class Front implements CaptureFront {
     this.#servers = servers;
     this.#stores = stores;
     this.#live = live;
+    this.#embedder = embedder;
     this.#findings = findings;
+    this.#distillers = distillers;
     this.#metrics = metrics;
     this.gateway_url = parts.gateway ? urlOf(servers[0]!) : null;
     this.api_url = parts.api ? urlOf(servers.at(-1)!) : null;
@@ -146,13 +160,23 @@ export class Front implements CaptureFront {
     this.#queue?.kill();
   }
 
-  /** Embeds what has no vector of the present model, in the background; one front does it for all. */
-  tendFindings(): void {
+  /**
+   * Does in the background what was left: embeds what has no vector of the present model, goes on with traces that a
+   * stop or a crash interrupted. One front does it for all.
+   */
+  tend(): void {
     this.#findings?.embedding.tendAll();
+    const distillers = this.#distillers;
+    if (distillers === null) return;
+    // A store that cannot be asked now is asked again.
+    const resume = () => void distillers.resume().catch(() => {});
+    resume();
+    this.#tending = setInterval(resume, RESUME_TRACES_MS).unref();
   }
 
   /** Finishes what is in flight, and hands what is captured to the writer. */
   async stop(): Promise<void> {
+    clearInterval(this.#tending);
     const drained = this.#servers.map((server) => server.drain(DRAIN_DEADLINE_MS));
     // An event stream never finishes of itself; its readers come again, to the next process.
     this.#live?.close();
@@ -161,12 +185,12 @@ export class Front implements CaptureFront {
     // What cannot be written by now was told in `writer.errors`; the stop goes on.
     await this.#queue?.settle(DRAIN_DEADLINE_MS).catch(() => {});
     await this.#findings?.embedding.close();
+    await this.#embedder?.close();
     if (this.#stores !== null) await closeStores(this.#stores);
   }
 }
 
-function openFindings({ asker, embedder, log }: FrontServices, stores: Stores): FindingsServices | undefined {
-  if (embedder === undefined) return undefined;
+function openFindings({ asker, log }: FrontServices, stores: Stores, embedder: Embedder): FindingsServices {
   const findings = new FindingsClient(asker, stores.main, embedder);
   const embedding = new FindingsEmbedding(findings, embedder, (_codebase, embedded, left) =>
     log.debug({ embedded, left }, 'findings got their vectors'),

@@ -202,9 +202,11 @@ export const EMBEDDING_BATCH_TOKENS = 16_384;
 /** What may wait for the model on one thread; more is refused as unavailable. */
 export const EMBEDDING_QUEUE_TEXTS = 4_096;
 export const EMBEDDING_QUEUE_CHARACTERS = 8 * MIB;
-/** Calls of the compute pool that wait for a thread, and how long one may take in all. */
+/** How often somebody looks for traces whose distillation was interrupted. */
+export const RESUME_TRACES_MS = 30_000;
 /** Threads of the stateless pool. One embeds some thousand short texts a second; each has the model in memory. */
 export const COMPUTE_THREADS = 1;
+/** Calls of the compute pool that wait for a thread, and how long one may take in all. */
 export const COMPUTE_QUEUE_CALLS = 256;
 export const COMPUTE_DEADLINE_MS = 60_000;
 /** One request to a remote embedding service, and the largest answer that is read. */

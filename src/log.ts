@@ -4,6 +4,8 @@
  */
 import { destination, type Logger, pino } from 'pino';
 
+export type Log = Logger;
+
 const STDERR = 2;
 
 /**

@@ -14,10 +14,18 @@ import { Front, type Parts } from './front.ts';
 import { FrontThreads } from './front-threads.ts';
 import { CaptureControl, type CaptureFront } from './gateway/capture-control.ts';
 import { findPort } from './http/port.ts';
-import { OWNER_TOKEN_HOURS, RATE_SLOTS } from './limits.ts';
+import {
+  COMPUTE_DEADLINE_MS,
+  COMPUTE_QUEUE_CALLS,
+  COMPUTE_THREADS,
+  OWNER_TOKEN_HOURS,
+  RATE_SLOTS,
+} from './limits.ts';
 import { createLog } from './log.ts';
 import { ActorThreads } from './runtime/actor-threads.ts';
+import { ComputePool } from './runtime/compute-pool.ts';
 import type { Placement } from './runtime/protocol.ts';
+import { findModelDir } from './search/open-embedder.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
 import { databasePaths } from './storage/lmdb/stores.ts';
 
@@ -75,11 +83,17 @@ async function startAll(
     databases: parts.api ? databasePaths(config.data_dir) : null,
     rate_table: shared.rate_table,
     has_live_stream: config.engines.live_stream !== null,
+    embedding: config.embedding,
+    distill_model: config.distill_model,
+    has_patterns: config.engines.vector_store !== null,
   };
+  const compute = parts.api ? openComputePool(config) : null;
+  if (compute !== null) stops.push(() => compute.close());
   const actors = new ActorThreads({
     entry: resolveModuleUrl('../actors/host.ts', import.meta.url),
     placement,
     options,
+    ...(compute === null ? {} : { compute: compute.run }),
     onThreadDown: (index, reason, restartInMs) =>
       log.error({ thread: index, reason, restart_in_ms: restartInMs }, 'an actor thread ended'),
   });
@@ -123,11 +137,12 @@ async function startAll(
     shared,
     log,
     renderMetrics,
+    compute: compute?.run ?? null,
   });
   fronts.push(first);
   meters.push(first);
   stops.push(() => first.stop());
-  first.tendFindings();
+  first.tend();
 
   if (config.front_threads > 1) {
     const others = await FrontThreads.start({
@@ -138,6 +153,7 @@ async function startAll(
       actors,
       admin,
       isReady,
+      compute: compute?.run ?? null,
       renderMetrics,
       onFrontEnded: (thrown) => log.error({ err: thrown }, 'a front thread ended'),
     });
@@ -159,6 +175,16 @@ function withTokenSecret(config: Config, parts: Parts): Config {
   const isOwn = engines.accounts === 'embedded:' && auth.jwt_secret === null && auth.jwks_url === null;
   if (!parts.api || !isOwn) return config;
   return { ...config, auth: { ...auth, jwt_secret: loadEmbeddedSecret(config.data_dir) } };
+}
+
+function openComputePool(config: Config): ComputePool {
+  return new ComputePool({
+    entry: resolveModuleUrl('../actors/compute.ts', import.meta.url),
+    threads: COMPUTE_THREADS,
+    options: { model_dir: findModelDir(config.embedding) },
+    queue_calls_max: COMPUTE_QUEUE_CALLS,
+    call_deadline_ms: COMPUTE_DEADLINE_MS,
+  });
 }
 
 /** For whoever started the process: the same user at every start. */

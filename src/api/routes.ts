@@ -12,6 +12,7 @@ import { PROFILES } from '../contract/profiles.ts';
 import { type ApiReply, type ApiRoute, jsonReply } from '../contract/route.ts';
 import { RUNS } from '../contract/runs.ts';
 import { STREAM } from '../contract/stream.ts';
+import { TRACES } from '../contract/traces.ts';
 import type { Asker } from '../runtime/front.ts';
 import type { Stores } from '../storage/stores.ts';
 import { type ControlPlane, controlPlaneRoutes } from './control-plane.ts';
@@ -27,6 +28,7 @@ import { type Checks, guard } from './pipeline.ts';
 import { profileHandlers } from './profiles.ts';
 import { runHandlers } from './runs.ts';
 import { streamHandlers } from './stream.ts';
+import { traceHandlers } from './traces.ts';
 
 /** What handlers need of the process, handed in by the composition root. */
 export interface ApiServices {
@@ -59,6 +61,7 @@ function productEndpoints(services: ApiServices): BoundEndpoint[] {
     ...bind(RUNS, runHandlers(services)),
     ...bind(EVALUATE, evaluateHandlers(services)),
     ...bind(PROFILES, profileHandlers(services)),
+    ...bind(TRACES, traceHandlers(services)),
     ...bind(EXPERIMENTS, experimentHandlers(services)),
     ...(services.findings === undefined ? [] : bind(FINDINGS, findingsHandlers(services.findings))),
     ...bind(STREAM, streamHandlers(services)),
