@@ -225,6 +225,9 @@ assert(
 );
 assert(DEFAULTS.GW_MAX_CAPTURE_BYTES <= DECODED_BODY_BYTES, 'an uncompressed body at the cap is decodable');
 assert(DEFAULTS.RATE_LIMIT_PER_SEC <= DEFAULTS.RATE_LIMIT_BURST, 'a full second is inside the burst');
+assert(CREDENTIAL_CACHE.fresh_ms < MINUTE_MS, 'a key that another process revoked fails within a minute');
+assert(FREE_OBJECT_BOUNDS.depth < JSON_BOUNDS.depth, 'a free-form object at its bound fits into a body');
+assert(FREE_OBJECT_BOUNDS.values <= JSON_BOUNDS.keys, 'a free-form object of keys alone fits into a body');
 assert(HTTP_HEAD_BYTES <= UPSTREAM_HEAD_BYTES, 'an upstream that echoes our head is still understood');
 assert(UPSTREAM_TIMEOUT_MS >= HOUR_MS, 'no read timeout below one hour');
 assert(

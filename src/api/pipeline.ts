@@ -38,9 +38,13 @@ export interface Checks {
 
 const TENANT_NAMES = Object.keys(tenantQuery.shape);
 
-/** Puts the checks before a handler. */
+/**
+ * Puts the checks before a handler.
+ * @throws Error for an endpoint of another kind than `bearer`: these checks are not its
+ */
 export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
   const { endpoint, handler } = bound;
+  if (endpoint.auth !== 'bearer') throw new Error(`${endpoint.id} is ${endpoint.auth}, not bearer`);
   const handle = async (request: ApiRequest): Promise<ApiReply> => {
     const principal = await identify(request, checks);
     // Most takes and principals are there at once; an await would cost a turn of the queue.

@@ -1,5 +1,6 @@
 /** The API's table without a server: what each route answers, and what is answered where there is none. */
 
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { compileDispatch } from '../../src/api/dispatch.ts';
@@ -160,6 +161,32 @@ describe('routes with parameters', () => {
     const reply = await dispatcher([broken], reported)('GET', '/v1/things/x');
     expect(reply).toMatchObject({ status: 500, body: { detail: 'Internal Server Error' } });
     expect(reported).toEqual([failure]);
+  });
+
+  it('leads any path somewhere or nowhere, and fails at none', async () => {
+    const reported: unknown[] = [];
+    const ask = dispatcher(routes, reported);
+    const odd = fc.constantFrom(
+      'v1',
+      'things',
+      '%',
+      '%ff',
+      '%2f',
+      '',
+      '.',
+      '..',
+      '{id}',
+      '__proto__',
+      'constructor',
+    );
+    const path = fc.array(fc.oneof(odd, fc.string()), { maxLength: 6 }).map((steps) => `/${steps.join('/')}`);
+    const method = fc.constantFrom('GET', 'HEAD', 'PUT', 'OPTIONS', '__proto__', '');
+    await fc.assert(
+      fc.asyncProperty(method, path, async (verb, target) => {
+        expect([200, 404, 405]).toContain((await ask(verb, target)).status);
+      }),
+    );
+    expect(reported).toEqual([]);
   });
 
   it('refuses a declaration whose path and parameters disagree', () => {
