@@ -33,7 +33,7 @@ interface Plan {
 
 const FULL: Plan = {
   sizes: [100, 1_000, 9_900],
-  recalls: 500,
+  recalls: 1_500,
   readers: 10_000,
   fanout: [
     [1, 2_000],
@@ -52,7 +52,7 @@ const QUICK: Plan = {
   ],
 };
 
-/** The contract's: 10,000 idle readers in less. */
+/** The contract's: 10,000 idle readers in less. Held against what the process has more with them than without. */
 const READERS_BYTES_MAX = 300e6;
 const CONNECTIONS = 8;
 
@@ -88,7 +88,7 @@ export async function runFindingsBench({ quick, save, say }: FindingsBenchOption
       say(`${readers} readers, ${events} events`);
       fanout.push(await measureFanout(product, readers, events));
     }
-    const goals = { idle_memory: idle.rss_bytes <= READERS_BYTES_MAX };
+    const goals = { idle_memory: idle.rss_bytes - idle.before_bytes <= READERS_BYTES_MAX };
     const report: FindingsReport = { findings, idle, fanout, goals };
     say('');
     print(report);
@@ -339,7 +339,7 @@ function print({ findings, idle, fanout, goals }: FindingsReport): void {
     );
   }
   console.log(
-    `${String(idle.readers).padStart(6)} idle readers  ${mb(idle.rss_bytes)} resident in all, ${mb(idle.before_bytes)} before them, ${(idle.bytes_a_reader / 1e3).toFixed(1)} kB each; opened ${idle.opened_per_s.toFixed(0)}/s; a round of heartbeats ${ms(idle.heartbeat_cpu_us)} of CPU   (under ${mb(READERS_BYTES_MAX)}: ${goals.idle_memory ? 'met' : 'MISSED'})`,
+    `${String(idle.readers).padStart(6)} idle readers  ${mb(idle.rss_bytes)} resident in all (model and databases included), ${mb(idle.before_bytes)} before them; opened ${idle.opened_per_s.toFixed(0)}/s; a round of heartbeats ${ms(idle.heartbeat_cpu_us)} of CPU   (under ${mb(READERS_BYTES_MAX)} more: ${goals.idle_memory ? 'met' : 'MISSED'})`,
   );
   for (const { readers, events, deliveries_per_s, events_per_s } of fanout) {
     console.log(

@@ -50,7 +50,10 @@ export class FindingsEmbedding {
 
   /** Looks through all code bases once; to be called at start, by one thread. */
   tendAll(): void {
-    for (const codebase of this.#findings.outdated()) this.tend(codebase);
+    for (const codebase of this.#findings.outdated()) {
+      if (this.#waiting.size >= this.#options.max_waiting) return;
+      this.tend(codebase);
+    }
   }
 
   /** Sees to the code base soon. */
