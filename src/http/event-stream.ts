@@ -136,8 +136,10 @@ class StreamSink implements EventSink, StreamEvents {
     else queueMicrotask(listener);
   }
 
+  /** A reader that does not take what is there would not take the end either; nobody waits for it. */
   close(): void {
-    this.#stream.end();
+    if (this.#isBlocked) this.#stream.destroy();
+    else this.#stream.end();
   }
 
   onBlocked(): void {

@@ -144,6 +144,20 @@ describe('an event stream', () => {
     expect(server.open).toBe(0);
   });
 
+  it('does not hold up a drain when its reader does not read', async () => {
+    const slow = await openReader();
+    slow.socket.pause();
+    const event = Buffer.from(encodeEvent(1, 'step', 'x'.repeat(60_000)));
+    while (sinks[0]!.buffered_bytes === 0) {
+      expect(sinks[0]!.write(event)).toBe(true);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    const drained = server.drain(600_000);
+    sinks[0]!.close();
+    await drained;
+    expect(gone).toBe(1);
+  });
+
   it('ends whole when it is closed, so that a drain does not wait', async () => {
     const readers = [await openReader(), await openReader()];
     const drained = server.drain(60_000);
