@@ -35,12 +35,21 @@ const metadata = freeObject().superRefine((object, context) => {
   context.addIssue({ code: 'custom', message: params.msg, params });
 });
 
+/** Nothing is nothing to note. */
+const content = longText(FINDING_BOUNDS.content).superRefine((value, context) => {
+  if (value !== '') return;
+  const params = {
+    type: 'string_too_short',
+    msg: 'String should have at least 1 character',
+    ctx: { min_length: 1 },
+  };
+  context.addIssue({ code: 'custom', message: params.msg, params });
+});
+
 export const findingBody = z
   .object({
     ...projectField,
-    content: longText(FINDING_BOUNDS.content).pipe(
-      text({ min: 1, max: FINDING_BOUNDS.content + MASKING_MARGIN }),
-    ),
+    content,
     file_path: longText(FINDING_BOUNDS.file_path).default(''),
     finding_type: longText(FINDING_BOUNDS.finding_type).default('note'),
     metadata: metadata.nullish(),

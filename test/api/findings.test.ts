@@ -346,6 +346,16 @@ describe('findings', () => {
       expect(reply.body).toHaveProperty('detail');
     }
     expect(api.tables.writes).toBe(0);
+    const details = async (body: unknown) =>
+      (await api.send('org', 'POST', path, body)).body.detail as Record<string, unknown>[];
+    expect(await details({})).toMatchObject([{ type: 'missing', loc: ['body', 'content'] }]);
+    expect(await details({ content: '' })).toMatchObject([
+      { type: 'string_too_short', loc: ['body', 'content'], ctx: { min_length: 1 } },
+    ]);
+    expect(await details({ content: 5 })).toMatchObject([{ type: 'string_type', loc: ['body', 'content'] }]);
+    expect(await details({ content: 'x', metadata: { a: 'y'.repeat(20_000) } })).toMatchObject([
+      { type: 'value_error', loc: ['body', 'metadata'] },
+    ]);
 
     const stored = await api.ok('org', 'POST', `/v1/findings/${'c'.repeat(256)}`, {
       content: '😀'.repeat(8_001),
