@@ -1,0 +1,41 @@
+/** Handler of `contract/patterns.ts`. Front threads. */
+import type { MergedPattern } from '../../actors/pattern-index/client.ts';
+import type { HandlersOf } from '../contract/handler.ts';
+import type { PATTERNS } from '../contract/patterns.ts';
+import { type NewPattern, ownScope, type PatternScope, UNIVERSAL_SCOPE } from '../domain/pattern.ts';
+import { projectOf } from '../domain/tenant.ts';
+import { CatalogueError } from '../errors.ts';
+
+/** What an import needs; the pattern index's client is such. */
+export interface PatternServices {
+  /** null: no vector store is configured. */
+  index: { add(scope: PatternScope, patterns: readonly NewPattern[]): Promise<MergedPattern[]> } | null;
+}
+
+export function patternHandlers({ index }: PatternServices): HandlersOf<typeof PATTERNS> {
+  return {
+    importPatterns: async ({ tenant, body }) => {
+      if (body.tier === 'e3' && tenant.actor.type !== 'static')
+        throw new CatalogueError('forbidden', 'Universal patterns are the operator’s');
+      if (index === null)
+        throw new CatalogueError('unavailable', 'No vector store is configured (VECTOR_STORE_URL)');
+      const scope =
+        body.tier === 'e3'
+          ? UNIVERSAL_SCOPE
+          : ownScope(
+              tenant.org_id,
+              body.tier === 'e2' ? null : projectOf(tenant, body.project_id ?? undefined),
+            );
+      const added = body.patterns.map(({ situation, dead_ends, unlock, model, failure_type }) => ({
+        situation,
+        dead_ends,
+        unlock,
+        model: model ?? '',
+        failure_type: failure_type ?? '',
+      }));
+      const patterns = await index.add(scope, added);
+      const created = patterns.filter((outcome) => outcome.created).length;
+      return { body: { created, merged: patterns.length - created, patterns } };
+    },
+  };
+}

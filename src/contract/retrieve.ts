@@ -1,0 +1,64 @@
+/** Retrieval of patterns before a task (document 2). Data; any thread. */
+import { z } from 'zod';
+import { TIERS } from '../domain/pattern.ts';
+import {
+  FAILURE_TYPE_CHARACTERS,
+  MODEL_CHARACTERS,
+  RETRIEVE_CONTEXT_CHARACTERS,
+  RETRIEVE_MIN_SIMILARITY,
+  RETRIEVE_TOP_K_DEFAULT,
+  RETRIEVE_TOP_K_MAX,
+} from '../limits.ts';
+import { endpoint } from './endpoint.ts';
+import { decimal, identifier, integer, literal, text } from './fields.ts';
+
+export const retrieveBody = z
+  .object({
+    context: text({ max: RETRIEVE_CONTEXT_CHARACTERS }).describe(
+      'The task in a sentence; what is searched for',
+    ),
+    tier: literal(TIERS)
+      .nullish()
+      .describe('e1: the project’s, e2: the organization’s commons, e3: universal. Absent: all of them'),
+    top_k: integer({ ge: 1, le: RETRIEVE_TOP_K_MAX }).default(RETRIEVE_TOP_K_DEFAULT),
+    min_similarity: decimal({ ge: 0, le: 1 })
+      .default(RETRIEVE_MIN_SIMILARITY)
+      .describe('Less similar patterns are left out'),
+    model: text({ max: MODEL_CHARACTERS })
+      .nullish()
+      .describe('Among nearly equal patterns those that a model of the same family learned go first'),
+    failure_type: text({ max: FAILURE_TYPE_CHARACTERS })
+      .nullish()
+      .describe('Only patterns of exactly this category; empty: any'),
+    project_id: identifier().nullish().describe('The project; ignored with a project’s own key'),
+  })
+  .meta({ id: 'Retrieve' });
+
+export const foundPattern = z
+  .object({
+    tier: z.enum(TIERS),
+    pattern_id: z.string(),
+    similarity: z.number().min(0).max(1),
+    fields: z.object({ situation: z.string(), dead_ends: z.string(), unlock: z.string() }),
+  })
+  .meta({ id: 'Pattern' });
+
+export const RETRIEVE = {
+  retrieve: endpoint({
+    id: 'retrieve_patterns',
+    method: 'POST',
+    path: '/v1/traces/retrieve',
+    auth: 'bearer',
+    writes: false,
+    summary: 'Patterns that fit a task, to put into its prompt',
+    tag: 'patterns',
+    body: retrieveBody,
+    replies: {
+      200: {
+        description:
+          'Best first; empty when nothing fits, or when the organization is over its monthly interventions',
+        schema: z.object({ traces: z.array(foundPattern) }).meta({ id: 'Retrieved' }),
+      },
+    },
+  }),
+} as const;
