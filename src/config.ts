@@ -13,6 +13,7 @@ import {
   CORS_ORIGINS_MAX,
   DEFAULTS,
   HTTP_HEAD_BYTES,
+  MODEL_CHARACTERS,
   NOTE_CHARACTERS,
   STATIC_KEYS_MAX,
   THREADS_MAX,
@@ -71,6 +72,18 @@ export interface Config {
     /** Secret, '' for none: never print. */
     readonly key: string;
   } | null;
+  readonly embedding: {
+    /** Folder of an ONNX export, absolute; null: the model that ships. */
+    readonly model_dir: string | null;
+    /** An OpenAI-compatible service in the model's place; null: none. */
+    readonly remote: {
+      /** No trailing slash. */
+      readonly url: string;
+      readonly model: string;
+      /** Secret, '' for none: never print. */
+      readonly key: string;
+    } | null;
+  };
   readonly gateway: {
     readonly host: string;
     readonly port: number;
@@ -130,6 +143,9 @@ export class ConfigError extends Error {
   }
 }
 
+/** Where EMBEDDING_API_KEY is good for when EMBEDDING_API_URL names no other place. */
+const EMBEDDING_API_BASE = 'https://api.openai.com/v1';
+
 /** Their values may carry a password or a key: an error names them without the value. */
 const SECRET_NAMES: ReadonlySet<string> = new Set([
   'VECTOR_STORE_URL',
@@ -139,6 +155,7 @@ const SECRET_NAMES: ReadonlySet<string> = new Set([
   'AUTH_JWKS_URL',
   'SVC_KEYS',
   'DISTILL_MODEL_KEY',
+  'EMBEDDING_API_KEY',
   'STRIPE_SECRET_KEY',
   'STRIPE_WEBHOOK_SECRET',
   'STRIPE_WEBHOOK_THIN_SECRET',
@@ -296,6 +313,11 @@ function parseJson(text: string): unknown {
 
 const level = z.enum(LOG_LEVELS).describe(`allowed is one of ${LOG_LEVELS.join(', ')}`);
 
+const embeddingModel = z
+  .string()
+  .regex(/^\P{Cc}{1,200}$/u)
+  .describe('allowed are 1 to 200 printable characters');
+
 /** Every variable this version reads, and the text that stands for it when it is unset (undefined: nothing does). */
 const VARIABLES = {
   LOG_LEVEL: [level, 'info'],
@@ -323,6 +345,10 @@ const VARIABLES = {
   DISTILL_MODEL_URL: [base(), undefined],
   DISTILL_MODEL: [modelName, undefined],
   DISTILL_MODEL_KEY: [secret, undefined],
+  EMBEDDING_MODEL_DIR: [path, undefined],
+  EMBEDDING_API_KEY: [secret, undefined],
+  EMBEDDING_API_URL: [base(), undefined],
+  EMBEDDING_API_MODEL: [embeddingModel, 'text-embedding-3-small'],
   GW_HOST: [host, '127.0.0.1'],
   GW_PORT: [port, '8787'],
   GW_UPSTREAM_BASE: [base(), 'https://api.anthropic.com'],
@@ -382,6 +408,16 @@ function readDistillModel(v: Variables): Config['distill_model'] {
   throw new ConfigError(missing, '', VARIABLES[missing][0].description ?? '');
 }
 
+/** A key or an address is enough to ask a remote service: the usual one has an address, one's own may need no key. */
+function readEmbedding(v: Variables): Config['embedding'] {
+  const { EMBEDDING_API_KEY: key, EMBEDDING_API_URL: url, EMBEDDING_API_MODEL: model } = v;
+  const isRemote = key !== null || url !== null;
+  return Object.freeze({
+    model_dir: v.EMBEDDING_MODEL_DIR === null ? null : resolve(v.EMBEDDING_MODEL_DIR),
+    remote: isRemote ? Object.freeze({ url: url ?? EMBEDDING_API_BASE, model, key: key ?? '' }) : null,
+  });
+}
+
 function freezeConfig(v: Variables, db: string | undefined): Config {
   const data_dir = resolve(v.DATA_DIR);
   return Object.freeze({
@@ -417,6 +453,7 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
       plan_caps: v.PLAN_CAPS,
     }),
     distill_model: readDistillModel(v),
+    embedding: readEmbedding(v),
     gateway: Object.freeze({
       host: v.GW_HOST,
       port: v.GW_PORT,

@@ -57,11 +57,10 @@ const LATENCY_RUNS = 1_000;
 /**
  * Prints and stores the evaluation.
  * @param args `--model <folder>` instead of the default model, `--sets <folder>`
- * @returns exit code
  */
-export async function runRetrievalEval(args: readonly string[]): Promise<number> {
+export async function evaluateRetrieval(...args: string[]): Promise<void> {
   const { values } = parseArgs({
-    args: [...args],
+    args,
     options: { model: { type: 'string' }, sets: { type: 'string' }, 'no-save': { type: 'boolean' } },
   });
   const setsDir = values.sets === undefined ? SETS_DIR : new URL(`file://${resolve(values.sets)}/`);
@@ -110,7 +109,6 @@ export async function runRetrievalEval(args: readonly string[]): Promise<number>
       latency_ms,
     };
     if (values['no-save'] !== true) console.log(`\n${saveResult(result)}`);
-    return 0;
   } finally {
     await pool.close();
   }
@@ -249,5 +247,3 @@ function parseRanked(bytes: Buffer): RankedSet {
     }));
   return { docs, queries };
 }
-
-if (import.meta.main) process.exitCode = await runRetrievalEval(process.argv.slice(2));

@@ -61,6 +61,7 @@ describe('with nothing set', () => {
         plan_caps: { free: 50_000, pro: 500_000, enterprise: null },
       },
       distill_model: null,
+      embedding: { model_dir: null, remote: null },
     });
   });
 
