@@ -89,6 +89,8 @@ export const PAGE_LIMIT_MAX = 200;
 export const STATIC_KEYS_MAX = 1_000;
 /** Origins in CORS_ALLOWED_ORIGINS. */
 export const CORS_ORIGINS_MAX = 1_000;
+/** Of a body beyond its cap so much more is read and dropped, for the client to see its 413; then the connection ends. */
+export const DROPPED_BODY_BYTES = 64 * MIB;
 /**
  * A body of JSON: deeper, with more values (keys and list items), or with more keys in one object it is refused before it
  * is parsed. Objects of many keys cost most.

@@ -5,6 +5,7 @@
 
 import { STATUS_CODES } from 'node:http';
 import type { EventStream } from '../contract/handler.ts';
+import { DROPPED_BODY_BYTES } from '../limits.ts';
 import { sendEventStream } from './event-stream.ts';
 import { type HttpStream, joinLines } from './http-stream.ts';
 
@@ -33,32 +34,36 @@ export type Dispatch = (request: CollectedRequest) => DispatchedReply | Promise<
 
 /**
  * @param dispatch never rejects
- * @param maxBodyBytes beyond it the answer is 413 and the rest of the body is not read
+ * @param maxBodyBytes beyond it the answer is 413. What the client goes on sending is still read, and dropped, up to a
+ *   bound: most look for an answer only when all is sent, and a connection closed under them shows them none.
  * @returns the listener's handler
  */
 export function serveApi(dispatch: Dispatch, maxBodyBytes: number): (stream: HttpStream) => void {
+  const patience = maxBodyBytes + DROPPED_BODY_BYTES;
   return (stream) => {
+    const { content_length } = stream.head;
+    if (content_length > maxBodyBytes) {
+      // The rest of a request that is answered goes past the parser by itself.
+      refuseBody(stream, dispatch, content_length > patience);
+      return;
+    }
     const chunks = stream.received;
     let bytes = 0;
     for (const chunk of chunks) bytes += chunk.length;
-    if (stream.head.content_length > maxBodyBytes || bytes > maxBodyBytes) {
-      refuseBody(stream, dispatch);
-      return;
-    }
-    if (stream.bodyComplete) {
-      answer(stream, dispatch, chunks);
-      return;
-    }
-    stream.events.onBody = (chunk, isLast) => {
-      if (stream.closed) return;
-      bytes += chunk.length;
-      if (bytes > maxBodyBytes) {
-        refuseBody(stream, dispatch);
-        return;
-      }
-      chunks.push(chunk);
-      if (isLast) answer(stream, dispatch, chunks);
+    const take = (isLast: boolean) => {
+      const isLarge = bytes > maxBodyBytes;
+      if (isLarge) chunks.length = 0;
+      if (bytes > patience) refuseBody(stream, dispatch, true);
+      else if (isLast && isLarge) refuseBody(stream, dispatch, false);
+      else if (isLast) answer(stream, dispatch, chunks);
     };
+    stream.events.onBody = (chunk, isLast) => {
+      if (stream.closed || stream.replied) return;
+      bytes += chunk.length;
+      chunks.push(chunk);
+      take(isLast);
+    };
+    take(stream.bodyComplete);
   };
 }
 
@@ -70,13 +75,16 @@ function answer(stream: HttpStream, dispatch: Dispatch, chunks: Buffer[]): void 
   else send(stream, reply);
 }
 
-/** The dispatch says it in its own words; the rest of the body is not read, so the connection cannot go on. */
-function refuseBody(stream: HttpStream, dispatch: Dispatch): void {
+/**
+ * The dispatch says it in its own words.
+ * @param isUnread more of the body comes than anybody wants to read, so the connection cannot go on
+ */
+function refuseBody(stream: HttpStream, dispatch: Dispatch, isUnread: boolean): void {
   stream.events.onBody = () => {};
   stream.received = [];
   const reply = dispatch(describeRequest(stream, Buffer.alloc(0), true));
-  if (reply instanceof Promise) void reply.then((settled) => send(stream, settled, true));
-  else send(stream, reply, true);
+  if (reply instanceof Promise) void reply.then((settled) => send(stream, settled, isUnread));
+  else send(stream, reply, isUnread);
 }
 
 function describeRequest(stream: HttpStream, body: Uint8Array, oversized: boolean): CollectedRequest {

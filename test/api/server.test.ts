@@ -2,7 +2,7 @@
 
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { Agent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SignJWT } from 'jose';
@@ -56,15 +56,20 @@ interface Got {
 function send(
   method: string,
   path: string,
-  options: { key?: string | null; body?: string | Buffer; headers?: Record<string, string> } = {},
+  options: {
+    key?: string | null;
+    body?: string | Buffer;
+    headers?: Record<string, string>;
+    agent?: Agent;
+  } = {},
 ): Promise<Got> {
-  const { key = STATIC, body, headers = {} } = options;
+  const { key = STATIC, body, headers = {}, agent } = options;
   return new Promise((resolve, reject) => {
     const sent = httpRequest(
       `${running.api_url}${path}`,
       {
         method,
-        agent: false,
+        agent: agent ?? false,
         headers: {
           ...(key === null ? {} : { authorization: `Bearer ${key}` }),
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
@@ -147,6 +152,27 @@ describe('bodies', () => {
     }
   });
 
+  it('are read and dropped for a while, for the client to see its answer, and the connection goes on', async () => {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    const post = (bytes: number) => send('POST', RUNS, { body: padded(bytes), agent });
+    expect((await post(8_000_000)).status).toBe(413);
+    expect((await post(10)).status).toBe(200);
+    agent.destroy();
+    // Far beyond the cap the connection ends, before all is sent.
+    const sent = httpRequest(`${running.api_url}${RUNS}`, {
+      method: 'POST',
+      agent: false,
+      headers: { authorization: `Bearer ${STATIC}`, 'content-length': 1_000_000_000 },
+    });
+    sent.on('error', () => {});
+    sent.flushHeaders();
+    const [answer] = (await once(sent, 'response')) as [IncomingMessage];
+    expect(answer.statusCode).toBe(413);
+    answer.resume();
+    await once(answer.socket, 'close');
+    expect((await send('GET', '/health', { key: null })).status).toBe(200);
+  });
+
   it('are 413 in chunks, too, with the headers that a page needs to read it', async () => {
     const refused = await send('POST', RUNS, {
       body: padded(CAP),
@@ -223,14 +249,18 @@ describe('the rate', () => {
 
 describe('the service routes', () => {
   it('count for both threads on /metrics, for the operator alone', async () => {
+    const healthCount = (metrics: string) => {
+      const line = /understudy_http_requests_total\{route="health",method="GET",status="200"\} (\d+)/.exec(
+        metrics,
+      );
+      return Number(line?.[1] ?? 0);
+    };
+    const before = healthCount((await send('GET', '/metrics', { key: null })).text);
     for (let at = 0; at < 10; at++) await send('GET', '/health', { key: null });
     const { status, headers, text } = await send('GET', '/metrics', { key: null });
     expect(status).toBe(200);
     expect(headers['content-type']).toContain('text/plain');
-    const count = /understudy_http_requests_total\{route="health",method="GET",status="200"\} (\d+)/.exec(
-      text,
-    );
-    expect(Number(count?.[1])).toBe(10);
+    expect(healthCount(text)).toBe(before + 10);
     for (const name of [
       'understudy_http_request_duration_seconds_bucket{le="0.005",route="health"} ',
       'understudy_http_requests_total{route="startRun",method="POST",status="429"} ',
