@@ -147,7 +147,7 @@ function patternPorts(
         embedder: await embedding.open(),
         makeIndex: chooseIndex((message) => logger.warn(message)),
         clock: systemClock,
-        newId: () => `pat_${newUlid()}`,
+        newId: newUlid,
         log: logger,
         starters: STARTER_PATTERNS,
       }),

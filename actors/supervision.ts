@@ -4,7 +4,9 @@
 import { QUEUED_TRACES } from '../src/limits.ts';
 import { DEFAULT_KIND_POLICY, type KindPolicy } from '../src/runtime/supervision.ts';
 import { CAPTURE_WRITER_KIND } from './capture-writer/protocol.ts';
+import { PATTERN_INDEX_KIND } from './pattern-index/protocol.ts';
 import { RUN_KIND } from './run/protocol.ts';
+import { USAGE_METER_KIND } from './usage-meter/protocol.ts';
 
 /** One actor a process. The front's queue bounds what it sends (GW_MAX_QUEUE); this is the second line. */
 export const CAPTURE_WRITER_POLICY: KindPolicy = {
@@ -97,11 +99,32 @@ export const RUN_POLICY: KindPolicy = {
   stopped_for_ms: 1_000,
 };
 
-/** Kinds that live on one given thread. */
-export const PINS: Readonly<Record<string, number>> = { [CAPTURE_WRITER_KIND]: 0 };
+/** One actor a process, whose store is in memory. An import may take seconds, and many retrievals wait for their vector. */
+export const PATTERN_INDEX_POLICY: KindPolicy = {
+  ...DEFAULT_KIND_POLICY,
+  mailbox_capacity: 4_096,
+  overflow: 'reject',
+  idle_after_ms: Number.POSITIVE_INFINITY,
+  max_live: 1,
+  max_io_in_flight: 1_024,
+  max_held_replies: 4_096,
+  stopped_for_ms: 1_000,
+};
+
+/** One actor an organization that uses something now; each message is an event. */
+export const USAGE_METER_POLICY: KindPolicy = {
+  ...DEFAULT_KIND_POLICY,
+  mailbox_capacity: 4_096,
+  overflow: 'reject',
+  idle_after_ms: 5 * 60_000,
+  stopped_for_ms: 1_000,
+};
+
+/** Kinds that live on one given thread. Where there are several, searches leave the capture writer's alone. */
+export const PINS: Readonly<Record<string, number>> = { [CAPTURE_WRITER_KIND]: 0, [PATTERN_INDEX_KIND]: 1 };
 
 /**
  * Persistent kinds whose events need only survive the process (`runs.mdb`): written so often that a sync of the disk
  * would be most of their cost. All others are synced before they count (`main.mdb`).
  */
-export const QUICK_KINDS: ReadonlySet<string> = new Set<string>([RUN_KIND]);
+export const QUICK_KINDS: ReadonlySet<string> = new Set<string>([RUN_KIND, USAGE_METER_KIND]);

@@ -7,6 +7,7 @@ import type { CaptureWriterClient } from '../actors/capture-writer/client.ts';
 import { DistillerClient } from '../actors/distiller/client.ts';
 import { FindingsClient } from '../actors/findings-index/client.ts';
 import { LiveHubReader, type SubscribingAsker } from '../actors/live-hub/client.ts';
+import { PatternIndexClient } from '../actors/pattern-index/client.ts';
 import { type ApiLog, createApi } from './api/api.ts';
 import { createChecks, type SharedMemory } from './api/checks.ts';
 import type { ControlPlane } from './api/control-plane.ts';
@@ -68,6 +69,7 @@ export class Front implements CaptureFront {
   readonly #findings: FindingsServices | undefined;
   readonly #metrics: ApiMetrics;
   readonly #distillers: DistillerClient | null;
+  readonly #patterns: PatternIndexClient | null;
   #tending: NodeJS.Timeout | undefined;
 
   /** @throws Error when an address cannot be bound; nothing listens then */
@@ -115,7 +117,21 @@ export class Front implements CaptureFront {
       throw thrown;
     }
     const distillers = stores === null ? null : new DistillerClient(services.asker, stores.main);
-    return new Front(queue, gateway, servers, stores, live, embedder, findings, distillers, metrics, parts);
+    const hasPatterns = stores !== null && config.engines.vector_store !== null;
+    const patterns = hasPatterns ? new PatternIndexClient(services.asker) : null;
+    return new Front(
+      queue,
+      gateway,
+      servers,
+      stores,
+      live,
+      embedder,
+      findings,
+      distillers,
+      patterns,
+      metrics,
+      parts,
+    );
   }
 
   private constructor(
@@ -127,6 +143,7 @@ export class Front implements CaptureFront {
     embedder: Embedder | null,
     findings: FindingsServices | undefined,
     distillers: DistillerClient | null,
+    patterns: PatternIndexClient | null,
     metrics: ApiMetrics,
     parts: Parts,
   ) {
@@ -138,6 +155,7 @@ export class Front implements CaptureFront {
     this.#embedder = embedder;
     this.#findings = findings;
     this.#distillers = distillers;
+    this.#patterns = patterns;
     this.#metrics = metrics;
     this.gateway_url = parts.gateway ? urlOf(servers[0]!) : null;
     this.api_url = parts.api ? urlOf(servers.at(-1)!) : null;
@@ -166,6 +184,8 @@ export class Front implements CaptureFront {
    */
   tend(): void {
     this.#findings?.embedding.tendAll();
+    // The stored patterns are read in before somebody asks for them.
+    void this.#patterns?.open().catch(() => {});
     const distillers = this.#distillers;
     if (distillers === null) return;
     // A store that cannot be asked now is asked again.
@@ -225,6 +245,7 @@ function listenForApi(
       stores,
       checks,
       live,
+      has_patterns: config.engines.vector_store !== null,
       ...(findings === undefined ? {} : { findings }),
       renderMetrics,
       control: controlOf(config, shared),

@@ -2,18 +2,24 @@
  * The API's table: every declared endpoint with its handler. A part of the product adds one line: its table bound to
  * its handlers. Front threads.
  */
+import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
+import { UsageMeterClient } from '../../actors/usage-meter/client.ts';
 import type { Endpoint } from '../contract/endpoint.ts';
 import { EVALUATE } from '../contract/evaluate.ts';
 import { EXPERIMENTS } from '../contract/experiments.ts';
 import { FINDINGS } from '../contract/findings.ts';
 import { type BoundEndpoint, bind } from '../contract/handler.ts';
 import { docs, health, metrics, openapi, ready } from '../contract/health.ts';
+import { PATTERNS } from '../contract/patterns.ts';
 import { PROFILES } from '../contract/profiles.ts';
+import { RETRIEVE } from '../contract/retrieve.ts';
 import { type ApiReply, type ApiRoute, jsonReply } from '../contract/route.ts';
 import { RUNS } from '../contract/runs.ts';
 import { STREAM } from '../contract/stream.ts';
 import { TRACES } from '../contract/traces.ts';
+import { DEFAULT_PLAN_CAPS } from '../domain/plans.ts';
 import type { Asker } from '../runtime/front.ts';
+import { effectiveOf } from '../storage/accounts/subscriptions.ts';
 import type { Stores } from '../storage/stores.ts';
 import { type ControlPlane, controlPlaneRoutes } from './control-plane.ts';
 import { dashboardRoutes } from './dashboard.ts';
@@ -24,8 +30,10 @@ import { type FindingsServices, findingsHandlers } from './findings.ts';
 import { answerHealth, answerMetrics, answerReady, type ReadinessProbes } from './health.ts';
 import type { LiveReaders } from './live-readers.ts';
 import { describeApi } from './openapi.ts';
+import { patternHandlers } from './patterns.ts';
 import { type Checks, guard } from './pipeline.ts';
 import { profileHandlers } from './profiles.ts';
+import { retrieveHandlers } from './retrieve.ts';
 import { runHandlers } from './runs.ts';
 import { streamHandlers } from './stream.ts';
 import { traceHandlers } from './traces.ts';
@@ -45,6 +53,8 @@ export interface ApiServices {
   control?: ControlPlane;
   /** Absent: no findings. */
   findings?: FindingsServices;
+  /** A vector store is configured; without one retrieval finds nothing. */
+  has_patterns?: boolean;
   /** null or absent: the live stream is off. */
   live?: LiveReaders | null;
 }
@@ -62,10 +72,22 @@ function productEndpoints(services: ApiServices): BoundEndpoint[] {
     ...bind(EVALUATE, evaluateHandlers(services)),
     ...bind(PROFILES, profileHandlers(services)),
     ...bind(TRACES, traceHandlers(services)),
+    ...patternEndpoints(services),
     ...bind(EXPERIMENTS, experimentHandlers(services)),
     ...(services.findings === undefined ? [] : bind(FINDINGS, findingsHandlers(services.findings))),
     ...bind(STREAM, streamHandlers(services)),
   ];
+}
+
+function patternEndpoints({ asker, stores: { main }, control, has_patterns }: ApiServices): BoundEndpoint[] {
+  const index = has_patterns === true ? new PatternIndexClient(asker) : null;
+  const retrieval = {
+    index,
+    meter: new UsageMeterClient(asker),
+    plans: { planOf: (orgId: string) => effectiveOf(main, orgId).plan },
+    plan_caps: control?.plan_caps ?? DEFAULT_PLAN_CAPS,
+  };
+  return [...bind(RETRIEVE, retrieveHandlers(retrieval)), ...bind(PATTERNS, patternHandlers({ index }))];
 }
 
 /** The routes, described and rendered once. */
