@@ -315,8 +315,9 @@ const level = z.enum(LOG_LEVELS).describe(`allowed is one of ${LOG_LEVELS.join('
 
 const embeddingModel = z
   .string()
-  .regex(/^\P{Cc}{1,200}$/u)
-  .describe('allowed are 1 to 200 printable characters');
+  .max(MODEL_CHARACTERS)
+  .regex(/^\P{Cc}+$/u)
+  .describe(`allowed are 1 to ${MODEL_CHARACTERS} printable characters`);
 
 /** Every variable this version reads, and the text that stands for it when it is unset (undefined: nothing does). */
 const VARIABLES = {
