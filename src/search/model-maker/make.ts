@@ -23,10 +23,10 @@ import { writeNgramGraph } from './ngram-graph.ts';
 import { TOKENIZER, TOKENIZER_CONFIG } from './tokenizer.ts';
 
 /** A piece that no text of the corpus has weighs as much as one of so many; and none weighs nothing. */
-const RARITY_MAX = 6;
-const RARITY_ADD = 0.5;
-const AXES = Number(process.argv[3] ?? 384);
-const FOLD = Number(process.argv[4] ?? 640);
+const RARITY_MAX = 5;
+const RARITY_ADD = 1;
+const AXES = 384;
+const FOLD = 640;
 /** Every n-th text of the corpus goes into the axes. */
 const AXES_SAMPLE = 3;
 

@@ -1,0 +1,13 @@
+/** A pool entry whose model can be told to die, hang or fail: the text says which. */
+import type { ComputeCall } from '../../src/runtime/compute-pool.ts';
+import { type EmbedInput, MODEL_TASK } from '../../src/search/embedder.ts';
+
+export default async function compute(call: ComputeCall): Promise<unknown> {
+  if (call.task === MODEL_TASK) return { id: 'test', dimensions: 2 };
+  const { texts } = call.input as EmbedInput;
+  if (texts.includes('die')) process.exit(3);
+  if (texts.includes('fail')) throw new Error('the graph is unwell');
+  if (texts.includes('hang')) await new Promise(() => {});
+  // How many came together, and each text's length.
+  return Float32Array.from(texts.flatMap((text) => [texts.length, text.length]));
+}
