@@ -168,6 +168,13 @@ export const OWNER_TOKEN_HOURS = 24;
 /** How long a token holds that this service signs itself. */
 export const TOKEN_HOURS_DEFAULT = 720;
 export const TOKEN_HOURS_MAX = 8_760;
+/** What an organization or a user may have at once; one more is 409. */
+export const ORGS_PER_USER_MAX = 500;
+export const MEMBERS_PER_ORG_MAX = 5_000;
+export const PROJECTS_PER_ORG_MAX = 5_000;
+export const KEYS_PER_ORG_MAX = 5_000;
+/** Invitations that somebody is shown at once. */
+export const INVITATIONS_SHOWN_MAX = 100;
 /** How long an invitation stands (decisions, Identifiers and roles). */
 export const INVITATION_DAYS = 7;
 /** Custom profiles of one organization. */

@@ -60,6 +60,15 @@ export function chooseOrganization(
   return { org_id, role: requireRole(tables, user, org_id, permission) };
 }
 
+/**
+ * Where a change is logged that is the user's own and no organization's: with the organization that is theirs, so that
+ * nobody who merely shares one with them reads of it. null for who owns none.
+ */
+export function ownOrganization(tables: TableReader, user_id: string): string | null {
+  const org_id = defaultOrganization(tables, user_id);
+  return org_id !== null && roleOf(tables, org_id, user_id) === 'owner' ? org_id : null;
+}
+
 /** Who a user's change is logged as. */
 export function auditActor(user: User, address: string): AuditActor {
   return { type: 'user', id: user.id, address };

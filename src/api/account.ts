@@ -6,11 +6,12 @@ import type { User } from '../domain/account.ts';
 import type { PlanCaps } from '../domain/plans.ts';
 import { BOOTSTRAP_CACHE } from '../limits.ts';
 import { RecentMap } from '../std/recent-map.ts';
+import { writeAudit } from '../storage/accounts/audit.ts';
 import { pendingFor } from '../storage/accounts/invitations.ts';
 import { organizationsOf, roleOf } from '../storage/accounts/organizations.ts';
 import { getUser, putUser } from '../storage/accounts/users.ts';
 import type { Tables } from '../storage/tables.ts';
-import { defaultOrganization } from './access.ts';
+import { auditActor, defaultOrganization, ownOrganization } from './access.ts';
 import { showSubscription } from './billing.ts';
 import { showInvitation } from './organizations.ts';
 import type { UserEpochs } from './user-epochs.ts';
@@ -48,7 +49,7 @@ export function accountHandlers({
   return {
     getMe: ({ user }) => ({ body: showUser(user) }),
 
-    patchMe: async ({ user, body }) => {
+    patchMe: async ({ user, body, request, now_ms }) => {
       const changed = await main.transact((tx) => {
         const present = getUser(tx, user.id) ?? user;
         const next = {
@@ -57,7 +58,18 @@ export function accountHandlers({
           ...(body.account_type === undefined ? {} : { account_type: body.account_type }),
           ...(body.onboarded === undefined ? {} : { onboarded: body.onboarded }),
         };
+        const [before, after] = difference(present, next);
+        if (Object.keys(after).length === 0) return present;
         putUser(tx, next);
+        const org_id = ownOrganization(tx, user.id);
+        if (org_id !== null)
+          writeAudit(tx, auditActor(user, request.address), now_ms, {
+            org_id,
+            action: 'user.update',
+            target: user.id,
+            before,
+            after,
+          });
         return next;
       });
       return { body: showUser(changed) };
@@ -65,7 +77,8 @@ export function accountHandlers({
 
     bootstrap: ({ user, email_verified, now_ms }) => {
       const epoch = epochs.of(user.id);
-      const key = `${user.id} ${email_verified}`;
+      // Another address may be invited elsewhere.
+      const key = `${user.id} ${email_verified} ${user.email}`;
       const known = cache.get(key);
       if (known !== undefined && known.epoch === epoch && known.until_ms > now_ms)
         return { body: known.body };
@@ -74,6 +87,13 @@ export function accountHandlers({
       return { body };
     },
   };
+}
+
+/** What changed: as it was, and as it is. */
+function difference(before: User, after: User): [Partial<User>, Partial<User>] {
+  const changed = (Object.keys(after) as (keyof User)[]).filter((name) => before[name] !== after[name]);
+  const of = (user: User) => Object.fromEntries(changed.map((name) => [name, user[name]]));
+  return [of(before), of(after)];
 }
 
 function showUser({ id, email, display_name, account_type, onboarded }: User): z.output<typeof userOut> {

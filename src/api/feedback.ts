@@ -1,14 +1,26 @@
 /** Handlers of `contract/feedback.ts`. Front threads. */
 import type { FEEDBACK } from '../contract/feedback.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
+import { writeAudit } from '../storage/accounts/audit.ts';
 import { writeFeedback } from '../storage/accounts/feedback.ts';
 import type { Tables } from '../storage/tables.ts';
+import { auditActor, ownOrganization } from './access.ts';
 
 export function feedbackHandlers({ main }: { main: Tables }): UserHandlersOf<typeof FEEDBACK> {
   return {
-    sendFeedback: async ({ user, body, now_ms }) => {
+    sendFeedback: async ({ user, body, request, now_ms }) => {
       const fields = { user_id: user.id, message: body.message, page: body.page ?? null };
-      const { id, created_at } = await main.transact((tx) => writeFeedback(tx, fields, now_ms));
+      const { id, created_at } = await main.transact((tx) => {
+        const feedback = writeFeedback(tx, fields, now_ms);
+        const org_id = ownOrganization(tx, user.id);
+        if (org_id !== null)
+          writeAudit(tx, auditActor(user, request.address), now_ms, {
+            org_id,
+            action: 'feedback.send',
+            target: feedback.id,
+          });
+        return feedback;
+      });
       return { body: { id, created_at } };
     },
   };

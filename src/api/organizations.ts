@@ -6,16 +6,16 @@ import type { z } from 'zod';
 import type { HandlerReply } from '../contract/handler.ts';
 import type { invitationOut, ORGANIZATIONS, orgMemberOut } from '../contract/organizations.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
-import { type Invitation, invitationStatus, type Member, sameEmail } from '../domain/account.ts';
+import { type Invitation, invitationStatus, type Member } from '../domain/account.ts';
 import { isAllowed } from '../domain/permissions.ts';
 import { isAtLeast } from '../domain/role.ts';
 import { CatalogueError } from '../errors.ts';
 import { listAudit, writeAudit } from '../storage/accounts/audit.ts';
 import {
+  findPending,
   getInvitation,
   invite,
   listInvitations,
-  pendingFor,
   settleInvitation,
 } from '../storage/accounts/invitations.ts';
 import {
@@ -29,15 +29,16 @@ import {
   putOrganization,
   removeMember,
 } from '../storage/accounts/organizations.ts';
-import { getUser } from '../storage/accounts/users.ts';
+import { getUser, usersWithEmail } from '../storage/accounts/users.ts';
 import type { TableReader, Tables } from '../storage/tables.ts';
 import { auditActor, requireOrganization, requireRole } from './access.ts';
 
 export function organizationHandlers({ main }: { main: Tables }): UserHandlersOf<typeof ORGANIZATIONS> {
   return {
-    listOrganizations: ({ user }) => ({
-      body: organizationsOf(main, user.id).map(({ organization }) => organization),
-    }),
+    listOrganizations: ({ user }) => {
+      const all = organizationsOf(main, user.id).map(({ organization }) => organization);
+      return page(all, all.length);
+    },
 
     createOrganization: async ({ user, body, request, now_ms }) => ({
       body: await main.transact((tx) => {
@@ -167,7 +168,7 @@ export function organizationHandlers({ main }: { main: Tables }): UserHandlersOf
       body: await main.transact((tx) => {
         // An address that is not verified proves nothing: then nobody is invited by it.
         const invitation = email_verified
-          ? pendingFor(tx, user.email, now_ms).find(({ id }) => id === params.invitation_id)
+          ? findPending(tx, params.invitation_id, user.email, now_ms)
           : undefined;
         const organization = invitation && getOrganization(tx, invitation.org_id);
         if (invitation === undefined || organization === undefined) throw new CatalogueError('not_found');
@@ -214,8 +215,8 @@ function requireMember(tables: TableReader, params: { org_id: string; member_use
 }
 
 function hasMember(tables: TableReader, org_id: string, email: string): boolean {
-  const all = { limit: Number.POSITIVE_INFINITY, offset: 0 };
-  return listMembers(tables, org_id, all).items.some(({ user_id }) =>
-    sameEmail(getUser(tables, user_id)?.email ?? '', email),
-  );
+  for (const user_id of usersWithEmail(tables, email)) {
+    if (getMember(tables, org_id, user_id) !== undefined) return true;
+  }
+  return false;
 }

@@ -3,17 +3,21 @@
  * credential 401 → rate 429 → JSON syntax 400 → schema 422 → access 403 → the work. Front threads.
  */
 import type { UserIdentity } from '../auth/principal.ts';
+import { cutCharacters } from '../contract/fields.ts';
 import type { ApiReply, ApiRequest, ApiRoute } from '../contract/route.ts';
 import type { BoundUserEndpoint } from '../contract/user-handler.ts';
 import { SchemaViolation } from '../contract/violation.ts';
 import type { User } from '../domain/account.ts';
 import { CatalogueError, toCatalogueError } from '../errors.ts';
 import { checkInput, readInput, ViolationList } from '../http/validation.ts';
+import { ORG_NAME_CHARACTERS } from '../limits.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
+import { writeAudit } from '../storage/accounts/audit.ts';
 import { createOrganization } from '../storage/accounts/organizations.ts';
 import { createUser, findUserId, getUser, putUser } from '../storage/accounts/users.ts';
 import type { Tables } from '../storage/tables.ts';
-import { renderError } from './dispatch.ts';
+import { auditActor } from './access.ts';
+import { FailedCall, renderError } from './dispatch.ts';
 import { type Checks, identify, toApiReply, withHeaders } from './pipeline.ts';
 import type { UserEpochs } from './user-epochs.ts';
 
@@ -40,8 +44,10 @@ export function guardUser({ endpoint, handler }: BoundUserEndpoint, guard: UserG
       if (principal.type !== 'user')
         throw new CatalogueError('forbidden', 'API keys are for /v1; sign in to use this route');
       const now_ms = clock.wallMs();
-      const user = await signIn(main, principal.identity, now_ms);
-      const { email_verified } = principal.identity;
+      const { identity } = principal;
+      const user = await signIn(main, identity, { address: request.address, nowMs: now_ms });
+      // A token may say that the address is not proven without naming it.
+      const email_verified = user.email_verified && identity.email_verified;
       try {
         const { params, query, body } = checked as { params: never; query: never; body: never };
         const reply = await handler({ user, email_verified, now_ms, request, params, query, body });
@@ -52,7 +58,7 @@ export function guardUser({ endpoint, handler }: BoundUserEndpoint, guard: UserG
     } catch (thrown) {
       const error = thrown instanceof SchemaViolation ? thrown : toCatalogueError(thrown);
       // A failure of ours is reported and rendered further out.
-      if (error instanceof CatalogueError && error.code === 'internal') throw error;
+      if (error instanceof CatalogueError && error.status >= 500) throw new FailedCall(error, rateHeaders);
       return withHeaders(renderError(error), rateHeaders);
     }
   };
@@ -63,26 +69,42 @@ export function guardUser({ endpoint, handler }: BoundUserEndpoint, guard: UserG
  * The user of an identity. The first time makes the record and a personal organization that the user owns; later ones
  * take over an address that has changed at the provider.
  */
-async function signIn(main: Tables, identity: UserIdentity, nowMs: number): Promise<User> {
-  const { issuer, subject, email, name } = identity;
+async function signIn(
+  main: Tables,
+  identity: UserIdentity,
+  { address, nowMs }: { address: string; nowMs: number },
+): Promise<User> {
+  const { issuer, subject, email, name, email_verified } = identity;
   const id = findUserId(main, issuer, subject);
   const known = id === undefined ? undefined : getUser(main, id);
-  if (known !== undefined && (email === null || email === known.email)) return known;
+  if (known !== undefined && !saysNews(known, identity)) return known;
   return main.transact((tx) => {
     const presentId = findUserId(tx, issuer, subject);
     const present = presentId === undefined ? undefined : getUser(tx, presentId);
     if (present !== undefined) {
-      const updated = { ...present, email: email ?? present.email };
+      if (!saysNews(present, identity)) return present;
+      const updated = { ...present, email: email!, email_verified };
       putUser(tx, updated);
       return updated;
     }
-    const user = createUser(tx, { issuer, subject, email, name }, nowMs);
-    createOrganization(tx, { name: personalName(user), created_by: user.id }, nowMs);
+    const user = createUser(tx, { issuer, subject, email, name, email_verified }, nowMs);
+    const organization = createOrganization(tx, { name: personalName(user), created_by: user.id }, nowMs);
+    writeAudit(tx, auditActor(user, address), nowMs, {
+      org_id: organization.id,
+      action: 'organization.create',
+      target: organization.id,
+      after: { name: organization.name },
+    });
     return user;
   });
 }
 
+/** A token without an address says nothing of it: what an earlier one said goes on counting. */
+function saysNews(user: User, { email, email_verified }: UserIdentity): boolean {
+  return email !== null && (email !== user.email || email_verified !== user.email_verified);
+}
+
 function personalName({ display_name, email }: User): string {
-  const name = display_name ?? (email === '' ? 'Personal' : email.slice(0, email.indexOf('@')));
-  return [...name].slice(0, 100).join('') || 'Personal';
+  const name = display_name ?? email.split('@')[0]!;
+  return cutCharacters(name, ORG_NAME_CHARACTERS) || 'Personal';
 }

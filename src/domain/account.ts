@@ -12,6 +12,8 @@ export interface User {
   id: string;
   /** As the identity provider last said it; '' when it never did. */
   email: string;
+  /** What the provider said of that address; false only when it said so. */
+  email_verified: boolean;
   display_name: string | null;
   account_type: AccountType;
   onboarded: boolean;
@@ -96,7 +98,15 @@ export interface AuditEntry {
   created_at: string;
 }
 
-/** E-mail addresses are compared without regard to case. */
-export function sameEmail(a: string, b: string): boolean {
-  return a.toLowerCase() === b.toLowerCase();
+/**
+ * An e-mail address as it is compared: without regard to case. A letter that only looks like an ASCII one (the Kelvin
+ * sign, whose lower case is a plain k) stays what it is: it is another mailbox, and its owner another person.
+ */
+export function foldEmail(email: string): string {
+  return [...email].map(foldLetter).join('');
+}
+
+function foldLetter(letter: string): string {
+  const small = letter.toLowerCase();
+  return letter > '\x7f' && /[\0-\x7f]/.test(small) ? letter : small;
 }

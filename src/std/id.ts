@@ -48,6 +48,22 @@ export function createUlidSource(
 /** A new ULID from the system's clock and random source. */
 export const newUlid: () => string = createUlidSource();
 
+const lastAt = { ms: -1, random: new Uint8Array(RANDOM_CHARACTERS) };
+
+/**
+ * A ULID of a given moment, for records that say when they were made and are listed by their ids: both then tell the
+ * same order. Of one moment each is greater than the one before it in this thread.
+ */
+export function ulidAt(ms: number): string {
+  const { random } = lastAt;
+  if (ms !== lastAt.ms || !increment(random)) {
+    lastAt.ms = ms;
+    randomFillSync(random);
+    for (let i = 0; i < RANDOM_CHARACTERS; i++) random[i]! &= 31;
+  }
+  return encodeTime(ms) + Array.from(random, (digit) => ALPHABET[digit]).join('');
+}
+
 /** True when `text` is a ULID in upper case. */
 export function isUlid(text: string): boolean {
   return ULID_PATTERN.test(text);

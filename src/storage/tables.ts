@@ -19,6 +19,8 @@ export interface RowRange {
   after?: RowKey;
   /** Greatest key first. */
   reverse?: boolean;
+  /** Rows passed over first, without being read. */
+  offset?: number;
   limit?: number;
 }
 

@@ -65,13 +65,20 @@ describe.each([
     tables.transact((tx) => addMember(tx, { org_id, user_id, role }, NOW));
 
   it('know a user by issuer and subject together', async () => {
-    const signIn = { issuer: 'https://id', subject: 'x'.repeat(5_000), email: 'A@b.co', name: 'Ann' };
+    const signIn = {
+      issuer: 'https://id',
+      subject: 'x'.repeat(5_000),
+      email: 'A@b.co',
+      name: 'Ann',
+      email_verified: true,
+    };
     const user = await tables.transact((tx) => createUser(tx, signIn, NOW));
     expect(findUserId(tables, signIn.issuer, signIn.subject)).toBe(user.id);
     expect(findUserId(tables, 'https://other', signIn.subject)).toBeUndefined();
     expect(getUser(tables, user.id)).toEqual({
       id: user.id,
       email: 'A@b.co',
+      email_verified: true,
       display_name: 'Ann',
       account_type: 'developer',
       onboarded: false,

@@ -1,8 +1,8 @@
 /** The audit log: one entry for every change, written in the change's own transaction, never changed. Any thread. */
 import type { AuditActor, AuditEntry } from '../../domain/account.ts';
-import { newUlid } from '../../std/id.ts';
+import { ulidAt } from '../../std/id.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
-import { type Page, readNewest } from './page.ts';
+import { countRow, type Page, readNewest } from './page.ts';
 
 const AUDIT = 'audit';
 
@@ -17,7 +17,7 @@ export interface AuditFacts {
 
 export function writeAudit(tx: TableTransaction, actor: AuditActor, nowMs: number, facts: AuditFacts): void {
   const entry: AuditEntry = {
-    id: `aud_${newUlid()}`,
+    id: `aud_${ulidAt(nowMs)}`,
     org_id: facts.org_id,
     actor: actor.id,
     actor_type: actor.type,
@@ -29,6 +29,7 @@ export function writeAudit(tx: TableTransaction, actor: AuditActor, nowMs: numbe
     created_at: new Date(nowMs).toISOString(),
   };
   tx.write({ op: 'put', table: AUDIT, row: [entry.org_id, entry.id], value: entry });
+  countRow(tx, AUDIT, [entry.org_id], 1);
 }
 
 /** Newest first. */

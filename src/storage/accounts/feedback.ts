@@ -1,8 +1,8 @@
 /** What users say of the product. Functions of a transaction. Any thread. */
 import type { Feedback } from '../../domain/account.ts';
-import { newUlid } from '../../std/id.ts';
+import { ulidAt } from '../../std/id.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
-import { type Listing, type Page, readNewest } from './page.ts';
+import { countRow, type Listing, type Page, readNewest } from './page.ts';
 
 const FEEDBACK = 'feedback';
 
@@ -11,8 +11,9 @@ export function writeFeedback(
   fields: Pick<Feedback, 'user_id' | 'message' | 'page'>,
   nowMs: number,
 ): Feedback {
-  const feedback = { id: `fb_${newUlid()}`, ...fields, created_at: new Date(nowMs).toISOString() };
+  const feedback = { id: `fb_${ulidAt(nowMs)}`, ...fields, created_at: new Date(nowMs).toISOString() };
   tx.write({ op: 'put', table: FEEDBACK, row: [feedback.id], value: feedback });
+  countRow(tx, FEEDBACK, [], 1);
   return feedback;
 }
 

@@ -1,14 +1,16 @@
 /** Invitations into organizations. Functions of a transaction. Any thread. */
-import { type Invitation, invitationStatus } from '../../domain/account.ts';
+import { foldEmail, type Invitation, invitationStatus } from '../../domain/account.ts';
 import type { Role } from '../../domain/role.ts';
-import { INVITATION_DAYS } from '../../limits.ts';
-import { newUlid } from '../../std/id.ts';
+import { INVITATION_DAYS, INVITATIONS_SHOWN_MAX } from '../../limits.ts';
+import { ulidAt } from '../../std/id.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
-import { type Listing, type Page, readNewest } from './page.ts';
+import { countRow, type Listing, type Page, readNewest } from './page.ts';
 
-/** [org, invitation] → Invitation. */
+/** [org, invitation] → Invitation, counted by organization. */
 const INVITATIONS = 'invitations';
-/** [e-mail in lower case, invitation] → org. Holds the pending ones. */
+/** [invitation] → org. */
+const ORG_OF_INVITATION = 'org_of_invitation';
+/** [e-mail as it is compared, org] → invitation: the pending one, of which an address has one in an organization. */
 const BY_EMAIL = 'invitations_by_email';
 
 const DAY_MS = 86_400_000;
@@ -22,17 +24,21 @@ export function invite(
   fields: { org_id: string; email: string; role: Role; invited_by: string },
   nowMs: number,
 ): { invitation: Invitation; created: boolean } {
-  const pending = pendingFor(tx, fields.email, nowMs).find(({ org_id }) => org_id === fields.org_id);
-  if (pending !== undefined) return { invitation: pending, created: false };
+  const pendingId = tx.get<string>(BY_EMAIL, emailRow(fields));
+  const pending = pendingId === undefined ? undefined : getInvitation(tx, fields.org_id, pendingId);
+  if (pending !== undefined && invitationStatus(pending, nowMs) === 'pending')
+    return { invitation: pending, created: false };
   const invitation: Invitation = {
-    id: `inv_${newUlid()}`,
+    id: `inv_${ulidAt(nowMs)}`,
     ...fields,
     status: 'pending',
     created_at: new Date(nowMs).toISOString(),
     expires_at: new Date(nowMs + INVITATION_DAYS * DAY_MS).toISOString(),
   };
-  tx.write({ op: 'put', table: BY_EMAIL, row: emailRow(invitation), value: invitation.org_id });
+  tx.write({ op: 'put', table: BY_EMAIL, row: emailRow(invitation), value: invitation.id });
+  tx.write({ op: 'put', table: ORG_OF_INVITATION, row: [invitation.id], value: invitation.org_id });
   putInvitation(tx, invitation);
+  countRow(tx, INVITATIONS, [invitation.org_id], 1);
   return { invitation, created: true };
 }
 
@@ -40,18 +46,34 @@ export function getInvitation(tables: TableReader, org_id: string, id: string): 
   return tables.get<Invitation>(INVITATIONS, [org_id, id]);
 }
 
-/** Pending and not expired, newest first. */
+/** Pending and not expired, newest first; those of the newest organizations where there are too many. */
 export function pendingFor(tables: TableReader, email: string, nowMs: number): Invitation[] {
   if (email === '') return [];
   const found: Invitation[] = [];
+  const prefix = [foldEmail(email)];
   for (const { row, value } of tables.range<string>(BY_EMAIL, {
-    prefix: [email.toLowerCase()],
+    prefix,
     reverse: true,
+    limit: INVITATIONS_SHOWN_MAX,
   })) {
-    const invitation = getInvitation(tables, value, String(row[1]));
+    const invitation = getInvitation(tables, String(row[1]), value);
     if (invitation !== undefined && invitationStatus(invitation, nowMs) === 'pending') found.push(invitation);
   }
-  return found;
+  return found.sort((a, b) => (a.id < b.id ? 1 : -1));
+}
+
+/** An invitation to this address that can be accepted now. */
+export function findPending(
+  tables: TableReader,
+  id: string,
+  email: string,
+  nowMs: number,
+): Invitation | undefined {
+  const org_id = tables.get<string>(ORG_OF_INVITATION, [id]);
+  const invitation = org_id === undefined ? undefined : getInvitation(tables, org_id, id);
+  if (invitation === undefined || email === '' || foldEmail(invitation.email) !== foldEmail(email))
+    return undefined;
+  return invitationStatus(invitation, nowMs) === 'pending' ? invitation : undefined;
 }
 
 /** Ends a pending invitation. */
@@ -75,6 +97,6 @@ function putInvitation(tx: TableTransaction, invitation: Invitation): void {
   tx.write({ op: 'put', table: INVITATIONS, row: [invitation.org_id, invitation.id], value: invitation });
 }
 
-function emailRow({ email, id }: Invitation) {
-  return [email.toLowerCase(), id];
+function emailRow({ email, org_id }: Pick<Invitation, 'email' | 'org_id'>) {
+  return [foldEmail(email), org_id];
 }

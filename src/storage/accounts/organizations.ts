@@ -2,14 +2,18 @@
 import type { Member, Organization } from '../../domain/account.ts';
 import type { Role } from '../../domain/role.ts';
 import { CatalogueError } from '../../errors.ts';
-import { newUlid } from '../../std/id.ts';
+import { MEMBERS_PER_ORG_MAX, ORGS_PER_USER_MAX } from '../../limits.ts';
+import { ulidAt } from '../../std/id.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
-import type { Listing, Page } from './page.ts';
+import { countRow, countRows, type Listing, type Page } from './page.ts';
+import { requireRoom } from './room.ts';
 
 const ORGANIZATIONS = 'organizations';
-/** [org, user] → Member. */
+/** [org, user] → Member, counted by organization. */
 const MEMBERS = 'members';
-/** [user, org] → role. */
+/** [org, joined_at, user] → null. */
+const MEMBERS_BY_TIME = 'members_by_time';
+/** [user, org] → role, counted by user. */
 const MEMBERSHIPS = 'memberships';
 
 export function getOrganization(tables: TableReader, id: string): Organization | undefined {
@@ -23,7 +27,7 @@ export function createOrganization(
   nowMs: number,
 ): Organization {
   const organization: Organization = {
-    id: `org_${newUlid()}`,
+    id: `org_${ulidAt(nowMs)}`,
     name,
     created_by,
     created_at: new Date(nowMs).toISOString(),
@@ -45,12 +49,17 @@ export function getMember(tables: TableReader, org_id: string, user_id: string):
   return tables.get<Member>(MEMBERS, [org_id, user_id]);
 }
 
-/** @throws CatalogueError `conflict` when the user belongs to it already */
+/** @throws CatalogueError `conflict` when the user belongs to it already, or one of the two has no room for the other */
 export function addMember(tx: TableTransaction, member: Omit<Member, 'joined_at'>, nowMs: number): Member {
   if (roleOf(tx, member.org_id, member.user_id) !== undefined)
     throw new CatalogueError('conflict', 'Already a member of this organization');
+  requireRoom(countRows(tx, MEMBERS, [member.org_id]), MEMBERS_PER_ORG_MAX, 'members');
+  requireRoom(countRows(tx, MEMBERSHIPS, [member.user_id]), ORGS_PER_USER_MAX, 'organizations');
   const added = { ...member, joined_at: new Date(nowMs).toISOString() };
   putMember(tx, added);
+  tx.write({ op: 'put', table: MEMBERS_BY_TIME, row: timeRow(added), value: null });
+  countRow(tx, MEMBERS, [added.org_id], 1);
+  countRow(tx, MEMBERSHIPS, [added.user_id], 1);
   return added;
 }
 
@@ -67,18 +76,25 @@ export function removeMember(tx: TableTransaction, member: Member): void {
   if (member.role === 'owner') keepAnOwner(tx, member);
   tx.write({ op: 'remove', table: MEMBERS, row: [member.org_id, member.user_id] });
   tx.write({ op: 'remove', table: MEMBERSHIPS, row: [member.user_id, member.org_id] });
+  tx.write({ op: 'remove', table: MEMBERS_BY_TIME, row: timeRow(member) });
+  countRow(tx, MEMBERS, [member.org_id], -1);
+  countRow(tx, MEMBERSHIPS, [member.user_id], -1);
 }
 
 /** Newest first; of two that joined at the same moment, the greater id. */
 export function listMembers(tables: TableReader, org_id: string, { limit, offset }: Page): Listing<Member> {
-  const members = readMembers(tables, org_id).sort(
-    (a, b) => compare(b.joined_at, a.joined_at) || compare(b.user_id, a.user_id),
-  );
-  return { items: members.slice(offset, offset + limit), total: members.length };
+  const total = countMembers(tables, org_id);
+  if (offset >= total) return { items: [], total };
+  const items: Member[] = [];
+  for (const { row } of tables.range(MEMBERS_BY_TIME, { prefix: [org_id], reverse: true, offset, limit })) {
+    const member = getMember(tables, org_id, String(row[2]));
+    if (member !== undefined) items.push(member);
+  }
+  return { items, total };
 }
 
 export function countMembers(tables: TableReader, org_id: string): number {
-  return readMembers(tables, org_id).length;
+  return countRows(tables, MEMBERS, [org_id]);
 }
 
 /** What the user belongs to, newest organization first. */
@@ -117,6 +133,6 @@ function readMembers(tables: TableReader, org_id: string): Member[] {
   return [...tables.range<Member>(MEMBERS, { prefix: [org_id] })].map(({ value }) => value);
 }
 
-function compare(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0;
+function timeRow({ org_id, joined_at, user_id }: Member) {
+  return [org_id, joined_at, user_id];
 }

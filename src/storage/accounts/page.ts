@@ -1,6 +1,12 @@
-/** A page of a list, newest first: rows whose last key part is an id, which sorts by the time it was made. */
+/**
+ * Lists, newest first: rows whose last key part is an id, which sorts by the time it was made. How many there are is
+ * counted as they come and go, so that a page costs as much in a long list as in a short one. Any thread.
+ */
 import type { RowKey } from '../../runtime/protocol.ts';
-import type { TableReader } from '../tables.ts';
+import type { TableReader, TableTransaction } from '../tables.ts';
+
+/** [table, first parts of its keys…] → {n}. */
+const COUNTS = 'list_counts';
 
 export interface Page {
   /** ≥ 1 */
@@ -15,20 +21,25 @@ export interface Listing<Value> {
   total: number;
 }
 
-/** @param keep only these rows; the total counts them alone */
+/** A page of a list whose rows are counted by {@link countRow}. */
 export function readNewest<Value>(
   tables: TableReader,
   table: string,
   prefix: RowKey,
   { limit, offset }: Page,
-  keep: (value: Value) => boolean = () => true,
 ): Listing<Value> {
-  const items: Value[] = [];
-  let total = 0;
-  for (const { value } of tables.range<Value>(table, { prefix, reverse: true })) {
-    if (!keep(value)) continue;
-    if (total >= offset && items.length < limit) items.push(value);
-    total++;
-  }
-  return { items, total };
+  const total = countRows(tables, table, prefix);
+  if (offset >= total) return { items: [], total };
+  const rows = tables.range<Value>(table, { prefix, reverse: true, offset, limit });
+  return { items: [...rows].map(({ value }) => value), total };
+}
+
+/** To be called with every row that comes into a list (1) or leaves it (-1). */
+export function countRow(tx: TableTransaction, table: string, prefix: RowKey, by: 1 | -1): void {
+  tx.write({ op: 'add', table: COUNTS, row: [table, ...prefix], counts: { n: by } });
+}
+
+/** Rows of a list. */
+export function countRows(tables: TableReader, table: string, prefix: RowKey): number {
+  return tables.get<{ n: number }>(COUNTS, [table, ...prefix])?.n ?? 0;
 }

@@ -1,26 +1,31 @@
 /** Projects of organizations. Functions of a transaction. Any thread. */
 import type { Project } from '../../domain/account.ts';
-import { newUlid } from '../../std/id.ts';
+import { PROJECTS_PER_ORG_MAX } from '../../limits.ts';
+import { ulidAt } from '../../std/id.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
-import { type Listing, type Page, readNewest } from './page.ts';
+import { countRow, countRows, type Listing, type Page, readNewest } from './page.ts';
+import { requireRoom } from './room.ts';
 
-/** [org, project] → Project. */
+/** [org, project] → Project, counted by organization. */
 const PROJECTS = 'projects';
 /** [project] → org: a path names the project alone. */
 const ORG_OF_PROJECT = 'org_of_project';
 
+/** @throws CatalogueError `conflict` when the organization has as many as it may have */
 export function createProject(
   tx: TableTransaction,
   fields: Pick<Project, 'org_id' | 'name' | 'created_by'>,
   nowMs: number,
 ): Project {
+  requireRoom(countRows(tx, PROJECTS, [fields.org_id]), PROJECTS_PER_ORG_MAX, 'projects');
   const project: Project = {
-    id: `proj_${newUlid()}`,
+    id: `proj_${ulidAt(nowMs)}`,
     ...fields,
     created_at: new Date(nowMs).toISOString(),
   };
   tx.write({ op: 'put', table: ORG_OF_PROJECT, row: [project.id], value: project.org_id });
   putProject(tx, project);
+  countRow(tx, PROJECTS, [project.org_id], 1);
   return project;
 }
 
@@ -35,6 +40,7 @@ export function getProject(tables: TableReader, id: string): Project | undefined
 
 export function removeProject(tx: TableTransaction, { org_id, id }: Project): void {
   tx.write({ op: 'remove', table: PROJECTS, row: [org_id, id] });
+  countRow(tx, PROJECTS, [org_id], -1);
   tx.write({ op: 'remove', table: ORG_OF_PROJECT, row: [id] });
 }
 

@@ -92,16 +92,18 @@ function tableOf(environment: Environment, table: string): BinaryDatabase {
 }
 
 function* readRange<Value>(database: () => BinaryDatabase, range: RowRange): Iterable<Row<Value>> {
-  const { prefix, after, reverse = false, limit } = range;
+  const { prefix, after, reverse = false, offset, limit } = range;
   const first = prefix.length === 0 ? Buffer.of(0) : encodeRowKey(prefix);
   const end = encodePrefixEnd(prefix);
   const past = after === undefined ? undefined : encodeRowKey(after);
   const options = reverse
     ? { reverse, start: past ?? end, end: first, exclusiveStart: past !== undefined }
     : { start: past ?? first, end, exclusiveStart: past !== undefined };
+  // LMDB counts in 32 bits; nobody has more rows.
+  const passed = offset === undefined ? {} : { offset: Math.min(offset, 2 ** 31 - 1) };
   let left = limit ?? Number.POSITIVE_INFINITY;
   if (left <= 0) return;
-  for (const { key, value } of database().getRange(options)) {
+  for (const { key, value } of database().getRange({ ...options, ...passed })) {
     yield { row: decodeRowKey(key), value: decodeValue<Value>(value)! };
     if (--left <= 0) return;
   }

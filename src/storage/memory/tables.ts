@@ -21,7 +21,10 @@ export class MemoryTables implements Tables {
     return value === undefined ? undefined : (structuredClone(value) as Value);
   }
 
-  *range<Value>(table: string, { prefix, after, reverse = false, limit }: RowRange): Iterable<Row<Value>> {
+  *range<Value>(
+    table: string,
+    { prefix, after, reverse = false, offset = 0, limit }: RowRange,
+  ): Iterable<Row<Value>> {
     const first = prefix.length === 0 ? '' : encodeRowKey(prefix).toString('latin1');
     const end = encodePrefixEnd(prefix).toString('latin1');
     const past = after === undefined ? undefined : encodeRowKey(after).toString('latin1');
@@ -30,7 +33,7 @@ export class MemoryTables implements Tables {
       .filter(([key]) => past === undefined || (reverse ? key < past : key > past))
       .sort(([a], [b]) => (a < b ? -1 : 1));
     if (reverse) rows.reverse();
-    for (const [key, value] of rows.slice(0, limit ?? rows.length)) {
+    for (const [key, value] of rows.slice(offset, offset + (limit ?? rows.length))) {
       yield { row: decodeRowKey(Buffer.from(key, 'latin1')), value: structuredClone(value) as Value };
     }
   }
