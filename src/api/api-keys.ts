@@ -7,8 +7,8 @@ import {
   insertKey,
   isEnded,
   type KeyRecord,
-  keysOfOrg,
   lastUseOf,
+  listKeys,
 } from '../auth/key-store.ts';
 import type { Revocations } from '../auth/revocations.ts';
 import type { API_KEYS, apiKeyCreated, apiKeyOut } from '../contract/api-keys.ts';
@@ -16,12 +16,15 @@ import type { UserHandlersOf } from '../contract/user-handler.ts';
 import type { User } from '../domain/account.ts';
 import type { Permission } from '../domain/permissions.ts';
 import { CatalogueError } from '../errors.ts';
-import { newUlid } from '../std/id.ts';
+import { ulidAt } from '../std/id.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { getProject } from '../storage/accounts/projects.ts';
 import type { TableReader, Tables } from '../storage/tables.ts';
 import { auditActor, chooseOrganization, requireRole } from './access.ts';
 import { page } from './organizations.ts';
+
+/** An answer that holds a key must not stay in anything on its way. */
+const SHOWN_ONCE = [['cache-control', 'no-store']] as const;
 
 export interface ApiKeyServices {
   main: Tables;
@@ -32,15 +35,15 @@ export function apiKeyHandlers({ main, revocations }: ApiKeyServices): UserHandl
   return {
     listKeys: ({ user, query, now_ms }) => {
       const { org_id } = chooseOrganization(main, user, query.org_id, 'keys.read');
-      const { project_id, limit, offset } = query;
-      const keys = [...keysOfOrg(main, org_id)].filter(
-        (key) => project_id === undefined || key.project_id === project_id,
+      const { items, total } = listKeys(main, org_id, query.project_id ?? null, query);
+      return page(
+        items.map((key) => showKey(main, key, now_ms)),
+        total,
       );
-      const shown = keys.slice(offset, offset + limit).map((key) => showKey(main, key, now_ms));
-      return page(shown, keys.length);
     },
 
     createKey: async ({ user, body, request, now_ms }) => ({
+      headers: SHOWN_ONCE,
       body: await main.transact((tx) => {
         const { org_id } = chooseOrganization(tx, user, body.org_id, 'keys.create');
         const project_id = body.project_id ?? null;
@@ -86,7 +89,7 @@ export function apiKeyHandlers({ main, revocations }: ApiKeyServices): UserHandl
         return successor.shown;
       });
       revocations.announce();
-      return { body: shown };
+      return { headers: SHOWN_ONCE, body: shown };
     },
 
     revokeKey: async ({ user, params, request, now_ms }) => {
@@ -125,7 +128,7 @@ function makeKey(
 ): { record: KeyRecord; shown: z.output<typeof apiKeyCreated> } {
   const { raw, hash, prefix, last4 } = makeApiKey(mode);
   const record: KeyRecord = {
-    id: `key_${newUlid()}`,
+    id: `key_${ulidAt(nowMs)}`,
     ...fields,
     hash,
     prefix,

@@ -1,6 +1,6 @@
 /** Handlers of `contract/projects.ts`. Front threads. */
 import type { z } from 'zod';
-import { endKey, isEnded, keysOfOrg } from '../auth/key-store.ts';
+import { countLiveKeys, endKey, liveKeysOf } from '../auth/key-store.ts';
 import type { Revocations } from '../auth/revocations.ts';
 import type { PROJECTS, projectOut } from '../contract/projects.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
@@ -29,9 +29,8 @@ export function projectHandlers({ main, revocations }: ProjectServices): UserHan
     listProjects: ({ user, query, now_ms }) => {
       requireRole(main, user, query.org_id, 'projects.read');
       const { items, total } = listProjects(main, query.org_id, query);
-      const counts = countKeys(main, query.org_id, now_ms);
       return page(
-        items.map((project) => showProject(project, counts)),
+        items.map((project) => showProject(main, project, now_ms)),
         total,
       );
     },
@@ -47,7 +46,7 @@ export function projectHandlers({ main, revocations }: ProjectServices): UserHan
           target: project.id,
           after: { name: project.name },
         });
-        return showProject(project, new Map());
+        return showProject(tx, project, now_ms);
       }),
     }),
 
@@ -65,16 +64,14 @@ export function projectHandlers({ main, revocations }: ProjectServices): UserHan
             after: { name: renamed.name },
           });
         }
-        return showProject(renamed, countKeys(tx, project.org_id, now_ms));
+        return showProject(tx, renamed, now_ms);
       }),
     }),
 
     deleteProject: async ({ user, params, request, now_ms }) => {
       const keys_revoked = await main.transact((tx) => {
         const project = requireProject(tx, user, params.project_id, 'projects.delete');
-        const keys = [...keysOfOrg(tx, project.org_id)].filter(
-          (key) => key.project_id === project.id && !isEnded(key, now_ms),
-        );
+        const keys = [...liveKeysOf(tx, project.org_id, project.id, now_ms)];
         for (const { id } of keys) endKey(tx, id, { revoked_at: new Date(now_ms).toISOString() });
         removeProject(tx, project);
         writeAudit(tx, auditActor(user, request.address), now_ms, {
@@ -105,16 +102,6 @@ export function requireProject(
   return project;
 }
 
-/** Keys of each project that are not revoked. */
-function countKeys(tables: TableReader, org_id: string, nowMs: number): Map<string, number> {
-  const counts = new Map<string, number>();
-  for (const key of keysOfOrg(tables, org_id)) {
-    if (key.project_id === null || isEnded(key, nowMs)) continue;
-    counts.set(key.project_id, (counts.get(key.project_id) ?? 0) + 1);
-  }
-  return counts;
-}
-
-function showProject(project: Project, counts: ReadonlyMap<string, number>): z.output<typeof projectOut> {
-  return { ...project, key_count: counts.get(project.id) ?? 0 };
+function showProject(tables: TableReader, project: Project, nowMs: number): z.output<typeof projectOut> {
+  return { ...project, key_count: countLiveKeys(tables, project.org_id, project.id, nowMs) };
 }

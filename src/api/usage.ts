@@ -1,5 +1,5 @@
 /** Handlers of `contract/usage.ts`. Front threads. */
-import { isEnded, keysOfOrg } from '../auth/key-store.ts';
+import { countLiveKeys } from '../auth/key-store.ts';
 import type { USAGE_ROUTES } from '../contract/usage.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
 import type { UsageCounts } from '../domain/usage.ts';
@@ -17,13 +17,10 @@ export function usageHandlers({ stores }: { stores: Stores }): UserHandlersOf<ty
     usageStats: ({ user, query, now_ms }) => {
       const { org_id } = chooseOrganization(main, user, query.org_id, 'usage.read');
       const project_id = checkProject(main, org_id, query.project_id);
-      const keys = [...keysOfOrg(main, org_id)].filter(
-        (key) => !isEnded(key, now_ms) && (project_id === null || key.project_id === project_id),
-      );
       const { injections_retrieve, injections_evaluate } = readUsageTotals(stores, org_id, project_id);
       return {
         body: {
-          key_count: keys.length,
+          key_count: countLiveKeys(main, org_id, project_id, now_ms),
           member_count: countMembers(main, org_id),
           injections: {
             total: injections_retrieve + injections_evaluate,

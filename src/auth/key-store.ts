@@ -2,6 +2,9 @@
  * Where per-customer keys are kept: by hash, which is how a request finds them, with what else points at them. One
  * implementation on tables of rows, which have a twin in memory. Any thread.
  */
+import { KEYS_PER_ORG_MAX } from '../limits.ts';
+import { countRow, countRows, type Listing, type Page } from '../storage/accounts/page.ts';
+import { requireRoom } from '../storage/accounts/room.ts';
 import type { TableReader, Tables, TableTransaction } from '../storage/tables.ts';
 
 export interface KeyRecord {
@@ -36,8 +39,12 @@ export const TOUCH_EVERY_MS = 60_000;
 const BY_HASH = 'api_keys';
 /** `[id]` → hash. */
 const HASHES = 'api_key_hashes';
-/** `[org_id, id]` → null. */
+/** `[org_id, id]` → null, counted by organization. */
 const BY_ORG = 'api_keys_of_org';
+/** `[org_id, project_id, id]` → null, counted by project. */
+const BY_PROJECT = 'api_keys_of_project';
+/** `[org_id, project_id or '', id]` → `expires_at`: those that are not revoked, however many were before. */
+const LIVE = 'api_keys_live';
 /** `[id]` → RFC 3339. Apart from the records: it is written while they are read. */
 const USES = 'api_key_uses';
 
@@ -80,19 +87,48 @@ export class TableKeyStore implements KeyStore {
   }
 
   async touch(id: string, nowMs: number): Promise<void> {
+    // After a revocation every key comes here again: most were noted a moment ago.
+    if (isNoted(this.#tables, id, nowMs)) return;
     await this.#tables.transact((transaction) => {
-      const before = transaction.get<string>(USES, [id]);
-      if (before !== undefined && nowMs - Date.parse(before) < TOUCH_EVERY_MS) return;
+      if (isNoted(transaction, id, nowMs)) return;
       transaction.write({ op: 'put', table: USES, row: [id], value: new Date(nowMs).toISOString() });
     });
   }
 }
 
-/** Stores a new key's record. */
+function isNoted(tables: TableReader, id: string, nowMs: number): boolean {
+  const before = tables.get<string>(USES, [id]);
+  return before !== undefined && nowMs - Date.parse(before) < TOUCH_EVERY_MS;
+}
+
+/**
+ * Stores a new key's record.
+ * @throws CatalogueError `conflict` when the organization has as many as it may have
+ */
 export function insertKey(transaction: TableTransaction, record: KeyRecord): void {
+  const { org_id, project_id, id, created_at } = record;
+  forgetExpired(transaction, org_id, Date.parse(created_at));
+  requireRoom(countLiveKeys(transaction, org_id, null, 0), KEYS_PER_ORG_MAX, 'keys');
   transaction.write({ op: 'put', table: BY_HASH, row: [record.hash], value: record });
   transaction.write({ op: 'put', table: HASHES, row: [record.id], value: record.hash });
-  transaction.write({ op: 'put', table: BY_ORG, row: [record.org_id, record.id], value: null });
+  transaction.write({ op: 'put', table: BY_ORG, row: [org_id, id], value: null });
+  countRow(transaction, BY_ORG, [org_id], 1);
+  if (project_id !== null) {
+    transaction.write({ op: 'put', table: BY_PROJECT, row: [org_id, project_id, id], value: null });
+    countRow(transaction, BY_PROJECT, [org_id, project_id], 1);
+  }
+  transaction.write({ op: 'put', table: LIVE, row: liveRow(record), value: record.expires_at });
+}
+
+function liveRow({ org_id, project_id, id }: KeyRecord) {
+  return [org_id, project_id ?? '', id];
+}
+
+/** A key whose overlap is over is nobody's to count any more. */
+function forgetExpired(transaction: TableTransaction, org_id: string, nowMs: number): void {
+  for (const { row, value } of [...transaction.range<string | null>(LIVE, { prefix: [org_id] })]) {
+    if (value !== null && Date.parse(value) <= nowMs) transaction.write({ op: 'remove', table: LIVE, row });
+  }
 }
 
 export function findKey(tables: TableReader, id: string): KeyRecord | undefined {
@@ -106,6 +142,50 @@ export function* keysOfOrg(tables: TableReader, org_id: string): Iterable<KeyRec
     const record = findKey(tables, String(row[1]));
     if (record !== undefined) yield record;
   }
+}
+
+/** A page of an organization's keys or of a project's, revoked ones too, newest first. */
+export function listKeys(
+  tables: TableReader,
+  org_id: string,
+  project_id: string | null,
+  { limit, offset }: Page,
+): Listing<KeyRecord> {
+  const [table, prefix] =
+    project_id === null ? [BY_ORG, [org_id]] : ([BY_PROJECT, [org_id, project_id]] as const);
+  const total = countRows(tables, table, prefix);
+  if (offset >= total) return { items: [], total };
+  const items: KeyRecord[] = [];
+  for (const { row } of tables.range(table, { prefix, reverse: true, offset, limit })) {
+    const record = findKey(tables, String(row.at(-1)));
+    if (record !== undefined) items.push(record);
+  }
+  return { items, total };
+}
+
+/** Ids of the keys of a project that work at that moment; null: of the whole organization. */
+export function* liveKeysOf(
+  tables: TableReader,
+  org_id: string,
+  project_id: string | null,
+  nowMs: number,
+): Iterable<{ id: string; project_id: string | null }> {
+  const prefix = project_id === null ? [org_id] : [org_id, project_id];
+  for (const { row, value } of tables.range<string | null>(LIVE, { prefix })) {
+    if (value === null || Date.parse(value) > nowMs)
+      yield { id: String(row[2]), project_id: row[1] === '' ? null : String(row[1]) };
+  }
+}
+
+export function countLiveKeys(
+  tables: TableReader,
+  org_id: string,
+  project_id: string | null,
+  nowMs: number,
+): number {
+  let count = 0;
+  for (const _ of liveKeysOf(tables, org_id, project_id, nowMs)) count++;
+  return count;
 }
 
 export function lastUseOf(tables: TableReader, id: string): string | null {
@@ -123,6 +203,11 @@ export function endKey(
   if (record.revoked_at !== null) return record;
   const ended = { ...record, ...end };
   transaction.write({ op: 'put', table: BY_HASH, row: [record.hash], value: ended });
+  transaction.write(
+    ended.revoked_at === null
+      ? { op: 'put', table: LIVE, row: liveRow(ended), value: ended.expires_at }
+      : { op: 'remove', table: LIVE, row: liveRow(ended) },
+  );
   return ended;
 }
 

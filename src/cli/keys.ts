@@ -17,7 +17,7 @@ import {
 } from '../auth/key-store.ts';
 import { loadConfig } from '../config.ts';
 import { ID_CHARACTERS, KEY_NAME_CHARACTERS } from '../limits.ts';
-import { newUlid } from '../std/id.ts';
+import { ulidAt } from '../std/id.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { listFeedback } from '../storage/accounts/feedback.ts';
 import { getProject } from '../storage/accounts/projects.ts';
@@ -142,7 +142,7 @@ async function createKey(main: Tables, values: Values, io: CliIo): Promise<numbe
   const { raw, hash, prefix, last4 } = makeApiKey(values.test === true ? 'test' : 'live');
   const nowMs = Date.now();
   const record: KeyRecord = {
-    id: `key_${newUlid()}`,
+    id: `key_${ulidAt(nowMs)}`,
     org_id,
     project_id,
     name,

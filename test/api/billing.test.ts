@@ -156,6 +156,7 @@ describe('a subscription', () => {
     const log = await api.call(payer.token, 'GET', `/organizations/${payer.org_id}/audit-log`);
     expect(log.body.map((entry: { action: string }) => entry.action)).toEqual([
       'billing.customer.subscription.created',
+      'organization.create',
     ]);
     expect(log.body[0]).toMatchObject({ actor_type: 'stripe', before: null, after: { plan: 'pro' } });
   });

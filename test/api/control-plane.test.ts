@@ -168,6 +168,7 @@ describe('an organization', () => {
       'key.revoke',
       'key.create',
       'organization.rename',
+      'organization.create',
     ]);
     expect(log.body[2]).toEqual({
       id: id('aud'),

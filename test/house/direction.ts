@@ -43,7 +43,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   domain: ['native', 'std', 'limits', 'errors'],
   contract: ['std', 'limits', 'errors', 'domain'],
   http: ['std', 'limits', 'errors', 'domain', 'contract'],
-  auth: ['std', 'limits', 'errors', 'domain', 'contract'],
+  auth: ['std', 'limits', 'errors', 'domain', 'contract', 'accounts'],
   billing: ['std', 'limits', 'errors', 'domain'],
   api: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'auth', 'accounts', 'actor clients'],
   // What an agent's own process uses to call the API.
