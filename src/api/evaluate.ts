@@ -4,13 +4,13 @@
 import type { z } from 'zod';
 import { LiveHubClient } from '../../actors/live-hub/client.ts';
 import { RunClient } from '../../actors/run/client.ts';
+import { UsageMeterClient } from '../../actors/usage-meter/client.ts';
 import type { EVALUATE, evaluateBody } from '../contract/evaluate.ts';
 import type { HandlersOf } from '../contract/handler.ts';
 import { SchemaViolation } from '../contract/violation.ts';
 import { evaluateSteps } from '../domain/evaluation.ts';
 import { toTimestamp } from '../domain/run.ts';
 import { projectOf } from '../domain/tenant.ts';
-import { USAGE, type UsageCounts, usageKey } from '../domain/usage.ts';
 import type { Asker } from '../runtime/front.ts';
 import type { Tables } from '../storage/tables.ts';
 import { findProfile } from './profiles.ts';
@@ -20,18 +20,19 @@ const SLICE_MS = 3;
 
 export function evaluateHandlers(services: {
   asker: Asker;
-  stores: { main: Tables; runs: Tables };
+  stores: { main: Tables };
 }): HandlersOf<typeof EVALUATE> {
   const { asker } = services;
-  const { main, runs: counters } = services.stores;
+  const { main } = services.stores;
   const runs = new RunClient(asker);
   const live = new LiveHubClient(asker);
+  const meter = new UsageMeterClient(asker);
   return {
     evaluate: async ({ tenant, body }) => {
       const { org_id } = tenant;
       if (body.run_id != null) {
         const { json, inject, project_id } = await runs.evaluate(tenant, body.run_id);
-        await count(counters, org_id, project_id, inject);
+        await count(meter, org_id, project_id, inject);
         return { json };
       }
       const profile = findProfile(main, org_id, body.task_profile);
@@ -39,7 +40,7 @@ export function evaluateHandlers(services: {
         evaluateSteps(readSteps(body), profile, { task: body.task }),
       );
       const project_id = projectOf(tenant, body.project_id ?? undefined);
-      await count(counters, org_id, project_id, evaluation.inject);
+      await count(meter, org_id, project_id, evaluation.inject);
       if (intervention !== null) {
         const { failure_type, level } = intervention;
         live.publish({
@@ -73,10 +74,8 @@ function readSteps(body: z.output<typeof evaluateBody>) {
 }
 
 /** Counts an evaluation before it is answered: a crash after the answer loses nothing. */
-function count(counters: Tables, orgId: string, projectId: string, inject: boolean): Promise<void> {
-  const counts: Partial<UsageCounts> = { evaluations: 1, injections_evaluate: inject ? 1 : 0 };
-  const row = usageKey(orgId, Date.now(), projectId);
-  return counters.transact((transaction) => transaction.write({ op: 'add', table: USAGE, row, counts }));
+function count(meter: UsageMeterClient, orgId: string, projectId: string, inject: boolean): Promise<number> {
+  return meter.count(orgId, projectId, { evaluations: 1, injections_evaluate: inject ? 1 : 0 });
 }
 
 /** Runs a generator to its end, giving way to other work now and then. */
