@@ -313,6 +313,12 @@ function parseJson(text: string): unknown {
 
 const level = z.enum(LOG_LEVELS).describe(`allowed is one of ${LOG_LEVELS.join(', ')}`);
 
+/** Goes into a header as it is. */
+const embeddingKey = z
+  .string()
+  .regex(/^[\x21-\x7e]{1,1000}$/)
+  .describe('allowed are 1 to 1000 printable ASCII characters without spaces');
+
 const embeddingModel = z
   .string()
   .max(MODEL_CHARACTERS)
@@ -347,7 +353,7 @@ const VARIABLES = {
   DISTILL_MODEL: [modelName, undefined],
   DISTILL_MODEL_KEY: [secret, undefined],
   EMBEDDING_MODEL_DIR: [path, undefined],
-  EMBEDDING_API_KEY: [secret, undefined],
+  EMBEDDING_API_KEY: [embeddingKey, undefined],
   EMBEDDING_API_URL: [base(), undefined],
   EMBEDDING_API_MODEL: [embeddingModel, 'text-embedding-3-small'],
   GW_HOST: [host, '127.0.0.1'],
