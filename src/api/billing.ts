@@ -5,15 +5,28 @@
 import type { z } from 'zod';
 import type { PaymentProcessor, ProcessorEvent, WebhookVerifier } from '../billing/processor.ts';
 import { type BILLING, type subscriptionOut, WEBHOOKS } from '../contract/billing.ts';
+import { findEmailFault } from '../contract/email.ts';
 import { type ApiReply, type ApiRequest, type ApiRoute, jsonReply } from '../contract/route.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
-import { HANDLED_EVENTS, planOfLookupKey, readBillingEvent, type Subscription } from '../domain/billing.ts';
+import {
+  HANDLED_EVENTS,
+  planOf,
+  planOfLookupKey,
+  readBillingEvent,
+  type Subscription,
+  statusOf,
+} from '../domain/billing.ts';
 import { capOf, type PlanCaps } from '../domain/plans.ts';
 import { CatalogueError } from '../errors.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { getOrganization } from '../storage/accounts/organizations.ts';
-import { applyBillingEvent, customerOf, effectiveOf, isHandled } from '../storage/accounts/subscriptions.ts';
+import {
+  applyBillingEvent,
+  customerOf,
+  effectiveOf,
+  findOutcome,
+} from '../storage/accounts/subscriptions.ts';
 import { readInterventionSeries, readInterventions } from '../storage/accounts/usage.ts';
 import type { Stores } from '../storage/stores.ts';
 import type { TableReader } from '../storage/tables.ts';
@@ -68,7 +81,8 @@ export function billingHandlers({
         plan,
         lookup_key: query.lookup_key,
         customer: customerOf(main, org_id) ?? null,
-        email: user.email === '' ? null : user.email,
+        // The processor refuses what is no address.
+        email: findEmailFault(user.email) === null ? user.email : null,
       });
       await main.transact((tx) =>
         writeAudit(tx, auditActor(user, request.address), now_ms, {
@@ -109,13 +123,15 @@ async function receive(
   const answer = (handled: boolean, duplicate = false) =>
     jsonReply(200, { received: true, handled, duplicate });
   if (!HANDLED_EVENTS.has(event.type)) return answer(false);
-  if (isHandled(main, event.id)) return answer(true, true);
+  const known = findOutcome(main, event.id);
+  if (known !== undefined) return answer(known, true);
   const fetchedAtS = Math.floor(clock.wallMs() / 1_000);
   const object = await objectOf(event, processor);
   if (object === null) return answer(false);
-  // An object that was fetched is as new as the answer, whenever the event was made.
-  const as_of_s = event.object.kind === 'full' ? event.created_s : Math.max(event.created_s, fetchedAtS);
   const { id, type } = event;
+  // A subscription that was fetched is as new as the answer; a payment happened when it did.
+  const isState = event.object.kind === 'thin' && type.startsWith('customer.subscription.');
+  const as_of_s = isState ? Math.max(event.created_s, fetchedAtS) : event.created_s;
   const read = readBillingEvent({ id, type, object, as_of_s }, Object.keys(plan_caps));
   const nowMs = clock.wallMs();
   const applied = await main.transact((tx) => {
@@ -159,6 +175,7 @@ export function showSubscription(
   return { ...effective, intervention_cap: capOf(caps, effective.plan) };
 }
 
-function describeSubscription({ status, plan, cancel_at_period_end }: Subscription) {
-  return { status, plan, cancel_at_period_end };
+function describeSubscription(subscription: Subscription) {
+  const cancel_at_period_end = subscription.object?.cancel_at_period_end ?? false;
+  return { status: statusOf(subscription), plan: planOf(subscription), cancel_at_period_end };
 }

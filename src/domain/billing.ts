@@ -3,6 +3,8 @@
  * Events come in any order and more than once: each subscription remembers of when its state is. Pure; any thread.
  */
 
+import { FREE_PLAN } from './plans.ts';
+
 export const SUBSCRIPTION_STATES = [
   'none',
   'trialing',
@@ -14,34 +16,56 @@ export const SUBSCRIPTION_STATES = [
 ] as const;
 export type SubscriptionStatus = (typeof SUBSCRIPTION_STATES)[number];
 
-/** One subscription of an organization at the processor. */
-export interface Subscription {
-  id: string;
-  org_id: string;
-  customer: string | null;
-  status: Exclude<SubscriptionStatus, 'none'>;
-  /** A plan's name; null when no price has named one yet. */
-  plan: string | null;
+type StoredStatus = Exclude<SubscriptionStatus, 'none'>;
+
+/** What the subscription's own object said last. */
+interface ObjectState {
+  status: StoredStatus;
   /** RFC 3339 */
   current_period_start: string | null;
   current_period_end: string | null;
   cancel_at_period_end: boolean;
-  /** Of when the state is: seconds since the epoch, as the processor's events count. */
   as_of_s: number;
-  /** When it was first heard of, in the same unit: of two live ones the newer counts. */
+  rank: number;
+}
+
+/** A value and of when it is; a later one takes its place. */
+interface Dated<Value> {
+  value: Value;
+  as_of_s: number;
+}
+
+/**
+ * One subscription at the processor: the newest that each kind of source said of it, so that the order in which events
+ * come in does not matter. Times are seconds since the epoch, as the processor counts.
+ */
+export interface Subscription {
+  id: string;
+  /** '' while nobody here is known to have it. */
+  org_id: string;
+  customer: Dated<string> | null;
+  object: ObjectState | null;
+  /** Once it is canceled the processor never revives it. */
+  is_ended: boolean;
+  /** A plan's name: by the subscription's own price; by what was ordered or billed, which may be something older. */
+  priced_plan: Dated<string> | null;
+  named_plan: Dated<string> | null;
+  /** The newest payment, and the newest one that failed. */
+  paid_s: number | null;
+  failed_s: number | null;
+  /** When it was first heard of: of two live ones the newer counts. */
   first_seen_s: number;
 }
 
 /** What an event says of a subscription; what it does not say is absent. */
 export interface SubscriptionChange {
   id: string;
-  customer?: string | null;
-  status?: Subscription['status'];
-  plan?: string | null;
-  current_period_start?: string | null;
-  current_period_end?: string | null;
-  cancel_at_period_end?: boolean;
+  customer: string | null;
   as_of_s: number;
+  object?: Omit<ObjectState, 'as_of_s'>;
+  priced_plan?: string | null;
+  named_plan?: string | null;
+  payment?: 'paid' | 'failed';
 }
 
 /** The subscription as bootstrap and /billing/subscription show it; the cap is the plan's. */
@@ -53,52 +77,97 @@ export interface EffectiveSubscription {
   cancel_at_period_end: boolean;
 }
 
-export const FREE_PLAN = 'free';
-
-/**
- * The state after an event. An older event fills in what is not known and overwrites nothing; a canceled subscription
- * stays canceled, for the processor never revives one.
- */
+/** The state after an event, which may be older than what is known. Of two of one second the later to come counts. */
 export function mergeSubscription(
   before: Subscription | undefined,
   org_id: string,
-  change: SubscriptionChange,
+  { id, as_of_s, customer, object, priced_plan, named_plan, payment }: SubscriptionChange,
 ): Subscription {
-  const { id, as_of_s, ...said } = change;
-  const known: Subscription = before ?? {
-    id,
-    org_id,
-    customer: null,
-    status: 'incomplete',
-    plan: null,
-    current_period_start: null,
-    current_period_end: null,
-    cancel_at_period_end: false,
-    as_of_s: Number.NEGATIVE_INFINITY,
-    first_seen_s: as_of_s,
-  };
-  const isNewer = as_of_s >= known.as_of_s && known.status !== 'canceled';
-  return {
-    ...known,
-    ...(isNewer ? said : {}),
-    customer: (isNewer ? said.customer : null) ?? known.customer ?? said.customer ?? null,
-    plan: (isNewer ? said.plan : null) ?? known.plan ?? said.plan ?? null,
-    as_of_s: Math.max(as_of_s, known.as_of_s),
-    first_seen_s: Math.min(as_of_s, known.first_seen_s),
-  };
+  const merged: Subscription =
+    before === undefined
+      ? {
+          id,
+          org_id,
+          customer: null,
+          object: null,
+          is_ended: false,
+          priced_plan: null,
+          named_plan: null,
+          paid_s: null,
+          failed_s: null,
+          first_seen_s: as_of_s,
+        }
+      : { ...before, org_id };
+  merged.first_seen_s = Math.min(merged.first_seen_s, as_of_s);
+  merged.customer = newer(merged.customer, customer, as_of_s);
+  merged.priced_plan = newer(merged.priced_plan, priced_plan, as_of_s);
+  merged.named_plan = newer(merged.named_plan, named_plan, as_of_s);
+  if (object !== undefined) {
+    merged.is_ended ||= object.status === 'canceled';
+    const known = merged.object;
+    if (
+      known === null ||
+      as_of_s > known.as_of_s ||
+      (as_of_s === known.as_of_s && object.rank >= known.rank)
+    ) {
+      merged.object = { ...object, as_of_s };
+      // What was paid or failed in the same second stands in it already.
+      if (merged.paid_s === as_of_s) merged.paid_s = null;
+      if (merged.failed_s === as_of_s) merged.failed_s = null;
+    }
+  }
+  if (payment === 'paid') {
+    merged.paid_s = Math.max(as_of_s, merged.paid_s ?? as_of_s);
+    if (merged.failed_s === as_of_s) merged.failed_s = null;
+  }
+  if (payment === 'failed') merged.failed_s = Math.max(as_of_s, merged.failed_s ?? as_of_s);
+  return merged;
+}
+
+function newer(
+  known: Dated<string> | null,
+  value: string | null | undefined,
+  as_of_s: number,
+): Dated<string> | null {
+  if (value === null || value === undefined) return known;
+  return known === null || as_of_s >= known.as_of_s ? { value, as_of_s } : known;
+}
+
+/** The state that everything known of a subscription adds up to. */
+export function statusOf({ object, is_ended, paid_s, failed_s }: Subscription): StoredStatus {
+  if (is_ended) return 'canceled';
+  const isFailed = failed_s !== null && (paid_s === null || failed_s >= paid_s);
+  const status = object?.status ?? 'incomplete';
+  const at = object?.as_of_s ?? Number.NEGATIVE_INFINITY;
+  if (isFailed && failed_s >= at) {
+    // A first payment that fails buys nothing; the object says incomplete then.
+    return object === null || status === 'active' || status === 'trialing' ? 'past_due' : status;
+  }
+  const isPaid = paid_s !== null && paid_s >= at;
+  return isPaid && (status === 'incomplete' || status === 'past_due') ? 'active' : status;
+}
+
+/** The plan that was subscribed to, whether or not it is paid; null when no price has named one yet. */
+export function planOf({ priced_plan, named_plan }: Subscription): string | null {
+  return (priced_plan ?? named_plan)?.value ?? null;
 }
 
 /** States in which the subscription's plan holds; in the others the organization falls to free. */
 const PAYING: ReadonlySet<SubscriptionStatus> = new Set(['trialing', 'active', 'past_due']);
 
-/** What counts of all subscriptions that an organization ever had: a paying one before others, then the newest. */
-export function effectiveSubscription(subscriptions: readonly Subscription[]): EffectiveSubscription {
-  const [first] = [...subscriptions].sort(
+/** All that an organization ever had, what counts first: a paying one before others, then the newest. */
+export function rankSubscriptions(subscriptions: readonly Subscription[]): Subscription[] {
+  return [...subscriptions].sort(
     (a, b) =>
-      Number(PAYING.has(b.status)) - Number(PAYING.has(a.status)) ||
+      Number(PAYING.has(statusOf(b))) - Number(PAYING.has(statusOf(a))) ||
       b.first_seen_s - a.first_seen_s ||
       (a.id < b.id ? 1 : -1),
   );
+}
+
+/** What counts of all subscriptions that an organization ever had. */
+export function effectiveSubscription(subscriptions: readonly Subscription[]): EffectiveSubscription {
+  const [first] = rankSubscriptions(subscriptions);
   if (first === undefined)
     return {
       plan: FREE_PLAN,
@@ -107,13 +176,13 @@ export function effectiveSubscription(subscriptions: readonly Subscription[]): E
       current_period_end: null,
       cancel_at_period_end: false,
     };
-  const { status, current_period_start, current_period_end, cancel_at_period_end } = first;
+  const status = statusOf(first);
   return {
-    plan: PAYING.has(status) ? (first.plan ?? FREE_PLAN) : FREE_PLAN,
+    plan: PAYING.has(status) ? (planOf(first) ?? FREE_PLAN) : FREE_PLAN,
     status,
-    current_period_start,
-    current_period_end,
-    cancel_at_period_end,
+    current_period_start: first.object?.current_period_start ?? null,
+    current_period_end: first.object?.current_period_end ?? null,
+    cancel_at_period_end: first.object?.cancel_at_period_end ?? false,
   };
 }
 
@@ -121,8 +190,8 @@ export function effectiveSubscription(subscriptions: readonly Subscription[]): E
 export interface BillingEvent {
   id: string;
   type: string;
-  /** Ways to find the organization, the surest first; null where the event has none. */
-  org_id: string | null;
+  /** Organizations that the event names, the surest first. */
+  org_ids: readonly string[];
   customer: string | null;
   change: SubscriptionChange | null;
 }
@@ -155,61 +224,70 @@ export function readBillingEvent(
   const metadata = [object.metadata, parent.metadata, record(object.subscription_details).metadata].map(
     record,
   );
-  const org_id =
-    metadata.map((fields) => text(fields.org_id)).find((found) => found !== null) ??
-    text(object.client_reference_id);
-  const named = metadata
-    .map((fields) => text(fields.plan))
-    .find((plan) => plan !== null && plans.includes(plan));
-  const event = { id, type, org_id: org_id ?? null, customer: idOf(object.customer) };
-  const base = { customer: event.customer, as_of_s };
+  const org_ids = [...metadata.map((fields) => fields.org_id), object.client_reference_id]
+    .map(text)
+    .filter((found) => found !== null);
+  const named_plan =
+    metadata.map((fields) => text(fields.plan)).find((plan) => plan !== null && plans.includes(plan)) ?? null;
+  const customer = idOf(object.customer);
+  const event = { id, type, org_ids, customer };
+  const base = { customer, as_of_s, named_plan };
   switch (type) {
     case 'checkout.session.completed': {
       const subscription = idOf(object.subscription);
       if (subscription === null) return { ...event, change: null };
-      // The session is as old as the purchase; what the subscription itself says later counts more.
       const isPaid = object.payment_status === 'paid' || object.payment_status === 'no_payment_required';
-      const status = isPaid ? { status: 'active' as const } : {};
-      return { ...event, change: { id: subscription, ...base, ...status, plan: named ?? null } };
+      return {
+        ...event,
+        change: { id: subscription, ...base, ...(isPaid ? { payment: 'paid' as const } : {}) },
+      };
     }
     case 'invoice.paid':
     case 'invoice.payment_failed': {
       const subscription = idOf(object.subscription) ?? idOf(parent.subscription);
       if (subscription === null) return { ...event, change: null };
-      const status = type === 'invoice.paid' ? 'active' : 'past_due';
-      return { ...event, change: { id: subscription, ...base, status, plan: planOfLines(object, plans) } };
+      const billed = named_plan ?? planOfLines(object, plans);
+      const change = { id: subscription, ...base, named_plan: billed };
+      if (type === 'invoice.paid') return { ...event, change: { ...change, payment: 'paid' } };
+      // The first payment of all: there is nothing yet that could be late.
+      const isFirst = object.billing_reason === 'subscription_create';
+      return { ...event, change: isFirst ? change : { ...change, payment: 'failed' } };
     }
     default:
-      return { ...event, change: readSubscription(type, object, base, named ?? null, plans) };
+      return { ...event, change: readSubscription(type, object, base, plans) };
   }
 }
 
 function readSubscription(
   type: string,
   object: Json,
-  base: { customer: string | null; as_of_s: number },
-  named: string | null,
+  base: Pick<SubscriptionChange, 'customer' | 'as_of_s' | 'named_plan'>,
   plans: readonly string[],
 ): SubscriptionChange | null {
   const id = text(object.id);
   if (id === null) return null;
-  const item = record(list(record(object.items).data)[0]);
+  const items = list(record(object.items).data).map(record);
+  const priced = items.map((item) => planOfPrice(record(item.price), plans)).find((plan) => plan !== null);
   // Newer versions of the processor's API keep the period with the item.
-  const start = seconds(object.current_period_start) ?? seconds(item.current_period_start);
-  const end = seconds(object.current_period_end) ?? seconds(item.current_period_end);
+  const start = seconds(object.current_period_start) ?? seconds(items[0]?.current_period_start);
+  const end = seconds(object.current_period_end) ?? seconds(items[0]?.current_period_end);
   return {
     id,
     ...base,
-    status: type === 'customer.subscription.deleted' ? 'canceled' : statusOf(object.status),
-    plan: planOfPrice(record(item.price), plans) ?? named,
-    current_period_start: start,
-    current_period_end: end,
-    cancel_at_period_end: object.cancel_at_period_end === true,
+    priced_plan: priced ?? null,
+    object: {
+      status: type === 'customer.subscription.deleted' ? 'canceled' : readStatus(object.status),
+      current_period_start: start,
+      current_period_end: end,
+      cancel_at_period_end: object.cancel_at_period_end === true,
+      // Of two events of one second: nothing comes before the first one.
+      rank: type === 'customer.subscription.created' ? 0 : 1,
+    },
   };
 }
 
 /** The processor's states in ours: `incomplete_expired` and `paused` are ends that we call otherwise. */
-function statusOf(status: unknown): Subscription['status'] {
+function readStatus(status: unknown): StoredStatus {
   switch (status) {
     case 'trialing':
     case 'active':
@@ -226,9 +304,10 @@ function statusOf(status: unknown): Subscription['status'] {
   }
 }
 
-/** `lookup_key` is a plan's name or `<plan>_…` (decisions, Billing). */
+/** `lookup_key` is a plan's name or `<plan>_…` (decisions, Billing); of `pro` and `pro_plus` the longer one counts. */
 export function planOfLookupKey(key: string, plans: readonly string[]): string | null {
-  return plans.find((plan) => key === plan || key.startsWith(`${plan}_`)) ?? null;
+  const fitting = plans.filter((plan) => key === plan || key.startsWith(`${plan}_`));
+  return fitting.sort((a, b) => b.length - a.length)[0] ?? null;
 }
 
 function planOfPrice(price: Json, plans: readonly string[]): string | null {

@@ -128,6 +128,56 @@ describe('a subscription', () => {
     );
   });
 
+  it('whose first payment fails is not there yet', () => {
+    const failed = readBillingEvent(
+      {
+        id: 'evt_first',
+        type: 'invoice.payment_failed',
+        as_of_s: 11,
+        object: { customer: 'cus_1', subscription: 'sub_1', billing_reason: 'subscription_create' },
+      },
+      PLANS,
+    );
+    const created = subscriptionEvent('created', 10, { status: 'incomplete' });
+    for (const events of [
+      [created, failed],
+      [failed, created],
+    ])
+      expect(apply(events)).toMatchObject({ plan: 'free', status: 'incomplete' });
+    const later = { ...failed, change: { ...failed.change!, payment: 'failed' as const } };
+    expect(apply([created, later])).toMatchObject({ plan: 'free', status: 'incomplete' });
+  });
+
+  it('that begins and is paid within a second is active, whatever comes last', () => {
+    const events = [
+      subscriptionEvent('created', 10, { status: 'incomplete' }),
+      subscriptionEvent('updated', 10),
+    ];
+    expect(apply(events)).toMatchObject({ plan: 'pro', status: 'active' });
+    expect(apply(events.toReversed())).toMatchObject({ plan: 'pro', status: 'active' });
+  });
+
+  it('keeps its trial when a first invoice of nothing is paid', () => {
+    const paid = readBillingEvent(
+      { id: 'e', type: 'invoice.paid', as_of_s: 11, object: { customer: 'cus_1', subscription: 'sub_1' } },
+      PLANS,
+    );
+    expect(apply([subscriptionEvent('created', 10, { status: 'trialing' }), paid]).status).toBe('trialing');
+  });
+
+  it('has the plan of its own price, not of what an invoice takes back', () => {
+    const object = {
+      customer: 'cus_1',
+      subscription: 'sub_1',
+      lines: { data: [{ price: { lookup_key: 'pro_monthly' } }, { price: { lookup_key: 'enterprise' } }] },
+    };
+    const upgraded = subscriptionEvent('updated', 20, {
+      items: { data: [{ price: { lookup_key: 'enterprise_yearly' } }] },
+    });
+    const invoice = readBillingEvent({ id: 'e', type: 'invoice.paid', as_of_s: 21, object }, PLANS);
+    expect(apply([subscriptionEvent('created', 10), upgraded, invoice]).plan).toBe('enterprise');
+  });
+
   it('that is bought after another ended counts', () => {
     const second = { id: 'sub_2' };
     expect(
@@ -142,11 +192,11 @@ describe('a subscription', () => {
 
 describe('an event', () => {
   it('names its organization in its metadata, else by the reference', () => {
-    expect(subscriptionEvent('updated', 1).org_id).toBe('org_a');
+    expect(subscriptionEvent('updated', 1).org_ids).toEqual(['org_a']);
     const object = { client_reference_id: 'org_b', subscription: { id: 'sub_9' } };
     expect(
       readBillingEvent({ id: 'e', type: 'checkout.session.completed', object, as_of_s: 1 }, PLANS),
-    ).toMatchObject({ org_id: 'org_b', change: { id: 'sub_9' } });
+    ).toMatchObject({ org_ids: ['org_b'], change: { id: 'sub_9' } });
   });
 
   it('is read whatever stands in it', () => {
@@ -175,6 +225,7 @@ describe('an event', () => {
     expect(planOfLookupKey('pro', PLANS)).toBe('pro');
     expect(planOfLookupKey('pro_yearly', PLANS)).toBe('pro');
     expect(planOfLookupKey('professional', PLANS)).toBeNull();
+    expect(planOfLookupKey('pro_plus_yearly', [...PLANS, 'pro_plus'])).toBe('pro_plus');
     expect(planOfLookupKey('gold', PLANS)).toBeNull();
   });
 });

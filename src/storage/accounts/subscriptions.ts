@@ -4,18 +4,20 @@ import {
   type EffectiveSubscription,
   effectiveSubscription,
   mergeSubscription,
+  rankSubscriptions,
   type Subscription,
 } from '../../domain/billing.ts';
+import type { PlanReader } from '../../domain/plans.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 
-/** [org, subscription] → Subscription. */
+/** [org, subscription] → Subscription; org '' while nobody here is known to have it. */
 const SUBSCRIPTIONS = 'subscriptions';
-/** [subscription] → org: later events may name the subscription alone. */
+/** [subscription] → the org it is kept under: later events may name the subscription alone. */
 const ORG_OF_SUBSCRIPTION = 'org_of_subscription';
 /** [customer] → org, and [org] → the customer it last paid as. */
 const ORG_OF_CUSTOMER = 'org_of_customer';
 const CUSTOMER_OF_ORG = 'customer_of_org';
-/** [event] → when it was handled, in milliseconds; [when, event] → true, so that the oldest go first. */
+/** [event] → whether it meant anything to us; [when, event] → true, so that the oldest go first. */
 const EVENTS = 'billing_events';
 const EVENTS_BY_TIME = 'billing_events_by_time';
 
@@ -32,12 +34,22 @@ export function subscriptionsOf(tables: TableReader, org_id: string): Subscripti
   return [...tables.range<Subscription>(SUBSCRIPTIONS, { prefix: [org_id] })].map(({ value }) => value);
 }
 
-export function customerOf(tables: TableReader, org_id: string): string | undefined {
-  return tables.get<string>(CUSTOMER_OF_ORG, [org_id]);
+/** Says which plan an organization is on. */
+export function planReader(tables: TableReader): PlanReader {
+  return { planOf: (org_id) => effectiveOf(tables, org_id).plan };
 }
 
-export function isHandled(tables: TableReader, event_id: string): boolean {
-  return tables.get(EVENTS, [event_id]) !== undefined;
+/** Whom the processor knows the organization as: whoever pays for what counts, else whoever was named last. */
+export function customerOf(tables: TableReader, org_id: string): string | undefined {
+  const [payer] = rankSubscriptions(subscriptionsOf(tables, org_id)).flatMap(
+    ({ customer }) => customer ?? [],
+  );
+  return payer?.value ?? tables.get<string>(CUSTOMER_OF_ORG, [org_id]);
+}
+
+/** @returns what was answered to an event the first time; undefined for a new one */
+export function findOutcome(tables: TableReader, event_id: string): boolean | undefined {
+  return tables.get<boolean>(EVENTS, [event_id]);
 }
 
 /**
@@ -57,39 +69,53 @@ export function applyBillingEvent(
   before: Subscription | null;
   after: Subscription | null;
 } {
-  if (isHandled(tx, event.id))
-    return { duplicate: true, handled: true, org_id: null, before: null, after: null };
-  remember(tx, event.id, nowMs);
-  const org_id = findOrganization(tx, event, isOrganization);
-  if (org_id === null) return { duplicate: false, handled: false, org_id, before: null, after: null };
-  if (event.customer !== null) {
+  const nothing = { org_id: null, before: null, after: null };
+  const known = findOutcome(tx, event.id);
+  if (known !== undefined) return { duplicate: true, handled: known, ...nothing };
+  const kept = event.change === null ? undefined : findSubscription(tx, event.change.id);
+  const org_id = findOrganization(tx, event, kept, isOrganization);
+  const handled = org_id !== '';
+  remember(tx, event.id, handled, nowMs);
+  if (handled && event.customer !== null) {
     tx.write({ op: 'put', table: ORG_OF_CUSTOMER, row: [event.customer], value: org_id });
     tx.write({ op: 'put', table: CUSTOMER_OF_ORG, row: [org_id], value: event.customer });
   }
-  if (event.change === null) return { duplicate: false, handled: true, org_id, before: null, after: null };
+  if (event.change === null)
+    return { ...nothing, duplicate: false, handled, org_id: handled ? org_id : null };
+  // Kept also while it is nobody's: the event that says whose it is may come last.
   const { id } = event.change;
-  const before = tx.get<Subscription>(SUBSCRIPTIONS, [org_id, id]);
-  const after = mergeSubscription(before, org_id, event.change);
+  const after = mergeSubscription(kept, org_id, event.change);
+  if (kept !== undefined && kept.org_id !== org_id)
+    tx.write({ op: 'remove', table: SUBSCRIPTIONS, row: [kept.org_id, id] });
   tx.write({ op: 'put', table: SUBSCRIPTIONS, row: [org_id, id], value: after });
   tx.write({ op: 'put', table: ORG_OF_SUBSCRIPTION, row: [id], value: org_id });
-  return { duplicate: false, handled: true, org_id, before: before ?? null, after };
+  if (!handled) return { ...nothing, duplicate: false, handled };
+  return { duplicate: false, handled, org_id, before: kept ?? null, after };
 }
 
+function findSubscription(tables: TableReader, id: string): Subscription | undefined {
+  const org_id = tables.get<string>(ORG_OF_SUBSCRIPTION, [id]);
+  return org_id === undefined ? undefined : tables.get<Subscription>(SUBSCRIPTIONS, [org_id, id]);
+}
+
+/** @returns '' for nobody here */
 function findOrganization(
   tables: TableReader,
   event: BillingEvent,
+  kept: Subscription | undefined,
   isOrganization: (org_id: string) => boolean,
-): string | null {
-  if (event.org_id !== null && isOrganization(event.org_id)) return event.org_id;
-  const bySubscription =
-    event.change === null ? undefined : tables.get<string>(ORG_OF_SUBSCRIPTION, [event.change.id]);
-  const byCustomer =
-    event.customer === null ? undefined : tables.get<string>(ORG_OF_CUSTOMER, [event.customer]);
-  return bySubscription ?? byCustomer ?? null;
+): string {
+  const owner = kept?.org_id ?? '';
+  // What the processor's object named before may be named otherwise now, but not by an older event.
+  const isOld = owner !== '' && event.change !== null && event.change.as_of_s < (kept?.object?.as_of_s ?? 0);
+  const named = isOld ? undefined : event.org_ids.find(isOrganization);
+  if (named !== undefined) return named;
+  if (owner !== '') return owner;
+  return (event.customer === null ? undefined : tables.get<string>(ORG_OF_CUSTOMER, [event.customer])) ?? '';
 }
 
-function remember(tx: TableTransaction, event_id: string, nowMs: number): void {
-  tx.write({ op: 'put', table: EVENTS, row: [event_id], value: nowMs });
+function remember(tx: TableTransaction, event_id: string, handled: boolean, nowMs: number): void {
+  tx.write({ op: 'put', table: EVENTS, row: [event_id], value: handled });
   tx.write({ op: 'put', table: EVENTS_BY_TIME, row: [nowMs, event_id], value: true });
   const oldest = [...tx.range(EVENTS_BY_TIME, { prefix: [], limit: FORGOTTEN_AT_ONCE })];
   for (const { row } of oldest) {
