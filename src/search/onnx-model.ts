@@ -299,8 +299,8 @@ function readTokensMax(dir: string, tokenizerConfig: Record<string, unknown>): n
 function hashFiles(dir: string, graphFile: string): string {
   const hash = createHash('sha256').update(readFileSync(graphFile));
   for (const name of ['tokenizer.json', 'tokenizer_config.json', '1_Pooling/config.json']) {
-    const file = join(dir, name);
-    if (existsSync(file)) hash.update(`\0${name}\0`).update(readFileSync(file));
+    // What it says, not how it is indented: a formatter's work would embed a whole store again.
+    if (existsSync(join(dir, name))) hash.update(`\0${name}\0${JSON.stringify(readJson(dir, name))}`);
   }
   return hash.digest('hex').slice(0, 16);
 }

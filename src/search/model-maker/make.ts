@@ -60,7 +60,7 @@ const axisScale = largest / 127;
 
 mkdirSync(target, { recursive: true });
 const json = (name: string, value: unknown) =>
-  writeFileSync(new URL(name, target), `${JSON.stringify(value)}\n`);
+  writeFileSync(new URL(name, target), `${JSON.stringify(value, null, 2)}\n`);
 json('tokenizer.json', TOKENIZER);
 json('tokenizer_config.json', TOKENIZER_CONFIG);
 const model = writeNgramGraph({
