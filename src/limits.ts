@@ -43,6 +43,8 @@ export const DRAIN_DEADLINE_MS = 30_000;
 
 /** A stored body is decompressed up to this size; beyond it the turn is stored and marked undecodable. */
 export const DECODED_BODY_BYTES = 128 * MIB;
+/** Blocks, tools and stream events that the normal form of one turn takes; beyond it the turn is marked. */
+export const NORMAL_TURN_ITEMS = 200_000;
 /** Images and documents inside bodies from this size on are stored once, by their SHA-256. */
 export const ATTACHMENT_BYTES_MIN = 1 * KIB;
 
@@ -144,7 +146,7 @@ export const RUN_OUTCOME_CHARACTERS = 200;
 export const EVALUATE_STEPS_MAX = 1_000;
 /** What is kept of a step's texts beside its scores, in UTF-16 units. */
 export const STEP_COPY = { action: 200, action_input: 400, thought: 400, observation: 600 } as const;
-/** How long the payment processor may take over a request (its library tries once more). */
+/** How long the payment processor may take over a request, a second attempt of its library included. */
 export const BILLING_REQUEST_MS = 10_000;
 /** Age at which a webhook's signature no longer counts, in seconds (decisions, Usage and billing). */
 export const WEBHOOK_TOLERANCE_S = 300;

@@ -44,7 +44,8 @@ export class StripeProcessor implements PaymentProcessor {
     const price = prices.data[0];
     if (price === undefined) throw new CatalogueError('not_found', 'No price has this lookup_key');
     const metadata = { org_id, plan };
-    const session = await this.#call(() =>
+    const anybody = email === null ? {} : { customer_email: email };
+    const create = (payer: { customer: string } | { customer_email?: string }) =>
       this.#stripe.checkout.sessions.create({
         mode: 'subscription',
         line_items: [{ price: price.id, quantity: 1 }],
@@ -53,8 +54,16 @@ export class StripeProcessor implements PaymentProcessor {
         subscription_data: { metadata },
         success_url: `${this.#returnUrl}?checkout=success`,
         cancel_url: `${this.#returnUrl}?checkout=canceled`,
-        ...(customer === null ? (email === null ? {} : { customer_email: email }) : { customer }),
-      }),
+        ...payer,
+      });
+    const session = await this.#call(() =>
+      customer === null
+        ? create(anybody)
+        : create({ customer }).catch((thrown: unknown) => {
+            // Somebody deleted the customer at the processor: then this is a new one.
+            if (isMissing(thrown)) return create(anybody);
+            throw thrown;
+          }),
     );
     if (session.url === null) throw new CatalogueError('unavailable', 'The payment processor gave no page');
     return { url: session.url, session_id: session.id };
@@ -90,16 +99,38 @@ export class StripeProcessor implements PaymentProcessor {
     }
   }
 
-  /** The processor's failures in our words: its own may hold parts of the key. */
+  /**
+   * The processor's failures in our words: its own may hold parts of the key. Its library tries again by itself, so the
+   * whole has an end of its own; what comes later is nobody's.
+   */
   async #call<Value>(work: () => Promise<Value>): Promise<Value> {
+    let timer: NodeJS.Timeout | undefined;
+    const end = new Promise<never>((_resolve, reject) => {
+      timer = setTimeout(() => reject(new Error('no answer in time')), BILLING_REQUEST_MS);
+    });
     try {
-      return await work();
+      return await Promise.race([work(), end]);
     } catch (thrown) {
-      if (thrown instanceof Stripe.errors.StripeError && thrown.statusCode === 404)
+      if (isMissing(thrown))
         throw new CatalogueError('not_found', 'The payment processor has no such object');
-      throw new CatalogueError('unavailable', 'The payment processor cannot be reached now');
+      const cause = new Error(`the payment processor: ${describeFailure(thrown)}`);
+      throw new CatalogueError('unavailable', 'The payment processor cannot be reached now', { cause });
+    } finally {
+      clearTimeout(timer);
     }
   }
+}
+
+function isMissing(thrown: unknown): boolean {
+  if (!(thrown instanceof Stripe.errors.StripeError)) return false;
+  return thrown.statusCode === 404 || (thrown.code === 'resource_missing' && thrown.param === 'customer');
+}
+
+/** For the log: kinds and codes, none of the processor's words. */
+function describeFailure(thrown: unknown): string {
+  if (!(thrown instanceof Stripe.errors.StripeError)) return 'no answer in time';
+  const { type, statusCode, code, param } = thrown;
+  return [type, statusCode, code, param].filter((part) => part !== undefined && part !== null).join(' ');
 }
 
 export class StripeWebhooks implements WebhookVerifier {

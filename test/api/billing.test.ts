@@ -3,9 +3,9 @@
  * listens on a socket and can be slow, wrong or gone.
  */
 import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import Stripe from 'stripe';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ControlPlaneChild, type Person } from '../fixtures/control-plane.ts';
 
 const SECRET = 'whsec_full';
@@ -14,13 +14,28 @@ const THIN_SECRET = 'whsec_thin';
 /** Objects by path; a missing one is 404. */
 const objects = new Map<string, unknown>();
 let isDown = false;
+/** Requests that the processor takes and never answers. */
+let isSilent = false;
+const silent: Socket[] = [];
+/** Forms that were posted, by path. */
+const posted: { path: string; form: URLSearchParams }[] = [];
+const goneCustomers = new Set<string>();
 let processor: Server;
 let api: ControlPlaneChild;
 
 beforeAll(async () => {
-  processor = createServer((request, response) => {
+  processor = createServer(async (request, response) => {
     const { pathname, searchParams } = new URL(request.url ?? '', 'http://processor');
-    request.resume();
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk as Buffer);
+    const form = new URLSearchParams(Buffer.concat(chunks).toString());
+    if (request.method === 'POST') posted.push({ path: pathname, form });
+    if (isSilent) return void silent.push(request.socket);
+    if (goneCustomers.has(form.get('customer') ?? '')) {
+      response.writeHead(400, { 'content-type': 'application/json' });
+      const error = { type: 'invalid_request_error', code: 'resource_missing', param: 'customer' };
+      return void response.end(JSON.stringify({ error: { ...error, message: 'No such customer' } }));
+    }
     if (isDown) return void request.socket.destroy();
     const found =
       pathname === '/v1/prices'
@@ -47,6 +62,7 @@ beforeAll(async () => {
 }, 30_000);
 afterAll(async () => {
   await api[Symbol.asyncDispose]();
+  processor.closeAllConnections();
   await new Promise((resolve) => processor.close(resolve));
 });
 
@@ -162,6 +178,63 @@ describe('a subscription', () => {
   });
 });
 
+describe('a subscription that nobody is known to have', () => {
+  it('counts once an event says whose it is, whichever comes first', async () => {
+    const payer = await newPerson();
+    const { org_id } = payer;
+    // As a link for payments leaves it: the subscription itself names nobody.
+    const bare = { ...subscription(org_id), metadata: {} };
+    expect((await send(fullEvent('customer.subscription.created', bare, NOW_S - 9))).body.handled).toBe(
+      false,
+    );
+    expect((await planOf(payer)).plan).toBe('free');
+    const checkout = {
+      object: 'checkout.session',
+      customer: `cus_${org_id}`,
+      subscription: `sub_${org_id}`,
+      client_reference_id: org_id,
+      payment_status: 'paid',
+    };
+    expect((await send(fullEvent('checkout.session.completed', checkout, NOW_S - 10))).body.handled).toBe(
+      true,
+    );
+    expect(await planOf(payer)).toMatchObject({ plan: 'pro', status: 'active' });
+    await send(fullEvent('customer.subscription.deleted', bare, NOW_S));
+    expect(await planOf(payer)).toMatchObject({ plan: 'free', status: 'canceled' });
+  });
+
+  it('leaves the organization that it was moved away from', async () => {
+    const [first, second] = [await newPerson(), await newPerson()];
+    const id = `sub_moved_${first.org_id}`;
+    const of = (org_id: string) => subscription(org_id, { id, customer: 'cus_moving' });
+    await send(fullEvent('customer.subscription.created', of(first.org_id), NOW_S - 20));
+    expect((await planOf(first)).plan).toBe('pro');
+    await send(fullEvent('customer.subscription.updated', of(second.org_id), NOW_S - 10));
+    expect([(await planOf(first)).plan, (await planOf(second)).plan]).toEqual(['free', 'pro']);
+    // What was said before it moved, and comes late, moves it nowhere.
+    await send(fullEvent('customer.subscription.updated', of(first.org_id), NOW_S - 15));
+    expect([(await planOf(first)).plan, (await planOf(second)).plan]).toEqual(['free', 'pro']);
+  });
+
+  it('in an organization that another customer pays for counts beside the other', async () => {
+    const payer = await newPerson();
+    const { org_id } = payer;
+    await send(fullEvent('customer.subscription.created', subscription(org_id), NOW_S - 30));
+    const other = subscription(org_id, {
+      id: `sub_other_${org_id}`,
+      customer: `cus_other_${org_id}`,
+      items: { data: [{ price: { lookup_key: 'enterprise' } }] },
+    });
+    await send(fullEvent('customer.subscription.created', other, NOW_S - 20));
+    expect(await planOf(payer)).toMatchObject({ plan: 'enterprise', intervention_cap: null });
+    await send(fullEvent('customer.subscription.deleted', other, NOW_S - 10));
+    expect(await planOf(payer)).toMatchObject({ plan: 'pro', status: 'active' });
+    posted.length = 0;
+    await api.call(payer.token, 'POST', '/billing/create-portal-session');
+    expect(posted.at(-1)?.form.get('customer')).toBe(`cus_${org_id}`);
+  });
+});
+
 describe('a thin event', () => {
   const thin = (type: string, object_id: string) =>
     JSON.stringify({
@@ -211,6 +284,15 @@ describe('a webhook', () => {
     const unsigned = await fetch(`${api.url}/billing/webhook`, { method: 'POST', body: payload });
     expect(unsigned.status).toBe(400);
     expect((await send('{"a":')).status).toBe(400);
+    // Signed, but too long ago: somebody sends again what they once saw.
+    const timestamp = Math.floor(Date.now() / 1_000) - 301;
+    const old = Stripe.webhooks.generateTestHeaderString({ payload, secret: SECRET, timestamp });
+    const replayed = await fetch(`${api.url}/billing/webhook`, {
+      method: 'POST',
+      headers: { 'stripe-signature': old },
+      body: payload,
+    });
+    expect(replayed.status).toBe(400);
     expect(await planOf(payer)).toMatchObject({ plan: 'free', status: 'none' });
   });
 });
@@ -230,10 +312,37 @@ describe('checkout and portal', () => {
     expect((await portal()).status).toBe(409);
     await send(fullEvent('customer.subscription.created', subscription(payer.org_id)));
     expect((await portal()).body).toEqual({ url: 'https://pay.example/portal' });
+    posted.length = 0;
+    goneCustomers.add(`cus_${payer.org_id}`);
+    expect((await checkout('pro_monthly')).status).toBe(200);
+    expect(posted.map(({ form }) => form.get('customer') ?? form.get('customer_email'))).toEqual([
+      `cus_${payer.org_id}`,
+      payer.email,
+    ]);
+    const { form } = posted.at(-1)!;
+    expect(form.get('client_reference_id')).toBe(payer.org_id);
+    expect(form.get('metadata[org_id]')).toBe(payer.org_id);
+    expect(form.get('subscription_data[metadata][org_id]')).toBe(payer.org_id);
+    goneCustomers.clear();
     isDown = true;
     const failed = await portal();
     isDown = false;
     expect(failed.status).toBe(503);
     expect(failed.text).not.toContain('sk_test');
   });
+});
+
+describe('a processor that never answers', () => {
+  it('is given up in time, and holds up neither other requests nor the end of the process', async () => {
+    const payer = await newPerson();
+    isSilent = true;
+    const slow = api.call(payer.token, 'POST', '/billing/create-checkout-session?lookup_key=pro_monthly');
+    await vi.waitFor(() => expect(silent.length).toBeGreaterThan(0));
+    expect((await planOf(payer)).plan).toBe('free');
+    const ended = api.stop();
+    expect((await slow).status).toBe(503);
+    expect(await ended).toBe(0);
+    isSilent = false;
+    for (const socket of silent) socket.destroy();
+  }, 40_000);
 });
