@@ -561,10 +561,21 @@ export class PatternStore {
   }
 
   async #tendAll(): Promise<void> {
+    const { log } = this.#parts;
+    let toldMs = performance.now();
+    let isTold = false;
     for (let [home] = this.#untended; home !== undefined && !this.#closed; [home] = this.#untended) {
       this.#untended.delete(home);
-      while (!this.#closed && home.index.tend(STRETCH_MS)) await this.#pause(PAUSE_MS);
+      while (!this.#closed && home.index.tend(STRETCH_MS)) {
+        if (performance.now() - toldMs >= PROGRESS_EVERY_MS) {
+          toldMs = performance.now();
+          isTold = true;
+          log.info({ unlinked: home.index.unlinked }, 'building the graph of patterns');
+        }
+        await this.#pause(PAUSE_MS);
+      }
     }
+    if (isTold && !this.#closed) log.info({}, 'the graphs of patterns are complete');
   }
 
   /** Gives vectors to patterns that have none of this embedder: it has changed, or was another's. */

@@ -1,0 +1,385 @@
+/**
+ * Retrieval: `npm run bench -- retrieve`. What an answer takes at 1,000 to 100,000 patterns, at one and at eight
+ * connections, with embedding and the meter included; how long a restart takes; what the index holds in memory; and how
+ * much of what the exact index finds the graph finds, on the vectors that the product itself stored. Own process.
+ */
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Pool } from 'undici';
+import { decodeVector, PATTERN_VECTORS } from '../actors/pattern-index/rows.ts';
+import { ExactIndex } from '../src/search/exact-index.ts';
+import { HnswIndex, loadHnswlib } from '../src/search/hnsw-index.ts';
+import { createPrng, type Prng } from '../src/std/prng.ts';
+import { databasePaths } from '../src/storage/lmdb/stores.ts';
+import { LmdbTables } from '../src/storage/lmdb/tables.ts';
+import { readCpuUs, readRssBytes } from './process-meter.ts';
+import { PRODUCT_KEY, type Product, startProduct } from './product.ts';
+import { type Quantiles, Samples } from './quantiles.ts';
+import { saveResult, takeProvenance } from './results.ts';
+
+export interface RetrieveBenchOptions {
+  quick: boolean;
+  /** Keep the figures in bench/results. */
+  save: boolean;
+  say: (what: string) => void;
+}
+
+interface SizeReport {
+  patterns: number;
+  imports_per_s: number;
+  /** Until the graph held what was imported last. */
+  linked_after_s: number;
+  one: Quantiles;
+  eight: Quantiles;
+  requests_per_s: number;
+  found_share: number;
+  rss_bytes: number;
+}
+
+export interface RetrieveReport {
+  sizes: SizeReport[];
+  restart: { first_answer_s: number; loaded_ms: number; linked_s: number };
+  recall: {
+    at_5: number;
+    above_floor_at_5: number;
+    queries: number;
+    build_s: number;
+    search_us: Quantiles;
+    index_bytes: number;
+  };
+  goals: { p99: boolean; recall: boolean; restart: boolean };
+}
+
+const SIZES = { full: [1_000, 10_000, 100_000], quick: [1_000, 10_000] };
+const REQUESTS = { full: 4_000, quick: 1_000 };
+const QUERIES = 300;
+const BATCH = 1_000;
+const CONNECTIONS = 8;
+const P99_MAX_US = 15_000;
+const RECALL_MIN = 0.98;
+const RESTART_MAX_S = 20;
+const FLOOR = 0.35;
+const QUIET_LIMIT_MS = 300_000;
+const QUIET_MS = 400;
+const QUIET_SHARE = 0.1;
+const ENV = { VECTOR_STORE_URL: 'embedded:', LOG_LEVEL: 'info', PLAN_CAPS: '{"free": null}' };
+
+/** @returns false when a goal is missed */
+export async function runRetrieveBench({ quick, save, say }: RetrieveBenchOptions): Promise<boolean> {
+  const dir = mkdtempSync(join(tmpdir(), 'bench-retrieve-'));
+  const dataDir = join(dir, 'data');
+  let product = await startProduct(dataDir, ENV);
+  try {
+    const sizes: SizeReport[] = [];
+    const texts = new Situations(1);
+    let imported = 0;
+    for (const size of quick ? SIZES.quick : SIZES.full) {
+      sizes.push(await measureSize(product, texts, imported, size, REQUESTS[quick ? 'quick' : 'full'], say));
+      imported = size;
+    }
+    await importAll(
+      product,
+      'queries',
+      QUERIES,
+      (n) => texts.task(n),
+      () => {},
+    );
+    await product.stop();
+    say('restart');
+    const startedMs = performance.now();
+    product = await startProduct(dataDir, ENV);
+    const restart = await measureRestart(product, texts, startedMs);
+    await product.stop();
+    say('recall');
+    const recall = await measureRecall(dataDir, say);
+    const goals = {
+      p99: sizes.at(-1)!.eight.p99 <= P99_MAX_US,
+      recall: recall.above_floor_at_5 >= RECALL_MIN,
+      restart: restart.first_answer_s <= RESTART_MAX_S,
+    };
+    const report: RetrieveReport = { sizes, restart, recall, goals };
+    say('');
+    print(report);
+    if (save) console.log(`\n${saveResult({ ...takeProvenance(), suite: 'retrieve', ...report })}`);
+    return Object.values(goals).every(Boolean);
+  } finally {
+    await product.stop();
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+async function measureSize(
+  product: Product,
+  texts: Situations,
+  before: number,
+  size: number,
+  requests: number,
+  say: (what: string) => void,
+): Promise<SizeReport> {
+  const startedMs = performance.now();
+  await importAll(
+    product,
+    'bench',
+    size - before,
+    (n) => texts.situation(before + n),
+    (done) => say(`${size} patterns: ${before + done} imported`),
+  );
+  const importedMs = performance.now();
+  say(`${size} patterns: the graph`);
+  await waitQuiet(product);
+  const linkedMs = performance.now();
+  say(`${size} patterns: retrieval`);
+  const client = new Client(product.port);
+  await client.repeat(200, CONNECTIONS, new Samples(), (n) => texts.task(n));
+  const one = new Samples();
+  await client.repeat(requests / 4, 1, one, (n) => texts.task(n));
+  const eight = new Samples();
+  client.found = 0;
+  const eightMs = performance.now();
+  await client.repeat(requests, CONNECTIONS, eight, (n) => texts.task(n));
+  const requests_per_s = (requests * 1_000) / (performance.now() - eightMs);
+  await client.close();
+  return {
+    patterns: size,
+    imports_per_s: ((size - before) * 1_000) / (importedMs - startedMs),
+    linked_after_s: (linkedMs - importedMs) / 1_000,
+    one: one.quantiles(),
+    eight: eight.quantiles(),
+    requests_per_s,
+    found_share: client.found / requests,
+    rss_bytes: readRssBytes(product.pid),
+  };
+}
+
+async function importAll(
+  product: Product,
+  org_id: string,
+  count: number,
+  make: (n: number) => string,
+  progress: (done: number) => void,
+): Promise<void> {
+  const client = new Client(product.port);
+  for (let at = 0; at < count; at += BATCH) {
+    const patterns = Array.from({ length: Math.min(BATCH, count - at) }, (_, n) => ({
+      situation: make(at + n),
+      dead_ends: 'Raised the timeout; ran it again; changed the order of the steps.',
+      unlock: 'Read the first error of the log instead of the last, and fixed what it named.',
+    }));
+    await client.post('/v1/patterns', { org_id, tier: 'e2', patterns });
+    progress(at + patterns.length);
+  }
+  await client.close();
+}
+
+/** The graph is made while nobody asks: once that is over, the process does next to nothing. */
+async function waitQuiet(product: Product): Promise<void> {
+  const until = performance.now() + QUIET_LIMIT_MS;
+  while (performance.now() < until) {
+    const before = readCpuUs(product.pid);
+    await delay(QUIET_MS);
+    if (readCpuUs(product.pid) - before < QUIET_MS * 1_000 * QUIET_SHARE) return;
+  }
+  throw new Error('the product does not come to rest');
+}
+
+async function measureRestart(
+  product: Product,
+  texts: Situations,
+  startedMs: number,
+): Promise<RetrieveReport['restart']> {
+  const client = new Client(product.port);
+  do await client.repeat(1, 1, new Samples(), () => texts.situation(7));
+  while (client.found === 0);
+  const first_answer_s = (performance.now() - startedMs) / 1_000;
+  await client.close();
+  await waitQuiet(product);
+  const linked_s = (performance.now() - startedMs) / 1_000;
+  const line = readFileSync(`${product.dir}.log`, 'utf8')
+    .split('\n')
+    .findLast((text) => text.includes('patterns are loaded'));
+  const { duration_ms } = JSON.parse(line!) as { duration_ms: number };
+  return { first_answer_s, loaded_ms: duration_ms, linked_s };
+}
+
+/** The graph against comparing with all, on what the product stored. */
+async function measureRecall(
+  dataDir: string,
+  say: (what: string) => void,
+): Promise<RetrieveReport['recall']> {
+  const tables = new LmdbTables(databasePaths(dataDir).main, 'disk');
+  const vectors: Float32Array[] = [];
+  const queries: Float32Array[] = [];
+  for (const { row, value } of tables.range<Uint8Array>(PATTERN_VECTORS, { prefix: [] })) {
+    const vector = decodeVector(value, value.length / 4)!;
+    if (row[2] === 'bench') vectors.push(vector);
+    else if (row[2] === 'queries') queries.push(vector);
+  }
+  await tables.close();
+  const { length: dimensions } = queries[0]!;
+  const exact = new ExactIndex(dimensions);
+  const graph = new HnswIndex(loadHnswlib(), dimensions);
+  for (const [id, vector] of vectors.entries()) {
+    exact.add(id, vector);
+    graph.add(id, vector);
+  }
+  const startedMs = performance.now();
+  while (graph.tend(1_000)) say(`recall: ${graph.unlinked} left`);
+  const build_s = (performance.now() - startedMs) / 1_000;
+  const samples = new Samples();
+  const counts = { wanted: 0, found: 0, wantedAbove: 0, foundAbove: 0 };
+  for (const query of queries) {
+    const truth = exact.search(query, 5);
+    const searchedMs = performance.now();
+    const found = new Set(graph.search(query, 5).map(({ id }) => id));
+    samples.add((performance.now() - searchedMs) * 1_000);
+    for (const { id, similarity } of truth) {
+      const hit = found.has(id) ? 1 : 0;
+      counts.wanted++;
+      counts.found += hit;
+      if (similarity < FLOOR) continue;
+      counts.wantedAbove++;
+      counts.foundAbove += hit;
+    }
+  }
+  return {
+    at_5: counts.found / counts.wanted,
+    above_floor_at_5: counts.foundAbove / Math.max(1, counts.wantedAbove),
+    queries: queries.length,
+    build_s,
+    search_us: samples.quantiles(),
+    index_bytes: graph.bytes,
+  };
+}
+
+/** JSON over kept connections. */
+class Client {
+  readonly #pool: Pool;
+  /** Retrievals that found something. */
+  found = 0;
+
+  constructor(port: number) {
+    this.#pool = new Pool(`http://127.0.0.1:${port}`, {
+      connections: CONNECTIONS,
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
+  }
+
+  async post(path: string, body: object): Promise<{ traces?: unknown[] }> {
+    const { statusCode, body: answer } = await this.#pool.request({
+      method: 'POST',
+      path,
+      headers: { authorization: `Bearer ${PRODUCT_KEY}`, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+    const text = await answer.text();
+    if (statusCode !== 200) throw new Error(`${path}: ${statusCode} ${text.slice(0, 200)}`);
+    return JSON.parse(text) as { traces?: unknown[] };
+  }
+
+  /** So many retrievals over so many connections, each timed in microseconds. */
+  async repeat(
+    count: number,
+    connections: number,
+    samples: Samples,
+    make: (n: number) => string,
+  ): Promise<void> {
+    let next = 0;
+    const work = async (): Promise<void> => {
+      while (next < count) {
+        const context = make(next++);
+        const startedMs = performance.now();
+        const { traces } = await this.post('/v1/traces/retrieve', { org_id: 'bench', context });
+        samples.add((performance.now() - startedMs) * 1_000);
+        if (traces!.length > 0) this.found++;
+      }
+    };
+    await Promise.all(Array.from({ length: connections }, work));
+  }
+
+  close(): Promise<void> {
+    return this.#pool.close();
+  }
+}
+
+const TASKS =
+  'migrate the schema of|write integration tests for|fix the flaky test of|add pagination to|cache the answers of|upgrade the dependencies of|containerise|profile the start of|add retries to|translate the messages of|remove dead code from|rate-limit|stream uploads to|sign the requests of|deduplicate the rows of|parallelise the build of|lint and format|document the API of|shard the index of|roll back the release of|encrypt the backups of|trace the requests of|validate the input of|paginate the export of'.split(
+    '|',
+  );
+const THINGS =
+  'the billing service|the invoice parser|a Rails monolith|the React dashboard|the ingestion worker|a Go gRPC gateway|the mobile login screen|the search cluster|a Terraform module|the message queue consumer|the nightly report job|a Rust command-line tool|the payment webhook|the recommendation model|an Airflow pipeline|the image resizer|the chat websocket server|a Django admin page|the feature flag client|the audit log|the warehouse loader|a Kotlin library|the email templates|the map tiles renderer|the session store|the license checker|the CSV importer|the calendar sync|a Spark job|the firmware updater'.split(
+    '|',
+  );
+const FAILURES =
+  'the connection is refused|a deadlock is reported|the snapshot differs|a null pointer appears|the certificate has expired|memory runs out|the port is taken|permissions are denied|the checksum does not match|a type error stops the build|the lock file conflicts|the clock is skewed|the query times out|the cache serves old data|a circular import fails|the disk is full|unicode is mangled|the token is rejected|the migration runs twice|the container exits at once|the test order matters|a race loses updates|the regex never ends|the proxy strips a header|the version is not found|the environment variable is empty'.split(
+    '|',
+  );
+const MOMENTS =
+  'on the second run|behind the corporate proxy|only in CI|after the merge|under load|with an empty database|on Windows|when two workers start|after midnight UTC|with the new compiler|in the staging cluster|when the file is large|for anonymous users|after a cold start|with IPv6|on ARM machines|when the network is slow|during the rolling deploy|for the oldest customers|with strict mode on'.split(
+    '|',
+  );
+const ATTEMPTS =
+  'the agent had cleared the cache|the agent had pinned an older release|the agent kept rerunning the suite|the agent had rewritten the config|the agent suspected the driver|the agent raised every timeout|the agent mocked the clock|the agent disabled the check|the agent searched the vendor code|the agent split the job|the agent blamed the fixtures|the agent reinstalled everything|the agent added logging|the agent bisected the commits|the agent reordered the imports'.split(
+    '|',
+  );
+
+/** Situations out of parts, each with a name of its own; and tasks like those that a situation tells of. */
+class Situations {
+  readonly #seed: number;
+
+  constructor(seed: number) {
+    this.#seed = seed;
+  }
+
+  situation(n: number): string {
+    const prng = createPrng(this.#seed * 1_000_003 + n);
+    const name = `${SYLLABLES[prng.below(40)]}${SYLLABLES[prng.below(40)]}${SYLLABLES[prng.below(40)]}`;
+    return `Asked to ${pick(prng, TASKS)} ${pick(prng, THINGS)} (${name}): ${pick(prng, FAILURES)} ${pick(prng, MOMENTS)}, and ${pick(prng, ATTEMPTS)}.`;
+  }
+
+  task(n: number): string {
+    const prng = createPrng(this.#seed * 7_000_003 + 500_000_000 + n);
+    return `${pick(prng, TASKS)} ${pick(prng, THINGS)}; at present ${pick(prng, FAILURES)} ${pick(prng, MOMENTS)}`;
+  }
+}
+
+const SYLLABLES =
+  'ba be bo bu da de di do fa fe fi go ga gu ha he hi ka ki ko la le lo lu ma me mi na ne no pa pe po ra re ri sa se ta te'.split(
+    ' ',
+  );
+
+function pick(prng: Prng, list: readonly string[]): string {
+  return list[prng.below(list.length)]!;
+}
+
+function print({ sizes, restart, recall, goals }: RetrieveReport): void {
+  const ms = (us: number) => `${(us / 1_000).toFixed(2)} ms`;
+  const mb = (bytes: number) => `${(bytes / 1e6).toFixed(0)} MB`;
+  for (const size of sizes) {
+    console.log(
+      `${String(size.patterns).padStart(7)} patterns  p50 ${ms(size.one.p50)}, p99 ${ms(size.one.p99)} at one connection; p50 ${ms(size.eight.p50)}, p99 ${ms(size.eight.p99)} at ${CONNECTIONS} (${size.requests_per_s.toFixed(0)}/s, ${(100 * size.found_share).toFixed(0)} % found something); imported ${size.imports_per_s.toFixed(0)}/s, graph ready ${size.linked_after_s.toFixed(1)} s later; ${mb(size.rss_bytes)} resident`,
+    );
+  }
+  console.log(
+    `Restart: first answer after ${restart.first_answer_s.toFixed(1)} s (patterns read in ${ms(1_000 * restart.loaded_ms)}), graph after ${restart.linked_s.toFixed(1)} s`,
+  );
+  console.log(
+    `Recall@5 against the exact index: ${recall.above_floor_at_5.toFixed(4)} of what is similar enough to be answered, ${recall.at_5.toFixed(4)} of all; a search p50 ${ms(recall.search_us.p50)}; built in ${recall.build_s.toFixed(1)} s; index ${mb(recall.index_bytes)}`,
+  );
+  const verdict = (met: boolean) => (met ? 'met' : 'MISSED');
+  console.log(
+    `Goals: p99 at most ${ms(P99_MAX_US)}: ${verdict(goals.p99)}; recall at least ${RECALL_MIN}: ${verdict(goals.recall)}; restart under ${RESTART_MAX_S} s: ${verdict(goals.restart)}`,
+  );
+}
+
+if (import.meta.main) {
+  const quick = process.argv.includes('--quick');
+  const met = await runRetrieveBench({
+    quick,
+    save: process.argv.includes('--save'),
+    say: (what) => what && console.error(what),
+  });
+  process.exit(met ? 0 : 1);
+}
