@@ -163,6 +163,8 @@ export const KEY_OVERLAP_SECONDS_MAX = 604_800;
 /** Days of a usage report. */
 export const USAGE_DAYS_DEFAULT = 30;
 export const USAGE_DAYS_MAX = 365;
+/** Organizations whose past days a front thread remembers: some 70 KB each. */
+export const USAGE_ORGS_REMEMBERED = 200;
 /** What a thread remembers of /auth/bootstrap, and how long (document 1, Limits). */
 export const BOOTSTRAP_CACHE = { entries: 10_000, fresh_ms: 10_000 } as const;
 /** How long the link on the terminal signs its reader in. */

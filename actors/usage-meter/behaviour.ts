@@ -7,7 +7,7 @@
  * stays used until the month after the latest one seen.
  */
 import type { UsageCounts } from '../../src/domain/usage.ts';
-import { USAGE, usageKey } from '../../src/domain/usage.ts';
+import { usageWrites } from '../../src/domain/usage.ts';
 import type { Behaviour } from '../../src/runtime/protocol.ts';
 import { USAGE_METER_KIND, type UsageMeterProtocol } from './protocol.ts';
 
@@ -55,9 +55,7 @@ export const usageMeter: UsageMeter = {
       const before = month === meter.month ? meter.used : 0;
       return { month, used: before + (counts.injections_retrieve ?? 0) + (counts.injections_evaluate ?? 0) };
     },
-    project: (_meter, { at_ms, project_id, counts }, key) => [
-      { op: 'add', table: USAGE, row: usageKey(key, at_ms, project_id), counts },
-    ],
+    project: (_meter, { at_ms, project_id, counts }, key) => usageWrites(key, at_ms, project_id, counts),
     snapshot: {
       version: 1,
       every_events: 500,

@@ -6,7 +6,12 @@ import type { UsageCounts } from '../domain/usage.ts';
 import { CatalogueError } from '../errors.ts';
 import { countMembers } from '../storage/accounts/organizations.ts';
 import { getProject } from '../storage/accounts/projects.ts';
-import { type DayCounts, interventionsOf, readUsage, readUsageTotals } from '../storage/accounts/usage.ts';
+import {
+  type DayCounts,
+  interventionsOf,
+  readInterventionTotals,
+  readUsage,
+} from '../storage/accounts/usage.ts';
 import type { Stores } from '../storage/stores.ts';
 import type { TableReader } from '../storage/tables.ts';
 import { chooseOrganization } from './access.ts';
@@ -17,16 +22,12 @@ export function usageHandlers({ stores }: { stores: Stores }): UserHandlersOf<ty
     usageStats: ({ user, query, now_ms }) => {
       const { org_id } = chooseOrganization(main, user, query.org_id, 'usage.read');
       const project_id = checkProject(main, org_id, query.project_id);
-      const { injections_retrieve, injections_evaluate } = readUsageTotals(stores, org_id, project_id);
+      const { retrieve, evaluate } = readInterventionTotals(stores, org_id, project_id);
       return {
         body: {
           key_count: countLiveKeys(main, org_id, project_id, now_ms),
           member_count: countMembers(main, org_id),
-          injections: {
-            total: injections_retrieve + injections_evaluate,
-            retrieve: injections_retrieve,
-            evaluate: injections_evaluate,
-          },
+          injections: { total: retrieve + evaluate, retrieve, evaluate },
         },
       };
     },

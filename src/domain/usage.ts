@@ -6,6 +6,12 @@
 /** Table of these rows, in `runs.mdb`. */
 export const USAGE = 'usage';
 
+/**
+ * Table of all interventions ever, beside {@link USAGE}: one row for [org], one for [org, project]. A total is then one
+ * look-up, however many days there are.
+ */
+export const INTERVENTION_TOTALS = 'intervention_totals';
+
 /** Names of the counters; a missing one is 0. */
 export interface UsageCounts {
   runs: number;
@@ -27,4 +33,29 @@ export function usageKey(
   projectId: string,
 ): [org_id: string, day: string, project_id: string] {
   return [orgId, new Date(atMs).toISOString().slice(0, 10), projectId];
+}
+
+/** A row that is added to; what the runtime and the tables take as such. */
+export interface UsageWrite {
+  op: 'add';
+  table: string;
+  row: string[];
+  counts: Readonly<Record<string, number>>;
+}
+
+/** What counting comes to in the database: the day's row, and the totals where there were interventions. */
+export function usageWrites(
+  orgId: string,
+  atMs: number,
+  projectId: string,
+  counts: Readonly<Partial<UsageCounts>>,
+): UsageWrite[] {
+  const writes: UsageWrite[] = [{ op: 'add', table: USAGE, row: usageKey(orgId, atMs, projectId), counts }];
+  const { injections_retrieve = 0, injections_evaluate = 0 } = counts;
+  if (injections_retrieve + injections_evaluate > 0) {
+    const interventions = { injections_retrieve, injections_evaluate };
+    for (const row of [[orgId], [orgId, projectId]])
+      writes.push({ op: 'add', table: INTERVENTION_TOTALS, row, counts: interventions });
+  }
+  return writes;
 }

@@ -2,10 +2,25 @@
  * What was counted, day by day (src/domain/usage.ts): rows of every database that counts, added up. A report of 365
  * days reads those days and no others. Any thread.
  */
-import { USAGE, type UsageCounts } from '../../domain/usage.ts';
+import { INTERVENTION_TOTALS, USAGE, type UsageCounts, usageKey } from '../../domain/usage.ts';
+import { USAGE_DAYS_MAX, USAGE_ORGS_REMEMBERED } from '../../limits.ts';
+import { RecentMap } from '../../std/recent-map.ts';
 import type { Stores } from '../stores.ts';
+import type { TableReader } from '../tables.ts';
 
 const DAY_MS = 86_400_000;
+
+/** A day is not over for us before the last of its rows is written, however late. */
+const OPEN_DAYS = 7;
+
+interface DaysOver {
+  from: string;
+  to: string;
+  days: ReadonlyMap<string, UsageCounts>;
+}
+
+/** By database, then by organization. */
+const DAYS_OVER = new WeakMap<TableReader, RecentMap<string, DaysOver>>();
 
 export type DayCounts = UsageCounts & { date: string };
 
@@ -39,20 +54,73 @@ export function readUsage(
     date: dayOf(first + index * DAY_MS),
     ...ZERO,
   }));
+  if (project_id !== null) {
+    series.forEach((entry, index) => {
+      const row = usageKey(org_id, first + index * DAY_MS, project_id);
+      for (const tables of [stores.main, stores.runs])
+        add(entry, tables.get<Partial<UsageCounts>>(USAGE, row) ?? {});
+    });
+    return series;
+  }
+  const over = dayOf(startOfDay(nowMs) - OPEN_DAYS * DAY_MS);
+  const known = daysOver(stores, org_id, series[0]!.date, over);
   const byDate = new Map(series.map((entry) => [entry.date, entry]));
-  for (const { row, value } of rowsSince(stores, org_id, series[0]!.date)) {
+  for (const entry of series) {
+    if (entry.date < over) add(entry, known.get(entry.date) ?? {});
+  }
+  for (const { row, value } of rowsSince(stores, org_id, over)) {
     const entry = byDate.get(String(row[1]));
-    if (entry === undefined || (project_id !== null && row[2] !== project_id)) continue;
-    add(entry, value);
+    if (entry !== undefined) add(entry, value);
   }
   return series;
 }
 
-/** All that was ever counted. */
-export function readUsageTotals(stores: Stores, org_id: string, project_id: string | null): UsageCounts {
-  const totals = { ...ZERO };
-  for (const { row, value } of rowsSince(stores, org_id, '')) {
-    if (project_id === null || row[2] === project_id) add(totals, value);
+/**
+ * Days that are long over, added up over all projects: nothing is counted there any more, so that they are read once
+ * and remembered.
+ */
+function daysOver(
+  stores: Stores,
+  org_id: string,
+  from: string,
+  to: string,
+): ReadonlyMap<string, UsageCounts> {
+  let remembered = DAYS_OVER.get(stores.runs);
+  if (remembered === undefined) {
+    remembered = new RecentMap(USAGE_ORGS_REMEMBERED);
+    DAYS_OVER.set(stores.runs, remembered);
+  }
+  const known = remembered.get(org_id);
+  if (known !== undefined && known.from <= from && known.to === to) return known.days;
+  // Always a whole report's days: the next question may be for more.
+  const begin = dayOf(Date.parse(to) - USAGE_DAYS_MAX * DAY_MS);
+  const days = new Map<string, UsageCounts>();
+  for (const { row, value } of rowsSince(stores, org_id, begin)) {
+    const date = String(row[1]);
+    if (date >= to) continue;
+    let counts = days.get(date);
+    if (counts === undefined) {
+      counts = { ...ZERO };
+      days.set(date, counts);
+    }
+    add(counts, value);
+  }
+  remembered.set(org_id, { from: begin, to, days });
+  return days;
+}
+
+/** All interventions ever. */
+export function readInterventionTotals(
+  { main, runs }: Stores,
+  org_id: string,
+  project_id: string | null,
+): { retrieve: number; evaluate: number } {
+  const row = project_id === null ? [org_id] : [org_id, project_id];
+  const totals = { retrieve: 0, evaluate: 0 };
+  for (const tables of [main, runs]) {
+    const counts = tables.get<Partial<UsageCounts>>(INTERVENTION_TOTALS, row);
+    totals.retrieve += counts?.injections_retrieve ?? 0;
+    totals.evaluate += counts?.injections_evaluate ?? 0;
   }
   return totals;
 }

@@ -1,0 +1,97 @@
+/** Reports of usage: what is read for them is what was counted, whatever of it is remembered. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { usageWrites } from '../../src/domain/usage.ts';
+import {
+  interventionsOf,
+  readInterventions,
+  readInterventionTotals,
+  readUsage,
+} from '../../src/storage/accounts/usage.ts';
+import { MemoryTables } from '../../src/storage/memory/tables.ts';
+import type { Stores } from '../../src/storage/stores.ts';
+
+const NOW = Date.parse('2026-11-21T12:00:00Z');
+const DAY_MS = 86_400_000;
+const PROJECTS = ['default', 'proj_a', 'proj_b'];
+
+interface Counted {
+  days_ago: number;
+  project_id: string;
+  org_id: string;
+  store: 'main' | 'runs';
+  steps: number;
+  injections_retrieve: number;
+  injections_evaluate: number;
+}
+
+const counted = fc.record<Counted>({
+  // The edges of what is remembered, of a report and of a month are where mistakes are.
+  days_ago: fc.oneof(
+    fc.integer({ min: 0, max: 400 }),
+    fc.constantFrom(0, 6, 7, 8, 20, 21, 29, 30, 364, 365, 372),
+  ),
+  project_id: fc.constantFrom(...PROJECTS),
+  org_id: fc.constantFrom('org_a', 'org_ab'),
+  store: fc.constantFrom('main', 'runs'),
+  steps: fc.integer({ min: 0, max: 9 }),
+  injections_retrieve: fc.integer({ min: 0, max: 3 }),
+  injections_evaluate: fc.integer({ min: 0, max: 3 }),
+});
+
+async function count(stores: Stores, { days_ago, project_id, org_id, store, ...counts }: Counted) {
+  await stores[store].transact((tx) => {
+    for (const write of usageWrites(org_id, NOW - days_ago * DAY_MS, project_id, counts)) tx.write(write);
+  });
+}
+
+describe('usage', () => {
+  it('adds up to what was counted, day by day and in all', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(counted, { maxLength: 40 }),
+        fc.constantFrom(1, 7, 8, 9, 30, 365),
+        fc.option(fc.constantFrom(...PROJECTS), { nil: null }),
+        async (all, days, project_id) => {
+          const stores = { main: new MemoryTables(), runs: new MemoryTables() };
+          const ask = (nowMs = NOW) => readUsage(stores, { org_id: 'org_a', project_id, days, nowMs });
+          const [old, recent] = [
+            all.filter((one) => one.days_ago > 7),
+            all.filter((one) => one.days_ago <= 7),
+          ];
+          for (const one of old) await count(stores, one);
+          // What is long over is remembered from here on; what comes later is recent.
+          ask();
+          for (const one of recent) await count(stores, one);
+          const ours = all.filter(
+            (one) => one.org_id === 'org_a' && (project_id === null || one.project_id === project_id),
+          );
+          for (const again of [ask(), ask()]) {
+            expect(again).toHaveLength(days);
+            again.forEach(({ date, steps, ...rest }, index) => {
+              const ago = days - 1 - index;
+              expect(date).toBe(new Date(NOW - ago * DAY_MS).toISOString().slice(0, 10));
+              const here = ours.filter((one) => one.days_ago === ago);
+              expect(steps).toBe(here.reduce((sum, one) => sum + one.steps, 0));
+              expect(interventionsOf(rest)).toBe(here.reduce((sum, one) => sum + interventionsOf(one), 0));
+            });
+          }
+          const totals = readInterventionTotals(stores, 'org_a', project_id);
+          expect(totals).toEqual({
+            retrieve: ours.reduce((sum, one) => sum + one.injections_retrieve, 0),
+            evaluate: ours.reduce((sum, one) => sum + one.injections_evaluate, 0),
+          });
+          const month = [Date.UTC(2026, 10), Date.UTC(2026, 11)] as const;
+          expect(readInterventions(stores, 'org_a', ...month)).toBe(
+            all
+              .filter((one) => one.org_id === 'org_a' && one.days_ago <= 20)
+              .reduce((sum, one) => sum + interventionsOf(one), 0),
+          );
+          // The next day what was the edge has moved.
+          if (days > 1) expect(ask(NOW + DAY_MS).at(-2)).toEqual(ask().at(-1));
+        },
+      ),
+      { numRuns: 60 },
+    );
+  });
+});
