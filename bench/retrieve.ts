@@ -326,7 +326,7 @@ const ATTEMPTS =
   );
 
 /** Situations out of parts, each with a name of its own; and tasks like those that a situation tells of. */
-class Situations {
+export class Situations {
   readonly #seed: number;
 
   constructor(seed: number) {

@@ -572,7 +572,8 @@ export class PatternStore {
           isTold = true;
           log.info({ unlinked: home.index.unlinked }, 'building the graph of patterns');
         }
-        await this.#pause(PAUSE_MS);
+        // Searches are slow until it is done: others have their turns between, and nothing more.
+        await nextTurn();
       }
     }
     if (isTold && !this.#closed) log.info({}, 'the graphs of patterns are complete');

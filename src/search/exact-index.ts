@@ -1,16 +1,18 @@
 /**
- * The exact vector index: one block of numbers, every search compares with all of them. For small sets, for what a graph
- * does not hold yet, as the measure of the approximate one, and wherever the native library is missing.
- * Any thread; each index in one.
+ * The exact vector index: every search compares with every vector. For small sets, for what a graph does not hold yet, as
+ * the measure of the approximate one, and wherever the native library is missing. Any thread; each index in one.
  *
- * A comparison of 256 dimensions costs about 0.2 µs; memory is 4 bytes a dimension and 60 a vector, doubled at most
- * while it grows.
+ * A comparison of 256 dimensions costs about 0.2 µs; memory is 4 bytes a dimension and 60 a vector. Numbers lie in blocks,
+ * so that a large set grows without being copied.
  */
 import { BestMatches } from './best-matches.ts';
 import type { AcceptId, VectorIndex, VectorMatch } from './vector-index.ts';
 
-/** There may be very many sets of a single vector. */
+/** There may be very many sets of a single vector: the first block begins with room for one, and doubles. */
 const FIRST_CAPACITY = 1;
+const BLOCK_BITS = 10;
+/** Vectors of a full block. */
+const BLOCK = 1 << BLOCK_BITS;
 const ID_MAX = 2 ** 32 - 1;
 /** What a Map of numbers and the list of ids take for one entry, about. */
 const BOOKKEEPING_BYTES = 60;
@@ -18,7 +20,7 @@ const BOOKKEEPING_BYTES = 60;
 export class ExactIndex implements VectorIndex {
   readonly dimensions: number;
   /** Vectors one after another, without holes: a removed one's place goes to the last. */
-  #numbers: Float32Array;
+  readonly #blocks: Float32Array[];
   #ids: Uint32Array;
   readonly #places = new Map<number, number>();
 
@@ -26,7 +28,7 @@ export class ExactIndex implements VectorIndex {
   constructor(dimensions: number) {
     if (!Number.isInteger(dimensions) || dimensions < 1) throw new RangeError(`${dimensions} dimensions`);
     this.dimensions = dimensions;
-    this.#numbers = new Float32Array(FIRST_CAPACITY * dimensions);
+    this.#blocks = [new Float32Array(FIRST_CAPACITY * dimensions)];
     this.#ids = new Uint32Array(FIRST_CAPACITY);
   }
 
@@ -35,7 +37,8 @@ export class ExactIndex implements VectorIndex {
   }
 
   get bytes(): number {
-    return this.#numbers.byteLength + this.#ids.byteLength + this.size * BOOKKEEPING_BYTES;
+    const numbers = this.#blocks.reduce((sum, { byteLength }) => sum + byteLength, 0);
+    return numbers + this.#ids.byteLength + this.size * BOOKKEEPING_BYTES;
   }
 
   get unlinked(): number {
@@ -49,11 +52,11 @@ export class ExactIndex implements VectorIndex {
     let place = this.#places.get(id);
     if (place === undefined) {
       place = this.size;
-      if (place === this.#ids.length) this.#grow();
+      this.#makeRoom(place);
       this.#ids[place] = id;
       this.#places.set(id, place);
     }
-    this.#numbers.set(vector, place * this.dimensions);
+    this.#numbersAt(place).set(vector);
   }
 
   remove(id: number): boolean {
@@ -64,10 +67,10 @@ export class ExactIndex implements VectorIndex {
       const moved = this.#ids[last]!;
       this.#ids[place] = moved;
       this.#places.set(moved, place);
-      const from = last * this.dimensions;
-      this.#numbers.copyWithin(place * this.dimensions, from, from + this.dimensions);
+      this.#numbersAt(place).set(this.#numbersAt(last));
     }
     this.#places.delete(id);
+    if (last % BLOCK === 0 && last > 0) this.#blocks.pop();
     return true;
   }
 
@@ -77,8 +80,7 @@ export class ExactIndex implements VectorIndex {
 
   get(id: number): Float32Array | undefined {
     const place = this.#places.get(id);
-    if (place === undefined) return undefined;
-    return this.#numbers.slice(place * this.dimensions, (place + 1) * this.dimensions);
+    return place === undefined ? undefined : this.#numbersAt(place).slice();
   }
 
   search(vector: Float32Array, k: number, accept?: AcceptId, minSimilarity = -Infinity): VectorMatch[] {
@@ -120,8 +122,8 @@ export class ExactIndex implements VectorIndex {
   }
 
   #compare(vector: Float32Array, place: number): number {
-    const numbers = this.#numbers;
-    const start = place * this.dimensions;
+    const numbers = this.#blocks[place >>> BLOCK_BITS]!;
+    const start = (place & (BLOCK - 1)) * this.dimensions;
     const { length } = vector;
     const whole = length - (length % 4);
     // Four sums, so that one addition need not wait for the last.
@@ -141,14 +143,25 @@ export class ExactIndex implements VectorIndex {
     return a + b + (c + d);
   }
 
-  #grow(): void {
-    const capacity = this.#ids.length * 2;
-    const numbers = new Float32Array(capacity * this.dimensions);
-    numbers.set(this.#numbers);
-    this.#numbers = numbers;
-    const ids = new Uint32Array(capacity);
-    ids.set(this.#ids);
-    this.#ids = ids;
+  /** A view of the vector's numbers. */
+  #numbersAt(place: number): Float32Array {
+    const start = (place & (BLOCK - 1)) * this.dimensions;
+    return this.#blocks[place >>> BLOCK_BITS]!.subarray(start, start + this.dimensions);
+  }
+
+  #makeRoom(place: number): void {
+    if (place === this.#ids.length) {
+      const ids = new Uint32Array(2 * this.#ids.length);
+      ids.set(this.#ids);
+      this.#ids = ids;
+    }
+    const block = this.#blocks[place >>> BLOCK_BITS];
+    if (block === undefined) this.#blocks.push(new Float32Array(BLOCK * this.dimensions));
+    else if (place < BLOCK && place * this.dimensions === block.length) {
+      const doubled = new Float32Array(2 * block.length);
+      doubled.set(block);
+      this.#blocks[0] = doubled;
+    }
   }
 
   #check({ length }: Float32Array): void {

@@ -4,17 +4,19 @@
  * does not hold yet, decides when a filter leaves the graph too few, and is what a graph is made of again.
  * Any thread; each index in one, and the native handle never leaves it.
  *
- * Adding to a graph costs some 0.3 ms a vector, so `add` only notes it and `tend` does it: until then such vectors are
- * compared one by one. Memory: twice 4 bytes a dimension and some 300 bytes a vector.
+ * The graph holds no more than 256 dimensions of a vector (projection.ts), which makes it quick to build and to walk and
+ * keeps it small; what it finds is compared whole, so similarities are exact.
  *
- * Build parameters: `bench/retrieve.ts` prints what they cost and what they find. Texts about the same thing lie close
- * together and far from the rest, and vectors of words have many dimensions that matter; so the graph is sparse (M 16)
- * and cheap to make, and a search looks at many (ef 320).
+ * Adding to a graph costs some 0.3 ms a vector, so `add` only notes it and `tend` does it: until then such vectors are
+ * compared one by one. Memory: 4 bytes a dimension, 1 KB at most for the graph's copy, and some 400 bytes a vector.
+ *
+ * Build parameters: `bench/retrieve.ts` prints what they cost and what they find.
  */
 import { createRequire } from 'node:module';
 import type { HierarchicalNSW } from 'hnswlib-node';
 import { BestMatches } from './best-matches.ts';
 import { ExactIndex } from './exact-index.ts';
+import { Projection } from './projection.ts';
 import type { AcceptId, VectorIndex, VectorMatch } from './vector-index.ts';
 
 type Hnswlib = typeof import('hnswlib-node');
@@ -24,7 +26,14 @@ const M = 16;
 /** Candidates looked at to find a new point's neighbours. */
 const EF_CONSTRUCTION = 64;
 /** Candidates that a search keeps. */
-const EF_SEARCH = 320;
+const EF_SEARCH = 200;
+/** Candidates that are compared whole, and so many times as are wanted. */
+const COMPARED_MIN = 128;
+const COMPARED_FACTOR = 4;
+/** Dimensions of the graph. */
+const GRAPH_DIMENSIONS = 256;
+/** How far a projected cosine may be from the real one: three times its usual error. */
+const PROJECTION_ERROR = 3 / Math.sqrt(GRAPH_DIMENSIONS);
 /** Fetched for each result that is wanted when a filter will drop some. */
 const FILTERED_FACTOR = 8;
 /** The graph's random levels: the same points in the same order give the same graph. */
@@ -42,6 +51,9 @@ export class HnswIndex implements VectorIndex {
   readonly dimensions: number;
   readonly #library: Hnswlib;
   readonly #exact: ExactIndex;
+  /** null: vectors go into the graph as they are. */
+  #projection: Projection | null = null;
+  readonly #graphDimensions: number;
   #graph: HierarchicalNSW | null = null;
   #capacity = 0;
   /** Labels in the graph that are found. A label is never used twice in one graph. */
@@ -55,6 +67,7 @@ export class HnswIndex implements VectorIndex {
     this.#library = library;
     this.#exact = new ExactIndex(dimensions);
     this.dimensions = dimensions;
+    this.#graphDimensions = Math.min(dimensions, GRAPH_DIMENSIONS);
   }
 
   get size(): number {
@@ -62,7 +75,7 @@ export class HnswIndex implements VectorIndex {
   }
 
   get bytes(): number {
-    const points = this.#capacity * (4 * this.dimensions + GRAPH_BYTES);
+    const points = this.#capacity * (4 * this.#graphDimensions + GRAPH_BYTES);
     return this.#exact.bytes + points + this.#labels.size * 60 + this.#idOf.length * 8;
   }
 
@@ -98,18 +111,15 @@ export class HnswIndex implements VectorIndex {
     if (vector.length !== this.dimensions)
       throw new RangeError(`a vector of ${vector.length} dimensions where ${this.dimensions} are expected`);
     if (k <= 0) return [];
-    const inGraph = this.#labels.size;
-    const wanted = Math.min(inGraph, accept === undefined ? k : Math.max(EF_SEARCH, FILTERED_FACTOR * k));
+    const wanted = Math.min(this.#labels.size, this.#countCandidates(k, accept !== undefined));
     const near = this.#searchGraph(this.#graph, vector, wanted);
-    const best = new BestMatches(k, minSimilarity);
-    let acceptable = 0;
-    for (const { id, similarity } of near) {
-      if (accept !== undefined && !accept(id)) continue;
-      acceptable++;
-      best.offer(id, similarity);
-    }
-    if (acceptable < k && !this.#hasSeenEnough(near, wanted, minSimilarity))
+    const ids = near.map(({ id }) => id);
+    // Compared whole: the graph may hold fewer dimensions.
+    const found = this.#exact.searchAmong(vector, ids, k, accept);
+    if (found.length < k && !this.#hasSeenEnough(near, wanted, minSimilarity))
       return this.#exact.search(vector, k, accept, minSimilarity);
+    const best = new BestMatches(k, minSimilarity);
+    for (const { id, similarity } of found) best.offer(id, similarity);
     if (this.#pending.size > 0) {
       for (const match of this.#exact.searchAmong(vector, this.#pending, k, accept, minSimilarity))
         best.offer(match.id, match.similarity);
@@ -136,14 +146,26 @@ export class HnswIndex implements VectorIndex {
   /** Whether a longer look would find nothing: the graph was seen whole, or as far as the similarity reaches. */
   #hasSeenEnough(near: readonly VectorMatch[], wanted: number, minSimilarity: number): boolean {
     if (near.length >= this.#labels.size) return true;
-    return near.length >= wanted && near[near.length - 1]!.similarity < minSimilarity;
+    const error = this.#graphDimensions < this.dimensions ? PROJECTION_ERROR : 0;
+    return near.length >= wanted && near[near.length - 1]!.similarity < minSimilarity - error;
+  }
+
+  #countCandidates(k: number, isFiltered: boolean): number {
+    if (isFiltered) return Math.max(EF_SEARCH, FILTERED_FACTOR * k);
+    return this.#graphDimensions < this.dimensions ? Math.max(COMPARED_MIN, COMPARED_FACTOR * k) : k;
   }
 
   /** @returns best first */
   #searchGraph(graph: HierarchicalNSW, vector: Float32Array, wanted: number): VectorMatch[] {
     graph.setEf(Math.max(EF_SEARCH, wanted));
-    const { neighbors, distances } = graph.searchKnn(Array.from(vector), wanted);
+    const { neighbors, distances } = graph.searchKnn(this.#project(vector), wanted);
     return neighbors.map((label, at) => ({ id: this.#idOf[label]!, similarity: 1 - distances[at]! }));
+  }
+
+  #project(vector: Float32Array): number[] {
+    if (this.#graphDimensions === this.dimensions) return Array.from(vector);
+    this.#projection ??= new Projection(this.dimensions, this.#graphDimensions);
+    return this.#projection.project(vector);
   }
 
   #link(id: number): void {
@@ -151,14 +173,14 @@ export class HnswIndex implements VectorIndex {
     let graph = this.#graph;
     if (graph === null) {
       this.#capacity = Math.max(GRAPH_SIZE_MIN, this.size);
-      graph = new this.#library.HierarchicalNSW('ip', this.dimensions);
+      graph = new this.#library.HierarchicalNSW('ip', this.#graphDimensions);
       graph.initIndex(this.#capacity, M, EF_CONSTRUCTION, SEED);
       this.#graph = graph;
     } else if (label === this.#capacity) {
       this.#capacity = Math.ceil(this.#capacity * 1.5);
       graph.resizeIndex(this.#capacity);
     }
-    graph.addPoint(Array.from(this.#exact.get(id)!), label);
+    graph.addPoint(this.#project(this.#exact.get(id)!), label);
     this.#idOf.push(id);
     this.#labels.set(id, label);
   }

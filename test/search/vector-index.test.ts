@@ -160,10 +160,10 @@ describe('the hnsw index with a graph', () => {
   const SIZE = 6_000;
   const DIMENSIONS = 64;
 
-  function fill(prng: Prng, size = SIZE) {
-    const exact = new ExactIndex(DIMENSIONS);
-    const hnsw = new HnswIndex(loadHnswlib(), DIMENSIONS);
-    const next = createTopics(prng, 120, DIMENSIONS);
+  function fill(prng: Prng, size = SIZE, dimensions = DIMENSIONS) {
+    const exact = new ExactIndex(dimensions);
+    const hnsw = new HnswIndex(loadHnswlib(), dimensions);
+    const next = createTopics(prng, 120, dimensions);
     for (let id = 0; id < size; id++) {
       const vector = next();
       exact.add(id, vector);
@@ -172,8 +172,11 @@ describe('the hnsw index with a graph', () => {
     return { exact, hnsw, next };
   }
 
-  it('finds at least 98 % of what the exact one finds', () => {
-    const { exact, hnsw, next } = fill(createPrng(21));
+  it.each([
+    [64, SIZE],
+    [600, 3_000],
+  ])('finds in %i dimensions at least 0.98 of what the exact one finds', (dimensions, size) => {
+    const { exact, hnsw, next } = fill(createPrng(21), size, dimensions);
     tendAll(hnsw);
     expect(hnsw.unlinked).toBe(0);
     let found = 0;
@@ -216,6 +219,19 @@ describe('the hnsw index with a graph', () => {
         const near = exact.search(query, 50, accept, 0.3);
         expect(hnsw.search(query, 50, accept, 0.3).length).toBe(near.length);
       }
+    }
+  });
+
+  it('says the whole similarity of what it found in fewer dimensions', () => {
+    const { exact, hnsw, next } = fill(createPrng(26), 2_500, 600);
+    tendAll(hnsw);
+    for (let n = 0; n < 20; n++) {
+      const query = next();
+      const similarityOf = new Map(exact.search(query, 2_500).map(({ id, similarity }) => [id, similarity]));
+      const found = hnsw.search(query, 10, (id) => id % 3 !== 0, 0.3);
+      for (const { id, similarity } of found) expect(similarity).toBe(similarityOf.get(id));
+      const truth = exact.search(query, 10, (id) => id % 3 !== 0, 0.3);
+      expect(found.length).toBe(truth.length);
     }
   });
 
