@@ -19,8 +19,9 @@ export function describeApi(endpoints: readonly Endpoint[], version: string): Js
   const paths: Record<string, Json> = {};
   for (const declared of endpoints) {
     if (declared.hidden === true) continue;
-    paths[declared.path] ??= {};
-    paths[declared.path]![declared.method.toLowerCase()] = describeOperation(declared, components);
+    const path = declared.described_path ?? declared.path;
+    paths[path] ??= {};
+    paths[path][declared.method.toLowerCase()] = describeOperation(declared, components);
   }
   return {
     openapi: '3.1.0',

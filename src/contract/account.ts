@@ -8,13 +8,14 @@ import { endpoint } from './endpoint.ts';
 import { flag, literal, text } from './fields.ts';
 import { invitationOut, orgOut } from './organizations.ts';
 
+/** Always sent whole; what may be missing is what document 1 says may be. So in the other records. */
 export const userOut = z
   .object({
     id: z.string(),
     email: z.string(),
-    display_name: z.string().nullable(),
-    account_type: z.enum(ACCOUNT_TYPES),
-    onboarded: z.boolean(),
+    display_name: z.string().nullable().optional(),
+    account_type: z.enum(ACCOUNT_TYPES).optional().meta({ default: 'developer' }),
+    onboarded: z.boolean().optional().meta({ default: false }),
   })
   .meta({ id: 'UserOut' });
 

@@ -1,7 +1,7 @@
 /** Per-customer API keys (document 1, ApiKeyCreate, ApiKeyCreated, ApiKeyOut). Data; any thread. */
 import { z } from 'zod';
 import { KEY_NAME_CHARACTERS, KEY_OVERLAP_SECONDS_MAX } from '../limits.ts';
-import { endpoint } from './endpoint.ts';
+import { endpoint, refusal } from './endpoint.ts';
 import { identifier, integer, literal, pageFields, text } from './fields.ts';
 
 export const apiKeyCreate = z
@@ -31,17 +31,19 @@ export const apiKeyOut = z
     prefix: z.string(),
     last4: z.string(),
     scope: z.enum(['organization', 'project']),
-    project_id: z.string().nullable(),
-    project_name: z.string().nullable(),
+    project_id: z.string().nullable().optional(),
+    project_name: z.string().nullable().optional(),
     created_at: z.string(),
     last_used_at: z.string().nullable(),
     revoked: z.boolean(),
   })
   .meta({ id: 'ApiKeyOut' });
 
+/** May be left out whole, as its one field may. */
 export const rotateBody = z
   .object({ overlap_seconds: integer({ ge: 0, le: KEY_OVERLAP_SECONDS_MAX }).default(0) })
-  .meta({ id: 'ApiKeyRotate' });
+  .meta({ id: 'ApiKeyRotate' })
+  .default({ overlap_seconds: 0 });
 
 const keyParams = z.object({ key_id: identifier() });
 
@@ -50,6 +52,7 @@ export const API_KEYS = {
     id: 'list_api_keys',
     method: 'GET',
     path: '/api-keys',
+    described_path: '/api-keys/',
     auth: 'user',
     summary: 'Keys of an organization, revoked ones too, newest first',
     tag: 'keys',
@@ -64,11 +67,15 @@ export const API_KEYS = {
     id: 'create_api_key',
     method: 'POST',
     path: '/api-keys',
+    described_path: '/api-keys/',
     auth: 'user',
     summary: 'Make a key; it is shown this once',
     tag: 'keys',
     body: apiKeyCreate,
-    replies: { 200: { description: 'The key', schema: apiKeyCreated } },
+    replies: {
+      200: { description: 'The key', schema: apiKeyCreated },
+      409: refusal('As many as there may be'),
+    },
   }),
   rotateKey: endpoint({
     id: 'rotate_api_key',
@@ -79,7 +86,10 @@ export const API_KEYS = {
     tag: 'keys',
     params: keyParams,
     body: rotateBody,
-    replies: { 200: { description: 'The successor', schema: apiKeyCreated } },
+    replies: {
+      200: { description: 'The successor', schema: apiKeyCreated },
+      409: refusal('The key is revoked, or there are as many as there may be'),
+    },
   }),
   revokeKey: endpoint({
     id: 'revoke_api_key',

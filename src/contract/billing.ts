@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { SUBSCRIPTION_STATES } from '../domain/billing.ts';
 import { LOOKUP_KEY_CHARACTERS, USAGE_DAYS_MAX } from '../limits.ts';
-import { endpoint } from './endpoint.ts';
+import { endpoint, refusal } from './endpoint.ts';
 import { identifier, integer, text } from './fields.ts';
 
 export const subscriptionOut = z
@@ -73,6 +73,7 @@ export const BILLING = {
         description: 'Where to go',
         schema: z.object({ url: z.string(), session_id: z.string() }).meta({ id: 'CheckoutSession' }),
       },
+      503: refusal('Billing is not configured, or the processor does not answer'),
     },
   }),
   createPortal: endpoint({
@@ -88,6 +89,8 @@ export const BILLING = {
         description: 'Where to go',
         schema: z.object({ url: z.string() }).meta({ id: 'PortalSession' }),
       },
+      409: refusal('Nothing was subscribed to yet'),
+      503: refusal('Billing is not configured, or the processor does not answer'),
     },
   }),
 } as const;
@@ -101,7 +104,12 @@ export const WEBHOOKS = {
     auth: 'open',
     summary: 'Events of the payment processor, with their objects',
     tag: 'billing',
-    replies: { 200: { description: 'Received', schema: webhookOut } },
+    replies: {
+      200: { description: 'Received', schema: webhookOut },
+      400: refusal('No signature that holds, or no event of this kind'),
+      413: refusal('The body is larger than MAX_BODY_BYTES'),
+      503: refusal('Not configured, or the processor does not answer: send it again'),
+    },
   }),
   thinWebhook: endpoint({
     id: 'billing_webhook_thin',
@@ -110,6 +118,11 @@ export const WEBHOOKS = {
     auth: 'open',
     summary: 'Events of the payment processor, whose objects are fetched',
     tag: 'billing',
-    replies: { 200: { description: 'Received', schema: webhookOut } },
+    replies: {
+      200: { description: 'Received', schema: webhookOut },
+      400: refusal('No signature that holds, or no event of this kind'),
+      413: refusal('The body is larger than MAX_BODY_BYTES'),
+      503: refusal('Not configured, or the processor does not answer: send it again'),
+    },
   }),
 } as const;

@@ -25,6 +25,8 @@ export interface Endpoint {
   method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
   /** `{name}` stands for one segment. Written without a trailing slash; both forms are served. */
   path: string;
+  /** The path as the interface description writes it, where document 1 has a trailing slash. */
+  described_path?: string;
   auth: EndpointAuth;
   /**
    * Whether it changes something: a viewer's JWT may not call it then. Default: everything but GET. `false` for a POST
@@ -58,6 +60,8 @@ export function endpoint<const E extends Endpoint>(declared: E): E {
   const { path } = declared;
   if (path !== '/' && !/^\/.*[^/]$/.test(path))
     throw new Error(`${declared.id}: the path ${path} must begin but not end with /`);
+  if (declared.described_path !== undefined && declared.described_path !== `${path}/`)
+    throw new Error(`${declared.id}: described as ${declared.described_path}, served as ${path}`);
   const named = pathParameters(path).sort().join();
   const described = Object.keys(declared.params?.shape ?? {})
     .sort()
@@ -80,3 +84,8 @@ export function pathParameters(path: string): string[] {
 
 /** Body of every error of the API (documents 1 and 2). */
 export const errorBody = z.object({ detail: z.string() }).meta({ id: 'Error' });
+
+/** A refusal that the checks before the handler do not imply. */
+export function refusal(description: string): EndpointReply {
+  return { description, schema: errorBody };
+}

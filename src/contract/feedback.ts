@@ -16,6 +16,7 @@ export const FEEDBACK = {
     id: 'send_feedback',
     method: 'POST',
     path: '/feedback',
+    described_path: '/feedback/',
     auth: 'user',
     summary: 'Say something to the operator',
     tag: 'feedback',

@@ -3,14 +3,14 @@ import { z } from 'zod';
 import { INVITATION_STATES } from '../domain/account.ts';
 import { ROLES } from '../domain/role.ts';
 import { ORG_NAME_CHARACTERS } from '../limits.ts';
-import { endpoint } from './endpoint.ts';
+import { endpoint, refusal } from './endpoint.ts';
 import { email, identifier, literal, pageFields, text } from './fields.ts';
 
 export const orgOut = z
   .object({
     id: z.string(),
     name: z.string(),
-    created_by: z.string().nullable(),
+    created_by: z.string().nullable().optional(),
     created_at: z.string(),
   })
   .meta({ id: 'OrgOut' });
@@ -69,6 +69,7 @@ export const ORGANIZATIONS = {
     id: 'list_organizations',
     method: 'GET',
     path: '/organizations',
+    described_path: '/organizations/',
     auth: 'user',
     summary: 'Organizations that the user belongs to, newest first',
     tag: 'organizations',
@@ -78,11 +79,15 @@ export const ORGANIZATIONS = {
     id: 'create_organization',
     method: 'POST',
     path: '/organizations',
+    described_path: '/organizations/',
     auth: 'user',
     summary: 'Make an organization that the user owns',
     tag: 'organizations',
     body: orgCreate,
-    replies: { 200: { description: 'The organization', schema: orgOut } },
+    replies: {
+      200: { description: 'The organization', schema: orgOut },
+      409: refusal('As many as there may be'),
+    },
   }),
   renameOrganization: endpoint({
     id: 'rename_organization',
@@ -115,7 +120,10 @@ export const ORGANIZATIONS = {
     tag: 'organizations',
     params: z.object({ org_id: identifier(), member_user_id: identifier() }),
     body: memberRole,
-    replies: { 200: { description: 'The member as it is now', schema: orgMemberOut } },
+    replies: {
+      200: { description: 'The member as it is now', schema: orgMemberOut },
+      409: refusal('The last owner cannot be demoted'),
+    },
   }),
   removeMember: endpoint({
     id: 'remove_member',
@@ -125,7 +133,10 @@ export const ORGANIZATIONS = {
     summary: 'Remove a member; anybody may remove themselves',
     tag: 'organizations',
     params: z.object({ org_id: identifier(), member_user_id: identifier() }),
-    replies: { 200: { description: 'Gone', schema: removed } },
+    replies: {
+      200: { description: 'Gone', schema: removed },
+      409: refusal('The last owner cannot be removed'),
+    },
   }),
   invite: endpoint({
     id: 'invite',
@@ -136,7 +147,10 @@ export const ORGANIZATIONS = {
     tag: 'organizations',
     params: orgParams,
     body: inviteRequest,
-    replies: { 200: { description: 'The pending invitation', schema: invitationOut } },
+    replies: {
+      200: { description: 'The pending invitation', schema: invitationOut },
+      409: refusal('The address is a member already'),
+    },
   }),
   listInvitations: endpoint({
     id: 'list_invitations',
@@ -157,7 +171,10 @@ export const ORGANIZATIONS = {
     summary: 'Revoke a pending invitation',
     tag: 'organizations',
     params: z.object({ org_id: identifier(), invitation_id: identifier() }),
-    replies: { 200: { description: 'The revoked invitation', schema: invitationOut } },
+    replies: {
+      200: { description: 'The revoked invitation', schema: invitationOut },
+      409: refusal('Accepted or expired already'),
+    },
   }),
   acceptInvitation: endpoint({
     id: 'accept_invitation',
@@ -167,7 +184,10 @@ export const ORGANIZATIONS = {
     summary: "Join an organization by an invitation to the user's address",
     tag: 'organizations',
     params: z.object({ invitation_id: identifier() }),
-    replies: { 200: { description: 'The organization', schema: orgOut } },
+    replies: {
+      200: { description: 'The organization', schema: orgOut },
+      409: refusal('A member already, or as many as there may be'),
+    },
   }),
   listAudit: endpoint({
     id: 'list_audit_log',

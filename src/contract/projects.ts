@@ -1,7 +1,7 @@
 /** Projects inside an organization (document 1, Project). Data; any thread. */
 import { z } from 'zod';
 import { PROJECT_NAME_CHARACTERS } from '../limits.ts';
-import { endpoint } from './endpoint.ts';
+import { endpoint, refusal } from './endpoint.ts';
 import { identifier, pageFields, text } from './fields.ts';
 
 export const projectOut = z
@@ -9,10 +9,10 @@ export const projectOut = z
     id: z.string(),
     org_id: z.string(),
     name: z.string(),
-    created_by: z.string().nullable(),
+    created_by: z.string().nullable().optional(),
     created_at: z.string(),
     /** Keys of the project that are not revoked. */
-    key_count: z.number().int(),
+    key_count: z.number().int().optional().meta({ default: 0 }),
   })
   .meta({ id: 'ProjectOut' });
 
@@ -27,6 +27,7 @@ export const PROJECTS = {
     id: 'list_projects',
     method: 'GET',
     path: '/projects',
+    described_path: '/projects/',
     auth: 'user',
     summary: 'Projects of an organization, newest first',
     tag: 'projects',
@@ -37,12 +38,16 @@ export const PROJECTS = {
     id: 'create_project',
     method: 'POST',
     path: '/projects',
+    described_path: '/projects/',
     auth: 'user',
     summary: 'Make a project',
     tag: 'projects',
     query: z.object({ org_id: identifier() }),
     body: projectCreate,
-    replies: { 200: { description: 'The project', schema: projectOut } },
+    replies: {
+      200: { description: 'The project', schema: projectOut },
+      409: refusal('As many as there may be'),
+    },
   }),
   renameProject: endpoint({
     id: 'rename_project',

@@ -51,6 +51,7 @@ export const USAGE_ROUTES = {
     id: 'usage',
     method: 'GET',
     path: '/usage',
+    described_path: '/usage/',
     auth: 'user',
     summary: 'What was counted each day',
     tag: 'usage',

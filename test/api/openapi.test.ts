@@ -68,7 +68,8 @@ describe('the description', () => {
       pathsOf(declared).map((path) => `${declared.method} ${path}`),
     );
     expect(new Set(places).size).toBe(places.length);
-    for (const { path } of operations) expect(endpoints.map((declared) => declared.path)).toContain(path);
+    const described = endpoints.map((declared) => declared.described_path ?? declared.path);
+    for (const { path } of operations) expect(described).toContain(path);
   });
 
   it('holds the routes of document 2', () => {
@@ -87,6 +88,88 @@ describe('the description', () => {
     ]) {
       expect(places).toContain(place);
     }
+  });
+
+  it('holds the routes of document 1 as they are written there', () => {
+    const places = operations.map(({ method, path }) => `${method} ${path}`);
+    for (const place of [
+      'get /auth/me',
+      'patch /auth/me',
+      'get /auth/bootstrap',
+      'get /api-keys/',
+      'post /api-keys/',
+      'delete /api-keys/{key_id}',
+      'get /organizations/',
+      'post /organizations/',
+      'patch /organizations/{org_id}',
+      'get /organizations/{org_id}/members',
+      'post /organizations/{org_id}/invite',
+      'get /organizations/{org_id}/invitations',
+      'delete /organizations/{org_id}/invitations/{invitation_id}',
+      'patch /organizations/{org_id}/members/{member_user_id}',
+      'delete /organizations/{org_id}/members/{member_user_id}',
+      'get /projects/',
+      'post /projects/',
+      'patch /projects/{project_id}',
+      'delete /projects/{project_id}',
+      'get /usage/stats',
+      'get /usage/',
+      'get /billing/subscription',
+      'get /billing/intervention-usage',
+      'post /billing/create-checkout-session',
+      'post /billing/create-portal-session',
+      'post /billing/webhook',
+      'post /billing/webhook/thin',
+      'post /feedback/',
+    ]) {
+      expect(places).toContain(place);
+    }
+  });
+
+  it('has the records of document 1 under their names, with their fields', () => {
+    const { schemas } = document.components as {
+      schemas: Record<string, { properties: Record<string, Json>; required?: string[] }>;
+    };
+    // What is required, then what is not.
+    const records: Record<string, [string[], string[]]> = {
+      UserOut: [
+        ['id', 'email'],
+        ['display_name', 'account_type', 'onboarded'],
+      ],
+      OrgOut: [['id', 'name', 'created_at'], ['created_by']],
+      OrgCreate: [['name'], []],
+      OrgMemberOut: [['user_id', 'email', 'role', 'joined_at'], []],
+      InviteRequest: [['email'], ['role']],
+      ProjectOut: [
+        ['id', 'org_id', 'name', 'created_at'],
+        ['created_by', 'key_count'],
+      ],
+      ProjectCreate: [['name'], []],
+      ApiKeyCreate: [['name'], ['org_id', 'project_id', 'mode']],
+      ApiKeyCreated: [['id', 'name', 'raw_key', 'prefix', 'last4'], []],
+      ApiKeyOut: [
+        ['id', 'name', 'prefix', 'last4', 'scope', 'created_at', 'last_used_at', 'revoked'],
+        ['project_id', 'project_name'],
+      ],
+      FeedbackCreate: [['message'], ['page']],
+      HTTPValidationError: [['detail'], []],
+      ValidationError: [
+        ['loc', 'msg', 'type'],
+        ['input', 'ctx'],
+      ],
+    };
+    for (const [name, [required, optional]] of Object.entries(records)) {
+      expect([...(schemas[name]?.required ?? [])].sort(), name).toEqual([...required].sort());
+      expect(Object.keys(schemas[name]!.properties).sort(), name).toEqual([...required, ...optional].sort());
+    }
+    const bounds = (name: string, field: string) => schemas[name]!.properties[field];
+    expect(bounds('OrgCreate', 'name')).toMatchObject({ minLength: 1, maxLength: 100 });
+    expect(bounds('ProjectCreate', 'name')).toMatchObject({ minLength: 1, maxLength: 100 });
+    expect(bounds('ApiKeyCreate', 'name')).toMatchObject({ minLength: 1, maxLength: 50 });
+    expect(bounds('FeedbackCreate', 'message')).toMatchObject({ minLength: 1, maxLength: 5000 });
+    expect(bounds('InviteRequest', 'email')).toMatchObject({ format: 'email' });
+    expect(bounds('UserOut', 'account_type')).toMatchObject({ default: 'developer' });
+    expect(bounds('ProjectOut', 'key_count')).toMatchObject({ type: 'integer', default: 0 });
   });
 
   it('describes each operation as OpenAPI 3.1 wants it', () => {
