@@ -85,15 +85,16 @@ export const FINDINGS_INDEX_POLICY: KindPolicy = {
 };
 
 /**
- * One actor a run in use. Agents pause for minutes between steps; what stays is bounded by `max_live`, beyond which the
- * longest unused goes to its snapshot. A step that is looked up again holds an io, so that many may.
+ * One actor a run in use, about 10 KB in memory. Agents pause for minutes between steps; what stays is bounded by
+ * `max_live` (500 MB a thread), beyond which the longest unused goes to its snapshot. A step that is looked up again
+ * holds an io, so that many may.
  */
 export const RUN_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
   mailbox_capacity: 256,
   overflow: 'reject',
   idle_after_ms: 5 * 60_000,
-  max_live: 100_000,
+  max_live: 50_000,
   max_held_replies: 256,
   max_timers: 1,
   stopped_for_ms: 1_000,
