@@ -52,9 +52,14 @@ describe('the installed package', () => {
       'package.json',
       'src',
     ]);
-    expect(readdirSync(join(installed, 'src'), { recursive: true })).toEqual([
+    expect(readdirSync(join(installed, 'src'), { recursive: true }).sort()).toEqual([
       'cli',
       join('cli', 'understudy.mjs'),
+      'search',
+      join('search', 'default-model'),
+      join('search', 'default-model', 'model.onnx'),
+      join('search', 'default-model', 'tokenizer.json'),
+      join('search', 'default-model', 'tokenizer_config.json'),
     ]);
     expect(existsSync(join(installed, 'dist/src/main.js'))).toBe(true);
     expect(existsSync(join(installed, 'dist/src/main.d.ts'))).toBe(true);
@@ -94,6 +99,29 @@ describe('the installed package', () => {
       status: 'ok',
       writer: { alive: true },
     });
+    child.process.kill('SIGTERM');
+    expect((await child.ended).code).toBe(0);
+  });
+
+  it('runs the API there, with its model and its dashboard', async () => {
+    await using child = new CliChild(['serve', '--port', '0'], {
+      env: { DATA_DIR: join(dir, 'api'), SVC_KEYS: 'k', VECTOR_STORE_URL: 'embedded:' },
+      entry: join(dir, 'node_modules', '.bin', 'understudy'),
+      cwd: dir,
+    });
+    const [, api = ''] = await child.waitForOutput(/^ {2}API +(http:\/\/\S+)\n(?:.*\n)*\n$/m);
+    expect(await (await fetch(`${api}/`)).text()).toContain('<title>Understudy</title>');
+    const post = async (path: string, body: object) => {
+      const headers = { authorization: 'Bearer k', 'content-type': 'application/json' };
+      const response = await fetch(api + path, { method: 'POST', headers, body: JSON.stringify(body) });
+      return { status: response.status, body: (await response.json()) as Record<string, never> };
+    };
+    expect((await post('/v1/findings/base', { content: 'The parser drops trailing commas' })).status).toBe(
+      200,
+    );
+    const { body } = await post('/v1/findings/base/recall', { query: 'trailing commas in the parser' });
+    expect(body.findings).toHaveLength(1);
+    expect((await post('/v1/traces/retrieve', { context: 'anything' })).status).toBe(200);
     child.process.kill('SIGTERM');
     expect((await child.ended).code).toBe(0);
   });
