@@ -27,6 +27,7 @@ COPY --from=build /app/dist ./dist
 COPY --from=build /app/native ./native
 COPY package.json embedded.env LICENSE ./
 COPY src/cli/understudy.mjs ./src/cli/understudy.mjs
+COPY src/search/default-model ./src/search/default-model
 # The one place that is written to. A new named volume takes over its owner.
 RUN mkdir /data && chown node:node /data
 USER node
