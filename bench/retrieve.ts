@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Pool } from 'undici';
-import { decodeVector, PATTERN_VECTORS } from '../actors/pattern-index/rows.ts';
+import { decodeVector, PATTERN_VECTORS } from '../src/domain/pattern-rows.ts';
 import { ExactIndex } from '../src/search/exact-index.ts';
 import { HnswIndex, loadHnswlib } from '../src/search/hnsw-index.ts';
 import { createPrng, type Prng } from '../src/std/prng.ts';

@@ -6,8 +6,8 @@
  * Texts stay on the disk and are read for what is answered. In memory a pattern takes its vector (4 bytes a dimension,
  * twice once a graph holds it) and about 500 bytes.
  */
-import { cleanText } from '../../src/domain/distillation/text.ts';
 import {
+  cleanPattern,
   modelFamily,
   type NewPattern,
   type Pattern,
@@ -16,11 +16,26 @@ import {
   TIERS,
   UNIVERSAL_SCOPE,
 } from '../../src/domain/pattern.ts';
+import {
+  decodeVector,
+  digest,
+  encodeVector,
+  type ImportRow,
+  PATTERN_IMPORTS,
+  PATTERN_SETTINGS,
+  PATTERN_SOURCES,
+  PATTERN_VECTORS,
+  PATTERNS,
+  type PatternRow,
+  patternKey,
+  putPattern,
+  readPattern,
+  type SourceRow,
+  sourceKey,
+  vectorKey,
+} from '../../src/domain/pattern-rows.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import {
-  FAILURE_TYPE_CHARACTERS,
-  MODEL_CHARACTERS,
-  PATTERN_IMPORT_CHARACTERS,
   PATTERN_SOURCES_KEPT,
   PATTERNS_MAX,
   PATTERNS_PER_SCOPE,
@@ -34,22 +49,6 @@ import type { VectorIndex, VectorMatch } from '../../src/search/vector-index.ts'
 import type { Clock } from '../../src/std/clock.ts';
 import type { Tables } from '../../src/storage/tables.ts';
 import type { AddedPattern, FoundPattern, IndexState, MergedPattern, RetrieveRequest } from './protocol.ts';
-import {
-  decodeVector,
-  digest,
-  encodeVector,
-  PATTERN_SETTINGS,
-  PATTERN_SOURCES,
-  PATTERN_VECTORS,
-  PATTERNS,
-  type PatternRow,
-  patternKey,
-  putPattern,
-  readPattern,
-  type SourceRow,
-  sourceKey,
-  vectorKey,
-} from './rows.ts';
 
 /** Where the store says what it does; pino's logger is one. */
 export interface StoreLog {
@@ -119,6 +118,8 @@ const EMBED_RETRY_MAX_MS = 60_000;
 /** Found beyond what is wanted, for those that are not on the disk yet. */
 const SPARE_MATCHES = 4;
 const PROGRESS_EVERY_MS = 5_000;
+/** How often the store looks for what the command line left. */
+const IMPORTS_EVERY_MS = 2_000;
 
 export class PatternStore {
   readonly #parts: StoreParts;
@@ -178,7 +179,7 @@ export class PatternStore {
     await this.#loaded.catch((thrown: unknown) => {
       throw new CatalogueError('unavailable', undefined, { cause: thrown });
     });
-    const patterns = added.map(cleanPattern);
+    const patterns = added.map(cleanAdded);
     const vectors = await this.#embed(patterns.map(({ situation }) => situation));
     return this.#alone(() => this.#addAlone(scope, patterns, vectors));
   }
@@ -487,12 +488,13 @@ export class PatternStore {
     this.#tendSoon();
     this.#embedSoon();
     void this.#bringStartersAtLast();
+    void this.#takeImports();
   }
 
   /** Brings our own universal patterns to this version: what is new is added, what is gone is removed. */
   async #bringStarters(): Promise<void> {
     const { tables, starters, log } = this.#parts;
-    const wanted = starters.map((starter) => cleanPattern({ ...starter, model: '', source_trace_id: null }));
+    const wanted = starters.map((starter) => cleanAdded({ ...starter, model: '', source_trace_id: null }));
     const digests = wanted.map((pattern) => digest(JSON.stringify(pattern)));
     const version = digest(digests.join());
     const row: RowKey = ['starters'];
@@ -532,6 +534,41 @@ export class PatternStore {
         this.#parts.log.warn({ err: thrown, retry_in_ms: retryMs }, 'starter patterns cannot be stored now');
         await this.#pause(retryMs);
       }
+    }
+  }
+
+  /** Takes what the command line leaves in the database, now and from now on. */
+  async #takeImports(): Promise<void> {
+    const { tables, log } = this.#parts;
+    while (!this.#closed) {
+      try {
+        const [first] = [...tables.range<ImportRow>(PATTERN_IMPORTS, { prefix: [], limit: 1 })];
+        if (first !== undefined) {
+          await this.#takeImport(first.row, first.value);
+          continue;
+        }
+      } catch (thrown) {
+        if (this.#closed) return;
+        log.warn({ err: thrown }, 'imported patterns cannot be stored now');
+      }
+      await this.#pause(IMPORTS_EVERY_MS);
+    }
+  }
+
+  async #takeImport(row: RowKey, { scope, patterns }: ImportRow): Promise<void> {
+    const { tables, log } = this.#parts;
+    const removal: RowWrite = { op: 'remove', table: PATTERN_IMPORTS, row };
+    const clean = patterns.map((pattern) => cleanAdded({ ...pattern, source_trace_id: null }));
+    const vectors = await this.#embed(clean.map(({ situation }) => situation));
+    try {
+      const outcomes = await this.#alone(() => this.#addAlone(scope, clean, vectors, () => [removal]));
+      const created = outcomes.filter((outcome) => outcome.created).length;
+      log.info({ created, merged: outcomes.length - created }, 'imported patterns are stored');
+    } catch (thrown) {
+      if (!(thrown instanceof CatalogueError) || thrown.code !== 'conflict') throw thrown;
+      // It would be refused for ever.
+      log.warn({ err: thrown, patterns: patterns.length }, 'imported patterns are dropped');
+      await tables.transact((transaction) => transaction.write(removal));
     }
   }
 
@@ -722,18 +759,8 @@ function compareMatches(a: RankedMatch, b: RankedMatch): number {
   );
 }
 
-/** The pattern without secrets, bounded. Wherever it comes from, it passes here before it is stored. */
-function cleanPattern(pattern: AddedPattern): AddedPattern {
-  const { situation, dead_ends, unlock } = PATTERN_IMPORT_CHARACTERS;
-  return {
-    // Bounds are in code points, of which each takes two units at most.
-    situation: cleanText(pattern.situation, 2 * situation).trim(),
-    dead_ends: cleanText(pattern.dead_ends, 2 * dead_ends).trim(),
-    unlock: cleanText(pattern.unlock, 2 * unlock).trim(),
-    model: cleanText(pattern.model, 2 * MODEL_CHARACTERS).trim(),
-    failure_type: cleanText(pattern.failure_type, 2 * FAILURE_TYPE_CHARACTERS),
-    source_trace_id: pattern.source_trace_id,
-  };
+function cleanAdded({ source_trace_id, ...pattern }: AddedPattern): AddedPattern {
+  return { ...cleanPattern(pattern), source_trace_id };
 }
 
 function nameScope({ tier, org_id, project_id }: PatternScope): string {

@@ -30,6 +30,10 @@ const COMMANDS: Record<string, Command> = {
     summary: 'make, list and revoke API keys, as the operator',
     run: async (argv, io) => (await import('./keys.ts')).runKeys(argv, io),
   },
+  patterns: {
+    summary: 'bring patterns in from a file, or write them to one',
+    run: async (argv, io) => (await import('./patterns.ts')).runPatterns(argv, io),
+  },
   feedback: {
     summary: 'show what users said about the product',
     run: async (argv, io) => (await import('./keys.ts')).runFeedback(argv, io),

@@ -10,7 +10,7 @@ import {
 import { endpoint, errorBody } from './endpoint.ts';
 import { identifier, list, literal, text } from './fields.ts';
 
-const newPattern = z
+export const newPattern = z
   .object({
     situation: text({ min: 1, max: PATTERN_IMPORT_CHARACTERS.situation }),
     dead_ends: text({ max: PATTERN_IMPORT_CHARACTERS.dead_ends }),

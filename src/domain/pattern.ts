@@ -2,6 +2,8 @@
  * Patterns: what a run learned the hard way, for the next one that stands where it stood (document 2, Pattern). Whose
  * they are, which are preferred, what they hold. Pure; any thread.
  */
+import { FAILURE_TYPE_CHARACTERS, MODEL_CHARACTERS, PATTERN_IMPORT_CHARACTERS } from '../limits.ts';
+import { cleanText } from './distillation/text.ts';
 
 /** `e1`: one project's; `e2`: an organization's commons; `e3`: everybody's. */
 export const TIERS = ['e1', 'e2', 'e3'] as const;
@@ -59,6 +61,19 @@ export function ownScope(orgId: string, projectId: string | null): PatternScope 
     : { tier: 'e1', org_id: orgId, project_id: projectId };
 }
 
+/** The pattern without secrets, bounded. Wherever it comes from, it passes here before it is stored. */
+export function cleanPattern(pattern: NewPattern): NewPattern {
+  const { situation, dead_ends, unlock } = PATTERN_IMPORT_CHARACTERS;
+  return {
+    // Bounds are in code points, of which each takes two units at most.
+    situation: cleanText(pattern.situation, 2 * situation).trim(),
+    dead_ends: cleanText(pattern.dead_ends, 2 * dead_ends).trim(),
+    unlock: cleanText(pattern.unlock, 2 * unlock).trim(),
+    model: cleanText(pattern.model, 2 * MODEL_CHARACTERS).trim(),
+    failure_type: cleanText(pattern.failure_type, 2 * FAILURE_TYPE_CHARACTERS),
+  };
+}
+
 /** Cosine by which a pattern of the wanted model's family goes before another that is a little more similar. */
 export const SAME_FAMILY_BOOST = 0.05;
 
@@ -83,7 +98,6 @@ const ATTRIBUTES = new Set([
   'awq',
   'gguf',
 ]);
-const MODEL_CHARACTERS = 200;
 
 /**
  * The family of a model: versions, dates and sizes of one line are one family (`claude-sonnet`, `gpt-4o`,

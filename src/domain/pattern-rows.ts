@@ -1,7 +1,6 @@
-/** The rows of patterns in `main.mdb`: their tables, keys and values. Actor threads and the command line. */
+/** The rows of patterns in `main.mdb`: their tables, keys and values. Pure; actor threads and the command line. */
 import { createHash } from 'node:crypto';
-import type { Pattern, PatternScope, Tier } from '../../src/domain/pattern.ts';
-import type { RowKey, RowWrite } from '../../src/runtime/protocol.ts';
+import type { NewPattern, Pattern, PatternScope, Tier } from './pattern.ts';
 
 /** [tier, org_id, project_id, pattern_id] → Pattern without what the key says. */
 export const PATTERNS = 'patterns';
@@ -12,6 +11,16 @@ export const PATTERN_SOURCES = 'pattern_sources';
 /** ['starters'] → which universal patterns of ours are in the store. */
 export const PATTERN_SETTINGS = 'pattern_settings';
 
+/** [ulid] → an import that the command line left, for the store to take. */
+export const PATTERN_IMPORTS = 'pattern_imports';
+
+export interface ImportRow {
+  scope: PatternScope;
+  patterns: NewPattern[];
+}
+
+type Key = readonly (string | number)[];
+
 export type PatternRow = Omit<Pattern, 'pattern_id' | 'tier' | 'org_id' | 'project_id'>;
 
 export interface SourceRow {
@@ -19,25 +28,25 @@ export interface SourceRow {
   created: boolean;
 }
 
-export function patternKey({ tier, org_id, project_id }: PatternScope, patternId: string): RowKey {
+export function patternKey({ tier, org_id, project_id }: PatternScope, patternId: string): Key {
   return [tier, org_id, project_id, patternId];
 }
 
-export function vectorKey(embedderId: string, scope: PatternScope, patternId: string): RowKey {
+export function vectorKey(embedderId: string, scope: PatternScope, patternId: string): Key {
   return [digest(embedderId), ...patternKey(scope, patternId)];
 }
 
-export function sourceKey(scope: PatternScope, traceId: string, situation: string): RowKey {
+export function sourceKey(scope: PatternScope, traceId: string, situation: string): Key {
   return [scope.tier, scope.org_id, scope.project_id, digest(traceId), digest(situation)];
 }
 
-export function putPattern(pattern: Pattern): RowWrite {
+export function putPattern(pattern: Pattern): { op: 'put'; table: string; row: Key; value: PatternRow } {
   const { pattern_id, tier, org_id, project_id, ...value } = pattern;
   return { op: 'put', table: PATTERNS, row: patternKey({ tier, org_id, project_id }, pattern_id), value };
 }
 
 /** @param key of PATTERNS */
-export function readPattern(key: RowKey, row: PatternRow): Pattern {
+export function readPattern(key: Key, row: PatternRow): Pattern {
   const [tier, org_id, project_id, pattern_id] = key as [Tier, string, string, string];
   return { pattern_id, tier, org_id, project_id, ...row };
 }

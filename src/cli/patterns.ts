@@ -1,0 +1,200 @@
+/**
+ * `understudy patterns import|export`: patterns as JSON lines, at the database itself. What is imported is left there for
+ * the pattern store, which embeds it, merges near-duplicates and masks secrets: within seconds where the service runs,
+ * else at its next start. Main thread.
+ */
+import { once } from 'node:events';
+import { createReadStream, createWriteStream, existsSync } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { finished } from 'node:stream/promises';
+import { parseArgs } from 'node:util';
+import { loadConfig } from '../config.ts';
+import { newPattern } from '../contract/patterns.ts';
+import { cleanPattern, type NewPattern, type PatternScope, TIERS, type Tier } from '../domain/pattern.ts';
+import {
+  type ImportRow,
+  PATTERN_IMPORTS,
+  PATTERNS,
+  type PatternRow,
+  readPattern,
+} from '../domain/pattern-rows.ts';
+import { DEFAULT_ORG, DEFAULT_PROJECT } from '../domain/tenant.ts';
+import { ID_CHARACTERS, PATTERNS_PER_REQUEST, PATTERNS_PER_SCOPE } from '../limits.ts';
+import { newUlid } from '../std/id.ts';
+import { databasePaths } from '../storage/lmdb/stores.ts';
+import { LmdbTables } from '../storage/lmdb/tables.ts';
+import type { Tables } from '../storage/tables.ts';
+import { type CliIo, EXIT, UsageError } from './io.ts';
+import { makeHarmlessLine } from './terminal-text.ts';
+
+const HELP = `Brings patterns into DATA_DIR from a file, or writes those that are there to one. The service may run meanwhile: it
+takes what is imported within seconds, else at its next start. Near-duplicates are merged, keys in texts are masked.
+
+Usage: understudy patterns import --tier TIER [--org ORG] [--project PROJECT] FILE
+       understudy patterns export --tier TIER [--org ORG] [--project PROJECT] FILE
+
+  --tier TIER         e1: one project's, e2: an organization's commons, e3: universal
+  --org ORG           of e1 and e2; "default" when not given
+  --project PROJECT   of e1; "default" when not given
+  FILE                a JSON object a line: situation, dead_ends, unlock and, if known, model, failure_type; - is
+                      standard output
+
+Examples:
+  understudy patterns export --tier e2 --org acme lessons.jsonl
+  understudy patterns import --tier e3 lessons.jsonl
+
+Exit status: 0 done, 1 failed (no such file or database, a line that is no pattern), 2 wrong use.
+`;
+
+/** Characters of a line; the longest pattern has fewer. */
+const LINE_CHARACTERS = 1_000_000;
+
+/** @returns the exit status */
+export async function runPatterns(argv: string[], io: CliIo): Promise<number> {
+  const { values, positionals } = readArguments(argv);
+  if (values.help === true) {
+    await io.out(HELP);
+    return EXIT.done;
+  }
+  const [action, file, ...more] = positionals;
+  if (action !== 'import' && action !== 'export') throw new UsageError('say what to do: import or export');
+  if (file === undefined || more.length > 0) throw new UsageError('name one file');
+  const scope = readScope(values);
+  const { main: path } = databasePaths(loadConfig({ listener: 'api' }).data_dir);
+  if (action === 'export' && !existsSync(path)) {
+    io.err(`understudy: there is no database ${path} yet; DATA_DIR says where it is looked for\n`);
+    return EXIT.failed;
+  }
+  const main = new LmdbTables(path, 'disk');
+  try {
+    return action === 'import'
+      ? await importFile(main, scope, file, io)
+      : await exportFile(main, scope, file, io);
+  } finally {
+    await main.close();
+  }
+}
+
+async function importFile(main: Tables, scope: PatternScope, file: string, io: CliIo): Promise<number> {
+  if (!existsSync(file)) {
+    io.err(`understudy: there is no file ${makeHarmlessLine(file)}\n`);
+    return EXIT.failed;
+  }
+  const patterns: NewPattern[] = [];
+  let number = 0;
+  for await (const line of createInterface({
+    input: createReadStream(file),
+    crlfDelay: Number.POSITIVE_INFINITY,
+  })) {
+    number++;
+    if (line.trim() === '') continue;
+    const pattern = readLine(line);
+    const fault =
+      typeof pattern === 'string'
+        ? pattern
+        : patterns.length === PATTERNS_PER_SCOPE
+          ? `more than ${PATTERNS_PER_SCOPE} patterns`
+          : null;
+    if (fault !== null || typeof pattern === 'string') {
+      io.err(`understudy: line ${number}: ${makeHarmlessLine(fault ?? '')}; nothing was imported\n`);
+      return EXIT.failed;
+    }
+    patterns.push(pattern);
+  }
+  await main.transact((transaction) => {
+    for (let at = 0; at < patterns.length; at += PATTERNS_PER_REQUEST) {
+      const value: ImportRow = { scope, patterns: patterns.slice(at, at + PATTERNS_PER_REQUEST) };
+      transaction.write({ op: 'put', table: PATTERN_IMPORTS, row: [newUlid()], value });
+    }
+  });
+  await io.out(`${patterns.length} patterns are left for the pattern store.\n`);
+  return EXIT.done;
+}
+
+/** @returns the pattern, or what is wrong with the line */
+function readLine(line: string): NewPattern | string {
+  if (line.length > LINE_CHARACTERS) return 'the line is too long';
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(line);
+  } catch {
+    return 'not JSON';
+  }
+  const result = newPattern.safeParse(parsed);
+  if (!result.success) {
+    const [issue] = result.error.issues;
+    return `${issue!.path.join('.') || 'the line'}: ${issue!.message}`;
+  }
+  const { situation, dead_ends, unlock, model, failure_type } = result.data;
+  return cleanPattern({
+    situation,
+    dead_ends,
+    unlock,
+    model: model ?? '',
+    failure_type: failure_type ?? '',
+  });
+}
+
+async function exportFile(
+  main: Tables,
+  { tier, org_id, project_id }: PatternScope,
+  file: string,
+  io: CliIo,
+): Promise<number> {
+  const target = file === '-' ? null : createWriteStream(file);
+  let count = 0;
+  for (const { row, value } of main.range<PatternRow>(PATTERNS, { prefix: [tier, org_id, project_id] })) {
+    // Where it came from stays here: another store has its own.
+    const { sources: _, org_id: _org, project_id: _project, ...pattern } = readPattern(row, value);
+    const line = `${JSON.stringify(pattern)}\n`;
+    count++;
+    if (target === null) await io.out(line);
+    else if (!target.write(line)) await once(target, 'drain');
+  }
+  if (target !== null) {
+    target.end();
+    await finished(target);
+    await io.out(`${count} patterns are written to ${makeHarmlessLine(file)}.\n`);
+  }
+  return EXIT.done;
+}
+
+type Values = Readonly<Record<string, string | boolean | undefined>>;
+
+function readScope(values: Values): PatternScope {
+  const tier = TIERS.find((known) => known === values.tier) as Tier | undefined;
+  if (tier === undefined) throw new UsageError(`--tier takes one of ${TIERS.join(', ')}`);
+  const isIn = (...tiers: Tier[]) => tiers.includes(tier);
+  if (values.org !== undefined && !isIn('e1', 'e2')) throw new UsageError('e3 patterns have no --org');
+  if (values.project !== undefined && !isIn('e1')) throw new UsageError('only e1 patterns have a --project');
+  return {
+    tier,
+    org_id: isIn('e1', 'e2') ? readName(values.org, '--org', DEFAULT_ORG) : '',
+    project_id: isIn('e1') ? readName(values.project, '--project', DEFAULT_PROJECT) : '',
+  };
+}
+
+function readName(value: string | boolean | undefined, option: string, unset: string): string {
+  if (value === undefined) return unset;
+  const name = String(value);
+  if (name === '' || name.length > ID_CHARACTERS || !name.isWellFormed())
+    throw new UsageError(`${option} takes 1 to ${ID_CHARACTERS} characters`);
+  return name;
+}
+
+function readArguments(argv: string[]): { values: Values; positionals: string[] } {
+  try {
+    return parseArgs({
+      args: argv,
+      options: {
+        tier: { type: 'string' },
+        org: { type: 'string' },
+        project: { type: 'string' },
+        help: { type: 'boolean', short: 'h' },
+      },
+      allowPositionals: true,
+    });
+  } catch (thrown) {
+    throw new UsageError((thrown as Error).message.split('\n')[0]);
+  }
+}
