@@ -5,12 +5,17 @@
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { FULL, GATEWAY_PHASES, type GatewayPhase, QUICK, runGatewayBench } from './gateway.ts';
+import { saveResult, takeProvenance } from './results.ts';
 import { TARGET_NAMES, type TargetName } from './targets.ts';
 
-const USAGE = `npm run bench -- gateway [storage] [options]
+const USAGE = `npm run bench -- SUITE … [options]
 
   gateway            the gateway beside its forwarder, node:http, nginx and no proxy
   storage            bytes a captured exchange takes, beside gzip
+  steps              scoring a step, beside a bare JSON echo; long runs; many runs
+  retrieve           patterns: 1,000 to 100,000, recall beside the exact answer, restart
+  findings           findings and live stream: latencies, idle readers, deliveries
+  limits             one check of the rate limit
 
   --quick            under a minute, coarse, without node-http; nothing is written
   --only A,B         of gateway: ${GATEWAY_PHASES.join(', ')}
@@ -82,7 +87,8 @@ if (values.help) {
   process.exit(0);
 }
 if (positionals.length === 0) exitUsage('Which suite?');
-for (const suite of positionals) if (!['gateway', 'storage'].includes(suite)) exitUsage(`No suite ${suite}.`);
+const SUITES = ['gateway', 'storage', 'steps', 'retrieve', 'findings', 'limits'];
+for (const suite of positionals) if (!SUITES.includes(suite)) exitUsage(`No suite ${suite}.`);
 setTimeout(() => {
   console.error(`bench: not done after ${RUN_LIMIT_MS / 60_000} minutes, ended`);
   process.exit(1);
@@ -113,5 +119,26 @@ if (positionals.includes('storage')) {
   // Loaded only when asked for: the gateway's bench measures from outside and loads nothing of the product.
   const { runStorageBench } = await import('./storage.ts');
   await runStorageBench({ save: values.save || !values.quick });
+}
+const { quick } = values;
+const save = values.save || !quick;
+if (positionals.includes('steps')) {
+  const { runStepsBench } = await import('./steps.ts');
+  met = (await runStepsBench({ quick, save, say })) && met;
+}
+if (positionals.includes('retrieve')) {
+  const { runRetrieveBench } = await import('./retrieve.ts');
+  met = (await runRetrieveBench({ quick, save, say })) && met;
+}
+if (positionals.includes('findings')) {
+  const { runFindingsBench } = await import('./findings.ts');
+  met = (await runFindingsBench({ quick, save, say })) && met;
+}
+if (positionals.includes('limits')) {
+  const { describeLimits, LIMITS_FULL, LIMITS_QUICK, runLimitsBench } = await import('./limits.ts');
+  const report = await runLimitsBench(quick ? LIMITS_QUICK : LIMITS_FULL, say);
+  console.log(describeLimits(report).join('\n'));
+  if (save) saveResult({ suite: 'limits', ...takeProvenance(), ...report });
+  met = report.goal_met && met;
 }
 process.exit(values.strict && !met ? 1 : 0);

@@ -13,12 +13,15 @@ import {
   CHECKING_COMMAND,
   CLAIMING,
   DENYING,
+  EDITING_ACTION,
+  EDITING_COMMAND,
   FAILING,
   FINISHING,
   FUNCTION_WORDS,
   HEDGING,
   IRREVERSIBLE,
-  MUTATING,
+  MUTATING_ACTION,
+  MUTATING_COMMAND,
   NEGATIONS,
   PARTIAL,
   PENDING,
@@ -27,6 +30,8 @@ import {
   RECAPPING,
   RECAPPING_ACTION,
   RETRY_WORDS,
+  SHELL,
+  SPEAKING,
   VERIFYING,
   WAITING,
 } from './lexicon.ts';
@@ -70,6 +75,8 @@ const SIGN_CHARACTERS = 600;
 const HEAD_CHARACTERS = 160;
 /** A short result that denies is a denial; in a long one the words are part of the news. */
 const DENIAL_CHARACTERS = 700;
+/** The same for a result that says: not yet. */
+const PENDING_CHARACTERS = 300;
 /** From this share of function words on, and this many words, an input is prose. */
 const PROSE_SHARE = 0.2;
 const PROSE_WORDS = 6;
@@ -131,20 +138,26 @@ function flagStep(
   // A command says what it does in its beginning; a tool in its name, whose words may be run together.
   const spoken = `${action.replace(/([a-z])([A-Z])/g, '$1 $2').replace(/[_.-]/g, ' ')} `;
   const command = step.action_input.slice(0, 300);
-  const mutates = MUTATING.test(spoken) || MUTATING.test(` ${command.slice(0, 120)}`);
+  // Words of a query are no commands.
+  const commands = SHELL.test(spoken);
+  const mutates = MUTATING_ACTION.test(spoken) || (commands && MUTATING_COMMAND.test(command));
+  const speaks = SPEAKING.test(action.trim());
   let flags = 0;
   if (failed) flags |= FLAG.failed;
   if (denies) flags |= FLAG.denies;
   if (mutates) flags |= FLAG.mutates;
   if (mutates && !failed && /^\s*[{[]/.test(signs)) flags |= FLAG.shows_state;
-  if (mutates && (IRREVERSIBLE.test(spoken) || IRREVERSIBLE.test(` ${command.slice(0, 120)}`)))
+  if (mutates && (IRREVERSIBLE.test(spoken) || (commands && IRREVERSIBLE.test(command))))
     flags |= FLAG.irreversible;
-  if (CHECKING_ACTION.test(spoken) || CHECKING_COMMAND.test(command)) flags |= FLAG.checks;
+  if (CHECKING_ACTION.test(spoken) || (commands && CHECKING_COMMAND.test(command))) flags |= FLAG.checks;
+  if (EDITING_ACTION.test(spoken) || (commands && EDITING_COMMAND.test(command))) flags |= FLAG.edits;
+  if (speaks) flags |= FLAG.speaks;
   if (step.observation.trim() === '') flags |= FLAG.silent;
   if (READING.test(spoken)) flags |= FLAG.reads;
   if (FINISHING.test(action.trim())) flags |= FLAG.final;
   if (WAITING.test(spoken) || /^\W*(?:sleep|wait|watch)\b/i.test(command)) flags |= FLAG.waits;
-  if (!failed && step.observation.length <= DENIAL_CHARACTERS && PENDING.test(signs)) flags |= FLAG.pending;
+  if (!failed && !denies && step.observation.length <= PENDING_CHARACTERS && PENDING.test(signs))
+    flags |= FLAG.pending;
   if (PARTIAL.test(signs)) flags |= FLAG.partial;
   if (claimsSuccess(own)) flags |= FLAG.claims_success;
   if (PRESUPPOSING.test(own)) flags |= FLAG.presupposes;

@@ -73,6 +73,10 @@ export const FLAG = {
   irreversible: 1 << 21,
   /** It had no result at all. */
   silent: 1 << 22,
+  /** It speaks to a person. */
+  speaks: 1 << 23,
+  /** It changes files: only running or reading shows whether that was right. */
+  edits: 1 << 24,
 } as const;
 
 /** One step as the run remembers it: views on SLOT_BYTES of a buffer. */

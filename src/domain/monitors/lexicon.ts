@@ -23,9 +23,26 @@ export const NEGATIONS = hashLexicon(
   'not no never none cannot isn doesn don didn wasn won without nothing neither',
 );
 
-/** Actions that change something, as the first words of an action's name or of a command. */
-export const MUTATING =
-  /(?:^|[^a-z])(?:edit|write|creat|insert|replac|patch|appl[yi]|updat|delet|remov|modif|sav|append|commit|install|mov|renam|cancel|book|return|exchang|add|set|upload|send|post|put|str_replace|mkdir|touch|cp|mv|rm|chmod|sed -i|tee|git (?:add|commit|checkout|reset|stash|apply|merge|rebase|pull))(?:e|ing|es|y)?(?![a-z])|(?:^|[^->=0-9])>{1,2} ?[\w./~]/i;
+/** Tools that are given a command. */
+export const SHELL =
+  /(?:^|[^a-z])(?:bash|sh|zsh|shell|terminal|console|cmd|command|powershell|exec\w*|run|computer ?terminal)(?![a-z])/i;
+
+/** Actions that change something, by the tool's name. */
+export const MUTATING_ACTION =
+  /(?:^|[^a-z])(?:edit|writ|creat|insert|replac|patch|appl|updat|delet|remov|modif|sav|append|commit|install|mov|renam|cancel|book|return|exchang|add|set|upload|send|post|put|mkdir|touch|cp|mv|rm|chmod|sed|tee|submit|deploy|refund|pay|transfer)(?:e|ing|es|y)?(?![a-z])/i;
+/** The same by a command. */
+export const MUTATING_COMMAND =
+  /(?:^|[^a-z-])(?:mkdir|touch|cp|mv|rm|chmod|chown|ln|sed -i|tee|patch|apply_patch|dd|truncate|kill|(?:npm|pnpm|yarn|pip3?|apt(?:-get)?|brew|cargo|go|gem|conda) (?:install|add|i|ci|get|update|upgrade|remove|uninstall)|git (?:add|commit|checkout|switch|restore|reset|stash|apply|merge|rebase|pull|revert|cherry-pick|clean|rm|mv)|perl -pi)(?![a-z-])|(?:^|[^-=0-9&>])>{1,2} ?[\w./~"'$]/i;
+
+/** Changes that only running or reading can show to be right: of files, by the tool's name and by a command. */
+export const EDITING_ACTION =
+  /(?:^|[^a-z])(?:edit\w*|writ(?:e|ing)|creat(?:e|ing)|insert|replace|patch|apply|append|save)(?![a-z])/i;
+export const EDITING_COMMAND =
+  /(?:^|[^a-z-])(?:sed -i|tee|patch|apply_patch|perl -pi)(?![a-z-])|(?:^|[^-=0-9&>])>{1,2} ?[\w./~"'$]/i;
+
+/** Actions that speak to a person. */
+export const SPEAKING =
+  /^(?:respond|reply|message|say|speak|ask\w*|talk|chat|tell|notify|send_message\w*|message_user|ask_user|respond_to_user|human\w*|user\w*)$/i;
 
 /** Actions that test, build, read back or compare, by the tool's name. */
 export const CHECKING_ACTION =
@@ -50,9 +67,9 @@ export const FINISHING =
 export const WAITING =
   /(?:^|[^a-z])(?:wait|sleep|poll|polling|watch|heartbeat|status|progress|is_?ready|await)(?![a-z])/i;
 
-/** A result that says: not yet. */
+/** A short result that says: not yet. */
 export const PENDING =
-  /\b(?:pending|queued|in[ _-]?progress|still (?:running|processing|building|waiting)|not (?:yet )?(?:ready|finished|complete|done)|running|waiting|processing|provisioning|initiali[sz]ing|starting|scheduled|building|deploying|creating|\d{1,2} ?%)/i;
+  /["']?\b(?:status|state|phase)\b["']?\s*[:=]\s*["']?(?:pending|queued|running|in[ _-]?progress|waiting|processing|provisioning|starting|building|creating|deploying|scheduled|active)\b|\b(?:still|currently|is|are|job|build|task) (?:running|processing|building|pending|queued|in progress|waiting|starting|deploying)\b|^\W{0,3}(?:pending|queued|running|in[ _]progress|waiting|processing|building|starting)\b|\bnot (?:yet )?(?:ready|finished|complete|completed|done)\b|\b\d{1,2}(?:\.\d+)? ?%/i;
 
 /** A result that reads like a failure; looked for at its beginning and its end. */
 export const FAILING =

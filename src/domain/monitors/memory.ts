@@ -3,7 +3,7 @@
  * in which they arrive; `step_index` only names them. Pure; any thread.
  */
 
-import { SLOT_BYTES, type StepFeatures, StepSlot } from './features.ts';
+import { filterBit, OBSERVATION_FILTER_BITS, SLOT_BYTES, type StepFeatures, StepSlot } from './features.ts';
 import { FUNCTION_WORDS } from './lexicon.ts';
 import { MONITOR_NAMES, type MonitorName } from './names.ts';
 import { holdsWord, readWords, SKETCH_DIMENSIONS, shortHash, WordSet } from './words.ts';
@@ -29,7 +29,8 @@ const CALLS_AT = STREAKS_AT + MONITOR_NAMES.length * 4;
 const TASK_AT = CALLS_AT + CALLS * CALL_WORDS * 4;
 const NAMES_AT = TASK_AT + TASK_WORDS * 2;
 const RECAP_AT = NAMES_AT + TASK_NAMES * 2;
-const SLOTS_AT = RECAP_AT + SKETCH_DIMENSIONS;
+const FILTER_AT = RECAP_AT + SKETCH_DIMENSIONS;
+const SLOTS_AT = FILTER_AT + OBSERVATION_FILTER_BITS / 8;
 /** Size of the memory of every run, from the first step to the last. */
 export const MEMORY_BYTES = SLOTS_AT + SLOTS * SLOT_BYTES;
 
@@ -97,6 +98,8 @@ export class RunMemory {
   readonly counters: Uint32Array;
   readonly averages: Float32Array;
   readonly recapSketch: Int8Array;
+  /** Words of the last observation. */
+  readonly lastFilter: Uint8Array;
   readonly #streaks: Uint8Array;
   readonly #calls: Uint32Array;
   readonly #task: Uint16Array;
@@ -112,6 +115,7 @@ export class RunMemory {
     this.#calls = new Uint32Array(buffer, CALLS_AT, CALLS * CALL_WORDS);
     this.#task = new Uint16Array(buffer, TASK_AT, TASK_WORDS);
     this.#names = new Uint16Array(buffer, NAMES_AT, TASK_NAMES);
+    this.lastFilter = new Uint8Array(buffer, FILTER_AT, OBSERVATION_FILTER_BITS / 8);
     this.recapSketch = new Int8Array(buffer, RECAP_AT, SKETCH_DIMENSIONS);
   }
 
@@ -177,6 +181,12 @@ export class RunMemory {
     this.#streaks[at + 2] = Math.min(streak.calm, 255);
   }
 
+  /** Whether the last observation has the word; now and then yes for one that it has not. */
+  lastMentions(short: number): boolean {
+    const bit = filterBit(short);
+    return (this.lastFilter[bit >>> 3]! & (1 << (bit & 7))) !== 0;
+  }
+
   /** Takes the step in: it becomes the one that is 1 ago. */
   remember(step: StepFeatures): void {
     const { steps } = this;
@@ -184,6 +194,7 @@ export class RunMemory {
       new Uint8Array(step.numbers.buffer, step.numbers.byteOffset, SLOT_BYTES),
       SLOTS_AT + (steps % SLOTS) * SLOT_BYTES,
     );
+    this.lastFilter.set(step.filter);
     const at = (steps % CALLS) * CALL_WORDS;
     this.#calls[at] = step.call;
     this.#calls[at + 1] = step.outcome;

@@ -1,0 +1,335 @@
+/**
+ * How well the six monitors find what people and ledgers marked in public agent runs, and how often they speak up in
+ * runs that went well. `node bench/eval/run.ts monitors [file]`. Prints tables, writes bench/results.
+ *
+ * A step labelled as loop counts as caught when `fired` holds semantic_loop or infinite_loop there. The other monitors
+ * are counted by step and by run, against the annotated failures that the README of the data maps to them; their
+ * negatives are the passed runs of tau-retail. Always beside firing always, whose precision is the prevalence.
+ */
+import { digestStep } from '../../src/domain/monitors/digest.ts';
+import { advanceMonitors, initialMonitors } from '../../src/domain/monitors/monitors.ts';
+import { MONITOR_NAMES, type MonitorName } from '../../src/domain/monitors/names.ts';
+import { BUILT_IN_PROFILES, findBuiltInProfile } from '../../src/domain/monitors/profiles.ts';
+import { saveResult, takeProvenance } from '../results.ts';
+import {
+  type AgentRun,
+  DATA_SETS,
+  type DataSet,
+  DEFAULT_FILE,
+  dataSetOf,
+  readAgentRuns,
+} from './agent-runs.ts';
+import { BASELINES } from './baselines.ts';
+
+/** Resamples of runs for an interval, and the seed of their generator. */
+const RESAMPLES = 1000;
+const SEED = 20_261_121;
+
+interface Rates {
+  fired: number;
+  precision: number;
+  recall: number;
+  f1: number;
+  positives: number;
+  judged: number;
+  prevalence: number;
+}
+
+interface Judged {
+  run: AgentRun;
+  set: DataSet;
+  /** By place in `run.steps`. */
+  fired: ReadonlySet<MonitorName>[];
+  interventions: number;
+}
+
+/** A verdict on one item: was it marked, did the rule fire, and whose run is it. */
+interface Item {
+  marked: boolean;
+  fired: boolean;
+  run: number;
+}
+
+function rate(items: readonly Item[]): Rates {
+  let fired = 0;
+  let hits = 0;
+  let positives = 0;
+  for (const item of items) {
+    if (item.fired) fired += 1;
+    if (item.marked) positives += 1;
+    if (item.fired && item.marked) hits += 1;
+  }
+  const precision = fired === 0 ? Number.NaN : hits / fired;
+  const recall = positives === 0 ? Number.NaN : hits / positives;
+  return {
+    fired,
+    precision,
+    recall,
+    f1: hits === 0 ? 0 : (2 * hits) / (fired + positives),
+    positives,
+    judged: items.length,
+    prevalence: positives / items.length,
+  };
+}
+
+/** 95 % interval of a rate under resampling of whole runs. */
+function resample(items: readonly Item[], pick: (rates: Rates) => number): [low: number, high: number] {
+  const byRun = new Map<number, Item[]>();
+  for (const item of items) {
+    const list = byRun.get(item.run);
+    if (list === undefined) byRun.set(item.run, [item]);
+    else list.push(item);
+  }
+  const runs = [...byRun.values()];
+  let state = SEED;
+  const next = (): number => {
+    // xorshift32: the same interval each time.
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return (state >>> 0) / 2 ** 32;
+  };
+  const values: number[] = [];
+  for (let i = 0; i < RESAMPLES; i++) {
+    const drawn = runs.flatMap(() => runs[Math.floor(next() * runs.length)]!);
+    const value = pick(rate(drawn));
+    if (!Number.isNaN(value)) values.push(value);
+  }
+  values.sort((a, b) => a - b);
+  return [
+    values[Math.floor(values.length * 0.025)] ?? Number.NaN,
+    values[Math.floor(values.length * 0.975)] ?? Number.NaN,
+  ];
+}
+
+function judgeRun(run: AgentRun): Judged {
+  const profile = findBuiltInProfile(run.task_profile) ?? BUILT_IN_PROFILES.coding;
+  let state = initialMonitors(run.task);
+  let interventions = 0;
+  const fired = run.steps.map((step) => {
+    const result = advanceMonitors(state, digestStep(step), profile);
+    state = result.state;
+    if (result.outcome.intervention !== null) interventions += 1;
+    return new Set(result.outcome.fired);
+  });
+  return { run, set: dataSetOf(run), fired, interventions };
+}
+
+const isLoop = (fired: ReadonlySet<MonitorName>): boolean =>
+  fired.has('semantic_loop') || fired.has('infinite_loop');
+const passed = (judged: Judged): boolean => judged.run.labels.outcome === 'success';
+const f2 = (value: number): string => (Number.isNaN(value) ? '-' : value.toFixed(2));
+
+function printTable(title: string, rows: Record<string, string | number>[]): void {
+  console.log(`\n${title}`);
+  if (rows.length === 0) return;
+  const columns = Object.keys(rows[0]!);
+  const widths = columns.map((name) => Math.max(name.length, ...rows.map((row) => String(row[name]).length)));
+  const line = (cells: string[]): string =>
+    cells.map((cell, i) => (i === 0 ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!))).join('  ');
+  console.log(line(columns));
+  for (const row of rows) console.log(line(columns.map((name) => String(row[name]))));
+}
+
+/** The 330 (or so) steps that a ledger judged, with what a rule says of each. */
+function ledgerItems(all: readonly Judged[], fires: (judged: Judged, at: number) => boolean): Item[] {
+  const items: Item[] = [];
+  all.forEach((judged, run) => {
+    const { labels, steps } = judged.run;
+    if (judged.set !== 'magentic-one') return;
+    steps.forEach((step, at) => {
+      const marked = labels.loop_steps.includes(step.step_index);
+      if (marked || labels.no_loop_steps.includes(step.step_index))
+        items.push({ marked, fired: fires(judged, at), run });
+    });
+  });
+  return items;
+}
+
+/** Runs of a kind in which a rule fires at least once, as "n of m". */
+function countRuns(
+  all: readonly Judged[],
+  kind: (judged: Judged) => boolean,
+  fires: (judged: Judged, at: number) => boolean,
+): { fired: number; of: number } {
+  const runs = all.filter(kind);
+  return {
+    of: runs.length,
+    fired: runs.filter((judged) => judged.run.steps.some((_, at) => fires(judged, at))).length,
+  };
+}
+
+const RUN_KINDS: Record<string, (judged: Judged) => boolean> = {
+  'exact loops': (judged) => judged.run.labels.loop_basis === 'exact repeat',
+  'hotpot passed': (judged) => judged.set === 'hotpotqa' && passed(judged),
+  'airline passed': (judged) => judged.set === 'airline' && passed(judged),
+  'airline failed': (judged) =>
+    judged.set === 'airline' && judged.run.labels.outcome === 'failure' && judged.run.labels.loop === false,
+  'retail passed': (judged) => judged.set === 'retail' && passed(judged),
+  swe: (judged) => judged.set === 'swe-agent',
+  'with loop': (judged) => judged.set === 'magentic-one' && judged.run.labels.loop === true,
+  without: (judged) => judged.set === 'magentic-one' && judged.run.labels.loop !== true,
+};
+
+interface LoopRow {
+  rule: string;
+  rates: Rates;
+  runs: Record<string, { fired: number; of: number }>;
+}
+
+function measureLoops(all: readonly Judged[]): LoopRow[] {
+  const rules: { name: string; fires: (judged: Judged, at: number) => boolean }[] = [
+    { name: 'semantic_loop or infinite_loop', fires: (judged, at) => isLoop(judged.fired[at]!) },
+    { name: 'semantic_loop', fires: (judged, at) => judged.fired[at]!.has('semantic_loop') },
+    { name: 'infinite_loop', fires: (judged, at) => judged.fired[at]!.has('infinite_loop') },
+    ...BASELINES.map((rule) => ({
+      name: rule.name,
+      fires: (judged: Judged, at: number) => rule.fires(judged.run.steps, at),
+    })),
+  ];
+  return rules.map(({ name, fires }) => ({
+    rule: name,
+    rates: rate(ledgerItems(all, fires)),
+    runs: Object.fromEntries(
+      Object.entries(RUN_KINDS).map(([kind, is]) => [kind, countRuns(all, is, fires)]),
+    ),
+  }));
+}
+
+interface FailureRow {
+  monitor: MonitorName;
+  steps: Rates;
+  runs: Rates;
+  steps_always: Rates;
+  runs_always: Rates;
+}
+
+/** Monitors with annotated failures: each step and each run with one against all others of those and of passed retail runs. */
+function measureFailures(all: readonly Judged[]): FailureRow[] {
+  return (['claim_contradiction', 'silent_topic_drift', 'verification_skip'] as const).map((monitor) => {
+    const steps: Item[] = [];
+    const runs: Item[] = [];
+    all.forEach((judged, number) => {
+      const at = new Set(
+        judged.run.labels.failures
+          .filter((failure) => failure.monitor === monitor && failure.agent !== 'User')
+          .map((failure) => failure.step),
+      );
+      if (at.size === 0 && !(judged.set === 'retail' && passed(judged))) return;
+      judged.run.steps.forEach((step, i) => {
+        steps.push({ marked: at.has(step.step_index), fired: judged.fired[i]!.has(monitor), run: number });
+      });
+      runs.push({
+        marked: at.size > 0,
+        fired: judged.fired.some((fired) => fired.has(monitor)),
+        run: number,
+      });
+    });
+    const always = (items: Item[]): Rates => rate(items.map((item) => ({ ...item, fired: true })));
+    return {
+      monitor,
+      steps: rate(steps),
+      runs: rate(runs),
+      steps_always: always(steps),
+      runs_always: always(runs),
+    };
+  });
+}
+
+/** Runs with at least one alarm, by monitor and by kind of run. */
+function measureAlarms(
+  all: readonly Judged[],
+): Record<MonitorName, Record<string, { fired: number; of: number }>> {
+  const kinds: Record<string, (judged: Judged) => boolean> = { 'all passed': passed };
+  for (const set of DATA_SETS) {
+    if (all.some((judged) => judged.set === set && passed(judged)))
+      kinds[`${set} passed`] = (judged) => judged.set === set && passed(judged);
+  }
+  for (const set of DATA_SETS) {
+    if (all.some((judged) => judged.set === set && !passed(judged)))
+      kinds[`${set} failed`] = (judged) => judged.set === set && !passed(judged);
+  }
+  return Object.fromEntries(
+    MONITOR_NAMES.map((monitor) => [
+      monitor,
+      Object.fromEntries(
+        Object.entries(kinds).map(([kind, is]) => [
+          kind,
+          countRuns(all, is, (judged, at) => judged.fired[at]!.has(monitor)),
+        ]),
+      ),
+    ]),
+  ) as Record<MonitorName, Record<string, { fired: number; of: number }>>;
+}
+
+/** Runs the measurement; `file` stands for the tune half unless given. */
+export function evaluateMonitors(file = DEFAULT_FILE): void {
+  const runs = readAgentRuns(file);
+  if (runs === null) {
+    console.error(`no labelled runs at ${file}: nothing measured`);
+    process.exitCode = 1;
+    return;
+  }
+  const before = process.cpuUsage();
+  const all = runs.map(judgeRun);
+  const used = process.cpuUsage(before);
+  const steps = runs.reduce((sum, run) => sum + run.steps.length, 0);
+  const cpu_us_per_step = (used.user + used.system) / steps;
+  console.log(`${runs.length} runs, ${steps} steps, ${cpu_us_per_step.toFixed(0)} µs of CPU a step`);
+
+  const loops = measureLoops(all);
+  const own = ledgerItems(all, (judged, at) => isLoop(judged.fired[at]!));
+  const interval = { precision: resample(own, (r) => r.precision), recall: resample(own, (r) => r.recall) };
+  const prevalence = loops[0]!.rates;
+  printTable(
+    `Loops: steps judged by the ledger (${prevalence.judged}, prevalence ${f2(prevalence.prevalence)}), and runs with an alarm`,
+    loops.map(({ rule, rates, runs: kinds }) => ({
+      rule,
+      fired: rates.fired,
+      P: f2(rates.precision),
+      R: f2(rates.recall),
+      F1: f2(rates.f1),
+      ...Object.fromEntries(
+        Object.entries(kinds).map(([kind, count]) => [`${kind} (${count.of})`, count.fired]),
+      ),
+    })),
+  );
+  console.log(
+    `95 % interval of the first row, runs resampled: P ${interval.precision.map(f2).join(' to ')}, R ${interval.recall.map(f2).join(' to ')}`,
+  );
+
+  const failures = measureFailures(all);
+  printTable(
+    'Other monitors: annotated steps and runs, against passed tau-retail runs',
+    failures.flatMap((row) =>
+      (['steps', 'runs'] as const).map((unit) => ({
+        monitor: `${row.monitor}, ${unit}`,
+        marked: row[unit].positives,
+        of: row[unit].judged,
+        fired: row[unit].fired,
+        P: f2(row[unit].precision),
+        R: f2(row[unit].recall),
+        F1: f2(row[unit].f1),
+        'always P': f2(row[`${unit}_always`].precision),
+        'always F1': f2(row[`${unit}_always`].f1),
+      })),
+    ),
+  );
+
+  const alarms = measureAlarms(all);
+  printTable(
+    'Runs with an alarm',
+    MONITOR_NAMES.map((monitor) => ({
+      monitor,
+      ...Object.fromEntries(
+        Object.entries(alarms[monitor]).map(([kind, count]) => [`${kind} (${count.of})`, count.fired]),
+      ),
+    })),
+  );
+  const path = saveResult({
+    suite: 'monitors',
+    ...takeProvenance(),
+    ...{ runs: runs.length, steps, cpu_us_per_step, loops, interval, failures, alarms },
+  });
+  console.log(`\n${path}`);
+}

@@ -1,0 +1,22 @@
+/**
+ * `npm run eval -- <what>`: measures the rules and models of the product on labelled data outside the repository.
+ *   monitors [file]   the six run monitors over ../shared/agent-runs
+ *   retrieval         the embedding model over ../shared/retrieval
+ */
+
+const WHAT = ['monitors', 'retrieval'] as const;
+
+const [what, ...rest] = process.argv.slice(2);
+if (what === 'monitors') {
+  const { evaluateMonitors } = await import('./monitors.ts');
+  evaluateMonitors(rest[0]);
+} else if (what === 'retrieval') {
+  // By name only when asked for: it loads the embedding runtime.
+  const { evaluateRetrieval } = (await import(`./${what}.ts`)) as {
+    evaluateRetrieval(...args: string[]): Promise<void>;
+  };
+  await evaluateRetrieval(...rest);
+} else {
+  console.error(`usage: npm run eval -- ${WHAT.join(' | ')}`);
+  process.exitCode = 2;
+}
