@@ -58,6 +58,8 @@ const HURRIED_BATCH = 16;
 /** From here on even hurried compression would make the queue overflow: full blocks are stored raw and packed later. */
 const PRESSED_BATCH = 32;
 const PRESSED_BYTES = 1 << 20;
+/** The same, however they are cut into batches: so many exchanges a second. */
+const PRESSED_RATE = 1_000;
 /** Exchanges with smaller requests are then stored without a base: to find one takes longer than to write them out. */
 const PRESSED_BASE_BYTES = 16 << 10;
 /** Raw blocks that are remembered for later; what comes beyond is compressed at once. */
@@ -148,6 +150,9 @@ export class CaptureLog {
   #rawBlocks: number[] = [];
   /** When, by performance.now(), compression may take its time again. */
   #patientFrom = 0;
+  /** The rate as of `#rateAt`. */
+  #rate = 0;
+  #rateAt = 0;
   #sealed: number;
   #lastSealedId: number;
   #mustReopen = false;
@@ -236,9 +241,13 @@ export class CaptureLog {
       let open: RecordDraft[] = [];
       let openBytes = 0;
       let id = firstId;
+      // Bytes of bodies that are still to come.
+      let ahead = countBodyBytes(batch);
       const isPressed =
         this.#rawBlocks.length < MAX_RAW_BLOCKS &&
-        (batch.length >= PRESSED_BATCH || countBodyBytes(batch) >= PRESSED_BYTES);
+        (this.#measureRate(batch.length) >= PRESSED_RATE ||
+          batch.length >= PRESSED_BATCH ||
+          ahead >= PRESSED_BYTES);
       const raw: number[] = [];
       const add = (block: Buffer, key: number): void => {
         const { value, pieces } = cutBlock(block, nextPiece);
@@ -269,14 +278,18 @@ export class CaptureLog {
           id++;
           continue;
         }
+        ahead -= exchange.request_body.length + exchange.response_body.length;
         const isSmall = ready.request_raw.length < PRESSED_BASE_BYTES;
         const draft =
           isPressed && isSmall ? this.#draftAlone(ready) : this.#encode(ready, id, isPressed).draft;
         open.push(draft);
         openBytes += draft.bytes;
         id++;
-        if (batch.length < HURRIED_BATCH || openBytes >= BLOCK_BYTES || open.length >= BLOCK_EXCHANGES)
-          close();
+        // A rest too small for a raw block would have to be compressed at once: it goes with the block before it.
+        const isFull = isPressed
+          ? openBytes >= BLOCK_BYTES && ahead >= BLOCK_BYTES
+          : openBytes >= BLOCK_BYTES || open.length >= BLOCK_EXCHANGES;
+        if (batch.length < HURRIED_BATCH || isFull) close();
       }
       close();
       this.#commit(blocks);
@@ -292,6 +305,14 @@ export class CaptureLog {
     } finally {
       this.#arena.reset();
     }
+  }
+
+  /** Exchanges a second, these included: a count of which all but 1/e is forgotten in a second. */
+  #measureRate(exchanges: number): number {
+    const now = performance.now();
+    this.#rate = this.#rate * Math.exp((this.#rateAt - now) / 1_000) + exchanges;
+    this.#rateAt = now;
+    return this.#rate;
   }
 
   /** A block of one exchange, with its base as dictionary. */
