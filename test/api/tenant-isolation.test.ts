@@ -1,0 +1,487 @@
+/**
+ * Several people in several organizations, doing whatever they like to whatever they know of: each attempt succeeds or
+ * fails as a model of the rules says, and nobody ever sees what is not theirs. Then many of them at once, in a thousand
+ * orders.
+ */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { isAllowed, type Permission } from '../../src/domain/permissions.ts';
+import { ROLES, type Role } from '../../src/domain/role.ts';
+import { MemoryTables } from '../../src/storage/memory/tables.ts';
+import type { Tables } from '../../src/storage/tables.ts';
+import { emailOf, type MemoryControlPlane, memoryControlPlane } from '../fixtures/control-plane-memory.ts';
+
+const PEOPLE = ['ann', 'bob', 'cid', 'dee'];
+
+interface Org {
+  id: string;
+  name: string;
+  roles: Map<string, Role>;
+  invited: Map<string, { id: string; role: Role }>;
+  audited: number;
+}
+
+interface Owned {
+  id: string;
+  name: string;
+  org: Org;
+  isGone: boolean;
+  project: string | null;
+}
+
+/** What should be there. */
+class Model {
+  readonly users = new Map<string, string>();
+  readonly orgs: Org[] = [];
+  readonly projects: Owned[] = [];
+  readonly keys: Owned[] = [];
+  count = 0;
+
+  roleOf(who: string, org: Org): Role | undefined {
+    return org.roles.get(who);
+  }
+
+  /** What somebody is answered who tries something there. */
+  verdict(who: string, org: Org | undefined, permission: Permission): 200 | 403 | 404 {
+    const role = org && this.roleOf(who, org);
+    if (role === undefined) return 404;
+    return isAllowed(role, permission) ? 200 : 403;
+  }
+}
+
+const pick = fc.nat({ max: 1_000 });
+const step = fc.record({
+  who: fc.constantFrom(...PEOPLE),
+  whom: fc.constantFrom(...PEOPLE),
+  what: fc.constantFrom(
+    ...(['org', 'rename org', 'invite', 'accept', 'revoke invitation', 'role', 'remove', 'project'] as const),
+    ...(['rename project', 'delete project', 'key', 'rotate', 'revoke key', 'look'] as const),
+  ),
+  org: pick,
+  thing: pick,
+  role: fc.constantFrom<Role>(...ROLES),
+});
+type Step = typeof step extends fc.Arbitrary<infer Value> ? Value : never;
+
+const at = <Value>(list: readonly Value[], index: number): Value | undefined => list[index % list.length];
+
+class Session {
+  readonly model = new Model();
+  readonly api: MemoryControlPlane = memoryControlPlane();
+
+  async begin() {
+    for (const who of PEOPLE) {
+      const me = (await this.api.call(who, 'GET', '/auth/me')).body;
+      this.model.users.set(who, me.id);
+      const [own] = (await this.api.call(who, 'GET', '/organizations/')).body;
+      this.model.orgs.push({
+        id: own.id,
+        name: own.name,
+        roles: new Map([[who, 'owner']]),
+        invited: new Map(),
+        audited: 1,
+      });
+    }
+  }
+
+  /** Does it, and says what the model expected. */
+  async take({ who, whom, what, org: orgAt, thing, role }: Step) {
+    const { model, api } = this;
+    const org = at(model.orgs, orgAt)!;
+    const name = `n${++model.count}`;
+    const expectStatus = async (
+      expected: number,
+      method: string,
+      path: string,
+      body?: unknown,
+    ): Promise<{ body: Record<string, string> }> => {
+      const answer = await api.call(who, method, path, body);
+      expect(answer.status, `${who}: ${method} ${path} ${JSON.stringify(body)} ${answer.text}`).toBe(
+        expected,
+      );
+      return answer;
+    };
+    switch (what) {
+      case 'org': {
+        const { body } = await expectStatus(200, 'POST', '/organizations/', { name });
+        model.orgs.push({
+          id: body.id!,
+          name,
+          roles: new Map([[who, 'owner']]),
+          invited: new Map(),
+          audited: 1,
+        });
+        return;
+      }
+      case 'rename org': {
+        const expected = model.verdict(who, org, 'organization.rename');
+        await expectStatus(expected, 'PATCH', `/organizations/${org.id}`, { name });
+        if (expected === 200) {
+          org.name = name;
+          org.audited++;
+        }
+        return;
+      }
+      case 'invite': {
+        let expected: number = model.verdict(who, org, 'invitations.create');
+        const own = model.roleOf(who, org);
+        if (expected === 200 && ROLES.indexOf(own!) > ROLES.indexOf(role)) expected = 403;
+        if (expected === 200 && org.roles.has(whom)) expected = 409;
+        const { body } = await expectStatus(expected, 'POST', `/organizations/${org.id}/invite`, {
+          email: emailOf(whom).toUpperCase(),
+          role,
+        });
+        if (expected === 200 && !org.invited.has(whom)) {
+          org.invited.set(whom, { id: body.id!, role });
+          org.audited++;
+        }
+        return;
+      }
+      case 'accept': {
+        // Also somebody else's invitation, whose id may have been seen.
+        const invitation = org.invited.get(whom);
+        const id = invitation?.id ?? 'inv_none';
+        const expected = invitation !== undefined && who === whom ? 200 : 404;
+        await expectStatus(expected, 'POST', `/organizations/invitations/${id}/accept`);
+        if (expected === 200) {
+          org.roles.set(who, invitation!.role);
+          org.invited.delete(who);
+          org.audited++;
+        }
+        return;
+      }
+      case 'revoke invitation': {
+        const invitation = org.invited.get(whom);
+        let expected: number = model.verdict(who, org, 'invitations.revoke');
+        if (expected === 200 && invitation === undefined) expected = 404;
+        const id = invitation?.id ?? 'inv_none';
+        await expectStatus(expected, 'DELETE', `/organizations/${org.id}/invitations/${id}`);
+        if (expected === 200) {
+          org.invited.delete(whom);
+          org.audited++;
+        }
+        return;
+      }
+      case 'role':
+      case 'remove': {
+        const isSelf = who === whom;
+        const own = model.roleOf(who, org);
+        const present = org.roles.get(whom);
+        const permission =
+          what === 'role' ? 'members.change_role' : isSelf ? 'members.read' : 'members.remove';
+        let expected: number = model.verdict(who, org, permission);
+        if (expected === 200 && present === undefined) expected = 404;
+        const touchesOwner = present === 'owner' || (what === 'role' && role === 'owner');
+        if (expected === 200 && touchesOwner && own !== 'owner') expected = 403;
+        const owners = [...org.roles.values()].filter((one) => one === 'owner').length;
+        const unmakes = present === 'owner' && (what === 'remove' || role !== 'owner');
+        if (expected === 200 && unmakes && owners === 1) expected = 409;
+        const path = `/organizations/${org.id}/members/${model.users.get(whom)}`;
+        if (what === 'role') await expectStatus(expected, 'PATCH', path, { role });
+        else await expectStatus(expected, 'DELETE', path);
+        if (expected !== 200) return;
+        if (what === 'remove') org.roles.delete(whom);
+        else org.roles.set(whom, role);
+        if (what === 'remove' || present !== role) org.audited++;
+        return;
+      }
+      case 'project': {
+        const expected = model.verdict(who, org, 'projects.create');
+        // What a body says beyond its fields counts for nothing.
+        const elsewhere = { org_id: at(model.orgs, orgAt + 1)!.id, id: 'proj_mine', created_by: 'usr_x' };
+        const { body } = await expectStatus(expected, 'POST', `/projects/?org_id=${org.id}`, {
+          name,
+          ...elsewhere,
+        });
+        if (expected === 200) {
+          expect(body.org_id).toBe(org.id);
+          expect(body.created_by).toBe(model.users.get(who));
+          model.projects.push({ id: body.id!, name, org, isGone: false, project: null });
+          org.audited++;
+        }
+        return;
+      }
+      case 'rename project':
+      case 'delete project': {
+        const project = at(model.projects, thing);
+        const isThere = project !== undefined && !project.isGone;
+        const isRename = what === 'rename project';
+        const permission = isRename ? 'projects.rename' : 'projects.delete';
+        const expected = isThere ? model.verdict(who, project.org, permission) : 404;
+        const path = `/projects/${project?.id ?? 'proj_none'}`;
+        if (isRename) await expectStatus(expected, 'PATCH', path, { name, org_id: org.id });
+        else await expectStatus(expected, 'DELETE', path);
+        if (expected !== 200) return;
+        project!.org.audited++;
+        if (isRename) project!.name = name;
+        else {
+          project!.isGone = true;
+          for (const key of model.keys) if (key.project === project!.id) key.isGone = true;
+        }
+        return;
+      }
+      case 'key': {
+        const project = thing % 2 === 0 ? undefined : at(model.projects, thing);
+        let expected: number = model.verdict(who, org, 'keys.create');
+        if (expected === 200 && project !== undefined && (project.isGone || project.org !== org))
+          expected = 404;
+        const { body } = await expectStatus(expected, 'POST', '/api-keys/', {
+          name,
+          org_id: org.id,
+          project_id: project?.id ?? null,
+        });
+        if (expected === 200) {
+          model.keys.push({ id: body.id!, name, org, isGone: false, project: project?.id ?? null });
+          org.audited++;
+        }
+        return;
+      }
+      case 'rotate':
+      case 'revoke key': {
+        const key = at(model.keys, thing);
+        const permission = what === 'rotate' ? 'keys.rotate' : 'keys.revoke';
+        let expected: number = key === undefined ? 404 : model.verdict(who, key.org, permission);
+        if (expected === 200 && what === 'rotate' && key!.isGone) expected = 409;
+        const path = `/api-keys/${key?.id ?? 'key_none'}`;
+        const { body } =
+          what === 'rotate'
+            ? await expectStatus(expected, 'POST', `${path}/rotate`)
+            : await expectStatus(expected, 'DELETE', path);
+        if (expected !== 200) return;
+        if (!key!.isGone) key!.org.audited++;
+        key!.isGone = true;
+        if (what === 'rotate') model.keys.push({ ...key!, id: body.id!, isGone: false });
+        return;
+      }
+      case 'look':
+        return this.look(who, org);
+    }
+  }
+
+  /** Everything that somebody can read of an organization is what the model has of it, or nothing. */
+  async look(who: string, org: Org) {
+    const { model, api } = this;
+    const read = async (path: string) => api.call(who, 'GET', path);
+    const role = model.roleOf(who, org);
+    const listings: [path: string, permission: Permission, expected: unknown[]][] = [
+      [
+        `/organizations/${org.id}/members?limit=200`,
+        'members.read',
+        [...org.roles].map(([person, its]) => `${model.users.get(person)} ${its}`),
+      ],
+      [
+        `/projects/?org_id=${org.id}&limit=200`,
+        'projects.read',
+        model.projects
+          .filter((project) => project.org === org && !project.isGone)
+          .map(({ id, name }) => {
+            const keys = model.keys.filter((key) => key.project === id && !key.isGone).length;
+            return `${id} ${name} ${keys}`;
+          }),
+      ],
+      [
+        `/api-keys/?org_id=${org.id}&limit=200`,
+        'keys.read',
+        model.keys.filter((key) => key.org === org).map(({ id, isGone }) => `${id} ${isGone}`),
+      ],
+      [
+        `/organizations/${org.id}/invitations?limit=200`,
+        'invitations.read',
+        [...org.invited.values()].map(({ id }) => id),
+      ],
+    ];
+    for (const [path, permission, expected] of listings) {
+      const answer = await read(path);
+      expect(answer.status, path).toBe(model.verdict(who, org, permission));
+      if (answer.status !== 200) {
+        expect(Object.keys(answer.body)).toEqual(['detail']);
+        continue;
+      }
+      // biome-ignore lint/suspicious/noExplicitAny: rows of four shapes
+      const shown = answer.body.flatMap((row: any) => {
+        if ('joined_at' in row) return `${row.user_id} ${row.role}`;
+        if ('key_count' in row) return `${row.id} ${row.name} ${row.key_count}`;
+        if ('last4' in row) return `${row.id} ${row.revoked}`;
+        return row.status === 'pending' ? row.id : [];
+      });
+      expect(shown.sort(), path).toEqual([...expected].sort());
+    }
+    const log = await read(`/organizations/${org.id}/audit-log?limit=200`);
+    expect(log.status).toBe(model.verdict(who, org, 'audit.read'));
+    if (log.status === 200) {
+      expect(log.body).toHaveLength(Math.min(200, org.audited));
+      for (const entry of log.body) expect(entry.org_id).toBe(org.id);
+    }
+    const stats = await read(`/usage/stats?org_id=${org.id}`);
+    expect(stats.status).toBe(role === undefined ? 404 : 200);
+    if (role !== undefined) {
+      expect(stats.body).toMatchObject({
+        member_count: org.roles.size,
+        key_count: model.keys.filter((key) => key.org === org && !key.isGone).length,
+      });
+    }
+    const mine = (await read('/organizations/')).body.map((one: { id: string; name: string }) => one.id);
+    expect(mine.sort()).toEqual(
+      model.orgs
+        .filter((one) => one.roles.has(who))
+        .map(({ id }) => id)
+        .sort(),
+    );
+    const { invitations } = (await read('/auth/bootstrap')).body;
+    for (const { id } of invitations) {
+      // It may be ten seconds old: what somebody else ended meanwhile may still stand there, what is foreign never.
+      expect(id).toMatch(/^inv_/);
+    }
+    for (const { email } of invitations) expect(email.toLowerCase()).toBe(emailOf(who));
+  }
+}
+
+describe('people of several organizations', () => {
+  it('do what their roles allow, see what is theirs, and nothing else', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 30, maxLength: 80 }), async (steps) => {
+        const session = new Session();
+        await session.begin();
+        for (const one of steps) await session.take(one);
+        for (const who of PEOPLE) for (const org of session.model.orgs) await session.look(who, org);
+        expect(session.api.failures).toEqual([]);
+      }),
+      { numRuns: 40 },
+    );
+  }, 120_000);
+});
+
+/** Tables whose transactions begin when a scheduler lets them, one at a time, in any order. */
+function scheduledTables(scheduler: fc.Scheduler, inner: Tables): Tables {
+  return {
+    get: (table, row) => inner.get(table, row),
+    range: (table, range) => inner.range(table, range),
+    transact: (work) => scheduler.schedule(Promise.resolve(), 'transaction').then(() => inner.transact(work)),
+    close: () => inner.close(),
+  };
+}
+
+describe('in a thousand orders', () => {
+  const SEED = 20_261_121;
+
+  it('somebody who comes in by many doors at once is one user with one organization', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.scheduler(), async (scheduler) => {
+        const inner = new MemoryTables();
+        const api = memoryControlPlane(scheduledTables(scheduler, inner));
+        const answers = Array.from({ length: 5 }, () => api.call('ann', 'GET', '/auth/me'));
+        await scheduler.waitFor(Promise.all(answers));
+        const ids = await Promise.all(answers.map(async (answer) => (await answer).body.id));
+        expect(new Set(ids).size).toBe(1);
+        expect((await api.call('ann', 'GET', '/organizations/')).body).toHaveLength(1);
+      }),
+      { numRuns: 1_000, seed: SEED },
+    );
+  }, 60_000);
+
+  it('an organization keeps an owner, an address one invitation, a person one membership, a key one end', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.scheduler(), fc.infiniteStream(fc.nat({ max: 99 })), async (scheduler, chance) => {
+        const inner = new MemoryTables();
+        const setUp = memoryControlPlane(inner);
+        const user: Record<string, string> = {};
+        for (const who of PEOPLE) user[who] = (await setUp.call(who, 'GET', '/auth/me')).body.id;
+        const [{ id: org_id }] = (await setUp.call('ann', 'GET', '/organizations/')).body;
+        const base = `/organizations/${org_id}`;
+        const invite = async (who: string, role: string) =>
+          (await setUp.call('ann', 'POST', `${base}/invite`, { email: emailOf(who), role })).body.id;
+        await setUp.call('bob', 'POST', `/organizations/invitations/${await invite('bob', 'owner')}/accept`);
+        const forCid = await invite('cid', 'owner');
+        const key = (await setUp.call('ann', 'POST', '/api-keys/', { name: 'k', org_id })).body;
+
+        const api = memoryControlPlane(scheduledTables(scheduler, inner));
+        const next = () => chance.next().value as number;
+        const owners = ['ann', 'bob', 'cid'];
+        const requests: [who: string, method: string, path: string, body?: unknown][] = [
+          ['ann', 'DELETE', `${base}/members/${user.ann}`],
+          ['bob', 'DELETE', `${base}/members/${user.bob}`],
+          ['ann', 'PATCH', `${base}/members/${user.bob}`, { role: 'viewer' }],
+          ['bob', 'PATCH', `${base}/members/${user.ann}`, { role: 'member' }],
+          ['cid', 'POST', `/organizations/invitations/${forCid}/accept`],
+          ['cid', 'POST', `/organizations/invitations/${forCid}/accept`],
+          ['ann', 'DELETE', `${base}/invitations/${forCid}`],
+          ['ann', 'POST', `${base}/invite`, { email: emailOf('dee') }],
+          ['bob', 'POST', `${base}/invite`, { email: emailOf('dee'), role: 'admin' }],
+          ['ann', 'POST', `/api-keys/${key.id}/rotate`],
+          ['bob', 'POST', `/api-keys/${key.id}/rotate`],
+          ['bob', 'DELETE', `/api-keys/${key.id}`],
+          [owners[next() % 3]!, 'DELETE', `${base}/members/${user[owners[next() % 3]!]}`],
+        ];
+        requests.sort(() => (next() < 50 ? -1 : 1));
+        const answers = requests.map((request) => api.call(...request));
+        await scheduler.waitFor(Promise.all(answers));
+        const done = await Promise.all(answers);
+        expect(
+          done.map(({ status }) => status).filter((status) => ![200, 403, 404, 409].includes(status)),
+        ).toEqual([]);
+        expect(api.failures).toEqual([]);
+
+        const members = [...inner.range<{ user_id: string; role: Role }>('members', { prefix: [org_id] })];
+        expect(members.filter(({ value }) => value.role === 'owner').length).toBeGreaterThan(0);
+        const pending = [
+          ...inner.range<{ email: string; status: string }>('invitations', { prefix: [org_id] }),
+        ]
+          .map(({ value }) => value)
+          .filter(({ status }) => status === 'pending');
+        expect(pending.length).toBe(new Set(pending.map(({ email }) => email)).size);
+        // Whoever is in it finds it, and whoever is not does not.
+        for (const who of PEOPLE) {
+          const isIn = members.some(({ value }) => value.user_id === user[who]);
+          expect(
+            [...inner.range('memberships', { prefix: [user[who]!] })].some(({ row }) => row[1] === org_id),
+          ).toBe(isIn);
+        }
+        const counted = inner.get<{ n: number }>('list_counts', ['members', org_id]);
+        expect(counted?.n).toBe(members.length);
+        const rotated = done.filter(({ body }) => body?.raw_key !== undefined);
+        expect(rotated.length).toBeLessThanOrEqual(1);
+        const live = [...inner.range('api_keys_live', { prefix: [org_id] })];
+        const isRevoked = done.some(({ body }) => body?.id === key.id && body.revoked === true);
+        expect(live.length).toBe(rotated.length > 0 ? 1 : isRevoked ? 0 : 1);
+      }),
+      { numRuns: 1_000, seed: SEED },
+    );
+  }, 120_000);
+
+  it('an event of the payment processor counts once, and the newest of them last', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.scheduler(), async (scheduler) => {
+        const inner = new MemoryTables();
+        const setUp = memoryControlPlane(inner);
+        const [{ id: org_id }] = (await setUp.call('ann', 'GET', '/organizations/')).body;
+        const api = memoryControlPlane(scheduledTables(scheduler, inner));
+        const event = (id: string, created: number, status: string) => ({
+          id,
+          type: 'customer.subscription.updated',
+          created,
+          object: {
+            id: 'sub_1',
+            customer: 'cus_1',
+            status,
+            metadata: { org_id },
+            items: { data: [{ price: { lookup_key: 'pro' } }] },
+          },
+        });
+        const events = [event('e1', 1, 'incomplete'), event('e2', 2, 'active'), event('e3', 3, 'past_due')];
+        const sent = [...events, ...events, ...events].map((one) =>
+          api.call('', 'POST', '/billing/webhook', one),
+        );
+        await scheduler.waitFor(Promise.all(sent));
+        const answers = await Promise.all(sent);
+        expect(answers.filter(({ body }) => body.handled && !body.duplicate)).toHaveLength(3);
+        expect((await setUp.call('ann', 'GET', '/billing/subscription')).body).toMatchObject({
+          plan: 'pro',
+          status: 'past_due',
+        });
+        const log = (await setUp.call('ann', 'GET', `/organizations/${org_id}/audit-log`)).body;
+        expect(log).toHaveLength(4);
+      }),
+      { numRuns: 1_000, seed: SEED },
+    );
+  }, 60_000);
+});
