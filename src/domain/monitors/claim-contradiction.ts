@@ -14,19 +14,33 @@
 
 import { FLAG, type StepFeatures } from './features.ts';
 import { chooseFinding, type Finding, NO_FINDING } from './finding.ts';
-import type { RunMemory } from './memory.ts';
-import { cosineOf, overlapOf } from './words.ts';
+import { isTaskWord, type RunMemory } from './memory.ts';
+import { cosineOf, holdsWord, overlapOf } from './words.ts';
 
 const SUCCESS_SCORE = 0.75;
 const MISSING_SCORE = 0.6;
 const PART_SCORE = 0.55;
 const REVERSAL_SCORE = 0.6;
 
+/** Words of a list that come from the last result: about three names. */
+const TAKEN_UP_WORDS = 5;
 /** Two steps are on the same matter from this cosine of their inputs on. */
 const SAME_MATTER_COSINE = 0.35;
 /** Two sentences are the same but for their sense from this overlap on, with as many words at least. */
 const SAME_SENTENCE_OVERLAP = 0.85;
 const SENTENCE_WORDS = 5;
+
+/** Words that the step has from the last result: not from the task, and not said in the step before. */
+function countTakenUp(step: StepFeatures, memory: RunMemory): number {
+  const last = memory.slot(1);
+  let count = 0;
+  for (let i = 0; i < step.wordCount; i++) {
+    const word = step.words[i]!;
+    if (isTaskWord(memory, word) || holdsWord(last.words, last.wordCount, word)) continue;
+    if (memory.lastMentions(word)) count += 1;
+  }
+  return count;
+}
 
 /** Judges the step at hand, which `memory` does not hold yet. */
 export function judgeClaimContradiction(step: StepFeatures, memory: RunMemory): Finding {
@@ -52,8 +66,9 @@ export function judgeClaimContradiction(step: StepFeatures, memory: RunMemory): 
   if (
     step.has(FLAG.enumerates) &&
     step.has(FLAG.prose) &&
+    !step.has(FLAG.speaks) &&
     last.has(FLAG.partial) &&
-    !last.has(FLAG.enumerates)
+    countTakenUp(step, memory) >= TAKEN_UP_WORDS
   )
     finding = chooseFinding(finding, find(PART_SCORE, 'part'));
   if (

@@ -40,7 +40,12 @@ export function judgeSilentTopicDrift(step: StepFeatures, memory: RunMemory): Fi
   counters[COUNTER.names_seen] = seen;
 
   let finding = NO_FINDING;
-  if (memory.steps < OPENING_STEPS && nameCount >= NAMES_MIN && step.has(FLAG.prose)) {
+  if (
+    memory.steps < OPENING_STEPS &&
+    nameCount >= NAMES_MIN &&
+    step.has(FLAG.prose) &&
+    !step.has(FLAG.speaks)
+  ) {
     let spoken = 0;
     for (let bits = seen; bits !== 0; bits &= bits - 1) spoken += 1;
     if (spoken / nameCount < NAMES_SHARE)

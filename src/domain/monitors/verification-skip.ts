@@ -50,7 +50,8 @@ export function judgeVerificationSkip(step: StepFeatures, memory: RunMemory): Fi
   let finding = NO_FINDING;
 
   const hands =
-    step.has(FLAG.final) || (step.has(FLAG.claims_success) && (!step.has(FLAG.acts) || step.has(FLAG.prose)));
+    step.has(FLAG.final) ||
+    (step.has(FLAG.claims_success) && (!step.has(FLAG.acts) || step.has(FLAG.speaks)));
   if (unchecked > 0 && !step.has(FLAG.checks) && (hands || step.has(FLAG.claims_success))) {
     const score = hands
       ? Math.min(UNCHECKED_MOST, UNCHECKED_SCORE + UNCHECKED_MORE * (unchecked - 1))
@@ -63,7 +64,7 @@ export function judgeVerificationSkip(step: StepFeatures, memory: RunMemory): Fi
   if (
     last !== null &&
     counters[COUNTER.open_check] === memory.steps &&
-    !step.has(FLAG.asks_check) &&
+    !step.has(FLAG.asks_check | FLAG.speaks) &&
     cosineOf(step.inputSketch, last.inputSketch) < SAME_CHECK_COSINE
   )
     finding = chooseFinding(finding, {
@@ -74,14 +75,16 @@ export function judgeVerificationSkip(step: StepFeatures, memory: RunMemory): Fi
     });
 
   if (step.has(FLAG.checks) && !step.has(FLAG.mutates)) counters[COUNTER.unchecked] = 0;
-  else if (step.has(FLAG.mutates) && !step.has(FLAG.failed | FLAG.final | FLAG.prose)) {
+  else if (step.has(FLAG.mutates) && !step.has(FLAG.failed | FLAG.final | FLAG.speaks)) {
     counters[COUNTER.changes]! += 1;
-    if (step.has(FLAG.shows_state)) counters[COUNTER.unchecked] = 0;
-    else counters[COUNTER.unchecked] = unchecked + 1;
+    if (step.has(FLAG.edits) && !step.has(FLAG.shows_state)) counters[COUNTER.unchecked] = unchecked + 1;
   }
   if (step.has(FLAG.reads | FLAG.checks) || step.has(FLAG.prose)) counters[COUNTER.reads]! += 1;
   const open =
-    step.has(FLAG.asks_check) && step.has(FLAG.prose) && shareAnswered(step, memory) < ANSWERED_SHARE;
+    step.has(FLAG.asks_check) &&
+    step.has(FLAG.prose) &&
+    !step.has(FLAG.speaks) &&
+    shareAnswered(step, memory) < ANSWERED_SHARE;
   counters[COUNTER.open_check] = open ? memory.steps + 1 : 0;
   return finding;
 }

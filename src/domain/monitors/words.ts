@@ -50,16 +50,18 @@ function classOf(code: number): number {
 }
 
 /** What `readWords` tells of each word. */
-export interface WordVisitor {
-  /**
-   * @param whole hash of the word as it stands, for look-ups in a lexicon
-   * @param stem hash of the word without its ending
-   * @param capital its first letter was a capital
-   * @param digits how many of its characters are digits
-   * @param length characters, at most WORD_CHARACTERS
-   */
-  (whole: number, stem: number, capital: boolean, digits: number, length: number): void;
-}
+export type WordVisitor = (
+  /** Hash of the word as it stands, for look-ups in a lexicon. */
+  whole: number,
+  /** Hash of the word without its ending. */
+  stem: number,
+  /** Its first letter was a capital. */
+  capital: boolean,
+  /** How many of its characters are digits. */
+  digits: number,
+  /** Characters, at most WORD_CHARACTERS. */
+  length: number,
+) => void;
 
 const prefixHashes = new Uint32Array(WORD_CHARACTERS + 1);
 const wordCodes = new Uint16Array(WORD_CHARACTERS + 1);
