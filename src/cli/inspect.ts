@@ -81,6 +81,7 @@ const SHORT_REASONS: Record<GoldenCode, string> = {
   failed_call: 'failed call',
   unfinished: 'unfinished',
   shape: 'shape',
+  outcome: 'outcome',
 };
 
 /** What a test may put in place of the real surroundings. */

@@ -49,7 +49,9 @@ export type GoldenCode =
   | 'unlinked'
   | 'failed_call'
   | 'unfinished'
-  | 'shape';
+  | 'shape'
+  /** The finished monitor run of that id says so; GoldenTally does not know of it, whoever does adds it. */
+  | 'outcome';
 
 /** Why a run is not golden: a word for machines and a sentence for people. */
 export interface GoldenReason {

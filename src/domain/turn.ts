@@ -45,7 +45,8 @@ export type TurnBlock =
       kind: 'image' | 'document' | 'audio' | 'video' | 'file';
       /** MIME type or the provider's format word; null when not told. */
       media_type: string | null;
-      source: 'base64' | 'url' | 'file_id' | 'text';
+      /** `file`: kept apart, `data` is the SHA-256 of the bytes (in traces). */
+      source: 'base64' | 'url' | 'file_id' | 'text' | 'file';
       data: string;
     }
   /** Everything before it may be cached by the provider. */
