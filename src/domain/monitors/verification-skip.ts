@@ -64,6 +64,7 @@ export function judgeVerificationSkip(step: StepFeatures, memory: RunMemory): Fi
   if (
     last !== null &&
     counters[COUNTER.open_check] === memory.steps &&
+    step.has(FLAG.prose) &&
     !step.has(FLAG.asks_check | FLAG.speaks) &&
     cosineOf(step.inputSketch, last.inputSketch) < SAME_CHECK_COSINE
   )
