@@ -1,10 +1,12 @@
 /** The control plane over HTTP: people, organizations, projects, keys; who may do what, and what others can find out. */
 import { existsSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { isAllowed, type Permission } from '../../src/domain/permissions.ts';
+import { Router } from '../../src/api/dispatch.ts';
+import { isAllowed, type Permission, ROUTE_PERMISSIONS } from '../../src/domain/permissions.ts';
 import type { Role } from '../../src/domain/role.ts';
 import { CHILD_KEY } from '../fixtures/api-child.ts';
 import { type Answer, ControlPlaneChild, type Person, signToken } from '../fixtures/control-plane.ts';
+import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
 
 const api = new ControlPlaneChild();
 beforeAll(() => api.start(), 30_000);
@@ -488,6 +490,40 @@ describe('every route', () => {
     await api.call(owner.token, 'DELETE', `${base}/members/${gone.id}`);
     credentials.set('a former admin', gone.token);
   }, 60_000);
+
+  it('is tried here', async () => {
+    const router = new Router(
+      (await loadDeclaredEndpoints()).map((endpoint) => ({ endpoint, handle: () => Promise.reject() })),
+    );
+    const tried = new Set<string>();
+    for (const { request } of attempts) {
+      const [method, path] = await request();
+      tried.add(router.find(method, path.split('?')[0]!).route.endpoint.id);
+    }
+    const all = Object.entries(ROUTE_PERMISSIONS).filter(([, permission]) => permission !== 'signed in');
+    expect([...tried].sort()).toEqual(all.map(([id]) => id).sort());
+  });
+
+  it('that is about nobody but the user is for every user, and for no key', async () => {
+    const own: [method: string, path: string, body?: unknown][] = [
+      ['GET', '/auth/me'],
+      ['PATCH', '/auth/me', { onboarded: true }],
+      ['GET', '/auth/bootstrap'],
+      ['GET', '/organizations/'],
+      ['POST', '/organizations/', { name: 'Another' }],
+      ['POST', '/feedback/', { message: 'Good' }],
+    ];
+    for (const [method, path, body] of own) {
+      for (const [who, credential] of credentials) {
+        const { status } = await api.call(credential, method, path, body);
+        const isKey = /key$/.test(who) && !/revoked|mistyped/.test(who);
+        const expected = isKey ? 403 : /stranger|former/.test(who) ? 200 : 401;
+        expect(status, `${method} ${path} as ${who}`).toBe(expected);
+      }
+      for (const [role, { token }] of members)
+        expect((await api.call(token, method, path, body)).status, `${method} ${path} as ${role}`).toBe(200);
+    }
+  });
 
   it('does for each principal what the role table says, and nothing else', async () => {
     for (const { name, permission, request } of attempts) {

@@ -1,0 +1,245 @@
+/**
+ * Signing in over HTTP: by a provider that publishes its keys and changes them, by addresses that are proven or not,
+ * and what a user may do how often.
+ */
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ControlPlaneChild, signToken } from '../fixtures/control-plane.ts';
+
+describe('a provider that publishes its keys', () => {
+  let issuer: Server;
+  let asked = 0;
+  let isDown = false;
+  let published: { keys: JWK[] } = { keys: [] };
+  let api: ControlPlaneChild;
+
+  async function newKey(kid: string) {
+    const { publicKey, privateKey } = await generateKeyPair('ES256');
+    const jwk: JWK = { ...(await exportJWK(publicKey)), kid, alg: 'ES256', use: 'sig' };
+    const sign = (sub: string, kidShown = kid) =>
+      new SignJWT({ email: `${sub}@example.com` })
+        .setProtectedHeader({ alg: 'ES256', kid: kidShown })
+        .setSubject(sub)
+        .setIssuer('https://id.example')
+        .setAudience('understudy')
+        .setExpirationTime('1h')
+        .sign(privateKey);
+    return { jwk, sign };
+  }
+
+  beforeAll(async () => {
+    issuer = createServer((_request, response) => {
+      asked++;
+      if (isDown) response.writeHead(500).end();
+      else response.writeHead(200).end(JSON.stringify(published));
+    });
+    await new Promise<void>((resolve) => issuer.listen(0, '127.0.0.1', resolve));
+    api = new ControlPlaneChild({
+      AUTH_JWKS_URL: `http://127.0.0.1:${(issuer.address() as AddressInfo).port}/keys`,
+      AUTH_JWT_ISSUER: 'https://id.example',
+      AUTH_JWT_AUDIENCE: 'understudy',
+      FRONT_THREADS: '1',
+    });
+    await api.start();
+  }, 30_000);
+  afterAll(async () => {
+    await api[Symbol.asyncDispose]();
+    await new Promise((resolve) => issuer.close(resolve));
+  });
+
+  it('is asked anew for a key that it did not have before, and signs in the same user with each', async () => {
+    const [first, second, stranger] = [await newKey('one'), await newKey('two'), await newKey('three')];
+    const me = async (token: string) => api.call(token, 'GET', '/auth/me');
+
+    // While it cannot be asked at all nobody can be told from anybody: that is not the token's fault.
+    isDown = true;
+    const before = await me(await first.sign('ann'));
+    expect(before.status).toBe(503);
+    expect(before.headers.get('retry-after')).toBe('1');
+    isDown = false;
+
+    await api.kill();
+    await api.start();
+    published = { keys: [first.jwk] };
+    asked = 0;
+    const ann = (await me(await first.sign('ann'))).body.id;
+    expect(ann).toMatch(/^usr_/);
+    expect(asked).toBe(1);
+
+    // A flood of keys that nobody published asks the provider no further.
+    const flood = await Promise.all(
+      Array.from({ length: 50 }, (_, at) => stranger.sign('ann', `unknown-${at}`)),
+    );
+    const refused = await Promise.all(flood.map(me));
+    expect(new Set(refused.map(({ status }) => status))).toEqual(new Set([401]));
+    expect(asked).toBe(1);
+    // A published name with another's signature is no better.
+    expect((await me(await stranger.sign('ann', 'one'))).status).toBe(401);
+
+    // Rotation: the new key is published beside the old one; a process that never saw the old set takes both.
+    published = { keys: [first.jwk, second.jwk] };
+    await api.kill();
+    await api.start();
+    expect((await me(await second.sign('ann'))).body.id).toBe(ann);
+    expect((await me(await first.sign('ann'))).body.id).toBe(ann);
+
+    // The provider goes away: known keys go on being good, for users that were never seen too.
+    isDown = true;
+    expect((await me(await second.sign('bob'))).status).toBe(200);
+    expect((await me(await stranger.sign('bob'))).status).toBe(401);
+    isDown = false;
+
+    // The secret that the same process has is no way in.
+    expect((await me(await signToken('ann'))).status).toBe(401);
+  }, 30_000);
+});
+
+describe('an address', () => {
+  const api = new ControlPlaneChild();
+  beforeAll(() => api.start(), 30_000);
+  afterAll(() => api[Symbol.asyncDispose]());
+
+  it('that was not proven stays so when a later token does not name it', async () => {
+    const owner = await api.person('host');
+    await api.call(owner.token, 'POST', `/organizations/${owner.org_id}/invite`, {
+      email: 'victim@example.com',
+    });
+    const claims = { email: 'victim@example.com', email_verified: false };
+    const liar = await api.person('liar', { claims });
+    expect(liar.email).toBe('victim@example.com');
+    const silent = await signToken('liar', { claims: { email: undefined } });
+    const shown = (await api.call(silent, 'GET', '/auth/bootstrap')).body;
+    expect(shown.profile.email).toBe('victim@example.com');
+    expect(shown.invitations).toEqual([]);
+    // Proven at last, it shows.
+    const proven = await signToken('liar', { claims: { email: 'victim@example.com', email_verified: true } });
+    expect((await api.call(proven, 'GET', '/auth/bootstrap')).body.invitations).toHaveLength(1);
+    expect((await api.call(silent, 'GET', '/auth/bootstrap')).body.invitations).toHaveLength(1);
+  });
+
+  it('is compared without regard to case, but a letter that only looks the same is another', async () => {
+    const owner = await api.person('inviter');
+    const invited = await api.call(owner.token, 'POST', `/organizations/${owner.org_id}/invite`, {
+      email: 'Kim@example.com',
+    });
+    const accept = `/organizations/invitations/${invited.body.id}/accept`;
+    const fake = await api.person('fake', { claims: { email: '\u212aim@example.com' } });
+    expect((await api.call(fake.token, 'POST', accept)).status).toBe(404);
+    const kim = await api.person('kim', { claims: { email: 'kIM@example.com' } });
+    expect((await api.call(kim.token, 'POST', accept)).status).toBe(200);
+  });
+
+  it.each([
+    ['no address', undefined],
+    ['no text', 5],
+    ['something that is no address', 'no at sign'],
+    ['controls and right-to-left marks', 'a\u0000\u202e\u200d@b.co'],
+    ['as long as a claim may be', `${'ü'.repeat(240)}@example.com`],
+    ['far too long', `${'x'.repeat(5_000)}@example.com`],
+    ['half a character', '\ud800@example.com'],
+  ])('may be %s, and the person is a user all the same', async (name, email) => {
+    const person = await api.person(`odd ${name}`, { claims: { email, name: `\u0007${name}`.repeat(9) } });
+    expect(person.id).toMatch(/^usr_/);
+    const bootstrap = await api.call(person.token, 'GET', '/auth/bootstrap');
+    expect(bootstrap.status).toBe(200);
+    expect(bootstrap.body.organizations).toHaveLength(1);
+    expect([...bootstrap.body.organizations[0].name].length).toBeLessThanOrEqual(100);
+  });
+
+  it('and names of any letters go in and come out', async () => {
+    const { token, org_id } = await api.person('letters');
+    for (const name of ['\u0000', '🦊'.repeat(100), 'ﷺ', 'e\u0301', '\u202egnp.exe', ' ', '<script>']) {
+      const made = await api.call(token, 'POST', '/organizations', { name });
+      expect(made.status, JSON.stringify(name)).toBe(200);
+      expect(made.body.name).toBe(name);
+      const project = await api.call(token, 'POST', `/projects/?org_id=${org_id}`, { name });
+      expect(project.body.name).toBe(name);
+      expect((await api.call(token, 'PATCH', '/auth/me', { display_name: name })).body.display_name).toBe(
+        name,
+      );
+    }
+    for (const odd of [
+      'x'.repeat(128),
+      '%F0%9F%A6%8A'.repeat(128),
+      '%00',
+      '%ff',
+      'x'.repeat(5_000),
+      '..%2f..',
+    ]) {
+      for (const path of [`/organizations/${odd}/members`, `/projects/?org_id=${odd}`]) {
+        expect([404, 422], path).toContain((await api.call(token, 'GET', path)).status);
+      }
+    }
+  });
+});
+
+describe('a request', () => {
+  const api = new ControlPlaneChild({ CORS_ALLOWED_ORIGINS: 'https://dash.example' });
+  beforeAll(() => api.start(), 30_000);
+  afterAll(() => api[Symbol.asyncDispose]());
+
+  it('to rotate a key may come without a body; one to change a profile must bring an object', async () => {
+    const { token } = await api.person('bodies');
+    const { id } = (await api.call(token, 'POST', '/api-keys/', { name: 'k' })).body;
+    const rotated = await api.call(token, 'POST', `/api-keys/${id}/rotate`);
+    expect(rotated.status).toBe(200);
+    expect(rotated.headers.get('cache-control')).toBe('no-store');
+    expect((await api.call(token, 'POST', `/api-keys/${id}/rotate`, '[]')).status).toBe(422);
+    for (const body of ['[]', '"x"', '1', 'null', 'true'])
+      expect((await api.call(token, 'PATCH', '/auth/me', body)).status, body).toBe(422);
+    expect((await api.call(token, 'PATCH', '/auth/me', '{')).status).toBe(400);
+    expect((await api.call(token, 'PATCH', '/auth/me', {})).status).toBe(200);
+  });
+
+  it('is answered with what a browser needs, by HEAD as by GET, and 405 names the methods', async () => {
+    const { token, org_id } = await api.person('browser');
+    const url = `${api.url}/projects/?org_id=${org_id}`;
+    const headers = { authorization: `Bearer ${token}`, origin: 'https://dash.example' };
+    const get = await fetch(url, { headers });
+    const exposed = get.headers.get('access-control-expose-headers');
+    for (const name of ['x-total-count', 'ratelimit', 'retry-after']) expect(exposed).toContain(name);
+    const head = await fetch(url, { method: 'HEAD', headers });
+    expect([head.status, head.headers.get('x-total-count'), await head.text()]).toEqual([200, '0', '']);
+    const put = await fetch(url, { method: 'PUT', headers });
+    expect([put.status, put.headers.get('allow')]).toEqual([405, 'GET, HEAD, POST']);
+  });
+
+  it('of somebody who was removed finds nothing on /v1 either, from the next one on', async () => {
+    const [owner, guest] = [await api.person('host'), await api.person('guest')];
+    await api.join(owner, owner.org_id, guest, 'viewer');
+    const report = () =>
+      api.call(guest.token, 'GET', `/v1/monitor/experiments/x/report?org_id=${owner.org_id}`);
+    const start = () =>
+      api.call(guest.token, 'POST', `/v1/monitor/runs?org_id=${owner.org_id}`, { run_id: 'r' });
+    expect((await report()).status).toBe(200);
+    expect((await start()).status).toBe(403);
+    const member = `/organizations/${owner.org_id}/members/${guest.id}`;
+    await api.call(owner.token, 'PATCH', member, { role: 'member' });
+    expect((await start()).status).toBe(200);
+    expect((await api.call(guest.token, 'DELETE', member)).status).toBe(200);
+    expect((await report()).status).toBe(404);
+    expect((await start()).status).toBe(404);
+  });
+});
+
+describe('requests of one user', () => {
+  const api = new ControlPlaneChild({ RATE_LIMIT_PER_SEC: '1', RATE_LIMIT_BURST: '5' });
+  beforeAll(() => api.start(), 30_000);
+  afterAll(() => api[Symbol.asyncDispose]());
+
+  it('are limited together, whichever token they come with, and nobody else with them', async () => {
+    const tokens = [await signToken('busy'), await signToken('busy', { expires_in_s: 500 })];
+    const answers = [];
+    for (let at = 0; at < 12; at++) answers.push(await api.call(tokens[at % 2]!, 'GET', '/auth/me'));
+    const limited = answers.filter(({ status }) => status === 429);
+    expect(limited.length).toBeGreaterThanOrEqual(5);
+    for (const { headers } of limited) expect(headers.get('retry-after')).toBe('1');
+    for (const { headers } of answers) {
+      expect(headers.get('ratelimit-policy')).toBe('"default";q=5;w=5');
+      expect(headers.get('ratelimit')).toMatch(/^"default";r=\d+;t=\d+$/);
+    }
+    expect((await api.call(await signToken('calm'), 'GET', '/auth/me')).status).toBe(200);
+  });
+});
