@@ -6,7 +6,7 @@ import type { CapturedExchange } from '../../src/domain/exchange.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
-import { makeExchange } from './captured.ts';
+import { makeExchange, readAllFiles } from './captured.ts';
 import { makeFolder } from './folder.ts';
 
 /** Exchanges that have nothing to do with each other, so that no delta makes them small. */
@@ -96,4 +96,42 @@ it('a log that is opened again finds raw blocks as they are', async () => {
   expectBodies(reader, [...exchanges, ...more]);
   reader.close();
   await second.close();
+});
+
+it('secrets, attachments and bytes that look like ours are told from plain bodies under pressure, too', async () => {
+  const folder = makeFolder();
+  const path = join(folder, 'capture.mdb');
+  const log = await CaptureLog.open({ path, redact: true });
+  const credential = 'canary-credential-0123456789';
+  const shaped = 'sk-ant-api03-canarycanarycanary0123456789';
+  const file = Buffer.from(createPrng(3).below(1e9).toString(36).repeat(400));
+  const placeholder = `\0@svc-file:s${'0'.repeat(64)}\0`;
+  const spoilt: [body: string, stored: string][] = [
+    [`an echo of ${credential} here`, 'an echo of [redacted] here'],
+    [`a key ${shaped}`, 'a key [redacted]'],
+    ['-----BEGIN PRIVATE KEY-----\nMIIcanary\n-----END PRIVATE KEY-----', '[redacted]'],
+    [`{"data":"${file.toString('base64')}"}`, `{"data":"${file.toString('base64')}"}`],
+    [placeholder, placeholder],
+  ];
+  const batch = makeBatch(5, 100, 3_000);
+  for (const [at, [body]] of spoilt.entries()) {
+    batch[at * 20 + 3] = makeExchange({
+      request_headers: ['x-api-key', credential],
+      request_body: Buffer.from(body),
+      response_body: Buffer.from(body),
+    });
+  }
+  await log.append(batch);
+  await log.close();
+  const reader = CaptureReader.open(path);
+  for (const [at, [, stored]] of spoilt.entries()) {
+    for (const side of ['request', 'response'] as const)
+      expect(reader.body(at * 20 + 4, side)!.toString()).toBe(stored);
+  }
+  expect(reader.body(1, 'request')).toEqual(batch[0]!.request_body);
+  reader.close();
+  for (const { path: name, bytes } of readAllFiles(folder)) {
+    for (const secret of [credential, 'canarycanary', 'MIIcanary'])
+      expect([name, secret, bytes.includes(secret)]).toEqual([name, secret, false]);
+  }
 });
