@@ -53,7 +53,6 @@ const fileEntry = z.object({
   bytes: z.number().int().min(0),
   /** Of a database: rows of each named table. */
   rows: z.record(z.string(), z.number().int()).optional(),
-  /** Of any other file. */
   sha256: z.string().optional(),
 });
 const manifestSchema = z.object({
@@ -80,22 +79,25 @@ export async function writeBackup(
   nowMs: number,
 ): Promise<BackupManifest> {
   if (existsSync(target)) throw new BackupError(`${target} is there already`);
-  const sources = findSources(data_dir, capture_db);
-  if (sources.length === 0) throw new BackupError(`${data_dir} holds nothing to copy`);
+  const databases = findDatabases(data_dir, capture_db);
+  if (databases.length === 0) throw new BackupError(`${data_dir} holds nothing to copy`);
   const partial = `${target}.partial`;
   rmSync(partial, { recursive: true, force: true });
-  mkdirSync(partial, { recursive: true });
+  // The copy holds what DATA_DIR keeps to itself.
+  mkdirSync(partial, { recursive: true, mode: 0o700 });
   try {
     const files: FileEntry[] = [];
-    for (const [index, { path, name, kind }] of sources.entries()) {
-      progress(name, index, sources.length);
+    for (const [index, { path, name, kind }] of databases.entries()) {
+      progress(name, index, databases.length);
+      files.push({ name, kind, ...(await copyUnrotated(path, join(partial, name), kind, capture_db)) });
+    }
+    // After the databases: what their rows point at is there by now.
+    const plain = findFiles(data_dir, capture_db);
+    for (const [index, { path, name, kind }] of plain.entries()) {
+      progress(name, databases.length + index, databases.length + plain.length);
       const copy = join(partial, name);
       mkdirSync(dirname(copy), { recursive: true });
-      files.push(
-        kind === 'database' || kind === 'capture'
-          ? { name, kind, ...(await copyDatabase(path, copy)) }
-          : { name, kind, ...copyPlain(path, copy) },
-      );
+      files.push({ name, kind, ...copyPlain(path, copy) });
     }
     const manifest: BackupManifest = { format: FORMAT, created_at: new Date(nowMs).toISOString(), files };
     writeFileSync(join(partial, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`, { mode: 0o600 });
@@ -123,17 +125,26 @@ export async function restoreBackup(
   const present = [...DATABASES.map((name) => join(data_dir, name)), capture_db].filter(existsSync);
   if (present.length > 0)
     throw new BackupError(`${present[0]} is there already; restore into an empty DATA_DIR`);
-  for (const [index, file] of manifest.files.entries()) {
-    progress(file.name, index, manifest.files.length);
-    const from = join(source, file.name);
-    if (!existsSync(from)) throw new BackupError(`${file.name} is missing from the backup`);
-    const to = placeOf(file, data_dir, capture_db);
-    mkdirSync(dirname(to), { recursive: true });
-    copyFileSync(from, to);
-    if (file.kind === 'secret') chmodSync(to, 0o600);
-    if (file.kind === 'sealed') chmodSync(to, 0o444);
-    syncPath(to);
-    await verifyFile(to, file);
+  const placed: string[] = [];
+  try {
+    for (const [index, file] of manifest.files.entries()) {
+      progress(file.name, index, manifest.files.length);
+      const from = join(source, file.name);
+      if (!existsSync(from)) throw new BackupError(`${file.name} is missing from the backup`);
+      const to = placeOf(file, data_dir, capture_db);
+      if (existsSync(to)) throw new BackupError(`${to} is there already; restore into an empty DATA_DIR`);
+      mkdirSync(dirname(to), { recursive: true, ...(file.kind === 'secret' ? { mode: 0o700 } : {}) });
+      placed.push(to);
+      copyFileSync(from, to);
+      if (file.kind === 'secret') chmodSync(to, 0o600);
+      if (file.kind === 'sealed') chmodSync(to, 0o444);
+      syncPath(to);
+      await verifyFile(to, file);
+    }
+  } catch (thrown) {
+    // Half of a backup must not be started from.
+    for (const path of placed) rmSync(path, { force: true });
+    throw thrown;
   }
   return manifest;
 }
@@ -162,21 +173,30 @@ interface Source {
   kind: FileEntry['kind'];
 }
 
-function findSources(dataDir: string, captureDb: string): Source[] {
+function findDatabases(dataDir: string, captureDb: string): Source[] {
   const sources: Source[] = [];
   for (const name of DATABASES) {
     const path = join(dataDir, name);
     if (existsSync(path)) sources.push({ path, name, kind: 'database' });
   }
+  if (existsSync(captureDb)) sources.push({ path: captureDb, name: CAPTURE, kind: 'capture' });
+  return sources;
+}
+
+function findSealed(captureDb: string): Source[] {
+  const stem = basename(captureDb).replace(/\.[^.]*$/, '');
+  const sealed = new RegExp(`^${escapeRegExp(stem)}\\.(\\d+-\\d+\\.[^.]+)$`);
+  return listFolder(dirname(captureDb)).flatMap((name) => {
+    const match = sealed.exec(name);
+    const path = join(dirname(captureDb), name);
+    return match === null ? [] : [{ path, name: `capture.${match[1]}`, kind: 'sealed' as const }];
+  });
+}
+
+function findFiles(dataDir: string, captureDb: string): Source[] {
+  const sources: Source[] = [];
   if (existsSync(captureDb)) {
-    sources.push({ path: captureDb, name: CAPTURE, kind: 'capture' });
-    const stem = basename(captureDb).replace(/\.[^.]*$/, '');
-    const sealed = new RegExp(`^${escapeRegExp(stem)}\\.(\\d+-\\d+\\.[^.]+)$`);
-    for (const name of listFolder(dirname(captureDb))) {
-      const match = sealed.exec(name);
-      if (match === null) continue;
-      sources.push({ path: join(dirname(captureDb), name), name: `capture.${match[1]}`, kind: 'sealed' });
-    }
+    sources.push(...findSealed(captureDb));
     for (const name of listFolder(`${captureDb}.files`)) {
       if (!/^[0-9a-f]{64}$/.test(name)) continue;
       sources.push({
@@ -207,8 +227,36 @@ function placeOf({ name, kind }: FileEntry, dataDir: string, captureDb: string):
   }
 }
 
+/** Attempts at a capture database that is rotated while it is copied. */
+const ATTEMPTS = 5;
+
+/**
+ * A capture database that was sealed meanwhile would be in the backup twice, as itself and as a sealed file: then it is
+ * copied again.
+ */
+async function copyUnrotated(
+  path: string,
+  copy: string,
+  kind: FileEntry['kind'],
+  captureDb: string,
+): Promise<Pick<FileEntry, 'bytes' | 'rows' | 'sha256'>> {
+  if (kind !== 'capture') return copyDatabase(path, copy);
+  const sealedNow = () => findSealed(captureDb).length;
+  for (let attempt = 1; ; attempt++) {
+    const before = sealedNow();
+    const copied = await copyDatabase(path, copy);
+    if (sealedNow() === before) return copied;
+    if (attempt === ATTEMPTS)
+      throw new BackupError('the capture database is rotated all the time; try again');
+    rmSync(copy);
+  }
+}
+
 /** As of one moment, while others write; compacted. */
-async function copyDatabase(path: string, copy: string): Promise<Pick<FileEntry, 'bytes' | 'rows'>> {
+async function copyDatabase(
+  path: string,
+  copy: string,
+): Promise<Pick<FileEntry, 'bytes' | 'rows' | 'sha256'>> {
   const root = openForReading(path);
   try {
     await root.backup(copy, true);
@@ -216,21 +264,22 @@ async function copyDatabase(path: string, copy: string): Promise<Pick<FileEntry,
     await root.close();
   }
   syncPath(copy);
-  return { bytes: statSync(copy).size, rows: await countRows(copy) };
+  const rows = await countRows(copy);
+  return { bytes: statSync(copy).size, rows, sha256: digestFile(copy) };
 }
 
 function copyPlain(path: string, copy: string): Pick<FileEntry, 'bytes' | 'sha256'> {
   copyFileSync(path, copy);
-  if (copy.includes('secrets')) chmodSync(copy, 0o600);
+  if (basename(dirname(copy)) === 'secrets') chmodSync(copy, 0o600);
   syncPath(copy);
   return { bytes: statSync(copy).size, sha256: digestFile(copy) };
 }
 
 async function verifyFile(path: string, { name, rows, sha256 }: FileEntry): Promise<void> {
   const isWhole =
-    rows === undefined
-      ? digestFile(path) === sha256
-      : JSON.stringify(sortRows(await countRows(path))) === JSON.stringify(sortRows(rows));
+    digestFile(path) === sha256 &&
+    (rows === undefined ||
+      JSON.stringify(sortRows(await countRows(path))) === JSON.stringify(sortRows(rows)));
   if (!isWhole) throw new BackupError(`${name} is not what was backed up`);
 }
 

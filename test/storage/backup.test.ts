@@ -5,6 +5,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readdirSync,
+  readFileSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -94,6 +95,34 @@ describe('a backup', () => {
     await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow(
       'secrets/jwt is not what was backed up',
     );
+    // Nothing is left that somebody could start from, and the next attempt finds the place empty.
+    expect(existsSync(join(target.data_dir, 'main.mdb'))).toBe(false);
+    expect(readdirSync(join(target.data_dir, 'secrets'))).toEqual([]);
+  });
+
+  it('with one bit of a database turned is refused', async () => {
+    const { main, capture } = await fill();
+    await Promise.all([main.close(), capture.close()]);
+    await writeBackup(source, join(folder, 'copy'), quiet, NOW);
+    const file = join(folder, 'copy', 'main.mdb');
+    const bytes = readFileSync(file);
+    bytes[bytes.indexOf('value 17')]! ^= 1;
+    writeFileSync(file, bytes);
+    await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow(
+      'main.mdb is not what was backed up',
+    );
+    expect(statSync(join(folder, 'copy')).mode & 0o777).toBe(0o700);
+  });
+
+  it('does not overwrite a secret that is in use', async () => {
+    const { main, capture } = await fill();
+    await Promise.all([main.close(), capture.close()]);
+    await writeBackup(source, join(folder, 'copy'), quiet, NOW);
+    mkdirSync(join(target.data_dir, 'secrets'), { recursive: true });
+    writeFileSync(join(target.data_dir, 'secrets', 'jwt'), 'another');
+    await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow('is there already');
+    expect(readFileSync(join(target.data_dir, 'secrets', 'jwt'), 'utf8')).toBe('another');
+    expect(existsSync(join(target.data_dir, 'main.mdb'))).toBe(false);
   });
 
   it('goes nowhere where something is, and comes from nowhere where nothing is', async () => {
