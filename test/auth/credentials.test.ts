@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { exportJWK, generateKeyPair, type JWTPayload, SignJWT, UnsecuredJWT } from 'jose';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { hashApiKey, isApiKey, makeApiKey } from '../../src/auth/api-key.ts';
 import { ApiKeys } from '../../src/auth/api-keys.ts';
 import { Authenticator } from '../../src/auth/authenticator.ts';
@@ -388,6 +388,34 @@ describe('tokens of a provider that publishes its keys', async () => {
     }
     expect(asked).toBeLessThanOrEqual(5);
     expect(status === 200 || asked === 1).toBe(true);
+  });
+
+  it('are verified by a key that was published after the others, once we have looked again', async () => {
+    publish(200, { keys: [published.keys[0]] });
+    vi.useFakeTimers({ toFake: ['Date'] });
+    try {
+      const keys = verifier();
+      const token = await sign(claims, ec.privateKey, { alg: 'ES256', kid: 'ec' });
+      expect(await keys.verify(token)).toBeNull();
+      publish();
+      // Asked a moment ago: a flood of unknown keys looks the same.
+      expect(await keys.verify(token)).toBeNull();
+      expect(asked).toBe(0);
+      vi.setSystemTime(Date.now() + 31_000);
+      expect(await keys.verify(token)).toMatchObject({ type: 'user' });
+      expect(asked).toBe(1);
+      // The old key is taken back: it goes on until we look again, which is after ten minutes at the latest.
+      publish(200, { keys: [published.keys[1]] });
+      vi.setSystemTime(Date.now() + 601_000);
+      await keys.verify(await sign({ ...claims, n: 1 }, ec.privateKey, { alg: 'ES256', kid: 'ec' }));
+      await vi.waitFor(async () => {
+        expect(asked).toBe(1);
+        const old = await sign({ ...claims, n: asked }, rsa.privateKey, { alg: 'RS256', kid: 'rsa' });
+        expect(await keys.verify(old)).toBeNull();
+      });
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   it('go on being judged by the known keys while the provider is down', async () => {
