@@ -59,6 +59,8 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
   STRIPE_SECRET_KEY     turns billing on             none
   STRIPE_WEBHOOK_SECRET, STRIPE_WEBHOOK_THIN_SECRET  none
   STRIPE_API_BASE       where its API is             Stripe's own
+  EMBEDDING_MODEL_DIR   an ONNX model of your own    the one that ships
+  EMBEDDING_API_KEY, EMBEDDING_API_URL, EMBEDDING_API_MODEL   a remote service instead: none
   DISTILL_MODEL_URL     a model that words patterns  none: they are worded without one
   DISTILL_MODEL, DISTILL_MODEL_KEY                   its name and key
 `;

@@ -22,6 +22,10 @@ const COMMANDS: Record<string, Command> = {
     summary: 'show what a capture database holds: runs, turns, gaps, bodies',
     run: async (argv, io) => (await import('./inspect.ts')).runInspect(argv, io),
   },
+  trace: {
+    summary: 'write the runs of a capture database as JSON lines, turns in one form for all providers',
+    run: async (argv, io) => (await import('./trace.ts')).runTrace(argv, io),
+  },
   token: {
     summary: 'print a token with which a person signs in, where there is no identity provider',
     run: async (argv, io) => (await import('./token.ts')).runToken(argv, io),

@@ -253,7 +253,7 @@ describe('a thread of the pool', () => {
   });
 
   it('that hangs is given up at the deadline and replaced', async () => {
-    const pool = createPool(TEST_ENTRY, '', 500);
+    const pool = createPool(TEST_ENTRY, '', 3_000);
     try {
       const embedder = await OnnxEmbedder.open(pool.run, 1);
       expect(await codeOf(embedder.embed(['hang']))).toBe('unavailable');

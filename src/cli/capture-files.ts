@@ -1,0 +1,166 @@
+/**
+ * A capture database as one: its sealed files, one that is being sealed, and the live file, in the order of ids. What is
+ * there when it is opened, is read; what the gateway writes later, is not. Command line, main thread; read-only.
+ *
+ * Memory: the live file's reader and OPEN_CAPTURE_FILES of sealed files, each with its own bounded caches.
+ */
+
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { BodySide, ExchangeSource, ListedExchange } from '../analysis/inspect.ts';
+import type { ExchangeRecord } from '../domain/exchange.ts';
+import { decodeExchange, type StoredExchange } from '../gateway/turns/decode.ts';
+import { OPEN_CAPTURE_FILES } from '../limits.ts';
+import { attachmentsFolder, CaptureFileError, listSealed, sealedPath } from '../storage/capture/layout.ts';
+import { CaptureReader } from '../storage/capture/reader.ts';
+
+/** A file and the ids that are read from it. */
+interface CapturePart {
+  path: string;
+  first_id: number;
+  last_id: number;
+}
+
+export class CaptureFiles implements ExchangeSource {
+  readonly #db: string;
+  readonly #parts: CapturePart[];
+  /** Stays open: after a rotation its path leads to another file. */
+  readonly #live: CaptureReader | null;
+  /** Of sealed files, by path; the latest used last. */
+  readonly #open = new Map<string, CaptureReader>();
+  readonly #closing = new Set<Promise<void>>();
+
+  /**
+   * @param db the live file (its sealed files are found beside it), or one sealed file, which is then read alone
+   * @throws CaptureFileError
+   */
+  static async open(db: string): Promise<CaptureFiles> {
+    for (;;) {
+      const before = listSealed(db);
+      let live: CaptureReader | null = null;
+      let range = { first_id: 1, last_id: 0 };
+      // A process that died between the two steps of a rotation leaves no live file; its next start makes one.
+      if (existsSync(db) || before.length === 0) {
+        live = openReader(db);
+        range = live.range();
+      }
+      // A rotation in between moves exchanges from the live file into one that is not in the list: look again.
+      const sealed = listSealed(db);
+      if (sealed.length !== before.length) {
+        await live?.close();
+        continue;
+      }
+      const parts: CapturePart[] = [];
+      for (const { path, first_id, last_id } of [...sealed, { path: db, ...range }]) {
+        // A file half sealed may be there twice.
+        const from = Math.max(first_id, (parts.at(-1)?.last_id ?? 0) + 1);
+        if (from <= last_id) parts.push({ path, first_id: from, last_id });
+      }
+      return new CaptureFiles(db, parts, live);
+    }
+  }
+
+  private constructor(db: string, parts: CapturePart[], live: CaptureReader | null) {
+    this.#db = db;
+    this.#parts = parts;
+    this.#live = live;
+  }
+
+  /** Exchanges in all files together. */
+  get count(): number {
+    return this.#parts.reduce((sum, { first_id, last_id }) => sum + last_id - first_id + 1, 0);
+  }
+
+  *summaries(filter: { run_id?: string } = {}): Generator<ListedExchange> {
+    for (const part of this.#parts) {
+      for (const summary of this.#read(part).summaries({ ...filter, from_id: part.first_id })) {
+        if (summary.id > part.last_id) break;
+        yield summary;
+      }
+    }
+  }
+
+  *exchanges(filter: { run_id?: string } = {}): Generator<ExchangeRecord> {
+    for (const summary of this.summaries(filter)) {
+      const record = this.exchange(summary.id);
+      if (record !== undefined) yield record;
+    }
+  }
+
+  exchange(id: number): ExchangeRecord | undefined {
+    const part = this.#partOf(id);
+    return part === undefined ? undefined : this.#read(part).exchange(id);
+  }
+
+  body(id: number, side: BodySide): Uint8Array | undefined {
+    const part = this.#partOf(id);
+    return part === undefined ? undefined : this.#read(part).body(id, side);
+  }
+
+  copy(id: number): StoredExchange | undefined {
+    const part = this.#partOf(id);
+    return part === undefined ? undefined : this.#read(part).copy(id);
+  }
+
+  /** Whether an attachment with that SHA-256 is kept beside the database. */
+  hasFile(sha256: string): boolean {
+    return existsSync(join(attachmentsFolder(this.#db), sha256));
+  }
+
+  async close(): Promise<void> {
+    for (const reader of this.#open.values()) this.#letGo(reader);
+    if (this.#live !== null) this.#letGo(this.#live);
+    this.#open.clear();
+    await Promise.all(this.#closing);
+  }
+
+  #partOf(id: number): CapturePart | undefined {
+    return this.#parts.find(({ first_id, last_id }) => id >= first_id && id <= last_id);
+  }
+
+  #read(part: CapturePart): CaptureReader {
+    if (this.#live !== null && part.path === this.#db) return this.#live;
+    let reader = this.#open.get(part.path);
+    if (reader === undefined) {
+      if (this.#open.size >= OPEN_CAPTURE_FILES) {
+        const [path, oldest] = this.#open.entries().next().value!;
+        this.#open.delete(path);
+        this.#letGo(oldest);
+      }
+      reader = this.#openPart(part);
+    } else this.#open.delete(part.path);
+    this.#open.set(part.path, reader);
+    return reader;
+  }
+
+  /** @throws CaptureFileError also when the file holds less than its name says */
+  #openPart(part: CapturePart): CaptureReader {
+    const reader = openSealed(this.#db, part.path);
+    const { last_id: last } = reader.range();
+    if (last >= part.last_id) return reader;
+    this.#letGo(reader);
+    const why = `holds exchanges up to ${last}, though its name says ${part.last_id}`;
+    throw new CaptureFileError('damaged', part.path, why);
+  }
+
+  #letGo(reader: CaptureReader): void {
+    const closed = reader.close().finally(() => this.#closing.delete(closed));
+    this.#closing.add(closed);
+  }
+}
+
+/** With the decoder a reader also knows the facts of exchanges that the writer has not got round to. */
+function openReader(path: string): CaptureReader {
+  return CaptureReader.open(path, { decode: decodeExchange });
+}
+
+/** Opens a sealed file; one that was being sealed when it was listed has another name by now. */
+function openSealed(db: string, path: string): CaptureReader {
+  try {
+    return openReader(path);
+  } catch (error) {
+    const range = /\.(\d+)-(\d+)\.sealing\.[^.]*$/.exec(path);
+    if (!(error instanceof CaptureFileError) || error.code !== 'missing' || range === null) throw error;
+    return openReader(sealedPath(db, Number(range[1]), Number(range[2]), false));
+  }
+}

@@ -1,0 +1,429 @@
+/**
+ * `understudy trace`: the runs of a capture database as `svc_trace_v1`, one JSON line a run. The face of
+ * `src/analysis/trace.ts`: flags, progress, where the lines go. Main thread of the command line; reads only.
+ *
+ * With --out the lines go into `FILE.partial`, which takes the name FILE when it is whole. A journal beside it
+ * (`FILE.partial.json`, a line a run) lets an interrupted trace go on where it stood.
+ */
+
+import { existsSync } from 'node:fs';
+import { type FileHandle, open, readFile, rename, rm } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import type { ExchangeSource } from '../analysis/inspect.ts';
+import { RunChains, TooManyRunsError, type TracedRun, traceRun } from '../analysis/trace.ts';
+import { loadConfig } from '../config.ts';
+import { RUNS, type RunRow } from '../domain/run-rows.ts';
+import { TRACE_LINE_HELD_CHARS } from '../limits.ts';
+import { type CliIo, EXIT, UsageError } from './io.ts';
+import { formatJson, makeHarmlessLine } from './terminal-text.ts';
+
+const HELP = `Writes the runs of a capture database as JSON lines (svc_trace_v1): every turn in one form for all providers, and
+whether the run proves what it shows (golden). Sealed files beside the database are read with it.
+
+Usage: understudy trace [--db FILE] [--run ID] [--out FILE]
+
+  --db FILE    capture database; DATA_DIR/capture.mdb when not given. A running gateway may be writing to it: what is
+               there when the trace begins, is traced. A sealed file can be named too, and is then read alone.
+  --run ID     this run alone
+  --out FILE   where the lines go; standard output when not given. FILE appears when all is written; a trace that was
+               interrupted goes on where it stood when it is started again.
+
+A line: {format, run_id, provider, model, task, note, started_at, finished_at, outcome, turns: [{seq, exchange_id,
+system, messages_added, tools, content, stop_reason, usage, latency_ms, served_by}], provenance: {exchanges, first_seq,
+last_seq, gaps, complete, supports_universal_claims, reasons}}. docs/traces.md says what is in them.
+
+Examples:
+  understudy trace --out traces.jsonl
+  understudy trace --run checkout-fix-17 | jq '.turns[].content'
+  understudy trace | jq -r 'select(.provenance.supports_universal_claims | not) | .run_id, .provenance.reasons[].words'
+
+Exit status: 0 done, 1 failed (no such database or run, a damaged file), 2 wrong use.
+`;
+
+/** How often progress is told. */
+const PROGRESS_INTERVAL_MS = 200;
+
+/** What is read of a capture database. `CaptureFiles` is one. */
+export interface TraceSource extends ExchangeSource {
+  /** Exchanges in all. */
+  readonly count: number;
+  hasFile(sha256: string): boolean;
+  close(): Promise<void>;
+}
+
+/** What a test may put in place of the real surroundings. */
+export interface TraceSurroundings {
+  /** Used when --db is not given. */
+  default_db?: string;
+  /** Opens the database; CaptureFiles when not given. */
+  open?: (db: string) => Promise<TraceSource>;
+  /** Databases of finished monitor runs that may speak against a run; those of DATA_DIR and beside the file. */
+  runs_dbs?: string[];
+  now?: () => number;
+}
+
+/**
+ * Runs the command.
+ * @param argv what follows `understudy trace`
+ * @returns the exit status: 0 done, 1 failed; failures are told on `io.err`
+ * @throws UsageError on wrong use
+ */
+export async function runTrace(
+  argv: string[],
+  io: CliIo,
+  surroundings: TraceSurroundings = {},
+): Promise<number> {
+  const { db: named, run, out, help } = readFlags(argv);
+  if (help === true) {
+    await io.out(HELP);
+    return EXIT.done;
+  }
+  const config = (): ReturnType<typeof loadConfig> => loadConfig({ listener: 'gateway' });
+  const db = resolve(named ?? surroundings.default_db ?? config().capture.db);
+  const progress = new Progress(io, io.is_terminal && out !== undefined, surroundings.now ?? Date.now);
+  try {
+    const source = await (surroundings.open ?? openFiles)(db);
+    try {
+      const chains = new RunChains(run ?? null);
+      for (const record of source.summaries()) {
+        chains.add(record);
+        progress.tell(`looking through exchange ${record.id}`, 0, source.count);
+      }
+      if (run !== undefined && chains.size === 0) {
+        io.err(
+          `understudy: the database has no run ${formatJson(run, 0)}.\nWhich runs it has: understudy inspect\n`,
+        );
+        return EXIT.failed;
+      }
+      const runsDbs = surroundings.runs_dbs ?? (await listRunsDbs(db, config));
+      const outcomes = await readOutcomes(runsDbs, chains);
+      const sink =
+        out === undefined ? new StreamSink(io) : await FileSink.open(out, { db, run: run ?? null });
+      try {
+        const totals = await traceAll(source, chains, outcomes, sink, progress);
+        await sink.finish();
+        progress.clear();
+        if (out !== undefined) await io.out(describe(totals, out));
+      } finally {
+        await sink.close();
+      }
+      return EXIT.done;
+    } finally {
+      await source.close();
+    }
+  } catch (error) {
+    progress.clear();
+    if (!(error instanceof Error)) throw error;
+    if (error.name === 'CaptureFileError' || error instanceof TooManyRunsError) {
+      io.err(`understudy: ${makeHarmlessLine(error.message)}\n`);
+      return EXIT.failed;
+    }
+    throw error;
+  }
+}
+
+function readFlags(argv: string[]) {
+  try {
+    return parseArgs({
+      args: argv,
+      options: {
+        db: { type: 'string' },
+        run: { type: 'string' },
+        out: { type: 'string' },
+        help: { type: 'boolean', short: 'h' },
+      },
+    }).values;
+  } catch (error) {
+    throw new UsageError((error as Error).message.split('. ')[0]!);
+  }
+}
+
+interface Totals {
+  runs: number;
+  turns: number;
+  golden: number;
+}
+
+async function traceAll(
+  source: TraceSource,
+  chains: RunChains,
+  outcomes: ReadonlyMap<string, string>,
+  sink: LineSink,
+  progress: Progress,
+): Promise<Totals> {
+  const totals: Totals = { runs: 0, turns: 0, golden: 0 };
+  let exchanges = 0;
+  for (const run of chains.runs) {
+    const outcome = outcomes.get(run.run_id) ?? null;
+    const done = await sink.skip(run, outcome);
+    const end = done ?? (await writeLine(source, chains, run, outcome, sink));
+    if (done === null) await sink.endLine(run, outcome, end);
+    totals.runs += 1;
+    totals.turns += end.turns;
+    totals.golden += end.golden ? 1 : 0;
+    exchanges += run.exchanges;
+    progress.tell(`run ${totals.runs} of ${chains.size}`, exchanges, source.count);
+  }
+  return totals;
+}
+
+/** Writes one run; up to TRACE_LINE_HELD_CHARS the line goes out whole or not at all. */
+async function writeLine(
+  source: TraceSource,
+  chains: RunChains,
+  run: TracedRun,
+  outcome: string | null,
+  sink: LineSink,
+): Promise<LineEnd> {
+  const pieces = traceRun(source, chains, run, { outcome, hasFile: (sha256) => source.hasFile(sha256) });
+  let held: string[] = [];
+  let heldChars = 0;
+  for (;;) {
+    const next = pieces.next();
+    if (next.done === true) {
+      await sink.write(held.join(''));
+      return next.value;
+    }
+    held.push(next.value);
+    heldChars += next.value.length;
+    if (heldChars < TRACE_LINE_HELD_CHARS) continue;
+    // One by one: joined they might be longer than a string can be.
+    for (const piece of held) await sink.write(piece);
+    held = [];
+    heldChars = 0;
+  }
+}
+
+function describe({ runs, turns, golden }: Totals, out: string): string {
+  const count = (n: number, noun: string): string =>
+    `${n.toLocaleString('en-US')} ${noun}${n === 1 ? '' : 's'}`;
+  return `${count(runs, 'run')}, ${count(turns, 'turn')}, ${golden.toLocaleString('en-US')} golden: ${makeHarmlessLine(out)}\n`;
+}
+
+/** What is remembered of a line that was written. */
+interface LineEnd {
+  golden: boolean;
+  turns: number;
+}
+
+/** Where the lines go. */
+interface LineSink {
+  /** What is known of the run's line when an earlier, interrupted trace has written it as it would be now; else null. */
+  skip(run: TracedRun, outcome: string | null): Promise<LineEnd | null>;
+  write(piece: string): Promise<void>;
+  endLine(run: TracedRun, outcome: string | null, end: LineEnd): Promise<void>;
+  /** All is written. */
+  finish(): Promise<void>;
+  close(): Promise<void>;
+}
+
+class StreamSink implements LineSink {
+  readonly #io: CliIo;
+
+  constructor(io: CliIo) {
+    this.#io = io;
+  }
+
+  async skip(): Promise<null> {
+    return null;
+  }
+
+  write(piece: string): Promise<void> {
+    return this.#io.out(piece);
+  }
+
+  async endLine(): Promise<void> {}
+  async finish(): Promise<void> {}
+  async close(): Promise<void> {}
+}
+
+/** A line of the journal: which run, as of when, and where its line ends in the partial file. */
+interface JournalLine extends LineEnd {
+  run_id: string;
+  exchanges: number;
+  last_id: number;
+  outcome: string | null;
+  end: number;
+}
+
+/** Writes into `FILE.partial`, with a journal, and renames at the end. */
+class FileSink implements LineSink {
+  readonly #path: string;
+  readonly #lines: FileHandle;
+  readonly #journal: FileHandle;
+  /** What an earlier trace has written, oldest first; what does not fit any more ends it. */
+  readonly #earlier: JournalLine[];
+  #taken = 0;
+  #resuming: boolean;
+  #journalEnd: number;
+  #end = 0;
+
+  /**
+   * @param of what is traced: only a trace of the same goes on
+   * @throws the system's error when the file cannot be made
+   */
+  static async open(path: string, of: { db: string; run: string | null }): Promise<FileSink> {
+    const head = `${JSON.stringify({ format: 'svc_trace_v1', ...of })}\n`;
+    const earlier = await readJournal(path, head);
+    const flags = earlier.length === 0 ? 'w' : 'r+';
+    const lines = await open(`${path}.partial`, flags);
+    try {
+      const journal = await open(`${path}.partial.json`, flags);
+      try {
+        if (flags === 'w') await journal.write(head, 0);
+        return new FileSink(path, lines, journal, earlier, Buffer.byteLength(head));
+      } catch (error) {
+        await journal.close();
+        throw error;
+      }
+    } catch (error) {
+      await lines.close();
+      throw error;
+    }
+  }
+
+  private constructor(
+    path: string,
+    lines: FileHandle,
+    journal: FileHandle,
+    earlier: JournalLine[],
+    journalEnd: number,
+  ) {
+    this.#path = path;
+    this.#lines = lines;
+    this.#journal = journal;
+    this.#earlier = earlier;
+    this.#resuming = earlier.length > 0;
+    this.#journalEnd = journalEnd;
+  }
+
+  async skip(run: TracedRun, outcome: string | null): Promise<LineEnd | null> {
+    const line = this.#earlier[this.#taken];
+    const isSame =
+      line !== undefined &&
+      line.run_id === run.run_id &&
+      line.exchanges === run.exchanges &&
+      line.last_id === run.last_id &&
+      line.outcome === outcome;
+    if (this.#resuming && isSame) {
+      this.#taken += 1;
+      this.#end = line.end;
+      this.#journalEnd += Buffer.byteLength(`${JSON.stringify(line)}\n`);
+      return line;
+    }
+    if (this.#resuming) {
+      this.#resuming = false;
+      await this.#lines.truncate(this.#end);
+      await this.#journal.truncate(this.#journalEnd);
+    }
+    return null;
+  }
+
+  async write(piece: string): Promise<void> {
+    const bytes = Buffer.from(piece, 'utf8');
+    let at = 0;
+    while (at < bytes.byteLength) {
+      const { bytesWritten } = await this.#lines.write(bytes, at, bytes.byteLength - at, this.#end);
+      at += bytesWritten;
+      this.#end += bytesWritten;
+    }
+  }
+
+  async endLine(run: TracedRun, outcome: string | null, { golden, turns }: LineEnd): Promise<void> {
+    const { run_id, exchanges, last_id } = run;
+    const line: JournalLine = { run_id, exchanges, last_id, outcome, end: this.#end, golden, turns };
+    const bytes = Buffer.from(`${JSON.stringify(line)}\n`);
+    await this.#journal.write(bytes, 0, bytes.byteLength, this.#journalEnd);
+    this.#journalEnd += bytes.byteLength;
+  }
+
+  async finish(): Promise<void> {
+    await this.#lines.truncate(this.#end);
+    await this.#lines.sync();
+    await rename(`${this.#path}.partial`, this.#path);
+    await rm(`${this.#path}.partial.json`, { force: true });
+  }
+
+  async close(): Promise<void> {
+    await this.#lines.close();
+    await this.#journal.close();
+  }
+}
+
+/** Lines of the journal of an interrupted trace; none when there is none, or one of something else. */
+async function readJournal(path: string, head: string): Promise<JournalLine[]> {
+  if (!existsSync(`${path}.partial`) || !existsSync(`${path}.partial.json`)) return [];
+  const text = await readFile(`${path}.partial.json`, 'utf8');
+  if (!text.startsWith(head)) return [];
+  const lines: JournalLine[] = [];
+  // What comes behind the last line end was being written when the trace was interrupted.
+  for (const line of text.slice(head.length, text.lastIndexOf('\n') + 1).split('\n')) {
+    if (line === '') continue;
+    try {
+      lines.push(JSON.parse(line) as JournalLine);
+    } catch {
+      break;
+    }
+  }
+  return lines;
+}
+
+async function openFiles(db: string): Promise<TraceSource> {
+  const { CaptureFiles } = await import('./capture-files.ts');
+  return CaptureFiles.open(db);
+}
+
+/** Databases of monitor runs: beside the capture file and in DATA_DIR. */
+async function listRunsDbs(db: string, config: () => ReturnType<typeof loadConfig>): Promise<string[]> {
+  const { databasePaths } = await import('../storage/lmdb/stores.ts');
+  const folders = new Set([dirname(db), resolve(config().data_dir)]);
+  return [...folders].map((folder) => databasePaths(folder).runs).filter((path) => existsSync(path));
+}
+
+/** Outcomes of finished monitor runs that have the id of a traced run; of several, one that is no success. */
+async function readOutcomes(paths: readonly string[], chains: RunChains): Promise<Map<string, string>> {
+  const outcomes = new Map<string, string>();
+  if (paths.length === 0) return outcomes;
+  const { LmdbTables } = await import('../storage/lmdb/tables.ts');
+  for (const path of paths) {
+    const tables = new LmdbTables(path, 'process');
+    try {
+      for (const { value } of tables.range<RunRow>(RUNS, { prefix: [] })) {
+        if (value.status !== 'finished' || chains.find(value.run_id) === undefined) continue;
+        const known = outcomes.get(value.run_id);
+        if (known === undefined || known === 'success') outcomes.set(value.run_id, value.outcome);
+      }
+    } finally {
+      await tables.close();
+    }
+  }
+  return outcomes;
+}
+
+/** One line on a terminal that says how far it is. */
+class Progress {
+  readonly #io: CliIo;
+  readonly #isShown: boolean;
+  readonly #now: () => number;
+  #toldMs = Number.NEGATIVE_INFINITY;
+
+  constructor(io: CliIo, isShown: boolean, now: () => number) {
+    this.#io = io;
+    this.#isShown = isShown;
+    this.#now = now;
+  }
+
+  tell(what: string, done: number, of: number): void {
+    if (!this.#isShown) return;
+    const nowMs = this.#now();
+    if (nowMs - this.#toldMs < PROGRESS_INTERVAL_MS) return;
+    this.#toldMs = nowMs;
+    const share = done === 0 || of === 0 ? '' : ` (${Math.floor((100 * done) / of)} %)`;
+    this.#io.err(`\r\x1b[K${what}${share}`);
+  }
+
+  clear(): void {
+    if (this.#isShown && this.#toldMs > 0) this.#io.err('\r\x1b[K');
+  }
+}
