@@ -26,7 +26,7 @@ const M = 16;
 /** Candidates looked at to find a new point's neighbours. */
 const EF_CONSTRUCTION = 64;
 /** Candidates that a search keeps. */
-const EF_SEARCH = 200;
+const EF_SEARCH = 160;
 /** Candidates that are compared whole, and so many times as are wanted. */
 const COMPARED_MIN = 128;
 const COMPARED_FACTOR = 4;
@@ -38,7 +38,7 @@ const PROJECTION_ERROR = 3 / Math.sqrt(GRAPH_DIMENSIONS);
 const FILTERED_FACTOR = 8;
 /** The graph's random levels: the same points in the same order give the same graph. */
 const SEED = 100;
-/** Below this many vectors comparing with all is as quick. */
+/** Below this many vectors of few dimensions comparing with all is as quick; of more dimensions, below fewer. */
 export const GRAPH_SIZE_MIN = 2_000;
 /** Removed points make searches slower: beyond this share of the graph it is made anew. */
 const REMOVED_SHARE_MAX = 0.3;
@@ -54,6 +54,7 @@ export class HnswIndex implements VectorIndex {
   /** null: vectors go into the graph as they are. */
   #projection: Projection | null = null;
   readonly #graphDimensions: number;
+  readonly #sizeMin: number;
   #graph: HierarchicalNSW | null = null;
   #capacity = 0;
   /** Labels in the graph that are found. A label is never used twice in one graph. */
@@ -68,6 +69,7 @@ export class HnswIndex implements VectorIndex {
     this.#exact = new ExactIndex(dimensions);
     this.dimensions = dimensions;
     this.#graphDimensions = Math.min(dimensions, GRAPH_DIMENSIONS);
+    this.#sizeMin = Math.ceil((GRAPH_SIZE_MIN * this.#graphDimensions) / dimensions);
   }
 
   get size(): number {
@@ -172,7 +174,7 @@ export class HnswIndex implements VectorIndex {
     const label = this.#idOf.length;
     let graph = this.#graph;
     if (graph === null) {
-      this.#capacity = Math.max(GRAPH_SIZE_MIN, this.size);
+      this.#capacity = Math.max(this.#sizeMin, this.size);
       graph = new this.#library.HierarchicalNSW('ip', this.#graphDimensions);
       graph.initIndex(this.#capacity, M, EF_CONSTRUCTION, SEED);
       this.#graph = graph;
@@ -193,7 +195,7 @@ export class HnswIndex implements VectorIndex {
   }
 
   #needsGraph(): boolean {
-    return this.#graph !== null || this.size >= GRAPH_SIZE_MIN;
+    return this.#graph !== null || this.size >= this.#sizeMin;
   }
 
   #isWorn(): boolean {
