@@ -1,6 +1,6 @@
 /** The dashboard put together: signing in, choosing the organization and the section. Browser. */
 import { make, makeButton, makeForm } from './elements.js';
-import { SECTIONS } from './sections.js';
+import { SECTIONS, when } from './sections.js';
 import { call, isSignedIn, signIn, signOut, takeToken } from './session.js';
 
 const at = (id) => document.getElementById(id);
@@ -36,8 +36,11 @@ function fail(thrown) {
   notify(thrown.message, true);
 }
 
-const sectionName = () =>
-  Object.hasOwn(SECTIONS, location.hash.slice(1)) ? location.hash.slice(1) : 'overview';
+/** Who belongs to no organization can only make one. */
+const sectionName = () => {
+  if (orgId === undefined) return 'settings';
+  return Object.hasOwn(SECTIONS, location.hash.slice(1)) ? location.hash.slice(1) : 'overview';
+};
 
 /** @param keep an element that stands on the new page, too: a key that is shown once */
 async function showSection(keep) {
@@ -52,7 +55,8 @@ async function showSection(keep) {
   const org = bootstrap.organizations.find(({ id }) => id === orgId);
   const page = make('div');
   if (keep) page.append(keep);
-  const filling = SECTIONS[name][1](page, { org, act, notify, signal });
+  const { profile } = bootstrap;
+  const filling = SECTIONS[name][1](page, { org, profile, act, load, notify, signal });
   // The live section never ends: it is on the page while it fills.
   if (name !== 'live') await filling;
   if (!signal.aborted) at('main').replaceChildren(page);
@@ -65,10 +69,15 @@ function showInvitations() {
       await call('POST', `/organizations/invitations/${invitation.id}/accept`);
       await load();
     });
-  for (const invitation of bootstrap.invitations) {
-    notify(`You are invited to an organization as ${invitation.role}. `);
-    at('notice').append(makeButton('Accept', () => accept(invitation)));
-  }
+  if (bootstrap.invitations.length === 0) return;
+  notify('You are invited: ');
+  at('notice').append(
+    ...bootstrap.invitations.map((invitation) =>
+      makeButton(`Accept as ${invitation.role} (until ${when(invitation.expires_at)})`, () =>
+        accept(invitation),
+      ),
+    ),
+  );
 }
 
 async function load() {
@@ -80,7 +89,7 @@ async function load() {
       make('option', { value: id, selected: id === orgId }, name),
     ),
   );
-  select.hidden = false;
+  select.hidden = orgId === undefined;
   at('who').textContent = bootstrap.profile.display_name ?? bootstrap.profile.email;
   at('tabs').replaceChildren(
     ...Object.entries(SECTIONS).map(([name, [heading]]) => make('a', { href: `#${name}` }, heading)),

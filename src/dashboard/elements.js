@@ -50,7 +50,7 @@ export function makeButton(text, onclick, kind = 'quiet') {
   return make('button', { type: 'button', class: kind, onclick }, text);
 }
 
-/** Bars, one a value, with what each stands for as its title. */
+/** Bars, one a value, with what each stands for as its title; whoever cannot see them hears of the whole. */
 export function makeChart(points) {
   const SVG = 'http://www.w3.org/2000/svg';
   const draw = (name, attributes) => {
@@ -64,6 +64,7 @@ export function makeChart(points) {
     viewBox: `0 0 ${points.length * 10} 100`,
     preserveAspectRatio: 'none',
     role: 'img',
+    'aria-label': `${points.reduce((sum, { value }) => sum + value, 0)} in ${points.length} days, at most ${most} a day`,
   });
   chart.append(draw('line', { x1: 0, x2: points.length * 10, y1: 99.5, y2: 99.5 }));
   points.forEach(({ label, value }, index) => {

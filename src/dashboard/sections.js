@@ -3,7 +3,7 @@ import { make, makeButton, makeChart, makeForm, makeTable } from './elements.js'
 import { call, readEvents, withQuery } from './session.js';
 
 const number = new Intl.NumberFormat();
-const when = (time) => (time === null ? 'never' : new Date(time).toLocaleString());
+export const when = (time) => (time === null ? 'never' : new Date(time).toLocaleString());
 const title = (text) => make('h2', {}, text);
 /** Events of the live stream that stay on the page. */
 const LIVE_ROWS = 200;
@@ -281,6 +281,40 @@ async function showAudit(page, { org }) {
   );
 }
 
+/** What is the user's own, and the organization's name. */
+async function showSettings(page, { org, profile, act, load }) {
+  const change = (work) => act(() => work().then(load));
+  page.append(
+    title('You'),
+    makeForm(
+      [['display_name', 'Name', { maxlength: 200, value: profile.display_name ?? '' }]],
+      'Save',
+      ({ display_name }) =>
+        change(() => call('PATCH', '/auth/me', { display_name: display_name || null, onboarded: true })),
+    ),
+  );
+  if (org !== undefined) {
+    page.append(
+      title('This organization'),
+      makeForm(
+        [['name', 'Name', { required: true, maxlength: 100, value: org.name }]],
+        'Rename',
+        ({ name }) => change(() => call('PATCH', `/organizations/${org.id}`, { name })),
+      ),
+      makeButton('Leave it', () => {
+        if (confirm(`Leave ${org.name}?`))
+          change(() => call('DELETE', `/organizations/${org.id}/members/${profile.id}`));
+      }),
+    );
+  }
+  page.append(
+    title('Another organization'),
+    makeForm([['name', 'Name', { required: true, maxlength: 100 }]], 'Make', ({ name }) =>
+      change(() => call('POST', '/organizations/', { name })),
+    ),
+  );
+}
+
 async function showFeedback(page, { act, notify }) {
   const submit = ({ message }, form) =>
     act(async () => {
@@ -307,5 +341,6 @@ export const SECTIONS = {
   members: ['Members', showMembers],
   billing: ['Billing', showBilling],
   audit: ['Audit', showAudit],
+  settings: ['Settings', showSettings],
   feedback: ['Feedback', showFeedback],
 };

@@ -18,7 +18,8 @@ export class ApiError extends Error {
 export function takeToken() {
   const [, token] = /[#&]token=([^&]+)/.exec(location.hash) ?? [];
   if (token === undefined) return;
-  sessionStorage.setItem(TOKEN, decodeURIComponent(token));
+  // A token is letters, digits, dots and dashes: whatever is encoded is none.
+  sessionStorage.setItem(TOKEN, token);
   history.replaceState(null, '', '/');
 }
 

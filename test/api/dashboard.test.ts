@@ -1,8 +1,10 @@
 /** The dashboard's page: what is served, and that the link on the terminal signs its reader in. */
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Router } from '../../src/api/dispatch.ts';
 import { CliChild } from '../cli/child.ts';
 import { ApiChild } from '../fixtures/api-child.ts';
+import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
 
 const api = new ApiChild({ AUTH_DB_URL: 'embedded:' });
 beforeAll(() => api.start(), 30_000);
@@ -29,6 +31,27 @@ describe('the dashboard', () => {
       for (const [, target] of (await response.text()).matchAll(/from '\.\/([\w-]+\.js)'/g))
         expect((await fetch(`${api.url}/dashboard/${target}`)).status, target).toBe(200);
     }
+  });
+
+  it('calls nothing that the API does not have', async () => {
+    const router = new Router(
+      (await loadDeclaredEndpoints()).map((endpoint) => ({ endpoint, handle: () => Promise.reject() })),
+    );
+    const calls: string[] = [];
+    for (const file of ['app.js', 'sections.js']) {
+      const script = readFileSync(new URL(`../../src/dashboard/${file}`, import.meta.url), 'utf8');
+      const wanted = /(?:call\('(\w+)'|readEvents\()[,\s]*(?:withQuery\(\s*)?['`]([^'`]+)['`]/g;
+      for (const [, method = 'GET', path] of script.matchAll(wanted)) {
+        const concrete = path!.replace(/^\$\{base\}/, '/organizations/o').replaceAll(/\$\{[^}]+\}/g, 'x');
+        if (!concrete.startsWith('/')) continue;
+        calls.push(`${method} ${router.find(method, concrete.split('?')[0]!).route.endpoint.id}`);
+      }
+      // Every call is one of these or goes through a path that is looked at below.
+      expect(script).not.toMatch(/innerHTML|insertAdjacentHTML|document\.write|eval\(|\.outerHTML/);
+    }
+    expect(calls.length).toBeGreaterThan(20);
+    for (const path of ['/billing/create-checkout-session', '/billing/create-portal-session'])
+      expect(router.find('POST', path).route.endpoint.id).toMatch(/session$/);
   });
 
   it('opens signed in from the link on the terminal', async () => {
