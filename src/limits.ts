@@ -49,7 +49,7 @@ export const NORMAL_TURN_ITEMS = 200_000;
 export const TRACED_RUNS = 500_000;
 /** A line of a trace is held back up to this length, so that it goes out whole or not at all; longer ones stream. */
 export const TRACE_LINE_HELD_CHARS = 16 * MIB;
-/** Capture files, sealed and live, that a command has open at once: each keeps up to 64 MiB of what it unpacked. */
+/** Sealed files that a command has open at once: each keeps up to 64 MiB of what it unpacked. */
 export const OPEN_CAPTURE_FILES = 2;
 /** Images and documents inside bodies from this size on are stored once, by their SHA-256. */
 export const ATTACHMENT_BYTES_MIN = 1 * KIB;

@@ -7,7 +7,7 @@
  */
 
 import { existsSync } from 'node:fs';
-import { type FileHandle, open, readFile, rename, rm } from 'node:fs/promises';
+import { type FileHandle, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import type { ExchangeSource } from '../analysis/inspect.ts';
@@ -355,13 +355,17 @@ class FileSink implements LineSink {
 async function readJournal(path: string, head: string): Promise<JournalLine[]> {
   if (!existsSync(`${path}.partial`) || !existsSync(`${path}.partial.json`)) return [];
   const text = await readFile(`${path}.partial.json`, 'utf8');
+  const { size } = await stat(`${path}.partial`);
   if (!text.startsWith(head)) return [];
   const lines: JournalLine[] = [];
   // What comes behind the last line end was being written when the trace was interrupted.
   for (const line of text.slice(head.length, text.lastIndexOf('\n') + 1).split('\n')) {
     if (line === '') continue;
     try {
-      lines.push(JSON.parse(line) as JournalLine);
+      const read = JSON.parse(line) as JournalLine;
+      // After a power cut the journal may know of more than has reached the disk.
+      if (!(read.end <= size)) break;
+      lines.push(read);
     } catch {
       break;
     }

@@ -1,0 +1,265 @@
+/** Traces of made-up runs: the shape of a line, what is new in each turn, and what a run proves. */
+import { describe, expect, it } from 'vitest';
+import { RunChains, type TraceOptions, traceRun } from '../../src/analysis/trace.ts';
+import { addToolLoop, type MadeExchange, MadeSource } from './made-run.ts';
+
+const NOTHING: TraceOptions = { outcome: null, hasFile: () => false };
+
+/** The lines of all runs, parsed. */
+function traceAll(source: MadeSource, options: TraceOptions = NOTHING) {
+  const chains = new RunChains();
+  for (const record of source.summaries()) chains.add(record);
+  return [...chains.runs].map((run) => {
+    const line = [...traceRun(source, chains, run, options)].join('');
+    expect(line.endsWith('\n')).toBe(true);
+    expect(line.indexOf('\n')).toBe(line.length - 1);
+    return JSON.parse(line);
+  });
+}
+
+const said = (text: string, stop = 'end_turn') => ({
+  type: 'message',
+  model: 'claude-x-1',
+  content: [{ type: 'text', text }],
+  stop_reason: stop,
+  usage: { input_tokens: 5, output_tokens: 1 },
+});
+
+function turn(seq: number | null, messages: unknown[], response: unknown, more: Partial<MadeExchange> = {}) {
+  const request = { model: 'claude-x', system: 'Be brief.', tools: [{ name: 'read_file' }], messages };
+  return { run_id: 'r', seq, request, response, ...more };
+}
+
+const user = (content: unknown) => ({ role: 'user', content });
+const assistant = (content: unknown) => ({ role: 'assistant', content });
+
+describe('traceRun', () => {
+  it('has exactly the fields of svc_trace_v1, in their order', () => {
+    const source = new MadeSource();
+    addToolLoop(source, 'mend-1', true);
+    const [line] = traceAll(source);
+    expect(Object.keys(line)).toEqual(
+      'format run_id provider model task note started_at finished_at outcome turns provenance'.split(' '),
+    );
+    for (const one of line.turns) {
+      expect(Object.keys(one)).toEqual(
+        'seq exchange_id system messages_added tools content stop_reason usage latency_ms served_by'.split(
+          ' ',
+        ),
+      );
+    }
+    expect(Object.keys(line.provenance)).toEqual(
+      'exchanges first_seq last_seq gaps complete supports_universal_claims reasons'.split(' '),
+    );
+    expect(line).toMatchObject({
+      format: 'svc_trace_v1',
+      run_id: 'mend-1',
+      provider: 'anthropic',
+      model: 'claude-x-20260101',
+      task: 'Mend the parser.',
+      note: 'baseline',
+      started_at: '2026-01-02T03:04:01.000Z',
+      finished_at: '2026-01-02T03:04:05.500Z',
+      outcome: null,
+    });
+  });
+
+  it('tells each message once, the retried call once, and is golden with its proof', () => {
+    const source = new MadeSource();
+    addToolLoop(source, 'mend-1', true);
+    const [{ turns, provenance }] = traceAll(source);
+    expect(turns.map((one: { exchange_id: number }) => one.exchange_id)).toEqual([1, 3, 4]);
+    expect(turns[0].messages_added).toEqual([
+      { role: 'user', content: [{ type: 'text', text: 'Mend the parser.' }] },
+    ]);
+    expect(turns[1].messages_added).toEqual([
+      {
+        role: 'tool',
+        content: [
+          {
+            type: 'tool_result',
+            call_id: 'toolu_1',
+            name: 'read_file',
+            is_error: false,
+            content: [{ type: 'text', text: 'export const x = 1;' }],
+          },
+        ],
+      },
+    ]);
+    expect(turns[2].messages_added).toHaveLength(1);
+    expect(turns[2].messages_added[0].content[0]).toMatchObject({ call_id: 'toolu_2', is_error: true });
+    expect(turns.map((one: { system: unknown }) => one.system)).toEqual([
+      [{ type: 'text', text: 'You mend code.' }],
+      null,
+      null,
+    ]);
+    expect(turns[0].content[1]).toEqual({
+      type: 'tool_call',
+      id: 'toolu_1',
+      name: 'read_file',
+      input: { path: 'parser.ts' },
+    });
+    expect(turns[2]).toMatchObject({
+      stop_reason: 'end_turn',
+      latency_ms: 1500,
+      served_by: 'upstream',
+      seq: 4,
+    });
+    expect(provenance).toEqual({
+      exchanges: 4,
+      first_seq: 1,
+      last_seq: 4,
+      gaps: [],
+      complete: true,
+      supports_universal_claims: true,
+      reasons: [],
+    });
+  });
+
+  it('proves an unlabelled run by its conversation, and not one that lacks a turn', () => {
+    const whole = new MadeSource();
+    addToolLoop(whole, 'conv_1', false);
+    expect(traceAll(whole)[0].provenance).toMatchObject({
+      first_seq: null,
+      last_seq: null,
+      complete: true,
+      supports_universal_claims: true,
+    });
+    const made = new MadeSource();
+    made.add(turn(null, [user('a')], said('one')));
+    made.add(
+      turn(null, [user('a'), assistant('one'), user('b'), assistant('two'), user('c')], said('three')),
+    );
+    const { turns, provenance } = traceAll(made)[0];
+    expect(provenance).toMatchObject({ complete: false, supports_universal_claims: false });
+    expect(provenance.reasons.map(({ code }: { code: string }) => code)).toEqual(['unlinked']);
+    // The answer that was missed is told as the client gave it.
+    expect(turns[1].messages_added.map(({ role }: { role: string }) => role)).toEqual([
+      'user',
+      'assistant',
+      'user',
+    ]);
+  });
+
+  it('says of gaps, aborts and failures what they are', () => {
+    const source = new MadeSource();
+    source.add(turn(1, [user('a')], said('one')));
+    source.add(turn(4, [user('a'), assistant('one'), user('b')], '', { status: 200, aborted: true }));
+    source.add(
+      turn(5, [user('a'), assistant('one'), user('c')], { error: { message: 'no' } }, { status: 500 }),
+    );
+    const { turns, provenance } = traceAll(source)[0];
+    expect(turns).toHaveLength(1);
+    expect(provenance).toMatchObject({
+      exchanges: 3,
+      first_seq: 1,
+      last_seq: 5,
+      gaps: [[2, 3]],
+      complete: false,
+    });
+    const codes = provenance.reasons.map(({ code }: { code: string }) => code);
+    expect(codes).toEqual(['seq_gap', 'aborted', 'failed_call']);
+    for (const { words } of provenance.reasons) expect(words).toMatch(/\w+ \w+/);
+  });
+
+  it('does not call golden what still waits for a tool, whichever shape says it is over', () => {
+    const source = new MadeSource();
+    source.add({
+      run_id: 'forced',
+      seq: 1,
+      shape: 'chat_completions',
+      path: '/v1/chat/completions',
+      request: { model: 'gpt', messages: [user('a')] },
+      response: {
+        model: 'gpt',
+        choices: [
+          {
+            finish_reason: 'stop',
+            message: { tool_calls: [{ id: 'c', function: { name: 'f', arguments: '{}' } }] },
+          },
+        ],
+      },
+    });
+    const { turns, provenance } = traceAll(source)[0];
+    expect(turns[0].stop_reason).toBe('tool_use');
+    expect(provenance.reasons.map(({ code }: { code: string }) => code)).toEqual(['unfinished']);
+  });
+
+  it('believes the monitor run that says otherwise', () => {
+    const source = new MadeSource();
+    addToolLoop(source, 'mend-1', true);
+    const failed = traceAll(source, { ...NOTHING, outcome: 'failure_tests' })[0];
+    expect(failed.outcome).toBe('failure_tests');
+    expect(failed.provenance).toMatchObject({ complete: true, supports_universal_claims: false });
+    expect(failed.provenance.reasons).toEqual([
+      { code: 'outcome', words: 'the monitor run of this id finished with the outcome "failure_tests"' },
+    ]);
+    const succeeded = traceAll(source, { ...NOTHING, outcome: 'success' })[0];
+    expect(succeeded.provenance.supports_universal_claims).toBe(true);
+  });
+
+  it('gives results the ids that the calls have here, where the client made up its own', () => {
+    const path = '/v1beta/models/gemini-x:generateContent';
+    const call = { functionCall: { name: 'read', args: { path: 'a' } } };
+    const answer = (parts: unknown[]) => ({ candidates: [{ content: { parts }, finishReason: 'STOP' }] });
+    const asked = { role: 'user', parts: [{ text: 'Go.' }] };
+    const source = new MadeSource();
+    const made = { run_id: 'g', shape: 'gemini', path } as const;
+    source.add({ ...made, request: { contents: [asked] }, response: answer([call]) });
+    source.add({
+      ...made,
+      request: {
+        contents: [
+          asked,
+          { role: 'model', parts: [{ functionCall: { ...call.functionCall, id: 'mine-7' } }] },
+          {
+            role: 'user',
+            parts: [{ functionResponse: { id: 'mine-7', name: 'read', response: { output: 'A' } } }],
+          },
+        ],
+      },
+      response: answer([{ text: 'Done.' }]),
+    });
+    const { turns } = traceAll(source)[0];
+    expect(turns[0].content[0].id).toBe('order:1');
+    expect(turns[1].messages_added).toHaveLength(1);
+    expect(turns[1].messages_added[0].content[0]).toMatchObject({ call_id: 'order:1', name: 'read' });
+  });
+
+  it('names what is kept beside the database by its SHA-256', () => {
+    const data = Buffer.alloc(3000, 7).toString('base64');
+    const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data } };
+    const source = new MadeSource();
+    source.add(turn(1, [user([image])], said('seen')));
+    const kept = traceAll(source, { ...NOTHING, hasFile: (sha256) => sha256.length === 64 })[0];
+    const [block] = kept.turns[0].messages_added[0].content;
+    expect(block).toMatchObject({ source: 'file', data: expect.stringMatching(/^[0-9a-f]{64}$/) });
+    expect(traceAll(source)[0].turns[0].messages_added[0].content[0].data).toBe(data);
+  });
+
+  it('tells a run without a turn, and passes over exchanges without a run', () => {
+    const source = new MadeSource();
+    source.add({ run_id: null, shape: null, path: '/v1/models' });
+    source.add({ run_id: 'counts', shape: null, path: '/v1/messages/count_tokens' });
+    const lines = traceAll(source);
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatchObject({ run_id: 'counts', turns: [], task: '', model: null });
+    expect(lines[0].provenance.reasons[0]).toEqual({ code: 'no_turn', words: 'it has no model turn' });
+  });
+
+  it('keeps interleaved runs apart', () => {
+    const source = new MadeSource();
+    for (let seq = 1; seq <= 40; seq += 1) {
+      for (const run of ['a', 'b', 'c'])
+        source.add({ ...turn(seq, [user(`${run}${seq}`)], said('x')), run_id: run });
+    }
+    const chains = new RunChains();
+    for (const record of source.summaries()) chains.add(record);
+    const ids = [...chains.runs].map((run) => [...chains.idsOf(run)]);
+    expect(ids.map((list) => list.length)).toEqual([40, 40, 40]);
+    expect(ids[1]!.slice(0, 3)).toEqual([2, 5, 8]);
+    const only = new RunChains('b');
+    for (const record of source.summaries()) only.add(record);
+    expect([...only.runs].map((run) => [...only.idsOf(run)])).toEqual([ids[1]]);
+  });
+});
