@@ -243,3 +243,34 @@ describe('requests of one user', () => {
     expect((await api.call(await signToken('calm'), 'GET', '/auth/me')).status).toBe(200);
   });
 });
+
+describe('several front threads', () => {
+  const api = new ControlPlaneChild({ FRONT_THREADS: '2' });
+  beforeAll(() => api.start(), 30_000);
+  afterAll(() => api[Symbol.asyncDispose]());
+
+  /** On so many connections at once that each thread has some. */
+  const many = <Value>(work: () => Promise<Value>) => Promise.all(Array.from({ length: 24 }, work));
+
+  it('refuse a revoked key at once, all of them', async () => {
+    const { token } = await api.person('revoker');
+    const key = (await api.call(token, 'POST', '/api-keys/', { name: 'k' })).body;
+    const use = async () => (await api.call(key.raw_key, 'GET', '/v1/monitor/experiments/x/report')).status;
+    expect(new Set(await many(use))).toEqual(new Set([200]));
+    await api.call(token, 'DELETE', `/api-keys/${key.id}`);
+    expect(new Set(await many(use))).toEqual(new Set([401]));
+  });
+
+  it("show a user's own change in bootstrap at once, all of them", async () => {
+    const { token } = await api.person('changer');
+    const names = async () =>
+      (await api.call(token, 'GET', '/auth/bootstrap')).body.organizations.map(
+        (one: { name: string }) => one.name,
+      );
+    await many(names);
+    for (const name of ['second', 'third']) {
+      await api.call(token, 'POST', '/organizations/', { name });
+      for (const shown of await many(names)) expect(shown).toContain(name);
+    }
+  });
+});
