@@ -37,7 +37,7 @@ import {
 } from './lexicon.ts';
 import { cleanQuote } from './quote.ts';
 import { countStutter } from './stutter.ts';
-import { hashText, readWords, Sketch, shortHash, WordSet } from './words.ts';
+import { hashText, readWords, Sketch, shortHash, WordMarks, WordSet } from './words.ts';
 
 /** A step as it comes, all fields there. */
 export interface MonitorStep {
@@ -170,25 +170,28 @@ function flagStep(
   return flags;
 }
 
-/** Words of the observation into the head and the filter; gives all of them (as far as read) and their number. */
-function readObservation(text: string, features: StepFeatures): { words: Set<number>; count: number } {
-  const words = new Set<number>();
+/** Words of the observation at hand. */
+const seen = new WordMarks();
+
+/** Words of the observation into the head, the filter and `seen`; gives their number, as far as read. */
+function readObservation(text: string, features: StepFeatures): number {
   let count = 0;
+  const { filter } = features;
+  seen.begin();
   readWords(readEnds(text, READ_CHARACTERS), (whole, stem) => {
     count += 1;
-    if (FUNCTION_WORDS.has(whole)) return;
-    words.add(shortHash(stem));
-  });
-  for (const short of words) {
+    const short = shortHash(stem);
+    if (seen.has(short) || FUNCTION_WORDS.has(whole)) return;
+    seen.add(short);
     const bit = filterBit(short);
-    features.filter[bit >>> 3]! |= 1 << (bit & 7);
-  }
+    filter[bit >>> 3]! |= 1 << (bit & 7);
+  });
   const head = new WordSet(HEAD_WORDS);
   readWords(text.slice(0, HEAD_CHARACTERS), (whole, stem) => {
     if (!FUNCTION_WORDS.has(whole)) head.add(stem);
   });
   features.numbers[6] = head.seal(features.head) << 8;
-  return { words, count };
+  return count;
 }
 
 /** The digest of a step: the same for the same step, whatever came before it. */
@@ -211,7 +214,7 @@ export function digestStep(step: MonitorStep): StepDigest {
       ? false
       : step.observation.length <= DENIAL_CHARACTERS && DENYING.test(signs);
 
-  const seen = readObservation(step.observation, features);
+  const observationLength = readObservation(step.observation, features);
 
   let length = 0;
   let functionWords = 0;
@@ -232,7 +235,7 @@ export function digestStep(step: MonitorStep): StepDigest {
   });
   const wordCount = words.seal(features.words);
   sketch.seal(features.inputSketch);
-  for (let i = 0; i < wordCount; i++) if (seen.words.has(features.words[i]!)) features.answered[i] = 1;
+  for (let i = 0; i < wordCount; i++) if (seen.has(features.words[i]!)) features.answered[i] = 1;
 
   const thoughtSketch = new Sketch();
   readWords(thought, (whole, stem) => {
@@ -243,7 +246,7 @@ export function digestStep(step: MonitorStep): StepDigest {
 
   let flags = flagStep(step, input, thought, signs, failed, denies);
   if (length >= PROSE_WORDS && functionWords / length >= PROSE_SHARE) flags |= FLAG.prose;
-  if (seen.count >= SUBSTANTIAL_WORDS) flags |= FLAG.substantial;
+  if (observationLength >= SUBSTANTIAL_WORDS) flags |= FLAG.substantial;
   if (negations % 2 === 1) flags |= FLAG.negates;
 
   const failureLine = failed || denies ? findFailureLine(signs) : '';
@@ -262,7 +265,7 @@ export function digestStep(step: MonitorStep): StepDigest {
   numbers[7] = hashText(step.action.slice(0, 200).trim(), 9);
   scalars[0] = Math.min(retries, 0xffff);
   scalars[1] = Math.min(length, 0xffff);
-  scalars[2] = Math.min(seen.count, 0xffff);
+  scalars[2] = Math.min(observationLength, 0xffff);
   return {
     step_index: step.step_index,
     action: cleanQuote(step.action, 48),

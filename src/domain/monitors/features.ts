@@ -142,8 +142,8 @@ export class StepFeatures extends StepSlot {
 
   /** @param bytes FEATURE_BYTES, at any offset of their buffer */
   constructor(bytes: Uint8Array) {
-    // What came out of a journal may lie at an odd offset of a larger buffer.
-    const own = bytes.byteOffset % 4 === 0 ? bytes : bytes.slice();
+    // What came out of a journal may lie at an odd offset of a larger buffer (and a Buffer's slice is no copy).
+    const own = bytes.byteOffset % 4 === 0 ? bytes : new Uint8Array(bytes);
     super(own.buffer, own.byteOffset);
     this.answered = own.subarray(ANSWERED_AT, ANSWERED_AT + INPUT_WORDS);
     this.scalars = new Uint16Array(own.buffer, own.byteOffset + SCALARS_AT, 4);

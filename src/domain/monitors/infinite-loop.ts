@@ -30,12 +30,12 @@ const REPEAT_SCORES = [0, 0, 0.3, 0.6, 0.75, 0.85, 0.95] as const;
 const RETURN_SCORES = [0, 0, 0.2, 0.5, 0.6, 0.65, 0.7] as const;
 const STUTTER_SCORE = 0.8;
 
-/** Whether a change that the run had not made before lies at `ago`. */
+/** Whether the step at `ago` made a change that the run made this once: what follows it is a new try. */
 function isNewChange(memory: RunMemory, ago: number): boolean {
   const { call, flags } = memory.call(ago);
   if ((flags & FLAG.mutates) === 0) return false;
-  for (let older = ago + 1; older <= memory.callCount; older++)
-    if (memory.callHash(older) === call) return false;
+  for (let other = 1; other <= memory.callCount; other++)
+    if (other !== ago && memory.callHash(other) === call) return false;
   return true;
 }
 

@@ -91,7 +91,6 @@ function advanceStreaks(
   memory: RunMemory,
   scores: MonitorScores,
   fired: readonly MonitorName[],
-  findings: Record<MonitorName, Finding>,
   profile: MonitorProfile,
 ): { monitor: MonitorName; level: number } | null {
   const streaks = {} as Record<MonitorName, Streak>;
@@ -109,7 +108,7 @@ function advanceStreaks(
     const streak = streaks[name];
     const due = streak.length >= STOP_STEPS ? 2 : 1;
     // Under a threshold of 0 a monitor fires with nothing to say.
-    if (due <= streak.level || findings[name].kind === '') continue;
+    if (due <= streak.level || scores[name] === 0) continue;
     // Never stop without a nudge before.
     const level = Math.min(due, streak.level + 1);
     const loudness = level * 10 + scores[name] * (profile.weights[name] > 0 ? profile.weights[name] : 0.01);
@@ -152,7 +151,7 @@ export function advanceMonitors(
     scores[name] = roundScore(findings[name].score);
     if (scores[name] >= profile.thresholds[name]) fired.push(name);
   }
-  const speaks = advanceStreaks(memory, scores, fired, findings, profile);
+  const speaks = advanceStreaks(memory, scores, fired, profile);
   const level = speaks === null ? null : LEVELS[speaks.level]!;
   const intervention: Intervention | null =
     speaks === null || level === null

@@ -1,5 +1,8 @@
 /** What an intervention quotes of a step: short, on one line, nothing in it that could steer a terminal or a log. */
 
+/** Printable ASCII without the double quote. */
+const PLAIN = /^[ !#-~]*$/;
+
 /** Characters looked at for one that is kept: white space may be most of a text. */
 const LOOKED_AT_FACTOR = 4;
 
@@ -9,6 +12,8 @@ const LOOKED_AT_FACTOR = 4;
  */
 export function cleanQuote(text: string, characters: number): string {
   const part = text.slice(0, characters * LOOKED_AT_FACTOR).toWellFormed();
+  // Most quotes are plain.
+  if (part.length === text.length && text.length <= characters && PLAIN.test(part)) return part.trim();
   const line = part
     .replace(/[\s\p{C}\u2028\u2029\ufffd]+/gu, ' ')
     .replaceAll('"', "'")

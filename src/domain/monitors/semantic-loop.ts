@@ -32,7 +32,7 @@ const RETRY_WORDS_PER = 20;
 
 /** The logistic: fitted once on the labelled runs, the same for every profile. */
 const WEIGHTS = {
-  bias: -1.8,
+  bias: -1.7,
   repetition: 2.39,
   answered: -4.44,
   retry: 2.17,
@@ -41,6 +41,8 @@ const WEIGHTS = {
 
 /** An instruction is like another from this cosine on; below, there is nothing to repeat. */
 const LIKE_COSINE = 0.5;
+/** As many steps must be like this one: saying something twice is no loop. */
+const LIKE_STEPS = 2;
 /** Inputs of one action are nearly the same from this overlap of words, or this cosine, on. */
 const NEAR_OVERLAP = 0.5;
 const NEAR_COSINE = 0.8;
@@ -82,7 +84,8 @@ function judgeParaphrase(step: StepFeatures, memory: RunMemory): Finding {
   const told = step.has(FLAG.speaks)
     ? averages[AVERAGE.answered]!
     : average(AVERAGE.answered, own === 0 ? 0 : answered / own);
-  if (!step.has(FLAG.prose) || step.has(FLAG.waits | FLAG.pending) || like.length === 0) return NO_FINDING;
+  if (!step.has(FLAG.prose) || step.has(FLAG.waits | FLAG.pending) || like.length < LIKE_STEPS)
+    return NO_FINDING;
 
   const retry = Math.min(
     1,
@@ -112,6 +115,8 @@ function judgeVariation(step: StepFeatures, memory: RunMemory, reach: number): F
   const evidence: number[] = [];
   for (let ago = 1; ago <= Math.min(reach, NEAR_STEPS); ago++) {
     const past = memory.slot(ago);
+    // After a change the same call is a new try.
+    if (past.has(FLAG.mutates) && !past.has(FLAG.failed)) break;
     if (past.action !== step.action || !cameToNothing(past.flags)) continue;
     const near =
       past.call === step.call ||

@@ -37,16 +37,20 @@ const LETTER = 1;
 const DIGIT = 2;
 const ALONE = 3;
 
-function classOf(code: number): number {
-  if (code >= 97 && code <= 122) return LETTER;
-  if (code >= 48 && code <= 57) return DIGIT;
-  if (code < 128) return code >= 65 && code <= 90 ? LETTER : NOT_A_WORD;
-  if (code < 0xaa || code === 0xd7 || code === 0xf7) return NOT_A_WORD;
+/** What each UTF-16 unit is, looked up: this loop sees every character of every step. */
+const CLASSES = new Uint8Array(65_536);
+for (let code = 0; code < CLASSES.length; code++) {
+  const lower = code | 32;
+  if (code < 128) {
+    if (code >= 48 && code <= 57) CLASSES[code] = DIGIT;
+    else if (lower >= 97 && lower <= 122) CLASSES[code] = LETTER;
+  } else if (code < 0xaa || code === 0xd7 || code === 0xf7) CLASSES[code] = NOT_A_WORD;
   // Kana, CJK ideographs and Hangul: no spaces between words.
-  if ((code >= 0x3040 && code <= 0x9fff) || (code >= 0xac00 && code <= 0xd7af)) return ALONE;
+  else if ((code >= 0x3040 && code <= 0x9fff) || (code >= 0xac00 && code <= 0xd7af)) CLASSES[code] = ALONE;
   // General punctuation to box drawing, CJK punctuation, surrogates and private use.
-  if ((code >= 0x2000 && code <= 0x303f) || (code >= 0xd800 && code <= 0xf8ff)) return NOT_A_WORD;
-  return LETTER;
+  else if ((code >= 0x2000 && code <= 0x303f) || (code >= 0xd800 && code <= 0xf8ff))
+    CLASSES[code] = NOT_A_WORD;
+  else CLASSES[code] = LETTER;
 }
 
 /** What `readWords` tells of each word. */
@@ -92,7 +96,7 @@ export function readWords(text: string, visit: WordVisitor): void {
   prefixHashes[0] = h;
   for (let i = 0; i <= text.length; i++) {
     let code = i < text.length ? text.charCodeAt(i) : 0;
-    const kind = classOf(code);
+    const kind = i < text.length ? CLASSES[code]! : NOT_A_WORD;
     if (kind === LETTER || kind === DIGIT) {
       if (length >= WORD_CHARACTERS) continue;
       if (code >= 65 && code <= 90) {
@@ -139,6 +143,29 @@ export function hashLexicon(words: string): ReadonlySet<number> {
 /** Sixteen bits of a word's hash, never 0: what the memory keeps of a word. */
 export function shortHash(hash: number): number {
   return hash & 0xffff || 1;
+}
+
+/** A set of short hashes that is emptied without being cleared: used again for each text on this thread. */
+export class WordMarks {
+  readonly #marks = new Uint32Array(65_536);
+  #text = 0;
+
+  /** Forgets all words. */
+  begin(): void {
+    this.#text = (this.#text + 1) >>> 0;
+    if (this.#text === 0) {
+      this.#marks.fill(0);
+      this.#text = 1;
+    }
+  }
+
+  add(short: number): void {
+    this.#marks[short] = this.#text;
+  }
+
+  has(short: number): boolean {
+    return this.#marks[short] === this.#text;
+  }
 }
 
 /**

@@ -1,0 +1,47 @@
+/** A run written as a list of steps, and what the monitors say to each. For the tests of this folder. */
+import { digestStep, type MonitorStep } from '../../../src/domain/monitors/digest.ts';
+import { advanceMonitors, initialMonitors, type StepOutcome } from '../../../src/domain/monitors/monitors.ts';
+import type { MonitorName } from '../../../src/domain/monitors/names.ts';
+import { BUILT_IN_PROFILES, type MonitorProfile } from '../../../src/domain/monitors/profiles.ts';
+
+/** A step with empty fields where nothing is said. */
+export function makeStep(index: number, fields: Partial<MonitorStep> = {}): MonitorStep {
+  return {
+    step_index: index,
+    action: '',
+    action_input: '',
+    thought: '',
+    observation: '',
+    is_error: false,
+    tokens: 0,
+    ...fields,
+  };
+}
+
+/** The monitors' word on each step, in order. */
+export function judgeRun(
+  steps: readonly Partial<MonitorStep>[],
+  task = '',
+  profile: MonitorProfile = BUILT_IN_PROFILES.coding,
+): StepOutcome[] {
+  let state = initialMonitors(task);
+  return steps.map((fields, index) => {
+    const result = advanceMonitors(state, digestStep(makeStep(index, fields)), profile);
+    state = result.state;
+    return result.outcome;
+  });
+}
+
+/** Indices of the steps at which a monitor fired. */
+export function firesAt(outcomes: readonly StepOutcome[], monitor: MonitorName): number[] {
+  return outcomes.flatMap((outcome, index) => (outcome.fired.includes(monitor) ? [index] : []));
+}
+
+/** Every monitor that fired anywhere. */
+export function firedIn(outcomes: readonly StepOutcome[]): MonitorName[] {
+  return [...new Set(outcomes.flatMap((outcome) => outcome.fired))];
+}
+
+export function repeat<T>(count: number, make: (index: number) => T): T[] {
+  return Array.from({ length: count }, (_, index) => make(index));
+}
