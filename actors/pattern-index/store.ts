@@ -34,6 +34,12 @@ import {
   sourceKey,
   vectorKey,
 } from '../../src/domain/pattern-rows.ts';
+import {
+  cosineOf,
+  embedSituations,
+  type SituationVectors,
+  situationVectorsId,
+} from '../../src/domain/situation-vectors.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import {
   PATTERN_SOURCES_KEPT,
@@ -102,6 +108,9 @@ interface StarterRow {
 
 /** Rows read in one go while the store loads. */
 const LOAD_ROWS = 200;
+/** Patterns near enough to be looked at whole: whether one of them is the same. */
+const TWIN_CANDIDATES = 4;
+const TWIN_SEARCH_COSINE = 0.8;
 /** Situations embedded in one go. */
 const EMBED_TEXTS = 32;
 /** Longest stretch of work before the thread is left to others. */
@@ -180,7 +189,7 @@ export class PatternStore {
       throw new CatalogueError('unavailable', undefined, { cause: thrown });
     });
     const patterns = added.map(cleanAdded);
-    const vectors = await this.#embed(patterns.map(({ situation }) => situation));
+    const vectors = await this.#embed(patterns);
     return this.#alone(() => this.#addAlone(scope, patterns, vectors));
   }
 
@@ -282,7 +291,7 @@ export class PatternStore {
   async #addAlone(
     scope: PatternScope,
     patterns: readonly AddedPattern[],
-    vectors: readonly Float32Array[],
+    vectors: SituationVectors,
     more: (outcomes: readonly MergedPattern[]) => RowWrite[] = () => [],
   ): Promise<MergedPattern[]> {
     const home = this.#scopeOf(scope);
@@ -291,6 +300,8 @@ export class PatternStore {
     const sources = new Map<string, { row: RowKey; value: SourceRow }>();
     const entered: number[] = [];
     const outcomes: MergedPattern[] = [];
+    /** Vectors of whole situations, of those here and of those they were compared with. */
+    const known = new Map(patterns.map(({ situation }, at) => [situation, vectors.whole[at]!]));
     try {
       let until = performance.now() + STRETCH_MS;
       for (const [at, pattern] of patterns.entries()) {
@@ -299,7 +310,9 @@ export class PatternStore {
           until = performance.now() + STRETCH_MS;
         }
         while (home.index.unlinked > UNLINKED_MAX && home.index.tend(STRETCH_MS)) await nextTurn();
-        outcomes.push(this.#decide(home, pattern, vectors[at]!, drafts, sources, entered));
+        const vector = vectors.search[at]!;
+        const twin = await this.#findTwin(home, vector, vectors.whole[at]!, drafts, known);
+        outcomes.push(this.#decide(home, pattern, vector, twin, drafts, sources, entered));
       }
       await this.#write(drafts, sources, more(outcomes));
     } catch (thrown) {
@@ -316,6 +329,7 @@ export class PatternStore {
     home: Scope,
     pattern: AddedPattern,
     vector: Float32Array,
+    twin: Draft | null,
     drafts: Map<string, Draft>,
     sources: Map<string, { row: RowKey; value: SourceRow }>,
     entered: number[],
@@ -329,7 +343,6 @@ export class PatternStore {
       if (before !== undefined) return { pattern_id: before.pattern_id, created: before.created };
     }
     const now = new Date(clock.wallMs()).toISOString();
-    const twin = this.#findTwin(home, vector, drafts);
     let outcome: MergedPattern;
     if (twin !== null) {
       const { pattern: known } = twin;
@@ -361,18 +374,40 @@ export class PatternStore {
     return outcome;
   }
 
-  /** The stored or drafted pattern with nearly the same situation. */
-  #findTwin(home: Scope, vector: Float32Array, drafts: ReadonlyMap<string, Draft>): Draft | null {
-    for (const { id } of home.index.search(vector, 1, undefined, SAME_SITUATION_COSINE)) {
-      const entry = home.entries[id];
-      if (entry === undefined) continue;
-      const draft = drafts.get(entry.pattern_id);
-      if (draft !== undefined) return draft;
-      const key = patternKey(home.scope, entry.pattern_id);
-      const row = this.#parts.tables.get<PatternRow>(PATTERNS, key);
-      if (row !== undefined) return { pattern: readPattern(key, row), vector: null };
+  /** The stored or drafted pattern with nearly the same situation: among those that are found, by the whole of it. */
+  async #findTwin(
+    home: Scope,
+    vector: Float32Array,
+    whole: Float32Array,
+    drafts: ReadonlyMap<string, Draft>,
+    known: Map<string, Float32Array>,
+  ): Promise<Draft | null> {
+    let best: Draft | null = null;
+    let bestCosine = SAME_SITUATION_COSINE;
+    for (const { id } of home.index.search(vector, TWIN_CANDIDATES, undefined, TWIN_SEARCH_COSINE)) {
+      const candidate = this.#draftOf(home, home.entries[id], drafts);
+      if (candidate === null) continue;
+      const { situation } = candidate.pattern;
+      let other = known.get(situation);
+      if (other === undefined) {
+        [other] = await this.#parts.embedder.embed([situation]);
+        known.set(situation, other!);
+      }
+      const cosine = cosineOf(whole, other!);
+      if (cosine < bestCosine) continue;
+      best = candidate;
+      bestCosine = cosine;
     }
-    return null;
+    return best;
+  }
+
+  #draftOf(home: Scope, entry: Entry | undefined, drafts: ReadonlyMap<string, Draft>): Draft | null {
+    if (entry === undefined) return null;
+    const draft = drafts.get(entry.pattern_id);
+    if (draft !== undefined) return draft;
+    const key = patternKey(home.scope, entry.pattern_id);
+    const row = this.#parts.tables.get<PatternRow>(PATTERNS, key);
+    return row === undefined ? null : { pattern: readPattern(key, row), vector: null };
   }
 
   async #write(
@@ -385,7 +420,7 @@ export class PatternStore {
     for (const { pattern, vector } of drafts.values()) {
       writes.push(putPattern(pattern));
       if (vector === null) continue;
-      const row = vectorKey(embedder.id, pattern, pattern.pattern_id);
+      const row = vectorKey(situationVectorsId(embedder), pattern, pattern.pattern_id);
       writes.push({ op: 'put', table: PATTERN_VECTORS, row, value: encodeVector(vector) });
     }
     for (const { row, value } of sources.values())
@@ -463,7 +498,10 @@ export class PatternStore {
       const rows = [...tables.range<PatternRow>(PATTERNS, range)];
       for (const { row, value } of rows) {
         const pattern = readPattern(row, value);
-        const bytes = tables.get(PATTERN_VECTORS, vectorKey(embedder.id, pattern, pattern.pattern_id));
+        const bytes = tables.get(
+          PATTERN_VECTORS,
+          vectorKey(situationVectorsId(embedder), pattern, pattern.pattern_id),
+        );
         this.#enter(
           this.#scopeOf(scopeOfPattern(pattern)),
           pattern,
@@ -507,7 +545,7 @@ export class PatternStore {
       else gone.push(id);
     }
     const fresh = wanted.filter((_, at) => created[digests[at]!] === undefined);
-    const vectors = await this.#embed(fresh.map(({ situation }) => situation));
+    const vectors = await this.#embed(fresh);
     this.#forgetAll(this.#scopeOf(UNIVERSAL_SCOPE), gone);
     // In one transaction: what a crash leaves behind would be nobody's, and merged into at the next start.
     await this.#addAlone(UNIVERSAL_SCOPE, fresh, vectors, (outcomes) => {
@@ -559,7 +597,7 @@ export class PatternStore {
     const { tables, log } = this.#parts;
     const removal: RowWrite = { op: 'remove', table: PATTERN_IMPORTS, row };
     const clean = patterns.map((pattern) => cleanAdded({ ...pattern, source_trace_id: null }));
-    const vectors = await this.#embed(clean.map(({ situation }) => situation));
+    const vectors = await this.#embed(clean);
     try {
       const outcomes = await this.#alone(() => this.#addAlone(scope, clean, vectors, () => [removal]));
       const created = outcomes.filter((outcome) => outcome.created).length;
@@ -575,7 +613,11 @@ export class PatternStore {
   #removalOf(scope: PatternScope, patternId: string): RowWrite[] {
     return [
       { op: 'remove', table: PATTERNS, row: patternKey(scope, patternId) },
-      { op: 'remove', table: PATTERN_VECTORS, row: vectorKey(this.#parts.embedder.id, scope, patternId) },
+      {
+        op: 'remove',
+        table: PATTERN_VECTORS,
+        row: vectorKey(situationVectorsId(this.#parts.embedder), scope, patternId),
+      },
     ];
   }
 
@@ -650,7 +692,7 @@ export class PatternStore {
     if (this.#closed) return;
     log.info({ patterns: total }, 'every pattern is embedded anew');
     this.#tendSoon();
-    await this.#dropVectorsBut(embedder.id);
+    await this.#dropVectorsBut(situationVectorsId(embedder));
   }
 
   async #embedSome(home: Scope): Promise<void> {
@@ -664,11 +706,11 @@ export class PatternStore {
       if (batch.length === EMBED_TEXTS) break;
     }
     if (batch.length === 0) return;
-    const vectors = await embedder.embed(batch.map(({ situation }) => situation));
+    const { search: vectors } = await this.#embed(batch);
     await this.#alone(async () => {
       await tables.transact((transaction) => {
         for (const [at, { pattern_id }] of batch.entries()) {
-          const row = vectorKey(embedder.id, home.scope, pattern_id);
+          const row = vectorKey(situationVectorsId(embedder), home.scope, pattern_id);
           transaction.write({ op: 'put', table: PATTERN_VECTORS, row, value: encodeVector(vectors[at]!) });
         }
       });
@@ -710,10 +752,14 @@ export class PatternStore {
     }
   }
 
-  async #embed(texts: readonly string[]): Promise<Float32Array[]> {
-    const vectors: Float32Array[] = [];
-    for (let at = 0; at < texts.length; at += EMBED_TEXTS)
-      vectors.push(...(await this.#parts.embedder.embed(texts.slice(at, at + EMBED_TEXTS))));
+  async #embed(patterns: readonly { situation: string }[]): Promise<SituationVectors> {
+    const vectors: SituationVectors = { search: [], whole: [] };
+    for (let at = 0; at < patterns.length; at += EMBED_TEXTS) {
+      const situations = patterns.slice(at, at + EMBED_TEXTS).map(({ situation }) => situation);
+      const { search, whole } = await embedSituations(this.#parts.embedder, situations);
+      vectors.search.push(...search);
+      vectors.whole.push(...whole);
+    }
     return vectors;
   }
 

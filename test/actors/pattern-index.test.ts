@@ -390,7 +390,8 @@ describe('universal starter patterns', () => {
     const world = createWorld();
     const starters = [starter(FLAKY), starter(ROUTER)];
     const first = await openStore(world, { starters });
-    expect(first.state().patterns).toBe(2);
+    // They are put in place beside the first retrievals, not before.
+    await expect.poll(() => first.state().patterns).toBe(2);
     expect(await first.retrieve(ask(FLAKY))).toMatchObject([{ tier: 'e3' }]);
     await first.close();
     const second = await openStore(world, { starters });
