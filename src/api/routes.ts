@@ -19,7 +19,7 @@ import { STREAM } from '../contract/stream.ts';
 import { TRACES } from '../contract/traces.ts';
 import { DEFAULT_PLAN_CAPS } from '../domain/plans.ts';
 import type { Asker } from '../runtime/front.ts';
-import { effectiveOf } from '../storage/accounts/subscriptions.ts';
+import { planReader } from '../storage/accounts/subscriptions.ts';
 import type { Stores } from '../storage/stores.ts';
 import { type ControlPlane, controlPlaneRoutes } from './control-plane.ts';
 import { dashboardRoutes } from './dashboard.ts';
@@ -84,7 +84,7 @@ function patternEndpoints({ asker, stores: { main }, control, has_patterns }: Ap
   const retrieval = {
     index,
     meter: new UsageMeterClient(asker),
-    plans: { planOf: (orgId: string) => effectiveOf(main, orgId).plan },
+    plans: planReader(main),
     plan_caps: control?.plan_caps ?? DEFAULT_PLAN_CAPS,
   };
   return [...bind(RETRIEVE, retrieveHandlers(retrieval)), ...bind(PATTERNS, patternHandlers({ index }))];

@@ -14,9 +14,6 @@ export interface PlanReader {
   planOf(orgId: string): string | Promise<string>;
 }
 
-/** Until subscriptions are kept, everybody is on the free plan. */
-export const FREE_FOR_ALL: PlanReader = { planOf: () => FREE_PLAN };
-
 /**
  * @returns the plan's cap; a plan that has none of its own gets the free plan's, and without that nothing is capped
  */

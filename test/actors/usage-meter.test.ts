@@ -6,7 +6,7 @@ import type { InterveneReply } from '../../actors/usage-meter/protocol.ts';
 import { ActorKit } from '../../src/runtime/kit.ts';
 import type { RowWrite } from '../../src/runtime/protocol.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
-import { readUsage, sumUsage } from '../../src/storage/usage.ts';
+import { readUsage, sumUsage } from '../fixtures/usage-days.ts';
 
 const NOON = Date.parse('2026-11-21T12:00:00Z');
 const DAY_MS = 86_400_000;
