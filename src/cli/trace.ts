@@ -81,6 +81,8 @@ export async function runTrace(
   }
   const config = (): ReturnType<typeof loadConfig> => loadConfig({ listener: 'gateway' });
   const db = resolve(named ?? surroundings.default_db ?? config().capture.db);
+  if (out !== undefined && (resolve(out) === db || `${resolve(out)}.partial` === db))
+    throw new UsageError('--out would overwrite the database');
   const progress = new Progress(io, io.is_terminal && out !== undefined, surroundings.now ?? Date.now);
   try {
     const source = await (surroundings.open ?? openFiles)(db);
@@ -115,7 +117,11 @@ export async function runTrace(
   } catch (error) {
     progress.clear();
     if (!(error instanceof Error)) throw error;
-    if (error.name === 'CaptureFileError' || error instanceof TooManyRunsError) {
+    if (
+      error.name === 'CaptureFileError' ||
+      error instanceof TooManyRunsError ||
+      error instanceof OutcomesError
+    ) {
       io.err(`understudy: ${makeHarmlessLine(error.message)}\n`);
       return EXIT.failed;
     }
@@ -385,13 +391,31 @@ async function listRunsDbs(db: string, config: () => ReturnType<typeof loadConfi
   return [...folders].map((folder) => databasePaths(folder).runs).filter((path) => existsSync(path));
 }
 
+/** The monitor runs are there and cannot be read: then nobody knows what they say of a run. */
+class OutcomesError extends Error {
+  constructor(path: string, cause: unknown) {
+    super(`the monitor runs in ${path} cannot be read: ${(cause as Error).message}`, { cause });
+    this.name = 'OutcomesError';
+  }
+}
+
 /** Outcomes of finished monitor runs that have the id of a traced run; of several, one that is no success. */
 async function readOutcomes(paths: readonly string[], chains: RunChains): Promise<Map<string, string>> {
   const outcomes = new Map<string, string>();
   if (paths.length === 0) return outcomes;
-  const { LmdbTables } = await import('../storage/lmdb/tables.ts');
+  const [{ LmdbTables }, { checkFileHead }] = await Promise.all([
+    import('../storage/lmdb/tables.ts'),
+    import('../storage/capture/layout.ts'),
+  ]);
   for (const path of paths) {
-    const tables = new LmdbTables(path, 'process');
+    let tables: InstanceType<typeof LmdbTables>;
+    try {
+      // A file that is cut off would end the process while it is read.
+      checkFileHead(path);
+      tables = new LmdbTables(path, 'process');
+    } catch (error) {
+      throw new OutcomesError(path, error);
+    }
     try {
       for (const { value } of tables.range<RunRow>(RUNS, { prefix: [] })) {
         if (value.status !== 'finished' || chains.find(value.run_id) === undefined) continue;

@@ -406,6 +406,19 @@ describe('trace of what is no whole database', () => {
     expect(err.trimEnd().split('\n')).toHaveLength(1);
   });
 
+  it('does not guess when the monitor runs cannot be read, and does not write over the database', async () => {
+    const db = path.join(folder, 'live.mdb');
+    const runs = path.join(folder, 'broken-runs.mdb');
+    writeFileSync(runs, 'x'.repeat(10_000));
+    const { status, out, err } = await trace(['--db', db], { runs_dbs: [runs] });
+    expect([status, out]).toEqual([1, '']);
+    expect(err).toContain('broken-runs.mdb');
+    expect(err.trimEnd().split('\n')).toHaveLength(1);
+    await expect(trace(['--db', db, '--out', db])).rejects.toThrow('overwrite');
+    const nowhere = path.join(folder, 'no', 'such', 'folder.jsonl');
+    await expect(trace(['--db', db, '--out', nowhere])).rejects.toMatchObject({ code: 'ENOENT' });
+  });
+
   it('has its help, exit statuses and a quiet pipe as a process of its own', async () => {
     const db = path.join(folder, 'live.mdb');
     const env = { DATA_DIR: path.join(folder, 'nothing-here') };
