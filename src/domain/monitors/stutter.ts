@@ -12,6 +12,9 @@ const SENTENCE_CHARACTERS = 16;
 
 const NOT_PROSE = /^\s*(?:[-*+•|>#]|\d+[.)]|[{}[\]<(]|\/\/|--)|[;{}|]\s*$|\|.*\||\t/;
 
+/** Begins at a letter before a space, so that a long word is passed over in one go. */
+const THREE_WORDS = /\p{L} +\p{L}+ +\p{L}/u;
+
 /**
  * How often the text's most frequent sentence stands in it, when the sentences around it are the same too: one that
  * comes back between others is a refrain and counts half.
@@ -30,7 +33,7 @@ export function countStutter(text: string): number {
     if (inCode || NOT_PROSE.test(line)) continue;
     for (const sentence of line.split(/(?<=[.!?]) +/, SENTENCES_MAX)) {
       // A sentence has words with spaces between; a value on its own line has not.
-      if (sentence.length < SENTENCE_CHARACTERS || !/[\p{L}]+ +[\p{L}]+ +[\p{L}]/u.test(sentence)) continue;
+      if (sentence.length < SENTENCE_CHARACTERS || !THREE_WORDS.test(sentence)) continue;
       if (sentences >= SENTENCES_MAX) break;
       sentences += 1;
       const key = hashText(sentence.toLowerCase().replace(/\d+/g, '0').trim(), 10);
