@@ -240,7 +240,7 @@ function listenForApi(
   const dispatch = createApi(
     {
       version: config.version,
-      probes,
+      probes: { ...probes, storage: () => canRead(stores) },
       asker,
       stores,
       checks,
@@ -259,6 +259,12 @@ function listenForApi(
     onStream: serveApi(dispatch, config.api.max_body_bytes),
     describeError: (status, message) => JSON.stringify(toApiBody(refusal(status, message))),
   });
+}
+
+/** Both databases answer. Throws what the store throws, which says no as well. */
+function canRead({ main, runs }: Stores): boolean {
+  for (const tables of [main, runs]) tables.get('ready', ['?']);
+  return true;
 }
 
 /** The control plane's parts out of the configuration. */

@@ -55,8 +55,15 @@ function renderPlaces(
     rows.push(['', `${gateway_url}/bedrock/{region}  ->  ${gateway.bedrock_base}`]);
   }
   rows.push(['Data', shortenPath(config.data_dir, cwd)]);
-  // What runs without anything to install; engines that nothing uses yet are not named.
-  if (gateway_url !== null && config.capture.enabled) rows.push(['Embedded', 'capture database (LMDB)']);
+  // What runs without anything to install.
+  const { accounts, vector_store, live_stream } = config.engines;
+  const embedded = [
+    ...(api_url !== null && accounts === 'embedded:' ? ['accounts'] : []),
+    ...(api_url !== null && vector_store === 'embedded:' ? ['patterns'] : []),
+    ...(api_url !== null && live_stream === 'embedded:' ? ['live stream'] : []),
+    ...(gateway_url !== null && config.capture.enabled ? ['capture database'] : []),
+  ];
+  if (embedded.length > 0) rows.push(['Embedded', embedded.join(', ')]);
   return rows.map(([name, value]) => `  ${name.padEnd(9)} ${value}`);
 }
 
