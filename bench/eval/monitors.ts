@@ -20,6 +20,7 @@ import {
   readAgentRuns,
 } from './agent-runs.ts';
 import { BASELINES } from './baselines.ts';
+import { crossValidate } from './cross-validation.ts';
 
 /** Resamples of runs for an interval, and the seed of their generator. */
 const RESAMPLES = 1000;
@@ -298,6 +299,12 @@ export function evaluateMonitors(file = DEFAULT_FILE): void {
     `95 % interval of the first row, runs resampled: P ${interval.precision.map(f2).join(' to ')}, R ${interval.recall.map(f2).join(' to ')}`,
   );
 
+  const validation = crossValidate(runs);
+  const { precision, recall } = validation;
+  console.log(
+    `weights fitted on other tasks: P ${f2(precision.mean)} (${f2(precision.low)} to ${f2(precision.high)}), R ${f2(recall.mean)} (${f2(recall.low)} to ${f2(recall.high)}), alarms on passed airline runs ${validation.airline_alarms.toFixed(1)}; on all: ${validation.weights.map(f2).join(', ')}`,
+  );
+
   const failures = measureFailures(all);
   printTable(
     'Other monitors: annotated steps and runs, against passed tau-retail runs',
@@ -329,7 +336,7 @@ export function evaluateMonitors(file = DEFAULT_FILE): void {
   const path = saveResult({
     suite: 'monitors',
     ...takeProvenance(),
-    ...{ runs: runs.length, steps, cpu_us_per_step, loops, interval, failures, alarms },
+    ...{ runs: runs.length, steps, cpu_us_per_step, loops, interval, validation, failures, alarms },
   });
   console.log(`\n${path}`);
 }

@@ -30,19 +30,27 @@ const AVERAGE_SHARE = 0.5;
 /** Instructions of this many words count retry words one by one; longer ones by density. */
 const RETRY_WORDS_PER = 20;
 
-/** The logistic: fitted once on the labelled runs, the same for every profile. */
-const WEIGHTS = {
-  bias: -1.7,
-  repetition: 2.39,
-  answered: -4.44,
-  retry: 2.17,
-  sameness: 2.24,
-} as const;
+/** What the logistic looks at. */
+export interface ParaphraseMeasure {
+  repetition: number;
+  answered: number;
+  retry: number;
+  sameness: number;
+}
+
+/** The logistic: fitted once on the labelled runs (bench/eval/cross-validation.ts), the same for every profile. */
+export const PARAPHRASE_WEIGHTS: Readonly<ParaphraseMeasure & { bias: number }> = {
+  bias: -1.59,
+  repetition: 2.32,
+  answered: -4.46,
+  retry: 2.16,
+  sameness: 2.18,
+};
 
 /** An instruction is like another from this cosine on; below, there is nothing to repeat. */
 const LIKE_COSINE = 0.5;
 /** As many steps must be like this one: saying something twice is no loop. */
-const LIKE_STEPS = 2;
+export const LIKE_STEPS = 2;
 /** Inputs of one action are nearly the same from this overlap of words, or this cosine, on. */
 const NEAR_OVERLAP = 0.5;
 const NEAR_COSINE = 0.8;
@@ -52,17 +60,23 @@ const VARIATION_SCORES = [0, 0, 0.3, 0.45, 0.6, 0.75, 0.85] as const;
 const FAILURE_SCORES = [0, 0, 0.2, 0.4, 0.55, 0.7, 0.85] as const;
 const WORDS_SCORES = [0, 0, 0.3, 0.6, 0.75, 0.85] as const;
 
-/** Brings the averages up to date with the step and gives the logistic's score. */
-function judgeParaphrase(step: StepFeatures, memory: RunMemory): Finding {
-  const reach = Math.min(memory.slotCount, memory.steps);
+/**
+ * Brings the averages up to date with the step and gives them, with the earlier steps that are like it, newest first;
+ * null when the rule does not speak of such a step.
+ */
+export function measureParaphrase(
+  step: StepFeatures,
+  memory: RunMemory,
+): { measure: ParaphraseMeasure; like: number[] } | null {
+  const { averages, slotCount } = memory;
   let likeness = 0;
   let headLikeness = 0;
-  const like: { step_index: number; cosine: number }[] = [];
-  for (let ago = 1; ago <= reach; ago++) {
+  const like: number[] = [];
+  for (let ago = 1; ago <= slotCount; ago++) {
     const past = memory.slot(ago);
     const cosine = cosineOf(step.inputSketch, past.inputSketch);
-    if (cosine > likeness) likeness = cosine;
-    if (cosine >= LIKE_COSINE) like.push({ step_index: past.step_index, cosine });
+    likeness = Math.max(likeness, cosine);
+    if (cosine >= LIKE_COSINE) like.push(past.step_index);
     headLikeness = Math.max(headLikeness, overlapOf(step.head, step.headCount, past.head, past.headCount));
   }
   let own = 0;
@@ -72,35 +86,38 @@ function judgeParaphrase(step: StepFeatures, memory: RunMemory): Finding {
     own += 1;
     answered += step.answered[i]!;
   }
-  const { averages } = memory;
   const average = (place: number, value: number): number => {
     const next = averages[place]! * (1 - AVERAGE_SHARE) + value * AVERAGE_SHARE;
     averages[place] = next;
     return next;
   };
-  const repetition = average(AVERAGE.repetition, likeness);
-  const sameness = average(AVERAGE.sameness, headLikeness);
-  // A person answers with words of their own: that says nothing about whether the step got anywhere.
-  const told = step.has(FLAG.speaks)
-    ? averages[AVERAGE.answered]!
-    : average(AVERAGE.answered, own === 0 ? 0 : answered / own);
-  if (!step.has(FLAG.prose) || step.has(FLAG.waits | FLAG.pending) || like.length < LIKE_STEPS)
-    return NO_FINDING;
+  const measure: ParaphraseMeasure = {
+    repetition: average(AVERAGE.repetition, likeness),
+    sameness: average(AVERAGE.sameness, headLikeness),
+    // A person answers with words of their own: that says nothing about whether the step got anywhere.
+    answered: step.has(FLAG.speaks)
+      ? averages[AVERAGE.answered]!
+      : average(AVERAGE.answered, own === 0 ? averages[AVERAGE.answered]! : answered / own),
+    retry: Math.min(1, (step.retryWords * RETRY_WORDS_PER) / Math.max(RETRY_WORDS_PER, step.inputLength)),
+  };
+  const speaksOf = step.has(FLAG.prose) && !step.has(FLAG.waits | FLAG.pending);
+  return speaksOf ? { measure, like } : null;
+}
 
-  const retry = Math.min(
-    1,
-    (step.retryWords * RETRY_WORDS_PER) / Math.max(RETRY_WORDS_PER, step.inputLength),
-  );
+function judgeParaphrase(step: StepFeatures, memory: RunMemory): Finding {
+  const measured = measureParaphrase(step, memory);
+  if (measured === null || measured.like.length < LIKE_STEPS) return NO_FINDING;
+  const { measure, like } = measured;
   const sum =
-    WEIGHTS.bias +
-    WEIGHTS.repetition * repetition +
-    WEIGHTS.answered * told +
-    WEIGHTS.retry * retry +
-    WEIGHTS.sameness * sameness;
+    PARAPHRASE_WEIGHTS.bias +
+    PARAPHRASE_WEIGHTS.repetition * measure.repetition +
+    PARAPHRASE_WEIGHTS.answered * measure.answered +
+    PARAPHRASE_WEIGHTS.retry * measure.retry +
+    PARAPHRASE_WEIGHTS.sameness * measure.sameness;
   return {
     score: 1 / (1 + Math.exp(-sum)),
     kind: 'paraphrase',
-    steps: orderEvidence(like.map((item) => item.step_index)),
+    steps: orderEvidence(like),
     count: like.length + 1,
   };
 }

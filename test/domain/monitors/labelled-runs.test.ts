@@ -1,0 +1,48 @@
+/** The goals of the monitors on the labelled public runs, where these lie beside the repository. */
+import { describe, expect, it } from 'vitest';
+import { type AgentRun, dataSetOf, readAgentRuns } from '../../../bench/eval/agent-runs.ts';
+import type { MonitorName } from '../../../src/domain/monitors/names.ts';
+import { firedIn, judgeRun } from './script.ts';
+
+const runs = readAgentRuns();
+const fires = (run: AgentRun, monitor: MonitorName): boolean =>
+  firedIn(judgeRun(run.steps, run.task)).includes(monitor);
+const passed = (run: AgentRun): boolean => run.labels.outcome === 'success';
+
+describe.skipIf(runs === null)('on the labelled runs (../shared/agent-runs)', () => {
+  it('every exact loop is an infinite_loop, and no passed run is', () => {
+    const loops = runs!.filter((run) => run.labels.loop_basis === 'exact repeat');
+    expect(loops.length).toBe(13);
+    expect(loops.filter((run) => !fires(run, 'infinite_loop'))).toEqual([]);
+    expect(runs!.filter((run) => passed(run) && fires(run, 'infinite_loop'))).toEqual([]);
+  });
+
+  it('the steps that the ledger calls loops are found with precision 0.65 at recall 0.5, with 2 alarms at most', () => {
+    let fired = 0;
+    let hits = 0;
+    let marked = 0;
+    for (const run of runs!.filter((item) => dataSetOf(item) === 'magentic-one')) {
+      judgeRun(run.steps, run.task).forEach(({ fired: names }, index) => {
+        const { step_index } = run.steps[index]!;
+        const isLoop = run.labels.loop_steps.includes(step_index);
+        if (!isLoop && !run.labels.no_loop_steps.includes(step_index)) return;
+        const caught = names.includes('semantic_loop') || names.includes('infinite_loop');
+        if (isLoop) marked += 1;
+        if (caught) fired += 1;
+        if (caught && isLoop) hits += 1;
+      });
+    }
+    expect(hits / fired).toBeGreaterThanOrEqual(0.65);
+    expect(hits / marked).toBeGreaterThanOrEqual(0.5);
+    const airline = runs!.filter((run) => dataSetOf(run) === 'airline' && passed(run));
+    expect(airline.filter((run) => fires(run, 'semantic_loop')).length).toBeLessThanOrEqual(2);
+  });
+
+  it.each(['claim_contradiction', 'silent_topic_drift', 'verification_skip', 'cyclic_compression'] as const)(
+    '%s speaks up in at most 5 %% of the passed runs',
+    (monitor) => {
+      const good = runs!.filter(passed);
+      expect(good.filter((run) => fires(run, monitor)).length / good.length).toBeLessThanOrEqual(0.05);
+    },
+  );
+});
