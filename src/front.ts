@@ -18,6 +18,7 @@ import { LiveReaders } from './api/live-readers.ts';
 import { ApiMetrics, type MetricsData } from './api/metrics.ts';
 import { StripeProcessor, StripeWebhooks } from './billing/stripe.ts';
 import type { Config } from './config.ts';
+import { USAGE } from './domain/usage.ts';
 import { CatalogueError, toApiBody, toMessagesBody } from './errors.ts';
 import type { CaptureAdmin } from './gateway/admin.ts';
 import type { CaptureFront } from './gateway/capture-control.ts';
@@ -263,7 +264,8 @@ function listenForApi(
 
 /** Both databases answer. Throws what the store throws, which says no as well. */
 function canRead({ main, runs }: Stores): boolean {
-  for (const tables of [main, runs]) tables.get('ready', ['?']);
+  main.get('users', ['?']);
+  runs.get(USAGE, ['?']);
   return true;
 }
 
