@@ -44,7 +44,7 @@ describe('understudy up', () => {
       expect(child.stdout).toContain(setting);
     }
     expect(child.stdout).toContain(`inspect --db '${join(dir, 'my captures.mdb')}'`);
-    expect(child.stdout).toMatch(/^ {2}Embedded +capture database$/m);
+    expect(child.stdout).toMatch(/^ {2}Embedded +(?:[a-z ]+, )*capture database$/m);
     expect(child.stdout, 'plain when piped').not.toContain('\u001b');
     expect(child.stderr).not.toContain('unauthenticated');
     child.process.kill('SIGTERM');

@@ -249,6 +249,56 @@ describe('trace of what a gateway captured', () => {
     }
   });
 
+  it('pairs the calls of an unlabelled Gemini run, and says that such runs are never golden', async () => {
+    const db = path.join(folder, 'gemini.mdb');
+    const gateway = await startCaptureGateway({ upstream: provider.url, db });
+    try {
+      const contents: { role: string; parts: object[] }[] = [{ role: 'user', parts: [{ text: 'Go.' }] }];
+      for (let turn = 1; turn <= 3; turn += 1) {
+        const verb = turn === 2 ? 'streamGenerateContent?alt=sse' : 'generateContent';
+        const response = await fetch(`${gateway.url}/v1beta/models/gemini-x:${verb}`, {
+          method: 'POST',
+          headers: { 'x-goog-api-key': 'none', 'content-type': 'application/json' },
+          body: JSON.stringify({ contents, tools: [{ functionDeclarations: [{ name: 'read' }] }] }),
+        });
+        expect(response.status).toBe(200);
+        await response.arrayBuffer();
+        const call = { functionCall: { name: 'read', args: { at: 2 * turn - 1 } } };
+        const result = { functionResponse: { name: 'read', response: { output: `file ${turn}` } } };
+        contents.push(
+          { role: 'model', parts: [{ text: 'Looking.' }, call] },
+          { role: 'user', parts: [result] },
+        );
+      }
+      const count = await fetch(`${gateway.url}/v1beta/models/gemini-x:countTokens`, {
+        method: 'POST',
+        headers: { 'x-goog-api-key': 'none' },
+        body: JSON.stringify({ contents }),
+      });
+      await count.arrayBuffer();
+      await flush(gateway.url);
+      const { lines } = await trace(['--db', db]);
+      expect(lines).toHaveLength(1);
+      const [{ turns, model, provenance }] = lines;
+      expect(model).toBe('gemini-x');
+      expect(turns.map((turn: { stop_reason: string }) => turn.stop_reason)).toEqual([
+        'tool_use',
+        'tool_use',
+        'end_turn',
+      ]);
+      for (const i of [0, 1]) {
+        const { id } = turns[i].content.at(-1);
+        expect(turns[i + 1].messages_added).toMatchObject([
+          { role: 'tool', content: [{ type: 'tool_result', call_id: id, name: 'read' }] },
+        ]);
+      }
+      expect(provenance).toMatchObject({ exchanges: 3, complete: true, supports_universal_claims: false });
+      expect(codesOf(lines[0])).toEqual(['shape']);
+    } finally {
+      await gateway.close();
+    }
+  });
+
   it('asks the monitor runs of the same id how it went', async () => {
     const db = path.join(folder, 'live.mdb');
     const runs = path.join(folder, 'runs.mdb');
