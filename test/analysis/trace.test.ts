@@ -1,6 +1,8 @@
 /** Traces of made-up runs: the shape of a line, what is new in each turn, and what a run proves. */
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { RunChains, type TraceOptions, traceRun } from '../../src/analysis/trace.ts';
+import type { ApiShape } from '../../src/domain/exchange.ts';
 import { addToolLoop, type MadeExchange, MadeSource } from './made-run.ts';
 
 const NOTHING: TraceOptions = { outcome: null, hasFile: () => false };
@@ -245,6 +247,68 @@ describe('traceRun', () => {
     expect(lines).toHaveLength(1);
     expect(lines[0]).toMatchObject({ run_id: 'counts', turns: [], task: '', model: null });
     expect(lines[0].provenance.reasons[0]).toEqual({ code: 'no_turn', words: 'it has no model turn' });
+  });
+
+  it('tells a run by its conversation where the client labels it without numbers, sub-agents and all', () => {
+    const source = new MadeSource();
+    source.add(turn(null, [user('a')], said('one')));
+    source.add(turn(null, [user('a'), assistant('one'), user('b')], said('two')));
+    expect(traceAll(source)[0].provenance.supports_universal_claims).toBe(true);
+    // A conversation of its own within the run: whose turns are all there, nobody can tell.
+    source.add(turn(null, [user('sub-agent')], said('three')));
+    const { turns, provenance } = traceAll(source)[0];
+    expect(turns[2].messages_added).toEqual([
+      { role: 'user', content: [{ type: 'text', text: 'sub-agent' }] },
+    ]);
+    expect(provenance).toMatchObject({ complete: false, supports_universal_claims: false });
+  });
+
+  it('tells what is left of a body that was cut off', () => {
+    const source = new MadeSource();
+    source.add(turn(1, [user('a')], JSON.stringify(said('one')).slice(0, -9), { truncated: true }));
+    const { turns, provenance } = traceAll(source)[0];
+    expect(turns[0].messages_added).toHaveLength(1);
+    expect(provenance.reasons.map(({ code }: { code: string }) => code)).toContain('truncated');
+    expect(provenance.complete).toBe(false);
+  });
+
+  it('makes one whole line of whatever was captured', () => {
+    const value = fc.jsonValue({ maxDepth: 4 });
+    const messages = fc.array(
+      fc.record({
+        role: fc.constantFrom('user', 'assistant', 'tool', 'model', ''),
+        content: value,
+        parts: value,
+      }),
+      { maxLength: 4 },
+    );
+    const exchange = fc.record({
+      run_id: fc.constantFrom('r', 's', null),
+      seq: fc.option(fc.nat(5)),
+      shape: fc.constantFrom<ApiShape | null>('messages', 'chat_completions', 'responses', 'gemini', null),
+      status: fc.constantFrom(0, 200, 429),
+      aborted: fc.boolean(),
+      request: fc.oneof(
+        value,
+        fc.record({ messages, contents: messages, input: messages, system: value, tools: value }),
+      ),
+      response: fc.oneof(
+        value,
+        fc.record({ content: value, stop_reason: fc.string(), choices: value, output: value }),
+      ),
+    });
+    fc.assert(
+      fc.property(fc.array(exchange, { maxLength: 6 }), (exchanges) => {
+        const source = new MadeSource();
+        for (const made of exchanges) source.add(made);
+        const lines = traceAll(source);
+        const told = lines.reduce((sum, line) => sum + line.provenance.exchanges, 0);
+        expect(told).toBe(exchanges.filter(({ run_id: runId }) => runId !== null).length);
+        for (const line of lines)
+          expect(line.provenance.supports_universal_claims).toBe(line.provenance.reasons.length === 0);
+      }),
+      { numRuns: 300 },
+    );
   });
 
   it('keeps interleaved runs apart', () => {
