@@ -170,8 +170,11 @@ function flagStep(
   return flags;
 }
 
-/** Words of the observation at hand. */
+/** Where the words of the step at hand are collected, one step after the other. */
 const seen = new WordMarks();
+const headWords = new WordSet(HEAD_WORDS);
+const inputWords = new WordSet(INPUT_WORDS);
+const sketch = new Sketch();
 
 /** Words of the observation into the head, the filter and `seen`; gives their number, as far as read. */
 function readObservation(text: string, features: StepFeatures): number {
@@ -186,11 +189,11 @@ function readObservation(text: string, features: StepFeatures): number {
     const bit = filterBit(short);
     filter[bit >>> 3]! |= 1 << (bit & 7);
   });
-  const head = new WordSet(HEAD_WORDS);
+  headWords.begin();
   readWords(text.slice(0, HEAD_CHARACTERS), (whole, stem) => {
-    if (!FUNCTION_WORDS.has(whole)) head.add(stem);
+    if (!FUNCTION_WORDS.has(whole)) headWords.add(stem);
   });
-  features.numbers[6] = head.seal(features.head) << 8;
+  features.numbers[6] = headWords.seal(features.head) << 8;
   return count;
 }
 
@@ -220,8 +223,8 @@ export function digestStep(step: MonitorStep): StepDigest {
   let functionWords = 0;
   let retries = 0;
   let negations = 0;
-  const words = new WordSet(INPUT_WORDS);
-  const sketch = new Sketch();
+  inputWords.begin();
+  sketch.begin();
   readWords(input, (whole, stem) => {
     length += 1;
     if (RETRY_WORDS.has(whole)) retries += 1;
@@ -230,19 +233,19 @@ export function digestStep(step: MonitorStep): StepDigest {
       functionWords += 1;
       return;
     }
-    words.add(stem);
+    inputWords.add(stem);
     sketch.add(stem, 1);
   });
-  const wordCount = words.seal(features.words);
+  const wordCount = inputWords.seal(features.words);
   sketch.seal(features.inputSketch);
   for (let i = 0; i < wordCount; i++) if (seen.has(features.words[i]!)) features.answered[i] = 1;
 
-  const thoughtSketch = new Sketch();
+  sketch.begin();
   readWords(thought, (whole, stem) => {
     if (NEGATIONS.has(whole)) negations += 1;
-    if (!FUNCTION_WORDS.has(whole)) thoughtSketch.add(stem, 1);
+    if (!FUNCTION_WORDS.has(whole)) sketch.add(stem, 1);
   });
-  thoughtSketch.seal(features.thoughtSketch);
+  sketch.seal(features.thoughtSketch);
 
   let flags = flagStep(step, input, thought, signs, failed, denies);
   if (length >= PROSE_WORDS && functionWords / length >= PROSE_SHARE) flags |= FLAG.prose;
@@ -260,6 +263,7 @@ export function digestStep(step: MonitorStep): StepDigest {
   numbers[2] = failed || denies ? hashFailure(failureLine) : 0;
   numbers[3] = hashLoosely(step.thought.trim().toLowerCase().slice(0, READ_CHARACTERS));
   numbers[4] = step.step_index;
+  numbers[8] = Math.floor(step.step_index / 2 ** 32);
   numbers[5] = flags;
   numbers[6]! |= wordCount;
   numbers[7] = hashText(step.action.slice(0, 200).trim(), 9);

@@ -1,24 +1,59 @@
-/** What an intervention quotes of a step: short, on one line, nothing in it that could steer a terminal or a log. */
+/**
+ * What an intervention quotes of a step: short, on one line, secrets masked, nothing in it that could steer a terminal or
+ * a log. Quotes are journaled with the digest.
+ */
 
-/** Printable ASCII without the double quote. */
-const PLAIN = /^[ !#-~]*$/;
+import { maskText } from '../redaction.ts';
 
 /** Characters looked at for one that is kept: white space may be most of a text. */
 const LOOKED_AT_FACTOR = 4;
+
+/** And as many at least, so that a secret that begins in the quote is seen whole. */
+const LOOKED_AT_MIN = 512;
+
+/** Longest quote that is made the quick way, and where it is made. */
+const QUICK_CHARACTERS = 512;
+const quick = new Uint8Array(QUICK_CHARACTERS + 2);
+
+/** The same as `cleanQuote` for text that is ASCII as far as it is looked at, as most is; otherwise null. */
+function cleanAscii(part: string, whole: boolean, characters: number): string | null {
+  if (characters > QUICK_CHARACTERS) return null;
+  let length = 0;
+  let spaced = false;
+  for (let i = 0; i < part.length && length <= characters; i++) {
+    const code = part.charCodeAt(i);
+    if (code >= 127) return null;
+    if (code <= 32) {
+      spaced = length > 0;
+      continue;
+    }
+    if (spaced) quick[length++] = 32;
+    spaced = false;
+    quick[length++] = code === 34 ? 39 : code;
+  }
+  const isCut = length > characters || (!whole && length > 0);
+  if (isCut && length >= characters) length = characters - 1;
+  const line = String.fromCharCode.apply(null, quick.subarray(0, length) as unknown as number[]);
+  return isCut ? `${line.trimEnd()}…` : line;
+}
 
 /**
  * The beginning of `text` on one line: control characters, separators, direction marks and lone surrogates out, runs of
  * white space one space, double quotes single (it is quoted in double ones), an ellipsis where it was cut.
  */
 export function cleanQuote(text: string, characters: number): string {
-  const part = text.slice(0, characters * LOOKED_AT_FACTOR).toWellFormed();
-  // Most quotes are plain.
-  if (part.length === text.length && text.length <= characters && PLAIN.test(part)) return part.trim();
+  // Masked before it is cut, or a secret at the cut would lose the shape by which it is known.
+  const looked = Math.max(characters * LOOKED_AT_FACTOR, LOOKED_AT_MIN);
+  const part = maskText(text.slice(0, looked), [], true);
+  const whole = text.length <= looked;
+  const ascii = cleanAscii(part, whole, characters);
+  if (ascii !== null) return ascii;
   const line = part
+    .toWellFormed()
     .replace(/[\s\p{C}\u2028\u2029\ufffd]+/gu, ' ')
     .replaceAll('"', "'")
     .trim();
-  if (line.length <= characters && part.length === text.length) return line;
+  if (line.length <= characters && whole) return line;
   if (line.length < characters) return line === '' ? '' : `${line}…`;
   // Not through the middle of a surrogate pair.
   const cut = line

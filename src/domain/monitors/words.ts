@@ -135,9 +135,34 @@ export function hashWord(word: string): number {
   return hash;
 }
 
-/** Hashes of the words of a lexicon, written with spaces between. */
-export function hashLexicon(words: string): ReadonlySet<number> {
-  return new Set(words.trim().split(/\s+/).map(hashWord));
+/** A fixed set of words by their hashes: one look-up a word of every text, so a table of plain numbers. */
+export class Lexicon {
+  readonly #mask: number;
+  readonly #table: Uint32Array;
+
+  constructor(hashes: readonly number[]) {
+    // At most a quarter full; 0, which stands for an empty place, is no word's hash but by the rarest chance.
+    this.#mask = 2 ** Math.ceil(Math.log2(hashes.length * 4 + 1)) - 1;
+    this.#table = new Uint32Array(this.#mask + 1);
+    for (const hash of hashes) {
+      let at = hash & this.#mask;
+      while (this.#table[at] !== 0 && this.#table[at] !== hash) at = (at + 1) & this.#mask;
+      this.#table[at] = hash;
+    }
+  }
+
+  has(hash: number): boolean {
+    for (let at = hash & this.#mask; ; at = (at + 1) & this.#mask) {
+      const found = this.#table[at];
+      if (found === 0) return false;
+      if (found === hash) return true;
+    }
+  }
+}
+
+/** The lexicon of words that are written with spaces between. */
+export function hashLexicon(words: string): Lexicon {
+  return new Lexicon(words.trim().split(/\s+/).map(hashWord));
 }
 
 /** Sixteen bits of a word's hash, never 0: what the memory keeps of a word. */
@@ -170,34 +195,39 @@ export class WordMarks {
 
 /**
  * A set of words of bounded size: the smallest hashes, so that of two long texts the same words are kept and their
- * overlap still estimates the overlap of the texts. Filled in place, sorted when sealed.
+ * overlap still estimates the overlap of the texts. Filled in place, sorted when sealed, used again after `begin`.
  */
 export class WordSet {
   readonly #limit: number;
-  readonly #words = new Set<number>();
+  /** Beyond a multiple of the limit a text has far more words than are kept: the estimate stands. */
+  readonly #words: Uint16Array;
+  readonly #marks = new WordMarks();
+  #size = 0;
 
   constructor(limit: number) {
     this.#limit = limit;
+    this.#words = new Uint16Array(limit * 8);
+    this.#marks.begin();
+  }
+
+  /** Forgets all words. */
+  begin(): void {
+    this.#size = 0;
+    this.#marks.begin();
   }
 
   add(hash: number): void {
-    // Beyond a multiple of the limit a text has far more words than are kept: the estimate stands.
-    if (this.#words.size < this.#limit * 8) this.#words.add(shortHash(hash));
-  }
-
-  has(hash: number): boolean {
-    return this.#words.has(shortHash(hash));
-  }
-
-  get size(): number {
-    return this.#words.size;
+    const short = shortHash(hash);
+    if (this.#size === this.#words.length || this.#marks.has(short)) return;
+    this.#marks.add(short);
+    this.#words[this.#size++] = short;
   }
 
   /** Writes the kept hashes, ascending, and gives how many there are. */
   seal(into: Uint16Array): number {
-    const kept = Uint16Array.from(this.#words).sort();
-    const count = Math.min(kept.length, this.#limit, into.length);
-    into.set(count === kept.length ? kept : kept.subarray(0, count));
+    const kept = this.#words.subarray(0, this.#size).sort();
+    const count = Math.min(this.#size, this.#limit, into.length);
+    into.set(kept.subarray(0, count));
     return count;
   }
 }
@@ -238,10 +268,15 @@ export function holdsWord(set: Uint16Array, count: number, short: number): boole
 /**
  * The sketch: a signed random projection of a text's words and of the three-letter beginnings, so that the cosine of
  * two sketches estimates the cosine of the texts' word vectors, and two forms of one word still meet. Collected in
- * floats, kept as int8 with the longest component at 127.
+ * floats, kept as int8 with the longest component at 127. Used again after `begin`.
  */
 export class Sketch {
   readonly #sums = new Float64Array(SKETCH_DIMENSIONS);
+
+  /** Forgets all words. */
+  begin(): void {
+    this.#sums.fill(0);
+  }
 
   add(hash: number, weight: number): void {
     // Four signed places a word: the noise of a single place would be too much for texts of few words.
@@ -252,7 +287,7 @@ export class Sketch {
 
   seal(into: Int8Array): void {
     let largest = 0;
-    for (const sum of this.#sums) largest = Math.max(largest, Math.abs(sum));
+    for (let i = 0; i < SKETCH_DIMENSIONS; i++) largest = Math.max(largest, Math.abs(this.#sums[i]!));
     if (largest === 0) return;
     for (let i = 0; i < SKETCH_DIMENSIONS; i++) into[i] = Math.round((this.#sums[i]! / largest) * 127);
   }
