@@ -13,7 +13,8 @@ export const HEAD_WORDS = 20;
 /** Bits of the filter that tells whether a word stands in the observation. */
 export const OBSERVATION_FILTER_BITS = 2048;
 
-const WORDS_AT = 32;
+const NUMBERS = 9;
+const WORDS_AT = NUMBERS * 4;
 const HEAD_AT = WORDS_AT + 2 * INPUT_WORDS;
 const INPUT_SKETCH_AT = HEAD_AT + 2 * HEAD_WORDS;
 const THOUGHT_SKETCH_AT = INPUT_SKETCH_AT + SKETCH_DIMENSIONS;
@@ -81,7 +82,10 @@ export const FLAG = {
 
 /** One step as the run remembers it: views on SLOT_BYTES of a buffer. */
 export class StepSlot {
-  /** [call, outcome, failure, thought, step_index, flags, counts, action]; `counts`: input words | head words << 8. */
+  /**
+   * [call, outcome, failure, thought, step_index, flags, counts, action, step_index above 32 bits]; `counts`: input
+   * words | head words << 8.
+   */
   readonly numbers: Uint32Array;
   readonly words: Uint16Array;
   readonly head: Uint16Array;
@@ -90,7 +94,7 @@ export class StepSlot {
 
   /** @param at a multiple of 4 */
   constructor(buffer: ArrayBufferLike, at: number) {
-    this.numbers = new Uint32Array(buffer, at, 8);
+    this.numbers = new Uint32Array(buffer, at, NUMBERS);
     this.words = new Uint16Array(buffer, at + WORDS_AT, INPUT_WORDS);
     this.head = new Uint16Array(buffer, at + HEAD_AT, HEAD_WORDS);
     this.inputSketch = new Int8Array(buffer, at + INPUT_SKETCH_AT, SKETCH_DIMENSIONS);
@@ -113,7 +117,7 @@ export class StepSlot {
     return this.numbers[3]!;
   }
   get step_index(): number {
-    return this.numbers[4]!;
+    return this.numbers[8]! * 2 ** 32 + this.numbers[4]!;
   }
   get flags(): number {
     return this.numbers[5]!;

@@ -21,7 +21,7 @@ const TASK_CHARACTERS = 8192;
 
 const COUNTERS = 16;
 const AVERAGES = 8;
-const CALL_WORDS = 4;
+const CALL_WORDS = 5;
 
 const AVERAGES_AT = COUNTERS * 4;
 const STREAKS_AT = AVERAGES_AT + AVERAGES * 4;
@@ -146,7 +146,7 @@ export class RunMemory {
     return {
       call: this.#calls[at]!,
       outcome: this.#calls[at + 1]!,
-      step_index: this.#calls[at + 2]!,
+      step_index: this.#calls[at + 4]! * 2 ** 32 + this.#calls[at + 2]!,
       flags: this.#calls[at + 3]!,
     };
   }
@@ -198,8 +198,9 @@ export class RunMemory {
     const at = (steps % CALLS) * CALL_WORDS;
     this.#calls[at] = step.call;
     this.#calls[at + 1] = step.outcome;
-    this.#calls[at + 2] = step.step_index;
+    this.#calls[at + 2] = step.numbers[4]!;
     this.#calls[at + 3] = step.flags;
+    this.#calls[at + 4] = step.numbers[8]!;
     this.counters[COUNTER.steps] = steps + 1;
   }
 }

@@ -1,4 +1,5 @@
 /** What holds for every run: streaks and interventions, scores, bounds, and that nothing a step holds can break it. */
+import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { Packr } from 'msgpackr';
 import { describe, expect, it } from 'vitest';
@@ -98,6 +99,33 @@ describe('an intervention', () => {
       text = result.outcome.intervention?.text ?? text;
     }
     expect(text).toContain('steps 7 and 3, then step 5');
+  });
+
+  it('names indices beyond 32 bits', () => {
+    let state = initialMonitors('');
+    let text = '';
+    for (const index of [2 ** 53 - 3, 2 ** 53 - 2, 2 ** 53 - 1]) {
+      const result = advanceMonitors(state, digestStep(makeStep(index, STUCK)), CODING);
+      state = result.state;
+      text = result.outcome.intervention?.text ?? text;
+    }
+    expect(text).toContain('steps 9007199254740989 and 9007199254740990, then step 9007199254740991');
+  });
+
+  it('quotes no secret, and none is in what is journaled', () => {
+    const secret = `sk-ant-api03-${createHash('sha512').update('a key').digest('hex').slice(0, 93)}AA`;
+    const leaking = {
+      thought: `I will use ${secret}`,
+      action: 'bash',
+      action_input: JSON.stringify({ command: `curl -H 'x-api-key: ${secret}' https://api.example.com` }),
+      observation: `Error: key ${secret} was refused`,
+      is_error: true,
+    };
+    const digest = digestStep(makeStep(0, leaking));
+    expect(JSON.stringify(digest)).not.toContain(secret.slice(13, 40));
+    const text = judgeRun(repeat(3, () => leaking))[2]!.intervention!.text;
+    expect(text).toContain('curl');
+    expect(text).not.toContain(secret.slice(13, 40));
   });
 
   it('holds no control characters, and at most 1,200 characters, whatever it quotes', () => {
