@@ -42,7 +42,8 @@ export class CaptureFiles implements ExchangeSource {
       // A process that died between the two steps of a rotation leaves no live file; its next start makes one.
       if (existsSync(db) || before.length === 0) {
         live = openReader(db);
-        range = live.range();
+        const reader = live;
+        range = nameDamage(db, () => reader.range());
       }
       // A rotation in between moves exchanges from the live file into one that is not in the list: look again.
       const sealed = listSealed(db);
@@ -73,9 +74,11 @@ export class CaptureFiles implements ExchangeSource {
 
   *summaries(filter: { run_id?: string } = {}): Generator<ListedExchange> {
     for (const part of this.#parts) {
-      for (const summary of this.#read(part).summaries({ ...filter, from_id: part.first_id })) {
-        if (summary.id > part.last_id) break;
-        yield summary;
+      const summaries = this.#read(part).summaries({ ...filter, from_id: part.first_id });
+      for (;;) {
+        const { value, done } = nameDamage(part.path, () => summaries.next());
+        if (done === true || value.id > part.last_id) break;
+        yield value;
       }
     }
   }
@@ -89,17 +92,20 @@ export class CaptureFiles implements ExchangeSource {
 
   exchange(id: number): ExchangeRecord | undefined {
     const part = this.#partOf(id);
-    return part === undefined ? undefined : this.#read(part).exchange(id);
+    if (part === undefined) return undefined;
+    return nameDamage(part.path, () => this.#read(part).exchange(id));
   }
 
   body(id: number, side: BodySide): Uint8Array | undefined {
     const part = this.#partOf(id);
-    return part === undefined ? undefined : this.#read(part).body(id, side);
+    if (part === undefined) return undefined;
+    return nameDamage(part.path, () => this.#read(part).body(id, side));
   }
 
   copy(id: number): StoredExchange | undefined {
     const part = this.#partOf(id);
-    return part === undefined ? undefined : this.#read(part).copy(id);
+    if (part === undefined) return undefined;
+    return nameDamage(part.path, () => this.#read(part).copy(id));
   }
 
   /** Whether an attachment with that SHA-256 is kept beside the database. */
@@ -136,7 +142,7 @@ export class CaptureFiles implements ExchangeSource {
   /** @throws CaptureFileError also when the file holds less than its name says */
   #openPart(part: CapturePart): CaptureReader {
     const reader = openSealed(this.#db, part.path);
-    const { last_id: last } = reader.range();
+    const { last_id: last } = nameDamage(part.path, () => reader.range());
     if (last >= part.last_id) return reader;
     this.#letGo(reader);
     const why = `holds exchanges up to ${last}, though its name says ${part.last_id}`;
@@ -152,6 +158,17 @@ export class CaptureFiles implements ExchangeSource {
 /** With the decoder a reader also knows the facts of exchanges that the writer has not got round to. */
 function openReader(path: string): CaptureReader {
   return CaptureReader.open(path, { decode: decodeExchange });
+}
+
+/** Whatever a reader throws means that the file is damaged: says so, with the file's name. @throws CaptureFileError */
+function nameDamage<T>(path: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof CaptureFileError) throw error;
+    const why = `damaged (${(error as Error).message.slice(0, 200)})`;
+    throw new CaptureFileError('damaged', path, why, { cause: error });
+  }
 }
 
 /** Opens a sealed file; one that was being sealed when it was listed has another name by now. */

@@ -17,7 +17,7 @@ import { runTrace, type TraceSurroundings } from '../../src/cli/trace.ts';
 import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
 import type { ScriptedAnswer, ScriptRequest } from '../../src/demo/script.ts';
 import { RUNS } from '../../src/domain/run-rows.ts';
-import { listSealed } from '../../src/storage/capture/layout.ts';
+import { type CaptureEnv, listSealed, openCaptureEnv } from '../../src/storage/capture/layout.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import {
   type CaptureGateway,
@@ -454,6 +454,27 @@ describe('trace of what is no whole database', () => {
     expect(status).toBe(1);
     expect(err).toContain(path.basename(second!.path));
     expect(err.trimEnd().split('\n')).toHaveLength(1);
+  });
+
+  it('fails the same way when a sealed file is of a newer version, or its index is damaged', async () => {
+    const good = listSealed(path.join(folder, 'turned.mdb'))[0]!;
+    const cases: [name: string, change: (env: CaptureEnv) => void, words: RegExp][] = [
+      ['newer.1-4.mdb', (env) => env.meta.putSync('format', Buffer.from('99')), /written by a newer version/],
+      ['index.1-4.mdb', (env) => env.facts.putSync(1, Buffer.from('no summaries')), /damaged/],
+    ];
+    for (const [name, change, words] of cases) {
+      const file = path.join(folder, name);
+      writeFileSync(file, readFileSync(good.path));
+      const env = openCaptureEnv(file, 'write');
+      env.root.transactionSync(() => change(env));
+      await env.root.close();
+      // The sealed file lies there without a live one.
+      const { status, err, out } = await trace(['--db', path.join(folder, `${name.split('.')[0]}.mdb`)]);
+      expect([name, status, out]).toEqual([name, 1, '']);
+      expect(err).toMatch(words);
+      expect(err).toContain(name);
+      expect(err.trimEnd().split('\n')).toHaveLength(1);
+    }
   });
 
   it('does not guess when the monitor runs cannot be read, and does not write over the database', async () => {
