@@ -330,8 +330,9 @@ function finishTally(source: ExchangeSource, tally: RunTally): RunSummary {
     return summary;
   }
   const last = tally.last_turn;
-  // Of the shapes that can be golden only this one ends alike whether it calls a tool or not.
-  const calls = last?.shape === 'responses' ? callsTools(readTurn(source, last.id)) : null;
+  // These end alike whether they call a tool or not: responses always, chat completions when the call was forced.
+  const endsAlike = last?.shape === 'responses' || last?.shape === 'chat_completions';
+  const calls = endsAlike ? callsTools(readTurn(source, last.id)) : null;
   const verdict = tally.golden.judge(calls);
   summary.golden = verdict.golden;
   summary.reasons = verdict.reasons;
