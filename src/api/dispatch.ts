@@ -58,9 +58,11 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
         status: reply.status,
         duration_ms: performance.now() - startedMs,
       });
-      const headers = [...reply.headers, ['x-request-id', requestId] as const];
+      const headers = reply.headers.slice();
+      headers.push(['x-request-id', requestId]);
       if (cors !== undefined) headers.push(...cors.headersFor(request.headers.get('origin')));
-      return { ...reply, headers };
+      const { status, body, stream } = reply;
+      return stream === undefined ? { status, headers, body } : { status, headers, body, stream };
     };
     const fail = (thrown: unknown): ApiReply => {
       const { cause, headers } = thrown instanceof FailedCall ? thrown : { cause: thrown, headers: [] };
@@ -76,8 +78,20 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
       if (request.oversized === true) throw new CatalogueError('body_too_large');
       const match = router.find(request.method, request.path);
       route = match.route;
-      const { method, path, query, headers, body, address = '' } = request;
-      const reply = route.handle({ method, path, query, headers, body, address, params: match.params });
+      const { method, path, query, headers, body } = request;
+      // The checks of a `bearer` endpoint look at the address only where a credential fails.
+      const known = route.endpoint.auth === 'bearer' ? null : (request.address ?? '');
+      const reply = route.handle({
+        method,
+        path,
+        query,
+        headers,
+        body,
+        get address() {
+          return known ?? request.address ?? '';
+        },
+        params: match.params,
+      });
       return reply instanceof Promise ? reply.then(finish, fail) : finish(reply);
     } catch (thrown) {
       return fail(thrown);

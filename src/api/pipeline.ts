@@ -46,8 +46,9 @@ export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
   const { endpoint, handler } = bound;
   if (endpoint.auth !== 'bearer') throw new Error(`${endpoint.id} is ${endpoint.auth}, not bearer`);
   const handle = async (request: ApiRequest): Promise<ApiReply> => {
-    const principal = await identify(request, checks);
-    // Most takes and principals are there at once; an await would cost a turn of the queue.
+    // Most principals, takes and tenants are there at once; an await would cost a turn of the queue.
+    const identified = identify(request, checks);
+    const principal = identified instanceof Promise ? await identified : identified;
     const taken = checks.limiter.take(principal.id);
     const outcome = taken instanceof Promise ? await taken : taken;
     const rateHeaders = checks.rate_headers.describe(outcome);
@@ -55,7 +56,8 @@ export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
     try {
       const input = readInput(endpoint, request, TENANT_NAMES);
       const { named, checked } = checkAll(endpoint, input, principal);
-      const tenant = await resolveTenant(endpoint, principal, named, checks.memberships);
+      const resolved = resolveTenant(endpoint, principal, named, checks.memberships);
+      const tenant = resolved instanceof Promise ? await resolved : resolved;
       const reply = await handler({ tenant, ...checked, request });
       return toApiReply(reply, rateHeaders);
     } catch (thrown) {
@@ -68,19 +70,28 @@ export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
   return { endpoint, handle };
 }
 
-/** @throws CatalogueError `unauthenticated`, or `rate_limited` for who failed too often */
-/** @throws CatalogueError (as rejection) `unauthenticated`, or `rate_limited` where failures are limited */
-export async function identify(request: ApiRequest, checks: Checks): Promise<Principal> {
+/** @throws CatalogueError (or rejects) `unauthenticated`, or `rate_limited` where failures are limited */
+export function identify(request: ApiRequest, checks: Checks): Principal | Promise<Principal> {
+  // While the client is there: its address is lost with it.
+  const fail = (thrown: unknown, address: string) => limitFailure(thrown, address, checks);
   try {
-    return await checks.authenticator.authenticate(request.headers.get('authorization'));
+    const principal = checks.authenticator.authenticate(request.headers.get('authorization'));
+    if (!(principal instanceof Promise)) return principal;
+    const { address } = request;
+    return principal.catch((thrown: unknown) => fail(thrown, address));
   } catch (thrown) {
-    const isFailure = thrown instanceof CatalogueError && thrown.code === 'unauthenticated';
-    if (isFailure && checks.failure_limiter !== undefined) {
-      const { allowed }: RateOutcome = await checks.failure_limiter.take(request.address);
-      if (!allowed) throw new CatalogueError('rate_limited', 'Too many failed authentications');
-    }
-    throw thrown;
+    return fail(thrown, request.address);
   }
+}
+
+/** @throws CatalogueError (as rejection) `rate_limited` for who failed too often, else what was thrown */
+async function limitFailure(thrown: unknown, address: string, checks: Checks): Promise<never> {
+  const isFailure = thrown instanceof CatalogueError && thrown.code === 'unauthenticated';
+  if (isFailure && checks.failure_limiter !== undefined) {
+    const { allowed }: RateOutcome = await checks.failure_limiter.take(address);
+    if (!allowed) throw new CatalogueError('rate_limited', 'Too many failed authentications');
+  }
+  throw thrown;
 }
 
 interface NamedTenant {
@@ -125,12 +136,12 @@ function shapeOf(schema: z.ZodType | undefined): object {
 }
 
 /** @throws CatalogueError `not_found` for an organization that the user does not belong to, `forbidden` for its role */
-async function resolveTenant(
+function resolveTenant(
   endpoint: Endpoint,
   principal: Principal,
   named: NamedTenant,
   memberships: MembershipReader,
-): Promise<Tenant> {
+): Tenant | Promise<Tenant> {
   if (principal.type === 'key') {
     const { org_id, project_id, id } = principal;
     return { org_id, project_id, actor: { type: 'key', id }, may_write: true };
@@ -140,7 +151,17 @@ async function resolveTenant(
     const actor = { type: 'static', id: principal.id } as const;
     return { org_id: named.org_id ?? DEFAULT_ORG, project_id, actor, may_write: true };
   }
-  const org_id = named.org_id!;
+  return findUserTenant(endpoint, principal, named.org_id!, project_id, memberships);
+}
+
+/** @throws CatalogueError `not_found` for an organization that the user does not belong to, `forbidden` for its role */
+async function findUserTenant(
+  endpoint: Endpoint,
+  principal: Extract<Principal, { type: 'user' }>,
+  org_id: string,
+  project_id: string | null,
+  memberships: MembershipReader,
+): Promise<Tenant> {
   const membership = await memberships.roleOf(principal.identity, org_id);
   if (membership === null) throw new CatalogueError('not_found');
   const may_write = isAtLeast(membership.role, 'member');

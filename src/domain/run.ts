@@ -173,9 +173,16 @@ export function renderStart({ facts, started_at_ms }: RunState): string {
 }
 
 /** Document 2, Score bundle. */
-export function renderScores({ scores, total_score, fired }: StepOutcome): string {
-  return JSON.stringify({ scores, total_score, fired });
+export function renderScores(outcome: StepOutcome): string {
+  if (outcome === lastRendered.outcome) return lastRendered.text;
+  const { scores, total_score, fired } = outcome;
+  const text = JSON.stringify({ scores, total_score, fired });
+  lastRendered = { outcome, text };
+  return text;
 }
+
+/** A step's answer is stored and sent; outcomes do not change. */
+let lastRendered: { outcome: StepOutcome | null; text: string } = { outcome: null, text: '' };
 
 /** The answer to a finish. */
 export function renderFinish(state: RunState): string {
@@ -226,5 +233,9 @@ export function renderEvaluation(state: RunState): string {
 
 /** RFC 3339 UTC with milliseconds. */
 export function toTimestamp(atMs: number): string {
-  return new Date(atMs).toISOString();
+  if (atMs !== lastTimestamp.at_ms) lastTimestamp = { at_ms: atMs, text: new Date(atMs).toISOString() };
+  return lastTimestamp.text;
 }
+
+/** Whatever one event brings is of one moment. */
+let lastTimestamp = { at_ms: Number.NaN, text: '' };

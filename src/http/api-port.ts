@@ -7,7 +7,7 @@ import { STATUS_CODES } from 'node:http';
 import type { EventStream } from '../contract/handler.ts';
 import { DROPPED_BODY_BYTES } from '../limits.ts';
 import { sendEventStream } from './event-stream.ts';
-import { type HttpStream, joinLines } from './http-stream.ts';
+import type { HttpStream } from './http-stream.ts';
 
 /** A request as the dispatch takes it (`UnroutedRequest` of `src/api`, in this folder's own words). */
 export interface CollectedRequest {
@@ -16,8 +16,8 @@ export interface CollectedRequest {
   query: string;
   headers: ReadonlyMap<string, string>;
   body: Uint8Array;
-  /** The other end of the connection, as an IP address. */
-  address: string;
+  /** The other end of the connection, as an IP address; '' once the client is gone. */
+  readonly address: string;
   /** The body is beyond the cap; `body` is empty. */
   oversized?: boolean;
 }
@@ -95,13 +95,17 @@ function describeRequest(stream: HttpStream, body: Uint8Array, oversized: boolea
     query: head.query ?? '',
     headers: collectHeaders(head.headers),
     body,
-    address: stream.address,
+    // Looked up when it is asked for, as few requests need it: it is a call into the system.
+    get address() {
+      return stream.address;
+    },
     oversized,
   };
 }
 
 function send(stream: HttpStream, reply: DispatchedReply, closeConnection = false): void {
-  const lines = joinLines(reply.headers.flat());
+  let lines = '';
+  for (const [name, value] of reply.headers) lines += `${name}: ${value}\r\n`;
   if (reply.stream !== undefined) {
     sendEventStream(stream, `${reply.status} ${STATUS_CODES[reply.status]}`, lines, reply.stream);
     return;

@@ -87,6 +87,7 @@ export class HttpStream {
   #isEnded = false;
   #trailers: string | null = null;
   #closesConnection = false;
+  #address: string | null = null;
 
   /**
    * @param res the native response; the stream registers its abort and drain handlers
@@ -100,11 +101,13 @@ export class HttpStream {
     res.onAborted(() => this.#close(true));
   }
 
-  /** The other end of the connection, as an IP address; '' once the stream is closed. */
+  /** The other end of the connection, as an IP address; '' when it is first asked for once the stream is closed. */
   get address(): string {
+    if (this.#address !== null) return this.#address;
     if (this.closed) return '';
     const text = Buffer.from(this.#res.getRemoteAddressAsText()).toString('latin1');
-    return text.startsWith(MAPPED_IPV4) ? readMappedIpv4(text) : text;
+    this.#address = text.startsWith(MAPPED_IPV4) ? readMappedIpv4(text) : text;
+    return this.#address;
   }
 
   /** Stops reading the request body: back-pressure to the client. */

@@ -186,6 +186,9 @@ const SWEEP_CELLS = 2_000;
 /** Actors looked at to make room for one. */
 const ROOM_CELLS = 256;
 const UNBOUNDED = 2 ** 30;
+/** Of an actor without any, which most are all their life: a map of its own costs as much as a small state. */
+const NO_TIMERS: Cell['timers'] = new Map();
+const NO_REPLIES: Cell['replies'] = new Map();
 
 /** Runs the actors of one thread. */
 export class ActorHost {
@@ -493,8 +496,8 @@ export class ActorHost {
       gate_ticket: 0,
       undurable: 0,
       io_in_flight: 0,
-      timers: new Map(),
-      replies: new Map(),
+      timers: NO_TIMERS,
+      replies: NO_REPLIES,
       touched_at_ms: nowMs,
       life: 0,
       history: { failed_at_ms: [] },
@@ -827,13 +830,15 @@ export class ActorHost {
     if (recorder.persisted > 0) {
       const encoded: [event: Uint8Array, rows: readonly RowWrite[]][] = [];
       for (const effect of effects) {
-        if (effect.type === 'persist')
-          encoded.push([Uint8Array.from(this.#packr.pack(effect.event)), effect.rows]);
+        if (effect.type === 'persist') encoded.push([this.#packr.pack(effect.event), effect.rows]);
       }
       for (const [event, rows] of encoded) this.#stageEvent(cell, event, rows);
       cell.state = recorder.state;
     }
-    if (recorder.held && replyTo !== null) cell.replies.set(token, replyTo);
+    if (recorder.held && replyTo !== null) {
+      if (cell.replies === NO_REPLIES) cell.replies = new Map();
+      cell.replies.set(token, replyTo);
+    }
     for (const effect of effects) {
       switch (effect.type) {
         case 'persist':
@@ -896,6 +901,7 @@ export class ActorHost {
       cell.timers.delete(effect.timer);
       this.#deliverInternal(cell, effect.name, effect.payload);
     });
+    if (cell.timers === NO_TIMERS) cell.timers = new Map();
     cell.timers.set(effect.timer, cancel);
   }
 
@@ -1047,7 +1053,7 @@ export class ActorHost {
   #stageSnapshot(cell: Cell): void {
     const { snapshot } = cell.kind.behaviour.persistence!;
     const { kind, key } = cell.self;
-    const state = Uint8Array.from(this.#packr.pack(snapshot.encode(cell.state)));
+    const state = this.#packr.pack(snapshot.encode(cell.state));
     this.#openBatch().writes.push({
       type: 'snapshot',
       kind,
@@ -1078,6 +1084,8 @@ export class ActorHost {
       } finally {
         this.#running = false;
       }
+      // Now, not at the end of the turn: the next commit may take the thread for as long as a message takes to travel.
+      for (const link of this.#links) link.flush();
       this.#commit();
       this.#run();
     });

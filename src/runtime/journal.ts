@@ -28,7 +28,7 @@ export interface JournalStore {
    */
   load(kind: string, key: string): StoredActor;
   /**
-   * Makes all writes durable together, or none of them, then calls `done` once, in a later turn. The runtime has at
+   * Makes all writes durable together, or none of them, then calls `done` once, after it has returned. The runtime has at
    * most one commit outstanding. After an error the writes may or may not be there.
    */
   commit(writes: readonly JournalWrite[], done: (error: Error | null) => void): void;

@@ -3,12 +3,14 @@
  * Any thread.
  */
 
-const INITIAL_SLOTS = 8;
+const INITIAL_SLOTS = 2;
+/** Of a queue that nothing has been in yet: many never hold anything. */
+const NO_SLOTS: undefined[] = [];
 
 /** Holds up to `capacity` items; memory grows with use (doubling) and never past the capacity's power of two. */
 export class RingQueue<T> {
   readonly capacity: number;
-  #slots: (T | undefined)[];
+  #slots: (T | undefined)[] = NO_SLOTS;
   #head = 0;
   #size = 0;
 
@@ -16,7 +18,6 @@ export class RingQueue<T> {
   constructor(capacity: number) {
     if (!Number.isInteger(capacity) || capacity < 1) throw new RangeError(`queue capacity ${capacity}`);
     this.capacity = capacity;
-    this.#slots = new Array(INITIAL_SLOTS);
   }
 
   get size(): number {
@@ -61,13 +62,13 @@ export class RingQueue<T> {
 
   /** Forgets everything. */
   clear(): void {
-    this.#slots = new Array(INITIAL_SLOTS);
+    this.#slots = NO_SLOTS;
     this.#head = 0;
     this.#size = 0;
   }
 
   #grow(): void {
-    const slots: (T | undefined)[] = new Array(this.#slots.length * 2);
+    const slots: (T | undefined)[] = new Array(Math.max(INITIAL_SLOTS, this.#slots.length * 2));
     for (let i = 0; i < this.#size; i++) slots[i] = this.#slots[(this.#head + i) & (this.#slots.length - 1)];
     this.#slots = slots;
     this.#head = 0;

@@ -8,6 +8,8 @@ import type { RowKey } from '../runtime/protocol.ts';
 
 const NUMBER = 1;
 const TEXT = 2;
+/** A number with its mark. */
+const NUMBER_BYTES = 9;
 /** Greater than every mark: ends the range of the keys that begin with the bytes before it. */
 const AFTER_ALL = 255;
 /** What LMDB takes. */
@@ -18,8 +20,7 @@ export const MAX_ROW_KEY_BYTES = 1_978;
  *   {@link MAX_ROW_KEY_BYTES}
  */
 export function encodeRowKey(key: RowKey): Buffer {
-  const parts = key.map(encodePart);
-  const encoded = parts.length === 1 ? parts[0]! : Buffer.concat(parts);
+  const encoded = encodeParts(key, 0);
   if (encoded.length === 0 || encoded.length > MAX_ROW_KEY_BYTES)
     throw new RangeError(`a row key of ${encoded.length} bytes`);
   return encoded;
@@ -27,7 +28,9 @@ export function encodeRowKey(key: RowKey): Buffer {
 
 /** The first key that is past all those which begin with the given parts. */
 export function encodePrefixEnd(prefix: RowKey): Buffer {
-  return Buffer.concat([...prefix.map(encodePart), Buffer.of(AFTER_ALL)]);
+  const encoded = encodeParts(prefix, 1);
+  encoded[encoded.length - 1] = AFTER_ALL;
+  return encoded;
 }
 
 /** @throws RangeError for bytes that no key has */
@@ -58,26 +61,41 @@ export function decodeRowKey(bytes: Uint8Array): (string | number)[] {
   return key;
 }
 
-function encodePart(part: string | number): Buffer {
-  if (typeof part === 'number') {
-    if (!Number.isFinite(part)) throw new RangeError(`${part} in a row key`);
-    const encoded = Buffer.allocUnsafe(9);
-    encoded[0] = NUMBER;
-    encoded.writeDoubleBE(part === 0 ? 0 : part, 1);
-    // Negative numbers have all their bits turned, others the sign alone: then bytes compare as values do.
-    if (encoded[1]! & 0x80) for (let i = 1; i < 9; i++) encoded[i]! ^= 0xff;
-    else encoded[1]! ^= 0x80;
-    return encoded;
-  }
-  if (!part.isWellFormed()) throw new RangeError('half a surrogate pair in a row key');
-  if (part.includes('\0'))
-    return Buffer.concat([Buffer.of(TEXT), escapeZeros(Buffer.from(part)), Buffer.of(0)]);
-  const bytes = Buffer.byteLength(part);
-  const encoded = Buffer.allocUnsafe(bytes + 2);
-  encoded[0] = TEXT;
-  encoded.write(part, 1);
-  encoded[bytes + 1] = 0;
+/** @param spare bytes left unwritten behind the parts */
+function encodeParts(parts: RowKey, spare: number): Buffer {
+  let bytes = spare;
+  for (const part of parts) bytes += typeof part === 'number' ? NUMBER_BYTES : measureText(part);
+  const encoded = Buffer.allocUnsafe(bytes);
+  let at = 0;
+  for (const part of parts)
+    at = typeof part === 'number' ? putNumber(encoded, part, at) : putText(encoded, part, at);
   return encoded;
+}
+
+function putNumber(target: Buffer, value: number, at: number): number {
+  if (!Number.isFinite(value)) throw new RangeError(`${value} in a row key`);
+  target[at] = NUMBER;
+  const end = target.writeDoubleBE(value === 0 ? 0 : value, at + 1);
+  // Negative numbers have all their bits turned, others the sign alone: then bytes compare as values do.
+  if (target[at + 1]! & 0x80) for (let i = at + 1; i < end; i++) target[i]! ^= 0xff;
+  else target[at + 1]! ^= 0x80;
+  return end;
+}
+
+function measureText(text: string): number {
+  if (!text.isWellFormed()) throw new RangeError('half a surrogate pair in a row key');
+  let zeros = 0;
+  for (let at = text.indexOf('\0'); at >= 0; at = text.indexOf('\0', at + 1)) zeros++;
+  return Buffer.byteLength(text) + zeros + 2;
+}
+
+function putText(target: Buffer, text: string, at: number): number {
+  target[at] = TEXT;
+  let end = at + 1;
+  if (text.includes('\0')) end += escapeZeros(Buffer.from(text)).copy(target, end);
+  else end += target.write(text, end);
+  target[end] = 0;
+  return end + 1;
 }
 
 function decodeNumber(encoded: Buffer): number {

@@ -22,8 +22,8 @@ export class SplitJournal implements JournalStore {
   }
 
   commit(writes: readonly JournalWrite[], done: (error: Error | null) => void): void {
+    if (writes.every(({ kind }) => this.#quickKinds.has(kind))) return this.#quick.commit(writes, done);
     const quick = writes.filter(({ kind }) => this.#quickKinds.has(kind));
-    if (quick.length === writes.length) return this.#quick.commit(writes, done);
     if (quick.length === 0) return this.#main.commit(writes, done);
     const main = writes.filter(({ kind }) => !this.#quickKinds.has(kind));
     let left = 2;

@@ -81,7 +81,7 @@ describe.each(STORES)('a journal in $name', ({ prepare }) => {
     expect(readable(journal.load('ledger', 'a')).events).toEqual(['another kind']);
   });
 
-  it('calls done once, in a later turn, when the writes can be read', async () => {
+  it('calls done once, after it has returned, when the writes can be read', async () => {
     let calls = 0;
     const seen = await new Promise<number>((resolve) => {
       journal.commit([event('run', 'a', 1)], () => {

@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { JournalStore } from '../../src/runtime/journal.ts';
-import type { RowKey } from '../../src/runtime/protocol.ts';
+import type { JournalStore, JournalWrite } from '../../src/runtime/journal.ts';
+import type { RowKey, RowWrite } from '../../src/runtime/protocol.ts';
+import { createPrng } from '../../src/std/prng.ts';
 import { LmdbJournal } from '../../src/storage/lmdb/journal.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { MemoryJournal } from '../../src/storage/memory/journal.ts';
@@ -188,6 +189,41 @@ describe.each(STORES)('tables in $name', ({ prepare }) => {
     expect(tables.get('t', ['last'])).toBe(4);
     expect(tables.get('u', ['org', '2026-01-01'])).toEqual({ steps: 4, tokens: 10 });
     expect(journal.load('k', 'a').events).toHaveLength(4);
+    await journal.close();
+  });
+
+  it('count row by row in the order of a commit, however often it names a row', async () => {
+    const journal = journalOf();
+    const random = createPrng(7);
+    const names = ['a', 'b\0', 'b'];
+    const expected = new Map<string, Record<string, number>>();
+    let seq = 0;
+    for (let round = 0; round < 40; round++) {
+      const writes: JournalWrite[] = [
+        { type: 'event', kind: 'k', key: 'a', seq: ++seq, event: Buffer.from('e') },
+      ];
+      for (let i = 0; i < 8; i++) {
+        const name = names[random.below(names.length)]!;
+        const by = random.below(5);
+        const what = random.float();
+        const field = random.chance(0.5) ? 'steps' : 'tokens';
+        const place = { table: 'u', row: ['org', name] };
+        let row: RowWrite = { op: 'add', ...place, counts: { [field]: by } };
+        if (what < 0.15) {
+          row = { op: 'put', ...place, value: { steps: by } };
+          expected.set(name, { steps: by });
+        } else if (what < 0.3) {
+          row = { op: 'remove', ...place };
+          expected.delete(name);
+        } else {
+          const counts = expected.get(name) ?? {};
+          expected.set(name, { ...counts, [field]: (counts[field] ?? 0) + by });
+        }
+        writes.push({ type: 'row', kind: 'k', key: 'a', row });
+      }
+      expect(await new Promise((resolve) => journal.commit(writes, resolve))).toBeNull();
+      for (const name of names) expect(tables.get('u', ['org', name])).toEqual(expected.get(name));
+    }
     await journal.close();
   });
 });

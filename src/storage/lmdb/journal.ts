@@ -8,7 +8,7 @@
  */
 import type { JournalStore, JournalWrite, StoredActor } from '../../runtime/journal.ts';
 import { type Durability, Environment } from './environment.ts';
-import { applyRow, type EncodedRow, encodeRow } from './tables.ts';
+import { applyRow, type EncodedRow, encodeRow, mergeCounts } from './tables.ts';
 
 /** An actor's entries are not what was written; it cannot be started from them. */
 export class DamagedHistoryError extends Error {
@@ -61,7 +61,8 @@ export class LmdbJournal implements JournalStore {
 
   commit(writes: readonly JournalWrite[], done: (error: Error | null) => void): void {
     this.#outstanding = this.#write(writes).then(
-      () => void setImmediate(done, null),
+      // Behind the promises at hand, and out of their reach: what `done` throws is nobody's rejection.
+      () => process.nextTick(done, null),
       async (thrown: unknown) => {
         if (!this.#closed) await this.#environment.reopen();
         setImmediate(done, thrown instanceof Error ? thrown : new Error(String(thrown)));
@@ -96,12 +97,13 @@ export class LmdbJournal implements JournalStore {
         puts.push([encodeKey(kind, key, seq), toBuffer(write.event)]);
       }
     }
+    const changes = mergeCounts(rows);
     await this.#environment.transact(() => {
       const journal = this.#environment.named(JOURNAL);
       for (const [start, end] of emptied)
         for (const key of [...journal.getKeys({ start, end })]) journal.removeSync(key);
       for (const [key, value] of puts) journal.putSync(key, value);
-      for (const row of rows) applyRow(this.#environment, row);
+      for (const change of changes) applyRow(this.#environment, change);
     });
   }
 }

@@ -69,8 +69,52 @@ export interface EncodedRow {
 export function encodeRow(write: RowWrite): EncodedRow {
   const row = encodeRowKey(write.row);
   const { table } = write;
-  if (write.op === 'put') return { table, row, change: Buffer.from(packr.pack(write.value)) };
+  if (write.op === 'put') return { table, row, change: packr.pack(write.value) };
   return { table, row, change: write.op === 'remove' ? null : write.counts };
+}
+
+/**
+ * Adds up what a batch counts in one row, so that the row is read and written once. What the batch puts or removes
+ * stays as it is, and counts before it and after it stay apart.
+ */
+export function mergeCounts(rows: readonly EncodedRow[]): readonly EncodedRow[] {
+  const counted = new Set<string>();
+  let adds = 0;
+  for (const { table, change } of rows) {
+    if (!isCount(change)) continue;
+    counted.add(table);
+    adds++;
+  }
+  if (adds < 2) return rows;
+  /** By table and row: what its next counts are added to; null behind a put or a removal. */
+  const sums = new Map<string, Record<string, number> | null>();
+  const merged: EncodedRow[] = [];
+  for (const encoded of rows) {
+    const { table, row, change } = encoded;
+    if (!counted.has(table)) {
+      merged.push(encoded);
+      continue;
+    }
+    const place = `${table}\0${row.toString('latin1')}`;
+    if (!isCount(change)) {
+      sums.set(place, null);
+      merged.push(encoded);
+      continue;
+    }
+    const sum = sums.get(place);
+    if (sum == null) {
+      const counts = { ...change };
+      sums.set(place, counts);
+      merged.push({ table, row, change: counts });
+    } else {
+      for (const [name, by] of Object.entries(change)) sum[name] = (sum[name] ?? 0) + by;
+    }
+  }
+  return merged;
+}
+
+function isCount(change: EncodedRow['change']): change is Readonly<Record<string, number>> {
+  return change !== null && !Buffer.isBuffer(change);
 }
 
 /** Inside a write transaction of the file. */
@@ -83,7 +127,7 @@ export function applyRow(environment: Environment, { table, row, change }: Encod
   } else {
     const counts: Record<string, number> = { ...decodeValue<Record<string, number>>(database.get(row)) };
     for (const [name, by] of Object.entries(change)) counts[name] = (counts[name] ?? 0) + by;
-    database.putSync(row, Buffer.from(packr.pack(counts)));
+    database.putSync(row, packr.pack(counts));
   }
 }
 
