@@ -13,6 +13,7 @@ import {
   CHECKING_COMMAND,
   CLAIMING,
   DENYING,
+  DOCUMENT,
   EDITING_ACTION,
   EDITING_COMMAND,
   FAILING,
@@ -26,11 +27,13 @@ import {
   PARTIAL,
   PENDING,
   PRESUPPOSING,
+  PROGRAM,
   READING,
   RECAPPING,
   RECAPPING_ACTION,
   RETRY_WORDS,
   SHELL,
+  SHOWING_COMMAND,
   SPEAKING,
   VERIFYING,
   WAITING,
@@ -103,6 +106,14 @@ function findFailureLine(signs: string): string {
   return signs.slice(from, end < 0 ? undefined : end);
 }
 
+/** Whether what reads like a failure is what the step looked for: errors in a log. */
+function isAskedFor(step: MonitorStep, signs: string): boolean {
+  const asked = step.action_input.slice(0, 300).toLowerCase();
+  const word = /[a-z]{4,}/.exec(FAILING.exec(signs)![0].toLowerCase())?.[0];
+  if (word === undefined || !asked.includes(word)) return false;
+  return SHOWING_COMMAND.test(step.action) || SHOWING_COMMAND.test(asked) || READING.test(step.action);
+}
+
 /** Three quoted or capitalised names in a row, or a list of as many items. */
 const ENUMERATION =
   /(?:['"“‘][^'"“”‘’\n]{2,60}['"”’](?: \([^)\n]{0,40}\))?(?:,? and |, ?|; ?)){2,}|(?:\b[A-Z][\w&'.-]*(?: [\w&'.-]+){0,5}(?: \([^)\n]{0,40}\))?, ){2,}/;
@@ -132,6 +143,7 @@ function flagStep(
   signs: string,
   failed: boolean,
   denies: boolean,
+  parsed: unknown,
 ): number {
   const action = step.action.slice(0, 200);
   const own = `${thought}\n${input.slice(0, READ_CHARACTERS)}`;
@@ -150,7 +162,8 @@ function flagStep(
   if (mutates && (IRREVERSIBLE.test(spoken) || (commands && IRREVERSIBLE.test(command))))
     flags |= FLAG.irreversible;
   if (CHECKING_ACTION.test(spoken) || (commands && CHECKING_COMMAND.test(command))) flags |= FLAG.checks;
-  if (EDITING_ACTION.test(spoken) || (commands && EDITING_COMMAND.test(command))) flags |= FLAG.edits;
+  const edits = EDITING_ACTION.test(spoken) || (commands && EDITING_COMMAND.test(command));
+  if (edits && (!DOCUMENT.test(command) || PROGRAM.test(command))) flags |= FLAG.edits;
   if (speaks) flags |= FLAG.speaks;
   if (step.observation.trim() === '') flags |= FLAG.silent;
   if (READING.test(spoken)) flags |= FLAG.reads;
@@ -164,7 +177,8 @@ function flagStep(
   if (VERIFYING.test(input.slice(0, READ_CHARACTERS))) flags |= FLAG.asks_check;
   if (ENUMERATION.test(input.slice(0, READ_CHARACTERS))) flags |= FLAG.enumerates;
   if (RECAPPING_ACTION.test(action.trim()) || RECAPPING.test(own)) flags |= FLAG.recaps;
-  if (countStutter(own) >= STUTTER_COUNT) flags |= FLAG.stutters;
+  // The same value in many places of a JSON input is data, not speech.
+  if (countStutter(parsed === undefined ? own : thought) >= STUTTER_COUNT) flags |= FLAG.stutters;
   if (step.action !== '' || step.action_input !== '') flags |= FLAG.acts;
   if (thought.length >= THOUGHT_CHARACTERS) flags |= FLAG.thinks;
   return flags;
@@ -211,7 +225,7 @@ export function digestStep(step: MonitorStep): StepDigest {
       : collectValues(parsed, READ_CHARACTERS * 1.5);
   const thought = readEnds(step.thought, READ_CHARACTERS);
   const signs = readEnds(step.observation, SIGN_CHARACTERS);
-  const failed = step.is_error || FAILING.test(signs);
+  const failed = step.is_error || (FAILING.test(signs) && !isAskedFor(step, signs));
   const denies =
     step.observation.trim().length === 0
       ? false
@@ -247,7 +261,7 @@ export function digestStep(step: MonitorStep): StepDigest {
   });
   sketch.seal(features.thoughtSketch);
 
-  let flags = flagStep(step, input, thought, signs, failed, denies);
+  let flags = flagStep(step, input, thought, signs, failed, denies, parsed);
   if (length >= PROSE_WORDS && functionWords / length >= PROSE_SHARE) flags |= FLAG.prose;
   if (observationLength >= SUBSTANTIAL_WORDS) flags |= FLAG.substantial;
   if (negations % 2 === 1) flags |= FLAG.negates;

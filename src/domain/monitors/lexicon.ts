@@ -29,7 +29,7 @@ export const SHELL =
 
 /** Actions that change something, by the tool's name. */
 export const MUTATING_ACTION =
-  /(?:^|[^a-z])(?:edit|writ|creat|insert|replac|patch|appl|updat|delet|remov|modif|sav|append|commit|install|mov|renam|cancel|book|return|exchang|add|set|upload|send|post|put|mkdir|touch|cp|mv|rm|chmod|sed|tee|submit|deploy|refund|pay|transfer)(?:e|ing|es|y)?(?![a-z])/i;
+  /(?:^|[^a-z])(?:edit|writ|creat|insert|replac|patch|appl|updat|delet|remov|modif|sav|append|commit|install|mov|renam|cancel|book|return|exchang|add|set|upload|send|post|put|mkdir|touch|cp|mv|rm|chmod|sed|tee|submit|deploy|refund|pay|transfer|comment)(?:e|ing|es|y)?(?![a-z])/i;
 /** The same by a command. */
 export const MUTATING_COMMAND =
   /(?:^|[^a-z-])(?:mkdir|touch|cp|mv|rm|chmod|chown|ln|sed -i|tee|patch|apply_patch|dd|truncate|kill|(?:npm|pnpm|yarn|pip3?|apt(?:-get)?|brew|cargo|go|gem|conda) (?:install|add|i|ci|get|update|upgrade|remove|uninstall)|git (?:add|commit|checkout|switch|restore|reset|stash|apply|merge|rebase|pull|revert|cherry-pick|clean|rm|mv)|perl -pi)(?![a-z-])|(?:^|[^-=0-9&>])>{1,2} ?[\w./~"'$]/i;
@@ -40,13 +40,22 @@ export const EDITING_ACTION =
 export const EDITING_COMMAND =
   /(?:^|[^a-z-])(?:sed -i|tee|patch|apply_patch|perl -pi)(?![a-z-])|(?:^|[^-=0-9&>])>{1,2} ?[\w./~"'$]/i;
 
+/** Texts for people to read: nothing can run them. */
+export const DOCUMENT = /\.(?:mdx?|txt|rst|adoc|csv|tex|docx?)(?![\w.])/i;
+/** Other files, of which a change can be run. */
+export const PROGRAM =
+  /\.(?:[cm]?[jt]sx?|py|rb|go|rs|java|kt|swift|c|h|cc|cpp|hpp|cs|php|sh|sql|lua|pl|scala|ex|exs|vue|svelte|css|html|ya?ml|toml|json)(?![\w.])/i;
+
+/** Commands that show what is written somewhere. */
+export const SHOWING_COMMAND = /^\W*(?:grep|egrep|rg|ag|cat|head|tail|less|journalctl|awk|sed -n|strings)\b/i;
+
 /** Actions that speak to a person. */
 export const SPEAKING =
   /^(?:respond|reply|message|say|speak|ask\w*|talk|chat|tell|notify|send_message\w*|message_user|ask_user|respond_to_user|human\w*|user\w*)$/i;
 
 /** Actions that test, build, read back or compare, by the tool's name. */
 export const CHECKING_ACTION =
-  /(?:^|[^a-z])(?:tests?|pytest|jest|vitest|unittest|check\w*|verif\w+|validat\w+|build|compil\w+|make|lint|tsc|cargo|npm|python3?|node|diff|assert|typecheck|mypy|ruff|eslint)(?![a-z])/i;
+  /(?:^|[^a-z])(?:tests?|pytest|jest|vitest|unittest|check\w*|verif\w+|validat\w+|build|compil\w+|make|lint|tsc|cargo|npm|python3?|node|diff|assert|typecheck|mypy|ruff|eslint|screenshot|preview|render)(?![a-z])/i;
 /** The same by the command that a tool is given. */
 export const CHECKING_COMMAND =
   /(?:^|[^a-z])(?:tests?|pytest|jest|vitest|unittest|check|verif\w+|validat\w+|build|compil\w+|make|lint|tsc|cargo|npm|npx|yarn|pnpm|go (?:test|build|vet|run)|python3?|node|diff|mypy|ruff|eslint|curl)(?![a-z])/i;
@@ -69,7 +78,7 @@ export const WAITING =
 
 /** A short result that says: not yet. */
 export const PENDING =
-  /["']?\b(?:status|state|phase)\b["']?\s*[:=]\s*["']?(?:pending|queued|running|in[ _-]?progress|waiting|processing|provisioning|starting|building|creating|deploying|scheduled|active)\b|\b(?:still|currently|is|are|job|build|task) (?:running|processing|building|pending|queued|in progress|waiting|starting|deploying)\b|^\W{0,3}(?:pending|queued|running|in[ _]progress|waiting|processing|building|starting)\b|\bnot (?:yet )?(?:ready|finished|complete|completed|done)\b|\b\d{1,2}(?:\.\d+)? ?%/i;
+  /["']?\b(?:status|state|phase)\b["']?\s*[:=]\s*["']?(?:pending|queued|running|in[ _-]?progress|waiting|processing|provisioning|starting|building|creating|deploying|scheduled|active)\b|\b(?:still|currently|is|are|job|build|task) (?:running|processing|building|pending|queued|in progress|waiting|starting|deploying)\b|\b(?:containercreating|podinitializing)\b|^\W{0,3}(?:pending|queued|running|in[ _]progress|waiting|processing|building|starting)\b|\bnot (?:yet )?(?:ready|finished|complete|completed|done)\b|\b\d{1,2}(?:\.\d+)? ?%/i;
 
 /** A result that reads like a failure; looked for at its beginning and its end. */
 export const FAILING =

@@ -12,7 +12,7 @@
  *      sameness     likeness of the result's beginning to the most like of the last 12
  *    Weights from the labelled runs (docs/monitors.md says how); an instruction must have a like one to be a loop.
  *  - `variation`: for commands and arguments. The same action with nearly the same input, and each time nothing: not
- *    found, or failed.
+ *    found, or failed, or what an earlier query brought already.
  *  - `failures`: the same failure, by its first line without numbers, several times in a row, whatever was tried.
  *  - `words`: the same long thought again and again, and nothing new in the results.
  *
@@ -55,6 +55,8 @@ export const LIKE_STEPS = 2;
 const NEAR_OVERLAP = 0.5;
 const NEAR_COSINE = 0.8;
 const NEAR_STEPS = 8;
+/** Two results of as many words are not the same by chance. */
+const SAME_RESULT_WORDS = 8;
 
 const VARIATION_SCORES = [0, 0, 0.3, 0.45, 0.6, 0.75, 0.85] as const;
 const FAILURE_SCORES = [0, 0, 0.2, 0.4, 0.55, 0.7, 0.85] as const;
@@ -100,7 +102,9 @@ export function measureParaphrase(
       : average(AVERAGE.answered, own === 0 ? averages[AVERAGE.answered]! : answered / own),
     retry: Math.min(1, (step.retryWords * RETRY_WORDS_PER) / Math.max(RETRY_WORDS_PER, step.inputLength)),
   };
-  const speaksOf = step.has(FLAG.prose) && !step.has(FLAG.waits | FLAG.pending);
+  // Comments and notes that go to different places are a batch, however alike they are.
+  const writes = step.has(FLAG.mutates) && !step.has(FLAG.speaks) && !cameToNothing(step.flags);
+  const speaksOf = step.has(FLAG.prose) && !step.has(FLAG.waits | FLAG.pending) && !writes;
   return speaksOf ? { measure, like } : null;
 }
 
@@ -128,13 +132,19 @@ function cameToNothing(flags: number): boolean {
 }
 
 function judgeVariation(step: StepFeatures, memory: RunMemory, reach: number): Finding {
-  if (step.has(FLAG.prose | FLAG.waits | FLAG.pending) || !cameToNothing(step.flags)) return NO_FINDING;
+  if (step.has(FLAG.prose | FLAG.waits | FLAG.pending)) return NO_FINDING;
+  const nothing = cameToNothing(step.flags);
+  // The same page of results for another query is nothing new either.
+  const tells =
+    step.has(FLAG.reads) && !step.has(FLAG.mutates) && step.observationLength >= SAME_RESULT_WORDS;
+  if (!nothing && !tells) return NO_FINDING;
   const evidence: number[] = [];
   for (let ago = 1; ago <= Math.min(reach, NEAR_STEPS); ago++) {
     const past = memory.slot(ago);
     // After a change the same call is a new try.
     if (past.has(FLAG.mutates) && !past.has(FLAG.failed)) break;
-    if (past.action !== step.action || !cameToNothing(past.flags)) continue;
+    if (past.action !== step.action) continue;
+    if (past.outcome !== step.outcome && !(nothing && cameToNothing(past.flags))) continue;
     const near =
       past.call === step.call ||
       overlapOf(step.words, step.wordCount, past.words, past.wordCount) >= NEAR_OVERLAP ||

@@ -11,10 +11,10 @@
  *    something else.
  */
 
-import { FLAG, type StepFeatures } from './features.ts';
+import { FLAG, INPUT_WORDS, type StepFeatures } from './features.ts';
 import { chooseFinding, type Finding, NO_FINDING } from './finding.ts';
 import { COUNTER, isTaskWord, type RunMemory } from './memory.ts';
-import { cosineOf } from './words.ts';
+import { cosineOf, holdsWord } from './words.ts';
 
 const UNCHECKED_SCORE = 0.6;
 /** For each further unchecked change. */
@@ -29,6 +29,9 @@ const ANSWERED_SHARE = 0.12;
 /** The next step is still at the check from this likeness on. */
 const SAME_CHECK_COSINE = 0.55;
 
+/** Of what a reading step names, this share must stand in the edit. */
+const READ_BACK_SHARE = 0.6;
+
 /** Share of the step's own words that its result mentions; 1 when it has none. */
 function shareAnswered(step: StepFeatures, memory: RunMemory): number {
   let own = 0;
@@ -39,6 +42,22 @@ function shareAnswered(step: StepFeatures, memory: RunMemory): number {
     answered += step.answered[i]!;
   }
   return own === 0 ? 1 : answered / own;
+}
+
+/** Whether the step reads what the last edit wrote. */
+function isReadBack(step: StepFeatures, memory: RunMemory): boolean {
+  if (!step.has(FLAG.reads) || step.has(FLAG.failed | FLAG.denies | FLAG.silent)) return false;
+  for (let ago = 1; ago <= memory.slotCount; ago++) {
+    const past = memory.slot(ago);
+    if (!past.has(FLAG.edits)) continue;
+    // Of a long edit only some words are kept: the file's name may not be among them.
+    if (past.wordCount === INPUT_WORDS) return true;
+    let shared = 0;
+    for (let i = 0; i < step.wordCount; i++)
+      if (holdsWord(past.words, past.wordCount, step.words[i]!)) shared += 1;
+    return step.wordCount > 0 && shared / step.wordCount >= READ_BACK_SHARE;
+  }
+  return false;
 }
 
 /** Judges the step at hand, which `memory` does not hold yet, and keeps count of changes and checks. */
@@ -75,7 +94,8 @@ export function judgeVerificationSkip(step: StepFeatures, memory: RunMemory): Fi
       count: 0,
     });
 
-  if (step.has(FLAG.checks) && !step.has(FLAG.mutates)) counters[COUNTER.unchecked] = 0;
+  if (!step.has(FLAG.mutates) && (step.has(FLAG.checks) || isReadBack(step, memory)))
+    counters[COUNTER.unchecked] = 0;
   else if (step.has(FLAG.mutates) && !step.has(FLAG.failed | FLAG.final | FLAG.speaks)) {
     counters[COUNTER.changes]! += 1;
     if (step.has(FLAG.edits) && !step.has(FLAG.shows_state)) counters[COUNTER.unchecked] = unchecked + 1;
