@@ -1,0 +1,131 @@
+/** The parts that read texts: quotes, words, sentences that come back. Their cost on texts made to be slow. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { digestStep } from '../../../src/domain/monitors/digest.ts';
+import { cleanQuote } from '../../../src/domain/monitors/quote.ts';
+import { countStutter } from '../../../src/domain/monitors/stutter.ts';
+import { hashLexicon, hashWord, readWords, WordSet } from '../../../src/domain/monitors/words.ts';
+import { makeStep } from './script.ts';
+
+describe('a quote', () => {
+  it('is one line of at most its length, trimmed, without controls, double quotes and double spaces', () => {
+    const unit = fc.oneof(
+      fc.constantFrom(' ', '\n', '\t', '\u0000', '"', '\u202e', '\ud800', '\u2028', 'é', '😀', '…'),
+      fc.string({ minLength: 1, maxLength: 1 }),
+    );
+    fc.assert(
+      fc.property(
+        fc.string({ unit, maxLength: 600 }),
+        fc.integer({ min: 2, max: 140 }),
+        (text, characters) => {
+          const quote = cleanQuote(text, characters);
+          expect(quote.length).toBeLessThanOrEqual(characters);
+          expect(quote.isWellFormed()).toBe(true);
+          expect(quote).toBe(quote.trim());
+          expect(quote).not.toMatch(/[\p{Cc}\p{Cs}\u202e\u2028\u2029"]| {2}/u);
+        },
+      ),
+    );
+  });
+
+  it('of ASCII is what it would be beside other characters', () => {
+    const ascii = fc.string({
+      unit: fc.constantFrom(' ', '\n', '\u0000', '"', 'a', 'b', '.'),
+      maxLength: 60,
+    });
+    fc.assert(
+      fc.property(ascii, fc.integer({ min: 4, max: 50 }), (text, characters) => {
+        // A letter beyond ASCII takes the general way.
+        expect(cleanQuote(`e ${text}`, characters)).toBe(
+          cleanQuote(`é ${text}`, characters).replace('é', 'e'),
+        );
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
+
+describe('words', () => {
+  it('are the same whatever the case, the ending and the signs around', () => {
+    const stems = (text: string): number[] => {
+      const found: number[] = [];
+      readWords(text, (_, stem) => found.push(stem));
+      return found;
+    };
+    expect(stems('Parsing, "parsed" (parses)!')).toEqual(
+      stems('parse parse parse').map(() => stems('pars')[0]),
+    );
+    expect(stems('漢字')).toHaveLength(2);
+    expect(stems('\ud800 \u0000 😀 ---')).toEqual([]);
+  });
+
+  it('of a lexicon are found, and no others', () => {
+    const inside = ['the', 'of', 'not', 'again', 'another'];
+    const lexicon = hashLexicon(inside.join(' '));
+    for (const word of inside) expect(lexicon.has(hashWord(word))).toBe(true);
+    fc.assert(
+      fc.property(fc.stringMatching(/^[a-z]{1,12}$/), (word) => {
+        expect(lexicon.has(hashWord(word))).toBe(inside.includes(word));
+      }),
+    );
+  });
+
+  it('of a set are kept once, ascending, the smallest of them, and gone after `begin`', () => {
+    const set = new WordSet(40);
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 1, max: 0xffff }), { maxLength: 300 }), (hashes) => {
+        set.begin();
+        for (const hash of hashes) set.add(hash);
+        const into = new Uint16Array(40);
+        const count = set.seal(into);
+        const expected = [...new Set(hashes)].sort((a, b) => a - b).slice(0, 40);
+        expect([...into.subarray(0, count)]).toEqual(expected);
+      }),
+    );
+  });
+});
+
+describe('a sentence that comes back', () => {
+  it('is counted in prose alone', () => {
+    const sentence = 'I will look at the file again.';
+    expect(countStutter(`${sentence} `.repeat(9))).toBe(9);
+    expect(countStutter(`| ${sentence} | x |\n`.repeat(9))).toBe(0);
+    expect(countStutter(`- ${sentence}\n`.repeat(9))).toBe(0);
+    expect(countStutter(`\`\`\`\n${`${sentence}\n`.repeat(9)}\`\`\``)).toBe(0);
+    expect(countStutter('const a = compute(value, other);\n'.repeat(9))).toBe(0);
+  });
+});
+
+describe('texts made to be slow', () => {
+  // Each costs a few milliseconds at most; quadratic work on one of them runs into the time limit of a test.
+  it.each([
+    ['one word', 'a'],
+    ['one word without spaces in its script', '漢'],
+    ['white space', ' '],
+    ['lines', '\n'],
+    ['double quotes', '"'],
+    ['brackets', '['],
+    ['openings of objects', '{"a":'],
+    ['digits', '1:'],
+    ['lone surrogates', '\ud800'],
+    ['NUL', '\u0000'],
+    ['beginnings of a list', "'a', "],
+    ['names in a row', 'Aa bb, '],
+    ['claims', 'It works. '],
+    ['reserves', 'tests pass not. '],
+    ['letters and points', 'a.'],
+    ['beginnings of failures', 'exited with '],
+    ['beginnings of parts', 'showing the first '],
+    ['beginnings of summaries', 'conversation a a '],
+    ['beginnings of denials', 'no data '],
+    ['table signs', '| '],
+  ])('%s', (_, unit) => {
+    const text = unit.repeat(Math.ceil(1_000_000 / unit.length));
+    for (const field of ['action', 'action_input', 'thought', 'observation'] as const) {
+      for (let i = 0; i < 10; i++) {
+        const digest = digestStep(makeStep(i, { [field]: text }));
+        expect(JSON.stringify({ ...digest, features: '' }).length).toBeLessThan(4096);
+      }
+    }
+  });
+});
