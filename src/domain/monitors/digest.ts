@@ -12,6 +12,7 @@ import {
   CHECKING_ACTION,
   CHECKING_COMMAND,
   CLAIMING,
+  CODE_SIGN,
   DENYING,
   DOCUMENT,
   EDITING_ACTION,
@@ -35,6 +36,7 @@ import {
   SHELL,
   SHOWING_COMMAND,
   SPEAKING,
+  STATEMENT,
   VERIFYING,
   WAITING,
 } from './lexicon.ts';
@@ -190,6 +192,12 @@ const headWords = new WordSet(HEAD_WORDS);
 const inputWords = new WordSet(INPUT_WORDS);
 const sketch = new Sketch();
 
+/** Whether an input with the words of a sentence is a command or a statement. */
+function isCode(action: string, input: string): boolean {
+  const start = input.slice(0, 500);
+  return STATEMENT.test(start) || (CODE_SIGN.test(start) && SHELL.test(`${action.slice(0, 200)} `));
+}
+
 /** Words of the observation into the head, the filter and `seen`; gives their number, as far as read. */
 function readObservation(text: string, features: StepFeatures): number {
   let count = 0;
@@ -262,7 +270,8 @@ export function digestStep(step: MonitorStep): StepDigest {
   sketch.seal(features.thoughtSketch);
 
   let flags = flagStep(step, input, thought, signs, failed, denies, parsed);
-  if (length >= PROSE_WORDS && functionWords / length >= PROSE_SHARE) flags |= FLAG.prose;
+  if (length >= PROSE_WORDS && functionWords / length >= PROSE_SHARE && !isCode(step.action, input))
+    flags |= FLAG.prose;
   if (observationLength >= SUBSTANTIAL_WORDS) flags |= FLAG.substantial;
   if (negations % 2 === 1) flags |= FLAG.negates;
 

@@ -32,13 +32,20 @@ export const MUTATING_ACTION =
   /(?:^|[^a-z])(?:edit|writ|creat|insert|replac|patch|appl|updat|delet|remov|modif|sav|append|commit|install|mov|renam|cancel|book|return|exchang|add|set|upload|send|post|put|mkdir|touch|cp|mv|rm|chmod|sed|tee|submit|deploy|refund|pay|transfer|comment)(?:e|ing|es|y)?(?![a-z])/i;
 /** The same by a command. */
 export const MUTATING_COMMAND =
-  /(?:^|[^a-z-])(?:mkdir|touch|cp|mv|rm|chmod|chown|ln|sed -i|tee|patch|apply_patch|dd|truncate|kill|(?:npm|pnpm|yarn|pip3?|apt(?:-get)?|brew|cargo|go|gem|conda) (?:install|add|i|ci|get|update|upgrade|remove|uninstall)|git (?:add|commit|checkout|switch|restore|reset|stash|apply|merge|rebase|pull|revert|cherry-pick|clean|rm|mv)|perl -pi)(?![a-z-])|(?:^|[^-=0-9&>])>{1,2} ?[\w./~"'$]/i;
+  /(?:^|[^a-z-])(?:mkdir|touch|cp|mv|rm|chmod|chown|ln|sed -i|tee|patch|apply_patch|dd|truncate|kill|(?:npm|pnpm|yarn|pip3?|apt(?:-get)?|brew|cargo|go|gem|conda) (?:install|add|i|ci|get|update|upgrade|remove|uninstall)|git (?:add|commit|checkout|switch|restore|reset|stash|apply|merge|rebase|pull|revert|cherry-pick|clean|rm|mv)|perl -pi)(?![a-z-])|\bopen\([^)\n]{1,80}['"][wa]b?\+?['"]|\.write(?:_text|lines|File\w*)?\(|\bwriteFile\w*\(|(?:^|[^-=0-9&>])>{1,2} ?[\w./~"'$]/i;
 
 /** Changes that only running or reading can show to be right: of files, by the tool's name and by a command. */
 export const EDITING_ACTION =
   /(?:^|[^a-z])(?:edit\w*|writ(?:e|ing)|creat(?:e|ing)|insert|replace|patch|apply|append|save)(?![a-z])/i;
 export const EDITING_COMMAND =
   /(?:^|[^a-z-])(?:sed -i|tee|patch|apply_patch|perl -pi)(?![a-z-])|(?:^|[^-=0-9&>])>{1,2} ?[\w./~"'$]/i;
+
+/** Statements of a query language: their words are no sentences. */
+export const STATEMENT =
+  /^\s*(?:select|insert into|update|delete from|with|create|alter|drop|explain|match|merge)\b[^?!]{1,400}\b(?:from|values|set|table|view|index|as|return)\b/i;
+
+/** Signs that commands have and instructions have not. */
+export const CODE_SIGN = /[|;&$<>={}`\\]|(?:^|\s)--?[a-z]/i;
 
 /** Texts for people to read: nothing can run them. */
 export const DOCUMENT = /\.(?:mdx?|txt|rst|adoc|csv|tex|docx?)(?![\w.])/i;
@@ -51,7 +58,7 @@ export const SHOWING_COMMAND = /^\W*(?:grep|egrep|rg|ag|cat|head|tail|less|journ
 
 /** Actions that speak to a person. */
 export const SPEAKING =
-  /^(?:respond|reply|message|say|speak|ask\w*|talk|chat|tell|notify|send_message\w*|message_user|ask_user|respond_to_user|human\w*|user\w*)$/i;
+  /^(?:respond|reply|message|say|speak|ask(?:_?(?:user|human|customer|client|person|question|follow_?up|clarif)\w*)?|talk|chat|tell|notify|send_message\w*|message_user|ask_user|respond_to_user|human\w*|user\w*)$/i;
 
 /** Actions that test, build, read back or compare, by the tool's name. */
 export const CHECKING_ACTION =
@@ -82,7 +89,7 @@ export const PENDING =
 
 /** A result that reads like a failure; looked for at its beginning and its end. */
 export const FAILING =
-  /(?:^|\n) ?(?:[\w.]*(?:error|exception)\b|fatal\b|fail(?:ed|ure)?\b|traceback \(most recent|panic:|abort)|\b[1-9]\d* (?:tests? )?(?:failed|failing|failures?|errors?)\b|command not found|no such file or directory|permission denied|syntax error|segmentation fault|exit(?:ed)?(?: with)?(?: status| code| with code)[: ]{1,2}-?[1-9]|\berror \d{3}\b/i;
+  /(?:^|\n) ?(?:[\w.]*(?:error|exception)\b|fatal\b|fail(?:ed|ure)?\b|traceback \(most recent|panic:|abort)|\b[1-9]\d* (?:tests? )?(?:failed|failing|failures?|errors?)\b|command not found|no such file or directory|permission denied|syntax error|segmentation fault|\bmake(?:\[\d+\])?: \*\*\*|exit(?:ed)?(?: with)?(?: status| code| with code)[: ]{1,2}-?[1-9]|\berror \d{3}\b/i;
 
 /** A result that says that there is nothing. */
 export const DENYING =

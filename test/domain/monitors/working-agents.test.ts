@@ -91,6 +91,32 @@ describe('no monitor fires on', () => {
     ],
     ['a fix that was read back', [EDIT, call('read_file', { path: 'src/dates.ts' }, 'y'), DONE]],
     ['a fix that was looked at', [EDIT, call('browser_screenshot', {}, 'image'), DONE]],
+    [
+      'one query of a database after the other',
+      repeat(8, (i) =>
+        call('execute_sql', `SELECT count(*) FROM table_${i} WHERE status = 'x'`, `count\n${i * 31}`),
+      ),
+    ],
+    [
+      'a build between edits that a program makes',
+      repeat(12, (i) =>
+        i % 2 === 1
+          ? call('bash', 'make', `src/a.c:${i}: error: bad token`)
+          : call('bash', `python - <<'X'\nopen("a.c", "a").write("fix ${i}")\nX`, ''),
+      ),
+    ],
+    [
+      'tests of one part after the other, failing each in its way',
+      ['login', 'cart', 'search', 'mail', 'admin'].map((part) =>
+        call('bash', `npx vitest run test/${part}.test.ts`, `FAIL test/${part}.test.ts\n1 failed`),
+      ),
+    ],
+    [
+      'a person asked for one thing after the other',
+      ['user id', 'reservation id', 'new date of travel', 'payment method'].map((what) =>
+        call('ask_user', `Could you please provide your ${what} as well?`, 'here it is'),
+      ),
+    ],
     ['a text for people', [call('write_file', { path: 'notes.md', content: 'y' }, 'written'), DONE]],
   ])('%s', (_, steps) => {
     expect(firedIn(judgeRun(steps, TASK))).toEqual([]);
@@ -108,6 +134,23 @@ describe('but fires on', () => {
     ];
     const results = '1. Guide to Moment.js 2. Docs of date-fns 3. Manual of Luxon';
     const steps = queries.map((query) => call('search', { query }, results));
+    expect(firesAt(judgeRun(steps, TASK), 'semantic_loop')).toEqual([3, 4]);
+  });
+
+  it('another agent asked for the same in other words', () => {
+    const steps = [
+      'Find the phone number of the office in Berlin',
+      'Look up the telephone number for the Berlin office',
+      'Search again for the Berlin office phone number',
+      'Please try to get the phone number of the Berlin office',
+    ].map((instruction) =>
+      call('ask_agent', { agent: 'Web', instruction }, 'The page shows a list of unrelated companies.'),
+    );
+    expect(firesAt(judgeRun(steps, 'Call the office in Berlin'), 'semantic_loop')).toEqual([2, 3]);
+  });
+
+  it('a build that fails in the same way under other options', () => {
+    const steps = repeat(5, (i) => call('bash', `make ${'-j '.repeat(i)}`, 'make: *** [all] Error 2'));
     expect(firesAt(judgeRun(steps, TASK), 'semantic_loop')).toEqual([3, 4]);
   });
 
