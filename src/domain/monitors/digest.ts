@@ -137,6 +137,38 @@ function claimsSuccess(text: string): boolean {
   return false;
 }
 
+/** Longer names are not remembered, nor more of them. */
+const ACTION_CHARACTERS = 64;
+const ACTIONS_MAX = 512;
+/** In what `flagAction` gives: the tool is given a command. Beyond the bits of FLAG. */
+const COMMANDS = 1 << 30;
+const actionFlags = new Map<string, number>();
+
+/** What a tool is by its name alone. A run calls few tools often, so that is remembered. */
+function flagAction(name: string): number {
+  const known = actionFlags.get(name);
+  if (known !== undefined) return known;
+  // The words of a name may be run together.
+  const spoken = `${name.replace(/([a-z])([A-Z])/g, '$1 $2').replace(/[_.-]/g, ' ')} `;
+  const trimmed = name.trim();
+  let flags = 0;
+  if (SHELL.test(spoken)) flags |= COMMANDS;
+  if (MUTATING_ACTION.test(spoken)) flags |= FLAG.mutates;
+  if (IRREVERSIBLE.test(spoken)) flags |= FLAG.irreversible;
+  if (CHECKING_ACTION.test(spoken)) flags |= FLAG.checks;
+  if (EDITING_ACTION.test(spoken)) flags |= FLAG.edits;
+  if (SPEAKING.test(trimmed)) flags |= FLAG.speaks;
+  if (READING.test(spoken)) flags |= FLAG.reads;
+  if (FINISHING.test(trimmed)) flags |= FLAG.final;
+  if (WAITING.test(spoken)) flags |= FLAG.waits;
+  if (RECAPPING_ACTION.test(trimmed)) flags |= FLAG.recaps;
+  if (name.length <= ACTION_CHARACTERS) {
+    if (actionFlags.size >= ACTIONS_MAX) actionFlags.clear();
+    actionFlags.set(name, flags);
+  }
+  return flags;
+}
+
 /** What the step is, by its words. */
 function flagStep(
   step: MonitorStep,
@@ -147,30 +179,26 @@ function flagStep(
   denies: boolean,
   parsed: unknown,
 ): number {
-  const action = step.action.slice(0, 200);
   const own = `${thought}\n${input.slice(0, READ_CHARACTERS)}`;
-  // A command says what it does in its beginning; a tool in its name, whose words may be run together.
-  const spoken = `${action.replace(/([a-z])([A-Z])/g, '$1 $2').replace(/[_.-]/g, ' ')} `;
+  const named = flagAction(step.action.slice(0, 200));
+  // A command says what it does in its beginning; words of a query are no commands.
   const command = step.action_input.slice(0, 300);
-  // Words of a query are no commands.
-  const commands = SHELL.test(spoken);
-  const mutates = MUTATING_ACTION.test(spoken) || (commands && MUTATING_COMMAND.test(command));
-  const speaks = SPEAKING.test(action.trim());
-  let flags = 0;
+  const commands = (named & COMMANDS) !== 0;
+  let flags =
+    named & (FLAG.mutates | FLAG.checks | FLAG.speaks | FLAG.reads | FLAG.final | FLAG.waits | FLAG.recaps);
   if (failed) flags |= FLAG.failed;
   if (denies) flags |= FLAG.denies;
-  if (mutates) flags |= FLAG.mutates;
-  if (mutates && !failed && /^\s*[{[]/.test(signs)) flags |= FLAG.shows_state;
-  if (mutates && (IRREVERSIBLE.test(spoken) || (commands && IRREVERSIBLE.test(command))))
-    flags |= FLAG.irreversible;
-  if (CHECKING_ACTION.test(spoken) || (commands && CHECKING_COMMAND.test(command))) flags |= FLAG.checks;
-  const edits = EDITING_ACTION.test(spoken) || (commands && EDITING_COMMAND.test(command));
+  if (commands && MUTATING_COMMAND.test(command)) flags |= FLAG.mutates;
+  if ((flags & FLAG.mutates) !== 0) {
+    if (!failed && /^\s*[{[]/.test(signs)) flags |= FLAG.shows_state;
+    if ((named & FLAG.irreversible) !== 0 || (commands && IRREVERSIBLE.test(command)))
+      flags |= FLAG.irreversible;
+  }
+  if (commands && CHECKING_COMMAND.test(command)) flags |= FLAG.checks;
+  const edits = (named & FLAG.edits) !== 0 || (commands && EDITING_COMMAND.test(command));
   if (edits && (!DOCUMENT.test(command) || PROGRAM.test(command))) flags |= FLAG.edits;
-  if (speaks) flags |= FLAG.speaks;
   if (step.observation.trim() === '') flags |= FLAG.silent;
-  if (READING.test(spoken)) flags |= FLAG.reads;
-  if (FINISHING.test(action.trim())) flags |= FLAG.final;
-  if (WAITING.test(spoken) || /^\W*(?:sleep|wait|watch)\b/i.test(command)) flags |= FLAG.waits;
+  if (/^\W*(?:sleep|wait|watch)\b/i.test(command)) flags |= FLAG.waits;
   if (!failed && !denies && step.observation.length <= PENDING_CHARACTERS && PENDING.test(signs))
     flags |= FLAG.pending;
   if (PARTIAL.test(signs)) flags |= FLAG.partial;
@@ -178,7 +206,7 @@ function flagStep(
   if (PRESUPPOSING.test(own)) flags |= FLAG.presupposes;
   if (VERIFYING.test(input.slice(0, READ_CHARACTERS))) flags |= FLAG.asks_check;
   if (ENUMERATION.test(input.slice(0, READ_CHARACTERS))) flags |= FLAG.enumerates;
-  if (RECAPPING_ACTION.test(action.trim()) || RECAPPING.test(own)) flags |= FLAG.recaps;
+  if (RECAPPING.test(own)) flags |= FLAG.recaps;
   // The same value in many places of a JSON input is data, not speech.
   if (countStutter(parsed === undefined ? own : thought) >= STUTTER_COUNT) flags |= FLAG.stutters;
   if (step.action !== '' || step.action_input !== '') flags |= FLAG.acts;

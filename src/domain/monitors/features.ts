@@ -171,7 +171,9 @@ export class StepFeatures extends StepSlot {
   }
 }
 
+const FILTER_SHIFT = 32 - Math.log2(OBSERVATION_FILTER_BITS);
+
 /** Where a word's bit stands in the filter. */
 export function filterBit(short: number): number {
-  return Math.imul(short, 0x9e3779b1) >>> (32 - Math.log2(OBSERVATION_FILTER_BITS));
+  return Math.imul(short, 0x9e3779b1) >>> FILTER_SHIFT;
 }
