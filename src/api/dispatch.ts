@@ -78,25 +78,39 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
       if (request.oversized === true) throw new CatalogueError('body_too_large');
       const match = router.find(request.method, request.path);
       route = match.route;
-      const { method, path, query, headers, body } = request;
-      // The checks of a `bearer` endpoint look at the address only where a credential fails.
-      const known = route.endpoint.auth === 'bearer' ? null : (request.address ?? '');
-      const reply = route.handle({
-        method,
-        path,
-        query,
-        headers,
-        body,
-        get address() {
-          return known ?? request.address ?? '';
-        },
-        params: match.params,
-      });
+      const reply = route.handle(new RoutedRequest(request, match));
       return reply instanceof Promise ? reply.then(finish, fail) : finish(reply);
     } catch (thrown) {
       return fail(thrown);
     }
   };
+}
+
+class RoutedRequest implements ApiRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
+  readonly headers: ReadonlyMap<string, string>;
+  readonly body: Uint8Array;
+  readonly params: Readonly<Record<string, string>>;
+  readonly #unrouted: UnroutedRequest;
+  readonly #address: string | null;
+
+  constructor(unrouted: UnroutedRequest, { route, params }: Match) {
+    this.method = unrouted.method;
+    this.path = unrouted.path;
+    this.query = unrouted.query;
+    this.headers = unrouted.headers;
+    this.body = unrouted.body;
+    this.params = params;
+    this.#unrouted = unrouted;
+    // The checks of a `bearer` endpoint look at it only where a credential fails, which they find out at once.
+    this.#address = route.endpoint.auth === 'bearer' ? null : (unrouted.address ?? '');
+  }
+
+  get address(): string {
+    return this.#address ?? this.#unrouted.address ?? '';
+  }
 }
 
 /** A failure behind checks that have something to say in every answer. */

@@ -69,7 +69,7 @@ export function serveApi(dispatch: Dispatch, maxBodyBytes: number): (stream: Htt
 
 function answer(stream: HttpStream, dispatch: Dispatch, chunks: Buffer[]): void {
   const reply = dispatch(
-    describeRequest(stream, chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks), false),
+    new StreamRequest(stream, chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks), false),
   );
   if (reply instanceof Promise) void reply.then((settled) => send(stream, settled));
   else send(stream, reply);
@@ -82,25 +82,36 @@ function answer(stream: HttpStream, dispatch: Dispatch, chunks: Buffer[]): void 
 function refuseBody(stream: HttpStream, dispatch: Dispatch, isUnread: boolean): void {
   stream.events.onBody = () => {};
   stream.received = [];
-  const reply = dispatch(describeRequest(stream, Buffer.alloc(0), true));
+  const reply = dispatch(new StreamRequest(stream, Buffer.alloc(0), true));
   if (reply instanceof Promise) void reply.then((settled) => send(stream, settled, isUnread));
   else send(stream, reply, isUnread);
 }
 
-function describeRequest(stream: HttpStream, body: Uint8Array, oversized: boolean): CollectedRequest {
-  const { head } = stream;
-  return {
-    method: head.method,
-    path: head.path,
-    query: head.query ?? '',
-    headers: collectHeaders(head.headers),
-    body,
-    // Looked up when it is asked for, as few requests need it: it is a call into the system.
-    get address() {
-      return stream.address;
-    },
-    oversized,
-  };
+/** A class, since an object literal with a getter has a shape of its own each time, which lives until a full collection. */
+class StreamRequest implements CollectedRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
+  readonly headers: ReadonlyMap<string, string>;
+  readonly body: Uint8Array;
+  readonly oversized: boolean;
+  readonly #stream: HttpStream;
+
+  constructor(stream: HttpStream, body: Uint8Array, oversized: boolean) {
+    const { head } = stream;
+    this.method = head.method;
+    this.path = head.path;
+    this.query = head.query ?? '';
+    this.headers = collectHeaders(head.headers);
+    this.body = body;
+    this.oversized = oversized;
+    this.#stream = stream;
+  }
+
+  /** Looked up when it is asked for, as few requests need it: it is a call into the system. */
+  get address(): string {
+    return this.#stream.address;
+  }
 }
 
 function send(stream: HttpStream, reply: DispatchedReply, closeConnection = false): void {

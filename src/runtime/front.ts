@@ -3,6 +3,7 @@
  * links, not threads; the simulator uses it as it is. Front threads (main or worker).
  */
 import { createDeferred, type Deferred } from '../std/deferred.ts';
+import { SlotTable } from '../std/slot-table.ts';
 import { type DeadLetterReason, DeadLetters } from './dead-letters.ts';
 import { type ErrorData, RuntimeError, type RuntimeErrorCode, runtimeError } from './error.ts';
 import type { Frame, Link, LinkStats } from './link.ts';
@@ -74,11 +75,11 @@ export class Front implements Asker {
   readonly #scheduler: Scheduler;
   readonly #limits: FrontLimits;
   readonly #links: (Link | null)[];
-  readonly #pending = new Map<number, PendingAsk>();
+  readonly #pending = new SlotTable<PendingAsk>();
   readonly #subscriptions = new Map<string, Set<(payload: unknown) => void>>();
   readonly #fences = new Map<number, { host: number; done: () => void }>();
   readonly #upWaits: { host: number | null; deferred: Deferred<void> }[] = [];
-  #nextId = 1;
+  #nextFence = 1;
   #sweepAtMs = Number.POSITIVE_INFINITY;
   #cancelSweep: (() => void) | null = null;
   #closed = false;
@@ -152,16 +153,15 @@ export class Front implements Asker {
     const host = placeAddress(this.#placement, to);
     const link = this.#links[host];
     if (link == null) return refuse('host_down', 'host_down');
-    const id = this.#nextId++;
     const deadline_ms = this.#scheduler.monotonicMs() + (options.deadline_ms ?? DEFAULT_ASK_DEADLINE_MS);
     const bodies = options.bodies ?? NO_BODIES;
     // Entered before it is sent: no link needs to promise that an answer comes in a later turn.
-    this.#pending.set(id, { to, name, host, deadline_ms, settle });
+    const id = this.#pending.add({ to, name, host, deadline_ms, settle });
     let isSent = false;
     try {
       isSent = link.send({ type: 'ask', id, to, name, payload, deadline_ms, bodies });
     } finally {
-      if (!isSent) this.#pending.delete(id);
+      if (!isSent) this.#pending.take(id);
     }
     if (!isSent) return refuse('link_full', 'link_full');
     if (deadline_ms < this.#sweepAtMs) this.#scheduleSweep(deadline_ms);
@@ -201,7 +201,7 @@ export class Front implements Asker {
     const waits: Promise<void>[] = [];
     this.#links.forEach((link, host) => {
       const deferred = createDeferred();
-      const id = this.#nextId++;
+      const id = this.#nextFence++;
       if (link == null || !link.send({ type: 'fence', id })) return;
       this.#fences.set(id, { host, done: deferred.resolve });
       waits.push(deferred.promise);
@@ -239,12 +239,11 @@ export class Front implements Asker {
     switch (frame.type) {
       case 'reply':
       case 'error': {
-        const pending = this.#pending.get(frame.id);
+        const pending = this.#pending.take(frame.id);
         if (pending === undefined) {
           this.#bury(ANONYMOUS, frame.type, 'late_reply');
           return;
         }
-        this.#pending.delete(frame.id);
         if (frame.type === 'reply') {
           this.#answered++;
           pending.settle(null, frame.value);
@@ -280,9 +279,9 @@ export class Front implements Asker {
       fence.done();
     }
     const lost: PendingAsk[] = [];
-    for (const [id, pending] of this.#pending) {
+    for (const [id, pending] of this.#pending.entries()) {
       if (pending.host !== host) continue;
-      this.#pending.delete(id);
+      this.#pending.take(id);
       lost.push(pending);
     }
     for (const pending of lost) {
@@ -309,9 +308,9 @@ export class Front implements Asker {
     const nowMs = this.#scheduler.monotonicMs();
     let nextMs = Number.POSITIVE_INFINITY;
     const late: PendingAsk[] = [];
-    for (const [id, pending] of this.#pending) {
+    for (const [id, pending] of this.#pending.entries()) {
       if (pending.deadline_ms <= nowMs) {
-        this.#pending.delete(id);
+        this.#pending.take(id);
         late.push(pending);
       } else if (pending.deadline_ms < nextMs) {
         nextMs = pending.deadline_ms;

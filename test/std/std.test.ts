@@ -9,6 +9,7 @@ import { LinkedMap } from '../../src/std/linked-map.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { RecentMap } from '../../src/std/recent-map.ts';
 import { RingQueue } from '../../src/std/ring-queue.ts';
+import { SlotTable } from '../../src/std/slot-table.ts';
 
 describe('the clock', () => {
   it('never goes back, and is the same in all threads', () => {
@@ -81,6 +82,34 @@ describe('the ring queue', () => {
 
   it.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY])('refuses a capacity of %s', (capacity) => {
     expect(() => new RingQueue(capacity)).toThrow(RangeError);
+  });
+});
+
+describe('the slot table', () => {
+  it('agrees with a map, and never finds an item by the number of an earlier one', () => {
+    const table = new SlotTable<number>();
+    const expected = new Map<number, number>();
+    const gone: number[] = [];
+    const random = createPrng(11);
+    for (let i = 0; i < 5_000; i++) {
+      if (expected.size === 0 || random.chance(i < 2_500 ? 0.55 : 0.45)) {
+        const number = table.add(i);
+        expect(expected.has(number)).toBe(false);
+        expected.set(number, i);
+      } else {
+        const number = [...expected.keys()][random.below(expected.size)]!;
+        expect(table.take(number)).toBe(expected.get(number));
+        expected.delete(number);
+        gone.push(number);
+      }
+      expect(table.size).toBe(expected.size);
+    }
+    for (const number of [...gone, 0, 1, 2 ** 20]) {
+      if (!expected.has(number)) expect(table.take(number)).toBeUndefined();
+    }
+    expect(new Map(table.entries())).toEqual(expected);
+    for (const [number] of table.entries()) table.take(number);
+    expect([table.size, ...table.entries()]).toEqual([0]);
   });
 });
 
