@@ -39,7 +39,7 @@ describe.skipIf(runs === null)('on the labelled runs (../shared/agent-runs)', ()
   });
 
   it.each(['claim_contradiction', 'silent_topic_drift', 'verification_skip', 'cyclic_compression'] as const)(
-    '%s speaks up in at most 5 %% of the passed runs',
+    '%s speaks up in at most one of twenty passed runs',
     (monitor) => {
       const good = runs!.filter(passed);
       expect(good.filter((run) => fires(run, monitor)).length / good.length).toBeLessThanOrEqual(0.05);
