@@ -16,6 +16,11 @@ export type BinaryDatabase = Database<Buffer, Buffer>;
 
 /** Named databases in a file, tables and journal together. */
 const MAX_NAMED = 128;
+/**
+ * Addresses set aside for a file; not a bound, and no memory. LMDB doubles a map that has become too small and keeps
+ * all the earlier ones, so that the pages of a file that grew were counted several times.
+ */
+const MAP_BYTES = 64 * 2 ** 30;
 
 const opened = new Map<string, { environment: Environment; users: number }>();
 
@@ -119,6 +124,8 @@ export class Environment {
       cache: false,
       // With it on, a settled promise would not mean "on the disk".
       overlappingSync: false,
+      // Elsewhere a map may cost what it could hold.
+      ...(process.platform === 'linux' ? { mapSize: MAP_BYTES } : {}),
       ...(this.durability === 'process' ? { noSync: true } : {}),
     });
   }
