@@ -12,6 +12,3 @@ export interface MembershipReader {
   /** @returns null for an organization that is not there and for one that the user does not belong to, alike */
   roleOf(user: UserIdentity, org_id: string): Membership | null | Promise<Membership | null>;
 }
-
-/** Without a control plane nobody belongs anywhere. */
-export const NO_MEMBERSHIPS: MembershipReader = { roleOf: () => null };

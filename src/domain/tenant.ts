@@ -26,8 +26,3 @@ export const DEFAULT_ORG = 'default';
 export function projectOf(tenant: Tenant, fromBody: string | undefined): string {
   return tenant.project_id ?? fromBody ?? DEFAULT_PROJECT;
 }
-
-/** True when the tenant sees records of the project. */
-export function seesProject(tenant: Tenant, project_id: string | null): boolean {
-  return tenant.project_id === null || tenant.project_id === project_id;
-}

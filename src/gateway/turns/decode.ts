@@ -152,7 +152,7 @@ function readAnswer(shape: TurnShape, exchange: StoredExchange, problems: string
 }
 
 /** Words of an error answer: the provider's message, or the beginning of whatever text there is. */
-function readErrorAnswer(bytes: Uint8Array): string | null {
+export function readErrorAnswer(bytes: Uint8Array): string | null {
   const text = new TextDecoder().decode(bytes);
   try {
     return readErrorWords(JSON.parse(text));
@@ -162,7 +162,7 @@ function readErrorAnswer(bytes: Uint8Array): string | null {
 }
 
 /** Runs a reader; what it throws (no reader should: this is for hostile JSON, too deep for the stack) is a problem. */
-function guard<T>(problems: string[], what: string, read: () => T): T | null {
+export function guard<T>(problems: string[], what: string, read: () => T): T | null {
   try {
     return read();
   } catch (error) {

@@ -17,10 +17,10 @@ import { bedrockInvokeShape, fillUsageFromHeaders } from './bedrock-invoke.ts';
 import { chatCompletionsShape } from './chat-completions.ts';
 import { completionShape } from './completion.ts';
 import { decodeContent, readHeader } from './content-encoding.ts';
-import type { StoredExchange } from './decode.ts';
+import { guard, readErrorAnswer, type StoredExchange } from './decode.ts';
 import { readFrames } from './framing.ts';
 import { geminiShape } from './gemini.ts';
-import { asObject, readErrorWords } from './json-reading.ts';
+import { asObject } from './json-reading.ts';
 import { messagesShape } from './messages.ts';
 import { normalBedrockConverse } from './normal-bedrock-converse.ts';
 import { type InvokeBody, normalBedrockInvoke, tellInvokeBody } from './normal-bedrock-invoke.ts';
@@ -93,9 +93,6 @@ const STOPS: Readonly<Record<string, TurnStop>> = {
   error_toxic: 'refusal',
   error_limit: 'max_tokens',
 };
-
-/** How much of an error answer that is no JSON is kept as its words. */
-const ERROR_WORDS_CHARS = 500;
 
 /** The stored exchange in normal form; null when it is no turn. Never throws. */
 export function normalizeTurn(exchange: StoredExchange): NormalTurn | null {
@@ -220,24 +217,4 @@ function readAnswer(
     content: guard(problems, 'answer', () => blocks.finish()) ?? [],
     is_embedding: isEmbedding,
   };
-}
-
-/** Words of an error answer: the provider's message, or the beginning of whatever text there is. */
-function readErrorAnswer(bytes: Uint8Array): string | null {
-  const text = new TextDecoder().decode(bytes);
-  try {
-    return readErrorWords(JSON.parse(text));
-  } catch {
-    return text === '' ? null : text.slice(0, ERROR_WORDS_CHARS);
-  }
-}
-
-/** Runs a reader; what it throws (hostile JSON, too deep for the stack) is a problem. */
-function guard<T>(problems: string[], what: string, read: () => T): T | null {
-  try {
-    return read();
-  } catch (error) {
-    problems.push(`${what}: ${(error as Error).message.slice(0, 120)}`);
-    return null;
-  }
 }
