@@ -47,4 +47,9 @@ export type StudentDecision =
       /** Golden runs that stand behind the answer. */
       support: number;
     }
-  | { covered: false; reason: UncoveredReason; /** null where none could be had. */ score: number | null };
+  | {
+      covered: false;
+      reason: UncoveredReason;
+      /** null where none could be had. */
+      score: number | null;
+    };
