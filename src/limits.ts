@@ -49,6 +49,14 @@ export const NORMAL_TURN_ITEMS = 200_000;
 export const TRACED_RUNS = 500_000;
 /** A line of a trace is held back up to this length, so that it goes out whole or not at all; longer ones stream. */
 export const TRACE_LINE_HELD_CHARS = 16 * MIB;
+/** A student's directory: its manifest, each file as it lies there, and the steps unpacked in memory. */
+export const STUDENT_BOUNDS = {
+  manifest_bytes: 256 * KIB,
+  file_bytes: 256 * MIB,
+  unpacked_bytes: 512 * MIB,
+} as const;
+/** Address of a service that an operator names. */
+export const ENDPOINT_CHARACTERS = 2_048;
 /** Sealed files that a command has open at once: each keeps up to 64 MiB of what it unpacked. */
 export const OPEN_CAPTURE_FILES = 2;
 /** Images and documents inside bodies from this size on are stored once, by their SHA-256. */

@@ -1,0 +1,152 @@
+/**
+ * What a directory of distilled steps says of itself (`manifest.json`): which student it is, from which score on a step
+ * is covered, how well that did on runs that it was not taught, and which files belong to it. Written by `distill` and
+ * `loop`, read by the gateway. Schema and wording; pure, any thread.
+ */
+
+import { z } from 'zod';
+import { ENDPOINT_CHARACTERS, MODEL_CHARACTERS, STUDENT_BOUNDS } from '../../limits.ts';
+import { UNCOVERED_REASONS } from './decision.ts';
+
+/** The one form there is so far. */
+export const STUDENT_FORMAT = 'svc_student_v1';
+
+/** What an error is, wherever one is counted; printed and kept beside every figure. */
+export const ERROR_DEFINITION =
+  "a served step is an error when its answer does not agree with the golden one: other tools, another order or other arguments; for a text, another value in it or clearly other words. Steps come from golden runs kept apart from teaching, each shown with its run's own recorded history";
+
+const count = z.int().nonnegative();
+const share = z.number().min(0).max(1);
+const time = z.iso.datetime();
+
+/** `steps-0123456789abcdef.bin`: nothing that leads out of the directory. */
+const FILE_NAME = /^(?:steps|patterns)-[0-9a-f]{16}\.(?:bin|jsonl)$/;
+
+const file = z.object({
+  name: z.string().regex(FILE_NAME),
+  bytes: z.int().nonnegative().max(STUDENT_BOUNDS.file_bytes),
+  sha256: z.string().regex(/^[0-9a-f]{64}$/),
+});
+
+/** A service's address: http or https, without credentials, query or fragment, as an upstream's is. */
+export function isStudentEndpoint(text: string): boolean {
+  if (text.length > ENDPOINT_CHARACTERS || !/^https?:\/\//.test(text) || !URL.canParse(text)) return false;
+  const { username, password, search, hash } = new URL(text);
+  return username === '' && password === '' && search === '' && hash === '';
+}
+
+/** Which student answers. Keys never stand here: SVC_STUDENT_KEY is read where it is used. */
+export const studentKind = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('exemplar') }),
+  z.object({
+    kind: z.literal('http'),
+    /** Base address; `/v1/messages` or `/v1/chat/completions` is put behind it. */
+    endpoint: z
+      .string()
+      .refine(isStudentEndpoint, 'not an http:// or https:// address without credentials or query'),
+    model: z.string().min(1).max(MODEL_CHARACTERS),
+    style: z.enum(['messages', 'chat_completions']),
+  }),
+]);
+
+/** What was found on golden runs that were kept apart. */
+const measured = z.object({
+  held_out_runs: count,
+  /** Steps of those runs that were shown to the student. */
+  steps: count,
+  served: count,
+  errors: count,
+  /** served / steps; 0 when there is no step. */
+  coverage: share,
+  /** errors / served; null when nothing was served. */
+  error: share.nullable(),
+  /** Runs in which every step was served rightly. */
+  whole_runs: count,
+  /** Of the tokens (input and output) that those runs cost, how many the served steps stand for; null: not told. */
+  tokens_saved_share: share.nullable(),
+  /** Steps not covered, by reason. */
+  uncovered: z.partialRecord(z.enum(UNCOVERED_REASONS), count),
+  error_definition: z.string().max(1_000),
+});
+
+const manifest = z.object({
+  format: z.literal(STUDENT_FORMAT),
+  /** 1, 2, … : one more with each that is published in this directory. */
+  version: z.int().min(1),
+  made_at: time,
+  /** Of the program that wrote it. */
+  made_by: z.string().max(100),
+  student: studentKind,
+  coverage: z.object({
+    /** A step whose score is above it is not covered. */
+    threshold: share,
+    target_error: share,
+    /** How the threshold was found, in words. */
+    method: z.string().max(1_000),
+  }),
+  measured,
+  /** The runs that it comes from. */
+  golden: z.object({
+    runs: count,
+    teaching_runs: count,
+    /** Steps taught. */
+    steps: count,
+    first_exchange_id: count,
+    last_exchange_id: count,
+  }),
+  files: z.object({ steps: file, patterns: file.nullable() }),
+});
+
+export type StudentKind = z.output<typeof studentKind>;
+export type StudentMeasures = z.output<typeof measured>;
+export type StudentManifest = z.output<typeof manifest>;
+export type StudentFile = z.output<typeof file>;
+/** A manifest before it is published: version and files come with that. */
+export type StudentManifestDraft = Omit<StudentManifest, 'format' | 'version' | 'files'>;
+
+/** What is wrong with a manifest; `newer`: its format is one that this version does not know. */
+export type ManifestFault = { fault: 'damaged' | 'foreign' | 'newer'; words: string };
+
+/** @returns the manifest, or what is wrong with it in words that fit behind the file's name */
+export function readManifest(text: string): StudentManifest | ManifestFault {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    return { fault: 'damaged', words: `not JSON (${(error as Error).message.slice(0, 120)})` };
+  }
+  const format =
+    typeof value === 'object' && value !== null ? (value as { format?: unknown }).format : undefined;
+  if (format !== STUDENT_FORMAT) {
+    const isOurs = typeof format === 'string' && /^svc_student_v\d{1,6}$/.test(format);
+    if (isOurs)
+      return { fault: 'newer', words: `has the format ${format}; this version reads ${STUDENT_FORMAT}` };
+    return { fault: 'foreign', words: `not a student's manifest (its format is not ${STUDENT_FORMAT})` };
+  }
+  const parsed = manifest.safeParse(value);
+  if (!parsed.success) return { fault: 'damaged', words: describeIssue(parsed.error.issues[0]) };
+  const wrong = findContradiction(parsed.data);
+  return wrong === null ? parsed.data : { fault: 'damaged', words: wrong };
+}
+
+/** Whether the text is a fault and not a manifest. */
+export function isManifestFault(read: StudentManifest | ManifestFault): read is ManifestFault {
+  return 'fault' in read;
+}
+
+function describeIssue(issue: z.core.$ZodIssue | undefined): string {
+  const path = issue?.path.map(String).join('.') ?? '';
+  return `${path === '' ? 'its value' : path.slice(0, 100)}: ${(issue?.message ?? 'wrong').slice(0, 200)}`;
+}
+
+/** Figures that cannot all be true: somebody has edited them. */
+function findContradiction({ measured: m, files }: StudentManifest): string | null {
+  if (m.served > m.steps || m.errors > m.served)
+    return 'measured: more served than shown, or more wrong than served';
+  if ((m.error === null) !== (m.served === 0))
+    return 'measured.error: there when something was served, else null';
+  if (!files.steps.name.startsWith('steps-')) return 'files.steps.name: not a file of steps';
+  if (files.patterns?.name.startsWith('patterns-') === false)
+    return 'files.patterns.name: not a file of patterns';
+  return null;
+}
