@@ -341,7 +341,7 @@ class RunTeller {
 }
 
 /** One run of a source, whose exchanges are known already. */
-class RunSource implements ExchangeSource {
+export class RunSource implements ExchangeSource {
   readonly #source: ExchangeSource;
   readonly #chains: RunChains;
   readonly #run: TracedRun;

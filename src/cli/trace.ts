@@ -8,14 +8,15 @@
 
 import { existsSync } from 'node:fs';
 import { type FileHandle, open, readFile, rename, rm, stat } from 'node:fs/promises';
-import { dirname, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import type { ExchangeSource } from '../analysis/inspect.ts';
 import { RunChains, TooManyRunsError, type TracedRun, traceRun } from '../analysis/trace.ts';
 import { loadConfig } from '../config.ts';
-import { RUNS, type RunRow } from '../domain/run-rows.ts';
 import { TRACE_LINE_HELD_CHARS } from '../limits.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
+import { Progress } from './progress.ts';
+import { listRunsDbs, OutcomesError, readOutcomes } from './run-outcomes.ts';
 import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Writes the runs of a capture database as JSON lines (svc_trace_v1): every turn in one form for all providers, and
@@ -40,9 +41,6 @@ Examples:
 
 Exit status: 0 done, 1 failed (no such database or run, a damaged file), 2 wrong use.
 `;
-
-/** How often progress is told. */
-const PROGRESS_INTERVAL_MS = 200;
 
 /** What is read of a capture database. `CaptureFiles` is one. */
 export interface TraceSource extends ExchangeSource {
@@ -98,7 +96,7 @@ export async function runTrace(
         );
         return EXIT.failed;
       }
-      const runsDbs = surroundings.runs_dbs ?? (await listRunsDbs(db, config));
+      const runsDbs = surroundings.runs_dbs ?? (await listRunsDbs(db, config().data_dir));
       const outcomes = await readOutcomes(runsDbs, chains);
       const sink =
         out === undefined ? new StreamSink(io) : await FileSink.open(out, { db, run: run ?? null });
@@ -382,76 +380,4 @@ async function readJournal(path: string, head: string): Promise<JournalLine[]> {
 async function openFiles(db: string): Promise<TraceSource> {
   const { CaptureFiles } = await import('./capture-files.ts');
   return CaptureFiles.open(db);
-}
-
-/** Databases of monitor runs: beside the capture file and in DATA_DIR. */
-async function listRunsDbs(db: string, config: () => ReturnType<typeof loadConfig>): Promise<string[]> {
-  const { databasePaths } = await import('../storage/lmdb/stores.ts');
-  const folders = new Set([dirname(db), resolve(config().data_dir)]);
-  return [...folders].map((folder) => databasePaths(folder).runs).filter((path) => existsSync(path));
-}
-
-/** The monitor runs are there and cannot be read: then nobody knows what they say of a run. */
-class OutcomesError extends Error {
-  constructor(path: string, cause: unknown) {
-    super(`the monitor runs in ${path} cannot be read: ${(cause as Error).message}`, { cause });
-    this.name = 'OutcomesError';
-  }
-}
-
-/** Outcomes of finished monitor runs that have the id of a traced run; of several, one that is no success. */
-async function readOutcomes(paths: readonly string[], chains: RunChains): Promise<Map<string, string>> {
-  const outcomes = new Map<string, string>();
-  if (paths.length === 0) return outcomes;
-  const [{ LmdbTables }, { checkFileHead }] = await Promise.all([
-    import('../storage/lmdb/tables.ts'),
-    import('../storage/capture/layout.ts'),
-  ]);
-  for (const path of paths) {
-    let tables: InstanceType<typeof LmdbTables>;
-    try {
-      // A file that is cut off would end the process while it is read.
-      checkFileHead(path);
-      tables = new LmdbTables(path, 'process');
-    } catch (error) {
-      throw new OutcomesError(path, error);
-    }
-    try {
-      for (const { value } of tables.range<RunRow>(RUNS, { prefix: [] })) {
-        if (value.status !== 'finished' || chains.find(value.run_id) === undefined) continue;
-        const known = outcomes.get(value.run_id);
-        if (known === undefined || known === 'success') outcomes.set(value.run_id, value.outcome);
-      }
-    } finally {
-      await tables.close();
-    }
-  }
-  return outcomes;
-}
-
-/** One line on a terminal that says how far it is. */
-class Progress {
-  readonly #io: CliIo;
-  readonly #isShown: boolean;
-  readonly #now: () => number;
-  #toldMs = Number.NEGATIVE_INFINITY;
-
-  constructor(io: CliIo, isShown: boolean, now: () => number) {
-    this.#io = io;
-    this.#isShown = isShown;
-    this.#now = now;
-  }
-
-  tell(what: string, done: number, of: number): void {
-    if (!this.#isShown) return;
-    const nowMs = this.#now();
-    if (nowMs - this.#toldMs < PROGRESS_INTERVAL_MS) return;
-    this.#toldMs = nowMs;
-    const share = done === 0 || of === 0 ? '' : ` (${Math.floor((100 * done) / of)} %)`;
-    this.#io.err(`\r\x1b[K${what}${share}`);
-  }
-
-  clear(): void {
-    if (this.#isShown && this.#toldMs > 0) this.#io.err('\r\x1b[K');
-  }
 }

@@ -1,0 +1,33 @@
+/** How far a command is, told on a terminal in one line that is written over. Main thread. */
+
+import type { CliIo } from './io.ts';
+
+/** How often progress is told. */
+const PROGRESS_INTERVAL_MS = 200;
+
+/** One line on a terminal that says how far it is. */
+export class Progress {
+  readonly #io: CliIo;
+  readonly #isShown: boolean;
+  readonly #now: () => number;
+  #toldMs = Number.NEGATIVE_INFINITY;
+
+  constructor(io: CliIo, isShown: boolean, now: () => number) {
+    this.#io = io;
+    this.#isShown = isShown;
+    this.#now = now;
+  }
+
+  tell(what: string, done: number, of: number): void {
+    if (!this.#isShown) return;
+    const nowMs = this.#now();
+    if (nowMs - this.#toldMs < PROGRESS_INTERVAL_MS) return;
+    this.#toldMs = nowMs;
+    const share = done === 0 || of === 0 ? '' : ` (${Math.floor((100 * done) / of)} %)`;
+    this.#io.err(`\r\x1b[K${what}${share}`);
+  }
+
+  clear(): void {
+    if (this.#isShown && this.#toldMs > 0) this.#io.err('\r\x1b[K');
+  }
+}
