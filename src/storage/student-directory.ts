@@ -26,10 +26,13 @@ import {
   type StudentManifest,
   type StudentManifestDraft,
 } from '../domain/student/manifest.ts';
+import type { StudentModel } from '../domain/student/student.ts';
 import { STUDENT_BOUNDS } from '../limits.ts';
 import { syncPath } from './capture/attachments.ts';
 
 export const MANIFEST_NAME = 'manifest.json';
+/** What fits into the steps' file of a manifest of this format. */
+const MODEL_FORMAT: StudentModel['format'] = 'svc_student_model_v1';
 const PREVIOUS_NAME = 'manifest.previous.json';
 /** Names that this file gives, those of interrupted writes included. */
 const OWN_NAME =
@@ -71,7 +74,7 @@ export class StudentDirectoryError extends Error {
 export interface StudentDirectory {
   manifest: StudentManifest;
   /** As `publishStudent` was given it. */
-  model: unknown;
+  model: StudentModel;
 }
 
 /**
@@ -158,8 +161,7 @@ export async function openForPublishing(directory: string): Promise<StudentManif
 
 /** What is published with a manifest. */
 export interface StudentContents {
-  /** Plain data and typed arrays. */
-  model: unknown;
+  model: StudentModel;
   /** JSON lines; null for none. */
   patterns: string | null;
 }
@@ -216,13 +218,18 @@ async function findManifest(directory: string): Promise<StudentManifest | null> 
   throw new StudentDirectoryError(code, path, read.words);
 }
 
-async function unpackModel(path: string, packed: Buffer): Promise<unknown> {
+async function unpackModel(path: string, packed: Buffer): Promise<StudentModel> {
+  let model: unknown;
   try {
-    return packr.unpack(await decompress(packed, { maxOutputLength: STUDENT_BOUNDS.unpacked_bytes }));
+    model = packr.unpack(await decompress(packed, { maxOutputLength: STUDENT_BOUNDS.unpacked_bytes }));
   } catch (error) {
     const why = `cannot be unpacked (${(error as Error).message.slice(0, 120)}); distil again`;
     throw new StudentDirectoryError('damaged', path, why, { cause: error });
   }
+  const format = (model as { format?: unknown } | null)?.format;
+  if (format === MODEL_FORMAT) return model as StudentModel;
+  const why = `holds ${JSON.stringify(format)?.slice(0, 80)}, this version takes ${MODEL_FORMAT}; distil again`;
+  throw new StudentDirectoryError('newer_format', path, why);
 }
 
 async function listNames(directory: string): Promise<string[]> {

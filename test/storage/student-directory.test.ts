@@ -2,6 +2,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import type { StudentModel } from '../../src/domain/student/student.ts';
 import {
   openForPublishing,
   publishStudent,
@@ -12,14 +13,22 @@ import {
 import { makeDraft } from '../domain/student/made-manifest.ts';
 import { makeFolder } from './folder.ts';
 
-const MODEL = {
+const MODEL = makeModel({
   dimensions: 3,
   vectors: new Float32Array([0.25, -1, 3]),
   steps: [{ text: 'größer', value: null, at: 7 }],
-};
+});
 
-function publish(directory: string, model: unknown = MODEL, patterns: string | null = '{"situation":"s"}\n') {
-  return publishStudent(directory, makeDraft(), { model, patterns });
+function makeModel(group: Record<string, unknown>): StudentModel {
+  return { format: 'svc_student_model_v1', support_min: 2, runs: 1, steps: 1, groups: [group] };
+}
+
+function publish(
+  directory: string,
+  group: Record<string, unknown> = MODEL.groups[0]!,
+  patterns: string | null = '{"situation":"s"}\n',
+) {
+  return publishStudent(directory, makeDraft(), { model: makeModel(group), patterns });
 }
 
 describe('a student directory', () => {
@@ -47,7 +56,7 @@ describe('a student directory', () => {
     expect(names).not.toContain(versions[0]!.files.steps.name);
     expect(names).toContain(versions[1]!.files.steps.name);
     expect(JSON.parse(readFileSync(join(directory, 'manifest.previous.json'), 'utf8'))).toEqual(versions[1]);
-    expect((await readStudentDirectory(directory)).model).toEqual({ at: 3 });
+    expect((await readStudentDirectory(directory)).model.groups).toEqual([{ at: 3 }]);
     expect(versions[2]!.version).toBe(3);
   });
 
@@ -62,7 +71,7 @@ describe('a student directory', () => {
     let last = 0;
     while (isPublishing) {
       const { manifest, model } = await readStudentDirectory(directory);
-      const { at, again } = model as { at: number; again: number };
+      const { at, again } = model.groups[0] as { at: number; again: number };
       expect(at).toBe(again);
       expect(manifest.version).toBe(at + 1);
       expect(at).toBeGreaterThanOrEqual(last);
@@ -136,6 +145,18 @@ describe('a student directory', () => {
       await expect(publish(directory)).rejects.toMatchObject({ code });
       expect(readFileSync(join(directory, 'manifest.json'), 'utf8')).toBe(text);
     }
+  });
+});
+
+describe('a model of another version', () => {
+  it('is refused by name', async () => {
+    const directory = makeFolder();
+    const model = { ...MODEL, format: 'svc_student_model_v9' } as unknown as StudentModel;
+    const { files } = await publishStudent(directory, makeDraft(), { model, patterns: null });
+    await expect(readStudentDirectory(directory)).rejects.toMatchObject({
+      code: 'newer_format',
+      message: `${join(directory, files.steps.name)}: holds "svc_student_model_v9", this version takes svc_student_model_v1; distil again`,
+    });
   });
 });
 

@@ -60,6 +60,13 @@ const measured = z.object({
   coverage: share,
   /** errors / served; null when nothing was served. */
   error: share.nullable(),
+  /** 95 % confidence that the true share of errors is below it (Clopper and Pearson); null when nothing was served. */
+  error_at_most: share.nullable(),
+  /**
+   * The same as the gateway would have served it: until the first step of a run that is not covered. What comes behind
+   * is the upstream's.
+   */
+  in_a_row: z.object({ served: count, errors: count }),
   /** Runs in which every step was served rightly. */
   whole_runs: count,
   /** Of the tokens (input and output) that those runs cost, how many the served steps stand for; null: not told. */
@@ -91,6 +98,10 @@ const manifest = z.object({
     teaching_runs: count,
     /** Steps taught. */
     steps: count,
+    /** Runs whose hash, as a share of all hashes, is below it are kept apart, so that a later student can tell which. */
+    held_out_below: share,
+    /** Of the runs it comes from, and how: equal for a student that would come out the same. */
+    fingerprint: z.string().max(100),
     first_exchange_id: count,
     last_exchange_id: count,
   }),
@@ -143,6 +154,8 @@ function describeIssue(issue: z.core.$ZodIssue | undefined): string {
 function findContradiction({ measured: m, files }: StudentManifest): string | null {
   if (m.served > m.steps || m.errors > m.served)
     return 'measured: more served than shown, or more wrong than served';
+  if (m.in_a_row.served > m.served || m.in_a_row.errors > m.in_a_row.served)
+    return 'measured.in_a_row: more served than shown, or more wrong than served';
   if ((m.error === null) !== (m.served === 0))
     return 'measured.error: there when something was served, else null';
   if (!files.steps.name.startsWith('steps-')) return 'files.steps.name: not a file of steps';

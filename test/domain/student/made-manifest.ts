@@ -14,12 +14,22 @@ export function makeDraft(over: Partial<StudentManifestDraft> = {}): StudentMani
       errors: 1,
       coverage: 0.75,
       error: 1 / 30,
+      error_at_most: 0.15,
+      in_a_row: { served: 24, errors: 1 },
       whole_runs: 4,
       tokens_saved_share: 0.7,
       uncovered: { too_far: 10 },
       error_definition: ERROR_DEFINITION,
     },
-    golden: { runs: 30, teaching_runs: 24, steps: 160, first_exchange_id: 1, last_exchange_id: 240 },
+    golden: {
+      runs: 30,
+      teaching_runs: 24,
+      steps: 160,
+      held_out_below: 0.25,
+      fingerprint: 'f',
+      first_exchange_id: 1,
+      last_exchange_id: 240,
+    },
     ...over,
   };
 }

@@ -50,7 +50,7 @@ describe('a manifest', () => {
     ],
     [
       'an error of nothing',
-      { measured: { ...whole.measured, served: 0, errors: 0 } },
+      { measured: { ...whole.measured, served: 0, errors: 0, in_a_row: { served: 0, errors: 0 } } },
       'damaged',
       'measured.error: ',
     ],
