@@ -1,0 +1,161 @@
+/**
+ * What the distiller made of runs, kept beside its output so that it is not made again: an interrupted distill goes on
+ * where it stood, a round of `loop` reads the new runs alone. A cache: whatever is wrong with it, it is thrown away and
+ * filled again. LMDB file of its own; command line.
+ *
+ * Bounded: DIGEST_CACHE_BYTES packed; what does not fit is not kept. `prune` drops what the present pass did not ask for.
+ */
+
+import { createHash } from 'node:crypto';
+import { existsSync, rmSync } from 'node:fs';
+import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
+import { Packr } from 'msgpackr';
+import { DIGEST_CACHE_BYTES } from '../limits.ts';
+import type { RowWrite } from '../runtime/protocol.ts';
+import { checkFileHead } from './capture/layout.ts';
+import { LmdbTables } from './lmdb/tables.ts';
+
+/** When it is the same run, with the same to say of it. */
+export interface DigestKey {
+  run_id: string;
+  exchanges: number;
+  last_id: number;
+  outcome: string | null;
+}
+
+interface DigestRow {
+  exchanges: number;
+  last_id: number;
+  outcome: string | null;
+  code: string;
+  packed: Uint8Array;
+}
+
+const DIGESTS = 'digests';
+const TOTALS = 'totals';
+const TOTAL_KEY = ['bytes'];
+/** Puts that are written together. */
+const BATCH_BYTES = 1_048_576;
+/** Longest unpacked digest of one run. */
+const UNPACKED_BYTES = 256 * 1_048_576;
+
+const packr = new Packr({ useRecords: false, moreTypes: true, variableMapSize: true });
+
+export class DigestCache {
+  readonly #tables: LmdbTables;
+  readonly #code: string;
+  /** Rows of this pass, by their key. */
+  readonly #asked = new Set<string>();
+  readonly #pending = new Map<string, RowWrite>();
+  #pendingBytes = 0;
+  #bytes: number;
+
+  /**
+   * @param path its file; made when missing, made anew when it is damaged
+   * @param code names the code that makes digests: what other code has made does not count
+   * @throws the system's error when there can be no file
+   */
+  static open(path: string, code: string): DigestCache {
+    try {
+      // A file that is cut off would end the process while it is read.
+      if (existsSync(path)) checkFileHead(path);
+      return new DigestCache(path, code);
+    } catch {
+      rmSync(path, { force: true });
+      rmSync(`${path}-lock`, { force: true });
+      return new DigestCache(path, code);
+    }
+  }
+
+  private constructor(path: string, code: string) {
+    this.#tables = new LmdbTables(path, 'process');
+    this.#code = code;
+    this.#bytes = this.#tables.get<{ bytes: number }>(TOTALS, TOTAL_KEY)?.bytes ?? 0;
+  }
+
+  /** Packed bytes that are kept. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** What was put for the run as it is now; undefined when nothing was. */
+  get(key: DigestKey): unknown {
+    const id = idOf(key.run_id);
+    this.#asked.add(id);
+    const row = this.#tables.get<DigestRow>(DIGESTS, [id]);
+    if (row === undefined || row.code !== this.#code) return undefined;
+    if (row.exchanges !== key.exchanges || row.last_id !== key.last_id || row.outcome !== key.outcome)
+      return undefined;
+    try {
+      return packr.unpack(zstdDecompressSync(row.packed, { maxOutputLength: UNPACKED_BYTES }));
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** @param digest plain data and typed arrays */
+  async put(key: DigestKey, digest: unknown): Promise<void> {
+    const { run_id: runId, exchanges, last_id, outcome } = key;
+    const id = idOf(runId);
+    this.#asked.add(id);
+    const packed = zstdCompressSync(packr.pack(digest));
+    if (this.#bytes + this.#pendingBytes + packed.byteLength > DIGEST_CACHE_BYTES) return;
+    const value: DigestRow = { exchanges, last_id, outcome, code: this.#code, packed };
+    this.#pending.set(id, { op: 'put', table: DIGESTS, row: [id], value });
+    this.#pendingBytes += packed.byteLength;
+    if (this.#pendingBytes >= BATCH_BYTES) await this.flush();
+  }
+
+  /** Writes what waits. */
+  async flush(): Promise<void> {
+    if (this.#pending.size === 0) return;
+    const writes = [...this.#pending];
+    this.#pending.clear();
+    this.#pendingBytes = 0;
+    await this.#tables.transact((transaction) => {
+      let grown = 0;
+      for (const [id, write] of writes) {
+        grown -= transaction.get<DigestRow>(DIGESTS, [id])?.packed.byteLength ?? 0;
+        grown += write.op === 'put' ? (write.value as DigestRow).packed.byteLength : 0;
+        transaction.write(write);
+      }
+      this.#count(transaction, grown);
+    });
+  }
+
+  /** Drops the runs that were not asked for since it was opened: they are gone, or beyond what is taught. */
+  async prune(): Promise<void> {
+    await this.flush();
+    const gone: string[] = [];
+    for (const { row } of this.#tables.range<DigestRow>(DIGESTS, { prefix: [] })) {
+      const id = String(row[0]);
+      if (!this.#asked.has(id)) gone.push(id);
+    }
+    for (let at = 0; at < gone.length; at += 1_000) {
+      await this.#tables.transact((transaction) => {
+        let shrunk = 0;
+        for (const id of gone.slice(at, at + 1_000)) {
+          shrunk += transaction.get<DigestRow>(DIGESTS, [id])?.packed.byteLength ?? 0;
+          transaction.write({ op: 'remove', table: DIGESTS, row: [id] });
+        }
+        this.#count(transaction, -shrunk);
+      });
+    }
+  }
+
+  /** Writes what waits and lets go of the file. */
+  async close(): Promise<void> {
+    await this.flush();
+    await this.#tables.close();
+  }
+
+  #count(transaction: Parameters<Parameters<LmdbTables['transact']>[0]>[0], bytes: number): void {
+    transaction.write({ op: 'add', table: TOTALS, row: TOTAL_KEY, counts: { bytes } });
+    this.#bytes = transaction.get<{ bytes: number }>(TOTALS, TOTAL_KEY)?.bytes ?? this.#bytes + bytes;
+  }
+}
+
+/** A run's id may be longer than a key. */
+function idOf(runId: string): string {
+  return createHash('sha256').update(runId).digest('base64url').slice(0, 27);
+}
