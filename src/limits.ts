@@ -49,6 +49,23 @@ export const NORMAL_TURN_ITEMS = 200_000;
 export const TRACED_RUNS = 500_000;
 /** A line of a trace is held back up to this length, so that it goes out whole or not at all; longer ones stream. */
 export const TRACE_LINE_HELD_CHARS = 16 * MIB;
+/** Turns of one run in which patterns are looked for: some 10 KB each are in memory meanwhile. */
+export const RUN_STORY_TURNS = 2_000;
+/**
+ * What is taught at most, newest golden runs first: steps in all, of one run, their digests in memory; and the patterns
+ * that are taken out of the runs on the way.
+ */
+export const DISTILL_BOUNDS = {
+  steps: 20_000,
+  steps_per_run: 1_000,
+  steps_bytes: 64 * MIB,
+  patterns: 2_000,
+} as const;
+/** Golden runs with fewer there is nothing to measure on; the share kept apart to measure on, and its fewest runs. */
+export const GOLDEN_RUNS_MIN = 12;
+export const HELD_OUT = { share: 0.25, runs_min: 5 } as const;
+/** What the distiller keeps of runs beside its output, packed. */
+export const DIGEST_CACHE_BYTES = 512 * MIB;
 /** A student's directory: its manifest, each file as it lies there, and the steps unpacked in memory. */
 export const STUDENT_BOUNDS = {
   manifest_bytes: 256 * KIB,
@@ -57,6 +74,39 @@ export const STUDENT_BOUNDS = {
 } as const;
 /** Address of a service that an operator names. */
 export const ENDPOINT_CHARACTERS = 2_048;
+/** Relegation: bodies of up to this size may be shown to the student; larger ones are forwarded at once. */
+export const STEP_BODY_BYTES = 2 * MIB;
+/** Steps that one front has at the student at once, and what their bodies may hold together; more are forwarded. */
+export const STEPS_UNDER_WAY = 64;
+export const STEPS_UNDER_WAY_BYTES = 64 * MIB;
+/** How long a step waits for the rest of its body before it is forwarded as it comes in. */
+export const STEP_BODY_WAIT_MS = 1_000;
+/** How long a step waits for a student that answers itself, and for one that asks a service. */
+export const STUDENT_TIMEOUT_MS = { exemplar: 25, http: 10_000 } as const;
+export const STUDENT_TIMEOUT_MAX_MS = 600_000;
+/** What a service that stands behind a student may answer. */
+export const STUDENT_SERVICE_ANSWER_BYTES = 1 * MIB;
+/** Runs whose course the student's thread remembers, and answers of its own that a conversation may go on from. */
+export const RELEGATED_RUNS = 50_000;
+export const RELEGATED_ANSWERS = 100_000;
+/** Answers in shadow mode that wait for the upstream's, to be compared. */
+export const SHADOWED_ANSWERS = 1_000;
+/** The upstream's answer as far as it is compared; longer ones are not. */
+export const SHADOWED_ANSWER_BYTES = 2 * MIB;
+/** Schema of a tool that a call is held against: as JSON, and in places that it may have to be looked at. */
+export const TOOL_SCHEMA_CHARACTERS = 64 * KIB;
+export const TOOL_SCHEMA_WEIGHT = 20_000;
+/** Schemas that are kept ready. */
+export const TOOL_SCHEMAS_KEPT = 256;
+/** How often the student's directory is looked at. */
+export const STUDENT_LOOK_MS = 3_000;
+/** A student's thread must have read its directory within this time, and then answer a ping within the second. */
+export const STUDENT_LOAD_MS = 120_000;
+export const STUDENT_PING_MS = 5_000;
+/** JavaScript heap of a student's thread; beyond it the thread ends, the process does not. */
+export const STUDENT_HEAP_MB = 2_048;
+/** Wait before a student's thread that ended is started again: doubles from the first to the last. */
+export const STUDENT_RESTART_MS = { first: 200, last: 30_000 } as const;
 /** Sealed files that a command has open at once: each keeps up to 64 MiB of what it unpacked. */
 export const OPEN_CAPTURE_FILES = 2;
 /** Images and documents inside bodies from this size on are stored once, by their SHA-256. */
