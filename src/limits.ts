@@ -72,6 +72,46 @@ export const STUDENT_BOUNDS = {
   file_bytes: 256 * MIB,
   unpacked_bytes: 512 * MIB,
 } as const;
+/** What a student's core looks at in a step, in UTF-16 units where nothing else is said, and what it learns at most. */
+export const STUDENT_CORE = {
+  /** A step's sources together; also its largest text and the texts beside it. */
+  step: 14_000,
+  task: 3_000,
+  said: 1_500,
+  system_changing: 800,
+  result: 5_000,
+  call: 1_500,
+  string: 1_200,
+  /** Of a system prompt, tools and settings, what is fingerprinted. */
+  system_read: 65_536,
+  system_sentences: 300,
+  scope_read: 262_144,
+  /** A result that is longer is no JSON to the student, but the beginning and end of a text. */
+  json_parsed: 49_152,
+  json_depth: 8,
+  json_items: 40,
+  json_nodes: 400,
+  /** Messages looked back at, calls remembered of them, earlier results of one tool. */
+  messages_back: 48,
+  calls_back: 64,
+  results_back: 3,
+  marks: 700,
+  words_marked: 160,
+  /** Answers: text, each call's input as JSON, calls, values in an input. */
+  answer: 12_000,
+  answer_calls: 8,
+  answer_values: 200,
+  /** Learning: steps and agents of one model, ways to say one thing, decisive marks (dimensions of the vector). */
+  steps: 100_000,
+  groups: 2_000,
+  group_steps: 2_000,
+  examples: 240,
+  classes: 64,
+  dimensions: 128,
+  rules: 6,
+  prototypes: 1_000,
+  neighbours: 12,
+} as const;
 /** Address of a service that an operator names. */
 export const ENDPOINT_CHARACTERS = 2_048;
 /** Relegation: bodies of up to this size may be shown to the student; larger ones are forwarded at once. */
