@@ -48,7 +48,16 @@ function readInvokeRequest(value: unknown, path: string): TurnRequest {
     messages: prompt === null ? [] : [{ role: 'user', parts: [{ type: 'text', text: prompt }] }],
     tools: [],
     previous_answer_id: null,
+    embeds: asksForEmbedding(body, model),
   };
+}
+
+/** Fields that only the bodies of embedding models have. */
+const EMBEDDING_FIELDS = ['normalize', 'dimensions', 'embeddingTypes', 'input_type', 'singleEmbeddingParams'];
+
+/** Whether a body without messages asks for an embedding: by the model's name, or where a profile hides it by its fields. */
+export function asksForEmbedding(body: JsonObject, model: string | null): boolean {
+  return /embed/i.test(model ?? '') || EMBEDDING_FIELDS.some((field) => body[field] !== undefined);
 }
 
 /** Chooses the reader by what the first value looks like. */
@@ -57,12 +66,15 @@ class InvokeAnswerReader implements AnswerReader {
   readonly #metrics = unknownUsage();
   #reader: AnswerReader | null = null;
   #error: string | null = null;
+  #embeds = false;
 
   constructor(model: string | null) {
     this.#model = model;
   }
 
   readWhole(value: unknown): void {
+    const { embedding, embeddings } = asObject(value);
+    this.#embeds = embedding !== undefined || embeddings !== undefined;
     this.#reader = this.#choose(asObject(value));
     this.#reader.readWhole(value);
   }
@@ -96,6 +108,7 @@ class InvokeAnswerReader implements AnswerReader {
     const answer = this.#reader?.finish() ?? emptyAnswer();
     answer.model = this.#model ?? answer.model;
     answer.error ??= this.#error;
+    answer.embeds = this.#embeds;
     fillUsage(answer, this.#metrics);
     return answer;
   }

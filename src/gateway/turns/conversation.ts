@@ -1,10 +1,10 @@
 /**
- * Fingerprints of a conversation's prefixes, so that requests can be grouped into runs without a label.
+ * Fingerprints of a conversation, so that requests can be grouped into runs without a label.
  * Pure; runs where stored copies are read, never on a front thread. Cost: one SHA-256 over the conversation.
  *
- * What is hashed, one after the other: the system prompt's fingerprint; then, message by message, role and kind of each
- * part with its meaning. After each message the state so far is taken as that prefix's hash (22 characters of base64url,
- * 132 bits). So the n-th hash of two requests is equal when their first n messages mean the same.
+ * Prefixes. Message by message, role and kind of each part are hashed with its meaning. After each message the state so
+ * far is taken as that prefix's hash (22 characters of base64url, 132 bits). So the n-th hash of two requests is equal
+ * when their first n messages mean the same.
  *
  * What does not matter: cache markers and where they stand, key order, a string against a list of one text, text cut
  * into several blocks or messages of the same role, thinking and its signatures (clients drop them when they send the
@@ -12,20 +12,27 @@
  * which tell apart runs that began with the same words; but not for Gemini, which mostly gives none, so that clients
  * make up their own.
  *
- * System prompt: only a fingerprint of its beginning (256 characters, digits levelled, provider billing lines left
- * out) goes in. Agents with different prompts that get the same first message are then different conversations, while
- * a date, a directory listing or a note further down may change between the turns of one run. Tools are left out: they
- * come and go within a run.
+ * An answer alone. Clients rewrite what they have sent before: they drop old messages, cut old results, move a reminder
+ * along. Then no prefix is shared, and yet the last answer stands in the request. So the answer is fingerprinted by
+ * itself as well, and so is the last one in the request; not a short one without a call, which many turns give.
+ *
+ * The system prompt is no part of the hashes: a date, a session's id, a listing of files may change in it from request
+ * to request. A sketch of it (src/domain/prompt-sketch.ts) tells agents apart whose conversations begin alike. Tools are
+ * left out: they come and go within a run.
  *
  * Requests that go on from an answer that the provider keeps (`previous_response_id`) start from that answer's id
  * instead: the first hash stands for all that came before.
  */
 
 import { createHash, type Hash } from 'node:crypto';
+import { sketchPrompt } from '../../domain/prompt-sketch.ts';
 import type { Message, Part, TurnAnswer, TurnRequest } from './turn.ts';
 
-/** How much of the system prompt counts. */
-const SYSTEM_PREFIX_CHARS = 256;
+/** An answer of this many characters is known again by its words alone; shorter ones ("Done.") many turns give. */
+const TELLING_TEXT_CHARS = 64;
+
+/** The same for one that calls a tool: name, arguments and id together. */
+const TELLING_CALL_CHARS = 40;
 
 /** Deeper JSON than this is hashed as its text, key order and all. */
 const MAX_CANONICAL_DEPTH = 64;
@@ -44,7 +51,26 @@ export interface Conversation {
   answered: string | null;
   /** The same by the answer's id, for providers that keep answers; else null. */
   answered_id: string | null;
+  /** The answer by itself; null without a finished answer, and for one that says too little to be known again. */
+  answer_alone: string | null;
+  /** The last answer in the request by itself, likewise. */
+  last_answer_alone: string | null;
+  /** Place of that answer's end among the prefixes; -1 when the request holds no answer. */
+  last_answer_at: number;
+  /** Sketch of the system prompt. */
+  system_sketch: string;
 }
+
+/** Of a turn that cannot be read. */
+export const NO_CONVERSATION: Conversation = Object.freeze({
+  prefixes: [],
+  answered: null,
+  answered_id: null,
+  answer_alone: null,
+  last_answer_alone: null,
+  last_answer_at: -1,
+  system_sketch: '',
+});
 
 /**
  * Fingerprints a turn.
@@ -56,27 +82,58 @@ export function fingerprintConversation(
   withIds: boolean,
 ): Conversation {
   const prefixes: string[] = [];
-  const chain = createHash('sha256');
-  const state: ChainState = { chain, mark: '', withIds };
-  if (request.previous_answer_id !== null) {
-    const link = linkToAnswer(request.previous_answer_id);
+  const state: ChainState = { chain: createHash('sha256'), mark: '', withIds, alone: null };
+  const { messages, previous_answer_id: previousId } = request;
+  if (previousId !== null) {
+    const link = linkToAnswer(previousId);
     prefixes.push(link);
-    chain.update(link);
-  } else if (request.messages.length > 0) {
-    chain.update(fingerprintSystem(request.system));
+    state.chain.update(link);
   }
-  for (const message of request.messages) {
-    addMessage(state, message);
-    prefixes.push(takeHash(chain));
+  const [from, to] = findLastAnswer(messages);
+  let lastAnswerAlone: string | null = null;
+  let lastAnswerAt = -1;
+  for (let i = 0; i < messages.length; i += 1) {
+    if (i === from) state.alone = new AnswerAlone();
+    addMessage(state, messages[i]!);
+    prefixes.push(takeHash(state.chain));
+    if (i !== to) continue;
+    lastAnswerAlone = state.alone?.finish() ?? null;
+    lastAnswerAt = prefixes.length - 1;
+    state.alone = null;
   }
   let answered: string | null = null;
+  let answerAlone: string | null = null;
   if (answer !== null && prefixes.length > 0 && answer.stop_reason !== null && answer.error === null) {
+    const alone = new AnswerAlone();
+    state.alone = alone;
     addMessage(state, { role: 'assistant', parts: answer.parts });
-    answered = takeHash(chain);
+    answered = takeHash(state.chain);
+    answerAlone = alone.finish();
   }
-  const answeredId =
-    answered !== null && answer !== null && answer.id !== null ? linkToAnswer(answer.id) : null;
-  return { prefixes, answered, answered_id: answeredId };
+  return {
+    prefixes,
+    answered,
+    answered_id: answered !== null && answer !== null && answer.id !== null ? linkToAnswer(answer.id) : null,
+    answer_alone: answerAlone,
+    last_answer_alone: lastAnswerAlone,
+    last_answer_at: lastAnswerAt,
+    system_sketch: sketchPrompt(leaveOutBilling(request.system)),
+  };
+}
+
+/** First and last message of the last answer in a request; shapes that list items cut one answer into several. */
+function findLastAnswer(messages: readonly Message[]): [from: number, to: number] {
+  let to = messages.length - 1;
+  while (to >= 0 && messages[to]!.role !== 'assistant') to -= 1;
+  let from = to;
+  while (from > 0 && messages[from - 1]!.role === 'assistant') from -= 1;
+  return [from, to];
+}
+
+/** Well-known coding agents put a line first with a checksum that changes from request to request. */
+function leaveOutBilling(blocks: readonly string[]): readonly string[] {
+  const isBilling = (block: string): boolean => block.startsWith('x-anthropic-billing-header');
+  return blocks.some(isBilling) ? blocks.filter((block) => !isBilling(block)) : blocks;
 }
 
 interface ChainState {
@@ -84,6 +141,36 @@ interface ChainState {
   /** Role and kind of the text that is running; text of the same role and kind goes on without a new mark. */
   mark: string;
   withIds: boolean;
+  /** Takes what is hashed as well, while an answer goes by. */
+  alone: AnswerAlone | null;
+}
+
+/** One answer, hashed by itself. */
+class AnswerAlone {
+  readonly #hash = createHash('sha256').update('alone\u0000');
+  #isText = false;
+  #chars = 0;
+  #calls = false;
+
+  addText(text: string): void {
+    // As in the chain, text goes on over blocks; where it begins is part of the meaning.
+    if (!this.#isText) this.#hash.update('\u0000text\u0000');
+    this.#isText = true;
+    this.#chars += text.length;
+    this.#hash.update(text);
+  }
+
+  addPart(words: string, isCall: boolean): void {
+    this.#isText = false;
+    this.#calls ||= isCall;
+    this.#chars += words.length;
+    this.#hash.update('\u0000part\u0000').update(words);
+  }
+
+  finish(): string | null {
+    if (this.#chars < (this.#calls ? TELLING_CALL_CHARS : TELLING_TEXT_CHARS)) return null;
+    return this.#hash.digest('base64url').slice(0, HASH_CHARS);
+  }
 }
 
 function addMessage(state: ChainState, message: Message): void {
@@ -95,11 +182,15 @@ function addMessage(state: ChainState, message: Message): void {
         if (part.text === '') break;
         addMark(state, message.role);
         state.chain.update(part.text);
+        state.alone?.addText(part.text);
         break;
-      default:
+      default: {
+        const words = describePart(part, state.withIds);
         state.mark = '';
         state.chain.update(`\u0000${part.type === 'tool_result' ? 'tool' : message.role}\u0000`);
-        state.chain.update(describePart(part, state.withIds));
+        state.chain.update(words);
+        state.alone?.addPart(words, part.type === 'tool_call');
+      }
     }
   }
 }
@@ -140,17 +231,6 @@ function joinTexts(parts: Part[]): unknown[] {
   }
   if (text !== '') joined.push(text);
   return joined;
-}
-
-function fingerprintSystem(blocks: string[]): string {
-  let beginning = '';
-  for (const block of blocks) {
-    // A line that a well-known coding agent puts first, with a checksum that changes from request to request.
-    if (block.startsWith('x-anthropic-billing-header')) continue;
-    beginning += block.slice(0, SYSTEM_PREFIX_CHARS - beginning.length);
-    if (beginning.length >= SYSTEM_PREFIX_CHARS) break;
-  }
-  return `system\u0000${beginning.replace(/\d+/g, '0')}`;
 }
 
 function linkToAnswer(id: string): string {

@@ -13,7 +13,7 @@ import { bedrockInvokeShape, fillUsageFromHeaders } from './bedrock-invoke.ts';
 import { chatCompletionsShape } from './chat-completions.ts';
 import { completionShape } from './completion.ts';
 import { decodeContent, readHeader } from './content-encoding.ts';
-import { type Conversation, fingerprintConversation } from './conversation.ts';
+import { type Conversation, fingerprintConversation, NO_CONVERSATION } from './conversation.ts';
 import { readFrames } from './framing.ts';
 import { geminiShape } from './gemini.ts';
 import { readErrorWords } from './json-reading.ts';
@@ -51,6 +51,15 @@ export interface DecodedFacts extends ExchangeFacts {
   answered: string | null;
   /** Conversation.answered_id: the same for a request that names this answer's id. */
   answered_id: string | null;
+  /** Conversation.answer_alone, last_answer_alone, last_answer_at, system_sketch. */
+  answer_alone: string | null;
+  last_answer_alone: string | null;
+  last_answer_at: number;
+  system_sketch: string;
+  /** The answer's stream broke off, or ended with an error. */
+  broke_off: boolean;
+  /** False for an embedding, which comes by InvokeModel's path and is no turn. */
+  is_turn: boolean;
 }
 
 const SHAPES: Record<ApiShape, TurnShape> = {
@@ -73,26 +82,33 @@ const ERROR_WORDS_CHARS = 500;
 export function decodeExchange(exchange: StoredExchange): DecodedFacts {
   const turn = decodeTurn(exchange);
   if (turn === null) {
+    const { prefixes: conversation, ...links } = NO_CONVERSATION;
     return {
       model: null,
       usage: unknownUsage(),
       stop_reason: null,
       undecodable: false,
       reason: '',
-      conversation: [],
-      answered: null,
-      answered_id: null,
+      conversation,
+      ...links,
+      broke_off: false,
+      is_turn: true,
     };
   }
+  const { request, answer, problem } = turn;
+  const { prefixes: conversation, ...links } = turn.conversation;
+  const contentType = readHeader(exchange.response_headers, 'content-type');
+  const isStream = contentType.includes('stream');
   return {
-    model: turn.answer.model ?? turn.request.model,
-    usage: turn.answer.usage,
-    stop_reason: turn.answer.stop_reason,
-    undecodable: turn.problem !== '',
-    reason: turn.problem,
-    conversation: turn.conversation.prefixes,
-    answered: turn.conversation.answered,
-    answered_id: turn.conversation.answered_id,
+    model: answer.model ?? request.model,
+    usage: answer.usage,
+    stop_reason: answer.stop_reason,
+    undecodable: problem !== '',
+    reason: problem,
+    conversation,
+    ...links,
+    broke_off: answer.error !== null || (isStream && answer.stop_reason === null),
+    is_turn: request.embeds !== true && answer.embeds !== true,
   };
 }
 
@@ -111,13 +127,10 @@ export function decodeTurn(exchange: StoredExchange): DecodedTurn | null {
   };
   const answer = guard(problems, 'answer', () => readAnswer(shape, exchange, problems)) ?? emptyAnswer();
   if (exchange.shape === 'bedrock_invoke') fillUsageFromHeaders(answer, exchange.response_headers);
-  const conversation = guard(problems, 'conversation', () =>
-    fingerprintConversation(request, answer, exchange.shape !== 'gemini'),
-  ) ?? {
-    prefixes: [],
-    answered: null,
-    answered_id: null,
-  };
+  const conversation =
+    guard(problems, 'conversation', () =>
+      fingerprintConversation(request, answer, exchange.shape !== 'gemini'),
+    ) ?? NO_CONVERSATION;
   return { request, answer, conversation, problem: problems.join('; ') };
 }
 

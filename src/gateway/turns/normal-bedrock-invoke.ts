@@ -7,6 +7,7 @@
 
 import type { NormalRequest, TurnBlock } from '../../domain/turn.ts';
 import { readBedrockModel } from './bedrock-converse.ts';
+import { asksForEmbedding } from './bedrock-invoke.ts';
 import { asArray, asCount, asObject, asText, type JsonObject } from './json-reading.ts';
 import { ConverseContentReader, readNormalConverse } from './normal-bedrock-converse.ts';
 import { ChatContentReader, readNormalChat } from './normal-chat-completions.ts';
@@ -27,8 +28,6 @@ export const normalBedrockInvoke: NormalShape = {
 /** In which maker's form a body is. */
 export type InvokeBody = 'messages' | 'converse' | 'chat_completions' | 'text' | 'embedding';
 
-const EMBEDDING_FIELDS = ['normalize', 'dimensions', 'embeddingTypes', 'input_type', 'singleEmbeddingParams'];
-
 /** Tells whose form a request body has, by its fields and the model's name. */
 export function tellInvokeBody(value: unknown, path: string): InvokeBody {
   const body = asObject(value);
@@ -39,11 +38,7 @@ export function tellInvokeBody(value: unknown, path: string): InvokeBody {
     const typed = typeof content === 'string' || asObject(asArray(content)[0]).type !== undefined;
     return typed ? 'chat_completions' : 'converse';
   }
-  // An inference profile hides the model's name: then the fields that only embeddings have.
-  const isEmbedding =
-    /embed/i.test(readBedrockModel(path) ?? '') ||
-    EMBEDDING_FIELDS.some((field) => body[field] !== undefined);
-  return isEmbedding ? 'embedding' : 'text';
+  return asksForEmbedding(body, readBedrockModel(path)) ? 'embedding' : 'text';
 }
 
 function readNormalInvoke(value: unknown, reading: NormalReading, path: string): NormalRequest {

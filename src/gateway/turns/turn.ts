@@ -35,6 +35,8 @@ export interface TurnRequest {
   tools: string[];
   /** The answer that this request goes on from, kept by the provider (`previous_response_id`); else null. */
   previous_answer_id: string | null;
+  /** It asks for an embedding, which comes by a turn's path (InvokeModel) and is none. */
+  embeds?: boolean;
 }
 
 /** What came back. All null and empty when there was no answer. */
@@ -47,6 +49,8 @@ export interface TurnAnswer {
   usage: TokenUsage;
   /** The provider's error in words, from an error answer or an error event in the stream; else null. */
   error: string | null;
+  /** It is an embedding. */
+  embeds?: boolean;
 }
 
 /** Puts a whole or streamed answer together. One object reads one answer. */

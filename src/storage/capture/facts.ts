@@ -2,19 +2,31 @@
  * The index: what a decoder found in each exchange, and to which run it belongs. Used by the writer, off the hot path,
  * and by readers for exchanges that are not indexed yet.
  *
- * Grouping. A turn without `x-svc-run` belongs to the run of the earlier exchange whose conversation it extends: one of
- * its prefixes is that exchange's whole request, or that request with its answer. The longest prefix wins, and of equal
- * ones the latest exchange. A request that only repeats an earlier one belongs to its run when that one failed (a
- * retry); otherwise it is judged by its shorter prefixes, and starts a run if none is known: the same first message
- * sent again is a new run. A run that starts without a label is called `conv_<id of its first exchange>`.
+ * Grouping. A turn without `x-svc-run` belongs to the run of an earlier turn whose conversation it goes on with. What
+ * proves that, the strongest first:
+ *   1. its longest prefix that reaches to its last answer or beyond, and is an earlier request with its answer;
+ *   2. its last answer alone: the client has rewritten or dropped what stands before it;
+ *   3. its longest shorter prefix that is an earlier request, with its answer or without (the client has changed the
+ *      answer).
+ * A request that only repeats an earlier one goes on with it when that one failed (a retry); otherwise the shorter
+ * prefixes decide, and with none it starts a run: the same first message sent again is a new run. So is a conversation
+ * that starts anew, a sub-agent's say, or one after its client has summed up all that was said. A run that starts
+ * without a label is called `conv_<id of its first exchange>`.
+ *
+ * Several turns may prove the same, since runs begin alike. Among them counts, in this order: the same system prompt to
+ * the letter; a prompt about as similar as the best; that no later turn has gone on with it yet; the prompt's
+ * similarity; being the latest. Where no answer proves anything (a retry, a changed answer), prompts that are not alike
+ * are different agents.
  *
  * State. A request is looked up among the latest 50,000 turns: a map in memory, which the first use fills from the table
- * `tails` (id of a turn → whether it failed, and eight bytes of the SHA-256 of each hash that stands for it; the run's
- * name too when the turn lies in an earlier file, since rotation takes the latest 10,000 along).
+ * `tails` (id of a turn → whether it failed, eight bytes of the SHA-256 of each hash that stands for it, the sketch of
+ * its system prompt, the turn that it goes on with; the run's name too when the turn lies in an earlier file, since
+ * rotation takes the latest 10,000 along).
  */
 import { hash } from 'node:crypto';
 import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import type { ApiShape, ExchangeFacts, ExchangeRecord } from '../../domain/exchange.ts';
+import { ALIKE, compareSketches, SKETCH_CHARS } from '../../domain/prompt-sketch.ts';
 import type { BlockReader } from './blocks.ts';
 import { type CaptureEnv, readMetaNumber } from './layout.ts';
 import { completeRecord, type ExchangeSummary, type StoredMeta, summarize } from './record.ts';
@@ -32,10 +44,20 @@ export interface StoredCopy {
   truncated: boolean;
 }
 
-/** What a decoder finds. The two hashes, when there, say what a request that continues this answer contains. */
+/** What a decoder finds, and what links turns (src/gateway/turns/conversation.ts); what is not there counts as null. */
 export interface IndexFacts extends ExchangeFacts {
+  /** Request and answer, as a request that continues the answer has it among its prefixes; by the answer's id too. */
   answered?: string | null;
   answered_id?: string | null;
+  /** The answer by itself, the last one in the request by itself, and where among the prefixes that one ends. */
+  answer_alone?: string | null;
+  last_answer_alone?: string | null;
+  last_answer_at?: number;
+  system_sketch?: string;
+  /** The answer broke off, or ended with an error. */
+  broke_off?: boolean;
+  /** False when the exchange turns out to be no turn, though its path says so. */
+  is_turn?: boolean;
 }
 
 /** Reads facts out of a stored copy. Pure, and never throws for a body that it cannot read. */
@@ -50,14 +72,25 @@ const MAX_TURNS = 50_000;
 /** Of those, how many are taken along into a new file. */
 const CARRIED_TURNS = 10_000;
 
-/** One turn that later ones may extend. */
+/** Turns with one key that are compared, the latest ones. */
+const MAX_CANDIDATES = 16;
+/** How much less similar than the best a prompt may be to count as equally similar. */
+const SIMILARITY_SLACK = 0.15;
+
+/** One turn that later ones may go on with. */
 interface Turn {
   id: number;
   failed: boolean;
   /** Set when the exchange lies in an earlier file. */
   run_id: string | null;
-  /** Of the request; then, when it was answered, of request and answer. */
+  /** Of the request; then, when it was answered, of request and answer, and of the answer alone. */
   keys: string[];
+  /** Of its system prompt; '' without one. */
+  sketch: string;
+  /** The turn that it goes on with; 0 when it starts a run, or has a label. */
+  follows: number;
+  /** A later turn goes on with it. */
+  followed: boolean;
 }
 
 const KEY_BYTES = 8;
@@ -66,46 +99,127 @@ function makeTurnKey(conversationHash: string): string {
   return hash('sha256', conversationHash, 'buffer').toString('latin1', 0, KEY_BYTES);
 }
 
-/** Flags (1 failed, 2 a run's name follows), number of keys, the keys, the name. */
+const FAILED = 1;
+const NAMED = 2;
+const SKETCHED = 4;
+const LINKED = 8;
+
+/** Flags, number of keys, the keys, then as the flags say: the turn that it follows, the sketch, the run's name. */
 function encodeTurn(turn: Turn): Buffer {
-  const keys = Buffer.from(turn.keys.join(''), 'latin1');
-  const head = Buffer.from([(turn.failed ? 1 : 0) | (turn.run_id === null ? 0 : 2), turn.keys.length]);
-  return Buffer.concat([head, keys, Buffer.from(turn.run_id ?? '', 'utf8')]);
+  const flags =
+    (turn.failed ? FAILED : 0) |
+    (turn.run_id === null ? 0 : NAMED) |
+    (turn.sketch === '' ? 0 : SKETCHED) |
+    (turn.follows === 0 ? 0 : LINKED);
+  const follows = Buffer.alloc(turn.follows === 0 ? 0 : 4);
+  if (turn.follows !== 0) follows.writeUInt32LE(turn.follows);
+  return Buffer.concat([
+    Buffer.from([flags, turn.keys.length]),
+    Buffer.from(turn.keys.join(''), 'latin1'),
+    follows,
+    Buffer.from(turn.sketch, 'latin1'),
+    Buffer.from(turn.run_id ?? '', 'utf8'),
+  ]);
 }
 
 function decodeTurn(id: number, bytes: Buffer): Turn {
+  const flags = bytes[0]!;
   const keys: string[] = [];
-  const end = 2 + bytes[1]! * KEY_BYTES;
-  for (let at = 2; at < end; at += KEY_BYTES) keys.push(bytes.toString('latin1', at, at + KEY_BYTES));
-  const named = (bytes[0]! & 2) !== 0;
-  return { id, failed: (bytes[0]! & 1) !== 0, run_id: named ? bytes.toString('utf8', end) : null, keys };
+  let at = 2;
+  for (let left = bytes[1]!; left > 0; left -= 1, at += KEY_BYTES)
+    keys.push(bytes.toString('latin1', at, at + KEY_BYTES));
+  const follows = (flags & LINKED) === 0 ? 0 : bytes.readUInt32LE(at);
+  if (follows !== 0) at += 4;
+  const sketch = (flags & SKETCHED) === 0 ? '' : bytes.toString('latin1', at, at + SKETCH_CHARS);
+  at += sketch.length;
+  const runId = (flags & NAMED) === 0 ? null : bytes.toString('utf8', at);
+  return { id, failed: (flags & FAILED) !== 0, run_id: runId, keys, sketch, follows, followed: false };
 }
 
 /** The latest turns by what a later request would hold of them. */
 class TurnMap {
   readonly #turns: Turn[] = [];
   #oldest = 0;
-  readonly #byKey = new Map<string, { turn: Turn; is_answer: boolean }>();
+  readonly #byId = new Map<number, Turn>();
+  /** Mostly one turn a key; else the latest few, oldest first. */
+  readonly #byKey = new Map<string, Turn | Turn[]>();
 
+  /** Adds the next turn, and notes that the one that it follows has been gone on with. */
   add(turn: Turn): void {
     this.#turns.push(turn);
-    for (const [i, key] of turn.keys.entries()) this.#byKey.set(key, { turn, is_answer: i > 0 });
+    this.#byId.set(turn.id, turn);
+    const before = turn.follows === 0 ? undefined : this.#byId.get(turn.follows);
+    if (before !== undefined) before.followed = true;
+    for (const key of turn.keys) this.#addKey(key, turn);
     if (this.#turns.length - this.#oldest <= MAX_TURNS) return;
     const gone = this.#turns[this.#oldest++]!;
-    for (const key of gone.keys) if (this.#byKey.get(key)?.turn === gone) this.#byKey.delete(key);
+    this.#byId.delete(gone.id);
+    for (const key of gone.keys) this.#dropKey(key, gone);
     if (this.#oldest > MAX_TURNS) {
       this.#turns.splice(0, this.#oldest);
       this.#oldest = 0;
     }
   }
 
-  find(key: string): { turn: Turn; is_answer: boolean } | undefined {
-    return this.#byKey.get(key);
+  #addKey(key: string, turn: Turn): void {
+    const known = this.#byKey.get(key);
+    if (known === undefined) this.#byKey.set(key, turn);
+    else if (!Array.isArray(known)) this.#byKey.set(key, [known, turn]);
+    else {
+      known.push(turn);
+      if (known.length > MAX_CANDIDATES) known.shift();
+    }
+  }
+
+  #dropKey(key: string, gone: Turn): void {
+    const known = this.#byKey.get(key);
+    if (known === gone) this.#byKey.delete(key);
+    else if (Array.isArray(known) && known[0] === gone) {
+      known.shift();
+      if (known.length === 1) this.#byKey.set(key, known[0]!);
+    }
+  }
+
+  /**
+   * The turn that a request with this key goes on with, or null.
+   * @param sketch of the request's system prompt
+   * @param isWhole the key stands for the whole request: without an answer only a failed turn counts
+   */
+  find(key: string, sketch: string, isWhole: boolean): Turn | null {
+    const known = this.#byKey.get(key);
+    if (known === undefined) return null;
+    if (!Array.isArray(known)) return measure(known, key, sketch, isWhole) < 0 ? null : known;
+    let best = -1;
+    const similarities = known.map((turn) => measure(turn, key, sketch, isWhole));
+    for (const similarity of similarities) best = Math.max(best, similarity);
+    if (best < 0) return null;
+    let chosen: Turn | null = null;
+    let chosenSimilarity = -1;
+    for (const [i, turn] of known.entries()) {
+      const similarity = similarities[i]!;
+      if (similarity < 0 || similarity < best - SIMILARITY_SLACK) continue;
+      const isBetter =
+        chosen === null ||
+        (chosen.followed && !turn.followed) ||
+        (chosen.followed === turn.followed && similarity >= chosenSimilarity);
+      if (!isBetter) continue;
+      chosen = turn;
+      chosenSimilarity = similarity;
+    }
+    return chosen;
   }
 
   listLatest(count: number): Turn[] {
     return this.#turns.slice(Math.max(this.#oldest, this.#turns.length - count));
   }
+}
+
+/** How similar the prompts are, 0 to 1, and 2 for the same; -1 when a request with this key does not go on with the turn. */
+function measure(turn: Turn, key: string, sketch: string, isWhole: boolean): number {
+  const similarity = compareSketches(turn.sketch, sketch);
+  const isAnswered = turn.keys[0] !== key;
+  if (isAnswered) return similarity;
+  return (isWhole && !turn.failed) || similarity < ALIKE ? -1 : similarity;
 }
 
 function blockKey(id: number, firstId: number): number {
@@ -231,40 +345,59 @@ export class ExchangeIndex {
       if (bodies !== undefined)
         facts = decodeSafely(decode, makeStoredCopy(meta, bodies.request, bodies.response));
     }
-    let runId = record.run_id;
-    if (record.kind === 'turn') {
-      const conversation = facts?.conversation ?? [];
-      runId ??= this.#findRun(conversation) ?? `conv_${id}`;
-      const failed = record.status === 0 || record.status >= 400 || record.aborted;
-      const hashes = [conversation[conversation.length - 1]];
-      if (!failed && hashes[0] !== undefined) {
-        hashes.push(facts?.answered ?? undefined);
-        // Only these requests name the answer that they go on from.
-        if (record.shape === 'responses') hashes.push(facts?.answered_id ?? undefined);
-      }
-      const keys = hashes.filter((text) => text !== undefined).map(makeTurnKey);
-      if (keys.length > 0) {
-        const turn = { id, failed, run_id: null, keys };
-        this.#pendingTurns.push(turn);
-        this.#turns().add(turn);
-      }
-    }
-    this.#pending.push(summarize(record, runId, facts));
+    const isTurn = record.kind === 'turn' && facts?.is_turn !== false;
+    const runId = isTurn ? this.#addTurn(record, facts) : record.run_id;
+    this.#pending.push(summarize({ ...record, kind: isTurn ? 'turn' : 'other' }, runId, facts));
     return true;
   }
 
-  #findRun(conversation: string[]): string | null {
+  /** Makes a turn known to later ones. @returns its run */
+  #addTurn(record: ExchangeRecord, facts: IndexFacts | null): string {
+    const { id } = record;
+    const conversation = facts?.conversation ?? [];
+    const sketch = facts?.system_sketch ?? '';
+    const before = record.run_id === null && facts !== null ? this.#findBefore(facts) : null;
+    const runId = record.run_id ?? (before === null ? null : this.#readRun(before)) ?? `conv_${id}`;
+    const broke = record.status === 0 || record.status >= 400 || record.aborted;
+    const hashes = [conversation[conversation.length - 1]];
+    if (!broke && hashes[0] !== undefined) {
+      hashes.push(facts?.answered ?? undefined, facts?.answer_alone ?? undefined);
+      // Only these requests name the answer that they go on from.
+      if (record.shape === 'responses') hashes.push(facts?.answered_id ?? undefined);
+    }
+    const keys = hashes.filter((text) => text !== undefined).map(makeTurnKey);
+    if (keys.length === 0) return runId;
+    const failed = broke || facts?.broke_off === true;
+    const follows = before?.id ?? 0;
+    const turn = { id, failed, run_id: null, keys, sketch, follows, followed: false };
+    this.#pendingTurns.push(turn);
+    this.#turns().add(turn);
+    return runId;
+  }
+
+  /** The earlier turn that a request goes on with; null when it starts a run. */
+  #findBefore(facts: IndexFacts): Turn | null {
+    const { conversation, last_answer_alone: alone = null, last_answer_at: at = -1 } = facts;
+    const sketch = facts.system_sketch ?? '';
     const turns = this.#turns();
+    const last = conversation.length - 1;
     const shortest = Math.max(0, conversation.length - MAX_PREFIXES);
-    for (let i = conversation.length - 1; i >= shortest; i--) {
-      const found = turns.find(makeTurnKey(conversation[i]!));
-      if (found === undefined) continue;
-      const repeats = i === conversation.length - 1 && !found.is_answer;
-      if (repeats && !found.turn.failed) continue;
-      const run = found.turn.run_id ?? this.readSummary(found.turn.id)?.run_id ?? null;
-      if (run !== null) return run;
+    let i = last;
+    for (; i >= Math.max(at, shortest); i -= 1) {
+      const found = turns.find(makeTurnKey(conversation[i]!), sketch, i === last);
+      if (found !== null) return found;
+    }
+    const found = alone === null ? null : turns.find(makeTurnKey(alone), sketch, false);
+    if (found !== null) return found;
+    for (; i >= shortest; i -= 1) {
+      const found = turns.find(makeTurnKey(conversation[i]!), sketch, i === last);
+      if (found !== null) return found;
     }
     return null;
+  }
+
+  #readRun(turn: Turn): string | null {
+    return turn.run_id ?? this.readSummary(turn.id)?.run_id ?? null;
   }
 
   /** Filled from the file at first use. */
@@ -319,7 +452,7 @@ export class ExchangeIndex {
     return this.#turns()
       .listLatest(CARRIED_TURNS)
       .flatMap((turn) => {
-        const run = turn.run_id ?? this.readSummary(turn.id)?.run_id ?? null;
+        const run = this.#readRun(turn);
         return run === null ? [] : [{ key: turn.id, value: encodeTurn({ ...turn, run_id: run }) }];
       });
   }

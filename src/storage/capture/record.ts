@@ -168,6 +168,7 @@ export function completeRecord(record: ExchangeRecord, summary: ExchangeSummary)
   return {
     ...record,
     run_id: summary.run_id,
+    kind: summary.kind,
     undecodable: summary.undecodable,
     model: summary.model,
     stop_reason: summary.stop_reason,

@@ -111,11 +111,54 @@ describe('conversation fingerprints', () => {
         ],
       },
     ],
-    ['a later change deep in the system prompt', null],
+    ['another system prompt', { ...SECOND, system: 'It is Monday, the 3rd.' }],
   ])('does not mind %s', (_name, request) => {
-    const long = (date: string) => ({ ...SECOND, system: `Agent 2026. ${'x'.repeat(300)} ${date}` });
-    if (request === null) expect(prefixes(long('Monday'))).toEqual(prefixes(long('Tuesday')));
-    else expect(prefixes(request)).toEqual(prefixes(SECOND));
+    expect(prefixes(request)).toEqual(prefixes(SECOND));
+  });
+
+  it('knows an answer again when what stands before it was rewritten or dropped', () => {
+    const asked = decode('messages', OPENING, ANSWER);
+    const trimmed = decode('messages', {
+      messages: [{ role: 'user', content: 'Go on.' }, ...SECOND.messages.slice(1)],
+    });
+    expect(trimmed.conversation).not.toContain(asked.answered);
+    expect(asked.answer_alone).toMatch(/^[\w-]{22}$/);
+    expect(trimmed.last_answer_alone).toBe(asked.answer_alone);
+    expect(trimmed.last_answer_at).toBe(1);
+    const unlike = structuredClone(SECOND);
+    (unlike.messages[1]!.content as { id?: string }[])[2]!.id = 'toolu_2';
+    expect(decode('messages', unlike).last_answer_alone).not.toBe(asked.answer_alone);
+  });
+
+  it('takes no short answer without a call for one of a kind', () => {
+    const short = { ...ANSWER, stop_reason: 'end_turn', content: [{ type: 'text', text: 'Done.' }] };
+    expect(decode('messages', OPENING, short).answer_alone).toBeNull();
+    const long = { ...short, content: [{ type: 'text', text: 'Done, and this is how. '.repeat(4) }] };
+    expect(decode('messages', OPENING, long).answer_alone).not.toBeNull();
+    expect(decode('messages', OPENING, { ...long, stop_reason: null }).answer_alone).toBeNull();
+  });
+
+  it('finds the last answer in one message, in several and in none', () => {
+    const at = (...roles: string[]): number =>
+      decode('messages', { messages: roles.map((role) => ({ role, content: role })) }).last_answer_at;
+    expect(at('user')).toBe(-1);
+    expect(at('user', 'assistant', 'user', 'user')).toBe(1);
+    expect(at('user', 'assistant', 'user', 'assistant', 'assistant')).toBe(4);
+    const listed = (calls: string[]) => ({
+      input: [
+        { role: 'user', content: 'Look.' },
+        ...calls.map((id) => ({
+          type: 'function_call',
+          call_id: id,
+          name: 'read_file',
+          arguments: '{"path":"a"}',
+        })),
+        { type: 'function_call_output', call_id: calls[0], output: 'ok' },
+      ],
+    });
+    const answer = { id: 'r', status: 'completed', output: listed(['call_1', 'call_2']).input.slice(1, 3) };
+    const first = decode('responses', { input: 'Look.' }, answer);
+    expect(decode('responses', listed(['call_1', 'call_2'])).last_answer_alone).toBe(first.answer_alone);
   });
 
   it('takes the same words as two messages or two blocks', () => {
@@ -140,7 +183,6 @@ describe('conversation fingerprints', () => {
   });
 
   it.each([
-    ['another system prompt', { ...OPENING, system: 'You write titles.' }],
     ['another message', { ...OPENING, messages: [{ role: 'user', content: 'Break it.' }] }],
     ['another role', { ...OPENING, messages: [{ role: 'assistant', content: 'Mend it.' }] }],
   ])('tells apart: %s', (_name, request) => {
@@ -194,6 +236,24 @@ describe('conversation fingerprints', () => {
     const echoed = decode('responses', { input: [{ role: 'user', content: 'Hi' }, ...output, result] });
     expect(echoed.conversation[0]).toBe(first.conversation[0]);
     expect(echoed.conversation).toContain(first.answered);
+  });
+
+  it('says of a turn that its answer broke off, and of an embedding that it is none', () => {
+    const failed = decode('messages', OPENING, {
+      type: 'error',
+      error: { type: 'overloaded_error', message: 'x' },
+    });
+    expect([failed.broke_off, failed.is_turn]).toEqual([true, true]);
+    expect(decode('messages', OPENING, ANSWER).broke_off).toBe(false);
+    const invoke = (model: string, body: object, answer = {}): DecodedFacts =>
+      decode('bedrock_invoke', body, answer, `/bedrock/eu-west-1/model/${model}/invoke`);
+    const profile = 'arn%3Aaws%3Abedrock%3Aeu-west-1%3A1%3Aapplication-inference-profile%2Fx';
+    expect(invoke('amazon.titan-embed-text-v2%3A0', { inputText: 'a' }).is_turn).toBe(false);
+    expect(invoke(profile, { inputText: 'a', dimensions: 256 }).is_turn).toBe(false);
+    expect(invoke(profile, { inputText: 'a' }, { embedding: [1], inputTextTokenCount: 1 }).is_turn).toBe(
+      false,
+    );
+    expect(invoke('amazon.titan-text-lite-v1', { inputText: 'a' }).is_turn).toBe(true);
   });
 
   it('is empty without a conversation', () => {

@@ -1,0 +1,179 @@
+/**
+ * A sketch of a system prompt: 36 characters that are equal for equal prompts and mostly equal for prompts that differ
+ * in noise (a date, a session's id, a listing of files). Tells which of several agents a request comes from, where
+ * their conversations begin alike. Pure; made where stored copies are read, compared by the index, never on a front
+ * thread.
+ *
+ * How: the prompt is cut into words at white space, quotes and brackets; words with a digit (numbers, dates, ids, paths
+ * of temporary folders) and names of days and months are left out. Each word with the one before it is hashed into one
+ * of 32 places, where the smallest hash stays (a one-permutation MinHash): the share of equal places is about the share
+ * of word pairs that two prompts have in common. Four characters before that are a hash of the whole text, noise and
+ * all. Of a long block only the first and last 16,384 characters are looked at. What was sketched lately is remembered,
+ * since an agent mostly sends the prompt of the turn before.
+ */
+
+const PLACES = 32;
+const EXACT_CHARS = 4;
+
+/** Of a longer block, this much of its beginning and again of its end is looked at. */
+const LOOKED_AT_CHARS = 16_384;
+
+/** In all blocks together: further ones are only measured. */
+const MAX_LOOKED_AT_CHARS = 65_536;
+
+/** Prompts remembered with their sketches, and the longest that is. */
+const REMEMBERED = 8;
+const REMEMBERED_CHARS = 65_536;
+
+/** Prompts at least this similar may be one agent's; different agents' of the same maker share about a fifth. */
+export const ALIKE = 0.4;
+
+const FNV_PRIME = 0x01000193;
+const FNV_START = 0x811c9dc5;
+
+/** Words that say when, by their hash. */
+const WHEN = new Set(
+  (
+    'january february march april may june july august september october november december jan feb mar apr jun jul ' +
+    'aug sep sept oct nov dec monday tuesday wednesday thursday friday saturday sunday mon tue tues wed thu thur ' +
+    'thurs fri sat sun am pm utc gmt'
+  )
+    .split(' ')
+    .map(hashWord),
+);
+
+function hashWord(word: string): number {
+  let hash = FNV_START;
+  for (let i = 0; i < word.length; i += 1) hash = Math.imul(hash ^ word.charCodeAt(i), FNV_PRIME);
+  return hash;
+}
+
+/** What a character does to the words: 0 ends one, 1 belongs to one, 2 belongs to one and makes it noise, 3 belongs but does not count. */
+const KINDS = new Uint8Array(128);
+for (let code = 0; code < 128; code += 1) {
+  const char = String.fromCharCode(code);
+  if (/[a-zA-Z]/.test(char)) KINDS[code] = 1;
+  else if (/[0-9]/.test(char)) KINDS[code] = 2;
+  else if (/[-_./:\\@#+~%&]/.test(char)) KINDS[code] = 3;
+}
+
+/** Takes the words of one prompt, piece by piece. */
+class Sketcher {
+  readonly #smallest = new Int32Array(PLACES).fill(-1);
+  #exact = FNV_START;
+  #before = 0;
+  #chars = 0;
+  #lookedAt = 0;
+
+  add(text: string): void {
+    this.#chars += text.length;
+    if (this.#lookedAt >= MAX_LOOKED_AT_CHARS) return;
+    this.#lookedAt += Math.min(text.length, 2 * LOOKED_AT_CHARS);
+    if (text.length <= 2 * LOOKED_AT_CHARS) this.#addPiece(text, 0, text.length);
+    else {
+      this.#addPiece(text, 0, LOOKED_AT_CHARS);
+      this.#addPiece(text, text.length - LOOKED_AT_CHARS, text.length);
+    }
+  }
+
+  #addPiece(text: string, from: number, to: number): void {
+    let exact = this.#exact;
+    let word = FNV_START;
+    let isWord = false;
+    let isNoise = false;
+    for (let i = from; i < to; i += 1) {
+      const code = text.charCodeAt(i);
+      exact = Math.imul(exact ^ code, FNV_PRIME);
+      const kind = code < 128 ? KINDS[code]! : 1;
+      if (kind === 1) {
+        // Lower case for ASCII letters; the others stand as they are.
+        word = Math.imul(word ^ (code < 128 ? code | 32 : code), FNV_PRIME);
+        isWord = true;
+        // Scripts that put no space between words: each character is one.
+        if (code >= 0x2e80) {
+          this.#addWord(word);
+          word = FNV_START;
+          isWord = false;
+        }
+      } else if (kind === 2) isNoise = true;
+      else if (kind === 0) {
+        if (isWord && !isNoise) this.#addWord(word);
+        word = FNV_START;
+        isWord = false;
+        isNoise = false;
+      }
+    }
+    if (isWord && !isNoise) this.#addWord(word);
+    this.#exact = exact;
+  }
+
+  #addWord(word: number): void {
+    if (WHEN.has(word)) return;
+    let mixed = Math.imul(word ^ Math.imul(this.#before, 0x85ebca6b), 0xc2b2ae35);
+    mixed = Math.imul(mixed ^ (mixed >>> 15), 0x27d4eb2f);
+    mixed ^= mixed >>> 13;
+    this.#before = word;
+    const place = mixed & (PLACES - 1);
+    const value = mixed >>> 5;
+    const smallest = this.#smallest[place]!;
+    if (smallest < 0 || value < smallest) this.#smallest[place] = value;
+  }
+
+  finish(): string {
+    const exact = Math.imul(this.#exact ^ this.#chars, FNV_PRIME);
+    const codes = [exact & 255, (exact >>> 8) & 255, (exact >>> 16) & 255, exact >>> 24];
+    // The smallest of many lies near 0: its low bits are what varies. 0 stands for a place without a word.
+    for (const value of this.#smallest) codes.push(value < 0 ? 0 : 1 + (value % 255));
+    return String.fromCharCode(...codes);
+  }
+}
+
+interface Remembered {
+  blocks: readonly string[];
+  sketch: string;
+}
+
+const remembered: Remembered[] = [];
+let nextRemembered = 0;
+
+/** The sketch of a prompt given in blocks, characters of 8 bits; '' when there is no prompt. */
+export function sketchPrompt(blocks: readonly string[]): string {
+  let chars = 0;
+  for (const block of blocks) chars += block.length;
+  if (chars === 0) return '';
+  for (const known of remembered) if (isSame(known.blocks, blocks)) return known.sketch;
+  const sketcher = new Sketcher();
+  for (const block of blocks) sketcher.add(block);
+  const sketch = sketcher.finish();
+  if (chars <= REMEMBERED_CHARS) {
+    remembered[nextRemembered] = { blocks, sketch };
+    nextRemembered = (nextRemembered + 1) % REMEMBERED;
+  }
+  return sketch;
+}
+
+function isSame(one: readonly string[], other: readonly string[]): boolean {
+  if (one.length !== other.length) return false;
+  for (let i = 0; i < one.length; i += 1) if (one[i] !== other[i]) return false;
+  return true;
+}
+
+/** How similar two sketched prompts are: 2 when equal to the letter, else from 0 (nothing in common) to 1. */
+export function compareSketches(one: string, other: string): number {
+  if (one === other) return 2;
+  if (one === '' || other === '') return 0;
+  let equal = 0;
+  let used = 0;
+  for (let i = EXACT_CHARS; i < EXACT_CHARS + PLACES; i += 1) {
+    const code = one.charCodeAt(i);
+    if (code === other.charCodeAt(i)) {
+      if (code === 0) continue;
+      equal += 1;
+    }
+    used += 1;
+  }
+  return used === 0 ? 1 : equal / used;
+}
+
+/** Length of a sketch that is not ''. */
+export const SKETCH_CHARS = EXACT_CHARS + PLACES;
