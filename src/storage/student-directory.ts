@@ -5,7 +5,7 @@
  *   manifest.json             what is there (src/domain/student/manifest.ts); written last, in one step
  *   manifest.previous.json    what was there before
  *   steps-<hash>.bin          the student's model: msgpack, zstd
- *   patterns-<hash>.jsonl     patterns, a JSON object a line
+ *   patterns.jsonl            patterns of the golden runs, a JSON object a line; no part of the student
  *
  * A reader sees the old student or the new one, whole: files never change under a name, the manifest is renamed into
  * place when they are on the disk, and those of the student before stay until the next one is published. Every file is
@@ -31,12 +31,13 @@ import { STUDENT_BOUNDS } from '../limits.ts';
 import { syncPath } from './capture/attachments.ts';
 
 export const MANIFEST_NAME = 'manifest.json';
+export const PATTERNS_NAME = 'patterns.jsonl';
 /** What fits into the steps' file of a manifest of this format. */
 const MODEL_FORMAT: StudentModel['format'] = 'svc_student_model_v1';
 const PREVIOUS_NAME = 'manifest.previous.json';
 /** Names that this file gives, those of interrupted writes included. */
 const OWN_NAME =
-  /^(?:(?:steps|patterns)-[0-9a-f]{16}\.(?:bin|jsonl)|manifest(?:\.previous)?\.json)(?:\.[0-9a-f-]{36}\.partial)?$/;
+  /^(?:steps-[0-9a-f]{16}\.bin|patterns\.jsonl|manifest(?:\.previous)?\.json)(?:\.[0-9a-f-]{36}\.partial)?$/;
 /** An interrupted write is left alone for so long: it may be under way elsewhere. */
 const PARTIAL_KEPT_MS = 3_600_000;
 /** How often a reader looks again when a publication has overtaken it. */
@@ -130,19 +131,33 @@ export async function readStudentFile(directory: string, file: StudentFile): Pro
 }
 
 /**
- * Whether a student may be published there: makes the directory, or looks what is in it, and tries to write.
+ * Whether a student may be published there: looks what is in it, and tries to write. Leaves nothing behind.
  * @returns the manifest of the student that is there; null when there is none
  * @throws StudentDirectoryError for a directory with anything else in it, or none that can be written to
  */
-export async function openForPublishing(directory: string): Promise<StudentManifest | null> {
+export async function checkForPublishing(directory: string): Promise<StudentManifest | null> {
+  const made = await makeDirectory(directory);
   try {
-    await mkdir(directory, { recursive: true });
+    return await openForPublishing(directory);
+  } finally {
+    if (made !== undefined) await rm(made, { recursive: true, force: true });
+  }
+}
+
+/** @returns the topmost directory that had to be made; undefined when all were there */
+async function makeDirectory(directory: string): Promise<string | undefined> {
+  try {
+    return await mkdir(directory, { recursive: true });
   } catch (error) {
     const code = codeOf(error);
     if (code === 'EEXIST' || code === 'ENOTDIR')
       throw new StudentDirectoryError('foreign', directory, 'not a directory');
     throw new StudentDirectoryError('unwritable', directory, `cannot be made (${code})`, { cause: error });
   }
+}
+
+async function openForPublishing(directory: string): Promise<StudentManifest | null> {
+  await makeDirectory(directory);
   const names = await listNames(directory);
   const manifest = await findManifest(directory);
   const other = names.find((name) => !OWN_NAME.test(name));
@@ -159,11 +174,16 @@ export async function openForPublishing(directory: string): Promise<StudentManif
   return manifest;
 }
 
-/** What is published with a manifest. */
-export interface StudentContents {
-  model: StudentModel;
-  /** JSON lines; null for none. */
-  patterns: string | null;
+/**
+ * Puts patterns into the directory, in place of those that are there.
+ * @returns the file's path
+ * @throws StudentDirectoryError
+ */
+export async function writePatterns(directory: string, lines: string): Promise<string> {
+  await openForPublishing(directory);
+  const path = join(directory, PATTERNS_NAME);
+  await replaceFile(path, Buffer.from(lines, 'utf8'));
+  return path;
 }
 
 /**
@@ -174,20 +194,16 @@ export interface StudentContents {
 export async function publishStudent(
   directory: string,
   draft: StudentManifestDraft,
-  contents: StudentContents,
+  model: StudentModel,
 ): Promise<StudentManifest> {
   const before = await openForPublishing(directory);
-  const packed = await compress(packr.pack(contents.model));
-  const steps = await writeContent(directory, 'steps', 'bin', packed);
-  const patterns =
-    contents.patterns === null
-      ? null
-      : await writeContent(directory, 'patterns', 'jsonl', Buffer.from(contents.patterns, 'utf8'));
+  const packed = await compress(packr.pack(model));
+  const steps = await writeSteps(directory, packed);
   const manifest: StudentManifest = {
     format: STUDENT_FORMAT,
     version: (before?.version ?? 0) + 1,
     ...draft,
-    files: { steps, patterns },
+    files: { steps },
   };
   const text = formatManifest(manifest);
   const read = readManifest(text);
@@ -262,19 +278,14 @@ async function readBounded(path: string, most: number): Promise<Buffer | null> {
   }
 }
 
-/** Writes a file that is called by its content, unless it is there already. */
-async function writeContent(
-  directory: string,
-  kind: 'steps' | 'patterns',
-  extension: string,
-  bytes: Buffer,
-): Promise<StudentFile> {
+/** Writes a file that is called by its content. */
+async function writeSteps(directory: string, bytes: Buffer): Promise<StudentFile> {
   if (bytes.byteLength > STUDENT_BOUNDS.file_bytes) {
-    const why = `the ${kind} would take ${bytes.byteLength} bytes, more than ${STUDENT_BOUNDS.file_bytes}`;
+    const why = `the steps would take ${bytes.byteLength} bytes, more than ${STUDENT_BOUNDS.file_bytes}`;
     throw new StudentDirectoryError('unwritable', directory, why);
   }
   const sha256 = hashOf(bytes);
-  const file = { name: `${kind}-${sha256.slice(0, 16)}.${extension}`, bytes: bytes.byteLength, sha256 };
+  const file = { name: `steps-${sha256.slice(0, 16)}.bin`, bytes: bytes.byteLength, sha256 };
   await replaceFile(join(directory, file.name), bytes);
   return file;
 }
@@ -315,11 +326,8 @@ function partialOf(path: string): string {
 
 /** Removes our files that none of the manifests names. That one cannot be removed harms nobody. */
 async function removeOld(directory: string, kept: readonly StudentManifest[]): Promise<void> {
-  const named = new Set<string>([MANIFEST_NAME, PREVIOUS_NAME]);
-  for (const { files } of kept) {
-    named.add(files.steps.name);
-    if (files.patterns !== null) named.add(files.patterns.name);
-  }
+  const named = new Set<string>([MANIFEST_NAME, PREVIOUS_NAME, PATTERNS_NAME]);
+  for (const { files } of kept) named.add(files.steps.name);
   for (const name of await listNames(directory)) {
     if (named.has(name) || !OWN_NAME.test(name)) continue;
     const path = join(directory, name);

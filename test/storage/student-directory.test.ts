@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { StudentModel } from '../../src/domain/student/student.ts';
 import {
-  openForPublishing,
+  checkForPublishing,
   publishStudent,
   readStudentDirectory,
-  readStudentFile,
   readStudentManifest,
+  writePatterns,
 } from '../../src/storage/student-directory.ts';
 import { makeDraft } from '../domain/student/made-manifest.ts';
 import { makeFolder } from './folder.ts';
@@ -23,12 +23,8 @@ function makeModel(group: Record<string, unknown>): StudentModel {
   return { format: 'svc_student_model_v1', support_min: 2, runs: 1, steps: 1, groups: [group] };
 }
 
-function publish(
-  directory: string,
-  group: Record<string, unknown> = MODEL.groups[0]!,
-  patterns: string | null = '{"situation":"s"}\n',
-) {
-  return publishStudent(directory, makeDraft(), { model: makeModel(group), patterns });
+function publish(directory: string, group: Record<string, unknown> = MODEL.groups[0]!) {
+  return publishStudent(directory, makeDraft(), makeModel(group));
 }
 
 describe('a student directory', () => {
@@ -39,20 +35,15 @@ describe('a student directory', () => {
     expect(manifest).toEqual(written);
     expect(manifest.version).toBe(1);
     expect(model).toEqual(MODEL);
-    expect((await readStudentFile(directory, manifest.files.patterns!)).toString()).toBe(
-      '{"situation":"s"}\n',
-    );
-    expect(readdirSync(directory).sort()).toEqual(
-      ['manifest.json', manifest.files.patterns!.name, manifest.files.steps.name].sort(),
-    );
+    expect(readdirSync(directory).sort()).toEqual(['manifest.json', manifest.files.steps.name]);
   });
 
   it('keeps the student before and removes what is older', async () => {
     const directory = makeFolder();
     const versions = [];
-    for (const at of [1, 2, 3]) versions.push(await publish(directory, { at }, `{"at":${at}}\n`));
+    for (const at of [1, 2, 3]) versions.push(await publish(directory, { at }));
     const names = readdirSync(directory);
-    expect(names).toHaveLength(6);
+    expect(names).toHaveLength(4);
     expect(names).not.toContain(versions[0]!.files.steps.name);
     expect(names).toContain(versions[1]!.files.steps.name);
     expect(JSON.parse(readFileSync(join(directory, 'manifest.previous.json'), 'utf8'))).toEqual(versions[1]);
@@ -65,7 +56,7 @@ describe('a student directory', () => {
     await publish(directory, { at: 0, again: 0 });
     let isPublishing = true;
     const writer = (async () => {
-      for (let at = 1; at <= 40; at++) await publish(directory, { at, again: at }, `{"at":${at}}\n`);
+      for (let at = 1; at <= 40; at++) await publish(directory, { at, again: at });
       isPublishing = false;
     })();
     let last = 0;
@@ -86,7 +77,7 @@ describe('a student directory', () => {
     const partial = `${name}.${'0'.repeat(8)}-0000-4000-8000-${'0'.repeat(12)}.partial`;
     writeFileSync(join(directory, name), 'of nobody');
     writeFileSync(join(directory, partial), 'half');
-    expect(await openForPublishing(directory)).toBeNull();
+    expect(await checkForPublishing(directory)).toBeNull();
     await publish(directory);
     expect(existsSync(join(directory, name))).toBe(false);
     expect(existsSync(join(directory, partial))).toBe(true);
@@ -152,7 +143,7 @@ describe('a model of another version', () => {
   it('is refused by name', async () => {
     const directory = makeFolder();
     const model = { ...MODEL, format: 'svc_student_model_v9' } as unknown as StudentModel;
-    const { files } = await publishStudent(directory, makeDraft(), { model, patterns: null });
+    const { files } = await publishStudent(directory, makeDraft(), model);
     await expect(readStudentDirectory(directory)).rejects.toMatchObject({
       code: 'newer_format',
       message: `${join(directory, files.steps.name)}: holds "svc_student_model_v9", this version takes svc_student_model_v1; distil again`,
@@ -177,11 +168,35 @@ describe('a directory to publish in', () => {
     expect(readFileSync(join(directory, 'notes.txt'), 'utf8')).toBe('mine');
   });
 
+  it('is left as it was by a look at it', async () => {
+    const folder = makeFolder();
+    expect(await checkForPublishing(join(folder, 'deep', 'student'))).toBeNull();
+    expect(readdirSync(folder)).toEqual([]);
+    const { version } = await publish(folder);
+    const names = readdirSync(folder);
+    expect(await checkForPublishing(folder)).toMatchObject({ version });
+    expect(readdirSync(folder)).toEqual(names);
+  });
+
+  it('takes patterns with a student or without, and keeps them', async () => {
+    const directory = join(makeFolder(), 'student');
+    const path = await writePatterns(directory, 'one\n');
+    expect(readdirSync(directory)).toEqual(['patterns.jsonl']);
+    await publish(directory);
+    await publish(directory, { other: 1 });
+    expect(readFileSync(path, 'utf8')).toBe('one\n');
+    await writePatterns(directory, 'two\n');
+    expect(readFileSync(path, 'utf8')).toBe('two\n');
+    expect((await readStudentDirectory(directory)).manifest.version).toBe(2);
+  });
+
   it('is not a file, nor below one', async () => {
     const folder = makeFolder();
     writeFileSync(join(folder, 'file'), 'text');
-    await expect(openForPublishing(join(folder, 'file'))).rejects.toMatchObject({ code: 'foreign' });
-    await expect(openForPublishing(join(folder, 'file', 'below'))).rejects.toMatchObject({ code: 'foreign' });
+    await expect(checkForPublishing(join(folder, 'file'))).rejects.toMatchObject({ code: 'foreign' });
+    await expect(checkForPublishing(join(folder, 'file', 'below'))).rejects.toMatchObject({
+      code: 'foreign',
+    });
   });
 
   it('stays as it was when a file cannot be written', async () => {

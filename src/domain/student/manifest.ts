@@ -20,7 +20,7 @@ const share = z.number().min(0).max(1);
 const time = z.iso.datetime();
 
 /** `steps-0123456789abcdef.bin`: nothing that leads out of the directory. */
-const FILE_NAME = /^(?:steps|patterns)-[0-9a-f]{16}\.(?:bin|jsonl)$/;
+const FILE_NAME = /^steps-[0-9a-f]{16}\.bin$/;
 
 const file = z.object({
   name: z.string().regex(FILE_NAME),
@@ -105,7 +105,7 @@ const manifest = z.object({
     first_exchange_id: count,
     last_exchange_id: count,
   }),
-  files: z.object({ steps: file, patterns: file.nullable() }),
+  files: z.object({ steps: file }),
 });
 
 export type StudentKind = z.output<typeof studentKind>;
@@ -151,15 +151,12 @@ function describeIssue(issue: z.core.$ZodIssue | undefined): string {
 }
 
 /** Figures that cannot all be true: somebody has edited them. */
-function findContradiction({ measured: m, files }: StudentManifest): string | null {
+function findContradiction({ measured: m }: StudentManifest): string | null {
   if (m.served > m.steps || m.errors > m.served)
     return 'measured: more served than shown, or more wrong than served';
   if (m.in_a_row.served > m.served || m.in_a_row.errors > m.in_a_row.served)
     return 'measured.in_a_row: more served than shown, or more wrong than served';
   if ((m.error === null) !== (m.served === 0))
     return 'measured.error: there when something was served, else null';
-  if (!files.steps.name.startsWith('steps-')) return 'files.steps.name: not a file of steps';
-  if (files.patterns?.name.startsWith('patterns-') === false)
-    return 'files.patterns.name: not a file of patterns';
   return null;
 }

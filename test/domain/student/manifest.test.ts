@@ -8,7 +8,7 @@ const whole = {
   format: 'svc_student_v1',
   version: 3,
   ...makeDraft(),
-  files: { steps: { name: 'steps-0123456789abcdef.bin', bytes: 10, sha256: SHA }, patterns: null },
+  files: { steps: { name: 'steps-0123456789abcdef.bin', bytes: 10, sha256: SHA } },
 };
 
 function read(over: Record<string, unknown>) {
@@ -67,7 +67,7 @@ describe('a manifest', () => {
     'manifest.json',
     '',
   ])('that names the file %j is refused', (name) => {
-    expect(read({ files: { steps: { name, bytes: 1, sha256: SHA }, patterns: null } })).toMatchObject({
+    expect(read({ files: { steps: { name, bytes: 1, sha256: SHA } } })).toMatchObject({
       fault: 'damaged',
     });
   });
