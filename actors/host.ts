@@ -15,7 +15,7 @@ import { chooseIndex } from '../src/search/open-index.ts';
 import { ThreadEmbedder } from '../src/search/thread-embedder.ts';
 import { systemClock } from '../src/std/clock.ts';
 import { newUlid } from '../src/std/id.ts';
-import { CaptureLog, mayKeepMemory } from '../src/storage/capture/log.ts';
+import { CaptureLog } from '../src/storage/capture/log.ts';
 import { LmdbJournal } from '../src/storage/lmdb/journal.ts';
 import type { DatabasePaths } from '../src/storage/lmdb/stores.ts';
 import { LmdbTables } from '../src/storage/lmdb/tables.ts';
@@ -78,7 +78,6 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
       tidy: async (budgetMs) => (await log.packSome(budgetMs)) || log.indexSome(decodeExchange, budgetMs),
       stats: () => log.stats(),
       close: () => log.close(),
-      mayKeep: mayKeepMemory,
     };
   });
   const { databases, has_live_stream = false } = task.options;

@@ -21,6 +21,10 @@ export const DEFAULTS = {
   RATE_LIMIT_BURST: 400,
 } as const;
 
+/** Memory in which exchanges go to the capture writer, shared by both threads: some batches fill one. */
+export const CAPTURE_SLAB_BYTES = 4 * MIB;
+/** Of these a front keeps so many for use again: the batches under way, the one that grows, and some to spare. */
+export const CAPTURE_FREE_SLABS = 6;
 /** Largest GW_MAX_CAPTURE_BYTES: one stored body is one buffer, and the decoder needs room for a second. */
 export const CAPTURE_BYTES_MAX = 1024 * MIB;
 /** Most actor or front threads that a machine of any size gets something from. */
@@ -61,7 +65,10 @@ export const DISTILL_BOUNDS = {
   steps_bytes: 64 * MIB,
   patterns: 2_000,
 } as const;
-/** Golden runs with fewer there is nothing to measure on; the share kept apart to measure on, and its fewest runs. */
+/** Share of served steps that may be wrong (decisions, Relegation), and steps without which nobody can say. */
+export const TARGET_ERROR_DEFAULT = 0.05;
+export const SERVED_MIN_DEFAULT = 12;
+/** Golden runs that a student takes; the share of them that is kept apart to measure on, and its fewest runs. */
 export const GOLDEN_RUNS_MIN = 12;
 export const HELD_OUT = { share: 0.25, runs_min: 5 } as const;
 /** What the distiller keeps of runs beside its output, packed. */

@@ -48,9 +48,9 @@ export const captureWriter: Writer = {
         failure: 'capture_failed',
       });
     },
-    append(memory, { heads }, context) {
+    append(memory, _message, context) {
       if (memory.killed) return context.refuse(STOPPED);
-      const input = { heads, bodies: context.bodies };
+      const input = { slabs: context.bodies };
       const carry = { token: context.holdReply(), failure: 'capture_failed' };
       context.io(CAPTURE_LOG_PORT, 'append', input, 'done', carry);
       memory.busy = true;

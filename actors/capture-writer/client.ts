@@ -1,17 +1,11 @@
 /**
  * Asks the capture writer. The only place that makes its messages. Front threads.
  */
-import type { FinishedExchange } from '../../src/domain/exchange.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
 import type { AskOptions, Front } from '../../src/runtime/front.ts';
-import {
-  CAPTURE_WRITER_KIND,
-  type CaptureWriterProtocol,
-  type ExchangeHead,
-  packExchange,
-  type WriterState,
-} from './protocol.ts';
+import { ExchangeBatch, SlabPool } from './batch.ts';
+import { CAPTURE_WRITER_KIND, type CaptureWriterProtocol, type WriterState } from './protocol.ts';
 
 const WRITER = { kind: CAPTURE_WRITER_KIND, key: 'main' };
 /** A commit takes milliseconds, on a struggling disk seconds. */
@@ -27,6 +21,7 @@ const NOT_HANDLED = new Set(['mailbox_full', 'link_full', 'too_many_asks', 'drai
 
 export class CaptureWriterClient {
   readonly #front: Front;
+  readonly #slabs = new SlabPool();
   #killed = false;
 
   constructor(front: Front) {
@@ -54,17 +49,21 @@ export class CaptureWriterClient {
     await this.#ask('open', null, { deadline_ms: OPEN_DEADLINE_MS });
   }
 
+  /** A batch to add exchanges to. */
+  openBatch(): ExchangeBatch {
+    return new ExchangeBatch(this.#slabs);
+  }
+
   /**
-   * Stores a batch.
+   * Stores a batch, to which nothing may be added any more.
    * @throws CatalogueError `capture_failed`: nothing of it is stored, it may be sent again; any other code: unknown
    */
-  async append(batch: readonly FinishedExchange[]): Promise<void> {
+  async append(batch: ExchangeBatch): Promise<void> {
     // Said before anything is sent; a batch lost with its thread is another matter: it may have been written.
     if (!this.alive) throw new CatalogueError('capture_failed');
-    const heads: ExchangeHead[] = [];
-    const bodies: Uint8Array[] = [];
-    for (const exchange of batch) heads.push(packExchange(exchange, bodies));
-    await this.#ask('append', { heads }, { deadline_ms: APPEND_DEADLINE_MS, bodies });
+    // A failure that leaves open what became of the batch leaves its memory to the collector: the writer may be reading.
+    await this.#ask('append', null, { deadline_ms: APPEND_DEADLINE_MS, bodies: batch.takeSlabs() });
+    batch.release();
   }
 
   /** All that was appended before is safe from a power cut. */

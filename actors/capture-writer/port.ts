@@ -4,8 +4,8 @@
  */
 
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
-import { releaseBodies } from '../../src/runtime/port-link.ts';
-import { type ExchangeHead, unpackExchange, type WriterState } from './protocol.ts';
+import { readBatch } from './batch.ts';
+import type { WriterState } from './protocol.ts';
 
 /** What the port needs of the log; `CaptureLog` of src/storage is one. */
 export interface ExchangeLog {
@@ -16,8 +16,6 @@ export interface ExchangeLog {
   tidy(budget_ms: number): Promise<number>;
   stats(): WriterState;
   close(): Promise<void>;
-  /** Whether the log may go on using the memory of a body that was appended. */
-  mayKeep(body: Uint8Array): boolean;
 }
 
 /** Longest stretch of one tidying pass; a batch that comes meanwhile waits that long at most. */
@@ -37,21 +35,12 @@ export class CaptureLogPort {
     return null;
   }
 
-  /** @throws what the log throws; nothing of a failed append is stored */
-  async append(input: {
-    heads: readonly ExchangeHead[];
-    bodies: readonly Uint8Array[];
-  }): Promise<{ first_id: number; last_id: number }> {
-    const log = await this.#opened();
-    let at = 0;
-    const batch = input.heads.map((head) => {
-      const { exchange, next } = unpackExchange(head, input.bodies, at);
-      at = next;
-      return exchange;
-    });
-    const result = await log.append(batch);
-    if (!input.bodies.some((body) => log.mayKeep(body))) releaseBodies(input.bodies);
-    return result;
+  /**
+   * @param input the slabs of a batch; nobody looks at them any more once this is answered
+   * @throws what the log throws; nothing of a failed append is stored
+   */
+  async append(input: { slabs: readonly Uint8Array[] }): Promise<{ first_id: number; last_id: number }> {
+    return (await this.#opened()).append(readBatch(input.slabs));
   }
 
   async flush(): Promise<null> {

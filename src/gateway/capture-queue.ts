@@ -11,13 +11,20 @@ import type { FinishedExchange } from '../domain/exchange.ts';
 import { CatalogueError, toCatalogueError } from '../errors.ts';
 import { type ByteBudget, Tee } from './tee.ts';
 
+/** Exchanges gathered for the writer. */
+export interface ExchangeBatch {
+  /** Takes a copy of the exchange. */
+  add(exchange: FinishedExchange): void;
+}
+
 /** The writer as the queue needs it; the actor's client, or a test's. */
-export interface CaptureWriter {
+export interface CaptureWriter<B extends ExchangeBatch = ExchangeBatch> {
+  openBatch(): B;
   /**
    * Resolves when all of the batch is committed. Rejects with a CatalogueError: `capture_failed` when none of it is
    * (the batch may be sent again), anything else when it cannot be known or would fail again.
    */
-  append(batch: FinishedExchange[]): Promise<void>;
+  append(batch: B): Promise<void>;
 }
 
 export interface CaptureQueueOptions {
@@ -61,10 +68,30 @@ const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;
 
 interface Batch {
-  exchanges: FinishedExchange[];
+  /** What the writer gets; null as long as there is none. */
+  content: ExchangeBatch | null;
+  exchanges: number;
+  aborted: number;
+  /** By provider. */
+  counts: Map<string, ProviderCount>;
+  /** Of bodies. */
   bytes: number;
   /** Which exchange since start is its first one. */
   first: number;
+}
+
+function makeBatch(): Batch {
+  return { content: null, exchanges: 0, aborted: 0, counts: new Map(), bytes: 0, first: 0 };
+}
+
+/** The provider's count, made when there is none. */
+function openCount(counts: Map<string, ProviderCount>, provider: string): ProviderCount {
+  let count = counts.get(provider);
+  if (count === undefined) {
+    count = { captured: 0, turns: 0 };
+    counts.set(provider, count);
+  }
+  return count;
 }
 
 export class CaptureQueue implements ByteBudget {
@@ -80,7 +107,7 @@ export class CaptureQueue implements ByteBudget {
   #heldBytes = 0;
   /** Submitted and neither captured nor dropped. */
   #depth = 0;
-  #pending: Batch = { exchanges: [], bytes: 0, first: 0 };
+  #pending = makeBatch();
   /** Sent and neither captured nor dropped, those that are tried again among them. */
   readonly #sent = new Set<Batch>();
   /** Of those sent: the ones that wait for their next try. */
@@ -127,11 +154,18 @@ export class CaptureQueue implements ByteBudget {
     }
     this.#depth++;
     this.#entered++;
-    if (this.#pending.exchanges.length === 0) this.#pending.first = this.#entered;
-    this.#pending.exchanges.push(exchange);
+    const pending = this.#pending;
+    if (pending.exchanges === 0) pending.first = this.#entered;
+    pending.content ??= this.#writer.openBatch();
+    pending.content.add(exchange);
+    pending.exchanges++;
+    if (exchange.aborted) pending.aborted++;
+    const count = openCount(pending.counts, exchange.provider);
+    count.captured++;
+    if (exchange.kind === 'turn') count.turns++;
     // The tee's bytes stay reserved until the writer has them.
-    this.#pending.bytes += tee.kept_bytes;
-    if (this.#pending.exchanges.length >= BATCH_EXCHANGES || this.#pending.bytes >= BATCH_BYTES) {
+    pending.bytes += tee.kept_bytes;
+    if (pending.exchanges >= BATCH_EXCHANGES || pending.bytes >= BATCH_BYTES) {
       this.#sendPending();
     } else {
       this.#timer ??= setTimeout(() => {
@@ -215,7 +249,7 @@ export class CaptureQueue implements ByteBudget {
       clearTimeout(this.#timer);
       this.#timer = null;
     }
-    if (this.#pending.exchanges.length === 0 || this.#underWay >= BATCHES_UNDER_WAY || this.#retryAfterMs > 0)
+    if (this.#pending.exchanges === 0 || this.#underWay >= BATCHES_UNDER_WAY || this.#retryAfterMs > 0)
       return;
     const batch = this.#takePending();
     this.#sent.add(batch);
@@ -224,13 +258,13 @@ export class CaptureQueue implements ByteBudget {
 
   #takePending(): Batch {
     const batch = this.#pending;
-    this.#pending = { exchanges: [], bytes: 0, first: 0 };
+    this.#pending = makeBatch();
     return batch;
   }
 
   #send(batch: Batch): void {
     this.#underWay++;
-    this.#writer.append(batch.exchanges).then(
+    this.#writer.append(batch.content!).then(
       () => {
         this.#underWay--;
         this.#retryAfterMs = 0;
@@ -264,34 +298,28 @@ export class CaptureQueue implements ByteBudget {
   }
 
   #finishBatch(batch: Batch): void {
-    for (const exchange of batch.exchanges) {
-      this.#captured++;
-      let count = this.#byProvider.get(exchange.provider);
-      if (count === undefined) {
-        count = { captured: 0, turns: 0 };
-        this.#byProvider.set(exchange.provider, count);
-      }
-      count.captured++;
-      if (exchange.kind === 'turn') {
-        count.turns++;
-        this.#turns++;
-      }
-      if (exchange.aborted) this.#aborted++;
+    this.#captured += batch.exchanges;
+    this.#aborted += batch.aborted;
+    for (const [provider, { captured, turns }] of batch.counts) {
+      const count = openCount(this.#byProvider, provider);
+      count.captured += captured;
+      count.turns += turns;
+      this.#turns += turns;
     }
     this.#leave(batch);
   }
 
   #dropBatch(batch: Batch): void {
-    this.#dropped += batch.exchanges.length;
+    this.#dropped += batch.exchanges;
     this.#leave(batch);
   }
 
   #leave(batch: Batch): void {
     this.#sent.delete(batch);
-    this.#depth -= batch.exchanges.length;
+    this.#depth -= batch.exchanges;
     this.release(batch.bytes);
     // A batch that is tried again leaves after younger ones, so the oldest that is left decides.
-    let oldest = this.#pending.exchanges.length > 0 ? this.#pending.first : Number.POSITIVE_INFINITY;
+    let oldest = this.#pending.exchanges > 0 ? this.#pending.first : Number.POSITIVE_INFINITY;
     for (const { first } of this.#sent) oldest = Math.min(oldest, first);
     while (this.#waiters.length > 0 && this.#waiters[0]!.target < oldest) this.#waiters.shift()!.resolve();
   }

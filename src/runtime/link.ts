@@ -5,7 +5,10 @@
 import type { ErrorData } from './error.ts';
 import type { ActorAddress } from './protocol.ts';
 
-/** What crosses a link. Payloads are plain data that msgpack can hold; `bodies` are raw bytes beside the payload. */
+/**
+ * What crosses a link. Payloads are plain data that msgpack can hold; `bodies` are raw bytes beside the payload. Bodies
+ * that are all in shared memory are passed on without a copy: both sides see the same bytes.
+ */
 export type Frame =
   | {
       type: 'ask';
@@ -43,7 +46,7 @@ export interface LinkStats {
 /** One end of an ordered, bounded, two-way channel of frames. */
 export interface Link {
   /**
-   * Takes the frame (its payload and bodies are copied before this returns) and sends it with the next batch.
+   * Takes the frame (its payload and bodies are copied before this returns, shared ones excepted) and sends it with the next batch.
    * @returns false when the link is closed, or full: `bytes_in_flight` would pass its limit
    */
   send(frame: Frame): boolean;

@@ -6,6 +6,10 @@
  * A slab: [u32 bytes used], then frames: [u32 head bytes][u32 bodies][u32 length of each body][head][bodies].
  * A head is the frame as a msgpack array, its type first.
  *
+ * Bodies in shared memory are not copied: the memory itself goes along with the slab, and a frame names its place in it.
+ * [u32 head bytes][u32 bodies, and 2^31][u32 which memory, u32 offset, u32 length of each body][head]. Their sender must
+ * leave them as they are until it is answered, and bounds them itself: they do not count as bytes on their way.
+ *
  * Message ports have no back-pressure. Each direction therefore has a counter in shared memory of the bytes that the
  * receiver has taken; the sender refuses frames while too many bytes are on their way.
  */
@@ -49,6 +53,15 @@ const TYPES = [
 ] as const;
 const TYPE_NUMBER = Object.fromEntries(TYPES.map((type, i) => [type, i])) as Record<Frame['type'], number>;
 const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
+/** Set in a frame's count of bodies when they are in shared memory. */
+const SHARED_BODIES = 2 ** 31;
+const SHARED_PLACE_BYTES = 12;
+
+/** A slab whose frames have bodies in shared memory. */
+interface SharingSlab {
+  slab: ArrayBuffer;
+  shared: SharedArrayBuffer[];
+}
 
 /**
  * Makes the two ends of a link.
@@ -67,16 +80,6 @@ export function createLinkEnds(maxInFlightBytes = DEFAULT_MAX_IN_FLIGHT_BYTES): 
   ];
 }
 
-/**
- * Gives the memory of a message's bodies back now. Left to the collector, megabytes a message make it run all the
- * time. Nothing may look at the bodies afterwards. Does nothing where they share their memory with other messages.
- */
-export function releaseBodies(bodies: readonly Uint8Array[]): void {
-  const buffer = bodies[0]?.buffer;
-  // A slab beyond the usual size was made for one frame.
-  if (buffer instanceof ArrayBuffer && buffer.byteLength > SLAB_BYTES) buffer.transfer(0);
-}
-
 /** The thread's end of a link. Starts receiving at once; set `onFrame` in the same turn. */
 export class PortLink implements Link {
   onFrame: (frame: Frame) => void = () => {};
@@ -90,13 +93,15 @@ export class PortLink implements Link {
 
   #slab: Buffer | null = null;
   #used = 0;
+  /** Shared memory that goes with the slab. */
+  #shared: SharedArrayBuffer[] = [];
   #flushQueued = false;
   #closed = false;
   /** Bytes handed to `send`, modulo 2^32, to compare with the other side's counter. */
   #sent = 0;
 
   /** Slabs that arrived while the turn's budget was used up; bounded by the sender's limit on bytes in flight. */
-  #backlog: RingQueue<ArrayBuffer> = new RingQueue(2 ** 30);
+  #backlog: RingQueue<ArrayBuffer | SharingSlab> = new RingQueue(2 ** 30);
   #draining = false;
   #turnEndsAt = 0;
 
@@ -112,7 +117,7 @@ export class PortLink implements Link {
     this.#taken = new Int32Array(end.taken);
     this.#mySide = end.side;
     this.#maxInFlight = end.max_in_flight_bytes;
-    this.#port.on('message', (slab: ArrayBuffer) => this.#receive(slab));
+    this.#port.on('message', (slab: ArrayBuffer | SharingSlab) => this.#receive(slab));
     this.#port.on('close', () => this.#closeOnce());
   }
 
@@ -120,15 +125,16 @@ export class PortLink implements Link {
     if (this.#closed) return false;
     const bodies = frame.type === 'ask' || frame.type === 'tell' ? frame.bodies : NO_BODIES;
     const head = this.#packr.pack(encodeHead(frame));
-    let size = 8 + head.length + 4 * bodies.length;
-    for (const body of bodies) size += body.length;
+    const isShared = bodies.length > 0 && bodies.every((body) => body.buffer instanceof SharedArrayBuffer);
+    let size = 8 + head.length + (isShared ? SHARED_PLACE_BYTES : 4) * bodies.length;
+    if (!isShared) for (const body of bodies) size += body.length;
     const inFlight = this.#inFlight();
     // A frame larger than the whole bound still passes when it is alone.
     if (inFlight > 0 && inFlight + size > this.#maxInFlight) {
       this.#refused++;
       return false;
     }
-    this.#write(head, bodies, size);
+    this.#write(head, bodies, isShared, size);
     this.#sent = (this.#sent + size) | 0;
     this.#framesSent++;
     this.#bytesSent += size;
@@ -152,12 +158,22 @@ export class PortLink implements Link {
     this.#used = 0;
     if (used <= COPY_BELOW_BYTES && slab.length === SLAB_BYTES) {
       // Copied once more by the port: for so few bytes that is cheaper than detaching and handing over.
-      this.#port.postMessage(slab.buffer.slice(0, used));
+      this.#post((slab.buffer as ArrayBuffer).slice(0, used), false);
       return;
     }
-    const buffer = slab.buffer as ArrayBuffer;
     this.#slab = null;
-    this.#port.postMessage(buffer, [buffer]);
+    this.#post(slab.buffer as ArrayBuffer, true);
+  }
+
+  #post(slab: ArrayBuffer, isTransferred: boolean): void {
+    const transfers = isTransferred ? [slab] : [];
+    if (this.#shared.length === 0) {
+      this.#port.postMessage(slab, transfers);
+      return;
+    }
+    const shared = this.#shared;
+    this.#shared = [];
+    this.#port.postMessage({ slab, shared } satisfies SharingSlab, transfers);
   }
 
   close(): void {
@@ -183,7 +199,7 @@ export class PortLink implements Link {
     return (this.#sent - Atomics.load(this.#taken, 1 - this.#mySide)) | 0;
   }
 
-  #write(head: Uint8Array, bodies: readonly Uint8Array[], size: number): void {
+  #write(head: Uint8Array, bodies: readonly Uint8Array[], isShared: boolean, size: number): void {
     if (this.#slab !== null && this.#used > 0 && this.#used + size > this.#slab.length) {
       this.flush();
       // What is left of a nearly full slab went with it unless it was small enough to be copied out.
@@ -196,7 +212,18 @@ export class PortLink implements Link {
     const slab = this.#slab;
     let at = this.#used === 0 ? 4 : this.#used;
     at = slab.writeUInt32LE(head.length, at);
-    at = slab.writeUInt32LE(bodies.length, at);
+    at = slab.writeUInt32LE(isShared ? bodies.length + SHARED_BODIES : bodies.length, at);
+    if (isShared) {
+      for (const body of bodies) {
+        at = slab.writeUInt32LE(this.#shared.length, at);
+        at = slab.writeUInt32LE(body.byteOffset, at);
+        at = slab.writeUInt32LE(body.length, at);
+        this.#shared.push(body.buffer as SharedArrayBuffer);
+      }
+      slab.set(head, at);
+      this.#used = at + head.length;
+      return;
+    }
     for (const body of bodies) at = slab.writeUInt32LE(body.length, at);
     slab.set(head, at);
     at += head.length;
@@ -207,7 +234,7 @@ export class PortLink implements Link {
     this.#used = at;
   }
 
-  #receive(slab: ArrayBuffer): void {
+  #receive(slab: ArrayBuffer | SharingSlab): void {
     if (this.#closed) return;
     if (this.#backlog.size > 0 || this.#draining) {
       this.#backlog.push(slab);
@@ -238,25 +265,40 @@ export class PortLink implements Link {
     }
   }
 
-  #deliver(buffer: ArrayBuffer): void {
+  #deliver(message: ArrayBuffer | SharingSlab): void {
+    const buffer = message instanceof ArrayBuffer ? message : message.slab;
+    const shared = message instanceof ArrayBuffer ? [] : message.shared;
     const slab = Buffer.from(buffer);
     const used = slab.readUInt32LE(0);
     let at = 4;
     while (at < used && !this.#closed) {
       const start = at;
       const headBytes = slab.readUInt32LE(at);
-      const bodyCount = slab.readUInt32LE(at + 4);
-      const headAt = at + 8 + 4 * bodyCount;
+      const counted = slab.readUInt32LE(at + 4);
       let bodies = NO_BODIES;
-      let end = headAt + headBytes;
-      if (bodyCount > 0) {
+      let headAt = at + 8;
+      let end: number;
+      if (counted >= SHARED_BODIES) {
         const views: Uint8Array[] = [];
-        for (let i = 0; i < bodyCount; i++) {
-          const length = slab.readUInt32LE(at + 8 + 4 * i);
-          views.push(new Uint8Array(buffer, end, length));
-          end += length;
+        for (let i = SHARED_BODIES; i < counted; i++) {
+          const memory = shared[slab.readUInt32LE(headAt)]!;
+          views.push(new Uint8Array(memory, slab.readUInt32LE(headAt + 4), slab.readUInt32LE(headAt + 8)));
+          headAt += SHARED_PLACE_BYTES;
         }
         bodies = views;
+        end = headAt + headBytes;
+      } else {
+        headAt += 4 * counted;
+        end = headAt + headBytes;
+        if (counted > 0) {
+          const views: Uint8Array[] = [];
+          for (let i = 0; i < counted; i++) {
+            const length = slab.readUInt32LE(at + 8 + 4 * i);
+            views.push(new Uint8Array(buffer, end, length));
+            end += length;
+          }
+          bodies = views;
+        }
       }
       const head = this.#packr.unpack(slab, { start: headAt, end: headAt + headBytes }) as unknown[];
       at = end;

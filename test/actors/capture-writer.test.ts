@@ -26,19 +26,19 @@ function refusalOf(answer: KitAnswer): { code: string; retryable: boolean } | nu
 describe('the capture writer', () => {
   it('answers an append when the log has it, and not before', () => {
     const kit = new ActorKit(captureWriter);
-    const { token, io } = askHeld(kit, 'append', { heads: [] });
+    const { token, io } = askHeld(kit, 'append', null);
     expect(io.operation).toBe('append');
     expect(kit.answerTo(token)).toEqual({ type: 'none' });
     kit.finish(io, { first_id: 3, last_id: 4 });
     expect(kit.answerTo(token)).toEqual({ type: 'reply', value: { first_id: 3, last_id: 4 } });
   });
 
-  it('hands the bodies on as they came', () => {
+  it('hands the slabs on as they came', () => {
     const kit = new ActorKit(captureWriter);
-    const bodies = [Buffer.from('request'), Buffer.from('response')];
-    kit.ask('append', { heads: [] }, bodies);
+    const bodies = [Buffer.from('slab'), Buffer.from('another')];
+    kit.ask('append', null, bodies);
     const [io] = kit.takeEffectsOf('io');
-    const { bodies: passed } = io!.input as { bodies: Uint8Array[] };
+    const { slabs: passed } = io!.input as { slabs: Uint8Array[] };
     expect(passed[0]).toBe(bodies[0]);
     expect(passed[1]).toBe(bodies[1]);
   });
@@ -51,7 +51,7 @@ describe('the capture writer', () => {
     ['state', 'unavailable'],
   ])('says of a failed %s that it may be tried again', (name, code) => {
     const kit = new ActorKit(captureWriter);
-    const { token, io } = askHeld(kit, name, name === 'append' ? { heads: [] } : null);
+    const { token, io } = askHeld(kit, name, null);
     kit.fail(io, IO_ERROR);
     expect(refusalOf(kit.answerTo(token))).toEqual({ code, retryable: true });
   });
@@ -61,7 +61,7 @@ describe('the capture writer', () => {
     const { token, io } = askHeld(kit, 'kill');
     expect(io.operation).toBe('close');
     for (const name of ['open', 'append', 'flush', 'rotate']) {
-      expect(refusalOf(kit.ask(name, { heads: [] }))).toEqual({ code: 'capture_stopped', retryable: false });
+      expect(refusalOf(kit.ask(name, null))).toEqual({ code: 'capture_stopped', retryable: false });
     }
     expect(kit.takeEffectsOf('io')).toEqual([]);
     kit.finish(io, null);
@@ -71,7 +71,7 @@ describe('the capture writer', () => {
 
   it('tidies when appends have paused, pass after pass until nothing is left', () => {
     const kit = new ActorKit(captureWriter);
-    kit.ask('append', { heads: [] });
+    kit.ask('append', null);
     expect(Object.keys(kit.timers())).toEqual(['tidy']);
     // Everything that came since the timer was set delays it once more.
     kit.advance(300);
@@ -89,7 +89,7 @@ describe('the capture writer', () => {
 
   it('tidies no more once it is killed', () => {
     const kit = new ActorKit(captureWriter);
-    kit.ask('append', { heads: [] });
+    kit.ask('append', null);
     kit.ask('kill', null);
     expect(kit.timers()).toEqual({});
   });

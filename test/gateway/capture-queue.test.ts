@@ -1,18 +1,30 @@
 /** The queue before the writer, with a writer that does as the test says: what retries and drops do to the others. */
 import { describe, expect, it } from 'vitest';
 import { CatalogueError, type ErrorCode } from '../../src/errors.ts';
-import { CaptureQueue, type CaptureWriter } from '../../src/gateway/capture-queue.ts';
+import { CaptureQueue, type CaptureWriter, type ExchangeBatch } from '../../src/gateway/capture-queue.ts';
 import { makeExchange } from '../storage/captured.ts';
 
+class PathBatch implements ExchangeBatch {
+  readonly paths: string[] = [];
+
+  add(exchange: Parameters<ExchangeBatch['add']>[0]): void {
+    this.paths.push(exchange.path);
+  }
+}
+
 /** A writer whose every append waits for the test's word. */
-class ScriptedWriter implements CaptureWriter {
+class ScriptedWriter implements CaptureWriter<PathBatch> {
   readonly appends: { paths: string[]; succeed: () => void; fail: (code: ErrorCode) => void }[] = [];
   #waiters: { count: number; resolve: () => void }[] = [];
 
-  append(batch: Parameters<CaptureWriter['append']>[0]): Promise<void> {
+  openBatch(): PathBatch {
+    return new PathBatch();
+  }
+
+  append(batch: PathBatch): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.appends.push({
-      paths: batch.map(({ path }) => path),
+      paths: batch.paths,
       succeed: resolve,
       fail: (code) => reject(new CatalogueError(code)),
     });

@@ -109,6 +109,39 @@ describe('a link', () => {
     expect(frame).toMatchObject({ payload: { list: [1] }, bodies: [new Uint8Array(Buffer.from('before'))] });
   });
 
+  it('passes bodies in shared memory on as they are, among others, and copies none', async () => {
+    const [a, b] = open(10_000);
+    const memory = new SharedArrayBuffer(3_000_000);
+    const views = [
+      new Uint8Array(memory, 5, 2_900_000),
+      new Uint8Array(new SharedArrayBuffer(7)),
+      new Uint8Array(memory, 1, 0),
+    ];
+    views[0]!.fill(1);
+    const received = collect(b, 4);
+    const own = Buffer.from('own memory');
+    a.send(tell('before', [own]));
+    a.send(tell('x'.repeat(9_000), views));
+    a.send(tell('again', [views[1]!]));
+    a.send(tell('mixed', [own, views[1]!]));
+    const [before, shared, again, mixed] = (await received).map((frame) =>
+      'bodies' in frame ? frame.bodies : [],
+    );
+    expect(before!).toEqual([new Uint8Array(own)]);
+    expect(shared!.map(({ byteOffset, length }) => [byteOffset, length])).toEqual([
+      [5, 2_900_000],
+      [0, 7],
+      [1, 0],
+    ]);
+    // The same memory, not its likeness.
+    views[0]![0] = 7;
+    views[1]![6] = 8;
+    expect(shared![0]![0]).toBe(7);
+    expect(again![0]![6]).toBe(8);
+    expect(mixed!).toEqual([new Uint8Array(own), new Uint8Array(7)]);
+    expect(a.stats()).toMatchObject({ refused: 0, bytes_in_flight: 0 });
+  });
+
   it('puts the frames of a turn into one batch', async () => {
     const [a, b] = open();
     const received = collect(b, 100);

@@ -224,7 +224,7 @@ export class CaptureLog {
   }
 
   /**
-   * Stores a batch in the order given.
+   * Stores a batch in the order given. Once it is answered, nothing looks at the bodies' memory any more if it is shared.
    * @returns the ids it got; for an empty batch, last_id is one less than first_id
    * @throws the storage's error (disk full, …); then nothing of the batch is stored and no id is used up
    */
@@ -666,14 +666,6 @@ function diff(base: PreparedBody, body: PreparedBody, rawPrefix: number | undefi
   return delta.literal_bytes * 10 < body.stored.length * 9 ? delta : null;
 }
 
-/**
- * Whether the log may go on using the memory of a body that it was given: when the body fills most of its buffer. Of
- * others it makes a copy, if it keeps them at all.
- */
-export function mayKeepMemory(body: Uint8Array): boolean {
-  return body.buffer.byteLength <= body.length * 1.25 + 4_096;
-}
-
 /** Packs what is still raw in a file that nobody writes to any more, a block a turn of the loop. */
 async function repackAll(path: string, keys: readonly number[]): Promise<void> {
   if (keys.length === 0) return;
@@ -690,9 +682,10 @@ async function repackAll(path: string, keys: readonly number[]): Promise<void> {
   }
 }
 
-/** A body that does not keep a much larger buffer in memory, such as the frame that it came in. */
+/** A body that may be kept: not in memory that is used again, and not in a buffer that is much larger. */
 function ownBody(body: PreparedBody): PreparedBody {
-  if (mayKeepMemory(body.raw)) return body;
+  const { buffer } = body.raw;
+  if (buffer instanceof ArrayBuffer && buffer.byteLength <= body.raw.length * 1.25 + 4_096) return body;
   const raw = Buffer.from(body.raw);
   return { ...body, raw, stored: body.stored === body.raw ? raw : body.stored };
 }
