@@ -38,6 +38,8 @@ export interface Config {
     readonly rate_limit_burst: number;
     /** Failed authentications a second from one address before they get 429; null: as many as they like. */
     readonly auth_fail_rate_per_sec: number | null;
+    /** Where people reach the API and the dashboard, a proxy in front included: an origin; null: where it listens. */
+    readonly public_url: string | null;
     /** Origins whose pages may call the API, lower case, without a trailing slash. */
     readonly cors_origins: readonly string[];
   };
@@ -109,11 +111,11 @@ export interface Config {
     /** Each body. */
     readonly max_capture_bytes: number;
   };
-  /** What each engine runs on: `embedded:`, an address, or null (off). Addresses may hold credentials: never print. */
+  /** What each engine runs on; null: it is off. */
   readonly engines: {
-    readonly vector_store: string | null;
-    readonly accounts: string | null;
-    readonly live_stream: string | null;
+    readonly vector_store: 'embedded:' | null;
+    readonly accounts: 'embedded:' | null;
+    readonly live_stream: 'embedded:' | null;
   };
 }
 
@@ -224,10 +226,10 @@ const path = z
   .regex(/^\P{Cc}+$/u)
   .describe('allowed is a path');
 
+/** An address of another engine must not start this one in its place: its data would not be there. */
 const engine = z
-  .string()
-  .refine((text) => text === 'embedded:' || (text.includes('://') && URL.canParse(text)))
-  .describe('allowed is embedded: or an address');
+  .literal('embedded:')
+  .describe('allowed is embedded: (the built-in engine, there is no other yet), or unset for none');
 
 const flag = z
   .enum(['0', '1'])
@@ -272,6 +274,12 @@ function splitList(text: string): string[] {
 function isOrigin(text: string): boolean {
   return /^https?:\/\/[^/]/.test(text) && URL.canParse(text) && new URL(text).origin === text;
 }
+
+const publicUrl = z
+  .string()
+  .transform((text) => text.toLowerCase().replace(/\/$/, ''))
+  .refine(isOrigin)
+  .describe('allowed is an address like https://understudy.example.com, with a port or without, and no path');
 
 const secret = z.string().min(1).max(4_096).describe('allowed are up to 4096 characters');
 
@@ -333,6 +341,7 @@ const VARIABLES = {
   FRONT_THREADS: [threads, '1'],
   HOST: [host, '127.0.0.1'],
   PORT: [port, '8000'],
+  PUBLIC_URL: [publicUrl, undefined],
   MAX_BODY_BYTES: [bytes(CAPTURE_BYTES_MAX), String(DEFAULTS.MAX_BODY_BYTES)],
   RATE_LIMIT_PER_SEC: [wholeNumber(1, Number.MAX_SAFE_INTEGER), String(DEFAULTS.RATE_LIMIT_PER_SEC)],
   RATE_LIMIT_BURST: [wholeNumber(1, Number.MAX_SAFE_INTEGER), String(DEFAULTS.RATE_LIMIT_BURST)],
@@ -436,6 +445,7 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
     api: Object.freeze({
       host: v.HOST,
       port: v.PORT,
+      public_url: v.PUBLIC_URL,
       max_body_bytes: v.MAX_BODY_BYTES,
       rate_limit_per_sec: v.RATE_LIMIT_PER_SEC,
       rate_limit_burst: v.RATE_LIMIT_BURST,
@@ -506,6 +516,11 @@ export function readVersion(): string {
 export function raiseParserHeadLimit(): void {
   const present = Number(process.env.UWS_HTTP_MAX_HEADERS_SIZE);
   if (!(present >= HTTP_HEAD_BYTES)) process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(HTTP_HEAD_BYTES);
+}
+
+/** An address to connect to: listening on every address is none, and this machine's own stands in. */
+export function toLocalUrl(url: string): string {
+  return url.replace('//0.0.0.0', '//127.0.0.1').replace('//[::]', '//[::1]');
 }
 
 /** Whether only this machine can reach the address: the whole of 127/8, ::1 and the name localhost (RFC 6761, 6.3). */

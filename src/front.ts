@@ -17,7 +17,7 @@ import type { ReadinessProbes } from './api/health.ts';
 import { LiveReaders } from './api/live-readers.ts';
 import { ApiMetrics, type MetricsData } from './api/metrics.ts';
 import { StripeProcessor, StripeWebhooks } from './billing/stripe.ts';
-import type { Config } from './config.ts';
+import { type Config, isLoopback, toLocalUrl } from './config.ts';
 import { USAGE } from './domain/usage.ts';
 import { CatalogueError, toApiBody, toMessagesBody } from './errors.ts';
 import type { CaptureAdmin } from './gateway/admin.ts';
@@ -107,7 +107,7 @@ export class Front implements CaptureFront {
         stores = openStores(databasePaths(config.data_dir));
         embedder = await openEmbedder(config.embedding, services.compute!, COMPUTE_THREADS);
         findings = openFindings(services, stores, embedder);
-        servers.push(await listenForApi(services, stores, live, findings, metrics));
+        servers.push(await listenForApi(services, stores, live, findings, metrics, servers[0]?.port));
       }
     } catch (thrown) {
       await Promise.all(servers.map((server) => server.drain(0)));
@@ -235,6 +235,7 @@ function listenForApi(
   live: LiveReaders | null,
   findings: FindingsServices | undefined,
   metrics: ApiMetrics,
+  gatewayPort: number | undefined,
 ): Promise<HttpServer> {
   const { config, probes, asker, shared, log, renderMetrics } = services;
   const checks = createChecks({ config, asker, stores, shared });
@@ -250,6 +251,8 @@ function listenForApi(
       ...(findings === undefined ? {} : { findings }),
       renderMetrics,
       control: controlOf(config, shared),
+      gateway:
+        gatewayPort === undefined ? null : { port: gatewayPort, is_local: isLoopback(config.gateway.host) },
     },
     { cors_origins: config.api.cors_origins, log, metrics },
   );
@@ -272,7 +275,7 @@ function canRead({ main, runs }: Stores): boolean {
 /** The control plane's parts out of the configuration. */
 function controlOf({ api, billing }: Config, { revocations, user_epochs }: SharedMemory): ControlPlane {
   const { secret_key, api_base, webhook_secret, webhook_thin_secret, plan_caps } = billing;
-  const return_url = `http://${api.host}:${api.port}/`;
+  const return_url = `${api.public_url ?? toLocalUrl(urlOf(api))}/`;
   return {
     plan_caps,
     processor: secret_key === null ? null : new StripeProcessor({ secret_key, api_base, return_url }),
@@ -286,7 +289,6 @@ function refusal(status: number, message: string): CatalogueError {
   return new CatalogueError(status === 400 ? 'bad_framing' : 'unavailable', message);
 }
 
-function urlOf(server: HttpServer): string {
-  const host = server.host.includes(':') ? `[${server.host}]` : server.host;
-  return `http://${host}:${server.port}`;
+function urlOf({ host, port }: { host: string; port: number }): string {
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }

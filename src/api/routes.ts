@@ -22,7 +22,7 @@ import type { Asker } from '../runtime/front.ts';
 import { planReader } from '../storage/accounts/subscriptions.ts';
 import type { Stores } from '../storage/stores.ts';
 import { type ControlPlane, controlPlaneRoutes } from './control-plane.ts';
-import { dashboardRoutes } from './dashboard.ts';
+import { type DashboardFacts, dashboardRoutes } from './dashboard.ts';
 import { renderDocs } from './docs.ts';
 import { evaluateHandlers } from './evaluate.ts';
 import { experimentHandlers } from './experiments.ts';
@@ -57,6 +57,8 @@ export interface ApiServices {
   has_patterns?: boolean;
   /** null or absent: the live stream is off. */
   live?: LiveReaders | null;
+  /** The gateway of the same process; null or absent: there is none. */
+  gateway?: { port: number; is_local: boolean } | null;
 }
 
 const SERVICE_ENDPOINTS: readonly Endpoint[] = [health, ready, metrics, openapi, docs];
@@ -90,6 +92,16 @@ function patternEndpoints({ asker, stores: { main }, control, has_patterns }: Ap
   return [...bind(RETRIEVE, retrieveHandlers(retrieval)), ...bind(PATTERNS, patternHandlers({ index }))];
 }
 
+function dashboardFacts({ version, gateway = null, live = null, control }: ApiServices): DashboardFacts {
+  return {
+    version,
+    gateway_port: gateway === null ? null : gateway.port,
+    gateway_is_local: gateway?.is_local ?? true,
+    has_live_stream: live !== null,
+    has_billing: control !== undefined && control.processor !== null,
+  };
+}
+
 /** The routes, described and rendered once. */
 export function apiRoutes(services: ApiServices): ApiRoute[] {
   const { version, probes } = services;
@@ -120,7 +132,7 @@ export function apiRoutes(services: ApiServices): ApiRoute[] {
     },
     { endpoint: openapi, handle: () => description },
     { endpoint: docs, handle: () => page },
-    ...dashboardRoutes(),
+    ...dashboardRoutes(dashboardFacts(services)),
     ...product,
   ];
 }

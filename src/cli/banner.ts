@@ -2,7 +2,7 @@
 
 import { relative } from 'node:path';
 import { styleText } from 'node:util';
-import type { Config } from '../config.ts';
+import { type Config, toLocalUrl } from '../config.ts';
 
 /** Where the started parts listen; null for one that was not started. */
 export interface StartedAddresses {
@@ -32,7 +32,10 @@ export function renderBanner(
   const { has_color, cwd } = surroundings;
   const bold = (text: string) => (has_color ? styleText('bold', text, { validateStream: false }) : text);
   const sections = [[bold(`Understudy ${config.version}`)], renderPlaces(config, api_url, gateway_url, cwd)];
-  if (api_url !== null) sections.push(renderDashboardLines(toLocalUrl(api_url), owner_token, bold));
+  if (api_url !== null) {
+    const url = config.api.public_url ?? toLocalUrl(api_url);
+    sections.push(renderDashboardLines(url, owner_token, bold));
+  }
   if (gateway_url !== null) {
     sections.push([bold('Point an agent at the gateway:'), ...renderAgentLines(toLocalUrl(gateway_url))]);
     sections.push(renderCaptureLines(config, surroundings, bold));
@@ -104,11 +107,6 @@ function renderCommand(words: string, { exec_path, entry, cwd }: BannerSurroundi
   return isBorrowedNode
     ? `npx -y -p node@22 -c "node ${shortenPath(entry, cwd)} ${words}"`
     : `npx understudy ${words}`;
-}
-
-/** Listening on every address is no address to connect to: this machine's own stands in. */
-function toLocalUrl(url: string): string {
-  return url.replace('//0.0.0.0', '//127.0.0.1').replace('//[::]', '//[::1]');
 }
 
 function shortenPath(path: string, cwd: string): string {

@@ -35,7 +35,7 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   GW_BEDROCK_BASE       behind /bedrock/{region}     https://bedrock-runtime.{region}.amazonaws.com
   GW_HOST, GW_PORT      where it listens             127.0.0.1, 8787
   GW_NOTE               tag on what is captured      none
-  GW_CAPTURE            off: forward only          on
+  GW_CAPTURE            off: forward only            on
   SVC_REDACT            mask keys in stored bodies   1
   GW_MAX_QUEUE          exchanges waiting to be written; beyond it they are dropped, never delayed   10000
   GW_MAX_QUEUE_BYTES    the same in bytes            268435456
@@ -43,6 +43,7 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
 `;
 
 const API_VARIABLES = `  HOST, PORT            where the API listens        127.0.0.1, 8000
+  PUBLIC_URL            where people reach it        http://HOST:PORT
   MAX_BODY_BYTES        largest request body         5242880
   VECTOR_STORE_URL      embedded: for patterns       unset: retrieval is empty
   AUTH_DB_URL           embedded: for accounts       unset: static keys alone

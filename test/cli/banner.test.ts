@@ -52,7 +52,9 @@ describe('the banner', () => {
     expect(signed).toContain('\n  http://127.0.0.1:8000/#token=a.b.c\n');
   });
 
-  it('never shows an engine address', () => {
-    expect(banner({ AUTH_DB_URL: 'postgres://me:hunter2@db/main' })).not.toContain('hunter2');
+  it('leads to the public address where there is one', () => {
+    const text = banner({ PUBLIC_URL: 'https://understudy.example.com' });
+    expect(text).toContain('\nDashboard:\n  https://understudy.example.com/\n');
+    expect(text).toContain('  API       http://127.0.0.1:8000\n');
   });
 });

@@ -28,6 +28,7 @@ describe('with nothing set', () => {
       api: {
         host: '127.0.0.1',
         port: 8000,
+        public_url: null,
         max_body_bytes: 5_242_880,
         rate_limit_per_sec: 200,
         rate_limit_burst: 400,
@@ -101,6 +102,7 @@ describe('values and flags', () => {
         FRONT_THREADS: '2',
         HOST: '::',
         PORT: '0',
+        PUBLIC_URL: 'https://Understudy.example.com/',
         MAX_BODY_BYTES: '1000',
         RATE_LIMIT_PER_SEC: '5',
         RATE_LIMIT_BURST: '10',
@@ -125,8 +127,8 @@ describe('values and flags', () => {
         GW_MAX_QUEUE_BYTES: '1',
         GW_MAX_CAPTURE_BYTES: '1',
         VECTOR_STORE_URL: 'embedded:',
-        AUTH_DB_URL: 'https://db.example.com',
-        AUTH_DB_CONN_URL: 'postgres://u:p@db.example.com/main',
+        AUTH_DB_URL: 'embedded:',
+        AUTH_DB_CONN_URL: 'embedded:',
       },
     );
     expect(config).toMatchObject({
@@ -137,6 +139,7 @@ describe('values and flags', () => {
       api: {
         host: '::',
         port: 0,
+        public_url: 'https://understudy.example.com',
         max_body_bytes: 1000,
         rate_limit_per_sec: 5,
         rate_limit_burst: 10,
@@ -176,7 +179,7 @@ describe('values and flags', () => {
         max_queue_bytes: 1,
         max_capture_bytes: 1,
       },
-      engines: { vector_store: 'embedded:', accounts: 'https://db.example.com' },
+      engines: { vector_store: 'embedded:', accounts: 'embedded:', live_stream: 'embedded:' },
     });
   });
 
@@ -226,6 +229,10 @@ describe('a bad value', () => {
     ['GW_UPSTREAM_BASE', 'https://a/#x', 'allowed is an http://'],
     ['GW_UPSTREAM_BASE', 'https://a b', 'allowed is an http://'],
     ['GW_UPSTREAM_BASE', 'https://a/{region}', 'allowed is an http://'],
+    ['PUBLIC_URL', 'understudy.example.com', 'allowed is an address like https://'],
+    ['PUBLIC_URL', 'https://a.example.com/dashboard', 'no path'],
+    ['PUBLIC_URL', 'https://a.example.com/?x=1', 'no path'],
+    ['PUBLIC_URL', 'javascript:alert(1)', 'allowed is an address'],
     ['CORS_ALLOWED_ORIGINS', '*', 'no *'],
     ['CORS_ALLOWED_ORIGINS', 'https://a.example.com/path', 'allowed are up to 1000 origins'],
     ['CORS_ALLOWED_ORIGINS', 'app.example.com', 'allowed are up to 1000 origins'],
@@ -248,6 +255,15 @@ describe('a bad value', () => {
     expect(refusal({}, { db: '' })).toContain('--db=""');
     expect(refusal({}, { host: '' })).toContain('--host=""');
   });
+
+  it.each(['VECTOR_STORE_URL', 'AUTH_DB_URL', 'AUTH_DB_CONN_URL'])(
+    '%s does not take another engine for the built-in one',
+    (name) => {
+      for (const url of ['https://user:hunter2@db.example.com', 'embedded', 'postgres://db/main']) {
+        expect(refusal({ [name]: url })).toContain(`${name}=(not shown): allowed is embedded:`);
+      }
+    },
+  );
 
   it('never shows a secret', () => {
     const keys = ['SVC_KEYS', 'AUTH_JWKS_URL'];
