@@ -4,6 +4,7 @@
 import { QUEUED_TRACES } from '../src/limits.ts';
 import { DEFAULT_KIND_POLICY, type KindPolicy } from '../src/runtime/supervision.ts';
 import { CAPTURE_WRITER_KIND } from './capture-writer/protocol.ts';
+import { LIVE_HUB_KIND } from './live-hub/protocol.ts';
 import { PATTERN_INDEX_KIND } from './pattern-index/protocol.ts';
 import { RUN_KIND } from './run/protocol.ts';
 import { USAGE_METER_KIND } from './usage-meter/protocol.ts';
@@ -123,6 +124,9 @@ export const USAGE_METER_POLICY: KindPolicy = {
 
 /** Kinds that live on one given thread. Where there are several, searches leave the capture writer's alone. */
 export const PINS: Readonly<Record<string, number>> = { [CAPTURE_WRITER_KIND]: 0, [PATTERN_INDEX_KIND]: 1 };
+
+/** Kinds that live on the front threads of the API: asked at every step, with short work and no other wait than a commit. */
+export const FRONT_KINDS: readonly string[] = [LIVE_HUB_KIND, RUN_KIND];
 
 /**
  * Persistent kinds whose events need only survive the process (`runs.mdb`): written so often that a sync of the disk

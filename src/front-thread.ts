@@ -6,6 +6,7 @@ import type { MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
+import { startFrontHost } from '../actors/front-host.ts';
 import type { SharedMemory } from './api/checks.ts';
 import type { MetricsData } from './api/metrics.ts';
 import type { Config } from './config.ts';
@@ -16,10 +17,13 @@ import type { CaptureAdmin } from './gateway/admin.ts';
 import type { CaptureFront } from './gateway/capture-control.ts';
 import { createLog } from './log.ts';
 import { Front as ActorFront } from './runtime/front.ts';
+import type { FrontHost } from './runtime/front-host.ts';
+import type { HostStats } from './runtime/host.ts';
 import { type LinkEnd, PortLink } from './runtime/port-link.ts';
 import type { Placement } from './runtime/protocol.ts';
 import { loopScheduler } from './runtime/scheduler.ts';
 import { createDeferred } from './std/deferred.ts';
+import { databasePaths } from './storage/lmdb/stores.ts';
 
 /** What a front thread is started with; both ports are transferred. */
 export interface FrontTask {
@@ -27,6 +31,8 @@ export interface FrontTask {
   config: Config;
   parts: Parts;
   placement: Placement;
+  /** Number of this thread's host of actors, where there is an API. */
+  host: number;
   shared: SharedMemory;
   control: MessagePort;
   /** Leads to the main thread's RemoteServices. */
@@ -36,9 +42,19 @@ export interface FrontTask {
 /** What the main thread may ask of a front thread; called through comlink. */
 export interface FrontThreadControl extends CaptureFront {
   connectHost(index: number, end: LinkEnd): void;
+  /** Opens the host of actors, so that others can be linked with it. */
+  openHost(): void;
+  /** A link to another thread's front. */
+  connectFront(end: LinkEnd): void;
+  /** A link to another host. */
+  connectPeer(index: number, end: LinkEnd): void;
+  /** null while there is none. */
+  hostStats(): HostStats | null;
   /** Resolves once it listens. */
   start(): Promise<void>;
   metrics(): Promise<MetricsData>;
+  /** Lets the requests finish; the actors go on. */
+  drain(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -50,8 +66,28 @@ export default async function frontThread(task: FrontTask): Promise<void> {
   const actors = new ActorFront(task.placement, loopScheduler);
   const stopped = createDeferred<void>();
   let front: Front | null = null;
+  let host: FrontHost | null = null;
+  const drain = async () => {
+    const drained = front;
+    front = null;
+    await drained?.stop();
+  };
   const control: FrontThreadControl = {
     connectHost: (index, end) => actors.attach(index, new PortLink(end)),
+    openHost: () => {
+      host = startFrontHost({
+        index: task.host,
+        placement: task.placement,
+        front: actors,
+        databases: databasePaths(config.data_dir),
+        has_live_stream: config.engines.live_stream !== null,
+        log,
+        onUp: () => void services.hostIsUp(),
+      });
+    },
+    connectFront: (end) => (host === null ? end.port.close() : host.connectFront(end)),
+    connectPeer: (index, end) => (host === null ? end.port.close() : host.connectPeer(index, end)),
+    hostStats: () => host?.stats() ?? null,
     start: async () => {
       await actors.waitUp();
       front = await Front.start({
@@ -71,8 +107,10 @@ export default async function frontThread(task: FrontTask): Promise<void> {
     metrics: async () => (await front?.metrics()) ?? [],
     settle: async (deadlineMs) => front?.settle(deadlineMs),
     kill: async () => front?.kill(),
+    drain,
     stop: async () => {
-      await front?.stop();
+      await drain();
+      await host?.stop();
       actors.close();
       stopped.resolve();
     },

@@ -27,6 +27,8 @@ export interface RemoteServices {
   /** Runs a task of the stateless pool. */
   compute(task: string, input: unknown): Promise<unknown>;
   renderMetrics(): Promise<string>;
+  /** The thread's host of actors lives again after a fault. */
+  hostIsUp(): void;
 }
 
 export interface FrontThreadsOptions {
@@ -50,14 +52,11 @@ export class FrontThreads {
   readonly #pool: Piscina;
   readonly #ended: Promise<unknown>[];
 
-  /** Starts `config.front_threads - 1` of them; resolves when all listen. */
-  static async start(options: FrontThreadsOptions): Promise<FrontThreads> {
-    const threads = new FrontThreads(options);
-    await Promise.all(threads.fronts.map((front) => front.start()));
-    return threads;
-  }
+  readonly #options: FrontThreadsOptions;
 
-  private constructor(options: FrontThreadsOptions) {
+  /** Starts `config.front_threads - 1` threads; `open` and `start` do the rest. */
+  constructor(options: FrontThreadsOptions) {
+    this.#options = options;
     const count = options.config.front_threads - 1;
     this.#pool = new Piscina({
       filename: resolveModuleUrl('./front-thread.ts', import.meta.url).href,
@@ -67,12 +66,29 @@ export class FrontThreads {
       idleTimeout: Number.POSITIVE_INFINITY,
       atomics: 'disabled',
     });
-    const runs = Array.from({ length: count }, () => this.#startOne(options));
+    const runs = Array.from({ length: count }, (_, at) => this.#startOne(options, hostOf(options, at)));
     this.fronts = runs.map((run) => run.control);
     this.#ended = runs.map((run) => run.ended);
   }
 
-  /** Drains all of them at once and ends the threads. */
+  /** Opens their hosts of actors, and links them with everybody. */
+  async open(): Promise<void> {
+    if (!this.#options.parts.api) return;
+    await Promise.all(this.fronts.map((front) => front.openHost()));
+    for (const at of this.fronts.keys()) this.#linkHost(at);
+  }
+
+  /** @returns when all listen */
+  async start(): Promise<void> {
+    await Promise.all(this.fronts.map((front) => front.start()));
+  }
+
+  /** Lets all requests finish; the actors go on. */
+  async drain(): Promise<void> {
+    await Promise.all(this.fronts.map((front, at) => Promise.race([front.drain(), this.#ended[at]])));
+  }
+
+  /** Drains what has not been drained, ends the actors and the threads. */
   async stop(): Promise<void> {
     // The answer to `stop` may be lost with the port that closes behind it; the end of the task is answer enough.
     await Promise.all(this.fronts.map((front, at) => Promise.race([front.stop(), this.#ended[at]])));
@@ -80,18 +96,32 @@ export class FrontThreads {
     await this.#pool.destroy();
   }
 
-  #startOne({
-    config,
-    parts,
-    placement,
-    shared,
-    actors,
-    admin,
-    isReady,
-    compute,
-    renderMetrics,
-    onFrontEnded,
-  }: FrontThreadsOptions): {
+  #linkHost(at: number): void {
+    const front = this.fronts[at]!;
+    const lost = () => {};
+    this.#options.actors.addHost(hostOf(this.#options, at), {
+      connectFront: (end) => void front.connectFront(Comlink.transfer(end, [end.port])).catch(lost),
+      connectPeer: (index, end) =>
+        void front.connectPeer(index, Comlink.transfer(end, [end.port])).catch(lost),
+      stats: () => front.hostStats(),
+    });
+  }
+
+  #startOne(
+    {
+      config,
+      parts,
+      placement,
+      shared,
+      actors,
+      admin,
+      isReady,
+      compute,
+      renderMetrics,
+      onFrontEnded,
+    }: FrontThreadsOptions,
+    host: number,
+  ): {
     control: Comlink.Remote<FrontThreadControl>;
     ended: Promise<void>;
   } {
@@ -102,12 +132,14 @@ export class FrontThreads {
       isReady,
       compute: (task, input) => compute!(task, input),
       renderMetrics,
+      hostIsUp: () => this.#linkHost(host - placement.hosts - 1),
     };
     Comlink.expose(remote, nodeEndpoint(services.port1));
     const task: FrontTask = {
       config,
       parts,
       placement,
+      host,
       shared,
       control: control.port2,
       services: services.port2,
@@ -121,9 +153,17 @@ export class FrontThreads {
     // A front that dies takes its connections with it, and the native library ends the process; nothing to mend here.
     ended.catch(onFrontEnded);
     const wrapped = Comlink.wrap<FrontThreadControl>(nodeEndpoint(control.port1));
-    actors.connectFront((index, end) => void wrapped.connectHost(index, Comlink.transfer(end, [end.port])));
+    actors.connectFront(
+      (index, end) => void wrapped.connectHost(index, Comlink.transfer(end, [end.port])),
+      host,
+    );
     return { control: wrapped, ended };
   }
+}
+
+/** The main thread's front has the first host, the others follow. */
+function hostOf({ placement }: FrontThreadsOptions, at: number): number {
+  return placement.hosts + 1 + at;
 }
 
 async function answerAs(admin: CaptureAdmin, name: keyof CaptureAdmin): Promise<AdminAnswer> {

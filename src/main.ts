@@ -1,9 +1,10 @@
 /** Composition root: puts the process's parts together, starts them, stops them in reverse. Main thread. */
 
 import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
+import { startFrontHost } from '../actors/front-host.ts';
 import type { HostOptions } from '../actors/host.ts';
 import { allocateRateTable } from '../actors/rate-bucket/table.ts';
-import { PINS } from '../actors/supervision.ts';
+import { FRONT_KINDS, PINS } from '../actors/supervision.ts';
 import { type MetricsData, ProcessMetrics } from './api/metrics.ts';
 import { UserEpochs } from './api/user-epochs.ts';
 import { loadEmbeddedSecret } from './auth/embedded-secret.ts';
@@ -67,12 +68,13 @@ async function startAll(
 ): Promise<Omit<RunningUnderstudy, 'stop'>> {
   const config = withTokenSecret(given, parts);
   const log = createLog(config.log_level);
-  const placement: Placement = { hosts: config.actor_threads, pins: PINS };
+  const placement = placeActors(config, parts);
   const shared = {
     rate_table: allocateRateTable(RATE_SLOTS),
     revocations: Revocations.allocate(),
     user_epochs: UserEpochs.allocate(),
   };
+  const databases = parts.api ? databasePaths(config.data_dir) : null;
   const options: HostOptions = {
     log_level: config.log_level,
     capture: {
@@ -80,7 +82,7 @@ async function startAll(
       redact: config.capture.redact,
       max_decoded_bytes: config.capture.max_capture_bytes,
     },
-    databases: parts.api ? databasePaths(config.data_dir) : null,
+    databases,
     rate_table: shared.rate_table,
     has_live_stream: config.engines.live_stream !== null,
     embedding: config.embedding,
@@ -98,8 +100,26 @@ async function startAll(
       log.error({ thread: index, reason, restart_in_ms: restartInMs }, 'an actor thread ended'),
   });
   stops.push(() => actors.stop());
-  const asker = await actors.openFront();
+  // Front threads are numbered from the main one on, and so are their hosts.
+  const ownHost = config.actor_threads;
+  const asker = await actors.openFront(ownHost);
   stops.push(async () => asker.close());
+  const host =
+    databases === null
+      ? null
+      : startFrontHost({
+          index: ownHost,
+          placement,
+          front: asker,
+          databases,
+          has_live_stream: options.has_live_stream === true,
+          log,
+          onUp: () => actors.addHost(ownHost, host!),
+        });
+  if (host !== null) {
+    actors.addHost(ownHost, host);
+    stops.push(() => host.stop());
+  }
 
   const writer = parts.gateway && config.capture.enabled ? new CaptureWriterClient(asker) : null;
   if (writer !== null) {
@@ -115,7 +135,8 @@ async function startAll(
     writer,
     fronts,
   });
-  const isReady = async () => asker.isUp(0) && (writer === null || writer.alive);
+  const isReady = async () =>
+    asker.isUp(0) && (host === null || asker.isUp(ownHost)) && (writer === null || writer.alive);
   const meters: { metrics(): Promise<MetricsData> }[] = [];
   const processMetrics = new ProcessMetrics(
     {
@@ -127,6 +148,25 @@ async function startAll(
   );
   const renderMetrics = () => processMetrics.render();
   const placed = config.front_threads > 1 ? await withFoundPorts(config, parts) : config;
+  const others =
+    config.front_threads > 1
+      ? new FrontThreads({
+          config: placed,
+          parts,
+          placement,
+          shared,
+          actors,
+          admin,
+          isReady,
+          compute: compute?.run ?? null,
+          renderMetrics,
+          onFrontEnded: (thrown) => log.error({ err: thrown }, 'a front thread ended'),
+        })
+      : null;
+  if (others !== null) {
+    stops.push(() => others.stop());
+    await others.open();
+  }
   const first = await Front.start({
     config: placed,
     parts,
@@ -144,22 +184,12 @@ async function startAll(
   stops.push(() => first.stop());
   first.tend();
 
-  if (config.front_threads > 1) {
-    const others = await FrontThreads.start({
-      config: placed,
-      parts,
-      placement,
-      shared,
-      actors,
-      admin,
-      isReady,
-      compute: compute?.run ?? null,
-      renderMetrics,
-      onFrontEnded: (thrown) => log.error({ err: thrown }, 'a front thread ended'),
-    });
+  if (others !== null) {
+    // Every front lets its requests finish before the first host of actors goes: they are of all runs.
+    stops.push(() => others.drain());
+    await others.start();
     fronts.push(...(others.fronts as unknown as CaptureFront[]));
     meters.push(...others.fronts);
-    stops.push(() => others.stop());
   }
   const isOwnSecret = config.auth.jwt_secret !== given.auth.jwt_secret;
   return {
@@ -167,6 +197,12 @@ async function startAll(
     gateway_url: first.gateway_url,
     owner_token: isOwnSecret ? await signOwnerToken(config) : null,
   };
+}
+
+/** The kinds of `FRONT_KINDS` live on the fronts where there is an API. */
+function placeActors({ actor_threads, front_threads }: Config, parts: Parts): Placement {
+  const placement = { hosts: actor_threads, pins: PINS };
+  return parts.api ? { ...placement, fronts: { hosts: front_threads, kinds: FRONT_KINDS } } : placement;
 }
 
 /** The configuration with the embedded secret, where accounts are embedded and nobody else signs tokens. */

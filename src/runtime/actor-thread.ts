@@ -6,9 +6,9 @@ import type { MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { createDeferred } from '../std/deferred.ts';
-import { describeError } from './error.ts';
 import type { Asker } from './front.ts';
 import { ActorHost, type HostParts, type HostStats } from './host.ts';
+import { callPort, type Port, settleWith } from './port.ts';
 import { type LinkEnd, PortLink } from './port-link.ts';
 import type { Placement } from './protocol.ts';
 import { openRemoteFront } from './remote-front.ts';
@@ -44,9 +44,6 @@ export interface ThreadControl {
   crash(): void;
 }
 
-/** An object whose async methods do an actor's outside work, by name of the operation. */
-export type Port = object;
-
 /** What the thread has for its ports. */
 export interface ThreadServices {
   asker: Asker;
@@ -78,7 +75,7 @@ export async function runActorThread(task: ThreadTask, parts: ThreadParts): Prom
     journal: parts.journal,
     performIo: (port, operation, input, done) => callPort(ports[port], port, operation, input, done),
     performCompute: (name, input, done) => {
-      settle(
+      settleWith(
         compute === null ? Promise.reject(new TypeError('no compute pool')) : compute(name, input),
         done,
       );
@@ -109,30 +106,4 @@ export async function runActorThread(task: ThreadTask, parts: ThreadParts): Prom
     task.control.close();
     task.compute?.close();
   });
-}
-
-function callPort(
-  port: Port | undefined,
-  name: string,
-  operation: string,
-  input: unknown,
-  done: (error: unknown, value: unknown) => void,
-): void {
-  const method = port === undefined ? undefined : (port as Record<string, unknown>)[operation];
-  if (typeof method !== 'function') {
-    setImmediate(() => done(new TypeError(`no ${operation} on port ${name}`), undefined));
-    return;
-  }
-  // A promise, so that `done` is never called before this returns, and a throw is an outcome like any other.
-  settle(
-    Promise.resolve().then(() => method.call(port, input) as unknown),
-    done,
-  );
-}
-
-function settle(promise: Promise<unknown>, done: (error: unknown, value: unknown) => void): void {
-  promise.then(
-    (value) => done(null, value),
-    (thrown: unknown) => done(thrown instanceof Error ? thrown : new Error(describeError(thrown)), undefined),
-  );
 }

@@ -50,6 +50,14 @@ export interface ActorThreadsOptions {
 /** Takes link ends to actor threads: a front on the main thread, or one behind a port in a worker. */
 export type FrontDoor = (index: number, end: LinkEnd) => void;
 
+/** A host that is not in the pool but on a front thread, here or behind a port. */
+export interface OuterHost {
+  connectFront(end: LinkEnd): void;
+  connectPeer(index: number, end: LinkEnd): void;
+  /** null while it is down. */
+  stats(): HostStats | null | Promise<HostStats | null>;
+}
+
 /** Drains are repeated until no thread has handled anything new: they may tell each other things. */
 const DRAIN_ROUNDS = 16;
 /** From the start of the threads until the first front is connected to all of them. */
@@ -74,7 +82,9 @@ interface Thread {
 export class ActorThreads {
   readonly #options: ActorThreadsOptions;
   readonly #threads: Thread[];
-  readonly #doors = new Set<FrontDoor>();
+  /** With the host that each front has on its own thread and needs no link to; −1: none. */
+  readonly #doors = new Map<FrontDoor, number>();
+  readonly #outer = new Map<number, OuterHost>();
   readonly #timers = new Set<NodeJS.Timeout>();
   readonly #watchTimer: NodeJS.Timeout;
   #stopped: Deferred<void> | null = null;
@@ -95,19 +105,38 @@ export class ActorThreads {
   }
 
   /**
+   * Links a host on a front thread with every front and every other host, now and whenever one of them comes; called
+   * again after it has come back.
+   */
+  addHost(index: number, host: OuterHost): void {
+    this.#outer.set(index, host);
+    for (const [door, own] of this.#doors) if (own !== index) connectOuter(host, index, door);
+    for (const { life, index: thread } of this.#threads) {
+      if (life !== null) connectPeers(life, thread, host, index);
+    }
+    for (const [at, other] of this.#outer) {
+      if (at === index) continue;
+      const [mine, theirs] = createLinkEnds();
+      host.connectPeer(at, mine);
+      other.connectPeer(index, theirs);
+    }
+  }
+
+  /**
    * A front on this thread, connected to all actor threads.
-   * @returns when every thread answers
+   * @param own number of the host on the front's own thread, which is attached without a port
+   * @returns when every actor thread answers
    * @throws Error when one does not within 30 s, with the last reason a thread gave for ending
    */
-  async openFront(): Promise<Front> {
+  async openFront(own = -1): Promise<Front> {
     const front = new Front(this.#options.placement, loopScheduler);
-    const close = this.connectFront((index, end) => front.attach(index, new PortLink(end)));
+    const close = this.connectFront((index, end) => front.attach(index, new PortLink(end)), own);
     const late = createDeferred<never>();
     const timer = setTimeout(() => {
       late.reject(new Error(`the actor threads do not start: ${this.#lastReason || 'no answer'}`));
     }, OPEN_DEADLINE_MS);
     try {
-      await Promise.race([front.waitUp(), late.promise]);
+      await Promise.race([Promise.all(this.#threads.map(({ index }) => front.waitUp(index))), late.promise]);
       return front;
     } catch (thrown) {
       close();
@@ -134,22 +163,25 @@ export class ActorThreads {
   }
 
   /**
-   * Gives `door` a link end to every actor thread, now and after each restart.
+   * Gives `door` a link end to every host, now and after each restart.
+   * @param own number of the host on the front's own thread, which it reaches without
    * @returns ends that; links that are open stay open
    */
-  connectFront(door: FrontDoor): () => void {
-    this.#doors.add(door);
+  connectFront(door: FrontDoor, own = -1): () => void {
+    this.#doors.set(door, own);
     for (const { life, index } of this.#threads) if (life !== null) connect(life, index, door);
+    for (const [index, host] of this.#outer) if (index !== own) connectOuter(host, index, door);
     return () => void this.#doors.delete(door);
   }
 
-  /** Of each thread; null where it is down. */
+  /** Of each host; null where it is down. */
   stats(): Promise<(HostStats | null)[]> {
-    return Promise.all(
-      this.#threads.map(({ life }) =>
+    return Promise.all([
+      ...this.#threads.map(({ life }) =>
         life === null ? null : whileAlive(life, (control) => control.stats()),
       ),
-    );
+      ...[...this.#outer.values()].map((host) => host.stats()),
+    ]);
   }
 
   /** How often each thread has been started again. */
@@ -259,7 +291,8 @@ export class ActorThreads {
     );
     const control = Comlink.wrap<ThreadControl>(nodeEndpoint(port1));
     thread.life = { control, worker, exited: exited.promise };
-    for (const door of this.#doors) connect(thread.life, thread.index, door);
+    for (const door of this.#doors.keys()) connect(thread.life, thread.index, door);
+    for (const [index, host] of this.#outer) connectPeers(thread.life, thread.index, host, index);
     for (const other of this.#threads) {
       if (other === thread || other.life === null) continue;
       const [mine, theirs] = createLinkEnds();
@@ -313,6 +346,19 @@ function connect(life: Life, index: number, door: FrontDoor): void {
     if (isConnected === true) door(index, mine);
     else mine.port.close();
   });
+}
+
+function connectOuter(host: OuterHost, index: number, door: FrontDoor): void {
+  const [mine, theirs] = createLinkEnds();
+  host.connectFront(theirs);
+  door(index, mine);
+}
+
+/** Links an actor thread with a host on a front thread. */
+function connectPeers(life: Life, thread: number, host: OuterHost, index: number): void {
+  const [mine, theirs] = createLinkEnds();
+  host.connectPeer(thread, mine);
+  void life.control.connectPeer(index, Comlink.transfer(theirs, [theirs.port])).catch(() => {});
 }
 
 /** Calls over comlink never settle once the other side is gone: null then, and when the call fails. */

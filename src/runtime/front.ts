@@ -7,7 +7,14 @@ import { SlotTable } from '../std/slot-table.ts';
 import { type DeadLetterReason, DeadLetters } from './dead-letters.ts';
 import { type ErrorData, RuntimeError, type RuntimeErrorCode, runtimeError } from './error.ts';
 import type { Frame, Link, LinkStats } from './link.ts';
-import { type ActorAddress, isValidKey, type Placement, placeAddress, type Teller } from './protocol.ts';
+import {
+  type ActorAddress,
+  countHosts,
+  isValidKey,
+  type Placement,
+  placeAddress,
+  type Teller,
+} from './protocol.ts';
 import type { Scheduler } from './scheduler.ts';
 
 /** Options of one ask. */
@@ -94,7 +101,7 @@ export class Front implements Asker {
     this.#placement = placement;
     this.#scheduler = scheduler;
     this.#limits = limits;
-    this.#links = new Array(placement.hosts).fill(null);
+    this.#links = new Array(countHosts(placement)).fill(null);
   }
 
   /** Takes over the link to an actor thread; an earlier one to the same thread is closed first. */

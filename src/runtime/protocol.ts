@@ -192,21 +192,32 @@ export interface Placement {
   hosts: number;
   /** Kinds all of whose actors live on one given thread (taken modulo `hosts`). */
   pins: Readonly<Record<string, number>>;
+  /** Hosts on front threads, numbered behind the actor threads, and the kinds that live there and nowhere else. */
+  fronts?: { hosts: number; kinds: readonly string[] };
+}
+
+/** All hosts, on actor threads and on front threads. */
+export function countHosts({ hosts, fronts }: Placement): number {
+  return hosts + (fronts?.hosts ?? 0);
 }
 
 /**
  * The thread of an address: its kind's pin, else FNV-1a (www.isthe.com/chongo/tech/comp/fnv) over kind and key, mixed
  * once more because FNV's low bits alone spread short keys badly.
- * @returns 0 … placement.hosts − 1; the same in every thread and at every start
+ * @returns 0 … countHosts(placement) − 1; the same in every thread of a process
  */
-export function placeAddress(placement: Placement, to: ActorAddress): number {
-  const pin = placement.pins[to.kind];
-  if (pin !== undefined) return pin % placement.hosts;
-  if (placement.hosts === 1) return 0;
+export function placeAddress({ hosts, pins, fronts }: Placement, to: ActorAddress): number {
+  if (fronts?.kinds.includes(to.kind)) return hosts + spread(to, fronts.hosts);
+  const pin = pins[to.kind];
+  return pin === undefined ? spread(to, hosts) : pin % hosts;
+}
+
+function spread(to: ActorAddress, hosts: number): number {
+  if (hosts === 1) return 0;
   let hash = hashText(0x811c9dc5, to.kind);
   hash = hashText(Math.imul(hash ^ 0xff, 0x01000193), to.key);
   hash = Math.imul(hash ^ (hash >>> 16), 0x7feb352d);
-  return ((hash ^ (hash >>> 15)) >>> 0) % placement.hosts;
+  return ((hash ^ (hash >>> 15)) >>> 0) % hosts;
 }
 
 function hashText(start: number, text: string): number {

@@ -139,6 +139,7 @@ const ROOTS = new Set([
   'src/front-threads.ts',
   'actors/host.ts',
   'actors/compute.ts',
+  'actors/front-host.ts',
 ]);
 const OWN_FILES = new Set(['limits', 'errors', 'config', 'log']);
 

@@ -1,0 +1,64 @@
+/**
+ * The composition root of a front thread's actors: what the kinds of `FRONT_KINDS` need. Started by src/main.ts and
+ * src/front-thread.ts where there is an API. Front threads.
+ */
+import type { Log } from '../src/log.ts';
+import type { Front } from '../src/runtime/front.ts';
+import { FrontHost, type FrontHostParts } from '../src/runtime/front-host.ts';
+import type { Placement } from '../src/runtime/protocol.ts';
+import { LmdbJournal } from '../src/storage/lmdb/journal.ts';
+import type { DatabasePaths } from '../src/storage/lmdb/stores.ts';
+import { LmdbTables } from '../src/storage/lmdb/tables.ts';
+import { SplitJournal } from '../src/storage/split-journal.ts';
+import { liveHub, silentLiveHub } from './live-hub/behaviour.ts';
+import { run, STEP_ANSWERS_PORT } from './run/behaviour.ts';
+import { StepAnswersPort } from './run/port.ts';
+import { LIVE_HUB_POLICY, QUICK_KINDS, RUN_POLICY } from './supervision.ts';
+
+export interface FrontHostSeat {
+  index: number;
+  placement: Placement;
+  front: Front;
+  databases: DatabasePaths;
+  /** Somebody may read the live stream; otherwise its hubs keep nothing. */
+  has_live_stream: boolean;
+  log: Log;
+  /** It lives again after a fault: other threads link themselves to it anew. */
+  onUp: () => void;
+}
+
+/** @throws Error when a database cannot be opened */
+export function startFrontHost(seat: FrontHostSeat): FrontHost {
+  const { index, placement, front, log, onUp } = seat;
+  return new FrontHost({
+    index,
+    placement,
+    front,
+    open: () => openParts(seat),
+    onDown: (reason, restartInMs) =>
+      log.error({ host: index, reason, restart_in_ms: restartInMs }, 'the actors of a front thread ended'),
+    onUp,
+  });
+}
+
+function openParts({ databases, has_live_stream, log }: FrontHostSeat): FrontHostParts {
+  const journal = new SplitJournal(
+    new LmdbJournal(databases.main, 'disk'),
+    new LmdbJournal(databases.runs, 'process'),
+    QUICK_KINDS,
+  );
+  const runs = new LmdbTables(databases.runs, 'process');
+  return {
+    kinds: [
+      { behaviour: run, policy: RUN_POLICY },
+      { behaviour: has_live_stream ? liveHub : silentLiveHub, policy: LIVE_HUB_POLICY },
+    ],
+    journal,
+    ports: { [STEP_ANSWERS_PORT]: new StepAnswersPort(runs) },
+    report: (report) => log.error(report, 'an actor failed'),
+    dispose: async () => {
+      await journal.close();
+      await runs.close();
+    },
+  };
+}

@@ -1,0 +1,186 @@
+/**
+ * A host of actors on a front thread: what a request asks of them costs no way to another thread and back. It shares
+ * the thread with its sockets, so kinds belong here whose messages are short work, and often. Front threads.
+ *
+ * A fault of an actor is the host's own business, as everywhere. A fault of the host itself, which would end an actor
+ * thread, ends this host alone: its links close, what waits for it fails at once, and after the same back-off it begins
+ * again from what is stored.
+ */
+import { createDeferred, type Deferred } from '../std/deferred.ts';
+import { describeError } from './error.ts';
+import type { Front } from './front.ts';
+import { ActorHost, type HostParts, type HostStats } from './host.ts';
+import type { JournalStore } from './journal.ts';
+import type { Link } from './link.ts';
+import { createLocalLink } from './local-link.ts';
+import { callPort, type Port } from './port.ts';
+import { type LinkEnd, PortLink } from './port-link.ts';
+import type { Placement } from './protocol.ts';
+import { loopScheduler, type Scheduler } from './scheduler.ts';
+import {
+  DEFAULT_HOST_RESTART,
+  type RestartHistory,
+  type RestartPolicy,
+  recordFailure,
+} from './supervision.ts';
+
+/** What one life of the host is made of. */
+export interface FrontHostParts extends Pick<HostParts, 'kinds' | 'report'> {
+  journal: JournalStore;
+  ports: Readonly<Record<string, Port>>;
+  /** Lets go of it all; what was committed is done by then. */
+  dispose(): Promise<void>;
+}
+
+export interface FrontHostOptions {
+  /** Its number in the placement. */
+  index: number;
+  placement: Placement;
+  /** This thread's front, which reaches it without a message port. */
+  front: Front;
+  /** Called for each life. */
+  open(): FrontHostParts;
+  restart?: RestartPolicy;
+  /** Told of a fault, and the wait before the next start (null: it stays down). */
+  onDown?: (reason: string, restartInMs: number | null) => void;
+  /** It lives again, and other threads must link themselves to it anew. */
+  onUp?: () => void;
+}
+
+interface Life {
+  host: ActorHost;
+  parts: FrontHostParts;
+  ended: Deferred<void>;
+}
+
+export class FrontHost {
+  readonly #options: FrontHostOptions;
+  readonly #history: RestartHistory = { failed_at_ms: [] };
+  /** Null while it is down. */
+  #life: Life | null = null;
+  #letGo: Promise<void> = Promise.resolve();
+  #isStopped = false;
+
+  /** Starts it. @throws what `open` throws */
+  constructor(options: FrontHostOptions) {
+    this.#options = options;
+    this.#start();
+  }
+
+  /** A link to another thread's front; refused while it is down. */
+  connectFront(end: LinkEnd): void {
+    this.#adopt(end, (host, link) => host.attachFront(link));
+  }
+
+  /** A link to another host. */
+  connectPeer(index: number, end: LinkEnd): void {
+    this.#adopt(end, (host, link) => host.attachPeer(index, link));
+  }
+
+  /** null while it is down. */
+  stats(): HostStats | null {
+    return this.#life?.host.stats() ?? null;
+  }
+
+  /** Lets everything accepted finish, makes it durable, ends. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    const life = this.#life;
+    if (life !== null) {
+      await Promise.race([life.host.drain(), life.ended.promise]);
+      if (this.#life === life) this.#end(life);
+    }
+    await this.#letGo;
+  }
+
+  #start(): void {
+    const { index, placement, front, open } = this.#options;
+    const parts = open();
+    const host = new ActorHost({
+      index,
+      placement,
+      kinds: parts.kinds,
+      scheduler: this.#guardScheduler(),
+      journal: this.#guardJournal(parts.journal),
+      performIo: (port, operation, input, done) =>
+        callPort(parts.ports[port], port, operation, input, this.#guard(done)),
+      performCompute: (_task, _input, done) =>
+        setImmediate(this.#guard(done), new TypeError('no compute pool on a front thread'), undefined),
+      report: parts.report,
+    });
+    this.#life = { host, parts, ended: createDeferred() };
+    const [mine, theirs] = createLocalLink();
+    this.#attach(theirs, (link) => host.attachFront(link));
+    front.attach(index, mine);
+  }
+
+  #adopt(end: LinkEnd, attach: (host: ActorHost, link: Link) => void): void {
+    const life = this.#life;
+    if (life === null) return end.port.close();
+    this.#attach(new PortLink(end), (link) => attach(life.host, link));
+  }
+
+  #attach(link: Link, attach: (link: Link) => void): void {
+    attach(link);
+    link.onFrame = this.#guard(link.onFrame);
+  }
+
+  /** The host fell over: what a thread's end would do, without the thread's. */
+  #fail(thrown: unknown): void {
+    if (this.#life === null) return;
+    this.#end(this.#life);
+    this.#startLater(thrown);
+  }
+
+  #startLater(thrown: unknown): void {
+    if (this.#isStopped) return;
+    const { restart = DEFAULT_HOST_RESTART, onDown, onUp } = this.#options;
+    const delayMs = recordFailure(restart, this.#history, loopScheduler.monotonicMs());
+    onDown?.(thrown instanceof Error ? (thrown.stack ?? thrown.message) : describeError(thrown), delayMs);
+    if (delayMs === null) return;
+    loopScheduler.later(delayMs, async () => {
+      await this.#letGo;
+      if (this.#isStopped) return;
+      try {
+        this.#start();
+      } catch (failure) {
+        this.#startLater(failure);
+        return;
+      }
+      onUp?.();
+    });
+  }
+
+  #end({ host, parts, ended }: Life): void {
+    this.#life = null;
+    host.close();
+    ended.resolve();
+    this.#letGo = parts.dispose().catch(() => {});
+  }
+
+  #guard<Args extends unknown[]>(task: (...args: Args) => void): (...args: Args) => void {
+    return (...args) => {
+      try {
+        task(...args);
+      } catch (thrown) {
+        this.#fail(thrown);
+      }
+    };
+  }
+
+  #guardScheduler(): Scheduler {
+    return {
+      ...loopScheduler,
+      soon: (task) => loopScheduler.soon(this.#guard(task)),
+      later: (delayMs, task) => loopScheduler.later(delayMs, this.#guard(task)),
+    };
+  }
+
+  #guardJournal(journal: JournalStore): JournalStore {
+    return {
+      load: (kind, key) => journal.load(kind, key),
+      commit: (writes, done) => journal.commit(writes, this.#guard(done)),
+      close: () => journal.close(),
+    };
+  }
+}
