@@ -70,8 +70,8 @@ interface DigestKey {
   outcome: string | null;
 }
 
-/** Embeds situations into vectors of length 1; rejects when it cannot. */
-export type EmbedTexts = (texts: readonly string[]) => Promise<Float32Array[]>;
+/** Embeds situations into vectors of length 1; null when it cannot: then equal texts alone are the same. */
+export type EmbedTexts = (texts: readonly string[]) => Promise<Float32Array[] | null>;
 
 export interface GatherOptions {
   /** Outcomes of finished monitor runs by run id. */

@@ -27,6 +27,13 @@ export class Progress {
     this.#io.err(`\r\x1b[K${what}${share}`);
   }
 
+  /** Tells it whatever was told just now: something begins that takes a while and tells nothing. */
+  announce(what: string): void {
+    if (!this.#isShown) return;
+    this.#toldMs = this.#now();
+    this.#io.err(`\r\x1b[K${what}`);
+  }
+
   clear(): void {
     if (this.#isShown && this.#toldMs > 0) this.#io.err('\r\x1b[K');
   }

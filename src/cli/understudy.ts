@@ -26,6 +26,14 @@ const COMMANDS: Record<string, Command> = {
     summary: 'write the runs of a capture database as JSON lines, turns in one form for all providers',
     run: async (argv, io) => (await import('./trace.ts')).runTrace(argv, io),
   },
+  distill: {
+    summary: 'make patterns and a student of the golden runs in a capture database',
+    run: async (argv, io) => (await import('./distill.ts')).runDistill(argv, io),
+  },
+  loop: {
+    summary: 'distil again and again, and publish the student when it is good enough and no worse',
+    run: async (argv, io) => (await import('./loop.ts')).runLoop(argv, io),
+  },
   token: {
     summary: 'print a token with which a person signs in, where there is no identity provider',
     run: async (argv, io) => (await import('./token.ts')).runToken(argv, io),

@@ -1,0 +1,45 @@
+/**
+ * What becomes of a student that was taught: it is published, or the one that is there stays, and why. The rule of
+ * `distill` and of `loop`. Pure but for whoever is asked; command line.
+ */
+
+import type { StudentManifest } from '../domain/student/manifest.ts';
+import type { MakeStudentIndex, StudentModel } from '../domain/student/student.ts';
+import {
+  type Comparison,
+  compareStudents,
+  type Gate,
+  judgeComparison,
+  judgeStudent,
+  type TaughtStudent,
+} from './distill.ts';
+
+/** A student that is in the directory. */
+export interface PublishedStudent {
+  manifest: StudentManifest;
+  model: StudentModel;
+}
+
+export interface Verdict {
+  publish: boolean;
+  /** Why not; '' when it is published. */
+  reason: string;
+  comparison: Comparison | null;
+}
+
+/**
+ * Publish what passes the gate and is not worse than what is there.
+ * @param published null: nothing to compare with
+ */
+export async function judgeRound(
+  taught: TaughtStudent,
+  published: PublishedStudent | null,
+  gate: Gate,
+  makeIndex: MakeStudentIndex,
+): Promise<Verdict> {
+  const short = judgeStudent(taught, gate);
+  if (short !== null) return { publish: false, reason: short, comparison: null };
+  const comparison = published === null ? null : await compareStudents(taught, published, makeIndex);
+  const worse = judgeComparison(comparison, gate);
+  return { publish: worse === null, reason: worse ?? '', comparison };
+}

@@ -1,0 +1,136 @@
+/** What `distill` and `loop` take, read and checked. Main thread. */
+
+import { resolve } from 'node:path';
+import { type ParseArgsConfig, parseArgs } from 'node:util';
+import { TIERS, type Tier } from '../domain/pattern.ts';
+import { isStudentEndpoint, type StudentKind } from '../domain/student/manifest.ts';
+import { MODEL_CHARACTERS, SERVED_MIN_DEFAULT, TARGET_ERROR_DEFAULT } from '../limits.ts';
+import { UsageError } from './io.ts';
+
+/** The flags that both commands have, for `--help`. */
+export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; DATA_DIR/capture.mdb when not given. A running gateway may be writing to it; the
+                       sealed files beside it are read with it
+  --out DIR            where the student lives: new, empty, or one that was made by this command
+  --target-error E     share of served steps that may be wrong, 0.001 to 0.5; ${TARGET_ERROR_DEFAULT} when not given
+  --min-served N       steps kept apart that it must serve before its error counts for anything; ${SERVED_MIN_DEFAULT}
+  --tier TIER          e1, e2 or e3: named in the line that says how to import the patterns; e2
+  --student KIND       exemplar (default): answers from golden steps itself. http: a cheaper model is asked, and
+                       golden steps say where it may be
+  --endpoint URL       of kind http: base address of the service, up to and without /v1
+  --model NAME         of kind http: the model that is asked for
+  --style STYLE        of kind http: messages (default) or chat_completions
+  --json               the report as JSON`;
+
+export interface DistillFlags {
+  /** null: the configured one. Absolute. */
+  db: string | null;
+  /** Absolute. */
+  out: string;
+  target_error: number;
+  served_min: number;
+  tier: Tier;
+  student: StudentKind;
+  json: boolean;
+  help: boolean;
+  /** What the command has besides. */
+  more: Readonly<Record<string, string | boolean | undefined>>;
+}
+
+/**
+ * @param more options of the one command
+ * @throws UsageError
+ */
+export function readDistillFlags(
+  argv: string[],
+  more: NonNullable<ParseArgsConfig['options']> = {},
+): DistillFlags {
+  const values = parse(argv, more);
+  const text = (name: string): string | undefined => values[name] as string | undefined;
+  const isHelp = values.help === true;
+  const out = text('out');
+  if (!isHelp && (out === undefined || out === ''))
+    throw new UsageError('say where the student goes: --out DIR');
+  const db = text('db');
+  if (db === '') throw new UsageError('--db takes the path of a file');
+  return {
+    db: db === undefined ? null : resolve(db),
+    out: resolve(out ?? '.'),
+    target_error: readNumber('--target-error', text('target-error'), TARGET_ERROR_DEFAULT, 0.001, 0.5),
+    served_min: readWhole('--min-served', text('min-served'), SERVED_MIN_DEFAULT, 1, 1_000_000),
+    tier: readTier(text('tier')),
+    student: readStudent(text('student') ?? 'exemplar', text('endpoint'), text('model'), text('style')),
+    json: values.json === true,
+    help: isHelp,
+    more: values,
+  };
+}
+
+function parse(
+  argv: string[],
+  more: NonNullable<ParseArgsConfig['options']>,
+): Record<string, string | boolean | undefined> {
+  const string = { type: 'string' } as const;
+  try {
+    const { values } = parseArgs({
+      args: argv,
+      options: {
+        db: string,
+        out: string,
+        'target-error': string,
+        'min-served': string,
+        tier: string,
+        student: string,
+        endpoint: string,
+        model: string,
+        style: string,
+        json: { type: 'boolean' },
+        help: { type: 'boolean', short: 'h' },
+        ...more,
+      },
+    });
+    return values as Record<string, string | boolean | undefined>;
+  } catch (error) {
+    throw new UsageError((error as Error).message.split('. ')[0]!);
+  }
+}
+
+function readNumber(name: string, text: string | undefined, unset: number, min: number, max: number): number {
+  if (text === undefined) return unset;
+  const value = /^\d*\.?\d+$/.test(text) ? Number(text) : Number.NaN;
+  if (!(value >= min && value <= max)) throw new UsageError(`${name} takes a number from ${min} to ${max}`);
+  return value;
+}
+
+function readWhole(name: string, text: string | undefined, unset: number, min: number, max: number): number {
+  if (text !== undefined && !/^\d{1,9}$/.test(text)) throw new UsageError(`${name} takes a whole number`);
+  return readNumber(name, text, unset, min, max);
+}
+
+function readTier(text: string | undefined): Tier {
+  const tier = TIERS.find((known) => known === (text ?? 'e2'));
+  if (tier === undefined) throw new UsageError(`--tier takes one of ${TIERS.join(', ')}`);
+  return tier;
+}
+
+function readStudent(
+  kind: string,
+  endpoint: string | undefined,
+  model: string | undefined,
+  style: string | undefined,
+): StudentKind {
+  if (kind === 'exemplar') {
+    if (endpoint !== undefined || model !== undefined || style !== undefined)
+      throw new UsageError('--endpoint, --model and --style go with --student http');
+    return { kind };
+  }
+  if (kind !== 'http') throw new UsageError('--student takes exemplar or http');
+  if (endpoint === undefined || model === undefined)
+    throw new UsageError('--student http takes --endpoint URL and --model NAME');
+  if (!isStudentEndpoint(endpoint))
+    throw new UsageError('--endpoint takes an http:// or https:// address without credentials, query or #');
+  if (model === '' || model.length > MODEL_CHARACTERS)
+    throw new UsageError(`--model takes 1 to ${MODEL_CHARACTERS} characters`);
+  if (style !== undefined && style !== 'messages' && style !== 'chat_completions')
+    throw new UsageError('--style takes messages or chat_completions');
+  return { kind, endpoint: endpoint.replace(/\/+$/, ''), model, style: style ?? 'messages' };
+}

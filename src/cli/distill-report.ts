@@ -1,0 +1,237 @@
+/** What a round of `distill` or `loop` did, for a person and as JSON. Pure; main thread. */
+
+import { percent } from '../analysis/distill.ts';
+import type { UntaughtReason } from '../analysis/golden-steps.ts';
+import type { AnswerKindMeasure } from '../analysis/student-measures.ts';
+import type { GoldenCode } from '../domain/golden.ts';
+import type { Tier } from '../domain/pattern.ts';
+import type { CurvePoint } from '../domain/student/calibration.ts';
+import type { UncoveredReason } from '../domain/student/decision.ts';
+import type { StudentManifestDraft } from '../domain/student/manifest.ts';
+import type { RoundReport } from './distill-round.ts';
+import { layOutTable, makeHarmlessLine, type Palette } from './terminal-text.ts';
+
+const NOT_GOLDEN: Record<GoldenCode, string> = {
+  no_turn: 'no model turn',
+  aborted: 'aborted',
+  truncated: 'stored copy cut off',
+  undecodable: 'body unreadable',
+  seq_gap: 'x-svc-seq has gaps',
+  seq_missing: 'x-svc-seq partly missing',
+  unlinked: 'conversation broken',
+  failed_call: 'failed call not retried to success',
+  unfinished: 'not ended',
+  shape: 'other API',
+  outcome: 'monitor run not a success',
+};
+
+const UNTAUGHT: Record<UntaughtReason, string> = {
+  other_shape: 'not POST /v1/messages',
+  served_by_student: 'a student answered',
+  unreadable: 'unreadable',
+  too_many: 'in the rest of a long run',
+};
+
+const UNCOVERED: Record<UncoveredReason, string> = {
+  unknown_agent: 'unknown agent',
+  unsupported: 'asks for what no student gives',
+  too_far: 'nothing near enough',
+  disagreement: 'golden steps disagree',
+  missing_value: 'a value is missing',
+  invalid: 'the answer would be invalid',
+};
+
+/** Kinds of answers that the table has lines for. */
+const KINDS_SHOWN = 12;
+
+/** For a person. */
+export function describeRound(
+  report: RoundReport,
+  out: string,
+  tier: Tier,
+  width: number,
+  palette: Palette,
+): string {
+  const { material, patterns, student } = report;
+  const facts: [string, string][] = [
+    ['runs', `${number(material.runs)}${partly(material)}`],
+    ['golden', number(material.golden)],
+  ];
+  const notGolden = material.looked_at - material.golden;
+  if (notGolden > 0)
+    facts.push(['not golden', `${number(notGolden)}: ${listCounts(material.not_golden, NOT_GOLDEN)}`]);
+  const untaught = listCounts(material.untaught, UNTAUGHT);
+  if (untaught !== '') facts.push(['not taught', `turns of golden runs: ${untaught}`]);
+  facts.push(['patterns', describePatterns(patterns)]);
+  if (student !== null) facts.push(...describeStudent(student));
+  const left = facts.reduce((widest, [name]) => Math.max(widest, name.length), 0);
+  let text = facts
+    .map(([name, value]) => `${palette.dim(name.padEnd(left))}  ${makeHarmlessLine(value)}\n`)
+    .join('');
+  if (student !== null && student.by_answer.length > 0) text += `\n${layOutAnswers(report, width, palette)}`;
+  text += `\n${describeOutcome(report, out, palette)}`;
+  if (patterns.path !== null)
+    text += `To import the patterns: understudy patterns import --tier ${tier} ${makeHarmlessLine(patterns.path)}\n`;
+  return text;
+}
+
+function partly({ runs, looked_at }: RoundReport['material']): string {
+  return looked_at === runs ? '' : `, the newest ${number(looked_at)} looked at: more is not taught`;
+}
+
+function describePatterns({ count, found }: RoundReport['patterns']): string {
+  if (count === 0) return 'none: no golden run failed on the way and recovered';
+  return found === count ? number(count) : `${number(count)}, from ${number(found)} with their like merged`;
+}
+
+function describeStudent(student: NonNullable<RoundReport['student']>): [string, string][] {
+  const { draft, split, threshold } = student;
+  const { measured, golden, coverage } = draft;
+  const facts: [string, string][] = [
+    ['taught', `${count(split.teaching.length, 'run')}, ${count(golden.steps, 'step')}`],
+    ['kept apart', `${count(measured.held_out_runs, 'run')}, ${count(measured.steps, 'step')}`],
+    ['threshold', threshold < 0 ? 'none' : `${Number(threshold.toFixed(4))} (${coverage.method})`],
+    [
+      'served',
+      `${number(measured.served)} of ${count(measured.steps, 'step')} kept apart (${percent(measured.coverage)})`,
+    ],
+  ];
+  if (measured.error !== null && measured.error_at_most !== null) {
+    const bound = `at most ${percent(measured.error_at_most)} with 95 % confidence`;
+    facts.push([
+      'wrong',
+      `${number(measured.errors)} of ${number(measured.served)} (${percent(measured.error)}; ${bound})`,
+    ]);
+    const { served, errors } = measured.in_a_row;
+    facts.push([
+      'as it serves',
+      `${number(served)} until the first of a run that it does not cover, ${number(errors)} wrong`,
+    ]);
+  }
+  facts.push([
+    'whole runs',
+    `${number(measured.whole_runs)} of ${number(measured.held_out_runs)} served rightly to the end`,
+  ]);
+  if (measured.tokens_saved_share !== null)
+    facts.push([
+      'tokens',
+      `${percent(measured.tokens_saved_share)} of those runs' tokens not asked of the upstream`,
+    ]);
+  const uncovered = listCounts(measured.uncovered, UNCOVERED);
+  if (uncovered !== '') facts.push(['not served', uncovered]);
+  facts.push(['an error is', measured.error_definition]);
+  return facts;
+}
+
+function layOutAnswers({ student }: RoundReport, width: number, palette: Palette): string {
+  const kinds = student!.by_answer;
+  const shown = kinds.slice(0, KINDS_SHOWN);
+  const rows = shown.map(({ kind, steps, served, errors }) => [
+    { text: makeHarmlessLine(kind) },
+    { text: number(steps) },
+    { text: number(served) },
+    { text: number(errors), ...(errors > 0 ? { paint: palette.bad } : {}) },
+  ]);
+  const table = layOutTable(
+    [
+      { title: 'GOLDEN ANSWER', align: 'left', min: 12 },
+      { title: 'STEPS', align: 'right' },
+      { title: 'SERVED', align: 'right' },
+      { title: 'WRONG', align: 'right' },
+    ],
+    rows,
+    width,
+    palette,
+  );
+  return kinds.length > shown.length ? `${table}and ${kinds.length - shown.length} other kinds\n` : table;
+}
+
+/** One line: what is in the directory now. */
+export function describeOutcome(report: RoundReport, out: string, palette: Palette): string {
+  const where = makeHarmlessLine(out);
+  if (report.outcome === 'published')
+    return palette.good(
+      `Version ${report.version} is published in ${where}: start the gateway with SVC_DISTILL_DIR=${where}\n`,
+    );
+  const left =
+    report.outcome === 'kept' ? `version ${report.version} stays in ${where}` : `no student in ${where}`;
+  return palette.bad(`Nothing is published: ${makeHarmlessLine(report.reason)}; ${left}\n`);
+}
+
+/** One line a round, for a log. */
+export function describeRoundLine(round: RoundJson): string {
+  const { outcome, reason, version, golden, looked_at, read, student } = round;
+  const runs = `${number(golden)} golden of ${count(looked_at, 'run')}, ${number(read)} read`;
+  const measured = student?.measured;
+  const figures =
+    measured === undefined
+      ? ''
+      : `, ${measured.served} of ${measured.steps} steps kept apart served, ${measured.errors} wrong`;
+  if (outcome === 'published') return `published version ${version} (${runs}${figures})`;
+  const kept = outcome === 'kept' ? `kept version ${version}` : 'published nothing';
+  return makeHarmlessLine(`${kept}: ${reason} (${runs}${figures})`);
+}
+
+/** A round as `--json` prints it. */
+export interface RoundJson
+  extends Pick<RoundReport, 'outcome' | 'reason' | 'version' | 'taught_runs' | 'patterns'> {
+  out: string;
+  runs: number;
+  looked_at: number;
+  read: number;
+  golden: number;
+  steps: number;
+  not_golden: RoundReport['material']['not_golden'];
+  untaught: RoundReport['material']['untaught'];
+  /** The new student, published or not; null: it did not come to that. */
+  student:
+    | (StudentManifestDraft & {
+        /** Below 0: nothing would be served. */
+        threshold: number;
+        by_answer: AnswerKindMeasure[];
+        curve: CurvePoint[];
+      })
+    | null;
+}
+
+/** The report without the student's own data. */
+export function toRoundJson(report: RoundReport, out: string): RoundJson {
+  const { outcome, reason, version, material, taught_runs, patterns, student } = report;
+  return {
+    outcome,
+    reason,
+    version,
+    out,
+    ...material,
+    taught_runs,
+    patterns,
+    student:
+      student === null
+        ? null
+        : {
+            ...student.draft,
+            threshold: student.threshold,
+            by_answer: student.by_answer,
+            curve: student.calibration.curve,
+          },
+  };
+}
+
+/** `aborted 3, not ended 1`: the most frequent first. */
+function listCounts<Name extends string>(
+  counts: Partial<Record<Name, number>>,
+  words: Readonly<Record<Name, string>>,
+): string {
+  return (Object.entries(counts) as [Name, number][])
+    .sort((a, b) => b[1] - a[1])
+    .map(([name, n]) => `${words[name]} ${number(n)}`)
+    .join(', ');
+}
+
+function number(n: number): string {
+  return n.toLocaleString('en-US');
+}
+
+function count(n: number, noun: string): string {
+  return `${number(n)} ${noun}${n === 1 ? '' : 's'}`;
+}

@@ -1,0 +1,194 @@
+/**
+ * One round of `distill` and `loop`: reads the capture database, distils, measures, and publishes what is good enough.
+ * Main thread of the command line.
+ *
+ * An interrupted round has changed nothing but the cache (`OUT.work/`), which the next one goes on with; a publication is
+ * one rename.
+ */
+
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import {
+  describeShortage,
+  fingerprintMaterial,
+  type Gate,
+  type TaughtStudent,
+  teachStudent,
+} from '../analysis/distill.ts';
+import { type GoldenMaterial, gatherGolden } from '../analysis/golden-steps.ts';
+import { judgeRound, type PublishedStudent } from '../analysis/loop.ts';
+import { mergePatterns } from '../analysis/merge-patterns.ts';
+import { RunChains } from '../analysis/trace.ts';
+import { type Config, readVersion } from '../config.ts';
+import type { StudentKind, StudentManifest } from '../domain/student/manifest.ts';
+import { chooseIndex } from '../search/open-index.ts';
+import { DigestCache } from '../storage/digest-cache.ts';
+import {
+  checkForPublishing,
+  publishStudent,
+  readStudentDirectory,
+  StudentDirectoryError,
+  writePatterns,
+} from '../storage/student-directory.ts';
+import { CaptureFiles } from './capture-files.ts';
+import type { Progress } from './progress.ts';
+import { listRunsDbs, readOutcomes } from './run-outcomes.ts';
+import { TextEmbedder } from './text-embedder.ts';
+
+/** Names the code that makes digests of runs: another number when it makes others. */
+const DIGEST_CODE = 'digest-1';
+
+export interface RoundOptions {
+  /** Absolute. */
+  db: string;
+  out: string;
+  student: StudentKind;
+  gate: Gate;
+  /** Keep the published student unless the new one is no worse, and do nothing when there is nothing new. */
+  compare: boolean;
+  data_dir: string;
+  /** Databases of finished monitor runs; found when left out. */
+  runs_dbs?: string[];
+  embedding: Config['embedding'];
+}
+
+export interface RoundPatterns {
+  /** As they were written, near-duplicates merged. */
+  count: number;
+  /** What the golden runs gave. */
+  found: number;
+  path: string | null;
+}
+
+/** What a round did. */
+export interface RoundReport {
+  outcome: 'published' | 'kept' | 'nothing';
+  /** Why nothing new was published; '' when it was. */
+  reason: string;
+  /** Of the student that is in the directory now; null: there is none. */
+  version: number | null;
+  material: Omit<GoldenMaterial, 'taught' | 'patterns'>;
+  /** Golden runs with steps to teach. */
+  taught_runs: number;
+  patterns: RoundPatterns;
+  /** null: it did not come to that. */
+  student: TaughtStudent | null;
+  manifest: StudentManifest | null;
+}
+
+/** What a round tells meanwhile. */
+export interface RoundTeller {
+  progress: Progress;
+  warn(words: string): void;
+}
+
+/**
+ * @throws CaptureFileError, OutcomesError, TooManyRunsError, StudentDirectoryError, or the system's error
+ */
+export async function runRound(options: RoundOptions, teller: RoundTeller): Promise<RoundReport> {
+  const { progress, warn } = teller;
+  const before = await checkForPublishing(options.out);
+  const makeIndex = chooseIndex(warn);
+  const embedder = new TextEmbedder(options.embedding, warn);
+  try {
+    const material = await readMaterial(options, teller, embedder);
+    progress.announce('putting patterns together');
+    const patterns = await savePatterns(options.out, material, embedder);
+    const { taught, patterns: _, ...counts } = material;
+    const report: RoundReport = {
+      outcome: before === null ? 'nothing' : 'kept',
+      reason: '',
+      version: before?.version ?? null,
+      material: counts,
+      taught_runs: taught.length,
+      patterns,
+      student: null,
+      manifest: before,
+    };
+    const shortage = describeShortage(material);
+    if (shortage !== null) return { ...report, reason: shortage };
+    const { student, gate } = options;
+    const wanted = { target_error: gate.target_error, student };
+    if (options.compare && before?.golden.fingerprint === fingerprintMaterial(material, wanted))
+      return { ...report, reason: `nothing new since version ${before.version}` };
+    const tell = (what: string): void => progress.announce(what);
+    const head = { made_at: new Date().toISOString(), made_by: `understudy ${readVersion()}` };
+    const taughtStudent = await teachStudent(material, { ...wanted, makeIndex, tell }, head);
+    const published = options.compare && before !== null ? await readPublished(options.out, warn) : null;
+    const verdict = await judgeRound(taughtStudent, published, gate, makeIndex);
+    if (!verdict.publish) return { ...report, reason: verdict.reason, student: taughtStudent };
+    progress.announce('publishing');
+    const manifest = await publishStudent(options.out, taughtStudent.draft, taughtStudent.model);
+    return { ...report, outcome: 'published', version: manifest.version, student: taughtStudent, manifest };
+  } finally {
+    progress.clear();
+    await embedder.close();
+  }
+}
+
+async function readMaterial(
+  options: RoundOptions,
+  { progress, warn }: RoundTeller,
+  embedder: TextEmbedder,
+): Promise<GoldenMaterial> {
+  const source = await CaptureFiles.open(options.db);
+  try {
+    const chains = new RunChains();
+    for (const record of source.summaries()) {
+      chains.add(record);
+      progress.tell(`looking through exchange ${record.id}`, 0, 0);
+    }
+    const runsDbs = options.runs_dbs ?? (await listRunsDbs(options.db, options.data_dir));
+    const outcomes = await readOutcomes(runsDbs, chains);
+    const store = openCache(options.out, warn);
+    try {
+      const material = await gatherGolden(source, chains, {
+        outcomes,
+        store,
+        embed: (texts) => embedder.embed(texts),
+        tell: (lookedAt, golden) =>
+          progress.tell(`run ${lookedAt} of ${chains.size}, ${golden} golden`, lookedAt, chains.size),
+      });
+      await store?.prune();
+      return material;
+    } finally {
+      await store?.close();
+    }
+  } finally {
+    await source.close();
+  }
+}
+
+/** @returns null, after a warning, when there can be none: then everything is read again each time */
+function openCache(out: string, warn: (words: string) => void): DigestCache | null {
+  const folder = `${out}.work`;
+  try {
+    mkdirSync(folder, { recursive: true });
+    return DigestCache.open(join(folder, 'digests.mdb'), `${readVersion()} ${DIGEST_CODE}`);
+  } catch (error) {
+    warn(`${folder} cannot be used, so an interrupted run begins anew: ${(error as Error).message}`);
+    return null;
+  }
+}
+
+async function savePatterns(
+  out: string,
+  { patterns }: GoldenMaterial,
+  embedder: TextEmbedder,
+): Promise<RoundPatterns> {
+  if (patterns.length === 0) return { count: 0, found: 0, path: null };
+  const merged = mergePatterns(patterns, await embedder.embed(patterns.map(({ situation }) => situation)));
+  const path = await writePatterns(out, merged.map((pattern) => `${JSON.stringify(pattern)}\n`).join(''));
+  return { count: merged.length, found: patterns.length, path };
+}
+
+/** @returns null when it cannot be read: there is nothing to compare with, and a new one puts it right */
+async function readPublished(out: string, warn: (words: string) => void): Promise<PublishedStudent | null> {
+  try {
+    return await readStudentDirectory(out);
+  } catch (error) {
+    if (!(error instanceof StudentDirectoryError)) throw error;
+    warn(`the published student cannot be compared with: ${error.message}`);
+    return null;
+  }
+}

@@ -1,0 +1,189 @@
+/**
+ * `understudy loop`: distils again and again, or once, and publishes what is better. Main thread.
+ *
+ * At an interval each round is a process of its own: its memory goes back with it, whatever ends it ends that round alone,
+ * and a signal is heard at once, however busy the round is.
+ */
+
+import { spawn } from 'node:child_process';
+import { type DistillSurroundings, printRound, tryRound } from './distill.ts';
+import { DISTILL_FLAGS_HELP, type DistillFlags, readDistillFlags } from './distill-flags.ts';
+import { describeRoundLine, type RoundJson } from './distill-report.ts';
+import { type CliIo, EXIT, UsageError } from './io.ts';
+import { makeHarmlessLine } from './terminal-text.ts';
+
+const HELP = `Keeps a student up to date: traces, distils, measures on golden runs kept apart, and publishes only what passes the gate
+and is no worse than what is published; else the student that is there stays, and the reason is told. The gateway takes a
+newly published student by itself.
+
+Usage: understudy loop --out DIR [--db FILE] [--once | --every TIME] [options]
+
+  --once               one round
+  --every TIME         a round every so often: 30s, 15m, 1h (when nothing is given), 1d. A failed round is told, and the
+                       next one comes all the same; SIGTERM or Ctrl-C ends it at once
+${DISTILL_FLAGS_HELP}; at an interval one line of JSON a round
+
+The gate: of the steps kept apart at least --min-served are served, at most --target-error of them wrong, also of those
+that are served in a row from the beginning of a run. No worse: of the steps that the published student had kept apart
+too, it serves rightly no fewer, give or take 2 %; unless the published one no longer keeps to the target there.
+
+Examples:
+  understudy loop --out student --once
+  understudy loop --out student --every 6h
+
+Exit status: 0 published or kept (--once), ended by a signal (--every); 1 failed; 2 wrong use.
+`;
+
+const UNITS_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+const EVERY_MIN_MS = 1_000;
+const EVERY_MAX_MS = 20 * 86_400_000;
+/** What a round's process may print. */
+const ROUND_OUTPUT_CHARACTERS = 4 * 1024 * 1024;
+
+/** How a round's process ended. */
+export interface RoundEnd {
+  /** null: by a signal, or it could not be started. */
+  status: number | null;
+  /** What it printed. */
+  out: string;
+  /** Its last words, on one line. */
+  error: string;
+}
+
+/** What a test may put in place of the real surroundings. */
+export interface LoopSurroundings extends DistillSurroundings {
+  /** Runs `understudy loop` with these arguments in a process of its own, which ends when the signal does. */
+  startRound?: (argv: string[], stop: AbortSignal, io: CliIo) => Promise<RoundEnd>;
+  /** Stops the loop, as SIGTERM and SIGINT do. */
+  stop?: AbortSignal;
+}
+
+/**
+ * Runs the command.
+ * @param argv what follows `understudy loop`
+ * @returns the exit status; failures are told on `io.err`
+ * @throws UsageError on wrong use
+ */
+export async function runLoop(
+  argv: string[],
+  io: CliIo,
+  surroundings: LoopSurroundings = {},
+): Promise<number> {
+  const flags = readDistillFlags(argv, { once: { type: 'boolean' }, every: { type: 'string' } });
+  if (flags.help) {
+    await io.out(HELP);
+    return EXIT.done;
+  }
+  const { once, every } = flags.more;
+  if (once === true && every !== undefined) throw new UsageError('--once and --every exclude each other');
+  if (once === true) return runOnce(flags, io, surroundings);
+  await runAtInterval(flags, readEvery(every as string | undefined), argv, io, surroundings);
+  return EXIT.done;
+}
+
+async function runOnce(flags: DistillFlags, io: CliIo, surroundings: LoopSurroundings): Promise<number> {
+  const report = await tryRound(flags, true, io, surroundings);
+  if (report === null) return EXIT.failed;
+  await printRound(report, flags, io, surroundings);
+  return EXIT.done;
+}
+
+function readEvery(text = '1h'): number {
+  const [, amount = '', unit = ''] = /^(\d{1,6})([smhd])$/.exec(text) ?? [];
+  const ms = Number(amount) * (UNITS_MS[unit] ?? 0);
+  if (!(ms >= EVERY_MIN_MS && ms <= EVERY_MAX_MS))
+    throw new UsageError('--every takes a time from 1s to 20d: 30s, 15m, 6h, 1d');
+  return ms;
+}
+
+async function runAtInterval(
+  flags: DistillFlags,
+  everyMs: number,
+  argv: string[],
+  io: CliIo,
+  { startRound = startProcess, stop: given }: LoopSurroundings,
+): Promise<void> {
+  const stopping = new AbortController();
+  const stop = (): void => stopping.abort();
+  process.on('SIGTERM', stop);
+  process.on('SIGINT', stop);
+  given?.addEventListener('abort', stop);
+  if (given?.aborted === true) stop();
+  const roundArgv = [...leaveOutEvery(argv), '--once', ...(flags.json ? [] : ['--json'])];
+  try {
+    while (!stopping.signal.aborted) {
+      const startedMs = Date.now();
+      const end = await startRound(roundArgv, stopping.signal, io);
+      if (stopping.signal.aborted) break;
+      await io.out(`${describeEnd(end, flags.json)}\n`);
+      await waitFor(Math.max(0, startedMs + everyMs - Date.now()), stopping.signal);
+    }
+  } finally {
+    process.off('SIGTERM', stop);
+    process.off('SIGINT', stop);
+    given?.removeEventListener('abort', stop);
+  }
+}
+
+/** The arguments without `--every TIME`. */
+function leaveOutEvery(argv: readonly string[]): string[] {
+  return argv.filter(
+    (word, at) => word !== '--every' && argv[at - 1] !== '--every' && !word.startsWith('--every='),
+  );
+}
+
+function describeEnd({ status, out, error }: RoundEnd, asJson: boolean): string {
+  const at = new Date().toISOString();
+  let round: RoundJson | null = null;
+  try {
+    if (status === EXIT.done) round = JSON.parse(out) as RoundJson;
+  } catch {
+    // It ended well and printed something else: told as a failure.
+  }
+  if (round !== null) return asJson ? JSON.stringify({ at, ...round }) : `${at} ${describeRoundLine(round)}`;
+  const reason = error === '' ? `its process ended with ${status ?? 'a signal'}` : error;
+  return asJson
+    ? JSON.stringify({ at, outcome: 'failed', reason })
+    : `${at} failed: ${makeHarmlessLine(reason)}`;
+}
+
+function waitFor(ms: number, stop: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (stop.aborted) return resolve();
+    const done = (): void => {
+      clearTimeout(timer);
+      stop.removeEventListener('abort', done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    stop.addEventListener('abort', done);
+  });
+}
+
+/** A round in a process of its own. */
+function startProcess(argv: string[], stop: AbortSignal, io: CliIo): Promise<RoundEnd> {
+  return new Promise((resolve) => {
+    const child = spawn(process.execPath, [...process.execArgv, process.argv[1]!, 'loop', ...argv], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    let out = '';
+    let error = '';
+    const kill = (): void => void child.kill('SIGKILL');
+    stop.addEventListener('abort', kill);
+    if (stop.aborted) kill();
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      if (out.length < ROUND_OUTPUT_CHARACTERS) out += text;
+    });
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      if (text.startsWith('warning: ')) io.err(text);
+      else error = `${error}${text}`.slice(-4_096);
+    });
+    const end = (status: number | null, why = ''): void => {
+      stop.removeEventListener('abort', kill);
+      const words = why === '' ? (error.trim().split('\n')[0] ?? '') : why;
+      resolve({ status, out, error: words.replace(/^understudy: /, '') });
+    };
+    child.once('error', (failure) => end(null, failure.message));
+    child.once('close', (status) => end(status));
+  });
+}
