@@ -32,8 +32,8 @@ export interface StepExtras {
 export interface StepSource {
   /**
    * `task`: first words of the user; `said`: the latest ones, where others; `system`: the system prompt's changing lines;
-   * `result:NAME`, `call:NAME`: latest result of the tool and input of its latest call; with `#1` the one before, with
-   * `#first` the first one in sight.
+   * `result:NAME`, `call:NAME`: latest result of the tool and input of its latest call; with `#1` the one before, and
+   * so on. `progress`: how often each tool was called since a result came.
    */
   name: string;
   /** Text of prose, else a bounded copy of the JSON. */
@@ -60,6 +60,8 @@ export interface StepDigest {
   calls_max: number;
   /** null: as many as it likes. */
   max_output_tokens: number | null;
+  /** Text must be JSON of a schema. */
+  wants_json: boolean;
   /** Answers of the model before this one. */
   turn: number;
   /** Marks of the state: kind, place and value of each, one after the other, as hashes. */
@@ -139,6 +141,7 @@ export function digestStep(request: NormalRequest, extras: StepExtras): StepDige
     must_call: choice?.mode === 'any' || choice?.mode === 'tool',
     calls_max: choice?.parallel === false ? 1 : STUDENT_CORE.answer_calls,
     max_output_tokens: request.max_output_tokens,
+    wants_json: request.response_schema !== null,
     turn: reader.turn,
     marks: reader.marks,
     sources: reader.sources,
@@ -223,6 +226,7 @@ class StepReader {
   turn = 0;
   hasUnread = false;
   readonly #messages: readonly TurnMessage[];
+  readonly #progress: Record<string, Record<string, number>> = {};
   readonly #budget: CopyBudget = { characters: STUDENT_CORE.step, nodes: STUDENT_CORE.json_nodes };
 
   constructor(request: NormalRequest) {
@@ -288,6 +292,7 @@ class StepReader {
     this.#nameStage(last, said, results);
     this.#markPast(calls, results);
     this.#addResults(results, last, calls);
+    this.sources.push({ name: 'progress', value: this.#progress });
   }
 
   #readTask(): string {
@@ -473,6 +478,8 @@ class StepReader {
     const since = new Map<string, number>();
     for (const call of calls) if (call.at > at) since.set(call.name, (since.get(call.name) ?? 0) + 1);
     if (since.size === 0 || since.size > 8) return;
+    const { length } = Object.keys(this.#progress);
+    if (length < 16) this.#progress[name] = Object.fromEntries(since);
     let lists = 0;
     const visit = (value: unknown, path: string, depth: number): void => {
       if (lists >= 4 || depth > 2) return;

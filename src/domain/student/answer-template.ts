@@ -1,0 +1,603 @@
+/**
+ * What several golden answers have in common, with slots for what differs (anti-unification: Plotkin, "A note on
+ * inductive generalization", 1970; here the variables are bound by rules that read the step's context). Steps that need
+ * different answers come out as different classes. Pure; analysis makes them, the student's thread fills them.
+ *
+ * A constant is never an identifier that stands in the golden steps' own context: that is a value, and needs a rule.
+ */
+
+import { STUDENT_CORE } from '../../limits.ts';
+import type { StudentBlock } from './decision.ts';
+import {
+  applyRule,
+  type ExtractionRule,
+  findRules,
+  looksOccasional,
+  type ProvenRule,
+  rankRule,
+  type StepContext,
+  sameValue,
+  standsIn,
+} from './extraction.ts';
+import { canonicalText, isObject, isPrimitive, type Primitive } from './json-values.ts';
+import { isOccasional, readTokens } from './text-tokens.ts';
+
+/** A part of an answer. */
+export type TemplateNode =
+  /** The same in all golden answers. Guards find it in the context: where they find something else, it is in doubt. */
+  | { is: 'constant'; value: Primitive; guards: ExtractionRule[] }
+  | { is: 'slot'; rules: ProvenRule[] }
+  | { is: 'text'; parts: TemplateNode[] }
+  | { is: 'object'; fields: [string, TemplateNode][] }
+  | { is: 'list'; items: TemplateNode[] };
+
+export interface AnswerTemplate {
+  calls: { name: string; input: TemplateNode }[];
+  /** Text alone; beside calls the commentary, where it could be learnt. */
+  text: TemplateNode | null;
+}
+
+/** A golden answer with the context it was given in. */
+export interface AnswerExample {
+  run_id: string;
+  context: StepContext;
+  content: readonly StudentBlock[];
+}
+
+/** Examples that one template explains. */
+export interface AnswerClass {
+  template: AnswerTemplate;
+  /** Places among the examples. */
+  members: number[];
+  runs: number;
+}
+
+/** Ways of cutting a set of examples in parts, one after the other. */
+const CUTS = 6;
+
+/**
+ * Sorts examples into classes, each with a template that gives each of its members' answers from their context.
+ * @returns classes, largest first; examples that no template explains are in none
+ */
+export function synthesizeAnswers(examples: readonly AnswerExample[], supportMin: number): AnswerClass[] {
+  const classes: AnswerClass[] = [];
+  const shapes = new Map<string, number[]>();
+  for (const [i, example] of examples.entries()) {
+    const shape = shapeOf(example.content);
+    const members = shapes.get(shape);
+    if (members === undefined) shapes.set(shape, [i]);
+    else members.push(i);
+  }
+  for (const members of shapes.values()) splitAndSolve(examples, members, supportMin, 0, classes);
+  classes.sort((a, b) => b.runs - a.runs || a.members[0]! - b.members[0]!);
+  return classes.slice(0, STUDENT_CORE.classes);
+}
+
+function splitAndSolve(
+  examples: readonly AnswerExample[],
+  members: number[],
+  supportMin: number,
+  cuts: number,
+  classes: AnswerClass[],
+): void {
+  const chosen = members.map((i) => examples[i]!);
+  const runs = countRuns(chosen);
+  if (runs < supportMin) return;
+  const solved = solve(chosen, supportMin);
+  if (!Array.isArray(solved)) {
+    classes.push({ template: solved, members, runs });
+    return;
+  }
+  if (cuts >= CUTS) return;
+  // Of the ways to cut, the one that leaves most examples in parts that have enough runs, in the fewest parts.
+  let best: number[][] | null = null;
+  let bestCovered = 0;
+  for (const labels of solved) {
+    const parts = new Map<string, number[]>();
+    for (const [i, label] of labels.entries()) {
+      const part = parts.get(label);
+      if (part === undefined) parts.set(label, [members[i]!]);
+      else part.push(members[i]!);
+    }
+    if (parts.size < 2) continue;
+    let covered = 0;
+    const kept: number[][] = [];
+    for (const part of parts.values()) {
+      if (countRuns(part.map((i) => examples[i]!)) < supportMin) continue;
+      covered += part.length;
+      kept.push(part);
+    }
+    const value = covered - 0.5 * kept.length;
+    if (kept.length > 0 && value > bestCovered) {
+      best = kept;
+      bestCovered = value;
+    }
+  }
+  for (const part of best ?? []) splitAndSolve(examples, part, supportMin, cuts + 1, classes);
+}
+
+function countRuns(examples: readonly { run_id: string }[]): number {
+  return new Set(examples.map(({ run_id }) => run_id)).size;
+}
+
+/** What must be equal for one template to be possible. */
+function shapeOf(content: readonly StudentBlock[]): string {
+  let shape = '';
+  for (const block of content)
+    if (block.type === 'tool_call') shape += `${JSON.stringify(block.name)}${shapeOfValue(block.input)}\n`;
+  return shape === '' ? 'text' : shape;
+}
+
+function shapeOfValue(value: unknown): string {
+  if (isPrimitive(value)) return '_';
+  if (Array.isArray(value)) {
+    // A long list, or one of plain values, is taken from the context as a whole or not at all.
+    return value.length > 8 ? '_' : `[${value.map(shapeOfValue).join(',')}]`;
+  }
+  if (!isObject(value)) return '_';
+  const keys = Object.keys(value).sort();
+  return `{${keys.map((key) => `${JSON.stringify(key)}:${shapeOfValue(value[key])}`).join(',')}}`;
+}
+
+/** Labels of the examples, one list for each way to cut them. */
+type Cuts = string[][];
+
+function solve(examples: readonly AnswerExample[], supportMin: number): AnswerTemplate | Cuts {
+  const first = examples[0]!;
+  const calls = first.content.filter((block) => block.type === 'tool_call');
+  const tools = calls.map(({ name }) => name);
+  const all = examples.map(({ content }) => content.filter((block) => block.type === 'tool_call'));
+  const solver: Solver = { examples, supportMin, tools, cuts: [] };
+  const template: AnswerTemplate = { calls: [], text: null };
+  for (const [i, call] of calls.entries()) {
+    const values = all.map((blocks) => blocks[i]!.input);
+    template.calls.push({ name: call.name, input: solveValue(solver, values) });
+  }
+  const texts = examples.map(({ content }) =>
+    content
+      .filter((block) => block.type === 'text')
+      .map(({ text }) => text)
+      .join('\n'),
+  );
+  if (calls.length === 0) template.text = solveValue(solver, texts);
+  if (solver.cuts.length > 0) return solver.cuts;
+  if (calls.length > 0 && texts.every((text) => text !== '')) {
+    // Nobody acts on it: said where it can be, else left out.
+    const beside: Solver = { examples, supportMin, tools, cuts: [] };
+    const text = solveValue(beside, texts);
+    if (beside.cuts.length === 0) template.text = text;
+  }
+  return template;
+}
+
+interface Solver {
+  examples: readonly AnswerExample[];
+  supportMin: number;
+  tools: readonly string[];
+  /** Of what could not be solved; empty: all was. */
+  cuts: Cuts;
+}
+
+const NOTHING: TemplateNode = { is: 'constant', value: null, guards: [] };
+
+function solveValue(solver: Solver, values: readonly unknown[]): TemplateNode {
+  const first = values[0];
+  if (values.every((value) => isObject(value))) {
+    const keys = Object.keys(first as object);
+    const count = keys.length;
+    if (
+      values.every(
+        (value) => Object.keys(value).length === count && keys.every((key) => Object.hasOwn(value, key)),
+      )
+    )
+      return {
+        is: 'object',
+        fields: keys.map((key) => [
+          key,
+          solveValue(
+            solver,
+            values.map((value) => value[key]),
+          ),
+        ]),
+      };
+  }
+  if (values.every((value) => Array.isArray(value))) {
+    const lists = values as unknown[][];
+    const { length } = lists[0]!;
+    if (length <= 8 && lists.every((list) => list.length === length)) {
+      if (length === 0) return { is: 'list', items: [] };
+      const whole = findRules(toExamples(solver, values), solver.supportMin, solver.tools);
+      if (whole.rules !== null) return { is: 'slot', rules: whole.rules };
+      return {
+        is: 'list',
+        items: lists[0]!.map((_, i) =>
+          solveValue(
+            solver,
+            lists.map((list) => list[i]),
+          ),
+        ),
+      };
+    }
+  }
+  if (values.every((value) => isPrimitive(value) && value === first)) {
+    const value = first as Primitive;
+    const constant = solveConstant(solver, value);
+    if (constant !== null) return constant;
+  }
+  const found = findRules(toExamples(solver, values), solver.supportMin, solver.tools);
+  if (found.rules !== null) return { is: 'slot', rules: found.rules };
+  if (values.every((value) => typeof value === 'string') && values.some((value) => value.length > 2)) {
+    const cuts: Cuts = [];
+    const text = solveText(solver, values as readonly string[], cuts);
+    if (text !== null) return text;
+    solver.cuts.push(...cuts);
+  } else if (found.best !== null) solver.cuts.push(found.best.map(String));
+  solver.cuts.push(values.map((value) => canonicalText(value)));
+  return NOTHING;
+}
+
+function toExamples(
+  solver: Solver,
+  values: readonly unknown[],
+): { value: unknown; context: StepContext; run_id: string }[] {
+  return values.map((value, i) => ({
+    value,
+    context: solver.examples[i]!.context,
+    run_id: solver.examples[i]!.run_id,
+  }));
+}
+
+/** Guards kept of a constant. */
+const GUARDS = 3;
+
+/** @returns null where it may be no constant */
+function solveConstant(solver: Solver, value: Primitive): TemplateNode | null {
+  const occasional = looksOccasional(value);
+  const canBeGuarded =
+    (typeof value === 'string' && value.length > 2 && value.length <= 200) ||
+    (typeof value === 'number' && Math.abs(value) > 12);
+  if (!occasional && !canBeGuarded) return { is: 'constant', value, guards: [] };
+  const stands = solver.examples.some(({ context }) => standsIn(value, context));
+  if (!stands) return { is: 'constant', value, guards: [] };
+  const examples = toExamples(
+    solver,
+    solver.examples.map(() => value),
+  );
+  const found = findRules(examples, solver.supportMin, solver.tools);
+  // It may be the same by chance in few runs: whatever looks made up for one run is looked up.
+  if (occasional) return found.rules === null ? null : { is: 'slot', rules: found.rules };
+  if (found.rules === null) return { is: 'constant', value, guards: [] };
+  const guards = found.rules
+    .map(({ rule }) => rule)
+    .filter((rule) => rule.span === null && rankRule(rule) < 1);
+  return { is: 'constant', value, guards: guards.slice(0, GUARDS) };
+}
+
+/** Words and signs of a text with the white space before each. */
+interface Piece {
+  text: string;
+  key: string;
+  /** With what stands before it. */
+  space: string;
+  isOccasional: boolean;
+}
+
+const TEXT_PIECES = 400;
+
+/** @returns null for a text with more pieces than are compared */
+function readPieces(text: string): Piece[] | null {
+  const tokens = readTokens(text, TEXT_PIECES + 1);
+  if (tokens.length > TEXT_PIECES) return null;
+  const pieces: Piece[] = [];
+  let end = 0;
+  for (const token of tokens) {
+    pieces.push({
+      text: text.slice(token.start, token.end),
+      key: token.key,
+      space: text.slice(end, token.start),
+      isOccasional: isOccasional(token),
+    });
+    end = token.end;
+  }
+  pieces.push({ text: '', key: '', space: text.slice(end), isOccasional: false });
+  return pieces;
+}
+
+/** Share of words in common, in order, from which texts are tried as one template. */
+const ONE_WORDING = 0.6;
+const WORDINGS = 16;
+
+function solveText(solver: Solver, texts: readonly string[], cuts: Cuts): TemplateNode | null {
+  const pieces: Piece[][] = [];
+  for (const text of texts) {
+    const read = readPieces(text);
+    if (read === null) {
+      cuts.push([...texts]);
+      return null;
+    }
+    pieces.push(read);
+  }
+  // One wording?
+  const wordings: { keys: string[]; label: string }[] = [];
+  const labels = pieces.map((its) => {
+    const keys = its.map(({ key }) => key);
+    for (const wording of wordings) if (likeness(wording.keys, keys) >= ONE_WORDING) return wording.label;
+    if (wordings.length >= WORDINGS) return `other ${keys.join(' ')}`;
+    const label = String(wordings.length);
+    wordings.push({ keys, label });
+    return label;
+  });
+  if (wordings.length > 1) {
+    cuts.push(labels);
+    return null;
+  }
+  // What all have, in order.
+  let common = pieces[0]!.slice(0, -1);
+  for (const other of pieces.slice(1)) {
+    common = alignPieces(common, other.slice(0, -1)).map(([i]) => common[i]!);
+    if (common.length === 0) break;
+  }
+  const gaps: string[][] = Array.from({ length: common.length + 1 }, () => []);
+  const constants: string[][] = Array.from({ length: common.length }, () => []);
+  for (const [t, its] of pieces.entries()) {
+    const pairs = alignPieces(common, its.slice(0, -1));
+    if (pairs.length !== common.length) return null;
+    let at = 0;
+    for (const [i, [, j]] of pairs.entries()) {
+      const between = its.slice(at, j);
+      // White space before the first piece of a gap belongs to the text around it.
+      gaps[i]!.push(joinPieces(between, true));
+      constants[i]!.push(between.length === 0 ? its[j]!.space : `${between[0]!.space}\u0000${its[j]!.space}`);
+      at = j + 1;
+    }
+    const rest = its.slice(at, -1);
+    gaps[common.length]!.push(joinPieces(rest, true));
+    void t;
+  }
+  const parts: TemplateNode[] = [];
+  let isSolved = true;
+  for (let i = 0; i <= common.length; i++) {
+    const values = gaps[i]!;
+    const spaces = i < common.length ? constants[i]! : pieces.map((its) => endSpaces(its, common, i));
+    const isGap = values.some((value) => value !== '');
+    if (isGap) {
+      if (values.some((value) => value === '')) {
+        isSolved = false;
+        cuts.push(values.map((value) => (value === '' ? 'none' : 'some')));
+        continue;
+      }
+      const examples = toExamples(solver, values);
+      const found =
+        values.every((value) => value === values[0]) && !looksOccasional(values[0])
+          ? null
+          : findRules(examples, solver.supportMin, solver.tools);
+      const [before = '', after = ''] = (spaces[0] ?? '').split('\u0000');
+      pushText(parts, before);
+      if (found === null) pushText(parts, values[0]!);
+      else if (found.rules !== null) parts.push({ is: 'slot', rules: found.rules });
+      else {
+        isSolved = false;
+        if (found.best !== null) cuts.push(found.best.map(String));
+        cuts.push([...values]);
+        continue;
+      }
+      pushText(parts, after);
+    } else pushText(parts, spaces[0] ?? '');
+    if (i === common.length) break;
+    const piece = common[i]!;
+    if (piece.isOccasional && solver.examples.some(({ context }) => standsIn(piece.text, context))) {
+      const found = findRules(
+        toExamples(
+          solver,
+          pieces.map(() => piece.text),
+        ),
+        solver.supportMin,
+        solver.tools,
+      );
+      if (found.rules === null) {
+        isSolved = false;
+        if (found.best !== null) cuts.push(found.best.map(String));
+        // Nobody knows where it is from.
+        continue;
+      }
+      parts.push({ is: 'slot', rules: found.rules });
+    } else pushText(parts, piece.text);
+  }
+  if (isSolved) return { is: 'text', parts };
+  cuts.push([...texts]);
+  return null;
+}
+
+function endSpaces(its: readonly Piece[], common: readonly Piece[], i: number): string {
+  const last = its[its.length - 1]!;
+  const hasGap = its.length - 1 > common.length && i === common.length;
+  if (!hasGap) return last.space;
+  const pairs = alignPieces(common, its.slice(0, -1));
+  const at = pairs.length === 0 ? 0 : pairs[pairs.length - 1]![1] + 1;
+  return at < its.length - 1 ? `${its[at]!.space}\u0000${last.space}` : last.space;
+}
+
+function pushText(parts: TemplateNode[], text: string): void {
+  if (text === '') return;
+  const last = parts[parts.length - 1];
+  if (last?.is === 'constant') last.value = String(last.value) + text;
+  else parts.push({ is: 'constant', value: text, guards: [] });
+}
+
+function joinPieces(pieces: readonly Piece[], isTrimmed: boolean): string {
+  let text = '';
+  for (const [i, piece] of pieces.entries())
+    text += i === 0 && isTrimmed ? piece.text : piece.space + piece.text;
+  return text;
+}
+
+/** Of the shorter and the longer list of words, twice the common ones in order through the sum. */
+function likeness(a: readonly string[], b: readonly string[]): number {
+  const length = a.length + b.length;
+  if (length === 0) return 1;
+  // Cheap first: words in common in whatever order.
+  const counts = new Map<string, number>();
+  for (const key of a) counts.set(key, (counts.get(key) ?? 0) + 1);
+  let shared = 0;
+  for (const key of b) {
+    const left = counts.get(key) ?? 0;
+    if (left > 0) {
+      shared++;
+      counts.set(key, left - 1);
+    }
+  }
+  if ((2 * shared) / length < ONE_WORDING) return 0;
+  let previous = new Uint16Array(b.length + 1);
+  let row = new Uint16Array(b.length + 1);
+  for (let i = 1; i <= a.length; i++) {
+    for (let j = 1; j <= b.length; j++)
+      row[j] = a[i - 1] === b[j - 1] ? previous[j - 1]! + 1 : Math.max(previous[j]!, row[j - 1]!);
+    [previous, row] = [row, previous];
+  }
+  return (2 * previous[b.length]!) / length;
+}
+
+/**
+ * Longest common part of two texts, in order; of equally long ones that with the fewest gaps.
+ * @returns pairs of places
+ */
+function alignPieces(a: readonly Piece[], b: readonly Piece[]): [number, number][] {
+  const width = b.length + 1;
+  // Twice the length, plus one for each pair that follows right on another.
+  const score = new Int32Array((a.length + 1) * width);
+  const matched = new Int32Array((a.length + 1) * width).fill(-1_000_000);
+  for (let i = a.length - 1; i >= 0; i--) {
+    for (let j = b.length - 1; j >= 0; j--) {
+      const at = i * width + j;
+      if (a[i]!.text === b[j]!.text) {
+        const on = at + width + 1;
+        matched[at] = 4 + Math.max(score[on]!, matched[on]! + 1);
+      }
+      score[at] = Math.max(matched[at]!, score[at + width]!, score[at + 1]!);
+    }
+  }
+  const pairs: [number, number][] = [];
+  let i = 0;
+  let j = 0;
+  let mustMatch = false;
+  while (i < a.length && j < b.length) {
+    const at = i * width + j;
+    if (mustMatch || matched[at] === score[at]) {
+      pairs.push([i, j]);
+      const on = at + width + 1;
+      mustMatch = matched[on]! + 1 >= score[on]! && matched[on]! > 0;
+      i++;
+      j++;
+    } else if (score[at + width]! >= score[at + 1]!) i++;
+    else j++;
+  }
+  return pairs;
+}
+
+/** A filled part, and how sure it is. */
+export interface Filled<T> {
+  value: T;
+  /** Share of doubt in the least sure slot, 0 … 1. */
+  doubt: number;
+}
+
+/** Why a template cannot be filled. */
+export type Unfilled = 'missing_value' | 'disagreement';
+
+/** Fills a template with a step's own values. */
+export function fillTemplate(
+  template: AnswerTemplate,
+  context: StepContext,
+): Filled<StudentBlock[]> | Unfilled {
+  const content: StudentBlock[] = [];
+  let doubt = 0;
+  if (template.text !== null) {
+    const text = fillNode(template.text, context);
+    if (typeof text === 'string') {
+      if (template.calls.length === 0) return text;
+    } else if (
+      typeof text.value === 'string' &&
+      text.value !== '' &&
+      text.value.length <= STUDENT_CORE.answer
+    ) {
+      content.push({ type: 'text', text: text.value });
+      if (template.calls.length === 0) doubt = text.doubt;
+    }
+  }
+  for (const { name, input } of template.calls) {
+    const filled = fillNode(input, context);
+    if (typeof filled === 'string') return filled;
+    doubt = Math.max(doubt, filled.doubt);
+    content.push({ type: 'tool_call', id: '', name, input: filled.value });
+  }
+  return content.length === 0 ? 'missing_value' : { value: content, doubt };
+}
+
+function fillNode(node: TemplateNode, context: StepContext): Filled<unknown> | Unfilled {
+  switch (node.is) {
+    case 'constant': {
+      for (const guard of node.guards) {
+        const found = applyRule(guard, context);
+        if (found !== undefined && !sameValue(found, node.value)) return { value: node.value, doubt: 0.5 };
+      }
+      return { value: node.value, doubt: 0 };
+    }
+    case 'slot':
+      return fillSlot(node.rules, context);
+    case 'text': {
+      let text = '';
+      let doubt = 0;
+      for (const part of node.parts) {
+        const filled = fillNode(part, context);
+        if (typeof filled === 'string') return filled;
+        if (!isPrimitive(filled.value)) return 'missing_value';
+        text += String(filled.value);
+        doubt = Math.max(doubt, filled.doubt);
+      }
+      return { value: text, doubt };
+    }
+    case 'list': {
+      const items: unknown[] = [];
+      let doubt = 0;
+      for (const item of node.items) {
+        const filled = fillNode(item, context);
+        if (typeof filled === 'string') return filled;
+        items.push(filled.value);
+        doubt = Math.max(doubt, filled.doubt);
+      }
+      return { value: items, doubt };
+    }
+    default: {
+      const object: Record<string, unknown> = {};
+      let doubt = 0;
+      for (const [key, field] of node.fields) {
+        const filled = fillNode(field, context);
+        if (typeof filled === 'string') return filled;
+        object[key] = filled.value;
+        doubt = Math.max(doubt, filled.doubt);
+      }
+      return { value: object, doubt };
+    }
+  }
+}
+
+function fillSlot(rules: readonly ProvenRule[], context: StepContext): Filled<unknown> | Unfilled {
+  let chosen: unknown;
+  let evidence = 0;
+  let against = 0;
+  for (const { rule, runs } of rules) {
+    const value = applyRule(rule, context);
+    if (value === undefined) continue;
+    if (chosen === undefined) {
+      chosen = value;
+      evidence = runs;
+    } else if (sameValue(value, chosen)) evidence = Math.max(evidence, runs);
+    else against = Math.max(against, runs);
+  }
+  if (chosen === undefined) return 'missing_value';
+  const unsure = 1 / (evidence + 2);
+  return {
+    value: chosen,
+    doubt: against === 0 ? unsure : Math.max(unsure, 0.3 + 0.5 * (against / (evidence + against))),
+  };
+}

@@ -1,0 +1,553 @@
+/**
+ * Where a value of an answer comes from: rules that find it again in another step's context. A rule names a source, a
+ * path in its JSON, a span of the text there, and a way of writing. Rules are proposed from one golden step and kept if
+ * they are never wrong on the others. Pure; analysis proposes, the student's thread applies.
+ */
+
+import { STUDENT_CORE } from '../../limits.ts';
+import { CUT_KEY, canonicalText, isObject, isPrimitive, type Primitive } from './json-values.ts';
+import type { StepDigest } from './step.ts';
+import { isOccasional, readTokens, type TextToken } from './text-tokens.ts';
+
+/** A step of a path: a key, an index from the front, or one that the context decides. */
+export type PathPart =
+  | string
+  | number
+  /** The last element. */
+  | { pick: 'last' }
+  /** As many elements on as the tool was called since the list came: the next one of a loop. */
+  | { pick: 'next'; tool: string }
+  /** The first element of which a field has this value. */
+  | { pick: 'where'; key: string; is: Primitive }
+  | { pick: 'least' | 'most'; key: string };
+
+/** A part of a text. */
+export type Span =
+  /** The n-th token with this key, or of this kind; negative from the end. */
+  | { by: 'key' | 'kind'; key: string; nth: number }
+  /** The token behind others. */
+  | { by: 'after'; left: string[] }
+  /** What stands between others, at most {@link BETWEEN_TOKENS} tokens. */
+  | { by: 'between'; left: string[]; right: string[] };
+
+export const WRITINGS = [
+  'same',
+  'text',
+  'number',
+  'fixed2',
+  'grouped',
+  'grouped2',
+  'lower',
+  'upper',
+  'capital',
+  'spaced',
+  'long_date',
+  'short_date',
+] as const;
+/** How a value is written in the answer. */
+export type Writing = (typeof WRITINGS)[number];
+
+export interface ExtractionRule {
+  from: string;
+  path: PathPart[];
+  span: Span | null;
+  writing: Writing;
+}
+
+const BETWEEN_TOKENS = 24;
+const TEXT_TOKENS = 1_500;
+const FIRST = '^';
+const LAST = '$';
+
+/** A step's context with what was looked up in it already. */
+export class StepContext {
+  readonly step: StepDigest;
+  readonly #sources = new Map<string, unknown>();
+  readonly #tokens = new Map<string, TextToken[]>();
+
+  constructor(step: StepDigest) {
+    this.step = step;
+    for (const { name, value } of step.sources) this.#sources.set(name, value);
+  }
+
+  source(name: string): unknown {
+    return this.#sources.get(name);
+  }
+
+  tokens(text: string): TextToken[] {
+    let tokens = this.#tokens.get(text);
+    if (tokens === undefined) {
+      tokens = readTokens(text, TEXT_TOKENS);
+      this.#tokens.set(text, tokens);
+    }
+    return tokens;
+  }
+
+  /** Calls of the tool since the result came. */
+  progress(source: string, tool: string): number {
+    const progress = this.#sources.get('progress');
+    if (!isObject(progress) || !Object.hasOwn(progress, source)) return 0;
+    const counts = progress[source];
+    if (!isObject(counts) || !Object.hasOwn(counts, tool)) return 0;
+    return Number(counts[tool]) || 0;
+  }
+}
+
+/** @returns undefined where the rule finds nothing */
+export function applyRule(rule: ExtractionRule, context: StepContext): unknown {
+  let at = context.source(rule.from);
+  for (const part of rule.path) {
+    at = takePart(at, part, rule.from, context);
+    if (at === undefined) return undefined;
+  }
+  if (rule.span !== null) {
+    const text = textAt(at);
+    if (text === undefined) return undefined;
+    const found = findSpan(text, rule.span, context);
+    if (found === undefined) return undefined;
+    return writeValue(found, rule.writing);
+  }
+  if (isPrimitive(at)) return at === null ? undefined : writeValue(at, rule.writing);
+  return rule.writing === 'same' && isWhole(at) ? at : undefined;
+}
+
+function textAt(value: unknown): string | undefined {
+  if (typeof value === 'string') return value;
+  if (isObject(value) && typeof value[CUT_KEY] === 'string') return value[CUT_KEY];
+  return undefined;
+}
+
+/** Nothing was cut off when it was copied. */
+function isWhole(value: unknown): boolean {
+  if (Array.isArray(value)) return value.length < STUDENT_CORE.json_items && value.every(isWhole);
+  if (isObject(value)) return !Object.hasOwn(value, CUT_KEY) && Object.values(value).every(isWhole);
+  return true;
+}
+
+function takePart(value: unknown, part: PathPart, from: string, context: StepContext): unknown {
+  if (typeof part === 'string')
+    return isObject(value) && Object.hasOwn(value, part) ? value[part] : undefined;
+  if (!Array.isArray(value)) return undefined;
+  if (typeof part === 'number') return value[part];
+  switch (part.pick) {
+    case 'last':
+      return value.length < STUDENT_CORE.json_items ? value[value.length - 1] : undefined;
+    case 'next':
+      return value[context.progress(from, part.tool)];
+    case 'where':
+      return value.find(
+        (item) => isObject(item) && Object.hasOwn(item, part.key) && item[part.key] === part.is,
+      );
+    default: {
+      if (value.length >= STUDENT_CORE.json_items) return undefined;
+      return findExtreme(value, part.key, part.pick);
+    }
+  }
+}
+
+/** undefined unless exactly one element is it. */
+function findExtreme(items: readonly unknown[], key: string, pick: 'least' | 'most'): unknown {
+  let best: unknown;
+  let bestNumber = 0;
+  let isTie = false;
+  for (const item of items) {
+    if (!isObject(item) || !Object.hasOwn(item, key)) return undefined;
+    const number = item[key];
+    if (typeof number !== 'number') return undefined;
+    if (best === undefined || (pick === 'least' ? number < bestNumber : number > bestNumber)) {
+      best = item;
+      bestNumber = number;
+      isTie = false;
+    } else if (number === bestNumber) isTie = true;
+  }
+  return isTie ? undefined : best;
+}
+
+function findSpan(text: string, span: Span, context: StepContext): string | undefined {
+  const tokens = context.tokens(text);
+  if ('nth' in span) {
+    let left = span.nth >= 0 ? span.nth : -1 - span.nth;
+    const step = span.nth >= 0 ? 1 : -1;
+    for (let i = step > 0 ? 0 : tokens.length - 1; i >= 0 && i < tokens.length; i += step) {
+      const token = tokens[i]!;
+      if ((span.by === 'key' ? token.key : token.kind) === span.key && left-- === 0)
+        return text.slice(token.start, token.end);
+    }
+    return undefined;
+  }
+  const { left } = span;
+  let found: string | undefined;
+  for (let i = 0; i <= tokens.length; i++) {
+    if (!matchesBefore(tokens, i, left)) continue;
+    let end = i + 1;
+    if (span.by === 'between') {
+      const limit = Math.min(tokens.length, i + BETWEEN_TOKENS);
+      while (end <= limit && !matchesAt(tokens, end, span.right)) end++;
+      if (end > limit) continue;
+    }
+    const first = tokens[i];
+    const last = tokens[end - 1];
+    if (first === undefined || last === undefined) continue;
+    const value = text.slice(first.start, last.end);
+    // Standing twice with different values: which one is meant, nobody knows.
+    if (found !== undefined && found !== value) return undefined;
+    found = value;
+  }
+  return found;
+}
+
+/** Whether the keys stand right before token `at`; `^` is the beginning. */
+function matchesBefore(tokens: readonly TextToken[], at: number, keys: readonly string[]): boolean {
+  for (let back = 1; back <= keys.length; back++) {
+    const key = keys[keys.length - back]!;
+    if (at - back < 0) return key === FIRST && back === keys.length && at - back === -1;
+    if (tokens[at - back]!.key !== key) return false;
+  }
+  return true;
+}
+
+function matchesAt(tokens: readonly TextToken[], at: number, keys: readonly string[]): boolean {
+  for (let ahead = 0; ahead < keys.length; ahead++) {
+    const key = keys[ahead]!;
+    if (at + ahead >= tokens.length) return key === LAST && at + ahead === tokens.length;
+    if (tokens[at + ahead]!.key !== key) return false;
+  }
+  return true;
+}
+
+const MONTHS = [
+  'January',
+  'February',
+  'March',
+  'April',
+  'May',
+  'June',
+  'July',
+  'August',
+  'September',
+  'October',
+  'November',
+  'December',
+];
+
+/** @returns undefined where the value cannot be written so */
+export function writeValue(value: Primitive, writing: Writing): Primitive | undefined {
+  if (writing === 'same') return value;
+  if (value === null || typeof value === 'boolean') return writing === 'text' ? String(value) : undefined;
+  const text = String(value);
+  switch (writing) {
+    case 'text':
+      return text;
+    case 'number': {
+      if (typeof value === 'number' || text === '' || text.length > 24) return undefined;
+      const number = Number(text.replaceAll(',', ''));
+      return Number.isFinite(number) && /^[-\d.,]+$/.test(text) ? number : undefined;
+    }
+    case 'fixed2':
+      return typeof value === 'number' && Math.abs(value) < 1e15 ? value.toFixed(2) : undefined;
+    case 'grouped':
+      return typeof value === 'number' && Math.abs(value) < 1e15 ? groupDigits(text) : undefined;
+    case 'grouped2':
+      return typeof value === 'number' && Math.abs(value) < 1e15 ? groupDigits(value.toFixed(2)) : undefined;
+    case 'lower':
+      return text.toLowerCase();
+    case 'upper':
+      return text.toUpperCase();
+    case 'capital':
+      return text.slice(0, 1).toUpperCase() + text.slice(1);
+    case 'spaced':
+      return text.replaceAll('_', ' ');
+    default: {
+      const date = text.length <= 40 ? /^(\d{4})-(\d{2})-(\d{2})(?:$|T)/.exec(text) : null;
+      const month = date === null ? undefined : MONTHS[Number(date[2]) - 1];
+      if (date === null || month === undefined) return undefined;
+      return writing === 'long_date'
+        ? `${month} ${Number(date[3])}, ${date[1]}`
+        : `${month} ${Number(date[3])}`;
+    }
+  }
+}
+
+function groupDigits(text: string): string {
+  const [whole = '', ...rest] = text.split('.');
+  let grouped = '';
+  for (let i = 0; i < whole.length; i++) {
+    const left = whole.length - i;
+    grouped += whole[i];
+    if (left > 1 && left % 3 === 1 && whole[i] !== '-') grouped += ',';
+  }
+  return [grouped, ...rest].join('.');
+}
+
+/** Same JSON. */
+export function sameValue(a: unknown, b: unknown): boolean {
+  if (isPrimitive(a) || isPrimitive(b)) return a === b;
+  return canonicalText(a) === canonicalText(b);
+}
+
+/** Rules are tried in this order of kinds when several are never wrong. */
+export function rankRule(rule: ExtractionRule): number {
+  let rank = rule.path.length / 50;
+  if (rule.from.includes('#')) rank += 1;
+  if (rule.from.startsWith('call:')) rank += 0.5;
+  for (const part of rule.path) {
+    if (typeof part === 'object') rank += part.pick === 'where' ? 0.6 : 0.3;
+    else if (typeof part === 'number') rank += 0.4;
+  }
+  if (rule.span !== null) rank += rule.span.by === 'between' ? 1.4 : rule.span.by === 'after' ? 1.2 : 0.8;
+  if (rule.writing !== 'same') rank += 0.2;
+  return rank;
+}
+
+/** Most rules proposed for one value. */
+const PROPOSED = 160;
+
+/** Rules that find the value in this step. @param tools that loops may run over */
+export function proposeRules(
+  value: unknown,
+  context: StepContext,
+  tools: readonly string[],
+): ExtractionRule[] {
+  const rules: ExtractionRule[] = [];
+  const canonical = isPrimitive(value) ? '' : canonicalText(value);
+  const wanted = typeof value === 'string' ? value : null;
+  const propose = (from: string, path: PathPart[], span: Span | null, writing: Writing): void => {
+    if (rules.length < PROPOSED) rules.push({ from, path, span, writing });
+  };
+  const visit = (from: string, at: unknown, path: PathPart[], depth: number): void => {
+    if (rules.length >= PROPOSED || depth > STUDENT_CORE.json_depth) return;
+    const text = textAt(at);
+    if (isPrimitive(at)) {
+      if (at !== null && isPrimitive(value) && value !== null) {
+        for (const writing of WRITINGS) {
+          const written = writeValue(at, writing);
+          if (written !== value) continue;
+          propose(from, path, null, writing);
+          if (writing === 'same') break;
+        }
+      }
+    }
+    if (text !== undefined) {
+      if (isPrimitive(value) && value !== null && value !== '' && typeof value !== 'boolean')
+        for (const [span, writing] of proposeSpans(text, value, context)) propose(from, path, span, writing);
+      return;
+    }
+    if (isPrimitive(at)) return;
+    if (wanted === null && canonical !== '' && canonicalText(at) === canonical && isWhole(at))
+      propose(from, path, null, 'same');
+    if (Array.isArray(at)) {
+      for (let i = 0; i < at.length; i++)
+        for (const part of proposeParts(at, i, from, context, tools)) {
+          // Only what is inside this element: no need to look where it holds nothing.
+          visit(from, at[i], [...path, part], depth + 1);
+        }
+    } else if (isObject(at))
+      for (const key of Object.keys(at)) visit(from, at[key], [...path, key], depth + 1);
+  };
+  for (const { name, value: source } of context.step.sources)
+    if (name !== 'progress') visit(name, source, [], 0);
+  return rules;
+}
+
+function proposeParts(
+  items: readonly unknown[],
+  i: number,
+  from: string,
+  context: StepContext,
+  tools: readonly string[],
+): PathPart[] {
+  const parts: PathPart[] = [i];
+  for (const tool of tools) if (context.progress(from, tool) === i) parts.push({ pick: 'next', tool });
+  if (i === items.length - 1) parts.push({ pick: 'last' });
+  const item: unknown = items[i];
+  if (!isObject(item)) return parts;
+  // In a list of one, each element is the least and the most of everything: other steps tell.
+  let fields = 0;
+  for (const key of Object.keys(item)) {
+    const value: unknown = item[key];
+    if (++fields > 12) break;
+    if (typeof value === 'number') {
+      if (findExtreme(items, key, 'least') === item) parts.push({ pick: 'least', key });
+      if (findExtreme(items, key, 'most') === item) parts.push({ pick: 'most', key });
+    } else if (
+      (typeof value === 'string' && value.length <= 24 && !/\d/.test(value)) ||
+      typeof value === 'boolean'
+    ) {
+      const first: unknown = items.find((other) => isObject(other) && other[key] === value);
+      if (first === item) parts.push({ pick: 'where', key, is: value });
+    }
+  }
+  return parts;
+}
+
+/** Occurrences of one value that are looked at in one text. */
+const OCCURRENCES = 4;
+
+function proposeSpans(
+  text: string,
+  value: string | number | boolean,
+  context: StepContext,
+): [Span, Writing][] {
+  const spans: [Span, Writing][] = [];
+  const needle = String(value);
+  if (needle.length > text.length || needle === '') return spans;
+  const tokens = context.tokens(text);
+  const spots: { from: number; to: number; writing: Writing }[] = [];
+  const writing: Writing = typeof value === 'number' ? 'number' : 'same';
+  for (
+    let at = text.indexOf(needle);
+    at >= 0 && spots.length < OCCURRENCES;
+    at = text.indexOf(needle, at + 1)
+  ) {
+    const first = tokens.findIndex((token) => token.start === at);
+    if (first < 0) continue;
+    let last = first;
+    while (last < tokens.length && tokens[last]!.end < at + needle.length) last++;
+    if (last < tokens.length && tokens[last]!.end === at + needle.length)
+      spots.push({ from: first, to: last, writing });
+  }
+  if (spots.length === 0 && needle.length <= 60) {
+    // The same but for how it is written.
+    for (let i = 0; i < tokens.length && spots.length < OCCURRENCES; i++) {
+      const token = tokens[i]!;
+      if (token.end - token.start > 60 || token.kind === 'sign') continue;
+      const raw = text.slice(token.start, token.end);
+      for (const other of ['number', 'lower', 'upper', 'capital'] as const)
+        if (writeValue(raw, other) === value) {
+          spots.push({ from: i, to: i, writing: other });
+          break;
+        }
+    }
+  }
+  for (const { from, to, writing: its } of spots) {
+    const token = tokens[from]!;
+    const keyAt = (at: number): string => (at < 0 ? FIRST : at >= tokens.length ? LAST : tokens[at]!.key);
+    if (from === to) {
+      if (token.kind !== 'word' && token.kind !== 'sign') {
+        for (const by of ['key', 'kind'] as const) {
+          const key = by === 'key' ? token.key : token.kind;
+          let before = 0;
+          let after = 0;
+          for (let i = 0; i < tokens.length; i++)
+            if ((by === 'key' ? tokens[i]!.key : tokens[i]!.kind) === key) {
+              if (i < from) before++;
+              else if (i > from) after++;
+            }
+          if (before < 4) spans.push([{ by, key, nth: before }, its]);
+          if (after < 3) spans.push([{ by, key, nth: -1 - after }, its]);
+        }
+      }
+      spans.push([{ by: 'after', left: [keyAt(from - 1)] }, its]);
+      if (from > 0) spans.push([{ by: 'after', left: [keyAt(from - 2), keyAt(from - 1)] }, its]);
+    }
+    if (to - from < BETWEEN_TOKENS) {
+      for (const leftCount of [1, 2]) {
+        const left = leftCount === 1 || from === 0 ? [keyAt(from - 1)] : [keyAt(from - 2), keyAt(from - 1)];
+        spans.push([{ by: 'between', left, right: [keyAt(to + 1)] }, its]);
+        if (to + 1 < tokens.length)
+          spans.push([{ by: 'between', left, right: [keyAt(to + 1), keyAt(to + 2)] }, its]);
+      }
+    }
+  }
+  return spans;
+}
+
+/** A rule that was never wrong. */
+export interface ProvenRule {
+  rule: ExtractionRule;
+  /** Golden runs in which it was right. */
+  runs: number;
+}
+
+/** One value of one golden step. */
+export interface ValueExample {
+  value: unknown;
+  context: StepContext;
+  run_id: string;
+}
+
+/** Examples from which rules are proposed: each may know rules that the others do not. */
+const PROPOSERS = 6;
+
+/**
+ * Looks for rules that give the right value in every example.
+ * @returns null when there are none; then `best`: which examples the best rule is right on, where that is some of them
+ */
+export function findRules(
+  examples: readonly ValueExample[],
+  supportMin: number,
+  tools: readonly string[],
+): { rules: ProvenRule[] } | { rules: null; best: boolean[] | null } {
+  const proven: (ProvenRule & { rank: number; right: number })[] = [];
+  const tried = new Set<string>();
+  const isCovered = examples.map(() => false);
+  let best: boolean[] | null = null;
+  let bestRight = 0;
+  for (let round = 0; round < PROPOSERS; round++) {
+    const proposer = examples.findIndex(
+      (_, i) => !isCovered[i] && (round === 0 || i >= (round * examples.length) / PROPOSERS),
+    );
+    const from = proposer >= 0 ? proposer : isCovered.indexOf(false);
+    if (from < 0) break;
+    for (const rule of proposeRules(examples[from]!.value, examples[from]!.context, tools)) {
+      const id = JSON.stringify(rule);
+      if (tried.has(id)) continue;
+      tried.add(id);
+      const verdict = examples.map((example) => {
+        const found = applyRule(rule, example.context);
+        return found === undefined ? null : sameValue(found, example.value);
+      });
+      let right = 0;
+      let wrong = 0;
+      const runs = new Set<string>();
+      for (const [i, is] of verdict.entries()) {
+        if (is === true) {
+          right++;
+          runs.add(examples[i]!.run_id);
+        } else if (is === false) wrong++;
+      }
+      if (runs.size < supportMin) continue;
+      if (right > bestRight) {
+        bestRight = right;
+        best = verdict.map((is) => is === true);
+      }
+      if (wrong > 0) continue;
+      for (const [i, is] of verdict.entries()) if (is === true) isCovered[i] = true;
+      proven.push({ rule, runs: runs.size, rank: rankRule(rule), right });
+    }
+  }
+  if (isCovered.includes(false)) return { rules: null, best: bestRight < examples.length ? best : null };
+  proven.sort((a, b) => b.right - a.right || a.rank - b.rank);
+  // The best ones, and of the others those that know what the best do not.
+  const kept = proven.slice(0, STUDENT_CORE.rules);
+  for (const other of proven.slice(STUDENT_CORE.rules)) {
+    if (kept.length >= 2 * STUDENT_CORE.rules) break;
+    if (other.right < examples.length && kept[0]!.right < examples.length && other.rank < 2) kept.push(other);
+  }
+  const covers = examples.map((example) =>
+    kept.some(({ rule }) => applyRule(rule, example.context) !== undefined),
+  );
+  if (covers.includes(false)) return { rules: null, best };
+  return { rules: kept.map(({ rule, runs }) => ({ rule, runs })) };
+}
+
+/** Looks like something made up for one occasion, and not like a word of the task's language. */
+export function looksOccasional(value: unknown): boolean {
+  if (typeof value === 'number') return !Number.isInteger(value) || Math.abs(value) > 99;
+  if (typeof value !== 'string') return false;
+  return readTokens(value.slice(0, 400), 60).some(
+    (token) => isOccasional(token) && (token.kind !== 'number' || token.end - token.start > 2),
+  );
+}
+
+/** Whether a value stands somewhere in the step's context, as a value or inside a text. */
+export function standsIn(value: Primitive, context: StepContext): boolean {
+  const needle = String(value);
+  const visit = (at: unknown): boolean => {
+    if (typeof at === 'string') return at.includes(needle);
+    if (isPrimitive(at)) return at === value;
+    if (Array.isArray(at)) return at.some(visit);
+    return isObject(at) && Object.values(at).some(visit);
+  };
+  return context.step.sources.some(({ name, value: source }) => name !== 'progress' && visit(source));
+}
