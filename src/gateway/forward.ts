@@ -40,6 +40,15 @@ export interface ForwardContext {
   note: string;
 }
 
+/** An exchange that somebody else has begun: the student was asked first. */
+export interface BegunExchange {
+  /** What `CaptureQueue.begin` gave. */
+  tee: Tee | null;
+  /** When the request came: on the clock of `performance.now()`, and in milliseconds since the epoch. */
+  at: number;
+  at_ms: number;
+}
+
 /**
  * undici tells nobody which connection a request got. Two things need it: a retry is only safe on a connection that
  * was used before, and an answer without framing that ends in a reset is not whole, though undici takes it for that.
@@ -78,8 +87,8 @@ export class Forward implements Dispatcher.DispatchHandler {
   readonly #requestClass: RequestClass;
   readonly #request: FilteredRequest;
   readonly #tee: Tee | null;
-  readonly #startedAt = performance.now();
-  readonly #startedAtMs = Date.now();
+  readonly #startedAt: number;
+  readonly #startedAtMs: number;
   #controller: Dispatcher.DispatchController | null = null;
   /** A body that arrives while it is sent. */
   #upload: Readable | null = null;
@@ -97,7 +106,10 @@ export class Forward implements Dispatcher.DispatchHandler {
     stream: HttpStream,
     destination: Destination,
     requestClass: RequestClass,
+    begun: BegunExchange | null = null,
   ) {
+    this.#startedAt = begun?.at ?? performance.now();
+    this.#startedAtMs = begun?.at_ms ?? Date.now();
     this.#context = context;
     this.#stream = stream;
     this.#destination = destination;
@@ -109,7 +121,7 @@ export class Forward implements Dispatcher.DispatchHandler {
       // A body that is all here goes as one buffer, whose length undici announces; one that is not needs our word.
       head.framing === 'length' && !stream.bodyComplete ? String(head.content_length) : null,
     );
-    this.#tee = context.capture?.begin() ?? null;
+    this.#tee = begun === null ? (context.capture?.begin() ?? null) : begun.tee;
   }
 
   /** Sends the request. Errors of any kind come back through the handler's methods. */

@@ -8,6 +8,7 @@ import type { HttpStream } from '../http/http-stream.ts';
 import { answerAdmin, type CaptureAdmin, isAdminPath } from './admin.ts';
 import type { CaptureQueue } from './capture-queue.ts';
 import { Forward, type ForwardContext, replyError } from './forward.ts';
+import type { Relegation } from './relegation.ts';
 import { type RouteBases, RouteTable } from './route-table.ts';
 import { classifyRequest } from './turns/classify.ts';
 import { UpstreamPools } from './upstream.ts';
@@ -18,6 +19,8 @@ export interface GatewayOptions {
   /** null: nothing is captured (the benchmark's baseline). */
   capture: CaptureQueue | null;
   admin: CaptureAdmin;
+  /** null or left out: no step is shown to a student. */
+  relegation?: Relegation | null;
 }
 
 export class Gateway {
@@ -25,11 +28,13 @@ export class Gateway {
   readonly #pools = new UpstreamPools();
   readonly #context: ForwardContext;
   readonly #admin: CaptureAdmin;
+  readonly #relegation: Relegation | null;
 
   constructor(options: GatewayOptions) {
     this.routes = new RouteTable(options.bases, this.#pools);
     this.#context = { capture: options.capture, note: options.note };
     this.#admin = options.admin;
+    this.#relegation = options.relegation ?? null;
   }
 
   /** The listener's handler. */
@@ -55,6 +60,7 @@ export class Gateway {
       return;
     }
     const requestClass = classifyRequest(destination.route, head.method, destination.path);
+    if (this.#relegation?.take(this.#context, stream, destination, requestClass)) return;
     new Forward(this.#context, stream, destination, requestClass).start();
   };
 

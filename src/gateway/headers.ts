@@ -141,7 +141,7 @@ function parseNominated(value: string): Set<string> | null {
 }
 
 /** A sequence number; anything else counts as none, and leaves the run unproven. */
-function parseSeq(value: string): number | null {
+export function parseSeq(value: string): number | null {
   return /^\d{1,15}$/.test(value) ? Number(value) : null;
 }
 

@@ -1,0 +1,175 @@
+/**
+ * Holds values against JSON schemas that come with live requests, so from anywhere: nothing of a schema is evaluated as
+ * code, and one that would cost too much to hold a value against is not used at all. The student's thread.
+ *
+ * What makes a schema dear: references that lead in a circle or multiply, and patterns that backtrack. The first are
+ * weighed before the schema is used. Of patterns only tame ones are taken: no look-around, no references back, nothing
+ * repeated that repeats within, few open-ended repetitions, against texts of a bounded length.
+ */
+
+import { createHash } from 'node:crypto';
+import { type Schema, Validator } from '@cfworker/json-schema';
+import { TOOL_SCHEMA_CHARACTERS, TOOL_SCHEMA_WEIGHT, TOOL_SCHEMAS_KEPT } from '../../limits.ts';
+import { RecentMap } from '../../std/recent-map.ts';
+
+const DRAFT = '2020-12';
+const PATTERN_CHARACTERS = 256;
+const OPEN_REPEATS_MAX = 3;
+/** Steps that a pattern of n open-ended repetitions may take on a text: its length to the power of n, about. */
+const PATTERN_STEPS = 1e8;
+const DEPTH_MAX = 64;
+/** Keywords that the validator does not know, so that it would let everything pass. */
+const UNKNOWN_KEYWORDS = ['$dynamicRef', '$recursiveRef', '$id', 'id'];
+
+interface ReadySchema {
+  validator: Validator;
+  /** Open-ended repetitions of its dearest pattern; 0 for none. */
+  repeats: number;
+}
+
+export class ToolSchemas {
+  /** null: not to be used. */
+  readonly #ready = new RecentMap<string, ReadySchema | null>(TOOL_SCHEMAS_KEPT);
+
+  /** @returns false as well for a schema that cannot be used */
+  accepts(schema: unknown, value: unknown): boolean {
+    const ready = this.#prepare(schema);
+    if (ready === null) return false;
+    try {
+      if (ready.repeats > 0 && longestText(value) ** ready.repeats > PATTERN_STEPS) return false;
+      return ready.validator.validate(value).valid;
+    } catch {
+      return false;
+    }
+  }
+
+  #prepare(schema: unknown): ReadySchema | null {
+    const text = JSON.stringify(schema) ?? '';
+    if (text.length > TOOL_SCHEMA_CHARACTERS) return null;
+    const key = createHash('sha256').update(text).digest('base64url');
+    const known = this.#ready.get(key);
+    if (known !== undefined) return known;
+    const ready = prepareSchema(text);
+    this.#ready.set(key, ready);
+    return ready;
+  }
+}
+
+/** @returns null for one that is not to be used */
+function prepareSchema(text: string): ReadySchema | null {
+  try {
+    // A copy: the validator writes marks into it.
+    const schema = JSON.parse(text) as unknown;
+    if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return null;
+    const repeats = new SchemaScale(schema).weigh();
+    return { validator: new Validator(schema as Schema, DRAFT), repeats };
+  } catch {
+    return null;
+  }
+}
+
+/** Too dear, or of a kind that is not understood. */
+class UnusableSchema extends Error {}
+
+/** Finds out what a schema costs, all its references followed. */
+class SchemaScale {
+  readonly #root: object;
+  readonly #weights = new Map<object, number>();
+  readonly #open = new Set<object>();
+  #repeats = 0;
+
+  constructor(root: object) {
+    this.#root = root;
+  }
+
+  /** @returns open-ended repetitions of the dearest pattern. Throws UnusableSchema */
+  weigh(): number {
+    this.#weigh(this.#root, 0);
+    return this.#repeats;
+  }
+
+  #weigh(value: unknown, depth: number): number {
+    if (typeof value !== 'object' || value === null) return 1;
+    const known = this.#weights.get(value);
+    if (known !== undefined) return known;
+    if (this.#open.has(value) || depth > DEPTH_MAX) throw new UnusableSchema('circular or too deep');
+    this.#open.add(value);
+    let weight = 1;
+    for (const [name, item] of Object.entries(value)) weight += this.#weighItem(name, item, depth);
+    if (!(weight <= TOOL_SCHEMA_WEIGHT)) throw new UnusableSchema('too large');
+    this.#open.delete(value);
+    this.#weights.set(value, weight);
+    return weight;
+  }
+
+  #weighItem(name: string, item: unknown, depth: number): number {
+    // A property may be called like a keyword; its schema is an object then.
+    const isObject = typeof item === 'object' && item !== null;
+    if (name === '$ref' && !isObject) return this.#weigh(this.#find(item), depth + 1);
+    if (!isObject && UNKNOWN_KEYWORDS.includes(name)) throw new UnusableSchema(name);
+    if (name === 'pattern' && !isObject) this.#addPattern(item);
+    if (name === 'patternProperties' && isObject) Object.keys(item).forEach((it) => this.#addPattern(it));
+    return this.#weigh(item, depth + 1);
+  }
+
+  #addPattern(pattern: unknown): void {
+    const repeats = countOpenRepeats(pattern);
+    if (repeats === null) throw new UnusableSchema('a pattern that may take long');
+    this.#repeats = Math.max(this.#repeats, repeats, 1);
+  }
+
+  /** What a reference within the schema leads to (RFC 6901). */
+  #find(reference: unknown): unknown {
+    if (reference === '#') return this.#root;
+    if (typeof reference !== 'string' || !reference.startsWith('#/')) throw new UnusableSchema('$ref');
+    let at: unknown = this.#root;
+    for (const part of decodeURIComponent(reference).slice(2).split('/')) {
+      const name = part.replaceAll('~1', '/').replaceAll('~0', '~');
+      if (typeof at !== 'object' || at === null || !Object.hasOwn(at, name)) throw new UnusableSchema('$ref');
+      at = (at as Record<string, unknown>)[name];
+    }
+    return at;
+  }
+}
+
+/**
+ * Open-ended repetitions (`*`, `+`, `{2,}`) of a pattern that is tame.
+ * @returns null for one that is not
+ */
+export function countOpenRepeats(pattern: unknown): number | null {
+  if (typeof pattern !== 'string' || pattern.length > PATTERN_CHARACTERS) return null;
+  // References back, and whatever is written with `(?` but groups that are not remembered.
+  if (/\\[1-9k]|\(\?(?!:)/.test(pattern)) return null;
+  const bare = pattern.replace(/\\./gs, 'x').replace(/\[[^\]]*\]/g, 'x');
+  const repeats = bare.match(/[*+]|\{\d+,\}/g) ?? [];
+  if (repeats.length > OPEN_REPEATS_MAX) return null;
+  // A repeated group must hold neither a repetition nor a choice; counted repetitions of groups multiply as well.
+  let open: number[] = [];
+  const heavy: boolean[] = [];
+  for (let at = 0; at < bare.length; at++) {
+    const character = bare[at]!;
+    if (character === '(') {
+      open.push(at);
+      heavy.push(false);
+    } else if (character === ')') {
+      const isHeavy = heavy.pop() ?? false;
+      open = open.slice(0, -1);
+      if (/^[*+{]/.test(bare.slice(at + 1)) && isHeavy) return null;
+      if (isHeavy && heavy.length > 0) heavy[heavy.length - 1] = true;
+    } else if (/[*+?{|]/.test(character) && heavy.length > 0) {
+      if (bare.slice(at, at + 2) !== '?:' || bare[at - 1] !== '(') heavy[heavy.length - 1] = true;
+    }
+  }
+  return repeats.length;
+}
+
+/** Length of the longest text within a value, names of its fields included. */
+function longestText(value: unknown): number {
+  if (typeof value === 'string') return value.length;
+  if (typeof value !== 'object' || value === null) return 0;
+  let longest = 0;
+  for (const [name, item] of Object.entries(value)) {
+    longest = Math.max(longest, name.length, longestText(item));
+  }
+  return longest;
+}
