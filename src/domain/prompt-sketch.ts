@@ -8,7 +8,7 @@
  * of temporary folders) and names of days and months are left out. Each word with the one before it is hashed into one
  * of 32 places, where the smallest hash stays (a one-permutation MinHash): the share of equal places is about the share
  * of word pairs that two prompts have in common. Four characters before that are a hash of the whole text, noise and
- * all. Of a long block only the first and last 16,384 characters are looked at. What was sketched lately is remembered,
+ * all. Of a long block only the first and last 4,096 characters are looked at. What was sketched lately is remembered,
  * since an agent mostly sends the prompt of the turn before.
  */
 
@@ -16,17 +16,17 @@ const PLACES = 32;
 const EXACT_CHARS = 4;
 
 /** Of a longer block, this much of its beginning and again of its end is looked at. */
-const LOOKED_AT_CHARS = 16_384;
+const LOOKED_AT_CHARS = 4_096;
 
 /** In all blocks together: further ones are only measured. */
-const MAX_LOOKED_AT_CHARS = 65_536;
+const MAX_LOOKED_AT_CHARS = 16_384;
 
 /** Prompts remembered with their sketches, and the longest that is. */
 const REMEMBERED = 8;
 const REMEMBERED_CHARS = 65_536;
 
-/** Prompts at least this similar may be one agent's; different agents' of the same maker share about a fifth. */
-export const ALIKE = 0.4;
+/** Prompts at least this similar may be one agent's; a short prompt with as many words of noise comes close to it. */
+export const ALIKE = 0.25;
 
 const FNV_PRIME = 0x01000193;
 const FNV_START = 0x811c9dc5;

@@ -12,6 +12,8 @@
  *  - Every route knows the Messages, OpenAI and Gemini shapes: Gemini and Bedrock both offer OpenAI-style paths under
  *    their own hosts, and the default upstream may be any provider. Bedrock's verbs are plain words (`/invoke`), so
  *    they count under the bedrock route alone.
+ *  - InvokeModel of a model with `embed` in its name is an embedding, no turn. Where a profile's ARN hides the name, the
+ *    bodies tell when the exchange is indexed, and its record is put right; the counters of the stats keep it a turn.
  *  - What merely lives beside a turn (`/v1/messages/count_tokens`, `/v1/messages/batches`, `/v1/responses/{id}`,
  *    `:countTokens`, `:batchGenerateContent`, `/count-tokens`, `/invoke-with-bidirectional-stream`) is `other`.
  *
@@ -37,6 +39,8 @@ const COMPLETION: RequestClass = Object.freeze({ kind: 'turn', shape: 'completio
 const GEMINI: RequestClass = Object.freeze({ kind: 'turn', shape: 'gemini' });
 const BEDROCK_CONVERSE: RequestClass = Object.freeze({ kind: 'turn', shape: 'bedrock_converse' });
 const BEDROCK_INVOKE: RequestClass = Object.freeze({ kind: 'turn', shape: 'bedrock_invoke' });
+/** Read for its model and usage all the same. */
+const BEDROCK_EMBEDDING: RequestClass = Object.freeze({ kind: 'other', shape: 'bedrock_invoke' });
 
 /**
  * Kind and shape of a request. Never throws, whatever the path holds.
@@ -60,15 +64,15 @@ export function classifyRequest(route: ClassifiedRoute, method: string, path: st
   return OTHER;
 }
 
-/** `/model/{id}/verb`; the id is mostly percent-encoded (an ARN holds `:` and `/`) and is not looked at. */
+/** `/model/{id}/verb`; the id is mostly percent-encoded (an ARN holds `:` and `/`). */
 function classifyBedrock(path: string): RequestClass {
   const at = path.indexOf('/model/');
   if (at < 0) return OTHER;
   const lastSlash = path.lastIndexOf('/');
   if (lastSlash <= at + '/model/'.length) return OTHER;
   if (path.endsWith('/converse') || path.endsWith('/converse-stream')) return BEDROCK_CONVERSE;
-  if (path.endsWith('/invoke') || path.endsWith('/invoke-with-response-stream')) return BEDROCK_INVOKE;
-  return OTHER;
+  if (!path.endsWith('/invoke') && !path.endsWith('/invoke-with-response-stream')) return OTHER;
+  return path.includes('embed', at) ? BEDROCK_EMBEDDING : BEDROCK_INVOKE;
 }
 
 /** Ends with the versioned name, or is the bare name and nothing else. */

@@ -57,8 +57,8 @@ export interface Conversation {
   last_answer_alone: string | null;
   /** Place of that answer's end among the prefixes; -1 when the request holds no answer. */
   last_answer_at: number;
-  /** Sketch of the system prompt. */
-  system_sketch: string;
+  /** Makes the sketch of the system prompt; a function, since few turns need one. */
+  sketchSystem(): string;
 }
 
 /** Of a turn that cannot be read. */
@@ -69,7 +69,7 @@ export const NO_CONVERSATION: Conversation = Object.freeze({
   answer_alone: null,
   last_answer_alone: null,
   last_answer_at: -1,
-  system_sketch: '',
+  sketchSystem: () => '',
 });
 
 /**
@@ -117,7 +117,7 @@ export function fingerprintConversation(
     answer_alone: answerAlone,
     last_answer_alone: lastAnswerAlone,
     last_answer_at: lastAnswerAt,
-    system_sketch: sketchPrompt(leaveOutBilling(request.system)),
+    sketchSystem: () => sketchPrompt(leaveOutBilling(request.system)),
   };
 }
 

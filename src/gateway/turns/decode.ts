@@ -51,11 +51,11 @@ export interface DecodedFacts extends ExchangeFacts {
   answered: string | null;
   /** Conversation.answered_id: the same for a request that names this answer's id. */
   answered_id: string | null;
-  /** Conversation.answer_alone, last_answer_alone, last_answer_at, system_sketch. */
+  /** Conversation.answer_alone, last_answer_alone, last_answer_at, sketchSystem. */
   answer_alone: string | null;
   last_answer_alone: string | null;
   last_answer_at: number;
-  system_sketch: string;
+  sketchSystem: () => string;
   /** The answer's stream broke off, or ended with an error. */
   broke_off: boolean;
   /** False for an embedding, which comes by InvokeModel's path and is no turn. */

@@ -8,7 +8,7 @@
  *   2. its last answer alone: the client has rewritten or dropped what stands before it;
  *   3. its longest shorter prefix that is an earlier request, with its answer or without (the client has changed the
  *      answer).
- * A request that only repeats an earlier one goes on with it when that one failed (a retry); otherwise the shorter
+ * A request that only repeats an earlier one goes on with it when that one failed and was not tried again yet; otherwise the shorter
  * prefixes decide, and with none it starts a run: the same first message sent again is a new run. So is a conversation
  * that starts anew, a sub-agent's say, or one after its client has summed up all that was said. A run that starts
  * without a label is called `conv_<id of its first exchange>`.
@@ -53,7 +53,8 @@ export interface IndexFacts extends ExchangeFacts {
   answer_alone?: string | null;
   last_answer_alone?: string | null;
   last_answer_at?: number;
-  system_sketch?: string;
+  /** Makes the sketch of the system prompt. */
+  sketchSystem?: () => string;
   /** The answer broke off, or ended with an error. */
   broke_off?: boolean;
   /** False when the exchange turns out to be no turn, though its path says so. */
@@ -182,15 +183,19 @@ class TurnMap {
 
   /**
    * The turn that a request with this key goes on with, or null.
-   * @param sketch of the request's system prompt
+   * @param sketch makes the sketch of the request's system prompt
    * @param isWhole the key stands for the whole request: without an answer only a failed turn counts
    */
-  find(key: string, sketch: string, isWhole: boolean): Turn | null {
+  find(key: string, sketch: () => string, isWhole: boolean): Turn | null {
     const known = this.#byKey.get(key);
     if (known === undefined) return null;
-    if (!Array.isArray(known)) return measure(known, key, sketch, isWhole) < 0 ? null : known;
+    if (!Array.isArray(known)) {
+      const isCertain = known.keys[0] !== key;
+      return isCertain || measure(known, key, sketch(), isWhole) >= 0 ? known : null;
+    }
     let best = -1;
-    const similarities = known.map((turn) => measure(turn, key, sketch, isWhole));
+    const compared = sketch();
+    const similarities = known.map((turn) => measure(turn, key, compared, isWhole));
     for (const similarity of similarities) best = Math.max(best, similarity);
     if (best < 0) return null;
     let chosen: Turn | null = null;
@@ -219,7 +224,9 @@ function measure(turn: Turn, key: string, sketch: string, isWhole: boolean): num
   const similarity = compareSketches(turn.sketch, sketch);
   const isAnswered = turn.keys[0] !== key;
   if (isAnswered) return similarity;
-  return (isWhole && !turn.failed) || similarity < ALIKE ? -1 : similarity;
+  // A failed call is tried again once: what tries it a third time goes on with the second.
+  const isRetry = turn.failed && !turn.followed;
+  return (isWhole && !isRetry) || similarity < ALIKE ? -1 : similarity;
 }
 
 function blockKey(id: number, firstId: number): number {
@@ -355,7 +362,6 @@ export class ExchangeIndex {
   #addTurn(record: ExchangeRecord, facts: IndexFacts | null): string {
     const { id } = record;
     const conversation = facts?.conversation ?? [];
-    const sketch = facts?.system_sketch ?? '';
     const before = record.run_id === null && facts !== null ? this.#findBefore(facts) : null;
     const runId = record.run_id ?? (before === null ? null : this.#readRun(before)) ?? `conv_${id}`;
     const broke = record.status === 0 || record.status >= 400 || record.aborted;
@@ -368,6 +374,8 @@ export class ExchangeIndex {
     const keys = hashes.filter((text) => text !== undefined).map(makeTurnKey);
     if (keys.length === 0) return runId;
     const failed = broke || facts?.broke_off === true;
+    // A run's prompt is looked at once: to sketch a long one takes longer than all else here.
+    const sketch = before?.sketch ?? facts?.sketchSystem?.() ?? '';
     const follows = before?.id ?? 0;
     const turn = { id, failed, run_id: null, keys, sketch, follows, followed: false };
     this.#pendingTurns.push(turn);
@@ -378,7 +386,7 @@ export class ExchangeIndex {
   /** The earlier turn that a request goes on with; null when it starts a run. */
   #findBefore(facts: IndexFacts): Turn | null {
     const { conversation, last_answer_alone: alone = null, last_answer_at: at = -1 } = facts;
-    const sketch = facts.system_sketch ?? '';
+    const sketch = facts.sketchSystem ?? ((): string => '');
     const turns = this.#turns();
     const last = conversation.length - 1;
     const shortest = Math.max(0, conversation.length - MAX_PREFIXES);

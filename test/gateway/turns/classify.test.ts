@@ -81,6 +81,19 @@ describe('classifyRequest', () => {
     expect(classifyRequest(route, 'POST', path)).toEqual(other);
   });
 
+  it('takes InvokeModel of an embedding model for no turn, to be read all the same', () => {
+    for (const model of [
+      'amazon.titan-embed-text-v2%3A0',
+      'cohere.embed-english-v3',
+      'us.twelvelabs.marengo-embed-2-7',
+    ]) {
+      expect(classifyRequest('bedrock', 'POST', `/model/${model}/invoke`)).toEqual({
+        kind: 'other',
+        shape: 'bedrock_invoke',
+      });
+    }
+  });
+
   it('takes any string without throwing', () => {
     fc.assert(
       fc.property(

@@ -1,0 +1,359 @@
+/**
+ * Requests without a label find their run: agents' traffic with noise, failures, sub-agents and side calls against the
+ * truth, and each case by itself, through the real decoders and a real capture file.
+ */
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { CapturedExchange } from '../../src/domain/exchange.ts';
+import { decodeExchange } from '../../src/gateway/turns/decode.ts';
+import { createPrng } from '../../src/std/prng.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { CaptureReader } from '../../src/storage/capture/reader.ts';
+import { type MadeExchange, makeTraffic, type TrafficPlan } from '../fixtures/agent-traffic.ts';
+import { makeExchange } from './captured.ts';
+import { makeFolder } from './folder.ts';
+
+const toBytes = (body: unknown): Buffer =>
+  Buffer.from(typeof body === 'string' ? body : JSON.stringify(body));
+
+function capture(made: Omit<MadeExchange, 'truth'>): CapturedExchange {
+  return makeExchange({
+    shape: made.shape,
+    path: made.path,
+    status: made.status,
+    aborted: made.aborted,
+    response_headers: ['content-type', made.content_type],
+    request_body: toBytes(made.request),
+    response_body: toBytes(made.response),
+  });
+}
+
+async function indexAll(log: CaptureLog): Promise<void> {
+  while ((await log.indexSome(decodeExchange, 1_000)) > 0);
+}
+
+/** The runs that the writer finds. */
+async function group(exchanges: CapturedExchange[]): Promise<(string | null)[]> {
+  const folder = makeFolder();
+  const log = await CaptureLog.open({ path: join(folder, 'capture.mdb'), redact: false });
+  for (let i = 0; i < exchanges.length; i += 64) await log.append(exchanges.slice(i, i + 64));
+  await indexAll(log);
+  await log.close();
+  const reader = CaptureReader.open(join(folder, 'capture.mdb'));
+  const runs = [...reader.summaries()].map((summary) => summary.run_id);
+  await reader.close();
+  rmSync(folder, { recursive: true });
+  return runs;
+}
+
+/** Share of exchanges that went where the truth's exchange before them went, or into a run of their own when they start one. */
+function judge(made: MadeExchange[], runs: (string | null)[]): number {
+  const latest = new Map<string, string | null>();
+  const seen = new Set<string | null>();
+  let right = 0;
+  for (const [i, { truth }] of made.entries()) {
+    const run = runs[i]!;
+    right += Number(latest.has(truth) ? latest.get(truth) === run : !seen.has(run));
+    latest.set(truth, run);
+    seen.add(run);
+  }
+  return right / made.length;
+}
+
+describe('agents’ traffic without labels', () => {
+  const plan = { runs: 20, turns: 10, twins: 0, failures: 0, same_answers: false };
+  it.each<[string, Partial<TrafficPlan>, number, number]>([
+    ['goes into its runs, whatever noise, sub-agents, side calls and trimming', {}, 1, 1],
+    ['failed and tried again', { failures: 0.1 }, 0.98, 0.995],
+    ['of pairs of runs that begin with the same words', { twins: 0.7, failures: 0.1 }, 0.98, 0.995],
+    // Without ids these pairs say the same all along: which of the two goes on nobody can know.
+    [
+      'of pairs that are the same word for word',
+      { twins: 0.7, failures: 0.1, same_answers: true },
+      0.9,
+      0.96,
+    ],
+  ])('%s', async (_name, change, atLeast, onAverage) => {
+    const shares: number[] = [];
+    await fc.assert(
+      fc.asyncProperty(fc.integer(), async (seed) => {
+        const made = makeTraffic(createPrng(seed), createPrng, { ...plan, ...change });
+        const share = judge(made, await group(made.map(capture)));
+        shares.push(share);
+        expect(share).toBeGreaterThanOrEqual(atLeast);
+      }),
+      { numRuns: 6 },
+    );
+    expect(shares.reduce((sum, share) => sum + share, 0) / shares.length).toBeGreaterThanOrEqual(onAverage);
+  });
+
+  it('goes into the same runs whoever finds them, over restarts and rotations', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.integer(), fc.infiniteStream(fc.nat(39)), async (seed, dice) => {
+        const made = makeTraffic(createPrng(seed), createPrng, {
+          ...plan,
+          runs: 10,
+          twins: 0.7,
+          failures: 0.15,
+          same_answers: true,
+        }).map(capture);
+        const folder = makeFolder();
+        const path = join(folder, 'capture.mdb');
+        const open = (): Promise<CaptureLog> =>
+          CaptureLog.open({ path, redact: false, decode: decodeExchange });
+        let log = await open();
+        let reader = CaptureReader.open(path, { decode: decodeExchange });
+        const found: (string | null)[] = [];
+        for (const exchange of made) {
+          const { last_id } = await log.append([exchange]);
+          found.push(reader.exchange(last_id)!.run_id);
+          const { value } = dice.next();
+          if (value === 0) {
+            await log.close();
+            log = await open();
+          } else if (value === 1) {
+            await reader.close();
+            await log.rotate();
+            reader = CaptureReader.open(path, { decode: decodeExchange });
+          } else if (value! < 10) await indexAll(log);
+        }
+        await reader.close();
+        await log.close();
+        expect(found).toEqual(await group(made));
+      }),
+      { numRuns: 4 },
+    );
+  });
+});
+
+/** A conversation in the Messages shape, told turn by turn; `a` answers, `u` asks. */
+const u = (content: unknown) => ({ role: 'user', content });
+const a = (text: string, call: string | null = null) => ({
+  role: 'assistant',
+  content: [
+    { type: 'text', text },
+    ...(call === null
+      ? []
+      : [{ type: 'tool_use', id: call, name: 'read_file', input: { path: `${call}.ts` } }]),
+  ],
+});
+const r = (call: string, text = 'export {}') =>
+  u([{ type: 'tool_result', tool_use_id: call, content: text }]);
+
+type Message = ReturnType<typeof u> | ReturnType<typeof a>;
+interface Asked {
+  system?: string;
+  messages: Message[];
+  answer?: ReturnType<typeof a>;
+  change?: Partial<CapturedExchange>;
+}
+
+const CODER = 'You mend code. Look for the tests first, change little, and say what you did.';
+const OTHER = 'You give conversations a title of at most five words in the language of the user.';
+
+function ask({ system = CODER, messages, answer, change = {} }: Asked): CapturedExchange {
+  const response = {
+    type: 'message',
+    content: answer?.content,
+    stop_reason: answer?.content.length === 2 ? 'tool_use' : 'end_turn',
+  };
+  const made = capture({
+    shape: 'messages',
+    path: '/v1/messages',
+    status: 200,
+    aborted: false,
+    content_type: 'application/json',
+    request: { system, messages },
+    response: answer === undefined ? '' : response,
+  });
+  return { ...made, ...change };
+}
+
+const A1 = a('I read it first.', 'toolu_a1');
+const B1 = a('I read it first.', 'toolu_b1');
+const A2 = a('Then the next.', 'toolu_a2');
+const TASK = u('Mend the parser.');
+
+describe('by itself', () => {
+  it.each<[string, Asked[], number[]]>([
+    [
+      'a sub-agent with the very task of its parent, between the parent’s calls',
+      [
+        { messages: [TASK], answer: A1 },
+        { system: OTHER, messages: [TASK], answer: B1 },
+        { messages: [TASK, A1, r('toolu_a1')], answer: A2 },
+        { system: OTHER, messages: [TASK, B1, r('toolu_b1')], answer: a('A report.') },
+        { messages: [TASK, A1, r('toolu_a1'), A2, r('toolu_a2')], answer: a('Done.') },
+      ],
+      [1, 2, 1, 2, 1],
+    ],
+    [
+      'a sub-agent of the same kind as its parent, with the same task',
+      [
+        { messages: [TASK], answer: A1 },
+        { messages: [TASK], answer: B1 },
+        { messages: [TASK, B1, r('toolu_b1')], answer: a('A report.') },
+        { messages: [TASK, A1, r('toolu_a1')], answer: a('Done.') },
+      ],
+      [1, 2, 2, 1],
+    ],
+    [
+      'agents whose prompts begin alike, and answers that are the same',
+      [
+        { system: `${CODER.repeat(4)} Write the change.`, messages: [TASK], answer: a('Yes.') },
+        { system: `${CODER.repeat(4)} Judge what others wrote.`, messages: [TASK], answer: a('Yes.') },
+        {
+          system: `${CODER.repeat(4)} Write the change.`,
+          messages: [TASK, a('Yes.'), u('Go on.')],
+          answer: a('Done.'),
+        },
+        {
+          system: `${CODER.repeat(4)} Judge what others wrote.`,
+          messages: [TASK, a('Yes.'), u('Go on.')],
+          answer: a('Done.'),
+        },
+      ],
+      [1, 2, 1, 2],
+    ],
+    [
+      'a title asked with the words of the task, while the first call fails',
+      [
+        { messages: [TASK], change: { status: 529 } },
+        { system: OTHER, messages: [TASK], answer: a('Parser') },
+        { messages: [TASK], answer: A1 },
+      ],
+      [1, 2, 1],
+    ],
+    [
+      'a first call tried again twice, its prompt’s noise made anew; then the same words once more',
+      [
+        { system: `${CODER} 12:01`, messages: [TASK], change: { status: 0 } },
+        { system: `${CODER} 12:02`, messages: [TASK], change: { status: 529 } },
+        { system: `${CODER} 12:03`, messages: [TASK], answer: A1 },
+        { system: `${CODER} 12:04`, messages: [TASK], answer: B1 },
+      ],
+      [1, 1, 1, 4],
+    ],
+    [
+      'old results cut down',
+      [
+        { messages: [TASK], answer: A1 },
+        { messages: [TASK, A1, r('toolu_a1')], answer: A2 },
+        { messages: [TASK, A1, r('toolu_a1', '[cut]'), A2, r('toolu_a2')], answer: a('Done.') },
+      ],
+      [1, 1, 1],
+    ],
+    [
+      'the beginning dropped, with another run of the same words beside it',
+      [
+        { messages: [TASK], answer: A1 },
+        { messages: [TASK], answer: B1 },
+        { messages: [TASK, A1, r('toolu_a1')], answer: A2 },
+        { messages: [u('[earlier messages left out]'), A2, r('toolu_a2')], answer: a('Done.') },
+        { messages: [TASK, A2, r('toolu_a2')], answer: a('Done.') },
+      ],
+      [1, 2, 1, 1, 1],
+    ],
+    [
+      'all summed up: a conversation that starts anew',
+      [
+        { messages: [TASK], answer: A1 },
+        { messages: [TASK, A1, r('toolu_a1'), u('Sum up.')], answer: a('We mend the parser.') },
+        { messages: [u('This goes on from earlier: We mend the parser.')], answer: a('Done.') },
+      ],
+      [1, 1, 3],
+    ],
+    [
+      'an answer asked for again, and an earlier message edited',
+      [
+        { messages: [TASK], answer: A1 },
+        { messages: [TASK, A1, r('toolu_a1')], answer: a('One.') },
+        { messages: [TASK, A1, r('toolu_a1')], answer: a('Two.') },
+        { messages: [TASK, A1, u('Rather the lexer.')], answer: a('Three.') },
+        { messages: [u('Mend the lexer.')], answer: a('Four.') },
+      ],
+      [1, 1, 1, 1, 5],
+    ],
+    [
+      'cut off by the user, who goes on with what had come, or without',
+      [
+        { messages: [TASK], change: { aborted: true } },
+        { messages: [TASK, a('I re'), u('Stop. Only the lexer.')], answer: A1 },
+        {
+          messages: [TASK, a('I re'), u('Stop. Only the lexer.'), A1, r('toolu_a1')],
+          change: { aborted: true },
+        },
+        {
+          messages: [TASK, a('I re'), u('Stop. Only the lexer.'), A1, r('toolu_a1'), u('And quick.')],
+          answer: A2,
+        },
+      ],
+      [1, 1, 1, 1],
+    ],
+    [
+      'the label lost and found',
+      [
+        { messages: [TASK], answer: A1, change: { run_id: 'mine' } },
+        { messages: [TASK, A1, r('toolu_a1')], answer: A2 },
+        { messages: [TASK], answer: B1 },
+      ],
+      [-1, -1, 3],
+    ],
+    [
+      'many of the same words and answers at once, each gone on with',
+      [
+        ...Array.from({ length: 5 }, () => ({ messages: [TASK], answer: a('Yes.') })),
+        ...Array.from({ length: 5 }, () => ({
+          messages: [TASK, a('Yes.'), u('Go on.')],
+          answer: a('Done.'),
+        })),
+      ],
+      // Nobody can know which: each goes on with one that none has gone on with yet.
+      [1, 2, 3, 4, 5, 5, 4, 3, 2, 1],
+    ],
+    [
+      'an embedding is in no run',
+      [
+        { messages: [TASK], answer: A1 },
+        {
+          messages: [],
+          change: {
+            shape: 'bedrock_invoke',
+            path: '/bedrock/eu-west-1/model/amazon.titan-embed-text-v2%3A0/invoke',
+            request_body: Buffer.from('{"inputText":"a"}'),
+            response_body: Buffer.from('{"embedding":[1],"inputTextTokenCount":1}'),
+          },
+        },
+      ],
+      [1, 0],
+    ],
+  ])('%s', async (_name, asked, truth) => {
+    const runs = await group(asked.map(ask));
+    expect(runs).toEqual(truth.map((id) => (id < 0 ? 'mine' : id === 0 ? null : `conv_${id}`)));
+  });
+
+  it('keeps what it knows of an exchange that turned out to be no turn', async () => {
+    const folder = makeFolder();
+    const log = await CaptureLog.open({ path: join(folder, 'capture.mdb'), redact: false });
+    await log.append([
+      makeExchange({
+        shape: 'bedrock_invoke',
+        path: '/bedrock/eu-west-1/model/amazon.titan-embed-text-v2%3A0/invoke',
+        request_body: Buffer.from('{"inputText":"a"}'),
+        response_body: Buffer.from('{"embedding":[1],"inputTextTokenCount":7}'),
+      }),
+    ]);
+    await indexAll(log);
+    await log.close();
+    const reader = CaptureReader.open(join(folder, 'capture.mdb'));
+    expect(reader.exchange(1)).toMatchObject({
+      kind: 'other',
+      run_id: null,
+      model: 'amazon.titan-embed-text-v2:0',
+      usage: { input_tokens: 7 },
+    });
+    await reader.close();
+  });
+});
