@@ -15,7 +15,9 @@ import {
   HTTP_HEAD_BYTES,
   MODEL_CHARACTERS,
   NOTE_CHARACTERS,
+  PRICED_MODELS_MAX,
   STATIC_KEYS_MAX,
+  STUDENT_TIMEOUT_MAX_MS,
   THREADS_MAX,
 } from './limits.ts';
 
@@ -111,6 +113,19 @@ export interface Config {
     /** Each body. */
     readonly max_capture_bytes: number;
   };
+  /** Who may answer in the upstream's place; null: nobody, relegation is off. */
+  readonly relegation: {
+    /** Absolute; what `distill` or `loop` has published. */
+    readonly directory: string;
+    /** `shadow`: the student is asked, and the upstream serves. */
+    readonly mode: 'on' | 'shadow';
+    /** For the service behind a student of kind `http`; secret, '' for none: never print. */
+    readonly key: string;
+    /** How long a step waits for the student; null: what its kind gets. */
+    readonly timeout_ms: number | null;
+    /** Dollars a million tokens, by model; null: what is saved is not told in money. */
+    readonly prices: Readonly<Record<string, { readonly input: number; readonly output: number }>> | null;
+  } | null;
   /** What each engine runs on; null: it is off. */
   readonly engines: {
     readonly vector_store: 'embedded:' | null;
@@ -157,6 +172,7 @@ const SECRET_NAMES: ReadonlySet<string> = new Set([
   'AUTH_JWKS_URL',
   'SVC_KEYS',
   'DISTILL_MODEL_KEY',
+  'SVC_STUDENT_KEY',
   'EMBEDDING_API_KEY',
   'STRIPE_SECRET_KEY',
   'STRIPE_WEBHOOK_SECRET',
@@ -310,6 +326,23 @@ const planCaps = z
     'allowed is a JSON object of plans, each with a whole number or null: {"free": 50000, "pro": null}',
   );
 
+const relegationMode = z.enum(['on', 'shadow', 'off']).describe('allowed is on, shadow or off');
+
+const price = z.number().min(0).max(1_000_000);
+const prices = z
+  .string()
+  .transform((text, context) => {
+    const schema = z.record(z.string().min(1).max(200), z.strictObject({ input: price, output: price }));
+    const parsed = schema.safeParse(parseJson(text));
+    if (parsed.success && Object.keys(parsed.data).length <= PRICED_MODELS_MAX)
+      return Object.freeze(parsed.data);
+    context.addIssue('not prices');
+    return z.NEVER;
+  })
+  .describe(
+    'allowed is a JSON object of models, each with dollars a million tokens: {"model": {"input": 3, "output": 15}}',
+  );
+
 /** @returns undefined for what is no JSON */
 function parseJson(text: string): unknown {
   try {
@@ -374,6 +407,11 @@ const VARIABLES = {
   GW_NOTE: [note, ''],
   GW_CAPTURE: [onOff, 'on'],
   SVC_REDACT: [flag, '1'],
+  SVC_DISTILL_DIR: [path, undefined],
+  GW_RELEGATION: [relegationMode, 'on'],
+  SVC_STUDENT_KEY: [embeddingKey, undefined],
+  GW_STUDENT_TIMEOUT_MS: [wholeNumber(1, STUDENT_TIMEOUT_MAX_MS, ' of milliseconds'), undefined],
+  GW_PRICES: [prices, undefined],
   GW_MAX_QUEUE: [wholeNumber(1, Number.MAX_SAFE_INTEGER, ' of exchanges'), String(DEFAULTS.GW_MAX_QUEUE)],
   GW_MAX_QUEUE_BYTES: [bytes(), String(DEFAULTS.GW_MAX_QUEUE_BYTES)],
   GW_MAX_CAPTURE_BYTES: [bytes(CAPTURE_BYTES_MAX), String(DEFAULTS.GW_MAX_CAPTURE_BYTES)],
@@ -422,6 +460,19 @@ function readDistillModel(v: Variables): Config['distill_model'] {
   if (url === null && model === null) return null;
   const missing = url === null ? 'DISTILL_MODEL_URL' : 'DISTILL_MODEL';
   throw new ConfigError(missing, '', VARIABLES[missing][0].description ?? '');
+}
+
+/** Off without a directory, and when it is said. */
+function readRelegation(v: Variables): Config['relegation'] {
+  const { SVC_DISTILL_DIR: directory, GW_RELEGATION: mode } = v;
+  if (directory === null || mode === 'off') return null;
+  return Object.freeze({
+    directory: resolve(directory),
+    mode,
+    key: v.SVC_STUDENT_KEY ?? '',
+    timeout_ms: v.GW_STUDENT_TIMEOUT_MS,
+    prices: v.GW_PRICES,
+  });
 }
 
 /** A key or an address is enough to ask a remote service: the usual one has an address, one's own may need no key. */
@@ -488,6 +539,7 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
       max_queue_bytes: v.GW_MAX_QUEUE_BYTES,
       max_capture_bytes: v.GW_MAX_CAPTURE_BYTES,
     }),
+    relegation: readRelegation(v),
     engines: Object.freeze({
       vector_store: v.VECTOR_STORE_URL,
       accounts: v.AUTH_DB_URL,

@@ -145,9 +145,11 @@ export const TOOL_SCHEMA_CHARACTERS = 64 * KIB;
 export const TOOL_SCHEMA_WEIGHT = 20_000;
 /** Schemas that are kept ready. */
 export const TOOL_SCHEMAS_KEPT = 256;
+/** Models in GW_PRICES. */
+export const PRICED_MODELS_MAX = 1_000;
 /** How often the student's directory is looked at. */
 export const STUDENT_LOOK_MS = 3_000;
-/** A student's thread must have read its directory within this time, and then answer a ping within the second. */
+/** A student's thread must have read its directory within the first time, and later answer a ping within the second. */
 export const STUDENT_LOAD_MS = 120_000;
 export const STUDENT_PING_MS = 5_000;
 /** JavaScript heap of a student's thread; beyond it the thread ends, the process does not. */

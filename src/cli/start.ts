@@ -40,6 +40,11 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   GW_MAX_QUEUE          exchanges waiting to be written; beyond it they are dropped, never delayed   10000
   GW_MAX_QUEUE_BYTES    the same in bytes            268435456
   GW_MAX_CAPTURE_BYTES  stored part of a body        67108864
+  SVC_DISTILL_DIR       a student that serves what it has mastered (understudy distill)   none
+  GW_RELEGATION         shadow: it only says what it would have served; off               on
+  SVC_STUDENT_KEY       for the service of a student of kind http                         none
+  GW_STUDENT_TIMEOUT_MS what a step waits for the student      25, with a service 10000
+  GW_PRICES             dollars a million tokens: {"model": {"input": 3, "output": 15}}   none
 `;
 
 const API_VARIABLES = `  HOST, PORT            where the API listens        127.0.0.1, 8000

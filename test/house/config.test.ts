@@ -53,6 +53,7 @@ describe('with nothing set', () => {
         max_queue_bytes: 268_435_456,
         max_capture_bytes: 67_108_864,
       },
+      relegation: null,
       engines: { vector_store: null, accounts: null, live_stream: null },
       billing: {
         secret_key: null,

@@ -14,7 +14,7 @@ import { digestStep, readStepExtras, type StepDigest } from '../../domain/studen
 import type { NormalAnswer, NormalRequest } from '../../domain/turn.ts';
 import { SHADOWED_ANSWERS } from '../../limits.ts';
 import { RecentMap } from '../../std/recent-map.ts';
-import { asObject, type JsonObject } from '../turns/json-reading.ts';
+import type { JsonObject } from '../turns/json-reading.ts';
 import { readNormalMessages } from '../turns/normal-messages.ts';
 import { NormalReading, pairCalls } from '../turns/normal-reading.ts';
 import { normalizeTurn } from '../turns/normal-turn.ts';

@@ -108,7 +108,7 @@ class SchemaScale {
     if (name === '$ref' && !isObject) return this.#weigh(this.#find(item), depth + 1);
     if (!isObject && UNKNOWN_KEYWORDS.includes(name)) throw new UnusableSchema(name);
     if (name === 'pattern' && !isObject) this.#addPattern(item);
-    if (name === 'patternProperties' && isObject) Object.keys(item).forEach((it) => this.#addPattern(it));
+    if (name === 'patternProperties' && isObject) for (const it of Object.keys(item)) this.#addPattern(it);
     return this.#weigh(item, depth + 1);
   }
 
