@@ -2,9 +2,7 @@
  * What the addon and its TypeScript twin both can do, and the one of them that runs here: the addon where it was
  * compiled (`compile.mjs`), else the twin. Any thread.
  */
-import { existsSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { fileURLToPath } from 'node:url';
+import { loadFunctions } from './load-functions.ts';
 import { twin } from './twin.ts';
 
 /** Work on bytes that is worth doing outside of JavaScript. Offsets beyond the bytes are a RangeError. */
@@ -56,21 +54,9 @@ export function packNeedles(needles: readonly Uint8Array[]): Uint8Array {
 
 /** The addon; null when it was not compiled, or for another platform, or from other sources. */
 export function loadAddon(): ByteEngine | null {
-  const require = createRequire(import.meta.url);
-  // Beside the sources; the published package keeps it there too, two folders above what was built.
-  for (const place of ['./build/understudy.node', '../../native/build/understudy.node']) {
-    const path = fileURLToPath(new URL(place, import.meta.url));
-    if (!existsSync(path)) continue;
-    try {
-      const addon = require(path) as Record<string, unknown>;
-      const names = Object.keys(twin).filter((name) => name !== 'kind');
-      if (names.every((name) => typeof addon[name] === 'function'))
-        return { ...(addon as unknown as ByteEngine), kind: 'native' };
-    } catch {
-      // Of another platform or libc, in a folder that was copied here: the twin does the same.
-    }
-  }
-  return null;
+  const names = Object.keys(twin).filter((name) => name !== 'kind');
+  const addon = loadFunctions<ByteEngine>(names);
+  return addon === null ? null : { ...addon, kind: 'native' };
 }
 
 /** What runs here. */

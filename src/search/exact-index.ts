@@ -2,9 +2,10 @@
  * The exact vector index: every search compares with every vector. For small sets, for what a graph does not hold yet, as
  * the measure of the approximate one, and wherever the native library is missing. Any thread; each index in one.
  *
- * A comparison of 256 dimensions costs about 0.2 µs; memory is 4 bytes a dimension and 60 a vector. Numbers lie in blocks,
- * so that a large set grows without being copied.
+ * A comparison of 1,024 dimensions costs some 0.15 µs where the addon was compiled, else a microsecond; memory is 4 bytes
+ * a dimension and 60 a vector. Numbers lie in blocks, so that a large set grows without being copied.
  */
+import { vectorEngine } from '../../native/vector-engine.ts';
 import { BestMatches } from './best-matches.ts';
 import type { AcceptId, VectorIndex, VectorMatch } from './vector-index.ts';
 
@@ -16,6 +17,10 @@ const BLOCK = 1 << BLOCK_BITS;
 const ID_MAX = 2 ** 32 - 1;
 /** What a Map of numbers and the list of ids take for one entry, about. */
 const BOOKKEEPING_BYTES = 60;
+
+/** What goes to a comparison and what comes back: of this thread, used between two turns of it and never across. */
+const places = new Uint32Array(BLOCK);
+const similarities = new Float64Array(BLOCK);
 
 export class ExactIndex implements VectorIndex {
   readonly dimensions: number;
@@ -87,10 +92,16 @@ export class ExactIndex implements VectorIndex {
     this.#check(vector);
     const best = new BestMatches(k, minSimilarity);
     const { size } = this;
+    let count = 0;
     for (let place = 0; place < size; place++) {
-      const id = this.#ids[place]!;
-      if (accept === undefined || accept(id)) best.offer(id, this.#compare(vector, place));
+      if (accept !== undefined && !accept(this.#ids[place]!)) continue;
+      places[count++] = place;
+      if (count === BLOCK) {
+        this.#offer(vector, count, best);
+        count = 0;
+      }
     }
+    this.#offer(vector, count, best);
     return best.take();
   }
 
@@ -104,11 +115,17 @@ export class ExactIndex implements VectorIndex {
   ): VectorMatch[] {
     this.#check(vector);
     const best = new BestMatches(k, minSimilarity);
+    let count = 0;
     for (const id of ids) {
       const place = this.#places.get(id);
       if (place === undefined || (accept !== undefined && !accept(id))) continue;
-      best.offer(id, this.#compare(vector, place));
+      places[count++] = place;
+      if (count === BLOCK) {
+        this.#offer(vector, count, best);
+        count = 0;
+      }
     }
+    this.#offer(vector, count, best);
     return best.take();
   }
 
@@ -121,26 +138,10 @@ export class ExactIndex implements VectorIndex {
     return false;
   }
 
-  #compare(vector: Float32Array, place: number): number {
-    const numbers = this.#blocks[place >>> BLOCK_BITS]!;
-    const start = (place & (BLOCK - 1)) * this.dimensions;
-    const { length } = vector;
-    const whole = length - (length % 4);
-    // Four sums, so that one addition need not wait for the last.
-    let a = 0;
-    let b = 0;
-    let c = 0;
-    let d = 0;
-    let i = 0;
-    for (; i < whole; i += 4) {
-      const at = start + i;
-      a += vector[i]! * numbers[at]!;
-      b += vector[i + 1]! * numbers[at + 1]!;
-      c += vector[i + 2]! * numbers[at + 2]!;
-      d += vector[i + 3]! * numbers[at + 3]!;
-    }
-    for (; i < length; i++) a += vector[i]! * numbers[start + i]!;
-    return a + b + (c + d);
+  /** Compares with the first `count` of `places`. */
+  #offer(vector: Float32Array, count: number, best: BestMatches): void {
+    vectorEngine.compareVectors(vector, this.#blocks, BLOCK_BITS, places, count, similarities);
+    for (let i = 0; i < count; i++) best.offer(this.#ids[places[i]!]!, similarities[i]!);
   }
 
   /** A view of the vector's numbers. */

@@ -54,7 +54,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   storage: ['native', 'std', 'limits', 'errors', 'domain'],
   // Functions of a transaction: they know the interface of tables and no database.
   accounts: ['std', 'limits', 'errors', 'domain'],
-  search: ['std', 'limits', 'errors', 'domain'],
+  search: ['native', 'std', 'limits', 'errors', 'domain'],
   runtime: ['std'],
   analysis: ['std', 'limits', 'errors', 'domain', 'turns'],
   actors: ['std', 'limits', 'errors', 'domain', 'runtime', 'actor clients'],

@@ -1,0 +1,23 @@
+/** Finds the compiled addon. Any thread. */
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
+
+/** Beside the sources; the published package keeps it there too, two folders above what was built. */
+const PLACES = ['./build/understudy.node', '../../native/build/understudy.node'];
+
+/** @returns the addon; null when it was not compiled, or for another platform, or lacks one of the functions */
+export function loadFunctions<Functions>(names: readonly string[]): Functions | null {
+  const require = createRequire(import.meta.url);
+  for (const place of PLACES) {
+    const path = fileURLToPath(new URL(place, import.meta.url));
+    if (!existsSync(path)) continue;
+    try {
+      const addon = require(path) as Record<string, unknown>;
+      if (names.every((name) => typeof addon[name] === 'function')) return addon as Functions;
+    } catch {
+      // Of another platform or libc, in a folder that was copied here: the twin does the same.
+    }
+  }
+  return null;
+}

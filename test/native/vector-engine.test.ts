@@ -1,0 +1,90 @@
+/** Comparing vectors: the addon and its twin, one suite for both, and one against the other bit by bit. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { loadVectorAddon, type VectorEngine, vectorTwin } from '../../native/vector-engine.ts';
+
+const addon = loadVectorAddon();
+const engines: [name: string, engine: VectorEngine][] = [['the twin', vectorTwin]];
+if (addon !== null) engines.push(['the addon', addon]);
+
+const BLOCK_BITS = 2;
+
+function compare(engine: VectorEngine, query: Float32Array, blocks: Float32Array[], places: number[]) {
+  const similarities = new Float64Array(places.length);
+  const given = Uint32Array.from(places);
+  expect(engine.compareVectors(query, blocks, BLOCK_BITS, given, places.length, similarities)).toBe(
+    places.length,
+  );
+  return similarities;
+}
+
+describe.each(engines)('%s', (_name, engine) => {
+  it.each([1, 2, 15, 16, 17, 33, 256])('gives inner products of %i dimensions', (dimensions) => {
+    const row = (seed: number) => Float32Array.from({ length: dimensions }, (_, at) => Math.sin(seed + at));
+    const rows = [0, 1, 2, 3, 4, 5].map(row);
+    const flat = (of: Float32Array[]) => Float32Array.from(of.flatMap((each) => [...each]));
+    const query = row(9);
+    const places = [5, 0, 3, 3];
+    const found = compare(engine, query, [flat(rows.slice(0, 4)), flat(rows.slice(4))], places);
+    for (const [at, place] of places.entries()) {
+      const expected = query.reduce((sum, x, i) => sum + x * rows[place]![i]!, 0);
+      expect(found[at]).toBeCloseTo(expected, 10);
+    }
+  });
+
+  it('looks at nothing when nothing is asked', () => {
+    const out = new Float64Array(1).fill(7);
+    expect(engine.compareVectors(Float32Array.of(1), [], BLOCK_BITS, new Uint32Array(1), 0, out)).toBe(0);
+    expect(out[0]).toBe(7);
+  });
+
+  it('refuses places that are not there, and more than there is room for', () => {
+    const query = Float32Array.of(1, 2);
+    const blocks = [new Float32Array(8), new Float32Array(2)];
+    const ask = (places: number[], count = places.length, room = count) =>
+      engine.compareVectors(
+        query,
+        blocks,
+        BLOCK_BITS,
+        Uint32Array.from(places),
+        count,
+        new Float64Array(room),
+      );
+    expect(ask([4])).toBe(1);
+    for (const outside of [5, 8, 2 ** 32 - 1]) expect(() => ask([outside])).toThrow(RangeError);
+    expect(() => ask([0], 2)).toThrow(RangeError);
+    expect(() => ask([0, 1], 2, 1)).toThrow(RangeError);
+    expect(() =>
+      engine.compareVectors(new Float32Array(0), blocks, 2, Uint32Array.of(0), 1, new Float64Array(1)),
+    ).toThrow(RangeError);
+  });
+});
+
+describe.skipIf(addon === null)('the addon beside its twin', () => {
+  it('comes to the same bits', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 70 }).chain((dimensions) => {
+          const vector = fc.float32Array({ minLength: dimensions, maxLength: dimensions });
+          return fc.tuple(
+            vector,
+            fc.array(vector, { minLength: 1, maxLength: 6 }),
+            fc.array(fc.nat(), { maxLength: 8 }),
+          );
+        }),
+        ([query, rows, picks]) => {
+          const { length } = query;
+          const blocks: Float32Array[] = [];
+          for (let at = 0; at < rows.length; at += 2 ** BLOCK_BITS) {
+            const part = rows.slice(at, at + 2 ** BLOCK_BITS);
+            const block = new Float32Array(part.length * length);
+            for (const [i, row] of part.entries()) block.set(row, i * length);
+            blocks.push(block);
+          }
+          const places = picks.map((pick) => pick % rows.length);
+          expect(compare(addon!, query, blocks, places)).toEqual(compare(vectorTwin, query, blocks, places));
+        },
+      ),
+    );
+  });
+});
