@@ -463,7 +463,7 @@ function likeness(a: readonly string[], b: readonly string[]): number {
  */
 function alignPieces(a: readonly Piece[], b: readonly Piece[]): [number, number][] {
   const width = b.length + 1;
-  // Twice the length, plus one for each pair that follows right on another.
+  // The length counts most; then pairs that follow right on another.
   const score = new Int32Array((a.length + 1) * width);
   const matched = new Int32Array((a.length + 1) * width).fill(-1_000_000);
   for (let i = a.length - 1; i >= 0; i--) {
@@ -471,7 +471,7 @@ function alignPieces(a: readonly Piece[], b: readonly Piece[]): [number, number]
       const at = i * width + j;
       if (a[i]!.text === b[j]!.text) {
         const on = at + width + 1;
-        matched[at] = 4 + Math.max(score[on]!, matched[on]! + 1);
+        matched[at] = 1_000 + Math.max(score[on]!, matched[on]! + 1);
       }
       score[at] = Math.max(matched[at]!, score[at + width]!, score[at + 1]!);
     }

@@ -1,11 +1,31 @@
 /**
  * The student of kind `exemplar`: learns from golden steps which answer follows when, and answers a live step where it
  * stands on known ground. Pure; analysis fits it, the student's thread asks it.
+ *
+ * Golden steps are sorted by agent (model, tools, settings, system prompt without what changes in it) and by stage (what
+ * the step answers). In each such group: the answers become classes with a template each (answer-template.ts); the marks
+ * that tell which class follows get their worth (relevance.ts) and are the dimensions of the step's vector; equal
+ * vectors become one prototype. A live step is near prototypes whose decisive marks it shares. How unlike the golden
+ * steps it is, its nonconformity, comes from four doubts: neighbours that answered something else, distance, what is new
+ * in it (novelty.ts), and slots whose rules are young or contradict each other.
  */
 
+import { STUDENT_CORE } from '../../limits.ts';
+import { comparablesAgree, readComparable } from './agreement.ts';
 import type { AnswerDigest } from './answer.ts';
-import type { StudentAnswer, StudentDecision, UncoveredReason } from './decision.ts';
-import type { StepDigest } from './step.ts';
+import {
+  type AnswerClass,
+  type AnswerExample,
+  type AnswerTemplate,
+  fillTemplate,
+  synthesizeAnswers,
+} from './answer-template.ts';
+import type { StudentAnswer, StudentBlock, StudentDecision, UncoveredReason } from './decision.ts';
+import { StepContext } from './extraction.ts';
+import { hashString, isObject } from './json-values.ts';
+import { learnNovelty, NoveltyIndex, type NoveltyMemory } from './novelty.ts';
+import { type MarkColumn, weighMarks } from './relevance.ts';
+import { MARK, type StepDigest } from './step.ts';
 
 /** A golden step. */
 export interface LearnedStep {
@@ -36,11 +56,52 @@ export interface StudentModel {
   /** Golden runs and steps that it was fitted on. */
   runs: number;
   steps: number;
+  agents: StudentAgent[];
+}
+
+/** One agent: steps of one scope with one system prompt, but for what changes in it. */
+export interface StudentAgent {
+  scope: string;
+  /** Sentences that every golden step had. */
+  core: number[];
+  /** Others that several runs had. */
+  known: number[];
+  /** Most sentences of one step that no other run had. */
+  changing_max: number;
   groups: StudentGroup[];
 }
 
-/** Golden steps of one agent at one kind of moment. Its fields are the student's own business. */
-export type StudentGroup = Readonly<Record<string, unknown>>;
+/** A threshold in a number of the context. */
+interface NumberSplit {
+  key: number;
+  from: string;
+  path: string[];
+  /** Largest golden value below, smallest above. */
+  below: number;
+  above: number;
+}
+
+interface Prototype {
+  /** Dimensions of marks that it has. */
+  marks: number[];
+  /** Class (−1: answers that no template explains) and golden runs. */
+  votes: [number, number][];
+}
+
+/** Golden steps of one agent at one kind of moment. */
+export interface StudentGroup {
+  stage: string;
+  runs: number;
+  steps: number;
+  input_tokens: number;
+  classes: { template: AnswerTemplate; label: number; runs: number; output_tokens: number }[];
+  /** Keys of marks by dimension, and their worth, all together 1. */
+  dimensions: number[];
+  worth: number[];
+  splits: NumberSplit[];
+  prototypes: Prototype[];
+  novelty: NoveltyMemory;
+}
 
 /** What the student would say if nobody asked how sure it must be. */
 export interface Proposal {
@@ -52,17 +113,515 @@ export interface Proposal {
   support: number;
 }
 
+/** System prompts that share this much are one agent's. */
+const SAME_PROMPT = 0.5;
+/** Share of the vector for what all golden steps have. */
+const COMMON_SHARE = 0.2;
+const COMMON_MARKS = 24;
+const SYSTEM_KIND = 8;
+const NUMBER_KIND = 9;
+
 /** Deterministic: the same steps in the same order give the same model. */
 export function fitStudent(steps: readonly LearnedStep[], options: FitOptions = {}): StudentModel {
-  void steps;
-  void options;
-  throw new Error('to come');
+  const supportMin = Math.max(1, options.support_min ?? 2);
+  const taken = steps.slice(-STUDENT_CORE.steps).filter(({ step }) => step.unsupported === '');
+  const scopes = new Map<string, LearnedStep[]>();
+  for (const one of taken) {
+    const list = scopes.get(one.step.scope);
+    if (list === undefined) scopes.set(one.step.scope, [one]);
+    else list.push(one);
+  }
+  const agents: StudentAgent[] = [];
+  let groups = 0;
+  for (const [scope, its] of scopes) {
+    for (const members of partByPrompt(its)) {
+      const agent = learnAgent(scope, members);
+      const stages = new Map<string, LearnedStep[]>();
+      for (const one of members) {
+        const list = stages.get(one.step.stage);
+        if (list === undefined) stages.set(one.step.stage, [one]);
+        else list.push(one);
+      }
+      for (const [stage, ofStage] of stages) {
+        if (groups >= STUDENT_CORE.groups) break;
+        const group = fitGroup(
+          stage,
+          ofStage.slice(-STUDENT_CORE.group_steps),
+          agent,
+          supportMin,
+          options.seed ?? 1,
+        );
+        if (group === null) continue;
+        groups++;
+        agent.groups.push(group);
+      }
+      if (agent.groups.length > 0) agents.push(agent);
+    }
+  }
+  return {
+    format: 'svc_student_model_v1',
+    support_min: supportMin,
+    runs: new Set(taken.map(({ run_id }) => run_id)).size,
+    steps: taken.length,
+    agents,
+  };
 }
 
+/** Parts steps of one scope whose system prompts have little in common. */
+function partByPrompt(steps: readonly LearnedStep[]): LearnedStep[][] {
+  const parts: { prompt: Set<number>; members: LearnedStep[] }[] = [];
+  for (const one of steps) {
+    const prompt = new Set(one.step.system);
+    let part = parts.find(({ prompt: other }) => overlap(prompt, other) >= SAME_PROMPT);
+    if (part === undefined) {
+      part = { prompt, members: [] };
+      parts.push(part);
+    }
+    part.members.push(one);
+  }
+  return parts.map(({ members }) => members);
+}
+
+function overlap(a: ReadonlySet<number>, b: ReadonlySet<number>): number {
+  if (a.size + b.size === 0) return 1;
+  let common = 0;
+  for (const value of a) if (b.has(value)) common++;
+  return common / (a.size + b.size - common);
+}
+
+function learnAgent(scope: string, members: readonly LearnedStep[]): StudentAgent {
+  const steps = new Map<number, number>();
+  const runs = new Map<number, Set<string>>();
+  for (const { run_id, step } of members) {
+    for (const sentence of new Set(step.system)) {
+      steps.set(sentence, (steps.get(sentence) ?? 0) + 1);
+      const its = runs.get(sentence);
+      if (its === undefined) runs.set(sentence, new Set([run_id]));
+      else its.add(run_id);
+    }
+  }
+  const known: number[] = [];
+  const core: number[] = [];
+  for (const [sentence, count] of steps) {
+    if (count >= 0.98 * members.length) core.push(sentence);
+    else if (runs.get(sentence)!.size > 1) known.push(sentence);
+  }
+  let changing = 0;
+  for (const { step } of members) {
+    let count = 0;
+    for (const sentence of new Set(step.system))
+      if (runs.get(sentence)!.size === 1 && steps.get(sentence)! < 0.98 * members.length) count++;
+    changing = Math.max(changing, count);
+  }
+  return { scope, core, known, changing_max: changing, groups: [] };
+}
+
+/** @returns null where nothing can be learnt that two runs say */
+function fitGroup(
+  stage: string,
+  steps: readonly LearnedStep[],
+  agent: StudentAgent,
+  supportMin: number,
+  seed: number,
+): StudentGroup | null {
+  const runs = new Set(steps.map(({ run_id }) => run_id)).size;
+  if (runs < supportMin) return null;
+  const examples: AnswerExample[] = steps.map(({ run_id, step, answer }) => ({
+    run_id,
+    context: new StepContext(step),
+    content: answer.content,
+  }));
+  const sampled = sample(examples.length, STUDENT_CORE.examples);
+  const found = synthesizeAnswers(
+    sampled.map((i) => examples[i]!),
+    supportMin,
+  );
+  if (found.length === 0) return null;
+  const classes = found.map((one) => ({ ...one, members: one.members.map((place) => sampled[place]!) }));
+  const answers = examples.map(({ content }) => readComparable({ content: content as StudentBlock[] }));
+  const agrees = (c: number, i: number): boolean => {
+    const filled = fillTemplate(classes[c]!.template, examples[i]!.context);
+    return (
+      typeof filled !== 'string' && comparablesAgree(readComparable({ content: filled.value }), answers[i]!)
+    );
+  };
+  const labels = joinClasses(classes, agrees);
+  const ofStep = assignClasses(classes, labels, examples.length, agrees);
+  const labelCount = Math.max(...labels) + 1;
+  // Answers that no template explains are one label of their own.
+  const targets = Uint16Array.from(ofStep, (c) => (c < 0 ? labelCount : labels[c]!));
+  const { columns, splits } = makeColumns(steps, targets, labelCount + 1, agent);
+  const worths = weighMarks(columns, targets, labelCount + 1, seed);
+  const { dimensions, worth } = chooseDimensions(columns, worths, steps.length);
+  const decisive = new Set<number>();
+  for (const { step } of steps)
+    for (let m = 0; m < step.marks.length; m += 3) {
+      const at = dimensions.indexOf(keyOfMark(step.marks, m));
+      if (at >= 0 && worths[columns.findIndex(({ key }) => key === dimensions[at])]! > 0.02)
+        decisive.add(step.marks[m + 1]!);
+    }
+  const byKey = new Map(columns.map((column) => [column.key, column]));
+  const prototypes = makePrototypes(
+    steps,
+    ofStep,
+    dimensions.map((key) => byKey.get(key)!.has),
+  );
+  const mean = (values: readonly number[]): number =>
+    values.length === 0 ? 0 : Math.round(values.reduce((sum, value) => sum + value, 0) / values.length);
+  return {
+    stage,
+    runs,
+    steps: steps.length,
+    input_tokens: mean(steps.map(({ answer }) => answer.input_tokens)),
+    classes: classes.map(({ template, runs: its, members }, c) => ({
+      template,
+      label: labels[c]!,
+      runs: its,
+      output_tokens: mean(members.map((i) => steps[i]!.answer.output_tokens)),
+    })),
+    dimensions,
+    worth,
+    splits: splits.filter(({ key }) => dimensions.includes(key)),
+    prototypes,
+    novelty: learnNovelty(
+      steps.map(({ run_id, step }) => ({ run_id, marks: step.marks })),
+      decisive,
+    ),
+  };
+}
+
+/** Evenly spread places. */
+function sample(count: number, most: number): number[] {
+  if (count <= most) return Array.from({ length: count }, (_, i) => i);
+  return Array.from({ length: most }, (_, i) => Math.floor((i * count) / most));
+}
+
+const COMPARED = 8;
+const SAME_LABEL = 0.85;
+
+/** Classes that say the same in other words are one label. */
+function joinClasses(classes: readonly AnswerClass[], agrees: (c: number, i: number) => boolean): number[] {
+  const parent = classes.map((_, c) => c);
+  const root = (c: number): number => (parent[c] === c ? c : root(parent[c]!));
+  const share = (c: number, members: readonly number[]): number => {
+    const chosen = sample(members.length, COMPARED).map((place) => members[place]!);
+    return chosen.filter((i) => agrees(c, i)).length / chosen.length;
+  };
+  for (let a = 0; a < classes.length; a++)
+    for (let b = a + 1; b < classes.length; b++) {
+      if (root(a) === root(b) || !sameCalls(classes[a]!.template, classes[b]!.template)) continue;
+      if (share(a, classes[b]!.members) >= SAME_LABEL && share(b, classes[a]!.members) >= SAME_LABEL)
+        parent[root(b)] = root(a);
+    }
+  const numbers = new Map<number, number>();
+  return classes.map((_, c) => {
+    const its = root(c);
+    if (!numbers.has(its)) numbers.set(its, numbers.size);
+    return numbers.get(its)!;
+  });
+}
+
+function sameCalls(a: AnswerTemplate, b: AnswerTemplate): boolean {
+  return a.calls.length === b.calls.length && a.calls.every(({ name }, i) => name === b.calls[i]!.name);
+}
+
+/** @returns the class of each step; −1: none */
+function assignClasses(
+  classes: readonly AnswerClass[],
+  labels: readonly number[],
+  count: number,
+  agrees: (c: number, i: number) => boolean,
+): Int16Array {
+  const ofStep = new Int16Array(count).fill(-1);
+  for (const [c, { members }] of classes.entries()) for (const i of members) ofStep[i] = c;
+  for (let i = 0; i < count; i++) {
+    if (ofStep[i]! >= 0) continue;
+    // Not looked at, or said in words of its own: the first class that agrees.
+    const agreeing = classes.findIndex((_, c) => agrees(c, i));
+    ofStep[i] = agreeing;
+  }
+  void labels;
+  return ofStep;
+}
+
+function keyOfMark(marks: readonly number[], m: number): number {
+  return marks[m]! * 0x1_0000_0000 + ((marks[m + 1]! ^ Math.imul(marks[m + 2]!, 0x9e3779b1)) >>> 0);
+}
+
+function keyOfSentence(sentence: number): number {
+  return SYSTEM_KIND * 0x1_0000_0000 + sentence;
+}
+
+function makeColumns(
+  steps: readonly LearnedStep[],
+  targets: Uint16Array,
+  classes: number,
+  agent: StudentAgent,
+): { columns: MarkColumn[]; splits: NumberSplit[] } {
+  const all = new Map<number, MarkColumn & { runs: Set<string> }>();
+  const known = new Set(agent.known);
+  const add = (key: number, kind: number, i: number): void => {
+    let column = all.get(key);
+    if (column === undefined) {
+      column = { key, kind, has: new Uint8Array(steps.length), count: 0, runs: new Set() };
+      all.set(key, column);
+    }
+    if (column.has[i] === 0) column.count++;
+    column.has[i] = 1;
+    if (column.runs.size < 3) column.runs.add(steps[i]!.run_id);
+  };
+  for (const [i, { step }] of steps.entries()) {
+    for (let m = 0; m < step.marks.length; m += 3) add(keyOfMark(step.marks, m), step.marks[m]!, i);
+    for (const sentence of step.system) if (known.has(sentence)) add(keyOfSentence(sentence), SYSTEM_KIND, i);
+  }
+  const splits = splitNumbers(steps, targets, classes);
+  for (const { split, has } of splits) {
+    for (const [i, its] of has.entries()) if (its === 1) add(split.key, NUMBER_KIND, i);
+  }
+  const columns: MarkColumn[] = [];
+  for (const { key, kind, has, count, runs } of all.values())
+    if (runs.size >= 2) columns.push({ key, kind, has, count });
+  return { columns, splits: splits.map(({ split }) => split) };
+}
+
+/** Numbers looked at of one step. */
+const NUMBERS = 60;
+
+function visitNumbers(step: StepDigest, visit: (from: string, path: string[], value: number) => void): void {
+  let left = NUMBERS;
+  const walk = (from: string, at: unknown, path: string[]): void => {
+    if (left <= 0 || path.length > 5) return;
+    if (typeof at === 'number') {
+      left--;
+      visit(from, path, at);
+    } else if (isObject(at)) for (const key of Object.keys(at)) walk(from, at[key], [...path, key]);
+  };
+  for (const { name, value } of step.sources)
+    if (name.startsWith('result:') && !name.includes('#')) walk(name, value, []);
+}
+
+/** Where a number of a result parts what is answered: one or two thresholds a place. */
+function splitNumbers(
+  steps: readonly LearnedStep[],
+  targets: Uint16Array,
+  classes: number,
+): { split: NumberSplit; has: Uint8Array }[] {
+  if (classes < 2 || targets.every((target) => target === targets[0])) return [];
+  const places = new Map<string, { from: string; path: string[]; values: [number, number][] }>();
+  for (const [i, { step }] of steps.entries())
+    visitNumbers(step, (from, path, value) => {
+      const id = JSON.stringify([from, path]);
+      const place = places.get(id);
+      if (place !== undefined) place.values.push([value, i]);
+      else if (places.size < 200) places.set(id, { from, path, values: [[value, i]] });
+    });
+  const found: { split: NumberSplit; has: Uint8Array }[] = [];
+  for (const [id, { from, path, values }] of places) {
+    if (values.length < 8) continue;
+    values.sort((a, b) => a[0] - b[0]);
+    const cut = (lo: number, hi: number, depth: number): void => {
+      const at = findCut(values, targets, classes, lo, hi);
+      if (at < 0) return;
+      const has = new Uint8Array(steps.length);
+      for (let v = at; v < values.length; v++) has[values[v]![1]] = 1;
+      const key = NUMBER_KIND * 0x1_0000_0000 + hashString(`${id} ${values[at]![0]}`);
+      found.push({ split: { key, from, path, below: values[at - 1]![0], above: values[at]![0] }, has });
+      if (depth < 1) {
+        cut(lo, at, depth + 1);
+        cut(at, hi, depth + 1);
+      }
+    };
+    cut(0, values.length, 0);
+  }
+  return found;
+}
+
+/** @returns place of the first value above the best threshold, −1 for none */
+function findCut(
+  values: readonly (readonly [number, number])[],
+  targets: Uint16Array,
+  classes: number,
+  lo: number,
+  hi: number,
+): number {
+  const n = hi - lo;
+  if (n < 6) return -1;
+  const right = new Int32Array(classes);
+  const left = new Int32Array(classes);
+  for (let v = lo; v < hi; v++) right[targets[values[v]![1]]!]!++;
+  const xlogx = (x: number): number => (x > 1 ? x * Math.log(x) : 0);
+  let whole = xlogx(n);
+  for (const count of right) whole -= xlogx(count);
+  let best = -1;
+  let bestGain = 8 + 2 * Math.log(n);
+  for (let v = lo; v < hi - 1; v++) {
+    const target = targets[values[v]![1]]!;
+    left[target]!++;
+    right[target]!--;
+    if (values[v]![0] === values[v + 1]![0]) continue;
+    let parts = xlogx(v + 1 - lo) + xlogx(hi - v - 1);
+    for (let c = 0; c < classes; c++) parts -= xlogx(left[c]!) + xlogx(right[c]!);
+    const gain = 2 * (whole - parts);
+    if (gain > bestGain) {
+      bestGain = gain;
+      best = v + 1;
+    }
+  }
+  return best;
+}
+
+/** The marks that are worth most, and some that nearly all steps have. */
+function chooseDimensions(
+  columns: readonly MarkColumn[],
+  worths: Float64Array,
+  steps: number,
+): { dimensions: number[]; worth: number[] } {
+  const telling = columns
+    .map(({ key }, i) => ({ key, worth: worths[i]! }))
+    .filter(({ worth }) => worth > 0)
+    .sort((a, b) => b.worth - a.worth || a.key - b.key)
+    .slice(0, STUDENT_CORE.dimensions - COMMON_MARKS - 1);
+  const tellingSum = telling.reduce((sum, { worth }) => sum + worth, 0);
+  const chosen = new Set(telling.map(({ key }) => key));
+  const common = columns
+    .filter(({ key, count, kind }) => !chosen.has(key) && kind !== NUMBER_KIND && count >= 0.95 * steps)
+    .sort((a, b) => a.kind - b.kind || a.key - b.key)
+    .slice(0, COMMON_MARKS);
+  const commonShare = tellingSum === 0 ? 1 : COMMON_SHARE;
+  const dimensions: number[] = [];
+  const worth: number[] = [];
+  for (const one of telling) {
+    dimensions.push(one.key);
+    worth.push(((1 - commonShare) * one.worth) / tellingSum);
+  }
+  for (const { key } of common) {
+    dimensions.push(key);
+    worth.push(commonShare / common.length);
+  }
+  return { dimensions, worth };
+}
+
+function makePrototypes(
+  steps: readonly LearnedStep[],
+  ofStep: Int16Array,
+  columns: readonly Uint8Array[],
+): Prototype[] {
+  const prototypes = new Map<string, { marks: number[]; votes: Map<number, Set<string>> }>();
+  for (const [i, { run_id }] of steps.entries()) {
+    const marks: number[] = [];
+    for (const [d, has] of columns.entries()) if (has[i] === 1) marks.push(d);
+    const id = marks.join(' ');
+    let prototype = prototypes.get(id);
+    if (prototype === undefined) {
+      prototype = { marks, votes: new Map() };
+      prototypes.set(id, prototype);
+    }
+    const votes = prototype.votes.get(ofStep[i]!);
+    if (votes === undefined) prototype.votes.set(ofStep[i]!, new Set([run_id]));
+    else votes.add(run_id);
+  }
+  const weight = ({ votes }: { votes: Map<number, Set<string>> }): number => {
+    let sum = 0;
+    for (const runs of votes.values()) sum += runs.size;
+    return sum;
+  };
+  return [...prototypes.values()]
+    .sort((a, b) => weight(b) - weight(a))
+    .slice(0, STUDENT_CORE.prototypes)
+    .map(({ marks, votes }) => ({ marks, votes: [...votes].map(([c, runs]) => [c, runs.size]) }));
+}
+
+/** A group, ready to be asked. */
+class ReadyGroup {
+  readonly group: StudentGroup;
+  readonly novelty: NoveltyIndex;
+  readonly #index: StudentIndex;
+  readonly #dimensions = new Map<number, number>();
+  readonly #roots: Float64Array;
+
+  constructor(group: StudentGroup, makeIndex: MakeStudentIndex) {
+    this.group = group;
+    this.novelty = new NoveltyIndex(group.novelty);
+    for (const [d, key] of group.dimensions.entries()) this.#dimensions.set(key, d);
+    this.#roots = Float64Array.from(group.worth, (worth) => Math.sqrt(worth));
+    // One more dimension, so that a vector is never empty.
+    this.#index = makeIndex(group.dimensions.length + 1);
+    for (const [id, { marks }] of group.prototypes.entries()) {
+      const has = new Uint8Array(group.dimensions.length);
+      for (const d of marks) has[d] = 1;
+      this.#index.add(id, this.#makeVector(has));
+    }
+  }
+
+  /** What the step's vector is near, nearest first, with the distance: the share of what tells that differs. */
+  findNear(step: StepDigest): { near: { prototype: Prototype; distance: number }[]; between: number } {
+    const { group } = this;
+    const has = new Uint8Array(group.dimensions.length);
+    for (let m = 0; m < step.marks.length; m += 3) {
+      const d = this.#dimensions.get(keyOfMark(step.marks, m));
+      if (d !== undefined) has[d] = 1;
+    }
+    for (const sentence of step.system) {
+      const d = this.#dimensions.get(keyOfSentence(sentence));
+      if (d !== undefined) has[d] = 1;
+    }
+    // A number between the golden ones on both sides of a threshold: nobody knows on which side it belongs.
+    let between = 0;
+    for (const { key, from, path, below, above } of group.splits) {
+      const value = readPath(step, from, path);
+      if (typeof value !== 'number') continue;
+      const d = this.#dimensions.get(key)!;
+      if (value > (below + above) / 2) has[d] = 1;
+      if (value > below && value < above) between += group.worth[d]!;
+    }
+    const near = this.#index
+      .search(this.#makeVector(has), STUDENT_CORE.neighbours)
+      .map(({ id, similarity }) => ({
+        prototype: group.prototypes[id]!,
+        distance: Math.max(0, (1 - similarity) / 2),
+      }));
+    return { near, between };
+  }
+
+  #makeVector(has: Uint8Array): Float32Array {
+    const { length } = has;
+    const vector = new Float32Array(length + 1);
+    for (let d = 0; d < length; d++) vector[d] = has[d] === 1 ? this.#roots[d]! : -this.#roots[d]!;
+    if (length === 0) vector[0] = 1;
+    return vector;
+  }
+}
+
+function readPath(step: StepDigest, from: string, path: readonly string[]): unknown {
+  let at: unknown = step.sources.find(({ name }) => name === from)?.value;
+  for (const key of path) {
+    if (!isObject(at) || !Object.hasOwn(at, key)) return undefined;
+    at = at[key];
+  }
+  return at;
+}
+
+/** Neighbours that are farther off than the nearest by this much weigh a third. */
+const KERNEL = 0.04;
+/** A run of doubt beside the runs that agree. */
+const PRIOR = 0.5;
+const DISTANCE_DOUBT = 2.5;
+
+/** Answers steps. Holds the model's indexes; one thread. */
 export class Student {
+  readonly #agents = new Map<
+    string,
+    { agent: StudentAgent; core: number[]; known: Set<number>; groups: Map<string, ReadyGroup> }[]
+  >();
+
   constructor(model: StudentModel, makeIndex: MakeStudentIndex) {
-    void model;
-    void makeIndex;
+    for (const agent of model.agents) {
+      const groups = new Map(agent.groups.map((group) => [group.stage, new ReadyGroup(group, makeIndex)]));
+      const ready = { agent, core: agent.core, known: new Set([...agent.core, ...agent.known]), groups };
+      const list = this.#agents.get(agent.scope);
+      if (list === undefined) this.#agents.set(agent.scope, [ready]);
+      else list.push(ready);
+    }
   }
 
   /**
@@ -70,14 +629,124 @@ export class Student {
    * @param wanted `coverage`: the answer is left out (kind `http`)
    */
   decide(step: StepDigest, threshold: number, wanted: 'answer' | 'coverage' = 'answer'): StudentDecision {
-    void wanted;
-    void threshold;
-    const { reason, score } = this.propose(step);
-    return { covered: false, reason, score };
+    const { answer, reason, score, support } = this.propose(step);
+    if (answer === null || score === null || score > threshold) return { covered: false, reason, score };
+    return { covered: true, answer: wanted === 'answer' ? answer : null, score, support };
   }
 
   propose(step: StepDigest): Proposal {
-    void step;
-    return { answer: null, reason: 'unknown_agent', score: null, support: 0 };
+    const none = (reason: UncoveredReason, score: number | null = null): Proposal => ({
+      answer: null,
+      reason,
+      score,
+      support: 0,
+    });
+    if (step.unsupported !== '') return none('unsupported');
+    const agent = this.#findAgent(step);
+    if (agent === undefined) return none('unknown_agent');
+    const ready = agent.groups.get(step.stage);
+    if (ready === undefined) return none('too_far');
+    const { group } = ready;
+    const { near, between } = ready.findNear(step);
+    const nearest = near[0];
+    if (nearest === undefined) return none('too_far');
+    // Votes by label, and within the label by class.
+    const votes = new Map<number, number>();
+    const byClass = new Map<number, number>();
+    let all = 0;
+    for (const { prototype, distance } of near) {
+      const kernel = Math.exp(-(distance - nearest.distance) / KERNEL);
+      for (const [c, runs] of prototype.votes) {
+        const label = c < 0 ? -1 : group.classes[c]!.label;
+        votes.set(label, (votes.get(label) ?? 0) + kernel * runs);
+        byClass.set(c, (byClass.get(c) ?? 0) + kernel * runs);
+        all += kernel * runs;
+      }
+    }
+    let top = -1;
+    let most = 0;
+    for (const [label, weight] of votes)
+      if (weight > most) {
+        top = label;
+        most = weight;
+      }
+    if (top < 0) return none('disagreement', 1);
+    const context = new StepContext(step);
+    const classes = [...byClass]
+      .filter(([c]) => c >= 0 && group.classes[c]!.label === top)
+      .sort((a, b) => b[1] - a[1] || a[0] - b[0]);
+    let content: StudentBlock[] | null = null;
+    let slotDoubt = 0;
+    let chosen = -1;
+    let failed: UncoveredReason = 'missing_value';
+    for (const [c] of classes.slice(0, 4)) {
+      const filled = fillTemplate(group.classes[c]!.template, context);
+      if (typeof filled === 'string') failed = filled;
+      else if (content === null) {
+        content = filled.value;
+        slotDoubt = filled.doubt;
+        chosen = c;
+      } else if (!comparablesAgree(readComparable({ content }), readComparable({ content: filled.value }))) {
+        // Two templates that said the same of golden steps do not of this one.
+        slotDoubt = Math.max(slotDoubt, 0.5);
+      }
+    }
+    if (content === null) return none(failed, 1);
+    const refusal = findRefusal(step, content, group.classes[chosen]!.output_tokens);
+    if (refusal !== null) return none(refusal);
+    const disagreement = 1 - most / (all + PRIOR);
+    const distance = Math.min(1, DISTANCE_DOUBT * (nearest.distance + between));
+    const novelty = ready.novelty.measure(step.marks);
+    const score = 1 - (1 - disagreement) * (1 - distance) * (1 - novelty) * (1 - slotDoubt);
+    return {
+      answer: {
+        content,
+        stop_reason: group.classes[chosen]!.template.calls.length > 0 ? 'tool_use' : 'end_turn',
+        input_tokens: group.input_tokens,
+        output_tokens: group.classes[chosen]!.output_tokens,
+      },
+      reason:
+        Math.max(distance, novelty) >= Math.max(disagreement, slotDoubt)
+          ? 'too_far'
+          : disagreement >= slotDoubt
+            ? 'disagreement'
+            : 'missing_value',
+      score: Math.max(0, Math.min(1, score)),
+      support: Math.max(1, Math.round(most)),
+    };
+  }
+
+  #findAgent(step: StepDigest): { groups: Map<string, ReadyGroup> } | undefined {
+    const prompt = new Set(step.system);
+    for (const ready of this.#agents.get(step.scope) ?? []) {
+      if (!ready.core.every((sentence) => prompt.has(sentence))) continue;
+      let changing = 0;
+      for (const sentence of prompt) if (!ready.known.has(sentence)) changing++;
+      if (changing <= ready.agent.changing_max) return ready;
+    }
+    return undefined;
   }
 }
+
+/** Why the answer would break the request's own rules; null when it would not. */
+function findRefusal(
+  step: StepDigest,
+  content: readonly StudentBlock[],
+  outputTokens: number,
+): UncoveredReason | null {
+  let calls = 0;
+  for (const block of content) {
+    if (block.type !== 'tool_call') continue;
+    calls++;
+    if (step.callable === null || !step.callable.includes(block.name)) return 'invalid';
+  }
+  if (calls > step.calls_max) return 'invalid';
+  if (calls === 0 && step.must_call) return 'invalid';
+  if (calls === 0 && step.wants_json) return 'unsupported';
+  if (calls > 0 && step.is_thinking) return 'unsupported';
+  if (step.max_output_tokens !== null && outputTokens > step.max_output_tokens) return 'invalid';
+  return null;
+}
+
+/** Kinds of marks, for whoever explains a model. */
+export const MARK_KINDS = { ...MARK, system: SYSTEM_KIND, number: NUMBER_KIND } as const;

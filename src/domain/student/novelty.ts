@@ -1,0 +1,208 @@
+/**
+ * What is new in a step. A value that no golden step had is a surprise where values repeat, and none where each run has
+ * its own: by Good and Turing ("The population frequencies of species", 1953), the chance that the next value is a new
+ * one is about the share of values seen once. Pure; analysis learns it, the student's thread asks it.
+ */
+
+import { MARK } from './step.ts';
+
+/** What stood at one place. Plain JSON. */
+export interface PlaceMemory {
+  kind: number;
+  place: number;
+  /** Values seen; empty: they are each run's own. */
+  values: number[];
+  /** How surprising a new value is, 0 … 1. */
+  surprise: number;
+  /** How surprising it is that nothing stands there, 0 … 1. */
+  absence: number;
+}
+
+/** What words were used. */
+export interface WordMemory {
+  kind: number;
+  place: number;
+  words: number[];
+  /** Largest share of new words that a golden run had against the others. */
+  share: number;
+}
+
+export interface NoveltyMemory {
+  places: PlaceMemory[];
+  words: WordMemory[];
+  /** How surprising a place is that no golden step had, by kind. */
+  new_place: Record<string, number>;
+}
+
+/** More different values than this say that a place holds values, not states. */
+const STATES = 64;
+const WORDS = 4_000;
+/** A share of new words so far above the largest of golden runs is a full surprise. */
+const WORD_SLACK = 0.04;
+const WORD_RANGE = 0.25;
+/** Old results matter less than the ones that the step answers. */
+const KIND_WEIGHT: Record<number, number> = {
+  [MARK.fresh]: 1,
+  [MARK.past]: 0.7,
+  [MARK.earlier]: 0.5,
+  [MARK.shape]: 1,
+};
+
+/** @param decisive places that tell what is answered: a new value there is never harmless */
+export function learnNovelty(
+  steps: readonly { run_id: string; marks: readonly number[] }[],
+  decisive: ReadonlySet<number>,
+): NoveltyMemory {
+  interface Seen {
+    kind: number;
+    place: number;
+    runs: Set<string>;
+    /** Runs that had the value; 2 stands for several. */
+    values: Map<number, { run: string; several: boolean }>;
+  }
+  const runs = new Set(steps.map(({ run_id }) => run_id));
+  const seen = new Map<string, Seen>();
+  for (const { run_id, marks } of steps) {
+    for (let m = 0; m < marks.length; m += 3) {
+      const kind = marks[m]!;
+      const place = marks[m + 1]!;
+      const value = marks[m + 2]!;
+      const id = `${kind} ${place}`;
+      let its = seen.get(id);
+      if (its === undefined) {
+        its = { kind, place, runs: new Set(), values: new Map() };
+        seen.set(id, its);
+      }
+      its.runs.add(run_id);
+      const old = its.values.get(value);
+      if (old === undefined) its.values.set(value, { run: run_id, several: false });
+      else if (old.run !== run_id) old.several = true;
+    }
+  }
+  const memory: NoveltyMemory = { places: [], words: [], new_place: {} };
+  const singlePlaces = new Map<number, number>();
+  for (const { kind, place, runs: its, values } of seen.values()) {
+    if (its.size === 1) singlePlaces.set(kind, (singlePlaces.get(kind) ?? 0) + 1);
+    if (isWordKind(kind)) {
+      const words = [...values.keys()];
+      memory.words.push({
+        kind,
+        place,
+        words: words.slice(0, WORDS),
+        share: largestNewShare(steps, kind, place, values),
+      });
+      continue;
+    }
+    let singles = 0;
+    for (const { several } of values.values()) if (!several) singles++;
+    const missing = Math.min(1, (singles + 1) / (its.size + 1));
+    // Many values that changed nothing: one more will not either, unless this place is one that decides.
+    const harmless = decisive.has(place) ? 1 : 1 / Math.max(1, values.size);
+    const surprise = (1 - missing) * harmless * (KIND_WEIGHT[kind] ?? 0);
+    const isEverywhere = its.size === runs.size;
+    const absence =
+      isEverywhere && (kind === MARK.fresh || kind === MARK.shape) ? its.size / (its.size + 2) : 0;
+    const isFree = values.size > STATES || surprise < 0.02;
+    memory.places.push({
+      kind,
+      place,
+      values: isFree ? [] : [...values.keys()],
+      surprise: isFree ? 0 : surprise,
+      absence,
+    });
+  }
+  for (const kind of [MARK.fresh, MARK.past, MARK.earlier, MARK.shape]) {
+    const singles = singlePlaces.get(kind) ?? 0;
+    memory.new_place[kind] = (1 - Math.min(1, (singles + 1) / (runs.size + 1))) * (KIND_WEIGHT[kind] ?? 0);
+  }
+  return memory;
+}
+
+function isWordKind(kind: number): boolean {
+  return kind === MARK.fresh_word || kind === MARK.said_word || kind === MARK.task_word;
+}
+
+function largestNewShare(
+  steps: readonly { run_id: string; marks: readonly number[] }[],
+  kind: number,
+  place: number,
+  values: ReadonlyMap<number, { several: boolean }>,
+): number {
+  let largest = 0;
+  for (const { marks } of steps) {
+    let words = 0;
+    let singles = 0;
+    for (let m = 0; m < marks.length; m += 3) {
+      if (marks[m] !== kind || marks[m + 1] !== place) continue;
+      words++;
+      if (!values.get(marks[m + 2]!)!.several) singles++;
+    }
+    // Short texts: one new word in three says little.
+    if (words > 0) largest = Math.max(largest, singles / Math.max(words, 8));
+  }
+  return largest;
+}
+
+/** Asks what is new. One a group; built from the memory. */
+export class NoveltyIndex {
+  readonly #places = new Map<number, { surprise: number; values: Set<number> }>();
+  readonly #words = new Map<number, { share: number; words: Set<number> }>();
+  readonly #expected: { key: number; absence: number }[] = [];
+  readonly #newPlace: Record<string, number>;
+
+  constructor(memory: NoveltyMemory) {
+    for (const { kind, place, values, surprise, absence } of memory.places) {
+      this.#places.set(keyOf(kind, place), { surprise, values: new Set(values) });
+      if (absence > 0) this.#expected.push({ key: keyOf(kind, place), absence });
+    }
+    for (const { kind, place, words, share } of memory.words)
+      this.#words.set(keyOf(kind, place), { share, words: new Set(words) });
+    this.#newPlace = memory.new_place;
+  }
+
+  /** 0: nothing new that matters … 1. */
+  measure(marks: readonly number[]): number {
+    let known = 1;
+    const here = new Set<number>();
+    let wordsKey = -1;
+    let words = 0;
+    let fresh = 0;
+    let memory: { share: number; words: Set<number> } | undefined;
+    const closeWords = (): void => {
+      if (words > 0) known *= 1 - this.#measureWords(fresh / Math.max(words, 8), memory);
+      words = 0;
+      fresh = 0;
+    };
+    for (let m = 0; m < marks.length; m += 3) {
+      const kind = marks[m]!;
+      const key = keyOf(kind, marks[m + 1]!);
+      const value = marks[m + 2]!;
+      if (isWordKind(kind)) {
+        if (key !== wordsKey) {
+          closeWords();
+          wordsKey = key;
+          memory = this.#words.get(key);
+        }
+        words++;
+        if (memory === undefined || !memory.words.has(value)) fresh++;
+        continue;
+      }
+      here.add(key);
+      const place = this.#places.get(key);
+      if (place === undefined) known *= 1 - (this.#newPlace[kind] ?? 0);
+      else if (place.surprise > 0 && !place.values.has(value)) known *= 1 - place.surprise;
+    }
+    closeWords();
+    for (const { key, absence } of this.#expected) if (!here.has(key)) known *= 1 - absence;
+    return 1 - known;
+  }
+
+  #measureWords(share: number, memory: { share: number } | undefined): number {
+    const usual = memory?.share ?? 0;
+    return Math.min(1, Math.max(0, share - usual - WORD_SLACK) / WORD_RANGE);
+  }
+}
+
+function keyOf(kind: number, place: number): number {
+  return kind * 0x1_0000_0000 + place;
+}
