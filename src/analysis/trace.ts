@@ -8,7 +8,7 @@
  */
 
 import { createHash } from 'node:crypto';
-import { type GoldenReason, GoldenTally, hasFailed } from '../domain/golden.ts';
+import { type GoldenReason, GoldenTally, hasFailed, judgeOutcome, type TurnLink } from '../domain/golden.ts';
 import { type NormalTurn, type TurnBlock, type TurnMessage, textOf } from '../domain/turn.ts';
 import type { DecodedTurn } from '../gateway/turns/decode.ts';
 import { normalizeTurn } from '../gateway/turns/normal-turn.ts';
@@ -147,7 +147,7 @@ export function* traceRun(
   for (const step of readRun(new RunSource(source, chains, run), run.run_id)) {
     const { record, turn, link } = step;
     const normal = turn === null ? null : normalizeTurn(source.copy(record.id)!);
-    teller.count(record, link, normal);
+    teller.count(record, link, turn, normal);
     if (turn === null || normal === null || hasFailed(record)) continue;
     const told = teller.tell(record, turn, normal);
     if (head === '') {
@@ -235,9 +235,14 @@ class RunTeller {
   }
 
   /** Every exchange of the run, failed ones too. */
-  count(record: ListedExchange, link: Parameters<GoldenTally['add']>[1], normal: NormalTurn | null): void {
+  count(
+    record: ListedExchange,
+    link: TurnLink | null,
+    turn: DecodedTurn | null,
+    normal: NormalTurn | null,
+  ): void {
     const { seq } = record;
-    this.#golden.add(record, link);
+    this.#golden.add(record, link, turn?.conversation ?? null);
     if (seq !== null) {
       this.#firstSeq = Math.min(this.#firstSeq ?? seq, seq);
       this.#lastSeq = Math.max(this.#lastSeq ?? seq, seq);
@@ -276,11 +281,8 @@ class RunTeller {
 
   judge(run: TracedRun): Provenance {
     const { reasons } = this.#golden.judge(this.#lastCallsTools);
-    const { outcome } = this.#options;
-    if (outcome !== null && outcome !== 'success') {
-      const words = `the monitor run of this id finished with the outcome ${JSON.stringify(outcome)}`;
-      reasons.push({ code: 'outcome', words });
-    }
+    const against = judgeOutcome(this.#options.outcome);
+    if (against !== null) reasons.push(against);
     return {
       exchanges: run.exchanges,
       first_seq: this.#firstSeq,

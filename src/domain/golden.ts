@@ -6,10 +6,14 @@
  *  - it has a turn, and every exchange of it was captured whole: none aborted, truncated or unreadable;
  *  - nothing is missing: all its exchanges carry `seq` without a gap from 0 or 1 on; or none carries it and each turn
  *    goes on from the answer of the one before (the caller finds that out by reading the bodies: `link`);
- *  - every failed call was tried again with success: a later exchange of the same method and path succeeded. A turn
- *    that was answered 2xx but came to no stop reason (an error event in its stream) is a failed call too;
+ *  - every failed call was tried again with success: a later exchange of the same method and path succeeded, and a
+ *    turn's asked the same or went on from the same answer, so that another conversation of the run (a sub-agent's)
+ *    does not make it good. A turn that was answered 2xx but came to no stop reason (an error event in its stream) is a
+ *    failed call too;
  *  - its last turn ended of itself: `end_turn` or `stop_sequence`, `stop`, `completed` without a call to a tool;
- *  - all its turns are Messages; chat-completions and responses count when `seq` proves that nothing is missing.
+ *  - all its turns are Messages; chat-completions and responses count when `seq` proves that nothing is missing;
+ *  - no finished monitor run of its id says otherwise (`judgeOutcome`).
+ * Who answered a turn, upstream or student, does not matter, and neither do side calls: they are exchanges like others.
  *
  * Exchanges are added in the order of their ids. State is bounded: MAX_SEQ_RANGES ranges of numbers, MAX_FAILED_CALLS
  * open failures; beyond either the run is not golden, and says so.
@@ -39,6 +43,13 @@ export type GoldenExchange = Pick<
  */
 export type TurnLink = 'starts' | 'continues' | 'repeats' | 'breaks';
 
+/** What a turn asked, in fingerprints (src/gateway/turns/conversation.ts): tells whether another tries it again. */
+export interface AskedTurn {
+  prefixes: readonly string[];
+  last_answer_at: number;
+  last_answer_alone: string | null;
+}
+
 export type GoldenCode =
   | 'no_turn'
   | 'aborted'
@@ -59,6 +70,13 @@ export interface GoldenReason {
   words: string;
 }
 
+/** What the outcome of a finished monitor run (null: there is none) has against the run of its id. */
+export function judgeOutcome(outcome: string | null): GoldenReason | null {
+  if (outcome === null || outcome === 'success') return null;
+  const words = `the monitor run of this id finished with the outcome ${JSON.stringify(outcome)}`;
+  return { code: 'outcome', words };
+}
+
 export interface GoldenVerdict {
   golden: boolean;
   /** Empty when golden. */
@@ -68,8 +86,19 @@ export interface GoldenVerdict {
 /** Disjoint ranges of seq numbers that a run may fall into. In order of arrival there is one. */
 export const MAX_SEQ_RANGES = 1024;
 
-/** Different method and path pairs with a failure not yet made good. */
+/** Different calls with a failure not yet made good. */
 export const MAX_FAILED_CALLS = 64;
+
+/** A failed call that is not made good yet. */
+interface FailedCall {
+  id: number;
+  seq: number | null;
+  call: string;
+  /** The whole request; null when nobody looked, or it cannot be read: then any success of the call makes it good. */
+  asked: string | null;
+  /** What stands for the answer that it goes on from. */
+  anchors: string[];
+}
 
 /** Ids that a sentence names before it counts the rest. */
 const NAMED_IDS = 5;
@@ -94,15 +123,17 @@ export class GoldenTally {
   readonly #neverGolden = new IdList();
   readonly #goldenBySeq = new IdList();
   readonly #seqs = new SeqRanges();
-  readonly #failed = new Map<string, number>();
+  #failed: FailedCall[] = [];
   #failedOverflow = false;
+  #hadFailures = false;
   #lastTurn: GoldenExchange | null = null;
 
   /**
    * Adds the run's next exchange.
    * @param link how the turn follows; null when nobody looked (needed only for turns without seq)
+   * @param asked what the turn asked; null when nobody looked (needed only for runs with failed calls)
    */
-  add(exchange: GoldenExchange, link: TurnLink | null = null): void {
+  add(exchange: GoldenExchange, link: TurnLink | null = null, asked: AskedTurn | null = null): void {
     if (exchange.aborted) this.#aborted.add(exchange.id);
     if (exchange.truncated) this.#truncated.add(exchange.id);
     if (exchange.undecodable && !exchange.truncated) this.#undecodable.add(exchange.id);
@@ -111,8 +142,18 @@ export class GoldenTally {
       this.#withSeq += 1;
       this.#seqs.add(exchange.seq);
     }
-    this.#addCall(exchange);
+    this.#addCall(exchange, asked);
     if (exchange.kind === 'turn') this.#addTurn(exchange, link);
+  }
+
+  /** The turn with the highest seq, or without seq the latest; null when there was none. */
+  get lastTurn(): GoldenExchange | null {
+    return this.#lastTurn;
+  }
+
+  /** A call failed, made good or not: whether it was, only the bodies tell for certain. */
+  get hadFailures(): boolean {
+    return this.#hadFailures;
   }
 
   /**
@@ -132,8 +173,8 @@ export class GoldenTally {
     if (this.#truncated.count > 0) say('truncated', `${this.#truncated.name()}: the stored copy is cut off`);
     if (this.#undecodable.count > 0)
       say('undecodable', `${this.#undecodable.name()}: the body cannot be read`);
-    for (const [call, id] of this.#failed)
-      say('failed_call', `${call} failed (exchange ${id}) and was not retried to success`);
+    for (const [call, ids] of this.#listFailed())
+      say('failed_call', `${call} failed (${ids.name()}) and was not retried to success`);
     if (this.#failedOverflow) say('failed_call', `more than ${MAX_FAILED_CALLS} different calls failed`);
     if (this.#neverGolden.count > 0) {
       say(
@@ -170,12 +211,31 @@ export class GoldenTally {
     else if (link === 'breaks' || (link === 'starts' && last !== null)) this.#broken.add(exchange.id);
   }
 
-  #addCall(exchange: GoldenExchange): void {
+  #addCall(exchange: GoldenExchange, turn: AskedTurn | null): void {
     const call = `${exchange.method} ${exchange.path}`;
-    if (!hasFailed(exchange)) this.#failed.delete(call);
-    else if (this.#failed.has(call) || this.#failed.size < MAX_FAILED_CALLS)
-      this.#failed.set(call, exchange.id);
+    const asked = turn?.prefixes.at(-1) ?? null;
+    if (!hasFailed(exchange)) {
+      if (this.#failed.length > 0) {
+        this.#failed = this.#failed.filter((one) => one.call !== call || !makesGood(exchange, turn, one));
+      }
+      return;
+    }
+    this.#hadFailures = true;
+    const failed = { id: exchange.id, seq: exchange.seq, call, asked, anchors: listAnchors(turn) };
+    const known = this.#failed.findIndex((one) => one.call === call && one.asked === asked);
+    if (known >= 0) this.#failed[known] = failed;
+    else if (this.#failed.length < MAX_FAILED_CALLS) this.#failed.push(failed);
     else this.#failedOverflow = true;
+  }
+
+  #listFailed(): Map<string, IdList> {
+    const calls = new Map<string, IdList>();
+    for (const { call, id } of this.#failed) {
+      const ids = calls.get(call) ?? new IdList();
+      ids.add(id);
+      calls.set(call, ids);
+    }
+    return calls;
   }
 
   #judgeCompleteness(say: (code: GoldenCode, words: string) => void): void {
@@ -212,6 +272,20 @@ export class GoldenTally {
     if (lastCallsTools === true) return `the last turn (exchange ${last.id}) still waits for a tool's result`;
     return '';
   }
+}
+
+function listAnchors(turn: AskedTurn | null): string[] {
+  if (turn === null || turn.last_answer_at < 0) return [];
+  const anchors = [turn.prefixes[turn.last_answer_at], turn.last_answer_alone];
+  return anchors.filter((anchor) => anchor !== undefined && anchor !== null);
+}
+
+/** Whether a call that succeeded tries again what failed; method and path are the same. */
+function makesGood({ seq }: GoldenExchange, turn: AskedTurn | null, failed: FailedCall): boolean {
+  if (seq !== null && failed.seq !== null && seq < failed.seq) return false;
+  if (turn === null || turn.prefixes.length === 0 || failed.asked === null) return true;
+  if (turn.prefixes.includes(failed.asked)) return true;
+  return listAnchors(turn).some((anchor) => failed.anchors.includes(anchor));
 }
 
 /** No answer, an error status, or a turn that was answered but came to no end. */

@@ -2,8 +2,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
+  type AskedTurn,
   type GoldenExchange,
   GoldenTally,
+  judgeOutcome,
   MAX_FAILED_CALLS,
   MAX_SEQ_RANGES,
   type TurnLink,
@@ -137,6 +139,58 @@ describe('not golden', () => {
     expect(words(messages, ['starts', 'breaks'])[0]).toMatch(/^unlinked: exchange 2: not the continuation/);
     expect(words(messages, ['starts', 'starts'])[0]).toMatch(/^unlinked: exchange 2/);
     expect(words(messages)[0]).toMatch(/^unlinked: no x-svc-seq, and whether/);
+  });
+
+  it('a failed call that only another conversation of the run made good', () => {
+    const failed = { status: 529, stop_reason: null };
+    const asked = (prefixes: string[], at = -1): AskedTurn => ({
+      prefixes,
+      last_answer_at: at,
+      last_answer_alone: null,
+    });
+    const tell = (exchanges: [GoldenExchange, AskedTurn][]): boolean => {
+      const tally = new GoldenTally();
+      for (const [exchange, what] of exchanges) tally.add(exchange, null, what);
+      expect(tally.hadFailures).toBe(true);
+      return tally.judge().golden;
+    };
+    const parent = asked(['task']);
+    const child = asked(['child', 'child answered', 'child result'], 1);
+    expect(
+      tell([
+        [turn(1), parent],
+        [turn(2, failed), child],
+        [turn(3, END), asked(['task', 'answered', 'gave up'], 1)],
+      ]),
+    ).toBe(false);
+    // Tried again as it was; with words added; with its history cut down, after the same answer.
+    for (const again of [
+      child,
+      asked([...child.prefixes, 'go on'], 1),
+      { ...asked(['cut', 'cut answered', 'cut result'], 1), last_answer_alone: 'the answer' },
+    ]) {
+      const first = { ...child, last_answer_alone: 'the answer' };
+      expect(
+        tell([
+          [turn(1), parent],
+          [turn(2, failed), first],
+          [turn(3, END), again],
+        ]),
+      ).toBe(true);
+    }
+    // What was numbered before the failure does not try it again, however late it ended.
+    expect(
+      tell([
+        [turn(1), parent],
+        [turn(2, { ...failed, seq: 3 }), child],
+        [turn(3, { ...END, seq: 2 }), child],
+      ]),
+    ).toBe(false);
+  });
+
+  it('by the outcome of a monitor run', () => {
+    expect([judgeOutcome(null), judgeOutcome('success')]).toEqual([null, null]);
+    expect(judgeOutcome('failure: tests')?.words).toContain('"failure: tests"');
   });
 
   it('names a few exchanges and counts the rest', () => {
