@@ -6,8 +6,6 @@
  * fails. Whatever it was, the exchange is handed to capture at the end.
  */
 
-import { subscribe } from 'node:diagnostics_channel';
-import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { FinishedExchange } from '../domain/exchange.ts';
@@ -23,6 +21,7 @@ import {
 import type { Destination } from './route-table.ts';
 import type { Tee } from './tee.ts';
 import type { RequestClass } from './turns/classify.ts';
+import type { Connection, PooledHandler, SocketState } from './upstream.ts';
 
 /** Request body bytes that wait for a slow upstream before the client is told to wait. */
 const UPLOAD_BUFFER_BYTES = 256 * 1024;
@@ -49,37 +48,11 @@ export interface BegunExchange {
   at_ms: number;
 }
 
-/**
- * undici tells nobody which connection a request got. Two things need it: a retry is only safe on a connection that
- * was used before, and an answer without framing that ends in a reset is not whole, though undici takes it for that.
- * It does publish the connection as it writes the head, in the same synchronous stretch in which it started our
- * handler.
- */
-let starting: Forward | null = null;
-/** Connections that carried a request, and whether they have been reset. */
-const connections = new WeakMap<Socket, { wasReset: boolean }>();
-subscribe('undici:client:sendHeaders', (message) => {
-  if (starting === null) return;
-  const { socket } = message as { socket: Socket };
-  let connection = connections.get(socket);
-  starting.isConnectionReused = connection !== undefined;
-  if (connection === undefined) {
-    const made = { wasReset: false };
-    connection = made;
-    connections.set(socket, made);
-    // Before undici's own listener, which ends the answer.
-    socket.prependListener('error', () => {
-      made.wasReset = true;
-    });
-  }
-  starting.connection = connection;
-  starting = null;
-});
-
-export class Forward implements Dispatcher.DispatchHandler {
+export class Forward implements PooledHandler {
   /** The connection has carried a request before. */
   isConnectionReused = false;
-  connection: { readonly wasReset: boolean } | null = null;
+  /** The socket that carries the request, once it does. */
+  connection: Readonly<SocketState> | null = null;
 
   readonly #context: ForwardContext;
   readonly #stream: HttpStream;
@@ -89,6 +62,7 @@ export class Forward implements Dispatcher.DispatchHandler {
   readonly #tee: Tee | null;
   readonly #startedAt: number;
   readonly #startedAtMs: number;
+  #pooled: Connection | null = null;
   #controller: Dispatcher.DispatchController | null = null;
   /** A body that arrives while it is sent. */
   #upload: Readable | null = null;
@@ -196,13 +170,20 @@ export class Forward implements Dispatcher.DispatchHandler {
     }
   };
 
+  onConnection(connection: Connection): void {
+    this.#pooled = connection;
+  }
+
   onRequestStart(controller: Dispatcher.DispatchController): void {
     if (this.#isOver) {
       controller.abort(new Error('the client went away'));
       return;
     }
     this.#controller = controller;
-    starting = this;
+    const { socket } = this.#pooled!;
+    this.connection = socket;
+    this.isConnectionReused = socket.requests > 0;
+    socket.requests++;
   }
 
   onResponseStart(
