@@ -15,6 +15,7 @@ import { Front, type Parts } from './front.ts';
 import type { AdminAnswer, RemoteServices } from './front-threads.ts';
 import type { CaptureAdmin } from './gateway/admin.ts';
 import type { CaptureFront } from './gateway/capture-control.ts';
+import type { StudentFacts } from './gateway/student/protocol.ts';
 import { createLog } from './log.ts';
 import { Front as ActorFront } from './runtime/front.ts';
 import type { FrontHost } from './runtime/front-host.ts';
@@ -53,6 +54,8 @@ export interface FrontThreadControl extends CaptureFront {
   /** Resolves once it listens. */
   start(): Promise<void>;
   metrics(): Promise<MetricsData>;
+  /** A port to the student. */
+  attachStudent(port: MessagePort, facts: StudentFacts): void;
   /** Lets the requests finish; the actors go on. */
   drain(): Promise<void>;
   stop(): Promise<void>;
@@ -104,6 +107,8 @@ export default async function frontThread(task: FrontTask): Promise<void> {
       });
     },
     counters: async () => (await front?.counters()) ?? null,
+    relegation: async () => (await front?.relegation()) ?? null,
+    attachStudent: (port, facts) => (front === null ? port.close() : front.attachStudent(port, facts)),
     metrics: async () => (await front?.metrics()) ?? [],
     settle: async (deadlineMs) => front?.settle(deadlineMs),
     kill: async () => front?.kill(),

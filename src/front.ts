@@ -3,6 +3,7 @@
  * pools, capture queue. Part of the composition root. The main thread runs one; with FRONT_THREADS above 1 further
  * threads run one each (front-thread.ts), all listening on the same ports.
  */
+import type { MessagePort } from 'node:worker_threads';
 import type { CaptureWriterClient } from '../actors/capture-writer/client.ts';
 import { DistillerClient } from '../actors/distiller/client.ts';
 import { FindingsClient } from '../actors/findings-index/client.ts';
@@ -24,6 +25,10 @@ import type { CaptureAdmin } from './gateway/admin.ts';
 import type { CaptureFront } from './gateway/capture-control.ts';
 import { type CaptureCounters, CaptureQueue } from './gateway/capture-queue.ts';
 import { Gateway } from './gateway/gateway.ts';
+import { Relegation } from './gateway/relegation.ts';
+import type { RelegationCounters } from './gateway/relegation-ledger.ts';
+import type { StudentFacts } from './gateway/student/protocol.ts';
+import { StudentLink } from './gateway/student-link.ts';
 import { serveApi } from './http/api-port.ts';
 import { type HttpServer, startServer } from './http/server.ts';
 import { COMPUTE_THREADS, DRAIN_DEADLINE_MS, RESUME_TRACES_MS } from './limits.ts';
@@ -69,6 +74,7 @@ export class Front implements CaptureFront {
   readonly #embedder: Embedder | null;
   readonly #findings: FindingsServices | undefined;
   readonly #metrics: ApiMetrics;
+  readonly #relegation: Relegation | null;
   readonly #distillers: DistillerClient | null;
   readonly #patterns: PatternIndexClient | null;
   #tending: NodeJS.Timeout | undefined;
@@ -86,12 +92,17 @@ export class Front implements CaptureFront {
             max_capture_bytes: config.capture.max_capture_bytes,
           });
     if (queue !== null) writer?.onReturn(() => queue.retryNow());
+    const relegation =
+      parts.gateway && config.relegation !== null
+        ? new Relegation(config.relegation.mode, new StudentLink(config.relegation.timeout_ms))
+        : null;
     const gateway = parts.gateway
       ? new Gateway({
           bases: config.gateway,
           note: config.capture.note,
           capture: queue,
           admin: services.admin,
+          relegation,
         })
       : null;
     const servers: HttpServer[] = [];
@@ -132,6 +143,7 @@ export class Front implements CaptureFront {
       patterns,
       metrics,
       parts,
+      relegation,
     );
   }
 
@@ -147,6 +159,7 @@ export class Front implements CaptureFront {
     patterns: PatternIndexClient | null,
     metrics: ApiMetrics,
     parts: Parts,
+    relegation: Relegation | null,
   ) {
     this.#queue = queue;
     this.#gateway = gateway;
@@ -158,12 +171,23 @@ export class Front implements CaptureFront {
     this.#distillers = distillers;
     this.#patterns = patterns;
     this.#metrics = metrics;
+    this.#relegation = relegation;
     this.gateway_url = parts.gateway ? urlOf(servers[0]!) : null;
     this.api_url = parts.api ? urlOf(servers.at(-1)!) : null;
   }
 
   async counters(): Promise<CaptureCounters | null> {
     return this.#queue?.counters() ?? null;
+  }
+
+  async relegation(): Promise<RelegationCounters | null> {
+    return this.#relegation?.ledger.counters() ?? null;
+  }
+
+  /** There is a student, or another one; the port is the front's from now on. */
+  attachStudent(port: MessagePort, facts: StudentFacts): void {
+    if (this.#relegation === null) port.close();
+    else this.#relegation.link.attach(port, facts);
   }
 
   /** What this front has counted, for another to add up. */
@@ -202,6 +226,7 @@ export class Front implements CaptureFront {
     // An event stream never finishes of itself; its readers come again, to the next process.
     this.#live?.close();
     await Promise.all(drained);
+    this.#relegation?.link.close();
     await this.#gateway?.close();
     // What cannot be written by now was told in `writer.errors`; the stop goes on.
     await this.#queue?.settle(DRAIN_DEADLINE_MS).catch(() => {});

@@ -1,5 +1,6 @@
 /** Composition root: puts the process's parts together, starts them, stops them in reverse. Main thread. */
 
+import * as Comlink from 'comlink';
 import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
 import { startFrontHost } from '../actors/front-host.ts';
 import type { HostOptions } from '../actors/host.ts';
@@ -22,13 +23,14 @@ import {
   OWNER_TOKEN_HOURS,
   RATE_SLOTS,
 } from './limits.ts';
-import { createLog } from './log.ts';
+import { createLog, type Log } from './log.ts';
 import { ActorThreads } from './runtime/actor-threads.ts';
 import { ComputePool } from './runtime/compute-pool.ts';
 import type { Placement } from './runtime/protocol.ts';
 import { findModelDir } from './search/open-embedder.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
 import { databasePaths } from './storage/lmdb/stores.ts';
+import { checkStudent, StudentThread } from './student-thread.ts';
 
 /** The first user, where nobody else says who that is. */
 const OWNER_EMAIL = 'owner@understudy.local';
@@ -128,12 +130,15 @@ async function startAll(
     stops.push(() => writer.flush().catch(() => {}));
   }
   const fronts: CaptureFront[] = [];
+  const student = parts.gateway ? await openStudent(config, log) : null;
+  if (student !== null) stops.push(() => student.close());
   const admin = new CaptureControl({
     version: config.version,
     db_path: config.capture.db,
     max_queue: config.capture.max_queue,
     writer,
     fronts,
+    relegation: student,
   });
   const isReady = async () =>
     asker.isUp(0) && (host === null || asker.isUp(ownHost)) && (writer === null || writer.alive);
@@ -142,7 +147,7 @@ async function startAll(
     {
       fronts: () => meters.map((front) => front.metrics()),
       actors: () => actors.stats(),
-      capture: () => (writer === null ? null : admin.stats()),
+      capture: () => (writer === null && student === null ? null : admin.stats()),
     },
     config.version,
   );
@@ -182,6 +187,7 @@ async function startAll(
   fronts.push(first);
   meters.push(first);
   stops.push(() => first.stop());
+  student?.connect((port, facts) => first.attachStudent(port, facts));
   first.tend();
 
   if (others !== null) {
@@ -190,6 +196,11 @@ async function startAll(
     await others.start();
     fronts.push(...(others.fronts as unknown as CaptureFront[]));
     meters.push(...others.fronts);
+    for (const front of others.fronts) {
+      student?.connect((port, facts) => {
+        void front.attachStudent(Comlink.transfer(port, [port]), facts).catch(() => port.close());
+      });
+    }
   }
   const isOwnSecret = config.auth.jwt_secret !== given.auth.jwt_secret;
   return {
@@ -197,6 +208,18 @@ async function startAll(
     gateway_url: first.gateway_url,
     owner_token: isOwnSecret ? await signOwnerToken(config) : null,
   };
+}
+
+/**
+ * The student's thread, which reads its student in meanwhile; null where relegation is off.
+ * @throws StudentDirectoryError when there is no student to be had: whoever has asked for one should know
+ */
+async function openStudent({ relegation, log_level }: Config, log: Log): Promise<StudentThread | null> {
+  if (relegation === null) return null;
+  const { directory, mode, key, timeout_ms, prices } = relegation;
+  await checkStudent(directory);
+  const entry = resolveModuleUrl('../actors/student.ts', import.meta.url);
+  return new StudentThread({ entry, directory, mode, key, timeout_ms, prices, log_level, log });
 }
 
 /** The kinds of `FRONT_KINDS` live on the fronts where there is an API. */

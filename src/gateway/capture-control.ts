@@ -5,6 +5,8 @@
 import { CatalogueError } from '../errors.ts';
 import type { CaptureAdmin } from './admin.ts';
 import type { CaptureCounters, CaptureWriter } from './capture-queue.ts';
+import { addCounters, emptyCounters, type RelegationCounters } from './relegation-ledger.ts';
+import type { StudentFacts } from './student/protocol.ts';
 
 /** What the writer tells of its files. */
 export interface WriterState {
@@ -30,12 +32,24 @@ export interface CaptureControlOptions {
   writer: ControlledWriter | null;
   /** Every front of the process; read at each call. */
   fronts: readonly CaptureFront[];
+  /** null or left out: relegation is off. */
+  relegation?: RelegationState | null;
+}
+
+/** Relegation as the operator has it, and the student that there is. */
+export interface RelegationState {
+  readonly mode: 'on' | 'shadow';
+  readonly has_prices: boolean;
+  /** null while there is none to ask. */
+  readonly facts: StudentFacts | null;
 }
 
 /** One front's queue, on this thread or another. */
 export interface CaptureFront {
   /** null with capture switched off. */
   counters(): Promise<CaptureCounters | null>;
+  /** null with relegation off. */
+  relegation(): Promise<RelegationCounters | null>;
   settle(deadlineMs: number): Promise<void>;
   kill(): Promise<void>;
 }
@@ -88,7 +102,7 @@ export class CaptureControl implements CaptureAdmin {
         errors,
       },
       exchanges,
-      relegation: { enabled: false, served: 0, fallback: 0, errors: 0 },
+      relegation: await this.#describeRelegation(),
     };
   }
 
@@ -107,6 +121,26 @@ export class CaptureControl implements CaptureAdmin {
     await Promise.all(this.#options.fronts.map((front) => front.kill()));
     await this.#options.writer?.kill();
     return { alive: false };
+  }
+
+  async #describeRelegation(): Promise<object> {
+    const state = this.#options.relegation ?? null;
+    const sum = emptyCounters();
+    if (state !== null) {
+      for (const counters of await Promise.all(this.#options.fronts.map((front) => front.relegation()))) {
+        if (counters !== null) addCounters(sum, counters);
+      }
+    }
+    const { saved_micro_usd: saved, shadow, ...counts } = sum;
+    return {
+      enabled: state !== null,
+      mode: state?.mode ?? 'off',
+      student: state?.facts?.kind ?? null,
+      version: state?.facts?.version ?? null,
+      ...counts,
+      money_saved_usd: state?.has_prices ? Math.round(saved) / 1_000_000 : null,
+      shadow,
+    };
   }
 
   /** The writer, once it has everything that was captured so far. */

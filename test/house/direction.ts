@@ -139,6 +139,8 @@ const ROOTS = new Set([
   'src/front-threads.ts',
   'actors/host.ts',
   'actors/compute.ts',
+  'actors/student.ts',
+  'src/student-thread.ts',
   'actors/front-host.ts',
 ]);
 const OWN_FILES = new Set(['limits', 'errors', 'config', 'log']);
