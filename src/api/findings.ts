@@ -3,6 +3,7 @@
 import type { FindingPlace, FindingsClient, FindingsScope } from '../../actors/findings-index/client.ts';
 import type { FINDINGS } from '../contract/findings.ts';
 import type { HandlersOf } from '../contract/handler.ts';
+import type { AuditActor } from '../domain/account.ts';
 import {
   type Finding,
   type FindingFilter,
@@ -15,7 +16,9 @@ import { projectOf, type Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
 import type { Embedder } from '../search/embedder.ts';
 import { newUlid } from '../std/id.ts';
+import type { Tables } from '../storage/tables.ts';
 import type { FindingsEmbedding } from './findings-embedding.ts';
+import { logTenantChange, tenantAuditActor } from './tenant-audit.ts';
 
 export interface FindingsServices {
   findings: FindingsClient;
@@ -28,7 +31,8 @@ export function findingsHandlers({
   findings,
   embedder,
   embedding,
-}: FindingsServices): HandlersOf<typeof FINDINGS> {
+  main,
+}: FindingsServices & { main: Tables }): HandlersOf<typeof FINDINGS> {
   const readAll = (scope: FindingsScope, places: readonly FindingPlace[]): Finding[] =>
     places.flatMap((place) => {
       const finding = findings.read(scope, place);
@@ -42,6 +46,19 @@ export function findingsHandlers({
       if (thrown instanceof CatalogueError && thrown.retryable) return null;
       throw thrown;
     }
+  };
+
+  /** Storing one is an agent's daily work; deleting is somebody's decision. */
+  const logDeletion = async (
+    action: string,
+    tenant: Tenant,
+    actor: AuditActor,
+    { codebase_id, project_id }: FindingsScope,
+    deleted: number,
+  ): Promise<void> => {
+    if (deleted === 0) return;
+    const after = { deleted, project_id };
+    await logTenantChange(main, tenant, actor, { action, target: codebase_id, after });
   };
 
   return {
@@ -85,9 +102,11 @@ export function findingsHandlers({
       };
     },
 
-    async invalidate({ tenant, params, body }) {
+    async invalidate({ tenant, params, body, request }) {
+      const actor = tenantAuditActor(tenant, request);
       const scope = scopeOf(tenant, params.codebase_id, body.project_id);
       const { deleted } = await findings.invalidate(scope, body.file_paths.map(prepareFilePath));
+      await logDeletion('findings.invalidate', tenant, actor, scope, deleted);
       return { body: { deleted } };
     },
 
@@ -97,8 +116,11 @@ export function findingsHandlers({
       return { body: { coverage } };
     },
 
-    async clear({ tenant, params, query }) {
-      await findings.clear(scopeOf(tenant, params.codebase_id, query.project_id));
+    async clear({ tenant, params, query, request }) {
+      const actor = tenantAuditActor(tenant, request);
+      const scope = scopeOf(tenant, params.codebase_id, query.project_id);
+      const { deleted } = await findings.clear(scope);
+      await logDeletion('findings.clear', tenant, actor, scope, deleted);
       return { body: { cleared: true } };
     },
   };

@@ -5,16 +5,20 @@ import type { PATTERNS } from '../contract/patterns.ts';
 import { type NewPattern, ownScope, type PatternScope, UNIVERSAL_SCOPE } from '../domain/pattern.ts';
 import { projectOf } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
+import type { Tables } from '../storage/tables.ts';
+import { logTenantChange, tenantAuditActor } from './tenant-audit.ts';
 
 /** What an import needs; the pattern index's client is such. */
 export interface PatternServices {
   /** null: no vector store is configured. */
   index: { add(scope: PatternScope, patterns: readonly NewPattern[]): Promise<MergedPattern[]> } | null;
+  main: Tables;
 }
 
-export function patternHandlers({ index }: PatternServices): HandlersOf<typeof PATTERNS> {
+export function patternHandlers({ index, main }: PatternServices): HandlersOf<typeof PATTERNS> {
   return {
-    importPatterns: async ({ tenant, body }) => {
+    importPatterns: async ({ tenant, body, request }) => {
+      const actor = tenantAuditActor(tenant, request);
       if (body.tier === 'e3' && tenant.actor.type !== 'static')
         throw new CatalogueError('forbidden', 'Universal patterns are the operator’s');
       if (index === null)
@@ -35,7 +39,14 @@ export function patternHandlers({ index }: PatternServices): HandlersOf<typeof P
       }));
       const patterns = await index.add(scope, added);
       const created = patterns.filter((outcome) => outcome.created).length;
-      return { body: { created, merged: patterns.length - created, patterns } };
+      const merged = patterns.length - created;
+      if (patterns.length > 0)
+        await logTenantChange(main, tenant, actor, {
+          action: 'patterns.import',
+          target: scope.tier === 'e1' ? scope.project_id : scope.tier === 'e2' ? scope.org_id : scope.tier,
+          after: { tier: scope.tier, created, merged },
+        });
+      return { body: { created, merged, patterns } };
     },
   };
 }

@@ -1,4 +1,5 @@
 /** Handlers of `contract/profiles.ts`, and the look-up of a run's profile. Front threads. */
+import { isDeepStrictEqual } from 'node:util';
 import type { HandlersOf } from '../contract/handler.ts';
 import type { PROFILES } from '../contract/profiles.ts';
 import { valueViolation } from '../contract/violation.ts';
@@ -6,6 +7,7 @@ import { findBuiltInProfile, type MonitorProfile, makeProfile } from '../domain/
 import { CatalogueError } from '../errors.ts';
 import { PROFILES_PER_ORG_MAX } from '../limits.ts';
 import type { TableReader, Tables } from '../storage/tables.ts';
+import { tenantAuditActor, writeTenantAudit } from './tenant-audit.ts';
 
 /** In `main.mdb`: one row a custom profile, key `[org_id, name]`, value the whole profile. */
 const PROFILES_TABLE = 'profiles';
@@ -13,19 +15,33 @@ const PROFILES_TABLE = 'profiles';
 export function profileHandlers(services: { stores: { main: Tables } }): HandlersOf<typeof PROFILES> {
   const { main } = services.stores;
   return {
-    putProfile: async ({ tenant: { org_id }, body }) => {
+    putProfile: async ({ tenant, body, request }) => {
+      const { org_id } = tenant;
+      const actor = tenantAuditActor(tenant, request);
       if (findBuiltInProfile(body.name) !== null) {
         throw new CatalogueError('conflict', 'A built-in profile has this name');
       }
       const profile = makeProfile(body.name, present(body.weights), present(body.thresholds ?? {}));
       await main.transact((transaction) => {
         const row = [org_id, body.name];
-        if (transaction.get(PROFILES_TABLE, row) === undefined) checkRoom(transaction, org_id);
+        const before = transaction.get<MonitorProfile>(PROFILES_TABLE, row);
+        if (before === undefined) checkRoom(transaction, org_id);
+        else if (isDeepStrictEqual(before, profile)) return;
         transaction.write({ op: 'put', table: PROFILES_TABLE, row, value: profile });
+        writeTenantAudit(transaction, tenant, actor, {
+          action: 'profile.put',
+          target: body.name,
+          before: before === undefined ? null : describeProfile(before),
+          after: describeProfile(profile),
+        });
       });
       return { body: profile };
     },
   };
+}
+
+function describeProfile({ weights, thresholds }: MonitorProfile) {
+  return { weights, thresholds };
 }
 
 /** Without the fields that are there and undefined, which no JSON has, but a schema's type. */

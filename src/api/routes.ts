@@ -76,7 +76,9 @@ function productEndpoints(services: ApiServices): BoundEndpoint[] {
     ...bind(TRACES, traceHandlers(services)),
     ...patternEndpoints(services),
     ...bind(EXPERIMENTS, experimentHandlers(services)),
-    ...(services.findings === undefined ? [] : bind(FINDINGS, findingsHandlers(services.findings))),
+    ...(services.findings === undefined
+      ? []
+      : bind(FINDINGS, findingsHandlers({ ...services.findings, main: services.stores.main }))),
     ...bind(STREAM, streamHandlers(services)),
   ];
 }
@@ -89,7 +91,10 @@ function patternEndpoints({ asker, stores: { main }, control, has_patterns }: Ap
     plans: planReader(main),
     plan_caps: control?.plan_caps ?? DEFAULT_PLAN_CAPS,
   };
-  return [...bind(RETRIEVE, retrieveHandlers(retrieval)), ...bind(PATTERNS, patternHandlers({ index }))];
+  return [
+    ...bind(RETRIEVE, retrieveHandlers(retrieval)),
+    ...bind(PATTERNS, patternHandlers({ index, main })),
+  ];
 }
 
 function dashboardFacts({ version, gateway = null, live = null, control }: ApiServices): DashboardFacts {

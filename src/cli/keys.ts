@@ -54,7 +54,8 @@ Usage: understudy feedback [--limit N] [--json]
   --json      as JSON
 `;
 
-const OPERATOR = { type: 'operator', id: 'operator', address: '' } as const;
+/** Who the command line acts as, in the audit log. */
+export const OPERATOR = { type: 'operator', id: 'operator', address: '' } as const;
 
 /** @returns the exit status */
 export async function runKeys(argv: string[], io: CliIo): Promise<number> {

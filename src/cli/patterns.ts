@@ -21,10 +21,12 @@ import {
 import { DEFAULT_ORG, DEFAULT_PROJECT } from '../domain/tenant.ts';
 import { ID_CHARACTERS, PATTERNS_PER_REQUEST, PATTERNS_PER_SCOPE } from '../limits.ts';
 import { newUlid } from '../std/id.ts';
+import { writeAudit } from '../storage/accounts/audit.ts';
 import { databasePaths } from '../storage/lmdb/stores.ts';
 import { LmdbTables } from '../storage/lmdb/tables.ts';
 import type { Tables } from '../storage/tables.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
+import { OPERATOR } from './keys.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Brings patterns into DATA_DIR from a file, or writes those that are there to one. The service may run meanwhile: it
@@ -106,6 +108,15 @@ async function importFile(main: Tables, scope: PatternScope, file: string, io: C
       const value: ImportRow = { scope, patterns: patterns.slice(at, at + PATTERNS_PER_REQUEST) };
       transaction.write({ op: 'put', table: PATTERN_IMPORTS, row: [newUlid()], value });
     }
+    const { tier, org_id, project_id } = scope;
+    // Universal ones are no organization's.
+    if (patterns.length > 0 && org_id !== '')
+      writeAudit(transaction, OPERATOR, Date.now(), {
+        org_id,
+        action: 'patterns.import',
+        target: tier === 'e1' ? project_id : org_id,
+        after: { tier, patterns: patterns.length },
+      });
   });
   await io.out(`${patterns.length} patterns are left for the pattern store.\n`);
   return EXIT.done;

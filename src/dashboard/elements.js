@@ -155,7 +155,8 @@ export function makeSnippet(text, label) {
 
 /** An identifier: its end, which tells it from others; the whole when pointed at, and copied by a click. */
 export function makeId(id) {
-  const show = id.length > 16 ? `${id.split('_')[0]}_…${id.slice(-6)}` : id;
+  const isOurs = /^[a-z]+_[0-9A-Z]{26}$/.test(id);
+  const show = isOurs ? `${id.split('_')[0]}_…${id.slice(-6)}` : id.length > 24 ? `${id.slice(0, 23)}…` : id;
   const button = makeButton(
     show,
     async () => {

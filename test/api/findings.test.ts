@@ -23,6 +23,7 @@ import { FINDINGS } from '../../src/contract/findings.ts';
 import { bind } from '../../src/contract/handler.ts';
 import type { Codebase } from '../../src/domain/finding.ts';
 import { FINDING_METADATA_CHARACTERS, FINDING_PATHS, FINDINGS_PER_CODEBASE } from '../../src/limits.ts';
+import { listAudit } from '../../src/storage/accounts/audit.ts';
 import { type MemoryTableDisk, MemoryTables } from '../../src/storage/memory/tables.ts';
 import type { TableTransaction } from '../../src/storage/tables.ts';
 import { apiServices } from '../fixtures/api-services.ts';
@@ -67,6 +68,7 @@ type Body = Record<string, unknown> & { findings?: Record<string, unknown>[] };
 /** One life of a process over a disk that outlives it. */
 class Process implements AsyncDisposable {
   readonly tables: FailingTables;
+  readonly audit = new MemoryTables();
   readonly embedder: WordEmbedder;
   readonly embedding: FindingsEmbedding;
   readonly client: FindingsClient;
@@ -79,7 +81,13 @@ class Process implements AsyncDisposable {
     this.#host = new FindingsHost(this.tables, embedder);
     this.client = this.#host.client;
     this.embedding = new FindingsEmbedding(this.client, embedder, undefined, { retry_ms: 1, batch: 3 });
-    const handlers = findingsHandlers({ findings: this.client, embedder, embedding: this.embedding });
+    const handlers = findingsHandlers({
+      findings: this.client,
+      embedder,
+      embedding: this.embedding,
+      // Not the tables that fail and count their writes.
+      main: this.audit,
+    });
     const checks = { ...apiServices().checks, authenticator: new Authenticator([SCOPED_KEYS]) };
     const routes = bind(FINDINGS, handlers).map((bound) => guard(bound, checks));
     this.#dispatch = compileDispatch(routes, {
@@ -228,6 +236,33 @@ describe('findings', () => {
     expect(await api.ok('org', 'DELETE', path)).toEqual({ cleared: true });
     expect(await api.ok('org', 'GET', path)).toEqual({ findings: [], total: 0 });
     expect(await api.ok('org', 'POST', `${path}/coverage`, { file_paths })).toEqual({ coverage: 0 });
+  });
+
+  it('leave an entry in the audit log when they are deleted, and none when they come', async () => {
+    await using api = new Process();
+    for (const file_path of ['a.ts', 'b.ts', 'c.ts'])
+      await api.ok('acme/web', 'POST', '/v1/findings/shop', { content: `about ${file_path}`, file_path });
+    await api.ok('acme/web', 'POST', '/v1/findings/shop/invalidate', { file_paths: ['a.ts', 'none.ts'] });
+    await api.ok('acme/web', 'POST', '/v1/findings/shop/invalidate', { file_paths: ['a.ts'] });
+    await api.ok('acme', 'DELETE', '/v1/findings/shop');
+    await api.ok('acme', 'DELETE', '/v1/findings/shop');
+    const { items } = listAudit(api.audit, 'acme', { limit: 10, offset: 0 });
+    expect(items).toMatchObject([
+      {
+        action: 'findings.clear',
+        actor: 'key_acme',
+        target: 'shop',
+        after: { deleted: 2, project_id: null },
+      },
+      {
+        action: 'findings.invalidate',
+        actor: 'key_acme/web',
+        actor_type: 'key',
+        target: 'shop',
+        after: { deleted: 1, project_id: 'web' },
+        address: '127.0.0.1',
+      },
+    ]);
   });
 
   it('are the same finding when the same is stored again, also at once', async () => {

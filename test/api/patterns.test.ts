@@ -1,5 +1,6 @@
 /** Import of patterns over the API's pipeline. */
 import { describe, expect, it } from 'vitest';
+import { listAudit } from '../../src/storage/accounts/audit.ts';
 import { createPatternApi } from '../fixtures/pattern-api.ts';
 
 const lesson = (situation: string, more: object = {}) => ({
@@ -29,6 +30,34 @@ describe('importing patterns', () => {
       merged: 0,
       patterns: [],
     });
+  });
+
+  it('stands in the audit log of the organization, once a request that changed something', async () => {
+    const { post, tables } = createPatternApi();
+    await post('/v1/patterns', { tier: 'e1', patterns: manySituations(2) }, 'alice-web');
+    await post('/v1/patterns', { tier: 'e1', patterns: [] }, 'alice-web');
+    await post('/v1/patterns', { tier: 'e2', org_id: 'alice', patterns: manySituations(1) });
+    const { items } = listAudit(tables, 'alice', { limit: 10, offset: 0 });
+    expect(items).toMatchObject([
+      {
+        actor_type: 'operator',
+        actor: expect.stringMatching(/^static:/),
+        action: 'patterns.import',
+        target: 'alice',
+        after: { tier: 'e2', created: 1, merged: 0 },
+      },
+      {
+        actor_type: 'key',
+        actor: 'key Bearer alice-web',
+        action: 'patterns.import',
+        target: 'web',
+        before: null,
+        after: { tier: 'e1', created: 2, merged: 0 },
+        address: '127.0.0.1',
+      },
+    ]);
+    expect(JSON.stringify(items)).not.toContain('alpha0');
+    expect(listAudit(tables, 'bob', { limit: 10, offset: 0 }).items).toEqual([]);
   });
 
   it('takes a thousand in one request, and refuses one more', async () => {
