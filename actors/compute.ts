@@ -2,7 +2,9 @@
  * Entry of a thread of the stateless pool: the composition root that knows every task by its name. Called by
  * src/runtime/compute-pool.ts. Compute threads.
  */
+import type { MessagePort } from 'node:worker_threads';
 import { move, workerData } from 'piscina';
+import { type ComputeAnswer, LINE_TASK, PING_TASK, serveLine } from '../src/runtime/compute-line.ts';
 import type { ComputeCall } from '../src/runtime/compute-pool.ts';
 import { EMBED_TASK, type EmbedInput, MODEL_TASK } from '../src/search/embedder.ts';
 import { OnnxModel } from '../src/search/onnx-model.ts';
@@ -24,14 +26,24 @@ function loadModel(): Promise<OnnxModel> {
   return loading;
 }
 
-/** Runs one task; the pool calls it. */
-export default async function compute(call: ComputeCall): Promise<unknown> {
-  switch (call.task) {
+async function runTask(task: string, input: unknown): Promise<ComputeAnswer> {
+  switch (task) {
+    case PING_TASK:
+      return { value: null, transfer: [] };
     case MODEL_TASK:
-      return (await loadModel()).facts;
-    case EMBED_TASK:
-      return move(await (await loadModel()).embed((call.input as EmbedInput).texts));
+      return { value: (await loadModel()).facts, transfer: [] };
+    case EMBED_TASK: {
+      const vectors = await (await loadModel()).embed((input as EmbedInput).texts);
+      return { value: vectors, transfer: [vectors.buffer as ArrayBuffer] };
+    }
     default:
-      throw new TypeError(`no task is called ${call.task}`);
+      throw new TypeError(`no task is called ${task}`);
   }
+}
+
+/** Runs one task; the pool calls it. */
+export default async function compute({ task, input }: ComputeCall): Promise<unknown> {
+  if (task === LINE_TASK) return serveLine(input as MessagePort, runTask);
+  const { value, transfer } = await runTask(task, input);
+  return transfer.length > 0 ? move(value as Float32Array) : value;
 }

@@ -5,9 +5,10 @@
 
 import { STARTER_PATTERNS } from '../src/domain/starter-patterns.ts';
 import { decodeExchange } from '../src/gateway/turns/decode.ts';
-import { COMPUTE_THREADS, RATE_SLOTS } from '../src/limits.ts';
+import { COMPUTE_DEADLINE_MS, COMPUTE_QUEUE_CALLS, COMPUTE_THREADS, RATE_SLOTS } from '../src/limits.ts';
 import { createLog, type Log } from '../src/log.ts';
 import { runActorThread, type ThreadServices, type ThreadTask } from '../src/runtime/actor-thread.ts';
+import { ComputeLine } from '../src/runtime/compute-line.ts';
 import type { JournalStore } from '../src/runtime/journal.ts';
 import type { Embedder } from '../src/search/embedder.ts';
 import { type EmbeddingChoice, openEmbedder } from '../src/search/open-embedder.ts';
@@ -138,7 +139,15 @@ function patternPorts(
   logger: Log,
   opened: { close(): Promise<void> }[],
 ) {
-  const embedding = new ThreadEmbedder(() => openThreadEmbedder(embeddingChoice, compute));
+  // Somebody waits for each of these calls: they go straight to the model's thread.
+  const line =
+    compute === null
+      ? null
+      : new ComputeLine(compute, {
+          call_deadline_ms: COMPUTE_DEADLINE_MS,
+          calls_max: COMPUTE_QUEUE_CALLS,
+        });
+  const embedding = new ThreadEmbedder(() => openThreadEmbedder(embeddingChoice, line?.run ?? null));
   const store = new PatternStorePort(
     async () =>
       new PatternStore({
@@ -157,6 +166,6 @@ function patternPorts(
     sink: has_patterns ? new PatternIndexClient(asker) : null,
     writer: distill_model === null ? null : new ModelWriter(distill_model, (reason) => logger.warn(reason)),
   });
-  opened.push(store, embedding);
+  opened.push(store, embedding, { close: async () => line?.close() });
   return { [PATTERN_STORE_PORT]: store, [DISTILLATION_PORT]: distillation };
 }

@@ -328,6 +328,8 @@ export const EMBEDDING_BATCH_TOKENS = 16_384;
 /** What may wait for the model on one thread; more is refused as unavailable. */
 export const EMBEDDING_QUEUE_TEXTS = 4_096;
 export const EMBEDDING_QUEUE_CHARACTERS = 8 * MIB;
+/** Vectors of the last texts that retrievals were asked with, kept by their digests. */
+export const EMBEDDINGS_REMEMBERED = 1_024;
 /** How often somebody looks for traces whose distillation was interrupted. */
 export const RESUME_TRACES_MS = 30_000;
 /** Threads of the stateless pool. One embeds some thousand short texts a second; each has the model in memory. */

@@ -42,15 +42,16 @@ import {
 } from '../../src/domain/situation-vectors.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import {
+  EMBEDDINGS_REMEMBERED,
   PATTERN_SOURCES_KEPT,
   PATTERNS_MAX,
   PATTERNS_PER_SCOPE,
-  RETRIEVE_CONTEXT_CHARACTERS,
   SAME_SITUATION_COSINE,
 } from '../../src/limits.ts';
 import type { RowKey, RowWrite } from '../../src/runtime/protocol.ts';
 import type { Embedder } from '../../src/search/embedder.ts';
 import type { MakeIndex } from '../../src/search/open-index.ts';
+import { RememberedEmbedder } from '../../src/search/remembered-embedder.ts';
 import type { VectorIndex, VectorMatch } from '../../src/search/vector-index.ts';
 import type { Clock } from '../../src/std/clock.ts';
 import type { Tables } from '../../src/storage/tables.ts';
@@ -132,6 +133,7 @@ const IMPORTS_EVERY_MS = 2_000;
 
 export class PatternStore {
   readonly #parts: StoreParts;
+  readonly #queries: RememberedEmbedder;
   readonly #scopes = new Map<string, Scope>();
   /** Scopes of e1 by organization. */
   readonly #projects = new Map<string, Set<Scope>>();
@@ -151,6 +153,7 @@ export class PatternStore {
   /** Begins to read the stored patterns in. */
   constructor(parts: StoreParts) {
     this.#parts = parts;
+    this.#queries = new RememberedEmbedder(parts.embedder, EMBEDDINGS_REMEMBERED);
     this.#loaded = this.#load();
     // Whoever needs it loaded hears of a failure; with nobody there it must not end the process.
     this.#loaded.catch((thrown: unknown) =>
@@ -172,10 +175,8 @@ export class PatternStore {
     if (!this.#isLoaded) await this.#waitLoaded();
     const scopes = this.#visibleScopes(request).filter(({ size }) => size > 0);
     if (scopes.length === 0) return [];
-    const [vector] = await this.#parts.embedder.embed([
-      request.context.slice(0, RETRIEVE_CONTEXT_CHARACTERS),
-    ]);
-    const found = this.#search(scopes, vector!, request);
+    const vector = await this.#queries.embedOne(request.context);
+    const found = this.#search(scopes, vector, request);
     return this.#read(found, request.top_k);
   }
 

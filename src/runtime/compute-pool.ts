@@ -8,6 +8,7 @@ import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { Piscina } from 'piscina';
 import type { ComputeTask } from './actor-thread.ts';
+import { LINE_TASK } from './compute-line.ts';
 
 export interface ComputePoolOptions {
   /** Module whose default export runs a {@link ComputeCall}. */
@@ -55,15 +56,31 @@ export class ComputePool {
    * @throws Error what the task threw, that the queue is full, that the thread died, or that it took too long
    */
   readonly run: ComputeTask = async (task, input) => {
-    const call: ComputeCall = { task, input };
+    if (task === LINE_TASK) return this.#openLine();
+    return this.#run({ task, input });
+  };
+
+  /** The other end is in a thread of the pool, which serves it; this one may go on to another thread. */
+  async #openLine(): Promise<MessagePort> {
+    const { port1, port2 } = new MessageChannel();
+    try {
+      await this.#run({ task: LINE_TASK, input: port2 }, [port2]);
+    } catch (thrown) {
+      port1.close();
+      throw thrown;
+    }
+    return Comlink.transfer(port1, [port1]);
+  }
+
+  async #run(call: ComputeCall, transferList: MessagePort[] = []): Promise<unknown> {
     const tooLong = new AbortController();
     const timer = setTimeout(() => tooLong.abort(), this.#deadlineMs);
     try {
-      return (await this.#pool.run(call, { signal: tooLong.signal })) as unknown;
+      return (await this.#pool.run(call, { signal: tooLong.signal, transferList })) as unknown;
     } finally {
       clearTimeout(timer);
     }
-  };
+  }
 
   /** A port for another thread: transfer it there and call `openCompute`. Closing it ends the connection. */
   offer(): MessagePort {

@@ -1,0 +1,147 @@
+/**
+ * A line to one thread of the stateless pool: calls go there and back without the main thread between, so that each
+ * wakes one thread and not three. For short calls that somebody waits for. The thread's end fails what is under way;
+ * the next call opens another line. Any thread calls; the other end is in a pool thread.
+ *
+ * The pool does not see these calls. So one that takes too long is followed by a call through the pool, whose own
+ * deadline ends a thread that hangs.
+ */
+import type { MessagePort } from 'node:worker_threads';
+import type { ComputeTask } from './actor-thread.ts';
+import { describeError } from './error.ts';
+
+/** Task with which `ComputePool.run` gives a new line: a port, transferred. */
+export const LINE_TASK = 'line';
+/** Task that does nothing: a thread that hangs does not even do that. */
+export const PING_TASK = 'ping';
+
+/** What a task of a pool thread gave: the value, and what of it is handed over instead of copied. */
+export interface ComputeAnswer {
+  value: unknown;
+  transfer: readonly ArrayBuffer[];
+}
+
+interface LineCall {
+  id: number;
+  task: string;
+  input: unknown;
+}
+
+type LineAnswer = { id: number; value: unknown } | { id: number; error: string };
+
+interface Waiting {
+  resolve(value: unknown): void;
+  reject(error: Error): void;
+  timer: NodeJS.Timeout;
+}
+
+export interface ComputeLineOptions {
+  /** A call that takes longer is given up. */
+  call_deadline_ms: number;
+  /** Calls under way on the line; one more is refused. */
+  calls_max: number;
+}
+
+export class ComputeLine {
+  readonly #pool: ComputeTask;
+  readonly #options: ComputeLineOptions;
+  readonly #waiting = new Map<number, Waiting>();
+  #port: Promise<MessagePort> | null = null;
+  #nextId = 0;
+  #isClosed = false;
+
+  /** @param pool the way to the pool itself */
+  constructor(pool: ComputeTask, options: ComputeLineOptions) {
+    this.#pool = pool;
+    this.#options = options;
+  }
+
+  /**
+   * Runs a task on the line's thread.
+   * @throws Error what the task threw, that the thread died, that it took too long, or that too much is under way
+   */
+  readonly run: ComputeTask = async (task, input) => {
+    const port = await this.#open();
+    if (this.#isClosed) throw new Error('the line is closed');
+    if (this.#waiting.size >= this.#options.calls_max) throw new Error('too many calls on the line');
+    const id = this.#nextId++;
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => this.#giveUp(id), this.#options.call_deadline_ms);
+      if (this.#waiting.size === 0) port.ref();
+      this.#waiting.set(id, { resolve, reject, timer });
+      port.postMessage({ id, task, input } satisfies LineCall);
+    });
+  };
+
+  /** Fails what is under way. May be called again. */
+  close(): void {
+    this.#isClosed = true;
+    void this.#port?.then(
+      (port) => port.close(),
+      () => {},
+    );
+    this.#failAll('the line is closed');
+  }
+
+  #open(): Promise<MessagePort> {
+    if (this.#isClosed) return Promise.reject(new Error('the line is closed'));
+    if (this.#port === null) {
+      const opening = this.#pool(LINE_TASK, null) as Promise<MessagePort>;
+      const forget = () => {
+        if (this.#port === opening) this.#port = null;
+      };
+      opening.then((port) => {
+        port.on('message', (answer: LineAnswer) => this.#take(port, answer));
+        port.on('close', () => {
+          forget();
+          this.#failAll('the thread of the pool has ended');
+        });
+        port.unref();
+      }, forget);
+      this.#port = opening;
+    }
+    return this.#port;
+  }
+
+  #take(port: MessagePort, answer: LineAnswer): void {
+    const call = this.#waiting.get(answer.id);
+    if (call === undefined) return;
+    this.#settle(answer.id, call);
+    if (this.#waiting.size === 0) port.unref();
+    if ('error' in answer) call.reject(new Error(answer.error));
+    else call.resolve(answer.value);
+  }
+
+  #giveUp(id: number): void {
+    const call = this.#waiting.get(id);
+    if (call === undefined) return;
+    this.#settle(id, call);
+    call.reject(new Error('the call took too long'));
+    this.#pool(PING_TASK, null).catch(() => {});
+  }
+
+  #failAll(reason: string): void {
+    for (const [id, call] of [...this.#waiting]) {
+      this.#settle(id, call);
+      call.reject(new Error(reason));
+    }
+  }
+
+  #settle(id: number, { timer }: Waiting): void {
+    clearTimeout(timer);
+    this.#waiting.delete(id);
+  }
+}
+
+/** In a pool thread: answers the calls that come in by the port, side by side. */
+export function serveLine(
+  port: MessagePort,
+  run: (task: string, input: unknown) => Promise<ComputeAnswer>,
+): void {
+  port.on('message', ({ id, task, input }: LineCall) => {
+    run(task, input).then(
+      ({ value, transfer }) => port.postMessage({ id, value } satisfies LineAnswer, transfer),
+      (thrown: unknown) => port.postMessage({ id, error: describeError(thrown) } satisfies LineAnswer),
+    );
+  });
+}
