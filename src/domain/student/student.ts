@@ -56,11 +56,14 @@ export interface StudentModel {
   /** Golden runs and steps that it was fitted on. */
   runs: number;
   steps: number;
-  agents: StudentAgent[];
+  groups: StudentGroup[];
 }
 
-/** One agent: steps of one scope with one system prompt, but for what changes in it. */
-export interface StudentAgent {
+/** Golden steps of one agent, `StudentAgent` below. Its fields are the student's own business. */
+export type StudentGroup = Readonly<Record<string, unknown>>;
+
+/** What lies in {@link StudentModel.groups}: one agent, steps of one scope with one system prompt, but for what changes in it. */
+interface StudentAgent {
   scope: string;
   /** Sentences that every golden step had. */
   core: number[];
@@ -68,7 +71,7 @@ export interface StudentAgent {
   known: number[];
   /** Most sentences of one step that no other run had. */
   changing_max: number;
-  groups: StudentGroup[];
+  stages: StageMemory[];
 }
 
 /** A threshold in a number of the context. */
@@ -89,7 +92,7 @@ interface Prototype {
 }
 
 /** Golden steps of one agent at one kind of moment. */
-export interface StudentGroup {
+interface StageMemory {
   stage: string;
   runs: number;
   steps: number;
@@ -153,9 +156,9 @@ export function fitStudent(steps: readonly LearnedStep[], options: FitOptions = 
         );
         if (group === null) continue;
         groups++;
-        agent.groups.push(group);
+        agent.stages.push(group);
       }
-      if (agent.groups.length > 0) agents.push(agent);
+      if (agent.stages.length > 0) agents.push(agent);
     }
   }
   return {
@@ -163,7 +166,7 @@ export function fitStudent(steps: readonly LearnedStep[], options: FitOptions = 
     support_min: supportMin,
     runs: new Set(taken.map(({ run_id }) => run_id)).size,
     steps: taken.length,
-    agents,
+    groups: agents.map((agent) => ({ ...agent })),
   };
 }
 
@@ -213,7 +216,7 @@ function learnAgent(scope: string, members: readonly LearnedStep[]): StudentAgen
       if (runs.get(sentence)!.size === 1 && steps.get(sentence)! < 0.98 * members.length) count++;
     changing = Math.max(changing, count);
   }
-  return { scope, core, known, changing_max: changing, groups: [] };
+  return { scope, core, known, changing_max: changing, stages: [] };
 }
 
 /** @returns null where nothing can be learnt that two runs say */
@@ -223,7 +226,7 @@ function fitGroup(
   agent: StudentAgent,
   supportMin: number,
   seed: number,
-): StudentGroup | null {
+): StageMemory | null {
   const runs = new Set(steps.map(({ run_id }) => run_id)).size;
   if (runs < supportMin) return null;
   const examples: AnswerExample[] = steps.map(({ run_id, step, answer }) => ({
@@ -532,14 +535,14 @@ function makePrototypes(
 }
 
 /** A group, ready to be asked. */
-class ReadyGroup {
-  readonly group: StudentGroup;
+class ReadyStage {
+  readonly group: StageMemory;
   readonly novelty: NoveltyIndex;
   readonly #index: StudentIndex;
   readonly #dimensions = new Map<number, number>();
   readonly #roots: Float64Array;
 
-  constructor(group: StudentGroup, makeIndex: MakeStudentIndex) {
+  constructor(group: StageMemory, makeIndex: MakeStudentIndex) {
     this.group = group;
     this.novelty = new NoveltyIndex(group.novelty);
     for (const [d, key] of group.dimensions.entries()) this.#dimensions.set(key, d);
@@ -611,12 +614,12 @@ const DISTANCE_DOUBT = 2.5;
 export class Student {
   readonly #agents = new Map<
     string,
-    { agent: StudentAgent; core: number[]; known: Set<number>; groups: Map<string, ReadyGroup> }[]
+    { agent: StudentAgent; core: number[]; known: Set<number>; groups: Map<string, ReadyStage> }[]
   >();
 
   constructor(model: StudentModel, makeIndex: MakeStudentIndex) {
-    for (const agent of model.agents) {
-      const groups = new Map(agent.groups.map((group) => [group.stage, new ReadyGroup(group, makeIndex)]));
+    for (const agent of model.groups as unknown as readonly StudentAgent[]) {
+      const groups = new Map(agent.stages.map((group) => [group.stage, new ReadyStage(group, makeIndex)]));
       const ready = { agent, core: agent.core, known: new Set([...agent.core, ...agent.known]), groups };
       const list = this.#agents.get(agent.scope);
       if (list === undefined) this.#agents.set(agent.scope, [ready]);
@@ -716,7 +719,7 @@ export class Student {
     };
   }
 
-  #findAgent(step: StepDigest): { groups: Map<string, ReadyGroup> } | undefined {
+  #findAgent(step: StepDigest): { groups: Map<string, ReadyStage> } | undefined {
     const prompt = new Set(step.system);
     for (const ready of this.#agents.get(step.scope) ?? []) {
       if (!ready.core.every((sentence) => prompt.has(sentence))) continue;
