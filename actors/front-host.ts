@@ -13,7 +13,8 @@ import { SplitJournal } from '../src/storage/split-journal.ts';
 import { liveHub, silentLiveHub } from './live-hub/behaviour.ts';
 import { run, STEP_ANSWERS_PORT } from './run/behaviour.ts';
 import { StepAnswersPort } from './run/port.ts';
-import { LIVE_HUB_POLICY, QUICK_KINDS, RUN_POLICY } from './supervision.ts';
+import { LIVE_HUB_POLICY, QUICK_KINDS, RUN_POLICY, USAGE_METER_POLICY } from './supervision.ts';
+import { usageMeter } from './usage-meter/behaviour.ts';
 
 export interface FrontHostSeat {
   index: number;
@@ -51,6 +52,7 @@ function openParts({ databases, has_live_stream, log }: FrontHostSeat): FrontHos
   return {
     kinds: [
       { behaviour: run, policy: RUN_POLICY },
+      { behaviour: usageMeter, policy: USAGE_METER_POLICY },
       { behaviour: has_live_stream ? liveHub : silentLiveHub, policy: LIVE_HUB_POLICY },
     ],
     journal,

@@ -125,8 +125,11 @@ export const USAGE_METER_POLICY: KindPolicy = {
 /** Kinds that live on one given thread. Where there are several, searches leave the capture writer's alone. */
 export const PINS: Readonly<Record<string, number>> = { [CAPTURE_WRITER_KIND]: 0, [PATTERN_INDEX_KIND]: 1 };
 
-/** Kinds that live on the front threads of the API: asked at every step, with short work and no other wait than a commit. */
-export const FRONT_KINDS: readonly string[] = [LIVE_HUB_KIND, RUN_KIND];
+/**
+ * Kinds that live on the front threads of the API: asked at every step or retrieval, with short work and no other wait than
+ * a commit.
+ */
+export const FRONT_KINDS: readonly string[] = [LIVE_HUB_KIND, RUN_KIND, USAGE_METER_KIND];
 
 /**
  * Persistent kinds whose events need only survive the process (`runs.mdb`): written so often that a sync of the disk
