@@ -156,7 +156,8 @@ export class Forward implements PooledHandler {
   readonly #onBody = (chunk: Buffer, isLast: boolean): void => {
     if (this.#tee !== null) this.#tee.add(this.#tee.request, chunk);
     const upload = this.#upload;
-    if (upload === null || upload.destroyed) return;
+    // Once the upstream is done, nothing reads it any more.
+    if (upload === null || upload.destroyed || this.#isUpstreamDone) return;
     if (chunk.length > 0 && !upload.push(chunk)) this.#stream.pauseBody();
     if (isLast) upload.push(null);
   };

@@ -110,9 +110,9 @@ export class HttpStream {
     return this.#address;
   }
 
-  /** Stops reading the request body: back-pressure to the client. */
+  /** Stops reading the request body: back-pressure to the client. Not once the reply is complete: nobody would resume. */
   pauseBody(): void {
-    if (this.closed || this.isBodyPaused) return;
+    if (this.closed || this.isBodyPaused || this.#isEnded) return;
     this.isBodyPaused = true;
     this.#res.pause();
   }
@@ -181,6 +181,8 @@ export class HttpStream {
   end(trailers: string[] | null = null): void {
     if (this.closed || this.#isEnded) return;
     this.#isEnded = true;
+    // Whatever the client still sends has to leave the connection before the next request can come.
+    this.resumeBody();
     if (trailers !== null && trailers.length > 0 && this.#framing.kind === 'chunked') {
       this.#trailers = joinLines(trailers);
     }
@@ -192,6 +194,7 @@ export class HttpStream {
     if (this.closed || this.replied) return;
     this.replied = true;
     this.#isEnded = true;
+    this.resumeBody();
     const isHead = this.head.method === 'HEAD';
     const length = Buffer.byteLength(body);
     // A length told through `endWithoutBody` is one that the library waits for, unless it closes the connection.

@@ -1,0 +1,69 @@
+/**
+ * Answers that end before the upload has: the gateway has told the client to wait because the upstream takes no more,
+ * and then nobody wants the rest. The connection must take it all the same, and serve what comes behind it. Test
+ * thread, gateway included.
+ */
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { HttpStream } from '../../src/http/http-stream.ts';
+import { startTestGateway, type TestGateway } from '../fixtures/gateway.ts';
+import { openRawClient } from '../fixtures/raw-client.ts';
+import { headBytes, messageBytes } from '../fixtures/raw-message.ts';
+import { type RawUpstream, startRawUpstream, type UpstreamConnection } from '../fixtures/raw-upstream.ts';
+
+/** More than all buffers between the client and an upstream that does not read. */
+const UPLOAD_BYTES = 48 * 1024 * 1024;
+
+let upstream: RawUpstream;
+let gateway: TestGateway;
+beforeEach(async () => {
+  upstream = await startRawUpstream({});
+  gateway = await startTestGateway(upstream.url);
+});
+afterEach(async () => {
+  vi.restoreAllMocks();
+  await gateway.close();
+  await upstream.close();
+});
+
+const answers: [string, (connection: UpstreamConnection) => unknown, number][] = [
+  ['with a length', (c) => c.write(messageBytes('HTTP/1.1 413 Too Large', [], Buffer.from('no'))), 413],
+  [
+    'in chunks',
+    (c) => c.write('HTTP/1.1 413 Too Large\r\ntransfer-encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n'),
+    413,
+  ],
+  ['without a body', (c) => c.write('HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n'), 413],
+  ['by a reset', (c) => c.reset(), 502],
+];
+
+it.each(answers)(
+  'an answer %s while the upload waits: the connection goes on',
+  async (_name, answer, status) => {
+    const paused = new Promise<void>((resolve) => {
+      const pauseBody = HttpStream.prototype.pauseBody;
+      vi.spyOn(HttpStream.prototype, 'pauseBody').mockImplementation(function (this: HttpStream) {
+        pauseBody.call(this);
+        resolve();
+      });
+    });
+    upstream.script.onHead = (connection) => connection.pause();
+    const client = await openRawClient(gateway.port);
+    const upload = client.write(
+      Buffer.concat([
+        headBytes('POST /v1/messages HTTP/1.1', [
+          ['host', 'gw'],
+          ['content-length', String(UPLOAD_BYTES)],
+        ]),
+        Buffer.alloc(UPLOAD_BYTES, 'x'),
+      ]),
+    );
+    await paused;
+    await answer(upstream.connections[0]!);
+    expect((await client.readAnswer()).status).toBe(status);
+    upstream.script = { onRequest: (c) => c.write(messageBytes('HTTP/1.1 200 OK', [], Buffer.from('next'))) };
+    await upload;
+    await client.write(messageBytes('POST /v1/messages HTTP/1.1', [['host', 'gw']], Buffer.from('hello')));
+    expect((await client.readAnswer()).body.toString()).toBe('next');
+    client.socket.destroy();
+  },
+);
