@@ -7,7 +7,7 @@
  */
 
 import { collectValues, hashCall, hashFailure, hashLoosely, hashOutcome, parseInput } from './canonical.ts';
-import { FEATURE_BYTES, FLAG, filterBit, HEAD_WORDS, INPUT_WORDS, StepFeatures } from './features.ts';
+import { FLAG, filterBit, HEAD_WORDS, INPUT_WORDS, StepFeatures } from './features.ts';
 import {
   CHECKING_ACTION,
   CHECKING_COMMAND,
@@ -98,9 +98,12 @@ function readEnds(text: string, characters: number): string {
   return `${text.slice(0, characters)}\n${text.slice(text.length - (characters >> 1))}`;
 }
 
-/** The line in which a failing result says what failed. */
-function findFailureLine(signs: string): string {
-  const match = FAILING.exec(signs) ?? DENYING.exec(signs);
+/**
+ * The line in which a failing result says what failed.
+ * @param failure where FAILING matches
+ */
+function findFailureLine(signs: string, failure: RegExpExecArray | null): string {
+  const match = failure ?? DENYING.exec(signs);
   if (match === null) return signs.split('\n', 1)[0] ?? '';
   const start = signs.lastIndexOf('\n', Math.max(0, match.index)) + 1;
   const from = match[0].startsWith('\n') ? match.index + 1 : start;
@@ -109,9 +112,9 @@ function findFailureLine(signs: string): string {
 }
 
 /** Whether what reads like a failure is what the step looked for: errors in a log. */
-function isAskedFor(step: MonitorStep, signs: string): boolean {
+function isAskedFor(step: MonitorStep, failure: RegExpExecArray): boolean {
   const asked = step.action_input.slice(0, 300).toLowerCase();
-  const word = /[a-z]{4,}/.exec(FAILING.exec(signs)![0].toLowerCase())?.[0];
+  const word = /[a-z]{4,}/.exec(failure[0].toLowerCase())?.[0];
   if (word === undefined || !asked.includes(word)) return false;
   return SHOWING_COMMAND.test(step.action) || SHOWING_COMMAND.test(asked) || READING.test(step.action);
 }
@@ -219,6 +222,7 @@ const seen = new WordMarks();
 const headWords = new WordSet(HEAD_WORDS);
 const inputWords = new WordSet(INPUT_WORDS);
 const sketch = new Sketch();
+const features = new StepFeatures();
 
 /** Whether an input with the words of a sentence is a command or a statement. */
 function isCode(action: string, input: string): boolean {
@@ -227,7 +231,7 @@ function isCode(action: string, input: string): boolean {
 }
 
 /** Words of the observation into the head, the filter and `seen`; gives their number, as far as read. */
-function readObservation(text: string, features: StepFeatures): number {
+function readObservation(text: string): number {
   let count = 0;
   const { filter } = features;
   seen.begin();
@@ -249,8 +253,7 @@ function readObservation(text: string, features: StepFeatures): number {
 
 /** The digest of a step: the same for the same step, whatever came before it. */
 export function digestStep(step: MonitorStep): StepDigest {
-  const bytes = new Uint8Array(FEATURE_BYTES);
-  const features = new StepFeatures(bytes);
+  features.clear();
   const parsed = parseInput(step.action_input);
   const acts = step.action !== '' || step.action_input !== '';
   // A step without a call is a step of talk: what it says is what it does.
@@ -261,13 +264,14 @@ export function digestStep(step: MonitorStep): StepDigest {
       : collectValues(parsed, READ_CHARACTERS * 1.5);
   const thought = readEnds(step.thought, READ_CHARACTERS);
   const signs = readEnds(step.observation, SIGN_CHARACTERS);
-  const failed = step.is_error || (FAILING.test(signs) && !isAskedFor(step, signs));
+  const failure = FAILING.exec(signs);
+  const failed = step.is_error || (failure !== null && !isAskedFor(step, failure));
   const denies =
     step.observation.trim().length === 0
       ? false
       : step.observation.length <= DENIAL_CHARACTERS && DENYING.test(signs);
 
-  const observationLength = readObservation(step.observation, features);
+  const observationLength = readObservation(step.observation);
 
   let length = 0;
   let functionWords = 0;
@@ -303,7 +307,7 @@ export function digestStep(step: MonitorStep): StepDigest {
   if (observationLength >= SUBSTANTIAL_WORDS) flags |= FLAG.substantial;
   if (negations % 2 === 1) flags |= FLAG.negates;
 
-  const failureLine = failed || denies ? findFailureLine(signs) : '';
+  const failureLine = failed || denies ? findFailureLine(signs, failure) : '';
   const { numbers, scalars } = features;
   numbers[0] = acts
     ? hashCall(step.action, step.action_input, parsed)
@@ -327,6 +331,6 @@ export function digestStep(step: MonitorStep): StepDigest {
     input: cleanQuote(step.action_input, 140),
     thought: cleanQuote(step.thought, 120),
     outcome: cleanQuote(failureLine === '' ? step.observation : failureLine, 120),
-    features: bytes,
+    features: features.copy(),
   };
 }

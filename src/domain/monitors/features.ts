@@ -144,15 +144,46 @@ export class StepFeatures extends StepSlot {
   readonly scalars: Uint16Array;
   readonly filter: Uint8Array;
 
-  /** @param bytes FEATURE_BYTES, at any offset of their buffer */
-  constructor(bytes: Uint8Array) {
-    // What came out of a journal may lie at an odd offset of a larger buffer (and a Buffer's slice is no copy).
-    const own = bytes.byteOffset % 4 === 0 ? bytes : new Uint8Array(bytes);
-    super(own.buffer, own.byteOffset);
-    this.answered = own.subarray(ANSWERED_AT, ANSWERED_AT + INPUT_WORDS);
-    this.scalars = new Uint16Array(own.buffer, own.byteOffset + SCALARS_AT, 4);
-    this.filter = own.subarray(FILTER_AT, FEATURE_BYTES);
+  readonly #bytes: Uint8Array;
+
+  /**
+   * Its views are made once, which costs as much as judging a step: whoever looks at one step after the other keeps
+   * one of these and loads them.
+   * @param features of a digest; without them, none
+   */
+  constructor(features?: Uint8Array) {
+    const bytes = new Uint8Array(FEATURE_BYTES);
+    super(bytes.buffer, 0);
+    this.#bytes = bytes;
+    this.answered = bytes.subarray(ANSWERED_AT, ANSWERED_AT + INPUT_WORDS);
+    this.scalars = new Uint16Array(bytes.buffer, SCALARS_AT, 4);
+    this.filter = bytes.subarray(FILTER_AT, FEATURE_BYTES);
+    if (features !== undefined) this.load(features);
   }
+
+  /** @param features of a digest, FEATURE_BYTES */
+  load(features: Uint8Array): void {
+    if (features.length !== FEATURE_BYTES) throw new RangeError(`${features.length} bytes of features`);
+    this.#bytes.set(features);
+  }
+
+  /** Forgets the step. */
+  clear(): void {
+    this.#bytes.fill(0);
+  }
+
+  /** The features as they stand, in memory of their own. */
+  copy(): Uint8Array {
+    return new Uint8Array(this.#bytes);
+  }
+
+  /** The part of them that a run remembers. */
+  get slotBytes(): Uint8Array {
+    this.#slotBytes ??= this.#bytes.subarray(0, SLOT_BYTES);
+    return this.#slotBytes;
+  }
+
+  #slotBytes: Uint8Array | undefined;
 
   get retryWords(): number {
     return this.scalars[0]!;

@@ -92,7 +92,7 @@ export interface CallRecord {
   flags: number;
 }
 
-/** Views on a run's memory, made for one step. */
+/** Views on a run's memory. They cost as much as judging a step, so one thread loads one run's memory after the other. */
 export class RunMemory {
   readonly bytes: Uint8Array;
   readonly counters: Uint32Array;
@@ -105,8 +105,10 @@ export class RunMemory {
   readonly #task: Uint16Array;
   readonly #names: Uint16Array;
 
-  /** @param bytes a copy of the memory before the step, at offset 0 of its own buffer: it is written to */
-  constructor(bytes: Uint8Array) {
+  readonly #slots: StepSlot[];
+
+  /** @param bytes memory at offset 0 of its own buffer: it is written to */
+  constructor(bytes: Uint8Array = new Uint8Array(MEMORY_BYTES)) {
     const { buffer } = bytes;
     this.bytes = bytes;
     this.counters = new Uint32Array(buffer, 0, COUNTERS);
@@ -117,6 +119,13 @@ export class RunMemory {
     this.#names = new Uint16Array(buffer, NAMES_AT, TASK_NAMES);
     this.lastFilter = new Uint8Array(buffer, FILTER_AT, OBSERVATION_FILTER_BITS / 8);
     this.recapSketch = new Int8Array(buffer, RECAP_AT, SKETCH_DIMENSIONS);
+    this.#slots = Array.from({ length: SLOTS }, (_, at) => new StepSlot(buffer, SLOTS_AT + at * SLOT_BYTES));
+  }
+
+  /** Takes a run's memory in, as it was before the step at hand. */
+  load(bytes: Uint8Array): void {
+    if (bytes.length !== MEMORY_BYTES) throw new RangeError(`${bytes.length} bytes of memory`);
+    this.bytes.set(bytes);
   }
 
   /** Steps before the one at hand. */
@@ -129,10 +138,9 @@ export class RunMemory {
     return Math.min(this.steps, SLOTS);
   }
 
-  /** The step so many before the one at hand, from 1 to `slotCount`. */
+  /** The step so many before the one at hand, from 1 to `slotCount`; until the next step or run is taken in. */
   slot(ago: number): StepSlot {
-    const at = (this.steps - ago) % SLOTS;
-    return new StepSlot(this.bytes.buffer, SLOTS_AT + at * SLOT_BYTES);
+    return this.#slots[(this.steps - ago) % SLOTS]!;
   }
 
   /** Calls that are still there. */
@@ -190,10 +198,7 @@ export class RunMemory {
   /** Takes the step in: it becomes the one that is 1 ago. */
   remember(step: StepFeatures): void {
     const { steps } = this;
-    this.bytes.set(
-      new Uint8Array(step.numbers.buffer, step.numbers.byteOffset, SLOT_BYTES),
-      SLOTS_AT + (steps % SLOTS) * SLOT_BYTES,
-    );
+    this.bytes.set(step.slotBytes, SLOTS_AT + (steps % SLOTS) * SLOT_BYTES);
     this.lastFilter.set(step.filter);
     const at = (steps % CALLS) * CALL_WORDS;
     this.#calls[at] = step.call;

@@ -133,16 +133,18 @@ function advanceStreaks(
   return speaks;
 }
 
+/** Where the step at hand is judged, one after the other. */
+const memory = new RunMemory();
+const step = new StepFeatures();
+
 /** Judges one step: the same state, digest and profile give the same result always. */
 export function advanceMonitors(
   state: MonitorsState,
   digest: StepDigest,
   profile: MonitorProfile,
 ): { state: MonitorsState; outcome: StepOutcome } {
-  const bytes = new Uint8Array(state.memory.length);
-  bytes.set(state.memory);
-  const memory = new RunMemory(bytes);
-  const step = new StepFeatures(digest.features);
+  memory.load(state.memory);
+  step.load(digest.features);
   const findings = judge(step, memory);
 
   const scores = {} as MonitorScores;
@@ -159,7 +161,7 @@ export function advanceMonitors(
       : writeIntervention(speaks.monitor, level, findings[speaks.monitor], digest);
   memory.remember(step);
   return {
-    state: { memory: bytes },
+    state: { memory: new Uint8Array(memory.bytes) },
     outcome: { scores, total_score: roundScore(weighScores(scores, profile)), fired, intervention },
   };
 }

@@ -13,7 +13,7 @@ const LOOKED_AT_MIN = 512;
 
 /** Longest quote that is made the quick way, and where it is made. */
 const QUICK_CHARACTERS = 512;
-const quick = new Uint8Array(QUICK_CHARACTERS + 2);
+const quick = Buffer.allocUnsafeSlow(QUICK_CHARACTERS + 2);
 
 /** The same as `cleanQuote` for text that is ASCII as far as it is looked at, as most is; otherwise null. */
 function cleanAscii(part: string, whole: boolean, characters: number): string | null {
@@ -33,7 +33,7 @@ function cleanAscii(part: string, whole: boolean, characters: number): string | 
   }
   const isCut = length > characters || (!whole && length > 0);
   if (isCut && length >= characters) length = characters - 1;
-  const line = String.fromCharCode.apply(null, quick.subarray(0, length) as unknown as number[]);
+  const line = quick.toString('latin1', 0, length);
   return isCut ? `${line.trimEnd()}…` : line;
 }
 

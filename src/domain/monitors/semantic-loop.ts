@@ -23,7 +23,7 @@
 import { FLAG, type StepFeatures } from './features.ts';
 import { chooseFinding, type Finding, NO_FINDING, orderEvidence, scoreCount } from './finding.ts';
 import { AVERAGE, COUNTER, isTaskWord, type RunMemory } from './memory.ts';
-import { cosineOf, overlapOf } from './words.ts';
+import { cosineOf, cosineTo, overlapOf, squareOf } from './words.ts';
 
 /** What the new value counts for in a moving average. */
 const AVERAGE_SHARE = 0.5;
@@ -74,9 +74,10 @@ export function measureParaphrase(
   let likeness = 0;
   let headLikeness = 0;
   const like: number[] = [];
+  const square = squareOf(step.inputSketch);
   for (let ago = 1; ago <= slotCount; ago++) {
     const past = memory.slot(ago);
-    const cosine = cosineOf(step.inputSketch, past.inputSketch);
+    const cosine = cosineTo(step.inputSketch, square, past.inputSketch);
     likeness = Math.max(likeness, cosine);
     if (cosine >= LIKE_COSINE) like.push(past.step_index);
     headLikeness = Math.max(headLikeness, overlapOf(step.head, step.headCount, past.head, past.headCount));

@@ -293,17 +293,29 @@ export class Sketch {
   }
 }
 
-/** Cosine of two sketches; 0 when one is empty. */
-export function cosineOf(a: Int8Array, b: Int8Array): number {
+/** Squared length of a sketch. */
+export function squareOf(a: Int8Array): number {
+  let sum = 0;
+  for (let i = 0; i < SKETCH_DIMENSIONS; i++) sum += a[i]! * a[i]!;
+  return sum;
+}
+
+/**
+ * `cosineOf` for one sketch against many.
+ * @param square `squareOf(a)`
+ */
+export function cosineTo(a: Int8Array, square: number, b: Int8Array): number {
   let dot = 0;
-  let aa = 0;
   let bb = 0;
   for (let i = 0; i < SKETCH_DIMENSIONS; i++) {
-    const x = a[i]!;
     const y = b[i]!;
-    dot += x * y;
-    aa += x * x;
+    dot += a[i]! * y;
     bb += y * y;
   }
-  return aa === 0 || bb === 0 ? 0 : dot / Math.sqrt(aa * bb);
+  return square === 0 || bb === 0 ? 0 : dot / Math.sqrt(square * bb);
+}
+
+/** Cosine of two sketches; 0 when one is empty. */
+export function cosineOf(a: Int8Array, b: Int8Array): number {
+  return cosineTo(a, squareOf(a), b);
 }
