@@ -1,0 +1,245 @@
+/**
+ * Synthetic agent families: each repeats a kind of task with other ids, names, amounts and dates, in a small world with
+ * tools that answer, fail and mislead, and with a policy that stands for the frontier model. Everything on the wire is
+ * the Messages API's. Seeded: the same seed gives the same runs. For the relegation evaluation and for whoever wants
+ * repetitive traffic (`startRun`, then `nextRequest` / `takeAnswer` until it is null; `askOracle` plays the upstream).
+ *
+ * The policies know nothing of the student. They word the same thing in several ways, reason aloud before some calls,
+ * write free text where a model would (summaries, code), and act on what the tools said, whoever called them: so they
+ * can take over from a student in the middle of a run.
+ */
+
+import { createPrng, type Prng } from '../../src/std/prng.ts';
+import { FAMILIES } from './agent-worlds.ts';
+
+export interface ToolUse {
+  type: 'tool_use';
+  id: string;
+  name: string;
+  input: Record<string, unknown>;
+}
+export interface ToolResult {
+  type: 'tool_result';
+  tool_use_id: string;
+  content: string;
+  is_error?: boolean;
+}
+export type WireBlock = { type: 'text'; text: string } | ToolUse | ToolResult;
+export interface WireMessage {
+  role: 'user' | 'assistant';
+  content: string | WireBlock[];
+}
+
+export interface WireTool {
+  name: string;
+  description: string;
+  input_schema: Record<string, unknown>;
+}
+
+/** Body of `POST /v1/messages`. */
+export interface MessagesRequest {
+  model: string;
+  max_tokens: number;
+  system: { type: 'text'; text: string }[];
+  tools: WireTool[];
+  messages: WireMessage[];
+  metadata: { user_id: string };
+}
+
+/** What the Messages API answers. */
+export interface MessagesAnswer {
+  id: string;
+  type: 'message';
+  role: 'assistant';
+  model: string;
+  content: WireBlock[];
+  stop_reason: 'end_turn' | 'tool_use';
+  stop_sequence: null;
+  usage: {
+    input_tokens: number;
+    output_tokens: number;
+    cache_read_input_tokens: number;
+    cache_creation_input_tokens: number;
+  };
+}
+
+/** JSON of the worlds' own making. */
+// biome-ignore lint/suspicious/noExplicitAny: each family knows its own fields
+export type Fields = Record<string, any>;
+
+/** A call that was made, and what the world said to it. */
+export interface LoggedCall {
+  name: string;
+  input: Record<string, unknown>;
+  text: string;
+  /** `text` where it is JSON; else null. */
+  json: Fields | null;
+  is_error: boolean;
+}
+
+/** What a policy does next. */
+export type Act =
+  | { calls: { name: string; input: Record<string, unknown> }[]; say?: string }
+  | { final: string };
+
+/** A kind of agent: its prompts, its world, and who knows what to do in it. */
+// biome-ignore lint/suspicious/noExplicitAny: a list of families holds worlds of all kinds
+export interface AgentFamily<World = any> {
+  name: string;
+  tools: WireTool[];
+  /** @param isShifted the task is of a kind that no earlier run had */
+  makeWorld(random: Prng, isShifted: boolean): World;
+  system(world: World, random: Prng): string;
+  task(world: World, random: Prng): string;
+  /** The world answers a call and may change. */
+  call(world: World, name: string, input: Fields): { text: string; is_error?: boolean };
+  /** @param random same draws for the same step */
+  act(world: World, log: readonly LoggedCall[], random: Prng): Act;
+  /** Whether the world is as the task wanted it and the last words tell the truth. */
+  isDone(world: World, log: readonly LoggedCall[], final: string): boolean;
+}
+
+const MODEL = 'claude-sonnet-4-5';
+const STEPS_MAX = 40;
+/** Characters of a token, about. */
+const TOKEN_CHARACTERS = 4;
+
+/** One run: the client's side of an agent at work. */
+export class AgentRun {
+  readonly id: string;
+  readonly family: string;
+  readonly is_shifted: boolean;
+  readonly #family: AgentFamily;
+  readonly #world: unknown;
+  readonly #seed: number;
+  readonly #system: string;
+  readonly #messages: WireMessage[] = [];
+  readonly #log: LoggedCall[] = [];
+  #calls = 0;
+  #final: string | null = null;
+  #steps = 0;
+  #isBroken = false;
+
+  constructor(family: AgentFamily, seed: number, isShifted: boolean) {
+    this.#family = family;
+    this.#seed = seed;
+    this.id = `${family.name}-${seed}`;
+    this.family = family.name;
+    this.is_shifted = isShifted;
+    const random = createPrng(seed);
+    this.#world = family.makeWorld(random, isShifted);
+    this.#system = family.system(this.#world, random);
+    this.#messages.push({ role: 'user', content: family.task(this.#world, random) });
+  }
+
+  /** @returns null when the agent has ended */
+  nextRequest(): MessagesRequest | null {
+    if (this.#final !== null || this.#isBroken || this.#steps >= STEPS_MAX) return null;
+    return {
+      model: MODEL,
+      max_tokens: 4096,
+      system: [{ type: 'text', text: this.#system }],
+      tools: this.#family.tools,
+      messages: structuredClone(this.#messages),
+      metadata: { user_id: `user-${this.#seed}` },
+    };
+  }
+
+  /** What the frontier model answers to {@link nextRequest}. */
+  askOracle(): MessagesAnswer {
+    // Its own draws at each step, however the run came here.
+    const random = createPrng(this.#seed * 1009 + this.#steps + 1);
+    const act = this.#family.act(this.#world, this.#log, random);
+    const content: WireBlock[] = [];
+    if ('final' in act) content.push({ type: 'text', text: act.final });
+    else {
+      if (act.say !== undefined) content.push({ type: 'text', text: act.say });
+      for (const { name, input } of act.calls)
+        content.push({ type: 'tool_use', id: makeId('toolu_01', random), name, input });
+    }
+    const read = JSON.stringify([this.#system, this.#family.tools, this.#messages]).length;
+    return {
+      id: makeId('msg_01', random),
+      type: 'message',
+      role: 'assistant',
+      model: MODEL,
+      content,
+      stop_reason: 'final' in act ? 'end_turn' : 'tool_use',
+      stop_sequence: null,
+      usage: {
+        input_tokens: Math.ceil(read / TOKEN_CHARACTERS),
+        output_tokens: Math.ceil(JSON.stringify(content).length / TOKEN_CHARACTERS),
+        cache_read_input_tokens: 0,
+        cache_creation_input_tokens: 0,
+      },
+    };
+  }
+
+  /** The client takes an answer: it runs the tools and goes on. */
+  takeAnswer(answer: { content: readonly WireBlock[]; stop_reason: string }): void {
+    this.#steps++;
+    this.#messages.push({ role: 'assistant', content: structuredClone(answer.content) as WireBlock[] });
+    const results: ToolResult[] = [];
+    let text = '';
+    for (const block of answer.content) {
+      if (block.type === 'text') text += block.text;
+      if (block.type !== 'tool_use') continue;
+      this.#calls++;
+      const known = this.#family.tools.some(({ name }) => name === block.name);
+      const result = known
+        ? this.#family.call(this.#world, block.name, block.input)
+        : { text: `No tool named ${block.name}`, is_error: true };
+      this.#log.push({
+        name: block.name,
+        input: block.input,
+        text: result.text,
+        json: parse(result.text),
+        is_error: result.is_error === true,
+      });
+      results.push({
+        type: 'tool_result',
+        tool_use_id: block.id,
+        content: result.text,
+        ...(result.is_error === true ? { is_error: true } : {}),
+      });
+    }
+    if (answer.stop_reason === 'tool_use' && results.length > 0)
+      this.#messages.push({ role: 'user', content: results });
+    else if (answer.stop_reason === 'end_turn') this.#final = text;
+    else this.#isBroken = true;
+  }
+
+  isSuccess(): boolean {
+    return this.#final !== null && this.#family.isDone(this.#world, this.#log, this.#final);
+  }
+
+  get calls(): number {
+    return this.#calls;
+  }
+}
+
+function parse(text: string): Fields | null {
+  try {
+    return JSON.parse(text) as Fields;
+  } catch {
+    return null;
+  }
+}
+
+const ID_ALPHABET = 'ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789';
+
+function makeId(prefix: string, random: Prng): string {
+  let id = prefix;
+  for (let i = 0; i < 20; i++) id += ID_ALPHABET[random.below(ID_ALPHABET.length)];
+  return id;
+}
+
+/** Names of all families. */
+export const FAMILY_NAMES: readonly string[] = FAMILIES.map(({ name }) => name);
+
+/** @param seed of the run; runs of other families with the same seed are unrelated */
+export function startRun(family: string, seed: number, isShifted = false): AgentRun {
+  const found = FAMILIES.findIndex(({ name }) => name === family);
+  if (found < 0) throw new Error(`no family ${family}: ${FAMILY_NAMES.join(', ')}`);
+  return new AgentRun(FAMILIES[found]!, seed * 16 + found, isShifted);
+}
