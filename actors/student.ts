@@ -6,7 +6,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
-import { Student, type StudentModel } from '../src/domain/student/student.ts';
+import { Student } from '../src/domain/student/student.ts';
 import type { StudentFacts } from '../src/gateway/student/protocol.ts';
 import { ServedRuns, type ServedRunsCopy } from '../src/gateway/student/served-runs.ts';
 import {
@@ -94,6 +94,7 @@ export async function runStudent(
         runs,
         onError: tellError,
       });
+      desk.warmUp();
       return opened.facts;
     },
     connect: (port) => {
@@ -123,7 +124,7 @@ async function openStudent(task: StudentTask): Promise<OpenStudent> {
   const { student: kind, version, coverage } = manifest;
   return {
     facts: { kind: kind.kind, version },
-    core: new Student(model as StudentModel, makeIndex),
+    core: new Student(model, makeIndex),
     threshold: coverage.threshold,
     service: kind.kind === 'http' ? new StudentService(kind, task.key) : null,
   };

@@ -10,7 +10,7 @@ import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { Piscina } from 'piscina';
 import type { StudentControl, StudentTask } from '../actors/student.ts';
-import { Student, type StudentModel } from './domain/student/student.ts';
+import { Student } from './domain/student/student.ts';
 import type { RelegationState } from './gateway/capture-control.ts';
 import type { StudentFacts } from './gateway/student/protocol.ts';
 import {
@@ -30,7 +30,7 @@ import { MANIFEST_NAME, readStudentDirectory, StudentDirectoryError } from './st
 export async function checkStudent(directory: string): Promise<void> {
   const { manifest, model } = await readStudentDirectory(directory);
   try {
-    new Student(model as StudentModel, () => ({ add: () => {}, search: () => [] }));
+    new Student(model, () => ({ add: () => {}, search: () => [] }));
   } catch (thrown) {
     const path = join(directory, manifest.files.steps.name);
     throw new StudentDirectoryError('damaged', path, 'not the steps of a student; distil again', {

@@ -153,7 +153,7 @@ export class RelegatedExchange implements StepWaiter {
   #ask(): void {
     this.#stopWaiting();
     const { link, mode } = this.#relegation;
-    const { run_id, seq, betas } = this.#head;
+    const { run_id, seq, betas, api_version } = this.#head;
     // A copy, since the chunks go on to capture and perhaps to the upstream.
     const body = new Uint8Array(this.#bytes);
     let at = 0;
@@ -161,7 +161,7 @@ export class RelegatedExchange implements StepWaiter {
       body.set(chunk, at);
       at += chunk.length;
     }
-    this.#sent = link.send({ run_id, seq, betas }, body, this);
+    this.#sent = link.send({ run_id, seq, betas, api_version }, body, this);
     if (this.#sent === null) {
       this.#takeOver(link.isReady ? 'busy' : 'loading');
       return;

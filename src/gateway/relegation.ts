@@ -11,7 +11,7 @@ import { parseSeq } from './headers.ts';
 import { RelegatedExchange } from './relegated-exchange.ts';
 import { RelegationLedger } from './relegation-ledger.ts';
 import type { Destination } from './route-table.ts';
-import type { FallbackReason } from './student/protocol.ts';
+import { API_VERSIONS, type ApiVersion, type FallbackReason } from './student/protocol.ts';
 import type { StepHead, StudentLink } from './student-link.ts';
 import type { RequestClass } from './turns/classify.ts';
 
@@ -20,8 +20,6 @@ export type RelegationMode = 'on' | 'shadow';
 
 /** The one path whose requests are steps, raw. */
 const STEP_PATH = '/v1/messages';
-/** The version of the Messages API that a student speaks. */
-const API_VERSION = '2023-06-01';
 
 export class Relegation {
   readonly mode: RelegationMode;
@@ -97,7 +95,13 @@ export function readStepHead(headers: readonly string[]): ReadStepHead {
   let isJson = false;
   let isEncoded = false;
   let version: string | null = null;
-  const step: ReadStepHead = { run_id: null, seq: null, betas: [], refusal: null };
+  const step: ReadStepHead = {
+    run_id: null,
+    seq: null,
+    betas: [],
+    api_version: API_VERSIONS[0],
+    refusal: null,
+  };
   for (let at = 0; at < headers.length; at += 2) {
     const value = headers[at + 1]!;
     switch (headers[at]) {
@@ -128,6 +132,7 @@ export function readStepHead(headers: readonly string[]): ReadStepHead {
   if (!hasCredential) step.refusal = 'no_credential';
   else if (!isJson || isEncoded) step.refusal = 'encoded';
   else if (version === null) step.refusal = 'bad_request';
-  else if (version !== API_VERSION) step.refusal = 'unsupported';
+  else if (API_VERSIONS.includes(version as ApiVersion)) step.api_version = version as ApiVersion;
+  else step.refusal = 'unsupported';
   return step;
 }

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import { type ArrivedRequest, type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
+import type { Script } from '../../src/demo/script.ts';
 import { decodeExchange } from '../../src/gateway/turns/decode.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { CliChild } from '../cli/child.ts';
@@ -149,9 +150,16 @@ function describeArrival(request: ArrivedRequest): unknown {
   };
 }
 
-/** Starts provider and gateway. @param env added to the gateway's environment */
-export async function startClientBench(env: Record<string, string> = {}): Promise<ClientBench> {
-  const provider = await startFakeProvider({ script: clientScript });
+/**
+ * Starts provider and gateway.
+ * @param env added to the gateway's environment
+ * @param script of the provider
+ */
+export async function startClientBench(
+  env: Record<string, string> = {},
+  script: Script = clientScript,
+): Promise<ClientBench> {
+  const provider = await startFakeProvider({ script });
   const dir = await mkdtemp(join(tmpdir(), 'understudy-clients-'));
   const child = new CliChild(['gateway', '--port', '0', '--db', join(dir, 'capture.mdb')], {
     env: {

@@ -8,6 +8,13 @@
 
 import { UNCOVERED_REASONS } from '../../domain/student/decision.ts';
 
+/**
+ * Versions of the Messages API that a student speaks. Answers and their events are the same in both; the newer one
+ * refuses some requests that the older one takes.
+ */
+export const API_VERSIONS = ['2023-06-01', '2026-10-21'] as const;
+export type ApiVersion = (typeof API_VERSIONS)[number];
+
 /** What one step is decided by. */
 export interface StepRequest {
   type: 'decide';
@@ -20,6 +27,8 @@ export interface StepRequest {
   seq: number | null;
   /** Values of `anthropic-beta` as they came. */
   betas: string[];
+  /** `anthropic-version`. */
+  api_version: ApiVersion;
   /** Milliseconds since the epoch: nobody waits any longer. */
   expires_at_ms: number;
 }
@@ -66,7 +75,7 @@ export const DECLINE_REASONS = [
   'taken_over',
   /** A conversation under way that nothing is known of here: begun elsewhere, before a restart, or long ago. */
   'unknown_run',
-  /** The upstream would refuse the request. */
+  /** The upstream would refuse the request, or may. */
   'bad_request',
   /** The student, or the service behind it, failed or answered nonsense. */
   'failed',

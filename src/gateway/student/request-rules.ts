@@ -5,17 +5,21 @@
  */
 
 import { asArray, asObject, type JsonObject } from '../turns/json-reading.ts';
+import type { ApiVersion } from './protocol.ts';
 
 const TOOL_NAME = /^[a-zA-Z0-9_-]{1,128}$/;
 const CALL_ID = /^[a-zA-Z0-9_-]{1,256}$/;
+/** Settings that the API takes no more from 2026-10-21 on, whatever their value. */
+const SAMPLING = ['temperature', 'top_p', 'top_k'];
 const CACHE_MARKERS_MAX = 4;
 /** A result holds blocks, whose documents may hold blocks. */
 const CONTENT_DEPTH = 3;
 
 /** @returns whether the upstream would take the request, as far as can be told */
-export function isValidRequest(value: unknown): boolean {
+export function isValidRequest(value: unknown, version: ApiVersion): boolean {
   const body = asObject(value);
   return (
+    (version === '2023-06-01' || SAMPLING.every((name) => body[name] === undefined)) &&
     typeof body.model === 'string' &&
     body.model !== '' &&
     isInteger(body.max_tokens, 1) &&
@@ -124,7 +128,8 @@ function areMessages(value: unknown): boolean {
 function isBlock(block: JsonObject, role: 'user' | 'assistant'): boolean {
   switch (block.type) {
     case 'text':
-      return isTextBlock(block);
+      // What the user says cites nothing; the older version looks over it.
+      return isTextBlock(block) && (role === 'assistant' || asArray(block.citations).length === 0);
     case 'tool_use':
       return (
         role === 'assistant' &&
