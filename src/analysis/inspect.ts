@@ -2,14 +2,21 @@
  * What `understudy inspect` finds out, apart from how it looks: the runs of a capture database with their verdicts, and
  * one run as the conversation that it was. Pure but for the source it reads from. Command line, main thread.
  *
- * Memory: the table of runs goes over the records once or twice and keeps a summary of each run (some kilobytes at
- * most, mostly far less), of at most MAX_RUNS runs; exchanges of further runs are only counted. A run is read one
- * exchange at a time; of what was said before, at most MAX_SEEN_HASHES fingerprints stay in memory (about 100 bytes
- * each), so that a message is shown once.
+ * Memory: the table of runs goes over the records once or twice and keeps a summary of each run (about a kilobyte,
+ * some at most), of at most MAX_RUNS runs; exchanges of further runs are only counted. A run is read one exchange at a
+ * time; of what was said before, at most MAX_SEEN_HASHES fingerprints stay in memory (about 100 bytes each), so that a
+ * message is shown once.
  */
 
 import type { ExchangeRecord } from '../domain/exchange.ts';
-import { GoldenTally, type GoldenVerdict, hasFailed, type TurnLink } from '../domain/golden.ts';
+import {
+  type GoldenExchange,
+  GoldenTally,
+  type GoldenVerdict,
+  hasFailed,
+  judgeOutcome,
+  type TurnLink,
+} from '../domain/golden.ts';
 import { type DecodedTurn, decodeTurn, type StoredExchange } from '../gateway/turns/decode.ts';
 import type { Message } from '../gateway/turns/turn.ts';
 
@@ -51,6 +58,8 @@ export interface RunSummary {
   models: string[];
   exchanges: number;
   turns: number;
+  /** Of those, answered by the student. */
+  student_turns: number;
   /** RFC 3339. */
   started_at: string;
   finished_at: string;
@@ -66,6 +75,8 @@ export interface RunSummary {
   last_seq: number | null;
   /** Ranges of missing seq, both ends included. */
   gaps: [from: number, to: number][];
+  /** Of the finished monitor run of that id; null when there is none. */
+  outcome: string | null;
   golden: boolean;
   /** Why not golden, in words; empty when golden. */
   reasons: GoldenVerdict['reasons'];
@@ -74,6 +85,8 @@ export interface RunSummary {
 export interface RunTable {
   /** By first appearance. */
   runs: RunSummary[];
+  /** Runs that fit the filter and are beyond its limit: earlier ones. */
+  left_out_runs: number;
   without_run: RunSummary | null;
   /** Exchanges of runs beyond MAX_RUNS. */
   uncounted_exchanges: number;
@@ -86,77 +99,149 @@ interface RunTally {
   first_ms: number;
   last_ms: number;
   has_seq: boolean;
-  last_turn: ListedExchange | null;
 }
+
+/** Which runs a table shows; all without it. */
+export interface RunFilter {
+  /** That went on at this time or later, in milliseconds since the epoch. */
+  since_ms?: number;
+  golden?: boolean;
+  /** The latest so many of them. */
+  limit?: number;
+}
+
+/** Told now and then while the runs are collected and judged: how many exchanges of how many were looked at. */
+export type TellProgress = (exchanges: number) => void;
 
 /**
- * Summarises every run in one pass over the records. For runs without `seq` whose records leave nothing to object to
- * comes a second pass that reads their bodies: only those tell whether a conversation is unbroken. Of a run that falls
- * short already, the table names what the records show; `summarizeRun` may find more.
+ * The runs of a capture database. First all records are added, without their bodies, then the runs are judged. For runs
+ * without `seq`, and for those with failed calls, whose records leave nothing to object to, judging reads their bodies:
+ * only those tell whether a conversation is unbroken and a call was tried again. Of a run that falls short already, the
+ * table names what the records show; `summarizeRun` may find more.
  */
-export function summarizeRuns(source: ExchangeSource): RunTable {
-  const tallies = new Map<string, RunTally>();
-  let withoutRun: RunTally | null = null;
-  let uncounted = 0;
-  for (const record of source.summaries()) {
+export class RunCollection {
+  readonly #tallies = new Map<string, RunTally>();
+  #withoutRun: RunTally | null = null;
+  #uncounted = 0;
+
+  /** Adds the next record, in the order of ids. */
+  add(record: ListedExchange): void {
     if (record.run_id === null) {
-      withoutRun ??= startTally(null);
-      addRecord(withoutRun, record, null);
-      continue;
+      this.#withoutRun ??= startTally(null);
+      addRecord(this.#withoutRun, record, null, null);
+      return;
     }
-    let tally = tallies.get(record.run_id);
+    let tally = this.#tallies.get(record.run_id);
     if (tally === undefined) {
-      if (tallies.size >= MAX_RUNS) {
-        uncounted += 1;
-        continue;
+      if (this.#tallies.size >= MAX_RUNS) {
+        this.#uncounted += 1;
+        return;
       }
       tally = startTally(record.run_id);
-      tallies.set(record.run_id, tally);
+      this.#tallies.set(record.run_id, tally);
     }
-    addRecord(tally, record, null);
+    addRecord(tally, record, null, null);
   }
-  const open = new Map<string, LinkedTally>();
+
+  /** Something when the run is there. */
+  find(runId: string): unknown {
+    return this.#tallies.get(runId);
+  }
+
+  get size(): number {
+    return this.#tallies.size;
+  }
+
+  /**
+   * The table; the collection is used up by it.
+   * @param outcomes of finished monitor runs, by id
+   */
+  judge(
+    source: ExchangeSource,
+    outcomes: ReadonlyMap<string, string>,
+    filter: RunFilter = {},
+    tell: TellProgress = () => {},
+  ): RunTable {
+    const { since_ms: sinceMs = Number.NEGATIVE_INFINITY, golden: isGolden, limit } = filter;
+    const chosen = new Map<string, RunTally>();
+    for (const [runId, tally] of this.#tallies) if (tally.last_ms >= sinceMs) chosen.set(runId, tally);
+    const found = chosen.size;
+    // The others need no judging, unless which they are depends on it.
+    if (isGolden === undefined) dropFirst(chosen, limit);
+    this.#tallies.clear();
+    judgeByBodies(source, chosen, tell);
+    const runs: RunSummary[] = [];
+    for (const [runId, tally] of chosen) {
+      chosen.delete(runId);
+      const summary = finishTally(source, tally, outcomes.get(runId) ?? null);
+      if (isGolden === undefined || summary.golden === isGolden) runs.push(summary);
+    }
+    const fitting = isGolden === undefined ? found : runs.length;
+    if (limit !== undefined && runs.length > limit) runs.splice(0, runs.length - limit);
+    return {
+      runs,
+      left_out_runs: fitting - runs.length,
+      without_run: this.#withoutRun === null ? null : finishTally(source, this.#withoutRun, null),
+      uncounted_exchanges: this.#uncounted,
+    };
+  }
+}
+
+function dropFirst(tallies: Map<string, RunTally>, limit: number | undefined): void {
+  let surplus = limit === undefined ? 0 : tallies.size - limit;
+  for (const runId of tallies.keys()) {
+    if (surplus <= 0) return;
+    tallies.delete(runId);
+    surplus -= 1;
+  }
+}
+
+/** Summarises every run. */
+export function summarizeRuns(
+  source: ExchangeSource,
+  outcomes: ReadonlyMap<string, string> = new Map(),
+  filter: RunFilter = {},
+): RunTable {
+  const collection = new RunCollection();
+  for (const record of source.summaries()) collection.add(record);
+  return collection.judge(source, outcomes, filter);
+}
+
+/** The second pass: reads the turns of the runs that only their bodies can judge. */
+function judgeByBodies(source: ExchangeSource, tallies: Map<string, RunTally>, tell: TellProgress): void {
+  const open = new Map<string, { finder: LinkFinder; golden: GoldenTally }>();
   for (const [runId, { golden, has_seq: hasSeq }] of tallies) {
     const onlyUnread = golden.judge().reasons.every((reason) => reason.code === 'unlinked');
-    if (onlyUnread && !hasSeq) open.set(runId, { finder: new LinkFinder(), golden: new GoldenTally() });
+    if (!onlyUnread || (hasSeq && !golden.hadFailures)) continue;
+    open.set(runId, { finder: new LinkFinder(), golden: new GoldenTally() });
   }
-  if (open.size > 0) judgeByBodies(source, open);
-  const runs: RunSummary[] = [];
-  for (const [runId, tally] of tallies) {
-    const judged = open.get(runId);
-    runs.push(finishTally(source, judged === undefined ? tally : { ...tally, golden: judged.golden }));
-  }
-  return {
-    runs,
-    without_run: withoutRun === null ? null : finishTally(source, withoutRun),
-    uncounted_exchanges: uncounted,
-  };
-}
-
-/** A run whose conversation is being followed. */
-interface LinkedTally {
-  finder: LinkFinder;
-  golden: GoldenTally;
-}
-
-/** The second pass: reads the turns of the runs that are still open and judges them by their links. */
-function judgeByBodies(source: ExchangeSource, open: Map<string, LinkedTally>): void {
+  if (open.size === 0) return;
   for (const record of source.summaries()) {
+    tell(record.id);
     const judged = record.run_id === null ? undefined : open.get(record.run_id);
     if (judged === undefined) continue;
     const turn = record.kind === 'turn' ? readTurn(source, record.id) : null;
-    judged.golden.add(record, turn === null ? null : judged.finder.find(turn, record));
+    const link = turn === null ? null : judged.finder.find(turn, record);
+    judged.golden.add(record, link, turn?.conversation ?? null);
   }
+  for (const [runId, { golden }] of open) tallies.get(runId)!.golden = golden;
 }
 
-/** Summarises one run, bodies and all; null when the database holds no exchange of it. */
-export function summarizeRun(source: ExchangeSource, runId: string): RunSummary | null {
+/**
+ * Summarises one run, bodies and all; null when the database holds no exchange of it.
+ * @param outcome of the finished monitor run of that id; null when there is none
+ */
+export function summarizeRun(
+  source: ExchangeSource,
+  runId: string,
+  outcome: string | null = null,
+): RunSummary | null {
   let tally: RunTally | null = null;
   for (const step of readRun(source, runId)) {
     tally ??= startTally(runId);
-    addRecord(tally, step.record, step.link);
+    addRecord(tally, step.record, step.link, step.turn);
   }
-  return tally === null ? null : finishTally(source, tally);
+  return tally === null ? null : finishTally(source, tally, outcome);
 }
 
 /** One exchange of a run, read. */
@@ -166,6 +251,12 @@ export interface RunStep {
   turn: DecodedTurn | null;
   /** How the turn follows from those before it; null for an exchange that is no turn. */
   link: TurnLink | null;
+  /** Which of the run's conversations it belongs to, from 1 on; null for an exchange that is no turn. */
+  conversation: number | null;
+  /** The earlier exchange of the run that it goes on with, or tries again; null when it starts a conversation. */
+  follows: number | null;
+  /** It follows that exchange's answer, or its failure: nothing is missing in between. */
+  follows_answer: boolean;
   /** The request's messages that no earlier exchange of the run showed, answers included. */
   new_messages: Message[];
   /** The system prompt, when it is not the one of the turn before; else null. */
@@ -186,55 +277,124 @@ class LinkFinder {
   /** The last answer, as a request that goes on from it holds it. */
   #answered: string | null = null;
   #answeredId: string | null = null;
+  #answerAlone: string | null = null;
 
   find(turn: DecodedTurn, record: ListedExchange): TurnLink {
     const link = this.#compare(turn);
-    const { prefixes, answered, answered_id } = turn.conversation;
+    const { prefixes, answered, answered_id, answer_alone } = turn.conversation;
     this.#asked = prefixes.at(-1) ?? null;
     if (answered !== null && !hasFailed(record)) {
       this.#answered = answered;
       this.#answeredId = answered_id;
+      this.#answerAlone = answer_alone;
     }
     return link;
   }
 
   #compare(turn: DecodedTurn): TurnLink {
-    const { prefixes } = turn.conversation;
+    const { prefixes, last_answer_alone: lastAnswer } = turn.conversation;
     const { messages } = turn.request;
     if (this.#asked !== null && prefixes.at(-1) === this.#asked) return 'repeats';
     const goesOnElsewhere = countLinks(turn) > 0;
     if (this.#answered === null) return goesOnElsewhere || messages.some(isAnswer) ? 'breaks' : 'starts';
     if (goesOnElsewhere) return prefixes[0] === this.#answeredId ? 'continues' : 'breaks';
     const at = prefixes.lastIndexOf(this.#answered);
+    // What stands before may have been rewritten or dropped: that answer is the last one all the same.
+    if (at < 0 && lastAnswer !== null && lastAnswer === this.#answerAlone) return 'continues';
     if (at < 0) return messages.some(isAnswer) ? 'breaks' : 'starts';
     // After the answer only what the client says: another answer in between would be a turn that we did not see.
     return messages.slice(at + 1).some(isAnswer) ? 'breaks' : 'continues';
   }
 }
 
-/** Follows a run's conversation and picks what is new in each turn. */
+/** An earlier turn of the run, as a later one may hold it. */
+interface KnownTurn {
+  id: number;
+  conversation: number;
+}
+
+/** Tells the conversations of a run apart: a labelled one holds those of sub-agents and side calls as well. */
+class ConversationFinder {
+  readonly #known = new Map<string, KnownTurn>();
+  #conversations = 0;
+
+  find(
+    turn: DecodedTurn,
+    record: ListedExchange,
+  ): { conversation: number; follows: number | null; follows_answer: boolean } {
+    const { prefixes, answered, answered_id, answer_alone } = turn.conversation;
+    const exact = this.#findExact(turn);
+    const before = exact ?? this.#findShorter(turn);
+    if (before === null) this.#conversations += 1;
+    const conversation = before?.conversation ?? this.#conversations;
+    const known = { id: record.id, conversation };
+    const asked = prefixes.at(-1);
+    if (asked !== undefined) {
+      this.#remember(`asked ${asked}`, known);
+      // The same words again try a failed call again; where it was answered they begin another conversation.
+      if (hasFailed(record)) this.#remember(`failed ${asked}`, known);
+      else this.#known.delete(`failed ${asked}`);
+    }
+    if (!hasFailed(record)) {
+      for (const key of [answered, answered_id, answer_alone]) if (key !== null) this.#remember(key, known);
+    }
+    return { conversation, follows: before?.id ?? null, follows_answer: exact !== null };
+  }
+
+  /** The turn whose answer is the last one in the request; or that failed, and is tried again. */
+  #findExact(turn: DecodedTurn): KnownTurn | null {
+    const { prefixes, last_answer_alone: alone, last_answer_at: at } = turn.conversation;
+    const failed = this.#known.get(`failed ${prefixes.at(-1)}`);
+    if (failed !== undefined) return failed;
+    for (let i = prefixes.length - 1; i >= Math.max(at, 0); i -= 1) {
+      const found = this.#known.get(prefixes[i]!);
+      if (found !== undefined) return found;
+    }
+    return (alone === null ? undefined : this.#known.get(alone)) ?? null;
+  }
+
+  /** The latest turn whose request, or request and answer, the request begins with. */
+  #findShorter(turn: DecodedTurn): KnownTurn | null {
+    const { prefixes } = turn.conversation;
+    for (let i = prefixes.length - 2; i >= 0; i -= 1) {
+      const found = this.#known.get(prefixes[i]!) ?? this.#known.get(`asked ${prefixes[i]}`);
+      if (found !== undefined) return found;
+    }
+    return null;
+  }
+
+  #remember(key: string, turn: KnownTurn): void {
+    if (this.#known.size < MAX_SEEN_HASHES) this.#known.set(key, turn);
+  }
+}
+
+/** Follows a run's conversations and picks what is new in each turn. */
 class RunReader {
   readonly #finder = new LinkFinder();
+  readonly #conversations = new ConversationFinder();
   readonly #seen = new Set<string>();
   #system: string | null = null;
 
   read(record: ExchangeRecord, turn: DecodedTurn | null): RunStep {
     if (turn === null || record.kind !== 'turn') {
-      return { record, turn: null, link: null, new_messages: [], new_system: null };
+      const none = { turn: null, link: null, conversation: null, follows: null, new_system: null };
+      return { record, new_messages: [], follows_answer: false, ...none };
     }
     const link = this.#finder.find(turn, record);
-    const newMessages = this.#takeNewMessages(turn);
+    const place = this.#conversations.find(turn, record);
+    const newMessages = this.#takeNewMessages(turn, place.follows === null);
     const system = turn.request.system.join('\n\n');
     const newSystem = system === this.#system ? null : turn.request.system;
     this.#system = system;
-    return { record, turn, link, new_messages: newMessages, new_system: newSystem };
+    return { record, turn, link, ...place, new_messages: newMessages, new_system: newSystem };
   }
 
-  #takeNewMessages(turn: DecodedTurn): Message[] {
+  /** A conversation that starts anew is shown from its beginning, though another began with the same words. */
+  #takeNewMessages(turn: DecodedTurn, isStart: boolean): Message[] {
     const { prefixes, answered } = turn.conversation;
     const offset = countLinks(turn);
     let from = 0;
-    for (let i = prefixes.length - 1; i >= offset && from === 0; i -= 1) {
+    for (let i = prefixes.length - 1; !isStart && i >= offset && from === 0; i -= 1) {
       if (this.#seen.has(prefixes[i]!)) from = i - offset + 1;
     }
     for (const hash of prefixes) this.#remember(hash);
@@ -271,6 +431,7 @@ function startTally(runId: string | null): RunTally {
       models: [],
       exchanges: 0,
       turns: 0,
+      student_turns: 0,
       started_at: '',
       finished_at: '',
       input_tokens: null,
@@ -282,6 +443,7 @@ function startTally(runId: string | null): RunTally {
       first_seq: null,
       last_seq: null,
       gaps: [],
+      outcome: null,
       golden: false,
       reasons: [],
     },
@@ -289,16 +451,20 @@ function startTally(runId: string | null): RunTally {
     first_ms: Number.POSITIVE_INFINITY,
     last_ms: Number.NEGATIVE_INFINITY,
     has_seq: false,
-    last_turn: null,
   };
 }
 
-function addRecord(tally: RunTally, record: ListedExchange, link: TurnLink | null): void {
+function addRecord(
+  tally: RunTally,
+  record: ListedExchange,
+  link: TurnLink | null,
+  turn: DecodedTurn | null,
+): void {
   const { summary } = tally;
   summary.exchanges += 1;
   if (record.kind === 'turn') {
     summary.turns += 1;
-    tally.last_turn = record;
+    if (record.served_by === 'student') summary.student_turns += 1;
   }
   addName(summary.notes, record.note === '' ? null : record.note);
   addName(summary.providers, record.provider);
@@ -317,10 +483,10 @@ function addRecord(tally: RunTally, record: ListedExchange, link: TurnLink | nul
     summary.first_seq = Math.min(summary.first_seq ?? record.seq, record.seq);
     summary.last_seq = Math.max(summary.last_seq ?? record.seq, record.seq);
   }
-  tally.golden.add(record, link);
+  tally.golden.add(record, link, turn?.conversation ?? null);
 }
 
-function finishTally(source: ExchangeSource, tally: RunTally): RunSummary {
+function finishTally(source: ExchangeSource, tally: RunTally, outcome: string | null): RunSummary {
   const { summary } = tally;
   summary.started_at = formatTime(tally.first_ms);
   summary.finished_at = formatTime(tally.last_ms);
@@ -329,13 +495,16 @@ function finishTally(source: ExchangeSource, tally: RunTally): RunSummary {
     summary.reasons = [{ code: 'no_turn', words: 'exchanges without a run are never golden' }];
     return summary;
   }
-  const last = tally.last_turn;
+  const last: GoldenExchange | null = tally.golden.lastTurn;
   // These end alike whether they call a tool or not: responses always, chat completions when the call was forced.
   const endsAlike = last?.shape === 'responses' || last?.shape === 'chat_completions';
   const calls = endsAlike ? callsTools(readTurn(source, last.id)) : null;
-  const verdict = tally.golden.judge(calls);
-  summary.golden = verdict.golden;
-  summary.reasons = verdict.reasons;
+  const { reasons } = tally.golden.judge(calls);
+  const against = judgeOutcome(outcome);
+  if (against !== null) reasons.push(against);
+  summary.outcome = outcome;
+  summary.golden = reasons.length === 0;
+  summary.reasons = reasons;
   return summary;
 }
 

@@ -149,7 +149,7 @@ export function* traceRun(
     const normal = turn === null ? null : normalizeTurn(source.copy(record.id)!);
     teller.count(record, link, turn, normal);
     if (turn === null || normal === null || hasFailed(record)) continue;
-    const told = teller.tell(record, turn, normal);
+    const told = teller.tell(record, turn, normal, step.follows === null);
     if (head === '') {
       head = writeHead(run, readTask(normal), options.outcome);
       yield head;
@@ -252,17 +252,21 @@ class RunTeller {
     this.#lastCallsTools = normal?.answer.content.some(({ type }) => type === 'tool_call') ?? false;
   }
 
-  /** An answered turn. */
-  tell(record: ListedExchange, turn: DecodedTurn, normal: NormalTurn): ToldTurn {
+  /**
+   * An answered turn.
+   * @param isStart it starts a conversation, which is told whole though another began with the same words
+   */
+  tell(record: ListedExchange, turn: DecodedTurn, normal: NormalTurn, isStart: boolean): ToldTurn {
     this.turns += 1;
     const { request, answer } = normal;
-    const from = this.#findNew(turn, request.messages.length);
+    const told = this.#findNew(turn, request.messages.length);
+    const from = isStart ? 0 : told;
     const added = request.messages.slice(from);
     this.#renameCalls(request.messages[from - 1], added);
     this.#calls = answer.content.flatMap((block) => (block.type === 'tool_call' ? [block] : []));
     const system = JSON.stringify(request.system);
     const tools = JSON.stringify(request.tools);
-    const told: ToldTurn = {
+    const line: ToldTurn = {
       seq: record.seq,
       exchange_id: record.id,
       system: this.turns > 1 && system === this.#system ? null : this.#keepApart(request.system),
@@ -276,7 +280,7 @@ class RunTeller {
     };
     this.#system = system;
     this.#tools = tools;
-    return told;
+    return line;
   }
 
   judge(run: TracedRun): Provenance {

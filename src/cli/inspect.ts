@@ -6,23 +6,26 @@
  * exchange is made harmless before it reaches a terminal; `--raw` alone writes bytes as they are.
  */
 
-import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import {
   type BodySide,
   type ExchangeSource,
+  RunCollection,
+  type RunFilter,
   type RunStep,
   type RunSummary,
   readRun,
   readTurn,
   summarizeRun,
-  summarizeRuns,
 } from '../analysis/inspect.ts';
 import { loadConfig } from '../config.ts';
 import type { ExchangeRecord, TokenUsage } from '../domain/exchange.ts';
 import { type GoldenCode, hasFailed } from '../domain/golden.ts';
 import type { Part, Role } from '../gateway/turns/turn.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
+import { Progress } from './progress.ts';
+import { listRunsDbs, readOutcomes } from './run-outcomes.ts';
 import {
   type Cell,
   choosePalette,
@@ -32,16 +35,21 @@ import {
   makeHarmlessLine,
   measureWidth,
   type Palette,
+  wrapText,
 } from './terminal-text.ts';
 
 const HELP = `Shows what a capture database holds: runs, turns, gaps, bodies, and which runs are golden.
 
-Usage: understudy inspect [--db FILE] [--json]
+Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [--limit N] [--json]
        understudy inspect [--db FILE] --run ID [--full] [--json]
        understudy inspect [--db FILE] --exchange N [--json]
        understudy inspect [--db FILE] --exchange N --raw request|response
 
-  --db FILE        capture database; DATA_DIR/capture.mdb when not given. A running gateway may be writing to it.
+  --db FILE        capture database; DATA_DIR/capture.mdb when not given. Its sealed files are read with it; one of them
+                   can be named too, and is then read alone. A running gateway may be writing to it.
+  --since WHEN     runs that went on then or later: 90m, 12h, 7d ago, or a time such as 2026-05-01 or 2026-05-01T12:00Z
+  --golden         golden runs alone; --not-golden: the others alone
+  --limit N        the latest N runs, 0 for all; on a terminal 200 when not given
   --run ID         one run as the conversation that it was: what was new in each request, what was answered, how
                    long it took and what it cost, what failed and was tried again
   --full           with --run: show long texts whole instead of their beginning
@@ -49,14 +57,15 @@ Usage: understudy inspect [--db FILE] [--json]
   --raw SIDE       the stored body of that exchange, request or response, byte for byte and nothing else
   --json           the same as one JSON document, for programs; with --exchange the exchange record itself
 
-The table has a line for each run:
+The table has a line for each run, the latest last:
   TURNS     model turns / all exchanges        IN, OUT   tokens, as the providers count them
   ERR       failed calls and aborted ones      GAPS      x-svc-seq numbers that are missing
   GOLDEN    yes, or in short why not (--run says it in full): a golden run was captured whole, with nothing missing,
-            every failed call retried to success, and its last turn ended of itself
+            every failed call retried to success, its last turn ended of itself, and no monitor run says otherwise
 
 Examples:
   understudy inspect
+  understudy inspect --since 2h --not-golden
   understudy inspect --run checkout-fix-17
   understudy inspect --exchange 42 --raw response | jq .
   understudy inspect --json | jq -r '.runs[] | select(.golden) | .run_id'
@@ -64,11 +73,21 @@ Examples:
 Exit status: 0 done, 1 failed (no such database, run, exchange or body), 2 wrong use.
 `;
 
-/** Characters of a text that are shown of it without --full. */
+/** Characters and lines of a text that are shown of it without --full. */
 const SHOWN_CHARS = 1200;
+const SHOWN_LINES = 16;
 
 /** Characters of a system prompt that are shown without --full. */
 const SHOWN_SYSTEM_CHARS = 300;
+
+/** Arguments of a call up to this many characters stand on one line; longer ones have a line each. */
+const INLINE_ARGUMENT_CHARS = 100;
+
+/** Runs that a terminal shows without --limit. */
+const TERMINAL_RUNS = 200;
+
+/** Labels of what is said stand in a column of this width. */
+const LABEL_COLUMNS = 12;
 
 const SHORT_REASONS: Record<GoldenCode, string> = {
   no_turn: 'no turn',
@@ -84,19 +103,40 @@ const SHORT_REASONS: Record<GoldenCode, string> = {
   outcome: 'outcome',
 };
 
+/** What helps the next run against each reason. */
+const ADVICE: Record<GoldenCode, string> = {
+  no_turn: 'only runs in which a model answers can be golden',
+  aborted: 'let the agent read its answers to the end, or run the task again',
+  truncated: 'raise GW_MAX_CAPTURE_BYTES',
+  undecodable: 'understudy inspect --exchange N says what could not be read',
+  seq_gap:
+    'see writer.dropped in GET /__gw/stats: raise GW_MAX_QUEUE if it is not 0; and send every call of a run through the gateway',
+  seq_missing: 'stamp x-svc-seq on every call of the run, or on none',
+  unlinked: 'stamp x-svc-run and x-svc-seq: then a client may rewrite its history as it likes',
+  failed_call: 'have the client try failed calls again',
+  unfinished: 'let the agent go on until the model ends its turn of itself',
+  shape: 'POST /v1/messages counts always, chat-completions and responses with x-svc-run and x-svc-seq',
+  outcome: 'distil from runs that succeeded',
+};
+
 /** What a test may put in place of the real surroundings. */
 export interface InspectSurroundings {
   /** Used when --db is not given. */
   default_db?: string;
   /** Width of the terminal. */
   columns?: number;
-  /** Opens the database; a CaptureReader when not given. */
+  /** Opens the database; CaptureFiles when not given. */
   open?: (db: string) => Promise<OpenSource>;
+  /** Databases of finished monitor runs that may speak against a run; those of DATA_DIR and beside the file. */
+  runs_dbs?: string[];
+  now?: () => number;
 }
 
 /** An open database and how to let go of it. */
 export interface OpenSource {
   source: ExchangeSource;
+  /** Exchanges in all, for the progress. */
+  count?: number;
   close(): Promise<void>;
 }
 
@@ -111,47 +151,57 @@ export async function runInspect(
   io: CliIo,
   surroundings: InspectSurroundings = {},
 ): Promise<number> {
-  const flags = readFlags(argv);
+  const now = surroundings.now ?? Date.now;
+  const flags = readFlags(argv, now());
   if (flags === 'help') {
     await io.out(HELP);
     return EXIT.done;
   }
-  const db = flags.db ?? surroundings.default_db ?? loadConfig({ listener: 'gateway' }).capture.db;
-  if (!existsSync(db)) {
-    io.err(
-      `understudy: there is no capture database at ${makeHarmlessLine(db)}.\n` +
-        'Send something through the gateway first (understudy up), or name another file with --db.\n',
-    );
-    return EXIT.failed;
-  }
+  const config = (): ReturnType<typeof loadConfig> => loadConfig({ listener: 'gateway' });
+  const db = flags.db ?? surroundings.default_db ?? config().capture.db;
+  const progress = new Progress(io, io.is_terminal, now);
   try {
-    const { source, close } = await (surroundings.open ?? openCapture)(db);
+    const open = await (surroundings.open ?? openCapture)(resolve(db));
     try {
-      const face = new InspectFace(source, io, surroundings.columns ?? process.stdout.columns, flags);
+      const face = new InspectFace(open, io, surroundings.columns ?? process.stdout.columns, flags, progress);
       if (flags.exchange !== null) return await face.showExchange(flags.exchange);
-      if (flags.run !== null) return await face.showRun(flags.run);
-      return await face.showRuns(db);
+      const runsDbs = surroundings.runs_dbs ?? (await listRunsDbs(resolve(db), config().data_dir));
+      const findOutcomes: FindOutcomes = (runs) => readOutcomes(runsDbs, runs);
+      if (flags.run !== null) return await face.showRun(flags.run, findOutcomes);
+      return await face.showRuns(db, findOutcomes);
     } finally {
-      await close();
+      progress.clear();
+      await open.close();
     }
   } catch (error) {
-    // Its message names the file and what is wrong with it.
-    if (!(error instanceof Error) || error.name !== 'CaptureFileError') throw error;
-    io.err(`understudy: ${makeHarmlessLine(error.message)}\n`);
+    // Their messages name the file and what is wrong with it.
+    if (!(error instanceof Error)) throw error;
+    if (error.name !== 'CaptureFileError' && error.name !== 'OutcomesError') throw error;
+    const isMissing = 'code' in error && error.code === 'missing';
+    io.err(
+      isMissing
+        ? `understudy: there is no capture database at ${makeHarmlessLine(db)}.\n` +
+            'Send something through the gateway first (understudy up), or name another file with --db.\n'
+        : `understudy: ${makeHarmlessLine(error.message)}\n`,
+    );
     return EXIT.failed;
   }
 }
 
-interface Flags {
+/** Reads the outcomes of monitor runs that have the id of a captured run. */
+type FindOutcomes = (runs: { find(runId: string): unknown }) => Promise<Map<string, string>>;
+
+interface Flags extends RunFilter {
   db: string | undefined;
   run: string | null;
   exchange: number | null;
   raw: BodySide | null;
   json: boolean;
   full: boolean;
+  limit?: number;
 }
 
-function readFlags(argv: string[]): Flags | 'help' {
+function readFlags(argv: string[], nowMs: number): Flags | 'help' {
   const { values } = parseFlags(argv);
   if (values.help === true) return 'help';
   const raw = values.raw ?? null;
@@ -167,6 +217,12 @@ function readFlags(argv: string[]): Flags | 'help' {
     );
   }
   if (values.full === true && values.run === undefined) throw new UsageError('--full goes with --run');
+  if (values.golden === true && values['not-golden'] === true)
+    throw new UsageError('--golden and --not-golden leave nothing together');
+  for (const name of ['since', 'golden', 'not-golden', 'limit'] as const) {
+    if (values[name] !== undefined && (values.run !== undefined || values.exchange !== undefined))
+      throw new UsageError(`--${name} chooses among runs: it does not go with --run or --exchange`);
+  }
   return {
     db: values.db,
     run: values.run ?? null,
@@ -174,6 +230,10 @@ function readFlags(argv: string[]): Flags | 'help' {
     raw,
     json: values.json === true,
     full: values.full === true,
+    ...(values.since === undefined ? {} : { since_ms: readSince(values.since, nowMs) }),
+    ...(values.golden === true ? { golden: true } : {}),
+    ...(values['not-golden'] === true ? { golden: false } : {}),
+    ...(values.limit === undefined ? {} : { limit: readLimit(values.limit) }),
   };
 }
 
@@ -186,6 +246,10 @@ function parseFlags(argv: string[]) {
         run: { type: 'string' },
         exchange: { type: 'string' },
         raw: { type: 'string' },
+        since: { type: 'string' },
+        golden: { type: 'boolean' },
+        'not-golden': { type: 'boolean' },
+        limit: { type: 'string' },
         json: { type: 'boolean' },
         full: { type: 'boolean' },
         help: { type: 'boolean', short: 'h' },
@@ -203,16 +267,41 @@ function readExchangeId(text: string): number {
   return Number(text);
 }
 
+function readLimit(text: string): number {
+  if (!/^\d{1,9}$/.test(text))
+    throw new UsageError(`--limit takes a number of runs, 0 for all, not ${formatJson(text, 0)}`);
+  return text === '0' ? Number.POSITIVE_INFINITY : Number(text);
+}
+
+const UNIT_MS: Record<string, number> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** `90m` before now, or a time. */
+function readSince(text: string, nowMs: number): number {
+  const ago = /^(\d{1,9})([smhd])$/.exec(text);
+  if (ago !== null) return nowMs - Number(ago[1]) * UNIT_MS[ago[2]!]!;
+  const time = /^\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?$/.test(text)
+    ? Date.parse(text)
+    : Number.NaN;
+  if (Number.isNaN(time))
+    throw new UsageError(
+      `--since takes 90m, 12h, 7d or a time such as 2026-05-01T12:00Z, not ${formatJson(text, 0)}`,
+    );
+  return time;
+}
+
 /** Writes what was asked for. */
 class InspectFace {
   readonly #source: ExchangeSource;
+  readonly #count: number;
   readonly #io: CliIo;
   readonly #width: number;
   readonly #flags: Flags;
   readonly #paint: Palette;
+  readonly #progress: Progress;
 
-  constructor(source: ExchangeSource, io: CliIo, columns: number | undefined, flags: Flags) {
-    this.#source = source;
+  constructor(open: OpenSource, io: CliIo, columns: number | undefined, flags: Flags, progress: Progress) {
+    this.#source = open.source;
+    this.#count = open.count ?? 0;
     this.#io = io;
     this.#width =
       io.is_terminal && columns !== undefined && columns > 0
@@ -220,34 +309,62 @@ class InspectFace {
         : Number.POSITIVE_INFINITY;
     this.#flags = flags;
     this.#paint = choosePalette(io.has_color);
+    this.#progress = progress;
   }
 
-  async showRuns(db: string): Promise<number> {
-    const table = summarizeRuns(this.#source);
+  async showRuns(db: string, findOutcomes: FindOutcomes): Promise<number> {
+    const collection = new RunCollection();
+    for (const record of this.#source.summaries()) {
+      collection.add(record);
+      this.#progress.tell(
+        'looking through the exchanges',
+        collection.size === 0 ? 0 : record.id,
+        this.#count,
+      );
+    }
+    const { since_ms, golden: onlyGolden, limit } = this.#flags;
+    const shownLimit = limit ?? (this.#io.is_terminal && !this.#flags.json ? TERMINAL_RUNS : undefined);
+    const filter: RunFilter = {
+      ...(since_ms === undefined ? {} : { since_ms }),
+      ...(onlyGolden === undefined ? {} : { golden: onlyGolden }),
+      ...(shownLimit === undefined ? {} : { limit: shownLimit }),
+    };
+    const table = collection.judge(this.#source, await findOutcomes(collection), filter, (exchanges) =>
+      this.#progress.tell('judging the runs', exchanges, this.#count),
+    );
+    this.#progress.clear();
+    const { runs, without_run: withoutRun, uncounted_exchanges: uncounted, left_out_runs: leftOut } = table;
     if (this.#flags.json) {
-      await this.#io.out(`${formatJson({ db, ...table }, 2)}\n`);
+      await this.#io.out(`{\n  "db": ${formatJson(db, 0)},\n  "runs": [`);
+      for (const [i, run] of runs.entries())
+        await this.#io.out(`${i === 0 ? '' : ','}\n    ${formatJson(run, 0)}`);
+      const rest = { left_out_runs: leftOut, without_run: withoutRun, uncounted_exchanges: uncounted };
+      await this.#io.out(`\n  ],\n${formatJson(rest, 2).slice(2)}\n`);
       return EXIT.done;
     }
-    const { runs, without_run: withoutRun, uncounted_exchanges: uncounted } = table;
     if (runs.length > 0) await this.#io.out(this.#layOutRuns(runs));
     const turns = runs.reduce((sum, run) => sum + run.turns, 0);
     const exchanges = runs.reduce((sum, run) => sum + run.exchanges, 0);
     const golden = runs.filter((run) => run.golden).length;
     let end = '';
     if (runs.length > 0) {
-      end += `\n${count(runs.length, 'run')}, ${count(turns, 'turn')} in ${count(exchanges, 'exchange')}, ${golden} golden.\n`;
+      end += `\n${count(runs.length, 'run')}, ${count(turns, 'turn')} in ${count(exchanges, 'exchange')}, ${formatCount(golden)} golden.\n`;
     }
+    if (leftOut > 0)
+      end += `${count(leftOut, 'earlier run')}: --limit N shows more, --limit 0 all, --since 2h the latest.\n`;
     if (withoutRun !== null) {
       end += `${count(withoutRun.exchanges, 'exchange')} without a run (${count(withoutRun.turns, 'turn')}).\n`;
     }
     if (uncounted > 0) end += `${count(uncounted, 'exchange')} of further runs: look at those with --run.\n`;
+    if (end === '' && (since_ms !== undefined || onlyGolden !== undefined)) end = 'No such run.\n';
     if (end === '') end = 'The database holds no exchange yet.\n';
     await this.#io.out(end);
     return EXIT.done;
   }
 
-  async showRun(runId: string): Promise<number> {
-    const summary = summarizeRun(this.#source, runId);
+  async showRun(runId: string, findOutcomes: FindOutcomes): Promise<number> {
+    const outcomes = await findOutcomes({ find: (id) => (id === runId ? id : undefined) });
+    const summary = summarizeRun(this.#source, runId, outcomes.get(runId) ?? null);
     if (summary === null) {
       this.#io.err(
         `understudy: the database has no run ${formatJson(runId, 0)}.\nWhich runs it has: understudy inspect\n`,
@@ -286,10 +403,12 @@ class InspectFace {
     await this.#io.out(`{"run": ${formatJson(summary, 0)}, "steps": [`);
     let separator = '\n';
     for (const step of readRun(this.#source, runId)) {
-      const { record, turn, link, new_messages, new_system } = step;
+      const { record, turn, link, conversation, follows, new_messages, new_system } = step;
       const shown = {
         exchange: record,
         link,
+        conversation,
+        follows,
         system: new_system,
         new_messages,
         answer: turn?.answer ?? null,
@@ -309,8 +428,8 @@ class InspectFace {
         { title: 'RUN', align: 'left', min: 10 },
         { title: 'TURNS', align: 'right' },
         { title: 'MODEL', align: 'left', min: 8, dispensable: 3 },
-        { title: 'FIRST', align: 'left', dispensable: 1 },
-        { title: 'LAST', align: 'left', dispensable: 5 },
+        { title: 'STARTED', align: 'left', dispensable: 1 },
+        { title: 'TOOK', align: 'right', dispensable: 5 },
         { title: 'IN', align: 'right', dispensable: 2 },
         { title: 'OUT', align: 'right', dispensable: 2 },
         { title: 'ERR', align: 'right' },
@@ -321,18 +440,17 @@ class InspectFace {
         const failures = run.errors + run.aborted;
         const missing = run.gaps.reduce((sum, [from, to]) => sum + to - from + 1, 0);
         // On a narrow terminal the year and the seconds go first.
-        const first = run.started_at
+        const started = run.started_at
           .slice(this.#width < 100 ? 5 : 0, this.#width < 100 ? 16 : 19)
           .replace('T', ' ');
-        const last = run.finished_at.slice(0, 19).replace('T', ' ');
         return [
           { text: makeHarmlessLine(run.run_id ?? ''), paint: strong },
           { text: run.turns === run.exchanges ? `${run.turns}` : `${run.turns}/${run.exchanges}` },
           { text: nameAll(run.models) },
-          { text: first },
-          { text: run.started_at.slice(0, 10) === last.slice(0, 10) ? last.slice(11) : last },
-          { text: formatCount(run.input_tokens) },
-          { text: formatCount(run.output_tokens) },
+          { text: started },
+          { text: formatMs(Date.parse(run.finished_at) - Date.parse(run.started_at)) },
+          { text: formatTokens(run.input_tokens) },
+          { text: formatTokens(run.output_tokens) },
           failures === 0 ? { text: '0', paint: dim } : { text: `${failures}`, paint: bad },
           missing === 0 ? { text: '0', paint: dim } : { text: `${missing}`, paint: bad },
           run.golden ? { text: 'yes', paint: good } : { text: `no: ${shortReasons(run)}` },
@@ -345,31 +463,57 @@ class InspectFace {
 
   #layOutSummary(run: RunSummary): string {
     const { strong, good, bad, dim } = this.#paint;
-    const lines = [
-      `${dim('run')}      ${strong(makeHarmlessLine(run.run_id ?? ''))}`,
-      `${dim('golden')}   ${run.golden ? good('yes') : bad('no')}`,
-      ...run.reasons.map((reason) => `         - ${makeHarmlessLine(reason.words)}`),
-      `${dim('turns')}    ${run.turns} in ${count(run.exchanges, 'exchange')}, ${count(run.errors, 'failed call')}, ${run.aborted} aborted`,
-      `${dim('model')}    ${nameAll(run.models)} (${nameAll(run.providers)})`,
-      `${dim('time')}     ${run.started_at} to ${run.finished_at}`,
-      `${dim('tokens')}   ${formatUsage(run)}`,
+    const fields: [name: string, value: string][] = [
+      ['run', strong(makeHarmlessLine(run.run_id ?? ''))],
+      ['golden', run.golden ? good('yes') : bad('no')],
     ];
-    if (run.first_seq !== null) lines.push(`${dim('seq')}      ${run.first_seq} to ${run.last_seq}`);
-    if (run.notes.length > 0) lines.push(`${dim('note')}     ${nameAll(run.notes)}`);
-    return `${lines.join('\n')}\n`;
+    for (const { code, words } of run.reasons) {
+      fields.push(['', `- ${makeHarmlessLine(words)}`], ['', dim(`  ${ADVICE[code]}`)]);
+    }
+    const byStudent = run.student_turns === 0 ? '' : `, ${run.student_turns} served by the student`;
+    const took = formatMs(Date.parse(run.finished_at) - Date.parse(run.started_at));
+    fields.push(
+      [
+        'turns',
+        `${run.turns} in ${count(run.exchanges, 'exchange')}, ${count(run.errors, 'failed call')}, ${run.aborted} aborted${byStudent}`,
+      ],
+      ['model', `${nameAll(run.models)} (${nameAll(run.providers)})`],
+      ['time', `${run.started_at} to ${run.finished_at} (${took})`],
+      ['tokens', formatUsage(run)],
+    );
+    if (run.first_seq !== null) fields.push(['seq', `${run.first_seq} to ${run.last_seq}`]);
+    if (run.notes.length > 0) fields.push(['note', nameAll(run.notes)]);
+    if (run.outcome !== null) fields.push(['outcome', makeHarmlessLine(run.outcome)]);
+    return fields.map(([name, value]) => this.#layOutField(name, value)).join('');
+  }
+
+  /** `name     value`, wrapped under the value. */
+  #layOutField(name: string, value: string): string {
+    const lines = wrapText(value, this.#width - 9);
+    return `${this.#paint.dim(name.padEnd(9))}${lines.join(`\n${' '.repeat(9)}`)}\n`;
   }
 
   #layOutStep(step: RunStep, run: RunSummary): string {
     const { record, turn } = step;
-    const { bad, dim } = this.#paint;
+    const { bad, dim, call } = this.#paint;
     let text = '\n';
     for (const [from, to] of run.gaps) {
       if (record.seq === to + 1)
         text += `${bad(`-- seq ${from === to ? from : `${from} to ${to}`} missing --`)}\n`;
     }
-    text += `${this.#layOutHead(record)}\n`;
+    text += `${this.#layOutHead(record, Date.parse(run.started_at))}\n`;
+    if (step.conversation !== null && step.conversation > 1 && step.follows === null)
+      text += this.#layOutPart(
+        '',
+        call(`conversation ${step.conversation} begins: a sub-agent, or a side call`),
+      );
     if (step.link === 'repeats') text += this.#layOutPart('', dim('the same request as before'));
-    if (step.link === 'breaks') text += this.#layOutPart('', bad('not the continuation of the turn before'));
+    else if (step.link === 'breaks' && step.follows_answer) {
+      const of =
+        step.conversation === null || step.conversation === 1 ? '' : `, conversation ${step.conversation}`;
+      text += this.#layOutPart('', dim(`goes on from #${step.follows}${of}`));
+    } else if (step.link === 'breaks')
+      text += this.#layOutPart('', bad('not the continuation of the turn before'));
     if (turn === null) return text;
     const system = step.new_system?.join('\n\n') ?? '';
     if (system !== '') text += this.#layOutPart('system', this.#shorten(system, SHOWN_SYSTEM_CHARS));
@@ -382,21 +526,27 @@ class InspectFace {
     return text;
   }
 
-  /** `#12  seq 3  POST /v1/messages  200  claude-x  1.2 s …` */
-  #layOutHead(record: ExchangeRecord): string {
-    const { strong, dim, bad, good } = this.#paint;
+  /**
+   * `#12  seq 3  +4.2 s  200  claude-x  took 1.2 s …`
+   * @param runStartedMs null outside a run: then method and path stand in place of the time since
+   */
+  #layOutHead(record: ExchangeRecord, runStartedMs: number | null): string {
+    const { strong, dim, bad, good, call } = this.#paint;
     const ok = !record.aborted && !hasFailed(record);
     const fields = [strong(`#${record.id}`)];
     if (record.seq !== null) fields.push(`seq ${record.seq}`);
-    fields.push(makeHarmlessLine(`${record.method} ${record.path}`));
+    if (runStartedMs !== null) fields.push(`+${formatMs(Date.parse(record.started_at) - runStartedMs)}`);
+    if (runStartedMs === null || record.kind !== 'turn')
+      fields.push(makeHarmlessLine(`${record.method} ${record.path}`));
     fields.push(ok ? good(`${record.status}`) : bad(record.status === 0 ? 'no answer' : `${record.status}`));
     if (record.aborted) fields.push(bad('aborted'));
+    else if (!ok && record.status >= 200 && record.status < 300) fields.push(bad('broke off'));
     if (record.truncated) fields.push(bad('truncated'));
-    if (record.served_by === 'student') fields.push('student');
+    if (record.served_by === 'student') fields.push(call('by the student'));
     if (record.model !== null) fields.push(makeHarmlessLine(record.model));
     fields.push(dim(formatLatency(record)));
     if (record.kind === 'turn') fields.push(dim(formatUsage(record.usage)));
-    return fields.join('  ');
+    return wrapText(fields.join('  '), this.#width).join('\n    ');
   }
 
   #layOutParts(role: Role, parts: Part[]): string {
@@ -413,7 +563,7 @@ class InspectFace {
         case 'tool_call':
           text += this.#layOutPart(
             'call',
-            `${call(makeHarmlessLine(part.name))} ${this.#shorten(compactJson(part.arguments))}${dim(formatId(part.id))}`,
+            `${call(makeHarmlessLine(part.name))} ${this.#layOutArguments(part.arguments)}${dim(formatId(part.id))}`,
           );
           break;
         case 'tool_result': {
@@ -432,17 +582,38 @@ class InspectFace {
     return text;
   }
 
+  /** Short arguments as JSON; of longer ones each on a line, texts as they are. */
+  #layOutArguments(value: unknown): string {
+    const compact = compactJson(value);
+    if (compact.length <= INLINE_ARGUMENT_CHARS || typeof value !== 'object' || value === null)
+      return this.#shorten(compact);
+    const lines = Object.entries(value).map(
+      ([name, item]) =>
+        `  ${this.#paint.dim(`${makeHarmlessLine(name)}:`)} ${this.#shorten(compactJson(item)).replaceAll('\n', '\n    ')}`,
+    );
+    return `\n${lines.join('\n')}\n `;
+  }
+
   /** A labelled block; lines after the first stand under the text. */
   #layOutPart(label: string, text: string): string {
-    return `  ${this.#paint.dim(label.padEnd(9))} ${text.replaceAll('\n', `\n${' '.repeat(12)}`)}\n`;
+    const lines = wrapText(text, this.#width - LABEL_COLUMNS);
+    return `  ${this.#paint.dim(label.padEnd(9))} ${lines.join(`\n${' '.repeat(LABEL_COLUMNS)}`)}\n`;
   }
 
   /** The beginning of a text, made harmless, and how much more there is. */
   #shorten(text: string, shownChars: number = SHOWN_CHARS): string {
     const trimmed = text.trim();
-    if (this.#flags.full || trimmed.length <= shownChars) return makeHarmless(trimmed);
-    const more = (trimmed.length - shownChars).toLocaleString('en-US');
-    return `${makeHarmless(trimmed.slice(0, shownChars))}… ${this.#paint.dim(`(${more} more characters: --full)`)}`;
+    if (this.#flags.full) return makeHarmless(trimmed);
+    let shown = trimmed.slice(0, shownChars);
+    let at = -1;
+    for (let lines = 0; lines < SHOWN_LINES; lines += 1) {
+      at = shown.indexOf('\n', at + 1);
+      if (at < 0) break;
+    }
+    if (at >= 0) shown = shown.slice(0, at);
+    if (shown.length === trimmed.length) return makeHarmless(trimmed);
+    const more = (trimmed.length - shown.length).toLocaleString('en-US');
+    return `${makeHarmless(shown)}… ${this.#paint.dim(`(${more} more characters: --full)`)}`;
   }
 
   #layOutExchange(record: ExchangeRecord): string {
@@ -460,7 +631,7 @@ class InspectFace {
       ['request', `${formatCount(record.request.bytes)} bytes`],
       ['response', `${formatCount(record.response.bytes)} bytes`],
     ];
-    let text = `${this.#layOutHead(record)}\n`;
+    let text = `${this.#layOutHead(record, null)}\n`;
     for (const [name, value] of fields) text += `  ${dim(name.padEnd(9))} ${makeHarmlessLine(value)}\n`;
     if (record.undecodable) {
       const problem = readTurn(this.#source, record.id)?.problem ?? '';
@@ -533,25 +704,31 @@ function formatUsage(usage: TokenUsage): string {
   return `in ${formatCount(usage.input_tokens)} out ${formatCount(usage.output_tokens)}${cache}`;
 }
 
+/** Tokens for a table: 9,876, 12.3k, 4.56M. */
+function formatTokens(n: number | null): string {
+  if (n === null || n < 10_000) return formatCount(n);
+  return n < 999_950 ? `${(n / 1_000).toFixed(1)}k` : `${(n / 1_000_000).toFixed(2)}M`;
+}
+
 function formatLatency(record: ExchangeRecord): string {
-  const whole = formatMs(record.duration_ms);
+  const whole = `took ${formatMs(record.duration_ms)}`;
   return record.first_byte_ms === null ? whole : `${whole} (first byte ${formatMs(record.first_byte_ms)})`;
 }
 
+/** `120 ms`, `4.2 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`. */
 function formatMs(ms: number): string {
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  return ms < 60_000
-    ? `${(ms / 1000).toFixed(1)} s`
-    : `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
+  if (ms < 999.5) return `${Math.round(ms)} ms`;
+  if (ms < 59_950) return `${(ms / 1_000).toFixed(1)} s`;
+  const seconds = Math.round(ms / 1_000);
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 1_440) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return `${Math.floor(minutes / 1_440)} d ${Math.floor((minutes % 1_440) / 60)} h`;
 }
 
-/** Opens a capture file; loaded only now, so that `--help` and mistakes answer at once. */
+/** Opens a capture database; loaded only now, so that `--help` and mistakes answer at once. */
 async function openCapture(db: string): Promise<OpenSource> {
-  const [{ CaptureReader }, { decodeExchange }] = await Promise.all([
-    import('../storage/capture/reader.ts'),
-    import('../gateway/turns/decode.ts'),
-  ]);
-  // With the decoder the reader also knows the facts of exchanges that the writer has not got round to.
-  const reader = CaptureReader.open(db, { decode: decodeExchange });
-  return { source: reader, close: () => reader.close() };
+  const { CaptureFiles } = await import('./capture-files.ts');
+  const files = await CaptureFiles.open(db);
+  return { source: files, count: files.count, close: () => files.close() };
 }

@@ -5,7 +5,6 @@
 
 import { existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import type { RunChains } from '../analysis/trace.ts';
 import { RUNS, type RunRow } from '../domain/run-rows.ts';
 
 /** Databases of monitor runs: beside the capture file and in DATA_DIR. */
@@ -24,12 +23,13 @@ export class OutcomesError extends Error {
 }
 
 /**
- * Outcomes of finished monitor runs that have the id of a traced run; of several, one that is no success.
+ * Outcomes of finished monitor runs that have the id of a captured run; of several, one that is no success.
+ * @param runs finds a captured run by its id; undefined when there is none
  * @throws OutcomesError
  */
 export async function readOutcomes(
   paths: readonly string[],
-  chains: RunChains,
+  runs: { find(runId: string): unknown },
 ): Promise<Map<string, string>> {
   const outcomes = new Map<string, string>();
   if (paths.length === 0) return outcomes;
@@ -48,10 +48,12 @@ export async function readOutcomes(
     }
     try {
       for (const { value } of tables.range<RunRow>(RUNS, { prefix: [] })) {
-        if (value.status !== 'finished' || chains.find(value.run_id) === undefined) continue;
+        if (value.status !== 'finished' || runs.find(value.run_id) === undefined) continue;
         const known = outcomes.get(value.run_id);
         if (known === undefined || known === 'success') outcomes.set(value.run_id, value.outcome);
       }
+    } catch (error) {
+      throw new OutcomesError(path, error);
     } finally {
       await tables.close();
     }

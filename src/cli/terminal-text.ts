@@ -61,6 +61,51 @@ export function cutToWidth(text: string, columns: number): string {
   return `${kept}…`;
 }
 
+/**
+ * The lines of a text, cut at blanks where they are too long; a word that is too long itself is cut anywhere. Colours of
+ * the palette take up no room, and go on over a line's end.
+ * @param columns at least 1; Infinity when nobody counts them
+ */
+export function wrapText(text: string, columns: number): string[] {
+  const lines = text.split('\n');
+  if (columns === Number.POSITIVE_INFINITY) return lines;
+  const wrapped: string[] = [];
+  for (const line of lines) {
+    if (line.length <= columns && measureWidth(line) <= columns) wrapped.push(line);
+    else wrapLine(line, columns, wrapped);
+  }
+  return wrapped;
+}
+
+/** A character, or a colour of the palette. */
+const PAINTED_CHAR = /\u001b\[\d+m|./gsu;
+
+function wrapLine(line: string, columns: number, lines: string[]): void {
+  let kept = '';
+  let width = 0;
+  /** Length of `kept` behind the last blank, where it may be cut. */
+  let cut = 0;
+  /** Columns of what stands behind it. */
+  let tail = 0;
+  for (const [char] of line.matchAll(PAINTED_CHAR)) {
+    const charWidth = char.length > 2 ? 0 : measureChar(char);
+    if (charWidth > 0 && width + charWidth > columns && width > 0) {
+      const at = cut > 0 ? cut : kept.length;
+      lines.push(kept.slice(0, at).trimEnd());
+      width = cut > 0 ? tail : 0;
+      kept = kept.slice(at);
+      cut = 0;
+    }
+    kept += char;
+    width += charWidth;
+    tail += charWidth;
+    if (char !== ' ') continue;
+    cut = kept.length;
+    tail = 0;
+  }
+  lines.push(kept);
+}
+
 /** Colours by meaning. */
 export interface Palette {
   strong(text: string): string;

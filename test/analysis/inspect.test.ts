@@ -17,6 +17,7 @@ describe('summarizeRuns', () => {
         models: ['claude-x-20260101', 'claude-x'],
         exchanges: 4,
         turns: 4,
+        student_turns: 0,
         started_at: '2026-01-02T03:04:01.000Z',
         finished_at: '2026-01-02T03:04:05.500Z',
         input_tokens: 300,
@@ -28,11 +29,20 @@ describe('summarizeRuns', () => {
         first_seq: 1,
         last_seq: 4,
         gaps: [],
+        outcome: null,
         golden: true,
         reasons: [],
       },
     ]);
-    expect(source.bodiesRead).toBe(0);
+    // Whether the call that failed was tried again, only the bodies tell.
+    expect(source.bodiesRead).toBeGreaterThan(0);
+    const whole = new MadeSource();
+    addToolLoop(whole, 'loop', true);
+    for (const [i, record] of whole.records.splice(0).entries()) {
+      if (record.status === 200) whole.records.push({ ...record, seq: i === 0 ? 1 : i });
+    }
+    expect(summarizeRuns(whole).runs[0]?.golden).toBe(true);
+    expect(whole.bodiesRead).toBe(0);
   });
 
   it('reads the bodies of an unlabelled run, and only of one that its records leave in question', () => {

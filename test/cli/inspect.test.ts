@@ -1,16 +1,13 @@
 /** `understudy inspect` as a user meets it: tables, a run as a conversation, JSON, raw bytes, mistakes. */
-import { rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { type InspectSurroundings, runInspect } from '../../src/cli/inspect.ts';
 import { UsageError } from '../../src/cli/io.ts';
 import { makeHarmless, measureWidth } from '../../src/cli/terminal-text.ts';
 import { addToolLoop, MadeSource } from '../analysis/made-run.ts';
 
 const db = path.join(tmpdir(), `inspect-${process.pid}.mdb`);
-beforeAll(() => writeFileSync(db, ''));
-afterAll(() => rmSync(db, { force: true }));
 
 interface Told {
   status: number;
@@ -32,12 +29,17 @@ async function inspect(
   let closed = false;
   const surroundings: InspectSurroundings = {
     default_db: db,
-    open: async () => ({
-      source,
-      close: async () => {
-        closed = true;
-      },
-    }),
+    runs_dbs: [],
+    ...(argv.includes('--db')
+      ? {}
+      : {
+          open: async () => ({
+            source,
+            close: async () => {
+              closed = true;
+            },
+          }),
+        }),
     ...(terminal.columns === undefined ? {} : { columns: terminal.columns }),
   };
   const io = {
@@ -68,9 +70,9 @@ describe('the table of runs', () => {
     });
     expect(status).toBe(0);
     const lines = out.split('\n');
-    expect(lines[0]).toMatch(/^RUN +TURNS +MODEL +FIRST +LAST +IN +OUT +ERR +GAPS +GOLDEN$/);
+    expect(lines[0]).toMatch(/^RUN +TURNS +MODEL +STARTED +TOOK +IN +OUT +ERR +GAPS +GOLDEN$/);
     expect(lines[1]).toMatch(
-      /^mend-1 +4 +claude-x-20260101, claude-x +2026-01-02 03:04:01 +03:04:05 +300 +60 +1 +0 +yes$/,
+      /^mend-1 +4 +claude-x-20260101, claude-x +2026-01-02 03:04:01 +4\.5 s +300 +60 +1 +0 +yes$/,
     );
     expect(lines[2]).toMatch(/^cut +1 .* - +- +1 +3 +no: seq gap, aborted, failed call$/);
     expect(out).toContain('2 runs, 5 turns in 5 exchanges, 1 golden.\n');
@@ -125,28 +127,28 @@ describe('--run', () => {
 golden   yes
 turns    4 in 4 exchanges, 1 failed call, 0 aborted
 model    claude-x-20260101, claude-x (anthropic)
-time     2026-01-02T03:04:01.000Z to 2026-01-02T03:04:05.500Z
+time     2026-01-02T03:04:01.000Z to 2026-01-02T03:04:05.500Z (4.5 s)
 tokens   in 300 out 60, cache 21 read 9 written
 seq      1 to 4
 note     baseline
 
-#1  seq 1  POST /v1/messages  200  claude-x-20260101  1.5 s (first byte 120 ms)  in 100 out 20, cache 7 read 3 written
+#1  seq 1  +0 ms  200  claude-x-20260101  took 1.5 s (first byte 120 ms)  in 100 out 20, cache 7 read 3 written
   system    You mend code.
   user      Mend the parser.
   assistant I read it first.
   call      read_file {"path":"parser.ts"} [toolu_1]
   stop      tool_use
 
-#2  seq 2  POST /v1/messages  529  claude-x  1.5 s (first byte 120 ms)  in - out -
+#2  seq 2  +1.0 s  529  claude-x  took 1.5 s (first byte 120 ms)  in - out -
   result    export const x = 1; [toolu_1]
   error     overloaded_error: Overloaded
 
-#3  seq 3  POST /v1/messages  200  claude-x-20260101  1.5 s (first byte 120 ms)  in 100 out 20, cache 7 read 3 written
+#3  seq 3  +2.0 s  200  claude-x-20260101  took 1.5 s (first byte 120 ms)  in 100 out 20, cache 7 read 3 written
             the same request as before
   call      read_file {"path":"missing.ts"} [toolu_2]
   stop      tool_use
 
-#4  seq 4  POST /v1/messages  200  claude-x-20260101  1.5 s (first byte 120 ms)  in 100 out 20, cache 7 read 3 written
+#4  seq 4  +3.0 s  200  claude-x-20260101  took 1.5 s (first byte 120 ms)  in 100 out 20, cache 7 read 3 written
   result    no such file [toolu_2]
   assistant Done: one line.
   stop      end_turn

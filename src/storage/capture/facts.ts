@@ -88,7 +88,7 @@ interface Turn {
   keys: string[];
   /** Of its system prompt; '' without one. */
   sketch: string;
-  /** The turn that it goes on with; 0 when it starts a run, or has a label. */
+  /** The turn of its run that it goes on with; 0 when it starts a conversation. */
   follows: number;
   /** A later turn goes on with it. */
   followed: boolean;
@@ -362,8 +362,11 @@ export class ExchangeIndex {
   #addTurn(record: ExchangeRecord, facts: IndexFacts | null): string {
     const { id } = record;
     const conversation = facts?.conversation ?? [];
-    const before = record.run_id === null && facts !== null ? this.#findBefore(facts) : null;
-    const runId = record.run_id ?? (before === null ? null : this.#readRun(before)) ?? `conv_${id}`;
+    let before = facts === null ? null : this.#findBefore(facts);
+    const found = before === null ? null : this.#readRun(before);
+    const runId = record.run_id ?? found ?? `conv_${id}`;
+    // A labelled turn goes on with one of its own run or with none.
+    if (found !== runId) before = null;
     const broke = record.status === 0 || record.status >= 400 || record.aborted;
     const hashes = [conversation[conversation.length - 1]];
     if (!broke && hashes[0] !== undefined) {
