@@ -39,7 +39,7 @@ const COPIED = Object.entries(STEP_COPY) as [keyof StepCopy, number][];
 const SECRET_MARGIN = 1_024;
 
 /** A step as far as it has been looked at: what is journaled of it. */
-type StepEvent = Extract<RunEvent, { type: 'step' }>;
+type StepEvent = Extract<RunEvent, { type: 'step' }> & { copy: StepCopy };
 
 /** A step that is being looked up. */
 interface Lookup {
@@ -136,6 +136,7 @@ export const run: Behaviour<RunProtocol, RunState, RunEvent, RunInternal> = {
 
   persistence: {
     apply: applyRunEvent,
+    keep: keepStep,
     project: projectRun,
     snapshot: {
       version: 1,
@@ -163,6 +164,13 @@ function toEvent(step: MonitorStep, atMs: number): StepEvent {
   for (const [field, units] of COPIED) copy[field] = cutMasked(step[field], units);
   const { step_index, is_error, tokens } = step;
   return { type: 'step', at_ms: atMs, step_index, is_error, tokens, digest: digestStep(step), copy };
+}
+
+/** The copy is in the step's row. */
+function keepStep(event: RunEvent): RunEvent {
+  if (event.type !== 'step') return event;
+  const { type, at_ms, step_index, is_error, tokens, digest } = event;
+  return { type, at_ms, step_index, is_error, tokens, digest };
 }
 
 /** Masked before it is cut, or a secret at the cut would lose the shape by which it is known. */

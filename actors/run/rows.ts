@@ -34,7 +34,7 @@ export function projectRun(state: RunState, event: RunEvent): readonly RowWrite[
         at: toTimestamp(at_ms),
         is_error,
         tokens,
-        copy,
+        copy: copy!, // only a replayed step is without
       };
       return [
         { op: 'put', table: RUN_STEPS, row: runStepKey(state.facts!, step_index), value },

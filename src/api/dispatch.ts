@@ -184,10 +184,8 @@ export class Router {
   find(method: string, path: string): Match {
     const steps = splitPath(path);
     const wanted = method === 'HEAD' ? 'GET' : method;
-    for (const end of endsOf(this.#root, steps, 1)) {
-      const entry = end.ends.get(wanted);
-      if (entry !== undefined) return { route: entry.route, params: readParams(entry, steps) };
-    }
+    const entry = findEnd(this.#root, steps, 1, wanted);
+    if (entry !== null) return { route: entry.route, params: readParams(entry, steps) };
     throw new CatalogueError(this.allowed(path).length > 0 ? 'method_not_allowed' : 'not_found');
   }
 
@@ -236,6 +234,16 @@ function splitPath(path: string): string[] {
   const steps = path.split('/');
   if (steps.length > 2 && steps.at(-1) === '') steps.pop();
   return steps;
+}
+
+/** The first of {@link endsOf} that has the method. */
+function findEnd(segment: Segment, steps: readonly string[], at: number, method: string): End | null {
+  if (at === steps.length) return segment.ends.get(method) ?? null;
+  const step = steps[at]!;
+  const literal = segment.literals.get(step);
+  const found = literal === undefined ? null : findEnd(literal, steps, at + 1, method);
+  if (found !== null || segment.parameter === null || step === '') return found;
+  return findEnd(segment.parameter, steps, at + 1, method);
 }
 
 /** Where the steps from `at` on lead: at most one place for each choice between a literal and a parameter. */

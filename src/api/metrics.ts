@@ -2,7 +2,7 @@
  * What `/metrics` tells, in the text format of Prometheus. Each front thread counts its own requests; the main thread
  * adds them up and puts its own beside them: processor time and memory, actors, capture. Front threads and main thread.
  */
-import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { AggregatorRegistry, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { HostStats } from '../runtime/host.ts';
 import type { Answered } from './dispatch.ts';
 
@@ -16,56 +16,92 @@ const DURATION_BUCKETS_S = [
 /** For a path that leads nowhere: its text is the caller's, and there is no end of those. */
 const NO_ROUTE = 'none';
 
+/** What was counted of one route, in numbers that cost nothing to add to; they become metrics when somebody reads. */
 interface RouteMeters {
-  byStatus: Map<number, { inc(): void }>;
-  duration: { observe(seconds: number): void };
+  by_status: Map<number, number>;
+  /** Answers that took so long and longer than the bucket before; the last: longer than all. */
+  buckets: Float64Array;
+  sum_s: number;
 }
+
+const REQUESTS = 'understudy_http_requests_total';
+const DURATIONS = 'understudy_http_request_duration_seconds';
 
 /** Requests of one front thread. */
 export class ApiMetrics {
-  readonly #registry = new Registry();
-  readonly #requests: Counter<'route' | 'method' | 'status'>;
-  readonly #durations: Histogram<'route'>;
-  /** By route and method; labels are looked up once. */
-  readonly #meters = new Map<string, RouteMeters>();
+  /** By route, then by method. */
+  readonly #routes = new Map<string, Map<string, RouteMeters>>();
 
-  constructor() {
-    const registers = [this.#registry];
-    this.#requests = new Counter({
-      name: 'understudy_http_requests_total',
-      help: 'Requests of the API by route, method and status; 429 are those over their rate',
-      labelNames: ['route', 'method', 'status'],
-      registers,
-    });
-    this.#durations = new Histogram({
-      name: 'understudy_http_request_duration_seconds',
-      help: 'From the whole request to its answer, by route',
-      labelNames: ['route'],
-      buckets: DURATION_BUCKETS_S,
-      registers,
-    });
+  observe({
+    route,
+    method,
+    status,
+    duration_ms,
+  }: Pick<Answered, 'route' | 'method' | 'status' | 'duration_ms'>): void {
+    const meters = this.#metersOf(route ?? NO_ROUTE, route === null ? NO_ROUTE : method);
+    meters.by_status.set(status, (meters.by_status.get(status) ?? 0) + 1);
+    const seconds = duration_ms / 1000;
+    let at = 0;
+    while (at < DURATION_BUCKETS_S.length && seconds > DURATION_BUCKETS_S[at]!) at++;
+    meters.buckets[at]!++;
+    meters.sum_s += seconds;
   }
 
-  observe({ route, method, status, duration_ms }: Answered): void {
-    const name = route ?? NO_ROUTE;
-    const verb = route === null ? NO_ROUTE : method;
-    const key = `${name} ${verb}`;
-    let meters = this.#meters.get(key);
+  /** In the form in which the library adds up the metrics of several processes. */
+  async read(): Promise<MetricsData> {
+    const requests: object[] = [];
+    const durations: object[] = [];
+    for (const [route, methods] of this.#routes) {
+      const buckets = new Float64Array(DURATION_BUCKETS_S.length + 1);
+      let sum = 0;
+      for (const [method, meters] of methods) {
+        for (const [status, value] of meters.by_status) {
+          requests.push({ value, labels: { route, method, status: String(status) } });
+        }
+        meters.buckets.forEach((count, at) => {
+          buckets[at]! += count;
+        });
+        sum += meters.sum_s;
+      }
+      let count = 0;
+      buckets.forEach((more, at) => {
+        count += more;
+        const le = DURATION_BUCKETS_S[at] ?? '+Inf';
+        durations.push({ value: count, metricName: `${DURATIONS}_bucket`, labels: { le, route } });
+      });
+      durations.push({ value: sum, metricName: `${DURATIONS}_sum`, labels: { route } });
+      durations.push({ value: count, metricName: `${DURATIONS}_count`, labels: { route } });
+    }
+    return [
+      {
+        name: REQUESTS,
+        help: 'Requests of the API by route, method and status; 429 are those over their rate',
+        type: 'counter',
+        values: requests,
+        aggregator: 'sum',
+      },
+      {
+        name: DURATIONS,
+        help: 'From the whole request to its answer, by route',
+        type: 'histogram',
+        values: durations,
+        aggregator: 'sum',
+      },
+    ];
+  }
+
+  #metersOf(route: string, method: string): RouteMeters {
+    let methods = this.#routes.get(route);
+    if (methods === undefined) {
+      methods = new Map();
+      this.#routes.set(route, methods);
+    }
+    let meters = methods.get(method);
     if (meters === undefined) {
-      meters = { byStatus: new Map(), duration: this.#durations.labels(name) };
-      this.#meters.set(key, meters);
+      meters = { by_status: new Map(), buckets: new Float64Array(DURATION_BUCKETS_S.length + 1), sum_s: 0 };
+      methods.set(method, meters);
     }
-    let requests = meters.byStatus.get(status);
-    if (requests === undefined) {
-      requests = this.#requests.labels(name, verb, String(status));
-      meters.byStatus.set(status, requests);
-    }
-    requests.inc();
-    meters.duration.observe(duration_ms / 1000);
-  }
-
-  read(): Promise<MetricsData> {
-    return this.#registry.getMetricsAsJSON();
+    return meters;
   }
 }
 

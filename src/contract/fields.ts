@@ -10,6 +10,7 @@
 import { z } from 'zod';
 import { FREE_OBJECT_BOUNDS, ID_CHARACTERS, PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX } from '../limits.ts';
 import { findEmailFault } from './email.ts';
+import { ASK_ZOD, readQuickly } from './quick-read.ts';
 
 /** What a field's refusal says, in pydantic's vocabulary. Stands in `params` of a zod issue with code `custom`. */
 export interface FieldRefusal {
@@ -66,11 +67,14 @@ export function text({ min = 0, max, pattern }: TextBounds) {
     const refusal = judgeText(context.value, min, max, pattern);
     if (refusal !== null) refuse(context, context.value, refusal);
   });
-  return schema.meta({
+  const described = schema.meta({
     ...(min > 0 ? { minLength: min } : {}),
     maxLength: max,
     ...(pattern === undefined ? {} : { pattern: pattern.source }),
   });
+  return readQuickly(described, (input) =>
+    typeof input === 'string' && judgeText(input, min, max, pattern) === null ? input : ASK_ZOD,
+  );
 }
 
 function judgeText(value: string, min: number, max: number, pattern?: RegExp): FieldRefusal | null {
@@ -142,9 +146,11 @@ export interface NumberBounds {
 
 /** A whole number: also `5.0`, `"5"`, `" +5 "`, `"1_000"`, and true and false as 1 and 0. */
 export function integer({ ge, le }: NumberBounds = {}) {
-  return lax(
-    readInteger,
-    bounded(wholeNumber(), { ge: ge ?? Number.MIN_SAFE_INTEGER, le: le ?? Number.MAX_SAFE_INTEGER }),
+  const least = ge ?? Number.MIN_SAFE_INTEGER;
+  const most = le ?? Number.MAX_SAFE_INTEGER;
+  const schema = lax(readInteger, bounded(wholeNumber(), { ge: least, le: most }));
+  return readQuickly(schema, (input) =>
+    Number.isSafeInteger(input) && (input as number) >= least && (input as number) <= most ? input : ASK_ZOD,
   );
 }
 
@@ -242,7 +248,7 @@ const FALSE_WORDS: ReadonlySet<string> = new Set(['0', 'false', 'f', 'no', 'n', 
 
 /** true or false: also 1 and 0, and the words true, yes, on, t, y against false, no, off, f, n. */
 export function flag() {
-  return lax((input) => {
+  const schema = lax((input) => {
     if (typeof input === 'boolean') return input;
     if (typeof input === 'number' && !Number.isInteger(input)) return input;
     if (typeof input !== 'number' && typeof input !== 'string') return input;
@@ -251,6 +257,7 @@ export function flag() {
     if (FALSE_WORDS.has(word)) return false;
     return new Refused('bool_parsing', 'Input should be a valid boolean, unable to interpret input');
   }, z.boolean());
+  return readQuickly(schema, (input) => (typeof input === 'boolean' ? input : ASK_ZOD));
 }
 
 /** One of the given texts. */

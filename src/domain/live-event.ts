@@ -85,7 +85,8 @@ export const LIVE_EVENT_NAMES = [
 /** The event with its texts cut at LIVE_TEXT_CHARACTERS (UTF-16 units), no surrogate pair split. */
 export function boundLiveEvent<Event extends LiveEvent>(event: Event): Event {
   let bounded: Record<string, unknown> | null = null;
-  for (const [name, value] of Object.entries(event)) {
+  for (const name in event) {
+    const value = event[name];
     if (typeof value !== 'string' || value.length <= LIVE_TEXT_CHARACTERS) continue;
     bounded ??= { ...event };
     bounded[name] = cutAt(value, LIVE_TEXT_CHARACTERS);

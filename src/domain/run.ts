@@ -63,7 +63,8 @@ export type RunEvent =
       is_error: boolean;
       tokens: number;
       digest: StepDigest;
-      copy: StepCopy;
+      /** For the step's row; not journaled any more. */
+      copy?: StepCopy;
     }
   | { type: 'finish'; at_ms: number; outcome: string }
   /** The streak's intervention was handed out to an evaluation. */

@@ -32,8 +32,21 @@ export function usageKey(
   atMs: number,
   projectId: string,
 ): [org_id: string, day: string, project_id: string] {
-  return [orgId, new Date(atMs).toISOString().slice(0, 10), projectId];
+  return [orgId, dayOf(atMs), projectId];
 }
+
+const DAY_MS = 24 * 3_600_000;
+
+/** `2026-11-21`; most of what is counted is of one day. */
+function dayOf(atMs: number): string {
+  if (!(atMs >= lastDay.from_ms && atMs < lastDay.from_ms + DAY_MS)) {
+    const text = new Date(atMs).toISOString().slice(0, 10);
+    lastDay = { from_ms: Date.parse(text), text };
+  }
+  return lastDay.text;
+}
+
+let lastDay = { from_ms: Number.NaN, text: '' };
 
 /** A row that is added to; what the runtime and the tables take as such. */
 export interface UsageWrite {

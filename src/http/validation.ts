@@ -6,6 +6,7 @@
 import type { z } from 'zod';
 import type { Endpoint } from '../contract/endpoint.ts';
 import type { FieldRefusal } from '../contract/fields.ts';
+import { ASK_ZOD, quickReadOf } from '../contract/quick-read.ts';
 import type { ApiRequest } from '../contract/route.ts';
 import { SchemaViolation, type Violation } from '../contract/violation.ts';
 import { isCredentialHeader, MASK, maskText } from '../domain/redaction.ts';
@@ -92,6 +93,8 @@ export function checkInput(endpoint: Endpoint, raw: RawInput, found: ViolationLi
 
 /** @returns the schema's output; undefined when something is wrong */
 export function check(schema: z.ZodType, raw: unknown, place: Place, found: ViolationList): unknown {
+  const quick = quickReadOf(schema)?.(raw) ?? ASK_ZOD;
+  if (quick !== ASK_ZOD) return quick;
   const result = schema.safeParse(raw);
   if (result.success) return result.data;
   found.addIssues(result.error.issues as unknown as Issue[], raw, place);

@@ -1087,7 +1087,9 @@ export class ActorHost {
       // Now, not at the end of the turn: the next commit may take the thread for as long as a message takes to travel.
       for (const link of this.#links) link.flush();
       this.#commit();
-      this.#run();
+      // In a turn of their own: answers that were released are on their way to sockets of this very thread, perhaps.
+      if (this.#ready.size > 0) this.#runSoon();
+      else this.#checkDrained();
     });
   }
 

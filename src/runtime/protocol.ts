@@ -152,6 +152,8 @@ export interface SnapshotRule<State> {
 export interface Persistence<State, Event> {
   /** The state after the event. Pure; live and in replay alike; understands every event that was ever written. */
   apply(state: State, event: Event): State;
+  /** What is stored of the event: all that `apply` looks at. Without it, the whole. */
+  keep?(event: Event): Event;
   /**
    * What others should find in tables once the event is durable. Pure; called once, when the event is recorded, never
    * in replay.

@@ -67,7 +67,7 @@ export class Recorder implements Context<unknown, unknown, Record<string, never>
     if (persistence === undefined) throw new TypeError(`${kind} is not persistent: it has no events`);
     this.state = persistence.apply(this.state, event);
     const rows = persistence.project?.(this.state, event, this.self.key) ?? NO_ROWS;
-    this.effects.push({ type: 'persist', event, rows });
+    this.effects.push({ type: 'persist', event: persistence.keep?.(event) ?? event, rows });
     this.persisted++;
     return this.state;
   }
