@@ -159,9 +159,11 @@ bool IsSuspect(const uint8_t* bytes, size_t start, size_t end) {
   return HoldsBeginning(bytes + start, bytes + end) || IsLabelled(bytes, start);
 }
 
-/** Of sixteen bytes: how many there are up to the last one that is no run byte, itself included; 0 when all are. */
-inline size_t SkipForeign(const uint8_t* window) {
 #if defined(__SSE2__)
+constexpr size_t kMaskBytes = 64;
+
+/** Of sixteen bytes: a bit for each that is a run byte. */
+inline uint64_t MaskRunBytes(const uint8_t* window) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(window));
   const auto within = [](__m128i offsets, char most) {
     return _mm_cmpeq_epi8(_mm_min_epu8(offsets, _mm_set1_epi8(most)), offsets);
@@ -169,27 +171,46 @@ inline size_t SkipForeign(const uint8_t* window) {
   const __m128i letters = within(_mm_sub_epi8(_mm_or_si128(bytes, _mm_set1_epi8(0x20)), _mm_set1_epi8('a')), 25);
   const __m128i digits = within(_mm_sub_epi8(bytes, _mm_set1_epi8('0')), 9);
   const __m128i marks = _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('-')), _mm_cmpeq_epi8(bytes, _mm_set1_epi8('_')));
-  const unsigned run = static_cast<unsigned>(_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(letters, digits), marks)));
-  const unsigned foreign = ~run & 0xffffu;
-  return foreign == 0 ? 0 : 32 - static_cast<size_t>(__builtin_clz(foreign));
-#else
-  size_t back = kMinRun;
-  while (back > 0 && kTables.run[window[back - 1]]) back--;
-  return back;
-#endif
+  return static_cast<uint64_t>(_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(letters, digits), marks)));
 }
+
+/** Of 64 bytes: a bit for each with which sixteen run bytes begin that are all among them. */
+inline uint64_t MaskRuns(const uint8_t* window) {
+  uint64_t mask = MaskRunBytes(window) | MaskRunBytes(window + 16) << 16 | MaskRunBytes(window + 32) << 32 |
+                  MaskRunBytes(window + 48) << 48;
+  mask &= mask >> 1;
+  mask &= mask >> 2;
+  mask &= mask >> 4;
+  mask &= mask >> 8;
+  return mask;
+}
+#endif
 
 /**
  * The first run at or after `at` that is a suspect: its start and end in `run`.
  * @returns whether there is one before `to`
  */
 bool FindSuspect(const uint8_t* bytes, size_t at, size_t to, size_t run[2]) {
-  // A window whose last foreign byte says where the next one can start at the earliest.
   while (at + kMinRun <= to) {
-    const size_t back = at + SkipForeign(bytes + at);
-    if (back > at) {
-      at = back;
-      continue;
+#if defined(__SSE2__)
+    if (at + kMaskBytes <= to) {
+      const uint64_t runs = MaskRuns(bytes + at);
+      if (runs == 0) {
+        // The last place that could be judged is the one sixteen bytes before the end.
+        at += kMaskBytes - kMinRun + 1;
+        continue;
+      }
+      at += static_cast<size_t>(__builtin_ctzll(runs));
+    } else
+#endif
+    {
+      // A window that is looked at from its end: its last foreign byte says where the next can start at the earliest.
+      size_t back = at + kMinRun;
+      while (back > at && kTables.run[bytes[back - 1]]) back--;
+      if (back > at) {
+        at = back;
+        continue;
+      }
     }
     size_t end = at + kMinRun;
     while (end < to && kTables.run[bytes[end]]) end++;

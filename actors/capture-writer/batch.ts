@@ -152,7 +152,7 @@ export function readBatch(slabs: readonly Uint8Array[]): CapturedExchange[] {
       const responseAt = requestAt + view.getUint32(at + 4, true);
       const end = responseAt + view.getUint32(at + 8, true);
       const head = packr.unpack(bytes, { start: headAt, end: requestAt }) as unknown[];
-      batch.push(makeExchange(head, slab.subarray(requestAt, responseAt), slab.subarray(responseAt, end)));
+      batch.push(makeExchange(head, bytes.subarray(requestAt, responseAt), bytes.subarray(responseAt, end)));
       at = end;
     }
   }
@@ -163,11 +163,26 @@ function makeExchange(head: unknown[], requestBody: Uint8Array, responseBody: Ui
   const exchange: Record<string, unknown> = {};
   const count = HEAD_FIELDS.length;
   for (let field = 0; field < count; field++) exchange[HEAD_FIELDS[field]!] = head[field];
-  exchange.request_headers = splitPairs(head[count] as string);
+  exchange.request_headers = readRequestHeaders(head[count] as string);
   exchange.response_headers = splitPairs(head[count + 1] as string);
   exchange.request_body = requestBody;
   exchange.response_body = responseBody;
   return exchange as unknown as CapturedExchange;
+}
+
+/** What the last requests' headers were read into: a client sends the same ones again and again. */
+const knownHeaders = new Map<string, string[]>();
+const MAX_KNOWN_HEADERS = 1_024;
+const MAX_KNOWN_CHARACTERS = 8_192;
+
+/** Equal texts give the same array, mostly. */
+function readRequestHeaders(text: string): string[] {
+  const known = knownHeaders.get(text);
+  if (known !== undefined) return known;
+  const headers = splitPairs(text);
+  if (knownHeaders.size >= MAX_KNOWN_HEADERS) knownHeaders.clear();
+  if (text.length <= MAX_KNOWN_CHARACTERS) knownHeaders.set(text, headers);
+  return headers;
 }
 
 function splitPairs(text: string): string[] {

@@ -36,8 +36,8 @@ function finish(parts: Partial<FinishedExchange>): FinishedExchange {
 function join({ request_chunks, response_chunks, ...exchange }: FinishedExchange) {
   return {
     ...exchange,
-    request_body: new Uint8Array(Buffer.concat(request_chunks)),
-    response_body: new Uint8Array(Buffer.concat(response_chunks)),
+    request_body: Buffer.concat(request_chunks),
+    response_body: Buffer.concat(response_chunks),
   };
 }
 

@@ -38,10 +38,10 @@ import {
 } from './layout.ts';
 import {
   measureSharedPrefix,
+  NO_FILES,
   type PreparedBody,
   type PreparedExchange,
   Preparer,
-  takeNewFiles,
 } from './preparation.ts';
 import { encodeMeta } from './record.ts';
 import { repackBlock } from './repacking.ts';
@@ -428,10 +428,13 @@ export class CaptureLog {
   }
 
   #saveFiles(body: PreparedBody): void {
-    for (const file of takeNewFiles(body)) {
+    if (body.new_files.length === 0) return;
+    for (const file of body.new_files) {
       this.#options.fault?.('attachment');
       this.#files.save(file.sha256, file.content);
     }
+    // The body may be kept as a base, without them.
+    body.new_files = NO_FILES;
   }
 
   /** fsync of everything appended so far. @throws the storage's error */

@@ -54,6 +54,8 @@ export interface PreparedBody {
   /** Holds our placeholder's beginning by itself: attachments stay inside. */
   keeps_files: boolean;
   has_files: boolean;
+  /** Attachments that came with this body and were not in its base, until they are saved. */
+  new_files: readonly FoundAttachment[];
 }
 
 /** The secrets of one request in all their forms. Compared by identity: the same credential gives the same object. */
@@ -89,6 +91,7 @@ const EVENT_STREAM_FRAMES = /application\/vnd\.amazon\.eventstream/i;
 const SERVER_SENT_EVENTS = /text\/event-stream/i;
 
 const NO_SECRETS = makeSecretSet([]);
+export const NO_FILES: readonly FoundAttachment[] = Object.freeze([]);
 
 /** Bounds of what is remembered about headers and credentials; emptied when full. */
 const MAX_REMEMBERED = 1_024;
@@ -118,11 +121,19 @@ function joinHeader(headers: readonly string[], name: string): string | null {
   return joined;
 }
 
+/** A request's headers as they are stored, and the secrets in them. */
+interface RequestHead {
+  headers: string;
+  secrets: SecretSet;
+}
+
 /** Remembers what the last requests' headers came to, since a client sends nearly the same ones each time. */
 export class Preparer {
   readonly #redact: boolean;
   readonly #maxDecodedBytes: number;
-  readonly #requests = new Map<string, { headers: string; secrets: SecretSet }>();
+  readonly #requests = new Map<string, RequestHead>();
+  /** The same by the very array of headers, for those that read equal headers into one. */
+  readonly #recent = new Map<readonly string[], { query: string; head: RequestHead }>();
   readonly #secretSets = new Map<string, SecretSet>();
 
   /**
@@ -202,7 +213,17 @@ export class Preparer {
     return prepared;
   }
 
-  #prepareRequestHead(exchange: CapturedExchange): { headers: string; secrets: SecretSet } {
+  #prepareRequestHead(exchange: CapturedExchange): RequestHead {
+    const { query, request_headers: headers } = exchange;
+    const recent = this.#recent.get(headers);
+    if (recent !== undefined && recent.query === query) return recent.head;
+    const head = this.#readRequestHead(exchange);
+    if (this.#recent.size >= MAX_REMEMBERED) this.#recent.clear();
+    this.#recent.set(headers, { query, head });
+    return head;
+  }
+
+  #readRequestHead(exchange: CapturedExchange): RequestHead {
     const key = `${exchange.query}\n\n${exchange.request_headers.join('\n')}`;
     const known = this.#requests.get(key);
     if (known !== undefined) return known;
@@ -288,6 +309,11 @@ function isCut({ exchange, truncated }: PreparedExchange): boolean {
   return truncated || exchange.aborted;
 }
 
+/** A body that is stored as it came. */
+function plainBody(raw: Buffer): PreparedBody {
+  return { raw, stored: raw, edits: [], keeps_files: false, has_files: false, new_files: NO_FILES };
+}
+
 /** @param cut the body may end inside a needle; its beginning is masked then, too */
 function editBody(
   raw: Buffer,
@@ -298,14 +324,13 @@ function editBody(
   contentType: string | null,
   cut: boolean,
 ): PreparedBody {
-  if (raw.length === 0) return { raw, stored: raw, edits: [], keeps_files: false, has_files: false };
+  if (raw.length === 0) return plainBody(raw);
   if (base !== null && prefix === raw.length && prefix === base.raw.length)
-    return { ...base, raw, stored: base.stored === base.raw ? raw : base.stored };
+    return { ...base, raw, stored: base.stored === base.raw ? raw : base.stored, new_files: NO_FILES };
   const isUnderway = base !== null && prefix > SCAN_MARGIN_BYTES;
   // What nearly every body is: text with nothing in it that the stored copy would have otherwise.
   if (!isUnderway && shapes && !cut && !isSearchedInParts(contentType) && !isBinary(raw, contentType)) {
-    if (byteEngine.isPlain(raw, needles.packed_all, MIN_BASE64_CHARS))
-      return { raw, stored: raw, edits: [], keeps_files: false, has_files: false };
+    if (byteEngine.isPlain(raw, needles.packed_all, MIN_BASE64_CHARS)) return plainBody(raw);
   }
   const whole = wrapBinaryBody(raw, contentType);
   // A file with a secret in it is kept as a text is, masked.
@@ -429,19 +454,8 @@ function maskRanges(bytes: Buffer, ranges: ByteRange[]): Buffer {
   return Buffer.concat(parts);
 }
 
-/** Files found in this body and not yet saved; by the body that they belong to, so that the log can save them. */
-const newFiles = new WeakMap<PreparedBody, FoundAttachment[]>();
-
-/** Attachments that came with this body and were not in its base. */
-export function takeNewFiles(body: PreparedBody): FoundAttachment[] {
-  const files = newFiles.get(body);
-  if (files === undefined) return [];
-  newFiles.delete(body);
-  return files;
-}
-
 function finishBody(raw: Buffer, edits: Edit[], files: FoundAttachment[], keepsFiles: boolean): PreparedBody {
-  if (edits.length === 0) return { raw, stored: raw, edits, keeps_files: keepsFiles, has_files: false };
+  if (edits.length === 0) return { ...plainBody(raw), keeps_files: keepsFiles };
   const parts: Buffer[] = [];
   let at = 0;
   let hasFiles = false;
@@ -451,15 +465,14 @@ function finishBody(raw: Buffer, edits: Edit[], files: FoundAttachment[], keepsF
     hasFiles = hasFiles || edit.is_file;
   }
   parts.push(raw.subarray(at));
-  const body: PreparedBody = {
+  return {
     raw,
     stored: Buffer.concat(parts),
     edits,
     keeps_files: keepsFiles,
     has_files: hasFiles,
+    new_files: files,
   };
-  if (files.length > 0) newFiles.set(body, files);
-  return body;
 }
 
 /** Bytes that two bodies begin with alike. */
