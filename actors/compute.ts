@@ -6,7 +6,13 @@ import type { MessagePort } from 'node:worker_threads';
 import { move, workerData } from 'piscina';
 import { type ComputeAnswer, LINE_TASK, PING_TASK, serveLine } from '../src/runtime/compute-line.ts';
 import type { ComputeCall } from '../src/runtime/compute-pool.ts';
-import { EMBED_TASK, type EmbedInput, MODEL_TASK } from '../src/search/embedder.ts';
+import {
+  EMBED_TASK,
+  type EmbedInput,
+  MODEL_TASK,
+  type ModelInput,
+  RELEASE_TASK,
+} from '../src/search/embedder.ts';
 import { OnnxModel } from '../src/search/onnx-model.ts';
 
 /** What the main thread passes to every thread of the pool. */
@@ -15,15 +21,34 @@ export interface ComputeOptions {
   model_dir: string;
 }
 
-let loading: Promise<OnnxModel> | null = null;
+/** By folder: the thread's own model, and others while somebody needs them. */
+const loading = new Map<string, Promise<OnnxModel>>();
+/** The own one, a former one, and one that stands in. */
+const MODELS_MAX = 3;
 
-/** The model is loaded with the first task that needs it, once a thread; a failed load is tried again. */
-function loadModel(): Promise<OnnxModel> {
-  loading ??= OnnxModel.open((workerData as ComputeOptions).model_dir).catch((thrown: unknown) => {
-    loading = null;
-    throw thrown;
-  });
-  return loading;
+/** A model is loaded with the first task that needs it, once a thread; a failed load is tried again. */
+function loadModel({ model_dir }: ModelInput): Promise<OnnxModel> {
+  const dir = model_dir ?? ownDir();
+  let model = loading.get(dir);
+  if (model === undefined) {
+    if (loading.size >= MODELS_MAX) return Promise.reject(new Error('too many embedding models are loaded'));
+    model = OnnxModel.open(dir);
+    loading.set(dir, model);
+    model.catch(() => loading.delete(dir));
+  }
+  return model;
+}
+
+function ownDir(): string {
+  return (workerData as ComputeOptions).model_dir;
+}
+
+/** Lets go of a model beside the own one. */
+async function releaseModel({ model_dir }: ModelInput): Promise<void> {
+  if (model_dir === undefined || model_dir === ownDir()) return;
+  const model = loading.get(model_dir);
+  loading.delete(model_dir);
+  await (await model)?.close();
 }
 
 async function runTask(task: string, input: unknown): Promise<ComputeAnswer> {
@@ -31,9 +56,13 @@ async function runTask(task: string, input: unknown): Promise<ComputeAnswer> {
     case PING_TASK:
       return { value: null, transfer: [] };
     case MODEL_TASK:
-      return { value: (await loadModel()).facts, transfer: [] };
+      return { value: (await loadModel(input as ModelInput)).facts, transfer: [] };
+    case RELEASE_TASK:
+      await releaseModel(input as ModelInput);
+      return { value: null, transfer: [] };
     case EMBED_TASK: {
-      const vectors = await (await loadModel()).embed((input as EmbedInput).texts);
+      const model = await loadModel(input as EmbedInput);
+      const vectors = await model.embed((input as EmbedInput).texts);
       return { value: vectors, transfer: [vectors.buffer as ArrayBuffer] };
     }
     default:

@@ -3,14 +3,24 @@
  * task by src/runtime/actor-threads.ts. Actor threads.
  */
 
+import { dirname, join } from 'node:path';
 import { STARTER_PATTERNS } from '../src/domain/starter-patterns.ts';
+import { CatalogueError } from '../src/errors.ts';
 import { decodeExchange } from '../src/gateway/turns/decode.ts';
-import { COMPUTE_DEADLINE_MS, COMPUTE_QUEUE_CALLS, COMPUTE_THREADS, RATE_SLOTS } from '../src/limits.ts';
+import {
+  COMPUTE_DEADLINE_MS,
+  COMPUTE_QUEUE_CALLS,
+  COMPUTE_THREADS,
+  GRAPH_QUIET_MS,
+  RATE_SLOTS,
+} from '../src/limits.ts';
 import { createLog, type Log } from '../src/log.ts';
 import { runActorThread, type ThreadServices, type ThreadTask } from '../src/runtime/actor-thread.ts';
 import { ComputeLine } from '../src/runtime/compute-line.ts';
 import type { JournalStore } from '../src/runtime/journal.ts';
 import type { Embedder } from '../src/search/embedder.ts';
+import { listFormerEmbedders, sourceOf } from '../src/search/former-embedders.ts';
+import { GraphFolder } from '../src/search/graph-folder.ts';
 import { type EmbeddingChoice, openEmbedder } from '../src/search/open-embedder.ts';
 import { chooseIndex } from '../src/search/open-index.ts';
 import { ThreadEmbedder } from '../src/search/thread-embedder.ts';
@@ -133,7 +143,7 @@ async function openThreadEmbedder(
 
 /** Patterns and what makes them. The store itself is opened on the one thread that is asked for it. */
 function patternPorts(
-  { has_patterns = false, distill_model = null, embedding: embeddingChoice }: HostOptions,
+  { has_patterns = false, distill_model = null, embedding: choice, databases }: HostOptions,
   tables: Tables,
   { asker, compute }: ThreadServices,
   logger: Log,
@@ -147,19 +157,30 @@ function patternPorts(
           call_deadline_ms: COMPUTE_DEADLINE_MS,
           calls_max: COMPUTE_QUEUE_CALLS,
         });
-  const embedding = new ThreadEmbedder(() => openThreadEmbedder(embeddingChoice, line?.run ?? null));
-  const store = new PatternStorePort(
-    async () =>
-      new PatternStore({
-        tables,
-        embedder: await embedding.open(),
-        makeIndex: chooseIndex((message) => logger.warn(message)),
-        clock: systemClock,
-        newId: newUlid,
-        log: logger,
-        starters: STARTER_PATTERNS,
-      }),
-  );
+  const embedding = new ThreadEmbedder(() => openThreadEmbedder(choice, line?.run ?? null));
+  // Beside the databases; whoever removes it loses the time that it takes to build them again.
+  const graphsDir = join(dirname(databases!.main), 'pattern-graphs');
+  const store = new PatternStorePort(async () => {
+    const embedder = await embedding.open();
+    // How long its vectors are is known with the first answer of a remote service.
+    if (embedder.dimensions === 0) throw new CatalogueError('unavailable');
+    return new PatternStore({
+      tables,
+      embedder,
+      makeIndex: chooseIndex((message) => logger.warn(message)),
+      clock: systemClock,
+      newId: newUlid,
+      log: logger,
+      starters: STARTER_PATTERNS,
+      graphs: { folder: new GraphFolder(graphsDir, newUlid), quiet_ms: GRAPH_QUIET_MS },
+      ...(choice === undefined || line === null
+        ? {}
+        : {
+            embedder_source: sourceOf(choice),
+            listFormer: (record) => listFormerEmbedders(choice, record, line.run),
+          }),
+    });
+  });
   const distillation = new DistillationPort({
     readBody: (key) => tables.get<Uint8Array>(TRACE_BODIES, [key]),
     embedder: embedding,

@@ -116,7 +116,9 @@ export class Front implements CaptureFront {
       if (gateway !== null) servers.push(await listenForGateway(config, gateway));
       if (parts.api) {
         stores = openStores(databasePaths(config.data_dir));
-        embedder = await openEmbedder(config.embedding, services.compute!, COMPUTE_THREADS);
+        embedder = await openEmbedder(config.embedding, services.compute!, COMPUTE_THREADS, (reason) =>
+          services.log.error({ reason }, 'what needs embeddings answers 503 until their service does'),
+        );
         findings = openFindings(services, stores, embedder);
         servers.push(await listenForApi(services, stores, live, findings, metrics, servers[0]?.port));
       }

@@ -330,6 +330,10 @@ export const EMBEDDING_QUEUE_TEXTS = 4_096;
 export const EMBEDDING_QUEUE_CHARACTERS = 8 * MIB;
 /** Vectors of the last texts that retrievals were asked with, kept by their digests. */
 export const EMBEDDINGS_REMEMBERED = 1_024;
+/** The list beside a saved graph: 250,000 places of some 50 bytes, twice for what was removed. */
+export const GRAPH_LIST_BYTES = 64 * MIB;
+/** A graph is saved when nothing was added to it for so long, or a good part of it is new. */
+export const GRAPH_QUIET_MS = 10_000;
 /** How often somebody looks for traces whose distillation was interrupted. */
 export const RESUME_TRACES_MS = 30_000;
 /** Threads of the stateless pool. One embeds some thousand short texts a second; each has the model in memory. */
@@ -344,6 +348,9 @@ export const EMBEDDING_REMOTE_ANSWER_BYTES = 32 * MIB;
 /** Requests to the remote service at a time, and the wait before the one second attempt. */
 export const EMBEDDING_REMOTE_PARALLEL = 4;
 export const EMBEDDING_REMOTE_RETRY_MS = 500;
+/** Waits before a service that was down at the start is asked again. */
+export const EMBEDDING_REMOTE_RETRY_FIRST_MS = 1_000;
+export const EMBEDDING_REMOTE_RETRY_MAX_MS = 30_000;
 export const EMBEDDING_DIMENSIONS_MAX = 8_192;
 
 assert(DEFAULTS.GW_MAX_CAPTURE_BYTES <= CAPTURE_BYTES_MAX, 'the default body cap is inside its own range');

@@ -114,13 +114,19 @@ export class FindingsClient {
     }
   }
 
+  /** Plain data, and a stand-in without a vector for a service that has not answered yet. */
+  #describeEmbedder(): EmbedderFacts {
+    const { id, dimensions } = this.#embedder;
+    return dimensions === 0 ? { id: '', dimensions: 1 } : { id, dimensions };
+  }
+
   async #ask<N extends keyof FindingsIndexProtocol>(
     { org_id, codebase_id }: Codebase,
     name: N,
     request: Omit<FindingsIndexProtocol[N]['request'], keyof IndexFacts>,
   ): ReplyOf<N> {
     const codebase = { org_id, codebase_id };
-    const message = { codebase, embedder: this.#embedder, ...request };
+    const message = { codebase, embedder: this.#describeEmbedder(), ...request };
     try {
       return (await this.#asker.ask(findingsAddress(codebase), name, message, {
         deadline_ms: DEADLINE_MS,

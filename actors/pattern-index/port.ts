@@ -3,11 +3,19 @@ import type { PatternScope } from '../../src/domain/pattern.ts';
 import type { AddedPattern, FoundPattern, IndexState, MergedPattern, RetrieveRequest } from './protocol.ts';
 import type { PatternStore } from './store.ts';
 
+/** Between two attempts to open a store that nobody has asked for meanwhile. */
+const RETRY_MS = 5_000;
+
 export class PatternStorePort {
   readonly #open: () => Promise<PatternStore>;
   #store: Promise<PatternStore> | null = null;
+  #retry: NodeJS.Timeout | undefined;
+  #isClosed = false;
 
-  /** @param open opens the store; tried again at the next call when it fails, or when it cannot read what is stored */
+  /**
+   * @param open opens the store; tried again by itself and at the next call when it fails, and at the next call when the
+   *   store cannot read what is stored
+   */
   constructor(open: () => Promise<PatternStore>) {
     this.#open = open;
   }
@@ -30,17 +38,27 @@ export class PatternStorePort {
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true;
+    clearTimeout(this.#retry);
     const store = await this.#store?.catch(() => null);
     await store?.close();
   }
 
   #opened(): Promise<PatternStore> {
     if (this.#store === null) {
+      clearTimeout(this.#retry);
       const opening = this.#open();
       const forget = () => {
         if (this.#store === opening) this.#store = null;
       };
-      opening.then((store) => store.whenLoaded()).catch(forget);
+      opening.then(
+        (store) => store.whenLoaded().catch(forget),
+        () => {
+          forget();
+          if (!this.#isClosed)
+            this.#retry = setTimeout(() => this.#opened().catch(() => {}), RETRY_MS).unref();
+        },
+      );
       this.#store = opening;
     }
     return this.#store;

@@ -48,8 +48,10 @@ export interface IndexState {
   is_loaded: boolean;
   /** Patterns that are known. */
   patterns: number;
-  /** Of these, those without a vector of the present embedder yet: they are not found. */
+  /** Of these, those without a vector of the present embedder yet. */
   unembedded: number;
+  /** Of the latter, those that are found by a vector of another embedder meanwhile; the others are not found. */
+  formerly_embedded: number;
   /** Of these, those that no graph holds yet: they are found, by comparing with each. */
   unlinked: number;
   scopes: number;

@@ -8,7 +8,7 @@ export const PATTERNS = 'patterns';
 export const PATTERN_VECTORS = 'pattern_vectors';
 /** [tier, org_id, project_id, trace, situation], both as digests → what became of that pattern of that trace. */
 export const PATTERN_SOURCES = 'pattern_sources';
-/** ['starters'] → which universal patterns of ours are in the store. */
+/** ['starters'] → which universal patterns of ours are in the store; ['embedder'] → whose vectors all patterns have. */
 export const PATTERN_SETTINGS = 'pattern_settings';
 
 /** [ulid] → an import that the command line left, for the store to take. */
@@ -51,18 +51,21 @@ export function readPattern(key: Key, row: PatternRow): Pattern {
   return { pattern_id, tier, org_id, project_id, ...row };
 }
 
+/** 32-bit floats lie in memory as they are stored. */
+const IS_LITTLE_ENDIAN = new Uint8Array(Uint16Array.of(1).buffer)[0] === 1;
+
 export function encodeVector(vector: Float32Array): Buffer {
-  const bytes = Buffer.allocUnsafe(vector.length * 4);
-  for (let at = 0; at < vector.length; at++) bytes.writeFloatLE(vector[at]!, at * 4);
-  return bytes;
+  const bytes = Buffer.copyBytesFrom(vector);
+  return IS_LITTLE_ENDIAN ? bytes : bytes.swap32();
 }
 
 /** @returns undefined when it is none of so many dimensions */
 export function decodeVector(bytes: unknown, dimensions: number): Float32Array | undefined {
   if (!(bytes instanceof Uint8Array) || bytes.length !== dimensions * 4) return undefined;
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const vector = new Float32Array(dimensions);
-  for (let at = 0; at < dimensions; at++) vector[at] = view.getFloat32(at * 4, true);
+  const copy = Buffer.from(vector.buffer);
+  copy.set(bytes);
+  if (!IS_LITTLE_ENDIAN) copy.swap32();
   return vector;
 }
 

@@ -7,7 +7,7 @@
 export interface Embedder {
   /** Changes whenever the vectors would: with the model's bytes, the service or its model name. */
   readonly id: string;
-  /** Length of every vector. */
+  /** Length of every vector; 0 as long as a remote service has not answered for the first time. */
   readonly dimensions: number;
   /**
    * @param texts any length and content; each is cut at the bound of the model, an empty one is allowed
@@ -22,8 +22,15 @@ export interface Embedder {
 /** Tasks of the compute pool: `context.compute(EMBED_TASK, input)` in an actor, `ComputePool.run` elsewhere. */
 export const EMBED_TASK = 'embed';
 export const MODEL_TASK = 'embedding_model';
+export const RELEASE_TASK = 'embedding_release';
 
-export interface EmbedInput {
+/** Which model: that of the folder which the pool was started with, or another one's. */
+export interface ModelInput {
+  /** Absolute. */
+  model_dir?: string;
+}
+
+export interface EmbedInput extends ModelInput {
   texts: readonly string[];
 }
 

@@ -13,11 +13,12 @@
  * Build parameters: `bench/retrieve.ts` prints what they cost and what they find.
  */
 import { createRequire } from 'node:module';
+import { arch, endianness } from 'node:os';
 import type { HierarchicalNSW } from 'hnswlib-node';
 import { BestMatches } from './best-matches.ts';
 import { ExactIndex } from './exact-index.ts';
-import { Projection } from './projection.ts';
-import type { AcceptId, VectorIndex, VectorMatch } from './vector-index.ts';
+import { PROJECTION_NAME, Projection } from './projection.ts';
+import type { AcceptId, SavableIndex, VectorMatch } from './vector-index.ts';
 
 type Hnswlib = typeof import('hnswlib-node');
 
@@ -40,6 +41,8 @@ const FILTERED_FACTOR = 8;
 const SEED = 100;
 /** Below this many vectors of few dimensions comparing with all is as quick; of more dimensions, below fewer. */
 export const GRAPH_SIZE_MIN = 2_000;
+/** In the place of an id that a graph still holds and nobody looks for. */
+const NO_ID = -1;
 /** Removed points make searches slower: beyond this share of the graph it is made anew. */
 const REMOVED_SHARE_MAX = 0.3;
 /** Points added between two looks at the clock. */
@@ -47,8 +50,9 @@ const TEND_STEP = 4;
 /** Links (4 bytes each, 2M on the ground floor and about one level more), label, lock and list heads of one point. */
 const GRAPH_BYTES = 4 * (2 * M + 1) + 4 * (M + 1) + 8 + 40 + 64;
 
-export class HnswIndex implements VectorIndex {
+export class HnswIndex implements SavableIndex {
   readonly dimensions: number;
+  readonly graphKind: string;
   readonly #library: Hnswlib;
   readonly #exact: ExactIndex;
   /** null: vectors go into the graph as they are. */
@@ -63,12 +67,15 @@ export class HnswIndex implements VectorIndex {
   #idOf: number[] = [];
   /** In the exact index and not in the graph. */
   readonly #pending = new Set<number>();
+  /** A file is being written or read: the graph must not grow. */
+  #isFrozen = false;
 
   constructor(library: Hnswlib, dimensions: number) {
     this.#library = library;
     this.#exact = new ExactIndex(dimensions);
     this.dimensions = dimensions;
     this.#graphDimensions = Math.min(dimensions, GRAPH_DIMENSIONS);
+    this.graphKind = `hnswlib ${arch()} ${endianness()} ip ${this.#graphDimensions} of ${dimensions} by ${PROJECTION_NAME} M${M} ef${EF_CONSTRUCTION}`;
     this.#sizeMin = Math.ceil((GRAPH_SIZE_MIN * this.#graphDimensions) / dimensions);
   }
 
@@ -130,7 +137,7 @@ export class HnswIndex implements VectorIndex {
   }
 
   tend(budgetMs: number): boolean {
-    if (!this.#needsGraph()) return false;
+    if (this.#isFrozen || !this.#needsGraph()) return false;
     if (this.#graph !== null && this.#isWorn()) this.#discardGraph();
     if (this.#pending.size === 0) return false;
     const until = performance.now() + budgetMs;
@@ -143,6 +150,44 @@ export class HnswIndex implements VectorIndex {
       }
     } while (this.#pending.size > 0 && performance.now() < until);
     return this.#pending.size > 0;
+  }
+
+  async saveGraph(file: string): Promise<(number | null)[] | null> {
+    const graph = this.#graph;
+    if (graph === null || this.#isFrozen) return null;
+    const idOf = this.#idOf;
+    const count = idOf.length;
+    this.#isFrozen = true;
+    try {
+      await graph.writeIndex(file);
+    } finally {
+      this.#isFrozen = false;
+    }
+    const ids = new Array<number | null>(count);
+    for (let label = 0; label < count; label++) {
+      const id = idOf[label]!;
+      ids[label] = this.#labels.get(id) === label ? id : null;
+    }
+    return ids;
+  }
+
+  async restoreGraph(file: string, ids: readonly (number | null)[]): Promise<void> {
+    if (this.#graph !== null || this.#isFrozen) throw new Error('there is a graph already');
+    const graph = new this.#library.HierarchicalNSW('ip', this.#graphDimensions);
+    this.#isFrozen = true;
+    try {
+      await graph.readIndex(file);
+    } finally {
+      this.#isFrozen = false;
+    }
+    if (graph.getCurrentCount() !== ids.length) throw new Error('the graph holds another number of vectors');
+    for (const [label, id] of ids.entries()) {
+      if (id !== null && this.#pending.delete(id)) this.#labels.set(id, label);
+      else markRemoved(graph, label);
+    }
+    this.#idOf = ids.map((id) => id ?? NO_ID);
+    this.#capacity = graph.getMaxElements();
+    this.#graph = graph;
   }
 
   /** Whether a longer look would find nothing: the graph was seen whole, or as far as the similarity reaches. */
@@ -209,6 +254,15 @@ export class HnswIndex implements VectorIndex {
     this.#labels.clear();
     this.#idOf = [];
     for (const id of this.#exact.ids()) this.#pending.add(id);
+  }
+}
+
+/** Marked before it was saved, it is marked still, and says so. */
+function markRemoved(graph: HierarchicalNSW, label: number): void {
+  try {
+    graph.markDelete(label);
+  } catch {
+    // As it should be.
   }
 }
 

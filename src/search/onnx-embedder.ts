@@ -10,6 +10,8 @@ import {
   type EmbedOutput,
   MODEL_TASK,
   type ModelFacts,
+  type ModelInput,
+  RELEASE_TASK,
   splitVectors,
 } from './embedder.ts';
 import { TextBatcher } from './text-batcher.ts';
@@ -21,15 +23,25 @@ export class OnnxEmbedder implements Embedder {
   readonly id: string;
   readonly dimensions: number;
   readonly #batcher: TextBatcher;
+  readonly #release: () => void;
 
-  private constructor(compute: RunCompute, facts: ModelFacts, parallel: number) {
+  private constructor(
+    compute: RunCompute,
+    facts: ModelFacts,
+    parallel: number,
+    modelDir: string | undefined,
+  ) {
+    const model = modelDir === undefined ? {} : { model_dir: modelDir };
+    this.#release = () => {
+      if (modelDir !== undefined) compute(RELEASE_TASK, model).catch(() => {});
+    };
     this.id = facts.id;
     this.dimensions = facts.dimensions;
     this.#batcher = new TextBatcher({
       batch_texts: EMBEDDING_BATCH_TEXTS,
       parallel,
       run: async (texts) => {
-        const input: EmbedInput = { texts };
+        const input: EmbedInput = { texts, ...model };
         return splitVectors((await compute(EMBED_TASK, input)) as EmbedOutput, facts.dimensions);
       },
     });
@@ -39,10 +51,12 @@ export class OnnxEmbedder implements Embedder {
    * Loads the model in one thread of the pool; the others load it when their first texts come.
    * @param compute see {@link RunCompute}
    * @param parallel runs under way at a time: the threads of the pool
+   * @param modelDir a folder beside the one that the pool was started with; it is let go of when this is closed
    * @throws Error of one line when the model's folder is missing or unfit
    */
-  static async open(compute: RunCompute, parallel: number): Promise<OnnxEmbedder> {
-    return new OnnxEmbedder(compute, (await compute(MODEL_TASK, null)) as ModelFacts, parallel);
+  static async open(compute: RunCompute, parallel: number, modelDir?: string): Promise<OnnxEmbedder> {
+    const input: ModelInput = modelDir === undefined ? {} : { model_dir: modelDir };
+    return new OnnxEmbedder(compute, (await compute(MODEL_TASK, input)) as ModelFacts, parallel, modelDir);
   }
 
   /** Texts that wait for a run. */
@@ -56,5 +70,6 @@ export class OnnxEmbedder implements Embedder {
 
   async close(): Promise<void> {
     this.#batcher.close();
+    this.#release();
   }
 }

@@ -25,12 +25,16 @@ export function findModelDir(choice: Pick<EmbeddingChoice, 'model_dir'>): string
 /**
  * @param compute the pool whose threads were started with `findModelDir`
  * @param parallel threads of that pool
- * @throws Error of one line when the model is unfit or the service does not answer
+ * @param onDown told when the service does not answer now: it is asked again until it does
+ * @throws Error of one line when the model is unfit or the service refuses
  */
 export function openEmbedder(
   choice: EmbeddingChoice,
   compute: RunCompute,
   parallel: number,
+  onDown?: (reason: string) => void,
 ): Promise<Embedder> {
-  return choice.remote === null ? OnnxEmbedder.open(compute, parallel) : RemoteEmbedder.open(choice.remote);
+  return choice.remote === null
+    ? OnnxEmbedder.open(compute, parallel)
+    : RemoteEmbedder.open(choice.remote, onDown);
 }

@@ -9,6 +9,8 @@ import { createPrng } from '../std/prng.ts';
 const PLACES = 2;
 /** The same projection at every start. */
 const SEED = 7;
+/** Changes whenever projected vectors would. */
+export const PROJECTION_NAME = `sparse${PLACES} seed${SEED}`;
 
 export class Projection {
   readonly #to: number;

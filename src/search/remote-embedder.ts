@@ -4,10 +4,13 @@
  */
 import { setTimeout as wait } from 'node:timers/promises';
 import { Pool } from 'undici';
+import { CatalogueError } from '../errors.ts';
 import {
   EMBEDDING_DIMENSIONS_MAX,
   EMBEDDING_REMOTE_ANSWER_BYTES,
   EMBEDDING_REMOTE_PARALLEL,
+  EMBEDDING_REMOTE_RETRY_FIRST_MS,
+  EMBEDDING_REMOTE_RETRY_MAX_MS,
   EMBEDDING_REMOTE_RETRY_MS,
   EMBEDDING_REMOTE_TEXTS,
   EMBEDDING_REMOTE_TIMEOUT_MS,
@@ -23,6 +26,8 @@ export interface RemoteEmbedderOptions {
   model: string;
   timeout_ms?: number;
   retry_ms?: number;
+  /** Wait before a service that was down at the start is asked again; doubles up to EMBEDDING_REMOTE_RETRY_MAX_MS. */
+  first_retry_ms?: number;
 }
 
 /** What the service said or did not say; `retryable` when the same may succeed a moment later. */
@@ -44,12 +49,13 @@ export class RemoteEmbedder implements Embedder {
   readonly #batcher: TextBatcher;
   /** 0 until the first answer. */
   #dimensions = 0;
+  readonly #closed = new AbortController();
 
   private constructor(options: RemoteEmbedderOptions) {
     const url = new URL(options.url);
     const timeoutMs = options.timeout_ms ?? EMBEDDING_REMOTE_TIMEOUT_MS;
     this.#options = options;
-    this.id = `remote:${url.origin}${url.pathname.replace(/\/$/, '')}#${options.model}`;
+    this.id = `remote:${nameRemote(options.url)}#${options.model}`;
     this.#path = `${url.pathname.replace(/\/$/, '')}/embeddings${url.search}`;
     this.#pool = new Pool(url.origin, {
       connections: EMBEDDING_REMOTE_PARALLEL,
@@ -65,17 +71,42 @@ export class RemoteEmbedder implements Embedder {
   }
 
   /**
-   * Asks the service for one vector, which tells how long they are.
-   * @throws Error of one line when it does not answer, or not with a vector
+   * Asks the service for one vector, which tells how long they are. One that cannot be reached, or has a fault of its own,
+   * is asked again from time to time: until it answers there are no dimensions, and no text is embedded.
+   * @param onDown told why, when it does not answer now
+   * @throws Error of one line when it refuses, or answers with something else than a vector
    */
-  static async open(options: RemoteEmbedderOptions): Promise<RemoteEmbedder> {
+  static async open(
+    options: RemoteEmbedderOptions,
+    onDown: (reason: string) => void = () => {},
+  ): Promise<RemoteEmbedder> {
     const embedder = new RemoteEmbedder(options);
     try {
       await embedder.#run(['a']);
       return embedder;
     } catch (thrown) {
+      if (thrown instanceof RemoteError && thrown.retryable) {
+        onDown(thrown.message);
+        void embedder.#meet();
+        return embedder;
+      }
       await embedder.close();
       throw thrown;
+    }
+  }
+
+  /** Asks until there was an answer. */
+  async #meet(): Promise<void> {
+    const { signal } = this.#closed;
+    let pauseMs = this.#options.first_retry_ms ?? EMBEDDING_REMOTE_RETRY_FIRST_MS;
+    while (this.#dimensions === 0) {
+      try {
+        await wait(pauseMs, undefined, { ref: false, signal });
+        await this.#ask(['a']);
+      } catch {
+        if (signal.aborted) return;
+        pauseMs = Math.min(2 * pauseMs, EMBEDDING_REMOTE_RETRY_MAX_MS);
+      }
     }
   }
 
@@ -84,10 +115,15 @@ export class RemoteEmbedder implements Embedder {
   }
 
   embed(texts: readonly string[]): Promise<Float32Array[]> {
+    if (this.#dimensions === 0) {
+      const detail = 'The embedding service has not answered yet';
+      return Promise.reject(new CatalogueError('unavailable', detail));
+    }
     return this.#batcher.embed(texts);
   }
 
   async close(): Promise<void> {
+    this.#closed.abort();
     this.#batcher.close();
     if (!this.#pool.destroyed) await this.#pool.destroy();
   }
@@ -161,6 +197,12 @@ export class RemoteEmbedder implements Embedder {
     }
     return vectors as Float32Array[];
   }
+}
+
+/** Which service an address is of: without a slash at its end, and without what follows a question mark. */
+export function nameRemote(address: string): string {
+  const { origin, pathname } = new URL(address);
+  return `${origin}${pathname.replace(/\/$/, '')}`;
 }
 
 function badAnswer(what: string): RemoteError {

@@ -2,7 +2,8 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { PATTERN_STORE_PORT, patternIndex } from '../../actors/pattern-index/behaviour.ts';
 import type { AddedPattern, RetrieveRequest } from '../../actors/pattern-index/protocol.ts';
-import { PatternStore, type StoreParts } from '../../actors/pattern-index/store.ts';
+import { PatternStore } from '../../actors/pattern-index/store.ts';
+import type { StoreParts } from '../../actors/pattern-index/store-parts.ts';
 import type { PatternScope } from '../../src/domain/pattern.ts';
 import { PATTERN_VECTORS, PATTERNS } from '../../src/domain/pattern-rows.ts';
 import { ActorKit } from '../../src/runtime/kit.ts';

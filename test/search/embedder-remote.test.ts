@@ -222,10 +222,50 @@ describe('a remote embedder', () => {
       response.end();
     };
     await expect(connect()).rejects.toThrow('the embedding service answered 404');
-    server.closeAllConnections();
-    await expect(connect({ base: 'http://127.0.0.1:1/v1' })).rejects.toThrow(
-      'the embedding service cannot be reached (ECONNREFUSED)',
+    answer = (response) => {
+      response.end('{"data":[{"embedding":"none"}]}');
+    };
+    await expect(connect()).rejects.toThrow(
+      'the embedding service answered with no vector of an acceptable length',
     );
+  });
+
+  it.each([
+    ['has a fault of its own', undefined, 'answered 503'],
+    ['cannot be reached', 'http://127.0.0.1:1/v1', 'cannot be reached (ECONNREFUSED)'],
+  ])('starts with a service that %s, and embeds nothing', async (_what, base, reason) => {
+    answer = (response) => {
+      response.statusCode = 503;
+      response.end();
+    };
+    const reasons: string[] = [];
+    const options = { url: base ?? `${url}/v1`, key: KEY, model: 'small-1', retry_ms: 1, first_retry_ms: 1 };
+    const embedder = await RemoteEmbedder.open(options, (why) => reasons.push(why));
+    open.push(embedder);
+    expect(reasons).toEqual([`the embedding service ${reason}`]);
+    expect(embedder.dimensions).toBe(0);
+    expect(embedder.id).toBe(`remote:${options.url}#small-1`);
+    const failure = await failureOf(embedder.embed(['x']));
+    expect([failure.code, failure.retryable]).toEqual(['unavailable', true]);
+  });
+
+  it('recovers by itself once the service answers', async () => {
+    answer = (response, body, attempt) => {
+      if (attempt > 4) return giveVectors(response, body, attempt);
+      response.statusCode = 503;
+      response.end();
+    };
+    const embedder = await RemoteEmbedder.open({
+      url: `${url}/v1`,
+      key: KEY,
+      model: 'small-1',
+      retry_ms: 1,
+      first_retry_ms: 1,
+    });
+    open.push(embedder);
+    expect(embedder.dimensions).toBe(0);
+    await expect.poll(() => embedder.dimensions).toBe(3);
+    expectClose(await embedder.embed(['four']), ['four']);
   });
 
   it('fails what waits when it is closed', async () => {

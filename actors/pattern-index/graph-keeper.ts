@@ -1,0 +1,169 @@
+/**
+ * Builds the graphs of scopes while nobody waits for it, and keeps them on the disk so that the next start need not.
+ * Actor thread.
+ */
+import { digest } from '../../src/domain/pattern-rows.ts';
+import { isSavable, type VectorIndex } from '../../src/search/vector-index.ts';
+import { nameScope, type PatternScopes, type Scope } from './scopes.ts';
+import { nextTurn, PROGRESS_EVERY_MS, STRETCH_MS, type StoreLife } from './store-life.ts';
+import type { StoreParts } from './store-parts.ts';
+
+/** Fewer new vectors than this are linked again in less than a second. */
+const SAVED_MIN = 1_000;
+/** So much of a graph may be new before it is saved without waiting for quiet. */
+const UNSAVED_SHARE_MAX = 0.25;
+/** Looks for graphs that are due, for each time of quiet. */
+const LOOKS_PER_QUIET = 5;
+
+export class GraphKeeper {
+  readonly #parts: Pick<StoreParts, 'log' | 'graphs'>;
+  readonly #scopes: PatternScopes;
+  readonly #life: StoreLife;
+  readonly #vectorsId: string;
+  #tending: Promise<void> | null = null;
+  #saving: Promise<void> | null = null;
+  /** Scopes whose graph has something to take up. */
+  readonly #untended = new Set<Scope>();
+  /** Vectors that a scope has got since its graph was saved, and when the last of them came. */
+  readonly #unsaved = new Map<Scope, { count: number; at_ms: number }>();
+
+  /** @param vectorsId names the embedder whose vectors the scopes' indexes hold */
+  constructor(
+    parts: Pick<StoreParts, 'log' | 'graphs'>,
+    scopes: PatternScopes,
+    life: StoreLife,
+    vectorsId: string,
+  ) {
+    this.#parts = parts;
+    this.#scopes = scopes;
+    this.#life = life;
+    this.#vectorsId = vectorsId;
+  }
+
+  /** A graph is being built. */
+  get isTending(): boolean {
+    return this.#tending !== null;
+  }
+
+  /** The scope's index has got another vector. */
+  note(home: Scope): void {
+    if (home.index.unlinked === 0) return;
+    this.#untended.add(home);
+    const unsaved = this.#unsaved.get(home);
+    if (unsaved === undefined) this.#unsaved.set(home, { count: 1, at_ms: performance.now() });
+    else {
+      unsaved.count++;
+      unsaved.at_ms = performance.now();
+    }
+  }
+
+  /** Takes up what the last start left; to be called before anything is built. @returns vectors that were linked so */
+  async restoreAll(): Promise<number> {
+    let linked = 0;
+    for (const home of this.#scopes.all()) {
+      if (this.#life.isOver) break;
+      const found = await this.restore(home, home.index, this.#vectorsId);
+      linked += found;
+      const unsaved = this.#unsaved.get(home);
+      if (unsaved !== undefined) unsaved.count -= found;
+    }
+    return linked;
+  }
+
+  /** @param vectorsId names the embedder whose vectors the index holds */
+  async restore(home: Scope, index: VectorIndex, vectorsId: string): Promise<number> {
+    const { graphs = null } = this.#parts;
+    if (graphs === null || !isSavable(index) || index.unlinked < SAVED_MIN) return 0;
+    const ids = new Map<string, number>();
+    for (const [id, entry] of home.entries.entries()) if (entry !== undefined) ids.set(entry.pattern_id, id);
+    return graphs.folder.restore(nameGraph(vectorsId, home), vectorsId, index, (name) => ids.get(name));
+  }
+
+  /** Builds what is not built yet. */
+  tendSoon(): void {
+    if (this.#tending !== null || this.#life.isOver || this.#untended.size === 0) return;
+    this.#tending = this.#tendAll().finally(() => {
+      this.#tending = null;
+      this.#saveSoon();
+    });
+  }
+
+  /** Removes graphs of scopes and embedders that are no more. */
+  async forgetOthers(): Promise<void> {
+    const names = new Set<string>();
+    for (const home of this.#scopes.all()) names.add(nameGraph(this.#vectorsId, home));
+    await this.#parts.graphs?.folder.keepOnly(names).catch(() => {});
+  }
+
+  /** Resolves when nothing is being built or written any more; the life must be over. */
+  async end(): Promise<void> {
+    await this.#tending;
+    await this.#saving;
+  }
+
+  async #tendAll(): Promise<void> {
+    const { log } = this.#parts;
+    let toldMs = performance.now();
+    let isTold = false;
+    for (let [home] = this.#untended; home !== undefined && !this.#life.isOver; [home] = this.#untended) {
+      this.#untended.delete(home);
+      while (!this.#life.isOver && home.index.tend(STRETCH_MS)) {
+        if (performance.now() - toldMs >= PROGRESS_EVERY_MS) {
+          toldMs = performance.now();
+          isTold = true;
+          log.info({ unlinked: home.index.unlinked }, 'building the graph of patterns');
+        }
+        // Searches are slow until it is done: others have their turns between, and nothing more.
+        await nextTurn();
+      }
+    }
+    if (isTold && !this.#life.isOver) log.info({}, 'the graphs of patterns are complete');
+  }
+
+  #saveSoon(): void {
+    const { graphs = null } = this.#parts;
+    if (graphs === null || this.#saving !== null || this.#unsaved.size === 0) return;
+    this.#saving = this.#saveAll(graphs).finally(() => {
+      this.#saving = null;
+    });
+  }
+
+  /** Until every graph that is worth it is on the disk. */
+  async #saveAll({ folder, quiet_ms }: NonNullable<StoreParts['graphs']>): Promise<void> {
+    while (this.#unsaved.size > 0) {
+      await this.#life.pause(quiet_ms / LOOKS_PER_QUIET);
+      if (this.#life.isOver) return;
+      for (const [home, unsaved] of this.#unsaved) {
+        if (unsaved.count < SAVED_MIN || !isSavable(home.index)) {
+          this.#unsaved.delete(home);
+          continue;
+        }
+        const isQuiet = performance.now() - unsaved.at_ms >= quiet_ms;
+        if (!isQuiet && unsaved.count < UNSAVED_SHARE_MAX * home.index.size) continue;
+        // What is not in the graph yet would be missing from the file.
+        if (home.index.unlinked >= SAVED_MIN) continue;
+        this.#unsaved.delete(home);
+        try {
+          const nameOf = (id: number) => home.entries[id]?.pattern_id;
+          await folder.save(nameGraph(this.#vectorsId, home), this.#vectorsId, home.index, nameOf);
+        } catch (thrown) {
+          this.#parts.log.warn(
+            { err: thrown },
+            'a graph of patterns cannot be saved: the next start builds it',
+          );
+        }
+        // What came while it was being written.
+        if (home.index.unlinked > 0) {
+          this.#untended.add(home);
+          this.tendSoon();
+        }
+        if (this.#life.isOver) return;
+      }
+    }
+  }
+}
+
+/** The name of a file: one for each scope and embedder. */
+function nameGraph(vectorsId: string, { scope }: Scope): string {
+  return digest(JSON.stringify([vectorsId, nameScope(scope)]));
+}

@@ -1,0 +1,272 @@
+/**
+ * Gives vectors to patterns that have none of the present embedder: it has changed, or was another's. Until a pattern has
+ * its own, it is found by a vector of the embedder before, or of the model that stands in for one that has gone.
+ * Actor thread.
+ */
+import {
+  decodeVector,
+  digest,
+  encodeVector,
+  PATTERN_SETTINGS,
+  PATTERN_VECTORS,
+  PATTERNS,
+  type PatternRow,
+  patternKey,
+  vectorKey,
+} from '../../src/domain/pattern-rows.ts';
+import { situationVectorsId } from '../../src/domain/situation-vectors.ts';
+import { EMBEDDINGS_REMEMBERED } from '../../src/limits.ts';
+import type { RowKey } from '../../src/runtime/protocol.ts';
+import type { Embedder } from '../../src/search/embedder.ts';
+import type { EmbedderRecord } from '../../src/search/former-embedders.ts';
+import { RememberedEmbedder } from '../../src/search/remembered-embedder.ts';
+import type { GraphKeeper } from './graph-keeper.ts';
+import { EMBED_TEXTS, embedInPortions } from './intake.ts';
+import type { PatternScopes, Scope } from './scopes.ts';
+import {
+  nextTurn,
+  PROGRESS_EVERY_MS,
+  RETRY_FIRST_MS,
+  RETRY_MAX_MS,
+  STRETCH_MS,
+  type StoreLife,
+} from './store-life.ts';
+import type { StoreParts } from './store-parts.ts';
+
+/** Which embedder the stored vectors are of; present once all of them are. */
+const EMBEDDER_ROW: RowKey = ['embedder'];
+/** Rows removed in one transaction, and the breath between two. */
+const DROP_ROWS = 200;
+const PAUSE_MS = 3;
+
+interface FormerEmbedder {
+  embedder: Embedder;
+  queries: RememberedEmbedder;
+}
+
+export class Reembedding {
+  readonly #parts: StoreParts;
+  readonly #scopes: PatternScopes;
+  readonly #keeper: GraphKeeper;
+  readonly #life: StoreLife;
+  /** null: there is none, or none is needed. */
+  #former: FormerEmbedder | null = null;
+  #running: Promise<void> | null = null;
+
+  constructor(parts: StoreParts, scopes: PatternScopes, keeper: GraphKeeper, life: StoreLife) {
+    this.#parts = parts;
+    this.#scopes = scopes;
+    this.#keeper = keeper;
+    this.#life = life;
+  }
+
+  /** What a text is to the former embedder; null when there is none. Rejects with what it throws. */
+  embedFormerly(text: string): Promise<Float32Array> | null {
+    return this.#former?.queries.embedOne(text) ?? null;
+  }
+
+  /** Begins, where there is something to do. */
+  start(): void {
+    this.#running ??= this.#run().catch((thrown: unknown) => {
+      if (!this.#life.isOver) this.#parts.log.warn({ err: thrown }, 'patterns are not embedded anew');
+    });
+  }
+
+  /** The life must be over. */
+  async end(): Promise<void> {
+    await this.#running;
+    await this.#letGo();
+  }
+
+  async #run(): Promise<void> {
+    if (this.#scopes.unembedded > 0) {
+      const total = this.#scopes.unembedded;
+      this.#parts.log.info({ patterns: total }, 'the embedder has changed: patterns are embedded anew');
+      await this.#openFormer();
+      await this.#embedAll(total);
+      await this.#letGo();
+      if (this.#life.isOver) return;
+      this.#parts.log.info({ patterns: total }, 'every pattern is embedded anew');
+      this.#keeper.tendSoon();
+    }
+    await this.#remember();
+    await this.#dropVectorsBut(situationVectorsId(this.#parts.embedder));
+    await this.#keeper.forgetOthers();
+  }
+
+  // ---- serving meanwhile ----
+
+  /** Opens the best embedder there is that is not the present one, and takes its vectors up. */
+  async #openFormer(): Promise<void> {
+    const { tables, log, embedder, listFormer = () => [] } = this.#parts;
+    const record = tables.get<EmbedderRecord>(PATTERN_SETTINGS, EMBEDDER_ROW) ?? null;
+    for (const open of listFormer(record)) {
+      if (this.#life.isOver) return;
+      let former: Embedder | null = null;
+      try {
+        former = await open();
+        if (former.id === embedder.id || former.dimensions === 0) throw new Error('it is of no help');
+        await this.#takeUp(former);
+        log.info({ embedder: former.id }, 'patterns are found by another embedder until they are embedded');
+        return;
+      } catch (thrown) {
+        log.info({ reason: String(thrown) }, 'another embedder cannot be asked');
+        this.#former = null;
+        for (const home of this.#scopes.all()) home.former = null;
+        await former?.close();
+      }
+    }
+    log.warn({}, 'patterns are not found until they are embedded');
+  }
+
+  async #takeUp(embedder: Embedder): Promise<void> {
+    const queries = new RememberedEmbedder(embedder, EMBEDDINGS_REMEMBERED);
+    this.#former = { embedder, queries };
+    const vectorsId = situationVectorsId(embedder);
+    for (const home of this.#scopes.all()) {
+      if (home.unembedded.size === 0) continue;
+      const index = this.#parts.makeIndex(embedder.dimensions);
+      home.former = index;
+      const lacking: number[] = [];
+      let until = performance.now() + STRETCH_MS;
+      for (const id of [...home.unembedded]) {
+        if (performance.now() >= until) {
+          await nextTurn();
+          if (this.#life.isOver) return;
+          until = performance.now() + STRETCH_MS;
+        }
+        const entry = home.entries[id];
+        if (entry === undefined) continue;
+        const bytes = this.#parts.tables.get(
+          PATTERN_VECTORS,
+          vectorKey(vectorsId, home.scope, entry.pattern_id),
+        );
+        const vector = decodeVector(bytes, embedder.dimensions);
+        if (vector === undefined) lacking.push(id);
+        else index.add(id, vector);
+      }
+      await this.#keeper.restore(home, index, vectorsId);
+      await this.#embedLacking(home, embedder, lacking);
+    }
+  }
+
+  /** In memory alone: nobody will need these for long. */
+  async #embedLacking(home: Scope, embedder: Embedder, lacking: readonly number[]): Promise<void> {
+    for (let at = 0; at < lacking.length && !this.#life.isOver; at += EMBED_TEXTS) {
+      const batch = this.#readSituations(home, lacking.slice(at, at + EMBED_TEXTS));
+      const { search } = await embedInPortions(embedder, batch);
+      for (const [i, { id }] of batch.entries())
+        if (home.unembedded.has(id)) home.former?.add(id, search[i]!);
+    }
+  }
+
+  async #letGo(): Promise<void> {
+    const former = this.#former;
+    this.#former = null;
+    for (const home of this.#scopes.all()) home.former = null;
+    await former?.embedder.close();
+  }
+
+  // ---- embedding anew ----
+
+  async #embedAll(total: number): Promise<void> {
+    const { log } = this.#parts;
+    let toldMs = performance.now();
+    let retryMs = RETRY_FIRST_MS;
+    for (const home of this.#scopes.all()) {
+      while (home.unembedded.size > 0 && !this.#life.isOver) {
+        try {
+          await this.#embedSome(home);
+          retryMs = RETRY_FIRST_MS;
+        } catch (thrown) {
+          if (this.#life.isOver) return;
+          log.warn({ err: thrown, retry_in_ms: retryMs }, 'patterns cannot be embedded now');
+          await this.#life.pause(retryMs);
+          retryMs = Math.min(2 * retryMs, RETRY_MAX_MS);
+        }
+        if (performance.now() - toldMs >= PROGRESS_EVERY_MS) {
+          toldMs = performance.now();
+          log.info({ done: total - this.#scopes.unembedded, of: total }, 'embedding patterns anew');
+        }
+      }
+    }
+  }
+
+  async #embedSome(home: Scope): Promise<void> {
+    const { tables, embedder } = this.#parts;
+    const ids: number[] = [];
+    for (const id of home.unembedded) {
+      ids.push(id);
+      if (ids.length === EMBED_TEXTS) break;
+    }
+    const batch = this.#readSituations(home, ids);
+    if (batch.length === 0) return;
+    const { search: vectors } = await embedInPortions(embedder, batch);
+    await this.#life.alone(async () => {
+      await tables.transact((transaction) => {
+        for (const [at, { pattern_id }] of batch.entries()) {
+          const row = vectorKey(situationVectorsId(embedder), home.scope, pattern_id);
+          transaction.write({ op: 'put', table: PATTERN_VECTORS, row, value: encodeVector(vectors[at]!) });
+        }
+      });
+      for (const [at, { id }] of batch.entries()) this.#scopes.give(home, id, vectors[at]!);
+    });
+  }
+
+  /** Those whose texts have gone are forgotten. */
+  #readSituations(
+    home: Scope,
+    ids: readonly number[],
+  ): { id: number; pattern_id: string; situation: string }[] {
+    const batch: { id: number; pattern_id: string; situation: string }[] = [];
+    for (const id of ids) {
+      const entry = home.entries[id];
+      if (entry === undefined) continue;
+      const { pattern_id } = entry;
+      const row = this.#parts.tables.get<PatternRow>(PATTERNS, patternKey(home.scope, pattern_id));
+      if (row !== undefined) batch.push({ id, pattern_id, situation: row.situation });
+      else this.#scopes.forget(home, id);
+    }
+    return batch;
+  }
+
+  /** From now on this is the embedder that the store's vectors are of. */
+  async #remember(): Promise<void> {
+    const { tables, embedder, embedder_source } = this.#parts;
+    if (embedder_source === undefined) return;
+    const record: EmbedderRecord = { id: embedder.id, source: embedder_source };
+    if (JSON.stringify(tables.get(PATTERN_SETTINGS, EMBEDDER_ROW)) === JSON.stringify(record)) return;
+    await tables.transact((transaction) => {
+      transaction.write({ op: 'put', table: PATTERN_SETTINGS, row: EMBEDDER_ROW, value: record });
+    });
+  }
+
+  /** Vectors of embedders that were: they would only take room. */
+  async #dropVectorsBut(vectorsId: string): Promise<void> {
+    const { tables } = this.#parts;
+    for (const prefix of this.#listEmbeddersBut(digest(vectorsId))) {
+      for (;;) {
+        if (this.#life.isOver) return;
+        const rows = [...tables.range(PATTERN_VECTORS, { prefix: [prefix], limit: DROP_ROWS })];
+        if (rows.length === 0) break;
+        await tables.transact((transaction) => {
+          for (const { row } of rows) transaction.write({ op: 'remove', table: PATTERN_VECTORS, row });
+        });
+        await this.#life.pause(PAUSE_MS);
+      }
+    }
+  }
+
+  *#listEmbeddersBut(kept: string): Iterable<string> {
+    let after: RowKey | undefined;
+    for (;;) {
+      const range = after === undefined ? { prefix: [], limit: 1 } : { prefix: [], after, limit: 1 };
+      let found: string | undefined;
+      for (const { row } of this.#parts.tables.range(PATTERN_VECTORS, range)) found = String(row[0]);
+      if (found === undefined) return;
+      if (found !== kept) yield found;
+      // The greatest text: past all keys that begin with this embedder.
+      after = [found, '\u{10ffff}'];
+    }
+  }
+}

@@ -1,0 +1,167 @@
+/**
+ * The patterns in memory: each scope (a project, an organization's commons, the universal patterns) has an index of its
+ * own, so a search cannot meet another tenant's pattern. Texts stay on the disk. A pattern takes its vector (4 bytes a
+ * dimension, twice once a graph holds it) and about 500 bytes. Actor thread.
+ */
+import { modelFamily, type Pattern, type PatternScope, UNIVERSAL_SCOPE } from '../../src/domain/pattern.ts';
+import { CatalogueError } from '../../src/errors.ts';
+import { PATTERNS_MAX, PATTERNS_PER_SCOPE } from '../../src/limits.ts';
+import type { VectorIndex } from '../../src/search/vector-index.ts';
+import type { RetrieveRequest } from './protocol.ts';
+
+/** A pattern as it is kept in memory; its place in the list is its id in the index. */
+export interface Entry {
+  pattern_id: string;
+  failure_type: string;
+  family: string;
+}
+
+export interface Scope {
+  scope: PatternScope;
+  entries: (Entry | undefined)[];
+  /** Entries that are there. */
+  size: number;
+  index: VectorIndex;
+  /** Entries whose situation has no vector of the present embedder yet. */
+  unembedded: Set<number>;
+  /** Vectors of another embedder, of such entries alone; null where there are none. */
+  former: VectorIndex | null;
+}
+
+export class PatternScopes {
+  readonly #makeIndex: () => VectorIndex;
+  readonly #onVector: (home: Scope) => void;
+  readonly #scopes = new Map<string, Scope>();
+  /** Scopes of e1 by organization. */
+  readonly #projects = new Map<string, Set<Scope>>();
+  #patterns = 0;
+  #unembedded = 0;
+
+  /** @param onVector told of each scope whose index has got another vector */
+  constructor(makeIndex: () => VectorIndex, onVector: (home: Scope) => void) {
+    this.#makeIndex = makeIndex;
+    this.#onVector = onVector;
+  }
+
+  /** Scopes that were ever used. */
+  get size(): number {
+    return this.#scopes.size;
+  }
+
+  /** Patterns of all scopes. */
+  get patterns(): number {
+    return this.#patterns;
+  }
+
+  /** Of these, those without a vector of the present embedder. */
+  get unembedded(): number {
+    return this.#unembedded;
+  }
+
+  all(): Iterable<Scope> {
+    return this.#scopes.values();
+  }
+
+  /** The scope, made where there is none. */
+  of(scope: PatternScope): Scope {
+    const name = nameScope(scope);
+    let home = this.#scopes.get(name);
+    if (home === undefined) {
+      const index = this.#makeIndex();
+      home = { scope, entries: [], size: 0, index, unembedded: new Set(), former: null };
+      this.#scopes.set(name, home);
+      if (scope.tier === 'e1') {
+        const projects = this.#projects.get(scope.org_id);
+        if (projects === undefined) this.#projects.set(scope.org_id, new Set([home]));
+        else projects.add(home);
+      }
+    }
+    return home;
+  }
+
+  /** Where the request may look: scopes that hold a pattern. */
+  visible({ org_id, project_id, tier }: RetrieveRequest): Scope[] {
+    const scopes: (Scope | undefined)[] = [];
+    if (tier === null || tier === 'e1') {
+      if (project_id !== null) scopes.push(this.#scopes.get(nameScope({ tier: 'e1', org_id, project_id })));
+      else scopes.push(...(this.#projects.get(org_id) ?? []));
+    }
+    if (tier === null || tier === 'e2')
+      scopes.push(this.#scopes.get(nameScope({ tier: 'e2', org_id, project_id: '' })));
+    if (tier === null || tier === 'e3') scopes.push(this.#scopes.get(nameScope(UNIVERSAL_SCOPE)));
+    return scopes.filter((scope) => scope !== undefined && scope.size > 0) as Scope[];
+  }
+
+  /** @throws CatalogueError `conflict` when so many more have no room */
+  checkRoom(home: Scope, count: number): void {
+    if (home.size + count > PATTERNS_PER_SCOPE)
+      throw new CatalogueError('conflict', `There is room for ${PATTERNS_PER_SCOPE} patterns in one scope`);
+    if (this.#patterns + count > PATTERNS_MAX)
+      throw new CatalogueError('conflict', `The store has room for ${PATTERNS_MAX} patterns`);
+  }
+
+  /**
+   * @param vector undefined: there is none yet
+   * @returns the pattern's id in its index
+   */
+  enter(home: Scope, pattern: Pattern, vector: Float32Array | undefined): number {
+    const { pattern_id, failure_type, model } = pattern;
+    const id = home.entries.length;
+    home.entries.push({ pattern_id, failure_type: intern(failure_type), family: intern(modelFamily(model)) });
+    home.size++;
+    this.#patterns++;
+    if (vector === undefined) {
+      home.unembedded.add(id);
+      this.#unembedded++;
+    } else {
+      home.index.add(id, vector);
+      this.#onVector(home);
+    }
+    return id;
+  }
+
+  /** The vector that an entry had to wait for. Nothing happens when it has gone, or has one. */
+  give(home: Scope, id: number, vector: Float32Array): void {
+    if (!home.unembedded.delete(id)) return;
+    this.#unembedded--;
+    home.index.add(id, vector);
+    home.former?.remove(id);
+    if (home.unembedded.size === 0) home.former = null;
+    this.#onVector(home);
+  }
+
+  forget(home: Scope, id: number): void {
+    if (home.entries[id] === undefined) return;
+    home.entries[id] = undefined;
+    home.index.remove(id);
+    home.former?.remove(id);
+    home.size--;
+    this.#patterns--;
+    if (home.unembedded.delete(id)) this.#unembedded--;
+    if (home.unembedded.size === 0) home.former = null;
+  }
+
+  forgetAll(home: Scope, patternIds: readonly string[]): void {
+    const gone = new Set(patternIds);
+    if (gone.size === 0) return;
+    for (const [id, entry] of home.entries.entries())
+      if (entry !== undefined && gone.has(entry.pattern_id)) this.forget(home, id);
+  }
+}
+
+/** One text for each scope, and no two of them alike. */
+export function nameScope({ tier, org_id, project_id }: PatternScope): string {
+  return JSON.stringify([tier, org_id, project_id]);
+}
+
+/** Names that many patterns share are kept once. Forgotten when there are too many of them. */
+const names = new Map<string, string>();
+const NAMES_MAX = 10_000;
+
+function intern(name: string): string {
+  const known = names.get(name);
+  if (known !== undefined) return known;
+  if (names.size >= NAMES_MAX) names.clear();
+  names.set(name, name);
+  return name;
+}

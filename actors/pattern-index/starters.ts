@@ -1,0 +1,81 @@
+/** Keeps our own universal patterns in the store at the version that ships. Actor thread. */
+import { UNIVERSAL_SCOPE } from '../../src/domain/pattern.ts';
+import {
+  digest,
+  PATTERN_SETTINGS,
+  PATTERN_VECTORS,
+  PATTERNS,
+  patternKey,
+  vectorKey,
+} from '../../src/domain/pattern-rows.ts';
+import { situationVectorsId } from '../../src/domain/situation-vectors.ts';
+import type { RowKey, RowWrite } from '../../src/runtime/protocol.ts';
+import { cleanAdded, type PatternIntake } from './intake.ts';
+import type { PatternScopes } from './scopes.ts';
+import { RETRY_FIRST_MS, RETRY_MAX_MS, type StoreLife } from './store-life.ts';
+import type { StoreParts } from './store-parts.ts';
+
+/** What of our own universal patterns is in the store. */
+interface StarterRow {
+  /** Digest of each that was created → its id. */
+  created: Record<string, string>;
+  /** Digest of all of them together. */
+  version: string;
+}
+
+type StarterParts = Pick<StoreParts, 'tables' | 'starters' | 'log' | 'embedder'>;
+
+/** Brings them to this version, however often it takes: what is new is added, what is gone is removed. */
+export async function bringStarters(
+  parts: StarterParts,
+  scopes: PatternScopes,
+  intake: PatternIntake,
+  life: StoreLife,
+): Promise<void> {
+  for (let retryMs = RETRY_FIRST_MS; !life.isOver; retryMs = Math.min(2 * retryMs, RETRY_MAX_MS)) {
+    try {
+      return await life.alone(() => bringOnce(parts, scopes, intake));
+    } catch (thrown) {
+      if (life.isOver) return;
+      parts.log.warn({ err: thrown, retry_in_ms: retryMs }, 'starter patterns cannot be stored now');
+      await life.pause(retryMs);
+    }
+  }
+}
+
+async function bringOnce(parts: StarterParts, scopes: PatternScopes, intake: PatternIntake): Promise<void> {
+  const { tables, starters, log } = parts;
+  const wanted = starters.map((starter) => cleanAdded({ ...starter, model: '', source_trace_id: null }));
+  const digests = wanted.map((pattern) => digest(JSON.stringify(pattern)));
+  const version = digest(digests.join());
+  const row: RowKey = ['starters'];
+  const before = tables.get<StarterRow>(PATTERN_SETTINGS, row) ?? { created: {}, version: '' };
+  if (before.version === version) return;
+  const created: Record<string, string> = {};
+  const gone: string[] = [];
+  for (const [name, id] of Object.entries(before.created)) {
+    if (digests.includes(name)) created[name] = id;
+    else gone.push(id);
+  }
+  const fresh = wanted.filter((_, at) => created[digests[at]!] === undefined);
+  const vectors = await intake.embed(fresh);
+  scopes.forgetAll(scopes.of(UNIVERSAL_SCOPE), gone);
+  // In one transaction: what a crash leaves behind would be nobody's, and merged into at the next start.
+  await intake.take(UNIVERSAL_SCOPE, fresh, vectors, (outcomes) => {
+    for (const [at, outcome] of outcomes.entries())
+      if (outcome.created) created[digest(JSON.stringify(fresh[at]))] = outcome.pattern_id;
+    return [
+      ...gone.flatMap((id) => listRemovals(parts, id)),
+      { op: 'put', table: PATTERN_SETTINGS, row, value: { created, version } satisfies StarterRow },
+    ];
+  });
+  log.info({ added: fresh.length, removed: gone.length }, 'universal starter patterns are in place');
+}
+
+function listRemovals({ embedder }: StarterParts, patternId: string): RowWrite[] {
+  const vectorRow = vectorKey(situationVectorsId(embedder), UNIVERSAL_SCOPE, patternId);
+  return [
+    { op: 'remove', table: PATTERNS, row: patternKey(UNIVERSAL_SCOPE, patternId) },
+    { op: 'remove', table: PATTERN_VECTORS, row: vectorRow },
+  ];
+}

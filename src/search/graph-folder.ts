@@ -1,0 +1,212 @@
+/**
+ * Graphs of vector indexes on the disk, so that a start takes them up instead of linking every vector again. What is
+ * there is only ever a help: a file that is damaged, from another time, or of another kind is left out and removed.
+ *
+ * A graph is two files: hnswlib's own, and a list of what its places are, which names the first with its length and
+ * checksum. The list is put in place by a rename once both are on the disk, so a crash leaves the old pair or the new
+ * one. Of each vector the list has a checksum: what the graph holds must be what the store holds. Actor thread.
+ */
+import { type FileHandle, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import { GRAPH_LIST_BYTES } from '../limits.ts';
+import type { SavableIndex } from './vector-index.ts';
+
+/** What a list says of its graph. */
+interface GraphList {
+  /** Of the index and of whoever saved: everything that must be the same. */
+  kind: string;
+  graph: { file: string; bytes: number; crc: number };
+  /** By place: the vector's name and checksum; null for one that was removed. */
+  places: ([name: string, crc: number] | null)[];
+}
+
+const FORMAT = 1;
+const READ_BYTES = 1 << 20;
+/** Vectors summed up between two turns of the loop. */
+const SUM_STRETCH = 500;
+
+export class GraphFolder {
+  readonly #dir: string;
+  readonly #newId: () => string;
+
+  /** @param dir made when something is saved */
+  constructor(dir: string, newId: () => string) {
+    this.#dir = dir;
+    this.#newId = newId;
+  }
+
+  /**
+   * @param name a file name without an ending; a graph saved under it before is replaced
+   * @param kind whatever else the vectors depend on
+   * @param nameOf a vector's lasting name by its id; undefined when it has gone
+   * @returns false when there is no graph to save
+   * @throws Error when the disk takes nothing; what was there before still is
+   */
+  async save(
+    name: string,
+    kind: string,
+    index: SavableIndex,
+    nameOf: (id: number) => string | undefined,
+  ): Promise<boolean> {
+    await mkdir(this.#dir, { recursive: true });
+    const file = `${name}-${this.#newId()}.graph`;
+    const path = join(this.#dir, file);
+    try {
+      const ids = await index.saveGraph(path);
+      if (ids === null) return false;
+      const places = await sumPlaces(index, ids, nameOf);
+      const graph = { file, ...(await sumFile(path)) };
+      await this.#putList(name, { kind: fullKind(kind, index), graph, places });
+    } catch (thrown) {
+      await rm(path, { force: true });
+      throw thrown;
+    }
+    await this.#removeAll((other) => isGraphOf(name, other) && other !== file);
+    return true;
+  }
+
+  /**
+   * Takes up what was saved under the name, as far as it fits the vectors that the index holds.
+   * @param find a vector's id by its lasting name
+   * @returns vectors that need not be linked any more
+   */
+  async restore(
+    name: string,
+    kind: string,
+    index: SavableIndex,
+    find: (name: string) => number | undefined,
+  ): Promise<number> {
+    const list = await this.#readList(name);
+    if (list === null) return 0;
+    const path = join(this.#dir, list.graph.file);
+    try {
+      if (list.kind !== fullKind(kind, index) || !isGraphOf(name, list.graph.file))
+        throw new Error('of another kind');
+      const { bytes, crc } = await sumFile(path);
+      if (bytes !== list.graph.bytes || crc !== list.graph.crc) throw new Error('the graph is damaged');
+      const before = index.unlinked;
+      const ids: (number | null)[] = [];
+      for (const [at, place] of list.places.entries()) {
+        if (at % SUM_STRETCH === 0) await nextTurn();
+        ids.push(place === null ? null : matchPlace(index, place, find));
+      }
+      await index.restoreGraph(path, ids);
+      return before - index.unlinked;
+    } catch {
+      await this.#removeAll((file) => file === `${name}.json` || isGraphOf(name, file));
+      return 0;
+    }
+  }
+
+  /** Removes what was saved under other names, and what a crash left. */
+  async keepOnly(names: ReadonlySet<string>): Promise<void> {
+    const lists = new Map<string, string | null>();
+    for (const name of names) lists.set(name, (await this.#readList(name))?.graph.file ?? null);
+    await this.#removeAll((file) => {
+      const name = file.replace(/(?:-[^-]*\.graph|\.json(?:\.tmp)?)$/, '');
+      const graph = lists.get(name);
+      return graph == null || (file !== graph && file !== `${name}.json`);
+    });
+  }
+
+  async #putList(name: string, list: GraphList): Promise<void> {
+    const text = JSON.stringify(list);
+    const path = join(this.#dir, `${name}.json`);
+    const draft = `${path}.tmp`;
+    const handle = await open(draft, 'w');
+    try {
+      await handle.writeFile(`${FORMAT} ${crc32(text)}\n${text}`);
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(draft, path);
+    const folder = await open(this.#dir, 'r');
+    try {
+      await folder.sync();
+    } finally {
+      await folder.close();
+    }
+  }
+
+  async #readList(name: string): Promise<GraphList | null> {
+    const path = join(this.#dir, `${name}.json`);
+    try {
+      if ((await stat(path)).size > GRAPH_LIST_BYTES) return null;
+      const content = await readFile(path, 'utf8');
+      const end = content.indexOf('\n');
+      const text = content.slice(end + 1);
+      return content.slice(0, end) === `${FORMAT} ${crc32(text)}` ? (JSON.parse(text) as GraphList) : null;
+    } catch {
+      return null;
+    }
+  }
+
+  async #removeAll(isGone: (file: string) => boolean): Promise<void> {
+    const files = await readdir(this.#dir).catch(() => []);
+    for (const file of files) if (isGone(file)) await rm(join(this.#dir, file), { force: true });
+  }
+}
+
+function fullKind(kind: string, index: SavableIndex): string {
+  return `${kind} ${index.graphKind}`;
+}
+
+/** No folder, no other name's file. */
+function isGraphOf(name: string, file: string): boolean {
+  return file.startsWith(`${name}-`) && /^[^-/\\]*\.graph$/.test(file.slice(name.length + 1));
+}
+
+async function sumPlaces(
+  index: SavableIndex,
+  ids: readonly (number | null)[],
+  nameOf: (id: number) => string | undefined,
+): Promise<GraphList['places']> {
+  const places: GraphList['places'] = [];
+  for (const [at, id] of ids.entries()) {
+    if (at % SUM_STRETCH === 0) await nextTurn();
+    const name = id === null ? undefined : nameOf(id);
+    const vector = id === null ? undefined : index.get(id);
+    places.push(name === undefined || vector === undefined ? null : [name, sumVector(vector)]);
+  }
+  return places;
+}
+
+/** @returns the id of a place whose vector is still the same */
+function matchPlace(
+  index: SavableIndex,
+  [name, crc]: [string, number],
+  find: (name: string) => number | undefined,
+): number | null {
+  const id = find(name);
+  const vector = id === undefined ? undefined : index.get(id);
+  return vector !== undefined && sumVector(vector) === crc ? id! : null;
+}
+
+function sumVector({ buffer, byteOffset, byteLength }: Float32Array): number {
+  return crc32(new Uint8Array(buffer, byteOffset, byteLength));
+}
+
+/** Length and checksum, and the file is on the disk. */
+async function sumFile(path: string): Promise<{ bytes: number; crc: number }> {
+  const handle: FileHandle = await open(path, 'r+');
+  try {
+    await handle.sync();
+    const chunk = Buffer.allocUnsafe(READ_BYTES);
+    let crc = 0;
+    let bytes = 0;
+    for (;;) {
+      const { bytesRead } = await handle.read(chunk, 0, READ_BYTES, bytes);
+      if (bytesRead === 0) return { bytes, crc };
+      crc = crc32(chunk.subarray(0, bytesRead), crc);
+      bytes += bytesRead;
+    }
+  } finally {
+    await handle.close();
+  }
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
