@@ -14,6 +14,7 @@ import {
   findRules,
   looksOccasional,
   type ProvenRule,
+  proposeRules,
   rankRule,
   type StepContext,
   sameValue,
@@ -99,7 +100,8 @@ function splitAndSolve(
       if (part === undefined) parts.set(label, [members[i]!]);
       else part.push(members[i]!);
     }
-    if (parts.size < 2) continue;
+    // As many values as that are no states: they come from somewhere, and nobody knows where.
+    if (parts.size < 2 || parts.size > 2 + members.length / 4) continue;
     let covered = 0;
     const kept: number[][] = [];
     for (const part of parts.values()) {
@@ -178,6 +180,81 @@ interface Solver {
   cuts: Cuts;
 }
 
+/** Shortest piece of a value that is looked for in the context. */
+const SEGMENT = 3;
+const SEGMENTS = 6;
+
+/**
+ * A value put together from others and constants, such as a path in a folder. From the front: the longest piece of the
+ * value that the context holds, by rules that find a beginning of what is left in every example.
+ * @returns null where it does not come out
+ */
+function solveConcatenation(solver: Solver, values: readonly string[]): TemplateNode | null {
+  const first = values[0]!;
+  if (first.length > 400 || values.some((value) => value === '')) return null;
+  const parts: TemplateNode[] = [];
+  const at = values.map(() => 0);
+  const { context } = solver.examples[0]!;
+  let slots = 0;
+  let constant = '';
+  const isStart = (text: string, i: number): boolean =>
+    i === 0 || /[^\p{L}\p{N}]/u.test(text[i - 1]!) || /[^\p{L}\p{N}]/u.test(text[i]!);
+  while (at[0]! < first.length) {
+    const rest = first.slice(at[0]);
+    let taken: { rules: ProvenRule[]; lengths: number[] } | null = null;
+    if (slots < SEGMENTS && isStart(first, at[0]!)) {
+      for (let end = rest.length; end >= SEGMENT && taken === null; end--) {
+        if (end < rest.length && !isStart(rest, end)) continue;
+        const piece = rest.slice(0, end);
+        if (!standsIn(piece, context)) continue;
+        taken = findBeginnings(solver, values, at, proposeRules(piece, context, solver.tools));
+      }
+    }
+    if (taken !== null) {
+      pushText(parts, constant);
+      constant = '';
+      parts.push({ is: 'slot', rules: taken.rules });
+      slots++;
+      for (const [t, length] of taken.lengths.entries()) at[t]! += length;
+      continue;
+    }
+    const char = rest[0]!;
+    for (const [t, value] of values.entries()) {
+      if (value[at[t]!] !== char) return null;
+      at[t]!++;
+    }
+    constant += char;
+  }
+  pushText(parts, constant);
+  if (slots === 0 || at.some((place, t) => place !== values[t]!.length)) return null;
+  return { is: 'text', parts };
+}
+
+/** Rules that give, in every example, a beginning of what is left of its value; those that say the same as the best. */
+function findBeginnings(
+  solver: Solver,
+  values: readonly string[],
+  at: readonly number[],
+  rules: readonly ExtractionRule[],
+): { rules: ProvenRule[]; lengths: number[] } | null {
+  let lengths: number[] | null = null;
+  const kept: ProvenRule[] = [];
+  const runs = countRuns(solver.examples);
+  for (const rule of [...rules].sort((a, b) => rankRule(a) - rankRule(b))) {
+    if (kept.length >= STUDENT_CORE.rules) break;
+    const its: number[] = [];
+    for (const [t, { context }] of solver.examples.entries()) {
+      const found = applyRule(rule, context);
+      if (typeof found !== 'string' || found === '' || !values[t]!.startsWith(found, at[t])) break;
+      its.push(found.length);
+    }
+    if (its.length < values.length) continue;
+    if (lengths === null) lengths = its;
+    if (its.every((length, t) => length === lengths![t])) kept.push({ rule, runs });
+  }
+  return lengths === null ? null : { rules: kept, lengths };
+}
+
 const NOTHING: TemplateNode = { is: 'constant', value: null, guards: [] };
 
 function solveValue(solver: Solver, values: readonly unknown[]): TemplateNode {
@@ -228,7 +305,9 @@ function solveValue(solver: Solver, values: readonly unknown[]): TemplateNode {
   if (found.rules !== null) return { is: 'slot', rules: found.rules };
   if (values.every((value) => typeof value === 'string') && values.some((value) => value.length > 2)) {
     const cuts: Cuts = [];
-    const text = solveText(solver, values as readonly string[], cuts);
+    const text =
+      solveConcatenation(solver, values as readonly string[]) ??
+      solveText(solver, values as readonly string[], cuts);
     if (text !== null) return text;
     solver.cuts.push(...cuts);
   } else if (found.best !== null) solver.cuts.push(found.best.map(String));
@@ -375,7 +454,9 @@ function solveText(solver: Solver, texts: readonly string[], cuts: Cuts): Templa
       pushText(parts, before);
       if (found === null) pushText(parts, values[0]!);
       else if (found.rules !== null) parts.push({ is: 'slot', rules: found.rules });
-      else {
+      else if (pushConcatenation(solver, values, parts)) {
+        // Put together.
+      } else {
         isSolved = false;
         if (found.best !== null) cuts.push(found.best.map(String));
         cuts.push([...values]);
@@ -406,6 +487,13 @@ function solveText(solver: Solver, texts: readonly string[], cuts: Cuts): Templa
   if (isSolved) return { is: 'text', parts };
   cuts.push([...texts]);
   return null;
+}
+
+function pushConcatenation(solver: Solver, values: readonly string[], parts: TemplateNode[]): boolean {
+  const found = solveConcatenation(solver, values);
+  if (found === null) return false;
+  parts.push(found);
+  return true;
 }
 
 function endSpaces(its: readonly Piece[], common: readonly Piece[], i: number): string {
@@ -596,8 +684,6 @@ function fillSlot(rules: readonly ProvenRule[], context: StepContext): Filled<un
   }
   if (chosen === undefined) return 'missing_value';
   const unsure = 1 / (evidence + 2);
-  return {
-    value: chosen,
-    doubt: against === 0 ? unsure : Math.max(unsure, 0.3 + 0.5 * (against / (evidence + against))),
-  };
+  const contradicted = 0.15 + 0.7 * (against / (evidence + against));
+  return { value: chosen, doubt: against === 0 ? unsure : Math.max(unsure, contradicted) };
 }

@@ -122,6 +122,35 @@ export function scoreStep(student: Student, { run_id, step, answer }: LearnedSte
   return { run_id, score: proposal.score, is_right: answersAgree(proposal.answer, answer) };
 }
 
+/** A step that is more unlike golden ones than like them is never covered, however good the others are. */
+const SCORE_MAX = 0.5;
+/** Of the upper bound of the share of errors. */
+const CONFIDENCE = 0.9;
+
+/** With {@link CONFIDENCE}, the share of errors is below this (Clopper and Pearson, 1934). */
+function boundError(served: number, wrong: number): number {
+  if (wrong >= served) return 1;
+  let low = wrong / served;
+  let high = 1;
+  for (let i = 0; i < 40; i++) {
+    const middle = (low + high) / 2;
+    if (binomialTail(served, wrong, middle) > 1 - CONFIDENCE) low = middle;
+    else high = middle;
+  }
+  return high;
+}
+
+/** Chance of at most `wrong` errors in `served` at a share of `p`. */
+function binomialTail(served: number, wrong: number, p: number): number {
+  let term = served * Math.log1p(-p);
+  let sum = Math.exp(term);
+  for (let k = 1; k <= wrong; k++) {
+    term += Math.log((served - k + 1) / k) + Math.log(p) - Math.log1p(-p);
+    sum += Math.exp(term);
+  }
+  return sum;
+}
+
 /** The largest threshold that keeps the target; −1 where none does. */
 export function chooseThreshold(scored: readonly ScoredStep[], target: number): number {
   const answered = scored.filter((one): one is ScoredStep & { score: number } => one.score !== null);
@@ -141,7 +170,9 @@ export function chooseThreshold(scored: readonly ScoredStep[], target: number): 
     }
     // Equal scores stand or fall together.
     if (i + 1 < n && answered[i + 1]!.score === score) continue;
-    if (((worst + wrong) / (i + 1)) * (n / (n + 1)) <= target) threshold = score;
+    if (score > SCORE_MAX) break;
+    if (((worst + wrong) / (i + 1)) * (n / (n + 1)) > target) continue;
+    if (boundError(i + 1, wrong) <= target) threshold = score;
   }
   return threshold;
 }

@@ -27,6 +27,8 @@ export type Span =
   | { by: 'key' | 'kind'; key: string; nth: number }
   /** The token behind others. */
   | { by: 'after'; left: string[] }
+  /** The words behind others that begin with a capital. */
+  | { by: 'name'; left: string[] }
   /** What stands between others, at most {@link BETWEEN_TOKENS} tokens. */
   | { by: 'between'; left: string[]; right: string[] };
 
@@ -180,10 +182,13 @@ function findSpan(text: string, span: Span, context: StepContext): string | unde
   for (let i = 0; i <= tokens.length; i++) {
     if (!matchesBefore(tokens, i, left)) continue;
     let end = i + 1;
-    if (span.by === 'between') {
+    if (span.by === 'name') {
+      if (!isCapital(text, tokens[i])) continue;
+      while (end < tokens.length && isCapital(text, tokens[end])) end++;
+    } else if (span.by === 'between') {
       const limit = Math.min(tokens.length, i + BETWEEN_TOKENS);
       while (end <= limit && !matchesAt(tokens, end, span.right)) end++;
-      if (end > limit) continue;
+      if (end > limit || beginsAgain(tokens, i + 1, end, left)) continue;
     }
     const first = tokens[i];
     const last = tokens[end - 1];
@@ -194,6 +199,23 @@ function findSpan(text: string, span: Span, context: StepContext): string | unde
     found = value;
   }
   return found;
+}
+
+function isCapital(text: string, token: TextToken | undefined): boolean {
+  if (token === undefined || token.kind === 'sign' || token.kind === 'break') return false;
+  const first = text[token.start]!;
+  return first !== first.toLowerCase();
+}
+
+/** Whether what stands before a span stands again inside it: then the span that is meant begins there. */
+function beginsAgain(
+  tokens: readonly TextToken[],
+  from: number,
+  to: number,
+  left: readonly string[],
+): boolean {
+  for (let i = from; i < to; i++) if (matchesBefore(tokens, i, left)) return true;
+  return false;
 }
 
 /** Whether the keys stand right before token `at`; `^` is the beginning. */
@@ -440,6 +462,10 @@ function proposeSpans(
       spans.push([{ by: 'after', left: [keyAt(from - 1)] }, its]);
       if (from > 0) spans.push([{ by: 'after', left: [keyAt(from - 2), keyAt(from - 1)] }, its]);
     }
+    if (isCapital(text, token) && isCapital(text, tokens[to]) && !isCapital(text, tokens[to + 1])) {
+      spans.push([{ by: 'name', left: [keyAt(from - 1)] }, its]);
+      if (from > 0) spans.push([{ by: 'name', left: [keyAt(from - 2), keyAt(from - 1)] }, its]);
+    }
     if (to - from < BETWEEN_TOKENS) {
       for (const leftCount of [1, 2]) {
         const left = leftCount === 1 || from === 0 ? [keyAt(from - 1)] : [keyAt(from - 2), keyAt(from - 1)];
@@ -518,11 +544,14 @@ export function findRules(
   }
   if (isCovered.includes(false)) return { rules: null, best: bestRight < examples.length ? best : null };
   proven.sort((a, b) => b.right - a.right || a.rank - b.rank);
-  // The best ones, and of the others those that know what the best do not.
-  const kept = proven.slice(0, STUDENT_CORE.rules);
-  for (const other of proven.slice(STUDENT_CORE.rules)) {
+  // The best ones, and of the others those that know what the best do not. Beside a rule that knows all, one that
+  // knows half of it is a coincidence.
+  const isComplete = proven[0]!.right === examples.length;
+  const worthwhile = isComplete ? proven.filter(({ right }) => right >= 0.6 * examples.length) : proven;
+  const kept = worthwhile.slice(0, STUDENT_CORE.rules);
+  for (const other of worthwhile.slice(STUDENT_CORE.rules)) {
     if (kept.length >= 2 * STUDENT_CORE.rules) break;
-    if (other.right < examples.length && kept[0]!.right < examples.length && other.rank < 2) kept.push(other);
+    if (!isComplete && other.rank < 2) kept.push(other);
   }
   const covers = examples.map((example) =>
     kept.some(({ rule }) => applyRule(rule, example.context) !== undefined),

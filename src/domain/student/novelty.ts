@@ -119,7 +119,12 @@ export function learnNovelty(
 }
 
 function isWordKind(kind: number): boolean {
-  return kind === MARK.fresh_word || kind === MARK.said_word || kind === MARK.task_word;
+  return (
+    kind === MARK.fresh_word ||
+    kind === MARK.said_word ||
+    kind === MARK.task_word ||
+    kind === MARK.earlier_word
+  );
 }
 
 function largestNewShare(

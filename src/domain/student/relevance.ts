@@ -59,7 +59,7 @@ export function weighMarks(
 
 /** Words are many and say the same in many ways: they pay more than fields do. */
 function priceOfKind(kind: number): number {
-  return kind >= 5 && kind <= 7 ? 1.3 : 1;
+  return (kind >= 5 && kind <= 7) || kind === 10 ? 1.3 : 1;
 }
 
 interface Growth {

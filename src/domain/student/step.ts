@@ -83,6 +83,7 @@ export const MARK = {
   fresh_word: 5,
   said_word: 6,
   task_word: 7,
+  earlier_word: 10,
 } as const;
 
 /** Fields of a request that the normal form holds, or that say nothing of the answer. */
@@ -226,6 +227,7 @@ class StepReader {
   turn = 0;
   hasUnread = false;
   readonly #messages: readonly TurnMessage[];
+  readonly #said = new Set<string>();
   readonly #progress: Record<string, Record<string, number>> = {};
   readonly #budget: CopyBudget = { characters: STUDENT_CORE.step, nodes: STUDENT_CORE.json_nodes };
 
@@ -336,11 +338,19 @@ class StepReader {
     if (this.marks.length < 3 * STUDENT_CORE.marks) this.marks.push(kind, place, value);
   }
 
+  /** Remembers what the user said, token by token. */
+  #hear(text: string): void {
+    for (const token of readTokens(text, 3 * STUDENT_CORE.words_marked))
+      if (token.kind !== 'sign' && token.kind !== 'break')
+        this.#said.add(plainValue(text.slice(token.start, token.end)));
+  }
+
   #addText(name: string, text: string, limit: number, kind: number): void {
     const cut = cutText(text, Math.max(0, Math.min(limit, this.#budget.characters)));
     this.#budget.characters -= cut.length;
     this.sources.push({ name, value: cut });
     this.#markWords(kind, hashString(name), cut);
+    this.#hear(cut);
   }
 
   /** @param place of all its words */
@@ -413,7 +423,7 @@ class StepReader {
         if (isFresh) {
           this.#markWords(MARK.fresh_word, hashString(name), cut);
           this.#markLines(hashString(name), cut);
-        }
+        } else if (!name.includes('#')) this.#markWords(MARK.earlier_word, hashString(name), cut);
         return;
       }
       const copy = add(name, json, STUDENT_CORE.result);
@@ -462,6 +472,10 @@ class StepReader {
       return;
     }
     if (isFresh) this.#mark(MARK.shape, place, value === null ? 4 : typeof value === 'string' ? 5 : 6);
+    if ((typeof value === 'string' && value.length >= 3 && value.length <= 48) || typeof value === 'number') {
+      // That a result speaks of what the user spoke of, or of something else, may decide.
+      this.#mark(kind, mixNumber(place + 11), this.#said.has(plainValue(value)) ? 1 : 2);
+    }
     if (typeof value === 'string') {
       if (value.length <= 48) this.#mark(kind, place, hashString(value));
       if (isFresh && value.length > 12) {
@@ -471,6 +485,19 @@ class StepReader {
     } else if (typeof value !== 'number' || Number.isInteger(value)) {
       this.#mark(kind, place, hashString(String(value), 1));
     }
+  }
+
+  #markNext(place: number, value: unknown): void {
+    if (isObject(value)) {
+      let fields = 0;
+      for (const key of Object.keys(value)) {
+        const item = value[key];
+        if (fields++ > 16) return;
+        if (typeof item === 'boolean' || item === null || (typeof item === 'string' && item.length <= 48))
+          this.#mark(MARK.past, hashString(key, place), hashString(String(item)));
+      }
+    } else if (typeof value === 'string' && value.length <= 48)
+      this.#mark(MARK.past, place, hashString(value));
   }
 
   /** How far the calls since a list came are through it. */
@@ -485,6 +512,10 @@ class StepReader {
       if (lists >= 4 || depth > 2) return;
       if (Array.isArray(value)) {
         lists++;
+        const latest = calls[0]!.name;
+        const next = value[since.get(latest) ?? value.length] as unknown;
+        // What the next call is about, if the list is being worked through.
+        if (next !== undefined) this.#markNext(hashString(`next ${name}${path}`), next);
         for (const [tool, count] of since)
           this.#mark(
             MARK.past,
@@ -498,6 +529,13 @@ class StepReader {
     };
     visit(json, '', 0);
   }
+}
+
+/** One way to write a value, for comparing. */
+function plainValue(value: string | number): string {
+  if (typeof value === 'number') return String(value);
+  const number = value.length <= 16 ? Number(value.replaceAll(',', '')) : Number.NaN;
+  return Number.isFinite(number) && value !== '' ? String(number) : value.toLowerCase();
 }
 
 /** @returns undefined for what is no JSON object or list, or too long to be looked at */

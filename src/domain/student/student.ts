@@ -69,7 +69,7 @@ interface StudentAgent {
   core: number[];
   /** Others that several runs had. */
   known: number[];
-  /** Most sentences of one step that no other run had. */
+  /** Most sentences of one step that are not core. */
   changing_max: number;
   stages: StageMemory[];
 }
@@ -209,11 +209,11 @@ function learnAgent(scope: string, members: readonly LearnedStep[]): StudentAgen
     if (count >= 0.98 * members.length) core.push(sentence);
     else if (runs.get(sentence)!.size > 1) known.push(sentence);
   }
+  const isCore = new Set(core);
   let changing = 0;
   for (const { step } of members) {
     let count = 0;
-    for (const sentence of new Set(step.system))
-      if (runs.get(sentence)!.size === 1 && steps.get(sentence)! < 0.98 * members.length) count++;
+    for (const sentence of new Set(step.system)) if (!isCore.has(sentence)) count++;
     changing = Math.max(changing, count);
   }
   return { scope, core, known, changing_max: changing, stages: [] };
