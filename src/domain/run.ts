@@ -11,7 +11,7 @@ import {
   type MonitorsState,
   type StepOutcome,
 } from './monitors/monitors.ts';
-import { MONITOR_NAMES, type MonitorName } from './monitors/names.ts';
+import { MONITOR_NAMES, type MonitorName, type MonitorScores } from './monitors/names.ts';
 import { BUILT_IN_PROFILES, findBuiltInProfile, type MonitorProfile } from './monitors/profiles.ts';
 import type { Arm } from './run-summary.ts';
 
@@ -176,10 +176,16 @@ export function renderStart({ facts, started_at_ms }: RunState): string {
 /** Document 2, Score bundle. */
 export function renderScores(outcome: StepOutcome): string {
   if (outcome === lastRendered.outcome) return lastRendered.text;
-  const { scores, total_score, fired } = outcome;
-  const text = JSON.stringify({ scores, total_score, fired });
+  const text = `{"scores":${writeNumbers(outcome.scores)},"total_score":${outcome.total_score},"fired":${JSON.stringify(outcome.fired)}}`;
   lastRendered = { outcome, text };
   return text;
+}
+
+/** JSON of finite numbers under names that need no escape. */
+function writeNumbers(scores: MonitorScores): string {
+  let text = '{';
+  for (const name of MONITOR_NAMES) text += `${text === '{' ? '' : ','}"${name}":${scores[name]}`;
+  return `${text}}`;
 }
 
 /** A step's answer is stored and sent; outcomes do not change. */
@@ -234,9 +240,18 @@ export function renderEvaluation(state: RunState): string {
 
 /** RFC 3339 UTC with milliseconds. */
 export function toTimestamp(atMs: number): string {
-  if (atMs !== lastTimestamp.at_ms) lastTimestamp = { at_ms: atMs, text: new Date(atMs).toISOString() };
+  if (atMs !== lastTimestamp.at_ms) lastTimestamp = { at_ms: atMs, text: writeTimestamp(atMs) };
   return lastTimestamp.text;
 }
+
+function writeTimestamp(atMs: number): string {
+  const wholeMs = Math.trunc(atMs);
+  const second = Math.floor(wholeMs / 1000);
+  if (second !== lastSecond.second) lastSecond = { second, text: new Date(atMs).toISOString().slice(0, -4) };
+  return `${lastSecond.text}${String(wholeMs - second * 1000).padStart(3, '0')}Z`;
+}
+
+let lastSecond = { second: Number.NaN, text: '' };
 
 /** Whatever one event brings is of one moment. */
 let lastTimestamp = { at_ms: Number.NaN, text: '' };

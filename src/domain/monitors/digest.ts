@@ -41,7 +41,7 @@ import {
   WAITING,
 } from './lexicon.ts';
 import { cleanQuote } from './quote.ts';
-import { countStutter } from './stutter.ts';
+import { countStutter, mayHoldSentences } from './stutter.ts';
 import { hashText, readWords, Sketch, shortHash, WordMarks, WordSet } from './words.ts';
 
 /** A step as it comes, all fields there. */
@@ -211,7 +211,8 @@ function flagStep(
   if (ENUMERATION.test(input.slice(0, READ_CHARACTERS))) flags |= FLAG.enumerates;
   if (RECAPPING.test(own)) flags |= FLAG.recaps;
   // The same value in many places of a JSON input is data, not speech.
-  if (countStutter(parsed === undefined ? own : thought) >= STUTTER_COUNT) flags |= FLAG.stutters;
+  const said = parsed === undefined ? own : thought;
+  if (mayHoldSentences(said, STUTTER_COUNT) && countStutter(said) >= STUTTER_COUNT) flags |= FLAG.stutters;
   if (step.action !== '' || step.action_input !== '') flags |= FLAG.acts;
   if (thought.length >= THOUGHT_CHARACTERS) flags |= FLAG.thinks;
   return flags;

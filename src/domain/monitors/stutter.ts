@@ -15,6 +15,20 @@ const NOT_PROSE = /^\s*(?:[-*+•|>#]|\d+[.)]|[{}[\]<(]|\/\/|--)|[;{}|]\s*$|\|.*
 /** Begins at a letter before a space, so that a long word is passed over in one go. */
 const THREE_WORDS = /\p{L} +\p{L}+ +\p{L}/u;
 
+/** Whether the text has room for so many sentences: cheaper than to look at them, and most texts have not. */
+export function mayHoldSentences(text: string, count: number): boolean {
+  if (text.length < count * SENTENCE_CHARACTERS) return false;
+  let ends = 0;
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    // A line end, or . ! ? with a space behind it.
+    if (code !== 10 && !((code === 46 || code === 33 || code === 63) && text.charCodeAt(at + 1) === 32))
+      continue;
+    if (++ends >= count - 1) return true;
+  }
+  return ends >= count - 1;
+}
+
 /**
  * How often the text's most frequent sentence stands in it, when the sentences around it are the same too: one that
  * comes back between others is a refrain and counts half.
