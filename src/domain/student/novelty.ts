@@ -25,6 +25,8 @@ export interface WordMemory {
   words: number[];
   /** Largest share of new words that a golden run had against the others. */
   share: number;
+  /** How surprising a single new word is, 0 … 1: little where most golden runs had words of their own. */
+  surprise: number;
 }
 
 export interface NoveltyMemory {
@@ -37,6 +39,8 @@ export interface NoveltyMemory {
 /** More different values than this say that a place holds values, not states. */
 const STATES = 64;
 const WORDS = 4_000;
+/** Of a single new word where golden runs hardly ever had one. */
+const SINGLE_WORD = 0.6;
 /** A share of new words so far above the largest of golden runs is a full surprise. */
 const WORD_SLACK = 0.04;
 const WORD_RANGE = 0.25;
@@ -84,12 +88,11 @@ export function learnNovelty(
   for (const { kind, place, runs: its, values } of seen.values()) {
     if (its.size === 1) singlePlaces.set(kind, (singlePlaces.get(kind) ?? 0) + 1);
     if (isWordKind(kind)) {
-      const words = [...values.keys()];
       memory.words.push({
         kind,
         place,
-        words: words.slice(0, WORDS),
-        share: largestNewShare(steps, kind, place, values),
+        words: [...values.keys()].slice(0, WORDS),
+        ...measureWords(steps, kind, place, values),
       });
       continue;
     }
@@ -127,13 +130,15 @@ function isWordKind(kind: number): boolean {
   );
 }
 
-function largestNewShare(
+function measureWords(
   steps: readonly { run_id: string; marks: readonly number[] }[],
   kind: number,
   place: number,
   values: ReadonlyMap<number, { several: boolean }>,
-): number {
+): { share: number; surprise: number } {
   let largest = 0;
+  let count = 0;
+  let withSingles = 0;
   for (const { marks } of steps) {
     let words = 0;
     let singles = 0;
@@ -142,16 +147,19 @@ function largestNewShare(
       words++;
       if (!values.get(marks[m + 2]!)!.several) singles++;
     }
+    if (words === 0) continue;
+    count++;
+    if (singles > 0) withSingles++;
     // Short texts: one new word in three says little.
-    if (words > 0) largest = Math.max(largest, singles / Math.max(words, 8));
+    largest = Math.max(largest, singles / Math.max(words, 8));
   }
-  return largest;
+  return { share: largest, surprise: SINGLE_WORD * (1 - (withSingles + 1) / (count + 1)) };
 }
 
 /** Asks what is new. One a group; built from the memory. */
 export class NoveltyIndex {
   readonly #places = new Map<number, { surprise: number; values: Set<number> }>();
-  readonly #words = new Map<number, { share: number; words: Set<number> }>();
+  readonly #words = new Map<number, KnownWords>();
   readonly #expected: { key: number; absence: number }[] = [];
   readonly #newPlace: Record<string, number>;
 
@@ -160,8 +168,8 @@ export class NoveltyIndex {
       this.#places.set(keyOf(kind, place), { surprise, values: new Set(values) });
       if (absence > 0) this.#expected.push({ key: keyOf(kind, place), absence });
     }
-    for (const { kind, place, words, share } of memory.words)
-      this.#words.set(keyOf(kind, place), { share, words: new Set(words) });
+    for (const { kind, place, words, share, surprise } of memory.words)
+      this.#words.set(keyOf(kind, place), { share, surprise, words: new Set(words) });
     this.#newPlace = memory.new_place;
   }
 
@@ -172,9 +180,9 @@ export class NoveltyIndex {
     let wordsKey = -1;
     let words = 0;
     let fresh = 0;
-    let memory: { share: number; words: Set<number> } | undefined;
+    let memory: KnownWords | undefined;
     const closeWords = (): void => {
-      if (words > 0) known *= 1 - this.#measureWords(fresh / Math.max(words, 8), memory);
+      if (words > 0) known *= 1 - measureNewWords(fresh, words, memory);
       words = 0;
       fresh = 0;
     };
@@ -201,11 +209,18 @@ export class NoveltyIndex {
     for (const { key, absence } of this.#expected) if (!here.has(key)) known *= 1 - absence;
     return 1 - known;
   }
+}
 
-  #measureWords(share: number, memory: { share: number } | undefined): number {
-    const usual = memory?.share ?? 0;
-    return Math.min(1, Math.max(0, share - usual - WORD_SLACK) / WORD_RANGE);
-  }
+interface KnownWords {
+  share: number;
+  surprise: number;
+  words: Set<number>;
+}
+
+function measureNewWords(fresh: number, words: number, known: KnownWords | undefined): number {
+  if (fresh === 0) return 0;
+  const above = fresh / Math.max(words, 8) - (known?.share ?? 0) - WORD_SLACK;
+  return Math.max(known?.surprise ?? 0, Math.min(1, Math.max(0, above) / WORD_RANGE));
 }
 
 function keyOf(kind: number, place: number): number {
