@@ -3,6 +3,7 @@
  * Actor thread.
  */
 import { digest } from '../../src/domain/pattern-rows.ts';
+import type { GraphFolder } from '../../src/search/graph-folder.ts';
 import { isSavable, type VectorIndex } from '../../src/search/vector-index.ts';
 import { nameScope, type PatternScopes, type Scope } from './scopes.ts';
 import { nextTurn, PROGRESS_EVERY_MS, STRETCH_MS, type StoreLife } from './store-life.ts';
@@ -122,44 +123,53 @@ export class GraphKeeper {
 
   #saveSoon(): void {
     const { graphs = null } = this.#parts;
-    if (graphs === null || this.#saving !== null || this.#unsaved.size === 0) return;
+    if (graphs === null || this.#saving !== null || this.#listUnsaved().length === 0) return;
     this.#saving = this.#saveAll(graphs).finally(() => {
       this.#saving = null;
     });
   }
 
+  /** Scopes whose graph has changed so much that it is worth a file. */
+  #listUnsaved(): Scope[] {
+    const scopes: Scope[] = [];
+    for (const [home, { count }] of this.#unsaved)
+      if (count >= SAVED_MIN && isSavable(home.index)) scopes.push(home);
+    return scopes;
+  }
+
   /** Until every graph that is worth it is on the disk. */
   async #saveAll({ folder, quiet_ms }: NonNullable<StoreParts['graphs']>): Promise<void> {
-    while (this.#unsaved.size > 0) {
+    for (let scopes = this.#listUnsaved(); scopes.length > 0; scopes = this.#listUnsaved()) {
       await this.#life.pause(quiet_ms / LOOKS_PER_QUIET);
-      if (this.#life.isOver) return;
-      for (const [home, unsaved] of this.#unsaved) {
-        if (unsaved.count < SAVED_MIN || !isSavable(home.index)) {
-          this.#unsaved.delete(home);
-          continue;
-        }
-        const isQuiet = performance.now() - unsaved.at_ms >= quiet_ms;
-        if (!isQuiet && unsaved.count < UNSAVED_SHARE_MAX * home.index.size) continue;
-        // What is not in the graph yet would be missing from the file.
-        if (home.index.unlinked >= SAVED_MIN) continue;
-        this.#unsaved.delete(home);
-        try {
-          const nameOf = (id: number) => home.entries[id]?.pattern_id;
-          await folder.save(nameGraph(this.#vectorsId, home), this.#vectorsId, home.index, nameOf);
-        } catch (thrown) {
-          this.#parts.log.warn(
-            { err: thrown },
-            'a graph of patterns cannot be saved: the next start builds it',
-          );
-        }
-        // What came while it was being written.
-        if (home.index.unlinked > 0) {
-          this.#untended.add(home);
-          this.tendSoon();
-        }
+      for (const home of scopes) {
         if (this.#life.isOver) return;
+        if (this.#isDue(home, quiet_ms)) await this.#save(home, folder);
       }
     }
+  }
+
+  #isDue(home: Scope, quietMs: number): boolean {
+    const { index } = home;
+    const unsaved = this.#unsaved.get(home)!;
+    // What is not in the graph yet would be missing from the file.
+    if (index.unlinked >= SAVED_MIN) return false;
+    return performance.now() - unsaved.at_ms >= quietMs || unsaved.count >= UNSAVED_SHARE_MAX * index.size;
+  }
+
+  async #save(home: Scope, folder: GraphFolder): Promise<void> {
+    const { index } = home;
+    if (!isSavable(index)) return;
+    this.#unsaved.delete(home);
+    try {
+      const nameOf = (id: number) => home.entries[id]?.pattern_id;
+      await folder.save(nameGraph(this.#vectorsId, home), this.#vectorsId, index, nameOf);
+    } catch (thrown) {
+      this.#parts.log.warn({ err: thrown }, 'a graph of patterns cannot be saved: the next start builds it');
+    }
+    // What came while it was being written.
+    if (index.unlinked === 0) return;
+    this.#untended.add(home);
+    this.tendSoon();
   }
 }
 

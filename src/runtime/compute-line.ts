@@ -86,7 +86,10 @@ export class ComputeLine {
   #open(): Promise<MessagePort> {
     if (this.#isClosed) return Promise.reject(new Error('the line is closed'));
     if (this.#port === null) {
-      const opening = this.#pool(LINE_TASK, null) as Promise<MessagePort>;
+      // A thread that is ending when it is asked takes the line with it; there is another one then.
+      const opening = this.#pool(LINE_TASK, null).catch(() =>
+        this.#pool(LINE_TASK, null),
+      ) as Promise<MessagePort>;
       const forget = () => {
         if (this.#port === opening) this.#port = null;
       };

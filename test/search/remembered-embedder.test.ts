@@ -1,0 +1,47 @@
+/** What was asked last: remembered, bounded, and no failure kept. */
+import { describe, expect, it } from 'vitest';
+import { EMBEDDING_TEXT_CHARACTERS } from '../../src/limits.ts';
+import { RememberedEmbedder } from '../../src/search/remembered-embedder.ts';
+import { HashedWords } from '../fixtures/hashed-words.ts';
+
+describe('an embedder that remembers', () => {
+  it('asks once for a text, also for one that is under way', async () => {
+    const words = new HashedWords();
+    const remembered = new RememberedEmbedder(words, 10);
+    const [first, second] = await Promise.all([remembered.embedOne('a b'), remembered.embedOne('a b')]);
+    expect(second).toBe(first);
+    expect(await remembered.embedOne('a b')).toEqual((await new HashedWords().embed(['a b']))[0]);
+    expect(words.embedded).toBe(1);
+    await remembered.embedOne('a c');
+    expect(words.embedded).toBe(2);
+  });
+
+  it('forgets the text that was not asked for the longest', async () => {
+    const words = new HashedWords();
+    const remembered = new RememberedEmbedder(words, 2);
+    for (const text of ['one', 'two', 'one', 'three', 'one']) await remembered.embedOne(text);
+    expect(words.embedded).toBe(3);
+    await remembered.embedOne('two');
+    expect(words.embedded).toBe(4);
+  });
+
+  it('does not remember a failure', async () => {
+    const words = new HashedWords();
+    const remembered = new RememberedEmbedder(words, 2);
+    words.isDown = true;
+    await expect(remembered.embedOne('x')).rejects.toThrow('the embedder is down');
+    words.isDown = false;
+    expect(await remembered.embedOne('x')).toHaveLength(words.dimensions);
+  });
+
+  it('takes texts for the same that the model takes for the same, and others not', async () => {
+    const words = new HashedWords();
+    const remembered = new RememberedEmbedder(words, 10);
+    const long = 'w'.repeat(EMBEDDING_TEXT_CHARACTERS);
+    await remembered.embedOne(`${long} and more`);
+    await remembered.embedOne(long);
+    expect(words.embedded).toBe(1);
+    for (const text of ['\ud800', '\ufffd', '', '\0']) await remembered.embedOne(text);
+    expect(words.embedded).toBe(5);
+  });
+});
