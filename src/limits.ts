@@ -62,9 +62,16 @@ export const RUN_STORY_TURNS = 2_000;
 export const DISTILL_BOUNDS = {
   steps: 20_000,
   steps_per_run: 1_000,
-  steps_bytes: 64 * MIB,
+  steps_bytes: 40 * MIB,
   patterns: 2_000,
 } as const;
+/**
+ * Bodies up to this size are read by the distiller, and compressed ones up to a sixteenth of it: several copies of one
+ * are in memory at once. Runs with larger ones are left out.
+ */
+export const DISTILL_BODY_BYTES = 8 * MIB;
+/** JavaScript heap of a round of the distiller: whatever is in the database, with buffers it stays under 500 MB in all. */
+export const DISTILL_HEAP_MB = { old: 256, young: 32 } as const;
 /** Share of served steps that may be wrong (decisions, Relegation), and steps without which nobody can say. */
 export const TARGET_ERROR_DEFAULT = 0.05;
 export const SERVED_MIN_DEFAULT = 12;
@@ -102,7 +109,7 @@ export const STUDENT_CORE = {
   messages_back: 48,
   calls_back: 64,
   results_back: 3,
-  marks: 700,
+  marks: 480,
   words_marked: 160,
   /** Answers: text, each call's input as JSON, calls, values in an input. */
   answer: 12_000,
@@ -369,6 +376,7 @@ assert(
   UPSTREAM_CONNECT_MS <= DRAIN_DEADLINE_MS,
   'a request that is still connecting cannot outlive the drain',
 );
+assert(STEP_BODY_BYTES <= DISTILL_BODY_BYTES, 'whatever may be served may be learnt');
 assert(ATTACHMENT_BYTES_MIN < DEFAULTS.GW_MAX_CAPTURE_BYTES, 'an attachment fits into a stored body');
 assert(EMBEDDING_BATCH_TEXTS <= EMBEDDING_QUEUE_TEXTS, 'a whole batch can wait');
 assert(EMBEDDING_TOKENS_MAX <= EMBEDDING_BATCH_TOKENS, 'the longest text fits into a run');

@@ -154,10 +154,13 @@ export async function teachStudent(
   };
 }
 
+/** The oldest first: where there are too many, the student takes the last. */
 function listLearned(runs: readonly GoldenRun[]): LearnedStep[] {
-  return runs.flatMap(({ run_id, steps }) =>
-    steps.flatMap(({ step, answer }) => (answer === null ? [] : [{ run_id, step, answer }])),
-  );
+  return runs
+    .toReversed()
+    .flatMap(({ run_id, steps }) =>
+      steps.flatMap(({ step, answer }) => (answer === null ? [] : [{ run_id, step, answer }])),
+    );
 }
 
 function decide(student: Student, step: GoldenStep['step'], threshold: number): StepVerdict {

@@ -5,12 +5,22 @@
  */
 
 import type { ExchangeRecord } from '../domain/exchange.ts';
-import { type GoldenReason, GoldenTally, type GoldenVerdict, hasFailed } from '../domain/golden.ts';
+import {
+  type GoldenCode,
+  type GoldenReason,
+  GoldenTally,
+  hasFailed,
+  judgeOutcome,
+} from '../domain/golden.ts';
 import type { NormalTurn } from '../domain/turn.ts';
 import type { StoredExchange } from '../gateway/turns/decode.ts';
 import { normalizeTurn } from '../gateway/turns/normal-turn.ts';
+import { DISTILL_BODY_BYTES } from '../limits.ts';
 import { type ExchangeSource, readRun } from './inspect.ts';
 import { type RunChains, RunSource, type TracedRun } from './trace.ts';
+
+/** Why a run does not teach: it is not golden, or one of its bodies is too large to be read here. */
+export type RunFault = GoldenCode | 'too_large';
 
 /** An answered turn of a run. */
 export interface AnsweredTurn {
@@ -22,7 +32,7 @@ export interface AnsweredTurn {
 /**
  * Reads a run that its records do not rule out.
  * @param outcome of the finished monitor run of that id; null when there is none
- * @returns after the last turn: whether the run is golden, or why not
+ * @returns after the last turn: why the run does not teach; nothing when it does
  * @throws what the source throws
  */
 export function* readAnsweredTurns(
@@ -30,15 +40,15 @@ export function* readAnsweredTurns(
   chains: RunChains,
   run: TracedRun,
   outcome: string | null,
-): Generator<AnsweredTurn, GoldenVerdict> {
+): Generator<AnsweredTurn, RunFault[]> {
   const own = new RunSource(source, chains, run);
   const ruledOut = ruleOut(own, outcome);
-  if (ruledOut.length > 0) return { golden: false, reasons: ruledOut };
+  if (ruledOut.length > 0) return ruledOut;
   const tally = new GoldenTally();
   let lastSeq = 0;
   let lastCalls = false;
   for (const { record, turn, link } of readRun(own, run.run_id)) {
-    tally.add(record, link);
+    tally.add(record, link, turn?.conversation ?? null);
     if (turn === null || record.kind !== 'turn') continue;
     const copy = source.copy(record.id);
     const normal = copy === undefined ? null : normalizeTurn(copy);
@@ -50,17 +60,32 @@ export function* readAnsweredTurns(
     if (copy === undefined || normal === null || hasFailed(record)) continue;
     yield { record, turn: normal, copy };
   }
-  return tally.judge(lastCalls);
+  return codesOf(tally.judge(lastCalls).reasons);
 }
 
 /** What speaks against a run without its bodies; empty when nothing does. */
-function ruleOut(own: ExchangeSource, outcome: string | null): GoldenReason[] {
+function ruleOut(own: RunSource, outcome: string | null): RunFault[] {
   const tally = new GoldenTally();
-  for (const record of own.summaries()) tally.add(record);
-  const reasons = tally.judge().reasons.filter(({ code }) => code !== 'unlinked');
-  if (outcome !== null && outcome !== 'success') {
-    const words = `the monitor run of this id finished with the outcome ${JSON.stringify(outcome)}`;
-    reasons.push({ code: 'outcome', words });
+  let isTooLarge = false;
+  for (const record of own.exchanges()) {
+    tally.add(record);
+    isTooLarge ||= isLarge(record.request) || isLarge(record.response);
   }
-  return reasons;
+  // Whether the conversation is unbroken, only the bodies tell.
+  const reasons = tally.judge().reasons.filter(({ code }) => code !== 'unlinked');
+  const against = judgeOutcome(outcome);
+  if (against !== null) reasons.push(against);
+  return [...codesOf(reasons), ...(isTooLarge ? ['too_large' as const] : [])];
+}
+
+function codesOf(reasons: readonly GoldenReason[]): GoldenCode[] {
+  return [...new Set(reasons.map(({ code }) => code))];
+}
+
+/** Larger than is read here; how large a compressed body is, nobody knows before. */
+function isLarge({ headers, bytes }: ExchangeRecord['request']): boolean {
+  const isPacked = headers.some(
+    ([name, value]) => name.toLowerCase() === 'content-encoding' && value.trim().toLowerCase() !== 'identity',
+  );
+  return bytes > (isPacked ? DISTILL_BODY_BYTES / 16 : DISTILL_BODY_BYTES);
 }

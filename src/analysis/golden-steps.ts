@@ -13,7 +13,6 @@ import {
   toPattern,
 } from '../domain/distillation/distil.ts';
 import type { ExchangeRecord } from '../domain/exchange.ts';
-import type { GoldenCode } from '../domain/golden.ts';
 import { type AnswerDigest, digestAnswer } from '../domain/student/answer.ts';
 import type { StepDigest } from '../domain/student/step.ts';
 import type { NormalTurn } from '../domain/turn.ts';
@@ -21,7 +20,7 @@ import { decodeContent } from '../gateway/turns/content-encoding.ts';
 import type { StoredExchange } from '../gateway/turns/decode.ts';
 import { readMessagesStep } from '../gateway/turns/messages-step.ts';
 import { DISTILL_BOUNDS } from '../limits.ts';
-import { readAnsweredTurns } from './golden-run.ts';
+import { type RunFault, readAnsweredTurns } from './golden-run.ts';
 import type { ExchangeSource } from './inspect.ts';
 import { RunStory } from './run-story.ts';
 import type { RunChains, TracedRun } from './trace.ts';
@@ -48,8 +47,8 @@ export type UntaughtReason = 'other_shape' | 'served_by_student' | 'unreadable' 
 
 /** What is made of one run; plain data, kept by a {@link DigestStore}. */
 export interface RunDigest {
-  /** Why it is not golden; empty: it is. */
-  codes: GoldenCode[];
+  /** Why it does not teach; empty: it does. */
+  codes: RunFault[];
   steps: GoldenStep[];
   /** Bytes of the steps, about. */
   bytes: number;
@@ -78,6 +77,8 @@ export interface GatherOptions {
   outcomes: ReadonlyMap<string, string>;
   store: DigestStore | null;
   embed: EmbedTexts;
+  /** Awaited after each turn that was read, when nothing of the source is held. */
+  pause?: () => Promise<void>;
   /** Told after each run that was looked at. */
   tell?: (lookedAt: number, golden: number) => void;
 }
@@ -93,8 +94,8 @@ export interface GoldenMaterial {
   /** Golden runs with steps to teach, newest first. */
   taught: GoldenRun[];
   steps: number;
-  /** Runs that are not golden, by the reason; a run with several counts under each. */
-  not_golden: Partial<Record<GoldenCode, number>>;
+  /** Runs that do not teach, by the reason; a run with several counts under each. */
+  not_golden: Partial<Record<RunFault, number>>;
   untaught: Partial<Record<UntaughtReason, number>>;
   /** As the runs gave them, near-duplicates between runs among them; at most DISTILL_BOUNDS.patterns. */
   patterns: DistilledPattern[];
@@ -128,7 +129,7 @@ export async function gatherGolden(
     const key = { run_id: run.run_id, exchanges: run.exchanges, last_id: run.last_id, outcome };
     let digest = options.store?.get(key) as RunDigest | undefined;
     if (digest === undefined) {
-      digest = await digestRun(source, chains, run, outcome, options.embed);
+      digest = await digestRun(source, chains, run, outcome, options);
       material.read += 1;
       await options.store?.put(key, digest);
     }
@@ -164,7 +165,7 @@ async function digestRun(
   chains: RunChains,
   run: TracedRun,
   outcome: string | null,
-  embed: EmbedTexts,
+  { embed, pause }: GatherOptions,
 ): Promise<RunDigest> {
   const digest: RunDigest = { codes: [], steps: [], bytes: 0, untaught: {}, patterns: [] };
   const story = new RunStory();
@@ -172,19 +173,16 @@ async function digestRun(
   for (;;) {
     const next = turns.next();
     if (next.done === true) {
-      if (!next.value.golden) return { ...digest, codes: codesOf(next.value.reasons), steps: [], bytes: 0 };
+      if (next.value.length > 0) return { ...digest, codes: next.value, steps: [], bytes: 0 };
       break;
     }
     const { record, turn, copy } = next.value;
     story.add(turn);
     addStep(digest, record, turn, copy);
+    await pause?.();
   }
   digest.patterns = await findPatterns(story, run, outcome, embed);
   return digest;
-}
-
-function codesOf(reasons: readonly { code: GoldenCode }[]): GoldenCode[] {
-  return [...new Set(reasons.map(({ code }) => code))];
 }
 
 function addStep(digest: RunDigest, record: ExchangeRecord, turn: NormalTurn, copy: StoredExchange): void {

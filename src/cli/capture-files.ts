@@ -5,7 +5,7 @@
  * Memory: the live file's reader and OPEN_CAPTURE_FILES of sealed files, each with its own bounded caches.
  */
 
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { BodySide, ExchangeSource, ListedExchange } from '../analysis/inspect.ts';
 import type { ExchangeRecord } from '../domain/exchange.ts';
@@ -13,6 +13,11 @@ import { decodeExchange, type StoredExchange } from '../gateway/turns/decode.ts'
 import { OPEN_CAPTURE_FILES } from '../limits.ts';
 import { attachmentsFolder, CaptureFileError, listSealed, sealedPath } from '../storage/capture/layout.ts';
 import { CaptureReader } from '../storage/capture/reader.ts';
+
+/** Mapped pages from which on `release` gives them back; the program's own are some 60 MB of them. */
+const MAPPED_BYTES = 160 * 1024 * 1024;
+/** Of Linux on the machines that Node is built for; where it is larger, pages are given back later. */
+const PAGE_BYTES = 4_096;
 
 /** A file and the ids that are read from it. */
 interface CapturePart {
@@ -24,8 +29,10 @@ interface CapturePart {
 export class CaptureFiles implements ExchangeSource {
   readonly #db: string;
   readonly #parts: CapturePart[];
-  /** Stays open: after a rotation its path leads to another file. */
-  readonly #live: CaptureReader | null;
+  /** Stays open but for `release`: after a rotation its path leads to another file. */
+  #live: CaptureReader | null;
+  /** Tells whether the live file's path still leads to the file that was opened. */
+  #liveInode: bigint | null;
   /** Of sealed files, by path; the latest used last. */
   readonly #open = new Map<string, CaptureReader>();
   readonly #closing = new Set<Promise<void>>();
@@ -43,7 +50,7 @@ export class CaptureFiles implements ExchangeSource {
       if (existsSync(db) || before.length === 0) {
         live = openReader(db);
         const reader = live;
-        range = nameDamage(db, () => reader.range());
+        range = reader.range();
       }
       // A rotation in between moves exchanges from the live file into one that is not in the list: look again.
       const sealed = listSealed(db);
@@ -65,6 +72,7 @@ export class CaptureFiles implements ExchangeSource {
     this.#db = db;
     this.#parts = parts;
     this.#live = live;
+    this.#liveInode = live === null ? null : inodeOf(db);
   }
 
   /** Exchanges in all files together. */
@@ -72,13 +80,14 @@ export class CaptureFiles implements ExchangeSource {
     return this.#parts.reduce((sum, { first_id, last_id }) => sum + last_id - first_id + 1, 0);
   }
 
-  *summaries(filter: { run_id?: string } = {}): Generator<ListedExchange> {
+  *summaries(filter: { run_id?: string; from_id?: number } = {}): Generator<ListedExchange> {
     for (const part of this.#parts) {
-      const summaries = this.#read(part).summaries({ ...filter, from_id: part.first_id });
-      for (;;) {
-        const { value, done } = nameDamage(part.path, () => summaries.next());
-        if (done === true || value.id > part.last_id) break;
-        yield value;
+      const from = Math.max(part.first_id, filter.from_id ?? 1);
+      if (from > part.last_id) continue;
+      const summaries = this.#read(part).summaries({ ...filter, from_id: from });
+      for (const summary of summaries) {
+        if (summary.id > part.last_id) break;
+        yield summary;
       }
     }
   }
@@ -92,25 +101,33 @@ export class CaptureFiles implements ExchangeSource {
 
   exchange(id: number): ExchangeRecord | undefined {
     const part = this.#partOf(id);
-    if (part === undefined) return undefined;
-    return nameDamage(part.path, () => this.#read(part).exchange(id));
+    return part === undefined ? undefined : this.#read(part).exchange(id);
   }
 
   body(id: number, side: BodySide): Uint8Array | undefined {
     const part = this.#partOf(id);
-    if (part === undefined) return undefined;
-    return nameDamage(part.path, () => this.#read(part).body(id, side));
+    return part === undefined ? undefined : this.#read(part).body(id, side);
   }
 
   copy(id: number): StoredExchange | undefined {
     const part = this.#partOf(id);
-    if (part === undefined) return undefined;
-    return nameDamage(part.path, () => this.#read(part).copy(id));
+    return part === undefined ? undefined : this.#read(part).copy(id);
   }
 
   /** Whether an attachment with that SHA-256 is kept beside the database. */
   hasFile(sha256: string): boolean {
     return existsSync(join(attachmentsFolder(this.#db), sha256));
+  }
+
+  /**
+   * Gives the pages of the files back that the system has mapped for this process, when they are many: it would take
+   * them back itself when memory is short, but they count as this process's until then. Not while a listing is gone
+   * through; what is read later is opened again.
+   */
+  async release(): Promise<void> {
+    if (measureMappedBytes() < MAPPED_BYTES) return;
+    await this.close();
+    this.#live = null;
   }
 
   async close(): Promise<void> {
@@ -125,7 +142,10 @@ export class CaptureFiles implements ExchangeSource {
   }
 
   #read(part: CapturePart): CaptureReader {
-    if (this.#live !== null && part.path === this.#db) return this.#live;
+    if (part.path === this.#db) {
+      const live = this.#readLive(part);
+      if (live !== null) return live;
+    }
     let reader = this.#open.get(part.path);
     if (reader === undefined) {
       if (this.#open.size >= OPEN_CAPTURE_FILES) {
@@ -139,10 +159,31 @@ export class CaptureFiles implements ExchangeSource {
     return reader;
   }
 
+  /** The live file's reader, opened again after a release; null when it has been rotated away, and is sealed by now. */
+  #readLive(part: CapturePart): CaptureReader | null {
+    if (this.#live !== null) return this.#live;
+    if (this.#liveInode !== null && inodeOf(this.#db) === this.#liveInode) {
+      const live = openReader(this.#db);
+      // A rotation between the look and the opening.
+      if (inodeOf(this.#db) === this.#liveInode) {
+        this.#live = live;
+        return live;
+      }
+      this.#letGo(live);
+    }
+    const sealed = listSealed(this.#db).find(
+      ({ first_id, last_id }) => first_id <= part.first_id && last_id >= part.last_id,
+    );
+    // Else the open below says that the file is not what it was.
+    if (sealed !== undefined) part.path = sealed.path;
+    this.#liveInode = null;
+    return null;
+  }
+
   /** @throws CaptureFileError also when the file holds less than its name says */
   #openPart(part: CapturePart): CaptureReader {
     const reader = openSealed(this.#db, part.path);
-    const { last_id: last } = nameDamage(part.path, () => reader.range());
+    const { last_id: last } = reader.range();
     if (last >= part.last_id) return reader;
     this.#letGo(reader);
     const why = `holds exchanges up to ${last}, though its name says ${part.last_id}`;
@@ -155,20 +196,24 @@ export class CaptureFiles implements ExchangeSource {
   }
 }
 
+/** @returns null when there is no such file */
+function inodeOf(path: string): bigint | null {
+  return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino ?? null;
+}
+
+/** Bytes of files that are mapped and in memory; 0 where nobody tells. */
+function measureMappedBytes(): number {
+  try {
+    // Linux: pages in all, resident, shared.
+    return Number(readFileSync('/proc/self/statm', 'utf8').split(' ')[2]) * PAGE_BYTES;
+  } catch {
+    return 0;
+  }
+}
+
 /** With the decoder a reader also knows the facts of exchanges that the writer has not got round to. */
 function openReader(path: string): CaptureReader {
   return CaptureReader.open(path, { decode: decodeExchange });
-}
-
-/** Whatever a reader throws means that the file is damaged: says so, with the file's name. @throws CaptureFileError */
-function nameDamage<T>(path: string, read: () => T): T {
-  try {
-    return read();
-  } catch (error) {
-    if (error instanceof CaptureFileError) throw error;
-    const why = `damaged (${(error as Error).message.slice(0, 200)})`;
-    throw new CaptureFileError('damaged', path, why, { cause: error });
-  }
 }
 
 /** Opens a sealed file; one that was being sealed when it was listed has another name by now. */

@@ -1,17 +1,18 @@
 /** What a round of `distill` or `loop` did, for a person and as JSON. Pure; main thread. */
 
 import { percent } from '../analysis/distill.ts';
+import type { RunFault } from '../analysis/golden-run.ts';
 import type { UntaughtReason } from '../analysis/golden-steps.ts';
 import type { AnswerKindMeasure } from '../analysis/student-measures.ts';
-import type { GoldenCode } from '../domain/golden.ts';
 import type { Tier } from '../domain/pattern.ts';
 import type { CurvePoint } from '../domain/student/calibration.ts';
 import type { UncoveredReason } from '../domain/student/decision.ts';
 import type { StudentManifestDraft } from '../domain/student/manifest.ts';
+import { DISTILL_BODY_BYTES } from '../limits.ts';
 import type { RoundReport } from './distill-round.ts';
 import { layOutTable, makeHarmlessLine, type Palette } from './terminal-text.ts';
 
-const NOT_GOLDEN: Record<GoldenCode, string> = {
+const NOT_GOLDEN: Record<RunFault, string> = {
   no_turn: 'no model turn',
   aborted: 'aborted',
   truncated: 'stored copy cut off',
@@ -23,6 +24,7 @@ const NOT_GOLDEN: Record<GoldenCode, string> = {
   unfinished: 'not ended',
   shape: 'other API',
   outcome: 'monitor run not a success',
+  too_large: `a body above ${DISTILL_BODY_BYTES / 1_048_576} MiB`,
 };
 
 const UNTAUGHT: Record<UntaughtReason, string> = {
@@ -45,22 +47,16 @@ const UNCOVERED: Record<UncoveredReason, string> = {
 const KINDS_SHOWN = 12;
 
 /** For a person. */
-export function describeRound(
-  report: RoundReport,
-  out: string,
-  tier: Tier,
-  width: number,
-  palette: Palette,
-): string {
-  const { material, patterns, student } = report;
+export function describeRound(round: RoundJson, tier: Tier, width: number, palette: Palette): string {
+  const { patterns, student } = round;
   const facts: [string, string][] = [
-    ['runs', `${number(material.runs)}${partly(material)}`],
-    ['golden', number(material.golden)],
+    ['runs', `${number(round.runs)}${partly(round)}`],
+    ['golden', number(round.golden)],
   ];
-  const notGolden = material.looked_at - material.golden;
+  const notGolden = round.looked_at - round.golden;
   if (notGolden > 0)
-    facts.push(['not golden', `${number(notGolden)}: ${listCounts(material.not_golden, NOT_GOLDEN)}`]);
-  const untaught = listCounts(material.untaught, UNTAUGHT);
+    facts.push(['left out', `${number(notGolden)}: ${listCounts(round.not_golden, NOT_GOLDEN)}`]);
+  const untaught = listCounts(round.untaught, UNTAUGHT);
   if (untaught !== '') facts.push(['not taught', `turns of golden runs: ${untaught}`]);
   facts.push(['patterns', describePatterns(patterns)]);
   if (student !== null) facts.push(...describeStudent(student));
@@ -68,27 +64,27 @@ export function describeRound(
   let text = facts
     .map(([name, value]) => `${palette.dim(name.padEnd(left))}  ${makeHarmlessLine(value)}\n`)
     .join('');
-  if (student !== null && student.by_answer.length > 0) text += `\n${layOutAnswers(report, width, palette)}`;
-  text += `\n${describeOutcome(report, out, palette)}`;
+  if (student !== null && student.by_answer.length > 0)
+    text += `\n${layOutAnswers(student.by_answer, width, palette)}`;
+  text += `\n${describeOutcome(round, palette)}`;
   if (patterns.path !== null)
     text += `To import the patterns: understudy patterns import --tier ${tier} ${makeHarmlessLine(patterns.path)}\n`;
   return text;
 }
 
-function partly({ runs, looked_at }: RoundReport['material']): string {
+function partly({ runs, looked_at }: RoundJson): string {
   return looked_at === runs ? '' : `, the newest ${number(looked_at)} looked at: more is not taught`;
 }
 
-function describePatterns({ count, found }: RoundReport['patterns']): string {
+function describePatterns({ count, found }: RoundJson['patterns']): string {
   if (count === 0) return 'none: no golden run failed on the way and recovered';
   return found === count ? number(count) : `${number(count)}, from ${number(found)} with their like merged`;
 }
 
-function describeStudent(student: NonNullable<RoundReport['student']>): [string, string][] {
-  const { draft, split, threshold } = student;
-  const { measured, golden, coverage } = draft;
+function describeStudent(student: NonNullable<RoundJson['student']>): [string, string][] {
+  const { measured, golden, coverage, threshold } = student;
   const facts: [string, string][] = [
-    ['taught', `${count(split.teaching.length, 'run')}, ${count(golden.steps, 'step')}`],
+    ['taught', `${count(golden.teaching_runs, 'run')}, ${count(golden.steps, 'step')}`],
     ['kept apart', `${count(measured.held_out_runs, 'run')}, ${count(measured.steps, 'step')}`],
     ['threshold', threshold < 0 ? 'none' : `${Number(threshold.toFixed(4))} (${coverage.method})`],
     [
@@ -123,8 +119,7 @@ function describeStudent(student: NonNullable<RoundReport['student']>): [string,
   return facts;
 }
 
-function layOutAnswers({ student }: RoundReport, width: number, palette: Palette): string {
-  const kinds = student!.by_answer;
+function layOutAnswers(kinds: readonly AnswerKindMeasure[], width: number, palette: Palette): string {
   const shown = kinds.slice(0, KINDS_SHOWN);
   const rows = shown.map(({ kind, steps, served, errors }) => [
     { text: makeHarmlessLine(kind) },
@@ -147,15 +142,14 @@ function layOutAnswers({ student }: RoundReport, width: number, palette: Palette
 }
 
 /** One line: what is in the directory now. */
-export function describeOutcome(report: RoundReport, out: string, palette: Palette): string {
+function describeOutcome({ outcome, version, reason, out }: RoundJson, palette: Palette): string {
   const where = makeHarmlessLine(out);
-  if (report.outcome === 'published')
+  if (outcome === 'published')
     return palette.good(
-      `Version ${report.version} is published in ${where}: start the gateway with SVC_DISTILL_DIR=${where}\n`,
+      `Version ${version} is published in ${where}: start the gateway with SVC_DISTILL_DIR=${where}\n`,
     );
-  const left =
-    report.outcome === 'kept' ? `version ${report.version} stays in ${where}` : `no student in ${where}`;
-  return palette.bad(`Nothing is published: ${makeHarmlessLine(report.reason)}; ${left}\n`);
+  const left = outcome === 'kept' ? `version ${version} stays in ${where}` : `no student in ${where}`;
+  return palette.bad(`Nothing is published: ${makeHarmlessLine(reason)}; ${left}\n`);
 }
 
 /** One line a round, for a log. */

@@ -1,6 +1,6 @@
 /**
  * One round of `distill` and `loop`: reads the capture database, distils, measures, and publishes what is good enough.
- * Main thread of the command line.
+ * The round's own thread (round-thread.ts); plain data in and out.
  *
  * An interrupted round has changed nothing but the cache (`OUT.work/`), which the next one goes on with; a publication is
  * one rename.
@@ -31,9 +31,11 @@ import {
   writePatterns,
 } from '../storage/student-directory.ts';
 import { CaptureFiles } from './capture-files.ts';
-import type { Progress } from './progress.ts';
 import { listRunsDbs, readOutcomes } from './run-outcomes.ts';
 import { TextEmbedder } from './text-embedder.ts';
+
+/** Between two of these, memory that the system has mapped is given back. */
+const SUMMARIES_AT_ONCE = 20_000;
 
 /** Names the code that makes digests of runs: another number when it makes others. */
 const DIGEST_CODE = 'digest-1';
@@ -78,7 +80,10 @@ export interface RoundReport {
 
 /** What a round tells meanwhile. */
 export interface RoundTeller {
-  progress: Progress;
+  /** How far it is; often. */
+  tell(what: string, done: number, of: number): void;
+  /** What begins now and takes a while. */
+  announce(what: string): void;
   warn(words: string): void;
 }
 
@@ -86,13 +91,13 @@ export interface RoundTeller {
  * @throws CaptureFileError, OutcomesError, TooManyRunsError, StudentDirectoryError, or the system's error
  */
 export async function runRound(options: RoundOptions, teller: RoundTeller): Promise<RoundReport> {
-  const { progress, warn } = teller;
+  const { warn } = teller;
   const before = await checkForPublishing(options.out);
   const makeIndex = chooseIndex(warn);
   const embedder = new TextEmbedder(options.embedding, warn);
   try {
     const material = await readMaterial(options, teller, embedder);
-    progress.announce('putting patterns together');
+    teller.announce('putting patterns together');
     const patterns = await savePatterns(options.out, material, embedder);
     const { taught, patterns: _, ...counts } = material;
     const report: RoundReport = {
@@ -111,43 +116,39 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
     const wanted = { target_error: gate.target_error, student };
     if (options.compare && before?.golden.fingerprint === fingerprintMaterial(material, wanted))
       return { ...report, reason: `nothing new since version ${before.version}` };
-    const tell = (what: string): void => progress.announce(what);
+    const tell = (what: string): void => teller.announce(what);
     const head = { made_at: new Date().toISOString(), made_by: `understudy ${readVersion()}` };
     const taughtStudent = await teachStudent(material, { ...wanted, makeIndex, tell }, head);
     const published = options.compare && before !== null ? await readPublished(options.out, warn) : null;
     const verdict = await judgeRound(taughtStudent, published, gate, makeIndex);
     if (!verdict.publish) return { ...report, reason: verdict.reason, student: taughtStudent };
-    progress.announce('publishing');
+    teller.announce('publishing');
     const manifest = await publishStudent(options.out, taughtStudent.draft, taughtStudent.model);
     return { ...report, outcome: 'published', version: manifest.version, student: taughtStudent, manifest };
   } finally {
-    progress.clear();
     await embedder.close();
   }
 }
 
 async function readMaterial(
   options: RoundOptions,
-  { progress, warn }: RoundTeller,
+  teller: RoundTeller,
   embedder: TextEmbedder,
 ): Promise<GoldenMaterial> {
   const source = await CaptureFiles.open(options.db);
   try {
-    const chains = new RunChains();
-    for (const record of source.summaries()) {
-      chains.add(record);
-      progress.tell(`looking through exchange ${record.id}`, 0, 0);
-    }
+    const chains = await readChains(source, teller);
     const runsDbs = options.runs_dbs ?? (await listRunsDbs(options.db, options.data_dir));
     const outcomes = await readOutcomes(runsDbs, chains);
-    const store = openCache(options.out, warn);
+    const store = openCache(options.out, teller.warn);
     try {
       const material = await gatherGolden(source, chains, {
         outcomes,
         store,
         embed: (texts) => embedder.embed(texts),
+        pause: () => source.release(),
         tell: (lookedAt, golden) =>
-          progress.tell(`run ${lookedAt} of ${chains.size}, ${golden} golden`, lookedAt, chains.size),
+          teller.tell(`run ${lookedAt} of ${chains.size}, ${golden} golden`, lookedAt, chains.size),
       });
       await store?.prune();
       return material;
@@ -157,6 +158,26 @@ async function readMaterial(
   } finally {
     await source.close();
   }
+}
+
+/** Which exchanges make which run, as far as there are exchanges when it begins. */
+async function readChains(source: CaptureFiles, teller: RoundTeller): Promise<RunChains> {
+  const chains = new RunChains();
+  for (let next: number | null = 1; next !== null; ) {
+    let read = 0;
+    const from: number = next;
+    next = null;
+    for (const record of source.summaries({ from_id: from })) {
+      chains.add(record);
+      teller.tell(`looking through exchange ${record.id}`, 0, 0);
+      read += 1;
+      if (read < SUMMARIES_AT_ONCE) continue;
+      next = record.id + 1;
+      break;
+    }
+    await source.release();
+  }
+  return chains;
 }
 
 /** @returns null, after a warning, when there can be none: then everything is read again each time */

@@ -3,16 +3,12 @@
  * progress, the report. Main thread.
  */
 
-import { TooManyRunsError } from '../analysis/trace.ts';
 import { loadConfig } from '../config.ts';
-import { CaptureFileError } from '../storage/capture/layout.ts';
-import { StudentDirectoryError } from '../storage/student-directory.ts';
 import { DISTILL_FLAGS_HELP, type DistillFlags, readDistillFlags } from './distill-flags.ts';
-import { describeRound, toRoundJson } from './distill-report.ts';
-import { type RoundReport, runRound } from './distill-round.ts';
+import { describeRound, type RoundJson } from './distill-report.ts';
+import { RoundFailedError, runRoundInThread } from './distill-thread.ts';
 import { type CliIo, EXIT } from './io.ts';
 import { Progress } from './progress.ts';
-import { OutcomesError } from './run-outcomes.ts';
 import { choosePalette, formatJson, makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Distils the golden runs of a capture database: the patterns in them, and a student that answers the steps it has seen
@@ -62,41 +58,41 @@ export async function runDistill(
     await io.out(HELP);
     return EXIT.done;
   }
-  const report = await tryRound(flags, false, io, surroundings);
-  if (report === null) return EXIT.failed;
-  await printRound(report, flags, io, surroundings);
-  return report.outcome === 'published' ? EXIT.done : EXIT.failed;
+  const round = await tryRound(flags, false, io, surroundings);
+  if (round === null) return EXIT.failed;
+  await printRound(round, flags, io, surroundings);
+  return round.outcome === 'published' ? EXIT.done : EXIT.failed;
 }
 
 /** Prints the report as the flags and the terminal ask for. */
 export async function printRound(
-  report: RoundReport,
+  round: RoundJson,
   flags: DistillFlags,
   io: CliIo,
   surroundings: DistillSurroundings,
 ): Promise<void> {
-  if (flags.json) return io.out(`${formatJson(toRoundJson(report, flags.out), 2)}\n`);
+  if (flags.json) return io.out(`${formatJson(round, 2)}\n`);
   const columns = surroundings.columns ?? process.stdout.columns;
   const width = io.is_terminal && columns > 0 ? Math.max(40, columns) : Number.POSITIVE_INFINITY;
-  await io.out(describeRound(report, flags.out, flags.tier, width, choosePalette(io.has_color)));
+  await io.out(describeRound(round, flags.tier, width, choosePalette(io.has_color)));
 }
 
 /**
  * Runs a round.
  * @param compare see `RoundOptions`
- * @returns null when it failed, which is then told in one line on `io.err`
+ * @returns what it did; null when it failed, which is then told in one line on `io.err`
  */
 export async function tryRound(
   flags: DistillFlags,
   compare: boolean,
   io: CliIo,
   surroundings: DistillSurroundings,
-): Promise<RoundReport | null> {
+): Promise<RoundJson | null> {
   const config = loadConfig({ listener: 'gateway' });
   const progress = new Progress(io, io.is_terminal, surroundings.now ?? Date.now);
   const { out, student, target_error, served_min } = flags;
   try {
-    return await runRound(
+    return await runRoundInThread(
       {
         db: flags.db ?? surroundings.default_db ?? config.capture.db,
         out,
@@ -107,21 +103,17 @@ export async function tryRound(
         ...(surroundings.runs_dbs === undefined ? {} : { runs_dbs: surroundings.runs_dbs }),
         embedding: config.embedding,
       },
-      { progress, warn: (words) => io.err(`warning: ${makeHarmlessLine(words)}\n`) },
+      {
+        tell: (what, done, of) => progress.tell(what, done, of),
+        announce: (what) => progress.announce(what),
+        warn: (words) => io.err(`warning: ${makeHarmlessLine(words)}\n`),
+      },
     );
   } catch (error) {
-    if (!isExpected(error)) throw error;
+    if (!(error instanceof RoundFailedError)) throw error;
     io.err(`understudy: ${makeHarmlessLine(error.message)}\n`);
     return null;
+  } finally {
+    progress.clear();
   }
-}
-
-/** What is wrong with files, which the reader can do something about. */
-function isExpected(error: unknown): error is Error {
-  return (
-    error instanceof CaptureFileError ||
-    error instanceof StudentDirectoryError ||
-    error instanceof TooManyRunsError ||
-    error instanceof OutcomesError
-  );
 }

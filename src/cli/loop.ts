@@ -82,9 +82,9 @@ export async function runLoop(
 }
 
 async function runOnce(flags: DistillFlags, io: CliIo, surroundings: LoopSurroundings): Promise<number> {
-  const report = await tryRound(flags, true, io, surroundings);
-  if (report === null) return EXIT.failed;
-  await printRound(report, flags, io, surroundings);
+  const round = await tryRound(flags, true, io, surroundings);
+  if (round === null) return EXIT.failed;
+  await printRound(round, flags, io, surroundings);
   return EXIT.done;
 }
 

@@ -1,0 +1,58 @@
+/** Runs a round of `distill` or `loop` in a thread of its own with a bounded heap. Main thread. */
+
+import { Worker } from 'node:worker_threads';
+import { DISTILL_HEAP_MB } from '../limits.ts';
+import { resolveModuleUrl } from '../std/module-url.ts';
+import type { RoundJson } from './distill-report.ts';
+import type { RoundOptions, RoundTeller } from './distill-round.ts';
+
+/** What the thread says. */
+export type RoundMessage =
+  | { type: 'tell'; what: string; done: number; of: number }
+  | { type: 'announce'; what: string }
+  | { type: 'warn'; words: string }
+  | { type: 'done'; round: RoundJson }
+  /** `is_expected`: something about files, in one line; else a stack. */
+  | { type: 'failed'; words: string; is_expected: boolean };
+
+/** A round that came to nothing for a reason that its reader can do something about. */
+export class RoundFailedError extends Error {}
+
+/**
+ * @returns what the round did
+ * @throws RoundFailedError, or Error for what should not happen
+ */
+export async function runRoundInThread(options: RoundOptions, teller: RoundTeller): Promise<RoundJson> {
+  const { old, young } = DISTILL_HEAP_MB;
+  const worker = new Worker(resolveModuleUrl('./round-thread.ts', import.meta.url), {
+    workerData: options,
+    resourceLimits: { maxOldGenerationSizeMb: old, maxYoungGenerationSizeMb: young },
+  });
+  try {
+    return await new Promise<RoundJson>((resolve, reject) => {
+      worker.on('message', (message: RoundMessage) => {
+        switch (message.type) {
+          case 'tell':
+            return teller.tell(message.what, message.done, message.of);
+          case 'announce':
+            return teller.announce(message.what);
+          case 'warn':
+            return teller.warn(message.words);
+          case 'done':
+            return resolve(message.round);
+          case 'failed':
+            return reject(
+              message.is_expected ? new RoundFailedError(message.words) : new Error(message.words),
+            );
+        }
+      });
+      worker.once('error', (error) => {
+        const isFull = (error as { code?: unknown }).code === 'ERR_WORKER_OUT_OF_MEMORY';
+        reject(isFull ? new RoundFailedError(`a round needs more than its ${old} MB of memory`) : error);
+      });
+      worker.once('exit', (code) => reject(new Error(`the round's thread ended with ${code}`)));
+    });
+  } finally {
+    await worker.terminate();
+  }
+}

@@ -1,0 +1,42 @@
+/**
+ * Entry of the thread that a round of `distill` and `loop` runs in: its heap is bounded whatever is in the database, and
+ * the main thread hears signals meanwhile. Started by distill-thread.ts.
+ */
+
+import { parentPort, workerData } from 'node:worker_threads';
+import { TooManyRunsError } from '../analysis/trace.ts';
+import { CaptureFileError } from '../storage/capture/layout.ts';
+import { StudentDirectoryError } from '../storage/student-directory.ts';
+import { toRoundJson } from './distill-report.ts';
+import { type RoundOptions, runRound } from './distill-round.ts';
+import type { RoundMessage } from './distill-thread.ts';
+import { OutcomesError } from './run-outcomes.ts';
+
+/** Between two messages of progress. */
+const TELL_MS = 100;
+
+const port = parentPort!;
+const options = workerData as RoundOptions;
+const post = (message: RoundMessage): void => port.postMessage(message);
+let toldMs = Number.NEGATIVE_INFINITY;
+
+try {
+  const report = await runRound(options, {
+    tell: (what, done, of) => {
+      if (performance.now() - toldMs < TELL_MS) return;
+      toldMs = performance.now();
+      post({ type: 'tell', what, done, of });
+    },
+    announce: (what) => post({ type: 'announce', what }),
+    warn: (words) => post({ type: 'warn', words }),
+  });
+  post({ type: 'done', round: toRoundJson(report, options.out) });
+} catch (error) {
+  const isExpected =
+    error instanceof CaptureFileError ||
+    error instanceof StudentDirectoryError ||
+    error instanceof TooManyRunsError ||
+    error instanceof OutcomesError;
+  const { message, stack = message } = error as Error;
+  post({ type: 'failed', words: isExpected ? message : stack, is_expected: isExpected });
+}
