@@ -2,9 +2,10 @@
  * `npm run eval -- <what>`: measures the rules and models of the product on labelled data outside the repository.
  *   monitors [file]   the six run monitors over ../shared/agent-runs
  *   retrieval         the embedding model over ../shared/retrieval
+ *   relegation        the student on synthetic agents, beside caches
  */
 
-const WHAT = ['monitors', 'retrieval'] as const;
+const WHAT = ['monitors', 'retrieval', 'relegation'] as const;
 
 const [what, ...rest] = process.argv.slice(2);
 if (what === 'monitors') {
@@ -16,6 +17,9 @@ if (what === 'monitors') {
     evaluateRetrieval(...args: string[]): Promise<void>;
   };
   await evaluateRetrieval(...rest);
+} else if (what === 'relegation') {
+  const { evaluateRelegation } = await import('./relegation.ts');
+  evaluateRelegation(...rest);
 } else {
   console.error(`usage: npm run eval -- ${WHAT.join(' | ')}`);
   process.exitCode = 2;

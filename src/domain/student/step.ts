@@ -18,7 +18,7 @@ import {
   isObject,
   mixNumber,
 } from './json-values.ts';
-import { readTokens } from './text-tokens.ts';
+import { readTokens, type TextToken } from './text-tokens.ts';
 
 /** What of a Messages request is not in the normal form. Made by {@link readStepExtras} for golden and live steps alike. */
 export interface StepExtras {
@@ -338,25 +338,25 @@ class StepReader {
     if (this.marks.length < 3 * STUDENT_CORE.marks) this.marks.push(kind, place, value);
   }
 
-  /** Remembers what the user said, token by token. */
-  #hear(text: string): void {
-    for (const token of readTokens(text, 3 * STUDENT_CORE.words_marked))
-      if (token.kind !== 'sign' && token.kind !== 'break')
-        this.#said.add(plainValue(text.slice(token.start, token.end)));
-  }
-
   #addText(name: string, text: string, limit: number, kind: number): void {
     const cut = cutText(text, Math.max(0, Math.min(limit, this.#budget.characters)));
     this.#budget.characters -= cut.length;
     this.sources.push({ name, value: cut });
-    this.#markWords(kind, hashString(name), cut);
-    this.#hear(cut);
+    const tokens = readTokens(cut, 3 * STUDENT_CORE.words_marked);
+    this.#markTokens(kind, hashString(name), tokens);
+    for (const token of tokens)
+      if (token.kind !== 'sign' && token.kind !== 'break')
+        this.#said.add(plainValue(cut.slice(token.start, token.end)));
   }
 
   /** @param place of all its words */
   #markWords(kind: number, place: number, text: string): void {
+    this.#markTokens(kind, place, readTokens(text, 3 * STUDENT_CORE.words_marked));
+  }
+
+  #markTokens(kind: number, place: number, tokens: readonly TextToken[]): void {
     const seen = new Set<number>();
-    for (const token of readTokens(text, 3 * STUDENT_CORE.words_marked)) {
+    for (const token of tokens) {
       if (token.kind === 'sign' || token.kind === 'break') continue;
       const hash = hashString(token.key);
       if (seen.has(hash)) continue;
@@ -456,7 +456,7 @@ class StepReader {
       if (isFresh) this.#mark(MARK.shape, place, 2);
       this.#mark(kind, mixNumber(place + 3), Math.min(value.length, 12));
       const inner = mixNumber(place + 5);
-      for (let i = 0; i < value.length && i < 4; i++)
+      for (let i = 0; i < value.length && i < (isFresh ? 4 : 1); i++)
         this.#markJson(isFresh, name, value.length === 1 ? inner : mixNumber(inner + i), value[i], depth + 1);
       return;
     }

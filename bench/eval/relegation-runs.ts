@@ -1,0 +1,74 @@
+/** Golden runs of the synthetic families, as the student learns them. Bench process. */
+
+import { type AnswerDigest, digestAnswer } from '../../src/domain/student/answer.ts';
+import type { StepDigest } from '../../src/domain/student/step.ts';
+import type { LearnedStep } from '../../src/domain/student/student.ts';
+import type { NormalAnswer } from '../../src/domain/turn.ts';
+import { readMessagesStep } from '../../src/gateway/turns/messages-step.ts';
+import { readMessagesBlocks } from '../../src/gateway/turns/normal-messages.ts';
+import { NormalReading } from '../../src/gateway/turns/normal-reading.ts';
+import { FAMILY_NAMES, type MessagesAnswer, type MessagesRequest, startRun } from './agent-families.ts';
+
+/** A step of a golden run, with the request as it was for the baselines. */
+export interface RecordedStep extends LearnedStep {
+  family: string;
+  is_shifted: boolean;
+  request: MessagesRequest;
+}
+
+export interface RecordedRun {
+  run_id: string;
+  is_shifted: boolean;
+  steps: RecordedStep[];
+}
+
+export function readStep(request: MessagesRequest): StepDigest {
+  const read = readMessagesStep(request, []);
+  if (read === null) throw new Error('a synthetic request has more in it than is read');
+  return read.step;
+}
+
+export function readAnswer(answer: MessagesAnswer): AnswerDigest {
+  const normal: NormalAnswer = {
+    id: answer.id,
+    model: answer.model,
+    content: readMessagesBlocks(answer.content, new NormalReading()),
+    stop_reason: answer.stop_reason,
+    usage: {
+      input_tokens: answer.usage.input_tokens,
+      output_tokens: answer.usage.output_tokens,
+      cache_read_tokens: 0,
+      cache_write_tokens: 0,
+    },
+    error: null,
+  };
+  const digest = digestAnswer(normal);
+  if (digest === null) throw new Error('a synthetic answer is no exemplar');
+  return digest;
+}
+
+/** The oracle does a whole run. */
+export function recordRun(family: string, seed: number, isShifted = false): RecordedRun {
+  const run = startRun(family, seed, isShifted);
+  const steps: RecordedStep[] = [];
+  for (let request = run.nextRequest(); request !== null; request = run.nextRequest()) {
+    const answer = run.askOracle();
+    steps.push({
+      run_id: run.id,
+      family,
+      is_shifted: isShifted,
+      request,
+      step: readStep(request),
+      answer: readAnswer(answer),
+    });
+    run.takeAnswer(answer);
+  }
+  return { run_id: run.id, is_shifted: isShifted, steps };
+}
+
+/** Runs of all families in turn. @param seed no two sets with seeds a million apart share a run */
+export function recordRuns(count: number, seed: number, isShifted = false): RecordedRun[] {
+  return Array.from({ length: count }, (_, i) =>
+    recordRun(FAMILY_NAMES[i % FAMILY_NAMES.length]!, seed + Math.floor(i / FAMILY_NAMES.length), isShifted),
+  );
+}

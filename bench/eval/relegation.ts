@@ -1,0 +1,434 @@
+/**
+ * How much of repetitive agents' work a student takes over, and how well: synthetic families (agent-families.ts), golden
+ * runs to learn from, others held out, and runs of kinds that were never seen. Beside two caches. Bench process.
+ *
+ * Two measures. Step by step: each step of a held-out run with the context that the frontier model made; an error is an
+ * answer that does not agree with the frontier model's (src/domain/student/agreement.ts). In the loop: the student acts
+ * in the world until a step is not covered, the frontier model then ends the run; success is what the world says, so
+ * that it does not depend on the definition of agreement.
+ *
+ * The caches' thresholds are chosen on the held-out steps themselves, the largest coverage at the target: better than
+ * anybody could choose them. The student's comes from its golden runs alone.
+ */
+
+import { parseArgs } from 'node:util';
+import { answersAgree } from '../../src/domain/student/agreement.ts';
+import { type Calibration, CURVE_TARGETS, calibrateStudent } from '../../src/domain/student/calibration.ts';
+import type { StudentAnswer } from '../../src/domain/student/decision.ts';
+import { fitStudent, Student, type StudentIndex } from '../../src/domain/student/student.ts';
+import { ExactIndex } from '../../src/search/exact-index.ts';
+import { saveResult, takeProvenance } from '../results.ts';
+import {
+  FAMILY_NAMES,
+  type MessagesAnswer,
+  type MessagesRequest,
+  startRun,
+  type WireBlock,
+} from './agent-families.ts';
+import { ExactCache, SemanticCache } from './relegation-baselines.ts';
+import { type RecordedStep, readStep, recordRuns } from './relegation-runs.ts';
+
+/** Dollars a million tokens, for example. */
+const PRICES = { input: 3, output: 15 } as const;
+const MAIN_RUNS = 50;
+const LEARNING_RUNS = [10, 30, 100, 300] as const;
+const HELD_RUNS = 40;
+const SHIFTED_RUNS = 10;
+const LOOP_RUNS = 20;
+const FIXED_SIMILARITIES = [0.9, 0.95, 0.98] as const;
+const GOAL_TARGET = 0.05;
+
+/** Share of steps served and share of them that was wrong. */
+interface Point {
+  coverage: number;
+  error: number;
+  served: number;
+  errors: number;
+  steps: number;
+}
+
+/** Whole runs with somebody in front of the frontier model. */
+interface LoopPoint {
+  success: number;
+  cost_saved: number;
+  steps_served: number;
+}
+
+interface SeedResult {
+  seed: number;
+  curve: {
+    target: number;
+    threshold: number;
+    calibrated_error: number;
+    held_out: Point;
+    shifted: Point;
+    loop: LoopPoint;
+  }[];
+  exact: { held_out: Point; loop: LoopPoint };
+  /** Largest coverage with at most the target's error, by a threshold chosen on the held-out steps. */
+  semantic: { target: number; similarity: number | null; held_out: Point }[];
+  semantic_fixed: { similarity: number; held_out: Point; shifted: Point; loop: LoopPoint }[];
+  by_family: Record<string, Point>;
+  uncovered: Record<string, number>;
+}
+
+type Ask = (request: MessagesRequest) => { answer: StudentAnswer; score: number } | null;
+
+const makeIndex = (dimensions: number): StudentIndex => new ExactIndex(dimensions);
+
+/** Prints and stores the evaluation. @param args `--seeds N`, `--no-learning`, `--no-save` */
+export function evaluateRelegation(...args: string[]): void {
+  const { values } = parseArgs({
+    args,
+    options: {
+      seeds: { type: 'string', default: '3' },
+      'no-learning': { type: 'boolean' },
+      'no-save': { type: 'boolean' },
+    },
+  });
+  const provenance = takeProvenance();
+  const seeds = Math.max(1, Math.floor(Number(values.seeds)) || 1);
+  const results = Array.from({ length: seeds }, (_, i) => evaluateSeed(i + 1));
+  printSeeds(results);
+  const learning = values['no-learning'] === true ? [] : LEARNING_RUNS.map((runs) => learn(runs, seeds));
+  if (learning.length > 0) printLearning(learning);
+  const goals = judge(results);
+  for (const [goal, isMet] of Object.entries(goals)) console.log(`${isMet ? 'met   ' : 'MISSED'} ${goal}`);
+  const result = {
+    ...provenance,
+    suite: 'relegation',
+    families: FAMILY_NAMES,
+    golden_runs: MAIN_RUNS * FAMILY_NAMES.length,
+    prices: PRICES,
+    seeds: results,
+    learning,
+    goals,
+  };
+  if (values['no-save'] !== true) console.log(`\n${saveResult(result)}`);
+}
+
+function evaluateSeed(seed: number): SeedResult {
+  const base = seed * 10_000_000;
+  const families = FAMILY_NAMES.length;
+  const golden = recordRuns(MAIN_RUNS * families, base).flatMap(({ steps }) => steps);
+  const held = recordRuns(HELD_RUNS * families, base + 3_000_000).flatMap(({ steps }) => steps);
+  const shifted = recordRuns(SHIFTED_RUNS * families, base + 6_000_000, true).flatMap(({ steps }) => steps);
+  const calibration = calibrateStudent(golden, { makeIndex, target_error: GOAL_TARGET });
+  const student = new Student(fitStudent(golden), makeIndex);
+  const ask: Ask = (request) => askStudent(student, request);
+  const scoredHeld = scoreAll(held, ask);
+  const scoredShifted = scoreAll(shifted, ask);
+  const exact = new ExactCache(golden);
+  const semantic = new SemanticCache(golden);
+  // A cache's score is how unlike the request is, so that both are "at most the threshold".
+  const askExact: Ask = (request) => scoreOf(exact.find(request));
+  const askSemantic: Ask = (request) => scoreOf(semantic.find(request));
+  const semanticHeld = scoreAll(held, askSemantic);
+  const semanticShifted = scoreAll(shifted, askSemantic);
+  const atGoal = calibration.threshold;
+  return {
+    seed,
+    curve: calibration.curve.map(({ target_error, threshold, error }) => ({
+      target: target_error,
+      threshold,
+      calibrated_error: error,
+      held_out: pointAt(scoredHeld, threshold),
+      shifted: pointAt(scoredShifted, threshold),
+      loop: runLoop(ask, threshold, base + 8_000_000),
+    })),
+    exact: { held_out: pointAt(scoreAll(held, askExact), 0), loop: runLoop(askExact, 0, base + 8_000_000) },
+    semantic: CURVE_TARGETS.map((target) => ({ target, ...chooseSimilarity(semanticHeld, target) })),
+    semantic_fixed: FIXED_SIMILARITIES.map((similarity) => ({
+      similarity,
+      held_out: pointAt(semanticHeld, 1 - similarity),
+      shifted: pointAt(semanticShifted, 1 - similarity),
+      loop: runLoop(askSemantic, 1 - similarity, base + 8_000_000),
+    })),
+    by_family: Object.fromEntries(
+      FAMILY_NAMES.map((name) => [
+        name,
+        pointAt(
+          scoredHeld.filter((_, i) => held[i]!.family === name),
+          atGoal,
+        ),
+      ]),
+    ),
+    uncovered: countUncovered(student, held, calibration),
+  };
+}
+
+function askStudent(
+  student: Student,
+  request: MessagesRequest,
+): { answer: StudentAnswer; score: number } | null {
+  const { answer, score } = student.propose(readStep(request));
+  return answer === null || score === null ? null : { answer, score };
+}
+
+function scoreOf(cached: { answer: StudentAnswer; similarity: number } | null): ReturnType<Ask> {
+  return cached === null ? null : { answer: cached.answer, score: Math.max(0, 1 - cached.similarity) };
+}
+
+interface Scored {
+  score: number | null;
+  is_right: boolean;
+}
+
+function scoreAll(steps: readonly RecordedStep[], ask: Ask): Scored[] {
+  return steps.map(({ request, answer }) => {
+    const given = ask(request);
+    return given === null
+      ? { score: null, is_right: false }
+      : { score: given.score, is_right: answersAgree(given.answer, answer) };
+  });
+}
+
+function pointAt(scored: readonly Scored[], threshold: number): Point {
+  let served = 0;
+  let errors = 0;
+  for (const { score, is_right } of scored) {
+    // Cosines of equal vectors are 1 but for rounding.
+    if (score === null || score > threshold + 1e-6) continue;
+    served++;
+    if (!is_right) errors++;
+  }
+  const steps = scored.length;
+  return {
+    coverage: steps === 0 ? 0 : served / steps,
+    error: served === 0 ? 0 : errors / served,
+    served,
+    errors,
+    steps,
+  };
+}
+
+function chooseSimilarity(
+  scored: readonly Scored[],
+  target: number,
+): { similarity: number | null; held_out: Point } {
+  const sorted = scored.filter(({ score }) => score !== null).sort((a, b) => a.score! - b.score!);
+  let best = -1;
+  let errors = 0;
+  for (const [i, { score, is_right }] of sorted.entries()) {
+    if (!is_right) errors++;
+    if (sorted[i + 1]?.score !== score && errors / (i + 1) <= target) best = score!;
+  }
+  return { similarity: best < 0 ? null : 1 - best, held_out: pointAt(scored, best < 0 ? -1 : best) };
+}
+
+/** The same runs for everybody: somebody serves until a step is not covered, the frontier model does the rest. */
+function runLoop(ask: Ask, threshold: number, firstSeed: number): LoopPoint {
+  let successes = 0;
+  let runs = 0;
+  let paid = 0;
+  let alone = 0;
+  let steps = 0;
+  let served = 0;
+  for (const family of FAMILY_NAMES) {
+    for (let i = 0; i < LOOP_RUNS; i++) {
+      alone += priceAlone(family, firstSeed + i);
+      const run = startRun(family, firstSeed + i);
+      let isSticky = false;
+      for (let request = run.nextRequest(); request !== null; request = run.nextRequest()) {
+        const oracle = run.askOracle();
+        const price =
+          (oracle.usage.input_tokens * PRICES.input + oracle.usage.output_tokens * PRICES.output) / 1e6;
+        steps++;
+        cost += price;
+        const given = isSticky || threshold < 0 ? null : ask(request);
+        if (given === null || given.score > threshold + 1e-6) {
+          isSticky = true;
+          paid += priceOf(oracle);
+          run.takeAnswer(oracle);
+        } else {
+          served++;
+          run.takeAnswer({ content: toWire(given.answer, steps), stop_reason: given.answer.stop_reason });
+        }
+      }
+      runs++;
+      if (run.isSuccess()) successes++;
+    }
+  }
+  return {
+    success: successes / runs,
+    cost_saved: 1 - paid / alone,
+    steps_served: served / steps,
+  };
+}
+
+function priceOf({ usage }: MessagesAnswer): number {
+  return (usage.input_tokens * PRICES.input + usage.output_tokens * PRICES.output) / 1e6;
+}
+
+/** What the run costs without anybody in front; a wrong step served makes runs longer. */
+function priceAlone(family: string, seed: number): number {
+  const run = startRun(family, seed);
+  let price = 0;
+  while (run.nextRequest() !== null) {
+    const oracle = run.askOracle();
+    price += priceOf(oracle);
+    run.takeAnswer(oracle);
+  }
+  return price;
+}
+
+function toWire(answer: StudentAnswer, step: number): WireBlock[] {
+  return answer.content.map((block, i) =>
+    block.type === 'text'
+      ? { type: 'text', text: block.text }
+      : {
+          type: 'tool_use',
+          id: `toolu_${step}_${i}`,
+          name: block.name,
+          input: block.input as Record<string, unknown>,
+        },
+  );
+}
+
+function countUncovered(
+  student: Student,
+  held: readonly RecordedStep[],
+  { threshold }: Calibration,
+): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const { step } of held) {
+    const decision = student.decide(step, threshold);
+    if (!decision.covered) counts[decision.reason] = (counts[decision.reason] ?? 0) + 1;
+  }
+  return counts;
+}
+
+interface Learned {
+  /** Golden runs of each family. */
+  runs: number;
+  coverage: number;
+  error: number;
+  worst_error: number;
+  semantic_coverage: number;
+}
+
+function learn(runs: number, seeds: number): Learned {
+  const points: Point[] = [];
+  const caches: number[] = [];
+  // The larger, the less chance there is in it, and the longer it takes.
+  for (let seed = 1; seed <= (runs >= 300 ? 1 : seeds); seed++) {
+    const base = seed * 10_000_000;
+    const golden = recordRuns(runs * FAMILY_NAMES.length, base).flatMap(({ steps }) => steps);
+    const held = recordRuns(HELD_RUNS * FAMILY_NAMES.length, base + 3_000_000).flatMap(({ steps }) => steps);
+    const { threshold } = calibrateStudent(golden, { makeIndex, target_error: GOAL_TARGET });
+    const student = new Student(fitStudent(golden), makeIndex);
+    points.push(
+      pointAt(
+        scoreAll(held, (request) => askStudent(student, request)),
+        threshold,
+      ),
+    );
+    const semantic = new SemanticCache(golden.slice(-6_000));
+    caches.push(
+      chooseSimilarity(
+        scoreAll(held, (request) => scoreOf(semantic.find(request))),
+        GOAL_TARGET,
+      ).held_out.coverage,
+    );
+  }
+  return {
+    runs,
+    coverage: mean(points.map(({ coverage }) => coverage)),
+    error: mean(points.map(({ error }) => error)),
+    worst_error: Math.max(...points.map(({ error }) => error)),
+    semantic_coverage: mean(caches),
+  };
+}
+
+function judge(results: readonly SeedResult[]): Record<string, boolean> {
+  const at = results.map((result) => result.curve.find(({ target }) => target === GOAL_TARGET)!.held_out);
+  const coverage = mean(at.map((point) => point.coverage));
+  const semantic = mean(
+    results.map((result) => result.semantic.find(({ target }) => target === GOAL_TARGET)!.held_out.coverage),
+  );
+  const exact = mean(results.map((result) => result.exact.held_out.coverage));
+  return {
+    'measured error at the 5 % target is at most 5 % (mean of seeds)':
+      mean(at.map(({ error }) => error)) <= GOAL_TARGET,
+    'measured error at the 5 % target is at most 5 % (worst seed)': at.every(
+      ({ error }) => error <= GOAL_TARGET,
+    ),
+    'coverage at that error is above the semantic cache': coverage > semantic,
+    'coverage at that error is above the exact cache': coverage > exact,
+  };
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
+}
+
+function percent(value: number): string {
+  return `${(100 * value).toFixed(1)} %`.padStart(8);
+}
+
+function row(label: string, cells: readonly string[]): void {
+  console.log(label.padEnd(34) + cells.map((cell) => cell.padStart(11)).join(''));
+}
+
+function printSeeds(results: readonly SeedResult[]): void {
+  const all = <T>(read: (result: SeedResult) => T): T[] => results.map(read);
+  console.log(
+    `${MAIN_RUNS * FAMILY_NAMES.length} golden runs of ${FAMILY_NAMES.length} agents, ${results.length} seeds; mean over seeds, error also of the worst\n`,
+  );
+  row('', ['coverage', 'error', 'worst', 'new kinds', 'success', 'cost saved']);
+  row('frontier model alone', [percent(0), percent(0), percent(0), '', percent(1), percent(0)]);
+  for (const [i, target] of CURVE_TARGETS.entries()) {
+    const points = all(({ curve }) => curve[i]!);
+    row(`student, target ${100 * target} %`, [
+      percent(mean(points.map(({ held_out }) => held_out.coverage))),
+      percent(mean(points.map(({ held_out }) => held_out.error))),
+      percent(Math.max(...points.map(({ held_out }) => held_out.error))),
+      percent(mean(points.map(({ shifted }) => shifted.error))),
+      percent(mean(points.map(({ loop }) => loop.success))),
+      percent(mean(points.map(({ loop }) => loop.cost_saved))),
+    ]);
+  }
+  row('exact cache', [
+    percent(mean(all(({ exact }) => exact.held_out.coverage))),
+    percent(mean(all(({ exact }) => exact.held_out.error))),
+    percent(Math.max(...all(({ exact }) => exact.held_out.error))),
+    '',
+    percent(mean(all(({ exact }) => exact.loop.success))),
+    percent(mean(all(({ exact }) => exact.loop.cost_saved))),
+  ]);
+  for (const [i, similarity] of FIXED_SIMILARITIES.entries()) {
+    const points = all(({ semantic_fixed }) => semantic_fixed[i]!);
+    row(`semantic cache, cosine ${similarity}`, [
+      percent(mean(points.map(({ held_out }) => held_out.coverage))),
+      percent(mean(points.map(({ held_out }) => held_out.error))),
+      percent(Math.max(...points.map(({ held_out }) => held_out.error))),
+      percent(mean(points.map(({ shifted }) => shifted.error))),
+      percent(mean(points.map(({ loop }) => loop.success))),
+      percent(mean(points.map(({ loop }) => loop.cost_saved))),
+    ]);
+  }
+  for (const [i, target] of CURVE_TARGETS.entries()) {
+    const points = all(({ semantic }) => semantic[i]!);
+    row(`semantic cache, best at ${100 * target} %`, [
+      percent(mean(points.map(({ held_out }) => held_out.coverage))),
+      percent(mean(points.map(({ held_out }) => held_out.error))),
+      percent(Math.max(...points.map(({ held_out }) => held_out.error))),
+    ]);
+  }
+  console.log('\nby family, at the target of 5 %');
+  for (const family of FAMILY_NAMES) {
+    const points = all(({ by_family }) => by_family[family]!);
+    row(`  ${family}`, [
+      percent(mean(points.map(({ coverage }) => coverage))),
+      percent(mean(points.map(({ error }) => error))),
+    ]);
+  }
+}
+
+function printLearning(learning: readonly Learned[]): void {
+  console.log('\nby golden runs of each agent, at the target of 5 %');
+  row('', ['coverage', 'error', 'worst', 'semantic']);
+  for (const { runs, coverage, error, worst_error, semantic_coverage } of learning)
+    row(`  ${runs}`, [percent(coverage), percent(error), percent(worst_error), percent(semantic_coverage)]);
+  console.log('');
+}
