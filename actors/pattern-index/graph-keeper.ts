@@ -51,7 +51,9 @@ export class GraphKeeper {
     if (home.index.unlinked === 0) return;
     this.#untended.add(home);
     const unsaved = this.#unsaved.get(home);
-    if (unsaved === undefined) this.#unsaved.set(home, { count: 1, at_ms: performance.now() });
+    // The first one that a graph is made for: those before it go into the graph with it.
+    if (unsaved === undefined)
+      this.#unsaved.set(home, { count: home.index.unlinked, at_ms: performance.now() });
     else {
       unsaved.count++;
       unsaved.at_ms = performance.now();

@@ -1,12 +1,14 @@
 /** The pattern store over tables in memory and on the disk, and the pattern index's decisions without threads. */
+import { readdirSync } from 'node:fs';
 import { afterEach, describe, expect, it } from 'vitest';
 import { PATTERN_STORE_PORT, patternIndex } from '../../actors/pattern-index/behaviour.ts';
 import type { AddedPattern, RetrieveRequest } from '../../actors/pattern-index/protocol.ts';
 import { PatternStore } from '../../actors/pattern-index/store.ts';
 import type { StoreParts } from '../../actors/pattern-index/store-parts.ts';
 import type { PatternScope } from '../../src/domain/pattern.ts';
-import { PATTERN_VECTORS, PATTERNS } from '../../src/domain/pattern-rows.ts';
+import { PATTERN_SETTINGS, PATTERN_VECTORS, PATTERNS } from '../../src/domain/pattern-rows.ts';
 import { ActorKit } from '../../src/runtime/kit.ts';
+import { GraphFolder } from '../../src/search/graph-folder.ts';
 import { chooseIndex } from '../../src/search/open-index.ts';
 import { createManualClock } from '../../src/std/clock.ts';
 import { createUlidSource } from '../../src/std/id.ts';
@@ -351,6 +353,112 @@ describe('a changed embedder', () => {
     expect(third.state().unembedded).toBe(0);
   });
 
+  /** A store of the embedder before, closed; and a new embedder that is down, so that nothing is embedded anew. */
+  async function changeEmbedder(world: World, situations: readonly string[]) {
+    const source = { kind: 'onnx', dir: '/models/old' } as const;
+    const former = world.embedder;
+    const first = await openStore(world, { embedder_source: source });
+    await first.add(
+      ALICE,
+      situations.map((situation) => pattern(situation)),
+    );
+    await expect
+      .poll(() => world.tables.get(PATTERN_SETTINGS, ['embedder']))
+      .toEqual({ id: former.id, source });
+    await first.close();
+    world.embedder = new HashedWords(64, 7);
+    world.embedder.isDown = true;
+    return { former, record: { id: former.id, source } };
+  }
+
+  /** Opened, but not settled: it may be waiting for its embedder. */
+  async function openUnsettled(world: World, parts: Partial<StoreParts>): Promise<PatternStore> {
+    const clock = createManualClock(Date.parse('2026-11-22T10:00:00Z'));
+    const note = (_facts: object, message: string) => void world.logged.push(message);
+    const store = new PatternStore({
+      tables: world.tables,
+      embedder: world.embedder,
+      makeIndex: chooseIndex(() => {}),
+      clock,
+      newId: createUlidSource(clock),
+      log: { info: note, warn: note },
+      starters: [],
+      ...parts,
+    });
+    opened.push(store);
+    await store.whenLoaded();
+    return store;
+  }
+
+  it('lets the one before find what it has not embedded yet, by the vectors that are there', async () => {
+    const world = createWorld();
+    const { former, record } = await changeEmbedder(world, [FLAKY, ROUTER]);
+    const before = former.embedded;
+    const asked: unknown[] = [];
+    const store = await openUnsettled(world, {
+      listFormer: (given) => {
+        asked.push(given);
+        return [async () => former];
+      },
+    });
+    await expect.poll(() => store.state().formerly_embedded).toBe(2);
+    expect(asked).toEqual([record]);
+    // The present one is down: the one before is enough.
+    expect(await store.retrieve(ask(FLAKY))).toMatchObject([{ similarity: 1, fields: { situation: FLAKY } }]);
+    expect(await store.retrieve(ask(FLAKY, { org_id: 'bob' }))).toEqual([]);
+    expect(former.embedded).toBe(before + 1);
+    world.embedder.isDown = false;
+    await store.whenSettled();
+    expect(store.state()).toMatchObject({ unembedded: 0, formerly_embedded: 0 });
+    expect(await store.retrieve(ask(ROUTER))).toMatchObject([{ similarity: 1 }]);
+    expect(former.embedded).toBe(before + 1);
+  });
+
+  it('finds by both while some patterns have their vectors and some have not', async () => {
+    const world = createWorld();
+    const { former } = await changeEmbedder(world, [FLAKY, ROUTER]);
+    world.embedder.isDown = false;
+    // Up for what is added, down for what is stored: its first batch fails.
+    const embed = world.embedder.embed.bind(world.embedder);
+    world.embedder.embed = (texts) =>
+      texts.includes(ROUTER) ? Promise.reject(new Error('not now')) : embed(texts);
+    const store = await openUnsettled(world, { listFormer: () => [async () => former] });
+    await expect.poll(() => store.state().formerly_embedded).toBe(2);
+    await store.add(ALICE, [pattern(`${FLAKY} again and again`)]);
+    const found = await store.retrieve(ask(FLAKY));
+    expect(found.map(({ fields }) => fields.situation)).toEqual([FLAKY, `${FLAKY} again and again`]);
+    expect(found[0]!.similarity).toBe(1);
+  });
+
+  it('lets another stand in, in memory alone, where the one before has gone', async () => {
+    const world = createWorld();
+    await changeEmbedder(world, [FLAKY, ROUTER]);
+    const rows = () => [...world.tables.range(PATTERN_VECTORS, { prefix: [] })].length;
+    const stored = rows();
+    const standIn = new HashedWords(256, 3);
+    const unfit = new HashedWords(32, 4);
+    unfit.isDown = true;
+    const store = await openUnsettled(world, {
+      listFormer: () => [
+        () => Promise.reject(new Error('there is no such folder')),
+        async () => unfit,
+        async () => standIn,
+      ],
+    });
+    await expect.poll(() => store.state().formerly_embedded).toBe(2);
+    expect(standIn.embedded).toBe(2);
+    expect(rows()).toBe(stored);
+    expect(await store.retrieve(ask(ROUTER))).toMatchObject([{ similarity: 1 }]);
+  });
+
+  it('is down with nothing in its place: what it would have to find is unavailable', async () => {
+    const world = createWorld();
+    await changeEmbedder(world, [FLAKY]);
+    const store = await openUnsettled(world, { listFormer: () => [() => Promise.reject(new Error('gone'))] });
+    await expect.poll(() => world.logged).toContain('patterns are not found until they are embedded');
+    await expect(store.retrieve(ask(FLAKY))).rejects.toThrow('the embedder is down');
+  });
+
   it('goes on with the patterns that have vectors while it is down', async () => {
     const world = createWorld();
     const first = await openStore(world);
@@ -376,6 +484,44 @@ describe('a changed embedder', () => {
     world.embedder.isDown = false;
     expect(await second.add(ALICE, [pattern(ROUTER)])).toMatchObject([{ created: true }]);
     expect(await second.retrieve(ask(ROUTER))).toHaveLength(1);
+  });
+});
+
+describe('a restart', () => {
+  it('takes the graph from the disk, and finds the same with it', async () => {
+    const world = createWorld();
+    const dir = makeFolder();
+    const folder = new GraphFolder(dir, createUlidSource(createManualClock()));
+    const graphs = { folder, quiet_ms: 1 };
+    const first = await openStore(world, { graphs });
+    const names = Array.from(
+      { length: 2_400 },
+      (_, at) => `amber${at} birch${at * 7} cedar${at * 13} delta${at}`,
+    );
+    for (let at = 0; at < names.length; at += 800)
+      await first.add(
+        ALICE,
+        names.slice(at, at + 800).map((name) => pattern(name)),
+      );
+    await first.whenSettled();
+    expect(first.state().unlinked).toBe(0);
+    const listSaved = () => readdirSync(dir).filter((file) => file.endsWith('.json'));
+    await expect.poll(listSaved).toHaveLength(1);
+    const [before] = listSaved();
+    const found = await first.retrieve(ask(names[7]!));
+    expect(found[0]!.similarity).toBe(1);
+    await first.close();
+    expect(world.logged).not.toContain('graphs of patterns are taken from the disk');
+    const second = await openStore(world, { graphs });
+    expect(world.logged).toContain('graphs of patterns are taken from the disk');
+    expect(second.state()).toMatchObject({ patterns: names.length, unlinked: 0 });
+    expect(await second.retrieve(ask(names[7]!))).toEqual(found);
+    await second.close();
+    // Another embedder's vectors are not in it.
+    world.embedder = new HashedWords(128, 9);
+    const third = await openStore(world, { graphs });
+    expect((await third.retrieve(ask(names[7]!)))[0]).toMatchObject({ similarity: 1 });
+    await expect.poll(() => listSaved().map((name) => name !== before), { timeout: 10_000 }).toEqual([true]);
   });
 });
 
