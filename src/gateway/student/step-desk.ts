@@ -76,8 +76,8 @@ const RESULT_ID = Buffer.from('"tool_use_id":');
 /** Longest id that is looked for in a raw body, quotes and blanks before it included. */
 const ID_BYTES = 300;
 
-const WARM_UP_STEPS = 400;
-const WARM_UP_MS = 1_500;
+const WARM_UP_STEPS = 200;
+const WARM_UP_MS = 800;
 const WARM_UP_BODY = JSON.stringify({
   model: 'm',
   max_tokens: 1_000,

@@ -1,0 +1,436 @@
+/** A student of kind `http`: what its service is asked, what is taken from it, and what never reaches it. */
+
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { STUDENT_SERVICE_ANSWER_BYTES } from '../../src/limits.ts';
+import { readStats } from '../fixtures/capture-gateway.ts';
+import { rawRequest } from '../fixtures/raw-client.ts';
+import { messageBytes } from '../fixtures/raw-message.ts';
+import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
+import {
+  LOOK,
+  type RelegatedGateway,
+  serverOf,
+  startRelegatedGateway,
+  stepBody,
+  stepBytes,
+} from '../fixtures/relegated-gateway.ts';
+
+const KEY = 'student-key-5f1c';
+const CLIENT_CANARY = 'canary-of-the-client-93b1';
+
+interface Asked {
+  url: string;
+  headers: IncomingMessage['headers'];
+  body: Record<string, unknown>;
+}
+
+let service: Server;
+let asked: Asked[] = [];
+let answer: (response: ServerResponse, body: Record<string, unknown>) => void;
+let upstream: RawUpstream;
+let folder: string;
+let gateway: RelegatedGateway;
+beforeAll(async () => {
+  service = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      const body = JSON.parse(Buffer.concat(chunks).toString()) as Record<string, unknown>;
+      asked.push({ url: request.url!, headers: request.headers, body });
+      answer(response, body);
+    });
+  });
+  await new Promise<void>((resolve) => service.listen(0, '127.0.0.1', resolve));
+  upstream = await startRawUpstream((connection) =>
+    connection.write(
+      messageBytes('HTTP/1.1 200 OK', [['Content-Type', 'application/json']], Buffer.from('{"upstream":1}')),
+    ),
+  );
+});
+afterAll(async () => {
+  service.closeAllConnections();
+  service.close();
+  await upstream.close();
+});
+afterEach(async () => {
+  await gateway.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function open(style: 'messages' | 'chat_completions', timeoutMs = 30_000): Promise<void> {
+  asked = [];
+  folder = mkdtempSync(join(tmpdir(), 'understudy-service-'));
+  gateway = await startRelegatedGateway({
+    upstream: upstream.url,
+    folder,
+    key: KEY,
+    timeout_ms: timeoutMs,
+    prices: { 'claude-demo': { input: 3, output: 15 }, cheap: { input: 1, output: 2 } },
+    student: {
+      kind: 'http',
+      endpoint: `http://127.0.0.1:${(service.address() as AddressInfo).port}/base`,
+      model: 'cheap-1',
+      style,
+    },
+  });
+}
+
+const reply =
+  (body: unknown, status = 200) =>
+  (response: ServerResponse) => {
+    response.writeHead(status, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(body));
+  };
+const message = (content: unknown[], stop_reason = 'end_turn', more: object = {}) => ({
+  type: 'message',
+  role: 'assistant',
+  content,
+  stop_reason,
+  usage: { input_tokens: 70, cache_read_input_tokens: 30, output_tokens: 20 },
+  ...more,
+});
+const chat = (said: object, finish_reason = 'stop', more: object = {}) => ({
+  choices: [{ index: 0, finish_reason, message: { role: 'assistant', content: null, ...said } }],
+  usage: { prompt_tokens: 100, completion_tokens: 20 },
+  ...more,
+});
+
+const CONVERSATION = [
+  {
+    role: 'user',
+    content: [
+      { type: 'text', text: 'serve', cache_control: { type: 'ephemeral' } },
+      { type: 'text', text: 'it' },
+    ],
+  },
+  {
+    role: 'assistant',
+    content: [
+      { type: 'thinking', thinking: 'hidden', signature: 'sig' },
+      { type: 'text', text: 'I look.' },
+      { type: 'tool_use', id: 'toolu_1', name: 'look', input: { at: 'a' } },
+      { type: 'tool_use', id: 'toolu_2', name: 'look', input: { at: 'b' } },
+    ],
+  },
+  {
+    role: 'user',
+    content: [
+      { type: 'tool_result', tool_use_id: 'toolu_1', content: [{ type: 'text', text: 'seen' }] },
+      { type: 'tool_result', tool_use_id: 'toolu_2', content: 'broken', is_error: true },
+      { type: 'text', text: 'serve on' },
+    ],
+  },
+];
+const SETTINGS = {
+  system: [
+    { type: 'text', text: 'Be brief.' },
+    { type: 'text', text: 'Be kind.' },
+  ],
+  tool_choice: { type: 'any', disable_parallel_tool_use: true },
+  temperature: 0.5,
+  metadata: { user_id: CLIENT_CANARY },
+};
+
+/** A step in its run, which the student has had so far: its conversation must have been made here. */
+async function send(body: object, more: [string, string][] = []) {
+  const result = await rawRequest(gateway.port, stepBytes(body, more));
+  return { by: serverOf(result), body: JSON.parse(result.body.toString()) as Record<string, unknown> };
+}
+
+/** Leads a conversation up to the third message of CONVERSATION, with the ids that the gateway gave. */
+async function converse(first: (response: ServerResponse) => void): Promise<unknown[]> {
+  answer = first;
+  const opened = await send(stepBody([CONVERSATION[0]!], { system: SETTINGS.system }));
+  expect(opened.by).toBe('student');
+  const ids = (opened.body.content as { id?: string }[]).flatMap(({ id }) => (id === undefined ? [] : [id]));
+  const text = JSON.stringify(CONVERSATION).replaceAll('toolu_1', ids[0]!).replaceAll('toolu_2', ids[1]!);
+  return JSON.parse(text) as unknown[];
+}
+
+describe('a service that speaks the Messages API', () => {
+  it('is asked for what is covered, in its own name, and answers in the client’s', async () => {
+    await open('messages');
+    const messages = await converse(
+      reply(
+        message(
+          [
+            { type: 'thinking', thinking: 'cheap', signature: 's' },
+            { type: 'text', text: 'I look.' },
+            { type: 'tool_use', id: 'x', name: 'look', input: { at: 'a' } },
+            { type: 'tool_use', id: 'y', name: 'look', input: { at: 'b' } },
+          ],
+          'tool_use',
+        ),
+      ),
+    );
+    answer = reply(message([{ type: 'tool_use', id: 'z', name: 'look', input: { at: 'c' } }], 'tool_use'));
+    const result = await send(stepBody(messages as never, SETTINGS), [
+      ['authorization', `Bearer ${CLIENT_CANARY}`],
+    ]);
+    expect(result.by).toBe('student');
+    expect(result.body).toMatchObject({
+      model: 'claude-demo-large',
+      content: [
+        { type: 'tool_use', id: expect.stringMatching(/^toolu_01/), name: 'look', input: { at: 'c' } },
+      ],
+      stop_reason: 'tool_use',
+      usage: { input_tokens: 100, output_tokens: 20 },
+    });
+    const { url, headers, body } = asked[1]!;
+    expect(url).toBe('/base/v1/messages');
+    expect(headers).toMatchObject({ 'x-api-key': KEY, 'anthropic-version': '2023-06-01' });
+    expect(headers.authorization).toBeUndefined();
+    const [, second, third] = messages as { content: { id?: string; tool_use_id?: string }[] }[];
+    expect(body).toEqual({
+      model: 'cheap-1',
+      max_tokens: 4_000,
+      stream: false,
+      temperature: 0.5,
+      stop_sequences: ['STOP'],
+      system: 'Be brief.\n\nBe kind.',
+      tools: [LOOK],
+      tool_choice: { type: 'any', disable_parallel_tool_use: true },
+      messages: [
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'serve' },
+            { type: 'text', text: 'it' },
+          ],
+        },
+        { role: 'assistant', content: second!.content.slice(1) },
+        {
+          role: 'user',
+          content: [
+            { type: 'tool_result', tool_use_id: third!.content[0]!.tool_use_id, content: 'seen' },
+            {
+              type: 'tool_result',
+              tool_use_id: third!.content[1]!.tool_use_id,
+              content: 'broken',
+              is_error: true,
+            },
+            { type: 'text', text: 'serve on' },
+          ],
+        },
+      ],
+    });
+    const { money_saved_usd, tokens_saved } = (await readStats(gateway.url)).relegation;
+    expect(tokens_saved).toEqual({ input: 200, output: 40 });
+    // Twice: what the upstream would have cost, less what the service did.
+    const [theirs, its] = [100 * 3 + 20 * 15, 100 * 1 + 20 * 2];
+    expect(money_saved_usd).toBeCloseTo((2 * (theirs - its)) / 1e6, 9);
+  });
+
+  const wrong: [string, string, (response: ServerResponse) => void][] = [
+    ['an error', 'failed', reply({ error: 'no' }, 500)],
+    ['too many requests', 'failed', reply({ error: 'later' }, 429)],
+    ['no message', 'failed', reply({ hello: 1 })],
+    [
+      'an unknown tool',
+      'failed',
+      reply(message([{ type: 'tool_use', id: 'z', name: 'rm', input: {} }], 'tool_use')),
+    ],
+    [
+      'a wrong input',
+      'failed',
+      reply(message([{ type: 'tool_use', id: 'z', name: 'look', input: { at: 1 } }], 'tool_use')),
+    ],
+    ['a cut answer', 'failed', reply(message([{ type: 'text', text: 'half' }], 'max_tokens'))],
+    ['another block', 'failed', reply(message([{ type: 'image' }]))],
+    ['nothing', 'failed', reply(message([]))],
+    ['a stop that does not fit', 'failed', reply(message([{ type: 'text', text: 'a' }], 'tool_use'))],
+    ['no JSON', 'failed', (response) => response.end('<html>')],
+    [
+      'half a body',
+      'failed',
+      (response) => {
+        response.writeHead(200, { 'content-length': '100' });
+        response.write('{"type"');
+        setImmediate(() => response.destroy());
+      },
+    ],
+    [
+      'a redirect',
+      'failed',
+      (response) => {
+        response.writeHead(307, { location: '/elsewhere' });
+        response.end();
+      },
+    ],
+    [
+      'more than is read',
+      'failed',
+      (response) => {
+        response.end(
+          JSON.stringify(message([{ type: 'text', text: 'x'.repeat(STUDENT_SERVICE_ANSWER_BYTES) }])),
+        );
+      },
+    ],
+  ];
+  it('is not believed: whatever is wrong with its answer, the upstream serves', async () => {
+    await open('messages');
+    for (const [what, reason, act] of wrong) {
+      answer = act;
+      const before = gateway.counts();
+      expect((await send(stepBody('serve this'))).body, what).toEqual({ upstream: 1 });
+      const after = gateway.counts();
+      expect(after.fallbacks[reason as 'failed'], what).toBe((before.fallbacks[reason as 'failed'] ?? 0) + 1);
+      expect(after.errors, what).toBe(before.errors + 1);
+    }
+    expect(asked.map(({ url }) => url)).toEqual(wrong.map(() => '/base/v1/messages'));
+    answer = reply(message([{ type: 'text', text: 'fine' }]));
+    expect((await send(stepBody('serve this'))).by).toBe('student');
+  });
+
+  it('is asked for many steps at once', async () => {
+    await open('messages');
+    const waiting: ServerResponse[] = [];
+    answer = (response) => {
+      waiting.push(response);
+      if (waiting.length === 12)
+        for (const one of waiting) reply(message([{ type: 'text', text: 'all' }]))(one);
+    };
+    const results = await Promise.all(Array.from({ length: 12 }, () => send(stepBody('serve this'))));
+    expect(results.map(({ by }) => by)).toEqual(Array.from({ length: 12 }, () => 'student'));
+  });
+
+  it('may be too slow, and its late answer changes nothing', async () => {
+    await open('messages', 300);
+    const { promise: isGone, resolve: onGone } = Promise.withResolvers<void>();
+    answer = (response) => response.on('close', onGone);
+    expect((await send(stepBody('serve this'), [['x-svc-run', 'slow']])).body).toEqual({ upstream: 1 });
+    expect(gateway.counts().fallbacks).toEqual({ timeout: 1 });
+    // It is told that nobody waits.
+    await isGone;
+    answer = reply(message([{ type: 'text', text: 'quick' }]));
+    expect((await send(stepBody('serve this'), [['x-svc-run', 'slow']])).by).toBe('upstream');
+  });
+
+  it('is not asked for what is not covered, or what it could not be told', async () => {
+    await open('messages');
+    answer = reply(message([{ type: 'text', text: 'fine' }]));
+    expect((await send(stepBody('decline this'))).by).toBe('upstream');
+    const schema = { type: 'json_schema', schema: { type: 'object' } };
+    const bodies = [
+      stepBody('serve this', { output_config: { format: schema } }),
+      stepBody('serve this', { tools: [LOOK, { type: 'web_search_20250305', name: 'web_search' }] }),
+      stepBody([
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'serve this' },
+            { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AAAA' } },
+          ],
+        },
+      ]),
+    ];
+    for (const body of bodies) expect((await send(body)).by).toBe('upstream');
+    expect(gateway.counts().fallbacks).toEqual({ too_far: 1, unsupported: 3 });
+    expect(asked).toEqual([]);
+  });
+});
+
+describe('a service that speaks chat-completions', () => {
+  it('is asked in its own words, and its answer is put into ours', async () => {
+    await open('chat_completions');
+    const call = (at: string, id: string) => ({
+      id,
+      type: 'function',
+      function: { name: 'look', arguments: JSON.stringify({ at }) },
+    });
+    const messages = await converse(
+      reply(chat({ content: 'I look.', tool_calls: [call('a', 'x'), call('b', 'y')] }, 'tool_calls')),
+    );
+    answer = reply(chat({ tool_calls: [call('c', 'z')] }, 'stop'));
+    const result = await send(stepBody(messages as never, SETTINGS));
+    expect(result.by).toBe('student');
+    expect(result.body).toMatchObject({
+      content: [{ type: 'tool_use', name: 'look', input: { at: 'c' } }],
+      stop_reason: 'tool_use',
+      usage: { input_tokens: 100, output_tokens: 20 },
+    });
+    const { url, headers, body } = asked[1]!;
+    expect(url).toBe('/base/v1/chat/completions');
+    expect(headers.authorization).toBe(`Bearer ${KEY}`);
+    expect(headers['x-api-key']).toBeUndefined();
+    const ids = (messages as { content: { id?: string }[] }[])[1]!.content.flatMap(({ id }) => id ?? []);
+    const { name, description, input_schema } = LOOK;
+    expect(body).toEqual({
+      model: 'cheap-1',
+      max_tokens: 4_000,
+      stream: false,
+      temperature: 0.5,
+      stop: ['STOP'],
+      tools: [{ type: 'function', function: { name, description, parameters: input_schema } }],
+      tool_choice: 'required',
+      parallel_tool_calls: false,
+      messages: [
+        { role: 'system', content: 'Be brief.\n\nBe kind.' },
+        { role: 'user', content: 'serve\n\nit' },
+        { role: 'assistant', content: 'I look.', tool_calls: [call('a', ids[0]!), call('b', ids[1]!)] },
+        { role: 'tool', tool_call_id: ids[0], content: 'seen' },
+        { role: 'tool', tool_call_id: ids[1], content: 'Error: broken' },
+        { role: 'user', content: 'serve on' },
+      ],
+    });
+    expect(JSON.stringify(asked)).not.toContain(CLIENT_CANARY);
+  });
+
+  it('is not believed either', async () => {
+    await open('chat_completions');
+    const wrong = [
+      chat({ content: 'half' }, 'length'),
+      chat({ content: 'no' }, 'content_filter'),
+      chat({ content: null, refusal: 'I may not' }),
+      chat({ content: 'calls?' }, 'tool_calls'),
+      chat(
+        { tool_calls: [{ type: 'function', function: { name: 'look', arguments: '{"at":' } }] },
+        'tool_calls',
+      ),
+      chat({ tool_calls: [{ type: 'function', function: { name: 'look', arguments: '[]' } }] }, 'tool_calls'),
+      chat({ tool_calls: [{ type: 'custom', custom: { name: 'look', input: 'a' } }] }, 'tool_calls'),
+      chat({ content: '' }),
+      { choices: [] },
+      {},
+    ];
+    for (const body of wrong) {
+      answer = reply(body);
+      expect((await send(stepBody('serve this'))).body, JSON.stringify(body)).toEqual({ upstream: 1 });
+    }
+    expect(gateway.counts().fallbacks).toEqual({ failed: wrong.length });
+    const untold = [
+      stepBody('serve this', { top_k: 5 }),
+      stepBody('serve this', { stop_sequences: ['a', 'b', 'c', 'd', 'e'] }),
+    ];
+    for (const body of untold) expect((await send(body)).by).toBe('upstream');
+    expect(gateway.counts().fallbacks.unsupported).toBe(untold.length);
+  });
+});
+
+describe('a credential', () => {
+  it('of a client reaches neither the service nor the ledger nor the disk', async () => {
+    await open('messages');
+    answer = reply(message([{ type: 'text', text: 'fine' }]));
+    const headers: [string, string][] = [
+      ['authorization', `Bearer ${CLIENT_CANARY}`],
+      ['cookie', CLIENT_CANARY],
+    ];
+    expect((await send(stepBody('serve this'), headers)).by).toBe('student');
+    expect((await send(stepBody('decline'), headers)).by).toBe('upstream');
+    expect(asked).toHaveLength(1);
+    expect(JSON.stringify(asked)).not.toContain(CLIENT_CANARY);
+    expect(JSON.stringify(await readStats(gateway.url))).not.toContain(CLIENT_CANARY);
+    expect(gateway.logged.join()).not.toContain(CLIENT_CANARY);
+    await fetch(`${gateway.url}/__gw/flush`);
+    for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
+      if (!entry.isFile()) continue;
+      const bytes = readFileSync(join(entry.parentPath, entry.name));
+      for (const secret of [CLIENT_CANARY, KEY]) expect(bytes.includes(secret), entry.name).toBe(false);
+    }
+  });
+});

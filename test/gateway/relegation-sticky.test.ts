@@ -1,0 +1,409 @@
+/**
+ * Who serves a run, step after step: with a label and without, after failures, retries, restarts and in shadow mode; and
+ * another student in the directory while the gateway runs.
+ */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gunzipSync, gzipSync } from 'node:zlib';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { publishStudent } from '../../src/storage/student-directory.ts';
+import { makeDraft } from '../domain/student/made-manifest.ts';
+import { readCaptured } from '../fixtures/capture-files.ts';
+import { flush } from '../fixtures/capture-gateway.ts';
+import { fitOrderStudent } from '../fixtures/order-agent.ts';
+import { rawRequest } from '../fixtures/raw-client.ts';
+import { headerValue, messageBytes } from '../fixtures/raw-message.ts';
+import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
+import {
+  type RelegatedGateway,
+  type RelegatedGatewayOptions,
+  serverOf,
+  startRelegatedGateway,
+  stepBody,
+  stepBytes,
+} from '../fixtures/relegated-gateway.ts';
+
+interface Message {
+  role: string;
+  content: unknown;
+}
+
+let upstream: RawUpstream;
+/** What the upstream says, and how. */
+let says: { content: unknown[]; stop_reason: string } = { content: [], stop_reason: 'end_turn' };
+let isGzip = false;
+beforeAll(async () => {
+  upstream = await startRawUpstream((connection, request) => {
+    const asked = JSON.parse(request.body.toString()) as { stream?: boolean };
+    const message = { id: 'msg_u', type: 'message', role: 'assistant', model: 'm', ...says };
+    const usage = { input_tokens: 1, output_tokens: 1 };
+    const text =
+      asked.stream === true ? events(says) : JSON.stringify({ ...message, stop_sequence: null, usage });
+    const type = asked.stream === true ? 'text/event-stream' : 'application/json';
+    const headers: [string, string][] = [
+      ['Content-Type', type],
+      ...(isGzip ? [['Content-Encoding', 'gzip'] as [string, string]] : []),
+    ];
+    const body = isGzip ? gzipSync(text) : Buffer.from(text);
+    return connection.write(messageBytes('HTTP/1.1 200 OK', headers, body));
+  });
+});
+afterAll(() => upstream.close());
+
+function events({ content, stop_reason }: typeof says): string {
+  const all: { type: string }[] = [
+    { type: 'message_start', ...{ message: { usage: { input_tokens: 1 } } } },
+    ...(content as { type: string; text?: string; input?: unknown }[]).flatMap((block, index) => [
+      { type: 'content_block_start', index, content_block: { ...block, text: '', input: {} } },
+      {
+        type: 'content_block_delta',
+        index,
+        delta:
+          block.type === 'text'
+            ? { type: 'text_delta', text: block.text }
+            : { type: 'input_json_delta', partial_json: JSON.stringify(block.input) },
+      },
+      { type: 'content_block_stop', index },
+    ]),
+    { type: 'message_delta', ...{ delta: { stop_reason }, usage: { output_tokens: 1 } } },
+    { type: 'message_stop' },
+  ];
+  return all.map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join('');
+}
+
+const say = (text: string) => {
+  says = { content: [{ type: 'text', text }], stop_reason: 'end_turn' };
+};
+
+let folder = '';
+let gateway: RelegatedGateway;
+/** One for the tests that leave it as it was; runs are told apart by the test. */
+let shared: { gateway: RelegatedGateway; folder: string } | null = null;
+let test = 0;
+const start = async (options: Partial<RelegatedGatewayOptions> = {}) => {
+  const made = mkdtempSync(join(tmpdir(), 'understudy-sticky-'));
+  return {
+    folder: made,
+    gateway: await startRelegatedGateway({ upstream: upstream.url, folder: made, ...options }),
+  };
+};
+/** @param options of one for this test alone; null: the shared one will do */
+const open = async (options: Partial<RelegatedGatewayOptions> | null = null) => {
+  test++;
+  say('upstream');
+  isGzip = false;
+  if (options === null) shared ??= await start();
+  ({ gateway, folder } = options === null ? shared! : await start(options));
+  await gateway.until(() => gateway.relegation.link.isReady);
+};
+afterEach(async () => {
+  if (gateway === shared?.gateway) return;
+  await gateway.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+afterAll(async () => {
+  await shared?.gateway.close();
+  if (shared !== null) rmSync(shared.folder, { recursive: true, force: true });
+});
+
+/** A conversation with its agent: says something, or answers the calls, and takes the answer. */
+class Talk {
+  readonly messages: Message[] = [];
+  readonly #run: string | null;
+  readonly #more: object;
+  seq = 0;
+
+  constructor(run: string | null = null, more: object = {}) {
+    this.#run = run === null ? null : `${run} ${test}`;
+    this.#more = more;
+  }
+
+  /** @returns who served it, and why not the student */
+  async step(words: string, hasSeq = true): Promise<string> {
+    const last = this.messages.at(-1)?.content;
+    const calls = Array.isArray(last) ? (last as { type: string; id: string }[]) : [];
+    const results = calls
+      .filter(({ type }) => type === 'tool_use')
+      .map(({ id }) => ({ type: 'tool_result', tool_use_id: id, content: 'seen' }));
+    this.messages.push({ role: 'user', content: [...results, { type: 'text', text: words }] });
+    this.seq++;
+    return this.send(hasSeq);
+  }
+
+  /** Sends what is there to send, again perhaps. */
+  async send(hasSeq = true): Promise<string> {
+    const headers: [string, string][] = [];
+    if (this.#run !== null) headers.push(['x-svc-run', this.#run]);
+    if (this.#run !== null && hasSeq) headers.push(['x-svc-seq', String(this.seq)]);
+    const before = gateway.counts();
+    const answer = await rawRequest(gateway.port, stepBytes(stepBody(this.messages, this.#more), headers));
+    expect(answer.status).toBe(200);
+    if (this.messages.at(-1)!.role === 'assistant') this.messages.pop();
+    const isPacked = headerValue(answer, 'content-encoding') === 'gzip';
+    const text = isPacked ? gunzipSync(answer.body) : answer.body;
+    const { content } = JSON.parse(text.toString()) as { content: unknown };
+    this.messages.push({ role: 'assistant', content });
+    if (serverOf(answer) === 'student') return 'student';
+    // In shadow mode the upstream may be quicker than the student.
+    await gateway.until(() => gateway.counts().fallback > before.fallback);
+    const after = Object.entries(gateway.counts().fallbacks);
+    const grown = after.find(([reason, count]) => {
+      return count !== (before.fallbacks[reason as keyof typeof before.fallbacks] ?? 0);
+    });
+    return grown![0];
+  }
+
+  /** Takes the last answer away, to ask again. */
+  again(hasSeq = true): Promise<string> {
+    this.messages.pop();
+    return this.send(hasSeq);
+  }
+}
+
+describe.each(['a-run', null])('a run (label: %s)', (run) => {
+  it('is the student’s as long as it serves, by calls and by words', async () => {
+    await open();
+    const talk = new Talk(run);
+    for (const words of ['call here', 'call there', 'serve 1', 'serve 2', 'call again', 'serve 3'])
+      expect(await talk.step(words)).toBe('student');
+  });
+
+  it('stays the upstream’s once it has had to take over', async () => {
+    await open();
+    for (const first of ['call here', 'serve words', null]) {
+      const talk = new Talk(run === null ? null : `${run} ${first}`);
+      if (first !== null) expect(await talk.step(first)).toBe('student');
+      expect(await talk.step('decline')).toBe('too_far');
+      const stuck = run === null ? 'unknown_run' : 'taken_over';
+      expect(await talk.step('serve this')).toBe(stuck);
+      expect(await talk.step('serve that')).toBe(stuck);
+    }
+  });
+
+  it('stays so after a failure, and after a word that came too late', async () => {
+    await open({ timeout_ms: 300 });
+    const stuck = run === null ? 'unknown_run' : 'taken_over';
+    for (const [words, reason] of [
+      ['throw', 'failed'],
+      ['slow 600', 'timeout'],
+    ]) {
+      const talk = new Talk(run === null ? null : `${run} ${words}`);
+      // The first answer of a busy machine may be late: that is a takeover, too.
+      let server = await talk.step('call here');
+      while (server === 'timeout') server = await new Talk(null).step('call here');
+      if (talk.messages.length !== 2 || server !== 'student') continue;
+      expect(await talk.step(words!)).toBe(reason);
+      // Let the late answer arrive, so that it is seen to change nothing.
+      await gateway.until(() => !gateway.relegation.link.isBusy);
+      let next = await talk.step('serve this');
+      if (next === 'timeout') next = await talk.again();
+      expect(next).toBe(stuck);
+    }
+  });
+
+  it('is served again when the same step comes again', async () => {
+    await open();
+    const talk = new Talk(run);
+    expect(await talk.step('call here')).toBe('student');
+    const first = JSON.stringify(talk.messages.at(-1));
+    expect(await talk.again()).toBe('student');
+    const second = JSON.stringify(talk.messages.at(-1));
+    const plain = (text: string) => text.replace(/toolu_\w+/g, 'toolu');
+    expect(plain(second)).toBe(plain(first));
+    expect(second).not.toBe(first);
+    expect(await talk.step('call there')).toBe('student');
+    expect(await talk.again()).toBe('student');
+    expect(await talk.step('serve the end')).toBe('student');
+  });
+
+  it('is the upstream’s after a step that could not be shown to the student', async () => {
+    await open();
+    const talk = new Talk(run);
+    expect(await talk.step('call here')).toBe('student');
+    const body = Buffer.from(JSON.stringify(stepBody(talk.messages)));
+    const headers: [string, string][] = run === null ? [] : [['x-svc-run', `${run} ${test}`]];
+    await rawRequest(gateway.port, stepBytes(gzipSync(body), [...headers, ['Content-Encoding', 'gzip']]));
+    // Without a label nothing tells that it was the same run; the conversation itself went on with the student.
+    expect(await talk.step('serve this')).toBe(run === null ? 'student' : 'taken_over');
+  });
+
+  it('is nobody’s to go on with after a restart, but one that begins is', async () => {
+    await open({});
+    const talk = new Talk(run);
+    expect(await talk.step('call here')).toBe('student');
+    await gateway.close();
+    gateway = await startRelegatedGateway({ upstream: upstream.url, folder });
+    expect(await talk.step('serve this')).toBe('unknown_run');
+    expect(await talk.step('serve that')).toBe(run === null ? 'unknown_run' : 'taken_over');
+    expect(await new Talk(run === null ? null : 'another').step('serve this')).toBe('student');
+  });
+
+  it('is nobody’s to go on with after the student’s thread has ended', async () => {
+    await open();
+    const talk = new Talk(run);
+    expect(await talk.step('call here')).toBe('student');
+    expect(await new Talk('other').step('crash')).toBe('crashed');
+    await gateway.until(() => gateway.relegation.link.isReady);
+    expect(await talk.step('serve this')).toBe('unknown_run');
+  });
+
+  it('goes on with the student when a newer one takes over', async () => {
+    await open({});
+    const talk = new Talk(run);
+    const taken = new Talk(run === null ? null : 'taken');
+    expect(await talk.step('call here')).toBe('student');
+    expect(await taken.step('decline')).toBe('too_far');
+    await publishStudent(gateway.directory, makeDraft(), fitOrderStudent());
+    await gateway.until(() => gateway.student.facts?.version === 2);
+    expect(await talk.step('serve this')).toBe('student');
+    expect(await taken.step('serve this')).toBe(run === null ? 'unknown_run' : 'taken_over');
+  });
+});
+
+describe('a labelled run', () => {
+  it('has one fate for all its conversations', async () => {
+    await open();
+    const main = new Talk('family');
+    const sub = new Talk('family');
+    expect(await main.step('call here')).toBe('student');
+    sub.seq = 1;
+    expect(await sub.step('serve this')).toBe('student');
+    expect(await sub.step('decline')).toBe('too_far');
+    expect(await main.step('serve that')).toBe('taken_over');
+    const later = new Talk('family');
+    expect(await later.step('serve this', false)).toBe('taken_over');
+  });
+
+  it('that is not known may not begin in the middle', async () => {
+    await open();
+    const talk = new Talk('late');
+    talk.seq = 4;
+    expect(await talk.step('serve this')).toBe('unknown_run');
+    expect(await new Talk('late').step('serve this')).toBe('taken_over');
+    expect(await new Talk('without numbers').step('serve this', false)).toBe('student');
+  });
+
+  it('does not go on from another one’s answers', async () => {
+    await open();
+    const one = new Talk('one');
+    expect(await one.step('call here')).toBe('student');
+    const other = new Talk('two');
+    other.messages.push(...one.messages);
+    expect(await other.step('serve this')).toBe('unknown_run');
+  });
+
+  it('may have a label of any length', async () => {
+    await open();
+    const talk = new Talk('r'.repeat(20_000));
+    expect(await talk.step('call here')).toBe('student');
+    expect(await talk.step('decline')).toBe('too_far');
+    expect(await talk.step('serve')).toBe('taken_over');
+  });
+});
+
+describe('a run without a label', () => {
+  it('is told from another that began with the same words', async () => {
+    await open();
+    const [one, two] = [new Talk(), new Talk()];
+    expect(await one.step('call here')).toBe('student');
+    expect(await two.step('call here')).toBe('student');
+    expect(await one.step('decline')).toBe('too_far');
+    expect(await two.step('serve this')).toBe('student');
+    expect(await one.step('serve this')).toBe('unknown_run');
+  });
+
+  it('does not go on from an answer that nobody here gave', async () => {
+    await open();
+    const talk = new Talk();
+    talk.messages.push(
+      { role: 'user', content: 'serve this' },
+      { role: 'assistant', content: [{ type: 'text', text: 'served: that' }] },
+    );
+    expect(await talk.step('serve more')).toBe('unknown_run');
+  });
+});
+
+describe('shadow mode', () => {
+  it('serves nothing, counts what it would have served, and compares', async () => {
+    await open({ mode: 'shadow' });
+    const talk = new Talk('shadowed');
+    say('served: this');
+    expect(await talk.step('serve this')).toBe('shadow');
+    await gateway.until(() => gateway.counts().shadow.compared === 1);
+    say('something else, with 17 in it');
+    expect(await talk.step('serve that')).toBe('shadow');
+    await gateway.until(() => gateway.counts().shadow.compared === 2);
+    says = {
+      content: [{ type: 'tool_use', id: 'toolu_upstream', name: 'look', input: { at: 'here' } }],
+      stop_reason: 'tool_use',
+    };
+    isGzip = true;
+    expect(await talk.step('call here')).toBe('shadow');
+    await gateway.until(() => gateway.counts().shadow.compared === 3);
+    expect(gateway.counts()).toMatchObject({
+      served: 0,
+      fallback: 3,
+      errors: 0,
+      fallbacks: { shadow: 3 },
+      tokens_saved: { input: 0, output: 0 },
+      shadow: { would_serve: 3, compared: 3, agreed: 2 },
+    });
+    await flush(gateway.url);
+    const captured = await readCaptured(gateway.db);
+    expect(captured.map(({ record }) => record.served_by)).toEqual(['upstream', 'upstream', 'upstream']);
+  });
+
+  it.each(['shadowed', null])('goes the way that it would have gone (label: %s)', async (run) => {
+    await open({ mode: 'shadow' });
+    const talk = new Talk(run);
+    say('served: this');
+    expect(await talk.step('serve this')).toBe('shadow');
+    await gateway.until(() => gateway.counts().shadow.compared === 1);
+    expect(await talk.step('decline')).toBe('too_far');
+    expect(await talk.step('serve this')).toBe(run === null ? 'unknown_run' : 'taken_over');
+  });
+
+  it('compares streams', async () => {
+    await open({ mode: 'shadow' });
+    say('served: this');
+    const body = stepBody('serve this', { stream: true });
+    const answer = await rawRequest(gateway.port, stepBytes(body));
+    expect(headerValue(answer, 'content-type')).toBe('text/event-stream');
+    await gateway.until(() => gateway.counts().shadow.compared === 1);
+    expect(gateway.counts().shadow).toEqual({ would_serve: 1, compared: 1, agreed: 1 });
+  });
+
+  it('holds nobody up, whatever the student does', async () => {
+    await open({ mode: 'shadow' });
+    for (const task of ['slow 1500', 'throw', 'crash', 'hang']) {
+      const answer = await rawRequest(gateway.port, stepBytes(stepBody(task)));
+      expect(answer.status).toBe(200);
+      expect(serverOf(answer)).toBe('upstream');
+    }
+    await gateway.until(() => gateway.counts().fallback === 4);
+    expect(gateway.counts().served).toBe(0);
+  });
+});
+
+describe('another student in the directory', () => {
+  it('that cannot be read is told once, and the one before goes on', async () => {
+    await open({});
+    writeFileSync(join(gateway.directory, 'manifest.json'), '{"format":"svc_student_v1","version":');
+    await gateway.until(() => gateway.logged.some((line) => line.includes('cannot be read in')));
+    expect(await new Talk().step('serve this')).toBe('student');
+    writeFileSync(join(gateway.directory, 'manifest.json'), '{"format":"svc_student_v1","version": ');
+    await gateway.until(() => gateway.logged.length > 1);
+    expect(await new Talk().step('serve this')).toBe('student');
+    await publishAgain();
+    await gateway.until(() => gateway.logged.at(-1)!.startsWith('the student is there'));
+    expect(await new Talk().step('serve this')).toBe('student');
+    expect(gateway.logged.filter((line) => line.includes('not JSON')).length).toBeLessThanOrEqual(2);
+  });
+});
+
+/** As somebody would who finds the manifest damaged. */
+async function publishAgain(): Promise<void> {
+  rmSync(join(gateway.directory, 'manifest.json'));
+  await publishStudent(gateway.directory, makeDraft(), fitOrderStudent());
+}
