@@ -9,14 +9,7 @@
  */
 
 import type { ExchangeRecord } from '../domain/exchange.ts';
-import {
-  type GoldenExchange,
-  GoldenTally,
-  type GoldenVerdict,
-  hasFailed,
-  judgeOutcome,
-  type TurnLink,
-} from '../domain/golden.ts';
+import { GoldenTally, type GoldenVerdict, hasFailed, judgeOutcome, type TurnLink } from '../domain/golden.ts';
 import { type DecodedTurn, decodeTurn, type StoredExchange } from '../gateway/turns/decode.ts';
 import type { Message } from '../gateway/turns/turn.ts';
 
@@ -210,10 +203,11 @@ export function summarizeRuns(
 /** The second pass: reads the turns of the runs that only their bodies can judge. */
 function judgeByBodies(source: ExchangeSource, tallies: Map<string, RunTally>, tell: TellProgress): void {
   const open = new Map<string, { finder: LinkFinder; golden: GoldenTally }>();
-  for (const [runId, { golden, has_seq: hasSeq }] of tallies) {
-    const onlyUnread = golden.judge().reasons.every((reason) => reason.code === 'unlinked');
-    if (!onlyUnread || (hasSeq && !golden.hadFailures)) continue;
-    open.set(runId, { finder: new LinkFinder(), golden: new GoldenTally() });
+  for (const [runId, tally] of tallies) {
+    const onlyUnread = tally.golden.judge().reasons.every((reason) => reason.code === 'unlinked');
+    if (!onlyUnread || (tally.has_seq && !tally.golden.hadFailures)) continue;
+    tally.golden = new GoldenTally();
+    open.set(runId, { finder: new LinkFinder(), golden: tally.golden });
   }
   if (open.size === 0) return;
   for (const record of source.summaries()) {
@@ -224,7 +218,6 @@ function judgeByBodies(source: ExchangeSource, tallies: Map<string, RunTally>, t
     const link = turn === null ? null : judged.finder.find(turn, record);
     judged.golden.add(record, link, turn?.conversation ?? null);
   }
-  for (const [runId, { golden }] of open) tallies.get(runId)!.golden = golden;
 }
 
 /**
@@ -466,9 +459,9 @@ function addRecord(
     summary.turns += 1;
     if (record.served_by === 'student') summary.student_turns += 1;
   }
-  addName(summary.notes, record.note === '' ? null : record.note);
-  addName(summary.providers, record.provider);
-  addName(summary.models, record.model);
+  summary.notes = addName(summary.notes, record.note === '' ? null : record.note);
+  summary.providers = addName(summary.providers, record.provider);
+  summary.models = addName(summary.models, record.model);
   for (const key of ['input_tokens', 'output_tokens', 'cache_read_tokens', 'cache_write_tokens'] as const) {
     const told = record.usage[key];
     if (told !== null) summary[key] = (summary[key] ?? 0) + told;
@@ -495,7 +488,7 @@ function finishTally(source: ExchangeSource, tally: RunTally, outcome: string | 
     summary.reasons = [{ code: 'no_turn', words: 'exchanges without a run are never golden' }];
     return summary;
   }
-  const last: GoldenExchange | null = tally.golden.lastTurn;
+  const last = tally.golden.lastTurn;
   // These end alike whether they call a tool or not: responses always, chat completions when the call was forced.
   const endsAlike = last?.shape === 'responses' || last?.shape === 'chat_completions';
   const calls = endsAlike ? callsTools(readTurn(source, last.id)) : null;
@@ -512,8 +505,20 @@ function callsTools(turn: DecodedTurn | null): boolean {
   return turn?.answer.parts.some((part) => part.type === 'tool_call') ?? false;
 }
 
-function addName(names: string[], name: string | null): void {
-  if (name !== null && names.length < MAX_NAMES && !names.includes(name)) names.push(name);
+/** The names with one more; a new list, since one that grew holds room for more. */
+function addName(names: string[], name: string | null): string[] {
+  if (name === null || names.length >= MAX_NAMES || names.includes(name)) return names;
+  return [...names, shareName(name)];
+}
+
+/** Names that many runs have, each once in memory. */
+const sharedNames = new Map<string, string>();
+const MAX_SHARED_NAMES = 1_000;
+
+function shareName(name: string): string {
+  const known = sharedNames.get(name);
+  if (known === undefined && sharedNames.size < MAX_SHARED_NAMES) sharedNames.set(name, name);
+  return known ?? name;
 }
 
 function formatTime(ms: number): string {

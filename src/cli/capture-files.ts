@@ -15,7 +15,7 @@ import { attachmentsFolder, CaptureFileError, listSealed, sealedPath } from '../
 import { CaptureReader } from '../storage/capture/reader.ts';
 
 /** Mapped pages from which on `release` gives them back; the program's own are some 60 MB of them. */
-const MAPPED_BYTES = 160 * 1024 * 1024;
+const MAPPED_BYTES = 112 * 1024 * 1024;
 /** Of Linux on the machines that Node is built for; where it is larger, pages are given back later. */
 const PAGE_BYTES = 4_096;
 

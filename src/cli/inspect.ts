@@ -507,7 +507,7 @@ class InspectFace {
         '',
         call(`conversation ${step.conversation} begins: a sub-agent, or a side call`),
       );
-    if (step.link === 'repeats') text += this.#layOutPart('', dim('the same request as before'));
+    else if (step.link === 'repeats') text += this.#layOutPart('', dim('the same request as before'));
     else if (step.link === 'breaks' && step.follows_answer) {
       const of =
         step.conversation === null || step.conversation === 1 ? '' : `, conversation ${step.conversation}`;

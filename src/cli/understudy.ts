@@ -1,11 +1,15 @@
 /** The command line: finds the command, runs it, turns what it throws into one line and an exit status. Main thread. */
 
 import { ConfigError, readVersion } from '../config.ts';
+import { IN_PROCESS, runGuarded } from './guard.ts';
 import { type CliIo, EXIT, openProcessIo, UsageError } from './io.ts';
 import { runStart, START_SUMMARIES, type StartCommand } from './start.ts';
+import { makeHarmlessLine } from './terminal-text.ts';
 
 interface Command {
   summary: string;
+  /** It reads capture files: in a process of its own (guard.ts). */
+  is_guarded?: boolean;
   /** @returns the exit status */
   run(argv: string[], io: CliIo): Promise<number>;
 }
@@ -20,10 +24,12 @@ const COMMANDS: Record<string, Command> = {
   gateway: startCommand('gateway'),
   inspect: {
     summary: 'show what a capture database holds: runs, turns, gaps, bodies',
+    is_guarded: true,
     run: async (argv, io) => (await import('./inspect.ts')).runInspect(argv, io),
   },
   trace: {
     summary: 'write the runs of a capture database as JSON lines, turns in one form for all providers',
+    is_guarded: true,
     run: async (argv, io) => (await import('./trace.ts')).runTrace(argv, io),
   },
   distill: {
@@ -79,7 +85,8 @@ Exit status: 0 done, 1 failed, 2 wrong use, 78 a bad variable or flag value.
  * @returns the exit status; failures are already told on `io.err`
  */
 export async function runUnderstudy(argv: string[], io: CliIo): Promise<number> {
-  const [name = '', ...rest] = argv;
+  const isInProcess = argv[0] === IN_PROCESS;
+  const [name = '', ...rest] = isInProcess ? argv.slice(1) : argv;
   try {
     if (name === '--help' || name === '-h' || name === 'help') {
       await io.out(HELP);
@@ -96,10 +103,19 @@ export async function runUnderstudy(argv: string[], io: CliIo): Promise<number> 
     const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
     if (command === undefined)
       throw new UsageError(`there is no command ${JSON.stringify(name)}${suggest(name)}`);
+    if (command.is_guarded === true && !isInProcess && !rest.includes('--help') && !rest.includes('-h'))
+      return await runGuarded([name, ...rest], io, nameDatabase(rest));
     return await command.run(rest, io);
   } catch (thrown) {
     return reportFailure(thrown, name, io);
   }
+}
+
+/** The database that a command reads, as its flags say. */
+function nameDatabase(argv: string[]): string {
+  const at = argv.findIndex((word) => word === '--db' || word.startsWith('--db='));
+  const named = at < 0 ? undefined : argv[at] === '--db' ? argv[at + 1] : argv[at]!.slice('--db='.length);
+  return makeHarmlessLine(named ?? 'the capture database');
 }
 
 function reportFailure(thrown: unknown, name: string, io: CliIo): number {

@@ -110,23 +110,42 @@ const ENDED: Partial<Record<ApiShape, readonly string[]>> = {
   responses: ['completed'],
 };
 
+const NO_FAILED_CALLS: readonly FailedCall[] = [];
+
+/** Exchanges by what is said of them. */
+type ListName =
+  | 'withoutSeq'
+  | 'aborted'
+  | 'truncated'
+  | 'undecodable'
+  | 'broken'
+  | 'unchecked'
+  | 'neverGolden'
+  | 'goldenBySeq';
+type IdLists = { readonly [name in ListName]?: IdList };
+
+const NO_LISTS: IdLists = {};
+
+/** What is kept of a run's last turn. */
+interface LastTurn {
+  id: number;
+  seq: number | null;
+  shape: ApiShape | null;
+  stop_reason: string | null;
+  failed: boolean;
+}
+
 /** Collects one run's exchanges and judges them. */
 export class GoldenTally {
   #turns = 0;
   #withSeq = 0;
-  #withoutSeq = new IdList();
-  readonly #aborted = new IdList();
-  readonly #truncated = new IdList();
-  readonly #undecodable = new IdList();
-  readonly #broken = new IdList();
-  readonly #unchecked = new IdList();
-  readonly #neverGolden = new IdList();
-  readonly #goldenBySeq = new IdList();
+  // One of these stands in memory for every run of a database: what mostly stays empty takes no room.
+  #lists: IdLists = NO_LISTS;
   readonly #seqs = new SeqRanges();
-  #failed: FailedCall[] = [];
+  #failed: readonly FailedCall[] = NO_FAILED_CALLS;
   #failedOverflow = false;
   #hadFailures = false;
-  #lastTurn: GoldenExchange | null = null;
+  #lastTurn: LastTurn | null = null;
 
   /**
    * Adds the run's next exchange.
@@ -134,10 +153,10 @@ export class GoldenTally {
    * @param asked what the turn asked; null when nobody looked (needed only for runs with failed calls)
    */
   add(exchange: GoldenExchange, link: TurnLink | null = null, asked: AskedTurn | null = null): void {
-    if (exchange.aborted) this.#aborted.add(exchange.id);
-    if (exchange.truncated) this.#truncated.add(exchange.id);
-    if (exchange.undecodable && !exchange.truncated) this.#undecodable.add(exchange.id);
-    if (exchange.seq === null) this.#withoutSeq.add(exchange.id);
+    if (exchange.aborted) this.#note('aborted', exchange.id);
+    if (exchange.truncated) this.#note('truncated', exchange.id);
+    if (exchange.undecodable && !exchange.truncated) this.#note('undecodable', exchange.id);
+    if (exchange.seq === null) this.#note('withoutSeq', exchange.id);
     else {
       this.#withSeq += 1;
       this.#seqs.add(exchange.seq);
@@ -147,7 +166,7 @@ export class GoldenTally {
   }
 
   /** The turn with the highest seq, or without seq the latest; null when there was none. */
-  get lastTurn(): GoldenExchange | null {
+  get lastTurn(): LastTurn | null {
     return this.#lastTurn;
   }
 
@@ -168,26 +187,31 @@ export class GoldenTally {
     };
     if (this.#turns === 0) say('no_turn', 'it has no model turn');
     this.#judgeCompleteness(say);
-    const { count: aborted } = this.#aborted;
-    if (aborted > 0) say('aborted', `${this.#aborted.name()} ${aborted === 1 ? 'was' : 'were'} aborted`);
-    if (this.#truncated.count > 0) say('truncated', `${this.#truncated.name()}: the stored copy is cut off`);
-    if (this.#undecodable.count > 0)
-      say('undecodable', `${this.#undecodable.name()}: the body cannot be read`);
+    const { count: aborted } = this.#listOf('aborted');
+    if (aborted > 0)
+      say('aborted', `${this.#listOf('aborted').name()} ${aborted === 1 ? 'was' : 'were'} aborted`);
+    if (this.#listOf('truncated').count > 0)
+      say('truncated', `${this.#listOf('truncated').name()}: the stored copy is cut off`);
+    if (this.#listOf('undecodable').count > 0)
+      say('undecodable', `${this.#listOf('undecodable').name()}: the body cannot be read`);
     for (const [call, ids] of this.#listFailed())
       say('failed_call', `${call} failed (${ids.name()}) and was not retried to success`);
     if (this.#failedOverflow) say('failed_call', `more than ${MAX_FAILED_CALLS} different calls failed`);
-    if (this.#neverGolden.count > 0) {
+    if (this.#listOf('neverGolden').count > 0) {
       say(
         'shape',
-        `${this.#neverGolden.name()}: only Messages, chat-completions and responses turns can be golden`,
+        `${this.#listOf('neverGolden').name()}: only Messages, chat-completions and responses turns can be golden`,
       );
     }
-    if (this.#withSeq === 0 && this.#goldenBySeq.count > 0) {
-      say('shape', `${this.#goldenBySeq.name()}: turns of this shape are golden only with x-svc-seq`);
+    if (this.#withSeq === 0 && this.#listOf('goldenBySeq').count > 0) {
+      say(
+        'shape',
+        `${this.#listOf('goldenBySeq').name()}: turns of this shape are golden only with x-svc-seq`,
+      );
     }
     const unfinished = this.#judgeEnd(lastCallsTools);
     if (unfinished !== '') say('unfinished', unfinished);
-    if (reasons.length === 0 && this.#withSeq === 0 && this.#unchecked.count > 0) {
+    if (reasons.length === 0 && this.#withSeq === 0 && this.#listOf('unchecked').count > 0) {
       say('unlinked', 'no x-svc-seq, and whether the conversation is unbroken was not looked at');
     }
     return { golden: reasons.length === 0, reasons };
@@ -198,17 +222,27 @@ export class GoldenTally {
     return this.#seqs.gaps();
   }
 
+  #note(list: ListName, id: number): void {
+    if (this.#lists[list] === undefined) this.#lists = { ...this.#lists, [list]: new IdList() };
+    this.#lists[list]!.add(id);
+  }
+
+  #listOf(list: ListName): IdList {
+    return this.#lists[list] ?? NOTHING;
+  }
+
   #addTurn(exchange: GoldenExchange, link: TurnLink | null): void {
     this.#turns += 1;
     const last = this.#lastTurn;
     if (last === null || last.seq === null || exchange.seq === null || exchange.seq >= last.seq) {
-      this.#lastTurn = exchange;
+      const { id, seq, shape, stop_reason } = exchange;
+      this.#lastTurn = { id, seq, shape, stop_reason, failed: hasFailed(exchange) };
     }
     if (exchange.shape === 'chat_completions' || exchange.shape === 'responses')
-      this.#goldenBySeq.add(exchange.id);
-    else if (exchange.shape !== 'messages') this.#neverGolden.add(exchange.id);
-    if (link === null) this.#unchecked.add(exchange.id);
-    else if (link === 'breaks' || (link === 'starts' && last !== null)) this.#broken.add(exchange.id);
+      this.#note('goldenBySeq', exchange.id);
+    else if (exchange.shape !== 'messages') this.#note('neverGolden', exchange.id);
+    if (link === null) this.#note('unchecked', exchange.id);
+    else if (link === 'breaks' || (link === 'starts' && last !== null)) this.#note('broken', exchange.id);
   }
 
   #addCall(exchange: GoldenExchange, turn: AskedTurn | null): void {
@@ -223,8 +257,8 @@ export class GoldenTally {
     this.#hadFailures = true;
     const failed = { id: exchange.id, seq: exchange.seq, call, asked, anchors: listAnchors(turn) };
     const known = this.#failed.findIndex((one) => one.call === call && one.asked === asked);
-    if (known >= 0) this.#failed[known] = failed;
-    else if (this.#failed.length < MAX_FAILED_CALLS) this.#failed.push(failed);
+    if (known >= 0) this.#failed = this.#failed.with(known, failed);
+    else if (this.#failed.length < MAX_FAILED_CALLS) this.#failed = [...this.#failed, failed];
     else this.#failedOverflow = true;
   }
 
@@ -239,8 +273,11 @@ export class GoldenTally {
   }
 
   #judgeCompleteness(say: (code: GoldenCode, words: string) => void): void {
-    if (this.#withSeq > 0 && this.#withoutSeq.count > 0) {
-      say('seq_missing', `${this.#withoutSeq.name()}: no x-svc-seq, though others of the run have one`);
+    if (this.#withSeq > 0 && this.#listOf('withoutSeq').count > 0) {
+      say(
+        'seq_missing',
+        `${this.#listOf('withoutSeq').name()}: no x-svc-seq, though others of the run have one`,
+      );
     }
     if (this.#withSeq > 0) {
       if (this.#seqs.overflow) say('seq_gap', `x-svc-seq has more than ${MAX_SEQ_RANGES} gaps`);
@@ -254,17 +291,17 @@ export class GoldenTally {
       }
       return;
     }
-    if (this.#broken.count > 0) {
+    if (this.#listOf('broken').count > 0) {
       say(
         'unlinked',
-        `${this.#broken.name()}: not the continuation of the turn before, so one may be missing`,
+        `${this.#listOf('broken').name()}: not the continuation of the turn before, so one may be missing`,
       );
     }
   }
 
   #judgeEnd(lastCallsTools: boolean | null): string {
     const last = this.#lastTurn;
-    if (last === null || last.shape === null || hasFailed(last)) return '';
+    if (last === null || last.shape === null || last.failed) return '';
     const ended = ENDED[last.shape];
     if (ended === undefined || last.stop_reason === null) return '';
     if (!ended.includes(last.stop_reason))
@@ -294,14 +331,16 @@ export function hasFailed(exchange: GoldenExchange): boolean {
   return exchange.kind === 'turn' && exchange.stop_reason === null && !exchange.undecodable;
 }
 
+const NO_IDS: readonly number[] = [];
+
 /** Counts ids and remembers the first few. */
 class IdList {
   count = 0;
-  readonly #first: number[] = [];
+  #first: readonly number[] = NO_IDS;
 
   add(id: number): void {
     this.count += 1;
-    if (this.#first.length < NAMED_IDS) this.#first.push(id);
+    if (this.#first.length < NAMED_IDS) this.#first = [...this.#first, id];
   }
 
   /** `exchange 3`, `exchanges 3, 4 and 9 more`. */
@@ -312,12 +351,21 @@ class IdList {
   }
 }
 
+const NOTHING = new IdList();
+
+/** Never changed. */
+const NO_RANGES: [from: number, to: number][] = [];
+
 /** A set of numbers kept as disjoint, sorted ranges. */
 class SeqRanges {
   overflow = false;
-  readonly #ranges: [from: number, to: number][] = [];
+  #ranges: [from: number, to: number][] = NO_RANGES;
 
   add(value: number): void {
+    if (this.#ranges.length === 0) {
+      this.#ranges = [[value, value]];
+      return;
+    }
     const ranges = this.#ranges;
     let at = ranges.length;
     while (at > 0 && ranges[at - 1]![0] > value) at -= 1;

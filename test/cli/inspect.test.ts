@@ -108,6 +108,53 @@ describe('the table of runs', () => {
     expect((await inspect([], loop, { columns: 120 })).out).not.toContain('\u001b');
   });
 
+  it('shows the latest runs on a terminal, and others when asked', async () => {
+    const fill = (source: MadeSource): void => {
+      for (let i = 1; i <= 230; i += 1)
+        source.add({
+          run_id: `run-${i}`,
+          seq: 1,
+          request: {},
+          response: {},
+          status: i % 2 === 0 ? 500 : 200,
+        });
+    };
+    const shown = async (argv: string[], columns?: number): Promise<string[]> => {
+      const { out } = await inspect(argv, fill, columns === undefined ? {} : { columns });
+      return [...out.matchAll(/^run-\d+/gm)].map(([id]) => id);
+    };
+    const onTerminal = await shown([], 100);
+    expect([onTerminal.length, onTerminal[0], onTerminal.at(-1)]).toEqual([200, 'run-31', 'run-230']);
+    expect((await inspect([], fill, { columns: 100 })).out).toContain(
+      '30 earlier runs: --limit N shows more',
+    );
+    expect(await shown([])).toHaveLength(230);
+    expect(await shown(['--limit', '0'], 100)).toHaveLength(230);
+    expect(await shown(['--limit', '2'])).toEqual(['run-229', 'run-230']);
+    expect(JSON.parse((await inspect(['--limit', '2', '--json'], fill)).out)).toMatchObject({
+      left_out_runs: 228,
+    });
+    // They end 1.5 s after they begin, a second apart from 03:04:01 on.
+    expect(await shown(['--since', '2026-01-02T03:07:50Z'])).toEqual(['run-229', 'run-230']);
+    expect(await shown(['--golden'])).toEqual([]);
+    expect(await shown(['--not-golden', '--limit', '1'])).toEqual(['run-230']);
+    expect((await inspect(['--golden'], fill)).out).toBe('No such run.\n');
+    expect((await inspect(['--golden'], loop)).out).toContain('mend-1');
+    expect((await inspect(['--not-golden'], loop)).out).toBe('No such run.\n');
+    expect((await inspect(['--since', '30s'], loop)).out).toBe('No such run.\n');
+  });
+
+  it('says how long and how much in units that people read', async () => {
+    const { out } = await inspect([], (source) => {
+      for (const seq of [1, 2]) {
+        const usage = { input_tokens: 6_200_000, output_tokens: 12_345 };
+        source.add({ run_id: 'long', seq, request: {}, response: { stop_reason: 'end_turn', usage } });
+      }
+      source.records[1]!.started_at = '2026-01-02T05:10:00.000Z';
+    });
+    expect(out).toMatch(/ 2 h 6 min +12\.40M +24\.7k /);
+  });
+
   it('is one JSON document with --json', async () => {
     const { out } = await inspect(['--json'], loop);
     expect(JSON.parse(out)).toMatchObject({
@@ -160,9 +207,75 @@ note     baseline
       loop(source);
       source.records.splice(1, 2);
     });
-    expect(out).toContain('golden   no\n         - x-svc-seq 2 to 3 missing\n');
+    expect(out).toContain('golden   no\n         - x-svc-seq 2 to 3 missing\n           see writer.dropped');
     expect(out).toContain('\n-- seq 2 to 3 missing --\n#4  seq 4');
     expect(out).toContain('not the continuation of the turn before');
+  });
+
+  it('tells the conversations of a run apart, and what goes on with what', async () => {
+    const ask = (
+      source: MadeSource,
+      seq: number,
+      system: string,
+      messages: object[],
+      answer: string,
+    ): void => {
+      const content = [{ type: 'text', text: answer }];
+      const response = { type: 'message', stop_reason: 'end_turn', content };
+      source.add({ run_id: 'r', seq, request: { system, messages }, response });
+    };
+    const task = { role: 'user', content: 'Mend it.' };
+    const said = (text: string) => ({ role: 'assistant', content: text });
+    const { out } = await inspect(['--run', 'r'], (source) => {
+      ask(source, 1, 'You mend.', [task], 'I ask a helper.');
+      ask(source, 2, 'You help.', [task], 'A report.');
+      ask(
+        source,
+        3,
+        'You mend.',
+        [task, said('I ask a helper.'), { role: 'user', content: 'A report.' }],
+        'Done.',
+      );
+      const lost = [task, said('I ask a helper.'), task, said('Never seen.'), task];
+      ask(source, 4, 'You mend.', lost, 'Done again.');
+    });
+    expect(out).toMatch(
+      /#2 .*\n +conversation 2 begins: a sub-agent, or a side call\n +system +You help\.\n +user +Mend it\./,
+    );
+    expect(out).toMatch(/#3 .*\n +goes on from #1\n/);
+    expect(out).toMatch(/#4 .*\n +not the continuation of the turn before\n/);
+  });
+
+  it('marks who served a turn, what broke off, and lists long arguments', async () => {
+    const input = { path: 'a.ts', text: 'first line\nsecond line', note: 'x'.repeat(100) };
+    const { out } = await inspect(['--run', 'r'], (source) => {
+      const content = [{ type: 'tool_use', id: 'toolu_1', name: 'write_file', input }];
+      source.add({ run_id: 'r', seq: 1, request: {}, response: { stop_reason: 'tool_use', content } });
+      source.add({ run_id: 'r', seq: 2, request: {}, response: { type: 'error', error: { message: 'x' } } });
+      source.records[0]!.served_by = 'student';
+    });
+    expect(out).toContain('  by the student  ');
+    expect(out).toContain(', 1 served by the student\n');
+    expect(out).toContain('  200  broke off  ');
+    expect(out).toContain('write_file \n              path: a.ts\n              text: first line\n');
+    expect(out).toContain('                second line\n              note: xxx');
+  });
+
+  it.each([40, 72])('wraps to a terminal of %i columns, colours and wide characters too', async (columns) => {
+    const text = `${'a word and 漢字 '.repeat(30)}${'x'.repeat(200)} 🎉${'運'.repeat(90)}`;
+    const fill = (source: MadeSource): void => {
+      const messages = [{ role: 'user', content: text }];
+      const content = [
+        { type: 'thinking', thinking: text },
+        { type: 'text', text },
+      ];
+      source.add({ run_id: 'r', request: { system: text, messages }, response: { content } });
+    };
+    const { out } = await inspect(['--run', 'r', '--full'], fill, { columns, has_color: true });
+    for (const line of out.replaceAll(/\u001b\[\d+m/g, '').split('\n'))
+      expect(measureWidth(line)).toBeLessThanOrEqual(columns);
+    const words = out.replaceAll(/\u001b\[\d+m|\s/g, '');
+    expect(words.split(text.replaceAll(/\s/g, '')).length - 1).toBe(4);
   });
 
   it('shortens long texts, and not with --full', async () => {
@@ -287,6 +400,11 @@ describe('mistakes', () => {
     [['--exchange', '1', '--raw', 'request', '--json'], /does not go with --json/],
     [['--run', 'a', '--exchange', '1'], /do not go together/],
     [['--full'], /--full goes with --run/],
+    [['--limit', 'x'], /--limit takes a number of runs/],
+    [['--since', 'yesterday'], /--since takes 90m/],
+    [['--since', '2026-13-45'], /--since takes 90m/],
+    [['--golden', '--not-golden'], /leave nothing/],
+    [['--run', 'a', '--limit', '3'], /--limit chooses among runs/],
     [['--nonsense'], /nonsense/],
     [['surplus'], /surplus/],
   ])('%j is wrong use', async (argv, message) => {

@@ -14,6 +14,7 @@ import Anthropic from '@anthropic-ai/sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { summarizeRun } from '../../src/analysis/inspect.ts';
 import { CaptureFiles } from '../../src/cli/capture-files.ts';
+import { runInspect } from '../../src/cli/inspect.ts';
 import { runTrace, type TraceSurroundings } from '../../src/cli/trace.ts';
 import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
 import type { ScriptedAnswer, ScriptRequest } from '../../src/demo/script.ts';
@@ -364,6 +365,26 @@ describe('trace of what a gateway captured', () => {
       outcome: null,
       provenance: { supports_universal_claims: true },
     });
+    // The table of inspect, and the run alone, say the same of every run.
+    const quiet = { err: () => {}, is_terminal: false, has_color: false };
+    const inspect = async (...argv: string[]) => {
+      const told: string[] = [];
+      const io = { ...quiet, out: async (data: string | Uint8Array) => void told.push(data.toString()) };
+      expect(await runInspect(['--db', db, '--json', ...argv], io, { runs_dbs: [runs] })).toBe(0);
+      return JSON.parse(told.join(''));
+    };
+    const table = await inspect();
+    expect(table.runs).toHaveLength(lines.length);
+    for (const shown of table.runs) {
+      const line = byRun.get(shown.run_id);
+      expect([shown.golden, shown.outcome]).toEqual([
+        line.provenance.supports_universal_claims,
+        line.outcome,
+      ]);
+      const { run } = await inspect('--run', shown.run_id);
+      expect(run).toMatchObject({ golden: shown.golden, outcome: line.outcome });
+      expect(run.reasons).toEqual(line.provenance.reasons);
+    }
   });
 });
 

@@ -54,6 +54,20 @@ export class CaptureFileError extends Error {
   }
 }
 
+/**
+ * Whatever a reader throws that is no CaptureFileError means that the file is damaged: says so, with the file's name.
+ * @throws {CaptureFileError}
+ */
+export function nameDamage<T>(path: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof CaptureFileError) throw error;
+    const why = `damaged (${(error as Error).message.slice(0, 200)})`;
+    throw new CaptureFileError('damaged', path, why, { cause: error });
+  }
+}
+
 /** The open environment and its tables. */
 export interface CaptureEnv {
   root: RootDatabase<Buffer, string>;

@@ -5,7 +5,7 @@
 import type { ExchangeRecord } from '../../domain/exchange.ts';
 import { BlockReader } from './blocks.ts';
 import { type DecodeExchange, ExchangeIndex, makeStoredCopy, type StoredCopy } from './facts.ts';
-import { type CaptureEnv, openCaptureEnv } from './layout.ts';
+import { type CaptureEnv, nameDamage, openCaptureEnv } from './layout.ts';
 import { type ExchangeSummary, summarize } from './record.ts';
 
 /** Kept of unpacked blocks, and again of bodies. */
@@ -38,7 +38,13 @@ export class CaptureReader {
    *   newer_format, unreadable
    */
   static open(path: string, options: ReaderOptions = {}): CaptureReader {
-    return new CaptureReader(path, openCaptureEnv(path, 'read'), options);
+    const env = openCaptureEnv(path, 'read');
+    try {
+      return nameDamage(path, () => new CaptureReader(path, env, options));
+    } catch (error) {
+      void env.root.close();
+      throw error;
+    }
   }
 
   private constructor(path: string, env: CaptureEnv, options: ReaderOptions) {
@@ -61,10 +67,15 @@ export class CaptureReader {
     );
   }
 
-  /** First and last id in this file; last is one less than first when it holds none. */
+  /**
+   * First and last id in this file; last is one less than first when it holds none.
+   * @throws {import('./layout.ts').CaptureFileError} damaged
+   */
   range(): { first_id: number; last_id: number } {
-    this.#refresh(0);
-    return { first_id: this.#blocks.readFirstId(), last_id: this.#blocks.readLastId() };
+    return nameDamage(this.path, () => {
+      this.#refresh(0);
+      return { first_id: this.#blocks.readFirstId(), last_id: this.#blocks.readLastId() };
+    });
   }
 
   /**
@@ -74,15 +85,18 @@ export class CaptureReader {
   *summaries(filter: ExchangeFilter = {}): Generator<ExchangeSummary> {
     const { first_id, last_id } = this.range();
     for (let id = Math.max(first_id, filter.from_id ?? 1); id <= last_id; id++) {
-      if (id > this.#index.indexed || id % 1_024 === 0) this.#refresh(id);
-      let summary = this.#index.readSummary(id);
-      if (summary === undefined) {
-        const meta = this.#blocks.readMeta(id);
-        if (meta === undefined) return;
-        summary = summarize(meta.record, meta.record.run_id, null);
-      }
+      const summary = nameDamage(this.path, () => this.#readSummary(id));
+      if (summary === undefined) return;
       if (filter.run_id === undefined || summary.run_id === filter.run_id) yield summary;
     }
+  }
+
+  #readSummary(id: number): ExchangeSummary | undefined {
+    if (id > this.#index.indexed || id % 1_024 === 0) this.#refresh(id);
+    const summary = this.#index.readSummary(id);
+    if (summary !== undefined) return summary;
+    const meta = this.#blocks.readMeta(id);
+    return meta === undefined ? undefined : summarize(meta.record, meta.record.run_id, null);
   }
 
   /** Records in the order of ids. @throws {import('./layout.ts').CaptureFileError} damaged */
@@ -95,9 +109,11 @@ export class CaptureReader {
 
   /** One record; undefined when this file does not hold it. @throws {import('./layout.ts').CaptureFileError} damaged */
   exchange(id: number): ExchangeRecord | undefined {
-    this.#refresh(id);
-    const meta = this.#blocks.readMeta(id);
-    return meta === undefined ? undefined : this.#index.complete(meta.record);
+    return nameDamage(this.path, () => {
+      this.#refresh(id);
+      const meta = this.#blocks.readMeta(id);
+      return meta === undefined ? undefined : this.#index.complete(meta.record);
+    });
   }
 
   /**
@@ -105,18 +121,22 @@ export class CaptureReader {
    * @throws {import('./layout.ts').CaptureFileError} damaged, also when an attachment is missing
    */
   body(id: number, side: 'request' | 'response'): Uint8Array | undefined {
-    this.#env.root.resetReadTxn();
-    const meta = this.#blocks.readMeta(id);
-    return meta === undefined ? undefined : this.#blocks.readBodies(id, meta)?.[side];
+    return nameDamage(this.path, () => {
+      this.#env.root.resetReadTxn();
+      const meta = this.#blocks.readMeta(id);
+      return meta === undefined ? undefined : this.#blocks.readBodies(id, meta)?.[side];
+    });
   }
 
   /** The stored copy in the form that a decoder takes; undefined when this file does not hold the exchange. */
   copy(id: number): StoredCopy | undefined {
-    this.#env.root.resetReadTxn();
-    const meta = this.#blocks.readMeta(id);
-    const bodies = meta === undefined ? undefined : this.#blocks.readBodies(id, meta);
-    if (meta === undefined || bodies === undefined) return undefined;
-    return makeStoredCopy(meta, bodies.request, bodies.response);
+    return nameDamage(this.path, () => {
+      this.#env.root.resetReadTxn();
+      const meta = this.#blocks.readMeta(id);
+      const bodies = meta === undefined ? undefined : this.#blocks.readBodies(id, meta);
+      if (meta === undefined || bodies === undefined) return undefined;
+      return makeStoredCopy(meta, bodies.request, bodies.response);
+    });
   }
 
   /** Ends it; the reader is not to be used any more. */

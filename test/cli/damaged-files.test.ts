@@ -1,0 +1,205 @@
+/** `inspect` and `trace` on files that are none, are cut off or damaged: one clear line and exit 1, whatever is wrong. */
+import {
+  chmodSync,
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { runGuarded } from '../../src/cli/guard.ts';
+import { runInspect } from '../../src/cli/inspect.ts';
+import { runTrace } from '../../src/cli/trace.ts';
+import { decodeExchange } from '../../src/gateway/turns/decode.ts';
+import { createPrng } from '../../src/std/prng.ts';
+import { openCaptureEnv } from '../../src/storage/capture/layout.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { makeTraffic } from '../fixtures/agent-traffic.ts';
+import { makeExchange } from '../storage/captured.ts';
+import { runCli } from './child.ts';
+
+let folder = '';
+let whole = '';
+beforeAll(async () => {
+  folder = mkdtempSync(path.join(tmpdir(), 'damaged-'));
+  whole = path.join(folder, 'whole.mdb');
+  const log = await CaptureLog.open({ path: whole, redact: false });
+  const plan = { runs: 20, turns: 8, twins: 0, failures: 0.1, same_answers: false };
+  for (const made of makeTraffic(createPrng(5), createPrng, plan)) {
+    const { shape, path: target, status, aborted, request, response } = made;
+    await log.append([
+      makeExchange({
+        shape,
+        path: target,
+        status,
+        aborted,
+        request_body: Buffer.from(JSON.stringify(request)),
+        response_body: Buffer.from(typeof response === 'string' ? response : JSON.stringify(response)),
+      }),
+    ]);
+  }
+  while ((await log.indexSome(decodeExchange, 1_000)) > 0);
+  await log.close();
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+interface Told {
+  status: number;
+  out: string;
+  err: string;
+}
+
+async function tell(command: typeof runInspect | typeof runTrace, argv: string[]): Promise<Told> {
+  let out = '';
+  let err = '';
+  const io = {
+    out: async (data: string | Uint8Array) => {
+      out += Buffer.from(data as Uint8Array).toString();
+    },
+    err: (text: string) => {
+      err += text;
+    },
+    is_terminal: false,
+    has_color: false,
+  };
+  return { status: await command(argv, io, { runs_dbs: [] }), out, err };
+}
+
+/** Both commands fail, with one line that names the file. */
+async function expectRefusal(db: string, named: string = db): Promise<void> {
+  for (const command of [runInspect, runTrace]) {
+    const { status, err } = await tell(command, ['--db', db]);
+    expect(status).toBe(1);
+    expect(err).toContain(path.basename(named));
+    expect(err.trimEnd().split('\n').length).toBeLessThanOrEqual(err.includes('no capture database') ? 2 : 1);
+    expect(err).not.toMatch(/\n {4}at /);
+  }
+}
+
+describe('inspect and trace refuse', () => {
+  it('what is no capture database', async () => {
+    const text = path.join(folder, 'text.mdb');
+    for (const content of ['', 'x', 'no database at all '.repeat(2_000)]) {
+      writeFileSync(text, content);
+      await expectRefusal(text);
+    }
+    await expectRefusal(folder);
+    await expectRefusal(path.join(folder, 'none.mdb'));
+    await expectRefusal(path.join(text, 'inside-a-file.mdb'));
+    const closed = path.join(folder, 'closed.mdb');
+    copyFileSync(whole, closed);
+    chmodSync(closed, 0);
+    if (process.getuid?.() !== 0) await expectRefusal(closed);
+  });
+
+  it('a file that is cut off anywhere', async () => {
+    const cut = path.join(folder, 'cut.mdb');
+    const random = createPrng(11);
+    const { size } = statSync(whole);
+    for (let i = 0; i < 40; i += 1) {
+      copyFileSync(whole, cut);
+      truncateSync(cut, random.below(size));
+      await expectRefusal(cut);
+    }
+  });
+
+  it('a sealed file beside the live one: of a newer format, empty, a folder, cut off', async () => {
+    const db = path.join(folder, 'live', 'capture.mdb');
+    mkdirSync(path.dirname(db));
+    const log = await CaptureLog.open({ path: db, redact: false });
+    await log.append([makeExchange({ run_id: 'r' })]);
+    const { sealed } = await log.rotate();
+    await log.append([makeExchange({ run_id: 'r' })]);
+    await log.close();
+    expect((await tell(runInspect, ['--db', db])).out).toContain('1 run, 2 turns in 2 exchanges');
+    const bytes = readFileSync(sealed!);
+    chmodSync(sealed!, 0o644);
+    truncateSync(sealed!, 5_000);
+    await expectRefusal(db, sealed!);
+    truncateSync(sealed!, 0);
+    await expectRefusal(db, sealed!);
+    writeFileSync(sealed!, bytes);
+    const env = openCaptureEnv(sealed!, 'write');
+    env.root.transactionSync(() => env.meta.putSync('format', Buffer.from('99')));
+    await env.root.close();
+    await expectRefusal(db, sealed!);
+    expect((await tell(runInspect, ['--db', db])).err).toContain('newer version');
+    rmSync(sealed!);
+    mkdirSync(sealed!);
+    await expectRefusal(db, sealed!);
+  });
+
+  it('a page that was wiped, though it may end whoever reads it', { timeout: 120_000 }, async () => {
+    const wiped = path.join(folder, 'wiped.mdb');
+    const bytes = readFileSync(whole);
+    const env = openCaptureEnv(whole, 'read');
+    const block = env.blocks.get(1)!;
+    const facts = env.facts.get(1)!;
+    const places = [bytes.indexOf(block.subarray(0, 64)), bytes.indexOf(facts.subarray(0, 64))];
+    await env.root.close();
+    const random = createPrng(3);
+    for (let i = 0; i < 3; i += 1) places.push(random.below(bytes.length));
+    let refused = 0;
+    for (const [i, place] of places.entries()) {
+      const copy = Buffer.from(bytes);
+      const page = Math.floor(place / 4_096) * 4_096;
+      copy.fill(i % 2 === 0 ? 0 : 255, page, page + 4_096);
+      writeFileSync(wiped, copy);
+      const env = { DATA_DIR: folder };
+      const ended = await Promise.all(
+        [['inspect', '--json'], ['trace']].map(([name, ...more]) =>
+          runCli([name!, '--db', wiped, ...more], env),
+        ),
+      );
+      for (const { code, stderr } of ended) {
+        // A page may be free, or hold what this command does not read.
+        expect([0, 1]).toContain(code);
+        refused += code ?? 0;
+        expect(stderr.split('\n')).toHaveLength(code === 1 ? 2 : 1);
+        if (code === 1) expect(stderr).toContain('wiped.mdb');
+      }
+    }
+    expect(refused).toBeGreaterThanOrEqual(3);
+  });
+});
+
+describe('a guarded command', () => {
+  const guard = async (script: string): Promise<Told> => {
+    const entry = path.join(folder, 'entry.mjs');
+    writeFileSync(entry, script);
+    let err = '';
+    const io = {
+      out: async () => {},
+      err: (text: string) => (err += text),
+      is_terminal: false,
+      has_color: false,
+    };
+    return { status: await runGuarded(['inspect', '--x'], io as never, 'the file', entry), out: '', err };
+  };
+
+  it.each(['SIGSEGV', 'SIGBUS', 'SIGABRT'])('ended by %s fails with one line', async (signal) => {
+    const noise =
+      'internal error, index points to a 00 page!?\\n../x/liblmdb/mdb.c:8079: Assertion failed\\n';
+    const { status, err } = await guard(
+      `process.stderr.write('${noise}'); setTimeout(() => process.kill(process.pid, '${signal}'), 50); setInterval(() => {}, 1000);`,
+    );
+    expect(status).toBe(1);
+    expect(err).toBe(
+      `understudy: the file: damaged: reading it ended with ${signal}. Take it from a backup (understudy restore)\n`,
+    );
+  });
+
+  it('passes on its arguments, what it tells and how it ends', async () => {
+    const { status, err } = await guard(
+      `process.stderr.write(process.argv.slice(2).join(' ') + '\\ninternal affairs\\n\\r\\x1b[Kdone 5 %'); process.exitCode = 78;`,
+    );
+    expect(status).toBe(78);
+    expect(err).toBe('--in-process inspect --x\ninternal affairs\n\r\u001b[Kdone 5 %');
+  });
+});
