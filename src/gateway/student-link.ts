@@ -172,6 +172,7 @@ class Connection {
   }
 
   #receive(message: StudentMessage): void {
+    if (typeof message !== 'object' || message === null) return;
     if (message.type === 'compared') {
       this.#link.onCompared(message.agreed === true);
       return;
@@ -203,8 +204,10 @@ function isWhole(step: ServedStep): boolean {
     step.body instanceof Uint8Array &&
     step.body.length > 0 &&
     typeof step.is_stream === 'boolean' &&
+    typeof step.request_id === 'string' &&
     /^[\w-]{1,64}$/.test(step.request_id) &&
     Number.isFinite(step.input_tokens) &&
-    Number.isFinite(step.output_tokens)
+    Number.isFinite(step.output_tokens) &&
+    (step.saved_micro_usd === null || Number.isFinite(step.saved_micro_usd))
   );
 }
