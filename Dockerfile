@@ -20,7 +20,7 @@ COPY actors ./actors
 RUN npm run build && npm prune --omit=dev --ignore-scripts
 
 FROM node:22-bookworm-slim
-ENV NODE_ENV=production HOST=0.0.0.0 PORT=8000 DATA_DIR=/data
+ENV NODE_ENV=production HOST=0.0.0.0 PORT=8000 DATA_DIR=/data ORT_DISABLE_TELEMETRY=1
 WORKDIR /app
 COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist

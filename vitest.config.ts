@@ -9,6 +9,8 @@ export default defineConfig({
     maxWorkers: 2,
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    // As src/cli/understudy.mjs does, for tests that load the model themselves.
+    env: { ORT_DISABLE_TELEMETRY: '1' },
     reporters: ['default', new ClosingLine()],
   },
 });

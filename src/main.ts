@@ -29,7 +29,7 @@ import { ComputePool } from './runtime/compute-pool.ts';
 import type { Placement } from './runtime/protocol.ts';
 import { findModelDir } from './search/open-embedder.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
-import { databasePaths } from './storage/lmdb/stores.ts';
+import { databasePaths, tryStores } from './storage/lmdb/stores.ts';
 import { checkStudent, StudentThread } from './student-thread.ts';
 
 /** The first user, where nobody else says who that is. */
@@ -68,6 +68,7 @@ async function startAll(
   parts: Parts,
   stops: (() => Promise<void>)[],
 ): Promise<Omit<RunningUnderstudy, 'stop'>> {
+  if (parts.api) await tryStores(databasePaths(given.data_dir));
   const config = withTokenSecret(given, parts);
   const log = createLog(config.log_level);
   const placement = placeActors(config, parts);

@@ -23,10 +23,25 @@ export async function findPort(host: string, port: number): Promise<number> {
   return address.port;
 }
 
-/** One line that says what to do. */
-export function describeListenError(host: string, port: number, cause?: unknown): Error {
-  return new Error(
-    `cannot listen on ${host}:${port}: the port is in use or the address is not this machine's; choose another with --port or --host`,
-    { cause },
+const REASONS: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'the port is in use',
+  EADDRNOTAVAIL: "the address is not this machine's",
+  ENOTFOUND: 'no such host is known',
+  EACCES: 'the system does not allow this port',
+};
+
+/** One line that says why and what to do; shown without a stack, as what the system refused. */
+function describeListenError(host: string, port: number, cause?: unknown): Error {
+  const code = (cause as NodeJS.ErrnoException | undefined)?.code ?? 'EADDRINUSE';
+  const reason = REASONS[code] ?? `it was refused (${code})`;
+  const words = `cannot listen on ${host}:${port}: ${reason}; HOST and PORT choose another one, GW_HOST and GW_PORT the gateway's`;
+  return Object.assign(new Error(words, { cause }), { code });
+}
+
+/** Why a listener that does not say so could not have the address: asks the system for it once more. */
+export async function explainListenFailure(host: string, port: number): Promise<Error> {
+  return findPort(host, port).then(
+    () => describeListenError(host, port),
+    (thrown: Error) => thrown,
   );
 }

@@ -10,7 +10,7 @@
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
 import { judgeFraming, looksMisread } from './framing-guard.ts';
 import { HttpStream, type RequestHead } from './http-stream.ts';
-import { describeListenError } from './port.ts';
+import { explainListenFailure } from './port.ts';
 
 export interface ServerOptions {
   host: string;
@@ -98,7 +98,7 @@ class Listener implements HttpServer {
     const { host, port, isShared } = this.#options;
     const onListening = (socket: us_listen_socket | false) => {
       if (socket === false) {
-        reject(describeListenError(host, port));
+        explainListenFailure(host, port).then(reject);
         return;
       }
       this.#listenSocket = socket as us_listen_socket;

@@ -1,5 +1,7 @@
 /** Where the product's databases are, and their tables for one thread. Any thread. */
+import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { checkFileHead } from '../capture/layout.ts';
 import type { Stores } from '../stores.ts';
 import { LmdbTables } from './tables.ts';
 
@@ -23,4 +25,29 @@ export function openStores(paths: DatabasePaths): Stores {
 
 export async function closeStores({ main, runs }: Stores): Promise<void> {
   await Promise.all([main.close(), runs.close()]);
+}
+
+/**
+ * Opens both once and closes them again, before any thread does: a thread that cannot is started again and again while
+ * nobody reads why, and LMDB ends the whole process over a file that is none of its own.
+ * @throws Error that says in one line which file it is; its `code` marks it as no fault of ours
+ */
+export async function tryStores(paths: DatabasePaths): Promise<void> {
+  for (const path of [paths.main, paths.runs]) {
+    try {
+      if (existsSync(path) && statSync(path).size > 0) checkFileHead(path);
+    } catch (thrown) {
+      throw refuse(`${path} is no database, or is damaged: restore a backup, or move it away`, thrown);
+    }
+  }
+  try {
+    await closeStores(openStores(paths));
+  } catch (thrown) {
+    const reason = thrown instanceof Error ? thrown.message : String(thrown);
+    throw refuse(`${paths.main} and ${paths.runs} cannot be opened: ${reason}`, thrown);
+  }
+}
+
+function refuse(words: string, cause: unknown): Error {
+  return Object.assign(new Error(words, { cause }), { code: 'ESTORES' });
 }

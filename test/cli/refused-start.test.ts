@@ -1,0 +1,55 @@
+/** Starts that cannot be: each ends soon, with one line that says why, and leaves nothing running. */
+import { writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { makeFolder } from '../storage/folder.ts';
+import { CliChild } from './child.ts';
+
+async function refuse(env: Record<string, string>, command = 'up') {
+  const ended = await new CliChild([command], { env: { PORT: '0', GW_PORT: '0', ...env } }).ended;
+  expect(ended.stdout).toBe('');
+  const lines = ended.stderr.trim().split('\n');
+  expect(lines, ended.stderr).toHaveLength(1);
+  return { code: ended.code, line: lines[0]! };
+}
+
+describe('a start that cannot be', () => {
+  it('says which file is no database', async () => {
+    for (const name of ['main.mdb', 'runs.mdb']) {
+      const DATA_DIR = makeFolder();
+      writeFileSync(join(DATA_DIR, name), Buffer.alloc(20_000, 'no database '));
+      const { code, line } = await refuse({ DATA_DIR }, 'serve');
+      expect(code).toBe(1);
+      expect(line).toContain(`${join(DATA_DIR, name)} is no database`);
+    }
+  });
+
+  it('says that DATA_DIR is no folder', async () => {
+    const DATA_DIR = join(makeFolder(), 'file');
+    writeFileSync(DATA_DIR, '');
+    const { code, line } = await refuse({ DATA_DIR });
+    expect(code).toBe(1);
+    expect(line).toContain(`${join(DATA_DIR, 'main.mdb')} and`);
+    expect(line).toContain('cannot be opened');
+  });
+
+  it('says whose port is in use', async () => {
+    const other = createServer();
+    await new Promise<void>((resolve) => {
+      other.listen(0, '127.0.0.1', resolve);
+    });
+    const taken = String((other.address() as { port: number }).port);
+    for (const more of [{ PORT: taken }, { GW_PORT: taken }, { PORT: taken, FRONT_THREADS: '2' }]) {
+      const { code, line } = await refuse({ DATA_DIR: makeFolder(), ...more });
+      expect(code).toBe(1);
+      expect(line).toContain(`cannot listen on 127.0.0.1:${taken}: the port is in use`);
+    }
+    other.close();
+  });
+
+  it('says that an address is not this machine’s', async () => {
+    const { line } = await refuse({ DATA_DIR: makeFolder(), HOST: '203.0.113.7' });
+    expect(line).toContain("the address is not this machine's");
+  });
+});
