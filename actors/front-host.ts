@@ -11,7 +11,7 @@ import type { DatabasePaths } from '../src/storage/lmdb/stores.ts';
 import { LmdbTables } from '../src/storage/lmdb/tables.ts';
 import { SplitJournal } from '../src/storage/split-journal.ts';
 import { liveHub, silentLiveHub } from './live-hub/behaviour.ts';
-import { run, STEP_ANSWERS_PORT } from './run/behaviour.ts';
+import { run, STEP_ANSWERS_PORT, unwatchedRun } from './run/behaviour.ts';
 import { StepAnswersPort } from './run/port.ts';
 import { LIVE_HUB_POLICY, QUICK_KINDS, RUN_POLICY, USAGE_METER_POLICY } from './supervision.ts';
 import { usageMeter } from './usage-meter/behaviour.ts';
@@ -51,7 +51,7 @@ function openParts({ databases, has_live_stream, log }: FrontHostSeat): FrontHos
   const runs = new LmdbTables(databases.runs, 'process');
   return {
     kinds: [
-      { behaviour: run, policy: RUN_POLICY },
+      { behaviour: has_live_stream ? run : unwatchedRun, policy: RUN_POLICY },
       { behaviour: usageMeter, policy: USAGE_METER_POLICY },
       { behaviour: has_live_stream ? liveHub : silentLiveHub, policy: LIVE_HUB_POLICY },
     ],

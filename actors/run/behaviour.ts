@@ -56,96 +56,107 @@ interface RunInternal {
 /** What the functions below need of a context, whatever the message's answer. */
 type RunContext = Pick<Context<RunState, RunEvent, RunInternal, never>, 'persist' | 'io' | 'tell'>;
 
-export const run: Behaviour<RunProtocol, RunState, RunEvent, RunInternal> = {
-  kind: RUN_KIND,
-  initial: () => UNKNOWN_RUN,
+type Run = Behaviour<RunProtocol, RunState, RunEvent, RunInternal>;
 
-  handlers: {
-    start(state, start, context) {
-      if (state.facts !== null) {
-        // A finished run answers as a live one.
-        if (state.fingerprint === start.fingerprint) return context.reply(renderStart(state));
-        return context.refuse(refusal('run_conflict'));
-      }
-      const masked = { ...start, task: mask(start.task), metadata: mask(start.metadata) };
-      const begun = context.persist({ type: 'start', at_ms: context.now_ms, start: masked });
-      context.reply(renderStart(begun));
-      const { org_id, project_id, run_id, agent_name, model, framework, task_profile } = start.facts;
-      tellLive(context, {
-        event: 'run_start',
-        org_id,
-        project_id,
-        run_id,
-        at: toTimestamp(begun.started_at_ms),
-        agent_name,
-        model,
-        framework,
-        task_profile,
-      });
+export const run: Run = createRun(true);
+
+/** Where nobody can read the live stream: the same, and tells no hub. */
+export const unwatchedRun: Run = createRun(false);
+
+function createRun(isWatched: boolean): Run {
+  return {
+    kind: RUN_KIND,
+    initial: () => UNKNOWN_RUN,
+
+    handlers: {
+      start(state, start, context) {
+        if (state.facts !== null) {
+          // A finished run answers as a live one.
+          if (state.fingerprint === start.fingerprint) return context.reply(renderStart(state));
+          return context.refuse(refusal('run_conflict'));
+        }
+        const masked = { ...start, task: mask(start.task), metadata: mask(start.metadata) };
+        const begun = context.persist({ type: 'start', at_ms: context.now_ms, start: masked });
+        context.reply(renderStart(begun));
+        if (!isWatched) return;
+        const { org_id, project_id, run_id, agent_name, model, framework, task_profile } = start.facts;
+        tellLive(context, {
+          event: 'run_start',
+          org_id,
+          project_id,
+          run_id,
+          at: toTimestamp(begun.started_at_ms),
+          agent_name,
+          model,
+          framework,
+          task_profile,
+        });
+      },
+
+      step(state, message, context) {
+        if (!isSeen(state, message[0])) return context.refuse(refusal('run_not_found'));
+        const step = unpackStep(message);
+        if (step.step_index > state.last_index) {
+          if (state.finish !== null) return context.refuse(refusal('run_finished'));
+          const event = toEvent(step, context.now_ms);
+          const scored = context.persist(event);
+          context.reply(renderScores(scored.last));
+          if (isWatched) tellStep(state, scored, event, context);
+          return;
+        }
+        lookUp(state, context.holdReply(), toEvent(step, context.now_ms), context);
+      },
+
+      finish(state, { project_id, outcome }, context) {
+        if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
+        if (state.finish !== null) {
+          if (state.finish.outcome === outcome) return context.reply(renderFinish(state));
+          return context.refuse(refusal('outcome_conflict'));
+        }
+        const finished = context.persist({ type: 'finish', at_ms: context.now_ms, outcome });
+        context.reply(renderFinish(finished));
+        if (isWatched) tellFinish(finished, context);
+      },
+
+      evaluate(state, { project_id }, context) {
+        if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
+        const due = dueIntervention(state);
+        if (due !== null && state.told_at === null) context.persist({ type: 'told' });
+        context.reply({
+          json: renderEvaluation(state),
+          inject: due !== null,
+          project_id: state.facts!.project_id,
+        });
+      },
     },
 
-    step(state, message, context) {
-      if (!isSeen(state, message[0])) return context.refuse(refusal('run_not_found'));
-      const step = unpackStep(message);
-      if (step.step_index > state.last_index) {
-        if (state.finish !== null) return context.refuse(refusal('run_finished'));
-        const event = toEvent(step, context.now_ms);
-        const scored = context.persist(event);
-        context.reply(renderScores(scored.last));
-        return tellStep(state, scored, event, context);
-      }
-      lookUp(state, context.holdReply(), toEvent(step, context.now_ms), context);
+    internal: {
+      looked_up(state, outcome, context) {
+        const { token, step, late_steps } = outcome.carry;
+        if (!outcome.ok) return context.refuseTo(token, outcome.error);
+        if (outcome.value !== null) return context.replyTo(token, outcome.value);
+        if (state.finish !== null) return context.refuseTo(token, refusal('run_finished'));
+        // Another late step has been recorded since storage was asked: it may be this very one.
+        if (state.late_steps !== late_steps) return lookUp(state, token, step, context);
+        const scored = context.persist(step);
+        context.replyTo(token, renderScores(scored.last));
+        if (isWatched) tellStep(state, scored, step, context);
+      },
     },
 
-    finish(state, { project_id, outcome }, context) {
-      if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
-      if (state.finish !== null) {
-        if (state.finish.outcome === outcome) return context.reply(renderFinish(state));
-        return context.refuse(refusal('outcome_conflict'));
-      }
-      const finished = context.persist({ type: 'finish', at_ms: context.now_ms, outcome });
-      context.reply(renderFinish(finished));
-      tellFinish(finished, context);
+    persistence: {
+      apply: applyRunEvent,
+      keep: keepStep,
+      project: projectRun,
+      snapshot: {
+        version: 1,
+        every_events: 64,
+        encode: (state) => state,
+        decode: decodeState,
+      },
     },
-
-    evaluate(state, { project_id }, context) {
-      if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
-      const due = dueIntervention(state);
-      if (due !== null && state.told_at === null) context.persist({ type: 'told' });
-      context.reply({
-        json: renderEvaluation(state),
-        inject: due !== null,
-        project_id: state.facts!.project_id,
-      });
-    },
-  },
-
-  internal: {
-    looked_up(state, outcome, context) {
-      const { token, step, late_steps } = outcome.carry;
-      if (!outcome.ok) return context.refuseTo(token, outcome.error);
-      if (outcome.value !== null) return context.replyTo(token, outcome.value);
-      if (state.finish !== null) return context.refuseTo(token, refusal('run_finished'));
-      // Another late step has been recorded since storage was asked: it may be this very one.
-      if (state.late_steps !== late_steps) return lookUp(state, token, step, context);
-      const scored = context.persist(step);
-      context.replyTo(token, renderScores(scored.last));
-      tellStep(state, scored, step, context);
-    },
-  },
-
-  persistence: {
-    apply: applyRunEvent,
-    keep: keepStep,
-    project: projectRun,
-    snapshot: {
-      version: 1,
-      every_events: 64,
-      encode: (state) => state,
-      decode: decodeState,
-    },
-  },
-};
+  };
+}
 
 /** A run that is not there and one that the caller may not see are the same to him. */
 function isSeen({ facts }: RunState, projectId: string | null): boolean {

@@ -1,0 +1,85 @@
+/** Runs with several front threads: each lives on one of them, and every one of them finds it, also after a kill. */
+import { expect, it } from 'vitest';
+import { type ApiAnswer, ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
+
+const RUNS = 24;
+const STEPS = 6;
+const APART = { connection: 'close' };
+
+/** A connection of its own each time, which the kernel gives to one of the listeners. */
+function logStep(child: ApiChild, run: number, step_index: number): Promise<ApiAnswer> {
+  return child.post(`/v1/monitor/runs/r${run}/steps`, { step_index, action: 'read', tokens: 10 }, APART);
+}
+
+it('are found from every front, told of to every reader, and go on with another number of fronts', async () => {
+  const env = { FRONT_THREADS: '3', ACTOR_THREADS: '2', AUTH_DB_CONN_URL: 'embedded:' };
+  await using child = new ApiChild(env);
+  await child.start();
+  const reader = new AbortController();
+  const stream = await fetch(`${child.url}/v1/monitor/stream`, {
+    headers: { authorization: `Bearer ${CHILD_KEY}` },
+    signal: reader.signal,
+  });
+  expect(stream.status).toBe(200);
+  const heard = readUntil(stream, (text) => text.split('event: step').length - 1 >= RUNS * STEPS);
+  const runs = Array.from({ length: RUNS }, (_, run) => run);
+  for (const { status } of await Promise.all(
+    runs.map((run) => child.post('/v1/monitor/runs', { run_id: `r${run}`, task: 'repair it' }, APART)),
+  ))
+    expect(status).toBe(200);
+  const answers = new Map<string, string>();
+  for (let step = 0; step < STEPS; step++) {
+    for (const [run, answer] of (await Promise.all(runs.map((run) => logStep(child, run, step)))).entries()) {
+      expect(answer.status).toBe(200);
+      answers.set(`${run} ${step}`, answer.text);
+    }
+  }
+  await heard;
+  reader.abort();
+  await child.kill();
+
+  env.FRONT_THREADS = '1';
+  await child.start();
+  for (const [key, text] of answers) {
+    const [run, step] = key.split(' ').map(Number);
+    expect((await logStep(child, run!, step!)).text).toBe(text);
+  }
+  expect(await child.stop()).toBe(0);
+
+  env.FRONT_THREADS = '2';
+  await child.start();
+  for (const run of runs) {
+    const { body } = await child.post(`/v1/monitor/runs/r${run}/finish`, { outcome: 'success' }, APART);
+    expect(body).toMatchObject({ steps: STEPS, tokens: 10 * STEPS });
+  }
+  expect(await child.stop()).toBe(0);
+}, 120_000);
+
+it('finish what they have accepted when the process is told to end', async () => {
+  await using child = new ApiChild({ FRONT_THREADS: '2', ACTOR_THREADS: '1' });
+  await child.start();
+  for (let run = 0; run < RUNS; run++) await child.post('/v1/monitor/runs', { run_id: `r${run}` }, APART);
+  const statuses: number[] = [];
+  let isEnding = false;
+  const sending = Array.from({ length: RUNS }, async (_, run) => {
+    for (let step = 0; !isEnding; step++) {
+      const answer = await logStep(child, run, step).catch(() => null);
+      // A connection that comes too late is refused; one that was heard is answered.
+      if (answer !== null) statuses.push(answer.status);
+      if (statuses.length > 10 * RUNS) isEnding = true;
+    }
+  });
+  while (!isEnding) await new Promise((resolve) => setImmediate(resolve));
+  expect(await child.stop()).toBe(0);
+  await Promise.all(sending);
+  expect(new Set(statuses)).toEqual(new Set([200]));
+}, 120_000);
+
+async function readUntil(response: Response, isEnough: (text: string) => boolean): Promise<void> {
+  let text = '';
+  for await (const chunk of response.body!.pipeThrough(new TextDecoderStream())) {
+    text += chunk;
+    if (isEnough(text)) return;
+  }
+  throw new Error('the stream ended early');
+}

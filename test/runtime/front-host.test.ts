@@ -1,0 +1,235 @@
+/** A host of actors on the very thread that asks them: the same promises, and what becomes of a fault of its own. */
+import { describe, expect, it } from 'vitest';
+import { Front } from '../../src/runtime/front.ts';
+import { FrontHost, type FrontHostOptions } from '../../src/runtime/front-host.ts';
+import type { JournalStore } from '../../src/runtime/journal.ts';
+import { createLocalLink } from '../../src/runtime/local-link.ts';
+import { createLinkEnds, PortLink } from '../../src/runtime/port-link.ts';
+import { countHosts, type Placement, placeAddress } from '../../src/runtime/protocol.ts';
+import { loopScheduler } from '../../src/runtime/scheduler.ts';
+import { createDeferred } from '../../src/std/deferred.ts';
+import { MemoryJournal } from '../../src/storage/memory/journal.ts';
+import { LEDGER_KIND, TEST_KINDS, type Totals } from '../fixtures/actor-kinds.ts';
+
+const PLACEMENT: Placement = { hosts: 1, pins: {}, fronts: { hosts: 2, kinds: [LEDGER_KIND] } };
+const HERE = 1;
+const THERE = 2;
+
+type Disk = ConstructorParameters<typeof MemoryJournal>[0];
+
+function keyOn(host: number, from = 0): string {
+  for (let at = from; ; at++) {
+    if (placeAddress(PLACEMENT, { kind: LEDGER_KIND, key: `key-${at}` }) === host) return `key-${at}`;
+  }
+}
+
+interface Opened {
+  front: Front;
+  host: FrontHost;
+  /** What was told of faults. */
+  downs: string[];
+  ups: number[];
+  disposed: number;
+}
+
+function open(
+  disk: Disk = new Map(),
+  parts: Partial<FrontHostOptions> & { throwing?: { now: boolean } } = {},
+): Opened {
+  const front = new Front(PLACEMENT, loopScheduler);
+  const opened: Opened = { front, host: null as never, downs: [], ups: [], disposed: 0 };
+  opened.host = new FrontHost({
+    index: HERE,
+    placement: PLACEMENT,
+    front,
+    open: () => {
+      const journal: JournalStore = new MemoryJournal(disk);
+      return {
+        kinds: TEST_KINDS,
+        journal,
+        ports: {},
+        report: () => {
+          // A fault of the host's own: nothing in it expects this.
+          if (parts.throwing?.now) throw new Error('the log is gone');
+        },
+        dispose: async () => {
+          opened.disposed++;
+          await journal.close();
+        },
+      };
+    },
+    restart: { max_restarts: 2, window_ms: 60_000, backoff_first_ms: 1, backoff_max_ms: 5 },
+    onDown: (reason) => void opened.downs.push(reason),
+    onUp: () => void opened.ups.push(opened.ups.length),
+    ...parts,
+  });
+  return opened;
+}
+
+function ask({ front }: { front: Front }, name: string, amount: number, key = keyOn(HERE)): Promise<Totals> {
+  return front.ask({ kind: LEDGER_KIND, key }, name, { amount }) as Promise<Totals>;
+}
+
+function failureOf(asked: Promise<unknown>): Promise<unknown> {
+  return asked.then(
+    () => null,
+    (thrown: unknown) => thrown,
+  );
+}
+
+describe('placement', () => {
+  it('spreads kinds of the fronts over the fronts, and keeps all others off them', () => {
+    const hosts = Array.from({ length: 200 }, (_, at) =>
+      placeAddress(PLACEMENT, { kind: LEDGER_KIND, key: `k${at}` }),
+    );
+    expect(new Set(hosts)).toEqual(new Set([HERE, THERE]));
+    expect(placeAddress(PLACEMENT, { kind: 'other', key: 'k' })).toBe(0);
+    expect(countHosts(PLACEMENT)).toBe(3);
+    expect(countHosts({ hosts: 2, pins: {} })).toBe(2);
+  });
+});
+
+describe('a local link', () => {
+  it('passes frames in order at once, and closes both ends once', () => {
+    const [one, other] = createLocalLink();
+    const heard: number[] = [];
+    const closed: string[] = [];
+    other.onFrame = (frame) => void heard.push(frame.type === 'fence' ? frame.id : -1);
+    one.onClose = () => void closed.push('one');
+    other.onClose = () => void closed.push('other');
+    expect([1, 2, 3].map((id) => one.send({ type: 'fence', id }))).toEqual([true, true, true]);
+    expect(heard).toEqual([1, 2, 3]);
+    other.close();
+    one.close();
+    expect(closed.sort()).toEqual(['one', 'other']);
+    expect(one.send({ type: 'fence', id: 4 })).toBe(false);
+    expect(other.send({ type: 'fence', id: 4 })).toBe(false);
+    expect(heard).toEqual([1, 2, 3]);
+    expect(one.stats()).toMatchObject({ frames_sent: 3, bytes_in_flight: 0 });
+    expect(other.stats()).toMatchObject({ frames_received: 3 });
+  });
+});
+
+describe('a host on a front thread', () => {
+  it('answers only when what was recorded is stored, and drains what it has at its end', async () => {
+    const disk: Disk = new Map();
+    const gate = createDeferred();
+    const front = new Front(PLACEMENT, loopScheduler);
+    const inner = new MemoryJournal(disk);
+    const host = new FrontHost({
+      index: HERE,
+      placement: PLACEMENT,
+      front,
+      open: () => ({
+        kinds: TEST_KINDS,
+        journal: {
+          load: (kind, key) => inner.load(kind, key),
+          commit: (writes, done) => void gate.promise.then(() => inner.commit(writes, done)),
+          close: () => inner.close(),
+        },
+        ports: {},
+        report: () => {},
+        dispose: () => inner.close(),
+      }),
+    });
+    let answered = 0;
+    const asks = [1, 2, 3].map((amount) => ask({ front }, 'add', amount).finally(() => answered++));
+    await new Promise((resolve) => setImmediate(resolve));
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(answered).toBe(0);
+    const stopped = host.stop();
+    gate.resolve();
+    await stopped;
+    expect((await Promise.all(asks)).map(({ total }) => total)).toEqual([1, 3, 6]);
+    await expect(ask({ front }, 'add', 1)).rejects.toMatchObject({ code: 'host_down' });
+    const again = open(disk);
+    expect(await ask(again, 'add', 4)).toEqual({ total: 10, count: 4 });
+    await again.host.stop();
+  });
+
+  it('outlives an actor that throws', async () => {
+    const opened = open();
+    await ask(opened, 'add', 5);
+    await expect(ask(opened, 'fail', 1)).rejects.toMatchObject({ code: 'actor_failed' });
+    expect(await ask(opened, 'add', 2, keyOn(HERE, 50))).toEqual({ total: 2, count: 1 });
+    expect(await ask(opened, 'add', 1)).toEqual({ total: 6, count: 2 });
+    expect(opened.downs).toEqual([]);
+    await opened.host.stop();
+  });
+
+  it('falls alone: what waits fails at once, and it begins again from what is stored', async () => {
+    const throwing = { now: false };
+    const opened = open(new Map(), { throwing });
+    await ask(opened, 'add', 5);
+    throwing.now = true;
+    const waiting = failureOf(ask(opened, 'add', 7, keyOn(HERE, 50)));
+    // The actor's own answer goes out before the host falls over it.
+    expect(await failureOf(ask(opened, 'fail', 1))).toMatchObject({ code: 'actor_failed' });
+    expect(await waiting).toMatchObject({ code: 'host_down', retryable: true });
+    throwing.now = false;
+    expect(opened.host.stats()).toBeNull();
+    await opened.front.waitUp(HERE);
+    expect(await ask(opened, 'add', 1)).toEqual({ total: 6, count: 2 });
+    expect(opened.downs).toEqual([expect.stringContaining('the log is gone')]);
+    expect(opened.ups).toEqual([0]);
+    expect(opened.disposed).toBe(1);
+    await opened.host.stop();
+    expect(opened.disposed).toBe(2);
+  });
+
+  it('stays down when it fails too often, and can be stopped then', async () => {
+    const throwing = { now: true };
+    const opened = open(new Map(), { throwing });
+    for (let fault = 0; fault < 3; fault++) {
+      await opened.front.waitUp(HERE);
+      await failureOf(ask(opened, 'fail', 1));
+    }
+    expect(opened.downs).toHaveLength(3);
+    expect(opened.front.isUp(HERE)).toBe(false);
+    await opened.host.stop();
+    expect(opened.ups).toHaveLength(2);
+  });
+
+  it('serves fronts and hosts of other threads through ports, and refuses links while it is down', async () => {
+    const throwing = { now: false };
+    const opened = open(new Map(), { throwing });
+    const other = new Front(PLACEMENT, loopScheduler);
+    const connect = () => {
+      const [mine, theirs] = createLinkEnds();
+      opened.host.connectFront(theirs);
+      other.attach(HERE, new PortLink(mine));
+    };
+    connect();
+    expect(await ask({ front: other }, 'add', 3)).toEqual({ total: 3, count: 1 });
+    // A tell between two hosts.
+    const peer = new Front(PLACEMENT, loopScheduler);
+    const far = new FrontHost({
+      index: THERE,
+      placement: PLACEMENT,
+      front: peer,
+      open: () => {
+        const journal = new MemoryJournal();
+        return { kinds: TEST_KINDS, journal, ports: {}, report: () => {}, dispose: () => journal.close() };
+      },
+    });
+    const [a, b] = createLinkEnds();
+    opened.host.connectPeer(THERE, a);
+    far.connectPeer(HERE, b);
+    const to = keyOn(THERE);
+    await opened.front.ask({ kind: LEDGER_KIND, key: keyOn(HERE) }, 'forward', { amount: 2, to });
+    const read = async () => ((await ask({ front: peer }, 'read', 0, to)) as Totals).total;
+    while ((await read()) !== 2) await new Promise((resolve) => setImmediate(resolve));
+
+    throwing.now = true;
+    await failureOf(ask(opened, 'fail', 1));
+    connect();
+    await expect(ask({ front: other }, 'add', 1)).rejects.toMatchObject({ code: 'host_down' });
+    throwing.now = false;
+    await opened.front.waitUp(HERE);
+    connect();
+    expect(await ask({ front: other }, 'add', 1)).toEqual({ total: 6, count: 3 });
+    await opened.host.stop();
+    await far.stop();
+    for (const one of [other, peer, opened.front]) one.close();
+  });
+});
