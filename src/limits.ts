@@ -62,7 +62,7 @@ export const RUN_STORY_TURNS = 2_000;
 export const DISTILL_BOUNDS = {
   steps: 20_000,
   steps_per_run: 1_000,
-  steps_bytes: 40 * MIB,
+  steps_bytes: 32 * MIB,
   patterns: 2_000,
 } as const;
 /**
@@ -71,7 +71,7 @@ export const DISTILL_BOUNDS = {
  */
 export const DISTILL_BODY_BYTES = 8 * MIB;
 /** JavaScript heap of a round of the distiller: whatever is in the database, with buffers it stays under 500 MB in all. */
-export const DISTILL_HEAP_MB = { old: 256, young: 32 } as const;
+export const DISTILL_HEAP_MB = { old: 208, young: 24 } as const;
 /** Share of served steps that may be wrong (decisions, Relegation), and steps without which nobody can say. */
 export const TARGET_ERROR_DEFAULT = 0.05;
 export const SERVED_MIN_DEFAULT = 12;

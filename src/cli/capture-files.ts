@@ -120,12 +120,13 @@ export class CaptureFiles implements ExchangeSource {
   }
 
   /**
-   * Gives the pages of the files back that the system has mapped for this process, when they are many: it would take
-   * them back itself when memory is short, but they count as this process's until then. Not while a listing is gone
-   * through; what is read later is opened again.
+   * Closes the files when several are open, each with its caches, or when many of their pages are mapped: the system
+   * would take those back itself when memory is short, but they count as this process's until then. Not while a listing
+   * is gone through; what is read later is opened again.
    */
   async release(): Promise<void> {
-    if (measureMappedBytes() < MAPPED_BYTES) return;
+    const files = this.#open.size + (this.#live === null ? 0 : 1);
+    if (files <= 1 && measureMappedBytes() < MAPPED_BYTES) return;
     await this.close();
     this.#live = null;
   }

@@ -1,0 +1,298 @@
+/** Which golden runs teach, when a student is good enough, and when it is no worse than the one before. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  describeShortage,
+  fingerprintMaterial,
+  judgeComparison,
+  judgeStudent,
+  placeOf,
+  splitRuns,
+  type TaughtStudent,
+  teachStudent,
+} from '../../src/analysis/distill.ts';
+import type { GoldenMaterial, GoldenRun } from '../../src/analysis/golden-steps.ts';
+import { judgeRound } from '../../src/analysis/loop.ts';
+import { mergePatterns } from '../../src/analysis/merge-patterns.ts';
+import { askAbout, measureByAnswer, summarizeMeasures } from '../../src/analysis/student-measures.ts';
+import { boundError } from '../../src/domain/student/error-bound.ts';
+import type { StudentManifest } from '../../src/domain/student/manifest.ts';
+import { GOLDEN_RUNS_MIN, HELD_OUT } from '../../src/limits.ts';
+import { ExactIndex } from '../../src/search/exact-index.ts';
+import { makeGoldenSteps } from '../fixtures/order-agent.ts';
+
+const makeIndex = (dimensions: number) => new ExactIndex(dimensions);
+const exemplar = { kind: 'exemplar' } as const;
+const gate = { target_error: 0.05, served_min: 12 };
+const head = { made_at: '2026-03-01T10:00:00.000Z', made_by: 'understudy 0' };
+
+function makeRuns(count: number, seed = 7): GoldenRun[] {
+  const runs = new Map<string, GoldenRun>();
+  for (const [at, { run_id, step, answer }] of makeGoldenSteps(count, seed).entries()) {
+    const run = runs.get(run_id) ?? { run_id, first_id: at, last_id: at, steps: [] };
+    run.last_id = at;
+    run.steps.push({ exchange_id: at, step, answer, tokens: 940 });
+    runs.set(run_id, run);
+  }
+  return [...runs.values()].reverse();
+}
+
+function makeMaterial(taught: GoldenRun[], over: Partial<GoldenMaterial> = {}): GoldenMaterial {
+  const steps = taught.reduce((sum, run) => sum + run.steps.length, 0);
+  const runs = taught.length;
+  return {
+    runs,
+    looked_at: runs,
+    read: runs,
+    golden: runs,
+    taught,
+    steps,
+    not_golden: {},
+    untaught: {},
+    patterns: [],
+    ...over,
+  };
+}
+
+const teach = (taught: GoldenRun[]) =>
+  teachStudent(makeMaterial(taught), { target_error: 0.05, student: exemplar, makeIndex }, head);
+
+describe('runs kept apart', () => {
+  it('are the same whatever other runs there are, but for the fewest that there must be', () => {
+    const ids = fc.uniqueArray(fc.string({ minLength: 1, maxLength: 12 }), { minLength: 12, maxLength: 200 });
+    fc.assert(
+      fc.property(ids, fc.nat(), (names, cut) => {
+        const runs = names.map((run_id) => ({ run_id, first_id: 1, last_id: 1, steps: [] }));
+        const whole = splitRuns(runs);
+        expect(whole.teaching.length + whole.held_out.length).toBe(runs.length);
+        expect(whole.held_out.length).toBeGreaterThanOrEqual(HELD_OUT.runs_min);
+        expect(whole.held_out_below).toBeGreaterThanOrEqual(HELD_OUT.share);
+        for (const { run_id } of whole.held_out) expect(placeOf(run_id)).toBeLessThan(whole.held_out_below);
+        // Among fewer runs, whoever is below the share is kept apart all the same.
+        const fewer = splitRuns(runs.slice(cut % runs.length));
+        for (const { run_id } of fewer.teaching)
+          expect(placeOf(run_id)).toBeGreaterThanOrEqual(HELD_OUT.share);
+      }),
+    );
+  });
+
+  it('are about the share that is wanted', () => {
+    const runs = Array.from({ length: 4_000 }, (_, at) => ({
+      run_id: `run-${at}`,
+      first_id: 1,
+      last_id: 1,
+      steps: [],
+    }));
+    const { held_out, held_out_below } = splitRuns(runs);
+    expect(held_out_below).toBe(HELD_OUT.share);
+    expect(held_out.length / 4_000).toBeCloseTo(HELD_OUT.share, 1);
+  });
+});
+
+describe('too few golden runs', () => {
+  it('are told with what is missing', () => {
+    const runs = makeRuns(GOLDEN_RUNS_MIN);
+    expect(describeShortage(makeMaterial(runs))).toBeNull();
+    const short = makeMaterial(runs.slice(1), { runs: 40, looked_at: 40, golden: 13 });
+    expect(describeShortage(short)).toBe(
+      'too few golden runs: 11 and 2 more without a step that a student could give, of 40 runs; a student takes 12, so 1 more is needed',
+    );
+  });
+});
+
+describe('a student of a repetitive agent', () => {
+  it('passes the gate, and what it was measured on it was not taught', async () => {
+    const taught = await teach(makeRuns(60));
+    expect(judgeStudent(taught, gate)).toBeNull();
+    const { measured, golden } = taught.draft;
+    expect(measured.coverage).toBeGreaterThan(0.6);
+    expect(measured.held_out_runs).toBe(taught.split.held_out.length);
+    expect(golden.teaching_runs + measured.held_out_runs).toBe(60);
+    const kept = new Set(taught.split.held_out.map(({ run_id }) => run_id));
+    expect(new Set(taught.steps.map(({ run_id }) => run_id))).toEqual(kept);
+    expect(taught.by_answer.map(({ kind }) => kind)).toContain('get_order');
+    expect(taught.by_answer.reduce((sum, { steps }) => sum + steps, 0)).toBe(measured.steps);
+  });
+
+  it('comes out the same from the same runs, and another from others', async () => {
+    const runs = makeRuns(40);
+    const [one, two] = [await teach(runs), await teach(runs)];
+    expect(two.model).toEqual(one.model);
+    expect(two.draft).toEqual(one.draft);
+    const options = { target_error: 0.05, student: exemplar };
+    const print = (taught: GoldenRun[], more = {}) =>
+      fingerprintMaterial(makeMaterial(taught), { ...options, ...more });
+    expect(print(runs)).toBe(one.draft.golden.fingerprint);
+    expect(new Set([print(runs), print(runs.slice(1)), print(runs, { target_error: 0.1 })]).size).toBe(3);
+  });
+
+  it('does not pass when golden answers contradict each other', async () => {
+    const runs = makeRuns(60);
+    for (const [at, run] of runs.entries()) {
+      for (const step of run.steps)
+        step.answer = {
+          ...step.answer!,
+          content: [{ type: 'text', text: `Nobody knows ${at * 7919}.` }],
+          stop_reason: 'end_turn',
+        };
+    }
+    expect(judgeStudent(await teach(runs), gate)).not.toBeNull();
+  });
+
+  it('is not replaced by one that serves clearly less of the same, but by one that is as good', async () => {
+    const runs = makeRuns(60);
+    const before = await teach(runs);
+    const published = { model: before.model, manifest: toManifest(before) };
+    const same = await judgeRound(await teach(runs), published, gate, makeIndex);
+    expect(same).toMatchObject({ publish: true });
+    expect(same.comparison!.new_right).toBe(same.comparison!.published_right);
+    // Taught on open orders alone, it knows nothing of half of what is asked.
+    const poor = await teach(
+      runs
+        .filter((run) => !isHeldOut(before, run))
+        .slice(0, 8)
+        .concat(before.split.held_out),
+    );
+    const verdict = await judgeRound(poor, published, { ...gate, served_min: 1 }, makeIndex);
+    expect(verdict.publish).toBe(false);
+  });
+});
+
+function isHeldOut(taught: TaughtStudent, run: GoldenRun): boolean {
+  return taught.split.held_out.includes(run);
+}
+
+function toManifest({ draft }: TaughtStudent): StudentManifest {
+  const steps = { name: 'steps-0123456789abcdef.bin', bytes: 1, sha256: 'a'.repeat(64) };
+  return { format: 'svc_student_v1', version: 1, ...draft, files: { steps } };
+}
+
+describe('the gate', () => {
+  it.each([
+    [{ served: 40, errors: 2 }, null],
+    [{ served: 40, errors: 3 }, '3 of 40 served steps kept apart are wrong (7.5 %), more than 5 %'],
+    [
+      { served: 11, errors: 0 },
+      'it would serve 11 of 80 steps kept apart; to say how often it is wrong takes 12',
+    ],
+    [
+      { served: 0, errors: 0 },
+      'it would serve nothing: no threshold keeps the error under 5 % on the runs at hand',
+    ],
+    [
+      { served: 60, errors: 2, in_a_row: { served: 20, errors: 2 } },
+      '2 of the 20 steps served in a row from the beginning of a run are wrong (10 %), more than 5 %',
+    ],
+  ])('judges %j', async (measured, words) => {
+    const taught = await teach(makeRuns(20));
+    const { served, errors } = measured;
+    const all = {
+      in_a_row: { served: 0, errors: 0 },
+      ...measured,
+      steps: 80,
+      error: served === 0 ? null : errors / served,
+    };
+    const draft = { ...taught.draft, measured: { ...taught.draft.measured, ...all } };
+    expect(judgeStudent({ ...taught, threshold: 0.2, draft }, gate)).toBe(words);
+  });
+
+  it.each([
+    [{ steps: 100, published_right: 80, published_errors: 1, published_served: 81, new_right: 78 }, true],
+    [{ steps: 100, published_right: 80, published_errors: 1, published_served: 81, new_right: 77 }, false],
+    [{ steps: 100, published_right: 80, published_errors: 9, published_served: 89, new_right: 50 }, true],
+    [null, true],
+  ])('compares %j', (comparison, isFine) => {
+    expect(judgeComparison(comparison, gate) === null).toBe(isFine);
+  });
+});
+
+describe('measures', () => {
+  it('count what is served, rightly or wrongly, and what comes in a row', async () => {
+    const runs = makeRuns(4).map((run) => ({ ...run, steps: run.steps.slice(0, 3) }));
+    let asked = 0;
+    // Right, wrong, not covered, right …
+    const measured = await askAbout(
+      runs,
+      async ({ answer }) => {
+        const at = asked++ % 4;
+        if (at === 2) return { covered: false, reason: 'too_far' };
+        return {
+          covered: true,
+          answer: at === 1 ? { ...answer!, content: [{ type: 'text', text: 'no' }] } : answer,
+        };
+      },
+      1,
+    );
+    const summary = summarizeMeasures(measured);
+    expect(summary).toMatchObject({
+      held_out_runs: 4,
+      steps: 12,
+      served: 9,
+      errors: 3,
+      uncovered: { too_far: 3 },
+    });
+    expect(summary.in_a_row).toEqual({ served: 6, errors: 3 });
+    expect(summary.whole_runs).toBe(0);
+    expect(summary.error).toBeCloseTo(1 / 3);
+    expect(summary.tokens_saved_share).toBeCloseTo(0.75);
+    expect(measureByAnswer(measured).reduce((sum, { errors }) => sum + errors, 0)).toBe(3);
+  });
+
+  it('keep their order with many under way at a time', async () => {
+    const runs = makeRuns(12);
+    const order: number[] = [];
+    const measured = await askAbout(
+      runs,
+      async (step) => {
+        for (let turn = 0; turn < step.exchange_id % 5; turn++) await Promise.resolve();
+        order.push(step.exchange_id);
+        return { covered: true, answer: step.answer };
+      },
+      4,
+    );
+    const expected = runs.flatMap(({ steps }) => steps.map(({ exchange_id }) => exchange_id));
+    expect(measured.map(({ step }) => step.exchange_id)).toEqual(expected);
+    expect(order).not.toEqual(expected);
+    expect(measured.some(({ wrong }) => wrong)).toBe(false);
+  });
+
+  it('bound the error from above', () => {
+    // Clopper and Pearson: 1 - 0.05^(1/n) for none of n.
+    expect(boundError(0, 20)).toBeCloseTo(1 - 0.05 ** (1 / 20), 6);
+    expect(boundError(3, 3)).toBe(1);
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 500 }), fc.nat(499), (served, some) => {
+        const errors = some % served;
+        const bound = boundError(errors, served);
+        expect(bound).toBeGreaterThan(errors / served);
+        expect(bound).toBeLessThanOrEqual(1);
+      }),
+    );
+  });
+});
+
+describe('patterns of many runs', () => {
+  const pattern = (situation: string) => ({
+    situation,
+    dead_ends: 'd',
+    unlock: 'u',
+    model: 'm',
+    failure_type: '',
+  });
+
+  it('are merged when their situations are nearly the same, the best supported first', () => {
+    const vectors = [
+      [1, 0],
+      [0, 1],
+      [0.1, 0.99],
+      [0, 1],
+    ].map((vector) => new Float32Array(vector));
+    const merged = mergePatterns([pattern('a'), pattern('b'), pattern('b again'), pattern('b')], vectors);
+    expect(merged.map(({ situation, support }) => [situation, support])).toEqual([
+      ['b', 3],
+      ['a', 1],
+    ]);
+    const exact = mergePatterns([pattern('a'), pattern('b'), pattern('b again'), pattern('b')], null);
+    expect(exact.map(({ support }) => support)).toEqual([2, 1, 1]);
+  });
+});
