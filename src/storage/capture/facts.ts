@@ -105,12 +105,16 @@ const NAMED = 2;
 const SKETCHED = 4;
 const LINKED = 8;
 
-/** Flags, number of keys, the keys, then as the flags say: the turn that it follows, the sketch, the run's name. */
+/**
+ * Flags, number of keys, the keys, then as the flags say: the turn that it follows, the sketch, the run's name. A turn
+ * that follows another has that one's sketch, so in one file it is written once a run.
+ */
 function encodeTurn(turn: Turn): Buffer {
+  const sketch = turn.follows !== 0 && turn.run_id === null ? '' : turn.sketch;
   const flags =
     (turn.failed ? FAILED : 0) |
     (turn.run_id === null ? 0 : NAMED) |
-    (turn.sketch === '' ? 0 : SKETCHED) |
+    (sketch === '' ? 0 : SKETCHED) |
     (turn.follows === 0 ? 0 : LINKED);
   const follows = Buffer.alloc(turn.follows === 0 ? 0 : 4);
   if (turn.follows !== 0) follows.writeUInt32LE(turn.follows);
@@ -118,7 +122,7 @@ function encodeTurn(turn: Turn): Buffer {
     Buffer.from([flags, turn.keys.length]),
     Buffer.from(turn.keys.join(''), 'latin1'),
     follows,
-    Buffer.from(turn.sketch, 'latin1'),
+    Buffer.from(sketch, 'latin1'),
     Buffer.from(turn.run_id ?? '', 'utf8'),
   ]);
 }
@@ -212,6 +216,10 @@ class TurnMap {
       chosenSimilarity = similarity;
     }
     return chosen;
+  }
+
+  get(id: number): Turn | undefined {
+    return this.#byId.get(id);
   }
 
   listLatest(count: number): Turn[] {
@@ -423,10 +431,27 @@ export class ExchangeIndex {
       latest.push(decodeTurn(key, value));
     }
     const map = new TurnMap();
-    for (let i = latest.length - 1; i >= 0; i--) if (latest[i]!.id <= this.#stored) map.add(latest[i]!);
+    for (let i = latest.length - 1; i >= 0; i--) {
+      const turn = latest[i]!;
+      if (turn.id > this.#stored) continue;
+      if (turn.sketch === '' && turn.follows !== 0 && turn.run_id === null)
+        turn.sketch = map.get(turn.follows)?.sketch ?? this.#readSketch(turn.follows);
+      map.add(turn);
+    }
     for (const turn of this.#pendingTurns) if (turn.id > this.#stored) map.add(turn);
     this.#turnMap = map;
     return map;
+  }
+
+  /** Of a turn that is not in memory: its own, or that of the one that its run began with. */
+  #readSketch(id: number): string {
+    for (let at = id; ; ) {
+      const value = this.#env.tails.get(at);
+      if (value === undefined) return '';
+      const { sketch, follows, run_id: runId } = decodeTurn(at, value);
+      if (sketch !== '' || follows === 0 || runId !== null) return sketch;
+      at = follows;
+    }
   }
 
   /** Writes what is pending, in one transaction. For the writer alone. @throws lmdb's error; nothing is lost then */
