@@ -113,6 +113,8 @@ export interface Config {
     /** Each body. */
     readonly max_capture_bytes: number;
   };
+  /** For the service behind a student of kind `http`, also while it is distilled; secret, '' for none: never print. */
+  readonly student_key: string;
   /** Who may answer in the upstream's place; null: nobody, relegation is off. */
   readonly relegation: {
     /** Absolute; what `distill` or `loop` has published. */
@@ -539,6 +541,7 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
       max_queue_bytes: v.GW_MAX_QUEUE_BYTES,
       max_capture_bytes: v.GW_MAX_CAPTURE_BYTES,
     }),
+    student_key: v.SVC_STUDENT_KEY ?? '',
     relegation: readRelegation(v),
     engines: Object.freeze({
       vector_store: v.VECTOR_STORE_URL,

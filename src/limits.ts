@@ -70,6 +70,11 @@ export const DISTILL_BOUNDS = {
  * are in memory at once. Runs with larger ones are left out.
  */
 export const DISTILL_BODY_BYTES = 8 * MIB;
+/** Golden steps that a service is asked about to find its threshold, and as many to measure it; so many at a time. */
+export const SERVICE_STEPS_ASKED = 400;
+export const SERVICE_ASKED_AT_ONCE = 4;
+/** So many failures of a service one after the other, and nobody is asked any more. */
+export const SERVICE_FAILURES_MAX = 12;
 /** JavaScript heap of a round of the distiller: whatever is in the database, with buffers it stays under 500 MB in all. */
 export const DISTILL_HEAP_MB = { old: 208, young: 24 } as const;
 /** Share of served steps that may be wrong (decisions, Relegation), and steps without which nobody can say. */

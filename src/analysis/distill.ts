@@ -7,7 +7,15 @@
  */
 
 import { createHash } from 'node:crypto';
-import { type Calibration, calibrateStudent } from '../domain/student/calibration.ts';
+import {
+  type Calibration,
+  CURVE_TARGETS,
+  calibrateStudent,
+  chooseThreshold,
+  type ScoredStep,
+  scoreStep,
+} from '../domain/student/calibration.ts';
+import type { StudentAnswer } from '../domain/student/decision.ts';
 import type { StudentKind, StudentManifest, StudentManifestDraft } from '../domain/student/manifest.ts';
 import {
   fitStudent,
@@ -16,7 +24,7 @@ import {
   Student,
   type StudentModel,
 } from '../domain/student/student.ts';
-import { GOLDEN_RUNS_MIN, HELD_OUT } from '../limits.ts';
+import { GOLDEN_RUNS_MIN, HELD_OUT, SERVICE_ASKED_AT_ONCE, SERVICE_STEPS_ASKED } from '../limits.ts';
 import type { GoldenMaterial, GoldenRun, GoldenStep } from './golden-steps.ts';
 import {
   type AnswerKindMeasure,
@@ -77,16 +85,14 @@ export interface TeachOptions {
   makeIndex: MakeStudentIndex;
   /** Told before each part. */
   tell?: (what: string) => void;
-  /** For kind `http`: its answers, and how the threshold is found with them. */
+  /** For kind `http`. */
   service?: StudentService;
 }
 
 /** A cheaper model that can be asked for the answer to a golden step. */
 export interface StudentService {
-  /** null: it failed, or its answer is none that may be served. Rejects when it cannot be reached at all. */
-  answer(step: GoldenStep): Promise<StepVerdict>;
-  /** Steps under way at a time. */
-  parallel: number;
+  /** null: it failed, or its answer is none that may be served: then the upstream would serve. */
+  answer(step: GoldenStep): Promise<StudentAnswer | null>;
 }
 
 /** A student with its figures, ready to be judged and published. */
@@ -114,15 +120,18 @@ export async function teachStudent(
   const split = splitRuns(material.taught);
   const learned = listLearned(split.teaching);
   tell(`calibrating on ${split.teaching.length} runs`);
-  const calibration = calibrateStudent(learned, {
-    target_error: options.target_error,
-    makeIndex: options.makeIndex,
-  });
+  const calibration =
+    options.service === undefined
+      ? calibrateStudent(learned, { target_error: options.target_error, makeIndex: options.makeIndex })
+      : await calibrateService(split.teaching, options, options.service, tell);
   tell(`fitting ${learned.length} steps`);
   const model = fitStudent(learned);
   tell(`measuring on ${split.held_out.length} runs`);
   const student = new Student(model, options.makeIndex);
-  const steps = await askAbout(split.held_out, ({ step }) => decide(student, step, calibration.threshold));
+  const { threshold } = calibration;
+  const steps = await (options.service === undefined
+    ? askAbout(split.held_out, ({ step }) => decide(student, step, threshold))
+    : measureService(split.held_out, student, threshold, options.service, tell));
   const measured = summarizeMeasures(steps);
   const ids = material.taught.flatMap(({ first_id, last_id }) => [first_id, last_id]);
   return {
@@ -161,6 +170,107 @@ function listLearned(runs: readonly GoldenRun[]): LearnedStep[] {
     .flatMap(({ run_id, steps }) =>
       steps.flatMap(({ step, answer }) => (answer === null ? [] : [{ run_id, step, answer }])),
     );
+}
+
+/** Parts that runs are cut into to find a service's threshold. */
+const FOLDS = 5;
+
+/**
+ * The threshold for a service: golden steps of some runs get their scores from students that do not know the run, the
+ * service answers those that could be covered, and the threshold keeps what of that is wrong under the target.
+ */
+async function calibrateService(
+  teaching: readonly GoldenRun[],
+  options: TeachOptions,
+  service: StudentService,
+  tell: (what: string) => void,
+): Promise<Calibration> {
+  const asked = takeRuns(teaching);
+  const foldOf = ({ run_id }: { run_id: string }): number => Math.floor(placeOf(run_id) * 1e6) % FOLDS;
+  const scores = new Map<GoldenStep, number>();
+  for (let fold = 0; fold < FOLDS; fold++) {
+    const its = asked.filter((run) => foldOf(run) === fold);
+    if (its.length === 0) continue;
+    const others = listLearned(teaching.filter((run) => foldOf(run) !== fold));
+    const student = new Student(fitStudent(others), options.makeIndex);
+    for (const { run_id, steps } of its) {
+      for (const one of steps) {
+        const { step, answer } = one;
+        const score = answer === null ? null : scoreStep(student, { run_id, step, answer }).score;
+        if (score !== null) scores.set(one, score);
+      }
+    }
+  }
+  const told = (done: number, of: number): void => tell(`asking the service: step ${done} of ${of}`);
+  const answered = await askAbout(
+    asked,
+    async (step) => (scores.has(step) ? toVerdict(await service.answer(step)) : NOT_ASKED),
+    SERVICE_ASKED_AT_ONCE,
+    told,
+  );
+  const scored = answered.flatMap(({ run_id, step, served, wrong }): ScoredStep[] =>
+    served ? [{ run_id, score: scores.get(step)!, is_right: !wrong }] : [],
+  );
+  const at = (targetError: number) => {
+    const threshold = chooseThreshold(scored, targetError);
+    const under = scored.filter(({ score }) => score !== null && score <= threshold);
+    const errors = under.filter(({ is_right }) => !is_right).length;
+    return { threshold, served: under.length, errors };
+  };
+  return {
+    ...at(options.target_error),
+    target_error: options.target_error,
+    method: `cross-fitted split-conformal selection by run on answers of the service, ${FOLDS} folds, ${answered.length} steps`,
+    runs: asked.length,
+    steps: answered.length,
+    curve: CURVE_TARGETS.map((target) => {
+      const { threshold, served, errors } = at(target);
+      const coverage = answered.length === 0 ? 0 : served / answered.length;
+      return {
+        target_error: target,
+        threshold,
+        served,
+        errors,
+        coverage,
+        error: served === 0 ? 0 : errors / served,
+      };
+    }),
+  };
+}
+
+/** What the service does with steps of runs kept apart, where it would be asked. */
+function measureService(
+  heldOut: readonly GoldenRun[],
+  student: Student,
+  threshold: number,
+  service: StudentService,
+  tell: (what: string) => void,
+): Promise<MeasuredStep[]> {
+  const ask = async (one: GoldenStep): Promise<StepVerdict> => {
+    const decision = student.decide(one.step, threshold, 'coverage');
+    if (!decision.covered) return { covered: false, reason: decision.reason };
+    return toVerdict(await service.answer(one));
+  };
+  const told = (done: number, of: number): void => tell(`asking the service: step ${done} of ${of}`);
+  return askAbout(takeRuns(heldOut), ask, SERVICE_ASKED_AT_ONCE, told);
+}
+
+const NOT_ASKED: StepVerdict = { covered: false, reason: 'too_far' };
+
+function toVerdict(answer: StudentAnswer | null): StepVerdict {
+  return answer === null ? { covered: false, reason: 'invalid' } : { covered: true, answer };
+}
+
+/** Whole runs, by the hash of their id, until SERVICE_STEPS_ASKED steps are there: to ask costs money. */
+function takeRuns(runs: readonly GoldenRun[]): GoldenRun[] {
+  const taken: GoldenRun[] = [];
+  let steps = 0;
+  for (const run of runs.toSorted((a, b) => placeOf(a.run_id) - placeOf(b.run_id))) {
+    if (steps >= SERVICE_STEPS_ASKED) break;
+    taken.push(run);
+    steps += run.steps.length;
+  }
+  return taken;
 }
 
 function decide(student: Student, step: GoldenStep['step'], threshold: number): StepVerdict {

@@ -32,6 +32,7 @@ import {
 } from '../storage/student-directory.ts';
 import { CaptureFiles } from './capture-files.ts';
 import { listRunsDbs, readOutcomes } from './run-outcomes.ts';
+import { StudentAsker } from './student-asker.ts';
 import { TextEmbedder } from './text-embedder.ts';
 
 /** Between two of these, memory that the system has mapped is given back. */
@@ -48,6 +49,8 @@ export interface RoundOptions {
   gate: Gate;
   /** Keep the published student unless the new one is no worse, and do nothing when there is nothing new. */
   compare: boolean;
+  /** Secret: for the service of a student of kind `http`. */
+  student_key: string;
   data_dir: string;
   /** Databases of finished monitor runs; found when left out. */
   runs_dbs?: string[];
@@ -118,7 +121,9 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
       return { ...report, reason: `nothing new since version ${before.version}` };
     const tell = (what: string): void => teller.announce(what);
     const head = { made_at: new Date().toISOString(), made_by: `understudy ${readVersion()}` };
-    const taughtStudent = await teachStudent(material, { ...wanted, makeIndex, tell }, head);
+    const taughtStudent = await withService(options, (service) =>
+      teachStudent(material, { ...wanted, makeIndex, tell, ...service }, head),
+    );
     const published = options.compare && before !== null ? await readPublished(options.out, warn) : null;
     const verdict = await judgeRound(taughtStudent, published, gate, makeIndex);
     if (!verdict.publish) return { ...report, reason: verdict.reason, student: taughtStudent };
@@ -127,6 +132,22 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
     return { ...report, outcome: 'published', version: manifest.version, student: taughtStudent, manifest };
   } finally {
     await embedder.close();
+  }
+}
+
+/** For kind `http` with the service at hand, and the database that golden requests are read from again. */
+async function withService<Result>(
+  { student, student_key, db }: RoundOptions,
+  work: (service: { service?: StudentAsker }) => Promise<Result>,
+): Promise<Result> {
+  if (student.kind !== 'http') return work({});
+  const source = await CaptureFiles.open(db);
+  const service = new StudentAsker(student, student_key, source);
+  try {
+    return await work({ service });
+  } finally {
+    await service.close();
+    await source.close();
   }
 }
 

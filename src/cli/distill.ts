@@ -99,6 +99,7 @@ export async function tryRound(
         student,
         gate: { target_error, served_min },
         compare,
+        student_key: config.student_key,
         data_dir: config.data_dir,
         ...(surroundings.runs_dbs === undefined ? {} : { runs_dbs: surroundings.runs_dbs }),
         embedding: config.embedding,

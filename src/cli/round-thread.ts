@@ -11,6 +11,7 @@ import { toRoundJson } from './distill-report.ts';
 import { type RoundOptions, runRound } from './distill-round.ts';
 import type { RoundMessage } from './distill-thread.ts';
 import { OutcomesError } from './run-outcomes.ts';
+import { ServiceFailedError } from './student-asker.ts';
 
 /** Between two messages of progress. */
 const TELL_MS = 100;
@@ -36,7 +37,8 @@ try {
     error instanceof CaptureFileError ||
     error instanceof StudentDirectoryError ||
     error instanceof TooManyRunsError ||
-    error instanceof OutcomesError;
+    error instanceof OutcomesError ||
+    error instanceof ServiceFailedError;
   const { message, stack = message } = error as Error;
   post({ type: 'failed', words: isExpected ? message : stack, is_expected: isExpected });
 }

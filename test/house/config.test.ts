@@ -54,6 +54,7 @@ describe('with nothing set', () => {
         max_capture_bytes: 67_108_864,
       },
       relegation: null,
+      student_key: '',
       engines: { vector_store: null, accounts: null, live_stream: null },
       billing: {
         secret_key: null,

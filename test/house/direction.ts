@@ -16,6 +16,7 @@ type Room =
   | 'http'
   | 'api'
   | 'gateway'
+  | 'student'
   | 'turns'
   | 'storage'
   | 'accounts'
@@ -48,7 +49,9 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   api: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'auth', 'accounts', 'actor clients'],
   // What an agent's own process uses to call the API.
   client: ['std', 'errors', 'domain', 'contract'],
-  gateway: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'turns', 'actor clients'],
+  gateway: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'student', 'turns', 'actor clients'],
+  // What answers in the upstream's place: the student's thread and, to measure it, the command line.
+  student: ['std', 'limits', 'errors', 'domain', 'turns'],
   // Decoders are pure: the writer's thread and the command line read stored bodies with them.
   turns: ['std', 'limits', 'errors', 'domain'],
   storage: ['native', 'std', 'limits', 'errors', 'domain'],
@@ -73,6 +76,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'auth',
     'billing',
     'gateway',
+    'student',
     'turns',
     'storage',
     'accounts',
@@ -90,6 +94,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'domain',
     'contract',
     'auth',
+    'student',
     'turns',
     'storage',
     'accounts',
@@ -119,7 +124,7 @@ const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
 const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   'uWebSockets.js': ['http'],
   lmdb: ['storage'],
-  undici: ['gateway', 'search', 'auth', 'client', 'actors'],
+  undici: ['gateway', 'student', 'search', 'auth', 'client', 'actors'],
   'hnswlib-node': ['search'],
   'onnxruntime-node': ['search'],
   '@huggingface/tokenizers': ['search'],
@@ -149,6 +154,7 @@ const OWN_FILES = new Set(['limits', 'errors', 'config', 'log']);
 export function roomOf(file: string): Room | undefined {
   if (ROOTS.has(file)) return 'root';
   if (file.startsWith('src/gateway/turns/')) return 'turns';
+  if (file.startsWith('src/gateway/student/')) return 'student';
   if (file.startsWith('src/storage/accounts/')) return 'accounts';
   if (/^actors\/[\w-]+\/client\.ts$/.test(file)) return 'actor clients';
   if (file.startsWith('actors/')) return 'actors';

@@ -1,0 +1,68 @@
+/**
+ * Puts golden steps to the service of a student of kind `http`, as the gateway would put live ones, to find out how often
+ * it is right. The round's own thread.
+ */
+
+import type { StudentService as Service } from '../analysis/distill.ts';
+import type { GoldenStep } from '../analysis/golden-steps.ts';
+import type { StudentAnswer } from '../domain/student/decision.ts';
+import type { StudentKind } from '../domain/student/manifest.ts';
+import { isFitAnswer } from '../gateway/student/answer-check.ts';
+import { UntranslatableStep } from '../gateway/student/service-messages.ts';
+import { StudentService } from '../gateway/student/student-service.ts';
+import { ToolSchemas } from '../gateway/student/tool-schemas.ts';
+import { decodeContent } from '../gateway/turns/content-encoding.ts';
+import { asObject } from '../gateway/turns/json-reading.ts';
+import { readMessagesStep } from '../gateway/turns/messages-step.ts';
+import { SERVICE_FAILURES_MAX, STUDENT_TIMEOUT_MS } from '../limits.ts';
+import type { CaptureFiles } from './capture-files.ts';
+
+/** The service does not answer: one line, without its key. */
+export class ServiceFailedError extends Error {}
+
+export class StudentAsker implements Service {
+  readonly #service: StudentService;
+  readonly #endpoint: string;
+  readonly #source: CaptureFiles;
+  readonly #schemas = new ToolSchemas();
+  #failures = 0;
+
+  /**
+   * @param key '' for none
+   * @param source where the golden steps' requests are
+   */
+  constructor(student: Extract<StudentKind, { kind: 'http' }>, key: string, source: CaptureFiles) {
+    this.#service = new StudentService(student, key);
+    this.#endpoint = student.endpoint;
+    this.#source = source;
+  }
+
+  /** @throws ServiceFailedError when it has failed SERVICE_FAILURES_MAX times in a row */
+  async answer({ exchange_id: id }: GoldenStep): Promise<StudentAnswer | null> {
+    const copy = this.#source.copy(id);
+    if (copy === undefined) return null;
+    const body = asObject(
+      JSON.parse(new TextDecoder().decode(decodeContent(copy.request_body, copy.request_headers).bytes)),
+    );
+    const read = readMessagesStep(body, copy.request_headers);
+    // As the gateway: a service promises no form of its answer.
+    if (read === null || read.request.response_schema !== null) return null;
+    try {
+      const answer = await this.#service.ask(body, AbortSignal.timeout(STUDENT_TIMEOUT_MS.http));
+      this.#failures = 0;
+      return isFitAnswer(answer, read.request, body, this.#schemas) ? answer : null;
+    } catch (error) {
+      if (error instanceof UntranslatableStep) return null;
+      this.#failures += 1;
+      if (this.#failures < SERVICE_FAILURES_MAX) return null;
+      const why = (error as Error).message.slice(0, 200);
+      throw new ServiceFailedError(
+        `the service at ${this.#endpoint} failed ${this.#failures} times in a row: ${why}`,
+      );
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#service.close();
+  }
+}
