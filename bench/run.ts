@@ -16,6 +16,7 @@ const USAGE = `npm run bench -- SUITE … [options]
   retrieve           patterns: 1,000 to 100,000, recall beside the exact answer, restart
   findings           findings and live stream: latencies, idle readers, deliveries
   limits             one check of the rate limit
+  relegation         a step with the student asked, covered and not, beside none asked and no gateway
 
   --quick            under a minute, coarse, without node-http; nothing is written
   --only A,B         of gateway: ${GATEWAY_PHASES.join(', ')}
@@ -87,7 +88,7 @@ if (values.help) {
   process.exit(0);
 }
 if (positionals.length === 0) exitUsage('Which suite?');
-const SUITES = ['gateway', 'storage', 'steps', 'retrieve', 'findings', 'limits'];
+const SUITES = ['gateway', 'storage', 'steps', 'retrieve', 'findings', 'limits', 'relegation'];
 for (const suite of positionals) if (!SUITES.includes(suite)) exitUsage(`No suite ${suite}.`);
 setTimeout(() => {
   console.error(`bench: not done after ${RUN_LIMIT_MS / 60_000} minutes, ended`);
@@ -140,5 +141,9 @@ if (positionals.includes('limits')) {
   console.log(describeLimits(report).join('\n'));
   if (save) saveResult({ suite: 'limits', ...takeProvenance(), ...report });
   met = report.goal_met && met;
+}
+if (positionals.includes('relegation')) {
+  const { runRelegationBench } = await import('./relegation.ts');
+  met = (await runRelegationBench({ quick, save, say })) && met;
 }
 process.exit(values.strict && !met ? 1 : 0);

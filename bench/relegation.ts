@@ -1,0 +1,201 @@
+/**
+ * `npm run bench -- relegation`: what asking the student adds to a step. Four ways side by side in one run: the upstream
+ * alone, the gateway with relegation off, the gateway with a student that does not cover the step, and one that does.
+ * One keep-alive connection each, asked in turn in short blocks, so that whatever else the machine does falls on all
+ * alike. Own process; upstream and gateways are others.
+ */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Client } from 'undici';
+import { fitStudent } from '../src/domain/student/student.ts';
+import { createPrng } from '../src/std/prng.ts';
+import { makeGoldenSteps, makeOrder, OrderRun, publishOrderStudent } from '../test/fixtures/order-agent.ts';
+import { type Quantiles, Samples } from './quantiles.ts';
+import { type Provenance, saveResult, takeProvenance } from './results.ts';
+import { startServer, startTargets, type Target } from './targets.ts';
+
+const WAYS = ['direct', 'off', 'uncovered', 'covered'] as const;
+type Way = (typeof WAYS)[number];
+
+const BLOCK = 25;
+const REPLY_BYTES = 1_000;
+/** Characters of the agent's system prompt, beside its own few. */
+const PROMPTS = [0, 20_000, 100_000];
+/** To reach: what a step may take more than with relegation off, at the median. */
+const GOAL_US = 1_000;
+const STUDENT_LIMIT_MS = 60_000;
+const HEADERS = {
+  'content-type': 'application/json',
+  'anthropic-version': '2023-06-01',
+  'x-api-key': 'sk-ant-bench',
+};
+
+export interface RelegationBenchOptions {
+  quick: boolean;
+  save: boolean;
+  say: (what: string) => void;
+}
+
+interface RelegationCell {
+  /** Of a request's body, about. */
+  bytes: number;
+  /** From the request's first byte to the answer's last, microseconds. */
+  ways: Record<Way, Quantiles>;
+  /** Steps that went another way than they should have; they are not in the figures. */
+  astray: number;
+}
+
+interface RelegationResult extends Provenance {
+  suite: 'relegation';
+  requests: number;
+  cells: RelegationCell[];
+  goal_us: number;
+  goal_met: boolean;
+}
+
+/** @returns whether the goal was met */
+export async function runRelegationBench({ quick, save, say }: RelegationBenchOptions): Promise<boolean> {
+  const folder = mkdtempSync(join(tmpdir(), 'understudy-bench-relegation-'));
+  const stops: (() => Promise<void>)[] = [];
+  try {
+    say('relegation: starting');
+    const directory = join(folder, 'student');
+    const steps = PROMPTS.flatMap((length) => makeGoldenSteps(30, 7, makePrompt(length)));
+    const runs = steps.map((step, at) => ({
+      ...step,
+      run_id: `${step.run_id} ${Math.floor((at * PROMPTS.length) / steps.length)}`,
+    }));
+    await publishOrderStudent(directory, {}, fitStudent(runs));
+    const upstream = await startServer('upstream.ts');
+    stops.push(upstream.stop);
+    const [off] = await startTargets(['gateway'], upstream.port, join(folder, 'off'));
+    stops.push(off!.stop);
+    // The gateways take their environment from here.
+    process.env.SVC_DISTILL_DIR = directory;
+    const [on] = await startTargets(['gateway'], upstream.port, join(folder, 'on'));
+    delete process.env.SVC_DISTILL_DIR;
+    stops.push(on!.stop);
+    await awaitStudent(on!);
+    const requests = quick ? 400 : 4_000;
+    const ports: Record<Way, number> = {
+      direct: upstream.port,
+      off: off!.port,
+      uncovered: on!.port,
+      covered: on!.port,
+    };
+    const cells: RelegationCell[] = [];
+    for (const length of PROMPTS) {
+      say(`relegation: a system prompt of ${length} characters`);
+      cells.push(await measure(ports, makePrompt(length), requests));
+    }
+    const result: RelegationResult = {
+      suite: 'relegation',
+      ...takeProvenance(),
+      requests,
+      cells,
+      goal_us: GOAL_US,
+      goal_met: cells.every(
+        (cell) => added(cell, 'uncovered') <= GOAL_US && added(cell, 'covered') <= GOAL_US,
+      ),
+    };
+    console.log(describe(result).join('\n'));
+    if (save) console.log(`written to ${saveResult(result)}`);
+    return result.goal_met;
+  } finally {
+    for (const stop of stops.reverse()) await stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Some rules, as agents have many. */
+function makePrompt(length: number): string {
+  let prompt = '';
+  for (let at = 0; prompt.length < length; at++) {
+    prompt += ` Rule ${'abcdefghij'[at % 10]}${at}: when a parcel is late, say so in plain words and name the city.`;
+  }
+  return prompt.slice(0, length);
+}
+
+async function awaitStudent({ port }: Target): Promise<void> {
+  const until = performance.now() + STUDENT_LIMIT_MS;
+  while (performance.now() < until) {
+    const stats = (await (await fetch(`http://127.0.0.1:${port}/__gw/stats`)).json()) as {
+      relegation: { student: string | null };
+    };
+    if (stats.relegation.student !== null) return;
+    await delay(50);
+  }
+  throw new Error('the student is not there');
+}
+
+async function measure(
+  ports: Record<Way, number>,
+  prompt: string,
+  requests: number,
+): Promise<RelegationCell> {
+  const prng = createPrng(11);
+  const lines = WAYS.map((way) => ({
+    way,
+    client: new Client(`http://127.0.0.1:${ports[way]}`, { pipelining: 1 }),
+    samples: new Samples(),
+  }));
+  let bytes = 0;
+  let astray = 0;
+  for (let block = -Math.ceil(requests / 10 / BLOCK); block < requests / BLOCK; block++) {
+    for (const { way, client, samples } of lines) {
+      for (let at = 0; at < BLOCK; at++) {
+        const order = makeOrder(prng, 'shipped');
+        const unknown = `Write ${prng.below(1e9)} words on parcels`;
+        const run = new OrderRun(order, false, way === 'uncovered' ? unknown : undefined, prompt);
+        const body = JSON.stringify(run.body());
+        bytes = body.length;
+        const from = process.hrtime.bigint();
+        const answer = await client.request({
+          method: 'POST',
+          path: `/v1/messages?reply=${REPLY_BYTES}`,
+          headers: HEADERS,
+          body,
+        });
+        await answer.body.dump();
+        const tookUs = Number(process.hrtime.bigint() - from) / 1000;
+        const isServed = answer.headers['x-svc-served-by'] === 'student';
+        if (answer.statusCode !== 200 || isServed !== (way === 'covered')) astray++;
+        else if (block >= 0) samples.add(tookUs);
+      }
+    }
+  }
+  for (const { client } of lines) await client.close();
+  const ways = Object.fromEntries(lines.map(({ way, samples }) => [way, samples.quantiles()]));
+  return { bytes, ways: ways as Record<Way, Quantiles>, astray };
+}
+
+/** What a way takes more than the gateway with relegation off, at the median. */
+function added({ ways }: RelegationCell, way: 'uncovered' | 'covered'): number {
+  return ways[way].p50 - ways.off.p50;
+}
+
+function describe({ cells, goal_met }: RelegationResult): string[] {
+  const lines = [
+    'Relegation: one step at a time, microseconds, p50 (p99)',
+    ['body', ...WAYS, 'asking adds', 'astray'].map((word) => word.padStart(16)).join(''),
+  ];
+  for (const cell of cells) {
+    const figures = WAYS.map((way) => {
+      const { p50, p99 } = cell.ways[way];
+      return `${p50.toFixed(0)} (${p99.toFixed(0)})`;
+    });
+    const row = [
+      `${(cell.bytes / 1024).toFixed(1)} KB`,
+      ...figures,
+      added(cell, 'uncovered').toFixed(0),
+      String(cell.astray),
+    ];
+    lines.push(row.map((word) => word.padStart(16)).join(''));
+  }
+  lines.push(
+    `  asking adds at most ${GOAL_US / 1000} ms at the median, covered or not: ${goal_met ? 'met' : 'MISSED'}`,
+  );
+  return lines;
+}
