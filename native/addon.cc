@@ -499,15 +499,24 @@ __attribute__((target("avx2,fma"))) double CompareAvx2(const double* query, cons
   return MultiplyAdd(query, row, dimensions);
 }
 
-Compare ChooseCompare() {
+bool AskProcessor() {
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? CompareAvx2 : CompareAnywhere;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
+
+const bool kHasAvx2 = AskProcessor();
+const Compare kCompare = kHasAvx2 ? CompareAvx2 : CompareAnywhere;
 #else
-Compare ChooseCompare() { return CompareAnywhere; }
+const bool kHasAvx2 = false;
+const Compare kCompare = CompareAnywhere;
 #endif
 
-const Compare kCompare = ChooseCompare();
+/** hasAvx2(): whether the processor knows AVX2 and FMA */
+napi_value HasAvx2(napi_env env, napi_callback_info) {
+  napi_value result = nullptr;
+  napi_get_boolean(env, kHasAvx2, &result);
+  return result;
+}
 
 /** A typed array of the one kind. Throws in JavaScript and returns false for anything else. */
 template <typename T>
@@ -582,6 +591,24 @@ napi_value CompareVectors(napi_env env, napi_callback_info info) {
   return MakeNumber(env, count);
 }
 
+/** copyBytes(from, into, at) */
+napi_value CopyBytes(napi_env env, napi_callback_info info) {
+  napi_value arguments[3];
+  Bytes from;
+  Bytes into;
+  size_t at;
+  if (!ReadArguments(env, info, 3, arguments) || !ReadBytes(env, arguments[0], &from) ||
+      !ReadBytes(env, arguments[1], &into) || !ReadOffset(env, arguments[2], into.length, &at)) {
+    return nullptr;
+  }
+  if (from.length > into.length - at) {
+    napi_throw_range_error(env, nullptr, "an offset is outside of the bytes");
+    return nullptr;
+  }
+  if (from.length > 0) memmove(into.data + at, from.data, from.length);
+  return nullptr;
+}
+
 napi_value Init(napi_env env, napi_value exports) {
   const napi_property_descriptor properties[] = {
       {"findSuspects", nullptr, FindSuspects, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
@@ -590,6 +617,8 @@ napi_value Init(napi_env env, napi_value exports) {
       {"isPlain", nullptr, IsPlain, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"measureCommonPrefix", nullptr, MeasureCommonPrefix, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"measureCommonSuffix", nullptr, MeasureCommonSuffix, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"copyBytes", nullptr, CopyBytes, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"hasAvx2", nullptr, HasAvx2, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"compareVectors", nullptr, CompareVectors, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
   };
   napi_define_properties(env, exports, sizeof(properties) / sizeof(properties[0]), properties);

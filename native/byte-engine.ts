@@ -39,6 +39,18 @@ export interface ByteEngine {
 
   /** Length of the longest common end of `a` up to `aTo` and `b` up to `bTo`, at most `limit`. */
   measureCommonSuffix(a: Uint8Array, b: Uint8Array, aTo: number, bTo: number, limit: number): number;
+
+  /** `into.set(from, at)`, which V8 does word by word, with a fence in mind, where one of the two is shared memory. */
+  copyBytes(from: Uint8Array, into: Uint8Array, at: number): void;
+}
+
+/** From so many bytes on, the call pays. */
+const NATIVE_COPY_BYTES = 8_192;
+
+/** Copies bytes to and from memory that may be shared. @throws {RangeError} when they do not fit */
+export function copyBytes(from: Uint8Array, into: Uint8Array, at: number): void {
+  if (from.length < NATIVE_COPY_BYTES) into.set(from, at);
+  else byteEngine.copyBytes(from, into, at);
 }
 
 /** Needles for `findAnyNeedle`: for each its length (u32, little endian) and its bytes. */

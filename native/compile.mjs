@@ -32,8 +32,8 @@ const require = createRequire(import.meta.url);
 const here = dirname(fileURLToPath(import.meta.url));
 
 /**
- * What is compiled. Both use Node-API and nothing else of Node, so that one binary serves every version of Node.
- * @returns {{ name: string, folder: string, source: string, target: string, defines: string[] }[]}
+ * What is compiled. All use Node-API and nothing else of Node, so that one binary serves every version of Node.
+ * @returns {{ name: string, folder: string, source: string, target: string, defines: string[], flags: string[] }[]}
  */
 function listAddons() {
   const addons = [
@@ -43,19 +43,26 @@ function listAddons() {
       source: join(here, 'addon.cc'),
       target: join(here, 'build', 'understudy.node'),
       defines: [],
+      flags: [],
     },
   ];
   const hnswlib = findPackage('hnswlib-node');
   if (hnswlib !== null) {
-    addons.push({
-      name: 'hnswlib-node',
+    const graph = {
       folder: join(hnswlib, 'src'),
       source: join(hnswlib, 'src', 'addon.cc'),
-      // Where the package's own loader looks.
-      target: join(hnswlib, 'build', 'Release', 'addon.node'),
       // As in its binding.gyp.
       defines: ['NAPI_DISABLE_CPP_EXCEPTIONS'],
-    });
+    };
+    // Where the package's own loader looks.
+    const target = join(hnswlib, 'build', 'Release', 'addon.node');
+    addons.push({ ...graph, name: 'hnswlib-node', target, flags: [] });
+    // Once more for processors that multiply eight numbers at a time: a quarter less for a search. Whoever loads it asks
+    // the processor first, so an image may go to another machine.
+    if (process.arch === 'x64') {
+      const wide = join(here, 'build', 'hnswlib-avx2.node');
+      addons.push({ ...graph, name: 'hnswlib-node (AVX2)', target: wide, flags: ['-mavx2', '-mfma'] });
+    }
   }
   return addons;
 }
@@ -87,6 +94,7 @@ function listArguments(addon) {
     '-DNDEBUG',
     '-fPIC',
     '-fvisibility=hidden',
+    ...addon.flags,
     ...(mac ? ['-bundle', '-undefined', 'dynamic_lookup'] : ['-shared']),
     '-DBUILDING_NODE_EXTENSION',
     '-DNODE_GYP_MODULE_NAME=addon',

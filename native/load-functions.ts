@@ -1,16 +1,22 @@
-/** Finds the compiled addon. Any thread. */
+/** Finds what was compiled (`compile.mjs`). Any thread. */
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
-/** Beside the sources; the published package keeps it there too, two folders above what was built. */
-const PLACES = ['./build/understudy.node', '../../native/build/understudy.node'];
+/** Beside the sources; the published package keeps them there too, two folders above what was built. */
+const PLACES = ['./build/', '../../native/build/'];
 
-/** @returns the addon; null when it was not compiled, or for another platform, or lacks one of the functions */
-export function loadFunctions<Functions>(names: readonly string[]): Functions | null {
+/**
+ * @param file name of an addon
+ * @returns the addon; null when it was not compiled, or for another platform, or lacks one of the functions
+ */
+export function loadFunctions<Functions>(
+  names: readonly string[],
+  file = 'understudy.node',
+): Functions | null {
   const require = createRequire(import.meta.url);
   for (const place of PLACES) {
-    const path = fileURLToPath(new URL(place, import.meta.url));
+    const path = fileURLToPath(new URL(place + file, import.meta.url));
     if (!existsSync(path)) continue;
     try {
       const addon = require(path) as Record<string, unknown>;
@@ -20,4 +26,14 @@ export function loadFunctions<Functions>(names: readonly string[]): Functions | 
     }
   }
   return null;
+}
+
+/**
+ * An addon that was compiled for processors with AVX2.
+ * @returns null for another processor, or when it was not compiled
+ */
+export function loadWideFunctions<Functions>(names: readonly string[], file: string): Functions | null {
+  // An instruction that a processor does not know ends the process: it is asked before anything is loaded.
+  const processor = loadFunctions<{ hasAvx2(): boolean }>(['hasAvx2']);
+  return processor?.hasAvx2() === true ? loadFunctions<Functions>(names, file) : null;
 }

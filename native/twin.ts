@@ -194,4 +194,9 @@ export const twin: ByteEngine = {
     while (low < high && a[aTo - known - low - 1] === b[bTo - known - low - 1]) low++;
     return known + low;
   },
+
+  copyBytes(from, into, at) {
+    checkRange(into, at, at);
+    into.set(from, at);
+  },
 };

@@ -15,6 +15,7 @@
 import { createRequire } from 'node:module';
 import { arch, endianness } from 'node:os';
 import type { HierarchicalNSW } from 'hnswlib-node';
+import { loadWideFunctions } from '../../native/load-functions.ts';
 import { BestMatches } from './best-matches.ts';
 import { ExactIndex } from './exact-index.ts';
 import { PROJECTION_NAME, Projection } from './projection.ts';
@@ -29,7 +30,7 @@ const EF_CONSTRUCTION = 64;
 /** Candidates that a search keeps. */
 const EF_SEARCH = 160;
 /** Candidates that are compared whole, and so many times as are wanted. */
-const COMPARED_MIN = 64;
+const COMPARED_MIN = 128;
 const COMPARED_FACTOR = 4;
 /** Dimensions of the graph. */
 const GRAPH_DIMENSIONS = 256;
@@ -268,5 +269,6 @@ function markRemoved(graph: HierarchicalNSW, label: number): void {
 
 /** The native library. @throws Error when it is not compiled for this machine */
 export function loadHnswlib(): Hnswlib {
-  return createRequire(import.meta.url)('hnswlib-node') as Hnswlib;
+  const wide = loadWideFunctions<Hnswlib>(['HierarchicalNSW'], 'hnswlib-avx2.node');
+  return wide ?? (createRequire(import.meta.url)('hnswlib-node') as Hnswlib);
 }
