@@ -14,7 +14,8 @@
  *
  * An answer alone. Clients rewrite what they have sent before: they drop old messages, cut old results, move a reminder
  * along. Then no prefix is shared, and yet the last answer stands in the request. So the answer is fingerprinted by
- * itself as well, and so is the last one in the request; not a short one without a call, which many turns give.
+ * itself as well, and so is the last one in the request: by its calls with their ids, else by its words; not a short one
+ * without a call, which many turns give.
  *
  * The system prompt is no part of the hashes: a date, a session's id, a listing of files may change in it from request
  * to request. A sketch of it (src/domain/prompt-sketch.ts) tells agents apart whose conversations begin alike. Tools are
@@ -24,14 +25,14 @@
  * instead: the first hash stands for all that came before.
  */
 
-import { createHash, type Hash } from 'node:crypto';
+import { createHash, type Hash, hash } from 'node:crypto';
 import { sketchPrompt } from '../../domain/prompt-sketch.ts';
 import type { Message, Part, TurnAnswer, TurnRequest } from './turn.ts';
 
 /** An answer of this many characters is known again by its words alone; shorter ones ("Done.") many turns give. */
 const TELLING_TEXT_CHARS = 64;
 
-/** The same for one that calls a tool: name, arguments and id together. */
+/** The same for one that calls tools: names, arguments and ids together. */
 const TELLING_CALL_CHARS = 40;
 
 /** Deeper JSON than this is hashed as its text, key order and all. */
@@ -145,31 +146,27 @@ interface ChainState {
   alone: AnswerAlone | null;
 }
 
-/** One answer, hashed by itself. */
+/**
+ * One answer, hashed by itself. Calls that carry the provider's ids say who gave it, whatever a client has made of the
+ * words around them; else all counts but white space at its ends, which clients trim.
+ */
 class AnswerAlone {
-  readonly #hash = createHash('sha256').update('alone\u0000');
-  #isText = false;
-  #chars = 0;
-  #calls = false;
+  #words = '';
+  #calls = '';
 
   addText(text: string): void {
-    // As in the chain, text goes on over blocks; where it begins is part of the meaning.
-    if (!this.#isText) this.#hash.update('\u0000text\u0000');
-    this.#isText = true;
-    this.#chars += text.length;
-    this.#hash.update(text);
+    this.#words += text;
   }
 
-  addPart(words: string, isCall: boolean): void {
-    this.#isText = false;
-    this.#calls ||= isCall;
-    this.#chars += words.length;
-    this.#hash.update('\u0000part\u0000').update(words);
+  addPart(words: string, isCallWithId: boolean): void {
+    if (isCallWithId) this.#calls += `\u0000${words}`;
+    else this.#words += `\u0000${words}`;
   }
 
   finish(): string | null {
-    if (this.#chars < (this.#calls ? TELLING_CALL_CHARS : TELLING_TEXT_CHARS)) return null;
-    return this.#hash.digest('base64url').slice(0, HASH_CHARS);
+    const telling = this.#calls === '' ? this.#words.trim() : this.#calls;
+    if (telling.length < (this.#calls === '' ? TELLING_TEXT_CHARS : TELLING_CALL_CHARS)) return null;
+    return hash('sha256', `alone\u0000${telling}`, 'base64url').slice(0, HASH_CHARS);
   }
 }
 
@@ -189,7 +186,7 @@ function addMessage(state: ChainState, message: Message): void {
         state.mark = '';
         state.chain.update(`\u0000${part.type === 'tool_result' ? 'tool' : message.role}\u0000`);
         state.chain.update(words);
-        state.alone?.addPart(words, part.type === 'tool_call');
+        state.alone?.addPart(words, part.type === 'tool_call' && state.withIds && part.id !== null);
       }
     }
   }

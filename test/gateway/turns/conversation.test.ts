@@ -130,6 +130,17 @@ describe('conversation fingerprints', () => {
     expect(decode('messages', unlike).last_answer_alone).not.toBe(asked.answer_alone);
   });
 
+  it('knows an answer by its calls, whatever a client made of the words around them', () => {
+    const asked = decode('messages', OPENING, ANSWER);
+    const trimmed = structuredClone(SECOND);
+    trimmed.messages[1] = { role: 'assistant', content: [{ type: 'text', text: 'Looking' }, CALL] } as never;
+    expect(decode('messages', trimmed).last_answer_alone).toBe(asked.answer_alone);
+    const text = `${'Word after word. '.repeat(5)}\n`;
+    const said = { ...ANSWER, stop_reason: 'end_turn', content: [{ type: 'text', text }] };
+    const echo = { messages: [...OPENING.messages, { role: 'assistant', content: text.trim() }, RESULT] };
+    expect(decode('messages', echo).last_answer_alone).toBe(decode('messages', OPENING, said).answer_alone);
+  });
+
   it('takes no short answer without a call for one of a kind', () => {
     const short = { ...ANSWER, stop_reason: 'end_turn', content: [{ type: 'text', text: 'Done.' }] };
     expect(decode('messages', OPENING, short).answer_alone).toBeNull();
