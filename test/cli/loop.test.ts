@@ -1,0 +1,294 @@
+/**
+ * `understudy loop` and `distill` where things go wrong, at an interval, and with a cheaper model: databases made without a
+ * gateway, the commands as processes of their own.
+ */
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { CliIo } from '../../src/cli/io.ts';
+import { UsageError } from '../../src/cli/io.ts';
+import { type RoundEnd, runLoop } from '../../src/cli/loop.ts';
+import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
+import type { ScriptRequest } from '../../src/demo/script.ts';
+import type { CapturedExchange } from '../../src/domain/exchange.ts';
+import { decodeExchange } from '../../src/gateway/turns/decode.ts';
+import { createPrng } from '../../src/std/prng.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { makeOrder, OrderRun, orderScript } from '../fixtures/order-agent.ts';
+import { CliChild, runCli } from './child.ts';
+
+let folder = '';
+let db = '';
+let env: Record<string, string>;
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'loop-'));
+  db = join(folder, 'capture.mdb');
+  env = { DATA_DIR: join(folder, 'data') };
+  await captureOrders(db, 0, 60);
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** Runs of the order agent, as a gateway would have captured them. */
+async function captureOrders(path: string, from: number, to: number): Promise<void> {
+  const log = await CaptureLog.open({ path, redact: true, decode: decodeExchange });
+  for (let at = from; at < to; at += 1) {
+    const run = new OrderRun(makeOrder(createPrng(at + 1), at % 2 === 0 ? 'shipped' : 'open'));
+    for (let seq = 1, isOver = false; !isOver; seq += 1) {
+      const body = run.body();
+      const content = answer(body.messages, `toolu_${at}_${seq}`);
+      await log.append([makeExchange(`run-${at}`, seq, body, content)]);
+      isOver = run.take(content);
+    }
+  }
+  await log.close();
+}
+
+function answer(messages: OrderRun['messages'], id: string): Parameters<OrderRun['take']>[0] {
+  const last = messages.at(-1)!.content;
+  const results =
+    typeof last === 'string'
+      ? []
+      : last.flatMap((block) => (block.type === 'tool_result' ? [block.content] : []));
+  const text = typeof last === 'string' ? last : '';
+  const { text: said, tool_calls: calls = [] } = orderScript({
+    text,
+    tool_results: results,
+  } as ScriptRequest);
+  return [
+    ...(said === undefined ? [] : [{ type: 'text' as const, text: said }]),
+    ...calls.map((call, at) => ({ type: 'tool_use' as const, id: `${id}_${at}`, ...call })),
+  ];
+}
+
+function makeExchange(
+  run: string,
+  seq: number,
+  body: object,
+  content: readonly { type: string }[],
+): CapturedExchange {
+  const request = Buffer.from(JSON.stringify(body));
+  const calls = content.some(({ type }) => type === 'tool_use');
+  const usage = { input_tokens: 900, output_tokens: 40 };
+  const stop_reason = calls ? 'tool_use' : 'end_turn';
+  const head = { id: `msg_${run}_${seq}`, type: 'message', role: 'assistant', model: 'claude-demo-large' };
+  const response = Buffer.from(JSON.stringify({ ...head, content, stop_reason, stop_sequence: null, usage }));
+  const json = ['content-type', 'application/json'];
+  return {
+    run_id: run,
+    seq,
+    note: '',
+    provider: 'anthropic',
+    kind: 'turn',
+    shape: 'messages',
+    method: 'POST',
+    path: '/v1/messages',
+    query: '',
+    status: 200,
+    started_at_ms: 1_770_000_000_000,
+    first_byte_ms: 100,
+    duration_ms: 300,
+    aborted: false,
+    truncated: false,
+    served_by: 'upstream',
+    request_headers: [...json, 'anthropic-version', '2023-06-01'],
+    response_headers: json,
+    request_bytes: request.length,
+    response_bytes: response.length,
+    request_body: request,
+    response_body: response,
+  };
+}
+
+/** One line on the error output, exit 1, nothing on the other. */
+async function expectRefusal(argv: string[], words: string): Promise<void> {
+  const { code, stdout, stderr } = await runCli(argv, env);
+  expect([code, stdout]).toEqual([1, '']);
+  expect(stderr).toMatch(/^understudy: [^\n]+\n$/);
+  expect(stderr).toContain(words);
+}
+
+describe('what cannot be read or written', () => {
+  it('is told in one line, and nothing is left behind', async () => {
+    const out = join(folder, 'refused');
+    await expectRefusal(
+      ['distill', '--db', join(folder, 'none.mdb'), '--out', out],
+      'no such capture database',
+    );
+    writeFileSync(join(folder, 'text.mdb'), 'not a database '.repeat(2_000));
+    await expectRefusal(
+      ['distill', '--db', join(folder, 'text.mdb'), '--out', out],
+      'text.mdb: not a capture database',
+    );
+    const cut = join(folder, 'cut.mdb');
+    writeFileSync(cut, readFileSync(db));
+    truncateSync(cut, 40_000);
+    await expectRefusal(['loop', '--once', '--db', cut, '--out', out], 'cut.mdb: cut off');
+    expect(existsSync(out)).toBe(false);
+  });
+
+  it('is an output that is something else', async () => {
+    const full = join(folder, 'full');
+    mkdirSync(full);
+    writeFileSync(join(full, 'thesis.txt'), 'mine');
+    await expectRefusal(['distill', '--db', db, '--out', full], 'not empty ("thesis.txt")');
+    await expectRefusal(['loop', '--once', '--db', db, '--out', join(full, 'thesis.txt')], 'not a directory');
+    expect(readdirSync(full)).toEqual(['thesis.txt']);
+    const odd = join(folder, 'odd');
+    mkdirSync(odd);
+    writeFileSync(join(odd, 'manifest.json'), '{"format":"svc_student_v9"}');
+    await expectRefusal(['loop', '--once', '--db', db, '--out', odd], 'has the format svc_student_v9');
+  });
+});
+
+describe('wrong use', () => {
+  it.each([
+    [[], 'say where the student goes: --out DIR'],
+    [['--out', 'x', '--target-error', '0'], '--target-error takes a number from 0.001 to 0.5'],
+    [['--out', 'x', '--target-error', '5%'], '--target-error takes a number from 0.001 to 0.5'],
+    [['--out', 'x', '--min-served', '-1'], '--min-served'],
+    [['--out', 'x', '--tier', 'e4'], '--tier takes one of e1, e2, e3'],
+    [['--out', 'x', '--student', 'oracle'], '--student takes exemplar or http'],
+    [['--out', 'x', '--student', 'http'], '--student http takes --endpoint URL and --model NAME'],
+    [['--out', 'x', '--model', 'm'], '--endpoint, --model and --style go with --student http'],
+    [['--out', 'x', '--student', 'http', '--model', 'm', '--endpoint', 'http://me:pw@a'], '--endpoint takes'],
+    [['--out', 'x', '--once', '--every', '1h'], '--once and --every exclude each other'],
+    [['--out', 'x', '--every', '0s'], '--every takes a time'],
+    [['--out', 'x', '--every', 'often'], '--every takes a time'],
+    [['--out', 'x', 'more'], "Unexpected argument 'more'"],
+  ])('%j is told', async (argv, words) => {
+    const io: CliIo = { out: async () => {}, err: () => {}, is_terminal: false, has_color: false };
+    const failure = await runLoop(argv, io).catch((error: Error) => error);
+    expect(failure).toBeInstanceOf(UsageError);
+    expect((failure as Error).message).toContain(words);
+    expect((failure as Error).message).not.toContain('pw');
+  });
+});
+
+describe('loop at an interval', () => {
+  it('goes on after a failed round, says a line a round, and ends when it is told to', async () => {
+    const ends: RoundEnd[] = [
+      { status: 1, out: '', error: 'capture.mdb: cut off' },
+      { status: null, out: '', error: '' },
+      { status: 0, out: 'not JSON', error: '' },
+      {
+        status: 0,
+        out: JSON.stringify({
+          outcome: 'published',
+          version: 3,
+          golden: 5,
+          looked_at: 6,
+          read: 2,
+          student: null,
+        }),
+        error: '',
+      },
+    ];
+    const stop = new AbortController();
+    const lines: string[] = [];
+    const seen: string[][] = [];
+    const io: CliIo = {
+      out: async (data) => {
+        lines.push(String(data));
+        if (ends.length === 0) stop.abort();
+      },
+      err: () => {},
+      is_terminal: false,
+      has_color: false,
+    };
+    const status = await runLoop(['--out', 'x', '--every', '1s', '--db', 'y'], io, {
+      stop: stop.signal,
+      startRound: async (argv) => {
+        seen.push(argv);
+        return ends.shift()!;
+      },
+    });
+    expect(status).toBe(0);
+    expect(lines.map((line) => line.replace(/^\S+ /, ''))).toEqual([
+      'failed: capture.mdb: cut off\n',
+      'failed: its process ended with a signal\n',
+      'failed: its process ended with 0\n',
+      'published version 3 (5 golden of 6 runs, 2 read)\n',
+    ]);
+    expect(seen).toEqual(Array(4).fill(['--out', 'x', '--db', 'y', '--once', '--json']));
+  });
+
+  it('publishes as a process, hears SIGTERM, and a later round sees what came since', async () => {
+    const out = join(folder, 'kept-up');
+    const own = join(folder, 'growing.mdb');
+    await captureOrders(own, 0, 40);
+    await using child = new CliChild(['loop', '--db', own, '--out', out, '--every', '1s'], { env });
+    await child.waitForOutput(/published version 1 \(40 golden of 40 runs, 40 read, \d+ of \d+ steps/);
+    await child.waitForOutput(/kept version 1: nothing new since version 1/);
+    await captureOrders(own, 40, 44);
+    await child.waitForOutput(/44 golden of 44 runs, 4 read/);
+    child.process.kill('SIGTERM');
+    expect(await child.ended).toMatchObject({ code: 0, signal: null, stderr: '' });
+  }, 60_000);
+});
+
+describe('a student that asks a cheaper model', () => {
+  const askOf = (service: FakeProvider, out: string, style: string) =>
+    runCli(
+      [
+        'distill',
+        '--db',
+        db,
+        '--out',
+        join(folder, out),
+        '--student',
+        'http',
+        '--endpoint',
+        service.url,
+        '--model',
+        'cheap',
+        '--style',
+        style,
+      ],
+      { ...env, SVC_STUDENT_KEY: 'sk-student-4711-secret' },
+    );
+
+  it.each(['messages', 'chat_completions'])('is measured by asking it, in the style of %s', async (style) => {
+    const service = await startFakeProvider({ script: orderScript });
+    try {
+      const { code, stdout, stderr } = await askOf(service, `http-${style}`, style);
+      expect([code, stderr]).toEqual([0, '']);
+      expect(stdout).toContain('answers of the service');
+      const text = readFileSync(join(folder, `http-${style}`, 'manifest.json'), 'utf8');
+      const manifest = JSON.parse(text);
+      expect(manifest.student).toEqual({ kind: 'http', endpoint: service.url, model: 'cheap', style });
+      expect(manifest.measured.errors).toBe(0);
+      expect(manifest.measured.coverage).toBeGreaterThan(0.5);
+      expect(service.requests.length).toBeGreaterThan(100);
+      expect(JSON.stringify(service.requests[0]!.raw_headers)).toContain('sk-student-4711-secret');
+      const [{ model, stream }] = service.requests.map(({ body }) => JSON.parse(body.toString('utf8')));
+      expect([model, stream]).toEqual(['cheap', false]);
+      for (const told of [text, stdout]) expect(told).not.toContain('4711');
+    } finally {
+      await service.close();
+    }
+  });
+
+  it('is not published when the model is often wrong, or not there', async () => {
+    let calls = 0;
+    const service = await startFakeProvider({
+      script: (request) => (calls++ % 3 === 0 ? { text: 'I would not know.' } : orderScript(request)),
+    });
+    const wrong = await askOf(service, 'http-wrong', 'messages').finally(() => service.close());
+    expect(wrong.code).toBe(1);
+    expect(wrong.stdout).toContain('Nothing is published');
+    const gone = await askOf(service, 'http-gone', 'messages');
+    expect(gone.code).toBe(1);
+    expect(gone.stderr).toMatch(/^understudy: the service at http:\S+ failed 12 times in a row: [^\n]+\n$/);
+    expect(existsSync(join(folder, 'http-gone', 'manifest.json'))).toBe(false);
+  });
+});
