@@ -113,6 +113,8 @@ export class CaptureQueue implements ByteBudget {
   /** Of those sent: the ones that wait for their next try. */
   readonly #retries = new Map<Batch, NodeJS.Timeout>();
   #timer: NodeJS.Timeout | null = null;
+  /** What is pending would have left, had there not been enough under way. */
+  #isDue = false;
   #underWay = 0;
   #retryAfterMs = 0;
   #isKilled = false;
@@ -249,8 +251,11 @@ export class CaptureQueue implements ByteBudget {
       clearTimeout(this.#timer);
       this.#timer = null;
     }
-    if (this.#pending.exchanges === 0 || this.#underWay >= BATCHES_UNDER_WAY || this.#retryAfterMs > 0)
+    if (this.#pending.exchanges === 0) return;
+    if (this.#underWay >= BATCHES_UNDER_WAY || this.#retryAfterMs > 0) {
+      this.#isDue = true;
       return;
+    }
     const batch = this.#takePending();
     this.#sent.add(batch);
     this.#send(batch);
@@ -259,6 +264,7 @@ export class CaptureQueue implements ByteBudget {
   #takePending(): Batch {
     const batch = this.#pending;
     this.#pending = makeBatch();
+    this.#isDue = false;
     return batch;
   }
 
@@ -269,7 +275,8 @@ export class CaptureQueue implements ByteBudget {
         this.#underWay--;
         this.#retryAfterMs = 0;
         this.#finishBatch(batch);
-        this.#sendPending();
+        // Not what has just begun to gather: a batch costs both threads much, however little it holds.
+        if (this.#isDue) this.#sendPending();
       },
       (thrown: unknown) => {
         this.#underWay--;
@@ -281,7 +288,7 @@ export class CaptureQueue implements ByteBudget {
           // It may have been the one that all others waited behind.
           this.#retryAfterMs = 0;
           this.#dropBatch(batch);
-          this.#sendPending();
+          if (this.#isDue) this.#sendPending();
         }
       },
     );

@@ -88,6 +88,19 @@ describe.each(engines)('%s', (_name, engine) => {
     expect(engine.measureCommonPrefix(a, a, 0, 0, 0)).toBe(0);
   });
 
+  it('copies, also to and from shared memory, and never beyond', () => {
+    const shared = new Uint8Array(new SharedArrayBuffer(10));
+    engine.copyBytes(bytes('hello'), shared, 5);
+    engine.copyBytes(bytes(''), shared, 10);
+    const back = Buffer.alloc(7, '.');
+    engine.copyBytes(shared.subarray(6, 9), back, 3);
+    expect(back.toString()).toBe('...ell.');
+    expect(shared.subarray(0, 5)).toEqual(new Uint8Array(5));
+    expect(() => engine.copyBytes(bytes('hello'), shared, 6)).toThrow(RangeError);
+    expect(() => engine.copyBytes(bytes('hello'), shared, 11)).toThrow(RangeError);
+    expect(() => engine.copyBytes(bytes('hello'), shared, -1)).toThrow(RangeError);
+  });
+
   it('refuses offsets outside of the bytes', () => {
     expect(() => engine.findSuspects(bytes('abc'), 0, 4, new Float64Array(9))).toThrow(RangeError);
     expect(() => engine.findAnyNeedle(bytes('abc'), -1, 2, packNeedles([]))).toThrow(RangeError);

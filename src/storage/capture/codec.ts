@@ -25,6 +25,7 @@
  * kept in the table `pieces`; the value then begins with codec + 128 and the number of the first piece and their count.
  */
 import { constants, crc32, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
+import { copyBytes } from '../../../native/byte-engine.ts';
 import type { DeltaOps } from './delta.ts';
 
 /** One exchange as it stands in a block. */
@@ -259,7 +260,7 @@ function writePayload(records: readonly RecordDraft[], into: Buffer, from: numbe
   for (const { bytes } of records) at = writeVarint(into, at, bytes);
   for (const { parts } of records) {
     for (const part of parts) {
-      into.set(part, at);
+      copyBytes(part, into, at);
       at += part.length;
     }
   }
