@@ -103,6 +103,8 @@ export const STUDENT_CORE = {
   string: 1_200,
   /** Of a system prompt, tools and settings, what is fingerprinted. */
   system_read: 65_536,
+  /** Blocks of system prompts whose sentences are kept. */
+  prompts_kept: 128,
   system_sentences: 300,
   scope_read: 262_144,
   /** A result that is longer is no JSON to the student, but the beginning and end of a text. */

@@ -8,6 +8,7 @@
  */
 
 import { STUDENT_CORE } from '../../limits.ts';
+import { RecentMap } from '../../std/recent-map.ts';
 import type { NormalRequest, TurnBlock, TurnMessage } from '../turn.ts';
 import {
   type CopyBudget,
@@ -247,12 +248,12 @@ class StepReader {
       if (block.type !== 'text') continue;
       const text = block.text.length <= left ? block.text : block.text.slice(0, left);
       left -= text.length;
-      readSentences(text, (hash, start, end, isChanging) => {
+      for (const { hash, start, end, isChanging } of sentencesOf(text)) {
         if (this.system.length < STUDENT_CORE.system_sentences) this.system.push(hash);
         else rest = mixNumber(Math.imul(rest, 31) + hash);
         if (isChanging && changing.length < STUDENT_CORE.system_changing)
           changing += `${text.slice(start, Math.min(end, start + 200))}\n`;
-      });
+      }
       if (left <= 0) break;
     }
     if (rest !== 0) this.system.push(rest);
@@ -550,6 +551,28 @@ function parseResult(text: string): unknown {
   } catch {
     return undefined;
   }
+}
+
+interface Sentence {
+  hash: number;
+  start: number;
+  end: number;
+  isChanging: boolean;
+}
+
+/** Agents send the same long prompt with every step: its sentences are kept. */
+const keptSentences = new RecentMap<string, readonly Sentence[]>(STUDENT_CORE.prompts_kept);
+
+function sentencesOf(text: string): readonly Sentence[] {
+  const kept = keptSentences.get(text);
+  if (kept !== undefined) return kept;
+  const sentences: Sentence[] = [];
+  readSentences(
+    text,
+    (hash, start, end, isChanging) => void sentences.push({ hash, start, end, isChanging }),
+  );
+  keptSentences.set(text, sentences);
+  return sentences;
 }
 
 /**

@@ -337,8 +337,9 @@ function readStep(body: JsonObject, { run_id, seq }: Pick<StepRequest, 'run_id' 
  * field; it may stand in a tool's input all the same, which costs no more than that the upstream serves.
  */
 export function findLastResultId(body: Buffer): string | null {
+  // Forwards first: that is quick where there is none, and backwards is where the last one is near the end.
+  if (!body.includes(RESULT_ID)) return null;
   const at = body.lastIndexOf(RESULT_ID);
-  if (at < 0) return null;
   const from = at + RESULT_ID.length;
   const found = /^\s*"([\w-]+)"/.exec(body.toString('latin1', from, from + ID_BYTES));
   return found?.[1] ?? null;
