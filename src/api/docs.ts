@@ -20,11 +20,22 @@ interface Placed {
   operation: Operation;
 }
 
-const STYLE = `body{font:16px/1.5 system-ui,sans-serif;max-width:56rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}
-code,pre{font:14px/1.45 ui-monospace,monospace}pre{overflow:auto;padding:.75rem;border:1px solid #8886;border-radius:6px}
-h2{margin-top:3rem;border-bottom:1px solid #8886}h3{margin-top:2.5rem}table{border-collapse:collapse}
-td{padding:.15rem 1rem .15rem 0;vertical-align:top}nav ul{columns:2;padding-left:1rem}
-@media(max-width:40rem){nav ul{columns:1}}`;
+const STYLE = `:root{color-scheme:light dark;--line:light-dark(#e1e6e4,#2b3230);--faint:light-dark(#5d6966,#98a5a1);
+--soft:light-dark(#eef2f0,#222826);--accent:light-dark(#0b6b5d,#5fd0bd);font:15px/1.5 system-ui,sans-serif}
+*{box-sizing:border-box}
+body{margin:0;display:grid;grid-template-columns:21rem minmax(0,1fr);background:light-dark(#fff,#141817);color:light-dark(#1b2422,#e4e9e7)}
+a{color:var(--accent)}code,pre{font:13px/1.5 ui-monospace,monospace;overflow-wrap:anywhere}
+nav{position:sticky;top:0;height:100vh;overflow-y:auto;padding:1.25rem 1rem 3rem;border-right:1px solid var(--line)}
+nav p{margin:1rem 0 .2rem;font-weight:600}nav ul{list-style:none;margin:0;padding:0}nav a{color:inherit;text-decoration:none}
+nav li{padding:.1rem 0 .1rem 4.2em;text-indent:-4.2em;line-height:1.3;font-size:13px}nav .method{text-indent:0}nav a:hover code{color:var(--accent)}
+main{max-width:58rem;padding:1.5rem 2rem 6rem}h1{margin:0;font-size:1.5rem}small,.faint{color:var(--faint);font-weight:400}
+h2{margin:3rem 0 0;padding-bottom:.3rem;border-bottom:1px solid var(--line);font-size:1.25rem}
+h3{margin:2rem 0 .3rem;font-size:1rem;scroll-margin-top:1rem}h3 code{font-size:14px}h4{margin:.9rem 0 .2rem;font-size:.9rem}
+p{margin:.3rem 0}pre{overflow:auto;padding:.75rem;background:var(--soft);border-radius:6px}
+.method{display:inline-block;min-width:3.6em;color:var(--accent)}
+table{border-collapse:collapse;width:100%}td{padding:.25rem 1rem .25rem 0;vertical-align:top;border-bottom:1px solid var(--line)}
+td:first-child{width:13rem}
+@media(max-width:52rem){body{display:block}nav{position:static;height:auto;border:none}main{padding:1rem}table,tbody{display:block}td{display:block;border:none;overflow-wrap:anywhere;width:auto!important;padding:.1rem 0}tr{display:block;padding:.3rem 0;border-bottom:1px solid var(--line)}}`;
 
 /** @param document what {@link describeApi} made */
 export function renderDocs(document: Json, version: string): string {
@@ -34,27 +45,41 @@ export function renderDocs(document: Json, version: string): string {
   );
   const groups = Object.entries(Object.groupBy(placed, ({ operation }) => operation.tags[0] ?? ''));
   const { schemas } = document.components as { schemas: Record<string, Json> };
-  const contents = placed.map(
-    ({ method, path, operation }) =>
-      `<li><a href="#op-${escapeHtml(operation.operationId)}"><code>${method} ${escapeHtml(path)}</code></a></li>`,
-  );
+  const contents = groups.map(([tag, members]) => {
+    const links = members!.map(
+      ({ method, path, operation }) =>
+        `<li><a href="#op-${escapeHtml(operation.operationId)}">${renderRoute(method, path)}</a></li>`,
+    );
+    return `<p>${escapeHtml(nameOf(tag))}</p><ul>${links.join('\n')}</ul>`;
+  });
   const sections = groups.map(
-    ([tag, members]) => `<h2>${escapeHtml(tag)}</h2>\n${members!.map(renderOperation).join('\n')}`,
+    ([tag, members]) => `<h2>${escapeHtml(nameOf(tag))}</h2>\n${members!.map(renderOperation).join('\n')}`,
   );
   const shapes = Object.entries(schemas).map(
     ([name, schema]) => `<h3 id="${escapeHtml(name)}">${escapeHtml(name)}</h3>${renderSchema(schema)}`,
   );
   return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Understudy API ${escapeHtml(version)}</title><style>${STYLE}</style>
+<nav aria-label="Routes"><a href="/">Dashboard</a>
+${contents.join('\n')}
+<p><a href="#shapes">Shapes</a></p></nav>
+<main>
 <h1>Understudy API <small>${escapeHtml(version)}</small></h1>
-<p>For programs: <a href="openapi.json">openapi.json</a> (OpenAPI 3.1). A call needs
-<code>Authorization: Bearer</code> unless it is marked open.</p>
-<nav><ul>${contents.join('\n')}</ul></nav>
+<p>For programs: <a href="/openapi.json">openapi.json</a> (OpenAPI 3.1). A call needs
+<code>Authorization: Bearer</code> unless it is marked open: an API key under <code>/v1</code>, a signed-in user's token
+elsewhere. Errors are <code>{"detail": …}</code>.</p>
 ${sections.join('\n')}
-<h2>Shapes</h2>
+<h2 id="shapes">Shapes</h2>
 ${shapes.join('\n')}
+</main>
 </html>
 `;
+}
+
+const nameOf = (tag: string) => tag.charAt(0).toUpperCase() + tag.slice(1);
+
+function renderRoute(method: string, path: string): string {
+  return `<code><span class="method">${method}</span> ${escapeHtml(path)}</code>`;
 }
 
 function renderOperation({ method, path, operation }: Placed): string {
@@ -69,12 +94,12 @@ function renderOperation({ method, path, operation }: Placed): string {
     ([status, { description, content }]) =>
       `<tr><td><code>${status}</code></td><td>${escapeHtml(description)}${renderContent(content)}</td></tr>`,
   );
-  const body = requestBody === undefined ? '' : `<p>Body:${renderContent(requestBody.content)}</p>`;
-  return `<h3 id="op-${escapeHtml(operationId)}"><code>${method} ${escapeHtml(path)}</code></h3>
+  const body = requestBody === undefined ? '' : `<h4>Body</h4>${renderContent(requestBody.content)}`;
+  return `<h3 id="op-${escapeHtml(operationId)}">${renderRoute(method, path)}</h3>
 <p>${escapeHtml(summary)}.${security === undefined ? ' Open.' : ''}</p>
-${asked.length === 0 ? '' : `<table>${asked.join('')}</table>`}
+${asked.length === 0 ? '' : `<h4>Parameters</h4><table>${asked.join('')}</table>`}
 ${body}
-<table>${answers.join('')}</table>`;
+<h4>Answers</h4><table>${answers.join('')}</table>`;
 }
 
 /** Named shapes as links to them, others as they are. */
@@ -90,7 +115,46 @@ function renderContent(content: Content = {}): string {
     .join('');
 }
 
+/** An object field by field; anything else as it is. */
 function renderSchema(schema: Json): string {
+  const { type, properties, required = [], description, ...more } = schema as Json & { required?: string[] };
+  delete more.additionalProperties;
+  if (type !== 'object' || properties === undefined || Object.keys(more).length > 0)
+    return renderJson(schema);
+  const rows = Object.entries(properties as Record<string, Json>).map(([name, field]) => {
+    const isRequired = required.includes(name) ? '' : ' <span class="faint">optional</span>';
+    const note = typeof field.description === 'string' ? `<br>${escapeHtml(field.description)}` : '';
+    return `<tr><td><code>${escapeHtml(name)}</code>${isRequired}</td><td>${describeType(field)}${note}</td></tr>`;
+  });
+  const words = typeof description === 'string' ? `<p>${escapeHtml(description)}</p>` : '';
+  return `${words}<table>${rows.join('')}</table>`;
+}
+
+/** In words: what a field may be, its bounds and what stands for it when it is left out. */
+function describeType(field: Json): string {
+  const { $ref, type, enum: values, anyOf, items } = field;
+  if (typeof $ref === 'string') {
+    const name = escapeHtml($ref.split('/').at(-1)!);
+    return `<a href="#${name}">${name}</a>`;
+  }
+  const bounds = (['minLength', 'maxLength', 'minimum', 'maximum', 'minItems', 'maxItems', 'format'] as const)
+    // Every integer has those of the number type: they say nothing.
+    .filter(
+      (bound) => field[bound] !== undefined && Math.abs(Number(field[bound])) !== Number.MAX_SAFE_INTEGER,
+    )
+    .map((bound) => `${bound} ${String(field[bound])}`);
+  if (field.default !== undefined) bounds.push(`default ${JSON.stringify(field.default)}`);
+  const kind = Array.isArray(anyOf)
+    ? (anyOf as Json[]).map(describeType).join(' or ')
+    : Array.isArray(values)
+      ? values.map((value) => `<code>${escapeHtml(JSON.stringify(value))}</code>`).join(', ')
+      : type === 'array' && typeof items === 'object'
+        ? `list of ${describeType(items as Json)}`
+        : escapeHtml(String(field.const === undefined ? (type ?? 'anything') : JSON.stringify(field.const)));
+  return bounds.length === 0 ? kind : `${kind} <span class="faint">(${escapeHtml(bounds.join(', '))})</span>`;
+}
+
+function renderJson(schema: Json): string {
   const text = escapeHtml(JSON.stringify(schema, null, 2));
   const linked = text.replace(
     /#\/components\/schemas\/([\w.-]+)/g,

@@ -256,7 +256,7 @@ describe('the page', () => {
     const page = renderDocs(document, '1.2.3');
     for (const { path, method, operation } of operations) {
       expect(page).toContain(
-        `id="op-${String(operation.operationId)}"><code>${method.toUpperCase()} ${path}<`,
+        `id="op-${String(operation.operationId)}"><code><span class="method">${method.toUpperCase()}</span> ${path}<`,
       );
     }
     const ids = new Set([...page.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id));
