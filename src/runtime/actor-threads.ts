@@ -155,7 +155,12 @@ export class ActorThreads {
     const { port1, port2 } = new MessageChannel();
     const close = this.connectFront((index, end) => {
       const offer: FrontOffer = { index, end };
-      port1.postMessage(offer, [end.port]);
+      try {
+        port1.postMessage(offer, [end.port]);
+      } catch {
+        // The host's thread has died since, and its end took this one along: the next life comes with its own link.
+        end.port.close();
+      }
     });
     port1.on('close', close);
     port1.unref();
