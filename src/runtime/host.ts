@@ -183,6 +183,9 @@ const FAIR_SHARE = 16;
 const RUN_BUDGET = 4096;
 const MAX_STOPPED_KEPT = 10_000;
 const SWEEP_CELLS = 2_000;
+/** Actors passivated in one go, and the wait before the next: their snapshots are one commit, which a socket waits for. */
+const SWEEP_PASSIVATIONS = 32;
+const SWEEP_PAUSE_MS = 20;
 /** Actors looked at to make room for one. */
 const ROOM_CELLS = 256;
 const UNBOUNDED = 2 ** 30;
@@ -611,25 +614,28 @@ export class ActorHost {
     cell.kind.stats.passivations++;
   }
 
-  #scheduleSweep(): void {
+  #scheduleSweep(delayMs = this.#sweepEveryMs): void {
     if (this.#cancelSweep !== null || this.#closed) return;
-    this.#cancelSweep = this.#scheduler.later(this.#sweepEveryMs, () => this.#sweep());
+    this.#cancelSweep = this.#scheduler.later(delayMs, () => this.#sweep());
   }
 
-  /** Passivates idle actors, some thousand a turn so that no turn is long. */
+  /** Passivates idle actors, looking at some thousand a turn, so that no turn is long. */
   #sweep(): void {
     this.#cancelSweep = null;
     const nowMs = this.#scheduler.monotonicMs();
     this.#sweepCursor ??= this.#allCells();
+    let passivated = 0;
     for (let i = 0; i < SWEEP_CELLS; i++) {
+      if (passivated === SWEEP_PASSIVATIONS) return this.#scheduleSweep(SWEEP_PAUSE_MS);
       const next = this.#sweepCursor.next();
       if (next.done) {
         this.#sweepCursor = null;
         break;
       }
       const cell = next.value;
-      if (nowMs - cell.touched_at_ms >= cell.kind.policy.idle_after_ms && this.#isIdle(cell))
-        this.#passivate(cell);
+      if (nowMs - cell.touched_at_ms < cell.kind.policy.idle_after_ms || !this.#isIdle(cell)) continue;
+      this.#passivate(cell);
+      passivated++;
     }
     for (const kind of this.#kinds.values()) {
       if (kind.cells.size > 0) return this.#scheduleSweep();
