@@ -149,7 +149,8 @@ function solve(examples: readonly AnswerExample[], supportMin: number): AnswerTe
   const calls = first.content.filter((block) => block.type === 'tool_call');
   const tools = calls.map(({ name }) => name);
   const all = examples.map(({ content }) => content.filter((block) => block.type === 'tool_call'));
-  const solver: Solver = { examples, supportMin, tools, cuts: [] };
+  const contexts = examples.map(({ context }) => context);
+  const solver: Solver = { examples, contexts, supportMin, tools, cuts: [] };
   const template: AnswerTemplate = { calls: [], text: null };
   for (const [i, call] of calls.entries()) {
     const values = all.map((blocks) => blocks[i]!.input);
@@ -165,7 +166,7 @@ function solve(examples: readonly AnswerExample[], supportMin: number): AnswerTe
   if (solver.cuts.length > 0) return solver.cuts;
   if (calls.length > 0 && texts.every((text) => text !== '')) {
     // Nobody acts on it: said where it can be, else left out.
-    const beside: Solver = { examples, supportMin, tools, cuts: [] };
+    const beside: Solver = { examples, contexts, supportMin, tools, cuts: [] };
     const text = solveValue(beside, texts);
     if (beside.cuts.length === 0) template.text = text;
   }
@@ -174,6 +175,7 @@ function solve(examples: readonly AnswerExample[], supportMin: number): AnswerTe
 
 interface Solver {
   examples: readonly AnswerExample[];
+  contexts: readonly StepContext[];
   supportMin: number;
   tools: readonly string[];
   /** Of what could not be solved; empty: all was. */
@@ -191,7 +193,7 @@ const SEGMENTS = 6;
  */
 function solveConcatenation(solver: Solver, values: readonly string[]): TemplateNode | null {
   const first = values[0]!;
-  if (first.length > 400 || values.some((value) => value === '')) return null;
+  if (first.length > 400 || values.some((value) => value === '' || /\s/.test(value))) return null;
   const parts: TemplateNode[] = [];
   const at = values.map(() => 0);
   const { context } = solver.examples[0]!;
@@ -227,7 +229,19 @@ function solveConcatenation(solver: Solver, values: readonly string[]): Template
   }
   pushText(parts, constant);
   if (slots === 0 || at.some((place, t) => place !== values[t]!.length)) return null;
+  // What looks made up for one run and stands in its context must have come from there.
+  for (const part of parts)
+    if (part.is === 'constant' && hasValueOf(String(part.value), solver.contexts)) return null;
   return { is: 'text', parts };
+}
+
+function hasValueOf(text: string, contexts: readonly StepContext[]): boolean {
+  return readTokens(text, TEXT_PIECES).some(
+    (token) =>
+      isOccasional(token) &&
+      token.end - token.start > 2 &&
+      contexts.some((context) => standsIn(text.slice(token.start, token.end), context)),
+  );
 }
 
 /** Rules that give, in every example, a beginning of what is left of its value; those that say the same as the best. */
@@ -326,16 +340,28 @@ function toExamples(
   }));
 }
 
-/** Guards kept of a constant. */
+/** Guards kept of a constant: plain rules alone, the others hold by chance too often. */
 const GUARDS = 3;
+const GUARD_RANK = 1.7;
 
 /** @returns null where it may be no constant */
 function solveConstant(solver: Solver, value: Primitive): TemplateNode | null {
   const occasional = looksOccasional(value);
   const canBeGuarded =
-    (typeof value === 'string' && value.length > 2 && value.length <= 200) ||
-    (typeof value === 'number' && Math.abs(value) > 12);
+    (typeof value === 'string' && value.length > 2 && value.length <= 200) || typeof value === 'number';
   if (!occasional && !canBeGuarded) return { is: 'constant', value, guards: [] };
+  // A sentence with such a value in it is a text with a slot.
+  if (typeof value === 'string' && occasional && hasValueOf(value, solver.contexts)) {
+    const found = findRules(
+      toExamples(
+        solver,
+        solver.examples.map(() => value),
+      ),
+      solver.supportMin,
+      solver.tools,
+    );
+    return found.rules === null ? null : { is: 'slot', rules: found.rules };
+  }
   const stands = solver.examples.some(({ context }) => standsIn(value, context));
   if (!stands) return { is: 'constant', value, guards: [] };
   const examples = toExamples(
@@ -346,9 +372,7 @@ function solveConstant(solver: Solver, value: Primitive): TemplateNode | null {
   // It may be the same by chance in few runs: whatever looks made up for one run is looked up.
   if (occasional) return found.rules === null ? null : { is: 'slot', rules: found.rules };
   if (found.rules === null) return { is: 'constant', value, guards: [] };
-  const guards = found.rules
-    .map(({ rule }) => rule)
-    .filter((rule) => rule.span === null && rankRule(rule) < 1);
+  const guards = found.rules.map(({ rule }) => rule).filter((rule) => rankRule(rule) < GUARD_RANK);
   return { is: 'constant', value, guards: guards.slice(0, GUARDS) };
 }
 
@@ -466,7 +490,12 @@ function solveText(solver: Solver, texts: readonly string[], cuts: Cuts): Templa
     } else pushText(parts, spaces[0] ?? '');
     if (i === common.length) break;
     const piece = common[i]!;
-    if (piece.isOccasional && solver.examples.some(({ context }) => standsIn(piece.text, context))) {
+    const { contexts } = solver;
+    if (
+      piece.isOccasional
+        ? contexts.some((its) => standsIn(piece.text, its))
+        : isNameLike(piece, common[i - 1])
+    ) {
       const found = findRules(
         toExamples(
           solver,
@@ -475,18 +504,24 @@ function solveText(solver: Solver, texts: readonly string[], cuts: Cuts): Templa
         solver.supportMin,
         solver.tools,
       );
-      if (found.rules === null) {
+      if (found.rules !== null) parts.push({ is: 'slot', rules: found.rules });
+      else if (piece.isOccasional) {
+        // Nobody knows where it is from.
         isSolved = false;
         if (found.best !== null) cuts.push(found.best.map(String));
-        // Nobody knows where it is from.
-        continue;
-      }
-      parts.push({ is: 'slot', rules: found.rules });
+      } else pushText(parts, piece.text);
     } else pushText(parts, piece.text);
   }
   if (isSolved) return { is: 'text', parts };
   cuts.push([...texts]);
   return null;
+}
+
+/** A word with a capital inside a sentence: it may be the same by chance, as two runs of one customer's. */
+function isNameLike(piece: Piece, before: Piece | undefined): boolean {
+  if (piece.text.length < 3 || before === undefined || /^[.!?:\n]$/.test(before.text)) return false;
+  const first = piece.text[0]!;
+  return first !== first.toLowerCase();
 }
 
 function pushConcatenation(solver: Solver, values: readonly string[], parts: TemplateNode[]): boolean {

@@ -569,11 +569,13 @@ export function looksOccasional(value: unknown): boolean {
   );
 }
 
-/** Whether a value stands somewhere in the step's context, as a value or inside a text. */
+/** Whether a value stands somewhere in the step's context, as a value or inside a text, however it is written. */
 export function standsIn(value: Primitive, context: StepContext): boolean {
-  const needle = String(value);
+  const needle = String(value).toLowerCase();
+  const plain = needle.length <= 24 && needle !== '' ? Number(needle.replaceAll(',', '')) : Number.NaN;
   const visit = (at: unknown): boolean => {
-    if (typeof at === 'string') return at.includes(needle);
+    if (typeof at === 'string') return at.toLowerCase().includes(needle);
+    if (typeof at === 'number') return at === plain;
     if (isPrimitive(at)) return at === value;
     if (Array.isArray(at)) return at.some(visit);
     return isObject(at) && Object.values(at).some(visit);

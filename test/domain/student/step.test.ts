@@ -1,0 +1,258 @@
+/** Digests of steps: what counts and what is noise, and bounds on whatever comes. */
+
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { digestAnswer } from '../../../src/domain/student/answer.ts';
+import { readStepExtras } from '../../../src/domain/student/step.ts';
+import { readTokens } from '../../../src/domain/student/text-tokens.ts';
+import type { NormalAnswer, TurnBlock, TurnMessage } from '../../../src/domain/turn.ts';
+import { readMessagesStep } from '../../../src/gateway/turns/messages-step.ts';
+import { STUDENT_CORE } from '../../../src/limits.ts';
+import { called, digest, tool, user } from './made-steps.ts';
+
+const text = (its: string): TurnBlock => ({ type: 'text', text: its });
+
+function answer(content: TurnBlock[], over: Partial<NormalAnswer> = {}): NormalAnswer {
+  return {
+    id: 'msg_1',
+    model: 'm-1',
+    content,
+    stop_reason: 'end_turn',
+    usage: { input_tokens: 5, output_tokens: 3, cache_read_tokens: 2, cache_write_tokens: null },
+    error: null,
+    ...over,
+  };
+}
+
+describe('a digest of a step', () => {
+  it('does not see dates, ids and numbers of the system prompt, but does see its words', () => {
+    const of = (system: string) => digest([user('Hi')], { system: [text(system)] }).system;
+    const one = of('You help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11');
+    expect(of('You help.\nToday is Friday, 2027-11-30.\nSession 77bc-90')).toEqual(one);
+    expect(of('You never help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11')).not.toEqual(one);
+  });
+
+  it('has another scope for other tools, settings and models, not for another order of keys or user', () => {
+    const scope = (body: Record<string, unknown>) =>
+      readMessagesStep(
+        { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'x' }], ...body },
+        [],
+      )!.step.scope;
+    const tools = (schema: unknown) => [{ name: 't', description: 'd', input_schema: schema }];
+    const base = scope({ tools: tools({ type: 'object', properties: {} }) });
+    expect(
+      scope({
+        tools: tools({ properties: {}, type: 'object' }),
+        metadata: { user_id: 'u' },
+        stream: true,
+        max_tokens: 10,
+      }),
+    ).toBe(base);
+    expect(scope({ tools: tools({ type: 'object', properties: { a: {} } }) })).not.toBe(base);
+    expect(scope({ tools: tools({ type: 'object', properties: {} }), temperature: 0.5 })).not.toBe(base);
+    expect(scope({ tools: tools({ type: 'object', properties: {} }), model: 'n' })).not.toBe(base);
+    const cached = [
+      {
+        name: 't',
+        description: 'd',
+        input_schema: { type: 'object', properties: {} },
+        cache_control: { type: 'ephemeral' },
+      },
+    ];
+    expect(scope({ tools: cached })).toBe(base);
+  });
+
+  it('names what the step answers', () => {
+    expect(digest([user('Hi')]).stage).toBe('task');
+    expect(digest([user('Hi'), ...called('get_order', {}, '{}', true)]).stage).toBe('get_order!');
+    expect(digest([user('Hi'), { role: 'assistant', content: [text('Yes?')] }, user('More')]).stage).toBe(
+      'said',
+    );
+  });
+
+  it('says what no student may answer', () => {
+    const assistant: TurnMessage = { role: 'assistant', content: [text('{')] };
+    expect(digest([user('Hi'), assistant]).unsupported).not.toBe('');
+    expect(digest([]).unsupported).not.toBe('');
+    const image: TurnBlock = {
+      type: 'media',
+      kind: 'image',
+      media_type: 'image/png',
+      source: 'base64',
+      data: 'aa',
+    };
+    expect(digest([{ role: 'user', content: [image] }]).unsupported).not.toBe('');
+    expect(digest([user('Hi')]).unsupported).toBe('');
+    const forced = digest([user('Hi')], {
+      tool_choice: { mode: 'tool', names: ['refund'], parallel: false },
+    });
+    expect(forced).toMatchObject({ must_call: true, callable: ['refund'], calls_max: 1 });
+    expect(
+      digest([user('Hi')], { tool_choice: { mode: 'none', names: [], parallel: null } }).callable,
+    ).toBeNull();
+  });
+
+  it('costs a long run no more than a short one', () => {
+    const messages = [user('Go through all of it.')];
+    for (let i = 0; i < 400; i++)
+      messages.push(
+        ...called(
+          `tool_${i % 30}`,
+          { n: i, why: 'because '.repeat(20) },
+          JSON.stringify({
+            i,
+            rows: Array.from({ length: 50 }, (_, n) => ({ n, text: 'word '.repeat(30) })),
+          }),
+        ),
+      );
+    const long = digest(messages);
+    expect(long.turn).toBe(400);
+    expect(JSON.stringify(long).length).toBeLessThan(40_000);
+    expect(JSON.stringify(long.sources).length).toBeLessThan(2 * STUDENT_CORE.step);
+    expect(long.marks.length).toBeLessThanOrEqual(3 * STUDENT_CORE.marks);
+  });
+
+  it('stays in bounds whatever comes', () => {
+    const deep = `${'['.repeat(20_000)}1${']'.repeat(20_000)}`;
+    const hostile = [
+      deep,
+      '{"__proto__": {"polluted": true}, "constructor": {"prototype": 1}}',
+      '\ud800'.repeat(5_000),
+      'a'.repeat(3_000_000),
+      `${'(a+)+$'.repeat(5_000)}!`,
+      '-'.repeat(100_000),
+      '1,'.repeat(100_000),
+      `{"a":"${'x'.repeat(40_000)}"}`,
+      '"\u0000\u2028\u{1f600}'.repeat(1_000),
+      '/'.repeat(50_000),
+      `${'a@'.repeat(20_000)}b`,
+    ];
+    for (const its of hostile) {
+      const step = digest(
+        [user(its), ...called(its.slice(0, 300), { [its.slice(0, 200)]: its.slice(0, 100_000) }, its)],
+        {
+          system: [text(its)],
+          tools: [tool(its.slice(0, 100))],
+        },
+      );
+      expect(JSON.stringify(step).length).toBeLessThan(120_000);
+    }
+    expect(({} as Record<string, unknown>).polluted).toBeUndefined();
+  });
+
+  it('never throws on any JSON body, and is the same each time', () => {
+    const block = fc.oneof(
+      fc.record({ type: fc.constant('text'), text: fc.string({ unit: 'binary' }) }),
+      fc.record({ type: fc.constant('tool_use'), id: fc.string(), name: fc.string(), input: fc.jsonValue() }),
+      fc.record({
+        type: fc.constant('tool_result'),
+        tool_use_id: fc.string(),
+        content: fc.oneof(fc.string(), fc.json(), fc.jsonValue()),
+      }),
+      fc.jsonValue(),
+    );
+    const message = fc.record({
+      role: fc.constantFrom('user', 'assistant', 'system', 7),
+      content: fc.oneof(fc.string(), fc.array(block), fc.jsonValue()),
+    });
+    const body = fc.record(
+      {
+        model: fc.jsonValue(),
+        system: fc.oneof(fc.string(), fc.jsonValue()),
+        messages: fc.array(message),
+        tools: fc.oneof(fc.array(fc.jsonValue()), fc.jsonValue()),
+        tool_choice: fc.jsonValue(),
+        thinking: fc.jsonValue(),
+        temperature: fc.jsonValue(),
+      },
+      { requiredKeys: [] },
+    );
+    fc.assert(
+      fc.property(body, (its) => {
+        const read = readMessagesStep(its, ['anthropic-beta', 'b, a']);
+        expect(readMessagesStep(structuredClone(its), ['Anthropic-Beta', 'a,b'])).toEqual(read);
+      }),
+      { numRuns: 300 },
+    );
+  });
+});
+
+describe('extras of a step', () => {
+  it('are the fields that the normal form has no word for, without what changes for each request', () => {
+    expect(
+      readStepExtras({ model: 'm', stream: true, metadata: {}, temperature: 1, top_k: null }, ['b,a', ' a ']),
+    ).toEqual({
+      betas: ['a', 'b'],
+      settings: { temperature: 1 },
+    });
+    expect(readStepExtras('no object', []).settings).toEqual({});
+  });
+});
+
+describe('a digest of an answer', () => {
+  const call: TurnBlock = { type: 'tool_call', id: 'toolu_9', name: 'refund', input: { a: 1 } };
+
+  it('keeps text and calls, and empties ids', () => {
+    const thinking: TurnBlock = { type: 'thinking', text: 'hm', signature: 's', redacted: false };
+    expect(digestAnswer(answer([thinking, text('So:'), call], { stop_reason: 'tool_use' }))).toEqual({
+      content: [text('So:'), { ...call, id: '' }],
+      stop_reason: 'tool_use',
+      input_tokens: 7,
+      output_tokens: 3,
+    });
+  });
+
+  it('is null for what nobody should learn', () => {
+    expect(digestAnswer(answer([text('cut')], { stop_reason: 'max_tokens' }))).toBeNull();
+    expect(digestAnswer(answer([text('x')], { error: 'overloaded' }))).toBeNull();
+    expect(digestAnswer(answer([{ type: 'other', name: 'server_tool_use', value: {} }]))).toBeNull();
+    expect(digestAnswer(answer([{ type: 'refusal', text: 'no' }]))).toBeNull();
+    expect(digestAnswer(answer([]))).toBeNull();
+    expect(digestAnswer(answer([text('x'.repeat(STUDENT_CORE.answer + 1))]))).toBeNull();
+    expect(digestAnswer(answer([call]))).toBeNull();
+    expect(digestAnswer(answer([{ ...call, input: 'no object' }], { stop_reason: 'tool_use' }))).toBeNull();
+    const hostile: unknown = JSON.parse('{"__proto__": {"a": 1}}');
+    expect(digestAnswer(answer([{ ...call, input: hostile }], { stop_reason: 'tool_use' }))).toBeNull();
+    let deep: unknown = 1;
+    for (let i = 0; i < 5_000; i++) deep = { deep };
+    expect(digestAnswer(answer([{ ...call, input: deep }], { stop_reason: 'tool_use' }))).toBeNull();
+  });
+});
+
+describe('tokens', () => {
+  it('keep identifiers, numbers, addresses and paths whole', () => {
+    const words = (its: string) => readTokens(its, 100).map(({ start, end }) => its.slice(start, end));
+    expect(words('Order ORD-12/7, $1,204.50 to a.b@c.org; see /srv/x-1/y.py:12 (v1.2.3).')).toEqual([
+      'Order',
+      'ORD-12/7',
+      ',',
+      '$',
+      '1,204.50',
+      'to',
+      'a.b@c.org',
+      ';',
+      'see',
+      '/srv/x-1/y.py',
+      ':',
+      '12',
+      '(',
+      'v1.2.3',
+      ')',
+      '.',
+    ]);
+  });
+
+  it('cover the text in order, whatever it is', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary', maxLength: 300 }), (its) => {
+        let end = 0;
+        for (const token of readTokens(its, 1_000)) {
+          expect(token.start).toBeGreaterThanOrEqual(end);
+          expect(token.end).toBeGreaterThan(token.start);
+          end = token.end;
+        }
+        expect(end).toBeLessThanOrEqual(its.length);
+      }),
+    );
+  });
+});
