@@ -334,6 +334,27 @@ describe('by itself', () => {
     expect(runs).toEqual(truth.map((id) => (id < 0 ? 'mine' : id === 0 ? null : `conv_${id}`)));
   });
 
+  it('conversations that the provider keeps, two at once', async () => {
+    const turn = (conversation: string | { id: string }, input: string) =>
+      capture({
+        shape: 'responses',
+        path: '/v1/responses',
+        status: 200,
+        aborted: false,
+        content_type: 'application/json',
+        request: { model: 'm', conversation, input },
+        response: { id: `resp_${input}`, status: 'completed', output: [] },
+      });
+    const runs = await group([
+      turn('conv_a', 'Hi'),
+      turn({ id: 'conv_b' }, 'Hi'),
+      turn({ id: 'conv_a' }, 'Go on'),
+      turn('conv_b', 'Go on'),
+      turn('conv_a', 'And on'),
+    ]);
+    expect(runs).toEqual(['conv_1', 'conv_2', 'conv_1', 'conv_2', 'conv_1']);
+  });
+
   it('keeps what it knows of an exchange that turned out to be no turn', async () => {
     const folder = makeFolder();
     const log = await CaptureLog.open({ path: join(folder, 'capture.mdb'), redact: false });

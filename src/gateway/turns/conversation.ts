@@ -21,8 +21,8 @@
  * to request. A sketch of it (src/domain/prompt-sketch.ts) tells agents apart whose conversations begin alike. Tools are
  * left out: they come and go within a run.
  *
- * Requests that go on from an answer that the provider keeps (`previous_response_id`) start from that answer's id
- * instead: the first hash stands for all that came before.
+ * Requests that go on from an answer that the provider keeps (`previous_response_id`, or a `conversation`) start from
+ * that answer's id, or the conversation's, instead: the first hash stands for all that came before.
  */
 
 import { createHash, type Hash, hash } from 'node:crypto';
@@ -111,10 +111,11 @@ export function fingerprintConversation(
     answered = takeHash(state.chain);
     answerAlone = alone.finish();
   }
+  const answeredId = request.kept_in ?? answer?.id ?? null;
   return {
     prefixes,
     answered,
-    answered_id: answered !== null && answer !== null && answer.id !== null ? linkToAnswer(answer.id) : null,
+    answered_id: answered === null || answeredId === null ? null : linkToAnswer(answeredId),
     answer_alone: answerAlone,
     last_answer_alone: lastAnswerAlone,
     last_answer_at: lastAnswerAt,

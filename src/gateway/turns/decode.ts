@@ -96,7 +96,8 @@ export function decodeExchange(exchange: StoredExchange): DecodedFacts {
     };
   }
   const { request, answer, problem } = turn;
-  const { prefixes: conversation, ...links } = turn.conversation;
+  const isTurn = request.embeds !== true && answer.embeds !== true;
+  const { prefixes: conversation, ...links } = isTurn ? turn.conversation : NO_CONVERSATION;
   const contentType = readHeader(exchange.response_headers, 'content-type');
   const isStream = contentType.includes('stream');
   return {
@@ -108,7 +109,7 @@ export function decodeExchange(exchange: StoredExchange): DecodedFacts {
     conversation,
     ...links,
     broke_off: answer.error !== null || (isStream && answer.stop_reason === null),
-    is_turn: request.embeds !== true && answer.embeds !== true,
+    is_turn: isTurn,
   };
 }
 

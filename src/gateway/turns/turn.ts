@@ -35,6 +35,8 @@ export interface TurnRequest {
   tools: string[];
   /** The answer that this request goes on from, kept by the provider (`previous_response_id`); else null. */
   previous_answer_id: string | null;
+  /** The conversation in which the provider keeps the answer, to go on from; null or left out when there is none. */
+  kept_in?: string | null;
   /** It asks for an embedding, which comes by a turn's path (InvokeModel) and is none. */
   embeds?: boolean;
 }

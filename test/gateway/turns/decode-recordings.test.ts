@@ -89,7 +89,7 @@ describe.skipIf(!haveRecordings)('decodeExchange on recorded traffic (../shared/
     }
     expect(flagged).toHaveLength(1);
     expect(flagged[0]).toContain('test_bedrock_model_other_parameters');
-    expect(counts).toEqual({ turns: 2636, others: 131, answered: 2570, errors: 66 });
+    expect(counts).toEqual({ turns: 2607, others: 160, answered: 2541, errors: 66 });
   });
 
   it.each([true, false])('Messages as @anthropic-ai/sdk reads them (stream: %s)', async (stream) => {
