@@ -1,7 +1,7 @@
 /**
  * A run: takes its start, its steps in whatever order and however often, its finish, and says how it stands. Every
  * step is scored once, here, and its answer stored beside it: a step that comes again is answered from storage, so
- * nothing of it stays in memory. Actor threads.
+ * nothing of it stays in memory. Front threads.
  *
  * Whether a step is new is known at once when its index is greater than all before. Any other is looked up: io is
  * performed only when what was recorded before is stored, so a first step that is still on its way is found too.

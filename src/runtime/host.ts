@@ -1,7 +1,7 @@
 /**
  * The heart of the runtime: runs the actors of one thread. Takes frames from links, puts them into mailboxes, calls
  * handlers, performs what they decided. Knows neither threads nor sockets nor clocks: everything comes in through
- * HostParts, so the simulator runs this very code. Actor threads (and the simulator).
+ * HostParts, so the simulator runs this very code. Actor threads, front threads (and the simulator).
  *
  * Output gate: what a message causes (answers, tells, publications, io, compute) is released only when every event
  * that this actor has recorded up to and with that message is durable. Group commit: events of all actors recorded
