@@ -17,7 +17,9 @@ RUN npm ci --ignore-scripts && node native/compile.mjs
 COPY tsconfig.json tsconfig.build.json build.ts ./
 COPY src ./src
 COPY actors ./actors
-RUN npm run build && npm prune --omit=dev --ignore-scripts
+# Two thirds of onnxruntime's binaries are for other systems.
+RUN npm run build && npm prune --omit=dev --ignore-scripts \
+  && rm -rf node_modules/onnxruntime-node/bin/*/darwin node_modules/onnxruntime-node/bin/*/win32
 
 FROM node:22-bookworm-slim
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=8000 DATA_DIR=/data ORT_DISABLE_TELEMETRY=1
