@@ -84,6 +84,7 @@ export function readTokens(text: string, limit: number): TextToken[] {
     let digits = 0;
     let slashes = 0;
     let ats = 0;
+    let dots = 0;
     let joins = 0;
     if (kind === SIGN) {
       const code = text.charCodeAt(at);
@@ -104,7 +105,8 @@ export function readTokens(text: string, limit: number): TextToken[] {
       if (its === LETTER) letters++;
       else if (its === DIGIT) digits++;
       else if (at > start && isInner(text, at)) {
-        joins++;
+        if (code === 46) dots++;
+        else if (code !== 44) joins++;
         if (code === 47) slashes++;
         else if (code === 64) ats++;
       } else break;
@@ -123,7 +125,7 @@ export function readTokens(text: string, limit: number): TextToken[] {
             ? 'path'
             : digits === 0
               ? 'word'
-              : letters === 0 && joins <= 1
+              : letters === 0 && joins === 0 && dots <= 1
                 ? 'number'
                 : 'id',
       key: levelText(text.slice(start, Math.min(at, start + KEY_CHARACTERS)), digits > 0),

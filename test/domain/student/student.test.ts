@@ -1,0 +1,279 @@
+/** The student: it answers on known ground, and says why it does not elsewhere. */
+
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { digestStep, readStepExtras } from '../../../src/domain/student/step.ts';
+import { fitStudent, type LearnedStep, Student } from '../../../src/domain/student/student.ts';
+import { ExactIndex } from '../../../src/search/exact-index.ts';
+import {
+  callAnswer,
+  called,
+  digest,
+  makeOrderStep,
+  makeRequest,
+  orderId,
+  textAnswer,
+  user,
+} from './made-steps.ts';
+
+const makeIndex = (dimensions: number): ExactIndex => new ExactIndex(dimensions);
+
+function learn(steps: readonly LearnedStep[]): Student {
+  return new Student(fitStudent(steps), makeIndex);
+}
+
+const ORDERS = Array.from({ length: 40 }, (_, i) => makeOrderStep(i));
+const student = learn(ORDERS);
+const THRESHOLD = 0.5;
+
+function orderStep(result: Record<string, unknown>) {
+  const order = String(result.order_id);
+  return digest([
+    user(`Please look after order ${order}, thanks.`),
+    ...called('get_order', { order_id: order }, JSON.stringify(result)),
+  ]);
+}
+
+describe('the student', () => {
+  it('answers as the golden runs did, with the values of the live step', () => {
+    for (const i of [101, 102, 103, 104]) {
+      const { step, answer } = makeOrderStep(i);
+      const decision = student.decide(step, THRESHOLD);
+      expect(decision).toMatchObject({
+        covered: true,
+        answer: { content: answer.content, stop_reason: 'tool_use' },
+      });
+    }
+  });
+
+  it('gives coverage alone when that is asked', () => {
+    const { step } = makeOrderStep(101);
+    expect(student.decide(step, THRESHOLD, 'coverage')).toMatchObject({ covered: true, answer: null });
+    expect(student.decide(step, -1).covered).toBe(false);
+  });
+
+  it('survives being packed as plain JSON', () => {
+    const model = fitStudent(ORDERS);
+    const again = new Student(JSON.parse(JSON.stringify(model)), makeIndex);
+    for (const i of [101, 102])
+      expect(again.propose(makeOrderStep(i).step)).toEqual(student.propose(makeOrderStep(i).step));
+    expect(JSON.stringify(fitStudent(ORDERS))).toBe(JSON.stringify(model));
+  });
+
+  it('never gives an id of another run', () => {
+    const golden = new Set(ORDERS.map((_, i) => orderId(i)));
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 10_000, max: 99_999 }),
+        fc.constantFrom('delivered', 'pending', 'lost', ''),
+        fc.boolean(),
+        (n, status, hasId) => {
+          const order = `ORD-${n}`;
+          const result = {
+            ...(hasId ? { order_id: order } : {}),
+            status,
+            customer: 'C1',
+            paid: { total: 3.25, currency: 'EUR' },
+          };
+          const step = digest([
+            user(`Please look after order ${order}, thanks.`),
+            ...called('get_order', { order_id: order }, JSON.stringify(result)),
+          ]);
+          const said = JSON.stringify(student.propose(step).answer ?? '');
+          for (const id of golden) if (id !== order) expect(said).not.toContain(`"${id}"`);
+        },
+      ),
+    );
+  });
+
+  it('goes by what decides, not by what is near by chance', () => {
+    // The other status with a golden run's own id, customer and amount.
+    const { answer } = makeOrderStep(0);
+    const step = orderStep({
+      order_id: orderId(0),
+      status: 'pending',
+      customer: 'C900',
+      paid: { total: 10.5, currency: 'EUR' },
+    });
+    const decision = student.decide(step, THRESHOLD);
+    expect(decision.covered && decision.answer?.content).toMatchObject([{ name: 'cancel' }]);
+    expect(answer.content).toMatchObject([{ name: 'refund' }]);
+  });
+
+  it('says that it does not know the agent', () => {
+    const messages = [user(`Please look after order ORD-1, thanks.`)];
+    expect(student.decide(digest(messages, { model: 'other' }), 1)).toMatchObject({
+      covered: false,
+      reason: 'unknown_agent',
+    });
+    const prompt = [{ type: 'text' as const, text: 'You sell cars. Never help.\nToday is 2026-03-04.' }];
+    expect(student.decide(digest(messages, { system: prompt }), 1)).toMatchObject({
+      reason: 'unknown_agent',
+    });
+    const extras = readStepExtras({ temperature: 0 }, []);
+    expect(student.decide(digestStep(makeRequest(messages), extras), 1)).toMatchObject({
+      reason: 'unknown_agent',
+    });
+  });
+
+  it('says that it is too far from what it knows', () => {
+    const base = {
+      order_id: 'ORD-31',
+      status: 'delivered',
+      customer: 'C1',
+      paid: { total: 3, currency: 'EUR' },
+    };
+    const known = student.propose(orderStep(base)).score!;
+    for (const strange of [
+      { ...base, status: 'lost' },
+      { ...base, fraud_suspected: true },
+      { ...base, paid: { total: 3, currency: 'USD' } },
+    ]) {
+      expect(student.decide(orderStep(strange), THRESHOLD)).toMatchObject({
+        covered: false,
+        reason: 'too_far',
+      });
+      expect(student.propose(orderStep(strange)).score!).toBeGreaterThan(known);
+    }
+    const failed = digest([
+      user('Please look after order ORD-31, thanks.'),
+      ...called('get_order', {}, 'boom', true),
+    ]);
+    expect(student.decide(failed, THRESHOLD)).toMatchObject({
+      covered: false,
+      reason: 'too_far',
+      score: null,
+    });
+  });
+
+  it('says that golden steps disagree where nothing tells them apart', () => {
+    const steps = Array.from({ length: 40 }, (_, i) => {
+      const { run_id, step } = makeOrderStep(i, { status: 'delivered' });
+      return { run_id, step, answer: callAnswer(i % 4 < 2 ? 'refund' : 'cancel', { order_id: orderId(i) }) };
+    });
+    expect(learn(steps).decide(makeOrderStep(77, { status: 'delivered' }).step, 0.2)).toMatchObject({
+      covered: false,
+      reason: 'disagreement',
+    });
+  });
+
+  it('says that a value is missing', () => {
+    const steps = Array.from({ length: 12 }, (_, i) => ({
+      run_id: `r${i}`,
+      step: digest([user(`Look after ${orderId(i)}`)]),
+      answer: callAnswer('get_order', { order_id: orderId(i) }),
+    }));
+    expect(learn(steps).decide(digest([user('Look after it')]), 1)).toMatchObject({
+      covered: false,
+      reason: 'missing_value',
+    });
+  });
+
+  it('keeps the rules of the request', () => {
+    const golden = (
+      over: Parameters<typeof makeRequest>[1],
+      answer = callAnswer('refund', { all: true }),
+    ): LearnedStep[] =>
+      Array.from({ length: 6 }, (_, i) => ({
+        run_id: `r${i}`,
+        step: digest([user('Refund all')], over),
+        answer,
+      }));
+    const ask = (over: Parameters<typeof makeRequest>[1], answer?: ReturnType<typeof callAnswer>) =>
+      learn(golden(over, answer)).decide(digest([user('Refund all')], over), 1);
+    expect(ask({})).toMatchObject({ covered: true });
+    const thinking = { thinking: { mode: 'on' as const, budget_tokens: 1_024, effort: null } };
+    expect(ask(thinking)).toMatchObject({ reason: 'unsupported' });
+    expect(ask(thinking, textAnswer('All is well.'))).toMatchObject({ covered: true });
+    expect(ask({ thinking: { mode: 'adaptive', budget_tokens: null, effort: null } })).toMatchObject({
+      covered: true,
+    });
+    expect(ask({ tool_choice: { mode: 'none', names: [], parallel: null } })).toMatchObject({
+      reason: 'invalid',
+    });
+    expect(ask({ tool_choice: { mode: 'tool', names: ['cancel'], parallel: null } })).toMatchObject({
+      reason: 'invalid',
+    });
+    expect(ask({ tool_choice: { mode: 'any', names: [], parallel: null } })).toMatchObject({ covered: true });
+    expect(ask({ tool_choice: { mode: 'any', names: [], parallel: null } }, textAnswer('No.'))).toMatchObject(
+      { reason: 'invalid' },
+    );
+    expect(ask({ max_output_tokens: 5 })).toMatchObject({ reason: 'invalid' });
+    expect(
+      ask({ response_schema: { schema: {}, name: null, strict: null } }, textAnswer('{}')),
+    ).toMatchObject({ reason: 'unsupported' });
+  });
+
+  it('knows nothing of what one run alone did', () => {
+    const steps = ORDERS.slice(0, 1);
+    expect(learn(steps).decide(makeOrderStep(2).step, 1).covered).toBe(false);
+    expect(learn([]).decide(makeOrderStep(2).step, 1)).toMatchObject({
+      covered: false,
+      reason: 'unknown_agent',
+    });
+    // The same run twice is still one.
+    expect(learn([...steps, ...steps]).decide(makeOrderStep(2).step, 1).covered).toBe(false);
+  });
+
+  it('works through lists and takes the best of them', () => {
+    const rowsOf = (i: number) =>
+      Array.from({ length: 3 }, (_, r) => ({ ref: `R${i}${r}7`, price: ((i * 7 + r * 5) % 11) + r / 10 }));
+    const stepOf = (i: number, done: number) => {
+      const rows = rowsOf(i);
+      const messages = [user('Handle all rows'), ...called('list_rows', {}, JSON.stringify({ rows }))];
+      for (let r = 0; r < done; r++)
+        messages.push(...called('write_row', { ref: rows[r]!.ref }, '{"ok":true}'));
+      return digest(messages);
+    };
+    const steps: LearnedStep[] = [];
+    for (let i = 10; i < 30; i++) {
+      for (let done = 0; done < 3; done++)
+        steps.push({
+          run_id: `r${i}`,
+          step: stepOf(i, done),
+          answer: callAnswer('write_row', { ref: rowsOf(i)[done]!.ref }),
+        });
+      const best = rowsOf(i).reduce((a, b) => (b.price < a.price ? b : a));
+      steps.push({ run_id: `r${i}`, step: stepOf(i, 3), answer: callAnswer('pick', { ref: best.ref }) });
+    }
+    const one = learn(
+      steps.map((its) => ({ ...its, step: { ...its.step, callable: ['write_row', 'pick'] } })),
+    );
+    const ask = (done: number) => {
+      const proposal = one.propose({ ...stepOf(55, done), callable: ['write_row', 'pick'] });
+      return proposal.answer?.content;
+    };
+    expect(ask(0)).toMatchObject([{ name: 'write_row', input: { ref: rowsOf(55)[0]!.ref } }]);
+    expect(ask(2)).toMatchObject([{ name: 'write_row', input: { ref: rowsOf(55)[2]!.ref } }]);
+    const best = rowsOf(55).reduce((a, b) => (b.price < a.price ? b : a));
+    expect(ask(3)).toMatchObject([{ name: 'pick', input: { ref: best.ref } }]);
+  });
+
+  it('learns from few and from odd steps without failing', () => {
+    fc.assert(
+      fc.property(
+        fc.array(
+          fc.tuple(
+            fc.string({ unit: 'binary', maxLength: 30 }),
+            fc.jsonValue({ maxDepth: 2 }),
+            fc.jsonValue({ maxDepth: 2 }),
+          ),
+          { maxLength: 8 },
+        ),
+        (odd) => {
+          const steps = odd.map(([said, result, input], i) => ({
+            run_id: `r${i}`,
+            step: digest([user(said), ...called('get_order', { input }, JSON.stringify(result) ?? '')]),
+            answer: callAnswer('refund', { input }),
+          }));
+          const one = learn(steps);
+          for (const { step } of steps) {
+            const { score } = one.propose(step);
+            if (score !== null) expect(score >= 0 && score <= 1).toBe(true);
+          }
+        },
+      ),
+      { numRuns: 30 },
+    );
+  });
+});
