@@ -20,6 +20,7 @@ import type { RowKey } from '../../src/runtime/protocol.ts';
 import type { Embedder } from '../../src/search/embedder.ts';
 import type { EmbedderRecord } from '../../src/search/former-embedders.ts';
 import { RememberedEmbedder } from '../../src/search/remembered-embedder.ts';
+import { createDeferred } from '../../src/std/deferred.ts';
 import type { GraphKeeper } from './graph-keeper.ts';
 import { EMBED_TEXTS, embedInPortions } from './intake.ts';
 import type { PatternScopes, Scope } from './scopes.ts';
@@ -65,11 +66,18 @@ export class Reembedding {
     return this.#former?.queries.embedOne(text) ?? null;
   }
 
-  /** Begins, where there is something to do. */
-  start(): void {
-    this.#running ??= this.#run().catch((thrown: unknown) => {
-      if (!this.#life.isOver) this.#parts.log.warn({ err: thrown }, 'patterns are not embedded anew');
-    });
+  /**
+   * Begins, where there is something to do; once.
+   * @returns when all patterns are found that can be for now, by whichever embedder
+   */
+  start(): Promise<void> {
+    const serving = createDeferred();
+    this.#running = this.#run(serving.resolve)
+      .catch((thrown: unknown) => {
+        if (!this.#life.isOver) this.#parts.log.warn({ err: thrown }, 'patterns are not embedded anew');
+      })
+      .finally(serving.resolve);
+    return serving.promise;
   }
 
   /** The life must be over. */
@@ -78,17 +86,19 @@ export class Reembedding {
     await this.#letGo();
   }
 
-  async #run(): Promise<void> {
+  async #run(onServing: () => void): Promise<void> {
     if (this.#scopes.unembedded > 0) {
       const total = this.#scopes.unembedded;
       this.#parts.log.info({ patterns: total }, 'the embedder has changed: patterns are embedded anew');
       await this.#openFormer();
+      onServing();
       await this.#embedAll(total);
       await this.#letGo();
       if (this.#life.isOver) return;
       this.#parts.log.info({ patterns: total }, 'every pattern is embedded anew');
       this.#keeper.tendSoon();
     }
+    onServing();
     await this.#remember();
     await this.#dropVectorsBut(situationVectorsId(this.#parts.embedder));
     await this.#keeper.forgetOthers();

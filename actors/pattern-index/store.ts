@@ -29,7 +29,7 @@ import type { StoreParts } from './store-parts.ts';
 
 /** Rows read in one go while the store loads. */
 const LOAD_ROWS = 200;
-/** A retrieval waits this long for a store that is being loaded, then answers from what is there. */
+/** A retrieval waits this long for a store that is being made ready, then answers from what is there. */
 const LOAD_WAIT_MS = 2_000;
 /** Between two looks at whether everything has settled. */
 const PAUSE_MS = 3;
@@ -45,7 +45,10 @@ export class PatternStore {
   readonly #loaded: Promise<void>;
   /** Loaded, and with the graphs that were on the disk: new patterns are taken from then on. */
   readonly #ready: Promise<void>;
+  /** Loaded, and what has no vector of the present embedder is found by another, where there is one. */
+  readonly #serving: Promise<void>;
   #isLoaded = false;
+  #isServing = false;
 
   /** Begins to read the stored patterns in. */
   constructor(parts: StoreParts) {
@@ -61,8 +64,11 @@ export class PatternStore {
     this.#queries = new RememberedEmbedder(embedder, EMBEDDINGS_REMEMBERED);
     this.#loaded = this.#load();
     this.#ready = this.#loaded.then(() => this.#takeGraphs());
-    this.#ready.then(
-      () => this.#beginWork(),
+    this.#serving = this.#ready.then(() => this.#beginWork());
+    this.#serving.then(
+      () => {
+        this.#isServing = true;
+      },
       () => {},
     );
     // Whoever needs it loaded hears of a failure; with nobody there it must not end the process.
@@ -82,7 +88,7 @@ export class PatternStore {
    * @throws CatalogueError `unavailable` when the embedder cannot be asked now
    */
   async retrieve(request: RetrieveRequest): Promise<FoundPattern[]> {
-    if (!this.#isLoaded) await this.#waitLoaded();
+    if (!this.#isServing) await this.#waitServing();
     const scopes = this.#scopes.visible(request);
     if (scopes.length === 0) return [];
     const vectors = await this.#embedQuery(request.context, scopes);
@@ -140,9 +146,9 @@ export class PatternStore {
     await this.#reembedding.end();
   }
 
-  async #waitLoaded(): Promise<void> {
+  async #waitServing(): Promise<void> {
     try {
-      await Promise.race([this.#loaded, this.#life.pause(LOAD_WAIT_MS)]);
+      await Promise.race([this.#serving, this.#life.pause(LOAD_WAIT_MS)]);
     } catch (thrown) {
       throw new CatalogueError('unavailable', undefined, { cause: thrown });
     }
@@ -213,13 +219,14 @@ export class PatternStore {
     this.#parts.log.info(facts, 'graphs of patterns are taken from the disk');
   }
 
-  /** What nobody waits for. */
-  #beginWork(): void {
+  /** @returns when all that can be found is found; what else there is to do, nobody waits for */
+  async #beginWork(): Promise<void> {
     if (this.#life.isOver) return;
     const tend = () => this.#keeper.tendSoon();
     tend();
-    this.#reembedding.start();
+    const serving = this.#reembedding.start();
     void bringStarters(this.#parts, this.#scopes, this.#intake, this.#life).then(tend);
     void takeImports(this.#parts, this.#intake, this.#life, tend);
+    await serving;
   }
 }
