@@ -126,6 +126,13 @@ const CAPTURE_GAUGES = [
   ['writer', 'errors', 'Batches that could not be written'],
 ] as const;
 
+/** The same of relegation, where it is on. */
+const RELEGATION_GAUGES = [
+  ['served', 'Steps that the student served'],
+  ['fallback', 'Steps that went to the upstream'],
+  ['errors', 'Of those, the ones that the student failed on'],
+] as const;
+
 const ACTOR_GAUGES = [
   ['live', 'Actors in memory'],
   ['mailbox_depth', 'Messages that wait'],
@@ -199,7 +206,54 @@ function describeCapture(stats: Record<string, Record<string, unknown>> | null):
     if (typeof value !== 'number') continue;
     new Gauge({ name: `understudy_capture_${name}`, help, registers: [registry] }).set(value);
   }
+  if (stats.relegation?.enabled === true) addRelegation(registry, stats.relegation);
   return registry;
+}
+
+function addRelegation(registry: Registry, relegation: Record<string, unknown>): void {
+  const registers = [registry];
+  for (const [name, help] of RELEGATION_GAUGES) {
+    new Gauge({ name: `understudy_relegation_${name}`, help, registers }).set(Number(relegation[name]));
+  }
+  const fallbacks = new Gauge({
+    name: 'understudy_relegation_fallbacks',
+    help: 'Steps that went to the upstream, by reason',
+    labelNames: ['reason'] as const,
+    registers,
+  });
+  for (const [reason, count] of Object.entries(relegation.fallbacks as Record<string, number>)) {
+    fallbacks.set({ reason }, count);
+  }
+  const tokens = new Gauge({
+    name: 'understudy_relegation_tokens_saved',
+    help: 'Tokens that the upstream was spared, about',
+    labelNames: ['kind'] as const,
+    registers,
+  });
+  for (const [kind, count] of Object.entries(relegation.tokens_saved as Record<string, number>)) {
+    tokens.set({ kind }, count);
+  }
+  if (typeof relegation.money_saved_usd === 'number') {
+    new Gauge({
+      name: 'understudy_relegation_money_saved_usd',
+      help: 'What that would have cost, in dollars',
+      registers,
+    }).set(relegation.money_saved_usd);
+  }
+  const shadow = new Gauge({
+    name: 'understudy_relegation_shadow',
+    help: 'Shadow mode: steps that the student would have served, compared ones, and those that agreed',
+    labelNames: ['outcome'] as const,
+    registers,
+  });
+  for (const [outcome, count] of Object.entries(relegation.shadow as Record<string, number>)) {
+    shadow.set({ outcome }, count);
+  }
+  new Gauge({
+    name: 'understudy_relegation_ready',
+    help: '1 when there is a student to ask',
+    registers,
+  }).set(relegation.student === null ? 0 : 1);
 }
 
 /** The registry's media type. */

@@ -1,0 +1,152 @@
+/** Relegation in a whole process: several fronts with one student, what the metrics say, and a start that must fail. */
+import { mkdtempSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
+import { createPrng } from '../../src/std/prng.ts';
+import { CliChild } from '../cli/child.ts';
+import { makeOrder, OrderRun, orderScript, publishOrderStudent } from '../fixtures/order-agent.ts';
+import { openRawClient } from '../fixtures/raw-client.ts';
+import { serverOf, stepBytes } from '../fixtures/relegated-gateway.ts';
+
+let folder: string;
+let provider: FakeProvider;
+let child: CliChild | null = null;
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'understudy-relegated-'));
+  provider = await startFakeProvider({ script: orderScript });
+});
+afterEach(async () => {
+  await child?.[Symbol.asyncDispose]();
+  child = null;
+  await provider.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const directory = () => join(folder, 'student');
+const start = (command: string, env: Record<string, string> = {}) => {
+  child = new CliChild([command, '--port', '0', '--db', join(folder, 'capture.mdb')], {
+    env: {
+      DATA_DIR: folder,
+      PORT: '0',
+      GW_UPSTREAM_BASE: provider.url,
+      SVC_DISTILL_DIR: directory(),
+      GW_STUDENT_TIMEOUT_MS: '20000',
+      ...env,
+    },
+  });
+  return child;
+};
+
+interface Stats {
+  exchanges: { attempted: number; captured: number; dropped: number; in_flight: number };
+  relegation: { enabled: boolean; student: string | null; served: number; fallback: number };
+}
+
+describe('a process', () => {
+  it('with two fronts has one student, one memory of runs, and one sum', async () => {
+    await publishOrderStudent(directory());
+    const process = start('up', { FRONT_THREADS: '2', SVC_KEYS: 'operator' });
+    const [, url] = await process.waitForOutput(/Gateway\s+(http:\/\/\S+)/);
+    const stats = async () => (await (await fetch(`${url}/__gw/stats`)).json()) as Stats;
+    while ((await stats()).relegation.student === null);
+    const port = Number(new URL(url!).port);
+    // Connections fall on the fronts as the system deals them out: with so many, on both.
+    const clients = await Promise.all(Array.from({ length: 24 }, () => openRawClient(port)));
+    const prng = createPrng(5);
+    let steps = 0;
+    const send = async (at: number, run: OrderRun, headers: [string, string][] = []) => {
+      const client = clients[at % clients.length]!;
+      await client.write(stepBytes(run.body(), headers));
+      const answer = await client.readAnswer();
+      steps++;
+      const { content } = JSON.parse(answer.body.toString()) as { content: never[] };
+      return { by: serverOf(answer), isOver: run.take(content) };
+    };
+    // Whichever front a step comes to, the run is known.
+    for (let at = 0; at < 24; at++) {
+      const run = new OrderRun(makeOrder(prng, at % 2 === 0 ? 'open' : 'shipped'));
+      const label: [string, string][] = at % 3 === 0 ? [] : [['x-svc-run', `run ${at}`]];
+      for (let turn = 0, isOver = false; !isOver; turn++) {
+        const step = await send(at + turn * 7, run, label);
+        expect(step.by).toBe('student');
+        isOver = step.isOver;
+      }
+    }
+    expect(provider.requests).toEqual([]);
+    for (let at = 0; at < 24; at++) {
+      const label: [string, string][] = [['x-svc-run', `lost ${at}`]];
+      const unknown = new OrderRun(makeOrder(prng, 'open'), false, 'Write a poem');
+      expect((await send(at, unknown, label)).by).toBe('upstream');
+      const known = new OrderRun(makeOrder(prng, 'open'));
+      expect((await send(at + 11, known, label)).by).toBe('upstream');
+    }
+    const { relegation, exchanges } = await stats();
+    expect(relegation).toMatchObject({ enabled: true, served: steps - 48, fallback: 48 });
+    expect(exchanges.attempted).toBe(exchanges.captured + exchanges.dropped + exchanges.in_flight);
+    expect(exchanges.attempted).toBe(steps);
+    const api = /API\s+(http:\/\/\S+)/.exec(process.stdout)![1]!;
+    const metrics = await (
+      await fetch(`${api}/metrics`, { headers: { authorization: 'Bearer operator' } })
+    ).text();
+    expect(metrics).toContain(`understudy_relegation_served ${steps - 48}\n`);
+    expect(metrics).toContain('understudy_relegation_fallbacks{reason="taken_over"} 24\n');
+    expect(metrics).toContain('understudy_relegation_ready 1\n');
+    for (const client of clients) client.socket.destroy();
+    process.process.kill('SIGTERM');
+    expect((await process.ended).code).toBe(0);
+  });
+
+  const off: Record<string, string>[] = [{ SVC_DISTILL_DIR: '' }, { GW_RELEGATION: 'off' }];
+  it.each(off)('without a directory, or told so, has no relegation: %j', async (env) => {
+    const process = start('gateway', env);
+    const [, url] = await process.waitForOutput(/Gateway\s+(http:\/\/\S+)/);
+    const { relegation } = (await (await fetch(`${url}/__gw/stats`)).json()) as Stats;
+    expect(relegation).toEqual({
+      enabled: false,
+      mode: 'off',
+      student: null,
+      version: null,
+      served: 0,
+      fallback: 0,
+      errors: 0,
+      fallbacks: {},
+      tokens_saved: { input: 0, output: 0 },
+      money_saved_usd: null,
+      shadow: { would_serve: 0, compared: 0, agreed: 0 },
+    });
+  });
+
+  const empty = async () => {
+    await publishOrderStudent(directory());
+    for (const name of readdirSync(directory())) rmSync(join(directory(), name));
+  };
+  const write = (name: string, text: string) => async () => {
+    await empty();
+    writeFileSync(join(directory(), name), text);
+  };
+  const damage: [string, () => Promise<void>][] = [
+    ['no such directory', async () => {}],
+    ['no manifest.json', write('notes.txt', '')],
+    ['not JSON', write('manifest.json', '{')],
+    ['svc_student_v9', write('manifest.json', '{"format":"svc_student_v9"}')],
+    [
+      'steps-',
+      async () => {
+        await publishOrderStudent(directory());
+        const steps = readdirSync(directory()).find((name) => name.startsWith('steps-'))!;
+        truncateSync(join(directory(), steps), 100);
+      },
+    ],
+  ];
+  it.each(damage)('that is given no student says so in one line and ends: %s', async (words, act) => {
+    await act();
+    const { code, stdout, stderr } = await start('gateway').ended;
+    expect(code).toBe(1);
+    expect(stdout).toBe('');
+    expect(stderr).toMatch(/^understudy: [^\n]+\n$/);
+    expect(stderr).toContain(words);
+    expect(stderr).toContain(directory());
+  });
+});
