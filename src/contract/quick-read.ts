@@ -30,6 +30,7 @@ export function quickReadOf(schema: z.ZodType): QuickRead | null {
 }
 
 function compile(schema: z.ZodType): QuickRead | null {
+  if ((schema.def.checks?.length ?? 0) > 0) return null;
   if (schema instanceof z.ZodDefault) return compileDefault(schema);
   return schema instanceof z.ZodObject ? compileObject(schema) : null;
 }
@@ -44,7 +45,7 @@ function compileDefault({ def }: z.ZodDefault): QuickRead | null {
 
 /** Objects that ignore what they do not name. */
 function compileObject({ def }: z.ZodObject): QuickRead | null {
-  if (def.catchall !== undefined || (def.checks?.length ?? 0) > 0) return null;
+  if (def.catchall !== undefined) return null;
   const names = Object.keys(def.shape);
   const reads: QuickRead[] = [];
   for (const name of names) {

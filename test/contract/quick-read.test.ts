@@ -1,0 +1,91 @@
+/** The short way past zod gives what zod gives, or asks it. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { flag, identifier, integer, list, text } from '../../src/contract/fields.ts';
+import { ASK_ZOD, quickReadOf } from '../../src/contract/quick-read.ts';
+import { finishBody, runParams, runStartBody, stepBody } from '../../src/contract/runs.ts';
+
+/** What is right, and what is wrong or odd in every way that JSON has. */
+const anyField = fc.oneof(
+  fc.string({ unit: 'binary', maxLength: 40 }),
+  fc.constantFrom('', 'a', '\ud800', 'x'.repeat(200), '5', ' +5 ', 'true', 'on', 'NaN'),
+  fc.integer(),
+  fc.double(),
+  fc.constantFrom(-0, 0.5, 2 ** 53, -(2 ** 53), 1e308, Number.NaN, Number.POSITIVE_INFINITY),
+  fc.boolean(),
+  fc.constantFrom(null, undefined),
+  fc.jsonValue({ maxDepth: 2 }),
+);
+
+function bodiesOf(names: readonly string[]): fc.Arbitrary<unknown> {
+  const fields = Object.fromEntries([...names, 'unknown', '__proto__'].map((name) => [name, anyField]));
+  return fc.oneof(fc.record(fields, { requiredKeys: [] }), anyField, fc.array(anyField, { maxLength: 3 }));
+}
+
+const SCHEMAS: Record<string, z.ZodObject> = {
+  step: stepBody,
+  finish: finishBody,
+  params: runParams,
+  mixed: z.object({
+    a: text({ min: 2, max: 5 }),
+    b: integer({ ge: -3, le: 9 }).default(4),
+    c: flag(),
+    d: identifier(),
+  }),
+};
+
+describe('a quick reading', () => {
+  it.each(Object.keys(SCHEMAS))('of %s gives what zod gives, and takes nothing that zod refuses', (name) => {
+    const schema = SCHEMAS[name]!;
+    const read = quickReadOf(schema)!;
+    expect(read).not.toBeNull();
+    fc.assert(
+      fc.property(bodiesOf(Object.keys(schema.shape)), (input) => {
+        const quick = read(input);
+        if (quick === ASK_ZOD) return;
+        const judged = schema.safeParse(input);
+        expect(judged.success).toBe(true);
+        expect(quick).toStrictEqual(judged.data);
+        expect(Object.keys(quick as object)).toEqual(Object.keys(judged.data as object));
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it('takes a plain step without asking', () => {
+    const step = {
+      step_index: 3,
+      action: 'bash',
+      action_input: 'ls',
+      thought: '',
+      observation: 'a.txt',
+      is_error: false,
+      tokens: 12,
+      more: 'ignored',
+    };
+    const { more, ...known } = step;
+    expect(quickReadOf(stepBody)!(step)).toStrictEqual(known);
+    expect(quickReadOf(stepBody)!({ step_index: 0 })).toStrictEqual(stepBody.parse({ step_index: 0 }));
+    expect(quickReadOf(stepBody)!({ ...step, tokens: '12' })).toBe(ASK_ZOD);
+    expect(quickReadOf(stepBody)!([])).toBe(ASK_ZOD);
+  });
+
+  it('is not made where a part, a rule or another shape needs zod', () => {
+    expect(quickReadOf(runStartBody)).toBeNull();
+    expect(quickReadOf(z.strictObject({ a: text({ max: 5 }) }))).toBeNull();
+    expect(quickReadOf(z.object({ a: text({ max: 5 }) }).refine(() => false))).toBeNull();
+    expect(quickReadOf(z.object({ a: text({ max: 5 }).refine(() => false) }))).toBeNull();
+    expect(
+      quickReadOf(
+        z.object({
+          a: flag()
+            .default(false)
+            .refine(() => false),
+        }),
+      ),
+    ).toBeNull();
+    expect(quickReadOf(z.object({ a: list(flag(), { max: 3 }) }))).toBeNull();
+    expect(quickReadOf(z.object({ a: z.object({}).default({}) }))).toBeNull();
+  });
+});
