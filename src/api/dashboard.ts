@@ -75,6 +75,8 @@ function serve(path: string, reply: ApiReply): ApiRoute {
       id: `dashboard${path.replace(/\W/g, '_')}`,
       method: 'GET',
       path,
+      // What people type.
+      aliases: path === '/' ? ['/dashboard'] : [],
       auth: 'open',
       summary: "A file of the dashboard's page",
       tag: 'service',

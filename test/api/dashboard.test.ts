@@ -18,6 +18,8 @@ describe('the dashboard', () => {
     expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8');
     expect(page.headers.get('content-security-policy')).toContain("default-src 'none'");
     const html = await page.text();
+    for (const path of ['/dashboard', '/dashboard/'])
+      expect(await (await fetch(api.url + path)).text()).toBe(html);
     const links = [...html.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, link]) => link!);
     for (const link of links.filter((one) => !one.startsWith('#'))) {
       expect(link).toMatch(/^\//);
