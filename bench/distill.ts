@@ -14,6 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { IN_PROCESS } from '../src/cli/guard.ts';
 import type { CapturedExchange } from '../src/domain/exchange.ts';
 import { decodeExchange } from '../src/gateway/turns/decode.ts';
 import { CaptureLog } from '../src/storage/capture/log.ts';
@@ -180,6 +181,7 @@ async function makeDatabase(path: string, megabytes: number): Promise<{ exchange
     batchBytes = 0;
     if (ended < nextRotation) continue;
     nextRotation += ROTATE_EVERY_RUNS;
+    while ((await log.indexSome(decodeExchange, 1_000)) > 0);
     await log.rotate();
   }
   await log.append(batch);
@@ -201,7 +203,9 @@ async function measure(
 ): Promise<{ seconds: number; status: number | null; out: string; peak: Peak }> {
   const entry = fileURLToPath(new URL('../src/cli/understudy.mjs', import.meta.url));
   const started = performance.now();
-  const child = spawn(process.execPath, [entry, ...argv], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, [entry, IN_PROCESS, ...argv], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   let out = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
     out += text;

@@ -16,6 +16,9 @@ import { CaptureReader } from '../storage/capture/reader.ts';
 
 /** Mapped pages from which on `release` gives them back; the program's own are some 60 MB of them. */
 const MAPPED_BYTES = 112 * 1024 * 1024;
+/** Between two releases: so long at least, and so many times what the reopening took. */
+const RELEASE_MS_MIN = 1_000;
+const RELEASE_FACTOR = 10;
 /** Of Linux on the machines that Node is built for; where it is larger, pages are given back later. */
 const PAGE_BYTES = 4_096;
 
@@ -36,6 +39,10 @@ export class CaptureFiles implements ExchangeSource {
   /** Of sealed files, by path; the latest used last. */
   readonly #open = new Map<string, CaptureReader>();
   readonly #closing = new Set<Promise<void>>();
+  #releasedMs = Number.NEGATIVE_INFINITY;
+  /** What the first read after a release took: of a file whose index is not whole, the reader makes its own. */
+  #reopenMs = 0;
+  #isReopening = false;
 
   /**
    * @param db the live file (its sealed files are found beside it), or one sealed file, which is then read alone
@@ -101,7 +108,14 @@ export class CaptureFiles implements ExchangeSource {
 
   exchange(id: number): ExchangeRecord | undefined {
     const part = this.#partOf(id);
-    return part === undefined ? undefined : this.#read(part).exchange(id);
+    if (part === undefined) return undefined;
+    const startedMs = performance.now();
+    const record = this.#read(part).exchange(id);
+    if (this.#isReopening) {
+      this.#isReopening = false;
+      this.#reopenMs = performance.now() - startedMs;
+    }
+    return record;
   }
 
   body(id: number, side: BodySide): Uint8Array | undefined {
@@ -123,12 +137,17 @@ export class CaptureFiles implements ExchangeSource {
    * Closes the files when several are open, each with its caches, or when many of their pages are mapped: the system
    * would take those back itself when memory is short, but they count as this process's until then. Not while a listing
    * is gone through; what is read later is opened again.
+   * @param pages false: only when several files are open
    */
-  async release(): Promise<void> {
+  async release(pages = true): Promise<void> {
+    const nowMs = performance.now();
+    if (nowMs - this.#releasedMs < Math.max(RELEASE_MS_MIN, RELEASE_FACTOR * this.#reopenMs)) return;
     const files = this.#open.size + (this.#live === null ? 0 : 1);
-    if (files <= 1 && measureMappedBytes() < MAPPED_BYTES) return;
+    if (files <= 1 && !(pages && measureMappedBytes() >= MAPPED_BYTES)) return;
     await this.close();
     this.#live = null;
+    this.#releasedMs = nowMs;
+    this.#isReopening = true;
   }
 
   async close(): Promise<void> {

@@ -196,8 +196,10 @@ async function readChains(source: CaptureFiles, teller: RoundTeller): Promise<Ru
       next = record.id + 1;
       break;
     }
-    await source.release();
+    // Where the index of a file is not whole, a reader makes its own, which it would have to make again.
+    await source.release(false);
   }
+  await source.release();
   return chains;
 }
 

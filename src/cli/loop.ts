@@ -9,6 +9,7 @@ import { spawn } from 'node:child_process';
 import { type DistillSurroundings, printRound, tryRound } from './distill.ts';
 import { DISTILL_FLAGS_HELP, type DistillFlags, readDistillFlags } from './distill-flags.ts';
 import { describeRoundLine, type RoundJson } from './distill-report.ts';
+import { IN_PROCESS } from './guard.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
@@ -163,9 +164,13 @@ function waitFor(ms: number, stop: AbortSignal): Promise<void> {
 /** A round in a process of its own. */
 function startProcess(argv: string[], stop: AbortSignal, io: CliIo): Promise<RoundEnd> {
   return new Promise((resolve) => {
-    const child = spawn(process.execPath, [...process.execArgv, process.argv[1]!, 'loop', ...argv], {
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
+    const child = spawn(
+      process.execPath,
+      [...process.execArgv, process.argv[1]!, IN_PROCESS, 'loop', ...argv],
+      {
+        stdio: ['ignore', 'pipe', 'pipe'],
+      },
+    );
     let out = '';
     let error = '';
     const kill = (): void => void child.kill('SIGKILL');
@@ -184,6 +189,8 @@ function startProcess(argv: string[], stop: AbortSignal, io: CliIo): Promise<Rou
       resolve({ status, out, error: words.replace(/^understudy: /, '') });
     };
     child.once('error', (failure) => end(null, failure.message));
-    child.once('close', (status) => end(status));
+    child.once('close', (status, signal) =>
+      end(status, signal === null ? '' : `reading the database ended with ${signal}: it may be damaged`),
+    );
   });
 }

@@ -8,8 +8,8 @@ import { makeHarmlessLine } from './terminal-text.ts';
 
 interface Command {
   summary: string;
-  /** It reads capture files: in a process of its own (guard.ts). */
-  is_guarded?: boolean;
+  /** It reads capture files: in a process of its own (guard.ts). `once`: with --once, else it starts such processes. */
+  is_guarded?: true | 'once';
   /** @returns the exit status */
   run(argv: string[], io: CliIo): Promise<number>;
 }
@@ -34,10 +34,12 @@ const COMMANDS: Record<string, Command> = {
   },
   distill: {
     summary: 'make patterns and a student of the golden runs in a capture database',
+    is_guarded: true,
     run: async (argv, io) => (await import('./distill.ts')).runDistill(argv, io),
   },
   loop: {
     summary: 'distil again and again, and publish the student when it is good enough and no worse',
+    is_guarded: 'once',
     run: async (argv, io) => (await import('./loop.ts')).runLoop(argv, io),
   },
   token: {
@@ -103,7 +105,9 @@ export async function runUnderstudy(argv: string[], io: CliIo): Promise<number> 
     const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
     if (command === undefined)
       throw new UsageError(`there is no command ${JSON.stringify(name)}${suggest(name)}`);
-    if (command.is_guarded === true && !isInProcess && !rest.includes('--help') && !rest.includes('-h'))
+    const isGuarded =
+      command.is_guarded === true || (command.is_guarded === 'once' && rest.includes('--once'));
+    if (isGuarded && !isInProcess && !rest.includes('--help') && !rest.includes('-h'))
       return await runGuarded([name, ...rest], io, nameDatabase(rest));
     return await command.run(rest, io);
   } catch (thrown) {

@@ -142,8 +142,8 @@ const loop = (...more: string[]) =>
 
 describe('a student from captured runs', () => {
   it('is distilled by loop while the gateway writes, and serves the same kind of task', async () => {
-    const capturing = await startGateway();
-    for (let at = 0; at < 36; at += 1) {
+    await using capturing = await startGateway();
+    for (let at = 0; at < 30; at += 1) {
       await runOrder(capturing.url, `order-${at}`, at % 3 === 0);
       if (at % 2 === 0) await runQuery(capturing.url, `t_${at}`, 10 * at + 3);
       if (at === 20) await post(capturing.url, '/__gw/rotate');
@@ -168,12 +168,12 @@ describe('a student from captured runs', () => {
     expect(first.stderr).toBe('');
     expect(first.code).toBe(0);
     const round = JSON.parse(first.stdout);
-    expect(round).toMatchObject({ outcome: 'published', version: 1, golden: 54, not_golden: {} });
+    expect(round).toMatchObject({ outcome: 'published', version: 1, golden: 45, not_golden: {} });
     const { measured } = round.student;
     expect(measured.error).toBeLessThanOrEqual(0.05);
     expect(measured.coverage).toBeGreaterThan(0.6);
     const manifest = readManifest(readFileSync(join(folder, 'student', 'manifest.json'), 'utf8'));
-    expect(manifest).toMatchObject({ version: 1, measured, golden: { runs: 54 } });
+    expect(manifest).toMatchObject({ version: 1, measured, golden: { runs: 45 } });
     await stopGateway(capturing);
 
     // Nothing new: nothing is read and nothing is published.
@@ -185,7 +185,7 @@ describe('a student from captured runs', () => {
       read: 0,
     });
 
-    const serving = await startGateway({ SVC_DISTILL_DIR: join(folder, 'student') });
+    await using serving = await startGateway({ SVC_DISTILL_DIR: join(folder, 'student') });
     await expect
       .poll(() => readRelegation(serving.url), {
         timeout: 20_000,
@@ -207,8 +207,8 @@ describe('a student from captured runs', () => {
     // What the student served is captured as such, and teaches nobody.
     const next = JSON.parse((await loop('--once', '--json')).stdout);
     expect(next.untaught.served_by_student).toBe(answers - asked);
-    expect(next.golden).toBe(74);
-  }, 120_000);
+    expect(next.golden).toBe(65);
+  }, 240_000);
 
   it('leaves patterns that can be imported', async () => {
     const path = join(folder, 'student', 'patterns.jsonl');
@@ -217,7 +217,7 @@ describe('a student from captured runs', () => {
       .split('\n')
       .map((line) => JSON.parse(line));
     expect(lines.length).toBeGreaterThan(0);
-    expect(lines.length).toBeLessThan(18);
+    expect(lines.length).toBeLessThan(15);
     expect(lines[0]).toMatchObject({ model: 'claude-demo-sql' });
     expect(lines[0].support).toBeGreaterThan(1);
     expect(lines[0].dead_ends).toContain('SELEC');
