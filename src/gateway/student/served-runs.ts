@@ -90,9 +90,11 @@ export class ServedRuns {
     return { runs: this.#runs.entries(), answers: this.#answers.entries() };
   }
 
-  /** Takes over what the thread before this one knew. */
+  /** Takes over what the thread before this one knew; what is the upstream's here stays so. */
   restore(copy: ServedRunsCopy): void {
-    for (const [run, server] of copy.runs) this.#runs.set(run, server);
+    for (const [run, server] of copy.runs) {
+      if (this.#runs.get(run) !== 'upstream') this.#runs.set(run, server);
+    }
     for (const [mark, run] of copy.answers) this.#answers.set(mark, run);
   }
 }
@@ -107,17 +109,19 @@ export function placeStep(request: NormalRequest, runId: string | null, seq: num
   return { ...place, mark };
 }
 
+/** A request's conversation, from which {@link markAnswer} goes on; small, whatever was said. */
+export function hashRequest(request: NormalRequest): Hash {
+  return hashConversation(request, request.messages.length);
+}
+
 /**
  * By what a request that goes on from this answer will be known.
+ * @param asked `hashRequest` of the request that it answers; not changed
  * @param callIds of its tool calls as they went to the client
  */
-export function markAnswer(
-  request: NormalRequest,
-  answer: readonly TurnBlock[],
-  callIds: readonly string[],
-): string[] {
+export function markAnswer(asked: Hash, answer: readonly TurnBlock[], callIds: readonly string[]): string[] {
   if (callIds.length > 0) return [...callIds];
-  const hash = hashConversation(request, request.messages.length);
+  const hash = asked.copy();
   addMessage(hash, 'assistant', answer);
   return [hash.digest('base64url')];
 }

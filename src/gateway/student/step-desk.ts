@@ -7,6 +7,7 @@
  * several steps at once.
  */
 
+import type { Hash } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import { answersAgree } from '../../domain/student/agreement.ts';
 import type { StudentAnswer, StudentDecision } from '../../domain/student/decision.ts';
@@ -22,7 +23,7 @@ import { isFitAnswer } from './answer-check.ts';
 import { writeAnswer } from './answer-wire.ts';
 import type { DeclineReason, FrontMessage, StepRequest, StudentMessage } from './protocol.ts';
 import { endsWithUser, isValidRequest } from './request-rules.ts';
-import { markAnswer, placeStep, type ServedRuns, type StepPlace } from './served-runs.ts';
+import { hashRequest, markAnswer, placeStep, type ServedRuns, type StepPlace } from './served-runs.ts';
 import { UntranslatableStep } from './service-messages.ts';
 import { ToolSchemas } from './tool-schemas.ts';
 
@@ -60,15 +61,15 @@ interface ReadStep {
   place: StepPlace;
 }
 
-/** What is remembered of a step, in case that the front has changed its mind, and in shadow mode. */
+/** What is remembered of a step, in case that the front has changed its mind, and in shadow mode; nothing large. */
 interface Handled {
-  step: ReadStep | null;
+  place: StepPlace | null;
   /** Of the answer that was given. */
   marks: string[];
   /** Ends the question to the service. */
   asking: AbortController | null;
-  /** Shadow mode: what would have been served. */
-  answer: StudentAnswer | null;
+  /** Shadow mode: what would have been served, and to what. */
+  shadow: { answer: StudentAnswer; asked: Hash } | null;
 }
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
@@ -120,7 +121,7 @@ export class StepDesk {
       const body = parseBody(new TextEncoder().encode(WARM_UP_BODY.replaceAll('#', String(at))));
       if (body === null || !isValidRequest(body, '2023-06-01'))
         throw new Error('the step to warm up with is none');
-      const { request } = readStep(body, { run_id: null, seq: null });
+      const { request } = readStep(body, { run_id: null, seq: null })!;
       core.decide(digestStep(request, readStepExtras(body, [])), threshold, 'answer');
       const answer: StudentAnswer = {
         content: [
@@ -132,7 +133,7 @@ export class StepDesk {
         output_tokens: 1,
       };
       isFitAnswer(answer, request, body, this.#schemas);
-      markAnswer(request, [], writeAnswer(answer, 'm', at % 2 === 0).call_ids.slice(0, at % 2));
+      markAnswer(hashRequest(request), [], writeAnswer(answer, 'm', at % 2 === 0).call_ids.slice(0, at % 2));
     }
   }
 
@@ -155,7 +156,7 @@ export class StepDesk {
     const { runs } = this.#options;
     switch (message.type) {
       case 'decide': {
-        const entry: Handled = { step: null, marks: [], asking: null, answer: null };
+        const entry: Handled = { place: null, marks: [], asking: null, shadow: null };
         handled.set(message.id, entry);
         this.#decide(message, entry, post);
         return;
@@ -163,7 +164,7 @@ export class StepDesk {
       case 'abandon': {
         const entry = handled.get(message.id);
         entry?.asking?.abort();
-        runs.noteTaken(message.run_id, entry?.step?.place.mark ?? null);
+        runs.noteTaken(message.run_id, entry?.place?.mark ?? null);
         if (entry !== undefined) runs.forget(entry.marks);
         return;
       }
@@ -193,7 +194,11 @@ export class StepDesk {
       return;
     }
     const step = readStep(body, message);
-    entry.step = step;
+    if (step === null) {
+      this.#decline(message, null, 'unsupported', post);
+      return;
+    }
+    entry.place = step.place;
     const known = runs.judge(step.place);
     if (known !== null || !endsWithUser(body)) {
       this.#decline(message, step, known ?? 'unsupported', post);
@@ -257,7 +262,7 @@ export class StepDesk {
       return;
     }
     if (mode === 'shadow') {
-      entry.answer = answer;
+      entry.shadow = { answer, asked: hashRequest(step.request) };
       post({ type: 'would_serve', id: message.id });
       return;
     }
@@ -277,7 +282,9 @@ export class StepDesk {
       },
       [wire.body.buffer],
     );
-    entry.marks = markAnswer(step.request, answer.content, wire.call_ids);
+    // The conversation is hashed when the answer is on its way.
+    const asked = hashRequest(step.request);
+    entry.marks = markAnswer(asked, answer.content, wire.call_ids);
     runs.noteServed(message.run_id, entry.marks);
   }
 
@@ -292,13 +299,13 @@ export class StepDesk {
     entry: Handled | undefined,
     post: Post,
   ): void {
-    if (entry?.answer == null || entry.step === null) return;
-    const { answer: mine, step } = entry;
-    entry.answer = null;
+    if (entry?.place == null || entry.shadow === null) return;
+    const { answer: mine, asked } = entry.shadow;
+    entry.shadow = null;
     const theirs = readUpstreamAnswer(message);
     if (theirs === null) return;
     const callIds = theirs.content.flatMap((block) => (block.type === 'tool_call' ? [block.id] : []));
-    this.#options.runs.noteServed(step.place.run_id, markAnswer(step.request, theirs.content, callIds));
+    this.#options.runs.noteServed(entry.place.run_id, markAnswer(asked, theirs.content, callIds));
     post({ type: 'compared', agreed: agreeWith(mine, theirs) });
   }
 
@@ -326,8 +333,11 @@ function parseBody(bytes: Uint8Array): JsonObject | null {
   }
 }
 
-function readStep(body: JsonObject, { run_id, seq }: Pick<StepRequest, 'run_id' | 'seq'>): ReadStep {
-  const request = readNormalMessages(body, new NormalReading());
+/** @returns null for one with more in it than is read */
+function readStep(body: JsonObject, { run_id, seq }: Pick<StepRequest, 'run_id' | 'seq'>): ReadStep | null {
+  const reading = new NormalReading();
+  const request = readNormalMessages(body, reading);
+  if (reading.isOver) return null;
   pairCalls(request.messages, []);
   return { body, request, place: placeStep(request, run_id, seq) };
 }
