@@ -4,7 +4,7 @@
  */
 import { digest } from '../../src/domain/pattern-rows.ts';
 import type { GraphFolder } from '../../src/search/graph-folder.ts';
-import { isSavable, type VectorIndex } from '../../src/search/vector-index.ts';
+import type { VectorIndex } from '../../src/search/vector-index.ts';
 import { nameScope, type PatternScopes, type Scope } from './scopes.ts';
 import { nextTurn, PROGRESS_EVERY_MS, STRETCH_MS, type StoreLife } from './store-life.ts';
 import type { StoreParts } from './store-parts.ts';
@@ -76,10 +76,11 @@ export class GraphKeeper {
   /** @param vectorsId names the embedder whose vectors the index holds */
   async restore(home: Scope, index: VectorIndex, vectorsId: string): Promise<number> {
     const { graphs = null } = this.#parts;
-    if (graphs === null || !isSavable(index) || index.unlinked < SAVED_MIN) return 0;
+    const { savable } = index;
+    if (graphs === null || savable === null || index.unlinked < SAVED_MIN) return 0;
     const ids = new Map<string, number>();
     for (const [id, entry] of home.entries.entries()) if (entry !== undefined) ids.set(entry.pattern_id, id);
-    return graphs.folder.restore(nameGraph(vectorsId, home), vectorsId, index, (name) => ids.get(name));
+    return graphs.folder.restore(nameGraph(vectorsId, home), vectorsId, savable, (name) => ids.get(name));
   }
 
   /** Builds what is not built yet. */
@@ -135,7 +136,7 @@ export class GraphKeeper {
   #listUnsaved(): Scope[] {
     const scopes: Scope[] = [];
     for (const [home, { count }] of this.#unsaved)
-      if (count >= SAVED_MIN && isSavable(home.index)) scopes.push(home);
+      if (count >= SAVED_MIN && home.index.savable !== null) scopes.push(home);
     return scopes;
   }
 
@@ -160,11 +161,11 @@ export class GraphKeeper {
 
   async #save(home: Scope, folder: GraphFolder): Promise<void> {
     const { index } = home;
-    if (!isSavable(index)) return;
+    if (index.savable === null) return;
     this.#unsaved.delete(home);
     try {
       const nameOf = (id: number) => home.entries[id]?.pattern_id;
-      await folder.save(nameGraph(this.#vectorsId, home), this.#vectorsId, index, nameOf);
+      await folder.save(nameGraph(this.#vectorsId, home), this.#vectorsId, index.savable, nameOf);
     } catch (thrown) {
       this.#parts.log.warn({ err: thrown }, 'a graph of patterns cannot be saved: the next start builds it');
     }

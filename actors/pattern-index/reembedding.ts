@@ -14,12 +14,12 @@ import {
   patternKey,
   vectorKey,
 } from '../../src/domain/pattern-rows.ts';
+import { RememberedEmbedder } from '../../src/domain/remembered-embedder.ts';
 import { situationVectorsId } from '../../src/domain/situation-vectors.ts';
 import { EMBEDDINGS_REMEMBERED } from '../../src/limits.ts';
 import type { RowKey } from '../../src/runtime/protocol.ts';
 import type { Embedder } from '../../src/search/embedder.ts';
 import type { EmbedderRecord } from '../../src/search/former-embedders.ts';
-import { RememberedEmbedder } from '../../src/search/remembered-embedder.ts';
 import { createDeferred } from '../../src/std/deferred.ts';
 import type { GraphKeeper } from './graph-keeper.ts';
 import { EMBED_TEXTS, embedInPortions } from './intake.ts';

@@ -11,11 +11,11 @@ import {
   readPattern,
   vectorKey,
 } from '../../src/domain/pattern-rows.ts';
+import { RememberedEmbedder } from '../../src/domain/remembered-embedder.ts';
 import { situationVectorsId } from '../../src/domain/situation-vectors.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { EMBEDDINGS_REMEMBERED } from '../../src/limits.ts';
 import type { RowKey } from '../../src/runtime/protocol.ts';
-import { RememberedEmbedder } from '../../src/search/remembered-embedder.ts';
 import { GraphKeeper } from './graph-keeper.ts';
 import { takeImports } from './imports.ts';
 import { cleanAdded, PatternIntake } from './intake.ts';

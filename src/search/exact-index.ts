@@ -24,6 +24,7 @@ const similarities = new Float64Array(BLOCK);
 
 export class ExactIndex implements VectorIndex {
   readonly dimensions: number;
+  readonly savable = null;
   /** Vectors one after another, without holes: a removed one's place goes to the last. */
   readonly #blocks: Float32Array[];
   #ids: Uint32Array;

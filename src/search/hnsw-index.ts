@@ -89,6 +89,10 @@ export class HnswIndex implements SavableIndex {
     return this.#exact.bytes + points + this.#labels.size * 60 + this.#idOf.length * 8;
   }
 
+  get savable(): SavableIndex {
+    return this;
+  }
+
   get unlinked(): number {
     return this.#needsGraph() ? this.#pending.size : 0;
   }

@@ -22,6 +22,8 @@ export interface VectorIndex {
   readonly bytes: number;
   /** Vectors that `tend` still has work with. */
   readonly unlinked: number;
+  /** The same index, where it has a graph that can be saved; else null. */
+  readonly savable: SavableIndex | null;
   /**
    * Adds a vector, or replaces the one with this id. It is found from the next search on.
    * @param id whole number, 0 … 2^32 − 1; an id may come again after it was removed
@@ -67,8 +69,4 @@ export interface SavableIndex extends VectorIndex {
    * @throws Error when the file is no such graph; nothing has changed then
    */
   restoreGraph(file: string, ids: readonly (number | null)[]): Promise<void>;
-}
-
-export function isSavable(index: VectorIndex): index is SavableIndex {
-  return 'saveGraph' in index;
 }

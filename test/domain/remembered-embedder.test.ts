@@ -1,7 +1,7 @@
 /** What was asked last: remembered, bounded, and no failure kept. */
 import { describe, expect, it } from 'vitest';
+import { RememberedEmbedder } from '../../src/domain/remembered-embedder.ts';
 import { EMBEDDING_TEXT_CHARACTERS } from '../../src/limits.ts';
-import { RememberedEmbedder } from '../../src/search/remembered-embedder.ts';
 import { HashedWords } from '../fixtures/hashed-words.ts';
 
 describe('an embedder that remembers', () => {

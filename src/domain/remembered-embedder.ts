@@ -6,16 +6,16 @@
  */
 import { createHash } from 'node:crypto';
 import { EMBEDDING_TEXT_CHARACTERS } from '../limits.ts';
-import type { Embedder } from './embedder.ts';
+import type { TextEmbedder } from './situation-vectors.ts';
 
 export class RememberedEmbedder {
-  readonly #embedder: Pick<Embedder, 'embed'>;
+  readonly #embedder: Pick<TextEmbedder, 'embed'>;
   readonly #textsMax: number;
   /** Used last at the end. */
   readonly #kept = new Map<string, Promise<Float32Array>>();
 
   /** @param textsMax vectors that are kept */
-  constructor(embedder: Pick<Embedder, 'embed'>, textsMax: number) {
+  constructor(embedder: Pick<TextEmbedder, 'embed'>, textsMax: number) {
     this.#embedder = embedder;
     this.#textsMax = textsMax;
   }
