@@ -2,7 +2,7 @@
 
 import { isAbsolute, join, resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { type ConfigFlags, isLoopback, loadConfig } from '../../src/config.ts';
+import { ConfigError, type ConfigFlags, isLoopback, loadConfig } from '../../src/config.ts';
 
 const gateway = (flags: Omit<ConfigFlags, 'listener'> = {}, env: NodeJS.ProcessEnv = {}) =>
   loadConfig({ listener: 'gateway', ...flags }, env);
@@ -291,4 +291,55 @@ describe('loopback', () => {
       expect(isLoopback(host)).toBe(false);
     },
   );
+});
+
+describe('relegation', () => {
+  const env = { SVC_DISTILL_DIR: 'some/student' };
+
+  it('is off without a directory, and when it is said', () => {
+    expect(gateway({}, { GW_RELEGATION: 'shadow', SVC_STUDENT_KEY: 'key' }).relegation).toBeNull();
+    expect(gateway({}, { ...env, GW_RELEGATION: 'off' }).relegation).toBeNull();
+  });
+
+  it('reads its variables', () => {
+    expect(gateway({}, env).relegation).toEqual({
+      directory: resolve('some/student'),
+      mode: 'on',
+      key: '',
+      timeout_ms: null,
+      prices: null,
+    });
+    const prices = { 'a-model': { input: 3, output: 15.5 } };
+    const all = {
+      ...env,
+      GW_RELEGATION: 'shadow',
+      SVC_STUDENT_KEY: 'key',
+      GW_STUDENT_TIMEOUT_MS: '50',
+      GW_PRICES: JSON.stringify(prices),
+    };
+    expect(gateway({}, all).relegation).toMatchObject({ mode: 'shadow', key: 'key', timeout_ms: 50, prices });
+  });
+
+  it.each([
+    ['GW_RELEGATION', 'sometimes'],
+    ['GW_STUDENT_TIMEOUT_MS', '0'],
+    ['GW_STUDENT_TIMEOUT_MS', '25ms'],
+    ['GW_STUDENT_TIMEOUT_MS', '600001'],
+    ['GW_PRICES', '{'],
+    ['GW_PRICES', '[]'],
+    ['GW_PRICES', '{"a": 3}'],
+    ['GW_PRICES', '{"a": {"input": 3}}'],
+    ['GW_PRICES', '{"a": {"input": -1, "output": 1}}'],
+    ['GW_PRICES', '{"a": {"input": "3", "output": 1}}'],
+    ['GW_PRICES', '{"a": {"input": 3, "output": 1, "cache": 1}}'],
+  ])('refuses %s=%s, and says what is allowed', (name, value) => {
+    expect(() => gateway({}, { ...env, [name]: value })).toThrow(ConfigError);
+    expect(() => gateway({}, { ...env, [name]: value })).toThrow(new RegExp(`^${name}=.*allowed is`));
+  });
+
+  it('never shows the key', () => {
+    expect(() => gateway({}, { ...env, SVC_STUDENT_KEY: 'a key with blanks' })).toThrow(
+      /^SVC_STUDENT_KEY=\(not shown\): allowed/,
+    );
+  });
 });
