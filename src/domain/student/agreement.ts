@@ -3,8 +3,8 @@
  *
  *  - Calls: the same tools in the same order, with inputs that are the same JSON whatever the order of keys. Text beside
  *    calls does not count: the agent acts on the calls.
- *  - Text alone: the same facts, and wording that is close. Facts are all words with a digit, addresses and paths, what
- *    stands in quotes or backticks, and whether the text denies something (no, not, cannot, unable, failed, …). Close: the
+ *  - Text alone: the same facts, and wording that is close. Facts are all words with a digit or an underscore, addresses and
+ *    paths, what stands in quotes or backticks, and whether the text denies something (no, not, cannot, unable, failed, …). Close: the
  *    words that carry meaning have a Dice overlap of at least {@link CLOSE_WORDING}.
  */
 
@@ -90,7 +90,7 @@ function readFacts(whole: string): NonNullable<Comparable['text']> {
       quote = -1;
       continue;
     }
-    if (isOccasional(token) || token.kind === 'path') {
+    if (isOccasional(token) || token.kind === 'path' || raw.includes('_')) {
       add(token.kind === 'number' ? levelNumber(raw) : raw.toLowerCase());
       continue;
     }

@@ -494,7 +494,7 @@ function solveText(solver: Solver, texts: readonly string[], cuts: Cuts): Templa
     if (
       piece.isOccasional
         ? contexts.some((its) => standsIn(piece.text, its))
-        : isNameLike(piece, common[i - 1])
+        : isNameLike(piece, common[i - 1]) || contexts.every((its) => isLeafOf(piece.text, its))
     ) {
       const found = findRules(
         toExamples(
@@ -515,6 +515,14 @@ function solveText(solver: Solver, texts: readonly string[], cuts: Cuts): Templa
   if (isSolved) return { is: 'text', parts };
   cuts.push([...texts]);
   return null;
+}
+
+/** Words that stand alone as a value of the context say what it says, and change with it. */
+function isLeafOf(text: string, context: StepContext): boolean {
+  if (text.length < 4) return false;
+  const visit = (at: unknown): boolean =>
+    at === text || (at !== null && typeof at === 'object' && Object.values(at).some(visit));
+  return context.step.sources.some(({ name, value }) => name !== 'progress' && visit(value));
 }
 
 /** A word with a capital inside a sentence: it may be the same by chance, as two runs of one customer's. */
