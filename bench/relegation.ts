@@ -21,7 +21,7 @@ type Way = (typeof WAYS)[number];
 
 const BLOCK = 25;
 /** Of each way, before each cell: code becomes fast by running, and a gateway runs for days. */
-const WARM_UP_BLOCKS = 24;
+const WARM_UP_BLOCKS = 80;
 const REPLY_BYTES = 1_000;
 /** Characters of the agent's system prompt, beside its own few. */
 const PROMPTS = [0, 20_000, 100_000];
