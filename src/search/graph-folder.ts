@@ -29,6 +29,8 @@ const SUM_STRETCH = 500;
 export class GraphFolder {
   readonly #dir: string;
   readonly #newId: () => string;
+  /** One at a time: none may take another's draft for what a crash left. */
+  #working: Promise<unknown> = Promise.resolve();
 
   /** @param dir made when something is saved */
   constructor(dir: string, newId: () => string) {
@@ -43,7 +45,16 @@ export class GraphFolder {
    * @returns false when there is no graph to save
    * @throws Error when the disk takes nothing; what was there before still is
    */
-  async save(
+  save(
+    name: string,
+    kind: string,
+    index: SavableIndex,
+    nameOf: (id: number) => string | undefined,
+  ): Promise<boolean> {
+    return this.#alone(() => this.#save(name, kind, index, nameOf));
+  }
+
+  async #save(
     name: string,
     kind: string,
     index: SavableIndex,
@@ -71,7 +82,16 @@ export class GraphFolder {
    * @param find a vector's id by its lasting name
    * @returns vectors that need not be linked any more
    */
-  async restore(
+  restore(
+    name: string,
+    kind: string,
+    index: SavableIndex,
+    find: (name: string) => number | undefined,
+  ): Promise<number> {
+    return this.#alone(() => this.#restore(name, kind, index, find));
+  }
+
+  async #restore(
     name: string,
     kind: string,
     index: SavableIndex,
@@ -100,7 +120,17 @@ export class GraphFolder {
   }
 
   /** Removes what was saved under other names, and what a crash left. */
-  async keepOnly(names: ReadonlySet<string>): Promise<void> {
+  keepOnly(names: ReadonlySet<string>): Promise<void> {
+    return this.#alone(() => this.#keepOnly(names));
+  }
+
+  #alone<Value>(work: () => Promise<Value>): Promise<Value> {
+    const done = this.#working.then(work);
+    this.#working = done.catch(() => {});
+    return done;
+  }
+
+  async #keepOnly(names: ReadonlySet<string>): Promise<void> {
     const lists = new Map<string, string | null>();
     for (const name of names) lists.set(name, (await this.#readList(name))?.graph.file ?? null);
     await this.#removeAll((file) => {

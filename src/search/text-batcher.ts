@@ -88,16 +88,25 @@ export class TextBatcher {
     this.#isScheduled = true;
     setImmediate(() => {
       this.#isScheduled = false;
-      while (this.#waiting.length > 0 && this.#running < this.#options.parallel) void this.#runBatch();
+      this.#runWaiting();
     });
+  }
+
+  #runWaiting(): void {
+    while (this.#waiting.length > 0 && this.#running < this.#options.parallel) void this.#runBatch();
   }
 
   async #runBatch(): Promise<void> {
     const batch = this.#waiting.splice(0, this.#options.batch_texts);
     for (const { text } of batch) this.#waitingCharacters -= text.length;
     this.#running++;
+    let isRunning = true;
     try {
       const vectors = await this.#options.run(batch.map(({ text }) => text));
+      // The next run goes out first: what callers do with these vectors need not keep the model waiting.
+      this.#running--;
+      isRunning = false;
+      this.#runWaiting();
       if (vectors.length !== batch.length) throw new Error('the model gave another number of vectors');
       for (const [i, { at, request }] of batch.entries()) {
         request.vectors[at] = vectors[i]!;
@@ -109,7 +118,7 @@ export class TextBatcher {
       failAll(batch, new CatalogueError('unavailable', detail, { cause: thrown }));
       this.#dropFailed();
     } finally {
-      this.#running--;
+      if (isRunning) this.#running--;
       if (this.#waiting.length > 0) this.#schedule();
     }
   }

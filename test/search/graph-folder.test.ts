@@ -179,6 +179,17 @@ describe('a graph on the disk', () => {
     expect(await folder.save('one', KIND, createIndex(vectors.slice(0, 3)), nameOf)).toBe(false);
   });
 
+  it('is not taken for what a crash left while it is being written', async () => {
+    const { folder, dir } = createFolder();
+    const outcomes = await Promise.all([
+      folder.save('one', KIND, saved, nameOf),
+      folder.keepOnly(new Set(['one'])),
+      folder.restore('one', KIND, createIndex(vectors), find),
+    ]);
+    expect(outcomes).toEqual([true, undefined, SIZE]);
+    expect(list(dir)).toHaveLength(2);
+  });
+
   it('leaves nothing of other names, and nothing that a crash left', async () => {
     const { folder, dir } = createFolder();
     await folder.save('one', KIND, saved, nameOf);
