@@ -231,10 +231,7 @@ function runLoop(ask: Ask, threshold: number, firstSeed: number): LoopPoint {
       let isSticky = false;
       for (let request = run.nextRequest(); request !== null; request = run.nextRequest()) {
         const oracle = run.askOracle();
-        const price =
-          (oracle.usage.input_tokens * PRICES.input + oracle.usage.output_tokens * PRICES.output) / 1e6;
         steps++;
-        cost += price;
         const given = isSticky || threshold < 0 ? null : ask(request);
         if (given === null || given.score > threshold + 1e-6) {
           isSticky = true;
