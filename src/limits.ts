@@ -76,7 +76,7 @@ export const SERVICE_ASKED_AT_ONCE = 4;
 /** So many failures of a service one after the other, and nobody is asked any more. */
 export const SERVICE_FAILURES_MAX = 12;
 /** JavaScript heap of a round of the distiller: whatever is in the database, with buffers it stays under 500 MB in all. */
-export const DISTILL_HEAP_MB = { old: 208, young: 24 } as const;
+export const DISTILL_HEAP_MB = { old: 176, young: 16 } as const;
 /** Share of served steps that may be wrong (decisions, Relegation), and steps without which nobody can say. */
 export const TARGET_ERROR_DEFAULT = 0.05;
 export const SERVED_MIN_DEFAULT = 12;
@@ -143,7 +143,7 @@ export const STEPS_UNDER_WAY_BYTES = 64 * MIB;
 /** How long a step waits for the rest of its body before it is forwarded as it comes in. */
 export const STEP_BODY_WAIT_MS = 1_000;
 /** How long a step waits for a student that answers itself, and for one that asks a service. */
-export const STUDENT_TIMEOUT_MS = { exemplar: 25, http: 10_000 } as const;
+export const STUDENT_TIMEOUT_MS = { exemplar: 100, http: 10_000 } as const;
 export const STUDENT_TIMEOUT_MAX_MS = 600_000;
 /** What a service that stands behind a student may answer. */
 export const STUDENT_SERVICE_ANSWER_BYTES = 1 * MIB;
@@ -167,6 +167,8 @@ export const PRICED_MODELS_MAX = 1_000;
 export const STUDENT_LOOK_MS = 3_000;
 /** A student's thread must have read its directory within the first time, and later answer a ping within the second. */
 export const STUDENT_LOAD_MS = 120_000;
+/** A start waits so long for the student before it listens: runs that begin before it is there are the upstream's. */
+export const STUDENT_START_MS = 5_000;
 export const STUDENT_PING_MS = 5_000;
 /** JavaScript heap of a student's thread; beyond it the thread ends, the process does not. */
 export const STUDENT_HEAP_MB = 2_048;

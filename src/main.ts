@@ -132,7 +132,10 @@ async function startAll(
   }
   const fronts: CaptureFront[] = [];
   const student = parts.gateway ? await openStudent(config, log) : null;
-  if (student !== null) stops.push(() => student.close());
+  if (student !== null) {
+    stops.push(() => student.close());
+    await student.waitForStart();
+  }
   const admin = new CaptureControl({
     version: config.version,
     db_path: config.capture.db,

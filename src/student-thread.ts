@@ -19,8 +19,10 @@ import {
   STUDENT_LOOK_MS,
   STUDENT_PING_MS,
   STUDENT_RESTART_MS,
+  STUDENT_START_MS,
   STUDENT_TIMEOUT_MS,
 } from './limits.ts';
+import { createDeferred } from './std/deferred.ts';
 import { MANIFEST_NAME, readStudentDirectory, StudentDirectoryError } from './storage/student-directory.ts';
 
 /**
@@ -80,6 +82,7 @@ export class StudentThread implements RelegationState {
   readonly #timers: NodeJS.Timeout[] = [];
   #missedPings = 0;
   #isClosed = false;
+  readonly #arrived = createDeferred<void>();
 
   /** Starts it; it reads in its student meanwhile. */
   constructor(options: StudentThreadOptions) {
@@ -114,6 +117,11 @@ export class StudentThread implements RelegationState {
   /** The student that serves; null while there is none. */
   get facts(): StudentFacts | null {
     return this.#current?.facts ?? null;
+  }
+
+  /** Settles when the first student is there, or when that takes too long: then it comes while traffic is served. */
+  async waitForStart(): Promise<void> {
+    await withDeadline(this.#arrived.promise, STUDENT_START_MS).catch(() => {});
   }
 
   /** Gives a front a port now, if there is a student, and whenever there is another. */
@@ -170,6 +178,7 @@ export class StudentThread implements RelegationState {
     for (const attach of this.#attachments) this.#attach(seat, attach);
     // What the upstream has taken over since the runs were handed over.
     if (before !== null) void this.#handRunsOver(before, seat, 'upstream').catch(() => {});
+    this.#arrived.resolve();
     this.#options.log.info(facts, 'the student is there');
     void seat.ended.then((reason) => {
       if (this.#current !== seat) return;

@@ -31,6 +31,7 @@ interface CapturePart {
 
 export class CaptureFiles implements ExchangeSource {
   readonly #db: string;
+  readonly #options: { cache_bytes?: number };
   readonly #parts: CapturePart[];
   /** Stays open but for `release`: after a rotation its path leads to another file. */
   #live: CaptureReader | null;
@@ -46,16 +47,17 @@ export class CaptureFiles implements ExchangeSource {
 
   /**
    * @param db the live file (its sealed files are found beside it), or one sealed file, which is then read alone
+   * @param options `cache_bytes`: of each open file, see ReaderOptions
    * @throws CaptureFileError
    */
-  static async open(db: string): Promise<CaptureFiles> {
+  static async open(db: string, options: { cache_bytes?: number } = {}): Promise<CaptureFiles> {
     for (;;) {
       const before = listSealed(db);
       let live: CaptureReader | null = null;
       let range = { first_id: 1, last_id: 0 };
       // A process that died between the two steps of a rotation leaves no live file; its next start makes one.
       if (existsSync(db) || before.length === 0) {
-        live = openReader(db);
+        live = openReader(db, options);
         const reader = live;
         range = reader.range();
       }
@@ -71,12 +73,18 @@ export class CaptureFiles implements ExchangeSource {
         const from = Math.max(first_id, (parts.at(-1)?.last_id ?? 0) + 1);
         if (from <= last_id) parts.push({ path, first_id: from, last_id });
       }
-      return new CaptureFiles(db, parts, live);
+      return new CaptureFiles(db, parts, live, options);
     }
   }
 
-  private constructor(db: string, parts: CapturePart[], live: CaptureReader | null) {
+  private constructor(
+    db: string,
+    parts: CapturePart[],
+    live: CaptureReader | null,
+    options: { cache_bytes?: number },
+  ) {
     this.#db = db;
+    this.#options = options;
     this.#parts = parts;
     this.#live = live;
     this.#liveInode = live === null ? null : inodeOf(db);
@@ -183,7 +191,7 @@ export class CaptureFiles implements ExchangeSource {
   #readLive(part: CapturePart): CaptureReader | null {
     if (this.#live !== null) return this.#live;
     if (this.#liveInode !== null && inodeOf(this.#db) === this.#liveInode) {
-      const live = openReader(this.#db);
+      const live = openReader(this.#db, this.#options);
       // A rotation between the look and the opening.
       if (inodeOf(this.#db) === this.#liveInode) {
         this.#live = live;
@@ -202,7 +210,7 @@ export class CaptureFiles implements ExchangeSource {
 
   /** @throws CaptureFileError also when the file holds less than its name says */
   #openPart(part: CapturePart): CaptureReader {
-    const reader = openSealed(this.#db, part.path);
+    const reader = openSealed(this.#db, part.path, this.#options);
     const { last_id: last } = reader.range();
     if (last >= part.last_id) return reader;
     this.#letGo(reader);
@@ -232,17 +240,17 @@ function measureMappedBytes(): number {
 }
 
 /** With the decoder a reader also knows the facts of exchanges that the writer has not got round to. */
-function openReader(path: string): CaptureReader {
-  return CaptureReader.open(path, { decode: decodeExchange });
+function openReader(path: string, options: { cache_bytes?: number }): CaptureReader {
+  return CaptureReader.open(path, { decode: decodeExchange, ...options });
 }
 
 /** Opens a sealed file; one that was being sealed when it was listed has another name by now. */
-function openSealed(db: string, path: string): CaptureReader {
+function openSealed(db: string, path: string, options: { cache_bytes?: number }): CaptureReader {
   try {
-    return openReader(path);
+    return openReader(path, options);
   } catch (error) {
     const range = /\.(\d+)-(\d+)\.sealing\.[^.]*$/.exec(path);
     if (!(error instanceof CaptureFileError) || error.code !== 'missing' || range === null) throw error;
-    return openReader(sealedPath(db, Number(range[1]), Number(range[2]), false));
+    return openReader(sealedPath(db, Number(range[1]), Number(range[2]), false), options);
   }
 }

@@ -35,6 +35,8 @@ import { listRunsDbs, readOutcomes } from './run-outcomes.ts';
 import { StudentAsker } from './student-asker.ts';
 import { TextEmbedder } from './text-embedder.ts';
 
+/** Of each open file: a run's own exchanges, and what they are stored against. */
+const CACHE_BYTES = 10 * 1024 * 1024;
 /** Between two of these, memory that the system has mapped is given back. */
 const SUMMARIES_AT_ONCE = 20_000;
 
@@ -141,7 +143,7 @@ async function withService<Result>(
   work: (service: { service?: StudentAsker }) => Promise<Result>,
 ): Promise<Result> {
   if (student.kind !== 'http') return work({});
-  const source = await CaptureFiles.open(db);
+  const source = await CaptureFiles.open(db, { cache_bytes: CACHE_BYTES });
   const service = new StudentAsker(student, student_key, source);
   try {
     return await work({ service });
@@ -156,7 +158,7 @@ async function readMaterial(
   teller: RoundTeller,
   embedder: TextEmbedder,
 ): Promise<GoldenMaterial> {
-  const source = await CaptureFiles.open(options.db);
+  const source = await CaptureFiles.open(options.db, { cache_bytes: CACHE_BYTES });
   try {
     const chains = await readChains(source, teller);
     const runsDbs = options.runs_dbs ?? (await listRunsDbs(options.db, options.data_dir));

@@ -14,6 +14,8 @@ const READER_CACHE_BYTES = 32 << 20;
 const MAX_OWN_INDEX = 200_000;
 
 export interface ReaderOptions {
+  /** Most bytes kept of what was unpacked, and again of bodies; READER_CACHE_BYTES when left out. */
+  cache_bytes?: number;
   /** Finds model, usage and run of exchanges that the writer has not indexed yet; without it they stay null. */
   decode?: DecodeExchange;
 }
@@ -50,7 +52,7 @@ export class CaptureReader {
   private constructor(path: string, env: CaptureEnv, options: ReaderOptions) {
     this.path = path;
     this.#env = env;
-    this.#blocks = new BlockReader(env, path, READER_CACHE_BYTES);
+    this.#blocks = new BlockReader(env, path, options.cache_bytes ?? READER_CACHE_BYTES);
     this.#index = new ExchangeIndex(env, this.#blocks);
     this.#decode = options.decode ?? null;
   }
