@@ -28,9 +28,9 @@ const M = 16;
 /** Candidates looked at to find a new point's neighbours. */
 const EF_CONSTRUCTION = 64;
 /** Candidates that a search keeps. */
-const EF_SEARCH = 160;
+const EF_SEARCH = 128;
 /** Candidates that are compared whole, and so many times as are wanted. */
-const COMPARED_MIN = 128;
+const COMPARED_MIN = 64;
 const COMPARED_FACTOR = 4;
 /** Dimensions of the graph. */
 const GRAPH_DIMENSIONS = 256;
