@@ -62,7 +62,8 @@ describe('a threshold', () => {
     const right = (count: number): ScoredStep[] =>
       Array.from({ length: count }, (_, i) => ({ run_id: `r${i}`, score: 0.01, is_right: true }));
     expect(chooseThreshold([], 0.05)).toBe(-1);
-    expect(chooseThreshold(right(19), 0.05)).toBe(-1);
+    expect(chooseThreshold(right(18), 0.05)).toBe(-1);
+    expect(chooseThreshold(right(19), 0.05)).toBe(0.01);
     expect(chooseThreshold(right(200), 0.05)).toBe(0.01);
     expect(
       chooseThreshold(
