@@ -69,6 +69,8 @@ interface Life {
   worker: Worker;
   /** Resolves when the worker has exited. */
   exited: Promise<void>;
+  /** Its composition root has done its part: the thread answers. */
+  isUp: boolean;
 }
 
 interface Thread {
@@ -88,8 +90,8 @@ export class ActorThreads {
   readonly #timers = new Set<NodeJS.Timeout>();
   readonly #watchTimer: NodeJS.Timeout;
   #stopped: Deferred<void> | null = null;
-  /** Why `openFront` need not wait any longer. */
-  #lastReason = '';
+  /** Of those who wait in `openFront`. */
+  readonly #opening = new Set<Deferred<never>>();
 
   constructor(options: ActorThreadsOptions) {
     this.#options = options;
@@ -126,23 +128,25 @@ export class ActorThreads {
    * A front on this thread, connected to all actor threads.
    * @param own number of the host on the front's own thread, which is attached without a port
    * @returns when every actor thread answers
-   * @throws Error when one does not within 30 s, with the last reason a thread gave for ending
+   * @throws Error in one line: a thread ended before it was up, for this reason; or one does not answer within 30 s; or
+   * all are being stopped
    */
   async openFront(own = -1): Promise<Front> {
     const front = new Front(this.#options.placement, loopScheduler);
     const close = this.connectFront((index, end) => front.attach(index, new PortLink(end)), own);
-    const late = createDeferred<never>();
-    const timer = setTimeout(() => {
-      late.reject(new Error(`the actor threads do not start: ${this.#lastReason || 'no answer'}`));
-    }, OPEN_DEADLINE_MS);
+    const failed = createDeferred<never>();
+    this.#opening.add(failed);
+    const timer = setTimeout(() => failed.reject(startError('they do not answer')), OPEN_DEADLINE_MS);
     try {
-      await Promise.race([Promise.all(this.#threads.map(({ index }) => front.waitUp(index))), late.promise]);
+      const up = Promise.all(this.#threads.map(({ index }) => front.waitUp(index)));
+      await Promise.race([up, failed.promise]);
       return front;
     } catch (thrown) {
       close();
       front.close();
       throw thrown;
     } finally {
+      this.#opening.delete(failed);
       clearTimeout(timer);
     }
   }
@@ -223,7 +227,12 @@ export class ActorThreads {
   async #stopAll(): Promise<void> {
     for (const timer of this.#timers) clearTimeout(timer);
     clearInterval(this.#watchTimer);
-    const lives = this.#threads.flatMap(({ life }) => (life === null ? [] : [life]));
+    this.#failOpening('they are being stopped');
+    const all = this.#threads.flatMap(({ life }) => (life === null ? [] : [life]));
+    const lives = all.filter((life) => life.isUp);
+    // One that never answered has accepted nothing, and may never hear that it is to stop.
+    const others = all.filter((life) => !life.isUp);
+    for (const life of others) void life.worker.terminate();
     let handled = -1;
     for (let round = 0; round < DRAIN_ROUNDS; round++) {
       const counts = await Promise.all(lives.map((life) => whileAlive(life, (control) => control.drain())));
@@ -237,6 +246,11 @@ export class ActorThreads {
         await life.exited;
       }),
     );
+    await Promise.all(others.map((life) => life.exited));
+  }
+
+  #failOpening(reason: string): void {
+    for (const waiting of this.#opening) waiting.reject(startError(reason));
   }
 
   #start(thread: Thread): void {
@@ -283,7 +297,7 @@ export class ActorThreads {
       void pool.destroy();
       thread.life = null;
       exited.resolve();
-      this.#end(thread, reason);
+      this.#end(thread, reason, life.isUp);
     });
     run.then(
       () => {
@@ -292,12 +306,19 @@ export class ActorThreads {
       },
       (thrown: unknown) => {
         reason ??= describeError(thrown);
+        // A worker outlives a task that fails: its composition root has, and nobody answers there.
+        void pool.destroy();
       },
     );
     const control = Comlink.wrap<ThreadControl>(nodeEndpoint(port1));
-    thread.life = { control, worker, exited: exited.promise };
-    for (const door of this.#doors.keys()) connect(thread.life, thread.index, door);
-    for (const [index, host] of this.#outer) connectPeers(thread.life, thread.index, host, index);
+    const life: Life = { control, worker, exited: exited.promise, isUp: false };
+    thread.life = life;
+    // Before anything else, so that it is known to be up when the first front is linked with it.
+    void whileAlive(life, (started) => started.ping()).then((index) => {
+      life.isUp = index !== null;
+    });
+    for (const door of this.#doors.keys()) connect(life, thread.index, door);
+    for (const [index, host] of this.#outer) connectPeers(life, thread.index, host, index);
     for (const other of this.#threads) {
       if (other === thread || other.life === null) continue;
       const [mine, theirs] = createLinkEnds();
@@ -308,12 +329,13 @@ export class ActorThreads {
     }
   }
 
-  #end(thread: Thread, reason: string): void {
+  #end(thread: Thread, reason: string, wasUp: boolean): void {
     if (this.#stopped !== null) return;
-    this.#lastReason = reason;
     const policy = this.#options.restart ?? DEFAULT_HOST_RESTART;
     const delayMs = recordFailure(policy, thread.history, loopScheduler.monotonicMs());
-    this.#options.onThreadDown?.(thread.index, reason, delayMs);
+    // Whoever waits for the threads is told by what `openFront` throws.
+    if (!wasUp && this.#opening.size > 0) this.#failOpening(reason);
+    else this.#options.onThreadDown?.(thread.index, reason, delayMs);
     if (delayMs === null) return;
     const timer = setTimeout(() => {
       this.#timers.delete(timer);
@@ -338,6 +360,12 @@ export class ActorThreads {
       });
     }
   }
+}
+
+/** The `code` marks it as told in one line, without the place in the program. */
+function startError(reason: string): Error {
+  const words = `the actor threads cannot start: ${reason.split('\n', 1)[0]}`;
+  return Object.assign(new Error(words), { code: 'ETHREADS' });
 }
 
 /** Nothing is given to `door` when the thread dies first: the next life comes with its own link. */

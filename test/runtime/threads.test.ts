@@ -457,6 +457,36 @@ describe('stopping', () => {
   });
 });
 
+describe('a start that cannot be', () => {
+  function startThreads(entry: string, options: unknown): ActorThreads {
+    const url = new URL(`../fixtures/${entry}`, import.meta.url);
+    return new ActorThreads({ entry: url, placement: PLACEMENT, options });
+  }
+
+  it('fails with the reason of the first thread that ends, in one line, and can be stopped', async () => {
+    const options: TestHostOptions = {
+      // Below a file there is no folder.
+      journal_path: join(folder, 'main.mdb', 'journal.mdb'),
+      switch: new SharedArrayBuffer(16),
+    };
+    const failing = startThreads('actor-host.ts', options);
+    const thrown: Error = await failing.openFront().then(
+      () => new Error('it started'),
+      (error) => error,
+    );
+    expect(thrown.message).toMatch(/^the actor threads cannot start: .*mkdir.*main\.mdb'$/);
+    expect(thrown).toMatchObject({ code: 'ETHREADS' });
+    await failing.stop();
+  });
+
+  it('is over when it is stopped, though a thread never comes up', async () => {
+    const waiting = startThreads('waiting-host.ts', null);
+    const opened = waiting.openFront().catch((error: Error) => error.message);
+    await waiting.stop();
+    expect(await opened).toBe('the actor threads cannot start: they are being stopped');
+  });
+});
+
 describe("the process's own kinds", () => {
   it('limit rates on their threads, without a database', async () => {
     const own = new ActorThreads({
