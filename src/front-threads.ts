@@ -74,26 +74,34 @@ export class FrontThreads {
   /** Opens their hosts of actors, and links them with everybody. */
   async open(): Promise<void> {
     if (!this.#options.parts.api) return;
-    await Promise.all(this.fronts.map((front) => front.openHost()));
+    await Promise.all(this.#askAll((front) => front.openHost()));
     for (const at of this.fronts.keys()) this.#linkHost(at);
   }
 
-  /** @returns when all listen */
+  /**
+   * @returns when all listen
+   * @throws what a thread fails with meanwhile
+   */
   async start(): Promise<void> {
-    await Promise.all(this.fronts.map((front) => front.start()));
+    await Promise.all(this.#askAll((front) => front.start()));
   }
 
   /** Lets all requests finish; the actors go on. */
   async drain(): Promise<void> {
-    await Promise.all(this.fronts.map((front, at) => Promise.race([front.drain(), this.#ended[at]])));
+    await Promise.allSettled(this.#askAll((front) => front.drain()));
   }
 
   /** Drains what has not been drained, ends the actors and the threads. */
   async stop(): Promise<void> {
     // The answer to `stop` may be lost with the port that closes behind it; the end of the task is answer enough.
-    await Promise.all(this.fronts.map((front, at) => Promise.race([front.stop(), this.#ended[at]])));
-    await Promise.all(this.#ended);
+    await Promise.allSettled(this.#askAll((front) => front.stop()));
+    await Promise.allSettled(this.#ended);
     await this.#pool.destroy();
+  }
+
+  /** Calls over comlink never settle once the other side is gone; the end of its task does. */
+  #askAll(ask: (front: Comlink.Remote<FrontThreadControl>) => Promise<unknown>): Promise<unknown>[] {
+    return this.fronts.map((front, at) => Promise.race([ask(front), this.#ended[at]]));
   }
 
   #linkHost(at: number): void {

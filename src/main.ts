@@ -28,6 +28,7 @@ import { ActorThreads } from './runtime/actor-threads.ts';
 import { ComputePool } from './runtime/compute-pool.ts';
 import type { Placement } from './runtime/protocol.ts';
 import { findModelDir } from './search/open-embedder.ts';
+import { createDeferred } from './std/deferred.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
 import { databasePaths, tryStores } from './storage/lmdb/stores.ts';
 import { checkStudent, StudentThread } from './student-thread.ts';
@@ -48,18 +49,41 @@ export interface RunningUnderstudy {
 
 /**
  * Starts the parts that are asked for.
- * @throws Error when a database cannot be opened or an address cannot be bound; nothing runs then
+ * @param givingUp ends the start, however far it is
+ * @throws Error when a database cannot be opened or an address cannot be bound, and the reason of `givingUp`; nothing
+ * runs then
  */
-export async function startUnderstudy(config: Config, parts: Parts): Promise<RunningUnderstudy> {
+export async function startUnderstudy(
+  config: Config,
+  parts: Parts,
+  givingUp?: AbortSignal,
+): Promise<RunningUnderstudy> {
   const stops: (() => Promise<void>)[] = [];
   const stop = async () => {
     for (const end of stops.splice(0).reverse()) await end();
   };
+  const starting = startAll(config, parts, stops);
   try {
-    return { ...(await startAll(config, parts, stops)), stop };
+    return { ...(await unlessAborted(starting, givingUp)), stop };
   } catch (thrown) {
+    // What a start that was given up begins nevertheless, ends with it.
+    starting.then(stop, stop).catch(() => {});
     await stop();
     throw thrown;
+  }
+}
+
+/** Settles as the work does, or rejects as soon as it is aborted. */
+async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return work;
+  const aborted = createDeferred<never>();
+  const abort = () => aborted.reject(signal.reason);
+  if (signal.aborted) abort();
+  signal.addEventListener('abort', abort);
+  try {
+    return await Promise.race([aborted.promise, work]);
+  } finally {
+    signal.removeEventListener('abort', abort);
   }
 }
 

@@ -6,6 +6,7 @@
 import { parseArgs } from 'node:util';
 import { type Config, isLoopback, loadConfig, raiseParserHeadLimit } from '../config.ts';
 import { DRAIN_DEADLINE_MS } from '../limits.ts';
+import type { RunningUnderstudy } from '../main.ts';
 import { renderBanner } from './banner.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 
@@ -122,7 +123,7 @@ While it runs:
 
 /**
  * Runs one of the long-lived commands.
- * @returns 0 after a drain; never returns for a second signal, which ends the process with 128 + its number
+ * @returns 0 after a drain, or when a signal ended the start; never returns for a second signal, which ends the process with 128 + its number
  * @throws UsageError, ConfigError, or what the start itself threw (a port in use)
  */
 export async function runStart(command: StartCommand, argv: string[], io: CliIo): Promise<number> {
@@ -135,7 +136,21 @@ export async function runStart(command: StartCommand, argv: string[], io: CliIo)
   raiseParserHeadLimit();
   const { startUnderstudy } = await import('../main.ts');
   const stopAsked = waitForSignal();
-  const running = await startUnderstudy(config, PARTS[command]);
+  let isUp = false;
+  const givingUp = new AbortController();
+  void stopAsked.then((signal) => {
+    if (isUp) return;
+    io.err(`${signal}: the start is given up\n`);
+    givingUp.abort();
+  });
+  let running: RunningUnderstudy;
+  try {
+    running = await startUnderstudy(config, PARTS[command], givingUp.signal);
+  } catch (thrown) {
+    if (thrown === givingUp.signal.reason) return EXIT.done;
+    throw thrown;
+  }
+  isUp = true;
   const surroundings = {
     has_color: io.has_color,
     cwd: process.cwd(),
@@ -171,7 +186,7 @@ function parseFlags(command: StartCommand, argv: string[]) {
 }
 
 /**
- * Resolves at the first SIGINT or SIGTERM, from now on: a signal during the start counts. The second one, sent by
+ * Resolves at the first SIGINT or SIGTERM, from now on: a signal during the start ends it. The second one, sent by
  * somebody who does not want to wait for the drain, ends the process at once.
  */
 function waitForSignal(): Promise<NodeJS.Signals> {

@@ -1,8 +1,9 @@
 /** Starts that cannot be: each ends soon, with one line that says why, and leaves nothing running. */
-import { writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
+import { loadConfig } from '../../src/config.ts';
 import { makeFolder } from '../storage/folder.ts';
 import { CliChild } from './child.ts';
 
@@ -46,6 +47,24 @@ describe('a start that cannot be', () => {
       expect(line).toContain(`cannot listen on 127.0.0.1:${taken}: the port is in use`);
     }
     other.close();
+  });
+
+  it('is over when a signal comes first, however far it is', async () => {
+    const DATA_DIR = makeFolder();
+    const given = { DATA_DIR, PORT: '0', GW_PORT: '0' };
+    const config = loadConfig({ listener: 'gateway' }, given);
+    const { startUnderstudy } = await import('../../src/main.ts');
+    const reason = new Error('enough');
+    const parts = { api: true, gateway: true };
+    await expect(startUnderstudy(config, parts, AbortSignal.abort(reason))).rejects.toBe(reason);
+
+    await using child = new CliChild(['up'], { env: given });
+    // The databases are made by the start itself, after it has begun to listen to signals.
+    await vi.waitUntil(() => existsSync(join(DATA_DIR, 'capture.mdb')), { timeout: 30_000, interval: 5 });
+    child.process.kill('SIGTERM');
+    const ended = await child.ended;
+    expect(ended).toMatchObject({ code: 0, signal: null });
+    expect(ended.stderr).toMatch(/^SIGTERM: (?:the start is given up|finishing what is in flight.*)\n$/);
   });
 
   it('says that an address is not this machine’s', async () => {

@@ -13,6 +13,7 @@
 import {
   chmodSync,
   closeSync,
+  constants,
   existsSync,
   fstatSync,
   openSync,
@@ -103,7 +104,8 @@ const META_BYTES = META_TXN_AT + 8;
 export function checkFileHead(path: string): void {
   let file: number;
   try {
-    file = openSync(path, 'r');
+    // A named pipe would keep the thread until somebody writes to it.
+    file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
     if (code === 'ENOENT') throw new CaptureFileError('missing', path, 'no such capture database');
