@@ -150,8 +150,7 @@ async function startAll(
 
   const writer = parts.gateway && config.capture.enabled ? new CaptureWriterClient(asker) : null;
   if (writer !== null) {
-    // A database that cannot be opened stops the start with its own words instead of every later batch.
-    await writer.open();
+    await openCapture(writer, config.capture.db);
     stops.push(() => writer.flush().catch(() => {}));
   }
   const fronts: CaptureFront[] = [];
@@ -236,6 +235,26 @@ async function startAll(
     gateway_url: first.gateway_url,
     owner_token: isOwnSecret ? await signOwnerToken(config) : null,
   };
+}
+
+/**
+ * A database that cannot be opened stops the start, instead of dropping every exchange of traffic that is served.
+ * @throws Error of one line: which file, why, and what to do
+ */
+async function openCapture(writer: CaptureWriterClient, db: string): Promise<void> {
+  try {
+    await writer.open();
+  } catch (thrown) {
+    const [line = ''] = thrown instanceof Error ? thrown.message.split('\n', 1) : [];
+    const reason = line
+      .replace(/^\w*Error: /, '')
+      .replace(`${db}: `, '')
+      .replace(/^cannot be opened: /, '');
+    const words =
+      `the capture database ${db} cannot be opened: ${reason}. Put that right, name another file with --db, ` +
+      'or set GW_CAPTURE=off to forward without capture';
+    throw Object.assign(new Error(words, { cause: thrown }), { code: 'ECAPTURE' });
+  }
 }
 
 /**

@@ -21,10 +21,20 @@ export class CliChild {
 
   /**
    * @param argv what follows `understudy`
-   * @param options `env`: added to a bare environment; `entry`: another copy of the command; `cwd`: where it runs
+   * @param options `env`: added to a bare environment; `entry`: another copy of the command; `cwd`: where it runs;
+   * `file_bytes_max`: how large its files may become, by `prlimit`
    */
-  constructor(argv: string[], options: { env?: Record<string, string>; entry?: string; cwd?: string } = {}) {
-    this.process = spawn(process.execPath, [options.entry ?? ENTRY, ...argv], {
+  constructor(
+    argv: string[],
+    options: { env?: Record<string, string>; entry?: string; cwd?: string; file_bytes_max?: string } = {},
+  ) {
+    const [command, ...words] = [
+      ...(options.file_bytes_max === undefined ? [] : ['prlimit', `--fsize=${options.file_bytes_max}:`]),
+      process.execPath,
+      options.entry ?? ENTRY,
+      ...argv,
+    ] as [string, ...string[]];
+    this.process = spawn(command, words, {
       // Nothing of the developer's own settings, and no colours because of them.
       env: { PATH: process.env.PATH, ...options.env },
       cwd: options.cwd,

@@ -1,14 +1,20 @@
 /** Starts that cannot be: each ends soon, with one line that says why, and leaves nothing running. */
-import { existsSync, writeFileSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
+import { ensureCaptureFile } from '../../src/storage/capture/layout.ts';
 import { makeFolder } from '../storage/folder.ts';
 import { CliChild } from './child.ts';
 
-async function refuse(env: Record<string, string>, command = 'up') {
-  const ended = await new CliChild([command], { env: { PORT: '0', GW_PORT: '0', ...env } }).ended;
+async function refuse(env: Record<string, string>, argv: string[] = ['up'], bytesMax?: string) {
+  const child = new CliChild(argv, {
+    env: { PORT: '0', GW_PORT: '0', ...env },
+    ...(bytesMax === undefined ? {} : { file_bytes_max: bytesMax }),
+  });
+  const ended = await child.ended;
   expect(ended.stdout).toBe('');
   const lines = ended.stderr.trim().split('\n');
   expect(lines, ended.stderr).toHaveLength(1);
@@ -20,7 +26,7 @@ describe('a start that cannot be', () => {
     for (const name of ['main.mdb', 'runs.mdb']) {
       const DATA_DIR = makeFolder();
       writeFileSync(join(DATA_DIR, name), Buffer.alloc(20_000, 'no database '));
-      const { code, line } = await refuse({ DATA_DIR }, 'serve');
+      const { code, line } = await refuse({ DATA_DIR }, ['serve']);
       expect(code).toBe(1);
       expect(line).toContain(`${join(DATA_DIR, name)} is no database`);
     }
@@ -49,6 +55,51 @@ describe('a start that cannot be', () => {
     other.close();
   });
 
+  it('says which capture database cannot be opened, why, and what to do', async () => {
+    const folder = makeFolder();
+    const file = join(folder, 'notes.txt');
+    writeFileSync(file, 'no database '.repeat(2_000));
+    const cut = join(folder, 'cut.mdb');
+    await ensureCaptureFile(cut, 1);
+    truncateSync(cut, 6_000);
+    const pipe = join(folder, 'pipe.mdb');
+    execFileSync('mkfifo', [pipe]);
+    const reasons = {
+      [folder]: /not a file/,
+      [file]: /not a capture database/,
+      [cut]: /cut off/,
+      [pipe]: /not a file/,
+      [join(file, 'below.mdb')]: /ENOTDIR|EEXIST/,
+      // Nobody makes files there, whatever rights the user has.
+      '/proc/capture.mdb': /nothing can be written beside it/,
+    };
+    for (const [db, reason] of Object.entries(reasons)) {
+      const { code, line } = await refuse({ DATA_DIR: folder }, ['gateway', '--db', db]);
+      expect(code).toBe(1);
+      expect(line).toContain(`understudy: the capture database ${db} cannot be opened: `);
+      expect(line).toMatch(reason);
+      expect(line).toContain('--db');
+      expect(line).not.toContain('Error: ');
+    }
+    expect(readFileSync(file, 'utf8')).toBe('no database '.repeat(2_000));
+  });
+
+  const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0;
+  it.skipIf(!hasPrlimit)('says that there is no space for a database', async () => {
+    const DATA_DIR = makeFolder();
+    const db = join(DATA_DIR, 'capture.mdb');
+    // Files may not grow, as on a full disk: at first there is not even room for LMDB's locks.
+    for (const bytesMax of ['0', '4096', '20000']) {
+      const { code, line } = await refuse({ DATA_DIR }, ['gateway', '--db', db], bytesMax);
+      expect(code).toBe(1);
+      expect(line).toContain(`the capture database ${db} cannot be opened: `);
+      expect(existsSync(db)).toBe(false);
+    }
+    const { code, line } = await refuse({ DATA_DIR }, ['serve'], '4096');
+    expect(code).toBe(1);
+    expect(line).toContain(`${join(DATA_DIR, 'main.mdb')} and`);
+  });
+
   it('is over when a signal comes first, however far it is', async () => {
     const DATA_DIR = makeFolder();
     const given = { DATA_DIR, PORT: '0', GW_PORT: '0' };
@@ -58,9 +109,10 @@ describe('a start that cannot be', () => {
     const parts = { api: true, gateway: true };
     await expect(startUnderstudy(config, parts, AbortSignal.abort(reason))).rejects.toBe(reason);
 
-    await using child = new CliChild(['up'], { env: given });
+    const OTHER = makeFolder();
+    await using child = new CliChild(['up'], { env: { ...given, DATA_DIR: OTHER } });
     // The databases are made by the start itself, after it has begun to listen to signals.
-    await vi.waitUntil(() => existsSync(join(DATA_DIR, 'capture.mdb')), { timeout: 30_000, interval: 5 });
+    await vi.waitUntil(() => existsSync(join(OTHER, 'main.mdb')), { timeout: 30_000, interval: 5 });
     child.process.kill('SIGTERM');
     const ended = await child.ended;
     expect(ended).toMatchObject({ code: 0, signal: null });

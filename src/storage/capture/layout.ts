@@ -21,6 +21,8 @@ import {
   readSync,
   renameSync,
   rmSync,
+  statSync,
+  writeFileSync,
 } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
@@ -140,6 +142,28 @@ export function checkFileHead(path: string): void {
   }
 }
 
+/** A file of locks, as LMDB makes it beside a database (126 readers), and some pages. */
+const ROOM_BYTES = 16_384;
+
+/**
+ * Tries whether there is room for a database that has no file of locks yet. Where there is none, LMDB ends the process
+ * with SIGSEGV or SIGBUS instead of saying so.
+ * @throws Error with the system's code (ENOSPC, EACCES, …)
+ */
+export function checkRoom(path: string): void {
+  const locks = statSync(`${path}-lock`, { throwIfNoEntry: false });
+  if (locks !== undefined && locks.size > 0) return;
+  const probe = `${path}.room`;
+  try {
+    writeFileSync(probe, Buffer.alloc(ROOM_BYTES));
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new Error(`nothing can be written beside it (${code})`, { cause: error });
+  } finally {
+    rmSync(probe, { force: true });
+  }
+}
+
 function openTables(root: RootDatabase<Buffer, string>, path: string, create: boolean): CaptureEnv {
   const table = <K extends string | number>(
     name: string,
@@ -198,6 +222,7 @@ export async function ensureCaptureFile(
     rmSync(`${partial}-lock`, { force: true });
   };
   removePartial();
+  checkRoom(path);
   try {
     const root = open<Buffer, string>({ ...ENV_OPTIONS, path: partial, pageSize: PAGE_BYTES });
     try {
@@ -221,10 +246,11 @@ export async function ensureCaptureFile(
 /**
  * Opens a capture file that is there.
  * @param mode `read` never writes to it
- * @throws {CaptureFileError}
+ * @throws {CaptureFileError}; to write also {@link checkRoom}'s
  */
 export function openCaptureEnv(path: string, mode: 'read' | 'write'): CaptureEnv {
   checkFileHead(path);
+  if (mode === 'write') checkRoom(path);
   let root: RootDatabase<Buffer, string>;
   try {
     // No fsync per commit: what is committed is with the kernel and survives the process, flush() makes it survive the

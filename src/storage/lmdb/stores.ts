@@ -1,7 +1,7 @@
 /** Where the product's databases are, and their tables for one thread. Any thread. */
-import { existsSync, statSync } from 'node:fs';
-import { join } from 'node:path';
-import { checkFileHead } from '../capture/layout.ts';
+import { existsSync, mkdirSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { checkFileHead, checkRoom } from '../capture/layout.ts';
 import type { Stores } from '../stores.ts';
 import { LmdbTables } from './tables.ts';
 
@@ -41,6 +41,8 @@ export async function tryStores(paths: DatabasePaths): Promise<void> {
     }
   }
   try {
+    mkdirSync(dirname(paths.main), { recursive: true });
+    for (const path of [paths.main, paths.runs]) checkRoom(path);
     await closeStores(openStores(paths));
   } catch (thrown) {
     const reason = thrown instanceof Error ? thrown.message : String(thrown);
