@@ -2,25 +2,33 @@
  * From golden runs to a student: which runs teach and which are kept apart, the fit, the threshold, what it does on the
  * runs kept apart, and whether that is good enough to be published. Pure but for whoever is asked; command line.
  *
- * The student that is measured is the one that is published: it is not fitted again on the runs kept apart, or the figures
- * in its manifest would be those of another.
+ * The student that is measured does not know the runs kept apart; the one that is published is taught them, too, in the
+ * same way, for thirty runs are few. The manifest says whose its figures are, and the measured one lies beside the other:
+ * students of two rounds are compared on runs that neither knows.
  */
 
 import { createHash } from 'node:crypto';
 import {
   type Calibration,
-  CURVE_TARGETS,
+  calibrateScores,
   calibrateStudent,
-  chooseThreshold,
   type ScoredStep,
   scoreStep,
 } from '../domain/student/calibration.ts';
 import type { StudentAnswer } from '../domain/student/decision.ts';
-import type { StudentKind, StudentManifest, StudentManifestDraft } from '../domain/student/manifest.ts';
+import {
+  MANIFEST_AGENTS,
+  type StudentKind,
+  type StudentManifest,
+  type StudentManifestDraft,
+} from '../domain/student/manifest.ts';
+import type { StepDigest } from '../domain/student/step.ts';
 import {
   fitStudent,
   type LearnedStep,
+  limitAgents,
   type MakeStudentIndex,
+  nameAgents,
   Student,
   type StudentModel,
 } from '../domain/student/student.ts';
@@ -36,7 +44,7 @@ import {
 } from './student-measures.ts';
 
 /** Names what comes out: another number when the same runs would give another student. */
-const DISTILL_CODE = 'distill-1';
+const DISTILL_CODE = 'distill-2';
 
 export interface SplitRuns {
   teaching: GoldenRun[];
@@ -97,8 +105,11 @@ export interface StudentService {
 
 /** A student with its figures, ready to be judged and published. */
 export interface TaughtStudent {
+  /** What is published. */
   model: StudentModel;
-  /** Below 0: nothing would be served. */
+  /** What was measured; null: it is the one that is published. */
+  measured_model: StudentModel | null;
+  /** Of the one that was measured, or of the other if that is less; below 0: nothing would be served. */
   threshold: number;
   calibration: Calibration;
   split: SplitRuns;
@@ -120,23 +131,49 @@ export async function teachStudent(
   const split = splitRuns(material.taught);
   const learned = listLearned(split.teaching);
   tell(`calibrating on ${split.teaching.length} runs`);
+  const { target_error, makeIndex, service } = options;
   const calibration =
-    options.service === undefined
-      ? calibrateStudent(learned, { target_error: options.target_error, makeIndex: options.makeIndex })
-      : await calibrateService(split.teaching, options, options.service, tell);
+    service === undefined
+      ? calibrateStudent(learned, { target_error, makeIndex })
+      : await calibrateService(split.teaching, options, service, tell);
   tell(`fitting ${learned.length} steps`);
-  const model = fitStudent(learned);
+  const fitted = limitAgents(fitStudent(learned), calibration.agents);
   tell(`measuring on ${split.held_out.length} runs`);
-  const student = new Student(model, options.makeIndex);
   const { threshold } = calibration;
-  const steps = await (options.service === undefined
-    ? askAbout(split.held_out, ({ step }) => decide(student, step, threshold))
-    : measureService(split.held_out, student, threshold, options.service, tell));
-  const measured = summarizeMeasures(steps);
+  const ask = (model: StudentModel): Promise<MeasuredStep[]> => {
+    const student = new Student(model, makeIndex);
+    return service === undefined
+      ? askAbout(split.held_out, ({ step }) => decide(student, step, threshold))
+      : measureService(split.held_out, student, threshold, service, tell);
+  };
+  const asked = await ask(fitted);
+  const whose = new Student(fitted, makeIndex);
+  const failed = findFailedAgents(asked, whose, target_error);
+  // With all that share its model, tools and settings: what parts those by their prompts may name them otherwise.
+  const isFailed = (agent: string): boolean => failed.has(scopeOf(agent));
+  const dropAgents = (model: StudentModel, { agents }: Calibration): StudentModel =>
+    limitAgents(
+      model,
+      agents.map(({ agent, threshold: its }) => ({ agent, threshold: isFailed(agent) ? -1 : its })),
+    );
+  const measured = dropAgents(fitted, calibration);
+  const steps = asked.map((one) =>
+    one.served && isFailed(whose.propose(one.step.step).agent)
+      ? { ...one, served: false, wrong: false, reason: 'disagreement' as const }
+      : one,
+  );
+  // A service's threshold was paid for; to ask it about everything would cost as much again.
+  const isRefitted =
+    service === undefined && threshold >= 0 && !calibration.agents.every(({ agent }) => isFailed(agent));
+  const everything = isRefitted ? listLearned(material.taught) : learned;
+  if (isRefitted) tell(`teaching all ${material.taught.length} runs`);
+  const final = isRefitted ? calibrateStudent(everything, { target_error, makeIndex }) : calibration;
+  const model = isRefitted ? dropAgents(fitStudent(everything), final) : measured;
   const ids = material.taught.flatMap(({ first_id, last_id }) => [first_id, last_id]);
   return {
     model,
-    threshold: calibration.threshold,
+    measured_model: isRefitted ? measured : null,
+    threshold: Math.min(threshold, final.threshold),
     calibration,
     split,
     steps,
@@ -145,15 +182,26 @@ export async function teachStudent(
       ...head,
       student: options.student,
       coverage: {
-        threshold: Math.max(0, calibration.threshold),
-        target_error: options.target_error,
-        method: calibration.method,
+        threshold: Math.max(0, final.threshold),
+        target_error,
+        method: final.method,
+        agents: describeAgents(
+          final,
+          isFailed,
+          everything,
+          countByAgent(asked, new Student(model, makeIndex)),
+        ),
       },
-      measured,
+      measured: {
+        ...summarizeMeasures(steps),
+        ...(isRefitted
+          ? { of: { teaching_runs: split.teaching.length, steps: learned.length, threshold } }
+          : {}),
+      },
       golden: {
         runs: material.golden,
-        teaching_runs: split.teaching.length,
-        steps: learned.length,
+        teaching_runs: isRefitted ? material.taught.length : split.teaching.length,
+        steps: everything.length,
         held_out_below: split.held_out_below,
         fingerprint: fingerprintMaterial(material, options),
         first_exchange_id: ids.reduce((least, id) => Math.min(least, id), ids[0] ?? 0),
@@ -161,6 +209,63 @@ export async function teachStudent(
       },
     },
   };
+}
+
+/** Served steps kept apart of one agent, at least, before it is taken out for being wrong. */
+const AGENT_JUDGED_MIN = 8;
+
+function scopeOf(agent: string): string {
+  return agent.split('.')[0]!;
+}
+
+/** Scopes of agents whose served steps kept apart were wrong more often than the target: none of their steps is served. */
+function findFailedAgents(asked: readonly MeasuredStep[], student: Student, target: number): Set<string> {
+  const failed = new Set<string>();
+  for (const [agent, { served, errors }] of countByAgent(asked, student))
+    if (served >= AGENT_JUDGED_MIN && errors / served > target) failed.add(scopeOf(agent));
+  return failed;
+}
+
+function countByAgent(
+  asked: readonly MeasuredStep[],
+  student: Student,
+): Map<string, { steps: number; served: number; errors: number }> {
+  const counts = new Map<string, { steps: number; served: number; errors: number }>();
+  for (const { step, served, wrong } of asked) {
+    const { agent } = student.propose(step.step);
+    const its = counts.get(agent) ?? { steps: 0, served: 0, errors: 0 };
+    counts.set(agent, its);
+    its.steps += 1;
+    if (served) its.served += 1;
+    if (wrong) its.errors += 1;
+  }
+  return counts;
+}
+
+function describeAgents(
+  { agents }: Calibration,
+  isFailed: (agent: string) => boolean,
+  learned: readonly LearnedStep[],
+  measured: ReadonlyMap<string, { steps: number; served: number; errors: number }>,
+): NonNullable<StudentManifestDraft['coverage']['agents']> {
+  const tools = new Map<string, string[]>();
+  for (const [{ step }, agent] of nameAgents(learned))
+    if (!tools.has(agent)) tools.set(agent, (step.callable ?? []).slice(0, 5));
+  return agents
+    .filter(({ agent }) => agent !== '')
+    .toSorted((a, b) => b.steps - a.steps)
+    .slice(0, MANIFEST_AGENTS)
+    .map(({ agent, threshold, evidence, runs, steps, served, errors }) => ({
+      agent: agent.slice(0, 100),
+      tools: (tools.get(agent) ?? []).map((name) => name.slice(0, 100)),
+      threshold: threshold < 0 || isFailed(agent) ? null : threshold,
+      evidence: isFailed(agent) ? ('failed' as const) : evidence,
+      runs,
+      steps,
+      served,
+      errors,
+      measured: measured.get(agent) ?? { steps: 0, served: 0, errors: 0 },
+    }));
 }
 
 /** The oldest first: where there are too many, the student takes the last. */
@@ -208,33 +313,23 @@ async function calibrateService(
     SERVICE_ASKED_AT_ONCE,
     told,
   );
+  const agents = new Map<StepDigest, string>();
+  for (const [{ step }, agent] of nameAgents(listLearned(teaching))) agents.set(step, agent);
   const scored = answered.flatMap(({ run_id, step, served, wrong }): ScoredStep[] =>
-    served ? [{ run_id, score: scores.get(step)!, is_right: !wrong }] : [],
+    served
+      ? [{ run_id, agent: agents.get(step.step) ?? '', score: scores.get(step)!, is_right: !wrong }]
+      : [],
   );
-  const at = (targetError: number) => {
-    const threshold = chooseThreshold(scored, targetError);
-    const under = scored.filter(({ score }) => score !== null && score <= threshold);
-    const errors = under.filter(({ is_right }) => !is_right).length;
-    return { threshold, served: under.length, errors };
-  };
+  const calibration = calibrateScores(scored, options.target_error);
   return {
-    ...at(options.target_error),
-    target_error: options.target_error,
-    method: `cross-fitted split-conformal selection by run on answers of the service, ${FOLDS} folds, ${answered.length} steps`,
+    ...calibration,
+    method: `cross-fitted split-conformal selection by agent and run on answers of the service, ${FOLDS} folds, ${answered.length} steps`,
     runs: asked.length,
     steps: answered.length,
-    curve: CURVE_TARGETS.map((target) => {
-      const { threshold, served, errors } = at(target);
-      const coverage = answered.length === 0 ? 0 : served / answered.length;
-      return {
-        target_error: target,
-        threshold,
-        served,
-        errors,
-        coverage,
-        error: served === 0 ? 0 : errors / served,
-      };
-    }),
+    curve: calibration.curve.map((point) => ({
+      ...point,
+      coverage: answered.length === 0 ? 0 : point.served / answered.length,
+    })),
   };
 }
 
@@ -327,7 +422,7 @@ export interface Comparison {
 export const WORSE_SHARE = 0.02;
 
 /**
- * Shows the published student the steps on which the new one was measured, as far as both had them kept apart.
+ * Shows the published student, as it was measured, the steps on which the new one was measured, as far as both had them kept apart.
  * @returns null when there is nothing to compare: another kind of student, or no such step
  */
 export async function compareStudents(
@@ -340,7 +435,8 @@ export async function compareStudents(
   const isKeptApart = (runId: string): boolean => placeOf(runId) < manifest.golden.held_out_below;
   const student = new Student(model, makeIndex);
   const runs = taught.split.held_out.filter(({ run_id }) => isKeptApart(run_id));
-  const before = await askAbout(runs, ({ step }) => decide(student, step, manifest.coverage.threshold));
+  const threshold = manifest.measured.of?.threshold ?? manifest.coverage.threshold;
+  const before = await askAbout(runs, ({ step }) => decide(student, step, threshold));
   if (before.length === 0) return null;
   const after = taught.steps.filter(({ run_id }) => isKeptApart(run_id));
   const countRight = (steps: readonly MeasuredStep[]): number =>

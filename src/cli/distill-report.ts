@@ -92,6 +92,8 @@ function describeStudent(student: NonNullable<RoundJson['student']>): [string, s
       `${number(measured.served)} of ${count(measured.steps, 'step')} kept apart (${percent(measured.coverage)})`,
     ],
   ];
+  if (measured.of !== undefined)
+    facts.splice(1, 0, ['measured was', `one taught ${count(measured.of.teaching_runs, 'run')} of these`]);
   if (measured.error !== null && measured.error_at_most !== null) {
     const bound = `at most ${percent(measured.error_at_most)} with 95 % confidence`;
     facts.push([

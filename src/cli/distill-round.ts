@@ -26,7 +26,7 @@ import { DigestCache } from '../storage/digest-cache.ts';
 import {
   checkForPublishing,
   publishStudent,
-  readStudentDirectory,
+  readMeasuredStudent,
   StudentDirectoryError,
   writePatterns,
 } from '../storage/student-directory.ts';
@@ -130,7 +130,12 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
     const verdict = await judgeRound(taughtStudent, published, gate, makeIndex);
     if (!verdict.publish) return { ...report, reason: verdict.reason, student: taughtStudent };
     teller.announce('publishing');
-    const manifest = await publishStudent(options.out, taughtStudent.draft, taughtStudent.model);
+    const manifest = await publishStudent(
+      options.out,
+      taughtStudent.draft,
+      taughtStudent.model,
+      taughtStudent.measured_model,
+    );
     return { ...report, outcome: 'published', version: manifest.version, student: taughtStudent, manifest };
   } finally {
     await embedder.close();
@@ -231,7 +236,7 @@ async function savePatterns(
 /** @returns null when it cannot be read: there is nothing to compare with, and a new one puts it right */
 async function readPublished(out: string, warn: (words: string) => void): Promise<PublishedStudent | null> {
   try {
-    return await readStudentDirectory(out);
+    return await readMeasuredStudent(out);
   } catch (error) {
     if (!(error instanceof StudentDirectoryError)) throw error;
     warn(`the published student cannot be compared with: ${error.message}`);

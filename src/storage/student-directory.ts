@@ -4,7 +4,7 @@
  *
  *   manifest.json             what is there (src/domain/student/manifest.ts); written last, in one step
  *   manifest.previous.json    what was there before
- *   steps-<hash>.bin          the student's model: msgpack, zstd
+ *   steps-<hash>.bin          the student's model: msgpack, zstd; a second one is the student that was measured
  *   patterns.jsonl            patterns of the golden runs, a JSON object a line; no part of the student
  *
  * A reader sees the old student or the new one, whole: files never change under a name, the manifest is renamed into
@@ -94,6 +94,18 @@ export async function readStudentDirectory(directory: string): Promise<StudentDi
       if (now.version === manifest.version || attempt === READ_ATTEMPTS) throw error;
     }
   }
+}
+
+/**
+ * Reads the student whose figures the manifest holds: the one in the directory, or the one that was measured.
+ * @throws StudentDirectoryError
+ */
+export async function readMeasuredStudent(directory: string): Promise<StudentDirectory> {
+  const whole = await readStudentDirectory(directory);
+  const { measured } = whole.manifest.files;
+  if (measured === undefined) return whole;
+  const packed = await readStudentFile(directory, measured);
+  return { manifest: whole.manifest, model: await unpackModel(join(directory, measured.name), packed) };
 }
 
 /**
@@ -188,6 +200,7 @@ export async function writePatterns(directory: string, lines: string): Promise<s
 
 /**
  * Publishes a student: a reader has the one before until this one is whole. Files of neither are removed.
+ * @param measured the student that was measured, where that is another
  * @returns the manifest as it was written
  * @throws StudentDirectoryError
  */
@@ -195,15 +208,19 @@ export async function publishStudent(
   directory: string,
   draft: StudentManifestDraft,
   model: StudentModel,
+  measured: StudentModel | null = null,
 ): Promise<StudentManifest> {
   const before = await openForPublishing(directory);
-  const packed = await compress(packr.pack(model));
-  const steps = await writeSteps(directory, packed);
+  const steps = await writeSteps(directory, await compress(packr.pack(model)));
+  const files =
+    measured === null
+      ? { steps }
+      : { steps, measured: await writeSteps(directory, await compress(packr.pack(measured))) };
   const manifest: StudentManifest = {
     format: STUDENT_FORMAT,
     version: (before?.version ?? 0) + 1,
     ...draft,
-    files: { steps },
+    files,
   };
   const text = formatManifest(manifest);
   const read = readManifest(text);
@@ -327,7 +344,10 @@ function partialOf(path: string): string {
 /** Removes our files that none of the manifests names. That one cannot be removed harms nobody. */
 async function removeOld(directory: string, kept: readonly StudentManifest[]): Promise<void> {
   const named = new Set<string>([MANIFEST_NAME, PREVIOUS_NAME, PATTERNS_NAME]);
-  for (const { files } of kept) named.add(files.steps.name);
+  for (const { files } of kept) {
+    named.add(files.steps.name);
+    if (files.measured !== undefined) named.add(files.measured.name);
+  }
   for (const name of await listNames(directory)) {
     if (named.has(name) || !OWN_NAME.test(name)) continue;
     const path = join(directory, name);

@@ -17,6 +17,7 @@ import { mergePatterns } from '../../src/analysis/merge-patterns.ts';
 import { askAbout, measureByAnswer, summarizeMeasures } from '../../src/analysis/student-measures.ts';
 import { boundError } from '../../src/domain/student/error-bound.ts';
 import type { StudentManifest } from '../../src/domain/student/manifest.ts';
+import { Student } from '../../src/domain/student/student.ts';
 import { GOLDEN_RUNS_MIN, HELD_OUT } from '../../src/limits.ts';
 import { ExactIndex } from '../../src/search/exact-index.ts';
 import { makeGoldenSteps } from '../fixtures/order-agent.ts';
@@ -107,7 +108,12 @@ describe('a student of a repetitive agent', () => {
     const { measured, golden } = taught.draft;
     expect(measured.coverage).toBeGreaterThan(0.6);
     expect(measured.held_out_runs).toBe(taught.split.held_out.length);
-    expect(golden.teaching_runs + measured.held_out_runs).toBe(60);
+    // Measured was a student that did not know them; the one that is published does.
+    expect(measured.of!.teaching_runs + measured.held_out_runs).toBe(60);
+    expect(golden.teaching_runs).toBe(60);
+    expect(taught.measured_model!.runs).toBe(measured.of!.teaching_runs);
+    expect(taught.model.runs).toBe(60);
+    expect(taught.draft.coverage.agents).toMatchObject([{ evidence: 'own', runs: 60 }]);
     const kept = new Set(taught.split.held_out.map(({ run_id }) => run_id));
     expect(new Set(taught.steps.map(({ run_id }) => run_id))).toEqual(kept);
     expect(taught.by_answer.map(({ kind }) => kind)).toContain('get_order');
@@ -126,6 +132,36 @@ describe('a student of a repetitive agent', () => {
     expect(new Set([print(runs), print(runs.slice(1)), print(runs, { target_error: 0.1 })]).size).toBe(3);
   });
 
+  it('leaves the agent to the upstream that it was wrong about, and serves the other', async () => {
+    const good = makeRuns(60);
+    const bad = makeRuns(60).map((run) => ({
+      ...run,
+      run_id: `bad-${run.run_id}`,
+      steps: run.steps.map((one) => ({ ...one, step: { ...one.step, scope: 'another' } })),
+    }));
+    const seen = splitRuns([...good, ...bad]);
+    const kept = new Set(seen.held_out.map(({ run_id }) => run_id));
+    // Like the others while it is taught; when it is measured, something has changed.
+    for (const run of bad)
+      if (kept.has(run.run_id))
+        for (const one of run.steps)
+          one.answer = {
+            ...one.answer!,
+            content: [{ type: 'text', text: 'Closed.' }],
+            stop_reason: 'end_turn',
+          };
+    const taught = await teach([...good, ...bad]);
+    expect(judgeStudent(taught, gate)).toBeNull();
+    const agents = taught.draft.coverage.agents!;
+    expect(agents).toHaveLength(2);
+    for (const { agent, evidence, threshold } of agents)
+      expect([evidence, threshold === null]).toEqual(agent === 'another' ? ['failed', true] : ['own', false]);
+    const student = new Student(taught.model, makeIndex);
+    const covers = (runs: typeof good): boolean =>
+      runs.some(({ steps }) => steps.some(({ step }) => student.decide(step, taught.threshold).covered));
+    expect([covers(good), covers(bad)]).toEqual([true, false]);
+  });
+
   it('does not pass when golden answers contradict each other', async () => {
     const runs = makeRuns(60);
     for (const [at, run] of runs.entries()) {
@@ -142,7 +178,7 @@ describe('a student of a repetitive agent', () => {
   it('is not replaced by one that serves clearly less of the same, but by one that is as good', async () => {
     const runs = makeRuns(60);
     const before = await teach(runs);
-    const published = { model: before.model, manifest: toManifest(before) };
+    const published = { model: before.measured_model!, manifest: toManifest(before) };
     const same = await judgeRound(await teach(runs), published, gate, makeIndex);
     expect(same).toMatchObject({ publish: true });
     expect(same.comparison!.new_right).toBe(same.comparison!.published_right);

@@ -3,8 +3,10 @@
  *
  *  - Calls: the same tools in the same order, with inputs that are the same JSON whatever the order of keys. Text beside
  *    calls does not count: the agent acts on the calls.
- *  - Text alone: the same facts, and wording that is close. Facts are all words with a digit or an underscore, addresses and
- *    paths, what stands in quotes or backticks, and whether the text denies something (no, not, cannot, unable, failed, …). Close: the
+ *  - Text that is JSON, a fence around it or not: the same JSON. Programs read it: no key and no value is a matter of style.
+ *  - Other text alone: the same facts, and wording that is close. Facts are all words with a digit or an underscore, addresses and
+ *    paths, what stands in quotes or backticks, a number's sign and currency, names (words with a capital inside a
+ *    sentence), and whether the text denies something (no, not, cannot, unable, failed, …). Close: the
  *    words that carry meaning have a Dice overlap of at least {@link CLOSE_WORDING}.
  */
 
@@ -34,8 +36,18 @@ const DENIALS = new Set(
 /** An answer as far as agreement looks at it. */
 export interface Comparable {
   calls: string;
-  /** null beside calls. */
-  text: { facts: Map<string, number>; words: Map<string, number>; size: number; denials: number } | null;
+  /** null beside calls, and for JSON, which stands with the calls. */
+  text: TextFacts | null;
+}
+
+interface TextFacts {
+  facts: Map<string, number>;
+  /** Of words with a capital inside a sentence; and all words, to look for those of the other text in. */
+  names: Set<string>;
+  said: Set<string>;
+  words: Map<string, number>;
+  size: number;
+  denials: number;
 }
 
 export function answersAgree(a: Pick<StudentAnswer, 'content'>, b: Pick<StudentAnswer, 'content'>): boolean {
@@ -50,7 +62,25 @@ export function readComparable(answer: Pick<StudentAnswer, 'content'>): Comparab
     if (block.type === 'tool_call') calls += `${JSON.stringify(block.name)}${canonicalText(block.input)}\n`;
     else text += `${block.text}\n`;
   }
-  return { calls, text: calls === '' ? readFacts(text) : null };
+  if (calls !== '') return { calls, text: null };
+  const json = readJsonText(text);
+  return json === null ? { calls, text: readFacts(text) } : { calls: json, text: null };
+}
+
+/** @returns the JSON object or list that the text is, in one way of writing; null for any other text */
+function readJsonText(text: string): string | null {
+  if (text.length > 2 * STUDENT_CORE.answer) return null;
+  let inner = text.trim();
+  if (inner.startsWith('```') && inner.endsWith('```') && inner.length > 6) {
+    const begin = inner.indexOf('\n');
+    inner = inner.slice(begin < 0 ? 3 : begin + 1, -3).trim();
+  }
+  if (!inner.startsWith('{') && !inner.startsWith('[')) return null;
+  try {
+    return canonicalText(JSON.parse(inner));
+  } catch {
+    return null;
+  }
 }
 
 export function comparablesAgree(a: Comparable, b: Comparable): boolean {
@@ -58,16 +88,21 @@ export function comparablesAgree(a: Comparable, b: Comparable): boolean {
   if (a.text.denials > 0 !== b.text.denials > 0) return false;
   if (a.text.facts.size !== b.text.facts.size) return false;
   for (const fact of a.text.facts.keys()) if (!b.text.facts.has(fact)) return false;
+  for (const name of a.text.names) if (!b.text.said.has(name)) return false;
+  for (const name of b.text.names) if (!a.text.said.has(name)) return false;
   if (a.text.size + b.text.size === 0) return true;
   let common = 0;
   for (const [word, count] of a.text.words) common += Math.min(count, b.text.words.get(word) ?? 0);
   return (2 * common) / (a.text.size + b.text.size) >= CLOSE_WORDING;
 }
 
-function readFacts(whole: string): NonNullable<Comparable['text']> {
+function readFacts(whole: string): TextFacts {
   const text = whole.slice(0, 2 * STUDENT_CORE.answer);
   const facts = new Map<string, number>();
   const words = new Map<string, number>();
+  const names = new Set<string>();
+  const said = new Set<string>();
+  let isInside = false;
   let size = 0;
   let denials = 0;
   const add = (fact: string): void => {
@@ -84,17 +119,25 @@ function readFacts(whole: string): NonNullable<Comparable['text']> {
           quote = -1;
         } else quote = token.end;
       }
+      if (SENTENCE_ENDS.has(raw)) isInside = false;
       continue;
     }
     if (token.kind === 'break') {
       quote = -1;
+      isInside = false;
       continue;
     }
+    const wasInside = isInside;
+    isInside = true;
     if (isOccasional(token) || token.kind === 'path' || raw.includes('_')) {
-      add(token.kind === 'number' ? levelNumber(raw) : raw.toLowerCase());
+      add(token.kind === 'number' ? unitOf(text, token) + levelNumber(raw) : raw.toLowerCase());
+      said.add(raw.toLowerCase());
       continue;
     }
     const word = token.key.replaceAll('’', "'");
+    said.add(word);
+    if (wasInside && raw.length > 2 && raw[0] !== raw[0]!.toLowerCase() && !FUNCTION_WORDS.has(word))
+      names.add(word);
     if (DENIALS.has(word)) denials++;
     else if (!FUNCTION_WORDS.has(word)) {
       const stem = stemWord(word);
@@ -102,7 +145,29 @@ function readFacts(whole: string): NonNullable<Comparable['text']> {
       size++;
     }
   }
-  return { facts, words, size, denials };
+  return { facts, names, said, words, size, denials };
+}
+
+const SENTENCE_ENDS = new Set(['.', '!', '?', ':', '"', '“', '*', '#', '-', '(']);
+const CURRENCIES = '$€£¥';
+const WORD = /[\p{L}\p{N}]/u;
+
+/** `-` before a number, its currency and `%`, on whichever side they stand. */
+function unitOf(text: string, { start, end }: { start: number; end: number }): string {
+  let sign = '';
+  let currency = '';
+  for (let at = start - 1; at >= 0 && at > start - 4; at--) {
+    const char = text[at]!;
+    if (CURRENCIES.includes(char)) currency = char;
+    else if (char === '-' || char === '−') {
+      // Not of a range or a word with a hyphen.
+      if (at === 0 || !WORD.test(text[at - 1]!)) sign = '-';
+    } else break;
+  }
+  const after = text[end] ?? '';
+  if (after === '%') sign += '%';
+  else if (CURRENCIES.includes(after) && after !== '' && currency === '') currency = after;
+  return sign + currency;
 }
 
 /** 1,204.50 is 1204.5. */

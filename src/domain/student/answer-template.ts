@@ -36,6 +36,8 @@ export interface AnswerTemplate {
   calls: { name: string; input: TemplateNode }[];
   /** Text alone; beside calls the commentary, where it could be learnt. */
   text: TemplateNode | null;
+  /** Text alone that is JSON, with the spaces of one level; then there is no other text. */
+  json?: { value: TemplateNode; indent: number };
 }
 
 /** A golden answer with the context it was given in. */
@@ -127,18 +129,40 @@ function shapeOf(content: readonly StudentBlock[]): string {
   let shape = '';
   for (const block of content)
     if (block.type === 'tool_call') shape += `${JSON.stringify(block.name)}${shapeOfValue(block.input)}\n`;
-  return shape === '' ? 'text' : shape;
+  if (shape !== '') return shape;
+  const json = readJsonAnswer(textOf(content));
+  return json === null ? 'text' : `json ${json.indent} ${shapeOfValue(json.value, true)}`;
 }
 
-function shapeOfValue(value: unknown): string {
-  if (isPrimitive(value)) return '_';
+function textOf(content: readonly StudentBlock[]): string {
+  return content
+    .filter((block) => block.type === 'text')
+    .map(({ text }) => text)
+    .join('\n');
+}
+
+/** @returns null for a text that is not an object or a list, written as JSON.stringify writes */
+function readJsonAnswer(text: string): { value: object; indent: number } | null {
+  if (!text.startsWith('{') && !text.startsWith('[')) return null;
+  try {
+    const value = JSON.parse(text) as object;
+    const indent = [0, 2, 4].find((spaces) => JSON.stringify(value, null, spaces) === text);
+    return indent === undefined ? null : { value, indent };
+  } catch {
+    return null;
+  }
+}
+
+/** @param tellsNull that nothing was found is another answer, and not another value */
+function shapeOfValue(value: unknown, tellsNull = false): string {
+  if (isPrimitive(value)) return tellsNull && value === null ? 'null' : '_';
   if (Array.isArray(value)) {
     // A long list, or one of plain values, is taken from the context as a whole or not at all.
-    return value.length > 8 ? '_' : `[${value.map(shapeOfValue).join(',')}]`;
+    return value.length > 8 ? '_' : `[${value.map((item) => shapeOfValue(item, tellsNull)).join(',')}]`;
   }
   if (!isObject(value)) return '_';
   const keys = Object.keys(value).sort();
-  return `{${keys.map((key) => `${JSON.stringify(key)}:${shapeOfValue(value[key])}`).join(',')}}`;
+  return `{${keys.map((key) => `${JSON.stringify(key)}:${shapeOfValue(value[key], tellsNull)}`).join(',')}}`;
 }
 
 /** Labels of the examples, one list for each way to cut them. */
@@ -156,13 +180,15 @@ function solve(examples: readonly AnswerExample[], supportMin: number): AnswerTe
     const values = all.map((blocks) => blocks[i]!.input);
     template.calls.push({ name: call.name, input: solveValue(solver, values) });
   }
-  const texts = examples.map(({ content }) =>
-    content
-      .filter((block) => block.type === 'text')
-      .map(({ text }) => text)
-      .join('\n'),
-  );
-  if (calls.length === 0) template.text = solveValue(solver, texts);
+  const texts = examples.map(({ content }) => textOf(content));
+  if (calls.length === 0) {
+    const jsons = texts.map(readJsonAnswer);
+    if (jsons.every((json) => json !== null)) {
+      const { indent } = jsons[0]!;
+      const values = jsons.map(({ value }) => value);
+      template.json = { value: solveValue(solver, values), indent };
+    } else template.text = solveValue(solver, texts);
+  }
   if (solver.cuts.length > 0) return solver.cuts;
   if (calls.length > 0 && texts.every((text) => text !== '')) {
     // Nobody acts on it: said where it can be, else left out.
@@ -654,6 +680,13 @@ export function fillTemplate(
       content.push({ type: 'text', text: text.value });
       if (template.calls.length === 0) doubt = text.doubt;
     }
+  }
+  if (template.json !== undefined) {
+    const filled = fillNode(template.json.value, context);
+    if (typeof filled === 'string') return filled;
+    const text = JSON.stringify(filled.value, null, template.json.indent);
+    if (text.length > STUDENT_CORE.answer) return 'missing_value';
+    return { value: [{ type: 'text', text }], doubt: filled.doubt };
   }
   for (const { name, input } of template.calls) {
     const filled = fillNode(input, context);

@@ -14,11 +14,24 @@
  * not for each: a bound for most of them ("Learn then test", Angelopoulos, Bates, Candès, Jordan and Lei, 2021) takes
  * some 60 served steps without an error at 5 %, which thirty short golden runs do not have. With few served steps no
  * threshold satisfies the rule, and nothing is served: at 5 % it takes 19 without an error.
+ *
+ * The promise is kept for each agent, not for all together: a student that is right about a thousand easy steps of one
+ * agent may not be wrong about the few of another. So each agent has a threshold from its own steps (Mondrian conformal
+ * prediction: Vovk, Gammerman and Shafer, "Algorithmic learning in a random world", 2005, section 4.5). Agents with too
+ * few golden steps for one of their own are one category together, for which the rule holds on average; of these, none
+ * is served at a score at which it was wrong itself, nor before AGENT_RUNS_MIN runs of it are known.
  */
 
 import { createPrng } from '../../std/prng.ts';
 import { answersAgree } from './agreement.ts';
-import { type FitOptions, fitStudent, type LearnedStep, type MakeStudentIndex, Student } from './student.ts';
+import {
+  type FitOptions,
+  fitStudent,
+  type LearnedStep,
+  type MakeStudentIndex,
+  nameAgents,
+  Student,
+} from './student.ts';
 
 export interface CalibrationOptions extends FitOptions {
   /** Share of wrong answers among served ones, 0 … 1; 0.05 when left out. */
@@ -30,8 +43,9 @@ export interface CalibrationOptions extends FitOptions {
 
 export interface CurvePoint {
   target_error: number;
-  /** −1: nothing is served. */
+  /** The largest; −1: nothing is served. */
   threshold: number;
+  agents: AgentCalibration[];
   served: number;
   errors: number;
   /** Served of all steps. */
@@ -41,8 +55,10 @@ export interface CurvePoint {
 }
 
 export interface Calibration {
-  /** Goes into `decide`; −1: nothing is served, for want of evidence. */
+  /** Goes into `decide`: the largest of all agents'; −1: nothing is served, for want of evidence. */
   threshold: number;
+  /** Goes into `limitAgents`: each agent's own. */
+  agents: AgentCalibration[];
   target_error: number;
   /** For the manifest: `cross-fitted split-conformal selection by run, N folds`. */
   method: string;
@@ -55,9 +71,26 @@ export interface Calibration {
   curve: CurvePoint[];
 }
 
+/** From which score on one agent's steps are not covered, and what that says so. */
+export interface AgentCalibration {
+  /** As {@link nameAgents} names it. */
+  agent: string;
+  /** −1: none of its steps is served. */
+  threshold: number;
+  /** `own`: its own steps; `pooled`: those of all agents that have too few. */
+  evidence: 'own' | 'pooled';
+  runs: number;
+  steps: number;
+  /** At the threshold, on steps whose runs the student did not know. */
+  served: number;
+  errors: number;
+}
+
 /** What a student thought of a step, and whether it was right. */
 export interface ScoredStep {
   run_id: string;
+  /** As {@link nameAgents} names it; all one agent where it is left out. */
+  agent?: string;
   /** null: it had no answer. */
   score: number | null;
   is_right: boolean;
@@ -71,21 +104,36 @@ export function calibrateStudent(steps: readonly LearnedStep[], options: Calibra
   const target = options.target_error ?? 0.05;
   const folds = Math.max(2, Math.floor(options.folds ?? 5));
   const scored = scoreCrossFitted(steps, folds, options);
-  const threshold = chooseThreshold(scored, target);
-  const at = countServed(scored, threshold);
   return {
-    threshold,
-    target_error: target,
-    method: `cross-fitted split-conformal selection by run, ${folds} folds`,
+    ...calibrateScores(scored, target),
+    method: `cross-fitted split-conformal selection by agent and run, ${folds} folds`,
     runs: new Set(steps.map(({ run_id }) => run_id)).size,
+  };
+}
+
+/** The thresholds for scores that are there already. */
+export function calibrateScores(
+  scored: readonly ScoredStep[],
+  target: number,
+): Omit<Calibration, 'method' | 'runs'> {
+  const summarize = (agents: readonly AgentCalibration[]) => ({
+    threshold: agents.reduce((most, { threshold }) => Math.max(most, threshold), -1),
+    served: agents.reduce((sum, { served }) => sum + served, 0),
+    errors: agents.reduce((sum, { errors }) => sum + errors, 0),
+  });
+  const agents = chooseAgentThresholds(scored, target);
+  return {
+    ...summarize(agents),
+    agents,
+    target_error: target,
     steps: scored.length,
-    ...at,
     curve: CURVE_TARGETS.map((targetError) => {
-      const its = chooseThreshold(scored, targetError);
-      const { served, errors } = countServed(scored, its);
+      const its = chooseAgentThresholds(scored, targetError);
+      const { threshold, served, errors } = summarize(its);
       return {
         target_error: targetError,
-        threshold: its,
+        threshold,
+        agents: its,
         served,
         errors,
         coverage: scored.length === 0 ? 0 : served / scored.length,
@@ -93,6 +141,48 @@ export function calibrateStudent(steps: readonly LearnedStep[], options: Calibra
       };
     }),
   };
+}
+
+/** Steps with an answer that an agent must have for a threshold of its own, at least; at a target of 5 %. */
+const OWN_STEPS_MIN = 3;
+/** Golden runs of an agent with fewer steps than that, at least, before any is served. */
+const AGENT_RUNS_MIN = 5;
+
+/** A threshold for each agent: from its own steps, or from those of all that have too few. */
+function chooseAgentThresholds(scored: readonly ScoredStep[], target: number): AgentCalibration[] {
+  const byAgent = new Map<string, ScoredStep[]>();
+  for (const one of scored) {
+    const its = byAgent.get(one.agent ?? '');
+    if (its === undefined) byAgent.set(one.agent ?? '', [one]);
+    else its.push(one);
+  }
+  // As many as the rule takes, some times over: else one error more or less decides.
+  const hasOwn = (its: readonly ScoredStep[]): boolean =>
+    its.filter(({ score }) => score !== null).length >= (OWN_STEPS_MIN * (1 - target)) / target;
+  const few = [...byAgent.values()].filter((its) => !hasOwn(its));
+  const pooled = few.length > 1 ? chooseThreshold(few.flat(), target) : -1;
+  return [...byAgent].map(([agent, its]) => {
+    const runs = new Set(its.map(({ run_id }) => run_id)).size;
+    const isOwn = hasOwn(its) || few.length === 1;
+    let threshold = isOwn ? chooseThreshold(its, target) : runs < AGENT_RUNS_MIN ? -1 : pooled;
+    if (!isOwn) {
+      const wrong = its.flatMap(({ score, is_right }) => (score !== null && !is_right ? [score] : []));
+      const least = Math.min(...wrong);
+      if (least <= threshold)
+        threshold = its.reduce(
+          (most, { score }) => (score !== null && score < least && score > most ? score : most),
+          -1,
+        );
+    }
+    return {
+      agent,
+      threshold,
+      evidence: isOwn ? ('own' as const) : ('pooled' as const),
+      runs,
+      steps: its.length,
+      ...countServed(its, threshold),
+    };
+  });
 }
 
 /** Each step's score from a student that does not know its run. */
@@ -108,11 +198,14 @@ export function scoreCrossFitted(
     [runs[i], runs[j]] = [runs[j]!, runs[i]!];
   }
   const foldOf = new Map(runs.map((run, i) => [run, i % folds]));
+  const agents = nameAgents(steps);
   const scored: ScoredStep[] = [];
   for (let fold = 0; fold < Math.min(folds, runs.length); fold++) {
     const teaching = steps.filter(({ run_id }) => foldOf.get(run_id) !== fold);
     const student = new Student(fitStudent(teaching, options), options.makeIndex);
-    for (const one of steps) if (foldOf.get(one.run_id) === fold) scored.push(scoreStep(student, one));
+    for (const one of steps)
+      if (foldOf.get(one.run_id) === fold)
+        scored.push({ ...scoreStep(student, one), agent: agents.get(one) ?? '' });
   }
   return scored;
 }

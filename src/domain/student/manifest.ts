@@ -15,6 +15,9 @@ export const STUDENT_FORMAT = 'svc_student_v1';
 export const ERROR_DEFINITION =
   "a served step is an error when its answer does not agree with the golden one: other tools, another order or other arguments; for a text, another value in it or clearly other words. Steps come from golden runs kept apart from teaching, each shown with its run's own recorded history";
 
+/** Agents told of in a manifest; the student may know more. */
+export const MANIFEST_AGENTS = 100;
+
 const count = z.int().nonnegative();
 const share = z.number().min(0).max(1);
 const time = z.iso.datetime();
@@ -74,6 +77,36 @@ const measured = z.object({
   /** Steps not covered, by reason. */
   uncovered: z.partialRecord(z.enum(UNCOVERED_REASONS), count),
   error_definition: z.string().max(1_000),
+  /**
+   * Whose figures these are, where they are not those of the student in this directory: one taught in the same way
+   * without the runs kept apart. The one in the directory was taught those, too.
+   */
+  of: z
+    .object({
+      teaching_runs: count,
+      steps: count,
+      threshold: share,
+    })
+    .optional(),
+});
+
+/** One agent: a model with its tools, settings and system prompt. */
+const agent = z.object({
+  /** Names it within this manifest. */
+  agent: z.string().max(100),
+  /** Of its tools, some. */
+  tools: z.array(z.string().max(100)).max(5),
+  /** null: none of its steps is served. */
+  threshold: share.nullable(),
+  /** `own`: its own golden steps say so; `pooled`: those of all agents that have few; `failed`: too wrong when measured. */
+  evidence: z.enum(['own', 'pooled', 'failed']),
+  /** Golden runs and steps that say so, and what of them would have been served and wrong (cross-fitted). */
+  runs: count,
+  steps: count,
+  served: count,
+  errors: count,
+  /** What was found on the runs kept apart. */
+  measured: z.object({ steps: count, served: count, errors: count }),
 });
 
 const manifest = z.object({
@@ -90,6 +123,8 @@ const manifest = z.object({
     target_error: share,
     /** How the threshold was found, in words. */
     method: z.string().max(1_000),
+    /** Each agent's own threshold, the one with most golden steps first; the threshold above is the largest of them. */
+    agents: z.array(agent).max(MANIFEST_AGENTS).optional(),
   }),
   measured,
   /** The runs that it comes from. */
@@ -105,7 +140,8 @@ const manifest = z.object({
     first_exchange_id: count,
     last_exchange_id: count,
   }),
-  files: z.object({ steps: file }),
+  /** `measured`: the student that was measured, to be compared with later ones. */
+  files: z.object({ steps: file, measured: file.optional() }),
 });
 
 export type StudentKind = z.output<typeof studentKind>;

@@ -243,19 +243,23 @@ class StepReader {
   #readSystem(blocks: readonly TurnBlock[]): string {
     let left: number = STUDENT_CORE.system_read;
     let changing = '';
+    let places = '';
     let rest = 0;
     for (const block of blocks) {
       if (block.type !== 'text') continue;
       const text = block.text.length <= left ? block.text : block.text.slice(0, left);
       left -= text.length;
-      for (const { hash, start, end, isChanging } of sentencesOf(text)) {
+      for (const { hash, start, end, isChanging, isPlace } of sentencesOf(text)) {
         if (this.system.length < STUDENT_CORE.system_sentences) this.system.push(hash);
         else rest = mixNumber(Math.imul(rest, 31) + hash);
-        if (isChanging && changing.length < STUDENT_CORE.system_changing)
-          changing += `${text.slice(start, Math.min(end, start + 200))}\n`;
+        const line = text.slice(start, Math.min(end, start + 200));
+        if (isChanging && changing.length < STUDENT_CORE.system_changing) changing += `${line}\n`;
+        else if (isPlace && !isChanging && places.length < STUDENT_CORE.system_changing)
+          places += `${line}\n`;
       }
       if (left <= 0) break;
     }
+    changing += places.slice(0, Math.max(0, STUDENT_CORE.system_changing - changing.length));
     if (rest !== 0) this.system.push(rest);
     return changing;
   }
@@ -558,6 +562,8 @@ interface Sentence {
   start: number;
   end: number;
   isChanging: boolean;
+  /** A path or an address is in it: where the agent works, though nothing was levelled. */
+  isPlace: boolean;
 }
 
 /** Agents send the same long prompt with every step: its sentences are kept. */
@@ -569,7 +575,7 @@ function sentencesOf(text: string): readonly Sentence[] {
   const sentences: Sentence[] = [];
   readSentences(
     text,
-    (hash, start, end, isChanging) => void sentences.push({ hash, start, end, isChanging }),
+    (hash, start, end, isChanging, isPlace) => void sentences.push({ hash, start, end, isChanging, isPlace }),
   );
   keptSentences.set(text, sentences);
   return sentences;
@@ -577,11 +583,11 @@ function sentencesOf(text: string): readonly Sentence[] {
 
 /**
  * Sentences and lines as hashes of their words: words with a digit, days and months are levelled.
- * @param visit `isChanging`: something was levelled
+ * @param visit `isChanging`: something was levelled; `isPlace`: two slashes or more are in it
  */
 function readSentences(
   text: string,
-  visit: (hash: number, start: number, end: number, isChanging: boolean) => void,
+  visit: (hash: number, start: number, end: number, isChanging: boolean, isPlace: boolean) => void,
 ): void {
   let sentence = 0;
   let word = 0x811c9dc5;
@@ -589,12 +595,14 @@ function readSentences(
   let hasDigit = false;
   let isChanging = false;
   let words = 0;
+  let slashes = 0;
   let start = 0;
   const { length } = text;
   for (let at = 0; at <= length; at++) {
     const code = at < length ? text.charCodeAt(at) : 10;
     const isDigit = code >= 48 && code <= 57;
     const isLetter = (code | 32) >= 97 && (code | 32) <= 122;
+    if (code === 47) slashes++;
     if (
       isDigit ||
       isLetter ||
@@ -624,9 +632,10 @@ function readSentences(
       code === 10 ||
       ((code === 46 || code === 33 || code === 63) && (at + 1 >= length || text.charCodeAt(at + 1) <= 32));
     if (isEnd && words > 0) {
-      visit(sentence, start, at, isChanging);
+      visit(sentence, start, at, isChanging, slashes > 1);
       sentence = 0;
       words = 0;
+      slashes = 0;
       isChanging = false;
     }
   }

@@ -65,6 +65,10 @@ export type StudentGroup = Readonly<Record<string, unknown>>;
 /** What lies in {@link StudentModel.groups}: one agent, steps of one scope with one system prompt, but for what changes in it. */
 interface StudentAgent {
   scope: string;
+  /** As {@link nameAgents} names it. */
+  name: string;
+  /** Steps with a larger score are not covered, whatever the threshold; 1 in models that say nothing of it. */
+  limit?: number;
   /** Sentences that every golden step had. */
   core: number[];
   /** Others that several runs had. */
@@ -114,6 +118,10 @@ export interface Proposal {
   /** Nonconformity, 0 … 1; null where none could be had. */
   score: number | null;
   support: number;
+  /** Whose step it is; '' where nobody knows. */
+  agent: string;
+  /** Largest score that is covered, whatever the threshold. */
+  limit: number;
 }
 
 /** System prompts that share this much are one agent's. */
@@ -127,18 +135,12 @@ const NUMBER_KIND = 9;
 /** Deterministic: the same steps in the same order give the same model. */
 export function fitStudent(steps: readonly LearnedStep[], options: FitOptions = {}): StudentModel {
   const supportMin = Math.max(1, options.support_min ?? 2);
-  const taken = steps.slice(-STUDENT_CORE.steps).filter(({ step }) => step.unsupported === '');
-  const scopes = new Map<string, LearnedStep[]>();
-  for (const one of taken) {
-    const list = scopes.get(one.step.scope);
-    if (list === undefined) scopes.set(one.step.scope, [one]);
-    else list.push(one);
-  }
+  const taken = takeSteps(steps);
   const agents: StudentAgent[] = [];
   let groups = 0;
-  for (const [scope, its] of scopes) {
-    for (const members of partByPrompt(its)) {
-      const agent = learnAgent(scope, members);
+  for (const { scope, parts } of partByScope(taken)) {
+    for (const [part, members] of parts.entries()) {
+      const agent = learnAgent(scope, part, members);
       const stages = new Map<string, LearnedStep[]>();
       for (const one of members) {
         const list = stages.get(one.step.stage);
@@ -170,6 +172,51 @@ export function fitStudent(steps: readonly LearnedStep[], options: FitOptions = 
   };
 }
 
+function takeSteps(steps: readonly LearnedStep[]): LearnedStep[] {
+  return steps.slice(-STUDENT_CORE.steps).filter(({ step }) => step.unsupported === '');
+}
+
+function partByScope(steps: readonly LearnedStep[]): { scope: string; parts: LearnedStep[][] }[] {
+  const scopes = new Map<string, LearnedStep[]>();
+  for (const one of steps) {
+    const list = scopes.get(one.step.scope);
+    if (list === undefined) scopes.set(one.step.scope, [one]);
+    else list.push(one);
+  }
+  return [...scopes].map(([scope, its]) => ({ scope, parts: partByPrompt(its) }));
+}
+
+function nameOf(scope: string, part: number): string {
+  return part === 0 ? scope : `${scope}.${part}`;
+}
+
+/**
+ * Whose each step is. The names are those of the agents in the model that {@link fitStudent} makes of the same steps;
+ * steps that it does not learn from have none.
+ */
+export function nameAgents(steps: readonly LearnedStep[]): Map<LearnedStep, string> {
+  const names = new Map<LearnedStep, string>();
+  for (const { scope, parts } of partByScope(takeSteps(steps)))
+    for (const [part, members] of parts.entries())
+      for (const one of members) names.set(one, nameOf(scope, part));
+  return names;
+}
+
+/** The model with what each agent's steps may score at most; agents that are not named have no limit. */
+export function limitAgents(
+  model: StudentModel,
+  agents: readonly { agent: string; threshold: number }[],
+): StudentModel {
+  const limits = new Map(agents.map(({ agent, threshold }) => [agent, threshold]));
+  return {
+    ...model,
+    groups: model.groups.map((group) => {
+      const limit = limits.get((group as unknown as StudentAgent).name);
+      return limit === undefined ? group : { ...group, limit };
+    }),
+  };
+}
+
 /** Parts steps of one scope whose system prompts have little in common. */
 function partByPrompt(steps: readonly LearnedStep[]): LearnedStep[][] {
   const parts: { prompt: Set<number>; members: LearnedStep[] }[] = [];
@@ -192,7 +239,7 @@ function overlap(a: ReadonlySet<number>, b: ReadonlySet<number>): number {
   return common / (a.size + b.size - common);
 }
 
-function learnAgent(scope: string, members: readonly LearnedStep[]): StudentAgent {
+function learnAgent(scope: string, part: number, members: readonly LearnedStep[]): StudentAgent {
   const steps = new Map<number, number>();
   const runs = new Map<number, Set<string>>();
   for (const { run_id, step } of members) {
@@ -216,7 +263,7 @@ function learnAgent(scope: string, members: readonly LearnedStep[]): StudentAgen
     for (const sentence of new Set(step.system)) if (!isCore.has(sentence)) count++;
     changing = Math.max(changing, count);
   }
-  return { scope, core, known, changing_max: changing, stages: [] };
+  return { scope, name: nameOf(scope, part), core, known, changing_max: changing, stages: [] };
 }
 
 /** @returns null where nothing can be learnt that two runs say */
@@ -632,20 +679,23 @@ export class Student {
    * @param wanted `coverage`: the answer is left out (kind `http`)
    */
   decide(step: StepDigest, threshold: number, wanted: 'answer' | 'coverage' = 'answer'): StudentDecision {
-    const { answer, reason, score, support } = this.propose(step);
-    if (answer === null || score === null || score > threshold) return { covered: false, reason, score };
+    const { answer, reason, score, support, limit } = this.propose(step);
+    if (answer === null || score === null || score > threshold || score > limit)
+      return { covered: false, reason, score };
     return { covered: true, answer: wanted === 'answer' ? answer : null, score, support };
   }
 
   propose(step: StepDigest): Proposal {
+    const agent = step.unsupported === '' ? this.#findAgent(step) : undefined;
+    const whose = { agent: agent?.agent.name ?? '', limit: agent?.agent.limit ?? 1 };
     const none = (reason: UncoveredReason, score: number | null = null): Proposal => ({
       answer: null,
       reason,
       score,
       support: 0,
+      ...whose,
     });
     if (step.unsupported !== '') return none('unsupported');
-    const agent = this.#findAgent(step);
     if (agent === undefined) return none('unknown_agent');
     const ready = agent.groups.get(step.stage);
     if (ready === undefined) return none('too_far');
@@ -716,10 +766,11 @@ export class Student {
             : 'missing_value',
       score: Math.max(0, Math.min(1, score)),
       support: Math.max(1, Math.round(most)),
+      ...whose,
     };
   }
 
-  #findAgent(step: StepDigest): { groups: Map<string, ReadyStage> } | undefined {
+  #findAgent(step: StepDigest): { agent: StudentAgent; groups: Map<string, ReadyStage> } | undefined {
     const prompt = new Set(step.system);
     for (const ready of this.#agents.get(step.scope) ?? []) {
       if (!ready.core.every((sentence) => prompt.has(sentence))) continue;
