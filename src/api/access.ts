@@ -7,6 +7,7 @@ import { isAllowed, type Permission } from '../domain/permissions.ts';
 import type { Role } from '../domain/role.ts';
 import { CatalogueError } from '../errors.ts';
 import { getOrganization, organizationsOf, roleOf } from '../storage/accounts/organizations.ts';
+import { getProject } from '../storage/accounts/projects.ts';
 import type { TableReader } from '../storage/tables.ts';
 
 /**
@@ -58,6 +59,20 @@ export function chooseOrganization(
   const org_id = named ?? defaultOrganization(tables, user.id);
   if (org_id === null) throw new CatalogueError('not_found', 'You belong to no organization');
   return { org_id, role: requireRole(tables, user, org_id, permission) };
+}
+
+/**
+ * The project that a query narrows to; null: none.
+ * @throws CatalogueError `not_found` for a project that is none of the organization's
+ */
+export function chooseProject(
+  tables: TableReader,
+  org_id: string,
+  project_id: string | undefined,
+): string | null {
+  if (project_id === undefined) return null;
+  if (getProject(tables, project_id)?.org_id !== org_id) throw new CatalogueError('not_found');
+  return project_id;
 }
 
 /**

@@ -20,7 +20,7 @@ import { ulidAt } from '../std/id.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { getProject } from '../storage/accounts/projects.ts';
 import type { TableReader, Tables } from '../storage/tables.ts';
-import { auditActor, chooseOrganization, requireRole } from './access.ts';
+import { auditActor, chooseOrganization, chooseProject, requireRole } from './access.ts';
 import { page } from './organizations.ts';
 
 /** An answer that holds a key must not stay in anything on its way. */
@@ -35,7 +35,8 @@ export function apiKeyHandlers({ main, revocations }: ApiKeyServices): UserHandl
   return {
     listKeys: ({ user, query, now_ms }) => {
       const { org_id } = chooseOrganization(main, user, query.org_id, 'keys.read');
-      const { items, total } = listKeys(main, org_id, query.project_id ?? null, query);
+      const project_id = chooseProject(main, org_id, query.project_id);
+      const { items, total } = listKeys(main, org_id, project_id, query);
       return page(
         items.map((key) => showKey(main, key, now_ms)),
         total,

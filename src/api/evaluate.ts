@@ -7,7 +7,6 @@ import { RunClient } from '../../actors/run/client.ts';
 import { UsageMeterClient } from '../../actors/usage-meter/client.ts';
 import type { EVALUATE, evaluateBody } from '../contract/evaluate.ts';
 import type { HandlersOf } from '../contract/handler.ts';
-import { SchemaViolation } from '../contract/violation.ts';
 import { evaluateSteps } from '../domain/evaluation.ts';
 import { toTimestamp } from '../domain/run.ts';
 import { projectOf } from '../domain/tenant.ts';
@@ -60,17 +59,9 @@ export function evaluateHandlers(services: {
   };
 }
 
-/** @throws SchemaViolation when there are neither steps nor a run */
-function readSteps(body: z.output<typeof evaluateBody>) {
-  if (body.steps !== undefined)
-    return body.steps.map((step, at) => ({ ...step, step_index: step.step_index ?? at }));
-  const violation = {
-    type: 'missing',
-    loc: ['body', 'steps'],
-    msg: 'Field required',
-    input: { run_id: null },
-  };
-  throw new SchemaViolation([violation]);
+/** The schema has seen to it that there are some where there is no run. */
+function readSteps({ steps = [] }: z.output<typeof evaluateBody>) {
+  return steps.map((step, at) => ({ ...step, step_index: step.step_index ?? at }));
 }
 
 /** Counts an evaluation before it is answered: a crash after the answer loses nothing. */

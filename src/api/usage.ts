@@ -3,9 +3,7 @@ import { countLiveKeys } from '../auth/key-store.ts';
 import type { USAGE_ROUTES } from '../contract/usage.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
 import type { UsageCounts } from '../domain/usage.ts';
-import { CatalogueError } from '../errors.ts';
 import { countMembers } from '../storage/accounts/organizations.ts';
-import { getProject } from '../storage/accounts/projects.ts';
 import {
   type DayCounts,
   interventionsOf,
@@ -13,15 +11,14 @@ import {
   readUsage,
 } from '../storage/accounts/usage.ts';
 import type { Stores } from '../storage/stores.ts';
-import type { TableReader } from '../storage/tables.ts';
-import { chooseOrganization } from './access.ts';
+import { chooseOrganization, chooseProject } from './access.ts';
 
 export function usageHandlers({ stores }: { stores: Stores }): UserHandlersOf<typeof USAGE_ROUTES> {
   const { main } = stores;
   return {
     usageStats: ({ user, query, now_ms }) => {
       const { org_id } = chooseOrganization(main, user, query.org_id, 'usage.read');
-      const project_id = checkProject(main, org_id, query.project_id);
+      const project_id = chooseProject(main, org_id, query.project_id);
       const { retrieve, evaluate } = readInterventionTotals(stores, org_id, project_id);
       return {
         body: {
@@ -34,7 +31,7 @@ export function usageHandlers({ stores }: { stores: Stores }): UserHandlersOf<ty
 
     usageSeries: ({ user, query, now_ms }) => {
       const { org_id } = chooseOrganization(main, user, query.org_id, 'usage.read');
-      const project_id = checkProject(main, org_id, query.project_id);
+      const project_id = chooseProject(main, org_id, query.project_id);
       const series = readUsage(stores, { org_id, project_id, days: query.days, nowMs: now_ms });
       const totals = show({} as UsageCounts);
       for (const day of series) {
@@ -52,13 +49,6 @@ export function usageHandlers({ stores }: { stores: Stores }): UserHandlersOf<ty
       };
     },
   };
-}
-
-/** @throws CatalogueError `not_found` for a project that is none of the organization's */
-function checkProject(tables: TableReader, org_id: string, project_id: string | undefined): string | null {
-  if (project_id === undefined) return null;
-  if (getProject(tables, project_id)?.org_id !== org_id) throw new CatalogueError('not_found');
-  return project_id;
 }
 
 function show(counts: Partial<DayCounts>) {

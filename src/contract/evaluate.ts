@@ -20,6 +20,10 @@ export const evaluateBody = z
     steps: list(evaluateStep, { max: EVALUATE_STEPS_MAX }).optional(),
     run_id: identifier().nullish(),
   })
+  .check(({ value, issues }) => {
+    if (value.steps !== undefined || value.run_id != null) return;
+    issues.push({ code: 'custom', input: value, path: ['steps'], message: 'Field required' });
+  })
   .meta({
     id: 'Evaluate',
     description: 'Either `steps`, or the `run_id` of a run whose steps have been logged.',

@@ -107,6 +107,17 @@ describe('evaluation', () => {
     expect(answer.body.detail[0]).toMatchObject({ type, loc });
   });
 
+  it.each([[{}], [{ run_id: null, task: 'mend it' }], [{ task_profile: 'coding', beyond: [1] }]])(
+    'says what was sent where the steps are missing %#',
+    async (body) => {
+      const answer = await api.post(EVALUATE, body);
+      expect(answer.status).toBe(422);
+      expect(answer.body).toEqual({
+        detail: [{ type: 'missing', loc: ['body', 'steps'], msg: 'Field required', input: body }],
+      });
+    },
+  );
+
   it('looks at as many steps as it says', async () => {
     const steps = Array.from({ length: EVALUATE_STEPS_MAX }, (_, at) => freshStep(at));
     expect((await api.post(EVALUATE, { steps })).status).toBe(200);

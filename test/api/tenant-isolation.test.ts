@@ -306,6 +306,17 @@ class Session {
       });
       expect(shown.sort(), path).toEqual([...expected].sort());
     }
+    // Of any project, as the own organization's and as that one's: its keys for who may read them, else not there.
+    for (const project of model.projects) {
+      const answer = await read(`/api-keys/?org_id=${org.id}&project_id=${project.id}&limit=200`);
+      const isTheirs = project.org === org && !project.isGone;
+      const verdict = model.verdict(who, org, 'keys.read');
+      expect(answer.status, project.id).toBe(verdict === 200 && !isTheirs ? 404 : verdict);
+      if (answer.status !== 200) continue;
+      const shown = answer.body.map((row: { id: string; revoked: boolean }) => `${row.id} ${row.revoked}`);
+      const there = model.keys.filter((key) => key.project === project.id);
+      expect(shown.sort()).toEqual(there.map(({ id, isGone }) => `${id} ${isGone}`).sort());
+    }
     const log = await read(`/organizations/${org.id}/audit-log?limit=200`);
     expect(log.status).toBe(model.verdict(who, org, 'audit.read'));
     if (log.status === 200) {
