@@ -109,7 +109,7 @@ export interface TaughtStudent {
   model: StudentModel;
   /** What was measured; null: it is the one that is published. */
   measured_model: StudentModel | null;
-  /** Of the one that was measured, or of the other if that is less; below 0: nothing would be served. */
+  /** Below 0: nothing would be served. */
   threshold: number;
   calibration: Calibration;
   split: SplitRuns;
@@ -128,52 +128,55 @@ export async function teachStudent(
   head: Pick<StudentManifestDraft, 'made_at' | 'made_by'>,
 ): Promise<TaughtStudent> {
   const tell = options.tell ?? (() => {});
-  const split = splitRuns(material.taught);
-  const learned = listLearned(split.teaching);
-  tell(`calibrating on ${split.teaching.length} runs`);
   const { target_error, makeIndex, service } = options;
-  const calibration =
-    service === undefined
-      ? calibrateStudent(learned, { target_error, makeIndex })
-      : await calibrateService(split.teaching, options, service, tell);
-  tell(`fitting ${learned.length} steps`);
-  const fitted = limitAgents(fitStudent(learned), calibration.agents);
-  tell(`measuring on ${split.held_out.length} runs`);
-  const { threshold } = calibration;
-  const ask = (model: StudentModel): Promise<MeasuredStep[]> => {
+  const split = splitRuns(material.taught);
+  const parts = service === undefined ? rotateParts(split) : [split.held_out];
+  const rounds: MeasuredRound[] = [];
+  for (const [at, part] of parts.entries()) {
+    const of = parts.length === 1 ? '' : `, ${at + 1} of ${parts.length}`;
+    const teaching = at === 0 ? split.teaching : material.taught.filter((run) => !part.includes(run));
+    const learned = listLearned(teaching);
+    tell(`calibrating on ${teaching.length} runs${of}`);
+    const calibration =
+      service === undefined
+        ? calibrateStudent(learned, { target_error, makeIndex })
+        : await calibrateService(teaching, options, service, tell);
+    tell(`fitting ${learned.length} steps${of}`);
+    const model = limitAgents(fitStudent(learned), calibration.agents);
+    tell(`measuring on ${part.length} runs${of}`);
     const student = new Student(model, makeIndex);
-    return service === undefined
-      ? askAbout(split.held_out, ({ step }) => decide(student, step, threshold))
-      : measureService(split.held_out, student, threshold, service, tell);
-  };
-  const asked = await ask(fitted);
-  const whose = new Student(fitted, makeIndex);
-  const failed = findFailedAgents(asked, whose, target_error);
-  // With all that share its model, tools and settings: what parts those by their prompts may name them otherwise.
+    const { threshold } = calibration;
+    const asked = await (service === undefined
+      ? askAbout(part, ({ step }) => decide(student, step, threshold))
+      : measureService(part, student, threshold, service, tell));
+    rounds.push({ teaching, learned, calibration, model, asked });
+  }
+  const first = rounds[0]!;
+  const asked = rounds.flatMap((round) => round.asked);
+  const failed = findFailedScopes(asked, target_error);
+  const steps = asked.map((one) =>
+    one.served && failed.has(one.step.step.scope)
+      ? { ...one, served: false, wrong: false, reason: 'disagreement' as const }
+      : one,
+  );
   const isFailed = (agent: string): boolean => failed.has(scopeOf(agent));
   const dropAgents = (model: StudentModel, { agents }: Calibration): StudentModel =>
     limitAgents(
       model,
       agents.map(({ agent, threshold: its }) => ({ agent, threshold: isFailed(agent) ? -1 : its })),
     );
-  const measured = dropAgents(fitted, calibration);
-  const steps = asked.map((one) =>
-    one.served && isFailed(whose.propose(one.step.step).agent)
-      ? { ...one, served: false, wrong: false, reason: 'disagreement' as const }
-      : one,
-  );
+  const measured = dropAgents(first.model, first.calibration);
   // A service's threshold was paid for; to ask it about everything would cost as much again.
-  const isRefitted =
-    service === undefined && threshold >= 0 && !calibration.agents.every(({ agent }) => isFailed(agent));
-  const everything = isRefitted ? listLearned(material.taught) : learned;
+  const isRefitted = service === undefined && steps.some(({ served }) => served);
+  const learned = isRefitted ? listLearned(material.taught) : first.learned;
   if (isRefitted) tell(`teaching all ${material.taught.length} runs`);
-  const final = isRefitted ? calibrateStudent(everything, { target_error, makeIndex }) : calibration;
-  const model = isRefitted ? dropAgents(fitStudent(everything), final) : measured;
+  const calibration = isRefitted ? calibrateStudent(learned, { target_error, makeIndex }) : first.calibration;
+  const model = isRefitted ? dropAgents(fitStudent(learned), calibration) : measured;
   const ids = material.taught.flatMap(({ first_id, last_id }) => [first_id, last_id]);
   return {
     model,
     measured_model: isRefitted ? measured : null,
-    threshold: Math.min(threshold, final.threshold),
+    threshold: calibration.threshold,
     calibration,
     split,
     steps,
@@ -182,26 +185,33 @@ export async function teachStudent(
       ...head,
       student: options.student,
       coverage: {
-        threshold: Math.max(0, final.threshold),
+        threshold: Math.max(0, calibration.threshold),
         target_error,
-        method: final.method,
+        method: calibration.method,
         agents: describeAgents(
-          final,
+          calibration,
           isFailed,
-          everything,
+          learned,
           countByAgent(asked, new Student(model, makeIndex)),
         ),
       },
       measured: {
         ...summarizeMeasures(steps),
         ...(isRefitted
-          ? { of: { teaching_runs: split.teaching.length, steps: learned.length, threshold } }
+          ? {
+              of: {
+                students: rounds.length,
+                teaching_runs: first.teaching.length,
+                steps: first.learned.length,
+                threshold: Math.max(0, first.calibration.threshold),
+              },
+            }
           : {}),
       },
       golden: {
         runs: material.golden,
-        teaching_runs: isRefitted ? material.taught.length : split.teaching.length,
-        steps: everything.length,
+        teaching_runs: isRefitted ? material.taught.length : first.teaching.length,
+        steps: learned.length,
         held_out_below: split.held_out_below,
         fingerprint: fingerprintMaterial(material, options),
         first_exchange_id: ids.reduce((least, id) => Math.min(least, id), ids[0] ?? 0),
@@ -211,6 +221,29 @@ export async function teachStudent(
   };
 }
 
+/** A student that does not know some runs, and what it did on them. */
+interface MeasuredRound {
+  teaching: GoldenRun[];
+  learned: LearnedStep[];
+  calibration: Calibration;
+  model: StudentModel;
+  asked: MeasuredStep[];
+}
+
+/** With fewer golden runs than this, each is kept apart once: a quarter of thirty says little. */
+const ROTATED_RUNS = 80;
+const ROTATED_PARTS = 4;
+
+/** Parts of the runs, each kept apart from a student that is taught the others; the first is the one of `split`. */
+function rotateParts({ teaching, held_out }: SplitRuns): GoldenRun[][] {
+  if (teaching.length + held_out.length >= ROTATED_RUNS) return [held_out];
+  const others = teaching.toSorted((a, b) => placeOf(a.run_id) - placeOf(b.run_id));
+  const parts = Array.from({ length: ROTATED_PARTS - 1 }, (_, part) =>
+    others.filter((_run, i) => i % (ROTATED_PARTS - 1) === part),
+  );
+  return [held_out, ...parts];
+}
+
 /** Served steps kept apart of one agent, at least, before it is taken out for being wrong. */
 const AGENT_JUDGED_MIN = 8;
 
@@ -218,12 +251,23 @@ function scopeOf(agent: string): string {
   return agent.split('.')[0]!;
 }
 
-/** Scopes of agents whose served steps kept apart were wrong more often than the target: none of their steps is served. */
-function findFailedAgents(asked: readonly MeasuredStep[], student: Student, target: number): Set<string> {
-  const failed = new Set<string>();
-  for (const [agent, { served, errors }] of countByAgent(asked, student))
-    if (served >= AGENT_JUDGED_MIN && errors / served > target) failed.add(scopeOf(agent));
-  return failed;
+/**
+ * Scopes of agents whose served steps kept apart were wrong more often than the target: none of their steps is served.
+ * Where there is no agent beside them, the gate has the word.
+ */
+function findFailedScopes(asked: readonly MeasuredStep[], target: number): Set<string> {
+  const counts = new Map<string, { served: number; errors: number }>();
+  for (const { step, served, wrong } of asked) {
+    if (!served) continue;
+    const its = counts.get(step.step.scope) ?? { served: 0, errors: 0 };
+    counts.set(step.step.scope, its);
+    its.served += 1;
+    if (wrong) its.errors += 1;
+  }
+  const failed = [...counts].filter(
+    ([, { served, errors }]) => served >= AGENT_JUDGED_MIN && errors / served > target,
+  );
+  return new Set(failed.length === counts.size ? [] : failed.map(([scope]) => scope));
 }
 
 function countByAgent(
@@ -438,7 +482,8 @@ export async function compareStudents(
   const threshold = manifest.measured.of?.threshold ?? manifest.coverage.threshold;
   const before = await askAbout(runs, ({ step }) => decide(student, step, threshold));
   if (before.length === 0) return null;
-  const after = taught.steps.filter(({ run_id }) => isKeptApart(run_id));
+  const compared = new Set(runs.map(({ run_id }) => run_id));
+  const after = taught.steps.filter(({ run_id }) => compared.has(run_id));
   const countRight = (steps: readonly MeasuredStep[]): number =>
     steps.filter(({ served, wrong }) => served && !wrong).length;
   return {

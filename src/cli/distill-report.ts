@@ -92,8 +92,14 @@ function describeStudent(student: NonNullable<RoundJson['student']>): [string, s
       `${number(measured.served)} of ${count(measured.steps, 'step')} kept apart (${percent(measured.coverage)})`,
     ],
   ];
-  if (measured.of !== undefined)
-    facts.splice(1, 0, ['measured was', `one taught ${count(measured.of.teaching_runs, 'run')} of these`]);
+  if (measured.of !== undefined) {
+    const { students, teaching_runs } = measured.of;
+    const whose = students === 1 ? 'one' : `${students}, each`;
+    facts.splice(1, 0, [
+      'measured',
+      `${whose} taught ${students === 1 ? '' : 'some '}${count(teaching_runs, 'run')} of these, on others`,
+    ]);
+  }
   if (measured.error !== null && measured.error_at_most !== null) {
     const bound = `at most ${percent(measured.error_at_most)} with 95 % confidence`;
     facts.push([

@@ -745,13 +745,20 @@ function fillNode(node: TemplateNode, context: StepContext): Filled<unknown> | U
   }
 }
 
+/** Doubt where a rule of those that found a value in every golden step finds none. */
+const SILENT = 0.2;
+
 function fillSlot(rules: readonly ProvenRule[], context: StepContext): Filled<unknown> | Unfilled {
   let chosen: unknown;
   let evidence = 0;
   let against = 0;
+  let silent = 0;
   for (const { rule, runs } of rules) {
     const value = applyRule(rule, context);
-    if (value === undefined) continue;
+    if (value === undefined) {
+      silent = Math.max(silent, runs);
+      continue;
+    }
     if (chosen === undefined) {
       chosen = value;
       evidence = runs;
@@ -759,7 +766,9 @@ function fillSlot(rules: readonly ProvenRule[], context: StepContext): Filled<un
     else against = Math.max(against, runs);
   }
   if (chosen === undefined) return 'missing_value';
-  const unsure = 1 / (evidence + 2);
+  // A better rule that found it in as many golden steps finds nothing: something here is not as it was there.
+  const unsure =
+    silent >= evidence && evidence >= 8 ? Math.max(SILENT, 1 / (evidence + 2)) : 1 / (evidence + 2);
   const contradicted = 0.15 + 0.7 * (against / (evidence + against));
   return { value: chosen, doubt: against === 0 ? unsure : Math.max(unsure, contradicted) };
 }

@@ -79,10 +79,12 @@ const measured = z.object({
   error_definition: z.string().max(1_000),
   /**
    * Whose figures these are, where they are not those of the student in this directory: one taught in the same way
-   * without the runs kept apart. The one in the directory was taught those, too.
+   * without the runs kept apart. The one in the directory was taught those, too. Of few golden runs each is kept apart
+   * once, from one of several students; runs, steps and threshold are those of the first.
    */
   of: z
     .object({
+      students: z.int().min(1).max(100),
       teaching_runs: count,
       steps: count,
       threshold: share,

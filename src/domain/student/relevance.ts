@@ -20,7 +20,7 @@ const TREES = 5;
 const DRAWN_SHARE = 0.6;
 const DEPTH = 8;
 /** Chi-square with one degree of freedom at 1 %, before the number of marks that were tried is paid for. */
-const CHANCE = 6.63;
+export const CHANCE = 6.63;
 
 /**
  * @param labels what each step answers, 0 … classes − 1

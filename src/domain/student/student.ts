@@ -24,7 +24,7 @@ import type { StudentAnswer, StudentBlock, StudentDecision, UncoveredReason } fr
 import { StepContext } from './extraction.ts';
 import { hashString, isObject } from './json-values.ts';
 import { learnNovelty, NoveltyIndex, type NoveltyMemory } from './novelty.ts';
-import { type MarkColumn, weighMarks } from './relevance.ts';
+import { CHANCE, type MarkColumn, weighMarks } from './relevance.ts';
 import { MARK, type StepDigest } from './step.ts';
 
 /** A golden step. */
@@ -106,6 +106,8 @@ interface StageMemory {
   dimensions: number[];
   worth: number[];
   splits: NumberSplit[];
+  /** Marks that always came with one label (−1: answers that no template explains), more often than by chance. */
+  tells?: [number, number][];
   prototypes: Prototype[];
   novelty: NoveltyMemory;
 }
@@ -332,6 +334,7 @@ function fitGroup(
     dimensions,
     worth,
     splits: splits.filter(({ key }) => dimensions.includes(key)),
+    tells: findTells(columns, targets, labelCount),
     prototypes,
     novelty: learnNovelty(
       steps.map(({ run_id, step }) => ({ run_id, marks: step.marks })),
@@ -520,6 +523,43 @@ function findCut(
   return best;
 }
 
+const TELLS = 400;
+const TELL_STEPS = 3;
+
+/**
+ * Marks of which all steps that have them say the same, more often than chance would have it. A rare one (a flag that
+ * stops everything) weighs little in the vector, where what parts most of the steps counts most.
+ */
+function findTells(
+  columns: readonly MarkColumn[],
+  targets: Uint16Array,
+  labelCount: number,
+): [number, number][] {
+  const counts = new Int32Array(labelCount + 1);
+  for (const target of targets) counts[target]!++;
+  const perKind = new Map<number, number>();
+  for (const { kind } of columns) perKind.set(kind, (perKind.get(kind) ?? 0) + 1);
+  const found: { key: number; label: number; gain: number }[] = [];
+  for (const { key, kind, has, count } of columns) {
+    if (count < TELL_STEPS) continue;
+    let label = -1;
+    let isPure = true;
+    for (let i = 0; i < has.length && isPure; i++) {
+      if (has[i] === 0) continue;
+      if (label < 0) label = targets[i]!;
+      else isPure = targets[i] === label;
+    }
+    if (!isPure) continue;
+    const gain = -2 * count * Math.log(counts[label]! / targets.length);
+    if (gain < CHANCE + 2 * Math.log(perKind.get(kind)!)) continue;
+    found.push({ key, label: label === labelCount ? -1 : label, gain });
+  }
+  return found
+    .sort((a, b) => b.gain - a.gain || a.key - b.key)
+    .slice(0, TELLS)
+    .map(({ key, label }) => [key, label]);
+}
+
 /** The marks that are worth most, and some that nearly all steps have. */
 function chooseDimensions(
   columns: readonly MarkColumn[],
@@ -587,11 +627,13 @@ class ReadyStage {
   readonly novelty: NoveltyIndex;
   readonly #index: StudentIndex;
   readonly #dimensions = new Map<number, number>();
+  readonly #tells: Map<number, number>;
   readonly #roots: Float64Array;
 
   constructor(group: StageMemory, makeIndex: MakeStudentIndex) {
     this.group = group;
     this.novelty = new NoveltyIndex(group.novelty);
+    this.#tells = new Map(group.tells ?? []);
     for (const [d, key] of group.dimensions.entries()) this.#dimensions.set(key, d);
     this.#roots = Float64Array.from(group.worth, (worth) => Math.sqrt(worth));
     // One more dimension, so that a vector is never empty.
@@ -601,6 +643,19 @@ class ReadyStage {
       for (const d of marks) has[d] = 1;
       this.#index.add(id, this.#makeVector(has));
     }
+  }
+
+  /** Marks of the step that never came with this label, but always with another. */
+  countContradictions(step: StepDigest, label: number): number {
+    if (this.#tells.size === 0) return 0;
+    let count = 0;
+    const ask = (key: number): void => {
+      const its = this.#tells.get(key);
+      if (its !== undefined && its !== label) count++;
+    };
+    for (let m = 0; m < step.marks.length; m += 3) ask(keyOfMark(step.marks, m));
+    for (const sentence of step.system) ask(keyOfSentence(sentence));
+    return count;
   }
 
   /** What the step's vector is near, nearest first, with the distance: the share of what tells that differs. */
@@ -656,6 +711,8 @@ const KERNEL = 0.04;
 /** A run of doubt beside the runs that agree. */
 const PRIOR = 0.5;
 const DISTANCE_DOUBT = 2.5;
+/** Doubt for each mark that always came with another answer. */
+const CONTRADICTED = { each: 0.4, most: 0.8 } as const;
 
 /** Answers steps. Holds the model's indexes; one thread. */
 export class Student {
@@ -747,7 +804,9 @@ export class Student {
     if (content === null) return none(failed, 1);
     const refusal = findRefusal(step, content, group.classes[chosen]!.output_tokens);
     if (refusal !== null) return none(refusal);
-    const disagreement = 1 - most / (all + PRIOR);
+    const against = ready.countContradictions(step, top);
+    const disagreement =
+      1 - (most / (all + PRIOR)) * (1 - Math.min(CONTRADICTED.most, CONTRADICTED.each * against));
     const distance = Math.min(1, DISTANCE_DOUBT * (nearest.distance + between));
     const novelty = ready.novelty.measure(step.marks);
     const score = 1 - (1 - disagreement) * (1 - distance) * (1 - novelty) * (1 - slotDoubt);
