@@ -45,6 +45,10 @@ function readable({ snapshot: stored, events }: StoredActor) {
 const STORES = [
   { name: 'LMDB', prepare: () => () => new LmdbJournal(join(folder, 'data', 'main.mdb')) },
   {
+    name: 'LMDB without syncs',
+    prepare: () => () => new LmdbJournal(join(folder, 'data', 'runs.mdb'), 'process'),
+  },
+  {
     name: 'memory',
     prepare: () => {
       const disk: MemoryDisk = new Map();
@@ -233,29 +237,32 @@ describe('the journal in LMDB', () => {
     await journal.close();
   });
 
-  it.skipIf(process.platform !== 'linux')('reports a full disk, keeps what was there, and goes on', () => {
-    const path = join(folder, 'main.mdb');
-    const program = `
+  it.skipIf(process.platform !== 'linux').each(['disk', 'process'])(
+    'reports a full disk, keeps what was there, and goes on (%s)',
+    (durability) => {
+      const path = join(folder, 'main.mdb');
+      const program = `
       import { LmdbJournal } from ${JSON.stringify(new URL('../../src/storage/lmdb/journal.ts', import.meta.url).href)};
-      const journal = new LmdbJournal(${JSON.stringify(path)});
+      const journal = new LmdbJournal(${JSON.stringify(path)}, '${durability}');
       const commit = (writes) => new Promise((resolve) => journal.commit(writes, resolve));
       const write = (seq, bytes) => ({ type: 'event', kind: 'run', key: 'a', seq, event: Buffer.alloc(bytes, seq) });
       const outcomes = [await commit([write(1, 100)]), await commit([write(2, 4 << 20)]), await commit([write(2, 100)])];
       const lengths = journal.load('run', 'a').events.map((event) => event.length);
       console.log(JSON.stringify({ failed: outcomes.map((error) => error !== null), lengths }));
       await journal.close();`;
-    // The shell's limit on file sizes (512-byte blocks in sh, 1 KiB in bash) stands for the full disk.
-    const { stdout, status } = spawnSync(
-      'bash',
-      [
-        '-c',
-        'trap "" XFSZ; ulimit -f 1024; exec "$0" --input-type=module -e "$1"',
-        process.execPath,
-        program,
-      ],
-      { encoding: 'utf8' },
-    );
-    expect(status).toBe(0);
-    expect(JSON.parse(stdout)).toEqual({ failed: [false, true, false], lengths: [100, 100] });
-  });
+      // The shell's limit on file sizes (512-byte blocks in sh, 1 KiB in bash) stands for the full disk.
+      const { stdout, status } = spawnSync(
+        'bash',
+        [
+          '-c',
+          'trap "" XFSZ; ulimit -f 1024; exec "$0" --input-type=module -e "$1"',
+          process.execPath,
+          program,
+        ],
+        { encoding: 'utf8' },
+      );
+      expect(status).toBe(0);
+      expect(JSON.parse(stdout)).toEqual({ failed: [false, true, false], lengths: [100, 100] });
+    },
+  );
 });

@@ -84,13 +84,23 @@ export class Environment {
     if (this.#reopening !== null) await this.#reopening;
     else if (this.#root === null) await this.reopen();
     try {
-      // Without a sync a commit is microseconds: less than the way to the writing thread and back.
-      return this.durability === 'process'
-        ? (this.root.transactionSync(work) as Value)
-        : ((await this.root.childTransaction(work)) as Value);
+      return this.isImmediate ? this.transactNow(work) : ((await this.root.childTransaction(work)) as Value);
     } catch (thrown) {
       throw await findCause(thrown);
     }
+  }
+
+  /**
+   * Whether {@link transactNow} can be called: without a sync a commit is microseconds, less than the way to the
+   * writing thread and back.
+   */
+  get isImmediate(): boolean {
+    return this.durability === 'process' && this.#reopening === null && this.#root !== null;
+  }
+
+  /** The same as {@link transact}, done when it returns. */
+  transactNow<Value>(work: () => Value): Value {
+    return this.root.transactionSync(work) as Value;
   }
 
   /** Closes and opens again: LMDB refuses to go on after some errors, a failed write of its head among them. */

@@ -60,14 +60,22 @@ export class LmdbJournal implements JournalStore {
   }
 
   commit(writes: readonly JournalWrite[], done: (error: Error | null) => void): void {
-    this.#outstanding = this.#write(writes).then(
+    const fail = async (thrown: unknown) => {
+      if (!this.#closed) await this.#environment.reopen();
+      setImmediate(done, thrown instanceof Error ? thrown : new Error(String(thrown)));
+    };
+    if (this.#closed || !this.#environment.isImmediate) {
       // Behind the promises at hand, and out of their reach: what `done` throws is nobody's rejection.
-      () => process.nextTick(done, null),
-      async (thrown: unknown) => {
-        if (!this.#closed) await this.#environment.reopen();
-        setImmediate(done, thrown instanceof Error ? thrown : new Error(String(thrown)));
-      },
-    );
+      this.#outstanding = this.#writeLater(writes).then(() => process.nextTick(done, null), fail);
+      return;
+    }
+    try {
+      this.#environment.transactNow(this.#prepare(writes));
+    } catch (thrown) {
+      this.#outstanding = fail(thrown);
+      return;
+    }
+    process.nextTick(done, null);
   }
 
   async close(): Promise<void> {
@@ -77,8 +85,13 @@ export class LmdbJournal implements JournalStore {
     await this.#environment.close();
   }
 
-  async #write(writes: readonly JournalWrite[]): Promise<void> {
+  async #writeLater(writes: readonly JournalWrite[]): Promise<void> {
     if (this.#closed) throw new Error('the journal is closed');
+    await this.#environment.transact(this.#prepare(writes));
+  }
+
+  /** @returns what is to be done inside a transaction */
+  #prepare(writes: readonly JournalWrite[]): () => void {
     const superseded = findSuperseded(writes);
     // All of it is encoded before the transaction begins: nothing can fail inside but the database itself.
     const emptied: [start: Buffer, end: Buffer][] = [];
@@ -98,13 +111,13 @@ export class LmdbJournal implements JournalStore {
       }
     }
     const changes = mergeCounts(rows);
-    await this.#environment.transact(() => {
+    return () => {
       const journal = this.#environment.named(JOURNAL);
       for (const [start, end] of emptied)
         for (const key of [...journal.getKeys({ start, end })]) journal.removeSync(key);
       for (const [key, value] of puts) journal.putSync(key, value);
       for (const change of changes) applyRow(this.#environment, change);
-    });
+    };
   }
 }
 

@@ -125,8 +125,8 @@ export function applyRow(environment: Environment, { table, row, change }: Encod
   } else if (Buffer.isBuffer(change)) {
     database.putSync(row, change);
   } else {
-    const counts: Record<string, number> = { ...decodeValue<Record<string, number>>(database.get(row)) };
-    for (const [name, by] of Object.entries(change)) counts[name] = (counts[name] ?? 0) + by;
+    const counts = decodeValue<Record<string, number>>(database.get(row)) ?? {};
+    for (const name of Object.keys(change)) counts[name] = (counts[name] ?? 0) + change[name]!;
     database.putSync(row, packr.pack(counts));
   }
 }
