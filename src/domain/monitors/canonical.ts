@@ -112,7 +112,35 @@ const CHANGING =
 /** Hash of a result without what changes by itself. */
 export function hashOutcome(observation: string): number {
   if (observation.length > SAMPLED_CHARACTERS) return hashLoosely(observation);
-  return hashLoosely(/\d/.test(observation) ? observation.replace(CHANGING, '#') : observation);
+  return hashLoosely(mayChange(observation) ? observation.replace(CHANGING, '#') : observation);
+}
+
+/** Whether CHANGING can match: a look at what stands around digits, colons and dashes, which costs a part of it. */
+function mayChange(text: string): boolean {
+  for (let at = 1; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === 45) {
+      // The dashes of a UUID.
+      if (
+        text.charCodeAt(at + 5) === 45 &&
+        text.charCodeAt(at + 10) === 45 &&
+        text.charCodeAt(at + 15) === 45
+      )
+        return true;
+      continue;
+    }
+    // A colon, or the first letter of a unit or of an address, behind a digit.
+    const letter = code | 32;
+    const isUnit = letter === 109 || letter === 115;
+    if (code !== 58 && !isUnit && letter !== 120) continue;
+    const before = text.charCodeAt(at - 1);
+    if (isDigit(before) || (isUnit && before === 32 && isDigit(text.charCodeAt(at - 2)))) return true;
+  }
+  return false;
+}
+
+function isDigit(code: number): boolean {
+  return code >= 48 && code <= 57;
 }
 
 /** Hash of the line that names a failure, without numbers and quoted names: the same mistake made again. */

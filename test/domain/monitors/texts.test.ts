@@ -1,11 +1,47 @@
 /** The parts that read texts: quotes, words, sentences that come back. Their cost on texts made to be slow. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { hashLoosely, hashOutcome } from '../../../src/domain/monitors/canonical.ts';
 import { digestStep } from '../../../src/domain/monitors/digest.ts';
 import { cleanQuote } from '../../../src/domain/monitors/quote.ts';
 import { countStutter } from '../../../src/domain/monitors/stutter.ts';
 import { hashLexicon, hashWord, readWords, WordSet } from '../../../src/domain/monitors/words.ts';
 import { makeStep } from './script.ts';
+
+describe('the hash of a result', () => {
+  const CHANGING =
+    /\b\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d{1,9})?\b|\b\d+(?:\.\d+)? ?(?:ms|s|secs?|seconds?|minutes?)\b|\b0x[0-9a-f]+\b|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/gi;
+
+  it('leaves out times, durations, addresses and ids, wherever they stand and whatever stands beside them', () => {
+    const changing = [
+      fc.constantFrom('9:05', '12:34:56.789', '3 ms', '4S', '1.5 Seconds', '2MINUTES', '0x7F', '0Xbeef'),
+      fc.uuid(),
+      fc.uuid().map((id) => id.toUpperCase()),
+    ];
+    const nearly = fc.constantFrom(
+      '9:5',
+      '3  ms',
+      '0x',
+      '-',
+      ':',
+      's',
+      'M',
+      'x',
+      '1',
+      '0',
+      'f-',
+      '12345678-',
+    );
+    const piece = fc.oneof(...changing, nearly, fc.constantFrom(' ', '\n', 'é', 'ſ', 'word', '.'));
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 12 }), (pieces) => {
+        const text = pieces.join('');
+        expect(hashOutcome(text)).toBe(hashLoosely(text.replace(CHANGING, '#')));
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+});
 
 describe('a quote', () => {
   it('is one line of at most its length, trimmed, without controls, double quotes and double spaces', () => {
