@@ -85,6 +85,8 @@ export const MARK = {
   said_word: 6,
   task_word: 7,
   earlier_word: 10,
+  /** What the task and the latest words of the user deny: one value for all of it. */
+  denial: 11,
 } as const;
 
 /** Fields of a request that the normal form holds, or that say nothing of the answer. */
@@ -349,6 +351,7 @@ class StepReader {
     this.sources.push({ name, value: cut });
     const tokens = readTokens(cut, 3 * STUDENT_CORE.words_marked);
     this.#markTokens(kind, hashString(name), tokens);
+    this.#mark(MARK.denial, hashString(name), hashDenials(tokens));
     for (const token of tokens)
       if (token.kind !== 'sign' && token.kind !== 'break')
         this.#said.add(plainValue(cut.slice(token.start, token.end)));
@@ -534,6 +537,26 @@ class StepReader {
     };
     visit(json, '', 0);
   }
+}
+
+const DENYING = new Set(
+  (
+    "not no never nothing none neither nor without unless except instead only don't doesn't didn't isn't aren't wasn't " +
+    "weren't won't wouldn't can't cannot couldn't shouldn't mustn't stop avoid skip refrain cancel"
+  ).split(' '),
+);
+
+/** Words that turn a sentence round, each with the word behind it. */
+function hashDenials(tokens: readonly TextToken[]): number {
+  const found = new Set<number>();
+  for (const [i, { kind, key }] of tokens.entries()) {
+    if (kind !== 'word' || !DENYING.has(key.replaceAll('’', "'"))) continue;
+    const next = tokens[i + 1];
+    found.add(hashString(key, next?.kind === 'word' ? hashString(next.key) : 0));
+  }
+  let sum = found.size;
+  for (const hash of [...found].sort((a, b) => a - b)) sum = mixNumber(Math.imul(sum, 31) + hash);
+  return sum;
 }
 
 /** One way to write a value, for comparing. */

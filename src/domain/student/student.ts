@@ -108,6 +108,8 @@ interface StageMemory {
   splits: NumberSplit[];
   /** Marks that always came with one label (−1: answers that no template explains), more often than by chance. */
   tells?: [number, number][];
+  /** What was denied in golden steps, by label; none where nearly every run denies something of its own. */
+  denials?: [number, number[]][];
   prototypes: Prototype[];
   novelty: NoveltyMemory;
 }
@@ -335,6 +337,7 @@ function fitGroup(
     worth,
     splits: splits.filter(({ key }) => dimensions.includes(key)),
     tells: findTells(columns, targets, labelCount),
+    denials: listDenials(steps, targets, runs),
     prototypes,
     novelty: learnNovelty(
       steps.map(({ run_id, step }) => ({ run_id, marks: step.marks })),
@@ -523,6 +526,28 @@ function findCut(
   return best;
 }
 
+function listDenials(
+  steps: readonly LearnedStep[],
+  targets: Uint16Array,
+  runs: number,
+): [number, number[]][] {
+  const byLabel = new Map<number, Set<number>>();
+  const all = new Set<number>();
+  for (const [i, { step }] of steps.entries()) {
+    let its = byLabel.get(targets[i]!);
+    if (its === undefined) {
+      its = new Set();
+      byLabel.set(targets[i]!, its);
+    }
+    for (let m = 0; m < step.marks.length; m += 3) {
+      if (step.marks[m] !== MARK.denial) continue;
+      its.add(keyOfMark(step.marks, m));
+      all.add(keyOfMark(step.marks, m));
+    }
+  }
+  return all.size > runs / 2 ? [] : [...byLabel].map(([label, keys]) => [label, [...keys]]);
+}
+
 const TELLS = 400;
 const TELL_STEPS = 3;
 
@@ -628,12 +653,14 @@ class ReadyStage {
   readonly #index: StudentIndex;
   readonly #dimensions = new Map<number, number>();
   readonly #tells: Map<number, number>;
+  readonly #denials: Map<number, Set<number>>;
   readonly #roots: Float64Array;
 
   constructor(group: StageMemory, makeIndex: MakeStudentIndex) {
     this.group = group;
     this.novelty = new NoveltyIndex(group.novelty);
     this.#tells = new Map(group.tells ?? []);
+    this.#denials = new Map((group.denials ?? []).map(([label, keys]) => [label, new Set(keys)]));
     for (const [d, key] of group.dimensions.entries()) this.#dimensions.set(key, d);
     this.#roots = Float64Array.from(group.worth, (worth) => Math.sqrt(worth));
     // One more dimension, so that a vector is never empty.
@@ -645,10 +672,13 @@ class ReadyStage {
     }
   }
 
-  /** Marks of the step that never came with this label, but always with another. */
+  /** Marks of the step that never came with this label, but always with another; and what it denies that none did. */
   countContradictions(step: StepDigest, label: number): number {
-    if (this.#tells.size === 0) return 0;
     let count = 0;
+    const denials = this.#denials.get(label);
+    for (let m = 0; m < step.marks.length && denials !== undefined; m += 3)
+      if (step.marks[m] === MARK.denial && !denials.has(keyOfMark(step.marks, m))) count += 2;
+    if (this.#tells.size === 0) return count;
     const ask = (key: number): void => {
       const its = this.#tells.get(key);
       if (its !== undefined && its !== label) count++;
