@@ -791,7 +791,7 @@ export class ActorHost {
       return this.#bury(cell.self, delivery.name, 'expired'); // its asker has given up already
     }
     const token = delivery.reply_to === null ? NO_REPLY_TOKEN : this.#nextToken++;
-    const recorder = this.#record(cell, delivery.bodies, token);
+    const recorder = this.#record(cell, delivery.bodies, token, nowMs);
     try {
       const handlers = delivery.internal ? kind.behaviour.internal : kind.behaviour.handlers;
       handlers[delivery.name]!(cell.state, delivery.payload, recorder as never);
@@ -814,11 +814,16 @@ export class ActorHost {
     }
   }
 
-  #record(cell: Cell, bodies: readonly Uint8Array[], token: ReplyToken): Recorder {
+  #record(
+    cell: Cell,
+    bodies: readonly Uint8Array[],
+    token: ReplyToken,
+    monotonic_ms = this.#scheduler.monotonicMs(),
+  ): Recorder {
     return new Recorder(cell.kind.behaviour, cell.state, {
       self: cell.self,
       now_ms: this.#scheduler.wallMs(),
-      monotonic_ms: this.#scheduler.monotonicMs(),
+      monotonic_ms,
       bodies,
       token,
     });

@@ -1,4 +1,6 @@
 /** The product-free basics: clocks, chance, queues, identifiers. */
+import { once } from 'node:events';
+import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { AssertionError, assert, assertNever } from '../../src/std/assert.ts';
@@ -17,6 +19,20 @@ describe('the clock', () => {
     expect(readings).toEqual(readings.toSorted((a, b) => a - b));
     const [seconds, nanoseconds] = process.hrtime();
     expect(Math.abs(seconds * 1000 + nanoseconds / 1e6 - readings.at(-1)!)).toBeLessThan(60_000);
+  });
+
+  it('reads in another thread what it would have read here', async () => {
+    const module = JSON.stringify(new URL('../../src/std/clock.ts', import.meta.url).href);
+    const program = `
+      const { parentPort } = require('node:worker_threads');
+      import(${module}).then(({ systemClock }) => parentPort.postMessage(systemClock.monotonicMs()));`;
+    const before = systemClock.monotonicMs();
+    const worker = new Worker(program, { eval: true });
+    const [there] = (await once(worker, 'message')) as [number];
+    const after = systemClock.monotonicMs();
+    expect(there).toBeGreaterThan(before);
+    expect(there).toBeLessThan(after);
+    await worker.terminate();
   });
 
   it('that is manual moves when it is moved, forward only', () => {
