@@ -88,6 +88,14 @@ interface NumberSplit {
   above: number;
 }
 
+/** The golden numbers at a place of the context. */
+interface NumberRange {
+  from: string;
+  path: string[];
+  least: number;
+  most: number;
+}
+
 interface Prototype {
   /** Dimensions of marks that it has. */
   marks: number[];
@@ -106,6 +114,8 @@ interface StageMemory {
   dimensions: number[];
   worth: number[];
   splits: NumberSplit[];
+  /** Between which numbers golden steps had what stands at a place. */
+  ranges?: NumberRange[];
   /** Marks that always came with one label (−1: answers that no template explains), more often than by chance. */
   tells?: [number, number][];
   /** What was denied in golden steps, by label; none where nearly every run denies something of its own. */
@@ -336,6 +346,7 @@ function fitGroup(
     dimensions,
     worth,
     splits: splits.filter(({ key }) => dimensions.includes(key)),
+    ranges: measureRanges(steps),
     tells: findTells(columns, targets, labelCount),
     denials: listDenials(steps, targets, runs),
     prototypes,
@@ -454,6 +465,29 @@ function visitNumbers(step: StepDigest, visit: (from: string, path: string[], va
   };
   for (const { name, value } of step.sources)
     if (name.startsWith('result:') && !name.includes('#')) walk(name, value, []);
+}
+
+const RANGES = 60;
+const RANGE_STEPS = 8;
+
+function measureRanges(steps: readonly LearnedStep[]): NumberRange[] {
+  const ranges = new Map<string, NumberRange & { count: number }>();
+  for (const { step } of steps)
+    visitNumbers(step, (from, path, value) => {
+      const id = JSON.stringify([from, path]);
+      const range = ranges.get(id);
+      if (range === undefined) {
+        if (ranges.size < 200) ranges.set(id, { from, path, least: value, most: value, count: 1 });
+        return;
+      }
+      range.least = Math.min(range.least, value);
+      range.most = Math.max(range.most, value);
+      range.count++;
+    });
+  return [...ranges.values()]
+    .filter(({ count }) => count >= RANGE_STEPS)
+    .slice(0, RANGES)
+    .map(({ from, path, least, most }) => ({ from, path, least, most }));
 }
 
 /** Where a number of a result parts what is answered: one or two thresholds a place. */
@@ -672,6 +706,17 @@ class ReadyStage {
     }
   }
 
+  /** Whether a number is far from all golden ones at its place, or has a sign that none had. */
+  hasStrangeNumber(step: StepDigest): boolean {
+    return (this.group.ranges ?? []).some(({ from, path, least, most }) => {
+      const value = readPath(step, from, path);
+      if (typeof value !== 'number') return false;
+      if ((value < 0 && least >= 0) || (value > 0 && most <= 0)) return true;
+      const slack = Math.max(most - least, Math.abs(most), Math.abs(least));
+      return value > most + slack || value < least - slack;
+    });
+  }
+
   /** Marks of the step that never came with this label, but always with another; and what it denies that none did. */
   countContradictions(step: StepDigest, label: number): number {
     let count = 0;
@@ -741,6 +786,8 @@ const KERNEL = 0.04;
 /** A run of doubt beside the runs that agree. */
 const PRIOR = 0.5;
 const DISTANCE_DOUBT = 2.5;
+/** Doubt where a number is far from what golden steps had there. */
+const STRANGE_NUMBER = 0.6;
 /** Doubt for each mark that always came with another answer. */
 const CONTRADICTED = { each: 0.4, most: 0.8 } as const;
 
@@ -838,7 +885,10 @@ export class Student {
     const disagreement =
       1 - (most / (all + PRIOR)) * (1 - Math.min(CONTRADICTED.most, CONTRADICTED.each * against));
     const distance = Math.min(1, DISTANCE_DOUBT * (nearest.distance + between));
-    const novelty = ready.novelty.measure(step.marks);
+    const novelty = Math.max(
+      ready.novelty.measure(step.marks),
+      ready.hasStrangeNumber(step) ? STRANGE_NUMBER : 0,
+    );
     const score = 1 - (1 - disagreement) * (1 - distance) * (1 - novelty) * (1 - slotDoubt);
     return {
       answer: {
