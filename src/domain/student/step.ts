@@ -32,7 +32,7 @@ export interface StepExtras {
 /** Something in the step's context that values can be taken from. */
 export interface StepSource {
   /**
-   * `task`: first words of the user; `said`: the latest ones, where others; `system`: the system prompt's changing lines;
+   * `task`: first words of the user; `said`: the latest ones, where others, `said#1`: all between them; `system`: the system prompt's changing lines;
    * `result:NAME`, `call:NAME`: latest result of the tool and input of its latest call; with `#1` the one before, and
    * so on. `progress`: how often each tool was called since a result came.
    */
@@ -293,15 +293,36 @@ class StepReader {
       }
     }
     let turn = 0;
-    for (const message of messages) if (message.role === 'assistant') turn++;
+    let talks = 0;
+    for (const { role, content } of messages) {
+      if (role !== 'assistant') continue;
+      turn++;
+      if (!content.some(({ type }) => type === 'tool_call')) talks++;
+    }
     this.turn = turn;
+    this.#mark(MARK.past, hashString('talks'), Math.min(talks, 12));
     const task = this.#readTask();
     this.#addText('task', task, STUDENT_CORE.task, MARK.task_word);
     if (last >= 0 && said !== '') this.#addText('said', said, STUDENT_CORE.said, MARK.said_word);
+    const before = this.#readSaidBefore(floor, last);
+    if (before !== '') this.#addText('said#1', before, STUDENT_CORE.said, MARK.said_word);
     this.#nameStage(last, said, results);
     this.#markPast(calls, results);
     this.#addResults(results, last, calls);
     this.sources.push({ name: 'progress', value: this.#progress });
+  }
+
+  /** What the user said between the task and the latest words: it may hold still. The latest first. */
+  #readSaidBefore(floor: number, last: number): string {
+    const task = this.#messages.findIndex(({ role }) => role === 'user');
+    let text = '';
+    for (let at = last - 1; at >= floor && at > task && text.length < STUDENT_CORE.said; at--) {
+      const { role, content } = this.#messages[at]!;
+      if (role === 'assistant') continue;
+      for (const block of content)
+        if (block.type === 'text') text = text === '' ? block.text : `${text}\n${block.text}`;
+    }
+    return text;
   }
 
   #readTask(): string {
