@@ -2,9 +2,9 @@
  * What `understudy inspect` finds out, apart from how it looks: the runs of a capture database with their verdicts, and
  * one run as the conversation that it was. Pure but for the source it reads from. Command line, main thread.
  *
- * Memory: the table of runs goes over the records once or twice and keeps a summary of each run (about a kilobyte,
- * some at most), of at most MAX_RUNS runs; exchanges of further runs are only counted. A run is read one exchange at a
- * time; of what was said before, at most MAX_SEEN_HASHES fingerprints stay in memory (about 100 bytes each), so that a
+ * Memory: the table of runs goes over the records once, keeps a summary of each run (about a kilobyte, some at most), of
+ * at most MAX_RUNS runs, and counts the exchanges of further ones. What only bodies can judge is read again,
+ * JUDGED_RUNS runs and LISTED_EXCHANGES exchanges at a time. A run is read one exchange at a time; of what was said before, at most MAX_SEEN_HASHES fingerprints stay in memory (about 100 bytes each), so that a
  * message is shown once.
  */
 
@@ -21,8 +21,8 @@ export type ListedExchange = Omit<ExchangeRecord, 'request' | 'response'>;
 
 /** What is read of a capture database. `CaptureReader` is one. */
 export interface ExchangeSource {
-  /** Records without headers by id, ascending; of one run, when asked so. */
-  summaries(filter?: { run_id?: string }): Iterable<ListedExchange>;
+  /** Records without headers by id, ascending; of one run, or from an id on, when asked so. */
+  summaries(filter?: { run_id?: string; from_id?: number }): Iterable<ListedExchange>;
   /** Whole records, likewise. */
   exchanges(filter?: { run_id?: string }): Iterable<ExchangeRecord>;
   /** The record, or undefined when there is none. */
@@ -31,6 +31,8 @@ export interface ExchangeSource {
   body(id: number, side: BodySide): Uint8Array | undefined;
   /** The stored copy as the decoders take it, or undefined when the exchange is not there. */
   copy(id: number): StoredExchange | undefined;
+  /** Lets go of memory that reading has taken. Called while no listing is gone through. */
+  release?(): Promise<void>;
 }
 
 /** Runs that a table can hold. */
@@ -38,6 +40,12 @@ export const MAX_RUNS = 100_000;
 
 /** Fingerprints remembered while a run is read. */
 export const MAX_SEEN_HASHES = 200_000;
+
+/** Runs that are judged side by side. They lie near each other, so that most exchanges are gone through once. */
+const JUDGED_RUNS = 4_096;
+
+/** Exchanges that are listed before those of them that matter are read. */
+const LISTED_EXCHANGES = 512;
 
 /** Models, notes and providers named of one run. */
 const MAX_NAMES = 8;
@@ -91,6 +99,8 @@ interface RunTally {
   golden: GoldenTally;
   first_ms: number;
   last_ms: number;
+  first_id: number;
+  last_id: number;
   has_seq: boolean;
 }
 
@@ -149,12 +159,12 @@ export class RunCollection {
    * The table; the collection is used up by it.
    * @param outcomes of finished monitor runs, by id
    */
-  judge(
+  async judge(
     source: ExchangeSource,
     outcomes: ReadonlyMap<string, string>,
     filter: RunFilter = {},
     tell: TellProgress = () => {},
-  ): RunTable {
+  ): Promise<RunTable> {
     const { since_ms: sinceMs = Number.NEGATIVE_INFINITY, golden: isGolden, limit } = filter;
     const chosen = new Map<string, RunTally>();
     for (const [runId, tally] of this.#tallies) if (tally.last_ms >= sinceMs) chosen.set(runId, tally);
@@ -162,12 +172,15 @@ export class RunCollection {
     // The others need no judging, unless which they are depends on it.
     if (isGolden === undefined) dropFirst(chosen, limit);
     this.#tallies.clear();
-    judgeByBodies(source, chosen, tell);
     const runs: RunSummary[] = [];
-    for (const [runId, tally] of chosen) {
-      chosen.delete(runId);
-      const summary = finishTally(source, tally, outcomes.get(runId) ?? null);
-      if (isGolden === undefined || summary.golden === isGolden) runs.push(summary);
+    while (chosen.size > 0) {
+      const some = takeFirst(chosen, JUDGED_RUNS);
+      await judgeByBodies(source, some, tell);
+      for (const [runId, tally] of some) {
+        const summary = finishTally(source, tally, outcomes.get(runId) ?? null);
+        if (isGolden === undefined || summary.golden === isGolden) runs.push(summary);
+      }
+      await source.release?.();
     }
     const fitting = isGolden === undefined ? found : runs.length;
     if (limit !== undefined && runs.length > limit) runs.splice(0, runs.length - limit);
@@ -180,6 +193,16 @@ export class RunCollection {
   }
 }
 
+function takeFirst(tallies: Map<string, RunTally>, count: number): Map<string, RunTally> {
+  const taken = new Map<string, RunTally>();
+  for (const [runId, tally] of tallies) {
+    if (taken.size >= count) break;
+    taken.set(runId, tally);
+    tallies.delete(runId);
+  }
+  return taken;
+}
+
 function dropFirst(tallies: Map<string, RunTally>, limit: number | undefined): void {
   let surplus = limit === undefined ? 0 : tallies.size - limit;
   for (const runId of tallies.keys()) {
@@ -190,34 +213,56 @@ function dropFirst(tallies: Map<string, RunTally>, limit: number | undefined): v
 }
 
 /** Summarises every run. */
-export function summarizeRuns(
+export async function summarizeRuns(
   source: ExchangeSource,
   outcomes: ReadonlyMap<string, string> = new Map(),
   filter: RunFilter = {},
-): RunTable {
+): Promise<RunTable> {
   const collection = new RunCollection();
   for (const record of source.summaries()) collection.add(record);
   return collection.judge(source, outcomes, filter);
 }
 
 /** The second pass: reads the turns of the runs that only their bodies can judge. */
-function judgeByBodies(source: ExchangeSource, tallies: Map<string, RunTally>, tell: TellProgress): void {
+async function judgeByBodies(
+  source: ExchangeSource,
+  tallies: Map<string, RunTally>,
+  tell: TellProgress,
+): Promise<void> {
   const open = new Map<string, { finder: LinkFinder; golden: GoldenTally }>();
+  let next = Number.POSITIVE_INFINITY;
+  let last = 0;
   for (const [runId, tally] of tallies) {
     const onlyUnread = tally.golden.judge().reasons.every((reason) => reason.code === 'unlinked');
     if (!onlyUnread || (tally.has_seq && !tally.golden.hadFailures)) continue;
     tally.golden = new GoldenTally();
     open.set(runId, { finder: new LinkFinder(), golden: tally.golden });
+    next = Math.min(next, tally.first_id);
+    last = Math.max(last, tally.last_id);
   }
-  if (open.size === 0) return;
-  for (const record of source.summaries()) {
-    tell(record.id);
-    const judged = record.run_id === null ? undefined : open.get(record.run_id);
-    if (judged === undefined) continue;
-    const turn = record.kind === 'turn' ? readTurn(source, record.id) : null;
-    const link = turn === null ? null : judged.finder.find(turn, record);
-    judged.golden.add(record, link, turn?.conversation ?? null);
+  while (next <= last) {
+    const listed = listFrom(source, next, last);
+    for (const record of listed) {
+      const judged = record.run_id === null ? undefined : open.get(record.run_id);
+      if (judged === undefined) continue;
+      const turn = record.kind === 'turn' ? readTurn(source, record.id) : null;
+      const link = turn === null ? null : judged.finder.find(turn, record);
+      judged.golden.add(record, link, turn?.conversation ?? null);
+    }
+    next = (listed.at(-1)?.id ?? last) + 1;
+    tell(next - 1);
+    await source.release?.();
   }
+}
+
+/** Up to LISTED_EXCHANGES of the exchanges between two ids, both included. */
+function listFrom(source: ExchangeSource, first: number, last: number): ListedExchange[] {
+  const listed: ListedExchange[] = [];
+  for (const record of source.summaries({ from_id: first })) {
+    if (record.id > last || listed.length >= LISTED_EXCHANGES) break;
+    listed.push(record);
+  }
+  return listed;
 }
 
 /**
@@ -415,13 +460,18 @@ export function readTurn(source: ExchangeSource, id: number): DecodedTurn | null
   return copy === undefined ? null : decodeTurn(copy);
 }
 
+// One of each stands for those of a hundred thousand runs; nobody adds to them.
+const NO_NAMES: string[] = [];
+const NO_GAPS: RunSummary['gaps'] = [];
+const NO_REASONS: RunSummary['reasons'] = [];
+
 function startTally(runId: string | null): RunTally {
   return {
     summary: {
       run_id: runId,
-      notes: [],
-      providers: [],
-      models: [],
+      notes: NO_NAMES,
+      providers: NO_NAMES,
+      models: NO_NAMES,
       exchanges: 0,
       turns: 0,
       student_turns: 0,
@@ -435,14 +485,16 @@ function startTally(runId: string | null): RunTally {
       aborted: 0,
       first_seq: null,
       last_seq: null,
-      gaps: [],
+      gaps: NO_GAPS,
       outcome: null,
       golden: false,
-      reasons: [],
+      reasons: NO_REASONS,
     },
     golden: new GoldenTally(),
     first_ms: Number.POSITIVE_INFINITY,
     last_ms: Number.NEGATIVE_INFINITY,
+    first_id: Number.POSITIVE_INFINITY,
+    last_id: 0,
     has_seq: false,
   };
 }
@@ -471,6 +523,8 @@ function addRecord(
   const started = Date.parse(record.started_at);
   tally.first_ms = Math.min(tally.first_ms, started);
   tally.last_ms = Math.max(tally.last_ms, started + record.duration_ms);
+  tally.first_id = Math.min(tally.first_id, record.id);
+  tally.last_id = Math.max(tally.last_id, record.id);
   if (record.seq !== null) {
     tally.has_seq = true;
     summary.first_seq = Math.min(summary.first_seq ?? record.seq, record.seq);
@@ -483,7 +537,8 @@ function finishTally(source: ExchangeSource, tally: RunTally, outcome: string | 
   const { summary } = tally;
   summary.started_at = formatTime(tally.first_ms);
   summary.finished_at = formatTime(tally.last_ms);
-  summary.gaps = tally.golden.gaps();
+  const gaps = tally.golden.gaps();
+  if (gaps.length > 0) summary.gaps = gaps;
   if (summary.run_id === null) {
     summary.reasons = [{ code: 'no_turn', words: 'exchanges without a run are never golden' }];
     return summary;
@@ -497,7 +552,7 @@ function finishTally(source: ExchangeSource, tally: RunTally, outcome: string | 
   if (against !== null) reasons.push(against);
   summary.outcome = outcome;
   summary.golden = reasons.length === 0;
-  summary.reasons = reasons;
+  if (reasons.length > 0) summary.reasons = reasons;
   return summary;
 }
 
@@ -508,11 +563,19 @@ function callsTools(turn: DecodedTurn | null): boolean {
 /** The names with one more; a new list, since one that grew holds room for more. */
 function addName(names: string[], name: string | null): string[] {
   if (name === null || names.length >= MAX_NAMES || names.includes(name)) return names;
-  return [...names, shareName(name)];
+  const shared = shareName(name);
+  if (names.length > 0) return [...names, shared];
+  const known = sharedLists.get(shared);
+  if (known !== undefined) return known;
+  const alone = [shared];
+  if (sharedLists.size < MAX_SHARED_NAMES) sharedLists.set(shared, alone);
+  return alone;
 }
 
 /** Names that many runs have, each once in memory. */
 const sharedNames = new Map<string, string>();
+/** Lists of one such name; never changed. */
+const sharedLists = new Map<string, string[]>();
 const MAX_SHARED_NAMES = 1_000;
 
 function shareName(name: string): string {

@@ -151,25 +151,39 @@ export interface Cell {
  * @param width columns to fit into; Infinity when nobody counts them
  */
 export function layOutTable(columns: Column[], rows: Cell[][], width: number, palette: Palette): string {
-  const widths = columns.map((column, i) =>
-    rows.reduce((widest, row) => Math.max(widest, measureWidth(row[i]!.text)), measureWidth(column.title)),
-  );
+  return [...layOutLines(columns, () => rows, width, palette)].join('');
+}
+
+/**
+ * As {@link layOutTable}, line by line, for tables that are larger than memory should hold.
+ * @param makeRows called once to measure, perhaps again for each column left out, and once to lay out
+ */
+export function* layOutLines(
+  columns: Column[],
+  makeRows: () => Iterable<Cell[]>,
+  width: number,
+  palette: Palette,
+): Generator<string> {
+  const widths = columns.map((column) => measureWidth(column.title));
+  for (const row of makeRows())
+    for (const [i, cell] of row.entries()) widths[i] = Math.max(widths[i]!, measureWidth(cell.text));
   const excess = shrink(columns, widths, width);
   if (excess > 0) {
     const expendable = columns.reduce((worst, { dispensable: own = 0 }) => Math.max(worst, own), 0);
     const keep = (_: unknown, i: number): boolean => (columns[i]!.dispensable ?? 0) !== expendable;
     if (expendable > 0) {
-      const kept = rows.map((row) => row.filter(keep));
-      return layOutTable(columns.filter(keep), kept, width, palette);
+      const makeKept = function* (): Generator<Cell[]> {
+        for (const row of makeRows()) yield row.filter(keep);
+      };
+      yield* layOutLines(columns.filter(keep), makeKept, width, palette);
+      return;
     }
   }
   const title = columns.map((column): Cell => ({ text: column.title, paint: palette.dim }));
-  return [title, ...rows]
-    .map(
-      (row) =>
-        `${row.map((cell, i) => layOutCell(cell, columns[i]!, widths[i]!, i === row.length - 1)).join('  ')}\n`,
-    )
-    .join('');
+  const layOutRow = (row: Cell[]): string =>
+    `${row.map((cell, i) => layOutCell(cell, columns[i]!, widths[i]!, i === row.length - 1)).join('  ')}\n`;
+  yield layOutRow(title);
+  for (const row of makeRows()) yield layOutRow(row);
 }
 
 /** Takes columns back towards their `min`; returns by how much the table is still too wide. */

@@ -119,7 +119,6 @@ type ListName =
   | 'truncated'
   | 'undecodable'
   | 'broken'
-  | 'unchecked'
   | 'neverGolden'
   | 'goldenBySeq';
 type IdLists = { readonly [name in ListName]?: IdList };
@@ -145,6 +144,8 @@ export class GoldenTally {
   #failed: readonly FailedCall[] = NO_FAILED_CALLS;
   #failedOverflow = false;
   #hadFailures = false;
+  /** How some turn follows, nobody has looked. */
+  #hasUnchecked = false;
   #lastTurn: LastTurn | null = null;
 
   /**
@@ -211,7 +212,7 @@ export class GoldenTally {
     }
     const unfinished = this.#judgeEnd(lastCallsTools);
     if (unfinished !== '') say('unfinished', unfinished);
-    if (reasons.length === 0 && this.#withSeq === 0 && this.#listOf('unchecked').count > 0) {
+    if (reasons.length === 0 && this.#withSeq === 0 && this.#hasUnchecked) {
       say('unlinked', 'no x-svc-seq, and whether the conversation is unbroken was not looked at');
     }
     return { golden: reasons.length === 0, reasons };
@@ -241,7 +242,7 @@ export class GoldenTally {
     if (exchange.shape === 'chat_completions' || exchange.shape === 'responses')
       this.#note('goldenBySeq', exchange.id);
     else if (exchange.shape !== 'messages') this.#note('neverGolden', exchange.id);
-    if (link === null) this.#note('unchecked', exchange.id);
+    if (link === null) this.#hasUnchecked = true;
     else if (link === 'breaks' || (link === 'starts' && last !== null)) this.#note('broken', exchange.id);
   }
 

@@ -1,13 +1,33 @@
 /** Runs summed up and read back as conversations. */
 import { describe, expect, it } from 'vitest';
-import { readRun, summarizeRun, summarizeRuns } from '../../src/analysis/inspect.ts';
+import { type ListedExchange, readRun, summarizeRun, summarizeRuns } from '../../src/analysis/inspect.ts';
 import { addToolLoop, MadeSource } from './made-run.ts';
 
+/** Wants to be let go of, and never while it is listed. */
+class PagedSource extends MadeSource {
+  releases = 0;
+  #listings = 0;
+
+  override *summaries(filter?: { run_id?: string; from_id?: number }): Iterable<ListedExchange> {
+    this.#listings += 1;
+    try {
+      yield* super.summaries(filter);
+    } finally {
+      this.#listings -= 1;
+    }
+  }
+
+  async release(): Promise<void> {
+    expect(this.#listings).toBe(0);
+    this.releases += 1;
+  }
+}
+
 describe('summarizeRuns', () => {
-  it('sums up a run and finds it golden', () => {
+  it('sums up a run and finds it golden', async () => {
     const source = new MadeSource();
     addToolLoop(source, 'loop', true);
-    const { runs, without_run } = summarizeRuns(source);
+    const { runs, without_run } = await summarizeRuns(source);
     expect(without_run).toBeNull();
     expect(runs).toEqual([
       {
@@ -41,48 +61,80 @@ describe('summarizeRuns', () => {
     for (const [i, record] of whole.records.splice(0).entries()) {
       if (record.status === 200) whole.records.push({ ...record, seq: i === 0 ? 1 : i });
     }
-    expect(summarizeRuns(whole).runs[0]?.golden).toBe(true);
+    expect((await summarizeRuns(whole)).runs[0]?.golden).toBe(true);
     expect(whole.bodiesRead).toBe(0);
   });
 
-  it('reads the bodies of an unlabelled run, and only of one that its records leave in question', () => {
+  it('reads the bodies of an unlabelled run, and only of one that its records leave in question', async () => {
     const source = new MadeSource();
     addToolLoop(source, 'found', false);
-    expect(summarizeRuns(source).runs[0]).toMatchObject({ golden: true, reasons: [], first_seq: null });
+    expect((await summarizeRuns(source)).runs[0]).toMatchObject({
+      golden: true,
+      reasons: [],
+      first_seq: null,
+    });
     const aborted = new MadeSource();
     addToolLoop(aborted, 'found', false);
     aborted.add({ run_id: 'found', aborted: true, request: {}, response: '' });
-    const [run] = summarizeRuns(aborted).runs;
+    const [run] = (await summarizeRuns(aborted)).runs;
     expect(run).toMatchObject({ golden: false, aborted: 1 });
     expect(aborted.bodiesRead).toBe(0);
   });
 
-  it('does not call an unlabelled run golden when a turn of it is missing', () => {
+  it('does not call an unlabelled run golden when a turn of it is missing', async () => {
     const source = new MadeSource();
     addToolLoop(source, 'found', false);
     // Neither the failed call nor its repetition was captured: the last request holds an answer that nobody saw.
     source.records.splice(1, 2);
-    const [run] = summarizeRuns(source).runs;
+    const [run] = (await summarizeRuns(source)).runs;
     expect(run?.golden).toBe(false);
     expect(run?.reasons.map((reason) => reason.code)).toEqual(['unlinked']);
     // Nor one whose first request goes on from answers given before the capture began.
     const late = new MadeSource();
     addToolLoop(late, 'found', false);
     late.records.splice(0, 3);
-    expect(summarizeRuns(late).runs[0]?.reasons[0]?.code).toBe('unlinked');
+    expect((await summarizeRuns(late)).runs[0]?.reasons[0]?.code).toBe('unlinked');
   });
 
-  it('counts exchanges without a run apart and keeps runs by first appearance', () => {
+  it('judges more runs than it reads side by side, each body once, and lets go of the source in between', async () => {
+    const RUNS = 4_500;
+    const source = new PagedSource();
+    const name = (run: number) => `run-${run}`;
+    const ask = (run: number) => ({ role: 'user', content: `task ${run}` });
+    const said = (text: string) => ({
+      type: 'message',
+      role: 'assistant',
+      content: [{ type: 'text', text }],
+      stop_reason: 'end_turn',
+    });
+    for (let run = 0; run < RUNS; run += 1) {
+      source.add({ run_id: name(run), request: { messages: [ask(run)] }, response: said(`first ${run}`) });
+    }
+    for (let run = 0; run < RUNS; run += 1) {
+      // Every seventh goes on from another answer than it was given.
+      const answer = { role: 'assistant', content: run % 7 === 0 ? 'another' : `first ${run}` };
+      const messages = [ask(run), answer, { role: 'user', content: 'go on' }];
+      source.add({ run_id: name(run), request: { messages }, response: said('done') });
+    }
+    const { runs } = await summarizeRuns(source);
+    expect(runs.map((run) => run.run_id)).toEqual(Array.from({ length: RUNS }, (_, run) => name(run)));
+    expect(runs.map((run) => run.golden)).toEqual(Array.from({ length: RUNS }, (_, run) => run % 7 !== 0));
+    // Two exchanges of two sides.
+    expect(source.bodiesRead).toBe(4 * RUNS);
+    expect(source.releases).toBeGreaterThan(10);
+  });
+
+  it('counts exchanges without a run apart and keeps runs by first appearance', async () => {
     const source = new MadeSource();
     addToolLoop(source, 'b', true);
     source.add({ shape: null, path: '/v1/models' });
     addToolLoop(source, 'a', true);
-    const table = summarizeRuns(source);
+    const table = await summarizeRuns(source);
     expect(table.runs.map((run) => run.run_id)).toEqual(['b', 'a']);
     expect(table.without_run).toMatchObject({ run_id: null, exchanges: 1, turns: 0, golden: false });
   });
 
-  it('looks into the last answer of a responses run for a call that still waits', () => {
+  it('looks into the last answer of a responses run for a call that still waits', async () => {
     const source = new MadeSource();
     const output = [{ type: 'function_call', call_id: 'k', name: 'f', arguments: '{}' }];
     const shape = { shape: 'responses', path: '/v1/responses', run_id: 'r' } as const;
@@ -92,7 +144,7 @@ describe('summarizeRuns', () => {
       request: { input: 'Hi' },
       response: { id: 'resp_1', status: 'completed', output },
     });
-    expect(summarizeRuns(source).runs[0]?.reasons[0]?.code).toBe('unfinished');
+    expect((await summarizeRuns(source)).runs[0]?.reasons[0]?.code).toBe('unfinished');
     source.add({
       ...shape,
       seq: 2,
@@ -102,7 +154,7 @@ describe('summarizeRuns', () => {
       },
       response: { id: 'resp_2', status: 'completed', output: [] },
     });
-    expect(summarizeRuns(source).runs[0]?.golden).toBe(true);
+    expect((await summarizeRuns(source)).runs[0]?.golden).toBe(true);
     expect([...readRun(source, 'r')].map((step) => step.link)).toEqual(['starts', 'continues']);
   });
 });

@@ -76,8 +76,8 @@ export class MadeSource implements ExchangeSource {
     }
   }
 
-  summaries(filter: { run_id?: string } = {}): Iterable<ListedExchange> {
-    return this.exchanges(filter);
+  *summaries(filter: { run_id?: string; from_id?: number } = {}): Iterable<ListedExchange> {
+    for (const record of this.exchanges(filter)) if (record.id >= (filter.from_id ?? 1)) yield record;
   }
 
   copy(id: number): StoredExchange | undefined {
