@@ -712,7 +712,7 @@ class ReadyStage {
       const value = readPath(step, from, path);
       if (typeof value !== 'number') return false;
       if ((value < 0 && least >= 0) || (value > 0 && most <= 0)) return true;
-      const slack = Math.max(most - least, Math.abs(most), Math.abs(least));
+      const slack = FAR * Math.max(most - least, Math.abs(most), Math.abs(least));
       return value > most + slack || value < least - slack;
     });
   }
@@ -788,6 +788,8 @@ const PRIOR = 0.5;
 const DISTANCE_DOUBT = 2.5;
 /** Doubt where a number is far from what golden steps had there. */
 const STRANGE_NUMBER = 0.6;
+/** How far, in what golden numbers are large or apart: counters and prices grow. */
+const FAR = 4;
 /** Doubt for each mark that always came with another answer. */
 const CONTRADICTED = { each: 0.4, most: 0.8 } as const;
 

@@ -36,4 +36,21 @@ describe('agreement', () => {
       false,
     );
   });
+
+  it('of JSON: the same JSON, whatever surrounds and orders it; a flag is no wording', () => {
+    const mail = (urgent: boolean): string => JSON.stringify({ kind: 'invoice', amount: 200.8, urgent });
+    expect(agree(mail(true), mail(false))).toBe(false);
+    expect(agree(mail(true), '{ "urgent": true, "amount": 200.80, "kind": "invoice" }')).toBe(true);
+    expect(agree(mail(true), `\`\`\`json\n${mail(true)}\n\`\`\``)).toBe(true);
+    expect(agree(mail(true), `It is an invoice: ${mail(true)}`)).toBe(false);
+  });
+
+  it('of texts: sign, currency and names are facts', () => {
+    expect(agree('Your balance is now -$12.', 'Your balance is now $12.')).toBe(false);
+    expect(agree('Your balance is now -$12.', 'Your balance now is -$12.')).toBe(true);
+    expect(agree('Your balance is now €12.', 'Your balance is now $12.')).toBe(false);
+    expect(agree('It rose by 5%.', 'It rose by 5.')).toBe(false);
+    expect(agree('I have written to Maria about it.', 'I have written to Chen about it.')).toBe(false);
+    expect(agree('I have written to Maria about it.', 'Maria: I have written about it.')).toBe(true);
+  });
 });

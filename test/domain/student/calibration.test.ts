@@ -3,6 +3,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
+  calibrateScores,
   calibrateStudent,
   chooseThreshold,
   measureStudent,
@@ -90,6 +91,47 @@ describe('a threshold', () => {
       }),
       { numRuns: 50 },
     );
+  });
+});
+
+describe('thresholds of agents', () => {
+  const scores = (agent: string, count: number, wrongAbove: number): ScoredStep[] =>
+    Array.from({ length: count }, (_, i) => {
+      const score = (i % 100) / 200;
+      return { agent, run_id: `${agent} ${Math.floor(i / 4)}`, score, is_right: score <= wrongAbove };
+    });
+
+  it('are their own: what one is right about excuses nothing of another', () => {
+    const { agents, threshold } = calibrateScores(
+      [...scores('good', 2_000, 1), ...scores('bad', 200, 0.2)],
+      0.05,
+    );
+    expect(agents).toMatchObject([
+      { agent: 'good', evidence: 'own', errors: 0 },
+      { agent: 'bad', evidence: 'own' },
+    ]);
+    const [good, bad] = agents;
+    expect(good!.threshold).toBeGreaterThan(0.45);
+    expect(threshold).toBe(good!.threshold);
+    expect(bad!.threshold).toBeLessThan(0.22);
+    expect(bad!.errors / bad!.served).toBeLessThanOrEqual(0.05);
+    // All together they would have kept the target.
+    expect(chooseThreshold([...scores('good', 2_000, 1), ...scores('bad', 200, 0.2)], 0.05)).toBeGreaterThan(
+      0.4,
+    );
+  });
+
+  it('come from all that are small where one alone says too little, and never where it was wrong itself', () => {
+    const small = ['a', 'b', 'c', 'd'].flatMap((agent) => scores(agent, 24, 1));
+    const wrong = scores('d', 24, 1).map((one, i) => ({ ...one, is_right: i !== 5 }));
+    const few = scores('e', 8, 1);
+    const all = [...small.filter(({ agent }) => agent !== 'd'), ...wrong, ...few];
+    const { agents } = calibrateScores(all, 0.05);
+    const of = (name: string) => agents.find(({ agent }) => agent === name)!;
+    expect(of('a')).toMatchObject({ evidence: 'pooled', served: 24, errors: 0 });
+    expect(of('d')).toMatchObject({ evidence: 'pooled', served: 5, errors: 0 });
+    // Two runs are known of it.
+    expect(of('e')).toMatchObject({ threshold: -1, served: 0 });
   });
 });
 

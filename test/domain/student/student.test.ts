@@ -3,7 +3,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { digestStep, readStepExtras } from '../../../src/domain/student/step.ts';
-import { fitStudent, type LearnedStep, Student } from '../../../src/domain/student/student.ts';
+import {
+  fitStudent,
+  type LearnedStep,
+  limitAgents,
+  nameAgents,
+  Student,
+} from '../../../src/domain/student/student.ts';
 import { ExactIndex } from '../../../src/search/exact-index.ts';
 import {
   callAnswer,
@@ -275,5 +281,110 @@ describe('the student', () => {
       ),
       { numRuns: 30 },
     );
+  });
+
+  it('does not do what the user denies, however like the others the step is', () => {
+    const ask = (i: number, more: string) => `Please bump ${orderId(i)} to the next version.${more}`;
+    const steps = Array.from({ length: 60 }, (_, i) => ({
+      run_id: `r${i}`,
+      step: digest([user(ask(i, i % 6 === 0 ? ' Do not commit it.' : ' Commit it then.'))]),
+      answer: i % 6 === 0 ? textAnswer('Nothing was committed.') : callAnswer('refund', { id: orderId(i) }),
+    }));
+    const learnt = learn(steps);
+    expect(learnt.decide(digest([user(ask(77, ' Commit it then.'))]), THRESHOLD)).toMatchObject({
+      covered: true,
+      answer: { stop_reason: 'tool_use' },
+    });
+    for (const more of [
+      ' Do NOT commit it.',
+      " Don't commit it then.",
+      ' Never commit it.',
+      ' Commit nothing.',
+    ]) {
+      const decision = learnt.decide(digest([user(ask(77, more))]), THRESHOLD);
+      if (decision.covered) expect(decision.answer!.stop_reason).toBe('end_turn');
+    }
+  });
+
+  it('heeds a rare flag that always decided', () => {
+    const make = (i: number, isHeld: boolean): LearnedStep => {
+      const { run_id, step, answer } = makeOrderStep(i);
+      const order = orderId(i);
+      const result = {
+        order_id: order,
+        status: ['delivered', 'pending'][i % 2],
+        audit: { flags: { hold: isHeld } },
+      };
+      const live = digest([
+        user(`Please look after order ${order}, thanks.`),
+        ...called('get_order', { order_id: order }, JSON.stringify(result)),
+      ]);
+      const calls = answer.content[0]!.type === 'tool_call' ? answer.content[0]!.name : '';
+      return {
+        run_id,
+        step: { ...step, ...live },
+        answer: isHeld ? textAnswer('This order is on hold.') : callAnswer(calls, { order_id: order }),
+      };
+    };
+    const learnt = learn(Array.from({ length: 100 }, (_, i) => make(i, i % 20 === 3)));
+    for (const i of [201, 202, 203, 204]) {
+      const { answer } = make(i, true);
+      const decision = learnt.decide(make(i, true).step, THRESHOLD);
+      if (decision.covered) expect(decision.answer!.content).toEqual(answer.content);
+      expect(learnt.decide(make(i, false).step, THRESHOLD).covered).toBe(true);
+    }
+  });
+
+  it('takes a number far from all golden ones, or of another sign, for unknown ground', () => {
+    const paid = (total: number) =>
+      orderStep({
+        order_id: orderId(101),
+        status: 'delivered',
+        customer: 'C1001',
+        paid: { total, currency: 'EUR' },
+      });
+    expect(student.decide(paid(20.5), THRESHOLD).covered).toBe(true);
+    for (const total of [-20.5, 1e9, 1e308])
+      expect(student.decide(paid(total), THRESHOLD)).toMatchObject({ covered: false, reason: 'too_far' });
+  });
+
+  it('hears what was said in between', () => {
+    const order = orderId(101);
+    const result = JSON.stringify({
+      order_id: order,
+      status: 'delivered',
+      customer: 'C1001',
+      paid: { total: 20.5, currency: 'EUR' },
+    });
+    const after = called('get_order', { order_id: order }, result);
+    const talk = [
+      { role: 'assistant' as const, content: [{ type: 'text' as const, text: 'What shall I heed?' }] },
+      user('Never refund anything without asking me.'),
+    ];
+    const task = user(`Please look after order ${order}, thanks.`);
+    expect(student.decide(digest([task, ...after]), THRESHOLD).covered).toBe(true);
+    expect(student.decide(digest([task, ...talk, ...after]), THRESHOLD).covered).toBe(false);
+  });
+
+  it('keeps to the limit of an agent, and to none where none is set', () => {
+    const model = fitStudent(ORDERS);
+    const [name] = new Set(nameAgents(ORDERS).values());
+    const { step } = makeOrderStep(101);
+    const covers = (threshold: number, agent = name!): boolean =>
+      new Student(limitAgents(model, [{ agent, threshold }]), makeIndex).decide(step, THRESHOLD).covered;
+    expect([covers(THRESHOLD), covers(-1), covers(-1, 'another')]).toEqual([true, false, true]);
+  });
+
+  it('fills JSON that an agent answers with, value by value', () => {
+    const mail = (i: number): string => `Invoice ${orderId(i)} over EUR ${(100.5 + i).toFixed(2)}`;
+    const steps = Array.from({ length: 30 }, (_, i) => ({
+      run_id: `r${i}`,
+      step: digest([user(mail(i))]),
+      answer: textAnswer(JSON.stringify({ id: orderId(i), amount: 100.5 + i, currency: 'EUR', due: null })),
+    }));
+    const { answer } = learn(steps).propose(digest([user(mail(91))]));
+    expect(answer?.content).toEqual([
+      { type: 'text', text: `{"id":"${orderId(91)}","amount":191.5,"currency":"EUR","due":null}` },
+    ]);
   });
 });
