@@ -573,6 +573,14 @@ export function raiseParserHeadLimit(): void {
   if (!(present >= HTTP_HEAD_BYTES)) process.env.UWS_HTTP_MAX_HEADERS_SIZE = String(HTTP_HEAD_BYTES);
 }
 
+/**
+ * From 1.29 on onnxruntime reports its use to its makers unless the environment of the process says otherwise before it
+ * loads. For the main thread, since a worker's `process.env` is a copy; src/cli/understudy.mjs does the same.
+ */
+export function silenceModelRuntime(): void {
+  process.env.ORT_DISABLE_TELEMETRY = '1';
+}
+
 /** An address to connect to: listening on every address is none, and this machine's own stands in. */
 export function toLocalUrl(url: string): string {
   return url.replace('//0.0.0.0', '//127.0.0.1').replace('//[::]', '//[::1]');

@@ -11,7 +11,7 @@ import { UserEpochs } from './api/user-epochs.ts';
 import { loadEmbeddedSecret } from './auth/embedded-secret.ts';
 import { Revocations } from './auth/revocations.ts';
 import { signUserToken } from './auth/sign-token.ts';
-import type { Config } from './config.ts';
+import { type Config, silenceModelRuntime } from './config.ts';
 import { Front, type Parts } from './front.ts';
 import { FrontThreads } from './front-threads.ts';
 import { CaptureControl, type CaptureFront } from './gateway/capture-control.ts';
@@ -58,6 +58,7 @@ export async function startUnderstudy(
   parts: Parts,
   givingUp?: AbortSignal,
 ): Promise<RunningUnderstudy> {
+  silenceModelRuntime();
   const stops: (() => Promise<void>)[] = [];
   const stop = async () => {
     for (const end of stops.splice(0).reverse()) await end();

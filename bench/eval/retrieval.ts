@@ -9,6 +9,7 @@ import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { gunzipSync } from 'node:zlib';
+import { silenceModelRuntime } from '../../src/config.ts';
 import { COMPUTE_DEADLINE_MS, COMPUTE_QUEUE_CALLS } from '../../src/limits.ts';
 import { ComputePool } from '../../src/runtime/compute-pool.ts';
 import type { Embedder } from '../../src/search/embedder.ts';
@@ -65,6 +66,7 @@ export async function evaluateRetrieval(...args: string[]): Promise<void> {
   });
   const setsDir = values.sets === undefined ? SETS_DIR : new URL(`file://${resolve(values.sets)}/`);
   const threads = Math.max(1, availableParallelism() - 1);
+  silenceModelRuntime();
   const pool = new ComputePool({
     entry: resolveModuleUrl('../../actors/compute.ts', import.meta.url),
     threads,

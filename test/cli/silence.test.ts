@@ -1,8 +1,10 @@
 /** Nothing that the process loads reports its use to anybody, or leaves a mark on the machine to be told by. */
 import { readdirSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
 import { ApiChild } from '../fixtures/api-child.ts';
 import { makeFolder } from '../storage/folder.ts';
+import { CliChild } from './child.ts';
 
 it('keeps the model’s library silent', async () => {
   const HOME = makeFolder();
@@ -11,5 +13,15 @@ it('keeps the model’s library silent', async () => {
   // The library has answered by then, and would have made its device id under HOME.
   const { status } = await api.post('/v1/findings/shop/recall', { query: 'the parser' });
   expect(status).toBe(200);
+  expect(readdirSync(HOME)).toEqual([]);
+});
+
+it('keeps it silent in the evaluation of the model too', async () => {
+  const HOME = makeFolder();
+  const entry = fileURLToPath(new URL('../../bench/eval/run.ts', import.meta.url));
+  const argv = ['retrieval', '--sets', makeFolder(), '--no-save'];
+  const { code, stdout } = await new CliChild(argv, { env: { HOME }, entry }).ended;
+  expect(code).toBe(0);
+  expect(stdout).toContain('one text of 200 characters');
   expect(readdirSync(HOME)).toEqual([]);
 });
