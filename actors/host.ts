@@ -41,7 +41,6 @@ import { DistillationPort } from './distiller/port.ts';
 import { TRACE_BODIES } from './distiller/protocol.ts';
 import { findingsIndex } from './findings-index/behaviour.ts';
 import { FINDINGS_PORT, FindingsPort } from './findings-index/port.ts';
-import { liveHub, silentLiveHub } from './live-hub/behaviour.ts';
 import { PATTERN_STORE_PORT } from './pattern-index/behaviour.ts';
 import { PatternIndexClient } from './pattern-index/client.ts';
 import { PatternStorePort } from './pattern-index/port.ts';
@@ -49,9 +48,7 @@ import { PatternStore } from './pattern-index/store.ts';
 import { rateTablePort } from './rate-bucket/slots.ts';
 import { RATE_TABLE_PORT } from './rate-bucket/slots-protocol.ts';
 import { allocateRateTable, RateTable } from './rate-bucket/table.ts';
-import { STEP_ANSWERS_PORT } from './run/behaviour.ts';
-import { StepAnswersPort } from './run/port.ts';
-import { FINDINGS_INDEX_POLICY, LIVE_HUB_POLICY, QUICK_KINDS } from './supervision.ts';
+import { FINDINGS_INDEX_POLICY, QUICK_KINDS } from './supervision.ts';
 
 /** What the main thread passes to every actor thread. */
 export interface HostOptions {
@@ -67,8 +64,6 @@ export interface HostOptions {
   distill_model?: { url: string; model: string; key: string } | null;
   /** Patterns are kept and searched. */
   has_patterns?: boolean;
-  /** Somebody may read the live stream; otherwise its hubs keep nothing. */
-  has_live_stream?: boolean;
 }
 
 /** Runs the thread; the pool calls it with its task. */
@@ -91,10 +86,9 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
       close: () => log.close(),
     };
   });
-  const { databases, has_live_stream = false } = task.options;
+  const { databases } = task.options;
   const journal = databases === null ? null : openJournal(databases);
   const tables = databases === null ? null : new LmdbTables(databases.main, 'disk');
-  const runs = databases === null ? null : new LmdbTables(databases.runs, 'process');
   /** What the ports opened, in the order in which it is closed. */
   const opened: { close(): Promise<void> }[] = [];
   const findings = findingsIndex(chooseIndex((message) => logger.warn(message)));
@@ -102,16 +96,11 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
     kinds:
       databases === null
         ? CATALOG.filter(({ behaviour }) => behaviour.persistence === undefined)
-        : [
-            ...CATALOG.filter(({ behaviour }) => has_live_stream || behaviour !== liveHub),
-            ...(has_live_stream ? [] : [{ behaviour: silentLiveHub, policy: LIVE_HUB_POLICY }]),
-            { behaviour: findings, policy: FINDINGS_INDEX_POLICY },
-          ],
+        : [...CATALOG, { behaviour: findings, policy: FINDINGS_INDEX_POLICY }],
     journal,
     ports: (services) => ({
       [CAPTURE_LOG_PORT]: captureLog,
       ...(tables === null ? {} : { [FINDINGS_PORT]: new FindingsPort(tables) }),
-      ...(runs === null ? {} : { [STEP_ANSWERS_PORT]: new StepAnswersPort(runs) }),
       ...(tables === null ? {} : patternPorts(task.options, tables, services, logger, opened)),
       [RATE_TABLE_PORT]: rateTablePort(
         new RateTable(task.options.rate_table ?? allocateRateTable(RATE_SLOTS)),
@@ -123,7 +112,6 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
       for (const one of opened) await one.close();
       await journal?.close();
       await tables?.close();
-      await runs?.close();
     },
   });
 }

@@ -112,7 +112,6 @@ async function startAll(
     },
     databases,
     rate_table: shared.rate_table,
-    has_live_stream: config.engines.live_stream !== null,
     embedding: config.embedding,
     distill_model: config.distill_model,
     has_patterns: config.engines.vector_store !== null,
@@ -140,7 +139,7 @@ async function startAll(
           placement,
           front: asker,
           databases,
-          has_live_stream: options.has_live_stream === true,
+          has_live_stream: config.engines.live_stream !== null,
           log,
           onUp: () => actors.addHost(ownHost, host!),
         });
