@@ -1,4 +1,5 @@
-// How the tests run: real threads, sockets and files, so few workers and generous limits.
+// How the tests run: real threads, sockets and files, so few workers. The limits are there for what never ends, not for
+// what is slow: the machine may have a load of many times its cores.
 import { defineConfig } from 'vitest/config';
 import { ClosingLine } from './test/closing-line.ts';
 
@@ -7,8 +8,8 @@ export default defineConfig({
     include: ['test/**/*.test.ts'],
     pool: 'forks',
     maxWorkers: 2,
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    testTimeout: 180_000,
+    hookTimeout: 180_000,
     // As src/cli/understudy.mjs does, for tests that load the model themselves.
     env: { ORT_DISABLE_TELEMETRY: '1' },
     reporters: ['default', new ClosingLine()],
