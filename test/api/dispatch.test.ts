@@ -100,7 +100,7 @@ describe('the service routes', () => {
   it('shows the description as a page that loads nothing from elsewhere', async () => {
     const { headers, body } = await call('GET', '/docs');
     expect(headers.get('content-type')).toBe('text/html; charset=utf-8');
-    expect(body).toContain('GET /health');
+    expect(body).toContain('<span class="method">GET</span> /health<');
     expect(body).not.toMatch(/<script|https?:\/\/|src=/);
   });
 });
