@@ -73,14 +73,15 @@ describe('a start that cannot be', () => {
       // Nobody makes files there, whatever rights the user has.
       '/proc/capture.mdb': /nothing can be written beside it/,
     };
-    for (const [db, reason] of Object.entries(reasons)) {
+    const starts = Object.entries(reasons).map(async ([db, reason]) => {
       const { code, line } = await refuse({ DATA_DIR: folder }, ['gateway', '--db', db]);
       expect(code).toBe(1);
       expect(line).toContain(`understudy: the capture database ${db} cannot be opened: `);
       expect(line).toMatch(reason);
       expect(line).toContain('--db');
       expect(line).not.toContain('Error: ');
-    }
+    });
+    await Promise.all(starts);
     expect(readFileSync(file, 'utf8')).toBe('no database '.repeat(2_000));
   });
 
