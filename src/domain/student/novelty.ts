@@ -109,7 +109,10 @@ export function learnNovelty(
     memory.places.push({
       kind,
       place,
-      values: isFree ? [] : [...values.keys()],
+      // What one run had at a place that decides is as good as new: nobody has seen twice what follows.
+      values: isFree
+        ? []
+        : [...values].flatMap(([value, { several }]) => (several || !decisive.has(place) ? [value] : [])),
       surprise: isFree ? 0 : surprise,
       absence,
     });

@@ -347,7 +347,7 @@ function fitGroup(
     worth,
     splits: splits.filter(({ key }) => dimensions.includes(key)),
     ranges: measureRanges(steps),
-    tells: findTells(columns, targets, labelCount),
+    tells: findTells(columns, targets, labelCount, listKeysAt(steps, decisive)),
     denials: listDenials(steps, targets, runs),
     prototypes,
     novelty: learnNovelty(
@@ -584,6 +584,17 @@ function listDenials(
 
 const TELLS = 400;
 const TELL_STEPS = 3;
+const DECISIVE_GAIN = 3;
+
+/** Marks of fields that stand at these places. */
+function listKeysAt(steps: readonly LearnedStep[], places: ReadonlySet<number>): Set<number> {
+  const keys = new Set<number>();
+  for (const { step } of steps)
+    for (let m = 0; m < step.marks.length; m += 3)
+      if (step.marks[m]! <= MARK.earlier && places.has(step.marks[m + 1]!))
+        keys.add(keyOfMark(step.marks, m));
+  return keys;
+}
 
 /**
  * Marks of which all steps that have them say the same, more often than chance would have it. A rare one (a flag that
@@ -593,6 +604,7 @@ function findTells(
   columns: readonly MarkColumn[],
   targets: Uint16Array,
   labelCount: number,
+  decisiveKeys: ReadonlySet<number>,
 ): [number, number][] {
   const counts = new Int32Array(labelCount + 1);
   for (const target of targets) counts[target]!++;
@@ -600,7 +612,8 @@ function findTells(
   for (const { kind } of columns) perKind.set(kind, (perKind.get(kind) ?? 0) + 1);
   const found: { key: number; label: number; gain: number }[] = [];
   for (const { key, kind, has, count } of columns) {
-    if (count < TELL_STEPS) continue;
+    const isDecisive = decisiveKeys.has(key);
+    if (count < (isDecisive ? 2 : TELL_STEPS)) continue;
     let label = -1;
     let isPure = true;
     for (let i = 0; i < has.length && isPure; i++) {
@@ -610,7 +623,8 @@ function findTells(
     }
     if (!isPure) continue;
     const gain = -2 * count * Math.log(counts[label]! / targets.length);
-    if (gain < CHANCE + 2 * Math.log(perKind.get(kind)!)) continue;
+    // Where other values decide, one more that seems to is hardly chance.
+    if (gain < (isDecisive ? DECISIVE_GAIN : CHANCE + 2 * Math.log(perKind.get(kind)!))) continue;
     found.push({ key, label: label === labelCount ? -1 : label, gain });
   }
   return found

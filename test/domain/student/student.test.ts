@@ -387,4 +387,17 @@ describe('the student', () => {
       { type: 'text', text: `{"id":"${orderId(91)}","amount":191.5,"currency":"EUR","due":null}` },
     ]);
   });
+
+  it('does not take a state that one golden run had for one of the others', () => {
+    const lost = (i: number): LearnedStep => ({
+      ...makeOrderStep(i, { status: 'lost' }),
+      answer: callAnswer('refund', { order_id: orderId(i), lost: true }),
+    });
+    for (const seen of [0, 1, 2]) {
+      const steps = Array.from({ length: 24 }, (_, i) => (i < seen ? lost(i) : makeOrderStep(i)));
+      const decision = learn(steps).decide(makeOrderStep(31, { status: 'lost' }).step, THRESHOLD);
+      if (decision.covered) expect(decision.answer!.content).toEqual(lost(31).answer.content);
+      expect(learn(steps).decide(makeOrderStep(31).step, THRESHOLD).covered).toBe(true);
+    }
+  });
 });
