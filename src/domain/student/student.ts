@@ -51,6 +51,7 @@ export interface FitOptions {
 
 /** What was learnt: plain JSON, to be packed as it is. */
 export interface StudentModel {
+  /** Raised with each release that reads steps or makes answers otherwise: a student of another is not opened. */
   format: 'svc_student_model_v1';
   support_min: number;
   /** Golden runs and steps that it was fitted on. */
