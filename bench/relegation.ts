@@ -50,7 +50,7 @@ interface RelegationCell {
 }
 
 interface RelegationResult extends Provenance {
-  suite: 'relegation';
+  suite: 'relegation-serving';
   requests: number;
   cells: RelegationCell[];
   goal_us: number;
@@ -93,7 +93,7 @@ export async function runRelegationBench({ quick, save, say }: RelegationBenchOp
       cells.push(await measure(ports, makePrompt(length), requests));
     }
     const result: RelegationResult = {
-      suite: 'relegation',
+      suite: 'relegation-serving',
       ...takeProvenance(),
       requests,
       cells,
