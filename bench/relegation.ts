@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from 'undici';
-import { fitStudent } from '../src/domain/student/student.ts';
+import { fitStudent } from '../src/domain/student/student-fit.ts';
 import { createPrng } from '../src/std/prng.ts';
 import { makeGoldenSteps, makeOrder, OrderRun, publishOrderStudent } from '../test/fixtures/order-agent.ts';
 import { type Quantiles, Samples } from './quantiles.ts';

@@ -2,7 +2,7 @@
 
 import { type AnswerDigest, digestAnswer } from '../../src/domain/student/answer.ts';
 import type { StepDigest } from '../../src/domain/student/step.ts';
-import type { LearnedStep } from '../../src/domain/student/student.ts';
+import type { LearnedStep } from '../../src/domain/student/student-fit.ts';
 import type { NormalAnswer } from '../../src/domain/turn.ts';
 import { readMessagesStep } from '../../src/gateway/turns/messages-step.ts';
 import { readMessagesBlocks } from '../../src/gateway/turns/normal-messages.ts';

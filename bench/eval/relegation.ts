@@ -15,7 +15,8 @@ import { parseArgs } from 'node:util';
 import { answersAgree } from '../../src/domain/student/agreement.ts';
 import { type Calibration, CURVE_TARGETS, calibrateStudent } from '../../src/domain/student/calibration.ts';
 import type { StudentAnswer } from '../../src/domain/student/decision.ts';
-import { fitStudent, limitAgents, Student, type StudentIndex } from '../../src/domain/student/student.ts';
+import { Student, type StudentIndex } from '../../src/domain/student/student.ts';
+import { fitStudent, limitAgents } from '../../src/domain/student/student-fit.ts';
 import { ExactIndex } from '../../src/search/exact-index.ts';
 import { saveResult, takeProvenance } from '../results.ts';
 import {

@@ -23,15 +23,9 @@ import {
   type StudentManifestDraft,
 } from '../domain/student/manifest.ts';
 import type { StepDigest } from '../domain/student/step.ts';
-import {
-  fitStudent,
-  type LearnedStep,
-  limitAgents,
-  type MakeStudentIndex,
-  nameAgents,
-  Student,
-  type StudentModel,
-} from '../domain/student/student.ts';
+import { type MakeStudentIndex, Student } from '../domain/student/student.ts';
+import { fitStudent, type LearnedStep, limitAgents, nameAgents } from '../domain/student/student-fit.ts';
+import type { StudentModel } from '../domain/student/student-model.ts';
 import { GOLDEN_RUNS_MIN, HELD_OUT, SERVICE_ASKED_AT_ONCE, SERVICE_STEPS_ASKED } from '../limits.ts';
 import type { GoldenMaterial, GoldenRun, GoldenStep } from './golden-steps.ts';
 import {

@@ -4,7 +4,8 @@
  */
 
 import type { StudentManifest } from '../domain/student/manifest.ts';
-import type { MakeStudentIndex, StudentModel } from '../domain/student/student.ts';
+import type { MakeStudentIndex } from '../domain/student/student.ts';
+import type { StudentModel } from '../domain/student/student-model.ts';
 import {
   type Comparison,
   compareStudents,

@@ -26,7 +26,7 @@ import {
   type StudentManifest,
   type StudentManifestDraft,
 } from '../domain/student/manifest.ts';
-import type { StudentModel } from '../domain/student/student.ts';
+import type { StudentModel } from '../domain/student/student-model.ts';
 import { STUDENT_BOUNDS } from '../limits.ts';
 import { syncPath } from './capture/attachments.ts';
 

@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { StudentModel } from '../../src/domain/student/student.ts';
+import type { StudentModel } from '../../src/domain/student/student-model.ts';
 import {
   checkForPublishing,
   publishStudent,

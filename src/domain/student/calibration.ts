@@ -24,14 +24,8 @@
 
 import { createPrng } from '../../std/prng.ts';
 import { answersAgree } from './agreement.ts';
-import {
-  type FitOptions,
-  fitStudent,
-  type LearnedStep,
-  type MakeStudentIndex,
-  nameAgents,
-  Student,
-} from './student.ts';
+import { type MakeStudentIndex, Student } from './student.ts';
+import { type FitOptions, fitStudent, type LearnedStep, nameAgents } from './student-fit.ts';
 
 export interface CalibrationOptions extends FitOptions {
   /** Share of wrong answers among served ones, 0 … 1; 0.05 when left out. */

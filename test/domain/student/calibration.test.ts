@@ -10,7 +10,8 @@ import {
   type ScoredStep,
   scoreCrossFitted,
 } from '../../../src/domain/student/calibration.ts';
-import { fitStudent, Student } from '../../../src/domain/student/student.ts';
+import { Student } from '../../../src/domain/student/student.ts';
+import { fitStudent } from '../../../src/domain/student/student-fit.ts';
 import { ExactIndex } from '../../../src/search/exact-index.ts';
 import { createPrng, type Prng } from '../../../src/std/prng.ts';
 import { callAnswer, makeOrderStep } from './made-steps.ts';

@@ -2,7 +2,7 @@
 
 import type { AnswerDigest } from '../../../src/domain/student/answer.ts';
 import { digestStep, readStepExtras, type StepDigest } from '../../../src/domain/student/step.ts';
-import type { LearnedStep } from '../../../src/domain/student/student.ts';
+import type { LearnedStep } from '../../../src/domain/student/student-fit.ts';
 import type { NormalRequest, TurnBlock, TurnMessage, TurnTool } from '../../../src/domain/turn.ts';
 
 export function tool(name: string): TurnTool {

@@ -3,13 +3,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { digestStep, readStepExtras } from '../../../src/domain/student/step.ts';
+import { Student } from '../../../src/domain/student/student.ts';
 import {
   fitStudent,
   type LearnedStep,
   limitAgents,
   nameAgents,
-  Student,
-} from '../../../src/domain/student/student.ts';
+} from '../../../src/domain/student/student-fit.ts';
 import { ExactIndex } from '../../../src/search/exact-index.ts';
 import {
   callAnswer,

@@ -1,0 +1,99 @@
+/**
+ * What a student has learnt, as data: agents, their stages, and what lies in each. Plain JSON, to be packed as it is. Pure
+ * types, and the keys that marks have in it; made by student-fit.ts, read by student.ts.
+ */
+
+import type { AnswerTemplate } from './answer-template.ts';
+import type { NoveltyMemory } from './novelty.ts';
+import { MARK } from './step.ts';
+
+/** What was learnt: plain JSON, to be packed as it is. */
+export interface StudentModel {
+  /** Raised with each release that reads steps or makes answers otherwise: a student of another is not opened. */
+  format: 'svc_student_model_v1';
+  support_min: number;
+  /** Golden runs and steps that it was fitted on. */
+  runs: number;
+  steps: number;
+  groups: StudentGroup[];
+}
+
+/** Golden steps of one agent, {@link StudentAgent}. Its fields are the student's own business. */
+export type StudentGroup = Readonly<Record<string, unknown>>;
+
+/** What lies in {@link StudentModel.groups}: one agent, steps of one scope with one system prompt, but for what changes in it. */
+export interface StudentAgent {
+  scope: string;
+  /** As `nameAgents` of student-fit.ts names it. */
+  name: string;
+  /** Steps with a larger score are not covered, whatever the threshold; 1 in models that say nothing of it. */
+  limit?: number;
+  /** Sentences that every golden step had. */
+  core: number[];
+  /** Others that several runs had. */
+  known: number[];
+  /** Most sentences of one step that are not core. */
+  changing_max: number;
+  stages: StageMemory[];
+}
+
+/** A threshold in a number of the context. */
+export interface NumberSplit {
+  key: number;
+  from: string;
+  path: string[];
+  /** Largest golden value below, smallest above. */
+  below: number;
+  above: number;
+}
+
+/** The golden numbers at a place of the context. */
+export interface NumberRange {
+  from: string;
+  path: string[];
+  least: number;
+  most: number;
+}
+
+export interface Prototype {
+  /** Dimensions of marks that it has. */
+  marks: number[];
+  /** Class (−1: answers that no template explains) and golden runs. */
+  votes: [number, number][];
+}
+
+/** Golden steps of one agent at one kind of moment. */
+export interface StageMemory {
+  stage: string;
+  runs: number;
+  steps: number;
+  input_tokens: number;
+  classes: { template: AnswerTemplate; label: number; runs: number; output_tokens: number }[];
+  /** Keys of marks by dimension, and their worth, all together 1. */
+  dimensions: number[];
+  worth: number[];
+  splits: NumberSplit[];
+  /** Between which numbers golden steps had what stands at a place. */
+  ranges?: NumberRange[];
+  /** Marks that always came with one label (−1: answers that no template explains), more often than by chance. */
+  tells?: [number, number][];
+  /** What was denied in golden steps, by label; none where nearly every run denies something of its own. */
+  denials?: [number, number[]][];
+  prototypes: Prototype[];
+  novelty: NoveltyMemory;
+}
+
+/** Kinds of marks beside those of step.ts: a sentence of the system prompt, a side of a threshold in a number. */
+export const SYSTEM_KIND = 8;
+export const NUMBER_KIND = 9;
+
+export function keyOfMark(marks: readonly number[], m: number): number {
+  return marks[m]! * 0x1_0000_0000 + ((marks[m + 1]! ^ Math.imul(marks[m + 2]!, 0x9e3779b1)) >>> 0);
+}
+
+export function keyOfSentence(sentence: number): number {
+  return SYSTEM_KIND * 0x1_0000_0000 + sentence;
+}
+
+/** Kinds of marks, for whoever explains a model. */
+export const MARK_KINDS = { ...MARK, system: SYSTEM_KIND, number: NUMBER_KIND } as const;
