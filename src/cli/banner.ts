@@ -56,6 +56,7 @@ function renderPlaces(
     rows.push(['Gateway', `${gateway_url}  ->  ${gateway.upstream_base}`]);
     rows.push(['', `${gateway_url}/gemini  ->  ${gateway.gemini_base}`]);
     rows.push(['', `${gateway_url}/bedrock/{region}  ->  ${gateway.bedrock_base}`]);
+    if (config.relegation !== null) rows.push(['Student', describeStudent(config.relegation, cwd)]);
   }
   rows.push(['Data', shortenPath(config.data_dir, cwd)]);
   // What runs without anything to install.
@@ -68,6 +69,12 @@ function renderPlaces(
   ];
   if (embedded.length > 0) rows.push(['Embedded', embedded.join(', ')]);
   return rows.map(([name, value]) => `  ${name.padEnd(9)} ${value}`);
+}
+
+function describeStudent({ directory, mode }: NonNullable<Config['relegation']>, cwd: string): string {
+  const doing =
+    mode === 'shadow' ? 'is compared with the upstream, serves nothing' : 'serves what it has mastered';
+  return `${shortenPath(directory, cwd)}  (${doing})`;
 }
 
 function renderDashboardLines(url: string, token: string | null, bold: (text: string) => string): string[] {

@@ -57,4 +57,11 @@ describe('the banner', () => {
     expect(text).toContain('\nDashboard:\n  https://understudy.example.com/\n');
     expect(text).toContain('  API       http://127.0.0.1:8000\n');
   });
+
+  it('says who may answer in the upstream’s place', () => {
+    const env = { SVC_DISTILL_DIR: '/home/me/understudy/student' };
+    expect(banner(env)).toContain('\n  Student   student  (serves what it has mastered)\n');
+    expect(banner({ ...env, GW_RELEGATION: 'shadow' })).toContain('serves nothing)\n');
+    expect(banner({ ...env, GW_RELEGATION: 'off' })).not.toContain('Student');
+  });
 });
