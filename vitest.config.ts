@@ -10,7 +10,7 @@ export default defineConfig({
     maxWorkers: 2,
     testTimeout: 180_000,
     hookTimeout: 180_000,
-    // As src/cli/understudy.mjs does, for tests that load the model themselves.
+    // As the command does (src/config.ts), for tests that load the model themselves.
     env: { ORT_DISABLE_TELEMETRY: '1' },
     reporters: ['default', new ClosingLine()],
   },

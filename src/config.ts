@@ -575,7 +575,8 @@ export function raiseParserHeadLimit(): void {
 
 /**
  * From 1.29 on onnxruntime reports its use to its makers unless the environment of the process says otherwise before it
- * loads. For the main thread, since a worker's `process.env` is a copy; src/cli/understudy.mjs does the same.
+ * loads. Nothing leaves this process that its operator did not send somewhere. For the main thread, since a worker's
+ * `process.env` is a copy.
  */
 export function silenceModelRuntime(): void {
   process.env.ORT_DISABLE_TELEMETRY = '1';

@@ -215,39 +215,29 @@ function addRelegation(registry: Registry, relegation: Record<string, unknown>):
   for (const [name, help] of RELEGATION_GAUGES) {
     new Gauge({ name: `understudy_relegation_${name}`, help, registers }).set(Number(relegation[name]));
   }
-  const fallbacks = new Gauge({
-    name: 'understudy_relegation_fallbacks',
-    help: 'Steps that went to the upstream, by reason',
-    labelNames: ['reason'] as const,
-    registers,
-  });
-  for (const [reason, count] of Object.entries(relegation.fallbacks as Record<string, number>)) {
-    fallbacks.set({ reason }, count);
-  }
-  const tokens = new Gauge({
-    name: 'understudy_relegation_tokens_saved',
-    help: 'Tokens that the upstream was spared, about',
-    labelNames: ['kind'] as const,
-    registers,
-  });
-  for (const [kind, count] of Object.entries(relegation.tokens_saved as Record<string, number>)) {
-    tokens.set({ kind }, count);
-  }
+  const addCounts = (name: string, help: string, label: string): void => {
+    const gauge = new Gauge({
+      name: `understudy_relegation_${name}`,
+      help,
+      labelNames: [label],
+      registers,
+    });
+    for (const [its, count] of Object.entries(relegation[name] as Record<string, number>))
+      gauge.set({ [label]: its }, count);
+  };
+  addCounts('fallbacks', 'Steps that went to the upstream, by reason', 'reason');
+  addCounts('tokens_saved', 'Tokens that the upstream was spared, about', 'kind');
+  addCounts(
+    'shadow',
+    'Shadow mode: steps that the student would have served, compared ones, and those that agreed',
+    'outcome',
+  );
   if (typeof relegation.money_saved_usd === 'number') {
     new Gauge({
       name: 'understudy_relegation_money_saved_usd',
       help: 'What that would have cost, in dollars',
       registers,
     }).set(relegation.money_saved_usd);
-  }
-  const shadow = new Gauge({
-    name: 'understudy_relegation_shadow',
-    help: 'Shadow mode: steps that the student would have served, compared ones, and those that agreed',
-    labelNames: ['outcome'] as const,
-    registers,
-  });
-  for (const [outcome, count] of Object.entries(relegation.shadow as Record<string, number>)) {
-    shadow.set({ outcome }, count);
   }
   new Gauge({
     name: 'understudy_relegation_ready',

@@ -20,10 +20,6 @@ if (major < 22 || (major === 22 && minor < 18)) {
   process.exit(1);
 }
 
-// From 1.29 on onnxruntime reports its use to its makers unless it is told not to before it loads. Nothing leaves this
-// process that its operator did not send somewhere.
-process.env.ORT_DISABLE_TELEMETRY = '1';
-
 const source = new URL('./understudy.ts', import.meta.url);
 const entry = existsSync(source) ? source : new URL('../../dist/src/cli/understudy.js', import.meta.url);
 await import(entry.href);

@@ -1,6 +1,6 @@
 /** The command line: finds the command, runs it, turns what it throws into one line and an exit status. Main thread. */
 
-import { ConfigError, readVersion } from '../config.ts';
+import { ConfigError, readVersion, silenceModelRuntime } from '../config.ts';
 import { IN_PROCESS, runGuarded } from './guard.ts';
 import { type CliIo, EXIT, openProcessIo, UsageError } from './io.ts';
 import { runStart, START_SUMMARIES, type StartCommand } from './start.ts';
@@ -87,6 +87,7 @@ Exit status: 0 done, 1 failed, 2 wrong use, 78 a bad variable or flag value.
  * @returns the exit status; failures are already told on `io.err`
  */
 export async function runUnderstudy(argv: string[], io: CliIo): Promise<number> {
+  silenceModelRuntime();
   const isInProcess = argv[0] === IN_PROCESS;
   const [name = '', ...rest] = isInProcess ? argv.slice(1) : argv;
   try {

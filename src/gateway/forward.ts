@@ -10,7 +10,7 @@ import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { FinishedExchange } from '../domain/exchange.ts';
 import { CatalogueError, toMessagesBody } from '../errors.ts';
-import type { HttpStream, ReplyFraming } from '../http/http-stream.ts';
+import type { HttpStream, ReplyFraming, RequestHead } from '../http/http-stream.ts';
 import type { CaptureQueue } from './capture-queue.ts';
 import {
   type FilteredRequest,
@@ -46,6 +46,55 @@ export interface BegunExchange {
   /** When the request came: on the clock of `performance.now()`, and in milliseconds since the epoch. */
   at: number;
   at_ms: number;
+}
+
+/** How an exchange went, as far as only whoever answered it knows. */
+type ExchangeCourse = Pick<
+  FinishedExchange,
+  | 'run_id'
+  | 'seq'
+  | 'status'
+  | 'started_at_ms'
+  | 'first_byte_ms'
+  | 'duration_ms'
+  | 'aborted'
+  | 'served_by'
+  | 'response_headers'
+>;
+
+/** The exchange as capture takes it. Its fields in one order, so that the writer sees one kind of object. */
+export function describeExchange(
+  { note }: ForwardContext,
+  head: RequestHead,
+  { provider }: Destination,
+  { kind, shape }: RequestClass,
+  tee: Tee,
+  course: ExchangeCourse,
+): FinishedExchange {
+  return {
+    run_id: course.run_id,
+    seq: course.seq,
+    note,
+    provider,
+    kind,
+    shape,
+    method: head.method,
+    path: head.path,
+    query: head.query ?? '',
+    status: course.status,
+    started_at_ms: course.started_at_ms,
+    first_byte_ms: course.first_byte_ms,
+    duration_ms: course.duration_ms,
+    aborted: course.aborted,
+    truncated: tee.truncated,
+    served_by: course.served_by,
+    request_headers: head.headers,
+    response_headers: course.response_headers,
+    request_bytes: tee.request.bytes,
+    response_bytes: tee.response.bytes,
+    request_chunks: tee.request.chunks,
+    response_chunks: tee.response.chunks,
+  };
 }
 
 export class Forward implements PooledHandler {
@@ -270,31 +319,24 @@ export class Forward implements PooledHandler {
     this.#upload?.destroy();
     const tee = this.#tee;
     if (tee === null || this.#context.capture === null) return;
-    const { head } = this.#stream;
-    const exchange: FinishedExchange = {
-      run_id: this.#request.run_id,
-      seq: this.#request.seq,
-      note: this.#context.note,
-      provider: this.#destination.provider,
-      kind: this.#requestClass.kind,
-      shape: this.#requestClass.shape,
-      method: head.method,
-      path: head.path,
-      query: head.query ?? '',
-      status: this.#status,
-      started_at_ms: this.#startedAtMs,
-      first_byte_ms: this.#firstByteMs,
-      duration_ms: performance.now() - this.#startedAt,
-      aborted,
-      truncated: tee.truncated,
-      served_by: 'upstream',
-      request_headers: head.headers,
-      response_headers: this.#responseHeaders,
-      request_bytes: tee.request.bytes,
-      response_bytes: tee.response.bytes,
-      request_chunks: tee.request.chunks,
-      response_chunks: tee.response.chunks,
-    };
+    const exchange = describeExchange(
+      this.#context,
+      this.#stream.head,
+      this.#destination,
+      this.#requestClass,
+      tee,
+      {
+        run_id: this.#request.run_id,
+        seq: this.#request.seq,
+        status: this.#status,
+        started_at_ms: this.#startedAtMs,
+        first_byte_ms: this.#firstByteMs,
+        duration_ms: performance.now() - this.#startedAt,
+        aborted,
+        served_by: 'upstream',
+        response_headers: this.#responseHeaders,
+      },
+    );
     this.#context.capture.submit(tee, exchange);
   }
 }

@@ -7,10 +7,9 @@
  * that is too long or too slow, the client's leaving. Capture counts the exchange from its beginning, whoever ends it.
  */
 
-import type { FinishedExchange } from '../domain/exchange.ts';
 import { type HttpStream, joinLines } from '../http/http-stream.ts';
 import { STEP_BODY_BYTES, STEP_BODY_WAIT_MS } from '../limits.ts';
-import { type BegunExchange, Forward, type ForwardContext } from './forward.ts';
+import { type BegunExchange, describeExchange, Forward, type ForwardContext } from './forward.ts';
 import type { ReadStepHead, Relegation } from './relegation.ts';
 import type { Destination } from './route-table.ts';
 import { type ShadowedAnswer, ShadowedForward } from './shadowed-forward.ts';
@@ -240,31 +239,24 @@ export class RelegatedExchange implements StepWaiter {
   #record(aborted: boolean): void {
     const { tee, at, at_ms } = this.#begun;
     if (tee === null || this.#context.capture === null) return;
-    const { head } = this.#stream;
-    const exchange: FinishedExchange = {
-      run_id: this.#head.run_id,
-      seq: this.#head.seq,
-      note: this.#context.note,
-      provider: this.#destination.provider,
-      kind: this.#requestClass.kind,
-      shape: this.#requestClass.shape,
-      method: head.method,
-      path: head.path,
-      query: head.query ?? '',
-      status: this.#status,
-      started_at_ms: at_ms,
-      first_byte_ms: this.#firstByteMs,
-      duration_ms: performance.now() - at,
-      aborted,
-      truncated: tee.truncated,
-      served_by: this.#status === 0 ? 'upstream' : 'student',
-      request_headers: head.headers,
-      response_headers: this.#responseHeaders,
-      request_bytes: tee.request.bytes,
-      response_bytes: tee.response.bytes,
-      request_chunks: tee.request.chunks,
-      response_chunks: tee.response.chunks,
-    };
+    const exchange = describeExchange(
+      this.#context,
+      this.#stream.head,
+      this.#destination,
+      this.#requestClass,
+      tee,
+      {
+        run_id: this.#head.run_id,
+        seq: this.#head.seq,
+        status: this.#status,
+        started_at_ms: at_ms,
+        first_byte_ms: this.#firstByteMs,
+        duration_ms: performance.now() - at,
+        aborted,
+        served_by: this.#status === 0 ? 'upstream' : 'student',
+        response_headers: this.#responseHeaders,
+      },
+    );
     this.#context.capture.submit(tee, exchange);
   }
 }
