@@ -44,6 +44,13 @@ function createWorld(tables: Tables = new MemoryTables()): World {
 }
 
 async function openStore(world: World, parts: Partial<StoreParts> = {}): Promise<PatternStore> {
+  const store = await openUnsettled(world, parts);
+  await store.whenSettled();
+  return store;
+}
+
+/** Opened, but not settled: it may be waiting for its embedder. */
+async function openUnsettled(world: World, parts: Partial<StoreParts>): Promise<PatternStore> {
   const clock = createManualClock(Date.parse('2026-11-21T10:00:00Z'));
   const note = (_facts: object, message: string) => void world.logged.push(message);
   const store = new PatternStore({
@@ -58,7 +65,6 @@ async function openStore(world: World, parts: Partial<StoreParts> = {}): Promise
   });
   opened.push(store);
   await store.whenLoaded();
-  await store.whenSettled();
   return store;
 }
 
@@ -369,25 +375,6 @@ describe('a changed embedder', () => {
     world.embedder = new HashedWords(64, 7);
     world.embedder.isDown = true;
     return { former, record: { id: former.id, source } };
-  }
-
-  /** Opened, but not settled: it may be waiting for its embedder. */
-  async function openUnsettled(world: World, parts: Partial<StoreParts>): Promise<PatternStore> {
-    const clock = createManualClock(Date.parse('2026-11-22T10:00:00Z'));
-    const note = (_facts: object, message: string) => void world.logged.push(message);
-    const store = new PatternStore({
-      tables: world.tables,
-      embedder: world.embedder,
-      makeIndex: chooseIndex(() => {}),
-      clock,
-      newId: createUlidSource(clock),
-      log: { info: note, warn: note },
-      starters: [],
-      ...parts,
-    });
-    opened.push(store);
-    await store.whenLoaded();
-    return store;
   }
 
   it('lets the one before find what it has not embedded yet, by the vectors that are there', async () => {

@@ -93,11 +93,7 @@ export function keepDistinct(
   const kept: { candidate: PatternCandidate; vector: Float32Array | null }[] = [];
   for (const [index, candidate] of candidates.entries()) {
     const vector = vectors?.[index] ?? null;
-    const same = kept.find(
-      (other) =>
-        other.candidate.situation === candidate.situation ||
-        (vector !== null && other.vector !== null && cosine(vector, other.vector) >= SAME_SITUATION_COSINE),
-    );
+    const same = kept.find((other) => isSameSituation(other.candidate, other.vector, candidate, vector));
     if (same !== undefined) {
       same.candidate = {
         ...same.candidate,
@@ -106,6 +102,20 @@ export function keepDistinct(
     } else if (kept.length < PATTERN_BOUNDS.per_trace) kept.push({ candidate, vector });
   }
   return kept.map(({ candidate }) => candidate).sort((a, b) => a.at - b.at);
+}
+
+/**
+ * Whether two patterns are about the same situation, or nearly (decisions, v1).
+ * @param vectorA of the situation of `a`, of length 1; null when there is none: then equal texts alone are the same
+ */
+export function isSameSituation(
+  a: { situation: string },
+  vectorA: Float32Array | null,
+  b: { situation: string },
+  vectorB: Float32Array | null,
+): boolean {
+  if (a.situation === b.situation) return true;
+  return vectorA !== null && vectorB !== null && cosine(vectorA, vectorB) >= SAME_SITUATION_COSINE;
 }
 
 /** What the store takes of a candidate. */
