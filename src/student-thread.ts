@@ -65,6 +65,8 @@ interface Seat {
   /** Ends the thread the hard way. */
   abort: () => void;
   facts: StudentFacts | null;
+  /** Questions whether it is alive that it has left unanswered, one after the other. */
+  missed_pings: number;
 }
 
 export class StudentThread implements RelegationState {
@@ -80,7 +82,6 @@ export class StudentThread implements RelegationState {
   #restartMs: number = STUDENT_RESTART_MS.first;
   #restart: NodeJS.Timeout | null = null;
   readonly #timers: NodeJS.Timeout[] = [];
-  #missedPings = 0;
   #isClosed = false;
   readonly #arrived = createDeferred<void>();
 
@@ -173,7 +174,6 @@ export class StudentThread implements RelegationState {
     const before = this.#current;
     this.#current = seat;
     this.#told = '';
-    this.#missedPings = 0;
     this.#restartMs = STUDENT_RESTART_MS.first;
     for (const attach of this.#attachments) this.#attach(seat, attach);
     // What the upstream has taken over since the runs were handed over.
@@ -218,7 +218,7 @@ export class StudentThread implements RelegationState {
     void ended.then(() => port1.close());
     port1.unref();
     const control = Comlink.wrap<StudentControl>(nodeEndpoint(port1));
-    return { control, ended, abort: () => hard.abort(), facts: null };
+    return { control, ended, abort: () => hard.abort(), facts: null, missed_pings: 0 };
   }
 
   #attach(seat: Seat, attach: AttachStudent): void {
@@ -274,10 +274,10 @@ export class StudentThread implements RelegationState {
     try {
       const answered = Promise.race([seat.control.ping(), seat.ended]);
       await withDeadline(answered, this.#options.ping_ms ?? STUDENT_PING_MS);
-      this.#missedPings = 0;
+      seat.missed_pings = 0;
     } catch {
-      this.#missedPings++;
-      if (this.#missedPings > 1) seat.abort();
+      seat.missed_pings++;
+      if (seat.missed_pings > 1) seat.abort();
     }
   }
 

@@ -314,28 +314,42 @@ describe('what the student does not serve', () => {
     expect(serverOf(await send(stepBytes(stepBody('serve again'))))).toBe('student');
   });
 
-  it('is not held up by a student that hangs, which is replaced', async () => {
-    const hanging = await openRawClient(gateway.port);
-    await hanging.write(stepBytes(stepBody('hang')));
-    const answer = await hanging.readAnswer();
-    expect(answer.body.equals(UPSTREAM_ANSWER)).toBe(true);
-    hanging.socket.destroy();
-    await gateway.until(() => gateway.relegation.link.isReady);
-    expect(serverOf(await send(stepBytes(stepBody('serve again'))))).toBe('student');
-  });
-
   it('is forwarded at once when as many are under way as there may be', async () => {
-    const count = STEPS_UNDER_WAY + 6;
-    const { result, served, reasons } = await gain(() =>
-      Promise.all(
-        Array.from({ length: count }, (_, at) =>
-          send(stepBytes(stepBody(at === 0 ? 'slow 2000' : `serve ${at}`))),
-        ),
-      ),
-    );
-    expect(result.every(({ status }) => status === 200)).toBe(true);
-    expect(served + (reasons.busy ?? 0)).toBe(count);
-    expect(reasons.busy).toBeGreaterThan(0);
+    const before = gateway.counts();
+    const { result, served, reasons } = await gain(async () => {
+      const held = send(stepBytes(stepBody('hold all')));
+      const waiting = Array.from({ length: STEPS_UNDER_WAY - 1 }, (_, at) =>
+        send(stepBytes(stepBody(`serve ${at}`))),
+      );
+      await gateway.until(() => gateway.relegation.link.isBusy);
+      const more = await Promise.all(
+        Array.from({ length: 6 }, (_, at) => send(stepBytes(stepBody(`serve more ${at}`)))),
+      );
+      // They have their answers, and nobody else has one.
+      expect(gateway.counts().served).toBe(before.served);
+      gateway.letStudentGo('all');
+      return { more, first: await Promise.all([held, ...waiting]) };
+    });
+    expect(result.more.map(serverOf)).toEqual(result.more.map(() => 'upstream'));
+    for (const { body } of result.more) expect(body.equals(UPSTREAM_ANSWER)).toBe(true);
+    expect(result.first.map(serverOf)).toEqual(result.first.map(() => 'student'));
+    expect({ served, reasons }).toEqual({ served: STEPS_UNDER_WAY, reasons: { busy: 6 } });
+  });
+});
+
+describe('a student that hangs', () => {
+  it('holds no step up, and is replaced', async () => {
+    const own = mkdtempSync(join(tmpdir(), 'understudy-hanging-'));
+    const hanging = await startRelegatedGateway({ upstream: upstream.url, folder: own, ping_ms: 1_000 });
+    const step = (task: string) => rawRequest(hanging.port, stepBytes(stepBody(task)));
+    expect((await step('hang')).body.equals(UPSTREAM_ANSWER)).toBe(true);
+    expect(hanging.counts()).toMatchObject({ served: 0, fallbacks: { crashed: 1 } });
+    // With so little patience, the next one may be replaced as well before it has said a word.
+    let answer = await step('serve again');
+    while (serverOf(answer) !== 'student') answer = await step('serve again');
+    expect(JSON.parse(answer.body.toString())).toMatchObject({ content: [{ text: 'served: again' }] });
+    await hanging.close();
+    rmSync(own, { recursive: true, force: true });
   });
 });
 
@@ -346,7 +360,7 @@ describe('a client that leaves', () => {
     const lastId = (await readCaptured(gateway.db)).at(-1)!.record.id;
     const counts = gateway.counts();
     const client = await openRawClient(gateway.port);
-    await client.write(stepBytes(stepBody('slow 400'), [['x-svc-run', 'left']]));
+    await client.write(stepBytes(stepBody('hold the left'), [['x-svc-run', 'left']]));
     await waitForStats(gateway.url, ({ exchanges }) => exchanges.in_flight === 1);
     client.socket.destroy();
     const after = await waitForStats(
@@ -360,10 +374,17 @@ describe('a client that leaves', () => {
       aborted: before.exchanges.aborted + 1,
     });
     expect(gateway.counts()).toEqual(counts);
+    // Comes after what the student says to nobody.
+    const { result, served, fallback } = await gain(() => {
+      gateway.letStudentGo('the left');
+      return send(stepBytes(stepBody('serve the next')));
+    });
+    expect(serverOf(result)).toBe('student');
+    expect({ served, fallback }).toEqual({ served: 1, fallback: 0 });
     expect(upstream.requests).toEqual([]);
     await flush(gateway.url);
     const [kept] = await readCaptured(gateway.db, lastId + 1);
     expect(kept!.record).toMatchObject({ run_id: 'left', aborted: true, status: 0 });
-    expect(kept!.request.toString()).toBe(JSON.stringify(stepBody('slow 400')));
+    expect(kept!.request.toString()).toBe(JSON.stringify(stepBody('hold the left')));
   });
 });
