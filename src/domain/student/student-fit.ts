@@ -2,7 +2,7 @@
  * Fits a student on golden steps. Pure; analysis.
  *
  * Golden steps are sorted by agent (model, tools, settings, system prompt without what changes in it) and by stage (what
- * the step answers). In each such group: the answers become classes with a template each (answer-template.ts); the marks
+ * the step answers). In each such group: the answers become classes with a template each (answer-synthesis.ts); the marks
  * that tell which class follows get their worth (relevance.ts) and are the dimensions of the step's vector; equal
  * vectors become one prototype.
  */
@@ -10,13 +10,8 @@
 import { STUDENT_CORE } from '../../limits.ts';
 import { comparablesAgree, readComparable } from './agreement.ts';
 import type { AnswerDigest } from './answer.ts';
-import {
-  type AnswerClass,
-  type AnswerExample,
-  type AnswerTemplate,
-  fillTemplate,
-  synthesizeAnswers,
-} from './answer-template.ts';
+import { type AnswerClass, type AnswerExample, synthesizeAnswers } from './answer-synthesis.ts';
+import { type AnswerTemplate, fillTemplate } from './answer-template.ts';
 import type { StudentBlock } from './decision.ts';
 import { StepContext } from './extraction.ts';
 import { hashString, isObject } from './json-values.ts';

@@ -2,11 +2,8 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  type AnswerExample,
-  fillTemplate,
-  synthesizeAnswers,
-} from '../../../src/domain/student/answer-template.ts';
+import { type AnswerExample, synthesizeAnswers } from '../../../src/domain/student/answer-synthesis.ts';
+import { fillTemplate } from '../../../src/domain/student/answer-template.ts';
 import type { StudentBlock } from '../../../src/domain/student/decision.ts';
 import { StepContext } from '../../../src/domain/student/extraction.ts';
 import type { StepDigest } from '../../../src/domain/student/step.ts';
