@@ -1,12 +1,17 @@
 /** `understudy backup` and `restore`: a copy of everything while the process runs, and its way back. Main thread. */
 
 import { resolve } from 'node:path';
-import { parseArgs } from 'node:util';
 import { loadConfig } from '../config.ts';
 import { BackupError, type BackupManifest, restoreBackup, writeBackup } from '../storage/backup.ts';
+import { type FlagValues, readFlags } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 
 export type BackupCommand = 'backup' | 'restore';
+
+const FLAGS = {
+  backup: { out: 'text', db: 'text', json: 'switch' },
+  restore: { from: 'text', db: 'text', json: 'switch' },
+} as const;
 
 const HELP: Record<BackupCommand, string> = {
   backup: `Copies everything in DATA_DIR and the capture database into a new folder, each database as of one moment.
@@ -36,13 +41,13 @@ Example:
 
 /** @returns the exit status */
 export async function runBackup(command: BackupCommand, argv: string[], io: CliIo): Promise<number> {
-  const { values } = readArguments(argv);
+  const values: FlagValues<typeof FLAGS.backup & typeof FLAGS.restore> = readFlags(argv, FLAGS[command]);
   if (values.help) {
     await io.out(HELP[command]);
     return EXIT.done;
   }
   const folder = command === 'backup' ? values.out : values.from;
-  if (folder === undefined)
+  if (folder === undefined || folder === '')
     throw new UsageError(`name the folder with --${command === 'backup' ? 'out' : 'from'}`);
   const config = loadConfig({ listener: 'gateway', db: values.db });
   const places = { data_dir: config.data_dir, capture_db: config.capture.db };
@@ -63,23 +68,6 @@ export async function runBackup(command: BackupCommand, argv: string[], io: CliI
     if (!(thrown instanceof BackupError)) throw thrown;
     io.err(`${io.is_terminal ? '\r\x1b[K' : ''}understudy: ${thrown.message}\n`);
     return EXIT.failed;
-  }
-}
-
-function readArguments(argv: string[]) {
-  try {
-    return parseArgs({
-      args: argv,
-      options: {
-        out: { type: 'string' },
-        from: { type: 'string' },
-        db: { type: 'string' },
-        json: { type: 'boolean' },
-        help: { type: 'boolean', short: 'h' },
-      },
-    });
-  } catch (thrown) {
-    throw new UsageError((thrown as Error).message);
   }
 }
 

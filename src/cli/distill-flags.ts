@@ -1,10 +1,10 @@
 /** What `distill` and `loop` take, read and checked. Main thread. */
 
 import { resolve } from 'node:path';
-import { type ParseArgsConfig, parseArgs } from 'node:util';
 import { TIERS, type Tier } from '../domain/pattern.ts';
 import { isStudentEndpoint, type StudentKind } from '../domain/student/manifest.ts';
 import { MODEL_CHARACTERS, SERVED_MIN_DEFAULT, TARGET_ERROR_DEFAULT } from '../limits.ts';
+import { type FlagKinds, readFlags } from './flags.ts';
 import { UsageError } from './io.ts';
 
 /** The flags that both commands have, for `--help`. */
@@ -36,16 +36,26 @@ export interface DistillFlags {
   more: Readonly<Record<string, string | boolean | undefined>>;
 }
 
+const FLAGS = {
+  db: 'text',
+  out: 'text',
+  'target-error': 'text',
+  'min-served': 'text',
+  tier: 'text',
+  student: 'text',
+  endpoint: 'text',
+  model: 'text',
+  style: 'text',
+  json: 'switch',
+} as const;
+
 /**
  * @param more options of the one command
  * @throws UsageError
  */
-export function readDistillFlags(
-  argv: string[],
-  more: NonNullable<ParseArgsConfig['options']> = {},
-): DistillFlags {
-  const values = parse(argv, more);
-  const text = (name: string): string | undefined => values[name] as string | undefined;
+export function readDistillFlags(argv: string[], more: FlagKinds = {}): DistillFlags {
+  const values: DistillFlags['more'] = readFlags(argv, { ...FLAGS, ...more });
+  const text = (name: keyof typeof FLAGS): string | undefined => values[name] as string | undefined;
   const isHelp = values.help === true;
   const out = text('out');
   if (!isHelp && (out === undefined || out === ''))
@@ -63,35 +73,6 @@ export function readDistillFlags(
     help: isHelp,
     more: values,
   };
-}
-
-function parse(
-  argv: string[],
-  more: NonNullable<ParseArgsConfig['options']>,
-): Record<string, string | boolean | undefined> {
-  const string = { type: 'string' } as const;
-  try {
-    const { values } = parseArgs({
-      args: argv,
-      options: {
-        db: string,
-        out: string,
-        'target-error': string,
-        'min-served': string,
-        tier: string,
-        student: string,
-        endpoint: string,
-        model: string,
-        style: string,
-        json: { type: 'boolean' },
-        help: { type: 'boolean', short: 'h' },
-        ...more,
-      },
-    });
-    return values as Record<string, string | boolean | undefined>;
-  } catch (error) {
-    throw new UsageError((error as Error).message.split('. ')[0]!);
-  }
 }
 
 function readNumber(name: string, text: string | undefined, unset: number, min: number, max: number): number {

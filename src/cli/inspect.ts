@@ -7,7 +7,6 @@
  */
 
 import { resolve } from 'node:path';
-import { parseArgs } from 'node:util';
 import { setFlagsFromString } from 'node:v8';
 import {
   type BodySide,
@@ -24,6 +23,7 @@ import { loadConfig } from '../config.ts';
 import type { ExchangeRecord, TokenUsage } from '../domain/exchange.ts';
 import { type GoldenCode, hasFailed } from '../domain/golden.ts';
 import type { Part, Role } from '../gateway/turns/turn.ts';
+import { readFlags } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { Progress } from './progress.ts';
 import { listRunsDbs, readOutcomes } from './run-outcomes.ts';
@@ -159,7 +159,7 @@ export async function runInspect(
   surroundings: InspectSurroundings = {},
 ): Promise<number> {
   const now = surroundings.now ?? Date.now;
-  const flags = readFlags(argv, now());
+  const flags = readInspectFlags(argv, now());
   if (flags === 'help') {
     await io.out(HELP);
     return EXIT.done;
@@ -208,8 +208,21 @@ interface Flags extends RunFilter {
   limit?: number;
 }
 
-function readFlags(argv: string[], nowMs: number): Flags | 'help' {
-  const { values } = parseFlags(argv);
+const FLAGS = {
+  db: 'text',
+  run: 'text',
+  exchange: 'text',
+  raw: 'text',
+  since: 'text',
+  golden: 'switch',
+  'not-golden': 'switch',
+  limit: 'text',
+  json: 'switch',
+  full: 'switch',
+} as const;
+
+function readInspectFlags(argv: string[], nowMs: number): Flags | 'help' {
+  const values = readFlags(argv, FLAGS);
   if (values.help === true) return 'help';
   const raw = values.raw ?? null;
   if (raw !== null && raw !== 'request' && raw !== 'response') {
@@ -242,29 +255,6 @@ function readFlags(argv: string[], nowMs: number): Flags | 'help' {
     ...(values['not-golden'] === true ? { golden: false } : {}),
     ...(values.limit === undefined ? {} : { limit: readLimit(values.limit) }),
   };
-}
-
-function parseFlags(argv: string[]) {
-  try {
-    return parseArgs({
-      args: argv,
-      options: {
-        db: { type: 'string' },
-        run: { type: 'string' },
-        exchange: { type: 'string' },
-        raw: { type: 'string' },
-        since: { type: 'string' },
-        golden: { type: 'boolean' },
-        'not-golden': { type: 'boolean' },
-        limit: { type: 'string' },
-        json: { type: 'boolean' },
-        full: { type: 'boolean' },
-        help: { type: 'boolean', short: 'h' },
-      },
-    });
-  } catch (error) {
-    throw new UsageError((error as Error).message.split('. ')[0]!);
-  }
 }
 
 function readExchangeId(text: string): number {

@@ -4,7 +4,6 @@
  */
 
 import { existsSync } from 'node:fs';
-import { parseArgs } from 'node:util';
 import { makeApiKey } from '../auth/api-key.ts';
 import {
   endKey,
@@ -24,6 +23,7 @@ import { getProject } from '../storage/accounts/projects.ts';
 import { databasePaths } from '../storage/lmdb/stores.ts';
 import { LmdbTables } from '../storage/lmdb/tables.ts';
 import type { Tables } from '../storage/tables.ts';
+import { readFlags, readFlagsAndWords, refuseWords } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 
@@ -59,27 +59,31 @@ export const OPERATOR = { type: 'operator', id: 'operator', address: '' } as con
 
 /** @returns the exit status */
 export async function runKeys(argv: string[], io: CliIo): Promise<number> {
-  const { values, positionals } = readArguments(argv, {
-    org: { type: 'string' },
-    project: { type: 'string' },
-    name: { type: 'string' },
-    test: { type: 'boolean' },
-    json: { type: 'boolean' },
-    help: { type: 'boolean', short: 'h' },
+  const { values, words } = readFlagsAndWords(argv, {
+    org: 'text',
+    project: 'text',
+    name: 'text',
+    test: 'switch',
+    json: 'switch',
   });
   if (values.help === true) {
     await io.out(KEYS_HELP);
     return EXIT.done;
   }
-  const [action, id] = positionals;
+  const [action, ...more] = words;
   switch (action) {
     case 'list':
+      refuseWords(more);
       return withMain(io, (main) => listKeys(main, readOrg(values), values.json === true, io));
     case 'create':
+      refuseWords(more);
       return withMain(io, (main) => createKey(main, values, io), true);
-    case 'revoke':
+    case 'revoke': {
+      const [id, ...others] = more;
       if (id === undefined) throw new UsageError('say which key: understudy keys revoke KEY_ID');
+      refuseWords(others);
       return withMain(io, (main) => revokeKey(main, id, values.json === true, io));
+    }
     default:
       throw new UsageError('say what to do: list, create or revoke');
   }
@@ -87,11 +91,7 @@ export async function runKeys(argv: string[], io: CliIo): Promise<number> {
 
 /** @returns the exit status */
 export async function runFeedback(argv: string[], io: CliIo): Promise<number> {
-  const { values } = readArguments(argv, {
-    limit: { type: 'string' },
-    json: { type: 'boolean' },
-    help: { type: 'boolean', short: 'h' },
-  });
+  const values = readFlags(argv, { limit: 'text', json: 'switch' });
   if (values.help === true) {
     await io.out(FEEDBACK_HELP);
     return EXIT.done;
@@ -230,14 +230,5 @@ async function withMain(
     return await work(main);
   } finally {
     await main.close();
-  }
-}
-
-function readArguments(argv: string[], options: NonNullable<Parameters<typeof parseArgs>[0]>['options']) {
-  try {
-    const { values, positionals } = parseArgs({ args: argv, options: options!, allowPositionals: true });
-    return { values: values as Values, positionals };
-  } catch (thrown) {
-    throw new UsageError((thrown as Error).message.split('\n')[0]);
   }
 }

@@ -70,7 +70,7 @@ export async function runLoop(
   io: CliIo,
   surroundings: LoopSurroundings = {},
 ): Promise<number> {
-  const flags = readDistillFlags(argv, { once: { type: 'boolean' }, every: { type: 'string' } });
+  const flags = readDistillFlags(argv, { once: 'switch', every: 'text' });
   if (flags.help) {
     await io.out(HELP);
     return EXIT.done;

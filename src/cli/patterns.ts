@@ -7,7 +7,6 @@ import { once } from 'node:events';
 import { createReadStream, createWriteStream, existsSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { finished } from 'node:stream/promises';
-import { parseArgs } from 'node:util';
 import { loadConfig } from '../config.ts';
 import { newPattern } from '../contract/patterns.ts';
 import { cleanPattern, type NewPattern, type PatternScope, TIERS, type Tier } from '../domain/pattern.ts';
@@ -25,6 +24,7 @@ import { writeAudit } from '../storage/accounts/audit.ts';
 import { databasePaths } from '../storage/lmdb/stores.ts';
 import { LmdbTables } from '../storage/lmdb/tables.ts';
 import type { Tables } from '../storage/tables.ts';
+import { readFlagsAndWords, refuseWords } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { OPERATOR } from './keys.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
@@ -53,14 +53,15 @@ const LINE_CHARACTERS = 1_000_000;
 
 /** @returns the exit status */
 export async function runPatterns(argv: string[], io: CliIo): Promise<number> {
-  const { values, positionals } = readArguments(argv);
+  const { values, words } = readFlagsAndWords(argv, { tier: 'text', org: 'text', project: 'text' });
   if (values.help === true) {
     await io.out(HELP);
     return EXIT.done;
   }
-  const [action, file, ...more] = positionals;
+  const [action, file, ...more] = words;
   if (action !== 'import' && action !== 'export') throw new UsageError('say what to do: import or export');
-  if (file === undefined || more.length > 0) throw new UsageError('name one file');
+  if (file === undefined) throw new UsageError(`name one file: understudy patterns ${action} FILE`);
+  refuseWords(more);
   const scope = readScope(values);
   const { main: path } = databasePaths(loadConfig({ listener: 'api' }).data_dir);
   if (action === 'export' && !existsSync(path)) {
@@ -191,21 +192,4 @@ function readName(value: string | boolean | undefined, option: string, unset: st
   if (name === '' || name.length > ID_CHARACTERS || !name.isWellFormed())
     throw new UsageError(`${option} takes 1 to ${ID_CHARACTERS} characters`);
   return name;
-}
-
-function readArguments(argv: string[]): { values: Values; positionals: string[] } {
-  try {
-    return parseArgs({
-      args: argv,
-      options: {
-        tier: { type: 'string' },
-        org: { type: 'string' },
-        project: { type: 'string' },
-        help: { type: 'boolean', short: 'h' },
-      },
-      allowPositionals: true,
-    });
-  } catch (thrown) {
-    throw new UsageError((thrown as Error).message.split('\n')[0]);
-  }
 }

@@ -3,12 +3,12 @@
  * waits for a signal and drains. Main thread.
  */
 
-import { parseArgs } from 'node:util';
 import { type Config, isLoopback, loadConfig, raiseParserHeadLimit } from '../config.ts';
 import { DRAIN_DEADLINE_MS } from '../limits.ts';
 import type { RunningUnderstudy } from '../main.ts';
 import { renderBanner } from './banner.ts';
-import { type CliIo, EXIT, UsageError } from './io.ts';
+import { type FlagValues, readFlags } from './flags.ts';
+import { type CliIo, EXIT } from './io.ts';
 
 export type StartCommand = 'up' | 'serve' | 'gateway';
 
@@ -23,6 +23,9 @@ const PARTS: Record<StartCommand, { api: boolean; gateway: boolean }> = {
   serve: { api: true, gateway: false },
   gateway: { api: false, gateway: true },
 };
+
+const LISTENER = { host: 'text', port: 'text' } as const;
+const LISTENER_AND_CAPTURE = { ...LISTENER, db: 'text', note: 'text' } as const;
 
 /**
  * One press of Ctrl-C reaches a process under `npm start` twice, from the terminal and passed on by npm. Only a signal
@@ -127,7 +130,8 @@ While it runs:
  * @throws UsageError, ConfigError, or what the start itself threw (a port in use)
  */
 export async function runStart(command: StartCommand, argv: string[], io: CliIo): Promise<number> {
-  const flags = parseFlags(command, argv);
+  const kinds = PARTS[command].gateway ? LISTENER_AND_CAPTURE : LISTENER;
+  const flags: FlagValues<typeof LISTENER_AND_CAPTURE> = readFlags(argv, kinds);
   if (flags.help) {
     await io.out(HELP[command]);
     return EXIT.done;
@@ -163,26 +167,6 @@ export async function runStart(command: StartCommand, argv: string[], io: CliIo)
   io.err(`${signal}: finishing what is in flight, ${DRAIN_DEADLINE_MS / 1000} s at most\n`);
   await running.stop();
   return EXIT.done;
-}
-
-function parseFlags(command: StartCommand, argv: string[]) {
-  const listener = { host: { type: 'string' }, port: { type: 'string' } } as const;
-  const capture = { db: { type: 'string' }, note: { type: 'string' } } as const;
-  try {
-    const { values } = parseArgs({
-      args: argv,
-      strict: true,
-      allowPositionals: false,
-      options: {
-        help: { type: 'boolean', short: 'h' },
-        ...listener,
-        ...(PARTS[command].gateway ? capture : {}),
-      },
-    });
-    return values as { help?: boolean; host?: string; port?: string; db?: string; note?: string };
-  } catch (thrown) {
-    throw new UsageError((thrown as Error).message.split('\n')[0]);
-  }
 }
 
 /**

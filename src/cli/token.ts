@@ -1,11 +1,11 @@
 /** `understudy token`: a token for somebody, signed by this service itself. Main thread. */
 
-import { parseArgs } from 'node:util';
 import { loadEmbeddedSecret } from '../auth/embedded-secret.ts';
 import { signUserToken } from '../auth/sign-token.ts';
 import { type Config, loadConfig } from '../config.ts';
 import { findEmailFault } from '../contract/email.ts';
 import { TOKEN_HOURS_DEFAULT, TOKEN_HOURS_MAX } from '../limits.ts';
+import { readFlags } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 
 const HELP = `Prints a token (a JWT) with which a person signs in, where no identity provider is configured.
@@ -26,7 +26,7 @@ Example:
 
 /** @returns the exit status */
 export async function runToken(argv: string[], io: CliIo): Promise<number> {
-  const values = readArguments(argv);
+  const values = readFlags(argv, { email: 'text', name: 'text', hours: 'text', json: 'switch' });
   if (values.help) {
     await io.out(HELP);
     return EXIT.done;
@@ -54,21 +54,4 @@ export async function runToken(argv: string[], io: CliIo): Promise<number> {
 /** AUTH_JWT_SECRET, else the embedded secret, made when it is missing. */
 export function secretOf({ auth, data_dir }: Config): string {
   return auth.jwt_secret ?? loadEmbeddedSecret(data_dir);
-}
-
-function readArguments(argv: string[]) {
-  try {
-    return parseArgs({
-      args: argv,
-      options: {
-        email: { type: 'string' },
-        name: { type: 'string' },
-        hours: { type: 'string' },
-        json: { type: 'boolean' },
-        help: { type: 'boolean', short: 'h' },
-      },
-    }).values;
-  } catch (thrown) {
-    throw new UsageError((thrown as Error).message.split('\n')[0]);
-  }
 }

@@ -9,11 +9,11 @@
 import { existsSync } from 'node:fs';
 import { type FileHandle, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { parseArgs } from 'node:util';
 import type { ExchangeSource } from '../analysis/inspect.ts';
 import { RunChains, TooManyRunsError, type TracedRun, traceRun } from '../analysis/trace.ts';
 import { loadConfig } from '../config.ts';
 import { TRACE_LINE_HELD_CHARS } from '../limits.ts';
+import { readFlags } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { Progress } from './progress.ts';
 import { listRunsDbs, OutcomesError, readOutcomes } from './run-outcomes.ts';
@@ -72,7 +72,7 @@ export async function runTrace(
   io: CliIo,
   surroundings: TraceSurroundings = {},
 ): Promise<number> {
-  const { db: named, run, out, help } = readFlags(argv);
+  const { db: named, run, out, help } = readFlags(argv, { db: 'text', run: 'text', out: 'text' });
   if (help === true) {
     await io.out(HELP);
     return EXIT.done;
@@ -124,22 +124,6 @@ export async function runTrace(
       return EXIT.failed;
     }
     throw error;
-  }
-}
-
-function readFlags(argv: string[]) {
-  try {
-    return parseArgs({
-      args: argv,
-      options: {
-        db: { type: 'string' },
-        run: { type: 'string' },
-        out: { type: 'string' },
-        help: { type: 'boolean', short: 'h' },
-      },
-    }).values;
-  } catch (error) {
-    throw new UsageError((error as Error).message.split('. ')[0]!);
   }
 }
 

@@ -3,8 +3,9 @@
 import { ConfigError, readVersion, silenceModelRuntime } from '../config.ts';
 import { IN_PROCESS, runGuarded } from './guard.ts';
 import { type CliIo, EXIT, openProcessIo, UsageError } from './io.ts';
+import { findNearestName } from './nearest-name.ts';
 import { runStart, START_SUMMARIES, type StartCommand } from './start.ts';
-import { makeHarmlessLine } from './terminal-text.ts';
+import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 
 interface Command {
   summary: string;
@@ -104,8 +105,11 @@ export async function runUnderstudy(argv: string[], io: CliIo): Promise<number> 
       return EXIT.usage;
     }
     const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-    if (command === undefined)
-      throw new UsageError(`there is no command ${JSON.stringify(name)}${suggest(name)}`);
+    if (command === undefined) {
+      const meant = findNearestName(name, Object.keys(COMMANDS));
+      const suggestion = meant === null ? '' : `; did you mean ${meant}?`;
+      throw new UsageError(`there is no command ${formatJson(name, 0)}${suggestion}`);
+    }
     const isGuarded =
       command.is_guarded === true || (command.is_guarded === 'once' && rest.includes('--once'));
     if (isGuarded && !isInProcess && !rest.includes('--help') && !rest.includes('-h'))
@@ -138,28 +142,6 @@ function reportFailure(thrown: unknown, name: string, io: CliIo): number {
   const text = thrown instanceof Error ? (isSystemError ? thrown.message : thrown.stack) : String(thrown);
   io.err(`understudy: ${text}\n`);
   return EXIT.failed;
-}
-
-/** `, did you mean …?` for the nearest command within two edits, else ''. */
-function suggest(typed: string): string {
-  const nearest = Object.keys(COMMANDS)
-    .map((name) => ({ name, edits: countEdits(typed, name) }))
-    .sort((a, b) => a.edits - b.edits)[0];
-  return nearest !== undefined && nearest.edits <= 2 ? `; did you mean ${nearest.name}?` : '';
-}
-
-/** Levenshtein distance: insertions, deletions and substitutions from one word to the other. */
-function countEdits(from: string, to: string): number {
-  let previous = Array.from({ length: to.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= from.length; i += 1) {
-    const row = [i];
-    for (let j = 1; j <= to.length; j += 1) {
-      const substitution = previous[j - 1]! + (from[i - 1] === to[j - 1] ? 0 : 1);
-      row.push(Math.min(previous[j]! + 1, row[j - 1]! + 1, substitution));
-    }
-    previous = row;
-  }
-  return previous[to.length]!;
 }
 
 const io = openProcessIo();

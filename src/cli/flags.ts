@@ -1,0 +1,88 @@
+/** Reads what follows a command, and says of wrong flags in one wording what to do about them. Main thread. */
+
+import { parseArgs } from 'node:util';
+import { UsageError } from './io.ts';
+import { findNearestName } from './nearest-name.ts';
+import { makeHarmlessLine } from './terminal-text.ts';
+
+/** The flags of a command by name, without `help`, which every command has. `switch`: takes no value. */
+export type FlagKinds = Readonly<Record<string, 'text' | 'switch'>>;
+
+/** What was given; of a flag that was given twice, the last. */
+export type FlagValues<Kinds extends FlagKinds> = {
+  readonly [Name in keyof Kinds]?: Kinds[Name] extends 'switch' ? true : string;
+} & { readonly help?: true };
+
+/** Longest word that a message repeats. */
+const WORD_CHARACTERS = 200;
+
+/**
+ * Reads the flags of a command that takes nothing else.
+ * @param argv what follows the command
+ * @throws UsageError for a flag that it does not have, one without its value, or a word that belongs to none
+ */
+export function readFlags<const Kinds extends FlagKinds>(argv: string[], kinds: Kinds): FlagValues<Kinds> {
+  const { values, words } = readFlagsAndWords(argv, kinds);
+  refuseWords(words);
+  return values;
+}
+
+/**
+ * Reads the flags and words of a command; what the words mean is the command's to say.
+ * @throws UsageError for a flag that it does not have, or one without its value
+ */
+export function readFlagsAndWords<const Kinds extends FlagKinds>(
+  argv: string[],
+  kinds: Kinds,
+): { values: FlagValues<Kinds>; words: string[] } {
+  const all: FlagKinds = { ...kinds, help: 'switch' };
+  const { tokens } = parseArgs({
+    args: argv,
+    // What is wrong is told here, not in the words of the parser.
+    strict: false,
+    tokens: true,
+    options: Object.fromEntries(
+      Object.entries(all).map(([name, kind]) => [
+        name,
+        { type: kind === 'text' ? 'string' : 'boolean', ...(name === 'help' ? { short: 'h' } : {}) },
+      ]),
+    ),
+  });
+  const values: Record<string, string | true> = {};
+  const words: string[] = [];
+  for (const token of tokens) {
+    if (token.kind === 'positional') words.push(token.value);
+    if (token.kind !== 'option') continue;
+    const { name, rawName: flag, value, inlineValue: isInline } = token;
+    const kind = Object.hasOwn(all, name) ? all[name] : undefined;
+    if (kind === undefined) {
+      const meant = findNearestName(name, Object.keys(all));
+      const suggestion = meant === null ? '' : `; did you mean --${meant}?`;
+      throw new UsageError(`there is no option ${makeWord(flag)}${suggestion}`);
+    }
+    if (kind === 'switch') {
+      if (value !== undefined) throw new UsageError(`${flag} takes no value: write ${flag} alone`);
+      values[name] = true;
+      continue;
+    }
+    if (value === undefined) throw new UsageError(`${flag} takes a value: write ${flag} VALUE`);
+    if (isInline !== true && /^-./s.test(value)) {
+      const typed = makeWord(value);
+      throw new UsageError(`${flag} takes a value; if ${typed} is meant to be it, write ${flag}=${typed}`);
+    }
+    values[name] = value;
+  }
+  return { values: values as FlagValues<Kinds>, words };
+}
+
+/** @throws UsageError for the first of the words that a command has no use for */
+export function refuseWords(words: readonly string[]): void {
+  if (words.length === 0) return;
+  throw new UsageError(
+    `${makeWord(words[0]!)} belongs to no option: put its option before it, or leave it out`,
+  );
+}
+
+function makeWord(typed: string): string {
+  return makeHarmlessLine(typed.length > WORD_CHARACTERS ? `${typed.slice(0, WORD_CHARACTERS)}…` : typed);
+}
