@@ -2,6 +2,7 @@
 // what is slow: the machine may have a load of many times its cores.
 import { defineConfig } from 'vitest/config';
 import { ClosingLine } from './test/closing-line.ts';
+import { PATIENCE_MS } from './test/fixtures/patience.ts';
 
 export default defineConfig({
   test: {
@@ -10,6 +11,7 @@ export default defineConfig({
     maxWorkers: 2,
     testTimeout: 180_000,
     hookTimeout: 180_000,
+    expect: { poll: { timeout: PATIENCE_MS } },
     // As the command does (src/config.ts), for tests that load the model themselves.
     env: { ORT_DISABLE_TELEMETRY: '1' },
     reporters: ['default', new ClosingLine()],

@@ -7,9 +7,10 @@ import type { Role } from '../../src/domain/role.ts';
 import { CHILD_KEY } from '../fixtures/api-child.ts';
 import { type Answer, ControlPlaneChild, type Person, signToken } from '../fixtures/control-plane.ts';
 import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
 
 const api = new ControlPlaneChild();
-beforeAll(() => api.start(), 30_000);
+beforeAll(() => api.start());
 afterAll(() => api[Symbol.asyncDispose]());
 
 const TIME = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
@@ -208,7 +209,7 @@ describe('a key', () => {
       const answer = await api.call(owner.token, 'GET', '/api-keys/');
       expect(answer.body[0].last_used_at).toEqual(TIME);
       return answer;
-    });
+    }, PATIENCE_MS);
     expect(listed.text).not.toContain(made.body.raw_key);
     expect(listed.body).toEqual([
       {
@@ -489,7 +490,7 @@ describe('every route', () => {
     await api.join(owner, org_id, gone, 'admin');
     await api.call(owner.token, 'DELETE', `${base}/members/${gone.id}`);
     credentials.set('a former admin', gone.token);
-  }, 60_000);
+  });
 
   it('is tried here', async () => {
     const router = new Router(
@@ -542,7 +543,7 @@ describe('every route', () => {
         expect(status, `${name} as ${role}`).toBe(isAllowed(role, permission) ? done : 403);
       }
     }
-  }, 120_000);
+  });
 
   it('answers a foreign id byte for byte as an unknown one', async () => {
     const stranger = await newPerson();

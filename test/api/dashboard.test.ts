@@ -7,7 +7,7 @@ import { ApiChild } from '../fixtures/api-child.ts';
 import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
 
 const api = new ApiChild({ AUTH_DB_URL: 'embedded:' });
-beforeAll(() => api.start(), 30_000);
+beforeAll(() => api.start());
 afterAll(() => api[Symbol.asyncDispose]());
 
 const FOLDER = new URL('../../src/dashboard/', import.meta.url);

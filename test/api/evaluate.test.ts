@@ -8,7 +8,7 @@ import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { ApiChild } from '../fixtures/api-child.ts';
 
 const api = new ApiChild();
-beforeAll(() => api.start(), 30_000);
+beforeAll(() => api.start());
 afterAll(() => api[Symbol.asyncDispose]());
 
 const EVALUATE = '/v1/monitors/evaluate';

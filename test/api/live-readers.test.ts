@@ -12,6 +12,7 @@ import { LiveReaders, type LiveReadersOptions } from '../../src/api/live-readers
 import type { EventSink } from '../../src/contract/handler.ts';
 import type { LiveEvent } from '../../src/domain/live-event.ts';
 import { KitAsker } from '../fixtures/kit-asker.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
 
 /** What a browser would make of the bytes. */
 interface Received {
@@ -99,7 +100,7 @@ const step = (org_id: string, run_id: string, project_id: string | null = 'p'): 
   fired: [],
 });
 
-const until = (check: () => void) => vi.waitFor(check, { timeout: 10_000, interval: 2 });
+const until = (check: () => void) => vi.waitFor(check, { timeout: PATIENCE_MS, interval: 2 });
 const opened = (sink: TestSink) => until(() => expect(sink.text).toContain('retry: '));
 
 describe('readers of the live stream', () => {

@@ -53,7 +53,7 @@ it('are found from every front, told of to every reader, and go on with another 
     expect(body).toMatchObject({ steps: STEPS, tokens: 10 * STEPS });
   }
   expect(await child.stop()).toBe(0);
-}, 120_000);
+}, 400_000);
 
 it('finish what they have accepted when the process is told to end', async () => {
   await using child = new ApiChild({ FRONT_THREADS: '2', ACTOR_THREADS: '1' });
@@ -73,7 +73,7 @@ it('finish what they have accepted when the process is told to end', async () =>
   expect(await child.stop()).toBe(0);
   await Promise.all(sending);
   expect(new Set(statuses)).toEqual(new Set([200]));
-}, 120_000);
+});
 
 async function readUntil(response: Response, isEnough: (text: string) => boolean): Promise<void> {
   let text = '';

@@ -6,7 +6,7 @@ import { RUN_TASK_CHARACTERS, STEP_TEXT_CHARACTERS, STEP_TOKENS_MAX } from '../.
 import { type ApiAnswer, ApiChild } from '../fixtures/api-child.ts';
 
 const api = new ApiChild();
-beforeAll(() => api.start(), 30_000);
+beforeAll(() => api.start());
 afterAll(() => api[Symbol.asyncDispose]());
 
 const RUNS = '/v1/monitor/runs';
@@ -275,5 +275,5 @@ describe('a killed process', () => {
     await child.start();
     expect((await finishRun('k1', 'success', {}, child)).text).toBe(finished.text);
     expect((await finishRun('k1', 'failure', {}, child)).status).toBe(409);
-  }, 60_000);
+  }, 400_000);
 });

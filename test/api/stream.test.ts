@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { CliChild } from '../cli/child.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
 
 const KEY = 'a-static-key-for-tests';
 const AUTH = { authorization: `Bearer ${KEY}` };
@@ -78,7 +79,7 @@ async function post(url: string, body: object): Promise<Response> {
   return response;
 }
 
-const until = (check: () => void) => vi.waitFor(check, { timeout: 20_000, interval: 5 });
+const until = (check: () => void) => vi.waitFor(check, { timeout: PATIENCE_MS, interval: 5 });
 
 describe('GET /v1/monitor/stream', () => {
   it('is 503 where the live stream is off, after the credential was checked', async () => {
@@ -245,7 +246,7 @@ describe('GET /v1/monitor/stream', () => {
         await post(`${url}/v1/monitor/runs`, { org_id: 'org_x', run_id: 'after' });
         expect(stay.events.at(-1)?.data.run_id).toBe('after');
       },
-      { timeout: 20_000, interval: 100 },
+      { timeout: PATIENCE_MS, interval: 100 },
     );
     child.process.kill('SIGTERM');
     expect(await child.ended).toMatchObject({ code: 0 });

@@ -6,7 +6,7 @@ import { CliChild } from '../cli/child.ts';
 import { ApiChild } from '../fixtures/api-child.ts';
 
 const api = new ApiChild({ AUTH_DB_URL: 'embedded:', VECTOR_STORE_URL: 'embedded:' });
-beforeAll(() => api.start(), 30_000);
+beforeAll(() => api.start());
 afterAll(() => api[Symbol.asyncDispose]());
 
 async function send(token: string, method: string, path: string, body?: unknown) {

@@ -359,7 +359,7 @@ describe('people of several organizations', () => {
       }),
       { numRuns: 40 },
     );
-  }, 120_000);
+  });
 });
 
 /** Tables whose transactions begin when a scheduler lets them, one at a time, in any order. */
@@ -388,7 +388,7 @@ describe('in a thousand orders', () => {
       }),
       { numRuns: 1_000, seed: SEED },
     );
-  }, 60_000);
+  });
 
   it('an organization keeps an owner, an address one invitation, a person one membership, a key one end', async () => {
     await fc.assert(
@@ -457,7 +457,7 @@ describe('in a thousand orders', () => {
       }),
       { numRuns: 1_000, seed: SEED },
     );
-  }, 120_000);
+  });
 
   it('an event of the payment processor counts once, and the newest of them last', async () => {
     await fc.assert(
@@ -494,5 +494,5 @@ describe('in a thousand orders', () => {
       }),
       { numRuns: 1_000, seed: SEED },
     );
-  }, 60_000);
+  });
 });

@@ -20,6 +20,7 @@ import type { Clock } from '../../src/std/clock.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
 import type { Tables } from '../../src/storage/tables.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
 
 /** A clock that stands until it is moved. */
 class SetClock implements Clock {
@@ -412,7 +413,7 @@ describe('tokens of a provider that publishes its keys', async () => {
         expect(asked).toBe(1);
         const old = await sign({ ...claims, n: asked }, rsa.privateKey, { alg: 'RS256', kid: 'rsa' });
         expect(await keys.verify(old)).toBeNull();
-      });
+      }, PATIENCE_MS);
     } finally {
       vi.useRealTimers();
     }

@@ -135,7 +135,7 @@ describe('inspect and trace refuse', () => {
     await expectRefusal(db, sealed!);
   });
 
-  it('a page that was wiped, though it may end whoever reads it', { timeout: 120_000 }, async () => {
+  it('a page that was wiped, though it may end whoever reads it', async () => {
     const wiped = path.join(folder, 'wiped.mdb');
     const bytes = readFileSync(whole);
     const env = openCaptureEnv(whole, 'read');

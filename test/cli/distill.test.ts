@@ -185,11 +185,12 @@ describe('a student from captured runs', () => {
       read: 0,
     });
 
-    await using serving = await startGateway({ SVC_DISTILL_DIR: join(folder, 'student') });
+    await using serving = await startGateway({
+      SVC_DISTILL_DIR: join(folder, 'student'),
+      GW_STUDENT_TIMEOUT_MS: '60000',
+    });
     await expect
-      .poll(() => readRelegation(serving.url), {
-        timeout: 20_000,
-      })
+      .poll(() => readRelegation(serving.url))
       .toMatchObject({ enabled: true, student: 'exemplar' });
     const before = provider.requests.length;
     let answers = 0;
@@ -208,7 +209,7 @@ describe('a student from captured runs', () => {
     const next = JSON.parse((await loop('--once', '--json')).stdout);
     expect(next.untaught.served_by_student).toBe(answers - asked);
     expect(next.golden).toBe(65);
-  }, 240_000);
+  }, 600_000);
 
   it('leaves patterns that can be imported', async () => {
     const path = join(folder, 'student', 'patterns.jsonl');

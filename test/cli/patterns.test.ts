@@ -28,7 +28,7 @@ describe('understudy patterns', () => {
     expect(imported).toMatchObject({ code: 0, stdout: '2 patterns are left for the pattern store.\n' });
     const ask = () =>
       api.post('/v1/traces/retrieve', { org_id: 'acme', tier: 'e2', context: LESSON.situation });
-    await expect.poll(async () => (await ask()).body.traces.length, { timeout: 20_000 }).toBe(1);
+    await expect.poll(async () => (await ask()).body.traces.length).toBe(1);
     const other = await api.post('/v1/traces/retrieve', { tier: 'e2', context: LESSON.situation });
     expect(other.body.traces).toEqual([]);
     const out = join(api.dir, 'out.jsonl');

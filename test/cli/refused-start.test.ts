@@ -1,11 +1,13 @@
 /** Starts that cannot be: each ends soon, with one line that says why, and leaves nothing running. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
+import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { ensureCaptureFile } from '../../src/storage/capture/layout.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
 import { makeFolder } from '../storage/folder.ts';
 import { CliChild } from './child.ts';
 
@@ -53,6 +55,39 @@ describe('a start that cannot be', () => {
       expect(line).toContain(`cannot listen on 127.0.0.1:${taken}: the port is in use`);
     }
     other.close();
+  });
+
+  it('says which folder holds no embedding model, and what one is', async () => {
+    const broken = makeFolder();
+    writeFileSync(join(broken, 'model.onnx'), 'no graph');
+    writeFileSync(join(broken, 'tokenizer.json'), '{}');
+    const reasons = {
+      [join(broken, 'none')]: 'there is no such folder',
+      [broken]: 'tokenizer.json cannot be used',
+    };
+    for (const [EMBEDDING_MODEL_DIR, reason] of Object.entries(reasons)) {
+      const { code, line } = await refuse({ DATA_DIR: makeFolder(), EMBEDDING_MODEL_DIR }, ['serve']);
+      expect(code).toBe(78);
+      expect(line).toContain(
+        `EMBEDDING_MODEL_DIR=${JSON.stringify(EMBEDDING_MODEL_DIR)}: allowed is a folder`,
+      );
+      expect(line).toContain(reason);
+    }
+  });
+
+  it('says that the embedding service refuses, and keeps its key to itself', async () => {
+    const service = createHttpServer((_request, response) => response.writeHead(401).end('{"error":"no"}'));
+    await new Promise<void>((resolve) => {
+      service.listen(0, '127.0.0.1', resolve);
+    });
+    const { port } = service.address() as { port: number };
+    const env = { EMBEDDING_API_URL: `http://127.0.0.1:${port}/v1`, EMBEDDING_API_KEY: 'the-key' };
+    for (const FRONT_THREADS of ['1', '2']) {
+      const { code, line } = await refuse({ DATA_DIR: makeFolder(), FRONT_THREADS, ...env }, ['serve']);
+      expect(code).toBe(1);
+      expect(line).toBe('understudy: the embedding service answered 401');
+    }
+    service.close();
   });
 
   it('says which capture database cannot be opened, why, and what to do', async () => {
@@ -113,7 +148,7 @@ describe('a start that cannot be', () => {
     const OTHER = makeFolder();
     await using child = new CliChild(['up'], { env: { ...given, DATA_DIR: OTHER } });
     // The databases are made by the start itself, after it has begun to listen to signals.
-    await vi.waitUntil(() => existsSync(join(OTHER, 'main.mdb')), { timeout: 30_000, interval: 5 });
+    await vi.waitUntil(() => existsSync(join(OTHER, 'main.mdb')), { timeout: PATIENCE_MS, interval: 5 });
     child.process.kill('SIGTERM');
     const ended = await child.ended;
     expect(ended).toMatchObject({ code: 0, signal: null });

@@ -7,6 +7,7 @@ import { type AddressInfo, connect, createServer as createTcpServer } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
 import { CliChild } from './child.ts';
 
 let dir: string;
@@ -146,7 +147,7 @@ describe('the drain', () => {
       socket.on('error', () => {});
       // Signals that come together are one press of Ctrl-C, so it takes a few.
       await vi.waitUntil(() => !child.process.kill(signal) || !child.isRunning, {
-        timeout: 20_000,
+        timeout: PATIENCE_MS,
         interval: 100,
       });
       expect(await child.ended).toMatchObject({ code: status, signal: null });

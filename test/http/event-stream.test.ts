@@ -9,6 +9,7 @@ import { serveApi } from '../../src/http/api-port.ts';
 import { EVENT_STREAM_HEADERS, encodeEvent, encodeOpening } from '../../src/http/event-stream.ts';
 import { type HttpServer, startServer } from '../../src/http/server.ts';
 import { LIVE_BUFFERED_BYTES } from '../../src/limits.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
 
 let server: HttpServer;
 let sinks: EventSink[];
@@ -60,11 +61,11 @@ async function openReader(method = 'GET'): Promise<{ socket: Socket; text(): str
   });
   await once(socket, 'connect');
   socket.write(`${method} /stream HTTP/1.1\r\nHost: x\r\n\r\n`);
-  await vi.waitFor(() => expect(text).toContain('\r\n\r\n'), { interval: 2 });
+  await vi.waitFor(() => expect(text).toContain('\r\n\r\n'), { timeout: PATIENCE_MS, interval: 2 });
   return { socket, text: () => text, bytes: () => bytes };
 }
 
-const until = (check: () => void) => vi.waitFor(check, { timeout: 20_000, interval: 5 });
+const until = (check: () => void) => vi.waitFor(check, { timeout: PATIENCE_MS, interval: 5 });
 
 describe('an event stream', () => {
   it('begins with a head that nobody on the way keeps or gathers', async () => {
