@@ -18,7 +18,7 @@ import type { ReadinessProbes } from './api/health.ts';
 import { LiveReaders } from './api/live-readers.ts';
 import { ApiMetrics, type MetricsData } from './api/metrics.ts';
 import { StripeProcessor, StripeWebhooks } from './billing/stripe.ts';
-import { type Config, isLoopback, toLocalUrl } from './config.ts';
+import { type Config, ConfigError, isLoopback, toLocalUrl } from './config.ts';
 import { USAGE } from './domain/usage.ts';
 import { CatalogueError, toApiBody, toMessagesBody } from './errors.ts';
 import type { CaptureAdmin } from './gateway/admin.ts';
@@ -118,7 +118,9 @@ export class Front implements CaptureFront {
         stores = openStores(databasePaths(config.data_dir));
         embedder = await openEmbedder(config.embedding, services.compute!, COMPUTE_THREADS, (reason) =>
           services.log.error({ reason }, 'what needs embeddings answers 503 until their service does'),
-        );
+        ).catch((thrown: unknown) => {
+          throw explainEmbedder(thrown, config.embedding);
+        });
         findings = openFindings(services, stores, embedder);
         servers.push(await listenForApi(services, stores, live, findings, metrics, servers[0]?.port));
       }
@@ -236,6 +238,16 @@ export class Front implements CaptureFront {
     await this.#embedder?.close();
     if (this.#stores !== null) await closeStores(this.#stores);
   }
+}
+
+/** Why there is no embedder, for the line that a start ends with: the operator chose it, so it is no fault of ours. */
+function explainEmbedder(thrown: unknown, { model_dir, remote }: Config['embedding']): unknown {
+  if (!(thrown instanceof Error)) return thrown;
+  if (remote !== null)
+    return Object.assign(new Error(thrown.message, { cause: thrown }), { code: 'EEMBEDDING' });
+  if (model_dir === null) return thrown;
+  const allowed = `allowed is a folder of an ONNX export with model.onnx and tokenizer.json; ${thrown.message}`;
+  return new ConfigError('EMBEDDING_MODEL_DIR', model_dir, allowed);
 }
 
 function openFindings({ asker, log }: FrontServices, stores: Stores, embedder: Embedder): FindingsServices {
