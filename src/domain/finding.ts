@@ -5,7 +5,7 @@
 
 import { createHash } from 'node:crypto';
 import { FINDING_BOUNDS } from '../limits.ts';
-import { isCredentialHeader, MASK, MIN_CREDENTIAL_LENGTH, maskText } from './redaction.ts';
+import { isCredentialHeader, MASK, maskText } from './redaction.ts';
 
 /** Whose findings: one organization's about one code base. */
 export interface Codebase {
@@ -142,8 +142,8 @@ function maskValue(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value;
   const masked: Record<string, unknown> = {};
   for (const [name, item] of Object.entries(value)) {
-    const isSecret =
-      typeof item === 'string' && item.length >= MIN_CREDENTIAL_LENGTH && isCredentialHeader(name);
+    // However short: what a caller files under such a name is one.
+    const isSecret = typeof item === 'string' && item !== '' && isCredentialHeader(name);
     define(masked, maskKeys(name), isSecret ? MASK : maskValue(item));
   }
   return masked;

@@ -9,6 +9,7 @@ import {
   prepareFinding,
   scoreOf,
 } from '../../src/domain/finding.ts';
+import { MASK } from '../../src/domain/redaction.ts';
 
 const note = (more: object = {}) => ({
   content: 'the parser drops the last token',
@@ -55,6 +56,8 @@ describe('what is stored of a note', () => {
           list: [{ [SECRET]: 1 }],
           api_key: 'hunter2-hunter2',
           password: 'correct horse',
+          nested: [{ token: 'tok', DB_PASSWORD: 'p' }],
+          secret: '',
           max_tokens: '12345678',
           count: 3,
         },
@@ -64,7 +67,12 @@ describe('what is stored of a note', () => {
     for (const part of [SECRET, SECRET.slice(0, 40), SECRET.slice(0, 25), 'hunter2', 'correct horse']) {
       expect(all).not.toContain(part);
     }
-    expect(JSON.parse(stored.metadata)).toMatchObject({ max_tokens: '12345678', count: 3 });
+    expect(JSON.parse(stored.metadata)).toMatchObject({
+      nested: [{ token: MASK, DB_PASSWORD: MASK }],
+      secret: '',
+      max_tokens: '12345678',
+      count: 3,
+    });
     expect(stored.content.length).toBeLessThanOrEqual(8_000);
     expect(prepareFilePath(`deploy/${SECRET}.env`)).toBe(stored.file_path);
   });
