@@ -15,8 +15,11 @@ const SMALL_BODY_BYTES = 4_096;
  */
 export function parseJsonBody(body: Uint8Array): unknown {
   if (body.length === 0) return undefined;
-  if (!isUtf8(body)) throw new CatalogueError('malformed_request', 'The body is not valid UTF-8');
   const buffer = Buffer.isBuffer(body) ? body : Buffer.from(body.buffer, body.byteOffset, body.length);
+  if (!isUtf8(buffer)) {
+    const offset = findUtf8Fault(buffer);
+    throw new CatalogueError('malformed_request', `The body is not valid UTF-8: byte offset ${offset}`);
+  }
   if (buffer.length > SMALL_BODY_BYTES) boundJson(buffer);
   let text = buffer.toString('utf8');
   // A byte order mark: some editors write one.
@@ -28,6 +31,16 @@ export function parseJsonBody(body: Uint8Array): unknown {
     const where = offset >= text.length ? `it ends too early, at offset ${text.length}` : `offset ${offset}`;
     throw new CatalogueError('malformed_request', `The body is not valid JSON: ${where}`);
   }
+}
+
+/** Where the first character begins that is none: the decoder puts another in its place, of other bytes. */
+function findUtf8Fault(buffer: Buffer): number {
+  const readable = Buffer.from(buffer.toString('utf8'));
+  let at = 0;
+  while (at < buffer.length && buffer[at] === readable[at]) at++;
+  // What was put there may begin as the bytes did that were not whole: at most three of them.
+  while (at > 0 && !isUtf8(buffer.subarray(0, at))) at--;
+  return at;
 }
 
 const QUOTE = 0x22;

@@ -388,6 +388,21 @@ describe('requests that are wrong', () => {
     }
   });
 
+  it.each([
+    [[0xff], 2],
+    [[0xc0, 0x80], 2],
+    [[0xed, 0xa0, 0x80], 2],
+    [[0xe2, 0x82], 2],
+    [[0xef, 0xbf, 0x22], 2],
+    [[0xf0, 0x9f, 0x98, 0x80, 0xf0, 0x9f, 0x98], 6],
+    [[0xef, 0xbf, 0xbd, 0x80], 5],
+  ])('names the byte at which %j stops being UTF-8', async (inner, offset) => {
+    const bytes = Buffer.concat([Buffer.from('["'), Buffer.from(inner), Buffer.from('"]')]);
+    const { status, json } = await call('POST', note('n'), { bytes });
+    expect(status).toBe(400);
+    expect(json?.detail).toBe(`The body is not valid UTF-8: byte offset ${offset}`);
+  });
+
   it('takes JSON by its media type alone', async () => {
     const body = { title: 'a' };
     for (const type of ['application/json; charset=utf-8', 'Application/JSON', 'application/vnd.api+json']) {
