@@ -293,11 +293,12 @@ function isOrigin(text: string): boolean {
   return /^https?:\/\/[^/]/.test(text) && URL.canParse(text) && new URL(text).origin === text;
 }
 
-const publicUrl = z
-  .string()
-  .transform((text) => text.toLowerCase().replace(/\/$/, ''))
-  .refine(isOrigin)
-  .describe('allowed is an address like https://understudy.example.com, with a port or without, and no path');
+const origin = (example: string) =>
+  z
+    .string()
+    .transform((text) => text.toLowerCase().replace(/\/$/, ''))
+    .refine(isOrigin)
+    .describe(`allowed is an address like ${example}, with a port or without, and no path`);
 
 const secret = z.string().min(1).max(4_096).describe('allowed are up to 4096 characters');
 
@@ -376,7 +377,7 @@ const VARIABLES = {
   FRONT_THREADS: [threads, '1'],
   HOST: [host, '127.0.0.1'],
   PORT: [port, '8000'],
-  PUBLIC_URL: [publicUrl, undefined],
+  PUBLIC_URL: [origin('https://understudy.example.com'), undefined],
   MAX_BODY_BYTES: [bytes(CAPTURE_BYTES_MAX), String(DEFAULTS.MAX_BODY_BYTES)],
   RATE_LIMIT_PER_SEC: [wholeNumber(1, Number.MAX_SAFE_INTEGER), String(DEFAULTS.RATE_LIMIT_PER_SEC)],
   RATE_LIMIT_BURST: [wholeNumber(1, Number.MAX_SAFE_INTEGER), String(DEFAULTS.RATE_LIMIT_BURST)],
@@ -392,7 +393,7 @@ const VARIABLES = {
   STRIPE_SECRET_KEY: [secret, undefined],
   STRIPE_WEBHOOK_SECRET: [secret, undefined],
   STRIPE_WEBHOOK_THIN_SECRET: [secret, undefined],
-  STRIPE_API_BASE: [base(), undefined],
+  STRIPE_API_BASE: [origin('https://api.stripe.com'), undefined],
   DISTILL_MODEL_URL: [base(), undefined],
   DISTILL_MODEL: [modelName, undefined],
   DISTILL_MODEL_KEY: [secret, undefined],

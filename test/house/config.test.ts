@@ -235,6 +235,7 @@ describe('a bad value', () => {
     ['PUBLIC_URL', 'https://a.example.com/dashboard', 'no path'],
     ['PUBLIC_URL', 'https://a.example.com/?x=1', 'no path'],
     ['PUBLIC_URL', 'javascript:alert(1)', 'allowed is an address'],
+    ['STRIPE_API_BASE', 'http://127.0.0.1:9/stripe', 'no path'],
     ['CORS_ALLOWED_ORIGINS', '*', 'no *'],
     ['CORS_ALLOWED_ORIGINS', 'https://a.example.com/path', 'allowed are up to 1000 origins'],
     ['CORS_ALLOWED_ORIGINS', 'app.example.com', 'allowed are up to 1000 origins'],
