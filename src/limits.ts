@@ -44,6 +44,8 @@ export const UPSTREAM_CONNECT_MS = 30_000;
 
 /** From SIGTERM: what requests in flight get before their connections are closed. */
 export const DRAIN_DEADLINE_MS = 30_000;
+/** How long a start waits for a process that still drains, and then writes what it has captured. */
+export const CLAIM_PATIENCE_MS = 2 * DRAIN_DEADLINE_MS;
 
 /** A stored body is decompressed up to this size; beyond it the turn is stored and marked undecodable. */
 export const DECODED_BODY_BYTES = 128 * MIB;

@@ -17,6 +17,7 @@ import { FrontThreads } from './front-threads.ts';
 import { CaptureControl, type CaptureFront } from './gateway/capture-control.ts';
 import { findPort } from './http/port.ts';
 import {
+  CLAIM_PATIENCE_MS,
   COMPUTE_DEADLINE_MS,
   COMPUTE_QUEUE_CALLS,
   COMPUTE_THREADS,
@@ -31,6 +32,7 @@ import { findModelDir } from './search/open-embedder.ts';
 import { createDeferred } from './std/deferred.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
 import { databasePaths, tryStores } from './storage/lmdb/stores.ts';
+import { claimWriter, type WriterClaim, WriterClaimedError } from './storage/writer-claim.ts';
 import { checkStudent, StudentThread } from './student-thread.ts';
 
 /** The first user, where nobody else says who that is. */
@@ -63,7 +65,7 @@ export async function startUnderstudy(
   const stop = async () => {
     for (const end of stops.splice(0).reverse()) await end();
   };
-  const starting = startAll(config, parts, stops);
+  const starting = startAll(config, parts, stops, givingUp);
   try {
     return { ...(await unlessAborted(starting, givingUp)), stop };
   } catch (thrown) {
@@ -92,10 +94,15 @@ async function startAll(
   given: Config,
   parts: Parts,
   stops: (() => Promise<void>)[],
+  givingUp: AbortSignal | undefined,
 ): Promise<Omit<RunningUnderstudy, 'stop'>> {
   if (parts.api) await tryStores(databasePaths(given.data_dir));
   const config = withTokenSecret(given, parts);
   const log = createLog(config.log_level);
+  const isCapturing = parts.gateway && config.capture.enabled;
+  const claim = isCapturing ? await claimCapture(config.capture.db, log, givingUp) : null;
+  // Given back when the writer's thread has ended.
+  if (claim !== null) stops.push(() => claim.release());
   const placement = placeActors(config, parts);
   const shared = {
     rate_table: allocateRateTable(RATE_SLOTS),
@@ -148,7 +155,7 @@ async function startAll(
     stops.push(() => host.stop());
   }
 
-  const writer = parts.gateway && config.capture.enabled ? new CaptureWriterClient(asker) : null;
+  const writer = isCapturing ? new CaptureWriterClient(asker) : null;
   if (writer !== null) {
     await openCapture(writer, config.capture.db);
     stops.push(() => writer.flush().catch(() => {}));
@@ -229,12 +236,30 @@ async function startAll(
       });
     }
   }
+  if (claim !== null) stops.push(async () => claim.announceEnd());
   const isOwnSecret = config.auth.jwt_secret !== given.auth.jwt_secret;
   return {
     api_url: first.api_url,
     gateway_url: first.gateway_url,
     owner_token: isOwnSecret ? await signOwnerToken(config) : null,
   };
+}
+
+/**
+ * Takes the capture database for this process. One that still drains is waited for.
+ * @throws Error of one line when another process writes to it
+ */
+async function claimCapture(db: string, log: Log, signal: AbortSignal | undefined): Promise<WriterClaim> {
+  try {
+    return await claimWriter(db, {
+      patience_ms: CLAIM_PATIENCE_MS,
+      signal,
+      onWait: (holder) => log.warn({ db, holder }, 'waiting for a process that is ending'),
+    });
+  } catch (thrown) {
+    if (!(thrown instanceof WriterClaimedError)) throw thrown;
+    throw explainCapture(db, thrown);
+  }
 }
 
 /**
@@ -245,16 +270,20 @@ async function openCapture(writer: CaptureWriterClient, db: string): Promise<voi
   try {
     await writer.open();
   } catch (thrown) {
-    const [line = ''] = thrown instanceof Error ? thrown.message.split('\n', 1) : [];
-    const reason = line
-      .replace(/^\w*Error: /, '')
-      .replace(`${db}: `, '')
-      .replace(/^cannot be opened: /, '');
-    const words =
-      `the capture database ${db} cannot be opened: ${reason}. Put that right, name another file with --db, ` +
-      'or set GW_CAPTURE=off to forward without capture';
-    throw Object.assign(new Error(words, { cause: thrown }), { code: 'ECAPTURE' });
+    throw explainCapture(db, thrown);
   }
+}
+
+function explainCapture(db: string, thrown: unknown): Error {
+  const [line = ''] = thrown instanceof Error ? thrown.message.split('\n', 1) : [];
+  const reason = line
+    .replace(/^\w*Error: /, '')
+    .replace(`${db}: `, '')
+    .replace(/^cannot be opened: /, '');
+  const words =
+    `the capture database ${db} cannot be opened: ${reason}. Put that right, name another file with --db, ` +
+    'or set GW_CAPTURE=off to forward without capture';
+  return Object.assign(new Error(words, { cause: thrown }), { code: 'ECAPTURE' });
 }
 
 /**

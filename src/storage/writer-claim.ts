@@ -1,0 +1,164 @@
+/**
+ * Says that this process writes to a database that takes one writer. The capture log gives ids from memory: a second
+ * writer would give the same ones, and its exchanges would be lost or spoil those of the first. Main thread.
+ *
+ * The claim is a local socket that is named after the file: the system drops it with the process, however that ends, so
+ * that there is nothing to clean up, and nothing lies in the folder. Whoever connects is told who holds the claim and
+ * whether that process is ending. It reaches as far as such names do: one machine, and on Linux one network namespace.
+ * Where there is no such socket to be had, there is no claim, and the start goes on.
+ */
+
+import { createHash } from 'node:crypto';
+import { mkdirSync, rmSync, statSync } from 'node:fs';
+import { connect, createServer, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+
+/** A held claim, or none where the system has no such thing. */
+export interface WriterClaim {
+  /** From now on, those who ask are told that it will be free soon. */
+  announceEnd(): void;
+  release(): Promise<void>;
+}
+
+export interface WriterClaimOptions {
+  /** How long a holder that is ending is waited for. */
+  patience_ms: number;
+  /** Ends the wait. */
+  signal?: AbortSignal | undefined;
+  /** Told once, when there is a wait. `holder` names the process. */
+  onWait?: (holder: string) => void;
+}
+
+/** Another process writes to the file and goes on doing so. */
+export class WriterClaimedError extends Error {
+  constructor(path: string, holder: string) {
+    super(`${path}: ${holder} is writing to it, and a database takes one writer`);
+    this.name = 'WriterClaimedError';
+  }
+}
+
+/** How often a holder that is ending is asked again. */
+const ASK_AGAIN_MS = 100;
+/** A holder that is too busy to answer within this time is taken for one that goes on. */
+const ANSWER_MS = 1_000;
+/** `123 running\n` is all that there is to say. */
+const ANSWER_CHARACTERS = 32;
+
+/**
+ * Takes the claim on a file.
+ * @throws WriterClaimedError when another process has it, or still has it when patience is over
+ */
+export async function claimWriter(path: string, options: WriterClaimOptions): Promise<WriterClaim> {
+  const address = addressOf(path);
+  if (address === null) return NO_CLAIM;
+  const deadline = performance.now() + options.patience_ms;
+  let hasTold = false;
+  for (;;) {
+    const claim = await tryClaim(address);
+    if (claim !== 'taken') return claim;
+    const holder = await askHolder(address);
+    if (holder === null) {
+      // Nobody answers: gone in this moment, or a name that its process has left behind, where names are files.
+      if (!isAbstract(address)) rmSync(address, { force: true });
+    } else if (!holder.is_ending || performance.now() >= deadline) {
+      throw new WriterClaimedError(path, holder.name);
+    } else if (!hasTold) {
+      hasTold = true;
+      options.onWait?.(holder.name);
+    }
+    await delay(ASK_AGAIN_MS, undefined, options.signal === undefined ? {} : { signal: options.signal });
+  }
+}
+
+const NO_CLAIM: WriterClaim = { announceEnd: () => {}, release: async () => {} };
+
+/** One file has one address, however its path is written; null when its folder cannot be had. */
+function addressOf(path: string): string | null {
+  const folder = dirname(path);
+  let place: string;
+  try {
+    makeFolder(folder);
+    const { dev, ino } = statSync(folder, { bigint: true });
+    place = `${dev}:${ino}/${basename(path)}`;
+  } catch {
+    // Opening the database will say what is wrong with it.
+    return null;
+  }
+  const name = `understudy-${createHash('sha256').update(place).digest('hex').slice(0, 32)}`;
+  if (process.platform === 'linux') return `\0${name}`;
+  return process.platform === 'win32' ? `\\\\.\\pipe\\${name}` : join(tmpdir(), `${name}.sock`);
+}
+
+/** With those above it. Node's own way of doing that never ends where nobody makes folders, as in /proc. */
+function makeFolder(folder: string): void {
+  try {
+    mkdirSync(folder);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST') return;
+    if (code !== 'ENOENT' || dirname(folder) === folder) throw error;
+    makeFolder(dirname(folder));
+    mkdirSync(folder);
+  }
+}
+
+/** Names that are no files. */
+function isAbstract(address: string): boolean {
+  return address.startsWith('\0') || address.startsWith('\\\\');
+}
+
+function tryClaim(address: string): Promise<WriterClaim | 'taken'> {
+  let isEnding = false;
+  const server = createServer((socket) => {
+    socket.on('error', () => {});
+    socket.end(`${process.pid} ${isEnding ? 'ending' : 'running'}\n`);
+  });
+  return new Promise((resolve) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      resolve(error.code === 'EADDRINUSE' ? 'taken' : NO_CLAIM);
+    });
+    server.listen(address, () => {
+      // Nothing that goes wrong with it later is worth the process.
+      server.on('error', () => {});
+      server.unref();
+      resolve({
+        announceEnd: () => {
+          isEnding = true;
+        },
+        release: () => closeServer(server),
+      });
+    });
+  });
+}
+
+function closeServer(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve());
+  });
+}
+
+/** @returns null when nobody listens there */
+function askHolder(address: string): Promise<{ name: string; is_ending: boolean } | null> {
+  return new Promise((resolve) => {
+    let answer = '';
+    const socket = connect(address);
+    const settle = (isThere: boolean): void => {
+      socket.destroy();
+      // Whoever listens there may be anybody: nothing but a number is taken over.
+      const [, pid, state] = /^(\d{1,10}) (running|ending)\n/.exec(answer) ?? [];
+      const name = pid === undefined ? 'another process' : `process ${pid}`;
+      resolve(isThere ? { name, is_ending: state === 'ending' } : null);
+    };
+    socket.setTimeout(ANSWER_MS, () => settle(true));
+    socket.setEncoding('latin1').on('data', (text: string) => {
+      answer += text;
+      if (answer.length > ANSWER_CHARACTERS) settle(true);
+    });
+    socket.once('end', () => settle(true));
+    socket.once('error', (error: NodeJS.ErrnoException) => {
+      settle(error.code !== 'ECONNREFUSED' && error.code !== 'ENOENT');
+    });
+  });
+}

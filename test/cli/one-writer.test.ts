@@ -1,0 +1,89 @@
+/** Two gateways and one capture database: the second is refused, or waits for the first one's drain; nothing is lost. */
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { makeFolder } from '../storage/folder.ts';
+import { CliChild, runCli } from './child.ts';
+
+const GATEWAY = /^ {2}Gateway +(http:\/\/\S+) {2}->/m;
+
+/** An upstream whose answers are whole once `finish` is called. */
+async function openUpstream() {
+  const open: ServerResponse[] = [];
+  const server = createServer((_request, response) => {
+    response.writeHead(200, { 'content-length': 2 });
+    response.write('o');
+    open.push(response);
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const finish = () => {
+    for (const response of open.splice(0)) response.end('k');
+  };
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, finish };
+}
+
+async function startGateway(folder: string, upstream: string) {
+  const child = new CliChild(['gateway'], {
+    env: { GW_PORT: '0', DATA_DIR: folder, GW_UPSTREAM_BASE: upstream },
+  });
+  onTestFinished(() => child[Symbol.asyncDispose]());
+  return child;
+}
+
+const findUrl = async (child: CliChild) => (await child.waitForOutput(GATEWAY))[1]!;
+
+describe('a capture database that another process writes to', () => {
+  it('is refused while that one runs', async () => {
+    const folder = makeFolder();
+    const first = await startGateway(folder, 'http://127.0.0.1:9');
+    await findUrl(first);
+    const { code, stderr, stdout } = await (await startGateway(folder, 'http://127.0.0.1:9')).ended;
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+    expect(stderr).toBe(
+      `understudy: the capture database ${join(folder, 'capture.mdb')} cannot be opened: process ${first.process.pid} ` +
+        'is writing to it, and a database takes one writer. Put that right, name another file with --db, or set ' +
+        'GW_CAPTURE=off to forward without capture\n',
+    );
+    first.process.kill('SIGKILL');
+    await first.ended;
+    await findUrl(await startGateway(folder, 'http://127.0.0.1:9'));
+  });
+
+  it('is waited for while that one drains, and both have all that they served', async () => {
+    const folder = makeFolder();
+    const { url, finish } = await openUpstream();
+    const first = await startGateway(folder, url);
+    const slow = await fetch(`${await findUrl(first)}/v1/messages`, { method: 'POST', body: '{"first":1}' });
+    first.process.kill('SIGTERM');
+    await vi.waitFor(() => expect(first.stderr).toContain('finishing what is in flight'), 60_000);
+    const second = await startGateway(folder, url);
+    await vi.waitFor(() => expect(second.stderr).toContain('waiting for a process that is ending'), 60_000);
+    expect(second.stdout).toBe('');
+    finish();
+    expect(await slow.text()).toBe('ok');
+    expect((await first.ended).code).toBe(0);
+
+    const next = await fetch(`${await findUrl(second)}/v1/messages`, {
+      method: 'POST',
+      body: '{"second":1}',
+    });
+    finish();
+    expect(await next.text()).toBe('ok');
+    second.process.kill('SIGTERM');
+    expect((await second.ended).code).toBe(0);
+    const db = join(folder, 'capture.mdb');
+    for (const [id, body] of [
+      ['1', '{"first":1}'],
+      ['2', '{"second":1}'],
+    ] as const) {
+      const { stdout } = await runCli(['inspect', '--db', db, '--exchange', id, '--raw', 'request']);
+      expect(stdout).toBe(body);
+    }
+  });
+});

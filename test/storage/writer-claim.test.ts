@@ -1,0 +1,79 @@
+/** One writer a database: who holds the claim, who is refused, who waits. */
+import { mkdirSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import {
+  claimWriter,
+  type WriterClaim,
+  WriterClaimedError,
+  type WriterClaimOptions,
+} from '../../src/storage/writer-claim.ts';
+import { makeFolder } from './folder.ts';
+
+async function claim(path: string, options: Partial<WriterClaimOptions> = {}): Promise<WriterClaim> {
+  const taken = await claimWriter(path, { patience_ms: 0, ...options });
+  onTestFinished(() => taken.release());
+  return taken;
+}
+
+describe('the claim on a database', () => {
+  it('is held by one, and free again once released', async () => {
+    const path = join(makeFolder(), 'capture.mdb');
+    const first = await claim(path);
+    const refused = claim(path, { patience_ms: 60_000 });
+    await expect(refused).rejects.toThrow(WriterClaimedError);
+    await expect(refused).rejects.toThrow(`${path}: process ${process.pid} is writing to it`);
+    await first.release();
+    await claim(path);
+  });
+
+  it('is the same however the path is written, and another one for another file', async () => {
+    const folder = join(makeFolder(), 'not', 'there', 'yet');
+    const path = join(folder, 'capture.mdb');
+    await claim(path);
+    await claim(join(folder, 'openai.mdb'));
+    mkdirSync(join(folder, 'below'));
+    const link = join(makeFolder(), 'link');
+    symlinkSync(folder, link);
+    for (const same of [`${folder}/below/../capture.mdb`, join(link, 'capture.mdb')])
+      await expect(claim(same)).rejects.toThrow(WriterClaimedError);
+  });
+
+  it('is waited for when its holder is ending', async () => {
+    const path = join(makeFolder(), 'capture.mdb');
+    const first = await claim(path);
+    first.announceEnd();
+    const waits: string[] = [];
+    const begun = Promise.withResolvers<void>();
+    const second = claim(path, {
+      patience_ms: 60_000,
+      onWait: (holder) => {
+        waits.push(holder);
+        begun.resolve();
+      },
+    });
+    await begun.promise;
+    await first.release();
+    await second;
+    expect(waits).toEqual([`process ${process.pid}`]);
+  });
+
+  it('is not waited for longer than patience lasts, nor than it is asked to', async () => {
+    const path = join(makeFolder(), 'capture.mdb');
+    const first = await claim(path);
+    first.announceEnd();
+    await expect(claim(path)).rejects.toThrow(WriterClaimedError);
+    const givingUp = new AbortController();
+    const waiting = claim(path, {
+      patience_ms: 60_000,
+      signal: givingUp.signal,
+      onWait: () => givingUp.abort(),
+    });
+    await expect(waiting).rejects.toThrow(/abort/i);
+  });
+
+  it('keeps no start back where there is no folder to name it after', async () => {
+    await claim('/proc/nowhere/capture.mdb');
+    await claim('/proc/nowhere/capture.mdb');
+  });
+});
