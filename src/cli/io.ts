@@ -24,8 +24,9 @@ export function openProcessIo(): CliIo {
   const { stdout, stderr } = process;
   // `understudy inspect | head`: a reader that has seen enough is no failure.
   stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
-    process.exit(EXIT.done);
+    if (error.code === 'EPIPE') process.exit(EXIT.done);
+    stderr.write(`understudy: the output cannot be written: ${error.message.split('\n', 1)[0]}\n`);
+    process.exit(EXIT.failed);
   });
   return {
     out: (data) => new Promise((resolve) => stdout.write(data, () => resolve())),
