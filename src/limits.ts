@@ -41,6 +41,12 @@ export const UPSTREAM_HEAD_BYTES = 256 * KIB;
 export const UPSTREAM_TIMEOUT_MS = HOUR_MS;
 /** To set up a connection to the upstream (address look-up, TCP, TLS) before the client gets its 502. */
 export const UPSTREAM_CONNECT_MS = 30_000;
+/** How long an unused connection is kept. Providers mostly close after more; a dead one costs a retry, not a failure. */
+export const UPSTREAM_IDLE_MS = 30_000;
+/** How often connections to upstreams are looked at: unused ones, silent ones. */
+export const UPSTREAM_SWEEP_MS = 5_000;
+/** Extension of one chunk of an answer; nobody is known to send any. */
+export const UPSTREAM_CHUNK_LINE_BYTES = 4 * KIB;
 
 /** From SIGTERM: what requests in flight get before their connections are closed. */
 export const DRAIN_DEADLINE_MS = 30_000;

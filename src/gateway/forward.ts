@@ -1,36 +1,31 @@
 /**
  * One exchange on its way to the upstream and back: bytes in, bytes out, nothing decoded, nothing waited for. It is
- * the handler that undici calls as the answer arrives, and the owner of the client's stream. Front threads.
+ * what the upstream's connection calls as the answer arrives, and the owner of the client's stream. Front threads.
  *
  * What can end it, in any order and each exactly once: the answer is complete, the client goes away, the upstream
  * fails. Whatever it was, the exchange is handed to capture at the end.
  */
 
-import { Readable } from 'node:stream';
-import type { Dispatcher } from 'undici';
 import type { FinishedExchange } from '../domain/exchange.ts';
 import { CatalogueError, toMessagesBody } from '../errors.ts';
 import type { HttpStream, ReplyFraming, RequestHead } from '../http/http-stream.ts';
 import type { CaptureQueue } from './capture-queue.ts';
 import {
   type FilteredRequest,
+  filterFields,
   filterRequestHeaders,
   filterResponseHeaders,
-  filterTrailers,
 } from './headers.ts';
 import type { Destination } from './route-table.ts';
 import type { Tee } from './tee.ts';
 import type { RequestClass } from './turns/classify.ts';
-import type { Connection, PooledHandler, SocketState } from './upstream.ts';
+import type { UpstreamError } from './upstream/answer-error.ts';
+import type { Fields } from './upstream/field-section.ts';
+import { makeRequestHead } from './upstream/request-head.ts';
+import type { ResponseHead } from './upstream/response-parser.ts';
+import type { AnswerHandler, UpstreamConnection, UpstreamRequest } from './upstream/upstream-connection.ts';
 
-/** Request body bytes that wait for a slow upstream before the client is told to wait. */
-const UPLOAD_BUFFER_BYTES = 256 * 1024;
-
-/** Codes with which a connection dies. Any of them on a reused connection, before an answer, is worth one retry. */
-const CONNECTION_DEATHS = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE', 'ECONNABORTED']);
-
-/** One piece with a known length, a stream with an announced one, or an iterable, which undici frames by chunks. */
-type RequestBody = Buffer | Readable | AsyncIterable<Buffer> | null;
+const NOTHING = Buffer.alloc(0);
 
 /** What all exchanges of a front share. */
 export interface ForwardContext {
@@ -97,12 +92,7 @@ export function describeExchange(
   };
 }
 
-export class Forward implements PooledHandler {
-  /** The connection has carried a request before. */
-  isConnectionReused = false;
-  /** The socket that carries the request, once it does. */
-  connection: Readonly<SocketState> | null = null;
-
+export class Forward implements AnswerHandler {
   readonly #context: ForwardContext;
   readonly #stream: HttpStream;
   readonly #destination: Destination;
@@ -111,17 +101,13 @@ export class Forward implements PooledHandler {
   readonly #tee: Tee | null;
   readonly #startedAt: number;
   readonly #startedAtMs: number;
-  #pooled: Connection | null = null;
-  #controller: Dispatcher.DispatchController | null = null;
-  /** A body that arrives while it is sent. */
-  #upload: Readable | null = null;
-  /** A body that was sent as one piece; kept for a retry. */
-  #wholeBody: Buffer | null = null;
+  /** The one that carries the request, until the answer is over. */
+  #connection: UpstreamConnection | null = null;
+  #sent: UpstreamRequest | null = null;
   #retries = 0;
   #status = 0;
   #responseHeaders: string[] = [];
   #firstByteMs: number | null = null;
-  #isUpstreamDone = false;
   #isOver = false;
 
   constructor(
@@ -137,13 +123,7 @@ export class Forward implements PooledHandler {
     this.#stream = stream;
     this.#destination = destination;
     this.#requestClass = requestClass;
-    const head = stream.head;
-    this.#request = filterRequestHeaders(
-      head,
-      destination.upstream.host,
-      // A body that is all here goes as one buffer, whose length undici announces; one that is not needs our word.
-      head.framing === 'length' && !stream.bodyComplete ? String(head.content_length) : null,
-    );
+    this.#request = filterRequestHeaders(stream.head);
     this.#tee = begun === null ? (context.capture?.begin() ?? null) : begun.tee;
   }
 
@@ -152,147 +132,139 @@ export class Forward implements PooledHandler {
     const stream = this.#stream;
     const received = stream.received;
     stream.received = [];
-    const body = this.#makeBody(received);
-    if (this.#tee !== null) {
-      // The joined body, where there is one, so that its chunks are not kept beside it.
-      const kept = Buffer.isBuffer(body) ? [body] : received;
-      for (const chunk of kept) this.#tee.add(this.#tee.request, chunk);
-    }
     stream.events = {
       onBody: this.#onBody,
-      onBlocked: () => this.#controller?.pause(),
-      onDrained: () => this.#controller?.resume(),
+      onBlocked: () => this.#connection?.pause(this),
+      onDrained: () => this.#connection?.resume(this),
       onClosed: this.#onClosed,
     };
-    this.#dispatch(body);
-  }
-
-  #makeBody(received: Buffer[]): RequestBody {
-    const stream = this.#stream;
-    if (stream.head.framing === 'none') return null;
-    if (stream.head.framing === 'length' && stream.bodyComplete) {
-      this.#wholeBody = received.length === 1 ? received[0]! : Buffer.concat(received);
-      return this.#wholeBody;
+    let head: string;
+    try {
+      head = this.#makeHead();
+    } catch (error) {
+      this.onError(error as UpstreamError);
+      return;
     }
-    const upload = new Readable({
-      highWaterMark: UPLOAD_BUFFER_BYTES,
-      read: () => stream.resumeBody(),
-    });
-    // Without a listener an aborted upload would end the process; the exchange learns of it through its handler.
-    upload.on('error', () => {});
-    for (const chunk of received) upload.push(chunk);
-    if (stream.bodyComplete) upload.push(null);
-    this.#upload = upload;
-    return stream.head.framing === 'chunked' ? iterateChunks(upload) : upload;
+    const { framing, content_length } = stream.head;
+    let body: Buffer | null = null;
+    if (framing === 'length' && stream.bodyComplete) {
+      body = received.length === 1 ? received[0]! : Buffer.concat(received);
+    }
+    // The joined body, where there is one, so that its chunks are not kept beside it.
+    const pieces = body === null ? received : [body];
+    if (this.#tee !== null) for (const piece of pieces) this.#tee.add(this.#tee.request, piece);
+    this.#sent = {
+      method: stream.head.method,
+      head,
+      framing:
+        framing === 'length'
+          ? { kind: 'length', bytes: content_length }
+          : framing === 'chunked'
+            ? { kind: 'chunked' }
+            : { kind: 'none' },
+      body,
+    };
+    this.#destination.upstream.pool.send(this.#sent, this);
+    if (body === null && framing !== 'none') this.#upload(pieces, stream.bodyComplete);
   }
 
-  #dispatch(body: RequestBody): void {
+  #makeHead(): string {
     const { upstream, path } = this.#destination;
     const { method, query } = this.#stream.head;
-    const target = upstream.base_path + path;
-    upstream.pool.dispatch(
-      {
-        path: query === null ? target : `${target}?${query}`,
-        method: method as Dispatcher.HttpMethod,
-        headers: this.#request.headers,
-        // undici takes iterables too; its types do not say so.
-        body: body as Buffer | Readable | null,
-      },
-      this,
+    const target = query === null ? upstream.base_path + path : `${upstream.base_path}${path}?${query}`;
+    const { lines, has_zero_length } = this.#request;
+    return makeRequestHead(
+      method,
+      target,
+      upstream.host,
+      has_zero_length ? `${lines}content-length: 0\r\n` : lines,
     );
+  }
+
+  /** Sends pieces of a body that is not sent whole. */
+  #upload(pieces: readonly Buffer[], isComplete: boolean): void {
+    for (let at = 0; at < pieces.length; at++) {
+      this.#uploadPiece(pieces[at]!, isComplete && at === pieces.length - 1);
+    }
+    if (isComplete && pieces.length === 0) this.#uploadPiece(NOTHING, true);
+  }
+
+  #uploadPiece(piece: Buffer, isLast: boolean): void {
+    if (this.#connection?.write(this, piece, isLast) === false) this.#stream.pauseBody();
   }
 
   readonly #onBody = (chunk: Buffer, isLast: boolean): void => {
     if (this.#tee !== null) this.#tee.add(this.#tee.request, chunk);
-    const upload = this.#upload;
-    // Once the upstream is done, nothing reads it any more.
-    if (upload === null || upload.destroyed || this.#isUpstreamDone) return;
-    if (chunk.length > 0 && !upload.push(chunk)) this.#stream.pauseBody();
-    if (isLast) upload.push(null);
+    this.#uploadPiece(chunk, isLast);
   };
 
   /** The client's side is over: everything handed to the system, or the client gone. */
   readonly #onClosed = (aborted: boolean): void => {
     this.#finish(aborted);
-    if (!this.#isUpstreamDone) {
-      this.#isUpstreamDone = true;
-      this.#controller?.abort(new Error('the client went away'));
-    }
+    this.#connection?.abort(this);
+    this.#connection = null;
   };
 
-  onConnection(connection: Connection): void {
-    this.#pooled = connection;
+  onConnection(connection: UpstreamConnection): void {
+    this.#connection = connection;
   }
 
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    if (this.#isOver) {
-      controller.abort(new Error('the client went away'));
+  onHead(head: ResponseHead): void {
+    const stream = this.#stream;
+    if (head.status < 200) {
+      stream.writeInformational(`${head.status} ${head.reason}`, filterFields(head));
       return;
     }
-    this.#controller = controller;
-    const { socket } = this.#pooled!;
-    this.connection = socket;
-    this.isConnectionReused = socket.requests > 0;
-    socket.requests++;
-  }
-
-  onResponseStart(
-    controller: Dispatcher.DispatchController,
-    status: number,
-    headers: Record<string, string | string[] | undefined>,
-    statusText?: string,
-  ): void {
-    const raw = (controller.rawHeaders ?? []) as (Buffer | string)[];
-    const filtered = filterResponseHeaders(raw, headers.connection);
-    if (status < 200) {
-      this.#stream.writeInformational(`${status} ${statusText ?? ''}`, filtered.all);
-      return;
-    }
+    const { status, content_length } = head;
     this.#status = status;
     this.#firstByteMs = performance.now() - this.#startedAt;
-    this.#responseHeaders = filtered.all;
+    this.#responseHeaders = head.headers;
     let framing: ReplyFraming;
-    if (this.#stream.head.method === 'HEAD' || status === 204 || status === 304) {
-      framing = { kind: 'bodyless', bytes: filtered.content_length, chunked: filtered.is_chunked };
-    } else if (filtered.content_length !== null) {
-      framing = { kind: 'length', bytes: filtered.content_length };
+    if (stream.head.method === 'HEAD' || status === 204 || status === 304) {
+      framing = { kind: 'bodyless', bytes: content_length, chunked: head.is_chunked };
+    } else if (content_length !== null) {
+      framing = { kind: 'length', bytes: content_length };
     } else {
       framing = { kind: 'chunked' };
     }
-    const lines = filtered.has_trailer ? `${filtered.lines}Connection: close\r\n` : filtered.lines;
-    this.#stream.writeHead(`${status} ${statusText ?? ''}`, lines, framing);
+    const { lines, has_trailer } = filterResponseHeaders(head);
+    stream.writeHead(
+      `${status} ${head.reason}`,
+      has_trailer ? `${lines}Connection: close\r\n` : lines,
+      framing,
+    );
   }
 
-  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    if (this.#tee !== null) this.#tee.add(this.#tee.response, chunk);
+  onBody(chunk: Buffer): void {
+    // The upstream's next bytes come into the same memory: what is kept has to be a copy.
+    if (this.#tee !== null) this.#tee.add(this.#tee.response, Buffer.from(chunk));
     this.#stream.write(chunk);
   }
 
-  onResponseEnd(controller: Dispatcher.DispatchController): void {
-    this.#isUpstreamDone = true;
-    if (this.connection?.wasReset) {
-      this.#stream.destroy();
-      return;
-    }
-    const trailers = controller.rawTrailers as (Buffer | string)[] | null | undefined;
-    this.#stream.end(trailers != null && trailers.length > 0 ? filterTrailers(trailers) : null);
+  onRead(): void {
+    this.#stream.flush();
   }
 
-  onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
+  onEnd(trailers: Fields | null): void {
+    this.#connection = null;
+    this.#stream.end(trailers === null ? null : filterFields(trailers));
+  }
+
+  onError(error: UpstreamError): void {
+    this.#connection = null;
     if (this.#isOver) return;
     if (this.#isWorthRetry(error)) {
       this.#retries++;
-      this.#dispatch(this.#repeatBody());
+      this.#sendAgain();
       return;
     }
-    this.#isUpstreamDone = true;
     if (this.#stream.replied) {
       this.#stream.destroy();
       return;
     }
     const refusal = describeFailure(error);
     if (refusal.status < 500 && this.#context.capture !== null) {
-      // undici would not send it: nothing reached the upstream, so there is no exchange.
+      // It was not sent: nothing reached the upstream, so there is no exchange.
       this.#context.capture.cancel(this.#tee);
       this.#isOver = true;
     }
@@ -300,23 +272,29 @@ export class Forward implements PooledHandler {
     replyError(this.#stream, refusal);
   }
 
+  onUploadDrained(): void {
+    this.#stream.resumeBody();
+  }
+
   /** One retry, on a reused connection that died before a byte of the answer, with the whole body still at hand. */
-  #isWorthRetry(error: Error): boolean {
-    if (this.#retries > 0 || !this.isConnectionReused || this.#stream.replied || !this.#stream.bodyComplete)
+  #isWorthRetry(error: UpstreamError): boolean {
+    if (this.#retries > 0 || !error.isStaleConnection || this.#stream.replied || !this.#stream.bodyComplete)
       return false;
-    if (!CONNECTION_DEATHS.has((error as NodeJS.ErrnoException).code ?? '')) return false;
-    if (this.#stream.head.framing === 'none' || this.#wholeBody !== null) return true;
+    if (this.#stream.head.framing === 'none' || this.#sent!.body !== null) return true;
     return this.#tee !== null && this.#tee.request.kept_bytes === this.#tee.request.bytes && !this.#tee.lost;
   }
 
-  #repeatBody(): RequestBody {
-    return this.#wholeBody ?? this.#makeBody([...((this.#tee?.request.chunks ?? []) as Buffer[])]);
+  #sendAgain(): void {
+    const sent = this.#sent!;
+    this.#destination.upstream.pool.send(sent, this);
+    if (sent.body === null && sent.framing.kind !== 'none') {
+      this.#upload([...((this.#tee?.request.chunks ?? []) as Buffer[])], true);
+    }
   }
 
   #finish(aborted: boolean): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#upload?.destroy();
     const tee = this.#tee;
     if (tee === null || this.#context.capture === null) return;
     const exchange = describeExchange(
@@ -351,9 +329,9 @@ export function replyError(stream: HttpStream, error: CatalogueError, headerLine
 }
 
 /** What the client reads; addresses and causes stay here. */
-function describeFailure(error: Error): CatalogueError {
-  const code = (error as NodeJS.ErrnoException).code ?? '';
-  if (code === 'UND_ERR_INVALID_ARG' || code === 'UND_ERR_NOT_SUPPORTED') {
+function describeFailure(error: UpstreamError): CatalogueError {
+  const { code } = error;
+  if (code === 'BAD_REQUEST') {
     return new CatalogueError('malformed_request', `The request cannot be forwarded: ${error.message}`);
   }
   return new CatalogueError(
@@ -363,9 +341,4 @@ function describeFailure(error: Error): CatalogueError {
       cause: error,
     },
   );
-}
-
-/** undici would announce a length for a stream that has ended by the time it is sent; an iterable hides that. */
-async function* iterateChunks(upload: Readable): AsyncIterable<Buffer> {
-  for await (const chunk of upload) yield chunk as Buffer;
 }

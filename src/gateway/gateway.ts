@@ -11,7 +11,7 @@ import { Forward, type ForwardContext, replyError } from './forward.ts';
 import type { Relegation } from './relegation.ts';
 import { type RouteBases, RouteTable } from './route-table.ts';
 import { classifyRequest } from './turns/classify.ts';
-import { UpstreamPools } from './upstream.ts';
+import { UpstreamPools } from './upstream/upstream-pools.ts';
 
 export interface GatewayOptions {
   bases: RouteBases;
@@ -66,7 +66,7 @@ export class Gateway {
 
   /** Ends every upstream connection. */
   async close(): Promise<void> {
-    await this.#pools.close();
+    this.#pools.close();
   }
 }
 

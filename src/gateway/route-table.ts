@@ -5,7 +5,7 @@
 
 import { BEDROCK_REGION, BEDROCK_REGION_CHARACTERS } from '../limits.ts';
 import type { ClassifiedRoute } from './turns/classify.ts';
-import type { Upstream, UpstreamPools } from './upstream.ts';
+import type { Upstream, UpstreamPools } from './upstream/upstream-pools.ts';
 
 export interface RouteBases {
   upstream_base: string;

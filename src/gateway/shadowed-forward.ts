@@ -1,14 +1,15 @@
 /**
- * An exchange that is forwarded while the student is asked what it would have said: the upstream's answer is kept, by
- * reference and up to a bound, and handed over when it is whole. Front threads.
+ * An exchange that is forwarded while the student is asked what it would have said: the upstream's answer is kept, up to
+ * a bound, and handed over when it is whole. Front threads.
  */
 
-import type { Dispatcher } from 'undici';
 import type { HttpStream } from '../http/http-stream.ts';
 import { SHADOWED_ANSWER_BYTES } from '../limits.ts';
 import { type BegunExchange, Forward, type ForwardContext } from './forward.ts';
 import type { Destination } from './route-table.ts';
 import type { RequestClass } from './turns/classify.ts';
+import type { Fields } from './upstream/field-section.ts';
+import type { ResponseHead } from './upstream/response-parser.ts';
 
 /** The upstream's answer, as it came. */
 export interface ShadowedAnswer {
@@ -38,32 +39,26 @@ export class ShadowedForward extends Forward {
     this.#onAnswer = onAnswer;
   }
 
-  override onResponseStart(
-    controller: Dispatcher.DispatchController,
-    status: number,
-    headers: Record<string, string | string[] | undefined>,
-    statusText?: string,
-  ): void {
-    if (status >= 200) {
-      this.#answerStatus = status;
-      const raw = (controller.rawHeaders ?? []) as (Buffer | string)[];
-      this.#headers = raw.map((part) => (typeof part === 'string' ? part : part.toString('latin1')));
+  override onHead(head: ResponseHead): void {
+    if (head.status >= 200) {
+      this.#answerStatus = head.status;
+      this.#headers = head.headers;
     }
-    super.onResponseStart(controller, status, headers, statusText);
+    super.onHead(head);
   }
 
-  override onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  override onBody(chunk: Buffer): void {
     this.#bytes += chunk.length;
-    if (this.#bytes <= SHADOWED_ANSWER_BYTES) this.#chunks.push(chunk);
+    if (this.#bytes <= SHADOWED_ANSWER_BYTES) this.#chunks.push(Buffer.from(chunk));
     else this.#chunks = [];
-    super.onResponseData(controller, chunk);
+    super.onBody(chunk);
   }
 
-  override onResponseEnd(controller: Dispatcher.DispatchController): void {
-    super.onResponseEnd(controller);
+  override onEnd(trailers: Fields | null): void {
+    super.onEnd(trailers);
     const chunks = this.#chunks;
     this.#chunks = [];
-    if (this.connection?.wasReset || this.#bytes > SHADOWED_ANSWER_BYTES) return;
+    if (this.#bytes > SHADOWED_ANSWER_BYTES) return;
     const body = new Uint8Array(this.#bytes);
     let at = 0;
     for (const chunk of chunks) {

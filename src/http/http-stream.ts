@@ -81,6 +81,8 @@ export class HttpStream {
   /** An informational answer took the native status line; later ones travel as header lines. */
   #statusSent = false;
   #staged: Buffer[] = [];
+  /** What is staged waits for the client, in copies of our own. */
+  #isStagedKept = false;
   #written = 0;
   #isFlushScheduled = false;
   #isBlocked = false;
@@ -167,11 +169,23 @@ export class HttpStream {
     this.#scheduleFlush();
   }
 
-  /** Stages body bytes; `events.onBlocked` says when to stop for a while. The chunk must not change afterwards. */
+  /**
+   * Stages body bytes; `events.onBlocked` says when to stop for a while. The chunk must not change until this tick ends,
+   * or until `flush` or `end` returns.
+   */
   write(chunk: Buffer): void {
     if (this.closed || this.#isEnded || chunk.length === 0) return;
+    if (this.#isBlocked) {
+      this.#staged.push(Buffer.from(chunk));
+      return;
+    }
     this.#staged.push(chunk);
-    if (!this.#isBlocked) this.#scheduleFlush();
+    this.#scheduleFlush();
+  }
+
+  /** Sends what is staged now instead of at the end of this tick. */
+  flush(): void {
+    if (this.#isFlushScheduled) this.#flush();
   }
 
   /**
@@ -260,11 +274,13 @@ export class HttpStream {
       this.#written += taken;
       if (taken < chunk.length) {
         this.#staged[0] = chunk.subarray(taken);
+        this.#keepStaged();
         this.#block();
         return;
       }
       this.#staged.shift();
     }
+    this.#isStagedKept = false;
   }
 
   #flushChunked(): void {
@@ -332,6 +348,14 @@ export class HttpStream {
   #writeRaw(text: string): void {
     const colon = text.indexOf(': ');
     this.#res.writeHeader(toWire(text.slice(0, colon)), toWire(text.slice(colon + 2)));
+  }
+
+  /** What has to wait for the client outlives the memory that it came in. */
+  #keepStaged(): void {
+    if (this.#isStagedKept) return;
+    this.#isStagedKept = true;
+    const staged = this.#staged;
+    for (let at = 0; at < staged.length; at++) staged[at] = Buffer.from(staged[at]!);
   }
 
   #block(): void {

@@ -1,39 +1,41 @@
 /** Connections to an upstream: used again one after the other, opened as many as there are requests, none lost. */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import type { Dispatcher } from 'undici';
 import { afterEach, describe, expect, it } from 'vitest';
-import { type Connection, ConnectionPool, type PooledHandler } from '../../src/gateway/upstream.ts';
+import type { UpstreamError } from '../../src/gateway/upstream/answer-error.ts';
+import { ConnectionPool } from '../../src/gateway/upstream/connection-pool.ts';
+import type { AnswerHandler, UpstreamConnection } from '../../src/gateway/upstream/upstream-connection.ts';
 
 interface Outcome {
   status: number;
-  error: Error | null;
-  connection: Connection;
-  requestsBefore: number;
+  error: UpstreamError | null;
+  connection: UpstreamConnection;
+  /** That the connection had carried by the end. */
+  requests: number;
 }
 
 /** Sends a request and waits for its end. */
 function send(pool: ConnectionPool, path: string): Promise<Outcome> {
   const { promise, resolve } = Promise.withResolvers<Outcome>();
-  let connection: Connection;
+  let connection: UpstreamConnection;
   let status = 0;
-  let requestsBefore = -1;
-  const handler: PooledHandler = {
+  const handler: AnswerHandler = {
     onConnection: (given) => {
       connection = given;
     },
-    onRequestStart: () => {
-      requestsBefore = connection.socket.requests++;
+    onHead: (head) => {
+      status = head.status;
     },
-    onResponseStart: (_controller: Dispatcher.DispatchController, given: number) => {
-      status = given;
-    },
-    onResponseData: () => {},
-    onResponseEnd: () => resolve({ status, error: null, connection, requestsBefore }),
-    onResponseError: (_controller: Dispatcher.DispatchController | null, error: Error) =>
-      resolve({ status, error, connection, requestsBefore }),
+    onBody: () => {},
+    onRead: () => {},
+    onEnd: () => resolve({ status, error: null, connection, requests: connection.requests }),
+    onError: (error) => resolve({ status, error, connection, requests: connection?.requests }),
+    onUploadDrained: () => {},
   };
-  pool.dispatch({ path, method: 'GET' }, handler);
+  pool.send(
+    { method: 'GET', head: `GET ${path} HTTP/1.1\r\nhost: up\r\n`, framing: { kind: 'none' }, body: null },
+    handler,
+  );
   return promise;
 }
 
@@ -62,9 +64,8 @@ describe('the connections to an upstream', () => {
   it('are used again, and opened only for requests at the same time', async () => {
     const { pool, sockets } = await start();
     for (let i = 0; i < 5; i++) {
-      const { status, requestsBefore } = await send(pool, '/');
-      expect({ status, requestsBefore }).toEqual({ status: 200, requestsBefore: i });
-      await new Promise(setImmediate);
+      const { status, requests } = await send(pool, '/');
+      expect({ status, requests }).toEqual({ status: 200, requests: i + 1 });
     }
     expect(sockets).toHaveLength(1);
     const outcomes = await Promise.all(Array.from({ length: 4 }, () => send(pool, '/')));
@@ -73,32 +74,19 @@ describe('the connections to an upstream', () => {
     expect(sockets).toHaveLength(4);
   });
 
-  it('are not lost to requests that cannot be sent', async () => {
-    const { pool, sockets } = await start();
-    const first = await send(pool, '/');
-    await new Promise(setImmediate);
-    for (let i = 0; i < 20; i++) {
-      const refused = await send(pool, '/with a space');
-      expect(refused.error?.message).toMatch(/path/);
-      expect(refused.connection).toBe(first.connection);
-    }
-    expect((await send(pool, '/')).connection).toBe(first.connection);
-    expect(sockets).toHaveLength(1);
-  });
-
-  it('come anew after a reset, which is noted on the one that had it', async () => {
+  it('come anew after a reset, which says that the connection was stale', async () => {
     const { pool, sockets } = await start();
     await send(pool, '/');
-    await new Promise(setImmediate);
     const dead = await send(pool, '/reset');
-    expect(dead.error).not.toBeNull();
-    expect(dead.requestsBefore).toBe(1);
+    expect(dead.error).toMatchObject({ code: 'ECONNRESET', isStaleConnection: true });
+    expect(dead.requests).toBe(2);
     const next = await send(pool, '/');
-    expect({ status: next.status, requestsBefore: next.requestsBefore }).toEqual({
-      status: 200,
-      requestsBefore: 0,
-    });
+    expect({ status: next.status, requests: next.requests }).toEqual({ status: 200, requests: 1 });
     expect(sockets).toHaveLength(2);
+    const fresh = await send(pool, '/reset');
+    expect(fresh.error).toMatchObject({ code: 'ECONNRESET', isStaleConnection: true });
+    const neverUsed = await send(pool, '/reset');
+    expect(neverUsed.error).toMatchObject({ code: 'ECONNRESET', isStaleConnection: false });
   });
 
   it('are tried anew when nobody listened before', async () => {

@@ -124,7 +124,7 @@ const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
 const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   'uWebSockets.js': ['http'],
   lmdb: ['storage'],
-  undici: ['gateway', 'student', 'search', 'auth', 'client', 'actors'],
+  undici: ['student', 'search', 'auth', 'client', 'actors'],
   'hnswlib-node': ['search'],
   'onnxruntime-node': ['search'],
   '@huggingface/tokenizers': ['search'],

@@ -74,8 +74,8 @@ describe('a tree that is not', () => {
     ],
     [
       'a library outside of its room',
-      { 'src/gateway/a.ts': "import uws from 'uWebSockets.js'; import { request } from 'undici';" },
-      'src/gateway/a.ts: uWebSockets.js lives in http alone',
+      { 'src/search/a.ts': "import uws from 'uWebSockets.js'; import { request } from 'undici';" },
+      'src/search/a.ts: uWebSockets.js lives in http alone',
     ],
     [
       'a library outside of its room, by a path into it',

@@ -1,0 +1,169 @@
+/**
+ * A chunked body without its framing (RFC 9112 section 7.1), in whatever pieces it comes. Extensions are checked for
+ * length and control characters and left out. Pure; front threads.
+ */
+import { UPSTREAM_CHUNK_LINE_BYTES, UPSTREAM_HEAD_BYTES } from '../../limits.ts';
+import { badAnswer } from './answer-error.ts';
+import { type Fields, parseFields, SectionReader, TEXT } from './field-section.ts';
+
+const LF = 10;
+const CR = 13;
+const SEMICOLON = 59;
+
+/** More digits would not be exact as a number, or are zeros that nobody needs. */
+const SIZE_DIGITS_MAX = 13;
+
+/** The value of each hexadecimal digit, 255 for any other byte. */
+const DIGIT = new Uint8Array(256).fill(255);
+for (let value = 0; value < 16; value++) {
+  const digit = value.toString(16);
+  DIGIT[digit.charCodeAt(0)] = value;
+  DIGIT[digit.toUpperCase().charCodeAt(0)] = value;
+}
+
+/** What comes next. */
+type Place =
+  | 'size'
+  | 'extension'
+  | 'size LF'
+  | 'data'
+  | 'data CR'
+  | 'data LF'
+  | 'trailers'
+  | 'last LF'
+  | 'end';
+
+export class ChunkedDecoder {
+  /** null without any. */
+  trailers: Fields | null = null;
+
+  readonly #section = new SectionReader();
+  readonly #onData: (chunk: Buffer) => void;
+  #place: Place = 'size';
+  /** Bytes of the chunk that are still to come. */
+  #left = 0;
+  #digits = 0;
+  #lineBytes = 0;
+  #trailerBytes = 0;
+
+  /** @param onData called with each piece of the body, a view on the bytes that were given */
+  constructor(onData: (chunk: Buffer) => void) {
+    this.#onData = onData;
+  }
+
+  get isComplete(): boolean {
+    return this.#place === 'end';
+  }
+
+  /** A new body begins. */
+  begin(): void {
+    this.trailers = null;
+    this.#section.reset();
+    this.#place = 'size';
+    this.#left = 0;
+    this.#digits = 0;
+    this.#lineBytes = 0;
+    this.#trailerBytes = 0;
+  }
+
+  /** Takes no more and gives no more. */
+  stop(): void {
+    this.#place = 'end';
+  }
+
+  /**
+   * @param end where the bytes end; what lies behind is none of ours
+   * @returns where the body ended, or `end`
+   * @throws UpstreamError
+   */
+  decode(bytes: Buffer, at: number, end: number): number {
+    while (at < end) {
+      switch (this.#place) {
+        case 'data': {
+          const stop = Math.min(end, at + this.#left);
+          this.#left -= stop - at;
+          if (this.#left === 0) this.#place = 'data CR';
+          this.#onData(bytes.subarray(at, stop));
+          at = stop;
+          break;
+        }
+        case 'data CR':
+          if (bytes[at++] !== CR) throw badAnswer('a chunk that is longer than its size');
+          this.#place = 'data LF';
+          break;
+        case 'data LF':
+          if (bytes[at++] !== LF) throw badAnswer('a chunk without its line end');
+          this.#digits = 0;
+          this.#lineBytes = 0;
+          this.#place = 'size';
+          break;
+        case 'size':
+          at = this.#takeSize(bytes, at, end);
+          break;
+        case 'extension':
+          at = this.#skipExtension(bytes, at, end);
+          break;
+        case 'size LF':
+          if (bytes[at++] !== LF) throw badAnswer('a chunk size without its line end');
+          this.#place = this.#left > 0 ? 'data' : 'trailers';
+          break;
+        case 'trailers':
+          at = this.#takeTrailers(bytes, at, end);
+          break;
+        case 'last LF':
+          if (bytes[at++] !== LF) throw badAnswer('a chunked body without its last line end');
+          this.#place = 'end';
+          return at;
+        case 'end':
+          return at;
+      }
+    }
+    return at;
+  }
+
+  #takeSize(bytes: Buffer, from: number, end: number): number {
+    let at = from;
+    while (at < end) {
+      const byte = bytes[at++]!;
+      const value = DIGIT[byte]!;
+      if (value < 16) {
+        if (++this.#digits > SIZE_DIGITS_MAX) throw badAnswer('a chunk size beyond all bounds');
+        this.#left = this.#left * 16 + value;
+        continue;
+      }
+      if (this.#digits === 0) throw badAnswer('a chunk without a size');
+      if (byte === CR) this.#place = 'size LF';
+      else if (byte === SEMICOLON) this.#place = 'extension';
+      else throw badAnswer('a malformed chunk size');
+      break;
+    }
+    return at;
+  }
+
+  #skipExtension(bytes: Buffer, from: number, end: number): number {
+    let at = from;
+    while (at < end && TEXT[bytes[at]!] === 1) at++;
+    this.#lineBytes += at - from;
+    if (this.#lineBytes > UPSTREAM_CHUNK_LINE_BYTES) throw badAnswer('a chunk extension without end');
+    if (at === end) return at;
+    if (bytes[at] !== CR) throw badAnswer('a malformed chunk extension');
+    this.#place = 'size LF';
+    return at + 1;
+  }
+
+  #takeTrailers(bytes: Buffer, from: number, end: number): number {
+    if (this.#section.pending_bytes === 0 && bytes[from] === CR) {
+      this.#place = 'last LF';
+      return from + 1;
+    }
+    const before = this.#section.pending_bytes;
+    const behind = this.#section.take(bytes, from, end, UPSTREAM_HEAD_BYTES - this.#trailerBytes);
+    if (behind < 0) {
+      this.#trailerBytes += this.#section.pending_bytes - before;
+      return end;
+    }
+    this.trailers = parseFields(this.#section.bytes, this.#section.start, this.#section.end);
+    this.#place = 'end';
+    return behind;
+  }
+}

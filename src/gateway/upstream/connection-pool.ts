@@ -1,0 +1,114 @@
+/**
+ * The connections to one upstream: as many as there are requests at once; the one used last is used first, and one that
+ * was not used for a while is closed. Front threads; each front has its own.
+ */
+import { UPSTREAM_IDLE_MS, UPSTREAM_SWEEP_MS, UPSTREAM_TIMEOUT_MS } from '../../limits.ts';
+import { UpstreamError } from './answer-error.ts';
+import {
+  type AnswerHandler,
+  type ConnectionOwner,
+  UpstreamConnection,
+  type UpstreamRequest,
+} from './upstream-connection.ts';
+
+/** A connection is given up this long before the upstream closes it, by what it said. */
+const KEPT_MARGIN_MS = 2_000;
+/** An upstream cannot make us keep an unused connection for longer. */
+const KEPT_MS_MAX = 600_000;
+const SILENT_SWEEPS_MAX = Math.ceil(UPSTREAM_TIMEOUT_MS / UPSTREAM_SWEEP_MS);
+
+export class ConnectionPool implements ConnectionOwner {
+  session: Buffer | undefined;
+  readonly #url: URL;
+  readonly #all = new Set<UpstreamConnection>();
+  readonly #idle: UpstreamConnection[] = [];
+  #sweepTimer: NodeJS.Timeout | null = null;
+  /** Connections are not kept beyond their answer. */
+  #isClosing = false;
+  #isDestroyed = false;
+
+  /** @param origin http or https, host and port */
+  constructor(origin: string) {
+    this.#url = new URL(origin);
+  }
+
+  /** Sends a request. Errors of any kind come through the handler's methods. */
+  send(request: UpstreamRequest, handler: AnswerHandler): void {
+    if (this.#isDestroyed) {
+      handler.onError(closing());
+      return;
+    }
+    const connection = this.#takeIdle() ?? this.#open();
+    connection.begin(request, handler);
+  }
+
+  /** Finishes what is under way, and what still comes, and keeps no connection. */
+  close(): void {
+    this.#isClosing = true;
+    for (const connection of this.#idle.splice(0)) connection.destroy(closing());
+  }
+
+  /** Ends every connection, busy ones too, and takes no more requests. */
+  destroy(): void {
+    this.#isDestroyed = true;
+    for (const connection of [...this.#all]) connection.destroy(closing());
+  }
+
+  onRest(connection: UpstreamConnection): void {
+    const { kept_ms } = connection;
+    const left = kept_ms === null ? UPSTREAM_IDLE_MS : Math.min(kept_ms - KEPT_MARGIN_MS, KEPT_MS_MAX);
+    if (left <= 0 || this.#isClosing) {
+      connection.destroy(closing());
+      return;
+    }
+    connection.expires_at = performance.now() + left;
+    this.#idle.push(connection);
+  }
+
+  onGone(connection: UpstreamConnection): void {
+    this.#all.delete(connection);
+    // Mostly the one used last.
+    const place = this.#idle.lastIndexOf(connection);
+    if (place >= 0) this.#idle.splice(place, 1);
+    if (this.#all.size === 0 && this.#sweepTimer !== null) {
+      clearInterval(this.#sweepTimer);
+      this.#sweepTimer = null;
+    }
+  }
+
+  #takeIdle(): UpstreamConnection | undefined {
+    for (;;) {
+      const connection = this.#idle.pop();
+      if (connection === undefined || connection.expires_at > performance.now()) return connection;
+      connection.destroy(closing());
+    }
+  }
+
+  #open(): UpstreamConnection {
+    const connection = new UpstreamConnection(this.#url, this);
+    this.#all.add(connection);
+    if (this.#sweepTimer === null) {
+      this.#sweepTimer = setInterval(() => this.#sweep(), UPSTREAM_SWEEP_MS);
+      this.#sweepTimer.unref();
+    }
+    return connection;
+  }
+
+  /** Closes what was idle for too long and gives up on upstreams that are silent for too long. */
+  #sweep(): void {
+    const now = performance.now();
+    for (const connection of [...this.#all]) {
+      if (connection.isIdle) {
+        if (connection.expires_at <= now) connection.destroy(closing());
+      } else if (connection.isWaitingForUs) {
+        connection.silent_sweeps = 0;
+      } else if (++connection.silent_sweeps > SILENT_SWEEPS_MAX) {
+        connection.destroy(new UpstreamError('ETIMEDOUT', 'the upstream has been silent for too long'));
+      }
+    }
+  }
+}
+
+function closing(): UpstreamError {
+  return new UpstreamError('CLOSED', 'the connection was closed by us');
+}

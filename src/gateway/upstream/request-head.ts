@@ -1,0 +1,27 @@
+/**
+ * The request line and header lines that go to an upstream. Whatever could be read as more lines than we mean, or as none
+ * at all, is not sent. Pure; front threads, once a request.
+ */
+import { UpstreamError } from './answer-error.ts';
+
+const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+/** Begins at the root; no blank, no control character. */
+const TARGET = /^\/[!-\xff]*$/;
+const FIELD_LINES = /^(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/;
+
+/**
+ * @param target path and query
+ * @param lines `name: value\r\n` each
+ * @returns request line and header lines, each with its line end; framing and the blank line are the connection's
+ * @throws UpstreamError BAD_REQUEST; its words name what is wrong and show nothing of a value
+ */
+export function makeRequestHead(method: string, target: string, host: string, lines: string): string {
+  if (!TOKEN.test(method)) throw badRequest('invalid method');
+  if (!TARGET.test(target)) throw badRequest('invalid path');
+  if (!FIELD_LINES.test(lines)) throw badRequest('invalid header');
+  return `${method} ${target} HTTP/1.1\r\nhost: ${host}\r\n${method === 'HEAD' ? 'connection: close' : 'connection: keep-alive'}\r\n${lines}`;
+}
+
+function badRequest(what: string): UpstreamError {
+  return new UpstreamError('BAD_REQUEST', what);
+}

@@ -1,0 +1,381 @@
+/**
+ * One HTTP/1.1 connection to an upstream: a socket that carries one request after the other, its bytes read into one
+ * buffer that all plain connections of the thread share, and the answers parsed as they come. Front threads.
+ *
+ * It ends when anything is out of order: bytes that no request asked for or behind an answer, an answer before its
+ * upload was through, silence beyond the bound. What is open then is told to the handler, exactly once.
+ */
+
+import { connect as connectTcp, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { UPSTREAM_CONNECT_MS } from '../../limits.ts';
+import { UpstreamError } from './answer-error.ts';
+import type { Fields } from './field-section.ts';
+import { type ResponseHead, ResponseParser, type ResponseSink } from './response-parser.ts';
+
+/** What is sent. */
+export interface UpstreamRequest {
+  method: string;
+  /** Request line and header lines, each with its line end; without framing and the blank line. One byte a character. */
+  head: string;
+  /** `length`: `bytes` of them; the whole is in `body`, or comes through `write`. */
+  framing: { kind: 'none' } | { kind: 'length'; bytes: number } | { kind: 'chunked' };
+  /** The whole body, when it is at hand. */
+  body: Buffer | null;
+}
+
+/** Who waits for an answer. Nothing is called after `onEnd` or `onError`, of which exactly one comes. */
+export interface AnswerHandler {
+  /** The request has its connection, which may still be connecting. */
+  onConnection(connection: UpstreamConnection): void;
+  /** Informational heads, then a final one. */
+  onHead(head: ResponseHead): void;
+  /** A piece of the body, a view on a buffer that is used again: its bytes are valid until `onRead` or `onEnd` returns. */
+  onBody(chunk: Buffer): void;
+  /** All that has arrived so far was handed over, and the answer goes on. */
+  onRead(): void;
+  onEnd(trailers: Fields | null): void;
+  onError(error: UpstreamError): void;
+  /** The upload, which `write` said to wait with, flows again. */
+  onUploadDrained(): void;
+}
+
+/** What a connection tells its pool. */
+export interface ConnectionOwner {
+  /** TLS session to begin with, of an earlier connection to the same place. */
+  session: Buffer | undefined;
+  /** Its answer came whole and it may carry another request. */
+  onRest(connection: UpstreamConnection): void;
+  /** It has ended, or takes no more requests. */
+  onGone(connection: UpstreamConnection): void;
+}
+
+/** What one read of a plain socket takes at most. */
+const READ_BYTES = 64 * 1024;
+/** What one read of a TLS socket takes at most: a record. */
+const TLS_READ_BYTES = 16 * 1024;
+/** Request body bytes that wait for a slow upstream before the client is told to wait. */
+const UPLOAD_BUFFER_BYTES = 256 * 1024;
+/** Bodies up to this size go behind their head in one buffer, for one system call without a list of buffers. */
+const JOINED_BYTES = 16 * 1024;
+const KEEP_ALIVE_PROBE_MS = 60_000;
+
+/** Methods whose requests are expected to have a body. */
+const WITH_BODY = new Set(['POST', 'PUT', 'PATCH', 'QUERY', 'PROPFIND', 'PROPPATCH']);
+
+/** The bytes of a read are used up before the next one begins, whatever socket it is on. */
+const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
+
+const CHUNK_END = Buffer.from('\r\n');
+const LAST_CHUNK = Buffer.from('0\r\n\r\n');
+
+export class UpstreamConnection implements ResponseSink {
+  /** Requests whose head was written to it. */
+  requests = 0;
+  /** When it was put to rest, and when it must not be used any more; on the clock of `performance.now()`. */
+  expires_at = 0;
+  /** Sweeps of the pool since something happened on it. */
+  silent_sweeps = 0;
+
+  readonly #owner: ConnectionOwner;
+  readonly #socket: Socket;
+  readonly #parser = new ResponseParser(this);
+  readonly #connectTimer: NodeJS.Timeout;
+  #isConnected = false;
+  #isOver = false;
+  #isPaused = false;
+  #handler: AnswerHandler | null = null;
+  #request: UpstreamRequest | null = null;
+  /** Pieces of an upload that came before the connection was there. */
+  #early: Buffer[] = [];
+  #isUploadDone = true;
+  #uploadBytes = 0;
+  #isUploadBlocked = false;
+
+  constructor(url: URL, owner: ConnectionOwner) {
+    this.#owner = owner;
+    this.#socket = this.#connect(url);
+    this.#connectTimer = setTimeout(() => {
+      this.#fail(new UpstreamError('ETIMEDOUT', 'the connection took too long'));
+    }, UPSTREAM_CONNECT_MS);
+  }
+
+  /** It does not count as silent: we told the upstream to wait, or the client has not sent its body yet. */
+  get isWaitingForUs(): boolean {
+    return this.#isPaused || (!this.#isUploadDone && !this.#isUploadBlocked);
+  }
+
+  get isIdle(): boolean {
+    return this.#handler === null;
+  }
+
+  /** How long the upstream keeps it, as it said with its last answer; null when it did not say. */
+  get kept_ms(): number | null {
+    return this.#parser.kept_ms;
+  }
+
+  /** Sends a request, as soon as there is a connection. Only when it is idle. */
+  begin(request: UpstreamRequest, handler: AnswerHandler): void {
+    this.#handler = handler;
+    this.#request = request;
+    this.#isUploadDone = request.body !== null || request.framing.kind === 'none';
+    this.#uploadBytes = 0;
+    this.silent_sweeps = 0;
+    handler.onConnection(this);
+    if (this.#isConnected) this.#sendRequest();
+  }
+
+  /**
+   * More of the request body.
+   * @returns false: wait for `onUploadDrained`
+   */
+  write(handler: AnswerHandler, chunk: Buffer, isLast: boolean): boolean {
+    if (handler !== this.#handler || this.#isUploadDone) return true;
+    this.#uploadBytes += chunk.length;
+    if (isLast) this.#isUploadDone = true;
+    this.silent_sweeps = 0;
+    const { framing } = this.#request!;
+    if (framing.kind === 'length') {
+      // More would be the beginning of another request, and fewer would swallow one.
+      if (this.#uploadBytes > framing.bytes || (isLast && this.#uploadBytes < framing.bytes)) {
+        this.#fail(new UpstreamError('BAD_UPLOAD', 'a body of another length than announced'));
+        return true;
+      }
+    }
+    if (!this.#isConnected) {
+      if (chunk.length > 0) this.#early.push(chunk);
+      this.#isUploadBlocked = this.#uploadBytes > UPLOAD_BUFFER_BYTES;
+      return !this.#isUploadBlocked;
+    }
+    this.#writeBody(framing.kind === 'chunked', chunk, isLast);
+    // A large piece that the system took at once makes the socket ask for a pause, too; that one is not needed.
+    this.#isUploadBlocked = this.#socket.writableNeedDrain && this.#socket.writableLength > 0;
+    return !this.#isUploadBlocked;
+  }
+
+  /** Stops reading the answer. Some of it may still come. */
+  pause(handler: AnswerHandler): void {
+    if (handler !== this.#handler || this.#isPaused || this.#isOver) return;
+    this.#isPaused = true;
+    this.#socket.pause();
+  }
+
+  resume(handler: AnswerHandler): void {
+    if (handler === this.#handler) this.#resume();
+  }
+
+  /** Nobody wants the answer any more: the connection ends, and the handler hears nothing further. */
+  abort(handler: AnswerHandler): void {
+    if (handler !== this.#handler) return;
+    this.#handler = null;
+    this.#end();
+  }
+
+  /** Ends it. A handler that waits is told. */
+  destroy(error: UpstreamError): void {
+    this.#fail(error);
+  }
+
+  onHead(head: ResponseHead): void {
+    this.#handler?.onHead(head);
+  }
+
+  onBody(chunk: Buffer): void {
+    this.#handler?.onBody(chunk);
+  }
+
+  #connect(url: URL): Socket {
+    const isSecure = url.protocol === 'https:';
+    const host = url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname;
+    const buffer = isSecure ? Buffer.allocUnsafeSlow(TLS_READ_BYTES) : sharedBuffer;
+    const options: TcpNetConnectOpts & { highWaterMark: number } = {
+      host,
+      port: url.port === '' ? (isSecure ? 443 : 80) : Number(url.port),
+      highWaterMark: UPLOAD_BUFFER_BYTES,
+      onread: {
+        buffer,
+        callback: (bytes) => {
+          this.#read(buffer, bytes);
+          return true;
+        },
+      },
+    };
+    const socket = isSecure
+      ? connectTls({
+          ...options,
+          // An address has no name to ask for; the certificate is checked against it all the same.
+          ...(isIP(host) === 0 && { servername: host }),
+          ALPNProtocols: ['http/1.1'],
+          session: this.#owner.session,
+        })
+      : connectTcp(options);
+    socket.setNoDelay(true);
+    socket.setKeepAlive(true, KEEP_ALIVE_PROBE_MS);
+    // With TLS nothing is written before the other side has shown who it is.
+    socket.once(isSecure ? 'secureConnect' : 'connect', () => this.#onConnected());
+    socket.on('drain', () => this.#onDrain());
+    socket.on('end', () => this.#onEnd());
+    socket.on('error', (error) => this.#fail(describeSocketError(error)));
+    socket.on('close', () => this.#fail(new UpstreamError('ECONNRESET', 'the connection was closed')));
+    if (isSecure) {
+      socket.on('session', (session: Buffer) => {
+        this.#owner.session = session;
+      });
+    }
+    return socket;
+  }
+
+  #onConnected(): void {
+    clearTimeout(this.#connectTimer);
+    if (this.#isOver) return;
+    this.#isConnected = true;
+    if (this.#handler !== null) this.#sendRequest();
+  }
+
+  #sendRequest(): void {
+    const { method, head, framing, body } = this.#request!;
+    const socket = this.#socket;
+    this.requests++;
+    this.#parser.begin(method);
+    if (framing.kind === 'none') {
+      socket.write(`${head}\r\n`, 'latin1');
+      return;
+    }
+    if (framing.kind === 'length' && body !== null) {
+      const whole = `${head}content-length: ${framing.bytes}\r\n\r\n`;
+      if (body.length <= JOINED_BYTES) {
+        const joined = Buffer.allocUnsafe(whole.length + body.length);
+        joined.write(whole, 0, 'latin1');
+        joined.set(body, whole.length);
+        socket.write(joined);
+        return;
+      }
+      socket.cork();
+      socket.write(whole, 'latin1');
+      socket.write(body);
+      socket.uncork();
+      return;
+    }
+    socket.cork();
+    const isChunked = framing.kind === 'chunked';
+    socket.write(
+      isChunked
+        ? `${head}transfer-encoding: chunked\r\n\r\n`
+        : `${head}content-length: ${framing.bytes}\r\n\r\n`,
+      'latin1',
+    );
+    const early = this.#early;
+    this.#early = [];
+    for (const chunk of early) this.#writeBody(isChunked, chunk, false);
+    if (isChunked && this.#isUploadDone) socket.write(LAST_CHUNK);
+    socket.uncork();
+    if (!socket.writableNeedDrain) this.#onDrain();
+  }
+
+  #writeBody(isChunked: boolean, chunk: Buffer, isLast: boolean): void {
+    const socket = this.#socket;
+    if (!isChunked) {
+      if (chunk.length > 0) socket.write(chunk);
+      return;
+    }
+    socket.cork();
+    if (chunk.length > 0) {
+      socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1');
+      socket.write(chunk);
+      socket.write(CHUNK_END);
+    }
+    if (isLast) socket.write(LAST_CHUNK);
+    socket.uncork();
+  }
+
+  #onDrain(): void {
+    if (!this.#isUploadBlocked) return;
+    this.#isUploadBlocked = false;
+    this.silent_sweeps = 0;
+    this.#handler?.onUploadDrained();
+  }
+
+  #read(buffer: Buffer, bytes: number): void {
+    if (this.#isOver) return;
+    if (this.#handler === null || !this.#isConnected) {
+      this.#fail(new UpstreamError('BAD_ANSWER', 'bytes that no request asked for'));
+      return;
+    }
+    this.silent_sweeps = 0;
+    let used: number;
+    try {
+      used = this.#parser.execute(buffer, bytes);
+    } catch (error) {
+      this.#fail(error as UpstreamError);
+      return;
+    }
+    if (this.#parser.isComplete) this.#complete(used < bytes);
+    else this.#handler?.onRead();
+  }
+
+  #onEnd(): void {
+    if (this.#isOver) return;
+    if (this.#handler !== null && this.#parser.finish()) this.#complete(true);
+    else this.#fail(new UpstreamError('ECONNRESET', 'the upstream closed the connection'));
+  }
+
+  #complete(isSpent: boolean): void {
+    const handler = this.#handler;
+    // Without one the exchange was aborted meanwhile, and the connection has ended.
+    if (handler === null) return;
+    const { method, framing } = this.#request!;
+    this.#handler = null;
+    this.#request = null;
+    const canServeMore =
+      !isSpent &&
+      this.#parser.isKept &&
+      this.#isUploadDone &&
+      this.#socket.writableLength === 0 &&
+      // An upstream that does not expect a body may leave it unread.
+      (framing.kind === 'none' || WITH_BODY.has(method));
+    if (canServeMore) {
+      this.#resume();
+      this.#owner.onRest(this);
+    } else {
+      this.#end();
+    }
+    handler.onEnd(this.#parser.trailers);
+  }
+
+  #resume(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    this.silent_sweeps = 0;
+    this.#socket.resume();
+  }
+
+  #fail(error: UpstreamError): void {
+    if (this.#isOver) return;
+    const handler = this.#handler;
+    this.#handler = null;
+    error.isStaleConnection =
+      this.requests > 1 && !this.#parser.hasBegun && CONNECTION_DEATHS.has(error.code);
+    this.#end();
+    handler?.onError(error);
+  }
+
+  #end(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#request = null;
+    this.#early = [];
+    this.#parser.stop();
+    clearTimeout(this.#connectTimer);
+    this.#owner.onGone(this);
+    this.#socket.destroy();
+  }
+}
+
+/** Codes with which a connection dies. */
+const CONNECTION_DEATHS = new Set(['ECONNRESET', 'EPIPE', 'ECONNABORTED']);
+
+/** Several addresses may have been tried; what they have in common is the first one's code. */
+function describeSocketError(error: NodeJS.ErrnoException): UpstreamError {
+  const first = error instanceof AggregateError ? (error.errors[0] as NodeJS.ErrnoException) : error;
+  return new UpstreamError(error.code ?? first.code ?? '', error.message, { cause: error });
+}

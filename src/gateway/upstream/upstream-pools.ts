@@ -1,0 +1,56 @@
+/**
+ * Where the providers are: one pool of connections an origin, HTTP/1.1, made at first use. Front threads; each front has
+ * its own.
+ */
+
+import { ConnectionPool } from './connection-pool.ts';
+
+/** One provider's address and the pool that leads there. */
+export interface Upstream {
+  pool: ConnectionPool;
+  /** Value of Host. */
+  host: string;
+  /** Path of the base, put before the client's; '' for none. */
+  base_path: string;
+}
+
+/** Pools kept at once. Regions come from clients, so their number must be bounded; there are some 40 real ones. */
+const POOLS_MAX = 64;
+
+export class UpstreamPools {
+  readonly #upstreams = new Map<string, Upstream>();
+
+  /**
+   * @param base http or https URL, perhaps with a path, without a trailing slash
+   * @returns the upstream behind it, made at first use
+   */
+  get(base: string): Upstream {
+    const known = this.#upstreams.get(base);
+    if (known !== undefined) return known;
+    const url = new URL(base);
+    const upstream: Upstream = {
+      pool: new ConnectionPool(url.origin),
+      host: url.host,
+      base_path: url.pathname === '/' ? '' : url.pathname,
+    };
+    this.#upstreams.set(base, upstream);
+    if (this.#upstreams.size > POOLS_MAX) this.#evict(base);
+    return upstream;
+  }
+
+  /** Ends every connection, busy ones too. */
+  close(): void {
+    for (const upstream of this.#upstreams.values()) upstream.pool.destroy();
+    this.#upstreams.clear();
+  }
+
+  /** Gives up the oldest other pool; its exchanges finish. */
+  #evict(keep: string): void {
+    for (const [base, upstream] of this.#upstreams) {
+      if (base === keep) continue;
+      this.#upstreams.delete(base);
+      upstream.pool.close();
+      return;
+    }
+  }
+}
