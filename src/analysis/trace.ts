@@ -212,7 +212,15 @@ interface Provenance {
 }
 
 /** What says that something of the run is missing, apart from how it went. */
-const MISSING = new Set(['aborted', 'truncated', 'undecodable', 'seq_gap', 'seq_missing', 'unlinked']);
+const MISSING = new Set([
+  'aborted',
+  'truncated',
+  'undecodable',
+  'seq_gap',
+  'seq_missing',
+  'seq_repeated',
+  'unlinked',
+]);
 
 /** Tells a run turn by turn: what is new in each, and at the end what it proves. */
 class RunTeller {

@@ -19,6 +19,7 @@ const NOT_GOLDEN: Record<RunFault, string> = {
   undecodable: 'body unreadable',
   seq_gap: 'x-svc-seq has gaps',
   seq_missing: 'x-svc-seq partly missing',
+  seq_repeated: 'x-svc-seq given twice',
   unlinked: 'conversation broken',
   failed_call: 'failed call not retried to success',
   unfinished: 'not ended',

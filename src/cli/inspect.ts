@@ -103,6 +103,7 @@ const SHORT_REASONS: Record<GoldenCode, string> = {
   undecodable: 'unreadable',
   seq_gap: 'seq gap',
   seq_missing: 'seq missing',
+  seq_repeated: 'seq repeated',
   unlinked: 'conversation broken',
   failed_call: 'failed call',
   unfinished: 'unfinished',
@@ -119,6 +120,7 @@ const ADVICE: Record<GoldenCode, string> = {
   seq_gap:
     'see writer.dropped in GET /__gw/stats: raise GW_MAX_QUEUE if it is not 0; and send every call of a run through the gateway',
   seq_missing: 'stamp x-svc-seq on every call of the run, or on none',
+  seq_repeated: 'give each agent, and each start of it, an x-svc-run of its own',
   unlinked: 'stamp x-svc-run and x-svc-seq: then a client may rewrite its history as it likes',
   failed_call: 'have the client try failed calls again',
   unfinished: 'let the agent go on until the model ends its turn of itself',

@@ -4,7 +4,9 @@
  *
  * A run is golden when
  *  - it has a turn, and every exchange of it was captured whole: none aborted, truncated or unreadable;
- *  - nothing is missing: all its exchanges carry `seq` without a gap from 0 or 1 on; or none carries it and each turn
+ *  - nothing is missing: all its exchanges carry `seq` without a gap from 0 or 1 on, each number once but for calls that
+ *    are tried again under their own (a number that was answered and comes again was given twice, by two agents or by
+ *    one that started over, and what either lacks the other hides); or none carries it and each turn
  *    goes on from the answer of the one before (the caller finds that out by reading the bodies: `link`);
  *  - every failed call was tried again with success: a later exchange of the same method and path succeeded, and a
  *    turn's asked the same or went on from the same answer, so that another conversation of the run (a sub-agent's)
@@ -57,6 +59,7 @@ export type GoldenCode =
   | 'undecodable'
   | 'seq_gap'
   | 'seq_missing'
+  | 'seq_repeated'
   | 'unlinked'
   | 'failed_call'
   | 'unfinished'
@@ -115,6 +118,7 @@ const NO_FAILED_CALLS: readonly FailedCall[] = [];
 /** Exchanges by what is said of them. */
 type ListName =
   | 'withoutSeq'
+  | 'repeatedSeq'
   | 'aborted'
   | 'truncated'
   | 'undecodable'
@@ -160,7 +164,9 @@ export class GoldenTally {
     if (exchange.seq === null) this.#note('withoutSeq', exchange.id);
     else {
       this.#withSeq += 1;
-      this.#seqs.add(exchange.seq);
+      const isRepeated = !this.#seqs.add(exchange.seq);
+      if (isRepeated && !this.#failed.some(({ seq }) => seq === exchange.seq))
+        this.#note('repeatedSeq', exchange.id);
     }
     this.#addCall(exchange, asked);
     if (exchange.kind === 'turn') this.#addTurn(exchange, link);
@@ -290,6 +296,12 @@ export class GoldenTally {
         const more = gaps.length > NAMED_IDS ? ` and ${gaps.length - NAMED_IDS} more` : '';
         say('seq_gap', `x-svc-seq ${named.join(', ')}${more} missing`);
       }
+      if (this.#listOf('repeatedSeq').count > 0) {
+        say(
+          'seq_repeated',
+          `${this.#listOf('repeatedSeq').name()}: an x-svc-seq that an earlier exchange of the run had, which did not fail`,
+        );
+      }
       return;
     }
     if (this.#listOf('broken').count > 0) {
@@ -362,17 +374,18 @@ class SeqRanges {
   overflow = false;
   #ranges: [from: number, to: number][] = NO_RANGES;
 
-  add(value: number): void {
+  /** @returns false when it is there already */
+  add(value: number): boolean {
     if (this.#ranges.length === 0) {
       this.#ranges = [[value, value]];
-      return;
+      return true;
     }
     const ranges = this.#ranges;
     let at = ranges.length;
     while (at > 0 && ranges[at - 1]![0] > value) at -= 1;
     const before = ranges[at - 1];
     const after = ranges[at];
-    if (before !== undefined && value <= before[1]) return;
+    if (before !== undefined && value <= before[1]) return false;
     const joinsBefore = before !== undefined && before[1] + 1 === value;
     const joinsAfter = after !== undefined && after[0] - 1 === value;
     if (joinsBefore && joinsAfter) {
@@ -382,6 +395,7 @@ class SeqRanges {
     else if (joinsAfter) after[0] = value;
     else if (ranges.length < MAX_SEQ_RANGES) ranges.splice(at, 0, [value, value]);
     else this.overflow = true;
+    return true;
   }
 
   gaps(): [from: number, to: number][] {

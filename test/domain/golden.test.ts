@@ -57,6 +57,15 @@ describe('a golden run', () => {
     ],
     ['numbers out of order, the last number last', [turn(1, { seq: 2, ...END }), turn(2, { seq: 1 })]],
     ['a failed call retried', [turn(1), turn(2, { status: 529, stop_reason: null }), turn(3, END)]],
+    [
+      'a failed call retried under its own number, twice',
+      [
+        turn(1),
+        turn(2, { status: 529, stop_reason: null }),
+        turn(3, { seq: 2, status: 429, stop_reason: null }),
+        turn(4, { seq: 2, ...END }),
+      ],
+    ],
     ['a stream that broke off with an error, retried', [turn(1, { stop_reason: null }), turn(2, END)]],
     [
       'exchanges that are no turns',
@@ -92,6 +101,18 @@ describe('not golden', () => {
       'some without a number',
       [turn(1), turn(2, { seq: null, ...END })],
       ['seq_missing: exchange 2: no x-svc-seq, though others of the run have one'],
+    ],
+    [
+      'a numbering that starts over',
+      [turn(1), turn(2), turn(3, { seq: 1 }), turn(4, { seq: 2 }), turn(5, { seq: 3, ...END })],
+      [
+        'seq_repeated: exchanges 3, 4: an x-svc-seq that an earlier exchange of the run had, which did not fail',
+      ],
+    ],
+    [
+      'a failed call after its number was answered',
+      [turn(1), turn(2, { seq: 1, status: 500, stop_reason: null }), turn(3, { seq: 2, ...END })],
+      ['seq_repeated: exchange 2: an x-svc-seq that an earlier exchange of the run had, which did not fail'],
     ],
     ['an aborted one', [turn(1, { aborted: true }), turn(2, END)], ['aborted: exchange 1 was aborted']],
     [
