@@ -13,6 +13,10 @@
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#define ASKS_PROCESSOR 1
+#include <immintrin.h>
+#endif
 
 namespace {
 
@@ -186,12 +190,65 @@ inline uint64_t MaskRuns(const uint8_t* window) {
 }
 #endif
 
-/**
- * The first run at or after `at` that is a suspect: its start and end in `run`.
- * @returns whether there is one before `to`
- */
-bool FindSuspect(const uint8_t* bytes, size_t at, size_t to, size_t run[2]) {
+#if defined(ASKS_PROCESSOR)
+/** What the processor can do beyond what every one of its kind can. */
+struct Processor {
+  bool avx2;
+  bool fma;
+  bool clmul;
+  Processor() {
+    __builtin_cpu_init();
+    avx2 = __builtin_cpu_supports("avx2");
+    fma = __builtin_cpu_supports("fma");
+    clmul = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+  }
+};
+const Processor kProcessor;
+
+/** MaskRuns with instructions of twice the width. */
+__attribute__((target("avx2"))) inline uint64_t MaskRunsAvx2(const uint8_t* window) {
+  uint64_t mask = 0;
+  for (int half = 0; half < 2; half++) {
+    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(window + 32 * half));
+    const __m256i letter = _mm256_sub_epi8(_mm256_or_si256(bytes, _mm256_set1_epi8(0x20)), _mm256_set1_epi8('a'));
+    const __m256i digit = _mm256_sub_epi8(bytes, _mm256_set1_epi8('0'));
+    const __m256i letters = _mm256_cmpeq_epi8(_mm256_min_epu8(letter, _mm256_set1_epi8(25)), letter);
+    const __m256i digits = _mm256_cmpeq_epi8(_mm256_min_epu8(digit, _mm256_set1_epi8(9)), digit);
+    const __m256i marks = _mm256_or_si256(_mm256_cmpeq_epi8(bytes, _mm256_set1_epi8('-')),
+                                          _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8('_')));
+    const __m256i any = _mm256_or_si256(_mm256_or_si256(letters, digits), marks);
+    mask |= static_cast<uint64_t>(static_cast<uint32_t>(_mm256_movemask_epi8(any))) << (32 * half);
+  }
+  mask &= mask >> 1;
+  mask &= mask >> 2;
+  mask &= mask >> 4;
+  mask &= mask >> 8;
+  return mask;
+}
+
+/** The first of the windows from `at` on with which sixteen run bytes begin somewhere; beyond the last whole one, that. */
+__attribute__((target("avx2"))) size_t SkipPlainAvx2(const uint8_t* bytes, size_t at, size_t to, uint64_t* runs) {
+  *runs = 0;
+  while (at + kMaskBytes <= to) {
+    *runs = MaskRunsAvx2(bytes + at);
+    if (*runs != 0) break;
+    at += kMaskBytes - kMinRun + 1;
+  }
+  return at;
+}
+#endif
+
+/** The first run at or after `at`: its start and end in `run`. @returns whether there is one before `to` */
+bool FindRun(const uint8_t* bytes, size_t at, size_t to, size_t run[2]) {
   while (at + kMinRun <= to) {
+#if defined(ASKS_PROCESSOR)
+    if (kProcessor.avx2 && at + kMaskBytes <= to) {
+      uint64_t runs;
+      at = SkipPlainAvx2(bytes, at, to, &runs);
+      if (runs == 0) continue;
+      at += static_cast<size_t>(__builtin_ctzll(runs));
+    } else
+#endif
 #if defined(__SSE2__)
     if (at + kMaskBytes <= to) {
       const uint64_t runs = MaskRuns(bytes + at);
@@ -214,21 +271,60 @@ bool FindSuspect(const uint8_t* bytes, size_t at, size_t to, size_t run[2]) {
     }
     size_t end = at + kMinRun;
     while (end < to && kTables.run[bytes[end]]) end++;
-    if (IsSuspect(bytes, at, end)) {
-      run[0] = at;
-      run[1] = end;
-      return true;
-    }
-    at = end + 1;
+    run[0] = at;
+    run[1] = end;
+    return true;
   }
   return false;
 }
+
+/**
+ * The first run at or after `at` that is a suspect: its start and end in `run`.
+ * @returns whether there is one before `to`
+ */
+bool FindSuspect(const uint8_t* bytes, size_t at, size_t to, size_t run[2]) {
+  while (FindRun(bytes, at, to, run)) {
+    if (IsSuspect(bytes, run[0], run[1])) return true;
+    at = run[1] + 1;
+  }
+  return false;
+}
+
+#if defined(ASKS_PROCESSOR)
+/** FindNeedle's first part with instructions of twice the width. @returns a place, or -1 with `at` moved on */
+__attribute__((target("avx2"))) int64_t FindNeedleAvx2(const uint8_t* bytes, size_t* at, size_t last,
+                                                       const uint8_t* needle, size_t size) {
+  const __m256i first = _mm256_set1_epi8(static_cast<char>(needle[0]));
+  const __m256i tail = _mm256_set1_epi8(static_cast<char>(needle[size - 1]));
+  size_t place = *at;
+  while (place + 31 <= last) {
+    const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + place));
+    const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + place + size - 1));
+    uint32_t mask = static_cast<uint32_t>(
+        _mm256_movemask_epi8(_mm256_and_si256(_mm256_cmpeq_epi8(a, first), _mm256_cmpeq_epi8(b, tail))));
+    while (mask != 0) {
+      const size_t hit = place + static_cast<size_t>(__builtin_ctz(mask));
+      if (memcmp(bytes + hit, needle, size) == 0) return static_cast<int64_t>(hit);
+      mask &= mask - 1;
+    }
+    place += 32;
+  }
+  *at = place;
+  return -1;
+}
+#endif
 
 /** The first place in [from, to) where the needle begins, which may end beyond; -1 when there is none. */
 int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, const uint8_t* needle, size_t size) {
   if (size == 0 || size > length || from >= to) return -1;
   const size_t last = to - 1 < length - size ? to - 1 : length - size;
   size_t at = from;
+#if defined(ASKS_PROCESSOR)
+  if (kProcessor.avx2) {
+    const int64_t hit = FindNeedleAvx2(bytes, &at, last, needle, size);
+    if (hit >= 0) return hit;
+  }
+#endif
 #if defined(__SSE2__)
   // Sixteen places at once: those where the first and the last byte fit.
   const __m128i first = _mm_set1_epi8(static_cast<char>(needle[0]));
@@ -389,6 +485,54 @@ napi_value FindLongBase64(napi_env env, napi_callback_info info) {
   return MakeNumber(env, static_cast<double>(FindBase64(bytes, from, to, chars)));
 }
 
+/**
+ * Whether none of the needles is in the bytes, and no suspect. A needle that holds a run can only be where a run is, and
+ * of these a text has few; for the others, most of them short, the bytes are walked once each.
+ */
+bool HoldsNone(const Bytes& bytes, const Bytes& needles) {
+  struct Anchored {
+    const uint8_t* needle;
+    size_t size;
+    /** Its first run. */
+    size_t from;
+    size_t to;
+  };
+  constexpr size_t kAnchored = 64;
+  Anchored anchored[kAnchored];
+  size_t count = 0;
+  for (size_t at = 0; at + 4 <= needles.length;) {
+    uint32_t size;
+    memcpy(&size, needles.data + at, 4);
+    at += 4;
+    if (size > needles.length - at) break;
+    const uint8_t* needle = needles.data + at;
+    at += size;
+    size_t run[2];
+    if (count < kAnchored && FindRun(needle, 0, size, run)) {
+      anchored[count++] = {needle, size, run[0], run[1]};
+    } else if (FindNeedle(bytes.data, bytes.length, 0, bytes.length, needle, size) >= 0) {
+      return false;
+    }
+  }
+  size_t run[2];
+  for (size_t at = 0; FindRun(bytes.data, at, bytes.length, run); at = run[1] + 1) {
+    if (IsSuspect(bytes.data, run[0], run[1])) return false;
+    for (size_t i = 0; i < count; i++) {
+      const Anchored& one = anchored[i];
+      const size_t span = one.to - one.from;
+      if (run[1] - run[0] < span) continue;
+      for (size_t place = run[0]; place + span <= run[1]; place++) {
+        if (place < one.from || place - one.from + one.size > bytes.length) continue;
+        if (bytes.data[place] == one.needle[one.from] &&
+            memcmp(bytes.data + place - one.from, one.needle, one.size) == 0) {
+          return false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
 /** isPlain(bytes, needles, chars) */
 napi_value IsPlain(napi_env env, napi_callback_info info) {
   napi_value arguments[3];
@@ -399,9 +543,7 @@ napi_value IsPlain(napi_env env, napi_callback_info info) {
       !ReadBytes(env, arguments[1], &needles) || !ReadOffset(env, arguments[2], SIZE_MAX >> 12, &chars)) {
     return nullptr;
   }
-  size_t run[2];
-  const bool plain = !FindSuspect(bytes.data, 0, bytes.length, run) && FindPacked(bytes, 0, bytes.length, needles) < 0 &&
-                     FindBase64(bytes, 0, bytes.length, chars) < 0;
+  const bool plain = HoldsNone(bytes, needles) && FindBase64(bytes, 0, bytes.length, chars) < 0;
   napi_value result;
   return napi_get_boolean(env, plain, &result) == napi_ok ? result : nullptr;
 }
@@ -494,17 +636,12 @@ double CompareAnywhere(const double* query, const float* row, size_t dimensions)
   return MultiplyAdd(query, row, dimensions);
 }
 
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#if defined(ASKS_PROCESSOR)
 __attribute__((target("avx2,fma"))) double CompareAvx2(const double* query, const float* row, size_t dimensions) {
   return MultiplyAdd(query, row, dimensions);
 }
 
-bool AskProcessor() {
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-
-const bool kHasAvx2 = AskProcessor();
+const bool kHasAvx2 = kProcessor.avx2 && kProcessor.fma;
 const Compare kCompare = kHasAvx2 ? CompareAvx2 : CompareAnywhere;
 #else
 const bool kHasAvx2 = false;
@@ -609,6 +746,144 @@ napi_value CopyBytes(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
+/** CRC-32 (ISO 3309, as zlib has it), a byte at a time; `crc` and the result are inverted. */
+struct CrcTable {
+  uint32_t rows[8][256];
+  CrcTable() {
+    for (uint32_t byte = 0; byte < 256; byte++) {
+      uint32_t crc = byte;
+      for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0xedb88320u & (0u - (crc & 1)));
+      rows[0][byte] = crc;
+    }
+    for (uint32_t byte = 0; byte < 256; byte++) {
+      for (int row = 1; row < 8; row++) {
+        rows[row][byte] = (rows[row - 1][byte] >> 8) ^ rows[0][rows[row - 1][byte] & 0xff];
+      }
+    }
+  }
+};
+const CrcTable kCrcTable;
+
+uint32_t UpdateCrc(uint32_t crc, const uint8_t* bytes, size_t length) {
+  const auto& rows = kCrcTable.rows;
+  for (; length >= 8; bytes += 8, length -= 8) {
+    const uint32_t low = crc ^ (bytes[0] | bytes[1] << 8 | bytes[2] << 16 | static_cast<uint32_t>(bytes[3]) << 24);
+    crc = rows[7][low & 0xff] ^ rows[6][low >> 8 & 0xff] ^ rows[5][low >> 16 & 0xff] ^ rows[4][low >> 24] ^
+          rows[3][bytes[4]] ^ rows[2][bytes[5]] ^ rows[1][bytes[6]] ^ rows[0][bytes[7]];
+  }
+  for (; length > 0; bytes++, length--) crc = (crc >> 8) ^ rows[0][(crc ^ *bytes) & 0xff];
+  return crc;
+}
+
+#if defined(ASKS_PROCESSOR)
+/**
+ * The same by carry-less multiplication, for at least 64 bytes and a multiple of 16: V. Gopal et al., "Fast CRC
+ * Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009, with the constants for the reflected
+ * polynomial that stand there.
+ */
+__attribute__((target("sse4.1,pclmul"))) uint32_t FoldCrc(uint32_t crc, const uint8_t* bytes, size_t length) {
+  const auto load = [](const uint8_t* at) __attribute__((target("sse4.1,pclmul"))) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+  };
+  __m128i x1 = _mm_xor_si128(load(bytes), _mm_cvtsi32_si128(static_cast<int>(crc)));
+  __m128i x2 = load(bytes + 16);
+  __m128i x3 = load(bytes + 32);
+  __m128i x4 = load(bytes + 48);
+  __m128i k = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
+  bytes += 64;
+  length -= 64;
+  for (; length >= 64; bytes += 64, length -= 64) {
+    const __m128i y1 = _mm_clmulepi64_si128(x1, k, 0x00);
+    const __m128i y2 = _mm_clmulepi64_si128(x2, k, 0x00);
+    const __m128i y3 = _mm_clmulepi64_si128(x3, k, 0x00);
+    const __m128i y4 = _mm_clmulepi64_si128(x4, k, 0x00);
+    x1 = _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x1, k, 0x11), y1), load(bytes));
+    x2 = _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x2, k, 0x11), y2), load(bytes + 16));
+    x3 = _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x3, k, 0x11), y3), load(bytes + 32));
+    x4 = _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x4, k, 0x11), y4), load(bytes + 48));
+  }
+  k = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
+  x1 = _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x1, k, 0x11), _mm_clmulepi64_si128(x1, k, 0x00)), x2);
+  x1 = _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x1, k, 0x11), _mm_clmulepi64_si128(x1, k, 0x00)), x3);
+  x1 = _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x1, k, 0x11), _mm_clmulepi64_si128(x1, k, 0x00)), x4);
+  for (; length >= 16; bytes += 16, length -= 16) {
+    x1 = _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x1, k, 0x11), _mm_clmulepi64_si128(x1, k, 0x00)), load(bytes));
+  }
+  // From 128 bits to 64, then Barrett's reduction to 32.
+  const __m128i low = _mm_setr_epi32(~0, 0, ~0, 0);
+  x1 = _mm_xor_si128(_mm_srli_si128(x1, 8), _mm_clmulepi64_si128(x1, k, 0x10));
+  x2 = _mm_srli_si128(x1, 4);
+  x1 = _mm_xor_si128(_mm_clmulepi64_si128(_mm_and_si128(x1, low), _mm_set_epi64x(0, 0x0163cd6124), 0x00), x2);
+  k = _mm_set_epi64x(0x01f7011641, 0x01db710641);
+  x2 = _mm_and_si128(_mm_clmulepi64_si128(_mm_and_si128(x1, low), k, 0x10), low);
+  x1 = _mm_xor_si128(x1, _mm_clmulepi64_si128(x2, k, 0x00));
+  return static_cast<uint32_t>(_mm_extract_epi32(x1, 1));
+}
+#endif
+
+/** measureChecksum(bytes, from, to) */
+napi_value MeasureChecksum(napi_env env, napi_callback_info info) {
+  napi_value arguments[3];
+  Bytes bytes;
+  size_t from;
+  size_t to;
+  if (!ReadArguments(env, info, 3, arguments) || !ReadBytes(env, arguments[0], &bytes) ||
+      !ReadOffset(env, arguments[1], bytes.length, &from) || !ReadOffset(env, arguments[2], bytes.length, &to)) {
+    return nullptr;
+  }
+  uint32_t crc = ~0u;
+#if defined(ASKS_PROCESSOR)
+  if (kProcessor.clmul && to >= from + 64) {
+    const size_t whole = (to - from) & ~static_cast<size_t>(15);
+    crc = FoldCrc(crc, bytes.data + from, whole);
+    from += whole;
+  }
+#endif
+  if (to > from) crc = UpdateCrc(crc, bytes.data + from, to - from);
+  return MakeNumber(env, static_cast<double>(~crc));
+}
+
+/** copyParts(parts, into, at) */
+napi_value CopyParts(napi_env env, napi_callback_info info) {
+  napi_value arguments[3];
+  Bytes into;
+  size_t at;
+  uint32_t count;
+  if (!ReadArguments(env, info, 3, arguments) || !ReadBytes(env, arguments[1], &into) ||
+      !ReadOffset(env, arguments[2], into.length, &at)) {
+    return nullptr;
+  }
+  if (napi_get_array_length(env, arguments[0], &count) != napi_ok) {
+    napi_throw_type_error(env, nullptr, "an array of Uint8Arrays is expected");
+    return nullptr;
+  }
+  for (uint32_t i = 0; i < count; i++) {
+    napi_value value;
+    Bytes part;
+    if (napi_get_element(env, arguments[0], i, &value) != napi_ok || !ReadBytes(env, value, &part)) return nullptr;
+    if (part.length > into.length - at) {
+      napi_throw_range_error(env, nullptr, "an offset is outside of the bytes");
+      return nullptr;
+    }
+    if (part.length > 0) memmove(into.data + at, part.data, part.length);
+    at += part.length;
+  }
+  return MakeNumber(env, static_cast<double>(at));
+}
+
+/** measureMisalignment(bytes, alignment) */
+napi_value MeasureMisalignment(napi_env env, napi_callback_info info) {
+  napi_value arguments[2];
+  Bytes bytes;
+  size_t alignment;
+  if (!ReadArguments(env, info, 2, arguments) || !ReadBytes(env, arguments[0], &bytes) ||
+      !ReadOffset(env, arguments[1], SIZE_MAX >> 12, &alignment)) {
+    return nullptr;
+  }
+  if (alignment == 0) return MakeNumber(env, -1);
+  return MakeNumber(env, static_cast<double>(reinterpret_cast<uintptr_t>(bytes.data) % alignment));
+}
+
 napi_value Init(napi_env env, napi_value exports) {
   const napi_property_descriptor properties[] = {
       {"findSuspects", nullptr, FindSuspects, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
@@ -618,6 +893,9 @@ napi_value Init(napi_env env, napi_value exports) {
       {"measureCommonPrefix", nullptr, MeasureCommonPrefix, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"measureCommonSuffix", nullptr, MeasureCommonSuffix, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"copyBytes", nullptr, CopyBytes, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"copyParts", nullptr, CopyParts, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"measureChecksum", nullptr, MeasureChecksum, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
+      {"measureMisalignment", nullptr, MeasureMisalignment, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"hasAvx2", nullptr, HasAvx2, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"compareVectors", nullptr, CompareVectors, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
   };

@@ -3,6 +3,7 @@
  * with the same names and the same results, several times faster; this is what runs where it could not be compiled.
  * Pure; any thread.
  */
+import { crc32 } from 'node:zlib';
 import type { ByteEngine } from './byte-engine.ts';
 
 const MIN_RUN = 16;
@@ -199,4 +200,22 @@ export const twin: ByteEngine = {
     checkRange(into, at, at);
     into.set(from, at);
   },
+
+  copyParts(parts, into, from) {
+    checkRange(into, from, from);
+    let at = from;
+    for (const part of parts) {
+      into.set(part, at);
+      at += part.length;
+    }
+    return at;
+  },
+
+  measureChecksum(bytes, from, to) {
+    checkRange(bytes, from, to);
+    return crc32(bytes.subarray(from, Math.max(from, to)));
+  },
+
+  // JavaScript knows no addresses.
+  measureMisalignment: () => -1,
 };

@@ -25,6 +25,8 @@ import {
 import { basename, dirname, join } from 'node:path';
 import { open, type RootDatabase } from 'lmdb';
 import { z } from 'zod';
+import { rawFolder } from './capture/layout.ts';
+import { repackAll } from './capture/repacking.ts';
 
 /** A backup that cannot be taken or cannot be believed. One line for the person. */
 export class BackupError extends Error {
@@ -244,18 +246,34 @@ async function copyUnrotated(
   const sealedNow = () => findSealed(captureDb).length;
   for (let attempt = 1; ; attempt++) {
     const before = sealedNow();
-    const copied = await copyDatabase(path, copy);
-    if (sealedNow() === before) return copied;
-    if (attempt === ATTEMPTS)
-      throw new BackupError('the capture database is rotated all the time; try again');
+    // What waits in raw files is packed into the copy, which is whole without them; one that was packed at the source
+    // meanwhile is in the next copy.
+    let unread = 0;
+    const copied = await copyDatabase(path, copy, async () => {
+      if (!existsSync(rawFolder(path))) return;
+      unread = await repackAll(copy, rawFolder(path));
+      rmSync(`${copy}-lock`, { force: true });
+    });
+    if (sealedNow() === before && unread === 0) return copied;
+    if (attempt === ATTEMPTS) {
+      throw new BackupError(
+        unread > 0
+          ? `${unread} blocks of the capture database cannot be read from ${rawFolder(path)}`
+          : 'the capture database is rotated all the time; try again',
+      );
+    }
     rmSync(copy);
   }
 }
 
-/** As of one moment, while others write; compacted. */
+/**
+ * As of one moment, while others write; compacted.
+ * @param finish called before the copy is counted
+ */
 async function copyDatabase(
   path: string,
   copy: string,
+  finish: (() => Promise<void>) | null = null,
 ): Promise<Pick<FileEntry, 'bytes' | 'rows' | 'sha256'>> {
   const root = openForReading(path);
   try {
@@ -263,6 +281,7 @@ async function copyDatabase(
   } finally {
     await root.close();
   }
+  await finish?.();
   syncPath(copy);
   const rows = await countRows(copy);
   return { bytes: statSync(copy).size, rows, sha256: digestFile(copy) };

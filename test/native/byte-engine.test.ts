@@ -1,4 +1,5 @@
 /** The addon and its twin: one suite for both, and one against the other on any bytes there are. */
+import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type ByteEngine, loadAddon, packNeedles } from '../../native/byte-engine.ts';
@@ -86,6 +87,40 @@ describe.each(engines)('%s', (_name, engine) => {
     expect(engine.measureCommonSuffix(a, b, a.length, b.length, Number.POSITIVE_INFINITY)).toBe(10_000);
     expect(engine.measureCommonSuffix(a, b, 10_001, 10_001, 5)).toBe(0);
     expect(engine.measureCommonPrefix(a, a, 0, 0, 0)).toBe(0);
+  });
+
+  it('copies parts one behind the other, and never beyond', () => {
+    const shared = new Uint8Array(new SharedArrayBuffer(10));
+    expect(engine.copyParts([bytes('ab'), bytes(''), bytes('cde')], shared, 1)).toBe(6);
+    expect(Buffer.from(shared).toString('latin1')).toBe('\0abcde\0\0\0\0');
+    expect(engine.copyParts([], shared, 10)).toBe(10);
+    expect(() => engine.copyParts([bytes('ab'), bytes('cde')], shared, 6)).toThrow(RangeError);
+  });
+
+  it('comes to the checksum that zlib comes to', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 600 }), fc.nat(600), fc.nat(600), (source, a, b) => {
+        const from = Math.min(a, source.length);
+        const to = Math.min(Math.max(a, b), source.length);
+        expect(engine.measureChecksum(source, from, to)).toBe(crc32(source.subarray(from, to)));
+      }),
+    );
+    expect(() => engine.measureChecksum(bytes('abc'), 0, 4)).toThrow(RangeError);
+  });
+
+  it('finds needles that hold a run wherever they are, cut off at either end and next to others', () => {
+    const needle = 'token.a-long-word-that-is-a-name@here';
+    const needles = packNeedles([bytes(needle), bytes('other-needle-of-many-letters')]);
+    for (const before of ['', 'x', ' and so on ', 'x'.repeat(100), '.,'.repeat(70)]) {
+      for (const behind of ['', 'y', ' and so on', 'y'.repeat(100)]) {
+        const text = `${before}${needle}${behind}`;
+        expect(engine.isPlain(bytes(text), needles, 2_000)).toBe(false);
+        expect(engine.isPlain(bytes(text.replace('@here', '@her_')), needles, 2_000)).toBe(
+          twin.isPlain(bytes(text.replace('@here', '@her_')), needles, 2_000),
+        );
+      }
+    }
+    expect(engine.isPlain(bytes(needle.slice(6, -1)), needles, 2_000)).toBe(true);
   });
 
   it('copies, also to and from shared memory, and never beyond', () => {

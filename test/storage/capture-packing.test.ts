@@ -1,9 +1,11 @@
 /** Blocks that are stored raw under pressure and packed later: the same bodies at every moment, fewer bytes at the end. */
-import { statSync } from 'node:fs';
+import { existsSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
 import { createPrng } from '../../src/std/prng.ts';
+import { writeBackup } from '../../src/storage/backup.ts';
+import { sealedPath } from '../../src/storage/capture/layout.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeExchange, readAllFiles } from './captured.ts';
@@ -134,4 +136,115 @@ it('secrets, attachments and bytes that look like ours are told from plain bodie
     for (const secret of [credential, 'canarycanary', 'MIIcanary'])
       expect([name, secret, bytes.includes(secret)]).toEqual([name, secret, false]);
   }
+});
+
+const rawNames = (path: string) => (existsSync(`${path}.raw`) ? readdirSync(`${path}.raw`) : []);
+
+it('raw blocks stand beside the database until they are packed and the disk has them', async () => {
+  const path = join(makeFolder(), 'capture.mdb');
+  const log = await CaptureLog.open({ path, redact: true });
+  const exchanges = makeBatch(6, 100, 3_000);
+  await log.append(exchanges);
+  expect(rawNames(path)).toHaveLength(1);
+  expect(statSync(path).size).toBeLessThan(200_000);
+  expect(log.stats().bytes).toBeGreaterThan(600_000);
+  const reader = CaptureReader.open(path);
+  expectBodies(reader, exchanges.slice(0, 1));
+  while ((await log.packSome(1_000)) > 0);
+  expect(rawNames(path)).toHaveLength(1);
+  await log.flush();
+  expect(rawNames(path)).toEqual([]);
+  // The reader had looked at the database before.
+  expectBodies(reader, exchanges);
+  reader.close();
+  await log.append(makeBatch(7, 100, 3_000));
+  expect(rawNames(path)).toHaveLength(1);
+  await log.close();
+});
+
+it('a failed append leaves no block behind, and the next one builds on what was there', async () => {
+  const path = join(makeFolder(), 'capture.mdb');
+  let mustFail = false;
+  const log = await CaptureLog.open({
+    path,
+    redact: true,
+    fault: (point) => {
+      if (mustFail && point === 'commit') throw new Error('no space');
+    },
+  });
+  const first = makeBatch(8, 100, 3_000);
+  await log.append(first);
+  mustFail = true;
+  await expect(log.append(makeBatch(9, 100, 3_000))).rejects.toThrow('no space');
+  await expect(log.append(makeBatch(9, 100, 3_000))).rejects.toThrow('no space');
+  expect(rawNames(path)).toEqual(['1.raw']);
+  mustFail = false;
+  const third = makeBatch(10, 100, 3_000);
+  expect(await log.append(third)).toEqual({ first_id: 101, last_id: 200 });
+  await log.close();
+  const reader = CaptureReader.open(path);
+  expectBodies(reader, [...first, ...third]);
+  reader.close();
+});
+
+it('what a writer left behind is packed by the next one, and files that nobody knows go', async () => {
+  const path = join(makeFolder(), 'capture.mdb');
+  const exchanges = makeBatch(11, 100, 3_000);
+  const first = await CaptureLog.open({ path, redact: true });
+  await first.append(exchanges);
+  await first.close();
+  writeFileSync(`${path}.raw/7.raw`, 'left by a commit that never was');
+  const second = await CaptureLog.open({ path, redact: true });
+  expect(rawNames(path)).toEqual(['1.raw']);
+  expect(await second.packSome(10_000)).toBeGreaterThan(5);
+  await second.flush();
+  expect(rawNames(path)).toEqual([]);
+  await second.close();
+  const reader = CaptureReader.open(path);
+  expectBodies(reader, exchanges);
+  reader.close();
+});
+
+it('a sealing that was cut short is finished with its raw blocks', async () => {
+  const path = join(makeFolder(), 'capture.mdb');
+  const exchanges = makeBatch(12, 100, 3_000);
+  const first = await CaptureLog.open({ path, redact: true });
+  await first.append(exchanges);
+  await first.close();
+  renameSync(path, sealedPath(path, 1, 100, true));
+  const second = await CaptureLog.open({ path, redact: true });
+  await second.append(makeBatch(13, 100, 3_000));
+  await second.close();
+  const sealed = sealedPath(path, 1, 100, false);
+  expect(rawNames(path)).toHaveLength(1);
+  const reader = CaptureReader.open(sealed);
+  expectBodies(reader, exchanges);
+  reader.close();
+});
+
+it('a raw file that is lost costs its exchanges and no others', async () => {
+  const path = join(makeFolder(), 'capture.mdb');
+  const log = await CaptureLog.open({ path, redact: true });
+  await log.append(makeBatch(14, 100, 3_000));
+  rmSync(`${path}.raw/1.raw`);
+  while ((await log.packSome(1_000)) > 0);
+  await log.append([makeExchange({ request_body: Buffer.from('still here') })]);
+  await log.close();
+  const reader = CaptureReader.open(path);
+  expect(() => reader.body(1, 'request')).toThrow('raw file 1 is missing');
+  expect(reader.body(101, 'request')!.toString()).toBe('still here');
+  reader.close();
+});
+
+it('a backup is whole without raw files', async () => {
+  const folder = makeFolder();
+  const path = join(folder, 'capture.mdb');
+  const log = await CaptureLog.open({ path, redact: true });
+  const exchanges = makeBatch(15, 100, 3_000);
+  await log.append(exchanges);
+  await writeBackup({ data_dir: folder, capture_db: path }, join(folder, 'copy'), () => {}, 0);
+  await log.close();
+  const reader = CaptureReader.open(join(folder, 'copy', 'capture.mdb'));
+  expectBodies(reader, exchanges);
+  reader.close();
 });

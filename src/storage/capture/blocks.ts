@@ -17,7 +17,8 @@ import {
   readBlockHead,
 } from './codec.ts';
 import { applyDelta } from './delta.ts';
-import { attachmentsFolder, type CaptureEnv, CaptureFileError, readMetaNumber } from './layout.ts';
+import { attachmentsFolder, type CaptureEnv, CaptureFileError, rawFolder, readMetaNumber } from './layout.ts';
+import { RawFileGone, readRawBlock } from './raw-files.ts';
 import { decodeMeta, type StoredMeta } from './record.ts';
 
 /** A map that forgets what was used least recently when its values come to more than so many bytes. */
@@ -61,6 +62,7 @@ export class BlockReader {
   readonly #env: CaptureEnv;
   readonly #path: string;
   readonly #folder: string;
+  readonly #rawFolder: string;
   readonly #blocks: ByteBoundedMap<UnpackedBlock>;
   readonly #bodies: ByteBoundedMap<StoredBodies>;
 
@@ -72,6 +74,7 @@ export class BlockReader {
     this.#env = env;
     this.#path = path;
     this.#folder = attachmentsFolder(path);
+    this.#rawFolder = rawFolder(path);
     this.#blocks = new ByteBoundedMap(cacheBytes);
     this.#bodies = new ByteBoundedMap(cacheBytes);
   }
@@ -130,6 +133,17 @@ export class BlockReader {
 
   #readBlock(id: number): UnpackedBlock | undefined {
     if (!Number.isInteger(id) || id < 1 || id > 0xffffffff) return undefined;
+    try {
+      return this.#findBlock(id);
+    } catch (error) {
+      if (!(error instanceof CaptureFileError && error.cause instanceof RawFileGone)) throw error;
+      // Packed since this reader looked at the database.
+      this.#env.root.resetReadTxn();
+      return this.#findBlock(id);
+    }
+  }
+
+  #findBlock(id: number): UnpackedBlock | undefined {
     for (const { key, value } of this.#env.blocks.getRange({
       start: id,
       reverse: true,
@@ -140,7 +154,7 @@ export class BlockReader {
       if (known !== undefined) return id < key + known.records.length ? known : undefined;
       return this.#guard(key, () => {
         if (id >= key + readBlockCount(value)) return undefined;
-        const head = readBlockHead(joinBlock(value, (number) => this.#env.pieces.get(number)));
+        const head = readBlockHead(this.#joinBlock(value));
         let dictionary: DictionarySource | null = null;
         if (head.dictionary_distance > 0) {
           const base = key - head.dictionary_distance;
@@ -156,6 +170,14 @@ export class BlockReader {
       });
     }
     return undefined;
+  }
+
+  #joinBlock(value: Buffer): Buffer {
+    return joinBlock(
+      value,
+      (number) => this.#env.pieces.get(number),
+      (place) => readRawBlock(this.#rawFolder, place),
+    );
   }
 
   #readStored(id: number): StoredBodies | undefined {

@@ -22,11 +22,16 @@
  *
  * Pieces. LMDB gives a value that does not fit into half a page whole pages of its own, which wastes half a page each
  * time. So what a block has beyond 1,000 bytes is cut into pieces of that size, four of which fill a page, and
- * kept in the table `pieces`; the value then begins with codec + 128 and the number of the first piece and their count.
+ * kept in the table `pieces`; the value then is 128, the number of exchanges, the number of the first piece, their count,
+ * and the rest of the block.
+ *
+ * Raw files. A block that is stored as it is under pressure stands in a file beside the database (raw-files.ts) until it is
+ * packed; the value is 129, the number of exchanges, the file's number, the offset there and the length.
  */
-import { constants, crc32, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
-import { copyBytes } from '../../../native/byte-engine.ts';
+import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
+import { byteEngine } from '../../../native/byte-engine.ts';
 import type { DeltaOps } from './delta.ts';
+import type { RawPlace } from './raw-files.ts';
 
 /** One exchange as it stands in a block. */
 export interface RecordParts {
@@ -258,12 +263,7 @@ export function encodeBlock(
 function writePayload(records: readonly RecordDraft[], into: Buffer, from: number): void {
   let at = from;
   for (const { bytes } of records) at = writeVarint(into, at, bytes);
-  for (const { parts } of records) {
-    for (const part of parts) {
-      copyBytes(part, into, at);
-      at += part.length;
-    }
-  }
+  for (const { parts } of records) at = byteEngine.copyParts(parts, into, at);
 }
 
 /** A block with its head written, room for the checksum and for the payload. */
@@ -282,7 +282,7 @@ function makeBlock(
 }
 
 function sealBlock(block: Buffer): Buffer {
-  block.writeUInt32LE(crc32(block.subarray(5)), 1);
+  block.writeUInt32LE(byteEngine.measureChecksum(block, 5, block.length), 1);
   return block;
 }
 
@@ -300,6 +300,7 @@ export const PIECE_BYTES = 1_000;
 /** Blocks from this size on keep their pages of their own: of so many, half a page is little. */
 const MAX_PIECED_BYTES = 64 << 10;
 const IN_PIECES = 0x80;
+const IN_RAW_FILE = 0x81;
 
 /**
  * Cuts a block for storage.
@@ -325,13 +326,42 @@ export function cutBlock(block: Buffer, firstPiece: number): { value: Buffer; pi
   return { value, pieces };
 }
 
+/** The value for `blocks` of a block that stands in a raw file. */
+export function pointToRawBlock(count: number, { file, offset, bytes }: RawPlace): Buffer {
+  const numbers = [count, file, offset, bytes];
+  let size = 1;
+  for (const number of numbers) size += varintSize(number);
+  const value = Buffer.allocUnsafe(size);
+  value[0] = IN_RAW_FILE;
+  let at = 1;
+  for (const number of numbers) at = writeVarint(value, at, number);
+  return value;
+}
+
+/** Where the block of this value stands; null when it is in the database. @throws {RangeError} */
+export function readRawPlace(value: Buffer): RawPlace | null {
+  if (value[0] !== IN_RAW_FILE) return null;
+  const cursor = new ByteCursor(value, 1);
+  cursor.readVarint();
+  const file = cursor.readVarint();
+  const offset = cursor.readVarint();
+  return { file, offset, bytes: cursor.readVarint() };
+}
+
 /**
  * The whole block again.
  * @param readPiece gives a piece by its number
+ * @param readRaw gives a block out of a raw file; throws when it is not there
  * @throws {RangeError} when a piece is missing
  */
-export function joinBlock(value: Buffer, readPiece: (number: number) => Buffer | undefined): Buffer {
+export function joinBlock(
+  value: Buffer,
+  readPiece: (number: number) => Buffer | undefined,
+  readRaw: (place: RawPlace) => Buffer,
+): Buffer {
   if (value[0]! < IN_PIECES) return value;
+  const place = readRawPlace(value);
+  if (place !== null) return readRaw(place);
   const cursor = new ByteCursor(value, 1);
   cursor.readVarint();
   const first = cursor.readVarint();
@@ -346,7 +376,7 @@ export function joinBlock(value: Buffer, readPiece: (number: number) => Buffer |
   return Buffer.concat(parts);
 }
 
-/** Whether a stored value is a whole block that was not compressed. */
+/** Whether a stored value is a whole block in the database that was not compressed. */
 export function isRawBlock(value: Buffer): boolean {
   return value.length > MAX_PIECED_BYTES && value[0] === 0;
 }
@@ -358,7 +388,8 @@ export function readBlockCount(value: Buffer): number {
 
 /** @throws {RangeError} when the bytes are no block or are damaged */
 export function readBlockHead(value: Buffer): BlockHead {
-  if (value.length < 8 || crc32(value.subarray(5)) !== value.readUInt32LE(1)) throw new RangeError('damaged');
+  if (value.length < 8 || byteEngine.measureChecksum(value, 5, value.length) !== value.readUInt32LE(1))
+    throw new RangeError('damaged');
   const cursor = new ByteCursor(value, 5);
   const count = cursor.readVarint();
   const rawBytes = cursor.readVarint();

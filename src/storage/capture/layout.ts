@@ -6,9 +6,11 @@
  *   capture.1-5321.mdb               sealed: read-only, compacted, exchanges 1 to 5321
  *   capture.1-5321.sealing.mdb       on its way to being sealed; readable too
  *   capture.mdb.files/<sha256>       attachments, shared by live and sealed files
+ *   capture.mdb.raw/<number>.raw     blocks that came too fast to be packed into the live file at once (raw-files.ts)
  *
  * Tables: `meta` (format, first id, how far the index is), `blocks` (id of the first exchange → a block of
- * exchanges), `pieces` (the rest of large blocks), `facts` (id of the first → up to 256 summaries), `tails` (id of a turn → what a later turn would hold of it; see facts.ts).
+ * exchanges), `pieces` (the rest of large blocks), `facts` (id of the first → up to 256 summaries), `tails` (id of a turn → what a later turn would hold of it; see facts.ts),
+ * `waiting` (key of a block that is not packed yet → the raw file that it stands in).
  */
 import {
   chmodSync,
@@ -27,8 +29,8 @@ import {
 import { basename, dirname, extname, join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
 
-/** Of everything in the file. A reader refuses files with a higher number. */
-export const CAPTURE_FORMAT = 1;
+/** Of everything in the file. A reader refuses files with a higher number. 2: blocks may stand in raw files. */
+export const CAPTURE_FORMAT = 2;
 
 /**
  * For new files; LMDB reads the size from the file. Every commit writes some pages anew, and the file keeps about two
@@ -79,6 +81,8 @@ export interface CaptureEnv {
   pieces: Database<Buffer, number>;
   facts: Database<Buffer, number>;
   tails: Database<Buffer, number>;
+  /** null for readers, who have no use for it. */
+  waiting: Database<Buffer, number> | null;
 }
 
 /** A sealed file (or one being sealed) and the ids that it holds. */
@@ -189,7 +193,16 @@ function openTables(root: RootDatabase<Buffer, string>, path: string, create: bo
     pieces: table<number>('pieces', 'uint32'),
     facts: table<number>('facts', 'uint32'),
     tails: table<number>('tails', 'uint32'),
+    waiting: create ? table<number>('waiting', 'uint32') : null,
   };
+}
+
+/** What a file of format 1 lacks. */
+function upgradeFile(env: CaptureEnv, format: number): CaptureEnv {
+  const options = { name: 'waiting', encoding: 'binary', cache: false, keyEncoding: 'uint32' } as const;
+  const waiting = env.root.openDB<Buffer, number>(options);
+  if (format < CAPTURE_FORMAT) env.meta.putSync('format', Buffer.from(String(CAPTURE_FORMAT)));
+  return { ...env, waiting };
 }
 
 function makeForeignError(path: string, cause?: unknown): CaptureFileError {
@@ -273,13 +286,21 @@ export function openCaptureEnv(path: string, mode: 'read' | 'write'): CaptureEnv
       const why = `written by a newer version (format ${format.toString()}, this one reads up to ${CAPTURE_FORMAT})`;
       throw new CaptureFileError('newer_format', path, why);
     }
-    return env;
+    return mode === 'write' ? upgradeFile(env, Number(format.toString())) : env;
   } catch (error) {
     void root.close();
     if (error instanceof CaptureFileError) throw error;
     if (/not ?found/i.test((error as Error).message)) throw makeForeignError(path, error);
     throw new CaptureFileError('damaged', path, (error as Error).message, { cause: error });
   }
+}
+
+/** fsync of what was committed. @throws the storage's error */
+export function syncEnv(env: CaptureEnv): Promise<void> {
+  const root = env.root as unknown as { sync(done: (error: Error | null) => void): void };
+  return new Promise((resolve, reject) => {
+    root.sync((error) => (error ? reject(error) : resolve()));
+  });
 }
 
 /** A whole number from the meta table; `fallback` when it is not there. */
@@ -331,6 +352,12 @@ export function listSealed(path: string): SealedFile[] {
 export function attachmentsFolder(path: string): string {
   const { stem, extension } = splitName(path);
   return `${stem.replace(/\.\d+-\d+(?:\.sealing)?$/, '')}${extension}.files`;
+}
+
+/** The folder of raw files that belongs to a capture file, live or sealed. */
+export function rawFolder(path: string): string {
+  const { stem, extension } = splitName(path);
+  return `${stem.replace(/\.\d+-\d+(?:\.sealing)?$/, '')}${extension}.raw`;
 }
 
 /** Read-only for everybody, as sealed files are. */

@@ -9,11 +9,9 @@
  */
 import { existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { CapturedExchange } from '../../domain/exchange.ts';
 import { AttachmentStore, syncPath } from './attachments.ts';
 import { BaseCache, type BaseEntry, type ChosenBase } from './base-cache.ts';
-import { BlockArena } from './block-arena.ts';
 import { BlockReader } from './blocks.ts';
 import {
   cutBlock,
@@ -21,6 +19,7 @@ import {
   draftRecord,
   encodeBlock,
   type Pace,
+  pointToRawBlock,
   type RecordDraft,
   writeRecord,
 } from './codec.ts';
@@ -33,8 +32,10 @@ import {
   listSealed,
   makeReadOnly,
   openCaptureEnv,
+  rawFolder,
   type SealedFile,
   sealedPath,
+  syncEnv,
 } from './layout.ts';
 import {
   measureSharedPrefix,
@@ -43,8 +44,9 @@ import {
   type PreparedExchange,
   Preparer,
 } from './preparation.ts';
+import { RawFiles, type RawPlace } from './raw-files.ts';
 import { encodeMeta } from './record.ts';
-import { repackBlock } from './repacking.ts';
+import { encodeWaiting, listWaiting, repackAll, repackBlock, type WaitingBlock } from './repacking.ts';
 
 /** Memory for earlier bodies that new ones are stored against. */
 const BASE_CACHE_BYTES = 64 << 20;
@@ -62,7 +64,7 @@ const PRESSED_BYTES = 1 << 20;
 const PRESSED_RATE = 1_000;
 /** Exchanges with smaller requests are then stored without a base: to find one takes longer than to write them out. */
 const PRESSED_BASE_BYTES = 16 << 10;
-/** Raw blocks that are remembered for later; what comes beyond is compressed at once. */
+/** Raw blocks that wait to be packed; what comes beyond is compressed at once. */
 const MAX_RAW_BLOCKS = 65_536;
 /**
  * Thorough compression takes at most this part of one core: after each one, single exchanges are compressed in less time
@@ -105,7 +107,7 @@ export interface AppendResult {
 
 export interface CaptureLogStats {
   path: string;
-  /** Of the live file. */
+  /** Of the live file, and of what waits beside it. */
   bytes: number;
   /** Number of sealed files. */
   sealed: number;
@@ -126,6 +128,8 @@ interface CutBlock {
   value: Buffer;
   first_piece: number;
   pieces: Buffer[];
+  /** When it is to be packed later: the raw file that it stands in, 0 for the database itself. */
+  waits_in: number | null;
 }
 
 /** A live file that was given up for a new one, before it is sealed. */
@@ -133,21 +137,22 @@ interface MovedFile {
   path: string;
   first_id: number;
   last_id: number;
-  raw_blocks: readonly number[];
 }
 
 export class CaptureLog {
   readonly #options: CaptureLogOptions;
   readonly #preparer: Preparer;
   readonly #bases = new BaseCache(BASE_CACHE_BYTES);
-  readonly #arena = new BlockArena();
+  #rawFiles: RawFiles;
   #files: AttachmentStore;
   #env: CaptureEnv;
   #index: ExchangeIndex;
   #nextId: number;
   #nextPiece: number;
-  /** Keys of blocks that were stored raw, oldest first. Those of a writer that was killed stay raw. */
-  #rawBlocks: number[] = [];
+  /** Blocks that were stored raw, oldest first. */
+  #rawBlocks: WaitingBlock[] = [];
+  /** Raw files of blocks that were packed since the last sync: a power cut must not find neither of the two. */
+  #packedFrom: number[] = [];
   /** When, by performance.now(), compression may take its time again. */
   #patientFrom = 0;
   /** The rate as of `#rateAt`. */
@@ -177,9 +182,7 @@ export class CaptureLog {
     const log = new CaptureLog(options, sealed);
     const unfinished = sealed.filter((file) => file.sealing);
     for (const file of unfinished) {
-      log.#sealing = log.#sealing
-        .then(() => log.#compact({ ...file, raw_blocks: [] }))
-        .catch(() => undefined);
+      log.#sealing = log.#sealing.then(() => log.#compact(file)).catch(() => undefined);
     }
     return log;
   }
@@ -195,6 +198,10 @@ export class CaptureLog {
     this.#index = opened.index;
     this.#nextId = opened.next_id;
     this.#nextPiece = opened.next_piece;
+    this.#rawBlocks = listWaiting(opened.env);
+    const waiting = this.#rawBlocks.map(({ file }) => file);
+    for (const file of sealed) if (file.sealing) waiting.push(...readWaitingFiles(file.path));
+    this.#rawFiles = new RawFiles(rawFolder(options.path), waiting);
   }
 
   #openFile(): { env: CaptureEnv; index: ExchangeIndex; next_id: number; next_piece: number } {
@@ -248,23 +255,27 @@ export class CaptureLog {
         (this.#measureRate(batch.length) >= PRESSED_RATE ||
           batch.length >= PRESSED_BATCH ||
           ahead >= PRESSED_BYTES);
-      const raw: number[] = [];
       const add = (block: Buffer, key: number): void => {
         const { value, pieces } = cutBlock(block, nextPiece);
-        blocks.push({ key, value, first_piece: nextPiece, pieces });
+        blocks.push({ key, value, first_piece: nextPiece, pieces, waits_in: null });
         nextPiece += pieces.length;
+      };
+      const addRaw = (records: readonly RecordDraft[], key: number): void => {
+        let place: RawPlace | null = null;
+        const block = encodeBlock(records, null, 'none', (bytes) => {
+          const staged = this.#rawFiles.stage(bytes);
+          place = staged?.place ?? null;
+          return staged?.memory ?? Buffer.allocUnsafe(bytes);
+        });
+        const value = place === null ? block : pointToRawBlock(records.length, place);
+        const waitsIn = (place as RawPlace | null)?.file ?? 0;
+        blocks.push({ key, value, first_piece: nextPiece, pieces: [], waits_in: waitsIn });
       };
       const close = (): void => {
         if (open.length === 0) return;
         const key = id - open.length;
-        const isRaw = isPressed && openBytes >= BLOCK_BYTES;
-        if (isRaw) raw.push(key);
-        add(
-          isRaw
-            ? encodeBlock(open, null, 'none', this.#arena.take)
-            : encodeBlock(open, null, paceOf(batch.length)),
-          key,
-        );
+        if (isPressed && openBytes >= BLOCK_BYTES) addRaw(open, key);
+        else add(encodeBlock(open, null, paceOf(batch.length)), key);
         open = [];
         openBytes = 0;
       };
@@ -295,15 +306,13 @@ export class CaptureLog {
       this.#commit(blocks);
       this.#nextId = id;
       this.#nextPiece = nextPiece;
-      if (raw.length > 0) this.#rawBlocks.push(...raw);
       return { first_id: firstId, last_id: id - 1 };
     } catch (error) {
       // Bases that were never stored must not be built on.
       this.#bases.clear();
+      this.#rawFiles.abandon();
       this.#mustReopen = true;
       throw error;
-    } finally {
-      this.#arena.reset();
     }
   }
 
@@ -338,15 +347,21 @@ export class CaptureLog {
 
   #commit(blocks: CutBlock[]): void {
     if (blocks.length === 0) return;
+    this.#rawFiles.write();
     this.#options.fault?.('commit');
     this.#env.root.transactionSync(() => {
-      for (const { key, value, first_piece, pieces } of blocks) {
+      for (const { key, value, first_piece, pieces, waits_in } of blocks) {
+        if (waits_in !== null) this.#env.waiting!.putSync(key, encodeWaiting(waits_in), { append: true });
         for (const [i, piece] of pieces.entries()) {
           this.#env.pieces.putSync(first_piece + i, piece, { append: true });
         }
         this.#env.blocks.putSync(key, value, { append: true });
       }
     });
+    this.#rawFiles.commit();
+    for (const { key, waits_in } of blocks) {
+      if (waits_in !== null) this.#rawBlocks.push({ key, file: waits_in });
+    }
     this.#scheduleSync();
   }
 
@@ -447,7 +462,9 @@ export class CaptureLog {
     if (this.#syncTimer !== null) clearTimeout(this.#syncTimer);
     this.#syncTimer = null;
     this.#files.sync();
+    await this.#rawFiles.sync();
     await syncEnv(this.#env);
+    for (const file of this.#packedFrom.splice(0)) this.#rawFiles.release(file);
   }
 
   #scheduleSync(): void {
@@ -473,7 +490,12 @@ export class CaptureLog {
       const start = performance.now();
       let done = 0;
       while (done < this.#rawBlocks.length && (done === 0 || performance.now() - start < budget_ms)) {
-        this.#nextPiece += repackBlock(this.#env, this.#rawBlocks[done]!, this.#nextPiece);
+        const { key, file } = this.#rawBlocks[done]!;
+        const pieces = repackBlock(this.#env, rawFolder(this.#options.path), key, this.#nextPiece);
+        if (pieces !== null) {
+          this.#nextPiece += pieces;
+          this.#packedFrom.push(file);
+        }
         done++;
       }
       this.#rawBlocks.splice(0, done);
@@ -542,13 +564,12 @@ export class CaptureLog {
     // Until the new file is open, whatever fails below.
     this.#mustReopen = true;
     this.#bases.clear();
-    const rawBlocks = this.#rawBlocks;
     this.#rawBlocks = [];
     renameSync(path, aside);
     this.#sealed++;
     this.#lastSealedId = lastId;
     await this.#reopen(turns);
-    return { path: aside, first_id: firstId, last_id: lastId, raw_blocks: rawBlocks };
+    return { path: aside, first_id: firstId, last_id: lastId };
   }
 
   /** Makes the sealed file of one that was moved aside. Repeatable: a file half made is made again. */
@@ -556,7 +577,7 @@ export class CaptureLog {
     const aside = moved.path;
     const target = sealedPath(this.#options.path, moved.first_id, moved.last_id, false);
     if (!existsSync(target)) {
-      await repackAll(aside, moved.raw_blocks);
+      await repackAll(aside, rawFolder(aside), (file) => this.#rawFiles.release(file));
       const partial = `${target}.part`;
       rmSync(partial, { force: true });
       const env = openCaptureEnv(aside, 'read');
@@ -582,6 +603,7 @@ export class CaptureLog {
   #forgetFile(): void {
     this.#bases.clear();
     this.#rawBlocks = [];
+    this.#rawFiles.abandon();
     this.#files = new AttachmentStore(attachmentsFolder(this.#options.path));
     this.#mustReopen = true;
   }
@@ -618,7 +640,7 @@ export class CaptureLog {
     }
     return {
       path: this.#options.path,
-      bytes,
+      bytes: bytes + this.#rawFiles.bytes,
       sealed: this.#sealed,
       last_id: this.#nextId - 1,
       indexed_id: this.#index.indexed,
@@ -634,6 +656,7 @@ export class CaptureLog {
       } finally {
         this.#closed = true;
         await this.#sealing;
+        this.#rawFiles.abandon();
         await this.#closeFile();
       }
     });
@@ -669,19 +692,13 @@ function diff(base: PreparedBody, body: PreparedBody, rawPrefix: number | undefi
   return delta.literal_bytes * 10 < body.stored.length * 9 ? delta : null;
 }
 
-/** Packs what is still raw in a file that nobody writes to any more, a block a turn of the loop. */
-async function repackAll(path: string, keys: readonly number[]): Promise<void> {
-  if (keys.length === 0) return;
+/** The raw files that a file on its way to being sealed waits for. */
+function readWaitingFiles(path: string): number[] {
   const env = openCaptureEnv(path, 'write');
   try {
-    let nextPiece = new BlockReader(env, path, INDEX_CACHE_BYTES).readNextPiece();
-    for (const key of keys) {
-      nextPiece += repackBlock(env, key, nextPiece);
-      await nextTurn();
-    }
-    await syncEnv(env);
+    return listWaiting(env).map(({ file }) => file);
   } finally {
-    await env.root.close();
+    void env.root.close();
   }
 }
 
@@ -697,11 +714,4 @@ function bodyBytes(body: PreparedBody | null): number {
   if (body === null) return 0;
   const copies = body.stored === body.raw ? body.raw.length : body.raw.length + body.stored.length;
   return copies + body.edits.length * 128;
-}
-
-function syncEnv(env: CaptureEnv): Promise<void> {
-  const root = env.root as unknown as { sync(done: (error: Error | null) => void): void };
-  return new Promise((resolve, reject) => {
-    root.sync((error) => (error ? reject(error) : resolve()));
-  });
 }
