@@ -41,6 +41,8 @@ export interface ActorThreadsOptions {
   options: unknown;
   restart?: RestartPolicy;
   watch?: WatchPolicy;
+  /** How long a thread that has not answered yet may be loading before a stop ends it. */
+  loading_ms?: number;
   /** Runs `compute` effects: the stateless pool's `run`. Without it they fail. */
   compute?: ComputeTask;
   /** Told when a thread has died, with the reason and the wait before its next start (null: it stays down). */
@@ -62,6 +64,7 @@ export interface OuterHost {
 const DRAIN_ROUNDS = 16;
 /** From the start of the threads until the first front is connected to all of them. */
 const OPEN_DEADLINE_MS = 30_000;
+const LOADING_MS = 15_000;
 
 /** One life of an actor thread. */
 interface Life {
@@ -69,6 +72,8 @@ interface Life {
   worker: Worker;
   /** Resolves when the worker has exited. */
   exited: Promise<void>;
+  /** Resolves when the thread answers for the first time, or has exited before that: false. */
+  up: Promise<boolean>;
   /** Its composition root has done its part: the thread answers. */
   isUp: boolean;
 }
@@ -230,9 +235,7 @@ export class ActorThreads {
     this.#failOpening('they are being stopped');
     const all = this.#threads.flatMap(({ life }) => (life === null ? [] : [life]));
     const lives = all.filter((life) => life.isUp);
-    // One that never answered has accepted nothing, and may never hear that it is to stop.
-    const others = all.filter((life) => !life.isUp);
-    for (const life of others) void life.worker.terminate();
+    const others = all.filter((life) => !life.isUp).map((life) => this.#stopUnanswered(life));
     let handled = -1;
     for (let round = 0; round < DRAIN_ROUNDS; round++) {
       const counts = await Promise.all(lives.map((life) => whileAlive(life, (control) => control.drain())));
@@ -246,7 +249,25 @@ export class ActorThreads {
         await life.exited;
       }),
     );
-    await Promise.all(others.map((life) => life.exited));
+    await Promise.all(others);
+  }
+
+  /**
+   * Ends a thread that has not answered yet, and may never hear that it is to stop. It is first given the time to come
+   * up: one that is ended while it loads native code takes the whole process along.
+   */
+  async #stopUnanswered(life: Life): Promise<void> {
+    const waited = createDeferred<boolean>();
+    const timer = setTimeout(() => waited.resolve(false), this.#options.loading_ms ?? LOADING_MS);
+    const isUp = await Promise.race([life.up, waited.promise]);
+    clearTimeout(timer);
+    if (isUp) {
+      await whileAlive(life, (control) => control.drain());
+      await whileAlive(life, (control) => control.stop());
+    } else {
+      void life.worker.terminate();
+    }
+    await life.exited;
   }
 
   #failOpening(reason: string): void {
@@ -311,11 +332,13 @@ export class ActorThreads {
       },
     );
     const control = Comlink.wrap<ThreadControl>(nodeEndpoint(port1));
-    const life: Life = { control, worker, exited: exited.promise, isUp: false };
+    const up = createDeferred<boolean>();
+    const life: Life = { control, worker, exited: exited.promise, up: up.promise, isUp: false };
     thread.life = life;
     // Before anything else, so that it is known to be up when the first front is linked with it.
     void whileAlive(life, (started) => started.ping()).then((index) => {
       life.isUp = index !== null;
+      up.resolve(life.isUp);
     });
     for (const door of this.#doors.keys()) connect(life, thread.index, door);
     for (const [index, host] of this.#outer) connectPeers(life, thread.index, host, index);

@@ -458,9 +458,9 @@ describe('stopping', () => {
 });
 
 describe('a start that cannot be', () => {
-  function startThreads(entry: string, options: unknown): ActorThreads {
+  function startThreads(entry: string, options: unknown, more: { loading_ms?: number } = {}): ActorThreads {
     const url = new URL(`../fixtures/${entry}`, import.meta.url);
-    return new ActorThreads({ entry: url, placement: PLACEMENT, options });
+    return new ActorThreads({ entry: url, placement: PLACEMENT, options, ...more });
   }
 
   it('fails with the reason of the first thread that ends, in one line, and can be stopped', async () => {
@@ -480,10 +480,26 @@ describe('a start that cannot be', () => {
   });
 
   it('is over when it is stopped, though a thread never comes up', async () => {
-    const waiting = startThreads('waiting-host.ts', null);
+    const waiting = startThreads('waiting-host.ts', null, { loading_ms: 50 });
     const opened = waiting.openFront().catch((error: Error) => error.message);
     await waiting.stop();
     expect(await opened).toBe('the actor threads cannot start: they are being stopped');
+  });
+});
+
+describe('a stop during the start', () => {
+  it('lets the threads come up and end by themselves, whatever they are loading', async () => {
+    for (let round = 0; round < 3; round++) {
+      const url = new URL('../fixtures/actor-host.ts', import.meta.url);
+      const journal_path = join(folder, `stopped-${round}.mdb`);
+      const options: TestHostOptions = { journal_path, switch: new SharedArrayBuffer(16) };
+      const starting = new ActorThreads({ entry: url, placement: PLACEMENT, options });
+      // From the very beginning to well within the loading of modules.
+      for (let turn = 0; turn < round * 500; turn++) await new Promise((resolve) => setImmediate(resolve));
+      await starting.stop();
+      // They came so far as to open it.
+      expect(existsSync(journal_path)).toBe(true);
+    }
   });
 });
 
