@@ -1,10 +1,15 @@
 /** Connections to an upstream: used again one after the other, opened as many as there are requests, none lost. */
 import { createServer, type Server } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
-import { afterEach, describe, expect, it } from 'vitest';
+import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { UpstreamError } from '../../src/gateway/upstream/answer-error.ts';
 import { ConnectionPool } from '../../src/gateway/upstream/connection-pool.ts';
-import type { AnswerHandler, UpstreamConnection } from '../../src/gateway/upstream/upstream-connection.ts';
+import type {
+  AnswerHandler,
+  UpstreamConnection,
+  UpstreamRequest,
+} from '../../src/gateway/upstream/upstream-connection.ts';
+import { UPSTREAM_CONNECT_MS, UPSTREAM_IDLE_MS, UPSTREAM_TIMEOUT_MS } from '../../src/limits.ts';
 
 interface Outcome {
   status: number;
@@ -14,8 +19,16 @@ interface Outcome {
   requests: number;
 }
 
-/** Sends a request and waits for its end. */
-function send(pool: ConnectionPool, path: string): Promise<Outcome> {
+/**
+ * Sends a request and waits for its end.
+ * @param onSent gets the connection and the handler, to upload with
+ */
+function send(
+  pool: ConnectionPool,
+  path: string,
+  framing: UpstreamRequest['framing'] = { kind: 'none' },
+  onSent?: (connection: UpstreamConnection, handler: AnswerHandler) => void,
+): Promise<Outcome> {
   const { promise, resolve } = Promise.withResolvers<Outcome>();
   let connection: UpstreamConnection;
   let status = 0;
@@ -32,22 +45,24 @@ function send(pool: ConnectionPool, path: string): Promise<Outcome> {
     onError: (error) => resolve({ status, error, connection, requests: connection?.requests }),
     onUploadDrained: () => {},
   };
-  pool.send(
-    { method: 'GET', head: `GET ${path} HTTP/1.1\r\nhost: up\r\n`, framing: { kind: 'none' }, body: null },
-    handler,
-  );
+  const method = framing.kind === 'none' ? 'GET' : 'POST';
+  pool.send({ method, head: `${method} ${path} HTTP/1.1\r\nhost: up\r\n`, framing, body: null }, handler);
+  onSent?.(connection!, handler);
   return promise;
 }
 
 const ends: (() => unknown)[] = [];
 afterEach(async () => {
+  vi.useRealTimers();
   for (const end of ends.splice(0).reverse()) await end();
 });
 
 async function start(): Promise<{ pool: ConnectionPool; sockets: Socket[]; server: Server }> {
   const sockets: Socket[] = [];
-  const server = createServer((request, response) => {
+  const server = createServer({ keepAliveTimeout: 0 }, (request, response) => {
     if (request.url === '/reset') request.socket.resetAndDestroy();
+    else if (request.url === '/silent') response.flushHeaders();
+    else if (request.url === '/kept') response.setHeader('keep-alive', 'timeout=12').end('ok');
     else response.end('ok');
   });
   server.on('connection', (socket) => sockets.push(socket));
@@ -103,5 +118,108 @@ describe('the connections to an upstream', () => {
     const pending = send(pool, '/');
     await pool.destroy();
     expect((await pending).error).not.toBeNull();
+  });
+
+  it.each([
+    ['that says nothing', '/', UPSTREAM_IDLE_MS],
+    ['that says for how long', '/kept', 10_000],
+  ])('are given up when unused, with an upstream %s', async (_name, path, kept_ms) => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
+    const { pool, sockets } = await start();
+    const { connection } = await send(pool, path);
+    vi.advanceTimersByTime(kept_ms - 1);
+    expect((await send(pool, path)).connection).toBe(connection);
+    vi.advanceTimersByTime(kept_ms);
+    expect((await send(pool, path)).connection).not.toBe(connection);
+    expect(sockets).toHaveLength(2);
+    const closed = new Promise((resolve) => sockets[1]!.once('close', resolve));
+    vi.advanceTimersByTime(2 * UPSTREAM_IDLE_MS);
+    await closed;
+  });
+
+  it('are given up when the upstream is silent for too long, and not a moment before', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
+    const { pool } = await start();
+    let isOver = false;
+    const { promise: begun, resolve } = Promise.withResolvers<void>();
+    const outcome = send(pool, '/silent', { kind: 'none' }, (_connection, handler) => {
+      handler.onHead = () => resolve();
+    }).finally(() => {
+      isOver = true;
+    });
+    await begun;
+    vi.advanceTimersByTime(UPSTREAM_TIMEOUT_MS - 1);
+    await new Promise(setImmediate);
+    expect(isOver).toBe(false);
+    vi.advanceTimersByTime(20_000);
+    expect((await outcome).error).toMatchObject({ code: 'ETIMEDOUT', isStaleConnection: false });
+  });
+
+  it('are not silent while the client is the one who is waited for', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
+    const { pool } = await start();
+    let sent: UpstreamConnection;
+    let waiting: AnswerHandler;
+    const outcome = send(pool, '/', { kind: 'chunked' }, (connection, handler) => {
+      sent = connection;
+      waiting = handler;
+      connection.write(handler, Buffer.from('a'), false);
+    });
+    vi.advanceTimersByTime(3 * UPSTREAM_TIMEOUT_MS);
+    sent!.write(waiting!, Buffer.from('b'), true);
+    expect((await outcome).status).toBe(200);
+  });
+
+  it('are not waited for when nobody answers', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    // Reserved for documentation (RFC 5737): whether there is a way to it or not, nobody is there.
+    const pool = new ConnectionPool('http://192.0.2.1:9');
+    const outcome = send(pool, '/');
+    vi.advanceTimersByTime(UPSTREAM_CONNECT_MS);
+    expect((await outcome).error!.code).toMatch(/^E(?:TIMEDOUT|NETUNREACH|HOSTUNREACH|CONNREFUSED)$/);
+    pool.destroy();
+  });
+
+  it('lead to whichever address of a name answers', async () => {
+    const { server } = await start();
+    const { port } = server.address() as AddressInfo;
+    // On most machines the name has ::1, too, where nobody listens.
+    const pool = new ConnectionPool(`http://localhost:${port}`);
+    expect((await send(pool, '/')).status).toBe(200);
+    expect((await send(pool, '/')).requests).toBe(2);
+    pool.destroy();
+  });
+
+  it.each([
+    ['more', 'abcdefgh'],
+    ['less', 'abc'],
+  ])('never carry %s body than announced', async (_name, text) => {
+    const received: Buffer[] = [];
+    const server = createTcpServer((socket) => socket.on('data', (bytes) => received.push(bytes)));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const pool = new ConnectionPool(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    const outcome = await send(pool, '/', { kind: 'length', bytes: 5 }, (connection, handler) => {
+      connection.write(handler, Buffer.from(text), true);
+    });
+    expect(outcome.error).toMatchObject({ code: 'BAD_UPLOAD' });
+    expect(Buffer.concat(received).toString()).not.toContain('abc');
+    pool.destroy();
+    await new Promise((resolve) => server.close(resolve));
+  });
+
+  it('do not hear of a request that was given up', async () => {
+    const { pool, sockets } = await start();
+    const { connection } = await send(pool, '/');
+    let told = 0;
+    send(pool, '/silent', { kind: 'none' }, (_connection, handler) => {
+      handler.onError = () => told++;
+      handler.onEnd = () => told++;
+      connection.abort(handler);
+      // Whatever a request does after its end is nothing to the next one.
+      connection.pause(handler);
+      connection.resume(handler);
+    });
+    expect((await send(pool, '/')).connection).not.toBe(connection);
+    expect({ told, sockets: sockets.length }).toEqual({ told: 0, sockets: 2 });
   });
 });

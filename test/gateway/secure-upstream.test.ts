@@ -1,0 +1,133 @@
+/**
+ * Upstreams behind TLS: nothing is sent to one that is not who it says, the session is used again, and bodies pass both
+ * ways whatever records they come in. The gateway is a process of its own, since that is where one says whom to trust.
+ */
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer, type Server } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TLSSocket } from 'node:tls';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { CliChild } from '../cli/child.ts';
+import { TEST_CERTIFICATE, TEST_KEY } from '../fixtures/certificate.ts';
+
+const BODY = randomBytes(1_000_000);
+
+interface Seen {
+  servername: string | false | null;
+  alpn: string | false | null;
+  isReused: boolean;
+}
+
+let dir: string;
+let server: Server;
+let port: number;
+let requests: string[] = [];
+let handshakes: Seen[] = [];
+let bytesBeforeTrust = 0;
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'understudy-secure-'));
+  await writeFile(join(dir, 'ca.pem'), TEST_CERTIFICATE);
+  server = createServer({ cert: TEST_CERTIFICATE, key: TEST_KEY }, (request, response) => {
+    requests.push(request.url!);
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      if (request.url === '/close') response.setHeader('connection', 'close');
+      if (request.url === '/echo') response.end(Buffer.concat(chunks));
+      else if (request.url === '/frames') {
+        for (let i = 0; i < 500; i++) response.write(`data: ${i}\n\n`);
+        response.end();
+      } else response.end(BODY);
+    });
+  });
+  server.on('secureConnection', (socket: TLSSocket) => {
+    handshakes.push({
+      servername: socket.servername,
+      alpn: socket.alpnProtocol,
+      isReused: socket.isSessionReused(),
+    });
+    socket.on('data', (bytes) => {
+      bytesBeforeTrust += bytes.length;
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  port = (server.address() as AddressInfo).port;
+});
+afterAll(async () => {
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+  await rm(dir, { recursive: true, force: true });
+});
+
+async function withGateway(
+  env: Record<string, string>,
+  run: (url: string) => Promise<void>,
+  host = 'localhost',
+): Promise<void> {
+  requests = [];
+  handshakes = [];
+  bytesBeforeTrust = 0;
+  const gateway = new CliChild(['gateway', '--port', '0'], {
+    cwd: dir,
+    env: { DATA_DIR: dir, GW_CAPTURE: 'off', GW_UPSTREAM_BASE: `https://${host}:${port}`, ...env },
+  });
+  try {
+    const [, found] = await gateway.waitForOutput(/Gateway\s+http:\/\/[^:]+:(\d+)/);
+    await run(`http://127.0.0.1:${found}`);
+  } finally {
+    await gateway[Symbol.asyncDispose]();
+  }
+}
+
+describe('an upstream behind TLS', () => {
+  it('gets requests and answers them, both ways byte for byte', async () => {
+    await withGateway({ NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem') }, async (url) => {
+      const answers = await Promise.all(
+        Array.from({ length: 4 }, () => fetch(`${url}/echo`, { method: 'POST', body: BODY })),
+      );
+      for (const answer of answers) {
+        expect(Buffer.from(await answer.arrayBuffer()).equals(BODY)).toBe(true);
+      }
+      const frames = await (await fetch(`${url}/frames`)).text();
+      expect(frames).toBe(Array.from({ length: 500 }, (_, i) => `data: ${i}\n\n`).join(''));
+      expect(handshakes.length).toBeLessThanOrEqual(4);
+      expect(handshakes[0]).toEqual({ servername: 'localhost', alpn: 'http/1.1', isReused: false });
+    });
+  });
+
+  it('is asked to go on with the session of an earlier connection', async () => {
+    await withGateway({ NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem') }, async (url) => {
+      for (let i = 0; i < 3; i++) await (await fetch(`${url}/close`)).arrayBuffer();
+      expect(handshakes.map(({ isReused }) => isReused)).toEqual([false, true, true]);
+    });
+  });
+
+  it('may be known by its address', async () => {
+    await withGateway(
+      { NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem') },
+      async (url) => {
+        expect((await fetch(`${url}/big`)).status).toBe(200);
+        expect(handshakes[0]!.servername).toBe(false);
+      },
+      '127.0.0.1',
+    );
+  });
+
+  it('gets not a byte when nobody vouches for it', async () => {
+    await withGateway({}, async (url) => {
+      const answer = await fetch(`${url}/secret`, {
+        method: 'POST',
+        body: 'x',
+        headers: { authorization: 'Bearer k' },
+      });
+      expect(answer.status).toBe(502);
+      expect(await answer.text()).toContain('SELF_SIGNED');
+      expect(requests).toEqual([]);
+      expect(bytesBeforeTrust).toBe(0);
+    });
+  });
+});
