@@ -50,7 +50,7 @@ export function filterRequestHeaders(head: RequestHead): FilteredRequest {
   for (let at = 0; at < from.length; at += 2) {
     const name = from[at]!;
     if (REQUEST_OWN.has(name)) {
-      if (name === 'x-svc-run') run_id = from[at + 1]! === '' ? null : from[at + 1]!;
+      if (name === 'x-svc-run') run_id = readRunId(from[at + 1]!);
       else if (name === 'x-svc-seq') seq = parseSeq(from[at + 1]!);
       else if (name === 'content-length') has_zero_length = head.framing === 'none';
       continue;
@@ -114,6 +114,25 @@ function parseNominated(value: string): Set<string> | null {
       .split(',')
       .map((name) => name.trim()),
   );
+}
+
+const NOT_ASCII = /[^\0-\x7f]/;
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+/**
+ * The run that a request says it is of, as its client wrote it: the name is looked up elsewhere, too. Most clients send
+ * text as UTF-8, browsers and Node one byte a character.
+ * @param value one byte a character
+ * @returns null for none
+ */
+export function readRunId(value: string): string | null {
+  if (value === '') return null;
+  if (!NOT_ASCII.test(value)) return value;
+  try {
+    return utf8.decode(Buffer.from(value, 'latin1'));
+  } catch {
+    return value;
+  }
 }
 
 /** A sequence number; anything else counts as none, and leaves the run unproven. */

@@ -7,7 +7,7 @@
 import type { HttpStream, RequestHead } from '../http/http-stream.ts';
 import { STEP_BODY_BYTES, STEPS_UNDER_WAY_BYTES } from '../limits.ts';
 import type { ForwardContext } from './forward.ts';
-import { parseSeq } from './headers.ts';
+import { parseSeq, readRunId } from './headers.ts';
 import { RelegatedExchange } from './relegated-exchange.ts';
 import { RelegationLedger } from './relegation-ledger.ts';
 import type { Destination } from './route-table.ts';
@@ -122,7 +122,7 @@ export function readStepHead(headers: readonly string[]): ReadStepHead {
         step.betas.push(value);
         break;
       case 'x-svc-run':
-        step.run_id = value === '' ? null : value;
+        step.run_id = readRunId(value);
         break;
       case 'x-svc-seq':
         step.seq = parseSeq(value);
