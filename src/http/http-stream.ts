@@ -222,8 +222,12 @@ export class HttpStream {
     this.#close(false);
   }
 
-  /** Ends the connection without ending the reply: the client sees that the body is cut. */
+  /**
+   * Ends the connection without ending the reply: the client sees that the body is cut, and as much of it as was
+   * written, unless it does not take that.
+   */
   destroy(): void {
+    if (!this.#isBlocked) this.#flush();
     if (this.closed) return;
     this.#res.close();
     this.#close(true);

@@ -107,6 +107,16 @@ describe('an upstream that breaks the protocol', () => {
     client.socket.destroy();
   });
 
+  it('what came before a malformed chunk is shown, in the same packet too', async () => {
+    void answerOnce(`${HEAD}transfer-encoding: chunked\r\n\r\n4\r\npart\r\nzz\r\n${SMUGGLED}`);
+    const client = await openRawClient(gateway.port);
+    await client.write(get('/hostile'));
+    const answer = await client.readAnswer();
+    expect(answer).toMatchObject({ status: 200, complete: false });
+    expect(answer.body.toString()).toBe('part');
+    client.socket.destroy();
+  });
+
   it.each([
     ['a length', `${HEAD}content-length: 2\r\n\r\nok`],
     ['chunks', `${HEAD}transfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n`],
