@@ -4,7 +4,7 @@
  */
 
 import { type Config, isLoopback, loadConfig, raiseParserHeadLimit } from '../config.ts';
-import { DRAIN_DEADLINE_MS } from '../limits.ts';
+import { DRAIN_DEADLINE_MS, STUDENT_TIMEOUT_MS } from '../limits.ts';
 import type { RunningUnderstudy } from '../main.ts';
 import { renderBanner } from './banner.ts';
 import { type FlagValues, readFlags } from './flags.ts';
@@ -47,7 +47,7 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   SVC_DISTILL_DIR       a student that serves what it has mastered (understudy distill)   none
   GW_RELEGATION         shadow: it only says what it would have served; off               on
   SVC_STUDENT_KEY       for the service of a student of kind http                         none
-  GW_STUDENT_TIMEOUT_MS what a step waits for the student      25, with a service 10000
+  GW_STUDENT_TIMEOUT_MS what a step waits for the student      ${STUDENT_TIMEOUT_MS.exemplar}, with a service ${STUDENT_TIMEOUT_MS.http}
   GW_PRICES             dollars a million tokens: {"model": {"input": 3, "output": 15}}   none
 `;
 

@@ -2,6 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { DEFAULTS, STUDENT_TIMEOUT_MS } from '../../src/limits.ts';
 import { runCli } from './child.ts';
 
 const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
@@ -46,6 +47,10 @@ describe('help of up', () => {
     expect(names).toContain('GW_UPSTREAM_BASE');
     const { stdout } = await runCli(['up', '--help']);
     for (const name of names) expect(stdout.includes(name), name).toBe(true);
+    const { exemplar, http } = STUDENT_TIMEOUT_MS;
+    expect(stdout).toMatch(new RegExp(`GW_STUDENT_TIMEOUT_MS .* ${exemplar}, with a service ${http}\\n`));
+    for (const [name, value] of Object.entries(DEFAULTS))
+      expect(stdout, name).toMatch(new RegExp(`\\b${name}\\b.*\\b${value}\\b`));
   });
 });
 
