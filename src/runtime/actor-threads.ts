@@ -62,8 +62,12 @@ export interface OuterHost {
 
 /** Drains are repeated until no thread has handled anything new: they may tell each other things. */
 const DRAIN_ROUNDS = 16;
-/** From the start of the threads until the first front is connected to all of them. */
-const OPEN_DEADLINE_MS = 30_000;
+/**
+ * From the start of the threads until the first front is connected to all of them. For a thread that never comes up:
+ * loading modules takes a minute where the load is many times the cores.
+ */
+const OPEN_DEADLINE_MS = 120_000;
+/** How long a thread that does not answer may be loading before a stop ends it. */
 const LOADING_MS = 15_000;
 
 /** One life of an actor thread. */
@@ -133,7 +137,7 @@ export class ActorThreads {
    * A front on this thread, connected to all actor threads.
    * @param own number of the host on the front's own thread, which is attached without a port
    * @returns when every actor thread answers
-   * @throws Error in one line: a thread ended before it was up, for this reason; or one does not answer within 30 s; or
+   * @throws Error in one line: a thread ended before it was up, for this reason; or one does not answer within 120 s; or
    * all are being stopped
    */
   async openFront(own = -1): Promise<Front> {
@@ -372,10 +376,12 @@ export class ActorThreads {
   #watch({ hung_after_ms }: WatchPolicy): void {
     for (const { life } of this.#threads) {
       if (life === null) continue;
+      // One that is still loading is slow, not hung.
+      const patienceMs = life.isUp ? hung_after_ms : Math.max(hung_after_ms, OPEN_DEADLINE_MS);
       const timer = setTimeout(() => {
         this.#timers.delete(timer);
         void life.worker.terminate();
-      }, hung_after_ms).unref();
+      }, patienceMs).unref();
       this.#timers.add(timer);
       void whileAlive(life, (control) => control.ping()).then(() => {
         clearTimeout(timer);
