@@ -2,13 +2,13 @@
 import { z } from 'zod';
 import { KEY_NAME_CHARACTERS, KEY_OVERLAP_SECONDS_MAX } from '../limits.ts';
 import { endpoint, refusal } from './endpoint.ts';
-import { identifier, integer, literal, pageFields, text } from './fields.ts';
+import { identifier, integer, literal, pageFields, reference, text } from './fields.ts';
 
 export const apiKeyCreate = z
   .object({
     name: text({ min: 1, max: KEY_NAME_CHARACTERS }),
-    org_id: identifier().nullish(),
-    project_id: identifier().nullish(),
+    org_id: reference().nullish(),
+    project_id: reference().nullish(),
     mode: literal(['live', 'test']).default('live'),
   })
   .meta({ id: 'ApiKeyCreate' });
@@ -57,8 +57,8 @@ export const API_KEYS = {
     summary: 'Keys of an organization, revoked ones too, newest first',
     tag: 'keys',
     query: z.object({
-      org_id: identifier().optional(),
-      project_id: identifier().optional(),
+      org_id: reference().optional(),
+      project_id: reference().optional(),
       ...pageFields(),
     }),
     replies: { 200: { description: 'A page; x-total-count counts all', schema: z.array(apiKeyOut) } },

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { SUBSCRIPTION_STATES } from '../domain/billing.ts';
 import { LOOKUP_KEY_CHARACTERS, USAGE_DAYS_MAX } from '../limits.ts';
 import { endpoint, refusal } from './endpoint.ts';
-import { identifier, integer, text } from './fields.ts';
+import { integer, reference, text } from './fields.ts';
 
 export const subscriptionOut = z
   .object({
@@ -31,7 +31,7 @@ const webhookOut = z
   .object({ received: z.literal(true), handled: z.boolean(), duplicate: z.boolean() })
   .meta({ id: 'WebhookReceived' });
 
-const org = z.object({ org_id: identifier().optional() });
+const org = z.object({ org_id: reference().optional() });
 
 export const BILLING = {
   getSubscription: endpoint({
@@ -52,7 +52,7 @@ export const BILLING = {
     summary: "This month's interventions against the plan's cap",
     tag: 'billing',
     query: z.object({
-      org_id: identifier().optional(),
+      org_id: reference().optional(),
       days: integer({ ge: 0, le: USAGE_DAYS_MAX }).default(0),
     }),
     replies: { 200: { description: 'With days above 0 also by day', schema: interventionUsageOut } },
@@ -66,7 +66,7 @@ export const BILLING = {
     tag: 'billing',
     query: z.object({
       lookup_key: text({ min: 1, max: LOOKUP_KEY_CHARACTERS }),
-      org_id: identifier().optional(),
+      org_id: reference().optional(),
     }),
     replies: {
       200: {

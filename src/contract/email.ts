@@ -12,6 +12,8 @@ const ADDRESS_OCTETS = 254;
 /** RFC 1035, 2.3.4. */
 const LABEL_OCTETS = 63;
 
+/** A mark joins itself to what stands before it, here the quote or the @. */
+const BEGINS_WITH_MARK = /^\p{M}/u;
 const LOCAL_ALLOWED = /[\w!#$%&'*+\-/=?^`{|}~.]/;
 /** Names that lead nowhere on the internet (RFC 6761, RFC 2606). */
 const SPECIAL_DOMAINS = ['arpa', 'invalid', 'local', 'localhost', 'onion', 'test'];
@@ -28,6 +30,20 @@ export function findEmailFault(address: string): string | null {
   return findLocalFault(local) ?? findDomainFault(domain) ?? findLengthFault(address);
 }
 
+const NAME_WORD = "[\\p{L}\\p{N}_!#$%&'*+\\-/=?^`{|}~]+";
+/** `Ann Lee <ann@b.co>`, the name in quotes or left out, as pydantic takes it. */
+const NAMED_ADDRESS = new RegExp(
+  `^\\s*(?:${NAME_WORD}(?:\\s+${NAME_WORD})*\\s*|"[\\s\\S]+"\\s*)?<(.+)>\\s*$`,
+  'u',
+);
+
+/** The address alone, of a text that may have space around it or a name before it. */
+export function bareAddress(text: string): string {
+  // What is too long is judged as it came.
+  if (text.length > ADDRESS_CHARACTERS) return text;
+  return (NAMED_ADDRESS.exec(text)?.[1] ?? text).trim();
+}
+
 function findLocalFault(local: string): string | null {
   if (local.startsWith('.')) return 'An email address cannot start with a period.';
   if (local.endsWith('.')) return 'An email address cannot have a period immediately before the @-sign.';
@@ -37,6 +53,7 @@ function findLocalFault(local: string): string | null {
     const names = [...bad].slice(0, 10).map(nameCharacter).join(', ');
     return `The email address contains invalid characters before the @-sign: ${names}.`;
   }
+  if (BEGINS_WITH_MARK.test(local)) return 'The email address contains unsafe characters before the @-sign.';
   const excess = Buffer.byteLength(local) - LOCAL_OCTETS;
   return excess > 0 ? `The email address is too long before the @-sign (${describeExcess(excess)}).` : null;
 }
@@ -54,12 +71,16 @@ function findDomainFault(domain: string): string | null {
     const names = [...bad].slice(0, 10).map(nameCharacter).join(', ');
     return `The part after the @-sign contains invalid characters: ${names}.`;
   }
+  if (BEGINS_WITH_MARK.test(domain)) return 'The email address contains unsafe characters after the @-sign.';
   if (domain.startsWith('.')) return 'An email address cannot have a period immediately after the @-sign.';
   if (domain.endsWith('.')) return 'An email address cannot end with a period.';
   if (domain.includes('..')) return 'An email address cannot have two periods in a row.';
   if (domain.startsWith('-')) return 'An email address cannot have a hyphen immediately after the @-sign.';
   if (domain.endsWith('-')) return 'An email address cannot end with a hyphen.';
   if (/-\.|\.-/.test(domain)) return 'An email address cannot have a period and a hyphen next to each other.';
+  if (/(?:^|\.)(?!xn).{2}--/iu.test(domain)) {
+    return 'An email address cannot have two letters followed by two dashes immediately after the @-sign or after a period, except Punycode.';
+  }
   for (const label of domain.split('.')) {
     const excess = Buffer.byteLength(label) - LABEL_OCTETS;
     if (excess > 0) {

@@ -9,7 +9,7 @@
  */
 import { z } from 'zod';
 import { FREE_OBJECT_BOUNDS, ID_CHARACTERS, PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX } from '../limits.ts';
-import { findEmailFault } from './email.ts';
+import { bareAddress, findEmailFault } from './email.ts';
 import { ASK_ZOD, readQuickly } from './quick-read.ts';
 
 /** What a field's refusal says, in pydantic's vocabulary. Stands in `params` of a zod issue with code `custom`. */
@@ -135,6 +135,14 @@ const PRINTABLE = /^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]*$/u;
 /** A name that the caller chose or was given: 1 to 128 printable characters (a run, an organization, a code base). */
 export function identifier() {
   return text({ min: 1, max: ID_CHARACTERS, pattern: PRINTABLE });
+}
+
+/**
+ * A name that only leads to something: whatever nothing is called is taken here and not found later (document 1 gives
+ * `org_id` and `project_id` no bounds).
+ */
+export function reference() {
+  return text({ max: ID_CHARACTERS });
 }
 
 export interface NumberBounds {
@@ -302,17 +310,21 @@ function itemWord(count: number): string {
   return count === 1 ? 'item' : 'items';
 }
 
-/** An e-mail address, checked by its form alone; the part after the @ in lower case, as it is compared. */
+/**
+ * An e-mail address, checked by its form alone; the part after the @ in lower case, as it is compared. As people paste
+ * it: with space around it, or behind a name and in brackets.
+ */
 export function email() {
   return lax(
     (input) => {
       if (typeof input !== 'string') return input;
-      const reason = findEmailFault(input);
+      const address = bareAddress(input);
+      const reason = findEmailFault(address);
       if (reason !== null) {
         return new Refused('value_error', `value is not a valid email address: ${reason}`, { reason });
       }
-      const at = input.lastIndexOf('@');
-      return input.slice(0, at) + input.slice(at).toLowerCase();
+      const at = address.lastIndexOf('@');
+      return address.slice(0, at) + address.slice(at).toLowerCase();
     },
     z.string().meta({ format: 'email' }),
   );

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { PROJECT_NAME_CHARACTERS } from '../limits.ts';
 import { endpoint, refusal } from './endpoint.ts';
-import { identifier, pageFields, text } from './fields.ts';
+import { identifier, pageFields, reference, text } from './fields.ts';
 
 export const projectOut = z
   .object({
@@ -31,7 +31,7 @@ export const PROJECTS = {
     auth: 'user',
     summary: 'Projects of an organization, newest first',
     tag: 'projects',
-    query: z.object({ org_id: identifier(), ...pageFields() }),
+    query: z.object({ org_id: reference(), ...pageFields() }),
     replies: { 200: { description: 'A page; x-total-count counts all', schema: z.array(projectOut) } },
   }),
   createProject: endpoint({
@@ -42,7 +42,7 @@ export const PROJECTS = {
     auth: 'user',
     summary: 'Make a project',
     tag: 'projects',
-    query: z.object({ org_id: identifier() }),
+    query: z.object({ org_id: reference() }),
     body: projectCreate,
     replies: {
       200: { description: 'The project', schema: projectOut },

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { USAGE_DAYS_DEFAULT, USAGE_DAYS_MAX } from '../limits.ts';
 import { endpoint } from './endpoint.ts';
-import { identifier, integer } from './fields.ts';
+import { integer, reference } from './fields.ts';
 
 const count = z.number().int();
 
@@ -34,7 +34,7 @@ export const usageOut = z
   })
   .meta({ id: 'Usage' });
 
-const scope = { org_id: identifier().optional(), project_id: identifier().optional() };
+const scope = { org_id: reference().optional(), project_id: reference().optional() };
 
 export const USAGE_ROUTES = {
   usageStats: endpoint({

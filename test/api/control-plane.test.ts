@@ -645,3 +645,27 @@ describe.skipIf(!existsSync(CASES))('the recorded validation cases', () => {
     }
   });
 });
+
+describe('an organization or a project that nothing is called', () => {
+  it.each(['', '\0', ' ', 'x\u202ey', 'org_01'])(
+    'is not found, whatever its name looks like: %j',
+    async (name) => {
+      const { token, org_id } = await newPerson();
+      const named = encodeURIComponent(name);
+      for (const path of [
+        `/api-keys/?org_id=${named}`,
+        `/api-keys/?org_id=${org_id}&project_id=${named}`,
+        `/projects/?org_id=${named}`,
+        `/usage/?org_id=${named}`,
+        `/usage/stats?project_id=${named}`,
+        `/billing/subscription?org_id=${named}`,
+        `/billing/intervention-usage?org_id=${named}`,
+      ])
+        expect((await api.call(token, 'GET', path)).status, path).toBe(404);
+      for (const body of [{ org_id: name }, { org_id, project_id: name }])
+        expect((await api.call(token, 'POST', '/api-keys/', { name: 'k', ...body })).status).toBe(404);
+      const project = await api.call(token, 'POST', `/projects/?org_id=${named}`, { name: 'p' });
+      expect(project.status).toBe(404);
+    },
+  );
+});

@@ -307,11 +307,26 @@ describe('e-mail addresses', () => {
     `${'a'.repeat(65)}@b.co`,
     `a@${'b'.repeat(64)}.co`,
     `a@${'b.'.repeat(130)}co`,
-    'a@b.co\n',
+    'a@b\n.co',
+    'a@ab--c.co',
+    '\u0301a@b.co',
+    'a@\u0301b.co',
+    'Ann <a@b>',
+    'Ann Lee a@b.co',
+    'Ann <>',
+    '<a@b.co',
+    `a@b.co${' '.repeat(2_050)}`,
   ])('%j is none', (address) => {
     expect(findEmailFault(address)).toMatch(/\S/);
     expect(read(email(), address)).toEqual(['value_error']);
   });
+
+  it.each([' a@b.co ', '\ta@b.co\n', 'Ann <a@b.co>', 'Ann Lee<a@b.co>', '"Lee, Ann" < a@b.co >', '<a@b.co>'])(
+    '%j is one as people paste it',
+    (pasted) => {
+      expect(read(email(), pasted)).toBe('a@b.co');
+    },
+  );
 
   it('have their domain in lower case', () => {
     expect(read(email(), 'Ann@Example.COM')).toBe('Ann@example.com');
