@@ -5,7 +5,7 @@
 #   docker run --init --read-only -v understudy:/data -p 8000:8000 -p 127.0.0.1:8787:8787 understudy up --host 0.0.0.0
 
 FROM node:22-bookworm-slim AS build
-# For the native code, ours and hnswlib-node's.
+# For the native code, our addons, one of them with the headers of hnswlib.
 RUN apt-get update \
   && apt-get install -y --no-install-recommends g++ \
   && rm -rf /var/lib/apt/lists/*

@@ -1,7 +1,7 @@
 /**
- * Compiles the native code: the addon in this folder and hnswlib-node's, with the C++ compiler alone. Run by npm after
- * an install (`postinstall`), by hand with `node native/compile.mjs`. Plain JavaScript, and nothing newer than Node 14
- * knows, since npm may run it under the machine's own Node.
+ * Compiles the native code: the two addons in this folder, one of them with hnswlib in it, with the C++ compiler alone.
+ * Run by npm after an install (`postinstall`), by hand with `node native/compile.mjs`. Plain JavaScript, and nothing newer
+ * than Node 14 knows, since npm may run it under the machine's own Node.
  *
  * Why not node-gyp: it wants python3 and make, and fetches Node's headers from nodejs.org. Node-API is stable, its
  * headers are a package, and one file needs one call of the compiler. What is up to date is left alone.
@@ -33,36 +33,27 @@ const here = dirname(fileURLToPath(import.meta.url));
 
 /**
  * What is compiled. All use Node-API and nothing else of Node, so that one binary serves every version of Node.
- * @returns {{ name: string, folder: string, source: string, target: string, defines: string[], flags: string[] }[]}
+ * @returns {{ name: string, sources: string[], target: string, includes: string[] }[]} of the sources the first is
+ *   compiled, the others are what it includes
  */
 function listAddons() {
   const addons = [
     {
       name: 'understudy',
-      folder: here,
-      source: join(here, 'addon.cc'),
+      sources: [join(here, 'addon.cc')],
       target: join(here, 'build', 'understudy.node'),
-      defines: [],
-      flags: [],
+      includes: [],
     },
   ];
+  // hnswlib itself is headers, which come with the package; its addon is not used.
   const hnswlib = findPackage('hnswlib-node');
   if (hnswlib !== null) {
-    const graph = {
-      folder: join(hnswlib, 'src'),
-      source: join(hnswlib, 'src', 'addon.cc'),
-      // As in its binding.gyp.
-      defines: ['NAPI_DISABLE_CPP_EXCEPTIONS'],
-    };
-    // Where the package's own loader looks.
-    const target = join(hnswlib, 'build', 'Release', 'addon.node');
-    addons.push({ ...graph, name: 'hnswlib-node', target, flags: [] });
-    // Once more for processors that multiply eight numbers at a time: a quarter less for a search. Whoever loads it asks
-    // the processor first, so an image may go to another machine.
-    if (process.arch === 'x64') {
-      const wide = join(here, 'build', 'hnswlib-avx2.node');
-      addons.push({ ...graph, name: 'hnswlib-node (AVX2)', target: wide, flags: ['-mavx2', '-mfma'] });
-    }
+    addons.push({
+      name: 'graph',
+      sources: [join(here, 'graph.cc'), ...listSources(join(hnswlib, 'src', 'hnswlib'))],
+      target: join(here, 'build', 'graph.node'),
+      includes: [join(hnswlib, 'src')],
+    });
   }
   return addons;
 }
@@ -94,14 +85,12 @@ function listArguments(addon) {
     '-DNDEBUG',
     '-fPIC',
     '-fvisibility=hidden',
-    ...addon.flags,
     ...(mac ? ['-bundle', '-undefined', 'dynamic_lookup'] : ['-shared']),
     '-DBUILDING_NODE_EXTENSION',
     '-DNODE_GYP_MODULE_NAME=addon',
-    ...addon.defines.map((define) => `-D${define}`),
     `-I${join(findPackage('node-api-headers'), 'include')}`,
-    `-I${findPackage('node-addon-api')}`,
-    addon.source,
+    ...addon.includes.map((folder) => `-I${folder}`),
+    addon.sources[0],
   ];
 }
 
@@ -109,7 +98,7 @@ function listArguments(addon) {
 function sumSources(addon, compilerVersion) {
   const sum = createHash('sha256');
   sum.update([process.platform, process.arch, compilerVersion, ...listArguments(addon)].join('\n'));
-  for (const file of listSources(addon.folder)) sum.update(file).update(readFileSync(file));
+  for (const file of addon.sources) sum.update(file).update(readFileSync(file));
   return sum.digest('hex');
 }
 
@@ -155,10 +144,8 @@ function run() {
     );
     return;
   }
-  if (findPackage('node-api-headers') === null || findPackage('node-addon-api') === null) {
-    console.log(
-      'understudy: the packages with the Node-API headers are missing; native code was not compiled',
-    );
+  if (findPackage('node-api-headers') === null) {
+    console.log('understudy: the package with the Node-API headers is missing; native code was not compiled');
     return;
   }
   for (const addon of listAddons()) {

@@ -27,13 +27,3 @@ export function loadFunctions<Functions>(
   }
   return null;
 }
-
-/**
- * An addon that was compiled for processors with AVX2.
- * @returns null for another processor, or when it was not compiled
- */
-export function loadWideFunctions<Functions>(names: readonly string[], file: string): Functions | null {
-  // An instruction that a processor does not know ends the process: it is asked before anything is loaded.
-  const processor = loadFunctions<{ hasAvx2(): boolean }>(['hasAvx2']);
-  return processor?.hasAvx2() === true ? loadFunctions<Functions>(names, file) : null;
-}

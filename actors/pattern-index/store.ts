@@ -16,6 +16,7 @@ import { situationVectorsId } from '../../src/domain/situation-vectors.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { EMBEDDINGS_REMEMBERED } from '../../src/limits.ts';
 import type { RowKey } from '../../src/runtime/protocol.ts';
+import { TurnQueue } from '../../src/std/turn-queue.ts';
 import { GraphKeeper } from './graph-keeper.ts';
 import { takeImports } from './imports.ts';
 import { cleanAdded, PatternIntake } from './intake.ts';
@@ -42,6 +43,8 @@ export class PatternStore {
   readonly #intake: PatternIntake;
   readonly #reembedding: Reembedding;
   readonly #queries: RememberedEmbedder;
+  /** Vectors come many at a time; were their searches made in one go, the first answer would wait for the last. */
+  readonly #turns = new TurnQueue();
   readonly #loaded: Promise<void>;
   /** Loaded, and with the graphs that were on the disk: new patterns are taken from then on. */
   readonly #ready: Promise<void>;
@@ -92,6 +95,7 @@ export class PatternStore {
     const scopes = this.#scopes.visible(request);
     if (scopes.length === 0) return [];
     const vectors = await this.#embedQuery(request.context, scopes);
+    await this.#turns.next();
     return findPatterns(this.#parts.tables, scopes, vectors, request);
   }
 

@@ -1,42 +1,41 @@
 /**
  * The approximate vector index: a hierarchical navigable small-world graph (Malkov and Yashunin, arXiv 1603.09320) by
- * hnswlib. An exact index beside it holds every vector: it answers as long as the set is small, looks at what the graph
+ * hnswlib, walked by native/graph.cc. An exact index beside it holds every vector: it answers as long as the set is small, looks at what the graph
  * does not hold yet, decides when a filter leaves the graph too few, and is what a graph is made of again.
  * Any thread; each index in one, and the native handle never leaves it.
  *
- * The graph holds no more than 256 dimensions of a vector (projection.ts), which makes it quick to build and to walk and
- * keeps it small; what it finds is compared whole, so similarities are exact.
+ * The graph holds no more than 384 dimensions of a vector (projection.ts), a byte each, which makes it quick to build and
+ * to walk and keeps it small; what it finds is compared whole, so similarities are exact.
  *
- * Adding to a graph costs some 0.3 ms a vector, so `add` only notes it and `tend` does it: until then such vectors are
- * compared one by one. Memory: 4 bytes a dimension, 1 KB at most for the graph's copy, and some 400 bytes a vector.
+ * Adding to a graph costs some 0.15 ms a vector, so `add` only notes it and `tend` does it: until then such vectors are
+ * compared one by one. Memory: 4 bytes a dimension, 388 bytes at most for the graph's copy, and some 400 bytes a vector.
  *
  * Build parameters: `bench/retrieve.ts` prints what they cost and what they find.
  */
-import { createRequire } from 'node:module';
 import { arch, endianness } from 'node:os';
-import type { HierarchicalNSW } from 'hnswlib-node';
-import { loadWideFunctions } from '../../native/load-functions.ts';
+import { type Graph, type GraphEngine, loadGraphEngine } from '../../native/graph-engine.ts';
 import { BestMatches } from './best-matches.ts';
 import { ExactIndex } from './exact-index.ts';
 import { PROJECTION_NAME, Projection } from './projection.ts';
 import type { AcceptId, SavableIndex, VectorMatch } from './vector-index.ts';
-
-type Hnswlib = typeof import('hnswlib-node');
 
 /** Neighbours of a point; twice as many on the ground floor. */
 const M = 16;
 /** Candidates looked at to find a new point's neighbours. */
 const EF_CONSTRUCTION = 64;
 /** Candidates that a search keeps. */
-const EF_SEARCH = 128;
+const EF_SEARCH = 80;
 /** Candidates that are compared whole, and so many times as are wanted. */
-const COMPARED_MIN = 64;
+const COMPARED_MIN = 40;
 const COMPARED_FACTOR = 4;
 /** Dimensions of the graph. */
-const GRAPH_DIMENSIONS = 256;
+const GRAPH_DIMENSIONS = 384;
 /** How far a projected cosine may be from the real one: three times its usual error. */
 const PROJECTION_ERROR = 3 / Math.sqrt(GRAPH_DIMENSIONS);
-/** Fetched for each result that is wanted when a filter will drop some. */
+/** The same for one of bytes. */
+const BYTE_ERROR = 0.02;
+/** Fetched at least when a filter will drop some, and so many times as are wanted. */
+const FILTERED_MIN = 128;
 const FILTERED_FACTOR = 8;
 /** The graph's random levels: the same points in the same order give the same graph. */
 const SEED = 100;
@@ -51,16 +50,20 @@ const TEND_STEP = 4;
 /** Links (4 bytes each, 2M on the ground floor and about one level more), label, lock and list heads of one point. */
 const GRAPH_BYTES = 4 * (2 * M + 1) + 4 * (M + 1) + 8 + 40 + 64;
 
+/** What a walk gives, of this thread: used within one search and never across. */
+let labelsFound = new Uint32Array(FILTERED_MIN);
+let similaritiesFound = new Float32Array(FILTERED_MIN);
+
 export class HnswIndex implements SavableIndex {
   readonly dimensions: number;
   readonly graphKind: string;
-  readonly #library: Hnswlib;
+  readonly #engine: GraphEngine;
   readonly #exact: ExactIndex;
   /** null: vectors go into the graph as they are. */
   #projection: Projection | null = null;
   readonly #graphDimensions: number;
   readonly #sizeMin: number;
-  #graph: HierarchicalNSW | null = null;
+  #graph: Graph | null = null;
   #capacity = 0;
   /** Labels in the graph that are found. A label is never used twice in one graph. */
   readonly #labels = new Map<number, number>();
@@ -71,12 +74,12 @@ export class HnswIndex implements SavableIndex {
   /** A file is being written or read: the graph must not grow. */
   #isFrozen = false;
 
-  constructor(library: Hnswlib, dimensions: number) {
-    this.#library = library;
+  constructor(engine: GraphEngine, dimensions: number) {
+    this.#engine = engine;
     this.#exact = new ExactIndex(dimensions);
     this.dimensions = dimensions;
     this.#graphDimensions = Math.min(dimensions, GRAPH_DIMENSIONS);
-    this.graphKind = `hnswlib ${arch()} ${endianness()} ip ${this.#graphDimensions} of ${dimensions} by ${PROJECTION_NAME} M${M} ef${EF_CONSTRUCTION}`;
+    this.graphKind = `hnswlib ${arch()} ${endianness()} bytes ${this.#graphDimensions} of ${dimensions} by ${PROJECTION_NAME} M${M} ef${EF_CONSTRUCTION}`;
     this.#sizeMin = Math.ceil((GRAPH_SIZE_MIN * this.#graphDimensions) / dimensions);
   }
 
@@ -85,7 +88,7 @@ export class HnswIndex implements SavableIndex {
   }
 
   get bytes(): number {
-    const points = this.#capacity * (4 * this.#graphDimensions + GRAPH_BYTES);
+    const points = this.#capacity * (this.#graphDimensions + GRAPH_BYTES);
     return this.#exact.bytes + points + this.#labels.size * 60 + this.#idOf.length * 8;
   }
 
@@ -126,11 +129,10 @@ export class HnswIndex implements SavableIndex {
       throw new RangeError(`a vector of ${vector.length} dimensions where ${this.dimensions} are expected`);
     if (k <= 0) return [];
     const wanted = Math.min(this.#labels.size, this.#countCandidates(k, accept !== undefined));
-    const near = this.#searchGraph(this.#graph, vector, wanted);
-    const ids = near.map(({ id }) => id);
-    // Compared whole: the graph may hold fewer dimensions.
+    const ids = this.#searchGraph(this.#graph, vector, wanted);
+    // Compared whole: the graph holds less of each.
     const found = this.#exact.searchAmong(vector, ids, k, accept);
-    if (found.length < k && !this.#hasSeenEnough(near, wanted, minSimilarity))
+    if (found.length < k && !this.#hasSeenEnough(ids.length, wanted, minSimilarity))
       return this.#exact.search(vector, k, accept, minSimilarity);
     const best = new BestMatches(k, minSimilarity);
     for (const { id, similarity } of found) best.offer(id, similarity);
@@ -164,7 +166,7 @@ export class HnswIndex implements SavableIndex {
     const count = idOf.length;
     this.#isFrozen = true;
     try {
-      await graph.writeIndex(file);
+      await this.#engine.writeGraph(graph, file);
     } finally {
       this.#isFrozen = false;
     }
@@ -178,61 +180,71 @@ export class HnswIndex implements SavableIndex {
 
   async restoreGraph(file: string, ids: readonly (number | null)[]): Promise<void> {
     if (this.#graph !== null || this.#isFrozen) throw new Error('there is a graph already');
-    const graph = new this.#library.HierarchicalNSW('ip', this.#graphDimensions);
+    const engine = this.#engine;
+    let graph: Graph;
     this.#isFrozen = true;
     try {
-      await graph.readIndex(file);
+      graph = await engine.readGraph(this.#graphDimensions, file);
     } finally {
       this.#isFrozen = false;
     }
-    if (graph.getCurrentCount() !== ids.length) throw new Error('the graph holds another number of vectors');
+    if (engine.countPoints(graph) !== ids.length)
+      throw new Error('the graph holds another number of vectors');
     for (const [label, id] of ids.entries()) {
       if (id !== null && this.#pending.delete(id)) this.#labels.set(id, label);
-      else markRemoved(graph, label);
+      else markRemoved(engine, graph, label);
     }
     this.#idOf = ids.map((id) => id ?? NO_ID);
-    this.#capacity = graph.getMaxElements();
+    this.#capacity = engine.capacityOf(graph);
     this.#graph = graph;
   }
 
   /** Whether a longer look would find nothing: the graph was seen whole, or as far as the similarity reaches. */
-  #hasSeenEnough(near: readonly VectorMatch[], wanted: number, minSimilarity: number): boolean {
-    if (near.length >= this.#labels.size) return true;
-    const error = this.#graphDimensions < this.dimensions ? PROJECTION_ERROR : 0;
-    return near.length >= wanted && near[near.length - 1]!.similarity < minSimilarity - error;
+  #hasSeenEnough(count: number, wanted: number, minSimilarity: number): boolean {
+    if (count >= this.#labels.size) return true;
+    const error = this.#graphDimensions < this.dimensions ? PROJECTION_ERROR : BYTE_ERROR;
+    return count >= wanted && similaritiesFound[count - 1]! < minSimilarity - error;
   }
 
   #countCandidates(k: number, isFiltered: boolean): number {
-    if (isFiltered) return Math.max(EF_SEARCH, FILTERED_FACTOR * k);
-    return this.#graphDimensions < this.dimensions ? Math.max(COMPARED_MIN, COMPARED_FACTOR * k) : k;
+    return isFiltered
+      ? Math.max(FILTERED_MIN, FILTERED_FACTOR * k)
+      : Math.max(COMPARED_MIN, COMPARED_FACTOR * k);
   }
 
-  /** @returns best first */
-  #searchGraph(graph: HierarchicalNSW, vector: Float32Array, wanted: number): VectorMatch[] {
-    graph.setEf(Math.max(EF_SEARCH, wanted));
-    const { neighbors, distances } = graph.searchKnn(this.#project(vector), wanted);
-    return neighbors.map((label, at) => ({ id: this.#idOf[label]!, similarity: 1 - distances[at]! }));
+  /** @returns ids, best first, until the next search; their similarities stand in `similaritiesFound` */
+  #searchGraph(graph: Graph, vector: Float32Array, wanted: number): Uint32Array {
+    if (wanted > labelsFound.length) {
+      labelsFound = new Uint32Array(wanted);
+      similaritiesFound = new Float32Array(wanted);
+    }
+    const ef = Math.max(EF_SEARCH, wanted);
+    const projected = this.#project(vector);
+    const count = this.#engine.searchGraph(graph, projected, wanted, ef, labelsFound, similaritiesFound);
+    for (let at = 0; at < count; at++) labelsFound[at] = this.#idOf[labelsFound[at]!]!;
+    return labelsFound.subarray(0, count);
   }
 
-  #project(vector: Float32Array): number[] {
-    if (this.#graphDimensions === this.dimensions) return Array.from(vector);
+  /** @returns numbers that the next call writes over */
+  #project(vector: Float32Array): Float32Array {
+    if (this.#graphDimensions === this.dimensions) return vector;
     this.#projection ??= new Projection(this.dimensions, this.#graphDimensions);
     return this.#projection.project(vector);
   }
 
   #link(id: number): void {
     const label = this.#idOf.length;
+    const engine = this.#engine;
     let graph = this.#graph;
     if (graph === null) {
       this.#capacity = Math.max(this.#sizeMin, this.size);
-      graph = new this.#library.HierarchicalNSW('ip', this.#graphDimensions);
-      graph.initIndex(this.#capacity, M, EF_CONSTRUCTION, SEED);
+      graph = engine.createGraph(this.#graphDimensions, this.#capacity, M, EF_CONSTRUCTION, SEED);
       this.#graph = graph;
     } else if (label === this.#capacity) {
       this.#capacity = Math.ceil(this.#capacity * 1.5);
-      graph.resizeIndex(this.#capacity);
+      engine.resizeGraph(graph, this.#capacity);
     }
-    graph.addPoint(this.#project(this.#exact.get(id)!), label);
+    engine.addPoint(graph, this.#project(this.#exact.get(id)!), label);
     this.#idOf.push(id);
     this.#labels.set(id, label);
   }
@@ -240,7 +252,7 @@ export class HnswIndex implements SavableIndex {
   #unlink(id: number): void {
     const label = this.#labels.get(id);
     if (label === undefined) return;
-    this.#graph!.markDelete(label);
+    this.#engine.markRemoved(this.#graph!, label);
     this.#labels.delete(id);
   }
 
@@ -263,16 +275,15 @@ export class HnswIndex implements SavableIndex {
 }
 
 /** Marked before it was saved, it is marked still, and says so. */
-function markRemoved(graph: HierarchicalNSW, label: number): void {
+function markRemoved(engine: GraphEngine, graph: Graph, label: number): void {
   try {
-    graph.markDelete(label);
+    engine.markRemoved(graph, label);
   } catch {
     // As it should be.
   }
 }
 
 /** The native library. @throws Error when it is not compiled for this machine */
-export function loadHnswlib(): Hnswlib {
-  const wide = loadWideFunctions<Hnswlib>(['HierarchicalNSW'], 'hnswlib-avx2.node');
-  return wide ?? (createRequire(import.meta.url)('hnswlib-node') as Hnswlib);
+export function loadHnswlib(): GraphEngine {
+  return loadGraphEngine();
 }

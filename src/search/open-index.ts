@@ -17,7 +17,7 @@ export function chooseIndex(warn: (message: string) => void, load = loadHnswlib)
   } catch (thrown) {
     const reason = (thrown instanceof Error ? thrown.message : String(thrown)).split('\n')[0];
     warn(
-      `hnswlib-node cannot be loaded, so every search compares with every vector: exact, but slow beyond some 20,000 (${reason})`,
+      `the graph of hnswlib cannot be loaded, so every search compares with every vector: exact, but slow beyond some 20,000 (${reason})`,
     );
     return (dimensions) => new ExactIndex(dimensions);
   }

@@ -13,27 +13,30 @@ const SEED = 7;
 export const PROJECTION_NAME = `sparse${PLACES} seed${SEED}`;
 
 export class Projection {
-  readonly #to: number;
   readonly #places: Uint16Array;
   readonly #signs: Int8Array;
+  readonly #sums: Float64Array;
+  readonly #projected: Float32Array;
 
   /** @param to 1 … 65,535 */
   constructor(from: number, to: number) {
     const prng = createPrng(SEED);
-    this.#to = to;
+    this.#sums = new Float64Array(to);
+    this.#projected = new Float32Array(to);
     this.#places = Uint16Array.from({ length: from * PLACES }, () => prng.below(to));
     this.#signs = Int8Array.from({ length: from * PLACES }, () => (prng.chance(0.5) ? 1 : -1));
   }
 
-  /** @returns a vector of length 1, or zeros; a plain array, as the native library takes it */
-  project(vector: Float32Array): number[] {
-    const projected = new Array<number>(this.#to).fill(0);
+  /** @returns a vector of length 1, or zeros; the next call writes over it */
+  project(vector: Float32Array): Float32Array {
+    const sums = this.#sums.fill(0);
     for (let at = 0; at < this.#places.length; at++)
-      projected[this.#places[at]!]! += this.#signs[at]! * vector[(at / PLACES) | 0]!;
+      sums[this.#places[at]!]! += this.#signs[at]! * vector[(at / PLACES) | 0]!;
     let squares = 0;
-    for (const number of projected) squares += number * number;
+    for (const sum of sums) squares += sum * sum;
     const scale = squares === 0 ? 0 : 1 / Math.sqrt(squares);
-    for (let at = 0; at < projected.length; at++) projected[at]! *= scale;
+    const projected = this.#projected;
+    for (let at = 0; at < sums.length; at++) projected[at] = sums[at]! * scale;
     return projected;
   }
 }

@@ -282,7 +282,7 @@ describe('choosing an index', () => {
     expect(make(4)).toBeInstanceOf(ExactIndex);
     expect(make(4)).toBeInstanceOf(ExactIndex);
     expect(warnings).toHaveLength(1);
-    expect(warnings[0]).toContain('hnswlib-node cannot be loaded');
+    expect(warnings[0]).toContain('the graph of hnswlib cannot be loaded');
     expect(warnings[0]).not.toContain('/a/path');
   });
 });

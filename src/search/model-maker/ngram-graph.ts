@@ -95,17 +95,29 @@ export function writeNgramGraph(weights: NgramWeights): Uint8Array {
     reduction: 'add',
   });
 
-  // Along the axes exactly; what they do not hold is folded, so that nothing is lost altogether.
-  const axes = mul(
-    toFloat(g.constant(weights.axes, [SKETCH, weights.axis_count])),
-    g.float(weights.axis_scale),
+  // Along the axes exactly; what they do not hold is folded, so that nothing is lost altogether. A few texts fill a small
+  // part of the sketch, and the axes of the rest are not even read: [rows of the texts, places] by [places, axes].
+  const filled = g.node('ReduceMax', [g.node('Abs', [sketch]), g.ints(0)], { keepdims: 0 });
+  // The first place always: there is no product of nothing.
+  const first = g.constant(Float32Array.of(1), [1]);
+  const others = g.node('Slice', [filled, g.ints(1), g.ints(SKETCH), g.ints(0)]);
+  const marked = g.node('Concat', [first, others], { axis: 0 });
+  const places = g.node('Squeeze', [g.node('NonZero', [marked]), g.ints(0)]);
+  const axes = g.constant(weights.axes, [SKETCH, weights.axis_count]);
+  const scale = g.float(weights.axis_scale);
+  const along = mul(
+    g.node('MatMul', [
+      g.node('Gather', [sketch, places], { axis: 1 }),
+      toFloat(g.node('Gather', [axes, places])),
+    ]),
+    scale,
   );
-  const along = g.node('MatMul', [sketch, axes]);
   const foldRows = (x: string, rows: string) => {
     const shape = g.node('Concat', [rows, g.ints(SKETCH / weights.fold, weights.fold)], { axis: 0 });
     return g.node('ReduceSum', [g.node('Reshape', [x, shape]), g.ints(1)], { keepdims: 0 });
   };
-  const foldedAxes = foldRows(g.node('Transpose', [axes], { perm: [1, 0] }), g.ints(weights.axis_count));
+  const wholeAxes = mul(toFloat(axes), scale);
+  const foldedAxes = foldRows(g.node('Transpose', [wholeAxes], { perm: [1, 0] }), g.ints(weights.axis_count));
   const rest = g.node('Sub', [foldRows(sketch, batch), g.node('MatMul', [along, foldedAxes])]);
   const joined = g.node('Concat', [along, rest], { axis: 1 });
   const length = g.node('ReduceL2', [joined, g.ints(1)], { keepdims: 1 });
