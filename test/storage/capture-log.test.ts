@@ -48,6 +48,23 @@ function makeTurns(count: number, turnBytes: number, marker: boolean): Buffer[] 
 }
 
 describe('capture log', () => {
+  it('loses nothing to another writer: a batch for ids that are taken fails, and has later ones when it is tried again', async () => {
+    const folder = makeFolder();
+    const first = await openLog(folder);
+    const second = await openLog(folder);
+    const batch = (text: string, count: number) =>
+      Array.from({ length: count }, (_, i) => makeExchange({ request_body: Buffer.from(`${text} ${i}`) }));
+    expect(await first.append(batch('first', 1))).toEqual({ first_id: 1, last_id: 1 });
+    await expect(second.append(batch('second', 20))).rejects.toThrow(/another process has written/);
+    expect(await second.append(batch('second', 20))).toEqual({ first_id: 2, last_id: 21 });
+    await expect(first.append(batch('first', 3))).rejects.toThrow(/another process has written/);
+    expect(await first.append(batch('first', 3))).toEqual({ first_id: 22, last_id: 24 });
+    const reader = openReader(join(folder, 'capture.mdb'));
+    expect(Buffer.from(reader.body(1, 'request')!).toString()).toBe('first 0');
+    expect(Buffer.from(reader.body(21, 'request')!).toString()).toBe('second 19');
+    expect(Buffer.from(reader.body(24, 'request')!).toString()).toBe('first 2');
+  });
+
   it('gives back what it was given, in any batches, bodies and runs', async () => {
     const body = fc.oneof(
       fc.uint8Array({ maxLength: 300 }),

@@ -303,6 +303,16 @@ export function syncEnv(env: CaptureEnv): Promise<void> {
   });
 }
 
+/**
+ * Writes a row behind all others of its table.
+ * @throws Error where there is one already, or a later one: somebody else has written, though whoever writes claims the
+ * file first (writer-claim.ts), from where that claim does not reach. The types do not say that LMDB tells
+ */
+export function appendRow(table: Database<Buffer, number>, key: number, value: Buffer): void {
+  const isWritten = table.putSync(key, value, { append: true }) as unknown as boolean;
+  if (!isWritten) throw new Error('another process has written to the capture database meanwhile');
+}
+
 /** A whole number from the meta table; `fallback` when it is not there. */
 export function readMetaNumber(env: CaptureEnv, key: string, fallback: number): number {
   const value = env.meta.get(key);

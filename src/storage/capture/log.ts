@@ -26,6 +26,7 @@ import {
 import { type Delta, makeDelta } from './delta.ts';
 import { type DecodeExchange, ExchangeIndex } from './facts.ts';
 import {
+  appendRow,
   attachmentsFolder,
   type CaptureEnv,
   ensureCaptureFile,
@@ -351,11 +352,9 @@ export class CaptureLog {
     this.#options.fault?.('commit');
     this.#env.root.transactionSync(() => {
       for (const { key, value, first_piece, pieces, waits_in } of blocks) {
-        if (waits_in !== null) this.#env.waiting!.putSync(key, encodeWaiting(waits_in), { append: true });
-        for (const [i, piece] of pieces.entries()) {
-          this.#env.pieces.putSync(first_piece + i, piece, { append: true });
-        }
-        this.#env.blocks.putSync(key, value, { append: true });
+        appendRow(this.#env.blocks, key, value);
+        if (waits_in !== null) appendRow(this.#env.waiting!, key, encodeWaiting(waits_in));
+        for (const [i, piece] of pieces.entries()) appendRow(this.#env.pieces, first_piece + i, piece);
       }
     });
     this.#rawFiles.commit();

@@ -5,7 +5,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { BlockReader } from './blocks.ts';
 import { cutBlock, decodeBlock, encodeBlock, isRawBlock, readBlockHead, readRawPlace } from './codec.ts';
-import { type CaptureEnv, openCaptureEnv, syncEnv } from './layout.ts';
+import { appendRow, type CaptureEnv, openCaptureEnv, syncEnv } from './layout.ts';
 import { RawFileGone, readRawBlock } from './raw-files.ts';
 
 /** A block that was stored as it is. */
@@ -66,7 +66,7 @@ export function repackBlock(
   }
   const { value, pieces } = cutBlock(encodeBlock(records, null, 'steady'), nextPiece);
   env.root.transactionSync(() => {
-    for (const [at, piece] of pieces.entries()) env.pieces.putSync(nextPiece + at, piece, { append: true });
+    for (const [at, piece] of pieces.entries()) appendRow(env.pieces, nextPiece + at, piece);
     env.blocks.putSync(key, value);
     env.waiting?.removeSync(key);
   });
