@@ -7,13 +7,20 @@ import type { Front } from '../src/runtime/front.ts';
 import { FrontHost, type FrontHostParts } from '../src/runtime/front-host.ts';
 import type { Placement } from '../src/runtime/protocol.ts';
 import { LmdbJournal } from '../src/storage/lmdb/journal.ts';
-import type { DatabasePaths } from '../src/storage/lmdb/stores.ts';
+import { type DatabasePaths, redoLogPath } from '../src/storage/lmdb/stores.ts';
 import { LmdbTables } from '../src/storage/lmdb/tables.ts';
 import { SplitJournal } from '../src/storage/split-journal.ts';
 import { liveHub, silentLiveHub } from './live-hub/behaviour.ts';
 import { run, STEP_ANSWERS_PORT, unwatchedRun } from './run/behaviour.ts';
 import { StepAnswersPort } from './run/port.ts';
-import { LIVE_HUB_POLICY, QUICK_KINDS, RUN_POLICY, USAGE_METER_POLICY } from './supervision.ts';
+import {
+  LIVE_HUB_POLICY,
+  PROMISED_KINDS,
+  PROMISED_TABLES,
+  QUICK_KINDS,
+  RUN_POLICY,
+  USAGE_METER_POLICY,
+} from './supervision.ts';
 import { usageMeter } from './usage-meter/behaviour.ts';
 
 export interface FrontHostSeat {
@@ -42,10 +49,14 @@ export function startFrontHost(seat: FrontHostSeat): FrontHost {
   });
 }
 
-function openParts({ databases, has_live_stream, log }: FrontHostSeat): FrontHostParts {
+function openParts({ index, databases, has_live_stream, log }: FrontHostSeat): FrontHostParts {
   const journal = new SplitJournal(
     new LmdbJournal(databases.main, 'disk'),
-    new LmdbJournal(databases.runs, 'process'),
+    new LmdbJournal(databases.runs, 'process', {
+      path: redoLogPath(databases, index),
+      kinds: PROMISED_KINDS,
+      tables: PROMISED_TABLES,
+    }),
     QUICK_KINDS,
   );
   const runs = new LmdbTables(databases.runs, 'process');

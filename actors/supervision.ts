@@ -1,6 +1,8 @@
 /**
  * Supervision as data: the bounds of each kind of actor, what overflow does, and how often it may fail. Any thread.
  */
+import { RUN_STEPS } from '../src/domain/run-rows.ts';
+import { USAGE } from '../src/domain/usage.ts';
 import { QUEUED_TRACES } from '../src/limits.ts';
 import { DEFAULT_KIND_POLICY, type KindPolicy } from '../src/runtime/supervision.ts';
 import { CAPTURE_WRITER_KIND } from './capture-writer/protocol.ts';
@@ -136,3 +138,10 @@ export const FRONT_KINDS: readonly string[] = [LIVE_HUB_KIND, RUN_KIND, USAGE_ME
  * would be most of their cost. All others are synced before they count (`main.mdb`).
  */
 export const QUICK_KINDS: ReadonlySet<string> = new Set<string>([RUN_KIND, USAGE_METER_KIND]);
+
+/**
+ * What may reach `runs.mdb` a moment after it was promised in a redo log: steps. A run alone reads those of its own, and
+ * who reads the counters waits for them. Starts and finishes, which others read in tables, are there at once.
+ */
+export const PROMISED_KINDS: ReadonlySet<string> = new Set<string>([RUN_KIND]);
+export const PROMISED_TABLES: ReadonlySet<string> = new Set<string>([RUN_STEPS, USAGE]);

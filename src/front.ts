@@ -33,6 +33,7 @@ import { serveApi } from './http/api-port.ts';
 import { type HttpServer, startServer } from './http/server.ts';
 import { COMPUTE_THREADS, DRAIN_DEADLINE_MS, RESUME_TRACES_MS } from './limits.ts';
 import type { ComputeTask } from './runtime/actor-thread.ts';
+import type { Front as ActorFront } from './runtime/front.ts';
 import type { Embedder } from './search/embedder.ts';
 import { openEmbedder } from './search/open-embedder.ts';
 import { closeStores, databasePaths, openStores } from './storage/lmdb/stores.ts';
@@ -53,7 +54,7 @@ export interface FrontServices {
   admin: CaptureAdmin;
   probes: ReadinessProbes;
   /** Reaches the actors from this thread. */
-  asker: SubscribingAsker;
+  asker: SubscribingAsker & Pick<ActorFront, 'fence'>;
   /** Runs tasks of the stateless pool; null where there is no API. */
   compute: ComputeTask | null;
   shared: SharedMemory;
@@ -289,7 +290,10 @@ function listenForApi(
       has_patterns: config.engines.vector_store !== null,
       ...(findings === undefined ? {} : { findings }),
       renderMetrics,
-      control: controlOf(config, shared),
+      control: {
+        ...controlOf(config, shared),
+        ...(config.front_threads > 1 ? { settle: () => asker.fence() } : {}),
+      },
       gateway:
         gatewayPort === undefined ? null : { port: gatewayPort, is_local: isLoopback(config.gateway.host) },
     },

@@ -378,6 +378,11 @@ export const EMBEDDING_REMOTE_RETRY_MS = 500;
 export const EMBEDDING_REMOTE_RETRY_FIRST_MS = 1_000;
 export const EMBEDDING_REMOTE_RETRY_MAX_MS = 30_000;
 export const EMBEDDING_DIMENSIONS_MAX = 8_192;
+/**
+ * What runs have promised in a redo log before it is in the database: so much at most, for so long at most, and how soon a
+ * database that refused it is tried again.
+ */
+export const REDO_LOG = { bytes: MIB, delay_ms: 5, retry_ms: 1_000 } as const;
 
 assert(DEFAULTS.GW_MAX_CAPTURE_BYTES <= CAPTURE_BYTES_MAX, 'the default body cap is inside its own range');
 assert(

@@ -34,12 +34,14 @@ export interface ControlPlane {
   revocations: SharedArrayBuffer;
   /** Shared by all front threads (user-epochs.ts). */
   user_epochs: SharedArrayBuffer;
+  /** Waits until what other front threads have counted can be read here; absent where there are none. */
+  settle?: () => Promise<void>;
   clock?: Clock;
 }
 
 export function controlPlaneRoutes(control: ControlPlane, stores: Stores, checks: Checks): ApiRoute[] {
   const { main } = stores;
-  const { plan_caps, clock } = control;
+  const { plan_caps, settle, clock } = control;
   const epochs = new UserEpochs(control.user_epochs);
   const revocations = new Revocations(control.revocations);
   const timed = clock === undefined ? {} : { clock };
@@ -49,7 +51,7 @@ export function controlPlaneRoutes(control: ControlPlane, stores: Stores, checks
     ...bindUser(ORGANIZATIONS, organizationHandlers({ main })),
     ...bindUser(PROJECTS, projectHandlers({ main, revocations })),
     ...bindUser(API_KEYS, apiKeyHandlers({ main, revocations })),
-    ...bindUser(USAGE_ROUTES, usageHandlers({ stores })),
+    ...bindUser(USAGE_ROUTES, usageHandlers({ stores, ...(settle === undefined ? {} : { settle }) })),
     ...bindUser(BILLING, billingHandlers(billing)),
     ...bindUser(FEEDBACK, feedbackHandlers({ main })),
   ];

@@ -13,7 +13,13 @@ import {
 import type { Stores } from '../storage/stores.ts';
 import { chooseOrganization, chooseProject } from './access.ts';
 
-export function usageHandlers({ stores }: { stores: Stores }): UserHandlersOf<typeof USAGE_ROUTES> {
+export interface UsageServices {
+  stores: Stores;
+  /** Waits until what other front threads have counted can be read here; absent where there are none. */
+  settle?: () => Promise<void>;
+}
+
+export function usageHandlers({ stores, settle }: UsageServices): UserHandlersOf<typeof USAGE_ROUTES> {
   const { main } = stores;
   return {
     usageStats: ({ user, query, now_ms }) => {
@@ -29,9 +35,10 @@ export function usageHandlers({ stores }: { stores: Stores }): UserHandlersOf<ty
       };
     },
 
-    usageSeries: ({ user, query, now_ms }) => {
+    usageSeries: async ({ user, query, now_ms }) => {
       const { org_id } = chooseOrganization(main, user, query.org_id, 'usage.read');
       const project_id = chooseProject(main, org_id, query.project_id);
+      await settle?.();
       const series = readUsage(stores, { org_id, project_id, days: query.days, nowMs: now_ms });
       const totals = show({} as UsageCounts);
       for (const day of series) {

@@ -180,6 +180,7 @@ export class FrontHost {
     return {
       load: (kind, key) => journal.load(kind, key),
       commit: (writes, done) => journal.commit(writes, this.#guard(done)),
+      settle: () => journal.settle?.(),
       close: () => journal.close(),
     };
   }

@@ -203,15 +203,20 @@ export class Front implements Asker {
     };
   }
 
-  /** Resolves when everything sent so far has arrived in mailboxes (or its thread has died). */
+  /**
+   * Resolves when everything sent so far has arrived in mailboxes (or its thread has died), and what was answered so far can
+   * be read on this thread.
+   */
   async fence(): Promise<void> {
     const waits: Promise<void>[] = [];
     this.#links.forEach((link, host) => {
       const deferred = createDeferred();
       const id = this.#nextFence++;
-      if (link == null || !link.send({ type: 'fence', id })) return;
+      if (link == null) return;
+      // Entered before it is sent: a link within the thread brings the answer at once.
       this.#fences.set(id, { host, done: deferred.resolve });
-      waits.push(deferred.promise);
+      if (link.send({ type: 'fence', id })) waits.push(deferred.promise);
+      else this.#fences.delete(id);
     });
     await Promise.all(waits);
   }

@@ -383,6 +383,7 @@ export class ActorHost {
         return;
       }
       case 'fence':
+        this.#settleJournal();
         link.send({ type: 'fenced', id: frame.id });
         return;
       case 'fenced':
@@ -390,6 +391,14 @@ export class ActorHost {
         return;
       default: // answers and publications go to fronts only
         return;
+    }
+  }
+
+  #settleJournal(): void {
+    try {
+      this.#parts.journal?.settle?.();
+    } catch {
+      // The next commit says so.
     }
   }
 

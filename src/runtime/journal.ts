@@ -32,6 +32,11 @@ export interface JournalStore {
    * most one commit outstanding. After an error the writes may or may not be there.
    */
   commit(writes: readonly JournalWrite[], done: (error: Error | null) => void): void;
+  /**
+   * Where what is committed reaches other threads only a moment later: brings it there now.
+   * @throws when it cannot
+   */
+  settle?(): void;
   /** Waits for the outstanding commit and lets go of the store. */
   close(): Promise<void>;
 }

@@ -26,7 +26,10 @@ export type Frame =
   | { type: 'subscribe'; topic: string }
   | { type: 'unsubscribe'; topic: string }
   | { type: 'publish'; topic: string; payload: unknown }
-  /** Answered by `fenced` once everything sent before it has been delivered to mailboxes. */
+  /**
+   * Answered by `fenced` once everything sent before it has been delivered to mailboxes, and everything committed here
+   * can be read on other threads, if the store lets it.
+   */
   | { type: 'fence'; id: number }
   | { type: 'fenced'; id: number };
 

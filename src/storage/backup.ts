@@ -27,6 +27,7 @@ import { open, type RootDatabase } from 'lmdb';
 import { z } from 'zod';
 import { rawFolder } from './capture/layout.ts';
 import { repackAll } from './capture/repacking.ts';
+import { databasePaths, findRedoLogs } from './lmdb/stores.ts';
 
 /** A backup that cannot be taken or cannot be believed. One line for the person. */
 export class BackupError extends Error {
@@ -51,7 +52,7 @@ const DIGEST_PIECE_BYTES = 1 << 20;
 const fileEntry = z.object({
   /** Relative to the backup. */
   name: z.string().regex(/^[^/\\]+(\/[^/\\]+)?$/),
-  kind: z.enum(['database', 'capture', 'sealed', 'attachment', 'secret']),
+  kind: z.enum(['database', 'redo', 'capture', 'sealed', 'attachment', 'secret']),
   bytes: z.number().int().min(0),
   /** Of a database: rows of each named table. */
   rows: z.record(z.string(), z.number().int()).optional(),
@@ -89,6 +90,9 @@ export async function writeBackup(
   mkdirSync(partial, { recursive: true, mode: 0o700 });
   try {
     const files: FileEntry[] = [];
+    // Before the database: what it has by then is left out of the log when they are opened.
+    for (const { path, name, kind } of findRedo(data_dir))
+      files.push({ name, kind, ...copyPlain(path, join(partial, name)) });
     for (const [index, { path, name, kind }] of databases.entries()) {
       progress(name, index, databases.length);
       files.push({ name, kind, ...(await copyUnrotated(path, join(partial, name), kind, capture_db)) });
@@ -185,6 +189,11 @@ function findDatabases(dataDir: string, captureDb: string): Source[] {
   return sources;
 }
 
+/** What was promised and may not be in the database, where a process was killed or is at work. */
+function findRedo(dataDir: string): Source[] {
+  return findRedoLogs(databasePaths(dataDir)).map((path) => ({ path, name: basename(path), kind: 'redo' }));
+}
+
 function findSealed(captureDb: string): Source[] {
   const stem = basename(captureDb).replace(/\.[^.]*$/, '');
   const sealed = new RegExp(`^${escapeRegExp(stem)}\\.(\\d+-\\d+\\.[^.]+)$`);
@@ -216,6 +225,7 @@ function findFiles(dataDir: string, captureDb: string): Source[] {
 function placeOf({ name, kind }: FileEntry, dataDir: string, captureDb: string): string {
   switch (kind) {
     case 'database':
+    case 'redo':
     case 'secret':
       return join(dataDir, name);
     case 'capture':

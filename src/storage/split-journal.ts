@@ -36,6 +36,11 @@ export class SplitJournal implements JournalStore {
     this.#main.commit(main, settle);
   }
 
+  settle(): void {
+    this.#main.settle?.();
+    this.#quick.settle?.();
+  }
+
   async close(): Promise<void> {
     await Promise.all([this.#main.close(), this.#quick.close()]);
   }

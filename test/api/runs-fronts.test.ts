@@ -1,6 +1,7 @@
 /** Runs with several front threads: each lives on one of them, and every one of them finds it, also after a kill. */
 import { expect, it } from 'vitest';
 import { type ApiAnswer, ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
+import { ControlPlaneChild } from '../fixtures/control-plane.ts';
 
 const RUNS = 24;
 const STEPS = 6;
@@ -54,6 +55,31 @@ it('are found from every front, told of to every reader, and go on with another 
   }
   expect(await child.stop()).toBe(0);
 }, 400_000);
+
+it('are counted by the time they are answered, whichever front is asked', async () => {
+  await using child = new ControlPlaneChild({ FRONT_THREADS: '3', ACTOR_THREADS: '1' });
+  await child.start();
+  const owner = await child.person('owner');
+  const key = { authorization: `Bearer ${CHILD_KEY}`, ...APART };
+  const { org_id } = owner;
+  for (let run = 0; run < RUNS; run++)
+    await child.post('/v1/monitor/runs', { run_id: `r${run}`, org_id }, key);
+  for (let step = 0; step < STEPS; step++) {
+    for (let run = 0; run < RUNS; run++) {
+      const body = { step_index: step, action: 'read', tokens: 10, org_id };
+      expect((await child.post(`/v1/monitor/runs/r${run}/steps`, body, key)).status).toBe(200);
+      const usage = await fetch(`${child.url}/usage/?org_id=${org_id}&days=1`, {
+        headers: { authorization: `Bearer ${owner.token}`, ...APART },
+      });
+      const steps = step * RUNS + run + 1;
+      expect(((await usage.json()) as { totals: object }).totals).toMatchObject({
+        runs: RUNS,
+        steps,
+        tokens: 10 * steps,
+      });
+    }
+  }
+}, 120_000);
 
 it('finish what they have accepted when the process is told to end', async () => {
   await using child = new ApiChild({ FRONT_THREADS: '2', ACTOR_THREADS: '1' });

@@ -147,6 +147,30 @@ describe('a host on a front thread', () => {
     await again.host.stop();
   });
 
+  it('answers a fence at once, with everything committed where other threads read it', async () => {
+    let settled = 0;
+    const front = new Front(PLACEMENT, loopScheduler);
+    const inner = new MemoryJournal(new Map());
+    const journal: JournalStore = {
+      load: (kind, key) => inner.load(kind, key),
+      commit: (writes, done) => inner.commit(writes, done),
+      settle: () => {
+        settled++;
+        if (settled > 1) throw new Error('the disk is full');
+      },
+      close: () => inner.close(),
+    };
+    const parts = { kinds: TEST_KINDS, journal, ports: {}, report: () => {}, dispose: () => inner.close() };
+    const host = new FrontHost({ index: HERE, placement: PLACEMENT, front, open: () => parts });
+    await front.fence();
+    expect(settled).toBe(1);
+    // What cannot be brought there now is no reason to wait for ever.
+    await front.fence();
+    expect(settled).toBe(2);
+    expect(await ask({ front }, 'add', 4)).toEqual({ total: 4, count: 1 });
+    await host.stop();
+  });
+
   it('outlives an actor that throws', async () => {
     const opened = open();
     await ask(opened, 'add', 5);

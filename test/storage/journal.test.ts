@@ -49,6 +49,15 @@ const STORES = [
     prepare: () => () => new LmdbJournal(join(folder, 'data', 'runs.mdb'), 'process'),
   },
   {
+    name: 'LMDB behind a redo log',
+    prepare: () => () =>
+      new LmdbJournal(join(folder, 'data', 'runs.mdb'), 'process', {
+        path: join(folder, 'data', 'runs.0.redo'),
+        kinds: new Set(['run', 'ledger']),
+        tables: new Set(),
+      }),
+  },
+  {
     name: 'memory',
     prepare: () => {
       const disk: MemoryDisk = new Map();

@@ -88,6 +88,21 @@ const STORES = [
     },
   })),
   {
+    name: 'LMDB behind a redo log',
+    prepare: () => {
+      const path = join(folder, 'data', 'runs.mdb');
+      const promises = {
+        path: join(folder, 'data', 'runs.0.redo'),
+        kinds: new Set(['run']),
+        tables: new Set(['t', 'u']),
+      };
+      return {
+        open: (): Tables => new LmdbTables(path, 'process'),
+        journal: (): JournalStore => new LmdbJournal(path, 'process', promises),
+      };
+    },
+  },
+  {
     name: 'memory',
     prepare: () => {
       const disk: MemoryTableDisk = new Map();

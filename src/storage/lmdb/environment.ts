@@ -27,6 +27,8 @@ const opened = new Map<string, { environment: Environment; users: number }>();
 export class Environment {
   readonly path: string;
   readonly durability: Durability;
+  /** Brings to the file what this thread has promised elsewhere (backlog.ts); throws when it cannot. */
+  beforeRead: (() => void) | null = null;
   /** Null after close, and while it is opened again after a failure. */
   #root: RootDatabase<Buffer, Buffer> | null = null;
   readonly #named = new Map<string, BinaryDatabase>();
@@ -84,10 +86,16 @@ export class Environment {
     if (this.#reopening !== null) await this.#reopening;
     else if (this.#root === null) await this.reopen();
     try {
+      this.settle();
       return this.isImmediate ? this.transactNow(work) : ((await this.root.childTransaction(work)) as Value);
     } catch (thrown) {
       throw await findCause(thrown);
     }
+  }
+
+  /** Before anything is read: what this thread was promised is there then. @throws Error of the file */
+  settle(): void {
+    this.beforeRead?.();
   }
 
   /**

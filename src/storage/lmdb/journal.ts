@@ -7,8 +7,10 @@
  * others are events.
  */
 import type { JournalStore, JournalWrite, StoredActor } from '../../runtime/journal.ts';
+import { Backlog } from './backlog.ts';
+import { applyChange, type Change, mergeCounts } from './changes.ts';
 import { type Durability, Environment } from './environment.ts';
-import { applyRow, type EncodedRow, encodeRow, mergeCounts } from './tables.ts';
+import { encodeRow } from './tables.ts';
 
 /** An actor's entries are not what was written; it cannot be started from them. */
 export class DamagedHistoryError extends Error {
@@ -21,24 +23,48 @@ const MAX_NUMBER = 2 ** 48 - 1;
 
 const JOURNAL = 'journal';
 
+/** Commits that may reach the database a moment later (backlog.ts). */
+export interface PromiseOptions {
+  /** The redo log, which this journal alone writes. */
+  path: string;
+  /** Kinds of actors whose commits are promised, unless they hold rows of other tables than these. */
+  kinds: ReadonlySet<string>;
+  /** Tables whose rows are waited for by who asks for them on another thread. */
+  tables: ReadonlySet<string>;
+}
+
 export class LmdbJournal implements JournalStore {
   readonly #environment: Environment;
+  readonly #promises: PromiseOptions | null;
+  /** Null: every commit goes to the database. */
+  readonly #backlog: Backlog | null = null;
   #closed = false;
   #outstanding: Promise<void> = Promise.resolve();
 
   /**
    * Opens the journal; makes the file and its folder when they are missing.
    * @param path a database of DATA_DIR
-   * @throws when the file cannot be opened
+   * @param promises only where the file promises no more than a redo log does: without syncs
+   * @throws when a file cannot be opened
    */
-  constructor(path: string, durability: Durability = 'disk') {
+  constructor(path: string, durability: Durability = 'disk', promises: PromiseOptions | null = null) {
     this.#environment = Environment.open(path, durability);
     this.#environment.named(JOURNAL);
+    this.#promises = promises;
+    if (promises === null) return;
+    try {
+      if (durability !== 'process') throw new TypeError(`${path} promises more than a redo log does`);
+      this.#backlog = new Backlog(this.#environment, promises.path, dropSuperseded);
+    } catch (thrown) {
+      void this.#environment.close();
+      throw thrown;
+    }
   }
 
   /** @throws {DamagedHistoryError} when events are missing; Error when the database is not open */
   load(kind: string, key: string): StoredActor {
     if (this.#closed) throw new Error('the journal is closed');
+    this.#environment.settle();
     const journal = this.#environment.named(JOURNAL);
     // Reads share one read transaction a turn; this one must see the last commit.
     journal.resetReadTxn();
@@ -70,7 +96,11 @@ export class LmdbJournal implements JournalStore {
       return;
     }
     try {
-      this.#environment.transactNow(this.#prepare(writes));
+      const changes = encodeWrites(writes);
+      if (!this.#promise(writes, changes)) {
+        this.#environment.settle();
+        this.#environment.transactNow(this.#prepare(changes));
+      }
     } catch (thrown) {
       this.#outstanding = fail(thrown);
       return;
@@ -78,58 +108,86 @@ export class LmdbJournal implements JournalStore {
     process.nextTick(done, null);
   }
 
+  /** Brings everything promised to the database. @throws Error of the database */
+  settle(): void {
+    this.#environment.settle();
+  }
+
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
     await this.#outstanding;
+    try {
+      this.#backlog?.close();
+    } catch {
+      // It stays in the log.
+    }
     await this.#environment.close();
   }
 
   async #writeLater(writes: readonly JournalWrite[]): Promise<void> {
     if (this.#closed) throw new Error('the journal is closed');
-    await this.#environment.transact(this.#prepare(writes));
+    await this.#environment.transact(this.#prepare(encodeWrites(writes)));
+  }
+
+  /** @returns false for what must go to the database itself */
+  #promise(writes: readonly JournalWrite[], changes: readonly Change[]): boolean {
+    if (this.#backlog === null) return false;
+    const { kinds, tables } = this.#promises!;
+    for (const write of writes)
+      if (!kinds.has(write.kind) || (write.type === 'row' && !tables.has(write.row.table))) return false;
+    return this.#backlog.promise(changes);
   }
 
   /** @returns what is to be done inside a transaction */
-  #prepare(writes: readonly JournalWrite[]): () => void {
-    const superseded = findSuperseded(writes);
-    // All of it is encoded before the transaction begins: nothing can fail inside but the database itself.
-    const emptied: [start: Buffer, end: Buffer][] = [];
-    const puts: [key: Buffer, value: Buffer][] = [];
-    const rows: EncodedRow[] = [];
-    for (const write of writes) {
-      if (write.type === 'row') {
-        rows.push(encodeRow(write.row));
-        continue;
-      }
-      const { kind, key, seq } = write;
-      if (write.type === 'snapshot') {
-        emptied.push([encodeKey(kind, key, 1), encodeKey(kind, key, seq + 1)]);
-        puts.push([encodeKey(kind, key, 0), encodeSnapshot(write)]);
-      } else if (seq > (superseded.get(addressText(write)) ?? 0)) {
-        puts.push([encodeKey(kind, key, seq), toBuffer(write.event)]);
-      }
-    }
-    const changes = mergeCounts(rows);
+  #prepare(encoded: readonly Change[]): () => void {
+    const changes = mergeCounts(dropSuperseded(encoded));
     return () => {
-      const journal = this.#environment.named(JOURNAL);
-      for (const [start, end] of emptied)
-        for (const key of [...journal.getKeys({ start, end })]) journal.removeSync(key);
-      for (const [key, value] of puts) journal.putSync(key, value);
-      for (const change of changes) applyRow(this.#environment, change);
+      for (const change of changes) applyChange(this.#environment, change);
     };
   }
 }
 
-/** Events that a snapshot of the same batch makes superfluous: address → number of the last of them. */
-function findSuperseded(writes: readonly JournalWrite[]): Map<string, number> {
-  const last = new Map<string, number>();
-  for (const write of writes) if (write.type === 'snapshot') last.set(addressText(write), write.seq);
-  return last;
+/** All of it is encoded before a transaction begins: nothing can fail inside but the database itself. */
+function encodeWrites(writes: readonly JournalWrite[]): Change[] {
+  const changes: Change[] = [];
+  for (const write of writes) {
+    if (write.type === 'row') {
+      changes.push(encodeRow(write.row));
+      continue;
+    }
+    const { kind, key, seq } = write;
+    if (write.type === 'event') {
+      const at = encodeKey(kind, key, seq);
+      changes.push({ op: 'put', database: JOURNAL, key: at, value: toBuffer(write.event) });
+    } else {
+      const [first, end] = [encodeKey(kind, key, 1), encodeKey(kind, key, seq + 1)];
+      changes.push(
+        { op: 'clear', database: JOURNAL, key: first, end },
+        { op: 'put', database: JOURNAL, key: encodeKey(kind, key, 0), value: encodeSnapshot(write) },
+      );
+    }
+  }
+  return changes;
 }
 
-function addressText({ kind, key }: { kind: string; key: string }): string {
-  return `${kind}\0${key}`;
+/** Without the events that a snapshot behind them makes superfluous. */
+function dropSuperseded(changes: readonly Change[]): readonly Change[] {
+  /** By address: number behind the last event that goes. */
+  const cleared = new Map<string, number>();
+  for (const change of changes)
+    if (change.op === 'clear') cleared.set(addressOf(change.key), readNumber(change.end));
+  if (cleared.size === 0) return changes;
+  return changes.filter(({ op, database, key }) => {
+    if (op !== 'put' || database !== JOURNAL) return true;
+    const number = readNumber(key);
+    return number === 0 || number >= (cleared.get(addressOf(key)) ?? 0);
+  });
+}
+
+/** The part of a key that names the actor. */
+function addressOf(key: Buffer): string {
+  return key.toString('latin1', 0, key.length - NUMBER_BYTES);
 }
 
 function encodeKey(kind: string, key: string, number: number): Buffer {

@@ -1,8 +1,9 @@
 /** Where the product's databases are, and their tables for one thread. Any thread. */
-import { existsSync, mkdirSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { checkFileHead, checkRoom } from '../capture/layout.ts';
 import type { Stores } from '../stores.ts';
+import { LmdbJournal } from './journal.ts';
 import { LmdbTables } from './tables.ts';
 
 /** Paths of the databases in DATA_DIR: plain data, for threads to open them by. */
@@ -13,6 +14,23 @@ export interface DatabasePaths {
 
 export function databasePaths(dataDir: string): DatabasePaths {
   return { main: join(dataDir, 'main.mdb'), runs: join(dataDir, 'runs.mdb') };
+}
+
+/** Where the host with that number keeps what runs have promised and `runs.mdb` has not yet (backlog.ts). */
+export function redoLogPath({ runs }: DatabasePaths, host: number): string {
+  return `${runs.replace(/\.mdb$/, '')}.${host}.redo`;
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+/** Redo logs beside the database, of however many hosts an earlier process had. */
+export function findRedoLogs({ runs }: DatabasePaths): string[] {
+  const folder = dirname(runs);
+  const stem = basename(runs).replace(/\.mdb$/, '');
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder)
+    .filter((name) => name.startsWith(`${stem}.`) && /^\d+\.redo$/.test(name.slice(stem.length + 1)))
+    .map((name) => join(folder, name));
 }
 
 /**
@@ -29,7 +47,8 @@ export async function closeStores({ main, runs }: Stores): Promise<void> {
 
 /**
  * Opens both once and closes them again, before any thread does: a thread that cannot is started again and again while
- * nobody reads why, and LMDB ends the whole process over a file that is none of its own.
+ * nobody reads why, and LMDB ends the whole process over a file that is none of its own. What an earlier process promised
+ * in redo logs is in the database then.
  * @throws Error that says in one line which file it is; its `code` marks it as no fault of ours
  */
 export async function tryStores(paths: DatabasePaths): Promise<void> {
@@ -44,6 +63,8 @@ export async function tryStores(paths: DatabasePaths): Promise<void> {
     mkdirSync(dirname(paths.main), { recursive: true });
     for (const path of [paths.main, paths.runs]) checkRoom(path);
     await closeStores(openStores(paths));
+    for (const path of findRedoLogs(paths))
+      await new LmdbJournal(paths.runs, 'process', { path, kinds: NONE, tables: NONE }).close();
   } catch (thrown) {
     const reason = thrown instanceof Error ? thrown.message : String(thrown);
     throw refuse(`${paths.main} and ${paths.runs} cannot be opened: ${reason}`, thrown);

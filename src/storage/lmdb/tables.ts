@@ -2,14 +2,11 @@
  * Tables of rows in an LMDB file (see ../tables.ts): each table is a named database, keys as in ../row-key.ts, values
  * as msgpack. Any thread; threads and processes may share a file.
  */
-import { Packr } from 'msgpackr';
 import type { RowKey, RowWrite } from '../../runtime/protocol.ts';
 import { decodeRowKey, encodePrefixEnd, encodeRowKey } from '../row-key.ts';
 import type { Row, RowRange, Tables, TableTransaction } from '../tables.ts';
+import { applyChange, type Change, packr } from './changes.ts';
 import { type BinaryDatabase, type Durability, Environment } from './environment.ts';
-
-/** Plain msgpack: no structures that another version or thread would have to know. */
-const packr = new Packr({ useRecords: false, moreTypes: false, variableMapSize: true });
 
 /** Table names share the file with the journal. */
 const TABLE_PREFIX = 'rows:';
@@ -40,7 +37,7 @@ export class LmdbTables implements Tables {
         decodeValue<V>(tableOf(this.#environment, table).get(encodeRowKey(row))),
       range: <V>(table: string, range: RowRange) =>
         readRange<V>(() => tableOf(this.#environment, table), range),
-      write: (write) => applyRow(this.#environment, encodeRow(write)),
+      write: (write) => applyChange(this.#environment, encodeRow(write)),
     };
     return this.#environment.transact(() => work(transaction));
   }
@@ -51,88 +48,41 @@ export class LmdbTables implements Tables {
 
   /** Reads share one read transaction a turn; a caller expects what another thread committed before it asked. */
   #fresh(table: string): BinaryDatabase {
+    this.#environment.settle();
     const database = tableOf(this.#environment, table);
     database.resetReadTxn();
     return database;
   }
 }
 
-/** A write whose parts are bytes already: nothing can fail on the way but the database itself. */
-export interface EncodedRow {
-  table: string;
-  row: Buffer;
-  /** null removes; counts are added to what is there. */
-  change: Buffer | null | Readonly<Record<string, number>>;
-}
-
 /** @throws RangeError for a key, TypeError for a value that cannot be stored */
-export function encodeRow(write: RowWrite): EncodedRow {
-  const row = encodeRowKey(write.row);
-  const { table } = write;
-  if (write.op === 'put') return { table, row, change: packr.pack(write.value) };
-  return { table, row, change: write.op === 'remove' ? null : write.counts };
+export function encodeRow(write: RowWrite): Change {
+  const key = encodeRowKey(write.row);
+  const database = databaseOf(write.table);
+  switch (write.op) {
+    case 'put':
+      return { op: 'put', database, key, value: packr.pack(write.value) };
+    case 'add':
+      return { op: 'add', database, key, counts: write.counts };
+    case 'remove':
+      return { op: 'remove', database, key };
+  }
 }
 
-/**
- * Adds up what a batch counts in one row, so that the row is read and written once. What the batch puts or removes
- * stays as it is, and counts before it and after it stay apart.
- */
-export function mergeCounts(rows: readonly EncodedRow[]): readonly EncodedRow[] {
-  const counted = new Set<string>();
-  let adds = 0;
-  for (const { table, change } of rows) {
-    if (!isCount(change)) continue;
-    counted.add(table);
-    adds++;
-  }
-  if (adds < 2) return rows;
-  /** By table and row: what its next counts are added to; null behind a put or a removal. */
-  const sums = new Map<string, Record<string, number> | null>();
-  const merged: EncodedRow[] = [];
-  for (const encoded of rows) {
-    const { table, row, change } = encoded;
-    if (!counted.has(table)) {
-      merged.push(encoded);
-      continue;
-    }
-    const place = `${table}\0${row.toString('latin1')}`;
-    if (!isCount(change)) {
-      sums.set(place, null);
-      merged.push(encoded);
-      continue;
-    }
-    const sum = sums.get(place);
-    if (sum == null) {
-      const counts = { ...change };
-      sums.set(place, counts);
-      merged.push({ table, row, change: counts });
-    } else {
-      for (const [name, by] of Object.entries(change)) sum[name] = (sum[name] ?? 0) + by;
-    }
-  }
-  return merged;
-}
+/** Tables are few, and asked for with every step. */
+const databases = new Map<string, string>();
 
-function isCount(change: EncodedRow['change']): change is Readonly<Record<string, number>> {
-  return change !== null && !Buffer.isBuffer(change);
-}
-
-/** Inside a write transaction of the file. */
-export function applyRow(environment: Environment, { table, row, change }: EncodedRow): void {
-  const database = tableOf(environment, table);
-  if (change === null) {
-    database.removeSync(row);
-  } else if (Buffer.isBuffer(change)) {
-    database.putSync(row, change);
-  } else {
-    const counts = decodeValue<Record<string, number>>(database.get(row)) ?? {};
-    for (const name of Object.keys(change)) counts[name] = (counts[name] ?? 0) + change[name]!;
-    database.putSync(row, packr.pack(counts));
+function databaseOf(table: string): string {
+  let database = databases.get(table);
+  if (database === undefined) {
+    database = TABLE_PREFIX + table;
+    databases.set(table, database);
   }
+  return database;
 }
 
 function tableOf(environment: Environment, table: string): BinaryDatabase {
-  return environment.named(TABLE_PREFIX + table);
+  return environment.named(databaseOf(table));
 }
 
 function* readRange<Value>(database: () => BinaryDatabase, range: RowRange): Iterable<Row<Value>> {

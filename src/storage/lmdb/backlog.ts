@@ -1,0 +1,127 @@
+/**
+ * Commits that are promised in a redo log and reach the database many at a time: a transaction writes some ten pages
+ * for a single step, and hardly more for the next twenty. Front threads.
+ *
+ * Who reads on this thread reads all that was promised, since every read brings it to the database first. Others see it
+ * a moment later, so only what nobody else asks for at once is committed this way.
+ */
+import { REDO_LOG } from '../../limits.ts';
+import { RedoLog } from '../redo-log.ts';
+import { applyChange, type Change, mergeCounts, readChanges, writeChange } from './changes.ts';
+import type { Environment } from './environment.ts';
+
+/** By a log's identity: number of the last of its records that is in the database. */
+const TAKEN = 'redo';
+
+export class Backlog {
+  readonly #environment: Environment;
+  readonly #log: RedoLog;
+  readonly #dropSuperseded: (changes: readonly Change[]) => readonly Change[];
+  #timer: NodeJS.Timeout | null = null;
+  #isClosed = false;
+
+  /**
+   * Opens the log and brings what an earlier process promised to the database.
+   * @param dropSuperseded leaves out what a later change makes superfluous
+   * @throws Error when the log cannot be opened, or the database not written
+   */
+  constructor(
+    environment: Environment,
+    path: string,
+    dropSuperseded: (changes: readonly Change[]) => readonly Change[],
+  ) {
+    this.#environment = environment;
+    this.#dropSuperseded = dropSuperseded;
+    this.#log = new RedoLog(path, REDO_LOG.bytes);
+    try {
+      const taken = readTaken(environment, this.#log.identity);
+      const { found } = this.#log;
+      // A log that goes on somewhere else belongs to another state of the database.
+      const isNext = found.length > 0 && found[0]!.number <= taken + 1;
+      this.#log.skipTo(taken);
+      if (isNext && this.#log.last > taken) this.#write(found);
+    } catch (thrown) {
+      this.#log.close();
+      throw thrown;
+    }
+    environment.beforeRead = () => this.settle();
+  }
+
+  /**
+   * Promises the changes.
+   * @returns false when they are too many for the log
+   * @throws Error of the file system or the database; then they are not promised
+   */
+  promise(changes: readonly Change[]): boolean {
+    const write = (into: Buffer, from: number) => {
+      let at = from;
+      for (const change of changes) {
+        at = writeChange(change, into, at);
+        if (at < 0) return at;
+      }
+      return at;
+    };
+    if (this.#log.append(write) === 0) {
+      if (this.#log.isEmpty) return false;
+      this.settle();
+      if (this.#log.append(write) === 0) return false;
+    }
+    this.#timer ??= setTimeout(this.#settleLater, REDO_LOG.delay_ms).unref();
+    return true;
+  }
+
+  /** Brings what is promised to the database. @throws Error of the database; it stays promised */
+  settle(): void {
+    if (this.#log.isEmpty) return;
+    this.#write([...this.#log.records()]);
+    this.#log.beginAgain();
+  }
+
+  /** What cannot be brought to the database now stays in the log for the next one that opens it. */
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#environment.beforeRead = null;
+    try {
+      this.settle();
+    } finally {
+      this.#log.close();
+    }
+  }
+
+  readonly #settleLater = (): void => {
+    this.#timer = null;
+    try {
+      this.settle();
+    } catch {
+      // Whoever commits or reads meanwhile is told.
+      this.#timer = setTimeout(this.#settleLater, REDO_LOG.retry_ms).unref();
+      void this.#environment.reopen();
+    }
+  };
+
+  #write(records: readonly { number: number; payload: Buffer }[]): void {
+    const { identity } = this.#log;
+    this.#environment.transactNow(() => {
+      // Another process may have found the log and done it.
+      const taken = readTaken(this.#environment, identity);
+      const changes: Change[] = [];
+      let last = taken;
+      for (const { number, payload } of records) {
+        if (number <= taken) continue;
+        for (const change of readChanges(payload)) changes.push(change);
+        last = number;
+      }
+      if (last === taken) return;
+      for (const change of mergeCounts(this.#dropSuperseded(changes))) applyChange(this.#environment, change);
+      const value = Buffer.allocUnsafe(8);
+      value.writeDoubleBE(last);
+      this.#environment.named(TAKEN).putSync(identity, value);
+    });
+  }
+}
+
+function readTaken(environment: Environment, identity: Buffer): number {
+  return environment.named(TAKEN).get(identity)?.readDoubleBE() ?? 0;
+}

@@ -1,0 +1,149 @@
+/**
+ * What a transaction changes, as bytes: nothing can fail on the way but the database itself. The same bytes go into a
+ * redo log (redo-log.ts). Any thread.
+ *
+ * A change in a log: [u8 operation][u8 length][database][u16 length][key][u32 length][value], big-endian; the value of an
+ * `add` is msgpack, that of a `clear` the key at which it ends.
+ */
+import { Packr } from 'msgpackr';
+import type { Environment } from './environment.ts';
+
+/** Plain msgpack: no structures that another version or thread would have to know. */
+export const packr = new Packr({ useRecords: false, moreTypes: false, variableMapSize: true });
+
+export type Change =
+  | { op: 'put'; database: string; key: Buffer; value: Buffer }
+  | { op: 'remove'; database: string; key: Buffer }
+  /** Counters that are added to what is there. */
+  | { op: 'add'; database: string; key: Buffer; counts: Readonly<Record<string, number>> }
+  /** Removes the keys from `key` up to and without `end`. */
+  | { op: 'clear'; database: string; key: Buffer; end: Buffer };
+
+/** In the order of their numbers in a log. */
+const OPERATIONS = ['put', 'remove', 'add', 'clear'] as const;
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * Adds up what is counted in one row, so that the row is read and written once. What is put or removed there stays as it
+ * is, and counts before it and after it stay apart.
+ */
+export function mergeCounts(changes: readonly Change[]): readonly Change[] {
+  const counted = new Set<string>();
+  let adds = 0;
+  for (const { op, database } of changes) {
+    if (op !== 'add') continue;
+    counted.add(database);
+    adds++;
+  }
+  if (adds < 2) return changes;
+  /** By database and row: what its next counts are added to; null behind a put or a removal. */
+  const sums = new Map<string, Record<string, number> | null>();
+  const merged: Change[] = [];
+  for (const change of changes) {
+    const { database, key } = change;
+    if (!counted.has(database)) {
+      merged.push(change);
+      continue;
+    }
+    const place = `${database}\0${key.toString('latin1')}`;
+    if (change.op !== 'add') {
+      sums.set(place, null);
+      merged.push(change);
+      continue;
+    }
+    const sum = sums.get(place);
+    if (sum == null) {
+      const counts = { ...change.counts };
+      sums.set(place, counts);
+      merged.push({ ...change, counts });
+    } else {
+      for (const [name, by] of Object.entries(change.counts)) sum[name] = (sum[name] ?? 0) + by;
+    }
+  }
+  return merged;
+}
+
+/** Inside a write transaction of the file. */
+export function applyChange(environment: Environment, change: Change): void {
+  const database = environment.named(change.database);
+  switch (change.op) {
+    case 'put':
+      database.putSync(change.key, change.value);
+      return;
+    case 'remove':
+      database.removeSync(change.key);
+      return;
+    case 'add': {
+      const stored = database.get(change.key);
+      const counts = stored === undefined ? {} : (packr.unpack(stored) as Record<string, number>);
+      for (const name of Object.keys(change.counts))
+        counts[name] = (counts[name] ?? 0) + change.counts[name]!;
+      database.putSync(change.key, packr.pack(counts));
+      return;
+    }
+    case 'clear':
+      for (const key of [...database.getKeys({ start: change.key, end: change.end })])
+        database.removeSync(key);
+      return;
+  }
+}
+
+/** Bytes of the longest change without its database's name, key and value. */
+const CHANGE_HEAD_BYTES = 8;
+
+/** @returns where the next change begins, or −1 when this one does not fit, and nothing that counts is written */
+export function writeChange(change: Change, into: Buffer, at: number): number {
+  const { op, database, key } = change;
+  const value =
+    op === 'put'
+      ? change.value
+      : op === 'add'
+        ? packr.pack(change.counts)
+        : op === 'clear'
+          ? change.end
+          : NOTHING;
+  const name = nameBytes(database);
+  if (at + CHANGE_HEAD_BYTES + name.length + key.length + value.length > into.length) return -1;
+  into[at] = OPERATIONS.indexOf(op);
+  into[at + 1] = name.length;
+  into.set(name, at + 2);
+  let next = into.writeUInt16BE(key.length, at + 2 + name.length);
+  into.set(key, next);
+  next = into.writeUInt32BE(value.length, next + key.length);
+  into.set(value, next);
+  return next + value.length;
+}
+
+/** Views on the bytes. @throws RangeError for bytes that no change has */
+export function readChanges(bytes: Buffer): Change[] {
+  const changes: Change[] = [];
+  for (let at = 0; at < bytes.length; ) {
+    const op = OPERATIONS[bytes[at]!];
+    if (op === undefined) throw new RangeError('not a change');
+    const nameEnd = at + 2 + bytes.readUInt8(at + 1);
+    const database = bytes.toString('latin1', at + 2, nameEnd);
+    const keyEnd = nameEnd + 2 + bytes.readUInt16BE(nameEnd);
+    const key = bytes.subarray(nameEnd + 2, keyEnd);
+    at = keyEnd + 4 + bytes.readUInt32BE(keyEnd);
+    if (at > bytes.length) throw new RangeError('a change is cut off');
+    const value = bytes.subarray(keyEnd + 4, at);
+    if (op === 'put') changes.push({ op, database, key, value });
+    else if (op === 'add') changes.push({ op, database, key, counts: packr.unpack(value) });
+    else if (op === 'clear') changes.push({ op, database, key, end: value });
+    else changes.push({ op, database, key });
+  }
+  return changes;
+}
+
+/** A file has few databases (environment.ts), and their names are ASCII. */
+const names = new Map<string, Buffer>();
+
+function nameBytes(database: string): Buffer {
+  let bytes = names.get(database);
+  if (bytes === undefined) {
+    bytes = Buffer.from(database, 'latin1');
+    if (bytes.length > 255) throw new RangeError(`a database called ${database}`);
+    names.set(database, bytes);
+  }
+  return bytes;
+}

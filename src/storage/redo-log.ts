@@ -1,0 +1,144 @@
+/**
+ * A file of records that were promised before they are where they belong: one `write` to the kernel each, so what was
+ * appended survives the end of the process by any means. Begun again from its start whenever all of it is where it
+ * belongs, so that it stays as small as what is under way, and its pages stay in memory. Front threads.
+ *
+ * [8 bytes mark][16 bytes identity], then records: [u32 length][u32 CRC-32 of what follows][f64 number][payload],
+ * big-endian. Numbers count on through new beginnings: a record left over from before is told by its number. The
+ * identity ties the log to what has been taken out of it.
+ */
+import { randomBytes } from 'node:crypto';
+import { closeSync, fstatSync, mkdirSync, openSync, readSync, writeSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { crc32 } from 'node:zlib';
+
+const MARK = Buffer.from('USREDO01', 'latin1');
+const IDENTITY_BYTES = 16;
+const HEAD_BYTES = MARK.length + IDENTITY_BYTES;
+export const RECORD_HEAD_BYTES = 16;
+
+export interface RedoRecord {
+  number: number;
+  payload: Buffer;
+}
+
+export class RedoLog {
+  /** Names this log, as long as its file is there. */
+  readonly identity: Buffer;
+  /** What the file held when it was opened, in order. */
+  readonly found: readonly RedoRecord[];
+  readonly #file: number;
+  readonly #bytes: Buffer;
+  #end = 0;
+  /** Of the next record. */
+  #number: number;
+
+  /**
+   * Opens the file, or makes it, with its folder.
+   * @param capacity bytes of the records in it, at most
+   * @throws Error of the file system
+   */
+  constructor(path: string, capacity: number) {
+    mkdirSync(dirname(path), { recursive: true });
+    this.#file = openSync(path, 'a+');
+    closeSync(this.#file);
+    this.#file = openSync(path, 'r+');
+    try {
+      const stored = readAll(this.#file);
+      if (stored.length >= HEAD_BYTES && stored.subarray(0, MARK.length).equals(MARK)) {
+        this.identity = stored.subarray(MARK.length, HEAD_BYTES);
+        this.found = readRecords(stored.subarray(HEAD_BYTES));
+      } else {
+        this.identity = randomBytes(IDENTITY_BYTES);
+        this.found = [];
+        writeAll(this.#file, Buffer.concat([MARK, this.identity]), 0);
+      }
+    } catch (thrown) {
+      closeSync(this.#file);
+      throw thrown;
+    }
+    this.#number = (this.found.at(-1)?.number ?? 0) + 1;
+    this.#bytes = Buffer.allocUnsafeSlow(capacity);
+  }
+
+  /** Number of the last record that was appended. */
+  get last(): number {
+    return this.#number - 1;
+  }
+
+  /** Numbers go on behind this one, if they are not there yet. */
+  skipTo(number: number): void {
+    if (this.#number <= number) this.#number = number + 1;
+  }
+
+  /**
+   * Appends a record; it counts once this has returned.
+   * @param write puts the payload into the bytes from `at` on, and gives where it ends; −1: it does not fit
+   * @returns the record's number, or 0 when it does not fit
+   * @throws Error of the file system; then the record does not count
+   */
+  append(write: (into: Buffer, at: number) => number): number {
+    const bytes = this.#bytes;
+    const start = this.#end;
+    const from = start + RECORD_HEAD_BYTES;
+    if (from > bytes.length) return 0;
+    const end = write(bytes, from);
+    if (end < 0) return 0;
+    bytes.writeUInt32BE(end - from, start);
+    bytes.writeDoubleBE(this.#number, start + 8);
+    bytes.writeUInt32BE(crc32(bytes.subarray(start + 8, end)), start + 4);
+    writeAll(this.#file, bytes.subarray(start, end), HEAD_BYTES + start);
+    this.#end = end;
+    return this.#number++;
+  }
+
+  /** What was appended since the beginning: views, until the next beginning. */
+  *records(): Generator<RedoRecord> {
+    yield* readRecords(this.#bytes.subarray(0, this.#end));
+  }
+
+  get isEmpty(): boolean {
+    return this.#end === 0;
+  }
+
+  /** Everything in it is where it belongs: the next record is written over the first. */
+  beginAgain(): void {
+    this.#end = 0;
+  }
+
+  close(): void {
+    closeSync(this.#file);
+  }
+}
+
+/** As far as they are whole and follow each other. */
+function readRecords(bytes: Buffer): RedoRecord[] {
+  const records: RedoRecord[] = [];
+  for (let at = 0; at + RECORD_HEAD_BYTES <= bytes.length; ) {
+    const end = at + RECORD_HEAD_BYTES + bytes.readUInt32BE(at);
+    if (end > bytes.length || bytes.readUInt32BE(at + 4) !== crc32(bytes.subarray(at + 8, end))) break;
+    const number = bytes.readDoubleBE(at + 8);
+    const before = records.at(-1);
+    if (before !== undefined && number !== before.number + 1) break;
+    records.push({ number, payload: bytes.subarray(at + RECORD_HEAD_BYTES, end) });
+    at = end;
+  }
+  return records;
+}
+
+function readAll(file: number): Buffer {
+  const bytes = Buffer.alloc(fstatSync(file).size);
+  let at = 0;
+  while (at < bytes.length) {
+    const read = readSync(file, bytes, at, bytes.length - at, at);
+    if (read === 0) break;
+    at += read;
+  }
+  return bytes.subarray(0, at);
+}
+
+function writeAll(file: number, bytes: Buffer, position: number): void {
+  for (let at = 0; at < bytes.length; ) {
+    at += writeSync(file, bytes, at, bytes.length - at, position + at);
+  }
+}

@@ -1,0 +1,396 @@
+/** The redo log in front of `runs.mdb`: what was promised is there, once, however the process ended. */
+import { spawn, spawnSync } from 'node:child_process';
+import {
+  appendFileSync,
+  copyFileSync,
+  existsSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { JournalStore, JournalWrite } from '../../src/runtime/journal.ts';
+import { restoreBackup, writeBackup } from '../../src/storage/backup.ts';
+import { type Change, readChanges, writeChange } from '../../src/storage/lmdb/changes.ts';
+import { LmdbJournal } from '../../src/storage/lmdb/journal.ts';
+import {
+  closeStores,
+  databasePaths,
+  openStores,
+  redoLogPath,
+  tryStores,
+} from '../../src/storage/lmdb/stores.ts';
+import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
+import { RedoLog } from '../../src/storage/redo-log.ts';
+import { makeFolder } from './folder.ts';
+
+const JOURNAL = new URL('../../src/storage/lmdb/journal.ts', import.meta.url).href;
+
+function openJournal(folder: string, host = 0): LmdbJournal {
+  const paths = databasePaths(folder);
+  return new LmdbJournal(paths.runs, 'process', {
+    path: redoLogPath(paths, host),
+    kinds: new Set(['run']),
+    tables: new Set(['t', 'counts']),
+  });
+}
+
+function commit(journal: JournalStore, writes: readonly JournalWrite[]): Promise<Error | null> {
+  return new Promise((resolve) => journal.commit(writes, resolve));
+}
+
+/** An event with its row and its count, as a step has them. */
+function step(seq: number, key = 'a'): JournalWrite[] {
+  const kind = 'run';
+  return [
+    { type: 'event', kind, key, seq, event: Buffer.from(`event ${seq}`) },
+    { type: 'row', kind, key, row: { op: 'put', table: 't', row: [key, seq], value: { at: seq } } },
+    {
+      type: 'row',
+      kind,
+      key,
+      row: { op: 'add', table: 'counts', row: ['steps'], counts: { steps: 1, sum: seq } },
+    },
+  ];
+}
+
+/** What another process would see in the file: the process that has it open is not asked. */
+function readElsewhere(folder: string): { events: number; rows: number; steps: number } {
+  const program = `
+    import { LmdbJournal } from ${JSON.stringify(JOURNAL)};
+    import { LmdbTables } from ${JSON.stringify(new URL('../../src/storage/lmdb/tables.ts', import.meta.url).href)};
+    const path = ${JSON.stringify(databasePaths(folder).runs)};
+    const [journal, tables] = [new LmdbJournal(path, 'process'), new LmdbTables(path, 'process')];
+    const rows = [...tables.range('t', { prefix: [] })].length;
+    const steps = tables.get('counts', ['steps'])?.steps ?? 0;
+    console.log(JSON.stringify({ events: journal.load('run', 'a').events.length, rows, steps }));
+    await Promise.all([journal.close(), tables.close()]);`;
+  const { stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
+    encoding: 'utf8',
+  });
+  return JSON.parse(stdout);
+}
+
+/** Logs steps until it is killed, which is after it has been told of so many; gives the last one it was told of. */
+function killWriter(folder: string, from: number, after: number): Promise<number> {
+  const program = `
+    import { LmdbJournal } from ${JSON.stringify(JOURNAL)};
+    const journal = new LmdbJournal(${JSON.stringify(databasePaths(folder).runs)}, 'process', {
+      path: ${JSON.stringify(redoLogPath(databasePaths(folder), 0))}, kinds: new Set(['run']), tables: new Set(['t', 'counts']) });
+    const step = ${step.toString()};
+    const go = (seq) => journal.commit(step(seq), (error) => {
+      if (error !== null) throw error;
+      process.stdout.write(seq + '\\n');
+      go(seq + 1);
+    });
+    go(${from});`;
+  return new Promise((resolve, reject) => {
+    const child = spawn(
+      process.execPath,
+      ['--experimental-transform-types', '--input-type=module-typescript', '-e', program],
+      {
+        stdio: ['ignore', 'pipe', 'pipe'],
+      },
+    );
+    let said = '';
+    let wrong = '';
+    child.stderr.on('data', (text: Buffer) => {
+      wrong += text.toString();
+    });
+    child.stdout.on('data', (text: Buffer) => {
+      said += text.toString();
+      if (said.split('\n').length > after) child.kill('SIGKILL');
+    });
+    child.on('close', (_code, signal) => {
+      if (signal !== 'SIGKILL') reject(new Error(wrong));
+      else resolve(Number(said.slice(0, said.lastIndexOf('\n')).split('\n').at(-1)));
+    });
+  });
+}
+
+describe('commits behind a redo log', () => {
+  it('are read at once where they were made, and by everybody a moment later', async () => {
+    const folder = makeFolder();
+    const journal = openJournal(folder);
+    const tables = new LmdbTables(databasePaths(folder).runs, 'process');
+    for (let seq = 1; seq <= 5; seq++) {
+      expect(await commit(journal, step(seq))).toBeNull();
+      expect(tables.get('t', ['a', seq])).toEqual({ at: seq });
+      expect(tables.get('counts', ['steps'])).toEqual({ steps: seq, sum: (seq * (seq + 1)) / 2 });
+      expect([...tables.range('t', { prefix: ['a'] })]).toHaveLength(seq);
+      expect(journal.load('run', 'a').events).toHaveLength(seq);
+    }
+    // Nobody asks any more: its own clock brings the last ones in.
+    for (let seq = 6; seq <= 8; seq++) await commit(journal, step(seq));
+    while (readElsewhere(folder).steps < 8) await new Promise((resolve) => setImmediate(resolve));
+    expect(readElsewhere(folder)).toEqual({ events: 8, rows: 8, steps: 8 });
+    await commit(journal, step(9));
+    journal.settle();
+    expect(readElsewhere(folder)).toEqual({ events: 9, rows: 9, steps: 9 });
+    await Promise.all([journal.close(), tables.close()]);
+  });
+
+  it('go to the database itself with rows that others ask for, behind what was promised before', async () => {
+    const folder = makeFolder();
+    const journal = openJournal(folder);
+    await commit(journal, step(1));
+    const asked: JournalWrite[] = [
+      ...step(2),
+      { type: 'row', kind: 'run', key: 'a', row: { op: 'put', table: 'asked', row: ['x'], value: 1 } },
+    ];
+    expect(await commit(journal, asked)).toBeNull();
+    expect(readElsewhere(folder)).toEqual({ events: 2, rows: 2, steps: 2 });
+    await journal.close();
+  });
+
+  it('survive kills, each of them once, with an unbroken history', async () => {
+    const folder = makeFolder();
+    let told = 0;
+    for (const after of [3, 40, 1, 400, 25]) {
+      const paths = databasePaths(folder);
+      told = await killWriter(folder, told + 1, after);
+      // What was under way may have been promised too; the next writer must know.
+      await tryStores(paths);
+      const journal = openJournal(folder);
+      const tables = new LmdbTables(paths.runs, 'process');
+      const { events } = journal.load('run', 'a');
+      expect(events.length).toBeGreaterThanOrEqual(told);
+      expect(Buffer.from(events.at(-1)!).toString()).toBe(`event ${events.length}`);
+      const n = events.length;
+      expect(tables.get('counts', ['steps'])).toEqual({ steps: n, sum: (n * (n + 1)) / 2 });
+      expect([...tables.range('t', { prefix: [] })]).toHaveLength(n);
+      told = n;
+      await Promise.all([journal.close(), tables.close()]);
+    }
+  }, 60_000);
+
+  it('are brought in from the logs of all hosts, whose number may have changed', async () => {
+    const folder = makeFolder();
+    const paths = databasePaths(folder);
+    // Two hosts in two processes' places: what each promised is copied away before it is brought in.
+    for (const host of [0, 7]) {
+      const journal = openJournal(folder, host);
+      await commit(journal, step(1, `k${host}`));
+      copyFileSync(redoLogPath(paths, host), join(folder, `copy${host}`));
+      await journal.close();
+    }
+    for (const name of ['runs.mdb', 'runs.mdb-lock']) rmSync(join(folder, name), { force: true });
+    for (const host of [0, 7]) copyFileSync(join(folder, `copy${host}`), redoLogPath(paths, host));
+    await tryStores(paths);
+    const stores = openStores(paths);
+    expect(stores.runs.get('counts', ['steps'])).toEqual({ steps: 2, sum: 2 });
+    expect([...stores.runs.range('t', { prefix: [] })].map(({ row }) => row[0])).toEqual(['k0', 'k7']);
+    await closeStores(stores);
+  });
+
+  it('are not counted again by whoever finds a log that was brought in already', async () => {
+    const folder = makeFolder();
+    const paths = databasePaths(folder);
+    let journal = openJournal(folder);
+    for (let seq = 1; seq <= 4; seq++) await commit(journal, step(seq));
+    const log = readFileSync(redoLogPath(paths, 0));
+    await journal.close();
+    for (let again = 0; again < 3; again++) {
+      writeFileSync(redoLogPath(paths, 0), log);
+      journal = openJournal(folder);
+      await commit(journal, step(5 + again));
+      await journal.close();
+    }
+    expect(readElsewhere(folder)).toEqual({ events: 7, rows: 7, steps: 7 });
+  });
+
+  it('leave out a log that goes on from another state of the database', async () => {
+    const folder = makeFolder();
+    const paths = databasePaths(folder);
+    let journal = openJournal(folder);
+    await commit(journal, step(1));
+    journal.settle();
+    await commit(journal, step(2));
+    const log = readFileSync(redoLogPath(paths, 0));
+    await journal.close();
+    for (const name of ['runs.mdb', 'runs.mdb-lock']) rmSync(join(folder, name), { force: true });
+    writeFileSync(redoLogPath(paths, 0), log);
+    journal = openJournal(folder);
+    expect(journal.load('run', 'a').events).toEqual([]);
+    // And the log is good for what comes.
+    await commit(journal, step(1, 'b'));
+    await journal.close();
+    journal = openJournal(folder);
+    expect(journal.load('run', 'b').events).toHaveLength(1);
+    await journal.close();
+  });
+
+  it('that are too large for the log go past it', async () => {
+    const folder = makeFolder();
+    const journal = openJournal(folder);
+    await commit(journal, step(1));
+    const large: JournalWrite = {
+      type: 'event',
+      kind: 'run',
+      key: 'a',
+      seq: 2,
+      event: Buffer.alloc(3 << 20, 1),
+    };
+    expect(await commit(journal, [large])).toBeNull();
+    for (let seq = 3; seq < 3_000; seq++) expect(await commit(journal, step(seq))).toBeNull();
+    expect(journal.load('run', 'a').events).toHaveLength(2_999);
+    await journal.close();
+  });
+
+  it.skipIf(process.platform !== 'linux')(
+    'that neither the log nor the database takes are refused, and nothing promised is lost',
+    () => {
+      const folder = makeFolder();
+      const program = `
+      import { LmdbJournal } from ${JSON.stringify(JOURNAL)};
+      const journal = new LmdbJournal(${JSON.stringify(databasePaths(folder).runs)}, 'process', {
+        path: ${JSON.stringify(redoLogPath(databasePaths(folder), 0))}, kinds: new Set(['run']), tables: new Set() });
+      const commit = (writes) => new Promise((resolve) => journal.commit(writes, resolve));
+      const write = (seq, bytes) => ({ type: 'event', kind: 'run', key: 'a', seq, event: Buffer.alloc(bytes, seq) });
+      const told = [];
+      let seq = 1;
+      for (let i = 0; i < 400; i++) {
+        const failed = (await commit([write(seq, 5_000)])) !== null;
+        told.push(failed);
+        if (!failed) seq++;
+      }
+      console.log(JSON.stringify({ seq, failures: told.filter(Boolean).length }));
+      await journal.close();`;
+      const { stdout, status } = spawnSync(
+        'bash',
+        [
+          '-c',
+          'trap "" XFSZ; ulimit -f 700; exec "$0" --input-type=module -e "$1"',
+          process.execPath,
+          program,
+        ],
+        { encoding: 'utf8' },
+      );
+      expect(status).toBe(0);
+      const { seq, failures } = JSON.parse(stdout);
+      expect(failures).toBeGreaterThan(0);
+      expect(seq).toBeGreaterThan(50);
+      // With room again, all that was told to be there is there.
+      const journal = openJournal(folder);
+      expect(journal.load('run', 'a').events.length).toBe(seq - 1);
+      return journal.close();
+    },
+  );
+
+  it('are in a backup that is taken before they are in the database', async () => {
+    const folder = makeFolder();
+    const source = { data_dir: join(folder, 'data'), capture_db: join(folder, 'none.mdb') };
+    const target = { data_dir: join(folder, 'again'), capture_db: join(folder, 'again.mdb') };
+    await killWriter(source.data_dir, 1, 30);
+    const manifest = await writeBackup(source, join(folder, 'copy'), () => {}, 0);
+    expect(manifest.files.map(({ name }) => name)).toContain('runs.0.redo');
+    await restoreBackup(join(folder, 'copy'), target, () => {});
+    const counts: number[] = [];
+    for (const { data_dir } of [source, target]) {
+      const journal = openJournal(data_dir);
+      counts.push(journal.load('run', 'a').events.length);
+      await journal.close();
+    }
+    expect(counts[0]).toBeGreaterThanOrEqual(30);
+    expect(counts[1]).toBe(counts[0]);
+  });
+});
+
+describe('a redo log', () => {
+  const put = (text: string) => (into: Buffer, at: number) => at + into.write(text, at, 'latin1');
+
+  it('gives back the records before the first that is damaged, whatever the damage', () => {
+    const folder = makeFolder();
+    const path = join(folder, 'x.redo');
+    const log = new RedoLog(path, 65_536);
+    // Old records are left over behind the new beginning.
+    for (let n = 0; n < 40; n++) log.append(put(`old record ${n}`));
+    log.beginAgain();
+    const texts = Array.from({ length: 20 }, (_, n) => `record ${'x'.repeat(n)}`);
+    for (const text of texts) expect(log.append(put(text))).toBeGreaterThan(40);
+    log.close();
+    const whole = readFileSync(path);
+    const read = () => {
+      const again = new RedoLog(path, 65_536);
+      again.close();
+      return again.found.map(({ payload }) => payload.toString());
+    };
+    expect(read()).toEqual(texts);
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 24, max: whole.length - 1 }),
+        fc.boolean(),
+        fc.integer({ min: 1, max: 255 }),
+        (at, isCut, by) => {
+          writeFileSync(path, whole);
+          if (isCut) truncateSync(path, at);
+          else
+            writeFileSync(
+              path,
+              Buffer.concat([whole.subarray(0, at), Buffer.of(whole[at]! ^ by), whole.subarray(at + 1)]),
+            );
+          const found = read();
+          expect(texts.slice(0, found.length)).toEqual(found);
+          let end = 24;
+          for (const text of found) end += 16 + text.length;
+          // All that ends before the damage is there.
+          if (found.length < texts.length) expect(end + 16 + texts[found.length]!.length).toBeGreaterThan(at);
+        },
+      ),
+      { numRuns: 300 },
+    );
+  });
+
+  it('that is no log is begun anew, and one that is full says so', () => {
+    const path = join(makeFolder(), 'x.redo');
+    for (const content of ['', 'something else', 'USREDO01short']) {
+      rmSync(path, { force: true });
+      appendFileSync(path, content);
+      const log = new RedoLog(path, 64);
+      expect(log.found).toEqual([]);
+      expect(log.append((into, at) => (at + 100 > into.length ? -1 : at + 100))).toBe(0);
+      expect(log.append(put('fits'))).toBe(1);
+      log.close();
+      const again = new RedoLog(path, 64);
+      expect(again.found.map(({ payload }) => payload.toString())).toEqual(['fits']);
+      expect(again.identity).toEqual(log.identity);
+      again.close();
+    }
+    expect(existsSync(path)).toBe(true);
+  });
+
+  it('holds changes as they were', () => {
+    const key = fc.uint8Array({ minLength: 1, maxLength: 40 }).map((bytes) => Buffer.from(bytes));
+    const database = fc.constantFrom('journal', 'rows:t', 'rows:run_steps');
+    const change: fc.Arbitrary<Change> = fc.oneof(
+      fc.record({ op: fc.constant('put' as const), database, key, value: key }),
+      fc.record({ op: fc.constant('remove' as const), database, key }),
+      fc.record({ op: fc.constant('clear' as const), database, key, end: key }),
+      fc.record({
+        op: fc.constant('add' as const),
+        database,
+        key,
+        counts: fc.dictionary(
+          fc.constantFrom('steps', 'tokens', 'runs'),
+          fc.integer({ min: 0, max: 2 ** 40 }),
+          { noNullPrototype: true },
+        ),
+      }),
+    );
+    fc.assert(
+      fc.property(fc.array(change, { maxLength: 8 }), (changes) => {
+        const bytes = Buffer.alloc(4_096);
+        let at = 0;
+        for (const one of changes) at = writeChange(one, bytes, at);
+        expect(readChanges(bytes.subarray(0, at))).toEqual(changes);
+        const small = Buffer.alloc(Math.max(0, at - 1));
+        let end = 0;
+        for (const one of changes) if (end >= 0) end = writeChange(one, small, end);
+        if (changes.length > 0) expect(end).toBe(-1);
+      }),
+    );
+  });
+});
