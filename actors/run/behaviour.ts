@@ -9,7 +9,8 @@
 
 import type { LiveEvent } from '../../src/domain/live-event.ts';
 import { digestStep, type MonitorStep } from '../../src/domain/monitors/digest.ts';
-import { maskText } from '../../src/domain/redaction.ts';
+import { PLAIN_CHARACTERS } from '../../src/domain/monitors/quote.ts';
+import { areFreeOfKeys, maskText } from '../../src/domain/redaction.ts';
 import {
   applyRunEvent,
   dueIntervention,
@@ -36,7 +37,7 @@ export const STEP_ANSWERS_PORT = 'step-answers';
 
 const COPIED = Object.entries(STEP_COPY) as [keyof StepCopy, number][];
 /** How far beyond a cut a secret is looked for: longer than any key, and most tokens. */
-const SECRET_MARGIN = 1_024;
+const SECRET_MARGIN = PLAIN_CHARACTERS;
 
 /** A step as far as it has been looked at: what is journaled of it. */
 type StepEvent = Extract<RunEvent, { type: 'step' }> & { copy: StepCopy };
@@ -171,10 +172,13 @@ function lookUp(state: RunState, token: ReplyToken, step: StepEvent, context: Ru
 }
 
 function toEvent(step: MonitorStep, atMs: number): StepEvent {
+  // Nearly all steps are: then there is nothing to mask, in the copy or in what is quoted.
+  const isPlain = areFreeOfKeys(COPIED.map(([field, units]) => step[field].slice(0, units + SECRET_MARGIN)));
   const copy = {} as StepCopy;
-  for (const [field, units] of COPIED) copy[field] = cutMasked(step[field], units);
+  for (const [field, units] of COPIED)
+    copy[field] = isPlain ? cut(step[field], units) : cutMasked(step[field], units);
   const { step_index, is_error, tokens } = step;
-  return { type: 'step', at_ms: atMs, step_index, is_error, tokens, digest: digestStep(step), copy };
+  return { type: 'step', at_ms: atMs, step_index, is_error, tokens, digest: digestStep(step, isPlain), copy };
 }
 
 /** The copy is in the step's row. */
@@ -189,6 +193,10 @@ function cutMasked(text: string, units: number): string {
   if (text.length <= units) return mask(text);
   const masked = mask(text.slice(0, units + SECRET_MARGIN));
   return masked.slice(0, units).toWellFormed();
+}
+
+function cut(text: string, units: number): string {
+  return text.length <= units ? text : text.slice(0, units).toWellFormed();
 }
 
 function mask(text: string): string {

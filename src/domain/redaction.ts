@@ -481,6 +481,29 @@ export function mergeRanges(ranges: ByteRange[]): ByteRange[] {
   return merged;
 }
 
+/** Bytes of texts that are looked at together. */
+const TOGETHER_BYTES = 8_192;
+const together = Buffer.allocUnsafeSlow(TOGETHER_BYTES);
+/** More base64 than fits: it is not asked for. */
+const NO_BASE64 = TOGETHER_BYTES + 1;
+
+/**
+ * Whether there is surely no key shape in any of the texts, nor in any beginning of one: then `maskText` would give each back
+ * as it is. One look at all of them, where each by itself costs as much.
+ * @returns false also for texts of more than some kilobytes together
+ */
+export function areFreeOfKeys(texts: readonly string[], engine: ByteEngine = byteEngine): boolean {
+  let at = 0;
+  for (const text of texts) {
+    if (at + text.length + 1 > TOGETHER_BYTES) return false;
+    // Characters beyond latin1 become one byte each, as in `maskText`.
+    at += together.write(text, at, 'latin1');
+    // A line's end is in no token, and what stands at the beginning of a line has no label.
+    together[at++] = 0x0a;
+  }
+  return engine.isPlain(together.subarray(0, at), PEM_NEEDLE, NO_BASE64);
+}
+
 /**
  * A text (header block, path, note) without the given secrets and, if wanted, without key-shaped parts.
  * @param text latin1 or any; bytes above 0x7f are kept as they are

@@ -2,7 +2,9 @@
 import { randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { twin } from '../../native/twin.ts';
 import {
+  areFreeOfKeys,
   collectCredentials,
   credentialForms,
   findKeyShapes,
@@ -266,5 +268,62 @@ describe('key shapes', () => {
     expect(maskBody(`https://b.s3/x?X-Amz-Security-Token=${secret}&y=1`)).toBe(
       `https://b.s3/x?X-Amz-Security-Token=${MASK}&y=1`,
     );
+  });
+});
+
+describe('texts that are free of keys', () => {
+  const KEYS = [
+    'sk-ant-api03-abcdefghijkl',
+    'Bearer abcdefghijklmnopqrstuvwxyz012345',
+    'AKIAABCDEFGHIJKLMNOP',
+    'ghp_abcdefghijklmnopqrstuv0123',
+    'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIx.sig-natureABC',
+    '-----BEGIN RSA PRIVATE KEY-----\nMIIEabc\n-----END RSA PRIVATE KEY-----',
+    'client_secret=abcdefghijklmnopqrstuvwxyz',
+    'SG.abcdefghijklmnopqrst.abcdefghijklmnopqrst',
+    'aws_secret_access_key: wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY',
+  ];
+  const piece = fc.oneof(
+    fc.constantFrom(...KEYS),
+    fc.constantFrom(...KEYS).chain((key) => fc.nat(key.length).map((at) => key.slice(0, at))),
+    fc.constantFrom(
+      ' ',
+      '\n',
+      '.',
+      '=',
+      'plain words',
+      'a-name-with-many-letters',
+      'é',
+      '日本',
+      '\ud800',
+      '/usr/lib',
+    ),
+    fc.string({ maxLength: 12 }),
+  );
+  const text = fc.array(piece, { maxLength: 8 }).map((pieces) => pieces.join(''));
+
+  it.each([
+    ['native or not', undefined],
+    ['in TypeScript', twin],
+  ] as const)('have nothing to mask, whole or cut anywhere (%s)', (_name, engine) => {
+    fc.assert(
+      fc.property(fc.array(text, { maxLength: 5 }), fc.nat(), fc.nat(), (texts, from, length) => {
+        if (!areFreeOfKeys(texts, engine)) return;
+        for (const one of texts) {
+          expect(maskText(one, [], true)).toBe(one);
+          const at = from % (one.length + 1);
+          const part = one.slice(at, at + (length % (one.length + 1)));
+          expect(maskText(part, [], true)).toBe(part);
+        }
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it('are found where one has a key, and not where they are too long', () => {
+    expect(areFreeOfKeys(['src/main.ts', 'read the file', ''])).toBe(true);
+    for (const key of KEYS) expect(areFreeOfKeys(['words', `so ${key}`, 'words'])).toBe(false);
+    expect(areFreeOfKeys(['word '.repeat(2_000)])).toBe(false);
+    expect(areFreeOfKeys(['word '.repeat(1_000), 'word '.repeat(1_000)])).toBe(false);
   });
 });

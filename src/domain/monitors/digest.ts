@@ -40,9 +40,9 @@ import {
   VERIFYING,
   WAITING,
 } from './lexicon.ts';
-import { cleanQuote } from './quote.ts';
+import { cleanQuote, PLAIN_CHARACTERS } from './quote.ts';
 import { countStutter, mayHoldSentences } from './stutter.ts';
-import { hashText, readWords, Sketch, shortHash, WordMarks, WordSet } from './words.ts';
+import { hashText, Sketch, shortHash, WordList, WordMarks, WordSet } from './words.ts';
 
 /** A step as it comes, all fields there. */
 export interface MonitorStep {
@@ -219,6 +219,7 @@ function flagStep(
 }
 
 /** Where the words of the step at hand are collected, one step after the other. */
+const words = new WordList();
 const seen = new WordMarks();
 const headWords = new WordSet(HEAD_WORDS);
 const inputWords = new WordSet(INPUT_WORDS);
@@ -233,27 +234,29 @@ function isCode(action: string, input: string): boolean {
 
 /** Words of the observation into the head, the filter and `seen`; gives their number, as far as read. */
 function readObservation(text: string): number {
-  let count = 0;
   const { filter } = features;
+  headWords.begin();
+  words.read(text.slice(0, HEAD_CHARACTERS));
+  for (let i = 0; i < words.count; i++)
+    if (!FUNCTION_WORDS.has(words.wholes[i]!)) headWords.add(words.stems[i]!);
+  features.numbers[6] = headWords.seal(features.head) << 8;
   seen.begin();
-  readWords(readEnds(text, READ_CHARACTERS), (whole, stem) => {
-    count += 1;
-    const short = shortHash(stem);
-    if (seen.has(short) || FUNCTION_WORDS.has(whole)) return;
+  words.read(readEnds(text, READ_CHARACTERS));
+  for (let i = 0; i < words.count; i++) {
+    const short = shortHash(words.stems[i]!);
+    if (seen.has(short) || FUNCTION_WORDS.has(words.wholes[i]!)) continue;
     seen.add(short);
     const bit = filterBit(short);
     filter[bit >>> 3]! |= 1 << (bit & 7);
-  });
-  headWords.begin();
-  readWords(text.slice(0, HEAD_CHARACTERS), (whole, stem) => {
-    if (!FUNCTION_WORDS.has(whole)) headWords.add(stem);
-  });
-  features.numbers[6] = headWords.seal(features.head) << 8;
-  return count;
+  }
+  return words.count;
 }
 
-/** The digest of a step: the same for the same step, whatever came before it. */
-export function digestStep(step: MonitorStep): StepDigest {
+/**
+ * The digest of a step: the same for the same step, whatever came before it.
+ * @param isPlain somebody has found no key in the first PLAIN_CHARACTERS of any of its texts; nothing changes but the time
+ */
+export function digestStep(step: MonitorStep, isPlain = false): StepDigest {
   features.clear();
   const parsed = parseInput(step.action_input);
   const acts = step.action !== '' || step.action_input !== '';
@@ -274,32 +277,36 @@ export function digestStep(step: MonitorStep): StepDigest {
 
   const observationLength = readObservation(step.observation);
 
-  let length = 0;
   let functionWords = 0;
   let retries = 0;
   let negations = 0;
   inputWords.begin();
   sketch.begin();
-  readWords(input, (whole, stem) => {
-    length += 1;
+  words.read(input);
+  const length = words.count;
+  for (let i = 0; i < length; i++) {
+    const whole = words.wholes[i]!;
     if (RETRY_WORDS.has(whole)) retries += 1;
     if (NEGATIONS.has(whole)) negations += 1;
     if (FUNCTION_WORDS.has(whole)) {
       functionWords += 1;
-      return;
+      continue;
     }
+    const stem = words.stems[i]!;
     inputWords.add(stem);
     sketch.add(stem, 1);
-  });
+  }
   const wordCount = inputWords.seal(features.words);
   sketch.seal(features.inputSketch);
   for (let i = 0; i < wordCount; i++) if (seen.has(features.words[i]!)) features.answered[i] = 1;
 
   sketch.begin();
-  readWords(thought, (whole, stem) => {
+  words.read(thought);
+  for (let i = 0; i < words.count; i++) {
+    const whole = words.wholes[i]!;
     if (NEGATIONS.has(whole)) negations += 1;
-    if (!FUNCTION_WORDS.has(whole)) sketch.add(stem, 1);
-  });
+    if (!FUNCTION_WORDS.has(whole)) sketch.add(words.stems[i]!, 1);
+  }
   sketch.seal(features.thoughtSketch);
 
   let flags = flagStep(step, input, thought, signs, failed, denies, parsed);
@@ -328,10 +335,13 @@ export function digestStep(step: MonitorStep): StepDigest {
   scalars[2] = Math.min(observationLength, 0xffff);
   return {
     step_index: step.step_index,
-    action: cleanQuote(step.action, 48),
-    input: cleanQuote(step.action_input, 140),
-    thought: cleanQuote(step.thought, 120),
-    outcome: cleanQuote(failureLine === '' ? step.observation : failureLine, 120),
+    action: cleanQuote(step.action, 48, isPlain),
+    input: cleanQuote(step.action_input, 140, isPlain),
+    thought: cleanQuote(step.thought, 120, isPlain),
+    outcome:
+      failureLine === ''
+        ? cleanQuote(step.observation, 120, isPlain)
+        : cleanQuote(failureLine, 120, isPlain && step.observation.length <= PLAIN_CHARACTERS),
     features: features.copy(),
   };
 }

@@ -174,7 +174,7 @@ export class StepFeatures extends StepSlot {
 
   /** The features as they stand, in memory of their own. */
   copy(): Uint8Array {
-    return new Uint8Array(this.#bytes);
+    return this.#bytes.slice();
   }
 
   /** The part of them that a run remembers. */

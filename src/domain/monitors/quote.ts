@@ -11,6 +11,13 @@ const LOOKED_AT_FACTOR = 4;
 /** And as many at least, so that a secret that begins in the quote is seen whole. */
 const LOOKED_AT_MIN = 512;
 
+/** Whoever says that a text is plain has looked at so much of its beginning. */
+export const PLAIN_CHARACTERS = 1_024;
+
+function lookedAt(characters: number): number {
+  return Math.max(characters * LOOKED_AT_FACTOR, LOOKED_AT_MIN);
+}
+
 /** Longest quote that is made the quick way, and where it is made. */
 const QUICK_CHARACTERS = 512;
 const quick = Buffer.allocUnsafeSlow(QUICK_CHARACTERS + 2);
@@ -40,11 +47,13 @@ function cleanAscii(part: string, whole: boolean, characters: number): string | 
 /**
  * The beginning of `text` on one line: control characters, separators, direction marks and lone surrogates out, runs of
  * white space one space, double quotes single (it is quoted in double ones), an ellipsis where it was cut.
+ * @param isPlain no key stands in its beginning (`areFreeOfKeys`): PLAIN_CHARACTERS of it, or all
  */
-export function cleanQuote(text: string, characters: number): string {
+export function cleanQuote(text: string, characters: number, isPlain = false): string {
   // Masked before it is cut, or a secret at the cut would lose the shape by which it is known.
-  const looked = Math.max(characters * LOOKED_AT_FACTOR, LOOKED_AT_MIN);
-  const part = maskText(text.slice(0, looked), [], true);
+  const looked = lookedAt(characters);
+  const part =
+    isPlain && looked <= PLAIN_CHARACTERS ? text.slice(0, looked) : maskText(text.slice(0, looked), [], true);
   const whole = text.length <= looked;
   const ascii = cleanAscii(part, whole, characters);
   if (ascii !== null) return ascii;

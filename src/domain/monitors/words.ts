@@ -126,6 +126,65 @@ export function readWords(text: string, visit: WordVisitor): void {
   }
 }
 
+/** The words of one text after the other, as numbers: what `readWords` tells, without a call for each. */
+export class WordList {
+  /** Words of the text. */
+  count = 0;
+  /** Of each, up to `count`: the hash of the word as it stands, and without its ending. */
+  wholes = new Uint32Array(1_024);
+  stems = new Uint32Array(1_024);
+
+  /** Reads a text, in the place of the one before. */
+  read(text: string): void {
+    // No word without a character.
+    if (text.length > this.wholes.length) {
+      this.wholes = new Uint32Array(text.length * 2);
+      this.stems = new Uint32Array(text.length * 2);
+    }
+    const { wholes, stems } = this;
+    const end = text.length;
+    let count = 0;
+    let at = 0;
+    while (at < end) {
+      let code = text.charCodeAt(at);
+      let kind = CLASSES[code]!;
+      at++;
+      if (kind === NOT_A_WORD) continue;
+      if (kind === ALONE) {
+        const alone = mixHash(Math.imul(FNV_OFFSET ^ code, FNV_PRIME));
+        wholes[count] = alone;
+        stems[count] = alone;
+        count++;
+        continue;
+      }
+      let length = 0;
+      let hasDigits = false;
+      let h = FNV_OFFSET;
+      for (;;) {
+        if (length < WORD_CHARACTERS) {
+          if (code >= 65 && code <= 90) code += 32;
+          if (kind === DIGIT) hasDigits = true;
+          h = Math.imul(h ^ code, FNV_PRIME);
+          wordCodes[length] = code;
+          length++;
+          prefixHashes[length] = h;
+        }
+        if (at === end) break;
+        code = text.charCodeAt(at);
+        kind = CLASSES[code]!;
+        if (kind !== LETTER && kind !== DIGIT) break;
+        at++;
+      }
+      const stem = hasDigits ? length : stemLength(length);
+      const whole = mixHash(h);
+      wholes[count] = whole;
+      stems[count] = stem === length ? whole : mixHash(prefixHashes[stem]!);
+      count++;
+    }
+    this.count = count;
+  }
+}
+
 /** The hash that `readWords` gives for `word` as it stands. */
 export function hashWord(word: string): number {
   let hash = 0;

@@ -5,7 +5,7 @@ import { hashLoosely, hashOutcome } from '../../../src/domain/monitors/canonical
 import { digestStep } from '../../../src/domain/monitors/digest.ts';
 import { cleanQuote } from '../../../src/domain/monitors/quote.ts';
 import { countStutter } from '../../../src/domain/monitors/stutter.ts';
-import { hashLexicon, hashWord, readWords, WordSet } from '../../../src/domain/monitors/words.ts';
+import { hashLexicon, hashWord, readWords, WordList, WordSet } from '../../../src/domain/monitors/words.ts';
 import { makeStep } from './script.ts';
 
 describe('the hash of a result', () => {
@@ -93,6 +93,43 @@ describe('words', () => {
     );
     expect(stems('漢字')).toHaveLength(2);
     expect(stems('\ud800 \u0000 😀 ---')).toEqual([]);
+  });
+
+  it('are the same in a list as one by one, text after text', () => {
+    const list = new WordList();
+    const piece = fc.oneof(
+      fc.constantFrom(
+        'Parsing',
+        'parsed',
+        ' ',
+        '漢字',
+        'かな',
+        '\ud800',
+        '\0',
+        '12ab',
+        'É',
+        '-',
+        '\n',
+        'ass',
+        'sing',
+      ),
+      fc.string({ unit: 'binary', maxLength: 20 }),
+    );
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 60 }), fc.integer({ min: 1, max: 30 }), (pieces, times) => {
+        const text = pieces.join('').repeat(times);
+        const wholes: number[] = [];
+        const stems: number[] = [];
+        readWords(text, (whole, stem) => {
+          wholes.push(whole);
+          stems.push(stem);
+        });
+        list.read(text);
+        expect(list.count).toBe(wholes.length);
+        expect([...list.wholes.subarray(0, list.count)]).toEqual(wholes);
+        expect([...list.stems.subarray(0, list.count)]).toEqual(stems);
+      }),
+    );
   });
 
   it('of a lexicon are found, and no others', () => {
