@@ -218,6 +218,21 @@ describe('an upstream that goes away', () => {
     },
   );
 
+  it('with a reset right behind an answer without framing: never a clean end', async () => {
+    upstream.script.onRequest = (connection) => {
+      // In one turn, so that bytes and reset arrive together.
+      void connection.write('HTTP/1.1 200 OK\r\n\r\npart');
+      connection.reset();
+    };
+    for (let i = 0; i < 5; i++) {
+      const client = await openRawClient(gateway.port);
+      await client.write(get('/'));
+      const answer = await client.readAnswer();
+      expect(answer.status === 502 || !answer.complete).toBe(true);
+      client.socket.destroy();
+    }
+  });
+
   it('ends its half behind a whole answer: the answer counts, the connection does not', async () => {
     upstream.script.onRequest = async (connection) => {
       await connection.write(OK);

@@ -69,6 +69,11 @@ export class ResponseParser {
     return this.#chunks.trailers;
   }
 
+  /** The answer ends with the connection. */
+  get isUnframed(): boolean {
+    return this.#place === 'until the end';
+  }
+
   /** An answer to a request with this method is due. */
   begin(method: string): void {
     this.hasBegun = false;

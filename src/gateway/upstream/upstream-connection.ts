@@ -7,7 +7,7 @@
  */
 
 import { connect as connectTcp, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
-import { connect as connectTls } from 'node:tls';
+import { connect as connectTls, TLSSocket } from 'node:tls';
 import { UPSTREAM_CONNECT_MS } from '../../limits.ts';
 import { UpstreamError } from './answer-error.ts';
 import type { Fields } from './field-section.ts';
@@ -66,6 +66,7 @@ const WITH_BODY = new Set(['POST', 'PUT', 'PATCH', 'QUERY', 'PROPFIND', 'PROPPAT
 /** The bytes of a read are used up before the next one begins, whatever socket it is on. */
 const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
 
+const NOTHING = Buffer.alloc(0);
 const CHUNK_END = Buffer.from('\r\n');
 const LAST_CHUNK = Buffer.from('0\r\n\r\n');
 
@@ -191,6 +192,8 @@ export class UpstreamConnection implements ResponseSink {
     const options: TcpNetConnectOpts & { highWaterMark: number } = {
       host,
       port: url.port === '' ? (isSecure ? 443 : 80) : Number(url.port),
+      // Ours to end, so that an end can be looked at first.
+      allowHalfOpen: true,
       highWaterMark: UPLOAD_BUFFER_BYTES,
       onread: {
         buffer,
@@ -315,7 +318,18 @@ export class UpstreamConnection implements ResponseSink {
 
   #onEnd(): void {
     if (this.#isOver) return;
-    if (this.#handler !== null && this.#parser.finish()) this.#complete(true);
+    if (this.#parser.isUnframed && !(this.#socket instanceof TLSSocket)) {
+      // A reset that comes together with bytes is reported as an orderly end. A write, even of nothing, knows better.
+      this.#socket.write(NOTHING, (error) => this.#finish(error == null));
+    } else {
+      this.#finish(true);
+    }
+  }
+
+  /** No more will come. @param isOrderly it was no reset */
+  #finish(isOrderly: boolean): void {
+    if (this.#isOver) return;
+    if (isOrderly && this.#handler !== null && this.#parser.finish()) this.#complete(true);
     else this.#fail(new UpstreamError('ECONNRESET', 'the upstream closed the connection'));
   }
 
