@@ -1,19 +1,24 @@
 /**
- * A batch of exchanges on its way to the capture writer, laid out in memory that both threads see. An exchange is
- * written there once, as it ends, and read from there by the writer: nothing of it waits in the front thread's heap,
- * where the collector would look at it again and again, and nothing is copied on the way over. Made on front threads,
- * read on the actor thread.
+ * A batch of exchanges on its way to the capture writer, laid out in memory that both threads see. Nothing of it waits in
+ * the front thread's heap, where the collector would look at it again and again. Made on front threads, read on the actor
+ * thread.
  *
  * A slab: records one behind the other. A record: [u32 head bytes][u32 bytes of the request's body][u32 of the
- * response's][head][bodies]. A head is a msgpack array: the exchange's fields by position, which packs in half the time
- * and unpacks in a quarter of what named fields take, then its headers, one text each (a line end between names and
- * values; no header holds one).
+ * response's][u32 cells of the request][u32 of the response][head][bodies]. A small exchange's bodies are copied in from
+ * the cells that they were gathered in, which are free at once; those of larger ones stay there: of these the record holds
+ * the number of cells, and the cells follow the slabs in the order of the records. A head is a msgpack array: the
+ * exchange's fields by position, which packs in half the time and unpacks in a quarter of what named fields take, then its
+ * headers, one text each (a line end between names and values; no header holds one).
  */
 import { Packr } from 'msgpackr';
+import { byteEngine } from '../../native/byte-engine.ts';
 import type { CapturedExchange, FinishedExchange } from '../../src/domain/exchange.ts';
 import { CAPTURE_FREE_SLABS, CAPTURE_SLAB_BYTES } from '../../src/limits.ts';
+import type { BodyMemory } from './body-memory.ts';
 
-const LENGTHS_BYTES = 12;
+const LENGTHS_BYTES = 20;
+/** A body that stays in its cells is no shorter. */
+const CELL_BODY_BYTES = 24 << 10;
 /** An exchange that takes more than this part of a slab gets memory of its own. */
 const OWN_MEMORY_SHARE = 0.5;
 
@@ -35,25 +40,40 @@ export class SlabPool {
   }
 }
 
+/** A batch as the writer gets it. */
+export interface BatchMemory {
+  slabs: readonly Uint8Array[];
+  cells: readonly Uint8Array[];
+}
+
 /** Exchanges in the order in which they were added. */
 export class ExchangeBatch {
   readonly #pool: SlabPool;
+  readonly #memory: BodyMemory;
+  readonly #cells: Uint8Array[] = [];
   readonly #slabs: Uint8Array[] = [];
   readonly #usedBytes: number[] = [];
   #slab: Uint8Array | null = null;
   #view: DataView | null = null;
   #used = 0;
 
-  constructor(pool: SlabPool) {
+  constructor(pool: SlabPool, memory: BodyMemory) {
     this.#pool = pool;
+    this.#memory = memory;
   }
 
-  /** Takes a copy of the exchange. */
+  /** Takes the exchange, and its cells. */
   add(exchange: FinishedExchange): void {
     const head = packr.pack(makeHead(exchange));
-    const requestBytes = countBytes(exchange.request_chunks);
-    const responseBytes = countBytes(exchange.response_chunks);
-    const bytes = LENGTHS_BYTES + head.length + requestBytes + responseBytes;
+    const requestBytes = exchange.request_kept_bytes;
+    const responseBytes = exchange.response_kept_bytes;
+    const requestCells = this.#countCells(exchange.request_cells, requestBytes);
+    const responseCells = this.#countCells(exchange.response_cells, responseBytes);
+    const bytes =
+      LENGTHS_BYTES +
+      head.length +
+      (requestCells === 0 ? requestBytes : 0) +
+      (responseCells === 0 ? responseBytes : 0);
     if (this.#slab === null || this.#used + bytes > this.#slab.length) this.#begin(bytes);
     const slab = this.#slab!;
     const view = this.#view!;
@@ -61,30 +81,52 @@ export class ExchangeBatch {
     view.setUint32(at, head.length, true);
     view.setUint32(at + 4, requestBytes, true);
     view.setUint32(at + 8, responseBytes, true);
+    view.setUint32(at + 12, requestCells, true);
+    view.setUint32(at + 16, responseCells, true);
     at += LENGTHS_BYTES;
     slab.set(head, at);
-    at += head.length;
-    for (const chunk of exchange.request_chunks) {
-      slab.set(chunk, at);
-      at += chunk.length;
-    }
-    for (const chunk of exchange.response_chunks) {
-      slab.set(chunk, at);
-      at += chunk.length;
-    }
-    this.#used = at;
+    at = this.#addBody(exchange.request_cells, requestBytes, requestCells > 0, slab, at + head.length);
+    this.#used = this.#addBody(exchange.response_cells, responseBytes, responseCells > 0, slab, at);
   }
 
-  /** What goes to the writer: the written part of each slab. It must not change until the writer has answered. */
-  takeSlabs(): Uint8Array[] {
+  /** How many cells a body stays in; 0 for one that is copied into the slab. */
+  #countCells(cells: readonly Uint8Array[], bytes: number): number {
+    return bytes >= CELL_BODY_BYTES && cells.every((cell) => this.#memory.has(cell)) ? cells.length : 0;
+  }
+
+  /** @returns where the next may be written in the slab */
+  #addBody(
+    cells: readonly Uint8Array[],
+    bytes: number,
+    stays: boolean,
+    slab: Uint8Array,
+    at: number,
+  ): number {
+    if (stays) {
+      this.#cells.push(...cells);
+      return at;
+    }
+    let to = at;
+    for (const cell of cells) {
+      const part = cell.subarray(0, Math.min(cell.length, at + bytes - to));
+      this.#memory.copy(part, slab, to);
+      to += part.length;
+      this.#memory.give(cell);
+    }
+    return to;
+  }
+
+  /** What goes to the writer: the written part of each slab, and the cells. It must not change until the writer has answered. */
+  take(): BatchMemory {
     this.#end();
-    return this.#slabs.map((slab, i) => slab.subarray(0, this.#usedBytes[i]));
+    return { slabs: this.#slabs.map((slab, i) => slab.subarray(0, this.#usedBytes[i])), cells: this.#cells };
   }
 
   /** The memory may be used for other exchanges. Only when the writer will surely not look at it any more. */
   release(): void {
     this.#end();
     for (const slab of this.#slabs.splice(0)) this.#pool.give(slab);
+    for (const cell of this.#cells.splice(0)) this.#memory.give(cell);
     this.#usedBytes.length = 0;
   }
 
@@ -105,28 +147,69 @@ export class ExchangeBatch {
   }
 }
 
-/**
- * The exchanges of a batch. Their bodies are views of the slabs. Both ends are this program, so the layout is taken as
- * given.
- */
-export function readBatch(slabs: readonly Uint8Array[]): CapturedExchange[] {
-  const batch: CapturedExchange[] = [];
-  for (const slab of slabs) {
-    const view = new DataView(slab.buffer, slab.byteOffset, slab.length);
-    // msgpack wants a Buffer to find its strings quickly.
-    const bytes = Buffer.from(slab.buffer, slab.byteOffset, slab.length);
-    let at = 0;
-    while (at < slab.length) {
-      const headAt = at + LENGTHS_BYTES;
-      const requestAt = headAt + view.getUint32(at, true);
-      const responseAt = requestAt + view.getUint32(at + 4, true);
-      const end = responseAt + view.getUint32(at + 8, true);
-      const head = packr.unpack(bytes, { start: headAt, end: requestAt }) as Head;
-      batch.push(makeExchange(head, bytes.subarray(requestAt, responseAt), bytes.subarray(responseAt, end)));
-      at = end;
+/** What is kept between batches for joining bodies. */
+const JOINED_BYTES_KEPT = 8 << 20;
+
+/** Reads batches, one at a time: the bodies of one are of no meaning once the next is read. */
+export class BatchReader {
+  /** Where bodies in several cells are joined. Shared, so that nobody takes it for memory that may be kept. */
+  #joined = new Uint8Array(new SharedArrayBuffer(0));
+  #used = 0;
+
+  /** The exchanges of a batch. Both ends are this program, so the layout is taken as given. */
+  read({ slabs, cells }: BatchMemory): CapturedExchange[] {
+    const batch: CapturedExchange[] = [];
+    this.#used = 0;
+    let cellBytes = 0;
+    for (const cell of cells) cellBytes += cell.length;
+    if (this.#joined.length < cellBytes || this.#joined.length > Math.max(cellBytes, JOINED_BYTES_KEPT)) {
+      this.#joined = new Uint8Array(new SharedArrayBuffer(cellBytes));
     }
+    let nextCell = 0;
+    for (const slab of slabs) {
+      const view = new DataView(slab.buffer, slab.byteOffset, slab.length);
+      // msgpack wants a Buffer to find its strings quickly.
+      const bytes = Buffer.from(slab.buffer, slab.byteOffset, slab.length);
+      let at = 0;
+      while (at < slab.length) {
+        const headAt = at + LENGTHS_BYTES;
+        const headEnd = headAt + view.getUint32(at, true);
+        const requestBytes = view.getUint32(at + 4, true);
+        const responseBytes = view.getUint32(at + 8, true);
+        const requestCells = view.getUint32(at + 12, true);
+        const responseCells = view.getUint32(at + 16, true);
+        const head = packr.unpack(bytes, { start: headAt, end: headEnd }) as Head;
+        const requestEnd = headEnd + (requestCells === 0 ? requestBytes : 0);
+        const end = requestEnd + (responseCells === 0 ? responseBytes : 0);
+        const requestBody =
+          requestCells === 0
+            ? bytes.subarray(headEnd, requestEnd)
+            : this.#join(cells, nextCell, requestCells, requestBytes);
+        nextCell += requestCells;
+        const responseBody =
+          responseCells === 0
+            ? bytes.subarray(requestEnd, end)
+            : this.#join(cells, nextCell, responseCells, responseBytes);
+        nextCell += responseCells;
+        batch.push(makeExchange(head, requestBody, responseBody));
+        at = end;
+      }
+    }
+    return batch;
   }
-  return batch;
+
+  #join(cells: readonly Uint8Array[], from: number, count: number, bytes: number): Buffer {
+    const first = cells[from]!;
+    if (count === 1) return Buffer.from(first.buffer, first.byteOffset, bytes);
+    const start = this.#used;
+    for (let i = 0; i < count; i++) {
+      const cell = cells[from + i]!;
+      const part = cell.subarray(0, Math.min(cell.length, start + bytes - this.#used));
+      byteEngine.copyBytes(part, this.#joined, this.#used);
+      this.#used += part.length;
+    }
+    return Buffer.from(this.#joined.buffer, start, bytes);
+  }
 }
 
 /** An exchange's fields as they stand in its head. */
@@ -224,10 +307,4 @@ function readRequestHeaders(text: string): string[] {
 
 function splitPairs(text: string): string[] {
   return text === '' ? [] : text.split('\n');
-}
-
-function countBytes(chunks: readonly Uint8Array[]): number {
-  let bytes = 0;
-  for (const chunk of chunks) bytes += chunk.length;
-  return bytes;
 }

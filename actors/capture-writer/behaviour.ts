@@ -48,9 +48,10 @@ export const captureWriter: Writer = {
         failure: 'capture_failed',
       });
     },
-    append(memory, _message, context) {
+    append(memory, message, context) {
       if (memory.killed) return context.refuse(STOPPED);
-      const input = { slabs: context.bodies };
+      const { bodies } = context;
+      const input = { slabs: bodies.slice(0, message.slabs), cells: bodies.slice(message.slabs) };
       const carry = { token: context.holdReply(), failure: 'capture_failed' };
       context.io(CAPTURE_LOG_PORT, 'append', input, 'done', carry);
       memory.busy = true;

@@ -5,6 +5,7 @@ import { CatalogueError } from '../../src/errors.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
 import type { AskOptions, Front } from '../../src/runtime/front.ts';
 import { ExchangeBatch, SlabPool } from './batch.ts';
+import { BodyMemory } from './body-memory.ts';
 import { CAPTURE_WRITER_KIND, type CaptureWriterProtocol, type WriterState } from './protocol.ts';
 
 const WRITER = { kind: CAPTURE_WRITER_KIND, key: 'main' };
@@ -20,6 +21,7 @@ const STATE_DEADLINE_MS = 500;
 const NOT_HANDLED = new Set(['mailbox_full', 'link_full', 'too_many_asks', 'draining', 'actor_stopped']);
 
 export class CaptureWriterClient {
+  readonly memory = new BodyMemory();
   readonly #front: Front;
   readonly #slabs = new SlabPool();
   #killed = false;
@@ -51,7 +53,7 @@ export class CaptureWriterClient {
 
   /** A batch to add exchanges to. */
   openBatch(): ExchangeBatch {
-    return new ExchangeBatch(this.#slabs);
+    return new ExchangeBatch(this.#slabs, this.memory);
   }
 
   /**
@@ -62,7 +64,9 @@ export class CaptureWriterClient {
     // Said before anything is sent; a batch lost with its thread is another matter: it may have been written.
     if (!this.alive) throw new CatalogueError('capture_failed');
     // A failure that leaves open what became of the batch leaves its memory to the collector: the writer may be reading.
-    await this.#ask('append', null, { deadline_ms: APPEND_DEADLINE_MS, bodies: batch.takeSlabs() });
+    const { slabs, cells } = batch.take();
+    const bodies = [...slabs, ...cells];
+    await this.#ask('append', { slabs: slabs.length }, { deadline_ms: APPEND_DEADLINE_MS, bodies });
     batch.release();
   }
 

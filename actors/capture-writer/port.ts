@@ -4,7 +4,7 @@
  */
 
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
-import { readBatch } from './batch.ts';
+import { type BatchMemory, BatchReader } from './batch.ts';
 import type { WriterState } from './protocol.ts';
 
 /** What the port needs of the log; `CaptureLog` of src/storage is one. */
@@ -24,6 +24,9 @@ const TIDY_BUDGET_MS = 20;
 export class CaptureLogPort {
   readonly #open: () => Promise<ExchangeLog>;
   #log: Promise<ExchangeLog> | null = null;
+  readonly #reader = new BatchReader();
+  /** The end of the queue of appends: a batch is read when the one before is stored. */
+  #tail: Promise<unknown> = Promise.resolve();
 
   /** @param open opens the log; tried again at the next call when it fails */
   constructor(open: () => Promise<ExchangeLog>) {
@@ -36,11 +39,16 @@ export class CaptureLogPort {
   }
 
   /**
-   * @param input the slabs of a batch; nobody looks at them any more once this is answered
+   * @param input a batch's memory; nobody looks at them any more once this is answered
    * @throws what the log throws; nothing of a failed append is stored
    */
-  async append(input: { slabs: readonly Uint8Array[] }): Promise<{ first_id: number; last_id: number }> {
-    return (await this.#opened()).append(readBatch(input.slabs));
+  append(input: BatchMemory): Promise<{ first_id: number; last_id: number }> {
+    const appended = this.#tail.then(async () => {
+      const log = await this.#opened();
+      return log.append(this.#reader.read(input));
+    });
+    this.#tail = appended.catch(() => undefined);
+    return appended;
   }
 
   async flush(): Promise<null> {

@@ -16,10 +16,10 @@ export type CaptureWriterProtocol = {
   /** Opens the database, which the first other message would do as well. */
   open: { request: null; reply: null };
   /**
-   * The exchanges come as the message's bodies, the slabs of a batch (`batch.ts`). Answered when the whole batch is
+   * The exchanges come as the message's bodies, first the slabs of a batch, then its cells (`batch.ts`). Answered when the whole batch is
    * committed; refused with `capture_failed` when none of it is.
    */
-  append: { request: null; reply: { first_id: number; last_id: number } };
+  append: { request: { slabs: number }; reply: { first_id: number; last_id: number } };
   /** Answered when all that was appended before is safe from a power cut. */
   flush: { request: null; reply: null };
   rotate: { request: null; reply: { sealed: string | null; opened: string } };

@@ -59,10 +59,12 @@ export interface CapturedExchange {
   response_body: Uint8Array;
 }
 
-/** The same as a front thread holds it: the bodies in the chunks that passed, not copied yet. */
+/** The same as a front thread holds it: each body in the cells it was copied into, all but the last filled to the end. */
 export type FinishedExchange = Omit<CapturedExchange, 'request_body' | 'response_body'> & {
-  request_chunks: Uint8Array[];
-  response_chunks: Uint8Array[];
+  request_cells: readonly Uint8Array[];
+  request_kept_bytes: number;
+  response_cells: readonly Uint8Array[];
+  response_kept_bytes: number;
 };
 
 /** Tokens of one turn; null where the provider did not say. */

@@ -9,16 +9,18 @@
 
 import type { FinishedExchange } from '../domain/exchange.ts';
 import { CatalogueError, toCatalogueError } from '../errors.ts';
-import { type ByteBudget, Tee } from './tee.ts';
+import { type BodyMemory, type ByteBudget, Tee } from './tee.ts';
 
 /** Exchanges gathered for the writer. */
 export interface ExchangeBatch {
-  /** Takes a copy of the exchange. */
+  /** Takes the exchange, and its cells: they are given back when they are not looked at any more. */
   add(exchange: FinishedExchange): void;
 }
 
 /** The writer as the queue needs it; the actor's client, or a test's. */
 export interface CaptureWriter<B extends ExchangeBatch = ExchangeBatch> {
+  /** Where the bodies of exchanges under way are kept. */
+  readonly memory: BodyMemory;
   openBatch(): B;
   /**
    * Resolves when all of the batch is committed. Rejects with a CatalogueError: `capture_failed` when none of it is
@@ -137,7 +139,7 @@ export class CaptureQueue implements ByteBudget {
       this.#dropped++;
       return null;
     }
-    return new Tee(this, this.#options.max_capture_bytes);
+    return new Tee(this, this.#writer.memory, this.#options.max_capture_bytes);
   }
 
   /** It turned out that the request is refused by the gateway itself: it never was an exchange. */
@@ -147,7 +149,7 @@ export class CaptureQueue implements ByteBudget {
     else tee.release();
   }
 
-  /** The exchange is over. Its bodies are the tee's chunks; the other fields come with `exchange`. */
+  /** The exchange is over. Its bodies are the tee's cells; the other fields come with `exchange`. */
   submit(tee: Tee, exchange: FinishedExchange): void {
     if (tee.lost || this.#isKilled || this.#depth >= this.#options.max_queue) {
       tee.release();

@@ -87,8 +87,10 @@ export function describeExchange(
     response_headers: course.response_headers,
     request_bytes: tee.request.bytes,
     response_bytes: tee.response.bytes,
-    request_chunks: tee.request.chunks,
-    response_chunks: tee.response.chunks,
+    request_cells: tee.request.cells,
+    request_kept_bytes: tee.request.kept_bytes,
+    response_cells: tee.response.cells,
+    response_kept_bytes: tee.response.kept_bytes,
   };
 }
 
@@ -237,7 +239,7 @@ export class Forward implements AnswerHandler {
 
   onBody(chunk: Buffer): void {
     // The upstream's next bytes come into the same memory: what is kept has to be a copy.
-    if (this.#tee !== null) this.#tee.add(this.#tee.response, Buffer.from(chunk));
+    if (this.#tee !== null) this.#tee.add(this.#tee.response, chunk);
     this.#stream.write(chunk);
   }
 
@@ -288,7 +290,7 @@ export class Forward implements AnswerHandler {
     const sent = this.#sent!;
     this.#destination.upstream.pool.send(sent, this);
     if (sent.body === null && sent.framing.kind !== 'none') {
-      this.#upload([...((this.#tee?.request.chunks ?? []) as Buffer[])], true);
+      this.#upload(this.#tee?.request.copyOut() ?? [], true);
     }
   }
 

@@ -1,7 +1,7 @@
 /**
- * The copy that capture takes of the bodies that pass. The bytes are not copied here: chunks are kept by reference
- * until the exchange ends. What may be kept is bounded for each body and for all open exchanges together; beyond the
- * first bound the copy is cut and marked, beyond the second the exchange is given up. Traffic notices neither.
+ * The copy that capture takes of the bodies that pass, made as they pass, into memory that the writer's thread sees, too:
+ * nothing that came from a socket is held. What may be kept is bounded for each body and for all open exchanges together;
+ * beyond the first bound the copy is cut and marked, beyond the second the exchange is given up. Traffic notices neither.
  * Front threads.
  */
 
@@ -12,12 +12,52 @@ export interface ByteBudget {
   release(bytes: number): void;
 }
 
+/** Where the copies are; the writer's client has it (`actors/capture-writer/body-memory.ts`). */
+export interface BodyMemory {
+  /** @returns a cell with room for so many bytes, or the largest there is */
+  take(bytes: number): Uint8Array;
+  /** `into.set(from, at)`, quickly. */
+  copy(from: Uint8Array, into: Uint8Array, at: number): void;
+  give(cell: Uint8Array): void;
+}
+
 /** One side's body: how long it was, and as much of it as is kept. */
 export class BodyCopy {
-  chunks: Uint8Array[] = [];
+  /** Filled to the end but for the last. */
+  cells: Uint8Array[] = [];
+  /** In the last cell. */
+  #used = 0;
   /** On the wire. */
   bytes = 0;
   kept_bytes = 0;
+
+  /** Takes a copy. */
+  append(bytes: Uint8Array, memory: BodyMemory): void {
+    let rest = bytes;
+    for (;;) {
+      const cell = this.cells[this.cells.length - 1];
+      const room = cell === undefined ? 0 : cell.length - this.#used;
+      if (cell !== undefined && room >= rest.length) {
+        memory.copy(rest, cell, this.#used);
+        this.#used += rest.length;
+        break;
+      }
+      if (cell !== undefined && room > 0) {
+        memory.copy(rest.subarray(0, room), cell, this.#used);
+        rest = rest.subarray(room);
+      }
+      // A long body takes large cells, a short one small ones, and it is not known which this will be.
+      this.cells.push(memory.take(Math.max(rest.length, this.kept_bytes)));
+      this.#used = 0;
+    }
+    this.kept_bytes += bytes.length;
+  }
+
+  /** The kept bytes in buffers of their own. */
+  copyOut(): Buffer[] {
+    const last = this.cells.length - 1;
+    return this.cells.map((cell, i) => Buffer.from(i === last ? cell.subarray(0, this.#used) : cell));
+  }
 }
 
 export class Tee {
@@ -27,11 +67,13 @@ export class Tee {
   /** The budget ran out: this exchange will not be captured. */
   lost = false;
   readonly #budget: ByteBudget;
+  readonly #memory: BodyMemory;
   readonly #bodyBytesMax: number;
 
   /** @param bodyBytesMax most that is kept of each body */
-  constructor(budget: ByteBudget, bodyBytesMax: number) {
+  constructor(budget: ByteBudget, memory: BodyMemory, bodyBytesMax: number) {
     this.#budget = budget;
+    this.#memory = memory;
     this.#bodyBytesMax = bodyBytesMax;
   }
 
@@ -40,7 +82,7 @@ export class Tee {
     return this.request.kept_bytes + this.response.kept_bytes;
   }
 
-  /** Takes note of a chunk, which must not change afterwards. */
+  /** Takes a copy of a chunk. */
   add(side: BodyCopy, chunk: Uint8Array): void {
     side.bytes += chunk.length;
     if (this.lost) return;
@@ -52,15 +94,15 @@ export class Tee {
       this.#giveUp();
       return;
     }
-    side.chunks.push(kept);
-    side.kept_bytes += kept.length;
+    side.append(kept, this.#memory);
   }
 
   /** Forgets the copies and gives their bytes back. */
   release(): void {
     this.#budget.release(this.kept_bytes);
     for (const side of [this.request, this.response]) {
-      side.chunks = [];
+      for (const cell of side.cells) this.#memory.give(cell);
+      side.cells = [];
       side.kept_bytes = 0;
     }
   }

@@ -1,9 +1,11 @@
 /** What is written into a batch's shared memory is what is read from it, whatever the sizes, and memory is used again. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ExchangeBatch, readBatch, SlabPool } from '../../actors/capture-writer/batch.ts';
+import { BatchReader, ExchangeBatch, SlabPool } from '../../actors/capture-writer/batch.ts';
+import { BodyMemory } from '../../actors/capture-writer/body-memory.ts';
 import type { FinishedExchange } from '../../src/domain/exchange.ts';
-import { CAPTURE_FREE_SLABS, CAPTURE_SLAB_BYTES } from '../../src/limits.ts';
+import { Tee } from '../../src/gateway/tee.ts';
+import { CAPTURE_FREE_CELL_BYTES, CAPTURE_FREE_SLABS, CAPTURE_SLAB_BYTES } from '../../src/limits.ts';
 import { makeExchange } from '../storage/captured.ts';
 
 const chunks = fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 4 });
@@ -27,51 +29,70 @@ const exchanges = fc.record({
   response_chunks: chunks,
 });
 
-function finish(parts: Partial<FinishedExchange>): FinishedExchange {
+interface Parts extends Partial<Omit<FinishedExchange, 'request_cells' | 'response_cells'>> {
+  request_chunks?: Uint8Array[];
+  response_chunks?: Uint8Array[];
+}
+
+const sum = (chunks: readonly Uint8Array[]) => chunks.reduce((bytes, chunk) => bytes + chunk.length, 0);
+
+/** An exchange whose bodies are no cells of a memory: then they are copied whatever their length. */
+function finish({ request_chunks: request, response_chunks: response, ...parts }: Parts): FinishedExchange {
   const { request_body, response_body, ...exchange } = makeExchange({ path: '/' });
-  return { ...exchange, request_chunks: [request_body], response_chunks: [response_body], ...parts };
+  const [request_cells, response_cells] = [request ?? [request_body], response ?? [response_body]];
+  return {
+    ...exchange,
+    request_cells,
+    request_kept_bytes: sum(request_cells),
+    response_cells,
+    response_kept_bytes: sum(response_cells),
+    ...parts,
+  };
 }
 
 /** As the other side reads it. */
-function join({ request_chunks, response_chunks, ...exchange }: FinishedExchange) {
+function join(finished: FinishedExchange) {
+  const { request_cells, request_kept_bytes, response_cells, response_kept_bytes, ...exchange } = finished;
   return {
     ...exchange,
-    request_body: Buffer.concat(request_chunks),
-    response_body: Buffer.concat(response_chunks),
+    request_body: Buffer.concat(request_cells, request_kept_bytes),
+    response_body: Buffer.concat(response_cells, response_kept_bytes),
   };
 }
+
+const makeBatch = (pool = new SlabPool(), memory = new BodyMemory()) => new ExchangeBatch(pool, memory);
+const read = (batch: ExchangeBatch) => new BatchReader().read(batch.take());
+const BUDGET = { reserve: () => true, release: () => {} };
 
 describe('a batch', () => {
   it('gives back what it took, in its order', () => {
     fc.assert(
       fc.property(fc.array(exchanges, { maxLength: 8 }), (parts) => {
         const added = parts.map(finish);
-        const batch = new ExchangeBatch(new SlabPool());
+        const batch = makeBatch();
         for (const exchange of added) batch.add(exchange);
-        expect(readBatch(batch.takeSlabs())).toEqual(added.map(join));
+        expect(read(batch)).toEqual(added.map(join));
       }),
     );
   });
 
   it('takes more than one slab, and exchanges larger than any', () => {
-    const batch = new ExchangeBatch(new SlabPool());
+    const batch = makeBatch();
     const sizes = [10, CAPTURE_SLAB_BYTES / 4, CAPTURE_SLAB_BYTES + 5, 0, 1.8e6, 1.8e6, 1.8e6, 3];
     const bodies = sizes.map((size, i) => Buffer.alloc(size, i + 1));
     for (const body of bodies) batch.add(finish({ request_chunks: [body], response_chunks: [] }));
-    const slabs = batch.takeSlabs();
-    expect(slabs.length).toBeGreaterThan(2);
-    const read = readBatch(slabs);
-    expect(read.map(({ request_body }) => bodies.findIndex((body) => body.equals(request_body)))).toEqual(
-      sizes.map((_, i) => i),
-    );
+    expect(batch.take().slabs.length).toBeGreaterThan(2);
+    expect(
+      read(batch).map(({ request_body }) => bodies.findIndex((body) => body.equals(request_body))),
+    ).toEqual(sizes.map((_, i) => i));
   });
 
   it('uses memory again once it is released, and only so much of it', () => {
     const pool = new SlabPool();
     const fill = (): { batch: ExchangeBatch; memory: ArrayBufferLike } => {
-      const batch = new ExchangeBatch(pool);
+      const batch = makeBatch(pool);
       batch.add(finish({}));
-      return { batch, memory: batch.takeSlabs()[0]!.buffer };
+      return { batch, memory: batch.take().slabs[0]!.buffer };
     };
     const first = fill();
     const second = fill();
@@ -87,5 +108,79 @@ describe('a batch', () => {
     const known = new Set(many.map(({ memory }) => memory));
     const again = Array.from({ length: CAPTURE_FREE_SLABS + 3 }, fill);
     expect(again.filter(({ memory }) => known.has(memory))).toHaveLength(CAPTURE_FREE_SLABS);
+  });
+
+  it('gives back bodies of any length that came in pieces of any length', () => {
+    const pieces = fc.array(fc.nat({ max: 90_000 }), { maxLength: 6 });
+    const memory = new BodyMemory();
+    const reader = new BatchReader();
+    const pool = new SlabPool();
+    let seed = 1;
+    fc.assert(
+      fc.property(fc.array(fc.tuple(pieces, pieces), { maxLength: 5 }), (bodies) => {
+        const batch = makeBatch(pool, memory);
+        const expected: Buffer[][] = [];
+        // All are under way at once, and what a chunk lay in is used for other things as soon as it was added.
+        const tees = bodies.map(() => new Tee(BUDGET, memory, 200_000));
+        const chunk = Buffer.alloc(90_000);
+        for (const [at, sides] of bodies.entries()) {
+          const tee = tees[at]!;
+          expected.push(
+            sides.map((sizes, side) => {
+              const whole: Buffer[] = [];
+              for (const size of sizes) {
+                const piece = chunk.subarray(0, size).fill(seed++ % 251);
+                tee.add(side === 0 ? tee.request : tee.response, piece);
+                whole.push(Buffer.from(piece));
+              }
+              chunk.fill(0);
+              return Buffer.concat(whole).subarray(0, 200_000);
+            }),
+          );
+        }
+        for (const tee of tees) {
+          expect(Buffer.concat(tee.request.copyOut())).toHaveLength(tee.request.kept_bytes);
+          const { request_body, response_body, ...exchange } = makeExchange({ path: '/' });
+          batch.add({
+            ...exchange,
+            request_cells: tee.request.cells,
+            request_kept_bytes: tee.request.kept_bytes,
+            response_cells: tee.response.cells,
+            response_kept_bytes: tee.response.kept_bytes,
+          });
+        }
+        const found = reader.read(batch.take());
+        for (const [at, [request, response]] of expected.entries()) {
+          expect(Buffer.compare(found[at]!.request_body, request!)).toBe(0);
+          expect(Buffer.compare(found[at]!.response_body, response!)).toBe(0);
+        }
+        batch.release();
+      }),
+      { numRuns: 40 },
+    );
+  });
+});
+
+describe('memory for bodies', () => {
+  it('has cells for any length up to the largest, and uses them again', () => {
+    const memory = new BodyMemory();
+    for (const bytes of [0, 1, 8_192, 8_193, 65_536, 400_000, 4 << 20]) {
+      const cell = memory.take(bytes);
+      expect(cell.length).toBeGreaterThanOrEqual(bytes);
+      expect(memory.has(cell)).toBe(true);
+      memory.give(cell);
+      expect(memory.take(bytes)).toBe(cell);
+    }
+    expect(memory.take(64 << 20).length).toBe(4 << 20);
+  });
+
+  it('keeps only so much for use again, and nothing that is not its own', () => {
+    const memory = new BodyMemory();
+    const cells = Array.from({ length: 12 }, () => memory.take(4 << 20));
+    for (const cell of cells) memory.give(cell);
+    memory.give(new Uint8Array(4 << 20));
+    const again = Array.from({ length: 12 }, () => memory.take(4 << 20));
+    expect(again.filter((cell) => cells.includes(cell))).toHaveLength(CAPTURE_FREE_CELL_BYTES / (4 << 20));
+    expect(new Set(again).size).toBe(12);
   });
 });

@@ -26,21 +26,23 @@ function refusalOf(answer: KitAnswer): { code: string; retryable: boolean } | nu
 describe('the capture writer', () => {
   it('answers an append when the log has it, and not before', () => {
     const kit = new ActorKit(captureWriter);
-    const { token, io } = askHeld(kit, 'append', null);
+    const { token, io } = askHeld(kit, 'append', { slabs: 0 });
     expect(io.operation).toBe('append');
     expect(kit.answerTo(token)).toEqual({ type: 'none' });
     kit.finish(io, { first_id: 3, last_id: 4 });
     expect(kit.answerTo(token)).toEqual({ type: 'reply', value: { first_id: 3, last_id: 4 } });
   });
 
-  it('hands the slabs on as they came', () => {
+  it('hands slabs and cells on as they came', () => {
     const kit = new ActorKit(captureWriter);
     const bodies = [Buffer.from('slab'), Buffer.from('another')];
-    kit.ask('append', null, bodies);
+    kit.ask('append', { slabs: 1 }, bodies);
     const [io] = kit.takeEffectsOf('io');
-    const { slabs: passed } = io!.input as { slabs: Uint8Array[] };
-    expect(passed[0]).toBe(bodies[0]);
-    expect(passed[1]).toBe(bodies[1]);
+    const { slabs, cells } = io!.input as { slabs: Uint8Array[]; cells: Uint8Array[] };
+    expect(slabs).toHaveLength(1);
+    expect(slabs[0]).toBe(bodies[0]);
+    expect(cells).toHaveLength(1);
+    expect(cells[0]).toBe(bodies[1]);
   });
 
   it.each([
@@ -51,7 +53,7 @@ describe('the capture writer', () => {
     ['state', 'unavailable'],
   ])('says of a failed %s that it may be tried again', (name, code) => {
     const kit = new ActorKit(captureWriter);
-    const { token, io } = askHeld(kit, name, null);
+    const { token, io } = askHeld(kit, name, { slabs: 0 });
     kit.fail(io, IO_ERROR);
     expect(refusalOf(kit.answerTo(token))).toEqual({ code, retryable: true });
   });
@@ -61,7 +63,7 @@ describe('the capture writer', () => {
     const { token, io } = askHeld(kit, 'kill');
     expect(io.operation).toBe('close');
     for (const name of ['open', 'append', 'flush', 'rotate']) {
-      expect(refusalOf(kit.ask(name, null))).toEqual({ code: 'capture_stopped', retryable: false });
+      expect(refusalOf(kit.ask(name, { slabs: 0 }))).toEqual({ code: 'capture_stopped', retryable: false });
     }
     expect(kit.takeEffectsOf('io')).toEqual([]);
     kit.finish(io, null);
@@ -71,7 +73,7 @@ describe('the capture writer', () => {
 
   it('tidies when appends have paused, pass after pass until nothing is left', () => {
     const kit = new ActorKit(captureWriter);
-    kit.ask('append', null);
+    kit.ask('append', { slabs: 0 });
     expect(Object.keys(kit.timers())).toEqual(['tidy']);
     // Everything that came since the timer was set delays it once more.
     kit.advance(300);
@@ -89,7 +91,7 @@ describe('the capture writer', () => {
 
   it('tidies no more once it is killed', () => {
     const kit = new ActorKit(captureWriter);
-    kit.ask('append', null);
+    kit.ask('append', { slabs: 0 });
     kit.ask('kill', null);
     expect(kit.timers()).toEqual({});
   });

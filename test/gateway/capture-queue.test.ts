@@ -1,5 +1,6 @@
 /** The queue before the writer, with a writer that does as the test says: what retries and drops do to the others. */
 import { describe, expect, it } from 'vitest';
+import { BodyMemory } from '../../actors/capture-writer/body-memory.ts';
 import { CatalogueError, type ErrorCode } from '../../src/errors.ts';
 import { CaptureQueue, type CaptureWriter, type ExchangeBatch } from '../../src/gateway/capture-queue.ts';
 import { makeExchange } from '../storage/captured.ts';
@@ -14,6 +15,7 @@ class PathBatch implements ExchangeBatch {
 
 /** A writer whose every append waits for the test's word. */
 class ScriptedWriter implements CaptureWriter<PathBatch> {
+  readonly memory = new BodyMemory();
   readonly appends: { paths: string[]; succeed: () => void; fail: (code: ErrorCode) => void }[] = [];
   #waiters: { count: number; resolve: () => void }[] = [];
 
@@ -51,7 +53,13 @@ function makeQueue(): { queue: CaptureQueue; writer: ScriptedWriter; submit: (pa
     const tee = queue.begin()!;
     tee.add(tee.request, Buffer.alloc(100));
     const { request_body, response_body, ...exchange } = makeExchange({ path });
-    queue.submit(tee, { ...exchange, request_chunks: [request_body], response_chunks: [response_body] });
+    queue.submit(tee, {
+      ...exchange,
+      request_cells: tee.request.cells,
+      request_kept_bytes: tee.request.kept_bytes,
+      response_cells: tee.response.cells,
+      response_kept_bytes: tee.response.kept_bytes,
+    });
   };
   return { queue, writer, submit };
 }

@@ -60,7 +60,8 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   search: ['native', 'std', 'limits', 'errors', 'domain'],
   runtime: ['std'],
   analysis: ['std', 'limits', 'errors', 'domain', 'turns'],
-  actors: ['std', 'limits', 'errors', 'domain', 'runtime', 'actor clients'],
+  // Native for memory that threads share: V8 copies into it word by word.
+  actors: ['native', 'std', 'limits', 'errors', 'domain', 'runtime', 'actor clients'],
   'actor clients': ['std', 'limits', 'errors', 'domain', 'runtime', 'actors'],
   // Composition: these put the others together.
   root: [

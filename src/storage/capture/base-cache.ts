@@ -36,6 +36,12 @@ const MAX_RUNS = 16_384;
 /** Candidates kept for one fingerprint: the latest ones. */
 const CANDIDATES = 8;
 
+/** Weight of one lookup in the share of those that found something. */
+const SHARE_WEIGHT = 1 / 64;
+/** Below this share, only one in so many exchanges is kept. */
+const SHARE_MIN = 0.05;
+const KEPT_OF = 8;
+
 /** The base that was chosen and how many bytes both request bodies begin with. */
 export interface ChosenBase {
   entry: BaseEntry;
@@ -51,6 +57,10 @@ export class BaseCache {
   readonly #runs = new RecentMap<string, number>(MAX_RUNS);
   readonly #prints = new RecentMap<number, number[]>(MAX_PRINTS);
   readonly #paths = new RecentMap<string, number[]>(MAX_PRINTS);
+
+  /** Of the latest lookups, the share that found a base whose body helps. */
+  #share = 1;
+  #skipped = 0;
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
@@ -73,8 +83,22 @@ export class BaseCache {
     return this.#entries.get(id);
   }
 
+  /** Whether to keep one more is likely to be of use: of traffic that never repeats, some are kept to notice when it does. */
+  isWorthKeeping(): boolean {
+    if (this.#share >= SHARE_MIN) return true;
+    this.#skipped = (this.#skipped + 1) % KEPT_OF;
+    return this.#skipped === 0;
+  }
+
   /** The best base for a body, or null. */
   choose(runId: string | null, path: string, body: Buffer): ChosenBase | null {
+    const chosen = this.#find(runId, path, body);
+    const helps = chosen !== null && chosen.prefix * 4 >= body.length;
+    this.#share += ((helps ? 1 : 0) - this.#share) * SHARE_WEIGHT;
+    return chosen;
+  }
+
+  #find(runId: string | null, path: string, body: Buffer): ChosenBase | null {
     let best: ChosenBase | null = null;
     if (runId !== null) {
       const id = this.#runs.get(runId);

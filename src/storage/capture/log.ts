@@ -9,6 +9,7 @@
  */
 import { existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { copyBytes } from '../../../native/byte-engine.ts';
 import type { CapturedExchange } from '../../domain/exchange.ts';
 import { AttachmentStore, syncPath } from './attachments.ts';
 import { BaseCache, type BaseEntry, type ChosenBase } from './base-cache.ts';
@@ -119,7 +120,8 @@ export interface CaptureLogStats {
 /** What of an exchange goes into a block. */
 interface EncodedExchange {
   draft: RecordDraft;
-  entry: BaseEntry;
+  /** null: not kept for others to build on. */
+  entry: BaseEntry | null;
   base: BaseEntry | null;
 }
 
@@ -286,7 +288,7 @@ export class CaptureLog {
         if (batch.length < HURRIED_BATCH && !isPressed) {
           // While there is time, each exchange is packed with the one that it builds on, which mixed runs in one block
           // would not be.
-          add(this.#packAlone(this.#encode(ready, id, false)), id);
+          add(this.#packAlone(this.#encode(ready, id, false), id), id);
           id++;
           continue;
         }
@@ -326,7 +328,7 @@ export class CaptureLog {
   }
 
   /** A block of one exchange, with its base as dictionary. */
-  #packAlone(encoded: EncodedExchange): Buffer {
+  #packAlone(encoded: EncodedExchange, id: number): Buffer {
     const { base } = encoded;
     const start = performance.now();
     const patient = start >= this.#patientFrom;
@@ -334,7 +336,7 @@ export class CaptureLog {
       base === null
         ? null
         : {
-            distance: encoded.entry.id - base.id,
+            distance: id - base.id,
             record: base.record,
             request: patient ? base.request.stored : null,
           };
@@ -376,7 +378,7 @@ export class CaptureLog {
 
   /**
    * An exchange built on an earlier one, if any helps, and kept so that others can build on it.
-   * @param pressed answers are not kept, which saves copying them
+   * @param pressed answers are not kept, which saves copying them, and of requests that never repeat only some
    */
   #encode(prepared: PreparedExchange, id: number, pressed: boolean): EncodedExchange {
     const { exchange } = prepared;
@@ -411,6 +413,7 @@ export class CaptureLog {
       responseDelta?.literals ?? [response.stored],
       meta,
     );
+    if (pressed && !this.#bases.isWorthKeeping()) return { draft, entry: null, base };
     const keptRequest = ownBody(request);
     const keptResponse =
       !pressed && response.raw.length <= MAX_RESPONSE_BASE_BYTES ? ownBody(response) : null;
@@ -705,7 +708,8 @@ function readWaitingFiles(path: string): number[] {
 function ownBody(body: PreparedBody): PreparedBody {
   const { buffer } = body.raw;
   if (buffer instanceof ArrayBuffer && buffer.byteLength <= body.raw.length * 1.25 + 4_096) return body;
-  const raw = Buffer.from(body.raw);
+  const raw = Buffer.allocUnsafeSlow(body.raw.length);
+  copyBytes(body.raw, raw, 0);
   return { ...body, raw, stored: body.stored === body.raw ? raw : body.stored };
 }
 
