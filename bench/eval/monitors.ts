@@ -21,6 +21,7 @@ import {
 } from './agent-runs.ts';
 import { BASELINES } from './baselines.ts';
 import { crossValidate } from './cross-validation.ts';
+import { measureSplices } from './drift-splices.ts';
 
 /** Resamples of runs for an interval, and the seed of their generator. */
 const RESAMPLES = 1000;
@@ -333,10 +334,20 @@ export function evaluateMonitors(file = DEFAULT_FILE): void {
       ),
     })),
   );
+  const splices = measureSplices(runs);
+  printTable(
+    'silent_topic_drift: runs (row) that go on with the steps of another task (column), told of those',
+    DATA_SETS.map((from) => ({
+      run: from,
+      ...Object.fromEntries(
+        splices.filter((row) => row.from === from).map(({ to, told, runs: of }) => [to, `${told} of ${of}`]),
+      ),
+    })),
+  );
   const path = saveResult({
     suite: 'monitors',
     ...takeProvenance(),
-    ...{ runs: runs.length, steps, cpu_us_per_step, loops, interval, validation, failures, alarms },
+    ...{ runs: runs.length, steps, cpu_us_per_step, loops, interval, validation, failures, alarms, splices },
   });
   console.log(`\n${path}`);
 }

@@ -6,6 +6,8 @@
  * Rules
  *  - `success`: it says that something worked, and the last result is a failure. Sentences that hedge (should, if,
  *    verify, not) are no claims, nor is a claim made in the step that checks it.
+ *  - `unmade`: it says that it has changed something (fixed, updated, booked), and in the whole run it has only looked.
+ *  - `invented`: a call fails that names a placeholder (`path_to_file`, `your_token`) as if it were a thing.
  *  - `missing`: it speaks of something as found, downloaded or provided, and the last result on the same matter says
  *    that there is nothing.
  *  - `part`: it takes up three or more items of a list of which the result said that it is only a part.
@@ -14,10 +16,12 @@
 
 import { FLAG, type StepFeatures } from './features.ts';
 import { chooseFinding, type Finding, NO_FINDING } from './finding.ts';
-import { isTaskWord, type RunMemory } from './memory.ts';
+import { COUNTER, isTaskWord, type RunMemory } from './memory.ts';
 import { cosineOf, holdsWord, overlapOf } from './words.ts';
 
 const SUCCESS_SCORE = 0.75;
+const INVENTED_SCORE = 0.6;
+const UNMADE_SCORE = 0.65;
 const MISSING_SCORE = 0.6;
 const PART_SCORE = 0.55;
 const REVERSAL_SCORE = 0.6;
@@ -42,9 +46,22 @@ function countTakenUp(step: StepFeatures, memory: RunMemory): number {
   return count;
 }
 
+/** Keeps count of the calls that only look, and of those that may have changed something. */
+function countWork(step: StepFeatures, memory: RunMemory): void {
+  const { counters } = memory;
+  if (step.has(FLAG.acts) && !step.has(FLAG.speaks | FLAG.final | FLAG.recaps)) {
+    if (step.has(FLAG.reads) && !step.has(FLAG.mutates | FLAG.prose)) counters[COUNTER.looks]! += 1;
+    // A change that failed is none; what else a call may do nobody knows.
+    else if (!step.has(FLAG.mutates) || !step.has(FLAG.failed)) counters[COUNTER.works]! += 1;
+  }
+}
+
 /** Judges the step at hand, which `memory` does not hold yet. */
 export function judgeClaimContradiction(step: StepFeatures, memory: RunMemory): Finding {
-  if (memory.slotCount === 0) return NO_FINDING;
+  if (memory.slotCount === 0) {
+    countWork(step, memory);
+    return NO_FINDING;
+  }
   const last = memory.slot(1);
   const find = (score: number, kind: string): Finding => ({
     score,
@@ -55,6 +72,12 @@ export function judgeClaimContradiction(step: StepFeatures, memory: RunMemory): 
   let finding = NO_FINDING;
   if (step.has(FLAG.claims_success) && last.has(FLAG.failed) && !step.has(FLAG.checks))
     finding = find(SUCCESS_SCORE, 'success');
+  const { counters } = memory;
+  if (step.has(FLAG.claims_change) && counters[COUNTER.works] === 0 && counters[COUNTER.looks]! > 0)
+    finding = chooseFinding(finding, { ...find(UNMADE_SCORE, 'unmade'), count: counters[COUNTER.looks]! });
+  countWork(step, memory);
+  if (step.has(FLAG.invents) && !step.has(FLAG.mutates | FLAG.speaks))
+    finding = chooseFinding(finding, { score: INVENTED_SCORE, kind: 'invented', steps: [], count: 0 });
   const matter = cosineOf(step.inputSketch, last.inputSketch);
   if (
     step.has(FLAG.presupposes) &&

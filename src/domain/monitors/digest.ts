@@ -7,14 +7,17 @@
  */
 
 import { collectValues, hashCall, hashFailure, hashLoosely, hashOutcome, parseInput } from './canonical.ts';
-import { FLAG, filterBit, HEAD_WORDS, INPUT_WORDS, StepFeatures } from './features.ts';
+import { FLAG, filterBit, HEAD_WORDS, INPUT_WORDS, StepFeatures, thoughtBit } from './features.ts';
 import {
+  ADMITTING,
+  CHANGED,
   CHECKING_ACTION,
   CHECKING_COMMAND,
   CLAIMING,
   CODE_SIGN,
   DENYING,
   DOCUMENT,
+  DOUBTING,
   EDITING_ACTION,
   EDITING_COMMAND,
   FAILING,
@@ -22,17 +25,20 @@ import {
   FUNCTION_WORDS,
   HEDGING,
   IRREVERSIBLE,
+  LOOKING,
   MUTATING_ACTION,
   MUTATING_COMMAND,
   NEGATIONS,
   PARTIAL,
   PENDING,
+  PLACEHOLDER,
   PRESUPPOSING,
   PROGRAM,
   READING,
   RECAPPING,
   RECAPPING_ACTION,
   RETRY_WORDS,
+  RUNNING_COMMAND,
   SHELL,
   SHOWING_COMMAND,
   SPEAKING,
@@ -123,9 +129,9 @@ function isAskedFor(step: MonitorStep, failure: RegExpExecArray): boolean {
 const ENUMERATION =
   /(?:['"“‘][^'"“”‘’\n]{2,60}['"”’](?: \([^)\n]{0,40}\))?(?:,? and |, ?|; ?)){2,}|(?:\b[A-Z][\w&'.-]*(?: [\w&'.-]+){0,5}(?: \([^)\n]{0,40}\))?, ){2,}/;
 
-/** One sentence of the agent's own words that claims success and does not hedge. */
-function claimsSuccess(text: string): boolean {
-  if (!CLAIMING.test(text)) return false;
+/** One sentence of the agent's own words that claims something and does not hedge, in a text that admits no failure. */
+function claims(claim: RegExp, hedge: RegExp, text: string): boolean {
+  if (!claim.test(text) || ADMITTING.test(text)) return false;
   let start = 0;
   for (let i = 0; i <= text.length; i++) {
     const code = i < text.length ? text.charCodeAt(i) : 10;
@@ -135,7 +141,7 @@ function claimsSuccess(text: string): boolean {
     if (!ends) continue;
     const sentence = text.slice(start, i + 1);
     start = i + 1;
-    if (sentence.length > 8 && CLAIMING.test(sentence) && !HEDGING.test(sentence)) return true;
+    if (sentence.length > 8 && claim.test(sentence) && !hedge.test(sentence)) return true;
   }
   return false;
 }
@@ -165,6 +171,8 @@ function flagAction(name: string): number {
   if (FINISHING.test(trimmed)) flags |= FLAG.final;
   if (WAITING.test(spoken)) flags |= FLAG.waits;
   if (RECAPPING_ACTION.test(trimmed)) flags |= FLAG.recaps;
+  // What gets a rate of exchange exchanges nothing.
+  if (LOOKING.test(spoken)) flags &= ~(FLAG.mutates | FLAG.irreversible | FLAG.edits);
   if (name.length <= ACTION_CHARACTERS) {
     if (actionFlags.size >= ACTIONS_MAX) actionFlags.clear();
     actionFlags.set(name, flags);
@@ -191,6 +199,8 @@ function flagStep(
     named & (FLAG.mutates | FLAG.checks | FLAG.speaks | FLAG.reads | FLAG.final | FLAG.waits | FLAG.recaps);
   if (failed) flags |= FLAG.failed;
   if (denies) flags |= FLAG.denies;
+  if ((failed || denies) && PLACEHOLDER.test(`${input.slice(0, READ_CHARACTERS)}\n${signs}`))
+    flags |= FLAG.invents;
   if (commands && MUTATING_COMMAND.test(command)) flags |= FLAG.mutates;
   if ((flags & FLAG.mutates) !== 0) {
     if (!failed && /^\s*[{[]/.test(signs)) flags |= FLAG.shows_state;
@@ -198,6 +208,7 @@ function flagStep(
       flags |= FLAG.irreversible;
   }
   if (commands && CHECKING_COMMAND.test(command)) flags |= FLAG.checks;
+  if (commands && RUNNING_COMMAND.test(input.slice(0, 300))) flags |= FLAG.runs;
   const edits = (named & FLAG.edits) !== 0 || (commands && EDITING_COMMAND.test(command));
   if (edits && (!DOCUMENT.test(command) || PROGRAM.test(command))) flags |= FLAG.edits;
   if (step.observation.trim() === '') flags |= FLAG.silent;
@@ -205,7 +216,11 @@ function flagStep(
   if (!failed && !denies && step.observation.length <= PENDING_CHARACTERS && PENDING.test(signs))
     flags |= FLAG.pending;
   if (PARTIAL.test(signs)) flags |= FLAG.partial;
-  if (claimsSuccess(own)) flags |= FLAG.claims_success;
+  if (claims(CLAIMING, HEDGING, own)) flags |= FLAG.claims_success;
+  // Looked for only where a claim would be made: this runs at every step.
+  const tells =
+    (flags & (FLAG.speaks | FLAG.final)) !== 0 || (step.action === '' && step.action_input === '');
+  if (tells && claims(CHANGED, DOUBTING, own)) flags |= FLAG.claims_change;
   if (PRESUPPOSING.test(own)) flags |= FLAG.presupposes;
   if (VERIFYING.test(input.slice(0, READ_CHARACTERS))) flags |= FLAG.asks_check;
   if (ENUMERATION.test(input.slice(0, READ_CHARACTERS))) flags |= FLAG.enumerates;
@@ -277,6 +292,7 @@ export function digestStep(step: MonitorStep, isPlain = false): StepDigest {
 
   const observationLength = readObservation(step.observation);
 
+  let subject = 0;
   let functionWords = 0;
   let retries = 0;
   let negations = 0;
@@ -293,6 +309,7 @@ export function digestStep(step: MonitorStep, isPlain = false): StepDigest {
       continue;
     }
     const stem = words.stems[i]!;
+    subject += words.subjects[i]!;
     inputWords.add(stem);
     sketch.add(stem, 1);
   }
@@ -301,11 +318,17 @@ export function digestStep(step: MonitorStep, isPlain = false): StepDigest {
   for (let i = 0; i < wordCount; i++) if (seen.has(features.words[i]!)) features.answered[i] = 1;
 
   sketch.begin();
+  const { thoughtFilter } = features;
   words.read(thought);
   for (let i = 0; i < words.count; i++) {
     const whole = words.wholes[i]!;
     if (NEGATIONS.has(whole)) negations += 1;
-    if (!FUNCTION_WORDS.has(whole)) sketch.add(words.stems[i]!, 1);
+    if (FUNCTION_WORDS.has(whole)) continue;
+    const stem = words.stems[i]!;
+    sketch.add(stem, 1);
+    subject += words.subjects[i]!;
+    const bit = thoughtBit(shortHash(stem));
+    thoughtFilter[bit >>> 3]! |= 1 << (bit & 7);
   }
   sketch.seal(features.thoughtSketch);
 
@@ -333,6 +356,7 @@ export function digestStep(step: MonitorStep, isPlain = false): StepDigest {
   scalars[0] = Math.min(retries, 0xffff);
   scalars[1] = Math.min(length, 0xffff);
   scalars[2] = Math.min(observationLength, 0xffff);
+  scalars[3] = Math.min(subject, 0xffff);
   return {
     step_index: step.step_index,
     action: cleanQuote(step.action, 48, isPlain),

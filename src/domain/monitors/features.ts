@@ -12,6 +12,8 @@ export const INPUT_WORDS = 40;
 export const HEAD_WORDS = 20;
 /** Bits of the filter that tells whether a word stands in the observation. */
 export const OBSERVATION_FILTER_BITS = 2048;
+/** Bits of the filter that tells whether a word stands in the thought. */
+export const THOUGHT_FILTER_BITS = 512;
 
 const NUMBERS = 9;
 const WORDS_AT = NUMBERS * 4;
@@ -23,8 +25,9 @@ export const SLOT_BYTES = THOUGHT_SKETCH_AT + SKETCH_DIMENSIONS;
 const ANSWERED_AT = SLOT_BYTES;
 const SCALARS_AT = ANSWERED_AT + INPUT_WORDS;
 const FILTER_AT = SCALARS_AT + 8;
+const THOUGHT_FILTER_AT = FILTER_AT + OBSERVATION_FILTER_BITS / 8;
 /** All of a digest's features: the slot, and what only the step itself is judged by. */
-export const FEATURE_BYTES = FILTER_AT + OBSERVATION_FILTER_BITS / 8;
+export const FEATURE_BYTES = THOUGHT_FILTER_AT + THOUGHT_FILTER_BITS / 8;
 
 /** What is true of a step, a bit each. */
 export const FLAG = {
@@ -78,6 +81,12 @@ export const FLAG = {
   speaks: 1 << 23,
   /** It changes files: only running or reading shows whether that was right. */
   edits: 1 << 24,
+  /** It runs a program, and not only such as look around or tidy up. */
+  runs: 1 << 25,
+  /** It tells, in words or in handing in, that the agent has changed something. */
+  claims_change: 1 << 26,
+  /** It failed, and what it was about is a placeholder: a path or a name that nobody gave. */
+  invents: 1 << 27,
 } as const;
 
 /** One step as the run remembers it: views on SLOT_BYTES of a buffer. */
@@ -140,9 +149,14 @@ export class StepSlot {
 export class StepFeatures extends StepSlot {
   /** For each of `words`: 1 when the observation has it too. */
   readonly answered: Uint8Array;
-  /** [words of the input that mark another try, all words of the input, words of the observation, unused], capped. */
+  /**
+   * [words of the input that mark another try, all words of the input, words of the observation, words of thought and
+   * input that say what the step is about], capped.
+   */
   readonly scalars: Uint16Array;
   readonly filter: Uint8Array;
+  /** Words of the thought, in the same way. */
+  readonly thoughtFilter: Uint8Array;
 
   readonly #bytes: Uint8Array;
 
@@ -157,7 +171,8 @@ export class StepFeatures extends StepSlot {
     this.#bytes = bytes;
     this.answered = bytes.subarray(ANSWERED_AT, ANSWERED_AT + INPUT_WORDS);
     this.scalars = new Uint16Array(bytes.buffer, SCALARS_AT, 4);
-    this.filter = bytes.subarray(FILTER_AT, FEATURE_BYTES);
+    this.filter = bytes.subarray(FILTER_AT, THOUGHT_FILTER_AT);
+    this.thoughtFilter = bytes.subarray(THOUGHT_FILTER_AT, FEATURE_BYTES);
     if (features !== undefined) this.load(features);
   }
 
@@ -194,11 +209,20 @@ export class StepFeatures extends StepSlot {
   get observationLength(): number {
     return this.scalars[2]!;
   }
+  get plainWords(): number {
+    return this.scalars[3]!;
+  }
 
   /** Whether the observation has the word; now and then yes for one that it has not. */
   mentions(short: number): boolean {
     const bit = filterBit(short);
     return (this.filter[bit >>> 3]! & (1 << (bit & 7))) !== 0;
+  }
+
+  /** Whether the thought has the word, in the same way. */
+  thinksOf(short: number): boolean {
+    const bit = thoughtBit(short);
+    return (this.thoughtFilter[bit >>> 3]! & (1 << (bit & 7))) !== 0;
   }
 }
 
@@ -207,4 +231,11 @@ const FILTER_SHIFT = 32 - Math.log2(OBSERVATION_FILTER_BITS);
 /** Where a word's bit stands in the filter. */
 export function filterBit(short: number): number {
   return Math.imul(short, 0x9e3779b1) >>> FILTER_SHIFT;
+}
+
+const THOUGHT_SHIFT = 32 - Math.log2(THOUGHT_FILTER_BITS);
+
+/** Where a word's bit stands in the thought's filter. */
+export function thoughtBit(short: number): number {
+  return Math.imul(short, 0x9e3779b1) >>> THOUGHT_SHIFT;
 }

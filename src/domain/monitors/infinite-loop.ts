@@ -11,6 +11,9 @@
  *  - `return`: the same call with changing results, the third time within 8 steps, when the run left it and came back.
  *  - `stutter`: one sentence over and over inside the agent's own text, tables, lists and code left out.
  *
+ * A call without arguments counts only where the step before it was the same too: going back to a list between its
+ * entries is the same call with the same result each time.
+ *
  * Not a loop: the third call of a build after an edit (a change that the run had not made before lies between); the
  * same call in a row with new results (the next page, the next match); waiting and polling (the call waits, or the
  * result says that something is still going on); several equal calls inside one step (one step is one call).
@@ -55,16 +58,20 @@ export function judgeInfiniteLoop(step: StepFeatures, memory: RunMemory): Findin
   let same = 1;
   let dense = 1;
   let left = false;
+  let gap = false;
+  const isBare = step.wordCount === 0;
   let changed = false;
   const evidence: number[] = [];
   for (let ago = 1; ago <= reach; ago++) {
     const isSame = memory.callHash(ago) === step.call;
     if (!isSame) {
       if (isNewChange(memory, ago)) break;
-      if (same + dense > 2) left = true;
-      else if (ago === 1) left = true;
+      gap = true;
       continue;
     }
+    if (gap && ago <= DENSE_STEPS) left = true;
+    // A call without arguments (back, the list, a look at the screen) means another thing after another step.
+    if (isBare && ago > 1 && !isSameCycle(memory, ago)) continue;
     const record = memory.call(ago);
     if (ago <= DENSE_STEPS) dense += 1;
     if (record.outcome !== step.outcome) {

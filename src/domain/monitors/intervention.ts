@@ -25,8 +25,10 @@ export const INTERVENTION_CHARACTERS = 1200;
 
 /** The words of one rule. */
 interface Words {
-  /** What is wrong, a sentence; `{n}` stands for the count. */
+  /** What is wrong, a sentence; `{n}` stands for the count, `{changes}` for so many changes. */
   what: string;
+  /** How the earlier steps, `{steps}`, bear on it; otherwise they are named as what was done before. */
+  lead?: string;
   /** What to do instead of it. */
   instead: string;
   /** What to do when that was said and nothing changed. */
@@ -69,6 +71,18 @@ const WORDS: Record<MonitorName, Record<string, Words>> = {
         'Small changes to the arguments will not help. Find out first what is there (list, search more broadly, read the error), then make one call that follows from it, or use another tool.',
       stop: SOURCES_STOP,
     },
+    unmoved: {
+      what: 'You have asked for {n} different things and got the very same result each time',
+      instead:
+        'The place you are asking does not move: what you do there has no effect. Say what the result shows, then leave it: go to another address, tool or source, or report that it cannot be got there.',
+      stop: SOURCES_STOP,
+    },
+    talk: {
+      what: 'You have told the same thing {n} times in a row and done nothing in between',
+      instead:
+        'Do not repeat it. Do what you announced, with a tool, and then tell the result. If you cannot do it, say so plainly and say what the other side can do.',
+      stop: 'Stop repeating the message. Act, hand the matter over, or say plainly that it cannot be done.',
+    },
     failures: {
       what: 'The last {n} steps all failed in the same way',
       instead:
@@ -85,18 +99,34 @@ const WORDS: Record<MonitorName, Record<string, Words>> = {
   claim_contradiction: {
     success: {
       what: 'You say that it worked, but the last result is a failure',
+      lead: '{steps} failed; then ',
       instead:
         'Take the statement back. Read that result, fix what it names, run the same check again, and report success only when the result shows it. If it cannot be fixed, report it as failed.',
       stop: 'Do not report success. Report the failure as the result of this task, with the last error.',
     },
+    unmade: {
+      what: 'You say that you have changed something, but none of your {n} calls so far changed anything: they only looked',
+      lead: 'nothing up to {steps} changed anything; then ',
+      instead:
+        'Take the statement back. Make the change now with the tool that makes it, look at what it answers, and report what it shows. If you cannot or may not make it, say that it was not made.',
+      stop: 'Do not report a change that no call has made. Make it, or report it as not made.',
+    },
+    invented: {
+      what: 'Your call names a placeholder instead of a real thing, and it failed',
+      instead:
+        'Do not make up paths, names or keys. Look up the real one (list the folder, search, read the earlier results, ask), then make the call with it, word for word.',
+      stop: 'Do not call anything whose name no result, task or person has given you. Say which name is missing.',
+    },
     missing: {
       what: 'You speak of something as at hand, but the last result did not give it',
+      lead: 'the result of {steps} did not give it; then ',
       instead:
         'Do not build on it. Say plainly that it was not found, then get it another way or go on without it, and name it as unknown in your answer.',
       stop: 'Do not use anything that no result has given you. Answer with what was found and name the rest as unknown.',
     },
     part: {
       what: 'You take up a list as if it were whole, but the result said that it is only a part of it',
+      lead: 'the result of {steps} is only a part; then ',
       instead:
         'Get the rest first (scroll, the next page, a higher limit, a file instead of the screen), or say that you are working on a part and what that means for the answer.',
       stop: 'Get the rest of the list now, or state in your answer that it rests on a part of it.',
@@ -109,7 +139,8 @@ const WORDS: Record<MonitorName, Record<string, Words>> = {
   },
   verification_skip: {
     unchecked: {
-      what: 'You call it done, but nothing has checked your last {n} change(s)',
+      what: 'You call it done, but nothing has checked your last {changes}',
+      lead: 'no check up to {steps}; then ',
       instead:
         'Before you hand in: run the test, build or program that would fail if the change were wrong, or read the changed thing back. Report what the check showed.',
       stop: 'Do not hand in yet. Run one check of your changes now, or state clearly in your answer that they are unchecked.',
@@ -122,20 +153,27 @@ const WORDS: Record<MonitorName, Record<string, Words>> = {
     },
     unanswered: {
       what: 'You asked to verify something, the result did not speak of it, and you went on as if it had',
+      lead: 'the check was asked for in {steps}; then ',
       instead:
         'Go back to that point: check it in another way, or carry it along as unverified and say so in your answer.',
       stop: 'Settle the open check now, or state in your answer that it was not verified.',
     },
   },
   silent_topic_drift: {
-    names: {
-      what: 'Your steps leave out most of what the task names',
+    opening: {
+      what: 'Your first steps leave out most of what the task names',
       instead:
         'Read the task again and write down what it names (who, what, where, which source). Put those names into your next step word for word.',
       stop: 'Go back to the task as it was given and do its first part, with its own names, now.',
     },
+    source: {
+      what: 'The task says which source to use, and none of your steps has used or named it',
+      instead:
+        'Read the task again, name the source that it asks for, and go to that source now. If you need another one first, say what for. If the source cannot be reached, say so in your answer.',
+      stop: 'Go to the source that the task names now, or state in your answer that it rests on other sources.',
+    },
     strayed: {
-      what: 'The last {n} steps have nothing to do with the task any more',
+      what: 'The last {n} steps have left the task: hardly a word of it is in what they say or in what came back',
       instead:
         'Say in one sentence how the present step serves the task. If it does not, leave it and go back to the last step that did. If the goal has changed, say so openly.',
       stop: 'Leave this line of work. Return to the task now, or report that you have left it and why.',
@@ -171,11 +209,14 @@ function quoteCall(digest: StepDigest): string {
 }
 
 /** The sentence that holds the evidence: the earlier steps, this step, what came back. */
-function writeEvidence(finding: Finding, digest: StepDigest): string {
-  const earlier = finding.steps.length === 0 ? '' : `${nameSteps(finding.steps)}, then `;
+function writeEvidence(words: Words, finding: Finding, digest: StepDigest): string {
+  const lead = words.lead ?? '{steps}, then ';
+  const earlier = finding.steps.length === 0 ? '' : lead.replace('{steps}', nameSteps(finding.steps));
   const call = quoteCall(digest);
   const doing = call === '' ? '' : `:${call}`;
-  const outcome = digest.outcome === '' ? ' The result was empty.' : ` The result now: "${digest.outcome}".`;
+  // Words without a call have no result.
+  const empty = digest.action === '' && digest.input === '' ? '' : ' The result was empty.';
+  const outcome = digest.outcome === '' ? empty : ` The result now: "${digest.outcome}".`;
   return `Evidence: ${earlier}step ${digest.step_index}${doing}.${outcome}`;
 }
 
@@ -187,12 +228,13 @@ export function writeIntervention(
   digest: StepDigest,
 ): Intervention {
   const words = WORDS[monitor][finding.kind]!;
-  const what = words.what.replace('{n}', String(finding.count));
+  const changes = finding.count === 1 ? 'change' : `${finding.count} changes`;
+  const what = words.what.replace('{n}', String(finding.count)).replace('{changes}', changes);
   const head =
     level === 'nudge'
       ? `Run monitor: ${monitor}.`
       : `Run monitor: ${monitor}, second notice, nothing has changed.`;
   const advice = level === 'nudge' ? `Instead: ${words.instead}` : `Stop: ${words.stop}`;
-  const text = `${head} ${what}. ${writeEvidence(finding, digest)} ${advice}`;
+  const text = `${head} ${what}. ${writeEvidence(words, finding, digest)} ${advice}`;
   return { failure_type: monitor, level, text: text.slice(0, INTERVENTION_CHARACTERS) };
 }

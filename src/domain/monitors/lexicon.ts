@@ -23,6 +23,11 @@ export const NEGATIONS = hashLexicon(
   'not no never none cannot isn doesn don didn wasn won without nothing neither',
 );
 
+/** Names that say when, not what or where. */
+export const CALENDAR_WORDS = hashLexicon(`
+  monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays sundays
+  january february march april may june july august september october november december`);
+
 /** Tools that are given a command. */
 export const SHELL =
   /(?:^|[^a-z])(?:bash|sh|zsh|shell|terminal|console|cmd|command|powershell|exec\w*|run|computer ?terminal)(?![a-z])/i;
@@ -58,7 +63,7 @@ export const SHOWING_COMMAND = /^\W*(?:grep|egrep|rg|ag|cat|head|tail|less|journ
 
 /** Actions that speak to a person. */
 export const SPEAKING =
-  /^(?:respond|reply|message|say|speak|ask(?:_?(?:user|human|customer|client|person|question|follow_?up|clarif)\w*)?|talk|chat|tell|notify|send_message\w*|message_user|ask_user|respond_to_user|human\w*|user\w*)$/i;
+  /^(?:respond|reply|message|say|speak|ask(?:_?(?:user|human|customer|client|person|question|follow_?up|clarif)\w*)?|talk|chat|tell|notify|send_message\w*|message_user|ask_user|respond_to_user|transfer_to_human\w*|escalate\w*|human\w*|user\w*)$/i;
 
 /** Actions that test, build, read back or compare, by the tool's name. */
 export const CHECKING_ACTION =
@@ -67,17 +72,29 @@ export const CHECKING_ACTION =
 export const CHECKING_COMMAND =
   /(?:^|[^a-z])(?:tests?|pytest|jest|vitest|unittest|check|verif\w+|validat\w+|build|compil\w+|make|lint|tsc|cargo|npm|npx|yarn|pnpm|go (?:test|build|vet|run)|python3?|node|diff|mypy|ruff|eslint|curl)(?![a-z])/i;
 
+/** A command that runs something, and not only such as look around, tidy up or keep versions. */
+export const RUNNING_COMMAND =
+  /(?:^|[;&|\n]|\bthen\b|\bdo\b)\s*(?:sudo )?(?:\w+=\S* )*(?!(?:cd|ls|pwd|echo|printf|cat|head|tail|less|more|grep|egrep|rg|ag|find|fd|tree|wc|sort|uniq|cut|awk|sed|tr|xargs|mkdir|touch|cp|mv|rm|ln|chmod|chown|tee|export|source|set|unset|alias|which|type|whoami|date|sleep|true|false|exit|clear|history|man|patch|apply_patch|git|apt|apt-get|brew|pip3?|done|fi|else|then|do|for|while|if|EOF|sudo)\b)[.~/]?[A-Za-z][\w./+-]*(?=[\s;|&)]|$)/;
+
 /** Actions that look without changing. */
 export const READING =
   /(?:^|[^a-z])(?:get|find|list|search|look\w*|read|view|open|cat|ls|grep|head|tail|show|fetch|retriev\w+|query|quer\w+|browse|lookup|select|describe|inspect|navigat\w+)(?![a-z])/i;
 
-/** Actions that cannot be taken back easily. */
+/** Names of tools that begin with what they do, and that is to look. */
+export const LOOKING =
+  /^\W*(?:get|list|find|search|look ?up|show|describe|read|fetch|view|query|calculate|estimate|preview)\b(?! and\b)/i;
+
+/** Actions that cannot be taken back easily; handing over to a colleague is none. */
 export const IRREVERSIBLE =
-  /(?:^|[^a-z])(?:cancel|delete|drop|refund|pay|transfer|exchange|return|deploy|publish|rm -rf|push --force|push -f)(?![a-z])/i;
+  /(?:^|[^a-z])(?:cancel|delete|drop|refund|pay|transfer(?! to (?:a )?(?:human|agent|person|support|live))|exchange|return|deploy|publish|rm -rf|push --force|push -f)(?![a-z])/i;
 
 /** Actions that hand in. */
 export const FINISHING =
   /^(?:finish|submit|final|final_answer|finalanswer|answer|done|complete|complete_task|task_complete|end|exit|stop|terminate|attempt_completion)$/i;
+
+/** Names that stand for a name to be filled in. */
+export const PLACEHOLDER =
+  /\bpath[_/]to[_/]|\byour[_-](?:api|file|token|user|name|email|project|org|repo|key|id)\w*|[<[{](?:your|insert|enter|replace)[ _-][\w -]{1,40}[>\]}]|\b(?:insert|replace)_(?:with_|your_)?\w+_here\b/i;
 
 /** Waiting, and asking how far something is. */
 export const WAITING =
@@ -93,7 +110,7 @@ export const FAILING =
 
 /** A result that says that there is nothing. */
 export const DENYING =
-  /\b(?:not found|could ?n[o']t (?:be )?f[io]u?nd|could not find|no (?:results?|matches|matching|such|records?|entries|data|items|files?) ?(?:\w+ )?(?:were |was )?(?:found|match|available|exist)?|nothing (?:to|was|found)|does(?: not|n't) exist|unable to (?:find|locate|open|access)|did not match|0 (?:results|matches)|none found|empty (?:page|list|result)|unavailable|access denied|404|403)\b/i;
+  /\b(?:not found|could ?n[o']t (?:be )?f[io]u?nd|could not find|no (?:results?|matches|matching|such|records?|entries|data|items|files?) ?(?:\w+ )?(?:were |was )?(?:found|match|available|exist)?|nothing (?:to|was|found|happen(?:s|ed)|changed)|(?:is|are|remains?) unchanged|no (?:change|effect)s?\b|does(?: not|n't) exist|unable to (?:find|locate|open|access)|did not match|0 (?:results|matches)|none found|empty (?:page|list|result)|unavailable|access denied|404|403)\b/i;
 
 /** A result that says that it is a part of more. */
 export const PARTIAL =
@@ -103,9 +120,28 @@ export const PARTIAL =
 export const CLAIMING =
   /\b(?:successful(?:ly)?|succeeded|(?:tests?|checks?|everything|all|it|build|suite) (?:now )?(?:pass(?:es|ed|ing)?|works?|succeeds?|is (?:green|fixed|working|passing))|(?:is|are|been|now) (?:fixed|resolved|solved|complete[d]?|done|finished|working|implemented|passing)|i(?:'ve| have) (?:fixed|resolved|solved|completed|finished|implemented)|fixed the (?:bug|issue|problem|test))\b/i;
 
+/** Saying that one has changed something: in the first person, or with stress on its success. */
+export const CHANGED =
+  /\b(?:(?:i|we)(?:'ve| have|’ve)(?: (?:now|just|also|successfully|already))*|(?:has|have)(?: now)?(?: been)? successfully(?: been)?) (?:updated|modified|edited|fixed|repaired|corrected|deleted|cancell?ed|booked|rebooked|refunded|installed|deployed|migrated|renamed|refactored|implemented|exchanged|upgraded|reserved|rescheduled|merged|committed|restarted|reset|patched|changed (?:your|the))\b/i;
+
+/**
+ * Where a task says by which source it is to be answered: "according to X", "rated on X", "the X website". The names
+ * of X are what it gives, in the first group or the second.
+ */
+export const SOURCE =
+  /\b(?:[Aa]ccording to|[Aa]s (?:listed|reported|stated|given|shown) (?:by|in|on)|(?:rated|ranked|listed|reviewed|reported|published|posted|documented|available|found|shown|recorded|sold) on|(?:[Uu]sing|[Vv]ia|[Pp]er)) (?:the |its |their )?([A-Z][\w.&-]*(?:(?: of| the| and| &)*,? [A-Z][\w.&-]*){0,6})|\b(?:[Tt]he|[Oo]n|[Ii]n|[Ff]rom|of) ([A-Z][\w.&-]*(?:(?: of| the| and| &)* [A-Z][\w.&-]*){0,6})(?:['’]s)?(?: \w+)? (?:web ?site|web ?page|home ?page|database|dictionary|encyclop\w+|archive|handbook|manual|wiki|portal|catalogue?)\b/g;
+
 /** What turns such a sentence into a wish, a question or a denial. */
 export const HEDGING =
-  /\b(?:not|n't|isn|if|whether|should|would|could|will|to (?:be|make|see|verify|check|confirm|ensure)|let(?:'s| me| us)|need|once|until|unless|fail\w*|verify|confirm|ensure|check|may|might|before|please|when)\b|\?/i;
+  /\b(?:not|n't|isn|if|whether|should|would|could|will|to (?:be|make|see|verify|check|confirm|ensure)|let(?:'s| me| us)|make sure|need|once|until|unless|fail\w*|verify|confirm|ensure|check|may|might|before|please|when)\b|\?/i;
+
+/** The same for a sentence that says what one has done: there it may well speak of a check. */
+export const DOUBTING =
+  /\b(?:not|n't|if|whether|should|would|could|will|once|until|unless|may|might|please)\b|\?/i;
+
+/** Saying what did not work: the rest of such a text is no claim that all did. */
+export const ADMITTING =
+  /\b(?:unfortunately|unable to|(?:can|could)(?: ?not|n['’]t)|not (?:been )?(?:able|possible)|still (?:fails?|failing|broken))\b/i;
 
 /** Speaking of something as already at hand. */
 export const PRESUPPOSING =

@@ -4,7 +4,7 @@
  */
 
 import { filterBit, OBSERVATION_FILTER_BITS, SLOT_BYTES, type StepFeatures, StepSlot } from './features.ts';
-import { FUNCTION_WORDS } from './lexicon.ts';
+import { CALENDAR_WORDS, FUNCTION_WORDS, SOURCE } from './lexicon.ts';
 import { MONITOR_NAMES, type MonitorName } from './names.ts';
 import { holdsWord, readWords, SKETCH_DIMENSIONS, shortHash, WordSet } from './words.ts';
 
@@ -19,7 +19,7 @@ export const TASK_NAMES = 24;
 /** Characters of the task that are read. */
 const TASK_CHARACTERS = 8192;
 
-const COUNTERS = 16;
+const COUNTERS = 20;
 const AVERAGES = 8;
 const CALL_WORDS = 5;
 
@@ -62,6 +62,14 @@ export const COUNTER = {
   on_task: 13,
   /** Ordinal + 1 of a step that asked for a check and got no answer to it; 0 when there is none. */
   open_check: 14,
+  /** Calls that may have changed something, and calls that only look. */
+  works: 15,
+  /** Names of the task that belong to a source by which it is to be answered, a bit each. */
+  source_names: 16,
+  /** Instructions in words so far, and the words of the task in them. */
+  instructions: 17,
+  instructed: 18,
+  looks: 19,
 } as const;
 
 /** Moving averages of a run, by their place. */
@@ -234,8 +242,20 @@ export function makeMemory(task: string): Uint8Array {
   memory.counters[COUNTER.task_words] = words.seal(memory.taskWords);
   memory.counters[COUNTER.task_names] = names.length;
   memory.names.set(names);
+  markSources(memory, text, names);
   memory.averages[AVERAGE.answered] = 1;
   return bytes;
+}
+
+/** Marks which of the task's names are those of a source that it asks for. */
+function markSources(memory: RunMemory, text: string, names: readonly number[]): void {
+  for (const match of text.matchAll(SOURCE)) {
+    readWords(match[1] ?? match[2] ?? '', (whole, stem) => {
+      const at = names.indexOf(shortHash(stem));
+      if (at < 0 || FUNCTION_WORDS.has(whole) || CALENDAR_WORDS.has(whole)) return;
+      memory.counters[COUNTER.source_names]! |= 1 << at;
+    });
+  }
 }
 
 /** Whether the task has the word. */

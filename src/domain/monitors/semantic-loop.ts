@@ -10,11 +10,13 @@
  *      answered     share of the instruction's own words (not the task's) that its result mentions
  *      retry        density of words such as again, instead, another, try (of this step alone)
  *      sameness     likeness of the result's beginning to the most like of the last 12
- *    Weights from the labelled runs (docs/monitors.md says how); an instruction must have a like one to be a loop.
+ *    An instruction whose new words are in its result is the next one of a batch. Weights from the labelled runs (docs/monitors.md says how); an instruction must have a like one to be a loop.
  *  - `variation`: for commands and arguments. The same action with nearly the same input, and each time nothing: not
  *    found, or failed, or what an earlier query brought already.
  *  - `failures`: the same failure, by its first line without numbers, several times in a row, whatever was tried.
  *  - `words`: the same long thought again and again, and nothing new in the results.
+ *  - `unmoved`: instructions in words that differ, and the very same result of some length each time.
+ *  - `talk`: the same message to a person again and again, with nothing done in between.
  *
  * Not a loop: a batch over different files (the results are no failures), waiting and polling, a build between edits
  * (failures are counted in a row), many calls in one step.
@@ -23,7 +25,7 @@
 import { FLAG, type StepFeatures } from './features.ts';
 import { chooseFinding, type Finding, NO_FINDING, orderEvidence, scoreCount } from './finding.ts';
 import { AVERAGE, COUNTER, isTaskWord, type RunMemory } from './memory.ts';
-import { cosineOf, cosineTo, overlapOf, squareOf } from './words.ts';
+import { cosineOf, cosineTo, holdsWord, overlapOf, squareOf } from './words.ts';
 
 /** What the new value counts for in a moving average. */
 const AVERAGE_SHARE = 0.5;
@@ -51,12 +53,17 @@ export const PARAPHRASE_WEIGHTS: Readonly<ParaphraseMeasure & { bias: number }> 
 const LIKE_COSINE = 0.5;
 /** As many steps must be like this one: saying something twice is no loop. */
 export const LIKE_STEPS = 2;
+/** Of the words that are new in an instruction, its result speaks of this share: it has got what it asked for. */
+const BATCH_SHARE = 0.75;
 /** Inputs of one action are nearly the same from this overlap of words, or this cosine, on. */
 const NEAR_OVERLAP = 0.5;
 const NEAR_COSINE = 0.8;
 const NEAR_STEPS = 8;
 /** Two results of as many words are not the same by chance. */
 const SAME_RESULT_WORDS = 8;
+/** Two messages say the same from this overlap of words on, with as many words at least. */
+const TALK_OVERLAP = 0.6;
+const TALK_WORDS = 4;
 
 const VARIATION_SCORES = [0, 0, 0.3, 0.45, 0.6, 0.75, 0.85] as const;
 const FAILURE_SCORES = [0, 0, 0.2, 0.4, 0.55, 0.7, 0.85] as const;
@@ -109,6 +116,29 @@ export function measureParaphrase(
   return speaksOf ? { measure, like } : null;
 }
 
+/** Whether the step asks for something that no step before it spoke of, and the result speaks of that: one of a batch. */
+function isNextOfBatch(step: StepFeatures, memory: RunMemory): boolean {
+  if (cameToNothing(step.flags)) return false;
+  let fresh = 0;
+  let answered = 0;
+  for (let i = 0; i < step.wordCount; i++) {
+    const word = step.words[i]!;
+    if (isTaskWord(memory, word) || isSpokenOf(word, memory)) continue;
+    fresh += 1;
+    answered += step.answered[i]!;
+  }
+  return fresh > 0 && answered / fresh >= BATCH_SHARE;
+}
+
+/** Whether one of the last steps has the word in its instruction. */
+function isSpokenOf(word: number, memory: RunMemory): boolean {
+  for (let ago = 1; ago <= memory.slotCount; ago++) {
+    const past = memory.slot(ago);
+    if (holdsWord(past.words, past.wordCount, word)) return true;
+  }
+  return false;
+}
+
 function judgeParaphrase(step: StepFeatures, memory: RunMemory): Finding {
   const measured = measureParaphrase(step, memory);
   if (measured === null || measured.like.length < LIKE_STEPS) return NO_FINDING;
@@ -119,6 +149,8 @@ function judgeParaphrase(step: StepFeatures, memory: RunMemory): Finding {
     PARAPHRASE_WEIGHTS.answered * measure.answered +
     PARAPHRASE_WEIGHTS.retry * measure.retry +
     PARAPHRASE_WEIGHTS.sameness * measure.sameness;
+  // Looked at last: it costs more than all the rest.
+  if (sum >= 0 && isNextOfBatch(step, memory)) return NO_FINDING;
   return {
     score: 1 / (1 + Math.exp(-sum)),
     kind: 'paraphrase',
@@ -149,6 +181,8 @@ function judgeVariation(step: StepFeatures, memory: RunMemory, reach: number): F
     if (past.outcome !== step.outcome && !(nothing && cameToNothing(past.flags))) continue;
     const near =
       past.call === step.call ||
+      // Numbers alone, such as a place on the screen, are never alike by their words.
+      (step.plainWords === 0 && past.outcome === step.outcome) ||
       overlapOf(step.words, step.wordCount, past.words, past.wordCount) >= NEAR_OVERLAP ||
       cosineOf(step.inputSketch, past.inputSketch) >= NEAR_COSINE;
     if (near) evidence.push(past.step_index);
@@ -194,6 +228,40 @@ function judgeWords(step: StepFeatures, memory: RunMemory, reach: number): Findi
   return { score: scoreCount(WORDS_SCORES, count), kind: 'words', steps: orderEvidence(evidence), count };
 }
 
+/** Instructions in words that differ and bring the very same page. */
+function judgeUnmoved(step: StepFeatures, memory: RunMemory, reach: number): Finding {
+  if (!step.has(FLAG.prose) || step.has(FLAG.speaks | FLAG.mutates | FLAG.waits | FLAG.pending | FLAG.checks))
+    return NO_FINDING;
+  if (step.observationLength < SAME_RESULT_WORDS) return NO_FINDING;
+  const evidence: number[] = [];
+  for (let ago = 1; ago <= Math.min(reach, NEAR_STEPS); ago++) {
+    const past = memory.slot(ago);
+    if (past.has(FLAG.mutates) && !past.has(FLAG.failed)) break;
+    if (past.outcome === step.outcome && past.action === step.action) evidence.push(past.step_index);
+  }
+  const count = evidence.length + 1;
+  return {
+    score: scoreCount(VARIATION_SCORES, count),
+    kind: 'unmoved',
+    steps: orderEvidence(evidence),
+    count,
+  };
+}
+
+/** The same said to a person several times in a row, with nothing done in between. */
+function judgeTalk(step: StepFeatures, memory: RunMemory, reach: number): Finding {
+  if (!step.has(FLAG.speaks) || step.wordCount < TALK_WORDS) return NO_FINDING;
+  const evidence: number[] = [];
+  for (let ago = 1; ago <= Math.min(reach, NEAR_STEPS); ago++) {
+    const past = memory.slot(ago);
+    if (!past.has(FLAG.speaks)) break;
+    if (overlapOf(step.words, step.wordCount, past.words, past.wordCount) >= TALK_OVERLAP)
+      evidence.push(past.step_index);
+  }
+  const count = evidence.length + 1;
+  return { score: scoreCount(VARIATION_SCORES, count), kind: 'talk', steps: orderEvidence(evidence), count };
+}
+
 /** Judges the step at hand, which `memory` does not hold yet, and brings the averages up to date. */
 export function judgeSemanticLoop(step: StepFeatures, memory: RunMemory): Finding {
   const reach = Math.min(memory.slotCount, memory.steps - memory.counters[COUNTER.course]!);
@@ -201,5 +269,7 @@ export function judgeSemanticLoop(step: StepFeatures, memory: RunMemory): Findin
     judgeVariation(step, memory, reach),
     judgeFailures(step, memory, reach),
     judgeWords(step, memory, reach),
+    judgeUnmoved(step, memory, reach),
+    judgeTalk(step, memory, reach),
   ].reduce(chooseFinding, judgeParaphrase(step, memory));
 }

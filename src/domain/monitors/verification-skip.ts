@@ -71,7 +71,7 @@ export function judgeVerificationSkip(step: StepFeatures, memory: RunMemory): Fi
   const hands =
     step.has(FLAG.final) ||
     (step.has(FLAG.claims_success) && (!step.has(FLAG.acts) || step.has(FLAG.speaks)));
-  if (unchecked > 0 && !step.has(FLAG.checks) && (hands || step.has(FLAG.claims_success))) {
+  if (unchecked > 0 && !step.has(FLAG.checks | FLAG.runs) && (hands || step.has(FLAG.claims_success))) {
     const score = hands
       ? Math.min(UNCHECKED_MOST, UNCHECKED_SCORE + UNCHECKED_MORE * (unchecked - 1))
       : PASSING_SCORE;
@@ -94,7 +94,7 @@ export function judgeVerificationSkip(step: StepFeatures, memory: RunMemory): Fi
       count: 0,
     });
 
-  if (!step.has(FLAG.mutates) && (step.has(FLAG.checks) || isReadBack(step, memory)))
+  if (!step.has(FLAG.mutates) && (step.has(FLAG.checks | FLAG.runs) || isReadBack(step, memory)))
     counters[COUNTER.unchecked] = 0;
   else if (step.has(FLAG.mutates) && !step.has(FLAG.failed | FLAG.final | FLAG.speaks)) {
     counters[COUNTER.changes]! += 1;

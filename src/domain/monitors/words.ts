@@ -8,6 +8,8 @@
 
 /** Beginnings of words count, the rest does not. */
 const WORD_CHARACTERS = 14;
+/** Shorter words say nothing of a subject. */
+const SUBJECT_CHARACTERS = 3;
 /** A stem keeps at least this many characters. */
 const STEM_CHARACTERS = 4;
 /** Dimensions of a sketch. */
@@ -133,6 +135,8 @@ export class WordList {
   /** Of each, up to `count`: the hash of the word as it stands, and without its ending. */
   wholes = new Uint32Array(1_024);
   stems = new Uint32Array(1_024);
+  /** 1 for a word of SUBJECT_CHARACTERS or more without a digit: it says what a text is about, as an id does not. */
+  subjects = new Uint8Array(1_024);
 
   /** Reads a text, in the place of the one before. */
   read(text: string): void {
@@ -140,8 +144,9 @@ export class WordList {
     if (text.length > this.wholes.length) {
       this.wholes = new Uint32Array(text.length * 2);
       this.stems = new Uint32Array(text.length * 2);
+      this.subjects = new Uint8Array(text.length * 2);
     }
-    const { wholes, stems } = this;
+    const { wholes, stems, subjects } = this;
     const end = text.length;
     let count = 0;
     let at = 0;
@@ -154,6 +159,7 @@ export class WordList {
         const alone = mixHash(Math.imul(FNV_OFFSET ^ code, FNV_PRIME));
         wholes[count] = alone;
         stems[count] = alone;
+        subjects[count] = 0;
         count++;
         continue;
       }
@@ -179,6 +185,7 @@ export class WordList {
       const whole = mixHash(h);
       wholes[count] = whole;
       stems[count] = stem === length ? whole : mixHash(prefixHashes[stem]!);
+      subjects[count] = hasDigits || length < SUBJECT_CHARACTERS ? 0 : 1;
       count++;
     }
     this.count = count;

@@ -125,8 +125,8 @@ it('gives the same digests, memories and scores as ever', () => {
     outcomes: outcomes.digest('hex'),
     memories: memories.digest('hex'),
   }).toEqual({
-    digests: '38d3e6323e2798f828f150865e865ffc429497fc9a684d8c1305d57539a04cf4',
-    outcomes: '4b323e6ae0d3e58696e6b26c2348b694a6e93a5db29ad83571a405947760057b',
-    memories: '2e29f08c53b5abd7ef0b51c3830e15de37f6e0272fbfbc1e38e46bd8d44b4123',
+    digests: '795803fd6b7c6b39b17e0b4b87b1e430bb1bf2cff4e94ff9dd3fdd16ef1fc66e',
+    outcomes: '4a670705b2ef9fcc3254f350ed43fe77d7204aa2f0e40aeb7b180fc1fa005280',
+    memories: '43110c4deff3a291704727057d5084f3f3c436b00678d105be4fb0433f78eae7',
   });
 });

@@ -1,0 +1,60 @@
+/**
+ * Runs that go astray for certain: the beginning of one labelled run, and from there on the steps of another one with
+ * another task. Says how often silent_topic_drift tells of it, with labels that need no annotator. Steps that talk to
+ * a person are left out of what is put in: they belong to the other person. Part of the monitors' evaluation.
+ */
+import { digestStep } from '../../src/domain/monitors/digest.ts';
+import { advanceMonitors, initialMonitors } from '../../src/domain/monitors/monitors.ts';
+import { BUILT_IN_PROFILES } from '../../src/domain/monitors/profiles.ts';
+import { type AgentRun, DATA_SETS, type DataSet, dataSetOf } from './agent-runs.ts';
+
+/** Own steps before the other run begins, and steps of the other one. */
+const OWN_STEPS = 4;
+const OTHER_STEPS = 10;
+/** Runs that are shorter are not put in. */
+const OTHER_STEPS_MIN = 6;
+/** From one run to the next that may be put in: neighbours in the file are near-copies. */
+const STRIDE = 7;
+
+export interface SpliceRow {
+  from: DataSet;
+  to: DataSet;
+  runs: number;
+  told: number;
+}
+
+function isTold(task: string, steps: AgentRun['steps'], from: number): boolean {
+  let state = initialMonitors(task);
+  return steps.some((step, at) => {
+    const result = advanceMonitors(state, digestStep({ ...step, step_index: at }), BUILT_IN_PROFILES.qa);
+    state = result.state;
+    return at > from && result.outcome.fired.includes('silent_topic_drift');
+  });
+}
+
+function findOther(others: readonly AgentRun[], at: number, task: string): AgentRun | undefined {
+  for (let ahead = 1; ahead < others.length; ahead++) {
+    const other = others[(at + ahead * STRIDE) % others.length]!;
+    if (other.task !== task && other.steps.length >= OTHER_STEPS_MIN) return other;
+  }
+  return undefined;
+}
+
+/** For each set of runs that go astray, into each set: how many there are and how many are told of. */
+export function measureSplices(runs: readonly AgentRun[]): SpliceRow[] {
+  const bySet = new Map(DATA_SETS.map((set) => [set, runs.filter((run) => dataSetOf(run) === set)]));
+  return DATA_SETS.flatMap((from) =>
+    DATA_SETS.map((to): SpliceRow => {
+      const row = { from, to, runs: 0, told: 0 };
+      bySet.get(from)!.forEach((run, at) => {
+        const own = Math.min(OWN_STEPS, run.steps.length >> 1);
+        const other = findOther(bySet.get(to)!, at, run.task);
+        if (own < 2 || other === undefined) return;
+        const put = other.steps.filter((step) => step.action !== 'respond').slice(0, OTHER_STEPS);
+        row.runs += 1;
+        if (isTold(run.task, [...run.steps.slice(0, own), ...put], own)) row.told += 1;
+      });
+      return row;
+    }),
+  );
+}
