@@ -34,12 +34,13 @@ export class Backlog {
     this.#dropSuperseded = dropSuperseded;
     this.#log = new RedoLog(path, REDO_LOG.bytes);
     try {
-      const taken = readTaken(environment, this.#log.identity);
-      const { found } = this.#log;
-      // A log that goes on somewhere else belongs to another state of the database.
-      const isNext = found.length > 0 && found[0]!.number <= taken + 1;
-      this.#log.skipTo(taken);
-      if (isNext && this.#log.last > taken) this.#write(found);
+      const { found, identity } = this.#log;
+      const taken = readTaken(environment, identity);
+      this.#log.skipTo(taken ?? 0);
+      // A log that the database does not know, or that goes on somewhere else, belongs to another state of it.
+      if (taken === null) environment.transactNow(() => writeTaken(environment, identity, this.#log.last));
+      else if (found.length > 0 && found[0]!.number <= taken + 1 && this.#log.last > taken)
+        this.#write(found);
     } catch (thrown) {
       this.#log.close();
       throw thrown;
@@ -105,7 +106,7 @@ export class Backlog {
     const { identity } = this.#log;
     this.#environment.transactNow(() => {
       // Another process may have found the log and done it.
-      const taken = readTaken(this.#environment, identity);
+      const taken = readTaken(this.#environment, identity) ?? 0;
       const changes: Change[] = [];
       let last = taken;
       for (const { number, payload } of records) {
@@ -115,13 +116,18 @@ export class Backlog {
       }
       if (last === taken) return;
       for (const change of mergeCounts(this.#dropSuperseded(changes))) applyChange(this.#environment, change);
-      const value = Buffer.allocUnsafe(8);
-      value.writeDoubleBE(last);
-      this.#environment.named(TAKEN).putSync(identity, value);
+      writeTaken(this.#environment, identity, last);
     });
   }
 }
 
-function readTaken(environment: Environment, identity: Buffer): number {
-  return environment.named(TAKEN).get(identity)?.readDoubleBE() ?? 0;
+/** null: the log was never opened with this database. */
+function readTaken(environment: Environment, identity: Buffer): number | null {
+  return environment.named(TAKEN).get(identity)?.readDoubleBE() ?? null;
+}
+
+function writeTaken(environment: Environment, identity: Buffer, last: number): void {
+  const value = Buffer.allocUnsafe(8);
+  value.writeDoubleBE(last);
+  environment.named(TAKEN).putSync(identity, value);
 }
