@@ -1,14 +1,6 @@
 /** The redo log in front of `runs.mdb`: what was promised is there, once, however the process ended. */
 import { spawn, spawnSync } from 'node:child_process';
-import {
-  appendFileSync,
-  copyFileSync,
-  existsSync,
-  readFileSync,
-  rmSync,
-  truncateSync,
-  writeFileSync,
-} from 'node:fs';
+import { appendFileSync, existsSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -16,13 +8,7 @@ import type { JournalStore, JournalWrite } from '../../src/runtime/journal.ts';
 import { restoreBackup, writeBackup } from '../../src/storage/backup.ts';
 import { type Change, readChanges, writeChange } from '../../src/storage/lmdb/changes.ts';
 import { LmdbJournal } from '../../src/storage/lmdb/journal.ts';
-import {
-  closeStores,
-  databasePaths,
-  openStores,
-  redoLogPath,
-  tryStores,
-} from '../../src/storage/lmdb/stores.ts';
+import { databasePaths, redoLogPath, tryStores } from '../../src/storage/lmdb/stores.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { RedoLog } from '../../src/storage/redo-log.ts';
 import { makeFolder } from './folder.ts';
