@@ -16,6 +16,7 @@ import type { AdminAnswer, RemoteServices } from './front-threads.ts';
 import type { CaptureAdmin } from './gateway/admin.ts';
 import type { CaptureFront } from './gateway/capture-control.ts';
 import type { StudentFacts } from './gateway/student/protocol.ts';
+import { loadServer } from './http/server.ts';
 import { createLog } from './log.ts';
 import { Front as ActorFront } from './runtime/front.ts';
 import type { FrontHost } from './runtime/front-host.ts';
@@ -25,6 +26,9 @@ import type { Placement } from './runtime/protocol.ts';
 import { loopScheduler } from './runtime/scheduler.ts';
 import { createDeferred } from './std/deferred.ts';
 import { databasePaths } from './storage/lmdb/stores.ts';
+
+// While the thread counts as one that is loading (std/loading-threads.ts), and not when it is asked to listen.
+await loadServer();
 
 /** What a front thread is started with; both ports are transferred. */
 export interface FrontTask {

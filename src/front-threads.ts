@@ -15,6 +15,7 @@ import type { CaptureAdmin } from './gateway/admin.ts';
 import type { ComputeTask } from './runtime/actor-thread.ts';
 import type { ActorThreads } from './runtime/actor-threads.ts';
 import type { Placement } from './runtime/protocol.ts';
+import { endPool, waitForLoading } from './std/loading-threads.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
 
 /** Outcome of an admin request, as data. */
@@ -60,7 +61,7 @@ export class FrontThreads {
     const count = options.config.front_threads - 1;
     this.#pool = new Piscina({
       filename: resolveModuleUrl('./front-thread.ts', import.meta.url).href,
-      minThreads: count,
+      minThreads: 0, // or it would start a thread of its own in the place of a dead one
       maxThreads: count,
       concurrentTasksPerWorker: 1,
       idleTimeout: Number.POSITIVE_INFINITY,
@@ -91,12 +92,19 @@ export class FrontThreads {
     await Promise.allSettled(this.#askAll((front) => front.drain()));
   }
 
-  /** Drains what has not been drained, ends the actors and the threads. */
+  /** Drains what has not been drained, ends the actors and the threads, those that are loading after 15 s at most. */
   async stop(): Promise<void> {
     // The answer to `stop` may be lost with the port that closes behind it; the end of the task is answer enough.
-    await Promise.allSettled(this.#askAll((front) => front.stop()));
+    const asked = Promise.allSettled(this.#askAll((front) => front.stop()));
+    for (const thread of this.#pool.threads) {
+      // One that has not come up by then never hears of it.
+      void waitForLoading([thread]).then(async (hasLoaded) => {
+        if (!hasLoaded) await thread.terminate();
+      });
+    }
+    await asked;
     await Promise.allSettled(this.#ended);
-    await this.#pool.destroy();
+    await endPool(this.#pool);
   }
 
   /** Calls over comlink never settle once the other side is gone; the end of its task does. */

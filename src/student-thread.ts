@@ -23,6 +23,7 @@ import {
   STUDENT_TIMEOUT_MS,
 } from './limits.ts';
 import { createDeferred } from './std/deferred.ts';
+import { endPool } from './std/loading-threads.ts';
 import { MANIFEST_NAME, readStudentDirectory, StudentDirectoryError } from './storage/student-directory.ts';
 
 /**
@@ -62,7 +63,7 @@ interface Seat {
   control: Comlink.Remote<StudentControl>;
   /** Settles when the thread is done with it, whatever the reason; never rejects. */
   ended: Promise<string>;
-  /** Ends the thread the hard way. */
+  /** Ends the thread the hard way; one that is still loading ends when it has. */
   abort: () => void;
   facts: StudentFacts | null;
   /** Questions whether it is alive that it has left unanswered, one after the other. */
@@ -131,7 +132,7 @@ export class StudentThread implements RelegationState {
     if (this.#current !== null) this.#attach(this.#current, attach);
   }
 
-  /** Ends the threads. Fronts see their ports close. */
+  /** Ends the threads, those that are loading after 15 s at most. Fronts see their ports close. */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const timer of this.#timers) clearInterval(timer);
@@ -139,9 +140,10 @@ export class StudentThread implements RelegationState {
     const seats = [this.#current, this.#next].filter((seat) => seat !== null);
     this.#current = null;
     this.#next = null;
-    for (const seat of seats) seat.abort();
+    await endPool(this.#pool, () => {
+      for (const seat of seats) seat.abort();
+    });
     await Promise.all(seats.map((seat) => seat.ended));
-    await this.#pool.destroy();
   }
 
   /** Reads in the student that is in the directory now; it takes over from the one that serves. */

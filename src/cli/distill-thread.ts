@@ -2,6 +2,7 @@
 
 import { Worker } from 'node:worker_threads';
 import { DISTILL_HEAP_MB } from '../limits.ts';
+import { endThread } from '../std/loading-threads.ts';
 import { resolveModuleUrl } from '../std/module-url.ts';
 import type { RoundJson } from './distill-report.ts';
 import type { RoundOptions, RoundTeller } from './distill-round.ts';
@@ -53,6 +54,6 @@ export async function runRoundInThread(options: RoundOptions, teller: RoundTelle
       worker.once('exit', (code) => reject(new Error(`the round's thread ended with ${code}`)));
     });
   } finally {
-    await worker.terminate();
+    await endThread(worker);
   }
 }

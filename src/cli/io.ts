@@ -1,5 +1,7 @@
 /** What a command may touch of its surroundings, so that a test can hand in its own. Main thread. */
 
+import { exitProcess } from '../std/loading-threads.ts';
+
 export interface CliIo {
   /** Standard output: results, nothing else. Resolves when the reader has taken it (back-pressure). */
   out(data: string | Uint8Array): Promise<void>;
@@ -24,9 +26,9 @@ export function openProcessIo(): CliIo {
   const { stdout, stderr } = process;
   // `understudy inspect | head`: a reader that has seen enough is no failure.
   stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code === 'EPIPE') process.exit(EXIT.done);
+    if (error.code === 'EPIPE') return exitProcess(EXIT.done);
     stderr.write(`understudy: the output cannot be written: ${error.message.split('\n', 1)[0]}\n`);
-    process.exit(EXIT.failed);
+    exitProcess(EXIT.failed);
   });
   return {
     out: (data) => new Promise((resolve) => stdout.write(data, () => resolve())),

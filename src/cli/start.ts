@@ -6,6 +6,7 @@
 import { type Config, isLoopback, loadConfig, raiseParserHeadLimit } from '../config.ts';
 import { DRAIN_DEADLINE_MS, STUDENT_TIMEOUT_MS } from '../limits.ts';
 import type { RunningUnderstudy } from '../main.ts';
+import { exitProcess } from '../std/loading-threads.ts';
 import { renderBanner } from './banner.ts';
 import { type FlagValues, readFlags } from './flags.ts';
 import { type CliIo, EXIT } from './io.ts';
@@ -171,7 +172,8 @@ export async function runStart(command: StartCommand, argv: string[], io: CliIo)
 
 /**
  * Resolves at the first SIGINT or SIGTERM, from now on: a signal during the start ends it. The second one, sent by
- * somebody who does not want to wait for the drain, ends the process at once.
+ * somebody who does not want to wait for the drain, ends the process at once; during a start, when the threads that are
+ * loading have loaded, after 15 s at the latest.
  */
 function waitForSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
@@ -179,7 +181,7 @@ function waitForSignal(): Promise<NodeJS.Signals> {
     const onSignal = (signal: NodeJS.Signals, number: number) => {
       firstAt ??= performance.now();
       resolve(signal);
-      if (performance.now() - firstAt >= SAME_SIGNAL_MS) process.exit(128 + number);
+      if (performance.now() - firstAt >= SAME_SIGNAL_MS) exitProcess(128 + number);
     };
     process.on('SIGINT', onSignal);
     process.on('SIGTERM', onSignal);

@@ -1,6 +1,7 @@
 /** The command line: finds the command, runs it, turns what it throws into one line and an exit status. Main thread. */
 
 import { ConfigError, readVersion, silenceModelRuntime } from '../config.ts';
+import { exitProcess } from '../std/loading-threads.ts';
 import { IN_PROCESS, runGuarded } from './guard.ts';
 import { type CliIo, EXIT, openProcessIo, UsageError } from './io.ts';
 import { findNearestName } from './nearest-name.ts';
@@ -148,4 +149,4 @@ const io = openProcessIo();
 const status = await runUnderstudy(process.argv.slice(2), io);
 // What has been written must be out before the process ends; threads of a stopped service must not keep it.
 await io.out('');
-process.exit(status);
+exitProcess(status);

@@ -53,12 +53,19 @@ interface AddressListener {
 type NativeModule = typeof import('uWebSockets.js');
 
 /**
- * Starts listening. `UWS_HTTP_MAX_HEADERS_SIZE` must be in the environment by now (config.ts sees to it), since the
- * native library reads it as it loads.
+ * Loads the native library, which `startServer` does too. `UWS_HTTP_MAX_HEADERS_SIZE` must be in the environment by now
+ * (config.ts sees to it), since the library reads it as it loads.
+ */
+export async function loadServer(): Promise<NativeModule> {
+  return ((await import('uWebSockets.js')) as unknown as { default: NativeModule }).default;
+}
+
+/**
+ * Starts listening. See `loadServer` on the environment.
  * @throws Error when the address cannot be bound
  */
 export async function startServer(options: ServerOptions): Promise<HttpServer> {
-  const native = ((await import('uWebSockets.js')) as unknown as { default: NativeModule }).default;
+  const native = await loadServer();
   // Removes the server mark from every reply (a switch of the library; no public name).
   (native as unknown as { _cfg(key: string): void })._cfg('999999990007');
   return new Listener(native, options).listen();

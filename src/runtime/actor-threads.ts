@@ -10,6 +10,7 @@ import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { Piscina } from 'piscina';
 import { createDeferred, type Deferred } from '../std/deferred.ts';
+import { endThread, waitForLoading, watchLoading } from '../std/loading-threads.ts';
 import type { ComputeTask, ThreadControl, ThreadTask } from './actor-thread.ts';
 import { describeError } from './error.ts';
 import { Front } from './front.ts';
@@ -41,7 +42,7 @@ export interface ActorThreadsOptions {
   options: unknown;
   restart?: RestartPolicy;
   watch?: WatchPolicy;
-  /** How long a thread that has not answered yet may be loading before a stop ends it. */
+  /** How long a thread that has not answered yet may be loading before it is ended; 15 s when not given. */
   loading_ms?: number;
   /** Runs `compute` effects: the stateless pool's `run`. Without it they fail. */
   compute?: ComputeTask;
@@ -67,8 +68,6 @@ const DRAIN_ROUNDS = 16;
  * loading modules takes a minute where the load is many times the cores.
  */
 const OPEN_DEADLINE_MS = 120_000;
-/** How long a thread that does not answer may be loading before a stop ends it. */
-const LOADING_MS = 15_000;
 
 /** One life of an actor thread. */
 interface Life {
@@ -76,8 +75,6 @@ interface Life {
   worker: Worker;
   /** Resolves when the worker has exited. */
   exited: Promise<void>;
-  /** Resolves when the thread answers for the first time, or has exited before that: false. */
-  up: Promise<boolean>;
   /** Its composition root has done its part: the thread answers. */
   isUp: boolean;
 }
@@ -216,11 +213,14 @@ export class ActorThreads {
     await life.exited;
   }
 
-  /** Ends a thread from outside, whatever it is doing. It comes back by itself. Resolves when it is dead. */
+  /**
+   * Ends a thread from outside, whatever it is doing; one that is loading is first given the time for it. It comes back
+   * by itself. Resolves when it is dead.
+   */
   async terminate(index: number): Promise<void> {
     const life = this.#threads[index]?.life;
     if (life == null) return;
-    void life.worker.terminate();
+    void endThread(life.worker, this.#options.loading_ms);
     await life.exited;
   }
 
@@ -261,11 +261,8 @@ export class ActorThreads {
    * up: one that is ended while it loads native code takes the whole process along.
    */
   async #stopUnanswered(life: Life): Promise<void> {
-    const waited = createDeferred<boolean>();
-    const timer = setTimeout(() => waited.resolve(false), this.#options.loading_ms ?? LOADING_MS);
-    const isUp = await Promise.race([life.up, waited.promise]);
-    clearTimeout(timer);
-    if (isUp) {
+    await waitForLoading([life.worker], this.#options.loading_ms);
+    if (life.isUp) {
       await whileAlive(life, (control) => control.drain());
       await whileAlive(life, (control) => control.stop());
     } else {
@@ -336,14 +333,14 @@ export class ActorThreads {
       },
     );
     const control = Comlink.wrap<ThreadControl>(nodeEndpoint(port1));
-    const up = createDeferred<boolean>();
-    const life: Life = { control, worker, exited: exited.promise, up: up.promise, isUp: false };
+    const life: Life = { control, worker, exited: exited.promise, isUp: false };
     thread.life = life;
     // Before anything else, so that it is known to be up when the first front is linked with it.
-    void whileAlive(life, (started) => started.ping()).then((index) => {
+    const up = whileAlive(life, (started) => started.ping()).then((index) => {
       life.isUp = index !== null;
-      up.resolve(life.isUp);
     });
+    // Its databases are opened before it answers.
+    watchLoading(worker, up);
     for (const door of this.#doors.keys()) connect(life, thread.index, door);
     for (const [index, host] of this.#outer) connectPeers(life, thread.index, host, index);
     for (const other of this.#threads) {

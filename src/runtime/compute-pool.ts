@@ -7,6 +7,7 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { Piscina } from 'piscina';
+import { endPool } from '../std/loading-threads.ts';
 import type { ComputeTask } from './actor-thread.ts';
 import { LINE_TASK } from './compute-line.ts';
 
@@ -32,6 +33,9 @@ export class ComputePool {
   readonly #pool: Piscina;
   readonly #deadlineMs: number;
   readonly #ports = new Set<MessagePort>();
+  /** Of the calls under way. */
+  readonly #calls = new Set<AbortController>();
+  #isClosed = false;
 
   constructor(options: ComputePoolOptions) {
     this.#deadlineMs = options.call_deadline_ms;
@@ -73,12 +77,16 @@ export class ComputePool {
   }
 
   async #run(call: ComputeCall, transferList: MessagePort[] = []): Promise<unknown> {
-    const tooLong = new AbortController();
-    const timer = setTimeout(() => tooLong.abort(), this.#deadlineMs);
+    if (this.#isClosed) throw new Error('the pool is closed');
+    const givenUp = new AbortController();
+    this.#calls.add(givenUp);
+    // A call that still waits for a thread to load goes without it; only one that has its thread ends it.
+    const timer = setTimeout(() => givenUp.abort(), this.#deadlineMs);
     try {
-      return (await this.#pool.run(call, { signal: tooLong.signal, transferList })) as unknown;
+      return (await this.#pool.run(call, { signal: givenUp.signal, transferList })) as unknown;
     } finally {
       clearTimeout(timer);
+      this.#calls.delete(givenUp);
     }
   }
 
@@ -97,10 +105,13 @@ export class ComputePool {
     return this.#pool.threads.length;
   }
 
-  /** Ends the threads; what is under way fails. May be called again. */
+  /** Ends the threads, those that are loading after 15 s at most; what is under way fails. May be called again. */
   async close(): Promise<void> {
+    this.#isClosed = true;
     for (const port of this.#ports) port.close();
-    await this.#pool.destroy();
+    await endPool(this.#pool, () => {
+      for (const call of this.#calls) call.abort();
+    });
   }
 }
 
