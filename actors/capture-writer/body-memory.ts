@@ -7,27 +7,35 @@
 import { byteEngine } from '../../native/byte-engine.ts';
 import { CAPTURE_FREE_CELL_BYTES } from '../../src/limits.ts';
 
-/** From the body of a small exchange to the largest piece that comes in one; each with the memory it is cut from. */
+/**
+ * Cells for small bodies, for pieces of larger ones, and for bodies that are long already: from `from` bytes on. All are
+ * cut from memory of one length. What is not kept for use again is for the collector to find, and shared memory does not
+ * make it look: so the sizes are few, and nearly all is kept.
+ */
 const SIZES = [
-  { cell: 8 << 10, slab: 1 << 20 },
-  { cell: 64 << 10, slab: 1 << 20 },
-  { cell: 512 << 10, slab: 512 << 10 },
-  { cell: 4 << 20, slab: 4 << 20 },
+  { from: 0, cell: 8 << 10 },
+  { from: (8 << 10) + 1, cell: 64 << 10 },
+  { from: 512 << 10, cell: 1 << 20 },
 ];
+const SLAB_BYTES = 1 << 20;
 /** Less than this is written as the engine does it: a call outside costs as much. */
 const NATIVE_COPY_BYTES = 256;
 
 export class BodyMemory {
   /** By size, those that nobody uses. */
   readonly #free: Uint8Array[][] = SIZES.map(() => []);
+  #freeBytes = 0;
   /** Which size a cell is of. */
   readonly #sizes = new WeakMap<Uint8Array, number>();
 
-  /** @returns a cell with room for so many bytes, or the largest there is; what it holds is of no meaning */
+  /** @returns a cell for so many bytes, or for their beginning; what it holds is of no meaning */
   take(bytes: number): Uint8Array {
-    let size = 0;
-    while (size < SIZES.length - 1 && SIZES[size]!.cell < bytes) size++;
-    return this.#free[size]!.pop() ?? this.#cut(size);
+    let size = SIZES.length - 1;
+    while (bytes < SIZES[size]!.from) size--;
+    if (this.#free[size]!.length === 0) this.#cut(size);
+    const cell = this.#free[size]!.pop()!;
+    this.#freeBytes -= cell.length;
+    return cell;
   }
 
   copy(from: Uint8Array, into: Uint8Array, at: number): void {
@@ -39,8 +47,9 @@ export class BodyMemory {
   give(cell: Uint8Array): void {
     const size = this.#sizes.get(cell);
     if (size === undefined) return;
-    const free = this.#free[size]!;
-    if ((free.length + 1) * cell.length <= CAPTURE_FREE_CELL_BYTES) free.push(cell);
+    if (this.#freeBytes + cell.length > CAPTURE_FREE_CELL_BYTES) return;
+    this.#free[size]!.push(cell);
+    this.#freeBytes += cell.length;
   }
 
   /** Whether it is a cell of this memory. */
@@ -48,15 +57,14 @@ export class BodyMemory {
     return this.#sizes.has(cell);
   }
 
-  #cut(size: number): Uint8Array {
-    const { cell, slab } = SIZES[size]!;
-    const memory = new SharedArrayBuffer(slab);
-    const free = this.#free[size]!;
-    for (let at = 0; at < slab; at += cell) {
+  #cut(size: number): void {
+    const { cell } = SIZES[size]!;
+    const memory = new SharedArrayBuffer(SLAB_BYTES);
+    for (let at = 0; at < SLAB_BYTES; at += cell) {
       const part = new Uint8Array(memory, at, cell);
       this.#sizes.set(part, size);
-      free.push(part);
+      this.#free[size]!.push(part);
     }
-    return free.pop()!;
+    this.#freeBytes += SLAB_BYTES;
   }
 }

@@ -14,7 +14,7 @@ export interface ByteBudget {
 
 /** Where the copies are; the writer's client has it (`actors/capture-writer/body-memory.ts`). */
 export interface BodyMemory {
-  /** @returns a cell with room for so many bytes, or the largest there is */
+  /** @returns a cell for so many bytes, or for their beginning */
   take(bytes: number): Uint8Array;
   /** `into.set(from, at)`, quickly. */
   copy(from: Uint8Array, into: Uint8Array, at: number): void;
