@@ -20,7 +20,7 @@ import { loadServer } from './http/server.ts';
 import { createLog } from './log.ts';
 import { Front as ActorFront } from './runtime/front.ts';
 import type { FrontHost } from './runtime/front-host.ts';
-import type { HostStats } from './runtime/host.ts';
+import type { HostStats } from './runtime/host-stats.ts';
 import { type LinkEnd, PortLink } from './runtime/port-link.ts';
 import type { Placement } from './runtime/protocol.ts';
 import { loopScheduler } from './runtime/scheduler.ts';

@@ -3,7 +3,7 @@
  * adds them up and puts its own beside them: processor time and memory, actors, capture. Front threads and main thread.
  */
 import { AggregatorRegistry, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
-import type { HostStats } from '../runtime/host.ts';
+import type { HostStats } from '../runtime/host-stats.ts';
 import type { Answered } from './dispatch.ts';
 
 /** One thread's metrics as data, for another thread to add up. */

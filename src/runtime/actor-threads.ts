@@ -14,7 +14,7 @@ import { endThread, waitForLoading, watchLoading } from '../std/loading-threads.
 import type { ComputeTask, ThreadControl, ThreadTask } from './actor-thread.ts';
 import { describeError } from './error.ts';
 import { Front } from './front.ts';
-import type { HostStats } from './host.ts';
+import type { HostStats } from './host-stats.ts';
 import { createLinkEnds, type LinkEnd, PortLink } from './port-link.ts';
 import type { Placement } from './protocol.ts';
 import type { FrontOffer } from './remote-front.ts';

@@ -9,7 +9,8 @@
 import { createDeferred, type Deferred } from '../std/deferred.ts';
 import { describeError } from './error.ts';
 import type { Front } from './front.ts';
-import { ActorHost, type HostParts, type HostStats } from './host.ts';
+import { ActorHost, type HostParts } from './host.ts';
+import type { HostStats } from './host-stats.ts';
 import type { JournalStore } from './journal.ts';
 import type { Link } from './link.ts';
 import { createLocalLink } from './local-link.ts';

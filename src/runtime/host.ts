@@ -10,10 +10,25 @@
 import { Packr } from 'msgpackr';
 import { createDeferred, type Deferred } from '../std/deferred.ts';
 import { RingQueue } from '../std/ring-queue.ts';
+import {
+  type Batch,
+  type Cell,
+  type Delivery,
+  isOverfull,
+  type Kind,
+  NO_BODIES,
+  NO_REPLIES,
+  NO_TIMERS,
+  type Output,
+  type ReplyTo,
+  sumBytes,
+  toldDelivery,
+} from './cell.ts';
 import { type DeadLetterReason, DeadLetters } from './dead-letters.ts';
 import { describeError, type ErrorData, type RuntimeErrorCode, runtimeError } from './error.ts';
-import type { JournalStore, JournalWrite } from './journal.ts';
-import type { Frame, Link, LinkStats } from './link.ts';
+import type { HostStats, KindStats } from './host-stats.ts';
+import type { JournalStore } from './journal.ts';
+import type { Frame, Link } from './link.ts';
 import {
   type ActorAddress,
   type AnyBehaviour,
@@ -26,7 +41,7 @@ import {
 } from './protocol.ts';
 import { NO_REPLY_TOKEN, Recorder } from './recorder.ts';
 import type { Scheduler } from './scheduler.ts';
-import { type KindPolicy, type RestartHistory, recordFailure } from './supervision.ts';
+import { type KindPolicy, recordFailure } from './supervision.ts';
 
 /** One kind of actor as a thread runs it. */
 export interface KindDefinition {
@@ -66,117 +81,6 @@ export interface HostParts {
   report(report: HostReport): void;
 }
 
-/** Counters of one kind in one thread. */
-export interface KindStats {
-  live: number;
-  stopped: number;
-  mailbox_depth: number;
-  handled: number;
-  errors: number;
-  restarts: number;
-  activations: number;
-  passivations: number;
-  dead_letters: number;
-}
-
-/** Counters of one thread. */
-export interface HostStats {
-  index: number;
-  kinds: Record<string, KindStats>;
-  journal: {
-    commits: number;
-    failed_commits: number;
-    events: number;
-    snapshots: number;
-    event_bytes: number;
-  };
-  held_effects: number;
-  io_in_flight: number;
-  dead_letters: ReturnType<DeadLetters['counts']>;
-  links: LinkStats[];
-}
-
-/** Where an answer goes. */
-interface ReplyTo {
-  link: Link;
-  id: number;
-}
-
-/** A message in a mailbox. */
-interface Delivery {
-  name: string;
-  payload: unknown;
-  bodies: readonly Uint8Array[];
-  body_bytes: number;
-  /** From the actor itself: a timer or an outcome. */
-  internal: boolean;
-  reply_to: ReplyTo | null;
-  /** Monotonic; Infinity for a tell. */
-  deadline_ms: number;
-}
-
-/** An effect ready to be released: answers know where they go. */
-type Output =
-  | { type: 'reply'; to: ReplyTo; value: unknown; name: string }
-  | { type: 'error'; to: ReplyTo; error: ErrorData; name: string }
-  | Extract<Effect, { type: 'tell' | 'publish' }>
-  /** `life`: the one that decided it; its outcome is for no other. */
-  | (Extract<Effect, { type: 'io' | 'compute' }> & { life: number });
-
-/** An actor in memory. */
-interface Cell {
-  self: ActorAddress;
-  kind: Kind;
-  status: 'ready' | 'restarting' | 'gone';
-  state: unknown;
-  /** Number of the last event recorded. */
-  seq: number;
-  events_since_snapshot: number;
-  mailbox: RingQueue<Delivery>;
-  mailbox_bytes: number;
-  /** Timers and outcomes; bounded by the limits on timers and io. */
-  internal: RingQueue<Delivery>;
-  /** It stands in the host's ready queue. */
-  queued: boolean;
-  /** Outputs waiting for the commit with their ticket, in order. */
-  held: RingQueue<{ ticket: number; output: Output }>;
-  /** Ticket of the last batch that holds an event of this actor. */
-  gate_ticket: number;
-  /** Events recorded and not yet durable. */
-  undurable: number;
-  io_in_flight: number;
-  timers: Map<string, () => void>;
-  replies: Map<ReplyToken, ReplyTo>;
-  touched_at_ms: number;
-  /** Counts restarts, so that an outcome of an earlier life is told apart. */
-  life: number;
-  history: RestartHistory;
-  /** The back-off is over; it starts as soon as nothing of it waits for the journal. */
-  restart_due: boolean;
-}
-
-/** A kind and its living actors. */
-interface Kind {
-  name: string;
-  behaviour: AnyBehaviour;
-  policy: KindPolicy;
-  cells: Map<string, Cell>;
-  /** Where the search for an actor to passivate goes on. */
-  room_cursor: Iterator<Cell> | null;
-  /** Key → monotonic time until which it stays stopped. */
-  stopped: Map<string, number>;
-  stats: KindStats;
-}
-
-/** Writes that become durable together. */
-interface Batch {
-  ticket: number;
-  writes: JournalWrite[];
-  /** Events of each actor in it. */
-  events: Map<Cell, number>;
-}
-
-const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
 /** Messages of one actor handled before the next ready actor has its turn. */
 const FAIR_SHARE = 16;
 /** Messages handled in one go before the event loop gets a turn; only chains of local tells reach it. */
@@ -189,10 +93,6 @@ const SWEEP_PAUSE_MS = 20;
 /** Actors looked at to make room for one. */
 const ROOM_CELLS = 256;
 const UNBOUNDED = 2 ** 30;
-/** Of an actor without any, which most are all their life: a map of its own costs as much as a small state. */
-const NO_TIMERS: Cell['timers'] = new Map();
-const NO_REPLIES: Cell['replies'] = new Map();
-
 /** Runs the actors of one thread. */
 export class ActorHost {
   readonly deadLetters = new DeadLetters();
@@ -1217,30 +1117,6 @@ export class ActorHost {
     this.#draining = null;
     draining.resolve(this.#handledTotal);
   }
-}
-
-function toldDelivery(name: string, payload: unknown, bodies: readonly Uint8Array[]): Delivery {
-  return {
-    name,
-    payload,
-    bodies,
-    body_bytes: sumBytes(bodies),
-    internal: false,
-    reply_to: null,
-    deadline_ms: Number.POSITIVE_INFINITY,
-  };
-}
-
-function isOverfull(cell: Cell, delivery: Delivery): boolean {
-  const { mailbox } = cell;
-  if (mailbox.full) return true;
-  return mailbox.size > 0 && cell.mailbox_bytes + delivery.body_bytes > cell.kind.policy.mailbox_bytes;
-}
-
-function sumBytes(bodies: readonly Uint8Array[]): number {
-  let bytes = 0;
-  for (const body of bodies) bytes += body.length;
-  return bytes;
 }
 
 function addressText(address: ActorAddress): string {

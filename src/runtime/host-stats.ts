@@ -1,0 +1,34 @@
+/** What a host counts, for the admin's and the operator's eyes. Actor threads, front threads. */
+
+import type { DeadLetters } from './dead-letters.ts';
+import type { LinkStats } from './link.ts';
+
+/** Counters of one kind in one thread. */
+export interface KindStats {
+  live: number;
+  stopped: number;
+  mailbox_depth: number;
+  handled: number;
+  errors: number;
+  restarts: number;
+  activations: number;
+  passivations: number;
+  dead_letters: number;
+}
+
+/** Counters of one thread. */
+export interface HostStats {
+  index: number;
+  kinds: Record<string, KindStats>;
+  journal: {
+    commits: number;
+    failed_commits: number;
+    events: number;
+    snapshots: number;
+    event_bytes: number;
+  };
+  held_effects: number;
+  io_in_flight: number;
+  dead_letters: ReturnType<DeadLetters['counts']>;
+  links: LinkStats[];
+}
