@@ -1,0 +1,72 @@
+/**
+ * `understudy inspect --exchange`: one exchange with its headers, the same as JSON, or one of its bodies as it is. Main
+ * thread of the command line.
+ */
+
+import { readTurn } from '../analysis/inspect.ts';
+import type { ExchangeRecord } from '../domain/exchange.ts';
+import { formatCount, type InspectView, layOutHead, layOutPart } from './inspect-view.ts';
+import { EXIT } from './io.ts';
+import { formatJson, makeHarmless, makeHarmlessLine, measureWidth } from './terminal-text.ts';
+
+/**
+ * Shows one exchange.
+ * @returns the exit status: 1 when there is no such exchange, or its body is not stored
+ */
+export async function showExchange(view: InspectView, id: number): Promise<number> {
+  const record = view.source.exchange(id);
+  if (record === undefined) {
+    view.io.err(`understudy: the database has no exchange ${id}.\nWhich it has: understudy inspect --json\n`);
+    return EXIT.failed;
+  }
+  const { raw } = view.flags;
+  if (raw !== null) {
+    const body = view.source.body(id, raw);
+    if (body === undefined) {
+      view.io.err(`understudy: the ${raw} body of exchange ${id} is not stored.\n`);
+      return EXIT.failed;
+    }
+    await view.io.out(body);
+    return EXIT.done;
+  }
+  await view.io.out(view.flags.json ? `${formatJson(record, 2)}\n` : layOutExchange(view, record));
+  return EXIT.done;
+}
+
+function layOutExchange(view: InspectView, record: ExchangeRecord): string {
+  const { dim, bad } = view.paint;
+  const fields: [string, string][] = [
+    ['run', record.run_id ?? '-'],
+    ['seq', record.seq === null ? '-' : `${record.seq}`],
+    ['note', record.note === '' ? '-' : record.note],
+    ['provider', record.provider],
+    ['kind', record.shape === null ? record.kind : `${record.kind} (${record.shape})`],
+    ['query', record.query === '' ? '-' : record.query],
+    ['started', record.started_at],
+    ['served by', record.served_by],
+    ['stop', record.stop_reason ?? '-'],
+    ['request', `${formatCount(record.request.bytes)} bytes`],
+    ['response', `${formatCount(record.response.bytes)} bytes`],
+  ];
+  let text = `${layOutHead(view, record, null)}\n`;
+  for (const [name, value] of fields) text += `  ${dim(name.padEnd(9))} ${makeHarmlessLine(value)}\n`;
+  if (record.undecodable) {
+    const problem = readTurn(view.source, record.id)?.problem ?? '';
+    text += layOutPart(
+      view,
+      'unread',
+      bad(makeHarmless(problem === '' ? 'the body could not be read' : problem)),
+    );
+  }
+  text += layOutHeaders(view, 'request headers', record.request.headers);
+  text += layOutHeaders(view, 'response headers', record.response.headers);
+  text += dim(`\nBodies: --exchange ${record.id} --raw request, --raw response\n`);
+  return text;
+}
+
+function layOutHeaders(view: InspectView, title: string, headers: [name: string, value: string][]): string {
+  const shown = headers.map(([name, value]) => [makeHarmlessLine(name), makeHarmlessLine(value)] as const);
+  const width = shown.reduce((widest, [name]) => Math.max(widest, measureWidth(name)), 0);
+  const lines = shown.map(([name, value]) => `  ${view.paint.dim(name.padEnd(width))}  ${value}\n`);
+  return `\n${view.paint.strong(title)}\n${lines.join('')}`;
+}

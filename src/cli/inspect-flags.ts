@@ -1,0 +1,99 @@
+/** The flags of `understudy inspect`. Main thread of the command line. */
+
+import type { BodySide, RunFilter } from '../analysis/inspect.ts';
+import { readFlags } from './flags.ts';
+import { UsageError } from './io.ts';
+import { formatJson } from './terminal-text.ts';
+
+/** What was asked for. */
+export interface InspectFlags extends RunFilter {
+  db: string | undefined;
+  run: string | null;
+  exchange: number | null;
+  raw: BodySide | null;
+  json: boolean;
+  full: boolean;
+  limit?: number;
+}
+
+const FLAGS = {
+  db: 'text',
+  run: 'text',
+  exchange: 'text',
+  raw: 'text',
+  since: 'text',
+  golden: 'switch',
+  'not-golden': 'switch',
+  limit: 'text',
+  json: 'switch',
+  full: 'switch',
+} as const;
+
+/**
+ * Reads the flags of the command.
+ * @throws UsageError on wrong use
+ */
+export function readInspectFlags(argv: string[], nowMs: number): InspectFlags | 'help' {
+  const values = readFlags(argv, FLAGS);
+  if (values.help === true) return 'help';
+  const raw = values.raw ?? null;
+  if (raw !== null && raw !== 'request' && raw !== 'response') {
+    throw new UsageError(`--raw takes request or response, not ${formatJson(raw, 0)}`);
+  }
+  if (raw !== null && values.exchange === undefined) throw new UsageError('--raw needs --exchange N');
+  if (raw !== null && values.json === true)
+    throw new UsageError('--raw writes bytes: it does not go with --json');
+  if (values.run !== undefined && values.exchange !== undefined) {
+    throw new UsageError(
+      '--run and --exchange do not go together: an exchange has one number in the whole database',
+    );
+  }
+  if (values.full === true && values.run === undefined) throw new UsageError('--full goes with --run');
+  if (values.golden === true && values['not-golden'] === true)
+    throw new UsageError('--golden and --not-golden leave nothing together');
+  for (const name of ['since', 'golden', 'not-golden', 'limit'] as const) {
+    if (values[name] !== undefined && (values.run !== undefined || values.exchange !== undefined))
+      throw new UsageError(`--${name} chooses among runs: it does not go with --run or --exchange`);
+  }
+  return {
+    db: values.db,
+    run: values.run ?? null,
+    exchange: values.exchange === undefined ? null : readExchangeId(values.exchange),
+    raw,
+    json: values.json === true,
+    full: values.full === true,
+    ...(values.since === undefined ? {} : { since_ms: readSince(values.since, nowMs) }),
+    ...(values.golden === true ? { golden: true } : {}),
+    ...(values['not-golden'] === true ? { golden: false } : {}),
+    ...(values.limit === undefined ? {} : { limit: readLimit(values.limit) }),
+  };
+}
+
+function readExchangeId(text: string): number {
+  if (!/^[1-9]\d{0,14}$/.test(text)) {
+    throw new UsageError(`--exchange takes a number from 1 on, not ${formatJson(text, 0)}`);
+  }
+  return Number(text);
+}
+
+function readLimit(text: string): number {
+  if (!/^\d{1,9}$/.test(text))
+    throw new UsageError(`--limit takes a number of runs, 0 for all, not ${formatJson(text, 0)}`);
+  return text === '0' ? Number.POSITIVE_INFINITY : Number(text);
+}
+
+const UNIT_MS: Record<string, number> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** `90m` before now, or a time. */
+function readSince(text: string, nowMs: number): number {
+  const ago = /^(\d{1,9})([smhd])$/.exec(text);
+  if (ago !== null) return nowMs - Number(ago[1]) * UNIT_MS[ago[2]!]!;
+  const time = /^\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?$/.test(text)
+    ? Date.parse(text)
+    : Number.NaN;
+  if (Number.isNaN(time))
+    throw new UsageError(
+      `--since takes 90m, 12h, 7d or a time such as 2026-05-01T12:00Z, not ${formatJson(text, 0)}`,
+    );
+  return time;
+}
