@@ -10,7 +10,7 @@
 import type { LiveEvent } from '../../src/domain/live-event.ts';
 import { digestStep, type MonitorStep } from '../../src/domain/monitors/digest.ts';
 import { PLAIN_CHARACTERS } from '../../src/domain/monitors/quote.ts';
-import { areFreeOfKeys, maskText } from '../../src/domain/redaction.ts';
+import { areFreeOfKeys, maskText, maskValue } from '../../src/domain/redaction.ts';
 import {
   applyRunEvent,
   dueIntervention,
@@ -76,7 +76,7 @@ function createRun(isWatched: boolean): Run {
           if (state.fingerprint === start.fingerprint) return context.reply(renderStart(state));
           return context.refuse(refusal('run_conflict'));
         }
-        const masked = { ...start, task: mask(start.task), metadata: mask(start.metadata) };
+        const masked = { ...start, task: mask(start.task), metadata: maskMetadata(start.metadata) };
         const begun = context.persist({ type: 'start', at_ms: context.now_ms, start: masked });
         context.reply(renderStart(begun));
         if (!isWatched) return;
@@ -201,6 +201,11 @@ function cut(text: string, units: number): string {
 
 function mask(text: string): string {
   return maskText(text, [], true);
+}
+
+/** @param json an object, or '' for none */
+function maskMetadata(json: string): string {
+  return json === '' ? '' : JSON.stringify(maskValue(JSON.parse(json)));
 }
 
 function tellStep(

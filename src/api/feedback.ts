@@ -1,6 +1,7 @@
 /** Handlers of `contract/feedback.ts`. Front threads. */
 import type { FEEDBACK } from '../contract/feedback.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
+import { maskSecrets } from '../domain/distillation/text.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { writeFeedback } from '../storage/accounts/feedback.ts';
 import type { Tables } from '../storage/tables.ts';
@@ -9,7 +10,11 @@ import { auditActor, ownOrganization } from './access.ts';
 export function feedbackHandlers({ main }: { main: Tables }): UserHandlersOf<typeof FEEDBACK> {
   return {
     sendFeedback: async ({ user, body, request, now_ms }) => {
-      const fields = { user_id: user.id, message: body.message, page: body.page ?? null };
+      const fields = {
+        user_id: user.id,
+        message: maskSecrets(body.message),
+        page: body.page == null ? null : maskSecrets(body.page),
+      };
       const { id, created_at } = await main.transact((tx) => {
         const feedback = writeFeedback(tx, fields, now_ms);
         const org_id = ownOrganization(tx, user.id);

@@ -5,7 +5,7 @@
 
 import { createHash } from 'node:crypto';
 import { FINDING_BOUNDS } from '../limits.ts';
-import { isCredentialHeader, MASK, maskText } from './redaction.ts';
+import { maskText, maskValue } from './redaction.ts';
 
 /** Whose findings: one organization's about one code base. */
 export interface Codebase {
@@ -133,20 +133,6 @@ function reversePath(path: string): string {
 
 function maskKeys(text: string): string {
   return maskText(text, [], true);
-}
-
-/** A value of JSON with the keys in its texts masked, and what stands under a name like `api_key` whole. */
-function maskValue(value: unknown): unknown {
-  if (typeof value === 'string') return maskKeys(value);
-  if (Array.isArray(value)) return value.map(maskValue);
-  if (typeof value !== 'object' || value === null) return value;
-  const masked: Record<string, unknown> = {};
-  for (const [name, item] of Object.entries(value)) {
-    // However short: what a caller files under such a name is one.
-    const isSecret = typeof item === 'string' && item !== '' && isCredentialHeader(name);
-    define(masked, maskKeys(name), isSecret ? MASK : maskValue(item));
-  }
-  return masked;
 }
 
 /** The value with the names of every object in order. */

@@ -14,6 +14,7 @@
  */
 
 import { type ByteEngine, byteEngine, packNeedles } from '../../native/byte-engine.ts';
+import { isCredentialName } from './credential-name.ts';
 
 /** What stands in the stored copy where a secret stood. */
 export const MASK = '[redacted]';
@@ -47,8 +48,8 @@ const CREDENTIAL_HEADERS = new Set([
   'set-cookie',
 ]);
 
-/** Names that end like a credential. */
-const CREDENTIAL_NAME =
+/** Names of headers that end like a credential. */
+const CREDENTIAL_HEADER =
   /(?:^|[-_.])(?:(?:api|access|secret|private|subscription|auth|functions|master|account|service)[-_]?key|(?:\w*)token|secret|authorization|auth|passw(?:or)?d|passphrase|credentials?|signature|jwt|cookie2?)$/;
 
 /** Names that count or limit tokens rather than carry one. */
@@ -58,7 +59,7 @@ const headerVerdicts = new Map<string, boolean>();
 
 /**
  * Whether a header's value is a credential: the named ones, and any whose name ends like one (`x-acme-api-key`,
- * `x-vault-token`), but not those that count or limit (`x-ratelimit-token`).
+ * `x-vault-token`) or is called so anywhere, but not those that count or limit (`x-ratelimit-token`).
  * @param name in any case
  */
 export function isCredentialHeader(name: string): boolean {
@@ -66,7 +67,9 @@ export function isCredentialHeader(name: string): boolean {
   if (known !== undefined) return known;
   const lower = name.toLowerCase();
   const verdict =
-    CREDENTIAL_HEADERS.has(lower) || (CREDENTIAL_NAME.test(lower) && !COUNTING_NAME.test(lower));
+    CREDENTIAL_HEADERS.has(lower) ||
+    (CREDENTIAL_HEADER.test(lower) && !COUNTING_NAME.test(lower)) ||
+    isCredentialName(name);
   if (headerVerdicts.size >= 2_048) headerVerdicts.clear();
   headerVerdicts.set(name, verdict);
   return verdict;
@@ -83,13 +86,7 @@ const SECRET_QUERY_NAMES = new Set([
   'x-amz-signature',
   'x-amz-credential',
   'x-amz-security-token',
-  // Beyond the contract's list: other names that providers take a key under.
-  'api_key',
-  'api-key',
-  'apikey',
-  'client_secret',
-  'refresh_token',
-  'id_token',
+  // Beyond the contract's list; names like `token`, `api_key` and `client_secret` are known as such.
   'x-goog-signature',
   'x-goog-credential',
 ]);
@@ -104,12 +101,13 @@ function decodeName(raw: string): string {
     if (next === name) break;
     name = next;
   }
-  return name.replaceAll('+', ' ').trim().toLowerCase();
+  return name.replaceAll('+', ' ').trim();
 }
 
 /** Whether a query parameter's value must never be stored, however its name is percent-encoded or cased. */
 export function isSecretQueryName(raw: string): boolean {
-  return SECRET_QUERY_NAMES.has(decodeName(raw));
+  const name = decodeName(raw);
+  return SECRET_QUERY_NAMES.has(name.toLowerCase()) || isCredentialName(name);
 }
 
 /** Splits a raw query on `&` and `;`, keeping the separators, so that joining gives the query back. */
@@ -334,6 +332,23 @@ const BEARER_BEFORE = /(?:bearer|authorization["'\\]*\s*[:=]\s*["'\\]*basic)(?:\
 const LABEL_BEFORE =
   /(?:secret_?access_?key|x-amz-security-token|aws_?session_?token|client_?secret)(?:["'\\\s:=]|%3[ad]|%22|%20)*$/i;
 
+/**
+ * What else a key is called, with `:` or `=` behind it, in JSON (escaped too), settings and commands. Every one ends in
+ * `key`, `token` or `secret`, by which the byte engine knows a suspect. The tokens of pages and places, which an agent
+ * needs again, are not among them, nor is a secret's name in an ARN.
+ */
+const KEY_NAME =
+  '(?:(?:api|secret|private|access|account|subscription|signing|encryption|master)[_-]?key|(?:access|refresh|auth|api|bearer|session|secret)[_-]?token|[a-z0-9][_-]?secret|["\']secret(?=\\\\*["\']))';
+const KEY_NAME_BEFORE = new RegExp(
+  `${KEY_NAME}["'\\\\\\s]*(?:[:=]|%3[ad])(?:["'\\\\\\s:=]|%3[ad]|%22|%20)*$`,
+  'i',
+);
+const GLUED_KEY_NAME = new RegExp(`${KEY_NAME}=`, 'i');
+/** What stands behind such a name in code and examples is mostly words: `process.env.ANTHROPIC_API_KEY`. */
+function looksRandom(run: string): boolean {
+  return /[0-9]/.test(run) && /[A-Za-z]/.test(run);
+}
+
 /** Bytes of context before a run in which a label or a scheme is looked for. */
 const CONTEXT_BYTES = 64;
 
@@ -396,14 +411,22 @@ function judgeRun(bytes: Buffer, start: number, end: number, to: number, found: 
   if (before === 0x0a) return;
   const context = bytes.toString('latin1', Math.max(0, tokenStart - CONTEXT_BYTES), tokenStart);
   const isBearer = before === 0x20 || before === 0x09 || before === 0x6e || before === 0x74;
-  const labelled = (isBearer && BEARER_BEFORE.test(context)) || LABEL_BEFORE.test(context);
+  const mayBeKey = looksRandom(run);
+  const labelled =
+    (isBearer && BEARER_BEFORE.test(context)) ||
+    LABEL_BEFORE.test(context) ||
+    (mayBeKey && KEY_NAME_BEFORE.test(context));
   // `Bearer%20token` and `key=token`: the label is made of token bytes itself.
-  const glued = labelled ? null : GLUED_LABEL.exec(bytes.toString('latin1', tokenStart, start));
+  const glued = labelled ? null : findGluedLabel(bytes.toString('latin1', tokenStart, start), mayBeKey);
   if (!labelled && glued === null) return;
   if (glued !== null) tokenStart += glued.index + glued[0].length;
   let tokenEnd = end;
   while (tokenEnd < to && TOKEN_BYTE[bytes[tokenEnd]!] === 1) tokenEnd++;
   if (tokenEnd - tokenStart >= MIN_RUN) found.push({ start: tokenStart, end: tokenEnd });
+}
+
+function findGluedLabel(text: string, mayBeKey: boolean): RegExpExecArray | null {
+  return GLUED_LABEL.exec(text) ?? (mayBeKey ? GLUED_KEY_NAME.exec(text) : null);
 }
 
 const GLUED_LABEL =
@@ -524,4 +547,33 @@ export function maskText(text: string, needles: readonly string[], shapes: boole
     at = range.end;
   }
   return out + masked.slice(at);
+}
+
+/**
+ * A value of JSON as it may be stored: key shapes in its texts and names masked, and what stands under a name like
+ * `clientSecret` or `OPENAI_API_KEY` masked whole, however short and however deep.
+ */
+export function maskValue(value: unknown): unknown {
+  return maskJson(value, false);
+}
+
+/** @param isSecret it stands under the name of a credential */
+function maskJson(value: unknown, isSecret: boolean): unknown {
+  if (typeof value === 'string') return isSecret && value !== '' ? MASK : maskText(value, [], true);
+  if (typeof value === 'number') return isSecret ? MASK : value;
+  if (Array.isArray(value)) return value.map((item) => maskJson(item, isSecret));
+  if (typeof value !== 'object' || value === null) return value;
+  const masked: Record<string, unknown> = {};
+  for (const [name, item] of Object.entries(value)) {
+    // A number of tokens is a count, whatever it is called.
+    const isCount = typeof item === 'number' && /token/i.test(name);
+    // An assignment to `__proto__` would change what the object is.
+    Object.defineProperty(masked, maskText(name, [], true), {
+      value: maskJson(item, !isCount && (isSecret || isCredentialName(name))),
+      enumerable: true,
+      configurable: true,
+      writable: true,
+    });
+  }
+  return masked;
 }

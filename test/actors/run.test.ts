@@ -201,7 +201,16 @@ describe('the start of a run', () => {
     const subject = new RunUnderTest();
     const key = `sk-ant-api03-${'Ab1'.repeat(31)}`;
     await subject.start(
-      makeStart({}, { task: `use ${key} to log in`, metadata: JSON.stringify({ token: key }) }),
+      makeStart(
+        {},
+        {
+          task: `use ${key} to log in`,
+          metadata: JSON.stringify({
+            a: key,
+            env: [{ password: 'hunter2', dbPassword: 'pw', max_tokens: 9 }],
+          }),
+        },
+      ),
     );
     await subject.step(
       makeStep(0, { action_input: `{"key":"${key}"}`, observation: `${'x'.repeat(560)} ${key}` }),
@@ -210,7 +219,11 @@ describe('the start of a run', () => {
       ...subject.tables.range(table, { prefix: [] }),
     ]);
     expect(rows).toHaveLength(3);
-    expect(JSON.stringify(rows)).not.toContain('Ab1Ab1');
+    expect(JSON.stringify(rows)).not.toMatch(/Ab1Ab1|hunter2|"pw/);
+    expect(subject.tables.get('run_starts', ['org_a', 'run-1'])).toMatchObject({
+      metadata:
+        '{"a":"[redacted]","env":[{"password":"[redacted]","dbPassword":"[redacted]","max_tokens":9}]}',
+    });
     expect(JSON.stringify(rows)).toContain('[redacted]');
   });
 });

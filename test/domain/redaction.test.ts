@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { twin } from '../../native/twin.ts';
+import { isCredentialName } from '../../src/domain/credential-name.ts';
 import {
   areFreeOfKeys,
   collectCredentials,
@@ -14,6 +15,7 @@ import {
   maskEmbeddedQueries,
   maskQuery,
   maskText,
+  maskValue,
 } from '../../src/domain/redaction.ts';
 
 /** Random characters of an alphabet; keys in these tests are made at run time, so none stands in the source. */
@@ -106,6 +108,140 @@ describe('credential headers', () => {
   });
 });
 
+describe('names of credentials', () => {
+  it.each([
+    'password',
+    'Password',
+    'dbPassword',
+    'DB_PASSWORD',
+    'PGPASSWORD',
+    'password2',
+    'pwd',
+    'passwd',
+    'userPasswd',
+    'smtp_pass',
+    'passphrase',
+    'clientSecret',
+    'client-secret',
+    'client.secret',
+    'WEBHOOK_SECRET',
+    'secrets',
+    'secret_value',
+    'credentials',
+    'apiKey',
+    'APIKey',
+    'api_keys',
+    'apikey',
+    'openaiApiKey',
+    'OPENAI_API_KEY',
+    'OPENAI_KEY',
+    'x-api-key',
+    'secretKey',
+    'AWS_SECRET_ACCESS_KEY',
+    'private_key',
+    'sshKey',
+    'token',
+    'GITHUB_TOKEN',
+    'accessToken',
+    'accesstoken',
+    'refresh_tokens',
+    'auth_token_v2',
+    'x-hub-signature',
+    'authorization',
+    'Cookie',
+    'jwt',
+  ])('%s is one', (name) => {
+    expect(isCredentialName(name)).toBe(true);
+  });
+
+  it.each([
+    '',
+    'é',
+    'max_tokens',
+    'maxTokens',
+    'max_token',
+    'token_count',
+    'tokenCount',
+    'input_tokens',
+    'total_tokens',
+    'tokens',
+    'tokens_per_second',
+    'tokenizer',
+    'token_type',
+    'next_page_token',
+    'nextPageToken',
+    'pageToken',
+    'pagetoken',
+    'eos_token',
+    'keyboard',
+    'primary_key',
+    'foreignKey',
+    'public_key',
+    'cache_key',
+    'idempotency_key',
+    'sort_key',
+    'key',
+    'keys',
+    'key_id',
+    'api_key_id',
+    'monkey',
+    'hotkey',
+    'author',
+    'authors',
+    'authority',
+    'authenticated',
+    'secretary',
+    'has_password',
+    'password_policy',
+    'pass',
+    'passed',
+    'tests_pass',
+    'bypass',
+    'compass',
+    'signature',
+    'function_signature',
+    'cookie_banner',
+    'session_id',
+    'constructor',
+    '__proto__',
+  ])('%s is none', (name) => {
+    expect(isCredentialName(name)).toBe(false);
+  });
+
+  it('are judged in a time that does not depend on what they look like', () => {
+    for (const part of ['rate', 'limit', 'n', 'num', 'cont', 'A', 'aB', '_', '1', 'password'])
+      expect(isCredentialName(`${part.repeat(100_000)}token!x`)).toBe(false);
+  });
+});
+
+describe('values of JSON', () => {
+  it('are masked whole under the name of a credential, by their shape elsewhere', () => {
+    const key = `sk-ant-api03-${letters(40)}`;
+    const sent = {
+      password: 'x',
+      empty: { password: '', pwd: null, secret: true },
+      pin: { password: 1234, token: 7, max_tokens: 4096 },
+      list: [{ clientSecret: 'a' }, { api_keys: ['b', 'c', { name: 'd' }] }, `run with ${key}`],
+      [key]: 'named after a key',
+      credentials: { user: 'ann', port: 5432, more: { deep: 'e' } },
+      primary_key: 'id',
+      key: 'value',
+    };
+    expect(maskValue(sent)).toEqual({
+      password: MASK,
+      empty: { password: '', pwd: null, secret: true },
+      pin: { password: MASK, token: 7, max_tokens: 4096 },
+      list: [{ clientSecret: MASK }, { api_keys: [MASK, MASK, { name: MASK }] }, `run with ${MASK}`],
+      [MASK]: 'named after a key',
+      credentials: { user: MASK, port: MASK, more: { deep: MASK } },
+      primary_key: 'id',
+      key: 'value',
+    });
+    const odd = maskValue(JSON.parse('{"__proto__":{"password":"x"}}'));
+    expect(JSON.stringify(odd)).toBe(`{"__proto__":{"password":"${MASK}"}}`);
+  });
+});
+
 describe('query', () => {
   it('masks secret values however the name is written, and nothing else', () => {
     const encode = fc.tuple(
@@ -134,7 +270,20 @@ describe('query', () => {
         expect(maskQuery(`a=1&${written}=s%20ecret&b=%6b`)).toBe(`a=1&${written}=${MASK}&b=%6b`);
       }),
     );
-    for (const query of ['', 'alt=sse', 'monkey=1&key', 'keys=2', 'key=', 'q=key%3D1', '%zz=1&&;=&=x']) {
+    expect(maskQuery('token=a&api_key=b&apikey=c&clientSecret=d&%70wd=e&accessToken=f')).toBe(
+      `token=${MASK}&api_key=${MASK}&apikey=${MASK}&clientSecret=${MASK}&%70wd=${MASK}&accessToken=${MASK}`,
+    );
+    for (const query of [
+      'pageToken=1&next_page_token=2',
+      'max_tokens=5&primary_key=6',
+      '',
+      'alt=sse',
+      'monkey=1&key',
+      'keys=2',
+      'key=',
+      'q=key%3D1',
+      '%zz=1&&;=&=x',
+    ]) {
       expect(maskQuery(query)).toBe(query);
     }
     expect(maskEmbeddedQueries('https://h/p?alt=sse&key=abc#f')).toBe(`https://h/p?alt=sse&key=${MASK}#f`);
@@ -271,8 +420,58 @@ describe('key shapes', () => {
   });
 });
 
+describe('keys that their name gives away', () => {
+  const secret = `a1${letters(24)}`;
+
+  it.each([
+    '{"api_key":"…"}',
+    '{"OPENAI_API_KEY": "…"}',
+    "{'apiKey': '…'}",
+    '{"text":"{\\"api_key\\":\\"…\\"}"}',
+    '{"text":"{\\\\\\"clientSecret\\\\\\": \\\\\\"…\\\\\\"}"}',
+    '{"secret":"…"}',
+    '{"webhook_secret":"…"}',
+    '{"refreshToken" : "…"}',
+    'OPENAI_API_KEY=…\n',
+    'export STRIPE_SECRET="…"',
+    'x-api-key: …\r\n',
+    'api_key = …;',
+    'https://host/path?api_key=…&page=2',
+    'AccountName=a;AccountKey=…;Suffix=b',
+  ])('%s', (text) => {
+    const body = `before ${text.replace('…', secret)} after`;
+    const expected = `before ${text.replace('…', MASK)} after`;
+    expect(maskBody(body)).toBe(expected);
+    expect(areFreeOfKeys([body])).toBe(false);
+    expect(areFreeOfKeys([body], twin)).toBe(false);
+    expect(findKeyShapes(Buffer.from(body), 0, body.length, twin)).toEqual(findKeyShapes(Buffer.from(body)));
+  });
+
+  it.each([
+    'apiKey: process.env.ANTHROPIC_API_KEY',
+    'api_key=settings.providers.anthropicApiKey',
+    '{"nextPageToken":"…"}',
+    '{"next_token":"…"}',
+    '{"primary_key":"…"}',
+    '{"idempotency_key":"…"}',
+    '{"key":"…"}',
+    '{"token":"…"}',
+    '{"password":"hunter2"}',
+    '{"api_key":"short-1"}',
+    '{"api_key":{"type":"string","description":"…"}}',
+    'arn:aws:secretsmanager:us-east-1:123456789012:secret:…',
+    'the api_key … is unknown',
+    'CACHE_KEY=…',
+  ])('and not %s', (text) => {
+    const body = `before ${text.replace('…', secret)} after`;
+    expect(maskBody(body)).toBe(body);
+  });
+});
+
 describe('texts that are free of keys', () => {
   const KEYS = [
+    '{"api_key":"a1b2c3d4e5f6a7b8c9d0e1f2"}',
+    'OPENAI_API_KEY=a1b2c3d4e5f6a7b8c9d0e1f2',
     'sk-ant-api03-abcdefghijkl',
     'Bearer abcdefghijklmnopqrstuvwxyz012345',
     'AKIAABCDEFGHIJKLMNOP',

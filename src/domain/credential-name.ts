@@ -1,0 +1,82 @@
+/**
+ * Which names are called like a credential: fields of free-form objects, query parameters, headers. A name is taken apart
+ * into words (`clientSecret`, `client_secret` and `CLIENT-SECRET` are two words each), and the last word decides together
+ * with those before it. Pure; any thread.
+ */
+
+/** Only the end of a longer name is looked at. */
+const NAME_CHARACTERS = 256;
+
+/** Last words under which a credential is kept, whatever stands before them. */
+const CREDENTIAL_WORD =
+  /(?:passw(?:or)?d|passphrase|passcode|secret|credential)s?$|^(?:pwds?|jwts?|bearer|auth|authorization|cookies?|cookie2)$|(?:api|secret|access|private)keys?$/;
+
+/** `key` means a credential behind one of these; a primary, public, cache or idempotency key is none. */
+const KEY_KIND = new Set(
+  'api access secret private subscription auth functions master account service signing encryption decryption ssh hmac openai anthropic gemini groq mistral cohere azure stripe'.split(
+    ' ',
+  ),
+);
+
+/** `pass` behind one of these; a test may pass, too. */
+const PASS_OF = new Set(
+  'db database smtp imap mail email user ftp ssh sudo admin root pg postgres mysql redis'.split(' '),
+);
+
+/** `signature` behind one of these; a function may have one, too. */
+const SIGNATURE_OF = new Set('x amz goog hub url request response webhook hmac jwt auth'.split(' '));
+
+/** With one of these words a token is counted, a limit, a place in a list, or a word of a text. */
+const NO_CREDENTIAL_TOKEN =
+  /^(?:rate|usage|count|quota|limit|remaining|reset|budget|consumed|billed|used|max|min|avg|mean|total|sum|num|number|n|per|cost|price|input|output|prompt|completion|reasoning|thinking|cached?|first|last|next|prev|previous|page|cont|continuation|continue|cursor|sync|resume|pagination|start|end|stop|bos|eos|sep|cls|pad|unk|mask|special|current){1,4}$/;
+
+/** What a name may end with that says nothing about it. */
+const SILENT_WORD = /^(?:v?\d+|value)$/;
+
+const verdicts = new Map<string, boolean>();
+const VERDICTS = 2_048;
+
+/** Whether what stands under the name is a credential. @param name as it is written: its capitals divide it into words */
+export function isCredentialName(name: string): boolean {
+  const looked = name.length > NAME_CHARACTERS ? name.slice(-NAME_CHARACTERS) : name;
+  const known = verdicts.get(looked);
+  if (known !== undefined) return known;
+  const verdict = judgeWords(splitWords(looked));
+  if (verdicts.size >= VERDICTS) verdicts.clear();
+  verdicts.set(looked, verdict);
+  return verdict;
+}
+
+/** `X-API-Key`, `dbPassword`, `OPENAI_API_KEY` → their words in lower case. */
+function splitWords(name: string): string[] {
+  return name
+    .replace(/([a-z0-9])([A-Z])/g, '$1 $2')
+    .replace(/([A-Z])([A-Z][a-z])/g, '$1 $2')
+    .toLowerCase()
+    .split(/[^a-z0-9]+/)
+    .filter((word) => word !== '');
+}
+
+function judgeWords(words: string[]): boolean {
+  while (words.length > 1 && SILENT_WORD.test(words.at(-1)!)) words.pop();
+  const last = words.at(-1)?.replace(/(?<=[a-z])\d+$/, '');
+  if (last === undefined) return false;
+  const before = words.slice(0, -1);
+  if (/tokens?$/.test(last)) return isCredentialToken(last, before);
+  if (CREDENTIAL_WORD.test(last)) return !/^(?:no|has|is|needs?|requires?)$/.test(before[0] ?? '');
+  const kind = before.at(-1) ?? '';
+  if (last === 'key' || last === 'keys') return KEY_KIND.has(kind);
+  if (last === 'pass') return PASS_OF.has(kind);
+  if (last === 'signature' || last === 'sig') return before.some((word) => SIGNATURE_OF.has(word));
+  return false;
+}
+
+/** One token is a credential unless it is said to be another thing; of several, such as have a kind. */
+function isCredentialToken(last: string, before: readonly string[]): boolean {
+  const glued = last.replace(/tokens?$/, '');
+  const kinds = glued === '' ? before : [...before, glued];
+  if (kinds.some((kind) => NO_CREDENTIAL_TOKEN.test(kind))) return false;
+  return (
+    !last.endsWith('s') || /^(?:access|refresh|auth|api|bearer|session|secret)$/.test(kinds.at(-1) ?? '')
+  );
+}
