@@ -96,13 +96,20 @@ async function startAll(
   stops: (() => Promise<void>)[],
   givingUp: AbortSignal | undefined,
 ): Promise<Omit<RunningUnderstudy, 'stop'>> {
-  if (parts.api) await tryStores(databasePaths(given.data_dir));
+  const log = createLog(given.log_level);
+  const claims: WriterClaim[] = [];
+  // Given back when the threads that write have ended.
+  const hold = (claim: WriterClaim) => {
+    claims.push(claim);
+    stops.push(() => claim.release());
+  };
+  if (parts.api) {
+    hold(await claimData(given.data_dir, log, givingUp));
+    await tryStores(databasePaths(given.data_dir));
+  }
   const config = withTokenSecret(given, parts);
-  const log = createLog(config.log_level);
   const isCapturing = parts.gateway && config.capture.enabled;
-  const claim = isCapturing ? await claimCapture(config.capture.db, log, givingUp) : null;
-  // Given back when the writer's thread has ended.
-  if (claim !== null) stops.push(() => claim.release());
+  if (isCapturing) hold(await claimCapture(config.capture.db, log, givingUp));
   const placement = placeActors(config, parts);
   const shared = {
     rate_table: allocateRateTable(RATE_SLOTS),
@@ -236,7 +243,9 @@ async function startAll(
       });
     }
   }
-  if (claim !== null) stops.push(async () => claim.announceEnd());
+  stops.push(async () => {
+    for (const claim of claims) claim.announceEnd();
+  });
   const isOwnSecret = config.auth.jwt_secret !== given.auth.jwt_secret;
   return {
     api_url: first.api_url,
@@ -246,20 +255,41 @@ async function startAll(
 }
 
 /**
+ * Takes DATA_DIR for this process's actors: what they know is in memory, and two of them would answer and store
+ * differently. Who merely writes a row, as `understudy keys` does, needs no claim. One that still drains is waited for.
+ * @throws Error of one line when another process serves from it
+ */
+async function claimData(dir: string, log: Log, signal: AbortSignal | undefined): Promise<WriterClaim> {
+  try {
+    return await claimFile(databasePaths(dir).main, log, signal);
+  } catch (thrown) {
+    if (!(thrown instanceof WriterClaimedError)) throw thrown;
+    const words =
+      `${thrown.holder} serves from DATA_DIR ${dir}, which one process can do at a time: stop that one, ` +
+      'or set another DATA_DIR';
+    throw Object.assign(new Error(words, { cause: thrown }), { code: 'ESTORES' });
+  }
+}
+
+/**
  * Takes the capture database for this process. One that still drains is waited for.
  * @throws Error of one line when another process writes to it
  */
 async function claimCapture(db: string, log: Log, signal: AbortSignal | undefined): Promise<WriterClaim> {
   try {
-    return await claimWriter(db, {
-      patience_ms: CLAIM_PATIENCE_MS,
-      signal,
-      onWait: (holder) => log.warn({ db, holder }, 'waiting for a process that is ending'),
-    });
+    return await claimFile(db, log, signal);
   } catch (thrown) {
     if (!(thrown instanceof WriterClaimedError)) throw thrown;
     throw explainCapture(db, thrown);
   }
+}
+
+function claimFile(db: string, log: Log, signal: AbortSignal | undefined): Promise<WriterClaim> {
+  return claimWriter(db, {
+    patience_ms: CLAIM_PATIENCE_MS,
+    signal,
+    onWait: (holder) => log.warn({ db, holder }, 'waiting for a process that is ending'),
+  });
 }
 
 /**

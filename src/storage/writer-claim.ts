@@ -1,6 +1,7 @@
 /**
  * Says that this process writes to a database that takes one writer. The capture log gives ids from memory: a second
- * writer would give the same ones, and its exchanges would be lost or spoil those of the first. Main thread.
+ * writer would give the same ones, and its exchanges would be lost or spoil those of the first. Actors know from memory
+ * what they have stored: two processes would each overwrite what the other knows. Main thread.
  *
  * The claim is a local socket that is named after the file: the system drops it with the process, however that ends, so
  * that there is nothing to clean up, and nothing lies in the folder. Whoever connects is told who holds the claim and
@@ -33,9 +34,13 @@ export interface WriterClaimOptions {
 
 /** Another process writes to the file and goes on doing so. */
 export class WriterClaimedError extends Error {
+  /** Names the process. */
+  readonly holder: string;
+
   constructor(path: string, holder: string) {
     super(`${path}: ${holder} is writing to it, and a database takes one writer`);
     this.name = 'WriterClaimedError';
+    this.holder = holder;
   }
 }
 

@@ -1,7 +1,10 @@
-/** Two gateways and one capture database: the second is refused, or waits for the first one's drain; nothing is lost. */
+/**
+ * Two gateways and one capture database, two services and one DATA_DIR: the second is refused, or waits for the first
+ * one's drain; nothing is lost. What the operator does at the database meanwhile goes on as ever.
+ */
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { makeFolder } from '../storage/folder.ts';
@@ -85,5 +88,83 @@ describe('a capture database that another process writes to', () => {
       const { stdout } = await runCli(['inspect', '--db', db, '--exchange', id, '--raw', 'request']);
       expect(stdout).toBe(body);
     }
+  });
+});
+
+describe('a DATA_DIR that another process serves from', () => {
+  const API = /^ {2}API +(http:\/\/\S+)/m;
+  const KEY = 'static-key-of-this-test';
+
+  function start(command: 'up' | 'serve', folder: string) {
+    const child = new CliChild([command], {
+      env: { PORT: '0', GW_PORT: '0', DATA_DIR: folder, SVC_KEYS: KEY, AUTH_DB_URL: 'embedded:' },
+    });
+    onTestFinished(() => child[Symbol.asyncDispose]());
+    return child;
+  }
+
+  it('is refused while that one runs, and the operator is not', async () => {
+    const folder = makeFolder();
+    const first = start('serve', folder);
+    await first.waitForOutput(API);
+    for (const command of ['serve', 'up'] as const) {
+      const { code, stdout, stderr } = await start(command, folder).ended;
+      expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+      expect(stderr).toBe(
+        `understudy: process ${first.process.pid} serves from DATA_DIR ${folder}, which one process can do at a time: ` +
+          'stop that one, or set another DATA_DIR\n',
+      );
+    }
+    for (const argv of [
+      ['keys', 'create', '--org', 'acme', '--name', 'ci'],
+      ['keys', 'list', '--org', 'acme'],
+      ['token', '--email', 'ann@example.com'],
+      ['feedback'],
+      ['patterns', 'export', '--tier', 'e2', '--org', 'acme', join(folder, 'lessons.jsonl')],
+      ['patterns', 'import', '--tier', 'e2', '--org', 'acme', join(folder, 'lessons.jsonl')],
+      ['backup', '--out', join(folder, 'backup')],
+    ]) {
+      const { code, stderr } = await runCli(argv, { DATA_DIR: folder, AUTH_DB_URL: 'embedded:' });
+      expect({ argv, code, stderr }).toEqual({ argv, code: 0, stderr: '' });
+    }
+    // The capture database is another file: a gateway of its own writes to it.
+    await findUrl(await startGateway(folder, 'http://127.0.0.1:9'));
+    first.process.kill('SIGKILL');
+    await first.ended;
+    await start('serve', folder).waitForOutput(API);
+  });
+
+  it('is waited for while that one drains', async () => {
+    const folder = makeFolder();
+    const first = start('serve', folder);
+    const [, url] = await first.waitForOutput(API);
+    // A request that is not whole holds up the drain.
+    const slow = connect(Number(new URL(url!).port), '127.0.0.1');
+    onTestFinished(() => void slow.destroy());
+    slow.on('error', () => {});
+    const body = JSON.stringify({ org_id: 'acme', run_id: 'run-1' });
+    slow.write(
+      `POST /v1/monitor/runs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Type: application/json\r\n` +
+        `Content-Length: ${body.length}\r\n\r\n${body.slice(0, 5)}`,
+    );
+    // Answered on the same thread, behind the head above.
+    expect((await fetch(`${url}/health`)).status).toBe(200);
+    first.process.kill('SIGTERM');
+    await vi.waitFor(() => expect(first.stderr).toContain('finishing what is in flight'), 60_000);
+    const second = start('serve', folder);
+    await vi.waitFor(() => expect(second.stderr).toContain('waiting for a process that is ending'), 60_000);
+    expect(second.stdout).toBe('');
+    const answered = once(slow, 'data');
+    slow.write(body.slice(5));
+    expect(String((await answered)[0])).toContain('200 OK');
+    expect((await first.ended).code).toBe(0);
+
+    const [, next] = await second.waitForOutput(API);
+    const finish = await fetch(`${next}/v1/monitor/runs/run-1/finish`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ org_id: 'acme', outcome: 'success' }),
+    });
+    expect(finish.status).toBe(200);
   });
 });
