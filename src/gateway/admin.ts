@@ -61,15 +61,27 @@ export async function answerAdmin(
   }
 }
 
-/** A page of another site speaks: by Fetch Metadata where the browser sends it, by Origin on a POST everywhere. */
+/**
+ * A page of another site speaks: by Fetch Metadata where the browser sends it, by Origin everywhere. A POST may have none at
+ * all; with a GET it may be this very host's, as in a page that asks the gateway for its own numbers.
+ */
 function isCrossSite(method: string, headers: readonly string[]): boolean {
+  let origin: string | null = null;
+  let host = '';
   for (let at = 0; at < headers.length; at += 2) {
-    const name = headers[at];
-    if (name === 'origin' && method === 'POST') return true;
-    if (name === 'sec-fetch-site') {
-      const site = headers[at + 1]!.toLowerCase();
-      if (site === 'cross-site' || site === 'same-site') return true;
+    const value = headers[at + 1]!.toLowerCase();
+    switch (headers[at]) {
+      case 'origin':
+        // Two that differ are nobody's.
+        origin = origin === null || origin === value ? value : 'null';
+        break;
+      case 'host':
+        host = value;
+        break;
+      case 'sec-fetch-site':
+        if (value === 'cross-site' || value === 'same-site') return true;
     }
   }
-  return false;
+  if (origin === null) return false;
+  return method === 'POST' || (origin !== `http://${host}` && origin !== `https://${host}`);
 }
