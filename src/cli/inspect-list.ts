@@ -2,6 +2,7 @@
 
 import { RunCollection, type RunFilter, type RunSummary } from '../analysis/inspect.ts';
 import type { GoldenCode } from '../domain/golden.ts';
+import { ID_CHARACTERS } from '../limits.ts';
 import {
   count,
   type FindOutcomes,
@@ -15,6 +16,9 @@ import { type Cell, formatJson, layOutLines, makeHarmlessLine } from './terminal
 
 /** The table goes out in pieces of this many characters. */
 const OUTPUT_CHARS = 65_536;
+
+/** Most columns of a name that a client made up; an id that the API takes fits. `--json` has all of it. */
+const NAME_COLUMNS = ID_CHARACTERS;
 
 /** Runs that a terminal shows without --limit. */
 const TERMINAL_RUNS = 200;
@@ -121,9 +125,9 @@ function layOutRuns(view: InspectView, runs: RunSummary[]): Iterable<string> {
   };
   return layOutLines(
     [
-      { title: 'RUN', align: 'left', min: 10 },
+      { title: 'RUN', align: 'left', min: 10, max: NAME_COLUMNS },
       { title: 'TURNS', align: 'right' },
-      { title: 'MODEL', align: 'left', min: 8, dispensable: 3 },
+      { title: 'MODEL', align: 'left', min: 8, max: NAME_COLUMNS, dispensable: 3 },
       { title: 'STARTED', align: 'left', dispensable: 1 },
       { title: 'TOOK', align: 'right', dispensable: 5 },
       { title: 'IN', align: 'right', dispensable: 2 },

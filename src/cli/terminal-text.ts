@@ -136,6 +136,8 @@ export interface Column {
   align: 'left' | 'right';
   /** When the table is too wide, this column gives way, down to `min` columns; others keep their width. */
   min?: number;
+  /** What is wider is cut, however much room there is: one long cell would pad every line. */
+  max?: number;
   /** When that is not enough, columns with this number are left out, the highest first. */
   dispensable?: number;
 }
@@ -166,7 +168,10 @@ export function* layOutLines(
 ): Generator<string> {
   const widths = columns.map((column) => measureWidth(column.title));
   for (const row of makeRows())
-    for (const [i, cell] of row.entries()) widths[i] = Math.max(widths[i]!, measureWidth(cell.text));
+    for (const [i, cell] of row.entries()) {
+      const most = columns[i]!.max ?? Number.POSITIVE_INFINITY;
+      widths[i] = Math.max(widths[i]!, Math.min(most, measureWidth(cell.text)));
+    }
   const excess = shrink(columns, widths, width);
   if (excess > 0) {
     const expendable = columns.reduce((worst, { dispensable: own = 0 }) => Math.max(worst, own), 0);

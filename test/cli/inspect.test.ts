@@ -88,6 +88,24 @@ describe('the table of runs', () => {
     });
   });
 
+  it('cuts a name that would pad every line, and keeps it whole in JSON', async () => {
+    const long = `run-${'long'.repeat(1_250)}`;
+    const fill = (source: MadeSource): void => {
+      loop(source);
+      source.add({ run_id: long, request: {}, response: { model: 'm'.repeat(5_000) } });
+      source.add({ run_id: `wide\u001b${'運'.repeat(2_000)}`, request: {}, response: {} });
+      source.add({ run_id: 'x'.repeat(128), request: {}, response: {} });
+    };
+    const { out } = await inspect([], fill);
+    const lines = out.split('\n').slice(0, 5);
+    for (const line of lines) expect(measureWidth(line)).toBeLessThan(450);
+    expect(lines.find((line) => line.startsWith('run-'))).toContain(`${long.slice(0, 127)}…      1 `);
+    expect(lines.find((line) => line.startsWith('wide'))).toMatch(/^wide\\x1b運{59}… {7}1 /);
+    expect(lines.find((line) => line.startsWith('x'))).toContain(`${'x'.repeat(128)}      1 `);
+    const { runs } = JSON.parse((await inspect(['--json'], fill)).out);
+    expect(runs.map(({ run_id }: { run_id: string }) => run_id)).toContain(long);
+  });
+
   it.each([40, 60, 80, 120])('fits a terminal of %i columns', async (columns) => {
     const { out } = await inspect(
       [],
