@@ -339,10 +339,22 @@ const LABEL_BEFORE =
  */
 const KEY_NAME =
   '(?:(?:api|secret|private|access|account|subscription|signing|encryption|master)[_-]?key|(?:access|refresh|auth|api|bearer|session|secret)[_-]?token|[a-z0-9][_-]?secret|["\']secret(?=\\\\*["\']))';
-const KEY_NAME_BEFORE = new RegExp(
-  `${KEY_NAME}["'\\\\\\s]*(?:[:=]|%3[ad])(?:["'\\\\\\s:=]|%3[ad]|%22|%20)*$`,
-  'i',
-);
+const KEY_NAME_BEFORE = new RegExp(`${KEY_NAME}["'\\\\\\s]*[:=]["'\\\\\\s:=]*$`, 'i');
+/** Characters of a name that are looked at: the longest has fewer. */
+const KEY_NAME_CHARACTERS = 24;
+/** 1 for what may stand between a name and its value. */
+const BETWEEN = new Uint8Array(256);
+for (const char of '"\'\\ \t\r\n:=') BETWEEN[char.charCodeAt(0)] = 1;
+
+/** Whether the text ends with the name of a key and what assigns a value to it. Latin1. */
+function endsWithKeyName(text: string): boolean {
+  let end = text.length;
+  while (end > 0 && BETWEEN[text.charCodeAt(end - 1)] === 1) end--;
+  // The expression costs more than all of this.
+  const last = text[end - 1];
+  if (end === text.length || last === undefined || !'yntYNT'.includes(last)) return false;
+  return KEY_NAME_BEFORE.test(text.slice(Math.max(0, end - KEY_NAME_CHARACTERS)));
+}
 const GLUED_KEY_NAME = new RegExp(`${KEY_NAME}=`, 'i');
 /** What stands behind such a name in code and examples is mostly words: `process.env.ANTHROPIC_API_KEY`. */
 function looksRandom(run: string): boolean {
@@ -411,13 +423,12 @@ function judgeRun(bytes: Buffer, start: number, end: number, to: number, found: 
   if (before === 0x0a) return;
   const context = bytes.toString('latin1', Math.max(0, tokenStart - CONTEXT_BYTES), tokenStart);
   const isBearer = before === 0x20 || before === 0x09 || before === 0x6e || before === 0x74;
-  const mayBeKey = looksRandom(run);
   const labelled =
     (isBearer && BEARER_BEFORE.test(context)) ||
     LABEL_BEFORE.test(context) ||
-    (mayBeKey && KEY_NAME_BEFORE.test(context));
+    (endsWithKeyName(context) && looksRandom(run));
   // `Bearer%20token` and `key=token`: the label is made of token bytes itself.
-  const glued = labelled ? null : findGluedLabel(bytes.toString('latin1', tokenStart, start), mayBeKey);
+  const glued = labelled ? null : findGluedLabel(bytes.toString('latin1', tokenStart, start), run);
   if (!labelled && glued === null) return;
   if (glued !== null) tokenStart += glued.index + glued[0].length;
   let tokenEnd = end;
@@ -425,8 +436,10 @@ function judgeRun(bytes: Buffer, start: number, end: number, to: number, found: 
   if (tokenEnd - tokenStart >= MIN_RUN) found.push({ start: tokenStart, end: tokenEnd });
 }
 
-function findGluedLabel(text: string, mayBeKey: boolean): RegExpExecArray | null {
-  return GLUED_LABEL.exec(text) ?? (mayBeKey ? GLUED_KEY_NAME.exec(text) : null);
+/** @param text what of the token stands before the run */
+function findGluedLabel(text: string, run: string): RegExpExecArray | null {
+  if (!text.includes('=')) return null;
+  return GLUED_LABEL.exec(text) ?? (looksRandom(run) ? GLUED_KEY_NAME.exec(text) : null);
 }
 
 const GLUED_LABEL =
