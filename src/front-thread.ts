@@ -16,7 +16,7 @@ import type { AdminAnswer, RemoteServices } from './front-threads.ts';
 import type { CaptureAdmin } from './gateway/admin.ts';
 import type { CaptureFront } from './gateway/capture-control.ts';
 import type { StudentFacts } from './gateway/student/protocol.ts';
-import { loadServer } from './http/server.ts';
+import { hangUp, loadServer } from './http/server.ts';
 import { createLog } from './log.ts';
 import { Front as ActorFront } from './runtime/front.ts';
 import type { FrontHost } from './runtime/front-host.ts';
@@ -63,6 +63,8 @@ export interface FrontThreadControl extends CaptureFront {
   /** Lets the requests finish; the actors go on. */
   drain(): Promise<void>;
   stop(): Promise<void>;
+  /** Closes all sockets at once: the process is about to exit. */
+  hangUp(): Promise<void>;
 }
 
 /** Runs the thread until it is stopped. */
@@ -120,9 +122,12 @@ export default async function frontThread(task: FrontTask): Promise<void> {
     stop: async () => {
       await drain();
       await host?.stop();
+      // A start that is still under way may have begun to listen, or be about to.
+      await hangUp();
       actors.close();
       stopped.resolve();
     },
+    hangUp,
   };
   Comlink.expose(control, nodeEndpoint(task.control));
   await stopped.promise;

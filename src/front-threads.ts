@@ -15,7 +15,7 @@ import type { CaptureAdmin } from './gateway/admin.ts';
 import type { ComputeTask } from './runtime/actor-thread.ts';
 import type { ActorThreads } from './runtime/actor-threads.ts';
 import type { Placement } from './runtime/protocol.ts';
-import { endPool, waitForLoading } from './std/loading-threads.ts';
+import { beforeExit, endPool, waitForLoading } from './std/loading-threads.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
 
 /** Outcome of an admin request, as data. */
@@ -52,7 +52,7 @@ export class FrontThreads {
   readonly fronts: readonly Comlink.Remote<FrontThreadControl>[];
   readonly #pool: Piscina;
   readonly #ended: Promise<unknown>[];
-
+  readonly #forgetExit: () => void;
   readonly #options: FrontThreadsOptions;
 
   /** Starts `config.front_threads - 1` threads; `open` and `start` do the rest. */
@@ -70,6 +70,7 @@ export class FrontThreads {
     const runs = Array.from({ length: count }, (_, at) => this.#startOne(options, hostOf(options, at)));
     this.fronts = runs.map((run) => run.control);
     this.#ended = runs.map((run) => run.ended);
+    this.#forgetExit = beforeExit(() => Promise.allSettled(this.#askAll((front) => front.hangUp())));
   }
 
   /** Opens their hosts of actors, and links them with everybody. */
@@ -105,6 +106,7 @@ export class FrontThreads {
     await asked;
     await Promise.allSettled(this.#ended);
     await endPool(this.#pool);
+    this.#forgetExit();
   }
 
   /** Calls over comlink never settle once the other side is gone; the end of its task does. */

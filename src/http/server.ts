@@ -66,9 +66,26 @@ export async function loadServer(): Promise<NativeModule> {
  */
 export async function startServer(options: ServerOptions): Promise<HttpServer> {
   const native = await loadServer();
+  if (isHungUp) throw new Error('the thread is ending');
   // Removes the server mark from every reply (a switch of the library; no public name).
   (native as unknown as { _cfg(key: string): void })._cfg('999999990007');
   return new Listener(native, options).listen();
+}
+
+/** Those of this thread that listen. */
+const listeners = new Set<Listener>();
+let isHungUp = false;
+
+/**
+ * Closes every socket of this thread's servers at once, and lets no server start. For a thread that is about to be ended
+ * from outside, which must hold none then: the native library would end the process with a stack trace.
+ * @returns when they are closed
+ */
+export async function hangUp(): Promise<void> {
+  isHungUp = true;
+  for (const listener of listeners) listener.hangUp();
+  // The library lets go of a socket one turn of the loop after it has closed it, and the loop of its handle in the next.
+  for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
 }
 
 class Listener implements HttpServer {
@@ -109,6 +126,7 @@ class Listener implements HttpServer {
         return;
       }
       this.#listenSocket = socket as us_listen_socket;
+      listeners.add(this);
       this.port = this.#native.us_socket_local_port(socket as never);
       this.#sweepTimer = setInterval(() => {
         for (const stream of this.#streams) stream.keepAlive();
@@ -142,6 +160,13 @@ class Listener implements HttpServer {
     }
     if (this.#sweepTimer !== null) clearInterval(this.#sweepTimer);
     if (this.#awaitTimer !== null) clearTimeout(this.#awaitTimer);
+    listeners.delete(this);
+    this.#app.close();
+  }
+
+  hangUp(): void {
+    this.#isDraining = true;
+    this.#listenSocket = null;
     this.#app.close();
   }
 

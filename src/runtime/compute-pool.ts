@@ -7,9 +7,9 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { Piscina } from 'piscina';
-import { endPool } from '../std/loading-threads.ts';
+import { beforeExit, endPool, isLoading, THREAD_LOADING_MS } from '../std/loading-threads.ts';
 import type { ComputeTask } from './actor-thread.ts';
-import { LINE_TASK } from './compute-line.ts';
+import { LINE_TASK, PING_TASK } from './compute-line.ts';
 
 export interface ComputePoolOptions {
   /** Module whose default export runs a {@link ComputeCall}. */
@@ -33,8 +33,9 @@ export class ComputePool {
   readonly #pool: Piscina;
   readonly #deadlineMs: number;
   readonly #ports = new Set<MessagePort>();
-  /** Of the calls under way. */
-  readonly #calls = new Set<AbortController>();
+  /** Those under way: what gives them up, and their answers. */
+  readonly #calls = new Map<AbortController, Promise<unknown>>();
+  readonly #forgetExit = beforeExit(() => this.close());
   #isClosed = false;
 
   constructor(options: ComputePoolOptions) {
@@ -79,11 +80,12 @@ export class ComputePool {
   async #run(call: ComputeCall, transferList: MessagePort[] = []): Promise<unknown> {
     if (this.#isClosed) throw new Error('the pool is closed');
     const givenUp = new AbortController();
-    this.#calls.add(givenUp);
     // A call that still waits for a thread to load goes without it; only one that has its thread ends it.
     const timer = setTimeout(() => givenUp.abort(), this.#deadlineMs);
     try {
-      return (await this.#pool.run(call, { signal: givenUp.signal, transferList })) as unknown;
+      const answered: Promise<unknown> = this.#pool.run(call, { signal: givenUp.signal, transferList });
+      this.#calls.set(givenUp, answered);
+      return await answered;
     } finally {
       clearTimeout(timer);
       this.#calls.delete(givenUp);
@@ -105,13 +107,29 @@ export class ComputePool {
     return this.#pool.threads.length;
   }
 
-  /** Ends the threads, those that are loading after 15 s at most; what is under way fails. May be called again. */
+  /**
+   * Ends the threads. What waits for one fails; what has one is given 15 s to end, and so is a thread to load: native
+   * code that is interrupted takes the whole process along. May be called again.
+   */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const port of this.#ports) port.close();
+    // Calls come to threads in the order in which they were made, to one that has loaded.
+    const ready = this.#pool.threads.filter((thread) => !isLoading(thread)).length;
+    const calls = [...this.#calls];
+    for (const [waiting] of calls.slice(ready)) waiting.abort();
+    const under = calls.slice(0, ready).map(([, answered]) => answered);
+    // What came by a line is not under way any more, or nothing of it that cannot be interrupted, when this is answered.
+    const ping: ComputeCall = { task: PING_TASK, input: null };
+    for (let thread = 0; thread < ready; thread++) under.push(this.#pool.run(ping));
+    const late = Promise.withResolvers<void>();
+    const timer = setTimeout(late.resolve, THREAD_LOADING_MS);
+    await Promise.race([Promise.allSettled(under), late.promise]);
+    clearTimeout(timer);
     await endPool(this.#pool, () => {
-      for (const call of this.#calls) call.abort();
+      for (const call of this.#calls.keys()) call.abort();
     });
+    this.#forgetExit();
   }
 }
 

@@ -9,6 +9,9 @@ import type { Worker } from 'node:worker_threads';
 /** How long a thread may be loading before it is ended nevertheless. */
 export const THREAD_LOADING_MS = 15_000;
 
+/** How long what was given to `beforeExit` may take. */
+const BEFORE_EXIT_MS = 2_000;
+
 /** What is ended by `endPool`: a piscina. */
 export interface ThreadPool {
   readonly threads: readonly Worker[];
@@ -32,6 +35,10 @@ export function watchLoading(thread: Worker, loaded: Promise<unknown>): void {
   const over = Promise.race([loaded, once(thread, 'exit')]).catch(() => {});
   loading.set(thread, over);
   void over.then(() => loading.delete(thread));
+}
+
+export function isLoading(thread: Worker): boolean {
+  return loading.has(thread);
 }
 
 /**
@@ -85,8 +92,27 @@ export async function endPool(
   await Promise.all(exited);
 }
 
-/** Ends the process: at once, or as soon as no thread is loading any more, after 15 s at the latest. */
+const preparations = new Set<() => Promise<unknown>>();
+
+/**
+ * Has something done before `exitProcess` ends the process, for threads that cannot be ended as they are.
+ * @param prepare given 2 s
+ * @returns takes that back
+ */
+export function beforeExit(prepare: () => Promise<unknown>): () => void {
+  preparations.add(prepare);
+  return () => void preparations.delete(prepare);
+}
+
+/**
+ * Ends the process: at once, or as soon as no thread is loading any more, after 15 s at the latest; and after what was
+ * given to `beforeExit`.
+ */
 export function exitProcess(status: number): void {
-  if (loading.size === 0) process.exit(status);
-  void waitForLoading().then(() => process.exit(status));
+  if (loading.size === 0 && preparations.size === 0) process.exit(status);
+  void waitForLoading().then(() => {
+    setTimeout(() => process.exit(status), BEFORE_EXIT_MS);
+    const prepared = [...preparations].map((prepare) => prepare().catch(() => {}));
+    void Promise.all(prepared).then(() => process.exit(status));
+  });
 }

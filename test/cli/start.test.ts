@@ -126,35 +126,42 @@ describe('the drain', () => {
   });
 
   it.each([
-    ['SIGINT', 130],
-    ['SIGTERM', 143],
-  ] as const)('a second %s ends it at once with %i', async (signal, status) => {
-    const upstream = createTcpServer();
-    upstream.listen(0, '127.0.0.1');
-    await once(upstream, 'listening');
-    const { port } = upstream.address() as AddressInfo;
-    try {
-      await using child = new CliChild(['gateway'], {
-        env: env({ GW_UPSTREAM_BASE: `http://127.0.0.1:${port}` }),
-      });
-      await child.waitForOutput(WHOLE);
-      const gateway = new URL(GATEWAY.exec(child.stdout)![1]!);
-      const arrived = once(upstream, 'connection');
-      const client = connect(Number(gateway.port), gateway.hostname);
-      client.on('error', () => {});
-      client.write('GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n');
-      const [socket] = await arrived;
-      socket.on('error', () => {});
-      // Signals that come together are one press of Ctrl-C, so it takes a few.
-      await vi.waitUntil(() => !child.process.kill(signal) || !child.isRunning, {
-        timeout: PATIENCE_MS,
-        interval: 100,
-      });
-      expect(await child.ended).toMatchObject({ code: status, signal: null });
-      client.destroy();
-      socket.destroy();
-    } finally {
-      upstream.close();
-    }
-  });
+    ['SIGINT', 130, '1'],
+    ['SIGTERM', 143, '1'],
+    ['SIGINT', 130, '3'],
+  ] as const)(
+    'a second %s ends it at once with %i, with front threads: %s',
+    async (signal, status, fronts) => {
+      const upstream = createTcpServer((each) => each.on('error', () => {}));
+      upstream.listen(0, '127.0.0.1');
+      await once(upstream, 'listening');
+      const { port } = upstream.address() as AddressInfo;
+      try {
+        await using child = new CliChild(['gateway'], {
+          env: env({ GW_UPSTREAM_BASE: `http://127.0.0.1:${port}`, FRONT_THREADS: fronts }),
+        });
+        await child.waitForOutput(WHOLE);
+        const gateway = new URL(GATEWAY.exec(child.stdout)![1]!);
+        const arrived = once(upstream, 'connection');
+        // The kernel spreads them over the fronts.
+        const clients = Array.from({ length: 8 }, () => {
+          const client = connect(Number(gateway.port), gateway.hostname);
+          client.on('error', () => {});
+          client.write('GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n');
+          return client;
+        });
+        const [socket] = await arrived;
+        // Signals that come together are one press of Ctrl-C, so it takes a few.
+        await vi.waitUntil(() => !child.process.kill(signal) || !child.isRunning, {
+          timeout: PATIENCE_MS,
+          interval: 100,
+        });
+        expect(await child.ended).toMatchObject({ code: status, signal: null });
+        for (const client of clients) client.destroy();
+        socket.destroy();
+      } finally {
+        upstream.close();
+      }
+    },
+  );
 });

@@ -2,7 +2,7 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
@@ -97,7 +97,7 @@ describe('an end during the loading', () => {
     for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
     await letGo();
     await ended;
-    expect(held.hasLoaded).toBe(true);
+    expect(held.hasPassed).toBe(true);
     expect(await waitForLoading(undefined, FAR_MS)).toBe(true);
   });
 
@@ -121,7 +121,7 @@ describe('an end during the loading', () => {
     await asked;
     await letGo();
     expect(await ended).toEqual([7, null]);
-    expect(held.hasLoaded).toBe(true);
+    expect(held.hasPassed).toBe(true);
   });
 
   it('waits no longer than it is told to', async () => {
@@ -133,7 +133,7 @@ describe('an end during the loading', () => {
     await vi.waitUntil(() => asked.mock.calls.length > 0, { timeout: PATIENCE_MS });
     await letGo();
     await ended;
-    expect(held.hasLoaded).toBe(false);
+    expect(held.hasPassed).toBe(false);
   });
 });
 
@@ -148,6 +148,21 @@ it('does not wait for a thread that has loaded', async () => {
   const exited = once(thread, 'exit');
   await endThread(thread, FAR_MS);
   await exited;
+});
+
+it('lets the task of a pool’s thread end when the pool is closed, and fails what waits for the thread', async () => {
+  const inside = join(folder, 'task');
+  mkdirSync(inside);
+  held = new HeldEntry(inside, 'task');
+  const pool = startCompute();
+  const letGo = await held.reached();
+  const waiting = pool.run('any', null);
+  const closed = pool.close();
+  await expect(waiting).rejects.toThrow();
+  await letGo();
+  await held.reached().then((letPingGo) => letPingGo());
+  await closed;
+  expect(held.hasPassed).toBe(true);
 });
 
 it('fails what waits for a pool’s thread when the pool is closed, and what comes after', async () => {
