@@ -1,0 +1,141 @@
+/**
+ * Requests that the client's parser lets pass and that no upstream gets, because another parser could read them in another
+ * way: the client reads what is wrong, the connection goes on, and capture counts nothing. Test thread, gateway included.
+ */
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { BodyMemory } from '../../actors/capture-writer/body-memory.ts';
+import { CaptureQueue, type CaptureWriter } from '../../src/gateway/capture-queue.ts';
+import { UpstreamError } from '../../src/gateway/upstream/answer-error.ts';
+import { makeRequestHead } from '../../src/gateway/upstream/request-head.ts';
+import { startTestGateway, type TestGateway } from '../fixtures/gateway.ts';
+import { openRawClient } from '../fixtures/raw-client.ts';
+import { headerValue, messageBytes } from '../fixtures/raw-message.ts';
+import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
+
+/** A writer that stores nothing and says so at once. */
+const WRITER: CaptureWriter = {
+  memory: new BodyMemory(),
+  openBatch: () => ({ add: () => {} }),
+  append: async () => {},
+};
+
+let upstream: RawUpstream;
+let queue: CaptureQueue;
+let gateway: TestGateway;
+beforeEach(async () => {
+  upstream = await startRawUpstream({});
+  upstream.script = { onRequest: (c) => c.write(messageBytes('HTTP/1.1 200 OK', [], Buffer.from('ok'))) };
+  queue = new CaptureQueue(WRITER, { max_queue: 100, max_queue_bytes: 1e6, max_capture_bytes: 1e5 });
+  gateway = await startTestGateway(upstream.url, queue);
+});
+afterEach(async () => {
+  await gateway.close();
+  await upstream.close();
+});
+
+describe('a request that cannot be forwarded', () => {
+  const SECRET = 'sk-ant-not-to-be-shown';
+  it.each([
+    ['a method that is no token', `GE(T /a?${SECRET} HTTP/1.1\r\nhost: gw\r\n\r\n`, 'invalid method'],
+    ['DEL in a header', `GET /a HTTP/1.1\r\nhost: gw\r\nx-a: ${SECRET}\x7f\r\n\r\n`, 'invalid header'],
+    [
+      'the same with a body',
+      `POST /a HTTP/1.1\r\nhost: gw\r\nx-a: ${SECRET}\x7f\r\ncontent-length: 5\r\n\r\nabcde`,
+      'invalid header',
+    ],
+    [
+      'the same with a chunked body',
+      `POST /a HTTP/1.1\r\nhost: gw\r\nx-a: ${SECRET}\x7f\r\ntransfer-encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n`,
+      'invalid header',
+    ],
+  ])(
+    '%s: 400 in the words of the messages API, and the connection serves the next one',
+    async (_name, bytes, what) => {
+      const client = await openRawClient(gateway.port);
+      // Twice: what was found out about a head must hold when it comes again.
+      for (const times of [1, 2]) {
+        await client.write(bytes);
+        const answer = await client.readAnswer();
+        expect(answer.status).toBe(400);
+        expect(headerValue(answer, 'content-type')).toBe('application/json');
+        expect(JSON.parse(answer.body.toString())).toEqual({
+          type: 'error',
+          error: { type: 'invalid_request_error', message: `The request cannot be forwarded: ${what}` },
+        });
+        expect(answer.wire.toString('latin1')).not.toContain(SECRET);
+        expect(upstream.requests, `after ${times}`).toHaveLength(0);
+      }
+      expect(queue.counters()).toMatchObject({
+        attempted: 0,
+        captured: 0,
+        dropped: 0,
+        in_flight: 0,
+        queue_bytes: 0,
+      });
+
+      await client.write('GET /next HTTP/1.1\r\nhost: gw\r\n\r\n');
+      expect((await client.readAnswer()).status).toBe(200);
+      expect(upstream.requests.map((request) => request.start_line)).toEqual(['GET /next HTTP/1.1']);
+      client.socket.destroy();
+      await queue.settle(5_000);
+      expect(queue.counters()).toMatchObject({ attempted: 1, captured: 1, dropped: 0, in_flight: 0 });
+    },
+  );
+
+  it('does not spoil the one that differs in the header alone', async () => {
+    const client = await openRawClient(gateway.port);
+    for (const [value, status] of [
+      ['ab', 200],
+      ['a\x7f', 400],
+      ['ab', 200],
+    ] as const) {
+      await client.write(`GET /a HTTP/1.1\r\nhost: gw\r\nx-a: ${value}\r\n\r\n`);
+      expect((await client.readAnswer()).status).toBe(status);
+    }
+    expect(upstream.requests).toHaveLength(2);
+    client.socket.destroy();
+  });
+});
+
+describe('the head of a request', () => {
+  it('is request line, host, connection, header lines', () => {
+    expect(makeRequestHead('POST', '/a?b', 'up:1', 'x-a: 1\r\nx-b: \r\nx-c: \t\xe9\r\n')).toBe(
+      'POST /a?b HTTP/1.1\r\nhost: up:1\r\nconnection: keep-alive\r\nx-a: 1\r\nx-b: \r\nx-c: \t\xe9\r\n',
+    );
+    expect(makeRequestHead('HEAD', '/', 'up', '')).toBe(
+      'HEAD / HTTP/1.1\r\nhost: up\r\nconnection: close\r\n',
+    );
+  });
+
+  const valid = { method: 'GET', target: '/a', lines: 'x-a: 1\r\n' };
+  it.each([
+    [{ method: '' }, 'invalid method'],
+    [{ method: 'GET /' }, 'invalid method'],
+    [{ method: 'GET\r\nx:' }, 'invalid method'],
+    [{ method: 'G\xe9T' }, 'invalid method'],
+    [{ target: '' }, 'invalid path'],
+    [{ target: 'a' }, 'invalid path'],
+    [{ target: 'http://elsewhere/' }, 'invalid path'],
+    [{ target: '/a b' }, 'invalid path'],
+    [{ target: '/a\r\nx: y' }, 'invalid path'],
+    [{ target: '/a\n' }, 'invalid path'],
+    [{ target: '/a\0' }, 'invalid path'],
+    [{ target: '/\u0100' }, 'invalid path'],
+    [{ lines: 'x-a: 1' }, 'invalid header'],
+    [{ lines: 'x-a: 1\n' }, 'invalid header'],
+    [{ lines: 'x-a: 1\r\n\r\n' }, 'invalid header'],
+    [{ lines: 'x-a: 1\r\n folded\r\n' }, 'invalid header'],
+    [{ lines: 'x a: 1\r\n' }, 'invalid header'],
+    [{ lines: 'x-a : 1\r\n' }, 'invalid header'],
+    [{ lines: ': 1\r\n' }, 'invalid header'],
+    [{ lines: 'x-a: \x7f\r\n' }, 'invalid header'],
+    [{ lines: 'x-a: \0\r\n' }, 'invalid header'],
+    [{ lines: 'x-a: a\rb\r\n' }, 'invalid header'],
+    [{ lines: 'x-a: \u0100\r\n' }, 'invalid header'],
+  ])('with %j is not made', (changed, what) => {
+    const { method, target, lines } = { ...valid, ...changed };
+    const make = () => makeRequestHead(method, target, 'up', lines);
+    expect(make).toThrow(UpstreamError);
+    expect(make).toThrow(expect.objectContaining({ code: 'BAD_REQUEST', message: what }));
+  });
+});
