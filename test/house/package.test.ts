@@ -76,12 +76,17 @@ describe('the installed package', () => {
   });
 
   it('holds the native code and compiled it while it was installed', () => {
-    expect(readdirSync(join(installed, 'native')).sort()).toEqual(['addon.cc', 'build', 'compile.mjs']);
+    expect(readdirSync(join(installed, 'native')).sort()).toEqual([
+      'addon.cc',
+      'build',
+      'compile.mjs',
+      'graph.cc',
+    ]);
     const engine = join(installed, 'dist/native/byte-engine.js');
     const script = `console.log((await import(${JSON.stringify(engine)})).byteEngine.kind)`;
     const kind = execFileSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8' });
     expect(kind).toBe('native\n');
-    expect(existsSync(join(dir, 'node_modules/hnswlib-node/build/Release/addon.node'))).toBe(true);
+    expect(existsSync(join(installed, 'native/build/graph.node'))).toBe(true);
   });
 
   it('needs no file with types at run time', () => {

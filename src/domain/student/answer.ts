@@ -1,6 +1,7 @@
 /** An answer as the student learns from it. Pure; analysis and the student's thread. */
 
 import { STUDENT_CORE } from '../../limits.ts';
+import { MASK } from '../redaction.ts';
 import type { NormalAnswer } from '../turn.ts';
 import type { StudentAnswer, StudentBlock } from './decision.ts';
 import { isObject } from './json-values.ts';
@@ -10,7 +11,8 @@ export type AnswerDigest = StudentAnswer;
 
 /**
  * @returns null for what cannot be an exemplar: refusals, answers that were cut or that hold anything but text, calls
- *   and thinking (which is left out), texts or inputs above STUDENT_CORE.answer
+ *   and thinking (which is left out), texts or inputs above STUDENT_CORE.answer; and for what capture masked, since what
+ *   the model said there is not known
  */
 export function digestAnswer(answer: NormalAnswer): AnswerDigest | null {
   const { stop_reason, usage } = answer;
@@ -21,7 +23,7 @@ export function digestAnswer(answer: NormalAnswer): AnswerDigest | null {
   for (const block of answer.content) {
     if (block.type === 'thinking' || block.type === 'cache_point') continue;
     if (block.type === 'text') {
-      if (block.citations !== undefined) return null;
+      if (block.citations !== undefined || block.text.includes(MASK)) return null;
       left -= block.text.length;
       if (block.text !== '') content.push({ type: 'text', text: block.text });
     } else if (block.type === 'tool_call') {
@@ -42,17 +44,19 @@ export function digestAnswer(answer: NormalAnswer): AnswerDigest | null {
   return { content, stop_reason, input_tokens: input, output_tokens: usage.output_tokens ?? 0 };
 }
 
-/** Characters of an input, about; null when it is too large, too deep, or has keys that nobody should copy. */
+/** Characters of an input, about; null when it is too large, too deep, masked, or has keys that nobody should copy. */
 function measureInput(input: Record<string, unknown>): number | null {
   let size = 0;
   let values = 0;
   const visit = (value: unknown, depth: number): boolean => {
     if (++values > STUDENT_CORE.answer_values || depth > STUDENT_CORE.json_depth) return false;
-    if (typeof value === 'string') size += value.length + 2;
-    else if (Array.isArray(value)) return value.every((item) => visit(item, depth + 1));
+    if (typeof value === 'string') {
+      if (value.includes(MASK)) return false;
+      size += value.length + 2;
+    } else if (Array.isArray(value)) return value.every((item) => visit(item, depth + 1));
     else if (value !== null && typeof value === 'object') {
       for (const key of Object.keys(value)) {
-        if (key === '__proto__') return false;
+        if (key === '__proto__' || key.includes(MASK)) return false;
         size += key.length + 4;
         if (size > STUDENT_CORE.answer) return false;
         if (!visit((value as Record<string, unknown>)[key], depth + 1)) return false;
