@@ -124,10 +124,86 @@ struct Pairs {
 };
 const Pairs kPairs;
 
+#if defined(ASKS_PROCESSOR)
+/** What the processor can do beyond what every one of its kind can. */
+struct Processor {
+  bool avx2;
+  bool fma;
+  bool clmul;
+  Processor() {
+    __builtin_cpu_init();
+    avx2 = __builtin_cpu_supports("avx2");
+    fma = __builtin_cpu_supports("fma");
+    clmul = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+  }
+};
+const Processor kProcessor;
+#endif
+
+#if defined(ASKS_PROCESSOR)
+/**
+ * Which places may hold one of the pairs, for 32 of them at once: by the halves of both bytes, each of which says for eight
+ * groups of pairs whether it is in one of them (the "Teddy" of Hyperscan).
+ */
+struct PairFilter {
+  alignas(16) uint8_t first_low[16];
+  alignas(16) uint8_t first_high[16];
+  alignas(16) uint8_t second_low[16];
+  alignas(16) uint8_t second_high[16];
+  PairFilter() {
+    memset(this, 0, sizeof(*this));
+    // Those with the same first byte together, then those whose first bytes are alike.
+    const char* groups[8] = {"sksvsh", "AIAKASABAG", "gsgighgl", "xaxohf", "npnvrkr8", "pkpppy", "whtv", "eydobe"};
+    for (int group = 0; group < 8; group++) {
+      const uint8_t bit = static_cast<uint8_t>(1 << group);
+      for (const char* pair = groups[group]; *pair != 0; pair += 2) {
+        first_low[pair[0] & 15] |= bit;
+        first_high[pair[0] >> 4] |= bit;
+        second_low[pair[1] & 15] |= bit;
+        second_high[pair[1] >> 4] |= bit;
+      }
+    }
+  }
+};
+const PairFilter kPairFilter;
+
+/** HoldsBeginning's walk, 32 places at once. @returns whether there is one; `at` is moved to what is left */
+__attribute__((target("avx2"))) bool HoldsBeginningAvx2(const uint8_t** at, const uint8_t* end) {
+  const auto table = [](const uint8_t* from) __attribute__((target("avx2"))) {
+    return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(from)));
+  };
+  const __m256i first_low = table(kPairFilter.first_low);
+  const __m256i first_high = table(kPairFilter.first_high);
+  const __m256i second_low = table(kPairFilter.second_low);
+  const __m256i second_high = table(kPairFilter.second_high);
+  const __m256i half = _mm256_set1_epi8(15);
+  const uint8_t* place = *at;
+  for (; end - place >= 33; place += 32) {
+    const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(place));
+    const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(place + 1));
+    const __m256i first = _mm256_and_si256(
+        _mm256_shuffle_epi8(first_low, _mm256_and_si256(a, half)),
+        _mm256_shuffle_epi8(first_high, _mm256_and_si256(_mm256_srli_epi16(a, 4), half)));
+    const __m256i second = _mm256_and_si256(
+        _mm256_shuffle_epi8(second_low, _mm256_and_si256(b, half)),
+        _mm256_shuffle_epi8(second_high, _mm256_and_si256(_mm256_srli_epi16(b, 4), half)));
+    const __m256i none = _mm256_cmpeq_epi8(_mm256_and_si256(first, second), _mm256_setzero_si256());
+    for (uint32_t mask = ~static_cast<uint32_t>(_mm256_movemask_epi8(none)); mask != 0; mask &= mask - 1) {
+      if (IsBeginning(place + __builtin_ctz(mask), end)) return true;
+    }
+  }
+  *at = place;
+  return false;
+}
+#endif
+
 bool HoldsBeginning(const uint8_t* at, const uint8_t* end) {
   // What must be followed by a dot, which is no byte of a run.
   if (end - at >= 2 && memcmp(end - 2, "SG", 2) == 0) return true;
   if (end - at >= 4 && memcmp(end - 4, "ya29", 4) == 0) return true;
+#if defined(ASKS_PROCESSOR)
+  if (kProcessor.avx2 && HoldsBeginningAvx2(&at, end)) return true;
+#endif
   for (; at + 1 < end; at++) {
     if (kPairs.Has(at[0], at[1]) && IsBeginning(at, end)) return true;
   }
@@ -201,20 +277,6 @@ inline uint64_t MaskRuns(const uint8_t* window) {
 #endif
 
 #if defined(ASKS_PROCESSOR)
-/** What the processor can do beyond what every one of its kind can. */
-struct Processor {
-  bool avx2;
-  bool fma;
-  bool clmul;
-  Processor() {
-    __builtin_cpu_init();
-    avx2 = __builtin_cpu_supports("avx2");
-    fma = __builtin_cpu_supports("fma");
-    clmul = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
-  }
-};
-const Processor kProcessor;
-
 /** MaskRuns with instructions of twice the width. */
 __attribute__((target("avx2"))) inline uint64_t MaskRunsAvx2(const uint8_t* window) {
   uint64_t mask = 0;
@@ -280,6 +342,9 @@ bool FindRun(const uint8_t* bytes, size_t at, size_t to, size_t run[2]) {
       }
     }
     size_t end = at + kMinRun;
+#if defined(__SSE2__)
+    while (end + 16 <= to && MaskRunBytes(bytes + end) == 0xffff) end += 16;
+#endif
     while (end < to && kTables.run[bytes[end]]) end++;
     run[0] = at;
     run[1] = end;
@@ -301,6 +366,8 @@ bool FindSuspect(const uint8_t* bytes, size_t at, size_t to, size_t run[2]) {
 }
 
 #if defined(ASKS_PROCESSOR)
+constexpr size_t kAheadBytes = 1024;
+
 /** FindNeedle's first part with instructions of twice the width. @returns a place, or -1 with `at` moved on */
 __attribute__((target("avx2"))) int64_t FindNeedleAvx2(const uint8_t* bytes, size_t* at, size_t last,
                                                        const uint8_t* needle, size_t size) {
@@ -308,6 +375,8 @@ __attribute__((target("avx2"))) int64_t FindNeedleAvx2(const uint8_t* bytes, siz
   const __m256i tail = _mm256_set1_epi8(static_cast<char>(needle[size - 1]));
   size_t place = *at;
   while (place + 31 <= last) {
+    // Bodies come out of memory that another core wrote, and the processor by itself looks no further than the page's end.
+    __builtin_prefetch(bytes + place + kAheadBytes);
     const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + place));
     const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + place + size - 1));
     uint32_t mask = static_cast<uint32_t>(
@@ -850,34 +919,6 @@ napi_value MeasureChecksum(napi_env env, napi_callback_info info) {
   return MakeNumber(env, static_cast<double>(~crc));
 }
 
-/** copyParts(parts, into, at) */
-napi_value CopyParts(napi_env env, napi_callback_info info) {
-  napi_value arguments[3];
-  Bytes into;
-  size_t at;
-  uint32_t count;
-  if (!ReadArguments(env, info, 3, arguments) || !ReadBytes(env, arguments[1], &into) ||
-      !ReadOffset(env, arguments[2], into.length, &at)) {
-    return nullptr;
-  }
-  if (napi_get_array_length(env, arguments[0], &count) != napi_ok) {
-    napi_throw_type_error(env, nullptr, "an array of Uint8Arrays is expected");
-    return nullptr;
-  }
-  for (uint32_t i = 0; i < count; i++) {
-    napi_value value;
-    Bytes part;
-    if (napi_get_element(env, arguments[0], i, &value) != napi_ok || !ReadBytes(env, value, &part)) return nullptr;
-    if (part.length > into.length - at) {
-      napi_throw_range_error(env, nullptr, "an offset is outside of the bytes");
-      return nullptr;
-    }
-    if (part.length > 0) memmove(into.data + at, part.data, part.length);
-    at += part.length;
-  }
-  return MakeNumber(env, static_cast<double>(at));
-}
-
 /** measureMisalignment(bytes, alignment) */
 napi_value MeasureMisalignment(napi_env env, napi_callback_info info) {
   napi_value arguments[2];
@@ -900,7 +941,6 @@ napi_value Init(napi_env env, napi_value exports) {
       {"measureCommonPrefix", nullptr, MeasureCommonPrefix, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"measureCommonSuffix", nullptr, MeasureCommonSuffix, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"copyBytes", nullptr, CopyBytes, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"copyParts", nullptr, CopyParts, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"measureChecksum", nullptr, MeasureChecksum, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"measureMisalignment", nullptr, MeasureMisalignment, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"hasAvx2", nullptr, HasAvx2, nullptr, nullptr, nullptr, napi_enumerable, nullptr},

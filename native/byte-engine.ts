@@ -43,9 +43,6 @@ export interface ByteEngine {
   /** `into.set(from, at)`, which V8 does word by word, with a fence in mind, where one of the two is shared memory. */
   copyBytes(from: Uint8Array, into: Uint8Array, at: number): void;
 
-  /** Copies the parts one behind the other, as `copyBytes` does. @returns where the last one ends */
-  copyParts(parts: readonly Uint8Array[], into: Uint8Array, at: number): number;
-
   /** CRC-32 of the bytes in [from, to), as zlib has it; none of no bytes is 0. */
   measureChecksum(bytes: Uint8Array, from: number, to: number): number;
 

@@ -201,16 +201,6 @@ export const twin: ByteEngine = {
     into.set(from, at);
   },
 
-  copyParts(parts, into, from) {
-    checkRange(into, from, from);
-    let at = from;
-    for (const part of parts) {
-      into.set(part, at);
-      at += part.length;
-    }
-    return at;
-  },
-
   measureChecksum(bytes, from, to) {
     checkRange(bytes, from, to);
     return crc32(bytes.subarray(from, Math.max(from, to)));

@@ -1,4 +1,5 @@
 /** What is written into a batch's shared memory is what is read from it, whatever the sizes, and memory is used again. */
+import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { BatchReader, ExchangeBatch, SlabPool } from '../../actors/capture-writer/batch.ts';
@@ -74,6 +75,22 @@ describe('a batch', () => {
         expect(read(batch)).toEqual(added.map(join));
       }),
     );
+  });
+
+  it('takes no head for another that has the same checksum', () => {
+    const seen = new Map<number, string>();
+    let pair: [string, string] | null = null;
+    for (let i = 0; pair === null; i++) {
+      const path = `/${String(Math.imul(i, 2_654_435_761) >>> 0).padStart(10, '0')}${String(i).padStart(9, '0')}`;
+      const checksum = crc32(path);
+      const other = seen.get(checksum);
+      if (other !== undefined) pair = [other, path];
+      seen.set(checksum, path);
+    }
+    // What is around the paths is equal, so that the heads' checksums are, too.
+    const batch = makeBatch();
+    for (const path of [pair[0], pair[1], pair[0]]) batch.add(finish({ path }));
+    expect(read(batch).map(({ path }) => path)).toEqual([pair[0], pair[1], pair[0]]);
   });
 
   it('takes more than one slab, and exchanges larger than any', () => {

@@ -1,7 +1,14 @@
 /** Canaries in every place where a secret can stand; then every byte of the data directory is searched. */
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
+import {
+  brotliCompressSync,
+  crc32,
+  deflateRawSync,
+  deflateSync,
+  gzipSync,
+  zstdCompressSync,
+} from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
@@ -200,6 +207,41 @@ describe('keys inside bodies', () => {
       expect(texts[0]!.includes(key)).toBe(!redact);
       expect(texts[1]).toMatch(/^it is (\[redacted\])+!$/);
     }
+  });
+
+  it('are masked in frames with checksums, whatever came before with the same media type', async () => {
+    const makeFrame = (payload: string): Buffer => {
+      const body = Buffer.from(payload);
+      const out = Buffer.alloc(16 + body.length);
+      out.writeUInt32BE(out.length, 0);
+      out.writeUInt32BE(0, 4);
+      out.writeUInt32BE(crc32(out.subarray(0, 8)), 8);
+      body.copy(out, 12);
+      out.writeUInt32BE(crc32(out.subarray(0, out.length - 4)), out.length - 4);
+      return out;
+    };
+    const frames = (value: string): Buffer =>
+      Buffer.concat(
+        [...value].map((char) =>
+          makeFrame(`{"bytes":"${Buffer.from(`{"text":"${char}"}`).toString('base64')}"}`),
+        ),
+      );
+    const make = (value: string) =>
+      makeExchange({
+        response_headers: ['content-type', 'application/vnd.amazon.eventstream'],
+        response_body: Buffer.concat([
+          frames(value),
+          makeFrame(JSON.stringify({ filler: 'no key '.repeat(200) })),
+        ]),
+      });
+    const { bodies } = await store([make('nothing'), make('nothing'), make(key), make(key)], true);
+    const texts = bodies.map(({ response }) =>
+      [...response.toString('latin1').matchAll(/"bytes":"([^"]*)"/g)]
+        .map((match) => JSON.parse(Buffer.from(match[1]!, 'base64').toString()).text)
+        .join(''),
+    );
+    expect(texts.slice(0, 2)).toEqual(['nothing', 'nothing']);
+    for (const text of texts.slice(2)) expect(text).toMatch(/^(\[redacted\])+$/);
   });
 
   it('are masked inside compressed bodies, which are then kept decoded', async () => {

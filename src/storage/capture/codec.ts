@@ -263,7 +263,12 @@ export function encodeBlock(
 function writePayload(records: readonly RecordDraft[], into: Buffer, from: number): void {
   let at = from;
   for (const { bytes } of records) at = writeVarint(into, at, bytes);
-  for (const { parts } of records) at = byteEngine.copyParts(parts, into, at);
+  for (const { parts } of records) {
+    for (const part of parts) {
+      byteEngine.copyBytes(part, into, at);
+      at += part.length;
+    }
+  }
 }
 
 /** A block with its head written, room for the checksum and for the payload. */

@@ -24,6 +24,7 @@ import {
   PEM_TAIL,
   SCAN_MARGIN_BYTES,
 } from '../../domain/redaction.ts';
+import { ATTACHMENT_BYTES_MIN } from '../../limits.ts';
 import {
   type FoundAttachment,
   findAttachments,
@@ -35,6 +36,7 @@ import {
 } from './attachments.ts';
 import { measureCommonPrefix, measureCommonSuffix } from './delta.ts';
 import { decodeBody, readCodings } from './encoding.ts';
+import { encodeHeadMeta, type HeadMeta } from './record.ts';
 import { findSplitSecrets, maskEventStream } from './stream-secrets.ts';
 
 /** A range of the body as it came, and what stands there in the stored copy. */
@@ -72,12 +74,11 @@ export interface SecretSet {
 export interface PreparedExchange {
   exchange: CapturedExchange;
   secrets: SecretSet;
-  run_id: string | null;
-  note: string;
-  path: string;
-  query: string;
-  request_headers: string;
+  head: HeadMeta;
   response_headers: string;
+  request_type: string | null;
+  response_type: string | null;
+  response_coding: string | null;
   /** Without content-encoding when secrets must be masked inside. */
   request_raw: Buffer;
   response_raw: Buffer;
@@ -86,6 +87,7 @@ export interface PreparedExchange {
   truncated: boolean;
 }
 
+const NO_BYTES = new Uint8Array(0);
 const MASK_BYTES = Buffer.from(MASK, 'latin1');
 const EVENT_STREAM_FRAMES = /application\/vnd\.amazon\.eventstream/i;
 const SERVER_SENT_EVENTS = /text\/event-stream/i;
@@ -105,7 +107,7 @@ export function asBuffer(bytes: Uint8Array): Buffer {
 export function findHeader(headers: readonly string[], name: string): string | null {
   for (let i = headers.length - 2; i >= 0; i -= 2) {
     const key = headers[i]!;
-    if (key.length === name.length && key.toLowerCase() === name) return headers[i + 1]!;
+    if (key === name || (key.length === name.length && key.toLowerCase() === name)) return headers[i + 1]!;
   }
   return null;
 }
@@ -115,25 +117,48 @@ function joinHeader(headers: readonly string[], name: string): string | null {
   let joined: string | null = null;
   for (let i = 0; i + 1 < headers.length; i += 2) {
     const key = headers[i]!;
-    if (key.length !== name.length || key.toLowerCase() !== name) continue;
+    if (key !== name && (key.length !== name.length || key.toLowerCase() !== name)) continue;
     joined = joined === null ? headers[i + 1]! : `${joined},${headers[i + 1]}`;
   }
   return joined;
 }
 
-/** A request's headers as they are stored, and the secrets in them. */
-interface RequestHead {
+/** A request's headers as they are stored, and the secrets in them and in its query. */
+interface RequestHeaders {
   headers: string;
   secrets: SecretSet;
+}
+
+/** All that the last request with the same headers came to, and what it came from. */
+interface RequestHead {
+  exchange: CapturedExchange;
+  secrets: SecretSet;
+  meta: HeadMeta;
+  type: string | null;
+  coding: string | null;
+}
+
+/** Whether all that makes up a head but the headers is equal. */
+function isSameRoute(a: CapturedExchange, b: CapturedExchange): boolean {
+  return (
+    a.query === b.query &&
+    a.path === b.path &&
+    a.run_id === b.run_id &&
+    a.note === b.note &&
+    a.method === b.method &&
+    a.provider === b.provider &&
+    a.shape === b.shape &&
+    a.served_by === b.served_by
+  );
 }
 
 /** Remembers what the last requests' headers came to, since a client sends nearly the same ones each time. */
 export class Preparer {
   readonly #redact: boolean;
   readonly #maxDecodedBytes: number;
-  readonly #requests = new Map<string, RequestHead>();
-  /** The same by the very array of headers, for those that read equal headers into one. */
-  readonly #recent = new Map<readonly string[], { query: string; head: RequestHead }>();
+  readonly #requests = new Map<string, RequestHeaders>();
+  /** Whole heads by the very array of headers, for those that read equal headers into one. */
+  readonly #recent = new Map<readonly string[], RequestHead>();
   readonly #secretSets = new Map<string, SecretSet>();
 
   /**
@@ -147,46 +172,28 @@ export class Preparer {
 
   /** Everything but the bodies' edits. A promise only when a compressed body is damaged or too large. */
   prepare(exchange: CapturedExchange): PreparedExchange | Promise<PreparedExchange> {
-    const request = this.#prepareRequestHead(exchange);
-    const secrets = request.secrets;
-    const texts = secrets.texts;
-    let runId = exchange.run_id;
-    let note = exchange.note;
-    let path = exchange.path;
-    let query = maskQuery(exchange.query);
-    const together = `${runId ?? ''}\n${note}\n${path}\n${query}`;
-    if (maskText(together, texts, this.#redact) !== together) {
-      runId = runId === null ? null : maskText(runId, texts, this.#redact);
-      note = maskText(note, texts, this.#redact);
-      path = maskText(path, texts, this.#redact);
-      query = maskText(query, texts, this.#redact);
-    }
-    const requestBody = asBuffer(exchange.request_body);
-    const responseBody = asBuffer(exchange.response_body);
+    const { secrets, meta, type, coding } = this.#prepareRequestHead(exchange);
+    const responseCoding = joinHeader(exchange.response_headers, 'content-encoding');
     const prepared: PreparedExchange = {
       exchange,
       secrets,
-      run_id: runId,
-      note,
-      path,
-      query,
-      request_headers: request.headers,
-      response_headers: maskText(maskHeaders(exchange.response_headers), texts, this.#redact),
-      request_raw: requestBody,
-      response_raw: responseBody,
+      head: meta,
+      response_headers: this.#maskResponseHeaders(exchange.response_headers, secrets),
+      request_type: type,
+      response_type: findHeader(exchange.response_headers, 'content-type'),
+      response_coding: responseCoding,
+      request_raw: asBuffer(exchange.request_body),
+      response_raw: asBuffer(exchange.response_body),
       request_decoded: false,
       response_decoded: false,
       truncated: exchange.truncated,
     };
     if (!this.#redact) {
-      const packed = findHeader(exchange.response_headers, 'content-encoding') !== null;
-      return packed ? prepared : this.#maskFrames(prepared);
+      return responseCoding !== null ? prepared : this.#maskFrames(prepared);
     }
-    const requestCoding = joinHeader(exchange.request_headers, 'content-encoding');
-    const responseCoding = joinHeader(exchange.response_headers, 'content-encoding');
-    if (requestCoding === null && responseCoding === null) return this.#maskFrames(prepared);
-    const requestDecoded = decodeBody(requestBody, requestCoding, this.#maxDecodedBytes);
-    const responseDecoded = decodeBody(responseBody, responseCoding, this.#maxDecodedBytes);
+    if (coding === null && responseCoding === null) return this.#maskFrames(prepared);
+    const requestDecoded = decodeBody(prepared.request_raw, coding, this.#maxDecodedBytes);
+    const responseDecoded = decodeBody(prepared.response_raw, responseCoding, this.#maxDecodedBytes);
     const finish = (
       a: Awaited<typeof requestDecoded>,
       b: Awaited<typeof responseDecoded>,
@@ -206,34 +213,64 @@ export class Preparer {
 
   /** Frames with checksums are masked as frames, before all else. */
   #maskFrames(prepared: PreparedExchange): PreparedExchange {
-    const type = findHeader(prepared.exchange.response_headers, 'content-type');
-    if (type !== null && EVENT_STREAM_FRAMES.test(type)) {
+    const type = prepared.response_type;
+    if (type !== null && type !== textType && EVENT_STREAM_FRAMES.test(type)) {
       prepared.response_raw = maskEventStream(prepared.response_raw, prepared.secrets.bytes, this.#redact);
     }
     return prepared;
   }
 
   #prepareRequestHead(exchange: CapturedExchange): RequestHead {
-    const { query, request_headers: headers } = exchange;
-    const recent = this.#recent.get(headers);
-    if (recent !== undefined && recent.query === query) return recent.head;
+    const recent = this.#recent.get(exchange.request_headers);
+    if (recent !== undefined && isSameRoute(recent.exchange, exchange)) return recent;
     const head = this.#readRequestHead(exchange);
     if (this.#recent.size >= MAX_REMEMBERED) this.#recent.clear();
-    this.#recent.set(headers, { query, head });
+    this.#recent.set(exchange.request_headers, head);
     return head;
   }
 
   #readRequestHead(exchange: CapturedExchange): RequestHead {
+    const { headers, secrets } = this.#readRequestHeaders(exchange);
+    const texts = secrets.texts;
+    let runId = exchange.run_id;
+    let note = exchange.note;
+    let path = exchange.path;
+    let query = maskQuery(exchange.query);
+    const together = `${runId ?? ''}\n${note}\n${path}\n${query}`;
+    if (maskText(together, texts, this.#redact) !== together) {
+      runId = runId === null ? null : maskText(runId, texts, this.#redact);
+      note = maskText(note, texts, this.#redact);
+      path = maskText(path, texts, this.#redact);
+      query = maskText(query, texts, this.#redact);
+    }
+    const meta = encodeHeadMeta(exchange, runId, note, path, query, headers);
+    // Without its bodies, whose memory is not for keeping.
+    const route = { ...exchange, response_headers: [], request_body: NO_BYTES, response_body: NO_BYTES };
+    return {
+      exchange: route,
+      secrets,
+      meta,
+      type: findHeader(exchange.request_headers, 'content-type'),
+      coding: joinHeader(exchange.request_headers, 'content-encoding'),
+    };
+  }
+
+  #readRequestHeaders(exchange: CapturedExchange): RequestHeaders {
     const key = `${exchange.query}\n\n${exchange.request_headers.join('\n')}`;
     const known = this.#requests.get(key);
     if (known !== undefined) return known;
     const found = collectCredentials(exchange.request_headers, exchange.query);
     const secrets = this.#internSecrets(found);
     const headers = maskText(maskHeaders(exchange.request_headers), secrets.texts, this.#redact);
-    const head = { headers, secrets };
+    const read = { headers, secrets };
     if (this.#requests.size >= MAX_REMEMBERED) this.#requests.clear();
-    if (key.length <= 16_384) this.#requests.set(key, head);
-    return head;
+    if (key.length <= 16_384) this.#requests.set(key, read);
+    return read;
+  }
+
+  #maskResponseHeaders(headers: readonly string[], secrets: SecretSet): string {
+    const text = maskHeaders(headers);
+    return isFreeOf(text, secrets) ? text : maskText(text, secrets.texts, this.#redact);
   }
 
   #internSecrets(found: string[]): SecretSet {
@@ -260,22 +297,21 @@ export class Preparer {
       prefix,
       this.#redact ? prepared.secrets : NO_SECRETS,
       this.#redact,
-      findHeader(prepared.exchange.request_headers, 'content-type'),
+      prepared.request_type,
       isCut(prepared),
     );
   }
 
   /** A response's body as it is stored; echoes of the request's credentials are masked in every mode. */
   editResponse(prepared: PreparedExchange, base: PreparedBody | null, prefix: number): PreparedBody {
-    const coding = joinHeader(prepared.exchange.response_headers, 'content-encoding');
-    const packed = !this.#redact && readCodings(coding).length > 0;
+    const packed = !this.#redact && readCodings(prepared.response_coding).length > 0;
     return editBody(
       prepared.response_raw,
       base,
       prefix,
       packed ? NO_SECRETS : prepared.secrets,
       this.#redact,
-      findHeader(prepared.exchange.response_headers, 'content-type'),
+      prepared.response_type,
       isCut(prepared),
     );
   }
@@ -304,6 +340,21 @@ function maskHeaders(headers: readonly string[]): string {
   return text;
 }
 
+/** Texts longer than this are looked at in another way. */
+const SCRATCH_BYTES = 8_192;
+const scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
+
+/** Whether there is surely none of the secrets in the text and no key shape. One look; false also for a long text. */
+function isFreeOf(text: string, secrets: SecretSet): boolean {
+  if (text.length > SCRATCH_BYTES) return false;
+  // Characters beyond latin1 become one byte each, in the text as in the secrets.
+  const bytes = scratch.write(text, 0, 'latin1');
+  return byteEngine.isPlain(scratch.subarray(0, bytes), secrets.packed_all, MORE_THAN_FITS);
+}
+
+/** Base64 is not asked for. */
+const MORE_THAN_FITS = SCRATCH_BYTES + 1;
+
 /** A body may end in the middle of something. */
 function isCut({ exchange, truncated }: PreparedExchange): boolean {
   return truncated || exchange.aborted;
@@ -329,7 +380,7 @@ function editBody(
     return { ...base, raw, stored: base.stored === base.raw ? raw : base.stored, new_files: NO_FILES };
   const isUnderway = base !== null && prefix > SCAN_MARGIN_BYTES;
   // What nearly every body is: text with nothing in it that the stored copy would have otherwise.
-  if (!isUnderway && shapes && !cut && !isSearchedInParts(contentType) && !isBinary(raw, contentType)) {
+  if (!isUnderway && shapes && !cut && isOfText(raw, contentType)) {
     if (byteEngine.isPlain(raw, needles.packed_all, MIN_BASE64_CHARS)) return plainBody(raw);
   }
   const whole = wrapBinaryBody(raw, contentType);
@@ -407,6 +458,19 @@ function editBody(
     files,
     keepsFiles,
   );
+}
+
+/** The last media type that is neither of frames nor of events nor of files, whatever the body's size: nearly all are of the same. */
+let textType: string | null = null;
+
+/** Whether the body is text, in one piece. */
+function isOfText(raw: Buffer, contentType: string | null): boolean {
+  if (contentType === textType) return true;
+  if (isSearchedInParts(contentType) || isBinary(raw, contentType)) return false;
+  // Short ones are not judged by their type.
+  const isJudged = raw.length >= ATTACHMENT_BYTES_MIN;
+  if (isJudged && (contentType === null || !EVENT_STREAM_FRAMES.test(contentType))) textType = contentType;
+  return true;
 }
 
 /** Whether secrets in this body may come in pieces. */

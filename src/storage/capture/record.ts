@@ -2,7 +2,14 @@
  * The part of a stored exchange that is no body: what the gateway noted about it, and its headers. Written by the
  * capture writer, read by everybody; both ways are here so that they cannot drift apart.
  */
-import type { ApiShape, ExchangeFacts, ExchangeRecord, ServedBy, TokenUsage } from '../../domain/exchange.ts';
+import type {
+  ApiShape,
+  CapturedExchange,
+  ExchangeFacts,
+  ExchangeRecord,
+  ServedBy,
+  TokenUsage,
+} from '../../domain/exchange.ts';
 import type { PreparedExchange } from './preparation.ts';
 
 const ABORTED = 1;
@@ -45,45 +52,89 @@ export interface StoredMeta {
   response_decoded: boolean;
 }
 
-/** Milliseconds to three decimals: more are noise, and noise does not compress. */
-function roundMs(ms: number): number {
-  return Math.round(ms * 1_000) / 1_000;
+/**
+ * Milliseconds to three decimals: more are noise, and noise does not compress. From two whole numbers, which become text in
+ * a quarter of the time that a fraction takes.
+ */
+function encodeMs(ms: number): string {
+  const rounded = Math.round(ms * 1_000);
+  if (!(rounded >= 0 && rounded < 2 ** 31)) return encodeNumber(rounded / 1_000);
+  const thousandths = rounded | 0;
+  const rest = thousandths % 1_000;
+  const whole = (thousandths - rest) / 1_000;
+  if (rest === 0) return `${whole}`;
+  return rest < 10 ? `${whole}.00${rest}` : rest < 100 ? `${whole}.0${rest}` : `${whole}.${rest}`;
 }
 
-/** The meta part of a record. */
+/** What a request's head says of the meta part, as JSON, masked: the same for all that a client sends in the same way. */
+export interface HeadMeta {
+  run_id: string;
+  /** From the note to who answered. */
+  route: string;
+  headers: string;
+}
+
+/** @param headers masked, as all of these */
+export function encodeHeadMeta(
+  exchange: CapturedExchange,
+  runId: string | null,
+  note: string,
+  path: string,
+  query: string,
+  headers: string,
+): HeadMeta {
+  const { provider, shape, method, served_by } = exchange;
+  return {
+    run_id: JSON.stringify(runId),
+    route: JSON.stringify([note, provider, shape, method, path, query, served_by]).slice(1, -1),
+    headers: JSON.stringify(headers),
+  };
+}
+
+/** As JSON has it. */
+function encodeNumber(number: number | null): string {
+  return number === null || !Number.isFinite(number) ? 'null' : `${number}`;
+}
+
+/** Memory for many meta parts: to get some for each takes longer than to write it. */
+const SLAB_BYTES = 256 << 10;
+let slab = Buffer.alloc(0);
+let slabUsed = 0;
+
+function encodeText(text: string): Buffer {
+  // A UTF-16 unit takes three bytes at most.
+  if (text.length * 3 > slab.length - slabUsed) {
+    if (text.length * 3 > SLAB_BYTES / 8) return Buffer.from(text, 'utf8');
+    slab = Buffer.allocUnsafeSlow(SLAB_BYTES);
+    slabUsed = 0;
+  }
+  const from = slabUsed;
+  slabUsed += slab.write(text, from, 'utf8');
+  return slab.subarray(from, slabUsed);
+}
+
+/** The meta part of a record: a MetaArray as JSON. Written out, since to make the array and its JSON takes twice as long. */
 export function encodeMeta(
   prepared: PreparedExchange,
   requestHasFiles: boolean,
   responseHasFiles: boolean,
 ): Buffer {
-  const exchange = prepared.exchange;
-  const meta: MetaArray = [
-    prepared.run_id,
-    exchange.seq,
-    prepared.note,
-    exchange.provider,
-    exchange.shape,
-    exchange.method,
-    prepared.path,
-    prepared.query,
-    exchange.served_by,
+  const { exchange, head } = prepared;
+  const flags =
     (exchange.aborted ? ABORTED : 0) |
-      (prepared.truncated ? TRUNCATED : 0) |
-      (requestHasFiles ? REQUEST_FILES : 0) |
-      (responseHasFiles ? RESPONSE_FILES : 0) |
-      (prepared.request_decoded ? REQUEST_DECODED : 0) |
-      (prepared.response_decoded ? RESPONSE_DECODED : 0) |
-      (exchange.kind === 'turn' ? TURN : 0),
-    exchange.status,
-    prepared.request_headers,
-    prepared.response_headers,
-    exchange.request_bytes,
-    exchange.response_bytes,
-    exchange.started_at_ms,
-    exchange.first_byte_ms === null ? null : roundMs(exchange.first_byte_ms),
-    roundMs(exchange.duration_ms),
-  ];
-  return Buffer.from(JSON.stringify(meta), 'utf8');
+    (prepared.truncated ? TRUNCATED : 0) |
+    (requestHasFiles ? REQUEST_FILES : 0) |
+    (responseHasFiles ? RESPONSE_FILES : 0) |
+    (prepared.request_decoded ? REQUEST_DECODED : 0) |
+    (prepared.response_decoded ? RESPONSE_DECODED : 0) |
+    (exchange.kind === 'turn' ? TURN : 0);
+  const { first_byte_ms } = exchange;
+  return encodeText(
+    `[${head.run_id},${encodeNumber(exchange.seq)},${head.route},${flags},${encodeNumber(exchange.status)},` +
+      `${head.headers},${JSON.stringify(prepared.response_headers)},${encodeNumber(exchange.request_bytes)},` +
+      `${encodeNumber(exchange.response_bytes)},${encodeNumber(exchange.started_at_ms)},` +
+      `${first_byte_ms === null ? 'null' : encodeMs(first_byte_ms)},${encodeMs(exchange.duration_ms)}]`,
+  );
 }
 
 const NO_USAGE: TokenUsage = {
