@@ -366,8 +366,6 @@ bool FindSuspect(const uint8_t* bytes, size_t at, size_t to, size_t run[2]) {
 }
 
 #if defined(ASKS_PROCESSOR)
-constexpr size_t kAheadBytes = 1024;
-
 /** FindNeedle's first part with instructions of twice the width. @returns a place, or -1 with `at` moved on */
 __attribute__((target("avx2"))) int64_t FindNeedleAvx2(const uint8_t* bytes, size_t* at, size_t last,
                                                        const uint8_t* needle, size_t size) {
@@ -375,8 +373,6 @@ __attribute__((target("avx2"))) int64_t FindNeedleAvx2(const uint8_t* bytes, siz
   const __m256i tail = _mm256_set1_epi8(static_cast<char>(needle[size - 1]));
   size_t place = *at;
   while (place + 31 <= last) {
-    // Bodies come out of memory that another core wrote, and the processor by itself looks no further than the page's end.
-    __builtin_prefetch(bytes + place + kAheadBytes);
     const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + place));
     const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + place + size - 1));
     uint32_t mask = static_cast<uint32_t>(
