@@ -179,7 +179,7 @@ export class Forward implements AnswerHandler {
       method,
       target,
       upstream.host,
-      has_zero_length ? `${lines}content-length: 0\r\n` : lines,
+      lines !== null && has_zero_length ? `${lines}content-length: 0\r\n` : lines,
     );
   }
 

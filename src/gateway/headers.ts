@@ -1,11 +1,12 @@
 /**
  * Which headers are the connection's and which are the message's. Hop-by-hop headers and those that `Connection`
  * names belong to one connection and are never forwarded (RFC 9110 section 7.6.1); all others keep their order,
- * duplicates and bytes. Pure; front threads, twice an exchange.
+ * duplicates and bytes. Front threads, twice an exchange.
  */
 
 import type { RequestHead } from '../http/http-stream.ts';
 import type { Fields } from './upstream/field-section.ts';
+import { areFieldLines } from './upstream/request-head.ts';
 import type { ResponseHead } from './upstream/response-parser.ts';
 
 /** Names that never cross the gateway, beside those that `Connection` names. */
@@ -29,36 +30,95 @@ const RESPONSE_OWN = new Set([...HOP_BY_HOP, 'content-length', 'date']);
  */
 const REQUEST_OWN = new Set(['host', 'content-length', 'expect', 'trailer', 'x-svc-run', 'x-svc-seq']);
 
+/** Of these the value is read for each request anew: it differs between requests of one client. */
+const REQUEST_VARYING = new Set(['content-length', 'x-svc-run', 'x-svc-seq']);
+
 /** What the gateway reads of a request's headers while it filters them. */
 export interface FilteredRequest {
-  /** `name: value\r\n` each, for the upstream. */
-  lines: string;
+  /** `name: value\r\n` each, for the upstream; null when another parser could read them in another way. */
+  lines: string | null;
   /** The client sent `Content-Length: 0`. */
   has_zero_length: boolean;
   run_id: string | null;
   seq: number | null;
 }
 
+/** Headers that came before: a client sends the same ones again and again. */
+interface KnownHeaders {
+  headers: readonly string[];
+  /** Where the values are that vary. */
+  varying: readonly number[];
+  lines: string | null;
+}
+
+/** By a number made of the values' lengths; whoever comes later takes the place. */
+const known: (KnownHeaders | undefined)[] = new Array(256).fill(undefined);
+const KNOWN_CHARACTERS = 8_192;
+
 /** @param head the request as it came */
 export function filterRequestHeaders(head: RequestHead): FilteredRequest {
-  const from = head.headers;
-  const nominated = findNominated(from);
-  let lines = '';
-  let has_zero_length = false;
-  let run_id: string | null = null;
-  let seq: number | null = null;
-  for (let at = 0; at < from.length; at += 2) {
-    const name = from[at]!;
-    if (REQUEST_OWN.has(name)) {
-      if (name === 'x-svc-run') run_id = readRunId(from[at + 1]!);
-      else if (name === 'x-svc-seq') seq = parseSeq(from[at + 1]!);
-      else if (name === 'content-length') has_zero_length = head.framing === 'none';
-      continue;
-    }
-    if (HOP_BY_HOP.has(name) || nominated?.has(name)) continue;
-    lines += `${name}: ${from[at + 1]!}\r\n`;
+  const { headers } = head;
+  const place = placeHeaders(headers);
+  let found = known[place];
+  if (found === undefined || !isSame(found, headers)) {
+    found = { headers, varying: findVarying(headers), lines: makeLines(headers) };
+    if (countCharacters(headers) <= KNOWN_CHARACTERS) known[place] = found;
   }
-  return { lines, has_zero_length, run_id, seq };
+  const filtered: FilteredRequest = { lines: found.lines, has_zero_length: false, run_id: null, seq: null };
+  for (const at of found.varying) {
+    const name = headers[at - 1]!;
+    if (name === 'content-length') filtered.has_zero_length = head.framing === 'none';
+    else if (name === 'x-svc-run') filtered.run_id = readRunId(headers[at]!);
+    else filtered.seq = parseSeq(headers[at]!);
+  }
+  return filtered;
+}
+
+/** @returns what goes on to the upstream, or null */
+function makeLines(headers: readonly string[]): string | null {
+  const nominated = findNominated(headers);
+  let lines = '';
+  for (let at = 0; at < headers.length; at += 2) {
+    const name = headers[at]!;
+    if (REQUEST_OWN.has(name) || HOP_BY_HOP.has(name) || nominated?.has(name)) continue;
+    lines += `${name}: ${headers[at + 1]!}\r\n`;
+  }
+  return areFieldLines(lines) ? lines : null;
+}
+
+function findVarying(headers: readonly string[]): number[] {
+  const varying: number[] = [];
+  for (let at = 1; at < headers.length; at += 2) {
+    if (REQUEST_VARYING.has(headers[at - 1]!)) varying.push(at);
+  }
+  return varying;
+}
+
+function placeHeaders(headers: readonly string[]): number {
+  let sum = headers.length;
+  for (let at = 1; at < headers.length; at += 2) {
+    // The varying ones among them have names of 14 and 9 characters.
+    const { length } = headers[at - 1]!;
+    if (length !== 14 && length !== 9) sum = (sum * 31 + headers[at]!.length) | 0;
+  }
+  return sum & (known.length - 1);
+}
+
+function countCharacters(headers: readonly string[]): number {
+  let count = 0;
+  for (const text of headers) count += text.length;
+  return count;
+}
+
+/** Every name and every value, but for those that vary. */
+function isSame({ headers, varying }: KnownHeaders, others: readonly string[]): boolean {
+  if (headers.length !== others.length) return false;
+  let next = 0;
+  for (let at = 0; at < headers.length; at++) {
+    if (at === varying[next]) next++;
+    else if (headers[at] !== others[at]) return false;
+  }
+  return true;
 }
 
 /** What the gateway reads of an answer's headers while it filters them. */

@@ -9,16 +9,21 @@ const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const TARGET = /^\/[!-\xff]*$/;
 const FIELD_LINES = /^(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/;
 
+/** @returns whether the text is header lines, `name: value\r\n` each, and nothing that could be read as something else */
+export function areFieldLines(text: string): boolean {
+  return FIELD_LINES.test(text);
+}
+
 /**
  * @param target path and query
- * @param lines `name: value\r\n` each
+ * @param lines what `areFieldLines` says yes to, or null for what it says no to
  * @returns request line and header lines, each with its line end; framing and the blank line are the connection's
  * @throws UpstreamError BAD_REQUEST; its words name what is wrong and show nothing of a value
  */
-export function makeRequestHead(method: string, target: string, host: string, lines: string): string {
+export function makeRequestHead(method: string, target: string, host: string, lines: string | null): string {
   if (!TOKEN.test(method)) throw badRequest('invalid method');
   if (!TARGET.test(target)) throw badRequest('invalid path');
-  if (!FIELD_LINES.test(lines)) throw badRequest('invalid header');
+  if (lines === null) throw badRequest('invalid header');
   return `${method} ${target} HTTP/1.1\r\nhost: ${host}\r\n${method === 'HEAD' ? 'connection: close' : 'connection: keep-alive'}\r\n${lines}`;
 }
 

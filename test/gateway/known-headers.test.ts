@@ -1,0 +1,77 @@
+/** Headers that are remembered: whatever came before, a request's own are what counts. */
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { type FilteredRequest, filterRequestHeaders } from '../../src/gateway/headers.ts';
+
+const OWN = ['host', 'content-length', 'expect', 'trailer', 'x-svc-run', 'x-svc-seq'];
+const HOP_BY_HOP = ['connection', 'keep-alive', 'te', 'transfer-encoding', 'upgrade', 'proxy-authorization'];
+
+type Pairs = [string, string][];
+const ask = (pairs: Pairs, framing: 'none' | 'length' = 'none'): FilteredRequest =>
+  filterRequestHeaders({
+    method: 'POST',
+    path: '/',
+    query: null,
+    headers: pairs.flat(),
+    framing,
+    content_length: 0,
+  });
+
+/** The same, said without a memory. */
+function describe(pairs: Pairs, framing: 'none' | 'length'): FilteredRequest {
+  const nominated = pairs
+    .filter(([name]) => name === 'connection')
+    .flatMap(([, value]) => value.split(/ *, */));
+  const last = (name: string): string | undefined => pairs.findLast(([n]) => n === name)?.[1];
+  const kept = pairs.filter(([name]) => ![...OWN, ...HOP_BY_HOP, ...nominated].includes(name));
+  const seq = last('x-svc-seq');
+  return {
+    lines: pairs.some(([name, value]) => kept.some(([n]) => n === name) && value.includes('\x7f'))
+      ? null
+      : kept.map(([name, value]) => `${name}: ${value}\r\n`).join(''),
+    has_zero_length: framing === 'none' && last('content-length') !== undefined,
+    run_id: last('x-svc-run') || null,
+    seq: seq !== undefined && /^\d+$/.test(seq) ? Number(seq) : null,
+  };
+}
+
+it('any requests, in any order, with values of equal length', () => {
+  const name = fc.constantFrom(
+    'x-a',
+    'x-b',
+    'connection',
+    'content-length',
+    'x-svc-run',
+    'x-svc-seq',
+    'host',
+    'te',
+  );
+  const value = fc.constantFrom('', '1', '2', 'x-a', 'x-b', 'x-a, x-b', 'a\x7f', 'close');
+  const request = fc.tuple(
+    fc.array(fc.tuple(name, value), { maxLength: 5 }),
+    fc.constantFrom<('none' | 'length')[]>('none', 'length'),
+  );
+  fc.assert(
+    fc.property(fc.array(request, { minLength: 2, maxLength: 8 }), (requests) => {
+      for (const [pairs, framing] of [...requests, ...requests]) {
+        expect(ask(pairs, framing)).toEqual(describe(pairs, framing));
+      }
+    }),
+    { numRuns: 1_000 },
+  );
+});
+
+it('a credential of the same length is the request’s own', () => {
+  const lines = (key: string) =>
+    ask(
+      [
+        ['host', 'gw'],
+        ['x-api-key', key],
+        ['content-length', '5'],
+      ],
+      'length',
+    ).lines;
+  expect(['one', 'two', 'one', 'six'].map(lines)).toEqual(
+    ['one', 'two', 'one', 'six'].map((key) => `x-api-key: ${key}\r\n`),
+  );
+});
