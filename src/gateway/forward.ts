@@ -134,6 +134,7 @@ export class Forward implements AnswerHandler {
     const stream = this.#stream;
     const received = stream.received;
     stream.received = [];
+    stream.isFlushedByOwner = true;
     stream.events = {
       onBody: this.#onBody,
       onBlocked: () => this.#connection?.pause(this),

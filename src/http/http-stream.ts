@@ -71,6 +71,8 @@ export class HttpStream {
   place = -1;
   /** The listener waits for its first body bytes before it hands it over. */
   isAwaited = false;
+  /** The owner calls `flush` or `end` whenever it has written, in the same call of the loop: nothing leaves by itself. */
+  isFlushedByOwner = false;
 
   readonly #res: HttpResponse;
   readonly #onGone: (stream: HttpStream) => void;
@@ -86,6 +88,8 @@ export class HttpStream {
   #written = 0;
   #isFlushScheduled = false;
   #isBlocked = false;
+  /** The library calls back when the client has taken what waited. */
+  #hearsDrains = false;
   #isEnded = false;
   #trailers: string | null = null;
   #closesConnection = false;
@@ -236,6 +240,7 @@ export class HttpStream {
   #scheduleFlush(): void {
     if (this.#isFlushScheduled) return;
     this.#isFlushScheduled = true;
+    if (this.isFlushedByOwner) return;
     queueMicrotask(() => {
       if (this.#isFlushScheduled) this.#flush();
     });
@@ -279,17 +284,20 @@ export class HttpStream {
       if (taken < chunk.length) {
         this.#staged[0] = chunk.subarray(taken);
         this.#keepStaged();
+        this.#hearDrains();
         this.#block();
         return;
       }
       this.#staged.shift();
     }
     this.#isStagedKept = false;
+    this.#hearDrains();
   }
 
   #flushChunked(): void {
     if (this.#staged.length > 0) {
       this.#sendHead();
+      this.#hearDrains();
       let flows = true;
       for (const chunk of this.#staged) flows = this.#res.write(chunk);
       this.#written += this.#staged.length;
@@ -327,13 +335,19 @@ export class HttpStream {
   #sendHead(): void {
     if (this.#headSent) return;
     this.#headSent = true;
+    this.#writeHeadLines(this.#status, this.#headLines);
+  }
+
+  /** From now on the library tells when the client takes more. Not asked of it for a reply that leaves whole at once. */
+  #hearDrains(): void {
+    if (this.#hearsDrains) return;
+    this.#hearsDrains = true;
     this.#res.onWritable(() => {
       this.#isBlocked = false;
       this.#flush();
       if (!this.#isBlocked && !this.closed) this.events.onDrained?.();
       return true;
     });
-    this.#writeHeadLines(this.#status, this.#headLines);
   }
 
   #writeHeadLines(status: string, headerLines: string): void {

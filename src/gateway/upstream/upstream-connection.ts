@@ -66,6 +66,10 @@ const WITH_BODY = new Set(['POST', 'PUT', 'PATCH', 'QUERY', 'PROPFIND', 'PROPPAT
 /** The bytes of a read are used up before the next one begins, whatever socket it is on. */
 const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
 
+const REQUEST_BYTES = 32 * 1024;
+/** Where a request's head and body are put together for one write. Another one is taken while the system has not taken all. */
+let requestBuffer = Buffer.allocUnsafeSlow(REQUEST_BYTES);
+
 const NOTHING = Buffer.alloc(0);
 const CHUNK_END = Buffer.from('\r\n');
 const LAST_CHUNK = Buffer.from('0\r\n\r\n');
@@ -247,10 +251,7 @@ export class UpstreamConnection implements ResponseSink {
     if (framing.kind === 'length' && body !== null) {
       const whole = `${head}content-length: ${framing.bytes}\r\n\r\n`;
       if (body.length <= JOINED_BYTES) {
-        const joined = Buffer.allocUnsafe(whole.length + body.length);
-        joined.write(whole, 0, 'latin1');
-        joined.set(body, whole.length);
-        socket.write(joined);
+        this.#writeJoined(whole, body);
         return;
       }
       socket.cork();
@@ -273,6 +274,20 @@ export class UpstreamConnection implements ResponseSink {
     if (isChunked && this.#isUploadDone) socket.write(LAST_CHUNK);
     socket.uncork();
     if (!socket.writableNeedDrain) this.#onDrain();
+  }
+
+  /** Head and body in one system call, mostly from memory that all requests share. */
+  #writeJoined(head: string, body: Buffer): void {
+    const socket = this.#socket;
+    const bytes = head.length + body.length;
+    // TLS never takes all at once.
+    const isShared = bytes <= REQUEST_BYTES && !(socket instanceof TLSSocket);
+    const joined = isShared ? requestBuffer.subarray(0, bytes) : Buffer.allocUnsafe(bytes);
+    joined.write(head, 0, 'latin1');
+    joined.set(body, head.length);
+    socket.write(joined);
+    // The socket holds on to what the system did not take.
+    if (isShared && socket.writableLength > 0) requestBuffer = Buffer.allocUnsafeSlow(REQUEST_BYTES);
   }
 
   #writeBody(isChunked: boolean, chunk: Buffer, isLast: boolean): void {
