@@ -720,13 +720,6 @@ const bool kHasAvx2 = false;
 const Compare kCompare = CompareAnywhere;
 #endif
 
-/** hasAvx2(): whether the processor knows AVX2 and FMA */
-napi_value HasAvx2(napi_env env, napi_callback_info) {
-  napi_value result = nullptr;
-  napi_get_boolean(env, kHasAvx2, &result);
-  return result;
-}
-
 /** A typed array of the one kind. Throws in JavaScript and returns false for anything else. */
 template <typename T>
 bool ReadNumbers(napi_env env, napi_value value, napi_typedarray_type wanted, T** data, size_t* length) {
@@ -939,7 +932,6 @@ napi_value Init(napi_env env, napi_value exports) {
       {"copyBytes", nullptr, CopyBytes, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"measureChecksum", nullptr, MeasureChecksum, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"measureMisalignment", nullptr, MeasureMisalignment, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"hasAvx2", nullptr, HasAvx2, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
       {"compareVectors", nullptr, CompareVectors, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
   };
   napi_define_properties(env, exports, sizeof(properties) / sizeof(properties[0]), properties);
