@@ -713,10 +713,8 @@ __attribute__((target("avx2,fma"))) double CompareAvx2(const double* query, cons
   return MultiplyAdd(query, row, dimensions);
 }
 
-const bool kHasAvx2 = kProcessor.avx2 && kProcessor.fma;
-const Compare kCompare = kHasAvx2 ? CompareAvx2 : CompareAnywhere;
+const Compare kCompare = kProcessor.avx2 && kProcessor.fma ? CompareAvx2 : CompareAnywhere;
 #else
-const bool kHasAvx2 = false;
 const Compare kCompare = CompareAnywhere;
 #endif
 
