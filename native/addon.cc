@@ -10,6 +10,8 @@
 #include <cstring>
 #include <vector>
 
+#include "arguments.h"
+
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -453,15 +455,6 @@ bool ReadOffset(napi_env env, napi_value value, size_t limit, size_t* into) {
   return true;
 }
 
-bool ReadArguments(napi_env env, napi_callback_info info, size_t count, napi_value* arguments) {
-  size_t given = count;
-  if (napi_get_cb_info(env, info, &given, arguments, nullptr, nullptr) != napi_ok || given < count) {
-    napi_throw_type_error(env, nullptr, "too few arguments");
-    return false;
-  }
-  return true;
-}
-
 napi_value MakeNumber(napi_env env, double value) {
   napi_value result;
   return napi_create_double(env, value, &result) == napi_ok ? result : nullptr;
@@ -718,21 +711,6 @@ const Compare kCompare = kProcessor.avx2 && kProcessor.fma ? CompareAvx2 : Compa
 const Compare kCompare = CompareAnywhere;
 #endif
 
-/** A typed array of the one kind. Throws in JavaScript and returns false for anything else. */
-template <typename T>
-bool ReadNumbers(napi_env env, napi_value value, napi_typedarray_type wanted, T** data, size_t* length) {
-  napi_typedarray_type type;
-  void* start = nullptr;
-  bool is_typed = false;
-  if (napi_is_typedarray(env, value, &is_typed) != napi_ok || !is_typed ||
-      napi_get_typedarray_info(env, value, &type, length, &start, nullptr, nullptr) != napi_ok || type != wanted) {
-    napi_throw_type_error(env, nullptr, "not numbers of the kind that is expected");
-    return false;
-  }
-  *data = static_cast<T*>(start);
-  return true;
-}
-
 /** compareVectors(query, blocks, blockBits, places, count, similarities) */
 napi_value CompareVectors(napi_env env, napi_callback_info info) {
   napi_value arguments[6];
@@ -920,20 +898,18 @@ napi_value MeasureMisalignment(napi_env env, napi_callback_info info) {
 }
 
 napi_value Init(napi_env env, napi_value exports) {
-  const napi_property_descriptor properties[] = {
-      {"findSuspects", nullptr, FindSuspects, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"findAnyNeedle", nullptr, FindAnyNeedle, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"findLongBase64", nullptr, FindLongBase64, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"isPlain", nullptr, IsPlain, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"measureCommonPrefix", nullptr, MeasureCommonPrefix, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"measureCommonSuffix", nullptr, MeasureCommonSuffix, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"copyBytes", nullptr, CopyBytes, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"measureChecksum", nullptr, MeasureChecksum, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"measureMisalignment", nullptr, MeasureMisalignment, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"compareVectors", nullptr, CompareVectors, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-  };
-  napi_define_properties(env, exports, sizeof(properties) / sizeof(properties[0]), properties);
-  return exports;
+  return Export(env, exports, {
+      {"findSuspects", FindSuspects},
+      {"findAnyNeedle", FindAnyNeedle},
+      {"findLongBase64", FindLongBase64},
+      {"isPlain", IsPlain},
+      {"measureCommonPrefix", MeasureCommonPrefix},
+      {"measureCommonSuffix", MeasureCommonSuffix},
+      {"copyBytes", CopyBytes},
+      {"measureChecksum", MeasureChecksum},
+      {"measureMisalignment", MeasureMisalignment},
+      {"compareVectors", CompareVectors},
+  });
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 /**
  * Compiles the native code: the two addons in this folder, one of them with hnswlib in it, with the C++ compiler alone.
- * Run by npm after an install (`postinstall`), by hand with `node native/compile.mjs`. Plain JavaScript, and nothing newer
+ * Run by npm after an install (`postinstall`), by hand with `node native/compile.mjs [compiler]`. Plain JavaScript, and nothing newer
  * than Node 14 knows, since npm may run it under the machine's own Node.
  *
  * Why not node-gyp: it wants python3 and make, and fetches Node's headers from nodejs.org. Node-API is stable, its
@@ -37,10 +37,11 @@ const here = dirname(fileURLToPath(import.meta.url));
  *   compiled, the others are what it includes
  */
 function listAddons() {
+  const shared = join(here, 'arguments.h');
   const addons = [
     {
       name: 'understudy',
-      sources: [join(here, 'addon.cc')],
+      sources: [join(here, 'addon.cc'), shared],
       target: join(here, 'build', 'understudy.node'),
       includes: [],
     },
@@ -50,7 +51,7 @@ function listAddons() {
   if (hnswlib !== null) {
     addons.push({
       name: 'graph',
-      sources: [join(here, 'graph.cc'), ...listSources(join(hnswlib, 'src', 'hnswlib'))],
+      sources: [join(here, 'graph.cc'), shared, ...listSources(join(hnswlib, 'src', 'hnswlib'))],
       target: join(here, 'build', 'graph.node'),
       includes: [join(hnswlib, 'src')],
     });
@@ -67,10 +68,9 @@ function findPackage(name) {
   }
 }
 
-/** The first C++ compiler that answers; null when there is none. */
+/** The first C++ compiler that answers, one that the command line names before all others; null when there is none. */
 function findCompiler() {
-  const named = process.env.CXX === undefined || process.env.CXX === '' ? [] : [process.env.CXX];
-  for (const compiler of [...named, 'c++', 'g++', 'clang++']) {
+  for (const compiler of [...process.argv.slice(2, 3), 'c++', 'g++', 'clang++']) {
     const { status, stdout } = spawnSync(compiler, ['--version'], { encoding: 'utf8' });
     if (status === 0) return { compiler, version: stdout.split('\n')[0] };
   }

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.h"
 #include "hnswlib/hnswlib.h"
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
@@ -258,15 +259,6 @@ class Walk {
 
 // Node-API.
 
-bool ReadArguments(napi_env env, napi_callback_info info, size_t count, napi_value* arguments) {
-  size_t given = count;
-  if (napi_get_cb_info(env, info, &given, arguments, nullptr, nullptr) != napi_ok || given < count) {
-    napi_throw_type_error(env, nullptr, "too few arguments");
-    return false;
-  }
-  return true;
-}
-
 constexpr napi_type_tag kGraphTag = {0x756e646572737475, 0x64792d6772617068};
 
 Graph* ReadGraphHandle(napi_env env, napi_value value) {
@@ -288,20 +280,6 @@ bool ReadWhole(napi_env env, napi_value value, uint32_t least, uint32_t* into) {
     return false;
   }
   *into = static_cast<uint32_t>(number);
-  return true;
-}
-
-template <typename T>
-bool ReadNumbers(napi_env env, napi_value value, napi_typedarray_type wanted, T** data, size_t* length) {
-  napi_typedarray_type type;
-  void* start = nullptr;
-  bool is_typed = false;
-  if (napi_is_typedarray(env, value, &is_typed) != napi_ok || !is_typed ||
-      napi_get_typedarray_info(env, value, &type, length, &start, nullptr, nullptr) != napi_ok || type != wanted) {
-    napi_throw_type_error(env, nullptr, "not numbers of the kind that is expected");
-    return false;
-  }
-  *data = static_cast<T*>(start);
   return true;
 }
 
@@ -563,19 +541,17 @@ napi_value ReadGraph(napi_env env, napi_callback_info info) {
 }
 
 napi_value Init(napi_env env, napi_value exports) {
-  const napi_property_descriptor properties[] = {
-      {"createGraph", nullptr, CreateGraph, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"addPoint", nullptr, AddPoint, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"markRemoved", nullptr, MarkRemoved, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"resizeGraph", nullptr, ResizeGraph, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"countPoints", nullptr, CountPoints, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"capacityOf", nullptr, CapacityOf, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"searchGraph", nullptr, SearchGraph, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"writeGraph", nullptr, WriteGraph, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-      {"readGraph", nullptr, ReadGraph, nullptr, nullptr, nullptr, napi_enumerable, nullptr},
-  };
-  napi_define_properties(env, exports, sizeof(properties) / sizeof(properties[0]), properties);
-  return exports;
+  return Export(env, exports, {
+      {"createGraph", CreateGraph},
+      {"addPoint", AddPoint},
+      {"markRemoved", MarkRemoved},
+      {"resizeGraph", ResizeGraph},
+      {"countPoints", CountPoints},
+      {"capacityOf", CapacityOf},
+      {"searchGraph", SearchGraph},
+      {"writeGraph", WriteGraph},
+      {"readGraph", ReadGraph},
+  });
 }
 
 }  // namespace

@@ -78,6 +78,7 @@ describe('the installed package', () => {
   it('holds the native code and compiled it while it was installed', () => {
     expect(readdirSync(join(installed, 'native')).sort()).toEqual([
       'addon.cc',
+      'arguments.h',
       'build',
       'compile.mjs',
       'graph.cc',

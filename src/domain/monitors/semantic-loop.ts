@@ -187,13 +187,7 @@ function judgeVariation(step: StepFeatures, memory: RunMemory, reach: number): F
       cosineOf(step.inputSketch, past.inputSketch) >= NEAR_COSINE;
     if (near) evidence.push(past.step_index);
   }
-  const count = evidence.length + 1;
-  return {
-    score: scoreCount(VARIATION_SCORES, count),
-    kind: 'variation',
-    steps: orderEvidence(evidence),
-    count,
-  };
+  return tellRepeats(VARIATION_SCORES, 'variation', evidence);
 }
 
 function judgeFailures(step: StepFeatures, memory: RunMemory, reach: number): Finding {
@@ -204,13 +198,7 @@ function judgeFailures(step: StepFeatures, memory: RunMemory, reach: number): Fi
     if (past.failure !== step.failure) break;
     evidence.push(past.step_index);
   }
-  const count = evidence.length + 1;
-  return {
-    score: scoreCount(FAILURE_SCORES, count),
-    kind: 'failures',
-    steps: orderEvidence(evidence),
-    count,
-  };
+  return tellRepeats(FAILURE_SCORES, 'failures', evidence);
 }
 
 function judgeWords(step: StepFeatures, memory: RunMemory, reach: number): Finding {
@@ -224,8 +212,7 @@ function judgeWords(step: StepFeatures, memory: RunMemory, reach: number): Findi
       if (past.call === step.call || cameToNothing(step.flags) || !step.has(FLAG.acts))
         evidence.push(past.step_index);
   }
-  const count = evidence.length + 1;
-  return { score: scoreCount(WORDS_SCORES, count), kind: 'words', steps: orderEvidence(evidence), count };
+  return tellRepeats(WORDS_SCORES, 'words', evidence);
 }
 
 /** Instructions in words that differ and bring the very same page. */
@@ -239,13 +226,7 @@ function judgeUnmoved(step: StepFeatures, memory: RunMemory, reach: number): Fin
     if (past.has(FLAG.mutates) && !past.has(FLAG.failed)) break;
     if (past.outcome === step.outcome && past.action === step.action) evidence.push(past.step_index);
   }
-  const count = evidence.length + 1;
-  return {
-    score: scoreCount(VARIATION_SCORES, count),
-    kind: 'unmoved',
-    steps: orderEvidence(evidence),
-    count,
-  };
+  return tellRepeats(VARIATION_SCORES, 'unmoved', evidence);
 }
 
 /** The same said to a person several times in a row, with nothing done in between. */
@@ -258,8 +239,7 @@ function judgeTalk(step: StepFeatures, memory: RunMemory, reach: number): Findin
     if (overlapOf(step.words, step.wordCount, past.words, past.wordCount) >= TALK_OVERLAP)
       evidence.push(past.step_index);
   }
-  const count = evidence.length + 1;
-  return { score: scoreCount(VARIATION_SCORES, count), kind: 'talk', steps: orderEvidence(evidence), count };
+  return tellRepeats(VARIATION_SCORES, 'talk', evidence);
 }
 
 /** Judges the step at hand, which `memory` does not hold yet, and brings the averages up to date. */
@@ -272,4 +252,10 @@ export function judgeSemanticLoop(step: StepFeatures, memory: RunMemory): Findin
     judgeUnmoved(step, memory, reach),
     judgeTalk(step, memory, reach),
   ].reduce(chooseFinding, judgeParaphrase(step, memory));
+}
+
+/** This step and the earlier ones that say the same, counted together. */
+function tellRepeats(scores: readonly number[], kind: string, evidence: readonly number[]): Finding {
+  const count = evidence.length + 1;
+  return { score: scoreCount(scores, count), kind, steps: orderEvidence(evidence), count };
 }

@@ -1,0 +1,51 @@
+/**
+ * How the addons of this folder read what JavaScript hands them, and what they hand back to it. Plain Node-API. What is
+ * wrong throws in JavaScript, and the function here returns false.
+ */
+#pragma once
+
+#include <node_api.h>
+
+#include <cstddef>
+#include <initializer_list>
+#include <utility>
+
+namespace {
+
+/** The call's arguments, at least `count` of them. */
+bool ReadArguments(napi_env env, napi_callback_info info, size_t count, napi_value* arguments) {
+  size_t given = count;
+  if (napi_get_cb_info(env, info, &given, arguments, nullptr, nullptr) != napi_ok || given < count) {
+    napi_throw_type_error(env, nullptr, "too few arguments");
+    return false;
+  }
+  return true;
+}
+
+/** A typed array of the one kind. Throws in JavaScript and returns false for anything else. */
+template <typename T>
+bool ReadNumbers(napi_env env, napi_value value, napi_typedarray_type wanted, T** data, size_t* length) {
+  napi_typedarray_type type;
+  void* start = nullptr;
+  bool is_typed = false;
+  if (napi_is_typedarray(env, value, &is_typed) != napi_ok || !is_typed ||
+      napi_get_typedarray_info(env, value, &type, length, &start, nullptr, nullptr) != napi_ok || type != wanted) {
+    napi_throw_type_error(env, nullptr, "not numbers of the kind that is expected");
+    return false;
+  }
+  *data = static_cast<T*>(start);
+  return true;
+}
+
+/** Puts functions among a module's exports. @returns the exports */
+napi_value Export(napi_env env, napi_value exports,
+                  std::initializer_list<std::pair<const char*, napi_callback>> functions) {
+  for (const auto& [name, function] : functions) {
+    const napi_property_descriptor property = {name,    nullptr, function,        nullptr,
+                                               nullptr, nullptr, napi_enumerable, nullptr};
+    if (napi_define_properties(env, exports, 1, &property) != napi_ok) return nullptr;
+  }
+  return exports;
+}
+
+}  // namespace
