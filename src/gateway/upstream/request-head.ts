@@ -5,7 +5,7 @@
 import { UpstreamError } from './answer-error.ts';
 
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-/** Begins at the root; no blank, no control character. */
+/** Begins at the root; no blank, and nothing that ends a line. */
 const TARGET = /^\/[!-\xff]*$/;
 const FIELD_LINES = /^(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/;
 
