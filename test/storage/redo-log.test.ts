@@ -60,7 +60,10 @@ function readElsewhere(folder: string): { events: number; rows: number; steps: n
   return JSON.parse(stdout);
 }
 
-/** Logs steps until it is killed, which is after it has been told of so many; gives the last one it was told of. */
+/**
+ * Logs steps until it is killed, which is after it has been told of so many; gives the last one it was told of. Each
+ * step waits until the one before was told: a pipe that is full for a moment is written to by the event loop.
+ */
 function killWriter(folder: string, from: number, after: number, host = 0, key = 'a'): Promise<number> {
   const program = `
     import { LmdbJournal } from ${JSON.stringify(JOURNAL)};
@@ -69,8 +72,7 @@ function killWriter(folder: string, from: number, after: number, host = 0, key =
     const step = ${step.toString()};
     const go = (seq) => journal.commit(step(seq, ${JSON.stringify(key)}), (error) => {
       if (error !== null) throw error;
-      process.stdout.write(seq + '\\n');
-      go(seq + 1);
+      process.stdout.write(seq + '\\n', () => go(seq + 1));
     });
     go(${from});`;
   return new Promise((resolve, reject) => {
