@@ -3,8 +3,9 @@
  * an answer leaves when that is safe. So nothing that was served is lost by a crash, and nothing is counted that was not
  * asked for. Its journal and the counters are in `runs.mdb`. Actor thread.
  *
- * A month is a UTC calendar month by the wall clock. A clock that jumps back does not bring a month back: what was used
- * stays used until the month after the latest one seen.
+ * A month is a UTC calendar month by the wall clock. A clock that is put back over the end of a month does not bring the
+ * month before back: what was used stays used until the latest one seen is over. One that was months ahead was wrong: then
+ * the present month's count goes on, or a customer at the cap would wait for years.
  */
 import type { UsageCounts } from '../../src/domain/usage.ts';
 import { usageWrites } from '../../src/domain/usage.ts';
@@ -16,6 +17,8 @@ interface Meter {
   month: string;
   /** Interventions of both kinds in that month. */
   used: number;
+  /** The one that was counted in before it; null at first. */
+  before: { month: string; used: number } | null;
 }
 
 /** Something was counted. */
@@ -29,7 +32,7 @@ type UsageMeter = Behaviour<UsageMeterProtocol, Meter, Counted>;
 
 export const usageMeter: UsageMeter = {
   kind: USAGE_METER_KIND,
-  initial: () => ({ month: '', used: 0 }),
+  initial: () => ({ month: '', used: 0, before: null }),
 
   handlers: {
     intervene(meter, { project_id, cap }, context) {
@@ -51,26 +54,40 @@ export const usageMeter: UsageMeter = {
 
   persistence: {
     apply(meter, { at_ms, counts }) {
-      const month = latestMonth(meter, at_ms);
-      const before = month === meter.month ? meter.used : 0;
-      return { month, used: before + (counts.injections_retrieve ?? 0) + (counts.injections_evaluate ?? 0) };
+      const month = monthToCountIn(meter, at_ms);
+      const used =
+        usedIn(meter, month) + (counts.injections_retrieve ?? 0) + (counts.injections_evaluate ?? 0);
+      if (month === meter.month) return { month, used, before: meter.before };
+      return { month, used, before: { month: meter.month, used: meter.used } };
     },
     project: (_meter, { at_ms, project_id, counts }, key) => usageWrites(key, at_ms, project_id, counts),
     snapshot: {
-      version: 1,
+      // The first shape knew no month before.
+      version: 2,
       every_events: 500,
       encode: (meter) => meter,
-      decode: (data) => data as Meter,
+      decode: (data, version) => (version === 1 ? { ...(data as Meter), before: null } : (data as Meter)),
     },
   },
 };
 
 function usedAt(meter: Meter, atMs: number): number {
-  return latestMonth(meter, atMs) === meter.month ? meter.used : 0;
+  return usedIn(meter, monthToCountIn(meter, atMs));
 }
 
-/** The month of that moment, or a later one that was seen already. */
-function latestMonth({ month }: Meter, atMs: number): string {
-  const current = new Date(atMs).toISOString().slice(0, 7);
-  return current > month ? current : month;
+function usedIn({ month, used, before }: Meter, of: string): number {
+  if (of === month) return used;
+  return of === before?.month ? before.used : 0;
+}
+
+/** The month of that moment, or the one after it where that was seen already. */
+function monthToCountIn({ month }: Meter, atMs: number): string {
+  const at = new Date(atMs);
+  const present = monthOf(at.getTime());
+  const next = monthOf(Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + 1));
+  return month === next ? next : present;
+}
+
+function monthOf(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 7);
 }

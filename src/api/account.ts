@@ -5,6 +5,7 @@ import type { UserHandlersOf } from '../contract/user-handler.ts';
 import type { User } from '../domain/account.ts';
 import type { PlanCaps } from '../domain/plans.ts';
 import { BOOTSTRAP_CACHE } from '../limits.ts';
+import { type Clock, systemClock } from '../std/clock.ts';
 import { RecentMap } from '../std/recent-map.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { pendingFor } from '../storage/accounts/invitations.ts';
@@ -22,14 +23,16 @@ export interface AccountServices {
   main: Tables;
   epochs: UserEpochs;
   plan_caps: PlanCaps;
+  clock?: Clock;
 }
 
 export function accountHandlers({
   main,
   epochs,
   plan_caps,
+  clock = systemClock,
 }: AccountServices): UserHandlersOf<typeof ACCOUNT> {
-  const cache = new RecentMap<string, { body: Bootstrap; epoch: number; until_ms: number }>(
+  const cache = new RecentMap<string, { body: Bootstrap; epoch: number; fresh_until_ms: number }>(
     BOOTSTRAP_CACHE.entries,
   );
 
@@ -80,10 +83,11 @@ export function accountHandlers({
       // Another address may be invited elsewhere.
       const key = `${user.id} ${email_verified} ${user.email}`;
       const known = cache.get(key);
-      if (known !== undefined && known.epoch === epoch && known.until_ms > now_ms)
+      const nowMs = clock.monotonicMs();
+      if (known !== undefined && known.epoch === epoch && known.fresh_until_ms > nowMs)
         return { body: known.body };
       const body = collect(user, email_verified, now_ms);
-      cache.set(key, { body, epoch, until_ms: now_ms + BOOTSTRAP_CACHE.fresh_ms });
+      cache.set(key, { body, epoch, fresh_until_ms: nowMs + BOOTSTRAP_CACHE.fresh_ms });
       return { body };
     },
   };

@@ -47,7 +47,7 @@ export function controlPlaneRoutes(control: ControlPlane, stores: Stores, checks
   const timed = clock === undefined ? {} : { clock };
   const billing = { stores, plan_caps, processor: control.processor, webhooks: control.webhooks, ...timed };
   const bound = [
-    ...bindUser(ACCOUNT, accountHandlers({ main, epochs, plan_caps })),
+    ...bindUser(ACCOUNT, accountHandlers({ main, epochs, plan_caps, ...timed })),
     ...bindUser(ORGANIZATIONS, organizationHandlers({ main })),
     ...bindUser(PROJECTS, projectHandlers({ main, revocations })),
     ...bindUser(API_KEYS, apiKeyHandlers({ main, revocations })),

@@ -34,7 +34,8 @@ export class ApiKeys implements CredentialKind {
     const known = this.#cache.get(digest) ?? this.#find(token, digest);
     const nowMs = this.#clock.wallMs();
     if (known === null || known.expires_ms <= nowMs) return null;
-    if (nowMs - known.touched_ms >= TOUCH_EVERY_MS) {
+    // Apart in either direction: a clock that is put back goes on noting.
+    if (Math.abs(nowMs - known.touched_ms) >= TOUCH_EVERY_MS) {
       known.touched_ms = nowMs;
       // A use that cannot be noted is no reason to refuse it.
       this.#store.touch(known.principal.id, nowMs).catch(() => {});

@@ -8,8 +8,16 @@ import { type Clock, systemClock } from '../std/clock.ts';
 import { RecentMap } from '../std/recent-map.ts';
 import type { Revocations } from './revocations.ts';
 
+interface Remembered<Value> {
+  value: Value;
+  /** On the monotonic clock: a wall clock that is put back must not make a revoked credential last. */
+  fresh_until_ms: number;
+  /** The credential's own end, on the wall clock. */
+  until_ms: number;
+}
+
 export class CredentialCache<Value> {
-  readonly #entries = new RecentMap<string, { value: Value; until_ms: number }>(CREDENTIAL_CACHE.entries);
+  readonly #entries = new RecentMap<string, Remembered<Value>>(CREDENTIAL_CACHE.entries);
   readonly #revocations: Revocations;
   readonly #clock: Clock;
   #epoch: number;
@@ -33,7 +41,8 @@ export class CredentialCache<Value> {
       return undefined;
     }
     const entry = this.#entries.get(digest);
-    return entry === undefined || entry.until_ms <= this.#clock.wallMs() ? undefined : entry.value;
+    if (entry === undefined || entry.fresh_until_ms <= this.#clock.monotonicMs()) return undefined;
+    return entry.until_ms <= this.#clock.wallMs() ? undefined : entry.value;
   }
 
   /**
@@ -42,7 +51,7 @@ export class CredentialCache<Value> {
    */
   set(digest: string, value: Value, epoch: number, until_ms = Number.POSITIVE_INFINITY): void {
     if (epoch !== this.#revocations.epoch || epoch !== this.#epoch) return;
-    const fresh_until_ms = this.#clock.wallMs() + CREDENTIAL_CACHE.fresh_ms;
-    this.#entries.set(digest, { value, until_ms: Math.min(until_ms, fresh_until_ms) });
+    const fresh_until_ms = this.#clock.monotonicMs() + CREDENTIAL_CACHE.fresh_ms;
+    this.#entries.set(digest, { value, fresh_until_ms, until_ms });
   }
 }

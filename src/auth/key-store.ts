@@ -98,7 +98,7 @@ export class TableKeyStore implements KeyStore {
 
 function isNoted(tables: TableReader, id: string, nowMs: number): boolean {
   const before = tables.get<string>(USES, [id]);
-  return before !== undefined && nowMs - Date.parse(before) < TOUCH_EVERY_MS;
+  return before !== undefined && Math.abs(nowMs - Date.parse(before)) < TOUCH_EVERY_MS;
 }
 
 /**

@@ -104,29 +104,29 @@ function chooseVerifier({ trust, issuer, audience }: UserTokenOptions, clock: Cl
 }
 
 function publishedKeys(url: URL, clock: Clock): JWTVerifyGetKey {
-  let askAgainMs = 0;
-  let refreshMs = 0;
+  let askAgainMs = Number.NEGATIVE_INFINITY;
+  let refreshMs = Number.POSITIVE_INFINITY;
   const keys = createRemoteJWKSet(url, {
     timeoutDuration: JWKS_TIMEOUT_MS,
     cooldownDuration: JWKS_COOLDOWN_MS,
     cacheMaxAge: Number.POSITIVE_INFINITY,
     [customFetch]: async (address, init) => {
-      if (clock.wallMs() < askAgainMs) throw new Error('the identity provider failed a moment ago');
+      if (clock.monotonicMs() < askAgainMs) throw new Error('the identity provider failed a moment ago');
       try {
         const answer = await fetch(address, init);
         const body = answer.ok ? await readBounded(answer) : null;
         if (body === null) throw new Error(`the identity provider answered ${answer.status}`);
-        refreshMs = clock.wallMs() + JWKS_REFRESH_MS;
+        refreshMs = clock.monotonicMs() + JWKS_REFRESH_MS;
         return new Response(body, { status: 200 });
       } catch (thrown) {
-        askAgainMs = clock.wallMs() + JWKS_BACKOFF_MS;
+        askAgainMs = clock.monotonicMs() + JWKS_BACKOFF_MS;
         throw thrown;
       }
     },
   });
   return (header, token) => {
-    const isOld = refreshMs > 0 && clock.wallMs() >= refreshMs && !keys.reloading;
-    if (isOld && clock.wallMs() >= askAgainMs) keys.reload().catch(() => {});
+    const isOld = clock.monotonicMs() >= refreshMs && !keys.reloading;
+    if (isOld && clock.monotonicMs() >= askAgainMs) keys.reload().catch(() => {});
     return keys(header, token);
   };
 }

@@ -113,11 +113,11 @@ async function runAtInterval(
   const roundArgv = [...leaveOutEvery(argv), '--once', ...(flags.json ? [] : ['--json'])];
   try {
     while (!stopping.signal.aborted) {
-      const startedMs = Date.now();
+      const startedMs = performance.now();
       const end = await startRound(roundArgv, stopping.signal, io);
       if (stopping.signal.aborted) break;
       await io.out(`${describeEnd(end, flags.json)}\n`);
-      await waitFor(Math.max(0, startedMs + everyMs - Date.now()), stopping.signal);
+      await waitFor(Math.max(0, startedMs + everyMs - performance.now()), stopping.signal);
     }
   } finally {
     process.off('SIGTERM', stop);

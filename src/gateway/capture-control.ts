@@ -73,7 +73,7 @@ const NO_COUNTERS: CaptureCounters = {
 
 export class CaptureControl implements CaptureAdmin {
   readonly #options: CaptureControlOptions;
-  readonly #startedAtMs = Date.now();
+  readonly #startedAtMs = performance.now();
   #lastState: WriterState = { bytes: 0, sealed: 0 };
 
   constructor(options: CaptureControlOptions) {
@@ -90,7 +90,7 @@ export class CaptureControl implements CaptureAdmin {
     return {
       status: 'ok',
       version,
-      uptime_s: Math.floor((Date.now() - this.#startedAtMs) / 1000),
+      uptime_s: Math.floor((performance.now() - this.#startedAtMs) / 1000),
       db: { path: db_path, ...this.#lastState },
       writer: {
         alive: (writer?.alive ?? false) && !killed,

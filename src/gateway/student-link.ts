@@ -8,6 +8,7 @@
 
 import type { MessagePort } from 'node:worker_threads';
 import { STEPS_UNDER_WAY, STEPS_UNDER_WAY_BYTES, STUDENT_TIMEOUT_MS, UNTOLD_RUNS } from '../limits.ts';
+import { systemClock } from '../std/clock.ts';
 import type {
   DeclineReason,
   FrontMessage,
@@ -97,7 +98,7 @@ export class StudentLink {
     const bytes = body.length;
     this.#underWay++;
     this.#underWayBytes += bytes;
-    const expires_at_ms = Date.now() + this.timeout_ms;
+    const expires_at_ms = systemClock.monotonicMs() + this.timeout_ms;
     connection.ask({ type: 'decide', id, body, ...head, expires_at_ms }, { waiter, bytes });
     return {
       abandon: () => {

@@ -82,6 +82,28 @@ describe('the usage meter', () => {
     expect(intervene(1).allowed).toBe(false);
   });
 
+  it('counts on in the present month when the clock was months ahead for a moment', () => {
+    const { kit, intervene } = createMeter();
+    for (let n = 1; n <= 3; n++) expect(intervene(4)).toEqual({ allowed: true, used: n });
+    kit.setWallClock(Date.parse('2031-05-05T00:00:00Z'));
+    expect(intervene(4)).toEqual({ allowed: true, used: 1 });
+    kit.setWallClock(NOON + 1_000);
+    kit.restart();
+    expect(kit.ask('used', null)).toEqual({ type: 'reply', value: { used: 3 } });
+    expect(intervene(4)).toEqual({ allowed: true, used: 4 });
+    expect(intervene(4)).toEqual({ allowed: false, used: 4 });
+    kit.setWallClock(Date.parse('2026-12-01T00:00:00Z'));
+    expect(intervene(4)).toEqual({ allowed: true, used: 1 });
+  });
+
+  it('reads a snapshot that knows no month before', () => {
+    const { snapshot, apply } = usageMeter.persistence!;
+    const meter = snapshot.decode({ month: '2026-11', used: 7 }, 1);
+    expect(meter).toEqual({ month: '2026-11', used: 7, before: null });
+    const counted = { at_ms: NOON, project_id: 'web', counts: { injections_retrieve: 1 } };
+    expect(apply(meter, counted)).toMatchObject({ month: '2026-11', used: 8 });
+  });
+
   it('takes a changed cap at once', () => {
     const { intervene } = createMeter();
     intervene(1);

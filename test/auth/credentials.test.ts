@@ -25,8 +25,10 @@ import { PATIENCE_MS } from '../fixtures/patience.ts';
 /** A clock that stands until it is moved. */
 class SetClock implements Clock {
   now_ms = Date.now();
+  /** What somebody has put the wall clock forward by, or back. */
+  wall_jump_ms = 0;
   wallMs(): number {
-    return this.now_ms;
+    return this.now_ms + this.wall_jump_ms;
   }
   monotonicMs(): number {
     return this.now_ms;
@@ -162,6 +164,15 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
     expect(keys.verify(raw)).toBeNull();
   });
 
+  it('fail within a minute when another process revoked them and the clock is put back', async () => {
+    const { keys, raw, record, store, clock } = await setUp();
+    expect(keys.verify(raw)).not.toBeNull();
+    await store.end(record.id, { revoked_at: new Date().toISOString() });
+    clock.wall_jump_ms = -3_600_000;
+    clock.now_ms += 60_000;
+    expect(keys.verify(raw)).toBeNull();
+  });
+
   it('live to the end of a rotation and not a moment longer, also when remembered', async () => {
     const { keys, raw, record, store, clock } = await setUp();
     await store.end(record.id, { expires_at: new Date(clock.now_ms + 5_000).toISOString() });
@@ -205,6 +216,18 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
     await store.touch(record.id, Date.parse(noted!) + 60_000);
     expect(store.lastUsedAt(record.id)).not.toBe(noted);
     expect(keys.verify(raw)).not.toBeNull();
+  });
+
+  it('note their use also when the clock is put back', async () => {
+    const { keys, raw, record, store, clock } = await setUp();
+    for (const jump of [0, 86_400_000, -3_600_000]) {
+      clock.wall_jump_ms = jump;
+      expect(keys.verify(raw)).not.toBeNull();
+      await vi.waitFor(
+        () => expect(store.lastUsedAt(record.id)).toBe(new Date(clock.wallMs()).toISOString()),
+        PATIENCE_MS,
+      );
+    }
   });
 
   it('are stored as a hash alone', async () => {
@@ -299,6 +322,17 @@ describe('tokens signed with a secret', () => {
     expect(await verifier.verify(token)).not.toBeNull();
     clock.now_ms += 10_001;
     expect(await verifier.verify(token)).toBeNull();
+  });
+
+  it('end by the wall clock, also when it jumps', async () => {
+    const clock = new SetClock();
+    const verifier = tokens({}, clock);
+    const token = await sign({ sub: 'u', exp: Math.floor(clock.now_ms / 1000) + 600 });
+    expect(await verifier.verify(token)).not.toBeNull();
+    clock.wall_jump_ms = 86_400_000;
+    expect(await verifier.verify(token)).toBeNull();
+    clock.wall_jump_ms = 0;
+    expect(await verifier.verify(token)).not.toBeNull();
   });
 });
 
@@ -395,19 +429,24 @@ describe('tokens of a provider that publishes its keys', async () => {
     publish(200, { keys: [published.keys[0]] });
     vi.useFakeTimers({ toFake: ['Date'] });
     try {
-      const keys = verifier();
+      const clock = new SetClock();
+      const keys = verifier(clock);
+      const advance = (ms: number) => {
+        clock.now_ms += ms;
+        vi.setSystemTime(clock.now_ms);
+      };
       const token = await sign(claims, ec.privateKey, { alg: 'ES256', kid: 'ec' });
       expect(await keys.verify(token)).toBeNull();
       publish();
       // Asked a moment ago: a flood of unknown keys looks the same.
       expect(await keys.verify(token)).toBeNull();
       expect(asked).toBe(0);
-      vi.setSystemTime(Date.now() + 31_000);
+      advance(31_000);
       expect(await keys.verify(token)).toMatchObject({ type: 'user' });
       expect(asked).toBe(1);
       // The old key is taken back: it goes on until we look again, which is after ten minutes at the latest.
       publish(200, { keys: [published.keys[1]] });
-      vi.setSystemTime(Date.now() + 601_000);
+      advance(601_000);
       await keys.verify(await sign({ ...claims, n: 1 }, ec.privateKey, { alg: 'ES256', kid: 'ec' }));
       await vi.waitFor(async () => {
         expect(asked).toBe(1);
@@ -417,6 +456,18 @@ describe('tokens of a provider that publishes its keys', async () => {
     } finally {
       vi.useRealTimers();
     }
+  });
+
+  it('are judged again once the provider is back, also when the clock was put back meanwhile', async () => {
+    publish(500, '');
+    const clock = new SetClock();
+    const keys = verifier(clock);
+    const token = await sign(claims, ec.privateKey, { alg: 'ES256', kid: 'ec' });
+    await expect(keys.verify(token)).rejects.toMatchObject({ code: 'unavailable' });
+    publish();
+    clock.wall_jump_ms = -3_600_000;
+    clock.now_ms += 2_000;
+    expect(await keys.verify(token)).toMatchObject({ type: 'user' });
   });
 
   it('go on being judged by the known keys while the provider is down', async () => {

@@ -29,7 +29,7 @@ export interface StepRequest {
   betas: string[];
   /** `anthropic-version`. */
   api_version: ApiVersion;
-  /** Milliseconds since the epoch: nobody waits any longer. */
+  /** On the monotonic clock, which all threads read alike: nobody waits any longer. */
   expires_at_ms: number;
 }
 

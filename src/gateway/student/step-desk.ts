@@ -14,6 +14,7 @@ import type { StudentAnswer, StudentDecision } from '../../domain/student/decisi
 import { digestStep, readStepExtras, type StepDigest } from '../../domain/student/step.ts';
 import type { NormalAnswer, NormalRequest } from '../../domain/turn.ts';
 import { SHADOWED_ANSWERS } from '../../limits.ts';
+import { systemClock } from '../../std/clock.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 import type { JsonObject } from '../turns/json-reading.ts';
 import { readNormalMessages } from '../turns/normal-messages.ts';
@@ -181,7 +182,7 @@ export class StepDesk {
   }
 
   #decide(message: StepRequest, entry: Handled, post: Post): void {
-    if (Date.now() >= message.expires_at_ms) return;
+    if (systemClock.monotonicMs() >= message.expires_at_ms) return;
     const { runs, core, threshold, service } = this.#options;
     const early = this.#refuseEarly(message);
     if (early !== null) {
@@ -229,7 +230,8 @@ export class StepDesk {
   ): Promise<void> {
     const asking = new AbortController();
     entry.asking = asking;
-    const timer = setTimeout(() => asking.abort(), Math.max(0, message.expires_at_ms - Date.now()));
+    const leftMs = Math.max(0, message.expires_at_ms - systemClock.monotonicMs());
+    const timer = setTimeout(() => asking.abort(), leftMs);
     try {
       if (step.request.response_schema !== null) throw new UntranslatableStep('a schema for the answer');
       const answer = await service.ask(step.body, asking.signal);

@@ -1,0 +1,21 @@
+/** The wall clock says when something was, never how long it took or how long it may take: it can be put back. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+
+const ROOT = join(import.meta.dirname, '../..');
+const RECKONING = /Date\.now\(\)\s*[-+<>]|([-+<]|[^=]>)=?\s*Date\.now\(\)/;
+/** Compares with what a file system says, which has the wall clock's times alone. */
+const BY_THE_WALL = ['src/storage/student-directory.ts'];
+
+describe('the wall clock', () => {
+  it('measures no time', () => {
+    const sources = ['src', 'actors'].flatMap((folder) =>
+      readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+        .filter((name) => name.endsWith('.ts'))
+        .map((name) => `${folder}/${name}`),
+    );
+    const reckoning = sources.filter((path) => RECKONING.test(readFileSync(join(ROOT, path), 'utf8')));
+    expect(reckoning).toEqual(BY_THE_WALL);
+  });
+});
