@@ -25,7 +25,7 @@ interface WriterInternal {
 
 type Writer = Behaviour<CaptureWriterProtocol, WriterMemory, never, WriterInternal>;
 
-/** Tidying begins this long after an append, and waits again when more has come by then. */
+/** Tidying begins this long after an append or the start, and waits again when more has come by then. */
 const TIDY_AFTER_MS = 300;
 /** Breath between two passes over a backlog. */
 const TIDY_PAUSE_MS = 15;
@@ -47,6 +47,10 @@ export const captureWriter: Writer = {
         token: context.holdReply(),
         failure: 'capture_failed',
       });
+      // An earlier process may have left work behind, and nothing says that a request ever comes.
+      if (memory.tidying) return;
+      memory.tidying = true;
+      context.setTimer('tidy', TIDY_AFTER_MS, 'tidy', null);
     },
     append(memory, message, context) {
       if (memory.killed) return context.refuse(STOPPED);

@@ -89,6 +89,17 @@ describe('the capture writer', () => {
     expect(kit.timers()).toEqual({});
   });
 
+  it('tidies up after an earlier process, though no append comes', () => {
+    const kit = new ActorKit(captureWriter);
+    const { io } = askHeld(kit, 'open');
+    kit.finish(io, null);
+    kit.advance(300);
+    const [pass] = kit.takeEffectsOf('io');
+    expect(pass?.operation).toBe('tidy');
+    kit.finish(pass!, 0);
+    expect(kit.timers()).toEqual({});
+  });
+
   it('tidies no more once it is killed', () => {
     const kit = new ActorKit(captureWriter);
     kit.ask('append', { slabs: 0 });
