@@ -353,6 +353,8 @@ export const EMBEDDING_TOKENS_MAX = 2_048;
 /** One run of the model: texts, and tokens with the padding. */
 export const EMBEDDING_BATCH_TEXTS = 32;
 export const EMBEDDING_BATCH_TOKENS = 16_384;
+/** Words whose tokens a model's thread remembers, some 200 bytes each. */
+export const TOKEN_WORDS_REMEMBERED = 16_384;
 /** What may wait for the model on one thread; more is refused as unavailable. */
 export const EMBEDDING_QUEUE_TEXTS = 4_096;
 export const EMBEDDING_QUEUE_CHARACTERS = 8 * MIB;

@@ -9,6 +9,7 @@ import { Tokenizer } from '@huggingface/tokenizers';
 import { InferenceSession, Tensor } from 'onnxruntime-node';
 import { EMBEDDING_BATCH_TOKENS, EMBEDDING_TEXT_CHARACTERS, EMBEDDING_TOKENS_MAX } from '../limits.ts';
 import { type ModelFacts, normalise } from './embedder.ts';
+import { WordTokens } from './word-tokens.ts';
 
 /** Where an export may keep its graph. */
 const GRAPH_FILES = ['model.onnx', 'onnx/model.onnx'];
@@ -25,23 +26,23 @@ type Pooling = 'mean' | 'cls';
 interface Encoded {
   /** Its place among the texts asked for. */
   at: number;
-  ids: number[];
+  ids: BigInt64Array;
 }
 
 export class OnnxModel {
   readonly facts: ModelFacts;
   readonly #session: InferenceSession;
-  readonly #tokenizer: Tokenizer;
+  readonly #tokens: WordTokens;
   readonly #output: string;
   readonly #pooling: Pooling;
   readonly #tokensMax: number;
-  readonly #padId: number;
+  readonly #padId: bigint;
   /** The tokenizer ends every text with this; null: with nothing. Stays at the end of a text that is cut. */
-  readonly #endId: number | null;
+  readonly #endId: bigint | null;
 
   private constructor(parts: {
     session: InferenceSession;
-    tokenizer: Tokenizer;
+    tokens: WordTokens;
     output: string;
     pooling: Pooling;
     tokens_max: number;
@@ -49,13 +50,13 @@ export class OnnxModel {
     facts: ModelFacts;
   }) {
     this.#session = parts.session;
-    this.#tokenizer = parts.tokenizer;
+    this.#tokens = parts.tokens;
     this.#output = parts.output;
     this.#pooling = parts.pooling;
     this.#tokensMax = parts.tokens_max;
-    this.#padId = parts.pad_id;
+    this.#padId = BigInt(parts.pad_id);
     this.facts = parts.facts;
-    const frame = parts.tokenizer.encode('').ids;
+    const frame = parts.tokens.encode('');
     this.#endId = frame.length > 1 ? frame.at(-1)! : null;
   }
 
@@ -91,7 +92,7 @@ export class OnnxModel {
     const padToken = tokenizerConfig.pad_token;
     const parts = {
       session,
-      tokenizer,
+      tokens: new WordTokens(tokenizer, tokenizerJson),
       output,
       pooling: output === TEXT_OUTPUT ? 'mean' : readPooling(dir),
       tokens_max: readTokensMax(dir, tokenizerConfig),
@@ -130,8 +131,8 @@ export class OnnxModel {
     await this.#session.release();
   }
 
-  #encode(text: string): number[] {
-    const { ids } = this.#tokenizer.encode(cutText(text));
+  #encode(text: string): BigInt64Array {
+    const ids = this.#tokens.encode(cutText(text));
     if (ids.length <= this.#tokensMax) return ids;
     const cut = ids.slice(0, this.#tokensMax);
     if (this.#endId !== null) cut[cut.length - 1] = this.#endId;
@@ -143,13 +144,12 @@ export class OnnxModel {
     const rows = batch.length;
     // A graph need not take zero tokens.
     const columns = Math.max(1, ...batch.map(({ ids }) => ids.length));
-    const ids = new BigInt64Array(rows * columns).fill(BigInt(this.#padId));
+    const ids = new BigInt64Array(rows * columns).fill(this.#padId);
     const mask = new BigInt64Array(rows * columns);
     for (const [row, text] of batch.entries()) {
-      for (const [column, id] of text.ids.entries()) {
-        ids[row * columns + column] = BigInt(id);
-        mask[row * columns + column] = 1n;
-      }
+      const from = row * columns;
+      ids.set(text.ids, from);
+      mask.fill(1n, from, from + text.ids.length);
     }
     const data = { input_ids: ids, attention_mask: mask, token_type_ids: new BigInt64Array(rows * columns) };
     const feeds: Record<string, Tensor> = {};
