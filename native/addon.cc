@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "step-texts.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -909,6 +910,7 @@ napi_value Init(napi_env env, napi_value exports) {
       {"measureChecksum", MeasureChecksum},
       {"measureMisalignment", MeasureMisalignment},
       {"compareVectors", CompareVectors},
+      {"measureTexts", step_texts::MeasureTexts},
   });
 }
 

@@ -115,8 +115,8 @@ export function hashOutcome(observation: string): number {
   return hashLoosely(mayChange(observation) ? observation.replace(CHANGING, '#') : observation);
 }
 
-/** Whether CHANGING can match: a look at what stands around digits, colons and dashes, which costs a part of it. */
-function mayChange(text: string): boolean {
+/** Whether CHANGING can match in a result: a look at what stands around digits, colons and dashes, which costs a part of it. */
+export function mayChange(text: string): boolean {
   for (let at = 1; at < text.length; at++) {
     const code = text.charCodeAt(at);
     if (code === 45) {

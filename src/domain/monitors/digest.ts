@@ -7,7 +7,7 @@
  */
 
 import { collectValues, hashCall, hashFailure, hashLoosely, hashOutcome, parseInput } from './canonical.ts';
-import { FLAG, filterBit, HEAD_WORDS, INPUT_WORDS, StepFeatures, thoughtBit } from './features.ts';
+import { FLAG, StepFeatures } from './features.ts';
 import {
   ADMITTING,
   CHANGED,
@@ -22,13 +22,11 @@ import {
   EDITING_COMMAND,
   FAILING,
   FINISHING,
-  FUNCTION_WORDS,
   HEDGING,
   IRREVERSIBLE,
   LOOKING,
   MUTATING_ACTION,
   MUTATING_COMMAND,
-  NEGATIONS,
   PARTIAL,
   PENDING,
   PLACEHOLDER,
@@ -37,7 +35,6 @@ import {
   READING,
   RECAPPING,
   RECAPPING_ACTION,
-  RETRY_WORDS,
   RUNNING_COMMAND,
   SHELL,
   SHOWING_COMMAND,
@@ -47,8 +44,10 @@ import {
   WAITING,
 } from './lexicon.ts';
 import { cleanQuote, PLAIN_CHARACTERS } from './quote.ts';
+import { COUNT, READ_CHARACTERS, StepTexts } from './step-texts.ts';
 import { countStutter, mayHoldSentences } from './stutter.ts';
-import { hashText, Sketch, shortHash, WordList, WordMarks, WordSet } from './words.ts';
+import { TRIGGER } from './triggers.ts';
+import { hashText } from './words.ts';
 
 /** A step as it comes, all fields there. */
 export interface MonitorStep {
@@ -78,12 +77,8 @@ export interface StepDigest {
   features: Uint8Array;
 }
 
-/** Characters that are read of each text: this many from the beginning, half as many from the end. */
-const READ_CHARACTERS = 4096;
 /** Result that is looked at for what kind of result it is. */
 const SIGN_CHARACTERS = 600;
-/** Result whose words make its head. */
-const HEAD_CHARACTERS = 160;
 /** A short result that denies is a denial; in a long one the words are part of the news. */
 const DENIAL_CHARACTERS = 700;
 /** The same for a result that says: not yet. */
@@ -126,7 +121,7 @@ function isAskedFor(step: MonitorStep, failure: RegExpExecArray): boolean {
 }
 
 /** Three quoted or capitalised names in a row, or a list of as many items. */
-const ENUMERATION =
+export const ENUMERATION =
   /(?:['"“‘][^'"“”‘’\n]{2,60}['"”’](?: \([^)\n]{0,40}\))?(?:,? and |, ?|; ?)){2,}|(?:\b[A-Z][\w&'.-]*(?: [\w&'.-]+){0,5}(?: \([^)\n]{0,40}\))?, ){2,}/;
 
 /** One sentence of the agent's own words that claims something and does not hedge, in a text that admits no failure. */
@@ -190,6 +185,10 @@ function flagStep(
   denies: boolean,
   parsed: unknown,
 ): number {
+  const { counts } = texts;
+  const inOwn = counts[COUNT.own_triggers]!;
+  const inInput = counts[COUNT.input_triggers]!;
+  const inSigns = counts[COUNT.sign_triggers]!;
   const own = `${thought}\n${input.slice(0, READ_CHARACTERS)}`;
   const named = flagAction(step.action.slice(0, 200));
   // A command says what it does in its beginning; words of a query are no commands.
@@ -199,7 +198,11 @@ function flagStep(
     named & (FLAG.mutates | FLAG.checks | FLAG.speaks | FLAG.reads | FLAG.final | FLAG.waits | FLAG.recaps);
   if (failed) flags |= FLAG.failed;
   if (denies) flags |= FLAG.denies;
-  if ((failed || denies) && PLACEHOLDER.test(`${input.slice(0, READ_CHARACTERS)}\n${signs}`))
+  if (
+    (failed || denies) &&
+    ((inInput | inSigns) & TRIGGER.placeholder) !== 0 &&
+    PLACEHOLDER.test(`${input.slice(0, READ_CHARACTERS)}\n${signs}`)
+  )
     flags |= FLAG.invents;
   if (commands && MUTATING_COMMAND.test(command)) flags |= FLAG.mutates;
   if ((flags & FLAG.mutates) !== 0) {
@@ -213,18 +216,20 @@ function flagStep(
   if (edits && (!DOCUMENT.test(command) || PROGRAM.test(command))) flags |= FLAG.edits;
   if (step.observation.trim() === '') flags |= FLAG.silent;
   if (/^\W*(?:sleep|wait|watch)\b/i.test(command)) flags |= FLAG.waits;
-  if (!failed && !denies && step.observation.length <= PENDING_CHARACTERS && PENDING.test(signs))
-    flags |= FLAG.pending;
-  if (PARTIAL.test(signs)) flags |= FLAG.partial;
-  if (claims(CLAIMING, HEDGING, own)) flags |= FLAG.claims_success;
+  const mayPend = !failed && !denies && step.observation.length <= PENDING_CHARACTERS;
+  if (mayPend && (inSigns & TRIGGER.pending) !== 0 && PENDING.test(signs)) flags |= FLAG.pending;
+  if ((inSigns & TRIGGER.partial) !== 0 && PARTIAL.test(signs)) flags |= FLAG.partial;
+  if ((inOwn & TRIGGER.claiming) !== 0 && claims(CLAIMING, HEDGING, own)) flags |= FLAG.claims_success;
   // Looked for only where a claim would be made: this runs at every step.
   const tells =
     (flags & (FLAG.speaks | FLAG.final)) !== 0 || (step.action === '' && step.action_input === '');
   if (tells && claims(CHANGED, DOUBTING, own)) flags |= FLAG.claims_change;
-  if (PRESUPPOSING.test(own)) flags |= FLAG.presupposes;
-  if (VERIFYING.test(input.slice(0, READ_CHARACTERS))) flags |= FLAG.asks_check;
-  if (ENUMERATION.test(input.slice(0, READ_CHARACTERS))) flags |= FLAG.enumerates;
-  if (RECAPPING.test(own)) flags |= FLAG.recaps;
+  if ((inOwn & TRIGGER.presupposing) !== 0 && PRESUPPOSING.test(own)) flags |= FLAG.presupposes;
+  if ((inInput & TRIGGER.verifying) !== 0 && VERIFYING.test(input.slice(0, READ_CHARACTERS)))
+    flags |= FLAG.asks_check;
+  if ((inInput & TRIGGER.enumerating) !== 0 && ENUMERATION.test(input.slice(0, READ_CHARACTERS)))
+    flags |= FLAG.enumerates;
+  if ((inOwn & TRIGGER.recapping) !== 0 && RECAPPING.test(own)) flags |= FLAG.recaps;
   // The same value in many places of a JSON input is data, not speech.
   const said = parsed === undefined ? own : thought;
   if (mayHoldSentences(said, STUTTER_COUNT) && countStutter(said) >= STUTTER_COUNT) flags |= FLAG.stutters;
@@ -233,13 +238,9 @@ function flagStep(
   return flags;
 }
 
-/** Where the words of the step at hand are collected, one step after the other. */
-const words = new WordList();
-const seen = new WordMarks();
-const headWords = new WordSet(HEAD_WORDS);
-const inputWords = new WordSet(INPUT_WORDS);
-const sketch = new Sketch();
+/** Where the words of the step at hand are counted, one step after the other. */
 const features = new StepFeatures();
+const texts = new StepTexts();
 
 /** Whether an input with the words of a sentence is a command or a statement. */
 function isCode(action: string, input: string): boolean {
@@ -247,32 +248,11 @@ function isCode(action: string, input: string): boolean {
   return STATEMENT.test(start) || (CODE_SIGN.test(start) && SHELL.test(`${action.slice(0, 200)} `));
 }
 
-/** Words of the observation into the head, the filter and `seen`; gives their number, as far as read. */
-function readObservation(text: string): number {
-  const { filter } = features;
-  headWords.begin();
-  words.read(text.slice(0, HEAD_CHARACTERS));
-  for (let i = 0; i < words.count; i++)
-    if (!FUNCTION_WORDS.has(words.wholes[i]!)) headWords.add(words.stems[i]!);
-  features.numbers[6] = headWords.seal(features.head) << 8;
-  seen.begin();
-  words.read(readEnds(text, READ_CHARACTERS));
-  for (let i = 0; i < words.count; i++) {
-    const short = shortHash(words.stems[i]!);
-    if (seen.has(short) || FUNCTION_WORDS.has(words.wholes[i]!)) continue;
-    seen.add(short);
-    const bit = filterBit(short);
-    filter[bit >>> 3]! |= 1 << (bit & 7);
-  }
-  return words.count;
-}
-
 /**
  * The digest of a step: the same for the same step, whatever came before it.
  * @param isPlain somebody has found no key in the first PLAIN_CHARACTERS of any of its texts; nothing changes but the time
  */
 export function digestStep(step: MonitorStep, isPlain = false): StepDigest {
-  features.clear();
   const parsed = parseInput(step.action_input);
   const acts = step.action !== '' || step.action_input !== '';
   // A step without a call is a step of talk: what it says is what it does.
@@ -282,61 +262,25 @@ export function digestStep(step: MonitorStep, isPlain = false): StepDigest {
       ? readEnds(step.action_input, READ_CHARACTERS)
       : collectValues(parsed, READ_CHARACTERS * 1.5);
   const thought = readEnds(step.thought, READ_CHARACTERS);
+  const observation = readEnds(step.observation, READ_CHARACTERS);
   const signs = readEnds(step.observation, SIGN_CHARACTERS);
-  const failure = FAILING.exec(signs);
+  texts.measure(input, thought, observation, features);
+  const { counts } = texts;
+  const inSigns = counts[COUNT.sign_triggers]!;
+  const failure = (inSigns & TRIGGER.failing) === 0 ? null : FAILING.exec(signs);
   const failed = step.is_error || (failure !== null && !isAskedFor(step, failure));
   const denies =
-    step.observation.trim().length === 0
-      ? false
-      : step.observation.length <= DENIAL_CHARACTERS && DENYING.test(signs);
-
-  const observationLength = readObservation(step.observation);
-
-  let subject = 0;
-  let functionWords = 0;
-  let retries = 0;
-  let negations = 0;
-  inputWords.begin();
-  sketch.begin();
-  words.read(input);
-  const length = words.count;
-  for (let i = 0; i < length; i++) {
-    const whole = words.wholes[i]!;
-    if (RETRY_WORDS.has(whole)) retries += 1;
-    if (NEGATIONS.has(whole)) negations += 1;
-    if (FUNCTION_WORDS.has(whole)) {
-      functionWords += 1;
-      continue;
-    }
-    const stem = words.stems[i]!;
-    subject += words.subjects[i]!;
-    inputWords.add(stem);
-    sketch.add(stem, 1);
-  }
-  const wordCount = inputWords.seal(features.words);
-  sketch.seal(features.inputSketch);
-  for (let i = 0; i < wordCount; i++) if (seen.has(features.words[i]!)) features.answered[i] = 1;
-
-  sketch.begin();
-  const { thoughtFilter } = features;
-  words.read(thought);
-  for (let i = 0; i < words.count; i++) {
-    const whole = words.wholes[i]!;
-    if (NEGATIONS.has(whole)) negations += 1;
-    if (FUNCTION_WORDS.has(whole)) continue;
-    const stem = words.stems[i]!;
-    sketch.add(stem, 1);
-    subject += words.subjects[i]!;
-    const bit = thoughtBit(shortHash(stem));
-    thoughtFilter[bit >>> 3]! |= 1 << (bit & 7);
-  }
-  sketch.seal(features.thoughtSketch);
+    (inSigns & TRIGGER.denying) !== 0 &&
+    step.observation.length <= DENIAL_CHARACTERS &&
+    step.observation.trim().length > 0 &&
+    DENYING.test(signs);
 
   let flags = flagStep(step, input, thought, signs, failed, denies, parsed);
-  if (length >= PROSE_WORDS && functionWords / length >= PROSE_SHARE && !isCode(step.action, input))
-    flags |= FLAG.prose;
-  if (observationLength >= SUBSTANTIAL_WORDS) flags |= FLAG.substantial;
-  if (negations % 2 === 1) flags |= FLAG.negates;
+  const length = counts[COUNT.input_words]!;
+  const isProse = length >= PROSE_WORDS && counts[COUNT.function_words]! / length >= PROSE_SHARE;
+  if (isProse && !isCode(step.action, input)) flags |= FLAG.prose;
+  if (counts[COUNT.observation_words]! >= SUBSTANTIAL_WORDS) flags |= FLAG.substantial;
+  if (counts[COUNT.negations]! % 2 === 1) flags |= FLAG.negates;
 
   const failureLine = failed || denies ? findFailureLine(signs, failure) : '';
   const { numbers, scalars } = features;
@@ -345,18 +289,23 @@ export function digestStep(step: MonitorStep, isPlain = false): StepDigest {
     : step.thought.trim() === ''
       ? 0
       : hashLoosely(step.thought);
-  numbers[1] = hashOutcome(step.observation);
+  const outcome = observation.length === step.observation.length ? counts[COUNT.outcome]! : 0;
+  numbers[1] = outcome === 0 ? hashOutcome(step.observation) : outcome;
   numbers[2] = failed || denies ? hashFailure(failureLine) : 0;
-  numbers[3] = hashLoosely(step.thought.trim().toLowerCase().slice(0, READ_CHARACTERS));
+  const thoughtHash = step.thought.length <= READ_CHARACTERS ? counts[COUNT.thought]! : 0;
+  numbers[3] =
+    thoughtHash === 0
+      ? hashLoosely(step.thought.trim().toLowerCase().slice(0, READ_CHARACTERS))
+      : thoughtHash;
   numbers[4] = step.step_index;
   numbers[8] = Math.floor(step.step_index / 2 ** 32);
   numbers[5] = flags;
-  numbers[6]! |= wordCount;
+  numbers[6] = counts[COUNT.kept_words]! | (counts[COUNT.head]! << 8);
   numbers[7] = hashText(step.action.slice(0, 200).trim(), 9);
-  scalars[0] = Math.min(retries, 0xffff);
+  scalars[0] = Math.min(counts[COUNT.retries]!, 0xffff);
   scalars[1] = Math.min(length, 0xffff);
-  scalars[2] = Math.min(observationLength, 0xffff);
-  scalars[3] = Math.min(subject, 0xffff);
+  scalars[2] = Math.min(counts[COUNT.observation_words]!, 0xffff);
+  scalars[3] = Math.min(counts[COUNT.subject]!, 0xffff);
   return {
     step_index: step.step_index,
     action: cleanQuote(step.action, 48, isPlain),

@@ -158,7 +158,8 @@ export class StepFeatures extends StepSlot {
   /** Words of the thought, in the same way. */
   readonly thoughtFilter: Uint8Array;
 
-  readonly #bytes: Uint8Array;
+  /** All of it. */
+  readonly bytes: Uint8Array;
 
   /**
    * Its views are made once, which costs as much as judging a step: whoever looks at one step after the other keeps
@@ -168,7 +169,7 @@ export class StepFeatures extends StepSlot {
   constructor(features?: Uint8Array) {
     const bytes = new Uint8Array(FEATURE_BYTES);
     super(bytes.buffer, 0);
-    this.#bytes = bytes;
+    this.bytes = bytes;
     this.answered = bytes.subarray(ANSWERED_AT, ANSWERED_AT + INPUT_WORDS);
     this.scalars = new Uint16Array(bytes.buffer, SCALARS_AT, 4);
     this.filter = bytes.subarray(FILTER_AT, THOUGHT_FILTER_AT);
@@ -179,22 +180,27 @@ export class StepFeatures extends StepSlot {
   /** @param features of a digest, FEATURE_BYTES */
   load(features: Uint8Array): void {
     if (features.length !== FEATURE_BYTES) throw new RangeError(`${features.length} bytes of features`);
-    this.#bytes.set(features);
+    this.bytes.set(features);
   }
 
   /** Forgets the step. */
   clear(): void {
-    this.#bytes.fill(0);
+    this.bytes.fill(0);
   }
 
   /** The features as they stand, in memory of their own. */
   copy(): Uint8Array {
-    return this.#bytes.slice();
+    return this.bytes.slice();
+  }
+
+  /** The same into memory that is there. */
+  copyTo(features: Uint8Array): void {
+    features.set(this.bytes);
   }
 
   /** The part of them that a run remembers. */
   get slotBytes(): Uint8Array {
-    this.#slotBytes ??= this.#bytes.subarray(0, SLOT_BYTES);
+    this.#slotBytes ??= this.bytes.subarray(0, SLOT_BYTES);
     return this.#slotBytes;
   }
 

@@ -203,10 +203,12 @@ export function hashWord(word: string): number {
 
 /** A fixed set of words by their hashes: one look-up a word of every text, so a table of plain numbers. */
 export class Lexicon {
+  readonly hashes: readonly number[];
   readonly #mask: number;
   readonly #table: Uint32Array;
 
   constructor(hashes: readonly number[]) {
+    this.hashes = hashes;
     // At most a quarter full; 0, which stands for an empty place, is no word's hash but by the rarest chance.
     this.#mask = 2 ** Math.ceil(Math.log2(hashes.length * 4 + 1)) - 1;
     this.#table = new Uint32Array(this.#mask + 1);

@@ -1,0 +1,173 @@
+/**
+ * What stands in the texts of a step, as numbers: words, sketches and sums, and which patterns may match. One call of
+ * the addon where it was compiled; the twin here does the same and says how. Pure; any thread.
+ */
+import { loadTextAddon, type TextEngine } from '../../../native/text-engine.ts';
+import { hashLoosely, mayChange } from './canonical.ts';
+import { FEATURE_BYTES, filterBit, HEAD_WORDS, INPUT_WORDS, StepFeatures, thoughtBit } from './features.ts';
+import { FUNCTION_WORDS, NEGATIONS, RETRY_WORDS } from './lexicon.ts';
+import { ALL_TRIGGERS, packTriggers, TRIGGER_WORDS } from './triggers.ts';
+import { type Lexicon, Sketch, shortHash, WordList, WordMarks, WordSet } from './words.ts';
+
+/** Characters that are read of each text: this many from the beginning, half as many from the end. */
+export const READ_CHARACTERS = 4096;
+/** Result whose words make its head. */
+const HEAD_CHARACTERS = 160;
+
+/** What is counted, by its place. */
+export const COUNT = {
+  /** Words kept of the observation's head. */
+  head: 0,
+  observation_words: 1,
+  input_words: 2,
+  /** Of the input. */
+  function_words: 3,
+  retries: 4,
+  /** Of input and thought, as are the words that say what the step is about. */
+  negations: 5,
+  subject: 6,
+  /** Words kept of the input. */
+  kept_words: 7,
+  /** Hash of the observation as it is told from another; 0: `hashOutcome` has to look. */
+  outcome: 8,
+  /** Hash of the thought in lower case; 0: it is not ASCII. */
+  thought: 9,
+  /** Bits of TRIGGER: of thought and input, of the input, and of the observation's beginning and end. */
+  own_triggers: 10,
+  input_triggers: 11,
+  sign_triggers: 12,
+} as const;
+const COUNTS = Object.keys(COUNT).length;
+
+/** In the lexicon, a bit each. */
+const WORD = { function: 1, negation: 2, retry: 4 } as const;
+
+/** [mask, then for each place a hash and what the word is]: the place of a hash, or the next one that is free. */
+function packLexicon(kinds: readonly (readonly [Lexicon, number])[]): Uint32Array {
+  const words = new Map<number, number>();
+  for (const [lexicon, bit] of kinds)
+    for (const hash of lexicon.hashes) words.set(hash, (words.get(hash) ?? 0) | bit);
+  const mask = 2 ** Math.ceil(Math.log2(words.size * 4 + 1)) - 1;
+  const table = new Uint32Array(1 + 2 * (mask + 1));
+  table[0] = mask;
+  for (const [hash, bits] of words) {
+    let at = hash & mask;
+    while (table[1 + 2 * at] !== 0) at = (at + 1) & mask;
+    table[1 + 2 * at] = hash;
+    table[2 + 2 * at] = bits;
+  }
+  return table;
+}
+
+const LEXICON = packLexicon([
+  [FUNCTION_WORDS, WORD.function],
+  [NEGATIONS, WORD.negation],
+  [RETRY_WORDS, WORD.retry],
+]);
+const TRIGGERS = packTriggers(TRIGGER_WORDS);
+
+/** Where the words of the step at hand are collected, one step after the other. */
+const words = new WordList();
+const seen = new WordMarks();
+const headWords = new WordSet(HEAD_WORDS);
+const inputWords = new WordSet(INPUT_WORDS);
+const sketch = new Sketch();
+const own = new StepFeatures();
+
+export const textTwin: TextEngine = {
+  kind: 'typescript',
+
+  measureTexts(input, thought, observation, _lexicon, _triggers, features, counts) {
+    if (features.length !== FEATURE_BYTES || counts.length < COUNTS)
+      throw new RangeError('a table of another size');
+    counts.fill(0);
+    own.clear();
+
+    headWords.begin();
+    words.read(observation.slice(0, HEAD_CHARACTERS));
+    for (let i = 0; i < words.count; i++)
+      if (!FUNCTION_WORDS.has(words.wholes[i]!)) headWords.add(words.stems[i]!);
+    counts[COUNT.head] = headWords.seal(own.head);
+    seen.begin();
+    words.read(observation);
+    for (let i = 0; i < words.count; i++) {
+      const short = shortHash(words.stems[i]!);
+      if (seen.has(short) || FUNCTION_WORDS.has(words.wholes[i]!)) continue;
+      seen.add(short);
+      setBit(own.filter, filterBit(short));
+    }
+    counts[COUNT.observation_words] = words.count;
+    counts[COUNT.outcome] = mayChange(observation) ? 0 : hashLoosely(observation);
+
+    let subject = 0;
+    let negations = 0;
+    inputWords.begin();
+    sketch.begin();
+    words.read(input);
+    counts[COUNT.input_words] = words.count;
+    for (let i = 0; i < words.count; i++) {
+      const whole = words.wholes[i]!;
+      if (RETRY_WORDS.has(whole)) counts[COUNT.retries]!++;
+      if (NEGATIONS.has(whole)) negations++;
+      if (FUNCTION_WORDS.has(whole)) {
+        counts[COUNT.function_words]!++;
+        continue;
+      }
+      const stem = words.stems[i]!;
+      subject += words.subjects[i]!;
+      inputWords.add(stem);
+      sketch.add(stem, 1);
+    }
+    const kept = inputWords.seal(own.words);
+    counts[COUNT.kept_words] = kept;
+    sketch.seal(own.inputSketch);
+    for (let i = 0; i < kept; i++) if (seen.has(own.words[i]!)) own.answered[i] = 1;
+
+    sketch.begin();
+    words.read(thought);
+    for (let i = 0; i < words.count; i++) {
+      const whole = words.wholes[i]!;
+      if (NEGATIONS.has(whole)) negations++;
+      if (FUNCTION_WORDS.has(whole)) continue;
+      const stem = words.stems[i]!;
+      subject += words.subjects[i]!;
+      sketch.add(stem, 1);
+      setBit(own.thoughtFilter, thoughtBit(shortHash(stem)));
+    }
+    sketch.seal(own.thoughtSketch);
+    counts[COUNT.subject] = subject;
+    counts[COUNT.negations] = negations;
+    if (/^[\0-\x7f]*$/.test(thought)) counts[COUNT.thought] = hashLoosely(thought.toLowerCase());
+
+    counts[COUNT.own_triggers] = ALL_TRIGGERS;
+    counts[COUNT.input_triggers] = ALL_TRIGGERS;
+    counts[COUNT.sign_triggers] = ALL_TRIGGERS;
+    own.copyTo(features);
+  },
+};
+
+function setBit(filter: Uint8Array, bit: number): void {
+  filter[bit >>> 3]! |= 1 << (bit & 7);
+}
+
+const native = loadTextAddon();
+/** What runs here. */
+const engine = native ?? textTwin;
+
+/** Counts what stands in the texts of one step after the other. */
+export class StepTexts {
+  readonly counts = new Uint32Array(COUNTS);
+  readonly #engine: TextEngine;
+
+  constructor(use: TextEngine = engine) {
+    this.#engine = use;
+  }
+
+  /**
+   * @param features gets the words' part of a step's features; the rest is cleared
+   * @param input ends of the text, as are the others, by READ_CHARACTERS
+   */
+  measure(input: string, thought: string, observation: string, features: StepFeatures): void {
+    this.#engine.measureTexts(input, thought, observation, LEXICON, TRIGGERS, features.bytes, this.counts);
+  }
+}

@@ -1,0 +1,232 @@
+/**
+ * What must stand in a text for a pattern of the lexicon to match in it: one look for all of it says which patterns need
+ * not be tried, and mostly that is all of them. Whoever changes a pattern looks here too; `triggers.test.ts` makes texts
+ * that match and looks for them. Constants; any thread.
+ */
+
+/** A bit for each pattern. */
+export const TRIGGER = {
+  failing: 1,
+  denying: 1 << 1,
+  partial: 1 << 2,
+  pending: 1 << 3,
+  claiming: 1 << 4,
+  presupposing: 1 << 5,
+  verifying: 1 << 6,
+  enumerating: 1 << 7,
+  recapping: 1 << 8,
+  placeholder: 1 << 9,
+} as const;
+
+export type TriggerName = keyof typeof TRIGGER;
+
+/** Where nobody has looked, everything may be. */
+export const ALL_TRIGGERS = 0xffffffff;
+
+/**
+ * For each pattern words in lower case of which one stands in whatever matches, case aside: single characters, or 3 to
+ * {@link WORD_CHARACTERS}, of ASCII and without a line's end (a text may come in parts).
+ */
+export const TRIGGER_WORDS: Readonly<Record<TriggerName, readonly string[]>> = {
+  failing: [
+    'error',
+    'exception',
+    'fatal',
+    'fail',
+    'traceback',
+    'panic:',
+    'abort',
+    'command not found',
+    'no such file',
+    'permission denied',
+    'segmentation fault',
+    ': ***',
+    'exit code',
+    'exit status',
+    'exit with',
+    'exited code',
+    'exited status',
+    'exited with',
+  ],
+  denying: [
+    'not found',
+    't fi',
+    't fo',
+    't be fi',
+    't be fo',
+    'no result',
+    'no match',
+    'no such',
+    'no record',
+    'no entries',
+    'no data',
+    'no item',
+    'no file',
+    'nothing ',
+    ' unchanged',
+    'no change',
+    'no effect',
+    't exist',
+    'unable to ',
+    'did not match',
+    '0 results',
+    '0 matches',
+    'none found',
+    'empty page',
+    'empty list',
+    'empty result',
+    'unavailable',
+    'access denied',
+    '404',
+    '403',
+  ],
+  partial: [
+    'viewport shows ',
+    'page 1 of ',
+    'showing ',
+    'truncated',
+    ' more ',
+    'first ',
+    'has_more',
+    'next_page',
+    'output cut',
+    'output limited',
+  ],
+  pending: [
+    'status',
+    'state',
+    'phase',
+    'pending',
+    'queued',
+    'running',
+    'progress',
+    'waiting',
+    'processing',
+    'building',
+    'starting',
+    'deploying',
+    'containercreating',
+    'podinitializing',
+    'not ready',
+    'not finished',
+    'not complete',
+    'not done',
+    'not yet ',
+    '%',
+  ],
+  claiming: [
+    'success',
+    'succeed',
+    'fixed the ',
+    ' pass',
+    ' work',
+    ' is green',
+    ' fixed',
+    ' resolved',
+    ' solved',
+    ' complete',
+    ' done',
+    ' finished',
+    ' implemented',
+  ],
+  presupposing: [
+    ' downloaded',
+    ' provided',
+    ' identified',
+    ' obtained',
+    ' retrieved',
+    ' extracted',
+    ' gathered',
+    ' collected',
+    ' found',
+    ' located',
+    ' mentioned',
+    ' listed',
+    ' opened',
+    ' returned',
+    ' saved',
+    ' confirmed',
+    ' revised',
+    ' updated',
+  ],
+  verifying: [
+    'verif',
+    'confirm',
+    'validat',
+    'authenticat',
+    'double-check',
+    'cross-check',
+    'ensure',
+    'make sure',
+  ],
+  enumerating: [',', ';', ' and '],
+  recapping: [
+    'summar',
+    'recap',
+    'so far',
+    'compact',
+    'compress',
+    'truncat',
+    'condens',
+    'trimm',
+    'conversation',
+    'context',
+    'session',
+    ' what we',
+    ' what i',
+  ],
+  placeholder: [
+    'path_to',
+    'path/to',
+    'your_',
+    'your-',
+    '<your',
+    '[your',
+    '{your',
+    '<insert',
+    '[insert',
+    '{insert',
+    '<enter',
+    '[enter',
+    '{enter',
+    '<replace',
+    '[replace',
+    '{replace',
+    '_here',
+  ],
+};
+
+const CHARACTERS = 256;
+const BUCKETS = 1_024;
+const ENTRIES_AT = CHARACTERS + BUCKETS;
+/** Numbers of an entry: [bits, the bucket's next entry, characters, the characters]. */
+const ENTRY = 8;
+/** Longest word. */
+const WORD_CHARACTERS = (ENTRY - 3) * 4;
+
+/**
+ * The words as the addon looks for them: the bits of each character, then the first entry of each bucket (0: none), then
+ * the entries. A word's bucket is the hash of its first three characters.
+ * @throws RangeError for a word that cannot be looked for
+ */
+export function packTriggers(words: Readonly<Record<TriggerName, readonly string[]>>): Uint32Array {
+  const numbers: number[] = new Array(ENTRIES_AT).fill(0);
+  for (const name of Object.keys(words) as TriggerName[]) {
+    for (const word of words[name]) {
+      if (!/^[\x01-\x09\x0b-@[-~]+$/.test(word) || word.length === 2 || word.length > WORD_CHARACTERS)
+        throw new RangeError(`"${word}" cannot be looked for`);
+      if (word.length === 1) {
+        numbers[word.charCodeAt(0)]! |= TRIGGER[name];
+        continue;
+      }
+      const key = word.charCodeAt(0) | (word.charCodeAt(1) << 8) | (word.charCodeAt(2) << 16);
+      const bucket = CHARACTERS + (Math.imul(key, 0x9e3779b1) >>> 22);
+      const characters = new Uint32Array(WORD_CHARACTERS / 4);
+      new Uint8Array(characters.buffer).set(Buffer.from(word, 'latin1'));
+      const entry = numbers.length;
+      numbers.push(TRIGGER[name], numbers[bucket]!, word.length, ...characters);
+      numbers[bucket] = entry;
+    }
+  }
+  return Uint32Array.from(numbers);
+}

@@ -1,0 +1,97 @@
+/** That no pattern matches in a text which holds none of its triggers: texts made from the patterns themselves. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { ENUMERATION } from '../../../src/domain/monitors/digest.ts';
+import * as lexicon from '../../../src/domain/monitors/lexicon.ts';
+import { packTriggers, TRIGGER_WORDS, type TriggerName } from '../../../src/domain/monitors/triggers.ts';
+
+const PATTERNS: Readonly<Record<TriggerName, RegExp>> = {
+  failing: lexicon.FAILING,
+  denying: lexicon.DENYING,
+  partial: lexicon.PARTIAL,
+  pending: lexicon.PENDING,
+  claiming: lexicon.CLAIMING,
+  presupposing: lexicon.PRESUPPOSING,
+  verifying: lexicon.VERIFYING,
+  enumerating: ENUMERATION,
+  recapping: lexicon.RECAPPING,
+  placeholder: lexicon.PLACEHOLDER,
+};
+
+/** What stands in the one group that is all of the pattern. */
+function unwrap(source: string): string {
+  const inner = /^\\b\(\?:([\s\S]*)\)\\b$/.exec(source)?.[1];
+  if (inner === undefined) return source;
+  let depth = 0;
+  for (const [character] of inner.replaceAll(/\\.|\[[^\]]*\]/g, '').matchAll(/[()]/g)) {
+    depth += character === '(' ? 1 : -1;
+    if (depth < 0) return source;
+  }
+  return inner;
+}
+
+/** The alternatives of the outermost group, so that each has texts made of it. */
+function splitAlternatives(source: string): string[] {
+  const parts: string[] = [''];
+  let depth = 0;
+  let inClass = false;
+  for (let at = 0; at < source.length; at++) {
+    const character = source[at]!;
+    let piece = character;
+    if (character === '\\') piece += source[++at]!;
+    else if (inClass) inClass = character !== ']';
+    else if (character === '[') inClass = true;
+    else if (character === '(') depth++;
+    else if (character === ')') depth--;
+    else if (character === '|' && depth === 0) {
+      parts.push('');
+      continue;
+    }
+    parts[parts.length - 1] += piece;
+  }
+  return parts;
+}
+
+/** Boundaries and anchors say what stands around; what the pattern itself takes stays. */
+function withoutAssertions(source: string): string {
+  return source
+    .replaceAll('\\b', '')
+    .replaceAll('(?:^|\\n)', '\\n')
+    .replaceAll('^', (_, at: number) => (source[at - 1] === '[' ? '^' : ''));
+}
+
+describe.each(Object.keys(PATTERNS) as TriggerName[])('%s', (name) => {
+  it('matches only where one of its triggers stands', () => {
+    const words = TRIGGER_WORDS[name];
+    let matched = 0;
+    const { source, flags } = PATTERNS[name];
+    const pattern = new RegExp(source, flags);
+    for (const alternative of splitAlternatives(unwrap(source))) {
+      fc.assert(
+        fc.property(
+          fc.stringMatching(new RegExp(`^(?:${withoutAssertions(alternative)})$`)),
+          fc.boolean(),
+          (made, isUpper) => {
+            // Whatever stands in front of what matches is not what is looked at.
+            const text = pattern.exec(isUpper && flags.includes('i') ? made.toUpperCase() : made)?.[0];
+            if (text === undefined) return;
+            matched++;
+            const folded = text.toLowerCase();
+            expect(
+              words.some((word) => folded.includes(word)),
+              JSON.stringify(text),
+            ).toBe(true);
+          },
+        ),
+        { numRuns: 400 },
+      );
+    }
+    expect(matched).toBeGreaterThan(100);
+  });
+});
+
+it('takes no word that it could not find', () => {
+  const words = (word: string) => ({ ...TRIGGER_WORDS, failing: [word] });
+  for (const word of ['', 'ab', 'Fail', 'line\nend', 'naïve', 'longer than twenty characters'])
+    expect(() => packTriggers(words(word)), word).toThrow(RangeError);
+});
