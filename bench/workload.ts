@@ -1,5 +1,5 @@
 /**
- * The bodies of the bench: JSON of an exact size, fresh for each request, made without spending the processor on them.
+ * The bodies of the bench: JSON of a given size, fresh for each request, made without spending the processor on them.
  * Runs in the upstream process and in the load processes; pure but for its counters.
  *
  * A body that repeats would let a capture look cheaper than it is, so each one carries a running number, 384 bytes that
@@ -78,39 +78,43 @@ export interface FreshBody {
   refresh: (n: number) => void;
 }
 
-/** Lays a fresh body out in `buffer` from `offset`; see FreshBody. Throws when `bytes` leaves no room for the text. */
+/**
+ * Lays a fresh body out in `buffer` from `offset`; see FreshBody. Throws when `bytesMin` leaves no room for the text.
+ * @returns rewrites it for the n-th request, with so many bytes
+ */
 function layBody(
   buffer: Buffer,
   offset: number,
-  bytes: number,
+  bytesMin: number,
   before: string,
   after: string,
-): (n: number) => void {
+): (n: number, bytes: number) => void {
   const textAt = offset + before.length;
-  const textBytes = bytes - before.length - after.length;
+  const textBytes = bytesMin - before.length - after.length;
   const proseAt = textAt + 12 + NOISE_PER_BODY + 1;
-  if (textBytes < 12 + NOISE_PER_BODY + 2) throw new Error(`a body of ${bytes} bytes leaves no room`);
+  if (textBytes < 12 + NOISE_PER_BODY + 2) throw new Error(`a body of ${bytesMin} bytes leaves no room`);
   buffer.write(before, offset, 'latin1');
-  buffer.write(after, offset + bytes - after.length, 'latin1');
   buffer[proseAt - 1] = 0x20;
-  return (n) => {
+  return (n, bytes) => {
+    const afterAt = offset + bytes - after.length;
     buffer.write(`#${String(n % 10_000_000_000).padStart(10, '0')} `, textAt, 'latin1');
     putNoise(buffer, textAt + 12, n);
-    putProse(buffer, proseAt, offset + bytes - after.length - proseAt, n);
+    putProse(buffer, proseAt, afterAt - proseAt, n);
+    buffer.write(after, afterAt, 'latin1');
   };
 }
 
 /** A Messages answer of exactly `bytes` bytes. */
 export function makeAnswer(bytes: number): FreshBody {
   const buffer = Buffer.alloc(bytes);
-  const refresh = layBody(
+  const lay = layBody(
     buffer,
     0,
     bytes,
     '{"id":"msg_bench","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"',
     '"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":1024,"output_tokens":512,"cache_read_input_tokens":0,"cache_creation_input_tokens":0}}',
   );
-  return { buffer, refresh };
+  return { buffer, refresh: (n) => lay(n, bytes) };
 }
 
 /** Request headers as a provider's SDK sends them: the count and the size matter to a proxy. `extra` ends in CRLF. */
@@ -136,7 +140,7 @@ function requestHead(path: string, port: number, contentLength: number, extra: s
   );
 }
 
-/** What a load sends. `bytes` is the size of the request body and of the answer; `conversation` grows (see below). */
+/** What a load sends. `bytes` is the size of the answer, and of the request body on average; `conversation` grows (see below). */
 export type Workload = { kind: 'plain'; bytes: number } | { kind: 'conversation' };
 
 /** Gives the bytes of a connection's next request, head included; valid until the next call. */
@@ -144,21 +148,32 @@ export type RequestSource = () => Buffer;
 
 let requestNumber = 0;
 
-/** Requests of one size, each with a body of its own, to be sent on one connection to `port`. */
+/** A request's body is up to so much shorter or longer: a client's `Content-Length` is another one each time. */
+const SPREAD_BYTES = 96;
+
+/** Requests of about one size, each with a body and a length of its own, to be sent on one connection to `port`. */
 export function makePlainRequests(bytes: number, port: number): RequestSource {
-  const head = requestHead(`/v1/messages?reply=${bytes}`, port, bytes, '');
-  const buffer = Buffer.alloc(head.length + bytes);
+  const bytesMin = bytes - SPREAD_BYTES;
+  const head = requestHead(`/v1/messages?reply=${bytes}`, port, bytesMin, '');
+  const lengthAt = head.length - 4 - String(bytesMin).length;
+  const buffer = Buffer.alloc(head.length + bytes + SPREAD_BYTES);
   buffer.write(head, 0, 'latin1');
-  const refresh = layBody(
+  const lay = layBody(
     buffer,
     head.length,
-    bytes,
+    bytesMin,
     '{"model":"claude-sonnet-4-5","max_tokens":1024,"messages":[{"role":"user","content":"',
     '"}]}',
   );
+  const random = makeRandom(bytes);
   return () => {
-    refresh(++requestNumber);
-    return buffer;
+    const bytesNow = bytesMin + (random() % (2 * SPREAD_BYTES + 1));
+    const length = String(bytesNow);
+    if (length.length !== head.length - 4 - lengthAt)
+      throw new Error(`a body of ${length} bytes has another head`);
+    buffer.write(length, lengthAt, 'latin1');
+    lay(++requestNumber, bytesNow);
+    return buffer.subarray(0, head.length + bytesNow);
   };
 }
 

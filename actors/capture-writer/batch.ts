@@ -3,22 +3,28 @@
  * the front thread's heap, where the collector would look at it again and again. Made on front threads, read on the actor
  * thread.
  *
- * A slab: records one behind the other. A record: [u32 bytes of the request's head][u32 of the answer's headers][u32 of the
- * request's body][u32 of the response's][u32 cells of the request][u32 of the response][numbers][request's head][answer's
- * headers][bodies]. A small exchange's bodies are copied in from the cells that they were gathered in, which are free at
- * once; those of larger ones stay there: of these the record holds the number of cells, and the cells follow the slabs in
- * the order of the records. The request's head is a msgpack array of what a client sends alike again and again, its
- * headers as one text (a line end between names and values; no header holds one), so that it is read once for all that
- * are equal byte by byte. All that differs from exchange to exchange stands outside of it.
+ * A slab: records one behind the other. A record: [u32 bytes of the head][u32 which head][u32 bytes of the text][u32 characters
+ * of the run's name in it][u32 bytes of the request's body][u32 of the response's][u32 cells of the request][u32 of the
+ * response][numbers][head][text][bodies]. A small exchange's bodies are copied in from the cells that they were gathered in,
+ * which are free at once; those of larger ones stay there: of these the record holds the number of cells, and the cells
+ * follow the slabs in the order of the records.
+ *
+ * The head is a msgpack array of what a client sends alike again and again, its headers as one text (a line end between
+ * names and values; no header holds one). It stands in a batch once, in the first record that has it, and is made on this
+ * side and read on the other once for all that are equal byte by byte. What differs from exchange to exchange is in numbers
+ * and text: the run's name, the values of headers that vary with a line end behind each, the answer's headers.
  */
 import { Packr } from 'msgpackr';
 import { byteEngine } from '../../native/byte-engine.ts';
-import type { CapturedExchange, FinishedExchange } from '../../src/domain/exchange.ts';
+import type { CapturedExchange, FinishedExchange, RequestForm } from '../../src/domain/exchange.ts';
 import { CAPTURE_FREE_SLABS, CAPTURE_SLAB_BYTES } from '../../src/limits.ts';
 import type { BodyMemory } from './body-memory.ts';
 
-/** Six lengths, the numbers (`writeNumbers`), and nothing yet of the head. */
-const FIXED_BYTES = 24 + 56;
+/** Eight lengths and counts, then the numbers (`writeNumbers`). */
+const NUMBERS_AT = 32;
+const FIXED_BYTES = NUMBERS_AT + 56;
+/** A UTF-16 unit takes no more in UTF-8. */
+const CHARACTER_BYTES_MAX = 3;
 /** A body that stays in its cells is no shorter. */
 const CELL_BODY_BYTES = 24 << 10;
 /** An exchange that takes more than this part of a slab gets memory of its own. */
@@ -48,6 +54,8 @@ export interface BatchMemory {
   cells: readonly Uint8Array[];
 }
 
+let nextBatch = 0;
+
 /** Exchanges in the order in which they were added. */
 export class ExchangeBatch {
   readonly #pool: SlabPool;
@@ -58,6 +66,9 @@ export class ExchangeBatch {
   #slab: Buffer | null = null;
   #view: DataView | null = null;
   #used = 0;
+  /** Tells batches apart. */
+  readonly #number = nextBatch++;
+  #heads = 0;
 
   constructor(pool: SlabPool, memory: BodyMemory) {
     this.#pool = pool;
@@ -66,35 +77,42 @@ export class ExchangeBatch {
 
   /** Takes the exchange, and its cells. */
   add(exchange: FinishedExchange): void {
-    const head = packr.pack(makeHead(exchange));
-    const answerHeaders = exchange.response_headers.join('\n');
-    const answerBytes = Buffer.byteLength(answerHeaders, 'utf8');
+    const head = encodeHead(exchange);
+    const isNewHead = head.batch !== this.#number;
+    const headBytes = isNewHead ? head.bytes.length : 0;
+    const text = makeText(exchange);
     const requestBytes = exchange.request_kept_bytes;
     const responseBytes = exchange.response_kept_bytes;
     const requestCells = this.#countCells(exchange.request_cells, requestBytes);
     const responseCells = this.#countCells(exchange.response_cells, responseBytes);
-    const bytes =
+    const bytesMax =
       FIXED_BYTES +
-      head.length +
-      answerBytes +
+      headBytes +
+      text.length * CHARACTER_BYTES_MAX +
       (requestCells === 0 ? requestBytes : 0) +
       (responseCells === 0 ? responseBytes : 0);
-    if (this.#slab === null || this.#used + bytes > this.#slab.length) this.#begin(bytes);
+    if (this.#slab === null || this.#used + bytesMax > this.#slab.length) this.#begin(bytesMax);
     const slab = this.#slab!;
     const view = this.#view!;
-    let at = this.#used;
-    view.setUint32(at, head.length, true);
-    view.setUint32(at + 4, answerBytes, true);
-    view.setUint32(at + 8, requestBytes, true);
-    view.setUint32(at + 12, responseBytes, true);
-    view.setUint32(at + 16, requestCells, true);
-    view.setUint32(at + 20, responseCells, true);
-    writeNumbers(exchange, view, at + 24);
-    at += FIXED_BYTES;
-    slab.set(head, at);
-    at += head.length;
-    slab.write(answerHeaders, at, answerBytes, 'utf8');
-    at += answerBytes;
+    const start = this.#used;
+    let at = start + FIXED_BYTES;
+    if (isNewHead) {
+      head.batch = this.#number;
+      head.index = this.#heads++;
+      slab.set(head.bytes, at);
+      at += headBytes;
+    }
+    const textBytes = slab.write(text, at, 'utf8');
+    at += textBytes;
+    view.setUint32(start, headBytes, true);
+    view.setUint32(start + 4, head.index, true);
+    view.setUint32(start + 8, textBytes, true);
+    view.setUint32(start + 12, exchange.run_id?.length ?? 0, true);
+    view.setUint32(start + 16, requestBytes, true);
+    view.setUint32(start + 20, responseBytes, true);
+    view.setUint32(start + 24, requestCells, true);
+    view.setUint32(start + 28, responseCells, true);
+    writeNumbers(exchange, view, start + NUMBERS_AT);
     at = this.#addBody(exchange.request_cells, requestBytes, requestCells > 0, slab, at);
     this.#used = this.#addBody(exchange.response_cells, responseBytes, responseCells > 0, slab, at);
   }
@@ -176,24 +194,25 @@ export class BatchReader {
       this.#joined = new Uint8Array(new SharedArrayBuffer(cellBytes));
     }
     let nextCell = 0;
+    const heads: KnownHead[] = [];
     for (const slab of slabs) {
       const view = new DataView(slab.buffer, slab.byteOffset, slab.length);
       // msgpack wants a Buffer to find its strings quickly.
       const bytes = Buffer.from(slab.buffer, slab.byteOffset, slab.length);
       let at = 0;
       while (at < slab.length) {
-        const headBytes = view.getUint32(at, true);
-        const answerBytes = view.getUint32(at + 4, true);
-        const requestBytes = view.getUint32(at + 8, true);
-        const responseBytes = view.getUint32(at + 12, true);
-        const requestCells = view.getUint32(at + 16, true);
-        const responseCells = view.getUint32(at + 20, true);
-        const numbersAt = at + 24;
-        const headAt = at + FIXED_BYTES;
-        const answerAt = headAt + headBytes;
-        const headEnd = answerAt + answerBytes;
-        const head = readHead(bytes, headAt, answerAt);
-        const answerHeaders = bytes.toString('utf8', answerAt, headEnd);
+        const textAt = at + FIXED_BYTES + view.getUint32(at, true);
+        const headIndex = view.getUint32(at + 4, true);
+        const headEnd = textAt + view.getUint32(at + 8, true);
+        const runCharacters = view.getUint32(at + 12, true);
+        const requestBytes = view.getUint32(at + 16, true);
+        const responseBytes = view.getUint32(at + 20, true);
+        const requestCells = view.getUint32(at + 24, true);
+        const responseCells = view.getUint32(at + 28, true);
+        const numbersAt = at + NUMBERS_AT;
+        const head = heads[headIndex] ?? readHead(bytes, at + FIXED_BYTES, textAt);
+        heads[headIndex] = head;
+        const text = bytes.toString('utf8', textAt, headEnd);
         const requestEnd = headEnd + (requestCells === 0 ? requestBytes : 0);
         const end = requestEnd + (responseCells === 0 ? responseBytes : 0);
         const requestBody =
@@ -206,7 +225,7 @@ export class BatchReader {
             ? bytes.subarray(requestEnd, end)
             : this.#join(cells, nextCell, responseCells, responseBytes);
         nextCell += responseCells;
-        batch.push(makeExchange(head, answerHeaders, view, numbersAt, requestBody, responseBody));
+        batch.push(makeExchange(head, text, runCharacters, view, numbersAt, requestBody, responseBody));
         at = end;
       }
     }
@@ -229,7 +248,6 @@ export class BatchReader {
 
 /** What is equal in many requests, as it stands in the head. */
 type Head = [
-  run_id: CapturedExchange['run_id'],
   note: string,
   provider: string,
   kind: CapturedExchange['kind'],
@@ -239,13 +257,14 @@ type Head = [
   query: string,
   served_by: CapturedExchange['served_by'],
   request_headers: string,
+  varying: readonly number[],
 ];
 
 // All ways are written out: loops over names take longer than all else that is done here.
 
 function makeHead(exchange: FinishedExchange): Head {
+  const { headers, varying } = exchange.request_form;
   return [
-    exchange.run_id,
     exchange.note,
     exchange.provider,
     exchange.kind,
@@ -254,12 +273,62 @@ function makeHead(exchange: FinishedExchange): Head {
     exchange.path,
     exchange.query,
     exchange.served_by,
-    exchange.request_headers.join('\n'),
+    headers.join('\n'),
+    varying,
   ];
+}
+
+function isHeadOf(head: Head, exchange: FinishedExchange): boolean {
+  return (
+    head[5] === exchange.path &&
+    head[6] === exchange.query &&
+    head[4] === exchange.method &&
+    head[3] === exchange.shape &&
+    head[2] === exchange.kind &&
+    head[1] === exchange.provider &&
+    head[0] === exchange.note &&
+    head[7] === exchange.served_by
+  );
+}
+
+/** A head as it is written. */
+interface EncodedHead {
+  fields: Head;
+  bytes: Uint8Array;
+  /** In which batch it was written last, and as which of its heads. */
+  batch: number;
+  index: number;
+}
+
+/** Those made of one form, the last few; gone when the form is. */
+const encodedHeads = new WeakMap<RequestForm, EncodedHead[]>();
+const MAX_HEADS_OF_FORM = 8;
+
+function encodeHead(exchange: FinishedExchange): EncodedHead {
+  const form = exchange.request_form;
+  let heads = encodedHeads.get(form);
+  if (heads === undefined) {
+    heads = [];
+    encodedHeads.set(form, heads);
+  }
+  for (const head of heads) if (isHeadOf(head.fields, exchange)) return head;
+  const fields = makeHead(exchange);
+  const head = { fields, bytes: Uint8Array.from(packr.pack(fields)), batch: -1, index: 0 };
+  if (heads.length >= MAX_HEADS_OF_FORM) heads.shift();
+  heads.push(head);
+  return head;
+}
+
+function makeText(exchange: FinishedExchange): string {
+  const { request_headers } = exchange;
+  let text = exchange.run_id ?? '';
+  for (const at of exchange.request_form.varying) text += `${request_headers[at]}\n`;
+  return text + exchange.response_headers.join('\n');
 }
 
 const ABORTED = 1;
 const TRUNCATED = 2;
+const HAS_RUN = 4;
 
 /** Seven numbers of eight bytes; NaN stands for null. */
 function writeNumbers(exchange: FinishedExchange, view: DataView, at: number): void {
@@ -270,7 +339,13 @@ function writeNumbers(exchange: FinishedExchange, view: DataView, at: number): v
   view.setFloat64(at + 32, exchange.response_bytes, true);
   view.setFloat64(at + 40, exchange.seq ?? Number.NaN, true);
   view.setUint32(at + 48, exchange.status, true);
-  view.setUint32(at + 52, (exchange.aborted ? ABORTED : 0) | (exchange.truncated ? TRUNCATED : 0), true);
+  view.setUint32(
+    at + 52,
+    (exchange.aborted ? ABORTED : 0) |
+      (exchange.truncated ? TRUNCATED : 0) |
+      (exchange.run_id === null ? 0 : HAS_RUN),
+    true,
+  );
 }
 
 function readNumber(view: DataView, at: number): number | null {
@@ -279,34 +354,46 @@ function readNumber(view: DataView, at: number): number | null {
 }
 
 function makeExchange(
-  head: KnownHead,
-  answerHeaders: string,
+  { fields, form }: KnownHead,
+  text: string,
+  runCharacters: number,
   view: DataView,
   at: number,
   requestBody: Uint8Array,
   responseBody: Uint8Array,
 ): CapturedExchange {
-  const { fields } = head;
   const flags = view.getUint32(at + 52, true);
+  let requestHeaders = form.headers;
+  let answerAt = runCharacters;
+  if (form.varying.length > 0) {
+    const headers = form.headers.slice();
+    for (const place of form.varying) {
+      const end = text.indexOf('\n', answerAt);
+      headers[place] = text.slice(answerAt, end);
+      answerAt = end + 1;
+    }
+    requestHeaders = headers;
+  }
   return {
-    run_id: fields[0],
+    run_id: (flags & HAS_RUN) === 0 ? null : text.slice(0, runCharacters),
     seq: readNumber(view, at + 40),
-    note: fields[1],
-    provider: fields[2],
-    kind: fields[3],
-    shape: fields[4],
-    method: fields[5],
-    path: fields[6],
-    query: fields[7],
+    note: fields[0],
+    provider: fields[1],
+    kind: fields[2],
+    shape: fields[3],
+    method: fields[4],
+    path: fields[5],
+    query: fields[6],
     status: view.getUint32(at + 48, true),
     started_at_ms: view.getFloat64(at, true),
     first_byte_ms: readNumber(view, at + 8),
     duration_ms: view.getFloat64(at + 16, true),
     aborted: (flags & ABORTED) !== 0,
     truncated: (flags & TRUNCATED) !== 0,
-    served_by: fields[8],
-    request_headers: head.request_headers,
-    response_headers: splitPairs(answerHeaders),
+    served_by: fields[7],
+    request_headers: requestHeaders,
+    request_form: form,
+    response_headers: splitPairs(answerAt === 0 ? text : text.slice(answerAt)),
     request_bytes: view.getFloat64(at + 24, true),
     response_bytes: view.getFloat64(at + 32, true),
     request_body: requestBody,
@@ -318,7 +405,7 @@ function makeExchange(
 interface KnownHead {
   bytes: Buffer;
   fields: Head;
-  request_headers: string[];
+  form: RequestForm;
 }
 
 /** The last heads by their checksums: a client sends the same one again and again. Of two with one checksum the last. */
@@ -326,7 +413,7 @@ const knownHeads = new Map<number, KnownHead>();
 const MAX_KNOWN_HEADS = 1_024;
 const MAX_KNOWN_BYTES = 8_192;
 
-/** Equal heads give the same array of headers, mostly. */
+/** Equal heads give the same form, mostly. */
 function readHead(bytes: Buffer, from: number, to: number): KnownHead {
   const checksum = byteEngine.measureChecksum(bytes, from, to);
   const known = knownHeads.get(checksum);
@@ -335,7 +422,7 @@ function readHead(bytes: Buffer, from: number, to: number): KnownHead {
   const head = {
     bytes: Buffer.from(bytes.subarray(from, to)),
     fields,
-    request_headers: splitPairs(fields[9]),
+    form: { headers: splitPairs(fields[8]), varying: fields[9] },
   };
   if (knownHeads.size >= MAX_KNOWN_HEADS) knownHeads.clear();
   if (to - from <= MAX_KNOWN_BYTES) knownHeads.set(checksum, head);

@@ -23,6 +23,14 @@ export type ApiShape =
   | 'bedrock_converse'
   | 'bedrock_invoke';
 
+/** What requests of one client have in common. Mostly one object for all of them, so that what is made of it is made once. */
+export interface RequestForm {
+  /** Flat [name, value, …] in wire order; of a value that varies, the one of some such request. */
+  headers: readonly string[];
+  /** Where those values are, in ascending order. */
+  varying: readonly number[];
+}
+
 /** One finished exchange on its way to the capture writer. Headers are flat [name, value, …] in wire order, latin1. */
 export interface CapturedExchange {
   /** `x-svc-run`, or null when the client sent none. */
@@ -50,8 +58,10 @@ export interface CapturedExchange {
   /** A body was longer than the capture limit: the stored copy is its beginning. */
   truncated: boolean;
   served_by: ServedBy;
-  request_headers: string[];
-  response_headers: string[];
+  request_headers: readonly string[];
+  /** Its headers are `request_headers`, but for those values that vary. */
+  request_form?: RequestForm;
+  response_headers: readonly string[];
   /** Lengths on the wire, truncation or not. */
   request_bytes: number;
   response_bytes: number;
@@ -61,6 +71,7 @@ export interface CapturedExchange {
 
 /** The same as a front thread holds it: each body in the cells it was copied into, all but the last filled to the end. */
 export type FinishedExchange = Omit<CapturedExchange, 'request_body' | 'response_body'> & {
+  request_form: RequestForm;
   request_cells: readonly Uint8Array[];
   request_kept_bytes: number;
   response_cells: readonly Uint8Array[];

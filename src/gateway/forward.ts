@@ -54,6 +54,7 @@ type ExchangeCourse = Pick<
   | 'duration_ms'
   | 'aborted'
   | 'served_by'
+  | 'request_form'
   | 'response_headers'
 >;
 
@@ -84,6 +85,7 @@ export function describeExchange(
     truncated: tee.truncated,
     served_by: course.served_by,
     request_headers: head.headers,
+    request_form: course.request_form,
     response_headers: course.response_headers,
     request_bytes: tee.request.bytes,
     response_bytes: tee.response.bytes,
@@ -315,6 +317,7 @@ export class Forward implements AnswerHandler {
         duration_ms: performance.now() - this.#startedAt,
         aborted,
         served_by: 'upstream',
+        request_form: this.#request.form,
         response_headers: this.#responseHeaders,
       },
     );

@@ -4,9 +4,10 @@
  * duplicates and bytes. Front threads, twice an exchange.
  */
 
+import type { RequestForm } from '../domain/exchange.ts';
 import type { RequestHead } from '../http/http-stream.ts';
 import type { Fields } from './upstream/field-section.ts';
-import { areFieldLines } from './upstream/request-head.ts';
+import { areFieldLines, isFieldValue } from './upstream/request-head.ts';
 import type { ResponseHead } from './upstream/response-parser.ts';
 
 /** Names that never cross the gateway, beside those that `Connection` names. */
@@ -30,8 +31,25 @@ const RESPONSE_OWN = new Set([...HOP_BY_HOP, 'content-length', 'date']);
  */
 const REQUEST_OWN = new Set(['host', 'content-length', 'expect', 'trailer', 'x-svc-run', 'x-svc-seq']);
 
-/** Of these the value is read for each request anew: it differs between requests of one client. */
-const REQUEST_VARYING = new Set(['content-length', 'x-svc-run', 'x-svc-seq']);
+/** Of these the value differs between requests of one client; the gateway reads it, and does not pass it on. */
+const READ_VARYING = new Set(['content-length', 'x-svc-run', 'x-svc-seq']);
+
+/** These differ, too, and are passed on. No credentials: of those each has headers of its own. */
+const PASSED_VARYING = new Set([
+  'x-request-id',
+  'x-correlation-id',
+  'x-client-request-id',
+  'idempotency-key',
+  'x-stainless-retry-count',
+  'amz-sdk-invocation-id',
+  'traceparent',
+  'sentry-trace',
+  'x-b3-traceid',
+  'x-b3-spanid',
+  'x-datadog-trace-id',
+  'x-datadog-parent-id',
+  'x-cloud-trace-context',
+]);
 
 /** What the gateway reads of a request's headers while it filters them. */
 export interface FilteredRequest {
@@ -41,14 +59,16 @@ export interface FilteredRequest {
   has_zero_length: boolean;
   run_id: string | null;
   seq: number | null;
+  /** Of requests that came after each other and are alike the same. */
+  form: RequestForm;
 }
 
 /** Headers that came before: a client sends the same ones again and again. */
-interface KnownHeaders {
-  headers: readonly string[];
-  /** Where the values are that vary. */
-  varying: readonly number[];
-  lines: string | null;
+interface KnownHeaders extends RequestForm {
+  /** What goes on to the upstream, without the values that vary; null when another parser could read it in another way. */
+  pieces: readonly string[] | null;
+  /** Where those values are: one fewer than there are pieces. */
+  passed: readonly number[];
 }
 
 /** By a number made of the values' lengths; whoever comes later takes the place. */
@@ -61,43 +81,64 @@ export function filterRequestHeaders(head: RequestHead): FilteredRequest {
   const place = placeHeaders(headers);
   let found = known[place];
   if (found === undefined || !isSame(found, headers)) {
-    found = { headers, varying: findVarying(headers), lines: makeLines(headers) };
+    found = readHeaders(headers);
     if (countCharacters(headers) <= KNOWN_CHARACTERS) known[place] = found;
   }
-  const filtered: FilteredRequest = { lines: found.lines, has_zero_length: false, run_id: null, seq: null };
+  const filtered: FilteredRequest = {
+    lines: makeLines(found, headers),
+    has_zero_length: false,
+    run_id: null,
+    seq: null,
+    form: found,
+  };
   for (const at of found.varying) {
     const name = headers[at - 1]!;
     if (name === 'content-length') filtered.has_zero_length = head.framing === 'none';
     else if (name === 'x-svc-run') filtered.run_id = readRunId(headers[at]!);
-    else filtered.seq = parseSeq(headers[at]!);
+    else if (name === 'x-svc-seq') filtered.seq = parseSeq(headers[at]!);
   }
   return filtered;
 }
 
-/** @returns what goes on to the upstream, or null */
-function makeLines(headers: readonly string[]): string | null {
+function readHeaders(headers: readonly string[]): KnownHeaders {
   const nominated = findNominated(headers);
-  let lines = '';
-  for (let at = 0; at < headers.length; at += 2) {
-    const name = headers[at]!;
+  const varying: number[] = [];
+  const passed: number[] = [];
+  const pieces: string[] = [];
+  let piece = '';
+  for (let at = 1; at < headers.length; at += 2) {
+    const name = headers[at - 1]!;
+    const isPassedVarying = PASSED_VARYING.has(name);
+    if (isPassedVarying || READ_VARYING.has(name)) varying.push(at);
     if (REQUEST_OWN.has(name) || HOP_BY_HOP.has(name) || nominated?.has(name)) continue;
-    lines += `${name}: ${headers[at + 1]!}\r\n`;
+    if (isPassedVarying) {
+      passed.push(at);
+      pieces.push(`${piece}${name}: `);
+      piece = '\r\n';
+    } else {
+      piece += `${name}: ${headers[at]!}\r\n`;
+    }
   }
-  return areFieldLines(lines) ? lines : null;
+  pieces.push(piece);
+  return { headers, varying, pieces: areFieldLines(pieces.join('')) ? pieces : null, passed };
 }
 
-function findVarying(headers: readonly string[]): number[] {
-  const varying: number[] = [];
-  for (let at = 1; at < headers.length; at += 2) {
-    if (REQUEST_VARYING.has(headers[at - 1]!)) varying.push(at);
+/** @returns what goes on to the upstream, or null */
+function makeLines({ pieces, passed }: KnownHeaders, headers: readonly string[]): string | null {
+  if (pieces === null) return null;
+  let lines = pieces[0]!;
+  for (let i = 0; i < passed.length; i++) {
+    const value = headers[passed[i]!]!;
+    if (!isFieldValue(value)) return null;
+    lines += value + pieces[i + 1]!;
   }
-  return varying;
+  return lines;
 }
 
 function placeHeaders(headers: readonly string[]): number {
   let sum = headers.length;
   for (let at = 1; at < headers.length; at += 2) {
-    // The varying ones among them have names of 14 and 9 characters.
+    // Those among the varying ones whose values are not all of one length have names of 14 and 9 characters.
     const { length } = headers[at - 1]!;
     if (length !== 14 && length !== 9) sum = (sum * 31 + headers[at]!.length) | 0;
   }
@@ -111,7 +152,7 @@ function countCharacters(headers: readonly string[]): number {
 }
 
 /** Every name and every value, but for those that vary. */
-function isSame({ headers, varying }: KnownHeaders, others: readonly string[]): boolean {
+function isSame({ headers, varying }: RequestForm, others: readonly string[]): boolean {
   if (headers.length !== others.length) return false;
   let next = 0;
   for (let at = 0; at < headers.length; at++) {

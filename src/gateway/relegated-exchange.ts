@@ -254,6 +254,7 @@ export class RelegatedExchange implements StepWaiter {
         duration_ms: performance.now() - at,
         aborted,
         served_by: this.#status === 0 ? 'upstream' : 'student',
+        request_form: { headers: this.#stream.head.headers, varying: [] },
         response_headers: this.#responseHeaders,
       },
     );

@@ -43,6 +43,7 @@ function finish({ request_chunks: request, response_chunks: response, ...parts }
   const [request_cells, response_cells] = [request ?? [request_body], response ?? [response_body]];
   return {
     ...exchange,
+    request_form: { headers: parts.request_headers ?? exchange.request_headers, varying: [] },
     request_cells,
     request_kept_bytes: sum(request_cells),
     response_cells,
@@ -74,6 +75,49 @@ describe('a batch', () => {
         for (const exchange of added) batch.add(exchange);
         expect(read(batch)).toEqual(added.map(join));
       }),
+    );
+  });
+
+  it('gives back what requests of a few forms have otherwise, in any order and in batches at once', () => {
+    const text = fc
+      .string({ unit: 'binary-ascii', maxLength: 4 })
+      .map((value) => value.replaceAll('\n', ' '));
+    const form = fc.array(fc.tuple(text, text, fc.boolean()), { maxLength: 4 }).map((fields) => ({
+      headers: fields.flatMap(([name, value]): string[] => [name, value]),
+      varying: fields.flatMap(([, , varies], i) => (varies ? [2 * i + 1] : [])),
+    }));
+    const request = fc.record({
+      which: fc.nat({ max: 2 }),
+      into: fc.nat({ max: 1 }),
+      path: fc.constantFrom('/a', '/b'),
+      run_id: fc.option(fc.constantFrom('', 'r', '\n', 'ü€😀', 'a\nb')),
+      values: fc.array(text, { minLength: 4, maxLength: 4 }),
+    });
+    fc.assert(
+      fc.property(fc.tuple(form, form, form), fc.array(request, { maxLength: 20 }), (forms, requests) => {
+        const batches = [makeBatch(), makeBatch()];
+        const expected: ReturnType<typeof join>[][] = [[], []];
+        for (const { which, into, path, run_id, values } of requests) {
+          const request_form = forms[which]!;
+          const request_headers = request_form.headers.slice();
+          for (const [i, at] of request_form.varying.entries()) request_headers[at] = values[i]!;
+          const exchange = finish({ path, run_id, request_headers, request_form });
+          batches[into]!.add(exchange);
+          expected[into]!.push(join(exchange));
+        }
+        for (const [i, batch] of batches.entries()) {
+          const found = read(batch);
+          expect(found).toEqual(expected[i]);
+          // One form, one route: one object.
+          const seen = new Map<string, unknown>();
+          for (const { path, request_form } of found) {
+            const key = JSON.stringify([path, request_form]);
+            expect(seen.get(key) ?? request_form).toBe(request_form);
+            seen.set(key, request_form);
+          }
+        }
+      }),
+      { numRuns: 500 },
     );
   });
 
@@ -160,6 +204,7 @@ describe('a batch', () => {
           const { request_body, response_body, ...exchange } = makeExchange({ path: '/' });
           batch.add({
             ...exchange,
+            request_form: { headers: exchange.request_headers, varying: [] },
             request_cells: tee.request.cells,
             request_kept_bytes: tee.request.kept_bytes,
             response_cells: tee.response.cells,

@@ -55,6 +55,7 @@ function makeQueue(): { queue: CaptureQueue; writer: ScriptedWriter; submit: (pa
     const { request_body, response_body, ...exchange } = makeExchange({ path });
     queue.submit(tee, {
       ...exchange,
+      request_form: { headers: exchange.request_headers, varying: [] },
       request_cells: tee.request.cells,
       request_kept_bytes: tee.request.kept_bytes,
       response_cells: tee.response.cells,

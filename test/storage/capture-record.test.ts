@@ -38,7 +38,8 @@ const parts = fc.record({
 });
 
 const round = (value: number) => Math.round(value * 1_000) / 1_000;
-const pair = (flat: string[]) => flat.flatMap((name, i) => (i % 2 === 0 ? [[name, flat[i + 1]!]] : []));
+const pair = (flat: readonly string[]) =>
+  flat.flatMap((name, i) => (i % 2 === 0 ? [[name, flat[i + 1]!]] : []));
 
 it('is read as it was written', () => {
   // One for all, so that what it remembers of an earlier exchange must fit the next.

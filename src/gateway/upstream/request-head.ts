@@ -9,9 +9,16 @@ const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const TARGET = /^\/[!-\xff]*$/;
 const FIELD_LINES = /^(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/;
 
+const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+
 /** @returns whether the text is header lines, `name: value\r\n` each, and nothing that could be read as something else */
 export function areFieldLines(text: string): boolean {
   return FIELD_LINES.test(text);
+}
+
+/** @returns whether the text may be a value of such a line */
+export function isFieldValue(text: string): boolean {
+  return FIELD_VALUE.test(text);
 }
 
 /**

@@ -7,7 +7,7 @@
  * them is scanned, with a margin that is longer than any key.
  */
 import { byteEngine, packNeedles } from '../../../native/byte-engine.ts';
-import type { CapturedExchange } from '../../domain/exchange.ts';
+import type { CapturedExchange, RequestForm } from '../../domain/exchange.ts';
 import {
   type ByteRange,
   collectCredentials,
@@ -126,24 +126,30 @@ function joinHeader(headers: readonly string[], name: string): string | null {
 /** A request's headers as they are stored, and the secrets in them and in its query. */
 interface RequestHeaders {
   headers: string;
+  /** Nothing was masked but what its header's name says is a credential. */
+  is_plain: boolean;
   secrets: SecretSet;
 }
 
-/** All that the last request with the same headers came to, and what it came from. */
+/** All that the last request of a form came to, and what it came from. */
 interface RequestHead {
   exchange: CapturedExchange;
   secrets: SecretSet;
   meta: HeadMeta;
+  /**
+   * For other requests of the form: `meta.headers` without the values that vary, in pieces between which those stand. null
+   * when what is masked may depend on one of those: then each request is looked at anew.
+   */
+  pieces: readonly string[] | null;
   type: string | null;
   coding: string | null;
 }
 
-/** Whether all that makes up a head but the headers is equal. */
+/** Whether all that makes up a head but the headers and the run is equal. */
 function isSameRoute(a: CapturedExchange, b: CapturedExchange): boolean {
   return (
     a.query === b.query &&
     a.path === b.path &&
-    a.run_id === b.run_id &&
     a.note === b.note &&
     a.method === b.method &&
     a.provider === b.provider &&
@@ -157,8 +163,8 @@ export class Preparer {
   readonly #redact: boolean;
   readonly #maxDecodedBytes: number;
   readonly #requests = new Map<string, RequestHeaders>();
-  /** Whole heads by the very array of headers, for those that read equal headers into one. */
-  readonly #recent = new Map<readonly string[], RequestHead>();
+  /** Whole heads by the very form, or by the very array of headers, for those that read equal ones into one. */
+  readonly #recent = new Map<RequestForm | readonly string[], RequestHead>();
   readonly #secretSets = new Map<string, SecretSet>();
 
   /**
@@ -172,13 +178,25 @@ export class Preparer {
 
   /** Everything but the bodies' edits. A promise only when a compressed body is damaged or too large. */
   prepare(exchange: CapturedExchange): PreparedExchange | Promise<PreparedExchange> {
-    const { secrets, meta, type, coding } = this.#prepareRequestHead(exchange);
+    const known = this.#prepareRequestHead(exchange);
+    const { secrets, type, coding } = known;
+    const answer = maskHeaders(exchange.response_headers);
+    const isKnown = isSameRequest(known.exchange, exchange);
+    const own = isKnown ? '' : readOwn(known.exchange, exchange);
+    let meta = known.meta;
+    let responseHeaders = answer;
+    if (own !== null && isFreeOf(own === '' ? answer : answer + own, secrets)) {
+      if (!isKnown) meta = completeHead(known, exchange);
+    } else {
+      responseHeaders = maskText(answer, secrets.texts, this.#redact);
+      if (!isKnown) meta = this.#readRequestHead(exchange).meta;
+    }
     const responseCoding = joinHeader(exchange.response_headers, 'content-encoding');
     const prepared: PreparedExchange = {
       exchange,
       secrets,
       head: meta,
-      response_headers: this.#maskResponseHeaders(exchange.response_headers, secrets),
+      response_headers: responseHeaders,
       request_type: type,
       response_type: findHeader(exchange.response_headers, 'content-type'),
       response_coding: responseCoding,
@@ -221,16 +239,18 @@ export class Preparer {
   }
 
   #prepareRequestHead(exchange: CapturedExchange): RequestHead {
-    const recent = this.#recent.get(exchange.request_headers);
-    if (recent !== undefined && isSameRoute(recent.exchange, exchange)) return recent;
+    const key = exchange.request_form ?? exchange.request_headers;
+    const recent = this.#recent.get(key);
+    if (recent !== undefined && recent.pieces !== null && isSameRoute(recent.exchange, exchange))
+      return recent;
     const head = this.#readRequestHead(exchange);
     if (this.#recent.size >= MAX_REMEMBERED) this.#recent.clear();
-    this.#recent.set(exchange.request_headers, head);
+    this.#recent.set(key, head);
     return head;
   }
 
   #readRequestHead(exchange: CapturedExchange): RequestHead {
-    const { headers, secrets } = this.#readRequestHeaders(exchange);
+    const { headers, is_plain, secrets } = this.#readRequestHeaders(exchange);
     const texts = secrets.texts;
     let runId = exchange.run_id;
     let note = exchange.note;
@@ -250,6 +270,7 @@ export class Preparer {
       exchange: route,
       secrets,
       meta,
+      pieces: is_plain ? cutVarying(exchange, headers) : null,
       type: findHeader(exchange.request_headers, 'content-type'),
       coding: joinHeader(exchange.request_headers, 'content-encoding'),
     };
@@ -261,16 +282,12 @@ export class Preparer {
     if (known !== undefined) return known;
     const found = collectCredentials(exchange.request_headers, exchange.query);
     const secrets = this.#internSecrets(found);
-    const headers = maskText(maskHeaders(exchange.request_headers), secrets.texts, this.#redact);
-    const read = { headers, secrets };
+    const text = maskHeaders(exchange.request_headers);
+    const headers = maskText(text, secrets.texts, this.#redact);
+    const read = { headers, is_plain: headers === text, secrets };
     if (this.#requests.size >= MAX_REMEMBERED) this.#requests.clear();
     if (key.length <= 16_384) this.#requests.set(key, read);
     return read;
-  }
-
-  #maskResponseHeaders(headers: readonly string[], secrets: SecretSet): string {
-    const text = maskHeaders(headers);
-    return isFreeOf(text, secrets) ? text : maskText(text, secrets.texts, this.#redact);
   }
 
   #internSecrets(found: string[]): SecretSet {
@@ -338,6 +355,98 @@ function maskHeaders(headers: readonly string[]): string {
     text += i === 0 ? `${name}\n${value}` : `\n${name}\n${value}`;
   }
   return text;
+}
+
+/**
+ * Cuts headers in which no value was masked in part at the values that vary, as JSON.
+ * @returns null when one of those is more than a value
+ */
+function cutVarying(
+  { request_form, request_headers }: CapturedExchange,
+  masked: string,
+): readonly string[] | null {
+  const varying = request_form?.varying ?? [];
+  if (varying.length === 0) return [JSON.stringify(masked)];
+  const lines = masked.split('\n');
+  if (lines.length !== request_headers.length) return null;
+  const pieces: string[] = [];
+  let from = 0;
+  for (const at of varying) {
+    const name = request_headers[at - 1]!;
+    if (isCredentialHeader(name) || READ_HEADERS.has(name)) return null;
+    pieces.push(`${from === 0 ? '"' : '\\n'}${encodePiece(`${lines.slice(from, at).join('\n')}\n`)}`);
+    from = at + 1;
+  }
+  pieces.push(
+    `${encodePiece(
+      lines
+        .slice(from)
+        .map((line) => `\n${line}`)
+        .join(''),
+    )}"`,
+  );
+  return pieces;
+}
+
+/** Headers whose values are read once for all requests of a form. */
+const READ_HEADERS = new Set(['content-type', 'content-encoding']);
+
+/** No text that JSON has otherwise. */
+const PLAIN_TEXT = /^[ !#-[\]-~]*$/;
+
+/** Inside of a JSON string. */
+function encodePiece(text: string): string {
+  return PLAIN_TEXT.test(text) ? text : JSON.stringify(text).slice(1, -1);
+}
+
+/** Whether nothing of a request's head is otherwise than in one of the same form. */
+function isSameRequest(
+  known: CapturedExchange,
+  { run_id, request_form, request_headers }: CapturedExchange,
+): boolean {
+  if (known.run_id !== run_id) return false;
+  return (
+    request_form === undefined ||
+    request_form.varying.length === 0 ||
+    known.request_headers === request_headers
+  );
+}
+
+/**
+ * What is otherwise, as far as it is long enough to hold a secret, to be searched for one.
+ * @returns null when the request has to be read by itself
+ */
+function readOwn(
+  known: CapturedExchange,
+  { run_id, request_form, request_headers }: CapturedExchange,
+): string | null {
+  let text = known.run_id === run_id || run_id === null ? '' : `\n${run_id}`;
+  if (request_form === undefined) return text;
+  for (const at of request_form.varying) {
+    const value = request_headers[at]!;
+    // A query may be in it, whose secrets are known by their names.
+    if (value.includes('=')) return null;
+    if (value.length >= MIN_CREDENTIAL_LENGTH) text += `\n${value}`;
+  }
+  return text;
+}
+
+/** The head of a request that is free of secrets where it differs from the known one. */
+function completeHead(
+  { pieces, meta, exchange }: RequestHead,
+  { run_id, request_form, request_headers }: CapturedExchange,
+): HeadMeta {
+  let headers = pieces![0]!;
+  if (request_form !== undefined) {
+    const { varying } = request_form;
+    for (let i = 0; i < varying.length; i++)
+      headers += encodePiece(request_headers[varying[i]!]!) + pieces![i + 1]!;
+  }
+  return {
+    run_id: exchange.run_id === run_id ? meta.run_id : JSON.stringify(run_id),
+    route: meta.route,
+    headers,
+  };
 }
 
 /** Texts longer than this are looked at in another way. */
