@@ -41,7 +41,7 @@ function listAddons() {
   const addons = [
     {
       name: 'understudy',
-      sources: [join(here, 'addon.cc'), join(here, 'step-texts.h'), shared],
+      sources: [join(here, 'addon.cc'), shared],
       target: join(here, 'build', 'understudy.node'),
       includes: [],
     },
