@@ -62,8 +62,11 @@ export interface CaptureCounters {
 /** A batch leaves when it holds this much… */
 const BATCH_EXCHANGES = 256;
 const BATCH_BYTES = 4 * 1024 * 1024;
-/** …or when its first exchange has waited this long. */
-const BATCH_WAIT_MS = 20;
+/**
+ * …or when its first exchange has waited this long. To wake the writer for a few exchanges costs both threads as much as to
+ * store them; nobody waits for a batch (`settle` sends it at once), and the end of the process by force loses what it holds.
+ */
+const BATCH_WAIT_MS = 100;
 /** Batches at the writer at once; while they are under way the next one grows. */
 const BATCHES_UNDER_WAY = 3;
 const RETRY_FIRST_MS = 100;
