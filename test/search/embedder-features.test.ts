@@ -17,6 +17,7 @@ import {
 import { type NgramWeights, writeNgramGraph } from '../../src/search/model-maker/ngram-graph.ts';
 import { TOKENIZER, TOKENIZER_CONFIG } from '../../src/search/model-maker/tokenizer.ts';
 import { OnnxModel } from '../../src/search/onnx-model.ts';
+import { findModelDir } from '../../src/search/open-embedder.ts';
 import { createPrng } from '../../src/std/prng.ts';
 
 const tokenizer = new Tokenizer(TOKENIZER, TOKENIZER_CONFIG);
@@ -118,5 +119,30 @@ describe('the default model’s tokenizer', () => {
     expect(spell('ПРИВЕТ мир')).toEqual(['привет', 'мир']);
     expect(spell(' \n\t*** ')).toEqual([]);
     expect(spell('a'.repeat(50)).map((part) => part.length)).toEqual([24, 24, 2]);
+  });
+});
+
+describe('the model that ships', () => {
+  it('gives the vectors of the one before it, and has its id: what is stored stays valid', async () => {
+    const shipped = await OnnxModel.open(findModelDir({ model_dir: null }));
+    try {
+      const { id, dimensions } = shipped.facts;
+      expect(id).toBe('onnx:ff15d994625f8110');
+      const places = [0, 1, 100, 383, 384, 700, dimensions - 1];
+      const before = {
+        'migrate the schema of the billing service; at present a deadlock is reported': [
+          -0.2932674, -0.0122502, 0.0326329, 0.0017661, -0.020904, 0.0012772, -0.0080363,
+        ],
+        'the the the 日本 parseHTTPRequest retry_count the': [
+          -0.2055792, 0.0057314, 0.0163083, -0.0002222, 0.0094091, -0.0031021, 0.0059205,
+        ],
+      };
+      const flat = await shipped.embed(Object.keys(before));
+      for (const [row, numbers] of Object.values(before).entries())
+        for (const [i, place] of places.entries())
+          expect(flat[row * dimensions + place]).toBeCloseTo(numbers[i]!, 6);
+    } finally {
+      await shipped.close();
+    }
   });
 });

@@ -54,8 +54,8 @@ export function writeNgramGraph(weights: NgramWeights): Uint8Array {
   const letterHash = mul(mix(add(two, mul(starts, int(BASE * BASE)))), here);
   const ordinal = g.node('CumSum', [starts, int(1)]);
   const wordOf = g.node('Max', [g.node('Sub', [ordinal, int(1)]), int(0)]);
-  const zeros = mul(ids, int(0));
-  const sums = g.node('ScatterElements', [zeros, wordOf, letterHash], { axis: 1, reduction: 'add' });
+  const nothing = mul(ids, int(0));
+  const sums = g.node('ScatterElements', [nothing, wordOf, letterHash], { axis: 1, reduction: 'add' });
   const wordHash = mod(g.node('GatherElements', [sums, wordOf], { axis: 1 }), PRIMES[1]);
 
   const three = add(two, mul(b2, int(BASE * BASE)));
@@ -77,31 +77,47 @@ export function writeNgramGraph(weights: NgramWeights): Uint8Array {
   const presences = kinds.map(([, present]) => mul(toFloat(present), wordWeight));
   const present = g.node('Concat', presences, { axis: 1 });
 
-  // How often each piece stands in its text; each occurrence then brings its share of what that counts.
-  const batch = g.node('Slice', [g.node('Shape', [ids]), g.ints(0), g.ints(1), g.ints(0)]);
-  const zerosOf = (width: number) =>
-    g.node('Expand', [g.float(0), g.node('Concat', [batch, g.ints(width)], { axis: 0 })]);
-  const counts = g.node('ScatterElements', [zerosOf(BUCKETS), bucket, present], {
-    axis: 1,
-    reduction: 'add',
-  });
-  const count = g.node('GatherElements', [counts, bucket], { axis: 1 });
+  // Looked up as one list: a text's places one behind the other.
+  const shape = g.node('Shape', [bucket]);
+  const batch = g.node('Slice', [shape, g.ints(0), g.ints(1), g.ints(0)]);
+  const flat = (x: string) => g.node('Reshape', [x, g.ints(-1)]);
+  const flatBucket = flat(bucket);
+  const lookUp = (table: string) =>
+    g.node('Reshape', [g.node('GatherElements', [table, flatBucket], { axis: 0 }), shape]);
+
+  // How often each piece stands in its text; each occurrence then brings its share of what that counts. A piece is
+  // counted where it stands last among all texts: so many places have to be cleared for each text, not one a bucket.
+  const total = g.node('Size', [bucket]);
+  const toInt32 = (x: string) => g.node('Cast', [x], { to: 6 });
+  const ranks = g.node('Range', [toInt32(int(0)), toInt32(total), toInt32(int(1))]);
+  const nowhere = g.node('Expand', [toInt32(int(0)), g.ints(BUCKETS)]);
+  const last = lookUp(g.node('ScatterElements', [nowhere, flatBucket, ranks], { axis: 0 }));
+  const zeros = (width: string) =>
+    g.node('Expand', [g.float(0), g.node('Concat', [batch, width], { axis: 0 })]);
+  const width = g.node('Reshape', [total, g.ints(1)]);
+  const counts = g.node('ScatterElements', [zeros(width), last, present], { axis: 1, reduction: 'add' });
+  const count = g.node('GatherElements', [counts, last], { axis: 1 });
   const damped = add(g.node('Log', [g.node('Max', [count, g.float(1)])]), g.node('Min', [count, g.float(1)]));
   const share = g.node('Div', [mul(damped, present), g.node('Max', [count, g.float(1e-6)])]);
   const bucketTable = g.constant(weights.buckets, [BUCKETS]);
-  const weight = mul(toFloat(g.node('Gather', [bucketTable, bucket])), g.float(weights.bucket_scale));
-  const sketch = g.node('ScatterElements', [zerosOf(SKETCH), mod(bucket, SKETCH), mul(share, weight)], {
+  const weight = mul(toFloat(lookUp(bucketTable)), g.float(weights.bucket_scale));
+  const place = mod(bucket, SKETCH);
+  const sketch = g.node('ScatterElements', [zeros(g.ints(SKETCH)), place, mul(share, weight)], {
     axis: 1,
     reduction: 'add',
   });
 
   // Along the axes exactly; what they do not hold is folded, so that nothing is lost altogether. A few texts fill a small
   // part of the sketch, and the axes of the rest are not even read: [rows of the texts, places] by [places, axes].
-  const filled = g.node('ReduceMax', [g.node('Abs', [sketch]), g.ints(0)], { keepdims: 0 });
   // The first place always: there is no product of nothing.
-  const first = g.constant(Float32Array.of(1), [1]);
-  const others = g.node('Slice', [filled, g.ints(1), g.ints(SKETCH), g.ints(0)]);
-  const marked = g.node('Concat', [first, others], { axis: 0 });
+  const first = g.constant(
+    Float32Array.from({ length: SKETCH }, (_, at) => (at === 0 ? 1 : 0)),
+    [SKETCH],
+  );
+  const marked = g.node('ScatterElements', [first, flat(place), flat(present)], {
+    axis: 0,
+    reduction: 'add',
+  });
   const places = g.node('Squeeze', [g.node('NonZero', [marked]), g.ints(0)]);
   const axes = g.constant(weights.axes, [SKETCH, weights.axis_count]);
   const scale = g.float(weights.axis_scale);
