@@ -7,15 +7,15 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { Pool } from 'undici';
 import { decodeVector, PATTERN_VECTORS } from '../src/domain/pattern-rows.ts';
 import { ExactIndex } from '../src/search/exact-index.ts';
 import { HnswIndex, loadHnswlib } from '../src/search/hnsw-index.ts';
 import { createPrng, type Prng } from '../src/std/prng.ts';
 import { databasePaths } from '../src/storage/lmdb/stores.ts';
 import { LmdbTables } from '../src/storage/lmdb/tables.ts';
+import { JsonLine } from './json-line.ts';
 import { readCpuUs, readRssBytes, readThreadCpuUs } from './process-meter.ts';
-import { PRODUCT_KEY, type Product, startProduct } from './product.ts';
+import { type Product, startProduct } from './product.ts';
 import { type Quantiles, Samples } from './quantiles.ts';
 import { saveResult, takeProvenance } from './results.ts';
 
@@ -166,7 +166,6 @@ async function measureSize(
   const again = new Samples();
   const first = asked - REMEMBERED;
   await client.repeat(REMEMBERED, 1, again, (n) => texts.task(first + n));
-  await client.close();
   return {
     patterns: size,
     imports_per_s: ((size - before) * 1_000) / (importedMs - startedMs),
@@ -196,10 +195,9 @@ async function importAll(
       dead_ends: 'Raised the timeout; ran it again; changed the order of the steps.',
       unlock: 'Read the first error of the log instead of the last, and fixed what it named.',
     }));
-    await client.post('/v1/patterns', { org_id, tier: 'e2', patterns });
+    await client.import(patterns, org_id);
     progress(at + patterns.length);
   }
-  await client.close();
 }
 
 /** The graph is made while nobody asks: once that is over, the process does next to nothing. */
@@ -222,7 +220,6 @@ async function measureRestart(
   do await client.repeat(1, 1, new Samples(), () => texts.situation(7));
   while (client.found === 0);
   const first_answer_s = (performance.now() - startedMs) / 1_000;
-  await client.close();
   await waitQuiet(product);
   const linked_s = (performance.now() - startedMs) / 1_000;
   const line = readFileSync(`${product.dir}.log`, 'utf8')
@@ -282,30 +279,20 @@ async function measureRecall(
   };
 }
 
-/** JSON over kept connections. */
+/** JSON over connections that are kept for one call. */
 class Client {
-  readonly #pool: Pool;
+  readonly #port: number;
   /** Retrievals that found something. */
   found = 0;
 
   constructor(port: number) {
-    this.#pool = new Pool(`http://127.0.0.1:${port}`, {
-      connections: CONNECTIONS,
-      headersTimeout: 0,
-      bodyTimeout: 0,
-    });
+    this.#port = port;
   }
 
-  async post(path: string, body: object): Promise<{ traces?: unknown[] }> {
-    const { statusCode, body: answer } = await this.#pool.request({
-      method: 'POST',
-      path,
-      headers: { authorization: `Bearer ${PRODUCT_KEY}`, 'content-type': 'application/json' },
-      body: JSON.stringify(body),
-    });
-    const text = await answer.text();
-    if (statusCode !== 200) throw new Error(`${path}: ${statusCode} ${text.slice(0, 200)}`);
-    return JSON.parse(text) as { traces?: unknown[] };
+  async import(patterns: readonly object[], org_id: string): Promise<void> {
+    const line = await JsonLine.open(this.#port);
+    await line.post('/v1/patterns', { org_id, tier: 'e2', patterns });
+    line.close();
   }
 
   /** So many retrievals over so many connections, each timed in microseconds. */
@@ -317,19 +304,17 @@ class Client {
   ): Promise<void> {
     let next = 0;
     const work = async (): Promise<void> => {
+      const line = await JsonLine.open(this.#port);
       while (next < count) {
         const context = make(next++);
         const startedMs = performance.now();
-        const { traces } = await this.post('/v1/traces/retrieve', { org_id: 'bench', context });
+        const answer = await line.post('/v1/traces/retrieve', { org_id: 'bench', context });
         samples.add((performance.now() - startedMs) * 1_000);
-        if (traces!.length > 0) this.found++;
+        if ((answer as { traces: unknown[] }).traces.length > 0) this.found++;
       }
+      line.close();
     };
     await Promise.all(Array.from({ length: connections }, work));
-  }
-
-  close(): Promise<void> {
-    return this.#pool.close();
   }
 }
 
