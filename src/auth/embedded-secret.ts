@@ -1,7 +1,8 @@
 /** The secret that signs tokens where there is no identity provider: made once, kept in DATA_DIR. Main thread. */
 import { randomBytes } from 'node:crypto';
-import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { makeFolder } from '../std/folder.ts';
 
 const SECRET_BYTES = 32;
 
@@ -12,7 +13,7 @@ const SECRET_BYTES = 32;
 export function loadEmbeddedSecret(dataDir: string): string {
   const folder = join(dataDir, 'secrets');
   const file = join(folder, 'jwt-secret');
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  makeFolder(folder, 0o700);
   return readSecret(file) ?? makeSecret(file);
 }
 

@@ -6,7 +6,6 @@
  * one rename.
  */
 
-import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import {
   describeShortage,
@@ -22,6 +21,7 @@ import { RunChains } from '../analysis/trace.ts';
 import { type Config, readVersion } from '../config.ts';
 import type { StudentKind, StudentManifest } from '../domain/student/manifest.ts';
 import { chooseIndex } from '../search/open-index.ts';
+import { makeFolder } from '../std/folder.ts';
 import { DigestCache } from '../storage/digest-cache.ts';
 import {
   checkForPublishing,
@@ -214,7 +214,7 @@ async function readChains(source: CaptureFiles, teller: RoundTeller): Promise<Ru
 function openCache(out: string, warn: (words: string) => void): DigestCache | null {
   const folder = `${out}.work`;
   try {
-    mkdirSync(folder, { recursive: true });
+    makeFolder(folder);
     return DigestCache.open(join(folder, 'digests.mdb'), `${readVersion()} ${DIGEST_CODE}`);
   } catch (error) {
     warn(`${folder} cannot be used, so an interrupted run begins anew: ${(error as Error).message}`);

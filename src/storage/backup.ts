@@ -9,10 +9,10 @@ import { createHash } from 'node:crypto';
 import {
   chmodSync,
   closeSync,
+  constants,
   copyFileSync,
   existsSync,
   fsyncSync,
-  mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -25,9 +25,11 @@ import {
 import { basename, dirname, join } from 'node:path';
 import { open, type RootDatabase } from 'lmdb';
 import { z } from 'zod';
+import { makeFolder } from '../std/folder.ts';
 import { rawFolder } from './capture/layout.ts';
 import { repackAll } from './capture/repacking.ts';
 import { databasePaths, findRedoLogs } from './lmdb/stores.ts';
+import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
 
 /** A backup that cannot be taken or cannot be believed. One line for the person. */
 export class BackupError extends Error {
@@ -87,7 +89,7 @@ export async function writeBackup(
   const partial = `${target}.partial`;
   rmSync(partial, { recursive: true, force: true });
   // The copy holds what DATA_DIR keeps to itself.
-  mkdirSync(partial, { recursive: true, mode: 0o700 });
+  makeFolder(partial, 0o700);
   try {
     const files: FileEntry[] = [];
     // Before the database: what it has by then is left out of the log when they are opened.
@@ -102,7 +104,7 @@ export async function writeBackup(
     for (const [index, { path, name, kind }] of plain.entries()) {
       progress(name, databases.length + index, databases.length + plain.length);
       const copy = join(partial, name);
-      mkdirSync(dirname(copy), { recursive: true });
+      makeFolder(dirname(copy));
       files.push({ name, kind, ...copyPlain(path, copy) });
     }
     const manifest: BackupManifest = { format: FORMAT, created_at: new Date(nowMs).toISOString(), files };
@@ -118,16 +120,37 @@ export async function writeBackup(
 }
 
 /**
- * Puts a backup where a process can start from it, and reads it back.
+ * Puts a backup where a process can start from it, and reads it back. No other restore and no start comes between.
  * @param into a DATA_DIR without databases, and the capture database's place
  * @throws BackupError when the backup is not whole, or when data is in the way
  */
 export async function restoreBackup(
   source: string,
-  { data_dir, capture_db }: BackupSource,
+  into: BackupSource,
   progress: BackupProgress,
 ): Promise<BackupManifest> {
   const manifest = readManifest(source);
+  const claims: WriterClaim[] = [];
+  try {
+    for (const path of [databasePaths(into.data_dir).main, into.capture_db])
+      claims.push(await claimWriter(path, { patience_ms: 0 }));
+    await placeFiles(manifest, source, into, progress);
+  } catch (thrown) {
+    if (thrown instanceof WriterClaimedError) throw new BackupError(thrown.message);
+    throw thrown;
+  } finally {
+    for (const claim of claims) await claim.release();
+  }
+  return manifest;
+}
+
+/** Leaves nothing behind when it throws. */
+async function placeFiles(
+  manifest: BackupManifest,
+  source: string,
+  { data_dir, capture_db }: BackupSource,
+  progress: BackupProgress,
+): Promise<void> {
   const present = [...DATABASES.map((name) => join(data_dir, name)), capture_db].filter(existsSync);
   if (present.length > 0)
     throw new BackupError(`${present[0]} is there already; restore into an empty DATA_DIR`);
@@ -138,10 +161,8 @@ export async function restoreBackup(
       const from = join(source, file.name);
       if (!existsSync(from)) throw new BackupError(`${file.name} is missing from the backup`);
       const to = placeOf(file, data_dir, capture_db);
-      if (existsSync(to)) throw new BackupError(`${to} is there already; restore into an empty DATA_DIR`);
-      mkdirSync(dirname(to), { recursive: true, ...(file.kind === 'secret' ? { mode: 0o700 } : {}) });
-      placed.push(to);
-      copyFileSync(from, to);
+      makeFolder(dirname(to), file.kind === 'secret' ? 0o700 : undefined);
+      copyNew(from, to, placed);
       if (file.kind === 'secret') chmodSync(to, 0o600);
       if (file.kind === 'sealed') chmodSync(to, 0o444);
       syncPath(to);
@@ -152,7 +173,22 @@ export async function restoreBackup(
     for (const path of placed) rmSync(path, { force: true });
     throw thrown;
   }
-  return manifest;
+}
+
+/**
+ * @param placed gets the copy, also a part of one
+ * @throws BackupError when something is there, which stays as it is: a command that takes no claim may have made it
+ */
+function copyNew(from: string, to: string, placed: string[]): void {
+  try {
+    copyFileSync(from, to, constants.COPYFILE_EXCL);
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code === 'EEXIST')
+      throw new BackupError(`${to} is there already; restore into an empty DATA_DIR`);
+    placed.push(to);
+    throw thrown;
+  }
+  placed.push(to);
 }
 
 /** @throws BackupError */

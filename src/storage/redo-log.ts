@@ -8,9 +8,10 @@
  * identity ties the log to what has been taken out of it.
  */
 import { randomBytes } from 'node:crypto';
-import { closeSync, fstatSync, mkdirSync, openSync, readSync, writeSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
+import { makeFolder } from '../std/folder.ts';
 
 const MARK = Buffer.from('USREDO01', 'latin1');
 const IDENTITY_BYTES = 16;
@@ -39,7 +40,7 @@ export class RedoLog {
    * @throws Error of the file system
    */
   constructor(path: string, capacity: number) {
-    mkdirSync(dirname(path), { recursive: true });
+    makeFolder(dirname(path));
     this.#file = openSync(path, 'a+');
     closeSync(this.#file);
     this.#file = openSync(path, 'r+');

@@ -13,7 +13,7 @@
  */
 
 import { createHash, randomUUID } from 'node:crypto';
-import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { zstdCompress, zstdDecompress } from 'node:zlib';
@@ -28,6 +28,7 @@ import {
 } from '../domain/student/manifest.ts';
 import type { StudentModel } from '../domain/student/student-model.ts';
 import { STUDENT_BOUNDS } from '../limits.ts';
+import { makeFolder } from '../std/folder.ts';
 import { syncPath } from './capture/attachments.ts';
 
 export const MANIFEST_NAME = 'manifest.json';
@@ -148,7 +149,7 @@ export async function readStudentFile(directory: string, file: StudentFile): Pro
  * @throws StudentDirectoryError for a directory with anything else in it, or none that can be written to
  */
 export async function checkForPublishing(directory: string): Promise<StudentManifest | null> {
-  const made = await makeDirectory(directory);
+  const made = makeDirectory(directory);
   try {
     return await openForPublishing(directory);
   } finally {
@@ -157,9 +158,9 @@ export async function checkForPublishing(directory: string): Promise<StudentMani
 }
 
 /** @returns the topmost directory that had to be made; undefined when all were there */
-async function makeDirectory(directory: string): Promise<string | undefined> {
+function makeDirectory(directory: string): string | undefined {
   try {
-    return await mkdir(directory, { recursive: true });
+    return makeFolder(directory);
   } catch (error) {
     const code = codeOf(error);
     if (code === 'EEXIST' || code === 'ENOTDIR')
@@ -169,7 +170,7 @@ async function makeDirectory(directory: string): Promise<string | undefined> {
 }
 
 async function openForPublishing(directory: string): Promise<StudentManifest | null> {
-  await makeDirectory(directory);
+  makeDirectory(directory);
   const names = await listNames(directory);
   const manifest = await findManifest(directory);
   const other = names.find((name) => !OWN_NAME.test(name));

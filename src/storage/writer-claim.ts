@@ -10,11 +10,12 @@
  */
 
 import { createHash } from 'node:crypto';
-import { mkdirSync, rmSync, statSync } from 'node:fs';
+import { rmSync, statSync } from 'node:fs';
 import { connect, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { makeFolder } from '../std/folder.ts';
 
 /** A held claim, or none where the system has no such thing. */
 export interface WriterClaim {
@@ -94,19 +95,6 @@ function addressOf(path: string): string | null {
   const name = `understudy-${createHash('sha256').update(place).digest('hex').slice(0, 32)}`;
   if (process.platform === 'linux') return `\0${name}`;
   return process.platform === 'win32' ? `\\\\.\\pipe\\${name}` : join(tmpdir(), `${name}.sock`);
-}
-
-/** With those above it. Node's own way of doing that never ends where nobody makes folders, as in /proc. */
-function makeFolder(folder: string): void {
-  try {
-    mkdirSync(folder);
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'EEXIST') return;
-    if (code !== 'ENOENT' || dirname(folder) === folder) throw error;
-    makeFolder(dirname(folder));
-    mkdirSync(folder);
-  }
 }
 
 /** Names that are no files. */

@@ -34,13 +34,18 @@ describe('a start that cannot be', () => {
     }
   });
 
-  it('says that DATA_DIR is no folder', async () => {
-    const DATA_DIR = join(makeFolder(), 'file');
-    writeFileSync(DATA_DIR, '');
-    const { code, line } = await refuse({ DATA_DIR });
-    expect(code).toBe(1);
-    expect(line).toContain(`${join(DATA_DIR, 'main.mdb')} and`);
-    expect(line).toContain('cannot be opened');
+  it('says that DATA_DIR is no folder and cannot become one', async () => {
+    const file = join(makeFolder(), 'file');
+    writeFileSync(file, '');
+    // Nobody makes folders in /proc, whatever rights the user has.
+    for (const DATA_DIR of [file, join(file, 'below'), '/proc/understudy', '/proc/understudy/data']) {
+      const { code, line } = await refuse({ DATA_DIR });
+      expect(code).toBe(78);
+      expect(line).toMatch(
+        /^understudy: DATA_DIR=.*: allowed is a folder that is there or can be made \(E[A-Z]+\)$/,
+      );
+      expect(line).toContain(JSON.stringify(DATA_DIR));
+    }
   });
 
   it('says whose port is in use', async () => {
@@ -107,6 +112,7 @@ describe('a start that cannot be', () => {
       [join(file, 'below.mdb')]: /ENOTDIR|EEXIST/,
       // Nobody makes files there, whatever rights the user has.
       '/proc/capture.mdb': /nothing can be written beside it/,
+      '/proc/understudy/capture.mdb': /ENOENT/,
     };
     const starts = Object.entries(reasons).map(async ([db, reason]) => {
       const { code, line } = await refuse({ DATA_DIR: folder }, ['gateway', '--db', db]);

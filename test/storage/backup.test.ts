@@ -15,6 +15,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { restoreBackup, writeBackup } from '../../src/storage/backup.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
+import { claimWriter } from '../../src/storage/writer-claim.ts';
 
 const NOW = Date.parse('2026-03-01T10:00:00.000Z');
 let folder: string;
@@ -137,6 +138,45 @@ describe('a backup', () => {
     rmSync(join(folder, 'copy'), { recursive: true });
     await writeBackup(source, join(folder, 'copy'), quiet, NOW);
     await expect(restoreBackup(join(folder, 'copy'), source, quiet)).rejects.toThrow('restore into an empty');
+  });
+
+  it('is restored by one of two that try at once, and the other leaves it alone', async () => {
+    const { main, capture } = await fill();
+    await Promise.all([main.close(), capture.close()]);
+    const copy = join(folder, 'copy');
+    await writeBackup(source, copy, quiet, NOW);
+    const ends = await Promise.allSettled([1, 2, 3].map(() => restoreBackup(copy, target, quiet)));
+    expect(ends.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected', 'rejected']);
+    for (const end of ends)
+      if (end.status === 'rejected') expect(end.reason).toMatchObject({ name: 'BackupError' });
+    const restored = new LmdbTables(join(target.data_dir, 'main.mdb'), 'disk');
+    expect([...restored.range('t', { prefix: [] })]).toHaveLength(500);
+    await restored.close();
+  });
+
+  it.each(['main.mdb', 'capture.mdb'])('is not restored beside whoever serves %s', async (name) => {
+    const { main, capture } = await fill();
+    await Promise.all([main.close(), capture.close()]);
+    const copy = join(folder, 'copy');
+    await writeBackup(source, copy, quiet, NOW);
+    const claim = await claimWriter(join(target.data_dir, name), { patience_ms: 0 });
+    await expect(restoreBackup(copy, target, quiet)).rejects.toThrow(`process ${process.pid} is writing`);
+    expect(readdirSync(target.data_dir)).toEqual([]);
+    await claim.release();
+    await restoreBackup(copy, target, quiet);
+  });
+
+  it('leaves alone what somebody made meanwhile', async () => {
+    const { main, capture } = await fill();
+    await Promise.all([main.close(), capture.close()]);
+    const copy = join(folder, 'copy');
+    await writeBackup(source, copy, quiet, NOW);
+    const meddle = (name: string) => {
+      if (name === 'capture.mdb') writeFileSync(target.capture_db, 'mine');
+    };
+    await expect(restoreBackup(copy, target, meddle)).rejects.toThrow('is there already');
+    expect(readdirSync(target.data_dir)).toEqual(['capture.mdb']);
+    expect(readFileSync(target.capture_db, 'utf8')).toBe('mine');
   });
 
   it('cannot name files outside of its place', async () => {

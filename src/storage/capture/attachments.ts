@@ -11,7 +11,6 @@ import {
   closeSync,
   existsSync,
   fsyncSync,
-  mkdirSync,
   openSync,
   readFileSync,
   renameSync,
@@ -21,6 +20,7 @@ import {
 import { join } from 'node:path';
 import { byteEngine, packNeedles } from '../../../native/byte-engine.ts';
 import { ATTACHMENT_BYTES_MIN } from '../../limits.ts';
+import { makeFolder } from '../../std/folder.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 
 /** Files that are known to be saved without asking the disk. */
@@ -152,7 +152,7 @@ export class AttachmentStore {
     if (this.#known.get(sha256) === true) return;
     const path = join(this.#folder, sha256);
     if (!this.#made) {
-      mkdirSync(this.#folder, { recursive: true });
+      makeFolder(this.#folder);
       this.#made = true;
     }
     if (!existsSync(path)) {

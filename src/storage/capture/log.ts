@@ -7,10 +7,11 @@
  * up, and the same batch may be tried again. After a failure the file is opened anew before the next attempt, since
  * LMDB refuses to go on after some errors.
  */
-import { existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { existsSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { copyBytes } from '../../../native/byte-engine.ts';
 import type { CapturedExchange } from '../../domain/exchange.ts';
+import { makeFolder } from '../../std/folder.ts';
 import { AttachmentStore, syncPath } from './attachments.ts';
 import { BaseCache, type BaseEntry, type ChosenBase } from './base-cache.ts';
 import { BlockReader } from './blocks.ts';
@@ -179,7 +180,7 @@ export class CaptureLog {
    * @throws {import('./layout.ts').CaptureFileError} when the file is there but cannot be used
    */
   static async open(options: CaptureLogOptions): Promise<CaptureLog> {
-    mkdirSync(dirname(options.path), { recursive: true });
+    makeFolder(dirname(options.path));
     const sealed = listSealed(options.path);
     await ensureCaptureFile(options.path, readLastSealed(sealed) + 1);
     const log = new CaptureLog(options, sealed);
@@ -621,7 +622,7 @@ export class CaptureLog {
   async #reopen(turns: { key: number; value: Buffer }[] = []): Promise<void> {
     this.#mustReopen = true;
     await this.#closeFile();
-    mkdirSync(dirname(this.#options.path), { recursive: true });
+    makeFolder(dirname(this.#options.path));
     await ensureCaptureFile(this.#options.path, Math.max(this.#lastSealedId + 1, this.#nextId), turns);
     const opened = this.#openFile();
     this.#env = opened.env;

@@ -13,7 +13,6 @@ import {
   constants,
   fstatSync,
   fsync,
-  mkdirSync,
   openSync,
   readdirSync,
   readSync,
@@ -24,6 +23,7 @@ import {
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { byteEngine } from '../../../native/byte-engine.ts';
+import { makeFolder } from '../../std/folder.ts';
 import { syncPath } from './attachments.ts';
 
 /** Where a block stands. */
@@ -204,7 +204,7 @@ export class RawFiles {
       if (this.#open.end < FILE_BYTES || this.#used > 0) return this.#open;
       this.#retire();
     }
-    mkdirSync(this.#folder, { recursive: true });
+    makeFolder(this.#folder);
     const number = this.#nextNumber++;
     const path = join(this.#folder, `${number}.raw`);
     const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL;

@@ -6,9 +6,9 @@
  * and is on the disk a little later; a power cut may cost the last seconds or, in the worst case, the file (the reason
  * why such data has a file of its own).
  */
-import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
+import { makeFolder } from '../../std/folder.ts';
 
 export type Durability = 'disk' | 'process';
 
@@ -50,7 +50,7 @@ export class Environment {
   }
 
   private constructor(path: string, durability: Durability) {
-    mkdirSync(dirname(path), { recursive: true });
+    makeFolder(dirname(path));
     this.path = path;
     this.durability = durability;
     this.#open();

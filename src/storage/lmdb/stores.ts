@@ -1,6 +1,7 @@
 /** Where the product's databases are, and their tables for one thread. Any thread. */
-import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { makeFolder } from '../../std/folder.ts';
 import { checkFileHead, checkRoom } from '../capture/layout.ts';
 import type { Stores } from '../stores.ts';
 import { LmdbJournal } from './journal.ts';
@@ -60,7 +61,7 @@ export async function tryStores(paths: DatabasePaths): Promise<void> {
     }
   }
   try {
-    mkdirSync(dirname(paths.main), { recursive: true });
+    makeFolder(dirname(paths.main));
     for (const path of [paths.main, paths.runs]) checkRoom(path);
     await closeStores(openStores(paths));
     for (const path of findRedoLogs(paths))

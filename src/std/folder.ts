@@ -1,0 +1,34 @@
+/**
+ * Makes folders. Node's own way of making those above one too (`mkdirSync` with `recursive`) never ends where nobody makes
+ * folders, as in /proc: it takes "no such file" for a folder above that is missing, again and again. Any thread.
+ */
+import { mkdirSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
+
+/**
+ * Makes a folder with those above it, as far as they are missing.
+ * @param mode of those that are made
+ * @returns the topmost one that was made; undefined when all were there
+ * @throws Error of the file system; ENOTDIR where something else has the name
+ */
+export function makeFolder(path: string, mode?: number): string | undefined {
+  try {
+    return makeOne(path, mode);
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code !== 'ENOENT' || dirname(path) === path) throw thrown;
+  }
+  const above = makeFolder(dirname(path), mode);
+  const own = makeOne(path, mode);
+  return above ?? own;
+}
+
+function makeOne(path: string, mode: number | undefined): string | undefined {
+  try {
+    mkdirSync(path, mode);
+    return path;
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code !== 'EEXIST') throw thrown;
+    if (statSync(path).isDirectory()) return undefined;
+    throw Object.assign(new Error(`ENOTDIR: not a directory, mkdir '${path}'`), { code: 'ENOTDIR' });
+  }
+}
