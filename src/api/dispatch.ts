@@ -1,6 +1,12 @@
 /** From a request to the answer of its route: matching, 404, 405, and errors as `{"detail": …}`. Front threads. */
 import { pathsOf } from '../contract/endpoint.ts';
-import { type ApiReply, type ApiRequest, type ApiRoute, jsonReply } from '../contract/route.ts';
+import {
+  type ApiReply,
+  type ApiRequest,
+  type ApiRoute,
+  jsonReply,
+  type RequestHeaders,
+} from '../contract/route.ts';
 import { SchemaViolation } from '../contract/violation.ts';
 import { CatalogueError, toApiBody, toCatalogueError } from '../errors.ts';
 import type { CorsPolicy } from '../http/cors.ts';
@@ -90,7 +96,7 @@ class RoutedRequest implements ApiRequest {
   readonly method: string;
   readonly path: string;
   readonly query: string;
-  readonly headers: ReadonlyMap<string, string>;
+  readonly headers: RequestHeaders;
   readonly body: Uint8Array;
   readonly params: Readonly<Record<string, string>>;
   readonly #unrouted: UnroutedRequest;
@@ -144,10 +150,10 @@ export function renderError(error: CatalogueError | SchemaViolation, allowed?: (
   return jsonReply(error.status, toApiBody(error), headers);
 }
 
-/** What a request's path leads to. */
+/** What a request's path leads to; shared by the requests that have it. */
 export interface Match {
-  route: ApiRoute;
-  params: Record<string, string>;
+  readonly route: ApiRoute;
+  readonly params: Readonly<Record<string, string>>;
 }
 
 /** One level of the table: what may stand between two slashes. */
@@ -165,9 +171,15 @@ interface End {
   params: readonly (readonly [name: string, at: number])[];
 }
 
+/** Paths of which it is known where they lead: a run's steps all have one. */
+const KNOWN_PATHS = 256;
+/** Longer ones are found anew each time. */
+const KNOWN_PATH_CHARACTERS = 256;
+
 /** The table, ready to be asked. */
 export class Router {
   readonly #root: Segment = openSegment();
+  readonly #known = new Map<string, { method: string; match: Match }>();
 
   /** @throws Error for two routes with one method and one path */
   constructor(routes: readonly ApiRoute[]) {
@@ -182,6 +194,17 @@ export class Router {
    * @throws CatalogueError `not_found`, or `method_not_allowed` for a path that other methods have
    */
   find(method: string, path: string): Match {
+    const known = this.#known.get(path);
+    if (known !== undefined && known.method === method) return known.match;
+    const match = this.#find(method, path);
+    if (path.length <= KNOWN_PATH_CHARACTERS) {
+      if (this.#known.size >= KNOWN_PATHS) this.#known.clear();
+      this.#known.set(path, { method, match });
+    }
+    return match;
+  }
+
+  #find(method: string, path: string): Match {
     const steps = splitPath(path);
     const wanted = method === 'HEAD' ? 'GET' : method;
     const entry = findEnd(this.#root, steps, 1, wanted);

@@ -45,29 +45,42 @@ const TENANT_NAMES = Object.keys(tenantQuery.shape);
 export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
   const { endpoint, handler } = bound;
   if (endpoint.auth !== 'bearer') throw new Error(`${endpoint.id} is ${endpoint.auth}, not bearer`);
-  const handle = async (request: ApiRequest): Promise<ApiReply> => {
-    // Most principals, takes and tenants are there at once; an await would cost a turn of the queue.
-    const identified = identify(request, checks);
-    const principal = identified instanceof Promise ? await identified : identified;
-    const taken = checks.limiter.take(principal.id);
-    const outcome = taken instanceof Promise ? await taken : taken;
+  const work = (request: ApiRequest, principal: Principal, outcome: RateOutcome): Settled<ApiReply> => {
     const rateHeaders = checks.rate_headers.describe(outcome);
     if (!outcome.allowed) return withHeaders(renderError(new CatalogueError('rate_limited')), rateHeaders);
+    const fail = (thrown: unknown) => renderFailure(thrown, rateHeaders);
     try {
       const input = readInput(endpoint, request, TENANT_NAMES);
       const { named, checked } = checkAll(endpoint, input, principal);
+      const { params, query, body } = checked;
       const resolved = resolveTenant(endpoint, principal, named, checks.memberships);
-      const tenant = resolved instanceof Promise ? await resolved : resolved;
-      const reply = await handler({ tenant, ...checked, request });
+      const reply = whenThere(resolved, (tenant) => handler({ tenant, params, query, body, request }));
+      if (reply instanceof Promise) return reply.then((done) => toApiReply(done, rateHeaders), fail);
       return toApiReply(reply, rateHeaders);
     } catch (thrown) {
-      const error = thrown instanceof SchemaViolation ? thrown : toCatalogueError(thrown);
-      // A failure of ours is reported and rendered further out.
-      if (error instanceof CatalogueError && error.status >= 500) throw new FailedCall(error, rateHeaders);
-      return withHeaders(renderError(error), rateHeaders);
+      return fail(thrown);
     }
   };
+  // Most principals, takes and tenants are there at once; to wait for them would cost a turn of the queue.
+  const handle = (request: ApiRequest): Settled<ApiReply> =>
+    whenThere(identify(request, checks), (principal) =>
+      whenThere(checks.limiter.take(principal.id), (outcome) => work(request, principal, outcome)),
+    );
   return { endpoint, handle };
+}
+
+/** Mostly there at once. */
+type Settled<Value> = Value | Promise<Value>;
+
+function whenThere<Value, Next>(value: Settled<Value>, next: (value: Value) => Settled<Next>): Settled<Next> {
+  return value instanceof Promise ? value.then(next) : next(value);
+}
+
+/** @throws FailedCall for a failure of ours: it is reported and rendered further out */
+function renderFailure(thrown: unknown, rateHeaders: ApiReply['headers']): ApiReply {
+  const error = thrown instanceof SchemaViolation ? thrown : toCatalogueError(thrown);
+  if (error instanceof CatalogueError && error.status >= 500) throw new FailedCall(error, rateHeaders);
+  return withHeaders(renderError(error), rateHeaders);
 }
 
 /** @throws CatalogueError (or rejects) `unauthenticated`, or `rate_limited` where failures are limited */
@@ -121,11 +134,12 @@ function checkTenant(
   const place: Place = principal.type === 'static' && endpoint.body !== undefined ? 'body' : 'query';
   const source = raw[place];
   if (place === 'body' && (typeof source !== 'object' || source === null || Array.isArray(source))) return {};
-  const declared = place === 'body' ? shapeOf(endpoint.body) : shapeOf(endpoint.query);
   const schema = principal.type === 'user' ? userTenantQuery : place === 'body' ? tenantFields : tenantQuery;
   // What the endpoint's own schema has judged is not judged twice.
-  const judgedBySchema = found.count > 0 && TENANT_NAMES.some((name) => name in declared);
-  if (judgedBySchema) return {};
+  if (found.count > 0) {
+    const declared = shapeOf(place === 'body' ? endpoint.body : endpoint.query);
+    if (TENANT_NAMES.some((name) => name in declared)) return {};
+  }
   return (check(schema, source, place, found) ?? {}) as NamedTenant;
 }
 

@@ -5,6 +5,9 @@
 
 import type { Endpoint } from './endpoint.ts';
 
+/** Names in lower case; a repeated header's values joined by `, ` (RFC 9110, 5.3). */
+export type RequestHeaders = Pick<ReadonlyMap<string, string>, 'get' | 'has'>;
+
 /** A request whose body has arrived whole. */
 export interface ApiRequest {
   /** Upper case. */
@@ -13,8 +16,7 @@ export interface ApiRequest {
   path: string;
   /** Raw, without `?`; '' for none. */
   query: string;
-  /** Names in lower case; a repeated header's values joined by `, ` (RFC 9110, 5.3). */
-  headers: ReadonlyMap<string, string>;
+  headers: RequestHeaders;
   /** Decoded `{name}`s of the route's path. */
   params: Readonly<Record<string, string>>;
   body: Uint8Array;

@@ -5,6 +5,7 @@
 
 import { STATUS_CODES } from 'node:http';
 import type { EventStream } from '../contract/handler.ts';
+import type { RequestHeaders } from '../contract/route.ts';
 import { DROPPED_BODY_BYTES } from '../limits.ts';
 import { sendEventStream } from './event-stream.ts';
 import type { HttpStream } from './http-stream.ts';
@@ -14,7 +15,7 @@ export interface CollectedRequest {
   method: string;
   path: string;
   query: string;
-  headers: ReadonlyMap<string, string>;
+  headers: RequestHeaders;
   body: Uint8Array;
   /** The other end of the connection, as an IP address; '' once the client is gone. */
   readonly address: string;
@@ -92,7 +93,7 @@ class StreamRequest implements CollectedRequest {
   readonly method: string;
   readonly path: string;
   readonly query: string;
-  readonly headers: ReadonlyMap<string, string>;
+  readonly headers: RequestHeaders;
   readonly body: Uint8Array;
   readonly oversized: boolean;
   readonly #stream: HttpStream;
@@ -102,7 +103,7 @@ class StreamRequest implements CollectedRequest {
     this.method = head.method;
     this.path = head.path;
     this.query = head.query ?? '';
-    this.headers = collectHeaders(head.headers);
+    this.headers = new FlatHeaders(head.headers);
     this.body = body;
     this.oversized = oversized;
     this.#stream = stream;
@@ -125,12 +126,26 @@ function send(stream: HttpStream, reply: DispatchedReply, closeConnection = fals
   stream.reply(reply.status, lines, body, closeConnection);
 }
 
-function collectHeaders(flat: readonly string[]): Map<string, string> {
-  const headers = new Map<string, string>();
-  for (let at = 0; at < flat.length; at += 2) {
-    const name = flat[at]!;
-    const before = headers.get(name);
-    headers.set(name, before === undefined ? flat[at + 1]! : `${before}, ${flat[at + 1]!}`);
+/** Looked through when one is asked for: few are, and to put all into a map costs more than that. */
+class FlatHeaders implements RequestHeaders {
+  readonly #flat: readonly string[];
+
+  /** @param flat [name, value, …] */
+  constructor(flat: readonly string[]) {
+    this.#flat = flat;
   }
-  return headers;
+
+  get(name: string): string | undefined {
+    const flat = this.#flat;
+    let value: string | undefined;
+    for (let at = 0; at < flat.length; at += 2) {
+      if (flat[at] !== name) continue;
+      value = value === undefined ? flat[at + 1] : `${value}, ${flat[at + 1]}`;
+    }
+    return value;
+  }
+
+  has(name: string): boolean {
+    return this.get(name) !== undefined;
+  }
 }

@@ -2,7 +2,7 @@
  * Which web pages may call the API: the origins of an explicit list, never `*` (document 2, Limits; Fetch standard,
  * CORS protocol). Front threads.
  */
-import type { ApiReply } from '../contract/route.ts';
+import type { ApiReply, RequestHeaders } from '../contract/route.ts';
 
 type Headers = ApiReply['headers'];
 
@@ -34,7 +34,7 @@ export class CorsPolicy {
   }
 
   /** @returns null for a request that is no preflight; to be sent with {@link headersFor} */
-  answerPreflight(method: string, headers: ReadonlyMap<string, string>): ApiReply | null {
+  answerPreflight(method: string, headers: RequestHeaders): ApiReply | null {
     if (method !== 'OPTIONS' || !headers.has('access-control-request-method')) return null;
     const origin = headers.get('origin');
     if (origin === undefined) return null;

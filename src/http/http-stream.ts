@@ -353,7 +353,8 @@ export class HttpStream {
   #writeHeadLines(status: string, headerLines: string): void {
     if (!this.#statusSent) {
       this.#statusSent = true;
-      this.#res.writeStatus(toWire(status));
+      // What the library writes by itself, in front of the first header.
+      if (status !== '200 OK') this.#res.writeStatus(toWire(status));
       if (headerLines !== '') this.#writeRaw(headerLines.slice(0, -2));
     } else {
       this.#writeRaw(

@@ -40,10 +40,10 @@ export function readInput(
   request: ApiRequest,
   alsoQuery: readonly string[] = [],
 ): RawInput {
-  const names = Object.keys(endpoint.query?.shape ?? {});
+  const { query } = request;
   return {
     path: request.params,
-    query: request.query === '' ? {} : readQuery(request.query, names, alsoQuery),
+    query: query === '' ? {} : readQuery(query, Object.keys(endpoint.query?.shape ?? {}), alsoQuery),
     body: endpoint.body === undefined ? undefined : readBody(request),
   };
 }
