@@ -175,8 +175,8 @@ export class ExchangeBatch {
   }
 }
 
-/** What is kept between batches for joining bodies. */
-const JOINED_BYTES_KEPT = 8 << 20;
+/** Memory for joining bodies is taken in such pieces, or larger ones; one is kept between batches. */
+const JOINED_BYTES = 8 << 20;
 
 /** Reads batches, one at a time: the bodies of one are of no meaning once the next is read. */
 export class BatchReader {
@@ -187,12 +187,7 @@ export class BatchReader {
   /** The exchanges of a batch. Both ends are this program, so the layout is taken as given. */
   read({ slabs, cells }: BatchMemory): CapturedExchange[] {
     const batch: CapturedExchange[] = [];
-    this.#used = 0;
-    let cellBytes = 0;
-    for (const cell of cells) cellBytes += cell.length;
-    if (this.#joined.length < cellBytes || this.#joined.length > Math.max(cellBytes, JOINED_BYTES_KEPT)) {
-      this.#joined = new Uint8Array(new SharedArrayBuffer(cellBytes));
-    }
+    this.#used = this.#joined.length > JOINED_BYTES ? this.#joined.length : 0;
     let nextCell = 0;
     const heads: KnownHead[] = [];
     for (const slab of slabs) {
@@ -235,6 +230,10 @@ export class BatchReader {
   #join(cells: readonly Uint8Array[], from: number, count: number, bytes: number): Buffer {
     const first = cells[from]!;
     if (count === 1) return Buffer.from(first.buffer, first.byteOffset, bytes);
+    if (this.#joined.length - this.#used < bytes) {
+      this.#joined = new Uint8Array(new SharedArrayBuffer(Math.max(bytes, JOINED_BYTES)));
+      this.#used = 0;
+    }
     const start = this.#used;
     for (let i = 0; i < count; i++) {
       const cell = cells[from + i]!;

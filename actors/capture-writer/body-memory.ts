@@ -8,16 +8,14 @@ import { byteEngine } from '../../native/byte-engine.ts';
 import { CAPTURE_FREE_CELL_BYTES } from '../../src/limits.ts';
 
 /**
- * Cells for small bodies, for pieces of larger ones, and for bodies that are long already: from `from` bytes on. All are
- * cut from memory of one length. What is not kept for use again is for the collector to find, and shared memory does not
- * make it look: so the sizes are few, and nearly all is kept.
+ * Lengths of cells: for small bodies, for pieces of larger ones, and for whole bodies whose length is known. Those of one
+ * length are cut from one memory. What is not kept for use again is for the collector to find, and shared memory does not
+ * make it look: so the lengths are few, and nearly all is kept.
  */
-const SIZES = [
-  { from: 0, cell: 8 << 10 },
-  { from: (8 << 10) + 1, cell: 64 << 10 },
-  { from: 512 << 10, cell: 1 << 20 },
-];
+const SIZES = [8, 64, 128, 192, 256, 320, 384, 512, 768, 1_024].map((kib) => kib << 10);
 const SLAB_BYTES = 1 << 20;
+/** A free cell that is so many times as long as what is asked for will do. */
+const LARGER_CELL = 2;
 /** Less than this is written as the engine does it: a call outside costs as much. */
 const NATIVE_COPY_BYTES = 256;
 
@@ -28,11 +26,17 @@ export class BodyMemory {
   /** Which size a cell is of. */
   readonly #sizes = new WeakMap<Uint8Array, number>();
 
-  /** @returns a cell for so many bytes, or for their beginning; what it holds is of no meaning */
+  /** @returns a cell for so many bytes, or the longest for their beginning; what it holds is of no meaning */
   take(bytes: number): Uint8Array {
-    let size = SIZES.length - 1;
-    while (bytes < SIZES[size]!.from) size--;
-    if (this.#free[size]!.length === 0) this.#cut(size);
+    let wanted = 0;
+    while (wanted < SIZES.length - 1 && SIZES[wanted]! < bytes) wanted++;
+    let size = wanted;
+    while (this.#free[size]!.length === 0) {
+      size++;
+      if (size < SIZES.length && SIZES[size]! <= SIZES[wanted]! * LARGER_CELL) continue;
+      size = wanted;
+      this.#cut(size);
+    }
     const cell = this.#free[size]!.pop()!;
     this.#freeBytes -= cell.length;
     return cell;
@@ -58,13 +62,14 @@ export class BodyMemory {
   }
 
   #cut(size: number): void {
-    const { cell } = SIZES[size]!;
-    const memory = new SharedArrayBuffer(SLAB_BYTES);
-    for (let at = 0; at < SLAB_BYTES; at += cell) {
-      const part = new Uint8Array(memory, at, cell);
+    const cell = SIZES[size]!;
+    const count = Math.floor(SLAB_BYTES / cell);
+    const memory = new SharedArrayBuffer(count * cell);
+    for (let i = 0; i < count; i++) {
+      const part = new Uint8Array(memory, i * cell, cell);
       this.#sizes.set(part, size);
       this.#free[size]!.push(part);
     }
-    this.#freeBytes += SLAB_BYTES;
+    this.#freeBytes += memory.byteLength;
   }
 }

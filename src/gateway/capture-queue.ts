@@ -61,7 +61,7 @@ export interface CaptureCounters {
 
 /** A batch leaves when it holds this much… */
 const BATCH_EXCHANGES = 256;
-const BATCH_BYTES = 4 * 1024 * 1024;
+const BATCH_BYTES = 16 * 1024 * 1024;
 /**
  * …or when its first exchange has waited this long. To wake the writer for a few exchanges costs both threads as much as to
  * store them; nobody waits for a batch (`settle` sends it at once), and the end of the process by force loses what it holds.

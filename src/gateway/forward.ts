@@ -103,6 +103,8 @@ export class Forward implements AnswerHandler {
   readonly #requestClass: RequestClass;
   readonly #request: FilteredRequest;
   readonly #tee: Tee | null;
+  /** Nobody else has seen the request's body. */
+  readonly #ownsBody: boolean;
   readonly #startedAt: number;
   readonly #startedAtMs: number;
   /** The one that carries the request, until the answer is over. */
@@ -128,6 +130,7 @@ export class Forward implements AnswerHandler {
     this.#destination = destination;
     this.#requestClass = requestClass;
     this.#request = filterRequestHeaders(stream.head);
+    this.#ownsBody = begun === null;
     this.#tee = begun === null ? (context.capture?.begin() ?? null) : begun.tee;
   }
 
@@ -157,7 +160,10 @@ export class Forward implements AnswerHandler {
     }
     // The joined body, where there is one, so that its chunks are not kept beside it.
     const pieces = body === null ? received : [body];
-    if (this.#tee !== null) for (const piece of pieces) this.#tee.add(this.#tee.request, piece);
+    if (this.#tee !== null) {
+      if (framing === 'length') this.#tee.request.announced_bytes = content_length;
+      for (const piece of pieces) this.#tee.add(this.#tee.request, piece);
+    }
     this.#sent = {
       method: stream.head.method,
       head,
@@ -208,6 +214,9 @@ export class Forward implements AnswerHandler {
     this.#finish(aborted);
     this.#connection?.abort(this);
     this.#connection = null;
+    // What was sent has left by now, or its socket is closed: a connection rests only when the system has taken all.
+    this.#sent = null;
+    if (this.#ownsBody) this.#stream.pieces.release();
   };
 
   onConnection(connection: UpstreamConnection): void {
@@ -229,6 +238,7 @@ export class Forward implements AnswerHandler {
       framing = { kind: 'bodyless', bytes: content_length, chunked: head.is_chunked };
     } else if (content_length !== null) {
       framing = { kind: 'length', bytes: content_length };
+      if (this.#tee !== null) this.#tee.response.announced_bytes = content_length;
     } else {
       framing = { kind: 'chunked' };
     }

@@ -14,12 +14,22 @@ export interface ByteBudget {
 
 /** Where the copies are; the writer's client has it (`actors/capture-writer/body-memory.ts`). */
 export interface BodyMemory {
-  /** @returns a cell for so many bytes, or for their beginning */
+  /** @returns a cell for so many bytes, or the longest for their beginning */
   take(bytes: number): Uint8Array;
   /** `into.set(from, at)`, quickly. */
   copy(from: Uint8Array, into: Uint8Array, at: number): void;
   give(cell: Uint8Array): void;
 }
+
+/** A body of announced length gets a cell for all of it once so much of it is there: an announcement alone gets nothing. */
+const ANNOUNCED_SHARE = 1 / 8;
+/** Announced bodies that are longer do not lie in one piece. */
+const WHOLE_BYTES_MAX = 1 << 20;
+/** What lies in a cell that turns out too short is moved, so that the whole is in one piece; not more of it than this. */
+const MOVED_BYTES_MAX = 64 << 10;
+/** Of a body of unknown length: pieces, until it is known to be a long one. */
+const PIECE_BYTES = 64 << 10;
+const LONG_BYTES = 512 << 10;
 
 /** One side's body: how long it was, and as much of it as is kept. */
 export class BodyCopy {
@@ -30,6 +40,8 @@ export class BodyCopy {
   /** On the wire. */
   bytes = 0;
   kept_bytes = 0;
+  /** Its length, as announced; 0 when nobody has. */
+  announced_bytes = 0;
 
   /** Takes a copy. */
   append(bytes: Uint8Array, memory: BodyMemory): void {
@@ -42,15 +54,35 @@ export class BodyCopy {
         this.#used += rest.length;
         break;
       }
+      const there = this.kept_bytes + bytes.length;
+      const announced = this.announced_bytes;
+      if (announced >= there && announced <= WHOLE_BYTES_MAX && announced * ANNOUNCED_SHARE <= there) {
+        if (this.#beginWhole(announced, memory)) continue;
+      }
       if (cell !== undefined && room > 0) {
         memory.copy(rest.subarray(0, room), cell, this.#used);
         rest = rest.subarray(room);
       }
       // A long body takes large cells, a short one small ones, and it is not known which this will be.
-      this.cells.push(memory.take(Math.max(rest.length, this.kept_bytes)));
+      const { kept_bytes } = this;
+      const wanted = kept_bytes >= LONG_BYTES ? WHOLE_BYTES_MAX : Math.min(kept_bytes, PIECE_BYTES);
+      this.cells.push(memory.take(Math.max(rest.length, wanted)));
       this.#used = 0;
     }
     this.kept_bytes += bytes.length;
+  }
+
+  /** Goes on in a cell for all of the body. @returns false when too much of it lies elsewhere */
+  #beginWhole(bytes: number, memory: BodyMemory): boolean {
+    const before = this.cells[0];
+    if (this.cells.length > 1 || this.#used > MOVED_BYTES_MAX) return false;
+    const cell = memory.take(bytes);
+    if (before !== undefined) {
+      memory.copy(before.subarray(0, this.#used), cell, 0);
+      memory.give(before);
+    }
+    this.cells = [cell];
+    return true;
   }
 
   /** The kept bytes in buffers of their own. */

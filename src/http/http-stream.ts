@@ -12,6 +12,7 @@
 
 import type { HttpResponse } from 'uWebSockets.js';
 import { STATUS_CODES } from 'node:http';
+import { BodyPieces } from './body-pieces.ts';
 import type { BodyFraming } from './framing-guard.ts';
 
 /** The request line and headers, as sent. Strings hold one byte a character (latin1). */
@@ -59,6 +60,8 @@ export class HttpStream {
   readonly head: RequestHead;
   /** Body chunks that arrived before the stream was handed over; the owner takes them. */
   received: Buffer[] = [];
+  /** Where the chunks' bytes are; the owner may release them when it is done with all. */
+  readonly pieces = new BodyPieces();
   /** The whole body has arrived. */
   bodyComplete: boolean;
   events: StreamEvents = {};

@@ -231,7 +231,7 @@ class Listener implements HttpServer {
     res.onData((bytes, isLast) => {
       // An empty first call comes with the head when the body is still on its way.
       if (bytes.byteLength === 0 && !isLast) return;
-      stream.takeBody(keepBytes(bytes), isLast);
+      stream.takeBody(stream.pieces.keep(bytes), isLast);
       this.#handOver(stream);
     });
   }
@@ -253,7 +253,7 @@ class Listener implements HttpServer {
     let calls = 0;
     res.onData((bytes, isLast) => {
       if (bytes.byteLength === 0 && !isLast) return;
-      stream.takeBody(keepBytes(bytes), isLast);
+      stream.takeBody(stream.pieces.keep(bytes), isLast);
       calls++;
       if (calls > 1) return;
       setImmediate(() => {
@@ -298,27 +298,6 @@ class Listener implements HttpServer {
     stream.isAwaited = false;
     if (this.#streams.length === 0) this.#onIdle?.();
   };
-}
-
-/** Body bytes up to this size are kept in memory that others share: to get some for each costs more than to fill it. */
-const POOLED_BYTES = 8 * 1024;
-/** Held as long as one of the pieces in it is: at worst this much for each open request. */
-const POOL_BYTES = 64 * 1024;
-let pool = Buffer.allocUnsafeSlow(POOL_BYTES);
-let poolUsed = 0;
-
-/** @returns a copy that outlives the library's callback */
-function keepBytes(bytes: ArrayBuffer): Buffer {
-  const { byteLength } = bytes;
-  if (byteLength > POOLED_BYTES) return Buffer.from(new Uint8Array(bytes));
-  if (poolUsed + byteLength > POOL_BYTES) {
-    pool = Buffer.allocUnsafeSlow(POOL_BYTES);
-    poolUsed = 0;
-  }
-  const kept = pool.subarray(poolUsed, poolUsed + byteLength);
-  kept.set(new Uint8Array(bytes));
-  poolUsed += byteLength;
-  return kept;
 }
 
 /**

@@ -223,6 +223,39 @@ describe('a batch', () => {
   });
 });
 
+describe('a body of announced length', () => {
+  const copy = (announced: number, sizes: readonly number[]) => {
+    const memory = new BodyMemory();
+    const tee = new Tee(BUDGET, memory, 4 << 20);
+    tee.request.announced_bytes = announced;
+    const whole: Buffer[] = [];
+    for (const [i, size] of sizes.entries()) {
+      const piece = Buffer.alloc(size, i + 1);
+      tee.add(tee.request, piece);
+      whole.push(piece);
+    }
+    expect(Buffer.concat(tee.request.copyOut()).equals(Buffer.concat(whole))).toBe(true);
+    return tee.request.cells.map(({ length }) => length);
+  };
+
+  it('lies in one piece, also when only little of it comes at first', () => {
+    expect(copy(300_000, [65_000, 65_000, 170_000])).toHaveLength(1);
+    expect(copy(300_000, [10, 8_000, 65_000, 226_990])).toHaveLength(1);
+    expect(copy(1 << 20, [200_000, (1 << 20) - 200_000])).toHaveLength(1);
+    expect(copy(50_000, [50_000])).toHaveLength(1);
+  });
+
+  it('takes no more for its announcement than for what has come', () => {
+    expect(copy(1 << 20, [10])).toEqual([8_192]);
+    expect(copy(1 << 20, [8_192, 10])).toEqual([8_192, 8_192]);
+    expect(copy(64 << 20, [10, 8_192])).toEqual([8_192, 8_192]);
+  });
+
+  it('is kept whole when more comes than was announced', () => {
+    copy(10_000, [9_000, 1_000, 5_000, 70_000]);
+  });
+});
+
 describe('memory for bodies', () => {
   it('has cells for any length or for its beginning, and uses them again', () => {
     const memory = new BodyMemory();

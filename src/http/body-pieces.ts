@@ -1,0 +1,62 @@
+/**
+ * Copies of the pieces of request bodies, which the native library shows for the length of a callback only. Memory for
+ * the larger ones is used again: taken anew for each request it is what sets off most collections of the whole heap,
+ * long before the heap itself has grown. Front threads, for all their listeners together.
+ */
+import { FREE_BODY_PIECES_BYTES } from '../limits.ts';
+
+/** Pieces up to this size are kept in memory that others share: to get some for each costs more than to fill it. */
+const POOLED_BYTES = 8 * 1024;
+/** Held as long as one of the pieces in it is: at worst this much for each open request. */
+const POOL_BYTES = 64 * 1024;
+let pool = Buffer.allocUnsafeSlow(POOL_BYTES);
+let poolUsed = 0;
+
+/** Lengths of the memories that are used again; the library reads no more than the last at once. */
+const SIZES = [16, 32, 64, 128, 192, 256, 384, 512].map((kib) => kib * 1024);
+const free: Buffer[][] = SIZES.map(() => []);
+let freeBytes = 0;
+
+/** The pieces of one body. */
+export class BodyPieces {
+  #taken: Buffer[] | null = null;
+
+  /** @returns a copy that outlives the library's callback */
+  keep(bytes: ArrayBuffer): Buffer {
+    const { byteLength } = bytes;
+    if (byteLength <= POOLED_BYTES) return keepSmall(bytes);
+    const size = SIZES.findIndex((length) => length >= byteLength);
+    if (size < 0) return Buffer.from(new Uint8Array(bytes));
+    let memory = free[size]!.pop();
+    if (memory === undefined) memory = Buffer.allocUnsafeSlow(SIZES[size]!);
+    else freeBytes -= memory.length;
+    this.#taken ??= [];
+    this.#taken.push(memory);
+    const kept = memory.subarray(0, byteLength);
+    kept.set(new Uint8Array(bytes));
+    return kept;
+  }
+
+  /** Nobody looks at any of the pieces any more. Who does not say so leaves them to the collector. */
+  release(): void {
+    if (this.#taken === null) return;
+    for (const memory of this.#taken) {
+      if (freeBytes + memory.length > FREE_BODY_PIECES_BYTES) continue;
+      free[SIZES.indexOf(memory.length)]!.push(memory);
+      freeBytes += memory.length;
+    }
+    this.#taken = null;
+  }
+}
+
+function keepSmall(bytes: ArrayBuffer): Buffer {
+  const { byteLength } = bytes;
+  if (poolUsed + byteLength > POOL_BYTES) {
+    pool = Buffer.allocUnsafeSlow(POOL_BYTES);
+    poolUsed = 0;
+  }
+  const kept = pool.subarray(poolUsed, poolUsed + byteLength);
+  kept.set(new Uint8Array(bytes));
+  poolUsed += byteLength;
+  return kept;
+}

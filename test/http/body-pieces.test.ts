@@ -1,0 +1,44 @@
+/** Copies of pieces of bodies hold what they were given for as long as nobody has released them. */
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { BodyPieces } from '../../src/http/body-pieces.ts';
+
+const sizes = fc.oneof(fc.nat(100), fc.nat(20_000), fc.nat(600_000));
+
+it('keeps pieces of any length, whatever others do with theirs', () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.record({ pieces: fc.array(sizes, { maxLength: 3 }), released: fc.boolean() }), {
+        maxLength: 6,
+      }),
+      (bodies) => {
+        let seed = 0;
+        const held: { kept: Buffer; value: number }[] = [];
+        for (const { pieces, released } of bodies) {
+          const body = new BodyPieces();
+          for (const size of pieces) {
+            const value = ++seed % 256;
+            const source = new Uint8Array(size).fill(value);
+            const kept = body.keep(source.buffer);
+            source.fill(0);
+            expect(kept.length).toBe(size);
+            if (!released) held.push({ kept, value });
+          }
+          if (released) body.release();
+          for (const { kept, value } of held) expect(kept.every((byte) => byte === value)).toBe(true);
+        }
+      },
+    ),
+    { numRuns: 30 },
+  );
+});
+
+it('uses the memory of released pieces again, once', () => {
+  const body = new BodyPieces();
+  const first = body.keep(new ArrayBuffer(460_000));
+  body.release();
+  body.release();
+  const second = new BodyPieces().keep(new ArrayBuffer(450_000));
+  expect(second.buffer === first.buffer).toBe(true);
+  expect(new BodyPieces().keep(new ArrayBuffer(450_000)).buffer === first.buffer).toBe(false);
+});
