@@ -1302,6 +1302,19 @@ __attribute__((target("sse4.1,pclmul"))) uint32_t FoldCrc(uint32_t crc, const ui
 }
 #endif
 
+/** UpdateCrc, by the faster of the two ways. */
+uint32_t ExtendCrc(uint32_t crc, const uint8_t* bytes, size_t length) {
+#if defined(ASKS_PROCESSOR)
+  if (kProcessor.clmul && length >= 64) {
+    const size_t whole = length & ~static_cast<size_t>(15);
+    crc = FoldCrc(crc, bytes, whole);
+    bytes += whole;
+    length -= whole;
+  }
+#endif
+  return UpdateCrc(crc, bytes, length);
+}
+
 /** measureChecksum(bytes, from, to) */
 napi_value MeasureChecksum(napi_env env, napi_callback_info info) {
   napi_value arguments[3];
@@ -1312,16 +1325,20 @@ napi_value MeasureChecksum(napi_env env, napi_callback_info info) {
       !ReadOffset(env, arguments[1], bytes.length, &from) || !ReadOffset(env, arguments[2], bytes.length, &to)) {
     return nullptr;
   }
-  uint32_t crc = ~0u;
-#if defined(ASKS_PROCESSOR)
-  if (kProcessor.clmul && to >= from + 64) {
-    const size_t whole = (to - from) & ~static_cast<size_t>(15);
-    crc = FoldCrc(crc, bytes.data + from, whole);
-    from += whole;
+  const uint32_t crc = to > from ? ~ExtendCrc(~0u, bytes.data + from, to - from) : 0;
+  return MakeNumber(env, static_cast<double>(crc));
+}
+
+/** extendChecksum(checksum, bytes) */
+napi_value ExtendChecksum(napi_env env, napi_callback_info info) {
+  napi_value arguments[2];
+  uint32_t checksum;
+  Bytes bytes;
+  if (!ReadArguments(env, info, 2, arguments) || napi_get_value_uint32(env, arguments[0], &checksum) != napi_ok ||
+      !ReadBytes(env, arguments[1], &bytes)) {
+    return nullptr;
   }
-#endif
-  if (to > from) crc = UpdateCrc(crc, bytes.data + from, to - from);
-  return MakeNumber(env, static_cast<double>(~crc));
+  return MakeNumber(env, static_cast<double>(~ExtendCrc(~checksum, bytes.data, bytes.length)));
 }
 
 /** measureMisalignment(bytes, alignment) */
@@ -1347,6 +1364,7 @@ napi_value Init(napi_env env, napi_value exports) {
       {"measureCommonSuffix", MeasureCommonSuffix},
       {"copyBytes", CopyBytes},
       {"measureChecksum", MeasureChecksum},
+      {"extendChecksum", ExtendChecksum},
       {"measureMisalignment", MeasureMisalignment},
       {"compareVectors", CompareVectors},
       {"measureTexts", step_texts::MeasureTexts},

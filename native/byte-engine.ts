@@ -46,6 +46,9 @@ export interface ByteEngine {
   /** CRC-32 of the bytes in [from, to), as zlib has it; none of no bytes is 0. */
   measureChecksum(bytes: Uint8Array, from: number, to: number): number;
 
+  /** The checksum of what has the given one and of these bytes behind it. */
+  extendChecksum(checksum: number, bytes: Uint8Array): number;
+
   /** How far behind a multiple of `alignment` the memory's address is; -1 where nobody can tell. */
   measureMisalignment(bytes: Uint8Array, alignment: number): number;
 }

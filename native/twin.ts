@@ -206,6 +206,8 @@ export const twin: ByteEngine = {
     return crc32(bytes.subarray(from, Math.max(from, to)));
   },
 
+  extendChecksum: (checksum, bytes) => crc32(bytes, checksum),
+
   // JavaScript knows no addresses.
   measureMisalignment: () => -1,
 };

@@ -143,6 +143,15 @@ describe.each(engines)('%s', (_name, engine) => {
     expect(() => engine.measureChecksum(bytes('abc'), 0, 4)).toThrow(RangeError);
   });
 
+  it('goes on with a checksum where another part ended', () => {
+    fc.assert(
+      fc.property(fc.array(fc.uint8Array({ maxLength: 300 }), { maxLength: 5 }), (parts) => {
+        const checksum = parts.reduce((before, part) => engine.extendChecksum(before, part), 0);
+        expect(checksum).toBe(crc32(Buffer.concat(parts)));
+      }),
+    );
+  });
+
   it('finds needles that hold a run wherever they are, cut off at either end and next to others', () => {
     const needle = 'token.a-long-word-that-is-a-name@here';
     const needles = packNeedles([bytes(needle), bytes('other-needle-of-many-letters')]);

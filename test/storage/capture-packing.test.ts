@@ -35,6 +35,7 @@ function expectBodies(reader: CaptureReader, exchanges: readonly CapturedExchang
 it.each([
   ['many small ones', 200, 3_000],
   ['few large ones', 4, 400_000],
+  ['more than one write takes', 10, 500_000],
 ])('%s', async (_name, count, bytes) => {
   const path = join(makeFolder(), 'capture.mdb');
   const log = await CaptureLog.open({ path, redact: true });
@@ -64,6 +65,53 @@ it.each([
     0,
   );
   expect(statSync(sealed!).size).toBeLessThan(whole * 0.75);
+  await log.close();
+});
+
+it('bodies lie where they like, in shared memory that is used for others as soon as they are stored', async () => {
+  const path = join(makeFolder(), 'capture.mdb');
+  const log = await CaptureLog.open({ path, redact: true });
+  const shared = new Uint8Array(new SharedArrayBuffer(16 << 20));
+  const expected: CapturedExchange[] = [];
+  const sizes = [32_767, 32_768, 32_769, 36_864, 65_536, 100_001, 300_000, 1_200_000];
+  for (const [round, shift] of [0, 1, 16, 4_095].entries()) {
+    const originals = makeBatch(20 + round, sizes.length, 1_200_000);
+    let at = shift;
+    const place = (body: Uint8Array): Buffer => {
+      shared.set(body, at);
+      const placed = Buffer.from(shared.buffer, at, body.length);
+      at += body.length + 5;
+      return placed;
+    };
+    const batch = originals.map((exchange, i) => {
+      const request_body = exchange.request_body.subarray(0, sizes[i]);
+      const response_body = exchange.response_body.subarray(0, sizes[sizes.length - 1 - i]);
+      expected.push({ ...exchange, request_body, response_body });
+      return { ...exchange, request_body: place(request_body), response_body: place(response_body) };
+    });
+    await log.append(batch);
+    shared.fill(round);
+  }
+  const reader = CaptureReader.open(path);
+  expectBodies(reader, expected);
+  while ((await log.packSome(1_000)) > 0);
+  expectBodies(reader, expected);
+  reader.close();
+  await log.close();
+});
+
+it('a write that fails while others are prepared fails its append, and uses up nothing', async () => {
+  const path = join(makeFolder(), 'capture.mdb');
+  const log = await CaptureLog.open({ path, redact: true });
+  const first = makeBatch(30, 10, 500_000);
+  rmSync(`${path}.raw`, { recursive: true, force: true });
+  writeFileSync(`${path}.raw`, 'in the way');
+  await expect(log.append(first)).rejects.toThrow();
+  rmSync(`${path}.raw`);
+  expect(await log.append(first)).toEqual({ first_id: 1, last_id: 10 });
+  const reader = CaptureReader.open(path);
+  expectBodies(reader, first);
+  reader.close();
   await log.close();
 });
 

@@ -42,6 +42,13 @@ const SHARE_WEIGHT = 1 / 64;
 const SHARE_MIN = 0.05;
 const KEPT_OF = 8;
 
+/** Memory for bodies of this length and more is used again: taken anew for each, it sets off collections of the whole heap. */
+const REUSED_BYTES = 64 << 10;
+/** It is taken in multiples of this, and does for a body that leaves so much of it free. */
+const REUSED_STEP_BYTES = 32 << 10;
+const REUSED_SPARE_BYTES = 128 << 10;
+const MAX_FREE_MEMORIES = 8;
+
 /** The base that was chosen and how many bytes both request bodies begin with. */
 export interface ChosenBase {
   entry: BaseEntry;
@@ -58,6 +65,10 @@ export class BaseCache {
   readonly #prints = new RecentMap<number, number[]>(MAX_PRINTS);
   readonly #paths = new RecentMap<string, number[]>(MAX_PRINTS);
 
+  /** What `takeMemory` gave, and what of it was dropped. */
+  readonly #memories = new WeakSet<ArrayBufferLike>();
+  readonly #free: Buffer[] = [];
+
   /** Of the latest lookups, the share that found a base whose body helps. */
   #share = 1;
   #skipped = 0;
@@ -72,6 +83,7 @@ export class BaseCache {
 
   clear(): void {
     this.#bytes = 0;
+    this.#free.length = 0;
     this.#entries.clear();
     this.#runs.clear();
     this.#prints.clear();
@@ -88,6 +100,21 @@ export class BaseCache {
     if (this.#share >= SHARE_MIN) return true;
     this.#skipped = (this.#skipped + 1) % KEPT_OF;
     return this.#skipped === 0;
+  }
+
+  /**
+   * Memory for a request's body that is kept here. It may be that of an exchange that was dropped: nobody may look at
+   * that one's request any more.
+   */
+  takeMemory(bytes: number): Buffer {
+    if (bytes < REUSED_BYTES) return Buffer.allocUnsafeSlow(bytes);
+    const place = this.#free.findIndex(
+      ({ length }) => length >= bytes && length - bytes <= REUSED_SPARE_BYTES,
+    );
+    if (place >= 0) return this.#free.splice(place, 1)[0]!.subarray(0, bytes);
+    const memory = Buffer.allocUnsafeSlow(Math.ceil(bytes / REUSED_STEP_BYTES) * REUSED_STEP_BYTES);
+    this.#memories.add(memory.buffer);
+    return memory.subarray(0, bytes);
   }
 
   /** The best base for a body, or null. */
@@ -157,7 +184,12 @@ export class BaseCache {
   }
 
   #drop(entry: BaseEntry): void {
-    if (this.#entries.delete(entry.id)) this.#bytes -= entry.bytes;
+    if (!this.#entries.delete(entry.id)) return;
+    this.#bytes -= entry.bytes;
+    const { buffer } = entry.request.raw;
+    if (!this.#memories.has(buffer)) return;
+    this.#free.push(Buffer.from(buffer));
+    if (this.#free.length > MAX_FREE_MEMORIES) this.#free.shift();
   }
 }
 

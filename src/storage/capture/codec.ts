@@ -26,7 +26,9 @@
  * and the rest of the block.
  *
  * Raw files. A block that is stored as it is under pressure stands in a file beside the database (raw-files.ts) until it is
- * packed; the value is 129, the number of exchanges, the file's number, the offset there and the length.
+ * packed; the value is 129, the number of exchanges, the file's number, the offset there and the length. Where it stands in
+ * several pieces, the value is 130, the number of exchanges, the file's number, the first piece's offset, how many they
+ * are, and the length of each.
  */
 import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import { byteEngine } from '../../../native/byte-engine.ts';
@@ -227,16 +229,13 @@ export type Pace = 'none' | keyof typeof LEVELS;
 /**
  * The block for these records, not yet cut into pieces.
  * @param dictionary the base's, when the block holds one exchange
- * @param allocate gives the memory of a block that is stored as it is
  */
 export function encodeBlock(
   records: readonly RecordDraft[],
   dictionary: (DictionarySource & { distance: number }) | null,
   pace: Pace,
-  allocate: (bytes: number) => Buffer = Buffer.allocUnsafe,
 ): Buffer {
-  let size = 0;
-  for (const { bytes } of records) size += varintSize(bytes) + bytes;
+  const size = countPayloadBytes(records);
   if (pace !== 'none' && size >= MIN_COMPRESSED_BYTES) {
     const raw = Buffer.allocUnsafe(size);
     writePayload(records, raw, 0);
@@ -250,14 +249,43 @@ export function encodeBlock(
     const codec = dictionary === null ? 1 : dictionary.request === null ? 2 : 3;
     const distance = dictionary?.distance ?? 0;
     if (packed.length < size) {
-      const out = makeBlock(codec, records.length, size, distance, packed.length, Buffer.allocUnsafe);
+      const out = makeBlock(codec, records.length, size, distance, packed.length);
       packed.copy(out, out.length - packed.length);
       return sealBlock(out);
     }
   }
-  const out = makeBlock(0, records.length, size, 0, size, allocate);
+  const out = makeBlock(0, records.length, size, 0, size);
   writePayload(records, out, out.length - size);
   return sealBlock(out);
+}
+
+/**
+ * The bytes of a block that is stored as it is, in order; its head is first and has no checksum yet (`sealParts`). Bodies
+ * are where they were.
+ */
+export function draftBlock(records: readonly RecordDraft[]): Buffer[] {
+  let sizesBytes = 0;
+  for (const { bytes } of records) sizesBytes += varintSize(bytes);
+  const head = makeBlock(0, records.length, countPayloadBytes(records), 0, sizesBytes);
+  let at = head.length - sizesBytes;
+  for (const { bytes } of records) at = writeVarint(head, at, bytes);
+  const parts = [head];
+  for (const record of records) parts.push(...record.parts);
+  return parts;
+}
+
+/** Writes the checksum into a block that lies in several parts of memory, its head in the first. */
+export function sealParts(parts: readonly Buffer[]): void {
+  const first = parts[0]!;
+  let checksum = byteEngine.measureChecksum(first, 5, first.length);
+  for (let i = 1; i < parts.length; i++) checksum = byteEngine.extendChecksum(checksum, parts[i]!);
+  first.writeUInt32LE(checksum, 1);
+}
+
+function countPayloadBytes(records: readonly RecordDraft[]): number {
+  let size = 0;
+  for (const { bytes } of records) size += varintSize(bytes) + bytes;
+  return size;
 }
 
 function writePayload(records: readonly RecordDraft[], into: Buffer, from: number): void {
@@ -278,9 +306,10 @@ function makeBlock(
   rawBytes: number,
   distance: number,
   payloadBytes: number,
-  allocate: (bytes: number) => Buffer,
 ): Buffer {
-  const out = allocate(5 + varintSize(count) + varintSize(rawBytes) + varintSize(distance) + payloadBytes);
+  const out = Buffer.allocUnsafe(
+    5 + varintSize(count) + varintSize(rawBytes) + varintSize(distance) + payloadBytes,
+  );
   out[0] = codec;
   writeVarint(out, writeVarint(out, writeVarint(out, 5, count), rawBytes), distance);
   return out;
@@ -306,6 +335,7 @@ export const PIECE_BYTES = 1_000;
 const MAX_PIECED_BYTES = 64 << 10;
 const IN_PIECES = 0x80;
 const IN_RAW_FILE = 0x81;
+const IN_RAW_PIECES = 0x82;
 
 /**
  * Cuts a block for storage.
@@ -332,12 +362,15 @@ export function cutBlock(block: Buffer, firstPiece: number): { value: Buffer; pi
 }
 
 /** The value for `blocks` of a block that stands in a raw file. */
-export function pointToRawBlock(count: number, { file, offset, bytes }: RawPlace): Buffer {
-  const numbers = [count, file, offset, bytes];
+export function pointToRawBlock(count: number, { file, offset, pieces }: RawPlace): Buffer {
+  const isWhole = pieces.length === 1;
+  const numbers = isWhole
+    ? [count, file, offset, pieces[0]!]
+    : [count, file, offset, pieces.length, ...pieces];
   let size = 1;
   for (const number of numbers) size += varintSize(number);
   const value = Buffer.allocUnsafe(size);
-  value[0] = IN_RAW_FILE;
+  value[0] = isWhole ? IN_RAW_FILE : IN_RAW_PIECES;
   let at = 1;
   for (const number of numbers) at = writeVarint(value, at, number);
   return value;
@@ -345,12 +378,15 @@ export function pointToRawBlock(count: number, { file, offset, bytes }: RawPlace
 
 /** Where the block of this value stands; null when it is in the database. @throws {RangeError} */
 export function readRawPlace(value: Buffer): RawPlace | null {
-  if (value[0] !== IN_RAW_FILE) return null;
+  if (value[0] !== IN_RAW_FILE && value[0] !== IN_RAW_PIECES) return null;
   const cursor = new ByteCursor(value, 1);
   cursor.readVarint();
   const file = cursor.readVarint();
   const offset = cursor.readVarint();
-  return { file, offset, bytes: cursor.readVarint() };
+  const count = value[0] === IN_RAW_FILE ? 1 : cursor.readVarint();
+  const pieces: number[] = [];
+  for (let i = 0; i < count; i++) pieces.push(cursor.readVarint());
+  return { file, offset, pieces };
 }
 
 /**

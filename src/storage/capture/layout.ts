@@ -29,8 +29,11 @@ import {
 import { basename, dirname, extname, join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
 
-/** Of everything in the file. A reader refuses files with a higher number. 2: blocks may stand in raw files. */
-export const CAPTURE_FORMAT = 2;
+/**
+ * Of everything in the file. A reader refuses files with a higher number. 2: blocks may stand in raw files. 3: there also in
+ * several pieces.
+ */
+export const CAPTURE_FORMAT = 3;
 
 /**
  * For new files; LMDB reads the size from the file. Every commit writes some pages anew, and the file keeps about two
@@ -197,7 +200,7 @@ function openTables(root: RootDatabase<Buffer, string>, path: string, create: bo
   };
 }
 
-/** What a file of format 1 lacks. */
+/** What a file of an earlier format lacks. */
 function upgradeFile(env: CaptureEnv, format: number): CaptureEnv {
   const options = { name: 'waiting', encoding: 'binary', cache: false, keyEncoding: 'uint32' } as const;
   const waiting = env.root.openDB<Buffer, number>(options);

@@ -18,11 +18,13 @@ import { BlockReader } from './blocks.ts';
 import {
   cutBlock,
   DICTIONARY_BYTES,
+  draftBlock,
   draftRecord,
   encodeBlock,
   type Pace,
   pointToRawBlock,
   type RecordDraft,
+  sealParts,
   writeRecord,
 } from './codec.ts';
 import { type Delta, makeDelta } from './delta.ts';
@@ -47,7 +49,7 @@ import {
   type PreparedExchange,
   Preparer,
 } from './preparation.ts';
-import { RawFiles, type RawPlace } from './raw-files.ts';
+import { RawFiles } from './raw-files.ts';
 import { encodeMeta } from './record.ts';
 import { encodeWaiting, listWaiting, repackAll, repackBlock, type WaitingBlock } from './repacking.ts';
 
@@ -230,7 +232,7 @@ export class CaptureLog {
   /** @throws when the log is closed, or the file cannot be opened again after a failure */
   async #makeReady(): Promise<void> {
     if (this.#closed) throw new Error('the capture log is closed');
-    if (!this.#mustReopen && readFileId(this.#options.path) !== this.#fileId) this.#forgetFile();
+    if (!this.#mustReopen && readFileId(this.#options.path) !== this.#fileId) await this.#forgetFile();
     if (this.#mustReopen) await this.#reopen();
   }
 
@@ -265,14 +267,13 @@ export class CaptureLog {
         nextPiece += pieces.length;
       };
       const addRaw = (records: readonly RecordDraft[], key: number): void => {
-        let place: RawPlace | null = null;
-        const block = encodeBlock(records, null, 'none', (bytes) => {
-          const staged = this.#rawFiles.stage(bytes);
-          place = staged?.place ?? null;
-          return staged?.memory ?? Buffer.allocUnsafe(bytes);
-        });
-        const value = place === null ? block : pointToRawBlock(records.length, place);
-        const waitsIn = (place as RawPlace | null)?.file ?? 0;
+        const staged = this.#rawFiles.stage(draftBlock(records));
+        if (staged !== null) sealParts(staged.memory);
+        const value =
+          staged === null
+            ? encodeBlock(records, null, 'none')
+            : pointToRawBlock(records.length, staged.place);
+        const waitsIn = staged?.place.file ?? 0;
         blocks.push({ key, value, first_piece: nextPiece, pieces: [], waits_in: waitsIn });
       };
       const close = (): void => {
@@ -305,8 +306,10 @@ export class CaptureLog {
           ? openBytes >= BLOCK_BYTES && ahead >= BLOCK_BYTES
           : openBytes >= BLOCK_BYTES || open.length >= BLOCK_EXCHANGES;
         if (batch.length < HURRIED_BATCH || isFull) close();
+        if (this.#rawFiles.isFull) await this.#rawFiles.write();
       }
       close();
+      await this.#rawFiles.finish();
       this.#commit(blocks);
       this.#nextId = id;
       this.#nextPiece = nextPiece;
@@ -314,7 +317,7 @@ export class CaptureLog {
     } catch (error) {
       // Bases that were never stored must not be built on.
       this.#bases.clear();
-      this.#rawFiles.abandon();
+      await this.#rawFiles.abandon();
       this.#mustReopen = true;
       throw error;
     }
@@ -351,7 +354,6 @@ export class CaptureLog {
 
   #commit(blocks: CutBlock[]): void {
     if (blocks.length === 0) return;
-    this.#rawFiles.write();
     this.#options.fault?.('commit');
     this.#env.root.transactionSync(() => {
       for (const { key, value, first_piece, pieces, waits_in } of blocks) {
@@ -415,9 +417,11 @@ export class CaptureLog {
       meta,
     );
     if (pressed && !this.#bases.isWorthKeeping()) return { draft, entry: null, base };
-    const keptRequest = ownBody(request);
+    const keptRequest = ownBody(request, (bytes) => this.#bases.takeMemory(bytes));
     const keptResponse =
-      !pressed && response.raw.length <= MAX_RESPONSE_BASE_BYTES ? ownBody(response) : null;
+      !pressed && response.raw.length <= MAX_RESPONSE_BASE_BYTES
+        ? ownBody(response, Buffer.allocUnsafeSlow)
+        : null;
     const record = writeRecord(draft, DICTIONARY_BYTES);
     const entry: BaseEntry = {
       id,
@@ -603,10 +607,10 @@ export class CaptureLog {
    * The file was removed or replaced under us. It would take writes as before, and nobody would ever find them: what
    * comes goes into the file that the path leads to now, and builds on nothing that was in the old one.
    */
-  #forgetFile(): void {
+  async #forgetFile(): Promise<void> {
     this.#bases.clear();
     this.#rawBlocks = [];
-    this.#rawFiles.abandon();
+    await this.#rawFiles.abandon();
     this.#files = new AttachmentStore(attachmentsFolder(this.#options.path));
     this.#mustReopen = true;
   }
@@ -659,7 +663,7 @@ export class CaptureLog {
       } finally {
         this.#closed = true;
         await this.#sealing;
-        this.#rawFiles.abandon();
+        await this.#rawFiles.abandon();
         await this.#closeFile();
       }
     });
@@ -706,10 +710,10 @@ function readWaitingFiles(path: string): number[] {
 }
 
 /** A body that may be kept: not in memory that is used again, and not in a buffer that is much larger. */
-function ownBody(body: PreparedBody): PreparedBody {
+function ownBody(body: PreparedBody, allocate: (bytes: number) => Buffer): PreparedBody {
   const { buffer } = body.raw;
   if (buffer instanceof ArrayBuffer && buffer.byteLength <= body.raw.length * 1.25 + 4_096) return body;
-  const raw = Buffer.allocUnsafeSlow(body.raw.length);
+  const raw = allocate(body.raw.length);
   copyBytes(body.raw, raw, 0);
   return { ...body, raw, stored: body.stored === body.raw ? raw : body.stored };
 }

@@ -18,7 +18,8 @@ import {
   readSync,
   rmSync,
   statSync,
-  writeSync,
+  writev,
+  writevSync,
 } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -29,16 +30,22 @@ import { syncPath } from './attachments.ts';
 /** Where a block stands. */
 export interface RawPlace {
   file: number;
+  /** Of the first piece. */
   offset: number;
-  bytes: number;
+  /** Bytes of its pieces in their order. Each but the first begins with the next page behind the one before. */
+  pieces: readonly number[];
 }
 
-/** Of memory, of places in a file and of lengths, for a write that passes the page cache by. */
+/** Of memory, of places in a file and of lengths, for a write that passes the page cache by: a page. */
 const ALIGNMENT_BYTES = 4_096;
-/** What is gathered before it is written. */
-const WRITE_BYTES = 1 << 20;
-/** Larger blocks are for the database itself. */
-const BLOCK_BYTES_MAX = 4 << 20;
+/** Parts of blocks from here on are written from where they are, but for what is not in whole pages. */
+const DIRECT_BYTES = 32 << 10;
+/** What is gathered before it is written: in all, and copied together. */
+const WRITE_BYTES = 4 << 20;
+const COPIED_BYTES = 1 << 20;
+/** Larger blocks are for the database itself, and those of which more would have to be copied. */
+const BLOCK_BYTES_MAX = 64 << 20;
+const BLOCK_COPIED_BYTES_MAX = 4 << 20;
 /** A file takes no more blocks from here on. */
 const FILE_BYTES = 64 << 20;
 /** A disk that takes less in this time is written to through the page cache for the length of a file. */
@@ -54,6 +61,7 @@ interface OpenFile {
   /** Where the next write goes. */
   end: number;
   isDirect: boolean;
+  isWriting: boolean;
   /** Written to since the last fsync began. */
   isDirty: boolean;
   isSyncing: boolean;
@@ -63,14 +71,38 @@ interface OpenFile {
 }
 
 const fsyncFile = promisify(fsync);
+const writeBuffers = promisify(writev);
+
+/** What the next write takes: whole pages, some of them copied together, the others where they were. */
+interface Gathering {
+  /** For what is copied. */
+  memory: Buffer;
+  used: number;
+  /** Where in the memory the run begins that is not among the buffers yet. */
+  run_from: number;
+  buffers: Buffer[];
+  /** Of the buffers. */
+  bytes: number;
+}
+
+/** A block that is gathered, before it is whole. */
+export interface StagedBlock {
+  /** Its bytes in order, in the memory that they will be written from; the first part is a copy. */
+  memory: Buffer[];
+  place: RawPlace;
+}
 
 export class RawFiles {
   readonly #folder: string;
-  #memory: Buffer | null = null;
-  /** The memory begins at such an address that it may pass the page cache by. */
+  /** One that is filled, and one that is written; the second is made when it is needed. */
+  #gathering: Gathering | null = null;
+  #spare: Gathering | null = null;
+  /** Memory begins at such addresses that it may pass the page cache by. */
   #isAligned = false;
-  #used = 0;
   #open: OpenFile | null = null;
+  /** The write that goes on beside, and what it failed with. */
+  #underWay: Promise<void> | null = null;
+  #failure: unknown = null;
   /** Those with something that a power cut would take, retired ones too. */
   readonly #unsynced = new Set<OpenFile>();
   #isFolderNew = false;
@@ -107,26 +139,122 @@ export class RawFiles {
     return sum;
   }
 
+  /** So much is gathered that it should be written: see `write`. */
+  get isFull(): boolean {
+    const gathering = this.#gathering;
+    return gathering !== null && (gathering.bytes >= WRITE_BYTES || gathering.used >= COPIED_BYTES);
+  }
+
   /**
-   * Memory for a block, and where it will stand. The block must be whole before the next call of any kind.
+   * Gathers a block and says where it will stand. It must be whole before the next call of any kind, and its parts must
+   * stay as they are until `finish` has resolved.
+   * @param parts its bytes in order; the first is short
    * @returns null for a block that is too large
    * @throws the storage's error
    */
-  stage(bytes: number): { memory: Buffer; place: RawPlace } | null {
-    if (bytes > BLOCK_BYTES_MAX) return null;
-    if (this.#used > 0 && this.#used + bytes > WRITE_BYTES) this.#write();
-    const memory = this.#allocate();
+  stage(parts: readonly Buffer[]): StagedBlock | null {
+    let bytes = 0;
+    let copied = ALIGNMENT_BYTES;
+    for (const part of parts) {
+      bytes += part.length;
+      copied += part.length < DIRECT_BYTES ? part.length : 3 * ALIGNMENT_BYTES;
+    }
+    const gathering = this.#gather();
+    if (bytes > BLOCK_BYTES_MAX || copied > BLOCK_COPIED_BYTES_MAX) return null;
+    if (copied > gathering.memory.length - gathering.used) return null;
     const file = this.#openFile();
-    const place = { file: file.number, offset: file.end + this.#used, bytes };
-    const part = memory.subarray(this.#used, this.#used + bytes);
-    this.#used += bytes;
+    const offset = file.end + gathering.bytes + gathering.used - gathering.run_from;
+    const memory: Buffer[] = [];
+    const pieces: number[] = [];
+    let piece = 0;
+    let copiedFrom = gathering.used;
+    for (const part of parts) {
+      const from = part.length < DIRECT_BYTES ? part.length : findPage(part);
+      const to = from + Math.floor((part.length - from) / ALIGNMENT_BYTES) * ALIGNMENT_BYTES;
+      copyPart(gathering, part, 0, from);
+      piece += from;
+      if (to === from) continue;
+      if (gathering.used > copiedFrom) memory.push(gathering.memory.subarray(copiedFrom, gathering.used));
+      if (closeRun(gathering)) {
+        pieces.push(piece);
+        piece = 0;
+      }
+      copiedFrom = gathering.used;
+      const direct = part.subarray(from, to);
+      memory.push(direct);
+      gathering.buffers.push(direct);
+      gathering.bytes += direct.length;
+      copyPart(gathering, part, to, part.length);
+      piece += part.length - from;
+    }
+    if (gathering.used > copiedFrom) memory.push(gathering.memory.subarray(copiedFrom, gathering.used));
+    pieces.push(piece);
     this.#staged.push(file.number);
-    return { memory: part, place };
+    return { memory, place: { file: file.number, offset, pieces } };
+  }
+
+  /**
+   * Begins to write what is gathered, once what was begun before is written: the disk works while the next blocks are made.
+   * @throws the storage's error
+   */
+  async write(): Promise<void> {
+    await this.#settleWrite();
+    const gathering = this.#gathering;
+    if (gathering === null) return;
+    const file = this.#beginWrite(gathering);
+    if (file === null) return;
+    this.#gathering = this.#spare ?? makeGathering();
+    this.#spare = null;
+    const start = performance.now();
+    this.#underWay = this.#writeBeside(file, gathering.buffers, file.end - gathering.bytes).then(
+      () => {
+        file.isWriting = false;
+        this.#noteSpeed(file, gathering.bytes, start);
+        this.#spare = empty(gathering);
+      },
+      (error: unknown) => {
+        file.isWriting = false;
+        this.#failure = error;
+        this.#spare = empty(gathering);
+      },
+    );
   }
 
   /** All staged blocks are with the system. @throws the storage's error */
-  write(): void {
-    if (this.#used > 0) this.#write();
+  async finish(): Promise<void> {
+    if (this.#underWay !== null) await this.#settleWrite();
+    const gathering = this.#gathering;
+    const file = gathering === null ? null : this.#beginWrite(gathering);
+    if (gathering === null || file === null) return;
+    const start = performance.now();
+    try {
+      // Nothing is left to be done meanwhile.
+      this.#writeNow(file, gathering.buffers, file.end - gathering.bytes);
+      this.#noteSpeed(file, gathering.bytes, start);
+    } finally {
+      file.isWriting = false;
+      empty(gathering);
+    }
+  }
+
+  async #settleWrite(): Promise<void> {
+    await this.#underWay;
+    this.#underWay = null;
+    const failure = this.#failure;
+    this.#failure = null;
+    if (failure !== null) throw failure;
+  }
+
+  /** @returns the file that it goes to, its end moved on; null when there is nothing to write */
+  #beginWrite(gathering: Gathering): OpenFile | null {
+    closeRun(gathering);
+    if (gathering.bytes === 0) return null;
+    const file = this.#openFile();
+    file.end += gathering.bytes;
+    file.isWriting = true;
+    file.isDirty = true;
+    this.#unsynced.add(file);
+    return file;
   }
 
   /** The database knows of the staged blocks now. */
@@ -137,9 +265,15 @@ export class RawFiles {
     if (open !== null) this.#count(open.number).bytes = open.end;
   }
 
-  /** What was staged since the last commit is given up, and its file takes no more: nobody knows how much of it is there. */
-  abandon(): void {
-    this.#used = 0;
+  /**
+   * What was staged since the last commit is given up, and its file takes no more: nobody knows how much of it is there.
+   * When it resolves, nothing looks at the parts of blocks any more.
+   */
+  async abandon(): Promise<void> {
+    await this.#underWay;
+    this.#underWay = null;
+    this.#failure = null;
+    if (this.#gathering !== null) empty(this.#gathering);
     this.#staged = [];
     this.#retire();
   }
@@ -188,20 +322,17 @@ export class RawFiles {
     return count;
   }
 
-  #allocate(): Buffer {
-    if (this.#memory === null) {
-      const memory = Buffer.allocUnsafeSlow(BLOCK_BYTES_MAX + 2 * ALIGNMENT_BYTES);
-      const beyond = byteEngine.measureMisalignment(memory, ALIGNMENT_BYTES);
-      this.#isAligned = beyond >= 0;
-      const from = beyond > 0 ? ALIGNMENT_BYTES - beyond : 0;
-      this.#memory = memory.subarray(from, from + BLOCK_BYTES_MAX + ALIGNMENT_BYTES);
+  #gather(): Gathering {
+    if (this.#gathering === null) {
+      this.#gathering = makeGathering();
+      this.#isAligned = byteEngine.measureMisalignment(this.#gathering.memory, ALIGNMENT_BYTES) === 0;
     }
-    return this.#memory;
+    return this.#gathering;
   }
 
   #openFile(): OpenFile {
     if (this.#open !== null) {
-      if (this.#open.end < FILE_BYTES || this.#used > 0) return this.#open;
+      if (this.#open.end < FILE_BYTES || this.#isGathering) return this.#open;
       this.#retire();
     }
     makeFolder(this.#folder);
@@ -229,6 +360,7 @@ export class RawFiles {
       number,
       end: 0,
       isDirect,
+      isWriting: false,
       isDirty: false,
       isSyncing: false,
       isRetired: false,
@@ -239,30 +371,53 @@ export class RawFiles {
     return this.#open;
   }
 
-  #write(): void {
-    const open = this.#openFile();
-    const memory = this.#allocate();
-    const bytes = Math.ceil(this.#used / ALIGNMENT_BYTES) * ALIGNMENT_BYTES;
-    memory.fill(0, this.#used, bytes);
-    const start = performance.now();
-    open.isDirty = true;
-    this.#unsynced.add(open);
-    for (let at = 0; at < bytes; ) {
+  get #isGathering(): boolean {
+    return this.#gathering !== null && this.#gathering.bytes + this.#gathering.used > 0;
+  }
+
+  #writeNow(file: OpenFile, buffers: readonly Buffer[], offset: number): void {
+    let rest = buffers;
+    for (let at = offset; rest.length > 0; ) {
+      let written: number;
       try {
-        // A disk that takes a part only has no room for the rest, and says so at the next try.
-        at += writeSync(open.fd, memory, at, bytes - at, open.end + at);
+        written = writevSync(file.fd, rest, at);
       } catch (error) {
-        if (!open.isDirect || at > 0 || (error as NodeJS.ErrnoException).code !== 'EINVAL') throw error;
-        // A disk that wants more than pages.
-        this.#canDirect = false;
-        open.isDirect = false;
-        closeSync(open.fd);
-        open.fd = openSync(join(this.#folder, `${open.number}.raw`), constants.O_WRONLY);
+        this.#reopenUnaligned(file, error, at > offset);
+        continue;
       }
+      // A disk that takes a part only has no room for the rest, and says so at the next try.
+      at += written;
+      rest = skipBytes(rest, written);
     }
-    open.end += bytes;
-    this.#used = 0;
-    if (!open.isDirect) return;
+  }
+
+  /** The same, on another thread. */
+  async #writeBeside(file: OpenFile, buffers: readonly Buffer[], offset: number): Promise<void> {
+    let rest = buffers;
+    for (let at = offset; rest.length > 0; ) {
+      let written: number;
+      try {
+        written = (await writeBuffers(file.fd, rest, at)).bytesWritten;
+      } catch (error) {
+        this.#reopenUnaligned(file, error, at > offset);
+        continue;
+      }
+      at += written;
+      rest = skipBytes(rest, written);
+    }
+  }
+
+  /** @throws the error, unless it is that of a disk that wants more than pages and may be written to in another way */
+  #reopenUnaligned(file: OpenFile, error: unknown, isBegun: boolean): void {
+    if (!file.isDirect || isBegun || (error as NodeJS.ErrnoException).code !== 'EINVAL') throw error;
+    this.#canDirect = false;
+    file.isDirect = false;
+    closeSync(file.fd);
+    file.fd = openSync(join(this.#folder, `${file.number}.raw`), constants.O_WRONLY);
+  }
+
+  #noteSpeed(file: OpenFile, bytes: number, start: number): void {
+    if (!file.isDirect) return;
     this.#timedBytes += bytes;
     this.#timedMs += performance.now() - start;
     if (this.#timedBytes < SLOW_SAMPLE_BYTES) return;
@@ -295,10 +450,58 @@ export class RawFiles {
 
   /** Closes the file when nothing is to be done with it any more. */
   #settle(file: OpenFile): void {
-    if (file.isDirty || file.isSyncing) return;
+    if (file.isDirty || file.isSyncing || file.isWriting) return;
     this.#unsynced.delete(file);
     if (file.isRetired) closeSync(file.fd);
   }
+}
+
+function makeGathering(): Gathering {
+  const memory = Buffer.allocUnsafeSlow(COPIED_BYTES + BLOCK_COPIED_BYTES_MAX + ALIGNMENT_BYTES);
+  return { memory: memory.subarray(findPage(memory)), used: 0, run_from: 0, buffers: [], bytes: 0 };
+}
+
+function empty(gathering: Gathering): Gathering {
+  gathering.used = 0;
+  gathering.run_from = 0;
+  gathering.buffers = [];
+  gathering.bytes = 0;
+  return gathering;
+}
+
+/** How far behind its beginning a memory's first whole page begins; 0 where nobody can tell. */
+function findPage(memory: Buffer): number {
+  const beyond = byteEngine.measureMisalignment(memory, ALIGNMENT_BYTES);
+  return beyond > 0 ? ALIGNMENT_BYTES - beyond : 0;
+}
+
+function copyPart(gathering: Gathering, part: Buffer, from: number, to: number): void {
+  if (to === from) return;
+  const copied = from === 0 && to === part.length ? part : part.subarray(from, to);
+  byteEngine.copyBytes(copied, gathering.memory, gathering.used);
+  gathering.used += copied.length;
+}
+
+/** What was copied since the last buffer becomes one, filled up to a whole page. @returns whether it had to be filled up */
+function closeRun(gathering: Gathering): boolean {
+  const { memory, used, run_from } = gathering;
+  if (used === run_from) return false;
+  const end = Math.ceil(used / ALIGNMENT_BYTES) * ALIGNMENT_BYTES;
+  memory.fill(0, used, end);
+  gathering.buffers.push(memory.subarray(run_from, end));
+  gathering.bytes += end - run_from;
+  gathering.used = end;
+  gathering.run_from = end;
+  return end > used;
+}
+
+/** What is left of the buffers behind so many bytes. */
+function skipBytes(buffers: readonly Buffer[], bytes: number): readonly Buffer[] {
+  let at = 0;
+  let left = bytes;
+  while (at < buffers.length && left >= buffers[at]!.length) left -= buffers[at++]!.length;
+  if (left === 0) return buffers.slice(at);
+  return [buffers[at]!.subarray(left), ...buffers.slice(at + 1)];
 }
 
 function listNames(folder: string): string[] {
@@ -317,7 +520,7 @@ export class RawFileGone extends Error {}
  * @throws {RawFileGone} when there is no such file
  * @throws {RangeError} when the file is shorter than that
  */
-export function readRawBlock(folder: string, { file, offset, bytes }: RawPlace): Buffer {
+export function readRawBlock(folder: string, { file, offset, pieces }: RawPlace): Buffer {
   let fd: number;
   try {
     fd = openSync(join(folder, `${file}.raw`), constants.O_RDONLY);
@@ -326,12 +529,21 @@ export function readRawBlock(folder: string, { file, offset, bytes }: RawPlace):
     throw new RawFileGone(`raw file ${file} is missing`, { cause: error });
   }
   try {
-    if (fstatSync(fd).size < offset + bytes) throw new RangeError(`raw file ${file} is cut off`);
+    let bytes = 0;
+    for (const piece of pieces) bytes += piece;
+    const { size } = fstatSync(fd);
+    if (size < offset + bytes) throw new RangeError(`raw file ${file} is cut off`);
     const block = Buffer.allocUnsafe(bytes);
-    for (let at = 0; at < bytes; ) {
-      const read = readSync(fd, block, at, bytes - at, offset + at);
-      if (read === 0) throw new RangeError(`raw file ${file} is cut off`);
-      at += read;
+    let from = offset;
+    let to = 0;
+    for (const piece of pieces) {
+      for (const end = to + piece; to < end; ) {
+        const read = readSync(fd, block, to, end - to, from);
+        if (read === 0) throw new RangeError(`raw file ${file} is cut off`);
+        from += read;
+        to += read;
+      }
+      from = Math.ceil(from / ALIGNMENT_BYTES) * ALIGNMENT_BYTES;
     }
     return block;
   } finally {
