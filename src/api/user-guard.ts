@@ -78,6 +78,9 @@ async function signIn(
   const id = findUserId(main, issuer, subject);
   const known = id === undefined ? undefined : getUser(main, id);
   if (known !== undefined && !saysNews(known, identity)) return known;
+  // Whom nobody could recognise or invite; a token of somebody who is known need not say it again.
+  if (known === undefined && email === null)
+    throw new CatalogueError('unauthenticated', 'The first sign-in needs a token with an e-mail address');
   return main.transact((tx) => {
     const presentId = findUserId(tx, issuer, subject);
     const present = presentId === undefined ? undefined : getUser(tx, presentId);

@@ -164,6 +164,7 @@ export async function runStart(command: StartCommand, argv: string[], io: CliIo)
   };
   await io.out(renderBanner(config, running, surroundings));
   if (PARTS[command].gateway) warnOfOpenAdmin(config, io);
+  if (PARTS[command].api) warnOfShortSecret(config, io);
   const signal = await stopAsked;
   io.err(`${signal}: finishing what is in flight, ${DRAIN_DEADLINE_MS / 1000} s at most\n`);
   await running.stop();
@@ -186,6 +187,17 @@ function waitForSignal(): Promise<NodeJS.Signals> {
     process.on('SIGINT', onSignal);
     process.on('SIGTERM', onSignal);
   });
+}
+
+/** RFC 7518, 3.2: an HMAC's key is at least as long as its hash. Refused it is not: there may be tokens already. */
+const JWT_SECRET_BYTES_MIN = 32;
+
+function warnOfShortSecret({ auth }: Config, io: CliIo): void {
+  const { jwt_secret, jwks_url } = auth;
+  if (jwt_secret === null || jwks_url !== null || Buffer.byteLength(jwt_secret) >= JWT_SECRET_BYTES_MIN)
+    return;
+  io.err(`warning: AUTH_JWT_SECRET has fewer than ${JWT_SECRET_BYTES_MIN} bytes: whoever sees one token may find it out by trying, and
+         then sign in as anybody. openssl rand -base64 32 makes a good one.\n`);
 }
 
 function warnOfOpenAdmin(config: Config, io: CliIo): void {

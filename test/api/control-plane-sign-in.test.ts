@@ -132,13 +132,9 @@ describe('an address', () => {
   });
 
   it.each([
-    ['no address', undefined],
-    ['no text', 5],
     ['something that is no address', 'no at sign'],
     ['controls and right-to-left marks', 'a\u0000\u202e\u200d@b.co'],
     ['as long as a claim may be', `${'ü'.repeat(240)}@example.com`],
-    ['far too long', `${'x'.repeat(5_000)}@example.com`],
-    ['half a character', '\ud800@example.com'],
   ])('may be %s, and the person is a user all the same', async (name, email) => {
     const person = await api.person(`odd ${name}`, { claims: { email, name: `\u0007${name}`.repeat(9) } });
     expect(person.id).toMatch(/^usr_/);
@@ -147,6 +143,29 @@ describe('an address', () => {
     expect(bootstrap.body.organizations).toHaveLength(1);
     expect([...bootstrap.body.organizations[0].name].length).toBeLessThanOrEqual(100);
   });
+
+  it.each([
+    ['missing', undefined],
+    ['empty', ''],
+    ['no text', 5],
+    ['far too long', `${'x'.repeat(5_000)}@example.com`],
+    ['half a character', '\ud800@example.com'],
+  ])(
+    'that is %s lets nobody sign in for the first time, and somebody who is known go on',
+    async (name, email) => {
+      const odd = await signToken(`nobody ${name}`, { claims: { email } });
+      const refused = await api.call(odd, 'GET', '/auth/me');
+      expect(refused.status).toBe(401);
+      expect(refused.body.detail).toContain('e-mail address');
+      expect((await api.call(odd, 'GET', '/organizations/')).status).toBe(401);
+      const person = await api.person(`nobody ${name}`);
+      expect(person.id).toMatch(/^usr_/);
+      expect((await api.call(odd, 'GET', '/auth/me')).body).toMatchObject({
+        id: person.id,
+        email: person.email,
+      });
+    },
+  );
 
   it('and names of any letters go in and come out', async () => {
     const { token, org_id } = await api.person('letters');

@@ -53,6 +53,19 @@ describe('understudy up', () => {
     expect(child.stderr).toContain('SIGTERM: finishing what is in flight');
   });
 
+  it.each([
+    ['x', true],
+    ['ü'.repeat(15), true],
+    ['ü'.repeat(16), false],
+  ])('warns of a secret that is too short to sign tokens: %s', async (AUTH_JWT_SECRET, isShort) => {
+    await using child = new CliChild(['serve'], { env: env({ AUTH_DB_URL: 'embedded:', AUTH_JWT_SECRET }) });
+    await child.waitForOutput(API);
+    child.process.kill('SIGTERM');
+    const { code, stderr } = await child.ended;
+    expect(code).toBe(0);
+    expect(stderr.includes('warning: AUTH_JWT_SECRET has fewer than 32 bytes')).toBe(isShort);
+  });
+
   it('warns when the admin routes can be reached from elsewhere', async () => {
     await using child = new CliChild(['gateway', '--host', '0.0.0.0'], { env: env() });
     await child.waitForOutput(WHOLE);
