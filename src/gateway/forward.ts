@@ -26,6 +26,7 @@ import type { ResponseHead } from './upstream/response-parser.ts';
 import type { AnswerHandler, UpstreamConnection, UpstreamRequest } from './upstream/upstream-connection.ts';
 
 const NOTHING = Buffer.alloc(0);
+const NO_PIECES: readonly Buffer[] = [];
 
 /** What all exchanges of a front share. */
 export interface ForwardContext {
@@ -113,6 +114,9 @@ export class Forward implements AnswerHandler {
   #retries = 0;
   #status = 0;
   #responseHeaders: string[] = [];
+  /** What of the request, and of the answer, capture has no copy of yet: it is made when they have been passed on. */
+  #unkept: readonly Buffer[] = NO_PIECES;
+  readonly #unkeptAnswer: Buffer[] = [];
   #firstByteMs: number | null = null;
   #isOver = false;
 
@@ -160,10 +164,7 @@ export class Forward implements AnswerHandler {
     }
     // The joined body, where there is one, so that its chunks are not kept beside it.
     const pieces = body === null ? received : [body];
-    if (this.#tee !== null) {
-      if (framing === 'length') this.#tee.request.announced_bytes = content_length;
-      for (const piece of pieces) this.#tee.add(this.#tee.request, piece);
-    }
+    if (this.#tee !== null && framing === 'length') this.#tee.request.announced_bytes = content_length;
     this.#sent = {
       method: stream.head.method,
       head,
@@ -175,7 +176,9 @@ export class Forward implements AnswerHandler {
             : { kind: 'none' },
       body,
     };
+    this.#unkept = pieces;
     this.#destination.upstream.pool.send(this.#sent, this);
+    this.#keep();
     if (body === null && framing !== 'none') this.#upload(pieces, stream.bodyComplete);
   }
 
@@ -251,21 +254,34 @@ export class Forward implements AnswerHandler {
   }
 
   onBody(chunk: Buffer): void {
-    // The upstream's next bytes come into the same memory: what is kept has to be a copy.
-    if (this.#tee !== null) this.#tee.add(this.#tee.response, chunk);
+    if (this.#tee !== null) this.#unkeptAnswer.push(chunk);
     this.#stream.write(chunk);
   }
 
   onRead(): void {
     this.#stream.flush();
+    this.#keep();
   }
 
   onEnd(trailers: Fields | null): void {
     this.#connection = null;
     this.#stream.end(trailers === null ? null : filterFields(trailers));
+    this.#keep();
+  }
+
+  /** Takes capture's copies of what was passed on. Nobody waits for them then, but memory is used again behind this call. */
+  #keep(): void {
+    const tee = this.#tee;
+    if (tee !== null && !this.#isOver) {
+      for (const piece of this.#unkept) tee.add(tee.request, piece);
+      for (const chunk of this.#unkeptAnswer) tee.add(tee.response, chunk);
+    }
+    this.#unkept = NO_PIECES;
+    this.#unkeptAnswer.length = 0;
   }
 
   onError(error: UpstreamError): void {
+    this.#keep();
     this.#connection = null;
     if (this.#isOver) return;
     if (this.#isWorthRetry(error)) {
@@ -309,6 +325,7 @@ export class Forward implements AnswerHandler {
 
   #finish(aborted: boolean): void {
     if (this.#isOver) return;
+    this.#keep();
     this.#isOver = true;
     const tee = this.#tee;
     if (tee === null || this.#context.capture === null) return;

@@ -94,6 +94,8 @@ export class HttpStream {
   /** The library calls back when the client has taken what waited. */
   #hearsDrains = false;
   #isEnded = false;
+  /** All of the reply is the library's. */
+  #isComplete = false;
   #trailers: string | null = null;
   #closesConnection = false;
   #address: string | null = null;
@@ -252,11 +254,9 @@ export class HttpStream {
   #flush(): void {
     this.#isFlushScheduled = false;
     if (this.closed || !this.replied) return;
-    this.#res.cork(() => {
-      if (this.#framing.kind === 'length') this.#flushLength(this.#framing.bytes);
-      else if (this.#framing.kind === 'chunked') this.#flushChunked();
-      else this.#flushBodyless(this.#framing);
-    });
+    this.#res.cork(this.#flushCorked);
+    // Not before the cork has let the bytes go: the owner may have much to do at the end, and the client waits for them.
+    if (this.#isComplete) this.#close(false);
     // A connection that goes down with its reply can only be closed once the cork has let the bytes go.
     if (this.#closesConnection && !this.closed) {
       // Before the socket goes: closing it calls onAborted at once, and a whole reply would count as an aborted one.
@@ -265,11 +265,17 @@ export class HttpStream {
     }
   }
 
+  readonly #flushCorked = (): void => {
+    if (this.#framing.kind === 'length') this.#flushLength(this.#framing.bytes);
+    else if (this.#framing.kind === 'chunked') this.#flushChunked();
+    else this.#flushBodyless(this.#framing);
+  };
+
   #flushLength(total: number): void {
     this.#sendHead();
     if (total === 0) {
       this.#res.tryEnd('', 0);
-      this.#close(false);
+      this.#isComplete = true;
       return;
     }
     // The first call writes the head's end, also when there is no byte of the body yet.
@@ -279,7 +285,7 @@ export class HttpStream {
       const [, isDone] = this.#res.tryEnd(chunk, total);
       if (isDone) {
         this.#staged.length = 0;
-        this.#close(false);
+        this.#isComplete = true;
         return;
       }
       const taken = this.#res.getWriteOffset() - this.#written;
@@ -322,7 +328,7 @@ export class HttpStream {
       this.#closesConnection = true;
     } else {
       this.#res.end();
-      this.#close(false);
+      this.#isComplete = true;
     }
   }
 
@@ -332,7 +338,7 @@ export class HttpStream {
     else if (framing.bytes !== null) this.#headLines += `Content-Length: ${framing.bytes}\r\n`;
     this.#sendHead();
     this.#res.endWithoutBody();
-    this.#close(false);
+    this.#isComplete = true;
   }
 
   #sendHead(): void {

@@ -30,7 +30,7 @@ export interface AnswerHandler {
   onConnection(connection: UpstreamConnection): void;
   /** Informational heads, then a final one. */
   onHead(head: ResponseHead): void;
-  /** A piece of the body, a view on a buffer that is used again: its bytes are valid until `onRead` or `onEnd` returns. */
+  /** A piece of the body, a view on a buffer that is used again: its bytes are valid until `onRead`, `onEnd` or `onError` returns. */
   onBody(chunk: Buffer): void;
   /** All that has arrived so far was handed over, and the answer goes on. */
   onRead(): void;
