@@ -44,6 +44,11 @@ export class Gateway {
       void answerAdmin(stream, this.#admin, this.routes.rows);
       return;
     }
+    // A tunnel is nobody's to open here; with a path for its target the parser takes it for any other method.
+    if (head.method === 'CONNECT') {
+      replyError(stream, new CatalogueError('method_not_allowed'));
+      return;
+    }
     if (isWebSocketUpgrade(head.headers)) {
       replyError(stream, new CatalogueError('upgrade_required'));
       return;

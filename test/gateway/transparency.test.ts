@@ -463,6 +463,14 @@ describe('what is refused', () => {
     client.socket.destroy();
   });
 
+  it('CONNECT with a path: 405, also outside of the admin routes', async () => {
+    for (const target of ['/', '/v1/messages', '/gemini/x', '/__gw/stats']) {
+      const answer = await rawRequest(gateway.port, `CONNECT ${target} HTTP/1.1\r\nhost: gw\r\n\r\n`);
+      expect(answer.status, target).toBe(405);
+    }
+    expect(upstream.requests).toHaveLength(0);
+  });
+
   it('WebSocket upgrades: 426', async () => {
     const answer = await rawRequest(
       gateway.port,
