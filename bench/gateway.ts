@@ -196,6 +196,19 @@ class Load {
   }
 }
 
+/**
+ * Lets one target run, and holds up the gateways among the others: what one does when it has time, packing what it stored,
+ * would take a core from whoever is measured, or save it from waking an idle one.
+ */
+function leaveAlone(target: Target, targets: readonly Target[]): void {
+  for (const { pid, dataDir } of targets) if (pid !== null && dataDir !== null) process.kill(pid, 'SIGSTOP');
+  if (target.pid !== null) process.kill(target.pid, 'SIGCONT');
+}
+
+function letAllRun(targets: readonly Target[]): void {
+  for (const { pid } of targets) if (pid !== null) process.kill(pid, 'SIGCONT');
+}
+
 const subtractThreads = (
   after: Record<string, number>,
   before: Record<string, number>,
@@ -300,6 +313,7 @@ async function withTargets(
   try {
     for (const target of targets) if (target.pid) resetPeak(target.pid);
     await work(targets);
+    letAllRun(targets);
     const peakRssBytes = Object.fromEntries(
       targets.filter((t) => t.pid !== null).map((t) => [t.name, readPeakBytes(t.pid as number)]),
     );
@@ -321,6 +335,7 @@ async function withTargets(
       });
     }
   } finally {
+    letAllRun(targets);
     for (const target of targets) await target.stop();
   }
 }
@@ -337,10 +352,12 @@ async function measureCell(
     const samples: ThroughputCell['rounds'][number] = {};
     for (const target of targets) {
       bench.say(`${label}, ${connections} connections, round ${round + 1}: ${target.name}`);
+      leaveAlone(target, targets);
       samples[target.name] = await loadOne(bench.load, target, workload, connections, bench.plan.seconds);
     }
     cell.rounds.push(samples);
   }
+  letAllRun(targets);
   bench.result.throughput.push(cell);
 }
 
@@ -431,6 +448,7 @@ async function measureAllStalls(bench: Bench): Promise<void> {
   try {
     bench.result.stalls = await measureStalls(targets, upstream.port, STALL_MEGABYTES, bench.plan.stallMs);
   } finally {
+    letAllRun(targets);
     for (const target of targets) await target.stop();
     await upstream.stop();
   }
