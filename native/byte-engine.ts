@@ -76,7 +76,7 @@ export function packNeedles(needles: readonly Uint8Array[]): Uint8Array {
 /** The addon; null when it was not compiled, or for another platform, or from other sources. */
 export function loadAddon(): ByteEngine | null {
   const names = Object.keys(twin).filter((name) => name !== 'kind');
-  const addon = loadFunctions<ByteEngine>(names);
+  const addon = loadFunctions<ByteEngine>('bytes.node', names);
   return addon === null ? null : { ...addon, kind: 'native' };
 }
 

@@ -1,5 +1,5 @@
 /**
- * Compiles the native code: the two addons in this folder, one of them with hnswlib in it, with the C++ compiler alone.
+ * Compiles the native code: the addons in this folder, one of them with hnswlib in it, with the C++ compiler alone.
  * Run by npm after an install (`postinstall`), by hand with `node native/compile.mjs [compiler]`. Plain JavaScript, and nothing newer
  * than Node 14 knows, since npm may run it under the machine's own Node.
  *
@@ -38,14 +38,12 @@ const here = dirname(fileURLToPath(import.meta.url));
  */
 function listAddons() {
   const shared = join(here, 'arguments.h');
-  const addons = [
-    {
-      name: 'understudy',
-      sources: [join(here, 'addon.cc'), shared],
-      target: join(here, 'build', 'understudy.node'),
-      includes: [],
-    },
-  ];
+  const addons = ['bytes', 'texts', 'vectors'].map((name) => ({
+    name,
+    sources: [join(here, `${name}.cc`), shared],
+    target: join(here, 'build', `${name}.node`),
+    includes: [],
+  }));
   // hnswlib itself is headers, which come with the package; its addon is not used.
   const hnswlib = findPackage('hnswlib-node');
   if (hnswlib !== null) {

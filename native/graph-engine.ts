@@ -67,7 +67,7 @@ const NAMES: (keyof GraphEngine)[] = [
 
 /** @throws Error when it was not compiled for this machine */
 export function loadGraphEngine(): GraphEngine {
-  const engine = loadFunctions<GraphEngine>(NAMES, 'graph.node');
+  const engine = loadFunctions<GraphEngine>('graph.node', NAMES);
   if (engine === null) throw new Error('it was not compiled for this machine');
   return engine;
 }

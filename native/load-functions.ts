@@ -10,10 +10,7 @@ const PLACES = ['./build/', '../../native/build/'];
  * @param file name of an addon
  * @returns the addon; null when it was not compiled, or for another platform, or lacks one of the functions
  */
-export function loadFunctions<Functions>(
-  names: readonly string[],
-  file = 'understudy.node',
-): Functions | null {
+export function loadFunctions<Functions>(file: string, names: readonly string[]): Functions | null {
   const require = createRequire(import.meta.url);
   for (const place of PLACES) {
     const path = fileURLToPath(new URL(place + file, import.meta.url));

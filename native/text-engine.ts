@@ -23,6 +23,6 @@ export interface TextEngine {
 
 /** The addon; null where it is not. */
 export function loadTextAddon(): TextEngine | null {
-  const addon = loadFunctions<TextEngine>(['measureTexts']);
+  const addon = loadFunctions<TextEngine>('texts.node', ['measureTexts']);
   return addon === null ? null : { kind: 'native', measureTexts: addon.measureTexts };
 }

@@ -1,5 +1,5 @@
 /**
- * The byte work of the capture writer in TypeScript: what each function does and why. `addon.cc` has the same functions
+ * The byte work of the capture writer in TypeScript: what each function does and why. `bytes.cc` has the same functions
  * with the same names and the same results, several times faster; this is what runs where it could not be compiled.
  * Pure; any thread.
  */

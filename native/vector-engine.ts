@@ -72,7 +72,7 @@ function multiplyAdd(query: Float32Array, block: Float32Array, start: number): n
 
 /** The addon; null where it is not. */
 export function loadVectorAddon(): VectorEngine | null {
-  const addon = loadFunctions<VectorEngine>(['compareVectors']);
+  const addon = loadFunctions<VectorEngine>('vectors.node', ['compareVectors']);
   return addon === null ? null : { kind: 'native', compareVectors: addon.compareVectors };
 }
 

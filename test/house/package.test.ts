@@ -77,11 +77,13 @@ describe('the installed package', () => {
 
   it('holds the native code and compiled it while it was installed', () => {
     expect(readdirSync(join(installed, 'native')).sort()).toEqual([
-      'addon.cc',
       'arguments.h',
       'build',
+      'bytes.cc',
       'compile.mjs',
       'graph.cc',
+      'texts.cc',
+      'vectors.cc',
     ]);
     const engine = join(installed, 'dist/native/byte-engine.js');
     const script = `console.log((await import(${JSON.stringify(engine)})).byteEngine.kind)`;

@@ -123,7 +123,7 @@ describe('package.json', () => {
     expect(manifest.allowScripts['hnswlib-node']).toBe(false);
     const script = manifest.scripts.postinstall?.split(' ').at(-1);
     expect(manifest.files).toContain(script);
-    expect(manifest.files).toContain('native/addon.cc');
+    expect(manifest.files).toContain('native/bytes.cc');
   });
 
   it('has a command that can be run', () => {

@@ -1,0 +1,120 @@
+/**
+ * The comparing of vectors in C++: `vector-engine.ts` says what it does and has the same in TypeScript; `test/native`
+ * holds one against the other to the bit.
+ * Plain Node-API. Nothing is kept between calls and nothing outlives one, so it may run on any thread.
+ */
+#include <node_api.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "arguments.h"
+
+namespace {
+
+/** Sums that run side by side; the twin has as many, and adds them up in the same order. */
+constexpr size_t kSums = 8;
+
+/**
+ * Inner product. A product of two 32-bit floats is exact in 64 bits, so with a fixed order of additions every machine
+ * comes to the same bits, whether it multiplies and adds in one step or in two.
+ */
+inline __attribute__((always_inline)) double MultiplyAdd(const double* query, const float* row, size_t dimensions) {
+  double sums[kSums] = {0};
+  size_t at = 0;
+  for (; at + kSums <= dimensions; at += kSums) {
+    for (size_t i = 0; i < kSums; i++) sums[i] += query[at + i] * static_cast<double>(row[at + i]);
+  }
+  for (size_t i = 0; at + i < dimensions; i++) sums[i] += query[at + i] * static_cast<double>(row[at + i]);
+  for (size_t width = kSums / 2; width > 0; width /= 2) {
+    for (size_t i = 0; i < width; i++) sums[i] += sums[i + width];
+  }
+  return sums[0];
+}
+
+using Compare = double (*)(const double*, const float*, size_t);
+
+double CompareAnywhere(const double* query, const float* row, size_t dimensions) {
+  return MultiplyAdd(query, row, dimensions);
+}
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+__attribute__((target("avx2,fma"))) double CompareAvx2(const double* query, const float* row, size_t dimensions) {
+  return MultiplyAdd(query, row, dimensions);
+}
+
+Compare ChooseCompare() {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? CompareAvx2 : CompareAnywhere;
+}
+
+const Compare kCompare = ChooseCompare();
+#else
+const Compare kCompare = CompareAnywhere;
+#endif
+
+/** compareVectors(query, blocks, blockBits, places, count, similarities) */
+napi_value CompareVectors(napi_env env, napi_callback_info info) {
+  napi_value arguments[6];
+  const float* query;
+  size_t dimensions;
+  uint32_t block_bits;
+  const uint32_t* places;
+  size_t place_count;
+  uint32_t count;
+  double* similarities;
+  size_t room;
+  uint32_t block_count;
+  if (!ReadArguments(env, info, 6, arguments) ||
+      !ReadNumbers(env, arguments[0], napi_float32_array, &query, &dimensions) ||
+      napi_get_array_length(env, arguments[1], &block_count) != napi_ok ||
+      napi_get_value_uint32(env, arguments[2], &block_bits) != napi_ok ||
+      !ReadNumbers(env, arguments[3], napi_uint32_array, &places, &place_count) ||
+      napi_get_value_uint32(env, arguments[4], &count) != napi_ok ||
+      !ReadNumbers(env, arguments[5], napi_float64_array, &similarities, &room)) {
+    return nullptr;
+  }
+  if (count > place_count || count > room || block_bits > 31 || dimensions == 0) {
+    napi_throw_range_error(env, nullptr, "there is no room for so many");
+    return nullptr;
+  }
+  const std::vector<double> wide(query, query + dimensions);
+  struct Block {
+    const float* data = nullptr;
+    size_t length = 0;
+  };
+  std::vector<Block> blocks(block_count);
+  const uint32_t mask = (1u << block_bits) - 1;
+  for (uint32_t i = 0; i < count; i++) {
+    const uint32_t number = places[i] >> block_bits;
+    if (number >= block_count) {
+      napi_throw_range_error(env, nullptr, "a place is outside of the blocks");
+      return nullptr;
+    }
+    Block& block = blocks[number];
+    if (block.data == nullptr) {
+      napi_handle_scope scope;
+      napi_value value;
+      napi_open_handle_scope(env, &scope);
+      const bool is_read = napi_get_element(env, arguments[1], number, &value) == napi_ok &&
+                           ReadNumbers(env, value, napi_float32_array, &block.data, &block.length);
+      napi_close_handle_scope(env, scope);
+      if (!is_read) return nullptr;
+    }
+    const size_t start = static_cast<size_t>(places[i] & mask) * dimensions;
+    if (start + dimensions > block.length) {
+      napi_throw_range_error(env, nullptr, "a place is outside of the blocks");
+      return nullptr;
+    }
+    similarities[i] = kCompare(wide.data(), block.data + start, dimensions);
+  }
+  return arguments[4];
+}
+
+napi_value Init(napi_env env, napi_value exports) {
+  return Export(env, exports, {{"compareVectors", CompareVectors}});
+}
+
+}  // namespace
+
+NAPI_MODULE(NODE_GYP_MODULE_NAME, Init)
