@@ -207,6 +207,52 @@ describe('the connections to an upstream', () => {
     await new Promise((resolve) => server.close(resolve));
   });
 
+  it('are opened for every request of a burst, with what was uploaded meanwhile', async () => {
+    const { pool, server } = await start();
+    const bodies: string[] = [];
+    server.on('request', (request) => {
+      let text = '';
+      request.on('data', (bytes: Buffer) => {
+        text += bytes.toString();
+      });
+      request.on('end', () => bodies.push(text));
+    });
+    const outcomes = await Promise.all(
+      Array.from({ length: 100 }, (_, i) =>
+        send(pool, '/', { kind: 'length', bytes: 3 }, (connection, handler) => {
+          const text = String(i).padStart(3, '0');
+          connection.write(handler, Buffer.from(text.slice(0, 1)), false);
+          connection.write(handler, Buffer.from(text.slice(1)), true);
+        }),
+      ),
+    );
+    expect(outcomes.every(({ status }) => status === 200)).toBe(true);
+    expect(bodies.sort()).toEqual(Array.from({ length: 100 }, (_, i) => String(i).padStart(3, '0')));
+  });
+
+  it('are not opened for requests of a burst that were given up at once', async () => {
+    const { pool, sockets } = await start();
+    const burst = Array.from({ length: 40 }, (_, i) =>
+      send(pool, '/', { kind: 'none' }, (connection, handler) => {
+        if (i >= 20) connection.abort(handler);
+      }),
+    );
+    const outcomes = await Promise.all(burst.slice(0, 20));
+    expect(outcomes.every(({ status }) => status === 200)).toBe(true);
+    expect((await send(pool, '/')).requests).toBe(2);
+    expect(sockets).toHaveLength(20);
+  });
+
+  it('tell each request of a burst when the pool ends before they are opened', async () => {
+    const { pool, sockets } = await start();
+    await send(pool, '/');
+    const burst = Array.from({ length: 40 }, () => send(pool, '/'));
+    pool.destroy();
+    for (const { error } of await Promise.all(burst)) expect(error).not.toBeNull();
+    expect((await send(pool, '/')).error).not.toBeNull();
+    expect(sockets.length).toBeLessThan(40);
+  });
+
   it('do not hear of a request that was given up', async () => {
     const { pool, sockets } = await start();
     const { connection } = await send(pool, '/');

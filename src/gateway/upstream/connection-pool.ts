@@ -15,6 +15,11 @@ import {
 const KEPT_MARGIN_MS = 2_000;
 /** An upstream cannot make us keep an unused connection for longer. */
 const KEPT_MS_MAX = 600_000;
+/**
+ * Connections that are opened in one turn of the loop; more wait for the next ones. To open one takes as long as to pass
+ * several frames on, and in a burst of requests the streams that are under way come first.
+ */
+const OPENS_A_TURN = 8;
 const SILENT_SWEEPS_MAX = Math.ceil(UPSTREAM_TIMEOUT_MS / UPSTREAM_SWEEP_MS);
 
 export class ConnectionPool implements ConnectionOwner {
@@ -22,6 +27,10 @@ export class ConnectionPool implements ConnectionOwner {
   readonly #url: URL;
   readonly #all = new Set<UpstreamConnection>();
   readonly #idle: UpstreamConnection[] = [];
+  /** Those that wait to be opened; each has a request. */
+  readonly #unopened = new Set<UpstreamConnection>();
+  #openedThisTurn = 0;
+  #nextTurn: NodeJS.Immediate | null = null;
   #sweepTimer: NodeJS.Timeout | null = null;
   /** Connections are not kept beyond their answer. */
   #isClosing = false;
@@ -67,6 +76,7 @@ export class ConnectionPool implements ConnectionOwner {
 
   onGone(connection: UpstreamConnection): void {
     this.#all.delete(connection);
+    this.#unopened.delete(connection);
     // Mostly the one used last.
     const place = this.#idle.lastIndexOf(connection);
     if (place >= 0) this.#idle.splice(place, 1);
@@ -87,11 +97,28 @@ export class ConnectionPool implements ConnectionOwner {
   #open(): UpstreamConnection {
     const connection = new UpstreamConnection(this.#url, this);
     this.#all.add(connection);
+    this.#unopened.add(connection);
+    this.#openSome();
     if (this.#sweepTimer === null) {
       this.#sweepTimer = setInterval(() => this.#sweep(), UPSTREAM_SWEEP_MS);
       this.#sweepTimer.unref();
     }
     return connection;
+  }
+
+  #openSome(): void {
+    for (const connection of this.#unopened) {
+      if (this.#openedThisTurn === OPENS_A_TURN) break;
+      this.#unopened.delete(connection);
+      this.#openedThisTurn++;
+      connection.open();
+    }
+    if (this.#openedThisTurn === 0) return;
+    this.#nextTurn ??= setImmediate(() => {
+      this.#nextTurn = null;
+      this.#openedThisTurn = 0;
+      this.#openSome();
+    });
   }
 
   /** Closes what was idle for too long and gives up on upstreams that are silent for too long. */

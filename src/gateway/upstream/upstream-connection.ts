@@ -83,7 +83,9 @@ export class UpstreamConnection implements ResponseSink {
   silent_sweeps = 0;
 
   readonly #owner: ConnectionOwner;
-  readonly #socket: Socket;
+  readonly #url: URL;
+  /** null until it is opened. */
+  #socket: Socket | null = null;
   readonly #parser = new ResponseParser(this);
   readonly #connectTimer: NodeJS.Timeout;
   #isConnected = false;
@@ -98,8 +100,8 @@ export class UpstreamConnection implements ResponseSink {
   #isUploadBlocked = false;
 
   constructor(url: URL, owner: ConnectionOwner) {
+    this.#url = url;
     this.#owner = owner;
-    this.#socket = this.#connect(url);
     this.#connectTimer = setTimeout(() => {
       this.#fail(new UpstreamError('ETIMEDOUT', 'the connection took too long'));
     }, UPSTREAM_CONNECT_MS);
@@ -117,6 +119,13 @@ export class UpstreamConnection implements ResponseSink {
   /** How long the upstream keeps it, as it said with its last answer; null when it did not say. */
   get kept_ms(): number | null {
     return this.#parser.kept_ms;
+  }
+
+  /** Begins to connect. Once. */
+  open(): void {
+    if (this.#isOver) return;
+    this.#socket = this.#connect(this.#url);
+    if (this.#isPaused) this.#socket.pause();
   }
 
   /** Sends a request, as soon as there is a connection. Only when it is idle. */
@@ -154,7 +163,8 @@ export class UpstreamConnection implements ResponseSink {
     }
     this.#writeBody(framing.kind === 'chunked', chunk, isLast);
     // A large piece that the system took at once makes the socket ask for a pause, too; that one is not needed.
-    this.#isUploadBlocked = this.#socket.writableNeedDrain && this.#socket.writableLength > 0;
+    const socket = this.#socket!;
+    this.#isUploadBlocked = socket.writableNeedDrain && socket.writableLength > 0;
     return !this.#isUploadBlocked;
   }
 
@@ -162,7 +172,7 @@ export class UpstreamConnection implements ResponseSink {
   pause(handler: AnswerHandler): void {
     if (handler !== this.#handler || this.#isPaused || this.#isOver) return;
     this.#isPaused = true;
-    this.#socket.pause();
+    this.#socket?.pause();
   }
 
   resume(handler: AnswerHandler): void {
@@ -241,7 +251,7 @@ export class UpstreamConnection implements ResponseSink {
 
   #sendRequest(): void {
     const { method, head, framing, body } = this.#request!;
-    const socket = this.#socket;
+    const socket = this.#socket!;
     this.requests++;
     this.#parser.begin(method);
     if (framing.kind === 'none') {
@@ -278,7 +288,7 @@ export class UpstreamConnection implements ResponseSink {
 
   /** Head and body in one system call, mostly from memory that all requests share. */
   #writeJoined(head: string, body: Buffer): void {
-    const socket = this.#socket;
+    const socket = this.#socket!;
     const bytes = head.length + body.length;
     // TLS never takes all at once.
     const isShared = bytes <= REQUEST_BYTES && !(socket instanceof TLSSocket);
@@ -291,7 +301,7 @@ export class UpstreamConnection implements ResponseSink {
   }
 
   #writeBody(isChunked: boolean, chunk: Buffer, isLast: boolean): void {
-    const socket = this.#socket;
+    const socket = this.#socket!;
     if (!isChunked) {
       if (chunk.length > 0) socket.write(chunk);
       return;
@@ -335,7 +345,7 @@ export class UpstreamConnection implements ResponseSink {
     if (this.#isOver) return;
     if (this.#parser.isUnframed && !(this.#socket instanceof TLSSocket)) {
       // A reset that comes together with bytes is reported as an orderly end. A write, even of nothing, knows better.
-      this.#socket.write(NOTHING, (error) => this.#finish(error == null));
+      this.#socket!.write(NOTHING, (error) => this.#finish(error == null));
     } else {
       this.#finish(true);
     }
@@ -359,7 +369,7 @@ export class UpstreamConnection implements ResponseSink {
       !isSpent &&
       this.#parser.isKept &&
       this.#isUploadDone &&
-      this.#socket.writableLength === 0 &&
+      this.#socket!.writableLength === 0 &&
       // An upstream that does not expect a body may leave it unread.
       (framing.kind === 'none' || WITH_BODY.has(method));
     if (canServeMore) {
@@ -375,7 +385,7 @@ export class UpstreamConnection implements ResponseSink {
     if (!this.#isPaused) return;
     this.#isPaused = false;
     this.silent_sweeps = 0;
-    this.#socket.resume();
+    this.#socket?.resume();
   }
 
   #fail(error: UpstreamError): void {
@@ -396,7 +406,7 @@ export class UpstreamConnection implements ResponseSink {
     this.#parser.stop();
     clearTimeout(this.#connectTimer);
     this.#owner.onGone(this);
-    this.#socket.destroy();
+    this.#socket?.destroy();
   }
 }
 
