@@ -317,8 +317,8 @@ export class CaptureLog {
     } catch (error) {
       // Bases that were never stored must not be built on.
       this.#bases.clear();
-      await this.#rawFiles.abandon();
       this.#mustReopen = true;
+      await this.#rawFiles.abandon();
       throw error;
     }
   }

@@ -261,21 +261,25 @@ export class RawFiles {
   commit(): void {
     for (const file of this.#staged) this.#count(file).blocks++;
     this.#staged = [];
-    const open = this.#open;
-    if (open !== null) this.#count(open.number).bytes = open.end;
+    for (const { number, end } of this.#unsynced) {
+      const count = this.#waiting.get(number);
+      if (count !== undefined) count.bytes = end;
+    }
   }
 
   /**
-   * What was staged since the last commit is given up, and its file takes no more: nobody knows how much of it is there.
-   * When it resolves, nothing looks at the parts of blocks any more.
+   * What was staged since the last commit is given up, and the open file takes no more: nobody knows how much of it is there.
+   * Files with nothing else in them go. When it resolves, nothing looks at the parts of blocks any more.
    */
   async abandon(): Promise<void> {
     await this.#underWay;
     this.#underWay = null;
     this.#failure = null;
     if (this.#gathering !== null) empty(this.#gathering);
+    const staged = new Set(this.#staged);
     this.#staged = [];
     this.#retire();
+    for (const file of staged) if ((this.#waiting.get(file)?.blocks ?? 0) === 0) this.#remove(file);
   }
 
   /** A block was packed, or is not waited for any more. */
@@ -283,11 +287,10 @@ export class RawFiles {
     const count = this.#waiting.get(file);
     if (count === undefined) return;
     count.blocks--;
-    if (count.blocks > 0) return;
-    // More is about to be committed in the one that is written to.
-    if (this.#open?.number === file) {
-      if (this.#staged.length === 0) this.#retire();
-    } else this.#remove(file);
+    // More may be about to be committed in it, also when it takes no more by now.
+    if (count.blocks > 0 || this.#staged.includes(file)) return;
+    if (this.#open?.number === file) this.#retire();
+    else this.#remove(file);
   }
 
   /** What was written outlasts the machine. @throws the storage's error */

@@ -1,0 +1,129 @@
+/** Raw files that come and go beneath a batch that takes more than one of them, and a disk that is full in the middle of one. */
+import { spawnSync } from 'node:child_process';
+import { readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect, it } from 'vitest';
+import { RawFiles, readRawBlock, type StagedBlock } from '../../src/storage/capture/raw-files.ts';
+import { CaptureReader } from '../../src/storage/capture/reader.ts';
+import { makeFolder } from './folder.ts';
+
+/** Two of them, and a file takes no more. */
+const large = Buffer.alloc(40 << 20, 'large');
+
+/** Stages a block as the log does: what is full is written before the next one. */
+async function stage(files: RawFiles, body: Buffer): Promise<StagedBlock> {
+  if (files.isFull) await files.write();
+  return files.stage([Buffer.from('head'), body])!;
+}
+
+function readBody(folder: string, { place }: StagedBlock): Buffer {
+  return readRawBlock(folder, place).subarray('head'.length);
+}
+
+it('what waits in a file is packed while a batch goes on behind it: the batch is there all the same', async () => {
+  const folder = makeFolder();
+  const files = new RawFiles(folder, []);
+  const first = await stage(files, large);
+  await files.finish();
+  files.commit();
+  const second = await stage(files, large);
+  await files.write();
+  const third = await stage(files, Buffer.from('small'));
+  expect([second.place.file, third.place.file]).toEqual([first.place.file, first.place.file + 1]);
+  // As the sealing of a file that was moved aside does, at any time.
+  files.release(first.place.file);
+  await files.finish();
+  files.commit();
+  expect(readBody(folder, second).equals(large)).toBe(true);
+  expect(readBody(folder, third).toString()).toBe('small');
+  const written = readdirSync(folder).reduce((sum, name) => sum + statSync(join(folder, name)).size, 0);
+  expect(files.bytes).toBe(written);
+  await files.sync();
+  files.release(second.place.file);
+  files.release(third.place.file);
+  expect(readdirSync(folder)).toEqual([]);
+});
+
+it('of a batch that is given up no file is left', async () => {
+  const folder = makeFolder();
+  const files = new RawFiles(folder, []);
+  for (const body of [large, large, Buffer.from('small')]) await stage(files, body);
+  expect(readdirSync(folder)).toHaveLength(2);
+  await files.abandon();
+  expect(readdirSync(folder)).toEqual([]);
+  await files.sync();
+});
+
+const LOG = fileURLToPath(new URL('../../src/storage/capture/log.ts', import.meta.url));
+const CAPTURED = fileURLToPath(new URL('./captured.ts', import.meta.url));
+
+it.skipIf(process.platform !== 'linux')(
+  'a disk that is full in the middle of a write fails the batch whole, and the next one is stored',
+  () => {
+    const path = join(makeFolder(), 'capture.mdb');
+    // Every file ends at 6 MiB: the second write of a large batch begins before that and ends behind it.
+    const program = `
+      import { randomBytes } from 'node:crypto';
+      import { existsSync, readdirSync } from 'node:fs';
+      import { CaptureLog } from ${JSON.stringify(LOG)};
+      import { makeExchange } from ${JSON.stringify(CAPTURED)};
+      const path = ${JSON.stringify(path)};
+      const log = await CaptureLog.open({ path, redact: true });
+      const shared = new Uint8Array(new SharedArrayBuffer(32 << 20));
+      const makeBatch = (value, count) => Array.from({ length: count }, (_, i) => {
+        const body = Buffer.from(shared.buffer, i * 1_100_000, 1_000_000).fill(randomBytes(750).toString('base64'));
+        body.write('number ' + value + ' ' + i);
+        return makeExchange({ request_body: body, response_body: Buffer.from('answer ' + value + ' ' + i) });
+      });
+      const told = [];
+      const append = async (value, count) => {
+        try {
+          told.push(await log.append(makeBatch(value, count)));
+        } catch (error) {
+          told.push(error.code);
+        }
+        // What was handed over is used for others as soon as it is answered.
+        shared.fill(120);
+      };
+      await append(1, 3);
+      for (let i = 0; i < 3; i++) await append(2, 12);
+      await append(3, 3);
+      await log.flush();
+      const files = readdirSync(path + '.raw').length;
+      console.log(JSON.stringify({ told, files }));
+      await log.close();`;
+    const { stdout, stderr, status } = spawnSync(
+      'bash',
+      [
+        '-c',
+        'trap "" XFSZ; ulimit -f 6144; exec "$0" --input-type=module -e "$1"',
+        process.execPath,
+        program,
+      ],
+      { encoding: 'utf8' },
+    );
+    expect(stderr).toBe('');
+    expect(status).toBe(0);
+    const { told, files } = JSON.parse(stdout) as { told: unknown[]; files: number };
+    expect(told).toEqual([
+      { first_id: 1, last_id: 3 },
+      'EFBIG',
+      'EFBIG',
+      'EFBIG',
+      { first_id: 4, last_id: 6 },
+    ]);
+    // That of the first batch, which others were given up in, and that of the last.
+    expect(files).toBe(2);
+    const reader = CaptureReader.open(path);
+    for (let id = 1; id <= 6; id++) {
+      const name = `${id <= 3 ? 1 : 3} ${(id - 1) % 3}`;
+      const request = Buffer.from(reader.body(id, 'request')!);
+      expect(request.toString('latin1', 0, 10)).toBe(`number ${name}`);
+      expect(request.length).toBe(1_000_000);
+      expect(Buffer.from(reader.body(id, 'response')!).toString()).toBe(`answer ${name}`);
+    }
+    expect(reader.body(7, 'request')).toBeUndefined();
+    reader.close();
+  },
+);
