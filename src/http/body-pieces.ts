@@ -12,6 +12,8 @@ const POOL_BYTES = 64 * 1024;
 let pool = Buffer.allocUnsafeSlow(POOL_BYTES);
 let poolUsed = 0;
 
+/** So much of one body is kept for use again at its end: what comes beyond goes to the collector as it is passed on. */
+const TAKEN_BYTES_MAX = 1 << 20;
 /** Lengths of the memories that are used again; the library reads no more than the last at once. */
 const SIZES = [16, 32, 64, 128, 192, 256, 384, 512].map((kib) => kib * 1024);
 const free: Buffer[][] = SIZES.map(() => []);
@@ -20,18 +22,20 @@ let freeBytes = 0;
 /** The pieces of one body. */
 export class BodyPieces {
   #taken: Buffer[] | null = null;
+  #takenBytes = 0;
 
   /** @returns a copy that outlives the library's callback */
   keep(bytes: ArrayBuffer): Buffer {
     const { byteLength } = bytes;
     if (byteLength <= POOLED_BYTES) return keepSmall(bytes);
     const size = SIZES.findIndex((length) => length >= byteLength);
-    if (size < 0) return Buffer.from(new Uint8Array(bytes));
+    if (size < 0 || this.#takenBytes >= TAKEN_BYTES_MAX) return Buffer.from(new Uint8Array(bytes));
     let memory = free[size]!.pop();
     if (memory === undefined) memory = Buffer.allocUnsafeSlow(SIZES[size]!);
     else freeBytes -= memory.length;
     this.#taken ??= [];
     this.#taken.push(memory);
+    this.#takenBytes += memory.length;
     const kept = memory.subarray(0, byteLength);
     kept.set(new Uint8Array(bytes));
     return kept;

@@ -1,4 +1,6 @@
 /** Copies of pieces of bodies hold what they were given for as long as nobody has released them. */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { BodyPieces } from '../../src/http/body-pieces.ts';
@@ -41,4 +43,17 @@ it('uses the memory of released pieces again, once', () => {
   const second = new BodyPieces().keep(new ArrayBuffer(450_000));
   expect(second.buffer === first.buffer).toBe(true);
   expect(new BodyPieces().keep(new ArrayBuffer(450_000)).buffer === first.buffer).toBe(false);
+});
+
+it('holds only the beginning of a body that is passed on as it comes', () => {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const body = new BodyPieces();
+  collect();
+  const before = process.memoryUsage().arrayBuffers;
+  const piece = new ArrayBuffer(300_000);
+  for (let i = 0; i < 400; i++) body.keep(piece);
+  collect();
+  expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(4_000_000);
+  body.release();
 });
