@@ -148,12 +148,17 @@ export class CaptureQueue implements ByteBudget {
   /** It turned out that the request is refused by the gateway itself: it never was an exchange. */
   cancel(tee: Tee | null): void {
     this.#attempted--;
-    if (tee === null) this.#dropped--;
-    else tee.release();
+    if (tee === null) {
+      this.#dropped--;
+      return;
+    }
+    tee.close();
+    tee.release();
   }
 
   /** The exchange is over. Its bodies are the tee's cells; the other fields come with `exchange`. */
   submit(tee: Tee, exchange: FinishedExchange): void {
+    tee.close();
     if (tee.lost || this.#isKilled || this.#depth >= this.#options.max_queue) {
       tee.release();
       this.#dropped++;

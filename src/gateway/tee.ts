@@ -98,6 +98,7 @@ export class Tee {
   truncated = false;
   /** The budget ran out: this exchange will not be captured. */
   lost = false;
+  #isClosed = false;
   readonly #budget: ByteBudget;
   readonly #memory: BodyMemory;
   readonly #bodyBytesMax: number;
@@ -116,6 +117,7 @@ export class Tee {
 
   /** Takes a copy of a chunk. */
   add(side: BodyCopy, chunk: Uint8Array): void {
+    if (this.#isClosed) return;
     side.bytes += chunk.length;
     if (this.lost) return;
     const room = this.#bodyBytesMax - side.kept_bytes;
@@ -127,6 +129,11 @@ export class Tee {
       return;
     }
     side.append(kept, this.#memory);
+  }
+
+  /** The exchange is over, and its cells are somebody else's: whatever comes now must not be written into them. */
+  close(): void {
+    this.#isClosed = true;
   }
 
   /** Forgets the copies and gives their bytes back. */

@@ -395,6 +395,8 @@ export class HttpStream {
   /** Native side of the stream: more body. */
   takeBody(chunk: Buffer, isLast: boolean): void {
     if (isLast) this.bodyComplete = true;
+    // The rest of a request that was answered before all of it was there: its owner is done with it, and with its memory.
+    if (this.closed) return;
     if (this.events.onBody === undefined) {
       if (chunk.length > 0) this.received.push(chunk);
     } else {
