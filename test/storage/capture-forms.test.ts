@@ -1,4 +1,6 @@
 /** What is remembered of a request's form: what is stored is the same as if each request had been read by itself. */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
@@ -97,4 +99,21 @@ it('reads a form once while only plain values vary', async () => {
   expect(JSON.parse(second.head.headers)).toBe(`host\na\nx-api-key\n[redacted]\ncontent-length\n123456`);
   expect(second.head.run_id).toBe('"run-1"');
   expect((await prepare(SECRET)).head.headers).not.toContain(SECRET);
+});
+
+it('remembers no long heads, of which each may be another', async () => {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const preparer = new Preparer(true, 1_000);
+  const prepare = (at: number) => {
+    const headers = ['host', 'a', 'x-long', `${at} ${'long '.repeat(12_000)}`];
+    const request_form = { headers, varying: [] };
+    return preparer.prepare(makeExchange({ request_headers: headers, request_form }));
+  };
+  await prepare(0);
+  collect();
+  const before = process.memoryUsage().heapUsed;
+  for (let at = 1; at <= 400; at++) await prepare(at);
+  collect();
+  expect(process.memoryUsage().heapUsed - before).toBeLessThan(8_000_000);
 });

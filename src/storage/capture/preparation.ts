@@ -97,6 +97,8 @@ export const NO_FILES: readonly FoundAttachment[] = Object.freeze([]);
 
 /** Bounds of what is remembered about headers and credentials; emptied when full. */
 const MAX_REMEMBERED = 1_024;
+/** Of one of them; longer ones are not remembered. */
+const MAX_REMEMBERED_LENGTH = 16_384;
 
 /** A view of the same memory. */
 export function asBuffer(bytes: Uint8Array): Buffer {
@@ -244,6 +246,7 @@ export class Preparer {
     if (recent !== undefined && recent.pieces !== null && isSameRoute(recent.exchange, exchange))
       return recent;
     const head = this.#readRequestHead(exchange);
+    if (head.meta.headers.length + head.meta.route.length > MAX_REMEMBERED_LENGTH) return head;
     if (this.#recent.size >= MAX_REMEMBERED) this.#recent.clear();
     this.#recent.set(key, head);
     return head;
@@ -286,7 +289,7 @@ export class Preparer {
     const headers = maskText(text, secrets.texts, this.#redact);
     const read = { headers, is_plain: headers === text, secrets };
     if (this.#requests.size >= MAX_REMEMBERED) this.#requests.clear();
-    if (key.length <= 16_384) this.#requests.set(key, read);
+    if (key.length <= MAX_REMEMBERED_LENGTH) this.#requests.set(key, read);
     return read;
   }
 
