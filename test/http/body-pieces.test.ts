@@ -1,4 +1,5 @@
 /** Copies of pieces of bodies hold what they were given for as long as nobody has released them. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
@@ -45,7 +46,7 @@ it('uses the memory of released pieces again, once', () => {
   expect(new BodyPieces().keep(new ArrayBuffer(450_000)).buffer === first.buffer).toBe(false);
 });
 
-it('holds only the beginning of a body that is passed on as it comes', () => {
+it('holds only the beginning of a body that is passed on as it comes', async () => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
   const body = new BodyPieces();
@@ -53,7 +54,12 @@ it('holds only the beginning of a body that is passed on as it comes', () => {
   const before = process.memoryUsage().arrayBuffers;
   const piece = new ArrayBuffer(300_000);
   for (let i = 0; i < 400; i++) body.keep(piece);
-  collect();
-  expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(4_000_000);
+  const measure = () => process.memoryUsage().arrayBuffers - before;
+  // Memory of buffers is given back beside, some time after they were found.
+  for (let i = 0; i < 200 && measure() > 4_000_000; i++) {
+    collect();
+    await nextTurn();
+  }
+  expect(measure()).toBeLessThan(4_000_000);
   body.release();
 });

@@ -1,4 +1,5 @@
 /** What is remembered of a request's form: what is stored is the same as if each request had been read by itself. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
@@ -114,6 +115,10 @@ it('remembers no long heads, of which each may be another', async () => {
   collect();
   const before = process.memoryUsage().heapUsed;
   for (let at = 1; at <= 400; at++) await prepare(at);
-  collect();
-  expect(process.memoryUsage().heapUsed - before).toBeLessThan(8_000_000);
+  const measure = () => process.memoryUsage().heapUsed - before;
+  for (let i = 0; i < 200 && measure() > 8_000_000; i++) {
+    collect();
+    await nextTurn();
+  }
+  expect(measure()).toBeLessThan(8_000_000);
 });
