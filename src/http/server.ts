@@ -172,7 +172,9 @@ class Listener implements HttpServer {
 
   #take(res: HttpResponse, req: HttpRequest): void {
     if (this.#isPoisoned) {
-      // Left pending so that the refusal before it still goes out; then the connection ends.
+      // Left pending so that the refusal before it still goes out; then the connection ends. Behind a pending request the
+      // parser takes no other of its connection, so the next one that comes is somebody else's.
+      this.#isPoisoned = false;
       let isGone = false;
       res.onAborted(() => {
         isGone = true;
@@ -269,7 +271,8 @@ class Listener implements HttpServer {
   }
 
   #refuse(stream: HttpStream, status: 400 | 503, message: string): void {
-    this.#isPoisoned = true;
+    // Behind a HEAD the library goes on waiting for the body that the length speaks of, and takes nothing else there.
+    this.#isPoisoned = stream.head.method !== 'HEAD';
     setImmediate(() => {
       this.#isPoisoned = false;
     });
