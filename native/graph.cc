@@ -363,6 +363,8 @@ napi_value AddPoint(napi_env env, napi_callback_info info) {
     return nullptr;
   }
   Attempt(env, [&] {
+    // The library would move the point that has it, and reads beyond the points' links as it does.
+    if (graph->points->label_lookup_.count(label) != 0) throw std::runtime_error("the label is taken");
     std::vector<int8_t> row(graph->space.get_data_size());
     const float scale = graph->space.Quantise(vector, row.data());
     memcpy(row.data() + graph->space.length(), &scale, sizeof(scale));

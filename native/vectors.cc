@@ -67,11 +67,14 @@ napi_value CompareVectors(napi_env env, napi_callback_info info) {
   uint32_t block_count;
   if (!ReadArguments(env, info, 6, arguments) ||
       !ReadNumbers(env, arguments[0], napi_float32_array, &query, &dimensions) ||
-      napi_get_array_length(env, arguments[1], &block_count) != napi_ok ||
-      napi_get_value_uint32(env, arguments[2], &block_bits) != napi_ok ||
       !ReadNumbers(env, arguments[3], napi_uint32_array, &places, &place_count) ||
-      napi_get_value_uint32(env, arguments[4], &count) != napi_ok ||
       !ReadNumbers(env, arguments[5], napi_float64_array, &similarities, &room)) {
+    return nullptr;
+  }
+  if (napi_get_array_length(env, arguments[1], &block_count) != napi_ok ||
+      napi_get_value_uint32(env, arguments[2], &block_bits) != napi_ok ||
+      napi_get_value_uint32(env, arguments[4], &count) != napi_ok) {
+    napi_throw_type_error(env, nullptr, "a list of blocks and two numbers are expected");
     return nullptr;
   }
   if (count > place_count || count > room || block_bits > 31 || dimensions == 0) {

@@ -116,6 +116,7 @@ describe('a graph', () => {
       () => engine.addPoint(graph, new Float32Array(7), 50),
       () => engine.addPoint(graph, vector, -1),
       () => engine.addPoint(graph, vector, 1.5),
+      () => engine.addPoint(graph, vectors[1]!, 0),
       () => engine.addPoint({} as Graph, vector, 50),
       () => engine.addPoint(null as unknown as Graph, vector, 50),
       () => engine.searchGraph(graph, new Float32Array(9), 5, 10, labels, similarities),

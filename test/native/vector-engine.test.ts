@@ -61,6 +61,19 @@ describe.each(engines)('%s', (_name, engine) => {
 });
 
 describe.skipIf(addon === null)('the addon beside its twin', () => {
+  it('refuses what is of another kind', () => {
+    const vector = Float32Array.of(1);
+    const good = [vector, [vector], BLOCK_BITS, Uint32Array.of(0), 1, new Float64Array(1)];
+    const ask = (args: unknown[]) =>
+      addon!.compareVectors(...(args as Parameters<VectorEngine['compareVectors']>));
+    expect(ask(good)).toBe(1);
+    for (let at = 0; at < good.length; at++) {
+      for (const other of [undefined, {}, 'one', new Uint8Array(8)])
+        expect(() => ask(good.with(at, other as never)), `${at}`).toThrow(TypeError);
+    }
+    expect(() => ask(good.with(1, [7] as never))).toThrow(TypeError);
+  });
+
   it('comes to the same bits', () => {
     fc.assert(
       fc.property(
