@@ -143,6 +143,15 @@ describe.each(engines)('%s', (_name, engine) => {
     expect(() => engine.measureChecksum(bytes('abc'), 0, 4)).toThrow(RangeError);
   });
 
+  it('comes to the checksum of every length, wherever the bytes lie in memory', () => {
+    const source = Buffer.alloc(1_400, 1);
+    for (let i = 1; i < source.length; i++) source[i] = source[i - 1]! * 167 + i;
+    for (let length = 0; length <= 1_300; length++) {
+      const part = source.subarray(length % 67, (length % 67) + length);
+      expect(engine.extendChecksum(7, part)).toBe(crc32(part, 7));
+    }
+  });
+
   it('goes on with a checksum where another part ended', () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 300 }), { maxLength: 5 }), (parts) => {
@@ -150,6 +159,41 @@ describe.each(engines)('%s', (_name, engine) => {
         expect(checksum).toBe(crc32(Buffer.concat(parts)));
       }),
     );
+  });
+
+  it('sees a key and any needle at every place of a long text, and nothing in what only looks like one', () => {
+    const anchored = ['token.of_sixteen_and_more'];
+    const loose = ['two words', '-', 'ab: c', '!', 'the fifth'];
+    const filler = 'some words, a_word_of_15_ok. it goes on; '.repeat(240);
+    const places = [...Array(100).keys()].flatMap((i) => [480 + i, 980 + i, 8_140 + i]);
+    for (const [put, texts] of [
+      ['sk_ant_abcdefghi', []],
+      ['sk_ant_abcdefghi', loose],
+      ['.token.of_sixteen_and_more,', anchored],
+      ['two words', ['two words']],
+      ...loose.map((text) => [text, [...anchored, ...loose]] as const),
+    ] as const) {
+      const needles = packNeedles(texts.map(bytes));
+      expect(engine.isPlain(bytes(filler), needles, 2_000)).toBe(true);
+      for (const at of places) {
+        const whole = `${filler.slice(0, at)} ${put} ${filler.slice(at)}`;
+        const text = bytes(at % 3 > 0 ? whole : whole.slice(0, at + 29));
+        expect(engine.isPlain(text, needles, 2_000)).toBe(false);
+      }
+    }
+    const needles = packNeedles([...anchored, ...loose].map(bytes));
+    for (const put of [
+      'two_words',
+      'ab; c',
+      'sk_ant_abcdefgh',
+      'of_sixteen_and_more_of_it',
+      'x'.repeat(700),
+    ]) {
+      for (const at of places) {
+        const text = bytes(`${filler.slice(0, at)} ${put} ${filler.slice(at)}`);
+        expect(engine.isPlain(text, needles, 2_000)).toBe(true);
+      }
+    }
   });
 
   it('finds needles that hold a run wherever they are, cut off at either end and next to others', () => {
@@ -242,6 +286,42 @@ describe.skipIf(addon === null)('the addon and its twin', () => {
         },
       ),
       { numRuns: 3_000 },
+    );
+  });
+
+  it('call the same long texts plain', () => {
+    const long = fc.array(
+      fc.tuple(fc.oneof(fc.stringMatching(/^[a-z_-]{0,70}$/), piece), fc.constantFrom(' ', '.', '')),
+      {
+        minLength: 40,
+        maxLength: 500,
+        size: 'max',
+      },
+    );
+    fc.assert(
+      fc.property(
+        long.map((pieces) => Buffer.from(pieces.flat().join(''))),
+        fc.boolean(),
+        fc.nat(17),
+        fc.array(fc.tuple(fc.nat(), fc.integer({ min: 1, max: 40 })), { maxLength: 6 }),
+        (whole, keepsKeys, before, places) => {
+          // Keys are rare in a text, and with one in it there is nothing more to find.
+          const source = (
+            keepsKeys
+              ? whole
+              : Buffer.from(whole.toString('latin1').replace(/[A-Za-z0-9_-]{15}/g, '$&,'), 'latin1')
+          ).subarray(before);
+          const needles = places.map(([from, size]) => {
+            const needle = Buffer.from(source.subarray(from % source.length, (from % source.length) + size));
+            // Some of them differ in a byte from what is there.
+            if (from % 3 > 0) needle[needle.length >> 1]! ^= 1;
+            return needle;
+          });
+          const packed = packNeedles(needles);
+          expect(native.isPlain(source, packed, 2_000)).toBe(twin.isPlain(source, packed, 2_000));
+        },
+      ),
+      { numRuns: 500 },
     );
   });
 
