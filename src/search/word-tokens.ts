@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import type { Tokenizer } from '@huggingface/tokenizers';
 import { TOKEN_WORDS_REMEMBERED } from '../limits.ts';
+import { RecentMap } from '../std/recent-map.ts';
 
 /** Digests of tokenizers that put nothing around a text and look at no two words together: the one that ships. */
 const BY_WORDS = ['5cfd5b08e9d6b8b2'];
@@ -15,9 +16,7 @@ export class WordTokens {
   readonly #tokenizer: Tokenizer;
   /** Else it wants to see whole texts. */
   readonly #isByWords: boolean;
-  #known = new Map<string, BigInt64Array>();
-  /** Those of the time before, which are forgotten next unless somebody uses them. */
-  #before = new Map<string, BigInt64Array>();
+  readonly #known = new RecentMap<string, BigInt64Array>(TOKEN_WORDS_REMEMBERED);
 
   /** @param json of the tokenizer */
   constructor(tokenizer: Tokenizer, json: object) {
@@ -50,14 +49,10 @@ export class WordTokens {
   }
 
   #encodeWord(word: string): BigInt64Array {
-    let ids = this.#known.get(word);
-    if (ids !== undefined) return ids;
-    ids = this.#before.get(word) ?? this.#encodeWhole(word);
+    const recent = this.#known.getRecent(word);
+    if (recent !== undefined) return recent;
+    const ids = this.#known.get(word) ?? this.#encodeWhole(word);
     if (!WORD.test(word)) return ids;
-    if (this.#known.size >= TOKEN_WORDS_REMEMBERED / 2) {
-      this.#before = this.#known;
-      this.#known = new Map();
-    }
     // A copy: a slice would hold on to its text.
     this.#known.set(Buffer.from(word, 'utf16le').toString('utf16le'), ids);
     return ids;

@@ -21,6 +21,11 @@ export class RecentMap<K, V> {
     return this.#young.get(key) ?? this.#old.get(key);
   }
 
+  /** Only what was set lately; to set again what `get` alone finds is to keep it for longer. */
+  getRecent(key: K): V | undefined {
+    return this.#young.get(key);
+  }
+
   set(key: K, value: V): void {
     this.#old.delete(key);
     if (this.#young.size >= this.#half && !this.#young.has(key)) {
