@@ -356,7 +356,7 @@ function endsWithKeyName(text: string): boolean {
   return KEY_NAME_BEFORE.test(text.slice(Math.max(0, end - KEY_NAME_CHARACTERS)));
 }
 const GLUED_KEY_NAME = new RegExp(`${KEY_NAME}=`, 'i');
-/** What stands behind such a name in code and examples is mostly words: `process.env.ANTHROPIC_API_KEY`. */
+/** What stands behind such a name in code and examples is mostly words: `settings.ANTHROPIC_API_KEY`. */
 function looksRandom(run: string): boolean {
   return /[0-9]/.test(run) && /[A-Za-z]/.test(run);
 }
