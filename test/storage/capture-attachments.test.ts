@@ -1,9 +1,10 @@
 /** Images and documents are stored once and put back byte for byte. */
 import { createHash, randomBytes } from 'node:crypto';
-import { readdirSync, rmSync } from 'node:fs';
+import { readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { AttachmentStore } from '../../src/storage/capture/attachments.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeExchange } from './captured.ts';
@@ -119,5 +120,28 @@ describe('attachments', () => {
       }),
       { numRuns: 40 },
     );
+  });
+
+  it('are written anew when a sync has failed, and the sync fails for good when one is not what it was', () => {
+    const folder = makeFolder();
+    const store = new AttachmentStore(folder);
+    const contents = [randomBytes(5_000), randomBytes(6_000)];
+    const paths = contents.map((content) => join(folder, sha256(content)));
+    for (const content of contents) store.save(sha256(content), content);
+    const inodes = () => paths.map((path) => statSync(path).ino);
+    renameSync(paths[1]!, join(folder, 'elsewhere'));
+    expect(() => store.sync()).toThrow('ENOENT');
+    writeFileSync(paths[1]!, contents[0]!);
+    expect(() => store.sync()).toThrow('is damaged');
+    expect(() => store.sync()).toThrow('is damaged');
+    renameSync(join(folder, 'elsewhere'), paths[1]!);
+    const before = inodes();
+    store.sync();
+    for (const [i, ino] of inodes().entries()) expect(ino).not.toBe(before[i]);
+    expect(paths.map((path) => readFileSync(path))).toEqual(contents);
+    expect(readdirSync(folder)).toHaveLength(2);
+    const synced = inodes();
+    store.sync();
+    expect(inodes()).toEqual(synced);
   });
 });

@@ -235,6 +235,42 @@ it('a failed append leaves no block behind, and the next one builds on what was 
   reader.close();
 });
 
+it('after a failed sync no flush says that all is safe until the file is sealed, and no raw file goes', async () => {
+  const path = join(makeFolder(), 'capture.mdb');
+  let mustFail = false;
+  const log = await CaptureLog.open({
+    path,
+    redact: true,
+    fault: (point) => {
+      if (mustFail && point === 'sync') throw new Error('EIO: i/o error, fsync');
+    },
+  });
+  const first = makeBatch(13, 100, 3_000);
+  await log.append(first);
+  expect(await log.packSome(0)).toBe(1);
+  mustFail = true;
+  await expect(log.flush()).rejects.toThrow(/^EIO/);
+  await expect(log.rotate()).rejects.toThrow(/^EIO/);
+  mustFail = false;
+  await expect(log.flush()).rejects.toThrow('EIO: i/o error, fsync): until the file is rotated');
+  expect(await log.packSome(10_000)).toBe(0);
+  expect(await log.append(makeBatch(14, 100, 3_000))).toEqual({ first_id: 101, last_id: 200 });
+  await expect(log.flush()).rejects.toThrow('until the file is rotated');
+  expect(rawNames(path)).toEqual(['1.raw']);
+  const { sealed } = await log.rotate();
+  const reader = CaptureReader.open(sealed!);
+  expectBodies(reader, first);
+  reader.close();
+  await log.append([makeExchange()]);
+  await log.flush();
+  expect(rawNames(path)).toEqual([]);
+  // The new file's own.
+  mustFail = true;
+  await expect(log.flush()).rejects.toThrow(/^EIO/);
+  mustFail = false;
+  await expect(log.close()).rejects.toThrow('until the file is rotated');
+});
+
 it('what a writer left behind is packed by the next one, and files that nobody knows go', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const exchanges = makeBatch(11, 100, 3_000);

@@ -135,6 +135,8 @@ export class AttachmentStore {
   readonly #folder: string;
   /** Written since the last sync, by name. */
   #unsynced: string[] = [];
+  /** A sync has failed: the next would succeed without what the system could not write and has forgotten. */
+  #isInDoubt = false;
   #made = false;
   /** Names known to be on disk; bounded, the oldest forgotten first. */
   readonly #known = new RecentMap<string, true>(MAX_KNOWN);
@@ -170,12 +172,36 @@ export class AttachmentStore {
     this.#known.set(sha256, true);
   }
 
-  /** fsync of what was written since the last call, and of the folder. */
+  /** fsync of what was written since the last call that did not fail, and of the folder. @throws the storage's error */
   sync(): void {
     if (this.#unsynced.length === 0) return;
-    for (const name of this.#unsynced) syncPath(join(this.#folder, name));
-    syncPath(this.#folder);
+    try {
+      for (const name of this.#unsynced) {
+        if (this.#isInDoubt) this.#rewrite(name);
+        else syncPath(join(this.#folder, name));
+      }
+      syncPath(this.#folder);
+    } catch (error) {
+      this.#isInDoubt = true;
+      throw error;
+    }
+    this.#isInDoubt = false;
     this.#unsynced = [];
+  }
+
+  /** Writes a file anew, from what memory or the disk still has of it. @throws the storage's error, also when that is not all */
+  #rewrite(name: string): void {
+    const path = join(this.#folder, name);
+    const content = readFileSync(path);
+    if (hash('sha256', content, 'hex') !== name) throw new Error(`attachment ${name} is damaged`);
+    const partial = `${path}.${process.pid}.part`;
+    try {
+      writeFileSync(partial, content, { flush: true });
+      renameSync(partial, path);
+    } catch (error) {
+      rmSync(partial, { force: true });
+      throw error;
+    }
   }
 }
 

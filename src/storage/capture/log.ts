@@ -90,7 +90,7 @@ const INDEX_BATCH = 256;
 const SEAL_INDEX_MS = 2_000;
 
 /** Where a test may let a write fail. */
-export type FaultPoint = 'attachment' | 'commit' | 'index' | 'seal';
+export type FaultPoint = 'attachment' | 'commit' | 'index' | 'seal' | 'sync';
 
 export interface CaptureLogOptions {
   /** The live file, `DATA_DIR/capture.mdb`. Made when it is missing, with its folder. */
@@ -143,6 +143,7 @@ interface MovedFile {
   path: string;
   first_id: number;
   last_id: number;
+  sync_failure: Error | null;
 }
 
 export class CaptureLog {
@@ -172,6 +173,11 @@ export class CaptureLog {
   #fileId = '';
   #closed = false;
   #syncTimer: NodeJS.Timeout | null = null;
+  /**
+   * Why nothing of the file is promised: a sync that failed. The system forgets what it could not write, and the next sync
+   * succeeds without it; so it stands until the file has been written anew, which sealing it does.
+   */
+  #syncFailure: Error | null = null;
   /** The end of the queue of calls. */
   #tail: Promise<unknown> = Promise.resolve();
   /** Compaction that goes on while the new file is already written to. */
@@ -459,7 +465,7 @@ export class CaptureLog {
     body.new_files = NO_FILES;
   }
 
-  /** fsync of everything appended so far. @throws the storage's error */
+  /** fsync of everything appended so far. @throws the storage's error, also that of an earlier sync of the file */
   flush(): Promise<void> {
     return this.#enqueue(() => this.#flush());
   }
@@ -468,17 +474,29 @@ export class CaptureLog {
     await this.#makeReady();
     if (this.#syncTimer !== null) clearTimeout(this.#syncTimer);
     this.#syncTimer = null;
-    this.#files.sync();
-    await this.#rawFiles.sync();
-    await syncEnv(this.#env);
+    await this.#sync();
+    if (this.#syncFailure !== null) throw this.#syncFailure;
     for (const file of this.#packedFrom.splice(0)) this.#rawFiles.release(file);
+  }
+
+  async #sync(): Promise<void> {
+    this.#files.sync();
+    try {
+      this.#options.fault?.('sync');
+      await this.#rawFiles.sync();
+      await syncEnv(this.#env);
+    } catch (error) {
+      const why = `a sync failed (${(error as Error).message}): until the file is rotated, none of it is sure to be on the disk`;
+      this.#syncFailure = new Error(why, { cause: error });
+      throw error;
+    }
   }
 
   #scheduleSync(): void {
     if (this.#syncTimer !== null) return;
     this.#syncTimer = setTimeout(() => {
       this.#syncTimer = null;
-      // A failure shows at the next flush, which tries again.
+      // A failure shows at the next flush.
       this.#enqueue(async () => {
         if (!this.#closed) await this.#flush();
       }).catch(() => undefined);
@@ -487,13 +505,15 @@ export class CaptureLog {
   }
 
   /**
-   * Compresses blocks that were stored raw in a hurry, at least one and for about `budget_ms` at a time.
+   * Compresses blocks that were stored raw in a hurry, at least one and for about `budget_ms` at a time; none while a sync
+   * of the file has failed, for its raw files could not go.
    * @returns how many; 0 when none is left
    * @throws the storage's error; the blocks stay as they are
    */
   packSome(budget_ms: number): Promise<number> {
     return this.#enqueue(async () => {
       await this.#makeReady();
+      if (this.#syncFailure !== null) return 0;
       const start = performance.now();
       let done = 0;
       while (done < this.#rawBlocks.length && (done === 0 || performance.now() - start < budget_ms)) {
@@ -547,7 +567,15 @@ export class CaptureLog {
     const moved = await this.#enqueue(() => this.#moveAside());
     if (moved === null) return { sealed: null, opened: this.#options.path };
     const compacted = this.#sealing.then(() => this.#compact(moved));
-    this.#sealing = compacted.catch(() => undefined);
+    this.#sealing = compacted.then(
+      () => {
+        // All of it has been written anew.
+        if (this.#syncFailure === moved.sync_failure) this.#syncFailure = null;
+      },
+      () => {
+        this.#syncFailure = moved.sync_failure ?? this.#syncFailure;
+      },
+    );
     return { sealed: await compacted, opened: this.#options.path };
   }
 
@@ -564,7 +592,8 @@ export class CaptureLog {
       if ((await this.#indexSome(decode, SEAL_INDEX_MS)) === 0) break;
     }
     this.#options.fault?.('seal');
-    await this.#flush();
+    if (this.#syncFailure === null) await this.#flush();
+    else await this.#sync();
     const turns = this.#index.listCarriedTurns();
     const aside = sealedPath(path, firstId, lastId, true);
     await this.#closeFile();
@@ -576,11 +605,11 @@ export class CaptureLog {
     this.#sealed++;
     this.#lastSealedId = lastId;
     await this.#reopen(turns);
-    return { path: aside, first_id: firstId, last_id: lastId };
+    return { path: aside, first_id: firstId, last_id: lastId, sync_failure: this.#syncFailure };
   }
 
   /** Makes the sealed file of one that was moved aside. Repeatable: a file half made is made again. */
-  async #compact(moved: MovedFile): Promise<string> {
+  async #compact(moved: Pick<MovedFile, 'path' | 'first_id' | 'last_id'>): Promise<string> {
     const aside = moved.path;
     const target = sealedPath(this.#options.path, moved.first_id, moved.last_id, false);
     if (!existsSync(target)) {
@@ -610,6 +639,7 @@ export class CaptureLog {
   async #forgetFile(): Promise<void> {
     this.#bases.clear();
     this.#rawBlocks = [];
+    this.#syncFailure = null;
     await this.#rawFiles.abandon();
     this.#files = new AttachmentStore(attachmentsFolder(this.#options.path));
     this.#mustReopen = true;
