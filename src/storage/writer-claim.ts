@@ -47,8 +47,12 @@ export class WriterClaimedError extends Error {
 
 /** How often a holder that is ending is asked again. */
 const ASK_AGAIN_MS = 100;
-/** A holder that is too busy to answer within this time is taken for one that goes on. */
 const ANSWER_MS = 1_000;
+/**
+ * A holder that has not said within this time whether it goes on is taken for one that does: it is busy, or it was asked
+ * in the moment it ended, and the next question will find it gone.
+ */
+const SILENCE_MS = 3_000;
 /** `123 running\n` is all that there is to say. */
 const ANSWER_CHARACTERS = 32;
 
@@ -57,21 +61,25 @@ const ANSWER_CHARACTERS = 32;
  * @throws WriterClaimedError when another process has it, or still has it when patience is over
  */
 export async function claimWriter(path: string, options: WriterClaimOptions): Promise<WriterClaim> {
-  const address = addressOf(path);
+  const address = claimAddress(path);
   if (address === null) return NO_CLAIM;
   const deadline = performance.now() + options.patience_ms;
+  /** Until when nothing has to be heard: once a holder has said that it is ending, a busy one is waited for all the same. */
+  let silentUntil = performance.now() + SILENCE_MS;
   let hasTold = false;
   for (;;) {
     const claim = await tryClaim(address);
     if (claim !== 'taken') return claim;
     const holder = await askHolder(address);
+    const now = performance.now();
     if (holder === null) {
       // Nobody answers: gone in this moment, or a name that its process has left behind, where names are files.
       if (!isAbstract(address)) rmSync(address, { force: true });
-    } else if (!holder.is_ending || performance.now() >= deadline) {
+    } else if (holder.state === 'running' || now >= (holder.state === 'ending' ? deadline : silentUntil)) {
       throw new WriterClaimedError(path, holder.name);
-    } else if (!hasTold) {
+    } else if (holder.state === 'ending' && !hasTold) {
       hasTold = true;
+      silentUntil = deadline;
       options.onWait?.(holder.name);
     }
     await delay(ASK_AGAIN_MS, undefined, options.signal === undefined ? {} : { signal: options.signal });
@@ -80,8 +88,8 @@ export async function claimWriter(path: string, options: WriterClaimOptions): Pr
 
 const NO_CLAIM: WriterClaim = { announceEnd: () => {}, release: async () => {} };
 
-/** One file has one address, however its path is written; null when its folder cannot be had. */
-function addressOf(path: string): string | null {
+/** The socket's name: one for a file, however its path is written; null when its folder cannot be had. */
+export function claimAddress(path: string): string | null {
   const folder = dirname(path);
   let place: string;
   try {
@@ -132,8 +140,10 @@ function closeServer(server: Server): Promise<void> {
   });
 }
 
-/** @returns null when nobody listens there */
-function askHolder(address: string): Promise<{ name: string; is_ending: boolean } | null> {
+/** @returns null when nobody listens there; `silent` when somebody does and does not say */
+function askHolder(
+  address: string,
+): Promise<{ name: string; state: 'running' | 'ending' | 'silent' } | null> {
   return new Promise((resolve) => {
     let answer = '';
     const socket = connect(address);
@@ -141,8 +151,9 @@ function askHolder(address: string): Promise<{ name: string; is_ending: boolean 
       socket.destroy();
       // Whoever listens there may be anybody: nothing but a number is taken over.
       const [, pid, state] = /^(\d{1,10}) (running|ending)\n/.exec(answer) ?? [];
-      const name = pid === undefined ? 'another process' : `process ${pid}`;
-      resolve(isThere ? { name, is_ending: state === 'ending' } : null);
+      if (!isThere) resolve(null);
+      else if (pid === undefined) resolve({ name: 'another process', state: 'silent' });
+      else resolve({ name: `process ${pid}`, state: state === 'ending' ? 'ending' : 'running' });
     };
     socket.setTimeout(ANSWER_MS, () => settle(true));
     socket.setEncoding('latin1').on('data', (text: string) => {

@@ -1,8 +1,10 @@
 /** One writer a database: who holds the claim, who is refused, who waits. */
 import { mkdirSync, symlinkSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import {
+  claimAddress,
   claimWriter,
   type WriterClaim,
   WriterClaimedError,
@@ -56,6 +58,42 @@ describe('the claim on a database', () => {
     await first.release();
     await second;
     expect(waits).toEqual([`process ${process.pid}`]);
+  });
+
+  it('is waited for while its holder ends without another word, until that is gone', async () => {
+    const path = join(makeFolder(), 'capture.mdb');
+    const begun = Promise.withResolvers<void>();
+    const dropped = Promise.withResolvers<void>();
+    let asked = 0;
+    // As a process does that is busy ending, and then drops who had connected.
+    const holder = createServer((socket) => {
+      socket.on('error', () => {});
+      if (++asked === 1) socket.end('42 ending\n');
+      else socket.destroy();
+      if (asked === 3) dropped.resolve();
+    });
+    await new Promise<void>((resolve) => holder.listen(claimAddress(path)!, resolve));
+    const waits: string[] = [];
+    const second = claim(path, {
+      patience_ms: 60_000,
+      onWait: (name) => {
+        waits.push(name);
+        begun.resolve();
+      },
+    });
+    await begun.promise;
+    await dropped.promise;
+    await new Promise((resolve) => holder.close(resolve));
+    await second;
+    expect(waits).toEqual(['process 42']);
+  });
+
+  it('is not had while its holder says nothing', async () => {
+    const path = join(makeFolder(), 'capture.mdb');
+    const holder = createServer((socket) => void socket.on('error', () => {}).destroy());
+    await new Promise<void>((resolve) => holder.listen(claimAddress(path)!, resolve));
+    onTestFinished(() => void holder.close());
+    await expect(claim(path, { patience_ms: 60_000 })).rejects.toThrow('another process is writing to it');
   });
 
   it('is not waited for longer than patience lasts, nor than it is asked to', async () => {
