@@ -237,6 +237,12 @@ export const CORS_ORIGINS_MAX = 1_000;
 /** Of a body beyond its cap so much more is read and dropped, for the client to see its 413; then the connection ends. */
 export const DROPPED_BODY_BYTES = 64 * MIB;
 /**
+ * What the API's request bodies that are still on their way hold together on a front thread; beyond it the oldest gets 503.
+ * Smaller ones than the second count for nothing: there are no more of them than connections.
+ */
+export const OPEN_BODIES_BYTES = 512 * MIB;
+export const OPEN_BODY_BYTES_MIN = 64 * 1024;
+/**
  * A body of JSON: deeper, with more values (keys and list items), or with more keys in one object it is refused before it
  * is parsed. Objects of many keys cost most.
  */

@@ -18,6 +18,8 @@ export interface UnroutedRequest extends Omit<ApiRequest, 'params' | 'address'> 
   address?: string;
   /** The body is beyond the cap and was not read. */
   oversized?: boolean;
+  /** The body had to make room for others before all of it was there. */
+  crowded_out?: boolean;
 }
 
 /** Told of every failure that is ours, its cause included; a caller reads the catalogue's words. */
@@ -82,6 +84,8 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
       const preflight = cors?.answerPreflight(request.method, request.headers);
       if (preflight != null) return finish(preflight);
       if (request.oversized === true) throw new CatalogueError('body_too_large');
+      if (request.crowded_out === true)
+        throw new CatalogueError('unavailable', 'Too many large requests at once');
       const match = router.find(request.method, request.path);
       route = match.route;
       const reply = route.handle(new RoutedRequest(request, match));

@@ -6,7 +6,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { EventStream } from '../contract/handler.ts';
 import type { RequestHeaders } from '../contract/route.ts';
-import { DROPPED_BODY_BYTES } from '../limits.ts';
+import { DROPPED_BODY_BYTES, OPEN_BODIES_BYTES, OPEN_BODY_BYTES_MIN } from '../limits.ts';
 import { sendEventStream } from './event-stream.ts';
 import type { HttpStream } from './http-stream.ts';
 
@@ -21,6 +21,8 @@ export interface CollectedRequest {
   readonly address: string;
   /** The body is beyond the cap; `body` is empty. */
   oversized?: boolean;
+  /** The body had to make room for those of others before all of it was there; `body` is empty. */
+  crowded_out?: boolean;
 }
 
 export interface DispatchedReply {
@@ -37,53 +39,136 @@ export type Dispatch = (request: CollectedRequest) => DispatchedReply | Promise<
  * @param dispatch never rejects
  * @param maxBodyBytes beyond it the answer is 413. What the client goes on sending is still read, and dropped, up to a
  *   bound: most look for an answer only when all is sent, and a connection closed under them shows them none.
+ * @param openBytes what bodies on their way may hold together; beyond it the oldest of them is given up
  * @returns the listener's handler
  */
-export function serveApi(dispatch: Dispatch, maxBodyBytes: number): (stream: HttpStream) => void {
+export function serveApi(
+  dispatch: Dispatch,
+  maxBodyBytes: number,
+  openBytes = Math.max(OPEN_BODIES_BYTES, maxBodyBytes),
+): (stream: HttpStream) => void {
   const patience = maxBodyBytes + DROPPED_BODY_BYTES;
+  const open = new OpenBodies(openBytes);
   return (stream) => {
     const { content_length } = stream.head;
     if (content_length > maxBodyBytes) {
       // The rest of a request that is answered goes past the parser by itself.
-      refuseBody(stream, dispatch, content_length > patience);
+      refuseBody(stream, dispatch, 'oversized', content_length > patience);
       return;
     }
-    const chunks = stream.received;
-    let bytes = 0;
-    for (const chunk of chunks) bytes += chunk.length;
+    if (stream.bodyComplete) {
+      let bytes = 0;
+      for (const piece of stream.received) bytes += piece.length;
+      if (bytes > maxBodyBytes) refuseBody(stream, dispatch, 'oversized', false);
+      else answer(stream, dispatch, stream.received);
+      return;
+    }
+    const body = new OpenBody(stream.received, () => refuseBody(stream, dispatch, 'crowded_out', false));
     const take = (isLast: boolean) => {
-      const isLarge = bytes > maxBodyBytes;
-      if (isLarge) chunks.length = 0;
-      if (bytes > patience) refuseBody(stream, dispatch, true);
-      else if (isLast && isLarge) refuseBody(stream, dispatch, false);
-      else if (isLast) answer(stream, dispatch, chunks);
+      const isLarge = body.bytes > maxBodyBytes;
+      if (isLarge) body.drop();
+      if (isLarge || isLast) open.end(body);
+      else open.count(body);
+      if (body.bytes > patience) refuseBody(stream, dispatch, 'oversized', true);
+      else if (isLast && isLarge) refuseBody(stream, dispatch, 'oversized', false);
+      else if (isLast) answer(stream, dispatch, body.pieces);
     };
     stream.events.onBody = (chunk, isLast) => {
       if (stream.closed || stream.replied) return;
-      bytes += chunk.length;
-      chunks.push(chunk);
+      body.push(chunk);
       take(isLast);
     };
-    take(stream.bodyComplete);
+    stream.events.onClosed = () => open.end(body);
+    take(false);
   };
+}
+
+/** So many pieces of a body become one: pieces of a byte each would take a hundred times what they hold. */
+const PIECES_JOINED = 1_024;
+
+/** What has come of a body. */
+class OpenBody {
+  bytes = 0;
+  /** What of it is counted with those of others. */
+  counted_bytes = 0;
+  readonly pieces: Buffer[];
+  readonly giveUp: () => void;
+  /** The first so many pieces were joined from others. */
+  #joined = 0;
+
+  /** @param giveUp answers without the rest */
+  constructor(pieces: Buffer[], giveUp: () => void) {
+    this.pieces = pieces;
+    this.giveUp = giveUp;
+    for (const piece of pieces) this.bytes += piece.length;
+  }
+
+  push(piece: Buffer): void {
+    this.bytes += piece.length;
+    this.pieces.push(piece);
+    if (this.pieces.length - this.#joined < PIECES_JOINED) return;
+    this.pieces.push(Buffer.concat(this.pieces.splice(this.#joined)));
+    this.#joined++;
+  }
+
+  drop(): void {
+    this.pieces.length = 0;
+    this.#joined = 0;
+  }
+}
+
+/** The larger bodies on their way, of whoever sends them: they may stay for as long as their clients go on. */
+class OpenBodies {
+  readonly #maxBytes: number;
+  /** The oldest first. */
+  readonly #bodies = new Set<OpenBody>();
+  #bytes = 0;
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  /** The body has grown. It may be the one that is given up. */
+  count(body: OpenBody): void {
+    if (body.bytes < OPEN_BODY_BYTES_MIN) return;
+    this.#bodies.add(body);
+    this.#bytes += body.bytes - body.counted_bytes;
+    body.counted_bytes = body.bytes;
+    for (const oldest of this.#bodies) {
+      if (this.#bytes <= this.#maxBytes) return;
+      this.end(oldest);
+      oldest.drop();
+      oldest.giveUp();
+    }
+  }
+
+  /** The body counts no more; nothing happens when it did not. */
+  end(body: OpenBody): void {
+    if (!this.#bodies.delete(body)) return;
+    this.#bytes -= body.counted_bytes;
+    body.counted_bytes = 0;
+  }
 }
 
 function answer(stream: HttpStream, dispatch: Dispatch, chunks: Buffer[]): void {
   const reply = dispatch(
-    new StreamRequest(stream, chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks), false),
+    new StreamRequest(stream, chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks), null),
   );
   if (reply instanceof Promise) void reply.then((settled) => send(stream, settled));
   else send(stream, reply);
 }
 
+/** Why a body was not read to its end. */
+type Unread = 'oversized' | 'crowded_out';
+
 /**
  * The dispatch says it in its own words.
  * @param isUnread more of the body comes than anybody wants to read, so the connection cannot go on
  */
-function refuseBody(stream: HttpStream, dispatch: Dispatch, isUnread: boolean): void {
+function refuseBody(stream: HttpStream, dispatch: Dispatch, unread: Unread, isUnread: boolean): void {
   stream.events.onBody = () => {};
   stream.received = [];
-  const reply = dispatch(new StreamRequest(stream, Buffer.alloc(0), true));
+  const reply = dispatch(new StreamRequest(stream, Buffer.alloc(0), unread));
   if (reply instanceof Promise) void reply.then((settled) => send(stream, settled, isUnread));
   else send(stream, reply, isUnread);
 }
@@ -96,16 +181,18 @@ class StreamRequest implements CollectedRequest {
   readonly headers: RequestHeaders;
   readonly body: Uint8Array;
   readonly oversized: boolean;
+  readonly crowded_out: boolean;
   readonly #stream: HttpStream;
 
-  constructor(stream: HttpStream, body: Uint8Array, oversized: boolean) {
+  constructor(stream: HttpStream, body: Uint8Array, unread: Unread | null) {
     const { head } = stream;
     this.method = head.method;
     this.path = head.path;
     this.query = head.query ?? '';
     this.headers = new FlatHeaders(head.headers);
     this.body = body;
-    this.oversized = oversized;
+    this.oversized = unread === 'oversized';
+    this.crowded_out = unread === 'crowded_out';
     this.#stream = stream;
   }
 
