@@ -220,15 +220,25 @@ export class HttpStream {
     this.resumeBody();
     const isHead = this.head.method === 'HEAD';
     const length = Buffer.byteLength(body);
-    // A length told through `endWithoutBody` is one that the library waits for, unless it closes the connection.
-    const lines = isHead && !closeConnection ? `${headerLines}Content-Length: ${length}\r\n` : headerLines;
+    // A length told through `endWithoutBody` is one that the library waits for, with the connection open, too.
+    let lines = isHead ? `${headerLines}Content-Length: ${length}\r\n` : headerLines;
+    const isCut = isHead && closeConnection;
+    if (isCut) lines += 'Connection: close\r\n\r\n';
     this.#res.cork(() => {
       this.#writeHeadLines(`${status} ${STATUS_CODES[status] ?? ''}`, lines);
       if (!isHead) this.#res.end(body, closeConnection);
-      else if (closeConnection) this.#res.endWithoutBody(length, true);
-      else this.#res.endWithoutBody();
+      else if (!isCut) this.#res.endWithoutBody();
     });
-    this.#close(false);
+    if (!isCut) {
+      this.#close(false);
+      return;
+    }
+    // What is written within the library's own callbacks leaves behind them.
+    setImmediate(() => {
+      if (this.closed) return;
+      this.#close(false);
+      this.#res.close();
+    });
   }
 
   /**

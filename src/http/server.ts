@@ -271,7 +271,7 @@ class Listener implements HttpServer {
   }
 
   #refuse(stream: HttpStream, status: 400 | 503, message: string): void {
-    // Behind a HEAD the library goes on waiting for the body that the length speaks of, and takes nothing else there.
+    // The connection of a HEAD is closed at once.
     this.#isPoisoned = stream.head.method !== 'HEAD';
     setImmediate(() => {
       this.#isPoisoned = false;

@@ -91,3 +91,23 @@ it.each([
   await vi.waitFor(() => expect(served).toContain('/last'), { timeout: PATIENCE_MS });
   expect(served).not.toContain('/behind');
 });
+
+it('a HEAD that is refused is told so, and its connection ends at once', async () => {
+  const [bad, good] = await Promise.all([open(), open()]);
+  let isEnded = false;
+  bad.socket.on('end', () => {
+    isEnded = true;
+  });
+  bad.socket.write(`HEAD ${INVALID}\r\n`, 'latin1');
+  await vi.waitFor(() => expect(bad.text()).toMatch(/400 Bad Request\r\n(?:.+\r\n)+\r\n$/), {
+    timeout: PATIENCE_MS,
+  });
+  for (const line of ['Content-Length: 27', 'Connection: close'])
+    expect(bad.text()).toContain(`\r\n${line}\r\n`);
+  // What is asked and answered now comes behind what the server did with the other connection in the same turn.
+  for (let at = 0; at < 3; at++) {
+    good.socket.write(get(`/good-${at}`));
+    await vi.waitFor(() => expect(good.text()).toContain(`/good-${at}`), { timeout: PATIENCE_MS });
+  }
+  expect(isEnded).toBe(true);
+});
