@@ -8,6 +8,7 @@ import { runCli } from '../cli/child.ts';
 import { CHILD_KEY } from '../fixtures/api-child.ts';
 import { type Answer, ControlPlaneChild, type Person, signToken } from '../fixtures/control-plane.ts';
 import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
+import { onOneDay, utcDay } from '../fixtures/one-day.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
 const api = new ControlPlaneChild();
@@ -298,29 +299,31 @@ describe('a key', () => {
     });
   });
 
-  it('counts as usage of its organization and project', async () => {
-    const owner = await newPerson();
-    const project = (
-      await api.call(owner.token, 'POST', `/projects/?org_id=${owner.org_id}`, { name: 'one' })
-    ).body;
-    const inside = (await api.call(owner.token, 'POST', '/api-keys/', { name: 'p', project_id: project.id }))
-      .body;
-    const all = (await api.call(owner.token, 'POST', '/api-keys/', { name: 'o' })).body;
-    for (const { raw_key } of [inside, inside, all]) expect((await start(raw_key)).status).toBe(200);
-    const usage = async (query: string) => (await api.call(owner.token, 'GET', `/usage/?${query}`)).body;
-    const today = new Date().toISOString().slice(0, 10);
-    expect(await usage('days=7')).toMatchObject({ days: 7, to: today, totals: { runs: 3, steps: 0 } });
-    expect((await usage('')).series).toHaveLength(30);
-    expect((await usage(`days=1&project_id=${project.id}`)).series).toEqual([
-      expect.objectContaining({ date: today, runs: 2 }),
-    ]);
-    const stats = (await api.call(owner.token, 'GET', `/usage/stats?project_id=${project.id}`)).body;
-    expect(stats).toEqual({
-      key_count: 1,
-      member_count: 1,
-      injections: { total: 0, retrieve: 0, evaluate: 0 },
-    });
-  });
+  it('counts as usage of its organization and project', () =>
+    onOneDay(async () => {
+      const owner = await newPerson();
+      const project = (
+        await api.call(owner.token, 'POST', `/projects/?org_id=${owner.org_id}`, { name: 'one' })
+      ).body;
+      const inside = (
+        await api.call(owner.token, 'POST', '/api-keys/', { name: 'p', project_id: project.id })
+      ).body;
+      const all = (await api.call(owner.token, 'POST', '/api-keys/', { name: 'o' })).body;
+      for (const { raw_key } of [inside, inside, all]) expect((await start(raw_key)).status).toBe(200);
+      const usage = async (query: string) => (await api.call(owner.token, 'GET', `/usage/?${query}`)).body;
+      const today = utcDay();
+      expect(await usage('days=7')).toMatchObject({ days: 7, to: today, totals: { runs: 3, steps: 0 } });
+      expect((await usage('')).series).toHaveLength(30);
+      expect((await usage(`days=1&project_id=${project.id}`)).series).toEqual([
+        expect.objectContaining({ date: today, runs: 2 }),
+      ]);
+      const stats = (await api.call(owner.token, 'GET', `/usage/stats?project_id=${project.id}`)).body;
+      expect(stats).toEqual({
+        key_count: 1,
+        member_count: 1,
+        injections: { total: 0, retrieve: 0, evaluate: 0 },
+      });
+    }));
 });
 
 describe('lists', () => {

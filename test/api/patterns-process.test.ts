@@ -1,6 +1,7 @@
 /** Patterns and the meter in a real process: what is found with the shipped model, and what a kill leaves. */
 import { describe, expect, it } from 'vitest';
 import { ApiChild } from '../fixtures/api-child.ts';
+import { onOneDay } from '../fixtures/one-day.ts';
 
 const lesson = (situation: string) => ({
   situation,
@@ -11,39 +12,40 @@ const FLAKY = 'The integration test times out now and then while the postgres co
 const SOCKS = 'Choose a wool for knitting warm winter socks';
 
 describe('patterns in a process', () => {
-  it('are found after a kill, with their counts, by the shipped model', async () => {
-    await using api = new ApiChild({ VECTOR_STORE_URL: 'embedded:', PLAN_CAPS: '{"free": 3}' });
-    await api.start();
-    const imported = await api.post('/v1/patterns', {
-      org_id: 'o',
-      tier: 'e2',
-      patterns: [lesson(FLAKY), lesson(SOCKS)],
-    });
-    expect(imported.body).toMatchObject({ created: 2, merged: 0 });
-    const ask = async (context: string) =>
-      (await api.post('/v1/traces/retrieve', { org_id: 'o', tier: 'e2', context })).body.traces;
-    const context = 'an integration test that times out because the postgres container starts slowly';
-    const first = await ask(context);
-    expect(first).toHaveLength(1);
-    expect(first[0]).toMatchObject({ tier: 'e2', fields: { situation: FLAKY } });
-    expect(await ask('quarterly tax return of a bakery')).toEqual([]);
-    await api.kill();
-    await api.start();
-    expect(await ask(context)).toEqual(first);
-    await api.kill();
-    await api.start();
-    const again = await api.post('/v1/patterns', { org_id: 'o', tier: 'e2', patterns: [lesson(FLAKY)] });
-    expect(again.body).toMatchObject({ created: 0, merged: 1 });
-    expect(await ask(context)).toEqual(first);
-    // The fourth: beyond the cap.
-    expect(await ask(context)).toEqual([]);
-    const universal = await api.post('/v1/traces/retrieve', {
-      org_id: 'other',
-      context:
-        'The same command fails again and again with the same error and the agent keeps sending it unchanged',
-    });
-    expect(universal.body.traces[0]).toMatchObject({ tier: 'e3' });
-  });
+  it('are found after a kill, with their counts, by the shipped model', () =>
+    onOneDay(async () => {
+      await using api = new ApiChild({ VECTOR_STORE_URL: 'embedded:', PLAN_CAPS: '{"free": 3}' });
+      await api.start();
+      const imported = await api.post('/v1/patterns', {
+        org_id: 'o',
+        tier: 'e2',
+        patterns: [lesson(FLAKY), lesson(SOCKS)],
+      });
+      expect(imported.body).toMatchObject({ created: 2, merged: 0 });
+      const ask = async (context: string) =>
+        (await api.post('/v1/traces/retrieve', { org_id: 'o', tier: 'e2', context })).body.traces;
+      const context = 'an integration test that times out because the postgres container starts slowly';
+      const first = await ask(context);
+      expect(first).toHaveLength(1);
+      expect(first[0]).toMatchObject({ tier: 'e2', fields: { situation: FLAKY } });
+      expect(await ask('quarterly tax return of a bakery')).toEqual([]);
+      await api.kill();
+      await api.start();
+      expect(await ask(context)).toEqual(first);
+      await api.kill();
+      await api.start();
+      const again = await api.post('/v1/patterns', { org_id: 'o', tier: 'e2', patterns: [lesson(FLAKY)] });
+      expect(again.body).toMatchObject({ created: 0, merged: 1 });
+      expect(await ask(context)).toEqual(first);
+      // The fourth: beyond the cap.
+      expect(await ask(context)).toEqual([]);
+      const universal = await api.post('/v1/traces/retrieve', {
+        org_id: 'other',
+        context:
+          'The same command fails again and again with the same error and the agent keeps sending it unchanged',
+      });
+      expect(universal.body.traces[0]).toMatchObject({ tier: 'e3' });
+    }));
 
   it('are nobody’s without a vector store', async () => {
     await using api = new ApiChild();

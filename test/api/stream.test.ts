@@ -55,6 +55,19 @@ class Reader {
     });
   }
 
+  /**
+   * One who hears everything from now on: the stream begins with the place that it goes on from. One that opens before
+   * the hub has answered misses what happens until then.
+   */
+  static async join(url: string): Promise<Reader> {
+    for (;;) {
+      const reader = await Reader.open(url);
+      await until(() => expect(reader.text).toContain('\n\n'));
+      if (/^id: /m.test(reader.text)) return reader;
+      reader.close();
+    }
+  }
+
   get events(): Heard[] {
     return this.text
       .split('\n\n')
@@ -97,13 +110,13 @@ describe('GET /v1/monitor/stream', () => {
     const { child, url } = await start();
     await using _ = child;
     const [mine, project, others] = await Promise.all([
-      Reader.open(`${url}/v1/monitor/stream?org_id=org_a`),
-      Reader.open(`${url}/monitor/stream?org_id=org_a&project_id=proj_b`),
-      Reader.open(`${url}/v1/monitor/stream?org_id=org_b`),
+      Reader.join(`${url}/v1/monitor/stream?org_id=org_a`),
+      Reader.join(`${url}/monitor/stream?org_id=org_a&project_id=proj_b`),
+      Reader.join(`${url}/v1/monitor/stream?org_id=org_b`),
     ]);
     expect(mine.response.headers['content-type']).toMatch(/^text\/event-stream/);
     expect(mine.response.headers['cache-control']).toContain('no-cache');
-    for (const reader of [mine, project, others]) await until(() => expect(reader.text).toContain('retry: '));
+    expect(mine.text).toContain('retry: ');
     const run = { org_id: 'org_a', run_id: 'run-1', agent_name: 'lead', task: 'a secret task' };
     await post(`${url}/v1/monitor/runs`, run);
     await post(`${url}/v1/monitor/runs/run-1/steps`, {
@@ -146,9 +159,8 @@ describe('GET /v1/monitor/stream', () => {
     await using _ = child;
     // The system spreads connections over the threads that listen.
     const readers = await Promise.all(
-      Array.from({ length: 24 }, (_, at) => Reader.open(`${url}/v1/monitor/stream?org_id=org_${at % 4}`)),
+      Array.from({ length: 24 }, (_, at) => Reader.join(`${url}/v1/monitor/stream?org_id=org_${at % 4}`)),
     );
-    for (const reader of readers) await until(() => expect(reader.text).toContain('retry: '));
     for (let at = 0; at < 8; at++) {
       await post(`${url}/v1/monitor/runs`, { org_id: `org_${at % 4}`, run_id: `run-${at}` });
     }
@@ -158,13 +170,12 @@ describe('GET /v1/monitor/stream', () => {
     }
     child.process.kill('SIGTERM');
     expect(await child.ended).toMatchObject({ code: 0 });
-    for (const reader of readers) expect(reader.is_over).toBe(true);
+    for (const reader of readers) await until(() => expect(reader.is_over).toBe(true));
   });
 
   it('resumes by header or query, and after a kill goes on above every id, with a reset', async () => {
     const first = await start();
-    const watcher = await Reader.open(`${first.url}/v1/monitor/stream`);
-    await until(() => expect(watcher.text).toContain('retry: '));
+    const watcher = await Reader.join(`${first.url}/v1/monitor/stream`);
     for (const run_id of ['1', '2', '3']) await post(`${first.url}/v1/monitor/runs`, { run_id });
     await until(() => expect(watcher.events).toHaveLength(3));
     const [one] = watcher.events;
@@ -221,7 +232,7 @@ describe('GET /v1/monitor/stream', () => {
     });
     await using _ = child;
     const { hostname, port } = new URL(url);
-    const stay = await Reader.open(`${url}/v1/monitor/stream?org_id=org_x`);
+    const stay = await Reader.join(`${url}/v1/monitor/stream?org_id=org_x`);
     const { connect } = await import('node:net');
     const vanish = (at: number): Promise<void> =>
       new Promise((resolve) => {

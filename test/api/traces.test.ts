@@ -29,6 +29,7 @@ import { type MemoryDisk, MemoryJournal } from '../../src/storage/memory/journal
 import { type MemoryTableDisk, MemoryTables } from '../../src/storage/memory/tables.ts';
 import type { Tables } from '../../src/storage/tables.ts';
 import { apiServices, STATIC_KEY } from '../fixtures/api-services.ts';
+import { utcDay } from '../fixtures/one-day.ts';
 
 const PLACEMENT = { hosts: 1, pins: {} };
 
@@ -291,16 +292,15 @@ describe('POST /v1/traces', () => {
 
   it('queues a v2 trace, and says what became of it', async () => {
     const answer = [202, { trace_id: 't-2', status: 'queued' }];
+    const day = utcDay();
     expect(await process.send('POST', '/v1/traces', V2)).toEqual(answer);
     expect(await process.settled('/v1/traces/t-2')).toMatchObject({ status: 'done', pattern_ids: ['pat_0'] });
     expect(merged[0]![1][0]).toMatchObject({ model: 'm-9', source_trace_id: 't-2' });
     expect(merged[0]![1][0]!.unlock).toContain('#W4711008');
     expect(await process.send('POST', '/v1/traces', V2)).toEqual(answer);
-    expect(
-      process.tables.get('usage', ['default', new Date().toISOString().slice(0, 10), 'default']),
-    ).toEqual({
-      traces: 1,
-    });
+    const usage = [...process.tables.range('usage', { prefix: ['default'] })];
+    expect(usage).toEqual([{ row: ['default', expect.any(String), 'default'], value: { traces: 1 } }]);
+    expect([day, utcDay()]).toContain(usage[0]!.row[1]);
     expect([...process.tables.range(TRACE_BODIES, { prefix: [] })]).toEqual([]);
   });
 

@@ -38,18 +38,23 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Runs of the order agent, as a gateway would have captured them. */
+/**
+ * Runs of the order agent, as a gateway would have captured them. In one batch: whoever reads meanwhile finds all of them
+ * or none.
+ */
 async function captureOrders(path: string, from: number, to: number): Promise<void> {
   const log = await CaptureLog.open({ path, redact: true, decode: decodeExchange });
+  const exchanges: CapturedExchange[] = [];
   for (let at = from; at < to; at += 1) {
     const run = new OrderRun(makeOrder(createPrng(at + 1), at % 2 === 0 ? 'shipped' : 'open'));
     for (let seq = 1, isOver = false; !isOver; seq += 1) {
       const body = run.body();
       const content = answer(body.messages, `toolu_${at}_${seq}`);
-      await log.append([makeExchange(`run-${at}`, seq, body, content)]);
+      exchanges.push(makeExchange(`run-${at}`, seq, body, content));
       isOver = run.take(content);
     }
   }
+  await log.append(exchanges);
   await log.close();
 }
 

@@ -1,6 +1,6 @@
 /** The embedder in the compute pool with real threads: the model that ships, batching, bounds, and what dies. */
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { CatalogueError } from '../../src/errors.ts';
 import { EMBEDDING_BATCH_TEXTS, EMBEDDING_QUEUE_TEXTS, EMBEDDING_TEXT_CHARACTERS } from '../../src/limits.ts';
 import { ComputePool, openCompute } from '../../src/runtime/compute-pool.ts';
@@ -12,17 +12,15 @@ import { createDeferred } from '../../src/std/deferred.ts';
 const ENTRY = new URL('../../actors/compute.ts', import.meta.url);
 const TEST_ENTRY = new URL('./compute-entry.ts', import.meta.url);
 
-function createPool(
-  entry: URL,
-  modelDir = findModelDir({ model_dir: null }),
-  deadlineMs = 60_000,
-): ComputePool {
+const DEADLINE_MS = 60_000;
+
+function createPool(entry: URL, modelDir = findModelDir({ model_dir: null })): ComputePool {
   return new ComputePool({
     entry,
     threads: 1,
     options: { model_dir: modelDir },
     queue_calls_max: 16,
-    call_deadline_ms: deadlineMs,
+    call_deadline_ms: DEADLINE_MS,
   });
 }
 
@@ -253,15 +251,18 @@ describe('a thread of the pool', () => {
   });
 
   it('that hangs is given up at the deadline and replaced', async () => {
-    const pool = createPool(TEST_ENTRY, '', 3_000);
+    // Time stands until it is moved: a fresh thread's start counts against the deadline as well.
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const pool = createPool(TEST_ENTRY);
     try {
       const embedder = await OnnxEmbedder.open(pool.run, 1);
-      expect(await codeOf(embedder.embed(['hang']))).toBe('unavailable');
-      // Long enough for a fresh thread's start, which counts against the deadline as well.
-      let found: Float32Array[] | null = null;
-      while (found === null) found = await embedder.embed(['alive']).catch(() => null);
-      expect(found).toEqual([Float32Array.of(1, 5)]);
+      const hanging = codeOf(embedder.embed(['hang']));
+      while (vi.getTimerCount() === 0) await new Promise((resolve) => setImmediate(resolve));
+      vi.advanceTimersByTime(DEADLINE_MS);
+      expect(await hanging).toBe('unavailable');
+      expect(await embedder.embed(['alive'])).toEqual([Float32Array.of(1, 5)]);
     } finally {
+      vi.useRealTimers();
       await pool.close();
     }
   });
