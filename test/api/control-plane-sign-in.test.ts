@@ -6,7 +6,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ControlPlaneChild, signToken } from '../fixtures/control-plane.ts';
+import { type Answer, ControlPlaneChild, signToken } from '../fixtures/control-plane.ts';
 
 describe('a provider that publishes its keys', () => {
   let issuer: Server;
@@ -250,10 +250,22 @@ describe('requests of one user', () => {
 
   it('are limited together, whichever token they come with, and nobody else with them', async () => {
     const tokens = [await signToken('busy'), await signToken('busy', { expires_in_s: 500 })];
-    const answers = [];
-    for (let at = 0; at < 12; at++) answers.push(await api.call(tokens[at % 2]!, 'GET', '/auth/me'));
-    const limited = answers.filter(({ status }) => status === 429);
-    expect(limited.length).toBeGreaterThanOrEqual(5);
+    const startedMs = performance.now();
+    const answers: Answer[] = [];
+    const limited: Answer[] = [];
+    while (limited.length < 7) {
+      const more = await Promise.all(
+        Array.from({ length: 12 }, (_, at) => api.call(tokens[at % 2]!, 'GET', '/auth/me')),
+      );
+      answers.push(...more);
+      limited.push(...more.filter(({ status }) => status === 429));
+    }
+    // One comes back a second: on a busy machine a few while the requests are on their way.
+    const backAtMost = Math.ceil((performance.now() - startedMs) / 1_000);
+    const passed = answers.filter(({ status }) => status === 200);
+    expect(passed.length + limited.length).toBe(answers.length);
+    expect(passed.length).toBeGreaterThanOrEqual(5);
+    expect(passed.length).toBeLessThanOrEqual(5 + backAtMost);
     for (const { headers } of limited) expect(headers.get('retry-after')).toBe('1');
     for (const { headers } of answers) {
       expect(headers.get('ratelimit-policy')).toBe('"default";q=5;w=5');

@@ -2,7 +2,10 @@
  * Two gateways and one capture database, two services and one DATA_DIR: the second is refused, or waits for the first
  * one's drain; nothing is lost. What the operator does at the database meanwhile goes on as ever.
  */
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { createServer, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { join } from 'node:path';
@@ -31,12 +34,39 @@ async function openUpstream() {
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, finish };
 }
 
-async function startGateway(folder: string, upstream: string) {
+/** @param entry another than the command's own */
+function startGateway(folder: string, upstream: string, entry?: string): CliChild {
   const child = new CliChild(['gateway'], {
     env: { GW_PORT: '0', DATA_DIR: folder, GW_UPSTREAM_BASE: upstream },
+    ...(entry === undefined ? {} : { entry }),
   });
   onTestFinished(() => child[Symbol.asyncDispose]());
   return child;
+}
+
+/**
+ * An entry of the command that has loaded everything and then stands still until it is let go: a drain waits half a minute,
+ * which a process may need to load on a machine with much to do.
+ */
+function holdEntry(): { path: string; reached(): Promise<() => Promise<void>> } {
+  const folder = makeFolder();
+  const [path, gate] = [join(folder, 'entry.mjs'), join(folder, 'gate')];
+  execFileSync('mkfifo', [gate]);
+  const source = (name: string) => JSON.stringify(new URL(`../../src/${name}`, import.meta.url).href);
+  writeFileSync(
+    path,
+    `import { readFileSync } from 'node:fs';
+    await import(${source('main.ts')});
+    readFileSync(${JSON.stringify(gate)});
+    await import(${source('cli/understudy.mjs')});\n`,
+  );
+  return {
+    path,
+    reached: async () => {
+      const opened = await open(gate, 'w');
+      return () => opened.close();
+    },
+  };
 }
 
 const findUrl = async (child: CliChild) => (await child.waitForOutput(GATEWAY))[1]!;
@@ -44,9 +74,9 @@ const findUrl = async (child: CliChild) => (await child.waitForOutput(GATEWAY))[
 describe('a capture database that another process writes to', () => {
   it('is refused while that one runs', async () => {
     const folder = makeFolder();
-    const first = await startGateway(folder, 'http://127.0.0.1:9');
+    const first = startGateway(folder, 'http://127.0.0.1:9');
     await findUrl(first);
-    const { code, stderr, stdout } = await (await startGateway(folder, 'http://127.0.0.1:9')).ended;
+    const { code, stderr, stdout } = await startGateway(folder, 'http://127.0.0.1:9').ended;
     expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
     expect(stderr).toBe(
       `understudy: the capture database ${join(folder, 'capture.mdb')} cannot be opened: process ${first.process.pid} ` +
@@ -55,17 +85,20 @@ describe('a capture database that another process writes to', () => {
     );
     first.process.kill('SIGKILL');
     await first.ended;
-    await findUrl(await startGateway(folder, 'http://127.0.0.1:9'));
+    await findUrl(startGateway(folder, 'http://127.0.0.1:9'));
   });
 
   it('is waited for while that one drains, and both have all that they served', async () => {
     const folder = makeFolder();
     const { url, finish } = await openUpstream();
-    const first = await startGateway(folder, url);
+    const first = startGateway(folder, url);
     const slow = await fetch(`${await findUrl(first)}/v1/messages`, { method: 'POST', body: '{"first":1}' });
+    const held = holdEntry();
+    const second = startGateway(folder, url, held.path);
+    const letGo = await held.reached();
     first.process.kill('SIGTERM');
     await vi.waitFor(() => expect(first.stderr).toContain('finishing what is in flight'), 60_000);
-    const second = await startGateway(folder, url);
+    await letGo();
     await vi.waitFor(() => expect(second.stderr).toContain('waiting for a process that is ending'), 60_000);
     expect(second.stdout).toBe('');
     finish();
@@ -95,9 +128,10 @@ describe('a DATA_DIR that another process serves from', () => {
   const API = /^ {2}API +(http:\/\/\S+)/m;
   const KEY = 'static-key-of-this-test';
 
-  function start(command: 'up' | 'serve', folder: string) {
+  function start(command: 'up' | 'serve', folder: string, entry?: string) {
     const child = new CliChild([command], {
       env: { PORT: '0', GW_PORT: '0', DATA_DIR: folder, SVC_KEYS: KEY, AUTH_DB_URL: 'embedded:' },
+      ...(entry === undefined ? {} : { entry }),
     });
     onTestFinished(() => child[Symbol.asyncDispose]());
     return child;
@@ -128,16 +162,20 @@ describe('a DATA_DIR that another process serves from', () => {
       expect({ argv, code, stderr }).toEqual({ argv, code: 0, stderr: '' });
     }
     // The capture database is another file: a gateway of its own writes to it.
-    await findUrl(await startGateway(folder, 'http://127.0.0.1:9'));
+    await findUrl(startGateway(folder, 'http://127.0.0.1:9'));
     first.process.kill('SIGKILL');
     await first.ended;
     await start('serve', folder).waitForOutput(API);
-  });
+    // A dozen processes, one after the other.
+  }, 600_000);
 
   it('is waited for while that one drains', async () => {
     const folder = makeFolder();
     const first = start('serve', folder);
     const [, url] = await first.waitForOutput(API);
+    const held = holdEntry();
+    const second = start('serve', folder, held.path);
+    const letGo = await held.reached();
     // A request that is not whole holds up the drain.
     const slow = connect(Number(new URL(url!).port), '127.0.0.1');
     onTestFinished(() => void slow.destroy());
@@ -151,7 +189,7 @@ describe('a DATA_DIR that another process serves from', () => {
     expect((await fetch(`${url}/health`)).status).toBe(200);
     first.process.kill('SIGTERM');
     await vi.waitFor(() => expect(first.stderr).toContain('finishing what is in flight'), 60_000);
-    const second = start('serve', folder);
+    await letGo();
     await vi.waitFor(() => expect(second.stderr).toContain('waiting for a process that is ending'), 60_000);
     expect(second.stdout).toBe('');
     const answered = once(slow, 'data');
