@@ -4,7 +4,12 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { startTestGateway, type TestGateway } from '../fixtures/gateway.ts';
 import { openRawClient, rawRequest } from '../fixtures/raw-client.ts';
 import { chunkBytes, headerValue, lastChunkBytes, messageBytes } from '../fixtures/raw-message.ts';
-import { type RawUpstream, startRawUpstream, type UpstreamConnection } from '../fixtures/raw-upstream.ts';
+import {
+  NOBODY,
+  type RawUpstream,
+  startRawUpstream,
+  type UpstreamConnection,
+} from '../fixtures/raw-upstream.ts';
 
 let upstream: RawUpstream;
 let gateway: TestGateway;
@@ -519,9 +524,7 @@ describe('admin routes', () => {
 
 describe('failures', () => {
   it('no upstream: 502 in the words of the messages API', async () => {
-    const gone = await startRawUpstream({});
-    await gone.close();
-    const lonely = await startTestGateway(gone.url);
+    const lonely = await startTestGateway(NOBODY);
     const answer = await rawRequest(lonely.port, request('/v1/chat/completions'));
     expect(answer.status).toBe(502);
     expect(JSON.parse(answer.body.toString())).toMatchObject({ type: 'error', error: { type: 'api_error' } });
@@ -619,19 +622,18 @@ describe('failures', () => {
       };
       const first = upstream.connections.length;
       const client = await openRawClient(gateway.port);
+      // Its own in each phase: what earlier ones sent is still to be seen in their connections.
+      const target = `/gone/${phase.replaceAll(' ', '-')}`;
       if (phase === 'while uploading') {
-        await client.write('POST /gone HTTP/1.1\r\nhost: gw\r\ncontent-length: 1000\r\n\r\nhalf');
+        await client.write(`POST ${target} HTTP/1.1\r\nhost: gw\r\ncontent-length: 1000\r\n\r\nhalf`);
       } else {
-        await client.write(request('/gone'));
+        await client.write(request(target));
       }
-      await upstream.waitUntil(
-        () => upstream.connections.some((c) => c.received.includes('/gone')),
-        'the request',
-      );
+      const carrying = () => upstream.connections.find((c) => c.received.includes(target));
+      await upstream.waitUntil(() => carrying() !== undefined, 'the request');
       if (phase === 'in the body') await client.waitForMatch(/part/);
       client.reset();
-      const connection = upstream.connections.findLast((c) => c.received.includes('/gone'))!;
-      await connection.closed;
+      await carrying()!.closed;
       expect(upstream.connections.length - first).toBeLessThanOrEqual(1);
     },
   );

@@ -227,6 +227,8 @@ describe('the connections to an upstream', () => {
       ),
     );
     expect(outcomes.every(({ status }) => status === 200)).toBe(true);
+    // The server answers before it has read the body.
+    await expect.poll(() => bodies.length).toBe(100);
     expect(bodies.sort()).toEqual(Array.from({ length: 100 }, (_, i) => String(i).padStart(3, '0')));
   });
 
