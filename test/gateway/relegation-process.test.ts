@@ -7,7 +7,7 @@ import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provid
 import { createPrng } from '../../src/std/prng.ts';
 import { CliChild } from '../cli/child.ts';
 import { makeOrder, OrderRun, orderScript, publishOrderStudent } from '../fixtures/order-agent.ts';
-import { openRawClient } from '../fixtures/raw-client.ts';
+import { openRawClient, type RawAnswer } from '../fixtures/raw-client.ts';
 import { serverOf, stepBytes } from '../fixtures/relegated-gateway.ts';
 
 let folder: string;
@@ -55,11 +55,23 @@ describe('a process', () => {
     // Connections fall on the fronts as the system deals them out: with so many, on both.
     const clients = await Promise.all(Array.from({ length: 24 }, () => openRawClient(port)));
     const prng = createPrng(5);
+    // One that was idle for ten seconds is closed, perhaps just as it is used again: nobody has read that then.
+    const ask = async (place: number, bytes: Buffer): Promise<RawAnswer> => {
+      for (;;) {
+        const client = clients[place]!;
+        const before = client.received_bytes;
+        await client.write(bytes);
+        try {
+          return await client.readAnswer();
+        } catch (error) {
+          if (client.closed_how === null || client.received_bytes > before) throw error;
+          clients[place] = await openRawClient(port);
+        }
+      }
+    };
     let steps = 0;
     const send = async (at: number, run: OrderRun, headers: [string, string][] = []) => {
-      const client = clients[at % clients.length]!;
-      await client.write(stepBytes(run.body(), headers));
-      const answer = await client.readAnswer();
+      const answer = await ask(at % clients.length, stepBytes(run.body(), headers));
       steps++;
       const { content } = JSON.parse(answer.body.toString()) as { content: never[] };
       return { by: serverOf(answer), isOver: run.take(content) };

@@ -2,7 +2,7 @@
  * Who serves a run, step after step: with a label and without, after failures, retries, restarts and in shadow mode; and
  * another student in the directory while the gateway runs.
  */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
@@ -401,10 +401,10 @@ describe('shadow mode', () => {
 describe('another student in the directory', () => {
   it('that cannot be read is told once, and the one before goes on', async () => {
     await open({});
-    writeFileSync(join(gateway.directory, 'manifest.json'), '{"format":"svc_student_v1","version":');
+    spoil('{"format":"svc_student_v1","version":');
     await gateway.until(() => gateway.logged.some((line) => line.includes('cannot be read in')));
     expect(await new Talk().step('serve this')).toBe('student');
-    writeFileSync(join(gateway.directory, 'manifest.json'), '{"format":"svc_student_v1","version": ');
+    spoil('{"format":"svc_student_v1","version": ');
     await gateway.until(() => gateway.logged.length > 1);
     expect(await new Talk().step('serve this')).toBe('student');
     await publishAgain();
@@ -413,6 +413,12 @@ describe('another student in the directory', () => {
     expect(gateway.logged.filter((line) => line.includes('not JSON')).length).toBeLessThanOrEqual(2);
   });
 });
+
+/** Puts a manifest there, at once: it is looked at all the time, and half of it would be yet another one. */
+function spoil(manifest: string): void {
+  writeFileSync(join(folder, 'spoilt.json'), manifest);
+  renameSync(join(folder, 'spoilt.json'), join(gateway.directory, 'manifest.json'));
+}
 
 /** As somebody would who finds the manifest damaged. */
 async function publishAgain(): Promise<void> {

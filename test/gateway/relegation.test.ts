@@ -71,6 +71,17 @@ async function gain<T>(act: () => Promise<T>) {
   };
 }
 
+/**
+ * Sends a step whose body does not come with its head, again when a stalled machine made it wait for the body so long that
+ * it went to the upstream.
+ */
+async function sendSlowly<T>(act: () => Promise<T>): Promise<T> {
+  for (;;) {
+    const { result, reasons } = await gain(act);
+    if (reasons.slow_body === undefined) return result;
+  }
+}
+
 describe('a covered step', () => {
   it('is answered as the upstream would, and the upstream hears nothing of it', async () => {
     const { result, served, fallback } = await gain(() => send(stepBytes(stepBody('serve this'))));
@@ -121,7 +132,7 @@ describe('a covered step', () => {
 
   it.each(['length', 'chunked'] as const)('may come in pieces: %s', async (framing) => {
     const bytes = stepBytes(stepBody(`serve ${'x'.repeat(50_000)}`), [], framing);
-    const answer = await send(splitBytes(bytes, [300, 7, 20_000]));
+    const answer = await sendSlowly(() => send(splitBytes(bytes, [300, 7, 20_000])));
     expect(serverOf(answer)).toBe('student');
   });
 
@@ -133,10 +144,12 @@ describe('a covered step', () => {
       ['Content-Length', String(body.length)],
       ['Expect', '100-continue'],
     ];
-    await client.write(headBytes('POST /v1/messages HTTP/1.1', headers));
-    await client.waitUntil(() => client.received.includes('100 Continue'), 'the go-ahead');
-    await client.write(body);
-    const answer = await client.readAnswer();
+    const answer = await sendSlowly(async () => {
+      await client.write(headBytes('POST /v1/messages HTTP/1.1', headers));
+      await client.waitForMatch(/100 Continue\r\n\r\n$/);
+      await client.write(body);
+      return client.readAnswer();
+    });
     expect(serverOf(answer)).toBe('student');
     client.socket.destroy();
   });
