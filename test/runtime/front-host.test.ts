@@ -12,6 +12,8 @@ import { MemoryJournal } from '../../src/storage/memory/journal.ts';
 import { LEDGER_KIND, TEST_KINDS, type Totals } from '../fixtures/actor-kinds.ts';
 
 const PLACEMENT: Placement = { hosts: 1, pins: {}, fronts: { hosts: 2, kinds: [LEDGER_KIND] } };
+/** Far beyond what any of these tests takes. */
+const FAR = { deadline_ms: 600_000 };
 const HERE = 1;
 const THERE = 2;
 
@@ -67,7 +69,7 @@ function open(
 }
 
 function ask({ front }: { front: Front }, name: string, amount: number, key = keyOn(HERE)): Promise<Totals> {
-  return front.ask({ kind: LEDGER_KIND, key }, name, { amount }) as Promise<Totals>;
+  return front.ask({ kind: LEDGER_KIND, key }, name, { amount }, FAR) as Promise<Totals>;
 }
 
 function failureOf(asked: Promise<unknown>): Promise<unknown> {
@@ -240,7 +242,7 @@ describe('a host on a front thread', () => {
     opened.host.connectPeer(THERE, a);
     far.connectPeer(HERE, b);
     const to = keyOn(THERE);
-    await opened.front.ask({ kind: LEDGER_KIND, key: keyOn(HERE) }, 'forward', { amount: 2, to });
+    await opened.front.ask({ kind: LEDGER_KIND, key: keyOn(HERE) }, 'forward', { amount: 2, to }, FAR);
     const read = async () => ((await ask({ front: peer }, 'read', 0, to)) as Totals).total;
     while ((await read()) !== 2) await new Promise((resolve) => setImmediate(resolve));
 

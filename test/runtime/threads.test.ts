@@ -198,7 +198,8 @@ describe('messages', () => {
   });
 
   it('that no actor knows are refused by name', async () => {
-    expect((await failure(front.ask({ kind: 'nobody', key: 'a' }, 'add', null))).code).toBe('unknown_kind');
+    const nobody = front.ask({ kind: 'nobody', key: 'a' }, 'add', null, FAR_DEADLINE);
+    expect((await failure(nobody)).code).toBe('unknown_kind');
     expect((await failure(askLedger('a', 'subtract', null))).code).toBe('unknown_message');
     expect((await failure(askLedger('a', 'toString', null))).code).toBe('unknown_message');
     for (const key of ['', 'x'.repeat(513), '\ud800']) {
@@ -218,7 +219,9 @@ describe('deadlines', () => {
   it('leave a late answer to the dead letters', async () => {
     const box = { kind: boxKind('reject'), key: 'late' };
     const before = front.deadLetters.counts().late_reply ?? 0;
-    await failure(front.ask(box, 'late', { after_ms: 60 }, { deadline_ms: 20 }));
+    flip(SWITCH.gate_shut, 1);
+    await failure(front.ask(box, 'hold', null, { deadline_ms: 20 }));
+    flip(SWITCH.gate_shut, 0);
     await until(() => front.deadLetters.counts().late_reply === before + 1);
   });
 
@@ -391,20 +394,29 @@ describe('persistence', () => {
 
 describe('supervision', () => {
   it('starts a failing actor again from what is stored, stops it when it fails too often, forgives later', async () => {
-    const key = keyOn(0);
-    await add(key, 9);
-    for (let i = 0; i < LEDGER_RESTARTS; i++) {
-      expect(await failure(askLedger(key, 'fail', { amount: 100 }))).toMatchObject({
-        code: 'actor_failed',
-        retryable: false,
-      });
-      expect(await askLedger(key, 'read', null)).toEqual({ total: 9, count: 1 });
+    let key = keyOn(0);
+    /** What the actor says right after it has failed too often. */
+    const failTooOften = async (): Promise<RuntimeError | Totals> => {
+      await add(key, 9);
+      for (let i = 0; i < LEDGER_RESTARTS; i++) {
+        expect(await failure(askLedger(key, 'fail', { amount: 100 }))).toMatchObject({
+          code: 'actor_failed',
+          retryable: false,
+        });
+        expect(await askLedger(key, 'read', null)).toEqual({ total: 9, count: 1 });
+      }
+      const failing = failure(askLedger(key, 'fail', { amount: 100 }));
+      const next = askLedger(key, 'read', null).catch((thrown: RuntimeError) => thrown);
+      expect(await failing).toMatchObject({ code: 'actor_failed' });
+      return next;
+    };
+    let told = await failTooOften();
+    // On a machine that stalled just then it is forgiven before it could say so: another one.
+    while (!(told instanceof RuntimeError)) {
+      key = keyOn(0);
+      told = await failTooOften();
     }
-    await failure(askLedger(key, 'fail', { amount: 100 }));
-    expect(await failure(askLedger(key, 'read', null))).toMatchObject({
-      code: 'actor_stopped',
-      retryable: true,
-    });
+    expect(told).toMatchObject({ code: 'actor_stopped', retryable: true });
     // Its neighbours notice nothing.
     expect((await add(keyOn(0))).count).toBe(1);
     let back: Totals | null = null;
@@ -493,7 +505,7 @@ describe('a stop during the start', () => {
       const url = new URL('../fixtures/actor-host.ts', import.meta.url);
       const journal_path = join(folder, `stopped-${round}.mdb`);
       const options: TestHostOptions = { journal_path, switch: new SharedArrayBuffer(16) };
-      const starting = new ActorThreads({ entry: url, placement: PLACEMENT, options });
+      const starting = new ActorThreads({ entry: url, placement: PLACEMENT, options, loading_ms: 600_000 });
       // From the very beginning to well within the loading of modules.
       for (let turn = 0; turn < round * 500; turn++) await new Promise((resolve) => setImmediate(resolve));
       await starting.stop();
@@ -515,7 +527,11 @@ describe("the process's own kinds", () => {
       },
     });
     const ownFront = await own.openFront();
-    const client = new RateBucketClient(ownFront);
+    // Its own deadline is that of somebody who waits for an answer to a request.
+    const client = new RateBucketClient({
+      ask: (to, name, request) => ownFront.ask(to, name, request, FAR_DEADLINE),
+      tell: (to, name, request) => ownFront.tell(to, name, request),
+    });
     const limit = { rate_per_s: 1e-3, burst: 3 };
     const replies = await Promise.all(
       ['a', 'b'].flatMap((key) => Array.from({ length: 4 }, () => client.take(key, limit))),
