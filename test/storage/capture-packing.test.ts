@@ -280,7 +280,9 @@ it('what a writer left behind is packed by the next one, and files that nobody k
   writeFileSync(`${path}.raw/7.raw`, 'left by a commit that never was');
   const second = await CaptureLog.open({ path, redact: true });
   expect(rawNames(path)).toEqual(['1.raw']);
-  expect(await second.packSome(10_000)).toBeGreaterThan(5);
+  let packed = 0;
+  for (let done = await second.packSome(1_000); done > 0; done = await second.packSome(1_000)) packed += done;
+  expect(packed).toBeGreaterThan(5);
   await second.flush();
   expect(rawNames(path)).toEqual([]);
   await second.close();

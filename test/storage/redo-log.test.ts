@@ -153,7 +153,7 @@ describe('commits behind a redo log', () => {
       told = n;
       await Promise.all([journal.close(), tables.close()]);
     }
-  }, 60_000);
+  });
 
   it('are brought in from the logs of all hosts, whose number may have changed', async () => {
     const folder = makeFolder();
@@ -165,7 +165,7 @@ describe('commits behind a redo log', () => {
     for (const [at, count] of rows.entries()) expect(count).toBeGreaterThanOrEqual(told[at]!);
     expect(tables.get('counts', ['steps'])).toMatchObject({ steps: rows[0]! + rows[1]! });
     await tables.close();
-  }, 60_000);
+  });
 
   it('are not counted again by whoever finds a log that was brought in already', async () => {
     const folder = makeFolder();
