@@ -1,5 +1,8 @@
 /** Builds elements. Text is always text: nothing of what the API answers is ever read as HTML. Browser. */
 
+/** Marks that turn the order of what stands behind them, also of what is ours: whoever names a thing could dress it up. */
+const TURNING = /[\u202a-\u202e\u2066-\u2069]/g;
+
 /** `make('td', { class: 'number' }, 'text', child, …)`; a function in `on…` listens. */
 export function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);
@@ -8,7 +11,10 @@ export function make(name, attributes = {}, ...children) {
     if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
     else element.setAttribute(key, value === true ? '' : String(value));
   }
-  element.append(...children.flat(2).filter((child) => child !== null && child !== undefined));
+  for (const child of children.flat(2)) {
+    if (child !== null && child !== undefined)
+      element.append(typeof child === 'string' ? child.replaceAll(TURNING, '\ufffd') : child);
+  }
   return element;
 }
 

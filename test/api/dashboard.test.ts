@@ -1,6 +1,6 @@
 /** The dashboard's page: what is served, and that the link on the terminal signs its reader in. */
 import { readdirSync, readFileSync } from 'node:fs';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Router } from '../../src/api/dispatch.ts';
 import { CliChild } from '../cli/child.ts';
 import { ApiChild } from '../fixtures/api-child.ts';
@@ -57,6 +57,19 @@ describe('the dashboard', () => {
     expect(calls.size).toBeGreaterThan(24);
     for (const path of ['/billing/create-checkout-session', '/billing/create-portal-session'])
       expect(router.find('POST', path).route.endpoint.id).toMatch(/session$/);
+  });
+
+  it('shows the marks that turn the order of a text as what they are, and natural ones as they are', async () => {
+    const shown: unknown[] = [];
+    vi.stubGlobal('document', {
+      createElement: () => ({ append: (...children: unknown[]) => shown.push(...children) }),
+    });
+    onTestFinished(() => {
+      vi.unstubAllGlobals();
+    });
+    const { make } = await import(new URL('elements.js', FOLDER).href);
+    make('td', {}, 'run \u202e1 delifed\u2066', ['שלום \u200f(1)', [make('b'), null]], undefined, 5);
+    expect(shown).toEqual(['run \ufffd1 delifed\ufffd', 'שלום \u200f(1)', expect.anything(), 5]);
   });
 
   it('knows what this server has, and no internal address', async () => {
