@@ -338,7 +338,7 @@ export function timestamp() {
       const isForm = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:?\d\d)$/.test(input);
       const time = isForm && isDayOfMonth(input) ? Date.parse(input) : Number.NaN;
       if (!Number.isNaN(time)) return new Date(time).toISOString();
-      const error = 'not a date and time of RFC 3339 with a zone';
+      const error = 'expected the form of RFC 3339, with a zone';
       return new Refused('datetime_parsing', `Input should be a valid datetime, ${error}`, { error });
     },
     z.string().meta({ format: 'date-time' }),
