@@ -6,7 +6,9 @@
 
 #include <node_api.h>
 
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <utility>
 
@@ -35,6 +37,39 @@ bool ReadNumbers(napi_env env, napi_value value, napi_typedarray_type wanted, T*
   }
   *data = static_cast<T*>(start);
   return true;
+}
+
+/** A whole number of 32 bits, `least` or more. */
+bool ReadWhole(napi_env env, napi_value value, uint32_t least, uint32_t* into) {
+  double number = 0;
+  if (napi_get_value_double(env, value, &number) != napi_ok) {
+    napi_throw_type_error(env, nullptr, "a whole number is expected");
+    return false;
+  }
+  if (!(number >= least) || number > UINT32_MAX || number != std::floor(number)) {
+    napi_throw_range_error(env, nullptr, "a whole number is expected");
+    return false;
+  }
+  *into = static_cast<uint32_t>(number);
+  return true;
+}
+
+napi_value MakeNumber(napi_env env, double value) {
+  napi_value result;
+  return napi_create_double(env, value, &result) == napi_ok ? result : nullptr;
+}
+
+/**
+ * setWidestLevel(level): uses no wider instructions than those of the level, from 0 on (what every processor of the kind
+ * has), in the whole process. For tests, while no other thread is in the addon.
+ * @returns the level that is used: the processor may have less
+ */
+template <uint32_t (*use)(uint32_t level)>
+napi_value SetWidestLevel(napi_env env, napi_callback_info info) {
+  napi_value arguments[1];
+  uint32_t level;
+  if (!ReadArguments(env, info, 1, arguments) || !ReadWhole(env, arguments[0], 0, &level)) return nullptr;
+  return MakeNumber(env, use(level));
 }
 
 /** Puts functions among a module's exports. @returns the exports */

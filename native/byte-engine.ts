@@ -2,7 +2,7 @@
  * What the addon and its TypeScript twin both can do, and the one of them that runs here: the addon where it was
  * compiled (`compile.mjs`), else the twin. Any thread.
  */
-import { loadFunctions } from './load-functions.ts';
+import { loadFunctions, type Widths } from './load-functions.ts';
 import { twin } from './twin.ts';
 
 /** Work on bytes that is worth doing outside of JavaScript. Offsets beyond the bytes are a RangeError. */
@@ -74,9 +74,9 @@ export function packNeedles(needles: readonly Uint8Array[]): Uint8Array {
 }
 
 /** The addon; null when it was not compiled, or for another platform, or from other sources. */
-export function loadAddon(): ByteEngine | null {
-  const names = Object.keys(twin).filter((name) => name !== 'kind');
-  const addon = loadFunctions<ByteEngine>('bytes.node', names);
+export function loadAddon(): (ByteEngine & Widths) | null {
+  const names = Object.keys({ ...twin, setWidestLevel: null }).filter((name) => name !== 'kind');
+  const addon = loadFunctions<ByteEngine & Widths>('bytes.node', names);
   return addon === null ? null : { ...addon, kind: 'native' };
 }
 

@@ -126,22 +126,31 @@ struct Pairs {
 const Pairs kPairs;
 
 #if defined(ASKS_PROCESSOR)
-/** What the processor can do beyond what every one of its kind can. */
+/** What is used of what the processor can do beyond what every one of its kind can: nothing of it at level 0. */
 struct Processor {
   bool avx2;
   bool clmul;
   /** 64 bytes at once, on those that do not slow down for it: they came with the wide multiplication. */
   bool wide;
-  Processor() {
+  explicit Processor(uint32_t level) {
     __builtin_cpu_init();
-    avx2 = __builtin_cpu_supports("avx2");
-    clmul = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
-    wide = avx2 && clmul && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+    avx2 = level > 0 && __builtin_cpu_supports("avx2");
+    clmul = level > 0 && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+    wide = level > 1 && avx2 && clmul && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("vpclmulqdq");
   }
 };
-const Processor kProcessor;
+Processor processor(UINT32_MAX);
 #endif
+
+uint32_t UseLevel([[maybe_unused]] uint32_t level) {
+#if defined(ASKS_PROCESSOR)
+  processor = Processor(level);
+  return processor.wide ? 2 : processor.avx2 || processor.clmul ? 1 : 0;
+#else
+  return 0;
+#endif
+}
 
 #if defined(ASKS_PROCESSOR)
 /**
@@ -205,7 +214,7 @@ bool HoldsBeginning(const uint8_t* at, const uint8_t* end) {
   if (end - at >= 2 && memcmp(end - 2, "SG", 2) == 0) return true;
   if (end - at >= 4 && memcmp(end - 4, "ya29", 4) == 0) return true;
 #if defined(ASKS_PROCESSOR)
-  if (kProcessor.avx2 && HoldsBeginningAvx2(&at, end)) return true;
+  if (processor.avx2 && HoldsBeginningAvx2(&at, end)) return true;
 #endif
   for (; at + 1 < end; at++) {
     if (kPairs.Has(at[0], at[1]) && IsBeginning(at, end)) return true;
@@ -325,7 +334,7 @@ size_t FindRunEnd(const uint8_t* bytes, size_t at, size_t to) {
 bool FindRun(const uint8_t* bytes, size_t at, size_t to, size_t run[2]) {
   while (at + kMinRun <= to) {
 #if defined(ASKS_PROCESSOR)
-    if (kProcessor.avx2 && at + kMaskBytes <= to) {
+    if (processor.avx2 && at + kMaskBytes <= to) {
       uint64_t runs;
       at = SkipPlainAvx2(bytes, at, to, &runs);
       if (runs == 0) continue;
@@ -401,7 +410,7 @@ int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, 
   const size_t last = to - 1 < length - size ? to - 1 : length - size;
   size_t at = from;
 #if defined(ASKS_PROCESSOR)
-  if (kProcessor.avx2) {
+  if (processor.avx2) {
     const int64_t hit = FindNeedleAvx2(bytes, &at, last, needle, size);
     if (hit >= 0) return hit;
   }
@@ -459,9 +468,10 @@ bool ReadOffset(napi_env env, napi_value value, size_t limit, size_t* into) {
   return true;
 }
 
-napi_value MakeNumber(napi_env env, double value) {
-  napi_value result;
-  return napi_create_double(env, value, &result) == napi_ok ? result : nullptr;
+bool ReadLimit(napi_env env, napi_value value, double* into) {
+  if (napi_get_value_double(env, value, into) == napi_ok) return true;
+  napi_throw_type_error(env, nullptr, "a number is expected");
+  return false;
 }
 
 /** findSuspects(bytes, from, to, marks) */
@@ -743,7 +753,7 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) void MarkGroupsWide(const
 /** The widest of the three. */
 void MarkGroupsFast(const uint8_t* bytes, size_t groups, const NeedleSet& needles, GroupMarks* marks) {
 #if defined(ASKS_PROCESSOR)
-  if (kProcessor.wide) {
+  if (processor.wide) {
     switch (needles.loose_count) {
       case 0:
         return MarkGroupsWide<0>(bytes, groups, needles, marks);
@@ -757,7 +767,7 @@ void MarkGroupsFast(const uint8_t* bytes, size_t groups, const NeedleSet& needle
         return MarkGroupsWide<NeedleSet::kLoose>(bytes, groups, needles, marks);
     }
   }
-  if (kProcessor.avx2) return MarkGroupsAvx2(bytes, groups, needles, marks);
+  if (processor.avx2) return MarkGroupsAvx2(bytes, groups, needles, marks);
 #endif
   MarkGroups(bytes, groups, needles, marks);
 }
@@ -885,7 +895,7 @@ napi_value MeasureCommonPrefix(napi_env env, napi_callback_info info) {
   double limit;
   if (!ReadArguments(env, info, 5, arguments) || !ReadBytes(env, arguments[0], &a) || !ReadBytes(env, arguments[1], &b) ||
       !ReadOffset(env, arguments[2], a.length, &a_from) || !ReadOffset(env, arguments[3], b.length, &b_from) ||
-      napi_get_value_double(env, arguments[4], &limit) != napi_ok) {
+      !ReadLimit(env, arguments[4], &limit)) {
     return nullptr;
   }
   size_t max = a.length - a_from < b.length - b_from ? a.length - a_from : b.length - b_from;
@@ -916,7 +926,7 @@ napi_value MeasureCommonSuffix(napi_env env, napi_callback_info info) {
   double limit;
   if (!ReadArguments(env, info, 5, arguments) || !ReadBytes(env, arguments[0], &a) || !ReadBytes(env, arguments[1], &b) ||
       !ReadOffset(env, arguments[2], a.length, &a_to) || !ReadOffset(env, arguments[3], b.length, &b_to) ||
-      napi_get_value_double(env, arguments[4], &limit) != napi_ok) {
+      !ReadLimit(env, arguments[4], &limit)) {
     return nullptr;
   }
   size_t max = a_to < b_to ? a_to : b_to;
@@ -1076,9 +1086,9 @@ __attribute__((target(WIDE_FOLDS))) uint32_t FoldCrcWide(uint32_t crc, const uin
 /** UpdateCrc, by the faster of the two ways. */
 uint32_t ExtendCrc(uint32_t crc, const uint8_t* bytes, size_t length) {
 #if defined(ASKS_PROCESSOR)
-  if (kProcessor.clmul && length >= 64) {
+  if (processor.clmul && length >= 64) {
     const size_t whole = length & ~static_cast<size_t>(15);
-    crc = kProcessor.wide && whole >= 256 ? FoldCrcWide(crc, bytes, whole) : FoldCrc(crc, bytes, whole);
+    crc = processor.wide && whole >= 256 ? FoldCrcWide(crc, bytes, whole) : FoldCrc(crc, bytes, whole);
     bytes += whole;
     length -= whole;
   }
@@ -1105,7 +1115,7 @@ napi_value ExtendChecksum(napi_env env, napi_callback_info info) {
   napi_value arguments[2];
   uint32_t checksum;
   Bytes bytes;
-  if (!ReadArguments(env, info, 2, arguments) || napi_get_value_uint32(env, arguments[0], &checksum) != napi_ok ||
+  if (!ReadArguments(env, info, 2, arguments) || !ReadWhole(env, arguments[0], 0, &checksum) ||
       !ReadBytes(env, arguments[1], &bytes)) {
     return nullptr;
   }
@@ -1137,6 +1147,7 @@ napi_value Init(napi_env env, napi_value exports) {
       {"measureChecksum", MeasureChecksum},
       {"extendChecksum", ExtendChecksum},
       {"measureMisalignment", MeasureMisalignment},
+      {"setWidestLevel", SetWidestLevel<UseLevel>},
   });
 }
 

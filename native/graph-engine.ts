@@ -2,7 +2,7 @@
  * Graphs of vectors in native code (graph.cc), for src/search/hnsw-index.ts. There is no twin: without the addon every
  * search compares with every vector. Any thread; a graph never leaves the one that made it.
  */
-import { loadFunctions } from './load-functions.ts';
+import { loadFunctions, type Widths } from './load-functions.ts';
 
 declare const graphMark: unique symbol;
 /** A graph, freed with the handle. */
@@ -11,7 +11,7 @@ export interface Graph {
 }
 
 /** All throw an Error with the library's words, TypeErrors and RangeErrors for arguments that do not fit. */
-export interface GraphEngine {
+export interface GraphEngine extends Widths {
   /**
    * @param capacity points that it has room for
    * @param links neighbours of a point; twice as many on the ground floor
@@ -63,6 +63,7 @@ const NAMES: (keyof GraphEngine)[] = [
   'searchGraph',
   'writeGraph',
   'readGraph',
+  'setWidestLevel',
 ];
 
 /** @throws Error when it was not compiled for this machine */

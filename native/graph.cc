@@ -83,17 +83,28 @@ __attribute__((target("avx2"))) int32_t MultiplyRowsAvx2(const int8_t* a, const 
   return AddLanes(_mm256_add_epi32(even, odd));
 }
 
-bool AskProcessor() {
+#endif
+
+auto multiply = MultiplyAnywhere;
+auto multiply_rows = MultiplyRowsAnywhere;
+
+uint32_t UseLevel([[maybe_unused]] uint32_t level) {
+#if defined(UNDERSTUDY_X64)
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2");
+  const bool is_wide = level > 0 && __builtin_cpu_supports("avx2");
+  multiply = is_wide ? MultiplyAvx2 : MultiplyAnywhere;
+  multiply_rows = is_wide ? MultiplyRowsAvx2 : MultiplyRowsAnywhere;
+#endif
+  return multiply == MultiplyAnywhere ? 0 : 1;
 }
 
-const auto kMultiply = AskProcessor() ? MultiplyAvx2 : MultiplyAnywhere;
-const auto kMultiplyRows = AskProcessor() ? MultiplyRowsAvx2 : MultiplyRowsAnywhere;
-#else
-const auto kMultiply = MultiplyAnywhere;
-const auto kMultiplyRows = MultiplyRowsAnywhere;
-#endif
+// Once, as the addon is loaded.
+const uint32_t kWidest = UseLevel(UINT32_MAX);
+
+/** What is beyond comes from a mistake: the library would take memory for all of it at once. */
+constexpr uint32_t kDimensionsMax = 1 << 16;
+constexpr uint32_t kCapacityMax = 1 << 24;
+constexpr uint32_t kLinksMax = 1 << 10;
 
 inline void Prefetch(const char* from, size_t bytes) {
   for (size_t at = 0; at < bytes + kLineBytes - 1; at += kLineBytes) __builtin_prefetch(from + at);
@@ -108,7 +119,7 @@ float ReadScale(const void* row, size_t length) {
 
 float MeasureRows(const void* a, const void* b, const void* length_of_rows) {
   const size_t length = *static_cast<const size_t*>(length_of_rows);
-  const int32_t product = kMultiplyRows(static_cast<const int8_t*>(a), static_cast<const int8_t*>(b), length);
+  const int32_t product = multiply_rows(static_cast<const int8_t*>(a), static_cast<const int8_t*>(b), length);
   return 1 - static_cast<float>(product) * ReadScale(a, length) * ReadScale(b, length);
 }
 
@@ -163,7 +174,7 @@ class Walk {
   std::vector<Near> Run(size_t wanted, size_t ef) {
     const size_t count = points_.cur_element_count;
     if (count == 0) return {};
-    std::vector<Near> kept = WalkGround(Descend(), std::max(ef, wanted));
+    std::vector<Near> kept = WalkGround(Descend(), std::min(std::max(ef, wanted), count));
     std::sort_heap(kept.begin(), kept.end());
     if (kept.size() > wanted) kept.resize(wanted);
     return kept;
@@ -172,7 +183,7 @@ class Walk {
  private:
   float Measure(tableint id) const {
     const char* row = points_.getDataByInternalId(id);
-    const int32_t product = kMultiply(query_.data(), reinterpret_cast<const int8_t*>(row), length_);
+    const int32_t product = multiply(query_.data(), reinterpret_cast<const int8_t*>(row), length_);
     return 1 - static_cast<float>(product) * scale_ * ReadScale(row, length_);
   }
 
@@ -272,15 +283,11 @@ Graph* ReadGraphHandle(napi_env env, napi_value value) {
   return static_cast<Graph*>(graph);
 }
 
-bool ReadWhole(napi_env env, napi_value value, uint32_t least, uint32_t* into) {
-  double number = 0;
-  if (napi_get_value_double(env, value, &number) != napi_ok || !(number >= least) || number > UINT32_MAX ||
-      number != std::floor(number)) {
-    napi_throw_range_error(env, nullptr, "a whole number is expected");
-    return false;
-  }
-  *into = static_cast<uint32_t>(number);
-  return true;
+bool ReadBounded(napi_env env, napi_value value, uint32_t least, uint32_t most, uint32_t* into) {
+  if (!ReadWhole(env, value, least, into)) return false;
+  if (*into <= most) return true;
+  napi_throw_range_error(env, nullptr, "a smaller number is expected");
+  return false;
 }
 
 /** A vector of as many dimensions as the graph's. */
@@ -313,11 +320,6 @@ napi_value WrapGraph(napi_env env, std::unique_ptr<Graph> graph) {
   return napi_type_tag_object(env, value, &kGraphTag) == napi_ok ? value : nullptr;
 }
 
-napi_value MakeNumber(napi_env env, double number) {
-  napi_value value;
-  return napi_create_double(env, number, &value) == napi_ok ? value : nullptr;
-}
-
 /** Runs `work`; what it throws is thrown in JavaScript. */
 template <typename Work>
 bool Attempt(napi_env env, Work work) {
@@ -338,9 +340,9 @@ napi_value CreateGraph(napi_env env, napi_callback_info info) {
   uint32_t links;
   uint32_t ef;
   uint32_t seed;
-  if (!ReadArguments(env, info, 5, arguments) || !ReadWhole(env, arguments[0], 1, &dimensions) ||
-      !ReadWhole(env, arguments[1], 1, &capacity) || !ReadWhole(env, arguments[2], 2, &links) ||
-      !ReadWhole(env, arguments[3], 1, &ef) || !ReadWhole(env, arguments[4], 0, &seed)) {
+  if (!ReadArguments(env, info, 5, arguments) || !ReadBounded(env, arguments[0], 1, kDimensionsMax, &dimensions) ||
+      !ReadBounded(env, arguments[1], 1, kCapacityMax, &capacity) ||
+      !ReadBounded(env, arguments[2], 2, kLinksMax, &links) || !ReadWhole(env, arguments[3], 1, &ef) || !ReadWhole(env, arguments[4], 0, &seed)) {
     return nullptr;
   }
   std::unique_ptr<Graph> graph;
@@ -390,7 +392,7 @@ napi_value ResizeGraph(napi_env env, napi_callback_info info) {
   uint32_t capacity;
   if (!ReadArguments(env, info, 2, arguments)) return nullptr;
   Graph* graph = ReadGraphHandle(env, arguments[0]);
-  if (graph == nullptr || !ReadWhole(env, arguments[1], 1, &capacity)) return nullptr;
+  if (graph == nullptr || !ReadBounded(env, arguments[1], 1, kCapacityMax, &capacity)) return nullptr;
   Attempt(env, [&] { graph->points->resizeIndex(capacity); });
   return nullptr;
 }
@@ -534,7 +536,7 @@ napi_value ReadGraph(napi_env env, napi_callback_info info) {
   napi_value arguments[2];
   uint32_t dimensions;
   std::unique_ptr<FileWork> work(new FileWork());
-  if (!ReadArguments(env, info, 2, arguments) || !ReadWhole(env, arguments[0], 1, &dimensions) ||
+  if (!ReadArguments(env, info, 2, arguments) || !ReadBounded(env, arguments[0], 1, kDimensionsMax, &dimensions) ||
       !ReadText(env, arguments[1], &work->file)) {
     return nullptr;
   }
@@ -553,6 +555,7 @@ napi_value Init(napi_env env, napi_value exports) {
       {"searchGraph", SearchGraph},
       {"writeGraph", WriteGraph},
       {"readGraph", ReadGraph},
+      {"setWidestLevel", SetWidestLevel<UseLevel>},
   });
 }
 

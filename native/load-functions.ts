@@ -3,6 +3,16 @@ import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
+/** An addon that uses what the processor has to offer. */
+export interface Widths {
+  /**
+   * Uses no wider instructions than those of this level, from 0 on, in the whole process. For tests, while no other thread
+   * is in the addon.
+   * @returns the level that is used: the processor may have less
+   */
+  setWidestLevel(level: number): number;
+}
+
 /** Beside the sources; the published package keeps them there too, two folders above what was built. */
 const PLACES = ['./build/', '../../native/build/'];
 

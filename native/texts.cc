@@ -231,11 +231,13 @@ struct Lexicon {
   uint32_t mask;
 
   uint32_t Find(uint32_t hash) const {
-    for (uint32_t at = hash & mask;; at = (at + 1) & mask) {
+    // So many places there are; a table has free ones.
+    for (uint32_t at = hash & mask, left = mask; left > 0; at = (at + 1) & mask, left--) {
       const uint32_t* entry = table + 1 + 2 * at;
       if (entry[0] == hash) return hash == 0 ? 0 : entry[1];
       if (entry[0] == 0) return 0;
     }
+    return 0;
   }
 };
 
@@ -263,7 +265,8 @@ struct Triggers {
       while (entry != 0 && entry + kEntry <= length) {
         const uint32_t* words = table + entry;
         if (words[2] <= kEntryBytes && memcmp(words + 3, folded + at, words[2]) == 0) found |= words[0];
-        entry = words[1];
+        // Each leads to an earlier one.
+        entry = words[1] < entry ? words[1] : 0;
       }
     }
     return found;

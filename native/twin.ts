@@ -55,6 +55,10 @@ function checkRange(bytes: Uint8Array, from: number, to: number): void {
     throw new RangeError('an offset is outside of the bytes');
 }
 
+function checkNumber(value: number): void {
+  if (typeof value !== 'number') throw new TypeError('a number is expected');
+}
+
 const oneMark = new Float64Array(3);
 
 export const twin: ByteEngine = {
@@ -129,6 +133,7 @@ export const twin: ByteEngine = {
   measureCommonPrefix(left, right, aFrom, bFrom, limit) {
     checkRange(left, aFrom, aFrom);
     checkRange(right, bFrom, bFrom);
+    checkNumber(limit);
     const a = asBuffer(left);
     const b = asBuffer(right);
     const max = Math.min(a.length - aFrom, b.length - bFrom, limit);
@@ -164,6 +169,7 @@ export const twin: ByteEngine = {
   measureCommonSuffix(left, right, aTo, bTo, limit) {
     checkRange(left, aTo, aTo);
     checkRange(right, bTo, bTo);
+    checkNumber(limit);
     const a = asBuffer(left);
     const b = asBuffer(right);
     const max = Math.min(aTo, bTo, limit);
@@ -206,7 +212,10 @@ export const twin: ByteEngine = {
     return crc32(bytes.subarray(from, Math.max(from, to)));
   },
 
-  extendChecksum: (checksum, bytes) => crc32(bytes, checksum),
+  extendChecksum(checksum, bytes) {
+    checkNumber(checksum);
+    return crc32(bytes, checksum);
+  },
 
   // JavaScript knows no addresses.
   measureMisalignment: () => -1,

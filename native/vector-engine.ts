@@ -2,7 +2,7 @@
  * Compares a vector with many: the addon where it was compiled (`compile.mjs`), else the TypeScript twin, which gives
  * the same bits several times slower. Any thread.
  */
-import { loadFunctions } from './load-functions.ts';
+import { loadFunctions, type Widths } from './load-functions.ts';
 
 export interface VectorEngine {
   readonly kind: 'native' | 'typescript';
@@ -71,9 +71,10 @@ function multiplyAdd(query: Float32Array, block: Float32Array, start: number): n
 }
 
 /** The addon; null where it is not. */
-export function loadVectorAddon(): VectorEngine | null {
-  const addon = loadFunctions<VectorEngine>('vectors.node', ['compareVectors']);
-  return addon === null ? null : { kind: 'native', compareVectors: addon.compareVectors };
+export function loadVectorAddon(): (VectorEngine & Widths) | null {
+  const names = ['compareVectors', 'setWidestLevel'];
+  const addon = loadFunctions<VectorEngine & Widths>('vectors.node', names);
+  return addon === null ? null : { ...addon, kind: 'native' };
 }
 
 /** What runs here. */

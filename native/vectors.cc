@@ -43,15 +43,24 @@ __attribute__((target("avx2,fma"))) double CompareAvx2(const double* query, cons
   return MultiplyAdd(query, row, dimensions);
 }
 
-Compare ChooseCompare() {
+Compare ChooseCompare(uint32_t level) {
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? CompareAvx2 : CompareAnywhere;
+  const bool has_wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return level > 0 && has_wide ? CompareAvx2 : CompareAnywhere;
+}
+#else
+Compare ChooseCompare(uint32_t) { return CompareAnywhere; }
+#endif
+
+Compare compare = ChooseCompare(UINT32_MAX);
+
+uint32_t UseLevel(uint32_t level) {
+  compare = ChooseCompare(level);
+  return compare == CompareAnywhere ? 0 : 1;
 }
 
-const Compare kCompare = ChooseCompare();
-#else
-const Compare kCompare = CompareAnywhere;
-#endif
+/** More of them come from a mistake, and would take more memory than there is. */
+constexpr uint32_t kBlocksMax = 1 << 20;
 
 /** compareVectors(query, blocks, blockBits, places, count, similarities) */
 napi_value CompareVectors(napi_env env, napi_callback_info info) {
@@ -71,13 +80,12 @@ napi_value CompareVectors(napi_env env, napi_callback_info info) {
       !ReadNumbers(env, arguments[5], napi_float64_array, &similarities, &room)) {
     return nullptr;
   }
-  if (napi_get_array_length(env, arguments[1], &block_count) != napi_ok ||
-      napi_get_value_uint32(env, arguments[2], &block_bits) != napi_ok ||
-      napi_get_value_uint32(env, arguments[4], &count) != napi_ok) {
-    napi_throw_type_error(env, nullptr, "a list of blocks and two numbers are expected");
+  if (napi_get_array_length(env, arguments[1], &block_count) != napi_ok) {
+    napi_throw_type_error(env, nullptr, "a list of blocks is expected");
     return nullptr;
   }
-  if (count > place_count || count > room || block_bits > 31 || dimensions == 0) {
+  if (!ReadWhole(env, arguments[2], 0, &block_bits) || !ReadWhole(env, arguments[4], 0, &count)) return nullptr;
+  if (count > place_count || count > room || block_bits > 31 || dimensions == 0 || block_count > kBlocksMax) {
     napi_throw_range_error(env, nullptr, "there is no room for so many");
     return nullptr;
   }
@@ -109,13 +117,13 @@ napi_value CompareVectors(napi_env env, napi_callback_info info) {
       napi_throw_range_error(env, nullptr, "a place is outside of the blocks");
       return nullptr;
     }
-    similarities[i] = kCompare(wide.data(), block.data + start, dimensions);
+    similarities[i] = compare(wide.data(), block.data + start, dimensions);
   }
   return arguments[4];
 }
 
 napi_value Init(napi_env env, napi_value exports) {
-  return Export(env, exports, {{"compareVectors", CompareVectors}});
+  return Export(env, exports, {{"compareVectors", CompareVectors}, {"setWidestLevel", SetWidestLevel<UseLevel>}});
 }
 
 }  // namespace

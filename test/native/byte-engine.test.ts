@@ -5,10 +5,12 @@ import { describe, expect, it } from 'vitest';
 import { type ByteEngine, loadAddon, packNeedles } from '../../native/byte-engine.ts';
 import { twin } from '../../native/twin.ts';
 import { findKeyShapes } from '../../src/domain/redaction.ts';
+import { listLevels, useLevel } from './levels.ts';
 
 const addon = loadAddon();
-const engines: [name: string, engine: ByteEngine][] = [['the twin', twin]];
-if (addon !== null) engines.push(['the addon', addon]);
+const levels = listLevels(addon);
+const engines: [name: string, engine: ByteEngine, level: number][] = [['the twin', twin, 0]];
+for (const level of levels) engines.push([`the addon at level ${level}`, addon!, level]);
 
 const bytes = (text: string) => Buffer.from(text, 'latin1');
 
@@ -25,7 +27,9 @@ function listSuspects(engine: ByteEngine, source: Uint8Array, from = 0, to = sou
   return found;
 }
 
-describe.each(engines)('%s', (_name, engine) => {
+describe.each(engines)('%s', (_name, engine, level) => {
+  useLevel(addon, level);
+
   it('finds runs that hold the beginning of a key, and no others', () => {
     const text = 'plain words, a-long-word-that-is-nothing, and sk-ant-api03-abcdefgh here';
     const start = text.indexOf('sk-ant');
@@ -224,6 +228,17 @@ describe.each(engines)('%s', (_name, engine) => {
     expect(() => engine.copyBytes(bytes('hello'), shared, -1)).toThrow(RangeError);
   });
 
+  it('refuses numbers of another kind', () => {
+    const one = bytes('a');
+    for (const other of [undefined, null, 'one', {}, 1n] as unknown as number[]) {
+      expect(() => engine.measureCommonPrefix(one, one, 0, 0, other)).toThrow(TypeError);
+      expect(() => engine.measureCommonSuffix(one, one, 1, 1, other)).toThrow(TypeError);
+      expect(() => engine.extendChecksum(other, one)).toThrow(TypeError);
+    }
+    for (const outside of [-1, 0.5, 2 ** 32, Number.NaN])
+      expect(() => engine.extendChecksum(outside, one)).toThrow(RangeError);
+  });
+
   it('refuses offsets outside of the bytes', () => {
     expect(() => engine.findSuspects(bytes('abc'), 0, 4, new Float64Array(9))).toThrow(RangeError);
     expect(() => engine.findAnyNeedle(bytes('abc'), -1, 2, packNeedles([]))).toThrow(RangeError);
@@ -258,7 +273,8 @@ const placed = fc.tuple(text, fc.nat(17)).map(([body, before]) => {
   return Buffer.concat([Buffer.alloc(before, 0x41), body, Buffer.from('A')]).subarray(before, -1);
 });
 
-describe.skipIf(addon === null)('the addon and its twin', () => {
+describe.each(levels)('the addon at level %i and its twin', (level) => {
+  useLevel(addon, level);
   const native = addon!;
 
   it('find the same runs, needles and base64', () => {
@@ -389,11 +405,14 @@ describe('a secret', () => {
         const from = Math.min(a, source.length);
         const expected = findKeyShapes(source, from, source.length, distrustful);
         found += expected.length;
-        for (const [name, engine] of engines)
+        for (const [name, engine, level] of engines) {
+          addon?.setWidestLevel(level);
           expect([name, findKeyShapes(source, from, source.length, engine)]).toEqual([name, expected]);
+        }
       }),
       { numRuns: 3_000 },
     );
+    addon?.setWidestLevel(2 ** 32 - 1);
     // Otherwise the random text does not hold what it is for.
     expect(found).toBeGreaterThan(5);
   });

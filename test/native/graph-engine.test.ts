@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Graph, loadGraphEngine } from '../../native/graph-engine.ts';
 import { createPrng, type Prng } from '../../src/std/prng.ts';
+import { listLevels, useLevel } from './levels.ts';
 
 const engine = loadGraphEngine();
 const SIZE = 3_000;
@@ -42,7 +43,11 @@ function cosine(a: Float32Array, b: Float32Array): number {
   return a.reduce((sum, x, at) => sum + x * b[at]!, 0);
 }
 
-describe('a graph', () => {
+const levels = listLevels(engine);
+
+describe.each(levels)('a graph at level %i', (level) => {
+  useLevel(engine, level);
+
   // Around the step in which bytes are multiplied, and what is filled up with zeros.
   it.each([1, 2, 8, 31, 32, 33, 100])('finds the nearest, best first, in %i dimensions', (dimensions) => {
     const { graph, vectors, prng } = createGraph(dimensions);
@@ -66,8 +71,11 @@ describe('a graph', () => {
     expect(found / QUERIES).toBeGreaterThanOrEqual(0.96);
   });
 
-  it('comes to the same whenever it is made of the same', () => {
-    const [a, b] = [createGraph(40), createGraph(40)];
+  it('comes to the same whenever it is made of the same, however wide the instructions are', () => {
+    const a = createGraph(40);
+    engine.setWidestLevel(0);
+    const b = createGraph(40);
+    engine.setWidestLevel(level);
     for (let n = 0; n < 20; n++) {
       const query = randomVector(a.prng, 40);
       expect(search(a.graph, query, 10, 20)).toEqual(search(b.graph, query, 10, 20));

@@ -2,10 +2,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { loadVectorAddon, type VectorEngine, vectorTwin } from '../../native/vector-engine.ts';
+import { listLevels, useLevel } from './levels.ts';
 
 const addon = loadVectorAddon();
-const engines: [name: string, engine: VectorEngine][] = [['the twin', vectorTwin]];
-if (addon !== null) engines.push(['the addon', addon]);
+const levels = listLevels(addon);
+const engines: [name: string, engine: VectorEngine, level: number][] = [['the twin', vectorTwin, 0]];
+for (const level of levels) engines.push([`the addon at level ${level}`, addon!, level]);
 
 const BLOCK_BITS = 2;
 
@@ -18,7 +20,9 @@ function compare(engine: VectorEngine, query: Float32Array, blocks: Float32Array
   return similarities;
 }
 
-describe.each(engines)('%s', (_name, engine) => {
+describe.each(engines)('%s', (_name, engine, level) => {
+  useLevel(addon, level);
+
   it.each([1, 2, 15, 16, 17, 33, 256])('gives inner products of %i dimensions', (dimensions) => {
     const row = (seed: number) => Float32Array.from({ length: dimensions }, (_, at) => Math.sin(seed + at));
     const rows = [0, 1, 2, 3, 4, 5].map(row);
@@ -60,7 +64,9 @@ describe.each(engines)('%s', (_name, engine) => {
   });
 });
 
-describe.skipIf(addon === null)('the addon beside its twin', () => {
+describe.each(levels)('the addon at level %i beside its twin', (level) => {
+  useLevel(addon, level);
+
   it('refuses what is of another kind', () => {
     const vector = Float32Array.of(1);
     const good = [vector, [vector], BLOCK_BITS, Uint32Array.of(0), 1, new Float64Array(1)];

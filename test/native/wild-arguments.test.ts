@@ -1,0 +1,36 @@
+/** Arguments of any kind, wrong ones above all: an addon answers or throws, and neither ends nor hangs the process. */
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect, it, onTestFinished } from 'vitest';
+import { FEATURE_BYTES } from '../../src/domain/monitors/features.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
+
+const CALLS = 1_000;
+/** Others may be tried by hand. */
+const SEED = 7;
+const ADDONS = ['bytes', 'texts', 'vectors', 'graph'].map((name) => ({
+  name,
+  file: fileURLToPath(new URL(`../../native/build/${name}.node`, import.meta.url)),
+}));
+
+it.each(ADDONS.filter(({ file }) => existsSync(file)))('of $name', ({ file }) => {
+  const folder = mkdtempSync(join(tmpdir(), 'wild-arguments-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const program = fileURLToPath(new URL('./wild-arguments.ts', import.meta.url));
+  const given = [program, file, `${SEED}`, `${CALLS}`, `${FEATURE_BYTES}`];
+  // What it was called with is in the message when it ends otherwise.
+  const told = execFileSync(process.execPath, given, {
+    cwd: folder,
+    encoding: 'utf8',
+    timeout: PATIENCE_MS,
+  });
+  const counts = Object.entries(JSON.parse(told) as Record<string, [number, number]>);
+  expect(counts.length).toBeGreaterThan(0);
+  for (const [name, [returned, threw]] of counts) {
+    expect(returned, `${name} answered`).toBeGreaterThan(0);
+    expect(threw, `${name} threw`).toBeGreaterThan(0);
+  }
+});

@@ -1,0 +1,139 @@
+/**
+ * Calls every function of one addon with arguments of any kind, in a process of its own, which must outlive it. Takes the
+ * addon's file, a seed and a number of calls; prints by function how many calls went through and how many threw.
+ */
+import { createRequire } from 'node:module';
+import { createPrng } from '../../src/std/prng.ts';
+
+const [file = '', seed = '', calls = ''] = process.argv.slice(2);
+const addon = createRequire(import.meta.url)(file) as Record<string, (...given: unknown[]) => unknown>;
+const prng = createPrng(Number(seed));
+const pick = <T>(from: readonly T[]): T => from[Math.floor(prng.float() * from.length)]!;
+
+const KINDS = [Uint8Array, Int8Array, Uint16Array, Uint32Array, Float32Array, Float64Array] as const;
+const NUMBERS = [0, 1, 2, 3, 7, 16, 31, 32, 64, 1_000, -1, -0, 0.5, 2 ** 31, 2 ** 32 - 1, 2 ** 32, 2 ** 53];
+const WILD_NUMBERS = [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 1e308, -(2 ** 40)];
+
+function makeArray(kind: (typeof KINDS)[number] = pick(KINDS), length = pick([0, 1, 3, 16, 100, 2_000])) {
+  const bytes = length * kind.BYTES_PER_ELEMENT;
+  const isShared = prng.float() < 0.1;
+  const memory = isShared
+    ? new SharedArrayBuffer(bytes + 8)
+    : new ArrayBuffer(bytes + 8, { maxByteLength: bytes + 8 });
+  const array = new kind(memory as ArrayBuffer, pick([0, 8]), length);
+  const most = pick([2, 256, 2 ** 32]);
+  for (let at = 0; at < length; at++)
+    array[at] = Math.floor(prng.float() * most) - (prng.float() < 0.05 ? Number.NaN : 0);
+  if (memory instanceof ArrayBuffer) {
+    const change = prng.float();
+    if (change < 0.05) structuredClone(memory, { transfer: [memory] });
+    else if (change < 0.1) memory.resize(Math.floor(bytes / 2));
+  }
+  return array;
+}
+
+const GRAPHS = addon.createGraph === undefined ? [] : [8, 33].map((n) => addon.createGraph!(n, 64, 8, 16, 1));
+
+/** Of each kind that some function takes, more often than of others. */
+const makers: (() => unknown)[] = [
+  () => makeArray(),
+  () => makeArray(Uint8Array),
+  () => makeArray(Uint8Array, 836),
+  () => makeArray(Uint32Array, pick([16, 1_280, 1_400])),
+  () => makeArray(Float32Array, pick([8, 33])),
+  () => pick(NUMBERS),
+  () => pick(NUMBERS),
+  () => pick(WILD_NUMBERS),
+  () => pick(['', 'one', '\0', 'sk-ant-api03-abcdefgh', 'some words, '.repeat(400), 'x'.repeat(10_000)]),
+  () =>
+    pick([
+      undefined,
+      null,
+      true,
+      1n,
+      Symbol('one'),
+      {},
+      () => 1,
+      new Date(0),
+      new DataView(new ArrayBuffer(8)),
+    ]),
+  () =>
+    pick([
+      [],
+      [makeArray(Float32Array)],
+      [7],
+      new Array(2 ** 32 - 1),
+      Object.freeze([makeArray(Float32Array, 64)]),
+    ]),
+  () => pick(GRAPHS.length > 0 ? GRAPHS : [null]),
+];
+
+const lexicon = new Uint32Array(1 + 2 * 16);
+lexicon[0] = 15;
+
+/** Arguments that fit; some of them are replaced. */
+const fitting: Record<string, () => unknown[]> = {
+  findSuspects: () => [makeArray(Uint8Array, 100), 0, 100, new Float64Array(9)],
+  findAnyNeedle: () => [makeArray(Uint8Array, 100), 0, 100, makeArray(Uint8Array)],
+  findLongBase64: () => [makeArray(Uint8Array, 100), 0, 100, 16],
+  isPlain: () => [makeArray(Uint8Array, 2_000), makeArray(Uint8Array), 64],
+  measureCommonPrefix: () => [makeArray(Uint8Array, 100), makeArray(Uint8Array, 100), 3, 2, 90],
+  measureCommonSuffix: () => [makeArray(Uint8Array, 100), makeArray(Uint8Array, 100), 93, 92, 90],
+  copyBytes: () => [makeArray(Uint8Array, 16), makeArray(Uint8Array, 100), 5],
+  measureChecksum: () => [makeArray(Uint8Array, 2_000), 1, 2_000],
+  extendChecksum: () => [7, makeArray(Uint8Array)],
+  measureMisalignment: () => [makeArray(Uint8Array), 64],
+  setWidestLevel: () => [pick([0, 1, 2, 3])],
+  measureTexts: () => [
+    'an input',
+    'a thought',
+    'an observation',
+    prng.float() < 0.5
+      ? lexicon
+      : Uint32Array.from(lexicon, (_, at) => (at === 0 ? 15 : 1 + Math.floor(prng.float() * 9))),
+    makeArray(Uint32Array, 1_400),
+    new Uint8Array(FEATURE_BYTES),
+    new Uint32Array(13),
+  ],
+  compareVectors: () => [
+    makeArray(Float32Array, 8),
+    [makeArray(Float32Array, 64), makeArray(Float32Array, 16)],
+    3,
+    Uint32Array.of(0, 9, pick([1, 8, 10, 2 ** 32 - 1])),
+    pick([0, 2, 3]),
+    new Float64Array(3),
+  ],
+  createGraph: () => [8, 16, 8, 16, 1],
+  addPoint: () => [GRAPHS[0], makeArray(Float32Array, 8), pick(NUMBERS)],
+  markRemoved: () => [GRAPHS[0], pick(NUMBERS)],
+  resizeGraph: () => [GRAPHS[0], 64 + Math.floor(prng.float() * 64)],
+  countPoints: () => [GRAPHS[0]],
+  capacityOf: () => [GRAPHS[0]],
+  searchGraph: () => [GRAPHS[0], makeArray(Float32Array, 8), 5, 10, new Uint32Array(5), new Float32Array(5)],
+  writeGraph: () => [GRAPHS[0], 'graph'],
+  readGraph: () => [8, 'graph'],
+};
+/** As the addon says when they are not that many. */
+const FEATURE_BYTES = Number(process.argv[5]);
+
+const counts: Record<string, [returned: number, threw: number]> = {};
+for (const name of Object.keys(addon)) {
+  const count: [number, number] = [0, 0];
+  counts[name] = count;
+  for (let call = 0; call < Number(calls); call++) {
+    const given = fitting[name]!();
+    for (let n = pick([0, 1, 1, 1, 2, given.length]); n > 0; n--)
+      given[Math.floor(prng.float() * given.length)] = pick(makers)();
+    if (prng.float() < 0.05) given.length = Math.floor(prng.float() * given.length);
+    try {
+      // Beside the thread a graph is read: it must not grow meanwhile.
+      const result = addon[name]!(...given);
+      if (result instanceof Promise) await result;
+      count[0]++;
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+      count[1]++;
+    }
+  }
+}
+console.log(JSON.stringify(counts));
