@@ -5,7 +5,7 @@
 
 import { z } from 'zod';
 import { type Endpoint, type EndpointReply, errorBody } from '../contract/endpoint.ts';
-import { tenantFields, tenantQuery } from '../contract/tenant-fields.ts';
+import { jwtQuery, tenantFields, tenantQuery } from '../contract/tenant-fields.ts';
 import { violationsBody } from '../contract/violation.ts';
 
 type Json = Record<string, unknown>;
@@ -75,7 +75,7 @@ function impliedReplies({ auth, body }: Endpoint): Record<number, EndpointReply>
 /** `org_id` and `project_id` stand in the query unless a static key names them in the body. */
 function withTenant({ auth, query, body }: Endpoint): z.ZodObject | undefined {
   if (auth !== 'bearer') return query;
-  const fields = body === undefined ? tenantQuery.shape : { org_id: tenantQuery.shape.org_id };
+  const fields = body === undefined ? tenantQuery.shape : jwtQuery.shape;
   return z.object({ ...query?.shape, ...withoutKeysOf(fields, query) });
 }
 

@@ -226,6 +226,24 @@ describe('the description', () => {
     }
   });
 
+  it('says of each place for the organization whose requests it is read of', () => {
+    const described: string[] = [];
+    for (const { operation, path, method } of operations) {
+      if (!path.startsWith('/v1/')) continue;
+      const parameters = (operation.parameters ?? []) as { name: string; schema: Json }[];
+      const { schema } = parameters.find(({ name }) => name === 'org_id')!;
+      described.push(path);
+      const where = `${method} ${path}`;
+      if (operation.requestBody === undefined)
+        expect(schema.description, where).toContain('static key: `default`');
+      else expect(schema.description, where).toMatch(/JWT must name.*a static one names it in the body/);
+    }
+    expect(described.length).toBeGreaterThan(15);
+    const { schemas } = document.components as { schemas: Record<string, Json> };
+    const { org_id } = schemas.TenantFields!.properties as Record<string, Json>;
+    expect(org_id!.description).toContain('static key: `default`');
+  });
+
   it('names the validation errors as document 1 does', () => {
     const { schemas } = document.components as { schemas: Record<string, Json> };
     expect(schemas.HTTPValidationError).toMatchObject({
