@@ -74,7 +74,7 @@ export const FULL: GatewayPlan = {
   warmUpSeconds: 6,
   probeRequests: { [SMALL]: 5000, [LARGE]: 800 },
   streams: [32, 128, 512],
-  streamRounds: 2,
+  streamRounds: 4,
   stallMs: 12_000,
 };
 
@@ -424,6 +424,7 @@ async function measureAllStreams(bench: Bench): Promise<void> {
         const samples: StreamsCell['rounds'][number] = {};
         for (const target of targets) {
           bench.say(`${streams} streams, round ${round + 1}: ${target.name}`);
+          leaveAlone(target, targets);
           const before = target.pid ? readCpuUs(target.pid) : Number.NaN;
           const job = { port: target.port, streams, framesPerStream: STREAM_FRAMES };
           const measured = await bench.load.ask('streams', job);
@@ -435,6 +436,7 @@ async function measureAllStreams(bench: Bench): Promise<void> {
         }
         cell.rounds.push(samples);
       }
+      letAllRun(targets);
       result.streams.push(cell);
     }
   });
