@@ -402,11 +402,12 @@ export class HttpStream {
     this.events.onBlocked?.();
   }
 
-  /** Native side of the stream: more body. */
-  takeBody(chunk: Buffer, isLast: boolean): void {
+  /** Native side of the stream: more body, in memory that is the library's. */
+  takeBody(bytes: ArrayBuffer, isLast: boolean): void {
     if (isLast) this.bodyComplete = true;
     // The rest of a request that was answered before all of it was there: its owner is done with it, and with its memory.
     if (this.closed) return;
+    const chunk = this.pieces.keep(bytes);
     if (this.events.onBody === undefined) {
       if (chunk.length > 0) this.received.push(chunk);
     } else {

@@ -233,7 +233,7 @@ class Listener implements HttpServer {
     res.onData((bytes, isLast) => {
       // An empty first call comes with the head when the body is still on its way.
       if (bytes.byteLength === 0 && !isLast) return;
-      stream.takeBody(stream.pieces.keep(bytes), isLast);
+      stream.takeBody(bytes, isLast);
       this.#handOver(stream);
     });
   }
@@ -255,7 +255,7 @@ class Listener implements HttpServer {
     let calls = 0;
     res.onData((bytes, isLast) => {
       if (bytes.byteLength === 0 && !isLast) return;
-      stream.takeBody(stream.pieces.keep(bytes), isLast);
+      stream.takeBody(bytes, isLast);
       calls++;
       if (calls > 1) return;
       setImmediate(() => {

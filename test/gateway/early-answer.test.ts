@@ -4,6 +4,7 @@
  * thread, gateway included.
  */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { BodyPieces } from '../../src/http/body-pieces.ts';
 import { HttpStream } from '../../src/http/http-stream.ts';
 import { startTestGateway, type TestGateway } from '../fixtures/gateway.ts';
 import { openRawClient } from '../fixtures/raw-client.ts';
@@ -62,9 +63,14 @@ it.each(answers)(
     await answer(upstream.connections[0]!);
     expect((await client.readAnswer()).status).toBe(status);
     upstream.script = { onRequest: (c) => c.write(messageBytes('HTTP/1.1 200 OK', [], Buffer.from('next'))) };
+    const keep = vi.spyOn(BodyPieces.prototype, 'keep');
     await upload;
     await client.write(messageBytes('POST /v1/messages HTTP/1.1', [['host', 'gw']], Buffer.from('hello')));
     expect((await client.readAnswer()).body.toString()).toBe('next');
+    // The rest that nobody wants is not copied.
+    expect(keep.mock.results.reduce((sum, { value }) => sum + (value as Buffer).length, 0)).toBe(
+      'hello'.length,
+    );
     client.socket.destroy();
   },
 );
