@@ -51,6 +51,11 @@ function refuse(why: string): FramingVerdict {
   return { framing: 'none', content_length: 0, refusal: why };
 }
 
+/** An expectation is the same in any case (RFC 9110 section 10.1.1). */
+export function isContinueExpected(expectation: string): boolean {
+  return expectation.toLowerCase() === '100-continue';
+}
+
 /** The end of a chunked message as bytes: the last chunk and an empty trailer section. */
 const LAST_CHUNK = Buffer.from('\r\n0\r\n\r\n');
 

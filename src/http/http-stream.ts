@@ -157,8 +157,9 @@ export class HttpStream {
       if (!this.#statusSent) {
         this.#statusSent = true;
         this.#res.writeStatus(toWire(`${status}\r\n${lines}`));
-      } else if (headers.length > 0) {
-        this.#writeRaw(`HTTP/1.1 ${status}\r\n${lines}`);
+      } else {
+        // What goes out raw holds a header; this one says what is so anyway.
+        this.#writeRaw(`HTTP/1.1 ${status}\r\n${lines === '' ? 'Connection: keep-alive\r\n' : lines}`);
       }
     });
   }

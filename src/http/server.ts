@@ -8,7 +8,7 @@
  */
 
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
-import { judgeFraming, looksMisread } from './framing-guard.ts';
+import { isContinueExpected, judgeFraming, looksMisread } from './framing-guard.ts';
 import { HttpStream, type RequestHead } from './http-stream.ts';
 import { explainListenFailure } from './port.ts';
 
@@ -189,6 +189,7 @@ class Listener implements HttpServer {
     let contentLengthCount = 0;
     let transferEncoding: string | null = null;
     let transferEncodingCount = 0;
+    let isGoAheadDue = false;
     req.forEach((name, value) => {
       headers.push(name, value);
       if (name === 'content-length') {
@@ -197,6 +198,9 @@ class Listener implements HttpServer {
       } else if (name === 'transfer-encoding') {
         transferEncoding = value;
         transferEncodingCount++;
+      } else if (name === 'expect') {
+        // The parser answers this in lower case; other clients write another (Java `100-Continue`), and mean the same.
+        isGoAheadDue = value !== '100-continue' && isContinueExpected(value);
       }
     });
     const verdict = judgeFraming(contentLength, contentLengthCount, transferEncoding, transferEncodingCount);
@@ -221,6 +225,7 @@ class Listener implements HttpServer {
     }
     stream.place = this.#streams.length;
     this.#streams.push(stream);
+    if (isGoAheadDue && verdict.framing !== 'none') stream.writeInformational('100 Continue', []);
     if (verdict.framing === 'none') this.#options.onStream(stream);
     else if (verdict.framing === 'length') this.#awaitLength(res, stream);
     else this.#awaitChunk(res, stream);

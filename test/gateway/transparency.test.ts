@@ -298,13 +298,18 @@ describe('answer', () => {
     upstream.script.onRequest = async (c) => {
       await c.write('HTTP/1.1 103 Early Hints\r\nlink: <a>\r\nlink: <b>\r\n\r\n');
       await c.write('HTTP/1.1 102 Processing\r\nx-step: 2\r\n\r\n');
+      await c.write('HTTP/1.1 102 Still Processing\r\n\r\n');
+      await c.write('HTTP/1.1 103 Early Hints\r\n\r\n');
       await c.write(OK);
     };
     const answer = await rawRequest(gateway.port, request('/'));
     expect(answer.informational.map((m) => m.start_line)).toEqual([
       'HTTP/1.1 103 Early Hints',
       'HTTP/1.1 102 Processing',
+      'HTTP/1.1 102 Still Processing',
+      'HTTP/1.1 103 Early Hints',
     ]);
+    expect(answer.informational.slice(2).flatMap(({ headers }) => endToEnd(headers))).toEqual([]);
     expect(answer.informational[0]!.headers).toEqual([
       ['link', '<a>'],
       ['link', '<b>'],
@@ -356,14 +361,23 @@ describe('answer', () => {
     client.socket.destroy();
   });
 
-  it('Expect: 100-continue ends with the final answer', async () => {
+  it.each([
+    ['100-continue', 'content-length: 4', 'body'],
+    ['100-Continue', 'content-length: 4', 'body'],
+    ['100-CONTINUE', 'transfer-encoding: chunked', '4\r\nbody\r\n0\r\n\r\n'],
+  ])('Expect: %s with %s gets its go-ahead before the final answer', async (expectation, framing, body) => {
     const client = await openRawClient(gateway.port);
-    await client.write('POST / HTTP/1.1\r\nhost: gw\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n');
+    await client.write(`POST / HTTP/1.1\r\nhost: gw\r\nexpect: ${expectation}\r\n${framing}\r\n\r\n`);
     await client.waitForMatch(/^HTTP\/1\.1 100 Continue\r\n\r\n/);
-    await client.write('body');
+    await client.write(body);
     const answer = await client.readAnswer();
-    expect(answer.status).toBe(200);
+    expect(answer.start_line).toBe('HTTP/1.1 200 OK');
+    expect(answer.informational).toHaveLength(1);
     expect(upstream.requests[0]!.body.toString()).toBe('body');
+    expect(headerValue(upstream.requests[0]!, 'expect')).toBeNull();
+    // The next request of the connection waits for nothing.
+    await client.write(request('/next'));
+    expect((await client.readAnswer()).body.toString()).toBe('ok');
     client.socket.destroy();
   });
 });
