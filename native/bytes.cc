@@ -248,7 +248,8 @@ bool IsLabelled(const uint8_t* bytes, size_t start) {
   const size_t context = token > kContextBytes ? token - kContextBytes : 0;
   size_t at = token;
   while (at > context && kTables.after_label[bytes[at - 1]]) at--;
-  if (EndsWith(bytes, context, at, "key") || EndsWith(bytes, context, at, "token") || EndsWith(bytes, context, at, "secret")) {
+  if (EndsWith(bytes, context, at, "key") || EndsWith(bytes, context, at, "token") || EndsWith(bytes, context, at, "secret") ||
+      EndsWith(bytes, context, at, "authorization")) {
     return true;
   }
   at = token;

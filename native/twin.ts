@@ -29,7 +29,7 @@ for (let byte = 0; byte < 256; byte++) {
 const BEGINNING =
   /sk-|AIza|A[KS]IA|ABSK|gsk_|xai-|hf_|gh[pousr]_|github_pat_|gl[a-z]{2,5}-|xox|xapp-|svc_|npm_|[rsp]k_|whsec_|eyJ|pplx-|r8_|nvapi-|tvly-|dop_v1_|shp[a-z]{2}_|pypi-|bedrock-api-key-|AGE-SECRET|(?:SG|ya29)$/;
 /** A label or a scheme and what may stand between it and its token, which begins where the text ends. */
-const LABEL_BEFORE = /(?:key|token|secret)[\s"'\\:=%023ad]*$|(?:bearer|basic)[\s%20+\\tn]*$/i;
+const LABEL_BEFORE = /(?:key|token|secret|authorization)[\s"'\\:=%023ad]*$|(?:bearer|basic)[\s%20+\\tn]*$/i;
 /** The same, as part of the token. */
 const GLUED_LABEL = /(?:key|token|secret|signature)=/i;
 

@@ -334,11 +334,11 @@ const LABEL_BEFORE =
 
 /**
  * What else a key is called, with `:` or `=` behind it, in JSON (escaped too), settings and commands. Every one ends in
- * `key`, `token` or `secret`, by which the byte engine knows a suspect. The tokens of pages and places, which an agent
- * needs again, are not among them, nor is a secret's name in an ARN.
+ * `key`, `token`, `secret` or `authorization`, by which the byte engine knows a suspect. The tokens of pages and places,
+ * which an agent needs again, are not among them, nor is a secret's name in an ARN.
  */
 const KEY_NAME =
-  '(?:(?:api|secret|private|access|account|subscription|signing|encryption|master)[_-]?key|(?:access|refresh|auth|api|bearer|session|secret)[_-]?token|[a-z0-9][_-]?secret|["\']secret(?=\\\\*["\']))';
+  '(?:(?:api|secret|private|access|account|subscription|signing|encryption|master)[_-]?key|(?:access|refresh|auth|authorization|api|bearer|session|secret)[_-]?token|[a-z0-9][_-]?secret|["\'](?:secret|authorization)(?=\\\\*["\']))';
 const KEY_NAME_BEFORE = new RegExp(`${KEY_NAME}["'\\\\\\s]*[:=]["'\\\\\\s:=]*$`, 'i');
 /** Characters of a name that are looked at: the longest has fewer. */
 const KEY_NAME_CHARACTERS = 24;
