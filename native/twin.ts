@@ -207,6 +207,10 @@ export const twin: ByteEngine = {
     into.set(from, at);
   },
 
+  copyBytesAside(from, into, at) {
+    twin.copyBytes(from, into, at);
+  },
+
   measureChecksum(bytes, from, to) {
     checkRange(bytes, from, to);
     return crc32(bytes.subarray(from, Math.max(from, to)));

@@ -26,7 +26,7 @@ export const CAPTURE_SLAB_BYTES = 4 * MIB;
 /** Of these a front keeps so many for use again: the batches under way, the one that grows, and some to spare. */
 export const CAPTURE_FREE_SLABS = 6;
 /** What a front keeps for use again of the cells that bodies are copied into. */
-export const CAPTURE_FREE_CELL_BYTES = 128 * MIB;
+export const CAPTURE_FREE_CELL_BYTES = 256 * MIB;
 /** What a front keeps for use again of the memory that request bodies arrive in. */
 export const FREE_BODY_PIECES_BYTES = 32 * MIB;
 /** Largest GW_MAX_CAPTURE_BYTES: one stored body is one buffer, and the decoder needs room for a second. */

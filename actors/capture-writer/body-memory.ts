@@ -16,6 +16,8 @@ const SIZES = [8, 64, 128, 192, 256, 320, 384, 512, 768, 1_024].map((kib) => kib
 const SLAB_BYTES = 1 << 20;
 /** A free cell that is so many times as long as what is asked for will do. */
 const LARGER_CELL = 2;
+/** From here on it pays to pass the caches by. */
+const ASIDE_BYTES = 8 << 10;
 /** Less than this is written as the engine does it: a call outside costs as much. */
 const NATIVE_COPY_BYTES = 256;
 
@@ -45,6 +47,11 @@ export class BodyMemory {
   copy(from: Uint8Array, into: Uint8Array, at: number): void {
     if (from.length < NATIVE_COPY_BYTES) into.set(from, at);
     else byteEngine.copyBytes(from, into, at);
+  }
+
+  copyAside(from: Uint8Array, into: Uint8Array, at: number): void {
+    if (from.length < ASIDE_BYTES) this.copy(from, into, at);
+    else byteEngine.copyBytesAside(from, into, at);
   }
 
   /** Gives a cell back. Nobody may look at it any more, on any thread. */

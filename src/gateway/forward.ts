@@ -17,7 +17,7 @@ import {
   filterResponseHeaders,
 } from './headers.ts';
 import type { Destination } from './route-table.ts';
-import type { Tee } from './tee.ts';
+import { LENT_BYTES_MIN, type Tee } from './tee.ts';
 import type { RequestClass } from './turns/classify.ts';
 import type { UpstreamError } from './upstream/answer-error.ts';
 import type { Fields } from './upstream/field-section.ts';
@@ -114,6 +114,8 @@ export class Forward implements AnswerHandler {
   #retries = 0;
   #status = 0;
   #responseHeaders: string[] = [];
+  /** The last piece of the request that lies where capture has its copy. */
+  #lent: Buffer | null = null;
   /** What of the request, and of the answer, capture has no copy of yet: it is made when they have been passed on. */
   #unkept: readonly Buffer[] = NO_PIECES;
   readonly #unkeptAnswer: Buffer[] = [];
@@ -141,6 +143,18 @@ export class Forward implements AnswerHandler {
   /** Sends the request. Errors of any kind come back through the handler's methods. */
   start(): void {
     const stream = this.#stream;
+    const { framing, content_length } = stream.head;
+    if (this.#tee !== null && framing === 'length') {
+      this.#tee.request.announced_bytes = content_length;
+      if (this.#ownsBody && content_length >= LENT_BYTES_MIN) {
+        const tee = this.#tee;
+        // The body is forwarded out of capture's copy, where that is one piece.
+        stream.keepPiece = (bytes) => {
+          this.#lent = tee.lend(new Uint8Array(bytes));
+          return this.#lent ?? stream.pieces.keep(bytes);
+        };
+      }
+    }
     const received = stream.received;
     stream.received = [];
     stream.isFlushedByOwner = true;
@@ -157,14 +171,12 @@ export class Forward implements AnswerHandler {
       this.onError(error as UpstreamError);
       return;
     }
-    const { framing, content_length } = stream.head;
     let body: Buffer | null = null;
     if (framing === 'length' && stream.bodyComplete) {
       body = received.length === 1 ? received[0]! : Buffer.concat(received);
     }
     // The joined body, where there is one, so that its chunks are not kept beside it.
     const pieces = body === null ? received : [body];
-    if (this.#tee !== null && framing === 'length') this.#tee.request.announced_bytes = content_length;
     this.#sent = {
       method: stream.head.method,
       head,
@@ -176,7 +188,7 @@ export class Forward implements AnswerHandler {
             : { kind: 'none' },
       body,
     };
-    this.#unkept = pieces;
+    this.#unkept = this.#lent === null ? pieces : received.filter((piece) => piece !== this.#lent);
     this.#destination.upstream.pool.send(this.#sent, this);
     this.#keep();
     if (body === null && framing !== 'none') this.#upload(pieces, stream.bodyComplete);
@@ -208,17 +220,18 @@ export class Forward implements AnswerHandler {
   }
 
   readonly #onBody = (chunk: Buffer, isLast: boolean): void => {
-    if (this.#tee !== null) this.#tee.add(this.#tee.request, chunk);
+    if (this.#tee !== null && chunk !== this.#lent) this.#tee.add(this.#tee.request, chunk);
     this.#uploadPiece(chunk, isLast);
   };
 
   /** The client's side is over: everything handed to the system, or the client gone. */
   readonly #onClosed = (aborted: boolean): void => {
-    this.#finish(aborted);
     this.#connection?.abort(this);
     this.#connection = null;
-    // What was sent has left by now, or its socket is closed: a connection rests only when the system has taken all.
+    // What was sent has left by now, or its socket is closed: a connection rests only when the system has taken all. So
+    // the memory that it lies in may go to others.
     this.#sent = null;
+    this.#finish(aborted);
     if (this.#ownsBody) this.#stream.pieces.release();
   };
 

@@ -1,8 +1,8 @@
 /**
  * The copy that capture takes of the bodies that pass, made as they pass, into memory that the writer's thread sees, too:
- * nothing that came from a socket is held. What may be kept is bounded for each body and for all open exchanges together;
- * beyond the first bound the copy is cut and marked, beyond the second the exchange is given up. Traffic notices neither.
- * Front threads.
+ * nothing that came from a socket is held, and a request that lies in one piece is forwarded out of its copy. What may be
+ * kept is bounded for each body and for all open exchanges together; beyond the first bound the copy is cut and marked,
+ * beyond the second the exchange is given up. Traffic notices neither. Front threads.
  */
 
 /** Bytes that all open and queued exchanges of a front hold together. */
@@ -18,6 +18,8 @@ export interface BodyMemory {
   take(bytes: number): Uint8Array;
   /** `into.set(from, at)`, quickly. */
   copy(from: Uint8Array, into: Uint8Array, at: number): void;
+  /** The same, where nobody on this thread looks at the copy. */
+  copyAside(from: Uint8Array, into: Uint8Array, at: number): void;
   give(cell: Uint8Array): void;
 }
 
@@ -25,6 +27,8 @@ export interface BodyMemory {
 const ANNOUNCED_SHARE = 1 / 8;
 /** Announced bodies that are longer do not lie in one piece. */
 const WHOLE_BYTES_MAX = 1 << 20;
+/** Shorter requests are not forwarded out of their cells: a second copy of them costs next to nothing. */
+export const LENT_BYTES_MIN = 24 << 10;
 /** What lies in a cell that turns out too short is moved, so that the whole is in one piece; not more of it than this. */
 const MOVED_BYTES_MAX = 64 << 10;
 /** Of a body of unknown length: pieces, until it is known to be a long one. */
@@ -42,6 +46,8 @@ export class BodyCopy {
   kept_bytes = 0;
   /** Its length, as announced; 0 when nobody has. */
   announced_bytes = 0;
+  /** There is one cell, with room for all that was announced. */
+  #isWhole = false;
 
   /** Takes a copy. */
   append(bytes: Uint8Array, memory: BodyMemory): void {
@@ -50,17 +56,13 @@ export class BodyCopy {
       const cell = this.cells[this.cells.length - 1];
       const room = cell === undefined ? 0 : cell.length - this.#used;
       if (cell !== undefined && room >= rest.length) {
-        memory.copy(rest, cell, this.#used);
+        memory.copyAside(rest, cell, this.#used);
         this.#used += rest.length;
         break;
       }
-      const there = this.kept_bytes + bytes.length;
-      const announced = this.announced_bytes;
-      if (announced >= there && announced <= WHOLE_BYTES_MAX && announced * ANNOUNCED_SHARE <= there) {
-        if (this.#beginWhole(announced, memory)) continue;
-      }
+      if (this.#canBeWhole(bytes.length) && this.#beginWhole(memory)) continue;
       if (cell !== undefined && room > 0) {
-        memory.copy(rest.subarray(0, room), cell, this.#used);
+        memory.copyAside(rest.subarray(0, room), cell, this.#used);
         rest = rest.subarray(room);
       }
       // A long body takes large cells, a short one small ones, and it is not known which this will be.
@@ -72,16 +74,39 @@ export class BodyCopy {
     this.kept_bytes += bytes.length;
   }
 
+  /**
+   * Takes a copy in a cell that all of the body stays in.
+   * @returns the copy; null when there is no such cell, and nothing was taken
+   */
+  appendWhole(bytes: Uint8Array, memory: BodyMemory): Buffer | null {
+    if (!this.#isWhole && !(this.#canBeWhole(bytes.length) && this.#beginWhole(memory))) return null;
+    const cell = this.cells[0]!;
+    if (cell.length - this.#used < bytes.length) return null;
+    const copy = Buffer.from(cell.buffer, cell.byteOffset + this.#used, bytes.length);
+    memory.copy(bytes, cell, this.#used);
+    this.#used += bytes.length;
+    this.kept_bytes += bytes.length;
+    return copy;
+  }
+
+  /** @param more bytes that come now */
+  #canBeWhole(more: number): boolean {
+    const there = this.kept_bytes + more;
+    const announced = this.announced_bytes;
+    return announced >= there && announced <= WHOLE_BYTES_MAX && announced * ANNOUNCED_SHARE <= there;
+  }
+
   /** Goes on in a cell for all of the body. @returns false when too much of it lies elsewhere */
-  #beginWhole(bytes: number, memory: BodyMemory): boolean {
+  #beginWhole(memory: BodyMemory): boolean {
     const before = this.cells[0];
     if (this.cells.length > 1 || this.#used > MOVED_BYTES_MAX) return false;
-    const cell = memory.take(bytes);
+    const cell = memory.take(this.announced_bytes);
     if (before !== undefined) {
       memory.copy(before.subarray(0, this.#used), cell, 0);
       memory.give(before);
     }
     this.cells = [cell];
+    this.#isWhole = true;
     return true;
   }
 
@@ -99,6 +124,8 @@ export class Tee {
   /** The budget ran out: this exchange will not be captured. */
   lost = false;
   #isClosed = false;
+  /** The cell that somebody else looks at, too, for as long as the exchange is open: it is not given back before. */
+  #lent: Uint8Array | null = null;
   readonly #budget: ByteBudget;
   readonly #memory: BodyMemory;
   readonly #bodyBytesMax: number;
@@ -131,7 +158,33 @@ export class Tee {
     side.append(kept, this.#memory);
   }
 
-  /** The exchange is over, and its cells are somebody else's: whatever comes now must not be written into them. */
+  /**
+   * Takes a copy of a chunk of the request and lends it out: it stays as it is until `close`.
+   * @returns the copy; null when this body is not copied in one piece, and nothing was done
+   */
+  lend(chunk: Uint8Array): Buffer | null {
+    const { request } = this;
+    const { announced_bytes } = request;
+    if (this.#isClosed || this.lost) return null;
+    if (announced_bytes > this.#bodyBytesMax) return null;
+    if (!this.#budget.reserve(chunk.length)) {
+      this.#giveUp();
+      return null;
+    }
+    const copy = request.appendWhole(chunk, this.#memory);
+    if (copy === null) {
+      this.#budget.release(chunk.length);
+      return null;
+    }
+    request.bytes += chunk.length;
+    this.#lent = request.cells[0]!;
+    return copy;
+  }
+
+  /**
+   * The exchange is over, nobody looks at what was lent any more, and its cells are somebody else's: whatever comes now must
+   * not be written into them.
+   */
   close(): void {
     this.#isClosed = true;
   }
@@ -140,10 +193,13 @@ export class Tee {
   release(): void {
     this.#budget.release(this.kept_bytes);
     for (const side of [this.request, this.response]) {
-      for (const cell of side.cells) this.#memory.give(cell);
+      for (const cell of side.cells) if (cell !== this.#lent) this.#memory.give(cell);
       side.cells = [];
       side.kept_bytes = 0;
     }
+    if (this.#lent === null || !this.#isClosed) return;
+    this.#memory.give(this.#lent);
+    this.#lent = null;
   }
 
   #giveUp(): void {

@@ -58,10 +58,10 @@ function readMappedIpv4(text: string): string {
 
 export class HttpStream {
   readonly head: RequestHead;
-  /** Body chunks that arrived before the stream was handed over; the owner takes them. */
-  received: Buffer[] = [];
   /** Where the chunks' bytes are; the owner may release them when it is done with all. */
   readonly pieces = new BodyPieces();
+  /** Set by an owner that has a place of its own for the bytes: makes a chunk that outlives the native callback. */
+  keepPiece: ((bytes: ArrayBuffer) => Buffer) | null = null;
   /** The whole body has arrived. */
   bodyComplete: boolean;
   events: StreamEvents = {};
@@ -99,6 +99,9 @@ export class HttpStream {
   #trailers: string | null = null;
   #closesConnection = false;
   #address: string | null = null;
+  #received: Buffer[] = [];
+  /** Came with the native callback that is under way, and is still the library's. */
+  #arriving: ArrayBuffer | null = null;
 
   /**
    * @param res the native response; the stream registers its abort and drain handlers
@@ -110,6 +113,17 @@ export class HttpStream {
     this.#onGone = onGone;
     this.bodyComplete = head.framing === 'none';
     res.onAborted(() => this.#close(true));
+  }
+
+  /** Body chunks that arrived before the stream was handed over; the owner takes them. */
+  get received(): Buffer[] {
+    this.keepArriving();
+    return this.#received;
+  }
+
+  set received(chunks: Buffer[]) {
+    this.#arriving = null;
+    this.#received = chunks;
   }
 
   /** The other end of the connection, as an IP address; '' when it is first asked for once the stream is closed. */
@@ -403,17 +417,28 @@ export class HttpStream {
     this.events.onBlocked?.();
   }
 
-  /** Native side of the stream: more body, in memory that is the library's. */
+  /**
+   * Native side of the stream: more body, in memory that is the library's. Before its callback ends `keepArriving` is to be
+   * called: until then an owner that the stream is handed to may say where the bytes are to go.
+   */
   takeBody(bytes: ArrayBuffer, isLast: boolean): void {
     if (isLast) this.bodyComplete = true;
     // The rest of a request that was answered before all of it was there: its owner is done with it, and with its memory.
     if (this.closed) return;
-    const chunk = this.pieces.keep(bytes);
-    if (this.events.onBody === undefined) {
-      if (chunk.length > 0) this.received.push(chunk);
-    } else {
-      this.events.onBody(chunk, isLast);
-    }
+    if (this.events.onBody !== undefined) this.events.onBody(this.#keep(bytes), isLast);
+    else if (bytes.byteLength > 0) this.#arriving = bytes;
+  }
+
+  /** The library takes its bytes back: what nobody has asked for by now is kept. */
+  keepArriving(): void {
+    const bytes = this.#arriving;
+    if (bytes === null) return;
+    this.#arriving = null;
+    this.#received.push(this.#keep(bytes));
+  }
+
+  #keep(bytes: ArrayBuffer): Buffer {
+    return this.keepPiece === null ? this.pieces.keep(bytes) : this.keepPiece(bytes);
   }
 
   #close(aborted: boolean): void {

@@ -240,6 +240,7 @@ class Listener implements HttpServer {
       if (bytes.byteLength === 0 && !isLast) return;
       stream.takeBody(bytes, isLast);
       this.#handOver(stream);
+      stream.keepArriving();
     });
   }
 
@@ -261,6 +262,7 @@ class Listener implements HttpServer {
     res.onData((bytes, isLast) => {
       if (bytes.byteLength === 0 && !isLast) return;
       stream.takeBody(bytes, isLast);
+      stream.keepArriving();
       calls++;
       if (calls > 1) return;
       setImmediate(() => {

@@ -55,7 +55,10 @@ function delayWrites(port: number, prng: Prng): void {
 }
 
 /** A queue whose batches are read as the writer reads them, and given back. */
-function startCapture(take: (exchange: CapturedExchange) => void): CaptureQueue {
+function startCapture(
+  take: (exchange: CapturedExchange) => void,
+  queueBytesMax: number = DEFAULTS.GW_MAX_QUEUE_BYTES,
+): CaptureQueue {
   const memory = new BodyMemory();
   const slabs = new SlabPool();
   const writer: CaptureWriter<ExchangeBatch> = {
@@ -69,14 +72,20 @@ function startCapture(take: (exchange: CapturedExchange) => void): CaptureQueue 
   };
   return new CaptureQueue(writer as CaptureWriter, {
     max_queue: DEFAULTS.GW_MAX_QUEUE,
-    max_queue_bytes: DEFAULTS.GW_MAX_QUEUE_BYTES,
+    max_queue_bytes: queueBytesMax,
     max_capture_bytes: DEFAULTS.GW_MAX_CAPTURE_BYTES,
   });
 }
 
 const HOWS = ['ok', 'late', 'early', 'dies', 'stale'] as const;
 
-it('brings nobody bytes of another', async () => {
+/** With the second, exchanges are given up in the middle, all of the longest among them, and others take what memory they had. */
+const ROOMS: [string, number][] = [
+  ['room for all', DEFAULTS.GW_MAX_QUEUE_BYTES],
+  ['room for some', 1 << 20],
+];
+
+it.each(ROOMS)('brings nobody bytes of another, with %s', async (_name, queueBytesMax) => {
   const prng = createPrng(SEED);
   const seen = { whole: 0, cut: 0, again: 0, captured: 0, left: 0 };
   const wrong: string[] = [];
@@ -126,7 +135,7 @@ it('brings nobody bytes of another', async () => {
     seen.captured++;
     check('captured request', number, request_body);
     if (status === 200) check('captured answer', number, response_body);
-  });
+  }, queueBytesMax);
   const gateway = await startTestGateway(upstream.url, capture);
   delayWrites(upstream.port, prng);
 
@@ -174,8 +183,8 @@ it('brings nobody bytes of another', async () => {
       client.reset();
     }),
   );
-  await capture.settle(30_000);
   await gateway.close();
+  await capture.settle(30_000);
   for (const { cut } of upstream.connections) {
     if (cut === null) continue;
     seen.cut++;
@@ -187,6 +196,10 @@ it('brings nobody bytes of another', async () => {
   expect(upstream.errors).toEqual([]);
   // All of it has happened, often.
   for (const count of Object.values(seen)) expect(count, JSON.stringify(seen)).toBeGreaterThan(5);
+  const { dropped, in_flight, queue_bytes } = capture.counters();
+  if (queueBytesMax < DEFAULTS.GW_MAX_QUEUE_BYTES) expect(dropped).toBeGreaterThan(5);
+  else expect(dropped).toBe(0);
+  expect([in_flight, queue_bytes]).toEqual([0, 0]);
 });
 
 it('takes nothing more of a request that was answered before it was there', async () => {

@@ -84,8 +84,8 @@ async function withGateway(
 }
 
 describe('an upstream behind TLS', () => {
-  it('gets requests and answers them, both ways byte for byte', async () => {
-    await withGateway({ NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem') }, async (url) => {
+  it.each(['off', 'on'])('gets requests and answers them byte for byte, with capture %s', async (capture) => {
+    await withGateway({ NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem'), GW_CAPTURE: capture }, async (url) => {
       const answers = await Promise.all(
         Array.from({ length: 4 }, () => fetch(`${url}/echo`, { method: 'POST', body: BODY })),
       );

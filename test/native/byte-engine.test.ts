@@ -215,17 +215,37 @@ describe.each(engines)('%s', (_name, engine, level) => {
     expect(engine.isPlain(bytes(needle.slice(6, -1)), needles, 2_000)).toBe(true);
   });
 
-  it('copies, also to and from shared memory, and never beyond', () => {
-    const shared = new Uint8Array(new SharedArrayBuffer(10));
-    engine.copyBytes(bytes('hello'), shared, 5);
-    engine.copyBytes(bytes(''), shared, 10);
-    const back = Buffer.alloc(7, '.');
-    engine.copyBytes(shared.subarray(6, 9), back, 3);
-    expect(back.toString()).toBe('...ell.');
-    expect(shared.subarray(0, 5)).toEqual(new Uint8Array(5));
-    expect(() => engine.copyBytes(bytes('hello'), shared, 6)).toThrow(RangeError);
-    expect(() => engine.copyBytes(bytes('hello'), shared, 11)).toThrow(RangeError);
-    expect(() => engine.copyBytes(bytes('hello'), shared, -1)).toThrow(RangeError);
+  it.each(['copyBytes', 'copyBytesAside'] as const)(
+    '%s copies, also to and from shared memory, and never beyond',
+    (copy) => {
+      const shared = new Uint8Array(new SharedArrayBuffer(10));
+      engine[copy](bytes('hello'), shared, 5);
+      engine[copy](bytes(''), shared, 10);
+      const back = Buffer.alloc(7, '.');
+      engine[copy](shared.subarray(6, 9), back, 3);
+      expect(back.toString()).toBe('...ell.');
+      expect(shared.subarray(0, 5)).toEqual(new Uint8Array(5));
+      expect(() => engine[copy](bytes('hello'), shared, 6)).toThrow(RangeError);
+      expect(() => engine[copy](bytes('hello'), shared, 11)).toThrow(RangeError);
+      expect(() => engine[copy](bytes('hello'), shared, -1)).toThrow(RangeError);
+    },
+  );
+
+  it.each(['copyBytes', 'copyBytesAside'] as const)('%s copies from and to any place, and within', (copy) => {
+    const place = fc.nat(70);
+    const length = fc.oneof(fc.nat(200), fc.nat(3_000));
+    fc.assert(
+      fc.property(place, place, length, fc.boolean(), fc.gen(), (fromAt, toAt, size, isWithin, random) => {
+        const source = Buffer.from(Array.from({ length: 3_200 }, (_, at) => (at * 7 + fromAt) & 255));
+        const target = isWithin ? source : Buffer.from(new SharedArrayBuffer(3_200));
+        const expected = Buffer.from(target);
+        // Across a line of 64 bytes and within one; with `isWithin` the two mostly overlap.
+        const at = isWithin ? toAt : random(fc.nat, 3_200 - size);
+        source.subarray(fromAt, fromAt + size).copy(expected, at);
+        engine[copy](source.subarray(fromAt, fromAt + size), target, at);
+        expect(target.equals(expected)).toBe(true);
+      }),
+    );
   });
 
   it('refuses numbers of another kind', () => {
