@@ -93,11 +93,6 @@ export class RedoLog {
     return this.#number++;
   }
 
-  /** What was appended since the beginning: views, until the next beginning. */
-  *records(): Generator<RedoRecord> {
-    yield* readRecords(this.#bytes.subarray(0, this.#end));
-  }
-
   get isEmpty(): boolean {
     return this.#end === 0;
   }

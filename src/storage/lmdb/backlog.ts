@@ -10,6 +10,12 @@ import { RedoLog } from '../redo-log.ts';
 import { applyChange, type Change, mergeCounts, readChanges, writeChange } from './changes.ts';
 import type { Environment } from './environment.ts';
 
+/** What a record of the log promises. */
+interface Promised {
+  number: number;
+  changes: readonly Change[];
+}
+
 /** By a log's identity: number of the last of its records that is in the database. */
 const TAKEN = 'redo';
 
@@ -17,6 +23,8 @@ export class Backlog {
   readonly #environment: Environment;
   readonly #log: RedoLog;
   readonly #dropSuperseded: (changes: readonly Change[]) => readonly Change[];
+  /** What is in the log and not in the database: as it was promised, so that nothing has to be read from bytes again. */
+  #promised: Promised[] = [];
   #timer: NodeJS.Timeout | null = null;
   #isClosed = false;
 
@@ -39,8 +47,10 @@ export class Backlog {
       this.#log.skipTo(taken ?? 0);
       // A log that the database does not know, or that goes on somewhere else, belongs to another state of it.
       if (taken === null) environment.transactNow(() => writeTaken(environment, identity, this.#log.last));
-      else if (found.length > 0 && found[0]!.number <= taken + 1 && this.#log.last > taken)
-        this.#write(found);
+      else if (found.length > 0 && found[0]!.number <= taken + 1 && this.#log.last > taken) {
+        const left = found.filter(({ number }) => number > taken);
+        this.#write(left.map(({ number, payload }) => ({ number, changes: readChanges(payload) })));
+      }
     } catch (thrown) {
       this.#log.close();
       throw thrown;
@@ -54,19 +64,25 @@ export class Backlog {
    * @throws Error of the file system or the database; then they are not promised
    */
   promise(changes: readonly Change[]): boolean {
+    const kept: Change[] = [];
     const write = (into: Buffer, from: number) => {
       let at = from;
+      kept.length = 0;
       for (const change of changes) {
         at = writeChange(change, into, at);
         if (at < 0) return at;
+        kept.push(keepChange(change, into, at));
       }
       return at;
     };
-    if (this.#log.append(write) === 0) {
+    let number = this.#log.append(write);
+    if (number === 0) {
       if (this.#log.isEmpty) return false;
       this.settle();
-      if (this.#log.append(write) === 0) return false;
+      number = this.#log.append(write);
+      if (number === 0) return false;
     }
+    this.#promised.push({ number, changes: kept });
     this.#timer ??= setTimeout(this.#settleLater, REDO_LOG.delay_ms).unref();
     return true;
   }
@@ -74,7 +90,8 @@ export class Backlog {
   /** Brings what is promised to the database. @throws Error of the database; it stays promised */
   settle(): void {
     if (this.#log.isEmpty) return;
-    this.#write([...this.#log.records()]);
+    this.#write(this.#promised);
+    this.#promised = [];
     this.#log.beginAgain();
   }
 
@@ -102,23 +119,33 @@ export class Backlog {
     }
   };
 
-  #write(records: readonly { number: number; payload: Buffer }[]): void {
+  #write(records: readonly Promised[]): void {
     const { identity } = this.#log;
     this.#environment.transactNow(() => {
       // Another process may have found the log and done it.
       const taken = readTaken(this.#environment, identity) ?? 0;
-      const changes: Change[] = [];
+      const all: Change[] = [];
       let last = taken;
-      for (const { number, payload } of records) {
+      for (const { number, changes } of records) {
         if (number <= taken) continue;
-        for (const change of readChanges(payload)) changes.push(change);
+        for (const change of changes) all.push(change);
         last = number;
       }
       if (last === taken) return;
-      for (const change of mergeCounts(this.#dropSuperseded(changes))) applyChange(this.#environment, change);
+      for (const change of mergeCounts(this.#dropSuperseded(all))) applyChange(this.#environment, change);
       writeTaken(this.#environment, identity, last);
     });
   }
+}
+
+/**
+ * The change as it stands in the log, whatever becomes of the caller's bytes.
+ * @param end of the change in the log's bytes, which stay until all of them are in the database
+ */
+function keepChange(change: Change, log: Buffer, end: number): Change {
+  const { op, database, key } = change;
+  if (op === 'put') return { op, database, key, value: log.subarray(end - change.value.length, end) };
+  return op === 'add' ? { op, database, key, counts: { ...change.counts } } : change;
 }
 
 /** null: the log was never opened with this database. */
