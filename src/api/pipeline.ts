@@ -48,33 +48,40 @@ export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
   const work = (request: ApiRequest, principal: Principal, outcome: RateOutcome): Settled<ApiReply> => {
     const rateHeaders = checks.rate_headers.describe(outcome);
     if (!outcome.allowed) return withHeaders(renderError(new CatalogueError('rate_limited')), rateHeaders);
-    const fail = (thrown: unknown) => renderFailure(thrown, rateHeaders);
     try {
       const input = readInput(endpoint, request, TENANT_NAMES);
       const { named, checked } = checkAll(endpoint, input, principal);
       const { params, query, body } = checked;
       const resolved = resolveTenant(endpoint, principal, named, checks.memberships);
-      const reply = whenThere(resolved, (tenant) => handler({ tenant, params, query, body, request }));
-      if (reply instanceof Promise) return reply.then((done) => toApiReply(done, rateHeaders), fail);
-      return toApiReply(reply, rateHeaders);
+      const reply =
+        resolved instanceof Promise
+          ? resolved.then((tenant) => handler({ tenant, params, query, body, request }))
+          : handler({ tenant: resolved, params, query, body, request });
+      if (!(reply instanceof Promise)) return toApiReply(reply, rateHeaders);
+      return reply.then(
+        (done) => toApiReply(done, rateHeaders),
+        (thrown) => renderFailure(thrown, rateHeaders),
+      );
     } catch (thrown) {
-      return fail(thrown);
+      return renderFailure(thrown, rateHeaders);
     }
   };
   // Most principals, takes and tenants are there at once; to wait for them would cost a turn of the queue.
-  const handle = (request: ApiRequest): Settled<ApiReply> =>
-    whenThere(identify(request, checks), (principal) =>
-      whenThere(checks.limiter.take(principal.id), (outcome) => work(request, principal, outcome)),
-    );
+  const take = (request: ApiRequest, principal: Principal): Settled<ApiReply> => {
+    const outcome = checks.limiter.take(principal.id);
+    if (outcome instanceof Promise) return outcome.then((taken) => work(request, principal, taken));
+    return work(request, principal, outcome);
+  };
+  const handle = (request: ApiRequest): Settled<ApiReply> => {
+    const principal = identify(request, checks);
+    if (principal instanceof Promise) return principal.then((known) => take(request, known));
+    return take(request, principal);
+  };
   return { endpoint, handle };
 }
 
 /** Mostly there at once. */
 type Settled<Value> = Value | Promise<Value>;
-
-function whenThere<Value, Next>(value: Settled<Value>, next: (value: Value) => Settled<Next>): Settled<Next> {
-  return value instanceof Promise ? value.then(next) : next(value);
-}
 
 /** @throws FailedCall for a failure of ours: it is reported and rendered further out */
 function renderFailure(thrown: unknown, rateHeaders: ApiReply['headers']): ApiReply {

@@ -32,6 +32,8 @@ export function quickReadOf(schema: z.ZodType): QuickRead | null {
 function compile(schema: z.ZodType): QuickRead | null {
   if ((schema.def.checks?.length ?? 0) > 0) return null;
   if (schema instanceof z.ZodDefault) return compileDefault(schema);
+  if (schema instanceof z.ZodOptional) return compileAbsence(schema, undefined);
+  if (schema instanceof z.ZodNullable) return compileAbsence(schema, null);
   return schema instanceof z.ZodObject ? compileObject(schema) : null;
 }
 
@@ -41,6 +43,14 @@ function compileDefault({ def }: z.ZodDefault): QuickRead | null {
   // Others could be changed by whoever got them.
   if (read === null || typeof defaultValue === 'object') return null;
   return (input) => (input === undefined ? defaultValue : read(input));
+}
+
+/** @param absent the input that is its own output */
+function compileAbsence({ def }: z.ZodOptional | z.ZodNullable, absent: undefined | null): QuickRead | null {
+  const read = quickReadOf(def.innerType as z.ZodType);
+  // What takes it itself, as a default does, has a say in what comes of it.
+  if (read === null || read(absent) !== ASK_ZOD) return null;
+  return (input) => (input === absent ? absent : read(input));
 }
 
 /** Objects that ignore what they do not name. */
@@ -60,6 +70,7 @@ function compileObject({ def }: z.ZodObject): QuickRead | null {
       const name = names[at]!;
       const value = reads[at]!((input as Record<string, unknown>)[name]);
       if (value === ASK_ZOD) return ASK_ZOD;
+      if (value === undefined && !(name in input)) continue;
       output[name] = value;
     }
     return output;

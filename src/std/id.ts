@@ -10,6 +10,7 @@ const ALPHABET = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
 const ULID_PATTERN = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
 const TIME_CHARACTERS = 10;
 const RANDOM_CHARACTERS = 16;
+const LAST = RANDOM_CHARACTERS - 1;
 
 /** Fills the array with random bytes and returns nothing. */
 export type FillRandom = (target: Uint8Array) => void;
@@ -40,6 +41,8 @@ export function createUlidSource(
   const random = new Uint8Array(RANDOM_CHARACTERS); // one base-32 digit a byte
   let lastMs = -1;
   let timePart = '';
+  /** The last id without its last character, which is what most ids of a millisecond differ in. */
+  let stem = '';
   return () => {
     const nowMs = clock.wallMs();
     if (nowMs > lastMs) {
@@ -51,10 +54,13 @@ export function createUlidSource(
       // 2^80 ids in one millisecond: borrow the next one
       lastMs++;
       timePart = encodeTime(lastMs);
+    } else if (random[LAST]! > 0) {
+      // Nothing was carried.
+      return stem + ALPHABET[random[LAST]!];
     }
-    let id = timePart;
-    for (let i = 0; i < RANDOM_CHARACTERS; i++) id += ALPHABET[random[i]!];
-    return id;
+    stem = timePart;
+    for (let i = 0; i < LAST; i++) stem += ALPHABET[random[i]!];
+    return stem + ALPHABET[random[LAST]!];
   };
 }
 

@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { flag, identifier, integer, list, text } from '../../src/contract/fields.ts';
 import { ASK_ZOD, quickReadOf } from '../../src/contract/quick-read.ts';
 import { finishBody, runParams, runStartBody, stepBody } from '../../src/contract/runs.ts';
+import { tenantFields, tenantQuery } from '../../src/contract/tenant-fields.ts';
 
 /** What is right, and what is wrong or odd in every way that JSON has. */
 const anyField = fc.oneof(
@@ -32,6 +33,15 @@ const SCHEMAS: Record<string, z.ZodObject> = {
     b: integer({ ge: -3, le: 9 }).default(4),
     c: flag(),
     d: identifier(),
+  }),
+  tenant: tenantFields,
+  query: tenantQuery,
+  absent: z.object({
+    a: text({ max: 5 }).optional(),
+    b: identifier().nullish(),
+    c: flag().nullable(),
+    d: integer({ ge: 0 }).nullable().default(4),
+    e: integer({ ge: 0 }).optional().nullable().describe('as it is'),
   }),
 };
 
@@ -71,6 +81,17 @@ describe('a quick reading', () => {
     expect(quickReadOf(stepBody)!([])).toBe(ASK_ZOD);
   });
 
+  it('takes a request that names no tenant, or one, without asking', () => {
+    const read = quickReadOf(tenantFields)!;
+    expect(read({ step_index: 3 })).toStrictEqual({});
+    expect(read({ org_id: 'acme', project_id: null, more: 1 })).toStrictEqual({
+      org_id: 'acme',
+      project_id: null,
+    });
+    expect(read({ org_id: '' })).toBe(ASK_ZOD);
+    expect(read({ project_id: 5 })).toBe(ASK_ZOD);
+  });
+
   it('is not made where a part, a rule or another shape needs zod', () => {
     expect(quickReadOf(runStartBody)).toBeNull();
     expect(quickReadOf(z.strictObject({ a: text({ max: 5 }) }))).toBeNull();
@@ -85,6 +106,9 @@ describe('a quick reading', () => {
         }),
       ),
     ).toBeNull();
+    // A default inside has a say in what comes of nothing.
+    expect(quickReadOf(z.object({ a: flag().default(false).optional() }))).toBeNull();
+    expect(quickReadOf(z.object({ a: z.string().nullish() }))).toBeNull();
     expect(quickReadOf(z.object({ a: list(flag(), { max: 3 }) }))).toBeNull();
     expect(quickReadOf(z.object({ a: z.object({}).default({}) }))).toBeNull();
   });

@@ -139,6 +139,21 @@ describe('a ULID', () => {
     expect(ids.map(readUlidTimeMs)).toEqual([5, 5, 5, 9, 9, 9, 10]);
   });
 
+  it('counts up by one within a millisecond, whichever digits that changes', () => {
+    const digits = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
+    const newId = createUlidSource({ wallMs: () => 7, monotonicMs: () => 0 }, (target) => {
+      target.fill(31);
+      target[0] = 1;
+      target[12] = 30;
+    });
+    const numberOf = (id: string) =>
+      [...id.slice(10)].reduce((sum, digit) => sum * 32n + BigInt(digits.indexOf(digit)), 0n);
+    const ids = Array.from({ length: 3_000 }, () => newId());
+    const first = numberOf(ids[0]!);
+    expect(ids.map(numberOf)).toEqual(ids.map((_, at) => first + BigInt(at)));
+    expect(new Set(ids.map((id) => id.slice(0, 10)))).toEqual(new Set(['0000000007']));
+  });
+
   it('carries over when the random part is used up', () => {
     const newId = createUlidSource(
       { wallMs: () => 1, monotonicMs: () => 0 },

@@ -185,6 +185,12 @@ export class RunMemory {
     return this.#names;
   }
 
+  /** Whether no monitor is in a streak. */
+  get isQuiet(): boolean {
+    for (let at = 0; at < this.#streaks.length; at += 4) if (this.#streaks[at] !== 0) return false;
+    return true;
+  }
+
   streak(monitor: MonitorName): Streak {
     const at = MONITOR_NAMES.indexOf(monitor) * 4;
     return { length: this.#streaks[at]!, level: this.#streaks[at + 1]!, calm: this.#streaks[at + 2]! };

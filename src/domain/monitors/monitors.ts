@@ -93,6 +93,8 @@ function advanceStreaks(
   fired: readonly MonitorName[],
   profile: MonitorProfile,
 ): { monitor: MonitorName; level: number } | null {
+  // Most steps: no streak begins, goes on or ends.
+  if (fired.length === 0 && memory.isQuiet) return null;
   const streaks = {} as Record<MonitorName, Streak>;
   const wasLooping = LOOPS.some((name) => memory.streak(name).length > 0);
   for (const name of MONITOR_NAMES) streaks[name] = advanceStreak(memory.streak(name), fired.includes(name));
