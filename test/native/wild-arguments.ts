@@ -80,6 +80,7 @@ const fitting: Record<string, () => unknown[]> = {
   measureCommonPrefix: () => [makeArray(Uint8Array, 100), makeArray(Uint8Array, 100), 3, 2, 90],
   measureCommonSuffix: () => [makeArray(Uint8Array, 100), makeArray(Uint8Array, 100), 93, 92, 90],
   copyBytes: () => [makeArray(Uint8Array, 16), makeArray(Uint8Array, 100), 5],
+  copyBytesAside: () => [makeArray(Uint8Array, 2_000), makeArray(Uint8Array, 4_000), 5],
   measureChecksum: () => [makeArray(Uint8Array, 2_000), 1, 2_000],
   extendChecksum: () => [7, makeArray(Uint8Array)],
   measureMisalignment: () => [makeArray(Uint8Array), 64],
