@@ -7,6 +7,7 @@ import { PATIENCE_MS } from './test/fixtures/patience.ts';
 export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
+    setupFiles: ['test/seed.ts'],
     pool: 'forks',
     maxWorkers: 2,
     testTimeout: 180_000,

@@ -97,6 +97,7 @@ describe('a batch', () => {
       fc.property(fc.tuple(form, form, form), fc.array(request, { maxLength: 20 }), (forms, requests) => {
         const batches = [makeBatch(), makeBatch()];
         const expected: ReturnType<typeof join>[][] = [[], []];
+        const drawn: number[][] = [[], []];
         for (const { which, into, path, run_id, values } of requests) {
           const request_form = forms[which]!;
           const request_headers = request_form.headers.slice();
@@ -104,14 +105,15 @@ describe('a batch', () => {
           const exchange = finish({ path, run_id, request_headers, request_form });
           batches[into]!.add(exchange);
           expected[into]!.push(join(exchange));
+          drawn[into]!.push(which);
         }
         for (const [i, batch] of batches.entries()) {
           const found = read(batch);
           expect(found).toEqual(expected[i]);
           // One form, one route: one object.
           const seen = new Map<string, unknown>();
-          for (const { path, request_form } of found) {
-            const key = JSON.stringify([path, request_form]);
+          for (const [at, { path, request_form }] of found.entries()) {
+            const key = JSON.stringify([path, drawn[i]![at]]);
             expect(seen.get(key) ?? request_form).toBe(request_form);
             seen.set(key, request_form);
           }
