@@ -18,6 +18,7 @@ import { Packr } from 'msgpackr';
 import { byteEngine } from '../../native/byte-engine.ts';
 import type { CapturedExchange, FinishedExchange, RequestForm } from '../../src/domain/exchange.ts';
 import { CAPTURE_FREE_SLABS, CAPTURE_SLAB_BYTES } from '../../src/limits.ts';
+import { RecentMap } from '../../src/std/recent-map.ts';
 import type { BodyMemory } from './body-memory.ts';
 
 /** Eight lengths and counts, then the numbers (`writeNumbers`). */
@@ -407,23 +408,26 @@ interface KnownHead {
   form: RequestForm;
 }
 
-/** The last heads by their checksums: a client sends the same one again and again. Of two with one checksum the last. */
-const knownHeads = new Map<number, KnownHead>();
 const MAX_KNOWN_HEADS = 1_024;
 const MAX_KNOWN_BYTES = 8_192;
+/** The last heads by their checksums: a client sends the same one again and again. Of two with one checksum the last. */
+const knownHeads = new RecentMap<number, KnownHead>(MAX_KNOWN_HEADS);
 
-/** Equal heads give the same form, mostly. */
+/** Equal heads give the same form as long as they are known; a long one never is. */
 function readHead(bytes: Buffer, from: number, to: number): KnownHead {
   const checksum = byteEngine.measureChecksum(bytes, from, to);
   const known = knownHeads.get(checksum);
-  if (known !== undefined && bytes.compare(known.bytes, 0, known.bytes.length, from, to) === 0) return known;
+  if (known !== undefined && bytes.compare(known.bytes, 0, known.bytes.length, from, to) === 0) {
+    // One in use is not forgotten in the middle of a batch.
+    if (knownHeads.getRecent(checksum) === undefined) knownHeads.set(checksum, known);
+    return known;
+  }
   const fields = packr.unpack(bytes, { start: from, end: to }) as Head;
   const head = {
     bytes: Buffer.from(bytes.subarray(from, to)),
     fields,
     form: { headers: splitPairs(fields[8]), varying: fields[9] },
   };
-  if (knownHeads.size >= MAX_KNOWN_HEADS) knownHeads.clear();
   if (to - from <= MAX_KNOWN_BYTES) knownHeads.set(checksum, head);
   return head;
 }
