@@ -67,11 +67,7 @@ const BATCH_BYTES = 16 * 1024 * 1024;
  * store them; nobody waits for a batch (`settle` sends it at once), and the end of the process by force loses what it holds.
  */
 const BATCH_WAIT_MS = 100;
-/**
- * Batches at the writer at once. While they are under way the next one grows; one of so many bytes waits as it is instead,
- * and another is begun: a batch gives its memory back when all of it is stored, and a writer that catches up with a large
- * one would make room for nothing all that time.
- */
+/** Batches at the writer at once; while they are under way the next one grows. */
 const BATCHES_UNDER_WAY = 3;
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;
@@ -117,8 +113,6 @@ export class CaptureQueue implements ByteBudget {
   /** Submitted and neither captured nor dropped. */
   #depth = 0;
   #pending = makeBatch();
-  /** As large as batches get, and waiting for their turn; the oldest first. */
-  readonly #full: Batch[] = [];
   /** Sent and neither captured nor dropped, those that are tried again among them. */
   readonly #sent = new Set<Batch>();
   /** Of those sent: the ones that wait for their next try. */
@@ -233,7 +227,6 @@ export class CaptureQueue implements ByteBudget {
       this.#dropBatch(batch);
     }
     this.#retries.clear();
-    for (const batch of this.#full.splice(0)) this.#dropBatch(batch);
     this.#dropBatch(this.#takePending());
   }
 
@@ -269,23 +262,13 @@ export class CaptureQueue implements ByteBudget {
       this.#timer = null;
     }
     if (this.#pending.exchanges === 0) return;
-    if (!this.#isWriterFree) {
-      if (this.#pending.bytes >= BATCH_BYTES) this.#full.push(this.#takePending());
-      else this.#isDue = true;
+    if (this.#underWay >= BATCHES_UNDER_WAY || this.#retryAfterMs > 0) {
+      this.#isDue = true;
       return;
     }
-    this.#send(this.#takePending());
-  }
-
-  get #isWriterFree(): boolean {
-    return this.#underWay < BATCHES_UNDER_WAY && this.#retryAfterMs === 0;
-  }
-
-  /** The writer is done with a batch. */
-  #sendNext(): void {
-    while (this.#isWriterFree && this.#full.length > 0) this.#send(this.#full.shift()!);
-    // Not what has just begun to gather: a batch costs both threads much, however little it holds.
-    if (this.#isDue) this.#sendPending();
+    const batch = this.#takePending();
+    this.#sent.add(batch);
+    this.#send(batch);
   }
 
   #takePending(): Batch {
@@ -296,14 +279,14 @@ export class CaptureQueue implements ByteBudget {
   }
 
   #send(batch: Batch): void {
-    this.#sent.add(batch);
     this.#underWay++;
     this.#writer.append(batch.content!).then(
       () => {
         this.#underWay--;
         this.#retryAfterMs = 0;
         this.#finishBatch(batch);
-        this.#sendNext();
+        // Not what has just begun to gather: a batch costs both threads much, however little it holds.
+        if (this.#isDue) this.#sendPending();
       },
       (thrown: unknown) => {
         this.#underWay--;
@@ -315,7 +298,7 @@ export class CaptureQueue implements ByteBudget {
           // It may have been the one that all others waited behind.
           this.#retryAfterMs = 0;
           this.#dropBatch(batch);
-          this.#sendNext();
+          if (this.#isDue) this.#sendPending();
         }
       },
     );
@@ -355,7 +338,6 @@ export class CaptureQueue implements ByteBudget {
     // A batch that is tried again leaves after younger ones, so the oldest that is left decides.
     let oldest = this.#pending.exchanges > 0 ? this.#pending.first : Number.POSITIVE_INFINITY;
     for (const { first } of this.#sent) oldest = Math.min(oldest, first);
-    for (const { first } of this.#full) oldest = Math.min(oldest, first);
     while (this.#waiters.length > 0 && this.#waiters[0]!.target < oldest) this.#waiters.shift()!.resolve();
   }
 }

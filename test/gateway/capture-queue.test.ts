@@ -42,19 +42,12 @@ class ScriptedWriter implements CaptureWriter<PathBatch> {
   }
 }
 
-interface Scripted {
-  queue: CaptureQueue;
-  writer: ScriptedWriter;
-  submit: (path: string, bytes?: number) => void;
-}
-
-function makeQueue(options: { max_queue_bytes?: number; max_capture_bytes?: number } = {}): Scripted {
+function makeQueue(): { queue: CaptureQueue; writer: ScriptedWriter; submit: (path: string) => void } {
   const writer = new ScriptedWriter();
-  const limits = { max_queue: 100, max_queue_bytes: 1e6, max_capture_bytes: 1e5, ...options };
-  const queue = new CaptureQueue(writer, limits);
-  const submit = (path: string, bytes = 100): void => {
+  const queue = new CaptureQueue(writer, { max_queue: 100, max_queue_bytes: 1e6, max_capture_bytes: 1e5 });
+  const submit = (path: string): void => {
     const tee = queue.begin()!;
-    tee.add(tee.request, Buffer.alloc(bytes));
+    tee.add(tee.request, Buffer.alloc(100));
     const { request_body, response_body, ...exchange } = makeExchange({ path });
     queue.submit(tee, {
       ...exchange,
@@ -136,56 +129,6 @@ describe('capture queue', () => {
     await queue.settle(10_000);
     expect(queue.counters()).toMatchObject({ captured: 0, dropped: 2, in_flight: 0, queue_bytes: 0 });
     expect(queue.begin()).toBeNull();
-  });
-});
-
-describe('batches that wait for their turn', () => {
-  it('are no larger than others, so that room comes back bit by bit', async () => {
-    const large = 16 << 20;
-    const { queue, writer, submit } = makeQueue({ max_queue_bytes: 8 * large, max_capture_bytes: large });
-    for (const path of ['/1', '/2', '/3', '/4', '/5', '/6']) submit(path, large);
-    submit('/last');
-    await vi.advanceTimersByTimeAsync(1_000);
-    expect(writer.appends.map(({ paths }) => paths)).toEqual([['/1'], ['/2'], ['/3']]);
-    expect(queue.counters().queue_bytes).toBe(6 * large + 100);
-
-    for (let done = 1; done <= 7; done++) {
-      (await writer.nth(done)).succeed();
-      await spread();
-      expect(queue.counters()).toMatchObject({
-        captured: done,
-        queue_bytes: done < 7 ? (6 - done) * large + 100 : 0,
-      });
-    }
-    expect(writer.appends.map(({ paths }) => paths).slice(3)).toEqual([['/4'], ['/5'], ['/6'], ['/last']]);
-  });
-
-  it('are waited for by whoever waits for all, and go with the rest', async () => {
-    const large = 16 << 20;
-    const { queue, writer, submit } = makeQueue({ max_queue_bytes: 8 * large, max_capture_bytes: large });
-    for (const path of ['/1', '/2', '/3', '/4', '/5']) submit(path, large);
-    let isSettled = false;
-    const settled = queue.settle(10_000).then(() => {
-      isSettled = true;
-    });
-    for (const { succeed } of writer.appends) succeed();
-    await spread();
-    expect(isSettled).toBe(false);
-    expect(writer.appends.map(({ paths }) => paths).slice(3)).toEqual([['/4'], ['/5']]);
-    submit('/6', large);
-    submit('/7', large);
-    submit('/8');
-    queue.kill();
-    for (const { succeed } of writer.appends) succeed();
-    await settled;
-    await spread();
-    expect(queue.counters()).toMatchObject({
-      attempted: 8,
-      captured: 6,
-      dropped: 2,
-      in_flight: 0,
-      queue_bytes: 0,
-    });
   });
 });
 
