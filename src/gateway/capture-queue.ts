@@ -67,8 +67,10 @@ const BATCH_BYTES = 16 * 1024 * 1024;
  * store them; nobody waits for a batch (`settle` sends it at once), and the end of the process by force loses what it holds.
  */
 const BATCH_WAIT_MS = 100;
-/** Batches at the writer at once; while they are under way the next one grows. */
+/** Batches at the writer at once; while they are under way the next one grows… */
 const BATCHES_UNDER_WAY = 3;
+/** …unless it holds `BATCH_BYTES`: a turn of a busy front's loop is long enough for the writer to run dry. */
+const LARGE_BATCHES_UNDER_WAY = 16;
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;
 
@@ -262,7 +264,9 @@ export class CaptureQueue implements ByteBudget {
       this.#timer = null;
     }
     if (this.#pending.exchanges === 0) return;
-    if (this.#underWay >= BATCHES_UNDER_WAY || this.#retryAfterMs > 0) {
+    const isLarge = this.#pending.bytes >= BATCH_BYTES;
+    const most = isLarge ? LARGE_BATCHES_UNDER_WAY : BATCHES_UNDER_WAY;
+    if (this.#underWay >= most || this.#retryAfterMs > 0) {
       this.#isDue = true;
       return;
     }

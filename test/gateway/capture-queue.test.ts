@@ -42,12 +42,19 @@ class ScriptedWriter implements CaptureWriter<PathBatch> {
   }
 }
 
-function makeQueue(): { queue: CaptureQueue; writer: ScriptedWriter; submit: (path: string) => void } {
+interface Scripted {
+  queue: CaptureQueue;
+  writer: ScriptedWriter;
+  submit: (path: string, bytes?: number) => void;
+}
+
+function makeQueue(options: { max_queue_bytes?: number; max_capture_bytes?: number } = {}): Scripted {
   const writer = new ScriptedWriter();
-  const queue = new CaptureQueue(writer, { max_queue: 100, max_queue_bytes: 1e6, max_capture_bytes: 1e5 });
-  const submit = (path: string): void => {
+  const limits = { max_queue: 100, max_queue_bytes: 1e6, max_capture_bytes: 1e5, ...options };
+  const queue = new CaptureQueue(writer, limits);
+  const submit = (path: string, bytes = 100): void => {
     const tee = queue.begin()!;
-    tee.add(tee.request, Buffer.alloc(100));
+    tee.add(tee.request, Buffer.alloc(bytes));
     const { request_body, response_body, ...exchange } = makeExchange({ path });
     queue.submit(tee, {
       ...exchange,
@@ -129,6 +136,36 @@ describe('capture queue', () => {
     await queue.settle(10_000);
     expect(queue.counters()).toMatchObject({ captured: 0, dropped: 2, in_flight: 0, queue_bytes: 0 });
     expect(queue.begin()).toBeNull();
+  });
+});
+
+describe('batches at the writer', () => {
+  it('are three, and as many more as are large', async () => {
+    const large = 16 << 20;
+    const { queue, writer, submit } = makeQueue({ max_queue_bytes: 20 * large, max_capture_bytes: large });
+    for (let at = 1; at <= 17; at++) submit(`/${at}`, large);
+    submit('/small');
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(writer.appends.map(({ paths }) => paths)).toEqual(
+      Array.from({ length: 16 }, (_, at) => [`/${at + 1}`]),
+    );
+
+    writer.appends[0]!.succeed();
+    await spread();
+    expect(writer.appends[16]!.paths).toEqual(['/17', '/small']);
+    submit('/next');
+    await vi.advanceTimersByTimeAsync(1_000);
+    for (let at = 1; at < 14; at++) {
+      expect(writer.appends.length).toBe(17);
+      writer.appends[at]!.succeed();
+      await spread();
+    }
+    writer.appends[14]!.succeed();
+    await spread();
+    expect(writer.appends[17]!.paths).toEqual(['/next']);
+    for (const at of [15, 16, 17]) writer.appends[at]!.succeed();
+    await queue.settle(1_000);
+    expect(queue.counters()).toMatchObject({ attempted: 19, captured: 19, in_flight: 0, queue_bytes: 0 });
   });
 });
 
