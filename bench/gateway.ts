@@ -63,6 +63,9 @@ const LARGE = 300 * 1024;
 const STREAM_FRAMES = 64;
 const STALL_MEGABYTES = 200;
 const SETTLE_LIMIT_MS = 20_000;
+/** A target rests that used no more than this in this time; processor time is counted in steps of 10 ms. */
+const REST_CPU_US = 20_000;
+const REST_MS = 300;
 
 export const FULL: GatewayPlan = {
   phases: GATEWAY_PHASES,
@@ -172,6 +175,18 @@ async function settle(target: Target): Promise<{ backlog: number; settleS: numbe
   // Answers 409 or 404 where nothing is captured: then there is nothing to flush.
   await (await fetch(`http://127.0.0.1:${target.port}/__gw/flush`, { method: 'POST' })).arrayBuffer();
   return { backlog, settleS: (performance.now() - from) / 1000 };
+}
+
+/** Lets a gateway do what it had put off for lack of time: it packs what it stored. */
+async function rest({ pid, dataDir }: Target): Promise<void> {
+  if (pid === null || dataDir === null) return;
+  const from = performance.now();
+  for (let usedUs = Number.POSITIVE_INFINITY; usedUs > REST_CPU_US; ) {
+    if (performance.now() - from > SETTLE_LIMIT_MS) return;
+    const before = readCpuUs(pid);
+    await delay(REST_MS);
+    usedUs = readCpuUs(pid) - before;
+  }
 }
 
 /** The load process, as a function call. */
@@ -417,6 +432,7 @@ async function measureAllStreams(bench: Bench): Promise<void> {
       bench.say(`streams, warm-up: ${target.name}`);
       await bench.load.ask('streams', { port: target.port, streams: 64, framesPerStream: STREAM_FRAMES });
       await settle(target);
+      await rest(target);
     }
     for (const streams of plan.streams) {
       const cell: StreamsCell = { streams, rounds: [] };
@@ -424,11 +440,11 @@ async function measureAllStreams(bench: Bench): Promise<void> {
         const samples: StreamsCell['rounds'][number] = {};
         for (const target of targets) {
           bench.say(`${streams} streams, round ${round + 1}: ${target.name}`);
-          leaveAlone(target, targets);
           const before = target.pid ? readCpuUs(target.pid) : Number.NaN;
           const job = { port: target.port, streams, framesPerStream: STREAM_FRAMES };
           const measured = await bench.load.ask('streams', job);
           await settle(target);
+          await rest(target);
           samples[target.name] = {
             ...measured,
             cpuUs: target.pid ? readCpuUs(target.pid) - before : Number.NaN,
@@ -436,7 +452,6 @@ async function measureAllStreams(bench: Bench): Promise<void> {
         }
         cell.rounds.push(samples);
       }
-      letAllRun(targets);
       result.streams.push(cell);
     }
   });
