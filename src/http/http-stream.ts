@@ -48,6 +48,17 @@ export interface StreamEvents {
 }
 
 const NOT_ASCII = /[^\0-\x7f]/;
+/**
+ * What the library gathers while it is corked. It sends it when more comes than fits, and where the system does not take all
+ * of it, what did not fit is lost.
+ */
+const CORK_BYTES = 16 * 1024;
+/** A chunk's length with its line ends, and the end of all chunks. */
+const CHUNK_FRAME_BYTES = 16;
+/** What the library writes of a head by itself: `HTTP/1.1`, the date, the framing. */
+const OWN_LINES_BYTES = 256;
+/** Chunks that are longer are split. */
+const CHUNK_BYTES_MAX = CORK_BYTES - 2 * CHUNK_FRAME_BYTES;
 /** How the native library writes an IPv4 address on a socket for both versions. */
 const MAPPED_IPV4 = '0000:0000:0000:0000:0000:ffff:';
 
@@ -90,6 +101,8 @@ export class HttpStream {
   #isStagedKept = false;
   #written = 0;
   #isFlushScheduled = false;
+  /** What is staged does not fit into one cork: there is more to flush. */
+  #isFlushCut = false;
   #isBlocked = false;
   /** The library calls back when the client has taken what waited. */
   #hearsDrains = false;
@@ -145,16 +158,22 @@ export class HttpStream {
   resumeBody(): void {
     if (this.closed || !this.isBodyPaused) return;
     this.isBodyPaused = false;
-    this.#res.resume();
+    this.#resume();
   }
 
   /**
    * Puts off the parser's own 10-second limit on silent connections: an upload or a reader may be slow for as long as
-   * it likes. (`resume` re-arms the timer as a side effect; a paused stream has none.) Always paused first: the
-   * library's `resume` on a socket that is not paused leaves it deaf for good once the answer is out.
+   * it likes. (`resume` re-arms the timer as a side effect; a paused stream has none.)
    */
   keepAlive(): void {
-    if (this.closed || this.isBodyPaused) return;
+    if (!this.closed && !this.isBodyPaused) this.#resume();
+  }
+
+  /**
+   * Always paused first: the library's `resume` on a socket that is not paused leaves it deaf for good, and a write that the
+   * system does not take ends a pause.
+   */
+  #resume(): void {
     this.#res.pause();
     this.#res.resume();
   }
@@ -279,7 +298,8 @@ export class HttpStream {
   #flush(): void {
     this.#isFlushScheduled = false;
     if (this.closed || !this.replied) return;
-    this.#res.cork(this.#flushCorked);
+    do this.#res.cork(this.#flushCorked);
+    while (this.#isFlushCut && !this.closed);
     // Not before the cork has let the bytes go: the owner may have much to do at the end, and the client waits for them.
     if (this.#isComplete) this.#close(false);
     // A connection that goes down with its reply can only be closed once the cork has let the bytes go.
@@ -329,17 +349,15 @@ export class HttpStream {
   }
 
   #flushChunked(): void {
+    this.#isFlushCut = false;
     if (this.#staged.length > 0) {
+      let room = CORK_BYTES - CHUNK_FRAME_BYTES;
+      if (!this.#headSent) room -= this.#status.length + this.#headLines.length + OWN_LINES_BYTES;
       this.#sendHead();
       this.#hearDrains();
-      let flows = true;
-      for (const chunk of this.#staged) flows = this.#res.write(chunk);
-      this.#written += this.#staged.length;
-      this.#staged.length = 0;
-      if (!flows) {
-        this.#block();
-        if (this.#trailers !== null) return;
-      }
+      if (!this.#writeChunks(room)) this.#block();
+      this.#isFlushCut = this.#staged.length > 0 || (this.#trailers !== null && !this.#isBlocked);
+      if (this.#isFlushCut || this.#trailers !== null) return;
     }
     if (!this.#isEnded) return;
     if (this.#written === 0) {
@@ -355,6 +373,34 @@ export class HttpStream {
       this.#res.end();
       this.#isComplete = true;
     }
+  }
+
+  /**
+   * Writes what of the staged fits, and leaves the rest.
+   * @returns false when it does not flow
+   */
+  #writeChunks(bytes: number): boolean {
+    const staged = this.#staged;
+    let room = bytes;
+    let flows = true;
+    let at = 0;
+    while (at < staged.length) {
+      const chunk = staged[at]!;
+      const most = room - CHUNK_FRAME_BYTES;
+      let piece = chunk;
+      if (chunk.length > most) {
+        if (chunk.length <= CHUNK_BYTES_MAX || most <= 0) break;
+        piece = chunk.subarray(0, most);
+        staged[at] = chunk.subarray(most);
+      } else {
+        at++;
+      }
+      flows = this.#res.write(piece);
+      this.#written++;
+      room -= piece.length + CHUNK_FRAME_BYTES;
+    }
+    staged.splice(0, at);
+    return flows;
   }
 
   #flushBodyless(framing: { bytes: number | null; chunked: boolean }): void {

@@ -1,0 +1,130 @@
+/**
+ * Replies to clients that take them slower than they come: every byte arrives, once and in order, whatever of it the system
+ * took at once, and also where the request's body was told to wait meanwhile. Test thread, server included.
+ */
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { type ClientRequest, type IncomingMessage, request } from 'node:http';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { afterEach, expect, it } from 'vitest';
+import { raiseParserHeadLimit } from '../../src/config.ts';
+import type { HttpStream } from '../../src/http/http-stream.ts';
+import { type HttpServer, startServer } from '../../src/http/server.ts';
+
+const MIB = 1024 * 1024;
+
+let server: HttpServer;
+afterEach(() => server.drain(0));
+
+/** Starts a server, and a request to it with so many bytes of body announced. @returns the request and its stream */
+async function open(bodyBytes: number): Promise<[ClientRequest, HttpStream]> {
+  raiseParserHeadLimit();
+  const { promise, resolve } = Promise.withResolvers<HttpStream>();
+  server = await startServer({
+    host: '127.0.0.1',
+    port: 0,
+    isShared: false,
+    onStream: resolve,
+    describeError: (_status, message) => message,
+  });
+  const client = request({
+    port: server.port,
+    host: '127.0.0.1',
+    method: 'POST',
+    headers: { 'content-length': bodyBytes },
+  });
+  client.flushHeaders();
+  if (bodyBytes === 0) client.end();
+  else client.write('x');
+  return [client, await promise];
+}
+
+/** Of a body that says in each word where it stands: the bytes from one place to another. */
+function cut(from: number, to: number): Buffer {
+  const first = from >>> 2;
+  const words = Uint32Array.from({ length: (to >>> 2) - first + 1 }, (_, i) => first + i);
+  return Buffer.from(words.buffer).subarray(from - first * 4, to - first * 4);
+}
+
+/** Reads an answer to its end. @returns its length and a hash of it */
+async function readAll(answer: IncomingMessage): Promise<[number, string]> {
+  const hash = createHash('sha256');
+  let bytes = 0;
+  for await (const chunk of answer) {
+    hash.update(chunk);
+    bytes += chunk.length;
+  }
+  return [bytes, hash.digest('hex')];
+}
+
+/** Sizes of what is written together: it fits into what the library gathers, or does not, or only without the last. */
+const FLUSHES = [
+  [10_000, 10_000],
+  [14_000, 7_500, 20_000],
+  [40_000],
+  [16_352, 16_353],
+  [1, 60_000, 3],
+  [5_000, 5_000, 5_000],
+];
+
+it('brings a chunked reply whole to a client that takes it slowly', async () => {
+  const [client, stream] = await open(0);
+  let drained: PromiseWithResolvers<void> | null = null;
+  let blocks = 0;
+  stream.events = {
+    onBlocked: () => {
+      blocks++;
+      drained = Promise.withResolvers<void>();
+    },
+    onDrained: () => drained?.resolve(),
+  };
+  const hash = createHash('sha256');
+  let bytes = 0;
+  const answered = once(client, 'response') as Promise<[IncomingMessage]>;
+  stream.writeHead('200 OK', '', { kind: 'chunked' });
+  let read: Promise<[number, string]> | null = null;
+  for (let round = 0; bytes < 48 * MIB; round++) {
+    for (const size of FLUSHES[round % FLUSHES.length]!) {
+      const chunk = cut(bytes, bytes + size);
+      hash.update(chunk);
+      bytes += size;
+      stream.write(chunk);
+    }
+    stream.flush();
+    if (drained === null) continue;
+    // Not before something waits for it does the client read.
+    read ??= answered.then(([answer]) => readAll(answer));
+    await (drained as PromiseWithResolvers<void>).promise;
+    drained = null;
+  }
+  stream.end();
+  expect(await read).toEqual([bytes, hash.digest('hex')]);
+  expect(blocks).toBeGreaterThan(5);
+});
+
+it.each([
+  ['before the reply', true],
+  ['behind the reply', false],
+])('goes on with a reply that waits when a body flows again that was paused %s', async (_name, isFirst) => {
+  const length = 48 * MIB;
+  const [client, stream] = await open(2);
+  const blocked = Promise.withResolvers<void>();
+  const arrived = Promise.withResolvers<void>();
+  stream.events = {
+    onBlocked: () => blocked.resolve(),
+    onBody: () => arrived.resolve(),
+  };
+  if (isFirst) stream.pauseBody();
+  const answered = once(client, 'response') as Promise<[IncomingMessage]>;
+  stream.writeHead('200 OK', '', { kind: 'length', bytes: length });
+  const body = cut(0, length);
+  stream.write(body);
+  await blocked.promise;
+  if (!isFirst) stream.pauseBody();
+  await nextTurn();
+  stream.resumeBody();
+  client.end('y');
+  await arrived.promise;
+  const [answer] = await answered;
+  expect(await readAll(answer)).toEqual([length, createHash('sha256').update(body).digest('hex')]);
+});
