@@ -83,8 +83,11 @@ export function serveApi(
   };
 }
 
-/** So many pieces of a body become one: pieces of a byte each would take a hundred times what they hold. */
-const PIECES_JOINED = 1_024;
+/**
+ * So many pieces of a body become one: pieces of a byte each would take a hundred times what they hold, and each may be the
+ * last that keeps the memory it lies in (body-pieces.ts).
+ */
+const PIECES_JOINED = 64;
 
 /** What has come of a body. */
 class OpenBody {

@@ -7,7 +7,7 @@ import { FREE_BODY_PIECES_BYTES } from '../limits.ts';
 
 /** Pieces up to this size are kept in memory that others share: to get some for each costs more than to fill it. */
 const POOLED_BYTES = 8 * 1024;
-/** Held as long as one of the pieces in it is: at worst this much for each open request. */
+/** Held as long as one of the pieces in it is: at worst this much for each piece. */
 const POOL_BYTES = 64 * 1024;
 let pool = Buffer.allocUnsafeSlow(POOL_BYTES);
 let poolUsed = 0;
