@@ -55,8 +55,45 @@ it('of a batch that is given up no file is left', async () => {
   await files.sync();
 });
 
+const RAW_FILES = fileURLToPath(new URL('../../src/storage/capture/raw-files.ts', import.meta.url));
 const LOG = fileURLToPath(new URL('../../src/storage/capture/log.ts', import.meta.url));
 const CAPTURED = fileURLToPath(new URL('./captured.ts', import.meta.url));
+
+/** Runs a program where every file ends at 6 MiB, as on a disk that is full there. @returns the JSON that it prints */
+function runOnFullDisk(program: string, env: NodeJS.ProcessEnv = {}): unknown {
+  const { stdout, stderr, status } = spawnSync(
+    'bash',
+    ['-c', 'trap "" XFSZ; ulimit -f 6144; exec "$0" --input-type=module -e "$1"', process.execPath, program],
+    { encoding: 'utf8', env: { ...process.env, ...env } },
+  );
+  expect(stderr).toBe('');
+  expect(status).toBe(0);
+  return JSON.parse(stdout);
+}
+
+it.skipIf(process.platform !== 'linux')(
+  'a write that has failed before anybody waits for it fails the batch all the same',
+  () => {
+    const folder = makeFolder();
+    const program = `
+      import { stat } from 'node:fs/promises';
+      import { RawFiles, readRawBlock } from ${JSON.stringify(RAW_FILES)};
+      const files = new RawFiles(${JSON.stringify(folder)}, []);
+      const told = [];
+      files.stage([Buffer.from('head'), Buffer.alloc(8 << 20, 'large')]);
+      await files.write();
+      // One thread for files: the write has taken a part, been refused the rest, and said so when these are answered.
+      for (let i = 0; i < 5; i++) await stat('/');
+      await files.finish().catch((error) => told.push(error.code));
+      await files.abandon();
+      const { place } = files.stage([Buffer.from('head'), Buffer.alloc(1 << 20, 'small')]);
+      await files.finish();
+      files.commit();
+      told.push(readRawBlock(${JSON.stringify(folder)}, place).toString('latin1', 0, 9));
+      console.log(JSON.stringify(told));`;
+    expect(runOnFullDisk(program, { UV_THREADPOOL_SIZE: '1' })).toEqual(['EFBIG', 'headsmall']);
+  },
+);
 
 it.skipIf(process.platform !== 'linux')(
   'a disk that is full in the middle of a write fails the batch whole, and the next one is stored',
@@ -93,19 +130,7 @@ it.skipIf(process.platform !== 'linux')(
       const files = readdirSync(path + '.raw').length;
       console.log(JSON.stringify({ told, files }));
       await log.close();`;
-    const { stdout, stderr, status } = spawnSync(
-      'bash',
-      [
-        '-c',
-        'trap "" XFSZ; ulimit -f 6144; exec "$0" --input-type=module -e "$1"',
-        process.execPath,
-        program,
-      ],
-      { encoding: 'utf8' },
-    );
-    expect(stderr).toBe('');
-    expect(status).toBe(0);
-    const { told, files } = JSON.parse(stdout) as { told: unknown[]; files: number };
+    const { told, files } = runOnFullDisk(program) as { told: unknown[]; files: number };
     expect(told).toEqual([
       { first_id: 1, last_id: 3 },
       'EFBIG',

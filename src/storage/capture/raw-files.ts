@@ -41,8 +41,10 @@ const ALIGNMENT_BYTES = 4_096;
 /** Parts of blocks from here on are written from where they are, but for what is not in whole pages. */
 const DIRECT_BYTES = 32 << 10;
 /** What is gathered before it is written: in all, and copied together. */
-const WRITE_BYTES = 4 << 20;
+const WRITE_BYTES = 2 << 20;
 const COPIED_BYTES = 1 << 20;
+/** Writes that may go on at once: a disk takes more while it knows of the next one. */
+const WRITES_MAX = 3;
 /** Larger blocks are for the database itself, and those of which more would have to be copied. */
 const BLOCK_BYTES_MAX = 64 << 20;
 const BLOCK_COPIED_BYTES_MAX = 4 << 20;
@@ -61,7 +63,10 @@ interface OpenFile {
   /** Where the next write goes. */
   end: number;
   isDirect: boolean;
-  isWriting: boolean;
+  /** What it was opened as first, where the system did not take such writes; others may still be under way there. */
+  refusing_fd: number | null;
+  /** Under way. */
+  writes: number;
   /** Written to since the last fsync began. */
   isDirty: boolean;
   isSyncing: boolean;
@@ -94,14 +99,14 @@ export interface StagedBlock {
 
 export class RawFiles {
   readonly #folder: string;
-  /** One that is filled, and one that is written; the second is made when it is needed. */
+  /** One that is filled; those that are written come back to the spares. */
   #gathering: Gathering | null = null;
-  #spare: Gathering | null = null;
+  readonly #spares: Gathering[] = [];
   /** Memory begins at such addresses that it may pass the page cache by. */
   #isAligned = false;
   #open: OpenFile | null = null;
-  /** The write that goes on beside, and what it failed with. */
-  #underWay: Promise<void> | null = null;
+  /** The writes that go on beside, and what the first that failed did so with. */
+  readonly #underWay = new Set<Promise<void>>();
   #failure: unknown = null;
   /** Those with something that a power cut would take, retired ones too. */
   readonly #unsynced = new Set<OpenFile>();
@@ -114,6 +119,8 @@ export class RawFiles {
   #canDirect = constants.O_DIRECT !== undefined;
   #timedBytes = 0;
   #timedMs = 0;
+  /** When the time of a write was last counted: those that go on at once share it. */
+  #timedAt = 0;
   #isSlow = false;
 
   /**
@@ -194,52 +201,53 @@ export class RawFiles {
   }
 
   /**
-   * Begins to write what is gathered, once what was begun before is written: the disk works while the next blocks are made.
+   * Begins to write what is gathered, once there is room for one more write: the disk works while the next blocks are made.
    * @throws the storage's error
    */
   async write(): Promise<void> {
-    await this.#settleWrite();
+    while (this.#underWay.size >= WRITES_MAX) await Promise.race(this.#underWay);
+    this.#throwFailure();
     const gathering = this.#gathering;
     if (gathering === null) return;
     const file = this.#beginWrite(gathering);
     if (file === null) return;
-    this.#gathering = this.#spare ?? makeGathering();
-    this.#spare = null;
-    const start = performance.now();
-    this.#underWay = this.#writeBeside(file, gathering.buffers, file.end - gathering.bytes).then(
-      () => {
-        file.isWriting = false;
-        this.#noteSpeed(file, gathering.bytes, start);
-        this.#spare = empty(gathering);
-      },
-      (error: unknown) => {
-        file.isWriting = false;
-        this.#failure = error;
-        this.#spare = empty(gathering);
-      },
-    );
+    this.#gathering = this.#spares.pop() ?? makeGathering();
+    const underWay = this.#writeBeside(file, gathering.buffers, file.end - gathering.bytes)
+      .then(
+        () => this.#noteSpeed(file, gathering.bytes),
+        (error: unknown) => {
+          this.#failure ??= error;
+        },
+      )
+      .finally(() => {
+        file.writes--;
+        this.#spares.push(empty(gathering));
+        this.#underWay.delete(underWay);
+      });
+    this.#underWay.add(underWay);
   }
 
   /** All staged blocks are with the system. @throws the storage's error */
   async finish(): Promise<void> {
-    if (this.#underWay !== null) await this.#settleWrite();
+    if (this.#underWay.size > 0) {
+      await this.write();
+      await Promise.all(this.#underWay);
+    }
+    this.#throwFailure();
     const gathering = this.#gathering;
     const file = gathering === null ? null : this.#beginWrite(gathering);
     if (gathering === null || file === null) return;
-    const start = performance.now();
     try {
       // Nothing is left to be done meanwhile.
       this.#writeNow(file, gathering.buffers, file.end - gathering.bytes);
-      this.#noteSpeed(file, gathering.bytes, start);
+      this.#noteSpeed(file, gathering.bytes);
     } finally {
-      file.isWriting = false;
+      file.writes--;
       empty(gathering);
     }
   }
 
-  async #settleWrite(): Promise<void> {
-    await this.#underWay;
-    this.#underWay = null;
+  #throwFailure(): void {
     const failure = this.#failure;
     this.#failure = null;
     if (failure !== null) throw failure;
@@ -251,8 +259,9 @@ export class RawFiles {
     if (gathering.bytes === 0) return null;
     const file = this.#openFile();
     file.end += gathering.bytes;
-    file.isWriting = true;
+    file.writes++;
     file.isDirty = true;
+    if (this.#underWay.size === 0) this.#timedAt = performance.now();
     this.#unsynced.add(file);
     return file;
   }
@@ -272,8 +281,7 @@ export class RawFiles {
    * Files with nothing else in them go. When it resolves, nothing looks at the parts of blocks any more.
    */
   async abandon(): Promise<void> {
-    await this.#underWay;
-    this.#underWay = null;
+    await Promise.all(this.#underWay);
     this.#failure = null;
     if (this.#gathering !== null) empty(this.#gathering);
     const staged = new Set(this.#staged);
@@ -363,7 +371,8 @@ export class RawFiles {
       number,
       end: 0,
       isDirect,
-      isWriting: false,
+      refusing_fd: null,
+      writes: 0,
       isDirty: false,
       isSyncing: false,
       isRetired: false,
@@ -381,11 +390,12 @@ export class RawFiles {
   #writeNow(file: OpenFile, buffers: readonly Buffer[], offset: number): void {
     let rest = buffers;
     for (let at = offset; rest.length > 0; ) {
+      const { fd } = file;
       let written: number;
       try {
-        written = writevSync(file.fd, rest, at);
+        written = writevSync(fd, rest, at);
       } catch (error) {
-        this.#reopenUnaligned(file, error, at > offset);
+        this.#reopenUnaligned(file, fd, error, at > offset);
         continue;
       }
       // A disk that takes a part only has no room for the rest, and says so at the next try.
@@ -398,11 +408,12 @@ export class RawFiles {
   async #writeBeside(file: OpenFile, buffers: readonly Buffer[], offset: number): Promise<void> {
     let rest = buffers;
     for (let at = offset; rest.length > 0; ) {
+      const { fd } = file;
       let written: number;
       try {
-        written = (await writeBuffers(file.fd, rest, at)).bytesWritten;
+        written = (await writeBuffers(fd, rest, at)).bytesWritten;
       } catch (error) {
-        this.#reopenUnaligned(file, error, at > offset);
+        this.#reopenUnaligned(file, fd, error, at > offset);
         continue;
       }
       at += written;
@@ -410,19 +421,28 @@ export class RawFiles {
     }
   }
 
-  /** @throws the error, unless it is that of a disk that wants more than pages and may be written to in another way */
-  #reopenUnaligned(file: OpenFile, error: unknown, isBegun: boolean): void {
-    if (!file.isDirect || isBegun || (error as NodeJS.ErrnoException).code !== 'EINVAL') throw error;
+  /**
+   * @param fd what was written to
+   * @throws the error, unless it is that of a disk that wants more than pages and may be written to in another way
+   */
+  #reopenUnaligned(file: OpenFile, fd: number, error: unknown, isBegun: boolean): void {
+    if (isBegun || (error as NodeJS.ErrnoException).code !== 'EINVAL') throw error;
+    // Another write that was under way has found out.
+    if (fd !== file.fd) return;
+    if (!file.isDirect) throw error;
     this.#canDirect = false;
     file.isDirect = false;
-    closeSync(file.fd);
+    file.refusing_fd = fd;
     file.fd = openSync(join(this.#folder, `${file.number}.raw`), constants.O_WRONLY);
   }
 
-  #noteSpeed(file: OpenFile, bytes: number, start: number): void {
+  #noteSpeed(file: OpenFile, bytes: number): void {
+    const now = performance.now();
+    const ms = now - this.#timedAt;
+    this.#timedAt = now;
     if (!file.isDirect) return;
     this.#timedBytes += bytes;
-    this.#timedMs += performance.now() - start;
+    this.#timedMs += ms;
     if (this.#timedBytes < SLOW_SAMPLE_BYTES) return;
     this.#isSlow = this.#timedBytes < this.#timedMs * SLOW_BYTES_PER_MS;
     this.#timedBytes = 0;
@@ -453,9 +473,11 @@ export class RawFiles {
 
   /** Closes the file when nothing is to be done with it any more. */
   #settle(file: OpenFile): void {
-    if (file.isDirty || file.isSyncing || file.isWriting) return;
+    if (file.isDirty || file.isSyncing || file.writes > 0) return;
     this.#unsynced.delete(file);
-    if (file.isRetired) closeSync(file.fd);
+    if (!file.isRetired) return;
+    closeSync(file.fd);
+    if (file.refusing_fd !== null) closeSync(file.refusing_fd);
   }
 }
 
