@@ -6,7 +6,7 @@
  * farthest place first; the last exchange on the same path (for its headers). Bounded in bytes; the one used least recently goes
  * first, and one that its successor repeats whole goes at once.
  */
-import { crc32 } from 'node:zlib';
+import { byteEngine } from '../../../native/byte-engine.ts';
 import { LinkedMap } from '../../std/linked-map.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 import { measureSharedPrefix, type PreparedBody, type SecretSet } from './preparation.ts';
@@ -31,6 +31,10 @@ export interface BaseEntry {
 const PLACES = Array.from({ length: 18 }, (_, i) => Math.round(1_024 * 1.5 ** i));
 /** Bytes of a fingerprint. Only a hint: candidates are compared byte for byte from the beginning. */
 const PRINT_BYTES = 256;
+/** Odd, with its bits far apart: the same bytes at another place are another fingerprint. */
+const PLACE_FACTOR = 0x9e3779b1;
+/** Whole numbers below it are kept in V8's maps without memory of their own. */
+const SMALL_MASK = 0x3fff_ffff;
 const MAX_PRINTS = 65_536;
 const MAX_RUNS = 16_384;
 /** Candidates kept for one fingerprint: the latest ones. */
@@ -211,7 +215,9 @@ function note<K>(map: RecentMap<K, number[]>, key: K, id: number): void {
   if (ids.length > CANDIDATES) ids.shift();
 }
 
+/** A fingerprint, short enough that a map looks it up as it is: two that are alike by chance cost a comparison. */
 function printBody(body: Buffer, place: number): number {
   const at = PLACES[place]!;
-  return place * 2 ** 32 + crc32(body.subarray(at - PRINT_BYTES, at));
+  const print = byteEngine.measureChecksum(body, at - PRINT_BYTES, at);
+  return (print ^ Math.imul(place, PLACE_FACTOR)) & SMALL_MASK;
 }
