@@ -33,6 +33,11 @@ export const ERRORS = {
     retryable: false,
   },
   body_too_large: { status: 413, detail: 'The request body is too large', retryable: false },
+  encoded_body: {
+    status: 415,
+    detail: 'Bodies with a Content-Encoding are not accepted; send it as it is',
+    retryable: false,
+  },
   upgrade_required: { status: 426, detail: 'WebSocket connections are not proxied', retryable: false },
   rate_limited: { status: 429, detail: 'Too many requests', retryable: true },
   head_too_large: { status: 431, detail: 'The request head is too large', retryable: false },

@@ -62,8 +62,9 @@ function impliedReplies({ auth, body }: Endpoint): Record<number, EndpointReply>
   const refusal = (description: string) => ({ description, schema: errorBody });
   const tooLarge = { 413: refusal('The body is larger than MAX_BODY_BYTES') };
   if (auth === 'open') return body === undefined ? {} : tooLarge;
+  const encoded = { 415: refusal('The body has a Content-Encoding') };
   return {
-    ...(body === undefined ? {} : { 400: refusal('The body is not JSON'), ...tooLarge }),
+    ...(body === undefined ? {} : { 400: refusal('The body is not JSON'), ...tooLarge, ...encoded }),
     401: refusal('Missing or invalid credential'),
     403: refusal('Not allowed to do this here'),
     404: refusal('No such thing, or one of another tenant'),

@@ -10,6 +10,7 @@ import { ASK_ZOD, quickReadOf } from '../contract/quick-read.ts';
 import type { ApiRequest } from '../contract/route.ts';
 import { SchemaViolation, type Violation } from '../contract/violation.ts';
 import { isCredentialHeader, MASK, maskText } from '../domain/redaction.ts';
+import { CatalogueError } from '../errors.ts';
 import { ECHO_BOUNDS } from '../limits.ts';
 import { parseJsonBody } from './json-body.ts';
 
@@ -33,7 +34,7 @@ export interface CheckedInput {
 /**
  * Reads the parts that the endpoint looks at.
  * @param alsoQuery names looked at in the query besides the schema's
- * @throws CatalogueError `malformed_request` for a body that is no JSON
+ * @throws CatalogueError `malformed_request` for a body that is no JSON, `encoded_body` for one that is compressed
  */
 export function readInput(
   endpoint: Endpoint,
@@ -62,9 +63,14 @@ function readQuery(query: string, ...names: (readonly string[])[]): Record<strin
   return values;
 }
 
+/** No encoding, however often it is said. */
+const IDENTITY = /^\s*(identity\s*)?(,\s*(identity\s*)?)*$/i;
+
 /** A body that does not say that it is JSON is a text, and a text is no object: 422, as in the recorded service. */
 function readBody({ headers, body }: ApiRequest): unknown {
   if (body.length === 0) return undefined;
+  const encoding = headers.get('content-encoding');
+  if (encoding !== undefined && !IDENTITY.test(encoding)) throw new CatalogueError('encoded_body');
   if (isJsonType(headers.get('content-type') ?? '')) return parseJsonBody(body) ?? undefined;
   return Buffer.from(body.subarray(0, ECHO_BOUNDS.characters)).toString();
 }

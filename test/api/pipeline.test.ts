@@ -1,4 +1,6 @@
 /** The checks before a handler: their order, whose data a request reaches, and what hostile requests get. */
+
+import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { createApi } from '../../src/api/api.ts';
@@ -402,6 +404,32 @@ describe('requests that are wrong', () => {
     expect(status).toBe(400);
     expect(json?.detail).toBe(`The body is not valid UTF-8: byte offset ${offset}`);
   });
+
+  it.each(['gzip', 'br', 'deflate', 'zstd', 'GZIP', 'identity, gzip', 'x-made-up', 'identityidentity'])(
+    'says that a body encoded with %s is not accepted',
+    async (encoding) => {
+      const headers = { 'content-encoding': encoding };
+      const bytes = gzipSync('{"title":"a"}');
+      const { status, json, headers: told } = await call('POST', note('n'), { bytes, headers });
+      expect({ status, json }).toEqual({
+        status: 415,
+        json: { detail: 'Bodies with a Content-Encoding are not accepted; send it as it is' },
+      });
+      expect(told).toMatchObject({ 'accept-encoding': 'identity', ratelimit: '"default";r=7;t=2' });
+      // Whoever has no credential learns nothing, and what has no body has none that is encoded.
+      expect((await call('POST', note('n'), { as: null, bytes, headers })).status).toBe(401);
+      expect((await call('GET', '/v1/notes', { headers })).status).toBe(200);
+      expect((await call('POST', note('n'), { headers })).status).toBe(422);
+    },
+  );
+
+  it.each(['identity', 'Identity', '', 'identity, identity'])(
+    'takes a body encoded with %j',
+    async (encoding) => {
+      const headers = { 'content-encoding': encoding };
+      expect((await call('POST', note('n'), { body: { title: 'a' }, headers })).status).toBe(200);
+    },
+  );
 
   it('takes JSON by its media type alone', async () => {
     const body = { title: 'a' };
