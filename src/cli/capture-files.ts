@@ -41,7 +41,7 @@ export class CaptureFiles implements ExchangeSource {
   readonly #open = new Map<string, CaptureReader>();
   readonly #closing = new Set<Promise<void>>();
   #releasedMs = Number.NEGATIVE_INFINITY;
-  /** What the first read after a release took: of a file whose index is not whole, the reader makes its own. */
+  /** What the slowest read since a release took: of a file whose index is not whole, the reader may make its own. */
   #reopenMs = 0;
   #isReopening = false;
 
@@ -119,10 +119,9 @@ export class CaptureFiles implements ExchangeSource {
     if (part === undefined) return undefined;
     const startedMs = performance.now();
     const record = this.#read(part).exchange(id);
-    if (this.#isReopening) {
-      this.#isReopening = false;
-      this.#reopenMs = performance.now() - startedMs;
-    }
+    const tookMs = performance.now() - startedMs;
+    this.#reopenMs = this.#isReopening ? tookMs : Math.max(this.#reopenMs, tookMs);
+    this.#isReopening = false;
     return record;
   }
 

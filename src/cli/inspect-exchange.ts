@@ -14,20 +14,20 @@ import { formatJson, makeHarmless, makeHarmlessLine, measureWidth } from './term
  * @returns the exit status: 1 when there is no such exchange, or its body is not stored
  */
 export async function showExchange(view: InspectView, id: number): Promise<number> {
+  const { raw } = view.flags;
+  const body = raw === null ? undefined : view.source.body(id, raw);
+  if (body !== undefined) {
+    await view.io.out(body);
+    return EXIT.done;
+  }
   const record = view.source.exchange(id);
   if (record === undefined) {
     view.io.err(`understudy: the database has no exchange ${id}.\nWhich it has: understudy inspect --json\n`);
     return EXIT.failed;
   }
-  const { raw } = view.flags;
   if (raw !== null) {
-    const body = view.source.body(id, raw);
-    if (body === undefined) {
-      view.io.err(`understudy: the ${raw} body of exchange ${id} is not stored.\n`);
-      return EXIT.failed;
-    }
-    await view.io.out(body);
-    return EXIT.done;
+    view.io.err(`understudy: the ${raw} body of exchange ${id} is not stored.\n`);
+    return EXIT.failed;
   }
   await view.io.out(view.flags.json ? `${formatJson(record, 2)}\n` : layOutExchange(view, record));
   return EXIT.done;

@@ -160,6 +160,39 @@ describe('runs without a label', () => {
     );
   });
 
+  it('are not looked for where one exchange says all of itself', async () => {
+    const folder = makeFolder();
+    const log = await openLog(folder);
+    await log.append([
+      ask('a', 'x'), // 1
+      ask('l', 'm', { run_id: 'mine' }), // 2 labelled
+      ask('none', 'm', { shape: null, kind: 'other' }), // 3 nothing to decode
+      ask('broken', '', { run_id: 'mine', status: 500 }), // 4 labelled, cannot be read
+      ask('page', 'y', { path: '/v1/embeddings', kind: 'other' }), // 5 no turn
+      ask('side', 'z'), // 6 no turn, as its bodies tell
+      ask('a x b', 'y'), // 7 only those before it tell
+    ]);
+    const asked: string[] = [];
+    const counting: DecodeExchange = (copy) => {
+      asked.push(Buffer.from(copy.request_body).toString());
+      const facts = decode(copy);
+      return facts.model === 'side' ? { ...facts, is_turn: false } : facts;
+    };
+    const read = (id: number): { record: ExchangeRecord | undefined; decoded: string[] } => {
+      const reader = CaptureReader.open(log.stats().path, { decode: counting });
+      onTestFinished(() => reader.close());
+      asked.length = 0;
+      return { record: reader.exchange(id), decoded: [...asked] };
+    };
+    const alone = [2, 3, 4, 5, 6].map(read);
+    expect(alone.map(({ decoded }) => decoded)).toEqual([['l'], [], ['broken'], ['page'], ['side']]);
+    expect(read(7)).toMatchObject({ record: { run_id: 'conv_1' } });
+    expect(read(8)).toEqual({ record: undefined, decoded: [] });
+    while ((await log.indexSome(counting, 1_000)) > 0);
+    expect(alone.map(({ record }) => record)).toEqual(readAll(log.stats().path, false).slice(1, 6));
+    expect(alone.map(({ record }) => record?.run_id)).toEqual(['mine', null, 'mine', null, null]);
+  });
+
   it('go past an exchange that the decoder fails on', async () => {
     const log = await openLog(makeFolder());
     await log.append([ask('a', 'x'), ask('a x b')]);

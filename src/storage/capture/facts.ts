@@ -354,16 +354,27 @@ export class ExchangeIndex {
     const meta = this.#blocks.readMeta(id);
     if (meta === undefined) return false;
     const { record } = meta;
-    let facts: IndexFacts | null = null;
-    if (record.shape !== null) {
-      const bodies = this.#blocks.readBodies(id, meta);
-      if (bodies !== undefined)
-        facts = decodeSafely(decode, makeStoredCopy(meta, bodies.request, bodies.response));
-    }
-    const isTurn = record.kind === 'turn' && facts?.is_turn !== false;
-    const runId = isTurn ? this.#addTurn(record, facts) : record.run_id;
-    this.#pending.push(summarize({ ...record, kind: isTurn ? 'turn' : 'other' }, runId, facts));
+    const { facts, kind } = this.#readFacts(meta, decode);
+    const runId = kind === 'turn' ? this.#addTurn(record, facts) : record.run_id;
+    this.#pending.push(summarize({ ...record, kind }, runId, facts));
     return true;
+  }
+
+  /** The summary of an exchange that tells all by itself; undefined for a turn whose run those before it tell. */
+  readAlone(meta: StoredMeta, decode: DecodeExchange): ExchangeSummary | undefined {
+    const { record } = meta;
+    const { facts, kind } = this.#readFacts(meta, decode);
+    if (kind === 'turn' && record.run_id === null) return undefined;
+    return summarize({ ...record, kind }, record.run_id, facts);
+  }
+
+  /** What its bodies tell; the facts are null where there is nothing to decode. */
+  #readFacts(meta: StoredMeta, decode: DecodeExchange): { facts: IndexFacts | null; kind: 'turn' | 'other' } {
+    const { id, shape, kind } = meta.record;
+    const bodies = shape === null ? undefined : this.#blocks.readBodies(id, meta);
+    if (bodies === undefined) return { facts: null, kind };
+    const facts = decodeSafely(decode, makeStoredCopy(meta, bodies.request, bodies.response));
+    return { facts, kind: facts.is_turn === false ? 'other' : kind };
   }
 
   /** Makes a turn known to later ones. @returns its run */

@@ -6,7 +6,7 @@ import type { ExchangeRecord } from '../../domain/exchange.ts';
 import { BlockReader } from './blocks.ts';
 import { type DecodeExchange, ExchangeIndex, makeStoredCopy, type StoredCopy } from './facts.ts';
 import { type CaptureEnv, nameDamage, openCaptureEnv } from './layout.ts';
-import { type ExchangeSummary, summarize } from './record.ts';
+import { completeRecord, type ExchangeSummary, summarize } from './record.ts';
 
 /** Kept of unpacked blocks, and again of bodies. */
 const READER_CACHE_BYTES = 32 << 20;
@@ -109,12 +109,22 @@ export class CaptureReader {
     }
   }
 
-  /** One record; undefined when this file does not hold it. @throws {import('./layout.ts').CaptureFileError} damaged */
+  /**
+   * One record; undefined when this file does not hold it. Of those before it nothing is read where it can do without:
+   * all but the run of an unlabelled turn stands in an exchange itself.
+   * @throws {import('./layout.ts').CaptureFileError} damaged
+   */
   exchange(id: number): ExchangeRecord | undefined {
     return nameDamage(this.path, () => {
-      this.#refresh(id);
+      this.#refresh(0);
       const meta = this.#blocks.readMeta(id);
-      return meta === undefined ? undefined : this.#index.complete(meta.record);
+      if (meta === undefined) return undefined;
+      if (this.#decode !== null && id > this.#index.indexed) {
+        const alone = this.#index.readAlone(meta, this.#decode);
+        if (alone !== undefined) return completeRecord(meta.record, alone);
+        this.#refresh(id);
+      }
+      return this.#index.complete(meta.record);
     });
   }
 
