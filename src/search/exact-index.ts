@@ -86,7 +86,7 @@ export class ExactIndex implements VectorIndex {
 
   get(id: number): Float32Array | undefined {
     const place = this.#places.get(id);
-    return place === undefined ? undefined : this.#numbersAt(place).slice();
+    return place === undefined ? undefined : this.#numbersAt(place);
   }
 
   search(vector: Float32Array, k: number, accept?: AcceptId, minSimilarity = -Infinity): VectorMatch[] {

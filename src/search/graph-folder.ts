@@ -9,6 +9,7 @@
 import { type FileHandle, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
+import { byteEngine } from '../../native/byte-engine.ts';
 import { GRAPH_LIST_BYTES } from '../limits.ts';
 import type { SavableIndex } from './vector-index.ts';
 
@@ -22,9 +23,9 @@ interface GraphList {
 }
 
 const FORMAT = 1;
-const READ_BYTES = 1 << 20;
-/** Vectors summed up between two turns of the loop. */
-const SUM_STRETCH = 500;
+/** Read and summed up, or vectors summed up, between two turns of the loop: searches go on meanwhile. */
+const READ_BYTES = 256 << 10;
+const SUM_STRETCH = 200;
 
 export class GraphFolder {
   readonly #dir: string;
@@ -68,7 +69,7 @@ export class GraphFolder {
       if (ids === null) return false;
       const places = await sumPlaces(index, ids, nameOf);
       const graph = { file, ...(await sumFile(path)) };
-      await this.#putList(name, { kind: fullKind(kind, index), graph, places });
+      await this.#putList(name, { kind: fullKind(kind, index), graph }, places);
     } catch (thrown) {
       await rm(path, { force: true });
       throw thrown;
@@ -140,8 +141,9 @@ export class GraphFolder {
     });
   }
 
-  async #putList(name: string, list: GraphList): Promise<void> {
-    const text = JSON.stringify(list);
+  /** @param places as JSON, without the brackets */
+  async #putList(name: string, list: Omit<GraphList, 'places'>, places: string): Promise<void> {
+    const text = `${JSON.stringify(list).slice(0, -1)},"places":[${places}]}`;
     const path = join(this.#dir, `${name}.json`);
     const draft = `${path}.tmp`;
     const handle = await open(draft, 'w');
@@ -188,19 +190,23 @@ function isGraphOf(name: string, file: string): boolean {
   return file.startsWith(`${name}-`) && /^[^-/\\]*\.graph$/.test(file.slice(name.length + 1));
 }
 
+/** @returns the list's places as JSON, without the brackets: of many, to make it at once would hold up searches */
 async function sumPlaces(
   index: SavableIndex,
   ids: readonly (number | null)[],
   nameOf: (id: number) => string | undefined,
-): Promise<GraphList['places']> {
-  const places: GraphList['places'] = [];
-  for (const [at, id] of ids.entries()) {
-    if (at % SUM_STRETCH === 0) await nextTurn();
-    const name = id === null ? undefined : nameOf(id);
-    const vector = id === null ? undefined : index.get(id);
-    places.push(name === undefined || vector === undefined ? null : [name, sumVector(vector)]);
+): Promise<string> {
+  const parts: string[] = [];
+  for (let from = 0; from < ids.length; from += SUM_STRETCH) {
+    await nextTurn();
+    const places = ids.slice(from, from + SUM_STRETCH).map((id) => {
+      const name = id === null ? undefined : nameOf(id);
+      const vector = id === null ? undefined : index.get(id);
+      return name === undefined || vector === undefined ? null : [name, sumVector(vector)];
+    });
+    parts.push(JSON.stringify(places).slice(1, -1));
   }
-  return places;
+  return parts.join(',');
 }
 
 /** @returns the id of a place whose vector is still the same */
@@ -215,7 +221,7 @@ function matchPlace(
 }
 
 function sumVector({ buffer, byteOffset, byteLength }: Float32Array): number {
-  return crc32(new Uint8Array(buffer, byteOffset, byteLength));
+  return byteEngine.measureChecksum(new Uint8Array(buffer, byteOffset, byteLength), 0, byteLength);
 }
 
 /** Length and checksum, and the file is on the disk. */
@@ -229,7 +235,7 @@ async function sumFile(path: string): Promise<{ bytes: number; crc: number }> {
     for (;;) {
       const { bytesRead } = await handle.read(chunk, 0, READ_BYTES, bytes);
       if (bytesRead === 0) return { bytes, crc };
-      crc = crc32(chunk.subarray(0, bytesRead), crc);
+      crc = byteEngine.extendChecksum(crc, chunk.subarray(0, bytesRead));
       bytes += bytesRead;
     }
   } finally {

@@ -34,7 +34,10 @@ export interface VectorIndex {
   /** @returns false when it was not there */
   remove(id: number): boolean;
   has(id: number): boolean;
-  /** A copy of the vector; undefined when it is not there. */
+  /**
+   * The vector; undefined when it is not there. These are the index's own numbers, good until something is added or
+   * removed: to be read, not kept and not changed.
+   */
   get(id: number): Float32Array | undefined;
   /**
    * @param vector of length 1
