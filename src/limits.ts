@@ -113,12 +113,13 @@ export const STUDENT_CORE = {
   result: 5_000,
   call: 1_500,
   string: 1_200,
-  /** Of a system prompt, tools and settings, what is fingerprinted. */
-  system_read: 65_536,
-  /** Blocks of system prompts whose sentences are kept. */
+  /** Blocks of system prompts whose sentences are kept, and how long such a block is at most. */
   prompts_kept: 128,
+  prompt_kept: 65_536,
   system_sentences: 300,
-  scope_read: 262_144,
+  /** What the fingerprint of tools and settings may cost, which is no more than two for each byte of a body that is served. */
+  scope_read: 4 * MIB,
+  scope_depth: 200,
   /** A result that is longer is no JSON to the student, but the beginning and end of a text. */
   json_parsed: 49_152,
   json_depth: 8,
@@ -413,6 +414,7 @@ assert(
   'a request that is still connecting cannot outlive the drain',
 );
 assert(STEP_BODY_BYTES <= DISTILL_BODY_BYTES, 'whatever may be served may be learnt');
+assert(2 * STEP_BODY_BYTES <= STUDENT_CORE.scope_read, 'a setting that is not looked at may not be served');
 assert(ATTACHMENT_BYTES_MIN < DEFAULTS.GW_MAX_CAPTURE_BYTES, 'an attachment fits into a stored body');
 assert(EMBEDDING_BATCH_TEXTS <= EMBEDDING_QUEUE_TEXTS, 'a whole batch can wait');
 assert(EMBEDDING_TOKENS_MAX <= EMBEDDING_BATCH_TOKENS, 'the longest text fits into a run');

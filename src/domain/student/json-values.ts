@@ -50,8 +50,14 @@ export interface HashBudget {
   left: number;
 }
 
-/** A hash that does not see the order of keys. Beyond the budget only lengths count. */
-export function hashJson(value: unknown, seed: number, budget: HashBudget, depth = 0): number {
+/** A hash that does not see the order of keys. Beyond the budget only lengths count, deeper than `depthMax` nothing does. */
+export function hashJson(
+  value: unknown,
+  seed: number,
+  budget: HashBudget,
+  depthMax: number,
+  depth = 0,
+): number {
   budget.left -= 4;
   if (typeof value === 'string') {
     const taken = value.length <= budget.left ? value : value.slice(0, Math.max(0, budget.left));
@@ -59,12 +65,12 @@ export function hashJson(value: unknown, seed: number, budget: HashBudget, depth
     return hashString(taken, seed ^ value.length);
   }
   if (value === null || typeof value !== 'object') return hashString(String(value), seed ^ 0x51);
-  if (depth > 24) return mixNumber(seed ^ 0x7a);
+  if (depth > depthMax) return mixNumber(seed ^ 0x7a);
   if (Array.isArray(value)) {
     let h = mixNumber(seed ^ (value.length + 0x31));
     for (const item of value) {
       if (budget.left <= 0) break;
-      h = mixNumber(Math.imul(h, 31) + hashJson(item, seed, budget, depth + 1));
+      h = mixNumber(Math.imul(h, 31) + hashJson(item, seed, budget, depthMax, depth + 1));
     }
     return h;
   }
@@ -76,7 +82,9 @@ export function hashJson(value: unknown, seed: number, budget: HashBudget, depth
     budget.left -= key.length;
     sum =
       (sum +
-        mixNumber(hashString(key, seed) ^ Math.imul(hashJson(item, seed, budget, depth + 1), 0x9e3779b1))) >>>
+        mixNumber(
+          hashString(key, seed) ^ Math.imul(hashJson(item, seed, budget, depthMax, depth + 1), 0x9e3779b1),
+        )) >>>
       0;
   }
   return mixNumber(sum);

@@ -104,6 +104,12 @@ const LEFT_OUT = new Set([
   'cache_control',
 ]);
 
+/** Of fields that are left out, the types that the normal form tells apart. */
+const NORMAL_TYPES: Readonly<Record<string, readonly unknown[]>> = {
+  thinking: ['enabled', 'disabled', 'adaptive'],
+  output_format: ['json_schema'],
+};
+
 /**
  * @param body the request's parsed JSON, whatever it is
  * @param betas the `anthropic-beta` headers as they came
@@ -112,9 +118,9 @@ export function readStepExtras(body: unknown, betas: readonly string[]): StepExt
   const settings: Record<string, unknown> = {};
   if (isObject(body)) {
     for (const key of Object.keys(body)) {
-      if (LEFT_OUT.has(key) || key === '__proto__') continue;
       const value = body[key];
-      if (value !== undefined && value !== null) settings[key] = value;
+      if (value === undefined || value === null || key === '__proto__') continue;
+      if (!LEFT_OUT.has(key) || hasUnknownType(key, value)) settings[key] = value;
     }
   }
   const words = betas
@@ -122,6 +128,12 @@ export function readStepExtras(body: unknown, betas: readonly string[]): StepExt
     .map((word) => word.trim())
     .filter((word) => word !== '');
   return { betas: [...new Set(words)].sort(), settings };
+}
+
+/** Whether a field that the normal form holds is of a type that it has no word for: then it is a setting like others. */
+function hasUnknownType(key: string, value: unknown): boolean {
+  const known = NORMAL_TYPES[key];
+  return known !== undefined && !(isObject(value) && known.includes(value.type));
 }
 
 /** Bounded in work and size for whatever request. Never throws. */
@@ -173,7 +185,7 @@ function fingerprintScope(request: NormalRequest, extras: StepExtras): string {
   ];
   let text = '';
   for (const seed of [1, 2]) {
-    const hash = hashJson(parts, seed, { left: STUDENT_CORE.scope_read });
+    const hash = hashJson(parts, seed, { left: STUDENT_CORE.scope_read }, STUDENT_CORE.scope_depth);
     text += hash.toString(16).padStart(8, '0');
   }
   return text;
@@ -243,23 +255,20 @@ class StepReader {
 
   /** @returns what changes in it, as far as one can tell from one request */
   #readSystem(blocks: readonly TurnBlock[]): string {
-    let left: number = STUDENT_CORE.system_read;
     let changing = '';
     let places = '';
     let rest = 0;
     for (const block of blocks) {
       if (block.type !== 'text') continue;
-      const text = block.text.length <= left ? block.text : block.text.slice(0, left);
-      left -= text.length;
-      for (const { hash, start, end, isChanging, isPlace } of sentencesOf(text)) {
+      const { text } = block;
+      visitSentences(text, ({ hash, start, end, isChanging, isPlace }) => {
         if (this.system.length < STUDENT_CORE.system_sentences) this.system.push(hash);
         else rest = mixNumber(Math.imul(rest, 31) + hash);
-        const line = text.slice(start, Math.min(end, start + 200));
-        if (isChanging && changing.length < STUDENT_CORE.system_changing) changing += `${line}\n`;
+        if (isChanging && changing.length < STUDENT_CORE.system_changing)
+          changing += `${text.slice(start, Math.min(end, start + 200))}\n`;
         else if (isPlace && !isChanging && places.length < STUDENT_CORE.system_changing)
-          places += `${line}\n`;
-      }
-      if (left <= 0) break;
+          places += `${text.slice(start, Math.min(end, start + 200))}\n`;
+      });
     }
     changing += places.slice(0, Math.max(0, STUDENT_CORE.system_changing - changing.length));
     if (rest !== 0) this.system.push(rest);
@@ -613,16 +622,22 @@ interface Sentence {
 /** Agents send the same long prompt with every step: its sentences are kept. */
 const keptSentences = new RecentMap<string, readonly Sentence[]>(STUDENT_CORE.prompts_kept);
 
-function sentencesOf(text: string): readonly Sentence[] {
-  const kept = keptSentences.get(text);
-  if (kept !== undefined) return kept;
-  const sentences: Sentence[] = [];
-  readSentences(
-    text,
-    (hash, start, end, isChanging, isPlace) => void sentences.push({ hash, start, end, isChanging, isPlace }),
-  );
-  keptSentences.set(text, sentences);
-  return sentences;
+/** All sentences of a prompt, however long it is: what is not read is not known to be the same. */
+function visitSentences(text: string, visit: (sentence: Sentence) => void): void {
+  let sentences = keptSentences.get(text);
+  if (sentences === undefined) {
+    const isKept = text.length <= STUDENT_CORE.prompt_kept;
+    const read: Sentence[] = [];
+    readSentences(text, (hash, start, end, isChanging, isPlace) => {
+      const sentence = { hash, start, end, isChanging, isPlace };
+      if (isKept) read.push(sentence);
+      else visit(sentence);
+    });
+    if (!isKept) return;
+    keptSentences.set(text, read);
+    sentences = read;
+  }
+  for (const sentence of sentences) visit(sentence);
 }
 
 /**

@@ -12,6 +12,15 @@ const CALL_ID = /^[a-zA-Z0-9_-]{1,256}$/;
 /** Settings that the API takes no more from 2026-10-21 on, whatever their value. */
 const SAMPLING = ['temperature', 'top_p', 'top_k'];
 const CACHE_MARKERS_MAX = 4;
+const CACHE_TTLS = ['5m', '1h'];
+const THINKING_BUDGET_MIN = 1_024;
+/** Top-level fields that may be null, which is to leave them out. */
+const NULLABLE = new Set(
+  (
+    'billing_policy cache_control compaction container context_management diagnostics fallback_credit_token fallbacks ' +
+    'inference_geo output_format speed thread'
+  ).split(' '),
+);
 /** A result holds blocks, whose documents may hold blocks. */
 const CONTENT_DEPTH = 3;
 
@@ -30,9 +39,12 @@ export function isValidRequest(value: unknown, version: ApiVersion): boolean {
     isOptional(body.top_p, isShare) &&
     isOptional(body.top_k, (it) => isInteger(it, 0)) &&
     isOptional(body.metadata, isObject) &&
+    isOptional(body.thinking, (it) => isThinking(it, body.max_tokens as number)) &&
+    isOptional(body.output_format ?? undefined, (it) => asObject(it).type === 'json_schema') &&
     areTools(body.tools, body.tool_choice) &&
     areMessages(body.messages) &&
-    countMarkers(body) <= CACHE_MARKERS_MAX
+    areMarkers(body) &&
+    Object.keys(body).every((name) => name !== '__proto__' && (body[name] !== null || NULLABLE.has(name)))
   );
 }
 
@@ -55,6 +67,13 @@ function isInteger(value: unknown, min: number): boolean {
 
 function isShare(value: unknown): boolean {
   return typeof value === 'number' && value >= 0 && value <= 1;
+}
+
+/** Of the types that are known: another one may ask for blocks that no student gives. */
+function isThinking(value: unknown, maxTokens: number): boolean {
+  const { type, budget_tokens: budget } = asObject(value);
+  if (type === 'enabled') return isInteger(budget, THINKING_BUDGET_MIN) && (budget as number) < maxTokens;
+  return type === 'adaptive' || type === 'disabled';
 }
 
 function areStops(value: unknown): boolean {
@@ -163,18 +182,26 @@ function isResult({ content, is_error: isError }: JsonObject): boolean {
   return content.every((block) => isObject(block) && (block.type !== 'text' || isTextBlock(block)));
 }
 
-/** Cache markers on system, tools, messages' blocks and the contents of results. */
-function countMarkers(body: JsonObject): number {
+/** Cache markers on the request, system, tools, messages' blocks and the contents of results: well formed, and not too many. */
+function areMarkers(body: JsonObject): boolean {
   let count = 0;
+  let areGood = true;
+  const see = (marker: unknown): void => {
+    if (marker === undefined || marker === null) return;
+    count++;
+    const { type, ttl } = asObject(marker);
+    areGood &&= type === 'ephemeral' && (ttl === undefined || CACHE_TTLS.includes(ttl as string));
+  };
   const look = (blocks: unknown, depth: number): void => {
     for (const block of asArray(blocks)) {
       const { cache_control: marker, content } = asObject(block);
-      if (marker !== undefined && marker !== null) count++;
+      see(marker);
       if (depth > 0) look(content, depth - 1);
     }
   };
+  see(body.cache_control);
   look(body.system, 0);
   look(body.tools, 0);
   for (const message of asArray(body.messages)) look(asObject(message).content, CONTENT_DEPTH);
-  return count;
+  return areGood && count <= CACHE_MARKERS_MAX;
 }

@@ -7,7 +7,7 @@ import { readStepExtras } from '../../../src/domain/student/step.ts';
 import { readTokens } from '../../../src/domain/student/text-tokens.ts';
 import type { NormalAnswer, TurnBlock, TurnMessage } from '../../../src/domain/turn.ts';
 import { readMessagesStep } from '../../../src/gateway/turns/messages-step.ts';
-import { STUDENT_CORE } from '../../../src/limits.ts';
+import { STEP_BODY_BYTES, STUDENT_CORE } from '../../../src/limits.ts';
 import { called, digest, tool, user } from './made-steps.ts';
 
 const text = (its: string): TurnBlock => ({ type: 'text', text: its });
@@ -24,12 +24,63 @@ function answer(content: TurnBlock[], over: Partial<NormalAnswer> = {}): NormalA
   };
 }
 
+/** A word of its own, without digits. */
+const wordOf = (i: number) => [...String(i)].map((digit) => 'abcdefghij'[Number(digit)]).join('');
+
 describe('a digest of a step', () => {
   it('does not see dates, ids and numbers of the system prompt, but does see its words', () => {
     const of = (system: string) => digest([user('Hi')], { system: [text(system)] }).system;
     const one = of('You help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11');
     expect(of('You help.\nToday is Friday, 2027-11-30.\nSession 77bc-90')).toEqual(one);
     expect(of('You never help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11')).not.toEqual(one);
+  });
+
+  it('reads a system prompt to its end, however long it is', () => {
+    const rules = Array.from({ length: 6_000 }, (_, i) => `Rule ${wordOf(i)} holds.`).join('\n');
+    const of = (end: string) => digest([user('Hi')], { system: [text(`${rules}\n${end}`)] }).system;
+    expect(rules.length).toBeGreaterThan(STUDENT_CORE.prompt_kept);
+    expect(of('Refund what is broken.')).not.toEqual(of('Never refund.'));
+    expect(of('Today is 2026-03-04.')).toEqual(of('Today is 2027-11-30.'));
+    expect(of('').length).toBe(STUDENT_CORE.system_sentences + 1);
+  });
+
+  it('looks at every tool and setting of the largest body, and at schemas within schemas', () => {
+    const tools = Array.from({ length: 1_000 }, (_, i) => ({
+      name: `t${i}`,
+      description: 'what it does '.repeat(150),
+      input_schema: { type: 'object' },
+    }));
+    const scope = (more: object) =>
+      readMessagesStep({ model: 'm', max_tokens: 9, messages: [user('x')], tools, ...more }, [])!.step.scope;
+    const base = scope({});
+    expect(JSON.stringify(tools).length).toBeGreaterThan(0.9 * STEP_BODY_BYTES);
+    expect(JSON.stringify(tools).length).toBeLessThan(STEP_BODY_BYTES);
+    expect(scope({ temperature: 0 })).not.toBe(base);
+    expect(scope({ tool_choice: { type: 'any' } })).not.toBe(base);
+    expect(scope({ tools: tools.with(-1, { ...tools[0]!, name: 'other' }) })).not.toBe(base);
+    const nested = (leaf: string): object => {
+      let schema: object = { type: leaf };
+      for (let depth = 0; depth < 40; depth++) schema = { type: 'object', properties: { a: schema } };
+      return { tools: [{ name: 't', input_schema: schema }] };
+    };
+    expect(scope(nested('string'))).not.toBe(scope(nested('number')));
+  });
+
+  it('has another scope for settings of a type that the normal form has no word for', () => {
+    const scope = (more: object) =>
+      readMessagesStep({ model: 'm', max_tokens: 9, messages: [user('x')], ...more }, [])!.step.scope;
+    const all = [
+      {},
+      { thinking: { type: 'between_tools' } },
+      { thinking: { type: 'of_tomorrow' } },
+      { thinking: { type: 'adaptive' } },
+      { thinking: { type: 'disabled' } },
+      { output_format: { type: 'text' } },
+      { output_format: { type: 'json_schema', schema: {} } },
+    ];
+    expect(new Set(all.map(scope)).size).toBe(all.length);
+    const budget = (budget_tokens: number) => scope({ thinking: { type: 'enabled', budget_tokens } });
+    expect(budget(1_024)).toBe(budget(2_048));
   });
 
   it('has another scope for other tools, settings and models, not for another order of keys or user', () => {

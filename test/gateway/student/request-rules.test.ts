@@ -10,6 +10,8 @@ const good = { model: 'm', max_tokens: 1, messages: [ask], tools: [TOOL] };
 const said = (...messages: unknown[]) => ({ ...good, messages });
 const user = (...content: unknown[]) => ({ role: 'user', content });
 const assistant = (...content: unknown[]) => ({ role: 'assistant', content });
+const marked = (count: number) =>
+  Array.from({ length: count }, () => ({ type: 'text', text: 'a', cache_control: { type: 'ephemeral' } }));
 
 describe('a request', () => {
   it.each([
@@ -27,6 +29,13 @@ describe('a request', () => {
     said(ask, assistant({ type: 'thinking', thinking: '', signature: 's' }, call('a')), user(result('a'))),
     said(ask, { role: 'assistant', content: '' }),
     said(user({ type: 'image', source: {} }, { type: 'text', text: 'a' })),
+    { ...good, thinking: { type: 'enabled', budget_tokens: 1_024 }, max_tokens: 1_025 },
+    { ...good, thinking: { type: 'adaptive', display: 'omitted' } },
+    { ...good, thinking: { type: 'disabled' } },
+    { ...good, output_format: { type: 'json_schema', schema: {} } },
+    { ...good, container: null, output_format: null, cache_control: null },
+    { ...good, cache_control: { type: 'ephemeral', ttl: '1h' } },
+    said(user(...marked(4))),
   ])('is one that the upstream takes: %j', (body) => {
     expect(isValidRequest(body, '2023-06-01')).toBe(true);
   });
@@ -86,7 +95,24 @@ describe('a request', () => {
     said(ask, assistant(call('a')), user(result('a', { is_error: 'yes' }))),
     said(ask, assistant(result('a')), ask),
     said(ask, assistant({ type: 'image', source: {} }), ask),
-    said(user(...Array.from({ length: 5 }, () => ({ type: 'text', text: 'a', cache_control: {} })))),
+    said(user(...marked(5))),
+    { ...said(user(...marked(4))), cache_control: { type: 'ephemeral' } },
+    said(user({ type: 'text', text: 'a', cache_control: {} })),
+    said(user({ type: 'text', text: 'a', cache_control: { type: 'ephemeral', ttl: '2h' } })),
+    { ...good, cache_control: 'ephemeral' },
+    // A type that is not known may ask for blocks that no student gives.
+    { ...good, thinking: { type: 'between_tools' } },
+    { ...good, thinking: { type: 'enabled' }, max_tokens: 2_000 },
+    { ...good, thinking: { type: 'enabled', budget_tokens: 1_023 }, max_tokens: 2_000 },
+    { ...good, thinking: { type: 'enabled', budget_tokens: 2_000 }, max_tokens: 2_000 },
+    { ...good, thinking: 'on' },
+    { ...good, thinking: null },
+    { ...good, output_format: 'json' },
+    { ...good, output_format: { type: 'text' } },
+    { ...good, a_field_of_tomorrow: null },
+    JSON.parse(
+      '{"__proto__": {"temperature": 0}, "model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "a"}]}',
+    ),
   ];
   it.each(bad)('is one that the upstream may refuse: %j', (body) => {
     expect(isValidRequest(body, '2023-06-01')).toBe(false);
