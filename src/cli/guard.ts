@@ -46,14 +46,17 @@ export function runGuarded(
       if (signal === null) return resolve(code ?? EXIT.failed);
       // Ended as asked: so do we.
       if (signal === sent) return void process.kill(process.pid, signal);
-      const why =
-        signal === 'SIGKILL'
-          ? 'reading it was killed, perhaps for want of memory'
-          : `damaged: reading it ended with ${signal}. Take it from a backup (understudy restore)`;
-      io.err(`understudy: ${what}: ${why}\n`);
+      io.err(`understudy: ${what}: ${tellSignal(signal)}\n`);
       resolve(EXIT.failed);
     });
   });
+}
+
+/** What a signal that we did not send says of a file: one that somebody else sends says nothing of it. */
+export function tellSignal(signal: NodeJS.Signals): string {
+  if (signal === 'SIGKILL') return 'reading it was killed, perhaps for want of memory';
+  if ((FORWARDED as readonly string[]).includes(signal)) return `reading it was ended by ${signal}`;
+  return `damaged: reading it ended with ${signal}. Take it from a backup (understudy restore)`;
 }
 
 /** Passes text on as it comes, but for lines that are noise. */

@@ -9,7 +9,7 @@ import { spawn } from 'node:child_process';
 import { type DistillSurroundings, printRound, tryRound } from './distill.ts';
 import { DISTILL_FLAGS_HELP, type DistillFlags, readDistillFlags } from './distill-flags.ts';
 import { describeRoundLine, type RoundJson } from './distill-report.ts';
-import { IN_PROCESS } from './guard.ts';
+import { IN_PROCESS, tellSignal } from './guard.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
@@ -190,7 +190,7 @@ function startProcess(argv: string[], stop: AbortSignal, io: CliIo): Promise<Rou
     };
     child.once('error', (failure) => end(null, failure.message));
     child.once('close', (status, signal) =>
-      end(status, signal === null ? '' : `reading the database ended with ${signal}: it may be damaged`),
+      end(status, signal === null ? '' : `the database: ${tellSignal(signal)}`),
     );
   });
 }

@@ -195,6 +195,21 @@ describe('a guarded command', () => {
     );
   });
 
+  it.each(['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGKILL'])(
+    'ended by %s from outside calls no file damaged',
+    async (signal) => {
+      const { status, err } = await guard(
+        `process.kill(process.pid, '${signal}'); setInterval(() => {}, 1000);`,
+      );
+      expect(status).toBe(1);
+      expect(err).toBe(
+        signal === 'SIGKILL'
+          ? 'understudy: the file: reading it was killed, perhaps for want of memory\n'
+          : `understudy: the file: reading it was ended by ${signal}\n`,
+      );
+    },
+  );
+
   it('passes on its arguments, what it tells and how it ends', async () => {
     const { status, err } = await guard(
       `process.stderr.write(process.argv.slice(2).join(' ') + '\\ninternal affairs\\n\\r\\x1b[Kdone 5 %'); process.exitCode = 78;`,
