@@ -21,8 +21,8 @@ export interface BaseEntry {
   request: PreparedBody;
   /** null when it was too large to be kept. */
   response: PreparedBody | null;
-  /** The last part of the record, as dictionary. */
-  record: Buffer;
+  /** The last part of the record, as dictionary; null when there was no time for it. */
+  record: Buffer | null;
   secrets: SecretSet;
   bytes: number;
 }
@@ -46,12 +46,15 @@ const SHARE_WEIGHT = 1 / 64;
 const SHARE_MIN = 0.05;
 const KEPT_OF = 8;
 
-/** Memory for bodies of this length and more is used again: taken anew for each, it sets off collections of the whole heap. */
-const REUSED_BYTES = 64 << 10;
+/**
+ * Memory for bodies of this length and more is used again: V8 counts what is taken anew against the little that the heap may
+ * grow by, and collects all of it every some MB.
+ */
+const REUSED_BYTES = 16 << 10;
 /** It is taken in multiples of this, and does for a body that leaves so much of it free. */
 const REUSED_STEP_BYTES = 32 << 10;
 const REUSED_SPARE_BYTES = 128 << 10;
-const MAX_FREE_MEMORIES = 8;
+const FREE_BYTES_MAX = 16 << 20;
 
 /** The base that was chosen and how many bytes both request bodies begin with. */
 export interface ChosenBase {
@@ -72,6 +75,7 @@ export class BaseCache {
   /** What `takeMemory` gave, and what of it was dropped. */
   readonly #memories = new WeakSet<ArrayBufferLike>();
   readonly #free: Buffer[] = [];
+  #freeBytes = 0;
 
   /** Of the latest lookups, the share that found a base whose body helps. */
   #share = 1;
@@ -88,6 +92,7 @@ export class BaseCache {
   clear(): void {
     this.#bytes = 0;
     this.#free.length = 0;
+    this.#freeBytes = 0;
     this.#entries.clear();
     this.#runs.clear();
     this.#prints.clear();
@@ -115,7 +120,11 @@ export class BaseCache {
     const place = this.#free.findIndex(
       ({ length }) => length >= bytes && length - bytes <= REUSED_SPARE_BYTES,
     );
-    if (place >= 0) return this.#free.splice(place, 1)[0]!.subarray(0, bytes);
+    if (place >= 0) {
+      const [free] = this.#free.splice(place, 1);
+      this.#freeBytes -= free!.length;
+      return free!.subarray(0, bytes);
+    }
     const memory = Buffer.allocUnsafeSlow(Math.ceil(bytes / REUSED_STEP_BYTES) * REUSED_STEP_BYTES);
     this.#memories.add(memory.buffer);
     return memory.subarray(0, bytes);
@@ -193,7 +202,8 @@ export class BaseCache {
     const { buffer } = entry.request.raw;
     if (!this.#memories.has(buffer)) return;
     this.#free.push(Buffer.from(buffer));
-    if (this.#free.length > MAX_FREE_MEMORIES) this.#free.shift();
+    this.#freeBytes += buffer.byteLength;
+    while (this.#freeBytes > FREE_BYTES_MAX) this.#freeBytes -= this.#free.shift()!.length;
   }
 }
 

@@ -343,7 +343,7 @@ export class CaptureLog {
     const start = performance.now();
     const patient = start >= this.#patientFrom;
     const dictionary =
-      base === null
+      base === null || base.record === null
         ? null
         : {
             distance: id - base.id,
@@ -428,7 +428,7 @@ export class CaptureLog {
       !pressed && response.raw.length <= MAX_RESPONSE_BASE_BYTES
         ? ownBody(response, Buffer.allocUnsafeSlow)
         : null;
-    const record = writeRecord(draft, DICTIONARY_BYTES);
+    const record = pressed ? null : writeRecord(draft, DICTIONARY_BYTES);
     const entry: BaseEntry = {
       id,
       depth: base === null ? 0 : base.depth + 1,
@@ -437,7 +437,7 @@ export class CaptureLog {
       response: keptResponse,
       record,
       secrets: prepared.secrets,
-      bytes: bodyBytes(keptRequest) + bodyBytes(keptResponse) + record.length + 1_024,
+      bytes: bodyBytes(keptRequest) + bodyBytes(keptResponse) + (record?.length ?? 0) + 1_024,
     };
     const repeats = base !== null && chosen !== null && chosen.prefix * 10 >= base.request.raw.length * 9;
     this.#bases.add(entry, exchange.run_id, exchange.path, repeats ? base : null);
