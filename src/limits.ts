@@ -117,6 +117,8 @@ export const STUDENT_CORE = {
   prompts_kept: 128,
   prompt_kept: 65_536,
   system_sentences: 300,
+  /** Sentences of it whose numbers are looked at one by one. */
+  system_numbers: 60,
   /** What the fingerprint of tools and settings may cost, which is no more than two for each byte of a body that is served. */
   scope_read: 4 * MIB,
   scope_depth: 200,

@@ -50,7 +50,11 @@ const KIND_WEIGHT: Record<number, number> = {
   [MARK.past]: 0.7,
   [MARK.earlier]: 0.5,
   [MARK.shape]: 1,
+  [MARK.system_number]: 1,
 };
+
+/** Kinds of which it is a surprise when one that every golden run had is not there. */
+const ALWAYS_THERE: readonly number[] = [MARK.fresh, MARK.shape, MARK.system_number];
 
 /** @param decisive places that tell what is answered: a new value there is never harmless */
 export function learnNovelty(
@@ -103,8 +107,7 @@ export function learnNovelty(
     const harmless = decisive.has(place) ? 1 : 1 / Math.max(1, values.size);
     const surprise = (1 - missing) * harmless * (KIND_WEIGHT[kind] ?? 0);
     const isEverywhere = its.size === runs.size;
-    const absence =
-      isEverywhere && (kind === MARK.fresh || kind === MARK.shape) ? its.size / (its.size + 2) : 0;
+    const absence = isEverywhere && ALWAYS_THERE.includes(kind) ? its.size / (its.size + 2) : 0;
     const isFree = values.size > STATES || surprise < 0.02;
     memory.places.push({
       kind,
@@ -117,7 +120,7 @@ export function learnNovelty(
       absence,
     });
   }
-  for (const kind of [MARK.fresh, MARK.past, MARK.earlier, MARK.shape]) {
+  for (const kind of [MARK.fresh, MARK.past, MARK.earlier, MARK.shape, MARK.system_number]) {
     const singles = singlePlaces.get(kind) ?? 0;
     memory.new_place[kind] = (1 - Math.min(1, (singles + 1) / (runs.size + 1))) * (KIND_WEIGHT[kind] ?? 0);
   }

@@ -87,6 +87,8 @@ export const MARK = {
   earlier_word: 10,
   /** What the task and the latest words of the user deny: one value for all of it. */
   denial: 11,
+  /** The numbers in a sentence of the system prompt that names no day or time: limits, counts, prices. */
+  system_number: 12,
 } as const;
 
 /** Fields of a request that the normal form holds, or that say nothing of the answer. */
@@ -243,6 +245,10 @@ class StepReader {
   hasUnread = false;
   readonly #messages: readonly TurnMessage[];
   readonly #said = new Set<string>();
+  /** Of the system prompt: places and their numbers, how often a sentence came, and what is beyond the bound as one. */
+  readonly #numbers: number[] = [];
+  readonly #numbered = new Map<number, number>();
+  #moreNumbers = 0;
   readonly #progress: Record<string, Record<string, number>> = {};
   readonly #budget: CopyBudget = { characters: STUDENT_CORE.step, nodes: STUDENT_CORE.json_nodes };
 
@@ -250,6 +256,7 @@ class StepReader {
     this.#messages = request.messages;
     const changing = this.#readSystem(request.system);
     this.#readConversation();
+    this.#markSystemNumbers();
     if (changing !== '') this.sources.push({ name: 'system', value: changing });
   }
 
@@ -261,7 +268,8 @@ class StepReader {
     for (const block of blocks) {
       if (block.type !== 'text') continue;
       const { text } = block;
-      visitSentences(text, ({ hash, start, end, isChanging, isPlace }) => {
+      visitSentences(text, ({ hash, start, end, isChanging, isPlace, numbers }) => {
+        if (numbers !== 0) this.#noteNumbers(hash, numbers);
         if (this.system.length < STUDENT_CORE.system_sentences) this.system.push(hash);
         else rest = mixNumber(Math.imul(rest, 31) + hash);
         if (isChanging && changing.length < STUDENT_CORE.system_changing)
@@ -273,6 +281,23 @@ class StepReader {
     changing += places.slice(0, Math.max(0, STUDENT_CORE.system_changing - changing.length));
     if (rest !== 0) this.system.push(rest);
     return changing;
+  }
+
+  /** Sentences that differ in their numbers alone are told apart by their order. */
+  #noteNumbers(sentence: number, numbers: number): void {
+    const count = (this.#numbered.get(sentence) ?? 0) + 1;
+    this.#numbered.set(sentence, count);
+    const place = mixNumber(sentence + count);
+    if (this.#numbers.length < 2 * STUDENT_CORE.system_numbers) this.#numbers.push(place, numbers);
+    else this.#moreNumbers = mixNumber(Math.imul(this.#moreNumbers, 31) + (place ^ numbers));
+  }
+
+  /** Beside the marks of the conversation, which leave them no room in a large one. */
+  #markSystemNumbers(): void {
+    const numbers = this.#numbers;
+    if (this.#moreNumbers !== 0) numbers.push(hashString('more'), this.#moreNumbers);
+    for (let at = 0; at < numbers.length; at += 2)
+      this.marks.push(MARK.system_number, numbers[at]!, numbers[at + 1]!);
   }
 
   #readConversation(): void {
@@ -617,6 +642,8 @@ interface Sentence {
   isChanging: boolean;
   /** A path or an address is in it: where the agent works, though nothing was levelled. */
   isPlace: boolean;
+  /** Of its numbers as they stand; 0 where it has none, and where it names a day or a time: those pass. */
+  numbers: number;
 }
 
 /** Agents send the same long prompt with every step: its sentences are kept. */
@@ -629,7 +656,8 @@ function visitSentences(text: string, visit: (sentence: Sentence) => void): void
     const isKept = text.length <= STUDENT_CORE.prompt_kept;
     const read: Sentence[] = [];
     readSentences(text, (hash, start, end, isChanging, isPlace) => {
-      const sentence = { hash, start, end, isChanging, isPlace };
+      const numbers = isChanging ? hashNumbers(text.slice(start, end)) : 0;
+      const sentence = { hash, start, end, isChanging, isPlace, numbers };
       if (isKept) read.push(sentence);
       else visit(sentence);
     });
@@ -638,6 +666,26 @@ function visitSentences(text: string, visit: (sentence: Sentence) => void): void
     sentences = read;
   }
   for (const sentence of sentences) visit(sentence);
+}
+
+/** A sentence is mostly shorter; in what has no sentences, numbers are data. */
+const SENTENCE_READ = 2_000;
+const WORDS_OF_NUMBERS = /[\p{L}\p{N}_][\p{L}\p{N}_.:/@-]*/gu;
+/** A number, with a unit or without; longer ones are ids and times. */
+const PLAIN_NUMBER = /^\d{1,8}(?:\.\d{1,8})?\.?(?:\p{L}{1,4})?$/u;
+const CAPITAL = /^[A-Z]/;
+const TIME_OR_YEAR = /^(?:\d+[:/-]\d[\d:/-]*.*|(?:19|20)\d\d\.?)$/;
+
+/** @returns 0 for a sentence without numbers, and for one with a day or a time */
+function hashNumbers(sentence: string): number {
+  let hash = 0;
+  for (const [word] of sentence.slice(0, SENTENCE_READ).matchAll(WORDS_OF_NUMBERS)) {
+    // Written small it is a verb: what an agent may do, and how often.
+    const isName = CAPITAL.test(word) && DAYS_AND_MONTHS.has(hashString(word.toLowerCase()));
+    if (isName || TIME_OR_YEAR.test(word)) return 0;
+    if (PLAIN_NUMBER.test(word)) hash = mixNumber(Math.imul(hash, 31) + hashString(word)) || 1;
+  }
+  return hash;
 }
 
 /**

@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { digestAnswer } from '../../../src/domain/student/answer.ts';
-import { readStepExtras } from '../../../src/domain/student/step.ts';
+import { MARK, readStepExtras } from '../../../src/domain/student/step.ts';
 import { readTokens } from '../../../src/domain/student/text-tokens.ts';
 import type { NormalAnswer, TurnBlock, TurnMessage } from '../../../src/domain/turn.ts';
 import { readMessagesStep } from '../../../src/gateway/turns/messages-step.ts';
@@ -33,6 +33,45 @@ describe('a digest of a step', () => {
     const one = of('You help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11');
     expect(of('You help.\nToday is Friday, 2027-11-30.\nSession 77bc-90')).toEqual(one);
     expect(of('You never help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11')).not.toEqual(one);
+  });
+
+  it('marks the numbers of a system prompt, but not those of days, times and ids', () => {
+    const of = (system: string) => {
+      const { marks } = digest([user('Hi')], { system: [text(system)] });
+      return marks.flatMap((kind, m) =>
+        m % 3 === 0 && kind === MARK.system_number ? [marks.slice(m, m + 3)] : [],
+      );
+    };
+    const noted = [
+      'You may refund at most $500.',
+      'Wait 30s.',
+      'Below 2.5% of 1,200 it is 3 tries.',
+      '1. Look',
+    ];
+    for (const line of noted) {
+      expect(of(`You help.\n${line}`), line).toHaveLength(1);
+      const other = line.replace(/\d/, (digit) => String(Number(digit) + 1));
+      const [[, place, value]] = of(line) as [number[]];
+      const [[, otherPlace, otherValue]] = of(other) as [number[]];
+      expect(otherPlace, line).toBe(place);
+      expect(otherValue, line).not.toBe(value);
+    }
+    const passed = [
+      'It is 2026.',
+      'Today is May 4.',
+      'At 12:30',
+      'On 2026-03-04 it was 5',
+      'Run 8f3a11b',
+      'Id 1234567890',
+      'In /srv/app7/x',
+    ];
+    for (const line of passed) expect(of(line), line).toEqual([]);
+    expect(of('Row 1 has 2.\nRow 3 has 4.').map(([, place]) => place)).not.toEqual(
+      of('Row 1 has 2.').map(([, place]) => place),
+    );
+    const rows = Array.from({ length: 500 }, (_, i) => `Item ${wordOf(i)} costs ${i}.`);
+    expect(of(rows.join('\n'))).toHaveLength(STUDENT_CORE.system_numbers + 1);
+    expect(of(rows.join('\n'))).not.toEqual(of(rows.with(-1, `Item ${wordOf(499)} costs 7.`).join('\n')));
   });
 
   it('reads a system prompt to its end, however long it is', () => {

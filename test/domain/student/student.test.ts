@@ -52,6 +52,29 @@ describe('the student', () => {
     }
   });
 
+  it('does not know a number in the system prompt that no golden run had, unless each had its own', () => {
+    const withPrompt = (i: number, prompt: string): LearnedStep => {
+      const made = makeOrderStep(i);
+      const order = orderId(i);
+      const result = JSON.stringify({ order_id: order, status: 'delivered', total: 100 + i });
+      const step = digest(
+        [
+          user(`Please look after order ${order}, thanks.`),
+          ...called('get_order', { order_id: order }, result),
+        ],
+        { system: [{ type: 'text', text: prompt }] },
+      );
+      return { ...made, step, answer: callAnswer('refund', { order_id: order }) };
+    };
+    const prompt = (limit: number, user: number, day: number) =>
+      `You help.\nToday is 2026-03-0${day}.\nRefund at most ${limit} dollars.\nThe customer is ${user} years old.`;
+    const taught = learn(Array.from({ length: 40 }, (_, i) => withPrompt(i, prompt(500, 20 + i, 1))));
+    const score = (live: string) => taught.decide(withPrompt(101, live).step, THRESHOLD);
+    expect(score(prompt(500, 25, 1))).toMatchObject({ covered: true });
+    expect(score(prompt(500, 77, 9))).toMatchObject({ covered: true });
+    expect(score(prompt(100, 25, 1))).toMatchObject({ covered: false, reason: 'too_far' });
+  });
+
   it('gives coverage alone when that is asked', () => {
     const { step } = makeOrderStep(101);
     expect(student.decide(step, THRESHOLD, 'coverage')).toMatchObject({ covered: true, answer: null });
