@@ -153,7 +153,7 @@ export function digestStep(request: NormalRequest, extras: StepExtras): StepDige
     scope: fingerprintScope(request, extras),
     system: reader.system,
     stage: reader.stage,
-    unsupported: findUnsupported(request, reader),
+    unsupported: findUnsupported(request, extras, reader),
     is_thinking: request.thinking?.mode === 'on',
     callable: callable === null || callable.length === 0 ? null : callable.slice(0, 200),
     must_call: choice?.mode === 'any' || choice?.mode === 'tool',
@@ -199,11 +199,13 @@ function dropCacheMarks(settings: unknown): unknown {
   return Object.keys(rest).length === 0 ? null : rest;
 }
 
-function findUnsupported(request: NormalRequest, reader: StepReader): string {
+function findUnsupported(request: NormalRequest, { settings }: StepExtras, reader: StepReader): string {
   const { messages } = request;
   if (messages.length === 0) return 'no messages';
   if (messages[messages.length - 1]!.role === 'assistant') return 'the answer is begun already';
   if (request.previous_answer_id !== null) return 'goes on from an answer that the provider keeps';
+  // The next request would name an answer that the provider has never given.
+  if (settings.thread !== undefined) return 'asks the provider to keep the conversation';
   if (reader.hasUnread) return 'holds images, documents or blocks that a student cannot read';
   return '';
 }

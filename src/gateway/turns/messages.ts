@@ -46,8 +46,14 @@ export function readMessagesRequest(value: unknown): TurnRequest {
     tools: asArray(body.tools).map(
       (tool) => asText(asObject(tool).name) ?? asText(asObject(tool).type) ?? '?',
     ),
-    previous_answer_id: null,
+    previous_answer_id: readThread(body),
   };
+}
+
+/** The answer that a request goes on from, of a conversation that the provider keeps (`thread`); else null. */
+export function readThread(body: JsonObject): string | null {
+  const { type, previous_message_id: previousId } = asObject(body.thread);
+  return type === 'continue' ? asText(previousId) : null;
 }
 
 /** A `content` field: a string or blocks. `cache_control` and citations are left out: they mean nothing to the reader. */

@@ -16,6 +16,7 @@ import type {
   TurnToolChoice,
 } from '../../domain/turn.ts';
 import { asCount, asObject, asText, type JsonObject, parseLenient } from './json-reading.ts';
+import { readThread } from './messages.ts';
 import {
   type ContentReader,
   cachePointOf,
@@ -54,6 +55,7 @@ export function readNormalMessages(value: unknown, reading: NormalReading): Norm
     thinking: readMessagesThinking(body),
     response_schema: readFormat(asObject(asObject(body.output_config).format ?? body.output_format)),
     max_output_tokens: asCount(body.max_tokens),
+    previous_answer_id: readThread(body),
   };
 }
 

@@ -35,6 +35,15 @@ describe('a digest of a step', () => {
     expect(of('You never help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11')).not.toEqual(one);
   });
 
+  it('is nothing for a student where the provider is to keep the conversation', () => {
+    const of = (more: object) =>
+      readMessagesStep({ model: 'm', max_tokens: 9, messages: [user('x')], ...more }, [])!.step.unsupported;
+    expect(of({})).toBe('');
+    expect(of({ thread: null })).toBe('');
+    expect(of({ thread: { type: 'create' } })).toMatch(/keep the conversation/);
+    expect(of({ thread: { type: 'continue', previous_message_id: 'msg_1' } })).toMatch(/keeps/);
+  });
+
   it('marks the numbers of a system prompt, but not those of days, times and ids', () => {
     const of = (system: string) => {
       const { marks } = digest([user('Hi')], { system: [text(system)] });
