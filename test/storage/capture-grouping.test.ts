@@ -355,6 +355,34 @@ describe('by itself', () => {
     expect(runs).toEqual(['conv_1', 'conv_2', 'conv_1', 'conv_2', 'conv_1']);
   });
 
+  it('threads of the messages API, two at once', async () => {
+    const turn = (id: string, thread: object, content: string) =>
+      capture({
+        shape: 'messages',
+        path: '/v1/messages',
+        status: 200,
+        aborted: false,
+        content_type: 'application/json',
+        request: { model: 'm', thread, messages: [{ role: 'user', content }] },
+        response: {
+          id,
+          type: 'message',
+          role: 'assistant',
+          content: [{ type: 'text', text: 'Ok' }],
+          stop_reason: 'end_turn',
+        },
+      });
+    const goingOn = (previous_message_id: string) => ({ type: 'continue', previous_message_id });
+    const runs = await group([
+      turn('msg_a1', { type: 'create' }, 'Hi'),
+      turn('msg_b1', { type: 'create' }, 'Hi'),
+      turn('msg_a2', goingOn('msg_a1'), 'Go on'),
+      turn('msg_b2', goingOn('msg_b1'), 'Go on'),
+      turn('msg_a3', goingOn('msg_a2'), 'And on'),
+    ]);
+    expect(runs).toEqual(['conv_1', 'conv_2', 'conv_1', 'conv_2', 'conv_1']);
+  });
+
   it('keeps what it knows of an exchange that turned out to be no turn', async () => {
     const folder = makeFolder();
     const log = await CaptureLog.open({ path: join(folder, 'capture.mdb'), redact: false });

@@ -21,7 +21,7 @@
  * to request. A sketch of it (src/domain/prompt-sketch.ts) tells agents apart whose conversations begin alike. Tools are
  * left out: they come and go within a run.
  *
- * Requests that go on from an answer that the provider keeps (`previous_response_id`, or a `conversation`) start from
+ * Requests that go on from an answer that the provider keeps (`previous_response_id`, a `conversation`, a `thread`) start from
  * that answer's id, or the conversation's, instead: the first hash stands for all that came before.
  */
 
@@ -50,7 +50,7 @@ export interface Conversation {
    * without a finished answer. Where two runs began alike, it tells which of them a request goes on with.
    */
   answered: string | null;
-  /** The same by the answer's id, for providers that keep answers; else null. */
+  /** The same by the answer's id, where the provider keeps the answer; else null. */
   answered_id: string | null;
   /** The answer by itself; null without a finished answer, and for one that says too little to be known again. */
   answer_alone: string | null;
@@ -111,7 +111,7 @@ export function fingerprintConversation(
     answered = takeHash(state.chain);
     answerAlone = alone.finish();
   }
-  const answeredId = request.kept_in ?? answer?.id ?? null;
+  const answeredId = request.is_kept === true ? (request.kept_in ?? answer?.id ?? null) : null;
   return {
     prefixes,
     answered,

@@ -47,6 +47,7 @@ export function readMessagesRequest(value: unknown): TurnRequest {
       (tool) => asText(asObject(tool).name) ?? asText(asObject(tool).type) ?? '?',
     ),
     previous_answer_id: readThread(body),
+    is_kept: typeof asObject(body.thread).type === 'string',
   };
 }
 

@@ -57,6 +57,7 @@ function readResponsesRequest(value: unknown): TurnRequest {
     previous_answer_id:
       asText(body.previous_response_id) ?? asText(conversation) ?? asText(asObject(conversation).id),
     kept_in: asText(conversation) ?? asText(asObject(conversation).id),
+    is_kept: true,
   };
 }
 

@@ -33,10 +33,12 @@ export interface TurnRequest {
   messages: Message[];
   /** Names of the declared tools. */
   tools: string[];
-  /** The answer that this request goes on from, kept by the provider (`previous_response_id`); else null. */
+  /** The answer that this request goes on from, kept by the provider (`previous_response_id`, `thread`); else null. */
   previous_answer_id: string | null;
   /** The conversation in which the provider keeps the answer, to go on from; null or left out when there is none. */
   kept_in?: string | null;
+  /** The provider keeps the answer, so that a later request may name it instead of holding it. */
+  is_kept?: boolean;
   /** It asks for an embedding, which comes by a turn's path (InvokeModel) and is none. */
   embeds?: boolean;
 }

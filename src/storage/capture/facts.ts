@@ -390,8 +390,7 @@ export class ExchangeIndex {
     const hashes = [conversation[conversation.length - 1]];
     if (!broke && hashes[0] !== undefined) {
       hashes.push(facts?.answered ?? undefined, facts?.answer_alone ?? undefined);
-      // Only these requests name the answer that they go on from.
-      if (record.shape === 'responses') hashes.push(facts?.answered_id ?? undefined);
+      hashes.push(facts?.answered_id ?? undefined);
     }
     const keys = hashes.filter((text) => text !== undefined).map(makeTurnKey);
     if (keys.length === 0) return runId;

@@ -249,6 +249,15 @@ describe('conversation fingerprints', () => {
     expect(echoed.conversation).toContain(first.answered);
   });
 
+  it('links messages by the thread that the provider keeps, and names no answer that it does not keep', () => {
+    const first = decode('messages', { ...OPENING, thread: { type: 'create' } }, { ...ANSWER, id: 'msg_1' });
+    const thread = { type: 'continue', previous_message_id: 'msg_1' };
+    const chained = decode('messages', { thread, messages: [{ role: 'user', content: 'on' }] });
+    expect(chained.conversation[0]).toBe(first.answered_id);
+    expect(chained.conversation).toHaveLength(2);
+    expect(decode('messages', OPENING, { ...ANSWER, id: 'msg_1' }).answered_id).toBeNull();
+  });
+
   it('says of a turn that its answer broke off, and of an embedding that it is none', () => {
     const failed = decode('messages', OPENING, {
       type: 'error',
