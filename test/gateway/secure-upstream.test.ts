@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:https';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TLSSocket } from 'node:tls';
@@ -37,7 +37,13 @@ beforeAll(async () => {
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {
       if (request.url === '/close') response.setHeader('connection', 'close');
-      if (request.url === '/echo') response.end(Buffer.concat(chunks));
+      if (request.url === '/dies-when-used-again' && requests.length === 2) {
+        request.socket.end();
+      } else if (request.url === '/cut') {
+        response.writeHead(200, { 'content-length': 10 });
+        // Behind its bytes TLS says goodbye in good order: the body is cut all the same.
+        response.write('hello', () => request.socket.end());
+      } else if (request.url === '/echo') response.end(Buffer.concat(chunks));
       else if (request.url === '/frames') {
         for (let i = 0; i < 500; i++) response.write(`data: ${i}\n\n`);
         response.end();
@@ -67,13 +73,14 @@ async function withGateway(
   env: Record<string, string>,
   run: (url: string) => Promise<void>,
   host = 'localhost',
+  upstreamPort = port,
 ): Promise<void> {
   requests = [];
   handshakes = [];
   bytesBeforeTrust = 0;
   const gateway = new CliChild(['gateway', '--port', '0'], {
     cwd: dir,
-    env: { DATA_DIR: dir, GW_CAPTURE: 'off', GW_UPSTREAM_BASE: `https://${host}:${port}`, ...env },
+    env: { DATA_DIR: dir, GW_CAPTURE: 'off', GW_UPSTREAM_BASE: `https://${host}:${upstreamPort}`, ...env },
   });
   try {
     const [, found] = await gateway.waitForOutput(/Gateway\s+http:\/\/[^:]+:(\d+)/);
@@ -129,5 +136,58 @@ describe('an upstream behind TLS', () => {
       expect(requests).toEqual([]);
       expect(bytesBeforeTrust).toBe(0);
     });
+  });
+
+  it('is asked once more when a connection that was used before says goodbye instead of an answer', async () => {
+    await withGateway({ NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem') }, async (url) => {
+      for (let i = 0; i < 2; i++) {
+        const answer = await fetch(`${url}/dies-when-used-again`, { method: 'POST', body: '{}' });
+        expect([answer.status, (await answer.arrayBuffer()).byteLength]).toEqual([200, BODY.length]);
+      }
+      expect(requests.length).toBe(3);
+      expect(handshakes.length).toBe(2);
+    });
+  });
+
+  it('that says goodbye within a body never gives the client a whole one', async () => {
+    await withGateway({ NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem'), GW_CAPTURE: 'on' }, async (url) => {
+      const answer = await fetch(`${url}/cut`);
+      expect(answer.status).toBe(200);
+      await expect(answer.arrayBuffer()).rejects.toThrow();
+      await fetch(`${url}/__gw/flush`);
+      const stats = await (await fetch(`${url}/__gw/stats`)).json();
+      expect(stats).toMatchObject({ exchanges: { attempted: 1, aborted: 1 } });
+    });
+  });
+
+  it('that never ends its handshake is let go when the client leaves', async () => {
+    const sockets: Socket[] = [];
+    const { promise: hello, resolve: hear } = Promise.withResolvers<void>();
+    const { promise: gone, resolve: end } = Promise.withResolvers<void>();
+    const mute = createTcpServer((socket) => {
+      sockets.push(socket);
+      socket.on('error', () => {});
+      socket.on('close', () => end());
+      socket.once('data', () => hear());
+    });
+    await new Promise<void>((resolve) => mute.listen(0, '127.0.0.1', resolve));
+    try {
+      await withGateway(
+        {},
+        async (url) => {
+          const leaving = new AbortController();
+          const asked = fetch(`${url}/v1/messages`, { method: 'POST', body: '{}', signal: leaving.signal });
+          await hello;
+          leaving.abort();
+          await expect(asked).rejects.toThrow();
+          await gone;
+        },
+        '127.0.0.1',
+        (mute.address() as AddressInfo).port,
+      );
+    } finally {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => mute.close(resolve));
+    }
   });
 });
