@@ -125,6 +125,58 @@ struct Pairs {
 };
 const Pairs kPairs;
 
+/**
+ * Beginnings that are common within words, or short for what they mean: they count where a token begins alone, which is where
+ * its run begins, or behind what is left there of an escape (`\n`, `%0A`, `\u000a`).
+ */
+const char* const kFirstWords[] = {
+    "lin_api_", "lin_oauth_",   "ntn_",         "secret_",    "dapi",   "doo_v1_", "dor_v1_",   "glsa_",    "PMAK-",   "ATATT3",
+    "ATCTT3",   "sbp_",         "sb_secret_",   "fm1a_",      "fm1r_",  "fm2_",    "fo1_",      "GOCSPX-",  "lsv2_",   "tgp_v1_",
+    "NRAK-",    "IQoJb3JpZ2lu", "FwoGZXIvYXdz", "xkeysib-",   "HRKU-",  "sntryu_", "dckr_",     "figd_",    "pscale_", "e2b_",
+    "tskey-",   "rubygems_",
+};
+
+/** Which four bytes a first word may begin with: a bit for each sum of them, of which few are none. */
+struct FirstBytes {
+  uint64_t bits[64];
+  FirstBytes() {
+    memset(bits, 0, sizeof(bits));
+    for (const char* word : kFirstWords) {
+      const uint32_t sum = Sum(reinterpret_cast<const uint8_t*>(word));
+      bits[sum >> 6] |= 1ull << (sum & 63);
+    }
+  }
+  static uint32_t Sum(const uint8_t* at) {
+    uint32_t four;
+    memcpy(&four, at, sizeof(four));
+    return (four * 0x9e3779b1u) >> 20;
+  }
+  uint64_t Has(const uint8_t* at) const {
+    const uint32_t sum = Sum(at);
+    return bits[sum >> 6] >> (sum & 63) & 1;
+  }
+};
+const FirstBytes kFirstBytes;
+
+bool IsFirstWord(const uint8_t* at, const uint8_t* end) {
+  for (const char* word : kFirstWords) {
+    if (memcmp(at, word, 4) == 0 && StartsWith(at, end, word)) return true;
+  }
+  return false;
+}
+
+/** Whether one of the first words stands where a token begins in the run, which has sixteen bytes at least. */
+inline bool BeginsLikeKey(const uint8_t* bytes, size_t start, size_t end) {
+  const uint8_t* const run = bytes + start;
+  const uint8_t* const stop = bytes + end;
+  if (kFirstBytes.Has(run) && IsFirstWord(run, stop)) return true;
+  if (start == 0 || (run[-1] != '\\' && run[-1] != '%')) return false;
+  for (const size_t skip : {1, 2, 5}) {
+    if (kFirstBytes.Has(run + skip) && IsFirstWord(run + skip, stop)) return true;
+  }
+  return false;
+}
+
 #if defined(ASKS_PROCESSOR)
 /** What is used of what the processor can do beyond what every one of its kind can: nothing of it at level 0. */
 struct Processor {
@@ -259,7 +311,7 @@ bool IsLabelled(const uint8_t* bytes, size_t start) {
 
 bool IsSuspect(const uint8_t* bytes, size_t start, size_t end) {
   if (start >= 3 && bytes[start - 1] == '.') return true;
-  return HoldsBeginning(bytes + start, bytes + end) || IsLabelled(bytes, start);
+  return HoldsBeginning(bytes + start, bytes + end) || BeginsLikeKey(bytes, start, end) || IsLabelled(bytes, start);
 }
 
 #if defined(__SSE2__)

@@ -28,6 +28,10 @@ for (let byte = 0; byte < 256; byte++) {
 /** What keys begin with; those that a dot must follow end the run. */
 const BEGINNING =
   /sk-|AIza|A[KS]IA|ABSK|gsk_|xai-|hf_|gh[pousr]_|github_pat_|gl[a-z]{2,5}-|xox|xapp-|svc_|npm_|[rsp]k_|whsec_|eyJ|pplx-|r8_|nvapi-|tvly-|dop_v1_|shp[a-z]{2}_|pypi-|bedrock-api-key-|AGE-SECRET|(?:SG|ya29)$/;
+/** What counts where a token begins alone: where its run begins, or behind what is left there of an escape. */
+const FIRST_WORD =
+  /^(?:lin_api_|lin_oauth_|ntn_|secret_|dapi|do[or]_v1_|glsa_|PMAK-|AT[AC]TT3|sbp_|sb_secret_|fm1[ar]_|fm2_|fo1_|GOCSPX-|IQoJb3JpZ2lu|FwoGZXIvYXdz|tgp_v1_|lsv2_|NRAK-|HRKU-|xkeysib-|sntryu_|dckr_|figd_|pscale_|e2b_|tskey-|rubygems_)/;
+const ESCAPED_FIRST_WORD = new RegExp(`^(?:.{1,2}|.{5})${FIRST_WORD.source.slice(1)}`);
 /** A label or a scheme and what may stand between it and its token, which begins where the text ends. */
 const LABEL_BEFORE = /(?:key|token|secret|authorization)[\s"'\\:=%023ad]*$|(?:bearer|basic)[\s%20+\\tn]*$/i;
 /** The same, as part of the token. */
@@ -39,7 +43,10 @@ function asBuffer(bytes: Uint8Array): Buffer {
 
 function isSuspect(bytes: Buffer, start: number, end: number): boolean {
   if (start >= 3 && bytes[start - 1] === 0x2e) return true;
-  if (BEGINNING.test(bytes.toString('latin1', start, end))) return true;
+  const run = bytes.toString('latin1', start, end);
+  if (BEGINNING.test(run) || FIRST_WORD.test(run)) return true;
+  const isEscaped = start > 0 && (bytes[start - 1] === 0x5c || bytes[start - 1] === 0x25);
+  if (isEscaped && ESCAPED_FIRST_WORD.test(run)) return true;
   let token = start;
   const lowest = Math.max(0, start - TOKEN_BACK_BYTES);
   while (token > lowest && TOKEN_BYTE[bytes[token - 1]!] === 1) token--;

@@ -289,14 +289,33 @@ for (let byte = 0; byte < 256; byte++) {
 /** What every shape begins with; those that a dot must follow apart. */
 const BEGINNINGS =
   'sk-|AIza|A[KS]IA|ABSK|gsk_|xai-|hf_|gh[pousr]_|github_pat_|gl[a-z]{2,5}-|xox|xapp-|svc_|npm_|[rsp]k_|whsec_|eyJ|pplx-|r8_|nvapi-|tvly-|dop_v1_|shp[a-z]{2}_|pypi-|bedrock-api-key-|AGE-SECRET';
+/** What shapes begin with that count where a token begins alone: these are common within words, or short. */
+const FIRST_WORDS =
+  'lin_api_|lin_oauth_|ntn_|secret_|dapi|do[or]_v1_|glsa_|PMAK-|AT[AC]TT3|sbp_|sb_secret_|fm1[ar]_|fm2_|fo1_|GOCSPX-|IQoJb3JpZ2lu|FwoGZXIvYXdz|tgp_v1_|lsv2_|NRAK-|HRKU-|xkeysib-|sntryu_|dckr_|figd_|pscale_|e2b_|tskey-|rubygems_';
 /** One of these stands in every run that can be, or begin, a key of a known shape. */
-const HINT = new RegExp(`${BEGINNINGS}|(?:SG|ya29)$`);
+const HINT = new RegExp(`${BEGINNINGS}|(?:SG|ya29)$|^(?:.{1,2}|.{5})?(?:${FIRST_WORDS})`);
 /** Where a shape may begin: they are tried there and nowhere else, since trying them at every byte is dear. */
-const BEGINNING = new RegExp(`${BEGINNINGS}|SG\\.|ya29\\.`, 'g');
+const BEGINNING = new RegExp(
+  `csk-|pcsk_|glc_eyJ|${BEGINNINGS}|${FIRST_WORDS}|SG\\.|ya29\\.|hv[sbr]\\.|dp\\.|atlasv1\\.|sl\\.|sk\\.eyJ|dt0[a-z]`,
+  'g',
+);
+/** Characters of the longest of them. */
+const BEGINNING_CHARACTERS = 16;
+/** What may stand before a run that follows a dot, and belongs to its key: `SG.`, `dp.st.prd.`. */
+const DOTTED_CHARACTERS = 12;
+/** What look-behinds look at: `\\u000a`. */
+const ESCAPE_CHARACTERS = 8;
+
+const ATLAS_ID = /^[A-Za-z0-9]{14}\.$/;
+
+/** Where a token begins: behind what is none of its characters, or behind an escape. */
+const EDGE = '(?:(?<![A-Za-z0-9_-])|(?<=\\\\[nrtbf"/]|%[0-9A-Fa-f]{2}|\\\\u[0-9A-Fa-f]{4}))';
+/** Base64 whose slashes may be escaped. */
+const BASE64 = '(?:[A-Za-z0-9+_-]|\\\\?/)';
 
 /**
- * The shapes. No look-behind but for the general `sk-`: in JSON a key often follows an escape, and `\nsk-ant-…` has
- * a letter before it.
+ * The shapes. No look-behind but for the general `sk-` and what stands at the edge of a token: in JSON a key often follows
+ * an escape, and `\nsk-ant-…` has a letter before it.
  */
 const SHAPES = new RegExp(
   [
@@ -324,6 +343,45 @@ const SHAPES = new RegExp(
     'SG\\.[A-Za-z0-9_-]{16,}\\.[A-Za-z0-9_-]{16,}',
     'ya29\\.[A-Za-z0-9_-]{16,}',
     'AGE-SECRET-KEY-1[A-Z0-9]{40,}',
+    'atlasv1\\.[A-Za-z0-9_=-]{40,}',
+    `${EDGE}(?:${[
+      'lin_(?:api|oauth)_[A-Za-z0-9]{32,}',
+      'ntn_[A-Za-z0-9]{40,}',
+      // Names in code begin like that too.
+      'secret_(?=[A-Za-z]*[0-9])(?=[a-z0-9]*[A-Z])[A-Za-z0-9]{43}(?![A-Za-z0-9_-])',
+      'dapi[0-9a-f]{32}(?:-[0-9]+)?(?![A-Za-z0-9_-])',
+      'do[or]_v1_[A-Za-z0-9]{32,}',
+      'glsa_[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}',
+      `glc_eyJ${BASE64}{24,}={0,2}`,
+      'PMAK-[a-f0-9]{24}-[a-f0-9]{34}',
+      'AT[AC]TT3[A-Za-z0-9_=-]{60,}',
+      'sbp_(?:oauth_)?[a-f0-9]{40}',
+      'sb_secret_[A-Za-z0-9_-]{20,}',
+      `fm(?:1[ar]|2)_${BASE64}{60,}={0,3}`,
+      'fo1_[A-Za-z0-9_-]{43}',
+      'GOCSPX-[A-Za-z0-9_-]{20,}',
+      `(?:IQoJb3JpZ2lu|FwoGZXIvYXdz)${BASE64}{60,}={0,2}`,
+      'pcsk_[A-Za-z0-9]{4,8}_[A-Za-z0-9]{32,}',
+      'tgp_v1_[A-Za-z0-9_-]{32,}',
+      'lsv2_(?:pt|sk)_[a-f0-9]{32}_[a-f0-9]{10}',
+      'NRAK-[A-Za-z0-9]{27,}',
+      'HRKU-[A-Za-z0-9_-]{30,}',
+      'xkeysib-[a-f0-9]{64}-[A-Za-z0-9]{16}',
+      'sntryu_[a-f0-9]{64}',
+      'dckr_[po]at_[A-Za-z0-9_-]{20,}',
+      'figd_[A-Za-z0-9_-]{36,}',
+      'pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{32,}',
+      'e2b_[a-f0-9]{40}',
+      'tskey-[a-z]+-[A-Za-z0-9]{8,}-[A-Za-z0-9]{16,}',
+      'rubygems_[a-f0-9]{48}',
+      'csk-[a-z0-9]{40,}',
+      'sk_[a-f0-9]{48}(?![A-Za-z0-9_-])',
+      'hv[sbr]\\.[A-Za-z0-9_-]{20,}',
+      'dp\\.(?:pt|ct|sa|scim|audit|st(?:\\.[a-z0-9_-]{1,5})?)\\.[A-Za-z0-9]{36,}',
+      'sl\\.(?:u\\.)?[A-Za-z0-9_-]{100,}',
+      'sk\\.eyJ[A-Za-z0-9_-]{20,}\\.[A-Za-z0-9_-]{16,}',
+      'dt0[a-z][0-9]{2}\\.[A-Za-z0-9]{24}\\.[A-Za-z0-9]{64}',
+    ].join('|')})`,
   ].join('|'),
   'y',
 );
@@ -397,13 +455,16 @@ function judgeRun(bytes: Buffer, start: number, end: number, to: number, found: 
   const run = bytes.toString('latin1', start, end);
   const isAfterDot = start >= 3 && bytes[start - 1] === 0x2e;
   if (isAfterDot || HINT.test(run)) {
-    const lead = Math.max(0, start - 8);
-    const text = bytes.toString('latin1', lead, Math.min(to, end + SCAN_MARGIN_BYTES));
-    // `SG.…`: the beginning stands before the run.
-    BEGINNING.lastIndex = isAfterDot ? 0 : start - lead;
+    const first = isAfterDot ? Math.max(0, start - DOTTED_CHARACTERS) : start;
+    const lead = Math.max(0, first - ESCAPE_CHARACTERS);
+    // What begins beyond the run is not looked for: that would take longer than all else.
+    const near = bytes.toString('latin1', lead, Math.min(to, end + BEGINNING_CHARACTERS));
+    let text = '';
+    BEGINNING.lastIndex = first - lead;
     let noToken = false;
-    for (let hit = BEGINNING.exec(text); hit !== null; hit = BEGINNING.exec(text)) {
+    for (let hit = BEGINNING.exec(near); hit !== null; hit = BEGINNING.exec(near)) {
       if (lead + hit.index >= end) break;
+      if (text === '') text = bytes.toString('latin1', lead, Math.min(to, end + SCAN_MARGIN_BYTES));
       // What follows the run decides whether a token can begin in it: one that did not match says it for the rest.
       const mayBeToken = lead + hit.index >= start && text.startsWith('eyJ', hit.index);
       if (mayBeToken && noToken) continue;
@@ -411,7 +472,12 @@ function judgeRun(bytes: Buffer, start: number, end: number, to: number, found: 
       const match = SHAPES.exec(text);
       noToken ||= mayBeToken && match === null;
       BEGINNING.lastIndex = match === null ? hit.index + 1 : hit.index + match[0].length;
-      if (match !== null) found.push({ start: lead + hit.index, end: lead + BEGINNING.lastIndex });
+      if (match === null) continue;
+      const from = lead + hit.index;
+      // A token of Terraform begins with an id, before what it is known by.
+      const id =
+        hit[0] === 'atlasv1.' && ATLAS_ID.test(bytes.toString('latin1', Math.max(0, from - 15), from));
+      found.push({ start: id ? from - 15 : from, end: lead + BEGINNING.lastIndex });
     }
   }
   // A scheme or a label before the token that this run is part of.

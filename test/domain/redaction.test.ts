@@ -29,6 +29,63 @@ function letters(
 const UPPER = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567';
 const b64url = (text: string): string => Buffer.from(text).toString('base64url');
 
+const HEX = '0123456789abcdef';
+const BASE64 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
+
+/** Of services that are no model's. */
+function makeServiceKeys(): Record<string, string> {
+  return {
+    vault: `hvs.${letters(92)}`,
+    vault_batch: `hvb.${letters(140)}`,
+    linear: `lin_api_${letters(40)}`,
+    linear_oauth: `lin_oauth_${letters(64, HEX)}`,
+    notion: `ntn_${letters(11, '0123456789')}${letters(35)}`,
+    notion_old: `secret_aB3${letters(40)}`,
+    digitalocean: `dop_v1_${letters(64, HEX)}`,
+    digitalocean_oauth: `doo_v1_${letters(64, HEX)}`,
+    digitalocean_refresh: `dor_v1_${letters(64, HEX)}`,
+    shopify: `shpat_${letters(32, HEX)}`,
+    pypi: `pypi-AgEIcHlwaS5vcmc${letters(120)}`,
+    sendgrid: `SG.${letters(22)}.${letters(43)}`,
+    databricks: `dapi${letters(32, HEX)}`,
+    databricks_azure: `dapi${letters(32, HEX)}-2`,
+    doppler: `dp.pt.${letters(43)}`,
+    doppler_service: `dp.st.prd.${letters(43)}`,
+    grafana: `glsa_${letters(32)}_${letters(8, HEX)}`,
+    grafana_cloud: `glc_eyJvIjoiMTIzNDU2Iiwi${letters(90, BASE64)}==`,
+    postman: `PMAK-${letters(24, HEX)}-${letters(34, HEX)}`,
+    atlassian: `ATATT3xFfGF0${letters(170)}=${letters(8, HEX)}`,
+    supabase: `sbp_${letters(40, HEX)}`,
+    supabase_secret: `sb_secret_${letters(31)}`,
+    fly: `fm2_lJPECAAAAAAAAAAA${letters(200, BASE64)}==`,
+    fly_old: `fo1_${letters(43)}`,
+    terraform: `${letters(14)}.atlasv1.${letters(67)}`,
+    perplexity: `pplx-${letters(48)}`,
+    replicate: `r8_${letters(37)}`,
+    aws_session_token: `IQoJb3JpZ2luX2Vj${letters(500, BASE64)}==`,
+    aws_session_token_old: `FwoGZXIvYXdzEBYaDHqa${letters(300, BASE64)}==`,
+    google_oauth_secret: `GOCSPX-${letters(28)}`,
+    pinecone: `pcsk_${letters(6)}_${letters(63)}`,
+    together: `tgp_v1_${letters(43)}`,
+    langsmith: `lsv2_pt_${letters(32, HEX)}_${letters(10, HEX)}`,
+    new_relic: `NRAK-${letters(27, UPPER)}`,
+    heroku: `HRKU-AA${letters(58)}`,
+    brevo: `xkeysib-${letters(64, HEX)}-${letters(16)}`,
+    sentry: `sntryu_${letters(64, HEX)}`,
+    docker: `dckr_pat_${letters(27)}`,
+    figma: `figd_${letters(40)}`,
+    planetscale: `pscale_tkn_${letters(43)}`,
+    e2b: `e2b_${letters(40, HEX)}`,
+    tailscale: `tskey-auth-k${letters(11)}CNTRL-${letters(32)}`,
+    rubygems: `rubygems_${letters(48, HEX)}`,
+    cerebras: `csk-${letters(48, 'abcdefghijklmnopqrstuvwxyz0123456789')}`,
+    elevenlabs: `sk_${letters(48, HEX)}`,
+    dropbox: `sl.${letters(138)}`,
+    mapbox: `sk.eyJ${letters(80)}.${letters(22)}`,
+    dynatrace: `dt0c01.${letters(24, UPPER)}.${letters(64, UPPER)}`,
+  };
+}
+
 /** One of each kind. */
 function makeKeys(): Record<string, string> {
   return {
@@ -53,6 +110,7 @@ function makeKeys(): Record<string, string> {
     stripe: `sk_live_${letters(24)}`,
     stripe_restricted: `rk_live_${letters(24)}`,
     stripe_webhook: `whsec_${letters(32)}`,
+    ...makeServiceKeys(),
     jwt: `${b64url('{"alg":"HS256"}')}.${b64url(`{"sub":"${letters(20)}"}`)}.${letters(43)}`,
     bearer: `Bearer ${letters(40)}`,
   };
@@ -403,6 +461,18 @@ describe('key shapes', () => {
       'npm_config_registry_something_long_enough_here',
       'src/components/very-long-directory-name/index.ts',
       'eyJhbGciOiJIUzI1NiJ9 alone',
+      'secret_manager_client_configuration secret_access_for_the_whole_organization_unit',
+      'secret_aVeryLongNameThatSomebodyGaveToAFunctionOnce secret_0123456789abcdef0123456789abcdef0123456789a',
+      'my_secret_aB3abcdefghijklmnopqrstuvwxyz0123456789ABCD',
+      'dapi.databricks.example dapifications-of-the-whole-thing dapi0123456789abcdef0123456789abcdefghi',
+      'sb_publishable_0123456789abcdefghijklmnopqrstu',
+      'task_0123456789abcdef0123456789abcdef0123456789abcdef',
+      's.getElementsByClassName2X s.isInitialAppRender2Enable',
+      'lin_regression_model_coefficients_for_all_rows ntn_count_of_all_the_rows_in_here_and_there_0123456789',
+      'fc_0123456789abcdef0123456789abcdef0123456789abcdef01 rs_0123456789abcdef0123456789abcdef0123456789abcdef01',
+      'req_011CSHoEeqs5C35K2UUqR7Fy resp_0123456789abcdef0123456789abcdef0123456789abcdef01',
+      'urls.0123456789abcdefghijklmnopqrstuvwxyz disk.eyJhbGciOiJIUzI1NiJ9 tcpdp.pt.0123456789',
+      'tskey-is-not-one-of-them-at-all-really pscale_of_the_whole_measurement_series_of_today',
     ])
       expect(maskBody(text)).toBe(text);
   });

@@ -27,6 +27,14 @@ function listSuspects(engine: ByteEngine, source: Uint8Array, from = 0, to = sou
   return found;
 }
 
+/** What counts at the beginning of a token alone. */
+const FIRST_WORDS = [
+  ...['lin_api_', 'lin_oauth_', 'ntn_', 'secret_', 'dapi', 'doo_v1_', 'dor_v1_', 'glsa_', 'PMAK-'],
+  ...['ATATT3', 'ATCTT3', 'sbp_', 'sb_secret_', 'fm1a_', 'fm1r_', 'fm2_', 'fo1_', 'GOCSPX-', 'IQoJb3JpZ2lu'],
+  ...['FwoGZXIvYXdz', 'tgp_v1_', 'lsv2_', 'NRAK-', 'HRKU-', 'xkeysib-', 'sntryu_', 'dckr_', 'figd_'],
+  ...['pscale_', 'e2b_', 'tskey-', 'rubygems_'],
+];
+
 describe.each(engines)('%s', (_name, engine, level) => {
   useLevel(addon, level);
 
@@ -80,6 +88,22 @@ describe.each(engines)('%s', (_name, engine, level) => {
       }
     }
   });
+
+  it.each(FIRST_WORDS)(
+    'finds %s where a token begins, behind an escape too, and nothing within a run or cut off',
+    (word) => {
+      for (const before of [' ', '"', '\\n', '%0A', '\\u000a']) {
+        for (const behind of [16, 40]) {
+          const text = `${before}${word}${'Q'.repeat(behind)}`;
+          expect(listSuspects(engine, bytes(`${text} `))).toEqual([[1, text.length]]);
+        }
+      }
+      expect(listSuspects(engine, bytes(word.padEnd(16, 'Q')))).toEqual([[0, 16]]);
+      for (const before of ['n', '0A', 'u000a', '\\abc', '\\abcd', '\\abcdef', 'Q'.repeat(40)])
+        expect(listSuspects(engine, bytes(` ${before}${word}${'Q'.repeat(40)} `))).toEqual([]);
+      expect(listSuspects(engine, bytes(` ${word.slice(0, -1)}${'Q'.repeat(40)} `))).toEqual([]);
+    },
+  );
 
   it.each([
     'Bearer abcdefghijklmnop1234',
@@ -270,7 +294,7 @@ describe.each(engines)('%s', (_name, engine, level) => {
 
 /** Pieces that matter to the search, so that random text meets its edges. */
 const WORDS =
-  'sk- sk-ant- sk_ AIza AKIA ABSK gsk_ xai- hf_ ghp_ github_pat_ glpat- glabcdef- xox xapp- svc_ npm_ rk_ whsec_ eyJ pplx- r8_ nvapi- tvly- dop_v1_ shpat_ pypi- bedrock-api-key- AGE-SECRET SG SG. ya29 ya29. Bearer BASIC authorization secret_access_key x-amz-security-token X-Amz-Signature client_secret Token = : " \\ \\n %20 + . ~ / - _ \n \t'.split(
+  'sk- sk-ant- sk_ AIza AKIA ABSK gsk_ xai- hf_ ghp_ github_pat_ glpat- glabcdef- xox xapp- svc_ npm_ rk_ whsec_ eyJ pplx- r8_ nvapi- tvly- dop_v1_ shpat_ pypi- bedrock-api-key- AGE-SECRET secret_ lin_api_ ntn_ dapi sbp_ fm2_ GOCSPX- IQoJb3JpZ2lu \\u000a %0A SG SG. ya29 ya29. Bearer BASIC authorization secret_access_key x-amz-security-token X-Amz-Signature client_secret Token = : " \\ \\n %20 + . ~ / - _ \n \t'.split(
     ' ',
   );
 const piece = fc.oneof(
