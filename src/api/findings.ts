@@ -131,14 +131,14 @@ function scopeOf(tenant: Tenant, codebase_id: string, project_id: string | null 
   return { org_id: tenant.org_id, codebase_id, project_id: tenant.project_id ?? project_id ?? null };
 }
 
-/** Compared with what is stored: masked and cut alike. */
+/** Compared with what is stored: masked and cut alike. An empty value narrows nothing, as in a retrieval. */
 function filterOf(given: {
   file_path?: string | null | undefined;
   finding_type?: string | null | undefined;
 }): FindingFilter {
   return {
-    file_path: given.file_path == null ? null : prepareFilePath(given.file_path),
-    finding_type: given.finding_type == null ? null : prepareFindingType(given.finding_type),
+    file_path: given.file_path ? prepareFilePath(given.file_path) : null,
+    finding_type: given.finding_type ? prepareFindingType(given.finding_type) : null,
   };
 }
 

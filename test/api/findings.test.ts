@@ -330,6 +330,8 @@ describe('findings', () => {
     expect(await list('file_path=odd.ts')).toEqual(['531', 3]);
     expect(await list('finding_type=bug&file_path=even.ts')).toEqual(['20', 2]);
     expect(await list('file_path=dd.ts')).toEqual(['', 0]);
+    expect(await list('file_path=&finding_type=')).toEqual(['6543210', 7]);
+    expect(await list('file_path=odd.ts&finding_type=')).toEqual(['531', 3]);
     expect((await api.send('org', 'GET', '/v1/findings/c?limit=x')).status).toBe(422);
     const recalled = await api.ok('org', 'POST', '/v1/findings/c/recall', {
       query: '0 1 2 3 4 5 6',
@@ -339,6 +341,14 @@ describe('findings', () => {
       finding_type: 'bug',
     });
     expect(contents(recalled).sort()).toEqual(['1', '3']);
+    const unfiltered = await api.ok('org', 'POST', '/v1/findings/c/recall', {
+      query: '0 1 2 3 4 5 6',
+      score_threshold: 0,
+      top_k: 50,
+      file_path: '',
+      finding_type: '',
+    });
+    expect(contents(unfiltered)).toHaveLength(7);
   });
 
   it('refuse what they cannot take, store nothing of it, and cut what is only long', async () => {
