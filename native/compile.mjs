@@ -38,7 +38,7 @@ const here = dirname(fileURLToPath(import.meta.url));
  */
 function listAddons() {
   const shared = join(here, 'arguments.h');
-  const addons = ['bytes', 'texts', 'vectors'].map((name) => ({
+  const addons = ['bytes', 'sockets', 'texts', 'vectors'].map((name) => ({
     name,
     sources: [join(here, `${name}.cc`), shared],
     target: join(here, 'build', `${name}.node`),

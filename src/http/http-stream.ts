@@ -81,6 +81,8 @@ export class HttpStream {
   /** The head of the reply is staged or sent. */
   replied = false;
   isBodyPaused = false;
+  /** Bytes of the body that have come since it was paused. */
+  heedlessBytes = 0;
   /** Index in the listener's list of open streams; -1 when it is in none. */
   place = -1;
   /** The listener waits for its first body bytes before it hands it over. */
@@ -152,6 +154,7 @@ export class HttpStream {
   pauseBody(): void {
     if (this.closed || this.isBodyPaused || this.#isEnded) return;
     this.isBodyPaused = true;
+    this.heedlessBytes = 0;
     this.#res.pause();
   }
 

@@ -8,6 +8,7 @@
  */
 
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
+import { socketEngine } from '../../native/socket-engine.ts';
 import { isContinueExpected, judgeFraming, looksMisread } from './framing-guard.ts';
 import { HttpStream, type RequestHead } from './http-stream.ts';
 import { explainListenFailure } from './port.ts';
@@ -40,6 +41,13 @@ export interface HttpServer {
 const FIRST_BYTES_WAIT_MS = 10;
 /** How often slow streams are kept from the parser's 10-second limit. */
 const KEEP_ALIVE_SWEEP_MS = 4_000;
+/**
+ * The library reads on as long as it gets the 512 KiB that it takes at once, and heeds no pause meanwhile: of a client on
+ * this machine, which fills the system's buffer of megabytes as quickly as that is emptied, it took whole uploads into memory. So
+ * when so much has come behind a pause, the buffer gets a length at which no read is a full one (the system doubles it).
+ */
+const HEEDLESS_BYTES = 1 << 20;
+const RECEIVE_BUFFER_BYTES = 200 << 10;
 const NOT_ASCII = /[^\0-\x7f]/;
 const REPLACEMENT = '\ufffd';
 
@@ -238,10 +246,20 @@ class Listener implements HttpServer {
     res.onData((bytes, isLast) => {
       // An empty first call comes with the head when the body is still on its way.
       if (bytes.byteLength === 0 && !isLast) return;
-      stream.takeBody(bytes, isLast);
+      this.#takeBody(stream, bytes, isLast);
       this.#handOver(stream);
       stream.keepArriving();
     });
+  }
+
+  #takeBody(stream: HttpStream, bytes: ArrayBuffer, isLast: boolean): void {
+    if (stream.isBodyPaused) {
+      const before = stream.heedlessBytes;
+      stream.heedlessBytes += bytes.byteLength;
+      if (before < HEEDLESS_BYTES && stream.heedlessBytes >= HEEDLESS_BYTES)
+        socketEngine.limitReceiveBuffers(this.port, RECEIVE_BUFFER_BYTES);
+    }
+    stream.takeBody(bytes, isLast);
   }
 
   /** Those that have waited for up to this long, and perhaps not the whole of it, go without body bytes. */
@@ -261,7 +279,7 @@ class Listener implements HttpServer {
     let calls = 0;
     res.onData((bytes, isLast) => {
       if (bytes.byteLength === 0 && !isLast) return;
-      stream.takeBody(bytes, isLast);
+      this.#takeBody(stream, bytes, isLast);
       stream.keepArriving();
       calls++;
       if (calls > 1) return;

@@ -43,7 +43,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   log: [],
   domain: ['native', 'std', 'limits', 'errors'],
   contract: ['std', 'limits', 'errors', 'domain'],
-  http: ['std', 'limits', 'errors', 'domain', 'contract'],
+  http: ['native', 'std', 'limits', 'errors', 'domain', 'contract'],
   auth: ['std', 'limits', 'errors', 'domain', 'contract', 'accounts'],
   billing: ['std', 'limits', 'errors', 'domain'],
   api: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'auth', 'accounts', 'actor clients'],

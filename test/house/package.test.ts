@@ -82,6 +82,7 @@ describe('the installed package', () => {
       'bytes.cc',
       'compile.mjs',
       'graph.cc',
+      'sockets.cc',
       'texts.cc',
       'vectors.cc',
     ]);

@@ -84,6 +84,7 @@ const fitting: Record<string, () => unknown[]> = {
   measureChecksum: () => [makeArray(Uint8Array, 2_000), 1, 2_000],
   extendChecksum: () => [7, makeArray(Uint8Array)],
   measureMisalignment: () => [makeArray(Uint8Array), 64],
+  limitReceiveBuffers: () => [1, 4_096],
   setWidestLevel: () => [pick([0, 1, 2, 3])],
   measureTexts: () => [
     'an input',
