@@ -2,7 +2,8 @@
  * Remembers the vectors of the texts that were embedded last: an agent that asks again for the same task, or several that
  * work at one, cost no run of the model. Texts under way are waited for together. Any thread.
  *
- * Kept by digest: what was asked stays nowhere.
+ * Kept by digest: what was asked stays nowhere. The numbers lie in one memory and are copied out of it: as objects that
+ * live for a thousand texts they would set off a collection of the whole heap every second.
  */
 import { createHash } from 'node:crypto';
 import { EMBEDDING_TEXT_CHARACTERS } from '../limits.ts';
@@ -11,8 +12,12 @@ import type { TextEmbedder } from './situation-vectors.ts';
 export class RememberedEmbedder {
   readonly #embedder: Pick<TextEmbedder, 'embed'>;
   readonly #textsMax: number;
-  /** Used last at the end. */
-  readonly #kept = new Map<string, Promise<Float32Array>>();
+  readonly #underWay = new Map<string, Promise<Float32Array>>();
+  /** Which of the vectors a text has; used last at the end. */
+  readonly #places = new Map<string, number>();
+  /** One behind the other; made when the first is known. */
+  #vectors = new Float32Array(0);
+  #dimensions = 0;
 
   /** @param textsMax vectors that are kept */
   constructor(embedder: Pick<TextEmbedder, 'embed'>, textsMax: number) {
@@ -21,24 +26,47 @@ export class RememberedEmbedder {
   }
 
   /**
-   * @returns the text's vector, which others have too: not to be changed
+   * @returns the text's vector, which others may have too: not to be changed
    * @throws what the embedder throws; it is asked again the next time
    */
-  embedOne(text: string): Promise<Float32Array> {
+  async embedOne(text: string): Promise<Float32Array> {
     const cut = text.slice(0, EMBEDDING_TEXT_CHARACTERS);
     const name = createHash('sha256').update(cut, 'utf16le').digest('base64url');
-    let vector = this.#kept.get(name);
-    if (vector === undefined) {
-      const asked = this.#embedder.embed([cut]).then(([only]) => only!);
-      asked.catch(() => {
-        if (this.#kept.get(name) === asked) this.#kept.delete(name);
-      });
-      vector = asked;
-    } else {
-      this.#kept.delete(name);
+    const place = this.#places.get(name);
+    if (place !== undefined) {
+      this.#places.delete(name);
+      this.#places.set(name, place);
+      const start = place * this.#dimensions;
+      return this.#vectors.slice(start, start + this.#dimensions);
     }
-    this.#kept.set(name, vector);
-    if (this.#kept.size > this.#textsMax) this.#kept.delete(this.#kept.keys().next().value!);
-    return vector;
+    let asked = this.#underWay.get(name);
+    if (asked === undefined) {
+      asked = this.#ask(name, cut).finally(() => this.#underWay.delete(name));
+      this.#underWay.set(name, asked);
+    }
+    return asked;
+  }
+
+  async #ask(name: string, text: string): Promise<Float32Array> {
+    const [vector] = await this.#embedder.embed([text]);
+    this.#keep(name, vector!);
+    return vector!;
+  }
+
+  #keep(name: string, vector: Float32Array): void {
+    if (this.#dimensions === 0) {
+      this.#dimensions = vector.length;
+      this.#vectors = new Float32Array(this.#textsMax * vector.length);
+    }
+    // An embedding service may change its mind.
+    if (vector.length !== this.#dimensions) return;
+    let place = this.#places.size;
+    if (place === this.#textsMax) {
+      const [oldest] = this.#places;
+      place = oldest![1];
+      this.#places.delete(oldest![0]);
+    }
+    this.#vectors.set(vector, place * this.#dimensions);
+    this.#places.set(name, place);
   }
 }

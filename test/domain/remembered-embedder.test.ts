@@ -23,6 +23,9 @@ describe('an embedder that remembers', () => {
     expect(words.embedded).toBe(3);
     await remembered.embedOne('two');
     expect(words.embedded).toBe(4);
+    for (const text of ['one', 'two'])
+      expect(await remembered.embedOne(text)).toEqual((await new HashedWords().embed([text]))[0]);
+    expect(words.embedded).toBe(4);
   });
 
   it('does not remember a failure', async () => {
