@@ -1,5 +1,14 @@
 /** The dashboard put together: signing in, choosing the organization and the section. Browser. */
-import { make, makeButton, makeForm, makeId, makeSnippet, makeTime } from './elements.js';
+import {
+  keepFocus,
+  make,
+  makeButton,
+  makeForm,
+  makeHead,
+  makeId,
+  makeSnippet,
+  makeTime,
+} from './elements.js';
 import { SECTIONS } from './sections.js';
 import {
   call,
@@ -15,6 +24,8 @@ import {
 
 const at = (id) => document.getElementById(id);
 let shown = new AbortController();
+/** Organization and section that `main` shows. */
+let filled = '';
 /** What /auth/bootstrap said. */
 let bootstrap = null;
 let orgId;
@@ -24,19 +35,23 @@ let server = {};
 /** @param said a text or what holds one; '' takes away what was said last */
 function notify(said, isFailure = false, ...actions) {
   const notice = at('notice');
+  const hadFocus = notice.contains(document.activeElement);
   const close = makeButton('×', () => notify(''), 'quiet');
   close.setAttribute('aria-label', 'Close');
   notice.replaceChildren(make('span', {}, said), ...actions, close);
   notice.className = isFailure ? 'failed' : '';
   notice.hidden = said === '';
+  if (hadFocus) at('main').focus({ preventScroll: true });
 }
 
 /** Does something for the user, shows the section again, and says what went wrong. */
 async function act(work, said = '') {
+  const giveFocusBack = keepFocus(at('main'));
   try {
     notify('');
     await work();
     await showSection();
+    giveFocusBack();
     notify(said);
   } catch (thrown) {
     fail(thrown);
@@ -91,12 +106,22 @@ async function showSection() {
   const org = bootstrap.organizations.find(({ id }) => id === orgId);
   const main = at('main');
   main.setAttribute('aria-busy', 'true');
+  const sought = `${orgId} ${name}`;
   try {
     const role = await findRole(org);
     const page = make('div', { class: 'section' });
     const context = { org, role, profile: bootstrap.profile, server, act, load, notify, fail, signal };
     await fill(page, context);
-    if (!signal.aborted) main.replaceChildren(page);
+    if (signal.aborted) return;
+    main.replaceChildren(page);
+    filled = sought;
+  } catch (thrown) {
+    // What was there before must not stand under another name.
+    if (!signal.aborted && filled !== sought) {
+      main.replaceChildren(make('div', { class: 'section' }, makeHead(heading)));
+      filled = sought;
+    }
+    throw thrown;
   } finally {
     if (!signal.aborted) main.removeAttribute('aria-busy');
   }
@@ -166,6 +191,7 @@ async function load() {
 
 function showSignIn() {
   at('side').hidden = true;
+  filled = '';
   document.title = 'Sign in · Understudy';
   const submit = ({ token }) => {
     signIn(token);
@@ -189,6 +215,7 @@ function showSignIn() {
     ),
   );
   at('main').removeAttribute('aria-busy');
+  at('main').querySelector('input').focus();
 }
 
 async function start(reason = '') {

@@ -69,11 +69,14 @@ export function makeForm(fields, button, submit) {
   const send = make('button', { class: 'main' }, button);
   const onsubmit = async (event) => {
     event.preventDefault();
+    const wasHeld = document.activeElement === send;
     send.disabled = true;
     try {
       await submit(Object.fromEntries(new FormData(event.target)), event.target);
     } finally {
       send.disabled = false;
+      // A disabled button has lost the focus: where it was refused, one tries again.
+      if (wasHeld && document.activeElement === document.body) send.focus();
     }
   };
   return make('form', { onsubmit }, fields.map(makeField), send);
@@ -81,6 +84,26 @@ export function makeForm(fields, button, submit) {
 
 export function makeButton(text, onclick, kind = 'quiet') {
   return make('button', { type: 'button', class: kind, onclick }, text);
+}
+
+/**
+ * Remembers what has the focus in `root`, which is about to be filled anew.
+ * @returns gives the focus to what stands there then, else to `root`: keys go on from where they were, not from the top
+ */
+export function keepFocus(root) {
+  const held = document.activeElement;
+  if (!root.contains(held)) return () => {};
+  const findAlike = () =>
+    [...root.querySelectorAll(held.localName)].filter(
+      (one) => one.name === held.name && one.textContent === held.textContent,
+    );
+  const place = findAlike().indexOf(held);
+  return () => {
+    // Whoever has gone elsewhere meanwhile stays there.
+    if (document.activeElement !== document.body) return;
+    const alike = findAlike();
+    (alike[Math.min(place, alike.length - 1)] ?? root).focus({ preventScroll: true });
+  };
 }
 
 /**

@@ -11,7 +11,8 @@ export async function fillProjects(page, { org, role, act, fail }) {
   const rename = async (project) => {
     const fields = [['name', 'Name', { ...NAME, value: project.name }]];
     const chosen = await ask({ heading: 'Rename the project', fields, button: 'Rename' });
-    if (chosen !== null) act(() => call('PATCH', `/projects/${project.id}`, { name: chosen.name }));
+    if (chosen !== null)
+      act(() => call('PATCH', `/projects/${project.id}`, { name: chosen.name }), 'Renamed.');
   };
   const remove = async (project) => {
     const keys = project.key_count === 1 ? 'its key' : `its ${project.key_count} keys`;

@@ -72,6 +72,55 @@ describe('the dashboard', () => {
     expect(shown).toEqual(['run \ufffd1 delifed\ufffd', 'שלום \u200f(1)', expect.anything(), 5]);
   });
 
+  it('gives the focus to what stands in the place of what had it, unless its user went elsewhere', async () => {
+    const fake = { body: {}, activeElement: null as unknown };
+    const control = (localName: string, name: string, textContent: string) => ({
+      localName,
+      name,
+      textContent,
+      focus(): void {
+        fake.activeElement = this;
+      },
+    });
+    let held: ReturnType<typeof control>[] = [];
+    const root = {
+      ...control('main', '', ''),
+      contains: (one: never) => held.includes(one),
+      querySelectorAll: (localName: string) => held.filter((one) => one.localName === localName),
+    };
+    const draw = (rows: number) => {
+      held = [control('input', 'name', '')];
+      for (let row = 0; row < rows; row++)
+        held.push(control('button', '', 'Rename'), control('button', '', 'Delete'));
+      return held;
+    };
+    vi.stubGlobal('document', fake);
+    onTestFinished(() => {
+      vi.unstubAllGlobals();
+    });
+    const { keepFocus } = await import(new URL('elements.js', FOLDER).href);
+    const redraw = (from: number, to: number, at: number, meanwhile: unknown = fake.body) => {
+      fake.activeElement = draw(from)[at];
+      const giveBack = keepFocus(root);
+      draw(to);
+      fake.activeElement = meanwhile;
+      giveBack();
+      return fake.activeElement;
+    };
+    expect(redraw(2, 3, 0)).toBe(held[0]);
+    expect(redraw(3, 3, 4)).toBe(held[4]);
+    // The last row is deleted, then the only one.
+    expect(redraw(3, 2, 6)).toBe(held[4]);
+    expect(redraw(1, 0, 2)).toMatchObject({ localName: 'main' });
+    const link = control('a', '', 'Live');
+    expect(redraw(1, 1, 2, link)).toBe(link);
+    fake.activeElement = link;
+    const giveBack = keepFocus(root);
+    fake.activeElement = fake.body;
+    giveBack();
+    expect(fake.activeElement).toBe(fake.body);
+  });
+
   it('knows what this server has, and no internal address', async () => {
     const answer = await fetch(`${api.url}/dashboard/config.json`);
     expect(answer.headers.get('content-type')).toBe('application/json');
