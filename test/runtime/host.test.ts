@@ -5,7 +5,8 @@
 import { describe, expect, it } from 'vitest';
 import type { ErrorData } from '../../src/runtime/error.ts';
 import { Front } from '../../src/runtime/front.ts';
-import { ActorHost, type HostReport, type KindDefinition } from '../../src/runtime/host.ts';
+import { ActorHost, type KindDefinition } from '../../src/runtime/host.ts';
+import type { HostReport } from '../../src/runtime/host-report.ts';
 import type { JournalStore, JournalWrite } from '../../src/runtime/journal.ts';
 import type { Frame, Link, LinkStats } from '../../src/runtime/link.ts';
 import type { AnyBehaviour, Behaviour, Outcome, ReplyToken } from '../../src/runtime/protocol.ts';

@@ -1,17 +1,19 @@
 /** The simulation over some dozens of seeds, and proof that it notices what is broken. */
 
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { ActorHost } from '../../src/runtime/host.ts';
 import { type SimulationOptions, simulate } from './simulation.ts';
 import { SimulationFailure } from './world.ts';
 
-const HOST_FILE = new URL('../../src/runtime/host.ts', import.meta.url);
+const RUNTIME = new URL('../../src/runtime/', import.meta.url);
+/** What a host is made of. */
+const HOST_FILES = ['host.ts', ...globSync('host/*.ts', { cwd: fileURLToPath(RUNTIME) })];
 const folder = mkdtempSync(join(tmpdir(), 'mutants-'));
 
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -34,17 +36,26 @@ async function findFailure(
 
 /** The host with one thing changed in its source. */
 async function mutateHost(name: string, from: string, to: string): Promise<typeof ActorHost> {
-  const source = readFileSync(HOST_FILE, 'utf8');
-  expect(source.split(from), `"${from}" stands once in host.ts`).toHaveLength(2);
+  const sources = HOST_FILES.map((file) => [new URL(file, RUNTIME), join(folder, name, file)] as const);
+  const mutants = new Map(sources.map(([original, mutant]) => [original.href, pathToFileURL(mutant).href]));
   const msgpackr = pathToFileURL(createRequire(import.meta.url).resolve('msgpackr')).href;
-  const mutant = source
-    .replace(from, () => to)
-    .replace(/from '(\.{1,2}\/[^']+)'/g, (_, path: string) => `from '${new URL(path, HOST_FILE).href}'`)
-    .replace("from 'msgpackr'", `from '${msgpackr}'`);
-  const file = join(folder, `${name}.ts`);
-  writeFileSync(file, mutant);
-  return ((await import(/* @vite-ignore */ pathToFileURL(file).href)) as { ActorHost: typeof ActorHost })
-    .ActorHost;
+  let places = 0;
+  for (const [original, mutant] of sources) {
+    const source = readFileSync(original, 'utf8');
+    places += source.split(from).length - 1;
+    const text = source
+      .replace(from, () => to)
+      .replace(/from '(\.{1,2}\/[^']+)'/g, (_, path: string) => {
+        const { href } = new URL(path, original);
+        return `from '${mutants.get(href) ?? href}'`;
+      })
+      .replace("from 'msgpackr'", `from '${msgpackr}'`);
+    mkdirSync(dirname(mutant), { recursive: true });
+    writeFileSync(mutant, text);
+  }
+  expect(places, `"${from}" stands once in what a host is made of`).toBe(1);
+  const host = mutants.get(new URL('host.ts', RUNTIME).href)!;
+  return ((await import(/* @vite-ignore */ host)) as { ActorHost: typeof ActorHost }).ActorHost;
 }
 
 describe('the runtime, simulated', () => {
@@ -94,14 +105,14 @@ describe('what is broken is noticed:', () => {
   it.each([
     [
       'no output gate',
-      'cell.gate_ticket > this.#durableTicket',
+      'cell.gate_ticket > this.#journal.decidedTicket',
       'false as boolean',
       /before it is durable|reveals/,
     ],
     [
       'handling messages before all of a commit is released',
-      '      this.#running = true;\n      try {\n        if (error === null)',
-      '      try {\n        if (error === null)',
+      '    this.#running = true;\n    try {\n      if (error === null)',
+      '    try {\n      if (error === null)',
       /after/,
     ],
     ['an outcome for a later life', 'const { life } = effect;', 'const { life } = cell;', /./],

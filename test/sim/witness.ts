@@ -3,7 +3,7 @@
  * that left an actor. Tells the world when the two do not agree.
  */
 import { Packr } from 'msgpackr';
-import type { HostReport } from '../../src/runtime/host.ts';
+import type { HostReport } from '../../src/runtime/host-report.ts';
 import type { JournalWrite } from '../../src/runtime/journal.ts';
 import type { Frame } from '../../src/runtime/link.ts';
 import type { KindPolicy } from '../../src/runtime/supervision.ts';

@@ -1,0 +1,25 @@
+/** What a host tells the log of when an actor fails. Actor threads, front threads (and the simulator). */
+
+import { describeError } from './error.ts';
+import type { ActorAddress } from './protocol.ts';
+
+/** What went wrong inside a host, for the log. Holds no payload. */
+export interface HostReport {
+  kind: string;
+  key: string;
+  /** The message, `activate`, or `commit`. */
+  during: string;
+  error: string;
+  /** What follows. */
+  outcome: 'restart' | 'stop' | 'lost';
+}
+
+export function describeFailure(
+  { kind, key }: ActorAddress,
+  during: string,
+  thrown: unknown,
+  outcome: HostReport['outcome'],
+): HostReport {
+  const error = thrown instanceof Error ? (thrown.stack ?? describeError(thrown)) : describeError(thrown);
+  return { kind, key, during, error, outcome };
+}

@@ -1,0 +1,191 @@
+/**
+ * What a host keeps of an actor that is in memory: its mailbox, what waits for the journal, its timers. Data, and what
+ * can be read off it; each part is moved by one file of this folder. Actor threads, front threads (and the simulator).
+ */
+
+import { RingQueue } from '../../std/ring-queue.ts';
+import type { ErrorData } from '../error.ts';
+import type { KindStats } from '../host-stats.ts';
+import type { Link } from '../link.ts';
+import type { ActorAddress, AnyBehaviour, Effect, ReplyToken } from '../protocol.ts';
+import type { KindPolicy, RestartHistory } from '../supervision.ts';
+
+/** Where an answer goes. */
+export interface ReplyTo {
+  link: Link;
+  id: number;
+}
+
+/** A message in a mailbox. */
+export interface Delivery {
+  name: string;
+  payload: unknown;
+  bodies: readonly Uint8Array[];
+  body_bytes: number;
+  /** From the actor itself: a timer or an outcome. */
+  internal: boolean;
+  reply_to: ReplyTo | null;
+  /** Monotonic; Infinity for a tell. */
+  deadline_ms: number;
+}
+
+/** An effect ready to be released: answers know where they go. */
+export type Output =
+  | { type: 'reply'; to: ReplyTo; value: unknown; name: string }
+  | { type: 'error'; to: ReplyTo; error: ErrorData; name: string }
+  | Extract<Effect, { type: 'tell' | 'publish' }>
+  /** `life`: the one that decided it; its outcome is for no other. */
+  | (Extract<Effect, { type: 'io' | 'compute' }> & { life: number });
+
+/** An actor in memory. */
+export interface Cell {
+  self: ActorAddress;
+  kind: Kind;
+
+  // Its life (lives.ts, passivation.ts).
+  status: 'ready' | 'restarting' | 'gone';
+  state: unknown;
+  /** Counts restarts, so that an outcome of an earlier life is told apart. */
+  life: number;
+  history: RestartHistory;
+  /** The back-off is over; it starts as soon as nothing of it waits for the journal. */
+  restart_due: boolean;
+  touched_at_ms: number;
+
+  // What it is to handle (mailboxes.ts).
+  mailbox: RingQueue<Delivery>;
+  mailbox_bytes: number;
+  /** Timers and outcomes; bounded by the limits on timers and io. */
+  internal: RingQueue<Delivery>;
+  /** It stands among the ready actors. */
+  queued: boolean;
+
+  // What it has recorded (host-journal.ts).
+  /** Number of the last event recorded. */
+  seq: number;
+  events_since_snapshot: number;
+  /** Events recorded and not yet durable. */
+  undurable: number;
+  /** Ticket of the last batch that holds an event of this actor. */
+  gate_ticket: number;
+
+  // What it has decided (turns.ts, output-gate.ts).
+  /** Outputs waiting for the commit with their ticket, in order. */
+  held: RingQueue<{ ticket: number; output: Output }>;
+  io_in_flight: number;
+  timers: Map<string, () => void>;
+  replies: Map<ReplyToken, ReplyTo>;
+}
+
+/** A kind and its living actors. */
+export interface Kind {
+  name: string;
+  behaviour: AnyBehaviour;
+  policy: KindPolicy;
+  cells: Map<string, Cell>;
+  /** Where the search for an actor to passivate goes on. */
+  room_cursor: Iterator<Cell> | null;
+  /** Key → monotonic time until which it stays stopped. */
+  stopped: Map<string, number>;
+  stats: KindStats;
+}
+
+export const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
+/** Of queues that other limits bound. */
+export const UNBOUNDED = 2 ** 30;
+/** Of an actor without any, which most are all their life: a map of its own costs as much as a small state. */
+export const NO_TIMERS: Cell['timers'] = new Map();
+export const NO_REPLIES: Cell['replies'] = new Map();
+
+/** A kind that has no living actor yet. */
+export function createKind(behaviour: AnyBehaviour, policy: KindPolicy): Kind {
+  return {
+    name: behaviour.kind,
+    behaviour,
+    policy,
+    cells: new Map(),
+    room_cursor: null,
+    stopped: new Map(),
+    stats: {
+      live: 0,
+      stopped: 0,
+      mailbox_depth: 0,
+      handled: 0,
+      errors: 0,
+      restarts: 0,
+      activations: 0,
+      passivations: 0,
+      dead_letters: 0,
+    },
+  };
+}
+
+/** An actor that has not been brought in from storage yet. */
+export function createCell(kind: Kind, { key }: ActorAddress, nowMs: number): Cell {
+  return {
+    self: { kind: kind.name, key },
+    kind,
+    status: 'ready',
+    state: undefined,
+    life: 0,
+    history: { failed_at_ms: [] },
+    restart_due: false,
+    touched_at_ms: nowMs,
+    mailbox: new RingQueue(kind.policy.mailbox_capacity),
+    mailbox_bytes: 0,
+    internal: new RingQueue(UNBOUNDED),
+    queued: false,
+    seq: 0,
+    events_since_snapshot: 0,
+    undurable: 0,
+    gate_ticket: 0,
+    held: new RingQueue(UNBOUNDED),
+    io_in_flight: 0,
+    timers: NO_TIMERS,
+    replies: NO_REPLIES,
+  };
+}
+
+/** Nothing waits, nothing is on its way, nothing would be lost but the state itself. */
+export function isIdle(cell: Cell): boolean {
+  return (
+    cell.status === 'ready' &&
+    !cell.queued &&
+    cell.mailbox.size === 0 &&
+    cell.internal.size === 0 &&
+    cell.io_in_flight === 0 &&
+    cell.held.size === 0 &&
+    cell.undurable === 0 &&
+    cell.timers.size === 0 &&
+    cell.replies.size === 0
+  );
+}
+
+export function cancelTimers(cell: Cell): void {
+  for (const cancel of cell.timers.values()) cancel();
+  cell.timers.clear();
+}
+
+export function toldDelivery(name: string, payload: unknown, bodies: readonly Uint8Array[]): Delivery {
+  return {
+    name,
+    payload,
+    bodies,
+    body_bytes: sumBytes(bodies),
+    internal: false,
+    reply_to: null,
+    deadline_ms: Number.POSITIVE_INFINITY,
+  };
+}
+
+export function isOverfull(cell: Cell, delivery: Delivery): boolean {
+  const { mailbox } = cell;
+  if (mailbox.full) return true;
+  return mailbox.size > 0 && cell.mailbox_bytes + delivery.body_bytes > cell.kind.policy.mailbox_bytes;
+}
+
+export function sumBytes(bodies: readonly Uint8Array[]): number {
+  let bytes = 0;
+  for (const body of bodies) bytes += body.length;
+  return bytes;
+}

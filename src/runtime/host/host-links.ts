@@ -1,0 +1,74 @@
+/**
+ * The links of a host: to fronts, to the hosts of other threads, and which of them want to hear of which topic. Actor
+ * threads, front threads (and the simulator).
+ */
+
+import type { Link, LinkStats } from '../link.ts';
+
+/** All links of one host. */
+export class HostLinks {
+  readonly #links = new Set<Link>();
+  readonly #peers = new Map<number, Link>();
+  readonly #subscribers = new Map<string, Set<Link>>();
+
+  add(link: Link): void {
+    this.#links.add(link);
+  }
+
+  /** The link to another actor thread; replaces an earlier one. */
+  addPeer(index: number, link: Link): void {
+    this.#peers.set(index, link);
+  }
+
+  /** Forgets a link that has closed. */
+  forget(link: Link): void {
+    this.#links.delete(link);
+    for (const [index, peer] of this.#peers) if (peer === link) this.#peers.delete(index);
+    for (const [topic, links] of this.#subscribers) {
+      links.delete(link);
+      if (links.size === 0) this.#subscribers.delete(topic);
+    }
+  }
+
+  peer(index: number): Link | undefined {
+    return this.#peers.get(index);
+  }
+
+  peers(): Iterable<Link> {
+    return this.#peers.values();
+  }
+
+  isPeer(link: Link): boolean {
+    for (const peer of this.#peers.values()) if (peer === link) return true;
+    return false;
+  }
+
+  subscribe(topic: string, link: Link): void {
+    const links = this.#subscribers.get(topic);
+    if (links === undefined) this.#subscribers.set(topic, new Set([link]));
+    else links.add(link);
+  }
+
+  unsubscribe(topic: string, link: Link): void {
+    const links = this.#subscribers.get(topic);
+    links?.delete(link);
+    if (links?.size === 0) this.#subscribers.delete(topic);
+  }
+
+  /** Undefined when there is none. */
+  subscribers(topic: string): Iterable<Link> | undefined {
+    return this.#subscribers.get(topic);
+  }
+
+  flush(): void {
+    for (const link of this.#links) link.flush();
+  }
+
+  close(): void {
+    for (const link of [...this.#links]) link.close();
+  }
+
+  stats(): LinkStats[] {
+    return [...this.#links].map((link) => link.stats());
+  }
+}

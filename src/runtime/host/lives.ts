@@ -1,0 +1,163 @@
+/**
+ * The lives of a host's actors: they start with the first message, start again from what is stored when they fail, and
+ * are stopped when they fail too often. Actor threads, front threads (and the simulator).
+ */
+
+import { type ErrorData, runtimeError } from '../error.ts';
+import { describeFailure, type HostReport } from '../host-report.ts';
+import { type ActorAddress, isValidKey } from '../protocol.ts';
+import type { Scheduler } from '../scheduler.ts';
+import { recordFailure } from '../supervision.ts';
+import { type Cell, cancelTimers, createCell, type Delivery, type Kind } from './cell.ts';
+import type { HostJournal } from './host-journal.ts';
+import type { LostMessages } from './lost-messages.ts';
+import type { Mailboxes } from './mailboxes.ts';
+import type { OutputGate } from './output-gate.ts';
+import type { Passivation } from './passivation.ts';
+import type { Turns } from './turns.ts';
+
+const MAX_STOPPED_KEPT = 10_000;
+
+/** What lives need of the host around them. */
+export interface LivesParts {
+  journal: HostJournal;
+  gate: OutputGate;
+  turns: Turns;
+  passivation: Passivation;
+  mailboxes: Mailboxes;
+  lost: LostMessages;
+  scheduler: Scheduler;
+  report(report: HostReport): void;
+}
+
+/** Starts, restarts and stops the actors of one host. */
+export class Lives {
+  readonly #parts: LivesParts;
+
+  constructor(parts: LivesParts) {
+    this.#parts = parts;
+  }
+
+  /** Makes the actor; null when it cannot be, and the message has been discarded. */
+  activate(kind: Kind, to: ActorAddress, delivery: Delivery): Cell | null {
+    const { lost, passivation } = this.#parts;
+    if (!isValidKey(to.key)) {
+      lost.discard(to, delivery, 'bad_address', 'bad_address');
+      return null;
+    }
+    const nowMs = this.#parts.scheduler.monotonicMs();
+    const stoppedUntil = kind.stopped.get(to.key);
+    if (stoppedUntil !== undefined) {
+      if (stoppedUntil > nowMs) {
+        lost.discard(to, delivery, 'actor_stopped', 'actor_stopped');
+        return null;
+      }
+      kind.stopped.delete(to.key);
+    }
+    if (kind.cells.size >= kind.policy.max_live && !passivation.makeRoom(kind)) {
+      lost.discard(to, delivery, 'too_many_actors', 'too_many_actors');
+      return null;
+    }
+    const cell = createCell(kind, to, nowMs);
+    kind.cells.set(to.key, cell);
+    if (!this.#start(cell)) {
+      lost.discard(to, delivery, 'actor_stopped', 'actor_stopped');
+      return null;
+    }
+    passivation.scheduleSweep();
+    return cell;
+  }
+
+  /** Brings the state in from storage and runs `activated`. A failed start stops the actor: false. */
+  #start(cell: Cell): boolean {
+    const { stats } = cell.kind;
+    try {
+      this.#parts.journal.load(cell);
+      cell.status = 'ready';
+      stats.activations++;
+      this.#parts.turns.takeFirst(cell);
+      return true;
+    } catch (thrown) {
+      stats.errors++;
+      this.#stop(cell);
+      this.#report(cell, 'activate', thrown, 'stop');
+      return false;
+    }
+  }
+
+  /** The actor's life ends in failure: back to what is stored, after a pause, or stopped when it failed too often. */
+  fail(cell: Cell, during: string, thrown: unknown): void {
+    const { gate, mailboxes, scheduler } = this.#parts;
+    const { policy, stats } = cell.kind;
+    stats.errors++;
+    cell.life++;
+    cancelTimers(cell);
+    mailboxes.dropInternal(cell);
+    for (const to of cell.replies.values()) {
+      gate.emit(cell, { type: 'error', to, error: restartedError(cell.self), name: during });
+    }
+    cell.replies.clear();
+    const backoffMs = recordFailure(policy.restart, cell.history, scheduler.monotonicMs());
+    if (backoffMs === null) {
+      this.#stop(cell);
+      this.#report(cell, during, thrown, 'stop');
+      return;
+    }
+    cell.status = 'restarting';
+    cell.restart_due = false;
+    this.#report(cell, during, thrown, 'restart');
+    const { life } = cell;
+    scheduler.later(backoffMs, () => {
+      if (cell.status !== 'restarting' || cell.life !== life || mailboxes.closed) return;
+      cell.restart_due = true;
+      this.#restartIfDurable(cell);
+      mailboxes.resume(cell);
+    });
+  }
+
+  /** Everything that the actor had in a commit is decided. */
+  settle(cell: Cell): void {
+    if (cell.undurable > 0) return;
+    const { kind, self } = cell;
+    if (cell.status === 'restarting') this.#restartIfDurable(cell);
+    else if (cell.status === 'ready') this.#parts.mailboxes.schedule(cell);
+    else if (kind.stopped.get(self.key) === Number.POSITIVE_INFINITY) {
+      kind.stopped.set(self.key, this.#stoppedUntil(kind));
+    }
+  }
+
+  /** Storage speaks for the actor only when everything it recorded has been decided. */
+  #restartIfDurable(cell: Cell): void {
+    if (!cell.restart_due || cell.undurable > 0) return;
+    cell.restart_due = false;
+    cell.kind.stats.restarts++;
+    if (this.#start(cell)) this.#parts.mailboxes.schedule(cell);
+  }
+
+  /** Ends the actor; its waiting messages go to the dead letters. What is held for the journal is still released. */
+  #stop(cell: Cell): void {
+    const { mailboxes } = this.#parts;
+    const { kind } = cell;
+    cell.status = 'gone';
+    cell.life++;
+    cancelTimers(cell);
+    mailboxes.dropInternal(cell);
+    kind.cells.delete(cell.self.key);
+    if (kind.stopped.size >= MAX_STOPPED_KEPT) kind.stopped.delete(kind.stopped.keys().next().value!);
+    // It must not start from storage while events of it are still on their way there.
+    kind.stopped.set(cell.self.key, cell.undurable > 0 ? Number.POSITIVE_INFINITY : this.#stoppedUntil(kind));
+    mailboxes.refuseAll(cell);
+  }
+
+  #stoppedUntil(kind: Kind): number {
+    return this.#parts.scheduler.monotonicMs() + kind.policy.stopped_for_ms;
+  }
+
+  #report(cell: Cell, during: string, thrown: unknown, outcome: HostReport['outcome']): void {
+    this.#parts.report(describeFailure(cell.self, during, thrown, outcome));
+  }
+}
+
+function restartedError(self: ActorAddress): ErrorData {
+  return runtimeError('actor_restarted', `${self.kind}: started again before it answered`);
+}

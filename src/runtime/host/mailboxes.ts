@@ -1,0 +1,137 @@
+/**
+ * What the actors of a host are to handle: their mailboxes, with the overflow rules, and the queue of actors that are
+ * ready. Actor threads, front threads (and the simulator).
+ */
+
+import { RingQueue } from '../../std/ring-queue.ts';
+import { type Cell, type Delivery, isOverfull, NO_BODIES, toldDelivery, UNBOUNDED } from './cell.ts';
+import type { LostMessages } from './lost-messages.ts';
+
+/** The mailboxes of all actors of one host. */
+export class Mailboxes {
+  readonly #lost: LostMessages;
+  readonly #wake: () => void;
+  readonly #ready = new RingQueue<Cell>(UNBOUNDED);
+  #waiting = 0;
+  #closed = false;
+
+  /** @param wake handles what is ready, unless that is under way already */
+  constructor(lost: LostMessages, wake: () => void) {
+    this.#lost = lost;
+    this.#wake = wake;
+  }
+
+  /** Messages that wait, the internal ones too. */
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  /** The host has ended: nothing more is handled. */
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  get anyReady(): boolean {
+    return this.#ready.size > 0;
+  }
+
+  close(): void {
+    this.#closed = true;
+  }
+
+  /** Puts the message into the mailbox, or does what the kind's overflow rule says. */
+  accept(cell: Cell, delivery: Delivery): void {
+    const { policy, stats } = cell.kind;
+    if (delivery.reply_to !== null && cell.replies.size >= policy.max_held_replies) {
+      return this.#lost.discard(cell.self, delivery, 'mailbox_full', 'mailbox_full');
+    }
+    if (isOverfull(cell, delivery)) {
+      if (policy.overflow === 'reject')
+        return this.#lost.discard(cell.self, delivery, 'mailbox_full', 'mailbox_full');
+      if (policy.overflow === 'drop_newest') {
+        return this.#lost.discard(cell.self, delivery, 'dropped', 'message_dropped');
+      }
+      while (isOverfull(cell, delivery)) {
+        this.#lost.discard(cell.self, this.#take(cell)!, 'dropped', 'message_dropped');
+      }
+    }
+    cell.mailbox.push(delivery);
+    cell.mailbox_bytes += delivery.body_bytes;
+    stats.mailbox_depth++;
+    this.#waiting++;
+    this.schedule(cell);
+  }
+
+  /** Has the actor handle a message of its own, a timer or an outcome, as soon as may be. */
+  acceptInternal(cell: Cell, name: string, payload: unknown): void {
+    if (this.#closed) return;
+    const delivery = toldDelivery(name, payload, NO_BODIES);
+    delivery.internal = true;
+    cell.internal.push(delivery);
+    this.#waiting++;
+    this.resume(cell);
+  }
+
+  /** Forgets the actor's own messages: the life that wanted them is over. */
+  dropInternal(cell: Cell): void {
+    this.#waiting -= cell.internal.size;
+    cell.internal.clear();
+  }
+
+  /** Refuses all that waits for an actor which has been stopped. */
+  refuseAll(cell: Cell): void {
+    for (let delivery = this.#take(cell); delivery !== undefined; delivery = this.#take(cell)) {
+      this.#lost.discard(cell.self, delivery, 'actor_stopped', 'actor_stopped');
+    }
+  }
+
+  /** Puts the actor among the ready ones when there is something that it may handle. */
+  schedule(cell: Cell): void {
+    if (cell.queued || cell.status !== 'ready') return;
+    if (cell.internal.size === 0 && !mayTake(cell)) return;
+    cell.queued = true;
+    this.#ready.push(cell);
+  }
+
+  /** The same, for what has changed outside of any turn: it is handled now. */
+  resume(cell: Cell): void {
+    this.schedule(cell);
+    this.#wake();
+  }
+
+  /** The actor that has been ready for longest, which is then no longer among them. */
+  nextReady(): Cell | undefined {
+    const cell = this.#ready.shift();
+    if (cell !== undefined) cell.queued = false;
+    return cell;
+  }
+
+  /** Outcomes and timers first: they free what new messages would take up. */
+  next(cell: Cell): Delivery | undefined {
+    const internal = cell.internal.shift();
+    if (internal !== undefined) {
+      this.#waiting--;
+      return internal;
+    }
+    return mayTake(cell) ? this.#take(cell) : undefined;
+  }
+
+  #take(cell: Cell): Delivery | undefined {
+    const delivery = cell.mailbox.shift();
+    if (delivery === undefined) return undefined;
+    cell.mailbox_bytes -= delivery.body_bytes;
+    cell.kind.stats.mailbox_depth--;
+    this.#waiting--;
+    return delivery;
+  }
+}
+
+function mayTake(cell: Cell): boolean {
+  const { policy } = cell.kind;
+  return (
+    cell.mailbox.size > 0 &&
+    cell.io_in_flight < policy.max_io_in_flight &&
+    cell.held.size < policy.max_held_effects &&
+    cell.undurable < policy.max_held_effects
+  );
+}

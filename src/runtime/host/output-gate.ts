@@ -1,0 +1,218 @@
+/**
+ * The output gate: what a message causes (answers, tells, publications, io, compute) is released only when every event
+ * that this actor has recorded up to and with that message is durable. Actor threads, front threads (and the simulator).
+ */
+
+import { describeError, type ErrorData, runtimeError } from '../error.ts';
+import { describeFailure, type HostReport } from '../host-report.ts';
+import type { Effect } from '../protocol.ts';
+import type { Scheduler } from '../scheduler.ts';
+import type { Cell, Output } from './cell.ts';
+import type { HostJournal } from './host-journal.ts';
+import type { HostLinks } from './host-links.ts';
+import type { LostMessages } from './lost-messages.ts';
+import type { Mailboxes } from './mailboxes.ts';
+
+/** What performs the effects that leave the actors' world. */
+export interface EffectPorts {
+  /** Performs an `io` effect; calls `done` once, never before it has returned. */
+  performIo(
+    port: string,
+    operation: string,
+    input: unknown,
+    done: (error: unknown, value: unknown) => void,
+  ): void;
+  /** Performs a `compute` effect; calls `done` once, never before it has returned. */
+  performCompute(task: string, input: unknown, done: (error: unknown, value: unknown) => void): void;
+}
+
+/** A tell on its way. */
+export type Tell = Extract<Effect, { type: 'tell' }>;
+
+/** What the gate needs of the host around it. */
+export interface OutputGateParts {
+  journal: HostJournal;
+  links: HostLinks;
+  mailboxes: Mailboxes;
+  lost: LostMessages;
+  scheduler: Scheduler;
+  ports: EffectPorts;
+  /** Sends a tell to wherever its address lives. */
+  route(message: Tell): void;
+  report(report: HostReport): void;
+}
+
+/** The outputs of all actors of one host, on their way out or held. */
+export class OutputGate {
+  readonly #parts: OutputGateParts;
+  readonly #journal: HostJournal;
+  #held = 0;
+  #ioInFlight = 0;
+
+  constructor(parts: OutputGateParts) {
+    this.#parts = parts;
+    this.#journal = parts.journal;
+  }
+
+  /** Outputs that wait for a commit. */
+  get held(): number {
+    return this.#held;
+  }
+
+  /** `io` and `compute` effects decided and without an outcome. */
+  get ioInFlight(): number {
+    return this.#ioInFlight;
+  }
+
+  /** Releases the output, or holds it until the events before it are durable. */
+  emit(cell: Cell, output: Output): void {
+    if (cell.gate_ticket > this.#journal.decidedTicket) {
+      cell.held.push({ ticket: cell.gate_ticket, output });
+      this.#held++;
+    } else {
+      this.#release(cell, output);
+    }
+  }
+
+  /** Emits an effect that has an outcome, which is for the life that decided it alone. */
+  emitIo(cell: Cell, effect: Extract<Effect, { type: 'io' | 'compute' }>): void {
+    cell.io_in_flight++;
+    this.#ioInFlight++;
+    this.emit(cell, { ...effect, life: cell.life });
+  }
+
+  /** Releases what the actor has held for the commits up to this ticket, in order. */
+  open(cell: Cell, ticket: number): void {
+    for (
+      let first = cell.held.peek();
+      first !== undefined && first.ticket <= ticket;
+      first = cell.held.peek()
+    ) {
+      cell.held.shift();
+      this.#held--;
+      this.#release(cell, first.output);
+    }
+  }
+
+  /** Takes back all that the actor has held: what it stands on is not stored. */
+  withdrawAll(cell: Cell): void {
+    for (let item = cell.held.shift(); item !== undefined; item = cell.held.shift()) {
+      this.#held--;
+      this.#withdraw(cell, item.output);
+    }
+  }
+
+  /** Never throws: what cannot be encoded fails its message alone, not the actor and not the commit it came with. */
+  #release(cell: Cell, output: Output): void {
+    try {
+      this.#send(cell, output);
+    } catch (thrown) {
+      cell.kind.stats.errors++;
+      const during = 'name' in output ? output.name : output.type;
+      this.#parts.report(describeFailure(cell.self, during, thrown, 'lost'));
+      if (output.type === 'reply' || output.type === 'error') {
+        const error = runtimeError('no_reply', `${cell.self.kind} ${output.name}: the answer cannot be sent`);
+        output.to.link.send({ type: 'error', id: output.to.id, error });
+      } else if (output.type === 'io' || output.type === 'compute') {
+        const done = this.#outcome(cell, output);
+        this.#parts.scheduler.soon(() => done(thrown, undefined));
+      }
+    }
+  }
+
+  #send(cell: Cell, output: Output): void {
+    const { lost, links, ports } = this.#parts;
+    switch (output.type) {
+      case 'reply':
+        if (!output.to.link.send({ type: 'reply', id: output.to.id, value: output.value })) {
+          lost.bury(cell.self, output.name, 'link_full');
+        }
+        return;
+      case 'error':
+        if (!output.to.link.send({ type: 'error', id: output.to.id, error: output.error })) {
+          lost.bury(cell.self, output.name, 'link_full');
+        }
+        return;
+      case 'tell':
+        this.#parts.route(output);
+        return;
+      case 'publish': {
+        const subscribers = links.subscribers(output.topic);
+        if (subscribers === undefined) return;
+        for (const link of subscribers) {
+          if (!link.send({ type: 'publish', topic: output.topic, payload: output.payload })) {
+            lost.bury(cell.self, `publish ${output.topic}`, 'link_full');
+          }
+        }
+        return;
+      }
+      case 'io':
+        ports.performIo(output.port, output.operation, output.input, this.#outcome(cell, output));
+        return;
+      case 'compute':
+        ports.performCompute(output.task, output.input, this.#outcome(cell, output));
+        return;
+    }
+  }
+
+  #outcome(
+    cell: Cell,
+    effect: { name: string; carry: unknown; life: number },
+  ): (error: unknown, value: unknown) => void {
+    const { life } = effect;
+    const { mailboxes, lost } = this.#parts;
+    return (error, value) => {
+      if (mailboxes.closed) return;
+      cell.io_in_flight--;
+      this.#ioInFlight--;
+      const { carry } = effect;
+      if (cell.life !== life) {
+        lost.bury(cell.self, effect.name, 'stale_outcome');
+        mailboxes.resume(cell);
+        return;
+      }
+      const outcome =
+        error === null || error === undefined
+          ? { ok: true, value, carry }
+          : { ok: false, error: toRefusal(error), carry };
+      mailboxes.acceptInternal(cell, effect.name, outcome);
+    };
+  }
+
+  /** An output that must not be released: askers hear that storage failed, the rest goes to the dead letters. */
+  #withdraw(cell: Cell, output: Output): void {
+    const { lost } = this.#parts;
+    switch (output.type) {
+      case 'reply':
+      case 'error': {
+        const error = runtimeError('storage_unavailable', `${cell.self.kind} ${output.name}: not stored`);
+        output.to.link.send({ type: 'error', id: output.to.id, error });
+        return;
+      }
+      case 'tell':
+        lost.bury(output.to, output.name, 'not_durable');
+        return;
+      case 'publish':
+        lost.bury(cell.self, `publish ${output.topic}`, 'not_durable');
+        return;
+      case 'io':
+      case 'compute':
+        cell.io_in_flight--;
+        this.#ioInFlight--;
+        lost.bury(cell.self, output.name, 'not_durable');
+        return;
+    }
+  }
+}
+
+/** A failure of a port or a task as data; its own code and retryability are kept when it has them. */
+function toRefusal(thrown: unknown): ErrorData {
+  const { code, retryable } = (
+    typeof thrown === 'object' && thrown !== null ? thrown : {}
+  ) as Partial<ErrorData>;
+  return {
+    code: typeof code === 'string' ? code : 'io_failed',
+    message: describeError(thrown),
+    retryable: retryable === true,
+  };
+}

@@ -1,0 +1,127 @@
+/**
+ * Passivation: actors that nobody has used for a while leave memory, their state stays in the journal. Actor threads,
+ * front threads (and the simulator).
+ */
+
+import { describeFailure, type HostReport } from '../host-report.ts';
+import type { Scheduler } from '../scheduler.ts';
+import { type Cell, cancelTimers, isIdle, type Kind } from './cell.ts';
+import type { HostJournal } from './host-journal.ts';
+
+const SWEEP_CELLS = 2_000;
+/** Actors passivated in one go, and the wait before the next: their snapshots are one commit, which a socket waits for. */
+const SWEEP_PASSIVATIONS = 32;
+const SWEEP_PAUSE_MS = 20;
+const SWEEP_EVERY_MS = { least: 10, most: 1000 };
+/** Actors looked at to make room for one. */
+const ROOM_CELLS = 256;
+
+/** What passivation needs of the host around it. */
+export interface PassivationParts {
+  kinds: ReadonlyMap<string, Kind>;
+  journal: HostJournal;
+  scheduler: Scheduler;
+  report(report: HostReport): void;
+}
+
+/** Passivates the idle actors of one host. */
+export class Passivation {
+  readonly #parts: PassivationParts;
+  readonly #sweepEveryMs: number;
+  #cancelSweep: (() => void) | null = null;
+  #sweepCursor: Iterator<Cell> | null = null;
+  #closed = false;
+
+  constructor(parts: PassivationParts) {
+    this.#parts = parts;
+    let shortestIdle = Number.POSITIVE_INFINITY;
+    for (const { policy } of parts.kinds.values()) {
+      shortestIdle = Math.min(shortestIdle, policy.idle_after_ms);
+    }
+    this.#sweepEveryMs = Math.max(SWEEP_EVERY_MS.least, Math.min(SWEEP_EVERY_MS.most, shortestIdle / 2));
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#cancelSweep?.();
+  }
+
+  /** Passivates the longest unused of the next idle actors; each call looks at a few, going round. */
+  makeRoom(kind: Kind): boolean {
+    let best: Cell | null = null;
+    let wrapped = false;
+    for (let looked = 0; looked < ROOM_CELLS; looked++) {
+      kind.room_cursor ??= kind.cells.values();
+      const next = kind.room_cursor.next();
+      if (next.done) {
+        kind.room_cursor = null;
+        if (wrapped) break;
+        wrapped = true;
+        continue;
+      }
+      const cell = next.value;
+      if (isIdle(cell) && (best === null || cell.touched_at_ms < best.touched_at_ms)) best = cell;
+    }
+    if (best === null) return false;
+    this.#passivate(best);
+    return true;
+  }
+
+  /** Passivates all actors that are idle but for their timers, which are forgotten: the host is coming to its end. */
+  passivateAll(): void {
+    for (const kind of this.#parts.kinds.values()) {
+      for (const cell of [...kind.cells.values()]) {
+        cancelTimers(cell);
+        if (isIdle(cell)) this.#passivate(cell);
+      }
+    }
+  }
+
+  #passivate(cell: Cell): void {
+    if (cell.events_since_snapshot > 0) {
+      try {
+        this.#parts.journal.stageSnapshot(cell);
+      } catch (thrown) {
+        // Its events are all there; only its next start will be longer.
+        cell.kind.stats.errors++;
+        this.#parts.report(describeFailure(cell.self, 'snapshot', thrown, 'lost'));
+      }
+    }
+    cell.status = 'gone';
+    cell.kind.cells.delete(cell.self.key);
+    cell.kind.stats.passivations++;
+  }
+
+  /** Looks for idle actors in a while, and again for as long as there are actors. */
+  scheduleSweep(delayMs = this.#sweepEveryMs): void {
+    if (this.#cancelSweep !== null || this.#closed) return;
+    this.#cancelSweep = this.#parts.scheduler.later(delayMs, () => this.#sweep());
+  }
+
+  /** Passivates idle actors, looking at some thousand a turn, so that no turn is long. */
+  #sweep(): void {
+    this.#cancelSweep = null;
+    const nowMs = this.#parts.scheduler.monotonicMs();
+    this.#sweepCursor ??= this.#allCells();
+    let passivated = 0;
+    for (let i = 0; i < SWEEP_CELLS; i++) {
+      if (passivated === SWEEP_PASSIVATIONS) return this.scheduleSweep(SWEEP_PAUSE_MS);
+      const next = this.#sweepCursor.next();
+      if (next.done) {
+        this.#sweepCursor = null;
+        break;
+      }
+      const cell = next.value;
+      if (nowMs - cell.touched_at_ms < cell.kind.policy.idle_after_ms || !isIdle(cell)) continue;
+      this.#passivate(cell);
+      passivated++;
+    }
+    for (const kind of this.#parts.kinds.values()) {
+      if (kind.cells.size > 0) return this.scheduleSweep();
+    }
+  }
+
+  *#allCells(): Generator<Cell> {
+    for (const kind of this.#parts.kinds.values()) yield* kind.cells.values();
+  }
+}
