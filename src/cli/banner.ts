@@ -85,7 +85,11 @@ function renderDashboardLines(url: string, token: string | null, bold: (text: st
 function renderAgentLines(url: string): string[] {
   const rows: [client: string, setting: string, hint?: string][] = [
     ['Anthropic', `ANTHROPIC_BASE_URL=${url}`],
-    ['OpenAI', `OPENAI_BASE_URL=${url}/v1`, 'with GW_UPSTREAM_BASE=https://api.openai.com'],
+    [
+      'OpenAI',
+      `OPENAI_BASE_URL=${url}/v1`,
+      'with GW_UPSTREAM_BASE=https://api.openai.com GW_PROVIDER=openai',
+    ],
     ['Gemini', `GOOGLE_GEMINI_BASE_URL=${url}/gemini`],
     ['Bedrock', `AWS_ENDPOINT_URL_BEDROCK_RUNTIME=${url}/bedrock/us-east-1`, 'with AWS_BEARER_TOKEN_BEDROCK'],
   ];

@@ -20,7 +20,7 @@ import { ulidAt } from '../std/id.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { listFeedback } from '../storage/accounts/feedback.ts';
 import { getProject } from '../storage/accounts/projects.ts';
-import { databasePaths } from '../storage/lmdb/stores.ts';
+import { checkDatabase, databasePaths } from '../storage/lmdb/stores.ts';
 import { LmdbTables } from '../storage/lmdb/tables.ts';
 import type { Tables } from '../storage/tables.ts';
 import { readFlags, readFlagsAndWords, refuseWords } from './flags.ts';
@@ -225,6 +225,7 @@ async function withMain(
     io.err(`understudy: there is no database ${path} yet; DATA_DIR says where it is looked for\n`);
     return EXIT.failed;
   }
+  checkDatabase(path);
   const main = new LmdbTables(path, 'disk');
   try {
     return await work(main);

@@ -4,7 +4,7 @@
  * else at its next start. Main thread.
  */
 import { once } from 'node:events';
-import { createReadStream, createWriteStream, existsSync } from 'node:fs';
+import { createReadStream, createWriteStream, existsSync, statSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { finished } from 'node:stream/promises';
 import { loadConfig } from '../config.ts';
@@ -21,7 +21,7 @@ import { DEFAULT_ORG, DEFAULT_PROJECT } from '../domain/tenant.ts';
 import { ID_CHARACTERS, PATTERNS_PER_REQUEST, PATTERNS_PER_SCOPE } from '../limits.ts';
 import { newUlid } from '../std/id.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
-import { databasePaths } from '../storage/lmdb/stores.ts';
+import { checkDatabase, databasePaths } from '../storage/lmdb/stores.ts';
 import { LmdbTables } from '../storage/lmdb/tables.ts';
 import type { Tables } from '../storage/tables.ts';
 import { readFlagsAndWords, refuseWords } from './flags.ts';
@@ -68,6 +68,11 @@ export async function runPatterns(argv: string[], io: CliIo): Promise<number> {
     io.err(`understudy: there is no database ${path} yet; DATA_DIR says where it is looked for\n`);
     return EXIT.failed;
   }
+  if (isFolder(file)) {
+    io.err(`understudy: ${makeHarmlessLine(file)} is a folder: name a file\n`);
+    return EXIT.failed;
+  }
+  checkDatabase(path);
   const main = new LmdbTables(path, 'disk');
   try {
     return action === 'import'
@@ -75,6 +80,14 @@ export async function runPatterns(argv: string[], io: CliIo): Promise<number> {
       : await exportFile(main, scope, file, io);
   } finally {
     await main.close();
+  }
+}
+
+function isFolder(path: string): boolean {
+  try {
+    return statSync(path).isDirectory();
+  } catch {
+    return false;
   }
 }
 

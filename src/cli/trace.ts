@@ -81,6 +81,11 @@ export async function runTrace(
   const db = resolve(named ?? surroundings.default_db ?? config().capture.db);
   if (out !== undefined && (resolve(out) === db || `${resolve(out)}.partial` === db))
     throw new UsageError('--out would overwrite the database');
+  // Known only when all is written, else: the file takes its name then.
+  if (out !== undefined && (await stat(out).catch(() => null))?.isDirectory()) {
+    io.err(`understudy: ${makeHarmlessLine(out)} is a folder: name a file with --out\n`);
+    return EXIT.failed;
+  }
   const progress = new Progress(io, io.is_terminal && out !== undefined, surroundings.now ?? Date.now);
   try {
     const source = await (surroundings.open ?? openFiles)(db);

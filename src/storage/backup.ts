@@ -195,6 +195,8 @@ function copyNew(from: string, to: string, placed: string[]): void {
 function readManifest(source: string): BackupManifest {
   let text: string;
   try {
+    // Of a named pipe one would wait for somebody to write to it.
+    if (!statSync(join(source, MANIFEST)).isFile()) throw new Error('not a file');
     text = readFileSync(join(source, MANIFEST), 'utf8');
   } catch {
     throw new BackupError(`${source} is not a backup: it has no ${MANIFEST}`);

@@ -13,6 +13,7 @@
  */
 
 import { createHash, randomUUID } from 'node:crypto';
+import { constants } from 'node:fs';
 import { open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -280,9 +281,12 @@ async function listNames(directory: string): Promise<string[]> {
 /** @returns null when there is no such file */
 async function readBounded(path: string, most: number): Promise<Buffer | null> {
   try {
-    const handle = await open(path, 'r');
+    // Of a named pipe one would wait for somebody to write to it.
+    const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
-      const { size } = await handle.stat();
+      const stat = await handle.stat();
+      if (!stat.isFile()) throw new StudentDirectoryError('unreadable', path, 'not a file');
+      const { size } = stat;
       if (size > most) throw new StudentDirectoryError('damaged', path, `larger than ${most} bytes`);
       return await handle.readFile();
     } finally {

@@ -61,6 +61,19 @@ describe('understudy patterns', () => {
     }
   });
 
+  it('neither reads a folder nor writes over one', async () => {
+    const dir = makeFolder();
+    expect((await run(dir, 'import', '--tier', 'e3', '/dev/null')).code).toBe(0);
+    for (const action of ['import', 'export']) {
+      const ended = await run(dir, action, '--tier', 'e3', dir);
+      expect(ended).toMatchObject({
+        code: 1,
+        stdout: '',
+        stderr: `understudy: ${dir} is a folder: name a file\n`,
+      });
+    }
+  });
+
   it.each([
     [[], 'import or export'],
     [['import', 'x'], '--tier'],

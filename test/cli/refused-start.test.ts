@@ -34,6 +34,31 @@ describe('a start that cannot be', () => {
     }
   });
 
+  it('says the same to whoever works at the database itself', async () => {
+    const DATA_DIR = makeFolder();
+    const main = join(DATA_DIR, 'main.mdb');
+    writeFileSync(main, Buffer.alloc(20_000, 'no database '));
+    for (const argv of [
+      ['keys', 'create', '--org', 'acme', '--name', 'ci'],
+      ['keys', 'revoke', 'key_1'],
+      ['feedback'],
+      ['patterns', 'export', '--tier', 'e2', '-'],
+    ]) {
+      const { code, line } = await refuse({ DATA_DIR }, argv);
+      expect(code).toBe(1);
+      expect(line).toContain(`${main} is no database`);
+    }
+  });
+
+  it('says that a named pipe is no manifest of a student', async () => {
+    const SVC_DISTILL_DIR = makeFolder();
+    const pipe = join(SVC_DISTILL_DIR, 'manifest.json');
+    execFileSync('mkfifo', [pipe]);
+    const { code, line } = await refuse({ DATA_DIR: makeFolder(), SVC_DISTILL_DIR }, ['gateway']);
+    expect(code).toBe(1);
+    expect(line).toBe(`understudy: ${pipe}: not a file`);
+  });
+
   it('says that DATA_DIR is no folder and cannot become one', async () => {
     const file = join(makeFolder(), 'file');
     writeFileSync(file, '');

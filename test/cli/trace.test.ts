@@ -615,6 +615,10 @@ describe('trace of what is no whole database', () => {
     await expect(trace(['--db', db, '--out', db])).rejects.toThrow('overwrite');
     const nowhere = path.join(folder, 'no', 'such', 'folder.jsonl');
     await expect(trace(['--db', db, '--out', nowhere])).rejects.toMatchObject({ code: 'ENOENT' });
+    const ontoFolder = await trace(['--db', db, '--out', folder]);
+    expect(ontoFolder).toMatchObject({ status: 1, out: '' });
+    expect(ontoFolder.err).toBe(`understudy: ${folder} is a folder: name a file with --out\n`);
+    expect(existsSync(`${folder}.partial`)).toBe(false);
   });
 
   it('has its help, exit statuses and a quiet pipe as a process of its own', async () => {

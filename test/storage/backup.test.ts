@@ -1,4 +1,5 @@
 /** Backups taken while somebody writes, and what is restored from them. */
+import { execFileSync } from 'node:child_process';
 import {
   appendFileSync,
   existsSync,
@@ -133,6 +134,9 @@ describe('a backup', () => {
     mkdirSync(join(folder, 'copy'));
     await expect(writeBackup(source, join(folder, 'copy'), quiet, NOW)).rejects.toThrow('is there already');
     await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow('not a backup');
+    execFileSync('mkfifo', [join(folder, 'copy', 'manifest.json')]);
+    await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow('not a backup');
+    rmSync(join(folder, 'copy', 'manifest.json'));
     writeFileSync(join(folder, 'copy', 'manifest.json'), '{"format":"other"}');
     await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow('not a backup');
     rmSync(join(folder, 'copy'), { recursive: true });

@@ -1,6 +1,7 @@
 /** A student's directory: whole or not there, whoever reads it and whenever. */
+import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { StudentModel } from '../../src/domain/student/student-model.ts';
 import {
@@ -110,15 +111,23 @@ describe('a student directory', () => {
     const empty = join(folder, 'empty');
     mkdirSync(empty);
     writeFileSync(join(folder, 'file'), 'text');
+    const pipe = join(folder, 'pipe', 'manifest.json');
+    mkdirSync(dirname(pipe));
+    execFileSync('mkfifo', [pipe]);
+    mkdirSync(join(folder, 'folder', 'manifest.json'), { recursive: true });
     const cases: [string, string, string][] = [
       [join(folder, 'nowhere'), 'missing', 'no such directory'],
       [empty, 'missing', 'no manifest.json in it'],
       [join(folder, 'file'), 'foreign', 'not a directory'],
+      [dirname(pipe), 'unreadable', '/manifest.json: not a file'],
+      [join(folder, 'folder'), 'unreadable', '/manifest.json: not a file'],
     ];
     for (const [directory, code, words] of cases) {
       const failure = await readStudentManifest(directory).catch((error: Error) => error);
       expect(failure).toMatchObject({ name: 'StudentDirectoryError', code });
-      expect((failure as Error).message).toContain(`${directory}: ${words}`);
+      expect((failure as Error).message).toContain(
+        words.startsWith('/') ? directory + words : `${directory}: ${words}`,
+      );
       expect((failure as Error).message).not.toContain('\n');
     }
   });

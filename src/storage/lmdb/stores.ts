@@ -47,19 +47,25 @@ export async function closeStores({ main, runs }: Stores): Promise<void> {
 }
 
 /**
+ * Looks at a database's file before LMDB does, which ends the whole process over one that is none of its own.
+ * @throws Error that says in one line which file it is; its `code` marks it as no fault of ours
+ */
+export function checkDatabase(path: string): void {
+  try {
+    if (existsSync(path) && statSync(path).size > 0) checkFileHead(path);
+  } catch (thrown) {
+    throw refuse(`${path} is no database, or is damaged: restore a backup, or move it away`, thrown);
+  }
+}
+
+/**
  * Opens both once and closes them again, before any thread does: a thread that cannot is started again and again while
  * nobody reads why, and LMDB ends the whole process over a file that is none of its own. What an earlier process promised
  * in redo logs is in the database then.
  * @throws Error that says in one line which file it is; its `code` marks it as no fault of ours
  */
 export async function tryStores(paths: DatabasePaths): Promise<void> {
-  for (const path of [paths.main, paths.runs]) {
-    try {
-      if (existsSync(path) && statSync(path).size > 0) checkFileHead(path);
-    } catch (thrown) {
-      throw refuse(`${path} is no database, or is damaged: restore a backup, or move it away`, thrown);
-    }
-  }
+  for (const path of [paths.main, paths.runs]) checkDatabase(path);
   try {
     makeFolder(dirname(paths.main));
     for (const path of [paths.main, paths.runs]) checkRoom(path);
