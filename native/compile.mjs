@@ -40,7 +40,7 @@ function listAddons() {
   const shared = join(here, 'arguments.h');
   const addons = ['bytes', 'sockets', 'texts', 'vectors'].map((name) => ({
     name,
-    sources: [join(here, `${name}.cc`), shared],
+    sources: [join(here, `${name}.cc`), shared, ...listParts(name)],
     target: join(here, 'build', `${name}.node`),
     includes: [],
   }));
@@ -55,6 +55,12 @@ function listAddons() {
     });
   }
   return addons;
+}
+
+/** What of an addon is in a folder of its own, by noun. */
+function listParts(name) {
+  const folder = join(here, name);
+  return existsSync(folder) ? listSources(folder) : [];
 }
 
 /** A package's folder, wherever npm put it; null when it is not there. */

@@ -79,6 +79,7 @@ describe('the installed package', () => {
     expect(readdirSync(join(installed, 'native')).sort()).toEqual([
       'arguments.h',
       'build',
+      'bytes',
       'bytes.cc',
       'compile.mjs',
       'graph.cc',

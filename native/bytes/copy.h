@@ -1,0 +1,42 @@
+/** Copies that leave the processor's caches to what is in use. */
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "processor.h"
+
+namespace {
+
+/** memmove with stores that pass the caches by, for memory that does not overlap. */
+void CopyPastCaches(uint8_t* into, const uint8_t* from, size_t length) {
+#if defined(__SSE2__)
+  constexpr size_t kLine = 64;
+  const size_t beyond = reinterpret_cast<uintptr_t>(into) % kLine;
+  const size_t head = beyond == 0 ? 0 : kLine - beyond;
+  if (length >= head + kLine) {
+    memcpy(into, from, head);
+    into += head;
+    from += head;
+    length -= head;
+    for (; length >= kLine; into += kLine, from += kLine, length -= kLine) {
+      const __m128i* source = reinterpret_cast<const __m128i*>(from);
+      __m128i* target = reinterpret_cast<__m128i*>(into);
+      const __m128i a = _mm_loadu_si128(source);
+      const __m128i b = _mm_loadu_si128(source + 1);
+      const __m128i c = _mm_loadu_si128(source + 2);
+      const __m128i d = _mm_loadu_si128(source + 3);
+      _mm_stream_si128(target, a);
+      _mm_stream_si128(target + 1, b);
+      _mm_stream_si128(target + 2, c);
+      _mm_stream_si128(target + 3, d);
+    }
+    // Such stores wait for nobody, and another thread may be told of them next.
+    _mm_sfence();
+  }
+#endif
+  if (length > 0) memcpy(into, from, length);
+}
+
+}  // namespace

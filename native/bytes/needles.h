@@ -1,0 +1,103 @@
+/** Where given bytes begin, and where long base64 does. */
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "byte-classes.h"
+#include "processor.h"
+#include "view.h"
+
+namespace {
+
+#if defined(ASKS_PROCESSOR)
+/** FindNeedle's first part with instructions of twice the width. @returns a place, or -1 with `at` moved on */
+__attribute__((target("avx2"))) int64_t FindNeedleAvx2(const uint8_t* bytes, size_t* at, size_t last,
+                                                       const uint8_t* needle, size_t size) {
+  const __m256i first = _mm256_set1_epi8(static_cast<char>(needle[0]));
+  const __m256i tail = _mm256_set1_epi8(static_cast<char>(needle[size - 1]));
+  size_t place = *at;
+  while (place + 31 <= last) {
+    const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + place));
+    const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + place + size - 1));
+    uint32_t mask = static_cast<uint32_t>(
+        _mm256_movemask_epi8(_mm256_and_si256(_mm256_cmpeq_epi8(a, first), _mm256_cmpeq_epi8(b, tail))));
+    while (mask != 0) {
+      const size_t hit = place + static_cast<size_t>(__builtin_ctz(mask));
+      if (memcmp(bytes + hit, needle, size) == 0) return static_cast<int64_t>(hit);
+      mask &= mask - 1;
+    }
+    place += 32;
+  }
+  *at = place;
+  return -1;
+}
+#endif
+
+/** The first place in [from, to) where the needle begins, which may end beyond; -1 when there is none. */
+int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, const uint8_t* needle, size_t size) {
+  if (size == 0 || size > length || from >= to) return -1;
+  const size_t last = to - 1 < length - size ? to - 1 : length - size;
+  size_t at = from;
+#if defined(ASKS_PROCESSOR)
+  if (processor.avx2) {
+    const int64_t hit = FindNeedleAvx2(bytes, &at, last, needle, size);
+    if (hit >= 0) return hit;
+  }
+#endif
+#if defined(__SSE2__)
+  // Sixteen places at once: those where the first and the last byte fit.
+  const __m128i first = _mm_set1_epi8(static_cast<char>(needle[0]));
+  const __m128i tail = _mm_set1_epi8(static_cast<char>(needle[size - 1]));
+  while (at + 15 <= last) {
+    const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + at));
+    const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + at + size - 1));
+    unsigned mask = static_cast<unsigned>(_mm_movemask_epi8(_mm_and_si128(_mm_cmpeq_epi8(a, first), _mm_cmpeq_epi8(b, tail))));
+    while (mask != 0) {
+      const size_t hit = at + static_cast<size_t>(__builtin_ctz(mask));
+      if (memcmp(bytes + hit, needle, size) == 0) return static_cast<int64_t>(hit);
+      mask &= mask - 1;
+    }
+    at += 16;
+  }
+#endif
+  while (at <= last) {
+    const void* found = memchr(bytes + at, needle[0], last - at + 1);
+    if (found == nullptr) return -1;
+    at = static_cast<size_t>(static_cast<const uint8_t*>(found) - bytes);
+    if (memcmp(bytes + at, needle, size) == 0) return static_cast<int64_t>(at);
+    at++;
+  }
+  return -1;
+}
+
+/** The first place in [from, to) where one of the packed needles begins; -1. */
+int64_t FindPacked(const Bytes& bytes, size_t from, size_t to, const Bytes& needles) {
+  int64_t first = -1;
+  size_t at = 0;
+  while (at + 4 <= needles.length) {
+    uint32_t size;
+    memcpy(&size, needles.data + at, 4);
+    at += 4;
+    if (size > needles.length - at) break;
+    const size_t limit = first < 0 ? to : static_cast<size_t>(first);
+    const int64_t hit = FindNeedle(bytes.data, bytes.length, from, limit, needles.data + at, size);
+    if (hit >= 0) first = hit;
+    at += size;
+  }
+  return first;
+}
+
+int64_t FindBase64(const Bytes& bytes, size_t from, size_t to, size_t chars) {
+  size_t at = from;
+  while (chars > 0 && chars <= to && at <= to - chars) {
+    size_t back = at + chars;
+    while (back > at && kTables.base64[bytes.data[back - 1]]) back--;
+    if (back == at) return static_cast<int64_t>(at);
+    at = back;
+  }
+  return -1;
+}
+
+}  // namespace
