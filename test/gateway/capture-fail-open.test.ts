@@ -1,7 +1,6 @@
 /** Whatever becomes of capture, traffic does not notice, and capture comes back by itself when it can. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { CliChild } from '../cli/child.ts';
@@ -18,6 +17,7 @@ import { answerCall, makeCall, tagOf } from '../fixtures/capture-traffic.ts';
 import { rawRequest } from '../fixtures/raw-client.ts';
 import { messageBytes } from '../fixtures/raw-message.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
+import { makeFolder } from '../storage/folder.ts';
 
 let upstream: RawUpstream;
 let folder: string;
@@ -29,9 +29,9 @@ beforeAll(async () => {
 afterAll(() => upstream.close());
 beforeEach(() => {
   upstream.script = { onRequest: answerCall };
-  folder = mkdtempSync(join(tmpdir(), 'understudy-open-'));
+  // Removed after the gateway of the test is closed, which makes its files anew where they are missing.
+  folder = makeFolder();
   db = join(folder, 'capture.mdb');
-  return () => rmSync(folder, { recursive: true, force: true });
 });
 
 async function start(options: Partial<CaptureGatewayOptions> = {}): Promise<CaptureGateway> {

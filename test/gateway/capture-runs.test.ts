@@ -1,7 +1,6 @@
 /** What is kept of traffic that goes well: runs, labels, flags, attachments, sealed files; and reading it meanwhile. */
 import { createHash, randomBytes } from 'node:crypto';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
 import { listSealed } from '../../src/storage/capture/layout.ts';
@@ -20,6 +19,7 @@ import {
 import { openRawClient, rawRequest } from '../fixtures/raw-client.ts';
 import { chunkBytes, messageBytes } from '../fixtures/raw-message.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
+import { makeFolder } from '../storage/folder.ts';
 
 let upstream: RawUpstream;
 let folder: string;
@@ -30,9 +30,9 @@ beforeAll(async () => {
 });
 afterAll(() => upstream.close());
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'understudy-runs-'));
+  // Removed after the gateway of the test has ended, which makes its files anew where they are missing.
+  folder = makeFolder();
   db = join(folder, 'capture.mdb');
-  return () => rmSync(folder, { recursive: true, force: true });
 });
 
 /** A gateway of its own process. */
