@@ -3,7 +3,8 @@
  * buffer that all plain connections of the thread share, and the answers parsed as they come. Front threads.
  *
  * It ends when anything is out of order: bytes that no request asked for or behind an answer, an answer before its
- * upload was through, silence beyond the bound. What is open then is told to the handler, exactly once.
+ * upload was through, silence beyond the bound. What is open then is told to the handler, exactly once. An upstream that
+ * takes no more of an upload may have answered, so a failed write alone ends nothing: what can be read is read first.
  */
 
 import { connect as connectTcp, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
@@ -98,6 +99,8 @@ export class UpstreamConnection implements ResponseSink {
   #isUploadDone = true;
   #uploadBytes = 0;
   #isUploadBlocked = false;
+  /** A write failed with this: nothing more is sent, what the upstream has sent by then is still read. */
+  #lostUpload: UpstreamError | null = null;
 
   constructor(url: URL, owner: ConnectionOwner) {
     this.#url = url;
@@ -162,6 +165,7 @@ export class UpstreamConnection implements ResponseSink {
       return !this.#isUploadBlocked;
     }
     this.#writeBody(framing.kind === 'chunked', chunk, isLast);
+    if (this.#lostUpload !== null) return true;
     // A large piece that the system took at once makes the socket ask for a pause, too; that one is not needed.
     const socket = this.#socket!;
     this.#isUploadBlocked = socket.writableNeedDrain && socket.writableLength > 0;
@@ -226,6 +230,7 @@ export class UpstreamConnection implements ResponseSink {
           session: this.#owner.session,
         })
       : connectTcp(options);
+    this.#outliveFailedWrites(socket);
     socket.setNoDelay(true);
     socket.setKeepAlive(true, KEEP_ALIVE_PROBE_MS);
     // With TLS nothing is written before the other side has shown who it is.
@@ -240,6 +245,41 @@ export class UpstreamConnection implements ResponseSink {
       });
     }
     return socket;
+  }
+
+  /**
+   * A stream whose write fails is destroyed, with all that has arrived and was not read yet. So it is not told when the
+   * upstream is gone: its end, or its reset, is what there is to be read next.
+   */
+  #outliveFailedWrites(socket: Socket): void {
+    const write = socket._write;
+    const writev = socket._writev!;
+    const outlive =
+      (callback: (error?: Error | null) => void) =>
+      (error?: NodeJS.ErrnoException | null): void => {
+        if (error == null || !CONNECTION_DEATHS.has(error.code ?? '')) {
+          callback(error);
+          return;
+        }
+        this.#onUploadLost(describeSocketError(error));
+        callback();
+      };
+    socket._write = (chunk, encoding, callback) => {
+      if (this.#lostUpload === null) write.call(socket, chunk, encoding, outlive(callback));
+      else callback();
+    };
+    socket._writev = (chunks, callback) => {
+      if (this.#lostUpload === null) writev.call(socket, chunks, outlive(callback));
+      else callback();
+    };
+  }
+
+  #onUploadLost(error: UpstreamError): void {
+    if (this.#isOver || this.#lostUpload !== null) return;
+    this.#lostUpload = error;
+    // The client may send the rest.
+    this.#isUploadDone = true;
+    this.#onDrain();
   }
 
   #onConnected(): void {
@@ -345,7 +385,7 @@ export class UpstreamConnection implements ResponseSink {
     if (this.#isOver) return;
     if (this.#parser.isUnframed && !(this.#socket instanceof TLSSocket)) {
       // A reset that comes together with bytes is reported as an orderly end. A write, even of nothing, knows better.
-      this.#socket!.write(NOTHING, (error) => this.#finish(error == null));
+      this.#socket!.write(NOTHING, (error) => this.#finish(error == null && this.#lostUpload === null));
     } else {
       this.#finish(true);
     }
@@ -369,6 +409,7 @@ export class UpstreamConnection implements ResponseSink {
       !isSpent &&
       this.#parser.isKept &&
       this.#isUploadDone &&
+      this.#lostUpload === null &&
       this.#socket!.writableLength === 0 &&
       // An upstream that does not expect a body may leave it unread.
       (framing.kind === 'none' || WITH_BODY.has(method));
@@ -388,9 +429,11 @@ export class UpstreamConnection implements ResponseSink {
     this.#socket?.resume();
   }
 
-  #fail(error: UpstreamError): void {
+  #fail(reason: UpstreamError): void {
     if (this.#isOver) return;
     const handler = this.#handler;
+    // That a write failed was known first.
+    const error = this.#lostUpload !== null && CONNECTION_DEATHS.has(reason.code) ? this.#lostUpload : reason;
     this.#handler = null;
     error.isStaleConnection =
       this.requests > 1 && !this.#parser.hasBegun && CONNECTION_DEATHS.has(error.code);

@@ -1,0 +1,205 @@
+/**
+ * An upstream that answers before it has taken the upload, and is gone: a write to it fails while its answer has arrived
+ * and was not read yet. All in one turn of the loop here, so that the write comes first. Test thread.
+ */
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { createServer as createTlsServer } from 'node:tls';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import type { UpstreamError } from '../../../src/gateway/upstream/answer-error.ts';
+import { ConnectionPool } from '../../../src/gateway/upstream/connection-pool.ts';
+import type {
+  AnswerHandler,
+  UpstreamConnection,
+  UpstreamRequest,
+} from '../../../src/gateway/upstream/upstream-connection.ts';
+import { TEST_CERTIFICATE, TEST_KEY } from '../../fixtures/certificate.ts';
+
+const UPLOAD_BYTES = 64 * 1024 * 1024;
+const PIECE = Buffer.alloc(64 * 1024, 'x');
+
+const ends: (() => unknown)[] = [];
+afterEach(async () => {
+  vi.unstubAllEnvs();
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+/** An upload under way, as both ends see it. */
+class Upload implements AnswerHandler {
+  connection!: UpstreamConnection;
+  status = 0;
+  body = '';
+  error: UpstreamError | null = null;
+  readonly drained = Promise.withResolvers<void>();
+  readonly over = Promise.withResolvers<void>();
+
+  onConnection(connection: UpstreamConnection): void {
+    this.connection = connection;
+  }
+  onHead({ status }: { status: number }): void {
+    this.status = status;
+  }
+  onBody(chunk: Buffer): void {
+    this.body += chunk.toString();
+  }
+  onRead(): void {}
+  onEnd(): void {
+    this.over.resolve();
+  }
+  onError(error: UpstreamError): void {
+    this.error = error;
+    this.over.resolve();
+  }
+  onUploadDrained(): void {
+    this.drained.resolve();
+  }
+  write(): boolean {
+    return this.connection.write(this, PIECE, false);
+  }
+}
+
+interface Scene {
+  pool: ConnectionPool;
+  upload: Upload;
+  /** The upstream's end, with the head of the request read and nothing further. */
+  far: Socket;
+  server: Server;
+}
+
+async function begin(framing: UpstreamRequest['framing'], isSecure = false): Promise<Scene> {
+  const arrived = Promise.withResolvers<Socket>();
+  const onConnection = (far: Socket): void => {
+    far.on('error', () => {});
+    far.once('data', () => {
+      far.pause();
+      arrived.resolve(far);
+    });
+  };
+  const server = isSecure
+    ? createTlsServer({ cert: TEST_CERTIFICATE, key: TEST_KEY, allowHalfOpen: true }, onConnection)
+    : createServer({ allowHalfOpen: true }, onConnection);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  const pool = new ConnectionPool(`${isSecure ? 'https' : 'http'}://127.0.0.1:${port}`);
+  ends.push(
+    () => server.close(),
+    () => pool.destroy(),
+  );
+  const upload = new Upload();
+  pool.send({ method: 'POST', head: 'POST / HTTP/1.1\r\nhost: up\r\n', framing, body: null }, upload);
+  const far = await arrived.promise;
+  ends.push(() => far.destroy());
+  return { pool, upload, far, server };
+}
+
+const framings: [string, UpstreamRequest['framing']][] = [
+  ['with a length', { kind: 'length', bytes: UPLOAD_BYTES }],
+  ['in chunks', { kind: 'chunked' }],
+];
+const answers: [string, string][] = [
+  ['with a length', 'HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno'],
+  ['that closes', 'HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno'],
+  ['in chunks', 'HTTP/1.1 413 Too Large\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n'],
+  [
+    'behind an informational one',
+    'HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno',
+  ],
+];
+
+describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
+  it.each(answers)('has the answer %s that has arrived, of an upstream that ended', async (_how, answer) => {
+    const { upload, far } = await begin(framing);
+    far.write(answer);
+    far.destroy();
+    // The first write is answered with a reset, further ones fail.
+    for (let at = 0; at < 4; at++) expect(upload.write()).toBe(true);
+    await upload.over.promise;
+    expect(upload).toMatchObject({ status: 413, body: 'no', error: null });
+  });
+
+  it.each(answers)('has the answer %s that has arrived before a reset', async (_how, answer) => {
+    const { upload, far } = await begin(framing);
+    // What is left unread makes the system reset the connection.
+    upload.write();
+    far.write(answer);
+    far.destroy();
+    for (let at = 0; at < 4; at++) expect(upload.write()).toBe(true);
+    await upload.over.promise;
+    expect(upload).toMatchObject({ status: 413, body: 'no', error: null });
+  });
+
+  it('has what has arrived of an answer that is not whole, and its failure', async () => {
+    for (const answer of [
+      'HTTP/1.1 413 Too Large\r\nContent-Length: 9\r\n\r\nno',
+      // It would end with the connection, which has ended in a reset.
+      'HTTP/1.1 413 Too Large\r\n\r\nno',
+    ]) {
+      const { upload, far } = await begin(framing);
+      upload.write();
+      far.write(answer);
+      far.destroy();
+      for (let at = 0; at < 4; at++) upload.write();
+      await upload.over.promise;
+      expect(upload).toMatchObject({ status: 413, body: 'no' });
+      expect(['EPIPE', 'ECONNRESET']).toContain(upload.error!.code);
+    }
+  });
+
+  it('fails without an answer', async () => {
+    const { upload, far } = await begin(framing);
+    far.destroy();
+    for (let at = 0; at < 4; at++) upload.write();
+    await upload.over.promise;
+    expect(upload).toMatchObject({ status: 0, body: '' });
+    expect(['EPIPE', 'ECONNRESET']).toContain(upload.error!.code);
+    expect(upload.error!.isStaleConnection).toBe(false);
+  });
+
+  it('has the answer that waited for the client', async () => {
+    const { upload, far } = await begin(framing);
+    upload.connection.pause(upload);
+    while (upload.write());
+    far.write('HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno');
+    far.destroy();
+    // The upload flows again: nobody takes it.
+    await upload.drained.promise;
+    expect(upload.write()).toBe(true);
+    expect(upload).toMatchObject({ status: 0, error: null });
+    upload.connection.resume(upload);
+    await upload.over.promise;
+    expect(upload).toMatchObject({ status: 413, body: 'no', error: null });
+  });
+
+  it('ends a connection for good', async () => {
+    const { pool, upload, far } = await begin(framing);
+    far.write('HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno');
+    far.destroy();
+    for (let at = 0; at < 4; at++) upload.write();
+    await upload.over.promise;
+    const next = new Upload();
+    pool.send({ method: 'POST', head: 'POST / HTTP/1.1\r\nhost: up\r\n', framing, body: null }, next);
+    expect(next.connection).not.toBe(upload.connection);
+  });
+});
+
+it('an upload behind TLS whose write fails has the answer that has arrived', async () => {
+  vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0');
+  for (const isReset of [false, true]) {
+    const { upload, far } = await begin({ kind: 'chunked' }, true);
+    if (isReset) upload.write();
+    const written = new Promise((resolve) =>
+      far.write('HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno', resolve),
+    );
+    // Not before the record is out; nothing is read of it while we wait.
+    upload.connection.pause(upload);
+    await written;
+    far.destroy();
+    for (let at = 0; at < 64; at++) {
+      upload.write();
+      await nextTurn();
+    }
+    upload.connection.resume(upload);
+    await upload.over.promise;
+    expect(upload).toMatchObject({ status: 413, body: 'no', error: null });
+  }
+});
