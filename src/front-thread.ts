@@ -26,6 +26,7 @@ import type { Placement } from './runtime/protocol.ts';
 import { loopScheduler } from './runtime/scheduler.ts';
 import { createDeferred } from './std/deferred.ts';
 import { databasePaths } from './storage/lmdb/stores.ts';
+import { tellThreadEnd } from './thread-end.ts';
 
 // While the thread counts as one that is loading (std/loading-threads.ts), and not when it is asked to listen.
 await loadServer();
@@ -71,6 +72,7 @@ export interface FrontThreadControl extends CaptureFront {
 export default async function frontThread(task: FrontTask): Promise<void> {
   const { config, parts } = task;
   const log = createLog(config.log_level);
+  const forgetEnd = tellThreadEnd(log);
   const services = Comlink.wrap<RemoteServices>(nodeEndpoint(task.services));
   const actors = new ActorFront(task.placement, loopScheduler);
   const stopped = createDeferred<void>();
@@ -125,9 +127,13 @@ export default async function frontThread(task: FrontTask): Promise<void> {
       // A start that is still under way may have begun to listen, or be about to.
       await hangUp();
       actors.close();
+      forgetEnd();
       stopped.resolve();
     },
-    hangUp,
+    hangUp: () => {
+      forgetEnd();
+      return hangUp();
+    },
   };
   Comlink.expose(control, nodeEndpoint(task.control));
   await stopped.promise;

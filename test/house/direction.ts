@@ -143,6 +143,7 @@ const ROOTS = new Set([
   'src/front.ts',
   'src/front-thread.ts',
   'src/front-threads.ts',
+  'src/thread-end.ts',
   'actors/host.ts',
   'actors/compute.ts',
   'actors/student.ts',
