@@ -15,7 +15,7 @@ import {
   StepDesk,
   type StudentCore,
 } from '../src/gateway/student/step-desk.ts';
-import { StudentService } from '../src/gateway/student/student-service.ts';
+import { ServiceFailure, StudentService } from '../src/gateway/student/student-service.ts';
 import { createLog } from '../src/log.ts';
 import { chooseIndex } from '../src/search/open-index.ts';
 import { createDeferred } from '../src/std/deferred.ts';
@@ -77,9 +77,7 @@ export async function runStudent(
   const tellError = (thrown: unknown): void => {
     if (performance.now() - toldAtMs < TELL_EVERY_MS) return;
     toldAtMs = performance.now();
-    const { name, code } = thrown as { name?: unknown; code?: unknown };
-    // Words of an error may quote what it failed on, which is a client's.
-    log.warn({ error: String(name), code: String(code ?? '') }, 'the student failed on a step');
+    log.warn(describeFailure(thrown), 'the student failed on a step');
   };
   const control: StudentControl = {
     open: async () => {
@@ -114,6 +112,16 @@ export async function runStudent(
   Comlink.expose(control, nodeEndpoint(task.control));
   await stopped.promise;
   setImmediate(() => task.control.close());
+}
+
+/** Words of an error may quote what it failed on, which is a client's: only our own are told. */
+export function describeFailure(thrown: unknown): Record<'error' | 'code' | 'reason', string> {
+  const { name, code } = Object(thrown) as { name?: unknown; code?: unknown };
+  return {
+    error: String(name),
+    code: String(code ?? ''),
+    reason: thrown instanceof ServiceFailure ? thrown.message : '',
+  };
 }
 
 /** The student that lives in the task's directory. */

@@ -34,6 +34,14 @@ const STYLES = {
   },
 } as const;
 
+/** What is wrong with the service's answer, in our own words: nothing of it or of a request is quoted. */
+export class ServiceFailure extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'ServiceFailure';
+  }
+}
+
 export class StudentService {
   readonly model: string;
   readonly #style: (typeof STYLES)[HttpStudent['style']];
@@ -62,7 +70,7 @@ export class StudentService {
   /**
    * @param body the live request's parsed JSON
    * @param signal when nobody waits any longer
-   * @throws UntranslatableStep for a step that cannot be put to it; Error when it fails or answers anything but a whole
+   * @throws UntranslatableStep for a step that cannot be put to it; ServiceFailure, or another Error, when it fails or answers anything but a whole
    *   answer. Whether that keeps to the request's own rules is not looked at here.
    */
   async ask(body: JsonObject, signal: AbortSignal): Promise<StudentAnswer> {
@@ -76,10 +84,10 @@ export class StudentService {
     });
     if (answer.statusCode !== 200) {
       await answer.body.dump();
-      throw new Error(`the student's service answered ${answer.statusCode}`);
+      throw new ServiceFailure(`the student's service answered ${answer.statusCode}`);
     }
     const read = this.#style.fromAnswer(await answer.body.json());
-    if (read === null) throw new Error("the student's service gave no whole answer");
+    if (read === null) throw new ServiceFailure("the student's service gave no whole answer");
     return read;
   }
 
