@@ -67,7 +67,8 @@ function readChatMessage(message: JsonObject): Message {
   return { role, parts: readChatMessageParts(message) };
 }
 
-function readChatRole(role: unknown): Role {
+/** What a message's role is; whoever is not known speaks as the user. */
+export function readChatRole(role: unknown): Role {
   switch (role) {
     case 'assistant':
       return 'assistant';

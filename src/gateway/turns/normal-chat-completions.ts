@@ -4,7 +4,8 @@
  * stream is put together as `ChatCompletionStream` of openai does it. With `n` > 1 the first choice is the answer.
  */
 
-import type { NormalRequest, TurnBlock, TurnMessage, TurnRole, TurnTool } from '../../domain/turn.ts';
+import type { NormalRequest, TurnBlock, TurnMessage, TurnTool } from '../../domain/turn.ts';
+import { readChatRole } from './chat-completions.ts';
 import { asCount, asObject, asText, type JsonObject, parseLenient } from './json-reading.ts';
 import {
   type ContentReader,
@@ -53,7 +54,7 @@ export function readNormalChat(value: unknown, reading: NormalReading): NormalRe
 }
 
 function readMessage(message: JsonObject, reading: NormalReading): TurnMessage {
-  const role = readRole(message.role);
+  const role = readChatRole(message.role);
   if (role !== 'tool') return { role, content: readMessageBlocks(message, reading) };
   return {
     role,
@@ -67,21 +68,6 @@ function readMessage(message: JsonObject, reading: NormalReading): TurnMessage {
       },
     ],
   };
-}
-
-function readRole(role: unknown): TurnRole {
-  switch (role) {
-    case 'assistant':
-      return 'assistant';
-    case 'system':
-    case 'developer':
-      return 'system';
-    case 'tool':
-    case 'function':
-      return 'tool';
-    default:
-      return 'user';
-  }
 }
 
 /** Reasoning, content, refusal, audio and calls of a message that is not a tool's. */
