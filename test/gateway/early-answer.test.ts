@@ -3,12 +3,13 @@
  * and then nobody wants the rest. The connection must take it all the same, and serve what comes behind it. Test
  * thread, gateway included.
  */
-import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { BodyPieces } from '../../src/http/body-pieces.ts';
 import { HttpStream } from '../../src/http/http-stream.ts';
 import { startTestGateway, type TestGateway } from '../fixtures/gateway.ts';
 import { openRawClient } from '../fixtures/raw-client.ts';
-import { headBytes, messageBytes } from '../fixtures/raw-message.ts';
+import { chunkBytes, headBytes, messageBytes } from '../fixtures/raw-message.ts';
 import { type RawUpstream, startRawUpstream, type UpstreamConnection } from '../fixtures/raw-upstream.ts';
 
 /** More than all buffers between the client and an upstream that does not read. */
@@ -74,3 +75,53 @@ it.each(answers)(
     client.socket.destroy();
   },
 );
+
+const ROUNDS = 5;
+const PIECE = Buffer.alloc(64 * 1024, 'x');
+const framings: [string, [string, string], Buffer][] = [
+  ['with a length', ['content-length', String(UPLOAD_BYTES)], PIECE],
+  ['in chunks', ['transfer-encoding', 'chunked'], chunkBytes(PIECE)],
+];
+const refusals: [string, string][] = [
+  ['with a length', 'HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno'],
+  ['that closes', 'HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: 2\r\n\r\nno'],
+  ['in chunks', 'HTTP/1.1 413 Too Large\r\ntransfer-encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n'],
+];
+const endings: [string, (connection: UpstreamConnection) => void][] = [
+  ['ends', (c) => c.halfClose()],
+  // With bytes that it has not read, which makes the system reset the connection.
+  ['closes', (c) => void c.socket.destroy()],
+];
+
+describe.each(framings)('an upload %s that goes on', (_framing, header, piece) => {
+  it.each(refusals.flatMap(([how, answer]) => endings.map(([end, close]) => ({ how, end, answer, close }))))(
+    'gets the answer $how of an upstream that then $end',
+    async ({ answer, close }) => {
+      upstream.script.onHead = (connection) => {
+        connection.pause();
+        void connection.write(answer);
+        close(connection);
+      };
+      for (let round = 0; round < ROUNDS; round++) {
+        const client = await openRawClient(gateway.port);
+        await client.write(headBytes('POST /v1/messages HTTP/1.1', [['host', 'gw'], header]));
+        const answered = client.readAnswer();
+        let isAnswered = false;
+        const over = answered.finally(() => {
+          isAnswered = true;
+        });
+        for (let sent = 0; !isAnswered && sent < UPLOAD_BYTES / 2; sent += PIECE.length) {
+          await client.write(piece);
+          await nextTurn();
+        }
+        const { status, body, complete } = await over;
+        expect({ status, body: body.toString(), complete }).toEqual({
+          status: 413,
+          body: 'no',
+          complete: true,
+        });
+        client.socket.destroy();
+      }
+    },
+  );
+});
