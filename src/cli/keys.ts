@@ -20,8 +20,7 @@ import { ulidAt } from '../std/id.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { listFeedback } from '../storage/accounts/feedback.ts';
 import { getProject } from '../storage/accounts/projects.ts';
-import { checkDatabase, databasePaths } from '../storage/lmdb/stores.ts';
-import { LmdbTables } from '../storage/lmdb/tables.ts';
+import { databasePaths, openMain } from '../storage/lmdb/stores.ts';
 import type { Tables } from '../storage/tables.ts';
 import { readFlags, readFlagsAndWords, refuseWords } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
@@ -225,8 +224,7 @@ async function withMain(
     io.err(`understudy: there is no database ${path} yet; DATA_DIR says where it is looked for\n`);
     return EXIT.failed;
   }
-  checkDatabase(path);
-  const main = new LmdbTables(path, 'disk');
+  const main = openMain(path);
   try {
     return await work(main);
   } finally {

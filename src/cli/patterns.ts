@@ -21,8 +21,7 @@ import { DEFAULT_ORG, DEFAULT_PROJECT } from '../domain/tenant.ts';
 import { ID_CHARACTERS, PATTERNS_PER_REQUEST, PATTERNS_PER_SCOPE } from '../limits.ts';
 import { newUlid } from '../std/id.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
-import { checkDatabase, databasePaths } from '../storage/lmdb/stores.ts';
-import { LmdbTables } from '../storage/lmdb/tables.ts';
+import { databasePaths, openMain } from '../storage/lmdb/stores.ts';
 import type { Tables } from '../storage/tables.ts';
 import { readFlagsAndWords, refuseWords } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
@@ -72,8 +71,7 @@ export async function runPatterns(argv: string[], io: CliIo): Promise<number> {
     io.err(`understudy: ${makeHarmlessLine(file)} is a folder: name a file\n`);
     return EXIT.failed;
   }
-  checkDatabase(path);
-  const main = new LmdbTables(path, 'disk');
+  const main = openMain(path);
   try {
     return action === 'import'
       ? await importFile(main, scope, file, io)

@@ -198,7 +198,9 @@ function readManifest(source: string): BackupManifest {
     // Of a named pipe one would wait for somebody to write to it.
     if (!statSync(join(source, MANIFEST)).isFile()) throw new Error('not a file');
     text = readFileSync(join(source, MANIFEST), 'utf8');
-  } catch {
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code === 'EACCES')
+      throw new BackupError(`${join(source, MANIFEST)} cannot be read (EACCES)`);
     throw new BackupError(`${source} is not a backup: it has no ${MANIFEST}`);
   }
   try {

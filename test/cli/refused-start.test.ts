@@ -48,6 +48,16 @@ describe('a start that cannot be', () => {
       expect(code).toBe(1);
       expect(line).toContain(`${main} is no database`);
     }
+    const { code, line } = await refuse({ DATA_DIR: main }, [
+      'keys',
+      'create',
+      '--org',
+      'acme',
+      '--name',
+      'ci',
+    ]);
+    expect(code).toBe(1);
+    expect(line).toMatch(/main\.mdb\/main\.mdb cannot be opened: ENOTDIR.*DATA_DIR/);
   });
 
   it('says that a named pipe is no manifest of a student', async () => {

@@ -47,10 +47,23 @@ export async function closeStores({ main, runs }: Stores): Promise<void> {
 }
 
 /**
- * Looks at a database's file before LMDB does, which ends the whole process over one that is none of its own.
+ * Opens the main database alone, for a command that works at it; makes it where it is missing.
  * @throws Error that says in one line which file it is; its `code` marks it as no fault of ours
  */
-export function checkDatabase(path: string): void {
+export function openMain(path: string): LmdbTables {
+  checkDatabase(path);
+  try {
+    makeFolder(dirname(path));
+    checkRoom(path);
+    return new LmdbTables(path, 'disk');
+  } catch (thrown) {
+    const reason = thrown instanceof Error ? thrown.message : String(thrown);
+    throw refuse(`${path} cannot be opened: ${reason}; DATA_DIR says where it is looked for`, thrown);
+  }
+}
+
+/** LMDB ends the whole process over a file that is none of its own. */
+function checkDatabase(path: string): void {
   try {
     if (existsSync(path) && statSync(path).size > 0) checkFileHead(path);
   } catch (thrown) {
