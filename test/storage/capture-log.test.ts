@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
+import { decodeBlock, draftRecord, encodeBlock, readBlockHead } from '../../src/storage/capture/codec.ts';
 import { CaptureLog, type CaptureLogOptions } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeExchange } from './captured.ts';
@@ -256,6 +257,30 @@ describe('capture log', () => {
     expect(await log.append([make(2), make(3)])).toEqual({ first_id: 3, last_id: 4 });
     const reader = openReader(log.stats().path);
     for (const [i, turn] of turns.entries()) expect(same(reader.body(i + 1, 'request'), turn)).toBe(true);
+  });
+
+  it('keeps of what it unpacked no more memory than it counts', async () => {
+    const text = Buffer.from('a few words of an answer, '.repeat(20));
+    const block = encodeBlock([draftRecord(0, [], [text], [], [text], text)], null, 'patient');
+    const head = readBlockHead(block);
+    expect(head.codec).toBe(1);
+    const [record] = decodeBlock(head, null);
+    expect(record!.buffer.byteLength).toBeLessThanOrEqual(2 * head.raw_bytes);
+
+    const log = await openLog(makeFolder());
+    const turns = makeTurns(4, 400, false);
+    for (const request_body of turns)
+      await log.append([makeExchange({ run_id: 'r', request_body, response_body: text })]);
+    // And from a block of several, of which each body is a part.
+    await log.append(turns.map((body) => makeExchange({ request_body: body, response_body: text })));
+    const reader = openReader(log.stats().path);
+    for (let id = 1; id <= 2 * turns.length; id++) {
+      for (const side of ['request', 'response'] as const) {
+        const body = reader.body(id, side)!;
+        expect(same(body, side === 'request' ? turns[(id - 1) % turns.length]! : text)).toBe(true);
+        expect(body.buffer.byteLength).toBeLessThanOrEqual(2 * body.length);
+      }
+    }
   });
 
   it('refuses calls after close', async () => {

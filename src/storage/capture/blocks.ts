@@ -12,6 +12,7 @@ import {
   decodeBlock,
   decodeRecord,
   joinBlock,
+  leaveRest,
   type RecordParts,
   readBlockCount,
   readBlockHead,
@@ -209,8 +210,9 @@ export class BlockReader {
         response: makeBody(under.response, link.parts.response_ops, link.parts.response_literals),
       }));
     }
-    this.#bodies.set(id, bodies, bodies.request.length + bodies.response.length + 256);
-    return bodies;
+    const kept = { request: leaveRest(bodies.request), response: leaveRest(bodies.response) };
+    this.#bodies.set(id, kept, kept.request.length + kept.response.length + 256);
+    return kept;
   }
 }
 

@@ -103,6 +103,17 @@ export class ByteCursor {
   }
 }
 
+/**
+ * The same bytes; in memory of their own where they are less than half of the memory that they lie in. Whoever keeps them
+ * would keep all of it: 16 KB for whatever node:zlib unpacks, the whole block for a short body.
+ */
+export function leaveRest(bytes: Buffer): Buffer {
+  if (2 * bytes.length >= bytes.buffer.byteLength) return bytes;
+  const own = Buffer.allocUnsafeSlow(bytes.length);
+  bytes.copy(own);
+  return own;
+}
+
 /** A record that is not written out yet: what it is made of, one behind the other. */
 export interface RecordDraft {
   parts: readonly Buffer[];
@@ -459,7 +470,7 @@ export function decodeBlock(head: BlockHead, dictionary: DictionarySource | null
     );
   }
   if (raw.length !== head.raw_bytes) throw new RangeError('block has the wrong size');
-  const cursor = new ByteCursor(raw);
+  const cursor = new ByteCursor(leaveRest(raw));
   const sizes: number[] = [];
   for (let i = 0; i < head.count; i++) sizes.push(cursor.readVarint());
   return sizes.map((size) => cursor.readBytes(size));
