@@ -36,6 +36,8 @@ export interface Config {
     /** 0: one that the system picks. */
     readonly port: number;
     readonly max_body_bytes: number;
+    /** How long a front polls on after an answer before it sleeps; 0: not at all. */
+    readonly awake_us: number;
     readonly rate_limit_per_sec: number;
     readonly rate_limit_burst: number;
     /** Failed authentications a second from one address before they get 429; null: as many as they like. */
@@ -378,6 +380,7 @@ const VARIABLES = {
   HOST: [host, '127.0.0.1'],
   PORT: [port, '8000'],
   PUBLIC_URL: [origin('https://understudy.example.com'), undefined],
+  API_AWAKE_US: [wholeNumber(0, 10_000), '100'],
   MAX_BODY_BYTES: [bytes(CAPTURE_BYTES_MAX), String(DEFAULTS.MAX_BODY_BYTES)],
   RATE_LIMIT_PER_SEC: [wholeNumber(1, Number.MAX_SAFE_INTEGER), String(DEFAULTS.RATE_LIMIT_PER_SEC)],
   RATE_LIMIT_BURST: [wholeNumber(1, Number.MAX_SAFE_INTEGER), String(DEFAULTS.RATE_LIMIT_BURST)],
@@ -501,6 +504,7 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
       port: v.PORT,
       public_url: v.PUBLIC_URL,
       max_body_bytes: v.MAX_BODY_BYTES,
+      awake_us: v.API_AWAKE_US,
       rate_limit_per_sec: v.RATE_LIMIT_PER_SEC,
       rate_limit_burst: v.RATE_LIMIT_BURST,
       auth_fail_rate_per_sec: v.AUTH_FAIL_RATE_PER_SEC,

@@ -3,6 +3,7 @@
  * pools, capture queue. Part of the composition root. The main thread runs one; with FRONT_THREADS above 1 further
  * threads run one each (front-thread.ts), all listening on the same ports.
  */
+import { availableParallelism } from 'node:os';
 import type { MessagePort } from 'node:worker_threads';
 import type { CaptureWriterClient } from '../actors/capture-writer/client.ts';
 import { DistillerClient } from '../actors/distiller/client.ts';
@@ -31,6 +32,7 @@ import type { StudentFacts } from './gateway/student/protocol.ts';
 import { StudentLink } from './gateway/student-link.ts';
 import { serveApi } from './http/api-port.ts';
 import { type HttpServer, startServer } from './http/server.ts';
+import { Wakefulness } from './http/wakefulness.ts';
 import { COMPUTE_THREADS, DRAIN_DEADLINE_MS, RESUME_TRACES_MS } from './limits.ts';
 import type { ComputeTask } from './runtime/actor-thread.ts';
 import type { Front as ActorFront } from './runtime/front.ts';
@@ -299,11 +301,16 @@ function listenForApi(
     },
     { cors_origins: config.api.cors_origins, log, metrics },
   );
+  // A front that polls on a machine's only core keeps whom it waits for from running.
+  const awake_us = availableParallelism() > config.front_threads ? config.api.awake_us : 0;
   return startServer({
     host: config.api.host,
     port: config.api.port,
     isShared: config.front_threads > 1,
-    onStream: serveApi(dispatch, config.api.max_body_bytes),
+    onStream: serveApi(dispatch, {
+      max_body_bytes: config.api.max_body_bytes,
+      wakefulness: new Wakefulness(awake_us),
+    }),
     describeError: (status, message) => JSON.stringify(toApiBody(refusal(status, message))),
   });
 }

@@ -55,6 +55,7 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
 const API_VARIABLES = `  HOST, PORT            where the API listens        127.0.0.1, 8000
   PUBLIC_URL            where people reach it        http://HOST:PORT
   MAX_BODY_BYTES        largest request body         5242880
+  API_AWAKE_US          microseconds that a thread polls on after an answer, before it sleeps   100
   VECTOR_STORE_URL      embedded: for patterns       unset: retrieval is empty
   AUTH_DB_URL           embedded: for accounts       unset: static keys alone
   AUTH_DB_CONN_URL      embedded: for the stream     unset: the live stream is off

@@ -9,6 +9,7 @@ import type { RequestHeaders } from '../contract/route.ts';
 import { DROPPED_BODY_BYTES, OPEN_BODIES_BYTES, OPEN_BODY_BYTES_MIN } from '../limits.ts';
 import { sendEventStream } from './event-stream.ts';
 import type { HttpStream } from './http-stream.ts';
+import { Wakefulness } from './wakefulness.ts';
 
 /** A request as the dispatch takes it (`UnroutedRequest` of `src/api`, in this folder's own words). */
 export interface CollectedRequest {
@@ -35,43 +36,56 @@ export interface DispatchedReply {
 
 export type Dispatch = (request: CollectedRequest) => DispatchedReply | Promise<DispatchedReply>;
 
+export interface ApiPortOptions {
+  /**
+   * Beyond it the answer is 413. What the client goes on sending is still read, and dropped, up to a bound: most look for
+   * an answer only when all is sent, and a connection closed under them shows them none.
+   */
+  max_body_bytes: number;
+  /** What bodies on their way may hold together; beyond it the oldest of them is given up. */
+  open_bodies_bytes?: number;
+  /** Keeps the loop awake for a moment after an answer. */
+  wakefulness?: Wakefulness;
+}
+
 /**
  * @param dispatch never rejects
- * @param maxBodyBytes beyond it the answer is 413. What the client goes on sending is still read, and dropped, up to a
- *   bound: most look for an answer only when all is sent, and a connection closed under them shows them none.
- * @param openBytes what bodies on their way may hold together; beyond it the oldest of them is given up
  * @returns the listener's handler
  */
 export function serveApi(
   dispatch: Dispatch,
-  maxBodyBytes: number,
-  openBytes = Math.max(OPEN_BODIES_BYTES, maxBodyBytes),
+  {
+    max_body_bytes: maxBodyBytes,
+    open_bodies_bytes: openBytes = Math.max(OPEN_BODIES_BYTES, maxBodyBytes),
+    wakefulness = new Wakefulness(0),
+  }: ApiPortOptions,
 ): (stream: HttpStream) => void {
   const patience = maxBodyBytes + DROPPED_BODY_BYTES;
   const open = new OpenBodies(openBytes);
+  const responder = new Responder(dispatch, wakefulness);
   return (stream) => {
     const { content_length } = stream.head;
     if (content_length > maxBodyBytes) {
       // The rest of a request that is answered goes past the parser by itself.
-      refuseBody(stream, dispatch, 'oversized', content_length > patience);
+      responder.refuseBody(stream, 'oversized', content_length > patience);
       return;
     }
     if (stream.bodyComplete) {
       let bytes = 0;
       for (const piece of stream.received) bytes += piece.length;
-      if (bytes > maxBodyBytes) refuseBody(stream, dispatch, 'oversized', false);
-      else answer(stream, dispatch, stream.received);
+      if (bytes > maxBodyBytes) responder.refuseBody(stream, 'oversized', false);
+      else responder.answer(stream, stream.received);
       return;
     }
-    const body = new OpenBody(stream.received, () => refuseBody(stream, dispatch, 'crowded_out', false));
+    const body = new OpenBody(stream.received, () => responder.refuseBody(stream, 'crowded_out', false));
     const take = (isLast: boolean) => {
       const isLarge = body.bytes > maxBodyBytes;
       if (isLarge) body.drop();
       if (isLarge || isLast) open.end(body);
       else open.count(body);
-      if (body.bytes > patience) refuseBody(stream, dispatch, 'oversized', true);
-      else if (isLast && isLarge) refuseBody(stream, dispatch, 'oversized', false);
-      else if (isLast) answer(stream, dispatch, body.pieces);
+      if (body.bytes > patience) responder.refuseBody(stream, 'oversized', true);
+      else if (isLast && isLarge) responder.refuseBody(stream, 'oversized', false);
+      else if (isLast) responder.answer(stream, body.pieces);
     };
     stream.events.onBody = (chunk, isLast) => {
       if (stream.closed || stream.replied) return;
@@ -153,28 +167,46 @@ class OpenBodies {
   }
 }
 
-function answer(stream: HttpStream, dispatch: Dispatch, chunks: Buffer[]): void {
-  const reply = dispatch(
-    new StreamRequest(stream, chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks), null),
-  );
-  if (reply instanceof Promise) void reply.then((settled) => send(stream, settled));
-  else send(stream, reply);
+/** Gives requests to the dispatch and sends what it answers. */
+class Responder {
+  readonly #dispatch: Dispatch;
+  readonly #wakefulness: Wakefulness;
+
+  constructor(dispatch: Dispatch, wakefulness: Wakefulness) {
+    this.#dispatch = dispatch;
+    this.#wakefulness = wakefulness;
+  }
+
+  answer(stream: HttpStream, chunks: Buffer[]): void {
+    const body = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
+    this.#respond(stream, new StreamRequest(stream, body, null), false);
+  }
+
+  /**
+   * The dispatch says it in its own words.
+   * @param isUnread more of the body comes than anybody wants to read, so the connection cannot go on
+   */
+  refuseBody(stream: HttpStream, unread: Unread, isUnread: boolean): void {
+    stream.events.onBody = () => {};
+    stream.received = [];
+    this.#respond(stream, new StreamRequest(stream, Buffer.alloc(0), unread), isUnread);
+  }
+
+  #respond(stream: HttpStream, request: StreamRequest, closeConnection: boolean): void {
+    this.#wakefulness.open();
+    const reply = this.#dispatch(request);
+    if (reply instanceof Promise) void reply.then((settled) => this.#send(stream, settled, closeConnection));
+    else this.#send(stream, reply, closeConnection);
+  }
+
+  #send(stream: HttpStream, reply: DispatchedReply, closeConnection: boolean): void {
+    send(stream, reply, closeConnection);
+    this.#wakefulness.close();
+  }
 }
 
 /** Why a body was not read to its end. */
 type Unread = 'oversized' | 'crowded_out';
-
-/**
- * The dispatch says it in its own words.
- * @param isUnread more of the body comes than anybody wants to read, so the connection cannot go on
- */
-function refuseBody(stream: HttpStream, dispatch: Dispatch, unread: Unread, isUnread: boolean): void {
-  stream.events.onBody = () => {};
-  stream.received = [];
-  const reply = dispatch(new StreamRequest(stream, Buffer.alloc(0), unread));
-  if (reply instanceof Promise) void reply.then((settled) => send(stream, settled, isUnread));
-  else send(stream, reply, isUnread);
-}
 
 /** A class, since an object literal with a getter has a shape of its own each time, which lives until a full collection. */
 class StreamRequest implements CollectedRequest {
@@ -205,7 +237,7 @@ class StreamRequest implements CollectedRequest {
   }
 }
 
-function send(stream: HttpStream, reply: DispatchedReply, closeConnection = false): void {
+function send(stream: HttpStream, reply: DispatchedReply, closeConnection: boolean): void {
   let lines = '';
   for (const [name, value] of reply.headers) lines += `${name}: ${value}\r\n`;
   if (reply.stream !== undefined) {

@@ -29,6 +29,7 @@ describe('with nothing set', () => {
         host: '127.0.0.1',
         port: 8000,
         public_url: null,
+        awake_us: 100,
         max_body_bytes: 5_242_880,
         rate_limit_per_sec: 200,
         rate_limit_burst: 400,

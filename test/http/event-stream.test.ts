@@ -38,7 +38,7 @@ beforeEach(async () => {
     host: '127.0.0.1',
     port: 0,
     isShared: false,
-    onStream: serveApi(dispatch, 1_000),
+    onStream: serveApi(dispatch, { max_body_bytes: 1_000 }),
     describeError: () => '{}',
   });
 });

@@ -29,7 +29,7 @@ beforeEach(async () => {
   streams = new Map();
   arrived = new Map();
   bodies = new Map();
-  const serve = serveApi(dispatch, CAP, OPEN);
+  const serve = serveApi(dispatch, { max_body_bytes: CAP, open_bodies_bytes: OPEN });
   server = await startServer({
     host: '127.0.0.1',
     port: 0,

@@ -1,0 +1,64 @@
+/**
+ * Keeps a front's loop from going to sleep right after an answer. A core that sleeps, above all a virtual machine's,
+ * comes back late and with cold caches: a step asked right after the last one then takes 90 µs longer, half of its time
+ * (`bench/README.md`). So the loop polls on for about as long as a sleep would cost, in case the client asks again; to wait
+ * so long and no longer never costs more than twice what the best choice would (Karlin, Li, Manasse and Owicki,
+ * "Empirical studies of competitive spinning", 1991). Front threads.
+ */
+
+/** After a turn of the loop that answered several there is always work, and what comes meanwhile is taken together. */
+const CROWDED_MS = 2;
+
+export class Wakefulness {
+  readonly #awakeMs: number;
+  readonly #readClock: () => number;
+  /** Requests that have no answer yet. */
+  #open = 0;
+  /** Answered since the loop last turned. */
+  #answered = 0;
+  #untilMs = 0;
+  #crowdedUntilMs = 0;
+  #isPolling = false;
+
+  /**
+   * @param awake_us how long to poll on after the last answer; 0: not at all
+   * @param readClock in milliseconds, never going back
+   */
+  constructor(awake_us: number, readClock = () => performance.now()) {
+    this.#awakeMs = awake_us / 1_000;
+    this.#readClock = readClock;
+  }
+
+  /** Whether the loop is kept from sleeping. */
+  get isPolling(): boolean {
+    return this.#isPolling;
+  }
+
+  /** A request came. */
+  open(): void {
+    this.#open++;
+  }
+
+  /** One that came was answered. */
+  close(): void {
+    this.#open--;
+    if (this.#awakeMs === 0) return;
+    this.#answered++;
+    // Whatever the others wait for takes longer than a sleep costs.
+    if (this.#open > 0) return;
+    const now = this.#readClock();
+    this.#untilMs = now + this.#awakeMs;
+    if (this.#isPolling || now < this.#crowdedUntilMs) return;
+    this.#isPolling = true;
+    this.#answered = 1;
+    setImmediate(this.#turn);
+  }
+
+  readonly #turn = (): void => {
+    const now = this.#readClock();
+    if (this.#answered > 1) this.#crowdedUntilMs = now + CROWDED_MS;
+    this.#isPolling = this.#answered <= 1 && this.#open === 0 && now < this.#untilMs;
+    this.#answered = 0;
+    if (this.#isPolling) setImmediate(this.#turn);
+  };
+}
