@@ -121,6 +121,43 @@ describe('commits behind a redo log', () => {
     await Promise.all([journal.close(), tables.close()]);
   });
 
+  it('stay in the log while actors are read that they are not of', async () => {
+    const folder = makeFolder();
+    const journal = openJournal(folder);
+    await commit(journal, step(1, 'b'));
+    journal.settle();
+    await commit(journal, step(1));
+    // No turn of the loop lies between, so the log's own clock brings nothing in.
+    expect(journal.load('run', 'b').events).toHaveLength(1);
+    expect(journal.load('run', 'aa').events).toHaveLength(0);
+    expect(journal.load('rum', 'a').events).toHaveLength(0);
+    expect(readElsewhere(folder).events).toBe(0);
+    expect(journal.load('run', 'a').events).toHaveLength(1);
+    expect(readElsewhere(folder).events).toBe(1);
+    await journal.close();
+  });
+
+  it('are all read however many there are, snapshots too', async () => {
+    const journal = openJournal(makeFolder());
+    const keys = Array.from({ length: 100 }, (_, number) => `k${number}`);
+    for (const key of keys) await commit(journal, step(1, key));
+    for (const key of keys) expect(journal.load('run', key).events).toHaveLength(1);
+    const snapshot = {
+      type: 'snapshot',
+      kind: 'run',
+      key: 'k7',
+      seq: 1,
+      version: 1,
+      state: Buffer.of(7),
+    } as const;
+    await commit(journal, [snapshot]);
+    expect(journal.load('run', 'k7')).toEqual({
+      snapshot: { seq: 1, version: 1, state: Uint8Array.of(7) },
+      events: [],
+    });
+    await journal.close();
+  });
+
   it('go to the database itself with rows that others ask for, behind what was promised before', async () => {
     const folder = makeFolder();
     const journal = openJournal(folder);

@@ -13,8 +13,9 @@ const SWEEP_CELLS = 2_000;
 const SWEEP_PASSIVATIONS = 32;
 const SWEEP_PAUSE_MS = 20;
 const SWEEP_EVERY_MS = { least: 10, most: 1000 };
-/** Actors looked at to make room for one. */
+/** Actors looked at to make room for one, and idle ones among them: the longest unused of so few is old enough. */
 const ROOM_CELLS = 256;
+const ROOM_IDLE_CELLS = 16;
 
 /** What passivation needs of the host around it. */
 export interface PassivationParts {
@@ -50,7 +51,8 @@ export class Passivation {
   makeRoom(kind: Kind): boolean {
     let best: Cell | null = null;
     let wrapped = false;
-    for (let looked = 0; looked < ROOM_CELLS; looked++) {
+    let idle = 0;
+    for (let looked = 0; looked < ROOM_CELLS && idle < ROOM_IDLE_CELLS; looked++) {
       kind.room_cursor ??= kind.cells.values();
       const next = kind.room_cursor.next();
       if (next.done) {
@@ -60,7 +62,9 @@ export class Passivation {
         continue;
       }
       const cell = next.value;
-      if (isIdle(cell) && (best === null || cell.touched_at_ms < best.touched_at_ms)) best = cell;
+      if (!isIdle(cell)) continue;
+      idle++;
+      if (best === null || cell.touched_at_ms < best.touched_at_ms) best = cell;
     }
     if (best === null) return false;
     this.#passivate(best);

@@ -2,8 +2,9 @@
  * Commits that are promised in a redo log and reach the database many at a time: a transaction writes some ten pages
  * for a single step, and hardly more for the next twenty. Front threads.
  *
- * Who reads on this thread reads all that was promised, since every read brings it to the database first. Others see it
- * a moment later, so only what nobody else asks for at once is committed this way.
+ * Who reads on this thread reads all that was promised, since every read brings it to the database first, unless it is of
+ * rows that nothing was promised of. Others see it a moment later, so only what nobody else asks for at once is committed
+ * this way.
  */
 import { REDO_LOG } from '../../limits.ts';
 import { RedoLog } from '../redo-log.ts';
@@ -16,6 +17,8 @@ interface Promised {
   changes: readonly Change[];
 }
 
+/** Promised records that are looked through for rows; of more it is quicker to bring them to the database. */
+const SEARCHED_RECORDS = 64;
 /** By a log's identity: number of the last of its records that is in the database. */
 const TAKEN = 'redo';
 
@@ -85,6 +88,19 @@ export class Backlog {
     this.#promised.push({ number, changes: kept });
     this.#timer ??= setTimeout(this.#settleLater, REDO_LOG.delay_ms).unref();
     return true;
+  }
+
+  /** @returns whether something may be promised of the database's rows whose keys are these bytes and `tailBytes` more */
+  mayHold(database: string, stem: Buffer, tailBytes: number): boolean {
+    if (this.#promised.length > SEARCHED_RECORDS) return true;
+    const keyBytes = stem.length + tailBytes;
+    for (const { changes } of this.#promised) {
+      for (const { database: place, key } of changes) {
+        if (place === database && key.length === keyBytes && stem.compare(key, 0, stem.length) === 0)
+          return true;
+      }
+    }
+    return false;
   }
 
   /** Brings what is promised to the database. @throws Error of the database; it stays promised */

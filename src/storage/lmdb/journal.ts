@@ -64,11 +64,15 @@ export class LmdbJournal implements JournalStore {
   /** @throws {DamagedHistoryError} when events are missing; Error when the database is not open */
   load(kind: string, key: string): StoredActor {
     if (this.#closed) throw new Error('the journal is closed');
-    this.#environment.settle();
+    const snapshotKey = encodeKey(kind, key, 0);
+    const stem = snapshotKey.subarray(0, -NUMBER_BYTES);
+    // An actor that comes back was mostly not used for long; to bring others' events in for it would be a transaction each.
+    if (this.#backlog === null || this.#backlog.mayHold(JOURNAL, stem, NUMBER_BYTES))
+      this.#environment.settle();
     const journal = this.#environment.named(JOURNAL);
     // Reads share one read transaction a turn; this one must see the last commit.
     journal.resetReadTxn();
-    const stored = journal.get(encodeKey(kind, key, 0));
+    const stored = journal.get(snapshotKey);
     const snapshot = stored === undefined ? null : decodeSnapshot(stored);
     const events: Uint8Array[] = [];
     let next = (snapshot?.seq ?? 0) + 1;
