@@ -210,7 +210,7 @@ export class BlockReader {
         response: makeBody(under.response, link.parts.response_ops, link.parts.response_literals),
       }));
     }
-    const kept = { request: leaveRest(bodies.request), response: leaveRest(bodies.response) };
+    const kept = leaveOthers(bodies);
     this.#bodies.set(id, kept, kept.request.length + kept.response.length + 256);
     return kept;
   }
@@ -220,4 +220,12 @@ const EMPTY = Buffer.alloc(0);
 
 function makeBody(base: Buffer, ops: number[], literals: Buffer): Buffer {
   return ops.length === 0 ? literals : applyDelta(base, ops, literals);
+}
+
+/** Large bodies mostly fill what they lie in together, and stay there: to copy them would cost more than is saved. */
+function leaveOthers(bodies: StoredBodies): StoredBodies {
+  const { request, response } = bodies;
+  const isShared = request.buffer === response.buffer;
+  if (isShared && 2 * (request.length + response.length) >= request.buffer.byteLength) return bodies;
+  return { request: leaveRest(request), response: leaveRest(response) };
 }
