@@ -1,6 +1,6 @@
 /** What is kept of traffic that goes well: runs, labels, flags, attachments, sealed files; and reading it meanwhile. */
 import { createHash, randomBytes } from 'node:crypto';
-import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
 import { listSealed } from '../../src/storage/capture/layout.ts';
