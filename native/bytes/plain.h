@@ -191,7 +191,11 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) void MarkGroupsWide(const
         loose = _mm512_min_epu8(loose, _mm512_ternarylogic_epi64(ends, all, first[i], 0xf6));
       }
     }
-    marks->is_open[group] = _mm512_testn_epi8_mask(loose, loose) != 0 || HoldRunWide(run);
+    marks->is_open[group] = _mm512_testn_epi8_mask(loose, loose) != 0;
+  }
+  // Later, because a wide load of what narrow stores have just written waits until all of them are through.
+  for (size_t group = 0; group < groups; group++) {
+    if (HoldRunWide(marks->run + 1 + group * kGroupWindows)) marks->is_open[group] = true;
   }
 }
 #endif
