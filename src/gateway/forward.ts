@@ -146,14 +146,7 @@ export class Forward implements AnswerHandler {
     const { framing, content_length } = stream.head;
     if (this.#tee !== null && framing === 'length') {
       this.#tee.request.announced_bytes = content_length;
-      if (this.#ownsBody && content_length >= LENT_BYTES_MIN) {
-        const tee = this.#tee;
-        // The body is forwarded out of capture's copy, where that is one piece.
-        stream.keepPiece = (bytes) => {
-          this.#lent = tee.lend(new Uint8Array(bytes));
-          return this.#lent ?? stream.pieces.keep(bytes);
-        };
-      }
+      if (this.#ownsBody && content_length >= LENT_BYTES_MIN) stream.keepPiece = this.#lendPiece;
     }
     const received = stream.received;
     stream.received = [];
@@ -218,6 +211,15 @@ export class Forward implements AnswerHandler {
   #uploadPiece(piece: Buffer, isLast: boolean): void {
     if (this.#connection?.write(this, piece, isLast) === false) this.#stream.pauseBody();
   }
+
+  /**
+   * The body is forwarded out of capture's copy, where that is one piece. A field, for a function made within `start` and
+   * given to the stream kept a third of all objects alive through every collection of the young ones.
+   */
+  readonly #lendPiece = (bytes: ArrayBuffer): Buffer => {
+    this.#lent = this.#tee!.lend(new Uint8Array(bytes));
+    return this.#lent ?? this.#stream.pieces.keep(bytes);
+  };
 
   readonly #onBody = (chunk: Buffer, isLast: boolean): void => {
     if (this.#tee !== null && chunk !== this.#lent) this.#tee.add(this.#tee.request, chunk);
