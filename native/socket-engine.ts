@@ -1,6 +1,6 @@
 /**
- * Options of sockets that nothing in JavaScript reaches: the addon where it was compiled (`compile.mjs`); without it they
- * stay as the system has them. Any thread.
+ * What JavaScript has no way, or a long one, to ask of sockets: the addon where it was compiled (`compile.mjs`); without it
+ * they stay as the system has them, and are written to by the stream alone. Any thread.
  */
 import { loadFunctions } from './load-functions.ts';
 
@@ -14,10 +14,23 @@ export interface SocketEngine {
    * @throws {RangeError} for what is no port or no number of bytes
    */
   limitReceiveBuffers(port: number, bytes: number): number;
+
+  /**
+   * Sends what the system takes at once, in one call of it. Only while nothing waits in the socket's stream.
+   * @param descriptor of a connected socket that is open
+   * @param head one byte a character, at most `SEND_HEAD_BYTES` of them
+   * @param body what comes behind it
+   * @returns bytes that were taken, of both; 0 also where the socket has failed, for its stream to find out
+   * @throws {RangeError} for what is no descriptor, and for too long a head
+   */
+  sendNow(descriptor: number, head: string, body: Uint8Array): number;
 }
 
-const socketTwin: SocketEngine = { limitReceiveBuffers: () => 0 };
+export const SEND_HEAD_BYTES = 16 << 10;
+
+const socketTwin: SocketEngine = { limitReceiveBuffers: () => 0, sendNow: () => 0 };
 
 /** What runs here. */
-export const socketEngine: SocketEngine =
-  loadFunctions<SocketEngine>('sockets.node', ['limitReceiveBuffers']) ?? socketTwin;
+export const socketEngine: SocketEngine = {
+  ...(loadFunctions<SocketEngine>('sockets.node', ['limitReceiveBuffers', 'sendNow']) ?? socketTwin),
+};

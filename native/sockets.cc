@@ -1,12 +1,14 @@
 /**
- * Options of sockets that nothing in JavaScript reaches: `socket-engine.ts` says what it does. Plain Node-API. Nothing is
- * kept between calls, so it may run on any thread.
+ * What JavaScript has no way, or a long one, to ask of sockets: `socket-engine.ts` says what it does. Plain Node-API. Nothing
+ * is kept between calls, so it may run on any thread.
  */
 #include <dirent.h>
 #include <netinet/in.h>
 #include <node_api.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
+#include <cerrno>
 #include <climits>
 #include <cstdlib>
 #include <vector>
@@ -61,8 +63,44 @@ napi_value LimitReceiveBuffers(napi_env env, napi_callback_info info) {
   return MakeNumber(env, limited);
 }
 
+#ifndef MSG_NOSIGNAL
+// Node ignores the signal in the whole process.
+#define MSG_NOSIGNAL 0
+#endif
+
+/** Longer heads are refused. */
+constexpr size_t kHeadBytes = 16 << 10;
+
+napi_value SendNow(napi_env env, napi_callback_info info) {
+  napi_value arguments[3];
+  uint32_t descriptor = 0;
+  char head[kHeadBytes + 2];
+  size_t head_length = 0;
+  uint8_t* body = nullptr;
+  size_t body_length = 0;
+  if (!ReadArguments(env, info, 3, arguments) || !ReadWhole(env, arguments[0], 0, &descriptor) ||
+      !ReadNumbers(env, arguments[2], napi_uint8_array, &body, &body_length))
+    return nullptr;
+  if (napi_get_value_string_latin1(env, arguments[1], head, sizeof(head), &head_length) != napi_ok) {
+    napi_throw_type_error(env, nullptr, "a text is expected");
+    return nullptr;
+  }
+  if (descriptor > INT_MAX || head_length > kHeadBytes) {
+    napi_throw_range_error(env, nullptr, "no descriptor, or too long a head");
+    return nullptr;
+  }
+  iovec parts[] = {{head, head_length}, {body, body_length}};
+  msghdr message{};
+  message.msg_iov = head_length == 0 ? parts + 1 : parts;
+  message.msg_iovlen = head_length == 0 || body_length == 0 ? 1 : 2;
+  ssize_t taken;
+  do taken = sendmsg(static_cast<int>(descriptor), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  while (taken < 0 && errno == EINTR);
+  return MakeNumber(env, taken < 0 ? 0 : static_cast<double>(taken));
+}
+
 napi_value Init(napi_env env, napi_value exports) {
-  return Export(env, exports, {{"limitReceiveBuffers", LimitReceiveBuffers}});
+  return Export(env, exports, {{"limitReceiveBuffers", LimitReceiveBuffers}, {"sendNow", SendNow}});
 }
 
 }  // namespace

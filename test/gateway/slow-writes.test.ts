@@ -1,9 +1,10 @@
 /**
- * Requests that are put together in memory which all of them share, while the system takes none of their bytes at once:
- * each arrives with its own. Test thread, gateway included.
+ * Requests of which the system takes nothing at once, or a part, and the rest in the loop's next turn: each arrives whole and
+ * with its own bytes. Test thread, gateway included.
  */
 import { Socket } from 'node:net';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { socketEngine } from '../../native/socket-engine.ts';
 import { startTestGateway, type TestGateway } from '../fixtures/gateway.ts';
 import { rawRequest } from '../fixtures/raw-client.ts';
 import { headerValue, messageBytes } from '../fixtures/raw-message.ts';
@@ -22,7 +23,15 @@ afterEach(async () => {
   await upstream.close();
 });
 
-it('forty requests at once', async () => {
+const NOTHING = Buffer.alloc(0);
+
+it.each([
+  ['nothing', () => 0],
+  ['a byte', () => 1],
+  ['half of the head', (head: number) => head >> 1],
+  ['the head', (head: number) => head],
+  ['all but a byte', (head: number, body: number) => head + body - 1],
+])('forty requests at once, of which the system takes %s', async (_what, share) => {
   let held = 0;
   const write = Socket.prototype.write;
   vi.spyOn(Socket.prototype, 'write').mockImplementation(function (this: Socket, ...args: unknown[]) {
@@ -33,12 +42,18 @@ it('forty requests at once', async () => {
     if (this.remotePort === upstream.port && this.writableLength > 0) held++;
     return flows;
   });
+  const send = socketEngine.sendNow;
+  vi.spyOn(socketEngine, 'sendNow').mockImplementation((descriptor, head, body) => {
+    const room = share(head.length, body.length);
+    const part = body.subarray(0, Math.max(room - head.length, 0));
+    return room === 0 ? 0 : send(descriptor, head.slice(0, room), part.length === 0 ? NOTHING : part);
+  });
   const numbers = Array.from({ length: 40 }, (_, number) => number);
   for (const round of [1, 2]) {
     upstream.requests.length = 0;
     const answers = await Promise.all(
       numbers.map((number) => {
-        const body = Buffer.alloc(500 + 200 * number, number + round);
+        const body = Buffer.alloc(500 + 1_100 * number, number + round);
         return rawRequest(
           gateway.port,
           messageBytes(
@@ -57,7 +72,7 @@ it('forty requests at once', async () => {
     expect(seen.toSorted((a, b) => a - b)).toEqual(numbers);
     for (const [at, { body }] of upstream.requests.entries()) {
       const number = seen[at]!;
-      expect(body.equals(Buffer.alloc(500 + 200 * number, number + round)), `request ${number}`).toBe(true);
+      expect(body.equals(Buffer.alloc(500 + 1_100 * number, number + round)), `request ${number}`).toBe(true);
     }
   }
   expect(held).toBeGreaterThanOrEqual(80);

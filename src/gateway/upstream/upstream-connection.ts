@@ -9,6 +9,7 @@
 
 import { connect as connectTcp, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
 import { connect as connectTls, TLSSocket } from 'node:tls';
+import { SEND_HEAD_BYTES, socketEngine } from '../../../native/socket-engine.ts';
 import { UPSTREAM_CONNECT_MS } from '../../limits.ts';
 import { UpstreamError } from './answer-error.ts';
 import type { Fields } from './field-section.ts';
@@ -57,8 +58,6 @@ const READ_BYTES = 64 * 1024;
 const TLS_READ_BYTES = 16 * 1024;
 /** Request body bytes that wait for a slow upstream before the client is told to wait. */
 const UPLOAD_BUFFER_BYTES = 256 * 1024;
-/** Bodies up to this size go behind their head in one buffer, for one system call without a list of buffers. */
-const JOINED_BYTES = 16 * 1024;
 const KEEP_ALIVE_PROBE_MS = 60_000;
 
 /** Methods whose requests are expected to have a body. */
@@ -66,10 +65,6 @@ const WITH_BODY = new Set(['POST', 'PUT', 'PATCH', 'QUERY', 'PROPFIND', 'PROPPAT
 
 /** The bytes of a read are used up before the next one begins, whatever socket it is on. */
 const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
-
-const REQUEST_BYTES = 32 * 1024;
-/** Where a request's head and body are put together for one write. Another one is taken while the system has not taken all. */
-let requestBuffer = Buffer.allocUnsafeSlow(REQUEST_BYTES);
 
 const NOTHING = Buffer.alloc(0);
 const CHUNK_END = Buffer.from('\r\n');
@@ -295,19 +290,11 @@ export class UpstreamConnection implements ResponseSink {
     this.requests++;
     this.#parser.begin(method);
     if (framing.kind === 'none') {
-      socket.write(`${head}\r\n`, 'latin1');
+      this.#writeWhole(`${head}\r\n`, NOTHING);
       return;
     }
     if (framing.kind === 'length' && body !== null) {
-      const whole = `${head}content-length: ${framing.bytes}\r\n\r\n`;
-      if (body.length <= JOINED_BYTES) {
-        this.#writeJoined(whole, body);
-        return;
-      }
-      socket.cork();
-      socket.write(whole, 'latin1');
-      socket.write(body);
-      socket.uncork();
+      this.#writeWhole(`${head}content-length: ${framing.bytes}\r\n\r\n`, body);
       return;
     }
     socket.cork();
@@ -326,24 +313,33 @@ export class UpstreamConnection implements ResponseSink {
     if (!socket.writableNeedDrain) this.#onDrain();
   }
 
-  /** Head and body in one system call, mostly from memory that all requests share. */
-  #writeJoined(head: string, body: Buffer): void {
+  /**
+   * Sends what the system takes at once past the stream, which takes as long again to hand it over. What is left waits in the
+   * stream: its memory must stay as it is until the exchange is over.
+   */
+  #writeWhole(head: string, body: Buffer): void {
     const socket = this.#socket!;
-    const bytes = head.length + body.length;
-    // TLS never takes all at once.
-    const isShared = bytes <= REQUEST_BYTES && !(socket instanceof TLSSocket);
-    const joined = isShared ? requestBuffer.subarray(0, bytes) : Buffer.allocUnsafe(bytes);
-    joined.write(head, 0, 'latin1');
-    joined.set(body, head.length);
-    socket.write(joined);
-    // The socket holds on to what the system did not take.
-    if (isShared && socket.writableLength > 0) requestBuffer = Buffer.allocUnsafeSlow(REQUEST_BYTES);
+    const taken = this.#sendNow(socket, head, body);
+    if (taken === head.length + body.length) return;
+    socket.cork();
+    if (taken < head.length) socket.write(head.slice(taken), 'latin1');
+    if (body.length > 0) socket.write(body.subarray(Math.max(taken - head.length, 0)));
+    socket.uncork();
+  }
+
+  /** @returns bytes that were sent */
+  #sendNow(socket: Socket, head: string, body: Buffer): number {
+    if (socket.writableLength > 0 || socket.writableCorked > 0 || head.length > SEND_HEAD_BYTES) return 0;
+    if (this.#lostUpload !== null || socket instanceof TLSSocket) return 0;
+    // Asked anew each time: a descriptor that was closed is soon another socket's.
+    const descriptor = (socket as unknown as WithHandle)._handle?.fd ?? -1;
+    return descriptor < 0 ? 0 : socketEngine.sendNow(descriptor, head, body);
   }
 
   #writeBody(isChunked: boolean, chunk: Buffer, isLast: boolean): void {
     const socket = this.#socket!;
     if (!isChunked) {
-      if (chunk.length > 0) socket.write(chunk);
+      if (chunk.length > 0) this.#writeWhole('', chunk);
       return;
     }
     socket.cork();
@@ -451,6 +447,11 @@ export class UpstreamConnection implements ResponseSink {
     this.#owner.onGone(this);
     this.#socket?.destroy();
   }
+}
+
+/** A socket's handle, which is its own, and null once it is destroyed; the descriptor is -1 where there is none. */
+interface WithHandle {
+  _handle?: { fd?: number } | null;
 }
 
 /** Codes with which a connection dies. */

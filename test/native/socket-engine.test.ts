@@ -1,0 +1,91 @@
+/** What the addon does with sockets, on real ones. Test thread. */
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { SEND_HEAD_BYTES, socketEngine } from '../../native/socket-engine.ts';
+
+/** Ours, and the other end of it. */
+let socket: Socket;
+let peer: Socket;
+let server: Server;
+
+beforeEach(async () => {
+  server = createServer({ pauseOnConnect: true });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as { port: number };
+  const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
+  socket = connect(port, '127.0.0.1');
+  await new Promise((resolve) => socket.once('connect', resolve));
+  peer = await accepted;
+  // It may be gone before what it was sent.
+  peer.on('error', () => undefined);
+});
+
+afterEach(async () => {
+  socket.destroy();
+  peer.destroy();
+  await new Promise((resolve) => server.close(resolve));
+});
+
+function descriptorOf(of: Socket): number {
+  return (of as unknown as { _handle: { fd: number } })._handle.fd;
+}
+
+/** Reads so many bytes. */
+async function read(from: Socket, bytes: number): Promise<Buffer> {
+  const parts: Buffer[] = [];
+  let length = 0;
+  from.resume();
+  for await (const part of from as AsyncIterable<Buffer>) {
+    parts.push(part);
+    length += part.length;
+    if (length >= bytes) break;
+  }
+  return Buffer.concat(parts);
+}
+
+// Without the addon nothing is taken, and the stream does it all.
+const isNative = socketEngine.limitReceiveBuffers.toString().includes('native code');
+
+describe.runIf(isNative)('sendNow', () => {
+  it('sends a head and what comes behind it, a byte for each character', async () => {
+    const body = Buffer.from('body \0\xff', 'latin1');
+    expect(socketEngine.sendNow(descriptorOf(socket), 'head \xe9\r\n', body)).toBe(8 + body.length);
+    expect(socketEngine.sendNow(descriptorOf(socket), '', body)).toBe(body.length);
+    expect(socketEngine.sendNow(descriptorOf(socket), 'head', Buffer.alloc(0))).toBe(4);
+    const got = await read(peer, 8 + 2 * body.length + 4);
+    expect(got.toString('latin1')).toBe(`head \xe9\r\n${body.toString('latin1').repeat(2)}head`);
+  });
+
+  it('takes no more than the system does, and nothing when that is full', async () => {
+    const body = Buffer.alloc(64 << 20, 'abcdefghijklm');
+    const head = 'h'.repeat(SEND_HEAD_BYTES);
+    const first = socketEngine.sendNow(descriptorOf(socket), head, body);
+    expect(first).toBeGreaterThan(0);
+    expect(first).toBeLessThan(head.length + body.length);
+    // What arrives makes the buffers grow, a little at a time.
+    let taken = first;
+    for (let more = -1; more !== 0 && taken < head.length + body.length; taken += more)
+      more = socketEngine.sendNow(descriptorOf(socket), '', body.subarray(taken - head.length));
+    expect(taken).toBeLessThan(head.length + body.length);
+    const sent = Buffer.concat([Buffer.from(head), body.subarray(0, taken - head.length)]);
+    expect((await read(peer, taken)).equals(sent)).toBe(true);
+  });
+
+  it('takes nothing, and ends nothing, where the connection is gone', async () => {
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    socket.on('error', () => undefined);
+    const descriptor = descriptorOf(socket);
+    socket.resume();
+    peer.resetAndDestroy();
+    await closed;
+    expect(socketEngine.sendNow(descriptor, 'head', Buffer.from('body'))).toBe(0);
+  });
+
+  it('refuses what is no descriptor, and a head that is too long', () => {
+    const none = Buffer.alloc(0);
+    expect(() => socketEngine.sendNow(-1, 'head', none)).toThrow(RangeError);
+    expect(() => socketEngine.sendNow(2 ** 31, 'head', none)).toThrow(RangeError);
+    const long = 'h'.repeat(SEND_HEAD_BYTES + 1);
+    expect(() => socketEngine.sendNow(descriptorOf(socket), long, none)).toThrow(RangeError);
+  });
+});
