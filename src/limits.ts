@@ -113,9 +113,8 @@ export const STUDENT_CORE = {
   result: 5_000,
   call: 1_500,
   string: 1_200,
-  /** Blocks of system prompts whose sentences are kept, and how long such a block is at most. */
-  prompts_kept: 128,
-  prompt_kept: 65_536,
+  /** Bytes, about, of the system prompts whose sentences are kept: enough for the largest that is served. */
+  prompts_kept_bytes: 32 * MIB,
   system_sentences: 300,
   /** Sentences of it whose numbers are looked at one by one. */
   system_numbers: 60,

@@ -259,6 +259,38 @@ describe('the map of what is recent', () => {
     );
   });
 
+  it('does so by weight, too, where entries have one', () => {
+    const calls = fc.array(fc.tuple(fc.nat(12), fc.integer({ min: 1, max: 12 })), { maxLength: 100 });
+    fc.assert(
+      fc.property(calls, fc.integer({ min: 2, max: 30 }), (entries, max) => {
+        const map = new RecentMap<string, number>(max);
+        const half = Math.max(1, max >>> 1);
+        const weights = new Map<string, number>();
+        for (const [key, weight] of entries) {
+          const name = `${key} of ${weight}`;
+          map.set(name, weight, weight);
+          weights.delete(name);
+          weights.set(name, weight);
+          let held = 0;
+          let heaviest = 0;
+          for (const [known, its] of weights) {
+            if (map.get(known) === undefined) continue;
+            held += its;
+            heaviest = Math.max(heaviest, its);
+          }
+          expect(held).toBeLessThanOrEqual(Math.max(2 * half, 2 * heaviest, half + heaviest));
+          let latest = 0;
+          for (const [recent, its] of [...weights].reverse()) {
+            latest += its;
+            if (latest > half) break;
+            expect(map.get(recent)).toBe(its);
+          }
+        }
+        expect(map.get(`${entries.at(-1)?.[0]} of ${entries.at(-1)?.[1]}`)).toBe(entries.at(-1)?.[1]);
+      }),
+    );
+  });
+
   it('forgets everything when it is cleared', () => {
     const map = new RecentMap<string, number>(2);
     for (const key of ['a', 'b', 'c']) map.set(key, 1);

@@ -237,6 +237,15 @@ const DAYS_AND_MONTHS = new Set(
     .map((word) => hashString(word)),
 );
 
+/** Which of so many places, by their hashes, they have: nearly all words are none of them, and need no more than a look. */
+const DAY_PLACES = 2_048;
+const dayPlaces = new Uint8Array(DAY_PLACES);
+for (const hash of DAYS_AND_MONTHS) dayPlaces[hash % DAY_PLACES] = 1;
+
+function isDayOrMonth(hash: number): boolean {
+  return dayPlaces[hash % DAY_PLACES] === 1 && DAYS_AND_MONTHS.has(hash);
+}
+
 /** Reads one request. */
 class StepReader {
   readonly system: number[] = [];
@@ -270,7 +279,7 @@ class StepReader {
     for (const block of blocks) {
       if (block.type !== 'text') continue;
       const { text } = block;
-      visitSentences(text, ({ hash, start, end, isChanging, isPlace, numbers }) => {
+      for (const { hash, start, end, isChanging, isPlace, numbers } of sentencesOf(text)) {
         if (numbers !== 0) this.#noteNumbers(hash, numbers);
         if (this.system.length < STUDENT_CORE.system_sentences) this.system.push(hash);
         else rest = mixNumber(Math.imul(rest, 31) + hash);
@@ -278,7 +287,7 @@ class StepReader {
           changing += `${text.slice(start, Math.min(end, start + 200))}\n`;
         else if (isPlace && !isChanging && places.length < STUDENT_CORE.system_changing)
           places += `${text.slice(start, Math.min(end, start + 200))}\n`;
-      });
+      }
     }
     changing += places.slice(0, Math.max(0, STUDENT_CORE.system_changing - changing.length));
     if (rest !== 0) this.system.push(rest);
@@ -649,30 +658,31 @@ interface Sentence {
 }
 
 /** Agents send the same long prompt with every step: its sentences are kept. */
-const keptSentences = new RecentMap<string, readonly Sentence[]>(STUDENT_CORE.prompts_kept);
+const keptSentences = new RecentMap<string, readonly Sentence[]>(STUDENT_CORE.prompts_kept_bytes);
+/** What one takes in memory, about. */
+const SENTENCE_BYTES = 128;
 
 /** All sentences of a prompt, however long it is: what is not read is not known to be the same. */
-function visitSentences(text: string, visit: (sentence: Sentence) => void): void {
+function sentencesOf(text: string): readonly Sentence[] {
+  const recent = keptSentences.getRecent(text);
+  if (recent !== undefined) return recent;
   let sentences = keptSentences.get(text);
   if (sentences === undefined) {
-    const isKept = text.length <= STUDENT_CORE.prompt_kept;
     const read: Sentence[] = [];
     readSentences(text, (hash, start, end, isChanging, isPlace) => {
       const numbers = isChanging ? hashNumbers(text.slice(start, end)) : 0;
-      const sentence = { hash, start, end, isChanging, isPlace, numbers };
-      if (isKept) read.push(sentence);
-      else visit(sentence);
+      read.push({ hash, start, end, isChanging, isPlace, numbers });
     });
-    if (!isKept) return;
-    keptSentences.set(text, read);
     sentences = read;
   }
-  for (const sentence of sentences) visit(sentence);
+  keptSentences.set(text, sentences, 2 * text.length + SENTENCE_BYTES * sentences.length);
+  return sentences;
 }
 
 /** A sentence is mostly shorter; in what has no sentences, numbers are data. */
 const SENTENCE_READ = 2_000;
-const WORDS_OF_NUMBERS = /[\p{L}\p{N}_][\p{L}\p{N}_.:/@-]*/gu;
+/** Words that begin with a digit or a capital: not within another word. */
+const WORDS_OF_NUMBERS = /(?<![\p{L}\p{N}_][.:/@-]*)[0-9A-Z][\p{L}\p{N}_.:/@-]*/gu;
 /** A number, with a unit or without; longer ones are ids and times. */
 const PLAIN_NUMBER = /^\d{1,8}(?:\.\d{1,8})?\.?(?:\p{L}{1,4})?$/u;
 const CAPITAL = /^[A-Z]/;
@@ -683,7 +693,7 @@ function hashNumbers(sentence: string): number {
   let hash = 0;
   for (const [word] of sentence.slice(0, SENTENCE_READ).matchAll(WORDS_OF_NUMBERS)) {
     // Written small it is a verb: what an agent may do, and how often.
-    const isName = CAPITAL.test(word) && DAYS_AND_MONTHS.has(hashString(word.toLowerCase()));
+    const isName = CAPITAL.test(word) && isDayOrMonth(hashString(word.toLowerCase()));
     if (isName || TIME_OR_YEAR.test(word)) return 0;
     if (PLAIN_NUMBER.test(word)) hash = mixNumber(Math.imul(hash, 31) + hashString(word)) || 1;
   }
@@ -730,7 +740,7 @@ function readSentences(
     if (isWord) {
       words++;
       const hash = mixNumber(word);
-      const isWhen = hasDigit || DAYS_AND_MONTHS.has(hash);
+      const isWhen = hasDigit || isDayOrMonth(hash);
       if (isWhen) isChanging = true;
       sentence = mixNumber(Math.imul(sentence, 31) + (isWhen ? 9 : hash));
       word = 0x811c9dc5;

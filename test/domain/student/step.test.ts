@@ -65,6 +65,8 @@ describe('a digest of a step', () => {
       expect(otherPlace, line).toBe(place);
       expect(otherValue, line).not.toBe(value);
     }
+    for (const line of ['(3) of them', 'Take ./4 of it', 'At –7'])
+      expect(of(line), line).not.toEqual(of(line.replace(/\d/, '8')));
     const passed = [
       'It is 2026.',
       'Today is May 4.',
@@ -73,6 +75,7 @@ describe('a digest of a step', () => {
       'Run 8f3a11b',
       'Id 1234567890',
       'In /srv/app7/x',
+      'See part-5 and a.6',
     ];
     for (const line of passed) expect(of(line), line).toEqual([]);
     expect(of('Row 1 has 2.\nRow 3 has 4.').map(([, place]) => place)).not.toEqual(
@@ -86,7 +89,7 @@ describe('a digest of a step', () => {
   it('reads a system prompt to its end, however long it is', () => {
     const rules = Array.from({ length: 6_000 }, (_, i) => `Rule ${wordOf(i)} holds.`).join('\n');
     const of = (end: string) => digest([user('Hi')], { system: [text(`${rules}\n${end}`)] }).system;
-    expect(rules.length).toBeGreaterThan(STUDENT_CORE.prompt_kept);
+    expect(of('Refund what is broken.'), 'read before').toEqual(of('Refund what is broken.'));
     expect(of('Refund what is broken.')).not.toEqual(of('Never refund.'));
     expect(of('Today is 2026-03-04.')).toEqual(of('Today is 2027-11-30.'));
     expect(of('').length).toBe(STUDENT_CORE.system_sentences + 1);
