@@ -35,6 +35,14 @@ const answers: [string, (connection: UpstreamConnection) => unknown, number][] =
     413,
   ],
   ['without a body', (c) => c.write('HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n'), 413],
+  [
+    'that ends with its connection',
+    (c) => {
+      void c.write('HTTP/1.1 413 Too Large\r\n\r\nno');
+      c.halfClose();
+    },
+    413,
+  ],
   ['by a reset', (c) => c.reset(), 502],
 ];
 

@@ -379,11 +379,16 @@ export class UpstreamConnection implements ResponseSink {
 
   #onEnd(): void {
     if (this.#isOver) return;
-    if (this.#parser.isUnframed && !(this.#socket instanceof TLSSocket)) {
-      // A reset that comes together with bytes is reported as an orderly end. A write, even of nothing, knows better.
-      this.#socket!.write(NOTHING, (error) => this.#finish(error == null && this.#lostUpload === null));
-    } else {
+    const socket = this.#socket!;
+    if (!this.#parser.isUnframed || socket instanceof TLSSocket) {
       this.#finish(true);
+    } else if (socket.writableLength === 0) {
+      // A reset that comes together with bytes is reported as an orderly end. A write, even of nothing, knows better.
+      socket.write(NOTHING, (error) => this.#finish(error == null && this.#lostUpload === null));
+    } else {
+      // Nor would it be written before the upload, which an upstream that has ended may never take. The system is asked to
+      // take more of that right behind such a reset, in the same turn of the loop, and fails.
+      setImmediate(() => this.#finish(this.#lostUpload === null));
     }
   }
 

@@ -145,6 +145,20 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
     }
   });
 
+  it.each([
+    ['an end', (far: Socket) => void far.end(), true],
+    // What is left unread makes the system reset the connection.
+    ['a reset', (far: Socket) => void far.destroy(), false],
+  ])('that waits has the answer that ends with %s, whole or not', async (_how, close, isWhole) => {
+    const { upload, far } = await begin(framing);
+    while (upload.write());
+    far.write('HTTP/1.1 413 Too Large\r\n\r\nno');
+    close(far);
+    await upload.over.promise;
+    expect(upload).toMatchObject({ status: 413, body: 'no' });
+    expect(upload.error === null).toBe(isWhole);
+  });
+
   it('fails without an answer', async () => {
     const { upload, far } = await begin(framing);
     far.destroy();
