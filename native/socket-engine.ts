@@ -20,7 +20,7 @@ export interface SocketEngine {
    * @param descriptor of a connected socket that is open
    * @param head one byte a character, at most `SEND_HEAD_BYTES` of them
    * @param body what comes behind it
-   * @returns bytes that were taken, of both; 0 also where the socket has failed, for its stream to find out
+   * @returns bytes that were taken, of both; where the socket has failed the system's error number, negative: it tells once
    * @throws {RangeError} for what is no descriptor, and for too long a head
    */
   sendNow(descriptor: number, head: string, body: Uint8Array): number;

@@ -96,7 +96,9 @@ napi_value SendNow(napi_env env, napi_callback_info info) {
   ssize_t taken;
   do taken = sendmsg(static_cast<int>(descriptor), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
   while (taken < 0 && errno == EINTR);
-  return MakeNumber(env, taken < 0 ? 0 : static_cast<double>(taken));
+  if (taken >= 0) return MakeNumber(env, static_cast<double>(taken));
+  const bool is_full = errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS;
+  return MakeNumber(env, is_full ? 0 : -errno);
 }
 
 napi_value Init(napi_env env, napi_value exports) {

@@ -1,5 +1,6 @@
 /** What the addon does with sockets, on real ones. Test thread. */
 import { connect, createServer, type Server, type Socket } from 'node:net';
+import { getSystemErrorName } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { SEND_HEAD_BYTES, socketEngine } from '../../native/socket-engine.ts';
 
@@ -71,14 +72,16 @@ describe.runIf(isNative)('sendNow', () => {
     expect((await read(peer, taken)).equals(sent)).toBe(true);
   });
 
-  it('takes nothing, and ends nothing, where the connection is gone', async () => {
-    const closed = new Promise((resolve) => socket.once('close', resolve));
-    socket.on('error', () => undefined);
+  it('says how the connection has failed, and ends nothing', async () => {
     const descriptor = descriptorOf(socket);
-    socket.resume();
+    const send = () => socketEngine.sendNow(descriptor, 'head', Buffer.from('body'));
     peer.resetAndDestroy();
+    expect(getSystemErrorName(send())).toBe('ECONNRESET');
+    expect(getSystemErrorName(send())).toBe('EPIPE');
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    socket.destroy();
     await closed;
-    expect(socketEngine.sendNow(descriptor, 'head', Buffer.from('body'))).toBe(0);
+    expect(getSystemErrorName(send())).toBe('EBADF');
   });
 
   it('refuses what is no descriptor, and a head that is too long', () => {

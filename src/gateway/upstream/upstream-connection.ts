@@ -9,6 +9,7 @@
 
 import { connect as connectTcp, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
 import { connect as connectTls, TLSSocket } from 'node:tls';
+import { getSystemErrorName } from 'node:util';
 import { SEND_HEAD_BYTES, socketEngine } from '../../../native/socket-engine.ts';
 import { UPSTREAM_CONNECT_MS } from '../../limits.ts';
 import { UpstreamError } from './answer-error.ts';
@@ -321,13 +322,24 @@ export class UpstreamConnection implements ResponseSink {
     const socket = this.#socket!;
     const taken = this.#sendNow(socket, head, body);
     if (taken === head.length + body.length) return;
+    if (taken < 0) {
+      this.#onSendFailed(socket, getSystemErrorName(taken));
+      return;
+    }
     socket.cork();
     if (taken < head.length) socket.write(head.slice(taken), 'latin1');
     if (body.length > 0) socket.write(body.subarray(Math.max(taken - head.length, 0)));
     socket.uncork();
   }
 
-  /** @returns bytes that were sent */
+  /** The system has told, and tells the stream no more. */
+  #onSendFailed(socket: Socket, code: string): void {
+    const error = Object.assign(new Error(`write ${code}`), { code });
+    if (CONNECTION_DEATHS.has(code)) this.#onUploadLost(describeSocketError(error));
+    else socket.destroy(error);
+  }
+
+  /** @returns bytes that were sent, or an error number, negative */
   #sendNow(socket: Socket, head: string, body: Buffer): number {
     if (socket.writableLength > 0 || socket.writableCorked > 0 || head.length > SEND_HEAD_BYTES) return 0;
     if (this.#lostUpload !== null || socket instanceof TLSSocket) return 0;

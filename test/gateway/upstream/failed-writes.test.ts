@@ -3,9 +3,11 @@
  * and was not read yet. All in one turn of the loop here, so that the write comes first. Test thread.
  */
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { constants } from 'node:os';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { createServer as createTlsServer } from 'node:tls';
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import { socketEngine } from '../../../native/socket-engine.ts';
 import type { UpstreamError } from '../../../src/gateway/upstream/answer-error.ts';
 import { ConnectionPool } from '../../../src/gateway/upstream/connection-pool.ts';
 import type {
@@ -21,6 +23,7 @@ const PIECE = Buffer.alloc(64 * 1024, 'x');
 const ends: (() => unknown)[] = [];
 afterEach(async () => {
   vi.unstubAllEnvs();
+  vi.restoreAllMocks();
   for (const end of ends.splice(0).reverse()) await end();
 });
 
@@ -169,6 +172,15 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
     expect(upload.error!.isStaleConnection).toBe(false);
   });
 
+  it('says that it was reset', async () => {
+    const { upload, far } = await begin(framing);
+    upload.write();
+    far.destroy();
+    upload.write();
+    await upload.over.promise;
+    expect(upload.error!.code).toBe('ECONNRESET');
+  });
+
   it('has the answer that waited for the client', async () => {
     const { upload, far } = await begin(framing);
     upload.connection.pause(upload);
@@ -194,6 +206,14 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
     pool.send({ method: 'POST', head: 'POST / HTTP/1.1\r\nhost: up\r\n', framing, body: null }, next);
     expect(next.connection).not.toBe(upload.connection);
   });
+});
+
+it('an upload whose connection has timed out says so, and is not sent again', async () => {
+  const { upload } = await begin({ kind: 'length', bytes: UPLOAD_BYTES });
+  vi.spyOn(socketEngine, 'sendNow').mockReturnValue(-constants.errno.ETIMEDOUT);
+  upload.write();
+  await upload.over.promise;
+  expect(upload.error).toMatchObject({ code: 'ETIMEDOUT', isStaleConnection: false });
 });
 
 it('an upload behind TLS whose write fails has the answer that has arrived', async () => {
