@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { BodyPieces } from '../../src/http/body-pieces.ts';
 import { HttpStream } from '../../src/http/http-stream.ts';
 import { startTestGateway, type TestGateway } from '../fixtures/gateway.ts';
-import { openRawClient } from '../fixtures/raw-client.ts';
+import { openRawClient, type RawClient } from '../fixtures/raw-client.ts';
 import { chunkBytes, headBytes, messageBytes } from '../fixtures/raw-message.ts';
 import { type RawUpstream, startRawUpstream, type UpstreamConnection } from '../fixtures/raw-upstream.ts';
 
@@ -46,31 +46,41 @@ const answers: [string, (connection: UpstreamConnection) => unknown, number][] =
   ['by a reset', (c) => c.reset(), 502],
 ];
 
+/** Sends an upload to an upstream that does not read, and waits until the gateway does not read on, either. */
+async function beginUpload(
+  fields: [string, string][],
+): Promise<{ client: RawClient; upload: Promise<void> }> {
+  const paused = new Promise<void>((resolve) => {
+    const pauseBody = HttpStream.prototype.pauseBody;
+    vi.spyOn(HttpStream.prototype, 'pauseBody').mockImplementation(function (this: HttpStream) {
+      pauseBody.call(this);
+      // Not while the connection is still being set up.
+      if (upstream.connections.length > 0) resolve();
+    });
+  });
+  upstream.script.onHead = (connection) => connection.pause();
+  const client = await openRawClient(gateway.port);
+  const upload = client.write(
+    Buffer.concat([
+      headBytes('POST /v1/messages HTTP/1.1', [
+        ['host', 'gw'],
+        ['content-length', String(UPLOAD_BYTES)],
+        ...fields,
+      ]),
+      Buffer.alloc(UPLOAD_BYTES, 'x'),
+    ]),
+  );
+  await paused;
+  return { client, upload };
+}
+
 it.each(answers)(
   'an answer %s while the upload waits: the connection goes on',
   async (_name, answer, status) => {
-    const paused = new Promise<void>((resolve) => {
-      const pauseBody = HttpStream.prototype.pauseBody;
-      vi.spyOn(HttpStream.prototype, 'pauseBody').mockImplementation(function (this: HttpStream) {
-        pauseBody.call(this);
-        // Not while the connection is still being set up.
-        if (upstream.connections.length > 0) resolve();
-      });
-    });
-    upstream.script.onHead = (connection) => connection.pause();
-    const client = await openRawClient(gateway.port);
-    const upload = client.write(
-      Buffer.concat([
-        headBytes('POST /v1/messages HTTP/1.1', [
-          ['host', 'gw'],
-          ['content-length', String(UPLOAD_BYTES)],
-        ]),
-        Buffer.alloc(UPLOAD_BYTES, 'x'),
-      ]),
-    );
-    await paused;
+    const { client, upload } = await beginUpload([]);
     await answer(upstream.connections[0]!);
-    expect((await client.readAnswer()).status).toBe(status);
+    const answered = await client.readAnswer();
+    expect([answered.status, answered.complete]).toEqual([status, true]);
     upstream.script = { onRequest: (c) => c.write(messageBytes('HTTP/1.1 200 OK', [], Buffer.from('next'))) };
     const keep = vi.spyOn(BodyPieces.prototype, 'keep');
     await upload;
@@ -81,6 +91,17 @@ it.each(answers)(
       'hello'.length,
     );
     client.socket.destroy();
+  },
+);
+
+it.each(answers)(
+  'an answer %s while the upload waits, to a client that closes: it comes before the reset',
+  async (_name, answer, status) => {
+    const { client } = await beginUpload([['connection', 'close']]);
+    await answer(upstream.connections[0]!);
+    const answered = await client.readAnswer();
+    expect([answered.status, answered.complete]).toEqual([status, true]);
+    await client.closed;
   },
 );
 
