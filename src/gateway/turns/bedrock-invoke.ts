@@ -1,7 +1,7 @@
 /**
  * Bedrock's InvokeModel and InvokeModelWithResponseStream: the path is Bedrock's, the bodies are those of the model's
  * own maker. Messages (Anthropic), Converse-like (Nova) and chat-completions-like bodies are read in full; of the
- * text-in, text-out families (Titan, Llama, Mistral, Cohere) prompt, text, stop reason and counts; of any other
+ * text-in, text-out families (`invoke-bodies.ts`) prompt, text, stop reason and counts; of any other
  * (embeddings, images) the usage that Bedrock gives in its headers or its invocation metrics.
  * Pure; runs where stored copies are read, never on a front thread.
  * Source: the Amazon Bedrock user guide, inference request parameters; the header names from recorded answers.
@@ -15,7 +15,14 @@ import {
 } from './bedrock-converse.ts';
 import { ChatAnswerReader, readChatRequest } from './chat-completions.ts';
 import { readHeader } from './content-encoding.ts';
-import { asArray, asCount, asObject, asText, type JsonObject } from './json-reading.ts';
+import {
+  readInvokeChunk,
+  readTextAnswer,
+  readTextRequest,
+  tellInvokeAnswer,
+  tellInvokeBody,
+} from './invoke-bodies.ts';
+import { asCount, asObject, type JsonObject } from './json-reading.ts';
 import { MessagesAnswerReader, readMessagesRequest } from './messages.ts';
 import {
   type AnswerReader,
@@ -34,30 +41,27 @@ export const bedrockInvokeShape: TurnShape = {
 function readInvokeRequest(value: unknown, path: string): TurnRequest {
   const body = asObject(value);
   const model = readBedrockModel(path);
-  if (body.anthropic_version !== undefined) return { ...readMessagesRequest(body), model };
-  const messages = asArray(body.messages);
-  if (messages.length > 0) {
-    const content = asObject(messages[0]).content;
-    const typed = typeof content === 'string' || asObject(asArray(content)[0]).type !== undefined;
-    return typed ? { ...readChatRequest(body), model } : readConverseRequest(body, path);
+  const kind = tellInvokeBody(body, path);
+  switch (kind) {
+    case 'messages':
+      return { ...readMessagesRequest(body), model };
+    case 'chat_completions':
+      return { ...readChatRequest(body), model };
+    case 'converse':
+      return readConverseRequest(body, path);
+    case 'text':
+    case 'embedding': {
+      const { prompt } = readTextRequest(body);
+      return {
+        model,
+        system: [],
+        messages: prompt === null ? [] : [{ role: 'user', parts: [{ type: 'text', text: prompt }] }],
+        tools: [],
+        previous_answer_id: null,
+        embeds: kind === 'embedding',
+      };
+    }
   }
-  const prompt = asText(body.prompt) ?? asText(body.inputText) ?? asText(body.message);
-  return {
-    model,
-    system: [],
-    messages: prompt === null ? [] : [{ role: 'user', parts: [{ type: 'text', text: prompt }] }],
-    tools: [],
-    previous_answer_id: null,
-    embeds: asksForEmbedding(body, model),
-  };
-}
-
-/** Fields that only the bodies of embedding models have. */
-const EMBEDDING_FIELDS = ['normalize', 'dimensions', 'embeddingTypes', 'input_type', 'singleEmbeddingParams'];
-
-/** Whether a body without messages asks for an embedding: by the model's name, or where a profile hides it by its fields. */
-export function asksForEmbedding(body: JsonObject, model: string | null): boolean {
-  return /embed/i.test(model ?? '') || EMBEDDING_FIELDS.some((field) => body[field] !== undefined);
 }
 
 /** Chooses the reader by what the first value looks like. */
@@ -85,10 +89,8 @@ class InvokeAnswerReader implements AnswerReader {
       this.#error = readException(event);
       return;
     }
-    const encoded = asText(event.bytes);
-    if (encoded === null) return;
-    // Throws on what is no JSON: the frame's reader then calls the message damaged.
-    const chunk = asObject(JSON.parse(Buffer.from(encoded, 'base64').toString('utf8')));
+    const chunk = readInvokeChunk(event);
+    if (chunk === null) return;
     const metrics = asObject(chunk['amazon-bedrock-invocationMetrics']);
     this.#metrics.input_tokens = asCount(metrics.inputTokenCount) ?? this.#metrics.input_tokens;
     this.#metrics.output_tokens = asCount(metrics.outputTokenCount) ?? this.#metrics.output_tokens;
@@ -114,18 +116,19 @@ class InvokeAnswerReader implements AnswerReader {
   }
 
   #choose(body: JsonObject): AnswerReader {
-    const type = asText(body.type);
-    if (type !== null) return new MessagesAnswerReader();
-    if (body.messageStart !== undefined || asObject(body.output).message !== undefined) {
-      return new ConverseAnswerReader(this.#model);
+    switch (tellInvokeAnswer(body)) {
+      case 'messages':
+        return new MessagesAnswerReader();
+      case 'converse':
+        return new ConverseAnswerReader(this.#model);
+      case 'chat_completions':
+        return new ChatAnswerReader();
+      case 'text':
+        return new TextAnswerReader();
     }
-    const choice = asObject(asArray(body.choices)[0]);
-    if (choice.message !== undefined || choice.delta !== undefined) return new ChatAnswerReader();
-    return new TextAnswerReader();
   }
 }
 
-/** The text-in, text-out families, whose field names differ and do not clash. */
 class TextAnswerReader implements AnswerReader {
   readonly #answer: TurnAnswer = emptyAnswer();
   #text = '';
@@ -135,35 +138,12 @@ class TextAnswerReader implements AnswerReader {
   }
 
   readEvent(_name: string, value: unknown): void {
-    const body = asObject(value);
-    const first = asObject(
-      asArray(body.results ?? body.outputs ?? body.generations ?? body.completions ?? body.choices)[0],
-    );
-    const answer = this.#answer;
-    this.#text +=
-      asText(body.generation) ??
-      asText(body.outputText) ??
-      asText(body.completion) ??
-      asText(body.text) ??
-      asText(first.outputText) ??
-      asText(first.text) ??
-      '';
-    answer.stop_reason =
-      asText(body.stop_reason) ??
-      asText(body.completionReason) ??
-      asText(body.finish_reason) ??
-      asText(first.stop_reason) ??
-      asText(first.completionReason) ??
-      asText(first.finish_reason) ??
-      answer.stop_reason;
-    const usage = answer.usage;
-    usage.input_tokens =
-      asCount(body.prompt_token_count) ?? asCount(body.inputTextTokenCount) ?? usage.input_tokens;
-    usage.output_tokens =
-      asCount(body.generation_token_count) ??
-      asCount(body.totalOutputTextTokenCount) ??
-      asCount(first.tokenCount) ??
-      usage.output_tokens;
+    const { text, stop_reason, input_tokens, output_tokens } = readTextAnswer(value);
+    const { usage } = this.#answer;
+    this.#text += text;
+    this.#answer.stop_reason = stop_reason ?? this.#answer.stop_reason;
+    usage.input_tokens = input_tokens ?? usage.input_tokens;
+    usage.output_tokens = output_tokens ?? usage.output_tokens;
   }
 
   finish(): TurnAnswer {

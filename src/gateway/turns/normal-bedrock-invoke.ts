@@ -1,14 +1,20 @@
 /**
  * Bedrock's InvokeModel and InvokeModelWithResponseStream in normal form: the bodies are those of the model's own maker,
- * so this tells them apart and hands them on. Embeddings come by the same path and are no turns.
+ * which `invoke-bodies.ts` tells, so this hands them on. Embeddings come by the same path and are no turns.
  * Pure; runs where stored copies are read, never on a front thread.
  * Source: the Amazon Bedrock user guide, inference request parameters.
  */
 
 import type { NormalRequest, TurnBlock } from '../../domain/turn.ts';
 import { readBedrockModel } from './bedrock-converse.ts';
-import { asksForEmbedding } from './bedrock-invoke.ts';
-import { asArray, asCount, asObject, asText, type JsonObject } from './json-reading.ts';
+import {
+  readInvokeChunk,
+  readTextAnswer,
+  readTextRequest,
+  tellInvokeAnswer,
+  tellInvokeBody,
+} from './invoke-bodies.ts';
+import { asObject, type JsonObject } from './json-reading.ts';
 import { ConverseContentReader, readNormalConverse } from './normal-bedrock-converse.ts';
 import { ChatContentReader, readNormalChat } from './normal-chat-completions.ts';
 import { MessagesContentReader, readNormalMessages } from './normal-messages.ts';
@@ -25,22 +31,6 @@ export const normalBedrockInvoke: NormalShape = {
   startContent: (reading) => new InvokeContentReader(reading),
 };
 
-/** In which maker's form a body is. */
-export type InvokeBody = 'messages' | 'converse' | 'chat_completions' | 'text' | 'embedding';
-
-/** Tells whose form a request body has, by its fields and the model's name. */
-export function tellInvokeBody(value: unknown, path: string): InvokeBody {
-  const body = asObject(value);
-  if (body.anthropic_version !== undefined) return 'messages';
-  const messages = asArray(body.messages);
-  if (messages.length > 0) {
-    const { content } = asObject(messages[0]);
-    const typed = typeof content === 'string' || asObject(asArray(content)[0]).type !== undefined;
-    return typed ? 'chat_completions' : 'converse';
-  }
-  return asksForEmbedding(body, readBedrockModel(path)) ? 'embedding' : 'text';
-}
-
 function readNormalInvoke(value: unknown, reading: NormalReading, path: string): NormalRequest {
   const body = asObject(value);
   const model = readBedrockModel(path);
@@ -53,16 +43,11 @@ function readNormalInvoke(value: unknown, reading: NormalReading, path: string):
       return readNormalConverse(body, reading, path);
     case 'text':
     case 'embedding': {
-      const prompt = asText(body.prompt) ?? asText(body.inputText) ?? asText(body.message);
-      const titan = asObject(body.textGenerationConfig);
+      const { prompt, max_output_tokens } = readTextRequest(body);
       return {
         ...emptyRequest(model),
         messages: prompt === null ? [] : [{ role: 'user', content: textBlocks(prompt) }],
-        max_output_tokens:
-          asCount(body.max_tokens) ??
-          asCount(body.max_gen_len) ??
-          asCount(body.max_tokens_to_sample) ??
-          asCount(titan.maxTokenCount),
+        max_output_tokens,
       };
     }
   }
@@ -83,10 +68,8 @@ class InvokeContentReader implements ContentReader {
   }
 
   readEvent(name: string, value: unknown): void {
-    const encoded = asText(asObject(value).bytes);
-    if (name === 'exception' || encoded === null) return;
-    // Throws on what is no JSON: the frame's reader then calls the message damaged.
-    const chunk = asObject(JSON.parse(Buffer.from(encoded, 'base64').toString('utf8')));
+    const chunk = name === 'exception' ? null : readInvokeChunk(value);
+    if (chunk === null) return;
     this.#reader ??= this.#choose(chunk);
     if (!(this.#reader instanceof ConverseContentReader)) this.#reader.readEvent('', chunk);
     else for (const [kind, inner] of Object.entries(chunk)) this.#reader.readEvent(kind, inner);
@@ -97,18 +80,19 @@ class InvokeContentReader implements ContentReader {
   }
 
   #choose(body: JsonObject): ContentReader {
-    if (asText(body.type) !== null) return new MessagesContentReader(this.#reading);
-    if (body.messageStart !== undefined || asObject(body.output).message !== undefined) {
-      return new ConverseContentReader(this.#reading);
+    switch (tellInvokeAnswer(body)) {
+      case 'messages':
+        return new MessagesContentReader(this.#reading);
+      case 'converse':
+        return new ConverseContentReader(this.#reading);
+      case 'chat_completions':
+        return new ChatContentReader(this.#reading);
+      case 'text':
+        return new TextContentReader();
     }
-    const choice = asObject(asArray(body.choices)[0]);
-    if (choice.message !== undefined || choice.delta !== undefined)
-      return new ChatContentReader(this.#reading);
-    return new TextContentReader();
   }
 }
 
-/** The text-in, text-out families (Titan, Llama, Mistral, Cohere, Jurassic), whose field names do not clash. */
 class TextContentReader implements ContentReader {
   #text = '';
 
@@ -117,19 +101,7 @@ class TextContentReader implements ContentReader {
   }
 
   readEvent(_name: string, value: unknown): void {
-    const body = asObject(value);
-    const first = asObject(
-      asArray(body.results ?? body.outputs ?? body.generations ?? body.completions ?? body.choices)[0],
-    );
-    this.#text +=
-      asText(body.generation) ??
-      asText(body.outputText) ??
-      asText(body.completion) ??
-      asText(body.text) ??
-      asText(first.outputText) ??
-      asText(first.text) ??
-      asText(asObject(first.data).text) ??
-      '';
+    this.#text += readTextAnswer(value).text;
   }
 
   finish(): TurnBlock[] {

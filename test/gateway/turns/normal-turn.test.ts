@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ApiShape } from '../../../src/domain/exchange.ts';
 import type { NormalTurn, TurnBlock } from '../../../src/domain/turn.ts';
+import { decodeTurn } from '../../../src/gateway/turns/decode.ts';
 import { normalizeStop, normalizeTurn } from '../../../src/gateway/turns/normal-turn.ts';
 
 const PATHS: Record<ApiShape, string> = {
@@ -414,6 +415,57 @@ describe('normalizeTurn', () => {
     };
     expect(normalizeTurn({ ...stored, shape: null })).toBeNull();
     expect(normalizeTurn({ ...stored, shape: 'bedrock_invoke', path: '/model/arn-x/invoke' })).toBeNull();
+  });
+
+  it.each([
+    [
+      'Titan',
+      { inputText: 'Go.', textGenerationConfig: { maxTokenCount: 9 } },
+      {
+        inputTextTokenCount: 1,
+        results: [{ tokenCount: 2, outputText: 'Yes.', completionReason: 'FINISH' }],
+      },
+    ],
+    [
+      'Llama',
+      { prompt: 'Go.', max_gen_len: 9 },
+      { generation: 'Yes.', prompt_token_count: 1, generation_token_count: 2, stop_reason: 'FINISH' },
+    ],
+    ['Mistral', { prompt: 'Go.', max_tokens: 9 }, { outputs: [{ text: 'Yes.', stop_reason: 'FINISH' }] }],
+    [
+      'Cohere',
+      { prompt: 'Go.', max_tokens: 9 },
+      { generations: [{ text: 'Yes.', finish_reason: 'FINISH' }] },
+    ],
+    ['Command R', { message: 'Go.', max_tokens: 9 }, { text: 'Yes.', finish_reason: 'FINISH' }],
+    [
+      'Jurassic',
+      { prompt: 'Go.', maxTokens: 9 },
+      { completions: [{ data: { text: 'Yes.', tokens: [] }, finishReason: { reason: 'FINISH' } }] },
+    ],
+  ])('reads the text of %s alike for the record and for the trace', (_name, request, response) => {
+    const stored = {
+      shape: 'bedrock_invoke' as const,
+      path: '/model/maker.model-1/invoke',
+      status: 200,
+      request_headers: [],
+      response_headers: [],
+      request_body: Buffer.from(JSON.stringify(request)),
+      response_body: Buffer.from(JSON.stringify(response)),
+      truncated: false,
+    };
+    const said = [{ type: 'text', text: 'Yes.' }];
+    expect(decodeTurn(stored)).toMatchObject({
+      request: { messages: [{ role: 'user', parts: [{ type: 'text', text: 'Go.' }] }] },
+      answer: { parts: said, stop_reason: 'FINISH' },
+    });
+    expect(normalizeTurn(stored)).toMatchObject({
+      request: {
+        messages: [{ role: 'user', content: [{ type: 'text', text: 'Go.' }] }],
+        max_output_tokens: 9,
+      },
+      answer: { content: said },
+    });
   });
 
   it('keeps a stop word that it does not know apart from the ends that it knows', () => {
