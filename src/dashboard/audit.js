@@ -1,5 +1,5 @@
 /** Audit log: who changed what, when and from where. Browser. */
-import { make, makeHead, makeId, makePanel, makeTable, makeTime } from './elements.js';
+import { make, makeEmail, makeHead, makeId, makePanel, makeTable, makeTime } from './elements.js';
 import { isAtLeast, makeList, readAll } from './lists.js';
 
 export async function fillAudit(page, { org, role, fail }) {
@@ -14,7 +14,7 @@ export async function fillAudit(page, { org, role, fail }) {
   const emails = new Map(members.map(({ user_id, email }) => [user_id, email]));
   const who = ({ actor, actor_type }) => {
     const email = emails.get(actor);
-    if (email !== undefined) return make('span', { title: actor }, email);
+    if (email !== undefined) return makeEmail(email, { title: actor });
     return [`${actor_type} `, makeId(actor)];
   };
   const list = await makeList(
@@ -24,7 +24,7 @@ export async function fillAudit(page, { org, role, fail }) {
       makeTable(
         [
           ['When', (entry) => makeTime(entry.created_at)],
-          ['Who', who, 'wide'],
+          ['Who', who],
           ['What', (entry) => make('code', {}, entry.action)],
           ['Of', (entry) => makeId(entry.target)],
           ['Change', describeChange, 'wide'],

@@ -86,6 +86,13 @@ export function makeButton(text, onclick, kind = 'quiet') {
   return make('button', { type: 'button', class: kind, onclick }, text);
 }
 
+/** A button in a row of a list: its name says of which row, for whoever hears it without seeing where it stands. */
+export function makeRowButton(text, row, onclick) {
+  const button = makeButton(text, onclick);
+  button.setAttribute('aria-label', `${text} ${row}`);
+  return button;
+}
+
 /**
  * Remembers what has the focus in `root`, which is about to be filled anew.
  * @returns gives the focus to what stands there then, else to `root`: keys go on from where they were, not from the top
@@ -201,6 +208,12 @@ export function makeId(id) {
   );
   button.title = `${id} (copy)`;
   return button;
+}
+
+/** An address, which breaks at its @ before it does anywhere else. */
+export function makeEmail(email, attributes = {}) {
+  const [local, domain = ''] = email.split(/(?=@[^@]*$)/);
+  return make('span', { class: 'email', ...attributes }, local, make('wbr'), domain);
 }
 
 /** A word that stands for a state. */

@@ -7,6 +7,7 @@ import {
   makeForm,
   makeHead,
   makePanel,
+  makeRowButton,
   makeSnippet,
   makeTable,
   makeTime,
@@ -52,7 +53,10 @@ export async function fillKeys(page, { org, role, act, fail }) {
   const actions = (key) => {
     if (key.revoked) return makeBadge('revoked', 'off');
     if (!mayChange) return makeBadge('active', 'good');
-    return [makeButton('Rotate', () => rotate(key)), makeButton('Revoke', () => revoke(key))];
+    return [
+      makeRowButton('Rotate', key.name, () => rotate(key)),
+      makeRowButton('Revoke', key.name, () => revoke(key)),
+    ];
   };
   const scope = (key) => {
     if (key.scope === 'organization') return 'the whole organization';

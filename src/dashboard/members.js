@@ -7,6 +7,7 @@ import {
   makeForm,
   makeHead,
   makePanel,
+  makeRowButton,
   makeSnippet,
   makeTable,
   makeTime,
@@ -58,7 +59,7 @@ export async function fillMembers(page, { org, role, profile, act, load, fail })
   };
   const actions = (member) => {
     if (member.user_id === profile.id) return makeButton('Leave', () => remove(member));
-    return mayTouch(member) ? makeButton('Remove', () => remove(member)) : null;
+    return mayTouch(member) ? makeRowButton('Remove', member.email, () => remove(member)) : null;
   };
   const showMembers = (members) =>
     makeTable(
@@ -89,7 +90,10 @@ export async function fillMembers(page, { org, role, profile, act, load, fail })
         ['Until', (one) => makeTime(one.expires_at)],
         [
           '',
-          (one) => (isAdmin && one.status === 'pending' ? makeButton('Revoke', () => revoke(one)) : null),
+          (one) =>
+            isAdmin && one.status === 'pending'
+              ? makeRowButton('Revoke', `the invitation of ${one.email}`, () => revoke(one))
+              : null,
           'acts',
         ],
       ],

@@ -1,5 +1,14 @@
 /** Projects: what keys, runs and patterns are told apart by. Browser. */
-import { ask, makeButton, makeForm, makeHead, makeId, makePanel, makeTable, makeTime } from './elements.js';
+import {
+  ask,
+  makeForm,
+  makeHead,
+  makeId,
+  makePanel,
+  makeRowButton,
+  makeTable,
+  makeTime,
+} from './elements.js';
 import { isAtLeast, makeList } from './lists.js';
 import { call, withQuery } from './session.js';
 
@@ -26,8 +35,8 @@ export async function fillProjects(page, { org, role, act, fail }) {
     if (isSure !== null) act(() => call('DELETE', `/projects/${project.id}`), `${project.name} is deleted.`);
   };
   const actions = (project) => [
-    isAtLeast(role, 'member') ? makeButton('Rename', () => rename(project)) : null,
-    isAtLeast(role, 'admin') ? makeButton('Delete', () => remove(project)) : null,
+    isAtLeast(role, 'member') ? makeRowButton('Rename', project.name, () => rename(project)) : null,
+    isAtLeast(role, 'admin') ? makeRowButton('Delete', project.name, () => remove(project)) : null,
   ];
   const list = await makeList(
     '/projects/',

@@ -72,6 +72,32 @@ describe('the dashboard', () => {
     expect(shown).toEqual(['run \ufffd1 delifed\ufffd', 'שלום \u200f(1)', expect.anything(), 5]);
   });
 
+  it('names the buttons of a row by the row', async () => {
+    vi.stubGlobal('document', {
+      createElement: () => {
+        const attributes: Record<string, string> = {};
+        return {
+          attributes,
+          append: () => {},
+          addEventListener: () => {},
+          setAttribute: (name: string, value: string) => {
+            attributes[name] = value;
+          },
+        };
+      },
+    });
+    onTestFinished(() => {
+      vi.unstubAllGlobals();
+    });
+    const { makeRowButton } = await import(new URL('elements.js', FOLDER).href);
+    expect(makeRowButton('Delete', 'web', () => {}).attributes).toMatchObject({ 'aria-label': 'Delete web' });
+    // In a list of several rows, a word alone is the name of several buttons.
+    for (const file of readdirSync(FOLDER).filter((name) => name.endsWith('.js')))
+      expect(readFileSync(new URL(file, FOLDER), 'utf8'), file).not.toMatch(
+        /makeButton\('(?:Rename|Delete|Rotate|Revoke|Remove)'/,
+      );
+  });
+
   it('gives the focus to what stands in the place of what had it, unless its user went elsewhere', async () => {
     const fake = { body: {}, activeElement: null as unknown };
     const control = (localName: string, name: string, textContent: string) => ({
