@@ -27,6 +27,7 @@ import { type MakeStudentIndex, Student } from '../domain/student/student.ts';
 import { fitStudent, type LearnedStep, limitAgents, nameAgents } from '../domain/student/student-fit.ts';
 import type { StudentModel } from '../domain/student/student-model.ts';
 import { GOLDEN_RUNS_MIN, HELD_OUT, SERVICE_ASKED_AT_ONCE, SERVICE_STEPS_ASKED } from '../limits.ts';
+import { countOf } from '../std/count-of.ts';
 import type { GoldenMaterial, GoldenRun, GoldenStep } from './golden-steps.ts';
 import {
   type AnswerKindMeasure,
@@ -74,7 +75,8 @@ export function splitRuns(runs: readonly GoldenRun[]): SplitRuns {
 export function describeShortage({ taught, golden, runs, looked_at }: GoldenMaterial): string | null {
   const have = taught.length;
   if (have >= GOLDEN_RUNS_MIN) return null;
-  const of = looked_at === runs ? `of ${count(runs, 'run')}` : `of the ${count(looked_at, 'run')} looked at`;
+  const of =
+    looked_at === runs ? `of ${countOf(runs, 'run')}` : `of the ${countOf(looked_at, 'run')} looked at`;
   const others = golden - have;
   const unfit = others === 0 ? '' : ` and ${others} more without a step that a student could give`;
   const missing = GOLDEN_RUNS_MIN - have;
@@ -130,14 +132,14 @@ export async function teachStudent(
     const of = parts.length === 1 ? '' : `, ${at + 1} of ${parts.length}`;
     const teaching = at === 0 ? split.teaching : material.taught.filter((run) => !part.includes(run));
     const learned = listLearned(teaching);
-    tell(`calibrating on ${teaching.length} runs${of}`);
+    tell(`calibrating on ${countOf(teaching.length, 'run')}${of}`);
     const calibration =
       service === undefined
         ? calibrateStudent(learned, { target_error, makeIndex })
         : await calibrateService(teaching, options, service, tell);
-    tell(`fitting ${learned.length} steps${of}`);
+    tell(`fitting ${countOf(learned.length, 'step')}${of}`);
     const model = limitAgents(fitStudent(learned), calibration.agents);
-    tell(`measuring on ${part.length} runs${of}`);
+    tell(`measuring on ${countOf(part.length, 'run')}${of}`);
     const student = new Student(model, makeIndex);
     const { threshold } = calibration;
     const asked = await (service === undefined
@@ -163,7 +165,7 @@ export async function teachStudent(
   // A service's threshold was paid for; to ask it about everything would cost as much again.
   const isRefitted = service === undefined && steps.some(({ served }) => served);
   const learned = isRefitted ? listLearned(material.taught) : first.learned;
-  if (isRefitted) tell(`teaching all ${material.taught.length} runs`);
+  if (isRefitted) tell(`teaching all of ${countOf(material.taught.length, 'run')}`);
   const calibration = isRefitted ? calibrateStudent(learned, { target_error, makeIndex }) : first.calibration;
   const model = isRefitted ? dropAgents(fitStudent(learned), calibration) : measured;
   const ids = material.taught.flatMap(({ first_id, last_id }) => [first_id, last_id]);
@@ -437,7 +439,7 @@ export function judgeStudent({ threshold, draft }: TaughtStudent, gate: Gate): s
   if (threshold < 0 || served === 0)
     return `it would serve nothing: no threshold keeps the error under ${target} on the runs at hand`;
   if (served < gate.served_min) {
-    return `it would serve ${served} of ${count(steps, 'step')} kept apart; to say how often it is wrong takes ${gate.served_min}`;
+    return `it would serve ${served} of ${countOf(steps, 'step')} kept apart; to say how often it is wrong takes ${gate.served_min}`;
   }
   if (error !== null && error > gate.target_error)
     return `${errors} of ${served} served steps kept apart are wrong (${percent(error)}), more than ${target}`;
@@ -499,14 +501,10 @@ export function judgeComparison(comparison: Comparison | null, gate: Gate): stri
   const { steps, published_right, published_errors, published_served, new_right } = comparison;
   if (published_served > 0 && published_errors / published_served > gate.target_error) return null;
   if (published_right - new_right <= WORSE_SHARE * steps) return null;
-  return `it serves ${new_right} of ${steps} steps rightly where the published one serves ${published_right}`;
+  return `it serves ${new_right} of ${countOf(steps, 'step')} rightly where the published one serves ${published_right}`;
 }
 
 /** `5 %`, `3.3 %`. */
 export function percent(share: number): string {
   return `${Number((100 * share).toFixed(1))} %`;
-}
-
-function count(n: number, noun: string): string {
-  return `${n.toLocaleString('en-US')} ${noun}${n === 1 ? '' : 's'}`;
 }

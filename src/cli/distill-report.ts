@@ -9,6 +9,7 @@ import type { CurvePoint } from '../domain/student/calibration.ts';
 import type { UncoveredReason } from '../domain/student/decision.ts';
 import type { StudentManifestDraft } from '../domain/student/manifest.ts';
 import { DISTILL_BODY_BYTES } from '../limits.ts';
+import { countOf } from '../std/count-of.ts';
 import type { RoundReport } from './distill-round.ts';
 import { layOutTable, makeHarmlessLine, type Palette } from './terminal-text.ts';
 
@@ -85,12 +86,12 @@ function describePatterns({ count, found }: RoundJson['patterns']): string {
 function describeStudent(student: NonNullable<RoundJson['student']>): [string, string][] {
   const { measured, golden, coverage, threshold } = student;
   const facts: [string, string][] = [
-    ['taught', `${count(golden.teaching_runs, 'run')}, ${count(golden.steps, 'step')}`],
-    ['kept apart', `${count(measured.held_out_runs, 'run')}, ${count(measured.steps, 'step')}`],
+    ['taught', `${countOf(golden.teaching_runs, 'run')}, ${countOf(golden.steps, 'step')}`],
+    ['kept apart', `${countOf(measured.held_out_runs, 'run')}, ${countOf(measured.steps, 'step')}`],
     ['threshold', threshold < 0 ? 'none' : `${Number(threshold.toFixed(4))} (${coverage.method})`],
     [
       'served',
-      `${number(measured.served)} of ${count(measured.steps, 'step')} kept apart (${percent(measured.coverage)})`,
+      `${number(measured.served)} of ${countOf(measured.steps, 'step')} kept apart (${percent(measured.coverage)})`,
     ],
   ];
   if (measured.of !== undefined) {
@@ -98,7 +99,7 @@ function describeStudent(student: NonNullable<RoundJson['student']>): [string, s
     const whose = students === 1 ? 'one' : `${students}, each`;
     facts.splice(1, 0, [
       'measured',
-      `${whose} taught ${students === 1 ? '' : 'some '}${count(teaching_runs, 'run')} of these, on others`,
+      `${whose} taught ${students === 1 ? '' : 'some '}${countOf(teaching_runs, 'run')} of these, on others`,
     ]);
   }
   if (measured.error !== null && measured.error_at_most !== null) {
@@ -147,7 +148,9 @@ function layOutAnswers(kinds: readonly AnswerKindMeasure[], width: number, palet
     width,
     palette,
   );
-  return kinds.length > shown.length ? `${table}and ${kinds.length - shown.length} other kinds\n` : table;
+  return kinds.length > shown.length
+    ? `${table}and ${countOf(kinds.length - shown.length, 'other kind')}\n`
+    : table;
 }
 
 /** One line: what is in the directory now. */
@@ -164,12 +167,12 @@ function describeOutcome({ outcome, version, reason, out }: RoundJson, palette: 
 /** One line a round, for a log. */
 export function describeRoundLine(round: RoundJson): string {
   const { outcome, reason, version, golden, looked_at, read, student } = round;
-  const runs = `${number(golden)} golden of ${count(looked_at, 'run')}, ${number(read)} read`;
+  const runs = `${number(golden)} golden of ${countOf(looked_at, 'run')}, ${number(read)} read`;
   const measured = student?.measured;
   const figures =
     measured === undefined
       ? ''
-      : `, ${measured.served} of ${measured.steps} steps kept apart served, ${measured.errors} wrong`;
+      : `, ${measured.served} of ${countOf(measured.steps, 'step')} kept apart served, ${measured.errors} wrong`;
   if (outcome === 'published') return `published version ${version} (${runs}${figures})`;
   const kept = outcome === 'kept' ? `kept version ${version}` : 'published nothing';
   return makeHarmlessLine(`${kept}: ${reason} (${runs}${figures})`);
@@ -233,8 +236,4 @@ function listCounts<Name extends string>(
 
 function number(n: number): string {
   return n.toLocaleString('en-US');
-}
-
-function count(n: number, noun: string): string {
-  return `${number(n)} ${noun}${n === 1 ? '' : 's'}`;
 }

@@ -5,7 +5,8 @@
 
 import { readTurn } from '../analysis/inspect.ts';
 import type { ExchangeRecord } from '../domain/exchange.ts';
-import { formatCount, type InspectView, layOutHead, layOutPart } from './inspect-view.ts';
+import { countOf } from '../std/count-of.ts';
+import { type InspectView, layOutHead, layOutPart } from './inspect-view.ts';
 import { EXIT } from './io.ts';
 import { formatJson, makeHarmless, makeHarmlessLine, measureWidth } from './terminal-text.ts';
 
@@ -45,8 +46,8 @@ function layOutExchange(view: InspectView, record: ExchangeRecord): string {
     ['started', record.started_at],
     ['served by', record.served_by],
     ['stop', record.stop_reason ?? '-'],
-    ['request', `${formatCount(record.request.bytes)} bytes`],
-    ['response', `${formatCount(record.response.bytes)} bytes`],
+    ['request', countOf(record.request.bytes, 'byte')],
+    ['response', countOf(record.response.bytes, 'byte')],
   ];
   let text = `${layOutHead(view, record, null)}\n`;
   for (const [name, value] of fields) text += `  ${dim(name.padEnd(9))} ${makeHarmlessLine(value)}\n`;

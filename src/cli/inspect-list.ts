@@ -3,14 +3,8 @@
 import { RunCollection, type RunFilter, type RunSummary } from '../analysis/inspect.ts';
 import type { GoldenCode } from '../domain/golden.ts';
 import { ID_CHARACTERS } from '../limits.ts';
-import {
-  count,
-  type FindOutcomes,
-  formatCount,
-  formatMs,
-  type InspectView,
-  nameAll,
-} from './inspect-view.ts';
+import { countOf } from '../std/count-of.ts';
+import { type FindOutcomes, formatCount, formatMs, type InspectView, nameAll } from './inspect-view.ts';
 import { EXIT } from './io.ts';
 import { type Cell, formatJson, layOutLines, makeHarmlessLine } from './terminal-text.ts';
 
@@ -84,14 +78,14 @@ export async function showRuns(view: InspectView, db: string, findOutcomes: Find
   const golden = runs.filter((run) => run.golden).length;
   let end = '';
   if (runs.length > 0) {
-    end += `\n${count(runs.length, 'run')}, ${count(turns, 'turn')} in ${count(exchanges, 'exchange')}, ${formatCount(golden)} golden.\n`;
+    end += `\n${countOf(runs.length, 'run')}, ${countOf(turns, 'turn')} in ${countOf(exchanges, 'exchange')}, ${formatCount(golden)} golden.\n`;
   }
   if (leftOut > 0)
-    end += `${count(leftOut, 'earlier run')}: --limit N shows more, --limit 0 all, --since 2h the latest.\n`;
+    end += `${countOf(leftOut, 'earlier run')}: --limit N shows more, --limit 0 all, --since 2h the latest.\n`;
   if (withoutRun !== null) {
-    end += `${count(withoutRun.exchanges, 'exchange')} without a run (${count(withoutRun.turns, 'turn')}).\n`;
+    end += `${countOf(withoutRun.exchanges, 'exchange')} without a run (${countOf(withoutRun.turns, 'turn')}).\n`;
   }
-  if (uncounted > 0) end += `${count(uncounted, 'exchange')} of further runs: look at those with --run.\n`;
+  if (uncounted > 0) end += `${countOf(uncounted, 'exchange')} of further runs: look at those with --run.\n`;
   if (end === '' && (since_ms !== undefined || onlyGolden !== undefined)) end = 'No such run.\n';
   if (end === '') end = 'The database holds no exchange yet.\n';
   await view.io.out(end);

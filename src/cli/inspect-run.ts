@@ -6,10 +6,9 @@
 import { type RunStep, type RunSummary, readRun, summarizeRun } from '../analysis/inspect.ts';
 import type { GoldenCode } from '../domain/golden.ts';
 import type { Part, Role } from '../gateway/turns/turn.ts';
+import { countOf } from '../std/count-of.ts';
 import {
-  count,
   type FindOutcomes,
-  formatCount,
   formatMs,
   formatUsage,
   type InspectView,
@@ -102,7 +101,7 @@ function layOutSummary(view: InspectView, run: RunSummary): string {
   fields.push(
     [
       'turns',
-      `${run.turns} in ${count(run.exchanges, 'exchange')}, ${count(run.errors, 'failed call')}, ${run.aborted} aborted${byStudent}`,
+      `${run.turns} in ${countOf(run.exchanges, 'exchange')}, ${countOf(run.errors, 'failed call')}, ${run.aborted} aborted${byStudent}`,
     ],
     ['model', `${nameAll(run.models)} (${nameAll(run.providers)})`],
     ['time', `${run.started_at} to ${run.finished_at} (${took})`],
@@ -213,8 +212,8 @@ function shorten(view: InspectView, text: string, shownChars: number = SHOWN_CHA
   }
   if (at >= 0) shown = shown.slice(0, at);
   if (shown.length === trimmed.length) return makeHarmless(trimmed);
-  const more = (trimmed.length - shown.length).toLocaleString('en-US');
-  return `${makeHarmless(shown)}… ${view.paint.dim(`(${more} more characters: --full)`)}`;
+  const more = countOf(trimmed.length - shown.length, 'more character');
+  return `${makeHarmless(shown)}… ${view.paint.dim(`(${more}: --full)`)}`;
 }
 
 /** A part in plain words, where it does not get a block of its own. */
@@ -224,7 +223,7 @@ function describeInline(part: Part): string {
     case 'thinking':
       return part.text;
     case 'media':
-      return `[${part.media_type}, ${formatCount(part.data.length)} characters]`;
+      return `[${part.media_type}, ${countOf(part.data.length, 'character')}]`;
     case 'tool_call':
       return `${part.name} ${compactJson(part.arguments)}`;
     case 'tool_result':

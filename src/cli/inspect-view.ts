@@ -64,11 +64,6 @@ export function nameAll(names: string[]): string {
   return names.length === 0 ? '-' : makeHarmlessLine(names.join(', '));
 }
 
-/** `1 run`, `2 runs`. */
-export function count(n: number, noun: string): string {
-  return `${n.toLocaleString('en-US')} ${noun}${n === 1 ? '' : 's'}`;
-}
-
 /** With its thousands parted; `-` for what is not known. */
 export function formatCount(n: number | null): string {
   return n === null ? '-' : n.toLocaleString('en-US');
