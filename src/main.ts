@@ -1,5 +1,6 @@
 /** Composition root: puts the process's parts together, starts them, stops them in reverse. Main thread. */
 
+import { dirname } from 'node:path';
 import * as Comlink from 'comlink';
 import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
 import { startFrontHost } from '../actors/front-host.ts';
@@ -30,6 +31,7 @@ import { ComputePool } from './runtime/compute-pool.ts';
 import type { Placement } from './runtime/protocol.ts';
 import { findModelDir } from './search/open-embedder.ts';
 import { createDeferred } from './std/deferred.ts';
+import { describeRefusal } from './std/file-place.ts';
 import { makeFolder } from './std/folder.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
 import { databasePaths, tryStores } from './storage/lmdb/stores.ts';
@@ -310,6 +312,8 @@ function claimFile(db: string, log: Log, signal: AbortSignal | undefined): Promi
  */
 async function openCapture(writer: CaptureWriterClient, db: string): Promise<void> {
   try {
+    // Here, where what is refused is still an error of the file system with its path.
+    makeFolder(dirname(db));
     await writer.open();
   } catch (thrown) {
     throw explainCapture(db, thrown);
@@ -323,7 +327,7 @@ function explainCapture(db: string, thrown: unknown): Error {
     .replace(`${db}: `, '')
     .replace(/^cannot be opened: /, '');
   const words =
-    `the capture database ${db} cannot be opened: ${reason}. Put that right, name another file with --db, ` +
+    `the capture database ${db} cannot be opened: ${describeRefusal(thrown) ?? reason}. Put that right, name another file with --db, ` +
     'or set GW_CAPTURE=off to forward without capture';
   return Object.assign(new Error(words, { cause: thrown }), { code: 'ECAPTURE' });
 }

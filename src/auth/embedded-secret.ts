@@ -8,7 +8,8 @@ const SECRET_BYTES = 32;
 
 /**
  * @returns the secret, 256 bits as base64url; the same at every start
- * @throws Error when it can neither be read nor made, or when the file holds something else
+ * @throws Error when it can neither be read nor made, or when the file holds something else; its `code` marks it as no fault
+ * of ours
  */
 export function loadEmbeddedSecret(dataDir: string): string {
   const folder = join(dataDir, 'secrets');
@@ -23,10 +24,13 @@ function readSecret(file: string): string | null {
     text = readFileSync(file, 'utf8').trim();
   } catch (thrown) {
     if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return null;
-    throw thrown;
+    // A folder is opened, and fails without its name when it is read.
+    throw Object.assign(thrown as Error, { path: file });
   }
-  if (Buffer.from(text, 'base64url').length !== SECRET_BYTES)
-    throw new Error(`${file} does not hold 256 bits`);
+  if (Buffer.from(text, 'base64url').length !== SECRET_BYTES) {
+    const words = `${file} does not hold ${8 * SECRET_BYTES} bits: restore it from a backup, or move it away; a new one ends all tokens`;
+    throw Object.assign(new Error(words), { code: 'ESECRET' });
+  }
   return text;
 }
 

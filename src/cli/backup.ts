@@ -2,9 +2,12 @@
 
 import { resolve } from 'node:path';
 import { loadConfig } from '../config.ts';
+import { countOf } from '../std/count-of.ts';
+import { isThere } from '../std/file-place.ts';
 import { BackupError, type BackupManifest, restoreBackup, writeBackup } from '../storage/backup.ts';
 import { type FlagValues, readFlags } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
+import { makeHarmlessLine } from './terminal-text.ts';
 
 export type BackupCommand = 'backup' | 'restore';
 
@@ -50,7 +53,16 @@ export async function runBackup(command: BackupCommand, argv: string[], io: CliI
   if (folder === undefined || folder === '')
     throw new UsageError(`name the folder with --${command === 'backup' ? 'out' : 'from'}`);
   const config = loadConfig({ listener: 'gateway', db: values.db });
+  if (command === 'backup' && values.db !== undefined && !isThere(config.capture.db)) {
+    io.err(
+      `understudy: there is no capture database ${makeHarmlessLine(config.capture.db)}; name another with --db\n`,
+    );
+    return EXIT.failed;
+  }
   const places = { data_dir: config.data_dir, capture_db: config.capture.db };
+  const clear = () => {
+    if (io.is_terminal) io.err('\r\x1b[K');
+  };
   const progress = (name: string, done: number, of: number) => {
     if (io.is_terminal) io.err(`\r\x1b[K${done + 1} of ${of}: ${name}`);
   };
@@ -59,14 +71,15 @@ export async function runBackup(command: BackupCommand, argv: string[], io: CliI
       command === 'backup'
         ? await writeBackup(places, resolve(folder), progress, Date.now())
         : await restoreBackup(resolve(folder), places, progress);
-    if (io.is_terminal) io.err('\r\x1b[K');
+    clear();
     await io.out(
       values.json ? `${JSON.stringify(manifest, null, 2)}\n` : describe(command, manifest, folder),
     );
     return EXIT.done;
   } catch (thrown) {
+    clear();
     if (!(thrown instanceof BackupError)) throw thrown;
-    io.err(`${io.is_terminal ? '\r\x1b[K' : ''}understudy: ${thrown.message}\n`);
+    io.err(`understudy: ${makeHarmlessLine(thrown.message)}\n`);
     return EXIT.failed;
   }
 }
@@ -75,5 +88,5 @@ function describe(command: BackupCommand, { files }: BackupManifest, folder: str
   const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
   const rows = files.flatMap((file) => Object.values(file.rows ?? {})).reduce((sum, count) => sum + count, 0);
   const verb = command === 'backup' ? 'Copied' : 'Restored and checked';
-  return `${verb} ${files.length} files, ${rows} rows, ${(bytes / 1e6).toFixed(1)} MB: ${folder}\n`;
+  return `${verb} ${countOf(files.length, 'file')}, ${countOf(rows, 'row')}, ${(bytes / 1e6).toFixed(1)} MB: ${folder}\n`;
 }

@@ -21,6 +21,7 @@ import { RunChains } from '../analysis/trace.ts';
 import { type Config, readVersion } from '../config.ts';
 import type { StudentKind, StudentManifest } from '../domain/student/manifest.ts';
 import { chooseIndex } from '../search/open-index.ts';
+import { describeRefusal } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
 import { DigestCache } from '../storage/digest-cache.ts';
 import {
@@ -217,7 +218,9 @@ function openCache(out: string, warn: (words: string) => void): DigestCache | nu
     makeFolder(folder);
     return DigestCache.open(join(folder, 'digests.mdb'), `${readVersion()} ${DIGEST_CODE}`);
   } catch (error) {
-    warn(`${folder} cannot be used, so an interrupted run begins anew: ${(error as Error).message}`);
+    warn(
+      `${folder} cannot be used, so an interrupted run begins anew: ${describeRefusal(error) ?? (error as Error).message}`,
+    );
     return null;
   }
 }

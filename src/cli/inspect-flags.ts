@@ -36,6 +36,7 @@ const FLAGS = {
 export function readInspectFlags(argv: string[], nowMs: number): InspectFlags | 'help' {
   const values = readFlags(argv, FLAGS);
   if (values.help === true) return 'help';
+  if (values.db === '') throw new UsageError('--db takes the path of a file');
   const raw = values.raw ?? null;
   if (raw !== null && raw !== 'request' && raw !== 'response') {
     throw new UsageError(`--raw takes request or response, not ${formatJson(raw, 0)}`);

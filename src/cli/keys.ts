@@ -3,7 +3,6 @@
  * service may run meanwhile. Main thread.
  */
 
-import { existsSync } from 'node:fs';
 import { makeApiKey } from '../auth/api-key.ts';
 import {
   endKey,
@@ -16,6 +15,7 @@ import {
 } from '../auth/key-store.ts';
 import { loadConfig } from '../config.ts';
 import { ID_CHARACTERS, KEY_NAME_CHARACTERS } from '../limits.ts';
+import { isThere } from '../std/file-place.ts';
 import { ulidAt } from '../std/id.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { listFeedback } from '../storage/accounts/feedback.ts';
@@ -220,7 +220,7 @@ async function withMain(
   mayMake = false,
 ): Promise<number> {
   const { main: path } = databasePaths(loadConfig({ listener: 'api' }).data_dir);
-  if (!mayMake && !existsSync(path)) {
+  if (!mayMake && !isThere(path)) {
     io.err(`understudy: there is no database ${path} yet; DATA_DIR says where it is looked for\n`);
     return EXIT.failed;
   }

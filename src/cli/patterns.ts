@@ -4,8 +4,7 @@
  * else at its next start. Main thread.
  */
 import { once } from 'node:events';
-import { createReadStream, createWriteStream, existsSync, statSync } from 'node:fs';
-import { createInterface } from 'node:readline';
+import { createReadStream, createWriteStream, statSync } from 'node:fs';
 import { finished } from 'node:stream/promises';
 import { loadConfig } from '../config.ts';
 import { newPattern } from '../contract/patterns.ts';
@@ -19,6 +18,8 @@ import {
 } from '../domain/pattern-rows.ts';
 import { DEFAULT_ORG, DEFAULT_PROJECT } from '../domain/tenant.ts';
 import { ID_CHARACTERS, PATTERNS_PER_REQUEST, PATTERNS_PER_SCOPE } from '../limits.ts';
+import { countOf } from '../std/count-of.ts';
+import { isThere } from '../std/file-place.ts';
 import { newUlid } from '../std/id.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { databasePaths, openMain } from '../storage/lmdb/stores.ts';
@@ -59,11 +60,12 @@ export async function runPatterns(argv: string[], io: CliIo): Promise<number> {
   }
   const [action, file, ...more] = words;
   if (action !== 'import' && action !== 'export') throw new UsageError('say what to do: import or export');
-  if (file === undefined) throw new UsageError(`name one file: understudy patterns ${action} FILE`);
+  if (file === undefined || file === '')
+    throw new UsageError(`name one file: understudy patterns ${action} FILE`);
   refuseWords(more);
   const scope = readScope(values);
   const { main: path } = databasePaths(loadConfig({ listener: 'api' }).data_dir);
-  if (action === 'export' && !existsSync(path)) {
+  if (action === 'export' && !isThere(path)) {
     io.err(`understudy: there is no database ${path} yet; DATA_DIR says where it is looked for\n`);
     return EXIT.failed;
   }
@@ -90,16 +92,13 @@ function isFolder(path: string): boolean {
 }
 
 async function importFile(main: Tables, scope: PatternScope, file: string, io: CliIo): Promise<number> {
-  if (!existsSync(file)) {
+  if (!isThere(file)) {
     io.err(`understudy: there is no file ${makeHarmlessLine(file)}\n`);
     return EXIT.failed;
   }
   const patterns: NewPattern[] = [];
   let number = 0;
-  for await (const line of createInterface({
-    input: createReadStream(file),
-    crlfDelay: Number.POSITIVE_INFINITY,
-  })) {
+  for await (const line of readLines(file)) {
     number++;
     if (line.trim() === '') continue;
     const pattern = readLine(line);
@@ -130,8 +129,20 @@ async function importFile(main: Tables, scope: PatternScope, file: string, io: C
         after: { tier, patterns: patterns.length },
       });
   });
-  await io.out(`${patterns.length} patterns are left for the pattern store.\n`);
+  await io.out(`Left for the pattern store: ${countOf(patterns.length, 'pattern')}.\n`);
   return EXIT.done;
+}
+
+/** A line that is too long comes in part, and last: it may have no end, as those of a device. */
+async function* readLines(file: string): AsyncGenerator<string> {
+  let held = '';
+  for await (const chunk of createReadStream(file, 'utf8')) {
+    const lines = `${held}${chunk}`.split(/\r?\n/);
+    held = lines.pop()!;
+    yield* lines;
+    if (held.length > LINE_CHARACTERS) break;
+  }
+  if (held !== '') yield held;
 }
 
 /** @returns the pattern, or what is wrong with the line */
@@ -177,7 +188,7 @@ async function exportFile(
   if (target !== null) {
     target.end();
     await finished(target);
-    await io.out(`${count} patterns are written to ${makeHarmlessLine(file)}.\n`);
+    await io.out(`Written to ${makeHarmlessLine(file)}: ${countOf(count, 'pattern')}.\n`);
   }
   return EXIT.done;
 }

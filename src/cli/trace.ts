@@ -13,6 +13,7 @@ import type { ExchangeSource } from '../analysis/inspect.ts';
 import { RunChains, TooManyRunsError, type TracedRun, traceRun } from '../analysis/trace.ts';
 import { loadConfig } from '../config.ts';
 import { TRACE_LINE_HELD_CHARS } from '../limits.ts';
+import { countOf } from '../std/count-of.ts';
 import { readFlags } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { Progress } from './progress.ts';
@@ -77,6 +78,8 @@ export async function runTrace(
     await io.out(HELP);
     return EXIT.done;
   }
+  if (named === '') throw new UsageError('--db takes the path of a file');
+  if (out === '') throw new UsageError('--out takes the path of a file');
   const config = (): ReturnType<typeof loadConfig> => loadConfig({ listener: 'gateway' });
   const db = resolve(named ?? surroundings.default_db ?? config().capture.db);
   if (out !== undefined && (resolve(out) === db || `${resolve(out)}.partial` === db))
@@ -189,9 +192,7 @@ async function writeLine(
 }
 
 function describe({ runs, turns, golden }: Totals, out: string): string {
-  const count = (n: number, noun: string): string =>
-    `${n.toLocaleString('en-US')} ${noun}${n === 1 ? '' : 's'}`;
-  return `${count(runs, 'run')}, ${count(turns, 'turn')}, ${golden.toLocaleString('en-US')} golden: ${makeHarmlessLine(out)}\n`;
+  return `${countOf(runs, 'run')}, ${countOf(turns, 'turn')}, ${golden.toLocaleString('en-US')} golden: ${makeHarmlessLine(out)}\n`;
 }
 
 /** What is remembered of a line that was written. */

@@ -1,6 +1,8 @@
 /** The command line: finds the command, runs it, turns what it throws into one line and an exit status. Main thread. */
 
-import { ConfigError, readVersion, silenceModelRuntime } from '../config.ts';
+import { resolve, sep } from 'node:path';
+import { ConfigError, loadConfig, readVersion, silenceModelRuntime } from '../config.ts';
+import { describeRefusal } from '../std/file-place.ts';
 import { exitProcess } from '../std/loading-threads.ts';
 import { IN_PROCESS, runGuarded } from './guard.ts';
 import { type CliIo, EXIT, openProcessIo, UsageError } from './io.ts';
@@ -117,7 +119,7 @@ export async function runUnderstudy(argv: string[], io: CliIo): Promise<number> 
       return await runGuarded([name, ...rest], io, nameDatabase(rest));
     return await command.run(rest, io);
   } catch (thrown) {
-    return reportFailure(thrown, name, io);
+    return reportFailure(thrown, name, rest, io);
   }
 }
 
@@ -128,7 +130,7 @@ function nameDatabase(argv: string[]): string {
   return makeHarmlessLine(named ?? 'the capture database');
 }
 
-function reportFailure(thrown: unknown, name: string, io: CliIo): number {
+function reportFailure(thrown: unknown, name: string, argv: readonly string[], io: CliIo): number {
   if (thrown instanceof ConfigError) {
     io.err(`understudy: ${thrown.message}\n`);
     return thrown.exit_code;
@@ -138,11 +140,35 @@ function reportFailure(thrown: unknown, name: string, io: CliIo): number {
     io.err(`understudy: ${thrown.message}\nSee: ${known}\n`);
     return thrown.exit_code;
   }
-  // What the system refuses (a port in use, a full disk) is told in its words; anything else is ours and shows where.
+  const refusal = describeRefusal(thrown);
+  if (refusal !== null) {
+    const { path } = thrown as NodeJS.ErrnoException;
+    io.err(`understudy: ${makeHarmlessLine(refusal)}${adviseOn(path, argv)}\n`);
+    return EXIT.failed;
+  }
+  // What else the system refuses (a port in use) is told in its words; anything else is ours and shows where.
   const isSystemError = thrown instanceof Error && 'code' in thrown;
   const text = thrown instanceof Error ? (isSystemError ? thrown.message : thrown.stack) : String(thrown);
   io.err(`understudy: ${text}\n`);
   return EXIT.failed;
+}
+
+/** What to do about a place that is wrong: whoever has not named it, may not know where it comes from. */
+function adviseOn(path: string | undefined, argv: readonly string[]): string {
+  if (path === undefined) return '';
+  const full = resolve(path);
+  // Commands put `.partial` and the like behind what was named, and make the folders above it.
+  const isOf = (place: string): boolean =>
+    full === place ||
+    full.startsWith(`${place}${sep}`) ||
+    full.startsWith(`${place}.`) ||
+    place.startsWith(`${full}${sep}`);
+  const named = argv.map((word) => word.replace(/^--\w+=/, '')).some((word) => isOf(resolve(word)));
+  if (named) return ': name another place';
+  const { data_dir } = loadConfig({ listener: 'api' });
+  return isOf(data_dir)
+    ? `: put that right, or set another DATA_DIR (${makeHarmlessLine(data_dir)} now)`
+    : '';
 }
 
 const io = openProcessIo();

@@ -29,6 +29,7 @@ function makeOne(path: string, mode: number | undefined): string | undefined {
   } catch (thrown) {
     if ((thrown as NodeJS.ErrnoException).code !== 'EEXIST') throw thrown;
     if (statSync(path).isDirectory()) return undefined;
-    throw Object.assign(new Error(`ENOTDIR: not a directory, mkdir '${path}'`), { code: 'ENOTDIR' });
+    const told = new Error(`ENOTDIR: not a directory, mkdir '${path}'`);
+    throw Object.assign(told, { code: 'ENOTDIR', syscall: 'mkdir', path });
   }
 }

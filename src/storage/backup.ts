@@ -11,7 +11,6 @@ import {
   closeSync,
   constants,
   copyFileSync,
-  existsSync,
   fsyncSync,
   openSync,
   readdirSync,
@@ -25,10 +24,12 @@ import {
 import { basename, dirname, join } from 'node:path';
 import { open, type RootDatabase } from 'lmdb';
 import { z } from 'zod';
+import { countOf } from '../std/count-of.ts';
+import { isThere } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
 import { rawFolder } from './capture/layout.ts';
 import { repackAll } from './capture/repacking.ts';
-import { databasePaths, findRedoLogs } from './lmdb/stores.ts';
+import { checkDatabase, databasePaths, findRedoLogs } from './lmdb/stores.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
 
 /** A backup that cannot be taken or cannot be believed. One line for the person. */
@@ -83,7 +84,8 @@ export async function writeBackup(
   progress: BackupProgress,
   nowMs: number,
 ): Promise<BackupManifest> {
-  if (existsSync(target)) throw new BackupError(`${target} is there already`);
+  if (isThere(target)) throw new BackupError(`${target} is there already`);
+  // Throws where it cannot be looked into, which is not the same as empty.
   const databases = findDatabases(data_dir, capture_db);
   if (databases.length === 0) throw new BackupError(`${data_dir} holds nothing to copy`);
   const partial = `${target}.partial`;
@@ -151,7 +153,7 @@ async function placeFiles(
   { data_dir, capture_db }: BackupSource,
   progress: BackupProgress,
 ): Promise<void> {
-  const present = [...DATABASES.map((name) => join(data_dir, name)), capture_db].filter(existsSync);
+  const present = [...DATABASES.map((name) => join(data_dir, name)), capture_db].filter(isThere);
   if (present.length > 0)
     throw new BackupError(`${present[0]} is there already; restore into an empty DATA_DIR`);
   const placed: string[] = [];
@@ -159,7 +161,7 @@ async function placeFiles(
     for (const [index, file] of manifest.files.entries()) {
       progress(file.name, index, manifest.files.length);
       const from = join(source, file.name);
-      if (!existsSync(from)) throw new BackupError(`${file.name} is missing from the backup`);
+      if (!isThere(from)) throw new BackupError(`${file.name} is missing from the backup`);
       const to = placeOf(file, data_dir, capture_db);
       makeFolder(dirname(to), file.kind === 'secret' ? 0o700 : undefined);
       copyNew(from, to, placed);
@@ -199,8 +201,8 @@ function readManifest(source: string): BackupManifest {
     if (!statSync(join(source, MANIFEST)).isFile()) throw new Error('not a file');
     text = readFileSync(join(source, MANIFEST), 'utf8');
   } catch (thrown) {
-    if ((thrown as NodeJS.ErrnoException).code === 'EACCES')
-      throw new BackupError(`${join(source, MANIFEST)} cannot be read (EACCES)`);
+    // Its words say what is wrong with which part of the path.
+    if (!['ENOENT', undefined].includes((thrown as NodeJS.ErrnoException).code)) throw thrown;
     throw new BackupError(`${source} is not a backup: it has no ${MANIFEST}`);
   }
   try {
@@ -223,9 +225,9 @@ function findDatabases(dataDir: string, captureDb: string): Source[] {
   const sources: Source[] = [];
   for (const name of DATABASES) {
     const path = join(dataDir, name);
-    if (existsSync(path)) sources.push({ path, name, kind: 'database' });
+    if (isThere(path)) sources.push({ path, name, kind: 'database' });
   }
-  if (existsSync(captureDb)) sources.push({ path: captureDb, name: CAPTURE, kind: 'capture' });
+  if (isThere(captureDb)) sources.push({ path: captureDb, name: CAPTURE, kind: 'capture' });
   return sources;
 }
 
@@ -246,7 +248,7 @@ function findSealed(captureDb: string): Source[] {
 
 function findFiles(dataDir: string, captureDb: string): Source[] {
   const sources: Source[] = [];
-  if (existsSync(captureDb)) {
+  if (isThere(captureDb)) {
     sources.push(...findSealed(captureDb));
     for (const name of listFolder(`${captureDb}.files`)) {
       if (!/^[0-9a-f]{64}$/.test(name)) continue;
@@ -300,7 +302,7 @@ async function copyUnrotated(
     // meanwhile is in the next copy.
     let unread = 0;
     const copied = await copyDatabase(path, copy, async () => {
-      if (!existsSync(rawFolder(path))) return;
+      if (!isThere(rawFolder(path))) return;
       unread = await repackAll(copy, rawFolder(path));
       rmSync(`${copy}-lock`, { force: true });
     });
@@ -308,7 +310,7 @@ async function copyUnrotated(
     if (attempt === ATTEMPTS) {
       throw new BackupError(
         unread > 0
-          ? `${unread} blocks of the capture database cannot be read from ${rawFolder(path)}`
+          ? `${countOf(unread, 'block')} of the capture database cannot be read from ${rawFolder(path)}`
           : 'the capture database is rotated all the time; try again',
       );
     }
@@ -325,6 +327,7 @@ async function copyDatabase(
   copy: string,
   finish: (() => Promise<void>) | null = null,
 ): Promise<Pick<FileEntry, 'bytes' | 'rows' | 'sha256'>> {
+  checkDatabase(path);
   const root = openForReading(path);
   try {
     await root.backup(copy, true);
@@ -391,7 +394,7 @@ function sortRows(rows: Readonly<Record<string, number>>): [string, number][] {
 }
 
 function listFolder(path: string): string[] {
-  return existsSync(path) ? readdirSync(path).sort() : [];
+  return isThere(path) ? readdirSync(path).sort() : [];
 }
 
 /** In pieces: a sealed capture file may be larger than memory. */

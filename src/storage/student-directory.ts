@@ -13,7 +13,7 @@
  */
 
 import { createHash, randomUUID } from 'node:crypto';
-import { constants } from 'node:fs';
+import { constants, existsSync } from 'node:fs';
 import { open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -29,6 +29,7 @@ import {
 } from '../domain/student/manifest.ts';
 import type { StudentModel } from '../domain/student/student-model.ts';
 import { STUDENT_BOUNDS } from '../limits.ts';
+import { describeRefusal } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
 import { syncPath } from './capture/attachments.ts';
 
@@ -164,9 +165,15 @@ function makeDirectory(directory: string): string | undefined {
     return makeFolder(directory);
   } catch (error) {
     const code = codeOf(error);
-    if (code === 'EEXIST' || code === 'ENOTDIR')
+    // Where it is not there, what is no directory stands above it.
+    if (code === 'EEXIST' || (code === 'ENOTDIR' && existsSync(directory)))
       throw new StudentDirectoryError('foreign', directory, 'not a directory');
-    throw new StudentDirectoryError('unwritable', directory, `cannot be made (${code})`, { cause: error });
+    throw new StudentDirectoryError(
+      'unwritable',
+      directory,
+      `cannot be made: ${describeRefusal(error) ?? code}`,
+      { cause: error },
+    );
   }
 }
 
@@ -274,7 +281,12 @@ async function listNames(directory: string): Promise<string[]> {
     const code = codeOf(error);
     if (code === 'ENOENT') throw new StudentDirectoryError('missing', directory, 'no such directory');
     if (code === 'ENOTDIR') throw new StudentDirectoryError('foreign', directory, 'not a directory');
-    throw new StudentDirectoryError('unreadable', directory, `cannot be read (${code})`, { cause: error });
+    throw new StudentDirectoryError(
+      'unreadable',
+      directory,
+      `cannot be read: ${describeRefusal(error) ?? code}`,
+      { cause: error },
+    );
   }
 }
 
@@ -296,7 +308,9 @@ async function readBounded(path: string, most: number): Promise<Buffer | null> {
     if (error instanceof StudentDirectoryError) throw error;
     const code = codeOf(error);
     if (code === 'ENOENT' || code === 'ENOTDIR') return null;
-    throw new StudentDirectoryError('unreadable', path, `cannot be read (${code})`, { cause: error });
+    throw new StudentDirectoryError('unreadable', path, `cannot be read: ${describeRefusal(error) ?? code}`, {
+      cause: error,
+    });
   }
 }
 
@@ -320,9 +334,14 @@ async function replaceFile(path: string, bytes: Buffer): Promise<void> {
   } catch (error) {
     await rm(partial, { force: true });
     if (error instanceof StudentDirectoryError) throw error;
-    throw new StudentDirectoryError('unwritable', path, `cannot be written (${codeOf(error)})`, {
-      cause: error,
-    });
+    throw new StudentDirectoryError(
+      'unwritable',
+      path,
+      `cannot be written: ${describeRefusal(error) ?? codeOf(error)}`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 
@@ -336,9 +355,14 @@ async function writeSynced(path: string, bytes: Buffer): Promise<void> {
       await handle.close();
     }
   } catch (error) {
-    throw new StudentDirectoryError('unwritable', path, `cannot be written (${codeOf(error)})`, {
-      cause: error,
-    });
+    throw new StudentDirectoryError(
+      'unwritable',
+      path,
+      `cannot be written: ${describeRefusal(error) ?? codeOf(error)}`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 

@@ -25,7 +25,7 @@ describe('understudy patterns', () => {
     const file = join(api.dir, 'in.jsonl');
     writeFileSync(file, `${JSON.stringify(LESSON)}\n\n${JSON.stringify(LESSON)}\n`);
     const imported = await run(api.dir, 'import', '--tier', 'e2', '--org', 'acme', file);
-    expect(imported).toMatchObject({ code: 0, stdout: '2 patterns are left for the pattern store.\n' });
+    expect(imported).toMatchObject({ code: 0, stdout: 'Left for the pattern store: 2 patterns.\n' });
     const ask = () =>
       api.post('/v1/traces/retrieve', { org_id: 'acme', tier: 'e2', context: LESSON.situation });
     await expect.poll(async () => (await ask()).body.traces.length).toBe(1);
@@ -33,7 +33,7 @@ describe('understudy patterns', () => {
     expect(other.body.traces).toEqual([]);
     const out = join(api.dir, 'out.jsonl');
     expect((await run(api.dir, 'export', '--tier', 'e2', '--org', 'acme', out)).stdout).toContain(
-      '1 patterns',
+      ': 1 pattern.\n',
     );
     const [line, ...rest] = readFileSync(out, 'utf8').trim().split('\n');
     expect(rest).toEqual([]);

@@ -204,7 +204,8 @@ describe('a directory to publish in', () => {
     writeFileSync(join(folder, 'file'), 'text');
     await expect(checkForPublishing(join(folder, 'file'))).rejects.toMatchObject({ code: 'foreign' });
     await expect(checkForPublishing(join(folder, 'file', 'below'))).rejects.toMatchObject({
-      code: 'foreign',
+      code: 'unwritable',
+      message: expect.stringMatching(/below: cannot be made: .*\/file is not a folder$/),
     });
   });
 

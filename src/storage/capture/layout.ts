@@ -28,6 +28,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
+import { describeRefusal } from '../../std/file-place.ts';
 
 /**
  * Of everything in the file. A reader refuses files with a higher number. 2: blocks may stand in raw files. 3: there also in
@@ -118,7 +119,8 @@ export function checkFileHead(path: string): void {
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
     if (code === 'ENOENT') throw new CaptureFileError('missing', path, 'no such capture database');
-    throw new CaptureFileError('unreadable', path, `cannot be read (${code})`, { cause: error });
+    const why = `cannot be read: ${describeRefusal(error) ?? code}`;
+    throw new CaptureFileError('unreadable', path, why, { cause: error });
   }
   try {
     const stat = fstatSync(file);

@@ -1,8 +1,9 @@
 /** Where the product's databases are, and their tables for one thread. Any thread. */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { describeRefusal } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
-import { checkFileHead, checkRoom } from '../capture/layout.ts';
+import { CaptureFileError, checkFileHead, checkRoom } from '../capture/layout.ts';
 import type { Stores } from '../stores.ts';
 import { LmdbJournal } from './journal.ts';
 import { LmdbTables } from './tables.ts';
@@ -51,22 +52,34 @@ export async function closeStores({ main, runs }: Stores): Promise<void> {
  * @throws Error that says in one line which file it is; its `code` marks it as no fault of ours
  */
 export function openMain(path: string): LmdbTables {
-  checkDatabase(path);
+  checkIfThere(path);
   try {
     makeFolder(dirname(path));
     checkRoom(path);
     return new LmdbTables(path, 'disk');
   } catch (thrown) {
-    const reason = thrown instanceof Error ? thrown.message : String(thrown);
-    throw refuse(`${path} cannot be opened: ${reason}; DATA_DIR says where it is looked for`, thrown);
+    throw refuse(
+      `${path} cannot be opened: ${reasonOf(thrown)}; DATA_DIR says where it is looked for`,
+      thrown,
+    );
   }
 }
 
-/** LMDB ends the whole process over a file that is none of its own. */
-function checkDatabase(path: string): void {
+/** One that is missing or empty becomes one. */
+function checkIfThere(path: string): void {
+  if (existsSync(path) && statSync(path).size > 0) checkDatabase(path);
+}
+
+/**
+ * LMDB ends the whole process over a file that is none of its own.
+ * @throws Error that says in one line which file it is; its `code` marks it as no fault of ours
+ */
+export function checkDatabase(path: string): void {
   try {
-    if (existsSync(path) && statSync(path).size > 0) checkFileHead(path);
+    checkFileHead(path);
   } catch (thrown) {
+    if (thrown instanceof CaptureFileError && thrown.code === 'unreadable')
+      throw refuse(`${path} cannot be opened: ${reasonOf(thrown.cause)}`, thrown);
     throw refuse(`${path} is no database, or is damaged: restore a backup, or move it away`, thrown);
   }
 }
@@ -78,7 +91,7 @@ function checkDatabase(path: string): void {
  * @throws Error that says in one line which file it is; its `code` marks it as no fault of ours
  */
 export async function tryStores(paths: DatabasePaths): Promise<void> {
-  for (const path of [paths.main, paths.runs]) checkDatabase(path);
+  for (const path of [paths.main, paths.runs]) checkIfThere(path);
   try {
     makeFolder(dirname(paths.main));
     for (const path of [paths.main, paths.runs]) checkRoom(path);
@@ -86,9 +99,12 @@ export async function tryStores(paths: DatabasePaths): Promise<void> {
     for (const path of findRedoLogs(paths))
       await new LmdbJournal(paths.runs, 'process', { path, kinds: NONE, tables: NONE }).close();
   } catch (thrown) {
-    const reason = thrown instanceof Error ? thrown.message : String(thrown);
-    throw refuse(`${paths.main} and ${paths.runs} cannot be opened: ${reason}`, thrown);
+    throw refuse(`${paths.main} and ${paths.runs} cannot be opened: ${reasonOf(thrown)}`, thrown);
   }
+}
+
+function reasonOf(thrown: unknown): string {
+  return describeRefusal(thrown) ?? (thrown instanceof Error ? thrown.message : String(thrown));
 }
 
 function refuse(words: string, cause: unknown): Error {

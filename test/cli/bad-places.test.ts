@@ -1,0 +1,131 @@
+/** Paths and DATA_DIRs where nothing can be read or written: one line that says which part is wrong and what to do. */
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { runCli } from './child.ts';
+
+const ELSEWHERE = /: put that right, or set another DATA_DIR \(.*\)$/;
+const ANOTHER = /: name another place$/;
+
+let root: string;
+let file: string;
+/** A DATA_DIR with a database. */
+let data: string;
+let backup: string;
+
+beforeAll(async () => {
+  root = mkdtempSync(join(tmpdir(), 'understudy-places-'));
+  file = join(root, 'file');
+  writeFileSync(file, 'no database');
+  data = join(root, 'data');
+  backup = join(root, 'backup');
+  await runCli(['keys', 'create', '--org', 'acme', '--name', 'ci'], { DATA_DIR: data });
+  const made = await runCli(['backup', '--out', backup], { DATA_DIR: data });
+  expect(made.stdout).toMatch(/^Copied 1 file, \d+ rows, /);
+});
+
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+async function refuse(argv: string[], DATA_DIR: string): Promise<string> {
+  const { code, stdout, stderr } = await runCli(argv, { DATA_DIR });
+  expect({ code, stdout }, stderr).toEqual({ code: 1, stdout: '' });
+  expect(stderr.trimEnd().split('\n'), argv.join(' ')).toHaveLength(1);
+  expect(stderr, argv.join(' ')).not.toMatch(/ENOTDIR|ENOENT|EISDIR|EACCES|EPERM/);
+  return stderr.trimEnd();
+}
+
+describe('a DATA_DIR that is none', () => {
+  const commands = [
+    ['token', '--email', 'ann@example.com'],
+    ['keys', 'list', '--org', 'acme'],
+    ['feedback'],
+    ['patterns', 'export', '--tier', 'e2', '-'],
+  ];
+
+  it('below a file', async () => {
+    const all = [...commands, ['backup', '--out', join(root, 'other')], ['restore', '--from', backup]];
+    for (const DATA_DIR of [file, join(file, 'below')]) {
+      for (const line of await Promise.all(all.map((argv) => refuse(argv, DATA_DIR)))) {
+        expect(line).toMatch(ELSEWHERE);
+        expect(line).toContain(`understudy: ${file} is not a folder`);
+        expect(line).toContain(`(${DATA_DIR} now)`);
+      }
+    }
+  });
+
+  it('where nobody makes folders, whatever rights the user has', async () => {
+    for (const DATA_DIR of ['/proc/understudy', '/proc/understudy/data']) {
+      for (const argv of [commands[0]!, ['restore', '--from', backup]]) {
+        const line = await refuse(argv, DATA_DIR);
+        expect(line).toMatch(ELSEWHERE);
+        expect(line).toContain('understudy: nothing can be made in /proc:');
+      }
+    }
+  });
+
+  it('with something else in the place of its secret', async () => {
+    const secret = join(root, 'strange', 'secrets', 'jwt-secret');
+    mkdirSync(secret, { recursive: true });
+    const line = await refuse(commands[0]!, join(root, 'strange'));
+    expect(line).toContain(`${secret} is a folder, not a file`);
+    mkdirSync(join(root, 'short', 'secrets'), { recursive: true });
+    writeFileSync(join(root, 'short', 'secrets', 'jwt-secret'), 'short');
+    expect(await refuse(commands[0]!, join(root, 'short'))).toMatch(
+      /jwt-secret does not hold 256 bits: .*backup/,
+    );
+  });
+});
+
+describe('a path that cannot be', () => {
+  it('below a file', async () => {
+    const below = join(file, 'below');
+    for (const argv of [
+      ['backup', '--out', below],
+      ['backup', `--out=${below}`],
+      ['restore', '--from', below],
+      ['patterns', 'export', '--tier', 'e2', below],
+      ['patterns', 'import', '--tier', 'e2', below],
+    ]) {
+      const line = await refuse(argv, data);
+      expect(line).toMatch(ANOTHER);
+      expect(line).toContain(`understudy: ${file} is not a folder`);
+    }
+    expect(await refuse(['trace', '--db', below], data)).toContain(`cannot be read: ${file} is not a folder`);
+  });
+
+  it('where nothing can be made', async () => {
+    for (const out of ['/proc/understudy', '/proc/understudy/below'])
+      expect(await refuse(['backup', '--out', out], data)).toBe(
+        'understudy: nothing can be made in /proc: name another place',
+      );
+    const line = await refuse(['patterns', 'export', '--tier', 'e2', '/proc/understudy/x'], data);
+    expect(line).toBe('understudy: there is no /proc/understudy: name another place');
+  });
+
+  it('to a backup: a capture database that is none or is missing is told, not left out', async () => {
+    const out = join(root, 'partial');
+    expect(await refuse(['backup', '--out', out, '--db', file], data)).toContain(`${file} is no database`);
+    const missing = join(root, 'missing.mdb');
+    expect(await refuse(['backup', '--out', out, '--db', missing], data)).toBe(
+      `understudy: there is no capture database ${missing}; name another with --db`,
+    );
+    expect(readdirSync(root).filter((name) => name.startsWith('partial'))).toEqual([]);
+  });
+
+  it('to import from: a device whose line has no end', async () => {
+    expect(await refuse(['patterns', 'import', '--tier', 'e2', '/dev/zero'], data)).toBe(
+      'understudy: line 1: the line is too long; nothing was imported',
+    );
+  });
+
+  it('is wrong use when it is empty', async () => {
+    for (const argv of [
+      ['inspect', '--db', ''],
+      ['trace', '--db='],
+      ['trace', '--out', ''],
+      ['patterns', 'import', '--tier', 'e2', ''],
+    ])
+      expect(await runCli(argv, { DATA_DIR: data }), argv.join(' ')).toMatchObject({ code: 2, stdout: '' });
+  });
+});
