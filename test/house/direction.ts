@@ -34,7 +34,7 @@ type Room =
 
 /** Rooms that a file of the room may import from, besides its own. */
 const MAY_IMPORT: Record<Room, readonly Room[]> = {
-  // Bytes only: whoever works on many of them may ask.
+  // Bytes, and the sockets that carry them: whoever works on many of them may ask.
   native: [],
   std: [],
   limits: ['std'],
@@ -49,7 +49,18 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   api: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'auth', 'accounts', 'actor clients'],
   // What an agent's own process uses to call the API.
   client: ['std', 'errors', 'domain', 'contract'],
-  gateway: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'student', 'turns', 'actor clients'],
+  gateway: [
+    'native',
+    'std',
+    'limits',
+    'errors',
+    'domain',
+    'contract',
+    'http',
+    'student',
+    'turns',
+    'actor clients',
+  ],
   // What answers in the upstream's place: the student's thread and, to measure it, the command line.
   student: ['std', 'limits', 'errors', 'domain', 'turns'],
   // Decoders are pure: the writer's thread and the command line read stored bodies with them.
