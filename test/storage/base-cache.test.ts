@@ -1,41 +1,77 @@
-/** Memory of bodies that later ones are stored against: used again, but never while it is somebody's. */
-import { expect, it } from 'vitest';
+/** Memory of exchanges that later ones are stored against: as much as is counted, and never that of two at once. */
+import { join } from 'node:path';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { createPrng } from '../../src/std/prng.ts';
 import { BaseCache, type BaseEntry } from '../../src/storage/capture/base-cache.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { NO_FILES } from '../../src/storage/capture/preparation.ts';
+import { makeExchange } from './captured.ts';
+import { makeFolder } from './folder.ts';
 
 const SECRETS = { texts: [], bytes: [], packed: Buffer.alloc(0), packed_all: Buffer.alloc(0) };
 
-function makeEntry(id: number, raw: Buffer): BaseEntry {
+function makeEntry(id: number, memory: Buffer, raw: Buffer): BaseEntry {
   const request = { raw, stored: raw, edits: [], keeps_files: false, has_files: false, new_files: NO_FILES };
-  return {
-    id,
-    depth: 0,
-    root: id,
-    request,
-    response: null,
-    record: Buffer.alloc(0),
-    secrets: SECRETS,
-    bytes: raw.length,
-  };
+  return { id, depth: 0, root: id, request, response: null, record: null, secrets: SECRETS, memory };
 }
 
-it('uses the memory of dropped bodies again, and of no others', () => {
+it('uses the memory of what was dropped again, and no other', () => {
   const cache = new BaseCache(4 << 20);
   const prng = createPrng(5);
   const buffers = new Set<ArrayBufferLike>();
-  for (let id = 1; id <= 400; id++) {
-    const raw = cache.takeMemory(
-      prng.below(2) === 0 ? 300_000 + prng.below(5_000) : 60_000 + prng.below(60_000),
-    );
-    raw.fill(id % 256);
-    buffers.add(raw.buffer);
-    cache.add(makeEntry(id, raw), null, '/', null);
+  for (let id = 1; id <= 800; id++) {
+    const bytes = prng.below(2) === 0 ? 300_000 + prng.below(5_000) : 1 + prng.below(60_000);
+    const memory = cache.takeMemory(bytes)!;
+    expect(memory.length).toBeGreaterThanOrEqual(bytes);
+    memory.fill(id % 256);
+    buffers.add(memory.buffer);
+    cache.add(makeEntry(id, memory, memory.subarray(0, bytes)), null, '/', null);
+    expect(cache.bytes).toBeLessThanOrEqual(4 << 20);
     for (let kept = id; kept > 0; kept--) {
       const body = cache.get(kept)?.request.raw;
       if (body === undefined) continue;
       expect([kept, body[0], body[body.length - 1]]).toEqual([kept, kept % 256, kept % 256]);
     }
   }
-  expect(buffers.size).toBeLessThan(300);
+  expect(buffers.size).toBeLessThan(400);
+  expect(cache.takeMemory((1 << 20) + 1)).toBeNull();
+});
+
+it('holds no more memory than it counts, whatever was in the bodies', async () => {
+  const add = vi.spyOn(BaseCache.prototype, 'add');
+  onTestFinished(() => add.mockRestore());
+  const log = await CaptureLog.open({ path: join(makeFolder(), 'capture.mdb'), redact: true });
+  onTestFinished(() => log.close());
+  const prng = createPrng(7);
+  const word = () => prng.below(2 ** 32).toString(36);
+  const words = (count: number) => Array.from({ length: count }, word).join(' ');
+  const key = () => `sk-ant-api03-${Array.from({ length: 9 }, word).join('')}AA`;
+  const image = () => Buffer.from(Array.from({ length: 1_100 }, () => prng.below(256))).toString('base64');
+  for (let i = 0; i < 120; i++) {
+    const text = words(60 + prng.below(200));
+    const more = [text, `${text} ${key()}`, `"}, {"data":"${image()}"}, {"text":"${text}`][i % 3];
+    const body = Buffer.from(`{"text":"${word()} ${more}"}`);
+    await log.append([makeExchange({ request_body: body, response_body: body.subarray(0, 900) })]);
+  }
+
+  const cache = add.mock.contexts[0] as BaseCache;
+  const held = new Set<ArrayBufferLike>();
+  let kept = 0;
+  for (const [{ id }] of add.mock.calls) {
+    const entry = cache.get(id);
+    if (entry === undefined) continue;
+    kept++;
+    held.add(entry.memory.buffer);
+    held.add(entry.record!.buffer);
+    for (const body of [entry.request, entry.response!]) {
+      held.add(body.raw.buffer);
+      held.add(body.stored.buffer);
+      for (const { text } of body.edits) held.add(text.buffer);
+    }
+  }
+  expect(kept).toBeGreaterThan(100);
+  let bytes = 0;
+  for (const { byteLength } of held) bytes += byteLength;
+  // The mask's is everybody's.
+  expect(bytes).toBeLessThanOrEqual(cache.bytes + Buffer.poolSize);
 });

@@ -22,6 +22,7 @@ import { byteEngine, packNeedles } from '../../../native/byte-engine.ts';
 import { ATTACHMENT_BYTES_MIN } from '../../limits.ts';
 import { makeFolder } from '../../std/folder.ts';
 import { RecentMap } from '../../std/recent-map.ts';
+import { leaveRest } from './codec.ts';
 
 /** Files that are known to be saved without asking the disk. */
 const MAX_KNOWN = 65_536;
@@ -112,7 +113,8 @@ function readBase64(text: string): { variant: Variant; content: Buffer } | null 
 
 function makeAttachment(start: number, end: number, variant: Variant, content: Buffer): FoundAttachment {
   const sha256 = hash('sha256', content, 'hex');
-  const placeholder = Buffer.from(`${PLACEHOLDER_HEAD}${variant}${sha256}\0`, 'latin1');
+  // It is kept with the edits of a body.
+  const placeholder = leaveRest(Buffer.from(`${PLACEHOLDER_HEAD}${variant}${sha256}\0`, 'latin1'));
   return { start, end, placeholder, sha256, content };
 }
 

@@ -5,8 +5,11 @@
  * Looked for in this order: the last exchange of the same run; exchanges whose body looks the same at a given place, the
  * farthest place first; the last exchange on the same path (for its headers). Bounded in bytes; the one used least recently goes
  * first, and one that its successor repeats whole goes at once.
+ *
+ * All bytes that are kept of an exchange lie in one memory that nothing else is in, and are counted at its length: a small
+ * Buffer of its own would keep the 8 KB that Node cuts it from. What is dropped is used again, which is counted as well.
  */
-import { byteEngine } from '../../../native/byte-engine.ts';
+import { byteEngine, copyBytes } from '../../../native/byte-engine.ts';
 import { LinkedMap } from '../../std/linked-map.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 import { measureSharedPrefix, type PreparedBody, type SecretSet } from './preparation.ts';
@@ -24,7 +27,8 @@ export interface BaseEntry {
   /** The last part of the record, as dictionary; null when there was no time for it. */
   record: Buffer | null;
   secrets: SecretSet;
-  bytes: number;
+  /** All that the bodies and the record are in, from `takeMemory`. */
+  memory: Buffer;
 }
 
 /** Places in a body where the bytes before are taken as its fingerprint: each half as far again as the one before. */
@@ -46,15 +50,17 @@ const SHARE_WEIGHT = 1 / 64;
 const SHARE_MIN = 0.05;
 const KEPT_OF = 8;
 
-/**
- * Memory for bodies of this length and more is used again: V8 counts what is taken anew against the little that the heap may
- * grow by, and collects all of it every some MB.
- */
-const REUSED_BYTES = 16 << 10;
-/** It is taken in multiples of this, and does for a body that leaves so much of it free. */
-const REUSED_STEP_BYTES = 32 << 10;
-const REUSED_SPARE_BYTES = 128 << 10;
-const FREE_BYTES_MAX = 16 << 20;
+/** Memory is taken in lengths of which eight come between a power of two and the next: at most an eighth is left over. */
+const CELL_BYTES_MIN = 1_024;
+const CELL_STEPS_LOG = 3;
+/** Free memory that is so many lengths longer than what is asked for will do. */
+const CELLS_LONGER = 4;
+/** Part of the bound that memory which waits to be used again may take, and one exchange. */
+const FREE_PART = 4;
+const ENTRY_PART = 4;
+/** Objects of an entry, its places in the maps, and the objects of one edit. */
+const ENTRY_BYTES = 1_024;
+const EDIT_BYTES = 384;
 
 /** The base that was chosen and how many bytes both request bodies begin with. */
 export interface ChosenBase {
@@ -68,13 +74,12 @@ export class BaseCache {
   readonly #maxBytes: number;
   #bytes = 0;
   readonly #entries = new LinkedMap<number, BaseEntry>();
-  readonly #runs = new RecentMap<string, number>(MAX_RUNS);
+  readonly #runs = new RecentMap<number, number>(MAX_RUNS);
   readonly #prints = new RecentMap<number, number[]>(MAX_PRINTS);
-  readonly #paths = new RecentMap<string, number[]>(MAX_PRINTS);
+  readonly #paths = new RecentMap<number, number[]>(MAX_PRINTS);
 
-  /** What `takeMemory` gave, and what of it was dropped. */
-  readonly #memories = new WeakSet<ArrayBufferLike>();
-  readonly #free: Buffer[] = [];
+  /** Memory of what was dropped, by its length. */
+  readonly #free = new Map<number, Buffer[]>();
   #freeBytes = 0;
 
   /** Of the latest lookups, the share that found a base whose body helps. */
@@ -85,13 +90,14 @@ export class BaseCache {
     this.#maxBytes = maxBytes;
   }
 
+  /** All that is held. */
   get bytes(): number {
-    return this.#bytes;
+    return this.#bytes + this.#freeBytes;
   }
 
   clear(): void {
     this.#bytes = 0;
-    this.#free.length = 0;
+    this.#free.clear();
     this.#freeBytes = 0;
     this.#entries.clear();
     this.#runs.clear();
@@ -112,22 +118,23 @@ export class BaseCache {
   }
 
   /**
-   * Memory for a request's body that is kept here. It may be that of an exchange that was dropped: nobody may look at
-   * that one's request any more.
+   * Memory for what is kept of one exchange, at least so long. It may be that of one that was dropped: nobody may look at
+   * that one any more.
+   * @returns null when it is more than may be kept
    */
-  takeMemory(bytes: number): Buffer {
-    if (bytes < REUSED_BYTES) return Buffer.allocUnsafeSlow(bytes);
-    const place = this.#free.findIndex(
-      ({ length }) => length >= bytes && length - bytes <= REUSED_SPARE_BYTES,
-    );
-    if (place >= 0) {
-      const [free] = this.#free.splice(place, 1);
-      this.#freeBytes -= free!.length;
-      return free!.subarray(0, bytes);
+  takeMemory(bytes: number): Buffer | null {
+    if (bytes > this.#maxBytes / ENTRY_PART) return null;
+    const wanted = roundCell(bytes);
+    let cell = wanted;
+    for (let longer = 0; longer <= CELLS_LONGER; longer++) {
+      const memory = this.#free.get(cell)?.pop();
+      if (memory !== undefined) {
+        this.#freeBytes -= cell;
+        return memory;
+      }
+      cell = roundCell(cell + 1);
     }
-    const memory = Buffer.allocUnsafeSlow(Math.ceil(bytes / REUSED_STEP_BYTES) * REUSED_STEP_BYTES);
-    this.#memories.add(memory.buffer);
-    return memory.subarray(0, bytes);
+    return Buffer.allocUnsafeSlow(wanted);
   }
 
   /** The best base for a body, or null. */
@@ -141,7 +148,7 @@ export class BaseCache {
   #find(runId: string | null, path: string, body: Buffer): ChosenBase | null {
     let best: ChosenBase | null = null;
     if (runId !== null) {
-      const id = this.#runs.get(runId);
+      const id = this.#runs.get(printText(runId));
       const entry = id === undefined ? undefined : this.get(id);
       if (entry !== undefined) {
         best = { entry, prefix: measureSharedPrefix(entry.request, body), by_path: false };
@@ -158,7 +165,7 @@ export class BaseCache {
       if (best === null || found.prefix * 2 >= body.length) return found;
     }
     if (best !== null) return best;
-    const last = this.#chooseAmong(this.#paths.get(path), body);
+    const last = this.#chooseAmong(this.#paths.get(printText(path)), body);
     return last === null ? null : { ...last, by_path: true };
   }
 
@@ -184,27 +191,72 @@ export class BaseCache {
    */
   add(entry: BaseEntry, runId: string | null, path: string, replaced: BaseEntry | null): void {
     if (replaced !== null && replaced.id !== entry.root) this.#drop(replaced);
-    if (entry.bytes > this.#maxBytes / 4) return;
     this.#entries.set(entry.id, entry);
-    this.#bytes += entry.bytes;
-    if (runId !== null) this.#runs.set(runId, entry.id);
+    this.#bytes += countHeld(entry);
+    if (runId !== null) this.#runs.set(printText(runId), entry.id);
     const body = entry.request.raw;
     for (let place = 0; place < PLACES.length && PLACES[place]! <= body.length; place++) {
       note(this.#prints, printBody(body, place), entry.id);
     }
-    note(this.#paths, path, entry.id);
-    while (this.#bytes > this.#maxBytes) this.#drop(this.#entries.oldest!);
+    note(this.#paths, printText(path), entry.id);
+    while (this.bytes > this.#maxBytes) this.#drop(this.#entries.oldest!);
   }
 
   #drop(entry: BaseEntry): void {
     if (!this.#entries.delete(entry.id)) return;
-    this.#bytes -= entry.bytes;
-    const { buffer } = entry.request.raw;
-    if (!this.#memories.has(buffer)) return;
-    this.#free.push(Buffer.from(buffer));
-    this.#freeBytes += buffer.byteLength;
-    while (this.#freeBytes > FREE_BYTES_MAX) this.#freeBytes -= this.#free.shift()!.length;
+    this.#bytes -= countHeld(entry);
+    const { memory } = entry;
+    const free = this.#free.get(memory.length);
+    if (free === undefined) this.#free.set(memory.length, [memory]);
+    else free.push(memory);
+    this.#freeBytes += memory.length;
+    while (this.#freeBytes > this.#maxBytes / FREE_PART) this.#release();
   }
+
+  /** Gives up free memory of the length of which there is most. */
+  #release(): void {
+    let most: Buffer[] = [];
+    let mostBytes = 0;
+    for (const [cell, free] of this.#free) {
+      if (cell * free.length <= mostBytes) continue;
+      most = free;
+      mostBytes = cell * free.length;
+    }
+    this.#freeBytes -= most.pop()!.length;
+  }
+}
+
+/** Bytes of a body that is kept, as `copyBody` writes it. */
+export function countCopied(body: PreparedBody): number {
+  return body.stored === body.raw ? body.raw.length : body.raw.length + body.stored.length;
+}
+
+/** The same body in that memory, from there on. */
+export function copyBody(body: PreparedBody, memory: Buffer, at: number): PreparedBody {
+  const end = at + body.raw.length;
+  const raw = memory.subarray(at, end);
+  copyBytes(body.raw, raw, 0);
+  if (body.stored === body.raw) return { ...body, raw, stored: raw };
+  const stored = memory.subarray(end, end + body.stored.length);
+  copyBytes(body.stored, stored, 0);
+  return { ...body, raw, stored };
+}
+
+function countHeld({ memory, request, response }: BaseEntry): number {
+  return ENTRY_BYTES + memory.length + countEdits(request) + (response === null ? 0 : countEdits(response));
+}
+
+function countEdits({ edits }: PreparedBody): number {
+  let bytes = 0;
+  for (const { text } of edits) bytes += EDIT_BYTES + text.length;
+  return bytes;
+}
+
+/** The length of memory for so many bytes. */
+function roundCell(bytes: number): number {
+  if (bytes <= CELL_BYTES_MIN) return CELL_BYTES_MIN;
+  const step = 1 << (31 - Math.clz32(bytes - 1) - CELL_STEPS_LOG);
+  return Math.ceil(bytes / step) * step;
 }
 
 /** A clearly longer beginning; of nearly equal ones, the one with the shorter chain under it. */
@@ -230,4 +282,11 @@ function printBody(body: Buffer, place: number): number {
   const at = PLACES[place]!;
   const print = byteEngine.measureChecksum(body, at - PRINT_BYTES, at);
   return (print ^ Math.imul(place, PLACE_FACTOR)) & SMALL_MASK;
+}
+
+const scratch = Buffer.allocUnsafeSlow(1_024);
+
+/** The same for a name, of which nothing is kept: a string may hold on to a much longer one that it was cut from. */
+function printText(text: string): number {
+  return byteEngine.measureChecksum(scratch, 0, scratch.write(text, 0, 'latin1')) & SMALL_MASK;
 }

@@ -152,9 +152,8 @@ export function draftRecord(
   };
 }
 
-/** @param last only so many bytes at the end are wanted */
-export function writeRecord(draft: RecordDraft, last = draft.bytes): Buffer {
-  const out = Buffer.allocUnsafe(Math.min(last, draft.bytes));
+/** Fills the memory with the end of the record. */
+export function writeRecordEnd(draft: RecordDraft, out: Buffer): void {
   let to = out.length;
   for (let i = draft.parts.length - 1; i >= 0 && to > 0; i--) {
     const part = draft.parts[i]!;
@@ -162,7 +161,6 @@ export function writeRecord(draft: RecordDraft, last = draft.bytes): Buffer {
     to -= part.length - from;
     part.copy(out, to, from);
   }
-  return out;
 }
 
 function countBytes(parts: readonly Buffer[]): number {

@@ -9,11 +9,10 @@
  */
 import { existsSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { copyBytes } from '../../../native/byte-engine.ts';
 import type { CapturedExchange } from '../../domain/exchange.ts';
 import { makeFolder } from '../../std/folder.ts';
 import { AttachmentStore, syncPath } from './attachments.ts';
-import { BaseCache, type BaseEntry, type ChosenBase } from './base-cache.ts';
+import { BaseCache, type BaseEntry, type ChosenBase, copyBody, countCopied } from './base-cache.ts';
 import { BlockReader } from './blocks.ts';
 import {
   cutBlock,
@@ -25,7 +24,7 @@ import {
   pointToRawBlock,
   type RecordDraft,
   sealParts,
-  writeRecord,
+  writeRecordEnd,
 } from './codec.ts';
 import { type Delta, makeDelta } from './delta.ts';
 import { type DecodeExchange, ExchangeIndex } from './facts.ts';
@@ -123,8 +122,6 @@ export interface CaptureLogStats {
 /** What of an exchange goes into a block. */
 interface EncodedExchange {
   draft: RecordDraft;
-  /** null: not kept for others to build on. */
-  entry: BaseEntry | null;
   base: BaseEntry | null;
 }
 
@@ -422,26 +419,28 @@ export class CaptureLog {
       responseDelta?.literals ?? [response.stored],
       meta,
     );
-    if (pressed && !this.#bases.isWorthKeeping()) return { draft, entry: null, base };
-    const keptRequest = ownBody(request, (bytes) => this.#bases.takeMemory(bytes));
-    const keptResponse =
-      !pressed && response.raw.length <= MAX_RESPONSE_BASE_BYTES
-        ? ownBody(response, Buffer.allocUnsafeSlow)
-        : null;
-    const record = pressed ? null : writeRecord(draft, DICTIONARY_BYTES);
+    if (pressed && !this.#bases.isWorthKeeping()) return { draft, base };
+    const kept = !pressed && response.raw.length <= MAX_RESPONSE_BASE_BYTES ? response : null;
+    const requestBytes = countCopied(request);
+    const bodyBytes = requestBytes + (kept === null ? 0 : countCopied(kept));
+    const recordBytes = pressed ? 0 : Math.min(draft.bytes, DICTIONARY_BYTES);
+    const memory = this.#bases.takeMemory(bodyBytes + recordBytes);
+    if (memory === null) return { draft, base };
+    const record = pressed ? null : memory.subarray(bodyBytes, bodyBytes + recordBytes);
+    if (record !== null) writeRecordEnd(draft, record);
     const entry: BaseEntry = {
       id,
       depth: base === null ? 0 : base.depth + 1,
       root: base === null ? id : base.root,
-      request: keptRequest,
-      response: keptResponse,
+      request: copyBody(request, memory, 0),
+      response: kept === null ? null : copyBody(kept, memory, requestBytes),
       record,
       secrets: prepared.secrets,
-      bytes: bodyBytes(keptRequest) + bodyBytes(keptResponse) + (record?.length ?? 0) + 1_024,
+      memory,
     };
     const repeats = base !== null && chosen !== null && chosen.prefix * 10 >= base.request.raw.length * 9;
     this.#bases.add(entry, exchange.run_id, exchange.path, repeats ? base : null);
-    return { draft, entry, base };
+    return { draft, base };
   }
 
   /** At the end of a chain, the exchange at its beginning if it still helps, else none: a keyframe. */
@@ -737,19 +736,4 @@ function readWaitingFiles(path: string): number[] {
   } finally {
     void env.root.close();
   }
-}
-
-/** A body that may be kept: not in memory that is used again, and not in a buffer that is much larger. */
-function ownBody(body: PreparedBody, allocate: (bytes: number) => Buffer): PreparedBody {
-  const { buffer } = body.raw;
-  if (buffer instanceof ArrayBuffer && buffer.byteLength <= body.raw.length * 1.25 + 4_096) return body;
-  const raw = allocate(body.raw.length);
-  copyBytes(body.raw, raw, 0);
-  return { ...body, raw, stored: body.stored === body.raw ? raw : body.stored };
-}
-
-function bodyBytes(body: PreparedBody | null): number {
-  if (body === null) return 0;
-  const copies = body.stored === body.raw ? body.raw.length : body.raw.length + body.stored.length;
-  return copies + body.edits.length * 128;
 }

@@ -34,6 +34,7 @@ import {
   PLACEHOLDER_HEAD_BYTES,
   wrapBinaryBody,
 } from './attachments.ts';
+import { leaveRest } from './codec.ts';
 import { measureCommonPrefix, measureCommonSuffix } from './delta.ts';
 import { decodeBody, readCodings } from './encoding.ts';
 import { encodeHeadMeta, type HeadMeta } from './record.ts';
@@ -548,7 +549,7 @@ function editBody(
       edits.push({ start, end, text: file.placeholder, is_file: true });
     } else {
       // It stays in the body, in standard base64 whatever it was in: what it said is gone anyway.
-      const text = Buffer.from(maskRanges(content, inside).toString('base64'), 'latin1');
+      const text = leaveRest(Buffer.from(maskRanges(content, inside).toString('base64'), 'latin1'));
       edits.push({ start, end, text, is_file: false });
     }
   }
