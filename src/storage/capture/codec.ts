@@ -30,8 +30,9 @@
  * several pieces, the value is 130, the number of exchanges, the file's number, the first piece's offset, how many they
  * are, and the length of each.
  */
-import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
+import { constants } from 'node:zlib';
 import { byteEngine } from '../../../native/byte-engine.ts';
+import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 import type { DeltaOps } from './delta.ts';
 import type { RawPlace } from './raw-files.ts';
 
@@ -253,8 +254,8 @@ export function encodeBlock(
     const chunkSize = Math.max(1_024, size);
     const packed =
       dictionary === null
-        ? zstdCompressSync(raw, { params, chunkSize })
-        : zstdCompressSync(raw, { params, chunkSize, dictionary: makeDictionary(dictionary) });
+        ? compressZstd(raw, { params, chunkSize })
+        : compressZstd(raw, { params, chunkSize, dictionary: makeDictionary(dictionary) });
     const codec = dictionary === null ? 1 : dictionary.request === null ? 2 : 3;
     const distance = dictionary?.distance ?? 0;
     if (packed.length < size) {
@@ -462,7 +463,7 @@ export function decodeBlock(head: BlockHead, dictionary: DictionarySource | null
   let raw = head.payload;
   if (head.codec !== 0) {
     const options = { maxOutputLength: Math.max(1, head.raw_bytes) };
-    raw = zstdDecompressSync(
+    raw = decompressZstd(
       head.payload,
       dictionary === null ? options : { ...options, dictionary: makeDictionary(dictionary) },
     );

@@ -24,9 +24,9 @@
  * rotation takes the latest 10,000 along).
  */
 import { hash } from 'node:crypto';
-import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import type { ApiShape, ExchangeFacts, ExchangeRecord } from '../../domain/exchange.ts';
 import { ALIKE, compareSketches, SKETCH_CHARS } from '../../domain/prompt-sketch.ts';
+import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 import type { BlockReader } from './blocks.ts';
 import { type CaptureEnv, readMetaNumber } from './layout.ts';
 import { completeRecord, type ExchangeSummary, type StoredMeta, summarize } from './record.ts';
@@ -243,12 +243,12 @@ function blockKey(id: number, firstId: number): number {
 
 /** Encoded as rows of values, so that 64 of them compress well and names are not repeated. */
 function encodeSummaries(summaries: ExchangeSummary[]): Buffer {
-  return zstdCompressSync(Buffer.from(JSON.stringify(summaries), 'utf8'));
+  return compressZstd(Buffer.from(JSON.stringify(summaries), 'utf8'));
 }
 
 function decodeSummaries(value: Buffer): ExchangeSummary[] {
   return JSON.parse(
-    zstdDecompressSync(value, { maxOutputLength: 256 << 20 }).toString('utf8'),
+    decompressZstd(value, { maxOutputLength: 256 << 20 }).toString('utf8'),
   ) as ExchangeSummary[];
 }
 
