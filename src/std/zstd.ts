@@ -15,20 +15,20 @@ interface Engine {
 
 /** @throws zlib's error */
 export function compressZstd(bytes: Uint8Array, options: ZstdOptions = {}): Buffer {
-  return run(zlib.createZstdCompress(options), bytes) ?? zlib.zstdCompressSync(bytes, options);
+  return run(zlib.createZstdCompress(options), bytes, options) ?? zlib.zstdCompressSync(bytes, options);
 }
 
 /** @throws zlib's error when the bytes are damaged, or more than `maxOutputLength` come out */
 export function decompressZstd(bytes: Uint8Array, options: ZstdOptions = {}): Buffer {
-  return run(zlib.createZstdDecompress(options), bytes) ?? zlib.zstdDecompressSync(bytes, options);
+  return run(zlib.createZstdDecompress(options), bytes, options) ?? zlib.zstdDecompressSync(bytes, options);
 }
 
-function run(stream: unknown, bytes: Uint8Array): Buffer | null {
+function run(stream: unknown, bytes: Uint8Array, { finishFlush }: ZstdOptions): Buffer | null {
   const engine = stream as Engine;
   const handle = engine._handle;
   if (typeof handle?.reset !== 'function' || typeof engine._processChunk !== 'function') return null;
   try {
-    return engine._processChunk(bytes, zlib.constants.ZSTD_e_end);
+    return engine._processChunk(bytes, finishFlush ?? zlib.constants.ZSTD_e_end);
   } finally {
     handle.reset();
   }

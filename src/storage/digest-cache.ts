@@ -8,10 +8,10 @@
 
 import { createHash } from 'node:crypto';
 import { existsSync, rmSync } from 'node:fs';
-import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import { Packr } from 'msgpackr';
 import { DIGEST_CACHE_BYTES } from '../limits.ts';
 import type { RowWrite } from '../runtime/protocol.ts';
+import { compressZstd, decompressZstd } from '../std/zstd.ts';
 import { checkFileHead } from './capture/layout.ts';
 import { LmdbTables } from './lmdb/tables.ts';
 
@@ -87,7 +87,7 @@ export class DigestCache {
     if (row.exchanges !== key.exchanges || row.last_id !== key.last_id || row.outcome !== key.outcome)
       return undefined;
     try {
-      return packr.unpack(zstdDecompressSync(row.packed, { maxOutputLength: UNPACKED_BYTES }));
+      return packr.unpack(decompressZstd(row.packed, { maxOutputLength: UNPACKED_BYTES }));
     } catch {
       return undefined;
     }
@@ -98,7 +98,7 @@ export class DigestCache {
     const { run_id: runId, exchanges, last_id, outcome } = key;
     const id = idOf(runId);
     this.#asked.add(id);
-    const packed = zstdCompressSync(packr.pack(digest));
+    const packed = compressZstd(packr.pack(digest));
     if (this.#bytes + this.#pendingBytes + packed.byteLength > DIGEST_CACHE_BYTES) return;
     const value: DigestRow = { exchanges, last_id, outcome, code: this.#code, packed };
     this.#pending.set(id, { op: 'put', table: DIGESTS, row: [id], value });

@@ -237,15 +237,6 @@ const DAYS_AND_MONTHS = new Set(
     .map((word) => hashString(word)),
 );
 
-/** Which of so many places, by their hashes, they have: nearly all words are none of them, and need no more than a look. */
-const DAY_PLACES = 2_048;
-const dayPlaces = new Uint8Array(DAY_PLACES);
-for (const hash of DAYS_AND_MONTHS) dayPlaces[hash % DAY_PLACES] = 1;
-
-function isDayOrMonth(hash: number): boolean {
-  return dayPlaces[hash % DAY_PLACES] === 1 && DAYS_AND_MONTHS.has(hash);
-}
-
 /** Reads one request. */
 class StepReader {
   readonly system: number[] = [];
@@ -693,7 +684,7 @@ function hashNumbers(sentence: string): number {
   let hash = 0;
   for (const [word] of sentence.slice(0, SENTENCE_READ).matchAll(WORDS_OF_NUMBERS)) {
     // Written small it is a verb: what an agent may do, and how often.
-    const isName = CAPITAL.test(word) && isDayOrMonth(hashString(word.toLowerCase()));
+    const isName = CAPITAL.test(word) && DAYS_AND_MONTHS.has(hashString(word.toLowerCase()));
     if (isName || TIME_OR_YEAR.test(word)) return 0;
     if (PLAIN_NUMBER.test(word)) hash = mixNumber(Math.imul(hash, 31) + hashString(word)) || 1;
   }
@@ -740,7 +731,7 @@ function readSentences(
     if (isWord) {
       words++;
       const hash = mixNumber(word);
-      const isWhen = hasDigit || isDayOrMonth(hash);
+      const isWhen = hasDigit || DAYS_AND_MONTHS.has(hash);
       if (isWhen) isChanging = true;
       sentence = mixNumber(Math.imul(sentence, 31) + (isWhen ? 9 : hash));
       word = 0x811c9dc5;

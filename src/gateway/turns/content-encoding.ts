@@ -11,6 +11,7 @@
 
 import zlib from 'node:zlib';
 import { DECODED_BODY_BYTES } from '../../limits.ts';
+import { decompressZstd } from '../../std/zstd.ts';
 
 /** More codings than this on one body are refused: nobody stacks them in earnest. */
 const MAX_CODINGS = 4;
@@ -130,7 +131,7 @@ function inflate(
         };
       case 'zstd':
         return {
-          bytes: zlib.zstdDecompressSync(bytes, {
+          bytes: decompressZstd(bytes, {
             maxOutputLength,
             ...(cutOff ? { finishFlush: zlib.constants.ZSTD_e_flush } : {}),
           }),

@@ -21,8 +21,8 @@ import { join } from 'node:path';
 import { byteEngine, packNeedles } from '../../../native/byte-engine.ts';
 import { ATTACHMENT_BYTES_MIN } from '../../limits.ts';
 import { makeFolder } from '../../std/folder.ts';
+import { leaveRest } from '../../std/own-memory.ts';
 import { RecentMap } from '../../std/recent-map.ts';
-import { leaveRest } from './codec.ts';
 
 /** Files that are known to be saved without asking the disk. */
 const MAX_KNOWN = 65_536;

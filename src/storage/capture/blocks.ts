@@ -6,13 +6,13 @@
  */
 
 import { LinkedMap } from '../../std/linked-map.ts';
+import { leaveRest } from '../../std/own-memory.ts';
 import { restoreAttachments } from './attachments.ts';
 import {
   type DictionarySource,
   decodeBlock,
   decodeRecord,
   joinBlock,
-  leaveRest,
   type RecordParts,
   readBlockCount,
   readBlockHead,

@@ -32,6 +32,7 @@
  */
 import { constants } from 'node:zlib';
 import { byteEngine } from '../../../native/byte-engine.ts';
+import { leaveRest } from '../../std/own-memory.ts';
 import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 import type { DeltaOps } from './delta.ts';
 import type { RawPlace } from './raw-files.ts';
@@ -102,17 +103,6 @@ export class ByteCursor {
     this.at += size;
     return part;
   }
-}
-
-/**
- * The same bytes; in memory of their own where they are less than half of the memory that they lie in. Whoever keeps them
- * would keep all of it: 16 KB for whatever node:zlib unpacks, the whole block for a short body.
- */
-export function leaveRest(bytes: Buffer): Buffer {
-  if (2 * bytes.length >= bytes.buffer.byteLength) return bytes;
-  const own = Buffer.allocUnsafeSlow(bytes.length);
-  bytes.copy(own);
-  return own;
 }
 
 /** A record that is not written out yet: what it is made of, one behind the other. */

@@ -9,6 +9,7 @@
  */
 import { promisify } from 'node:util';
 import * as zlib from 'node:zlib';
+import { decompressZstd } from '../../std/zstd.ts';
 
 /** What became of a body. */
 export interface DecodedBody {
@@ -106,7 +107,7 @@ function decodeAtOnce(body: Buffer, coding: Coding, max: number): Buffer {
   const options = { maxOutputLength: max, info: true };
   if (coding === 'zstd') {
     if (!isWholeZstd(body)) throw new RangeError('not one whole zstd stream');
-    return zlib.zstdDecompressSync(body, { maxOutputLength: max });
+    return decompressZstd(body, { maxOutputLength: max });
   }
   let inflated: Inflated;
   if (coding === 'gzip') inflated = zlib.gunzipSync(body, options) as unknown as Inflated;

@@ -25,6 +25,7 @@ import {
   SCAN_MARGIN_BYTES,
 } from '../../domain/redaction.ts';
 import { ATTACHMENT_BYTES_MIN } from '../../limits.ts';
+import { leaveRest } from '../../std/own-memory.ts';
 import {
   type FoundAttachment,
   findAttachments,
@@ -34,7 +35,6 @@ import {
   PLACEHOLDER_HEAD_BYTES,
   wrapBinaryBody,
 } from './attachments.ts';
-import { leaveRest } from './codec.ts';
 import { measureCommonPrefix, measureCommonSuffix } from './delta.ts';
 import { decodeBody, readCodings } from './encoding.ts';
 import { encodeHeadMeta, type HeadMeta } from './record.ts';

@@ -1,0 +1,12 @@
+/** Bytes that are kept, and the memory that they keep with them. Any thread. */
+
+/**
+ * The same bytes; in memory of their own where they are less than half of the memory that they lie in. Whoever keeps them
+ * would keep all of it: 16 KB for whatever node:zlib unpacks, the whole block for a short body.
+ */
+export function leaveRest(bytes: Buffer): Buffer {
+  if (2 * bytes.length >= bytes.buffer.byteLength) return bytes;
+  const own = Buffer.allocUnsafeSlow(bytes.length);
+  bytes.copy(own);
+  return own;
+}
