@@ -103,6 +103,9 @@ napi_value IsPlain(napi_env env, napi_callback_info info) {
   return napi_get_boolean(env, plain, &result) == napi_ok ? result : nullptr;
 }
 
+/** Bytes that are compared at once: of so many, where two bodies part is soon found. */
+constexpr size_t kComparedBytes = 2048;
+
 /** measureCommonPrefix(a, b, aFrom, bFrom, limit) */
 napi_value MeasureCommonPrefix(napi_env env, napi_callback_info info) {
   napi_value arguments[5];
@@ -122,6 +125,8 @@ napi_value MeasureCommonPrefix(napi_env env, napi_callback_info info) {
   const uint8_t* left = a.data + a_from;
   const uint8_t* right = b.data + b_from;
   size_t at = 0;
+  // The library's comparison takes the widest loads there are, but does not say where the two part.
+  while (at + kComparedBytes <= max && memcmp(left + at, right + at, kComparedBytes) == 0) at += kComparedBytes;
   while (at + 8 <= max) {
     uint64_t x;
     uint64_t y;

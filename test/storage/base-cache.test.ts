@@ -1,10 +1,12 @@
 /** Memory of exchanges that later ones are stored against: as much as is counted, and never that of two at once. */
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { MASK } from '../../src/domain/redaction.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { BaseCache, type BaseEntry } from '../../src/storage/capture/base-cache.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { NO_FILES } from '../../src/storage/capture/preparation.ts';
+import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeExchange } from './captured.ts';
 import { makeFolder } from './folder.ts';
 
@@ -74,4 +76,47 @@ it('holds no more memory than it counts, whatever was in the bodies', async () =
   for (const { byteLength } of held) bytes += byteLength;
   // The mask's is everybody's.
   expect(bytes).toBeLessThanOrEqual(cache.bytes + Buffer.poolSize);
+});
+
+it('lets conversations grow where they are, also where one parts in two or goes back', async () => {
+  const takeOver = vi.spyOn(BaseCache.prototype, 'takeOver');
+  onTestFinished(() => takeOver.mockRestore());
+  const path = join(makeFolder(), 'capture.mdb');
+  const log = await CaptureLog.open({ path, redact: true });
+  onTestFinished(() => log.close());
+  const prng = createPrng(11);
+  const words = (bytes: number) => {
+    let text = '';
+    while (text.length < bytes) text += `${prng.below(2 ** 32).toString(36)} `;
+    return text;
+  };
+  const key = `sk-ant-api03-${words(80).replaceAll(' ', '')}AA`;
+  const runs = Array.from({ length: 6 }, (_, run) => ({ run_id: `run-${run}`, turns: [words(30_000)] }));
+  const stored: string[] = [];
+  let turn = 0;
+  for (let batch = 0; batch < 12; batch++) {
+    await log.append(
+      Array.from({ length: 40 }, () => {
+        const { run_id, turns } = runs[turn++ % runs.length]!;
+        const next = prng.below(20);
+        if (next === 0 && turns.length > 2) turns.length -= 2;
+        else if (next === 1) turns[0] = words(30_000);
+        else turns.push(next === 2 ? `${words(900)} ${key} ` : words(100 + prng.below(3_000)));
+        const text = turns.join('');
+        stored.push(text.replaceAll(key, MASK));
+        const branch = prng.below(10) === 0 ? 'run-of-its-own' : run_id;
+        return makeExchange({
+          run_id: branch,
+          request_body: Buffer.from(text),
+          response_body: Buffer.from(words(300)),
+        });
+      }),
+    );
+  }
+  const taken = takeOver.mock.results.filter(({ value }) => value !== null).length;
+  expect(taken).toBeGreaterThan(100);
+  const reader = CaptureReader.open(path);
+  onTestFinished(() => reader.close());
+  for (const [at, text] of stored.entries())
+    expect(reader.body(at + 1, 'request')!.toString() === text).toBe(true);
 });

@@ -137,6 +137,16 @@ export class BaseCache {
     return Buffer.allocUnsafeSlow(wanted);
   }
 
+  /**
+   * The memory of a base that its successor repeats, for the successor; the base is dropped then. What both begin with lies
+   * there already.
+   * @returns null when it is too short, or others build on the base
+   */
+  takeOver(base: BaseEntry, bytes: number): Buffer | null {
+    if (base.memory.length < bytes || base.id === base.root || !this.#forget(base)) return null;
+    return base.memory;
+  }
+
   /** The best base for a body, or null. */
   choose(runId: string | null, path: string, body: Buffer): ChosenBase | null {
     const chosen = this.#find(runId, path, body);
@@ -202,9 +212,15 @@ export class BaseCache {
     while (this.bytes > this.#maxBytes) this.#drop(this.#entries.oldest!);
   }
 
-  #drop(entry: BaseEntry): void {
-    if (!this.#entries.delete(entry.id)) return;
+  /** @returns whether it was there */
+  #forget(entry: BaseEntry): boolean {
+    if (!this.#entries.delete(entry.id)) return false;
     this.#bytes -= countHeld(entry);
+    return true;
+  }
+
+  #drop(entry: BaseEntry): void {
+    if (!this.#forget(entry)) return;
     const { memory } = entry;
     const free = this.#free.get(memory.length);
     if (free === undefined) this.#free.set(memory.length, [memory]);
@@ -228,18 +244,26 @@ export class BaseCache {
 
 /** Bytes of a body that is kept, as `copyBody` writes it. */
 export function countCopied(body: PreparedBody): number {
-  return body.stored === body.raw ? body.raw.length : body.raw.length + body.stored.length;
+  return isAsItCame(body) ? body.raw.length : body.raw.length + body.stored.length;
 }
 
-/** The same body in that memory, from there on. */
-export function copyBody(body: PreparedBody, memory: Buffer, at: number): PreparedBody {
+/**
+ * The same body in that memory, from there on.
+ * @param known so many of its first bytes are there already
+ */
+export function copyBody(body: PreparedBody, memory: Buffer, at: number, known = 0): PreparedBody {
   const end = at + body.raw.length;
   const raw = memory.subarray(at, end);
-  copyBytes(body.raw, raw, 0);
-  if (body.stored === body.raw) return { ...body, raw, stored: raw };
+  copyBytes(known === 0 ? body.raw : body.raw.subarray(known), raw, known);
+  if (isAsItCame(body)) return { ...body, raw, stored: raw };
   const stored = memory.subarray(end, end + body.stored.length);
   copyBytes(body.stored, stored, 0);
   return { ...body, raw, stored };
+}
+
+/** Nothing of it is stored otherwise than it came. */
+export function isAsItCame(body: PreparedBody): boolean {
+  return body.stored === body.raw;
 }
 
 function countHeld({ memory, request, response }: BaseEntry): number {

@@ -12,7 +12,14 @@ import { dirname } from 'node:path';
 import type { CapturedExchange } from '../../domain/exchange.ts';
 import { makeFolder } from '../../std/folder.ts';
 import { AttachmentStore, syncPath } from './attachments.ts';
-import { BaseCache, type BaseEntry, type ChosenBase, copyBody, countCopied } from './base-cache.ts';
+import {
+  BaseCache,
+  type BaseEntry,
+  type ChosenBase,
+  copyBody,
+  countCopied,
+  isAsItCame,
+} from './base-cache.ts';
 import { BlockReader } from './blocks.ts';
 import {
   cutBlock,
@@ -75,6 +82,8 @@ const MAX_RAW_BLOCKS = 65_536;
  * until nine times what it took has passed. Agents' turns come seconds apart, so nearly all get the thorough one.
  */
 const PATIENT_SHARE = 0.1;
+/** Part of a growing request by which its memory is longer: some turns fit in. */
+const GROWTH_PART = 8;
 /** Responses longer than this are not kept as bases. */
 const MAX_RESPONSE_BASE_BYTES = 256 << 10;
 /** Response bodies with a shorter common beginning are not worth a delta. */
@@ -424,7 +433,12 @@ export class CaptureLog {
     const requestBytes = countCopied(request);
     const bodyBytes = requestBytes + (kept === null ? 0 : countCopied(kept));
     const recordBytes = pressed ? 0 : Math.min(draft.bytes, DICTIONARY_BYTES);
-    const memory = this.#bases.takeMemory(bodyBytes + recordBytes);
+    const repeats = base !== null && chosen !== null && chosen.prefix * 10 >= base.request.raw.length * 9;
+    // Under pressure a conversation that goes on grows where it is.
+    const grows = pressed && repeats && isAsItCame(request) && isAsItCame(base.request);
+    const taken = grows ? this.#bases.takeOver(base, requestBytes) : null;
+    const room = grows ? Math.floor(requestBytes / GROWTH_PART) : 0;
+    const memory = taken ?? this.#bases.takeMemory(bodyBytes + recordBytes + room);
     if (memory === null) return { draft, base };
     const record = pressed ? null : memory.subarray(bodyBytes, bodyBytes + recordBytes);
     if (record !== null) writeRecordEnd(draft, record);
@@ -432,13 +446,12 @@ export class CaptureLog {
       id,
       depth: base === null ? 0 : base.depth + 1,
       root: base === null ? id : base.root,
-      request: copyBody(request, memory, 0),
+      request: copyBody(request, memory, 0, taken === null ? 0 : chosen!.prefix),
       response: kept === null ? null : copyBody(kept, memory, requestBytes),
       record,
       secrets: prepared.secrets,
       memory,
     };
-    const repeats = base !== null && chosen !== null && chosen.prefix * 10 >= base.request.raw.length * 9;
     this.#bases.add(entry, exchange.run_id, exchange.path, repeats ? base : null);
     return { draft, base };
   }
