@@ -147,15 +147,18 @@ export class BaseCache {
     return base.memory;
   }
 
-  /** The best base for a body, or null. */
-  choose(runId: string | null, path: string, body: Buffer): ChosenBase | null {
-    const chosen = this.#find(runId, path, body);
+  /**
+   * The best base for a body, or null.
+   * @param pressed of those on the same path only the last one is looked at
+   */
+  choose(runId: string | null, path: string, body: Buffer, pressed: boolean): ChosenBase | null {
+    const chosen = this.#find(runId, path, body, pressed);
     const helps = chosen !== null && chosen.prefix * 4 >= body.length;
     this.#share += ((helps ? 1 : 0) - this.#share) * SHARE_WEIGHT;
     return chosen;
   }
 
-  #find(runId: string | null, path: string, body: Buffer): ChosenBase | null {
+  #find(runId: string | null, path: string, body: Buffer, pressed: boolean): ChosenBase | null {
     let best: ChosenBase | null = null;
     if (runId !== null) {
       const id = this.#runs.get(printText(runId));
@@ -175,7 +178,8 @@ export class BaseCache {
       if (best === null || found.prefix * 2 >= body.length) return found;
     }
     if (best !== null) return best;
-    const last = this.#chooseAmong(this.#paths.get(printText(path)), body);
+    const ids = this.#paths.get(printText(path));
+    const last = this.#chooseAmong(pressed ? ids?.slice(-1) : ids, body);
     return last === null ? null : { ...last, by_path: true };
   }
 

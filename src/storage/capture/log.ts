@@ -397,7 +397,7 @@ export class CaptureLog {
    */
   #encode(prepared: PreparedExchange, id: number, pressed: boolean): EncodedExchange {
     const { exchange } = prepared;
-    const chosen = this.#chooseBase(prepared);
+    const chosen = this.#chooseBase(prepared, pressed);
     const base = chosen?.entry ?? null;
     // Edits of the base hold for this body only when the same secrets were looked for.
     const alike = base !== null && base.secrets === prepared.secrets;
@@ -457,9 +457,9 @@ export class CaptureLog {
   }
 
   /** At the end of a chain, the exchange at its beginning if it still helps, else none: a keyframe. */
-  #chooseBase(prepared: PreparedExchange): ChosenBase | null {
+  #chooseBase(prepared: PreparedExchange, pressed: boolean): ChosenBase | null {
     const { exchange } = prepared;
-    const chosen = this.#bases.choose(exchange.run_id, exchange.path, prepared.request_raw);
+    const chosen = this.#bases.choose(exchange.run_id, exchange.path, prepared.request_raw, pressed);
     if (chosen === null || chosen.entry.depth < MAX_DEPTH) return chosen;
     const root = this.#bases.get(chosen.entry.root);
     if (root === undefined) return null;
