@@ -1,7 +1,7 @@
 /**
  * Keeps a front's loop from going to sleep right after an answer. A core that sleeps, above all a virtual machine's,
  * comes back late and with cold caches: a step asked right after the last one then takes a third longer
- * (`bench/README.md`). So the loop polls on for about as long as a sleep would cost, in case the client asks again; to wait
+ * (`bench/notes/steps.md`). So the loop polls on for about as long as a sleep would cost, in case the client asks again; to wait
  * so long and no longer never costs more than twice what the best choice would (Karlin, Li, Manasse and Owicki,
  * "Empirical studies of competitive spinning", 1991). Front threads.
  */

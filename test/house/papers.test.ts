@@ -1,6 +1,6 @@
 /** What the papers of the project say and what is there: commands, links, paths, pinned versions. */
 
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, posix } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseEnv } from 'node:util';
@@ -49,7 +49,13 @@ describe('README', () => {
   });
 });
 
-describe.each(['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'docs/api-decisions.md'])('%s', (paper) => {
+const papers = ['docs', 'src', 'actors', 'bench'].flatMap((folder) =>
+  readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((path) =>
+    posix.join(folder, path),
+  ),
+);
+
+describe.each([...readdirSync(root), ...papers].filter((path) => path.endsWith('.md')))('%s', (paper) => {
   const text = read(paper);
 
   it('links only to files and headings that exist', () => {
