@@ -16,7 +16,7 @@ export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; DATA
   --tier TIER          e1, e2 or e3: named in the line that says how to import the patterns; e2
   --student KIND       exemplar (default): answers from golden steps itself. http: a cheaper model is asked, and
                        golden steps say where it may be
-  --endpoint URL       of kind http: base address of the service, up to and without /v1
+  --endpoint URL       of kind http: base address of the service, up to and without /v1; its key is SVC_STUDENT_KEY
   --model NAME         of kind http: the model that is asked for
   --style STYLE        of kind http: messages (default) or chat_completions
   --json               the report as JSON`;
