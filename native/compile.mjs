@@ -7,7 +7,7 @@
  * headers are a package, and one file needs one call of the compiler. What is up to date is left alone.
  *
  * It never fails an install: without a compiler the program runs all the same, slower (`native/` has a TypeScript twin
- * for everything, the search an exact index).
+ * for bytes, texts and vectors, the search an exact index, and sockets are used as Node has them).
  */
 
 import { spawnSync } from 'node:child_process';

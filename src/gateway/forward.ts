@@ -118,7 +118,7 @@ export class Forward implements AnswerHandler {
   #lent: Buffer | null = null;
   /** What of the request, and of the answer, capture has no copy of yet: it is made when they have been passed on. */
   #unkept: readonly Buffer[] = NO_PIECES;
-  readonly #unkeptAnswer: Buffer[] = [];
+  #unkeptAnswer: Buffer[] = [];
   #firstByteMs: number | null = null;
   #isOver = false;
 
@@ -190,11 +190,11 @@ export class Forward implements AnswerHandler {
   #makeHead(): string {
     const { upstream, path } = this.#destination;
     const { method, query } = this.#stream.head;
-    const target = query === null ? upstream.base_path + path : `${upstream.base_path}${path}?${query}`;
     const { lines, has_zero_length } = this.#request;
     return makeRequestHead(
       method,
-      target,
+      upstream.base_path + path,
+      query,
       upstream.host,
       lines !== null && has_zero_length ? `${lines}content-length: 0\r\n` : lines,
     );
@@ -292,7 +292,8 @@ export class Forward implements AnswerHandler {
       for (const chunk of this.#unkeptAnswer) tee.add(tee.response, chunk);
     }
     this.#unkept = NO_PIECES;
-    this.#unkeptAnswer.length = 0;
+    // To make one costs a fraction of what V8 takes to empty one.
+    if (this.#unkeptAnswer.length > 0) this.#unkeptAnswer = [];
   }
 
   onError(error: UpstreamError): void {

@@ -53,7 +53,7 @@ export class BodyCopy {
   append(bytes: Uint8Array, memory: BodyMemory): void {
     let rest = bytes;
     for (;;) {
-      const cell = this.cells[this.cells.length - 1];
+      const cell = this.cells.at(-1);
       const room = cell === undefined ? 0 : cell.length - this.#used;
       if (cell !== undefined && room >= rest.length) {
         memory.copyAside(rest, cell, this.#used);

@@ -332,7 +332,7 @@ export class HttpStream {
       const chunk = this.#staged[0]!;
       const [, isDone] = this.#res.tryEnd(chunk, total);
       if (isDone) {
-        this.#staged.length = 0;
+        this.#staged = [];
         this.#isComplete = true;
         return;
       }
@@ -493,7 +493,7 @@ export class HttpStream {
   #close(aborted: boolean): void {
     if (this.closed) return;
     this.closed = true;
-    this.#staged.length = 0;
+    this.#staged = [];
     this.#onGone(this);
     this.events.onClosed?.(aborted);
   }

@@ -99,32 +99,40 @@ describe('a request that cannot be forwarded', () => {
 
 describe('the head of a request', () => {
   it('is request line, host, connection, header lines', () => {
-    expect(makeRequestHead('POST', '/a?b', 'up:1', 'x-a: 1\r\nx-b: \r\nx-c: \t\xe9\r\n')).toBe(
+    expect(makeRequestHead('POST', '/a', 'b', 'up:1', 'x-a: 1\r\nx-b: \r\nx-c: \t\xe9\r\n')).toBe(
       'POST /a?b HTTP/1.1\r\nhost: up:1\r\nconnection: keep-alive\r\nx-a: 1\r\nx-b: \r\nx-c: \t\xe9\r\n',
     );
-    expect(makeRequestHead('HEAD', '/', 'up', '')).toBe(
+    expect(makeRequestHead('HEAD', '/', null, 'up', '')).toBe(
       'HEAD / HTTP/1.1\r\nhost: up\r\nconnection: close\r\n',
     );
   });
 
-  const valid = { method: 'GET', target: '/a', lines: 'x-a: 1\r\n' as string | null };
+  const valid = {
+    method: 'GET',
+    path: '/a',
+    query: 'b' as string | null,
+    lines: 'x-a: 1\r\n' as string | null,
+  };
   it.each([
     [{ method: '' }, 'invalid method'],
     [{ method: 'GET /' }, 'invalid method'],
     [{ method: 'GET\r\nx:' }, 'invalid method'],
     [{ method: 'G\xe9T' }, 'invalid method'],
-    [{ target: '' }, 'invalid path'],
-    [{ target: 'a' }, 'invalid path'],
-    [{ target: 'http://elsewhere/' }, 'invalid path'],
-    [{ target: '/a b' }, 'invalid path'],
-    [{ target: '/a\r\nx: y' }, 'invalid path'],
-    [{ target: '/a\n' }, 'invalid path'],
-    [{ target: '/a\0' }, 'invalid path'],
-    [{ target: '/\u0100' }, 'invalid path'],
+    [{ path: '' }, 'invalid path'],
+    [{ path: 'a' }, 'invalid path'],
+    [{ path: 'http://elsewhere/' }, 'invalid path'],
+    [{ path: '/a b' }, 'invalid path'],
+    [{ path: '/a\r\nx: y' }, 'invalid path'],
+    [{ path: '/a\n' }, 'invalid path'],
+    [{ path: '/a\0' }, 'invalid path'],
+    [{ path: '/\u0100' }, 'invalid path'],
+    [{ query: 'a b' }, 'invalid path'],
+    [{ query: 'a\r\nx: y' }, 'invalid path'],
+    [{ query: '\u0100' }, 'invalid path'],
     [{ lines: null }, 'invalid header'],
   ])('with %j is not made', (changed, what) => {
-    const { method, target, lines } = { ...valid, ...changed };
-    const make = () => makeRequestHead(method, target, 'up', lines);
+    const { method, path, query, lines } = { ...valid, ...changed };
+    const make = () => makeRequestHead(method, path, query, 'up', lines);
     expect(make).toThrow(UpstreamError);
     expect(make).toThrow(expect.objectContaining({ code: 'BAD_REQUEST', message: what }));
   });

@@ -6,7 +6,8 @@ import { UpstreamError } from './answer-error.ts';
 
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 /** Begins at the root; no blank, and nothing that ends a line. */
-const TARGET = /^\/[!-\xff]*$/;
+const PATH = /^\/[!-\xff]*$/;
+const QUERY = /^[!-\xff]*$/;
 const FIELD_LINES = /^(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/;
 
 const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
@@ -22,15 +23,23 @@ export function isFieldValue(text: string): boolean {
 }
 
 /**
- * @param target path and query
+ * @param query without its question mark; null when there is none
  * @param lines what `areFieldLines` says yes to, or null for what it says no to
  * @returns request line and header lines, each with its line end; framing and the blank line are the connection's
  * @throws UpstreamError BAD_REQUEST; its words name what is wrong and show nothing of a value
  */
-export function makeRequestHead(method: string, target: string, host: string, lines: string | null): string {
+export function makeRequestHead(
+  method: string,
+  path: string,
+  query: string | null,
+  host: string,
+  lines: string | null,
+): string {
   if (!TOKEN.test(method)) throw badRequest('invalid method');
-  if (!TARGET.test(target)) throw badRequest('invalid path');
+  // Each by itself: a text that was just put together is put into one piece first.
+  if (!PATH.test(path) || (query !== null && !QUERY.test(query))) throw badRequest('invalid path');
   if (lines === null) throw badRequest('invalid header');
+  const target = query === null ? path : `${path}?${query}`;
   return `${method} ${target} HTTP/1.1\r\nhost: ${host}\r\n${method === 'HEAD' ? 'connection: close' : 'connection: keep-alive'}\r\n${lines}`;
 }
 

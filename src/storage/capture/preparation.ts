@@ -563,7 +563,7 @@ function editBody(
     edits.push({ start: range.start, end: range.end, text: MASK_BYTES, is_file: false });
   }
   if (edits.length > 1) edits.sort((a, b) => a.start - b.start);
-  const last = edits[edits.length - 1];
+  const last = edits.at(-1);
   const tail = last === undefined ? keptTail : keptTail.filter((edit) => edit.start >= last.end);
   return finishBody(
     raw,
