@@ -18,6 +18,7 @@ import { FindingsEmbedding } from './api/findings-embedding.ts';
 import type { ReadinessProbes } from './api/health.ts';
 import { LiveReaders } from './api/live-readers.ts';
 import { ApiMetrics, type MetricsData } from './api/metrics.ts';
+import { Revocations } from './auth/revocations.ts';
 import { StripeProcessor, StripeWebhooks } from './billing/stripe.ts';
 import { type Config, ConfigError, isLoopback, toLocalUrl } from './config.ts';
 import { USAGE } from './domain/usage.ts';
@@ -114,7 +115,9 @@ export class Front implements CaptureFront {
     let embedder: Embedder | null = null;
     let findings: FindingsServices | undefined;
     const live =
-      config.engines.live_stream === null ? null : new LiveReaders(new LiveHubReader(services.asker));
+      config.engines.live_stream === null
+        ? null
+        : new LiveReaders(new LiveHubReader(services.asker), new Revocations(services.shared.revocations));
     try {
       if (gateway !== null) servers.push(await listenForGateway(config, gateway));
       if (parts.api) {

@@ -67,7 +67,7 @@ export function apiKeyHandlers({ main, revocations }: ApiKeyServices): UserHandl
     }),
 
     rotateKey: async ({ user, params, body, request, now_ms }) => {
-      const shown = await main.transact((tx) => {
+      const { org_id, shown } = await main.transact((tx) => {
         const key = requireKey(tx, user, params.key_id, 'keys.rotate');
         if (isEnded(key, now_ms)) throw new CatalogueError('conflict', 'The key is revoked');
         const { org_id, project_id, name } = key;
@@ -87,9 +87,9 @@ export function apiKeyHandlers({ main, revocations }: ApiKeyServices): UserHandl
           before: describeKey(key),
           after: { ...describeKey(successor.record), successor: successor.record.id, ends_at: at },
         });
-        return successor.shown;
+        return { org_id, shown: successor.shown };
       });
-      revocations.announce();
+      revocations.announce(org_id);
       return { headers: SHOWN_ONCE, body: shown };
     },
 
@@ -108,7 +108,7 @@ export function apiKeyHandlers({ main, revocations }: ApiKeyServices): UserHandl
         });
         return ended;
       });
-      revocations.announce();
+      revocations.announce(revoked.org_id);
       return { body: showKey(main, revoked, now_ms) };
     },
   };

@@ -48,7 +48,7 @@ export function controlPlaneRoutes(control: ControlPlane, stores: Stores, checks
   const billing = { stores, plan_caps, processor: control.processor, webhooks: control.webhooks, ...timed };
   const bound = [
     ...bindUser(ACCOUNT, accountHandlers({ main, epochs, plan_caps, ...timed })),
-    ...bindUser(ORGANIZATIONS, organizationHandlers({ main })),
+    ...bindUser(ORGANIZATIONS, organizationHandlers({ main, revocations })),
     ...bindUser(PROJECTS, projectHandlers({ main, revocations })),
     ...bindUser(API_KEYS, apiKeyHandlers({ main, revocations })),
     ...bindUser(USAGE_ROUTES, usageHandlers({ stores, ...(settle === undefined ? {} : { settle }) })),

@@ -4,7 +4,8 @@
  *
  * Nothing is missed and nothing told twice, whatever is lost on the way from the hub: each publication names the one
  * before it, and whoever has not heard that one asks the hub for what lies between. A reader that comes (back) reads
- * pages from the hub at the pace of its own socket until it has caught up with the publications.
+ * pages from the hub at the pace of its own socket until it has caught up with the publications. Where something was
+ * revoked in its organization, it is read pages again, and none is written before its credential was looked at.
  */
 
 import type {
@@ -13,6 +14,7 @@ import type {
   ReplayReply,
   ReplayRequest,
 } from '../../actors/live-hub/client.ts';
+import type { Revocations } from '../auth/revocations.ts';
 import type { EventSink, EventStream } from '../contract/handler.ts';
 import { CatalogueError } from '../errors.ts';
 import { encodeEvent, encodeOpening, HEARTBEAT } from '../http/event-stream.ts';
@@ -60,6 +62,9 @@ interface Reader {
   /** null: its credential never ends. */
   readonly mayStay: MayStay | null;
   heartbeats: number;
+  /** Of the organization's revocations when the credential was last seen to hold; null before that. */
+  epoch: number | null;
+  is_opened: boolean;
   /** It has everything up to this id. */
   cursor: number;
   /** Gets what is published; until then it reads pages. */
@@ -81,6 +86,7 @@ interface Audience {
 
 export class LiveReaders {
   readonly #hub: LiveHubReader;
+  readonly #revocations: Pick<Revocations, 'epochOf'>;
   readonly #options: LiveReadersOptions;
   readonly #audiences = new Map<string, Audience>();
   /** Readers by the tick at which their heartbeat is due. */
@@ -91,8 +97,13 @@ export class LiveReaders {
   #timer: NodeJS.Timeout | null = null;
   #isClosed = false;
 
-  constructor(hub: LiveHubReader, options: Partial<LiveReadersOptions> = {}) {
+  constructor(
+    hub: LiveHubReader,
+    revocations: Pick<Revocations, 'epochOf'>,
+    options: Partial<LiveReadersOptions> = {},
+  ) {
     this.#hub = hub;
+    this.#revocations = revocations;
     this.#options = { ...DEFAULT_LIVE_OPTIONS, ...options };
   }
 
@@ -109,7 +120,7 @@ export class LiveReaders {
   /**
    * The stream of a scope. Nothing happens before it is opened.
    * @param afterId where the reader left off: events behind it come first, or a `reset`; null: from now on
-   * @param mayStay asked every 30 s: streams live longer than credentials
+   * @param mayStay asked every 30 s, and after a revocation before the next event: streams live longer than credentials
    * @throws {CatalogueError} `unavailable` when there are too many readers
    */
   stream(scope: LiveScope, afterId: number | null, mayStay: MayStay | null = null): EventStream {
@@ -136,6 +147,8 @@ export class LiveReaders {
       project_id,
       mayStay,
       heartbeats: 0,
+      epoch: null,
+      is_opened: false,
       cursor: afterId ?? 0,
       is_live: false,
       is_gone: false,
@@ -185,7 +198,7 @@ export class LiveReaders {
         return;
       }
       audience.told_id = publication.id;
-      tell(audience, publication);
+      this.#tell(audience, publication);
     });
     return audience;
   }
@@ -194,7 +207,6 @@ export class LiveReaders {
   async #catchUp(audience: Audience, reader: Reader, afterId: number | null): Promise<void> {
     const { retry_ms, page_events: limit } = this.#options;
     const { sink, project_id } = reader;
-    let isOpened = false;
     let standing = 0;
     let after_id = afterId;
     while (!reader.is_gone) {
@@ -202,16 +214,20 @@ export class LiveReaders {
       if (reader.is_gone) return;
       if (page === null) {
         // The head must not wait for a hub that is on its way back.
-        if (!isOpened) sink.write(Buffer.from(encodeOpening(retry_ms, null)));
-        isOpened = true;
+        if (!reader.is_opened) sink.write(Buffer.from(encodeOpening(retry_ms, null)));
+        reader.is_opened = true;
         await this.#pause();
         continue;
       }
+      if (!(await this.#stillHolds(audience, reader))) return sink.close();
+      if (reader.is_gone) return;
       let text = '';
       if (page.is_reset) text += encodeEvent(page.events.length === 0 ? page.last_id : null, 'reset', '{}');
       for (const { id, name, data } of page.events) text += encodeEvent(id, name, data);
-      const opening = isOpened ? '' : encodeOpening(retry_ms, after_id === null ? page.last_id : null);
-      isOpened = true;
+      const opening = reader.is_opened
+        ? ''
+        : encodeOpening(retry_ms, after_id === null ? page.last_id : null);
+      reader.is_opened = true;
       if (opening !== '' || text !== '') sink.write(Buffer.from(opening + text));
       standing = after_id === page.last_id ? standing + 1 : 0;
       after_id = page.last_id;
@@ -224,6 +240,33 @@ export class LiveReaders {
         return;
       }
       await new Promise<void>((resolve) => sink.whenDrained(resolve));
+    }
+  }
+
+  /** Looks at the reader's credential again when something was revoked in its organization. */
+  async #stillHolds({ org_id }: Audience, reader: Reader): Promise<boolean> {
+    const epoch = this.#revocations.epochOf(org_id);
+    if (reader.mayStay === null || reader.epoch === epoch) return true;
+    if (!(await reader.mayStay())) return false;
+    reader.epoch = epoch;
+    return true;
+  }
+
+  /** Writes an event to every live reader that may see it and has not got it. */
+  #tell(audience: Audience, { id, name, data, project_id }: NumberedEvent): void {
+    const epoch = this.#revocations.epochOf(audience.org_id);
+    let bytes: Uint8Array | null = null;
+    for (const reader of audience.readers) {
+      if (!reader.is_live || reader.cursor >= id) continue;
+      if (reader.mayStay !== null && reader.epoch !== epoch) {
+        reader.is_live = false;
+        void this.#catchUp(audience, reader, reader.cursor);
+        continue;
+      }
+      reader.cursor = id;
+      if (reader.project_id !== null && reader.project_id !== project_id) continue;
+      bytes ??= Buffer.from(encodeEvent(id, name, data));
+      reader.sink.write(bytes);
     }
   }
 
@@ -242,7 +285,7 @@ export class LiveReaders {
         continue;
       }
       if (page.is_reset) tellReset(audience, page);
-      for (const event of page.events) tell(audience, event);
+      for (const event of page.events) this.#tell(audience, event);
       audience.told_id = page.last_id;
       if (!page.more && audience.published_id <= page.last_id) break;
     }
@@ -280,18 +323,6 @@ export class LiveReaders {
 async function checkReader(reader: Reader): Promise<void> {
   if (reader.mayStay === null || ++reader.heartbeats % HEARTBEATS_A_CHECK !== 0) return;
   if (!(await reader.mayStay())) reader.sink.close();
-}
-
-/** Writes an event to every live reader that may see it and has not got it. */
-function tell({ readers }: Audience, { id, name, data, project_id }: NumberedEvent): void {
-  let bytes: Uint8Array | null = null;
-  for (const reader of readers) {
-    if (!reader.is_live || reader.cursor >= id) continue;
-    reader.cursor = id;
-    if (reader.project_id !== null && reader.project_id !== project_id) continue;
-    bytes ??= Buffer.from(encodeEvent(id, name, data));
-    reader.sink.write(bytes);
-  }
 }
 
 /** To the live readers that lack something of what is lost. */

@@ -3,6 +3,7 @@
  * it. Front threads.
  */
 import type { z } from 'zod';
+import type { Revocations } from '../auth/revocations.ts';
 import type { HandlerReply } from '../contract/handler.ts';
 import type { invitationOut, ORGANIZATIONS, orgMemberOut } from '../contract/organizations.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
@@ -33,7 +34,13 @@ import { getUser, usersWithEmail } from '../storage/accounts/users.ts';
 import type { TableReader, Tables } from '../storage/tables.ts';
 import { auditActor, requireOrganization, requireRole } from './access.ts';
 
-export function organizationHandlers({ main }: { main: Tables }): UserHandlersOf<typeof ORGANIZATIONS> {
+export function organizationHandlers({
+  main,
+  revocations,
+}: {
+  main: Tables;
+  revocations: Revocations;
+}): UserHandlersOf<typeof ORGANIZATIONS> {
   return {
     listOrganizations: ({ user }) => {
       const all = organizationsOf(main, user.id).map(({ organization }) => organization);
@@ -98,8 +105,8 @@ export function organizationHandlers({ main }: { main: Tables }): UserHandlersOf
       }),
     }),
 
-    removeMember: async ({ user, params, request, now_ms }) => ({
-      body: await main.transact((tx) => {
+    removeMember: async ({ user, params, request, now_ms }) => {
+      await main.transact((tx) => {
         const isSelf = params.member_user_id === user.id;
         const own = requireRole(tx, user, params.org_id, isSelf ? 'members.read' : 'members.remove');
         const member = requireMember(tx, params);
@@ -112,9 +119,10 @@ export function organizationHandlers({ main }: { main: Tables }): UserHandlersOf
           target: member.user_id,
           before: { role: member.role },
         });
-        return { removed: true };
-      }),
-    }),
+      });
+      revocations.announce(params.org_id);
+      return { body: { removed: true } };
+    },
 
     invite: async ({ user, params, body, request, now_ms }) => ({
       body: await main.transact((tx) => {

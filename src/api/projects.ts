@@ -69,7 +69,7 @@ export function projectHandlers({ main, revocations }: ProjectServices): UserHan
     }),
 
     deleteProject: async ({ user, params, request, now_ms }) => {
-      const keys_revoked = await main.transact((tx) => {
+      const { org_id, keys_revoked } = await main.transact((tx) => {
         const project = requireProject(tx, user, params.project_id, 'projects.delete');
         const keys = [...liveKeysOf(tx, project.org_id, project.id, now_ms)];
         for (const { id } of keys) endKey(tx, id, { revoked_at: new Date(now_ms).toISOString() });
@@ -81,9 +81,9 @@ export function projectHandlers({ main, revocations }: ProjectServices): UserHan
           before: { name: project.name },
           after: { keys_revoked: keys.map(({ id }) => id) },
         });
-        return keys.length;
+        return { org_id: project.org_id, keys_revoked: keys.length };
       });
-      revocations.announce();
+      revocations.announce(org_id);
       return { body: { deleted: true, keys_revoked } };
     },
   };

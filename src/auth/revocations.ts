@@ -1,26 +1,41 @@
 /**
- * Tells all threads of the process that some credential was revoked: each forgets what it remembers of credentials
- * and looks again. Revoking is rare, so one counter for all of them is enough. Any thread.
+ * Tells all threads of the process that a credential was revoked or a membership ended: each forgets what it remembers
+ * of credentials and looks again. Revoking is rare, so one counter for all of them is enough. Streams, which are many
+ * and long, look again only for their own organization, by one of a fixed number of counters. Any thread.
  */
+import { hash } from 'node:crypto';
+
+const ORGANIZATION_COUNTERS = 1_024;
+
 export class Revocations {
-  readonly #count: Int32Array;
+  readonly #counters: Int32Array;
 
   constructor(memory: SharedArrayBuffer) {
-    this.#count = new Int32Array(memory);
+    this.#counters = new Int32Array(memory);
   }
 
   /** Memory for {@link Revocations}, to be shared by all threads. */
   static allocate(): SharedArrayBuffer {
-    return new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
+    return new SharedArrayBuffer((1 + ORGANIZATION_COUNTERS) * Int32Array.BYTES_PER_ELEMENT);
   }
 
   /** Changes with every revocation. */
   get epoch(): number {
-    return Atomics.load(this.#count, 0);
+    return Atomics.load(this.#counters, 0);
   }
 
-  /** To be called when a revocation is durable, before it is acknowledged. */
-  announce(): void {
-    Atomics.add(this.#count, 0, 1);
+  /** Changes with every revocation in the organization, at worst with others too. */
+  epochOf(org_id: string): number {
+    return Atomics.load(this.#counters, slotOf(org_id));
   }
+
+  /** To be called when a revocation in the organization is durable, before it is acknowledged. */
+  announce(org_id: string): void {
+    Atomics.add(this.#counters, 0, 1);
+    Atomics.add(this.#counters, slotOf(org_id), 1);
+  }
+}
+
+function slotOf(org_id: string): number {
+  return 1 + (hash('sha1', org_id, 'buffer').readUInt32LE(0) % ORGANIZATION_COUNTERS);
 }

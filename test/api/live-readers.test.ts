@@ -8,7 +8,8 @@ import { describe, expect, it, vi } from 'vitest';
 import { liveHub } from '../../actors/live-hub/behaviour.ts';
 import { LiveHubClient, LiveHubReader } from '../../actors/live-hub/client.ts';
 import { LIVE_HUB_KIND } from '../../actors/live-hub/protocol.ts';
-import { LiveReaders, type LiveReadersOptions } from '../../src/api/live-readers.ts';
+import { LiveReaders, type LiveReadersOptions, type MayStay } from '../../src/api/live-readers.ts';
+import { Revocations } from '../../src/auth/revocations.ts';
 import type { EventSink } from '../../src/contract/handler.ts';
 import type { LiveEvent } from '../../src/domain/live-event.ts';
 import { KitAsker } from '../fixtures/kit-asker.ts';
@@ -67,15 +68,22 @@ class TestSink implements EventSink {
 function setUp(options: Partial<LiveReadersOptions> = {}) {
   const asker = new KitAsker([liveHub]);
   const client = new LiveHubClient(asker);
-  const readers = new LiveReaders(new LiveHubReader(asker), { ask_again_ms: 1, ...options });
-  const open = (org_id: string, project_id: string | null = null, afterId: number | null = null) => {
+  const revocations = new Revocations(Revocations.allocate());
+  const hub = new LiveHubReader(asker);
+  const readers = new LiveReaders(hub, revocations, { ask_again_ms: 1, ...options });
+  const open = (
+    org_id: string,
+    project_id: string | null = null,
+    afterId: number | null = null,
+    mayStay: MayStay | null = null,
+  ) => {
     const sink = new TestSink();
-    const gone = readers.stream({ org_id, project_id }, afterId).open(sink);
+    const gone = readers.stream({ org_id, project_id }, afterId, mayStay).open(sink);
     sink.onGone = gone;
     if (!sink.is_open) gone();
     return sink;
   };
-  return { asker, client, readers, open };
+  return { asker, client, revocations, readers, open };
 }
 
 const step = (org_id: string, run_id: string, project_id: string | null = 'p'): LiveEvent => ({
@@ -267,16 +275,52 @@ describe('readers of the live stream', () => {
     expect(asker.topics).toBe(0);
   });
 
+  it('are told nothing after a revocation in their organization before it is known that they may stay', async () => {
+    const { client, revocations, open } = setUp();
+    /** Each question of whether they may stay, unanswered. */
+    const asked: PromiseWithResolvers<boolean>[] = [];
+    const ask = () => {
+      asked.push(Promise.withResolvers<boolean>());
+      return asked.at(-1)!.promise;
+    };
+    const join = async (org_id: string) => {
+      const sink = open(org_id, null, null, ask);
+      await until(() => expect(asked).toHaveLength(1));
+      asked.pop()!.resolve(true);
+      await opened(sink);
+      return sink;
+    };
+    const [first, second, other] = [await join('a'), await join('a'), await join('b')];
+    const free = open('a');
+    await opened(free);
+    client.publish(step('a', '1'));
+    await until(() => expect([first.runs, second.runs]).toEqual([['1'], ['1']]));
+    expect(asked, 'nothing was revoked').toEqual([]);
+
+    revocations.announce('a');
+    client.publish(step('a', '2'));
+    client.publish(step('b', 'b'));
+    await until(() => expect([free.runs, other.runs]).toEqual([['1', '2'], ['b']]));
+    await until(() => expect(asked).toHaveLength(2));
+    expect([first.runs, second.runs]).toEqual([['1'], ['1']]);
+    asked[0]!.resolve(true);
+    asked[1]!.resolve(false);
+    await until(() => expect([first.runs, second.is_open]).toEqual([['1', '2'], false]));
+    expect(second.runs).toEqual(['1']);
+    expect([first.is_open, other.is_open, free.is_open]).toEqual([true, true, true]);
+  });
+
   it('get every event of their scope once and in order, whatever happens in between', async () => {
     const action = fc.oneof(
       fc.record({ do: fc.constant('publish' as const), project: fc.constantFrom('p', 'q', null) }),
       fc.record({ do: fc.constant('join' as const), project: fc.constantFrom('p', 'q', null) }),
       fc.record({ do: fc.constant('lose' as const), project: fc.constant(null) }),
+      fc.record({ do: fc.constant('revoke' as const), project: fc.constant(null) }),
       fc.record({ do: fc.constant('wait' as const), project: fc.constant(null) }),
     );
     await fc.assert(
       fc.asyncProperty(fc.array(action, { minLength: 5, maxLength: 40 }), async (actions) => {
-        const { asker, client, readers, open } = setUp({ page_events: 2 });
+        const { asker, client, revocations, readers, open } = setUp({ page_events: 2 });
         const published: { id: string; project: string | null }[] = [];
         const joined: { sink: TestSink; project: string | null }[] = [];
         for (const { do: act, project } of actions) {
@@ -284,9 +328,11 @@ describe('readers of the live stream', () => {
             published.push({ id: `${published.length + 1}`, project });
             client.publish(step('a', published.at(-1)!.id, project));
           } else if (act === 'join') {
-            joined.push({ sink: open('a', project, 0), project });
+            joined.push({ sink: open('a', project, 0, async () => true), project });
           } else if (act === 'lose') {
             asker.isHeard = !asker.isHeard;
+          } else if (act === 'revoke') {
+            revocations.announce('a');
           } else {
             await asker.ask({ kind: LIVE_HUB_KIND, key: 'a' }, 'replay', {
               after_id: null,

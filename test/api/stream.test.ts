@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { CliChild } from '../cli/child.ts';
+import { ControlPlaneChild } from '../fixtures/control-plane.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
 const KEY = 'a-static-key-for-tests';
@@ -59,9 +60,9 @@ class Reader {
    * One who hears everything from now on: the stream begins with the place that it goes on from. One that opens before
    * the hub has answered misses what happens until then.
    */
-  static async join(url: string): Promise<Reader> {
+  static async join(url: string, headers: Record<string, string> = {}): Promise<Reader> {
     for (;;) {
-      const reader = await Reader.open(url);
+      const reader = await Reader.open(url, headers);
       await until(() => expect(reader.text).toContain('\n\n'));
       if (/^id: /m.test(reader.text)) return reader;
       reader.close();
@@ -204,6 +205,54 @@ describe('GET /v1/monitor/stream', () => {
     await until(() => expect(back.names).toEqual(['reset', 'run_start']));
     expect(Number(back.events[1]!.id)).toBeGreaterThan(lastId);
     back.close();
+  });
+
+  it('tells nothing more to a key once it is revoked, nor to a member once removed, on any thread', async () => {
+    await using api = new ControlPlaneChild({ AUTH_DB_CONN_URL: 'embedded:', FRONT_THREADS: '2' });
+    await api.start();
+    const owner = await api.person('owner');
+    const guest = await api.person('guest');
+    await api.join(owner, owner.org_id, guest, 'viewer');
+    const { body: project } = await api.call(owner.token, 'POST', `/projects/?org_id=${owner.org_id}`, {
+      name: 'p',
+    });
+    const keyOf = async (project_id: string | null) =>
+      (await api.call(owner.token, 'POST', '/api-keys/', { name: 'k', project_id })).body;
+    const key = await keyOf(null);
+    const ofProject = await keyOf(project.id);
+    const stream = `${api.url}/v1/monitor/stream?org_id=${owner.org_id}`;
+    const join = (credential: string) =>
+      Promise.all(
+        Array.from({ length: 6 }, () => Reader.join(stream, { authorization: `Bearer ${credential}` })),
+      );
+    const staying = await join(owner.token);
+    const begin = (run_id: string) =>
+      api.post('/v1/monitor/runs', { org_id: owner.org_id, project_id: project.id, run_id });
+    const ends: [string, () => Promise<unknown>][] = [
+      [key.raw_key, () => api.call(owner.token, 'DELETE', `/api-keys/${key.id}`)],
+      [
+        guest.token,
+        () => api.call(owner.token, 'DELETE', `/organizations/${owner.org_id}/members/${guest.id}`),
+      ],
+      [ofProject.raw_key, () => api.call(owner.token, 'DELETE', `/projects/${project.id}`)],
+    ];
+    for (const [at, [credential, end]] of ends.entries()) {
+      const readers = await join(credential);
+      await begin(`before-${at}`);
+      for (const reader of readers)
+        await until(() => expect(reader.events.map(({ data }) => data.run_id)).toEqual([`before-${at}`]));
+      await end();
+      await begin(`after-${at}`);
+      for (const reader of readers) {
+        await until(() => expect(reader.is_over).toBe(true));
+        expect(reader.text).not.toContain('after');
+      }
+    }
+    const told = ['before-0', 'after-0', 'before-1', 'after-1', 'before-2', 'after-2'];
+    for (const reader of staying) {
+      await until(() => expect(reader.events.map(({ data }) => data.run_id)).toEqual(told));
+      reader.close();
+    }
   });
 
   it('answers HEAD, and lets no stream hold up the end of the process', async () => {

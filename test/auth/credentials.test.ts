@@ -152,7 +152,7 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
     const { keys, raw, record, store, elsewhere } = await setUp();
     expect(keys.verify(raw)).not.toBeNull();
     await store.end(record.id, { revoked_at: new Date().toISOString() });
-    elsewhere.announce();
+    elsewhere.announce('acme');
     expect(keys.verify(raw)).toBeNull();
   });
 
