@@ -297,7 +297,7 @@ export function pooledPValue(on: Sample, off: Sample): number {
   const pooled = (on.rate * on.size + off.rate * off.size) / (on.size + off.size);
   const variance = pooled * (1 - pooled) * (1 / on.size + 1 / off.size);
   if (variance <= 0) return 1;
-  return jstat.erfc(Math.abs(on.rate - off.rate) / Math.sqrt(2 * variance));
+  return upperTail(Math.abs(on.rate - off.rate) / Math.sqrt(2 * variance));
 }
 
 /** The confidence sequence's interval of `on.rate - off.rate` at this moment. */
@@ -319,7 +319,12 @@ function smoothedVariance({ rate, size }: Sample): number {
 
 /** Upper tail of the chi-square distribution with one degree of freedom. */
 export function chiSquarePValue(chiSquare: number): number {
-  return jstat.erfc(Math.sqrt(chiSquare / 2));
+  return upperTail(Math.sqrt(chiSquare / 2));
+}
+
+/** `erfc`, exact at 0, where the approximation falls one bit short of 1. */
+function upperTail(x: number): number {
+  return x === 0 ? 1 : jstat.erfc(x);
 }
 
 function compareText(a: string, b: string): number {

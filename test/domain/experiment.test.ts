@@ -73,6 +73,11 @@ describe('intervals and tests', () => {
     expect(pooledPValue({ rate: 1, size: 5 }, { rate: 1, size: 9 })).toBe(1);
   });
 
+  it('is certain of nothing where there is no difference', () => {
+    expect(chiSquarePValue(0)).toBe(1);
+    expect(pooledPValue({ rate: 0.5, size: 20 }, { rate: 0.5, size: 10 })).toBe(1);
+  });
+
   it.each([
     [3.841458820694124, 0.05],
     [10.827566170662733, 0.001],
