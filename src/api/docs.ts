@@ -117,7 +117,14 @@ function renderContent(content: Content = {}): string {
 
 /** An object field by field; anything else as it is. */
 function renderSchema(schema: Json): string {
-  const { type, properties, required = [], description, ...more } = schema as Json & { required?: string[] };
+  const {
+    type,
+    properties,
+    required = [],
+    anyOf = [],
+    description,
+    ...more
+  } = schema as Json & { required?: string[]; anyOf?: { required?: string[] }[] };
   delete more.additionalProperties;
   if (type !== 'object' || properties === undefined || Object.keys(more).length > 0)
     return renderJson(schema);
@@ -127,7 +134,12 @@ function renderSchema(schema: Json): string {
     return `<tr><td><code>${escapeHtml(name)}</code>${isRequired}</td><td>${describeType(field)}${note}</td></tr>`;
   });
   const words = typeof description === 'string' ? `<p>${escapeHtml(description)}</p>` : '';
-  return `${words}<table>${rows.join('')}</table>`;
+  const sets = anyOf.map((branch) =>
+    (branch.required ?? []).map((name) => `<code>${escapeHtml(name)}</code>`),
+  );
+  const needed =
+    sets.length === 0 ? '' : `<p>Needs ${sets.map((set) => set.join(' and ')).join(', or ')}.</p>`;
+  return `${words}${needed}<table>${rows.join('')}</table>`;
 }
 
 /** In words: what a field may be, its bounds and what stands for it when it is left out. */

@@ -26,6 +26,7 @@ export const evaluateBody = z
   })
   .meta({
     id: 'Evaluate',
+    anyOf: [{ required: ['steps'] }, { required: ['run_id'] }],
     description: 'Either `steps`, or the `run_id` of a run whose steps have been logged.',
   });
 

@@ -111,12 +111,12 @@ export function countCharacters(value: string): number {
 }
 
 /** A text that is cut to so many code points instead of refused (document 2, Finding). */
-export function cutText({ max }: { max: number }) {
+export function cutText({ min = 0, max }: Omit<TextBounds, 'pattern'>) {
   return lax((input) => {
     if (typeof input !== 'string') return input;
-    const refusal = judgeText(input, 0, Number.POSITIVE_INFINITY);
-    return refusal === null ? cutCharacters(input, max) : new Refused(refusal.type, refusal.msg);
-  }, z.string());
+    const refusal = judgeText(input, min, Number.POSITIVE_INFINITY);
+    return refusal === null ? cutCharacters(input, max) : new Refused(refusal.type, refusal.msg, refusal.ctx);
+  }, z.string().min(min));
 }
 
 /** The first `max` code points. */

@@ -24,8 +24,8 @@ const codebaseParams = z.object({
 });
 
 /** Cut, not refused, by the rules of `src/domain/finding.ts`. */
-function longText(bound: number) {
-  return cutText({ max: bound + MASKING_MARGIN });
+function longText(bound: number, min = 0) {
+  return cutText({ min, max: bound + MASKING_MARGIN });
 }
 
 const metadata = freeObject().superRefine((object, context) => {
@@ -35,21 +35,10 @@ const metadata = freeObject().superRefine((object, context) => {
   context.addIssue({ code: 'custom', message: params.msg, params });
 });
 
-/** Nothing is nothing to note. */
-const content = longText(FINDING_BOUNDS.content).superRefine((value, context) => {
-  if (value !== '') return;
-  const params = {
-    type: 'string_too_short',
-    msg: 'String should have at least 1 character',
-    ctx: { min_length: 1 },
-  };
-  context.addIssue({ code: 'custom', message: params.msg, params });
-});
-
 export const findingBody = z
   .object({
     ...projectField,
-    content,
+    content: longText(FINDING_BOUNDS.content, 1),
     file_path: longText(FINDING_BOUNDS.file_path).default(''),
     finding_type: longText(FINDING_BOUNDS.finding_type).default('note'),
     metadata: metadata.nullish(),

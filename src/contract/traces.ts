@@ -83,7 +83,7 @@ export const traceBody = z
       issues.push({ code: 'custom', input: value, path: [field], message: 'Field required' });
     }
   })
-  .meta({ id: 'Trace' });
+  .meta({ id: 'Trace', anyOf: [{ required: ['manifest', 'calls'] }, { required: ['trace_id', 'steps'] }] });
 
 export const traceAccepted = z
   .object({ trace_id: z.string(), status: z.literal('accepted'), patterns_created: z.int() })

@@ -172,6 +172,18 @@ describe('the description', () => {
     expect(bounds('ProjectOut', 'key_count')).toMatchObject({ type: 'integer', default: 0 });
   });
 
+  it('says what a body must hold where that depends on its shape', () => {
+    const { schemas } = document.components as { schemas: Record<string, Json> };
+    expect(schemas.Trace!.anyOf).toEqual([
+      { required: ['manifest', 'calls'] },
+      { required: ['trace_id', 'steps'] },
+    ]);
+    expect(schemas.Evaluate!.anyOf).toEqual([{ required: ['steps'] }, { required: ['run_id'] }]);
+    const page = renderDocs(document, '1.2.3');
+    expect(page).toContain('Needs <code>manifest</code> and <code>calls</code>, or <code>trace_id</code>');
+    expect(schemas.FindingNote!.properties).toMatchObject({ content: { type: 'string', minLength: 1 } });
+  });
+
   it('describes each operation as OpenAPI 3.1 wants it', () => {
     expect(document.openapi).toBe('3.1.0');
     for (const { path, method, operation } of operations) {
@@ -263,8 +275,12 @@ describe('the description', () => {
       }
       if (typeof schema.pattern === 'string')
         expect(() => new RegExp(schema.pattern as string, 'u')).not.toThrow();
-      const { required = [], properties = {} } = schema as { required?: string[]; properties?: Json };
-      for (const name of required) expect(Object.keys(properties)).toContain(name);
+      const { required = [], properties } = schema as { required?: string[]; properties?: Json };
+      // A branch of what is required names fields of the object around it.
+      if (properties === undefined) continue;
+      const branches = (schema.anyOf ?? []) as { required?: string[] }[];
+      for (const name of [...required, ...branches.flatMap((branch) => branch.required ?? [])])
+        expect(Object.keys(properties)).toContain(name);
     }
   });
 });
