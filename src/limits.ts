@@ -59,6 +59,8 @@ export const CLAIM_PATIENCE_MS = 2 * DRAIN_DEADLINE_MS;
 
 /** A stored body is decompressed up to this size; beyond it the turn is stored and marked undecodable. */
 export const DECODED_BODY_BYTES = 128 * MIB;
+/** Levels of a body's JSON that is read as a turn; deeper, the body is stored and marked undecodable. */
+export const TURN_JSON_LEVELS = 512;
 /** Blocks, tools and stream events that the normal form of one turn takes; beyond it the turn is marked. */
 export const NORMAL_TURN_ITEMS = 200_000;
 /** Runs that one `understudy trace` makes lines of: some hundred bytes each are in memory meanwhile. */

@@ -129,6 +129,40 @@ const codesOf = (line: { provenance: { reasons: { code: string }[] } }): string[
   line.provenance.reasons.map(({ code }) => code);
 
 describe('trace of what a gateway captured', () => {
+  it('goes on behind a body that is nested deeper than the stack', async () => {
+    const db = path.join(folder, 'deep.mdb');
+    const gateway = await startCaptureGateway({ upstream: provider.url, db });
+    try {
+      const input = `${'{"a":'.repeat(20_000)}1${'}'.repeat(20_000)}`;
+      const body = `{"model":"claude-demo","max_tokens":9,"messages":[{"role":"user","content":"deep"},{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"read","input":${input}}]}]}`;
+      const headers = {
+        'content-type': 'application/json',
+        'x-api-key': 'none',
+        'x-svc-run': 'deep',
+        'x-svc-seq': '1',
+      };
+      const answer = await fetch(`${gateway.url}/v1/messages`, { method: 'POST', headers, body });
+      expect(answer.status).toBe(200);
+      await answer.text();
+      await runTask(gateway, 'plain task', { run: 'plain' });
+      await waitForStats(gateway.url, ({ exchanges }) => exchanges.in_flight === 0);
+      await flush(gateway.url);
+
+      const { status, lines, err } = await trace(['--db', db]);
+      expect([status, err]).toEqual([0, '']);
+      expect(lines.map((line) => [line.run_id, codesOf(line)])).toEqual([
+        ['deep', ['undecodable', 'unfinished']],
+        ['plain', []],
+      ]);
+      for (const argv of [[], ['--json']]) {
+        const shown = await runCli(['inspect', '--db', db, '--run', 'deep', ...argv]);
+        expect([shown.code, shown.stderr]).toEqual([0, '']);
+      }
+    } finally {
+      await gateway.close();
+    }
+  }, 30_000);
+
   it('traces labelled and unlabelled runs of a live database, retries, gaps and aborts told', async () => {
     const db = path.join(folder, 'live.mdb');
     const gateway = await startCaptureGateway({ upstream: provider.url, db, note: 'nightly' });

@@ -16,7 +16,7 @@ import { decodeContent, readHeader } from './content-encoding.ts';
 import { type Conversation, fingerprintConversation, NO_CONVERSATION } from './conversation.ts';
 import { readFrames } from './framing.ts';
 import { geminiShape } from './gemini.ts';
-import { readErrorWords } from './json-reading.ts';
+import { parseJson, readErrorWords } from './json-reading.ts';
 import { messagesShape } from './messages.ts';
 import { responsesShape } from './responses.ts';
 import { emptyAnswer, type TurnAnswer, type TurnRequest, type TurnShape, unknownUsage } from './turn.ts';
@@ -143,7 +143,7 @@ function readRequest(shape: TurnShape, exchange: StoredExchange, problems: strin
     if (exchange.status >= 200 && exchange.status < 300) problems.push('request: empty');
   } else {
     try {
-      body = JSON.parse(new TextDecoder().decode(content.bytes));
+      body = parseJson(new TextDecoder().decode(content.bytes));
     } catch (error) {
       problems.push(`request: not JSON (${(error as Error).message.slice(0, 120)})`);
     }

@@ -6,7 +6,7 @@
 
 import { EventStreamCodec } from '@smithy/core/event-streams';
 import { createParser } from 'eventsource-parser';
-import { asObject, asText } from './json-reading.ts';
+import { asObject, asText, parseJson } from './json-reading.ts';
 
 /** How an answer was framed. */
 export type Framing = 'json' | 'events' | 'event_stream' | 'empty';
@@ -69,7 +69,7 @@ export function tellFraming(bytes: Uint8Array, contentType: string): Framing {
 function readJson(text: string, sink: FrameSink): string {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parseJson(text);
   } catch (error) {
     return `not JSON (${(error as Error).message.slice(0, 120)})`;
   }
@@ -87,7 +87,7 @@ function readServerSentEvents(text: string, sink: FrameSink): string {
       if (event.data === '[DONE]' || event.data === '') return;
       let value: unknown;
       try {
-        value = JSON.parse(event.data);
+        value = parseJson(event.data);
       } catch {
         if (problem === '') problem = `event ${count} is not JSON`;
         return;
@@ -119,7 +119,7 @@ function readEventStream(bytes: Uint8Array, sink: FrameSink): string {
       const message = codec.decode(bytes.subarray(at, at + length));
       const header = (name: string): string => asText(asObject(message.headers[name]).value) ?? '';
       const text = utf8.decode(message.body);
-      const value: unknown = text === '' ? {} : JSON.parse(text);
+      const value: unknown = text === '' ? {} : parseJson(text);
       const kind = header(':message-type');
       if (kind === 'exception') sink.readEvent('exception', { type: header(':exception-type'), value });
       else if (kind === 'error') {

@@ -6,7 +6,7 @@
  */
 
 import { readBedrockModel } from './bedrock-converse.ts';
-import { asArray, asCount, asObject, asText, type JsonObject } from './json-reading.ts';
+import { asArray, asCount, asObject, asText, type JsonObject, parseJson } from './json-reading.ts';
 
 /** In which maker's form a body is. */
 export type InvokeBody = 'messages' | 'converse' | 'chat_completions' | 'text' | 'embedding';
@@ -46,7 +46,7 @@ export function tellInvokeAnswer(body: JsonObject): Exclude<InvokeBody, 'embeddi
  */
 export function readInvokeChunk(event: unknown): JsonObject | null {
   const encoded = asText(asObject(event).bytes);
-  return encoded === null ? null : asObject(JSON.parse(Buffer.from(encoded, 'base64').toString('utf8')));
+  return encoded === null ? null : asObject(parseJson(Buffer.from(encoded, 'base64').toString('utf8')));
 }
 
 /** What a text family's request says, or what an embedding is asked of. */

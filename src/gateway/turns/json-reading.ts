@@ -3,6 +3,8 @@
  * Pure; used by the decoders of stored turns.
  */
 
+import { TURN_JSON_LEVELS } from '../../limits.ts';
+
 export type JsonObject = Record<string, unknown>;
 
 /** The value as an object; an empty one when it is none. */
@@ -30,11 +32,39 @@ export function pick(object: JsonObject, name: string, otherName: string): unkno
   return object[name] ?? object[otherName];
 }
 
-/** Parses JSON that may be half there: the parsed value, or the text itself when it is no JSON, {} when it is empty. */
+/**
+ * Parses JSON. `JSON.parse` knows no depth, but whoever goes through the value after it (`JSON.stringify` among them) needs
+ * a stack for it.
+ * @throws SyntaxError, and RangeError for what is nested deeper than TURN_JSON_LEVELS
+ */
+export function parseJson(text: string): unknown {
+  const value: unknown = JSON.parse(text);
+  // Every level takes two characters.
+  if (text.length > 2 * TURN_JSON_LEVELS && !isWithin(value, TURN_JSON_LEVELS)) {
+    throw new RangeError(`nested deeper than ${TURN_JSON_LEVELS} levels`);
+  }
+  return value;
+}
+
+function isWithin(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return true;
+  if (levels === 0) return false;
+  if (Array.isArray(value)) {
+    for (const item of value) if (!isWithin(item, levels - 1)) return false;
+    return true;
+  }
+  for (const name in value) if (!isWithin((value as JsonObject)[name], levels - 1)) return false;
+  return true;
+}
+
+/**
+ * Parses JSON that may be half there: the parsed value, or the text itself when it is no JSON or nested too deep, {} when
+ * it is empty.
+ */
 export function parseLenient(text: string): unknown {
   if (text.trim() === '') return {};
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch {
     return text;
   }

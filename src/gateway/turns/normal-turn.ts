@@ -21,7 +21,7 @@ import { guard, readErrorAnswer, type StoredExchange } from './decode.ts';
 import { readFrames } from './framing.ts';
 import { geminiShape } from './gemini.ts';
 import { type InvokeBody, tellInvokeBody } from './invoke-bodies.ts';
-import { asObject } from './json-reading.ts';
+import { asObject, parseJson } from './json-reading.ts';
 import { messagesShape } from './messages.ts';
 import { normalBedrockConverse } from './normal-bedrock-converse.ts';
 import { normalBedrockInvoke } from './normal-bedrock-invoke.ts';
@@ -170,7 +170,7 @@ function readRequestBody(exchange: StoredExchange, problems: string[]): unknown 
     return null;
   }
   try {
-    return JSON.parse(new TextDecoder().decode(content.bytes));
+    return parseJson(new TextDecoder().decode(content.bytes));
   } catch (error) {
     problems.push(`request: not JSON (${(error as Error).message.slice(0, 120)})`);
     return null;

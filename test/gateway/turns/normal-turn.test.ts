@@ -545,4 +545,41 @@ describe('normalizeTurn', () => {
     for (const shape of SHAPES)
       read(shape, { request: `{"messages":${deep},"contents":${deep}}`, response: deep });
   });
+
+  it('gives nothing that is too deep to be written', () => {
+    const deep = `${'{"a":'.repeat(20_000)}1${'}'.repeat(20_000)}`;
+    const block = (input: string): string => `{"type":"tool_use","id":"c","name":"run","input":${input}}`;
+    const asked = (input: string): string =>
+      `{"messages":[{"role":"assistant","content":[${block(input)}]}],"tools":[{"name":"run","input_schema":${input}}]}`;
+    const answered = (input: string): string =>
+      `{"type":"message","role":"assistant","content":[${block(input)}]}`;
+    const request = read('messages', { request: asked(deep), response: answered('{"b":2}') });
+    expect(request.problem).toBe('request: not JSON (nested deeper than 512 levels)');
+    expect(request.answer.content).toMatchObject([{ type: 'tool_call', input: { b: 2 } }]);
+    expect(JSON.stringify(request)).not.toContain('{"a":');
+
+    const answer = read('messages', { request: asked('{"b":2}'), response: answered(deep) });
+    expect(answer.problem).toBe('answer: not JSON (nested deeper than 512 levels)');
+    expect(JSON.stringify(answer)).not.toContain('{"a":');
+
+    // The arguments of a call that come as text, and those that a stream gives in pieces, stay a text.
+    const calls = [{ id: 'c', type: 'function', function: { name: 'run', arguments: deep } }];
+    const told = {
+      choices: [{ message: { role: 'assistant', tool_calls: calls }, finish_reason: 'tool_calls' }],
+    };
+    expect(read('chat_completions', { response: told }).answer.content).toMatchObject([
+      { type: 'tool_call', name: 'run' },
+    ]);
+    expect(() => JSON.stringify(read('chat_completions', { response: told }))).not.toThrow();
+  });
+
+  it('reads what is as deep as may be', () => {
+    const input = `${'{"a":'.repeat(507)}1${'}'.repeat(507)}`;
+    const request = `{"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"run","input":${input}}]}]}`;
+    const response = { type: 'message', content: [], stop_reason: 'end_turn' };
+    expect(read('messages', { request, response }).problem).toBe('');
+    expect(
+      read('messages', { request: request.replace(input, `{"a":${input}}`), response }).problem,
+    ).not.toBe('');
+  });
 });
