@@ -396,12 +396,17 @@ export class UpstreamConnection implements ResponseSink {
       this.#finish(true);
     } else if (socket.writableLength === 0) {
       // A reset that comes together with bytes is reported as an orderly end. A write, even of nothing, knows better.
-      socket.write(NOTHING, (error) => this.#finish(error == null && this.#lostUpload === null));
+      socket.write(NOTHING, (error) => this.#finish(error == null && this.#hasEnded()));
     } else {
       // Nor would it be written before the upload, which an upstream that has ended may never take. The system is asked to
       // take more of that right behind such a reset, in the same turn of the loop, and fails.
-      setImmediate(() => this.#finish(this.#lostUpload === null));
+      setImmediate(() => this.#finish(this.#hasEnded()));
     }
+  }
+
+  /** Whether the upstream ended its half, where reading has come to an end; a reset behind that takes nothing back. */
+  #hasEnded(): boolean {
+    return this.#lostUpload === null || (TELLS_END_BEFORE_RESET && this.#lostUpload.code === 'EPIPE');
   }
 
   /** No more will come. @param isOrderly it was no reset */
@@ -473,6 +478,12 @@ interface WithHandle {
 
 /** Codes with which a connection dies. */
 const CONNECTION_DEATHS = new Set(['ECONNRESET', 'EPIPE', 'ECONNABORTED']);
+
+/**
+ * The first write on a connection that was reset fails with EPIPE where an end had come before the reset, else with
+ * ECONNRESET (tcp_reset). Elsewhere it may be EPIPE either way.
+ */
+const TELLS_END_BEFORE_RESET = process.platform === 'linux';
 
 /** Several addresses may have been tried; what they have in common is the first one's code. */
 function describeSocketError(error: NodeJS.ErrnoException): UpstreamError {

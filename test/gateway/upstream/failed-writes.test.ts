@@ -95,6 +95,11 @@ async function begin(framing: UpstreamRequest['framing'], isSecure = false): Pro
   return { pool, upload, far, server };
 }
 
+/** Answers without framing, and resolves when the end has left. */
+function endAnswer(far: Socket): Promise<void> {
+  return new Promise((resolve) => far.end('HTTP/1.1 413 Too Large\r\n\r\nno', resolve));
+}
+
 const framings: [string, UpstreamRequest['framing']][] = [
   ['with a length', { kind: 'length', bytes: UPLOAD_BYTES }],
   ['in chunks', { kind: 'chunked' }],
@@ -162,6 +167,27 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
     expect(upload.error === null).toBe(isWhole);
   });
 
+  it.runIf(process.platform === 'linux').each([
+    ['flows', (upload: Upload) => upload.write()],
+    [
+      'waits',
+      (upload: Upload) => {
+        while (upload.write());
+      },
+    ],
+  ])('that %s has the answer that ended before a reset, whole', async (_how, write) => {
+    const { upload, far } = await begin(framing);
+    // Both are there before anything is read.
+    upload.connection.pause(upload);
+    write(upload);
+    await endAnswer(far);
+    far.destroy();
+    for (let at = 0; at < 4; at++) upload.write();
+    upload.connection.resume(upload);
+    await upload.over.promise;
+    expect(upload).toMatchObject({ status: 413, body: 'no', error: null });
+  });
+
   it('fails without an answer', async () => {
     const { upload, far } = await begin(framing);
     far.destroy();
@@ -206,6 +232,16 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
     pool.send({ method: 'POST', head: 'POST / HTTP/1.1\r\nhost: up\r\n', framing, body: null }, next);
     expect(next.connection).not.toBe(upload.connection);
   });
+});
+
+it.runIf(process.platform === 'linux')('without an upload an end before a reset counts, too', async () => {
+  const { upload, far } = await begin({ kind: 'none' });
+  upload.connection.pause(upload);
+  await endAnswer(far);
+  far.resetAndDestroy();
+  upload.connection.resume(upload);
+  await upload.over.promise;
+  expect(upload).toMatchObject({ status: 413, body: 'no', error: null });
 });
 
 it('an upload whose connection has timed out says so, and is not sent again', async () => {
