@@ -4,6 +4,7 @@
  */
 
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
+import { describeRefusal } from '../../src/std/file-place.ts';
 import { type BatchMemory, BatchReader } from './batch.ts';
 import type { WriterState } from './protocol.ts';
 
@@ -23,14 +24,20 @@ const TIDY_BUDGET_MS = 20;
 
 export class CaptureLogPort {
   readonly #open: () => Promise<ExchangeLog>;
+  readonly #report: (reason: string | null) => void;
+  #isFailing = false;
   #log: Promise<ExchangeLog> | null = null;
   readonly #reader = new BatchReader();
   /** The end of the queue of appends: a batch is read when the one before is stored. */
   #tail: Promise<unknown> = Promise.resolve();
 
-  /** @param open opens the log; tried again at the next call when it fails */
-  constructor(open: () => Promise<ExchangeLog>) {
+  /**
+   * @param open opens the log; tried again at the next call when it fails
+   * @param report told why appends fail when they begin to, and null when one is stored again
+   */
+  constructor(open: () => Promise<ExchangeLog>, report: (reason: string | null) => void = () => {}) {
     this.#open = open;
+    this.#report = report;
   }
 
   async open(): Promise<null> {
@@ -47,7 +54,10 @@ export class CaptureLogPort {
       const log = await this.#opened();
       return log.append(this.#reader.read(input));
     });
-    this.#tail = appended.catch(() => undefined);
+    this.#tail = appended.then(
+      () => this.#note(null),
+      (thrown: unknown) => this.#note(describeRefusal(thrown) ?? (thrown as Error).message),
+    );
     return appended;
   }
 
@@ -74,6 +84,13 @@ export class CaptureLogPort {
     if (this.#log === null) return null;
     await (await this.#log).close();
     return null;
+  }
+
+  /** Batches are tried again and again: what changes is told. */
+  #note(failure: string | null): void {
+    if (this.#isFailing === (failure !== null)) return;
+    this.#isFailing = failure !== null;
+    this.#report(failure);
   }
 
   #opened(): Promise<ExchangeLog> {

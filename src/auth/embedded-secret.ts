@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { namePlace } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
 
 const SECRET_BYTES = 32;
@@ -25,7 +26,7 @@ function readSecret(file: string): string | null {
   } catch (thrown) {
     if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return null;
     // A folder is opened, and fails without its name when it is read.
-    throw Object.assign(thrown as Error, { path: file });
+    throw namePlace(thrown, file);
   }
   if (Buffer.from(text, 'base64url').length !== SECRET_BYTES) {
     const words = `${file} does not hold ${8 * SECRET_BYTES} bits: restore it from a backup, or move it away; a new one ends all tokens`;
@@ -37,13 +38,13 @@ function readSecret(file: string): string | null {
 /** Written aside and put in place whole: of two processes that start at once, one makes it and both read it. */
 function makeSecret(file: string): string {
   const draft = `${file}.${randomBytes(6).toString('hex')}`;
-  writeFileSync(draft, `${randomBytes(SECRET_BYTES).toString('base64url')}\n`, { mode: 0o600, flag: 'wx' });
   try {
+    writeFileSync(draft, `${randomBytes(SECRET_BYTES).toString('base64url')}\n`, { mode: 0o600, flag: 'wx' });
     linkSync(draft, file);
   } catch (thrown) {
-    if ((thrown as NodeJS.ErrnoException).code !== 'EEXIST') throw thrown;
+    if ((thrown as NodeJS.ErrnoException).code !== 'EEXIST') throw namePlace(thrown, file);
   } finally {
-    rmSync(draft);
+    rmSync(draft, { force: true });
   }
   return readSecret(file)!;
 }

@@ -19,7 +19,7 @@ import {
 import { DEFAULT_ORG, DEFAULT_PROJECT } from '../domain/tenant.ts';
 import { ID_CHARACTERS, PATTERNS_PER_REQUEST, PATTERNS_PER_SCOPE } from '../limits.ts';
 import { countOf } from '../std/count-of.ts';
-import { isThere } from '../std/file-place.ts';
+import { isThere, namePlace } from '../std/file-place.ts';
 import { newUlid } from '../std/id.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { databasePaths, openMain } from '../storage/lmdb/stores.ts';
@@ -176,6 +176,9 @@ async function exportFile(
   io: CliIo,
 ): Promise<number> {
   const target = file === '-' ? null : createWriteStream(file);
+  const refuse = (thrown: unknown): never => {
+    throw namePlace(thrown, file);
+  };
   let count = 0;
   for (const { row, value } of main.range<PatternRow>(PATTERNS, { prefix: [tier, org_id, project_id] })) {
     // Where it came from stays here: another store has its own.
@@ -183,11 +186,11 @@ async function exportFile(
     const line = `${JSON.stringify(pattern)}\n`;
     count++;
     if (target === null) await io.out(line);
-    else if (!target.write(line)) await once(target, 'drain');
+    else if (!target.write(line)) await once(target, 'drain').catch(refuse);
   }
   if (target !== null) {
     target.end();
-    await finished(target);
+    await finished(target).catch(refuse);
     await io.out(`Written to ${makeHarmlessLine(file)}: ${countOf(count, 'pattern')}.\n`);
   }
   return EXIT.done;

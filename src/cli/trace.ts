@@ -14,6 +14,7 @@ import { RunChains, TooManyRunsError, type TracedRun, traceRun } from '../analys
 import { loadConfig } from '../config.ts';
 import { TRACE_LINE_HELD_CHARS } from '../limits.ts';
 import { countOf } from '../std/count-of.ts';
+import { namePlace } from '../std/file-place.ts';
 import { readFlags } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { Progress } from './progress.ts';
@@ -269,7 +270,7 @@ class FileSink implements LineSink {
         return new FileSink(path, lines, journal, earlier, Buffer.byteLength(head));
       } catch (error) {
         await journal.close();
-        throw error;
+        throw namePlace(error, path);
       }
     } catch (error) {
       await lines.close();
@@ -318,7 +319,8 @@ class FileSink implements LineSink {
     const bytes = Buffer.from(piece, 'utf8');
     let at = 0;
     while (at < bytes.byteLength) {
-      const { bytesWritten } = await this.#lines.write(bytes, at, bytes.byteLength - at, this.#end);
+      const writing = this.#lines.write(bytes, at, bytes.byteLength - at, this.#end);
+      const { bytesWritten } = await writing.catch(this.#refuse);
       at += bytesWritten;
       this.#end += bytesWritten;
     }
@@ -328,13 +330,13 @@ class FileSink implements LineSink {
     const { run_id, exchanges, last_id } = run;
     const line: JournalLine = { run_id, exchanges, last_id, outcome, end: this.#end, golden, turns };
     const bytes = Buffer.from(`${JSON.stringify(line)}\n`);
-    await this.#journal.write(bytes, 0, bytes.byteLength, this.#journalEnd);
+    await this.#journal.write(bytes, 0, bytes.byteLength, this.#journalEnd).catch(this.#refuse);
     this.#journalEnd += bytes.byteLength;
   }
 
   async finish(): Promise<void> {
     await this.#lines.truncate(this.#end);
-    await this.#lines.sync();
+    await this.#lines.sync().catch(this.#refuse);
     await rename(`${this.#path}.partial`, this.#path);
     await rm(`${this.#path}.partial.json`, { force: true });
   }
@@ -343,6 +345,10 @@ class FileSink implements LineSink {
     await this.#lines.close();
     await this.#journal.close();
   }
+
+  readonly #refuse = (error: unknown): never => {
+    throw namePlace(error, this.#path);
+  };
 }
 
 /** Lines of the journal of an interrupted trace; none when there is none, or one of something else. */

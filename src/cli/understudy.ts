@@ -2,7 +2,7 @@
 
 import { resolve, sep } from 'node:path';
 import { ConfigError, loadConfig, readVersion, silenceModelRuntime } from '../config.ts';
-import { describeRefusal } from '../std/file-place.ts';
+import { describeRefusal, isFull } from '../std/file-place.ts';
 import { exitProcess } from '../std/loading-threads.ts';
 import { IN_PROCESS, runGuarded } from './guard.ts';
 import { type CliIo, EXIT, openProcessIo, UsageError } from './io.ts';
@@ -142,8 +142,9 @@ function reportFailure(thrown: unknown, name: string, argv: readonly string[], i
   }
   const refusal = describeRefusal(thrown);
   if (refusal !== null) {
-    const { path } = thrown as NodeJS.ErrnoException;
-    io.err(`understudy: ${makeHarmlessLine(refusal)}${adviseOn(path, argv)}\n`);
+    const { code, path, dest } = thrown as NodeJS.ErrnoException & { dest?: string };
+    const place = isFull(code) ? (dest ?? path) : path;
+    io.err(`understudy: ${makeHarmlessLine(refusal)}${adviseOn(place, argv)}\n`);
     return EXIT.failed;
   }
   // What else the system refuses (a port in use) is told in its words; anything else is ours and shows where.

@@ -4,6 +4,7 @@
  */
 import { existsSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
+import { getSystemErrorMap } from 'node:util';
 
 /**
  * Whether something has that path.
@@ -34,12 +35,50 @@ const DEEDS: Readonly<Record<string, string>> = {
   link: 'link',
 };
 
+/**
+ * Names the place in an error that names none, as those of writes and of LMDB, which tells a number besides words, or words
+ * alone. Any other error stays as it is.
+ * @returns the same error
+ */
+export function namePlace<Thrown>(thrown: Thrown, path: string): Thrown {
+  if (!(thrown instanceof Error)) return thrown;
+  const { code, syscall, path: named } = thrown as NodeJS.ErrnoException;
+  if (named !== undefined) return thrown;
+  const known = syscall === undefined ? readSystemCode(code, thrown.message) : code;
+  if (known !== undefined) Object.assign(thrown, { code: known, path });
+  return thrown;
+}
+
+/** What LMDB says of a copy that fails, for which it tells no number. */
+const FAILED_COPIES = new Map([
+  ['No space left on device', 'ENOSPC'],
+  ['Disk quota exceeded', 'EDQUOT'],
+  ['File too large', 'EFBIG'],
+  ['Input/output error', 'EIO'],
+]);
+
+/** @returns the system's name of an error that LMDB tells */
+function readSystemCode(code: unknown, words: string): string | undefined {
+  if (typeof code === 'number') return getSystemErrorMap().get(-code)?.[0];
+  return code === undefined ? FAILED_COPIES.get(words) : undefined;
+}
+
+/** Whether it is the code of a place that takes no more. */
+export function isFull(code: string | undefined): boolean {
+  return code === 'ENOSPC' || code === 'EDQUOT' || code === 'EFBIG';
+}
+
 /** @returns what the file system refused and where, without an end; null for any other error */
 export function describeRefusal(thrown: unknown): string | null {
   if (!(thrown instanceof Error)) return null;
   const { code, syscall = '', path: named, dest } = thrown as NodeJS.ErrnoException & { dest?: string };
-  if (code === 'ENOSPC' || code === 'EDQUOT')
-    return `no space is left${named === undefined ? '' : ` for ${named}`}`;
+  const written = dest ?? named;
+  const forIt = written === undefined ? '' : ` for ${written}`;
+  if (code === 'ENOSPC') return `no space is left${forIt}`;
+  if (code === 'EDQUOT') return `this user's quota leaves no space${forIt}`;
+  if (code === 'EIO')
+    return `the disk fails, or is full${written === undefined ? '' : `: ${written} cannot be read or written`}`;
+  if (code === 'EFBIG') return `${written ?? 'a file'} may become no larger`;
   // Sockets have paths too, and fail in other ways.
   if (named === undefined || ['connect', 'listen', 'bind'].includes(syscall)) return null;
   const paths = dest === undefined ? [named] : [named, dest];

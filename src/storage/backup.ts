@@ -25,7 +25,7 @@ import { basename, dirname, join } from 'node:path';
 import { open, type RootDatabase } from 'lmdb';
 import { z } from 'zod';
 import { countOf } from '../std/count-of.ts';
-import { isThere } from '../std/file-place.ts';
+import { isThere, namePlace } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
 import { rawFolder } from './capture/layout.ts';
 import { repackAll } from './capture/repacking.ts';
@@ -117,7 +117,7 @@ export async function writeBackup(
     return manifest;
   } catch (thrown) {
     rmSync(partial, { recursive: true, force: true });
-    throw thrown;
+    throw namePlace(thrown, target);
   }
 }
 
@@ -416,6 +416,8 @@ function syncPath(path: string): void {
   const file = openSync(path, 'r');
   try {
     fsyncSync(file);
+  } catch (thrown) {
+    throw namePlace(thrown, path);
   } finally {
     closeSync(file);
   }

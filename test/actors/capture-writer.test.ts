@@ -2,7 +2,29 @@
 
 import { describe, expect, it } from 'vitest';
 import { CAPTURE_LOG_PORT, captureWriter } from '../../actors/capture-writer/behaviour.ts';
+import { CaptureLogPort, type ExchangeLog } from '../../actors/capture-writer/port.ts';
 import { ActorKit, type EffectOf, type KitAnswer } from '../../src/runtime/kit.ts';
+
+it('tells when exchanges cannot be stored, why, and when they are again', async () => {
+  let isFull = false;
+  const told: (string | null)[] = [];
+  const append = async () => {
+    if (isFull) throw Object.assign(new Error('write'), { code: 'ENOSPC', path: '/a.mdb' });
+    return { first_id: 1, last_id: 0 };
+  };
+  const port = new CaptureLogPort(
+    async () => ({ append }) as unknown as ExchangeLog,
+    (reason) => told.push(reason),
+  );
+  const batch = { slabs: [], cells: [] };
+  await port.append(batch);
+  isFull = true;
+  for (let at = 0; at < 2; at++) await expect(port.append(batch)).rejects.toThrow();
+  expect(told).toEqual(['no space is left for /a.mdb']);
+  isFull = false;
+  for (let at = 0; at < 2; at++) await port.append(batch);
+  expect(told).toEqual(['no space is left for /a.mdb', null]);
+});
 
 const IO_ERROR = { code: 'ENOSPC', message: 'no space left on device', retryable: false };
 

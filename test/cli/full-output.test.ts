@@ -1,8 +1,15 @@
 /** Output that cannot be written is a failure that says so in one line. */
 import { spawnSync } from 'node:child_process';
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { PATTERNS } from '../../src/domain/pattern-rows.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { openMain } from '../../src/storage/lmdb/stores.ts';
+import { makeExchange } from '../storage/captured.ts';
+import { makeFolder } from '../storage/folder.ts';
+import { CliChild, runCli } from './child.ts';
 
 const ENTRY = fileURLToPath(new URL('../../src/cli/understudy.mjs', import.meta.url));
 
@@ -18,4 +25,71 @@ it('says that the output cannot be written, and fails', () => {
   } finally {
     closeSync(full);
   }
+});
+
+/** A DATA_DIR with a key and a captured run. */
+async function makeData(): Promise<string> {
+  const DATA_DIR = makeFolder();
+  const log = await CaptureLog.open({ path: join(DATA_DIR, 'capture.mdb'), redact: false });
+  const body = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'hello' }] });
+  await log.append([makeExchange({ run_id: 'r', seq: 1, request_body: Buffer.from(body) })]);
+  await log.close();
+  await runCli(['keys', 'create', '--org', 'acme', '--name', 'ci'], { DATA_DIR });
+  return DATA_DIR;
+}
+
+describe('a place that takes no more is named', () => {
+  it('where lines are written', async () => {
+    const DATA_DIR = await makeData();
+    const traces = join(DATA_DIR, 'traces.jsonl');
+    symlinkSync('/dev/full', `${traces}.partial`);
+    const traced = await runCli(['trace', '--out', traces], { DATA_DIR });
+    expect(traced).toMatchObject({
+      code: 1,
+      stderr: `understudy: no space is left for ${traces}: name another place\n`,
+    });
+    const patterns = join(DATA_DIR, 'patterns.jsonl');
+    symlinkSync('/dev/full', patterns);
+    const main = openMain(join(DATA_DIR, 'main.mdb'));
+    await main.transact((transaction) =>
+      transaction.write({ op: 'put', table: PATTERNS, row: ['e3', '', '', 'pat_1'], value: { unlock: 'x' } }),
+    );
+    await main.close();
+    const exported = await runCli(['patterns', 'export', '--tier', 'e3', patterns], { DATA_DIR });
+    expect(exported).toMatchObject({
+      code: 1,
+      stderr: `understudy: no space is left for ${patterns}: name another place\n`,
+    });
+  });
+
+  const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0;
+  it.skipIf(!hasPrlimit)('where databases and secrets are', async () => {
+    const DATA_DIR = await makeData();
+    const lastLine = async (argv: string[], data: string, bytesMax: string): Promise<string | undefined> => {
+      const env = { DATA_DIR: data };
+      const { code, stdout, stderr } = await new CliChild(argv, { env, file_bytes_max: bytesMax }).ended;
+      expect({ code, stdout }, stderr).toEqual({ code: 1, stdout: '' });
+      // LMDB writes lines of its own.
+      return stderr.trimEnd().split('\n').at(-1);
+    };
+    const other = `put that right, or set another DATA_DIR (${DATA_DIR} now)`;
+    const out = join(DATA_DIR, 'backup');
+    expect(await lastLine(['backup', '--out', out], DATA_DIR, '4096')).toBe(
+      `understudy: ${out} may become no larger: name another place`,
+    );
+    expect(readdirSync(DATA_DIR).filter((name) => name.startsWith('backup'))).toEqual([]);
+    const keys = ['keys', 'create', '--org', 'acme', '--name', 'more'];
+    expect(await lastLine(keys, DATA_DIR, '16384')).toBe(
+      `understudy: ${join(DATA_DIR, 'main.mdb')} may become no larger: ${other}`,
+    );
+    expect(await lastLine(['token', '--email', 'ann@example.com'], DATA_DIR, '0')).toBe(
+      `understudy: ${join(DATA_DIR, 'secrets', 'jwt-secret')} may become no larger: ${other}`,
+    );
+    expect(readdirSync(join(DATA_DIR, 'secrets'))).toEqual([]);
+    await runCli(['backup', '--out', out], { DATA_DIR });
+    const empty = makeFolder();
+    expect(await lastLine(['restore', '--from', out], empty, '4096')).toBe(
+      `understudy: ${join(empty, 'main.mdb')} may become no larger: put that right, or set another DATA_DIR (${empty} now)`,
+    );
+  });
 });

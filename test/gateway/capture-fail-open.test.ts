@@ -257,7 +257,10 @@ describe('no disk', () => {
       kept.push(...(await makeCalls(port, 2)));
       expect(await flush(url)).toBe(kept.length);
       child.process.kill('SIGTERM');
-      expect(await child.ended).toMatchObject({ code: 0 });
+      const { code, stderr } = await child.ended;
+      expect(code).toBe(0);
+      expect(stderr).toMatch(/"reason":"[^"]*capture\.mdb[^"]*","msg":"exchanges cannot be stored: /);
+      expect(stderr).toContain('"msg":"exchanges are stored again"');
       expect((await readTags()).sort()).toEqual(kept.sort());
     },
   );

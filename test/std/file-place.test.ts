@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, wri
 import { createConnection } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { describeRefusal, isThere } from '../../src/std/file-place.ts';
+import { describeRefusal, isThere, namePlace } from '../../src/std/file-place.ts';
 import { makeFolder as makeAll } from '../../src/std/folder.ts';
 import { makeFolder } from '../storage/folder.ts';
 
@@ -50,6 +50,26 @@ describe('a refusal', () => {
     );
     expect(of('EROFS', { syscall: 'open', path: '/a' })).toMatch(/^\/a .*read-only$/);
     expect(of('ENOSPC', { syscall: 'write' })).toBe('no space is left');
+    expect(of('ENOSPC', { syscall: 'copyfile', path: '/a', dest: '/b' })).toBe('no space is left for /b');
+    expect(of('EDQUOT', { syscall: 'write', path: '/a' })).toBe("this user's quota leaves no space for /a");
+    expect(of('EIO', { syscall: 'write', path: '/a' })).toMatch(/^the disk fails, or is full: \/a /);
+    expect(of('EFBIG', { syscall: 'write', path: '/a' })).toBe('/a may become no larger');
+  });
+
+  it('gets a place where it names none', () => {
+    const of = (words: string, more: object) =>
+      describeRefusal(namePlace(Object.assign(new Error(words), more), '/a'));
+    expect(of('ENOSPC: no space left on device, write', { code: 'ENOSPC', syscall: 'write' })).toBe(
+      'no space is left for /a',
+    );
+    // As LMDB tells it.
+    expect(of('Input/output error', { code: 5 })).toMatch(/: \/a /);
+    expect(of('No space left on device', {})).toBe('no space is left for /a');
+    expect(of('MDB_MAP_FULL', { code: -30_792 })).toBeNull();
+    const named = { code: 'ENOSPC', syscall: 'open', path: '/b' };
+    expect(of('', named)).toBe('no space is left for /b');
+    expect(of('', { code: 'ESECRET' })).toBeNull();
+    expect(namePlace('x', '/a')).toBe('x');
   });
 
   it('leaves all else alone', async () => {

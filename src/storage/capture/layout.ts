@@ -28,7 +28,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
-import { describeRefusal } from '../../std/file-place.ts';
+import { describeRefusal, isFull } from '../../std/file-place.ts';
 
 /**
  * Of everything in the file. A reader refuses files with a higher number. 2: blocks may stand in raw files. 3: there also in
@@ -167,7 +167,8 @@ export function checkRoom(path: string): void {
     writeFileSync(probe, Buffer.alloc(ROOM_BYTES));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw new Error(`nothing can be written beside it (${code})`, { cause: error });
+    const why = isFull(code) ? describeRefusal(error) : code;
+    throw new Error(`nothing can be written beside it (${why})`, { cause: error });
   } finally {
     rmSync(probe, { force: true });
   }

@@ -10,6 +10,7 @@
 import { existsSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { CapturedExchange } from '../../domain/exchange.ts';
+import { namePlace } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
 import { AttachmentStore, syncPath } from './attachments.ts';
 import {
@@ -331,7 +332,7 @@ export class CaptureLog {
       this.#bases.clear();
       this.#mustReopen = true;
       await this.#rawFiles.abandon();
-      throw error;
+      throw namePlace(error, this.#options.path);
     }
   }
 

@@ -8,6 +8,7 @@
  */
 import { dirname } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
+import { namePlace } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
 
 export type Durability = 'disk' | 'process';
@@ -66,12 +67,8 @@ export class Environment {
   named(name: string): BinaryDatabase {
     let database = this.#named.get(name);
     if (database === undefined) {
-      database = this.root.openDB<Buffer, Buffer>({
-        name,
-        encoding: 'binary',
-        keyEncoding: 'binary',
-        cache: false,
-      });
+      const options = { name, encoding: 'binary', keyEncoding: 'binary', cache: false } as const;
+      database = this.#telling(() => this.root.openDB<Buffer, Buffer>(options));
       this.#named.set(name, database);
     }
     return database;
@@ -89,7 +86,7 @@ export class Environment {
       this.settle();
       return this.isImmediate ? this.transactNow(work) : ((await this.root.childTransaction(work)) as Value);
     } catch (thrown) {
-      throw await findCause(thrown);
+      throw namePlace(await findCause(thrown), this.path);
     }
   }
 
@@ -108,7 +105,16 @@ export class Environment {
 
   /** The same as {@link transact}, done when it returns. */
   transactNow<Value>(work: () => Value): Value {
-    return this.root.transactionSync(work) as Value;
+    return this.#telling(() => this.root.transactionSync(work) as Value);
+  }
+
+  /** LMDB does not say which file it failed on. */
+  #telling<Value>(work: () => Value): Value {
+    try {
+      return work();
+    } catch (thrown) {
+      throw namePlace(thrown, this.path);
+    }
   }
 
   /** Closes and opens again: LMDB refuses to go on after some errors, a failed write of its head among them. */
