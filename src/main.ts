@@ -12,7 +12,7 @@ import { UserEpochs } from './api/user-epochs.ts';
 import { loadEmbeddedSecret } from './auth/embedded-secret.ts';
 import { Revocations } from './auth/revocations.ts';
 import { signUserToken } from './auth/sign-token.ts';
-import { type Config, ConfigError, silenceModelRuntime } from './config.ts';
+import { type Config, silenceModelRuntime } from './config.ts';
 import { Front, type Parts } from './front.ts';
 import { FrontThreads } from './front-threads.ts';
 import { CaptureControl, type CaptureFront } from './gateway/capture-control.ts';
@@ -107,7 +107,7 @@ async function startAll(
     stops.push(() => claim.release());
   };
   if (parts.api) {
-    makeDataDir(given.data_dir);
+    makeFolder(given.data_dir);
     hold(await claimData(given.data_dir, log, givingUp));
     await tryStores(databasePaths(given.data_dir));
   }
@@ -256,16 +256,6 @@ async function startAll(
     gateway_url: first.gateway_url,
     owner_token: isOwnSecret ? await signOwnerToken(config) : null,
   };
-}
-
-/** @throws ConfigError when there can be no such folder */
-function makeDataDir(dir: string): void {
-  try {
-    makeFolder(dir);
-  } catch (thrown) {
-    const { code = 'it cannot be made' } = thrown as NodeJS.ErrnoException;
-    throw new ConfigError('DATA_DIR', dir, `allowed is a folder that is there or can be made (${code})`);
-  }
 }
 
 /**

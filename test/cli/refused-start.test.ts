@@ -4,7 +4,7 @@ import { existsSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { ensureCaptureFile } from '../../src/storage/capture/layout.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
@@ -16,6 +16,8 @@ async function refuse(env: Record<string, string>, argv: string[] = ['up'], byte
     env: { PORT: '0', GW_PORT: '0', ...env },
     ...(bytesMax === undefined ? {} : { file_bytes_max: bytesMax }),
   });
+  // One that starts all the same never ends by itself.
+  onTestFinished(() => child[Symbol.asyncDispose]());
   const ended = await child.ended;
   expect(ended.stdout).toBe('');
   const lines = ended.stderr.trim().split('\n');
@@ -74,19 +76,25 @@ describe('a start that cannot be', () => {
   it('says that DATA_DIR is no folder and cannot become one', async () => {
     const file = join(makeFolder(), 'file');
     writeFileSync(file, '');
-    // Nobody makes folders in /proc, whatever rights the user has.
-    for (const DATA_DIR of [file, join(file, 'below'), '/proc/understudy', '/proc/understudy/data']) {
-      const { code, line } = await refuse({ DATA_DIR });
-      expect(code).toBe(78);
-      expect(line).toMatch(
-        /^understudy: DATA_DIR=.*: allowed is a folder that is there or can be made \(E[A-Z]+\)$/,
-      );
-      expect(line).toContain(JSON.stringify(DATA_DIR));
+    const reasons = {
+      [file]: `${file} is not a folder`,
+      [join(file, 'below')]: `${file} is not a folder`,
+      // Nobody makes folders there, whatever rights the user has.
+      '/proc/understudy': 'nothing can be made in /proc',
+      '/proc/understudy/data': 'nothing can be made in /proc',
+    };
+    for (const [DATA_DIR, reason] of Object.entries(reasons)) {
+      // With the words and the status of every other command.
+      expect(await refuse({ DATA_DIR })).toEqual({
+        code: 1,
+        line: `understudy: ${reason}: put that right, or set another DATA_DIR (${DATA_DIR} now)`,
+      });
     }
   });
 
   it('says whose port is in use', async () => {
     const other = createServer();
+    onTestFinished(() => void other.close());
     await new Promise<void>((resolve) => {
       other.listen(0, '127.0.0.1', resolve);
     });
@@ -96,7 +104,6 @@ describe('a start that cannot be', () => {
       expect(code).toBe(1);
       expect(line).toContain(`cannot listen on 127.0.0.1:${taken}: the port is in use`);
     }
-    other.close();
   });
 
   it('says which folder holds no embedding model, and what one is', async () => {
@@ -119,6 +126,7 @@ describe('a start that cannot be', () => {
 
   it('says that the embedding service refuses, and keeps its key to itself', async () => {
     const service = createHttpServer((_request, response) => response.writeHead(401).end('{"error":"no"}'));
+    onTestFinished(() => void service.close());
     await new Promise<void>((resolve) => {
       service.listen(0, '127.0.0.1', resolve);
     });
@@ -129,7 +137,6 @@ describe('a start that cannot be', () => {
       expect(code).toBe(1);
       expect(line).toBe('understudy: the embedding service answered 401');
     }
-    service.close();
   });
 
   it('says which capture database cannot be opened, why, and what to do', async () => {
