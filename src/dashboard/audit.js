@@ -38,7 +38,12 @@ export async function fillAudit(page, { org, role, fail }) {
   page.append(makePanel(null, list));
 }
 
-const show = (value) => (typeof value === 'string' ? value : JSON.stringify(value));
+const ADDRESS = /^[^\s@]+@[^\s@]+$/;
+
+function show(value) {
+  if (typeof value !== 'string') return JSON.stringify(value);
+  return ADDRESS.test(value) ? makeEmail(value) : value;
+}
 
 /** Each field as it was and as it is. */
 function describeChange({ before, after }) {
