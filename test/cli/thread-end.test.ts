@@ -44,6 +44,13 @@ it('by an exit: with its code', async () => {
   expect(await lastWords('exit')).toMatchObject([{ msg: 'a front thread ends', exit_code: 7 }]);
 });
 
+it('by a full heap: beforehand, which thread it is and what gives it more', async () => {
+  const [told, ...more] = await lastWords('memory');
+  expect(told).toMatchObject({ level: 50, thread: 1, limit_mb: 96 });
+  expect(told!.msg).toMatch(/nearly used up its memory.*--max-old-space-size/);
+  expect(more).toEqual([]);
+});
+
 it('as it was asked to: nothing', async () => {
   expect(await lastWords('asked')).toEqual([]);
 });
