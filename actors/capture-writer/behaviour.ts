@@ -1,9 +1,9 @@
 /**
  * The capture writer: passes batches on to the capture log, tidies up (compression that was put off, the index) while
- * nothing else is to do, and stops for good when it is told to. All its work is done by the `capture_log` port. Actor
+ * little else is to do, and stops for good when it is told to. All its work is done by the `capture_log` port. Actor
  * thread.
  */
-import type { Behaviour, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
+import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
 import { CAPTURE_WRITER_KIND, type CaptureWriterProtocol } from './protocol.ts';
 
 /** Name of the port that the thread provides; see `port.ts`. */
@@ -13,11 +13,15 @@ interface WriterMemory {
   killed: boolean;
   /** A tidying pass is set or under way. */
   tidying: boolean;
-  /** Appends since the last tidying pass: under load it waits. */
+  /** Appends since the last tidying pass. */
   busy: boolean;
+  /** What has come since the last look whether to tidy: under load it waits. */
+  exchanges: number;
+  bytes: number;
 }
 
 interface WriterInternal {
+  appended: Outcome<{ first_id: number; last_id: number }, { token: ReplyToken; failure: string }>;
   done: Outcome<unknown, { token: ReplyToken; failure: string }>;
   tidy: null;
   tidied: Outcome<number>;
@@ -25,8 +29,10 @@ interface WriterInternal {
 
 type Writer = Behaviour<CaptureWriterProtocol, WriterMemory, never, WriterInternal>;
 
-/** Tidying begins this long after an append or the start, and waits again when more has come by then. */
+/** Tidying begins this long after an append or the start, and waits as long again when too much has come by then. */
 const TIDY_AFTER_MS = 300;
+/** Too much: more than this. Agents together may never pause, so a pause is not waited for. */
+const CALM = { exchanges: 64, bytes: 8 << 20 };
 /** Breath between two passes over a backlog. */
 const TIDY_PAUSE_MS = 15;
 
@@ -38,7 +44,7 @@ const STOPPED: Refusal = {
 
 export const captureWriter: Writer = {
   kind: CAPTURE_WRITER_KIND,
-  initial: () => ({ killed: false, tidying: false, busy: false }),
+  initial: () => ({ killed: false, tidying: false, busy: false, exchanges: 0, bytes: 0 }),
 
   handlers: {
     open(memory, _message, context) {
@@ -57,8 +63,9 @@ export const captureWriter: Writer = {
       const { bodies } = context;
       const input = { slabs: bodies.slice(0, message.slabs), cells: bodies.slice(message.slabs) };
       const carry = { token: context.holdReply(), failure: 'capture_failed' };
-      context.io(CAPTURE_LOG_PORT, 'append', input, 'done', carry);
+      context.io(CAPTURE_LOG_PORT, 'append', input, 'appended', carry);
       memory.busy = true;
+      for (const body of bodies) memory.bytes += body.length;
       if (memory.tidying) return;
       memory.tidying = true;
       context.setTimer('tidy', TIDY_AFTER_MS, 'tidy', null);
@@ -94,19 +101,23 @@ export const captureWriter: Writer = {
   },
 
   internal: {
+    appended(memory, outcome, context) {
+      if (outcome.ok) memory.exchanges += outcome.value.last_id - outcome.value.first_id + 1;
+      answer(outcome, context);
+    },
     done(_memory, outcome, context) {
-      const { token, failure } = outcome.carry;
-      if (outcome.ok) context.replyTo(token, outcome.value);
-      // The log's own words name paths and errno; they are for the operator, not for whoever asked.
-      else context.refuseTo(token, { code: failure, message: outcome.error.message, retryable: true });
+      answer(outcome, context);
     },
     tidy(memory, _message, context) {
       if (memory.killed) return;
-      if (memory.busy) {
-        memory.busy = false;
+      const isCalm = memory.exchanges <= CALM.exchanges && memory.bytes <= CALM.bytes;
+      memory.exchanges = 0;
+      memory.bytes = 0;
+      if (!isCalm) {
         context.setTimer('tidy', TIDY_AFTER_MS, 'tidy', null);
         return;
       }
+      memory.busy = false;
       context.io(CAPTURE_LOG_PORT, 'tidy', null, 'tidied');
     },
     tidied(memory, outcome, context) {
@@ -119,3 +130,13 @@ export const captureWriter: Writer = {
     },
   },
 };
+
+function answer(
+  outcome: WriterInternal['done'],
+  context: Context<WriterMemory, never, WriterInternal, unknown>,
+): void {
+  const { token, failure } = outcome.carry;
+  if (outcome.ok) context.replyTo(token, outcome.value);
+  // The log's own words name paths and errno; they are for the operator, not for whoever asked.
+  else context.refuseTo(token, { code: failure, message: outcome.error.message, retryable: true });
+}

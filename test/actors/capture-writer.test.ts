@@ -32,13 +32,20 @@ function askHeld(
   kit: ActorKit,
   name: string,
   payload: unknown = null,
+  bodies: Uint8Array[] = [],
 ): { token: number; io: EffectOf<'io'> } {
-  const answer = kit.ask(name, payload);
+  const answer = kit.ask(name, payload, bodies);
   if (answer.type !== 'held') throw new Error(`answered with ${answer.type}`);
   const [io, ...rest] = kit.takeEffectsOf('io');
   expect(rest).toEqual([]);
   expect(io?.port).toBe(CAPTURE_LOG_PORT);
   return { token: answer.token, io: io! };
+}
+
+/** An append that is stored under these ids. */
+function append(kit: ActorKit, firstId: number, lastId: number, bodies: Uint8Array[] = []): void {
+  const { io } = askHeld(kit, 'append', { slabs: bodies.length }, bodies);
+  kit.finish(io, { first_id: firstId, last_id: lastId });
 }
 
 function refusalOf(answer: KitAnswer): { code: string; retryable: boolean } | null {
@@ -93,13 +100,10 @@ describe('the capture writer', () => {
     expect(askHeld(kit, 'state').io.operation).toBe('state');
   });
 
-  it('tidies when appends have paused, pass after pass until nothing is left', () => {
+  it('tidies soon after an append, pass after pass until nothing is left', () => {
     const kit = new ActorKit(captureWriter);
-    kit.ask('append', { slabs: 0 });
+    append(kit, 1, 1);
     expect(Object.keys(kit.timers())).toEqual(['tidy']);
-    // Everything that came since the timer was set delays it once more.
-    kit.advance(300);
-    kit.takeEffects();
     kit.advance(300);
     const [first] = kit.takeEffectsOf('io');
     expect(first?.operation).toBe('tidy');
@@ -109,6 +113,45 @@ describe('the capture writer', () => {
     const [second] = kit.takeEffectsOf('io');
     kit.finish(second!, 0);
     expect(kit.timers()).toEqual({});
+  });
+
+  it('tidies among exchanges that never pause', () => {
+    const kit = new ActorKit(captureWriter);
+    let passes = 0;
+    for (let id = 1; id <= 300; id += 3) {
+      append(kit, id, id + 2);
+      kit.advance(100);
+      for (const pass of kit.takeEffectsOf('io')) {
+        passes++;
+        kit.finish(pass, 3);
+      }
+    }
+    expect(passes).toBeGreaterThan(20);
+  });
+
+  it.each([
+    ['in great numbers', 100, []],
+    ['with large bodies', 1, [Buffer.alloc(3 << 20)]],
+  ])('waits while exchanges come %s', (_how, count, bodies) => {
+    const kit = new ActorKit(captureWriter);
+    for (let id = 1; id <= 100 * count; id += count) {
+      append(kit, id, id + count - 1, bodies);
+      kit.advance(100);
+      expect(kit.takeEffectsOf('io')).toEqual([]);
+    }
+    kit.advance(600);
+    expect(kit.takeEffectsOf('io').map(({ operation }) => operation)).toEqual(['tidy']);
+  });
+
+  it('makes another pass for what came during one that found nothing', () => {
+    const kit = new ActorKit(captureWriter);
+    append(kit, 1, 1);
+    kit.advance(300);
+    const [pass] = kit.takeEffectsOf('io');
+    append(kit, 2, 2);
+    kit.finish(pass!, 0);
+    kit.advance(300);
+    expect(kit.takeEffectsOf('io').map(({ operation }) => operation)).toEqual(['tidy']);
   });
 
   it('tidies up after an earlier process, though no append comes', () => {
