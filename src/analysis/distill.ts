@@ -459,7 +459,7 @@ export interface Comparison {
 }
 
 /** Of the steps compared, so many fewer may be served rightly before the new student counts as worse. */
-export const WORSE_SHARE = 0.02;
+const WORSE_SHARE = 0.02;
 
 /**
  * Shows the published student, as it was measured, the steps on which the new one was measured, as far as both had them kept apart.

@@ -32,7 +32,7 @@ export function experimentHandlers(services: {
 }
 
 /** Runs of experiments out of the rows that their actors write. */
-export class TableRunSummaries implements RunSummaryReader {
+class TableRunSummaries implements RunSummaryReader {
   readonly #runs: TableReader;
 
   constructor(runs: TableReader) {

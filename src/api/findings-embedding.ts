@@ -17,7 +17,7 @@ export interface FindingsEmbeddingOptions {
   max_waiting: number;
 }
 
-export const DEFAULT_EMBEDDING_OPTIONS: FindingsEmbeddingOptions = {
+const DEFAULT_EMBEDDING_OPTIONS: FindingsEmbeddingOptions = {
   batch: 32,
   retry_ms: 1_000,
   retry_max_ms: 60_000,

@@ -31,7 +31,7 @@ export interface LiveReadersOptions {
   max_readers: number;
 }
 
-export const DEFAULT_LIVE_OPTIONS: LiveReadersOptions = {
+const DEFAULT_LIVE_OPTIONS: LiveReadersOptions = {
   heartbeat_ms: 15_000,
   retry_ms: 3_000,
   ask_again_ms: 1_000,

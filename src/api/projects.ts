@@ -90,7 +90,7 @@ export function projectHandlers({ main, revocations }: ProjectServices): UserHan
 }
 
 /** @throws CatalogueError `not_found` for a project that is not there and for one of a foreign organization, alike */
-export function requireProject(
+function requireProject(
   tables: TableReader,
   user: User,
   project_id: string,

@@ -48,7 +48,7 @@ function measureChar(char: string): number {
 }
 
 /** The text, cut to at most so many columns; an ellipsis stands for what is missing. */
-export function cutToWidth(text: string, columns: number): string {
+function cutToWidth(text: string, columns: number): string {
   if (text.length <= columns && measureWidth(text) <= columns) return text;
   let width = 0;
   let kept = '';

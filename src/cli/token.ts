@@ -52,6 +52,6 @@ export async function runToken(argv: string[], io: CliIo): Promise<number> {
 }
 
 /** AUTH_JWT_SECRET, else the embedded secret, made when it is missing. */
-export function secretOf({ auth, data_dir }: Config): string {
+function secretOf({ auth, data_dir }: Config): string {
   return auth.jwt_secret ?? loadEmbeddedSecret(data_dir);
 }

@@ -18,7 +18,7 @@ import type { SentStep, StepWaiter } from './student-link.ts';
 import type { RequestClass } from './turns/classify.ts';
 
 /** Marks an answer of the student; no answer of an upstream has it. */
-export const SERVED_BY_HEADER = 'x-svc-served-by';
+const SERVED_BY_HEADER = 'x-svc-served-by';
 
 export class RelegatedExchange implements StepWaiter {
   readonly #relegation: Relegation;

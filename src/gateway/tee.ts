@@ -36,7 +36,7 @@ const PIECE_BYTES = 64 << 10;
 const LONG_BYTES = 512 << 10;
 
 /** One side's body: how long it was, and as much of it as is kept. */
-export class BodyCopy {
+class BodyCopy {
   /** Filled to the end but for the last. */
   cells: Uint8Array[] = [];
   /** In the last cell. */

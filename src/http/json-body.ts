@@ -111,7 +111,7 @@ const SPACE = /[ \t\n\r]*/y;
  * Where a text stops being JSON (RFC 8259), in UTF-16 units; its length when more was expected or nothing is wrong.
  * Only for texts that do not parse: slower than the parser, but it says where in every version of the engine.
  */
-export function findJsonFault(text: string): number {
+function findJsonFault(text: string): number {
   /** What is open, innermost last. */
   const open: ('{' | '[')[] = [];
   let at = skip(SPACE, text, 0);

@@ -32,7 +32,7 @@ export interface WatchPolicy {
   hung_after_ms: number;
 }
 
-export const DEFAULT_WATCH: WatchPolicy = { ping_every_ms: 5_000, hung_after_ms: 30_000 };
+const DEFAULT_WATCH: WatchPolicy = { ping_every_ms: 5_000, hung_after_ms: 30_000 };
 
 export interface ActorThreadsOptions {
   /** Module whose default export runs a ThreadTask. */

@@ -30,8 +30,8 @@ export interface FrontLimits {
   max_pending_asks: number;
 }
 
-export const DEFAULT_ASK_DEADLINE_MS = 5_000;
-export const DEFAULT_FRONT_LIMITS: FrontLimits = { max_pending_asks: 262_144 };
+const DEFAULT_ASK_DEADLINE_MS = 5_000;
+const DEFAULT_FRONT_LIMITS: FrontLimits = { max_pending_asks: 262_144 };
 
 /** Counters of one front. */
 export interface FrontStats {

@@ -16,7 +16,7 @@ import { makeFolder } from '../std/folder.ts';
 const MARK = Buffer.from('USREDO01', 'latin1');
 const IDENTITY_BYTES = 16;
 const HEAD_BYTES = MARK.length + IDENTITY_BYTES;
-export const RECORD_HEAD_BYTES = 16;
+const RECORD_HEAD_BYTES = 16;
 
 export interface RedoRecord {
   number: number;

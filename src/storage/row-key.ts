@@ -13,7 +13,7 @@ const NUMBER_BYTES = 9;
 /** Greater than every mark: ends the range of the keys that begin with the bytes before it. */
 const AFTER_ALL = 255;
 /** What LMDB takes. */
-export const MAX_ROW_KEY_BYTES = 1_978;
+const MAX_ROW_KEY_BYTES = 1_978;
 
 /**
  * @throws RangeError when a number is not finite, a text is half a surrogate pair, or the whole is over

@@ -34,7 +34,7 @@ import { makeFolder } from '../std/folder.ts';
 import { syncPath } from './capture/attachments.ts';
 
 export const MANIFEST_NAME = 'manifest.json';
-export const PATTERNS_NAME = 'patterns.jsonl';
+const PATTERNS_NAME = 'patterns.jsonl';
 /** What fits into the steps' file of a manifest of this format. */
 const MODEL_FORMAT: StudentModel['format'] = 'svc_student_model_v1';
 const PREVIOUS_NAME = 'manifest.previous.json';
@@ -126,7 +126,7 @@ export async function readStudentManifest(directory: string): Promise<StudentMan
  * Reads one file that a manifest names.
  * @throws StudentDirectoryError when it is missing or is not what the manifest says
  */
-export async function readStudentFile(directory: string, file: StudentFile): Promise<Buffer> {
+async function readStudentFile(directory: string, file: StudentFile): Promise<Buffer> {
   const path = join(directory, file.name);
   const bytes = await readBounded(path, STUDENT_BOUNDS.file_bytes);
   if (bytes === null)

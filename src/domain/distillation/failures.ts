@@ -137,7 +137,7 @@ function isErrorLine(line: string): boolean {
 }
 
 /** The line that says most: an exception with its message before the first line that looks like an error. */
-export function findErrorLine(observation: string): string {
+function findErrorLine(observation: string): string {
   if (ERROR_JSON.test(observation.slice(0, 600)))
     return oneLine(readJsonError(observation), ERROR_CHARACTERS);
   const lines = significantLines(observation);

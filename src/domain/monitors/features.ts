@@ -13,7 +13,7 @@ export const HEAD_WORDS = 20;
 /** Bits of the filter that tells whether a word stands in the observation. */
 export const OBSERVATION_FILTER_BITS = 2048;
 /** Bits of the filter that tells whether a word stands in the thought. */
-export const THOUGHT_FILTER_BITS = 512;
+const THOUGHT_FILTER_BITS = 512;
 
 const NUMBERS = 9;
 const WORDS_AT = NUMBERS * 4;

@@ -13,7 +13,7 @@ export interface Finding {
 }
 
 /** Earlier steps that a finding names. */
-export const EVIDENCE_STEPS = 6;
+const EVIDENCE_STEPS = 6;
 
 export const NO_FINDING: Finding = { score: 0, kind: '', steps: [], count: 0 };
 

@@ -9,13 +9,13 @@ import { MONITOR_NAMES, type MonitorName } from './names.ts';
 import { holdsWord, readWords, SKETCH_DIMENSIONS, shortHash, WordSet } from './words.ts';
 
 /** Last steps that are remembered with their words. */
-export const SLOTS = 12;
+const SLOTS = 12;
 /** Last steps of which the call and the outcome are remembered. */
 export const CALLS = 32;
 /** Words of the task. */
-export const TASK_WORDS = 64;
+const TASK_WORDS = 64;
 /** Names, numbers and quoted words of the task: what a step must not lose sight of. */
-export const TASK_NAMES = 24;
+const TASK_NAMES = 24;
 /** Characters of the task that are read. */
 const TASK_CHARACTERS = 8192;
 

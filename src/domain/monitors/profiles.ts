@@ -14,10 +14,10 @@ export interface MonitorProfile {
 }
 
 /** The threshold of every monitor of which a profile says nothing. */
-export const DEFAULT_THRESHOLD = 0.5;
+const DEFAULT_THRESHOLD = 0.5;
 
 /** Names of the built-in profiles; `coding` is the default of a run. */
-export const BUILT_IN_PROFILE_NAMES = ['coding', 'pr_review', 'qa'] as const;
+const BUILT_IN_PROFILE_NAMES = ['coding', 'pr_review', 'qa'] as const;
 
 export type BuiltInProfileName = (typeof BUILT_IN_PROFILE_NAMES)[number];
 

@@ -41,7 +41,7 @@ export interface ParaphraseMeasure {
 }
 
 /** The logistic: fitted once on the labelled runs (bench/eval/cross-validation.ts), the same for every profile. */
-export const PARAPHRASE_WEIGHTS: Readonly<ParaphraseMeasure & { bias: number }> = {
+const PARAPHRASE_WEIGHTS: Readonly<ParaphraseMeasure & { bias: number }> = {
   bias: -1.59,
   repetition: 2.32,
   answered: -4.46,

@@ -16,7 +16,7 @@ import { canonicalText } from './json-values.ts';
 import { isOccasional, readTokens } from './text-tokens.ts';
 
 /** Paraphrases of one message by one model reach it, messages about something else with the same values do not. */
-export const CLOSE_WORDING = 0.5;
+const CLOSE_WORDING = 0.5;
 
 const FUNCTION_WORDS = new Set(
   (

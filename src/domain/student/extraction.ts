@@ -32,7 +32,7 @@ export type Span =
   /** What stands between others, at most {@link BETWEEN_TOKENS} tokens. */
   | { by: 'between'; left: string[]; right: string[] };
 
-export const WRITINGS = [
+const WRITINGS = [
   'same',
   'text',
   'number',
@@ -253,7 +253,7 @@ const MONTHS = [
 ];
 
 /** @returns undefined where the value cannot be written so */
-export function writeValue(value: Primitive, writing: Writing): Primitive | undefined {
+function writeValue(value: Primitive, writing: Writing): Primitive | undefined {
   if (writing === 'same') return value;
   if (value === null || typeof value === 'boolean') return writing === 'text' ? String(value) : undefined;
   const text = String(value);

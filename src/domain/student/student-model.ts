@@ -94,6 +94,3 @@ export function keyOfMark(marks: readonly number[], m: number): number {
 export function keyOfSentence(sentence: number): number {
   return SYSTEM_KIND * 0x1_0000_0000 + sentence;
 }
-
-/** Kinds of marks, for whoever explains a model. */
-export const MARK_KINDS = { ...MARK, system: SYSTEM_KIND, number: NUMBER_KIND } as const;

@@ -49,7 +49,7 @@ export function readFrames(bytes: Uint8Array, contentType: string, sink: FrameSi
 }
 
 /** How the bytes are framed, by content type and, where it says nothing useful, by the first bytes. */
-export function tellFraming(bytes: Uint8Array, contentType: string): Framing {
+function tellFraming(bytes: Uint8Array, contentType: string): Framing {
   if (bytes.byteLength === 0) return 'empty';
   const type = contentType.toLowerCase();
   if (type.includes('application/vnd.amazon.eventstream')) return 'event_stream';

@@ -58,7 +58,7 @@ export function readThread(body: JsonObject): string | null {
 }
 
 /** A `content` field: a string or blocks. `cache_control` and citations are left out: they mean nothing to the reader. */
-export function readMessagesContent(content: unknown): Part[] {
+function readMessagesContent(content: unknown): Part[] {
   if (typeof content === 'string') return content === '' ? [] : [{ type: 'text', text: content }];
   const parts: Part[] = [];
   for (const item of asArray(content)) {

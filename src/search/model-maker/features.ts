@@ -47,7 +47,7 @@ export function hashWord(bytes: readonly number[]): number {
   return sum % PRIMES[1];
 }
 
-export function bucketOf(kind: number, value: number): number {
+function bucketOf(kind: number, value: number): number {
   return mix(kind * KIND_STRIDE + value) % BUCKETS;
 }
 

@@ -52,7 +52,7 @@ const ATTRIBUTE_STRING = 3;
 const ATTRIBUTE_INTS = 7;
 
 /** Element types, by ONNX's numbers. */
-export const ELEMENT = { float: 1, uint8: 2, int8: 3, int64: 7 } as const;
+const ELEMENT = { float: 1, uint8: 2, int8: 3, int64: 7 } as const;
 export type Element = keyof typeof ELEMENT;
 
 /** A length, or the name of one that each run decides. */

@@ -30,7 +30,7 @@ export function effectiveOf(tables: TableReader, org_id: string): EffectiveSubsc
   return effectiveSubscription(subscriptionsOf(tables, org_id));
 }
 
-export function subscriptionsOf(tables: TableReader, org_id: string): Subscription[] {
+function subscriptionsOf(tables: TableReader, org_id: string): Subscription[] {
   return [...tables.range<Subscription>(SUBSCRIPTIONS, { prefix: [org_id] })].map(({ value }) => value);
 }
 

@@ -73,7 +73,7 @@ function writeVarint(out: Buffer, at: number, value: number): number {
 }
 
 /** A place in a buffer that moves on as varints are read. */
-export class ByteCursor {
+class ByteCursor {
   readonly bytes: Buffer;
   at: number;
 
@@ -198,7 +198,7 @@ export interface DictionarySource {
 }
 
 /** The dictionary's bytes. A leading newline keeps it from passing for a made one (RFC 8878, section 5). */
-export function makeDictionary(source: DictionarySource): Buffer {
+function makeDictionary(source: DictionarySource): Buffer {
   const record = source.record.subarray(Math.max(0, source.record.length - DICTIONARY_BYTES));
   const request =
     source.request?.subarray(Math.max(0, source.request.length - DICTIONARY_REQUEST_BYTES)) ?? EMPTY;

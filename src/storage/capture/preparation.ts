@@ -107,7 +107,7 @@ export function asBuffer(bytes: Uint8Array): Buffer {
 }
 
 /** The value of a header, the last one if it comes more than once; null when it is not there. */
-export function findHeader(headers: readonly string[], name: string): string | null {
+function findHeader(headers: readonly string[], name: string): string | null {
   for (let i = headers.length - 2; i >= 0; i -= 2) {
     const key = headers[i]!;
     if (key === name || (key.length === name.length && key.toLowerCase() === name)) return headers[i + 1]!;
