@@ -15,7 +15,8 @@ interface WriterMemory {
   tidying: boolean;
   /** Appends since the last tidying pass. */
   busy: boolean;
-  /** What has come since the last look whether to tidy: under load it waits. */
+  /** What has come since then, for `TIDY_AFTER_MS` at least: under load tidying waits. */
+  since_ms: number;
   exchanges: number;
   bytes: number;
 }
@@ -31,7 +32,7 @@ type Writer = Behaviour<CaptureWriterProtocol, WriterMemory, never, WriterIntern
 
 /** Tidying begins this long after an append or the start, and waits as long again when too much has come by then. */
 const TIDY_AFTER_MS = 300;
-/** Too much: more than this. Agents together may never pause, so a pause is not waited for. */
+/** Too much in that time: more than this. Agents together may never pause, so a pause is not waited for. */
 const CALM = { exchanges: 64, bytes: 8 << 20 };
 /** Breath between two passes over a backlog. */
 const TIDY_PAUSE_MS = 15;
@@ -44,7 +45,7 @@ const STOPPED: Refusal = {
 
 export const captureWriter: Writer = {
   kind: CAPTURE_WRITER_KIND,
-  initial: () => ({ killed: false, tidying: false, busy: false, exchanges: 0, bytes: 0 }),
+  initial: () => ({ killed: false, tidying: false, busy: false, since_ms: 0, exchanges: 0, bytes: 0 }),
 
   handlers: {
     open(memory, _message, context) {
@@ -65,10 +66,12 @@ export const captureWriter: Writer = {
       const carry = { token: context.holdReply(), failure: 'capture_failed' };
       context.io(CAPTURE_LOG_PORT, 'append', input, 'appended', carry);
       memory.busy = true;
+      if (!memory.tidying) {
+        memory.tidying = true;
+        beginCount(memory, context.monotonic_ms);
+        context.setTimer('tidy', TIDY_AFTER_MS, 'tidy', null);
+      }
       for (const body of bodies) memory.bytes += body.length;
-      if (memory.tidying) return;
-      memory.tidying = true;
-      context.setTimer('tidy', TIDY_AFTER_MS, 'tidy', null);
     },
     flush(memory, _message, context) {
       if (memory.killed) return context.refuse(STOPPED);
@@ -111,8 +114,9 @@ export const captureWriter: Writer = {
     tidy(memory, _message, context) {
       if (memory.killed) return;
       const isCalm = memory.exchanges <= CALM.exchanges && memory.bytes <= CALM.bytes;
-      memory.exchanges = 0;
-      memory.bytes = 0;
+      const now = context.monotonic_ms;
+      // What comes between two passes, 15 ms apart, is little under any load.
+      if (!isCalm || now - memory.since_ms >= TIDY_AFTER_MS) beginCount(memory, now);
       if (!isCalm) {
         context.setTimer('tidy', TIDY_AFTER_MS, 'tidy', null);
         return;
@@ -130,6 +134,12 @@ export const captureWriter: Writer = {
     },
   },
 };
+
+function beginCount(memory: WriterMemory, now: number): void {
+  memory.since_ms = now;
+  memory.exchanges = 0;
+  memory.bytes = 0;
+}
 
 function answer(
   outcome: WriterInternal['done'],

@@ -143,6 +143,22 @@ describe('the capture writer', () => {
     expect(kit.takeEffectsOf('io').map(({ operation }) => operation)).toEqual(['tidy']);
   });
 
+  it('stops tidying when load comes while it is at it', () => {
+    const kit = new ActorKit(captureWriter);
+    append(kit, 1, 1);
+    kit.advance(300 - 15);
+    let passes = 0;
+    for (let id = 2; id <= 802; id += 8) {
+      kit.advance(15);
+      for (const pass of kit.takeEffectsOf('io')) {
+        passes++;
+        kit.finish(pass, 20);
+      }
+      append(kit, id, id + 7);
+    }
+    expect(passes).toBeLessThan(12);
+  });
+
   it('makes another pass for what came during one that found nothing', () => {
     const kit = new ActorKit(captureWriter);
     append(kit, 1, 1);
