@@ -246,12 +246,11 @@ export class Front implements CaptureFront {
   }
 }
 
-/** Why there is no embedder, for the line that a start ends with: the operator chose it, so it is no fault of ours. */
+/** Why there is no embedder, for the line that a start ends with: the choice or the installation, no fault of ours. */
 function explainEmbedder(thrown: unknown, { model_dir, remote }: Config['embedding']): unknown {
   if (!(thrown instanceof Error)) return thrown;
-  if (remote !== null)
+  if (remote !== null || model_dir === null)
     return Object.assign(new Error(thrown.message, { cause: thrown }), { code: 'EEMBEDDING' });
-  if (model_dir === null) return thrown;
   const allowed = `allowed is a folder of an ONNX export with model.onnx and tokenizer.json; ${thrown.message}`;
   return new ConfigError('EMBEDDING_MODEL_DIR', model_dir, allowed);
 }

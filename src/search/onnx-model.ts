@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { Tokenizer } from '@huggingface/tokenizers';
-import { InferenceSession, Tensor } from 'onnxruntime-node';
+import type { InferenceSession, Tensor } from 'onnxruntime-node';
 import { EMBEDDING_BATCH_TOKENS, EMBEDDING_TEXT_CHARACTERS, EMBEDDING_TOKENS_MAX } from '../limits.ts';
 import { type ModelFacts, normalise } from './embedder.ts';
 import { WordTokens } from './word-tokens.ts';
@@ -27,6 +27,7 @@ const MODULES = ['Transformer', 'Pooling', 'Normalize'];
 const SAME_VECTORS: Readonly<Record<string, string>> = { '7360b091e6c8d5c5': 'ff15d994625f8110' };
 
 type Pooling = 'mean' | 'cls';
+type Runtime = typeof import('onnxruntime-node');
 
 /** One text, ready for the graph. */
 interface Encoded {
@@ -38,6 +39,7 @@ interface Encoded {
 export class OnnxModel {
   readonly facts: ModelFacts;
   readonly #session: InferenceSession;
+  readonly #Tensor: Runtime['Tensor'];
   readonly #tokens: WordTokens;
   readonly #output: string;
   readonly #pooling: Pooling;
@@ -48,6 +50,7 @@ export class OnnxModel {
 
   private constructor(parts: {
     session: InferenceSession;
+    Tensor: Runtime['Tensor'];
     tokens: WordTokens;
     output: string;
     pooling: Pooling;
@@ -56,6 +59,7 @@ export class OnnxModel {
     facts: ModelFacts;
   }) {
     this.#session = parts.session;
+    this.#Tensor = parts.Tensor;
     this.#tokens = parts.tokens;
     this.#output = parts.output;
     this.#pooling = parts.pooling;
@@ -88,7 +92,8 @@ export class OnnxModel {
     const tokenizerJson = readJson(dir, 'tokenizer.json');
     const tokenizerConfig = readJson(dir, 'tokenizer_config.json');
     const tokenizer = openTokenizer(tokenizerJson, tokenizerConfig);
-    const session = await openSession(graphFile);
+    const { InferenceSession, Tensor } = await loadRuntime();
+    const session = await openSession(InferenceSession, graphFile);
     const output = [TEXT_OUTPUT, ...TOKEN_OUTPUTS].find((name) => session.outputNames.includes(name));
     if (output === undefined) {
       throw new Error(`the graph has none of the outputs ${[TEXT_OUTPUT, ...TOKEN_OUTPUTS].join(', ')}`);
@@ -98,6 +103,7 @@ export class OnnxModel {
     const padToken = tokenizerConfig.pad_token;
     const parts = {
       session,
+      Tensor,
       tokens: new WordTokens(tokenizer, tokenizerJson),
       output,
       pooling: output === TEXT_OUTPUT ? 'mean' : readPooling(dir),
@@ -162,7 +168,7 @@ export class OnnxModel {
     const feeds: Record<string, Tensor> = {};
     for (const name of INPUTS) {
       if (this.#session.inputNames.includes(name)) {
-        feeds[name] = new Tensor('int64', data[name], [rows, columns]);
+        feeds[name] = new this.#Tensor('int64', data[name], [rows, columns]);
       }
     }
     const output = (await this.#session.run(feeds, [this.#output]))[this.#output]!;
@@ -228,7 +234,25 @@ function badShape(output: string, dims: readonly number[]): Error {
   return new Error(`${output} has the shape [${dims.join(', ')}]`);
 }
 
-async function openSession(file: string): Promise<InferenceSession> {
+/**
+ * Loaded with the first model and not with this module: npm goes on without an optional package whose install script
+ * fails, and a thread that cannot load tells nobody why.
+ */
+async function loadRuntime(): Promise<Runtime> {
+  try {
+    return await import('onnxruntime-node');
+  } catch (thrown) {
+    const reason = (thrown instanceof Error ? thrown.message : String(thrown)).split('\n', 1)[0];
+    throw new Error(
+      `onnxruntime-node, which runs it, cannot be loaded: where it is missing, npm install --ignore-scripts brings it; EMBEDDING_API_KEY takes a remote service instead (${reason})`,
+    );
+  }
+}
+
+async function openSession(
+  InferenceSession: Runtime['InferenceSession'],
+  file: string,
+): Promise<InferenceSession> {
   try {
     return await InferenceSession.create(file, {
       executionProviders: ['cpu'],

@@ -124,6 +124,22 @@ describe('a start that cannot be', () => {
     }
   });
 
+  it('says that what runs the embedding model is not installed', async () => {
+    const hook = `import { registerHooks } from 'node:module';
+      registerHooks({ resolve(name, context, next) {
+        if (name === 'onnxruntime-node') throw new Error('Cannot find package ' + name);
+        return next(name, context);
+      } });`;
+    const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(hook)}`;
+    for (const FRONT_THREADS of ['1', '2']) {
+      const env = { DATA_DIR: makeFolder(), NODE_OPTIONS, FRONT_THREADS };
+      const { code, line } = await refuse(env, ['serve']);
+      expect(code).toBe(1);
+      expect(line).toContain('onnxruntime-node, which runs it, cannot be loaded');
+      expect(line).toContain('npm install --ignore-scripts');
+    }
+  });
+
   it('says that the embedding service refuses, and keeps its key to itself', async () => {
     const service = createHttpServer((_request, response) => response.writeHead(401).end('{"error":"no"}'));
     onTestFinished(() => void service.close());
