@@ -279,7 +279,12 @@ async function listNames(directory: string): Promise<string[]> {
     return await readdir(directory);
   } catch (error) {
     const code = codeOf(error);
-    if (code === 'ENOENT') throw new StudentDirectoryError('missing', directory, 'no such directory');
+    if (code === 'ENOENT')
+      throw new StudentDirectoryError(
+        'missing',
+        directory,
+        'no such directory; understudy distill --out makes one',
+      );
     if (code === 'ENOTDIR') throw new StudentDirectoryError('foreign', directory, 'not a directory');
     throw new StudentDirectoryError(
       'unreadable',

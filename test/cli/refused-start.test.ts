@@ -64,6 +64,15 @@ describe('a start that cannot be', () => {
     );
   });
 
+  it('says that there is no student yet, and what makes one', async () => {
+    const SVC_DISTILL_DIR = join(makeFolder(), 'student');
+    const { code, line } = await refuse({ DATA_DIR: makeFolder(), SVC_DISTILL_DIR }, ['gateway']);
+    expect(code).toBe(1);
+    expect(line).toBe(
+      `understudy: ${SVC_DISTILL_DIR}: no such directory; understudy distill --out makes one`,
+    );
+  });
+
   it('says that a named pipe is no manifest of a student', async () => {
     const SVC_DISTILL_DIR = makeFolder();
     const pipe = join(SVC_DISTILL_DIR, 'manifest.json');

@@ -116,7 +116,7 @@ describe('a student directory', () => {
     execFileSync('mkfifo', [pipe]);
     mkdirSync(join(folder, 'folder', 'manifest.json'), { recursive: true });
     const cases: [string, string, string][] = [
-      [join(folder, 'nowhere'), 'missing', 'no such directory'],
+      [join(folder, 'nowhere'), 'missing', 'no such directory; understudy distill --out makes one'],
       [empty, 'missing', 'no manifest.json in it'],
       [join(folder, 'file'), 'foreign', 'not a directory'],
       [dirname(pipe), 'unreadable', '/manifest.json: not a file'],
