@@ -27,7 +27,7 @@ body{margin:0;display:grid;grid-template-columns:21rem minmax(0,1fr);background:
 a{color:var(--accent)}code,pre{font:13px/1.5 ui-monospace,monospace;overflow-wrap:anywhere}
 nav{position:sticky;top:0;height:100vh;overflow-y:auto;padding:1.25rem 1rem 3rem;border-right:1px solid var(--line)}
 nav p{margin:1rem 0 .2rem;font-weight:600}nav ul{list-style:none;margin:0;padding:0}nav a{color:inherit;text-decoration:none}
-nav li{padding:.1rem 0 .1rem 4.2em;text-indent:-4.2em;line-height:1.3;font-size:13px}nav .method{text-indent:0}nav a:hover code{color:var(--accent)}
+nav li{padding:.1rem 0;line-height:1.3;font-size:13px}nav code{display:flex;gap:.6em}nav .method{flex:none}nav a:hover code{color:var(--accent)}
 main{max-width:58rem;padding:1.5rem 2rem 6rem}h1{margin:0;font-size:1.5rem}small,.faint{color:var(--faint);font-weight:400}
 h2{margin:3rem 0 0;padding-bottom:.3rem;border-bottom:1px solid var(--line);font-size:1.25rem}
 h3{margin:2rem 0 .3rem;font-size:1rem;scroll-margin-top:1rem}h3 code{font-size:14px}h4{margin:.9rem 0 .2rem;font-size:.9rem}
@@ -48,7 +48,7 @@ export function renderDocs(document: Json, version: string): string {
   const contents = groups.map(([tag, members]) => {
     const links = members!.map(
       ({ method, path, operation }) =>
-        `<li><a href="#op-${escapeHtml(operation.operationId)}">${renderRoute(method, path)}</a></li>`,
+        `<li><a href="#op-${escapeHtml(operation.operationId)}">${renderRoute(method, renderBreakable(path))}</a></li>`,
     );
     return `<p>${escapeHtml(nameOf(tag))}</p><ul>${links.join('\n')}</ul>`;
   });
@@ -78,8 +78,13 @@ ${shapes.join('\n')}
 
 const nameOf = (tag: string) => tag.charAt(0).toUpperCase() + tag.slice(1);
 
-function renderRoute(method: string, path: string): string {
-  return `<code><span class="method">${method}</span> ${escapeHtml(path)}</code>`;
+function renderRoute(method: string, pathHtml: string): string {
+  return `<code><span class="method">${method}</span> ${pathHtml}</code>`;
+}
+
+/** A path that is too long goes on in the next line, after a slash. */
+function renderBreakable(path: string): string {
+  return `<span>${escapeHtml(path).replaceAll('/', '/<wbr>')}</span>`;
 }
 
 function renderOperation({ method, path, operation }: Placed): string {
@@ -95,8 +100,8 @@ function renderOperation({ method, path, operation }: Placed): string {
       `<tr><td><code>${status}</code></td><td>${escapeHtml(description)}${renderContent(content)}</td></tr>`,
   );
   const body = requestBody === undefined ? '' : `<h4>Body</h4>${renderContent(requestBody.content)}`;
-  return `<h3 id="op-${escapeHtml(operationId)}">${renderRoute(method, path)}</h3>
-<p>${escapeHtml(summary)}.${security === undefined ? ' Open.' : ''}</p>
+  return `<h3 id="op-${escapeHtml(operationId)}">${renderRoute(method, escapeHtml(path))}</h3>
+<p>${escapeHtml(summary)}.${security === undefined && responses['401'] === undefined ? ' Open.' : ''}</p>
 ${asked.length === 0 ? '' : `<h4>Parameters</h4><table>${asked.join('')}</table>`}
 ${body}
 <h4>Answers</h4><table>${answers.join('')}</table>`;

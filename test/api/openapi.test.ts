@@ -293,6 +293,8 @@ describe('the page', () => {
         `id="op-${String(operation.operationId)}"><code><span class="method">${method.toUpperCase()}</span> ${path}<`,
       );
     }
+    // What some are asked to sign in for is not open.
+    expect(page).toContain('asked from the same machine.</p>');
     const ids = new Set([...page.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id));
     for (const [, target] of page.matchAll(/href="#([^"]+)"/g)) expect(ids, target).toContain(target);
     expect(page).not.toMatch(/<script|https?:\/\/|src=/);
