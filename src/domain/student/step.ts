@@ -246,6 +246,8 @@ class StepReader {
   turn = 0;
   hasUnread = false;
   readonly #messages: readonly TurnMessage[];
+  /** Place of the first answer; behind the last message where there is none. */
+  readonly #taskEnd: number;
   readonly #said = new Set<string>();
   /** Of the system prompt: places and their numbers, how often a sentence came, and what is beyond the bound as one. */
   readonly #numbers: number[] = [];
@@ -256,6 +258,8 @@ class StepReader {
 
   constructor(request: NormalRequest) {
     this.#messages = request.messages;
+    const first = request.messages.findIndex(({ role }) => role === 'assistant');
+    this.#taskEnd = first < 0 ? request.messages.length : first;
     const changing = this.#readSystem(request.system);
     this.#readConversation();
     this.#markSystemNumbers();
@@ -350,9 +354,8 @@ class StepReader {
 
   /** What the user said between the task and the latest words: it may hold still. The latest first. */
   #readSaidBefore(floor: number, last: number): string {
-    const task = this.#messages.findIndex(({ role }) => role === 'user');
     let text = '';
-    for (let at = last - 1; at >= floor && at > task && text.length < STUDENT_CORE.said; at--) {
+    for (let at = last - 1; at >= floor && at >= this.#taskEnd && text.length < STUDENT_CORE.said; at--) {
       const { role, content } = this.#messages[at]!;
       if (role === 'assistant') continue;
       for (const block of content)
@@ -361,17 +364,16 @@ class StepReader {
     return text;
   }
 
+  /** The user's words before any answer: several messages of the user in a row are one to the API. */
   #readTask(): string {
-    for (const message of this.#messages) {
-      if (message.role !== 'user') continue;
-      let text = '';
-      for (const block of message.content) {
+    let text = '';
+    for (let at = 0; at < this.#taskEnd; at++) {
+      for (const block of this.#messages[at]!.content) {
         if (block.type === 'text') text = text === '' ? block.text : `${text}\n${block.text}`;
         else if (block.type === 'media') this.hasUnread = true;
       }
-      return text;
     }
-    return '';
+    return text;
   }
 
   #readResult(block: Extract<TurnBlock, { type: 'tool_result' }>, at: number, isFresh: boolean): PastResult {
@@ -661,7 +663,7 @@ function sentencesOf(text: string): readonly Sentence[] {
   if (sentences === undefined) {
     const read: Sentence[] = [];
     readSentences(text, (hash, start, end, isChanging, isPlace) => {
-      const numbers = isChanging ? hashNumbers(text.slice(start, end)) : 0;
+      const numbers = isChanging ? hashNumbers(text, start, end) : 0;
       read.push({ hash, start, end, isChanging, isPlace, numbers });
     });
     sentences = read;
@@ -677,16 +679,26 @@ const WORDS_OF_NUMBERS = /(?<![\p{L}\p{N}_][.:/@-]*)[0-9A-Z][\p{L}\p{N}_.:/@-]*/
 /** A number, with a unit or without; longer ones are ids and times. */
 const PLAIN_NUMBER = /^\d{1,8}(?:\.\d{1,8})?\.?(?:\p{L}{1,4})?$/u;
 const CAPITAL = /^[A-Z]/;
+/** Signs that say with a number what it means: a currency, a comparison, less than nothing, a share. */
+const SIGNS_BEFORE = /[<>=≤≥≠$€£¥+−-]+ ?$/;
+const SIGNS_BEHIND = /^ ?[<>=≤≥≠$€£¥+%]+/;
+const SIGNS_READ = 4;
 const TIME_OR_YEAR = /^(?:\d+[:/-]\d[\d:/-]*.*|(?:19|20)\d\d\.?)$/;
 
 /** @returns 0 for a sentence without numbers, and for one with a day or a time */
-function hashNumbers(sentence: string): number {
+function hashNumbers(text: string, start: number, end: number): number {
   let hash = 0;
-  for (const [word] of sentence.slice(0, SENTENCE_READ).matchAll(WORDS_OF_NUMBERS)) {
+  const sentence = text.slice(start, Math.min(end, start + SENTENCE_READ));
+  for (const { 0: word, index } of sentence.matchAll(WORDS_OF_NUMBERS)) {
     // Written small it is a verb: what an agent may do, and how often.
     const isName = CAPITAL.test(word) && DAYS_AND_MONTHS.has(hashString(word.toLowerCase()));
     if (isName || TIME_OR_YEAR.test(word)) return 0;
-    if (PLAIN_NUMBER.test(word)) hash = mixNumber(Math.imul(hash, 31) + hashString(word)) || 1;
+    if (!PLAIN_NUMBER.test(word)) continue;
+    const at = start + index;
+    const behind = at + word.length;
+    const [before = ''] = SIGNS_BEFORE.exec(text.slice(Math.max(0, at - SIGNS_READ), at)) ?? [];
+    const [after = ''] = SIGNS_BEHIND.exec(text.slice(behind, behind + SIGNS_READ)) ?? [];
+    hash = mixNumber(Math.imul(hash, 31) + hashString(before + word + after)) || 1;
   }
   return hash;
 }

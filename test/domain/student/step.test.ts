@@ -65,6 +65,18 @@ describe('a digest of a step', () => {
       expect(otherPlace, line).toBe(place);
       expect(otherValue, line).not.toBe(value);
     }
+    for (const [line, other] of [
+      ['Spend $500 at most.', 'Spend €500 at most.'],
+      ['€500 is too much', '$500 is too much'],
+      ['Ask where it is > 500.', 'Ask where it is < 500.'],
+      ['Ask where it is >= 500.', 'Ask where it is > 500.'],
+      ['Below -20 it stops.', 'Below 20 it stops.'],
+      ['Give 20% to them.', 'Give 20 to them.'],
+      ['500€ a day', '500 £ a day'],
+    ] as const) {
+      expect(of(line), line).toHaveLength(1);
+      expect(of(line), line).not.toEqual(of(other));
+    }
     for (const line of ['(3) of them', 'Take ./4 of it', 'At –7'])
       expect(of(line), line).not.toEqual(of(line.replace(/\d/, '8')));
     const passed = [
@@ -170,6 +182,15 @@ describe('a digest of a step', () => {
     expect(digest([user('Hi'), { role: 'assistant', content: [text('Yes?')] }, user('More')]).stage).toBe(
       'said',
     );
+  });
+
+  it('takes several messages of the user in a row for one, as the API does', () => {
+    const call = called('get_order', {}, '{}');
+    for (const behind of [[], call, [...call, user('Go on.')]]) {
+      const one = digest([user('Refund it.'), user('No, stop.'), ...behind]);
+      expect(one).toEqual(digest([user('Refund it.\nNo, stop.'), ...behind]));
+      expect(one).not.toEqual(digest([user('Refund it.'), ...behind]));
+    }
   });
 
   it('says what no student may answer', () => {
