@@ -13,6 +13,7 @@ const CALL_ID = /^[a-zA-Z0-9_-]{1,256}$/;
 const SAMPLING = ['temperature', 'top_p', 'top_k'];
 const CACHE_MARKERS_MAX = 4;
 const CACHE_TTLS = ['5m', '1h'];
+const USER_ID_MAX = 256;
 const THINKING_BUDGET_MIN = 1_024;
 /** Top-level fields that may be null, which is to leave them out. */
 const NULLABLE = new Set(
@@ -38,7 +39,7 @@ export function isValidRequest(value: unknown, version: ApiVersion): boolean {
     isOptional(body.temperature, isShare) &&
     isOptional(body.top_p, isShare) &&
     isOptional(body.top_k, (it) => isInteger(it, 0)) &&
-    isOptional(body.metadata, isObject) &&
+    isOptional(body.metadata, isMetadata) &&
     isOptional(body.thinking, (it) => isThinking(it, body.max_tokens as number)) &&
     isOptional(body.output_format ?? undefined, (it) => asObject(it).type === 'json_schema') &&
     areTools(body.tools, body.tool_choice) &&
@@ -67,6 +68,15 @@ function isInteger(value: unknown, min: number): boolean {
 
 function isShare(value: unknown): boolean {
   return typeof value === 'number' && value >= 0 && value <= 1;
+}
+
+/** One field is known, which names the user. */
+function isMetadata(value: unknown): boolean {
+  if (!isObject(value)) return false;
+  const { user_id: user, ...others } = value;
+  const isUser =
+    user === undefined || user === null || (typeof user === 'string' && user.length <= USER_ID_MAX);
+  return isUser && Object.keys(others).length === 0;
 }
 
 /** Of the types that are known: another one may ask for blocks that no student gives. */
