@@ -13,6 +13,15 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return value !== null && typeof value === 'object' && !Array.isArray(value);
 }
 
+/** As JSON.stringify writes numbers, with zeros behind the point: many services send amounts as text. */
+const NUMBER_TEXT = /^-?(?:0|[1-9]\d{0,11})(?:\.\d{1,8})?$/;
+
+/** @returns undefined for what is no number, and for a text that is more than one */
+export function readNumber(value: unknown): number | undefined {
+  if (typeof value === 'number') return value;
+  return typeof value === 'string' && NUMBER_TEXT.test(value) ? Number(value) : undefined;
+}
+
 /** A value as text that is equal for equal JSON, whatever the order of keys. Deeper than `depth`: `…`. */
 export function canonicalText(value: unknown, depth = 24): string {
   if (value === undefined) return 'null';

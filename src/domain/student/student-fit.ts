@@ -14,11 +14,12 @@ import { type AnswerClass, type AnswerExample, synthesizeAnswers } from './answe
 import { type AnswerTemplate, fillTemplate } from './answer-template.ts';
 import type { StudentBlock } from './decision.ts';
 import { StepContext } from './extraction.ts';
-import { hashString, isObject } from './json-values.ts';
+import { hashString, isObject, readNumber } from './json-values.ts';
 import { learnNovelty } from './novelty.ts';
 import { CHANCE, type MarkColumn, weighMarks } from './relevance.ts';
 import { MARK, type StepDigest } from './step.ts';
 import {
+  EACH_ITEM,
   keyOfMark,
   keyOfSentence,
   NUMBER_KIND,
@@ -349,17 +350,21 @@ function makeColumns(
   return { columns, splits: splits.map(({ split }) => split) };
 }
 
-/** Numbers looked at of one step. */
-const NUMBERS = 60;
+/** Numbers looked at of one step, and elements of each list in it. */
+const NUMBERS = 120;
+const LIST_ITEMS = 8;
 
 function visitNumbers(step: StepDigest, visit: (from: string, path: string[], value: number) => void): void {
   let left = NUMBERS;
   const walk = (from: string, at: unknown, path: string[]): void => {
     if (left <= 0 || path.length > 5) return;
-    if (typeof at === 'number') {
+    const number = readNumber(at);
+    if (number !== undefined) {
       left--;
-      visit(from, path, at);
-    } else if (isObject(at)) for (const key of Object.keys(at)) walk(from, at[key], [...path, key]);
+      visit(from, path, number);
+    } else if (Array.isArray(at))
+      for (const item of at.slice(0, LIST_ITEMS)) walk(from, item, [...path, EACH_ITEM]);
+    else if (isObject(at)) for (const key of Object.keys(at)) walk(from, at[key], [...path, key]);
   };
   for (const { name, value } of step.sources)
     if (name.startsWith('result:') && !name.includes('#')) walk(name, value, []);
@@ -369,18 +374,20 @@ const RANGES = 60;
 const RANGE_STEPS = 8;
 
 function measureRanges(steps: readonly LearnedStep[]): NumberRange[] {
-  const ranges = new Map<string, NumberRange & { count: number }>();
+  const ranges = new Map<string, NumberRange & { count: number; latest: StepDigest }>();
   for (const { step } of steps)
     visitNumbers(step, (from, path, value) => {
       const id = JSON.stringify([from, path]);
       const range = ranges.get(id);
       if (range === undefined) {
-        if (ranges.size < 200) ranges.set(id, { from, path, least: value, most: value, count: 1 });
+        if (ranges.size < 200)
+          ranges.set(id, { from, path, least: value, most: value, count: 1, latest: step });
         return;
       }
       range.least = Math.min(range.least, value);
       range.most = Math.max(range.most, value);
-      range.count++;
+      if (range.latest !== step) range.count++;
+      range.latest = step;
     });
   return [...ranges.values()]
     .filter(({ count }) => count >= RANGE_STEPS)
@@ -398,6 +405,8 @@ function splitNumbers(
   const places = new Map<string, { from: string; path: string[]; values: [number, number][] }>();
   for (const [i, { step }] of steps.entries())
     visitNumbers(step, (from, path, value) => {
+      // Of several numbers nobody knows which one it is that decides.
+      if (path.includes(EACH_ITEM)) return;
       const id = JSON.stringify([from, path]);
       const place = places.get(id);
       if (place !== undefined) place.values.push([value, i]);

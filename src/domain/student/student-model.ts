@@ -47,9 +47,13 @@ export interface NumberSplit {
   above: number;
 }
 
+/** Part of a path that stands for all elements of a list. */
+export const EACH_ITEM = '[]';
+
 /** The golden numbers at a place of the context. */
 export interface NumberRange {
   from: string;
+  /** Keys, and {@link EACH_ITEM}. */
   path: string[];
   least: number;
   most: number;

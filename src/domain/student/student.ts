@@ -11,10 +11,11 @@ import { comparablesAgree, readComparable } from './agreement.ts';
 import { fillTemplate } from './answer-template.ts';
 import type { StudentAnswer, StudentBlock, StudentDecision, UncoveredReason } from './decision.ts';
 import { StepContext } from './extraction.ts';
-import { isObject } from './json-values.ts';
+import { isObject, readNumber } from './json-values.ts';
 import { NoveltyIndex } from './novelty.ts';
 import { MARK, type StepDigest } from './step.ts';
 import {
+  EACH_ITEM,
   keyOfMark,
   keyOfSentence,
   type Prototype,
@@ -73,11 +74,13 @@ class ReadyStage {
   /** Whether a number is far from all golden ones at its place, or has a sign that none had. */
   hasStrangeNumber(step: StepDigest): boolean {
     return (this.group.ranges ?? []).some(({ from, path, least, most }) => {
-      const value = readPath(step, from, path);
-      if (typeof value !== 'number') return false;
-      if ((value < 0 && least >= 0) || (value > 0 && most <= 0)) return true;
       const slack = FAR * Math.max(most - least, Math.abs(most), Math.abs(least));
-      return value > most + slack || value < least - slack;
+      return readPath(step, from, path).some((found) => {
+        const value = readNumber(found);
+        if (value === undefined) return false;
+        if ((value < 0 && least >= 0) || (value > 0 && most <= 0)) return true;
+        return value > most + slack || value < least - slack;
+      });
     });
   }
 
@@ -112,8 +115,8 @@ class ReadyStage {
     // A number between the golden ones on both sides of a threshold: nobody knows on which side it belongs.
     let between = 0;
     for (const { key, from, path, below, above } of group.splits) {
-      const value = readPath(step, from, path);
-      if (typeof value !== 'number') continue;
+      const value = readNumber(readPath(step, from, path)[0]);
+      if (value === undefined) continue;
       const d = this.#dimensions.get(key)!;
       if (value > (below + above) / 2) has[d] = 1;
       if (value > below && value < above) between += group.worth[d]!;
@@ -136,13 +139,15 @@ class ReadyStage {
   }
 }
 
-function readPath(step: StepDigest, from: string, path: readonly string[]): unknown {
-  let at: unknown = step.sources.find(({ name }) => name === from)?.value;
-  for (const key of path) {
-    if (!isObject(at) || !Object.hasOwn(at, key)) return undefined;
-    at = at[key];
-  }
-  return at;
+/** @returns what stands there: one value, several of a list's elements, or none */
+function readPath(step: StepDigest, from: string, path: readonly string[]): unknown[] {
+  let found: unknown[] = [step.sources.find(({ name }) => name === from)?.value];
+  for (const key of path)
+    found = found.flatMap((at): unknown[] => {
+      if (Array.isArray(at)) return key === EACH_ITEM ? at : [];
+      return isObject(at) && Object.hasOwn(at, key) ? [at[key]] : [];
+    });
+  return found;
 }
 
 /** Neighbours that are farther off than the nearest by this much weigh a third. */

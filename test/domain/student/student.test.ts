@@ -75,6 +75,42 @@ describe('the student', () => {
     expect(score(prompt(100, 25, 1))).toMatchObject({ covered: false, reason: 'too_far' });
   });
 
+  it('reads numbers that services send as texts', () => {
+    const paid = (i: number, total: string): LearnedStep => {
+      const order = orderId(i);
+      const step = orderStep({ order_id: order, status: 'delivered', total });
+      return { run_id: `run-${i}`, step, answer: callAnswer('refund', { order_id: order, amount: total }) };
+    };
+    const taught = learn(Array.from({ length: 40 }, (_, i) => paid(i, (10.5 + i).toFixed(2))));
+    const decide = (total: string) => taught.decide(paid(101, total).step, THRESHOLD);
+    expect(decide('33.10')).toMatchObject({ covered: true });
+    for (const total of ['33000.10', '-33.10'])
+      expect(decide(total)).toMatchObject({ covered: false, reason: 'too_far' });
+  });
+
+  it('knows how large the numbers in a list are', () => {
+    const listed = (i: number, totals: number[]): LearnedStep => {
+      const order = orderId(i);
+      const step = orderStep({
+        order_id: order,
+        status: 'delivered',
+        lines: totals.map((total) => ({ total })),
+      });
+      return {
+        run_id: `run-${i}`,
+        step,
+        answer: callAnswer('refund', { order_id: order, amount: totals[0] }),
+      };
+    };
+    const taught = learn(Array.from({ length: 40 }, (_, i) => listed(i, [10.5 + i, 70.5 - i])));
+    const decide = (...totals: number[]) => taught.decide(listed(101, totals).step, THRESHOLD);
+    expect(decide(33.1, 44.2)).toMatchObject({ covered: true });
+    for (const strange of [-33.1, 33_000.1]) {
+      expect(decide(strange, 44.2)).toMatchObject({ covered: false, reason: 'too_far' });
+      expect(decide(44.2, strange)).toMatchObject({ covered: false, reason: 'too_far' });
+    }
+  });
+
   it('gives coverage alone when that is asked', () => {
     const { step } = makeOrderStep(101);
     expect(student.decide(step, THRESHOLD, 'coverage')).toMatchObject({ covered: true, answer: null });
