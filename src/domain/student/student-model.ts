@@ -5,7 +5,6 @@
 
 import type { AnswerTemplate } from './answer-template.ts';
 import type { NoveltyMemory } from './novelty.ts';
-import { MARK } from './step.ts';
 
 /** What was learnt: plain JSON, to be packed as it is. */
 export interface StudentModel {
