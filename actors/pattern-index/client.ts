@@ -5,7 +5,7 @@ import { RuntimeError } from '../../src/runtime/error.ts';
 import type { Asker } from '../../src/runtime/front.ts';
 import type { ActorAddress } from '../../src/runtime/protocol.ts';
 import {
-  type FoundPattern,
+  type FoundMatches,
   type IndexState,
   type MergedPattern,
   PATTERN_INDEX_KIND,
@@ -13,7 +13,7 @@ import {
   type RetrieveRequest,
 } from './protocol.ts';
 
-export type { FoundPattern, IndexState, MergedPattern, RetrieveRequest } from './protocol.ts';
+export type { FoundMatches, IndexState, MergedPattern, RetrieveRequest } from './protocol.ts';
 
 const INDEX: ActorAddress = { kind: PATTERN_INDEX_KIND, key: 'main' };
 const OPEN_DEADLINE_MS = 5_000;
@@ -35,10 +35,10 @@ export class PatternIndexClient {
   }
 
   /**
-   * @returns best first
+   * @returns where the patterns stand that were found
    * @throws CatalogueError `unavailable` when the index or the embedder cannot be asked now
    */
-  retrieve(request: RetrieveRequest): Promise<FoundPattern[]> {
+  retrieve(request: RetrieveRequest): Promise<FoundMatches> {
     return this.#ask('retrieve', request, RETRIEVE_DEADLINE_MS);
   }
 

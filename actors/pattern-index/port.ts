@@ -1,6 +1,6 @@
 /** The pattern store as the pattern index's port: opened at first use, on the one thread that has the index. Actor thread. */
 import type { PatternScope } from '../../src/domain/pattern.ts';
-import type { AddedPattern, FoundPattern, IndexState, MergedPattern, RetrieveRequest } from './protocol.ts';
+import type { AddedPattern, FoundMatches, IndexState, MergedPattern, RetrieveRequest } from './protocol.ts';
 import type { PatternStore } from './store.ts';
 
 /** Between two attempts to open a store that nobody has asked for meanwhile. */
@@ -25,7 +25,7 @@ export class PatternStorePort {
     return null;
   }
 
-  async retrieve(request: RetrieveRequest): Promise<FoundPattern[]> {
+  async retrieve(request: RetrieveRequest): Promise<FoundMatches> {
     return (await this.#opened()).retrieve(request);
   }
 

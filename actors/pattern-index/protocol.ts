@@ -2,7 +2,7 @@
  * What the pattern index understands. One actor, pinned to one thread, holds every pattern's vector: the universal ones
  * are everybody's, and a vector index cannot be shared between threads. Any thread.
  */
-import type { NewPattern, PatternFields, PatternScope, Tier } from '../../src/domain/pattern.ts';
+import type { NewPattern, PatternScope, Tier } from '../../src/domain/pattern.ts';
 
 export const PATTERN_INDEX_KIND = 'pattern-index';
 
@@ -21,12 +21,19 @@ export interface RetrieveRequest {
   model: string | null;
 }
 
-/** A pattern that was found: what the wire gives. */
-export interface FoundPattern {
-  tier: Tier;
+/** Patterns that were found. Their texts are on the disk, for whoever answers to read: this thread is everybody's. */
+export interface FoundMatches {
+  scopes: PatternScope[];
+  /** Best first; more than are wanted, where there are more: one may not be on the disk yet, or not any more. */
+  matches: PatternMatch[];
+}
+
+export interface PatternMatch {
+  /** Place among the scopes. */
+  scope: number;
   pattern_id: string;
+  /** Cosine. */
   similarity: number;
-  fields: PatternFields;
 }
 
 /** A pattern on its way into the store. */
@@ -62,7 +69,7 @@ export interface IndexState {
 export type PatternIndexProtocol = {
   /** Reads the stored patterns in, which the first other message would do as well. Answered at once. */
   open: { request: null; reply: null };
-  retrieve: { request: RetrieveRequest; reply: FoundPattern[] };
+  retrieve: { request: RetrieveRequest; reply: FoundMatches };
   /**
    * Adds patterns, or merges each into the one of its scope whose situation is nearly the same; answered when that is on
    * the disk. A pattern that came from the same trace before is not counted again.

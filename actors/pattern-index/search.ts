@@ -1,9 +1,7 @@
-/** Finds patterns in the scopes that a request may see, ranks them, and reads what is answered. Actor thread. */
+/** Finds patterns in the scopes that a request may see, and ranks them. Actor thread. */
 import { modelFamily, SAME_FAMILY_BOOST, TIERS } from '../../src/domain/pattern.ts';
-import { PATTERNS, type PatternRow, patternKey } from '../../src/domain/pattern-rows.ts';
 import type { AcceptId, VectorIndex, VectorMatch } from '../../src/search/vector-index.ts';
-import type { TableReader } from '../../src/storage/tables.ts';
-import type { FoundPattern, RetrieveRequest } from './protocol.ts';
+import type { FoundMatches, RetrieveRequest } from './protocol.ts';
 import type { Entry, Scope } from './scopes.ts';
 
 /** The vectors of what is asked for; null where the embedder cannot be asked, or need not. */
@@ -21,20 +19,27 @@ interface RankedMatch {
   rank: number;
 }
 
-/** Found beyond what is wanted, for those that are not on the disk yet. */
+/** Found beyond what is wanted, for those that are not on the disk yet, or not any more. */
 const SPARE_MATCHES = 4;
 
-/** @returns best first, no more than are wanted */
+/** @returns best first, more than are wanted where there are more */
 export function findPatterns(
-  tables: TableReader,
   scopes: readonly Scope[],
   vectors: QueryVectors,
   request: RetrieveRequest,
-): FoundPattern[] {
-  return readFound(tables, rankMatches(scopes, vectors, request), request.top_k);
+): FoundMatches {
+  const ranked = rankMatches(scopes, vectors, request).slice(0, request.top_k + SPARE_MATCHES);
+  return {
+    scopes: scopes.map(({ scope }) => scope),
+    matches: ranked.map(({ scope, entry, similarity }) => ({
+      scope: scopes.indexOf(scope),
+      pattern_id: entry.pattern_id,
+      similarity,
+    })),
+  };
 }
 
-/** @returns best first, more than are wanted where there are more */
+/** Best first. */
 function rankMatches(
   scopes: readonly Scope[],
   { present, former }: QueryVectors,
@@ -59,25 +64,6 @@ function rankMatches(
     if (former !== null && scope.former !== null) look(scope, scope.former, former, accept);
   }
   return ranked.sort(compareMatches);
-}
-
-function readFound(tables: TableReader, found: readonly RankedMatch[], topK: number): FoundPattern[] {
-  const patterns: FoundPattern[] = [];
-  for (const { scope, entry, similarity } of found) {
-    if (patterns.length === topK) break;
-    const { tier } = scope.scope;
-    const row = tables.get<PatternRow>(PATTERNS, patternKey(scope.scope, entry.pattern_id));
-    // In the index a moment before it is on the disk.
-    if (row === undefined) continue;
-    const { situation, dead_ends, unlock } = row;
-    patterns.push({
-      tier,
-      pattern_id: entry.pattern_id,
-      similarity: Math.min(1, Math.round(similarity * 1e6) / 1e6),
-      fields: { situation, dead_ends, unlock },
-    });
-  }
-  return patterns;
 }
 
 /** Best first; the nearer tier first among equals, then the older pattern. */

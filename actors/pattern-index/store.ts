@@ -20,7 +20,7 @@ import { TurnQueue } from '../../src/std/turn-queue.ts';
 import { GraphKeeper } from './graph-keeper.ts';
 import { takeImports } from './imports.ts';
 import { cleanAdded, PatternIntake } from './intake.ts';
-import type { AddedPattern, FoundPattern, IndexState, MergedPattern, RetrieveRequest } from './protocol.ts';
+import type { AddedPattern, FoundMatches, IndexState, MergedPattern, RetrieveRequest } from './protocol.ts';
 import { Reembedding } from './reembedding.ts';
 import { PatternScopes, type Scope } from './scopes.ts';
 import { findPatterns, type QueryVectors } from './search.ts';
@@ -87,16 +87,16 @@ export class PatternStore {
 
   /**
    * Finds patterns for a task.
-   * @returns best first, but for the preference of a model
+   * @returns best first, but for the preference of a model; more than are wanted where there are more
    * @throws CatalogueError `unavailable` when the embedder cannot be asked now
    */
-  async retrieve(request: RetrieveRequest): Promise<FoundPattern[]> {
+  async retrieve(request: RetrieveRequest): Promise<FoundMatches> {
     if (!this.#isServing) await this.#waitServing();
     const scopes = this.#scopes.visible(request);
-    if (scopes.length === 0) return [];
+    if (scopes.length === 0) return { scopes: [], matches: [] };
     const vectors = await this.#embedQuery(request.context, scopes);
     await this.#turns.next();
-    return findPatterns(this.#parts.tables, scopes, vectors, request);
+    return findPatterns(scopes, vectors, request);
   }
 
   /**

@@ -1,16 +1,31 @@
-/** Handler of `contract/retrieve.ts`: search, then the meter, then the answer. Front threads. */
-import type { FoundPattern, RetrieveRequest } from '../../actors/pattern-index/client.ts';
+/** Handler of `contract/retrieve.ts`: search, then the texts, the meter, and the answer. Front threads. */
+import type { FoundMatches, RetrieveRequest } from '../../actors/pattern-index/client.ts';
 import type { InterveneReply } from '../../actors/usage-meter/client.ts';
 import type { HandlersOf } from '../contract/handler.ts';
 import type { RETRIEVE } from '../contract/retrieve.ts';
+import type { PatternFields, Tier } from '../domain/pattern.ts';
+import { PATTERNS, type PatternRow, patternKey } from '../domain/pattern-rows.ts';
 import { capOf, type PlanCaps, type PlanReader } from '../domain/plans.ts';
 import { DEFAULT_PROJECT } from '../domain/tenant.ts';
 import type { UsageCounts } from '../domain/usage.ts';
+import type { TableReader } from '../storage/tables.ts';
+
+/** A pattern that was found: what the wire gives. */
+export interface FoundPattern {
+  tier: Tier;
+  pattern_id: string;
+  similarity: number;
+  fields: PatternFields;
+}
+
+const NO_MATCHES: FoundMatches = { scopes: [], matches: [] };
 
 /** What a retrieval needs; the pattern index's and the usage meter's clients are such. */
 export interface RetrieveServices {
   /** null: no vector store is configured, and every answer is empty. */
-  index: { retrieve(request: RetrieveRequest): Promise<FoundPattern[]> } | null;
+  index: { retrieve(request: RetrieveRequest): Promise<FoundMatches> } | null;
+  /** Holds the patterns' texts. */
+  main: TableReader;
   meter: {
     intervene(orgId: string, projectId: string, cap: number | null): Promise<InterveneReply>;
     count(orgId: string, projectId: string, counts: Partial<UsageCounts>): Promise<unknown>;
@@ -20,15 +35,15 @@ export interface RetrieveServices {
 }
 
 export function retrieveHandlers(services: RetrieveServices): HandlersOf<typeof RETRIEVE> {
-  const { index, meter, plans, plan_caps } = services;
+  const { index, main, meter, plans, plan_caps } = services;
   return {
     retrieve: async ({ tenant, body }) => {
       const { org_id } = tenant;
       const project_id = tenant.project_id ?? body.project_id ?? null;
       const { context, top_k, min_similarity } = body;
-      const found =
+      const matches =
         index === null
-          ? []
+          ? NO_MATCHES
           : await index.retrieve({
               org_id,
               project_id,
@@ -39,6 +54,7 @@ export function retrieveHandlers(services: RetrieveServices): HandlersOf<typeof 
               failure_type: body.failure_type || null,
               model: body.model || null,
             });
+      const found = readFound(main, matches, top_k);
       const counted = project_id ?? DEFAULT_PROJECT;
       // Counted before it is answered: what a crash takes was not served.
       if (found.length === 0) {
@@ -50,4 +66,31 @@ export function retrieveHandlers(services: RetrieveServices): HandlersOf<typeof 
       return { body: { traces: allowed ? found : [] } };
     },
   };
+}
+
+/**
+ * Reads what is answered.
+ * @returns best first, `topK` at most
+ */
+export function readFound(
+  tables: TableReader,
+  { scopes, matches }: FoundMatches,
+  topK: number,
+): FoundPattern[] {
+  const found: FoundPattern[] = [];
+  for (const { scope: place, pattern_id, similarity } of matches) {
+    if (found.length === topK) break;
+    const scope = scopes[place]!;
+    const row = tables.get<PatternRow>(PATTERNS, patternKey(scope, pattern_id));
+    // In the index a moment before it is on the disk.
+    if (row === undefined) continue;
+    const { situation, dead_ends, unlock } = row;
+    found.push({
+      tier: scope.tier,
+      pattern_id,
+      similarity: Math.min(1, Math.round(similarity * 1e6) / 1e6),
+      fields: { situation, dead_ends, unlock },
+    });
+  }
+  return found;
 }

@@ -87,6 +87,7 @@ function patternEndpoints({ asker, stores: { main }, control, has_patterns }: Ap
   const index = has_patterns === true ? new PatternIndexClient(asker) : null;
   const retrieval = {
     index,
+    main,
     meter: new UsageMeterClient(asker),
     plans: planReader(main),
     plan_caps: control?.plan_caps ?? DEFAULT_PLAN_CAPS,

@@ -5,6 +5,7 @@ import { PATTERN_STORE_PORT, patternIndex } from '../../actors/pattern-index/beh
 import type { AddedPattern, RetrieveRequest } from '../../actors/pattern-index/protocol.ts';
 import { PatternStore } from '../../actors/pattern-index/store.ts';
 import type { StoreParts } from '../../actors/pattern-index/store-parts.ts';
+import { type FoundPattern, readFound } from '../../src/api/retrieve.ts';
 import type { PatternScope } from '../../src/domain/pattern.ts';
 import { PATTERN_SETTINGS, PATTERN_VECTORS, PATTERNS } from '../../src/domain/pattern-rows.ts';
 import { ActorKit } from '../../src/runtime/kit.ts';
@@ -28,6 +29,7 @@ const ROUTER = 'react router navigation loses query parameters after redirect';
 const BORROW = 'rust borrow checker rejects mutable reference inside closure';
 
 const opened: PatternStore[] = [];
+const tablesOf = new WeakMap<PatternStore, Tables>();
 
 afterEach(async () => {
   for (const store of opened.splice(0)) await store.close();
@@ -64,8 +66,14 @@ async function openUnsettled(world: World, parts: Partial<StoreParts>): Promise<
     ...parts,
   });
   opened.push(store);
+  tablesOf.set(store, world.tables);
   await store.whenLoaded();
   return store;
+}
+
+/** As the API does: what the store finds, with its texts. */
+async function find(store: PatternStore, request: RetrieveRequest): Promise<FoundPattern[]> {
+  return readFound(tablesOf.get(store)!, await store.retrieve(request), request.top_k);
 }
 
 function pattern(situation: string, more: Partial<AddedPattern> = {}): AddedPattern {
@@ -104,7 +112,7 @@ describe.each(['memory', 'lmdb'] as const)('the pattern store on %s', (kind) => 
     const [added] = await store.add(ALICE, [pattern(FLAKY), pattern(ROUTER)]);
     expect(added).toMatchObject({ created: true });
     expect(added!.pattern_id).toMatch(/^pat_[0-9A-HJKMNP-TV-Z]{26}$/);
-    const found = await store.retrieve(ask(FLAKY));
+    const found = await find(store, ask(FLAKY));
     expect(found).toEqual([
       {
         tier: 'e1',
@@ -113,7 +121,7 @@ describe.each(['memory', 'lmdb'] as const)('the pattern store on %s', (kind) => 
         fields: { situation: FLAKY, dead_ends: `tried: ${FLAKY}`, unlock: `did: ${FLAKY}` },
       },
     ]);
-    expect(await store.retrieve(ask('knitting patterns for winter socks'))).toEqual([]);
+    expect(await find(store, ask('knitting patterns for winter socks'))).toEqual([]);
   });
 
   it('comes back as it was, without embedding anything again', async () => {
@@ -121,13 +129,13 @@ describe.each(['memory', 'lmdb'] as const)('the pattern store on %s', (kind) => 
     const first = await openStore(world);
     await first.add(ALICE, [pattern(FLAKY), pattern(ROUTER)]);
     await first.add(UNIVERSAL, [pattern(BORROW)]);
-    const before = await first.retrieve(ask(`${FLAKY} ${BORROW}`));
+    const before = await find(first, ask(`${FLAKY} ${BORROW}`));
     await first.close();
     const embedded = world.embedder.embedded;
     const second = await openStore(world);
     expect(world.embedder.embedded).toBe(embedded);
     expect(second.state()).toMatchObject({ is_loaded: true, patterns: 3, unembedded: 0, scopes: 2 });
-    expect(await second.retrieve(ask(`${FLAKY} ${BORROW}`))).toEqual(before);
+    expect(await find(second, ask(`${FLAKY} ${BORROW}`))).toEqual(before);
     expect(before.length).toBe(2);
   });
 
@@ -141,10 +149,10 @@ describe.each(['memory', 'lmdb'] as const)('the pattern store on %s', (kind) => 
       code: 'unavailable',
     });
     world.tables.transact = transact;
-    expect(await store.retrieve(ask(ROUTER))).toEqual([]);
+    expect(await find(store, ask(ROUTER))).toEqual([]);
     expect(store.state().patterns).toBe(1);
     expect(await store.add(ALICE, [pattern(ROUTER)])).toMatchObject([{ created: true }]);
-    expect((await store.retrieve(ask(ROUTER))).length).toBe(1);
+    expect((await find(store, ask(ROUTER))).length).toBe(1);
   });
 });
 
@@ -161,7 +169,7 @@ describe('who sees a pattern', () => {
   }
 
   const see = async (store: PatternStore, more: Partial<RetrieveRequest>) =>
-    (await store.retrieve(ask(FLAKY, more)))
+    (await find(store, ask(FLAKY, more)))
       .map(({ tier, fields }) => `${tier} ${fields.situation.split(' ').at(-1)}`)
       .sort();
 
@@ -187,9 +195,9 @@ describe('who sees a pattern', () => {
     const store = await openStore(createWorld());
     await store.add({ tier: 'e1', org_id: 'a', project_id: 'b","c' }, [pattern(FLAKY)]);
     await store.add({ tier: 'e1', org_id: 'a\0b', project_id: 'c' }, [pattern(FLAKY)]);
-    expect(await store.retrieve(ask(FLAKY, { org_id: 'a","b', project_id: 'c' }))).toEqual([]);
-    expect(await store.retrieve(ask(FLAKY, { org_id: 'a', project_id: 'b' }))).toEqual([]);
-    expect(await store.retrieve(ask(FLAKY, { org_id: 'a', project_id: 'b\0c' }))).toEqual([]);
+    expect(await find(store, ask(FLAKY, { org_id: 'a","b', project_id: 'c' }))).toEqual([]);
+    expect(await find(store, ask(FLAKY, { org_id: 'a', project_id: 'b' }))).toEqual([]);
+    expect(await find(store, ask(FLAKY, { org_id: 'a', project_id: 'b\0c' }))).toEqual([]);
   });
 });
 
@@ -199,7 +207,7 @@ describe('what is found', () => {
     await store.add(ALICE, [pattern(`${FLAKY} with many further words that make it less alike`)]);
     await store.add(UNIVERSAL, [pattern(FLAKY)]);
     await store.add(ALICE_COMMONS, [pattern(`${FLAKY} sometimes`)]);
-    const found = await store.retrieve(ask(FLAKY));
+    const found = await find(store, ask(FLAKY));
     expect(found.map(({ tier }) => tier)).toEqual(['e3', 'e2', 'e1']);
     const similarities = found.map(({ similarity }) => similarity);
     expect(similarities).toEqual([...similarities].sort((a, b) => b - a));
@@ -212,10 +220,10 @@ describe('what is found', () => {
       ALICE,
       words.map((word) => pattern(`${word} ${word}s problem with cache key`)),
     );
-    expect(await store.retrieve(ask('problem with cache key', { top_k: 3 }))).toHaveLength(3);
-    expect(await store.retrieve(ask('problem with cache key', { top_k: 50 }))).toHaveLength(10);
-    expect(await store.retrieve(ask('problem with cache key', { min_similarity: 1 }))).toEqual([]);
-    expect(await store.retrieve(ask('amber', { top_k: 50, min_similarity: 0 }))).not.toEqual([]);
+    expect(await find(store, ask('problem with cache key', { top_k: 3 }))).toHaveLength(3);
+    expect(await find(store, ask('problem with cache key', { top_k: 50 }))).toHaveLength(10);
+    expect(await find(store, ask('problem with cache key', { min_similarity: 1 }))).toEqual([]);
+    expect(await find(store, ask('amber', { top_k: 50, min_similarity: 0 }))).not.toEqual([]);
   });
 
   it('has exactly the failure type that was asked for, as many as there are', async () => {
@@ -227,10 +235,10 @@ describe('what is found', () => {
     );
     await store.add(ALICE, many);
     const request = ask('cache key trouble', { min_similarity: 0, top_k: 50, failure_type: 'infinite_loop' });
-    const found = await store.retrieve(request);
+    const found = await find(store, request);
     expect(found).toHaveLength(3);
-    expect(await store.retrieve({ ...request, failure_type: 'semantic' })).toEqual([]);
-    expect(await store.retrieve({ ...request, failure_type: 'semantic_loop' })).toHaveLength(50);
+    expect(await find(store, { ...request, failure_type: 'semantic' })).toEqual([]);
+    expect(await find(store, { ...request, failure_type: 'semantic_loop' })).toHaveLength(50);
   });
 
   it('prefers the model’s family among nearly equals, and drops nothing for it', async () => {
@@ -243,18 +251,18 @@ describe('what is found', () => {
       pattern(near, { model: 'claude-sonnet-4-5' }),
       pattern(ROUTER, { model: 'claude-sonnet-4-5' }),
     ]);
-    const find = async (model: string | null, top_k = 5) =>
-      (await store.retrieve(ask(FLAKY, { min_similarity: 0, top_k, model }))).map(
+    const findFor = async (model: string | null, top_k = 5) =>
+      (await find(store, ask(FLAKY, { min_similarity: 0, top_k, model }))).map(
         (found) => found.fields.situation,
       );
-    const similarities = (await store.retrieve(ask(FLAKY))).map(({ similarity }) => similarity);
+    const similarities = (await find(store, ask(FLAKY))).map(({ similarity }) => similarity);
     expect(similarities[0]! - similarities[1]!).toBeGreaterThan(0.005);
     expect(similarities[0]! - similarities[1]!).toBeLessThan(0.05);
-    expect(await find(null)).toEqual([nearer, near, ROUTER]);
-    expect(await find('claude-3-5-sonnet-20241022')).toEqual([near, nearer, ROUTER]);
-    expect(await find('claude-3-5-sonnet-20241022', 1)).toEqual([near]);
-    expect(await find('gpt-4o-mini')).toEqual([nearer, near, ROUTER]);
-    expect(await find('nobody-knows')).toEqual([nearer, near, ROUTER]);
+    expect(await findFor(null)).toEqual([nearer, near, ROUTER]);
+    expect(await findFor('claude-3-5-sonnet-20241022')).toEqual([near, nearer, ROUTER]);
+    expect(await findFor('claude-3-5-sonnet-20241022', 1)).toEqual([near]);
+    expect(await findFor('gpt-4o-mini')).toEqual([nearer, near, ROUTER]);
+    expect(await findFor('nobody-knows')).toEqual([nearer, near, ROUTER]);
   });
 
   it('holds no secret that was in an imported text', async () => {
@@ -272,7 +280,7 @@ describe('what is found', () => {
     const stored = JSON.stringify([...world.tables.range(PATTERNS, { prefix: [] })]);
     expect(stored).not.toContain(key);
     expect(stored).not.toContain('hunter22secret');
-    expect((await store.retrieve(ask(FLAKY))).length).toBe(1);
+    expect((await find(store, ask(FLAKY))).length).toBe(1);
   });
 });
 
@@ -348,7 +356,7 @@ describe('a changed embedder', () => {
     const second = await openStore(world);
     expect(world.embedder.embedded).toBe(81);
     expect(second.state()).toMatchObject({ patterns: 81, unembedded: 0 });
-    expect(await second.retrieve(ask('topic41 thing41 matter41'))).toMatchObject([
+    expect(await find(second, ask('topic41 thing41 matter41'))).toMatchObject([
       { similarity: 1, fields: { situation: 'topic41 thing41 matter41' } },
     ]);
     expect(world.logged).toContain('every pattern is embedded anew');
@@ -391,13 +399,13 @@ describe('a changed embedder', () => {
     await expect.poll(() => store.state().formerly_embedded).toBe(2);
     expect(asked).toEqual([record]);
     // The present one is down: the one before is enough.
-    expect(await store.retrieve(ask(FLAKY))).toMatchObject([{ similarity: 1, fields: { situation: FLAKY } }]);
-    expect(await store.retrieve(ask(FLAKY, { org_id: 'bob' }))).toEqual([]);
+    expect(await find(store, ask(FLAKY))).toMatchObject([{ similarity: 1, fields: { situation: FLAKY } }]);
+    expect(await find(store, ask(FLAKY, { org_id: 'bob' }))).toEqual([]);
     expect(former.embedded).toBe(before + 1);
     world.embedder.isDown = false;
     await store.whenSettled();
     expect(store.state()).toMatchObject({ unembedded: 0, formerly_embedded: 0 });
-    expect(await store.retrieve(ask(ROUTER))).toMatchObject([{ similarity: 1 }]);
+    expect(await find(store, ask(ROUTER))).toMatchObject([{ similarity: 1 }]);
     expect(former.embedded).toBe(before + 1);
   });
 
@@ -412,7 +420,7 @@ describe('a changed embedder', () => {
     const store = await openUnsettled(world, { listFormer: () => [async () => former] });
     await expect.poll(() => store.state().formerly_embedded).toBe(2);
     await store.add(ALICE, [pattern(`${FLAKY} again and again`)]);
-    const found = await store.retrieve(ask(FLAKY));
+    const found = await find(store, ask(FLAKY));
     expect(found.map(({ fields }) => fields.situation)).toEqual([FLAKY, `${FLAKY} again and again`]);
     expect(found[0]!.similarity).toBe(1);
   });
@@ -435,7 +443,7 @@ describe('a changed embedder', () => {
     await expect.poll(() => store.state().formerly_embedded).toBe(2);
     expect(standIn.embedded).toBe(2);
     expect(rows()).toBe(stored);
-    expect(await store.retrieve(ask(ROUTER))).toMatchObject([{ similarity: 1 }]);
+    expect(await find(store, ask(ROUTER))).toMatchObject([{ similarity: 1 }]);
   });
 
   it('is down with nothing in its place: what it would have to find is unavailable', async () => {
@@ -443,7 +451,7 @@ describe('a changed embedder', () => {
     await changeEmbedder(world, [FLAKY]);
     const store = await openUnsettled(world, { listFormer: () => [() => Promise.reject(new Error('gone'))] });
     await expect.poll(() => world.logged).toContain('patterns are not found until they are embedded');
-    await expect(store.retrieve(ask(FLAKY))).rejects.toThrow('the embedder is down');
+    await expect(find(store, ask(FLAKY))).rejects.toThrow('the embedder is down');
   });
 
   it('goes on with the patterns that have vectors while it is down', async () => {
@@ -465,12 +473,13 @@ describe('a changed embedder', () => {
       starters: [],
     });
     opened.push(second);
+    tablesOf.set(second, world.tables);
     await second.whenLoaded();
     expect(second.state()).toMatchObject({ patterns: 1, unembedded: 1 });
     await expect(second.add(ALICE, [pattern(ROUTER)])).rejects.toThrow();
     world.embedder.isDown = false;
     expect(await second.add(ALICE, [pattern(ROUTER)])).toMatchObject([{ created: true }]);
-    expect(await second.retrieve(ask(ROUTER))).toHaveLength(1);
+    expect(await find(second, ask(ROUTER))).toHaveLength(1);
   });
 });
 
@@ -495,19 +504,19 @@ describe('a restart', () => {
     const listSaved = () => readdirSync(dir).filter((file) => file.endsWith('.json'));
     await expect.poll(listSaved).toHaveLength(1);
     const [before] = listSaved();
-    const found = await first.retrieve(ask(names[7]!));
+    const found = await find(first, ask(names[7]!));
     expect(found[0]!.similarity).toBe(1);
     await first.close();
     expect(world.logged).not.toContain('graphs of patterns are taken from the disk');
     const second = await openStore(world, { graphs });
     expect(world.logged).toContain('graphs of patterns are taken from the disk');
     expect(second.state()).toMatchObject({ patterns: names.length, unlinked: 0 });
-    expect(await second.retrieve(ask(names[7]!))).toEqual(found);
+    expect(await find(second, ask(names[7]!))).toEqual(found);
     await second.close();
     // Another embedder's vectors are not in it.
     world.embedder = new HashedWords(128, 9);
     const third = await openStore(world, { graphs });
-    expect((await third.retrieve(ask(names[7]!)))[0]).toMatchObject({ similarity: 1 });
+    expect((await find(third, ask(names[7]!)))[0]).toMatchObject({ similarity: 1 });
     await expect.poll(() => listSaved().map((name) => name !== before)).toEqual([true]);
   });
 });
@@ -526,7 +535,7 @@ describe('universal starter patterns', () => {
     const first = await openStore(world, { starters });
     // They are put in place beside the first retrievals, not before.
     await expect.poll(() => first.state().patterns).toBe(2);
-    expect(await first.retrieve(ask(FLAKY))).toMatchObject([{ tier: 'e3' }]);
+    expect(await find(first, ask(FLAKY))).toMatchObject([{ tier: 'e3' }]);
     await first.close();
     const second = await openStore(world, { starters });
     expect(second.state().patterns).toBe(2);
@@ -540,9 +549,9 @@ describe('universal starter patterns', () => {
     const second = await openStore(world, {
       starters: [starter(FLAKY, 'do it better'), starter('a third thing entirely')],
     });
-    await expect.poll(async () => (await second.retrieve(ask(FLAKY)))[0]?.fields.unlock).toBe('do it better');
-    expect(await second.retrieve(ask(ROUTER))).toEqual([]);
-    expect(await second.retrieve(ask(BORROW))).toHaveLength(1);
+    await expect.poll(async () => (await find(second, ask(FLAKY)))[0]?.fields.unlock).toBe('do it better');
+    expect(await find(second, ask(ROUTER))).toEqual([]);
+    expect(await find(second, ask(BORROW))).toHaveLength(1);
     expect(second.state().patterns).toBe(3);
     expect([...world.tables.range(PATTERNS, { prefix: [] })]).toHaveLength(3);
   });
