@@ -25,7 +25,7 @@ export interface GraphEngine extends Widths {
     efConstruction: number,
     seed: number,
   ): Graph;
-  /** Adds a vector of length 1, of which the graph keeps a byte a dimension. */
+  /** Adds a vector of length 1, of which the graph keeps half a byte a dimension. */
   addPoint(graph: Graph, vector: Float32Array, label: number): void;
   /** Found no more from now on. Throws for one that is marked already. */
   markRemoved(graph: Graph, label: number): void;
@@ -37,7 +37,7 @@ export interface GraphEngine extends Widths {
    * Finds the nearest that are not removed, or nearly so.
    * @param ef candidates kept on the way
    * @param labels of what is found, nearest first
-   * @param similarities about the cosines: those of the bytes
+   * @param similarities about the cosines: those of what the graph keeps
    * @returns how many were found, `wanted` at most
    */
   searchGraph(

@@ -1,7 +1,7 @@
 /**
- * Graphs of hnswlib over vectors of bytes: what `graph-engine.ts` says, in C++. hnswlib builds, saves and loads; the walk
+ * Graphs of hnswlib over vectors of few bits a number: what `graph-engine.ts` says, in C++. hnswlib builds, saves and loads; the walk
  * is our own, because most of its time is waiting for memory: all neighbours of a point are asked for at once, and a
- * vector takes one byte a dimension. Plain Node-API. A graph belongs to one thread; only writing and reading a file goes
+ * vector takes half a byte a dimension. Plain Node-API. A graph belongs to one thread; only writing and reading a file goes
  * on beside it, and the caller leaves the graph as it is meanwhile.
  */
 #include <node_api.h>
@@ -31,25 +31,42 @@
 namespace {
 
 constexpr size_t kLineBytes = 64;
-/** Vectors are filled up with zeros to a multiple of this. */
+/**
+ * A row takes half a byte a dimension. Each step of it holds the dimensions of one half step in the lower halves of its
+ * bytes and those of the next in the upper ones. Rows are filled up with zeros to whole steps.
+ */
 constexpr size_t kStepBytes = 32;
-constexpr float kByteMax = 127;
+constexpr size_t kStepDimensions = 2 * kStepBytes;
+/** The greatest number of a row, and of what is looked for. A row's are stored with eight added to each. */
+constexpr int kRowMax = 7;
+constexpr int kQueryMax = 127;
+constexpr int kOffset = 8;
 
 // Sums of products of bytes are whole numbers: every machine comes to the same ones, in whatever order it adds.
 
-int32_t MultiplyAnywhere(const int16_t* query, const int8_t* row, size_t length) {
+/** `query` by the row as it is stored, eight added to each number. */
+int32_t MultiplyAnywhere(const int8_t* query, const uint8_t* row, size_t steps) {
   int32_t sum = 0;
-  for (size_t i = 0; i < length; i++) sum += static_cast<int32_t>(query[i]) * row[i];
+  for (; steps > 0; steps--, query += kStepDimensions, row += kStepBytes) {
+    for (size_t i = 0; i < kStepBytes; i++) sum += query[i] * (row[i] & 15) + query[kStepBytes + i] * (row[i] >> 4);
+  }
   return sum;
 }
 
-int32_t MultiplyRowsAnywhere(const int8_t* a, const int8_t* b, size_t length) {
+int32_t MultiplyRowsAnywhere(const uint8_t* a, const uint8_t* b, size_t steps) {
   int32_t sum = 0;
-  for (size_t i = 0; i < length; i++) sum += static_cast<int32_t>(a[i]) * b[i];
+  for (size_t i = 0; i < steps * kStepBytes; i++) {
+    sum += ((a[i] & 15) - kOffset) * ((b[i] & 15) - kOffset) + ((a[i] >> 4) - kOffset) * ((b[i] >> 4) - kOffset);
+  }
   return sum;
 }
 
 #if defined(UNDERSTUDY_X64)
+/** Steps whose products fit sums of 16 bits: each adds two of 15 by 127 at most. */
+constexpr size_t kQuerySteps = 8;
+/** The same of two by 7 by 7. */
+constexpr size_t kRowSteps = 256;
+
 __attribute__((target("avx2"))) inline int32_t AddLanes(__m256i sums) {
   __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
   four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
@@ -57,30 +74,62 @@ __attribute__((target("avx2"))) inline int32_t AddLanes(__m256i sums) {
   return _mm_cvtsi128_si32(four);
 }
 
-__attribute__((target("avx2"))) inline __m256i Widen(const int8_t* bytes) {
-  return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
+__attribute__((target("avx2"))) inline __m256i Load(const void* bytes) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(bytes));
 }
 
-__attribute__((target("avx2"))) int32_t MultiplyAvx2(const int16_t* query, const int8_t* row, size_t length) {
-  __m256i even = _mm256_setzero_si256();
-  __m256i odd = _mm256_setzero_si256();
-  for (size_t i = 0; i < length; i += kStepBytes) {
-    const __m256i first = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(query + i));
-    const __m256i second = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(query + i + 16));
-    even = _mm256_add_epi32(even, _mm256_madd_epi16(first, Widen(row + i)));
-    odd = _mm256_add_epi32(odd, _mm256_madd_epi16(second, Widen(row + i + 16)));
-  }
-  return AddLanes(_mm256_add_epi32(even, odd));
+__attribute__((target("avx2"))) inline __m256i LowerHalves(__m256i bytes) {
+  return _mm256_and_si256(bytes, _mm256_set1_epi8(15));
 }
 
-__attribute__((target("avx2"))) int32_t MultiplyRowsAvx2(const int8_t* a, const int8_t* b, size_t length) {
-  __m256i even = _mm256_setzero_si256();
-  __m256i odd = _mm256_setzero_si256();
-  for (size_t i = 0; i < length; i += kStepBytes) {
-    even = _mm256_add_epi32(even, _mm256_madd_epi16(Widen(a + i), Widen(b + i)));
-    odd = _mm256_add_epi32(odd, _mm256_madd_epi16(Widen(a + i + 16), Widen(b + i + 16)));
+__attribute__((target("avx2"))) inline __m256i UpperHalves(__m256i bytes) {
+  return LowerHalves(_mm256_srli_epi16(bytes, 4));
+}
+
+/** Sums of 16 bits as half as many of 32. */
+__attribute__((target("avx2"))) inline __m256i Widen(__m256i sums) {
+  return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+}
+
+__attribute__((target("avx2"))) int32_t MultiplyAvx2(const int8_t* query, const uint8_t* row, size_t steps) {
+  __m256i sums = _mm256_setzero_si256();
+  while (steps > 0) {
+    const size_t some = std::min(steps, kQuerySteps);
+    __m256i lower = _mm256_setzero_si256();
+    __m256i upper = _mm256_setzero_si256();
+    for (size_t i = 0; i < some; i++, query += kStepDimensions, row += kStepBytes) {
+      const __m256i bytes = Load(row);
+      lower = _mm256_add_epi16(lower, _mm256_maddubs_epi16(LowerHalves(bytes), Load(query)));
+      upper = _mm256_add_epi16(upper, _mm256_maddubs_epi16(UpperHalves(bytes), Load(query + kStepBytes)));
+    }
+    sums = _mm256_add_epi32(sums, _mm256_add_epi32(Widen(lower), Widen(upper)));
+    steps -= some;
   }
-  return AddLanes(_mm256_add_epi32(even, odd));
+  return AddLanes(sums);
+}
+
+/** Products of what two rows' halves stand for, in pairs: the instruction takes one side without a sign. */
+__attribute__((target("avx2"))) inline __m256i MultiplyHalves(__m256i a, __m256i b) {
+  const __m256i offset = _mm256_set1_epi8(kOffset);
+  const __m256i first = _mm256_sub_epi8(a, offset);
+  const __m256i second = _mm256_sub_epi8(b, offset);
+  return _mm256_maddubs_epi16(_mm256_abs_epi8(first), _mm256_sign_epi8(second, first));
+}
+
+__attribute__((target("avx2"))) int32_t MultiplyRowsAvx2(const uint8_t* a, const uint8_t* b, size_t steps) {
+  __m256i sums = _mm256_setzero_si256();
+  while (steps > 0) {
+    const size_t some = std::min(steps, kRowSteps);
+    __m256i lower = _mm256_setzero_si256();
+    __m256i upper = _mm256_setzero_si256();
+    for (size_t i = 0; i < some; i++, a += kStepBytes, b += kStepBytes) {
+      lower = _mm256_add_epi16(lower, MultiplyHalves(LowerHalves(Load(a)), LowerHalves(Load(b))));
+      upper = _mm256_add_epi16(upper, MultiplyHalves(UpperHalves(Load(a)), UpperHalves(Load(b))));
+    }
+    sums = _mm256_add_epi32(sums, _mm256_add_epi32(Widen(lower), Widen(upper)));
+    steps -= some;
+  }
+  return AddLanes(sums);
 }
 
 #endif
@@ -110,45 +159,58 @@ inline void Prefetch(const char* from, size_t bytes) {
   for (size_t at = 0; at < bytes + kLineBytes - 1; at += kLineBytes) __builtin_prefetch(from + at);
 }
 
-/** A row: the bytes of a vector, filled up, then what one of them stands for. */
-float ReadScale(const void* row, size_t length) {
+/** A row: a vector's numbers by halves of bytes, then what 1 of them stands for. */
+float ReadScale(const void* row, size_t bytes) {
   float scale;
-  memcpy(&scale, static_cast<const int8_t*>(row) + length, sizeof(scale));
+  memcpy(&scale, static_cast<const uint8_t*>(row) + bytes, sizeof(scale));
   return scale;
 }
 
-float MeasureRows(const void* a, const void* b, const void* length_of_rows) {
-  const size_t length = *static_cast<const size_t*>(length_of_rows);
-  const int32_t product = multiply_rows(static_cast<const int8_t*>(a), static_cast<const int8_t*>(b), length);
-  return 1 - static_cast<float>(product) * ReadScale(a, length) * ReadScale(b, length);
+float MeasureRows(const void* a, const void* b, const void* steps_of_rows) {
+  const size_t steps = *static_cast<const size_t*>(steps_of_rows);
+  const int32_t product = multiply_rows(static_cast<const uint8_t*>(a), static_cast<const uint8_t*>(b), steps);
+  return 1 - static_cast<float>(product) * ReadScale(a, steps * kStepBytes) * ReadScale(b, steps * kStepBytes);
 }
 
-class ByteSpace : public hnswlib::SpaceInterface<float> {
+class RowSpace : public hnswlib::SpaceInterface<float> {
  public:
-  explicit ByteSpace(size_t dimensions)
-      : dimensions_(dimensions), length_((dimensions + kStepBytes - 1) / kStepBytes * kStepBytes) {}
+  explicit RowSpace(size_t dimensions)
+      : dimensions_(dimensions), steps_((dimensions + kStepDimensions - 1) / kStepDimensions) {}
 
-  size_t get_data_size() override { return length_ + sizeof(float); }
+  size_t get_data_size() override { return row_bytes() + sizeof(float); }
   hnswlib::DISTFUNC<float> get_dist_func() override { return MeasureRows; }
-  void* get_dist_func_param() override { return &length_; }
+  void* get_dist_func_param() override { return &steps_; }
 
   size_t dimensions() const { return dimensions_; }
-  size_t length() const { return length_; }
+  size_t steps() const { return steps_; }
+  /** Of a row's numbers. */
+  size_t row_bytes() const { return steps_ * kStepBytes; }
 
-  /** Into bytes, the greatest number as 127. @returns what one stands for */
-  template <typename Byte>
-  float Quantise(const float* vector, Byte* into) const {
-    float most = 0;
-    for (size_t i = 0; i < dimensions_; i++) most = std::max(most, std::fabs(vector[i]));
-    const float factor = most > 0 ? kByteMax / most : 0;
-    for (size_t i = 0; i < dimensions_; i++) into[i] = static_cast<Byte>(std::lrintf(vector[i] * factor));
-    for (size_t i = dimensions_; i < length_; i++) into[i] = 0;
-    return most / kByteMax;
+  /** Into whole numbers, the greatest as `most`; those beyond the vector are zeros. @returns what 1 stands for */
+  float Quantise(const float* vector, int most, std::vector<int8_t>* into) const {
+    float greatest = 0;
+    for (size_t i = 0; i < dimensions_; i++) greatest = std::max(greatest, std::fabs(vector[i]));
+    const float factor = greatest > 0 ? most / greatest : 0;
+    into->assign(steps_ * kStepDimensions, 0);
+    for (size_t i = 0; i < dimensions_; i++) (*into)[i] = static_cast<int8_t>(std::lrintf(vector[i] * factor));
+    return greatest / most;
+  }
+
+  std::vector<uint8_t> MakeRow(const float* vector) {
+    std::vector<int8_t> numbers;
+    const float scale = Quantise(vector, kRowMax, &numbers);
+    std::vector<uint8_t> row(get_data_size());
+    for (size_t i = 0; i < row_bytes(); i++) {
+      const int8_t* lower = &numbers[i / kStepBytes * kStepDimensions + i % kStepBytes];
+      row[i] = static_cast<uint8_t>((lower[0] + kOffset) | (lower[kStepBytes] + kOffset) << 4);
+    }
+    memcpy(&row[row_bytes()], &scale, sizeof(scale));
+    return row;
   }
 
  private:
   size_t dimensions_;
-  size_t length_;
+  size_t steps_;
 };
 
 using Points = hnswlib::HierarchicalNSW<float>;
@@ -159,15 +221,16 @@ using Near = std::pair<float, tableint>;
 
 struct Graph {
   explicit Graph(size_t dimensions) : space(dimensions) {}
-  ByteSpace space;
+  RowSpace space;
   std::unique_ptr<Points> points;
 };
 
 class Walk {
  public:
   Walk(const Graph& graph, const float* vector)
-      : points_(*graph.points), length_(graph.space.length()), query_(length_) {
-    scale_ = graph.space.Quantise(vector, query_.data());
+      : points_(*graph.points), steps_(graph.space.steps()), row_bytes_(graph.space.row_bytes()) {
+    scale_ = graph.space.Quantise(vector, kQueryMax, &query_);
+    for (const int8_t number : query_) excess_ += kOffset * number;
   }
 
   /** The nearest points that are not marked as removed, nearest first: `wanted` of the `ef` that are kept on the way. */
@@ -183,11 +246,11 @@ class Walk {
  private:
   float Measure(tableint id) const {
     const char* row = points_.getDataByInternalId(id);
-    const int32_t product = multiply(query_.data(), reinterpret_cast<const int8_t*>(row), length_);
-    return 1 - static_cast<float>(product) * scale_ * ReadScale(row, length_);
+    const int32_t product = multiply(query_.data(), reinterpret_cast<const uint8_t*>(row), steps_) - excess_;
+    return 1 - static_cast<float>(product) * scale_ * ReadScale(row, row_bytes_);
   }
 
-  void Expect(tableint id) const { Prefetch(points_.getDataByInternalId(id), length_ + sizeof(float)); }
+  void Expect(tableint id) const { Prefetch(points_.getDataByInternalId(id), row_bytes_ + sizeof(float)); }
 
   /** From the top to the floor above the ground, always to the nearest neighbour. */
   tableint Descend() const {
@@ -263,9 +326,12 @@ class Walk {
   }
 
   const Points& points_;
-  const size_t length_;
-  std::vector<int16_t> query_;
+  const size_t steps_;
+  const size_t row_bytes_;
+  std::vector<int8_t> query_;
   float scale_;
+  /** What the eights that are added to a row's numbers bring. */
+  int32_t excess_ = 0;
 };
 
 // Node-API.
@@ -367,10 +433,7 @@ napi_value AddPoint(napi_env env, napi_callback_info info) {
   Attempt(env, [&] {
     // The library would move the point that has it, and reads beyond the points' links as it does.
     if (graph->points->label_lookup_.count(label) != 0) throw std::runtime_error("the label is taken");
-    std::vector<int8_t> row(graph->space.get_data_size());
-    const float scale = graph->space.Quantise(vector, row.data());
-    memcpy(row.data() + graph->space.length(), &scale, sizeof(scale));
-    graph->points->addPoint(row.data(), label);
+    graph->points->addPoint(graph->space.MakeRow(vector).data(), label);
   });
   return nullptr;
 }

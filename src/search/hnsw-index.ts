@@ -4,11 +4,11 @@
  * does not hold yet, decides when a filter leaves the graph too few, and is what a graph is made of again.
  * Any thread; each index in one, and the native handle never leaves it.
  *
- * The graph holds no more than 384 dimensions of a vector (projection.ts), a byte each, which makes it quick to build and
- * to walk and keeps it small; what it finds is compared whole, so similarities are exact.
+ * The graph holds no more than 384 dimensions of a vector (projection.ts), half a byte each: a walk waits for memory, so
+ * what is small is quick. What it finds is compared whole, so similarities are exact.
  *
  * Adding to a graph costs some 0.15 ms a vector, so `add` only notes it and `tend` does it: until then such vectors are
- * compared one by one. Memory: 4 bytes a dimension, 388 bytes at most for the graph's copy, and some 400 bytes a vector.
+ * compared one by one. Memory: 4 bytes a dimension, 196 bytes at most for the graph's copy, and some 400 bytes a vector.
  *
  * Build parameters: `bench/retrieve.ts` prints what they cost and what they find.
  */
@@ -32,8 +32,8 @@ const COMPARED_FACTOR = 4;
 const GRAPH_DIMENSIONS = 384;
 /** How far a projected cosine may be from the real one: three times its usual error. */
 const PROJECTION_ERROR = 3 / Math.sqrt(GRAPH_DIMENSIONS);
-/** The same for one of bytes. */
-const BYTE_ERROR = 0.02;
+/** The same for one that is only made coarser; of few dimensions it errs more. */
+const ROW_ERROR = 0.1;
 /** Fetched at least when a filter will drop some, and so many times as are wanted. */
 const FILTERED_MIN = 128;
 const FILTERED_FACTOR = 8;
@@ -79,7 +79,7 @@ export class HnswIndex implements SavableIndex {
     this.#exact = new ExactIndex(dimensions);
     this.dimensions = dimensions;
     this.#graphDimensions = Math.min(dimensions, GRAPH_DIMENSIONS);
-    this.graphKind = `hnswlib ${arch()} ${endianness()} bytes ${this.#graphDimensions} of ${dimensions} by ${PROJECTION_NAME} M${M} ef${EF_CONSTRUCTION}`;
+    this.graphKind = `hnswlib ${arch()} ${endianness()} half bytes ${this.#graphDimensions} of ${dimensions} by ${PROJECTION_NAME} M${M} ef${EF_CONSTRUCTION}`;
     this.#sizeMin = Math.ceil((GRAPH_SIZE_MIN * this.#graphDimensions) / dimensions);
   }
 
@@ -88,7 +88,7 @@ export class HnswIndex implements SavableIndex {
   }
 
   get bytes(): number {
-    const points = this.#capacity * (this.#graphDimensions + GRAPH_BYTES);
+    const points = this.#capacity * (this.#graphDimensions / 2 + GRAPH_BYTES);
     return this.#exact.bytes + points + this.#labels.size * 60 + this.#idOf.length * 8;
   }
 
@@ -202,7 +202,7 @@ export class HnswIndex implements SavableIndex {
   /** Whether a longer look would find nothing: the graph was seen whole, or as far as the similarity reaches. */
   #hasSeenEnough(count: number, wanted: number, minSimilarity: number): boolean {
     if (count >= this.#labels.size) return true;
-    const error = this.#graphDimensions < this.dimensions ? PROJECTION_ERROR : BYTE_ERROR;
+    const error = this.#graphDimensions < this.dimensions ? PROJECTION_ERROR : ROW_ERROR;
     return count >= wanted && similaritiesFound[count - 1]! < minSimilarity - error;
   }
 
