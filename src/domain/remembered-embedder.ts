@@ -5,7 +5,7 @@
  * Kept by digest: what was asked stays nowhere. The numbers lie in one memory and are copied out of it: as objects that
  * live for a thousand texts they would set off a collection of the whole heap every second.
  */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { EMBEDDING_TEXT_CHARACTERS } from '../limits.ts';
 import type { TextEmbedder } from './situation-vectors.ts';
 
@@ -31,7 +31,7 @@ export class RememberedEmbedder {
    */
   async embedOne(text: string): Promise<Float32Array> {
     const cut = text.slice(0, EMBEDDING_TEXT_CHARACTERS);
-    const name = createHash('sha256').update(cut, 'utf16le').digest('base64url');
+    const name = hash('sha256', cut, 'base64url');
     const place = this.#places.get(name);
     if (place !== undefined) {
       this.#places.delete(name);

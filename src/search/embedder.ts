@@ -43,17 +43,17 @@ export interface ModelFacts {
   dimensions: number;
 }
 
-/** Takes the answer to EMBED_TASK apart. */
+/** Takes the answer to EMBED_TASK apart. The vectors share its memory: whoever keeps one for long copies it. */
 export function splitVectors(flat: EmbedOutput, dimensions: number): Float32Array[] {
   const vectors: Float32Array[] = [];
-  for (let at = 0; at < flat.length; at += dimensions) vectors.push(flat.slice(at, at + dimensions));
+  for (let at = 0; at < flat.length; at += dimensions) vectors.push(flat.subarray(at, at + dimensions));
   return vectors;
 }
 
 /** Scales to length 1, in place; zeros stay, and numbers that are not finite become zeros. */
 export function normalise(vector: Float32Array): Float32Array {
   let sum = 0;
-  for (const x of vector) sum += x * x;
+  for (let i = 0; i < vector.length; i++) sum += vector[i]! * vector[i]!;
   const length = Math.sqrt(sum);
   if (!(length > 0) || length === Number.POSITIVE_INFINITY) return vector.fill(0);
   for (let i = 0; i < vector.length; i++) vector[i]! /= length;

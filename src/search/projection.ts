@@ -14,7 +14,7 @@ export const PROJECTION_NAME = `sparse${PLACES} seed${SEED}`;
 
 export class Projection {
   readonly #places: Uint16Array;
-  readonly #signs: Int8Array;
+  readonly #signs: Float64Array;
   readonly #sums: Float64Array;
   readonly #projected: Float32Array;
 
@@ -24,16 +24,21 @@ export class Projection {
     this.#sums = new Float64Array(to);
     this.#projected = new Float32Array(to);
     this.#places = Uint16Array.from({ length: from * PLACES }, () => prng.below(to));
-    this.#signs = Int8Array.from({ length: from * PLACES }, () => (prng.chance(0.5) ? 1 : -1));
+    this.#signs = Float64Array.from({ length: from * PLACES }, () => (prng.chance(0.5) ? 1 : -1));
   }
 
   /** @returns a vector of length 1, or zeros; the next call writes over it */
   project(vector: Float32Array): Float32Array {
     const sums = this.#sums.fill(0);
-    for (let at = 0; at < this.#places.length; at++)
-      sums[this.#places[at]!]! += this.#signs[at]! * vector[(at / PLACES) | 0]!;
+    const places = this.#places;
+    const signs = this.#signs;
+    for (let at = 0; at < places.length; at += PLACES) {
+      const number = vector[at / PLACES]!;
+      sums[places[at]!]! += signs[at]! * number;
+      sums[places[at + 1]!]! += signs[at + 1]! * number;
+    }
     let squares = 0;
-    for (const sum of sums) squares += sum * sum;
+    for (let at = 0; at < sums.length; at++) squares += sums[at]! * sums[at]!;
     const scale = squares === 0 ? 0 : 1 / Math.sqrt(squares);
     const projected = this.#projected;
     for (let at = 0; at < sums.length; at++) projected[at] = sums[at]! * scale;

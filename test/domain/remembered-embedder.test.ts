@@ -44,7 +44,8 @@ describe('an embedder that remembers', () => {
     await remembered.embedOne(`${long} and more`);
     await remembered.embedOne(long);
     expect(words.embedded).toBe(1);
+    // Half a surrogate pair is nothing that a model could read.
     for (const text of ['\ud800', '\ufffd', '', '\0']) await remembered.embedOne(text);
-    expect(words.embedded).toBe(5);
+    expect(words.embedded).toBe(4);
   });
 });
