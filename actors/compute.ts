@@ -3,8 +3,8 @@
  * src/runtime/compute-pool.ts. Compute threads.
  */
 import type { MessagePort } from 'node:worker_threads';
-import { move, workerData } from 'piscina';
-import { type ComputeAnswer, LINE_TASK, PING_TASK, serveLine } from '../src/runtime/compute-line.ts';
+import { workerData } from 'piscina';
+import { LINE_TASK, PING_TASK, serveLine } from '../src/runtime/compute-line.ts';
 import type { ComputeCall } from '../src/runtime/compute-pool.ts';
 import {
   EMBED_TASK,
@@ -51,20 +51,17 @@ async function releaseModel({ model_dir }: ModelInput): Promise<void> {
   await (await model)?.close();
 }
 
-async function runTask(task: string, input: unknown): Promise<ComputeAnswer> {
+async function runTask(task: string, input: unknown): Promise<unknown> {
   switch (task) {
     case PING_TASK:
-      return { value: null, transfer: [] };
+      return null;
     case MODEL_TASK:
-      return { value: (await loadModel(input as ModelInput)).facts, transfer: [] };
+      return (await loadModel(input as ModelInput)).facts;
     case RELEASE_TASK:
       await releaseModel(input as ModelInput);
-      return { value: null, transfer: [] };
-    case EMBED_TASK: {
-      const model = await loadModel(input as EmbedInput);
-      const vectors = await model.embed((input as EmbedInput).texts);
-      return { value: vectors, transfer: [vectors.buffer as ArrayBuffer] };
-    }
+      return null;
+    case EMBED_TASK:
+      return (await loadModel(input as EmbedInput)).embed((input as EmbedInput).texts);
     default:
       throw new TypeError(`no task is called ${task}`);
   }
@@ -73,6 +70,5 @@ async function runTask(task: string, input: unknown): Promise<ComputeAnswer> {
 /** Runs one task; the pool calls it. */
 export default async function compute({ task, input }: ComputeCall): Promise<unknown> {
   if (task === LINE_TASK) return serveLine(input as MessagePort, runTask);
-  const { value, transfer } = await runTask(task, input);
-  return transfer.length > 0 ? move(value as Float32Array) : value;
+  return runTask(task, input);
 }

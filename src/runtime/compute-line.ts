@@ -15,12 +15,6 @@ export const LINE_TASK = 'line';
 /** Task that does nothing: a thread that hangs does not even do that. */
 export const PING_TASK = 'ping';
 
-/** What a task of a pool thread gave: the value, and what of it is handed over instead of copied. */
-export interface ComputeAnswer {
-  value: unknown;
-  transfer: readonly ArrayBuffer[];
-}
-
 interface LineCall {
   id: number;
   task: string;
@@ -137,13 +131,10 @@ export class ComputeLine {
 }
 
 /** In a pool thread: answers the calls that come in by the port, side by side. */
-export function serveLine(
-  port: MessagePort,
-  run: (task: string, input: unknown) => Promise<ComputeAnswer>,
-): void {
+export function serveLine(port: MessagePort, run: ComputeTask): void {
   port.on('message', ({ id, task, input }: LineCall) => {
     run(task, input).then(
-      ({ value, transfer }) => port.postMessage({ id, value } satisfies LineAnswer, transfer),
+      (value) => port.postMessage({ id, value } satisfies LineAnswer),
       (thrown: unknown) => port.postMessage({ id, error: describeError(thrown) } satisfies LineAnswer),
     );
   });

@@ -120,7 +120,8 @@ export class OnnxModel {
 
   /**
    * @param texts each is cut at EMBEDDING_TEXT_CHARACTERS and at the tokens that the model takes
-   * @returns the vectors one behind the other, each of length 1 or all zeros
+   * @returns the vectors one behind the other, each of length 1 or all zeros; in shared memory, which goes to another
+   *   thread as it is
    */
   async embed(texts: readonly string[]): Promise<Float32Array> {
     const encoded = texts.map((text, at): Encoded => ({ at, ids: this.#encode(text) }));
@@ -130,7 +131,7 @@ export class OnnxModel {
     for (const batch of cutBatches(encoded)) {
       const vectors = await this.#run(batch);
       const dimensions = vectors.length / batch.length;
-      flat ??= new Float32Array(texts.length * dimensions);
+      flat ??= allocateShared(texts.length * dimensions);
       for (const [row, { at }] of batch.entries()) {
         const vector = vectors.subarray(row * dimensions, (row + 1) * dimensions);
         flat.set(normalise(vector), at * dimensions);
@@ -184,6 +185,14 @@ export class OnnxModel {
       ? takeFirst(values, rows, columns, dims[2]!)
       : poolMean(values, batch, columns, dims[2]!);
   }
+}
+
+/**
+ * Whoever gets the vectors drops them soon. Buffers of its own V8 would count against what that thread's heap may grow by
+ * until the next collection of young objects, and collect the whole heap for them every second.
+ */
+function allocateShared(count: number): Float32Array {
+  return new Float32Array(new SharedArrayBuffer(count * Float32Array.BYTES_PER_ELEMENT));
 }
 
 /** The text as far as it is looked at; half a surrogate pair would be no character. */
