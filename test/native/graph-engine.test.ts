@@ -51,27 +51,31 @@ describe.each(levels)('a graph at level %i', (level) => {
   useLevel(engine, level);
 
   // Around the step in which numbers are multiplied, what is filled up with zeros, and sums that are too many for 16 bits.
-  it.each([1, 2, 8, 31, 32, 33, 63, 64, 65, 100, 577])('finds the nearest, best first, in %i dimensions', (dimensions) => {
-    const { graph, vectors, prng } = createGraph(dimensions);
-    let found = 0;
-    const QUERIES = 50;
-    for (let n = 0; n < QUERIES; n++) {
-      const query = randomVector(prng, dimensions);
-      const similarities = vectors.map((vector) => cosine(query, vector)).sort((a, b) => b - a);
-      const near = search(graph, query, 20);
-      expect(near).toHaveLength(20);
-      for (const [at, { label, similarity }] of near.entries()) {
-        expect(Math.abs(similarity - cosine(query, vectors[label]!))).toBeLessThan(COARSENESS);
-        expect(similarity).toBeLessThanOrEqual(near[Math.max(0, at - 1)]!.similarity);
+  it.each([1, 2, 8, 31, 32, 33, 63, 64, 65, 100, 577])(
+    'finds the nearest, best first, in %i dimensions',
+    (dimensions) => {
+      const { graph, vectors, prng } = createGraph(dimensions);
+      let found = 0;
+      const QUERIES = 50;
+      for (let n = 0; n < QUERIES; n++) {
+        const query = randomVector(prng, dimensions);
+        const similarities = vectors.map((vector) => cosine(query, vector)).sort((a, b) => b - a);
+        const near = search(graph, query, 20);
+        expect(near).toHaveLength(20);
+        for (const [at, { label, similarity }] of near.entries()) {
+          expect(Math.abs(similarity - cosine(query, vectors[label]!))).toBeLessThan(COARSENESS);
+          expect(similarity).toBeLessThanOrEqual(near[Math.max(0, at - 1)]!.similarity);
+        }
+        // As near as the fifth, but for what the graph cannot tell apart.
+        found +=
+          near.filter(({ label }) => cosine(query, vectors[label]!) >= similarities[4]! - COARSENESS / 2)
+            .length >= 5
+            ? 1
+            : 0;
       }
-      // As near as the fifth, but for what the graph cannot tell apart.
-      found +=
-        near.filter(({ label }) => cosine(query, vectors[label]!) >= similarities[4]! - COARSENESS / 2).length >= 5
-          ? 1
-          : 0;
-    }
-    expect(found / QUERIES).toBeGreaterThanOrEqual(0.96);
-  });
+      expect(found / QUERIES).toBeGreaterThanOrEqual(0.96);
+    },
+  );
 
   it('comes to the same whenever it is made of the same, however wide the instructions are', () => {
     for (const [dimensions, size] of [
