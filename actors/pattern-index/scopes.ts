@@ -1,7 +1,7 @@
 /**
  * The patterns in memory: each scope (a project, an organization's commons, the universal patterns) has an index of its
  * own, so a search cannot meet another tenant's pattern. Texts stay on the disk. A pattern takes its vector (4 bytes a
- * dimension, twice once a graph holds it) and about 500 bytes. Actor thread.
+ * dimension, 196 bytes at most again once a graph holds it) and about 500 bytes. Actor thread.
  */
 import { modelFamily, type Pattern, type PatternScope, UNIVERSAL_SCOPE } from '../../src/domain/pattern.ts';
 import { CatalogueError } from '../../src/errors.ts';

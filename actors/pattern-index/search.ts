@@ -19,7 +19,7 @@ interface RankedMatch {
   rank: number;
 }
 
-/** Found beyond what is wanted, for those that are not on the disk yet, or not any more. */
+/** Found in each scope beyond what is wanted, for those that are not on the disk yet, or not any more. */
 const SPARE_MATCHES = 4;
 
 /** @returns best first, more than are wanted where there are more */
@@ -28,15 +28,15 @@ export function findPatterns(
   vectors: QueryVectors,
   request: RetrieveRequest,
 ): FoundMatches {
-  const ranked = rankMatches(scopes, vectors, request).slice(0, request.top_k + SPARE_MATCHES);
-  return {
-    scopes: scopes.map(({ scope }) => scope),
-    matches: ranked.map(({ scope, entry, similarity }) => ({
-      scope: scopes.indexOf(scope),
-      pattern_id: entry.pattern_id,
-      similarity,
-    })),
-  };
+  // An organization may have very many projects, and each brings what is wanted.
+  const ranked = rankMatches(scopes, vectors, request).slice(0, 2 * request.top_k + SPARE_MATCHES);
+  const places = new Map<Scope, number>();
+  const matches = ranked.map(({ scope, entry, similarity }) => {
+    const place = places.get(scope) ?? places.size;
+    places.set(scope, place);
+    return { scope: place, pattern_id: entry.pattern_id, similarity };
+  });
+  return { scopes: [...places.keys()].map(({ scope }) => scope), matches };
 }
 
 /** Best first. */

@@ -5,7 +5,7 @@
  */
 import { createPrng } from '../std/prng.ts';
 
-/** Places that each number goes to. */
+/** Places that each number goes to; `project` has a line for each. */
 const PLACES = 2;
 /** The same projection at every start. */
 const SEED = 7;

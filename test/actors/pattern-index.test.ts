@@ -241,6 +241,32 @@ describe('what is found', () => {
     expect(await find(store, { ...request, failure_type: 'semantic_loop' })).toHaveLength(50);
   });
 
+  it('brings enough for those whose texts are not on the disk, and no more', async () => {
+    const world = createWorld();
+    const store = await openStore(world);
+    const projects = Array.from({ length: 40 }, (_, n) => ({ ...ALICE, project_id: `p${n}` }));
+    const added = [];
+    for (const scope of projects)
+      added.push(...(await store.add(scope, [pattern(`${FLAKY} ${scope.project_id}`)])));
+    const request = ask(FLAKY, { project_id: null, top_k: 3 });
+    const { scopes, matches } = await store.retrieve(request);
+    expect(matches.length).toBeGreaterThan(3);
+    expect(matches.length).toBeLessThan(20);
+    expect(scopes.length).toBe(matches.length);
+    const best = (await find(store, request)).map(({ pattern_id }) => pattern_id);
+    for (const pattern_id of best) {
+      const row = [...world.tables.range(PATTERNS, { prefix: [] })].find(
+        ({ row }) => row[3] === pattern_id,
+      )!.row;
+      await world.tables.transact(({ write }) => write({ op: 'remove', table: PATTERNS, row }));
+    }
+    const next = (await find(store, request)).map(({ pattern_id }) => pattern_id);
+    expect(next).toHaveLength(3);
+    expect(best.some((id) => next.includes(id))).toBe(false);
+    const known = added.map(({ pattern_id }) => pattern_id);
+    expect(next.every((id) => known.includes(id))).toBe(true);
+  });
+
   it('prefers the model’s family among nearly equals, and drops nothing for it', async () => {
     const world = createWorld();
     world.embedder = new HashedWords(1_024);
