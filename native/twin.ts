@@ -225,7 +225,9 @@ export const twin: ByteEngine = {
 
   extendChecksum(checksum, bytes) {
     checkNumber(checksum);
-    return crc32(bytes, checksum);
+    const extended = crc32(bytes, checksum);
+    // zlib takes bytes that are nowhere for the beginning of a checksum.
+    return bytes.length === 0 ? checksum >>> 0 : extended;
   },
 
   // JavaScript knows no addresses.

@@ -180,13 +180,24 @@ describe.each(engines)('%s', (_name, engine, level) => {
     }
   });
 
-  it('goes on with a checksum where another part ended', () => {
+  it('goes on with a checksum where another part ended, also by nothing', () => {
+    // Parts of no bytes between the others, with and without memory behind them; each lies anywhere in its memory.
+    const part = fc
+      .tuple(fc.oneof(fc.constant(0), fc.nat(300)), fc.nat(70), fc.nat())
+      .map(([length, offset, seed]) =>
+        new Uint8Array(offset + length).map((_, at) => at * 167 + seed).subarray(offset),
+      );
     fc.assert(
-      fc.property(fc.array(fc.uint8Array({ maxLength: 300 }), { maxLength: 5 }), (parts) => {
-        const checksum = parts.reduce((before, part) => engine.extendChecksum(before, part), 0);
+      fc.property(fc.array(part, { maxLength: 6 }), (parts) => {
+        const checksum = parts.reduce((before, each) => engine.extendChecksum(before, each), 0);
         expect(checksum).toBe(crc32(Buffer.concat(parts)));
       }),
     );
+    for (const nothing of [new Uint8Array(0), Buffer.alloc(8).subarray(3, 3)]) {
+      for (const before of [0, 1, 0x12345678, 2 ** 32 - 1])
+        expect(engine.extendChecksum(before, nothing)).toBe(before);
+      expect(engine.measureChecksum(nothing, 0, 0)).toBe(0);
+    }
   });
 
   it('sees a key and any needle at every place of a long text, and nothing in what only looks like one', () => {
@@ -279,8 +290,10 @@ describe.each(engines)('%s', (_name, engine, level) => {
       expect(() => engine.measureCommonSuffix(one, one, 1, 1, other)).toThrow(TypeError);
       expect(() => engine.extendChecksum(other, one)).toThrow(TypeError);
     }
-    for (const outside of [-1, 0.5, 2 ** 32, Number.NaN])
-      expect(() => engine.extendChecksum(outside, one)).toThrow(RangeError);
+    for (const outside of [-1, 0.5, 2 ** 32, Number.NaN]) {
+      for (const some of [one, new Uint8Array(0)])
+        expect(() => engine.extendChecksum(outside, some)).toThrow(RangeError);
+    }
   });
 
   it('refuses offsets outside of the bytes', () => {
