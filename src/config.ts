@@ -55,7 +55,10 @@ export interface Config {
     readonly jwt_secret: string | null;
     /** Where the identity provider publishes its keys; null: none. Goes before `jwt_secret`. */
     readonly jwks_url: string | null;
-    /** What a token must name when it is set. */
+    /**
+     * What a token must name; null: anything. With `jwks_url` null only where the operator wrote `any`: whoever publishes
+     * the keys signs tokens of other applications with them too.
+     */
     readonly jwt_issuer: string | null;
     readonly jwt_audience: string | null;
   };
@@ -309,6 +312,9 @@ const claim = z
   .regex(/^\P{Cc}{1,1000}$/u)
   .describe('allowed are up to 1000 printable characters');
 
+/** What stands in AUTH_JWT_ISSUER or AUTH_JWT_AUDIENCE for "whatever the token says". */
+const ANY_CLAIM = 'any';
+
 const jwksUrl = z
   .string()
   .refine((text) => /^https?:\/\//i.test(text) && URL.canParse(text))
@@ -468,6 +474,22 @@ function readDistillModel(v: Variables): Config['distill_model'] {
   throw new ConfigError(missing, '', VARIABLES[missing][0].description ?? '');
 }
 
+/**
+ * @throws ConfigError when the provider's keys are named without whose tokens and for whom: every application that the
+ * provider knows has tokens which these keys verify
+ */
+function readTokenClaims(v: Variables): Pick<Config['auth'], 'jwt_issuer' | 'jwt_audience'> {
+  const { AUTH_JWKS_URL: url, AUTH_JWT_ISSUER: issuer, AUTH_JWT_AUDIENCE: audience } = v;
+  const needed = (name: string, claim: string) =>
+    new ConfigError(name, '', `AUTH_JWKS_URL needs what \`${claim}\` of a token must be, or ${ANY_CLAIM}`);
+  if (url !== null && issuer === null) throw needed('AUTH_JWT_ISSUER', 'iss');
+  if (url !== null && audience === null) throw needed('AUTH_JWT_AUDIENCE', 'aud');
+  return {
+    jwt_issuer: issuer === ANY_CLAIM ? null : issuer,
+    jwt_audience: audience === ANY_CLAIM ? null : audience,
+  };
+}
+
 /** Off without a directory, and when it is said. */
 function readRelegation(v: Variables): Config['relegation'] {
   const { SVC_DISTILL_DIR: directory, GW_RELEGATION: mode } = v;
@@ -517,8 +539,7 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
       static_keys: Object.freeze([...new Set(v.SVC_KEYS ?? [])]),
       jwt_secret: v.AUTH_JWT_SECRET,
       jwks_url: v.AUTH_JWKS_URL,
-      jwt_issuer: v.AUTH_JWT_ISSUER,
-      jwt_audience: v.AUTH_JWT_AUDIENCE,
+      ...readTokenClaims(v),
     }),
     billing: Object.freeze({
       secret_key: v.STRIPE_SECRET_KEY,

@@ -31,7 +31,7 @@ export interface UserIdentity {
   subject: string;
   email: string | null;
   name: string | null;
-  /** false only when the provider says so. */
+  /** true only when the token says so, as the boolean: what is missing proves nothing. */
   email_verified: boolean;
 }
 

@@ -6,7 +6,8 @@ import type { Config } from '../config.ts';
 const OWN_ISSUER = 'understudy';
 
 /**
- * A JWT for a person who is known by an address: the same address is the same user at every call.
+ * A JWT for a person who is known by an address: the same address is the same user at every call. Who runs the service
+ * vouches for the address, so invitations to it show.
  * @param secret HS256 (AUTH_JWT_SECRET, or the embedded one)
  * @param lifetimeS seconds until it ends
  */
@@ -16,7 +17,7 @@ export function signUserToken(
   { email, name, lifetimeS, nowMs }: { email: string; name: string | null; lifetimeS: number; nowMs: number },
 ): Promise<string> {
   const nowS = Math.floor(nowMs / 1_000);
-  const token = new SignJWT({ email, ...(name === null ? {} : { name }) })
+  const token = new SignJWT({ email, email_verified: true, ...(name === null ? {} : { name }) })
     .setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
     .setSubject(`email:${email.toLowerCase()}`)
     .setIssuer(auth.jwt_issuer ?? OWN_ISSUER)

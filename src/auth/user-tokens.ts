@@ -158,7 +158,7 @@ function readIdentity({ iss, sub, email, name, email_verified }: JWTPayload): Us
     subject,
     email: readText(email),
     name: readText(name),
-    email_verified: email_verified !== false && email_verified !== 'false',
+    email_verified: email_verified === true,
   };
 }
 

@@ -62,7 +62,7 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
   SVC_KEYS              static API keys, by comma    none
   AUTH_JWT_SECRET       verifies tokens (HS256)      made and kept in DATA_DIR/secrets
   AUTH_JWKS_URL         or the provider's keys       none
-  AUTH_JWT_ISSUER, AUTH_JWT_AUDIENCE                 any
+  AUTH_JWT_ISSUER, AUTH_JWT_AUDIENCE                 any; with AUTH_JWKS_URL both must be set
   RATE_LIMIT_PER_SEC, RATE_LIMIT_BURST               200, 400 a key
   AUTH_FAIL_RATE_PER_SEC  failed sign-ins, an address   not limited
   CORS_ALLOWED_ORIGINS  pages that may call, by comma   none
@@ -165,7 +165,10 @@ export async function runStart(command: StartCommand, argv: string[], io: CliIo)
   };
   await io.out(renderBanner(config, running, surroundings));
   if (PARTS[command].gateway) warnOfOpenAdmin(config, io);
-  if (PARTS[command].api) warnOfShortSecret(config, io);
+  if (PARTS[command].api) {
+    warnOfShortSecret(config, io);
+    warnOfAnyToken(config, io);
+  }
   const signal = await stopAsked;
   io.err(`${signal}: finishing what is in flight, ${DRAIN_DEADLINE_MS / 1000} s at most\n`);
   await running.stop();
@@ -199,6 +202,19 @@ function warnOfShortSecret({ auth }: Config, io: CliIo): void {
     return;
   io.err(`warning: AUTH_JWT_SECRET has fewer than ${JWT_SECRET_BYTES_MIN} bytes: whoever sees one token may find it out by trying, and
          then sign in as anybody. openssl rand -base64 32 makes a good one.\n`);
+}
+
+/** With published keys the other applications of that provider are meant: one of them may be anybody's. */
+function warnOfAnyToken({ auth }: Config, io: CliIo): void {
+  const { jwks_url, jwt_issuer, jwt_audience } = auth;
+  if (jwks_url === null) return;
+  if (jwt_audience === null)
+    io.err(`warning: AUTH_JWT_AUDIENCE=any: tokens that the identity provider gave to any other application sign in here,
+         and whoever receives one there can be its user here. Name this application's own audience.\n`);
+  if (jwt_issuer === null)
+    io.err(
+      `warning: AUTH_JWT_ISSUER=any: tokens of every issuer whose keys stand at AUTH_JWKS_URL sign in here. Name one.\n`,
+    );
 }
 
 function warnOfOpenAdmin(config: Config, io: CliIo): void {

@@ -12,7 +12,7 @@ export interface User {
   id: string;
   /** As the identity provider last said it; '' when it never did. */
   email: string;
-  /** What the provider said of that address; false only when it said so. */
+  /** Whether the provider last said that the address is proven. */
   email_verified: boolean;
   display_name: string | null;
   account_type: AccountType;

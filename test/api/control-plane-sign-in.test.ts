@@ -109,14 +109,15 @@ describe('an address', () => {
     const claims = { email: 'victim@example.com', email_verified: false };
     const liar = await api.person('liar', { claims });
     expect(liar.email).toBe('victim@example.com');
-    const silent = await signToken('liar', { claims: { email: undefined } });
+    const silent = await signToken('liar', { claims: { email: undefined, email_verified: undefined } });
     const shown = (await api.call(silent, 'GET', '/auth/bootstrap')).body;
     expect(shown.profile.email).toBe('victim@example.com');
     expect(shown.invitations).toEqual([]);
     // Proven at last, it shows.
     const proven = await signToken('liar', { claims: { email: 'victim@example.com', email_verified: true } });
     expect((await api.call(proven, 'GET', '/auth/bootstrap')).body.invitations).toHaveLength(1);
-    expect((await api.call(silent, 'GET', '/auth/bootstrap')).body.invitations).toHaveLength(1);
+    // The next one that is silent proves nothing again.
+    expect((await api.call(silent, 'GET', '/auth/bootstrap')).body.invitations).toEqual([]);
   });
 
   it('is compared without regard to case, but a letter that only looks the same is another', async () => {

@@ -284,7 +284,19 @@ describe('tokens signed with a secret', () => {
       await sign({ sub: 'u1', exp: inAnHour(), iss: 'j' }),
     )) as UserPrincipal;
     expect(other.id).not.toBe(principal.id);
-    expect(other.identity).toMatchObject({ email: null, email_verified: true });
+    expect(other.identity).toMatchObject({ email: null, email_verified: false });
+  });
+
+  it.each([
+    ['true', true, true],
+    ['the text "true"', 'true', false],
+    ['1', 1, false],
+    ['a list', [true], false],
+    ['null', null, false],
+    ['nothing', undefined, false],
+  ])('prove their address with the claim %s: %#', async (_what, email_verified, isProven) => {
+    const token = await sign({ sub: 'u1', exp: inAnHour(), email: 'a@b.co', email_verified });
+    expect(await tokens().verify(token)).toMatchObject({ identity: { email_verified: isProven } });
   });
 
   it.each<[string, () => Promise<string> | string]>([

@@ -94,6 +94,31 @@ describe('a model that writes patterns', () => {
   });
 });
 
+describe('published keys', () => {
+  const url = { AUTH_JWKS_URL: 'https://id.example.com/keys' };
+  const claims = { AUTH_JWT_ISSUER: 'https://id.example.com/', AUTH_JWT_AUDIENCE: 'understudy' };
+
+  it('need an issuer and an audience, and the refusal names the one that is missing', () => {
+    expect(refusal(url)).toBe(
+      'AUTH_JWT_ISSUER="": AUTH_JWKS_URL needs what `iss` of a token must be, or any',
+    );
+    expect(refusal({ ...url, ...claims, AUTH_JWT_AUDIENCE: '' })).toMatch(/^AUTH_JWT_AUDIENCE="": .*`aud`/);
+    expect(refusal({ ...url, ...claims, AUTH_JWT_ISSUER: '' })).toMatch(/^AUTH_JWT_ISSUER="": .*`iss`/);
+    expect(gateway({}, { ...url, ...claims }).auth).toMatchObject({
+      jwt_issuer: 'https://id.example.com/',
+      jwt_audience: 'understudy',
+    });
+  });
+
+  it('take any audience and any issuer only where that is written', () => {
+    expect(gateway({}, { ...url, ...claims, AUTH_JWT_AUDIENCE: 'any' }).auth).toMatchObject({
+      jwt_issuer: 'https://id.example.com/',
+      jwt_audience: null,
+    });
+    expect(gateway({}, { ...url, ...claims, AUTH_JWT_ISSUER: 'any' }).auth.jwt_issuer).toBeNull();
+  });
+});
+
 describe('values and flags', () => {
   it('reads every variable', () => {
     const config = gateway(
