@@ -7,7 +7,8 @@
  * headers are a package, and one file needs one call of the compiler. What is up to date is left alone.
  *
  * It never fails an install: without a compiler the program runs all the same, slower (`native/` has a TypeScript twin
- * for bytes, texts and vectors, the search an exact index, and sockets are used as Node has them).
+ * for bytes, texts and vectors, the search an exact index, sockets are used as Node has them, and what another process
+ * stores goes there through a pipe).
  */
 
 import { spawnSync } from 'node:child_process';
@@ -38,7 +39,7 @@ const here = dirname(fileURLToPath(import.meta.url));
  */
 function listAddons() {
   const shared = join(here, 'arguments.h');
-  const addons = ['bytes', 'sockets', 'texts', 'vectors'].map((name) => ({
+  const addons = ['bytes', 'memory', 'sockets', 'texts', 'vectors'].map((name) => ({
     name,
     sources: [join(here, `${name}.cc`), shared, ...listParts(name)],
     target: join(here, 'build', `${name}.node`),

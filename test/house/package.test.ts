@@ -83,6 +83,7 @@ describe('the installed package', () => {
       'bytes.cc',
       'compile.mjs',
       'graph.cc',
+      'memory.cc',
       'sockets.cc',
       'texts.cc',
       'vectors.cc',

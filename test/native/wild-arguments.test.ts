@@ -11,7 +11,7 @@ import { PATIENCE_MS } from '../fixtures/patience.ts';
 const CALLS = 1_000;
 /** Others may be tried by hand. */
 const SEED = 7;
-const ADDONS = ['bytes', 'sockets', 'texts', 'vectors', 'graph'].map((name) => ({
+const ADDONS = ['bytes', 'memory', 'sockets', 'texts', 'vectors', 'graph'].map((name) => ({
   name,
   file: fileURLToPath(new URL(`../../native/build/${name}.node`, import.meta.url)),
 }));

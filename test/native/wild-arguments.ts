@@ -86,6 +86,11 @@ const fitting: Record<string, () => unknown[]> = {
   measureMisalignment: () => [makeArray(Uint8Array), 64],
   limitReceiveBuffers: () => [1, 4_096],
   sendNow: () => [NO_DESCRIPTOR, 'a head', makeArray(Uint8Array, 100)],
+  makeMemory: () => [pick([4_096, 1 << 20])],
+  // None of the arrays has a whole page: what is mapped over one of V8's own would be another's.
+  mapMemory: () => [NO_DESCRIPTOR, makeArray(Uint8Array, 2_000), pick([0, 1])],
+  unmapMemory: () => [makeArray(Uint8Array, 2_000)],
+  emptyMemory: () => [NO_DESCRIPTOR, 0, 4_096],
   setWidestLevel: () => [pick([0, 1, 2, 3])],
   measureTexts: () => [
     'an input',
