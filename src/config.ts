@@ -9,6 +9,7 @@ import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { DEFAULT_PLAN_CAPS, type PlanCaps } from './domain/plans.ts';
 import {
+  ALLOWED_HOSTS_MAX,
   CAPTURE_BYTES_MAX,
   CORS_ORIGINS_MAX,
   DEFAULTS,
@@ -31,6 +32,8 @@ export interface Config {
   readonly data_dir: string;
   readonly actor_threads: number;
   readonly front_threads: number;
+  /** Names that both ports answer under without a credential, beside those of every network; lower case, `*` is any. */
+  readonly allowed_hosts: readonly string[];
   readonly api: {
     readonly host: string;
     /** 0: one that the system picks. */
@@ -286,6 +289,18 @@ const origins = z
     `allowed are up to ${CORS_ORIGINS_MAX} origins like https://app.example.com, separated by commas; no *`,
   );
 
+const hostNames = z
+  .string()
+  .transform((text) => splitList(text).map((name) => name.toLowerCase()))
+  .refine(
+    (list) =>
+      list.length <= ALLOWED_HOSTS_MAX &&
+      list.every((name) => name === '*' || /^(?=.{1,253}$)[a-z\d_]([a-z\d._-]*[a-z\d_])?\.?$/.test(name)),
+  )
+  .describe(
+    `allowed are up to ${ALLOWED_HOSTS_MAX} host names like understudy.example.com, without a port, separated by commas; * for any`,
+  );
+
 function splitList(text: string): string[] {
   return text
     .split(',')
@@ -385,6 +400,7 @@ const VARIABLES = {
   FRONT_THREADS: [threads, '1'],
   HOST: [host, '127.0.0.1'],
   PORT: [port, '8000'],
+  ALLOWED_HOSTS: [hostNames, undefined],
   PUBLIC_URL: [origin('https://understudy.example.com'), undefined],
   API_AWAKE_US: [wholeNumber(0, 10_000), '100'],
   MAX_BODY_BYTES: [bytes(CAPTURE_BYTES_MAX), String(DEFAULTS.MAX_BODY_BYTES)],
@@ -490,6 +506,13 @@ function readTokenClaims(v: Variables): Pick<Config['auth'], 'jwt_issuer' | 'jwt
   };
 }
 
+/** What the operator names, and what else is said to be this service's: where it listens, where people reach it. */
+function readAllowedHosts(v: Variables): string[] {
+  const names = [...(v.ALLOWED_HOSTS ?? []), v.HOST.toLowerCase(), v.GW_HOST.toLowerCase()];
+  if (v.PUBLIC_URL !== null) names.push(new URL(v.PUBLIC_URL).hostname);
+  return [...new Set(names)];
+}
+
 /** Off without a directory, and when it is said. */
 function readRelegation(v: Variables): Config['relegation'] {
   const { SVC_DISTILL_DIR: directory, GW_RELEGATION: mode } = v;
@@ -521,6 +544,7 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
     data_dir,
     actor_threads: v.ACTOR_THREADS,
     front_threads: v.FRONT_THREADS,
+    allowed_hosts: Object.freeze(readAllowedHosts(v)),
     api: Object.freeze({
       host: v.HOST,
       port: v.PORT,

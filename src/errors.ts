@@ -32,10 +32,16 @@ export const ERRORS = {
     detail: 'The capture writer was stopped; it starts again with the process',
     retryable: false,
   },
+  upload_too_slow: { status: 408, detail: 'The request body came too slowly', retryable: false },
   body_too_large: { status: 413, detail: 'The request body is too large', retryable: false },
   encoded_body: {
     status: 415,
     detail: 'Bodies with a Content-Encoding are not accepted; send it as it is',
+    retryable: false,
+  },
+  foreign_host: {
+    status: 421,
+    detail: 'This service does not answer under that host name',
     retryable: false,
   },
   upgrade_required: { status: 426, detail: 'WebSocket connections are not proxied', retryable: false },

@@ -31,6 +31,7 @@ import { Relegation } from './gateway/relegation.ts';
 import type { RelegationCounters } from './gateway/relegation-ledger.ts';
 import type { StudentFacts } from './gateway/student/protocol.ts';
 import { StudentLink } from './gateway/student-link.ts';
+import { AllowedHosts } from './http/allowed-hosts.ts';
 import { serveApi } from './http/api-port.ts';
 import { type HttpServer, startServer } from './http/server.ts';
 import { Wakefulness } from './http/wakefulness.ts';
@@ -107,6 +108,7 @@ export class Front implements CaptureFront {
           capture: queue,
           admin: services.admin,
           relegation,
+          allowed_hosts: config.allowed_hosts,
         })
       : null;
     const servers: HttpServer[] = [];
@@ -301,7 +303,12 @@ function listenForApi(
       gateway:
         gatewayPort === undefined ? null : { port: gatewayPort, is_local: isLoopback(config.gateway.host) },
     },
-    { cors_origins: config.api.cors_origins, log, metrics },
+    {
+      cors_origins: config.api.cors_origins,
+      hosts: new AllowedHosts(config.allowed_hosts),
+      log,
+      metrics,
+    },
   );
   // A front that polls on a machine's only core keeps whom it waits for from running.
   const awake_us = availableParallelism() > config.front_threads ? config.api.awake_us : 0;

@@ -236,6 +236,8 @@ export const PAGE_LIMIT_DEFAULT = 50;
 export const PAGE_LIMIT_MAX = 200;
 /** Keys in SVC_KEYS: each is compared with every credential. */
 export const STATIC_KEYS_MAX = 1_000;
+/** Names in ALLOWED_HOSTS. */
+export const ALLOWED_HOSTS_MAX = 1_000;
 /** Origins in CORS_ALLOWED_ORIGINS. */
 export const CORS_ORIGINS_MAX = 1_000;
 /** Of a body beyond its cap so much more is read and dropped, for the client to see its 413; then the connection ends. */

@@ -1,4 +1,5 @@
 /** The whole API as one function from a request to its answer. Front threads. */
+import type { AllowedHosts } from '../http/allowed-hosts.ts';
 import { CorsPolicy } from '../http/cors.ts';
 import { type ApiDispatch, compileDispatch } from './dispatch.ts';
 import type { ApiMetrics } from './metrics.ts';
@@ -14,6 +15,8 @@ export interface ApiLog {
 export interface ApiOptions {
   /** Origins whose pages may call. */
   cors_origins: readonly string[];
+  /** Left out: any. */
+  hosts?: AllowedHosts;
   log: ApiLog;
   /** Counts what is answered. */
   metrics?: ApiMetrics;
@@ -23,11 +26,15 @@ export interface ApiOptions {
  * A line for every request is written at LOG_LEVEL=debug; failures of ours always. Neither holds a body, a header or a
  * query: only what the route table says of the request.
  */
-export function createApi(services: ApiServices, { cors_origins, log, metrics }: ApiOptions): ApiDispatch {
+export function createApi(
+  services: ApiServices,
+  { cors_origins, hosts, log, metrics }: ApiOptions,
+): ApiDispatch {
   const budget = new LineBudget();
   const isVerbose = log.isLevelEnabled('debug');
   return compileDispatch(apiRoutes(services), {
     cors: new CorsPolicy(cors_origins),
+    ...(hosts === undefined ? {} : { hosts }),
     report: (error, { method, path }, request_id) => {
       const suppressed = budget.spend(performance.now());
       if (suppressed === null) return;

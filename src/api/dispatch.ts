@@ -9,6 +9,7 @@ import {
 } from '../contract/route.ts';
 import { SchemaViolation } from '../contract/violation.ts';
 import { CatalogueError, toApiBody, toCatalogueError } from '../errors.ts';
+import { type AllowedHosts, FOREIGN_HOST } from '../http/allowed-hosts.ts';
 import type { CorsPolicy } from '../http/cors.ts';
 import { newUlid } from '../std/id.ts';
 
@@ -41,6 +42,8 @@ export interface DispatchOptions {
   observe?: (answered: Answered) => void;
   /** Which pages may call; without it none. */
   cors?: CorsPolicy;
+  /** Under which host names requests without a credential are answered; without it under any. */
+  hosts?: AllowedHosts;
 }
 
 export type ApiDispatch = (request: UnroutedRequest) => ApiReply | Promise<ApiReply>;
@@ -51,7 +54,7 @@ const REQUEST_ID = /^[\w.:/+=-]{1,128}$/;
 /** @returns answers a request; neither throws nor rejects */
 export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOptions): ApiDispatch {
   const router = new Router(routes);
-  const { report, observe, cors } = options;
+  const { report, observe, cors, hosts } = options;
   return (request) => {
     const startedMs = performance.now();
     const chosen = request.headers.get('x-request-id');
@@ -88,12 +91,23 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
         throw new CatalogueError('unavailable', 'Too many large requests at once');
       const match = router.find(request.method, request.path);
       route = match.route;
+      if (hosts !== undefined && !isWelcome(request, route, hosts)) {
+        throw new CatalogueError('foreign_host', FOREIGN_HOST);
+      }
       const reply = route.handle(new RoutedRequest(request, match));
       return reply instanceof Promise ? reply.then(finish, fail) : finish(reply);
     } catch (thrown) {
       return fail(thrown);
     }
   };
+}
+
+/**
+ * A page that reached this address by a name of its own knows no credential (DNS rebinding), and whoever knows one may call
+ * the service what they like: agents use names of their network. A wrong credential is refused further on.
+ */
+function isWelcome({ headers }: UnroutedRequest, { endpoint }: ApiRoute, hosts: AllowedHosts): boolean {
+  return endpoint.any_host === true || headers.has('authorization') || hosts.allows(headers.get('host'));
 }
 
 class RoutedRequest implements ApiRequest {

@@ -79,6 +79,7 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
 
 const COMMON_VARIABLES = `  DATA_DIR              where data is kept           ./data
   ACTOR_THREADS, FRONT_THREADS                       1, 1
+  ALLOWED_HOSTS         further names to answer under without a credential, by comma   PUBLIC_URL's
   LOG_LEVEL             trace to fatal, or silent    info
 `;
 

@@ -102,6 +102,7 @@ export const WEBHOOKS = {
     method: 'POST',
     path: '/billing/webhook',
     auth: 'open',
+    any_host: true,
     summary: 'Events of the payment processor, with their objects',
     tag: 'billing',
     replies: {
@@ -116,6 +117,7 @@ export const WEBHOOKS = {
     method: 'POST',
     path: '/billing/webhook/thin',
     auth: 'open',
+    any_host: true,
     summary: 'Events of the payment processor, whose objects are fetched',
     tag: 'billing',
     replies: {

@@ -48,6 +48,11 @@ export interface Endpoint {
   replies: Record<number, EndpointReply>;
   /** Other paths that answer alike and are not described; `/v1/x` has `/x` without being told. */
   aliases?: readonly string[];
+  /**
+   * Answers whatever host name it is asked under, with or without a credential: it tells nothing that matters, or looks at
+   * a proof of its own. All others ask for a host name of the service's where no credential comes along.
+   */
+  any_host?: boolean;
   /** Served but not described. */
   hidden?: boolean;
 }

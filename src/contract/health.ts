@@ -16,6 +16,7 @@ export const health = endpoint({
   method: 'GET',
   path: '/health',
   auth: 'open',
+  any_host: true,
   summary: 'Whether the process answers, and its version',
   tag: 'service',
   replies: { 200: { description: 'It does', schema: healthBody } },
@@ -27,6 +28,7 @@ export const ready = endpoint({
   method: 'GET',
   path: '/ready',
   auth: 'open',
+  any_host: true,
   summary: 'Whether storage and actors answer',
   tag: 'service',
   replies: {

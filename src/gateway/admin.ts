@@ -1,10 +1,11 @@
 /**
  * The routes under `/__gw/`: the gateway's own, never forwarded. They are not authenticated (document 3), so what
- * stands between them and a web page in the operator's browser is the cross-site check here, and the bind address.
+ * stands between them and a web page in the operator's browser is the checks of host and site here, and the bind address.
  * Front threads.
  */
 
 import { CatalogueError, toCatalogueError } from '../errors.ts';
+import { type AllowedHosts, FOREIGN_HOST } from '../http/allowed-hosts.ts';
 import type { HttpStream } from '../http/http-stream.ts';
 import { replyError } from './forward.ts';
 import type { RouteRow } from './route-table.ts';
@@ -44,10 +45,12 @@ export async function answerAdmin(
   stream: HttpStream,
   admin: CaptureAdmin,
   rows: readonly RouteRow[],
+  hosts: AllowedHosts,
 ): Promise<void> {
   try {
     const { path, method, headers } = stream.head;
     const route = Object.hasOwn(ROUTES, path) ? ROUTES[path]! : undefined;
+    if (!hosts.allows(findHost(headers))) throw new CatalogueError('foreign_host', FOREIGN_HOST);
     if (isCrossSite(method, headers)) throw new CatalogueError('cross_site');
     if (route === undefined) throw new CatalogueError('not_found', 'No such admin route');
     if (!route.methods.includes(method)) {
@@ -59,6 +62,11 @@ export async function answerAdmin(
   } catch (thrown) {
     replyError(stream, toCatalogueError(thrown));
   }
+}
+
+function findHost(headers: readonly string[]): string | undefined {
+  for (let at = 0; at < headers.length; at += 2) if (headers[at] === 'host') return headers[at + 1];
+  return undefined;
 }
 
 /**

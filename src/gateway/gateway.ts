@@ -4,6 +4,7 @@
  */
 
 import { CatalogueError } from '../errors.ts';
+import { AllowedHosts } from '../http/allowed-hosts.ts';
 import type { HttpStream } from '../http/http-stream.ts';
 import { answerAdmin, type CaptureAdmin, isAdminPath } from './admin.ts';
 import type { CaptureQueue } from './capture-queue.ts';
@@ -21,6 +22,8 @@ export interface GatewayOptions {
   admin: CaptureAdmin;
   /** null or left out: no step is shown to a student. */
   relegation?: Relegation | null;
+  /** Host names of its own under which the admin routes answer, beside those that every network has. */
+  allowed_hosts?: readonly string[];
 }
 
 export class Gateway {
@@ -29,19 +32,21 @@ export class Gateway {
   readonly #context: ForwardContext;
   readonly #admin: CaptureAdmin;
   readonly #relegation: Relegation | null;
+  readonly #hosts: AllowedHosts;
 
   constructor(options: GatewayOptions) {
     this.routes = new RouteTable(options.bases, this.#pools);
     this.#context = { capture: options.capture, note: options.note };
     this.#admin = options.admin;
     this.#relegation = options.relegation ?? null;
+    this.#hosts = new AllowedHosts(options.allowed_hosts ?? []);
   }
 
   /** The listener's handler. */
   readonly onStream = (stream: HttpStream): void => {
     const { head } = stream;
     if (isAdminPath(head.path)) {
-      void answerAdmin(stream, this.#admin, this.routes.rows);
+      void answerAdmin(stream, this.#admin, this.routes.rows, this.#hosts);
       return;
     }
     // A tunnel is nobody's to open here; with a path for its target the parser takes it for any other method.

@@ -37,6 +37,7 @@ beforeAll(async () => {
     RATE_LIMIT_PER_SEC: '1',
     RATE_LIMIT_BURST: String(BURST),
     CORS_ALLOWED_ORIGINS: 'https://app.example.com',
+    ALLOWED_HOSTS: 'named.example.com',
     LOG_LEVEL: 'silent',
   };
   running = await startUnderstudy(loadConfig({ listener: 'api' }, env), { api: true, gateway: false });
@@ -96,6 +97,48 @@ function send(
 
 const startRun = (run_id: string, key: string, query = '') =>
   send('POST', `${RUNS}${query}`, { key, body: JSON.stringify({ run_id }) });
+
+describe('host names', () => {
+  const HOST = { host: 'rebound.example.com' };
+
+  it.each([
+    '/',
+    '/dashboard/config.json',
+    '/docs',
+    '/openapi.json',
+    '/metrics',
+    '/auth/me',
+    '/auth/bootstrap',
+  ])('GET %s without a credential: 421 under one that is not ours', async (path) => {
+    const answer = await send('GET', path, { key: null, headers: HOST });
+    expect(answer.status).toBe(421);
+    expect(JSON.parse(answer.text)).toEqual({ detail: expect.stringContaining('ALLOWED_HOSTS') });
+    expect((await send('GET', path, { key: null, headers: { host: 'understudy:8000' } })).status).not.toBe(
+      421,
+    );
+    expect((await send('GET', path, { key: null, headers: { host: 'named.example.com' } })).status).not.toBe(
+      421,
+    );
+  });
+
+  it('do not matter to probes, to who has a credential, and to pages that may call', async () => {
+    for (const path of ['/health', '/ready']) {
+      expect((await send('GET', path, { key: null, headers: HOST })).status).toBe(200);
+    }
+    expect((await startRun('host-names', STATIC)).status).toBe(200);
+    const body = JSON.stringify({ run_id: 'host-names-2' });
+    expect((await send('POST', RUNS, { body, headers: HOST })).status).toBe(200);
+    expect((await send('GET', '/metrics', { headers: HOST })).status).toBe(200);
+    // A wrong one gets its own refusal.
+    expect((await send('GET', '/metrics', { key: 'wrong', headers: HOST })).status).toBe(401);
+    const preflight = { ...HOST, origin: 'https://app.example.com', 'access-control-request-method': 'POST' };
+    expect((await send('OPTIONS', RUNS, { key: null, headers: preflight })).status).toBe(204);
+    // Signed, which is looked at instead.
+    expect(
+      (await send('POST', '/billing/webhook', { key: null, body: '{}', headers: HOST })).status,
+    ).not.toBe(421);
+  });
+});
 
 describe('credentials', () => {
   it('reach their own organization and no other, and end when they are revoked', async () => {
@@ -273,7 +316,7 @@ describe('the service routes', () => {
     const passedOn = { 'x-forwarded-for': '203.0.113.7' };
     expect((await send('GET', '/metrics', { key: null, headers: passedOn })).status).toBe(401);
     expect((await send('GET', '/metrics', { key: null, headers: { host: 'evil.example' } })).status).toBe(
-      401,
+      421,
     );
     expect((await send('GET', '/metrics', { headers: passedOn })).status).toBe(200);
   });

@@ -534,6 +534,31 @@ describe('admin routes', () => {
     expect(headerValue(answer, 'content-type')).toBe('application/json');
     expect(upstream.requests).toHaveLength(0);
   });
+
+  it.each([
+    ['GET', '/__gw/stats'],
+    ['GET', '/__gw/flush'],
+    ['POST', '/__gw/writer/kill'],
+    ['GET', '/__gw/nothing'],
+  ])('%s %s under a name that somebody else can have: 421, and what to set', async (method, target) => {
+    const ask = (host: string) =>
+      rawRequest(gateway.port, `${method} ${target} HTTP/1.1\r\nhost: ${host}\r\n\r\n`);
+    const answer = await ask('rebound.example.com:8787');
+    expect(answer.status).toBe(421);
+    expect(JSON.parse(answer.body.toString()).error).toEqual({
+      type: 'invalid_request_error',
+      message: expect.stringContaining('ALLOWED_HOSTS'),
+    });
+    for (const host of ['understudy:8787', '127.0.0.1', '[::1]:8787', 'localhost'])
+      expect((await ask(host)).status, host).not.toBe(421);
+    expect(upstream.requests).toHaveLength(0);
+  });
+
+  it('forwarding asks for no name', async () => {
+    const answer = await rawRequest(gateway.port, 'GET /a HTTP/1.1\r\nhost: any.example.com\r\n\r\n');
+    expect(answer.status).toBe(200);
+    expect(upstream.requests).toHaveLength(1);
+  });
 });
 
 describe('failures', () => {

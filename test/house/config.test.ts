@@ -25,6 +25,7 @@ describe('with nothing set', () => {
       data_dir: resolve('data'),
       actor_threads: 1,
       front_threads: 1,
+      allowed_hosts: ['127.0.0.1'],
       api: {
         host: '127.0.0.1',
         port: 8000,
@@ -131,6 +132,7 @@ describe('values and flags', () => {
         HOST: '::',
         PORT: '0',
         PUBLIC_URL: 'https://Understudy.example.com/',
+        ALLOWED_HOSTS: 'Agents.example.com, other.example.com.,',
         MAX_BODY_BYTES: '1000',
         RATE_LIMIT_PER_SEC: '5',
         RATE_LIMIT_BURST: '10',
@@ -164,6 +166,13 @@ describe('values and flags', () => {
       data_dir: '/srv/understudy',
       actor_threads: 64,
       front_threads: 2,
+      allowed_hosts: [
+        'agents.example.com',
+        'other.example.com.',
+        '::',
+        'gateway.internal',
+        'understudy.example.com',
+      ],
       api: {
         host: '::',
         port: 0,
@@ -261,6 +270,8 @@ describe('a bad value', () => {
     ['PUBLIC_URL', 'https://a.example.com/dashboard', 'no path'],
     ['PUBLIC_URL', 'https://a.example.com/?x=1', 'no path'],
     ['PUBLIC_URL', 'javascript:alert(1)', 'allowed is an address'],
+    ['ALLOWED_HOSTS', 'https://a.example.com', 'allowed are up to 1000 host names'],
+    ['ALLOWED_HOSTS', 'a.example.com:8000', 'without a port'],
     ['STRIPE_API_BASE', 'http://127.0.0.1:9/stripe', 'no path'],
     ['CORS_ALLOWED_ORIGINS', '*', 'no *'],
     ['CORS_ALLOWED_ORIGINS', 'https://a.example.com/path', 'allowed are up to 1000 origins'],

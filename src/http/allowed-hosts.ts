@@ -1,0 +1,62 @@
+/**
+ * The host names that this service answers under where nobody proves who they are. A page of another site can have its
+ * own name lead to this machine (DNS rebinding): to the browser it then reads what is its own. What gives it away is the
+ * name, which the browser sends as `Host`. Pure; server threads.
+ */
+import { isIP } from 'node:net';
+
+/**
+ * Nobody can register these, so no page comes from them but this network's own: RFC 6761 and 6762, and what ICANN and
+ * RFC 8375 keep for private networks. Names of one label, as containers and services have, come beside them.
+ */
+const PRIVATE_SUFFIXES = ['.localhost', '.local', '.internal', '.home.arpa', '.test'];
+/** Of names that were looked at; a service is asked under a few. */
+const REMEMBERED = 64;
+const REMEMBERED_CHARACTERS = 300;
+
+/** What a refused caller reads. */
+export const FOREIGN_HOST =
+  'This service does not answer under that host name: ALLOWED_HOSTS (or PUBLIC_URL) has to name it';
+
+export class AllowedHosts {
+  readonly #names: ReadonlySet<string>;
+  readonly #isAny: boolean;
+  readonly #known = new Map<string, boolean>();
+
+  /** @param names further names, lower case, without a port; `*` stands for any */
+  constructor(names: readonly string[]) {
+    this.#names = new Set(names.map(trimDot));
+    this.#isAny = this.#names.has('*');
+  }
+
+  /**
+   * An IP address passes: it is looked up nowhere, so nobody can have it lead elsewhere. So does no host at all, which no
+   * browser sends.
+   * @param host the header's value, perhaps with a port
+   */
+  allows(host: string | undefined): boolean {
+    if (this.#isAny || host === undefined || host === '') return true;
+    const known = this.#known.get(host);
+    if (known !== undefined) return known;
+    const isAllowed = this.#judge(host);
+    if (host.length <= REMEMBERED_CHARACTERS) {
+      if (this.#known.size >= REMEMBERED) this.#known.clear();
+      this.#known.set(host, isAllowed);
+    }
+    return isAllowed;
+  }
+
+  #judge(host: string): boolean {
+    const bracketed = /^\[([^\]]*)\](?::\d*)?$/.exec(host);
+    if (bracketed !== null) return isIP(bracketed[1]!.split('%', 1)[0]!) === 6;
+    const name = trimDot(host.replace(/:\d*$/, '').toLowerCase());
+    if (isIP(name) !== 0 || this.#names.has(name)) return true;
+    // What is no name cannot be one of ours.
+    if (!/^[a-z\d_]([a-z\d._-]*[a-z\d_])?$/.test(name)) return false;
+    return !name.includes('.') || PRIVATE_SUFFIXES.some((suffix) => name.endsWith(suffix));
+  }
+}
+
+function trimDot(name: string): string {
+  return name.endsWith('.') ? name.slice(0, -1) : name;
+}
