@@ -31,7 +31,7 @@ COPY package.json embedded.env LICENSE ./
 COPY src/cli/understudy.mjs ./src/cli/understudy.mjs
 COPY src/search/default-model ./src/search/default-model
 # The one place that is written to. A new named volume takes over its owner.
-RUN mkdir /data && chown node:node /data
+RUN mkdir -m 700 /data && chown node:node /data
 USER node
 VOLUME /data
 EXPOSE 8000

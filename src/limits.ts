@@ -401,6 +401,8 @@ export const EMBEDDING_DIMENSIONS_MAX = 8_192;
  * database that refused it is tried again.
  */
 export const REDO_LOG = { bytes: MIB, delay_ms: 5, retry_ms: 1_000 } as const;
+/** Folders and files that others may use: so many are counted at the start, one is named. */
+export const LOOSE_PLACES_MAX = 1_000;
 
 assert(DEFAULTS.GW_MAX_CAPTURE_BYTES <= CAPTURE_BYTES_MAX, 'the default body cap is inside its own range');
 assert(

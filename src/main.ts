@@ -34,7 +34,9 @@ import { createDeferred } from './std/deferred.ts';
 import { describeRefusal } from './std/file-place.ts';
 import { makeFolder } from './std/folder.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
+import { quoteForShell } from './std/shell-word.ts';
 import { databasePaths, tryStores } from './storage/lmdb/stores.ts';
+import { findLoosePlaces } from './storage/loose-places.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './storage/writer-claim.ts';
 import { checkStudent, StudentThread } from './student-thread.ts';
 
@@ -111,6 +113,7 @@ async function startAll(
     hold(await claimData(given.data_dir, log, givingUp));
     await tryStores(databasePaths(given.data_dir));
   }
+  warnOfLoosePlaces(given, log);
   const config = withTokenSecret(given, parts);
   const isCapturing = parts.gateway && config.capture.enabled;
   if (isCapturing) hold(await claimCapture(config.capture.db, log, givingUp));
@@ -256,6 +259,19 @@ async function startAll(
     gateway_url: first.gateway_url,
     owner_token: isOwnSecret ? await signOwnerToken(config) : null,
   };
+}
+
+/** Others read nothing that is made from now on; what is there already is for the operator to close. */
+function warnOfLoosePlaces({ data_dir, capture }: Config, log: Log): void {
+  const loose = findLoosePlaces(data_dir, capture.db);
+  if (loose === null) return;
+  const { count, is_cut, first } = loose;
+  const isElsewhere = dirname(capture.db) !== data_dir;
+  const besides = isElsewhere ? ` ${quoteForShell(capture.db.replace(/\.[^./]*$/, ''))}.*` : '';
+  log.warn(
+    { places: count, more: is_cut, first },
+    `other users of this machine may use what is kept here; to close it: chmod -R go= ${quoteForShell(data_dir)}${besides}`,
+  );
 }
 
 /**

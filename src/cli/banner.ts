@@ -3,6 +3,7 @@
 import { relative } from 'node:path';
 import { styleText } from 'node:util';
 import { type Config, toLocalUrl } from '../config.ts';
+import { quoteForShell } from '../std/shell-word.ts';
 
 /** Where the started parts listen; null for one that was not started. */
 export interface StartedAddresses {
@@ -123,9 +124,4 @@ function renderCommand(words: string, { exec_path, entry, cwd }: BannerSurroundi
 function shortenPath(path: string, cwd: string): string {
   const short = relative(cwd, path);
   return short === '' || short.startsWith('..') ? path : short;
-}
-
-/** POSIX shells: a word of harmless characters stands as it is, another one in single quotes. */
-function quoteForShell(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }

@@ -172,6 +172,8 @@ function adviseOn(path: string | undefined, argv: readonly string[]): string {
     : '';
 }
 
+// Whatever the shell's is: files and folders that this process and its children make are for this user alone.
+process.umask(0o077);
 const io = openProcessIo();
 const status = await runUnderstudy(process.argv.slice(2), io);
 // What has been written must be out before the process ends; threads of a stopped service must not keep it.

@@ -90,6 +90,8 @@ async function runDemo(io: CliIo): Promise<number> {
   return EXIT.done;
 }
 
+// As the command line has it.
+process.umask(0o077);
 const io = openProcessIo();
 try {
   process.exitCode = await runDemo(io);

@@ -106,7 +106,7 @@ export async function writeBackup(
     for (const [index, { path, name, kind }] of plain.entries()) {
       progress(name, databases.length + index, databases.length + plain.length);
       const copy = join(partial, name);
-      makeFolder(dirname(copy));
+      makeFolder(dirname(copy), 0o700);
       files.push({ name, kind, ...copyPlain(path, copy) });
     }
     const manifest: BackupManifest = { format: FORMAT, created_at: new Date(nowMs).toISOString(), files };
@@ -163,10 +163,9 @@ async function placeFiles(
       const from = join(source, file.name);
       if (!isThere(from)) throw new BackupError(`${file.name} is missing from the backup`);
       const to = placeOf(file, data_dir, capture_db);
-      makeFolder(dirname(to), file.kind === 'secret' ? 0o700 : undefined);
+      makeFolder(dirname(to), 0o700);
       copyNew(from, to, placed);
-      if (file.kind === 'secret') chmodSync(to, 0o600);
-      if (file.kind === 'sealed') chmodSync(to, 0o444);
+      chmodSync(to, file.kind === 'sealed' ? 0o400 : 0o600);
       syncPath(to);
       await verifyFile(to, file);
     }
@@ -342,7 +341,8 @@ async function copyDatabase(
 
 function copyPlain(path: string, copy: string): Pick<FileEntry, 'bytes' | 'sha256'> {
   copyFileSync(path, copy);
-  if (basename(dirname(copy)) === 'secrets') chmodSync(copy, 0o600);
+  // A copy takes over the rights, which may be those of an earlier version.
+  chmodSync(copy, 0o600);
   syncPath(copy);
   return { bytes: statSync(copy).size, sha256: digestFile(copy) };
 }

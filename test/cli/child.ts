@@ -22,13 +22,20 @@ export class CliChild {
   /**
    * @param argv what follows `understudy`
    * @param options `env`: added to a bare environment; `entry`: another copy of the command; `cwd`: where it runs;
-   * `file_bytes_max`: how large its files may become, by `prlimit`
+   * `file_bytes_max`: how large its files may become, by `prlimit`; `umask`: the shell's
    */
   constructor(
     argv: string[],
-    options: { env?: Record<string, string>; entry?: string; cwd?: string; file_bytes_max?: string } = {},
+    options: {
+      env?: Record<string, string>;
+      entry?: string;
+      cwd?: string;
+      file_bytes_max?: string;
+      umask?: string;
+    } = {},
   ) {
     const [command, ...words] = [
+      ...(options.umask === undefined ? [] : ['sh', '-c', `umask ${options.umask}; exec "$@"`, 'sh']),
       ...(options.file_bytes_max === undefined ? [] : ['prlimit', `--fsize=${options.file_bytes_max}:`]),
       process.execPath,
       options.entry ?? ENTRY,

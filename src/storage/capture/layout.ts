@@ -376,7 +376,7 @@ export function rawFolder(path: string): string {
   return `${stem.replace(/\.\d+-\d+(?:\.sealing)?$/, '')}${extension}.raw`;
 }
 
-/** Read-only for everybody, as sealed files are. */
+/** Read-only, and for this user alone, as sealed files are. */
 export function makeReadOnly(path: string): void {
-  chmodSync(path, 0o444);
+  chmodSync(path, 0o400);
 }

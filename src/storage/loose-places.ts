@@ -1,0 +1,65 @@
+/**
+ * Which folders and files of ours other users of the machine may use, as an earlier version or a careless copy left them.
+ * Nothing is changed: a folder may be shared on purpose, and only its operator knows. Main thread, at the start.
+ */
+import { type Dirent, readdirSync, statSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { LOOSE_PLACES_MAX } from '../limits.ts';
+
+/** What others may use. */
+export interface LoosePlaces {
+  count: number;
+  /** There may be more: so many were found that looking ended. */
+  is_cut: boolean;
+  /** The first one. */
+  first: string;
+}
+
+/** Every right of the group and of others. */
+const OTHERS = 0o077;
+/** Folders in DATA_DIR; what is in them is ours too. */
+const FOLDERS = /^(?:secrets|pattern-graphs|demo|.+\.mdb\.(?:files|raw))$/;
+const FILES = /(?:\.mdb(?:-lock)?|\.redo|\.spill)$/;
+
+/**
+ * @param dataDir DATA_DIR, of which only what this program makes is looked at
+ * @param captureDb the capture database, which may lie elsewhere
+ * @returns null when others may use nothing, or where the system has no such rights
+ */
+export function findLoosePlaces(dataDir: string, captureDb: string): LoosePlaces | null {
+  if (process.platform === 'win32') return null;
+  const found: LoosePlaces = { count: 0, is_cut: false, first: '' };
+  const look = (path: string): boolean => {
+    const stat = statSync(path, { throwIfNoEntry: false });
+    if (stat === undefined || (stat.mode & OTHERS) === 0) return true;
+    if (found.count === LOOSE_PLACES_MAX) {
+      found.is_cut = true;
+      return false;
+    }
+    if (found.count++ === 0) found.first = path;
+    return true;
+  };
+  const walk = (folder: string, isOurs: (entry: Dirent) => boolean): boolean => {
+    for (const entry of list(folder)) {
+      // What a link leads to is not looked at: it may be anybody's.
+      if (entry.isSymbolicLink() || !isOurs(entry)) continue;
+      const path = join(folder, entry.name);
+      if (!look(path) || (entry.isDirectory() && !walk(path, () => true))) return false;
+    }
+    return true;
+  };
+  const isOfData = (entry: Dirent) => (entry.isDirectory() ? FOLDERS : FILES).test(entry.name);
+  const stem = basename(captureDb).replace(/\.[^.]*$/, '');
+  const isOfCapture = (entry: Dirent) => entry.name.startsWith(`${stem}.`);
+  if (look(dataDir) && walk(dataDir, isOfData) && dirname(captureDb) !== dataDir)
+    walk(dirname(captureDb), isOfCapture);
+  return found.count === 0 ? null : found;
+}
+
+function list(folder: string): Dirent[] {
+  try {
+    return readdirSync(folder, { withFileTypes: true });
+  } catch {
+    return [];
+  }
+}
