@@ -1,14 +1,33 @@
-// How the tests run: real threads, sockets and files, so few workers. The limits are there for what never ends, not for
-// what is slow: the machine may have a load of many times its cores.
+// How the tests run, in three projects: `unit` in threads that share what they load, for what is pure; `process` in a
+// process for each file, for real sockets, threads and files; `long` for storms, kills, soaks and recorded traffic in full,
+// which `npm run test:all` adds. The limits are there for what never ends, not for what is slow: the machine may have a
+// load of many times its cores.
 import { defineConfig } from 'vitest/config';
 import { ClosingLine } from './test/closing-line.ts';
 import { PATIENCE_MS } from './test/fixtures/patience.ts';
 
+/** What neither listens, nor starts a thread or a process, nor changes anything outside its own file. */
+const UNIT = [
+  'test/domain/**/*.test.ts',
+  'test/contract/**/*.test.ts',
+  'test/std/**/*.test.ts',
+  'test/analysis/**/*.test.ts',
+  'test/gateway/turns/**/*.test.ts',
+  'test/gateway/upstream/response-parser.test.ts',
+  'test/actors/{live-hub,rate-bucket,run,usage-meter,capture-batch,distiller}.test.ts',
+  'test/auth/credentials.test.ts',
+  'test/native/{byte,vector}-engine.test.ts',
+  'test/runtime/host.test.ts',
+  'test/search/{embedder-features,word-tokens,vector-index}.test.ts',
+  'test/sim/**/*.test.ts',
+  'test/storage/{base-cache,capture-record,stream-secrets}.test.ts',
+  'test/house/{clocks,config,errors,import-direction,papers,permissions}.test.ts',
+];
+const LONG = ['test/**/*.long.test.ts'];
+
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
     setupFiles: ['test/seed.ts'],
-    pool: 'forks',
     maxWorkers: 2,
     testTimeout: 180_000,
     hookTimeout: 180_000,
@@ -16,5 +35,19 @@ export default defineConfig({
     // As the command does (src/config.ts), for tests that load the model themselves.
     env: { ORT_DISABLE_TELEMETRY: '1' },
     reporters: ['default', new ClosingLine()],
+    projects: [
+      {
+        extends: true,
+        test: { name: 'unit', include: UNIT, exclude: LONG, pool: 'threads', isolate: false },
+      },
+      {
+        extends: true,
+        test: { name: 'process', include: ['test/**/*.test.ts'], exclude: [...UNIT, ...LONG], pool: 'forks' },
+      },
+      {
+        extends: true,
+        test: { name: 'long', include: LONG, pool: 'forks', testTimeout: 1_800_000 },
+      },
+    ],
   },
 });

@@ -1,6 +1,6 @@
 /**
  * `attempted = captured + dropped + in_flight` in a storm of exchanges that end in every way there is, with the counts
- * asked for all the time. `npx vitest run test/gateway/capture-storm.test.ts` with SEED=N replays another storm.
+ * asked for all the time. `npx vitest run test/gateway/capture-storm.long.test.ts` with SEED=N replays another storm.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
