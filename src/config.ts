@@ -43,8 +43,8 @@ export interface Config {
     readonly awake_us: number;
     readonly rate_limit_per_sec: number;
     readonly rate_limit_burst: number;
-    /** Failed authentications a second from one address before they get 429; null: as many as they like. */
-    readonly auth_fail_rate_per_sec: number | null;
+    /** Failed authentications a second from one address, behind its burst, before they get 429; 0: they are not limited. */
+    readonly auth_fail_rate_per_sec: number;
     /** Where people reach the API and the dashboard, a proxy in front included: an origin; null: where it listens. */
     readonly public_url: string | null;
     /** Origins whose pages may call the API, lower case, without a trailing slash. */
@@ -406,7 +406,7 @@ const VARIABLES = {
   MAX_BODY_BYTES: [bytes(CAPTURE_BYTES_MAX), String(DEFAULTS.MAX_BODY_BYTES)],
   RATE_LIMIT_PER_SEC: [wholeNumber(1, Number.MAX_SAFE_INTEGER), String(DEFAULTS.RATE_LIMIT_PER_SEC)],
   RATE_LIMIT_BURST: [wholeNumber(1, Number.MAX_SAFE_INTEGER), String(DEFAULTS.RATE_LIMIT_BURST)],
-  AUTH_FAIL_RATE_PER_SEC: [wholeNumber(1, 1_000_000), undefined],
+  AUTH_FAIL_RATE_PER_SEC: [wholeNumber(0, 1_000_000), String(DEFAULTS.AUTH_FAIL_RATE_PER_SEC)],
   SVC_KEYS: [keys, undefined],
   AUTH_JWT_SECRET: [secret, undefined],
   AUTH_JWKS_URL: [jwksUrl, undefined],

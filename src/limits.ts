@@ -19,6 +19,7 @@ export const DEFAULTS = {
   MAX_BODY_BYTES: 5 * MIB,
   RATE_LIMIT_PER_SEC: 200,
   RATE_LIMIT_BURST: 400,
+  AUTH_FAIL_RATE_PER_SEC: 5,
 } as const;
 
 /** Memory in which exchanges go to the capture writer, shared by both threads: some batches fill one. */
@@ -261,6 +262,11 @@ export const CREDENTIAL_CACHE = { entries: 50_000, fresh_ms: 30_000 } as const;
 export const CREDENTIAL_CHARACTERS = 8_192;
 /** Keys whose rate is counted in shared memory at once; further ones are counted by actors. */
 export const RATE_SLOTS = 65_536;
+/**
+ * Credentials that are not valid: what an address may try at once (decisions, Rate limits), and buckets in shared memory.
+ * Addresses that fall into one bucket share it: more of them only make wrong credentials be refused sooner.
+ */
+export const FAILED_SIGN_INS = { burst: 100, buckets: 65_536 } as const;
 /** A free-form object inside a body (`metadata`). */
 export const FREE_OBJECT_BOUNDS = { depth: 32, values: 10_000, characters: 262_144 } as const;
 

@@ -22,6 +22,7 @@ import {
   COMPUTE_DEADLINE_MS,
   COMPUTE_QUEUE_CALLS,
   COMPUTE_THREADS,
+  FAILED_SIGN_INS,
   OWNER_TOKEN_HOURS,
   RATE_SLOTS,
 } from './limits.ts';
@@ -120,6 +121,7 @@ async function startAll(
   const placement = placeActors(config, parts);
   const shared = {
     rate_table: allocateRateTable(RATE_SLOTS),
+    failed_sign_ins: allocateRateTable(FAILED_SIGN_INS.buckets),
     revocations: Revocations.allocate(),
     user_epochs: UserEpochs.allocate(),
   };

@@ -2,6 +2,7 @@
  * Asks rate buckets: through memory that all threads share, and where a key has no place there, through its actor. The
  * only place that makes their messages. Front threads.
  */
+import { hash } from 'node:crypto';
 import { CatalogueError } from '../../src/errors.ts';
 import { RATE_SLOTS } from '../../src/limits.ts';
 import type { Asker } from '../../src/runtime/front.ts';
@@ -145,5 +146,28 @@ export class OwnBuckets {
     if (taken !== null) return taken;
     this.#slots.delete(key);
     return this.take(key);
+  }
+}
+
+/** Nobody gives these buckets out, so none changes its owner. */
+const FIRST_GENERATION = 0;
+
+/**
+ * Buckets that all threads share and keys fall into by their digest: bounded whoever chooses the keys, and nobody has to
+ * be asked for a place. Keys that fall into the same one share it.
+ */
+export class SharedBuckets {
+  readonly #limit: RateLimit;
+  readonly #table: RateTable;
+
+  /** @param memory made by `allocateRateTable` and given to nobody else */
+  constructor(memory: SharedArrayBuffer, limit: RateLimit, now: ReadNs = readMonotonicNs) {
+    this.#limit = limit;
+    this.#table = new RateTable(memory, now);
+  }
+
+  take(key: string): SharedTake {
+    const slot = hash('sha256', key, 'buffer').readUInt32LE(0) % this.#table.slots;
+    return this.#table.take(slot, FIRST_GENERATION, this.#limit)!;
   }
 }

@@ -1,5 +1,5 @@
 /** The checks of one front thread, made from the configuration. Front threads. */
-import { OwnBuckets, SharedRateLimiter } from '../../actors/rate-bucket/client.ts';
+import { SharedRateLimiter } from '../../actors/rate-bucket/client.ts';
 import { ApiKeys } from '../auth/api-keys.ts';
 import { Authenticator, type CredentialKind } from '../auth/authenticator.ts';
 import { TableKeyStore } from '../auth/key-store.ts';
@@ -10,6 +10,7 @@ import { UserTokens } from '../auth/user-tokens.ts';
 import type { Config } from '../config.ts';
 import type { Asker } from '../runtime/front.ts';
 import type { Stores } from '../storage/stores.ts';
+import { FailedSignIns } from './failed-sign-ins.ts';
 import { tableMemberships } from './memberships.ts';
 import type { Checks } from './pipeline.ts';
 import { RateHeaders, type RateLimiter, type RateOutcome } from './rate-limiter.ts';
@@ -18,6 +19,8 @@ import { RateHeaders, type RateLimiter, type RateOutcome } from './rate-limiter.
 export interface SharedMemory {
   /** Rate buckets (actors/rate-bucket/table.ts). */
   rate_table: SharedArrayBuffer;
+  /** Buckets of addresses (failed-sign-ins.ts). */
+  failed_sign_ins: SharedArrayBuffer;
   /** Says when a credential was revoked (src/auth/revocations.ts). */
   revocations: SharedArrayBuffer;
   /** Says when a user changed something (user-epochs.ts). */
@@ -41,10 +44,8 @@ export function createChecks({ config, asker, stores, shared, memberships }: Che
     rate_headers: new RateHeaders(rate_limit_per_sec, rate_limit_burst),
     memberships: memberships ?? tableMemberships(stores.main),
   };
-  if (auth_fail_rate_per_sec !== null) {
-    const failures = { rate_per_s: auth_fail_rate_per_sec, burst: auth_fail_rate_per_sec };
-    checks.failure_limiter = limiterOf(new OwnBuckets(failures));
-  }
+  if (auth_fail_rate_per_sec > 0)
+    checks.failed_sign_ins = new FailedSignIns(shared.failed_sign_ins, auth_fail_rate_per_sec);
   return checks;
 }
 

@@ -1,11 +1,11 @@
 /** Handlers of `contract/health.ts`, but for the description itself. Front threads. */
 
 import type { z } from 'zod';
-import type { Authenticator } from '../auth/authenticator.ts';
 import type { healthBody, readyBody } from '../contract/health.ts';
 import { type ApiReply, type ApiRequest, jsonReply } from '../contract/route.ts';
 import { CatalogueError, toApiBody } from '../errors.ts';
 import { METRICS_TYPE } from './metrics.ts';
+import { type Checks, identify } from './pipeline.ts';
 
 /** By name, whether a part of the process answers. A probe that throws or rejects counts as a no. */
 export type ReadinessProbes = Readonly<Record<string, () => boolean | Promise<boolean>>>;
@@ -44,14 +44,14 @@ const LOCAL_HOST = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?$/i;
  */
 export async function answerMetrics(
   request: ApiRequest,
-  authenticator: Authenticator,
+  checks: Pick<Checks, 'authenticator' | 'failed_sign_ins'>,
   render: (() => Promise<string>) | null,
 ): Promise<ApiReply> {
   const { address, headers } = request;
   const isPassedOn = FORWARDED.some((name) => headers.has(name));
   const isLocal = isLoopbackAddress(address) && !isPassedOn && LOCAL_HOST.test(headers.get('host') ?? '');
   if (!isLocal) {
-    const principal = await authenticator.authenticate(headers.get('authorization'));
+    const principal = await identify(request, checks);
     if (principal.type !== 'static') throw new CatalogueError('forbidden');
   }
   if (render === null) throw new CatalogueError('unavailable');

@@ -32,8 +32,8 @@ export interface Checks {
   limiter: RateLimiter;
   rate_headers: RateHeaders;
   memberships: MembershipReader;
-  /** Limits failed authentications by address; absent: nobody is limited. */
-  failure_limiter?: RateLimiter;
+  /** Counts failed authentications by address, and says no to too many; absent: nobody is limited. */
+  failed_sign_ins?: { take(address: string): boolean };
 }
 
 const TENANT_NAMES = Object.keys(tenantQuery.shape);
@@ -90,28 +90,37 @@ function renderFailure(thrown: unknown, rateHeaders: ApiReply['headers']): ApiRe
   return withHeaders(renderError(error), rateHeaders);
 }
 
-/** @throws CatalogueError (or rejects) `unauthenticated`, or `rate_limited` where failures are limited */
-export function identify(request: ApiRequest, checks: Checks): Principal | Promise<Principal> {
-  // While the client is there: its address is lost with it.
-  const fail = (thrown: unknown, address: string) => limitFailure(thrown, address, checks);
+/**
+ * Who sends the request. Whoever failed too often is told so in the place of what is wrong; a valid credential is not
+ * even counted.
+ * @throws CatalogueError (or rejects) `unauthenticated`, or `rate_limited` where failures are limited
+ */
+export function identify(
+  request: Pick<ApiRequest, 'headers' | 'address'>,
+  checks: Pick<Checks, 'authenticator' | 'failed_sign_ins'>,
+): Principal | Promise<Principal> {
   try {
     const principal = checks.authenticator.authenticate(request.headers.get('authorization'));
     if (!(principal instanceof Promise)) return principal;
+    // While the client is there: its address is lost with it.
     const { address } = request;
-    return principal.catch((thrown: unknown) => fail(thrown, address));
+    return principal.catch((thrown: unknown) => {
+      throw judgeFailure(thrown, address, checks);
+    });
   } catch (thrown) {
-    return fail(thrown, request.address);
+    throw judgeFailure(thrown, request.address, checks);
   }
 }
 
-/** @throws CatalogueError (as rejection) `rate_limited` for who failed too often, else what was thrown */
-async function limitFailure(thrown: unknown, address: string, checks: Checks): Promise<never> {
+/** @returns `rate_limited` for who failed too often, else what was thrown */
+function judgeFailure(
+  thrown: unknown,
+  address: string,
+  { failed_sign_ins }: Pick<Checks, 'failed_sign_ins'>,
+): unknown {
   const isFailure = thrown instanceof CatalogueError && thrown.code === 'unauthenticated';
-  if (isFailure && checks.failure_limiter !== undefined) {
-    const { allowed }: RateOutcome = await checks.failure_limiter.take(address);
-    if (!allowed) throw new CatalogueError('rate_limited', 'Too many failed authentications');
-  }
-  throw thrown;
+  if (!isFailure || failed_sign_ins === undefined || failed_sign_ins.take(address)) return thrown;
+  return new CatalogueError('rate_limited', 'Too many failed authentications');
 }
 
 interface NamedTenant {

@@ -133,8 +133,7 @@ export function apiRoutes(services: ApiServices): ApiRoute[] {
     { endpoint: ready, handle: () => answerReady(probes) },
     {
       endpoint: metrics,
-      handle: (request) =>
-        answerMetrics(request, services.checks.authenticator, services.renderMetrics ?? null),
+      handle: (request) => answerMetrics(request, services.checks, services.renderMetrics ?? null),
     },
     { endpoint: openapi, handle: () => description },
     { endpoint: docs, handle: () => page },

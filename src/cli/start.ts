@@ -64,7 +64,7 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
   AUTH_JWKS_URL         or the provider's keys       none
   AUTH_JWT_ISSUER, AUTH_JWT_AUDIENCE                 any; with AUTH_JWKS_URL both must be set
   RATE_LIMIT_PER_SEC, RATE_LIMIT_BURST               200, 400 a key
-  AUTH_FAIL_RATE_PER_SEC  failed sign-ins, an address   not limited
+  AUTH_FAIL_RATE_PER_SEC  failed sign-ins an address, after 100 at once; 0: not limited   5
   CORS_ALLOWED_ORIGINS  pages that may call, by comma   none
   CORS_ALLOW_DEV_ORIGINS  true: localhost pages too  false
   PLAN_CAPS             interventions a month        {"free":50000,"pro":500000,"enterprise":null}

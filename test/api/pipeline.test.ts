@@ -245,10 +245,10 @@ describe('the order of checks', () => {
     const seen: string[] = [];
     const checks: Checks = {
       ...createChecks(),
-      failure_limiter: {
-        take: (key) => {
-          seen.push(key);
-          return { allowed: seen.length < 2, remaining: 0, reset_s: 1 };
+      failed_sign_ins: {
+        take: (address) => {
+          seen.push(address);
+          return seen.length < 2;
         },
       },
     };

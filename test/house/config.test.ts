@@ -34,7 +34,7 @@ describe('with nothing set', () => {
         max_body_bytes: 5_242_880,
         rate_limit_per_sec: 200,
         rate_limit_burst: 400,
-        auth_fail_rate_per_sec: null,
+        auth_fail_rate_per_sec: 5,
         cors_origins: [],
       },
       auth: { static_keys: [], jwt_secret: null, jwks_url: null, jwt_issuer: null, jwt_audience: null },
@@ -278,7 +278,7 @@ describe('a bad value', () => {
     ['CORS_ALLOWED_ORIGINS', 'app.example.com', 'allowed are up to 1000 origins'],
     ['CORS_ALLOWED_ORIGINS', 'https://a.example.com:443', 'allowed are up to 1000 origins'],
     ['CORS_ALLOW_DEV_ORIGINS', 'yes', 'allowed is true or false'],
-    ['AUTH_FAIL_RATE_PER_SEC', '0', 'allowed is a whole number from 1'],
+    ['AUTH_FAIL_RATE_PER_SEC', '-1', 'allowed is a whole number from 0'],
     ['AUTH_JWT_ISSUER', 'a\n', 'allowed are up to 1000 printable characters'],
     ['GW_BEDROCK_BASE', 'https://a/{place}', '{region} stands for the region'],
   ])('%s=%j', (name, value, allowed) => {

@@ -1,0 +1,34 @@
+/**
+ * How many credentials that are not valid an address may try: a bucket an address, counted over all front threads. What
+ * is valid is never looked up here, so that nobody is kept out by a neighbour behind the same address. Front threads.
+ */
+import { SharedBuckets } from '../../actors/rate-bucket/client.ts';
+import { FAILED_SIGN_INS } from '../limits.ts';
+
+export class FailedSignIns {
+  readonly #buckets: SharedBuckets;
+
+  /**
+   * @param memory that all front threads share
+   * @param ratePerS failures a second that an address may go on with, once its burst is used up
+   */
+  constructor(memory: SharedArrayBuffer, ratePerS: number) {
+    const burst = Math.max(FAILED_SIGN_INS.burst, ratePerS);
+    this.#buckets = new SharedBuckets(memory, { rate_per_s: ratePerS, burst });
+  }
+
+  /**
+   * Counts a failure.
+   * @param address as the server writes it
+   * @returns false when there have been too many
+   */
+  take(address: string): boolean {
+    return this.#buckets.take(networkOf(address)).allowed;
+  }
+}
+
+/** Whoever has an IPv6 address mostly has 2^64 of them: all of a /64 are one. An IPv4 address stands for itself. */
+export function networkOf(address: string): string {
+  // The server writes all eight groups with all their digits.
+  return /^([\da-f]{4}:){7}[\da-f]{4}$/i.test(address) ? address.slice(0, 19) : address;
+}
