@@ -82,7 +82,7 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
         append: (batch) => log.append(batch),
         flush: () => log.flush(),
         rotate: () => log.rotate(),
-        tidy: async (budgetMs) => (await log.packSome(budgetMs)) || log.indexSome(decodeExchange, budgetMs),
+        tidy: (budgetMs) => log.tidySome(decodeExchange, budgetMs),
         stats: () => log.stats(),
         close: () => log.close(),
       };

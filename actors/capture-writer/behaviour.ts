@@ -1,9 +1,12 @@
 /**
- * The capture writer: passes batches on to the capture log, tidies up (compression that was put off, the index) while
- * little else is to do, and stops for good when it is told to. All its work is done by the `capture_log` port. Actor
- * thread.
+ * The capture writer: passes batches on to the capture log, tidies up (compression that was put off, the index) among
+ * them, and stops for good when it is told to. All its work is done by the `capture_log` port. Actor thread.
+ *
+ * Tidying takes as much time as there is while little comes. Under load it takes a share of one core that the log grants by
+ * what waits: some of it always, for a load may never pause.
  */
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
+import type { TidyPass } from './port.ts';
 import { CAPTURE_WRITER_KIND, type CaptureWriterProtocol } from './protocol.ts';
 
 /** Name of the port that the thread provides; see `port.ts`. */
@@ -15,27 +18,35 @@ interface WriterMemory {
   tidying: boolean;
   /** Appends since the last tidying pass. */
   busy: boolean;
-  /** What has come since then, for `TIDY_AFTER_MS` at least: under load tidying waits. */
+  /** Appends that are not answered yet. */
+  under_way: number;
+  /** What has come since then, for `TIDY_AFTER_MS` or somewhat longer. */
   since_ms: number;
   exchanges: number;
   bytes: number;
+  /** Little came in the stretch before that one. */
+  was_calm: boolean;
 }
 
 interface WriterInternal {
   appended: Outcome<{ first_id: number; last_id: number }, { token: ReplyToken; failure: string }>;
   done: Outcome<unknown, { token: ReplyToken; failure: string }>;
   tidy: null;
-  tidied: Outcome<number>;
+  tidied: Outcome<TidyPass>;
 }
 
 type Writer = Behaviour<CaptureWriterProtocol, WriterMemory, never, WriterInternal>;
 
-/** Tidying begins this long after an append or the start, and waits as long again when too much has come by then. */
+/** Tidying begins this long after an append or the start. */
 const TIDY_AFTER_MS = 300;
-/** Too much in that time: more than this. Agents together may never pause, so a pause is not waited for. */
+/** As much in that time is little: tidying need not hold back. */
 const CALM = { exchanges: 64, bytes: 8 << 20 };
-/** Breath between two passes over a backlog. */
+/** Breath between two passes over a backlog, and the longest under load. */
 const TIDY_PAUSE_MS = 15;
+const TIDY_PAUSE_MAX_MS = 1_000;
+/** With so many appends under way the writer is behind: what comes goes before what waits, up to this share. */
+const BEHIND_APPENDS = 3;
+const BEHIND_SHARE = 0.1;
 
 const STOPPED: Refusal = {
   code: 'capture_stopped',
@@ -45,7 +56,16 @@ const STOPPED: Refusal = {
 
 export const captureWriter: Writer = {
   kind: CAPTURE_WRITER_KIND,
-  initial: () => ({ killed: false, tidying: false, busy: false, since_ms: 0, exchanges: 0, bytes: 0 }),
+  initial: () => ({
+    killed: false,
+    tidying: false,
+    busy: false,
+    under_way: 0,
+    since_ms: 0,
+    exchanges: 0,
+    bytes: 0,
+    was_calm: true,
+  }),
 
   handlers: {
     open(memory, _message, context) {
@@ -66,6 +86,7 @@ export const captureWriter: Writer = {
       const carry = { token: context.holdReply(), failure: 'capture_failed' };
       context.io(CAPTURE_LOG_PORT, 'append', input, 'appended', carry);
       memory.busy = true;
+      memory.under_way++;
       if (!memory.tidying) {
         memory.tidying = true;
         beginCount(memory, context.monotonic_ms);
@@ -105,6 +126,7 @@ export const captureWriter: Writer = {
 
   internal: {
     appended(memory, outcome, context) {
+      memory.under_way--;
       if (outcome.ok) memory.exchanges += outcome.value.last_id - outcome.value.first_id + 1;
       answer(outcome, context);
     },
@@ -113,27 +135,37 @@ export const captureWriter: Writer = {
     },
     tidy(memory, _message, context) {
       if (memory.killed) return;
-      const isCalm = memory.exchanges <= CALM.exchanges && memory.bytes <= CALM.bytes;
-      const now = context.monotonic_ms;
-      // What comes between two passes, 15 ms apart, is little under any load.
-      if (!isCalm || now - memory.since_ms >= TIDY_AFTER_MS) beginCount(memory, now);
-      if (!isCalm) {
-        context.setTimer('tidy', TIDY_AFTER_MS, 'tidy', null);
-        return;
-      }
       memory.busy = false;
       context.io(CAPTURE_LOG_PORT, 'tidy', null, 'tidied');
     },
     tidied(memory, outcome, context) {
-      const found = outcome.ok ? outcome.value : 0;
-      if (memory.killed || (found === 0 && !memory.busy)) {
+      const pass = outcome.ok ? outcome.value : NOTHING_DONE;
+      if (memory.killed || (pass.done === 0 && !memory.busy)) {
         memory.tidying = false;
         return;
       }
-      context.setTimer('tidy', TIDY_PAUSE_MS, 'tidy', null);
+      context.setTimer('tidy', choosePause(memory, pass, context.monotonic_ms), 'tidy', null);
     },
   },
 };
+
+const NOTHING_DONE: TidyPass = { done: 0, took_ms: 0, share: BEHIND_SHARE };
+
+/** Until the next pass. */
+function choosePause(memory: WriterMemory, pass: TidyPass, now: number): number {
+  const windows = Math.max(1, (now - memory.since_ms) / TIDY_AFTER_MS);
+  const isCalm = memory.exchanges <= CALM.exchanges * windows && memory.bytes <= CALM.bytes * windows;
+  const mayHurry = isCalm && memory.was_calm;
+  if (now - memory.since_ms >= TIDY_AFTER_MS) {
+    memory.was_calm = isCalm;
+    beginCount(memory, now);
+  }
+  if (pass.done === 0) return TIDY_AFTER_MS;
+  if (mayHurry) return TIDY_PAUSE_MS;
+  const share = memory.under_way >= BEHIND_APPENDS ? Math.min(pass.share, BEHIND_SHARE) : pass.share;
+  const pause = pass.took_ms / share - pass.took_ms;
+  return Math.min(TIDY_PAUSE_MAX_MS, Math.max(TIDY_PAUSE_MS, pause));
+}
 
 function beginCount(memory: WriterMemory, now: number): void {
   memory.since_ms = now;

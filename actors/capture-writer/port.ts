@@ -8,13 +8,22 @@ import { describeRefusal } from '../../src/std/file-place.ts';
 import { type BatchMemory, BatchReader } from './batch.ts';
 import type { WriterState } from './protocol.ts';
 
+/** One pass over what was put off. */
+export interface TidyPass {
+  /** How much was done; 0 when nothing is left. */
+  done: number;
+  took_ms: number;
+  /** Part of one core that passes may take while exchanges come. */
+  share: number;
+}
+
 /** What the port needs of the log; `CaptureLog` of src/storage is one. */
 export interface ExchangeLog {
   append(batch: readonly CapturedExchange[]): Promise<{ first_id: number; last_id: number }>;
   flush(): Promise<void>;
   rotate(): Promise<{ sealed: string | null; opened: string }>;
-  /** Work put off while exchanges came: compression, the index. @returns how much was done; 0 when none is left */
-  tidy(budget_ms: number): Promise<number>;
+  /** One pass over work put off while exchanges came: compression, the index. */
+  tidy(budget_ms: number): Promise<TidyPass>;
   stats(): WriterState;
   close(): Promise<void>;
 }
@@ -70,14 +79,14 @@ export class CaptureLogPort {
     return (await this.#opened()).rotate();
   }
 
-  /** @returns how much the pass did; 0 when nothing is left */
-  async tidy(): Promise<number> {
+  /** One pass over what was put off. */
+  async tidy(): Promise<TidyPass> {
     return (await this.#opened()).tidy(TIDY_BUDGET_MS);
   }
 
   async state(): Promise<WriterState> {
-    const { bytes, sealed } = (await this.#opened()).stats();
-    return { bytes, sealed };
+    const { bytes, sealed, packing } = (await this.#opened()).stats();
+    return { bytes, sealed, packing };
   }
 
   async close(): Promise<null> {

@@ -10,6 +10,19 @@ export interface WriterState {
   bytes: number;
   /** Number of sealed files. */
   sealed: number;
+  packing: PackingState;
+}
+
+/** What was put off while exchanges came. */
+export interface PackingState {
+  /** Blocks that were stored as they are and wait to be packed, and since when the oldest of them does. */
+  waiting_blocks: number;
+  waiting_bytes: number;
+  oldest_s: number;
+  /** Exchanges that the index does not have yet. */
+  unindexed: number;
+  /** Part of one core that tidying may take while exchanges come. */
+  share: number;
 }
 
 export type CaptureWriterProtocol = {

@@ -126,6 +126,15 @@ const CAPTURE_GAUGES = [
   ['writer', 'errors', 'Batches that could not be written'],
 ] as const;
 
+/** The same of what the writer has put off. */
+const PACKING_GAUGES = [
+  ['waiting_blocks', 'Blocks that wait to be compressed'],
+  ['waiting_bytes', 'Bytes of blocks that wait to be compressed'],
+  ['oldest_s', 'Seconds that the oldest of these blocks has waited'],
+  ['unindexed', 'Exchanges that wait for the index'],
+  ['share', 'Part of one core that putting this in order may take while exchanges come'],
+] as const;
+
 /** The same of relegation, where it is on. */
 const RELEGATION_GAUGES = [
   ['served', 'Steps that the student served'],
@@ -205,6 +214,12 @@ function describeCapture(stats: Record<string, Record<string, unknown>> | null):
     const value = stats[part]?.[name];
     if (typeof value !== 'number') continue;
     new Gauge({ name: `understudy_capture_${name}`, help, registers: [registry] }).set(value);
+  }
+  const packing = stats.writer?.packing as Record<string, unknown> | undefined;
+  for (const [name, help] of PACKING_GAUGES) {
+    const value = packing?.[name];
+    if (typeof value !== 'number') continue;
+    new Gauge({ name: `understudy_capture_packing_${name}`, help, registers: [registry] }).set(value);
   }
   if (stats.relegation?.enabled === true) addRelegation(registry, stats.relegation);
   return registry;

@@ -13,7 +13,26 @@ export interface WriterState {
   bytes: number;
   /** Sealed files of this database. */
   sealed: number;
+  packing: PackingState;
 }
+
+/** What the writer put off while exchanges came: blocks that are not compressed yet, exchanges that are not indexed. */
+export interface PackingState {
+  waiting_blocks: number;
+  waiting_bytes: number;
+  oldest_s: number;
+  unindexed: number;
+  /** Part of one core that it gets while exchanges come. */
+  share: number;
+}
+
+const NOTHING_WAITS: PackingState = {
+  waiting_blocks: 0,
+  waiting_bytes: 0,
+  oldest_s: 0,
+  unindexed: 0,
+  share: 0,
+};
 
 /** The writer with everything that the admin routes need of it. */
 export interface ControlledWriter extends CaptureWriter {
@@ -74,7 +93,7 @@ const NO_COUNTERS: CaptureCounters = {
 export class CaptureControl implements CaptureAdmin {
   readonly #options: CaptureControlOptions;
   readonly #startedAtMs = performance.now();
-  #lastState: WriterState = { bytes: 0, sealed: 0 };
+  #lastState: WriterState = { bytes: 0, sealed: 0, packing: NOTHING_WAITS };
 
   constructor(options: CaptureControlOptions) {
     this.#options = options;
@@ -86,12 +105,13 @@ export class CaptureControl implements CaptureAdmin {
       // A writer that is busy or restarting must not keep the health check waiting: the last known state will do.
       this.#lastState = await writer.state().catch(() => this.#lastState);
     }
+    const { packing, ...files } = this.#lastState;
     const { killed, queue_depth, queue_bytes, errors, ...exchanges } = await this.#sum();
     return {
       status: 'ok',
       version,
       uptime_s: Math.floor((performance.now() - this.#startedAtMs) / 1000),
-      db: { path: db_path, ...this.#lastState },
+      db: { path: db_path, ...files },
       writer: {
         alive: (writer?.alive ?? false) && !killed,
         queue_depth,
@@ -100,6 +120,7 @@ export class CaptureControl implements CaptureAdmin {
         written: exchanges.captured,
         dropped: exchanges.dropped,
         errors,
+        packing,
       },
       exchanges,
       relegation: await this.#describeRelegation(),

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { CAPTURE_LOG_PORT, captureWriter } from '../../actors/capture-writer/behaviour.ts';
-import { CaptureLogPort, type ExchangeLog } from '../../actors/capture-writer/port.ts';
+import { CaptureLogPort, type ExchangeLog, type TidyPass } from '../../actors/capture-writer/port.ts';
 import { ActorKit, type EffectOf, type KitAnswer } from '../../src/runtime/kit.ts';
 
 it('tells when exchanges cannot be stored, why, and when they are again', async () => {
@@ -46,6 +46,11 @@ function askHeld(
 function append(kit: ActorKit, firstId: number, lastId: number, bodies: Uint8Array[] = []): void {
   const { io } = askHeld(kit, 'append', { slabs: bodies.length }, bodies);
   kit.finish(io, { first_id: firstId, last_id: lastId });
+}
+
+/** A pass that took so long, under load followed by others with that share. */
+function pass(done: number, took_ms = 20, share = 0.1): TidyPass {
+  return { done, took_ms, share };
 }
 
 function refusalOf(answer: KitAnswer): { code: string; retryable: boolean } | null {
@@ -107,11 +112,11 @@ describe('the capture writer', () => {
     kit.advance(300);
     const [first] = kit.takeEffectsOf('io');
     expect(first?.operation).toBe('tidy');
-    kit.finish(first!, 20);
+    kit.finish(first!, pass(20));
     expect(Object.keys(kit.timers())).toEqual(['tidy']);
     kit.advance(100);
     const [second] = kit.takeEffectsOf('io');
-    kit.finish(second!, 0);
+    kit.finish(second!, pass(0));
     expect(kit.timers()).toEqual({});
   });
 
@@ -121,51 +126,66 @@ describe('the capture writer', () => {
     for (let id = 1; id <= 300; id += 3) {
       append(kit, id, id + 2);
       kit.advance(100);
-      for (const pass of kit.takeEffectsOf('io')) {
+      for (const effect of kit.takeEffectsOf('io')) {
         passes++;
-        kit.finish(pass, 3);
+        kit.finish(effect, pass(3));
       }
     }
     expect(passes).toBeGreaterThan(20);
   });
 
-  it.each([
-    ['in great numbers', 100, []],
-    ['with large bodies', 1, [Buffer.alloc(3 << 20)]],
-  ])('waits while exchanges come %s', (_how, count, bodies) => {
-    const kit = new ActorKit(captureWriter);
-    for (let id = 1; id <= 100 * count; id += count) {
-      append(kit, id, id + count - 1, bodies);
-      kit.advance(100);
-      expect(kit.takeEffectsOf('io')).toEqual([]);
+  /** The part of the time that tidying takes among such appends, one every 20 ms. */
+  function tidyUnderLoad(
+    kit: ActorKit,
+    share: number,
+    { exchanges = 1, bodies = [] as Buffer[], took_ms = 20 } = {},
+  ): number {
+    let spent = 0;
+    let passes = 0;
+    // The kit's clock stands still during a pass.
+    for (let at = 0, id = 1; at < 10_000; at += 20, id += exchanges) {
+      append(kit, id, id + exchanges - 1, bodies);
+      kit.advance(20);
+      for (const effect of kit.takeEffectsOf('io')) {
+        // What has come before the first pass is not known to be load.
+        if (passes++ > 0) spent += took_ms;
+        kit.finish(effect, pass(7, took_ms, share));
+      }
     }
-    kit.advance(600);
-    expect(kit.takeEffectsOf('io').map(({ operation }) => operation)).toEqual(['tidy']);
+    return spent / (10_000 + spent);
+  }
+
+  it.each([
+    ['in great numbers', { exchanges: 20 }],
+    ['with large bodies', { bodies: [Buffer.alloc(3 << 20)] }],
+  ])('gives tidying the share that the log grants while exchanges come %s', (_how, load) => {
+    for (const share of [0.1, 0.25, 0.5]) {
+      const taken = tidyUnderLoad(new ActorKit(captureWriter), share, load);
+      expect(taken).toBeLessThanOrEqual(share * 1.05);
+      expect(taken).toBeGreaterThan(share * 0.6);
+    }
   });
 
-  it('stops tidying when load comes while it is at it', () => {
+  it('tidies about once a second at least', () => {
+    const taken = tidyUnderLoad(new ActorKit(captureWriter), 0.001, { exchanges: 20, took_ms: 20 });
+    expect(taken).toBeGreaterThan(0.015);
+  });
+
+  it('gives no more than a tenth while appends queue up', () => {
     const kit = new ActorKit(captureWriter);
-    append(kit, 1, 1);
-    kit.advance(300 - 15);
-    let passes = 0;
-    for (let id = 2; id <= 802; id += 8) {
-      kit.advance(15);
-      for (const pass of kit.takeEffectsOf('io')) {
-        passes++;
-        kit.finish(pass, 20);
-      }
-      append(kit, id, id + 7);
-    }
-    expect(passes).toBeLessThan(12);
+    const held = Array.from({ length: 3 }, () => askHeld(kit, 'append', { slabs: 0 }));
+    expect(tidyUnderLoad(kit, 0.5, { exchanges: 20 })).toBeLessThanOrEqual(0.105);
+    for (const { io } of held) kit.fail(io, IO_ERROR);
+    expect(tidyUnderLoad(kit, 0.5, { exchanges: 20 })).toBeGreaterThan(0.3);
   });
 
   it('makes another pass for what came during one that found nothing', () => {
     const kit = new ActorKit(captureWriter);
     append(kit, 1, 1);
     kit.advance(300);
-    const [pass] = kit.takeEffectsOf('io');
+    const [first] = kit.takeEffectsOf('io');
     append(kit, 2, 2);
-    kit.finish(pass!, 0);
+    kit.finish(first!, pass(0));
     kit.advance(300);
     expect(kit.takeEffectsOf('io').map(({ operation }) => operation)).toEqual(['tidy']);
   });
@@ -175,9 +195,9 @@ describe('the capture writer', () => {
     const { io } = askHeld(kit, 'open');
     kit.finish(io, null);
     kit.advance(300);
-    const [pass] = kit.takeEffectsOf('io');
-    expect(pass?.operation).toBe('tidy');
-    kit.finish(pass!, 0);
+    const [first] = kit.takeEffectsOf('io');
+    expect(first?.operation).toBe('tidy');
+    kit.finish(first!, pass(0));
     expect(kit.timers()).toEqual({});
   });
 

@@ -82,7 +82,7 @@ it('lets conversations grow where they are, also where one parts in two or goes 
   const takeOver = vi.spyOn(BaseCache.prototype, 'takeOver');
   onTestFinished(() => takeOver.mockRestore());
   const path = join(makeFolder(), 'capture.mdb');
-  const log = await CaptureLog.open({ path, redact: true });
+  const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   onTestFinished(() => log.close());
   const prng = createPrng(11);
   const words = (bytes: number) => {

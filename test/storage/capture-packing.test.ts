@@ -38,7 +38,7 @@ it.each([
   ['more than one write takes', 10, 500_000],
 ])('%s', async (_name, count, bytes) => {
   const path = join(makeFolder(), 'capture.mdb');
-  const log = await CaptureLog.open({ path, redact: true });
+  const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   const exchanges = makeBatch(1, count, bytes);
   await log.append(exchanges);
   const reader = CaptureReader.open(path);
@@ -70,7 +70,7 @@ it.each([
 
 it('bodies lie where they like, in shared memory that is used for others as soon as they are stored', async () => {
   const path = join(makeFolder(), 'capture.mdb');
-  const log = await CaptureLog.open({ path, redact: true });
+  const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   const shared = new Uint8Array(new SharedArrayBuffer(16 << 20));
   const expected: CapturedExchange[] = [];
   const sizes = [32_767, 32_768, 32_769, 36_864, 65_536, 100_001, 300_000, 1_200_000];
@@ -102,7 +102,7 @@ it('bodies lie where they like, in shared memory that is used for others as soon
 
 it('a write that fails while others are prepared fails its append, and uses up nothing', async () => {
   const path = join(makeFolder(), 'capture.mdb');
-  const log = await CaptureLog.open({ path, redact: true });
+  const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   const first = makeBatch(30, 10, 500_000);
   rmSync(`${path}.raw`, { recursive: true, force: true });
   writeFileSync(`${path}.raw`, 'in the way');
@@ -117,7 +117,7 @@ it('a write that fails while others are prepared fails its append, and uses up n
 
 it('what is still raw when the file is sealed is packed in the sealed file, and ids go on meanwhile', async () => {
   const path = join(makeFolder(), 'capture.mdb');
-  const log = await CaptureLog.open({ path, redact: true });
+  const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   const exchanges = makeBatch(2, 200, 3_000);
   await log.append(exchanges);
   const rotated = log.rotate();
@@ -134,11 +134,11 @@ it('what is still raw when the file is sealed is packed in the sealed file, and 
 
 it('a log that is opened again finds raw blocks as they are', async () => {
   const path = join(makeFolder(), 'capture.mdb');
-  const first = await CaptureLog.open({ path, redact: true });
+  const first = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   const exchanges = makeBatch(4, 200, 3_000);
   await first.append(exchanges);
   await first.close();
-  const second = await CaptureLog.open({ path, redact: true });
+  const second = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   const more = makeBatch(5, 200, 3_000);
   await second.append(more);
   while ((await second.packSome(1_000)) > 0);
@@ -151,7 +151,7 @@ it('a log that is opened again finds raw blocks as they are', async () => {
 it('secrets, attachments and bytes that look like ours are told from plain bodies under pressure, too', async () => {
   const folder = makeFolder();
   const path = join(folder, 'capture.mdb');
-  const log = await CaptureLog.open({ path, redact: true });
+  const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   const credential = 'canary-credential-0123456789';
   const shaped = 'sk-ant-api03-canarycanarycanary0123456789';
   const file = Buffer.from(createPrng(3).below(1e9).toString(36).repeat(400));
@@ -190,7 +190,7 @@ const rawNames = (path: string) => (existsSync(`${path}.raw`) ? readdirSync(`${p
 
 it('raw blocks stand beside the database until they are packed and the disk has them', async () => {
   const path = join(makeFolder(), 'capture.mdb');
-  const log = await CaptureLog.open({ path, redact: true });
+  const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   const exchanges = makeBatch(6, 100, 3_000);
   await log.append(exchanges);
   expect(rawNames(path)).toHaveLength(1);
@@ -216,6 +216,7 @@ it('a failed append leaves no block behind, and the next one builds on what was 
   const log = await CaptureLog.open({
     path,
     redact: true,
+    pressed_rate: 1,
     fault: (point) => {
       if (mustFail && point === 'commit') throw new Error('no space');
     },
@@ -241,6 +242,7 @@ it('after a failed sync no flush says that all is safe until the file is sealed,
   const log = await CaptureLog.open({
     path,
     redact: true,
+    pressed_rate: 1,
     fault: (point) => {
       if (mustFail && point === 'sync') throw new Error('EIO: i/o error, fsync');
     },
@@ -274,11 +276,11 @@ it('after a failed sync no flush says that all is safe until the file is sealed,
 it('what a writer left behind is packed by the next one, and files that nobody knows go', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const exchanges = makeBatch(11, 100, 3_000);
-  const first = await CaptureLog.open({ path, redact: true });
+  const first = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   await first.append(exchanges);
   await first.close();
   writeFileSync(`${path}.raw/7.raw`, 'left by a commit that never was');
-  const second = await CaptureLog.open({ path, redact: true });
+  const second = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   expect(rawNames(path)).toEqual(['1.raw']);
   let packed = 0;
   for (let done = await second.packSome(1_000); done > 0; done = await second.packSome(1_000)) packed += done;
@@ -294,11 +296,11 @@ it('what a writer left behind is packed by the next one, and files that nobody k
 it('a sealing that was cut short is finished with its raw blocks', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const exchanges = makeBatch(12, 100, 3_000);
-  const first = await CaptureLog.open({ path, redact: true });
+  const first = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   await first.append(exchanges);
   await first.close();
   renameSync(path, sealedPath(path, 1, 100, true));
-  const second = await CaptureLog.open({ path, redact: true });
+  const second = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   await second.append(makeBatch(13, 100, 3_000));
   await second.close();
   const sealed = sealedPath(path, 1, 100, false);
@@ -310,7 +312,7 @@ it('a sealing that was cut short is finished with its raw blocks', async () => {
 
 it('a raw file that is lost costs its exchanges and no others', async () => {
   const path = join(makeFolder(), 'capture.mdb');
-  const log = await CaptureLog.open({ path, redact: true });
+  const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   await log.append(makeBatch(14, 100, 3_000));
   rmSync(`${path}.raw/1.raw`);
   while ((await log.packSome(1_000)) > 0);
@@ -325,7 +327,7 @@ it('a raw file that is lost costs its exchanges and no others', async () => {
 it('a backup is whole without raw files', async () => {
   const folder = makeFolder();
   const path = join(folder, 'capture.mdb');
-  const log = await CaptureLog.open({ path, redact: true });
+  const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   const exchanges = makeBatch(15, 100, 3_000);
   await log.append(exchanges);
   await writeBackup({ data_dir: folder, capture_db: path }, join(folder, 'copy'), () => {}, 0);

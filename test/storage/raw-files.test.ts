@@ -106,7 +106,7 @@ it.skipIf(process.platform !== 'linux')(
       import { CaptureLog } from ${JSON.stringify(LOG)};
       import { makeExchange } from ${JSON.stringify(CAPTURED)};
       const path = ${JSON.stringify(path)};
-      const log = await CaptureLog.open({ path, redact: true });
+      const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
       const shared = new Uint8Array(new SharedArrayBuffer(32 << 20));
       const makeBatch = (value, count) => Array.from({ length: count }, (_, i) => {
         const body = Buffer.from(shared.buffer, i * 1_100_000, 1_000_000).fill(randomBytes(750).toString('base64'));

@@ -49,6 +49,7 @@ import {
   sealedPath,
   syncEnv,
 } from './layout.ts';
+import { chooseTidyShare, measurePackingNeed, type TidyBacklog, type TidyPass } from './packing-share.ts';
 import {
   measureSharedPrefix,
   NO_FILES,
@@ -69,15 +70,20 @@ const BLOCK_BYTES = 64 << 10;
 const BLOCK_EXCHANGES = 64;
 /** From this many exchanges at once on, speed counts more than size. */
 const HURRIED_BATCH = 16;
-/** From here on even hurried compression would make the queue overflow: full blocks are stored raw and packed later. */
-const PRESSED_BATCH = 32;
-const PRESSED_BYTES = 1 << 20;
-/** The same, however they are cut into batches: so many exchanges a second. */
+/**
+ * From so many exchanges a second or bytes of bodies on, full blocks are stored raw and packed later. To compress an exchange
+ * at once, hurried, takes no more than that does in all (about 0.1 ms), so below it nothing is put off: a load without a
+ * pause has no later. Beyond it the queue might overflow.
+ */
 const PRESSED_RATE = 1_000;
-/** Exchanges with smaller requests are then stored without a base: to find one takes longer than to write them out. */
+const PRESSED_BYTE_RATE = 32 << 20;
+/** So does a batch with more bytes: an append is short. */
+const PRESSED_BYTES = 8 << 20;
+/** Exchanges with smaller requests are then stored without a base while bases do not help: to look for one takes longer. */
 const PRESSED_BASE_BYTES = 16 << 10;
-/** Raw blocks that wait to be packed; what comes beyond is compressed at once. */
+/** Raw blocks that wait to be packed, and their bytes; what comes beyond is compressed at once. */
 const MAX_RAW_BLOCKS = 65_536;
+const MAX_RAW_BYTES = 2 ** 35;
 /**
  * Thorough compression takes at most this part of one core: after each one, single exchanges are compressed in less time
  * until nine times what it took has passed. Agents' turns come seconds apart, so nearly all get the thorough one.
@@ -89,6 +95,9 @@ const GROWTH_PART = 8;
 const MAX_RESPONSE_BASE_BYTES = 256 << 10;
 /** Response bodies with a shorter common beginning are not worth a delta. */
 const MIN_RESPONSE_PREFIX = 512;
+/** Of so many passes over what was put off one is the index's, or half of them while little waits to be packed. */
+const TIDY_TURNS = 4;
+const URGENT_NEED = 0.25;
 /** Delay from a write to the background sync that makes it outlast the machine. */
 const SYNC_DELAY_MS = 1_000;
 /** Memory for what the index reads. */
@@ -110,6 +119,8 @@ export interface CaptureLogOptions {
   max_decoded_bytes?: number;
   /** Used to finish the index before a file is sealed. */
   decode?: DecodeExchange;
+  /** For tests: from so many exchanges a second on, blocks are stored raw; PRESSED_RATE when not given. */
+  pressed_rate?: number;
   /** For tests: throws when the write at that point shall fail. */
   fault?: (point: FaultPoint) => void;
 }
@@ -127,6 +138,14 @@ export interface CaptureLogStats {
   sealed: number;
   last_id: number;
   indexed_id: number;
+  /** What was put off, and the share of one core that it gets. */
+  packing: PackingState;
+}
+
+/** What was put off while exchanges came. */
+export interface PackingState extends TidyBacklog {
+  /** Of one core, that putting it in order may take while exchanges come. */
+  share: number;
 }
 
 /** What of an exchange goes into a block. */
@@ -143,6 +162,8 @@ interface CutBlock {
   pieces: Buffer[];
   /** When it is to be packed later: the raw file that it stands in, 0 for the database itself. */
   waits_in: number | null;
+  /** Of the block, when it is to be packed later. */
+  bytes: number;
 }
 
 /** A live file that was given up for a new one, before it is sealed. */
@@ -163,15 +184,19 @@ export class CaptureLog {
   #index: ExchangeIndex;
   #nextId: number;
   #nextPiece: number;
-  /** Blocks that were stored raw, oldest first. */
-  #rawBlocks: WaitingBlock[] = [];
+  /** Blocks that were stored raw, oldest first, and when: those that were there at the start, then. */
+  #rawBlocks: (WaitingBlock & { since_ms: number })[] = [];
+  #rawBytes = 0;
   /** Raw files of blocks that were packed since the last sync: a power cut must not find neither of the two. */
   #packedFrom: number[] = [];
   /** When, by performance.now(), compression may take its time again. */
   #patientFrom = 0;
-  /** The rate as of `#rateAt`. */
+  /** Exchanges and bytes of bodies a second as of `#rateAt`. */
   #rate = 0;
+  #byteRate = 0;
   #rateAt = 0;
+  /** Tidying passes so far. */
+  #passes = 0;
   #sealed: number;
   #lastSealedId: number;
   #mustReopen = false;
@@ -217,7 +242,7 @@ export class CaptureLog {
     this.#index = opened.index;
     this.#nextId = opened.next_id;
     this.#nextPiece = opened.next_piece;
-    this.#rawBlocks = listWaiting(opened.env);
+    for (const block of listWaiting(opened.env)) this.#await(block);
     const waiting = this.#rawBlocks.map(({ file }) => file);
     for (const file of sealed) if (file.sealing) waiting.push(...readWaitingFiles(file.path));
     this.#rawFiles = new RawFiles(rawFolder(options.path), waiting);
@@ -269,14 +294,11 @@ export class CaptureLog {
       let id = firstId;
       // Bytes of bodies that are still to come.
       let ahead = countBodyBytes(batch);
-      const isPressed =
-        this.#rawBlocks.length < MAX_RAW_BLOCKS &&
-        (this.#measureRate(batch.length) >= PRESSED_RATE ||
-          batch.length >= PRESSED_BATCH ||
-          ahead >= PRESSED_BYTES);
+      this.#noteRate(batch.length, ahead);
+      const isPressed = this.#isPressedBy(ahead);
       const add = (block: Buffer, key: number): void => {
         const { value, pieces } = cutBlock(block, nextPiece);
-        blocks.push({ key, value, first_piece: nextPiece, pieces, waits_in: null });
+        blocks.push({ key, value, first_piece: nextPiece, pieces, waits_in: null, bytes: 0 });
         nextPiece += pieces.length;
       };
       const addRaw = (records: readonly RecordDraft[], key: number): void => {
@@ -287,7 +309,8 @@ export class CaptureLog {
             ? encodeBlock(records, null, 'none')
             : pointToRawBlock(records.length, staged.place);
         const waitsIn = staged?.place.file ?? 0;
-        blocks.push({ key, value, first_piece: nextPiece, pieces: [], waits_in: waitsIn });
+        const bytes = staged === null ? value.length : countBytes(staged.place.pieces);
+        blocks.push({ key, value, first_piece: nextPiece, pieces: [], waits_in: waitsIn, bytes });
       };
       const close = (): void => {
         if (open.length === 0) return;
@@ -303,14 +326,16 @@ export class CaptureLog {
         if (batch.length < HURRIED_BATCH && !isPressed) {
           // While there is time, each exchange is packed with the one that it builds on, which mixed runs in one block
           // would not be.
-          add(this.#packAlone(this.#encode(ready, id, false), id), id);
+          add(this.#packAlone(this.#encode(ready, id, false, true), id), id);
           id++;
           continue;
         }
         ahead -= exchange.request_body.length + exchange.response_body.length;
-        const isSmall = ready.request_raw.length < PRESSED_BASE_BYTES;
-        const draft =
-          isPressed && isSmall ? this.#draftAlone(ready) : this.#encode(ready, id, isPressed).draft;
+        const isWorthKeeping = !isPressed || this.#bases.isWorthKeeping();
+        const isAlone = !isWorthKeeping && ready.request_raw.length < PRESSED_BASE_BYTES;
+        const draft = isAlone
+          ? this.#draftAlone(ready)
+          : this.#encode(ready, id, isPressed, isWorthKeeping).draft;
         open.push(draft);
         openBytes += draft.bytes;
         id++;
@@ -336,12 +361,20 @@ export class CaptureLog {
     }
   }
 
-  /** Exchanges a second, these included: a count of which all but 1/e is forgotten in a second. */
-  #measureRate(exchanges: number): number {
+  /** Counts of which all but 1/e is forgotten in a second. */
+  #noteRate(exchanges: number, bytes: number): void {
     const now = performance.now();
-    this.#rate = this.#rate * Math.exp((this.#rateAt - now) / 1_000) + exchanges;
+    const kept = Math.exp((this.#rateAt - now) / 1_000);
+    this.#rate = this.#rate * kept + exchanges;
+    this.#byteRate = this.#byteRate * kept + bytes;
     this.#rateAt = now;
-    return this.#rate;
+  }
+
+  /** @param bytes of the batch's bodies */
+  #isPressedBy(bytes: number): boolean {
+    if (this.#rawBlocks.length >= MAX_RAW_BLOCKS || this.#rawBytes >= MAX_RAW_BYTES) return false;
+    const rate = this.#options.pressed_rate ?? PRESSED_RATE;
+    return this.#rate >= rate || this.#byteRate >= PRESSED_BYTE_RATE || bytes >= PRESSED_BYTES;
   }
 
   /** A block of one exchange, with its base as dictionary. */
@@ -376,10 +409,16 @@ export class CaptureLog {
       }
     });
     this.#rawFiles.commit();
-    for (const { key, waits_in } of blocks) {
-      if (waits_in !== null) this.#rawBlocks.push({ key, file: waits_in });
+    for (const { key, waits_in, bytes } of blocks) {
+      if (waits_in !== null) this.#await({ key, file: waits_in, bytes });
     }
     this.#scheduleSync();
+  }
+
+  /** The block is to be packed later. */
+  #await(block: WaitingBlock): void {
+    this.#rawBlocks.push({ ...block, since_ms: performance.now() });
+    this.#rawBytes += block.bytes;
   }
 
   /** An exchange as a keyframe that nothing builds on. */
@@ -394,9 +433,15 @@ export class CaptureLog {
 
   /**
    * An exchange built on an earlier one, if any helps, and kept so that others can build on it.
-   * @param pressed answers are not kept, which saves copying them, and of requests that never repeat only some
+   * @param pressed answers are not kept, which saves copying them
+   * @param isWorthKeeping others may build on it
    */
-  #encode(prepared: PreparedExchange, id: number, pressed: boolean): EncodedExchange {
+  #encode(
+    prepared: PreparedExchange,
+    id: number,
+    pressed: boolean,
+    isWorthKeeping: boolean,
+  ): EncodedExchange {
     const { exchange } = prepared;
     const chosen = this.#chooseBase(prepared, pressed);
     const base = chosen?.entry ?? null;
@@ -429,7 +474,7 @@ export class CaptureLog {
       responseDelta?.literals ?? [response.stored],
       meta,
     );
-    if (pressed && !this.#bases.isWorthKeeping()) return { draft, base };
+    if (!isWorthKeeping) return { draft, base };
     const kept = !pressed && response.raw.length <= MAX_RESPONSE_BASE_BYTES ? response : null;
     const requestBytes = countCopied(request);
     const bodyBytes = requestBytes + (kept === null ? 0 : countCopied(kept));
@@ -524,24 +569,64 @@ export class CaptureLog {
    * @throws the storage's error; the blocks stay as they are
    */
   packSome(budget_ms: number): Promise<number> {
-    return this.#enqueue(async () => {
-      await this.#makeReady();
-      if (this.#syncFailure !== null) return 0;
-      const start = performance.now();
-      let done = 0;
-      while (done < this.#rawBlocks.length && (done === 0 || performance.now() - start < budget_ms)) {
-        const { key, file } = this.#rawBlocks[done]!;
-        const pieces = repackBlock(this.#env, rawFolder(this.#options.path), key, this.#nextPiece);
-        if (pieces !== null) {
-          this.#nextPiece += pieces;
-          this.#packedFrom.push(file);
-        }
-        done++;
+    return this.#enqueue(() => this.#packSome(budget_ms));
+  }
+
+  async #packSome(budgetMs: number): Promise<number> {
+    await this.#makeReady();
+    if (this.#syncFailure !== null) return 0;
+    const start = performance.now();
+    let done = 0;
+    while (done < this.#rawBlocks.length && (done === 0 || performance.now() - start < budgetMs)) {
+      const { key, file, bytes } = this.#rawBlocks[done]!;
+      const pieces = repackBlock(this.#env, rawFolder(this.#options.path), key, this.#nextPiece);
+      if (pieces !== null) {
+        this.#nextPiece += pieces;
+        this.#packedFrom.push(file);
       }
-      this.#rawBlocks.splice(0, done);
-      if (done > 0) this.#scheduleSync();
-      return done;
+      this.#rawBytes -= bytes;
+      done++;
+    }
+    this.#rawBlocks.splice(0, done);
+    if (done > 0) this.#scheduleSync();
+    return done;
+  }
+
+  /**
+   * One pass over what was put off, packing and the index in turns: packing more often the more of it waits.
+   * @throws the storage's error; nothing is lost then
+   */
+  tidySome(decode: DecodeExchange, budget_ms: number): Promise<TidyPass> {
+    return this.#enqueue(async () => {
+      const start = performance.now();
+      const turn = this.#passes++ % TIDY_TURNS;
+      const isFirstPacking = turn >= (this.#measureNeed() < URGENT_NEED ? TIDY_TURNS / 2 : 1);
+      let done = isFirstPacking ? await this.#packSome(budget_ms) : await this.#indexSome(decode, budget_ms);
+      if (done === 0) {
+        done = isFirstPacking ? await this.#indexSome(decode, budget_ms) : await this.#packSome(budget_ms);
+      }
+      const took_ms = performance.now() - start;
+      return { done, took_ms, share: chooseTidyShare(this.#backlog(), this.#fileBytes()) };
     });
+  }
+
+  #measureNeed(): number {
+    return measurePackingNeed(this.#backlog(), this.#fileBytes());
+  }
+
+  #backlog(): TidyBacklog {
+    const oldest = this.#rawBlocks[0];
+    return {
+      waiting_blocks: this.#rawBlocks.length,
+      waiting_bytes: this.#rawBytes,
+      oldest_s: oldest === undefined ? 0 : Math.round((performance.now() - oldest.since_ms) / 1_000),
+      unindexed: this.#nextId - 1 - this.#index.indexed,
+    };
+  }
+
+  /** Of the live file alone; 0 between two files, in a rotation. */
+  #fileBytes(): number {
+    return statSync(this.#options.path, { throwIfNoEntry: false })?.size ?? 0;
   }
 
   /**
@@ -614,6 +699,7 @@ export class CaptureLog {
     this.#mustReopen = true;
     this.#bases.clear();
     this.#rawBlocks = [];
+    this.#rawBytes = 0;
     renameSync(path, aside);
     this.#sealed++;
     this.#lastSealedId = lastId;
@@ -652,6 +738,7 @@ export class CaptureLog {
   async #forgetFile(): Promise<void> {
     this.#bases.clear();
     this.#rawBlocks = [];
+    this.#rawBytes = 0;
     this.#syncFailure = null;
     await this.#rawFiles.abandon();
     this.#files = new AttachmentStore(attachmentsFolder(this.#options.path));
@@ -682,18 +769,15 @@ export class CaptureLog {
 
   /** Where the log stands; cheap. */
   stats(): CaptureLogStats {
-    let bytes = 0;
-    try {
-      bytes = statSync(this.#options.path).size;
-    } catch {
-      // Between two files, in a rotation.
-    }
+    const bytes = this.#fileBytes();
+    const backlog = this.#backlog();
     return {
       path: this.#options.path,
       bytes: bytes + this.#rawFiles.bytes,
       sealed: this.#sealed,
       last_id: this.#nextId - 1,
       indexed_id: this.#index.indexed,
+      packing: { ...backlog, share: chooseTidyShare(backlog, bytes) },
     };
   }
 
@@ -727,6 +811,10 @@ function countBodyBytes(batch: readonly CapturedExchange[]): number {
   let bytes = 0;
   for (const { request_body, response_body } of batch) bytes += request_body.length + response_body.length;
   return bytes;
+}
+
+function countBytes(pieces: readonly number[]): number {
+  return pieces.reduce((sum, bytes) => sum + bytes, 0);
 }
 
 /** The highest id in sealed files; 0 without any. */

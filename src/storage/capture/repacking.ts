@@ -14,6 +14,7 @@ export interface WaitingBlock {
   key: number;
   /** The raw file that it stands in; 0: in the database. */
   file: number;
+  bytes: number;
 }
 
 /** The blocks that wait to be packed, in the order of their ids; those of a writer that was killed, too. */
@@ -21,9 +22,22 @@ export function listWaiting(env: CaptureEnv): WaitingBlock[] {
   if (env.waiting === null) return [];
   const blocks: WaitingBlock[] = [];
   for (const { key, value } of env.waiting.getRange({ snapshot: false })) {
-    blocks.push({ key, file: value.readUInt32LE(0) });
+    blocks.push({ key, file: value.readUInt32LE(0), bytes: countRawBytes(env.blocks.get(key)) });
   }
   return blocks;
+}
+
+/** Of a block that was stored as it is; 0 for none. */
+function countRawBytes(stored: Buffer | undefined): number {
+  if (stored === undefined) return 0;
+  try {
+    const place = readRawPlace(stored);
+    return place === null ? stored.length : place.pieces.reduce((sum, bytes) => sum + bytes, 0);
+  } catch (error) {
+    // Damaged: whoever reads it says so.
+    if (error instanceof RangeError) return 0;
+    throw error;
+  }
 }
 
 /** The row of `waiting`. */

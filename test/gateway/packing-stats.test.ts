@@ -1,0 +1,63 @@
+/** What waits to be packed, as an operator sees it: in the stats and on /metrics. */
+import { join } from 'node:path';
+import { expect, it, onTestFinished } from 'vitest';
+import { BodyMemory } from '../../actors/capture-writer/body-memory.ts';
+import { ProcessMetrics } from '../../src/api/metrics.ts';
+import { CaptureControl, type ControlledWriter } from '../../src/gateway/capture-control.ts';
+import { decodeExchange } from '../../src/gateway/turns/decode.ts';
+import { createPrng } from '../../src/std/prng.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { makeExchange } from '../storage/captured.ts';
+import { makeFolder } from '../storage/folder.ts';
+
+it('the stats and /metrics say how much waits to be packed and indexed, and since when', async () => {
+  const path = join(makeFolder(), 'capture.mdb');
+  const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
+  onTestFinished(() => log.close());
+  const prng = createPrng(1);
+  const body = () => Buffer.from(Array.from({ length: 400 }, () => prng.below(2 ** 32)).join());
+  const batch = Array.from({ length: 60 }, () =>
+    makeExchange({ request_body: body(), response_body: body() }),
+  );
+  await log.append(batch);
+  const writer: ControlledWriter = {
+    alive: true,
+    memory: new BodyMemory(),
+    openBatch: () => ({ add: () => {} }),
+    append: async () => {},
+    flush: () => log.flush(),
+    rotate: () => log.rotate(),
+    kill: () => log.close(),
+    state: async () => {
+      const { bytes, sealed, packing } = log.stats();
+      return { bytes, sealed, packing };
+    },
+  };
+  const control = new CaptureControl({ version: '0', db_path: path, max_queue: 1, writer, fronts: [] });
+  const sources = { fronts: () => [], actors: async () => [], capture: () => control.stats() };
+  const metrics = new ProcessMetrics(sources, '0');
+  const read = async () => {
+    const { db, writer } = (await control.stats()) as {
+      db: object;
+      writer: { packing: Record<string, number> };
+    };
+    expect(Object.keys(db).sort()).toEqual(['bytes', 'path', 'sealed']);
+    return { packing: writer.packing, text: await metrics.render() };
+  };
+
+  const before = await read();
+  const bytes = batch.reduce((sum, one) => sum + one.request_bytes + one.response_bytes, 0);
+  expect(before.packing).toMatchObject({ oldest_s: 0, unindexed: 60 });
+  expect(before.packing.waiting_blocks).toBeGreaterThan(3);
+  expect(before.packing.waiting_bytes).toBeGreaterThan(bytes);
+  expect(before.packing.share).toBeGreaterThanOrEqual(0.1);
+  for (const [name, value] of Object.entries(before.packing)) {
+    if (name !== 'share') expect(before.text).toContain(`understudy_capture_packing_${name} ${value}\n`);
+  }
+  expect(before.text).toContain('understudy_capture_packing_share 0.1');
+
+  while ((await log.tidySome(decodeExchange, 1_000)).done > 0);
+  const after = await read();
+  expect(after.packing).toMatchObject({ waiting_blocks: 0, waiting_bytes: 0, oldest_s: 0, unindexed: 0 });
+  expect(after.text).toContain('understudy_capture_packing_waiting_bytes 0\n');
+});

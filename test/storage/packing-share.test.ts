@@ -1,0 +1,39 @@
+/** How much of a core goes into what waits. */
+import { expect, it } from 'vitest';
+import {
+  chooseTidyShare,
+  LEAST_SHARE,
+  measurePackingNeed,
+  type TidyBacklog,
+} from '../../src/storage/capture/packing-share.ts';
+
+const NOTHING: TidyBacklog = { waiting_blocks: 0, waiting_bytes: 0, oldest_s: 0, unindexed: 0 };
+const MIB = 1 << 20;
+const GIB = 1 << 30;
+
+it('some share is always there', () => {
+  expect(chooseTidyShare(NOTHING, 0)).toBe(LEAST_SHARE);
+  expect(chooseTidyShare(NOTHING, 100 * GIB)).toBe(LEAST_SHARE);
+});
+
+it.each([
+  ['bytes that wait', (part: number) => ({ waiting_bytes: part * 512 * MIB }), 0, 0.5],
+  ['bytes, beside a large database', (part: number) => ({ waiting_bytes: part * 8 * GIB }), 8 * GIB, 0.5],
+  ['how long they do', (part: number) => ({ oldest_s: part * 600 }), GIB, 0.5],
+  ['what the index lacks', (part: number) => ({ unindexed: part * 50_000 }), GIB, 0.25],
+])('grows with %s, up to a bound and little by little', (_of, wait, packed, most) => {
+  let before = LEAST_SHARE;
+  for (let part = 0.01; part <= 1; part += 0.01) {
+    const share = chooseTidyShare({ ...NOTHING, ...wait(part) }, packed);
+    expect(share).toBeGreaterThan(before);
+    expect(share - before).toBeLessThan(0.01);
+    before = share;
+  }
+  for (const part of [1, 2, 1_000])
+    expect(chooseTidyShare({ ...NOTHING, ...wait(part) }, packed)).toBeCloseTo(most);
+});
+
+it('the need is whole when as much waits as the database holds', () => {
+  expect(measurePackingNeed({ ...NOTHING, waiting_bytes: 3 * GIB }, 3 * GIB)).toBe(1);
+  expect(measurePackingNeed({ ...NOTHING, waiting_bytes: 3 * GIB }, 12 * GIB)).toBe(0.25);
+});
