@@ -15,7 +15,7 @@
 namespace {
 
 /** The call's arguments, at least `count` of them. */
-bool ReadArguments(napi_env env, napi_callback_info info, size_t count, napi_value* arguments) {
+inline bool ReadArguments(napi_env env, napi_callback_info info, size_t count, napi_value* arguments) {
   size_t given = count;
   if (napi_get_cb_info(env, info, &given, arguments, nullptr, nullptr) != napi_ok || given < count) {
     napi_throw_type_error(env, nullptr, "too few arguments");
@@ -40,7 +40,7 @@ bool ReadNumbers(napi_env env, napi_value value, napi_typedarray_type wanted, T*
 }
 
 /** A whole number of 32 bits, `least` or more. */
-bool ReadWhole(napi_env env, napi_value value, uint32_t least, uint32_t* into) {
+inline bool ReadWhole(napi_env env, napi_value value, uint32_t least, uint32_t* into) {
   double number = 0;
   if (napi_get_value_double(env, value, &number) != napi_ok) {
     napi_throw_type_error(env, nullptr, "a whole number is expected");
@@ -54,7 +54,7 @@ bool ReadWhole(napi_env env, napi_value value, uint32_t least, uint32_t* into) {
   return true;
 }
 
-napi_value MakeNumber(napi_env env, double value) {
+inline napi_value MakeNumber(napi_env env, double value) {
   napi_value result;
   return napi_create_double(env, value, &result) == napi_ok ? result : nullptr;
 }
@@ -73,7 +73,7 @@ napi_value SetWidestLevel(napi_env env, napi_callback_info info) {
 }
 
 /** Puts functions among a module's exports. @returns the exports */
-napi_value Export(napi_env env, napi_value exports,
+inline napi_value Export(napi_env env, napi_value exports,
                   std::initializer_list<std::pair<const char*, napi_callback>> functions) {
   for (const auto& [name, function] : functions) {
     const napi_property_descriptor property = {name,    nullptr, function,        nullptr,

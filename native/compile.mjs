@@ -18,6 +18,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  realpathSync,
   renameSync,
   rmSync,
   statSync,
@@ -33,11 +34,15 @@ const require = createRequire(import.meta.url);
 const here = dirname(fileURLToPath(import.meta.url));
 
 /**
- * What is compiled. All use Node-API and nothing else of Node, so that one binary serves every version of Node.
- * @returns {{ name: string, sources: string[], target: string, includes: string[] }[]} of the sources the first is
- *   compiled, the others are what it includes
+ * @typedef {{ name: string, sources: string[], target: string, includes: string[] }} Addon of the sources the first is
+ *   compiled, the others are what it includes; headers of packages are in the folders of `includes`
  */
-function listAddons() {
+
+/**
+ * What is compiled. All use Node-API and nothing else of Node, so that one binary serves every version of Node.
+ * @returns {Addon[]}
+ */
+export function listAddons() {
   const shared = join(here, 'arguments.h');
   const addons = ['bytes', 'memory', 'sockets', 'texts', 'vectors'].map((name) => ({
     name,
@@ -75,26 +80,39 @@ function findPackage(name) {
 
 /** The first C++ compiler that answers, one that the command line names before all others; null when there is none. */
 function findCompiler() {
-  for (const compiler of [...process.argv.slice(2, 3), 'c++', 'g++', 'clang++']) {
+  return findFirst([...process.argv.slice(2, 3), 'c++', 'g++', 'clang++']);
+}
+
+/**
+ * @param {string[]} compilers
+ * @returns {{ compiler: string, version: string } | null}
+ */
+export function findFirst(compilers) {
+  for (const compiler of compilers) {
     const { status, stdout } = spawnSync(compiler, ['--version'], { encoding: 'utf8' });
     if (status === 0) return { compiler, version: stdout.split('\n')[0] };
   }
   return null;
 }
 
-function listArguments(addon) {
+/**
+ * What the compiler is told besides where to put the binary.
+ * @param {Addon} addon
+ * @param {string[]} ways how the binary is made: what a developer's check asks for instead of what a user gets
+ */
+export function listArguments(addon, ways = ['-O3', '-DNDEBUG']) {
   const mac = process.platform === 'darwin';
   return [
     '-std=c++17',
-    '-O3',
-    '-DNDEBUG',
+    ...ways,
     '-fPIC',
     '-fvisibility=hidden',
     ...(mac ? ['-bundle', '-undefined', 'dynamic_lookup'] : ['-shared']),
     '-DBUILDING_NODE_EXTENSION',
     '-DNODE_GYP_MODULE_NAME=addon',
     `-I${join(findPackage('node-api-headers'), 'include')}`,
-    ...addon.includes.map((folder) => `-I${folder}`),
+    // Of others: their warnings are not ours.
+    ...addon.includes.map((folder) => `-isystem${folder}`),
     addon.sources[0],
   ];
 }
@@ -159,8 +177,10 @@ function run() {
   }
 }
 
-try {
-  run();
-} catch (error) {
-  console.log(`understudy: the native code was not compiled: ${error.message}`);
+if (process.argv[1] !== undefined && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  try {
+    run();
+  } catch (error) {
+    console.log(`understudy: the native code was not compiled: ${error.message}`);
+  }
 }
