@@ -25,10 +25,14 @@ export interface GraphEngine extends Widths {
     efConstruction: number,
     seed: number,
   ): Graph;
-  /** Adds a vector of length 1, of which the graph keeps half a byte a dimension. */
+  /**
+   * Adds a vector of length 1, of which the graph keeps half a byte a dimension. Not while the graph is being written.
+   * @throws RangeError for a number that is not finite or far too great
+   */
   addPoint(graph: Graph, vector: Float32Array, label: number): void;
-  /** Found no more from now on. Throws for one that is marked already. */
+  /** Found no more from now on, also while the graph is being written. Throws for one that is marked already. */
   markRemoved(graph: Graph, label: number): void;
+  /** Not while the graph is being written. */
   resizeGraph(graph: Graph, capacity: number): void;
   /** Those that are marked as removed too. */
   countPoints(graph: Graph): number;
@@ -39,6 +43,7 @@ export interface GraphEngine extends Widths {
    * @param labels of what is found, nearest first
    * @param similarities about the cosines: those of what the graph keeps
    * @returns how many were found, `wanted` at most
+   * @throws RangeError for a number that is not finite or far too great
    */
   searchGraph(
     graph: Graph,
@@ -48,8 +53,15 @@ export interface GraphEngine extends Widths {
     labels: Uint32Array,
     similarities: Float32Array,
   ): number;
-  /** Beside the thread: until it is done the graph must not grow. */
+  /**
+   * Beside the thread, as the graph is now: what is removed meanwhile is not in the file, and to add points and to resize throws
+   * until it is done.
+   */
   writeGraph(graph: Graph, file: string): Promise<void>;
+  /**
+   * Beside the thread. The file may hold anything.
+   * @throws Error when it holds no graph of such vectors that could be walked
+   */
   readGraph(dimensions: number, file: string): Promise<Graph>;
 }
 

@@ -403,6 +403,11 @@ export const EMBEDDING_REMOTE_RETRY_FIRST_MS = 1_000;
 export const EMBEDDING_REMOTE_RETRY_MAX_MS = 30_000;
 export const EMBEDDING_DIMENSIONS_MAX = 8_192;
 /**
+ * Greatest number of a vector, of either sign: what has length 1 holds none beyond 1. The native graph has the same bound, with
+ * which no product leaves what its 32 bits can hold.
+ */
+export const VECTOR_NUMBER_MAX = 2 ** 20;
+/**
  * What runs have promised in a redo log before it is in the database: so much at most, for so long at most, and how soon a
  * database that refused it is tried again.
  */

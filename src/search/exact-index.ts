@@ -7,6 +7,7 @@
  */
 import { vectorEngine } from '../../native/vector-engine.ts';
 import { BestMatches } from './best-matches.ts';
+import { checkVector } from './vector-check.ts';
 import type { AcceptId, VectorIndex, VectorMatch } from './vector-index.ts';
 
 /** There may be very many sets of a single vector: the first block begins with room for one, and doubles. */
@@ -53,8 +54,7 @@ export class ExactIndex implements VectorIndex {
 
   add(id: number, vector: Float32Array): void {
     if (!Number.isInteger(id) || id < 0 || id > ID_MAX) throw new RangeError(`${id} as an id of a vector`);
-    this.#check(vector);
-    for (const number of vector) if (!Number.isFinite(number)) throw new RangeError(`${number} in a vector`);
+    checkVector(vector, this.dimensions);
     let place = this.#places.get(id);
     if (place === undefined) {
       place = this.size;
@@ -90,7 +90,7 @@ export class ExactIndex implements VectorIndex {
   }
 
   search(vector: Float32Array, k: number, accept?: AcceptId, minSimilarity = -Infinity): VectorMatch[] {
-    this.#check(vector);
+    checkVector(vector, this.dimensions);
     const best = new BestMatches(k, minSimilarity);
     const { size } = this;
     let count = 0;
@@ -106,7 +106,7 @@ export class ExactIndex implements VectorIndex {
     return best.take();
   }
 
-  /** Looks at the given ids alone; those that are not there are passed over. */
+  /** Looks at the given ids alone; those that are not there are passed over. @param vector one that was checked */
   searchAmong(
     vector: Float32Array,
     ids: Iterable<number>,
@@ -114,7 +114,6 @@ export class ExactIndex implements VectorIndex {
     accept?: AcceptId,
     minSimilarity = -Infinity,
   ): VectorMatch[] {
-    this.#check(vector);
     const best = new BestMatches(k, minSimilarity);
     let count = 0;
     for (const id of ids) {
@@ -164,10 +163,5 @@ export class ExactIndex implements VectorIndex {
       doubled.set(block);
       this.#blocks[0] = doubled;
     }
-  }
-
-  #check({ length }: Float32Array): void {
-    if (length !== this.dimensions)
-      throw new RangeError(`a vector of ${length} dimensions where ${this.dimensions} are expected`);
   }
 }

@@ -17,6 +17,7 @@ import { type Graph, type GraphEngine, loadGraphEngine } from '../../native/grap
 import { BestMatches } from './best-matches.ts';
 import { ExactIndex } from './exact-index.ts';
 import { PROJECTION_NAME, Projection } from './projection.ts';
+import { checkVector } from './vector-check.ts';
 import type { AcceptId, SavableIndex, VectorMatch } from './vector-index.ts';
 
 /** Neighbours of a point; twice as many on the ground floor. */
@@ -71,7 +72,7 @@ export class HnswIndex implements SavableIndex {
   #idOf: number[] = [];
   /** In the exact index and not in the graph. */
   readonly #pending = new Set<number>();
-  /** A file is being written or read: the graph must not grow. */
+  /** A file is being written or read: the graph must not grow, and would refuse to. */
   #isFrozen = false;
 
   constructor(engine: GraphEngine, dimensions: number) {
@@ -125,8 +126,7 @@ export class HnswIndex implements SavableIndex {
     // Half of it compared one by one is more work than it saves.
     if (this.#graph === null || this.#pending.size > this.size / 2)
       return this.#exact.search(vector, k, accept, minSimilarity);
-    if (vector.length !== this.dimensions)
-      throw new RangeError(`a vector of ${vector.length} dimensions where ${this.dimensions} are expected`);
+    checkVector(vector, this.dimensions);
     if (k <= 0) return [];
     const wanted = Math.min(this.#labels.size, this.#countCandidates(k, accept !== undefined));
     const ids = this.#searchGraph(this.#graph, vector, wanted);

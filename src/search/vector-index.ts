@@ -28,7 +28,8 @@ export interface VectorIndex {
    * Adds a vector, or replaces the one with this id. It is found from the next search on.
    * @param id whole number, 0 … 2^32 − 1; an id may come again after it was removed
    * @param vector of length 1, or all zeros (similar to nothing); copied
-   * @throws RangeError for another id, another number of dimensions, or numbers that are not finite
+   * @throws RangeError for another id, another number of dimensions, and for a number that is not finite or beyond
+   *   VECTOR_NUMBER_MAX; nothing has changed then
    */
   add(id: number, vector: Float32Array): void;
   /** @returns false when it was not there */
@@ -45,7 +46,7 @@ export interface VectorIndex {
    * @param accept others are left out; whenever `k` acceptable ones are there and similar enough, `k` are returned
    * @param minSimilarity less similar ones are left out
    * @returns best first; equally similar ones by id
-   * @throws RangeError for another number of dimensions
+   * @throws RangeError for another number of dimensions, and for a number as `add` refuses it
    */
   search(vector: Float32Array, k: number, accept?: AcceptId, minSimilarity?: number): VectorMatch[];
   /**

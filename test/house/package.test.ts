@@ -82,6 +82,7 @@ describe('the installed package', () => {
       'bytes',
       'bytes.cc',
       'compile.mjs',
+      'graph',
       'graph.cc',
       'memory.cc',
       'sockets.cc',

@@ -13,6 +13,8 @@ const M = 16;
 const EF = 64;
 /** How far a similarity may be off, as src/search/hnsw-index.ts has it: a graph keeps fifteen values a number. */
 const COARSENESS = 0.1;
+/** What no vector holds: the walk over a graph went on for ever with some of them. */
+const ABSURD = [Number.NaN, Infinity, -Infinity, 3e38, -3e38, 2 ** 21];
 
 let dir: string;
 beforeAll(() => {
@@ -155,6 +157,8 @@ describe.each(levels)('a graph at level %i', (level) => {
       () => engine.addPoint(graph, vector, -1),
       () => engine.addPoint(graph, vector, 1.5),
       () => engine.addPoint(graph, vectors[1]!, 0),
+      ...ABSURD.map((number) => () => engine.addPoint(graph, vector.with(3, number), 50)),
+      ...ABSURD.map((number) => () => search(graph, vector.with(3, number), 5)),
       () => engine.addPoint({} as Graph, vector, 50),
       () => engine.addPoint(null as unknown as Graph, vector, 50),
       () => engine.searchGraph(graph, new Float32Array(9), 5, 10, labels, similarities),
@@ -169,7 +173,23 @@ describe.each(levels)('a graph at level %i', (level) => {
       () => (engine.addPoint as () => void)(),
     ];
     for (const call of wrong) expect(call).toThrow();
+    for (const number of ABSURD) {
+      expect(() => search(graph, vector.with(0, number), 5)).toThrow(RangeError);
+      expect(() => engine.addPoint(graph, vector.with(0, number), 50)).toThrow(RangeError);
+    }
     expect(search(graph, vector, 1)[0]!.label).toBe(0);
+    expect(engine.countPoints(graph)).toBe(50);
+  });
+
+  it('answers for the smallest and the greatest numbers that a vector may hold', () => {
+    const { graph, prng } = createGraph(33, 500);
+    for (const size of [2 ** -149, 1e-38, 1e-30, 1e-29, 2 ** 20]) {
+      const vector = randomVector(prng, 33).map((number) => Math.sign(number) * size);
+      engine.addPoint(engine.createGraph(33, 1, M, EF, 100), vector, 0);
+      const near = search(graph, vector, 20);
+      expect(near).toHaveLength(20);
+      for (const { similarity } of near) expect(similarity).toSatisfy(Number.isFinite);
+    }
   });
 });
 
@@ -194,12 +214,94 @@ describe('the file of a graph', () => {
     await engine.writeGraph(graph, file);
     const bytes = readFileSync(file);
     const bad = join(dir, 'bad.graph');
-    for (const content of [Buffer.alloc(0), Buffer.from('no graph'), bytes.subarray(0, bytes.length - 1)]) {
+    const longer = Buffer.concat([bytes, Buffer.alloc(1)]);
+    for (const content of [Buffer.alloc(0), Buffer.from('no graph'), bytes.subarray(0, -1), longer]) {
       writeFileSync(bad, content);
       await expect(engine.readGraph(33, bad)).rejects.toThrow();
     }
     await expect(engine.readGraph(33, join(dir, 'none.graph'))).rejects.toThrow();
     await expect(engine.readGraph(200, file)).rejects.toThrow('other vectors');
     await expect(engine.writeGraph(graph, join(dir, 'no', 'folder'))).rejects.toThrow();
+  });
+
+  it('is refused where it leads out of the graph, or says of itself what cannot be', async () => {
+    const { graph } = createGraph(33, 400);
+    const file = join(dir, 'whole.graph');
+    await engine.writeGraph(graph, file);
+    const bytes = readFileSync(file);
+    const HEAD_BYTES = 96;
+    const pointBytes = Number(bytes.readBigUInt64LE(24));
+    const rowAt = Number(bytes.readBigUInt64LE(40));
+    const upperAt = HEAD_BYTES + 400 * pointBytes;
+    // Of the first point that has any: the lists of the floors above.
+    let firstUpper = upperAt;
+    while (bytes.readUInt32LE(firstUpper) === 0) firstUpper += 4;
+    const changes: Record<string, (copy: Buffer) => void> = {
+      'room for more than there can be': (copy) => copy.writeBigUInt64LE(1n << 40n, 8),
+      'room for fewer than there are': (copy) => copy.writeBigUInt64LE(399n, 8),
+      'more points than the file has': (copy) => copy.writeBigUInt64LE(401n, 16),
+      'points of another size': (copy) => copy.writeBigUInt64LE(1n, 24),
+      'points whose size times their number is small again': (copy) => copy.writeBigUInt64LE(1n << 61n, 24),
+      'a beginning that is not there': (copy) => copy.writeUInt32LE(400, 52),
+      'a beginning on a floor that it has not': (copy) => copy.writeInt32LE(copy.readInt32LE(48) + 1, 48),
+      'a beginning below the ground': (copy) => copy.writeInt32LE(-1, 48),
+      'other links above': (copy) => copy.writeBigUInt64LE(1_000_000n, 56),
+      'other links on the ground': (copy) => copy.writeBigUInt64LE(5n, 64),
+      'no candidates': (copy) => copy.writeBigUInt64LE(0n, 88),
+      'a neighbour that is not there': (copy) => copy.writeUInt32LE(400, HEAD_BYTES + 4),
+      'more neighbours than there is room for': (copy) => copy.writeUInt16LE(33, HEAD_BYTES),
+      'a row without a scale': (copy) => copy.writeFloatLE(Number.NaN, HEAD_BYTES + rowAt + 32),
+      'a row of numbers that none has': (copy) => copy.writeUInt8(0, HEAD_BYTES + rowAt),
+      'a label twice': (copy) => copy.writeUInt32LE(1, HEAD_BYTES + pointBytes - 8),
+      'a label beyond all': (copy) => copy.writeUInt32LE(1, HEAD_BYTES + pointBytes - 4),
+      'half a list above': (copy) => copy.writeUInt32LE(copy.readUInt32LE(firstUpper) - 4, firstUpper),
+      'a list above beyond the file': (copy) => copy.writeUInt32LE(68 * 64, firstUpper),
+      'a neighbour above that is not there': (copy) => copy.writeUInt32LE(400, firstUpper + 8),
+    };
+    const bad = join(dir, 'odd.graph');
+    for (const [what, change] of Object.entries(changes)) {
+      const copy = Buffer.from(bytes);
+      change(copy);
+      writeFileSync(bad, copy);
+      await expect(engine.readGraph(33, bad), what).rejects.toThrow();
+    }
+    writeFileSync(bad, bytes);
+    expect(engine.countPoints(await engine.readGraph(33, bad))).toBe(400);
+  });
+
+  it('holds the graph as it was when the writing began, whatever is removed meanwhile', async () => {
+    const { graph, vectors } = createGraph(33);
+    engine.markRemoved(graph, 7);
+    const files = [join(dir, 'first.graph'), join(dir, 'second.graph')] as const;
+    const written = engine.writeGraph(graph, files[0]);
+    for (let label = 100; label < 200; label++) engine.markRemoved(graph, label);
+    const again = engine.writeGraph(graph, files[1]);
+    expect(() => engine.addPoint(graph, vectors[0]!, SIZE)).toThrow('being written');
+    expect(() => engine.resizeGraph(graph, 2 * SIZE)).toThrow('being written');
+    expect(search(graph, vectors[100]!, 30).every(({ label }) => label < 100 || label >= 200)).toBe(true);
+    await Promise.all([written, again]);
+    const [before, after] = [await engine.readGraph(33, files[0]), await engine.readGraph(33, files[1])];
+    const holds = (of: Graph, label: number) => search(of, vectors[label]!, 1)[0]!.label === label;
+    expect([holds(before, 7), holds(before, 100), holds(before, 99)]).toEqual([false, true, true]);
+    expect([holds(after, 7), holds(after, 100), holds(after, 99)]).toEqual([false, false, true]);
+    engine.resizeGraph(graph, SIZE + 1);
+    engine.addPoint(graph, vectors[0]!, SIZE);
+    await expect(engine.writeGraph(graph, join(dir, 'no', 'folder'))).rejects.toThrow();
+    engine.resizeGraph(graph, SIZE + 2);
+  });
+
+  it('takes new points where all that lie around were removed', () => {
+    const { graph, vectors, prng } = createGraph(16);
+    engine.resizeGraph(graph, SIZE + 400);
+    // Equal ones are one another's neighbours, and soon nobody else's.
+    for (let label = SIZE; label < SIZE + 300; label++) engine.addPoint(graph, vectors[0]!, label);
+    for (let label = SIZE; label < SIZE + 300; label++) engine.markRemoved(graph, label);
+    engine.markRemoved(graph, 0);
+    for (let n = 0; n < 20; n++) {
+      const label = SIZE + 300 + n;
+      engine.addPoint(graph, vectors[0]!, label);
+      expect(search(graph, vectors[0]!, 400, 400).some((near) => near.label === label)).toBe(true);
+      engine.addPoint(graph, randomVector(prng, 16), label + 50);
+    }
   });
 });

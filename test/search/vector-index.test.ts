@@ -13,6 +13,10 @@ const KINDS: Record<string, (dimensions: number) => VectorIndex> = {
   hnsw: (dimensions) => new HnswIndex(loadHnswlib(), dimensions),
 };
 
+/** What no vector holds. */
+const ABSURD = [Number.NaN, Infinity, -Infinity, 3e38, -(2 ** 21)];
+const withNumber = (number: number) => Float32Array.of(1, number);
+
 function unit(numbers: ArrayLike<number>): Float32Array {
   const vector = Float32Array.from(numbers);
   const length = Math.hypot(...vector);
@@ -92,9 +96,10 @@ describe.each(Object.entries(KINDS))('the %s index', (_name, make) => {
     const index = make(2);
     for (const id of [-1, 0.5, 2 ** 32, Number.NaN])
       expect(() => index.add(id, Float32Array.of(1, 0))).toThrow(RangeError);
-    for (const vector of [Float32Array.of(1), Float32Array.of(Number.NaN, 0), Float32Array.of(1, Infinity)])
+    for (const vector of [Float32Array.of(1), Float32Array.of(1, 0, 0), ...ABSURD.map(withNumber)]) {
       expect(() => index.add(1, vector)).toThrow(RangeError);
-    expect(() => index.search(Float32Array.of(1, 0, 0), 1)).toThrow(RangeError);
+      for (const k of [0, 1]) expect(() => index.search(vector, k)).toThrow(RangeError);
+    }
     expect(index.size).toBe(0);
     index.add(2 ** 32 - 1, Float32Array.of(1, 0));
     expect(index.search(Float32Array.of(1, 0), 1)[0]!.id).toBe(2 ** 32 - 1);
@@ -189,6 +194,21 @@ describe('the hnsw index with a graph', () => {
     }
     expect(wanted).toBe(1_000);
     expect(found / wanted).toBeGreaterThanOrEqual(0.98);
+  });
+
+  it('refuses what no vector holds, and answers as ever afterwards', () => {
+    for (const dimensions of [64, 600]) {
+      const { exact, hnsw, next } = fill(createPrng(27), 3_000, dimensions);
+      tendAll(hnsw);
+      const query = next();
+      for (const number of ABSURD) {
+        const absurd = query.with(5, number);
+        expect(() => hnsw.search(absurd, 5)).toThrow(RangeError);
+        expect(() => hnsw.search(absurd, 5, (id) => id > 9, 0.2)).toThrow(RangeError);
+        expect(() => hnsw.add(7, absurd)).toThrow(RangeError);
+      }
+      expect(hnsw.search(query, 1)).toEqual(exact.search(query, 1));
+    }
   });
 
   it('answers the same while the graph is made as before and after it', () => {

@@ -1,0 +1,191 @@
+/**
+ * The file of a graph, in the form that hnswlib gives it: a head, for each point its neighbours on the ground floor, its row
+ * and its label, then for each its neighbours above. Written and read beside the thread of the graph. A file that is read
+ * may be anything: what it says is looked at before it is used, since a walk follows its links without looking.
+ */
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <istream>
+#include <memory>
+#include <ostream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "graph.h"
+
+namespace {
+
+/** Of the list of neighbours on the ground floor: a bit of the byte behind the list's length says that a point is removed. */
+constexpr size_t kMarkAt = 2;
+constexpr uint8_t kMark = 1;
+
+/** Floors that a point has at most: the library draws so many for none of so few points. */
+constexpr size_t kFloorsMax = 64;
+/** Room for so many points is taken at once, and for twice as many as there are; more of it when they come. */
+constexpr size_t kRoomMin = 1 << 16;
+/** Seed of the levels of points that are added later: that of a generator which got none. */
+constexpr size_t kSeedOfRead = 1;
+/** Written at once. */
+constexpr size_t kChunkBytes = 1 << 18;
+
+/** How the file begins, a number behind the other without a gap. */
+struct FileHead {
+  uint64_t ground_at;
+  uint64_t capacity;
+  uint64_t count;
+  uint64_t point_bytes;
+  uint64_t label_at;
+  uint64_t row_at;
+  int32_t top;
+  uint32_t entry;
+  uint64_t links;
+  uint64_t ground_links;
+  uint64_t links_again;
+  double level_factor;
+  uint64_t ef;
+};
+static_assert(sizeof(FileHead) == 96 && sizeof(size_t) == 8, "the numbers of the file's head");
+
+inline void WriteGraphBytes(const Graph& graph, const Marks& removed, std::ostream& out) {
+  const Points& points = graph.points();
+  const size_t count = points.cur_element_count;
+  const FileHead head = {
+      points.offsetLevel0_, points.max_elements_, count,
+      points.size_data_per_element_, points.label_offset_, points.offsetData_,
+      points.maxlevel_, points.enterpoint_node_, points.maxM_,
+      points.maxM0_, points.M_, points.mult_,
+      points.ef_construction_,
+  };
+  out.write(reinterpret_cast<const char*>(&head), sizeof(head));
+  const size_t size = points.size_data_per_element_;
+  const size_t step = std::max<size_t>(1, kChunkBytes / size);
+  std::vector<char> chunk;
+  for (size_t from = 0; from < count; from += step) {
+    const size_t some = std::min(step, count - from);
+    const char* start = points.data_level0_memory_ + from * size;
+    chunk.assign(start, start + some * size);
+    for (size_t i = 0; i < some; i++) {
+      if (removed[from + i]) chunk[i * size + kMarkAt] |= kMark;
+    }
+    out.write(chunk.data(), static_cast<std::streamsize>(chunk.size()));
+  }
+  for (size_t i = 0; i < count; i++) {
+    const size_t floors = static_cast<size_t>(points.element_levels_[i]);
+    const uint32_t bytes = static_cast<uint32_t>(floors * points.size_links_per_element_);
+    out.write(reinterpret_cast<const char*>(&bytes), sizeof(bytes));
+    if (bytes > 0) out.write(points.linkLists_[i], bytes);
+  }
+}
+
+/** Reads one graph and is done. */
+class GraphReader {
+ public:
+  GraphReader(std::istream& in, size_t bytes) : in_(in), left_(bytes) {}
+
+  std::unique_ptr<Graph> Read(size_t dimensions) {
+    FileHead head;
+    Take(&head, sizeof(head));
+    std::unique_ptr<Graph> graph = MakeGraph(head, dimensions);
+    Points& points = graph->unread_points();
+    if (head.count > left_ / points.size_data_per_element_) Refuse();
+    Take(points.data_level0_memory_, head.count * points.size_data_per_element_);
+    // From here on the library frees what the floors of each point say.
+    points.cur_element_count = head.count;
+    for (tableint id = 0; id < head.count; id++) ReadFloors(points, id);
+    if (left_ != 0) Refuse();
+    for (tableint id = 0; id < head.count; id++) ReadPoint(*graph, points, id);
+    if (head.count > 0) {
+      if (head.entry >= head.count || head.top != points.element_levels_[head.entry]) Refuse();
+      points.enterpoint_node_ = head.entry;
+      points.maxlevel_ = head.top;
+    }
+    return graph;
+  }
+
+ private:
+  [[noreturn]] static void Refuse() { throw std::runtime_error("the file is damaged, or no graph"); }
+
+  void Take(void* into, size_t bytes) {
+    if (bytes > left_) Refuse();
+    left_ -= bytes;
+    if (bytes > 0 && !in_.read(static_cast<char*>(into), static_cast<std::streamsize>(bytes))) Refuse();
+  }
+
+  /** An empty one, of the shape that the head tells. */
+  static std::unique_ptr<Graph> MakeGraph(const FileHead& head, size_t dimensions) {
+    if (head.capacity == 0 || head.capacity > kCapacityMax || head.count > head.capacity) Refuse();
+    if (head.links < 2 || head.links > kLinksMax || head.links_again != head.links) Refuse();
+    if (head.ef == 0 || head.ef > UINT32_MAX) Refuse();
+    const size_t capacity = std::min<size_t>(head.capacity, std::max<size_t>(kRoomMin, 2 * head.count));
+    std::unique_ptr<Graph> graph(new Graph(dimensions, capacity, head.links, head.ef, kSeedOfRead));
+    const Points& points = graph->points();
+    if (head.ground_at != points.offsetLevel0_ || head.ground_links != points.maxM0_) Refuse();
+    if (head.point_bytes != points.size_data_per_element_ || head.label_at != points.label_offset_ ||
+        head.row_at != points.offsetData_) {
+      throw std::runtime_error("the graph is of other vectors");
+    }
+    return graph;
+  }
+
+  void ReadFloors(Points& points, tableint id) {
+    uint32_t bytes;
+    Take(&bytes, sizeof(bytes));
+    const size_t floors = bytes / points.size_links_per_element_;
+    if (bytes % points.size_links_per_element_ != 0 || floors > kFloorsMax || bytes > left_) Refuse();
+    if (bytes == 0) return;
+    // The library frees it.
+    points.linkLists_[id] = static_cast<char*>(malloc(bytes));
+    if (points.linkLists_[id] == nullptr) throw std::bad_alloc();
+    points.element_levels_[id] = static_cast<int>(floors);
+    Take(points.linkLists_[id], bytes);
+  }
+
+  void ReadPoint(Graph& graph, Points& points, tableint id) {
+    auto* ground = reinterpret_cast<uint8_t*>(points.get_linklist0(id));
+    if ((ground[kMarkAt] & kMark) != 0) graph.MarkRead(id);
+    memset(ground + kMarkAt, 0, sizeof(hnswlib::linklistsizeint) - kMarkAt);
+    CheckList(points, points.get_linklist0(id), points.maxM0_, 0);
+    for (int floor = 1; floor <= points.element_levels_[id]; floor++) {
+      CheckList(points, points.get_linklist(id, floor), points.maxM_, floor);
+    }
+    if (!graph.space().IsRow(points.getDataByInternalId(id))) Refuse();
+    const hnswlib::labeltype label = points.getExternalLabel(id);
+    if (label > UINT32_MAX || !points.label_lookup_.emplace(label, id).second) Refuse();
+  }
+
+  /** Neighbours that are there, on this floor too. */
+  static void CheckList(const Points& points, hnswlib::linklistsizeint* list, size_t most, int floor) {
+    const size_t size = points.getListCount(list);
+    if (size > most) Refuse();
+    const tableint* ids = list + 1;
+    for (size_t i = 0; i < size; i++) {
+      if (ids[i] >= points.cur_element_count || points.element_levels_[ids[i]] < floor) Refuse();
+    }
+  }
+
+  std::istream& in_;
+  size_t left_;
+};
+
+inline void WriteGraphFile(const Graph& graph, const Marks& removed, const std::string& path) {
+  std::ofstream out(path, std::ios::binary);
+  WriteGraphBytes(graph, removed, out);
+  // A disk that took less than all says so at the latest here.
+  out.close();
+  if (!out) throw std::runtime_error("the file cannot be written");
+}
+
+inline std::unique_ptr<Graph> ReadGraphFile(size_t dimensions, const std::string& path) {
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  const std::streamoff bytes = in ? static_cast<std::streamoff>(in.tellg()) : -1;
+  if (bytes < 0 || !in.seekg(0)) throw std::runtime_error("the file cannot be read");
+  return GraphReader(in, static_cast<size_t>(bytes)).Read(dimensions);
+}
+
+}  // namespace

@@ -1,0 +1,222 @@
+/**
+ * Rows: what a graph keeps of a vector, half a byte a dimension, and how rows are compared with each other and with what is
+ * looked for.
+ */
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <vector>
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#define UNDERSTUDY_X64 1
+#include <immintrin.h>
+#endif
+
+#include "hnswlib.h"
+
+namespace {
+
+/**
+ * A row takes half a byte a dimension. Each step of it holds the dimensions of one half step in the lower halves of its
+ * bytes and those of the next in the upper ones. Rows are filled up with zeros to whole steps.
+ */
+constexpr size_t kStepBytes = 32;
+constexpr size_t kStepDimensions = 2 * kStepBytes;
+/** The greatest number of a row, and of what is looked for. A row's are stored with eight added to each. */
+constexpr int kRowMax = 7;
+constexpr int kQueryMax = 127;
+constexpr int kOffset = 8;
+
+/**
+ * Numbers that a vector may hold: those of one of length 1 are far smaller, and with these no product leaves what 32 bits can
+ * hold. Of one whose greatest number is below the least, nothing is left.
+ */
+constexpr float kNumberMax = 1 << 20;
+constexpr float kNumberMin = 1e-30f;
+
+// Sums of products of bytes are whole numbers: every machine comes to the same ones, in whatever order it adds.
+
+/** `query` by the row as it is stored, eight added to each number. */
+int32_t MultiplyAnywhere(const int8_t* query, const uint8_t* row, size_t steps) {
+  int32_t sum = 0;
+  for (; steps > 0; steps--, query += kStepDimensions, row += kStepBytes) {
+    for (size_t i = 0; i < kStepBytes; i++) sum += query[i] * (row[i] & 15) + query[kStepBytes + i] * (row[i] >> 4);
+  }
+  return sum;
+}
+
+int32_t MultiplyRowsAnywhere(const uint8_t* a, const uint8_t* b, size_t steps) {
+  int32_t sum = 0;
+  for (size_t i = 0; i < steps * kStepBytes; i++) {
+    sum += ((a[i] & 15) - kOffset) * ((b[i] & 15) - kOffset) + ((a[i] >> 4) - kOffset) * ((b[i] >> 4) - kOffset);
+  }
+  return sum;
+}
+
+#if defined(UNDERSTUDY_X64)
+/** Steps whose products fit sums of 16 bits: each adds two of 15 by 127 at most. */
+constexpr size_t kQuerySteps = 8;
+/** The same of two by 7 by 7. */
+constexpr size_t kRowSteps = 256;
+
+__attribute__((target("avx2"))) inline int32_t AddLanes(__m256i sums) {
+  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+  four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+  four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1));
+  return _mm_cvtsi128_si32(four);
+}
+
+__attribute__((target("avx2"))) inline __m256i Load(const void* bytes) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(bytes));
+}
+
+__attribute__((target("avx2"))) inline __m256i LowerHalves(__m256i bytes) {
+  return _mm256_and_si256(bytes, _mm256_set1_epi8(15));
+}
+
+__attribute__((target("avx2"))) inline __m256i UpperHalves(__m256i bytes) {
+  return LowerHalves(_mm256_srli_epi16(bytes, 4));
+}
+
+/** Sums of 16 bits as half as many of 32. */
+__attribute__((target("avx2"))) inline __m256i Widen(__m256i sums) {
+  return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+}
+
+__attribute__((target("avx2"))) int32_t MultiplyAvx2(const int8_t* query, const uint8_t* row, size_t steps) {
+  __m256i sums = _mm256_setzero_si256();
+  while (steps > 0) {
+    const size_t some = std::min(steps, kQuerySteps);
+    __m256i lower = _mm256_setzero_si256();
+    __m256i upper = _mm256_setzero_si256();
+    for (size_t i = 0; i < some; i++, query += kStepDimensions, row += kStepBytes) {
+      const __m256i bytes = Load(row);
+      lower = _mm256_add_epi16(lower, _mm256_maddubs_epi16(LowerHalves(bytes), Load(query)));
+      upper = _mm256_add_epi16(upper, _mm256_maddubs_epi16(UpperHalves(bytes), Load(query + kStepBytes)));
+    }
+    sums = _mm256_add_epi32(sums, _mm256_add_epi32(Widen(lower), Widen(upper)));
+    steps -= some;
+  }
+  return AddLanes(sums);
+}
+
+/** Products of what two rows' halves stand for, in pairs: the instruction takes one side without a sign. */
+__attribute__((target("avx2"))) inline __m256i MultiplyHalves(__m256i a, __m256i b) {
+  const __m256i offset = _mm256_set1_epi8(kOffset);
+  const __m256i first = _mm256_sub_epi8(a, offset);
+  const __m256i second = _mm256_sub_epi8(b, offset);
+  return _mm256_maddubs_epi16(_mm256_abs_epi8(first), _mm256_sign_epi8(second, first));
+}
+
+__attribute__((target("avx2"))) int32_t MultiplyRowsAvx2(const uint8_t* a, const uint8_t* b, size_t steps) {
+  __m256i sums = _mm256_setzero_si256();
+  while (steps > 0) {
+    const size_t some = std::min(steps, kRowSteps);
+    __m256i lower = _mm256_setzero_si256();
+    __m256i upper = _mm256_setzero_si256();
+    for (size_t i = 0; i < some; i++, a += kStepBytes, b += kStepBytes) {
+      lower = _mm256_add_epi16(lower, MultiplyHalves(LowerHalves(Load(a)), LowerHalves(Load(b))));
+      upper = _mm256_add_epi16(upper, MultiplyHalves(UpperHalves(Load(a)), UpperHalves(Load(b))));
+    }
+    sums = _mm256_add_epi32(sums, _mm256_add_epi32(Widen(lower), Widen(upper)));
+    steps -= some;
+  }
+  return AddLanes(sums);
+}
+
+#endif
+
+auto multiply = MultiplyAnywhere;
+auto multiply_rows = MultiplyRowsAnywhere;
+
+uint32_t UseLevel([[maybe_unused]] uint32_t level) {
+#if defined(UNDERSTUDY_X64)
+  __builtin_cpu_init();
+  const bool is_wide = level > 0 && __builtin_cpu_supports("avx2");
+  multiply = is_wide ? MultiplyAvx2 : MultiplyAnywhere;
+  multiply_rows = is_wide ? MultiplyRowsAvx2 : MultiplyRowsAnywhere;
+#endif
+  return multiply == MultiplyAnywhere ? 0 : 1;
+}
+
+// Once, as the addon is loaded.
+const uint32_t kWidest = UseLevel(UINT32_MAX);
+
+/** A row: a vector's numbers by halves of bytes, then what 1 of them stands for. */
+float ReadScale(const void* row, size_t bytes) {
+  float scale;
+  memcpy(&scale, static_cast<const uint8_t*>(row) + bytes, sizeof(scale));
+  return scale;
+}
+
+float MeasureRows(const void* a, const void* b, const void* steps_of_rows) {
+  const size_t steps = *static_cast<const size_t*>(steps_of_rows);
+  const int32_t product = multiply_rows(static_cast<const uint8_t*>(a), static_cast<const uint8_t*>(b), steps);
+  return 1 - static_cast<float>(product) * ReadScale(a, steps * kStepBytes) * ReadScale(b, steps * kStepBytes);
+}
+
+class RowSpace : public hnswlib::SpaceInterface<float> {
+ public:
+  explicit RowSpace(size_t dimensions)
+      : dimensions_(dimensions), steps_((dimensions + kStepDimensions - 1) / kStepDimensions) {}
+
+  size_t get_data_size() override { return row_bytes() + sizeof(float); }
+  hnswlib::DISTFUNC<float> get_dist_func() override { return MeasureRows; }
+  void* get_dist_func_param() override { return &steps_; }
+
+  /** Whether `row` is one that MakeRow may have made. */
+  bool IsRow(const void* row) const {
+    const auto* bytes = static_cast<const uint8_t*>(row);
+    bool fits = true;
+    // With eight added, what is stored is 1 to 15.
+    for (size_t i = 0; i < row_bytes(); i++) fits &= (bytes[i] & 15) != 0 && bytes[i] >> 4 != 0;
+    const float scale = ReadScale(row, row_bytes());
+    return fits && scale >= 0 && scale <= kNumberMax / kRowMax;
+  }
+
+  size_t dimensions() const { return dimensions_; }
+  size_t steps() const { return steps_; }
+  /** Of a row's numbers. */
+  size_t row_bytes() const { return steps_ * kStepBytes; }
+
+  /** Into whole numbers, the greatest as `most`; those beyond the vector are zeros. @returns what 1 stands for */
+  float Quantise(const float* vector, int most, std::vector<int8_t>* into) const {
+    float greatest = 0;
+    bool fits = true;
+    for (size_t i = 0; i < dimensions_; i++) {
+      const float size = std::fabs(vector[i]);
+      // False for what is no number, too.
+      fits &= size <= kNumberMax;
+      greatest = std::max(greatest, size);
+    }
+    if (!fits) throw std::range_error("a vector holds a number that is not finite or far too great");
+    if (greatest < kNumberMin) greatest = 0;
+    const float factor = greatest > 0 ? most / greatest : 0;
+    into->assign(steps_ * kStepDimensions, 0);
+    for (size_t i = 0; i < dimensions_; i++) (*into)[i] = static_cast<int8_t>(std::lrintf(vector[i] * factor));
+    return greatest / most;
+  }
+
+  std::vector<uint8_t> MakeRow(const float* vector) const {
+    std::vector<int8_t> numbers;
+    const float scale = Quantise(vector, kRowMax, &numbers);
+    std::vector<uint8_t> row(row_bytes() + sizeof(scale));
+    for (size_t i = 0; i < row_bytes(); i++) {
+      const int8_t* lower = &numbers[i / kStepBytes * kStepDimensions + i % kStepBytes];
+      row[i] = static_cast<uint8_t>((lower[0] + kOffset) | (lower[kStepBytes] + kOffset) << 4);
+    }
+    memcpy(&row[row_bytes()], &scale, sizeof(scale));
+    return row;
+  }
+
+ private:
+  size_t dimensions_;
+  size_t steps_;
+};
+
+}  // namespace

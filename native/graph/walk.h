@@ -1,0 +1,138 @@
+/** How the points of a graph that are nearest to a vector are found. On the thread of the graph. */
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "graph.h"
+#include "rows.h"
+
+namespace {
+
+constexpr size_t kLineBytes = 64;
+
+inline void Prefetch(const char* from, size_t bytes) {
+  for (size_t at = 0; at < bytes + kLineBytes - 1; at += kLineBytes) __builtin_prefetch(from + at);
+}
+
+/** Distance first, so that pairs are in its order. */
+using Near = std::pair<float, tableint>;
+
+class Walk {
+ public:
+  /** @throws std::range_error for numbers that no vector holds */
+  Walk(const Graph& graph, const float* vector)
+      : graph_(graph), points_(graph.points()), steps_(graph.space().steps()), row_bytes_(graph.space().row_bytes()) {
+    scale_ = graph.space().Quantise(vector, kQueryMax, &query_);
+    for (const int8_t number : query_) excess_ += kOffset * number;
+  }
+
+  /** The nearest points that are not marked as removed, nearest first: `wanted` of the `ef` that are kept on the way. */
+  std::vector<Near> Run(size_t wanted, size_t ef) {
+    const size_t count = points_.cur_element_count;
+    if (count == 0) return {};
+    std::vector<Near> kept = WalkGround(Descend(), std::min(std::max(ef, wanted), count));
+    std::sort_heap(kept.begin(), kept.end());
+    if (kept.size() > wanted) kept.resize(wanted);
+    return kept;
+  }
+
+ private:
+  float Measure(tableint id) const {
+    const char* row = points_.getDataByInternalId(id);
+    const int32_t product = multiply(query_.data(), reinterpret_cast<const uint8_t*>(row), steps_) - excess_;
+    return 1 - static_cast<float>(product) * scale_ * ReadScale(row, row_bytes_);
+  }
+
+  void Expect(tableint id) const { Prefetch(points_.getDataByInternalId(id), row_bytes_ + sizeof(float)); }
+
+  /** From the top to the floor above the ground, always to the nearest neighbour. */
+  tableint Descend() const {
+    tableint at = points_.enterpoint_node_;
+    float distance = Measure(at);
+    for (int level = points_.maxlevel_; level > 0; level--) {
+      for (bool has_moved = true; has_moved;) {
+        has_moved = false;
+        auto* list = points_.get_linklist(at, level);
+        const size_t size = points_.getListCount(list);
+        const auto* ids = reinterpret_cast<const tableint*>(list + 1);
+        for (size_t i = 0; i < size; i++) Expect(ids[i]);
+        for (size_t i = 0; i < size; i++) {
+          const float other = Measure(ids[i]);
+          // Nearer each time, whatever the numbers are: so it ends.
+          if (!(other < distance)) continue;
+          distance = other;
+          at = ids[i];
+          has_moved = true;
+        }
+      }
+    }
+    return at;
+  }
+
+  /** @returns a heap, the farthest first */
+  std::vector<Near> WalkGround(tableint start, size_t ef) const {
+    hnswlib::VisitedList* visited = points_.visited_list_pool_->getFreeVisitedList();
+    hnswlib::vl_type* marks = visited->mass;
+    const hnswlib::vl_type mark = visited->curV;
+    std::vector<Near> kept;
+    kept.reserve(ef + 1);
+    std::vector<Near> open;
+    open.reserve(4 * ef);
+    std::vector<tableint> fresh(points_.maxM0_);
+    float bound = std::numeric_limits<float>::infinity();
+    const auto note = [&](float distance, tableint id) {
+      open.emplace_back(distance, id);
+      std::push_heap(open.begin(), open.end(), std::greater<Near>());
+      if (graph_.IsRemoved(id)) return;
+      kept.emplace_back(distance, id);
+      std::push_heap(kept.begin(), kept.end());
+      if (kept.size() > ef) {
+        std::pop_heap(kept.begin(), kept.end());
+        kept.pop_back();
+      }
+      if (kept.size() == ef) bound = kept.front().first;
+    };
+    marks[start] = mark;
+    note(Measure(start), start);
+    while (!open.empty() && open.front().first <= bound) {
+      const tableint at = open.front().second;
+      std::pop_heap(open.begin(), open.end(), std::greater<Near>());
+      open.pop_back();
+      auto* list = points_.get_linklist0(at);
+      const size_t size = points_.getListCount(list);
+      const auto* ids = reinterpret_cast<const tableint*>(list + 1);
+      size_t count = 0;
+      for (size_t i = 0; i < size; i++) {
+        const tableint id = ids[i];
+        if (marks[id] == mark) continue;
+        marks[id] = mark;
+        Expect(id);
+        fresh[count++] = id;
+      }
+      for (size_t i = 0; i < count; i++) {
+        const float distance = Measure(fresh[i]);
+        if (distance < bound) note(distance, fresh[i]);
+      }
+      if (!open.empty()) Prefetch(reinterpret_cast<const char*>(points_.get_linklist0(open.front().second)), points_.size_links_level0_);
+    }
+    points_.visited_list_pool_->releaseVisitedList(visited);
+    return kept;
+  }
+
+  const Graph& graph_;
+  const Points& points_;
+  const size_t steps_;
+  const size_t row_bytes_;
+  std::vector<int8_t> query_;
+  float scale_;
+  /** What the eights that are added to a row's numbers bring. */
+  int32_t excess_ = 0;
+};
+
+}  // namespace
