@@ -11,7 +11,7 @@ import { type MetricsData, ProcessMetrics } from './api/metrics.ts';
 import { UserEpochs } from './api/user-epochs.ts';
 import { loadEmbeddedSecret } from './auth/embedded-secret.ts';
 import { Revocations } from './auth/revocations.ts';
-import { signUserToken } from './auth/sign-token.ts';
+import { OWNER, signUserToken } from './auth/sign-token.ts';
 import { type Config, silenceModelRuntime } from './config.ts';
 import { Front, type Parts } from './front.ts';
 import { FrontThreads } from './front-threads.ts';
@@ -41,15 +41,12 @@ import { findLoosePlaces } from './storage/loose-places.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './storage/writer-claim.ts';
 import { checkStudent, StudentThread } from './student-thread.ts';
 
-/** The first user, where nobody else says who that is. */
-const OWNER_EMAIL = 'owner@understudy.local';
-
 /** What runs after a start. */
 export interface RunningUnderstudy {
   /** Without a trailing slash; null when the part was not asked for. */
   api_url: string | null;
   gateway_url: string | null;
-  /** A token for the first user, where this service signs its own; null where tokens come from elsewhere. */
+  /** A token for the first user, where this service signs its own; null where tokens come from elsewhere. For terminals alone. */
   owner_token: string | null;
   /** Drains and closes everything. Called once. */
   stop(): Promise<void>;
@@ -380,8 +377,7 @@ function openComputePool(config: Config): ComputePool {
 function signOwnerToken({ auth }: Config): Promise<string> {
   const lifetimeS = OWNER_TOKEN_HOURS * 3_600;
   return signUserToken(auth, auth.jwt_secret!, {
-    email: OWNER_EMAIL,
-    name: 'Owner',
+    ...OWNER,
     lifetimeS,
     nowMs: Date.now(),
   });

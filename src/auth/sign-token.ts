@@ -2,6 +2,9 @@
 import { SignJWT } from 'jose';
 import type { Config } from '../config.ts';
 
+/** The first user, where nobody else says who that is. */
+export const OWNER = { email: 'owner@understudy.local', name: 'Owner' } as const;
+
 /** Issuer of tokens whose verifier asks for none of its own. */
 const OWN_ISSUER = 'understudy';
 

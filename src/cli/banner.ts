@@ -14,6 +14,8 @@ export interface StartedAddresses {
 }
 
 export interface BannerSurroundings {
+  /** Whoever reads it sits there: elsewhere output is kept, in a container's log say, and a token is not for that. */
+  is_terminal: boolean;
   /** Mark headings. */
   has_color: boolean;
   /** Paths below it are shown relative to it. */
@@ -35,7 +37,7 @@ export function renderBanner(
   const sections = [[bold(`Understudy ${config.version}`)], renderPlaces(config, api_url, gateway_url, cwd)];
   if (api_url !== null) {
     const url = config.api.public_url ?? toLocalUrl(api_url);
-    sections.push(renderDashboardLines(url, owner_token, bold));
+    sections.push(renderDashboardLines(url, owner_token, surroundings, bold));
   }
   if (gateway_url !== null) {
     sections.push([bold('Point an agent at the gateway:'), ...renderAgentLines(toLocalUrl(gateway_url))]);
@@ -78,9 +80,22 @@ function describeStudent({ directory, mode }: NonNullable<Config['relegation']>,
   return `${shortenPath(directory, cwd)}  (${doing})`;
 }
 
-function renderDashboardLines(url: string, token: string | null, bold: (text: string) => string): string[] {
+function renderDashboardLines(
+  url: string,
+  token: string | null,
+  surroundings: BannerSurroundings,
+  bold: (text: string) => string,
+): string[] {
   if (token === null) return [bold('Dashboard:'), `  ${url}/`];
-  return [bold('Dashboard, signed in for a day (keep the link to yourself):'), `  ${url}/#token=${token}`];
+  if (surroundings.is_terminal)
+    return [bold('Dashboard, signed in for a day (keep the link to yourself):'), `  ${url}/#token=${token}`];
+  return [
+    bold(
+      'Dashboard (no link that signs in, since this is no terminal; a token comes from the command below):',
+    ),
+    `  ${url}/`,
+    `  ${renderCommand('token --owner', surroundings)}`,
+  ];
 }
 
 function renderAgentLines(url: string): string[] {

@@ -159,6 +159,7 @@ export async function runStart(command: StartCommand, argv: string[], io: CliIo)
   }
   isUp = true;
   const surroundings = {
+    is_terminal: io.is_terminal,
     has_color: io.has_color,
     cwd: process.cwd(),
     exec_path: process.execPath,

@@ -1,10 +1,10 @@
 /** `understudy token`: a token for somebody, signed by this service itself. Main thread. */
 
 import { loadEmbeddedSecret } from '../auth/embedded-secret.ts';
-import { signUserToken } from '../auth/sign-token.ts';
+import { OWNER, signUserToken } from '../auth/sign-token.ts';
 import { type Config, loadConfig } from '../config.ts';
 import { findEmailFault } from '../contract/email.ts';
-import { TOKEN_HOURS_DEFAULT, TOKEN_HOURS_MAX } from '../limits.ts';
+import { OWNER_TOKEN_HOURS, TOKEN_HOURS_DEFAULT, TOKEN_HOURS_MAX } from '../limits.ts';
 import { readFlags } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 
@@ -12,10 +12,12 @@ const HELP = `Prints a token (a JWT) with which a person signs in, where no iden
 The same address is the same user each time; the first use makes the user and an organization.
 
 Usage: understudy token --email ADDRESS [--name NAME] [--hours N] [--json]
+       understudy token --owner [--hours N] [--json]
 
   --email ADDRESS   who it is for
+  --owner           for the owner, whom the link of a start on a terminal signs in
   --name NAME       what to call them
-  --hours N         how long it holds: 1 to ${TOKEN_HOURS_MAX}, ${TOKEN_HOURS_DEFAULT} when not given
+  --hours N         how long it holds: 1 to ${TOKEN_HOURS_MAX}; when not given ${TOKEN_HOURS_DEFAULT}, for the owner ${OWNER_TOKEN_HOURS}
   --json            the token and when it ends, as JSON
 
 It is signed with AUTH_JWT_SECRET, else with the secret in DATA_DIR/secrets. Whoever has it is that person: keep it safe.
@@ -26,16 +28,20 @@ Example:
 
 /** @returns the exit status */
 export async function runToken(argv: string[], io: CliIo): Promise<number> {
-  const values = readFlags(argv, { email: 'text', name: 'text', hours: 'text', json: 'switch' });
+  const values = readFlags(argv, {
+    email: 'text',
+    owner: 'switch',
+    name: 'text',
+    hours: 'text',
+    json: 'switch',
+  });
   if (values.help) {
     await io.out(HELP);
     return EXIT.done;
   }
-  const { email, name = null } = values;
-  if (email === undefined) throw new UsageError('say who it is for with --email ADDRESS');
-  const fault = findEmailFault(email);
-  if (fault !== null) throw new UsageError(`--email: ${fault}`);
-  const hours = values.hours === undefined ? TOKEN_HOURS_DEFAULT : Number(values.hours);
+  const { email, name } = values.owner ? readOwner(values) : readPerson(values);
+  const hoursUnset = values.owner ? OWNER_TOKEN_HOURS : TOKEN_HOURS_DEFAULT;
+  const hours = values.hours === undefined ? hoursUnset : Number(values.hours);
   if (!Number.isInteger(hours) || hours < 1 || hours > TOKEN_HOURS_MAX)
     throw new UsageError(`--hours takes a whole number from 1 to ${TOKEN_HOURS_MAX}`);
   const config = loadConfig({ listener: 'api' });
@@ -49,6 +55,23 @@ export async function runToken(argv: string[], io: CliIo): Promise<number> {
   const expires_at = new Date(nowMs + lifetimeS * 1_000).toISOString();
   await io.out(values.json ? `${JSON.stringify({ token, email, expires_at })}\n` : `${token}\n`);
   return EXIT.done;
+}
+
+interface Named {
+  email?: string | undefined;
+  name?: string | undefined;
+}
+
+function readOwner({ email, name }: Named): { email: string; name: string | null } {
+  if (email === undefined && name === undefined) return OWNER;
+  throw new UsageError('--owner takes neither --email nor --name');
+}
+
+function readPerson({ email, name }: Named): { email: string; name: string | null } {
+  if (email === undefined) throw new UsageError('say who it is for with --email ADDRESS, or --owner');
+  const fault = findEmailFault(email);
+  if (fault !== null) throw new UsageError(`--email: ${fault}`);
+  return { email, name: name ?? null };
 }
 
 /** AUTH_JWT_SECRET, else the embedded secret, made when it is missing. */

@@ -1,9 +1,11 @@
-/** The dashboard's page: what is served, and that the link on the terminal signs its reader in. */
-import { readdirSync, readFileSync } from 'node:fs';
+/** The dashboard's page: what is served, and what signs in where: the link on a terminal, a token elsewhere. */
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Router } from '../../src/api/dispatch.ts';
 import { CliChild } from '../cli/child.ts';
-import { ApiChild } from '../fixtures/api-child.ts';
+import { ApiChild, OWNER_COMMAND } from '../fixtures/api-child.ts';
 import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
 
 const api = new ApiChild({ AUTH_DB_URL: 'embedded:' });
@@ -159,11 +161,36 @@ describe('the dashboard', () => {
     });
   });
 
-  it('opens signed in from the link on the terminal', async () => {
-    const [, token] = await api.waitForOutput(/\/#token=(\S+)\n/);
-    const headers = { authorization: `Bearer ${token}` };
+  it('opens signed in with the token of the command that the start names', async () => {
+    const headers = { authorization: `Bearer ${await api.ownerToken()}` };
     const me = await fetch(`${api.url}/auth/bootstrap`, { headers });
     expect(await me.json()).toMatchObject({ profile: { display_name: 'Owner' }, role: 'owner' });
+  });
+
+  it('opens signed in from the link on the terminal, the same user', async () => {
+    const dir = mkdtempSync(join(tmpdir(), 'understudy-terminal-'));
+    onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
+    const env = { DATA_DIR: dir, AUTH_DB_URL: 'embedded:', PORT: '0' };
+    const signIn = async (url: string, token: string) => {
+      const answer = await fetch(`${url}/auth/me`, { headers: { authorization: `Bearer ${token}` } });
+      return ((await answer.json()) as { id: string }).id;
+    };
+    await using terminal = new CliChild(['serve'], { env, terminal: true });
+    const [, url = '', token = ''] = await terminal.waitForOutput(/(http:\/\/\S+)\/#token=(\S+)/);
+    const owner = await signIn(url, token);
+    expect(owner).toMatch(/^usr_/);
+    terminal.process.kill('SIGTERM');
+    await terminal.ended;
+
+    // The same start into a pipe, as into a container's log.
+    await using piped = new CliChild(['serve'], { env });
+    const [pipedUrl] = await piped.waitForOutput(/http:\/\/[\d.]+:\d+/);
+    const named = await piped.waitForOutput(OWNER_COMMAND);
+    const asked = await new CliChild(named[1]!.split(' '), { env }).ended;
+    expect(await signIn(pipedUrl, asked.stdout.trim())).toBe(owner);
+    piped.process.kill('SIGTERM');
+    const { stdout, stderr } = await piped.ended;
+    expect(stdout + stderr).not.toMatch(/#token|eyJ/);
   });
 
   it('has a token for anybody from the command line, of the same secret', async () => {

@@ -22,7 +22,7 @@ async function send(token: string, method: string, path: string, body?: unknown)
 }
 
 it('is one entry for each request that decided something, and none for what agents report', async () => {
-  const [, owner = ''] = await api.waitForOutput(/\/#token=(\S+)\n/);
+  const owner = await api.ownerToken();
   const [{ id: org_id }] = await send(owner, 'GET', '/organizations/');
   const key = await send(owner, 'POST', '/api-keys/', { name: 'ci', org_id });
   const put = (weights: object) =>

@@ -6,6 +6,7 @@ import { loadConfig } from '../../src/config.ts';
 
 const URLS = { api_url: 'http://127.0.0.1:8000', gateway_url: 'http://127.0.0.1:8787', owner_token: null };
 const SURROUNDINGS = {
+  is_terminal: true,
   has_color: false,
   cwd: '/home/me/understudy',
   exec_path: '/usr/bin/node',
@@ -50,6 +51,18 @@ describe('the banner', () => {
       SURROUNDINGS,
     );
     expect(signed).toContain('\n  http://127.0.0.1:8000/#token=a.b.c\n');
+  });
+
+  it('shows no token where there is no terminal, and says how to get one', () => {
+    const config = loadConfig({ listener: 'gateway' }, {});
+    const text = renderBanner(
+      config,
+      { ...URLS, owner_token: 'a.b.c' },
+      { ...SURROUNDINGS, is_terminal: false },
+    );
+    expect(text).not.toContain('a.b.c');
+    expect(text).toContain('\n  http://127.0.0.1:8000/\n');
+    expect(text).toContain('\n  npx understudy token --owner\n');
   });
 
   it('leads to the public address where there is one', () => {

@@ -3,6 +3,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
+import { quoteForShell } from '../../src/std/shell-word.ts';
 
 const ENTRY = fileURLToPath(new URL('../../src/cli/understudy.mjs', import.meta.url));
 
@@ -22,7 +23,8 @@ export class CliChild {
   /**
    * @param argv what follows `understudy`
    * @param options `env`: added to a bare environment; `entry`: another copy of the command; `cwd`: where it runs;
-   * `file_bytes_max`: how large its files may become, by `prlimit`; `umask`: the shell's
+   * `file_bytes_max`: how large its files may become, by `prlimit`; `umask`: the shell's; `terminal`:
+   * its output is one, made by `script`
    */
   constructor(
     argv: string[],
@@ -32,16 +34,19 @@ export class CliChild {
       cwd?: string;
       file_bytes_max?: string;
       umask?: string;
+      terminal?: boolean;
     } = {},
   ) {
-    const [command, ...words] = [
+    const command = [
       ...(options.umask === undefined ? [] : ['sh', '-c', `umask ${options.umask}; exec "$@"`, 'sh']),
       ...(options.file_bytes_max === undefined ? [] : ['prlimit', `--fsize=${options.file_bytes_max}:`]),
       process.execPath,
       options.entry ?? ENTRY,
       ...argv,
-    ] as [string, ...string[]];
-    this.process = spawn(command, words, {
+    ];
+    const inTerminal = ['script', '-qefc', `exec ${command.map(quoteForShell).join(' ')}`, '/dev/null'];
+    const [program, ...words] = (options.terminal ? inTerminal : command) as [string, ...string[]];
+    this.process = spawn(program, words, {
       // Nothing of the developer's own settings, and no colours because of them.
       env: { PATH: process.env.PATH, ...options.env },
       cwd: options.cwd,
