@@ -12,7 +12,7 @@ export interface ByteEngine {
   /**
    * Runs of at least 16 letters, digits, `-` and `_` that may be, or be part of, a secret: one that holds the beginning
    * of a key of a known shape, follows a dot, or belongs to a token behind what may be a label or a scheme. Whether it is one
-   * is for `src/domain/redaction.ts` to say; of ordinary text nothing is left to ask about.
+   * is for `src/redaction/` to say; of ordinary text nothing is left to ask about.
    * @param marks [where the search stopped, start, end, start, end, …]; it stops at `to`, or before a run that has no
    *   room in `marks`
    * @returns how many runs were found

@@ -46,7 +46,8 @@ napi_value FindSuspects(napi_env env, napi_callback_info info) {
   size_t count = 0;
   size_t at = from;
   size_t run[2];
-  while (FindSuspect(bytes.data, at, to, run)) {
+  TokenWalk walk;
+  while (FindSuspect(bytes.data, at, to, run, &walk)) {
     if (count == room) break;
     marks[1 + 2 * count] = static_cast<double>(run[0]);
     marks[2 + 2 * count] = static_cast<double>(run[1]);

@@ -4,56 +4,91 @@
  * Pure; any thread.
  */
 import { crc32 } from 'node:zlib';
+import { beginsLikeKey, holdsBeginning } from '../src/redaction/key-beginnings.ts';
+import { CHARACTERS, KINDS, RUN_BYTES } from '../src/redaction/key-shapes.ts';
 import type { ByteEngine } from './byte-engine.ts';
 
-const MIN_RUN = 16;
 /** Bytes before a token in which a label or a scheme is looked for. */
 const CONTEXT_BYTES = 64;
-/** How far back from a run the token that it is part of may begin. */
+/** How far back from the first run the token that it is part of may begin. */
 const TOKEN_BACK_BYTES = 2_048;
 
-/** 1 for letters, digits, `-` and `_`. */
-const RUN_BYTE = new Uint8Array(256);
-/** 1 for what a Bearer token or base64 may hold. */
-const TOKEN_BYTE = new Uint8Array(256);
 /** 1 for what base64, base64url and escaped slashes are made of. */
 const BASE64_BYTE = new Uint8Array(256);
+/** 1 for what may stand between a label and its token, percent-encoded too; the same for a scheme. */
+const AFTER_LABEL = new Uint8Array(256);
+const AFTER_SCHEME = new Uint8Array(256);
 for (let byte = 0; byte < 256; byte++) {
   const char = String.fromCharCode(byte);
-  if (/[A-Za-z0-9_-]/.test(char)) RUN_BYTE[byte] = 1;
-  if (/[A-Za-z0-9._~+/=-]/.test(char)) TOKEN_BYTE[byte] = 1;
   if (/[A-Za-z0-9+/=\-_\\]/.test(char)) BASE64_BYTE[byte] = 1;
+  if (/[\s"'\\:=%023adAD]/.test(char)) AFTER_LABEL[byte] = 1;
+  if (/[\s%20+\\tnTN]/.test(char)) AFTER_SCHEME[byte] = 1;
 }
 
-/** What keys begin with; those that a dot must follow end the run. */
-const BEGINNING =
-  /sk-|AIza|A[KS]IA|ABSK|gsk_|xai-|hf_|gh[pousr]_|github_pat_|gl[a-z]{2,5}-|xox|xapp-|svc_|npm_|[rsp]k_|whsec_|eyJ|pplx-|r8_|nvapi-|tvly-|dop_v1_|shp[a-z]{2}_|pypi-|bedrock-api-key-|AGE-SECRET|(?:SG|ya29)$/;
-/** What counts where a token begins alone: where its run begins, or behind what is left there of an escape. */
-const FIRST_WORD =
-  /^(?:lin_api_|lin_oauth_|ntn_|secret_|dapi|do[or]_v1_|glsa_|PMAK-|AT[AC]TT3|sbp_|sb_secret_|fm1[ar]_|fm2_|fo1_|GOCSPX-|IQoJb3JpZ2lu|FwoGZXIvYXdz|tgp_v1_|lsv2_|NRAK-|HRKU-|xkeysib-|sntryu_|dckr_|figd_|pscale_|e2b_|tskey-|rubygems_)/;
-const ESCAPED_FIRST_WORD = new RegExp(`^(?:.{1,2}|.{5})${FIRST_WORD.source.slice(1)}`);
-/** A label or a scheme and what may stand between it and its token, which begins where the text ends. */
-const LABEL_BEFORE = /(?:key|token|secret|authorization)[\s"'\\:=%023ad]*$|(?:bearer|basic)[\s%20+\\tn]*$/i;
-/** The same, as part of the token. */
-const GLUED_LABEL = /(?:key|token|secret|signature)=/i;
+const { run: RUN, token: TOKEN } = CHARACTERS;
 
 function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-function isSuspect(bytes: Buffer, start: number, end: number): boolean {
-  if (start >= 3 && bytes[start - 1] === 0x2e) return true;
-  const run = bytes.toString('latin1', start, end);
-  if (BEGINNING.test(run) || FIRST_WORD.test(run)) return true;
-  const isEscaped = start > 0 && (bytes[start - 1] === 0x5c || bytes[start - 1] === 0x25);
-  if (isEscaped && ESCAPED_FIRST_WORD.test(run)) return true;
-  let token = start;
-  const lowest = Math.max(0, start - TOKEN_BACK_BYTES);
-  while (token > lowest && TOKEN_BYTE[bytes[token - 1]!] === 1) token--;
-  if (GLUED_LABEL.test(bytes.toString('latin1', token, start))) return true;
-  // At the beginning of a line (a header's value, as the writer keeps them) there is no label.
-  if (token > 0 && bytes[token - 1] === 0x0a) return false;
-  return LABEL_BEFORE.test(bytes.toString('latin1', Math.max(0, token - CONTEXT_BYTES), token));
+/** Whether the bytes before `at`, down to `lowest`, end with the word in any case. */
+function endsWith(bytes: Uint8Array, lowest: number, at: number, word: string): boolean {
+  if (at - lowest < word.length) return false;
+  for (let i = 0; i < word.length; i++)
+    if ((bytes[at - word.length + i]! | 0x20) !== word.charCodeAt(i)) return false;
+  return true;
+}
+
+/** What is known of the token that the last run was part of, so that of a long token each byte is looked at once. */
+class TokenWalk {
+  #token = 0;
+  /** Where the run ended that was asked about last; -1 before the first. */
+  #runEnd = -1;
+  #isLabelled = false;
+
+  /** Whether a label or a scheme stands before the token that the run is part of, or is glued to it. */
+  isLabelled(bytes: Uint8Array, start: number, end: number): boolean {
+    const lowest = this.#runEnd >= 0 ? this.#runEnd : Math.max(0, start - TOKEN_BACK_BYTES);
+    let token = start;
+    let isGlued = false;
+    while (token > lowest && (KINDS[bytes[token - 1]!]! & TOKEN) !== 0) {
+      token--;
+      isGlued ||=
+        bytes[token] === 0x3d &&
+        (endsWith(bytes, 0, token, 'key') ||
+          endsWith(bytes, 0, token, 'token') ||
+          endsWith(bytes, 0, token, 'secret') ||
+          endsWith(bytes, 0, token, 'signature'));
+    }
+    if (this.#runEnd < 0 || token > this.#runEnd) {
+      this.#token = token;
+      this.#isLabelled = this.#hasLabelBefore(bytes);
+    }
+    this.#isLabelled ||= isGlued;
+    this.#runEnd = end;
+    return this.#isLabelled;
+  }
+
+  #hasLabelBefore(bytes: Uint8Array): boolean {
+    const token = this.#token;
+    // At the beginning of a line (a header's value, as the writer keeps them) there is no label.
+    if (token > 0 && bytes[token - 1] === 0x0a) return false;
+    const context = Math.max(0, token - CONTEXT_BYTES);
+    let at = token;
+    while (at > context && AFTER_LABEL[bytes[at - 1]!] === 1) at--;
+    for (const word of ['key', 'token', 'secret', 'authorization'])
+      if (endsWith(bytes, context, at, word)) return true;
+    at = token;
+    while (at > context && AFTER_SCHEME[bytes[at - 1]!] === 1) at--;
+    return endsWith(bytes, context, at, 'bearer') || endsWith(bytes, context, at, 'basic');
+  }
+}
+
+function isSuspect(bytes: Uint8Array, start: number, end: number, walk: TokenWalk): boolean {
+  // First, since it has to know of every run.
+  const isLabelled = walk.isLabelled(bytes, start, end);
+  if (isLabelled || (start >= 3 && bytes[start - 1] === 0x2e)) return true;
+  return holdsBeginning(bytes, start, end) || beginsLikeKey(bytes, start, end);
 }
 
 /** Every argument is checked as the addon checks it, so that a mistake shows on either. */
@@ -71,24 +106,24 @@ const oneMark = new Float64Array(3);
 export const twin: ByteEngine = {
   kind: 'typescript',
 
-  findSuspects(source, from, to, marks) {
-    checkRange(source, from, to);
-    const bytes = asBuffer(source);
+  findSuspects(bytes, from, to, marks) {
+    checkRange(bytes, from, to);
     const room = (marks.length - 1) >> 1;
     let count = 0;
     let at = from;
-    // A window of MIN_RUN bytes that is looked at from its end: the last byte that is no run byte says where the next
+    const walk = new TokenWalk();
+    // A window of RUN_BYTES bytes that is looked at from its end: the last byte that is no run byte says where the next
     // window can start at the earliest (Boyer and Moore).
-    while (at + MIN_RUN <= to) {
-      let back = at + MIN_RUN - 1;
-      while (back >= at && RUN_BYTE[bytes[back]!] === 1) back--;
+    while (at + RUN_BYTES <= to) {
+      let back = at + RUN_BYTES - 1;
+      while (back >= at && (KINDS[bytes[back]!]! & RUN) !== 0) back--;
       if (back >= at) {
         at = back + 1;
         continue;
       }
-      let end = at + MIN_RUN;
-      while (end < to && RUN_BYTE[bytes[end]!] === 1) end++;
-      if (isSuspect(bytes, at, end)) {
+      let end = at + RUN_BYTES;
+      while (end < to && (KINDS[bytes[end]!]! & RUN) !== 0) end++;
+      if (isSuspect(bytes, at, end, walk)) {
         if (count === room) break;
         marks[1 + 2 * count] = at;
         marks[2 + 2 * count] = end;
@@ -96,7 +131,7 @@ export const twin: ByteEngine = {
       }
       at = end + 1;
     }
-    marks[0] = at + MIN_RUN <= to ? at : to;
+    marks[0] = at + RUN_BYTES <= to ? at : to;
     return count;
   },
 

@@ -4,8 +4,8 @@
  */
 import { getHeapStatistics } from 'node:v8';
 import { resourceLimits, threadId } from 'node:worker_threads';
-import { maskText } from './domain/redaction.ts';
 import type { Log } from './log.ts';
+import { maskText } from './redaction/mask.ts';
 
 /** Words and places of an error that are told. */
 const MESSAGE_CHARACTERS = 300;
@@ -53,7 +53,7 @@ function describeThrown(thrown: unknown): Record<string, string | string[]> {
     error: name,
     code: String(code ?? ''),
     // A parser quotes what it parsed, which may be anybody's.
-    reason: thrown instanceof SyntaxError ? '' : maskText(message.slice(0, MESSAGE_CHARACTERS), [], true),
+    reason: thrown instanceof SyntaxError ? '' : maskText(message.slice(0, MESSAGE_CHARACTERS)),
     at: (stack ?? '')
       .split('\n')
       .filter((line) => /^ +at /.test(line))

@@ -10,7 +10,6 @@
 import type { LiveEvent } from '../../src/domain/live-event.ts';
 import { digestStep, type MonitorStep } from '../../src/domain/monitors/digest.ts';
 import { PLAIN_CHARACTERS } from '../../src/domain/monitors/quote.ts';
-import { areFreeOfKeys, maskText, maskValue } from '../../src/domain/redaction.ts';
 import {
   applyRunEvent,
   dueIntervention,
@@ -26,6 +25,7 @@ import {
   UNKNOWN_RUN,
 } from '../../src/domain/run.ts';
 import { STEP_COPY } from '../../src/limits.ts';
+import { areFreeOfKeys, maskText, maskValue } from '../../src/redaction/mask.ts';
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
 import { liveEventTell } from '../live-hub/client.ts';
 import type { AnswerRequest } from './port.ts';
@@ -200,7 +200,7 @@ function cut(text: string, units: number): string {
 }
 
 function mask(text: string): string {
-  return maskText(text, [], true);
+  return maskText(text);
 }
 
 /** @param json an object, or '' for none */

@@ -5,63 +5,51 @@
 #include <cstdint>
 #include <cstring>
 
+#include "key-table.h"
 #include "processor.h"
 
 namespace {
 
 bool StartsWith(const uint8_t* at, const uint8_t* end, const char* word) {
-  size_t size = strlen(word);
-  return static_cast<size_t>(end - at) >= size && memcmp(at, word, size) == 0;
+  for (; *word != 0; at++, word++) {
+    if (at == end || *at != static_cast<uint8_t>(*word)) return false;
+  }
+  return true;
 }
+
+/** Some words by a number of theirs: those of one number follow each other. */
+template <size_t numbers, size_t count>
+struct WordIndex {
+  const char* words[count];
+  uint8_t from[numbers + 1];
+
+  template <typename Number>
+  WordIndex(const char* const (&all)[count], Number number) {
+    size_t used = 0;
+    for (size_t i = 0; i < numbers; i++) {
+      from[i] = static_cast<uint8_t>(used);
+      for (const char* word : all) {
+        if (number(reinterpret_cast<const uint8_t*>(word)) == i) words[used++] = word;
+      }
+    }
+    from[numbers] = static_cast<uint8_t>(used);
+  }
+
+  bool Holds(size_t number, const uint8_t* at, const uint8_t* end) const {
+    for (size_t i = from[number]; i < from[number + 1]; i++) {
+      if (StartsWith(at, end, words[i])) return true;
+    }
+    return false;
+  }
+};
+
+constexpr size_t kBeginningCount = sizeof(kBeginnings) / sizeof(*kBeginnings);
+constexpr size_t kFirstWordCount = sizeof(kFirstWords) / sizeof(*kFirstWords);
+const WordIndex<256, kBeginningCount> kByFirstByte(kBeginnings, [](const uint8_t* word) -> size_t { return word[0]; });
 
 /** Whether one of the beginnings of keys stands at `at`. */
 bool IsBeginning(const uint8_t* at, const uint8_t* end) {
-  const auto is = [at, end](const char* word) { return StartsWith(at, end, word); };
-  const auto lower = [at, end](size_t from, size_t to) {
-    if (static_cast<size_t>(end - at) < to) return false;
-    for (size_t i = from; i < to; i++) {
-      if (at[i] < 'a' || at[i] > 'z') return false;
-    }
-    return true;
-  };
-  switch (*at) {
-    case 's':
-      if (is("sk-") || is("sk_") || is("svc_")) return true;
-      return is("shp") && lower(3, 5) && end - at > 5 && at[5] == '_';
-    case 'A':
-      return is("AIza") || is("AKIA") || is("ASIA") || is("ABSK") || is("AGE-SECRET");
-    case 'g':
-      if (is("gsk_") || is("github_pat_")) return true;
-      if (is("gh") && end - at > 3 && at[3] == '_') return strchr("pousr", at[2]) != nullptr && at[2] != 0;
-      if (is("gl")) {
-        for (size_t letters = 2; letters <= 5; letters++) {
-          if (static_cast<size_t>(end - at) > 2 + letters && lower(2, 2 + letters) && at[2 + letters] == '-') return true;
-        }
-      }
-      return false;
-    case 'x':
-      return is("xai-") || is("xox") || is("xapp-");
-    case 'h':
-      return is("hf_");
-    case 'n':
-      return is("npm_") || is("nvapi-");
-    case 'r':
-      return is("rk_") || is("r8_");
-    case 'p':
-      return is("pk_") || is("pplx-") || is("pypi-");
-    case 'w':
-      return is("whsec_");
-    case 'e':
-      return is("eyJ");
-    case 't':
-      return is("tvly-");
-    case 'd':
-      return is("dop_v1_");
-    case 'b':
-      return is("bedrock-api-key-");
-    default:
-      return false;
-  }
+  return kByFirstByte.Holds(*at, at, end);
 }
 
 /** The two bytes that beginnings begin with: of a token's pairs hardly one in a hundred is among them. */
@@ -69,9 +57,8 @@ struct Pairs {
   uint64_t bits[1024];
   Pairs() {
     memset(bits, 0, sizeof(bits));
-    const char* all = "sksvshAIAKASABAGgsgighglxaxohfnpnvrkr8pkpppywheytvdobe";
-    for (; *all != 0; all += 2) {
-      const unsigned pair = static_cast<uint8_t>(all[0]) << 8 | static_cast<uint8_t>(all[1]);
+    for (const char* word : kBeginnings) {
+      const unsigned pair = static_cast<uint8_t>(word[0]) << 8 | static_cast<uint8_t>(word[1]);
       bits[pair >> 6] |= 1ull << (pair & 63);
     }
   }
@@ -82,54 +69,32 @@ struct Pairs {
 };
 const Pairs kPairs;
 
-/**
- * Beginnings that are common within words, or short for what they mean: they count where a token begins alone, which is where
- * its run begins, or behind what is left there of an escape (`\n`, `%0A`, `\u000a`).
- */
-const char* const kFirstWords[] = {
-    "lin_api_", "lin_oauth_",   "ntn_",         "secret_",    "dapi",   "doo_v1_", "dor_v1_",   "glsa_",    "PMAK-",   "ATATT3",
-    "ATCTT3",   "sbp_",         "sb_secret_",   "fm1a_",      "fm1r_",  "fm2_",    "fo1_",      "GOCSPX-",  "lsv2_",   "tgp_v1_",
-    "NRAK-",    "IQoJb3JpZ2lu", "FwoGZXIvYXdz", "xkeysib-",   "HRKU-",  "sntryu_", "dckr_",     "figd_",    "pscale_", "e2b_",
-    "tskey-",   "rubygems_",
-};
+/** Of the four bytes that a first word begins with. */
+inline size_t SumFour(const uint8_t* at) {
+  uint32_t four;
+  memcpy(&four, at, sizeof(four));
+  return (four * 0x9e3779b1u) >> 20;
+}
 
-/** Which four bytes a first word may begin with: a bit for each sum of them, of which few are none. */
-struct FirstBytes {
-  uint64_t bits[64];
-  FirstBytes() {
-    memset(bits, 0, sizeof(bits));
-    for (const char* word : kFirstWords) {
-      const uint32_t sum = Sum(reinterpret_cast<const uint8_t*>(word));
-      bits[sum >> 6] |= 1ull << (sum & 63);
-    }
-  }
-  static uint32_t Sum(const uint8_t* at) {
-    uint32_t four;
-    memcpy(&four, at, sizeof(four));
-    return (four * 0x9e3779b1u) >> 20;
-  }
-  uint64_t Has(const uint8_t* at) const {
-    const uint32_t sum = Sum(at);
-    return bits[sum >> 6] >> (sum & 63) & 1;
-  }
-};
-const FirstBytes kFirstBytes;
+/**
+ * Beginnings that are common within words, or short for what they mean, by the sum of their first four bytes: they count
+ * where a token begins alone, which is where its run begins, or behind what is left there of an escape (`\n`, `%0A`, `\u000a`).
+ */
+const WordIndex<4096, kFirstWordCount> kBySum(kFirstWords, SumFour);
 
 bool IsFirstWord(const uint8_t* at, const uint8_t* end) {
-  for (const char* word : kFirstWords) {
-    if (memcmp(at, word, 4) == 0 && StartsWith(at, end, word)) return true;
-  }
-  return false;
+  const size_t sum = SumFour(at);
+  return kBySum.from[sum] != kBySum.from[sum + 1] && kBySum.Holds(sum, at, end);
 }
 
 /** Whether one of the first words stands where a token begins in the run, which has sixteen bytes at least. */
 inline bool BeginsLikeKey(const uint8_t* bytes, size_t start, size_t end) {
   const uint8_t* const run = bytes + start;
   const uint8_t* const stop = bytes + end;
-  if (kFirstBytes.Has(run) && IsFirstWord(run, stop)) return true;
+  if (IsFirstWord(run, stop)) return true;
   if (start == 0 || (run[-1] != '\\' && run[-1] != '%')) return false;
   for (const size_t skip : {1, 2, 5}) {
-    if (kFirstBytes.Has(run + skip) && IsFirstWord(run + skip, stop)) return true;
+    if (IsFirstWord(run + skip, stop)) return true;
   }
   return false;
 }
@@ -146,11 +111,9 @@ struct PairFilter {
   alignas(16) uint8_t second_high[16];
   PairFilter() {
     memset(this, 0, sizeof(*this));
-    // Those with the same first byte together, then those whose first bytes are alike.
-    const char* groups[8] = {"sksvsh", "AIAKASABAG", "gsgighgl", "xaxohf", "npnvrkr8", "pkpppy", "whtv", "eydobe"};
     for (int group = 0; group < 8; group++) {
       const uint8_t bit = static_cast<uint8_t>(1 << group);
-      for (const char* pair = groups[group]; *pair != 0; pair += 2) {
+      for (const char* pair = kPairGroups[group]; *pair != 0; pair += 2) {
         first_low[pair[0] & 15] |= bit;
         first_high[pair[0] >> 4] |= bit;
         second_low[pair[1] & 15] |= bit;
@@ -192,9 +155,6 @@ __attribute__((target("avx2"))) bool HoldsBeginningAvx2(const uint8_t** at, cons
 #endif
 
 bool HoldsBeginning(const uint8_t* at, const uint8_t* end) {
-  // What must be followed by a dot, which is no byte of a run.
-  if (end - at >= 2 && memcmp(end - 2, "SG", 2) == 0) return true;
-  if (end - at >= 4 && memcmp(end - 4, "ya29", 4) == 0) return true;
 #if defined(ASKS_PROCESSOR)
   if (processor.avx2 && HoldsBeginningAvx2(&at, end)) return true;
 #endif

@@ -42,8 +42,8 @@ struct NeedleSet {
 };
 
 /** Whether the run is a suspect, or one of the anchored needles lies around it. */
-bool IsRunPlain(const Bytes& bytes, size_t start, size_t end, const NeedleSet& needles) {
-  if (IsSuspect(bytes.data, start, end)) return false;
+bool IsRunPlain(const Bytes& bytes, size_t start, size_t end, const NeedleSet& needles, TokenWalk* walk) {
+  if (IsSuspect(bytes.data, start, end, walk)) return false;
   for (size_t i = 0; i < needles.anchored_count; i++) {
     const AnchoredNeedle& one = needles.anchored[i];
     const size_t span = one.to - one.from;
@@ -229,7 +229,8 @@ void MarkGroupsFast(const uint8_t* bytes, size_t groups, const NeedleSet& needle
  * @param run_from where the search for runs is to go on; `loose_from` where that for loose needles is
  * @returns whether there is nothing
  */
-bool AreGroupsPlain(const Bytes& bytes, const NeedleSet& needles, size_t* run_from, size_t* loose_from) {
+bool AreGroupsPlain(const Bytes& bytes, const NeedleSet& needles, TokenWalk* walk, size_t* run_from,
+                    size_t* loose_from) {
   GroupMarks marks;
   // All that begins within a group lies within the bytes.
   const size_t all = bytes.length < needles.longest ? 0 : (bytes.length - needles.longest + 1) / kGroupBytes;
@@ -260,7 +261,7 @@ bool AreGroupsPlain(const Bytes& bytes, const NeedleSet& needles, size_t* run_fr
             else if (starts != 0) start = at + static_cast<size_t>(__builtin_ctzll(starts));
             else break;
             const size_t end = FindRunEnd(bytes.data, start + kMinRun, bytes.length);
-            if (!IsRunPlain(bytes, start, end, needles)) return false;
+            if (!IsRunPlain(bytes, start, end, needles, walk)) return false;
             carried = 0;
             done = end;
             mask = end - at < kMaskBytes ? mask & ~0ull << (end - at) : 0;
@@ -305,10 +306,11 @@ bool HoldsNone(const Bytes& bytes, const Bytes& packed) {
       return false;
     }
   }
+  TokenWalk walk;
   size_t run_from = 0;
   size_t loose_from = 0;
 #if defined(__SSE2__)
-  if (!AreGroupsPlain(bytes, needles, &run_from, &loose_from)) return false;
+  if (!AreGroupsPlain(bytes, needles, &walk, &run_from, &loose_from)) return false;
 #endif
   for (size_t i = 0; i < needles.loose_count; i++) {
     const LooseNeedle& one = needles.loose[i];
@@ -316,7 +318,7 @@ bool HoldsNone(const Bytes& bytes, const Bytes& packed) {
   }
   size_t run[2];
   for (size_t at = run_from; FindRun(bytes.data, at, bytes.length, run); at = run[1] + 1) {
-    if (!IsRunPlain(bytes, run[0], run[1], needles)) return false;
+    if (!IsRunPlain(bytes, run[0], run[1], needles, &walk)) return false;
   }
   return true;
 }

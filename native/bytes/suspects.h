@@ -24,17 +24,21 @@ bool EndsWith(const uint8_t* bytes, size_t lowest, size_t at, const char* word) 
   return true;
 }
 
-/** Whether a label or a scheme stands before the token that the run is part of, or is glued to it. */
-bool IsLabelled(const uint8_t* bytes, size_t start) {
-  size_t token = start;
-  const size_t lowest = start > kTokenBackBytes ? start - kTokenBackBytes : 0;
-  while (token > lowest && kTables.token[bytes[token - 1]]) {
-    token--;
-    if (bytes[token] == '=' && (EndsWith(bytes, lowest, token, "key") || EndsWith(bytes, lowest, token, "token") ||
-                                EndsWith(bytes, lowest, token, "secret") || EndsWith(bytes, lowest, token, "signature"))) {
-      return true;
-    }
-  }
+/**
+ * What is known of the token that the last run was part of, so that of a long token each byte is looked at once. The runs of a
+ * search come in rising order.
+ */
+struct TokenWalk {
+  /** Where the token begins, and where the run ended that was asked about last. */
+  size_t token = 0;
+  size_t run_end = 0;
+  /** Whether a label or a scheme stands before it, or a label is glued to it. */
+  bool is_labelled = false;
+  bool is_known = false;
+};
+
+/** Whether a label or a scheme stands before the token, which is not part of it. */
+bool HasLabelBefore(const uint8_t* bytes, size_t token) {
   // At the beginning of a line there is no label.
   if (token > 0 && bytes[token - 1] == '\n') return false;
   const size_t context = token > kContextBytes ? token - kContextBytes : 0;
@@ -49,18 +53,43 @@ bool IsLabelled(const uint8_t* bytes, size_t start) {
   return EndsWith(bytes, context, at, "bearer") || EndsWith(bytes, context, at, "basic");
 }
 
-bool IsSuspect(const uint8_t* bytes, size_t start, size_t end) {
-  if (start >= 3 && bytes[start - 1] == '.') return true;
-  return HoldsBeginning(bytes + start, bytes + end) || BeginsLikeKey(bytes, start, end) || IsLabelled(bytes, start);
+/** Whether a label or a scheme stands before the token that the run is part of, or is glued to it. */
+bool IsLabelled(const uint8_t* bytes, size_t start, size_t end, TokenWalk* walk) {
+  const size_t farthest = start > kTokenBackBytes ? start - kTokenBackBytes : 0;
+  const size_t lowest = walk->is_known ? walk->run_end : farthest;
+  size_t token = start;
+  bool is_glued = false;
+  while (token > lowest && kTables.token[bytes[token - 1]]) {
+    token--;
+    if (bytes[token] == '=' && (EndsWith(bytes, 0, token, "key") || EndsWith(bytes, 0, token, "token") ||
+                                EndsWith(bytes, 0, token, "secret") || EndsWith(bytes, 0, token, "signature"))) {
+      is_glued = true;
+    }
+  }
+  if (!walk->is_known || token > walk->run_end) {
+    walk->token = token;
+    walk->is_labelled = HasLabelBefore(bytes, token);
+  }
+  walk->is_known = true;
+  walk->is_labelled |= is_glued;
+  walk->run_end = end;
+  return walk->is_labelled;
+}
+
+bool IsSuspect(const uint8_t* bytes, size_t start, size_t end, TokenWalk* walk) {
+  // First, since it has to know of every run.
+  const bool is_labelled = IsLabelled(bytes, start, end, walk);
+  if (is_labelled || (start >= 3 && bytes[start - 1] == '.')) return true;
+  return HoldsBeginning(bytes + start, bytes + end) || BeginsLikeKey(bytes, start, end);
 }
 
 /**
  * The first run at or after `at` that is a suspect: its start and end in `run`.
  * @returns whether there is one before `to`
  */
-bool FindSuspect(const uint8_t* bytes, size_t at, size_t to, size_t run[2]) {
+bool FindSuspect(const uint8_t* bytes, size_t at, size_t to, size_t run[2], TokenWalk* walk) {
   while (FindRun(bytes, at, to, run)) {
-    if (IsSuspect(bytes, run[0], run[1])) return true;
+    if (IsSuspect(bytes, run[0], run[1], walk)) return true;
     at = run[1] + 1;
   }
   return false;

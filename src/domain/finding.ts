@@ -5,7 +5,7 @@
 
 import { createHash } from 'node:crypto';
 import { FINDING_BOUNDS } from '../limits.ts';
-import { maskText, maskValue } from './redaction.ts';
+import { maskText, maskValue } from '../redaction/mask.ts';
 
 /** Whose findings: one organization's about one code base. */
 export interface Codebase {
@@ -132,7 +132,7 @@ function reversePath(path: string): string {
 }
 
 function maskKeys(text: string): string {
-  return maskText(text, [], true);
+  return maskText(text);
 }
 
 /** The value with the names of every object in order. */

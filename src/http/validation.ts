@@ -9,9 +9,10 @@ import type { FieldRefusal } from '../contract/fields.ts';
 import { ASK_ZOD, quickReadOf } from '../contract/quick-read.ts';
 import type { ApiRequest } from '../contract/route.ts';
 import { SchemaViolation, type Violation } from '../contract/violation.ts';
-import { isCredentialHeader, MASK, maskText } from '../domain/redaction.ts';
 import { CatalogueError } from '../errors.ts';
 import { ECHO_BOUNDS } from '../limits.ts';
+import { isCredentialHeader } from '../redaction/header-names.ts';
+import { MASK, maskText } from '../redaction/mask.ts';
 import { parseJsonBody } from './json-body.ts';
 
 /** Where a value stands; the first part of `loc`. */
@@ -320,6 +321,6 @@ class Echo {
   #showText(text: string): string {
     const cut = text.length <= this.#characters ? text : `${text.slice(0, Math.max(0, this.#characters))}…`;
     this.#characters -= Math.min(text.length, Math.max(0, this.#characters));
-    return maskText(cut.toWellFormed(), [], true);
+    return maskText(cut.toWellFormed());
   }
 }

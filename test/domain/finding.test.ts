@@ -9,7 +9,7 @@ import {
   prepareFinding,
   scoreOf,
 } from '../../src/domain/finding.ts';
-import { MASK } from '../../src/domain/redaction.ts';
+import { MASK } from '../../src/redaction/mask.ts';
 
 const note = (more: object = {}) => ({
   content: 'the parser drops the last token',

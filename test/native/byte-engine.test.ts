@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type ByteEngine, loadAddon, packNeedles } from '../../native/byte-engine.ts';
 import { twin } from '../../native/twin.ts';
-import { findKeyShapes } from '../../src/domain/redaction.ts';
+import { findKeyShapes } from '../../src/redaction/key-search.ts';
 import { listLevels, useLevel } from './levels.ts';
 
 const addon = loadAddon();

@@ -1,7 +1,7 @@
 /** Memory of exchanges that later ones are stored against: as much as is counted, and never that of two at once. */
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { MASK } from '../../src/domain/redaction.ts';
+import { MASK } from '../../src/redaction/mask.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { BaseCache, type BaseEntry } from '../../src/storage/capture/base-cache.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';

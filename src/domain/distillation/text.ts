@@ -3,7 +3,8 @@
  * Pure; front threads and actor threads.
  */
 
-import { MASK, maskEmbeddedQueries, maskText, SCAN_MARGIN_BYTES } from '../redaction.ts';
+import { MASK, maskText, SCAN_MARGIN_BYTES } from '../../redaction/mask.ts';
+import { maskEmbeddedQueries } from '../../redaction/query.ts';
 
 /** Terminal colours and cursor moves (ECMA-48): CSI and OSC sequences, and other two-byte escapes. */
 const ESCAPES =
@@ -23,7 +24,7 @@ const HARMLESS_VALUE =
 /** The text without its secrets. Linear: every expression has a bound. */
 export function maskSecrets(text: string): string {
   if (text.length < 4) return text;
-  return maskEmbeddedQueries(maskText(text, [], true))
+  return maskEmbeddedQueries(maskText(text))
     .replace(LABELLED_SECRET, (whole, label: string, value: string) =>
       HARMLESS_VALUE.test(value) ? whole : `${label}${MASK}`,
     )

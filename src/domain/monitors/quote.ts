@@ -3,7 +3,7 @@
  * a log. Quotes are journaled with the digest.
  */
 
-import { maskText } from '../redaction.ts';
+import { maskText } from '../../redaction/mask.ts';
 
 /** Characters looked at for one that is kept: white space may be most of a text. */
 const LOOKED_AT_FACTOR = 4;
@@ -53,7 +53,7 @@ export function cleanQuote(text: string, characters: number, isPlain = false): s
   // Masked before it is cut, or a secret at the cut would lose the shape by which it is known.
   const looked = lookedAt(characters);
   const part =
-    isPlain && looked <= PLAIN_CHARACTERS ? text.slice(0, looked) : maskText(text.slice(0, looked), [], true);
+    isPlain && looked <= PLAIN_CHARACTERS ? text.slice(0, looked) : maskText(text.slice(0, looked));
   const whole = text.length <= looked;
   const ascii = cleanAscii(part, whole, characters);
   if (ascii !== null) return ascii;

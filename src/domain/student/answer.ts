@@ -1,7 +1,7 @@
 /** An answer as the student learns from it. Pure; analysis and the student's thread. */
 
 import { STUDENT_CORE } from '../../limits.ts';
-import { MASK } from '../redaction.ts';
+import { MASK } from '../../redaction/mask.ts';
 import type { NormalAnswer } from '../turn.ts';
 import type { StudentAnswer, StudentBlock } from './decision.ts';
 import { isObject } from './json-values.ts';

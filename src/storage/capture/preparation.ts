@@ -8,23 +8,21 @@
  */
 import { byteEngine, packNeedles } from '../../../native/byte-engine.ts';
 import type { CapturedExchange, RequestForm } from '../../domain/exchange.ts';
+import { ATTACHMENT_BYTES_MIN } from '../../limits.ts';
+import { type ByteRange, mergeRanges } from '../../redaction/byte-range.ts';
 import {
-  type ByteRange,
   collectCredentials,
   credentialForms,
-  findKeyShapes,
-  findNeedles,
-  isCredentialHeader,
-  MASK,
+  MAX_FORMS,
   MIN_CREDENTIAL_LENGTH,
-  maskEmbeddedQueries,
-  maskQuery,
-  maskText,
-  mergeRanges,
-  PEM_TAIL,
-  SCAN_MARGIN_BYTES,
-} from '../../domain/redaction.ts';
-import { ATTACHMENT_BYTES_MIN } from '../../limits.ts';
+} from '../../redaction/credentials.ts';
+import { isCredentialHeader } from '../../redaction/header-names.ts';
+import { findKeyShapes } from '../../redaction/key-search.ts';
+import { CHARACTERS, KINDS } from '../../redaction/key-shapes.ts';
+import { MASK, maskRangesOfText, SCAN_MARGIN_BYTES } from '../../redaction/mask.ts';
+import { findNeedles } from '../../redaction/needles.ts';
+import { PEM_TAIL } from '../../redaction/private-keys.ts';
+import { maskEmbeddedQueries, maskQuery } from '../../redaction/query.ts';
 import { leaveRest } from '../../std/own-memory.ts';
 import {
   type FoundAttachment,
@@ -191,7 +189,7 @@ export class Preparer {
     if (own !== null && isFreeOf(own === '' ? answer : answer + own, secrets)) {
       if (!isKnown) meta = completeHead(known, exchange);
     } else {
-      responseHeaders = maskText(answer, secrets.texts, this.#redact);
+      responseHeaders = maskHead(answer, secrets, this.#redact);
       if (!isKnown) meta = this.#readRequestHead(exchange).meta;
     }
     const responseCoding = joinHeader(exchange.response_headers, 'content-encoding');
@@ -255,17 +253,16 @@ export class Preparer {
 
   #readRequestHead(exchange: CapturedExchange): RequestHead {
     const { headers, is_plain, secrets } = this.#readRequestHeaders(exchange);
-    const texts = secrets.texts;
     let runId = exchange.run_id;
     let note = exchange.note;
     let path = exchange.path;
     let query = maskQuery(exchange.query);
     const together = `${runId ?? ''}\n${note}\n${path}\n${query}`;
-    if (maskText(together, texts, this.#redact) !== together) {
-      runId = runId === null ? null : maskText(runId, texts, this.#redact);
-      note = maskText(note, texts, this.#redact);
-      path = maskText(path, texts, this.#redact);
-      query = maskText(query, texts, this.#redact);
+    if (maskHead(together, secrets, this.#redact) !== together) {
+      runId = runId === null ? null : maskHead(runId, secrets, this.#redact);
+      note = maskHead(note, secrets, this.#redact);
+      path = maskHead(path, secrets, this.#redact);
+      query = maskHead(query, secrets, this.#redact);
     }
     const meta = encodeHeadMeta(exchange, runId, note, path, query, headers);
     // Without its bodies, whose memory is not for keeping.
@@ -287,7 +284,7 @@ export class Preparer {
     const found = collectCredentials(exchange.request_headers, exchange.query);
     const secrets = this.#internSecrets(found);
     const text = maskHeaders(exchange.request_headers);
-    const headers = maskText(text, secrets.texts, this.#redact);
+    const headers = maskHead(text, secrets, this.#redact);
     const read = { headers, is_plain: headers === text, secrets };
     if (this.#requests.size >= MAX_REMEMBERED) this.#requests.clear();
     if (key.length <= MAX_REMEMBERED_LENGTH) this.#requests.set(key, read);
@@ -300,7 +297,9 @@ export class Preparer {
     const known = this.#secretSets.get(key);
     if (known !== undefined) return known;
     const texts = [...new Set(found.flatMap(credentialForms))].sort((a, b) => b.length - a.length);
-    const secrets = makeSecretSet(texts);
+    const secrets = makeSecretSet(texts.slice(-MAX_FORMS));
+    // Long ones are not kept: of those each may be another.
+    if (secrets.packed.length > MAX_REMEMBERED_LENGTH) return secrets;
     if (this.#secretSets.size >= MAX_REMEMBERED) this.#secretSets.clear();
     this.#secretSets.set(key, secrets);
     return secrets;
@@ -346,6 +345,14 @@ function makeSecretSet(texts: string[]): SecretSet {
     packed: packNeedles(bytes),
     packed_all: packNeedles([...bytes, PEM_TAIL, PLACEHOLDER_HEAD_BYTES]),
   };
+}
+
+/** A part of a head without the secrets and, if wanted, without key shapes. */
+function maskHead(text: string, secrets: SecretSet, shapes: boolean): string {
+  if (text.length < MIN_CREDENTIAL_LENGTH) return text;
+  // Characters beyond latin1 become one byte each; only positions are used.
+  const bytes = Buffer.from(text, 'latin1');
+  return maskRangesOfText(text, mergeRanges(findSecrets(bytes, secrets, shapes)));
 }
 
 /** Flat headers as `name\nvalue\n…`, credentials masked. Neither can hold a newline. */
@@ -511,7 +518,8 @@ function editBody(
   const events = isSearchedInParts(contentType);
   if (base !== null && prefix > SCAN_MARGIN_BYTES && !events) {
     keepsFiles = base.keeps_files;
-    from = prefix - SCAN_MARGIN_BYTES;
+    // Back to where the token begins that the margin begins in: what is new may make a key of it.
+    from = findTokenStart(raw, prefix - SCAN_MARGIN_BYTES);
     for (const edit of base.edits) {
       if (edit.start < from && edit.end > from) from = edit.start;
     }
@@ -557,9 +565,13 @@ function editBody(
   const secrets = findSecrets(raw, needles, shapes, from, to);
   if (cut) secrets.push(...findCutNeedle(raw, needles.bytes));
   if (events) secrets.push(...findSplitSecrets(raw, needles.bytes, shapes));
+  let next = 0;
   for (const range of mergeRanges(secrets)) {
-    if (range.start < from || range.end > to + SCAN_MARGIN_BYTES) continue;
-    if (attachments.some((edit) => range.start < edit.end && range.end > edit.start)) continue;
+    if (range.start < from) continue;
+    // It goes on into what was not looked at.
+    if (range.end > to) return editBody(raw, null, 0, needles, shapes, contentType, cut);
+    while (next < attachments.length && attachments[next]!.end <= range.start) next++;
+    if (next < attachments.length && attachments[next]!.start < range.end) continue;
     edits.push({ start: range.start, end: range.end, text: MASK_BYTES, is_file: false });
   }
   if (edits.length > 1) edits.sort((a, b) => a.start - b.start);
@@ -571,6 +583,13 @@ function editBody(
     files,
     keepsFiles,
   );
+}
+
+/** Where the token begins that goes on at `at`. */
+function findTokenStart(bytes: Buffer, at: number): number {
+  let start = at;
+  while (start > 0 && (KINDS[bytes[start - 1]!]! & CHARACTERS.token) !== 0) start--;
+  return start;
 }
 
 /** The last media type that is neither of frames nor of events nor of files, whatever the body's size: nearly all are of the same. */

@@ -11,11 +11,26 @@
  * stream encoding").
  */
 import { crc32 } from 'node:zlib';
-import { type ByteRange, findKeyShapes, findNeedles, MASK, mergeRanges } from '../../domain/redaction.ts';
+import { type ByteRange, mergeRanges } from '../../redaction/byte-range.ts';
+import { findKeyShapes } from '../../redaction/key-search.ts';
+import { CHARACTERS, KINDS } from '../../redaction/key-shapes.ts';
+import { MASK } from '../../redaction/mask.ts';
+import { findNeedles } from '../../redaction/needles.ts';
 
-/** Members whose strings are pieces of one text, and the string. Groups of one name are one text. */
-const PIECE =
-  /"(text|partial_json|thinking|content|reasoning_content|arguments|delta|completion|input)":\s?"((?:[^"\\]|\\.)*)"/g;
+/** Members whose strings are pieces of one text. Those of one name are one text. */
+const MEMBERS = [
+  'text',
+  'partial_json',
+  'thinking',
+  'content',
+  'reasoning_content',
+  'arguments',
+  'delta',
+  'completion',
+  'input',
+].map((name) => Buffer.from(`"${name}":`, 'latin1'));
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
 
 interface Piece {
   /** Where it begins in the text put together, and in the body. */
@@ -32,30 +47,69 @@ interface Piece {
  */
 export function findSplitSecrets(body: Buffer, needles: readonly Buffer[], shapes: boolean): ByteRange[] {
   if (needles.length === 0 && !shapes) return [];
-  const texts = new Map<string, { text: string; pieces: Piece[] }>();
-  const source = body.toString('latin1');
-  PIECE.lastIndex = 0;
-  for (let match = PIECE.exec(source); match !== null; match = PIECE.exec(source)) {
-    const piece = match[2]!;
-    if (piece === '') continue;
-    let joined = texts.get(match[1]!);
+  const texts = new Map<number, { pieces: Piece[]; size: number }>();
+  let at = 0;
+  while (at < body.length) {
+    const quote = body.indexOf(QUOTE, at);
+    if (quote < 0) break;
+    at = quote + 1;
+    const member = findMember(body, quote);
+    if (member < 0) continue;
+    let start = quote + MEMBERS[member]!.length;
+    if (isSpace(body[start])) start++;
+    if (body[start] !== QUOTE) continue;
+    start++;
+    const end = findStringEnd(body, start);
+    // Within a string that does not end no other one begins.
+    if (end < 0) break;
+    at = end + 1;
+    if (end === start) continue;
+    let joined = texts.get(member);
     if (joined === undefined) {
-      joined = { text: '', pieces: [] };
-      texts.set(match[1]!, joined);
+      joined = { pieces: [], size: 0 };
+      texts.set(member, joined);
     }
-    const start = match.index + match[0].length - 1 - piece.length;
-    joined.pieces.push({ at: joined.text.length, start, size: piece.length });
-    joined.text += piece;
+    joined.pieces.push({ at: joined.size, start, size: end - start });
+    joined.size += end - start;
   }
   const found: ByteRange[] = [];
-  for (const { text, pieces } of texts.values()) {
+  for (const { pieces, size } of texts.values()) {
     if (pieces.length < 2) continue;
-    const bytes = Buffer.from(text, 'latin1');
+    const bytes = Buffer.allocUnsafe(size);
+    for (const piece of pieces) body.copy(bytes, piece.at, piece.start, piece.start + piece.size);
     const ranges = findNeedles(bytes, needles);
     if (shapes) ranges.push(...findKeyShapes(bytes));
     for (const range of ranges) addPieces(range, pieces, found);
   }
   return found;
+}
+
+/** Which member's name stands there, with its quotation marks and colon; -1 for none. */
+function findMember(body: Buffer, at: number): number {
+  for (let number = 0; number < MEMBERS.length; number++) {
+    const name = MEMBERS[number]!;
+    if (body[at + 1] !== name[1] || body[at + 3] !== name[3]) continue;
+    if (at + name.length <= body.length && body.compare(name, 0, name.length, at, at + name.length) === 0)
+      return number;
+  }
+  return -1;
+}
+
+function isSpace(byte: number | undefined): boolean {
+  return byte === 0x20 || byte === 0xa0 || (byte !== undefined && byte >= 0x09 && byte <= 0x0d);
+}
+
+/** The quotation mark that ends the string; -1. */
+function findStringEnd(body: Buffer, start: number): number {
+  let at = start;
+  for (;;) {
+    const quote = body.indexOf(QUOTE, at);
+    if (quote < 0) return -1;
+    let escapes = quote;
+    while (escapes > at && body[escapes - 1] === BACKSLASH) escapes--;
+    if ((quote - escapes) % 2 === 0) return quote;
+    at = quote + 1;
+  }
 }
 
 /** The parts of the body that a range of the text put together stands for. */
@@ -95,8 +149,10 @@ function maskRanges(text: Buffer, ranges: readonly ByteRange[], offset: number):
 
 const PRELUDE_BYTES = 12;
 const CHECKSUM_BYTES = 4;
-/** InvokeModelWithResponseStream wraps each event in base64. */
-const WRAPPED = /^(\{[^{}]*"bytes"\s*:\s*")([A-Za-z0-9+/=]*)("[\s\S]*)$/;
+/** InvokeModelWithResponseStream wraps each event in base64, in a member of this name. */
+const WRAPPING = Buffer.from('"bytes"', 'latin1');
+const OPENING = 0x7b;
+const CLOSING = 0x7d;
 
 interface Frame {
   bytes: Buffer;
@@ -105,6 +161,37 @@ interface Frame {
   text: Buffer;
   /** Before and after the base64 of the event; null when the payload is the event. */
   wrap: [before: string, after: string] | null;
+}
+
+/** Where the base64 of the event stands in a payload: in the last such member of its outermost object's own; null for none. */
+function findWrapped(payload: Buffer): ByteRange | null {
+  if (payload[0] !== OPENING) return null;
+  let found: ByteRange | null = null;
+  let done = 1;
+  for (let name = payload.indexOf(WRAPPING, 1); name >= 0; name = payload.indexOf(WRAPPING, done)) {
+    for (; done < name; done++) if (payload[done] === OPENING || payload[done] === CLOSING) return found;
+    done = name + WRAPPING.length;
+    let at = done;
+    while (isSpace(payload[at])) at++;
+    if (payload[at] !== 0x3a) continue;
+    at++;
+    while (isSpace(payload[at])) at++;
+    if (payload[at] !== QUOTE) continue;
+    const start = at + 1;
+    at = start;
+    while (isBase64(payload[at])) at++;
+    if (payload[at] === QUOTE) found = { start, end: at };
+    done = at;
+  }
+  return found;
+}
+
+const { base64: BASE64, equals: EQUALS } = CHARACTERS;
+
+/** Standard base64 and its padding. */
+function isBase64(byte: number | undefined): boolean {
+  if (byte === undefined || byte === 0x2d || byte === 0x5f) return false;
+  return (KINDS[byte]! & (BASE64 | EQUALS)) !== 0;
 }
 
 function readFrames(body: Buffer): { frames: Frame[]; rest: Buffer } {
@@ -117,12 +204,18 @@ function readFrames(body: Buffer): { frames: Frame[]; rest: Buffer } {
     if (!whole || crc32(body.subarray(at, at + 8)) !== body.readUInt32BE(at + 8)) break;
     const bytes = body.subarray(at, at + total);
     const payload = bytes.subarray(PRELUDE_BYTES + headerBytes, total - CHECKSUM_BYTES);
-    const wrapped = WRAPPED.exec(payload.toString('latin1'));
+    const wrapped = findWrapped(payload);
     frames.push({
       bytes,
       headers: bytes.subarray(PRELUDE_BYTES, PRELUDE_BYTES + headerBytes),
-      text: wrapped === null ? payload : Buffer.from(wrapped[2]!, 'base64'),
-      wrap: wrapped === null ? null : [wrapped[1]!, wrapped[3]!],
+      text:
+        wrapped === null
+          ? payload
+          : Buffer.from(payload.toString('latin1', wrapped.start, wrapped.end), 'base64'),
+      wrap:
+        wrapped === null
+          ? null
+          : [payload.toString('latin1', 0, wrapped.start), payload.toString('latin1', wrapped.end)],
     });
     at += total;
   }

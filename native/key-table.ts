@@ -1,0 +1,48 @@
+/**
+ * Writes `bytes/key-table.h`, what the addon has to know of the shapes of keys, from the one table that there is of them.
+ * Run by hand after a change to that: `node native/key-table.ts`; a test holds the file against the table. Main thread.
+ */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { BEGINNINGS, FIRST_WORDS, groupPairs } from '../src/redaction/key-shapes.ts';
+
+const PATH = join(import.meta.dirname, 'bytes', 'key-table.h');
+const LINE_CHARACTERS = 110;
+
+function formatList(name: string, words: readonly string[]): string {
+  const lines: string[] = [];
+  let line = '   ';
+  for (const word of words) {
+    const next = ` ${JSON.stringify(word)},`;
+    if (line.length + next.length > LINE_CHARACTERS) {
+      lines.push(line);
+      line = '   ';
+    }
+    line += next;
+  }
+  return `const char* const ${name}[] = {\n${[...lines, line].join('\n')}\n};\n`;
+}
+
+/** The whole header. */
+export function formatKeyTable(): string {
+  return [
+    '/** How keys begin. Made by `node native/key-table.ts` from `src/redaction/key-shapes.ts`: change it there. */',
+    '#pragma once',
+    '',
+    'namespace {',
+    '',
+    '/** What makes a run suspect wherever it stands in it. */',
+    formatList('kBeginnings', BEGINNINGS),
+    '/** What does so where a token begins alone. */',
+    formatList('kFirstWords', FIRST_WORDS),
+    '/** The pairs of bytes that beginnings begin with, in groups. */',
+    formatList(
+      'kPairGroups',
+      groupPairs().map((pairs) => pairs.join('')),
+    ),
+    '}  // namespace',
+    '',
+  ].join('\n');
+}
+
+if (process.argv[1] === import.meta.filename) writeFileSync(PATH, formatKeyTable());

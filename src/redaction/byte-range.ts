@@ -1,0 +1,21 @@
+/** Ranges of bytes that are to be masked. Pure; any thread. */
+
+/** A half-open range of byte offsets. */
+export interface ByteRange {
+  start: number;
+  end: number;
+}
+
+/** Sorted, with overlapping ranges made one. */
+export function mergeRanges(ranges: ByteRange[]): ByteRange[] {
+  if (ranges.length < 2) return ranges;
+  ranges.sort((a, b) => a.start - b.start || a.end - b.end);
+  const merged: ByteRange[] = [ranges[0]!];
+  for (let i = 1; i < ranges.length; i++) {
+    const last = merged[merged.length - 1]!;
+    const range = ranges[i]!;
+    if (range.start < last.end) last.end = Math.max(last.end, range.end);
+    else merged.push(range);
+  }
+  return merged;
+}

@@ -1,0 +1,167 @@
+/**
+ * The credentials that one request carried, and the forms in which an answer may echo them. Pure; runs on the capture writer's
+ * actor thread.
+ *
+ * Sources: RFC 9110 (Authorization), RFC 6750 (Bearer), RFC 7617 (Basic), RFC 6265 (Cookie); AWS Signature Version 4.
+ */
+import { isCredentialHeader } from './header-names.ts';
+import { MASK } from './mask.ts';
+import { isSecretQueryName, splitQuery } from './query.ts';
+
+/** Shorter values are not looked for in other places: they would mask ordinary words. */
+export const MIN_CREDENTIAL_LENGTH = 8;
+/** Most distinct secrets taken from one request; a request with more (hundreds of cookies) keeps the longest. */
+const MAX_CREDENTIALS = 64;
+/** Of a value that is longer, the forms are fewer: nobody gives out such credentials. */
+const FORMS_CHARACTERS = 8_192;
+/** Most forms of all secrets of one request together; the longest are kept. */
+export const MAX_FORMS = 1_024;
+
+/** Adds a secret if it is long enough to be looked for. */
+function addSecret(into: Set<string>, value: string): void {
+  const trimmed = value.trim();
+  if (trimmed.length >= MIN_CREDENTIAL_LENGTH && trimmed !== MASK) into.add(trimmed);
+}
+
+function addCookies(into: Set<string>, header: string): void {
+  for (const pair of header.split(';')) {
+    const equals = pair.indexOf('=');
+    const value = (equals < 0 ? pair : pair.slice(equals + 1)).trim();
+    addSecret(into, value);
+    if (value.startsWith('"') && value.endsWith('"')) addSecret(into, value.slice(1, -1));
+    if (value.includes('%')) addSecret(into, decodeValue(value));
+  }
+}
+
+/** Percent-decodes a value to UTF-8 text; the value itself when it is not well-formed. */
+function decodeValue(raw: string): string {
+  try {
+    return decodeURIComponent(raw);
+  } catch {
+    return raw;
+  }
+}
+
+/** A scheme has few letters; what begins otherwise has none. */
+const SCHEME_CHARACTERS = 64;
+const SCHEME = /^[A-Za-z][\w-]*$/;
+
+/** `Bearer token`, taken apart; null without a scheme. */
+function readScheme(value: string): { scheme: string; token: string } | null {
+  const head = value.slice(0, SCHEME_CHARACTERS + 1);
+  const space = head.search(/\s/);
+  if (space < 1 || !SCHEME.test(head.slice(0, space))) return null;
+  const token = value.slice(space).trim();
+  return token === '' ? null : { scheme: head.slice(0, space).toLowerCase(), token };
+}
+
+function addHeaderCredential(into: Set<string>, name: string, value: string): void {
+  if (name === 'cookie') {
+    addCookies(into, value);
+    return;
+  }
+  const read = readScheme(value);
+  if (read === null) {
+    addSecret(into, value);
+    return;
+  }
+  const { scheme, token } = read;
+  addSecret(into, token);
+  // A short token after the scheme is still found with its scheme before it.
+  if (token.length < MIN_CREDENTIAL_LENGTH) addSecret(into, value);
+  if (scheme === 'basic') {
+    const pair = Buffer.from(token, 'base64').toString('latin1');
+    addSecret(into, pair);
+    const colon = pair.indexOf(':');
+    if (colon >= 0) addSecret(into, pair.slice(colon + 1));
+  } else if (token.includes('=')) {
+    // Parameters, as in Digest and AWS4-HMAC-SHA256.
+    for (const part of token.split(/[,\s]/)) {
+      const equals = part.indexOf('=');
+      if (!/(?:signature|credential|response)$/i.test(part.slice(Math.max(0, equals - 10), equals))) continue;
+      const quoted = part.slice(equals + 1);
+      addSecret(into, quoted.startsWith('"') ? quoted.slice(1).split('"')[0]! : quoted.split('"')[0]!);
+    }
+  }
+}
+
+/**
+ * The secrets that a request carried: values of credential headers (the token after the scheme, a Basic pair decoded
+ * and its password, each cookie's value) and secret query values, raw and decoded. Values under 8 characters are left
+ * out; at most 64, the longest first.
+ * @param headers flat [name, value, …], latin1
+ * @param query raw, without `?`
+ */
+export function collectCredentials(headers: readonly string[], query: string): string[] {
+  const secrets = new Set<string>();
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    if (isCredentialHeader(headers[i]!))
+      addHeaderCredential(secrets, headers[i]!.toLowerCase(), headers[i + 1]!);
+  }
+  if (query.includes('=')) {
+    for (const part of splitQuery(query)) {
+      const equals = part.indexOf('=');
+      if (equals < 0 || !isSecretQueryName(part.slice(0, equals))) continue;
+      const value = part.slice(equals + 1);
+      addSecret(secrets, value);
+      addSecret(secrets, decodeValue(value));
+      addSecret(secrets, decodeValue(value.replaceAll('+', ' ')));
+    }
+  }
+  const longestFirst = [...secrets].sort((a, b) => b.length - a.length);
+  return longestFirst.slice(0, MAX_CREDENTIALS);
+}
+
+const PLAIN = /^[A-Za-z0-9_.~-]+$/;
+
+/**
+ * The forms in which a secret may stand in an answer: as it is, JSON-escaped (also with `\/`, and with `<>&'=+` as
+ * `\u00xx`), percent-encoded in upper and lower case and as a form field, HTML-escaped, and base64 of it.
+ * @returns byte strings (latin1), longest first
+ */
+export function credentialForms(secret: string): string[] {
+  const forms = new Set<string>([secret]);
+  const utf8 = Buffer.from(secret, 'utf8').toString('latin1');
+  forms.add(utf8);
+  // Without its padding.
+  const base64 = Buffer.from(secret, 'latin1').toString('base64');
+  forms.add(base64.slice(0, Math.ceil((secret.length * 4) / 3)));
+  if (secret.length > FORMS_CHARACTERS) forms.add(JSON.stringify(secret).slice(1, -1));
+  if (secret.length <= FORMS_CHARACTERS && !PLAIN.test(secret)) {
+    const json = JSON.stringify(secret).slice(1, -1);
+    forms.add(json);
+    forms.add(json.replaceAll('/', '\\/'));
+    forms.add(secret.replaceAll('/', '\\/'));
+    const escaped = json.replace(/[<>&'=+]/g, (c) => `\\u00${c.charCodeAt(0).toString(16)}`);
+    forms.add(escaped);
+    forms.add(escaped.replace(/\\u00../g, (c) => `\\u${c.slice(2).toUpperCase()}`));
+    forms.add(json.replace(/[<>&]/g, (c) => `\\u00${c.charCodeAt(0).toString(16)}`));
+    const percent = Buffer.from(secret, 'latin1')
+      .toString('latin1')
+      .replace(/[^A-Za-z0-9_.~-]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`);
+    forms.add(percent);
+    forms.add(percent.replace(/%../g, (c) => c.toLowerCase()));
+    forms.add(percent.replaceAll('%20', '+'));
+    // encodeURI leaves these as they are.
+    forms.add(
+      percent.replace(/%(3B|2C|2F|3F|3A|40|26|3D|2B|24|23|21|27|28|29|2A)/g, (_, h: string) =>
+        String.fromCharCode(parseInt(h, 16)),
+      ),
+    );
+    forms.add(
+      secret.replace(
+        /[&<>"']/g,
+        (c) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' })[c]!,
+      ),
+    );
+    // As a form field, where `~` is escaped too.
+    forms.add(new URLSearchParams({ s: secret }).toString().slice(2));
+    // JSON inside JSON, and that in JSON again: a tool's result quoted in an answer that somebody else quotes.
+    for (let depth = 0; depth < 2; depth++) {
+      for (const form of [...forms]) forms.add(JSON.stringify(form).slice(1, -1));
+    }
+  }
+  return [...forms]
+    .filter((form) => form.length >= MIN_CREDENTIAL_LENGTH)
+    .sort((a, b) => b.length - a.length);
+}

@@ -1,0 +1,104 @@
+/** Which headers hold a credential. Pure; runs where requests are captured and where errors are written. */
+import { isCredentialName } from './credential-name.ts';
+
+/** Longer names are no header's that anybody knows: their values are not kept. */
+export const HEADER_NAME_CHARACTERS = 256;
+
+const CREDENTIAL_HEADERS = new Set([
+  'authorization',
+  'proxy-authorization',
+  'x-api-key',
+  'api-key',
+  'x-goog-api-key',
+  'x-amz-security-token',
+  'cookie',
+  'set-cookie',
+  // A session's own, which signs its owner in. Those that agents number their runs with (`session-id`,
+  // `x-claude-code-session-id`) sign nobody in.
+  'x-session-id',
+  'x-sessionid',
+  'x-session',
+]);
+
+/** What names of credentials end with, behind a mark that divides words. */
+const LAST_WORDS = [
+  'secret',
+  'authorization',
+  'authentication',
+  'auth',
+  'passwd',
+  'password',
+  'passphrase',
+  'credential',
+  'credentials',
+  'signature',
+  'jwt',
+  'pat',
+  'cookie',
+  'cookie2',
+];
+/** The same, with `key` behind it. */
+const KEY_KINDS = [
+  'api',
+  'access',
+  'secret',
+  'private',
+  'subscription',
+  'auth',
+  'functions',
+  'master',
+  'account',
+  'service',
+];
+
+/** Names that count or limit tokens rather than carry one. */
+const COUNTS = [
+  'ratelimit',
+  'rate-limit',
+  'usage',
+  'count',
+  'quota',
+  'limit',
+  'remaining',
+  'reset',
+  'budget',
+  'consumed',
+  'billed',
+];
+
+const verdicts = new Map<string, boolean>();
+const VERDICTS = 2_048;
+
+/**
+ * Whether a header's value is a credential: the named ones, and any whose name ends like one (`x-acme-api-key`,
+ * `x-vault-token`) or is called so anywhere, but not those that count or limit (`x-ratelimit-token`).
+ * @param name in any case; a very long one is taken for one
+ */
+export function isCredentialHeader(name: string): boolean {
+  if (name.length > HEADER_NAME_CHARACTERS) return true;
+  const known = verdicts.get(name);
+  if (known !== undefined) return known;
+  const lower = name.toLowerCase();
+  const verdict =
+    CREDENTIAL_HEADERS.has(lower) ||
+    (endsLikeCredential(lower) && !COUNTS.some((word) => lower.includes(word))) ||
+    isCredentialName(name);
+  if (verdicts.size >= VERDICTS) verdicts.clear();
+  verdicts.set(name, verdict);
+  return verdict;
+}
+
+function endsLikeCredential(lower: string): boolean {
+  if (lower.endsWith('token')) return true;
+  if (LAST_WORDS.some((word) => endsWithWord(lower, word))) return true;
+  if (!lower.endsWith('key')) return false;
+  const kind = lower.slice(0, /[-_]/.test(lower.at(-4) ?? '') ? -4 : -3);
+  return KEY_KINDS.some((word) => endsWithWord(kind, word));
+}
+
+/** Whether the last word of the name is this one. */
+function endsWithWord(name: string, word: string): boolean {
+  if (!name.endsWith(word)) return false;
+  const before = name.length - word.length;
+  return before === 0 || '-_.'.includes(name[before - 1]!);
+}

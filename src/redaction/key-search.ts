@@ -1,0 +1,164 @@
+/**
+ * Finds key-shaped secrets in bytes that hold text in any ASCII-compatible encoding. Pure; runs on the capture writer's actor
+ * thread, and wherever a text is masked before it is kept.
+ *
+ * Speed. Every shape holds a run of at least 16 letters, digits, `-` or `_`, so the byte engine (`native/`) looks for such runs
+ * and for what makes one suspect, and the shapes are tried in those runs alone: a few tenths of a nanosecond a byte. Of a
+ * suspect each byte is looked at a bounded number of times, whatever it is made of.
+ */
+import { type ByteEngine, byteEngine, packNeedles } from '../../native/byte-engine.ts';
+import { type ByteRange, mergeRanges } from './byte-range.ts';
+import { isGluedLabel, isGluedName, isLabelled, isNamed } from './key-labels.ts';
+import { CHARACTERS, DOTTED_BYTES, KINDS, RUN_BYTES } from './key-shapes.ts';
+import { findPrivateKeys, PEM_TAIL } from './private-keys.ts';
+import { ShapeMatch } from './shape-match.ts';
+import { Work } from './work.ts';
+
+const { token: TOKEN, letter_digit: LETTER_DIGIT, digit: DIGIT } = CHARACTERS;
+/** How far back from the first suspect the token that it is part of may begin. */
+const TOKEN_BACK_BYTES = 2_048;
+/** What one suspect costs besides its bytes. */
+const SUSPECT_WORK = 16;
+
+/** What the first line of every private key ends with, as the byte engine takes it. */
+export const PEM_NEEDLE = packNeedles([PEM_TAIL]);
+
+/**
+ * Key-shaped secrets in bytes that hold text in any ASCII-compatible encoding.
+ * @param bytes the whole body: matches may look a little before `from`
+ * @param from first byte to scan
+ * @param to end of the scan
+ * @param engine for tests: the one that looks for suspects
+ * @returns ranges in rising order, not overlapping
+ * @throws {import('./work.ts').WorkExceededError}
+ */
+export function findKeyShapes(
+  bytes: Uint8Array,
+  from = 0,
+  to = bytes.length,
+  engine: ByteEngine = byteEngine,
+  work: Work = new Work(),
+): ByteRange[] {
+  const found: ByteRange[] = [];
+  const marks = new Float64Array(129);
+  let judge: RunJudge | null = null;
+  let at = from;
+  while (at + RUN_BYTES <= to) {
+    const count = engine.findSuspects(bytes, at, to, marks);
+    if (count > 0) judge ??= new RunJudge(bytes, to, found, work);
+    for (let i = 0; i < count; i++) judge!.judge(marks[1 + 2 * i]!, marks[2 + 2 * i]!);
+    at = marks[0]!;
+  }
+  if (engine.findAnyNeedle(bytes, from, to, PEM_NEEDLE) >= 0) findPrivateKeys(bytes, from, to, found, work);
+  return mergeRanges(found);
+}
+
+/** Applies the shapes and the labels to the suspects of one text, which come in rising order. */
+class RunJudge {
+  readonly #bytes: Uint8Array;
+  readonly #to: number;
+  readonly #found: ByteRange[];
+  readonly #work: Work;
+  readonly #match: ShapeMatch;
+  /** Where the last run ended; -1 before the first. */
+  #runEnd = -1;
+  /** Where the token begins that the run is part of. */
+  #token = 0;
+  #isLabelled = false;
+  #isNamed = false;
+  /** Behind the first `=` in it with a label before it, and with the name of a key; -1 for none. */
+  #behindLabel = -1;
+  #behindName = -1;
+  /** Up to here tokens are found whole. */
+  #doneTo = 0;
+
+  constructor(bytes: Uint8Array, to: number, found: ByteRange[], work: Work) {
+    this.#bytes = bytes;
+    this.#to = to;
+    this.#found = found;
+    this.#work = work;
+    this.#match = new ShapeMatch(bytes, to, work);
+  }
+
+  judge(start: number, end: number): void {
+    this.#work.add(end - start + SUSPECT_WORK);
+    this.#findShapes(start, end);
+    this.#findLabelled(start, end);
+    this.#runEnd = end;
+  }
+
+  #findShapes(start: number, end: number): void {
+    const match = this.#match;
+    const isBehindDot = start >= 3 && this.#bytes[start - 1] === 0x2e;
+    let at = isBehindDot ? Math.max(0, start - DOTTED_BYTES) : start;
+    // What begins beyond the run is not looked for: it belongs to the next one.
+    while (at < end) {
+      if (match.isAt(at)) {
+        this.#found.push({ start: match.start, end: match.end });
+        at = match.end;
+      } else {
+        at++;
+      }
+    }
+  }
+
+  /** A scheme or a label before the token that this run is part of, or within it. */
+  #findLabelled(start: number, end: number): void {
+    this.#walkBack(start);
+    if (start < this.#doneTo) return;
+    let from = this.#token;
+    if (!this.#isLabelled) {
+      // `Bearer%20token` and `key=token`: the label is made of token bytes itself.
+      const isNamed = this.#isNamed || this.#behindName >= 0;
+      const isName = isNamed && looksRandom(this.#bytes, start, end);
+      if (!isName && this.#behindLabel < 0) return;
+      if (!(isName && this.#isNamed)) from = this.#behindLabel >= 0 ? this.#behindLabel : this.#behindName;
+    }
+    let tokenEnd = end;
+    while (tokenEnd < this.#to && (KINDS[this.#bytes[tokenEnd]!]! & TOKEN) !== 0) tokenEnd++;
+    this.#work.add(tokenEnd - end);
+    if (tokenEnd - from >= RUN_BYTES) this.#found.push({ start: from, end: tokenEnd });
+    this.#doneTo = tokenEnd;
+  }
+
+  /** Finds where the token of a run begins, and what labels it, going on from what is known of the token of the last run. */
+  #walkBack(start: number): void {
+    const bytes = this.#bytes;
+    const lowest = this.#runEnd >= 0 ? this.#runEnd : Math.max(0, start - TOKEN_BACK_BYTES);
+    let token = start;
+    let equals = -1;
+    while (token > lowest && (KINDS[bytes[token - 1]!]! & TOKEN) !== 0) {
+      token--;
+      if (bytes[token] === 0x3d) equals = token;
+    }
+    this.#work.add(start - token);
+    if (this.#runEnd < 0 || token > this.#runEnd) {
+      this.#token = token;
+      this.#behindLabel = -1;
+      this.#behindName = -1;
+      // At the beginning of a line (a header's value, as we keep them) there is no label before it.
+      const isLine = token > 0 && bytes[token - 1] === 0x0a;
+      this.#isLabelled = !isLine && isLabelled(bytes, token);
+      this.#isNamed = !isLine && !this.#isLabelled && isNamed(bytes, token);
+    }
+    if (equals < 0) return;
+    for (let at = equals; at < start; at++) {
+      if (bytes[at] !== 0x3d) continue;
+      this.#work.add(1);
+      if (this.#behindLabel < 0 && isGluedLabel(bytes, this.#token, at)) this.#behindLabel = at + 1;
+      if (this.#behindName < 0 && isGluedName(bytes, this.#token, at)) this.#behindName = at + 1;
+    }
+  }
+}
+
+/** What stands behind the name of a key in code and examples is mostly words: `settings.ANTHROPIC_API_KEY`. */
+function looksRandom(bytes: Uint8Array, start: number, end: number): boolean {
+  let hasDigit = false;
+  let hasLetter = false;
+  for (let at = start; at < end && !(hasDigit && hasLetter); at++) {
+    const kinds = KINDS[bytes[at]!]!;
+    if ((kinds & DIGIT) !== 0) hasDigit = true;
+    else if ((kinds & LETTER_DIGIT) !== 0) hasLetter = true;
+  }
+  return hasDigit && hasLetter;
+}

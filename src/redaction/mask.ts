@@ -1,0 +1,91 @@
+/**
+ * What stands where a secret stood, and texts and values of JSON without theirs. Pure; runs wherever a text is masked before it
+ * is kept.
+ *
+ * A masked value is replaced whole by `[redacted]`: no first or last characters, which would help to guess a key.
+ */
+import { type ByteEngine, byteEngine } from '../../native/byte-engine.ts';
+import type { ByteRange } from './byte-range.ts';
+import { isCredentialName } from './credential-name.ts';
+import { findKeyShapes, PEM_NEEDLE } from './key-search.ts';
+import { RUN_BYTES } from './key-shapes.ts';
+
+/** What stands in the stored copy where a secret stood. */
+export const MASK = '[redacted]';
+
+/** No key that anybody gives out is longer; a caller that scans part of a text starts this much before the part. */
+export const SCAN_MARGIN_BYTES = 8_192;
+
+/** Bytes of texts that are looked at together. */
+const TOGETHER_BYTES = 8_192;
+const together = Buffer.allocUnsafeSlow(TOGETHER_BYTES);
+/** More base64 than fits: it is not asked for. */
+const NO_BASE64 = TOGETHER_BYTES + 1;
+
+/**
+ * Whether there is surely no key shape in any of the texts, nor in any beginning of one: then `maskText` would give each back
+ * as it is. One look at all of them, where each by itself costs as much.
+ * @returns false also for texts of more than some kilobytes together
+ */
+export function areFreeOfKeys(texts: readonly string[], engine: ByteEngine = byteEngine): boolean {
+  let at = 0;
+  for (const text of texts) {
+    if (at + text.length + 1 > TOGETHER_BYTES) return false;
+    // Characters beyond latin1 become one byte each, as in `maskText`.
+    at += together.write(text, at, 'latin1');
+    // A line's end is in no token, and what stands at the beginning of a line has no label.
+    together[at++] = 0x0a;
+  }
+  return engine.isPlain(together.subarray(0, at), PEM_NEEDLE, NO_BASE64);
+}
+
+/**
+ * A text (path, note) without key-shaped parts.
+ * @param text latin1 or any; characters above 0x7f are kept as they are
+ */
+export function maskText(text: string): string {
+  if (text.length < RUN_BYTES) return text;
+  // Characters beyond latin1 become one byte each here; only positions are used.
+  return maskRangesOfText(text, findKeyShapes(Buffer.from(text, 'latin1')));
+}
+
+/** The text with the mask in place of each range of its characters; the very text given when there is none. */
+export function maskRangesOfText(text: string, ranges: readonly ByteRange[]): string {
+  if (ranges.length === 0) return text;
+  let out = '';
+  let at = 0;
+  for (const range of ranges) {
+    out += text.slice(at, range.start) + MASK;
+    at = range.end;
+  }
+  return out + text.slice(at);
+}
+
+/**
+ * A value of JSON as it may be stored: key shapes in its texts and names masked, and what stands under a name like
+ * `clientSecret` or `OPENAI_API_KEY` masked whole, however short and however deep.
+ */
+export function maskValue(value: unknown): unknown {
+  return maskJson(value, false);
+}
+
+/** @param isSecret it stands under the name of a credential */
+function maskJson(value: unknown, isSecret: boolean): unknown {
+  if (typeof value === 'string') return isSecret && value !== '' ? MASK : maskText(value);
+  if (typeof value === 'number') return isSecret ? MASK : value;
+  if (Array.isArray(value)) return value.map((item) => maskJson(item, isSecret));
+  if (typeof value !== 'object' || value === null) return value;
+  const masked: Record<string, unknown> = {};
+  for (const [name, item] of Object.entries(value)) {
+    // A number of tokens is a count, whatever it is called.
+    const isCount = typeof item === 'number' && /token/i.test(name);
+    // An assignment to `__proto__` would change what the object is.
+    Object.defineProperty(masked, maskText(name), {
+      value: maskJson(item, !isCount && (isSecret || isCredentialName(name))),
+      enumerable: true,
+      configurable: true,
+      writable: true,
+    });
+  }
+  return masked;
+}

@@ -1,0 +1,86 @@
+/** One table of keys: the native header is made of it, the filters find what it holds, and no other file has a list of its own. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { loadAddon } from '../../native/byte-engine.ts';
+import { formatKeyTable } from '../../native/key-table.ts';
+import { twin } from '../../native/twin.ts';
+import { findKeyShapes } from '../../src/redaction/key-search.ts';
+import {
+  BEGINNINGS,
+  CHARACTERS,
+  FIRST_WORDS,
+  KEY_SHAPES,
+  KINDS,
+  type Part,
+} from '../../src/redaction/key-shapes.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+
+/** The shortest text that the part takes, with a letter and a digit in turns where there is a choice. */
+function write(part: Part): string {
+  if (typeof part === 'string') return part;
+  if ('one_of' in part) return part.one_of[0]!;
+  if ('parts' in part) return '';
+  const members = [...KINDS.keys()].filter(
+    (byte) => (KINDS[byte]! & CHARACTERS[part.of]) !== 0 && byte !== 0x2e,
+  );
+  const pick = ['B', 'b', '7', 'E', 'e', '3']
+    .map((char) => char.charCodeAt(0))
+    .filter((byte) => members.includes(byte));
+  const from = pick.length > 0 ? pick : members;
+  return Array.from({ length: part.least === 0 && part.of === 'run' ? 20 : part.least }, (_, i) =>
+    String.fromCharCode(from[i % from.length]!),
+  ).join('');
+}
+
+const EXAMPLES = KEY_SHAPES.flatMap(({ begins, then }) =>
+  begins.map((begin) => {
+    let text = begin + then.map(write).join('');
+    // A token may be shorter than what the engine takes for a run; nobody gives out such ones.
+    if (!/[\w-]{16}/.test(text))
+      text =
+        begin +
+        then
+          .map((part) => write(part))
+          .join('')
+          .padEnd(24, 'Ab1');
+    return [begin, text] as const;
+  }),
+);
+
+describe('the table of keys', () => {
+  it('is what the native header says', () => {
+    expect(readFileSync(join(ROOT, 'native/bytes/key-table.h'), 'utf8')).toBe(formatKeyTable());
+  });
+
+  it('holds nothing twice, and words that are long enough to be told by four bytes', () => {
+    expect(new Set(BEGINNINGS).size).toBe(BEGINNINGS.length);
+    expect(new Set(FIRST_WORDS).size).toBe(FIRST_WORDS.length);
+    for (const word of FIRST_WORDS) expect(word.length).toBeGreaterThanOrEqual(4);
+    for (const word of [...BEGINNINGS, ...FIRST_WORDS]) expect(word).toMatch(/^[\w-]{2,16}$/);
+  });
+
+  it.each(EXAMPLES)('%s… is found by the addon, by its twin, and by the search', (_, key) => {
+    const body = Buffer.from(`{"text":"${key}"}`);
+    for (const engine of [twin, loadAddon() ?? twin]) {
+      const found = findKeyShapes(body, 0, body.length, engine);
+      expect(found, `${engine.kind}: ${key}`).toHaveLength(1);
+      expect(found[0]!.start, key).toBe(9);
+    }
+  });
+
+  it('is the only one', () => {
+    const files = ['src', 'native', 'actors'].flatMap((folder) =>
+      readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+        .filter((name) => /\.(?:ts|h|cc|js)$/.test(name))
+        .map((name) => `${folder}/${name}`),
+    );
+    const telling = ['github_pat_', 'xkeysib-', 'dop_v1_', 'GOCSPX-', 'pplx-', 'rubygems_'];
+    const holders = files.filter((file) => {
+      const source = readFileSync(join(ROOT, file), 'utf8');
+      return telling.some((word) => source.includes(word));
+    });
+    expect(holders.sort()).toEqual(['native/bytes/key-table.h', 'src/redaction/key-shapes.ts']);
+  });
+});

@@ -1,0 +1,183 @@
+/** That no text takes more work than its length is worth, whatever it is made of. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { loadAddon } from '../../native/byte-engine.ts';
+import { twin } from '../../native/twin.ts';
+import { collectCredentials, credentialForms } from '../../src/redaction/credentials.ts';
+import { isCredentialHeader } from '../../src/redaction/header-names.ts';
+import { findKeyShapes } from '../../src/redaction/key-search.ts';
+import { KEY_SHAPES } from '../../src/redaction/key-shapes.ts';
+import { MASK } from '../../src/redaction/mask.ts';
+import { isSecretQueryName, maskEmbeddedQueries, maskQuery } from '../../src/redaction/query.ts';
+import { Work, WorkExceededError } from '../../src/redaction/work.ts';
+
+/** What worst cases are made of: nearly keys, labels without values, beginnings without ends. */
+const PIECES = [
+  ...new Set(KEY_SHAPES.flatMap(({ begins }) => begins)),
+  ...['Bearer ', 'basic ', 'authorization: ', '"authorization"', '"api_key":"', 'secret_access_key', 'key='],
+  ...[
+    'client_secret=',
+    'x-amz-signature=',
+    'api_key=',
+    'token=',
+    'secret=',
+    '=',
+    '==',
+    '\\n',
+    '%0A',
+    '\\u000a',
+  ],
+  ...[
+    '\\/',
+    '.',
+    '..',
+    '-',
+    '_',
+    '"',
+    ' ',
+    '\n',
+    '%20',
+    '+',
+    '/',
+    '\\',
+    '%',
+    "'",
+    ':',
+    'key',
+    'st.prd.',
+    'live_',
+  ],
+  ...[
+    '-----BEGIN PRIVATE KEY-----',
+    '-----END',
+    '-----BEGIN',
+    'PRIVATE KEY-----',
+    'a1',
+    'A',
+    'abcdefghijklmnop',
+  ],
+  ...['AbCdEfGh01234567', '0123456789abcdef0123456789abcdef', 'x'.repeat(15), 'aaaaaaaaaaaaaaaa1/', 'eyJeyJ'],
+];
+/** A part that is said again and again, perhaps behind another one and with an end. */
+const crafted = fc.record({
+  before: fc.constantFrom('', ...PIECES),
+  again: fc.array(fc.constantFrom(...PIECES), { minLength: 1, maxLength: 5 }).map((parts) => parts.join('')),
+  behind: fc.constantFrom('', ...PIECES),
+});
+
+/** Bytes looked at. */
+function measure(text: string, engine?: typeof twin): number {
+  const work = new Work();
+  const bytes = Buffer.from(text, 'latin1');
+  findKeyShapes(bytes, 0, bytes.length, engine, work);
+  return work.done;
+}
+
+const SIZE = 20_000;
+/** Bytes that are looked at for each byte of a text, at the most. */
+const WORK_PER_BYTE = 24;
+
+describe('the search for keys', () => {
+  it.each([
+    ['native or not', undefined],
+    ['in TypeScript', twin],
+  ] as const)(
+    'looks at each byte a bounded number of times, however often it is nearly a key (%s)',
+    (_, engine) => {
+      fc.assert(
+        fc.property(crafted, ({ before, again, behind }) => {
+          const times = Math.ceil(SIZE / again.length);
+          const once = measure(`${before}${again.repeat(times)}${behind}`, engine);
+          const twice = measure(`${before}${again.repeat(2 * times)}${behind}`, engine);
+          expect(twice).toBeLessThanOrEqual(2.1 * once + 1_000);
+          expect(once).toBeLessThanOrEqual(WORK_PER_BYTE * SIZE);
+        }),
+        { numRuns: 1_500 },
+      );
+    },
+  );
+
+  it('goes no further than it may', () => {
+    const text = Buffer.from('eyJ'.repeat(1_000));
+    expect(() => findKeyShapes(text, 0, text.length, undefined, new Work(500))).toThrow(WorkExceededError);
+  });
+
+  it.runIf(loadAddon() !== null)('takes the engine twice the time at most for twice the text', () => {
+    const engine = loadAddon()!;
+    const marks = new Float64Array(3);
+    const time = (bytes: Buffer): number => {
+      let best = Number.POSITIVE_INFINITY;
+      for (let i = 0; i < 3; i++) {
+        const start = performance.now();
+        for (let at = 0; at < bytes.length; at = marks[0]!)
+          engine.findSuspects(bytes, at, bytes.length, marks);
+        best = Math.min(best, performance.now() - start);
+      }
+      return best;
+    };
+    for (const again of [
+      'aaaaaaaaaaaaaaaa/',
+      'aaaaaaaaaaaaaaaa+=',
+      'skskskskskskskss ',
+      'glglglglglglglglgl',
+      '=y=',
+    ]) {
+      const once = time(Buffer.from(again.repeat(Math.ceil(2e6 / again.length))));
+      const twice = time(Buffer.from(again.repeat(Math.ceil(4e6 / again.length))));
+      // Quadratic would be four times and, at this size, minutes.
+      expect(twice).toBeLessThan(3 * once + 50);
+    }
+  });
+});
+
+describe('an unbroken run of megabytes', () => {
+  const SIX_MB = 6 << 20;
+  it.each([
+    ['of a token', `eyJ${'hbGciOiJIUzI1NiJ9'.repeat(SIX_MB / 16)}`, false],
+    ['of a token with its dots', `eyJ${'hbGciOiJIUzI1NiJ9'.repeat(SIX_MB / 16)}.e30.c2ln`, true],
+    ['behind sk-', `sk-${'A1b2C3d4'.repeat(SIX_MB / 8)}`, true],
+    ['behind sk-ant-', `sk-ant-api03-${'A1b2C3d4'.repeat(SIX_MB / 8)}`, true],
+    ['behind AIza', `AIza${'A1b2C3d4'.repeat(SIX_MB / 8)}`, true],
+    ['behind a scheme', `Bearer ${'A1b2C3d4'.repeat(SIX_MB / 8)}`, true],
+    ['of a private key', `-----BEGIN PRIVATE KEY-----\n${'A1b2C3d4'.repeat(SIX_MB / 8)}`, true],
+  ])('%s is judged, and masked whole where it is a key', (_, text, isKey) => {
+    const bytes = Buffer.from(`{"text":"${text}"}`);
+    const found = findKeyShapes(bytes);
+    if (!isKey) expect(found).toEqual([]);
+    else expect(found).toEqual([{ start: text.startsWith('Bearer') ? 16 : 9, end: bytes.length - 2 }]);
+  });
+});
+
+describe('names and values of headers and queries', () => {
+  const SIZES = 120_000;
+
+  it('of any length are judged, and very long names are taken for those of credentials', () => {
+    for (const part of ['a', 'x-', 'token', '_token', '-key', 'a.', 'Aa', '1', '%74', '%2574', 'key']) {
+      const name = part.repeat(SIZES / part.length);
+      expect(isCredentialHeader(`${name}!`)).toBe(true);
+      expect(isSecretQueryName(`${name}!`)).toBe(true);
+      expect(maskQuery(`${name}=secret`)).toBe(`${name}=${MASK}`);
+    }
+  });
+
+  it('a token is one whatever stands before it, and a count is none', () => {
+    expect(isCredentialHeader(`x-${'a'.repeat(200)}token`)).toBe(true);
+    expect(isCredentialHeader(`x-${'a'.repeat(200)}-token-count`)).toBe(false);
+  });
+
+  it('are taken apart in one walk', () => {
+    for (const part of ['?', '&', '?a', '&a=', '=', '?token=', '&token', ';', '%', '?key=a&', 'a?'])
+      expect(maskEmbeddedQueries(`${part.repeat(SIZES)}x`).length).toBeGreaterThan(0);
+    expect(maskEmbeddedQueries(`${'?'.repeat(SIZES)}key=abc`)).toBe(`${'?'.repeat(SIZES)}key=${MASK}`);
+  });
+
+  it('give a bounded number of secrets and forms', () => {
+    for (const part of ['a=12345678;', 'Bearer ', '"', '%22', 'a b', '=', 'signature=abcdefgh,', '\\'])
+      for (const name of ['cookie', 'authorization', 'x-api-key']) {
+        const found = collectCredentials([name, part.repeat(60_000 / part.length)], '');
+        expect(found.length).toBeLessThanOrEqual(64);
+        const characters = found.flatMap(credentialForms).reduce((sum, form) => sum + form.length, 0);
+        expect(characters).toBeLessThan(2_000_000);
+      }
+  });
+});
