@@ -34,6 +34,7 @@ import { SplitJournal } from '../src/storage/split-journal.ts';
 import type { Tables } from '../src/storage/tables.ts';
 import { CAPTURE_LOG_PORT } from './capture-writer/behaviour.ts';
 import { CaptureLogPort } from './capture-writer/port.ts';
+import { WriterReport } from './capture-writer/report.ts';
 import { CATALOG } from './catalog.ts';
 import { DISTILLATION_PORT } from './distiller/behaviour.ts';
 import { ModelWriter } from './distiller/model-writer.ts';
@@ -70,25 +71,22 @@ export interface HostOptions {
 export default async function hostThread(task: ThreadTask<HostOptions>): Promise<void> {
   const { capture } = task.options;
   const logger = createLog(task.options.log_level);
-  const captureLog = new CaptureLogPort(
-    async () => {
-      const log = await CaptureLog.open({
-        path: capture.db,
-        redact: capture.redact,
-        max_decoded_bytes: capture.max_decoded_bytes,
-        decode: decodeExchange,
-      });
-      return {
-        append: (batch) => log.append(batch),
-        flush: () => log.flush(),
-        rotate: () => log.rotate(),
-        tidy: (budgetMs) => log.tidySome(decodeExchange, budgetMs),
-        stats: () => log.stats(),
-        close: () => log.close(),
-      };
-    },
-    tellCapture(capture.db, logger),
-  );
+  const captureLog = new CaptureLogPort(async () => {
+    const log = await CaptureLog.open({
+      path: capture.db,
+      redact: capture.redact,
+      max_decoded_bytes: capture.max_decoded_bytes,
+      decode: decodeExchange,
+    });
+    return {
+      append: (batch) => log.append(batch),
+      flush: () => log.flush(),
+      rotate: () => log.rotate(),
+      tidy: (budgetMs) => log.tidySome(decodeExchange, budgetMs),
+      stats: () => log.stats(),
+      close: () => log.close(),
+    };
+  }, new WriterReport(capture.db, logger).tell);
   const { databases } = task.options;
   const journal = databases === null ? null : openJournal(databases);
   const tables = databases === null ? null : new LmdbTables(databases.main, 'disk');
@@ -117,18 +115,6 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
       await tables?.close();
     },
   });
-}
-
-/** Only the log of the process says so while it serves: nothing that capture meets may touch traffic. */
-function tellCapture(db: string, logger: Log): (reason: string | null) => void {
-  return (reason) => {
-    if (reason === null) logger.info({ db }, 'exchanges are stored again');
-    else
-      logger.error(
-        { db, reason },
-        'exchanges cannot be stored: they wait in memory, beyond GW_MAX_QUEUE_BYTES they are dropped. Make room there, or mend the disk',
-      );
-  };
 }
 
 function openJournal({ main, runs }: DatabasePaths): JournalStore {

@@ -154,6 +154,7 @@ function remoteAdmin(services: Comlink.Remote<RemoteServices>): CaptureAdmin {
   };
   return {
     stats: () => call('stats'),
+    health: () => call('health'),
     flush: () => call('flush'),
     rotate: () => call('rotate'),
     kill: () => call('kill'),

@@ -26,6 +26,7 @@ import { CatalogueError, toApiBody, toMessagesBody } from './errors.ts';
 import type { CaptureAdmin } from './gateway/admin.ts';
 import type { CaptureFront } from './gateway/capture-control.ts';
 import { type CaptureCounters, CaptureQueue } from './gateway/capture-queue.ts';
+import { DropReport } from './gateway/drop-report.ts';
 import { Gateway } from './gateway/gateway.ts';
 import { Relegation } from './gateway/relegation.ts';
 import type { RelegationCounters } from './gateway/relegation-ledger.ts';
@@ -88,6 +89,7 @@ export class Front implements CaptureFront {
   static async start(services: FrontServices): Promise<Front> {
     const { config, parts, writer } = services;
     const share = (total: number) => Math.ceil(total / config.front_threads);
+    const drops = new DropReport(services.log);
     const queue =
       writer === null
         ? null
@@ -95,6 +97,7 @@ export class Front implements CaptureFront {
             max_queue: share(config.capture.max_queue),
             max_queue_bytes: share(config.capture.max_queue_bytes),
             max_capture_bytes: config.capture.max_capture_bytes,
+            onDrop: (cause, exchanges) => drops.tell(cause, exchanges),
           });
     if (queue !== null) writer?.onReturn(() => queue.retryNow());
     const relegation =
@@ -289,6 +292,7 @@ function listenForApi(
     {
       version: config.version,
       probes: { ...probes, storage: () => canRead(stores) },
+      ...(services.writer === null ? {} : { capture: async () => (await services.admin.health()).status }),
       asker,
       stores,
       checks,

@@ -30,6 +30,10 @@ export const CAPTURE_FREE_SLABS = 6;
 export const CAPTURE_FREE_CELL_BYTES = 256 * MIB;
 /** What a front keeps for use again of the memory that request bodies arrive in. */
 export const FREE_BODY_PIECES_BYTES = 32 * MIB;
+/** A batch that the writer has had for so long without an answer: it is stuck. A commit takes milliseconds. */
+export const CAPTURE_STUCK_MS = 10_000;
+/** A block that has waited so long to be compressed: packing does not keep up. */
+export const PACKING_BEHIND_S = 600;
 /** Largest GW_MAX_CAPTURE_BYTES: one stored body is one buffer, and the decoder needs room for a second. */
 export const CAPTURE_BYTES_MAX = 1024 * MIB;
 /** Most actor or front threads that a machine of any size gets something from. */

@@ -187,8 +187,8 @@ async function startAll(
     fronts,
     relegation: student,
   });
-  const isReady = async () =>
-    asker.isUp(0) && (host === null || asker.isUp(ownHost)) && (writer === null || writer.alive);
+  // Capture is not asked: the gateway forwards without it, and the API does not need it.
+  const isReady = async () => asker.isUp(0) && (host === null || asker.isUp(ownHost));
   const meters: { metrics(): Promise<MetricsData> }[] = [];
   const processMetrics = new ProcessMetrics(
     {

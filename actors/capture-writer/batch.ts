@@ -16,6 +16,7 @@
  */
 import { Packr } from 'msgpackr';
 import { byteEngine } from '../../native/byte-engine.ts';
+import type { SetApart } from '../../src/domain/capture-cause.ts';
 import type { CapturedExchange, FinishedExchange, RequestForm } from '../../src/domain/exchange.ts';
 import { CAPTURE_FREE_SLABS, CAPTURE_SLAB_BYTES } from '../../src/limits.ts';
 import { RecentMap } from '../../src/std/recent-map.ts';
@@ -67,6 +68,10 @@ export class ExchangeBatch {
   #slab: Buffer | null = null;
   #view: DataView | null = null;
   #used = 0;
+  /** Exchanges before this one are stored, or set apart: the place failed in the middle of an earlier try. */
+  from = 0;
+  /** Exchanges that are not stored because of what they hold. */
+  readonly set_apart: SetApart[] = [];
   /** Tells batches apart. */
   readonly #number = nextBatch++;
   #heads = 0;

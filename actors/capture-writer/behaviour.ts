@@ -5,9 +5,10 @@
  * Tidying takes as much time as there is while little comes. Under load it takes a share of one core that the log grants by
  * what waits: some of it always, for a load may never pause.
  */
+import { isFailureCause } from '../../src/domain/capture-cause.ts';
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
 import type { TidyPass } from './port.ts';
-import { CAPTURE_WRITER_KIND, type CaptureWriterProtocol } from './protocol.ts';
+import { type Appended, CAPTURE_WRITER_KIND, type CaptureWriterProtocol } from './protocol.ts';
 
 /** Name of the port that the thread provides; see `port.ts`. */
 export const CAPTURE_LOG_PORT = 'capture_log';
@@ -29,7 +30,7 @@ interface WriterMemory {
 }
 
 interface WriterInternal {
-  appended: Outcome<{ first_id: number; last_id: number }, { token: ReplyToken; failure: string }>;
+  appended: Outcome<Appended, { token: ReplyToken; failure: string }>;
   done: Outcome<unknown, { token: ReplyToken; failure: string }>;
   tidy: null;
   tidied: Outcome<TidyPass>;
@@ -82,7 +83,8 @@ export const captureWriter: Writer = {
     append(memory, message, context) {
       if (memory.killed) return context.refuse(STOPPED);
       const { bodies } = context;
-      const input = { slabs: bodies.slice(0, message.slabs), cells: bodies.slice(message.slabs) };
+      const { slabs, from } = message;
+      const input = { slabs: bodies.slice(0, slabs), cells: bodies.slice(slabs), from };
       const carry = { token: context.holdReply(), failure: 'capture_failed' };
       context.io(CAPTURE_LOG_PORT, 'append', input, 'appended', carry);
       memory.busy = true;
@@ -178,7 +180,9 @@ function answer(
   context: Context<WriterMemory, never, WriterInternal, unknown>,
 ): void {
   const { token, failure } = outcome.carry;
-  if (outcome.ok) context.replyTo(token, outcome.value);
-  // The log's own words name paths and errno; they are for the operator, not for whoever asked.
-  else context.refuseTo(token, { code: failure, message: outcome.error.message, retryable: true });
+  if (outcome.ok) return context.replyTo(token, outcome.value);
+  const { code, message } = outcome.error;
+  // Why nothing is written is counted by cause, and told to the operator who asked for it.
+  const known = isFailureCause(code) ? code : failure;
+  context.refuseTo(token, { code: known, message: message.replace(/^Error: /, ''), retryable: true });
 }

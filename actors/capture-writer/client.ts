@@ -1,6 +1,12 @@
 /**
  * Asks the capture writer. The only place that makes its messages. Front threads.
  */
+import {
+  CaptureFailure,
+  type FailureCause,
+  isFailureCause,
+  type SetApart,
+} from '../../src/domain/capture-cause.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
 import type { AskOptions, Front } from '../../src/runtime/front.ts';
@@ -18,7 +24,15 @@ const OPEN_DEADLINE_MS = 30_000;
 /** The health check must not hang on a busy writer. */
 const STATE_DEADLINE_MS = 500;
 /** Runtime codes with which a message surely was not handled, so that it may be sent again. */
-const NOT_HANDLED = new Set(['mailbox_full', 'link_full', 'too_many_asks', 'draining', 'actor_stopped']);
+const NOT_HANDLED: ReadonlyMap<string, FailureCause> = new Map([
+  ['mailbox_full', 'writer_busy'],
+  ['link_full', 'writer_busy'],
+  ['too_many_asks', 'writer_busy'],
+  ['draining', 'writer_down'],
+  ['actor_stopped', 'writer_down'],
+  ['capture_failed', 'disk_error'],
+  ['capture_stopped', 'writer_killed'],
+]);
 
 export class CaptureWriterClient {
   readonly memory = new BodyMemory();
@@ -58,16 +72,26 @@ export class CaptureWriterClient {
 
   /**
    * Stores a batch, to which nothing may be added any more.
-   * @throws CatalogueError `capture_failed`: nothing of it is stored, it may be sent again; any other code: unknown
+   * @returns exchanges that are not stored because of what they hold
+   * @throws CaptureFailure of code `capture_failed`: not all of it is stored, it may be sent again; any other: unknown
    */
-  async append(batch: ExchangeBatch): Promise<void> {
+  async append(batch: ExchangeBatch): Promise<readonly SetApart[]> {
     // Said before anything is sent; a batch lost with its thread is another matter: it may have been written.
-    if (!this.alive) throw new CatalogueError('capture_failed');
+    if (!this.alive) throw new CaptureFailure('writer_down');
     // A failure that leaves open what became of the batch leaves its memory to the collector: the writer may be reading.
     const { slabs, cells } = batch.take();
     const bodies = [...slabs, ...cells];
-    await this.#ask('append', { slabs: slabs.length }, { deadline_ms: APPEND_DEADLINE_MS, bodies });
+    const { from } = batch;
+    const options = { deadline_ms: APPEND_DEADLINE_MS, bodies };
+    const appended = await this.#ask('append', { slabs: slabs.length, from }, options);
+    batch.set_apart.push(...(appended.set_apart ?? []));
+    const { left } = appended;
+    if (left !== undefined) {
+      batch.from = left.from;
+      throw new CaptureFailure(left.cause, left.message);
+    }
     batch.release();
+    return batch.set_apart;
   }
 
   /** All that was appended before is safe from a power cut. */
@@ -98,17 +122,16 @@ export class CaptureWriterClient {
     try {
       return (await this.#front.ask(WRITER, name, payload, options)) as CaptureWriterProtocol[N]['reply'];
     } catch (thrown) {
-      throw toCatalogue(thrown);
+      throw toFailure(thrown);
     }
   }
 }
 
-function toCatalogue(thrown: unknown): CatalogueError {
+function toFailure(thrown: unknown): CatalogueError {
   if (!(thrown instanceof RuntimeError)) return new CatalogueError('internal', undefined, { cause: thrown });
-  const options = { cause: thrown };
-  if (thrown.code === 'capture_failed' || NOT_HANDLED.has(thrown.code)) {
-    return new CatalogueError('capture_failed', thrown.message, options);
-  }
-  if (thrown.code === 'capture_stopped') return new CatalogueError('capture_stopped', undefined, options);
-  return new CatalogueError('unavailable', undefined, options);
+  const { code, message } = thrown;
+  const why = isFailureCause(code) ? code : (NOT_HANDLED.get(code) ?? 'lost_with_writer');
+  // The runtime's own words on a thread are not for whoever asked.
+  const detail = isFailureCause(code) || code === 'capture_failed' ? message : undefined;
+  return new CaptureFailure(why, detail, { cause: thrown });
 }

@@ -3,10 +3,11 @@
  * decoder in. Actor thread.
  */
 
+import { findPlaceCause, type PlaceCause, type SetApart } from '../../src/domain/capture-cause.ts';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
 import { describeRefusal } from '../../src/std/file-place.ts';
 import { type BatchMemory, BatchReader } from './batch.ts';
-import type { WriterState } from './protocol.ts';
+import type { Appended, WriterState } from './protocol.ts';
 
 /** One pass over what was put off. */
 export interface TidyPass {
@@ -19,7 +20,12 @@ export interface TidyPass {
 
 /** What the port needs of the log; `CaptureLog` of src/storage is one. */
 export interface ExchangeLog {
-  append(batch: readonly CapturedExchange[]): Promise<{ first_id: number; last_id: number }>;
+  append(batch: readonly CapturedExchange[]): Promise<{
+    first_id: number;
+    last_id: number;
+    set_apart?: SetApart[];
+    left?: { exchanges: number; failure: Error };
+  }>;
   flush(): Promise<void>;
   rotate(): Promise<{ sealed: string | null; opened: string }>;
   /** One pass over work put off while exchanges came: compression, the index. */
@@ -31,10 +37,18 @@ export interface ExchangeLog {
 /** Longest stretch of one tidying pass; a batch that comes meanwhile waits that long at most. */
 const TIDY_BUDGET_MS = 20;
 
+/** What the operator is told. */
+export type WriterEvent =
+  /** Nothing is stored any more, or not for this reason before. */
+  | { type: 'failing'; cause: PlaceCause; reason: string }
+  | { type: 'stored_again' }
+  | { type: 'set_apart'; exchanges: readonly [SetApart, ...SetApart[]] };
+
 export class CaptureLogPort {
   readonly #open: () => Promise<ExchangeLog>;
-  readonly #report: (reason: string | null) => void;
-  #isFailing = false;
+  readonly #report: (event: WriterEvent) => void;
+  /** Why nothing is stored at present. */
+  #failing: PlaceCause | null = null;
   #log: Promise<ExchangeLog> | null = null;
   readonly #reader = new BatchReader();
   /** The end of the queue of appends: a batch is read when the one before is stored. */
@@ -42,9 +56,9 @@ export class CaptureLogPort {
 
   /**
    * @param open opens the log; tried again at the next call when it fails
-   * @param report told why appends fail when they begin to, and null when one is stored again
+   * @param report told why appends fail when they begin to, when one is stored again, and of what is set apart
    */
-  constructor(open: () => Promise<ExchangeLog>, report: (reason: string | null) => void = () => {}) {
+  constructor(open: () => Promise<ExchangeLog>, report: (event: WriterEvent) => void = () => {}) {
     this.#open = open;
     this.#report = report;
   }
@@ -55,28 +69,44 @@ export class CaptureLogPort {
   }
 
   /**
-   * @param input a batch's memory; nobody looks at them any more once this is answered
-   * @throws what the log throws; nothing of a failed append is stored
+   * @param input a batch's memory; nobody looks at it any more once this is answered
+   * @throws what the log throws, with its cause as code; nothing of a failed append is stored
    */
-  append(input: BatchMemory): Promise<{ first_id: number; last_id: number }> {
-    const appended = this.#tail.then(async () => {
-      const log = await this.#opened();
-      return log.append(this.#reader.read(input));
-    });
-    this.#tail = appended.then(
-      () => this.#note(null),
-      (thrown: unknown) => this.#note(describeRefusal(thrown) ?? (thrown as Error).message),
-    );
+  append(input: BatchMemory & { from: number }): Promise<Appended> {
+    const appended = this.#tail.then(() => this.#append(input));
+    this.#tail = appended.catch(() => undefined);
     return appended;
   }
 
+  async #append({ from, ...memory }: BatchMemory & { from: number }): Promise<Appended> {
+    try {
+      const log = await this.#opened();
+      const batch = this.#reader.read(memory).slice(from);
+      const { left, ...appended } = await log.append(batch);
+      const [first, ...others] = appended.set_apart ?? [];
+      if (first !== undefined) this.#report({ type: 'set_apart', exchanges: [first, ...others] });
+      if (left === undefined) {
+        this.#noteStored();
+        return appended;
+      }
+      const { cause, reason } = this.#noteFailure(left.failure);
+      return {
+        ...appended,
+        left: { from: from + batch.length - left.exchanges, cause, message: reason },
+      };
+    } catch (thrown) {
+      this.#noteFailure(thrown);
+      throw explainFailure(thrown);
+    }
+  }
+
   async flush(): Promise<null> {
-    await (await this.#opened()).flush();
+    await this.#explain(async () => (await this.#opened()).flush());
     return null;
   }
 
-  async rotate(): Promise<{ sealed: string | null; opened: string }> {
-    return (await this.#opened()).rotate();
+  rotate(): Promise<{ sealed: string | null; opened: string }> {
+    return this.#explain(async () => (await this.#opened()).rotate());
   }
 
   /** One pass over what was put off. */
@@ -95,11 +125,27 @@ export class CaptureLogPort {
     return null;
   }
 
+  /** @throws what the place refused, in words, with its cause as code */
+  async #explain<Value>(work: () => Promise<Value>): Promise<Value> {
+    try {
+      return await work();
+    } catch (thrown) {
+      throw explainFailure(thrown);
+    }
+  }
+
   /** Batches are tried again and again: what changes is told. */
-  #note(failure: string | null): void {
-    if (this.#isFailing === (failure !== null)) return;
-    this.#isFailing = failure !== null;
-    this.#report(failure);
+  #noteFailure(thrown: unknown): { cause: PlaceCause; reason: string } {
+    const { code: cause, message: reason } = explainFailure(thrown);
+    if (this.#failing !== cause) this.#report({ type: 'failing', cause, reason });
+    this.#failing = cause;
+    return { cause, reason };
+  }
+
+  #noteStored(): void {
+    if (this.#failing === null) return;
+    this.#failing = null;
+    this.#report({ type: 'stored_again' });
   }
 
   #opened(): Promise<ExchangeLog> {
@@ -111,4 +157,11 @@ export class CaptureLogPort {
     }
     return this.#log;
   }
+}
+
+/** The failure of a write in words, with its cause as code. */
+function explainFailure(thrown: unknown): Error & { code: PlaceCause } {
+  const words = describeRefusal(thrown) ?? (thrown instanceof Error ? thrown.message : String(thrown));
+  const code = findPlaceCause(thrown) ?? 'disk_error';
+  return Object.assign(new Error(words, { cause: thrown }), { code, retryable: true });
 }

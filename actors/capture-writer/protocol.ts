@@ -2,6 +2,8 @@
  * What the capture writer understands. One actor, pinned to one thread, owns the capture database.
  * Any thread.
  */
+import type { PlaceCause, SetApart } from '../../src/domain/capture-cause.ts';
+
 export const CAPTURE_WRITER_KIND = 'capture-writer';
 
 /** Where the files stand. */
@@ -25,14 +27,32 @@ export interface PackingState {
   share: number;
 }
 
+/** What became of a batch. */
+export interface Appended {
+  /** Ids of what was stored now; without anything, last_id is one less. */
+  first_id: number;
+  last_id: number;
+  /** Not stored for its own sake; not there when there is none. */
+  set_apart?: SetApart[];
+  /** The place failed in the middle: exchanges from this one of the batch on are to be sent again. */
+  left?: { from: number; cause: PlaceCause; message: string };
+}
+
 export type CaptureWriterProtocol = {
   /** Opens the database, which the first other message would do as well. */
   open: { request: null; reply: null };
   /**
-   * The exchanges come as the message's bodies, first the slabs of a batch, then its cells (`batch.ts`). Answered when the whole batch is
-   * committed; refused with `capture_failed` when none of it is.
+   * The exchanges come as the message's bodies, first the slabs of a batch, then its cells (`batch.ts`). Answered when the batch is
+   * committed; refused with a `FailureCause` or `capture_failed` when none of it is.
    */
-  append: { request: { slabs: number }; reply: { first_id: number; last_id: number } };
+  append: {
+    request: {
+      slabs: number;
+      /** Which exchange is the first one; those before it are stored already. */
+      from: number;
+    };
+    reply: Appended;
+  };
   /** Answered when all that was appended before is safe from a power cut. */
   flush: { request: null; reply: null };
   rotate: { request: null; reply: { sealed: string | null; opened: string } };

@@ -14,8 +14,14 @@ export function answerHealth(version: string): ApiReply {
   return jsonReply(200, { status: 'ok', version } satisfies z.input<typeof healthBody>);
 }
 
-/** Asks every probe at once. 503 names those that failed; the probes bring their own deadlines. */
-export async function answerReady(probes: ReadinessProbes): Promise<ApiReply> {
+/** How capture is doing. */
+export type CaptureProbe = () => Promise<z.input<typeof readyBody>['capture']>;
+
+/**
+ * Asks every probe at once. 503 names those that failed; the probes bring their own deadlines.
+ * @param capture only said: a gateway that cannot store forwards as ever
+ */
+export async function answerReady(probes: ReadinessProbes, capture?: CaptureProbe): Promise<ApiReply> {
   const results = await Promise.all(
     Object.entries(probes).map(async ([name, probe]) => {
       const isReady = await Promise.resolve()
@@ -27,6 +33,8 @@ export async function answerReady(probes: ReadinessProbes): Promise<ApiReply> {
   const failed = results.filter(([, isReady]) => !isReady).map(([name]) => name);
   if (failed.length === 0) {
     const body: z.input<typeof readyBody> = { status: 'ready', checks: Object.fromEntries(results) };
+    const doing = await capture?.().catch(() => undefined);
+    if (doing !== undefined) body.capture = doing;
     return jsonReply(200, body);
   }
   const error = new CatalogueError('unavailable', `Not ready: ${failed.join(', ')}`);

@@ -2,7 +2,8 @@
  * What `/metrics` tells, in the text format of Prometheus. Each front thread counts its own requests; the main thread
  * adds them up and puts its own beside them: processor time and memory, actors, capture. Front threads and main thread.
  */
-import { AggregatorRegistry, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import { CAPTURE_REASONS, CAPTURE_STATUSES, type CaptureHealth } from '../domain/capture-health.ts';
 import type { HostStats } from '../runtime/host-stats.ts';
 import type { Answered } from './dispatch.ts';
 
@@ -135,6 +136,13 @@ const PACKING_GAUGES = [
   ['share', 'Part of one core that putting this in order may take while exchanges come'],
 ] as const;
 
+/** Counts of the stats that are kept by cause. */
+const CAPTURE_COUNTERS = [
+  ['writer', 'errors_by_cause', 'errors_total', 'Batches that could not be written and exchanges set apart'],
+  ['exchanges', 'dropped_by_cause', 'dropped_total', 'Exchanges that passed and are not stored'],
+  ['exchanges', 'withheld_by_cause', 'withheld_total', 'Stored exchanges of which a body was withheld'],
+] as const;
+
 /** The same of relegation, where it is on. */
 const RELEGATION_GAUGES = [
   ['served', 'Steps that the student served'],
@@ -221,8 +229,48 @@ function describeCapture(stats: Record<string, Record<string, unknown>> | null):
     if (typeof value !== 'number') continue;
     new Gauge({ name: `understudy_capture_packing_${name}`, help, registers: [registry] }).set(value);
   }
+  for (const [part, counts, name, help] of CAPTURE_COUNTERS) {
+    const values = stats[part]?.[counts];
+    if (typeof values !== 'object' || values === null) continue;
+    const counter = new Counter({
+      name: `understudy_capture_${name}`,
+      help,
+      labelNames: ['cause'],
+      registers: [registry],
+    });
+    for (const [cause, count] of Object.entries(values)) counter.inc({ cause }, count as number);
+  }
+  addHealth(registry, stats);
   if (stats.relegation?.enabled === true) addRelegation(registry, stats.relegation);
   return registry;
+}
+
+/** One gauge for each word that the status and its reasons may be: 1 for those that hold. */
+function addHealth(registry: Registry, stats: Record<string, unknown>): void {
+  const { status, reasons = [] } = stats as unknown as CaptureHealth;
+  const registers = [registry];
+  const statuses = new Gauge({
+    name: 'understudy_capture_status',
+    help: '1 for how capture is doing',
+    labelNames: ['status'],
+    registers,
+  });
+  for (const one of CAPTURE_STATUSES) statuses.set({ status: one }, one === status ? 1 : 0);
+  const gauge = new Gauge({
+    name: 'understudy_capture_reason',
+    help: '1 for each reason why it is not ok',
+    labelNames: ['reason'],
+    registers,
+  });
+  for (const one of CAPTURE_REASONS) {
+    gauge.set({ reason: one }, reasons.some(({ reason }) => reason === one) ? 1 : 0);
+  }
+  const writer = stats.writer as Record<string, unknown> | undefined;
+  new Gauge({
+    name: 'understudy_capture_oldest_append_seconds',
+    help: 'How long the writer has had the oldest batch that it has not answered',
+    registers,
+  }).set(Number(writer?.oldest_append_ms ?? 0) / 1_000);
 }
 
 function addRelegation(registry: Registry, relegation: Record<string, unknown>): void {

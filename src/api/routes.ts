@@ -27,7 +27,13 @@ import { renderDocs } from './docs.ts';
 import { evaluateHandlers } from './evaluate.ts';
 import { experimentHandlers } from './experiments.ts';
 import { type FindingsServices, findingsHandlers } from './findings.ts';
-import { answerHealth, answerMetrics, answerReady, type ReadinessProbes } from './health.ts';
+import {
+  answerHealth,
+  answerMetrics,
+  answerReady,
+  type CaptureProbe,
+  type ReadinessProbes,
+} from './health.ts';
 import type { LiveReaders } from './live-readers.ts';
 import { describeApi } from './openapi.ts';
 import { patternHandlers } from './patterns.ts';
@@ -42,6 +48,8 @@ import { traceHandlers } from './traces.ts';
 export interface ApiServices {
   version: string;
   probes: ReadinessProbes;
+  /** How the gateway's capture is doing; absent: there is none in this process. */
+  capture?: CaptureProbe;
   /** Reaches the actors. */
   asker: Asker;
   stores: Stores;
@@ -130,7 +138,7 @@ export function apiRoutes(services: ApiServices): ApiRoute[] {
   };
   return [
     { endpoint: health, handle: () => answerHealth(version) },
-    { endpoint: ready, handle: () => answerReady(probes) },
+    { endpoint: ready, handle: () => answerReady(probes, services.capture) },
     {
       endpoint: metrics,
       handle: (request) => answerMetrics(request, services.checks, services.renderMetrics ?? null),

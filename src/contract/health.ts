@@ -7,7 +7,12 @@ import { endpoint, errorBody } from './endpoint.ts';
 export const healthBody = z.object({ status: z.literal('ok'), version: z.string() }).meta({ id: 'Health' });
 
 export const readyBody = z
-  .object({ status: z.literal('ready'), checks: z.record(z.string(), z.boolean()) })
+  .object({
+    status: z.literal('ready'),
+    checks: z.record(z.string(), z.boolean()),
+    /** The gateway's, where there is one that captures. Never a reason to take traffic away: it forwards all the same. */
+    capture: z.enum(['ok', 'degraded', 'stopped']).optional(),
+  })
   .meta({ id: 'Ready' });
 
 /** The process answers. Says nothing of storage: a container that is merely busy must not be restarted. */
@@ -29,7 +34,7 @@ export const ready = endpoint({
   path: '/ready',
   auth: 'open',
   any_host: true,
-  summary: 'Whether storage and actors answer',
+  summary: 'Whether storage and actors answer; how capture is doing stands there, too, and decides nothing',
   tag: 'service',
   replies: {
     200: { description: 'All of them do', schema: readyBody },

@@ -4,6 +4,7 @@
  * Front threads.
  */
 
+import type { CaptureHealth } from '../domain/capture-health.ts';
 import { CatalogueError, toCatalogueError } from '../errors.ts';
 import { type AllowedHosts, FOREIGN_HOST } from '../http/allowed-hosts.ts';
 import type { HttpStream } from '../http/http-stream.ts';
@@ -14,6 +15,8 @@ import type { RouteRow } from './route-table.ts';
 export interface CaptureAdmin {
   /** The stats record of `spec` document 4, "Gateway". */
   stats(): Promise<object>;
+  /** How capture is doing, without asking the writer. */
+  health(): Promise<CaptureHealth>;
   /** @returns exchanges written since start, all of them safe on disk */
   flush(): Promise<{ flushed: true; written: number }>;
   /** @returns paths of the sealed file and of the one opened instead */

@@ -2,6 +2,8 @@
  * The admin routes' view of capture: counts of the front's queue beside the state of the writer. Front threads.
  */
 
+import { DROP_CAUSES, FAILURE_CAUSES, zeroCounts } from '../domain/capture-cause.ts';
+import { type CaptureHealth, judgeCapture } from '../domain/capture-health.ts';
 import { CatalogueError } from '../errors.ts';
 import type { CaptureAdmin } from './admin.ts';
 import type { CaptureCounters, CaptureWriter } from './capture-queue.ts';
@@ -51,6 +53,8 @@ export interface CaptureControlOptions {
   writer: ControlledWriter | null;
   /** Every front of the process; read at each call. */
   fronts: readonly CaptureFront[];
+  /** From when on an append that is not answered counts as stuck; `CAPTURE_STUCK_MS` when not given. */
+  stuck_ms?: number;
   /** null or left out: relegation is off. */
   relegation?: RelegationState | null;
 }
@@ -81,13 +85,18 @@ const NO_COUNTERS: CaptureCounters = {
   queue_depth: 0,
   queue_bytes: 0,
   errors: 0,
+  errors_by_cause: zeroCounts(FAILURE_CAUSES),
   attempted: 0,
   captured: 0,
   dropped: 0,
+  dropped_by_cause: zeroCounts(DROP_CAUSES),
   in_flight: 0,
   turns: 0,
   aborted: 0,
   by_provider: {},
+  failing: null,
+  oldest_append_ms: 0,
+  dropping: [],
 };
 
 export class CaptureControl implements CaptureAdmin {
@@ -106,9 +115,11 @@ export class CaptureControl implements CaptureAdmin {
       this.#lastState = await writer.state().catch(() => this.#lastState);
     }
     const { packing, ...files } = this.#lastState;
-    const { killed, queue_depth, queue_bytes, errors, ...exchanges } = await this.#sum();
+    const sum = await this.#sum();
+    const { killed, queue_depth, queue_bytes, errors, errors_by_cause, ...rest } = sum;
+    const { failing: _failing, oldest_append_ms, dropping: _dropping, ...exchanges } = rest;
     return {
-      status: 'ok',
+      ...this.#judge(sum),
       version,
       uptime_s: Math.floor((performance.now() - this.#startedAtMs) / 1000),
       db: { path: db_path, ...files },
@@ -120,11 +131,26 @@ export class CaptureControl implements CaptureAdmin {
         written: exchanges.captured,
         dropped: exchanges.dropped,
         errors,
+        errors_by_cause,
+        oldest_append_ms: Math.round(oldest_append_ms),
         packing,
       },
       exchanges,
       relegation: await this.#describeRelegation(),
     };
+  }
+
+  async health(): Promise<CaptureHealth> {
+    return this.#judge(await this.#sum());
+  }
+
+  #judge(sum: CaptureCounters): CaptureHealth {
+    const { writer, stuck_ms } = this.#options;
+    if (writer === null) return { status: 'ok', reasons: [] };
+    return judgeCapture(
+      { ...sum, alive: writer.alive, packing_oldest_s: this.#lastState.packing.oldest_s },
+      stuck_ms,
+    );
   }
 
   async flush(): Promise<{ flushed: true; written: number }> {
@@ -179,6 +205,12 @@ export class CaptureControl implements CaptureAdmin {
       if (counters === null) continue;
       sum.killed ||= counters.killed;
       for (const name of SUMMED) sum[name] += counters[name];
+      for (const cause of FAILURE_CAUSES) sum.errors_by_cause[cause] += counters.errors_by_cause[cause];
+      for (const cause of DROP_CAUSES) sum.dropped_by_cause[cause] += counters.dropped_by_cause[cause];
+      const { failing, oldest_append_ms, dropping } = counters;
+      if ((failing?.for_ms ?? -1) > (sum.failing?.for_ms ?? -1)) sum.failing = failing;
+      sum.oldest_append_ms = Math.max(sum.oldest_append_ms, oldest_append_ms);
+      sum.dropping = [...new Set([...sum.dropping, ...dropping])];
       for (const [provider, { captured, turns }] of Object.entries(counters.by_provider)) {
         const before = sum.by_provider[provider];
         sum.by_provider[provider] = {

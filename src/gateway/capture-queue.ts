@@ -7,6 +7,16 @@
  * in one synchronous read; an exchange moves from in_flight to exactly one of the other two, once.
  */
 
+import {
+  CaptureFailure,
+  DROP_CAUSES,
+  type DropCause,
+  FAILURE_CAUSES,
+  type FailureCause,
+  type SetApart,
+  zeroCounts,
+} from '../domain/capture-cause.ts';
+import type { CaptureFacts } from '../domain/capture-health.ts';
 import type { FinishedExchange } from '../domain/exchange.ts';
 import { CatalogueError, toCatalogueError } from '../errors.ts';
 import { type BodyMemory, type ByteBudget, Tee } from './tee.ts';
@@ -23,10 +33,11 @@ export interface CaptureWriter<B extends ExchangeBatch = ExchangeBatch> {
   readonly memory: BodyMemory;
   openBatch(): B;
   /**
-   * Resolves when all of the batch is committed. Rejects with a CatalogueError: `capture_failed` when none of it is
-   * (the batch may be sent again), anything else when it cannot be known or would fail again.
+   * Resolves when the batch is committed, with the exchanges of it that are not stored because of what they hold. Rejects
+   * with a CaptureFailure: of code `capture_failed` when the batch may be sent again, of any other when it cannot be known
+   * or would fail again.
    */
-  append(batch: B): Promise<void>;
+  append(batch: B): Promise<readonly SetApart[]>;
 }
 
 export interface CaptureQueueOptions {
@@ -36,6 +47,8 @@ export interface CaptureQueueOptions {
   max_queue_bytes: number;
   /** Bytes kept of one body. */
   max_capture_bytes: number;
+  /** Told of drops, by cause. */
+  onDrop?: (cause: DropCause, exchanges: number) => void;
 }
 
 /** Exchanges and turns captured for one provider label. */
@@ -45,19 +58,23 @@ export interface ProviderCount {
 }
 
 /** One front's share of `GET /__gw/stats`. */
-export interface CaptureCounters {
-  killed: boolean;
+export interface CaptureCounters extends Omit<CaptureFacts, 'alive'> {
   queue_depth: number;
   queue_bytes: number;
   errors: number;
+  errors_by_cause: Record<FailureCause, number>;
   attempted: number;
   captured: number;
   dropped: number;
+  dropped_by_cause: Record<DropCause, number>;
   in_flight: number;
   turns: number;
   aborted: number;
   by_provider: Record<string, ProviderCount>;
 }
+
+/** A drop counts as of late for so long. */
+const DROP_RECENT_MS = 60_000;
 
 /** A batch leaves when it holds this much… */
 const BATCH_EXCHANGES = 256;
@@ -85,10 +102,12 @@ interface Batch {
   bytes: number;
   /** Which exchange since start is its first one. */
   first: number;
+  /** Since when the writer has it, by performance.now(); 0 while it does not. */
+  sent_at_ms: number;
 }
 
 function makeBatch(): Batch {
-  return { content: null, exchanges: 0, aborted: 0, counts: new Map(), bytes: 0, first: 0 };
+  return { content: null, exchanges: 0, aborted: 0, counts: new Map(), bytes: 0, first: 0, sent_at_ms: 0 };
 }
 
 /** The provider's count, made when there is none. */
@@ -107,9 +126,14 @@ export class CaptureQueue implements ByteBudget {
   #attempted = 0;
   #captured = 0;
   #dropped = 0;
+  readonly #droppedBy = zeroCounts(DROP_CAUSES);
+  /** By cause, when the last one was. */
+  readonly #droppedAt = new Map<DropCause, number>();
   #turns = 0;
   #aborted = 0;
   #errors = 0;
+  readonly #errorsBy = zeroCounts(FAILURE_CAUSES);
+  #failing: { cause: FailureCause; since_ms: number } | null = null;
   readonly #byProvider = new Map<string, ProviderCount>();
   #heldBytes = 0;
   /** Submitted and neither captured nor dropped. */
@@ -141,7 +165,7 @@ export class CaptureQueue implements ByteBudget {
   begin(): Tee | null {
     this.#attempted++;
     if (this.#isKilled || this.#depth >= this.#options.max_queue) {
-      this.#dropped++;
+      this.#drop(this.#causeAtDoor('queue_full'), 1);
       return null;
     }
     return new Tee(this, this.#writer.memory, this.#options.max_capture_bytes);
@@ -152,6 +176,11 @@ export class CaptureQueue implements ByteBudget {
     this.#attempted--;
     if (tee === null) {
       this.#dropped--;
+      const cause = this.#causeAtDoor('queue_full');
+      // The cause may have been another one when it was counted: then it is one of those that there are.
+      const counted =
+        this.#droppedBy[cause] > 0 ? cause : DROP_CAUSES.find((one) => this.#droppedBy[one] > 0);
+      this.#droppedBy[counted!]--;
       return;
     }
     tee.close();
@@ -163,7 +192,7 @@ export class CaptureQueue implements ByteBudget {
     tee.close();
     if (tee.lost || this.#isKilled || this.#depth >= this.#options.max_queue) {
       tee.release();
-      this.#dropped++;
+      this.#drop(this.#causeAtDoor(tee.lost ? 'bytes_full' : 'queue_full'), 1);
       return;
     }
     this.#depth++;
@@ -226,10 +255,10 @@ export class CaptureQueue implements ByteBudget {
     this.#isKilled = true;
     for (const [batch, timer] of this.#retries) {
       clearTimeout(timer);
-      this.#dropBatch(batch);
+      this.#dropBatch(batch, 'writer_killed');
     }
     this.#retries.clear();
-    this.#dropBatch(this.#takePending());
+    this.#dropBatch(this.#takePending(), 'writer_killed');
   }
 
   /** The writer is back: what waits for another try is tried now. */
@@ -243,18 +272,27 @@ export class CaptureQueue implements ByteBudget {
   }
 
   counters(): CaptureCounters {
+    const now = performance.now();
+    let oldest = now;
+    for (const { sent_at_ms: at } of this.#sent) if (at > 0) oldest = Math.min(oldest, at);
+    const failing = this.#failing;
     return {
       killed: this.#isKilled,
       queue_depth: this.#depth,
       queue_bytes: this.#heldBytes,
       errors: this.#errors,
+      errors_by_cause: { ...this.#errorsBy },
       attempted: this.#attempted,
       captured: this.#captured,
       dropped: this.#dropped,
+      dropped_by_cause: { ...this.#droppedBy },
       in_flight: this.#attempted - this.#captured - this.#dropped,
       turns: this.#turns,
       aborted: this.#aborted,
       by_provider: Object.fromEntries([...this.#byProvider].map(([name, count]) => [name, { ...count }])),
+      failing: failing === null ? null : { cause: failing.cause, for_ms: now - failing.since_ms },
+      oldest_append_ms: now - oldest,
+      dropping: [...this.#droppedAt].flatMap(([cause, at]) => (now - at < DROP_RECENT_MS ? [cause] : [])),
     };
   }
 
@@ -284,24 +322,30 @@ export class CaptureQueue implements ByteBudget {
 
   #send(batch: Batch): void {
     this.#underWay++;
+    batch.sent_at_ms = performance.now();
     this.#writer.append(batch.content!).then(
-      () => {
+      (setApart) => {
         this.#underWay--;
         this.#retryAfterMs = 0;
-        this.#finishBatch(batch);
+        this.#failing = null;
+        this.#finishBatch(batch, setApart);
         // Not what has just begun to gather: a batch costs both threads much, however little it holds.
         if (this.#isDue) this.#sendPending();
       },
       (thrown: unknown) => {
         this.#underWay--;
-        this.#errors++;
+        batch.sent_at_ms = 0;
         const error = toCatalogueError(thrown);
+        const cause = causeOf(error);
+        this.#countErrors(cause, 1);
         if (error.code === 'capture_failed' && !this.#isKilled) {
+          if (this.#failing?.cause !== cause) this.#failing = { cause, since_ms: performance.now() };
           this.#retryLater(batch);
         } else {
           // It may have been the one that all others waited behind.
           this.#retryAfterMs = 0;
-          this.#dropBatch(batch);
+          const isKilled = this.#isKilled || cause === 'writer_killed';
+          this.#dropBatch(batch, isKilled ? 'writer_killed' : 'lost_with_writer');
           if (this.#isDue) this.#sendPending();
         }
       },
@@ -318,7 +362,16 @@ export class CaptureQueue implements ByteBudget {
     this.#retries.set(batch, timer);
   }
 
-  #finishBatch(batch: Batch): void {
+  #finishBatch(batch: Batch, setApart: readonly SetApart[]): void {
+    for (const { cause, provider, is_turn, aborted } of setApart) {
+      batch.exchanges--;
+      if (aborted) batch.aborted--;
+      const count = openCount(batch.counts, provider);
+      count.captured--;
+      if (is_turn) count.turns--;
+      this.#countErrors(cause, 1);
+      this.#drop(cause, 1);
+    }
     this.#captured += batch.exchanges;
     this.#aborted += batch.aborted;
     for (const [provider, { captured, turns }] of batch.counts) {
@@ -327,21 +380,45 @@ export class CaptureQueue implements ByteBudget {
       count.turns += turns;
       this.#turns += turns;
     }
-    this.#leave(batch);
+    this.#leave(batch, setApart.length);
   }
 
-  #dropBatch(batch: Batch): void {
-    this.#dropped += batch.exchanges;
-    this.#leave(batch);
+  #dropBatch(batch: Batch, cause: DropCause): void {
+    if (batch.exchanges > 0) this.#drop(cause, batch.exchanges);
+    this.#leave(batch, 0);
   }
 
-  #leave(batch: Batch): void {
+  #drop(cause: DropCause, exchanges: number): void {
+    this.#dropped += exchanges;
+    this.#droppedBy[cause] += exchanges;
+    this.#droppedAt.set(cause, performance.now());
+    this.#options.onDrop?.(cause, exchanges);
+  }
+
+  #countErrors(cause: FailureCause, count: number): void {
+    this.#errors += count;
+    this.#errorsBy[cause] += count;
+  }
+
+  /** There is no room for an exchange: for the reason why the writer stores nothing, if there is one. */
+  #causeAtDoor(otherwise: 'queue_full' | 'bytes_full'): DropCause {
+    if (this.#isKilled) return 'writer_killed';
+    const cause = this.#failing?.cause;
+    return cause === undefined || cause === 'writer_busy' ? otherwise : cause;
+  }
+
+  /** @param gone exchanges that it does not hold any more */
+  #leave(batch: Batch, gone: number): void {
     this.#sent.delete(batch);
-    this.#depth -= batch.exchanges;
+    this.#depth -= batch.exchanges + gone;
     this.release(batch.bytes);
     // A batch that is tried again leaves after younger ones, so the oldest that is left decides.
     let oldest = this.#pending.exchanges > 0 ? this.#pending.first : Number.POSITIVE_INFINITY;
     for (const { first } of this.#sent) oldest = Math.min(oldest, first);
     while (this.#waiters.length > 0 && this.#waiters[0]!.target < oldest) this.#waiters.shift()!.resolve();
   }
+}
+
+function causeOf(error: CatalogueError): FailureCause {
+  return error instanceof CaptureFailure ? error.why : 'lost_with_writer';
 }

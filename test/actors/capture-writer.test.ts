@@ -2,28 +2,34 @@
 
 import { describe, expect, it } from 'vitest';
 import { CAPTURE_LOG_PORT, captureWriter } from '../../actors/capture-writer/behaviour.ts';
-import { CaptureLogPort, type ExchangeLog, type TidyPass } from '../../actors/capture-writer/port.ts';
+import {
+  CaptureLogPort,
+  type ExchangeLog,
+  type TidyPass,
+  type WriterEvent,
+} from '../../actors/capture-writer/port.ts';
 import { ActorKit, type EffectOf, type KitAnswer } from '../../src/runtime/kit.ts';
 
 it('tells when exchanges cannot be stored, why, and when they are again', async () => {
   let isFull = false;
-  const told: (string | null)[] = [];
+  const told: WriterEvent[] = [];
   const append = async () => {
     if (isFull) throw Object.assign(new Error('write'), { code: 'ENOSPC', path: '/a.mdb' });
     return { first_id: 1, last_id: 0 };
   };
   const port = new CaptureLogPort(
     async () => ({ append }) as unknown as ExchangeLog,
-    (reason) => told.push(reason),
+    (event) => told.push(event),
   );
-  const batch = { slabs: [], cells: [] };
+  const batch = { slabs: [], cells: [], from: 0 };
   await port.append(batch);
   isFull = true;
   for (let at = 0; at < 2; at++) await expect(port.append(batch)).rejects.toThrow();
-  expect(told).toEqual(['no space is left for /a.mdb']);
+  const failing = { type: 'failing', cause: 'disk_full', reason: 'no space is left for /a.mdb' };
+  expect(told).toEqual([failing]);
   isFull = false;
   for (let at = 0; at < 2; at++) await port.append(batch);
-  expect(told).toEqual(['no space is left for /a.mdb', null]);
+  expect(told).toEqual([failing, { type: 'stored_again' }]);
 });
 
 const IO_ERROR = { code: 'ENOSPC', message: 'no space left on device', retryable: false };

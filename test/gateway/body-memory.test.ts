@@ -68,6 +68,7 @@ function startCapture(
       await waitTurns(5);
       new BatchReader().read(batch.take()).forEach(take);
       batch.release();
+      return [];
     },
   };
   return new CaptureQueue(writer as CaptureWriter, {

@@ -13,6 +13,7 @@ import {
   startCaptureGateway,
   waitForStats,
 } from '../fixtures/capture-gateway.ts';
+import { UNSTORABLE_PATH } from '../fixtures/capture-host.ts';
 import { answerCall, makeCall, tagOf } from '../fixtures/capture-traffic.ts';
 import { rawRequest } from '../fixtures/raw-client.ts';
 import { messageBytes } from '../fixtures/raw-message.ts';
@@ -157,8 +158,13 @@ describe('no writer', () => {
     // The thread coming back changes nothing: it stays off until the process starts again.
     await gateway.threads.crash(0);
     await makeCalls(gateway.port, 2);
-    const { exchanges, writer } = await readStats(gateway.url);
+    const { status, reasons, exchanges, writer } = await readStats(gateway.url);
     expect(writer.alive).toBe(false);
+    expect({ status, reasons: reasons.map(({ reason }) => reason) }).toEqual({
+      status: 'stopped',
+      reasons: ['writer_killed'],
+    });
+    expect(exchanges.dropped_by_cause).toMatchObject({ writer_killed: 6, queue_full: 0 });
     expect(exchanges).toMatchObject({ attempted: 9, captured: 3, dropped: 6, in_flight: 0 });
     await gateway.close();
     expect(await readTags()).toEqual(kept);
@@ -195,6 +201,52 @@ describe('no writer', () => {
   });
 });
 
+describe('an exchange that makes the writer fail', () => {
+  it('is dropped and counted, and every other one is stored', async () => {
+    const gateway = await start();
+    gateway.hold();
+    const kept = await makeCalls(gateway.port, 3);
+    const bad = messageBytes(
+      `POST /v1/messages${UNSTORABLE_PATH} HTTP/1.1`,
+      [['Host', 'gw']],
+      Buffer.from('{}'),
+    );
+    for (const round of [1, 2]) {
+      await rawRequest(gateway.port, bad);
+      kept.push(...(await makeCalls(gateway.port, 4)));
+      gateway.letGo();
+      const stats = await waitForStats(gateway.url, ({ exchanges }) => exchanges.in_flight === 0);
+      expect(stats.exchanges).toMatchObject({ captured: kept.length, dropped: round });
+      expect(stats.exchanges.dropped_by_cause).toMatchObject({ unstorable: round, queue_full: 0 });
+      expect(stats.exchanges.turns).toBe(kept.length);
+      expect(stats.exchanges.by_provider).toEqual({
+        anthropic: { captured: kept.length, turns: kept.length },
+      });
+      expect(stats.writer).toMatchObject({
+        errors: round,
+        errors_by_cause: { unstorable: round, disk_error: 0 },
+      });
+      expect(stats).toMatchObject({ status: 'degraded', reasons: [{ reason: 'dropping' }] });
+    }
+    expect(await flush(gateway.url)).toBe(kept.length);
+    expect(await readTags()).toEqual(kept);
+  });
+});
+
+describe('a writer that does not answer', () => {
+  it('is noticed without being asked', async () => {
+    const gateway = await start({ stuck_ms: 50 });
+    expect(await readStats(gateway.url)).toMatchObject({ status: 'ok', reasons: [] });
+    gateway.hold();
+    await makeCalls(gateway.port, 1);
+    const stuck = await waitForStats(gateway.url, ({ status }) => status !== 'ok');
+    expect(stuck).toMatchObject({ status: 'degraded', reasons: [{ reason: 'stuck' }] });
+    expect(stuck.writer.oldest_append_ms).toBeGreaterThanOrEqual(50);
+    gateway.letGo();
+    await waitForStats(gateway.url, ({ status }) => status === 'ok');
+  });
+});
+
 describe('no disk', () => {
   it('writes fail for a while: everything waits and is written afterwards', async () => {
     const gateway = await start();
@@ -217,6 +269,10 @@ describe('no disk', () => {
     await makeCalls(gateway.port, 30);
     const full = await waitForStats(gateway.url, ({ writer }) => writer.errors >= 2);
     expect(full.exchanges).toMatchObject({ captured: 0, dropped: 20, in_flight: 10 });
+    const { queue_full, disk_full } = full.exchanges.dropped_by_cause;
+    // Until the first write failed, nobody knew of the disk.
+    expect(queue_full + disk_full).toBe(20);
+    expect(full.reasons.map(({ reason }) => reason)).toEqual(['disk_full', 'dropping']);
     gateway.failCommits(0);
     await waitForStats(gateway.url, ({ exchanges }) => exchanges.captured === 10);
     await makeCalls(gateway.port, 1);
@@ -251,6 +307,8 @@ describe('no disk', () => {
       kept.push(...(await makeCalls(port, 10)));
       const full = await readStats(url);
       expect(full.writer.alive).toBe(true);
+      expect(full).toMatchObject({ status: 'degraded', reasons: [{ reason: 'disk_full' }] });
+      expect(full.writer.errors_by_cause.disk_full).toBeGreaterThan(0);
       expect(full.exchanges.dropped).toBe(0);
       limit('unlimited');
       await waitForStats(url, ({ exchanges }) => exchanges.in_flight === 0);
@@ -259,7 +317,9 @@ describe('no disk', () => {
       child.process.kill('SIGTERM');
       const { code, stderr } = await child.ended;
       expect(code).toBe(0);
-      expect(stderr).toMatch(/"reason":"[^"]*capture\.mdb[^"]*","msg":"exchanges cannot be stored: /);
+      expect(stderr).toMatch(
+        /"reason":"[^"]*capture\.mdb[^"]*","times":1,"msg":"exchanges cannot be stored: /,
+      );
       expect(stderr).toContain('"msg":"exchanges are stored again"');
       expect((await readTags()).sort()).toEqual(kept.sort());
     },

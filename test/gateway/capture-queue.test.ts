@@ -4,8 +4,18 @@
  */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { BodyMemory } from '../../actors/capture-writer/body-memory.ts';
-import { CatalogueError, type ErrorCode } from '../../src/errors.ts';
-import { CaptureQueue, type CaptureWriter, type ExchangeBatch } from '../../src/gateway/capture-queue.ts';
+import {
+  CaptureFailure,
+  type DropCause,
+  type FailureCause,
+  type SetApart,
+} from '../../src/domain/capture-cause.ts';
+import {
+  CaptureQueue,
+  type CaptureQueueOptions,
+  type CaptureWriter,
+  type ExchangeBatch,
+} from '../../src/gateway/capture-queue.ts';
 import { makeExchange } from '../storage/captured.ts';
 
 class PathBatch implements ExchangeBatch {
@@ -19,18 +29,22 @@ class PathBatch implements ExchangeBatch {
 /** A writer whose every append waits for the test's word. */
 class ScriptedWriter implements CaptureWriter<PathBatch> {
   readonly memory = new BodyMemory();
-  readonly appends: { paths: string[]; succeed: () => void; fail: (code: ErrorCode) => void }[] = [];
+  readonly appends: {
+    paths: string[];
+    succeed: (setApart?: readonly SetApart[]) => void;
+    fail: (why: FailureCause) => void;
+  }[] = [];
 
   openBatch(): PathBatch {
     return new PathBatch();
   }
 
-  append(batch: PathBatch): Promise<void> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
+  append(batch: PathBatch): Promise<readonly SetApart[]> {
+    const { promise, resolve, reject } = Promise.withResolvers<readonly SetApart[]>();
     this.appends.push({
       paths: batch.paths,
-      succeed: resolve,
-      fail: (code) => reject(new CatalogueError(code)),
+      succeed: (setApart = []) => resolve(setApart),
+      fail: (why) => reject(new CaptureFailure(why)),
     });
     return promise;
   }
@@ -48,7 +62,7 @@ interface Scripted {
   submit: (path: string, bytes?: number) => void;
 }
 
-function makeQueue(options: { max_queue_bytes?: number; max_capture_bytes?: number } = {}): Scripted {
+function makeQueue(options: Partial<CaptureQueueOptions> = {}): Scripted {
   const writer = new ScriptedWriter();
   const limits = { max_queue: 100, max_queue_bytes: 1e6, max_capture_bytes: 1e5, ...options };
   const queue = new CaptureQueue(writer, limits);
@@ -81,11 +95,11 @@ describe('capture queue', () => {
   it('goes on after a batch that failed was lost when it was tried again', async () => {
     const { queue, writer, submit } = makeQueue();
     submit('/a');
-    (await writer.nth(1)).fail('capture_failed');
+    (await writer.nth(1)).fail('disk_full');
     const second = await writer.nth(2);
     expect(second.paths).toEqual(['/a']);
     submit('/b');
-    second.fail('unavailable');
+    second.fail('lost_with_writer');
     const third = await writer.nth(3);
     expect(third.paths).toEqual(['/b']);
     third.succeed();
@@ -111,7 +125,7 @@ describe('capture queue', () => {
       isSettled = true;
     });
     submit('/c');
-    first.fail('capture_failed');
+    first.fail('disk_full');
     second.succeed();
     const rest = new Set<string>();
     for (const count of [3, 4]) {
@@ -129,13 +143,74 @@ describe('capture queue', () => {
   it('drops what waits when it is killed, and what was to be tried again', async () => {
     const { queue, writer, submit } = makeQueue();
     submit('/a');
-    (await writer.nth(1)).fail('capture_failed');
+    (await writer.nth(1)).fail('disk_full');
     submit('/b');
     await spread();
     queue.kill();
     await queue.settle(10_000);
     expect(queue.counters()).toMatchObject({ captured: 0, dropped: 2, in_flight: 0, queue_bytes: 0 });
     expect(queue.begin()).toBeNull();
+  });
+});
+
+describe('what is not stored', () => {
+  const apart = (provider: string, is_turn: boolean, aborted = false): SetApart => ({
+    ...{ cause: 'unstorable', provider, is_turn, aborted },
+    ...{ path: '/x', bytes: 1, error: 'RangeError', at: [] },
+  });
+
+  it('for its own sake is taken out of every count of what is', async () => {
+    const { queue, writer, submit } = makeQueue();
+    for (const path of ['/a', '/b', '/c']) submit(path);
+    (await writer.nth(1)).succeed([apart('anthropic', true)]);
+    await queue.settle(1_000);
+    const counters = queue.counters();
+    expect(counters).toMatchObject({ attempted: 3, captured: 2, dropped: 1, in_flight: 0, turns: 2 });
+    expect(counters).toMatchObject({ queue_depth: 0, queue_bytes: 0, errors: 1, dropping: ['unstorable'] });
+    expect(counters.by_provider).toEqual({ anthropic: { captured: 2, turns: 2 } });
+    expect(counters.errors_by_cause.unstorable).toBe(1);
+    expect(counters.dropped_by_cause.unstorable).toBe(1);
+  });
+
+  it.each([
+    ['disk_full', 'disk_full'],
+    ['damaged', 'damaged'],
+    ['writer_down', 'writer_down'],
+    ['writer_busy', 'queue_full'],
+  ] as const)('behind a writer that says %s is dropped for %s', async (failure, cause) => {
+    const told: [DropCause, number][] = [];
+    const { queue, writer, submit } = makeQueue({ max_queue: 2, onDrop: (...drop) => told.push(drop) });
+    submit('/a');
+    submit('/b');
+    expect(queue.begin()).toBeNull();
+    expect(queue.counters().dropped_by_cause).toMatchObject({ queue_full: 1 });
+    expect(queue.counters().failing).toBeNull();
+    (await writer.nth(1)).fail(failure);
+    await spread();
+    expect(queue.begin()).toBeNull();
+    const counters = queue.counters();
+    expect(counters.failing).toMatchObject({ cause: failure });
+    expect(counters.errors_by_cause[failure]).toBe(1);
+    expect(counters.dropped_by_cause[cause]).toBe(cause === 'queue_full' ? 2 : 1);
+    expect(told).toEqual([
+      ['queue_full', 1],
+      [cause, 1],
+    ]);
+    (await writer.nth(2)).succeed();
+    await spread();
+    expect(queue.counters().failing).toBeNull();
+  });
+
+  it('and turns out to be no exchange is not counted any more, whatever the cause is by then', async () => {
+    const { queue, writer, submit } = makeQueue({ max_queue: 1 });
+    submit('/a');
+    expect(queue.begin()).toBeNull();
+    (await writer.nth(1)).fail('disk_full');
+    await spread();
+    queue.cancel(null);
+    const { attempted, dropped, dropped_by_cause } = queue.counters();
+    expect({ attempted, dropped }).toEqual({ attempted: 1, dropped: 0 });
+    expect(Object.values(dropped_by_cause).every((count) => count === 0)).toBe(true);
   });
 });
 
@@ -174,8 +249,8 @@ describe('batches that wait for another try', () => {
     const { queue, writer, submit } = makeQueue();
     submit('/a');
     // Three failures in a row: the next pause would be 400 ms.
-    for (let tries = 1; tries <= 2; tries++) (await writer.nth(tries)).fail('capture_failed');
-    (await writer.nth(3)).fail('capture_failed');
+    for (let tries = 1; tries <= 2; tries++) (await writer.nth(tries)).fail('disk_full');
+    (await writer.nth(3)).fail('disk_full');
     await vi.advanceTimersByTimeAsync(399);
     expect(queue.counters().errors).toBe(3);
     expect(writer.appends).toHaveLength(3);
@@ -189,7 +264,7 @@ describe('batches that wait for another try', () => {
   it('are dropped at once by a kill', async () => {
     const { queue, writer, submit } = makeQueue();
     submit('/a');
-    (await writer.nth(1)).fail('capture_failed');
+    (await writer.nth(1)).fail('disk_full');
     await spread();
     expect(queue.counters().errors).toBe(1);
     queue.kill();

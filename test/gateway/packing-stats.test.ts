@@ -24,7 +24,7 @@ it('the stats and /metrics say how much waits to be packed and indexed, and sinc
     alive: true,
     memory: new BodyMemory(),
     openBatch: () => ({ add: () => {} }),
-    append: async () => {},
+    append: async () => [],
     flush: () => log.flush(),
     rotate: () => log.rotate(),
     kill: () => log.close(),

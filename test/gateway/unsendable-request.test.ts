@@ -16,7 +16,7 @@ import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts'
 const WRITER: CaptureWriter = {
   memory: new BodyMemory(),
   openBatch: () => ({ add: () => {} }),
-  append: async () => {},
+  append: async () => [],
 };
 
 let upstream: RawUpstream;

@@ -259,6 +259,75 @@ describe('capture log', () => {
     for (const [i, turn] of turns.entries()) expect(same(reader.body(i + 1, 'request'), turn)).toBe(true);
   });
 
+  describe.each([
+    ['a few', 4],
+    ['a block', 24],
+    ['raw blocks', 200, 1],
+  ])('an exchange that cannot be encoded, among %s', (_what, count, pressed_rate = 1e6) => {
+    const bodies = Array.from({ length: count }, (_, i) => Buffer.from(`body ${i} `.repeat(200)));
+    const isBad = (exchange: CapturedExchange | undefined): boolean => exchange?.path === '/bad';
+    const makeBatch = (): CapturedExchange[] =>
+      bodies.map((request_body, i) =>
+        makeExchange({ run_id: 'r', path: i === 2 ? '/bad' : '/good', request_body }),
+      );
+    const expectOthers = (reader: CaptureReader, from: number): void => {
+      const good = bodies.filter((_, i) => i !== 2);
+      for (const [i, body] of good.entries())
+        expect(same(reader.body(from + i, 'request'), body), `body ${i}`).toBe(true);
+      expect(reader.range().last_id).toBe(from + good.length - 1);
+    };
+
+    it('is set apart, and the others are stored', async () => {
+      const fault = (_point: string, exchange?: CapturedExchange): void => {
+        if (isBad(exchange)) throw new RangeError(`a secret: ${Buffer.from(exchange!.request_body)}`);
+      };
+      const log = await openLog(makeFolder(), { fault, pressed_rate });
+      const { set_apart, ...ids } = await log.append(makeBatch());
+      expect(ids).toEqual({ first_id: 1, last_id: count - 1 });
+      expect(set_apart).toHaveLength(1);
+      const [bad] = set_apart!;
+      expect(bad).toMatchObject({ cause: 'unstorable', path: '/bad', error: 'RangeError', is_turn: true });
+      expect(bad!.at.join()).toContain('capture-log.test.ts');
+      expect(JSON.stringify(bad)).not.toContain('body 2');
+      expectOthers(openReader(log.stats().path), 1);
+    });
+
+    it('is found when the batch fails as a whole, and the others are stored', async () => {
+      let encoded: CapturedExchange[] = [];
+      const fault = (point: string, exchange?: CapturedExchange): void => {
+        if (exchange !== undefined) encoded.push(exchange);
+        if (point !== 'commit') return;
+        const hadBad = encoded.some(isBad);
+        encoded = [];
+        if (hadBad) throw new TypeError('nobody knows why');
+      };
+      const log = await openLog(makeFolder(), { fault, pressed_rate });
+      const { set_apart, ...ids } = await log.append(makeBatch());
+      expect(ids).toEqual({ first_id: 1, last_id: count - 1 });
+      expect(set_apart).toMatchObject([{ path: '/bad', error: 'TypeError' }]);
+      expectOthers(openReader(log.stats().path), 1);
+    });
+  });
+
+  it('says what is left of a batch when the disk fills while each exchange is tried by itself', async () => {
+    let commits = 0;
+    const fault = (point: string): void => {
+      if (point !== 'commit') return;
+      commits++;
+      if (commits <= 2) throw new TypeError('nobody knows why');
+      if (commits === 5) throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
+    };
+    const log = await openLog(makeFolder(), { fault });
+    const batch = Array.from({ length: 5 }, (_, i) => makeExchange({ request_body: Buffer.from(`${i}`) }));
+    const { left, ...ids } = await log.append(batch);
+    expect(ids).toEqual({ first_id: 1, last_id: 2, set_apart: [] });
+    expect(left).toMatchObject({ exchanges: 3, failure: { code: 'ENOSPC' } });
+    expect(await log.append(batch.slice(-3))).toEqual({ first_id: 3, last_id: 5 });
+    const reader = openReader(log.stats().path);
+    for (let id = 1; id <= 5; id++)
+      expect(same(reader.body(id, 'request'), Buffer.from(`${id - 1}`))).toBe(true);
+  });
+
   it('keeps of what it unpacked no more memory than it counts', async () => {
     const text = Buffer.from('a few words of an answer, '.repeat(20));
     const block = encodeBlock([draftRecord(0, [], [text], [], [text], text)], null, 'patient');

@@ -218,7 +218,7 @@ it('a failed append leaves no block behind, and the next one builds on what was 
     redact: true,
     pressed_rate: 1,
     fault: (point) => {
-      if (mustFail && point === 'commit') throw new Error('no space');
+      if (mustFail && point === 'commit') throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
     },
   });
   const first = makeBatch(8, 100, 3_000);

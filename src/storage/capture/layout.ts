@@ -316,7 +316,9 @@ export function syncEnv(env: CaptureEnv): Promise<void> {
  */
 export function appendRow(table: Database<Buffer, number>, key: number, value: Buffer): void {
   const isWritten = table.putSync(key, value, { append: true }) as unknown as boolean;
-  if (!isWritten) throw new Error('another process has written to the capture database meanwhile');
+  if (isWritten) return;
+  const words = 'another process has written to the capture database meanwhile';
+  throw Object.assign(new Error(words), { code: 'EBUSY' });
 }
 
 /** A whole number from the meta table; `fallback` when it is not there. */

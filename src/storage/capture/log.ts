@@ -9,7 +9,9 @@
  */
 import { existsSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { findPlaceCause, type SetApart } from '../../domain/capture-cause.ts';
 import type { CapturedExchange } from '../../domain/exchange.ts';
+import { maskText } from '../../redaction/mask.ts';
 import { namePlace } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
 import { AttachmentStore, syncPath } from './attachments.ts';
@@ -81,6 +83,11 @@ const PRESSED_BYTE_RATE = 32 << 20;
 const PRESSED_BYTES = 8 << 20;
 /** Exchanges with smaller requests are then stored without a base while bases do not help: to look for one takes longer. */
 const PRESSED_BASE_BYTES = 16 << 10;
+/** A batch that fails for another reason than the place it goes to is tried so often, then each exchange by itself. */
+const BATCH_TRIES = 2;
+/** Places in the program that are told of an error. */
+const STACK_LINES = 4;
+const TOLD_PATH_CHARACTERS = 200;
 /** Raw blocks that wait to be packed, and their bytes; what comes beyond is compressed at once. */
 const MAX_RAW_BLOCKS = 65_536;
 const MAX_RAW_BYTES = 2 ** 35;
@@ -108,7 +115,7 @@ const INDEX_BATCH = 256;
 const SEAL_INDEX_MS = 2_000;
 
 /** Where a test may let a write fail. */
-export type FaultPoint = 'attachment' | 'commit' | 'index' | 'seal' | 'sync';
+export type FaultPoint = 'attachment' | 'commit' | 'encode' | 'index' | 'seal' | 'sync';
 
 export interface CaptureLogOptions {
   /** The live file, `DATA_DIR/capture.mdb`. Made when it is missing, with its folder. */
@@ -121,13 +128,18 @@ export interface CaptureLogOptions {
   decode?: DecodeExchange;
   /** For tests: from so many exchanges a second on, blocks are stored raw; PRESSED_RATE when not given. */
   pressed_rate?: number;
-  /** For tests: throws when the write at that point shall fail. */
-  fault?: (point: FaultPoint) => void;
+  /** For tests: throws when the write at that point shall fail; an exchange comes with `encode`. */
+  fault?: (point: FaultPoint, exchange?: CapturedExchange) => void;
 }
 
 export interface AppendResult {
+  /** Ids of what was stored; without anything, last_id is one less. */
   first_id: number;
   last_id: number;
+  /** What could not be stored for its own sake, and never will be; not there when all of the batch could. */
+  set_apart?: SetApart[];
+  /** When the place failed in the middle: the last so many of the batch are to be appended again. */
+  left?: { exchanges: number; failure: Error };
 }
 
 export interface CaptureLogStats {
@@ -276,7 +288,7 @@ export class CaptureLog {
 
   /**
    * Stores a batch in the order given. Once it is answered, nothing looks at the bodies' memory any more if it is shared.
-   * @returns the ids it got; for an empty batch, last_id is one less than first_id
+   * An exchange for which this fails by what it holds is set apart, and the others are stored.
    * @throws the storage's error (disk full, …); then nothing of the batch is stored and no id is used up
    */
   append(batch: readonly CapturedExchange[]): Promise<AppendResult> {
@@ -284,8 +296,48 @@ export class CaptureLog {
   }
 
   async #append(batch: readonly CapturedExchange[]): Promise<AppendResult> {
-    await this.#makeReady();
+    for (let tries = 1; tries <= BATCH_TRIES; tries++) {
+      await this.#makeReady();
+      try {
+        return await this.#appendBatch(batch);
+      } catch (error) {
+        if (findPlaceCause(error) !== null) throw error;
+      }
+    }
+    return this.#appendEach(batch);
+  }
+
+  /** The batch fails as a whole, and not for want of room: whoever fails alone as well is set apart. */
+  async #appendEach(batch: readonly CapturedExchange[]): Promise<AppendResult> {
+    const setApart: SetApart[] = [];
+    let firstId = 0;
+    const finish = (taken: number): AppendResult => ({
+      first_id: firstId,
+      last_id: firstId + taken - setApart.length - 1,
+      set_apart: setApart,
+    });
+    for (const [at, exchange] of batch.entries()) {
+      let isReady = false;
+      try {
+        await this.#makeReady();
+        isReady = true;
+        if (at === 0) firstId = this.#nextId;
+        setApart.push(...((await this.#appendBatch([exchange])).set_apart ?? []));
+      } catch (error) {
+        if (isReady && findPlaceCause(error) === null) {
+          setApart.push(describeSetApart(exchange, error));
+          continue;
+        }
+        if (at === 0) throw error;
+        return { ...finish(at), left: { exchanges: batch.length - at, failure: error as Error } };
+      }
+    }
+    return finish(batch.length);
+  }
+
+  async #appendBatch(batch: readonly CapturedExchange[]): Promise<AppendResult> {
     const firstId = this.#nextId;
+    const setApart: SetApart[] = [];
     try {
       const blocks: CutBlock[] = [];
       let nextPiece = this.#nextPiece;
@@ -321,24 +373,32 @@ export class CaptureLog {
         openBytes = 0;
       };
       for (const exchange of batch) {
-        const prepared = this.#preparer.prepare(exchange);
-        const ready = prepared instanceof Promise ? await prepared : prepared;
-        if (batch.length < HURRIED_BATCH && !isPressed) {
-          // While there is time, each exchange is packed with the one that it builds on, which mixed runs in one block
-          // would not be.
-          add(this.#packAlone(this.#encode(ready, id, false, true), id), id);
-          id++;
-          continue;
-        }
         ahead -= exchange.request_body.length + exchange.response_body.length;
-        const isWorthKeeping = !isPressed || this.#bases.isWorthKeeping();
-        const isAlone = !isWorthKeeping && ready.request_raw.length < PRESSED_BASE_BYTES;
-        const draft = isAlone
-          ? this.#draftAlone(ready)
-          : this.#encode(ready, id, isPressed, isWorthKeeping).draft;
-        open.push(draft);
-        openBytes += draft.bytes;
-        id++;
+        try {
+          this.#options.fault?.('encode', exchange);
+          const prepared = this.#preparer.prepare(exchange);
+          const ready = prepared instanceof Promise ? await prepared : prepared;
+          if (batch.length < HURRIED_BATCH && !isPressed) {
+            // While there is time, each exchange is packed with the one that it builds on, which mixed runs in one block
+            // would not be.
+            add(this.#packAlone(this.#encode(ready, id, false, true), id), id);
+            id++;
+            continue;
+          }
+          const isWorthKeeping = !isPressed || this.#bases.isWorthKeeping();
+          const isAlone = !isWorthKeeping && ready.request_raw.length < PRESSED_BASE_BYTES;
+          const draft = isAlone
+            ? this.#draftAlone(ready)
+            : this.#encode(ready, id, isPressed, isWorthKeeping).draft;
+          open.push(draft);
+          openBytes += draft.bytes;
+          id++;
+        } catch (error) {
+          if (findPlaceCause(error) !== null) throw error;
+          setApart.push(describeSetApart(exchange, error));
+          // What it left there half done must not be built on.
+          this.#bases.clear();
+        }
         // A rest too small for a raw block would have to be compressed at once: it goes with the block before it.
         const isFull = isPressed
           ? openBytes >= BLOCK_BYTES && ahead >= BLOCK_BYTES
@@ -351,7 +411,8 @@ export class CaptureLog {
       this.#commit(blocks);
       this.#nextId = id;
       this.#nextPiece = nextPiece;
-      return { first_id: firstId, last_id: id - 1 };
+      const ids = { first_id: firstId, last_id: id - 1 };
+      return setApart.length === 0 ? ids : { ...ids, set_apart: setApart };
     } catch (error) {
       // Bases that were never stored must not be built on.
       this.#bases.clear();
@@ -801,6 +862,25 @@ export class CaptureLog {
 function readFileId(path: string): string {
   const stat = statSync(path, { throwIfNoEntry: false });
   return stat === undefined ? '' : `${stat.dev}:${stat.ino}`;
+}
+
+/** Its path may hold a credential all the same. */
+function describeSetApart(exchange: CapturedExchange, thrown: unknown): SetApart {
+  const { name = typeof thrown, stack = '' } = thrown instanceof Error ? thrown : {};
+  return {
+    cause: 'unstorable',
+    provider: exchange.provider,
+    is_turn: exchange.kind === 'turn',
+    aborted: exchange.aborted,
+    path: maskText(exchange.path.slice(0, TOLD_PATH_CHARACTERS)),
+    bytes: exchange.request_bytes + exchange.response_bytes,
+    error: name,
+    at: stack
+      .split('\n')
+      .filter((line) => /^ +at /.test(line))
+      .slice(0, STACK_LINES)
+      .map((line) => line.trim()),
+  };
 }
 
 function paceOf(batchSize: number): Pace {

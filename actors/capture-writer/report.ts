@@ -1,0 +1,58 @@
+/**
+ * What the writer meets, as lines of the log: what is wrong and what to do, each cause once a minute at most. Nothing that
+ * capture meets may touch traffic, so only the log and the stats say so. Whatever thread writes.
+ */
+import type { FailureCause, PlaceCause } from '../../src/domain/capture-cause.ts';
+import { RareTelling } from '../../src/std/rare-telling.ts';
+import type { WriterEvent } from './port.ts';
+
+/** What is needed of the process's log. */
+interface Log {
+  info(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
+
+const ADVICE: Readonly<Record<PlaceCause, string>> = {
+  disk_full:
+    'the disk is full. They wait in memory; beyond GW_MAX_QUEUE_BYTES they are dropped. Make room there',
+  disk_error:
+    'the disk or its file system refuses. They wait in memory; beyond GW_MAX_QUEUE_BYTES they are dropped. Look at the disk and at who may write there',
+  damaged:
+    'the file is damaged. They wait in memory; beyond GW_MAX_QUEUE_BYTES they are dropped. Move the file away: a new one is begun at once',
+};
+
+const SET_APART =
+  'an exchange makes the writer fail: it is dropped, all others are stored. That is a fault of this program: report it ' +
+  'with this line, which holds nothing of what was said';
+
+export class WriterReport {
+  readonly #db: string;
+  readonly #log: Log;
+  readonly #telling = new RareTelling<FailureCause>();
+
+  constructor(db: string, log: Log) {
+    this.#db = db;
+    this.#log = log;
+  }
+
+  readonly tell = (event: WriterEvent): void => {
+    const db = this.#db;
+    switch (event.type) {
+      case 'failing': {
+        const { cause, reason } = event;
+        const times = this.#telling.count(cause, 1);
+        if (times > 0)
+          this.#log.error({ db, cause, reason, times }, `exchanges cannot be stored: ${ADVICE[cause]}`);
+        return;
+      }
+      case 'stored_again':
+        this.#log.info({ db }, 'exchanges are stored again');
+        return;
+      case 'set_apart': {
+        const [{ cause, path, bytes, error, at }] = event.exchanges;
+        const exchanges = this.#telling.count(cause, event.exchanges.length);
+        if (exchanges > 0) this.#log.error({ db, cause, exchanges, path, bytes, error, at }, SET_APART);
+      }
+    }
+  };
+}

@@ -1,0 +1,108 @@
+/**
+ * How capture is doing, in one word with reasons: what the stats, `/ready`, `/metrics` and the container's health check say.
+ * Judged from what the fronts know of their own batches, so that a writer that hangs need not be asked. Any thread.
+ */
+import { CAPTURE_STUCK_MS, PACKING_BEHIND_S } from '../limits.ts';
+import type { DropCause, FailureCause } from './capture-cause.ts';
+
+/** `stopped`: nothing is being stored, and nobody tries. `degraded`: it is tried, and something is wrong. */
+export const CAPTURE_STATUSES = ['ok', 'degraded', 'stopped'] as const;
+
+export type CaptureStatus = (typeof CAPTURE_STATUSES)[number];
+
+export const CAPTURE_REASONS = [
+  'writer_killed',
+  'writer_down',
+  'disk_full',
+  'disk_error',
+  'damaged',
+  'stuck',
+  'dropping',
+  'packing_behind',
+] as const;
+
+export type CaptureReason = (typeof CAPTURE_REASONS)[number];
+
+export interface CaptureHealth {
+  status: CaptureStatus;
+  /** Why it is not `ok`, the worst first, each with a sentence for people. */
+  reasons: { reason: CaptureReason; text: string }[];
+}
+
+const STOPPED: ReadonlySet<CaptureReason> = new Set(['writer_killed', 'writer_down']);
+
+const PLACE_WORDS: Readonly<Partial<Record<string, string>>> = {
+  disk_full: 'the disk is full. Make room there',
+  disk_error: 'the disk or its file system refuses',
+  damaged: 'the capture database is damaged',
+};
+
+const DROP_WORDS: Readonly<Record<DropCause, string>> = {
+  queue_full: 'GW_MAX_QUEUE is reached',
+  bytes_full: 'GW_MAX_QUEUE_BYTES is reached',
+  disk_full: 'the disk is full',
+  disk_error: 'the disk refuses',
+  damaged: 'the database is damaged',
+  unstorable: 'they made the writer fail',
+  writer_down: 'the writer is down',
+  lost_with_writer: 'the writer ended, or was too slow, with them in its hands',
+  writer_killed: 'capture was stopped',
+  stop: 'the process ends',
+};
+
+/** What all fronts together know of the writer. */
+export interface CaptureFacts {
+  alive: boolean;
+  killed: boolean;
+  /** Why nothing is stored, and for how long; null while the last batch was. */
+  failing: { cause: FailureCause; for_ms: number } | null;
+  /** How long the writer has had the oldest batch that it has not answered; 0 without any. */
+  oldest_append_ms: number;
+  /** Why exchanges were dropped of late. */
+  dropping: DropCause[];
+}
+
+/** The same with what the writer has put off. */
+export interface JudgedFacts extends CaptureFacts {
+  /** How long the oldest block has waited to be compressed. */
+  packing_oldest_s: number;
+}
+
+/** @param stuckMs from when on an append that is not answered counts as stuck */
+export function judgeCapture(
+  { alive, killed, failing, oldest_append_ms, dropping, packing_oldest_s }: JudgedFacts,
+  stuckMs: number = CAPTURE_STUCK_MS,
+): CaptureHealth {
+  const reasons: CaptureHealth['reasons'] = [];
+  const add = (reason: CaptureReason, text: string): void => void reasons.push({ reason, text });
+  if (killed) {
+    add('writer_killed', 'Capture was stopped by POST /__gw/writer/kill; it begins again with the process');
+  } else {
+    if (!alive) add('writer_down', 'The writer has ended; it is started again by itself');
+    const words = failing === null ? undefined : PLACE_WORDS[failing.cause];
+    if (words !== undefined) {
+      const reason = failing!.cause as CaptureReason;
+      add(reason, `Nothing has been stored for ${countSeconds(failing!.for_ms)} s: ${words}`);
+    }
+    if (oldest_append_ms >= stuckMs) {
+      add('stuck', `The writer has not answered for ${countSeconds(oldest_append_ms)} s: the disk may hang`);
+    }
+  }
+  // A capture that was stopped drops everything, which is said already.
+  const causes = dropping.filter((cause) => cause !== 'writer_killed');
+  if (causes.length > 0) {
+    const why = causes.map((cause) => DROP_WORDS[cause]).join('; ');
+    add('dropping', `Exchanges were dropped in the last minute: ${why}`);
+  }
+  if (packing_oldest_s >= PACKING_BEHIND_S) {
+    const minutes = Math.floor(packing_oldest_s / 60);
+    const text = `What was stored ${minutes} minutes ago is not compressed yet: it takes far more room. Give the machine more processor time`;
+    add('packing_behind', text);
+  }
+  const isStopped = reasons.some(({ reason }) => STOPPED.has(reason));
+  return { status: isStopped ? 'stopped' : reasons.length > 0 ? 'degraded' : 'ok', reasons };
+}
+
+function countSeconds(ms: number): number {
+  return Math.floor(ms / 1_000);
+}

@@ -1,0 +1,27 @@
+/** Lets things that happen often be told seldom: at once, then at most once a minute, with how many there were. Any thread. */
+
+const QUIET_MS = 60_000;
+
+/** One for each list of causes; it keeps an entry for each cause, so their number must be bounded. */
+export class RareTelling<Cause extends string> {
+  readonly #told = new Map<Cause, { at_ms: number; untold: number }>();
+
+  /**
+   * So many more have happened.
+   * @returns how many are to be told of now, those since the last telling among them; 0 while it is too soon
+   */
+  count(cause: Cause, more: number): number {
+    const now = performance.now();
+    let told = this.#told.get(cause);
+    if (told === undefined) {
+      told = { at_ms: Number.NEGATIVE_INFINITY, untold: 0 };
+      this.#told.set(cause, told);
+    }
+    told.untold += more;
+    if (now - told.at_ms < QUIET_MS) return 0;
+    const { untold } = told;
+    told.at_ms = now;
+    told.untold = 0;
+    return untold;
+  }
+}
