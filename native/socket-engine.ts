@@ -6,16 +6,6 @@ import { loadFunctions } from './load-functions.ts';
 
 export interface SocketEngine {
   /**
-   * Limits how much the system keeps of what has arrived and was not read yet (SO_RCVBUF), for those sockets of a port whose
-   * buffer has grown beyond that: it grows with its reader's pace, to megabytes.
-   * @param port of this process's end
-   * @param bytes the system takes about twice as much
-   * @returns sockets that were limited
-   * @throws {RangeError} for what is no port or no number of bytes
-   */
-  limitReceiveBuffers(port: number, bytes: number): number;
-
-  /**
    * Sends what the system takes at once, in one call of it. Only while nothing waits in the socket's stream.
    * @param descriptor of a connected socket that is open
    * @param head one byte a character, at most `SEND_HEAD_BYTES` of them
@@ -24,13 +14,60 @@ export interface SocketEngine {
    * @throws {RangeError} for what is no descriptor, and for too long a head
    */
   sendNow(descriptor: number, head: string, body: Uint8Array): number;
+
+  /**
+   * From now on the HTTP library, once it is loaded, accepts, reads and closes through us, on the ports that are opened
+   * here (`sockets/connections.h`). What two parsers could read in two ways does not reach it: it gets a request for
+   * `/MARKnn` instead, or within a body in chunks a chunk `MARKnn`, `nn` being the reason (`sockets/framing.h`).
+   * @returns the mark, the same at every call, which nobody else can know; '' where this cannot be had
+   */
+  watchConnections(): string;
+  /**
+   * This thread listens on a port of ours.
+   * @param refusal what a client reads whose connection is one too many: a whole answer, one byte a character
+   */
+  openPort(port: number, refusal: string): void;
+  closePort(port: number): void;
+  /**
+   * Caps the connections of all ports together, and those of one address (IPv6: of its /64); 0: no cap.
+   * @param isNearCapped 1: the second holds for loopback and private networks, too
+   */
+  capConnections(total: number, byAddress: number, isNearCapped: number): void;
+  /**
+   * Where no descriptor was left, this thread's listeners have stopped accepting; here they try again. They do, too, when
+   * a connection of their thread's closes.
+   * @returns how many had stopped
+   */
+  resumeAccepting(): number;
+  /** Puts the counters of the whole process into a list, in the order of `COUNTERS`. */
+  countConnections(into: Float64Array): void;
+  /** Descriptors that this process may have; 0 where nobody says. */
+  readDescriptorLimit(): number;
 }
 
 export const SEND_HEAD_BYTES = 16 << 10;
 
-const socketTwin: SocketEngine = { limitReceiveBuffers: () => 0, sendNow: () => 0 };
+/** What `countConnections` counts: open ones now, the others since the start. */
+export const COUNTERS = [
+  'open',
+  'refused_total',
+  'refused_address',
+  'refused_framing',
+  'accept_pauses',
+] as const;
+
+const socketTwin: SocketEngine = {
+  sendNow: () => 0,
+  watchConnections: () => '',
+  openPort: () => {},
+  closePort: () => {},
+  capConnections: () => {},
+  resumeAccepting: () => 0,
+  countConnections: () => {},
+  readDescriptorLimit: () => 0,
+};
 
 /** What runs here. */
 export const socketEngine: SocketEngine = {
-  ...(loadFunctions<SocketEngine>('sockets.node', ['limitReceiveBuffers', 'sendNow']) ?? socketTwin),
+  ...(loadFunctions<SocketEngine>('sockets.node', Object.keys(socketTwin)) ?? socketTwin),
 };

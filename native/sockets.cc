@@ -1,72 +1,24 @@
 /**
- * What JavaScript has no way, or a long one, to ask of sockets: `socket-engine.ts` says what it does. Plain Node-API. Nothing
- * is kept between calls, so it may run on any thread.
+ * What JavaScript has no way, or a long one, to ask of sockets: `socket-engine.ts` says what it does. Plain Node-API. Any
+ * thread; what is kept between calls is in `sockets/connections.h`.
  */
-#include <dirent.h>
-#include <netinet/in.h>
+#include <dlfcn.h>
 #include <node_api.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
-#include <vector>
+#include <cstring>
 
 #include "arguments.h"
+#include "sockets/connections.h"
+#include "sockets/interposition.h"
 
 namespace {
-
-/** The process's file descriptors; none where they cannot be listed. */
-std::vector<int> ListDescriptors() {
-  std::vector<int> descriptors;
-  DIR* folder = opendir("/dev/fd");
-  if (folder == nullptr) return descriptors;
-  while (const dirent* entry = readdir(folder)) {
-    if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9') descriptors.push_back(std::atoi(entry->d_name));
-  }
-  closedir(folder);
-  return descriptors;
-}
-
-/** Whether it is a socket of this port. */
-bool IsOfPort(int descriptor, uint32_t port) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) != 0) return false;
-  if (address.ss_family == AF_INET) return ntohs(reinterpret_cast<sockaddr_in*>(&address)->sin_port) == port;
-  if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<sockaddr_in6*>(&address)->sin6_port) == port;
-  return false;
-}
-
-napi_value LimitReceiveBuffers(napi_env env, napi_callback_info info) {
-  napi_value arguments[2];
-  uint32_t port = 0;
-  uint32_t bytes = 0;
-  if (!ReadArguments(env, info, 2, arguments) || !ReadWhole(env, arguments[0], 1, &port) ||
-      !ReadWhole(env, arguments[1], 1, &bytes))
-    return nullptr;
-  if (bytes > INT_MAX) {
-    napi_throw_range_error(env, nullptr, "no buffer is that large");
-    return nullptr;
-  }
-  const int wanted = static_cast<int>(bytes);
-  uint32_t limited = 0;
-  for (const int descriptor : ListDescriptors()) {
-    if (!IsOfPort(descriptor, port)) continue;
-    int grown = 0;
-    socklen_t size = sizeof(grown);
-    // The system gives twice what it is asked for.
-    if (getsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &grown, &size) != 0 || grown / 2 <= wanted) continue;
-    if (setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &wanted, sizeof(wanted)) == 0) limited++;
-  }
-  return MakeNumber(env, limited);
-}
-
-#ifndef MSG_NOSIGNAL
-// Node ignores the signal in the whole process.
-#define MSG_NOSIGNAL 0
-#endif
 
 /** Longer heads are refused. */
 constexpr size_t kHeadBytes = 16 << 10;
@@ -101,8 +53,159 @@ napi_value SendNow(napi_env env, napi_callback_info info) {
   return MakeNumber(env, is_full ? 0 : -errno);
 }
 
+#ifdef __linux__
+
+/** Random, so that no client can make what only we may put before the parser. */
+bool MakeMark(char* into) {
+  uint8_t bytes[connections::kMarkCharacters / 2];
+  FILE* const source = std::fopen("/dev/urandom", "rb");
+  if (source == nullptr) return false;
+  const bool is_read = std::fread(bytes, 1, sizeof(bytes), source) == sizeof(bytes);
+  std::fclose(source);
+  for (size_t at = 0; is_read && at < sizeof(bytes); at++) std::snprintf(into + 2 * at, 3, "%02x", bytes[at]);
+  return is_read;
+}
+
+/** As the library reads it (src/config.ts puts it there). */
+uint32_t ReadHeadBytesMax() {
+  const char* const text = std::getenv("UWS_HTTP_MAX_HEADERS_SIZE");
+  const long bytes = text == nullptr ? 0 : std::atol(text);
+  if (bytes <= 0) return connections::kHeadBytesDefault;
+  return bytes < connections::kHeadBytesMax ? static_cast<uint32_t>(bytes) : connections::kHeadBytesMax;
+}
+
+/** The library would go on to call us when the thread that has loaded this addon has ended. */
+bool StayLoaded() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&connections::Receive), &info) == 0 || info.dli_fname == nullptr) return false;
+  return dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) != nullptr;
+}
+
+bool Watch() {
+  auto& shared = connections::Get();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  if (shared.mark[0] == 0) {
+    shared.head_bytes_max = ReadHeadBytesMax();
+    if (!MakeMark(shared.mark) || !StayLoaded()) {
+      shared.mark[0] = 0;
+      return false;
+    }
+  }
+  return interposition::Replace("us_create_socket_context",
+                                {{"accept4", reinterpret_cast<void*>(&connections::Accept)},
+                                 {"recv", reinterpret_cast<void*>(&connections::Receive)},
+                                 {"close", reinterpret_cast<void*>(&connections::Close)}});
+}
+
+int FindLoopDescriptor(napi_env env) {
+  uv_loop_s* loop = nullptr;
+  if (napi_get_uv_event_loop(env, &loop) != napi_ok) return -1;
+  using BackendOf = int (*)(const uv_loop_s*);
+  const auto backend_of = reinterpret_cast<BackendOf>(dlsym(RTLD_DEFAULT, "uv_backend_fd"));
+  return backend_of == nullptr ? -1 : backend_of(loop);
+}
+
+#else
+
+bool Watch() { return false; }
+
+int FindLoopDescriptor(napi_env) { return -1; }
+
+#endif
+
+napi_value WatchConnections(napi_env env, napi_callback_info) {
+  napi_value mark;
+  const char* const text = Watch() ? connections::Get().mark : "";
+  return napi_create_string_latin1(env, text, NAPI_AUTO_LENGTH, &mark) == napi_ok ? mark : nullptr;
+}
+
+napi_value OpenPort(napi_env env, napi_callback_info info) {
+  napi_value arguments[2];
+  uint32_t number = 0;
+  char refusal[kHeadBytes + 1];
+  size_t length = 0;
+  if (!ReadArguments(env, info, 2, arguments) || !ReadWhole(env, arguments[0], 1, &number)) return nullptr;
+  if (napi_get_value_string_latin1(env, arguments[1], refusal, sizeof(refusal), &length) != napi_ok) {
+    napi_throw_type_error(env, nullptr, "a text is expected");
+    return nullptr;
+  }
+  connections::loop_descriptor = FindLoopDescriptor(env);
+  auto& shared = connections::Get();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  for (auto& port : shared.ports) {
+    if (port.number != number) continue;
+    port.listeners++;
+    return nullptr;
+  }
+  shared.ports.push_back({number, 1, std::string(refusal, length)});
+  return nullptr;
+}
+
+napi_value ClosePort(napi_env env, napi_callback_info info) {
+  napi_value arguments[1];
+  uint32_t number = 0;
+  if (!ReadArguments(env, info, 1, arguments) || !ReadWhole(env, arguments[0], 1, &number)) return nullptr;
+  auto& shared = connections::Get();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  for (size_t at = 0; at < shared.ports.size(); at++) {
+    if (shared.ports[at].number != number) continue;
+    if (--shared.ports[at].listeners == 0) shared.ports.erase(shared.ports.begin() + static_cast<ptrdiff_t>(at));
+    break;
+  }
+  return nullptr;
+}
+
+napi_value CapConnections(napi_env env, napi_callback_info info) {
+  napi_value arguments[3];
+  uint32_t total = 0;
+  uint32_t by_address = 0;
+  uint32_t is_near_capped = 0;
+  if (!ReadArguments(env, info, 3, arguments) || !ReadWhole(env, arguments[0], 0, &total) ||
+      !ReadWhole(env, arguments[1], 0, &by_address) || !ReadWhole(env, arguments[2], 0, &is_near_capped))
+    return nullptr;
+  auto& shared = connections::Get();
+  shared.total_max = total;
+  shared.address_max = by_address;
+  shared.is_near_capped = is_near_capped != 0;
+  return nullptr;
+}
+
+napi_value ResumeAccepting(napi_env env, napi_callback_info) {
+  return MakeNumber(env, connections::ResumeAccepting());
+}
+
+napi_value CountConnections(napi_env env, napi_callback_info info) {
+  napi_value arguments[1];
+  double* into = nullptr;
+  size_t length = 0;
+  if (!ReadArguments(env, info, 1, arguments) ||
+      !ReadNumbers(env, arguments[0], napi_float64_array, &into, &length))
+    return nullptr;
+  const auto& counters = connections::Get().counters;
+  const double values[] = {
+      static_cast<double>(counters.open), static_cast<double>(counters.refused_total),
+      static_cast<double>(counters.refused_address), static_cast<double>(counters.refused_framing),
+      static_cast<double>(counters.accept_pauses)};
+  for (size_t at = 0; at < length && at < sizeof(values) / sizeof(values[0]); at++) into[at] = values[at];
+  return nullptr;
+}
+
+napi_value ReadDescriptorLimit(napi_env env, napi_callback_info) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return MakeNumber(env, 0);
+  return MakeNumber(env, static_cast<double>(limit.rlim_cur));
+}
+
 napi_value Init(napi_env env, napi_value exports) {
-  return Export(env, exports, {{"limitReceiveBuffers", LimitReceiveBuffers}, {"sendNow", SendNow}});
+  return Export(env, exports,
+                {{"sendNow", SendNow},
+                 {"watchConnections", WatchConnections},
+                 {"openPort", OpenPort},
+                 {"closePort", ClosePort},
+                 {"capConnections", CapConnections},
+                 {"resumeAccepting", ResumeAccepting},
+                 {"countConnections", CountConnections},
+                 {"readDescriptorLimit", ReadDescriptorLimit}});
 }
 
 }  // namespace

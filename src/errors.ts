@@ -113,6 +113,18 @@ function isErrorCode(code: string): code is ErrorCode {
   return Object.hasOwn(ERRORS, code);
 }
 
+/** The error of a status that the listeners answer by themselves. */
+export function errorOfStatus(status: number, message: string): CatalogueError {
+  return new CatalogueError(LISTENER_ERRORS[status] ?? 'unavailable', message);
+}
+
+const LISTENER_ERRORS: Readonly<Record<number, ErrorCode>> = {
+  400: 'bad_framing',
+  408: 'upload_too_slow',
+  431: 'head_too_large',
+  505: 'http_version',
+};
+
 /** To the API's wire: `{"detail": …}` (documents 1 and 2). */
 export function toApiBody(error: CatalogueError): { detail: string } {
   return { detail: error.message };

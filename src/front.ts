@@ -22,7 +22,7 @@ import { Revocations } from './auth/revocations.ts';
 import { StripeProcessor, StripeWebhooks } from './billing/stripe.ts';
 import { type Config, ConfigError, isLoopback, toLocalUrl } from './config.ts';
 import { USAGE } from './domain/usage.ts';
-import { CatalogueError, toApiBody, toMessagesBody } from './errors.ts';
+import { errorOfStatus, toApiBody, toMessagesBody } from './errors.ts';
 import type { CaptureAdmin } from './gateway/admin.ts';
 import type { CaptureFront } from './gateway/capture-control.ts';
 import { type CaptureCounters, CaptureQueue } from './gateway/capture-queue.ts';
@@ -274,7 +274,7 @@ function listenForGateway(config: Config, gateway: Gateway): Promise<HttpServer>
     port: config.gateway.port,
     isShared: config.front_threads > 1,
     onStream: gateway.onStream,
-    describeError: (status, message) => JSON.stringify(toMessagesBody(refusal(status, message))),
+    describeError: (status, message) => JSON.stringify(toMessagesBody(errorOfStatus(status, message))),
   });
 }
 
@@ -324,7 +324,7 @@ function listenForApi(
       max_body_bytes: config.api.max_body_bytes,
       wakefulness: new Wakefulness(awake_us),
     }),
-    describeError: (status, message) => JSON.stringify(toApiBody(refusal(status, message))),
+    describeError: (status, message) => JSON.stringify(toApiBody(errorOfStatus(status, message))),
   });
 }
 
@@ -346,10 +346,6 @@ function controlOf({ api, billing }: Config, { revocations, user_epochs }: Share
     revocations,
     user_epochs,
   };
-}
-
-function refusal(status: number, message: string): CatalogueError {
-  return new CatalogueError(status === 400 ? 'bad_framing' : 'unavailable', message);
 }
 
 function urlOf({ host, port }: { host: string; port: number }): string {

@@ -1,8 +1,37 @@
 /**
  * The request framings that we refuse before anything is forwarded. uWebSockets.js accepts some messages that two
- * parsers may read differently (request smuggling, RFC 9112 section 11.2); these rules run on the headers that it
- * shows and leave one reading only. Pure; front threads, once a request.
+ * parsers may read differently (request smuggling, RFC 9112 section 11.2). Where the sockets are watched
+ * (`native/sockets/framing.h`) they never reach it; the rules here run on the headers that it shows, and are all there is
+ * elsewhere. Pure; server threads, once a request.
  */
+
+/** How a request that the library was not shown is answered. */
+export interface FramingRefusal {
+  status: 400 | 431 | 505;
+  /** For the client. */
+  words: string;
+}
+
+const refusals: Readonly<Record<number, FramingRefusal>> = {
+  1: { status: 400, words: 'The request line is malformed' },
+  2: { status: 400, words: 'A header line is malformed' },
+  3: { status: 400, words: 'One Host header is needed' },
+  4: { status: 400, words: 'Content-Length is repeated' },
+  5: { status: 400, words: 'Content-Length is not a number of bytes' },
+  6: { status: 400, words: 'Content-Length and Transfer-Encoding exclude each other' },
+  7: { status: 400, words: 'Transfer-Encoding other than "chunked" is not supported' },
+  8: { status: 431, words: 'The request head is too large' },
+  9: { status: 400, words: 'Chunk extensions are not supported' },
+  10: { status: 400, words: 'A chunk size is malformed' },
+  11: { status: 400, words: 'A chunk does not end where its size says' },
+  12: { status: 400, words: 'Trailers are not supported' },
+  13: { status: 505, words: 'HTTP/1.1 only' },
+};
+
+/** @param number as `native/sockets/framing.h` has it */
+export function findRefusal(number: number): FramingRefusal {
+  return refusals[number] ?? refusals[2]!;
+}
 
 /** How the request's body is delimited. */
 export type BodyFraming = 'none' | 'length' | 'chunked';

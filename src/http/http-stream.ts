@@ -81,8 +81,11 @@ export class HttpStream {
   /** The head of the reply is staged or sent. */
   replied = false;
   isBodyPaused = false;
-  /** Bytes of the body that have come since it was paused. */
-  heedlessBytes = 0;
+  /** Bytes of the body that have come. */
+  bodyBytes = 0;
+  /** Since when its pace is looked at, and what had come by then; 0: not yet. */
+  paceFrom = 0;
+  paceFromBytes = 0;
   /** Index in the listener's list of open streams; -1 when it is in none. */
   place = -1;
   /** The listener waits for its first body bytes before it hands it over. */
@@ -154,7 +157,6 @@ export class HttpStream {
   pauseBody(): void {
     if (this.closed || this.isBodyPaused || this.#isEnded) return;
     this.isBodyPaused = true;
-    this.heedlessBytes = 0;
     this.#res.pause();
   }
 
@@ -249,8 +251,18 @@ export class HttpStream {
     if (!this.#isBlocked) this.#flush();
   }
 
-  /** A whole reply at once. `closeConnection` also refuses whatever else the client pipelined. */
-  reply(status: number, headerLines: string, body: string | Buffer, closeConnection = false): void {
+  /**
+   * A whole reply at once.
+   * @param closeConnection also refuses whatever else the client pipelined
+   * @param aborted what the owner is told: the request has not come to its end, and never will
+   */
+  reply(
+    status: number,
+    headerLines: string,
+    body: string | Buffer,
+    closeConnection = false,
+    aborted = false,
+  ): void {
     if (this.closed || this.replied) return;
     this.replied = true;
     this.#isEnded = true;
@@ -267,13 +279,13 @@ export class HttpStream {
       else if (!isCut) this.#res.endWithoutBody();
     });
     if (!isCut) {
-      this.#close(false);
+      this.#close(aborted);
       return;
     }
     // What is written within the library's own callbacks leaves behind them.
     setImmediate(() => {
       if (this.closed) return;
-      this.#close(false);
+      this.#close(aborted);
       this.#res.close();
     });
   }
@@ -472,6 +484,7 @@ export class HttpStream {
    */
   takeBody(bytes: ArrayBuffer, isLast: boolean): void {
     if (isLast) this.bodyComplete = true;
+    this.bodyBytes += bytes.byteLength;
     // The rest of a request that was answered before all of it was there: its owner is done with it, and with its memory.
     if (this.closed) return;
     if (this.events.onBody !== undefined) this.events.onBody(this.#keep(bytes), isLast);

@@ -1,6 +1,9 @@
 /**
  * An HTTP/1.1 listener on uWebSockets.js: one catch-all handler that makes an HttpStream of every request and hands it
- * over when it is safe to act on. Front threads; the only place that touches the native library.
+ * over when it is safe to act on. Server threads; the only place that touches the native library.
+ *
+ * The library reads the sockets through us where that can be had (`native/socket-engine.ts`): messages that two parsers
+ * could take differently do not reach it, and connections beyond the caps are answered before it hears of them.
  *
  * Before a request is handed over: its framing was judged (`framing-guard.ts`); a chunked one has shown its first
  * chunk, and the parser had a chance to reject it; one with a length has shown its first bytes or kept us waiting for
@@ -9,7 +12,7 @@
 
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
 import { socketEngine } from '../../native/socket-engine.ts';
-import { isContinueExpected, judgeFraming, looksMisread } from './framing-guard.ts';
+import { findRefusal, isContinueExpected, judgeFraming, looksMisread } from './framing-guard.ts';
 import { HttpStream, type RequestHead } from './http-stream.ts';
 import { explainListenFailure } from './port.ts';
 
@@ -23,6 +26,15 @@ export interface ServerOptions {
   onStream: (stream: HttpStream) => void;
   /** Body of a refusal: the two ports speak different error shapes. */
   describeError: (status: number, message: string) => string;
+  /** Left out: bodies may come as slowly as they like. */
+  pace?: UploadPace;
+}
+
+/** What of a body has to come. A body that we keep from coming is not looked at. */
+export interface UploadPace {
+  bytes_per_sec: number;
+  /** On average over this time. */
+  window_ms: number;
 }
 
 export interface HttpServer {
@@ -30,6 +42,8 @@ export interface HttpServer {
   readonly port: number;
   /** Requests being answered. */
   readonly open: number;
+  /** Requests that were ended since their bodies came too slowly. */
+  readonly slowUploads: number;
   /**
    * Stops listening, lets the open streams finish and closes every connection.
    * @param deadlineMs after it, what is still open is cut
@@ -41,13 +55,10 @@ export interface HttpServer {
 const FIRST_BYTES_WAIT_MS = 10;
 /** How often slow streams are kept from the parser's 10-second limit. */
 const KEEP_ALIVE_SWEEP_MS = 4_000;
-/**
- * The library reads on as long as it gets the 512 KiB that it takes at once, and heeds no pause meanwhile: of a client on
- * this machine, which fills the system's buffer of megabytes as quickly as that is emptied, it took whole uploads into memory. So
- * when so much has come behind a pause, the buffer gets a length at which no read is a full one (the system doubles it).
- */
-const HEEDLESS_BYTES = 1 << 20;
-const RECEIVE_BUFFER_BYTES = 200 << 10;
+/** How often a listener that has no descriptors left looks for one. */
+const ACCEPT_AGAIN_MS = 500;
+/** The reason behind the mark (`native/socket-engine.ts`). */
+const REASON_DIGITS = 2;
 const NOT_ASCII = /[^\0-\x7f]/;
 const REPLACEMENT = '\ufffd';
 
@@ -59,6 +70,12 @@ interface AddressListener {
 }
 
 type NativeModule = typeof import('uWebSockets.js');
+
+/** What a client reads whose connection is one too many, and one whose body comes too slowly. */
+const TOO_MANY = 'Too many connections; try again later';
+const TOO_SLOW = 'The request body came too slowly';
+/** In the time over which a pace is held it is looked at so often. */
+const PACE_LOOKS = 4;
 
 /**
  * Loads the native library, which `startServer` does too. `UWS_HTTP_MAX_HEADERS_SIZE` must be in the environment by now
@@ -80,6 +97,16 @@ export async function startServer(options: ServerOptions): Promise<HttpServer> {
   return new Listener(native, options).listen();
 }
 
+/** In the place of one that nobody can tell. */
+const UNREAD_HEAD: RequestHead = Object.freeze({
+  method: 'GET',
+  path: '/',
+  query: null,
+  headers: [],
+  framing: 'none',
+  content_length: 0,
+});
+
 /** Those of this thread that listen. */
 const listeners = new Set<Listener>();
 let isHungUp = false;
@@ -99,6 +126,7 @@ export async function hangUp(): Promise<void> {
 class Listener implements HttpServer {
   readonly host: string;
   port = 0;
+  slowUploads = 0;
   readonly #native: NativeModule;
   readonly #app: ReturnType<NativeModule['App']>;
   readonly #options: ServerOptions;
@@ -106,7 +134,9 @@ class Listener implements HttpServer {
   /** A list with the place of each stream noted on it: a Set rehashes under such a coming and going. */
   readonly #streams: HttpStream[] = [];
   #awaitTimer: NodeJS.Timeout | null = null;
-  #sweepTimer: NodeJS.Timeout | null = null;
+  readonly #sweepTimers: NodeJS.Timeout[] = [];
+  /** What the library reads in the place of what is refused; '' where the sockets are not watched. */
+  readonly #mark: string;
   #isDraining = false;
   #onIdle: (() => void) | null = null;
   /** A refusal closes its connection only behind what is already parsed: what was pipelined after it is not served. */
@@ -116,6 +146,7 @@ class Listener implements HttpServer {
     this.#native = native;
     this.#options = options;
     this.host = options.host;
+    this.#mark = socketEngine.watchConnections();
     this.#app = native.App();
     this.#app.filter(this.#onConnection);
     this.#app.any('/*', (res, req) => this.#take(res, req));
@@ -136,10 +167,13 @@ class Listener implements HttpServer {
       this.#listenSocket = socket as us_listen_socket;
       listeners.add(this);
       this.port = this.#native.us_socket_local_port(socket as never);
-      this.#sweepTimer = setInterval(() => {
+      if (this.#mark !== '') socketEngine.openPort(this.port, this.#describeCrowd());
+      this.#sweep(KEEP_ALIVE_SWEEP_MS, () => {
         for (const stream of this.#streams) stream.keepAlive();
-      }, KEEP_ALIVE_SWEEP_MS);
-      this.#sweepTimer.unref();
+      });
+      if (this.#mark !== '') this.#sweep(ACCEPT_AGAIN_MS, socketEngine.resumeAccepting);
+      const { pace } = this.#options;
+      if (pace !== undefined) this.#sweep(pace.window_ms / PACE_LOOKS, () => this.#holdPace(pace));
       resolve(this);
     };
     const { LIBUS_LISTEN_DEFAULT, LIBUS_LISTEN_EXCLUSIVE_PORT } = ListenMode;
@@ -153,11 +187,28 @@ class Listener implements HttpServer {
     return promise;
   }
 
+  #sweep(every_ms: number, look: () => void): void {
+    this.#sweepTimers.push(setInterval(look, every_ms).unref());
+  }
+
+  /** The whole answer, since nobody but the system is asked to send it. */
+  #describeCrowd(): string {
+    const body = Buffer.from(this.#options.describeError(503, TOO_MANY));
+    const lines = `Content-Type: application/json\r\nContent-Length: ${body.length}\r\nRetry-After: 1\r\nConnection: close`;
+    return `HTTP/1.1 503 Service Unavailable\r\n${lines}\r\n\r\n${body.toString('latin1')}`;
+  }
+
+  #stopListening(): void {
+    if (this.#listenSocket === null) return;
+    this.#listenSocket = null;
+    if (this.#mark !== '') socketEngine.closePort(this.port);
+  }
+
   async drain(deadlineMs: number): Promise<void> {
     this.#isDraining = true;
     if (this.#listenSocket !== null) {
       this.#native.us_listen_socket_close(this.#listenSocket);
-      this.#listenSocket = null;
+      this.#stopListening();
     }
     if (this.#streams.length > 0) {
       const { promise, resolve } = Promise.withResolvers<void>();
@@ -166,7 +217,7 @@ class Listener implements HttpServer {
       await promise;
       clearTimeout(timer);
     }
-    if (this.#sweepTimer !== null) clearInterval(this.#sweepTimer);
+    for (const timer of this.#sweepTimers) clearInterval(timer);
     if (this.#awaitTimer !== null) clearTimeout(this.#awaitTimer);
     listeners.delete(this);
     this.#app.close();
@@ -174,7 +225,7 @@ class Listener implements HttpServer {
 
   hangUp(): void {
     this.#isDraining = true;
-    this.#listenSocket = null;
+    this.#stopListening();
     this.#app.close();
   }
 
@@ -190,6 +241,15 @@ class Listener implements HttpServer {
       setImmediate(() => {
         if (!isGone) res.close();
       });
+      return;
+    }
+    const path = req.getUrl();
+    if (
+      this.#mark !== '' &&
+      path.length === 1 + this.#mark.length + REASON_DIGITS &&
+      path.startsWith(this.#mark, 1)
+    ) {
+      this.#refuseUnread(res, Number(path.slice(-REASON_DIGITS)));
       return;
     }
     const headers: string[] = [];
@@ -215,7 +275,7 @@ class Listener implements HttpServer {
     const query = req.getQuery() as string | undefined;
     const head: RequestHead = {
       method: req.getCaseSensitiveMethod(),
-      path: req.getUrl(),
+      path,
       query: query ?? null,
       headers,
       framing: verdict.framing,
@@ -253,13 +313,43 @@ class Listener implements HttpServer {
   }
 
   #takeBody(stream: HttpStream, bytes: ArrayBuffer, isLast: boolean): void {
-    if (stream.isBodyPaused) {
-      const before = stream.heedlessBytes;
-      stream.heedlessBytes += bytes.byteLength;
-      if (before < HEEDLESS_BYTES && stream.heedlessBytes >= HEEDLESS_BYTES)
-        socketEngine.limitReceiveBuffers(this.port, RECEIVE_BUFFER_BYTES);
+    if (
+      bytes.byteLength === this.#mark.length + REASON_DIGITS &&
+      this.#mark !== '' &&
+      stream.head.framing === 'chunked'
+    ) {
+      const text = Buffer.from(bytes).toString('latin1');
+      if (text.startsWith(this.#mark)) {
+        const { status, words } = findRefusal(Number(text.slice(-REASON_DIGITS)));
+        this.#breakOff(stream, status, words);
+        return;
+      }
     }
     stream.takeBody(bytes, isLast);
+  }
+
+  /** Ends a request whose body cannot come to its end, with an answer where none has begun. */
+  #breakOff(stream: HttpStream, status: number, message: string): void {
+    if (stream.replied) stream.destroy();
+    else this.#answer(stream, status, message, true);
+  }
+
+  /** Ends requests whose bodies come too slowly. */
+  #holdPace({ bytes_per_sec, window_ms }: UploadPace): void {
+    const now = performance.now();
+    for (const stream of [...this.#streams]) {
+      if (stream.bodyComplete) continue;
+      const isLookedAt = stream.paceFrom > 0 && !stream.isBodyPaused;
+      if (isLookedAt && now - stream.paceFrom < window_ms) continue;
+      const came = stream.bodyBytes - stream.paceFromBytes;
+      if (isLookedAt && came < (bytes_per_sec * (now - stream.paceFrom)) / 1_000) {
+        this.slowUploads++;
+        this.#breakOff(stream, 408, TOO_SLOW);
+        continue;
+      }
+      stream.paceFrom = now;
+      stream.paceFromBytes = stream.bodyBytes;
+    }
   }
 
   /** Those that have waited for up to this long, and perhaps not the whole of it, go without body bytes. */
@@ -295,18 +385,24 @@ class Listener implements HttpServer {
     });
   }
 
+  /** Answers a request that the library was not shown, and ends its connection. */
+  #refuseUnread(res: HttpResponse, reason: number): void {
+    const { status, words } = findRefusal(reason);
+    this.#answer(new HttpStream(res, UNREAD_HEAD, this.#onGone), status, words, true);
+  }
+
+  #answer(stream: HttpStream, status: number, message: string, aborted = false): void {
+    const body = this.#options.describeError(status, message);
+    stream.reply(status, 'Content-Type: application/json\r\n', body, true, aborted);
+  }
+
   #refuse(stream: HttpStream, status: 400 | 503, message: string): void {
     // The connection of a HEAD is closed at once.
     this.#isPoisoned = stream.head.method !== 'HEAD';
     setImmediate(() => {
       this.#isPoisoned = false;
     });
-    stream.reply(
-      status,
-      'Content-Type: application/json\r\n',
-      this.#options.describeError(status, message),
-      true,
-    );
+    this.#answer(stream, status, message);
   }
 
   /** A connection came (1) or went (-1). */

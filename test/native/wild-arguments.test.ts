@@ -16,6 +16,9 @@ const ADDONS = ['bytes', 'memory', 'sockets', 'texts', 'vectors', 'graph'].map((
   file: fileURLToPath(new URL(`../../native/build/${name}.node`, import.meta.url)),
 }));
 
+/** Whatever they are given they leave unread. */
+const TAKING_NOTHING = new Set(['watchConnections', 'resumeAccepting', 'readDescriptorLimit']);
+
 it.each(ADDONS.filter(({ file }) => existsSync(file)))('of $name', ({ file }) => {
   const folder = mkdtempSync(join(tmpdir(), 'wild-arguments-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
@@ -31,6 +34,6 @@ it.each(ADDONS.filter(({ file }) => existsSync(file)))('of $name', ({ file }) =>
   expect(counts.length).toBeGreaterThan(0);
   for (const [name, [returned, threw]] of counts) {
     expect(returned, `${name} answered`).toBeGreaterThan(0);
-    expect(threw, `${name} threw`).toBeGreaterThan(0);
+    if (!TAKING_NOTHING.has(name)) expect(threw, `${name} threw`).toBeGreaterThan(0);
   }
 });

@@ -1,0 +1,375 @@
+/**
+ * What stands between the system and the HTTP library while that accepts connections, reads them and closes them: counts and
+ * caps them, lets nothing through that two parsers could read in two ways, and stops accepting while no descriptor is left.
+ * Called by the library in the system's place (`interposition.h`), on any server thread; a connection is its thread's alone.
+ */
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "framing.h"
+
+#ifdef __linux__
+#include <sys/epoll.h>
+#endif
+
+namespace connections {
+
+#ifndef MSG_NOSIGNAL
+// Node ignores the signal in the whole process.
+#define MSG_NOSIGNAL 0
+#endif
+
+/** Kept free behind what is read, for what is put in the place of what is refused. */
+constexpr size_t kInsertBytes = 256;
+/** Of one refused connection so much is read and dropped, for its client to see the answer. */
+constexpr size_t kDroppedBytes = 1 << 20;
+/** Refused in one go; then others have their turn. */
+constexpr int kRefusedAtOnce = 32;
+constexpr uint32_t kHeadBytesDefault = 4096;
+constexpr uint32_t kHeadBytesMax = 256 << 10;
+constexpr size_t kMarkCharacters = 32;
+
+/** Who a connection is of: an IPv4 address, or the first half of an IPv6 one, which one host has the whole of. */
+struct Peer {
+  uint64_t network = 0;
+  bool is_near = true;
+
+  explicit Peer(const sockaddr_storage& address) {
+    uint8_t bytes[16] = {};
+    if (address.ss_family == AF_INET) {
+      Map4(&reinterpret_cast<const sockaddr_in&>(address).sin_addr);
+    } else if (address.ss_family == AF_INET6) {
+      std::memcpy(bytes, &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr, 16);
+      if (IN6_IS_ADDR_V4MAPPED(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr)) {
+        Map4(bytes + 12);
+      } else {
+        std::memcpy(&network, bytes, sizeof(network));
+        is_near = IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr) ||
+                  (bytes[0] & 0xfe) == 0xfc || (bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80);
+      }
+    }
+  }
+
+ private:
+  void Map4(const void* from) {
+    uint8_t bytes[4];
+    std::memcpy(bytes, from, 4);
+    network = 0xffff00000000ULL;
+    std::memcpy(&network, bytes, 4);
+    is_near = bytes[0] == 127 || bytes[0] == 10 || (bytes[0] == 172 && (bytes[1] & 0xf0) == 16) ||
+              (bytes[0] == 192 && bytes[1] == 168) || (bytes[0] == 169 && bytes[1] == 254) ||
+              (bytes[0] == 100 && (bytes[1] & 0xc0) == 64);
+  }
+};
+
+struct Connection {
+  Connection(const Peer& from, uint32_t head_bytes_max) : scanner(head_bytes_max), peer(from) {}
+  framing::Scanner scanner;
+  /** What came and is not whole: a part of a head, or of a line between two chunks. */
+  std::string held;
+  const Peer peer;
+  bool is_refused = false;
+};
+
+/** Connections by their descriptors. Places come in blocks, which stay. */
+class Table {
+ public:
+  bool Put(int descriptor, Connection* connection) {
+    const auto place = static_cast<size_t>(descriptor);
+    if (place / kBlock >= blocks_.size()) return false;
+    auto& block = blocks_[place / kBlock];
+    Block* there = block.load(std::memory_order_acquire);
+    if (there == nullptr) {
+      auto* const made = new Block();
+      if (block.compare_exchange_strong(there, made, std::memory_order_acq_rel)) there = made;
+      else delete made;
+    }
+    (*there)[place % kBlock].store(connection, std::memory_order_release);
+    return true;
+  }
+
+  Connection* Find(int descriptor) const {
+    const auto place = static_cast<size_t>(descriptor);
+    if (descriptor < 0 || place / kBlock >= blocks_.size()) return nullptr;
+    const Block* const there = blocks_[place / kBlock].load(std::memory_order_acquire);
+    return there == nullptr ? nullptr : (*there)[place % kBlock].load(std::memory_order_acquire);
+  }
+
+  Connection* Take(int descriptor) {
+    Connection* const found = Find(descriptor);
+    if (found != nullptr) Put(descriptor, nullptr);
+    return found;
+  }
+
+ private:
+  static constexpr size_t kBlock = 1024;
+  using Block = std::array<std::atomic<Connection*>, kBlock>;
+  /** Four million descriptors; a connection with a higher one is not taken. */
+  std::array<std::atomic<Block*>, 4096> blocks_{};
+};
+
+/** What is counted, over all threads. */
+struct Counters {
+  std::atomic<uint32_t> open{0};
+  std::atomic<uint64_t> refused_total{0};
+  std::atomic<uint64_t> refused_address{0};
+  std::atomic<uint64_t> refused_framing{0};
+  std::atomic<uint64_t> accept_pauses{0};
+};
+
+/** A port of ours that connections are accepted on. */
+struct Port {
+  uint32_t number;
+  uint32_t listeners;
+  /** What a client reads whose connection is one too many. */
+  std::string refusal;
+};
+
+struct Shared {
+  Table table;
+  Counters counters;
+  /** 0: none. */
+  std::atomic<uint32_t> total_max{0};
+  std::atomic<uint32_t> address_max{0};
+  /** The cap by address holds for loopback and private networks, too. */
+  std::atomic<bool> is_near_capped{false};
+  std::mutex mutex;
+  std::vector<Port> ports;
+  std::unordered_map<uint64_t, uint32_t> by_network;
+  char mark[kMarkCharacters + 1] = {};
+  uint32_t head_bytes_max = kHeadBytesDefault;
+};
+
+/** Never ended: a thread may be in here while the process ends. */
+inline Shared& Get() {
+  static auto* const shared = new Shared();
+  return *shared;
+}
+
+/** The poll of this thread's loop; -1 where it is not known. */
+inline thread_local int loop_descriptor = -1;
+/** Listeners of this thread that accept nothing until a descriptor is free. */
+inline thread_local std::vector<int>* paused = nullptr;
+
+#ifdef __linux__
+
+inline bool SetWanted(int listener, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = listener;
+  return epoll_ctl(loop_descriptor, EPOLL_CTL_MOD, listener, &event) == 0;
+}
+
+/** The library leaves a listener readable whose connections it cannot take, and its loop would turn for nothing else. */
+inline void PauseAccepting(int listener) {
+  if (loop_descriptor < 0 || !SetWanted(listener, 0)) return;
+  if (paused == nullptr) paused = new std::vector<int>();
+  paused->push_back(listener);
+  Get().counters.accept_pauses.fetch_add(1, std::memory_order_relaxed);
+}
+
+/** @returns listeners that go on, of this thread's */
+inline uint32_t ResumeAccepting() {
+  if (paused == nullptr) return 0;
+  const auto count = static_cast<uint32_t>(paused->size());
+  // One that was closed meanwhile is no longer of this poll, and the call fails.
+  for (const int listener : *paused) SetWanted(listener, EPOLLIN);
+  paused->clear();
+  return count;
+}
+
+inline uint32_t FindPort(int listener) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  if (getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
+  if (address.ss_family == AF_INET) return ntohs(reinterpret_cast<sockaddr_in*>(&address)->sin_port);
+  if (address.ss_family == AF_INET6) return ntohs(reinterpret_cast<sockaddr_in6*>(&address)->sin6_port);
+  return 0;
+}
+
+/** @returns false for a port that is not ours */
+inline bool ReadRefusal(uint32_t port, std::string* into) {
+  Shared& shared = Get();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  for (const Port& known : shared.ports) {
+    if (known.number != port) continue;
+    if (into != nullptr) *into = known.refusal;
+    return true;
+  }
+  return false;
+}
+
+/** Reads and drops what has come, so that closing is no reset, which could overtake the answer. */
+inline void Drain(int descriptor) {
+  char dropped[16 << 10];
+  for (size_t bytes = 0; bytes < kDroppedBytes;) {
+    const ssize_t count = recv(descriptor, dropped, sizeof(dropped), MSG_DONTWAIT);
+    if (count <= 0) return;
+    bytes += static_cast<size_t>(count);
+  }
+}
+
+inline void Dismiss(int descriptor, const std::string& refusal) {
+  send(descriptor, refusal.data(), refusal.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  shutdown(descriptor, SHUT_WR);
+  Drain(descriptor);
+  close(descriptor);
+}
+
+inline bool IsCounted(const Shared& shared, const Peer& peer) {
+  return !peer.is_near || shared.is_near_capped.load(std::memory_order_relaxed);
+}
+
+inline void Forget(Connection* connection) {
+  Shared& shared = Get();
+  shared.counters.open.fetch_sub(1, std::memory_order_relaxed);
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  const auto found = shared.by_network.find(connection->peer.network);
+  if (found != shared.by_network.end() && --found->second == 0) shared.by_network.erase(found);
+  delete connection;
+}
+
+/** @returns whether the connection is taken; it is counted then */
+inline bool Admit(int descriptor, const Peer& peer) {
+  Shared& shared = Get();
+  const uint32_t total_max = shared.total_max.load(std::memory_order_relaxed);
+  if (shared.counters.open.fetch_add(1, std::memory_order_relaxed) >= total_max && total_max > 0) {
+    shared.counters.open.fetch_sub(1, std::memory_order_relaxed);
+    shared.counters.refused_total.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  {
+    const std::lock_guard<std::mutex> lock(shared.mutex);
+    uint32_t& count = shared.by_network[peer.network];
+    const uint32_t address_max = shared.address_max.load(std::memory_order_relaxed);
+    if (address_max > 0 && count >= address_max && IsCounted(shared, peer)) {
+      shared.counters.open.fetch_sub(1, std::memory_order_relaxed);
+      shared.counters.refused_address.fetch_add(1, std::memory_order_relaxed);
+      return false;
+    }
+    count++;
+  }
+  auto* const connection = new Connection(peer, shared.head_bytes_max);
+  if (shared.table.Put(descriptor, connection)) return true;
+  Forget(connection);
+  shared.counters.refused_total.fetch_add(1, std::memory_order_relaxed);
+  return false;
+}
+
+inline int Accept(int listener, sockaddr* address, socklen_t* length, int flags) {
+  const uint32_t port = FindPort(listener);
+  const bool is_ours = port != 0 && ReadRefusal(port, nullptr);
+  const socklen_t room = length == nullptr ? 0 : *length;
+  for (int refused = 0; refused < kRefusedAtOnce; refused++) {
+    if (length != nullptr) *length = room;
+    const int descriptor = accept4(listener, address, length, flags);
+    if (!is_ours) return descriptor;
+    if (descriptor < 0) {
+      const int reason = errno;
+      if (reason == EMFILE || reason == ENFILE || reason == ENOBUFS || reason == ENOMEM) PauseAccepting(listener);
+      errno = reason;
+      return descriptor;
+    }
+    sockaddr_storage from{};
+    if (address != nullptr) std::memcpy(&from, address, *length < sizeof(from) ? *length : sizeof(from));
+    if (Admit(descriptor, Peer(from))) return descriptor;
+    std::string refusal;
+    ReadRefusal(port, &refusal);
+    Dismiss(descriptor, refusal);
+  }
+  errno = EAGAIN;
+  return -1;
+}
+
+/** What the parser reads in the place of what is refused: a request that nobody else can make, or a chunk of it. */
+inline size_t Insert(char* into, const framing::Finding& finding) {
+  const auto code = static_cast<unsigned>(finding.refusal);
+  const char* const mark = Get().mark;
+  const int written =
+      finding.is_in_chunks
+          ? std::snprintf(into, kInsertBytes, "%s%x\r\n%s%02u\r\n", finding.lacks_line_end ? "\r\n" : "",
+                          static_cast<unsigned>(kMarkCharacters + 2), mark, code)
+          : std::snprintf(into, kInsertBytes, "GET /%s%02u HTTP/1.1\r\nhost: x\r\n\r\n", mark, code);
+  return written > 0 ? static_cast<size_t>(written) : 0;
+}
+
+/**
+ * Reads what has come, and lets through what of it is whole. It never fills the memory, whatever there is: the library
+ * reads on as long as it does, and heeds no pause meanwhile.
+ */
+inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
+  Connection* const connection = Get().table.Find(descriptor);
+  if (connection == nullptr) return recv(descriptor, memory, length, flags);
+  // Nothing of it is served any more: to the library it has ended.
+  if (connection->is_refused) return 0;
+  std::string& held = connection->held;
+  if (length < held.size() + 2 * kInsertBytes) {
+    errno = ENOBUFS;
+    return -1;
+  }
+  auto* const bytes = static_cast<char*>(memory);
+  char* const fresh = bytes + held.size();
+  const ssize_t count = recv(descriptor, fresh, length - held.size() - kInsertBytes, flags);
+  if (count <= 0) return count;
+  const framing::Finding finding = connection->scanner.Read(fresh, static_cast<size_t>(count));
+  const bool is_refused = finding.refusal != framing::Refusal::kNone;
+  size_t whole = 0;
+  if (finding.whole > 0) {
+    whole = held.size() + finding.whole;
+    if (!held.empty()) {
+      std::memcpy(bytes, held.data(), held.size());
+      held = std::string();
+    }
+  }
+  if (is_refused) {
+    connection->is_refused = true;
+    held = std::string();
+    Get().counters.refused_framing.fetch_add(1, std::memory_order_relaxed);
+    // Where the answer was over before the body, nobody is there to end the connection: this has the library read again.
+    if (finding.is_in_chunks) shutdown(descriptor, SHUT_RD);
+    return static_cast<ssize_t>(whole + Insert(bytes + whole, finding));
+  }
+  held.append(fresh + finding.whole, static_cast<size_t>(count) - finding.whole);
+  if (whole > 0) return static_cast<ssize_t>(whole);
+  errno = EAGAIN;
+  return -1;
+}
+
+inline int Close(int descriptor) {
+  Connection* const connection = Get().table.Take(descriptor);
+  if (connection != nullptr) {
+    if (connection->is_refused) Drain(descriptor);
+    Forget(connection);
+  }
+  const int result = close(descriptor);
+  const int reason = errno;
+  if (paused != nullptr && !paused->empty()) ResumeAccepting();
+  errno = reason;
+  return result;
+}
+
+#else
+
+inline uint32_t ResumeAccepting() { return 0; }
+
+#endif
+
+}  // namespace connections

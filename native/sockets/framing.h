@@ -1,0 +1,376 @@
+/**
+ * Where each request of a connection begins and ends, read from the bytes as they come, a few at a time or many; and what
+ * two parsers could read in two ways (RFC 9112, section 11.2), before anybody has acted on it. It keeps no bytes: whoever
+ * asks is told how far what came is whole, and holds the rest until it is.
+ */
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace framing {
+
+/** Why nothing more is read. `src/http/framing-guard.ts` has the words for each, by number. */
+enum class Refusal : uint8_t {
+  kNone = 0,
+  kStartLine = 1,
+  kHeaderLine = 2,
+  kHost = 3,
+  kLengthRepeated = 4,
+  kLengthMalformed = 5,
+  kBoth = 6,
+  kCoding = 7,
+  kHeadTooLarge = 8,
+  kChunkExtension = 9,
+  kChunkSize = 10,
+  kChunkEnd = 11,
+  kTrailers = 12,
+  kVersion = 13,
+};
+
+/** What was found in the bytes that came. */
+struct Finding {
+  /** So many of them are whole: heads, parts of bodies, lines of chunks. The rest waits, or is nobody's. */
+  size_t whole;
+  Refusal refusal;
+  /** The refusal is of a body in chunks, whose head was whole before. */
+  bool is_in_chunks;
+  /** That body's chunk lacks the line end behind its data. */
+  bool lacks_line_end;
+};
+
+constexpr std::array<bool, 256> MakeTable(bool (*belongs)(int)) {
+  std::array<bool, 256> table{};
+  for (int byte = 0; byte < 256; byte++) table[static_cast<size_t>(byte)] = belongs(byte);
+  return table;
+}
+
+constexpr bool IsTokenByte(int byte) {
+  if ((byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') || (byte >= 'a' && byte <= 'z')) return true;
+  for (const char mark : {'!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~'})
+    if (byte == mark) return true;
+  return false;
+}
+/** DEL is left to whoever forwards: it is refused there, and the connection goes on. */
+constexpr bool IsValueByte(int byte) { return byte >= 0x20 || byte == '\t'; }
+constexpr bool IsWordByte(int byte) { return byte > 0x20; }
+
+inline constexpr std::array<bool, 256> kToken = MakeTable(IsTokenByte);
+inline constexpr std::array<bool, 256> kValue = MakeTable(IsValueByte);
+inline constexpr std::array<bool, 256> kWord = MakeTable(IsWordByte);
+
+class Scanner {
+ public:
+  /** @param head_bytes_max a longer head is refused */
+  explicit Scanner(uint32_t head_bytes_max) : head_bytes_max_(head_bytes_max) {}
+
+  /**
+   * Reads on. After a refusal it is not to be asked again.
+   * @param data what follows on what it was given before
+   */
+  Finding Read(const char* data, size_t length) {
+    const auto* const start = reinterpret_cast<const uint8_t*>(data);
+    const uint8_t* const end = start + length;
+    const uint8_t* at = start;
+    whole_ = 0;
+    refusal_ = Refusal::kNone;
+    lacks_line_end_ = false;
+    bool is_in_chunks = false;
+    while (at < end && refusal_ == Refusal::kNone) {
+      is_in_chunks = state_ >= State::kChunkSize;
+      if (state_ == State::kLength || state_ == State::kChunkData) {
+        at = SkipBody(at, end);
+        whole_ = static_cast<size_t>(at - start);
+      } else if (is_in_chunks) {
+        at = ReadChunkByte(at, start);
+      } else {
+        const uint8_t* const from = at;
+        at = ReadHead(at, end, start);
+        head_bytes_ += static_cast<uint32_t>(at - from);
+        if (state_ < State::kLength && head_bytes_ > head_bytes_max_ && refusal_ == Refusal::kNone)
+          refusal_ = Refusal::kHeadTooLarge;
+      }
+    }
+    return {whole_, refusal_, is_in_chunks && refusal_ != Refusal::kNone, lacks_line_end_};
+  }
+
+ private:
+  enum class State : uint8_t {
+    kStart,
+    kMethod,
+    kTargetStart,
+    kTarget,
+    kVersion,
+    kStartLineEnd,
+    kLineStart,
+    kName,
+    kValueStart,
+    kValue,
+    kValueEnd,
+    kHeadEnd,
+    kLength,
+    kChunkSize,
+    kChunkSizeEnd,
+    kChunkData,
+    kChunkCr,
+    kChunkLf,
+    kTrailerCr,
+    kTrailerLf,
+  };
+
+  enum class Field : uint8_t { kOther, kLength, kCoding, kHost };
+
+  static constexpr size_t kNameKept = 17;
+  static constexpr size_t kWordKept = 15;
+  static constexpr uint8_t kChunkDigitsMax = 13;
+
+  const uint8_t* SkipBody(const uint8_t* at, const uint8_t* end) {
+    const auto there = static_cast<uint64_t>(end - at);
+    const uint64_t taken = there < remaining_ ? there : remaining_;
+    remaining_ -= taken;
+    if (remaining_ == 0) {
+      if (state_ == State::kLength) StartRequest();
+      else state_ = State::kChunkCr;
+    }
+    return at + taken;
+  }
+
+  void StartRequest() {
+    state_ = State::kStart;
+    head_bytes_ = 0;
+  }
+
+  /** Reads to the end of what one state takes, and one byte more. */
+  const uint8_t* ReadHead(const uint8_t* at, const uint8_t* end, const uint8_t* start) {
+    switch (state_) {
+      case State::kStart:
+        lengths_ = codings_ = hosts_ = 0;
+        is_length_valid_ = is_chunked_ = true;
+        remaining_ = 0;
+        if (!kWord[*at]) return Refuse(at, Refusal::kStartLine);
+        state_ = State::kMethod;
+        return at;
+      case State::kMethod:
+        while (at < end && kWord[*at]) at++;
+        if (at == end) return at;
+        if (*at != ' ') return Refuse(at, Refusal::kStartLine);
+        state_ = State::kTargetStart;
+        return at + 1;
+      case State::kTargetStart:
+        if (!kWord[*at]) return Refuse(at, Refusal::kStartLine);
+        state_ = State::kTarget;
+        return at;
+      case State::kTarget:
+        while (at < end && kWord[*at]) at++;
+        if (at == end) return at;
+        if (*at != ' ') return Refuse(at, Refusal::kStartLine);
+        word_length_ = 0;
+        state_ = State::kVersion;
+        return at + 1;
+      case State::kVersion:
+        for (; at < end && kWord[*at]; at++) KeepWordByte(*at);
+        if (at == end) return at;
+        // One that is none at all could be read as a part of the target.
+        if (*at != '\r' || word_length_ != 8 || std::memcmp(word_, "HTTP/", 5) != 0)
+          return Refuse(at, Refusal::kStartLine);
+        if (std::memcmp(word_ + 5, "1.1", 3) != 0) return Refuse(at, Refusal::kVersion);
+        state_ = State::kStartLineEnd;
+        return at + 1;
+      case State::kStartLineEnd:
+        if (*at != '\n') return Refuse(at, Refusal::kStartLine);
+        state_ = State::kLineStart;
+        return at + 1;
+      case State::kLineStart:
+        if (*at == '\r') {
+          state_ = State::kHeadEnd;
+          return at + 1;
+        }
+        // A folded line begins with a blank, one without a name with the colon.
+        if (!kToken[*at]) return Refuse(at, Refusal::kHeaderLine);
+        name_length_ = 0;
+        state_ = State::kName;
+        return at;
+      case State::kName:
+        for (; at < end && kToken[*at]; at++) {
+          if (name_length_ < kNameKept) name_[name_length_] = static_cast<char>(*at | 0x20);
+          if (name_length_ <= kNameKept) name_length_++;
+        }
+        if (at == end) return at;
+        if (*at != ':') return Refuse(at, Refusal::kHeaderLine);
+        field_ = FindField();
+        word_length_ = 0;
+        state_ = State::kValueStart;
+        return at + 1;
+      case State::kValueStart:
+        while (at < end && (*at == ' ' || *at == '\t')) at++;
+        if (at < end) state_ = State::kValue;
+        return at;
+      case State::kValue:
+        if (field_ == Field::kOther) {
+          while (at < end && kValue[*at]) at++;
+        } else {
+          for (; at < end && kValue[*at]; at++) KeepWordByte(*at);
+        }
+        if (at == end) return at;
+        if (*at != '\r') return Refuse(at, Refusal::kHeaderLine);
+        state_ = State::kValueEnd;
+        return at + 1;
+      case State::kValueEnd:
+        if (*at != '\n') return Refuse(at, Refusal::kHeaderLine);
+        if (field_ != Field::kOther) TakeField();
+        state_ = State::kLineStart;
+        return at + 1;
+      case State::kHeadEnd:
+        if (*at != '\n') return Refuse(at, Refusal::kHeaderLine);
+        EndHead();
+        if (refusal_ == Refusal::kNone) whole_ = static_cast<size_t>(at + 1 - start);
+        return at + 1;
+      default:
+        return end;
+    }
+  }
+
+  void KeepWordByte(uint8_t byte) {
+    if (word_length_ < kWordKept) word_[word_length_] = static_cast<char>(byte);
+    if (word_length_ <= kWordKept) word_length_++;
+  }
+
+  Field FindField() const {
+    if (name_length_ == 14 && std::memcmp(name_, "content-length", 14) == 0) return Field::kLength;
+    if (name_length_ == 17 && std::memcmp(name_, "transfer-encoding", 17) == 0) return Field::kCoding;
+    return name_length_ == 4 && std::memcmp(name_, "host", 4) == 0 ? Field::kHost : Field::kOther;
+  }
+
+  void TakeField() {
+    size_t length = word_length_;
+    // A longer word is not kept whole: no length and no coding that we take has as many characters.
+    const bool is_kept = length <= kWordKept;
+    while (is_kept && length > 0 && (word_[length - 1] == ' ' || word_[length - 1] == '\t')) length--;
+    if (field_ == Field::kHost) {
+      CountUp(&hosts_);
+    } else if (field_ == Field::kCoding) {
+      CountUp(&codings_);
+      is_chunked_ = is_chunked_ && is_kept && length == 7 && std::memcmp(word_, "chunked", 7) == 0;
+    } else {
+      CountUp(&lengths_);
+      is_length_valid_ = is_kept && length > 0;
+      remaining_ = 0;
+      for (size_t place = 0; is_length_valid_ && place < length; place++) {
+        is_length_valid_ = word_[place] >= '0' && word_[place] <= '9';
+        remaining_ = remaining_ * 10 + static_cast<uint64_t>(word_[place] - '0');
+      }
+    }
+  }
+
+  static void CountUp(uint8_t* count) {
+    if (*count < 2) (*count)++;
+  }
+
+  void EndHead() {
+    if (hosts_ != 1) {
+      refusal_ = Refusal::kHost;
+    } else if (codings_ > 0) {
+      if (lengths_ > 0) refusal_ = Refusal::kBoth;
+      else if (codings_ > 1 || !is_chunked_) refusal_ = Refusal::kCoding;
+      else StartChunk();
+    } else if (lengths_ > 1) {
+      refusal_ = Refusal::kLengthRepeated;
+    } else if (lengths_ == 1 && !is_length_valid_) {
+      refusal_ = Refusal::kLengthMalformed;
+    } else if (lengths_ == 1 && remaining_ > 0) {
+      state_ = State::kLength;
+    } else {
+      StartRequest();
+    }
+  }
+
+  void StartChunk() {
+    state_ = State::kChunkSize;
+    remaining_ = 0;
+    digits_ = 0;
+  }
+
+  const uint8_t* ReadChunkByte(const uint8_t* at, const uint8_t* start) {
+    const uint8_t byte = *at;
+    switch (state_) {
+      case State::kChunkSize: {
+        const int digit = ReadDigit(byte);
+        if (digit >= 0) {
+          if (++digits_ > kChunkDigitsMax) return Refuse(at, Refusal::kChunkSize);
+          remaining_ = remaining_ * 16 + static_cast<uint64_t>(digit);
+          return at + 1;
+        }
+        if (digits_ == 0 || byte != '\r')
+          return Refuse(at, digits_ > 0 && byte == ';' ? Refusal::kChunkExtension : Refusal::kChunkSize);
+        state_ = State::kChunkSizeEnd;
+        return at + 1;
+      }
+      case State::kChunkSizeEnd:
+        if (byte != '\n') return Refuse(at, Refusal::kChunkSize);
+        // The last one is whole with what must come behind it.
+        state_ = remaining_ == 0 ? State::kTrailerCr : State::kChunkData;
+        if (remaining_ > 0) whole_ = static_cast<size_t>(at + 1 - start);
+        return at + 1;
+      case State::kChunkCr:
+      case State::kChunkLf:
+        if (byte != (state_ == State::kChunkCr ? '\r' : '\n')) {
+          lacks_line_end_ = true;
+          return Refuse(at, Refusal::kChunkEnd);
+        }
+        if (state_ == State::kChunkCr) {
+          state_ = State::kChunkLf;
+        } else {
+          StartChunk();
+          whole_ = static_cast<size_t>(at + 1 - start);
+        }
+        return at + 1;
+      case State::kTrailerCr:
+        if (byte != '\r') return Refuse(at, Refusal::kTrailers);
+        state_ = State::kTrailerLf;
+        return at + 1;
+      default:
+        if (byte != '\n') return Refuse(at, Refusal::kTrailers);
+        StartRequest();
+        whole_ = static_cast<size_t>(at + 1 - start);
+        return at + 1;
+    }
+  }
+
+  static int ReadDigit(uint8_t byte) {
+    if (byte >= '0' && byte <= '9') return byte - '0';
+    if (byte >= 'a' && byte <= 'f') return byte - 'a' + 10;
+    if (byte >= 'A' && byte <= 'F') return byte - 'A' + 10;
+    return -1;
+  }
+
+  const uint8_t* Refuse(const uint8_t* at, Refusal refusal) {
+    refusal_ = refusal;
+    return at;
+  }
+
+  const uint32_t head_bytes_max_;
+  uint32_t head_bytes_ = 0;
+  /** Of the body, or of the chunk. */
+  uint64_t remaining_ = 0;
+  size_t whole_ = 0;
+  State state_ = State::kStart;
+  Field field_ = Field::kOther;
+  Refusal refusal_ = Refusal::kNone;
+  bool lacks_line_end_ = false;
+  bool is_length_valid_ = true;
+  bool is_chunked_ = true;
+  /** Each up to two. */
+  uint8_t lengths_ = 0;
+  uint8_t codings_ = 0;
+  uint8_t hosts_ = 0;
+  uint8_t digits_ = 0;
+  uint8_t name_length_ = 0;
+  uint8_t word_length_ = 0;
+  char name_[kNameKept] = {};
+  /** The version, or the value of a field that is looked at. */
+  char word_[kWordKept] = {};
+};
+
+}  // namespace framing

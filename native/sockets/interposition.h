@@ -1,0 +1,176 @@
+/**
+ * Puts functions of ours in the place of the system's for one library of the process, and for no other: the slots of that
+ * library's own table, through which it calls what is not its own, get other addresses. Linux; elsewhere nothing is found.
+ */
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+
+#ifdef __linux__
+#include <elf.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+#endif
+
+namespace interposition {
+
+/** A function of the system's, by its name, and ours. */
+struct Replacement {
+  const char* name;
+  void* function;
+};
+
+#ifdef __linux__
+
+#if defined(__x86_64__)
+inline constexpr uint32_t kJumpSlot = R_X86_64_JUMP_SLOT;
+inline constexpr uint32_t kDataSlot = R_X86_64_GLOB_DAT;
+#elif defined(__aarch64__)
+inline constexpr uint32_t kJumpSlot = R_AARCH64_JUMP_SLOT;
+inline constexpr uint32_t kDataSlot = R_AARCH64_GLOB_DAT;
+#else
+inline constexpr uint32_t kJumpSlot = UINT32_MAX;
+inline constexpr uint32_t kDataSlot = UINT32_MAX;
+#endif
+
+/** What the loader knows of a library. */
+class Library {
+ public:
+  explicit Library(const dl_phdr_info& info) : base_(info.dlpi_addr) {
+    for (int at = 0; at < info.dlpi_phnum; at++) {
+      const auto& header = info.dlpi_phdr[at];
+      if (header.p_type == PT_DYNAMIC) ReadDynamic(reinterpret_cast<const ElfW(Dyn)*>(base_ + header.p_vaddr));
+      if (header.p_type != PT_GNU_RELRO) continue;
+      sealed_from_ = base_ + header.p_vaddr;
+      sealed_to_ = sealed_from_ + header.p_memsz;
+    }
+  }
+
+  /** @returns slots that hold the function's address */
+  template <typename Take>
+  size_t ForSlots(const char* name, Take take) const {
+    return ForSlotsIn(jumps_, jumps_bytes_, name, take) + ForSlotsIn(others_, others_bytes_, name, take);
+  }
+
+  /** @returns false where the slot cannot be written to */
+  bool Write(void** slot, void* function) const {
+    if (__atomic_load_n(slot, __ATOMIC_ACQUIRE) == function) return true;
+    const auto address = reinterpret_cast<uintptr_t>(slot);
+    const bool is_sealed = address >= sealed_from_ && address < sealed_to_;
+    const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    void* const page = reinterpret_cast<void*>(address / page_bytes * page_bytes);
+    if (is_sealed && mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0) return false;
+    __atomic_store_n(slot, function, __ATOMIC_RELEASE);
+    if (is_sealed) mprotect(page, page_bytes, PROT_READ);
+    return true;
+  }
+
+ private:
+  void ReadDynamic(const ElfW(Dyn) * entry) {
+    for (; entry->d_tag != DT_NULL; entry++) {
+      switch (entry->d_tag) {
+        case DT_SYMTAB:
+          symbols_ = At<ElfW(Sym)>(entry->d_un.d_ptr);
+          break;
+        case DT_STRTAB:
+          texts_ = At<char>(entry->d_un.d_ptr);
+          break;
+        case DT_JMPREL:
+          jumps_ = At<ElfW(Rela)>(entry->d_un.d_ptr);
+          break;
+        case DT_PLTRELSZ:
+          jumps_bytes_ = entry->d_un.d_val;
+          break;
+        case DT_PLTREL:
+          // Both processors that we know have the longer kind.
+          has_addends_ = entry->d_un.d_val == DT_RELA;
+          break;
+        case DT_RELA:
+          others_ = At<ElfW(Rela)>(entry->d_un.d_ptr);
+          break;
+        case DT_RELASZ:
+          others_bytes_ = entry->d_un.d_val;
+          break;
+        default:
+          break;
+      }
+    }
+  }
+
+  /** glibc has made addresses of what stands in the file, musl has not. */
+  template <typename T>
+  const T* At(uintptr_t place) const {
+    return reinterpret_cast<const T*>(place >= base_ ? place : base_ + place);
+  }
+
+  template <typename Take>
+  size_t ForSlotsIn(const ElfW(Rela) * relocations, size_t bytes, const char* name, Take take) const {
+    if (relocations == nullptr || symbols_ == nullptr || texts_ == nullptr || !has_addends_) return 0;
+    size_t found = 0;
+    for (size_t at = 0; at < bytes / sizeof(*relocations); at++) {
+      const auto type = static_cast<uint32_t>(ELF64_R_TYPE(relocations[at].r_info));
+      if (type != kJumpSlot && type != kDataSlot) continue;
+      const auto& symbol = symbols_[ELF64_R_SYM(relocations[at].r_info)];
+      if (std::strcmp(texts_ + symbol.st_name, name) != 0) continue;
+      if (take(reinterpret_cast<void**>(base_ + relocations[at].r_offset))) found++;
+    }
+    return found;
+  }
+
+  const uintptr_t base_;
+  uintptr_t sealed_from_ = 0;
+  uintptr_t sealed_to_ = 0;
+  const ElfW(Sym) * symbols_ = nullptr;
+  const char* texts_ = nullptr;
+  const ElfW(Rela) * jumps_ = nullptr;
+  size_t jumps_bytes_ = 0;
+  const ElfW(Rela) * others_ = nullptr;
+  size_t others_bytes_ = 0;
+  bool has_addends_ = false;
+};
+
+struct Search {
+  const char* mark;
+  std::initializer_list<Replacement> replacements;
+  bool is_done;
+};
+
+inline int Visit(dl_phdr_info* info, size_t, void* data) {
+  auto* const search = static_cast<Search*>(data);
+  const Library library(*info);
+  if (library.ForSlots(search->mark, [](void**) { return true; }) == 0) return 0;
+  // All or nothing: half of them would see sockets that the others have never heard of.
+  for (const auto& replacement : search->replacements)
+    if (library.ForSlots(replacement.name, [](void**) { return true; }) == 0) return 0;
+  bool is_written = true;
+  for (const auto& [name, function] : search->replacements)
+    library.ForSlots(name, [&, into = function](void** slot) {
+      is_written = library.Write(slot, into) && is_written;
+      return true;
+    });
+  search->is_done = is_written;
+  return 0;
+}
+
+/**
+ * @param mark name of a function that this library alone calls through its table
+ * @returns false where there is no such library, or it does not call each of the functions
+ */
+inline bool Replace(const char* mark, std::initializer_list<Replacement> replacements) {
+  Search search{mark, replacements, false};
+  dl_iterate_phdr(Visit, &search);
+  return search.is_done;
+}
+
+#else
+
+inline bool Replace(const char*, std::initializer_list<Replacement>) { return false; }
+
+#endif
+
+}  // namespace interposition
