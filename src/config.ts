@@ -131,6 +131,8 @@ export interface Config {
     readonly mode: 'on' | 'shadow';
     /** For the service behind a student of kind `http`; secret, '' for none: never print. */
     readonly key: string;
+    /** Clients' credentials that the student may answer before the upstream has taken them; secret: never print. */
+    readonly client_keys: readonly string[];
     /** How long a step waits for the student; null: what its kind gets. */
     readonly timeout_ms: number | null;
     /** Dollars a million tokens, by model; null: what is saved is not told in money. */
@@ -183,6 +185,7 @@ const SECRET_NAMES: ReadonlySet<string> = new Set([
   'SVC_KEYS',
   'DISTILL_MODEL_KEY',
   'SVC_STUDENT_KEY',
+  'SVC_STUDENT_KEYS',
   'EMBEDDING_API_KEY',
   'STRIPE_SECRET_KEY',
   'STRIPE_WEBHOOK_SECRET',
@@ -438,6 +441,7 @@ const VARIABLES = {
   SVC_DISTILL_DIR: [path, undefined],
   GW_RELEGATION: [relegationMode, 'on'],
   SVC_STUDENT_KEY: [embeddingKey, undefined],
+  SVC_STUDENT_KEYS: [keys, undefined],
   GW_STUDENT_TIMEOUT_MS: [wholeNumber(1, STUDENT_TIMEOUT_MAX_MS, ' of milliseconds'), undefined],
   GW_PRICES: [prices, undefined],
   GW_MAX_QUEUE: [wholeNumber(1, Number.MAX_SAFE_INTEGER, ' of exchanges'), String(DEFAULTS.GW_MAX_QUEUE)],
@@ -521,6 +525,7 @@ function readRelegation(v: Variables): Config['relegation'] {
     directory: resolve(directory),
     mode,
     key: v.SVC_STUDENT_KEY ?? '',
+    client_keys: Object.freeze([...new Set(v.SVC_STUDENT_KEYS ?? [])]),
     timeout_ms: v.GW_STUDENT_TIMEOUT_MS,
     prices: v.GW_PRICES,
   });

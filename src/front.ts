@@ -102,7 +102,11 @@ export class Front implements CaptureFront {
     if (queue !== null) writer?.onReturn(() => queue.retryNow());
     const relegation =
       parts.gateway && config.relegation !== null
-        ? new Relegation(config.relegation.mode, new StudentLink(config.relegation.timeout_ms))
+        ? new Relegation(
+            config.relegation.mode,
+            new StudentLink(config.relegation.timeout_ms),
+            config.relegation.client_keys,
+          )
         : null;
     const gateway = parts.gateway
       ? new Gateway({

@@ -161,6 +161,8 @@ export const STEP_BODY_BYTES = 2 * MIB;
 /** Steps that one front has at the student at once, and what their bodies may hold together; more are forwarded. */
 export const STEPS_UNDER_WAY = 64;
 export const STEPS_UNDER_WAY_BYTES = 64 * MIB;
+/** Credentials that the upstream has taken, as a front remembers them: so many, and for so long after it last did. */
+export const STUDENT_CREDENTIALS = { entries: 10_000, fresh_ms: HOUR_MS } as const;
 /** How long a step waits for the rest of its body before it is forwarded as it comes in. */
 export const STEP_BODY_WAIT_MS = 1_000;
 /** How long a step waits for a student that answers itself, and for one that asks a service. */

@@ -98,6 +98,8 @@ export function describeExchange(
 }
 
 export class Forward implements AnswerHandler {
+  /** Told of the answer's status, where somebody asks. */
+  onStatus: ((status: number) => void) | null = null;
   readonly #context: ForwardContext;
   readonly #stream: HttpStream;
   readonly #destination: Destination;
@@ -249,6 +251,7 @@ export class Forward implements AnswerHandler {
     }
     const { status, content_length } = head;
     this.#status = status;
+    this.onStatus?.(status);
     this.#firstByteMs = performance.now() - this.#startedAt;
     this.#responseHeaders = head.headers;
     let framing: ReplyFraming;

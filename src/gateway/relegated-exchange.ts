@@ -27,6 +27,7 @@ export class RelegatedExchange implements StepWaiter {
   readonly #destination: Destination;
   readonly #requestClass: RequestClass;
   readonly #head: ReadStepHead;
+  readonly #onStatus: (status: number) => void;
   readonly #begun: BegunExchange;
   #chunks: Buffer[] = [];
   #bytes = 0;
@@ -42,6 +43,7 @@ export class RelegatedExchange implements StepWaiter {
   #responseHeaders: string[] = [];
   #firstByteMs: number | null = null;
 
+  /** @param onStatus told what the upstream answers, where it is asked */
   constructor(
     relegation: Relegation,
     context: ForwardContext,
@@ -49,7 +51,9 @@ export class RelegatedExchange implements StepWaiter {
     destination: Destination,
     requestClass: RequestClass,
     head: ReadStepHead,
+    onStatus: (status: number) => void,
   ) {
+    this.#onStatus = onStatus;
     this.#relegation = relegation;
     this.#context = context;
     this.#stream = stream;
@@ -208,6 +212,7 @@ export class RelegatedExchange implements StepWaiter {
             },
           )
         : new Forward(context, stream, this.#destination, this.#requestClass, this.#begun);
+    forward.onStatus = this.#onStatus;
     forward.start();
   }
 

@@ -6,8 +6,9 @@
 
 import type { HttpStream, RequestHead } from '../http/http-stream.ts';
 import { STEP_BODY_BYTES, STEPS_UNDER_WAY_BYTES } from '../limits.ts';
-import type { ForwardContext } from './forward.ts';
+import { Forward, type ForwardContext } from './forward.ts';
 import { parseSeq, readRunId } from './headers.ts';
+import { KnownCredentials } from './known-credentials.ts';
 import { RelegatedExchange } from './relegated-exchange.ts';
 import { RelegationLedger } from './relegation-ledger.ts';
 import type { Destination } from './route-table.ts';
@@ -25,17 +26,20 @@ export class Relegation {
   readonly mode: RelegationMode;
   readonly link: StudentLink;
   readonly ledger = new RelegationLedger();
+  readonly #credentials: KnownCredentials;
   /** Of bodies that are still coming in. */
   #heldBytes = 0;
 
-  constructor(mode: RelegationMode, link: StudentLink) {
+  /** @param ownKeys credentials that the student may answer unseen (SVC_STUDENT_KEYS) */
+  constructor(mode: RelegationMode, link: StudentLink, ownKeys: readonly string[]) {
     this.mode = mode;
     this.link = link;
+    this.#credentials = new KnownCredentials(ownKeys);
     link.onCompared = (agreed) => this.ledger.compared(agreed);
   }
 
   /**
-   * Takes a request over when the student may have something to say of it.
+   * Takes over a request that is a step: the student may have something to say of it, or the upstream of its credential.
    * @returns false when it is to be forwarded now, and nothing has been done with it
    */
   take(
@@ -54,14 +58,29 @@ export class Relegation {
       return false;
     }
     const step = readStepHead(head.headers);
-    const refusal = step.refusal ?? this.#refuse(head);
-    if (refusal !== null) {
-      this.ledger.fallback(refusal);
-      // A request that the upstream refuses takes nobody's run over.
-      if (step.run_id !== null && refusal !== 'no_credential') this.link.noteTaken(step.run_id);
+    if (step.refusal === 'no_credential') {
+      // The upstream refuses it, which takes nobody's run over.
+      this.ledger.fallback('no_credential');
       return false;
     }
-    new RelegatedExchange(this, context, stream, destination, requestClass, step).start();
+    const digest = this.#credentials.digest(head.headers);
+    const isKnown = this.#credentials.isKnown(head.headers, digest);
+    const refusal = step.refusal ?? (isKnown ? this.#refuse(head) : 'unknown_credential');
+    if (refusal === null) {
+      const onStatus = (status: number) => this.#credentials.noteAnswer(digest, status);
+      new RelegatedExchange(this, context, stream, destination, requestClass, step, onStatus).start();
+      return true;
+    }
+    this.ledger.fallback(refusal);
+    const { run_id } = step;
+    if (run_id !== null && isKnown) this.link.noteTaken(run_id);
+    const forward = new Forward(context, stream, destination, requestClass);
+    forward.onStatus = (status) => {
+      this.#credentials.noteAnswer(digest, status);
+      // A stranger takes nobody's run over either, unless the upstream takes the stranger.
+      if (run_id !== null && !isKnown && status < 300) this.link.noteTaken(run_id);
+    };
+    forward.start();
     return true;
   }
 

@@ -23,6 +23,7 @@ beforeAll(async () => {
   bench = await startClientBench(
     {
       SVC_DISTILL_DIR: directory,
+      SVC_STUDENT_KEYS: CANARY_KEY,
       // A slow machine must not make the upstream serve.
       GW_STUDENT_TIMEOUT_MS: '20000',
       GW_PRICES: '{"claude-demo": {"input": 3, "output": 15}}',

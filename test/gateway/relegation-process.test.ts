@@ -32,6 +32,7 @@ const start = (command: string, env: Record<string, string> = {}) => {
       PORT: '0',
       GW_UPSTREAM_BASE: provider.url,
       SVC_DISTILL_DIR: directory(),
+      SVC_STUDENT_KEYS: 'sk-ant-a-clients-key',
       GW_STUDENT_TIMEOUT_MS: '20000',
       ...env,
     },

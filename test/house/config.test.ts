@@ -306,7 +306,7 @@ describe('a bad value', () => {
   );
 
   it('never shows a secret', () => {
-    const keys = ['SVC_KEYS', 'AUTH_JWKS_URL'];
+    const keys = ['SVC_KEYS', 'SVC_STUDENT_KEYS', 'AUTH_JWKS_URL'];
     for (const name of ['VECTOR_STORE_URL', 'AUTH_DB_URL', 'AUTH_DB_CONN_URL', ...keys]) {
       expect(refusal({ [name]: 'hunter2 is the password' })).not.toContain('hunter2');
     }
@@ -344,6 +344,7 @@ describe('relegation', () => {
       directory: resolve('some/student'),
       mode: 'on',
       key: '',
+      client_keys: [],
       timeout_ms: null,
       prices: null,
     });
@@ -352,10 +353,17 @@ describe('relegation', () => {
       ...env,
       GW_RELEGATION: 'shadow',
       SVC_STUDENT_KEY: 'key',
+      SVC_STUDENT_KEYS: 'one,two, one',
       GW_STUDENT_TIMEOUT_MS: '50',
       GW_PRICES: JSON.stringify(prices),
     };
-    expect(gateway({}, all).relegation).toMatchObject({ mode: 'shadow', key: 'key', timeout_ms: 50, prices });
+    expect(gateway({}, all).relegation).toMatchObject({
+      mode: 'shadow',
+      key: 'key',
+      client_keys: ['one', 'two'],
+      timeout_ms: 50,
+      prices,
+    });
   });
 
   it.each([

@@ -57,6 +57,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   client: ['std', 'errors', 'domain', 'contract'],
   gateway: [
     'native',
+    'redaction',
     'std',
     'limits',
     'errors',

@@ -99,6 +99,8 @@ export const FALLBACK_REASONS = [
   'slow_body',
   /** Compressed, or not JSON by its content type. */
   'encoded',
+  /** A credential that neither the operator has named nor the upstream lately taken. */
+  'unknown_credential',
   /** Neither `x-api-key` nor `authorization`: the upstream must say no. */
   'no_credential',
 ] as const;

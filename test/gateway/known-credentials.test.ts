@@ -1,0 +1,249 @@
+/**
+ * Whom the student answers: credentials that the operator has named or that the upstream has lately taken, over real
+ * sockets; and what the memory of them holds, by itself.
+ */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer, type IncomingMessage, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { inspect } from 'node:util';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { KnownCredentials } from '../../src/gateway/known-credentials.ts';
+import { STUDENT_CREDENTIALS } from '../../src/limits.ts';
+import { openRawClient, type RawAnswer } from '../fixtures/raw-client.ts';
+import { messageBytes } from '../fixtures/raw-message.ts';
+import {
+  type RelegatedGateway,
+  serverOf,
+  startRelegatedGateway,
+  stepBody,
+} from '../fixtures/relegated-gateway.ts';
+
+const GOOD = 'sk-ant-good';
+const OWN = 'sk-ant-of-the-operator';
+
+/** A provider that knows one key, and whose front page is for everybody. */
+let upstream: Server;
+let asked: IncomingMessage[] = [];
+let goodKeys = new Set([GOOD]);
+/** What it answers to a key that it does not know. */
+let refusal = 401;
+/** What it answers to one that it knows. */
+let acceptance = 200;
+
+let folder: string;
+let gateway: RelegatedGateway;
+
+beforeAll(async () => {
+  upstream = createServer((request, response) => {
+    request.resume().on('end', () => {
+      asked.push(request);
+      const key = request.headers['x-api-key'] ?? request.headers.authorization?.replace(/^Bearer /, '');
+      const isOpen = request.url !== '/v1/messages';
+      const status = isOpen ? 200 : goodKeys.has(String(key)) ? acceptance : refusal;
+      response.writeHead(status, { 'content-type': 'application/json' }).end('{"type":"message"}');
+    });
+  });
+  await new Promise<void>((resolve) => upstream.listen(0, '127.0.0.1', resolve));
+});
+afterAll(() => {
+  upstream.close();
+  upstream.closeAllConnections();
+});
+
+beforeEach(async () => {
+  asked = [];
+  goodKeys = new Set([GOOD]);
+  refusal = 401;
+  acceptance = 200;
+  folder = mkdtempSync(join(tmpdir(), 'understudy-known-'));
+  gateway = await startRelegatedGateway({
+    upstream: `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`,
+    folder,
+    client_keys: [OWN],
+  });
+});
+afterEach(async () => {
+  await gateway.close();
+  rmSync(folder, { recursive: true });
+});
+
+type Header = [name: string, value: string];
+const key = (value: string): Header => ['x-api-key', value];
+const bearer = (value: string): Header => ['Authorization', `Bearer ${value}`];
+
+/** Sends a step that the student covers, on a connection of its own. */
+async function step(
+  credentials: Header[],
+  more: Header[] = [],
+  line = 'POST /v1/messages',
+): Promise<RawAnswer> {
+  const headers: Header[] = [
+    ['Host', 'gw'],
+    ['Content-Type', 'application/json'],
+    ['anthropic-version', '2023-06-01'],
+    ...credentials,
+    ...more,
+  ];
+  const body = Buffer.from(JSON.stringify(stepBody('serve this')));
+  const client = await openRawClient(gateway.port);
+  await client.write(messageBytes(`${line} HTTP/1.1`, headers, body));
+  const answer = await client.readAnswer();
+  client.socket.destroy();
+  return answer;
+}
+
+const served = async (...credentials: Header[]) => serverOf(await step(credentials));
+const unknown = () => gateway.counts().fallbacks.unknown_credential ?? 0;
+
+describe('a step', () => {
+  it('with a credential that nobody knows is the upstream’s to refuse, every time', async () => {
+    for (let at = 1; at <= 3; at++) {
+      const answer = await step([key('sk-ant-made-up')]);
+      expect([answer.status, serverOf(answer)]).toEqual([401, 'upstream']);
+      expect(asked.length).toBe(at);
+      expect(unknown()).toBe(at);
+    }
+    expect(gateway.counts()).toMatchObject({ served: 0, fallback: 3, errors: 0 });
+  });
+
+  it.each([
+    ['x-api-key', key(GOOD)],
+    ['authorization', bearer(GOOD)],
+  ])('is served once the upstream has taken its %s', async (_name, credential) => {
+    expect(await served(credential)).toBe('upstream');
+    expect(await served(credential)).toBe('student');
+    expect(await served(credential)).toBe('student');
+    expect(asked.length).toBe(1);
+    expect(asked[0]!.headers['x-svc-served-by']).toBeUndefined();
+    // What was taken is that credential, and no other.
+    for (const other of [
+      key('sk-ant-made-up'),
+      bearer('sk-ant-made-up'),
+      key(`${GOOD} `),
+      key(GOOD.toUpperCase()),
+    ])
+      if (other[1].trim() !== GOOD) expect(await served(other), other[1]).toBe('upstream');
+    expect(await served(key('sk-ant-made-up'), bearer(GOOD))).toBe('upstream');
+  });
+
+  it('with a credential of SVC_STUDENT_KEYS is served at once, in either header', async () => {
+    expect(await served(key(OWN))).toBe('student');
+    expect(await served(bearer(OWN))).toBe('student');
+    expect(asked).toEqual([]);
+    for (const near of [OWN.slice(0, -1), `${OWN}x`, `Bearer ${OWN}x`, '', OWN.toUpperCase()])
+      expect(await served(key(near)), near).toBe('upstream');
+  });
+
+  it.each([401, 403])(
+    'is the upstream’s again once that has answered %i to its credential',
+    async (status) => {
+      await served(key(GOOD));
+      expect(await served(key(GOOD))).toBe('student');
+      goodKeys.clear();
+      refusal = status;
+      // One that the student does not cover.
+      const declined = Buffer.from(JSON.stringify(stepBody('decline this')));
+      const client = await openRawClient(gateway.port);
+      await client.write(
+        messageBytes(
+          'POST /v1/messages HTTP/1.1',
+          [
+            ['Host', 'gw'],
+            ['Content-Type', 'application/json'],
+            ['anthropic-version', '2023-06-01'],
+            key(GOOD),
+          ],
+          declined,
+        ),
+      );
+      expect((await client.readAnswer()).status).toBe(status);
+      client.socket.destroy();
+      expect(await served(key(GOOD))).toBe('upstream');
+      expect((await step([key(GOOD)])).status).toBe(status);
+    },
+  );
+
+  it.each([300, 400, 404, 429, 500, 529])('has shown nothing by an answer of %i', async (status) => {
+    acceptance = status;
+    expect((await step([key(GOOD)])).status).toBe(status);
+    expect(await served(key(GOOD))).toBe('upstream');
+    expect(unknown()).toBe(2);
+  });
+
+  it('has shown nothing by what the upstream answers to everybody', async () => {
+    for (const line of ['GET /', 'POST /', 'POST /v1/messages/count_tokens', 'POST /v1/complete']) {
+      expect((await step([key('sk-ant-made-up')], [], line)).status, line).toBe(200);
+      expect(await served(key('sk-ant-made-up')), line).toBe('upstream');
+    }
+  });
+
+  it('counts with all credentials that it comes with', async () => {
+    const proxy = (value: string): Header => ['x-proxy-auth-token', value];
+    expect(await served(key(GOOD), proxy('a'))).toBe('upstream');
+    expect(await served(key(GOOD), proxy('a'))).toBe('student');
+    expect(await served(key(GOOD), proxy('b'))).toBe('upstream');
+    expect(await served(key(GOOD))).toBe('upstream');
+  });
+
+  it('of a stranger takes no labelled run over; one that the upstream takes does', async () => {
+    const run: Header[] = [['x-svc-run', 'r1']];
+    expect((await step([key('sk-ant-made-up')], run)).status).toBe(401);
+    expect(serverOf(await step([key(OWN)], run))).toBe('student');
+    expect((await step([key(GOOD)], [['x-svc-run', 'r2']])).status).toBe(200);
+    expect(serverOf(await step([key(OWN)], [['x-svc-run', 'r2']]))).toBe('upstream');
+  });
+});
+
+describe('the memory of credentials', () => {
+  const headers = (value: string) => ['host', 'gw', 'x-api-key', value];
+  const clock = { now_ms: 1_000, wallMs: () => 0, monotonicMs: () => clock.now_ms };
+
+  it('ends an hour after the upstream last took one', () => {
+    const known = new KnownCredentials([], clock);
+    const digest = known.digest(headers(GOOD));
+    const isKnown = () => known.isKnown(headers(GOOD), digest);
+    expect(isKnown()).toBe(false);
+    known.noteAnswer(digest, 200);
+    clock.now_ms += STUDENT_CREDENTIALS.fresh_ms - 1;
+    expect(isKnown()).toBe(true);
+    known.noteAnswer(digest, 201);
+    clock.now_ms += STUDENT_CREDENTIALS.fresh_ms - 1;
+    expect(isKnown()).toBe(true);
+    clock.now_ms += 1;
+    expect(isKnown()).toBe(false);
+  });
+
+  it('is bounded, and holds no credential', () => {
+    const known = new KnownCredentials([OWN], clock);
+    for (let at = 0; at < 3 * STUDENT_CREDENTIALS.entries; at++)
+      known.noteAnswer(known.digest(headers(`${GOOD}-${at}`)), 200);
+    const count = Array.from({ length: 3 * STUDENT_CREDENTIALS.entries }, (_, at) => `${GOOD}-${at}`).filter(
+      (one) => known.isKnown(headers(one), known.digest(headers(one))),
+    ).length;
+    expect(count).toBeGreaterThanOrEqual(STUDENT_CREDENTIALS.entries / 2);
+    expect(count).toBeLessThanOrEqual(STUDENT_CREDENTIALS.entries);
+    const shown = inspect(known, { depth: 9, showHidden: true, maxArrayLength: null });
+    expect(shown).not.toContain(GOOD);
+    expect(shown).not.toContain(OWN);
+  });
+
+  it('has another hash of the same credential in every process', () => {
+    const [one, other] = [new KnownCredentials([], clock), new KnownCredentials([], clock)];
+    expect(one.digest(headers(GOOD))).toBe(one.digest(headers(GOOD)));
+    expect(one.digest(headers(GOOD))).not.toBe(other.digest(headers(GOOD)));
+  });
+
+  it('tells apart where one value ends and the next begins', () => {
+    const known = new KnownCredentials([], clock);
+    const digests = [
+      ['x-api-key', 'ab', 'authorization', 'c'],
+      ['x-api-key', 'a', 'authorization', 'bc'],
+      ['x-api-key', 'abc'],
+      ['x-api-key', 'a', 'x-api-key', 'bc'],
+      ['authorization', 'abc'],
+    ].map((list) => known.digest(list));
+    expect(new Set(digests).size).toBe(digests.length);
+  });
+});
