@@ -20,7 +20,8 @@ export interface ByteEngine {
   findSuspects(bytes: Uint8Array, from: number, to: number, marks: Float64Array): number;
 
   /**
-   * The first place in [from, to) where one of the needles begins, which may end beyond; -1 when there is none.
+   * The first place in [from, to) where one of the needles begins, which may end beyond; -1 when there is none, -2 when the
+   * bytes are made so that to say it takes too long.
    * @param needles each with its length before it, as `packNeedles` makes them
    */
   findAnyNeedle(bytes: Uint8Array, from: number, to: number, needles: Uint8Array): number;

@@ -199,6 +199,31 @@ export const STUDENT_HEAP_MB = 2_048;
 export const STUDENT_RESTART_MS = { first: 200, last: 30_000 } as const;
 /** Sealed files that a command has open at once: each keeps up to 64 MiB of what it unpacked. */
 export const OPEN_CAPTURE_FILES = 2;
+/**
+ * Bytes that are looked at to find the secrets of one exchange: so many, and so many more for each byte of it. Beyond that, or with
+ * more masks, pieces of a streamed text or frames in a body, the body is withheld: nobody knows what is in the rest.
+ */
+export const REDACTION_WORK = { bytes: 4 * MIB, for_each_byte: 96 } as const;
+export const MASKS_PER_BODY = 100_000;
+export const STREAM_PIECES_MAX = 1_000_000;
+export const STREAM_FRAMES_MAX = 250_000;
+/** Images and documents that are taken out of one body; further ones stay in it. */
+export const FILES_PER_BODY = 1_000;
+/** Layers of compression that one body may lie in. */
+export const BODY_CODINGS_MAX = 4;
+/**
+ * What a compressed body may unpack to without being asked, and what it may unpack to at most: so many bytes, and so many more
+ * for each of its own. Between the two it costs processor time, of which all bodies together get so much a second, and so much
+ * at once. A body that has no such time left is withheld; one that is larger than the most is kept up to there.
+ */
+export const DECOMPRESSION = {
+  free_bytes: 64 * KIB,
+  free_for_each_byte: 12,
+  most_bytes: 2 * MIB,
+  most_for_each_byte: 256,
+  ms_per_second: 100,
+  burst_ms: 500,
+} as const;
 /** Images and documents inside bodies from this size on are stored once, by their SHA-256. */
 export const ATTACHMENT_BYTES_MIN = 1 * KIB;
 

@@ -11,10 +11,34 @@
 
 namespace {
 
+/**
+ * How much of places where a needle only seems to begin may still be looked at: a text that is made for it would have every
+ * place compared with nearly all of the needle.
+ */
+struct Patience {
+  int64_t left;
+  explicit Patience(size_t bytes) : left(static_cast<int64_t>(bytes) * 128 + (1 << 20)) {}
+  bool IsSpent() const { return left < 0; }
+};
+
+/** Whether the needle stands there, whose place has enough bytes. */
+inline bool Matches(const uint8_t* at, const uint8_t* needle, size_t size, Patience* patience) {
+  size_t same = 0;
+  for (; same + 8 <= size; same += 8) {
+    uint64_t a;
+    uint64_t b;
+    memcpy(&a, at + same, 8);
+    memcpy(&b, needle + same, 8);
+    if (a != b) break;
+  }
+  patience->left -= static_cast<int64_t>(same) + 8;
+  return size - same < 8 && memcmp(at + same, needle + same, size - same) == 0;
+}
+
 #if defined(ASKS_PROCESSOR)
 /** FindNeedle's first part with instructions of twice the width. @returns a place, or -1 with `at` moved on */
 __attribute__((target("avx2"))) int64_t FindNeedleAvx2(const uint8_t* bytes, size_t* at, size_t last,
-                                                       const uint8_t* needle, size_t size) {
+                                                       const uint8_t* needle, size_t size, Patience* patience) {
   const __m256i first = _mm256_set1_epi8(static_cast<char>(needle[0]));
   const __m256i tail = _mm256_set1_epi8(static_cast<char>(needle[size - 1]));
   size_t place = *at;
@@ -25,9 +49,10 @@ __attribute__((target("avx2"))) int64_t FindNeedleAvx2(const uint8_t* bytes, siz
         _mm256_movemask_epi8(_mm256_and_si256(_mm256_cmpeq_epi8(a, first), _mm256_cmpeq_epi8(b, tail))));
     while (mask != 0) {
       const size_t hit = place + static_cast<size_t>(__builtin_ctz(mask));
-      if (memcmp(bytes + hit, needle, size) == 0) return static_cast<int64_t>(hit);
+      if (Matches(bytes + hit, needle, size, patience)) return static_cast<int64_t>(hit);
       mask &= mask - 1;
     }
+    if (patience->IsSpent()) break;
     place += 32;
   }
   *at = place;
@@ -35,14 +60,15 @@ __attribute__((target("avx2"))) int64_t FindNeedleAvx2(const uint8_t* bytes, siz
 }
 #endif
 
-/** The first place in [from, to) where the needle begins, which may end beyond; -1 when there is none. */
-int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, const uint8_t* needle, size_t size) {
+/** The first place in [from, to) where the needle begins, which may end beyond; -1 when there is none, or patience is spent. */
+int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, const uint8_t* needle, size_t size,
+                   Patience* patience) {
   if (size == 0 || size > length || from >= to) return -1;
   const size_t last = to - 1 < length - size ? to - 1 : length - size;
   size_t at = from;
 #if defined(ASKS_PROCESSOR)
   if (processor.avx2) {
-    const int64_t hit = FindNeedleAvx2(bytes, &at, last, needle, size);
+    const int64_t hit = FindNeedleAvx2(bytes, &at, last, needle, size, patience);
     if (hit >= 0) return hit;
   }
 #endif
@@ -50,39 +76,42 @@ int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, 
   // Sixteen places at once: those where the first and the last byte fit.
   const __m128i first = _mm_set1_epi8(static_cast<char>(needle[0]));
   const __m128i tail = _mm_set1_epi8(static_cast<char>(needle[size - 1]));
-  while (at + 15 <= last) {
+  while (at + 15 <= last && !patience->IsSpent()) {
     const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + at));
     const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + at + size - 1));
     unsigned mask = static_cast<unsigned>(_mm_movemask_epi8(_mm_and_si128(_mm_cmpeq_epi8(a, first), _mm_cmpeq_epi8(b, tail))));
     while (mask != 0) {
       const size_t hit = at + static_cast<size_t>(__builtin_ctz(mask));
-      if (memcmp(bytes + hit, needle, size) == 0) return static_cast<int64_t>(hit);
+      if (Matches(bytes + hit, needle, size, patience)) return static_cast<int64_t>(hit);
       mask &= mask - 1;
     }
+    if (patience->IsSpent()) return -1;
     at += 16;
   }
 #endif
-  while (at <= last) {
+  while (at <= last && !patience->IsSpent()) {
     const void* found = memchr(bytes + at, needle[0], last - at + 1);
     if (found == nullptr) return -1;
     at = static_cast<size_t>(static_cast<const uint8_t*>(found) - bytes);
-    if (memcmp(bytes + at, needle, size) == 0) return static_cast<int64_t>(at);
+    if (Matches(bytes + at, needle, size, patience)) return static_cast<int64_t>(at);
     at++;
   }
   return -1;
 }
 
-/** The first place in [from, to) where one of the packed needles begins; -1. */
+/** The first place in [from, to) where one of the packed needles begins; -1 for none, -2 when patience is spent. */
 int64_t FindPacked(const Bytes& bytes, size_t from, size_t to, const Bytes& needles) {
   int64_t first = -1;
   size_t at = 0;
+  Patience patience(from < to ? to - from : 0);
   while (at + 4 <= needles.length) {
     uint32_t size;
     memcpy(&size, needles.data + at, 4);
     at += 4;
     if (size > needles.length - at) break;
     const size_t limit = first < 0 ? to : static_cast<size_t>(first);
-    const int64_t hit = FindNeedle(bytes.data, bytes.length, from, limit, needles.data + at, size);
+    const int64_t hit = FindNeedle(bytes.data, bytes.length, from, limit, needles.data + at, size, &patience);
+    if (patience.IsSpent()) return -2;
     if (hit >= 0) first = hit;
     at += size;
   }

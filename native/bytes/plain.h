@@ -39,10 +39,13 @@ struct NeedleSet {
   size_t loose_count = 0;
   /** Of the loose ones. */
   size_t longest = 1;
+  Patience patience;
+
+  explicit NeedleSet(size_t bytes) : patience(bytes) {}
 };
 
 /** Whether the run is a suspect, or one of the anchored needles lies around it. */
-bool IsRunPlain(const Bytes& bytes, size_t start, size_t end, const NeedleSet& needles, TokenWalk* walk) {
+bool IsRunPlain(const Bytes& bytes, size_t start, size_t end, NeedleSet& needles, TokenWalk* walk) {
   if (IsSuspect(bytes.data, start, end, walk)) return false;
   for (size_t i = 0; i < needles.anchored_count; i++) {
     const AnchoredNeedle& one = needles.anchored[i];
@@ -51,9 +54,9 @@ bool IsRunPlain(const Bytes& bytes, size_t start, size_t end, const NeedleSet& n
     const size_t from = start > one.from ? start - one.from : 0;
     const size_t to = end - span + 1;
     if (to <= one.from) continue;
-    if (FindNeedle(bytes.data, bytes.length, from, to - one.from, one.needle, one.size) >= 0) return false;
+    if (FindNeedle(bytes.data, bytes.length, from, to - one.from, one.needle, one.size, &needles.patience) >= 0) return false;
   }
-  return true;
+  return !needles.patience.IsSpent();
 }
 
 #if defined(__SSE2__)
@@ -229,7 +232,7 @@ void MarkGroupsFast(const uint8_t* bytes, size_t groups, const NeedleSet& needle
  * @param run_from where the search for runs is to go on; `loose_from` where that for loose needles is
  * @returns whether there is nothing
  */
-bool AreGroupsPlain(const Bytes& bytes, const NeedleSet& needles, TokenWalk* walk, size_t* run_from,
+bool AreGroupsPlain(const Bytes& bytes, NeedleSet& needles, TokenWalk* walk, size_t* run_from,
                     size_t* loose_from) {
   GroupMarks marks;
   // All that begins within a group lies within the bytes.
@@ -247,7 +250,10 @@ bool AreGroupsPlain(const Bytes& bytes, const NeedleSet& needles, TokenWalk* wal
       if (marks.is_open[group]) {
         for (size_t i = 0; i < needles.loose_count; i++) {
           const LooseNeedle& one = needles.loose[i];
-          if (FindNeedle(bytes.data, bytes.length, from, from + kGroupBytes, one.needle, one.size) >= 0) return false;
+          if (FindNeedle(bytes.data, bytes.length, from, from + kGroupBytes, one.needle, one.size,
+                         &needles.patience) >= 0) {
+            return false;
+          }
         }
         for (size_t window = 0; window < kGroupWindows; window++) {
           const size_t at = from + window * kMaskBytes;
@@ -284,10 +290,10 @@ bool AreGroupsPlain(const Bytes& bytes, const NeedleSet& needles, TokenWalk* wal
 
 /**
  * Whether none of the needles is in the bytes, and no suspect. A needle that holds a run can only be where a run is, and
- * of these a text has few; the others may be anywhere.
+ * of these a text has few; the others may be anywhere. A text that takes too much patience is none of which it can be said.
  */
 bool HoldsNone(const Bytes& bytes, const Bytes& packed) {
-  NeedleSet needles;
+  NeedleSet needles(bytes.length);
   for (size_t at = 0; at + 4 <= packed.length;) {
     uint32_t size;
     memcpy(&size, packed.data + at, 4);
@@ -302,7 +308,7 @@ bool HoldsNone(const Bytes& bytes, const Bytes& packed) {
     } else if (needles.loose_count < NeedleSet::kLoose) {
       needles.loose[needles.loose_count++] = {needle, size};
       if (size > needles.longest) needles.longest = size;
-    } else if (FindNeedle(bytes.data, bytes.length, 0, bytes.length, needle, size) >= 0) {
+    } else if (FindNeedle(bytes.data, bytes.length, 0, bytes.length, needle, size, &needles.patience) >= 0) {
       return false;
     }
   }
@@ -314,8 +320,9 @@ bool HoldsNone(const Bytes& bytes, const Bytes& packed) {
 #endif
   for (size_t i = 0; i < needles.loose_count; i++) {
     const LooseNeedle& one = needles.loose[i];
-    if (FindNeedle(bytes.data, bytes.length, loose_from, bytes.length, one.needle, one.size) >= 0) return false;
+    if (FindNeedle(bytes.data, bytes.length, loose_from, bytes.length, one.needle, one.size, &needles.patience) >= 0) return false;
   }
+  if (needles.patience.IsSpent()) return false;
   size_t run[2];
   for (size_t at = run_from; FindRun(bytes.data, at, bytes.length, run); at = run[1] + 1) {
     if (!IsRunPlain(bytes, run[0], run[1], needles, &walk)) return false;

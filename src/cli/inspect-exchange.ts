@@ -4,7 +4,7 @@
  */
 
 import { readTurn } from '../analysis/inspect.ts';
-import type { ExchangeRecord } from '../domain/exchange.ts';
+import type { ExchangeRecord, ExchangeSide } from '../domain/exchange.ts';
 import { countOf } from '../std/count-of.ts';
 import { type InspectView, layOutHead, layOutPart } from './inspect-view.ts';
 import { EXIT } from './io.ts';
@@ -34,6 +34,11 @@ export async function showExchange(view: InspectView, id: number): Promise<numbe
   return EXIT.done;
 }
 
+/** How long a body was, and why it is not kept. */
+function tellBody({ bytes, withheld }: ExchangeSide): string {
+  return `${countOf(bytes, 'byte')}${withheld === undefined ? '' : `, not kept: ${withheld}`}`;
+}
+
 function layOutExchange(view: InspectView, record: ExchangeRecord): string {
   const { dim, bad } = view.paint;
   const fields: [string, string][] = [
@@ -46,8 +51,8 @@ function layOutExchange(view: InspectView, record: ExchangeRecord): string {
     ['started', record.started_at],
     ['served by', record.served_by],
     ['stop', record.stop_reason ?? '-'],
-    ['request', countOf(record.request.bytes, 'byte')],
-    ['response', countOf(record.response.bytes, 'byte')],
+    ['request', tellBody(record.request)],
+    ['response', tellBody(record.response)],
   ];
   let text = `${layOutHead(view, record, null)}\n`;
   for (const [name, value] of fields) text += `  ${dim(name.padEnd(9))} ${makeHarmlessLine(value)}\n`;

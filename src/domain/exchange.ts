@@ -31,6 +31,16 @@ export interface RequestForm {
   varying: readonly number[];
 }
 
+/**
+ * Why a body is not kept: nobody could tell that there is no secret in it.
+ *   redaction_budget      it takes more work to search than it may (`REDACTION_WORK`)
+ *   decompression_budget  it unpacks to far more than it is, and the time for such bodies was used up (`DECOMPRESSION`)
+ *   undecodable           compressed in a way that we do not know, or damaged from the beginning
+ *   failed                the search itself failed, which is a mistake of ours
+ */
+export const WITHHELD_CAUSES = ['redaction_budget', 'decompression_budget', 'undecodable', 'failed'] as const;
+export type WithheldCause = (typeof WITHHELD_CAUSES)[number];
+
 /** One finished exchange on its way to the capture writer. Headers are flat [name, value, …] in wire order, latin1. */
 export interface CapturedExchange {
   /** `x-svc-run`, or null when the client sent none. */
@@ -107,6 +117,8 @@ export interface ExchangeFacts {
 export interface ExchangeSide {
   headers: [name: string, value: string][];
   bytes: number;
+  /** The body is not kept, for this reason; left out where it is. */
+  withheld?: WithheldCause;
 }
 
 /** The stored exchange as everybody but the writer sees it. */

@@ -16,16 +16,21 @@ export class WorkExceededError extends Error {
 export class Work {
   /** Bytes looked at; those that the byte engine passes over at its own speed are not among them. */
   done = 0;
-  readonly most: number;
+  #most: number;
 
   /** @param most without a number, as much as it takes */
   constructor(most = Number.POSITIVE_INFINITY) {
-    this.most = most;
+    this.#most = most;
+  }
+
+  /** More work may be done. */
+  allow(bytes: number): void {
+    this.#most += bytes;
   }
 
   /** @throws {WorkExceededError} when it has come to more than it may */
   add(bytes: number): void {
     this.done += bytes;
-    if (this.done > this.most) throw new WorkExceededError();
+    if (this.done > this.#most) throw new WorkExceededError();
   }
 }

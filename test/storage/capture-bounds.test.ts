@@ -1,8 +1,23 @@
 /** Bodies that are made to stop the writer: whatever they hold, the exchange is prepared, and the next one too. */
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import {
+  brotliCompressSync,
+  brotliDecompressSync,
+  constants,
+  deflateRawSync,
+  gzipSync,
+  zstdCompressSync,
+} from 'node:zlib';
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
+import { DECOMPRESSION, MASKS_PER_BODY } from '../../src/limits.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { type PreparedExchange, Preparer } from '../../src/storage/capture/preparation.ts';
+import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeExchange } from './captured.ts';
+import { makeFolder } from './folder.ts';
 
 const preparer = new Preparer(true, 64 << 20);
 
@@ -44,5 +59,217 @@ describe('an unbroken run of megabytes that begins like a key', () => {
     const second = await preparer.prepare(makeExchange({ request_body: whole }));
     expect(preparer.editRequest(second, base, begin.length).stored.toString()).toBe('{"text":"[redacted]"}');
     expect(preparer.editRequest(second, null, 0).stored.toString()).toBe('{"text":"[redacted]"}');
+  });
+});
+
+describe('a body that nobody can search in time', () => {
+  it('is withheld with its cause and counted; its exchange and the next ones are stored', async () => {
+    const path = join(makeFolder(), 'data', 'capture.mdb');
+    const log = await CaptureLog.open({ path, redact: true });
+    const secret = 'sk-ant-api03-abcdefgh';
+    const masks = Buffer.from(`${secret} `.repeat(MASKS_PER_BODY + 1));
+    const plain = Buffer.from('{"text":"nothing to mask"}');
+    const evil = makeExchange({ run_id: 'evil', request_body: masks, response_body: plain });
+    const next = makeExchange({ run_id: 'next', request_body: plain, response_body: plain });
+    await log.append([evil]);
+    await log.append([next, evil, next]);
+    expect(log.stats().withheld).toEqual({
+      redaction_budget: 2,
+      decompression_budget: 0,
+      undecodable: 0,
+      failed: 0,
+    });
+    await log.flush();
+    const reader = CaptureReader.open(path);
+    const records = [...reader.exchanges()];
+    expect(records.map(({ run_id, truncated }) => [run_id, truncated])).toEqual([
+      ['evil', true],
+      ['next', false],
+      ['evil', true],
+      ['next', false],
+    ]);
+    expect(records[0]!.request).toMatchObject({ withheld: 'redaction_budget', bytes: evil.request_bytes });
+    expect(records[1]!.request).not.toHaveProperty('withheld');
+    expect(reader.body(1, 'request')).toHaveLength(0);
+    expect(Buffer.from(reader.body(1, 'response')!)).toEqual(plain);
+    expect(Buffer.from(reader.body(4, 'request')!)).toEqual(plain);
+    await reader.close();
+    await log.close();
+  });
+
+  it('one that is made for a credential which is nearly everywhere in it', async () => {
+    const credential = `${'a'.repeat(6_000)}b${'a'.repeat(2_000)}`;
+    const body = Buffer.alloc(4 << 20, 'a');
+    const { prepared, request, response } = await store(
+      makeExchange({
+        request_headers: ['x-api-key', credential],
+        request_body: body,
+        response_body: Buffer.from('{}'),
+      }),
+    );
+    // Without the addon it takes longer and comes to an end.
+    if (prepared.request_withheld === null) expect(request.equals(body)).toBe(true);
+    else expect(prepared.request_withheld).toBe('redaction_budget');
+    expect(response.toString()).toBe('{}');
+  });
+});
+
+describe('compressed bodies', () => {
+  /** 146 bytes and fewer that unpack to 60 MB and more. */
+  const bomb = brotliCompressSync(Buffer.alloc(60 << 20), {
+    params: { [constants.BROTLI_PARAM_LGWIN]: 24, [constants.BROTLI_PARAM_QUALITY]: 9 },
+  });
+  const answer = (body: Buffer, coding: string): CapturedExchange =>
+    makeExchange({ response_headers: ['content-encoding', coding], response_body: body });
+
+  it('that unpack to far more than they are cost their own time, and ordinary ones are decoded beside them', async () => {
+    expect(bomb.length).toBeLessThan(200);
+    expect(brotliDecompressSync(bomb)).toHaveLength(60 << 20);
+    // A clock by which each look at it costs some milliseconds, so that no machine's speed matters.
+    let now = 0;
+    const slow = new Preparer(true, 64 << 20, () => (now += 20));
+    const text = Buffer.from(JSON.stringify({ text: 'words and words '.repeat(3_000) }));
+    const rows = Buffer.from(JSON.stringify(Array(6_000).fill({ id: 1, name: 'a row' })));
+    expect(rows.length / gzipSync(rows).length).toBeGreaterThan(100);
+    const causes: (string | null)[] = [];
+    for (let i = 0; i < 200; i++) {
+      const prepared = await slow.prepare(answer(bomb, 'br'));
+      causes.push(prepared.response_withheld);
+      // Never as much as they unpack to.
+      expect(prepared.response_raw.length).toBeLessThanOrEqual(
+        DECOMPRESSION.most_bytes + DECOMPRESSION.most_for_each_byte * bomb.length,
+      );
+      const ordinary = await slow.prepare(answer(gzipSync(text), 'gzip'));
+      expect(ordinary.response_raw.equals(text)).toBe(true);
+      expect(ordinary.truncated).toBe(false);
+    }
+    expect(causes.filter((cause) => cause === 'decompression_budget').length).toBeGreaterThan(100);
+    // Later there is time again.
+    now += 60_000;
+    const prepared = await slow.prepare(answer(gzipSync(rows), 'gzip'));
+    expect(prepared.response_raw.equals(rows)).toBe(true);
+  });
+
+  it('leave memory flat', async () => {
+    const preparer = new Preparer(true, 64 << 20);
+    for (let i = 0; i < 20; i++) await preparer.prepare(answer(bomb, 'br'));
+    const before = process.memoryUsage().rss;
+    for (let i = 0; i < 200; i++) await preparer.prepare(answer(bomb, 'br'));
+    // One of them alone unpacks to 60 MB.
+    expect(process.memoryUsage().rss - before).toBeLessThan(40 << 20);
+  });
+
+  it('in many layers, or in a way that nobody knows, are withheld', async () => {
+    const noise = randomBytes(400);
+    for (const coding of ['x-acme', 'gzip, gzip, gzip, gzip, gzip', Array(20_000).fill('br').join(',')]) {
+      const { prepared, response } = await store(answer(noise, coding));
+      expect(prepared.response_withheld).toBe('undecodable');
+      expect(prepared.truncated).toBe(true);
+      expect(response).toHaveLength(0);
+    }
+  });
+});
+
+describe('any exchange', () => {
+  const piece = fc.oneof(
+    fc.uint8Array({ maxLength: 200 }).map((bytes) => Buffer.from(bytes)),
+    fc
+      .constantFrom(
+        'eyJ',
+        'sk-ant-',
+        'sk-',
+        'Bearer ',
+        '"api_key":"',
+        '\\u002d',
+        '%2D',
+        '\\',
+        '"',
+        '"text":"',
+        '"bytes":"',
+        '{',
+        '-----BEGIN PRIVATE KEY-----',
+        '\0@svc-file:',
+        'data:image/png;base64,',
+        'A'.repeat(1_500),
+        's\0k\0-\0',
+        '\ufeff',
+        'hunter2hunter2',
+      )
+      .map((text) => Buffer.from(text)),
+  );
+  const plain = fc
+    .array(fc.tuple(piece, fc.integer({ min: 1, max: 40 })), { maxLength: 8 })
+    .map((parts) => Buffer.concat(parts.flatMap(([part, times]) => Array<Buffer>(times).fill(part))));
+  const body = fc
+    .tuple(plain, fc.constantFrom('none', 'gzip', 'br', 'zstd', 'deflate', 'cut', 'gzip twice'))
+    .map(([bytes, how]) => {
+      if (how === 'gzip') return gzipSync(bytes);
+      if (how === 'br') return brotliCompressSync(bytes);
+      if (how === 'zstd') return zstdCompressSync(bytes);
+      if (how === 'deflate') return deflateRawSync(bytes);
+      if (how === 'cut') return gzipSync(bytes).subarray(0, -5);
+      return how === 'none' ? bytes : gzipSync(gzipSync(bytes));
+    });
+  const name = fc.oneof(
+    fc.constantFrom(
+      'content-type',
+      'content-encoding',
+      'authorization',
+      'cookie',
+      'x-api-key',
+      'location',
+      'x',
+      '',
+    ),
+    fc.string({ maxLength: 30 }),
+  );
+  const value = fc.oneof(
+    fc.constantFrom(
+      'text/event-stream',
+      'application/vnd.amazon.eventstream',
+      'application/pdf',
+      'gzip',
+      'br',
+      'zstd, gzip',
+      'Bearer hunter2hunter2',
+      'Basic aHVudGVyMjpodW50ZXIy',
+      'a=hunter2hunter2; b="x"',
+      'https://h/?key=abc&x=1',
+    ),
+    fc.string({ unit: 'binary', maxLength: 60 }),
+  );
+  const headers = fc.array(fc.tuple(name, value), { maxLength: 6 }).map((pairs) => pairs.flat());
+  const exchange = fc.record({
+    run_id: fc.option(fc.string({ unit: 'binary', maxLength: 20 })),
+    note: fc.string({ maxLength: 20 }),
+    path: fc.string({ unit: 'binary', maxLength: 30 }),
+    query: fc.oneof(fc.string({ maxLength: 60 }), fc.constant('key=hunter2hunter2&%zz=%')),
+    request_headers: headers,
+    response_headers: headers,
+    request_body: body,
+    response_body: body,
+    aborted: fc.boolean(),
+    truncated: fc.boolean(),
+  });
+
+  it.each([true, false])('is prepared, whatever its bytes are (SVC_REDACT %s)', async (redact) => {
+    const preparer = new Preparer(redact, 1 << 20);
+    await fc.assert(
+      fc.asyncProperty(fc.array(exchange, { minLength: 1, maxLength: 3 }), async (exchanges) => {
+        let base = null;
+        let before: Buffer = Buffer.alloc(0);
+        for (const parts of exchanges) {
+          const prepared = await preparer.prepare(makeExchange(parts));
+          let prefix = 0;
+          while (prefix < before.length && before[prefix] === prepared.request_raw[prefix]) prefix++;
+          base = preparer.editRequest(prepared, base, base === null ? 0 : prefix);
+          before = base.raw;
+          preparer.editResponse(prepared, null, 0);
+          // A failure of the search itself would be a mistake of ours, however well it is borne.
+          expect([prepared.request_withheld, prepared.response_withheld]).not.toContain('failed');
+        }
+      }),
+      { numRuns: 1_500 },
+    );
   });
 });

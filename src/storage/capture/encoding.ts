@@ -4,11 +4,17 @@
  * Rule. What decodes is stored decoded. Of a stream that is cut off or damaged, what decodes before the damage is
  * stored, and the exchange is marked truncated; the undecodable rest is not, because nobody could mask a secret in it.
  * A body that claims an encoding but plainly is not in it (JSON sent with `content-encoding: gzip`) is stored as it is.
- * What is left (an unknown encoding over binary bytes) is not stored at all and marked truncated. A body that unfolds
- * to more than the cap (a decompression bomb) is stored up to the cap and marked truncated.
+ * What is left (an unknown encoding over binary bytes) is withheld. A body that begins like gzip or zstd without saying so is
+ * decoded to be looked at; who asked decides what to keep.
+ *
+ * Bounds (`DECOMPRESSION`). What unpacks to far more than it is costs processor time, of which all bodies together get so much a
+ * second: bombs spend that, and ordinary bodies, which need none of it, go on being decoded. A body that unpacks to more than the
+ * most is stored up to there and marked truncated.
  */
 import { promisify } from 'node:util';
 import * as zlib from 'node:zlib';
+import type { WithheldCause } from '../../domain/exchange.ts';
+import { BODY_CODINGS_MAX, DECOMPRESSION } from '../../limits.ts';
 import { decompressZstd } from '../../std/zstd.ts';
 
 /** What became of a body. */
@@ -18,7 +24,12 @@ export interface DecodedBody {
   decoded: boolean;
   /** Something at the end is missing. */
   cut: boolean;
+  /** The body is empty, for this reason. */
+  withheld: WithheldCause | null;
 }
+
+/** A body without the compression that no header names. */
+export type UnpackedBody = Pick<DecodedBody, 'body' | 'withheld'>;
 
 type Coding = 'gzip' | 'deflate' | 'br' | 'zstd';
 
@@ -50,6 +61,13 @@ function looksLikeText(body: Buffer): boolean {
   const text = head.toString('utf8');
   const bad = text.indexOf('�');
   return bad < 0 || bad >= text.length - 3;
+}
+
+/** Which encoding the bytes begin like, whatever a header says; null for none that can be known so. */
+function readMagic(body: Buffer): Coding | null {
+  if (body.length < 8) return null;
+  if (body[0] === 0x1f && body[1] === 0x8b && body[2] === 0x08) return 'gzip';
+  return body.readUInt32LE(0) === 0xfd2fb528 ? 'zstd' : null;
 }
 
 /** The sure sign of an encoding that has one; true for those that have none. */
@@ -96,6 +114,9 @@ function isWholeZstd(body: Buffer): boolean {
   return at === body.length;
 }
 
+/** Largest window that a decoder needs over HTTP (RFC 9659): a frame's head must not have us fetch more memory. */
+const ZSTD_PARAMS = { [zlib.constants.ZSTD_d_windowLogMax]: 23 };
+
 /** What a synchronous zlib call gives with `info`: the bytes, and the decoder that knows how many it took. */
 interface Inflated {
   buffer: Buffer;
@@ -107,7 +128,7 @@ function decodeAtOnce(body: Buffer, coding: Coding, max: number): Buffer {
   const options = { maxOutputLength: max, info: true };
   if (coding === 'zstd') {
     if (!isWholeZstd(body)) throw new RangeError('not one whole zstd stream');
-    return decompressZstd(body, { maxOutputLength: max });
+    return decompressZstd(body, { maxOutputLength: max, params: ZSTD_PARAMS });
   }
   let inflated: Inflated;
   if (coding === 'gzip') inflated = zlib.gunzipSync(body, options) as unknown as Inflated;
@@ -133,7 +154,7 @@ function makeStream(body: Buffer, coding: Coding): zlib.Gunzip | zlib.BrotliDeco
     case 'br':
       return zlib.createBrotliDecompress();
     case 'zstd':
-      return zlib.createZstdDecompress();
+      return zlib.createZstdDecompress({ params: ZSTD_PARAMS });
     case 'deflate':
       return hasZlibHead(body) ? zlib.createInflate() : zlib.createInflateRaw();
   }
@@ -163,56 +184,153 @@ async function decodeWhatCanBe(body: Buffer, coding: Coding, max: number): Promi
   return Buffer.concat(parts);
 }
 
+/** A damaged body is fed in so many pieces at most: each takes a turn of the thread. */
+const PIECES_MAX = 512;
+const PIECE_BYTES_MIN = 256;
+
 async function feed(stream: ReturnType<typeof makeStream>, body: Buffer): Promise<void> {
   const write = promisify<Buffer, void>((piece, done) => stream.write(piece, (error) => done(error ?? null)));
-  for (let at = 0; at < body.length && !stream.destroyed; at += 256) await write(body.subarray(at, at + 256));
+  const size = Math.max(PIECE_BYTES_MIN, Math.ceil(body.length / PIECES_MAX));
+  for (let at = 0; at < body.length && !stream.destroyed; at += size)
+    await write(body.subarray(at, at + size));
   stream.end();
 }
 
-/**
- * The body without its content-encoding, by the rule above. Synchronous for whole streams, which nearly all are.
- * @param header the content-encoding header's value, or null
- * @param max most bytes of the result
- */
-export function decodeBody(
-  body: Buffer,
-  header: string | null,
-  max: number,
-): DecodedBody | Promise<DecodedBody> {
-  if (header === null || body.length === 0) return { body, decoded: false, cut: false };
-  const codings = readCodings(header);
-  if (codings.length === 0) return { body, decoded: false, cut: false };
-  let current = body;
-  for (let i = codings.length - 1; i >= 0; i--) {
-    const coding = CODINGS[codings[i]!];
-    if (coding === undefined || !hasMagic(current, coding))
-      return judgeOpaque(current, i < codings.length - 1);
-    try {
-      current = decodeAtOnce(current, coding, max);
-    } catch {
-      return decodePartly(current, codings.slice(0, i + 1), max);
-    }
-  }
-  return { body: current, decoded: true, cut: false };
+/** Whether zlib gave up because more came out than it was allowed. */
+function isTooLarge(error: unknown): boolean {
+  return (error as NodeJS.ErrnoException | null)?.code === 'ERR_BUFFER_TOO_LARGE';
+}
+
+const NOTHING = Buffer.alloc(0);
+
+function withhold(cause: WithheldCause): DecodedBody {
+  return { body: NOTHING, decoded: true, cut: true, withheld: cause };
 }
 
 function judgeOpaque(body: Buffer, decoded: boolean): DecodedBody {
-  if (looksLikeText(body)) return { body, decoded, cut: false };
-  return { body: Buffer.alloc(0), decoded: true, cut: true };
+  return looksLikeText(body) ? { body, decoded, cut: false, withheld: null } : withhold('undecodable');
 }
 
-async function decodePartly(body: Buffer, codings: string[], max: number): Promise<DecodedBody> {
-  let current = body;
-  for (let i = codings.length - 1; i >= 0; i--) {
-    const coding = CODINGS[codings[i]!];
-    if (coding === undefined || !hasMagic(current, coding)) {
-      return { ...judgeOpaque(current, true), cut: true };
-    }
-    const part = await decodeWhatCanBe(current, coding, max);
-    // Nothing came out, and brotli and deflate have no mark: perhaps it never was in that encoding.
-    if (part.length === 0 && looksLikeText(current))
-      return { body: current, decoded: i < codings.length - 1, cut: false };
-    current = part;
+/** What a partly decoded body costs, by what comes out: the work itself is done on other threads. */
+const PARTLY_BYTES_PER_MS = 200_000;
+
+/** Decodes bodies, one after the other, within the time that there is for such as unpack to far more than they are. */
+export class BodyDecoder {
+  readonly #maxBytes: number;
+  readonly #now: () => number;
+  /** Milliseconds that may be spent, as of `#leftAt`. */
+  #left: number = DECOMPRESSION.burst_ms;
+  #leftAt: number;
+
+  /**
+   * @param maxBytes most bytes of a result
+   * @param now for tests: a clock that only goes on
+   */
+  constructor(maxBytes: number, now: () => number = () => performance.now()) {
+    this.#maxBytes = maxBytes;
+    this.#now = now;
+    this.#leftAt = now();
   }
-  return { body: current, decoded: true, cut: true };
+
+  /** Whether there is time for a body that unpacks to far more than it is. */
+  #hasTime(): boolean {
+    const now = this.#now();
+    const earned = ((now - this.#leftAt) * DECOMPRESSION.ms_per_second) / 1_000;
+    this.#left = Math.min(DECOMPRESSION.burst_ms, this.#left + Math.max(0, earned));
+    this.#leftAt = now;
+    return this.#left > 0;
+  }
+
+  #most(body: Buffer): number {
+    const { most_bytes, most_for_each_byte } = DECOMPRESSION;
+    return Math.min(this.#maxBytes, most_bytes + most_for_each_byte * body.length);
+  }
+
+  /**
+   * One layer of a whole stream.
+   * @returns null when there is no time for it
+   * @throws zlib's error, also when more comes out than may
+   */
+  #decodeLayer(body: Buffer, coding: Coding): Buffer | null {
+    const { free_bytes, free_for_each_byte } = DECOMPRESSION;
+    const free = Math.min(this.#maxBytes, free_bytes + free_for_each_byte * body.length);
+    try {
+      return decodeAtOnce(body, coding, free);
+    } catch (error) {
+      if (!isTooLarge(error)) throw error;
+    }
+    if (!this.#hasTime()) return null;
+    const start = this.#now();
+    try {
+      return decodeAtOnce(body, coding, this.#most(body));
+    } finally {
+      this.#left -= this.#now() - start;
+    }
+  }
+
+  /**
+   * The body without its content-encoding, by the rule above. Synchronous for whole streams, which nearly all are.
+   * @param header the content-encoding header's value, or null
+   */
+  decode(body: Buffer, header: string | null): DecodedBody | Promise<DecodedBody> {
+    const codings = header === null || body.length === 0 ? [] : readCodings(header);
+    if (codings.length === 0) return { body, decoded: false, cut: false, withheld: null };
+    if (codings.length > BODY_CODINGS_MAX) return judgeOpaque(body, false);
+    let current = body;
+    for (let i = codings.length - 1; i >= 0; i--) {
+      const coding = CODINGS[codings[i]!];
+      if (coding === undefined || !hasMagic(current, coding))
+        return judgeOpaque(current, i < codings.length - 1);
+      try {
+        const next = this.#decodeLayer(current, coding);
+        if (next === null) return withhold('decompression_budget');
+        current = next;
+      } catch {
+        return this.#decodePartly(current, codings.slice(0, i + 1));
+      }
+    }
+    return { body: current, decoded: true, cut: false, withheld: null };
+  }
+
+  async #decodePartly(body: Buffer, codings: string[]): Promise<DecodedBody> {
+    let current = body;
+    for (let i = codings.length - 1; i >= 0; i--) {
+      const coding = CODINGS[codings[i]!];
+      if (coding === undefined || !hasMagic(current, coding)) {
+        return { ...judgeOpaque(current, true), cut: true };
+      }
+      if (!this.#hasTime()) return withhold('decompression_budget');
+      const part = await decodeWhatCanBe(current, coding, this.#most(current));
+      this.#left -= part.length / PARTLY_BYTES_PER_MS;
+      // Nothing came out, and brotli and deflate have no mark: perhaps it never was in that encoding.
+      if (part.length === 0)
+        return looksLikeText(current)
+          ? { body: current, decoded: i < codings.length - 1, cut: false, withheld: null }
+          : withhold('undecodable');
+      current = part;
+    }
+    return { body: current, decoded: true, cut: true, withheld: null };
+  }
+
+  /**
+   * What lies in a body that begins like a compressed one without a header that says so, all layers of it.
+   * @returns null for a body that does not
+   */
+  unpack(body: Buffer): UnpackedBody | null {
+    let coding = readMagic(body);
+    if (coding === null) return null;
+    let current = body;
+    for (let layer = 0; coding !== null; layer++) {
+      if (layer === BODY_CODINGS_MAX) return { body: NOTHING, withheld: 'undecodable' };
+      try {
+        const next = this.#decodeLayer(current, coding);
+        if (next === null) return { body: NOTHING, withheld: 'decompression_budget' };
+        current = next;
+      } catch (error) {
+        return { body: NOTHING, withheld: isTooLarge(error) ? 'decompression_budget' : 'undecodable' };
+      }
+      coding = readMagic(current);
+    }
+    return { body: current, withheld: null };
+  }
 }

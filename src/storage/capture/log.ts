@@ -10,7 +10,7 @@
 import { existsSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { findPlaceCause, type SetApart } from '../../domain/capture-cause.ts';
-import type { CapturedExchange } from '../../domain/exchange.ts';
+import { type CapturedExchange, WITHHELD_CAUSES, type WithheldCause } from '../../domain/exchange.ts';
 import { maskText } from '../../redaction/mask.ts';
 import { namePlace } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
@@ -53,6 +53,7 @@ import {
 } from './layout.ts';
 import { chooseTidyShare, measurePackingNeed, type TidyBacklog, type TidyPass } from './packing-share.ts';
 import {
+  listWithheld,
   measureSharedPrefix,
   NO_FILES,
   type PreparedBody,
@@ -152,6 +153,8 @@ export interface CaptureLogStats {
   indexed_id: number;
   /** What was put off, and the share of one core that it gets. */
   packing: PackingState;
+  /** Bodies that are not kept since nobody could tell what is in them, by cause, since the log was opened. */
+  withheld: Record<WithheldCause, number>;
 }
 
 /** What was put off while exchanges came. */
@@ -207,6 +210,10 @@ export class CaptureLog {
   #rate = 0;
   #byteRate = 0;
   #rateAt = 0;
+  readonly #withheld = Object.fromEntries(WITHHELD_CAUSES.map((cause) => [cause, 0])) as Record<
+    WithheldCause,
+    number
+  >;
   /** Tidying passes so far. */
   #passes = 0;
   #sealed: number;
@@ -344,6 +351,7 @@ export class CaptureLog {
       let open: RecordDraft[] = [];
       let openBytes = 0;
       let id = firstId;
+      const withheld: WithheldCause[] = [];
       // Bytes of bodies that are still to come.
       let ahead = countBodyBytes(batch);
       this.#noteRate(batch.length, ahead);
@@ -382,6 +390,7 @@ export class CaptureLog {
             // While there is time, each exchange is packed with the one that it builds on, which mixed runs in one block
             // would not be.
             add(this.#packAlone(this.#encode(ready, id, false, true), id), id);
+            withheld.push(...listWithheld(ready));
             id++;
             continue;
           }
@@ -392,6 +401,7 @@ export class CaptureLog {
             : this.#encode(ready, id, isPressed, isWorthKeeping).draft;
           open.push(draft);
           openBytes += draft.bytes;
+          withheld.push(...listWithheld(ready));
           id++;
         } catch (error) {
           if (findPlaceCause(error) !== null) throw error;
@@ -409,6 +419,7 @@ export class CaptureLog {
       close();
       await this.#rawFiles.finish();
       this.#commit(blocks);
+      for (const cause of withheld) this.#withheld[cause]++;
       this.#nextId = id;
       this.#nextPiece = nextPiece;
       const ids = { first_id: firstId, last_id: id - 1 };
@@ -520,6 +531,10 @@ export class CaptureLog {
     );
     this.#saveFiles(request);
     this.#saveFiles(response);
+    if (listWithheld(prepared).length > 0) {
+      const meta = encodeMeta(prepared, request.has_files, response.has_files);
+      return { draft: draftRecord(0, [], [request.stored], [], [response.stored], meta), base: null };
+    }
 
     const plain =
       base === null || chosen === null || (chosen.by_path && chosen.prefix * 4 < request.raw.length);
@@ -839,6 +854,7 @@ export class CaptureLog {
       last_id: this.#nextId - 1,
       indexed_id: this.#index.indexed,
       packing: { ...backlog, share: chooseTidyShare(backlog, bytes) },
+      withheld: { ...this.#withheld },
     };
   }
 

@@ -7,8 +7,8 @@
  * them is scanned, with a margin that is longer than any key.
  */
 import { byteEngine, packNeedles } from '../../../native/byte-engine.ts';
-import type { CapturedExchange, RequestForm } from '../../domain/exchange.ts';
-import { ATTACHMENT_BYTES_MIN } from '../../limits.ts';
+import type { CapturedExchange, RequestForm, WithheldCause } from '../../domain/exchange.ts';
+import { ATTACHMENT_BYTES_MIN, FILES_PER_BODY, MASKS_PER_BODY, REDACTION_WORK } from '../../limits.ts';
 import { type ByteRange, mergeRanges } from '../../redaction/byte-range.ts';
 import {
   collectCredentials,
@@ -20,9 +20,10 @@ import { isCredentialHeader } from '../../redaction/header-names.ts';
 import { findKeyShapes } from '../../redaction/key-search.ts';
 import { CHARACTERS, KINDS } from '../../redaction/key-shapes.ts';
 import { MASK, maskRangesOfText, SCAN_MARGIN_BYTES } from '../../redaction/mask.ts';
-import { findNeedles } from '../../redaction/needles.ts';
+import { findAny, findNeedles, measureCutNeedle } from '../../redaction/needles.ts';
 import { PEM_TAIL } from '../../redaction/private-keys.ts';
 import { maskEmbeddedQueries, maskQuery } from '../../redaction/query.ts';
+import { Work, WorkExceededError } from '../../redaction/work.ts';
 import { leaveRest } from '../../std/own-memory.ts';
 import {
   type FoundAttachment,
@@ -34,7 +35,7 @@ import {
   wrapBinaryBody,
 } from './attachments.ts';
 import { measureCommonPrefix, measureCommonSuffix } from './delta.ts';
-import { decodeBody, readCodings } from './encoding.ts';
+import { BodyDecoder, type DecodedBody, readCodings } from './encoding.ts';
 import { encodeHeadMeta, type HeadMeta } from './record.ts';
 import { findSplitSecrets, maskEventStream } from './stream-secrets.ts';
 
@@ -83,7 +84,13 @@ export interface PreparedExchange {
   response_raw: Buffer;
   request_decoded: boolean;
   response_decoded: boolean;
+  /** Something of a body is missing. */
   truncated: boolean;
+  /** Why a body is not kept; null for one that is. Known for good when both bodies are edited. */
+  request_withheld: WithheldCause | null;
+  response_withheld: WithheldCause | null;
+  /** What has been done to find the secrets in it, and how much more may be. */
+  work: Work;
 }
 
 const NO_BYTES = new Uint8Array(0);
@@ -162,7 +169,7 @@ function isSameRoute(a: CapturedExchange, b: CapturedExchange): boolean {
 /** Remembers what the last requests' headers came to, since a client sends nearly the same ones each time. */
 export class Preparer {
   readonly #redact: boolean;
-  readonly #maxDecodedBytes: number;
+  readonly #decoder: BodyDecoder;
   readonly #requests = new Map<string, RequestHeaders>();
   /** Whole heads by the very form, or by the very array of headers, for those that read equal ones into one. */
   readonly #recent = new Map<RequestForm | readonly string[], RequestHead>();
@@ -171,17 +178,32 @@ export class Preparer {
   /**
    * @param redact mask key shapes in bodies, headers and query, and inside compressed bodies
    * @param maxDecodedBytes most bytes of a body without its content-encoding
+   * @param now for tests: the clock by which there is time to decompress
    */
-  constructor(redact: boolean, maxDecodedBytes: number) {
+  constructor(redact: boolean, maxDecodedBytes: number, now?: () => number) {
     this.#redact = redact;
-    this.#maxDecodedBytes = maxDecodedBytes;
+    this.#decoder = new BodyDecoder(maxDecodedBytes, now);
   }
 
-  /** Everything but the bodies' edits. A promise only when a compressed body is damaged or too large. */
+  /**
+   * Everything but the bodies' edits. A promise only when a compressed body is damaged or too large. Whatever the exchange
+   * holds, it does not throw: what cannot be searched is withheld.
+   */
   prepare(exchange: CapturedExchange): PreparedExchange | Promise<PreparedExchange> {
+    try {
+      const prepared = this.#prepare(exchange);
+      if (!(prepared instanceof Promise)) return prepared;
+      return prepared.catch((error: unknown) => withholdAll(exchange, causeOf(error)));
+    } catch (error) {
+      return withholdAll(exchange, causeOf(error));
+    }
+  }
+
+  #prepare(exchange: CapturedExchange): PreparedExchange | Promise<PreparedExchange> {
     const known = this.#prepareRequestHead(exchange);
     const { secrets, type, coding } = known;
     const answer = maskHeaders(exchange.response_headers);
+    const work = new Work(REDACTION_WORK.bytes);
     const isKnown = isSameRequest(known.exchange, exchange);
     const own = isKnown ? '' : readOwn(known.exchange, exchange);
     let meta = known.meta;
@@ -189,7 +211,8 @@ export class Preparer {
     if (own !== null && isFreeOf(own === '' ? answer : answer + own, secrets)) {
       if (!isKnown) meta = completeHead(known, exchange);
     } else {
-      responseHeaders = maskHead(answer, secrets, this.#redact);
+      work.allow(answer.length * REDACTION_WORK.for_each_byte);
+      responseHeaders = maskHead(answer, secrets, this.#redact, work);
       if (!isKnown) meta = this.#readRequestHead(exchange).meta;
     }
     const responseCoding = joinHeader(exchange.response_headers, 'content-encoding');
@@ -206,35 +229,50 @@ export class Preparer {
       request_decoded: false,
       response_decoded: false,
       truncated: exchange.truncated,
+      request_withheld: null,
+      response_withheld: null,
+      work,
     };
     if (!this.#redact) {
-      return responseCoding !== null ? prepared : this.#maskFrames(prepared);
+      return responseCoding !== null ? this.#finish(prepared) : this.#maskFrames(this.#finish(prepared));
     }
-    if (coding === null && responseCoding === null) return this.#maskFrames(prepared);
-    const requestDecoded = decodeBody(prepared.request_raw, coding, this.#maxDecodedBytes);
-    const responseDecoded = decodeBody(prepared.response_raw, responseCoding, this.#maxDecodedBytes);
-    const finish = (
-      a: Awaited<typeof requestDecoded>,
-      b: Awaited<typeof responseDecoded>,
-    ): PreparedExchange => {
-      prepared.request_raw = a.body;
-      prepared.request_decoded = a.decoded;
-      prepared.response_raw = b.body;
-      prepared.response_decoded = b.decoded;
-      prepared.truncated = prepared.truncated || a.cut || b.cut;
-      return this.#maskFrames(prepared);
-    };
+    const requestDecoded = this.#decoder.decode(prepared.request_raw, coding);
+    const responseDecoded = this.#decoder.decode(prepared.response_raw, responseCoding);
     if (requestDecoded instanceof Promise || responseDecoded instanceof Promise) {
-      return Promise.all([requestDecoded, responseDecoded]).then(([a, b]) => finish(a, b));
+      return Promise.all([requestDecoded, responseDecoded]).then(([a, b]) =>
+        this.#finishDecoded(prepared, a, b),
+      );
     }
-    return finish(requestDecoded, responseDecoded);
+    return this.#finishDecoded(prepared, requestDecoded, responseDecoded);
+  }
+
+  /** The work that its bodies are worth. */
+  #finish(prepared: PreparedExchange): PreparedExchange {
+    const bytes = prepared.request_raw.length + prepared.response_raw.length;
+    prepared.work.allow(bytes * REDACTION_WORK.for_each_byte);
+    return prepared;
+  }
+
+  #finishDecoded(prepared: PreparedExchange, a: DecodedBody, b: DecodedBody): PreparedExchange {
+    prepared.request_raw = a.body;
+    prepared.request_decoded = a.decoded;
+    prepared.request_withheld = a.withheld;
+    prepared.response_raw = b.body;
+    prepared.response_decoded = b.decoded;
+    prepared.response_withheld = b.withheld;
+    prepared.truncated = prepared.truncated || a.cut || b.cut;
+    return this.#maskFrames(this.#finish(prepared));
   }
 
   /** Frames with checksums are masked as frames, before all else. */
   #maskFrames(prepared: PreparedExchange): PreparedExchange {
     const type = prepared.response_type;
-    if (type !== null && type !== textType && EVENT_STREAM_FRAMES.test(type)) {
-      prepared.response_raw = maskEventStream(prepared.response_raw, prepared.secrets.bytes, this.#redact);
+    if (type === null || type === textType || !EVENT_STREAM_FRAMES.test(type)) return prepared;
+    const { response_raw, secrets, work } = prepared;
+    try {
+      prepared.response_raw = maskEventStream(response_raw, secrets.bytes, this.#redact, work);
+    } catch (error) {
+      withholdResponse(prepared, causeOf(error));
     }
     return prepared;
   }
@@ -253,16 +291,18 @@ export class Preparer {
 
   #readRequestHead(exchange: CapturedExchange): RequestHead {
     const { headers, is_plain, secrets } = this.#readRequestHeaders(exchange);
+    const work = new Work(REDACTION_WORK.bytes);
     let runId = exchange.run_id;
     let note = exchange.note;
     let path = exchange.path;
     let query = maskQuery(exchange.query);
+    work.allow((path.length + query.length) * REDACTION_WORK.for_each_byte);
     const together = `${runId ?? ''}\n${note}\n${path}\n${query}`;
-    if (maskHead(together, secrets, this.#redact) !== together) {
-      runId = runId === null ? null : maskHead(runId, secrets, this.#redact);
-      note = maskHead(note, secrets, this.#redact);
-      path = maskHead(path, secrets, this.#redact);
-      query = maskHead(query, secrets, this.#redact);
+    if (maskHead(together, secrets, this.#redact, work) !== together) {
+      runId = runId === null ? null : maskHead(runId, secrets, this.#redact, work);
+      note = maskHead(note, secrets, this.#redact, work);
+      path = maskHead(path, secrets, this.#redact, work);
+      query = maskHead(query, secrets, this.#redact, work);
     }
     const meta = encodeHeadMeta(exchange, runId, note, path, query, headers);
     // Without its bodies, whose memory is not for keeping.
@@ -284,7 +324,8 @@ export class Preparer {
     const found = collectCredentials(exchange.request_headers, exchange.query);
     const secrets = this.#internSecrets(found);
     const text = maskHeaders(exchange.request_headers);
-    const headers = maskHead(text, secrets, this.#redact);
+    const work = new Work(REDACTION_WORK.bytes + text.length * REDACTION_WORK.for_each_byte);
+    const headers = maskHead(text, secrets, this.#redact, work);
     const read = { headers, is_plain: headers === text, secrets };
     if (this.#requests.size >= MAX_REMEMBERED) this.#requests.clear();
     if (key.length <= MAX_REMEMBERED_LENGTH) this.#requests.set(key, read);
@@ -306,35 +347,89 @@ export class Preparer {
   }
 
   /**
-   * A request's body as it is stored.
+   * A request's body as it is stored; an empty one when it is withheld.
    * @param base the previous body with the same secrets, or null
    * @param prefix bytes that both begin with
    */
   editRequest(prepared: PreparedExchange, base: PreparedBody | null, prefix: number): PreparedBody {
-    return editBody(
-      prepared.request_raw,
-      base,
-      prefix,
-      this.#redact ? prepared.secrets : NO_SECRETS,
-      this.#redact,
-      prepared.request_type,
-      isCut(prepared),
-    );
+    if (prepared.request_withheld !== null) return plainBody(NO_BODY);
+    try {
+      return editBody(prepared.request_raw, base, prefix, {
+        needles: this.#redact ? prepared.secrets : NO_SECRETS,
+        shapes: this.#redact,
+        contentType: prepared.request_type,
+        cut: isCut(prepared),
+        work: prepared.work,
+      });
+    } catch (error) {
+      prepared.request_withheld = causeOf(error);
+      prepared.truncated = true;
+      return plainBody(NO_BODY);
+    }
   }
 
   /** A response's body as it is stored; echoes of the request's credentials are masked in every mode. */
   editResponse(prepared: PreparedExchange, base: PreparedBody | null, prefix: number): PreparedBody {
+    if (prepared.response_withheld !== null) return plainBody(NO_BODY);
     const packed = !this.#redact && readCodings(prepared.response_coding).length > 0;
-    return editBody(
-      prepared.response_raw,
-      base,
-      prefix,
-      packed ? NO_SECRETS : prepared.secrets,
-      this.#redact,
-      prepared.response_type,
-      isCut(prepared),
-    );
+    try {
+      return editBody(prepared.response_raw, base, prefix, {
+        needles: packed ? NO_SECRETS : prepared.secrets,
+        shapes: this.#redact,
+        contentType: prepared.response_type,
+        cut: isCut(prepared),
+        work: prepared.work,
+      });
+    } catch (error) {
+      withholdResponse(prepared, causeOf(error));
+      return plainBody(NO_BODY);
+    }
   }
+}
+
+const NO_BODY = Buffer.alloc(0);
+
+/** Why a body is withheld whose search ended like this. */
+function causeOf(error: unknown): WithheldCause {
+  return error instanceof WorkExceededError ? 'redaction_budget' : 'failed';
+}
+
+function withholdResponse(prepared: PreparedExchange, cause: WithheldCause): void {
+  prepared.response_withheld = cause;
+  prepared.response_raw = NO_BODY;
+  prepared.truncated = true;
+}
+
+const NONE_WITHHELD: readonly WithheldCause[] = Object.freeze([]);
+
+/** Why bodies of the exchange are not kept, one for each such body; to be asked when both are edited. */
+export function listWithheld({
+  request_withheld,
+  response_withheld,
+}: PreparedExchange): readonly WithheldCause[] {
+  if (request_withheld === null && response_withheld === null) return NONE_WITHHELD;
+  return [request_withheld, response_withheld].filter((cause) => cause !== null);
+}
+
+/** An exchange of which nothing is kept but what the gateway itself says of it. */
+function withholdAll(exchange: CapturedExchange, cause: WithheldCause): PreparedExchange {
+  return {
+    exchange,
+    secrets: NO_SECRETS,
+    head: encodeHeadMeta(exchange, null, '', '', '', ''),
+    response_headers: '',
+    request_type: null,
+    response_type: null,
+    response_coding: null,
+    request_raw: NO_BODY,
+    response_raw: NO_BODY,
+    request_decoded: false,
+    response_decoded: false,
+    truncated: true,
+    request_withheld: cause,
+    response_withheld: cause,
+    work: new Work(0),
+  };
 }
 
 function makeSecretSet(texts: string[]): SecretSet {
@@ -348,11 +443,11 @@ function makeSecretSet(texts: string[]): SecretSet {
 }
 
 /** A part of a head without the secrets and, if wanted, without key shapes. */
-function maskHead(text: string, secrets: SecretSet, shapes: boolean): string {
+function maskHead(text: string, secrets: SecretSet, shapes: boolean, work: Work): string {
   if (text.length < MIN_CREDENTIAL_LENGTH) return text;
   // Characters beyond latin1 become one byte each; only positions are used.
   const bytes = Buffer.from(text, 'latin1');
-  return maskRangesOfText(text, mergeRanges(findSecrets(bytes, secrets, shapes)));
+  return maskRangesOfText(text, mergeRanges(findSecrets(bytes, secrets, shapes, work)));
 }
 
 /** Flat headers as `name\nvalue\n…`, credentials masked. Neither can hold a newline. */
@@ -485,16 +580,19 @@ function plainBody(raw: Buffer): PreparedBody {
   return { raw, stored: raw, edits: [], keeps_files: false, has_files: false, new_files: NO_FILES };
 }
 
-/** @param cut the body may end inside a needle; its beginning is masked then, too */
-function editBody(
-  raw: Buffer,
-  base: PreparedBody | null,
-  prefix: number,
-  needles: SecretSet,
-  shapes: boolean,
-  contentType: string | null,
-  cut: boolean,
-): PreparedBody {
+/** What is looked for in a body. */
+interface BodySearch {
+  needles: SecretSet;
+  shapes: boolean;
+  contentType: string | null;
+  /** The body may end inside a needle; its beginning is masked then, too. */
+  cut: boolean;
+  work: Work;
+}
+
+/** @throws {WorkExceededError} when it takes more than it may */
+function editBody(raw: Buffer, base: PreparedBody | null, prefix: number, search: BodySearch): PreparedBody {
+  const { needles, shapes, contentType, cut, work } = search;
   if (raw.length === 0) return plainBody(raw);
   if (base !== null && prefix === raw.length && prefix === base.raw.length)
     return { ...base, raw, stored: base.stored === base.raw ? raw : base.stored, new_files: NO_FILES };
@@ -505,7 +603,7 @@ function editBody(
   }
   const whole = wrapBinaryBody(raw, contentType);
   // A file with a secret in it is kept as a text is, masked.
-  if (whole !== null && !mayHoldPlaceholder(raw) && findSecrets(raw, needles, shapes).length === 0) {
+  if (whole !== null && !mayHoldPlaceholder(raw) && findSecrets(raw, needles, shapes, work).length === 0) {
     return finishBody(raw, [{ ...whole, text: whole.placeholder, is_file: true }], [whole], false);
   }
 
@@ -544,15 +642,17 @@ function editBody(
 
   const part = from === 0 && to === raw.length ? raw : raw.subarray(from, to);
   if (!keepsFiles && mayHoldPlaceholder(part)) {
-    if (kept.length + keptTail.length > 0) return editBody(raw, null, 0, needles, shapes, contentType, cut);
+    if (kept.length + keptTail.length > 0) return editBody(raw, null, 0, search);
     keepsFiles = true;
   }
   const files: FoundAttachment[] = [];
   const edits: Edit[] = [];
   for (const file of keepsFiles ? [] : findAttachments(raw, from, to)) {
     const { start, end, content } = file;
-    const inside = findSecrets(content, needles, shapes);
+    const inside = findSecrets(content, needles, shapes, work);
     if (inside.length === 0) {
+      // Further ones stay in the body.
+      if (files.length === FILES_PER_BODY) continue;
       files.push(file);
       edits.push({ start, end, text: file.placeholder, is_file: true });
     } else {
@@ -562,16 +662,17 @@ function editBody(
     }
   }
   const attachments = edits.slice();
-  const secrets = findSecrets(raw, needles, shapes, from, to);
-  if (cut) secrets.push(...findCutNeedle(raw, needles.bytes));
-  if (events) secrets.push(...findSplitSecrets(raw, needles.bytes, shapes));
+  let secrets = findSecrets(raw, needles, shapes, work, from, to);
+  if (cut) secrets.push(...findCutNeedle(raw, needles.bytes, work));
+  if (events) secrets = secrets.concat(findSplitSecrets(raw, needles.bytes, shapes, work));
   let next = 0;
   for (const range of mergeRanges(secrets)) {
     if (range.start < from) continue;
     // It goes on into what was not looked at.
-    if (range.end > to) return editBody(raw, null, 0, needles, shapes, contentType, cut);
+    if (range.end > to) return editBody(raw, null, 0, search);
     while (next < attachments.length && attachments[next]!.end <= range.start) next++;
     if (next < attachments.length && attachments[next]!.start < range.end) continue;
+    if (edits.length >= MASKS_PER_BODY) throw new WorkExceededError();
     edits.push({ start: range.start, end: range.end, text: MASK_BYTES, is_file: false });
   }
   if (edits.length > 1) edits.sort((a, b) => a.start - b.start);
@@ -615,27 +716,20 @@ function findSecrets(
   bytes: Buffer,
   needles: SecretSet,
   shapes: boolean,
+  work: Work,
   from = 0,
   to = bytes.length,
 ): ByteRange[] {
   const found =
-    byteEngine.findAnyNeedle(bytes, from, to, needles.packed) < 0
-      ? []
-      : findNeedles(bytes, needles.bytes, from, to);
-  if (shapes) found.push(...findKeyShapes(bytes, from, to));
-  return found;
+    findAny(bytes, needles.packed, from, to) < 0 ? [] : findNeedles(bytes, needles.bytes, work, from, to);
+  return shapes ? found.concat(findKeyShapes(bytes, from, to, undefined, work)) : found;
 }
 
 /** The longest beginning of a needle that the bytes end with, if it is long enough to be told from a word. */
-function findCutNeedle(bytes: Buffer, needles: readonly Buffer[]): ByteRange[] {
+function findCutNeedle(bytes: Buffer, needles: readonly Buffer[], work: Work): ByteRange[] {
   let longest = 0;
-  for (const needle of needles) {
-    for (let size = Math.min(needle.length - 1, bytes.length); size > longest; size--) {
-      if (size < MIN_CREDENTIAL_LENGTH) break;
-      if (bytes.compare(needle, 0, size, bytes.length - size) === 0) longest = size;
-    }
-  }
-  return longest === 0 ? [] : [{ start: bytes.length - longest, end: bytes.length }];
+  for (const needle of needles) longest = Math.max(longest, measureCutNeedle(bytes, needle, work));
+  return longest < MIN_CREDENTIAL_LENGTH ? [] : [{ start: bytes.length - longest, end: bytes.length }];
 }
 
 /** The bytes with the mask in place of each range. */

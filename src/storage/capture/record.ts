@@ -7,8 +7,10 @@ import type {
   CapturedExchange,
   ExchangeFacts,
   ExchangeRecord,
+  ExchangeSide,
   ServedBy,
   TokenUsage,
+  WithheldCause,
 } from '../../domain/exchange.ts';
 import type { PreparedExchange } from './preparation.ts';
 
@@ -40,6 +42,9 @@ type MetaArray = [
   started_at_ms: number,
   first_byte_ms: number | null,
   duration_ms: number,
+  /** Left out when both bodies are kept. */
+  request_withheld?: WithheldCause | null,
+  response_withheld?: WithheldCause | null,
 ];
 
 /** The stored exchange without its bodies. */
@@ -133,8 +138,19 @@ export function encodeMeta(
     `[${head.run_id},${encodeNumber(exchange.seq)},${head.route},${flags},${encodeNumber(exchange.status)},` +
       `${head.headers},${JSON.stringify(prepared.response_headers)},${encodeNumber(exchange.request_bytes)},` +
       `${encodeNumber(exchange.response_bytes)},${encodeNumber(exchange.started_at_ms)},` +
-      `${first_byte_ms === null ? 'null' : encodeMs(first_byte_ms)},${encodeMs(exchange.duration_ms)}]`,
+      `${first_byte_ms === null ? 'null' : encodeMs(first_byte_ms)},${encodeMs(exchange.duration_ms)}${encodeWithheld(prepared)}]`,
   );
+}
+
+function encodeWithheld({ request_withheld, response_withheld }: PreparedExchange): string {
+  if (request_withheld === null && response_withheld === null) return '';
+  return `,${JSON.stringify(request_withheld)},${JSON.stringify(response_withheld)}`;
+}
+
+function readSide(headers: string, bytes: number, withheld: WithheldCause | null | undefined): ExchangeSide {
+  const side: ExchangeSide = { headers: splitHeaders(headers), bytes };
+  if (typeof withheld === 'string') side.withheld = withheld;
+  return side;
 }
 
 const NO_USAGE: TokenUsage = {
@@ -179,8 +195,8 @@ export function decodeMeta(id: number, bytes: Buffer): StoredMeta {
       model: null,
       stop_reason: null,
       usage: { ...NO_USAGE },
-      request: { headers: splitHeaders(meta[11]), bytes: meta[13] },
-      response: { headers: splitHeaders(meta[12]), bytes: meta[14] },
+      request: readSide(meta[11], meta[13], meta[18]),
+      response: readSide(meta[12], meta[14], meta[19]),
     },
     request_has_files: (flags & REQUEST_FILES) !== 0,
     response_has_files: (flags & RESPONSE_FILES) !== 0,

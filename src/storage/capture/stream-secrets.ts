@@ -11,11 +11,13 @@
  * stream encoding").
  */
 import { crc32 } from 'node:zlib';
+import { STREAM_FRAMES_MAX, STREAM_PIECES_MAX } from '../../limits.ts';
 import { type ByteRange, mergeRanges } from '../../redaction/byte-range.ts';
 import { findKeyShapes } from '../../redaction/key-search.ts';
 import { CHARACTERS, KINDS } from '../../redaction/key-shapes.ts';
 import { MASK } from '../../redaction/mask.ts';
 import { findNeedles } from '../../redaction/needles.ts';
+import { Work, WorkExceededError } from '../../redaction/work.ts';
 
 /** Members whose strings are pieces of one text. Those of one name are one text. */
 const MEMBERS = [
@@ -45,9 +47,16 @@ interface Piece {
  * @param shapes look for the shapes of keys too
  * @returns ranges of the body, one for each piece
  */
-export function findSplitSecrets(body: Buffer, needles: readonly Buffer[], shapes: boolean): ByteRange[] {
+export function findSplitSecrets(
+  body: Buffer,
+  needles: readonly Buffer[],
+  shapes: boolean,
+  work: Work = new Work(),
+): ByteRange[] {
   if (needles.length === 0 && !shapes) return [];
   const texts = new Map<number, { pieces: Piece[]; size: number }>();
+  let count = 0;
+  work.add(body.length);
   let at = 0;
   while (at < body.length) {
     const quote = body.indexOf(QUOTE, at);
@@ -64,6 +73,7 @@ export function findSplitSecrets(body: Buffer, needles: readonly Buffer[], shape
     if (end < 0) break;
     at = end + 1;
     if (end === start) continue;
+    if (++count > STREAM_PIECES_MAX) throw new WorkExceededError();
     let joined = texts.get(member);
     if (joined === undefined) {
       joined = { pieces: [], size: 0 };
@@ -77,8 +87,8 @@ export function findSplitSecrets(body: Buffer, needles: readonly Buffer[], shape
     if (pieces.length < 2) continue;
     const bytes = Buffer.allocUnsafe(size);
     for (const piece of pieces) body.copy(bytes, piece.at, piece.start, piece.start + piece.size);
-    const ranges = findNeedles(bytes, needles);
-    if (shapes) ranges.push(...findKeyShapes(bytes));
+    const ranges = findNeedles(bytes, needles, work);
+    if (shapes) for (const range of findKeyShapes(bytes, 0, size, undefined, work)) ranges.push(range);
     for (const range of ranges) addPieces(range, pieces, found);
   }
   return found;
@@ -130,10 +140,10 @@ function addPieces(range: ByteRange, pieces: Piece[], found: ByteRange[]): void 
 }
 
 /** Everything that is to be masked in a text: whole secrets and such as come in pieces. */
-function findAll(text: Buffer, needles: readonly Buffer[], shapes: boolean): ByteRange[] {
-  const ranges = [...findNeedles(text, needles), ...findSplitSecrets(text, needles, shapes)];
-  if (shapes) ranges.push(...findKeyShapes(text));
-  return mergeRanges(ranges);
+function findAll(text: Buffer, needles: readonly Buffer[], shapes: boolean, work: Work): ByteRange[] {
+  const ranges = findNeedles(text, needles, work).concat(findSplitSecrets(text, needles, shapes, work));
+  const keys = shapes ? findKeyShapes(text, 0, text.length, undefined, work) : [];
+  return mergeRanges(ranges.concat(keys));
 }
 
 function maskRanges(text: Buffer, ranges: readonly ByteRange[], offset: number): Buffer {
@@ -202,6 +212,7 @@ function readFrames(body: Buffer): { frames: Frame[]; rest: Buffer } {
     const headerBytes = body.readUInt32BE(at + 4);
     const whole = total >= PRELUDE_BYTES + headerBytes + CHECKSUM_BYTES && at + total <= body.length;
     if (!whole || crc32(body.subarray(at, at + 8)) !== body.readUInt32BE(at + 8)) break;
+    if (frames.length >= STREAM_FRAMES_MAX) throw new WorkExceededError();
     const bytes = body.subarray(at, at + total);
     const payload = bytes.subarray(PRELUDE_BYTES + headerBytes, total - CHECKSUM_BYTES);
     const wrapped = findWrapped(payload);
@@ -241,12 +252,17 @@ function writeFrame(frame: Frame, text: Buffer): Buffer {
  * An AWS event stream without secrets; the very buffer given when there is none in it.
  * What follows the last whole frame is masked as plain text.
  */
-export function maskEventStream(body: Buffer, needles: readonly Buffer[], shapes: boolean): Buffer {
+export function maskEventStream(
+  body: Buffer,
+  needles: readonly Buffer[],
+  shapes: boolean,
+  work: Work = new Work(),
+): Buffer {
   const { frames, rest } = readFrames(body);
   const newline = Buffer.from('\n', 'latin1');
   const text = Buffer.concat(frames.flatMap((frame) => [frame.text, newline]));
-  const ranges = findAll(text, needles, shapes);
-  const restRanges = findAll(rest, needles, shapes);
+  const ranges = findAll(text, needles, shapes, work);
+  const restRanges = findAll(rest, needles, shapes, work);
   if (ranges.length === 0 && restRanges.length === 0) return body;
   const parts: Buffer[] = [];
   let offset = 0;
