@@ -51,15 +51,16 @@ export function startFrontHost(seat: FrontHostSeat): FrontHost {
 
 function openParts({ index, databases, has_live_stream, log }: FrontHostSeat): FrontHostParts {
   const journal = new SplitJournal(
-    new LmdbJournal(databases.main, 'disk'),
-    new LmdbJournal(databases.runs, 'process', {
-      path: redoLogPath(databases, index),
-      kinds: PROMISED_KINDS,
-      tables: PROMISED_TABLES,
-    }),
+    new LmdbJournal(databases.main, 'disk', null, databases.data_key),
+    new LmdbJournal(
+      databases.runs,
+      'process',
+      { path: redoLogPath(databases, index), kinds: PROMISED_KINDS, tables: PROMISED_TABLES },
+      databases.data_key,
+    ),
     QUICK_KINDS,
   );
-  const runs = new LmdbTables(databases.runs, 'process');
+  const runs = new LmdbTables(databases.runs, 'process', databases.data_key);
   return {
     kinds: [
       { behaviour: has_live_stream ? run : unwatchedRun, policy: RUN_POLICY },

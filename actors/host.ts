@@ -54,7 +54,13 @@ import { FINDINGS_INDEX_POLICY, QUICK_KINDS } from './supervision.ts';
 /** What the main thread passes to every actor thread. */
 export interface HostOptions {
   log_level: string;
-  capture: { db: string; redact: boolean; max_decoded_bytes: number };
+  capture: {
+    db: string;
+    redact: boolean;
+    max_decoded_bytes: number;
+    /** Seals what is captured; null or left out: it stands as it is. Secret. */
+    data_key?: Uint8Array | null;
+  };
   /** Where persistent kinds keep their journals; null for a process that runs none of them (the gateway alone). */
   databases: DatabasePaths | null;
   /** The rate buckets that all front threads share; absent in a process without an API. */
@@ -76,6 +82,7 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
       path: capture.db,
       redact: capture.redact,
       max_decoded_bytes: capture.max_decoded_bytes,
+      data_key: capture.data_key ?? null,
       decode: decodeExchange,
     });
     return {
@@ -89,7 +96,7 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
   }, new WriterReport(capture.db, logger).tell);
   const { databases } = task.options;
   const journal = databases === null ? null : openJournal(databases);
-  const tables = databases === null ? null : new LmdbTables(databases.main, 'disk');
+  const tables = databases === null ? null : new LmdbTables(databases.main, 'disk', databases.data_key);
   /** What the ports opened, in the order in which it is closed. */
   const opened: { close(): Promise<void> }[] = [];
   const findings = findingsIndex(chooseIndex((message) => logger.warn(message)));
@@ -117,8 +124,12 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
   });
 }
 
-function openJournal({ main, runs }: DatabasePaths): JournalStore {
-  return new SplitJournal(new LmdbJournal(main, 'disk'), new LmdbJournal(runs, 'process'), QUICK_KINDS);
+function openJournal({ main, runs, data_key }: DatabasePaths): JournalStore {
+  return new SplitJournal(
+    new LmdbJournal(main, 'disk', null, data_key),
+    new LmdbJournal(runs, 'process', null, data_key),
+    QUICK_KINDS,
+  );
 }
 
 /** The model in the stateless pool, or the remote service, as seen from this thread. */
@@ -161,7 +172,11 @@ function patternPorts(
       newId: newUlid,
       log: logger,
       starters: STARTER_PATTERNS,
-      graphs: { folder: new GraphFolder(graphsDir, newUlid), quiet_ms: GRAPH_QUIET_MS },
+      // A graph says much of what its texts mean, and the library writes it as it is: under a key there are none.
+      graphs:
+        databases!.data_key === null
+          ? { folder: new GraphFolder(graphsDir, newUlid), quiet_ms: GRAPH_QUIET_MS }
+          : null,
       ...(choice === undefined || line === null
         ? {}
         : {

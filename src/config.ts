@@ -21,6 +21,7 @@ import {
   STUDENT_TIMEOUT_MAX_MS,
   THREADS_MAX,
 } from './limits.ts';
+import { readKeyFile } from './std/key-file.ts';
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
@@ -30,6 +31,8 @@ export interface Config {
   readonly log_level: (typeof LOG_LEVELS)[number];
   /** Absolute. */
   readonly data_dir: string;
+  /** Seals what is kept; null: it stands as it is. Secret: never print. */
+  readonly data_key: Uint8Array | null;
   readonly actor_threads: number;
   readonly front_threads: number;
   /** Names that both ports answer under without a credential, beside those of every network; lower case, `*` is any. */
@@ -399,6 +402,7 @@ const embeddingModel = z
 const VARIABLES = {
   LOG_LEVEL: [level, 'info'],
   DATA_DIR: [path, './data'],
+  DATA_KEY_FILE: [path, undefined],
   ACTOR_THREADS: [threads, '1'],
   FRONT_THREADS: [threads, '1'],
   HOST: [host, '127.0.0.1'],
@@ -517,6 +521,16 @@ function readAllowedHosts(v: Variables): string[] {
   return [...new Set(names)];
 }
 
+/** @throws ConfigError when the file is no key, or others may read it */
+function readDataKey(file: string | null): Uint8Array | null {
+  if (file === null) return null;
+  try {
+    return readKeyFile(resolve(file));
+  } catch (thrown) {
+    throw new ConfigError('DATA_KEY_FILE', file, (thrown as Error).message);
+  }
+}
+
 /** Off without a directory, and when it is said. */
 function readRelegation(v: Variables): Config['relegation'] {
   const { SVC_DISTILL_DIR: directory, GW_RELEGATION: mode } = v;
@@ -547,6 +561,7 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
     version: readVersion(),
     log_level: v.LOG_LEVEL,
     data_dir,
+    data_key: readDataKey(v.DATA_KEY_FILE),
     actor_threads: v.ACTOR_THREADS,
     front_threads: v.FRONT_THREADS,
     allowed_hosts: Object.freeze(readAllowedHosts(v)),

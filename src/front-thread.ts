@@ -90,7 +90,7 @@ export default async function frontThread(task: FrontTask): Promise<void> {
         index: task.host,
         placement: task.placement,
         front: actors,
-        databases: databasePaths(config.data_dir),
+        databases: databasePaths(config.data_dir, config.data_key),
         has_live_stream: config.engines.live_stream !== null,
         log,
         onUp: () => void services.hostIsUp(),

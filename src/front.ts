@@ -130,7 +130,7 @@ export class Front implements CaptureFront {
     try {
       if (gateway !== null) servers.push(await listenForGateway(config, gateway));
       if (parts.api) {
-        stores = openStores(databasePaths(config.data_dir));
+        stores = openStores(databasePaths(config.data_dir, config.data_key));
         embedder = await openEmbedder(config.embedding, services.compute!, COMPUTE_THREADS, (reason) =>
           services.log.error({ reason }, 'what needs embeddings answers 503 until their service does'),
         ).catch((thrown: unknown) => {

@@ -109,7 +109,7 @@ async function startAll(
   if (parts.api) {
     makeFolder(given.data_dir);
     hold(await claimData(given.data_dir, log, givingUp));
-    await tryStores(databasePaths(given.data_dir));
+    await tryStores(databasePaths(given.data_dir, given.data_key));
   }
   warnOfLoosePlaces(given, log);
   const config = withTokenSecret(given, parts);
@@ -122,13 +122,14 @@ async function startAll(
     revocations: Revocations.allocate(),
     user_epochs: UserEpochs.allocate(),
   };
-  const databases = parts.api ? databasePaths(config.data_dir) : null;
+  const databases = parts.api ? databasePaths(config.data_dir, config.data_key) : null;
   const options: HostOptions = {
     log_level: config.log_level,
     capture: {
       db: config.capture.db,
       redact: config.capture.redact,
       max_decoded_bytes: config.capture.max_capture_bytes,
+      data_key: config.data_key,
     },
     databases,
     rate_table: shared.rate_table,

@@ -59,7 +59,11 @@ export async function runBackup(command: BackupCommand, argv: string[], io: CliI
     );
     return EXIT.failed;
   }
-  const places = { data_dir: config.data_dir, capture_db: config.capture.db };
+  const places = {
+    data_dir: config.data_dir,
+    capture_db: config.capture.db,
+    data_key: config.data_key,
+  };
   const clear = () => {
     if (io.is_terminal) io.err('\r\x1b[K');
   };

@@ -11,8 +11,10 @@ import type { BodySide, ExchangeSource, ListedExchange } from '../analysis/inspe
 import type { ExchangeRecord } from '../domain/exchange.ts';
 import { decodeExchange, type StoredExchange } from '../gateway/turns/decode.ts';
 import { OPEN_CAPTURE_FILES } from '../limits.ts';
+import { openDataKey } from '../std/data-key.ts';
+import { nameAttachment } from '../storage/capture/attachments.ts';
 import { attachmentsFolder, CaptureFileError, listSealed, sealedPath } from '../storage/capture/layout.ts';
-import { CaptureReader } from '../storage/capture/reader.ts';
+import { CaptureReader, type ReaderOptions } from '../storage/capture/reader.ts';
 
 /** Mapped pages from which on `release` gives them back; the program's own are some 60 MB of them. */
 const MAPPED_BYTES = 112 * 1024 * 1024;
@@ -29,9 +31,12 @@ interface CapturePart {
   last_id: number;
 }
 
+/** As in ReaderOptions. */
+export type CaptureFilesOptions = Pick<ReaderOptions, 'cache_bytes' | 'data_key'>;
+
 export class CaptureFiles implements ExchangeSource {
   readonly #db: string;
-  readonly #options: { cache_bytes?: number };
+  readonly #options: CaptureFilesOptions;
   readonly #parts: CapturePart[];
   /** Stays open but for `release`: after a rotation its path leads to another file. */
   #live: CaptureReader | null;
@@ -47,10 +52,10 @@ export class CaptureFiles implements ExchangeSource {
 
   /**
    * @param db the live file (its sealed files are found beside it), or one sealed file, which is then read alone
-   * @param options `cache_bytes`: of each open file, see ReaderOptions
+   * @param options `cache_bytes`: of each open file; `data_key`: of all files
    * @throws CaptureFileError
    */
-  static async open(db: string, options: { cache_bytes?: number } = {}): Promise<CaptureFiles> {
+  static async open(db: string, options: CaptureFilesOptions = {}): Promise<CaptureFiles> {
     for (;;) {
       const before = listSealed(db);
       let live: CaptureReader | null = null;
@@ -81,7 +86,7 @@ export class CaptureFiles implements ExchangeSource {
     db: string,
     parts: CapturePart[],
     live: CaptureReader | null,
-    options: { cache_bytes?: number },
+    options: CaptureFilesOptions,
   ) {
     this.#db = db;
     this.#options = options;
@@ -137,7 +142,8 @@ export class CaptureFiles implements ExchangeSource {
 
   /** Whether an attachment with that SHA-256 is kept beside the database. */
   hasFile(sha256: string): boolean {
-    return existsSync(join(attachmentsFolder(this.#db), sha256));
+    const name = nameAttachment(sha256, openDataKey(this.#options.data_key ?? null));
+    return existsSync(join(attachmentsFolder(this.#db), name));
   }
 
   /**
@@ -239,12 +245,12 @@ function measureMappedBytes(): number {
 }
 
 /** With the decoder a reader also knows the facts of exchanges that the writer has not got round to. */
-function openReader(path: string, options: { cache_bytes?: number }): CaptureReader {
+function openReader(path: string, options: CaptureFilesOptions): CaptureReader {
   return CaptureReader.open(path, { decode: decodeExchange, ...options });
 }
 
 /** Opens a sealed file; one that was being sealed when it was listed has another name by now. */
-function openSealed(db: string, path: string, options: { cache_bytes?: number }): CaptureReader {
+function openSealed(db: string, path: string, options: CaptureFilesOptions): CaptureReader {
   try {
     return openReader(path, options);
   } catch (error) {

@@ -55,6 +55,8 @@ export interface RoundOptions {
   /** Secret: for the service of a student of kind `http`. */
   student_key: string;
   data_dir: string;
+  /** Of the databases and of what is kept of runs between rounds; null: none. Secret. */
+  data_key?: Uint8Array | null;
   /** Databases of finished monitor runs; found when left out. */
   runs_dbs?: string[];
   embedding: Config['embedding'];
@@ -145,11 +147,11 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
 
 /** For kind `http` with the service at hand, and the database that golden requests are read from again. */
 async function withService<Result>(
-  { student, student_key, db }: RoundOptions,
+  { student, student_key, db, data_key = null }: RoundOptions,
   work: (service: { service?: StudentAsker }) => Promise<Result>,
 ): Promise<Result> {
   if (student.kind !== 'http') return work({});
-  const source = await CaptureFiles.open(db, { cache_bytes: CACHE_BYTES });
+  const source = await CaptureFiles.open(db, { cache_bytes: CACHE_BYTES, data_key });
   const service = new StudentAsker(student, student_key, source);
   try {
     return await work({ service });
@@ -164,12 +166,13 @@ async function readMaterial(
   teller: RoundTeller,
   embedder: TextEmbedder,
 ): Promise<GoldenMaterial> {
-  const source = await CaptureFiles.open(options.db, { cache_bytes: CACHE_BYTES });
+  const { data_key = null } = options;
+  const source = await CaptureFiles.open(options.db, { cache_bytes: CACHE_BYTES, data_key });
   try {
     const chains = await readChains(source, teller);
     const runsDbs = options.runs_dbs ?? (await listRunsDbs(options.db, options.data_dir));
-    const outcomes = await readOutcomes(runsDbs, chains);
-    const store = openCache(options.out, teller.warn);
+    const outcomes = await readOutcomes(runsDbs, chains, data_key);
+    const store = openCache(options.out, data_key, teller.warn);
     try {
       const material = await gatherGolden(source, chains, {
         outcomes,
@@ -212,11 +215,15 @@ async function readChains(source: CaptureFiles, teller: RoundTeller): Promise<Ru
 }
 
 /** @returns null, after a warning, when there can be none: then everything is read again each time */
-function openCache(out: string, warn: (words: string) => void): DigestCache | null {
+function openCache(
+  out: string,
+  dataKey: Uint8Array | null,
+  warn: (words: string) => void,
+): DigestCache | null {
   const folder = `${out}.work`;
   try {
     makeFolder(folder);
-    return DigestCache.open(join(folder, 'digests.mdb'), `${readVersion()} ${DIGEST_CODE}`);
+    return DigestCache.open(join(folder, 'digests.mdb'), `${readVersion()} ${DIGEST_CODE}`, dataKey);
   } catch (error) {
     warn(
       `${folder} cannot be used, so an interrupted run begins anew: ${describeRefusal(error) ?? (error as Error).message}`,

@@ -101,6 +101,7 @@ export async function tryRound(
         compare,
         student_key: config.student_key,
         data_dir: config.data_dir,
+        data_key: config.data_key,
         ...(surroundings.runs_dbs === undefined ? {} : { runs_dbs: surroundings.runs_dbs }),
         embedding: config.embedding,
       },

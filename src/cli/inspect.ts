@@ -66,7 +66,7 @@ export interface InspectSurroundings {
   /** Width of the terminal. */
   columns?: number;
   /** Opens the database; CaptureFiles when not given. */
-  open?: (db: string) => Promise<OpenSource>;
+  open?: (db: string, dataKey: Uint8Array | null) => Promise<OpenSource>;
   /** Databases of finished monitor runs that may speak against a run; those of DATA_DIR and beside the file. */
   runs_dbs?: string[];
   now?: () => number;
@@ -101,13 +101,13 @@ export async function runInspect(
   const db = flags.db ?? surroundings.default_db ?? config().capture.db;
   const progress = new Progress(io, io.is_terminal, now);
   try {
-    const open = await (surroundings.open ?? openCapture)(resolve(db));
+    const open = await (surroundings.open ?? openCapture)(resolve(db), config().data_key);
     try {
       const columns = surroundings.columns ?? process.stdout.columns;
       const view = openView(open, io, columns, flags, progress);
       if (flags.exchange !== null) return await showExchange(view, flags.exchange);
       const runsDbs = surroundings.runs_dbs ?? (await listRunsDbs(resolve(db), config().data_dir));
-      const findOutcomes: FindOutcomes = (runs) => readOutcomes(runsDbs, runs);
+      const findOutcomes: FindOutcomes = (runs) => readOutcomes(runsDbs, runs, config().data_key);
       if (flags.run !== null) return await showRun(view, flags.run, findOutcomes);
       return await showRuns(view, db, findOutcomes);
     } finally {
@@ -149,11 +149,11 @@ function openView(
 }
 
 /** Opens a capture database; loaded only now, so that `--help` and mistakes answer at once. */
-async function openCapture(db: string): Promise<OpenSource> {
+async function openCapture(db: string, data_key: Uint8Array | null): Promise<OpenSource> {
   // The process is this command's alone. Its garbage would grow to several times what it keeps: a hundred thousand runs
   // take 410 MB so, and 480 MB without. V8 passes over a flag that it does not know.
   setFlagsFromString('--heap-growing-percent=50');
   const { CaptureFiles } = await import('./capture-files.ts');
-  const files = await CaptureFiles.open(db, { cache_bytes: CACHE_BYTES });
+  const files = await CaptureFiles.open(db, { cache_bytes: CACHE_BYTES, data_key });
   return { source: files, count: files.count, close: () => files.close() };
 }

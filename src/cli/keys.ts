@@ -219,12 +219,14 @@ async function withMain(
   work: (main: Tables) => Promise<number>,
   mayMake = false,
 ): Promise<number> {
-  const { main: path } = databasePaths(loadConfig({ listener: 'api' }).data_dir);
+  const { data_dir, data_key } = loadConfig({ listener: 'api' });
+  const paths = databasePaths(data_dir, data_key);
+  const path = paths.main;
   if (!mayMake && !isThere(path)) {
     io.err(`understudy: there is no database ${path} yet; DATA_DIR says where it is looked for\n`);
     return EXIT.failed;
   }
-  const main = openMain(path);
+  const main = openMain(paths);
   try {
     return await work(main);
   } finally {

@@ -64,7 +64,9 @@ export async function runPatterns(argv: string[], io: CliIo): Promise<number> {
     throw new UsageError(`name one file: understudy patterns ${action} FILE`);
   refuseWords(more);
   const scope = readScope(values);
-  const { main: path } = databasePaths(loadConfig({ listener: 'api' }).data_dir);
+  const { data_dir, data_key } = loadConfig({ listener: 'api' });
+  const paths = databasePaths(data_dir, data_key);
+  const path = paths.main;
   if (action === 'export' && !isThere(path)) {
     io.err(`understudy: there is no database ${path} yet; DATA_DIR says where it is looked for\n`);
     return EXIT.failed;
@@ -73,7 +75,7 @@ export async function runPatterns(argv: string[], io: CliIo): Promise<number> {
     io.err(`understudy: ${makeHarmlessLine(file)} is a folder: name a file\n`);
     return EXIT.failed;
   }
-  const main = openMain(path);
+  const main = openMain(paths);
   try {
     return action === 'import'
       ? await importFile(main, scope, file, io)

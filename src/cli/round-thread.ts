@@ -5,6 +5,7 @@
 
 import { parentPort, workerData } from 'node:worker_threads';
 import { TooManyRunsError } from '../analysis/trace.ts';
+import { DataKeyError } from '../std/data-key.ts';
 import { CaptureFileError } from '../storage/capture/layout.ts';
 import { StudentDirectoryError } from '../storage/student-directory.ts';
 import { toRoundJson } from './distill-report.ts';
@@ -35,6 +36,7 @@ try {
 } catch (error) {
   const isExpected =
     error instanceof CaptureFileError ||
+    error instanceof DataKeyError ||
     error instanceof StudentDirectoryError ||
     error instanceof TooManyRunsError ||
     error instanceof OutcomesError ||

@@ -25,11 +25,13 @@ export class OutcomesError extends Error {
 /**
  * Outcomes of finished monitor runs that have the id of a captured run; of several, one that is no success.
  * @param runs finds a captured run by its id; undefined when there is none
+ * @param dataKey of the databases; null: none
  * @throws OutcomesError
  */
 export async function readOutcomes(
   paths: readonly string[],
   runs: { find(runId: string): unknown },
+  dataKey: Uint8Array | null = null,
 ): Promise<Map<string, string>> {
   const outcomes = new Map<string, string>();
   if (paths.length === 0) return outcomes;
@@ -42,7 +44,7 @@ export async function readOutcomes(
     try {
       // A file that is cut off would end the process while it is read.
       checkFileHead(path);
-      tables = new LmdbTables(path, 'process');
+      tables = new LmdbTables(path, 'process', dataKey);
     } catch (error) {
       throw new OutcomesError(path, error);
     }

@@ -57,7 +57,7 @@ export interface TraceSurroundings {
   /** Used when --db is not given. */
   default_db?: string;
   /** Opens the database; CaptureFiles when not given. */
-  open?: (db: string) => Promise<TraceSource>;
+  open?: (db: string, dataKey: Uint8Array | null) => Promise<TraceSource>;
   /** Databases of finished monitor runs that may speak against a run; those of DATA_DIR and beside the file. */
   runs_dbs?: string[];
   now?: () => number;
@@ -92,7 +92,7 @@ export async function runTrace(
   }
   const progress = new Progress(io, io.is_terminal && out !== undefined, surroundings.now ?? Date.now);
   try {
-    const source = await (surroundings.open ?? openFiles)(db);
+    const source = await (surroundings.open ?? openFiles)(db, config().data_key);
     try {
       const chains = new RunChains(run ?? null);
       for (const record of source.summaries()) {
@@ -106,7 +106,7 @@ export async function runTrace(
         return EXIT.failed;
       }
       const runsDbs = surroundings.runs_dbs ?? (await listRunsDbs(db, config().data_dir));
-      const outcomes = await readOutcomes(runsDbs, chains);
+      const outcomes = await readOutcomes(runsDbs, chains, config().data_key);
       const sink =
         out === undefined ? new StreamSink(io) : await FileSink.open(out, { db, run: run ?? null });
       try {
@@ -373,7 +373,7 @@ async function readJournal(path: string, head: string): Promise<JournalLine[]> {
   return lines;
 }
 
-async function openFiles(db: string): Promise<TraceSource> {
+async function openFiles(db: string, data_key: Uint8Array | null): Promise<TraceSource> {
   const { CaptureFiles } = await import('./capture-files.ts');
-  return CaptureFiles.open(db);
+  return CaptureFiles.open(db, { data_key });
 }

@@ -25,10 +25,12 @@ import { basename, dirname, join } from 'node:path';
 import { open, type RootDatabase } from 'lmdb';
 import { z } from 'zod';
 import { countOf } from '../std/count-of.ts';
+import { openDataKey } from '../std/data-key.ts';
 import { isThere, namePlace } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
 import { rawFolder } from './capture/layout.ts';
 import { repackAll } from './capture/repacking.ts';
+import { checkSealing } from './lmdb/sealed-table.ts';
 import { checkDatabase, databasePaths, findRedoLogs } from './lmdb/stores.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
 
@@ -42,6 +44,8 @@ export interface BackupSource {
   data_dir: string;
   /** The capture database, which may lie elsewhere. */
   capture_db: string;
+  /** Under which all of it is, and stays; null or left out: under none. */
+  data_key?: Uint8Array | null;
 }
 
 const MANIFEST = 'manifest.json';
@@ -79,7 +83,7 @@ export type BackupProgress = (name: string, done: number, of: number) => void;
  * @throws BackupError when there is nothing to copy or the target is there; Error of the file system
  */
 export async function writeBackup(
-  { data_dir, capture_db }: BackupSource,
+  { data_dir, capture_db, data_key = null }: BackupSource,
   target: string,
   progress: BackupProgress,
   nowMs: number,
@@ -99,7 +103,11 @@ export async function writeBackup(
       files.push({ name, kind, ...copyPlain(path, join(partial, name)) });
     for (const [index, { path, name, kind }] of databases.entries()) {
       progress(name, index, databases.length);
-      files.push({ name, kind, ...(await copyUnrotated(path, join(partial, name), kind, capture_db)) });
+      files.push({
+        name,
+        kind,
+        ...(await copyUnrotated(path, join(partial, name), kind, capture_db, data_key)),
+      });
     }
     // After the databases: what their rows point at is there by now.
     const plain = findFiles(data_dir, capture_db);
@@ -292,17 +300,18 @@ async function copyUnrotated(
   copy: string,
   kind: FileEntry['kind'],
   captureDb: string,
+  dataKey: Uint8Array | null,
 ): Promise<Pick<FileEntry, 'bytes' | 'rows' | 'sha256'>> {
-  if (kind !== 'capture') return copyDatabase(path, copy);
+  if (kind !== 'capture') return copyDatabase(path, copy, dataKey);
   const sealedNow = () => findSealed(captureDb).length;
   for (let attempt = 1; ; attempt++) {
     const before = sealedNow();
     // What waits in raw files is packed into the copy, which is whole without them; one that was packed at the source
     // meanwhile is in the next copy.
     let unread = 0;
-    const copied = await copyDatabase(path, copy, async () => {
+    const copied = await copyDatabase(path, copy, dataKey, async () => {
       if (!isThere(rawFolder(path))) return;
-      unread = await repackAll(copy, rawFolder(path));
+      unread = await repackAll(copy, rawFolder(path), undefined, dataKey);
       rmSync(`${copy}-lock`, { force: true });
     });
     if (sealedNow() === before && unread === 0) return copied;
@@ -324,11 +333,13 @@ async function copyUnrotated(
 async function copyDatabase(
   path: string,
   copy: string,
+  dataKey: Uint8Array | null,
   finish: (() => Promise<void>) | null = null,
 ): Promise<Pick<FileEntry, 'bytes' | 'rows' | 'sha256'>> {
   checkDatabase(path);
   const root = openForReading(path);
   try {
+    checkSealing(root, path, openDataKey(dataKey));
     await root.backup(copy, true);
   } finally {
     await root.close();

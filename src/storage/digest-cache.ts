@@ -53,22 +53,23 @@ export class DigestCache {
   /**
    * @param path its file; made when missing, made anew when it is damaged
    * @param code names the code that makes digests: what other code has made does not count
+   * @param dataKey seals it; null: it stands as it is. One under another key is made anew
    * @throws the system's error when there can be no file
    */
-  static open(path: string, code: string): DigestCache {
+  static open(path: string, code: string, dataKey: Uint8Array | null = null): DigestCache {
     try {
       // A file that is cut off would end the process while it is read.
       if (existsSync(path)) checkFileHead(path);
-      return new DigestCache(path, code);
+      return new DigestCache(path, code, dataKey);
     } catch {
       rmSync(path, { force: true });
       rmSync(`${path}-lock`, { force: true });
-      return new DigestCache(path, code);
+      return new DigestCache(path, code, dataKey);
     }
   }
 
-  private constructor(path: string, code: string) {
-    this.#tables = new LmdbTables(path, 'process');
+  private constructor(path: string, code: string, dataKey: Uint8Array | null) {
+    this.#tables = new LmdbTables(path, 'process', dataKey);
     this.#code = code;
     this.#bytes = this.#tables.get<{ bytes: number }>(TOTALS, TOTAL_KEY)?.bytes ?? 0;
   }

@@ -5,15 +5,18 @@
  *
  * [8 bytes mark][16 bytes identity], then records: [u32 length][u32 CRC-32 of what follows][f64 number][payload],
  * big-endian. Numbers count on through new beginnings: a record left over from before is told by its number. The
- * identity ties the log to what has been taken out of it.
+ * identity ties the log to what has been taken out of it. With a data key the mark is another one and payloads are sealed, each
+ * for its identity and number.
  */
 import { randomBytes } from 'node:crypto';
 import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
+import { SEAL_BYTES, SealError, type Sealer } from '../std/data-key.ts';
 import { makeFolder } from '../std/folder.ts';
 
 const MARK = Buffer.from('USREDO01', 'latin1');
+const SEALED_MARK = Buffer.from('USREDO02', 'latin1');
 const IDENTITY_BYTES = 16;
 const HEAD_BYTES = MARK.length + IDENTITY_BYTES;
 const RECORD_HEAD_BYTES = 16;
@@ -29,30 +32,37 @@ export class RedoLog {
   /** What the file held when it was opened, in order. */
   readonly found: readonly RedoRecord[];
   readonly #file: number;
+  /** What was appended since the last beginning, not sealed: whoever appended may go on to use it. */
   readonly #bytes: Buffer;
   #end = 0;
+  readonly #sealer: Sealer | null;
+  /** By which the records are longer in the file. */
+  #sealBytes = 0;
   /** Of the next record. */
   #number: number;
 
   /**
    * Opens the file, or makes it, with its folder.
-   * @param capacity bytes of the records in it, at most
+   * @param capacity bytes of the records in it, at most, as long as they are not sealed
+   * @param sealer of payloads; null: they stand as they are
    * @throws Error of the file system
    */
-  constructor(path: string, capacity: number) {
+  constructor(path: string, capacity: number, sealer: Sealer | null = null) {
     makeFolder(dirname(path));
+    this.#sealer = sealer;
+    const mark = sealer === null ? MARK : SEALED_MARK;
     this.#file = openSync(path, 'a+');
     closeSync(this.#file);
     this.#file = openSync(path, 'r+');
     try {
       const stored = readAll(this.#file);
-      if (stored.length >= HEAD_BYTES && stored.subarray(0, MARK.length).equals(MARK)) {
+      if (stored.length >= HEAD_BYTES && stored.subarray(0, mark.length).equals(mark)) {
         this.identity = stored.subarray(MARK.length, HEAD_BYTES);
-        this.found = readRecords(stored.subarray(HEAD_BYTES));
+        this.found = readRecords(stored.subarray(HEAD_BYTES), sealer, this.identity);
       } else {
         this.identity = randomBytes(IDENTITY_BYTES);
         this.found = [];
-        writeAll(this.#file, Buffer.concat([MARK, this.identity]), 0);
+        writeAll(this.#file, Buffer.concat([mark, this.identity]), 0);
       }
     } catch (thrown) {
       closeSync(this.#file);
@@ -85,10 +95,17 @@ export class RedoLog {
     if (from > bytes.length) return 0;
     const end = write(bytes, from);
     if (end < 0) return 0;
-    bytes.writeUInt32BE(end - from, start);
-    bytes.writeDoubleBE(this.#number, start + 8);
-    bytes.writeUInt32BE(crc32(bytes.subarray(start + 8, end)), start + 4);
-    writeAll(this.#file, bytes.subarray(start, end), HEAD_BYTES + start);
+    if (this.#sealer === null) {
+      writeHead(bytes, start, end, this.#number);
+      writeAll(this.#file, bytes.subarray(start, end), HEAD_BYTES + start);
+    } else {
+      const sealed = this.#sealer.seal(bytes.subarray(from, end), placeOf(this.identity, this.#number));
+      const record = Buffer.allocUnsafe(RECORD_HEAD_BYTES + sealed.length);
+      sealed.copy(record, RECORD_HEAD_BYTES);
+      writeHead(record, 0, record.length, this.#number);
+      writeAll(this.#file, record, HEAD_BYTES + start + this.#sealBytes);
+      this.#sealBytes += SEAL_BYTES;
+    }
     this.#end = end;
     return this.#number++;
   }
@@ -100,6 +117,7 @@ export class RedoLog {
   /** Everything in it is where it belongs: the next record is written over the first. */
   beginAgain(): void {
     this.#end = 0;
+    this.#sealBytes = 0;
   }
 
   close(): void {
@@ -107,8 +125,22 @@ export class RedoLog {
   }
 }
 
+/** The head of the record from `start` to `end`. */
+function writeHead(bytes: Buffer, start: number, end: number, number: number): void {
+  bytes.writeUInt32BE(end - start - RECORD_HEAD_BYTES, start);
+  bytes.writeDoubleBE(number, start + 8);
+  bytes.writeUInt32BE(crc32(bytes.subarray(start + 8, end)), start + 4);
+}
+
+function placeOf(identity: Buffer, number: number): Buffer {
+  const place = Buffer.allocUnsafe(IDENTITY_BYTES + 8);
+  identity.copy(place);
+  place.writeDoubleBE(number, IDENTITY_BYTES);
+  return place;
+}
+
 /** As far as they are whole and follow each other. */
-function readRecords(bytes: Buffer): RedoRecord[] {
+function readRecords(bytes: Buffer, sealer: Sealer | null, identity: Buffer): RedoRecord[] {
   const records: RedoRecord[] = [];
   for (let at = 0; at + RECORD_HEAD_BYTES <= bytes.length; ) {
     const end = at + RECORD_HEAD_BYTES + bytes.readUInt32BE(at);
@@ -116,10 +148,22 @@ function readRecords(bytes: Buffer): RedoRecord[] {
     const number = bytes.readDoubleBE(at + 8);
     const before = records.at(-1);
     if (before !== undefined && number !== before.number + 1) break;
-    records.push({ number, payload: bytes.subarray(at + RECORD_HEAD_BYTES, end) });
+    const stored = bytes.subarray(at + RECORD_HEAD_BYTES, end);
+    const payload = sealer === null ? stored : openPayload(sealer, stored, placeOf(identity, number));
+    if (payload === null) break;
+    records.push({ number, payload });
     at = end;
   }
   return records;
+}
+
+function openPayload(sealer: Sealer, sealed: Buffer, place: Buffer): Buffer | null {
+  try {
+    return sealer.open(sealed, place);
+  } catch (thrown) {
+    if (thrown instanceof SealError) return null;
+    throw thrown;
+  }
 }
 
 function readAll(file: number): Buffer {

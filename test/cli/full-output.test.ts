@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { PATTERNS } from '../../src/domain/pattern-rows.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
-import { openMain } from '../../src/storage/lmdb/stores.ts';
+import { databasePaths, openMain } from '../../src/storage/lmdb/stores.ts';
 import { makeExchange } from '../storage/captured.ts';
 import { makeFolder } from '../storage/folder.ts';
 import { CliChild, runCli } from './child.ts';
@@ -50,7 +50,7 @@ describe('a place that takes no more is named', () => {
     });
     const patterns = join(DATA_DIR, 'patterns.jsonl');
     symlinkSync('/dev/full', patterns);
-    const main = openMain(join(DATA_DIR, 'main.mdb'));
+    const main = openMain(databasePaths(DATA_DIR));
     await main.transact((transaction) =>
       transaction.write({ op: 'put', table: PATTERNS, row: ['e3', '', '', 'pat_1'], value: { unlock: 'x' } }),
     );

@@ -23,6 +23,7 @@ describe('with nothing set', () => {
       version: expect.stringMatching(/^\d+\.\d+\.\d+/),
       log_level: 'info',
       data_dir: resolve('data'),
+      data_key: null,
       actor_threads: 1,
       front_threads: 1,
       allowed_hosts: ['127.0.0.1'],

@@ -5,6 +5,9 @@
  *
  * A placeholder is `NUL @svc-file: <variant> <sha256 in hex> NUL`. A body that holds the placeholder's beginning itself
  * is left as it is (nothing is taken out), so no escaping is needed: the exchange's record says whether there are any.
+ *
+ * With a data key the file is sealed, and its name is made of the digest and the key: it does not say what is in it. The
+ * placeholder stays the same, since it stands in what is sealed.
  */
 import { hash } from 'node:crypto';
 import {
@@ -20,6 +23,7 @@ import {
 import { join } from 'node:path';
 import { byteEngine, packNeedles } from '../../../native/byte-engine.ts';
 import { ATTACHMENT_BYTES_MIN } from '../../limits.ts';
+import type { DataKey, Sealer } from '../../std/data-key.ts';
 import { makeFolder } from '../../std/folder.ts';
 import { leaveRest } from '../../std/own-memory.ts';
 import { RecentMap } from '../../std/recent-map.ts';
@@ -132,19 +136,33 @@ export function wrapBinaryBody(body: Buffer, contentType: string | null): FoundA
   return !isBinary(body, contentType) ? null : makeAttachment(0, body.length, 'r', body);
 }
 
+/** Of the data key: what attachments are sealed and named for. */
+const PURPOSE = 'attachment';
+
+/** The name of its file. @param key null: files are not sealed */
+export function nameAttachment(sha256: string, key: DataKey | null): string {
+  return key === null ? sha256 : key.nameOf(PURPOSE, sha256);
+}
+
 /** The files beside a capture database. */
 export class AttachmentStore {
   readonly #folder: string;
   /** Written since the last sync, by name. */
-  #unsynced: string[] = [];
+  #unsynced: { name: string; sha256: string }[] = [];
   /** A sync has failed: the next would succeed without what the system could not write and has forgotten. */
   #isInDoubt = false;
   #made = false;
   /** Names known to be on disk; bounded, the oldest forgotten first. */
   readonly #known = new RecentMap<string, true>(MAX_KNOWN);
 
-  constructor(folder: string) {
+  readonly #key: DataKey | null;
+  readonly #sealer: Sealer | null;
+
+  /** @param key of the files; null: they are not sealed */
+  constructor(folder: string, key: DataKey | null = null) {
     this.#folder = folder;
+    this.#key = key;
+    this.#sealer = key?.sealer(PURPOSE) ?? null;
   }
 
   /**
@@ -154,7 +172,8 @@ export class AttachmentStore {
    */
   save(sha256: string, content: Buffer): void {
     if (this.#known.get(sha256) === true) return;
-    const path = join(this.#folder, sha256);
+    const name = nameAttachment(sha256, this.#key);
+    const path = join(this.#folder, name);
     if (!this.#made) {
       makeFolder(this.#folder);
       this.#made = true;
@@ -162,14 +181,14 @@ export class AttachmentStore {
     if (!existsSync(path)) {
       const partial = `${path}.${process.pid}.part`;
       try {
-        writeFileSync(partial, content);
+        writeFileSync(partial, this.#sealer?.seal(content, Buffer.from(sha256)) ?? content);
         renameSync(partial, path);
       } catch (error) {
         this.#made = false;
         rmSync(partial, { force: true });
         throw error;
       }
-      this.#unsynced.push(sha256);
+      this.#unsynced.push({ name, sha256 });
     }
     this.#known.set(sha256, true);
   }
@@ -178,8 +197,8 @@ export class AttachmentStore {
   sync(): void {
     if (this.#unsynced.length === 0) return;
     try {
-      for (const name of this.#unsynced) {
-        if (this.#isInDoubt) this.#rewrite(name);
+      for (const { name, sha256 } of this.#unsynced) {
+        if (this.#isInDoubt) this.#rewrite(name, sha256);
         else syncPath(join(this.#folder, name));
       }
       syncPath(this.#folder);
@@ -192,10 +211,11 @@ export class AttachmentStore {
   }
 
   /** Writes a file anew, from what memory or the disk still has of it. @throws the storage's error, also when that is not all */
-  #rewrite(name: string): void {
+  #rewrite(name: string, sha256: string): void {
     const path = join(this.#folder, name);
     const content = readFileSync(path);
-    if (hash('sha256', content, 'hex') !== name) throw new Error(`attachment ${name} is damaged`);
+    const plain = this.#sealer?.open(content, Buffer.from(sha256)) ?? content;
+    if (hash('sha256', plain, 'hex') !== sha256) throw new Error(`attachment ${name} is damaged`);
     const partial = `${path}.${process.pid}.part`;
     try {
       writeFileSync(partial, content, { flush: true });
@@ -219,15 +239,16 @@ export function syncPath(path: string): void {
 
 /**
  * Puts the attachments back where their placeholders stand.
+ * @param key of the files; null: they are not sealed
  * @throws {Error} when a file is missing or is not what its name says
  */
-export function restoreAttachments(stored: Buffer, folder: string): Buffer {
+export function restoreAttachments(stored: Buffer, folder: string, key: DataKey | null = null): Buffer {
   const parts: Buffer[] = [];
   let at = 0;
   let hit = stored.indexOf(PLACEHOLDER_HEAD_BYTES);
   while (hit >= 0) {
     const mark = stored.toString('latin1', hit + PLACEHOLDER_HEAD.length, hit + PLACEHOLDER_BYTES - 1);
-    parts.push(stored.subarray(at, hit), readAttachment(folder, mark[0] as Variant, mark.slice(1)));
+    parts.push(stored.subarray(at, hit), readAttachment(folder, mark[0] as Variant, mark.slice(1), key));
     at = hit + PLACEHOLDER_BYTES;
     hit = stored.indexOf(PLACEHOLDER_HEAD_BYTES, at);
   }
@@ -236,14 +257,23 @@ export function restoreAttachments(stored: Buffer, folder: string): Buffer {
   return Buffer.concat(parts);
 }
 
-function readAttachment(folder: string, variant: Variant, sha256: string): Buffer {
-  const path = join(folder, sha256);
+function openAttachment(path: string, sealed: Buffer, sha256: string, key: DataKey): Buffer {
+  try {
+    return key.sealer(PURPOSE).open(sealed, Buffer.from(sha256));
+  } catch (error) {
+    throw new Error(`attachment ${path} is damaged`, { cause: error });
+  }
+}
+
+function readAttachment(folder: string, variant: Variant, sha256: string, key: DataKey | null): Buffer {
+  const path = join(folder, nameAttachment(sha256, key));
   let content: Buffer;
   try {
     content = readFileSync(path);
   } catch (error) {
     throw new Error(`attachment ${path} is missing`, { cause: error });
   }
+  if (key !== null) content = openAttachment(path, content, sha256, key);
   if (hash('sha256', content, 'hex') !== sha256) throw new Error(`attachment ${path} is damaged`);
   switch (variant) {
     case 'r':

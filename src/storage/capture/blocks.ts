@@ -8,6 +8,7 @@
 import { LinkedMap } from '../../std/linked-map.ts';
 import { leaveRest } from '../../std/own-memory.ts';
 import { restoreAttachments } from './attachments.ts';
+import { openBlock } from './block-sealing.ts';
 import {
   type DictionarySource,
   decodeBlock,
@@ -110,9 +111,10 @@ export class BlockReader {
   readBodies(id: number, meta: StoredMeta): StoredBodies | undefined {
     const bodies = this.#readStored(id);
     if (bodies === undefined) return undefined;
+    const restore = (body: Buffer) => restoreAttachments(body, this.#folder, this.#env.sealing?.key ?? null);
     return this.#guard(id, () => ({
-      request: meta.request_has_files ? restoreAttachments(bodies.request, this.#folder) : bodies.request,
-      response: meta.response_has_files ? restoreAttachments(bodies.response, this.#folder) : bodies.response,
+      request: meta.request_has_files ? restore(bodies.request) : bodies.request,
+      response: meta.response_has_files ? restore(bodies.response) : bodies.response,
     }));
   }
 
@@ -155,7 +157,7 @@ export class BlockReader {
       if (known !== undefined) return id < key + known.records.length ? known : undefined;
       return this.#guard(key, () => {
         if (id >= key + readBlockCount(value)) return undefined;
-        const head = readBlockHead(this.#joinBlock(value));
+        const head = readBlockHead(openBlock(this.#joinBlock(value), key, this.#env.sealing));
         let dictionary: DictionarySource | null = null;
         if (head.dictionary_distance > 0) {
           const base = key - head.dictionary_distance;

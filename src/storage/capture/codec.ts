@@ -417,6 +417,11 @@ export function joinBlock(
   return Buffer.concat(parts);
 }
 
+/** Whether a stored value is only the rest of a block. */
+export function isInPieces(value: Buffer): boolean {
+  return value[0] === IN_PIECES;
+}
+
 /** Whether a stored value is a whole block in the database that was not compressed. */
 export function isRawBlock(value: Buffer): boolean {
   return value.length > MAX_PIECED_BYTES && value[0] === 0;

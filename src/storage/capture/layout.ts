@@ -28,7 +28,9 @@ import {
 } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
+import { DataKeyError, openDataKey } from '../../std/data-key.ts';
 import { describeRefusal, isFull } from '../../std/file-place.ts';
+import { checkSealing, type FileSealing, SealedTable, type ValueTable } from '../lmdb/sealed-table.ts';
 
 /**
  * Of everything in the file. A reader refuses files with a higher number. 2: blocks may stand in raw files. 3: there also in
@@ -83,10 +85,12 @@ export interface CaptureEnv {
   meta: Database<Buffer, string>;
   blocks: Database<Buffer, number>;
   pieces: Database<Buffer, number>;
-  facts: Database<Buffer, number>;
-  tails: Database<Buffer, number>;
+  facts: ValueTable<number>;
+  tails: ValueTable<number>;
   /** null for readers, who have no use for it. */
   waiting: Database<Buffer, number> | null;
+  /** What seals blocks, facts and tails; null: they stand as they are. */
+  sealing: FileSealing | null;
 }
 
 /** A sealed file (or one being sealed) and the ids that it holds. */
@@ -174,7 +178,13 @@ export function checkRoom(path: string): void {
   }
 }
 
-function openTables(root: RootDatabase<Buffer, string>, path: string, create: boolean): CaptureEnv {
+function openTables(
+  root: RootDatabase<Buffer, string>,
+  path: string,
+  create: boolean,
+  dataKey: Uint8Array | null,
+): CaptureEnv {
+  const sealing = checkSealing(root, path, openDataKey(dataKey));
   const table = <K extends string | number>(
     name: string,
     keyEncoding: 'uint32' | null,
@@ -192,13 +202,18 @@ function openTables(root: RootDatabase<Buffer, string>, path: string, create: bo
     if (opened === undefined) throw makeForeignError(path);
     return opened;
   };
+  const sealed = (name: string): ValueTable<number> => {
+    const opened = table<number>(name, 'uint32');
+    return sealing === null ? opened : new SealedTable(opened, name, sealing);
+  };
   return {
     root,
+    sealing,
     meta: table<string>('meta', null),
     blocks: table<number>('blocks', 'uint32'),
     pieces: table<number>('pieces', 'uint32'),
-    facts: table<number>('facts', 'uint32'),
-    tails: table<number>('tails', 'uint32'),
+    facts: sealed('facts'),
+    tails: sealed('tails'),
     waiting: create ? table<number>('waiting', 'uint32') : null,
   };
 }
@@ -227,12 +242,14 @@ const ENV_OPTIONS = {
  * Makes an empty capture file unless there is one. Made under another name and renamed, so that it is whole or missing.
  * @param firstId id that its first exchange will have
  * @param turns rows for `tails`, from the file before
+ * @param dataKey seals what it will hold; null: that stands as it is
  * @throws the storage's error
  */
 export async function ensureCaptureFile(
   path: string,
   firstId: number,
   turns: { key: number; value: Buffer }[] = [],
+  dataKey: Uint8Array | null = null,
 ): Promise<void> {
   if (existsSync(path)) return;
   const partial = `${path}.new`;
@@ -245,7 +262,7 @@ export async function ensureCaptureFile(
   try {
     const root = open<Buffer, string>({ ...ENV_OPTIONS, path: partial, pageSize: PAGE_BYTES });
     try {
-      const env = openTables(root, partial, true);
+      const env = openTables(root, partial, true, dataKey);
       root.transactionSync(() => {
         env.meta.putSync('format', Buffer.from(String(CAPTURE_FORMAT)));
         env.meta.putSync('first_id', Buffer.from(String(firstId)));
@@ -265,9 +282,14 @@ export async function ensureCaptureFile(
 /**
  * Opens a capture file that is there.
  * @param mode `read` never writes to it
- * @throws {CaptureFileError}; to write also {@link checkRoom}'s
+ * @param dataKey under which it must be; null: it must be under none
+ * @throws {CaptureFileError}; DataKeyError; to write also {@link checkRoom}'s
  */
-export function openCaptureEnv(path: string, mode: 'read' | 'write'): CaptureEnv {
+export function openCaptureEnv(
+  path: string,
+  mode: 'read' | 'write',
+  dataKey: Uint8Array | null = null,
+): CaptureEnv {
   checkFileHead(path);
   if (mode === 'write') checkRoom(path);
   let root: RootDatabase<Buffer, string>;
@@ -285,7 +307,7 @@ export function openCaptureEnv(path: string, mode: 'read' | 'write'): CaptureEnv
     throw new CaptureFileError('damaged', path, why, { cause: error });
   }
   try {
-    const env = openTables(root, path, false);
+    const env = openTables(root, path, false, dataKey);
     const format = env.meta.get('format');
     if (format === undefined) throw makeForeignError(path);
     if (Number(format.toString()) > CAPTURE_FORMAT) {
@@ -295,7 +317,7 @@ export function openCaptureEnv(path: string, mode: 'read' | 'write'): CaptureEnv
     return mode === 'write' ? upgradeFile(env, Number(format.toString())) : env;
   } catch (error) {
     void root.close();
-    if (error instanceof CaptureFileError) throw error;
+    if (error instanceof CaptureFileError || error instanceof DataKeyError) throw error;
     if (/not ?found/i.test((error as Error).message)) throw makeForeignError(path, error);
     throw new CaptureFileError('damaged', path, (error as Error).message, { cause: error });
   }

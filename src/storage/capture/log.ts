@@ -12,6 +12,7 @@ import { dirname } from 'node:path';
 import { findPlaceCause, type SetApart } from '../../domain/capture-cause.ts';
 import { type CapturedExchange, WITHHELD_CAUSES, type WithheldCause } from '../../domain/exchange.ts';
 import { maskText } from '../../redaction/mask.ts';
+import { openDataKey } from '../../std/data-key.ts';
 import { namePlace } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
 import { AttachmentStore, syncPath } from './attachments.ts';
@@ -23,6 +24,7 @@ import {
   countCopied,
   isAsItCame,
 } from './base-cache.ts';
+import { closeBlock, splitClosed } from './block-sealing.ts';
 import { BlockReader } from './blocks.ts';
 import {
   cutBlock,
@@ -125,6 +127,8 @@ export interface CaptureLogOptions {
   redact: boolean;
   /** Most bytes of a body without its content-encoding; 64 MiB when not given. */
   max_decoded_bytes?: number;
+  /** Seals what is stored; null or left out: it stands as it is. Secret. */
+  data_key?: Uint8Array | null;
   /** Used to finish the index before a file is sealed. */
   decode?: DecodeExchange;
   /** For tests: from so many exchanges a second on, blocks are stored raw; PRESSED_RATE when not given. */
@@ -241,7 +245,7 @@ export class CaptureLog {
   static async open(options: CaptureLogOptions): Promise<CaptureLog> {
     makeFolder(dirname(options.path));
     const sealed = listSealed(options.path);
-    await ensureCaptureFile(options.path, readLastSealed(sealed) + 1);
+    await ensureCaptureFile(options.path, readLastSealed(sealed) + 1, [], options.data_key);
     const log = new CaptureLog(options, sealed);
     const unfinished = sealed.filter((file) => file.sealing);
     for (const file of unfinished) {
@@ -253,7 +257,7 @@ export class CaptureLog {
   private constructor(options: CaptureLogOptions, sealed: SealedFile[]) {
     this.#options = options;
     this.#preparer = new Preparer(options.redact, options.max_decoded_bytes ?? 64 << 20);
-    this.#files = new AttachmentStore(attachmentsFolder(options.path));
+    this.#files = new AttachmentStore(attachmentsFolder(options.path), openDataKey(options.data_key ?? null));
     this.#sealed = new Set(sealed.map((file) => file.first_id)).size;
     this.#lastSealedId = readLastSealed(sealed);
     const opened = this.#openFile();
@@ -263,12 +267,16 @@ export class CaptureLog {
     this.#nextPiece = opened.next_piece;
     for (const block of listWaiting(opened.env)) this.#await(block);
     const waiting = this.#rawBlocks.map(({ file }) => file);
-    for (const file of sealed) if (file.sealing) waiting.push(...readWaitingFiles(file.path));
+    for (const file of sealed) if (file.sealing) waiting.push(...readWaitingFiles(file.path, this.#dataKey));
     this.#rawFiles = new RawFiles(rawFolder(options.path), waiting);
   }
 
+  get #dataKey(): Uint8Array | null {
+    return this.#options.data_key ?? null;
+  }
+
   #openFile(): { env: CaptureEnv; index: ExchangeIndex; next_id: number; next_piece: number } {
-    const env = openCaptureEnv(this.#options.path, 'write');
+    const env = openCaptureEnv(this.#options.path, 'write', this.#dataKey);
     this.#fileId = readFileId(this.#options.path);
     const reader = new BlockReader(env, this.#options.path, INDEX_CACHE_BYTES);
     return {
@@ -356,17 +364,19 @@ export class CaptureLog {
       let ahead = countBodyBytes(batch);
       this.#noteRate(batch.length, ahead);
       const isPressed = this.#isPressedBy(ahead);
+      const { sealing } = this.#env;
       const add = (block: Buffer, key: number): void => {
-        const { value, pieces } = cutBlock(block, nextPiece);
+        const { value, pieces } = cutBlock(closeBlock(block, key, sealing), nextPiece);
         blocks.push({ key, value, first_piece: nextPiece, pieces, waits_in: null, bytes: 0 });
         nextPiece += pieces.length;
       };
       const addRaw = (records: readonly RecordDraft[], key: number): void => {
-        const staged = this.#rawFiles.stage(draftBlock(records));
-        if (staged !== null) sealParts(staged.memory);
+        const closed = sealing === null ? null : closeBlock(encodeBlock(records, null, 'none'), key, sealing);
+        const staged = this.#rawFiles.stage(closed === null ? draftBlock(records) : splitClosed(closed));
+        if (staged !== null && closed === null) sealParts(staged.memory);
         const value =
           staged === null
-            ? encodeBlock(records, null, 'none')
+            ? (closed ?? encodeBlock(records, null, 'none'))
             : pointToRawBlock(records.length, staged.place);
         const waitsIn = staged?.place.file ?? 0;
         const bytes = staged === null ? value.length : countBytes(staged.place.pieces);
@@ -788,10 +798,10 @@ export class CaptureLog {
     const aside = moved.path;
     const target = sealedPath(this.#options.path, moved.first_id, moved.last_id, false);
     if (!existsSync(target)) {
-      await repackAll(aside, rawFolder(aside), (file) => this.#rawFiles.release(file));
+      await repackAll(aside, rawFolder(aside), (file) => this.#rawFiles.release(file), this.#dataKey);
       const partial = `${target}.part`;
       rmSync(partial, { force: true });
-      const env = openCaptureEnv(aside, 'read');
+      const env = openCaptureEnv(aside, 'read', this.#dataKey);
       try {
         await env.root.backup(partial, true);
       } finally {
@@ -817,7 +827,7 @@ export class CaptureLog {
     this.#rawBytes = 0;
     this.#syncFailure = null;
     await this.#rawFiles.abandon();
-    this.#files = new AttachmentStore(attachmentsFolder(this.#options.path));
+    this.#files = new AttachmentStore(attachmentsFolder(this.#options.path), openDataKey(this.#dataKey));
     this.#mustReopen = true;
   }
 
@@ -833,7 +843,8 @@ export class CaptureLog {
     this.#mustReopen = true;
     await this.#closeFile();
     makeFolder(dirname(this.#options.path));
-    await ensureCaptureFile(this.#options.path, Math.max(this.#lastSealedId + 1, this.#nextId), turns);
+    const firstId = Math.max(this.#lastSealedId + 1, this.#nextId);
+    await ensureCaptureFile(this.#options.path, firstId, turns, this.#dataKey);
     const opened = this.#openFile();
     this.#env = opened.env;
     this.#index = opened.index;
@@ -927,8 +938,8 @@ function diff(base: PreparedBody, body: PreparedBody, rawPrefix: number | undefi
 }
 
 /** The raw files that a file on its way to being sealed waits for. */
-function readWaitingFiles(path: string): number[] {
-  const env = openCaptureEnv(path, 'write');
+function readWaitingFiles(path: string, dataKey: Uint8Array | null): number[] {
+  const env = openCaptureEnv(path, 'write', dataKey);
   try {
     return listWaiting(env).map(({ file }) => file);
   } finally {

@@ -18,6 +18,8 @@ export interface ReaderOptions {
   cache_bytes?: number;
   /** Finds model, usage and run of exchanges that the writer has not indexed yet; without it they stay null. */
   decode?: DecodeExchange;
+  /** Under which the file must be; null or left out: under none. */
+  data_key?: Uint8Array | null;
 }
 
 export interface ExchangeFilter {
@@ -37,10 +39,10 @@ export class CaptureReader {
   /**
    * @param path a capture file, live or sealed
    * @throws {import('./layout.ts').CaptureFileError} with a code: missing, not_a_capture, truncated, damaged,
-   *   newer_format, unreadable
+   *   newer_format, unreadable; DataKeyError
    */
   static open(path: string, options: ReaderOptions = {}): CaptureReader {
-    const env = openCaptureEnv(path, 'read');
+    const env = openCaptureEnv(path, 'read', options.data_key ?? null);
     try {
       return nameDamage(path, () => new CaptureReader(path, env, options));
     } catch (error) {

@@ -3,8 +3,18 @@
  * Readers see either form, never anything between. Actor thread of the writer.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { SealError } from '../../std/data-key.ts';
+import { closeBlock, openBlock } from './block-sealing.ts';
 import { BlockReader } from './blocks.ts';
-import { cutBlock, decodeBlock, encodeBlock, isRawBlock, readBlockHead, readRawPlace } from './codec.ts';
+import {
+  cutBlock,
+  decodeBlock,
+  encodeBlock,
+  isInPieces,
+  isRawBlock,
+  readBlockHead,
+  readRawPlace,
+} from './codec.ts';
 import { appendRow, type CaptureEnv, openCaptureEnv, syncEnv } from './layout.ts';
 import { RawFileGone, readRawBlock } from './raw-files.ts';
 
@@ -63,22 +73,27 @@ export function repackBlock(
 ): number | null {
   const stored = env.blocks.get(key);
   const place = stored === undefined ? null : readRawPlace(stored);
-  if (stored === undefined || (place === null && !isRawBlock(stored))) {
-    env.waiting?.removeSync(key);
-    return 0;
-  }
   let records: { parts: Buffer[]; bytes: number }[];
   try {
-    const raw = place === null ? stored : readRawBlock(rawFolder, place);
+    const closed = place === null ? stored : readRawBlock(rawFolder, place);
+    const raw = closed === undefined || isInPieces(closed) ? undefined : openBlock(closed, key, env.sealing);
+    if (raw === undefined || (place === null && !isRawBlock(raw))) {
+      env.waiting?.removeSync(key);
+      return 0;
+    }
     records = decodeBlock(readBlockHead(raw), null).map((record) => ({
       parts: [record],
       bytes: record.length,
     }));
   } catch (error) {
-    if (error instanceof RawFileGone || error instanceof RangeError) return null;
+    if (error instanceof RawFileGone || error instanceof RangeError || error instanceof SealError)
+      return null;
     throw error;
   }
-  const { value, pieces } = cutBlock(encodeBlock(records, null, 'steady'), nextPiece);
+  const { value, pieces } = cutBlock(
+    closeBlock(encodeBlock(records, null, 'steady'), key, env.sealing),
+    nextPiece,
+  );
   env.root.transactionSync(() => {
     for (const [at, piece] of pieces.entries()) appendRow(env.pieces, nextPiece + at, piece);
     env.blocks.putSync(key, value);
@@ -102,8 +117,9 @@ export async function repackAll(
   path: string,
   folder: string,
   release: (file: number) => void = () => {},
+  dataKey: Uint8Array | null = null,
 ): Promise<number> {
-  const env = openCaptureEnv(path, 'write');
+  const env = openCaptureEnv(path, 'write', dataKey);
   try {
     let nextPiece = new BlockReader(env, path, READER_CACHE_BYTES).readNextPiece();
     const packed: number[] = [];

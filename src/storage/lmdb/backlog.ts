@@ -7,6 +7,7 @@
  * this way.
  */
 import { REDO_LOG } from '../../limits.ts';
+import { openDataKey } from '../../std/data-key.ts';
 import { RedoLog } from '../redo-log.ts';
 import { applyChange, type Change, mergeCounts, readChanges, writeChange } from './changes.ts';
 import type { Environment } from './environment.ts';
@@ -34,16 +35,18 @@ export class Backlog {
   /**
    * Opens the log and brings what an earlier process promised to the database.
    * @param dropSuperseded leaves out what a later change makes superfluous
+   * @param key of what is promised; null: it is not sealed
    * @throws Error when the log cannot be opened, or the database not written
    */
   constructor(
     environment: Environment,
     path: string,
     dropSuperseded: (changes: readonly Change[]) => readonly Change[],
+    key: Uint8Array | null,
   ) {
     this.#environment = environment;
     this.#dropSuperseded = dropSuperseded;
-    this.#log = new RedoLog(path, REDO_LOG.bytes);
+    this.#log = new RedoLog(path, REDO_LOG.bytes, openDataKey(key)?.sealer('redo') ?? null);
     try {
       const { found, identity } = this.#log;
       const taken = readTaken(environment, identity);

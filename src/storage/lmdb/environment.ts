@@ -5,15 +5,19 @@
  * `disk`: a commit is on the disk when its promise settles. `process`: it survives the end of the process by any means,
  * and is on the disk a little later; a power cut may cost the last seconds or, in the worst case, the file (the reason
  * why such data has a file of its own).
+ *
+ * With a data key, values are sealed (sealed-table.ts).
  */
 import { dirname } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
+import { type DataKey, openDataKey } from '../../std/data-key.ts';
 import { namePlace } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
+import { checkSealing, type FileSealing, SealedTable, type ValueTable } from './sealed-table.ts';
 
 export type Durability = 'disk' | 'process';
 
-export type BinaryDatabase = Database<Buffer, Buffer>;
+export type BinaryDatabase = ValueTable<Buffer>;
 
 /** Named databases in a file, tables and journal together. */
 const MAX_NAMED = 128;
@@ -33,27 +37,31 @@ export class Environment {
   /** Null after close, and while it is opened again after a failure. */
   #root: RootDatabase<Buffer, Buffer> | null = null;
   readonly #named = new Map<string, BinaryDatabase>();
+  readonly #key: DataKey | null;
+  #sealing: FileSealing | null = null;
   #reopening: Promise<void> | null = null;
 
   /**
    * Opens the file for this thread, or shares it; makes it and its folder when they are missing.
-   * @throws Error when the file cannot be opened
+   * @param key of its values; null: they are not sealed
+   * @throws Error when the file cannot be opened; DataKeyError when it does not go with the key
    */
-  static open(path: string, durability: Durability): Environment {
+  static open(path: string, durability: Durability, key: Uint8Array | null = null): Environment {
     const shared = opened.get(path);
     if (shared !== undefined) {
       shared.users++;
       return shared.environment;
     }
-    const environment = new Environment(path, durability);
+    const environment = new Environment(path, durability, key);
     opened.set(path, { environment, users: 1 });
     return environment;
   }
 
-  private constructor(path: string, durability: Durability) {
+  private constructor(path: string, durability: Durability, key: Uint8Array | null) {
     makeFolder(dirname(path));
     this.path = path;
     this.durability = durability;
+    this.#key = openDataKey(key);
     this.#open();
   }
 
@@ -68,7 +76,8 @@ export class Environment {
     let database = this.#named.get(name);
     if (database === undefined) {
       const options = { name, encoding: 'binary', keyEncoding: 'binary', cache: false } as const;
-      database = this.#telling(() => this.root.openDB<Buffer, Buffer>(options));
+      const opened: Database<Buffer, Buffer> = this.#telling(() => this.root.openDB<Buffer, Buffer>(options));
+      database = this.#sealing === null ? opened : new SealedTable(opened, name, this.#sealing);
       this.#named.set(name, database);
     }
     return database;
@@ -139,7 +148,7 @@ export class Environment {
   }
 
   #open(): void {
-    this.#root = open<Buffer, Buffer>({
+    const root = open<Buffer, Buffer>({
       path: this.path,
       noSubdir: true,
       maxDbs: MAX_NAMED,
@@ -152,6 +161,13 @@ export class Environment {
       ...(process.platform === 'linux' ? { mapSize: MAP_BYTES } : {}),
       ...(this.durability === 'process' ? { noSync: true } : {}),
     });
+    try {
+      this.#sealing = checkSealing(root, this.path, this.#key);
+    } catch (thrown) {
+      void root.close();
+      throw thrown;
+    }
+    this.#root = root;
   }
 
   async #reopen(): Promise<void> {

@@ -45,16 +45,22 @@ export class LmdbJournal implements JournalStore {
    * Opens the journal; makes the file and its folder when they are missing.
    * @param path a database of DATA_DIR
    * @param promises only where the file promises no more than a redo log does: without syncs
-   * @throws when a file cannot be opened
+   * @param key of its values, and of what is promised; null: they are not sealed
+   * @throws when a file cannot be opened, or does not go with the key
    */
-  constructor(path: string, durability: Durability = 'disk', promises: PromiseOptions | null = null) {
-    this.#environment = Environment.open(path, durability);
+  constructor(
+    path: string,
+    durability: Durability = 'disk',
+    promises: PromiseOptions | null = null,
+    key: Uint8Array | null = null,
+  ) {
+    this.#environment = Environment.open(path, durability, key);
     this.#environment.named(JOURNAL);
     this.#promises = promises;
     if (promises === null) return;
     try {
       if (durability !== 'process') throw new TypeError(`${path} promises more than a redo log does`);
-      this.#backlog = new Backlog(this.#environment, promises.path, dropSuperseded);
+      this.#backlog = new Backlog(this.#environment, promises.path, dropSuperseded, key);
     } catch (thrown) {
       void this.#environment.close();
       throw thrown;

@@ -1,6 +1,7 @@
 /** Where the product's databases are, and their tables for one thread. Any thread. */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { DataKeyError } from '../../std/data-key.ts';
 import { describeRefusal } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
 import { CaptureFileError, checkFileHead, checkRoom } from '../capture/layout.ts';
@@ -8,14 +9,16 @@ import type { Stores } from '../stores.ts';
 import { LmdbJournal } from './journal.ts';
 import { LmdbTables } from './tables.ts';
 
-/** Paths of the databases in DATA_DIR: plain data, for threads to open them by. */
+/** Where the databases in DATA_DIR are, and their key: plain data, for threads to open them by. */
 export interface DatabasePaths {
   main: string;
   runs: string;
+  /** Secret; null: they are not sealed. */
+  data_key: Uint8Array | null;
 }
 
-export function databasePaths(dataDir: string): DatabasePaths {
-  return { main: join(dataDir, 'main.mdb'), runs: join(dataDir, 'runs.mdb') };
+export function databasePaths(dataDir: string, dataKey: Uint8Array | null = null): DatabasePaths {
+  return { main: join(dataDir, 'main.mdb'), runs: join(dataDir, 'runs.mdb'), data_key: dataKey };
 }
 
 /** Where the host with that number keeps what runs have promised and `runs.mdb` has not yet (backlog.ts). */
@@ -39,8 +42,11 @@ export function findRedoLogs({ runs }: DatabasePaths): string[] {
  * Opens both for this thread; makes what is missing.
  * @throws Error when a file cannot be opened
  */
-export function openStores(paths: DatabasePaths): Stores {
-  return { main: new LmdbTables(paths.main, 'disk'), runs: new LmdbTables(paths.runs, 'process') };
+export function openStores({ main, runs, data_key }: DatabasePaths): Stores {
+  return {
+    main: new LmdbTables(main, 'disk', data_key),
+    runs: new LmdbTables(runs, 'process', data_key),
+  };
 }
 
 export async function closeStores({ main, runs }: Stores): Promise<void> {
@@ -51,13 +57,14 @@ export async function closeStores({ main, runs }: Stores): Promise<void> {
  * Opens the main database alone, for a command that works at it; makes it where it is missing.
  * @throws Error that says in one line which file it is; its `code` marks it as no fault of ours
  */
-export function openMain(path: string): LmdbTables {
+export function openMain({ main: path, data_key }: DatabasePaths): LmdbTables {
   checkIfThere(path);
   try {
     makeFolder(dirname(path));
     checkRoom(path);
-    return new LmdbTables(path, 'disk');
+    return new LmdbTables(path, 'disk', data_key);
   } catch (thrown) {
+    if (thrown instanceof DataKeyError) throw thrown;
     throw refuse(
       `${path} cannot be opened: ${reasonOf(thrown)}; DATA_DIR says where it is looked for`,
       thrown,
@@ -97,8 +104,14 @@ export async function tryStores(paths: DatabasePaths): Promise<void> {
     for (const path of [paths.main, paths.runs]) checkRoom(path);
     await closeStores(openStores(paths));
     for (const path of findRedoLogs(paths))
-      await new LmdbJournal(paths.runs, 'process', { path, kinds: NONE, tables: NONE }).close();
+      await new LmdbJournal(
+        paths.runs,
+        'process',
+        { path, kinds: NONE, tables: NONE },
+        paths.data_key,
+      ).close();
   } catch (thrown) {
+    if (thrown instanceof DataKeyError) throw thrown;
     throw refuse(`${paths.main} and ${paths.runs} cannot be opened: ${reasonOf(thrown)}`, thrown);
   }
 }

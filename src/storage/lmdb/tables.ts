@@ -16,10 +16,11 @@ export class LmdbTables implements Tables {
 
   /**
    * @param path a database of DATA_DIR
-   * @throws Error when the file cannot be opened
+   * @param key of its values; null: they are not sealed
+   * @throws Error when the file cannot be opened; DataKeyError when it does not go with the key
    */
-  constructor(path: string, durability: Durability) {
-    this.#environment = Environment.open(path, durability);
+  constructor(path: string, durability: Durability, key: Uint8Array | null = null) {
+    this.#environment = Environment.open(path, durability, key);
   }
 
   get<Value>(table: string, row: RowKey): Value | undefined {

@@ -1,0 +1,163 @@
+/**
+ * The key under which everything is kept that holds customers' content, and what is done with it: a key of its own for each
+ * purpose, bytes sealed and opened, names that say nothing. Any thread; as plain bytes it goes from one to another.
+ *
+ * Sealed: [12 bytes salt][u32 number][ciphertext][16 bytes tag], big-endian: AES-256-GCM (NIST SP 800-38D) under a key made of
+ * the purpose's key and the salt by HKDF-SHA256 (RFC 5869). Whoever seals draws a salt once and counts: no nonce comes
+ * twice under a key, however much is sealed, which nonces drawn at random promise for 2^32 of them alone. The place where the
+ * bytes lie is bound to them: elsewhere they do not open.
+ */
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHmac,
+  createSecretKey,
+  hkdfSync,
+  type KeyObject,
+  randomBytes,
+} from 'node:crypto';
+import { RecentMap } from './recent-map.ts';
+
+export const DATA_KEY_BYTES = 32;
+const SALT_BYTES = 12;
+const HEAD_BYTES = SALT_BYTES + 4;
+const TAG_BYTES = 16;
+/** By which sealed bytes are longer. */
+export const SEAL_BYTES = HEAD_BYTES + TAG_BYTES;
+const ALGORITHM = 'aes-256-gcm';
+const NUMBERS = 2 ** 32;
+/** Keys of salts that are kept at hand: one a thread and start of those that wrote what is read. */
+const KNOWN_SALTS = 256;
+
+/** The bytes are not what was sealed there: altered, cut off, from elsewhere, or of another key. */
+export class SealError extends Error {
+  override readonly name = 'SealError';
+}
+
+/** What is kept and the operator's key do not go together. One line for the person. */
+export class DataKeyError extends Error {
+  override readonly name = 'DataKeyError';
+  /** No fault of ours. */
+  readonly code = 'EDATAKEY';
+}
+
+export class DataKey {
+  /** Names the key and does not give it away. */
+  readonly id: string;
+  readonly #bytes: Uint8Array;
+  readonly #naming = new Map<string, Buffer>();
+
+  /** @param bytes DATA_KEY_BYTES of them, random */
+  constructor(bytes: Uint8Array) {
+    if (bytes.length !== DATA_KEY_BYTES) throw new RangeError(`a data key of ${bytes.length} bytes`);
+    this.#bytes = bytes;
+    this.id = this.#derive('id').toString('hex', 0, 8);
+  }
+
+  /** @param purpose what is sealed: what is sealed for another one does not open */
+  sealer(purpose: string): Sealer {
+    return new Sealer(this.#derive(`seal ${purpose}`));
+  }
+
+  /** A name for a text, the same each time, from which the text cannot be told: 64 hex digits. */
+  nameOf(purpose: string, text: string): string {
+    let key = this.#naming.get(purpose);
+    if (key === undefined) {
+      key = this.#derive(`name ${purpose}`);
+      this.#naming.set(purpose, key);
+    }
+    return createHmac('sha256', key).update(text).digest('hex');
+  }
+
+  #derive(purpose: string): Buffer {
+    return Buffer.from(hkdfSync('sha256', this.#bytes, '', `understudy 1 ${purpose}`, DATA_KEY_BYTES));
+  }
+}
+
+/** null for null: nothing is sealed. */
+export function openDataKey(bytes: Uint8Array | null): DataKey | null {
+  return bytes === null ? null : new DataKey(bytes);
+}
+
+export class Sealer {
+  readonly #key: Buffer;
+  readonly #known = new RecentMap<string, KeyObject>(KNOWN_SALTS);
+  /** Of what this one seals. */
+  #salt = Buffer.alloc(0);
+  #own: KeyObject | null = null;
+  #number = 0;
+  /** What was opened last was mostly sealed by the same one. */
+  #lastSalt = Buffer.alloc(SALT_BYTES);
+  #last: KeyObject | null = null;
+  readonly #nonce = Buffer.alloc(SALT_BYTES);
+
+  constructor(key: Buffer) {
+    this.#key = key;
+  }
+
+  /**
+   * @param place where the bytes will lie, for `open`
+   * @param room bytes that are left free before them
+   */
+  seal(plain: Uint8Array, place: Uint8Array, room = 0): Buffer {
+    if (this.#own === null || this.#number === NUMBERS) {
+      this.#salt = randomBytes(SALT_BYTES);
+      this.#own = this.#keyOf(this.#salt);
+      this.#number = 0;
+    }
+    const whole = Buffer.allocUnsafe(room + plain.length + SEAL_BYTES);
+    const sealed = room === 0 ? whole : whole.subarray(room);
+    this.#salt.copy(sealed);
+    sealed.writeUInt32BE(this.#number++, SALT_BYTES);
+    const cipher = createCipheriv(ALGORITHM, this.#own, this.#nonceOf(sealed));
+    cipher.setAAD(place);
+    cipher.update(plain).copy(sealed, HEAD_BYTES);
+    cipher.final();
+    cipher.getAuthTag().copy(sealed, HEAD_BYTES + plain.length);
+    return whole;
+  }
+
+  /**
+   * @returns the bytes as they were sealed
+   * @throws SealError
+   */
+  open(sealed: Uint8Array, place: Uint8Array): Buffer {
+    if (sealed.length < SEAL_BYTES) throw new SealError('sealed bytes are cut off');
+    const bytes = Buffer.from(sealed.buffer, sealed.byteOffset, sealed.byteLength);
+    const end = bytes.length - TAG_BYTES;
+    const decipher = createDecipheriv(ALGORITHM, this.#findKey(bytes), this.#nonceOf(bytes));
+    decipher.setAAD(place);
+    decipher.setAuthTag(bytes.subarray(end));
+    const plain = decipher.update(bytes.subarray(HEAD_BYTES, end));
+    try {
+      decipher.final();
+    } catch (cause) {
+      throw new SealError('sealed bytes are damaged', { cause });
+    }
+    return plain;
+  }
+
+  #findKey(sealed: Buffer): KeyObject {
+    if (this.#last !== null && sealed.compare(this.#lastSalt, 0, SALT_BYTES, 0, SALT_BYTES) === 0)
+      return this.#last;
+    const name = sealed.toString('latin1', 0, SALT_BYTES);
+    let key = this.#known.get(name);
+    if (key === undefined) {
+      key = this.#keyOf(sealed.subarray(0, SALT_BYTES));
+      this.#known.set(name, key);
+    }
+    sealed.copy(this.#lastSalt, 0, 0, SALT_BYTES);
+    this.#last = key;
+    return key;
+  }
+
+  #keyOf(salt: Uint8Array): KeyObject {
+    return createSecretKey(Buffer.from(hkdfSync('sha256', this.#key, salt, 'understudy 1', DATA_KEY_BYTES)));
+  }
+
+  /** The number in the last four bytes; the salt has gone into the key. */
+  #nonceOf(sealed: Buffer): Buffer {
+    sealed.copy(this.#nonce, 8, SALT_BYTES, HEAD_BYTES);
+    return this.#nonce;
+  }
+}

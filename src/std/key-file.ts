@@ -1,0 +1,59 @@
+/** Reads the file of a data key: 32 random bytes as they are, in hex or in base64. Main thread. */
+import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
+import { DATA_KEY_BYTES } from './data-key.ts';
+
+/** A key in any form, with white space around. */
+const FILE_BYTES_MAX = 4_096;
+/** Random bytes have more of them. */
+const DISTINCT_BYTES_MIN = 16;
+
+/** Rights with which somebody else could have read or changed it; a group may read, as mounted secrets have it. */
+const REFUSED_RIGHTS = 0o037;
+
+/** @throws Error whose message says in one line what is wrong with it; what it holds is never in there */
+export function readKeyFile(path: string): Uint8Array {
+  const bytes = parseKey(readFile(path));
+  if (typeof bytes === 'string') throw new Error(bytes);
+  return bytes;
+}
+
+function readFile(path: string): Buffer {
+  let file: number;
+  try {
+    // A named pipe would keep the process until somebody writes to it.
+    file = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+  } catch (thrown) {
+    const { code } = thrown as NodeJS.ErrnoException;
+    if (code === 'ENOENT') throw new Error('there is no such file');
+    throw new Error(`the file cannot be read (${code})`);
+  }
+  try {
+    const stat = fstatSync(file);
+    if (!stat.isFile()) throw new Error('not a file');
+    if (process.platform !== 'win32' && (stat.mode & REFUSED_RIGHTS) !== 0)
+      throw new Error('others may read or change the file: chmod 600 closes it');
+    if (stat.size > FILE_BYTES_MAX)
+      throw new Error(`a key has ${DATA_KEY_BYTES} bytes, the file ${stat.size}`);
+    return readFileSync(file);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** @returns the key, or what is wrong */
+function parseKey(content: Buffer): Uint8Array | string {
+  const key = decodeKey(content);
+  if (key === null)
+    return `the file must hold ${DATA_KEY_BYTES} random bytes, as they are, in hex or in base64: openssl rand -base64 32 makes them`;
+  if (new Set(key).size < DISTINCT_BYTES_MIN)
+    return 'the key is not random: openssl rand -base64 32 makes one';
+  return Uint8Array.from(key);
+}
+
+function decodeKey(content: Buffer): Buffer | null {
+  const text = content.toString('latin1').trim();
+  if (/^[\da-f]{64}$/i.test(text)) return Buffer.from(text, 'hex');
+  if (/^[\w+/-]{43}=?$/.test(text)) return Buffer.from(text, 'base64');
+  // So many letters are a word that somebody chose.
+  return content.length === DATA_KEY_BYTES && !/^[\x20-\x7e\s]*$/.test(text) ? content : null;
+}
