@@ -79,6 +79,7 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
 `;
 
 const COMMON_VARIABLES = `  DATA_DIR              where data is kept           ./data
+  DATA_KEY_FILE         32 random bytes under which it is encrypted   none: it is not
   ACTOR_THREADS, FRONT_THREADS                       1, 1
   ALLOWED_HOSTS         further names to answer under without a credential, by comma   PUBLIC_URL's
   LOG_LEVEL             trace to fatal, or silent    info

@@ -1,5 +1,6 @@
 /** kill -9 of the writing process under load, three times over: nothing acknowledged is lost, no id is missing. */
 import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
@@ -7,9 +8,11 @@ import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeFolder } from './folder.ts';
 
 /** Runs a writer until it has said `count` more ids, kills it, and gives the last id that it said. */
-function killAfter(path: string, count: number): Promise<number> {
+function killAfter(path: string, count: number, key: Buffer | null): Promise<number> {
   return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, [join(import.meta.dirname, 'killed-writer.ts'), path], {
+    const argv = [join(import.meta.dirname, 'killed-writer.ts'), path];
+    if (key !== null) argv.push(key.toString('hex'));
+    const child = spawn(process.execPath, argv, {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     let said = '';
@@ -26,14 +29,17 @@ function killAfter(path: string, count: number): Promise<number> {
 }
 
 describe('kill -9 of the writer', () => {
-  it('loses nothing that was acknowledged, three times over', async () => {
+  it.each([
+    ['', null],
+    [' under a data key', randomBytes(32)],
+  ])('loses nothing that was acknowledged, three times over%s', async (_where, data_key) => {
     const path = join(makeFolder(), 'capture.mdb');
     let acknowledged = 0;
     for (const count of [40, 90, 65]) {
-      const last = await killAfter(path, count);
+      const last = await killAfter(path, count, data_key);
       expect(last).toBeGreaterThan(acknowledged);
       acknowledged = last;
-      const reader = CaptureReader.open(path);
+      const reader = CaptureReader.open(path, { data_key });
       const range = reader.range();
       expect(range.first_id).toBe(1);
       expect(range.last_id).toBeGreaterThanOrEqual(acknowledged);
@@ -49,7 +55,7 @@ describe('kill -9 of the writer', () => {
       expect(next - 1).toBe(range.last_id);
       await reader.close();
     }
-    const log = await CaptureLog.open({ path, redact: true });
+    const log = await CaptureLog.open({ path, redact: true, data_key });
     expect(log.stats().last_id).toBeGreaterThanOrEqual(acknowledged);
     await log.close();
   });

@@ -198,7 +198,7 @@ describe('capture log', () => {
     ]);
     expect(rotated.sealed).toBe(join(folder, 'capture.1-3.mdb'));
     expect(appended).toEqual({ first_id: 4, last_id: 6 });
-    expect(statSync(rotated.sealed!).mode & 0o777).toBe(0o444);
+    expect(statSync(rotated.sealed!).mode & 0o777).toBe(0o400);
     expect(log.stats().sealed).toBe(1);
     const sealed = openReader(rotated.sealed!);
     const live = openReader(rotated.opened);

@@ -1,12 +1,14 @@
 /**
  * A writer process for the kill test: appends without end and says after each append which id is committed. Own process;
- * argument: the database's path.
+ * arguments: the database's path, and its key in hex if it has one.
  */
 import { writeSync } from 'node:fs';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { makeExchange } from './captured.ts';
 
-const log = await CaptureLog.open({ path: process.argv[2]!, redact: true });
+const [, , path, key] = process.argv;
+const data_key = key === undefined ? null : Buffer.from(key, 'hex');
+const log = await CaptureLog.open({ path: path!, redact: true, data_key });
 const messages: string[] = [];
 for (let id = log.stats().last_id + 1; ; ) {
   const batch = Array.from({ length: 1 + (id % 7) }, (_, i) => {

@@ -1,12 +1,13 @@
 /** Sealing under a data key, and the files that hold one. */
-import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
+
 import { randomBytes } from 'node:crypto';
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { DataKey, SEAL_BYTES, SealError } from '../../src/std/data-key.ts';
 import { readKeyFile } from '../../src/std/key-file.ts';
-import { makeFolder } from '../storage/folder.ts';
+import { makeFolder } from './folder.ts';
 
 const bytes = randomBytes(32);
 const place = Buffer.from('here');
@@ -119,6 +120,8 @@ describe('a key file', () => {
 
   it('is never shown in what is told of it', () => {
     const text = bytes.toString('hex').slice(1);
-    expect(() => readKeyFile(write(text))).toThrow(expect.not.objectContaining({ message: expect.stringContaining(text) }));
+    expect(() => readKeyFile(write(text))).toThrow(
+      expect.not.objectContaining({ message: expect.stringContaining(text) }),
+    );
   });
 });
