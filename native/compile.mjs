@@ -118,9 +118,9 @@ export function listArguments(addon, ways = ['-O3', '-DNDEBUG']) {
 }
 
 /** Of everything that the binary is made from, so that a change of any of it compiles again. */
-function sumSources(addon, compilerVersion) {
+function sumSources(addon, compilerVersion, given) {
   const sum = createHash('sha256');
-  sum.update([process.platform, process.arch, compilerVersion, ...listArguments(addon)].join('\n'));
+  sum.update([process.platform, process.arch, compilerVersion, ...given].join('\n'));
   for (const file of addon.sources) sum.update(file).update(readFileSync(file));
   return sum.digest('hex');
 }
@@ -135,14 +135,22 @@ function listSources(folder) {
   return files;
 }
 
-function compile(addon, { compiler, version }) {
+/**
+ * Compiles an addon where it is not up to date.
+ * @param {Addon} addon
+ * @param {{ compiler: string, version: string }} by
+ * @param {string[]} [ways] as `listArguments` has them
+ * @returns {string | null} what was done; null when there was nothing to do
+ */
+export function compile(addon, { compiler, version }, ways) {
+  const given = listArguments(addon, ways);
   const sumFile = `${addon.target}.sum`;
-  const sum = sumSources(addon, version);
+  const sum = sumSources(addon, version, given);
   if (existsSync(addon.target) && existsSync(sumFile) && readFileSync(sumFile, 'utf8') === sum) return null;
   mkdirSync(dirname(addon.target), { recursive: true });
   // Beside the target and then renamed: a process that has the old one loaded keeps it, and none sees half a file.
   const draft = `${addon.target}.${process.pid}.tmp`;
-  const { status, stderr, error } = spawnSync(compiler, [...listArguments(addon), '-o', draft], {
+  const { status, stderr, error } = spawnSync(compiler, [...given, '-o', draft], {
     encoding: 'utf8',
     timeout: COMPILE_DEADLINE_MS,
   });

@@ -1,0 +1,15 @@
+/**
+ * Puts the addons that run.mjs compiled with sanitizers in the place of those that a user gets, in each process and thread
+ * of a test run: `--require` hands it on to both. CommonJS, because modules that are required are.
+ */
+const { existsSync } = require('node:fs');
+const { basename, dirname, join } = require('node:path');
+
+const SANITIZED = process.env.SANITIZED_ADDONS;
+const USUAL = dirname(SANITIZED);
+
+const { dlopen } = process;
+process.dlopen = (module, file, ...flags) => {
+  const other = join(SANITIZED, basename(file));
+  return dlopen.call(process, module, dirname(file) === USUAL && existsSync(other) ? other : file, ...flags);
+};

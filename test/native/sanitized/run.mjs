@@ -1,0 +1,153 @@
+/**
+ * `npm run test:sanitized`: compiles every addon of `native/compile.mjs` with AddressSanitizer and
+ * UndefinedBehaviorSanitizer, into a folder of their own, and runs the tests that use them; before that graph-race.cc
+ * under ThreadSanitizer. A test file among the arguments is run instead of all that. Own process; ends with 1 when
+ * something is found, and with 0 and a line that says so where the compiler has no sanitizers.
+ *
+ * Node itself is as it comes, so leaks are not looked for here: what V8 keeps to its end looks like one. The programs
+ * without Node (test/native/fuzz) look for them.
+ */
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { compile, findFirst, listAddons } from '../../../native/compile.mjs';
+
+const here = dirname(fileURLToPath(import.meta.url));
+const root = join(here, '..', '..', '..');
+const build = join(root, 'native', 'build', 'sanitized');
+
+const TESTS = [
+  'test/native/',
+  'test/search/vector-index',
+  'test/search/graph-folder',
+  'test/storage/capture-',
+];
+/** Each finding ends the process: a test that goes on would hide it. */
+const WAYS = [
+  '-O1',
+  '-g',
+  '-fno-omit-frame-pointer',
+  '-fsanitize=address,undefined',
+  '-fno-sanitize-recover=all',
+];
+const ASAN_OPTIONS = {
+  detect_leaks: 0,
+  // Tests ask for more memory than there is, and are to be refused as without sanitizers.
+  allocator_may_return_null: 1,
+  detect_stack_use_after_return: 1,
+  strict_string_checks: 1,
+};
+
+/** What a process needs to run a library with sanitizers in it; null where the compiler has none. */
+function findRuntime(compiler) {
+  // The second because Node loads it by itself later, and the first must find its functions.
+  const libraries = ['libasan.so', 'libstdc++.so'].map((name) =>
+    spawnSync(compiler, [`-print-file-name=${name}`], { encoding: 'utf8' }).stdout.trim(),
+  );
+  return libraries.every((file) => existsSync(file)) ? libraries.join(':') : null;
+}
+
+function toSanitized(addon) {
+  return { ...addon, target: join(build, basename(addon.target)) };
+}
+
+/** @returns {string | null} why it failed */
+function compileAddon(addon, compiler) {
+  const told = compile(addon, compiler, WAYS);
+  return existsSync(addon.target) && !/ failed /.test(told ?? '') ? null : told;
+}
+
+function findsOverrun(compiler, env) {
+  const addon = {
+    name: 'overrun',
+    sources: [join(here, 'overrun.cc')],
+    target: join(build, 'overrun.node'),
+    includes: [],
+  };
+  const failure = compileAddon(addon, compiler);
+  if (failure !== null) throw new Error(failure);
+  const { status, stderr } = spawnSync(process.execPath, ['-e', `require(${JSON.stringify(addon.target)})`], {
+    env,
+    encoding: 'utf8',
+  });
+  return status !== 0 && stderr.includes('heap-buffer-overflow');
+}
+
+/** @returns {string | null} what ThreadSanitizer found wrong, or why it says nothing */
+function findRace(compiler) {
+  const graph = listAddons().find(({ name }) => name === 'graph');
+  const library = spawnSync(compiler.compiler, ['-print-file-name=libtsan.so'], { encoding: 'utf8' });
+  if (graph === undefined || !existsSync(library.stdout.trim())) {
+    console.log(
+      'test:sanitized: graph-race skipped, there is no ThreadSanitizer (libtsan) or no hnswlib here',
+    );
+    return null;
+  }
+  const program = join(build, 'graph-race');
+  const includes = graph.includes.map((folder) => `-isystem${folder}`);
+  const given = ['-std=c++17', '-O1', '-g', '-fsanitize=thread', ...includes, join(here, 'graph-race.cc')];
+  const compiled = spawnSync(compiler.compiler, [...given, '-o', program], { encoding: 'utf8' });
+  if (compiled.status !== 0) return compiled.stderr;
+  // Of locks, the library takes those of one thread in any order.
+  const env = { ...process.env, TSAN_OPTIONS: 'detect_deadlocks=0:halt_on_error=1' };
+  const races = (...argument) => spawnSync(program, argument, { env, encoding: 'utf8' });
+  const careless = races('careless').stderr;
+  if (careless.includes('unexpected memory mapping')) {
+    console.log('test:sanitized: graph-race skipped, ThreadSanitizer does not run on this kernel');
+    return null;
+  }
+  if (!careless.includes('data race')) return 'graph-race: a race was not found, so the rest says nothing';
+  const { status, stderr } = races();
+  if (status === 0) console.log('test:sanitized: graph-race: a graph is written while points are removed');
+  return status === 0 ? null : `graph-race: ${stderr}`;
+}
+
+function run() {
+  const compiler = process.platform === 'linux' ? findFirst(['g++']) : null;
+  const runtime = compiler === null ? null : findRuntime(compiler.compiler);
+  if (runtime === null) {
+    console.log('test:sanitized: skipped, there is no g++ with AddressSanitizer (libasan) here');
+    return 0;
+  }
+  for (const addon of listAddons().map(toSanitized)) {
+    const failure = compileAddon(addon, compiler);
+    if (failure !== null) {
+      console.error(`test:sanitized: ${failure}`);
+      return 1;
+    }
+  }
+  const env = {
+    ...process.env,
+    LD_PRELOAD: runtime,
+    ASAN_OPTIONS: Object.entries(ASAN_OPTIONS)
+      .map((pair) => pair.join('='))
+      .join(':'),
+    UBSAN_OPTIONS: 'print_stacktrace=1',
+    SANITIZED_ADDONS: build,
+  };
+  if (!findsOverrun(compiler, env)) {
+    console.error('test:sanitized: an overrun was not found, so the tests would say nothing');
+    return 1;
+  }
+  const tests = process.argv.slice(2);
+  const race = tests.length > 0 ? null : findRace(compiler);
+  if (race !== null) {
+    console.error(`test:sanitized: ${race}`);
+    return 1;
+  }
+  env.NODE_OPTIONS = `--require ${JSON.stringify(join(here, 'addons.cjs'))}`;
+  const vitest = join(root, 'node_modules', 'vitest', 'vitest.mjs');
+  const given = [
+    vitest,
+    'run',
+    '--project',
+    'unit',
+    '--project',
+    'process',
+    ...(tests.length > 0 ? tests : TESTS),
+  ];
+  return spawnSync(process.execPath, given, { cwd: root, env, stdio: 'inherit' }).status ?? 1;
+}
+
+process.exitCode = run();
