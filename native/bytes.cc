@@ -9,11 +9,13 @@
  */
 #include <node_api.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 #include "arguments.h"
 #include "bytes/checksum.h"
+#include "bytes/common-ends.h"
 #include "bytes/copy.h"
 #include "bytes/needles.h"
 #include "bytes/plain.h"
@@ -104,9 +106,6 @@ napi_value IsPlain(napi_env env, napi_callback_info info) {
   return napi_get_boolean(env, plain, &result) == napi_ok ? result : nullptr;
 }
 
-/** Bytes that are compared at once: of so many, where two bodies part is soon found. */
-constexpr size_t kComparedBytes = 2048;
-
 /** measureCommonPrefix(a, b, aFrom, bFrom, limit) */
 napi_value MeasureCommonPrefix(napi_env env, napi_callback_info info) {
   napi_value arguments[5];
@@ -120,24 +119,8 @@ napi_value MeasureCommonPrefix(napi_env env, napi_callback_info info) {
       !ReadLimit(env, arguments[4], &limit)) {
     return nullptr;
   }
-  size_t max = a.length - a_from < b.length - b_from ? a.length - a_from : b.length - b_from;
-  if (!(limit > 0)) return MakeNumber(env, 0);
-  if (limit < static_cast<double>(max)) max = static_cast<size_t>(limit);
-  const uint8_t* left = a.data + a_from;
-  const uint8_t* right = b.data + b_from;
-  size_t at = 0;
-  // The library's comparison takes the widest loads there are, but does not say where the two part.
-  while (at + kComparedBytes <= max && memcmp(left + at, right + at, kComparedBytes) == 0) at += kComparedBytes;
-  while (at + 8 <= max) {
-    uint64_t x;
-    uint64_t y;
-    memcpy(&x, left + at, 8);
-    memcpy(&y, right + at, 8);
-    if (x != y) break;
-    at += 8;
-  }
-  while (at < max && left[at] == right[at]) at++;
-  return MakeNumber(env, static_cast<double>(at));
+  const size_t most = LimitLength(std::min(a.length - a_from, b.length - b_from), limit);
+  return MakeNumber(env, most == 0 ? 0 : static_cast<double>(CountEqualAhead(a.data + a_from, b.data + b_from, most)));
 }
 
 /** measureCommonSuffix(a, b, aTo, bTo, limit) */
@@ -153,22 +136,8 @@ napi_value MeasureCommonSuffix(napi_env env, napi_callback_info info) {
       !ReadLimit(env, arguments[4], &limit)) {
     return nullptr;
   }
-  size_t max = a_to < b_to ? a_to : b_to;
-  if (!(limit > 0)) return MakeNumber(env, 0);
-  if (limit < static_cast<double>(max)) max = static_cast<size_t>(limit);
-  const uint8_t* left = a.data + a_to;
-  const uint8_t* right = b.data + b_to;
-  size_t at = 0;
-  while (at + 8 <= max) {
-    uint64_t x;
-    uint64_t y;
-    memcpy(&x, left - at - 8, 8);
-    memcpy(&y, right - at - 8, 8);
-    if (x != y) break;
-    at += 8;
-  }
-  while (at < max && left[-1 - static_cast<ptrdiff_t>(at)] == right[-1 - static_cast<ptrdiff_t>(at)]) at++;
-  return MakeNumber(env, static_cast<double>(at));
+  const size_t most = LimitLength(std::min(a_to, b_to), limit);
+  return MakeNumber(env, most == 0 ? 0 : static_cast<double>(CountEqualBehind(a.data + a_to, b.data + b_to, most)));
 }
 
 /** The arguments of copyBytes and copyBytesAside. @returns whether they are as they should be */

@@ -28,7 +28,7 @@ constexpr uint8_t kMark = 1;
 /** Floors that a point has at most: the library draws so many for none of so few points. */
 constexpr size_t kFloorsMax = 64;
 /** Room for so many points is taken at once, and for twice as many as there are; more of it when they come. */
-constexpr size_t kRoomMin = 1 << 16;
+constexpr size_t kRoomMin = 1 << 12;
 /** Seed of the levels of points that are added later: that of a generator which got none. */
 constexpr size_t kSeedOfRead = 1;
 /** Written at once. */
@@ -93,7 +93,6 @@ class GraphReader {
     Take(&head, sizeof(head));
     std::unique_ptr<Graph> graph = MakeGraph(head, dimensions);
     Points& points = graph->unread_points();
-    if (head.count > left_ / points.size_data_per_element_) Refuse();
     Take(points.data_level0_memory_, head.count * points.size_data_per_element_);
     // From here on the library frees what the floors of each point say.
     points.cur_element_count = head.count;
@@ -117,20 +116,20 @@ class GraphReader {
     if (bytes > 0 && !in_.read(static_cast<char*>(into), static_cast<std::streamsize>(bytes))) Refuse();
   }
 
-  /** An empty one, of the shape that the head tells. */
-  static std::unique_ptr<Graph> MakeGraph(const FileHead& head, size_t dimensions) {
+  /** An empty one, of the shape that the head tells: no more memory than for what the file can hold. */
+  std::unique_ptr<Graph> MakeGraph(const FileHead& head, size_t dimensions) const {
     if (head.capacity == 0 || head.capacity > kCapacityMax || head.count > head.capacity) Refuse();
     if (head.links < 2 || head.links > kLinksMax || head.links_again != head.links) Refuse();
-    if (head.ef == 0 || head.ef > UINT32_MAX) Refuse();
-    const size_t capacity = std::min<size_t>(head.capacity, std::max<size_t>(kRoomMin, 2 * head.count));
-    std::unique_ptr<Graph> graph(new Graph(dimensions, capacity, head.links, head.ef, kSeedOfRead));
-    const Points& points = graph->points();
-    if (head.ground_at != points.offsetLevel0_ || head.ground_links != points.maxM0_) Refuse();
-    if (head.point_bytes != points.size_data_per_element_ || head.label_at != points.label_offset_ ||
-        head.row_at != points.offsetData_) {
+    if (head.ef == 0 || head.ef > UINT32_MAX || head.ground_at != 0 || head.ground_links != 2 * head.links) Refuse();
+    const uint64_t row_at = (head.ground_links + 1) * sizeof(tableint);
+    const uint64_t label_at = row_at + RowSpace(dimensions).get_data_size();
+    const uint64_t point_bytes = label_at + sizeof(hnswlib::labeltype);
+    if (head.row_at != row_at || head.label_at != label_at || head.point_bytes != point_bytes) {
       throw std::runtime_error("the graph is of other vectors");
     }
-    return graph;
+    if (head.count > left_ / point_bytes) Refuse();
+    const size_t capacity = std::min<size_t>(head.capacity, std::max<size_t>(kRoomMin, 2 * head.count));
+    return std::unique_ptr<Graph>(new Graph(dimensions, capacity, head.links, head.ef, kSeedOfRead));
   }
 
   void ReadFloors(Points& points, tableint id) {

@@ -86,6 +86,7 @@ describe('the installed package', () => {
       'graph.cc',
       'memory.cc',
       'sockets.cc',
+      'texts',
       'texts.cc',
       'vectors.cc',
     ]);

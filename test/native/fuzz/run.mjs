@@ -1,0 +1,114 @@
+/**
+ * `npm run fuzz`: compiles the fuzzers of this folder (libFuzzer, with AddressSanitizer and
+ * UndefinedBehaviorSanitizer) and runs each in turn, from its corpus on, for `--seconds` in all (60 unless told). What is found
+ * ends it with 1; the input that did it is left in native/build/fuzz, and belongs into the corpus once it is mended.
+ * `--only NAME` runs one; `--keep` adds to the corpus what reached new code.
+ * Own process; ends with 0 and a line that says so where there is no clang with libFuzzer.
+ */
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { findFirst, listAddons, listArguments } from '../../../native/compile.mjs';
+
+const here = dirname(fileURLToPath(import.meta.url));
+const build = join(here, '..', '..', '..', 'native', 'build', 'fuzz');
+
+const WAYS = [
+  '-O1',
+  '-g',
+  '-fno-omit-frame-pointer',
+  '-fsanitize=fuzzer,address,undefined,float-cast-overflow',
+  '-fno-sanitize-recover=all',
+  '-D_GLIBCXX_ASSERTIONS',
+];
+/** Longer inputs find no more in the same time. */
+const INPUT_BYTES = 4_096;
+/** One input that takes longer, or more memory, is a finding. */
+const INPUT_SECONDS = 10;
+const MEMORY_MB = 1_024;
+const ERROR_CHARACTERS = 20_000;
+
+const { values } = parseArgs({
+  options: {
+    seconds: { type: 'string', default: '60' },
+    only: { type: 'string' },
+    keep: { type: 'boolean', default: false },
+  },
+});
+
+function compileFuzzer(compiler, name) {
+  const addon = listAddons().find((one) => one.name === name);
+  if (addon === undefined) return `${name}: the addon is not compiled here`;
+  const source = join(here, `${name}.cc`);
+  // A library's arguments, for a program: Node's functions are named in what is included, and not called.
+  const given = listArguments({ ...addon, sources: [source] }, WAYS).filter((flag) => flag !== '-shared');
+  const { status, stderr } = spawnSync(compiler, [...given, '-o', join(build, name)], { encoding: 'utf8' });
+  return status === 0 ? null : `${name}: ${stderr}`;
+}
+
+function fuzz(name, seconds) {
+  const corpus = join(here, 'corpus', name);
+  const found = mkdtempSync(join(build, `${name}-`));
+  mkdirSync(corpus, { recursive: true });
+  try {
+    const { status, stderr } = spawnSync(
+      join(build, name),
+      [
+        `-max_total_time=${seconds}`,
+        `-max_len=${INPUT_BYTES}`,
+        `-timeout=${INPUT_SECONDS}`,
+        `-rss_limit_mb=${MEMORY_MB}`,
+        `-artifact_prefix=${join(build, name)}-`,
+        '-verbosity=0',
+        '-print_final_stats=1',
+        found,
+        corpus,
+      ],
+      { encoding: 'utf8', maxBuffer: Number.POSITIVE_INFINITY },
+    );
+    const [, runs = '0'] = /number_of_executed_units: (\d+)/.exec(stderr) ?? [];
+    console.log(`fuzz: ${name}: ${runs} inputs in ${seconds} s`);
+    // Beside what was found it tells which words it tried most, which nobody asks for.
+    if (status !== 0) console.error(stderr.slice(-ERROR_CHARACTERS));
+    // By what is reached alone, and not by how often: that would keep hundreds.
+    const merge = ['-merge=1', '-use_counters=0', '-verbosity=0', corpus, found];
+    if (status === 0 && values.keep) spawnSync(join(build, name), merge, { stdio: 'ignore' });
+    return status === 0;
+  } finally {
+    rmSync(found, { recursive: true, force: true });
+  }
+}
+
+function run() {
+  const compiler = findFirst(['clang++']);
+  const names = readdirSync(here)
+    .filter((file) => file.endsWith('.cc'))
+    .map((file) => file.slice(0, -'.cc'.length))
+    .filter((name) => values.only === undefined || name === values.only);
+  mkdirSync(build, { recursive: true });
+  const probe = ['-fsanitize=fuzzer,address', '-x', 'c++', '-', '-o', join(build, 'probe')];
+  const input = 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }';
+  if (compiler === null || spawnSync(compiler.compiler, probe, { input }).status !== 0) {
+    console.log('fuzz: skipped, there is no clang++ with libFuzzer here');
+    return 0;
+  }
+  for (const name of names) {
+    const failure = compileFuzzer(compiler.compiler, name);
+    if (failure !== null) {
+      console.error(`fuzz: ${failure}`);
+      return 1;
+    }
+  }
+  const seconds = Math.max(1, Math.floor(Number(values.seconds) / names.length));
+  for (const name of names) {
+    if (!fuzz(name, seconds)) {
+      console.error(`fuzz: ${name}: the input that did it is in ${build}`);
+      return 1;
+    }
+  }
+  return 0;
+}
+
+process.exitCode = run();
