@@ -55,7 +55,12 @@ export function listAddons() {
   if (hnswlib !== null) {
     addons.push({
       name: 'graph',
-      sources: [join(here, 'graph.cc'), shared, ...listSources(join(hnswlib, 'src', 'hnswlib'))],
+      sources: [
+        join(here, 'graph.cc'),
+        shared,
+        ...listParts('graph'),
+        ...listSources(join(hnswlib, 'src', 'hnswlib')),
+      ],
       target: join(here, 'build', 'graph.node'),
       includes: [join(hnswlib, 'src')],
     });
