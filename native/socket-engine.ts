@@ -39,6 +39,8 @@ export interface SocketEngine {
    * @returns how many had stopped
    */
   resumeAccepting(): number;
+  /** A request was ended since its body came too slowly. */
+  countSlowUpload(): void;
   /** Puts the counters of the whole process into a list, in the order of `COUNTERS`. */
   countConnections(into: Float64Array): void;
   /** Descriptors that this process may have; 0 where nobody says. */
@@ -54,6 +56,7 @@ export const COUNTERS = [
   'refused_address',
   'refused_framing',
   'accept_pauses',
+  'slow_uploads',
 ] as const;
 
 const socketTwin: SocketEngine = {
@@ -63,6 +66,7 @@ const socketTwin: SocketEngine = {
   closePort: () => {},
   capConnections: () => {},
   resumeAccepting: () => 0,
+  countSlowUpload: () => {},
   countConnections: () => {},
   readDescriptorLimit: () => 0,
 };

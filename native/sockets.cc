@@ -174,6 +174,11 @@ napi_value ResumeAccepting(napi_env env, napi_callback_info) {
   return MakeNumber(env, connections::ResumeAccepting());
 }
 
+napi_value CountSlowUpload(napi_env, napi_callback_info) {
+  connections::Get().counters.slow_uploads.fetch_add(1, std::memory_order_relaxed);
+  return nullptr;
+}
+
 napi_value CountConnections(napi_env env, napi_callback_info info) {
   napi_value arguments[1];
   double* into = nullptr;
@@ -185,7 +190,7 @@ napi_value CountConnections(napi_env env, napi_callback_info info) {
   const double values[] = {
       static_cast<double>(counters.open), static_cast<double>(counters.refused_total),
       static_cast<double>(counters.refused_address), static_cast<double>(counters.refused_framing),
-      static_cast<double>(counters.accept_pauses)};
+      static_cast<double>(counters.accept_pauses), static_cast<double>(counters.slow_uploads)};
   for (size_t at = 0; at < length && at < sizeof(values) / sizeof(values[0]); at++) into[at] = values[at];
   return nullptr;
 }
@@ -204,6 +209,7 @@ napi_value Init(napi_env env, napi_value exports) {
                  {"closePort", ClosePort},
                  {"capConnections", CapConnections},
                  {"resumeAccepting", ResumeAccepting},
+                 {"countSlowUpload", CountSlowUpload},
                  {"countConnections", CountConnections},
                  {"readDescriptorLimit", ReadDescriptorLimit}});
 }

@@ -37,6 +37,15 @@ export interface Config {
   readonly front_threads: number;
   /** Names that both ports answer under without a credential, beside those of every network; lower case, `*` is any. */
   readonly allowed_hosts: readonly string[];
+  /** Of both ports together. */
+  readonly connections: {
+    /** 0: no cap; null: what the descriptors are enough for. */
+    readonly total: number | null;
+    /** 0: no cap; null: a default for public addresses alone. */
+    readonly by_address: number | null;
+    /** What of a request's body has to come; 0: nothing. */
+    readonly min_upload_bytes_per_sec: number;
+  };
   readonly api: {
     readonly host: string;
     /** 0: one that the system picks. */
@@ -408,6 +417,12 @@ const VARIABLES = {
   HOST: [host, '127.0.0.1'],
   PORT: [port, '8000'],
   ALLOWED_HOSTS: [hostNames, undefined],
+  MAX_CONNECTIONS: [wholeNumber(0, 1_000_000), undefined],
+  MAX_CONNECTIONS_PER_ADDRESS: [wholeNumber(0, 1_000_000), undefined],
+  MIN_UPLOAD_BYTES_PER_SEC: [
+    wholeNumber(0, 1_000_000, ' of bytes'),
+    String(DEFAULTS.MIN_UPLOAD_BYTES_PER_SEC),
+  ],
   PUBLIC_URL: [origin('https://understudy.example.com'), undefined],
   API_AWAKE_US: [wholeNumber(0, 10_000), '100'],
   MAX_BODY_BYTES: [bytes(CAPTURE_BYTES_MAX), String(DEFAULTS.MAX_BODY_BYTES)],
@@ -565,6 +580,11 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
     actor_threads: v.ACTOR_THREADS,
     front_threads: v.FRONT_THREADS,
     allowed_hosts: Object.freeze(readAllowedHosts(v)),
+    connections: Object.freeze({
+      total: v.MAX_CONNECTIONS,
+      by_address: v.MAX_CONNECTIONS_PER_ADDRESS,
+      min_upload_bytes_per_sec: v.MIN_UPLOAD_BYTES_PER_SEC,
+    }),
     api: Object.freeze({
       host: v.HOST,
       port: v.PORT,

@@ -34,9 +34,9 @@ import type { StudentFacts } from './gateway/student/protocol.ts';
 import { StudentLink } from './gateway/student-link.ts';
 import { AllowedHosts } from './http/allowed-hosts.ts';
 import { serveApi } from './http/api-port.ts';
-import { type HttpServer, startServer } from './http/server.ts';
+import { type HttpServer, type ServerOptions, startServer } from './http/server.ts';
 import { Wakefulness } from './http/wakefulness.ts';
-import { COMPUTE_THREADS, DRAIN_DEADLINE_MS, RESUME_TRACES_MS } from './limits.ts';
+import { COMPUTE_THREADS, DRAIN_DEADLINE_MS, RESUME_TRACES_MS, UPLOAD_PACE_WINDOW_MS } from './limits.ts';
 import type { ComputeTask } from './runtime/actor-thread.ts';
 import type { Front as ActorFront } from './runtime/front.ts';
 import type { Embedder } from './search/embedder.ts';
@@ -277,6 +277,7 @@ function listenForGateway(config: Config, gateway: Gateway): Promise<HttpServer>
     host: config.gateway.host,
     port: config.gateway.port,
     isShared: config.front_threads > 1,
+    ...paceOf(config),
     onStream: gateway.onStream,
     describeError: (status, message) => JSON.stringify(toMessagesBody(errorOfStatus(status, message))),
   });
@@ -324,6 +325,7 @@ function listenForApi(
     host: config.api.host,
     port: config.api.port,
     isShared: config.front_threads > 1,
+    ...paceOf(config),
     onStream: serveApi(dispatch, {
       max_body_bytes: config.api.max_body_bytes,
       wakefulness: new Wakefulness(awake_us),
@@ -350,6 +352,11 @@ function controlOf({ api, billing }: Config, { revocations, user_epochs }: Share
     revocations,
     user_epochs,
   };
+}
+
+function paceOf({ connections }: Config): Pick<ServerOptions, 'pace'> {
+  const bytes_per_sec = connections.min_upload_bytes_per_sec;
+  return bytes_per_sec === 0 ? {} : { pace: { bytes_per_sec, window_ms: UPLOAD_PACE_WINDOW_MS } };
 }
 
 function urlOf({ host, port }: { host: string; port: number }): string {

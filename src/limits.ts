@@ -17,6 +17,7 @@ export const DEFAULTS = {
   GW_MAX_QUEUE_BYTES: 256 * MIB,
   GW_MAX_CAPTURE_BYTES: 64 * MIB,
   MAX_BODY_BYTES: 5 * MIB,
+  MIN_UPLOAD_BYTES_PER_SEC: 64,
   RATE_LIMIT_PER_SEC: 200,
   RATE_LIMIT_BURST: 400,
   AUTH_FAIL_RATE_PER_SEC: 5,
@@ -40,6 +41,16 @@ export const CAPTURE_BYTES_MAX = 1024 * MIB;
 export const THREADS_MAX = 64;
 /** GW_NOTE and --note: it is written into every exchange. */
 export const NOTE_CHARACTERS = 200;
+
+/**
+ * Connections at most where the operator says nothing, and of one public address (loopback and private networks may have any
+ * number: proxies are there); and descriptors for all else than connections and their upstreams.
+ */
+export const CONNECTIONS_MAX = 100_000;
+export const PUBLIC_ADDRESS_CONNECTIONS = 1_000;
+export const DESCRIPTORS_KEPT = 256;
+/** The least pace of an upload holds on average over this time. */
+export const UPLOAD_PACE_WINDOW_MS = MINUTE_MS;
 
 /** Request head that the HTTP parser takes; goes to uWebSockets.js as UWS_HTTP_MAX_HEADERS_SIZE before it loads. */
 export const HTTP_HEAD_BYTES = 64 * KIB;

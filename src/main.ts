@@ -16,6 +16,7 @@ import { type Config, silenceModelRuntime } from './config.ts';
 import { Front, type Parts } from './front.ts';
 import { FrontThreads } from './front-threads.ts';
 import { CaptureControl, type CaptureFront } from './gateway/capture-control.ts';
+import { ConnectionWatch } from './http/connection-watch.ts';
 import { findPort } from './http/port.ts';
 import {
   CLAIM_PATIENCE_MS,
@@ -180,6 +181,8 @@ async function startAll(
     stops.push(() => student.close());
     await student.waitForStart();
   }
+  const connections = new ConnectionWatch(config.connections, log);
+  stops.push(async () => connections.stop());
   const admin = new CaptureControl({
     version: config.version,
     db_path: config.capture.db,
@@ -187,6 +190,7 @@ async function startAll(
     writer,
     fronts,
     relegation: student,
+    connections: () => connections.counts(),
   });
   // Capture is not asked: the gateway forwards without it, and the API does not need it.
   const isReady = async () => asker.isUp(0) && (host === null || asker.isUp(ownHost));
@@ -195,6 +199,7 @@ async function startAll(
     {
       fronts: () => meters.map((front) => front.metrics()),
       actors: () => actors.stats(),
+      connections: () => connections.counts(),
       capture: () => (writer === null && student === null ? null : admin.stats()),
     },
     config.version,

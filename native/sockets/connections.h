@@ -133,6 +133,7 @@ struct Counters {
   std::atomic<uint64_t> refused_address{0};
   std::atomic<uint64_t> refused_framing{0};
   std::atomic<uint64_t> accept_pauses{0};
+  std::atomic<uint64_t> slow_uploads{0};
 };
 
 /** A port of ours that connections are accepted on. */

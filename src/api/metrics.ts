@@ -4,6 +4,7 @@
  */
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import { CAPTURE_REASONS, CAPTURE_STATUSES, type CaptureHealth } from '../domain/capture-health.ts';
+import type { ConnectionCounts } from '../http/connection-watch.ts';
 import type { HostStats } from '../runtime/host-stats.ts';
 import type { Answered } from './dispatch.ts';
 
@@ -111,6 +112,8 @@ export interface MetricsSources {
   /** Of every front thread. */
   fronts(): Promise<MetricsData>[];
   actors(): Promise<(HostStats | null)[]>;
+  /** Of both ports. */
+  connections?(): ConnectionCounts;
   /** The gateway's stats (document 3); null in a process without it. */
   capture(): Promise<object> | null;
 }
@@ -186,7 +189,7 @@ export class ProcessMetrics {
   }
 
   async #render(): Promise<string> {
-    const { fronts, actors, capture } = this.#sources;
+    const { fronts, actors, capture, connections } = this.#sources;
     const [requests, hosts, stats] = await Promise.all([
       Promise.allSettled(fronts()),
       actors().catch((): null[] => []),
@@ -196,11 +199,42 @@ export class ProcessMetrics {
     const parts = [
       this.#own,
       AggregatorRegistry.aggregate(counted),
+      ...(connections === undefined ? [] : [describeConnections(connections())]),
       describeActors(hosts.flatMap((host) => host ?? [])),
       describeCapture(stats as Record<string, Record<string, unknown>> | null),
     ];
     return (await Promise.all(parts.map((part) => part.metrics()))).join('\n');
   }
+}
+
+function describeConnections({
+  open,
+  max,
+  refused,
+  slow_uploads,
+  accept_pauses,
+}: ConnectionCounts): Registry {
+  const registry = new Registry();
+  const registers = [registry];
+  const gauge = (name: string, help: string, value: number): void => {
+    new Gauge({ name: `understudy_connections_${name}`, help, registers }).set(value);
+  };
+  gauge('open', 'Connections of both ports', open);
+  gauge('max', 'Connections that are taken at most; 0: any number', max);
+  const refusals = new Gauge({
+    name: 'understudy_connections_refused',
+    help: 'Since the start: connections beyond a cap, and those that ended with a message of two readings',
+    labelNames: ['reason'],
+    registers,
+  });
+  for (const [reason, count] of Object.entries(refused)) refusals.set({ reason }, count);
+  gauge(
+    'slow_uploads',
+    'Requests since the start that were ended since their bodies came too slowly',
+    slow_uploads,
+  );
+  gauge('accept_pauses', 'How often no descriptor was left for a new connection', accept_pauses);
+  return registry;
 }
 
 function describeActors(hosts: readonly HostStats[]): Registry {

@@ -57,6 +57,8 @@ export interface CaptureControlOptions {
   stuck_ms?: number;
   /** null or left out: relegation is off. */
   relegation?: RelegationState | null;
+  /** Of the whole process, for the stats. */
+  connections?: () => object;
 }
 
 /** Relegation as the operator has it, and the student that there is. */
@@ -109,7 +111,7 @@ export class CaptureControl implements CaptureAdmin {
   }
 
   async stats(): Promise<object> {
-    const { writer, version, db_path, max_queue } = this.#options;
+    const { writer, version, db_path, max_queue, connections } = this.#options;
     if (writer?.alive) {
       // A writer that is busy or restarting must not keep the health check waiting: the last known state will do.
       this.#lastState = await writer.state().catch(() => this.#lastState);
@@ -137,6 +139,7 @@ export class CaptureControl implements CaptureAdmin {
       },
       exchanges,
       relegation: await this.#describeRelegation(),
+      ...(connections === undefined ? {} : { connections: connections() }),
     };
   }
 

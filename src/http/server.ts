@@ -42,8 +42,6 @@ export interface HttpServer {
   readonly port: number;
   /** Requests being answered. */
   readonly open: number;
-  /** Requests that were ended since their bodies came too slowly. */
-  readonly slowUploads: number;
   /**
    * Stops listening, lets the open streams finish and closes every connection.
    * @param deadlineMs after it, what is still open is cut
@@ -126,7 +124,6 @@ export async function hangUp(): Promise<void> {
 class Listener implements HttpServer {
   readonly host: string;
   port = 0;
-  slowUploads = 0;
   readonly #native: NativeModule;
   readonly #app: ReturnType<NativeModule['App']>;
   readonly #options: ServerOptions;
@@ -343,7 +340,7 @@ class Listener implements HttpServer {
       if (isLookedAt && now - stream.paceFrom < window_ms) continue;
       const came = stream.bodyBytes - stream.paceFromBytes;
       if (isLookedAt && came < (bytes_per_sec * (now - stream.paceFrom)) / 1_000) {
-        this.slowUploads++;
+        socketEngine.countSlowUpload();
         this.#breakOff(stream, 408, TOO_SLOW);
         continue;
       }

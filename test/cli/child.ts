@@ -23,7 +23,7 @@ export class CliChild {
   /**
    * @param argv what follows `understudy`
    * @param options `env`: added to a bare environment; `entry`: another copy of the command; `cwd`: where it runs;
-   * `file_bytes_max`: how large its files may become, by `prlimit`; `umask`: the shell's; `terminal`:
+   * `file_bytes_max`: how large its files may become, `descriptors_max`: how many it may have, by `prlimit`; `umask`: the shell's; `terminal`:
    * its output is one, made by `script`
    */
   constructor(
@@ -33,6 +33,7 @@ export class CliChild {
       entry?: string;
       cwd?: string;
       file_bytes_max?: string;
+      descriptors_max?: number;
       umask?: string;
       terminal?: boolean;
     } = {},
@@ -40,6 +41,7 @@ export class CliChild {
     const command = [
       ...(options.umask === undefined ? [] : ['sh', '-c', `umask ${options.umask}; exec "$@"`, 'sh']),
       ...(options.file_bytes_max === undefined ? [] : ['prlimit', `--fsize=${options.file_bytes_max}:`]),
+      ...(options.descriptors_max === undefined ? [] : ['prlimit', `--nofile=${options.descriptors_max}`]),
       process.execPath,
       options.entry ?? ENTRY,
       ...argv,

@@ -27,6 +27,7 @@ describe('with nothing set', () => {
       actor_threads: 1,
       front_threads: 1,
       allowed_hosts: ['127.0.0.1'],
+      connections: { total: null, by_address: null, min_upload_bytes_per_sec: 64 },
       api: {
         host: '127.0.0.1',
         port: 8000,
@@ -133,6 +134,9 @@ describe('values and flags', () => {
         HOST: '::',
         PORT: '0',
         PUBLIC_URL: 'https://Understudy.example.com/',
+        MAX_CONNECTIONS: '5000',
+        MAX_CONNECTIONS_PER_ADDRESS: '0',
+        MIN_UPLOAD_BYTES_PER_SEC: '1000',
         ALLOWED_HOSTS: 'Agents.example.com, other.example.com.,',
         MAX_BODY_BYTES: '1000',
         RATE_LIMIT_PER_SEC: '5',
@@ -167,6 +171,7 @@ describe('values and flags', () => {
       data_dir: '/srv/understudy',
       actor_threads: 64,
       front_threads: 2,
+      connections: { total: 5_000, by_address: 0, min_upload_bytes_per_sec: 1_000 },
       allowed_hosts: [
         'agents.example.com',
         'other.example.com.',
@@ -271,6 +276,7 @@ describe('a bad value', () => {
     ['PUBLIC_URL', 'https://a.example.com/dashboard', 'no path'],
     ['PUBLIC_URL', 'https://a.example.com/?x=1', 'no path'],
     ['PUBLIC_URL', 'javascript:alert(1)', 'allowed is an address'],
+    ['MAX_CONNECTIONS', '-1', 'allowed is a whole number from 0'],
     ['ALLOWED_HOSTS', 'https://a.example.com', 'allowed are up to 1000 host names'],
     ['ALLOWED_HOSTS', 'a.example.com:8000', 'without a port'],
     ['STRIPE_API_BASE', 'http://127.0.0.1:9/stripe', 'no path'],

@@ -17,7 +17,12 @@ const ADDONS = ['bytes', 'memory', 'sockets', 'texts', 'vectors', 'graph'].map((
 }));
 
 /** Whatever they are given they leave unread. */
-const TAKING_NOTHING = new Set(['watchConnections', 'resumeAccepting', 'readDescriptorLimit']);
+const TAKING_NOTHING = new Set([
+  'watchConnections',
+  'resumeAccepting',
+  'countSlowUpload',
+  'readDescriptorLimit',
+]);
 
 it.each(ADDONS.filter(({ file }) => existsSync(file)))('of $name', ({ file }) => {
   const folder = mkdtempSync(join(tmpdir(), 'wild-arguments-'));

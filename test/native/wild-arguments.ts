@@ -89,6 +89,7 @@ const fitting: Record<string, () => unknown[]> = {
   closePort: () => [pick([1, 65_535])],
   capConnections: () => [pick([0, 1_000]), pick([0, 10]), pick([0, 1])],
   resumeAccepting: () => [],
+  countSlowUpload: () => [],
   countConnections: () => [new Float64Array(pick([0, 3, 5, 9]))],
   readDescriptorLimit: () => [],
   sendNow: () => [NO_DESCRIPTOR, 'a head', makeArray(Uint8Array, 100)],
