@@ -39,6 +39,7 @@ import { resolveModuleUrl } from './std/module-url.ts';
 import { quoteForShell } from './std/shell-word.ts';
 import { databasePaths, tryStores } from './storage/lmdb/stores.ts';
 import { findLoosePlaces } from './storage/loose-places.ts';
+import { settlePlan } from './storage/rekey-plan.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './storage/writer-claim.ts';
 import { checkStudent, StudentThread } from './student-thread.ts';
 
@@ -110,12 +111,16 @@ async function startAll(
   if (parts.api) {
     makeFolder(given.data_dir);
     hold(await claimData(given.data_dir, log, givingUp));
+    await settleRekey(given, log);
     await tryStores(databasePaths(given.data_dir, given.data_key));
   }
   warnOfLoosePlaces(given, log);
   const config = withTokenSecret(given, parts);
   const isCapturing = parts.gateway && config.capture.enabled;
-  if (isCapturing) hold(await claimCapture(config.capture.db, log, givingUp));
+  if (isCapturing) {
+    hold(await claimCapture(config.capture.db, log, givingUp));
+    if (!parts.api) await settleRekey(given, log);
+  }
   const placement = placeActors(config, parts);
   const shared = {
     rate_table: allocateRateTable(RATE_SLOTS),
@@ -264,6 +269,17 @@ async function startAll(
     gateway_url: first.gateway_url,
     owner_token: isOwnSecret ? await signOwnerToken(config) : null,
   };
+}
+
+/**
+ * A change of the data key that was cut short is finished or undone, before anything is opened.
+ * @throws WriterClaimedError while it is at work
+ */
+async function settleRekey({ data_dir, capture }: Config, log: Log): Promise<void> {
+  const held = [databasePaths(data_dir).main, capture.db];
+  const settled = await settlePlan(data_dir, held);
+  if (settled === null) return;
+  log.warn({ key: settled.key_id }, `a change of the data key was cut short: it is ${settled.done} now`);
 }
 
 /** Others read nothing that is made from now on; what is there already is for the operator to close. */

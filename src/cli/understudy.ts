@@ -66,6 +66,10 @@ const COMMANDS: Record<string, Command> = {
     summary: 'copy every database, sealed file and secret, while the process runs',
     run: async (argv, io) => (await import('./backup.ts')).runBackup('backup', argv, io),
   },
+  rekey: {
+    summary: 'encrypt what is kept, under a new key or under none',
+    run: async (argv, io) => (await import('./rekey.ts')).runRekey(argv, io),
+  },
   restore: {
     summary: 'put a backup into an empty DATA_DIR, and check it by reading it',
     run: async (argv, io) => (await import('./backup.ts')).runBackup('restore', argv, io),

@@ -135,3 +135,44 @@ it('says what is wrong with a key file, and not what is in it', async () => {
   expect(refused.stderr).toContain('32 random bytes');
   expect(refused.stderr).not.toContain('only-some-letters');
 });
+
+it('is changed by rekey: for what was not encrypted, to another one, and back to none', async () => {
+  const folder = makeFolder();
+  const [first, second] = [writeKey(folder, 'first'), writeKey(folder, 'second')];
+  const dir = join(folder, 'data');
+  await using plain = new WholeService(dir);
+  await plain.start();
+  const picture = await plain.use(CANARY);
+  expect(await plain.try('rekey', '--to', first)).toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(/^understudy: process \d+ serves from there: stop it first/),
+  });
+  expect(await plain.stop()).toBe(0);
+  const rekey = (from: string | null, to: string) =>
+    runCli(['rekey', '--to', to], { DATA_DIR: dir, ...(from === null ? {} : { DATA_KEY_FILE: from }) });
+  for (const [from, to] of [
+    [null, first],
+    [first, second],
+    [second, 'none'],
+  ] as const) {
+    const done = await rekey(from, to);
+    expect(done, done.stderr).toMatchObject({ code: 0, stderr: '' });
+    const words =
+      to === 'none' ? 'Nothing is encrypted now: ' : /^Encrypted under key [0-9a-f]{16}: \d+ files, /;
+    expect(done.stdout).toMatch(words);
+    if (to !== 'none') expectNothing(dir, picture);
+    await using service = new WholeService(dir, to === 'none' ? {} : { DATA_KEY_FILE: to });
+    await service.start();
+    expect(await service.run('inspect', '--run', 'run-a')).toContain(CANARY);
+    expect(await service.run('inspect', '--exchange', '4', '--raw', 'request')).toContain(
+      picture.toString('base64'),
+    );
+    expect(await service.run('feedback')).toContain(CANARY);
+    expect(await service.stop()).toBe(0);
+  }
+  expect(await rekey(null, 'none')).toMatchObject({ code: 2 });
+  expect(await rekey(null, join(folder, 'missing'))).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('there is no such file'),
+  });
+}, 180_000);

@@ -144,6 +144,16 @@ export function nameAttachment(sha256: string, key: DataKey | null): string {
   return key === null ? sha256 : key.nameOf(PURPOSE, sha256);
 }
 
+/** As it stands in the file of that name. */
+export function sealAttachment(name: string, content: Uint8Array, key: DataKey): Buffer {
+  return key.sealer(PURPOSE).seal(content, Buffer.from(name));
+}
+
+/** @throws SealError */
+export function openAttachment(name: string, sealed: Uint8Array, key: DataKey): Buffer {
+  return key.sealer(PURPOSE).open(sealed, Buffer.from(name));
+}
+
 /** The files beside a capture database. */
 export class AttachmentStore {
   readonly #folder: string;
@@ -181,7 +191,7 @@ export class AttachmentStore {
     if (!existsSync(path)) {
       const partial = `${path}.${process.pid}.part`;
       try {
-        writeFileSync(partial, this.#sealer?.seal(content, Buffer.from(sha256)) ?? content);
+        writeFileSync(partial, this.#sealer?.seal(content, Buffer.from(name)) ?? content);
         renameSync(partial, path);
       } catch (error) {
         this.#made = false;
@@ -214,7 +224,7 @@ export class AttachmentStore {
   #rewrite(name: string, sha256: string): void {
     const path = join(this.#folder, name);
     const content = readFileSync(path);
-    const plain = this.#sealer?.open(content, Buffer.from(sha256)) ?? content;
+    const plain = this.#sealer?.open(content, Buffer.from(name)) ?? content;
     if (hash('sha256', plain, 'hex') !== sha256) throw new Error(`attachment ${name} is damaged`);
     const partial = `${path}.${process.pid}.part`;
     try {
@@ -257,23 +267,22 @@ export function restoreAttachments(stored: Buffer, folder: string, key: DataKey 
   return Buffer.concat(parts);
 }
 
-function openAttachment(path: string, sealed: Buffer, sha256: string, key: DataKey): Buffer {
-  try {
-    return key.sealer(PURPOSE).open(sealed, Buffer.from(sha256));
-  } catch (error) {
-    throw new Error(`attachment ${path} is damaged`, { cause: error });
-  }
-}
-
 function readAttachment(folder: string, variant: Variant, sha256: string, key: DataKey | null): Buffer {
-  const path = join(folder, nameAttachment(sha256, key));
+  const name = nameAttachment(sha256, key);
+  const path = join(folder, name);
   let content: Buffer;
   try {
     content = readFileSync(path);
   } catch (error) {
     throw new Error(`attachment ${path} is missing`, { cause: error });
   }
-  if (key !== null) content = openAttachment(path, content, sha256, key);
+  if (key !== null) {
+    try {
+      content = openAttachment(name, content, key);
+    } catch (error) {
+      throw new Error(`attachment ${path} is damaged`, { cause: error });
+    }
+  }
   if (hash('sha256', content, 'hex') !== sha256) throw new Error(`attachment ${path} is damaged`);
   switch (variant) {
     case 'r':

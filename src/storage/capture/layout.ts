@@ -113,9 +113,10 @@ const META_BYTES = META_TXN_AT + 8;
 /**
  * Looks at a file's two heads before LMDB maps it: reading a page past the end of a cut-off file would end the whole
  * process with a bus error.
+ * @returns the number of its last transaction
  * @throws {CaptureFileError} missing, not_a_capture, truncated, unreadable
  */
-export function checkFileHead(path: string): void {
+export function checkFileHead(path: string): number {
   let file: number;
   try {
     // A named pipe would keep the thread until somebody writes to it.
@@ -150,6 +151,7 @@ export function checkFileHead(path: string): void {
     if (stat.size < needed) {
       throw new CaptureFileError('truncated', path, `cut off: ${stat.size} bytes of ${needed}`);
     }
+    return newest.txn;
   } finally {
     closeSync(file);
   }
@@ -260,9 +262,9 @@ export async function ensureCaptureFile(
   removePartial();
   checkRoom(path);
   try {
-    const root = open<Buffer, string>({ ...ENV_OPTIONS, path: partial, pageSize: PAGE_BYTES });
+    const env = await createCaptureEnv(partial, dataKey);
+    const { root } = env;
     try {
-      const env = openTables(root, partial, true, dataKey);
       root.transactionSync(() => {
         env.meta.putSync('format', Buffer.from(String(CAPTURE_FORMAT)));
         env.meta.putSync('first_id', Buffer.from(String(firstId)));
@@ -276,6 +278,26 @@ export async function ensureCaptureFile(
     renameSync(partial, path);
   } finally {
     removePartial();
+  }
+}
+
+/**
+ * Makes a file with empty tables, which is no capture file before its `meta` says so.
+ * @param dataKey seals what it will hold; null: that stands as it is
+ * @param noSync whoever writes to it syncs it at the end
+ * @throws the storage's error
+ */
+export async function createCaptureEnv(
+  path: string,
+  dataKey: Uint8Array | null,
+  noSync = false,
+): Promise<CaptureEnv> {
+  const root = open<Buffer, string>({ ...ENV_OPTIONS, path, pageSize: PAGE_BYTES, noSync });
+  try {
+    return openTables(root, path, true, dataKey);
+  } catch (error) {
+    await root.close();
+    throw error;
   }
 }
 

@@ -5,8 +5,11 @@
  * A file says in the table `sealing` under which key it is, and what it is called: rows of one file do not open in another.
  */
 import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { dirname } from 'node:path';
 import type { Database, RootDatabase } from 'lmdb';
 import { type DataKey, DataKeyError, SealError, type Sealer } from '../../std/data-key.ts';
+import { describePlan, planPath } from '../rekey-plan.ts';
 
 type Key = Buffer | number;
 
@@ -133,20 +136,22 @@ export function checkSealing(root: AnyRoot, path: string, key: DataKey | null): 
     });
     record = table.get(RECORD);
   }
+  if (record === undefined && key === null) return null;
+  const id = record?.toString('hex', 0, record.length - IDENTITY_BYTES);
+  if (record !== undefined && id === key?.id)
+    return new FileSealing(key!, record.subarray(record.length - IDENTITY_BYTES));
+  // Half of what is there may be under either key.
+  const why = existsSync(planPath(dirname(path))) ? ` (${describePlan(dirname(path))})` : '';
   if (record === undefined) {
-    if (key === null) return null;
     throw new DataKeyError(
-      `${path} is not encrypted, and DATA_KEY_FILE is set: understudy rekey encrypts what is there`,
+      `${path} is not encrypted, and DATA_KEY_FILE is set: understudy rekey encrypts what is there${why}`,
     );
   }
-  const id = record.toString('hex', 0, record.length - IDENTITY_BYTES);
   if (key === null)
-    throw new DataKeyError(`${path} is encrypted: DATA_KEY_FILE must name the file of its key (${id})`);
-  if (id !== key.id)
-    throw new DataKeyError(
-      `${path} is encrypted under another key (${id}) than the one in DATA_KEY_FILE (${key.id})`,
-    );
-  return new FileSealing(key, record.subarray(record.length - IDENTITY_BYTES));
+    throw new DataKeyError(`${path} is encrypted: DATA_KEY_FILE must name the file of its key (${id})${why}`);
+  throw new DataKeyError(
+    `${path} is encrypted under another key (${id}) than the one in DATA_KEY_FILE (${key.id})${why}`,
+  );
 }
 
 function readRecord(root: AnyRoot): Buffer | undefined {

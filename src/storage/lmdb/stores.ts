@@ -5,6 +5,7 @@ import { DataKeyError } from '../../std/data-key.ts';
 import { describeRefusal } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
 import { CaptureFileError, checkFileHead, checkRoom } from '../capture/layout.ts';
+import { describePlan, planPath } from '../rekey-plan.ts';
 import type { Stores } from '../stores.ts';
 import { LmdbJournal } from './journal.ts';
 import { LmdbTables } from './tables.ts';
@@ -59,6 +60,9 @@ export async function closeStores({ main, runs }: Stores): Promise<void> {
  */
 export function openMain({ main: path, data_key }: DatabasePaths): LmdbTables {
   checkIfThere(path);
+  // What is written now would not be in what takes its place.
+  if (existsSync(planPath(dirname(path))))
+    throw refuse(`${describePlan(dirname(path))}: try again when it is done`, null);
   try {
     makeFolder(dirname(path));
     checkRoom(path);

@@ -1,0 +1,101 @@
+/** `understudy rekey`: writes everything that is kept anew under another data key. Main thread. */
+
+import { resolve } from 'node:path';
+import { loadConfig } from '../config.ts';
+import { decodeExchange } from '../gateway/turns/decode.ts';
+import { countOf } from '../std/count-of.ts';
+import { DataKey } from '../std/data-key.ts';
+import { readKeyFile } from '../std/key-file.ts';
+import { RekeyError, type RekeyReport, rekeyData } from '../storage/rekey.ts';
+import { readFlags } from './flags.ts';
+import { type CliIo, EXIT, UsageError } from './io.ts';
+import { Progress } from './progress.ts';
+import { makeHarmlessLine } from './terminal-text.ts';
+
+const HELP = `Writes everything in DATA_DIR and the capture database anew under another key. DATA_KEY_FILE names the key that it is
+under now; unset: none.
+
+The service must be stopped. All is written beside what is there first, which takes as much room again, and then put in
+its place at once: whatever ends the command, nothing is lost, and the next start or rekey undoes or finishes it. What the
+old files held stays on the disk until it is overwritten, as with every file that is removed. Backups stay under the key
+that they were made with: keep that as long as them. What was written elsewhere (trace --out, a student) stays as it is.
+
+Usage: understudy rekey --to FILE [--db FILE]
+
+  --to FILE    the new key: 32 random bytes as they are, in hex or in base64, that others have no right to; none to
+               encrypt nothing from now on
+  --db FILE    capture database; DATA_DIR/capture.mdb when not given
+
+Examples:
+  (umask 077; openssl rand -base64 32 > new.key)
+  understudy rekey --to new.key                             # what was not encrypted is from now on
+  DATA_KEY_FILE=old.key understudy rekey --to new.key       # another key
+  DATA_KEY_FILE=old.key understudy rekey --to none          # as it was
+`;
+
+/** @returns the exit status */
+export async function runRekey(argv: string[], io: CliIo): Promise<number> {
+  const values = readFlags(argv, { to: 'text', db: 'text' });
+  if (values.help) {
+    await io.out(HELP);
+    return EXIT.done;
+  }
+  if (values.to === undefined || values.to === '')
+    throw new UsageError('name the file of the new key with --to, or none');
+  const config = loadConfig({ listener: 'gateway', db: values.db });
+  const to = readNewKey(values.to);
+  if (sameKey(config.data_key, to))
+    throw new UsageError('that is the key that DATA_KEY_FILE names, or none both times');
+  const progress = new Progress(io, io.is_terminal, Date.now);
+  try {
+    const report = await rekeyData(
+      {
+        data_dir: config.data_dir,
+        capture_db: config.capture.db,
+        from: config.data_key,
+        to,
+        decode: decodeExchange,
+      },
+      (name, done, of) => progress.tell(name, done, of),
+    );
+    progress.clear();
+    await io.out(describe(report, to, values.to));
+    return EXIT.done;
+  } catch (thrown) {
+    progress.clear();
+    if (!(thrown instanceof RekeyError)) throw thrown;
+    io.err(`understudy: ${makeHarmlessLine(thrown.message)}\n`);
+    return EXIT.failed;
+  }
+}
+
+/** @throws UsageError */
+function readNewKey(file: string): Uint8Array | null {
+  if (file === 'none') return null;
+  try {
+    return readKeyFile(resolve(file));
+  } catch (thrown) {
+    throw new UsageError(`--to ${makeHarmlessLine(file)}: ${(thrown as Error).message}`);
+  }
+}
+
+function sameKey(one: Uint8Array | null, other: Uint8Array | null): boolean {
+  if (one === null || other === null) return one === other;
+  return Buffer.compare(one, other) === 0;
+}
+
+function describe(
+  { files, bytes, damaged, was_finished }: RekeyReport,
+  to: Uint8Array | null,
+  file: string,
+): string {
+  const now = to === null ? 'Nothing is encrypted now' : `Encrypted under key ${new DataKey(to).id}`;
+  const next =
+    to === null
+      ? 'Start without DATA_KEY_FILE.'
+      : `Start with DATA_KEY_FILE=${makeHarmlessLine(resolve(file))} from now on.`;
+  if (was_finished) return `${now}: an earlier change was cut short, and is finished. ${next}\n`;
+  const lost =
+    damaged === 0 ? '' : `${countOf(damaged, 'value')} could not be read before, and cannot be read now.\n`;
+  return `${now}: ${countOf(files, 'file')}, ${(bytes / 1e6).toFixed(1)} MB. ${next}\n${lost}`;
+}
