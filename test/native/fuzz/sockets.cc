@@ -1,0 +1,65 @@
+/**
+ * What native/sockets reads of requests before the parser does, on any bytes (libFuzzer; run.mjs): however they are cut, the
+ * same of them is whole and the same is refused.
+ */
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "../../../native/sockets/framing.h"
+
+namespace {
+
+/** Short, so that inputs reach it. */
+constexpr uint32_t kHeadBytes = 512;
+
+void Expect(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "%s\n", what);
+  std::abort();
+}
+
+struct Outcome {
+  size_t whole = 0;
+  framing::Refusal refusal = framing::Refusal::kNone;
+};
+
+/** @param steps lengths of the pieces, again and again from the first; none: all at once */
+Outcome ReadInPieces(const uint8_t* data, size_t size, const uint8_t* steps, size_t step_count) {
+  framing::Scanner scanner(kHeadBytes);
+  Outcome outcome;
+  for (size_t from = 0, n = 0; from < size && outcome.refusal == framing::Refusal::kNone; n++) {
+    const size_t length = step_count == 0 ? size : std::min<size_t>(size - from, 1 + steps[n % step_count]);
+    // Memory of its own: a byte beyond it is noticed.
+    const std::unique_ptr<char[]> piece(new char[length]);
+    std::copy(data + from, data + from + length, piece.get());
+    const framing::Finding finding = scanner.Read(piece.get(), length);
+    Expect(finding.whole <= length, "more is whole than came");
+    if (finding.whole > 0) outcome.whole = from + finding.whole;
+    outcome.refusal = finding.refusal;
+    from += length;
+  }
+  return outcome;
+}
+
+}  // namespace
+
+/** The first bytes are the lengths of pieces. */
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  constexpr size_t kSteps = 4;
+  if (size < kSteps) return 0;
+  const uint8_t one = 0;
+  const Outcome whole = ReadInPieces(data + kSteps, size - kSteps, nullptr, 0);
+  for (const Outcome& cut : {ReadInPieces(data + kSteps, size - kSteps, data, kSteps),
+                             ReadInPieces(data + kSteps, size - kSteps, &one, 1)}) {
+    Expect(cut.whole == whole.whole, "other bytes are whole when they come in pieces");
+    // A head that is too long and wrong besides is refused for what is seen first.
+    const bool is_too_long = cut.refusal == framing::Refusal::kHeadTooLarge;
+    Expect(is_too_long ? whole.refusal != framing::Refusal::kNone : cut.refusal == whole.refusal,
+           "something else is refused when it comes in pieces");
+  }
+  return 0;
+}
