@@ -51,7 +51,7 @@ describe('README', () => {
   });
 });
 
-const papers = ['docs', 'src', 'actors', 'bench'].flatMap((folder) =>
+const papers = ['docs', 'src', 'actors', 'bench', 'native'].flatMap((folder) =>
   readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((path) =>
     posix.join(folder, path),
   ),
