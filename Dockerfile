@@ -4,7 +4,10 @@
 #   docker run --init --read-only -v understudy:/data -p 8000:8000 understudy
 #   docker run --init --read-only -v understudy:/data -p 8000:8000 -p 127.0.0.1:8787:8787 understudy up --host 0.0.0.0
 
-FROM node:22-bookworm-slim AS build
+# By digest, for all platforms: a tag may come to mean another image. SECURITY.md says how to check it and take a newer one.
+ARG NODE_IMAGE=node:22.23.3-bookworm-slim@sha256:43ac6c60b8f89723f746e8a92ce91abd5017e627ce1ddfe4238355d3a30b772c
+
+FROM ${NODE_IMAGE} AS build
 # For the native code, our addons, one of them with the headers of hnswlib.
 RUN apt-get update \
   && apt-get install -y --no-install-recommends g++ \
@@ -13,7 +16,7 @@ WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 COPY native ./native
 # This image's npm knows no allowScripts: no package's script runs, and ours by itself.
-RUN npm ci --ignore-scripts && node native/compile.mjs
+RUN npm ci --ignore-scripts && node native/uwebsockets-binary.mjs && node native/compile.mjs
 COPY tsconfig.json tsconfig.build.json build.ts ./
 COPY src ./src
 COPY actors ./actors
@@ -21,7 +24,7 @@ COPY actors ./actors
 RUN npm run build && npm prune --omit=dev --ignore-scripts \
   && rm -rf node_modules/onnxruntime-node/bin/*/darwin node_modules/onnxruntime-node/bin/*/win32
 
-FROM node:22-bookworm-slim
+FROM ${NODE_IMAGE}
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=8000 DATA_DIR=/data ORT_DISABLE_TELEMETRY=1
 WORKDIR /app
 COPY --from=build /app/node_modules ./node_modules

@@ -55,6 +55,7 @@ describe('the installed package', () => {
       'CHANGELOG.md',
       'LICENSE',
       'README.md',
+      'SECURITY.md',
       'dist',
       'embedded.env',
       'native',
@@ -88,6 +89,8 @@ describe('the installed package', () => {
       'sockets.cc',
       'texts',
       'texts.cc',
+      'uwebsockets-binary.mjs',
+      'uwebsockets.sha256',
       'vectors.cc',
     ]);
     const engine = join(installed, 'dist/native/byte-engine.js');

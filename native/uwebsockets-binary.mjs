@@ -1,0 +1,97 @@
+/**
+ * Holds the binary of uWebSockets.js that is installed, which reads what comes from the network, against our own list of
+ * hashes (uwebsockets.sha256). Run by npm after an install, before anything is compiled, and by hand with
+ * `node native/uwebsockets-binary.mjs`. One that is not what the list says ends with 1, and the install with it; one that the list
+ * does not have is told aloud, with its hash. Plain JavaScript, and nothing newer than Node 14 knows, since npm may run it
+ * under the machine's own Node.
+ *
+ * npm compares what it fetches with the lock file's `integrity`; this looks at what lies there in the end, whoever put it.
+ */
+
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const LIST = fileURLToPath(new URL('uwebsockets.sha256', import.meta.url));
+const BINARY = 'uws.node';
+
+/**
+ * @param {string} text lines as sha256sum writes them; those that begin with # say something to people
+ * @returns {Map<string, string>} path below node_modules → hexadecimal hash
+ * @throws {Error} for a line of another form
+ */
+export function readHashes(text) {
+  const hashes = new Map();
+  for (const line of text.split('\n')) {
+    if (line === '' || line.startsWith('#')) continue;
+    const match = /^([0-9a-f]{64}) {2}(\S+)$/.exec(line);
+    if (match === null || hashes.has(match[2])) throw new Error(`${LIST}: this line is no hash: ${line}`);
+    hashes.set(match[2], match[1]);
+  }
+  return hashes;
+}
+
+/**
+ * The binaries that are installed: npm takes the one for this machine; a tree that was copied may have more.
+ * @param {string} from a file of the package that uses them
+ * @returns {{ name: string, path: string }[]}
+ */
+export function findBinaries(from = fileURLToPath(import.meta.url)) {
+  let entry;
+  try {
+    entry = createRequire(from).resolve('uWebSockets.js');
+  } catch {
+    return [];
+  }
+  const { optionalDependencies = {} } = JSON.parse(
+    readFileSync(join(dirname(entry), 'package.json'), 'utf8'),
+  );
+  const require = createRequire(entry);
+  const found = [];
+  for (const name of Object.keys(optionalDependencies).sort()) {
+    try {
+      const path = join(dirname(require.resolve(name)), BINARY);
+      if (existsSync(path)) found.push({ name: `${name}/${BINARY}`, path });
+    } catch {
+      // Of another platform.
+    }
+  }
+  return found;
+}
+
+/**
+ * @param {Map<string, string>} hashes
+ * @param {{ name: string, path: string }[]} binaries
+ * @returns {{ name: string, hash: string, verdict: 'listed' | 'other' | 'unlisted' }[]}
+ */
+export function judgeBinaries(hashes, binaries) {
+  return binaries.map(({ name, path }) => {
+    const hash = createHash('sha256').update(readFileSync(path)).digest('hex');
+    const listed = hashes.get(name);
+    return { name, hash, verdict: listed === undefined ? 'unlisted' : listed === hash ? 'listed' : 'other' };
+  });
+}
+
+function run() {
+  const binaries = findBinaries();
+  if (binaries.length === 0)
+    console.log('understudy: uWebSockets.js has no binary for this machine here; nothing will listen');
+  for (const { name, hash, verdict } of judgeBinaries(readHashes(readFileSync(LIST, 'utf8')), binaries)) {
+    if (verdict === 'other') {
+      console.error(
+        `understudy: ${name} is not the binary that native/uwebsockets.sha256 lists. It has SHA-256 ${hash}. Remove ` +
+          'node_modules and install again; if it is your own build, put its hash into the list (SECURITY.md)',
+      );
+      process.exitCode = 1;
+    } else if (verdict === 'unlisted') {
+      console.error(
+        `understudy: warning: nobody has checked ${name}: native/uwebsockets.sha256 does not list it. It has SHA-256 ` +
+          `${hash}. SECURITY.md says what to compare it with`,
+      );
+    }
+  }
+}
+
+if (process.argv[1] !== undefined && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) run();

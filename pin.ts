@@ -1,0 +1,89 @@
+/**
+ * `npm run pin`: asks the registry for what the lock file lacks, the `integrity` of binaries for platforms that npm did not find
+ * when the file was made, and packs uWebSockets.js's binaries to write their hashes into `native/uwebsockets.sha256`. What is
+ * there already is never changed: one that differs is told, and the command ends with 1. What the registry does not have stays
+ * away, and is named.
+ */
+
+import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+// @ts-expect-error plain JavaScript, for Nodes that strip no types
+import { readHashes } from './native/uwebsockets-binary.mjs';
+
+/** The folder of the lock file and of `native`; another one in tests. */
+const root = process.argv[2] ?? '.';
+const lockPath = join(root, 'package-lock.json');
+const listPath = join(root, 'native', 'uwebsockets.sha256');
+
+interface Locked {
+  version?: string;
+  integrity?: string;
+}
+
+function npm(argv: string[], cwd: string): string | null {
+  const { status, stdout, error } = spawnSync('npm', argv, { cwd, encoding: 'utf8' });
+  if (error !== undefined) throw error;
+  return status === 0 ? stdout : null;
+}
+
+function nameOf(path: string): string {
+  return path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
+}
+
+const lock = JSON.parse(readFileSync(lockPath, 'utf8')) as { packages: Record<string, Locked> };
+const missing: string[] = [];
+const differing: string[] = [];
+for (const [path, locked] of Object.entries(lock.packages)) {
+  if (path === '' || locked.integrity !== undefined) continue;
+  const spec = `${nameOf(path)}@${locked.version}`;
+  const answer = npm(['view', spec, 'dist.integrity', '--json'], root);
+  const integrity: unknown = answer === null || answer.trim() === '' ? null : JSON.parse(answer);
+  if (typeof integrity === 'string' && /^sha512-[A-Za-z\d+/]{86}==$/.test(integrity)) {
+    // In the place where npm writes it: behind the version.
+    const { version, ...rest } = locked;
+    lock.packages[path] = { version: version!, integrity, ...rest };
+  } else missing.push(`${spec}: no integrity`);
+}
+writeFileSync(lockPath, `${JSON.stringify(lock, null, 2)}\n`);
+
+const text = readFileSync(listPath, 'utf8');
+const hashes = readHashes(text) as Map<string, string>;
+const folder = mkdtempSync(join(tmpdir(), 'understudy-pin-'));
+try {
+  for (const [path, { version }] of Object.entries(lock.packages)) {
+    const name = nameOf(path);
+    if (!/^@uwsjs\/.*-\d+$/.test(name)) continue;
+    const spec = `${name}@${version}`;
+    const packed = npm(['pack', spec, '--json', '--pack-destination', folder], folder);
+    if (packed === null) {
+      missing.push(`${spec}: no package`);
+      continue;
+    }
+    const [{ filename, integrity }] = JSON.parse(packed) as [{ filename: string; integrity: string }];
+    if (integrity !== lock.packages[path]!.integrity) {
+      differing.push(`${spec}: the package is not what the lock file says`);
+      continue;
+    }
+    const binary = spawnSync('tar', ['-xzOf', join(folder, filename), 'package/uws.node'], {
+      maxBuffer: 256 * 1024 * 1024,
+    });
+    if (binary.status !== 0) throw new Error(`${spec}: ${binary.stderr}`);
+    const hash = createHash('sha256').update(binary.stdout).digest('hex');
+    const listed = hashes.get(`${name}/uws.node`);
+    if (listed === undefined) hashes.set(`${name}/uws.node`, hash);
+    else if (listed !== hash) differing.push(`${spec}: the binary has ${hash}, the list says ${listed}`);
+  }
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}
+const said = text.split('\n').filter((line) => line.startsWith('#'));
+const lines = [...hashes]
+  .sort(([one], [other]) => (one < other ? -1 : 1))
+  .map(([path, hash]) => `${hash}  ${path}`);
+writeFileSync(listPath, `${[...said, ...lines].join('\n')}\n`);
+for (const line of missing) console.log(`the registry does not have ${line}`);
+for (const line of differing) console.error(line);
+if (differing.length > 0) process.exitCode = 1;
