@@ -29,9 +29,12 @@ export interface ByteEngine {
   /** A place in [from, to) where `chars` bytes of base64 (of any kind, escaped slashes too) follow each other; -1. */
   findLongBase64(bytes: Uint8Array, from: number, to: number, chars: number): number;
 
+  /** The first place in [from, to) where a character of a token is written in another way (`\u002d`, `%2D`, UTF-16); -1. */
+  findEscape(bytes: Uint8Array, from: number, to: number): number;
+
   /**
-   * Whether there is nothing in the bytes to look at again: no suspect, none of the needles, and no base64 of so many
-   * characters. One call for what nearly every body is.
+   * Whether there is nothing in the bytes to look at again: no suspect, none of the needles, no character of a token in other
+   * writing, and no base64 of so many characters. One call for what nearly every body is.
    */
   isPlain(bytes: Uint8Array, needles: Uint8Array, chars: number): boolean;
 

@@ -17,6 +17,7 @@
 #include "bytes/checksum.h"
 #include "bytes/common-ends.h"
 #include "bytes/copy.h"
+#include "bytes/escapes.h"
 #include "bytes/needles.h"
 #include "bytes/plain.h"
 #include "bytes/processor.h"
@@ -91,6 +92,19 @@ napi_value FindLongBase64(napi_env env, napi_callback_info info) {
   return MakeNumber(env, static_cast<double>(FindBase64(bytes, from, to, chars)));
 }
 
+/** findEscape(bytes, from, to) */
+napi_value FindEscapeOf(napi_env env, napi_callback_info info) {
+  napi_value arguments[3];
+  Bytes bytes;
+  size_t from;
+  size_t to;
+  if (!ReadArguments(env, info, 3, arguments) || !ReadBytes(env, arguments[0], &bytes) ||
+      !ReadOffset(env, arguments[1], bytes.length, &from) || !ReadOffset(env, arguments[2], bytes.length, &to)) {
+    return nullptr;
+  }
+  return MakeNumber(env, static_cast<double>(FindEscape(bytes, from, to)));
+}
+
 /** isPlain(bytes, needles, chars) */
 napi_value IsPlain(napi_env env, napi_callback_info info) {
   napi_value arguments[3];
@@ -101,7 +115,8 @@ napi_value IsPlain(napi_env env, napi_callback_info info) {
       !ReadBytes(env, arguments[1], &needles) || !ReadOffset(env, arguments[2], SIZE_MAX >> 12, &chars)) {
     return nullptr;
   }
-  const bool plain = HoldsNone(bytes, needles) && FindBase64(bytes, 0, bytes.length, chars) < 0;
+  const bool plain = HoldsNone(bytes, needles) && FindBase64(bytes, 0, bytes.length, chars) < 0 &&
+                     FindEscape(bytes, 0, bytes.length) < 0;
   napi_value result;
   return napi_get_boolean(env, plain, &result) == napi_ok ? result : nullptr;
 }
@@ -219,6 +234,7 @@ napi_value Init(napi_env env, napi_value exports) {
       {"findSuspects", FindSuspects},
       {"findAnyNeedle", FindAnyNeedle},
       {"findLongBase64", FindLongBase64},
+      {"findEscape", FindEscapeOf},
       {"isPlain", IsPlain},
       {"measureCommonPrefix", MeasureCommonPrefix},
       {"measureCommonSuffix", MeasureCommonSuffix},

@@ -4,6 +4,7 @@
  * Pure; any thread.
  */
 import { crc32 } from 'node:zlib';
+import { findEscape } from '../src/redaction/escapes.ts';
 import { beginsLikeKey, holdsBeginning } from '../src/redaction/key-beginnings.ts';
 import { CHARACTERS, KINDS, RUN_BYTES } from '../src/redaction/key-shapes.ts';
 import type { ByteEngine } from './byte-engine.ts';
@@ -164,11 +165,17 @@ export const twin: ByteEngine = {
     return -1;
   },
 
+  findEscape(bytes, from, to) {
+    checkRange(bytes, from, to);
+    return findEscape(bytes, from, to);
+  },
+
   isPlain(bytes, needles, chars) {
     return (
       twin.findSuspects(bytes, 0, bytes.length, oneMark) === 0 &&
       twin.findAnyNeedle(bytes, 0, bytes.length, needles) < 0 &&
-      twin.findLongBase64(bytes, 0, bytes.length, chars) < 0
+      twin.findLongBase64(bytes, 0, bytes.length, chars) < 0 &&
+      findEscape(bytes, 0, bytes.length) < 0
     );
   },
 

@@ -5,13 +5,18 @@
  * A masked value is replaced whole by `[redacted]`: no first or last characters, which would help to guess a key.
  */
 import { type ByteEngine, byteEngine } from '../../native/byte-engine.ts';
-import type { ByteRange } from './byte-range.ts';
+import { type ByteRange, mergeRanges } from './byte-range.ts';
 import { isCredentialName } from './credential-name.ts';
-import { findKeyShapes, PEM_NEEDLE } from './key-search.ts';
+import { PEM_NEEDLE } from './key-search.ts';
 import { RUN_BYTES } from './key-shapes.ts';
+import { findSecrets, type Wanted } from './secret-search.ts';
+import { Work } from './work.ts';
 
 /** What stands in the stored copy where a secret stood. */
 export const MASK = '[redacted]';
+
+/** Nothing but keys by their shape. */
+const KEYS: Wanted = { needles: [], packed: new Uint8Array(0), shapes: true };
 
 /** No key that anybody gives out is longer; a caller that scans part of a text starts this much before the part. */
 export const SCAN_MARGIN_BYTES = 8_192;
@@ -46,7 +51,7 @@ export function areFreeOfKeys(texts: readonly string[], engine: ByteEngine = byt
 export function maskText(text: string): string {
   if (text.length < RUN_BYTES) return text;
   // Characters beyond latin1 become one byte each here; only positions are used.
-  return maskRangesOfText(text, findKeyShapes(Buffer.from(text, 'latin1')));
+  return maskRangesOfText(text, mergeRanges(findSecrets(Buffer.from(text, 'latin1'), KEYS, new Work())));
 }
 
 /** The text with the mask in place of each range of its characters; the very text given when there is none. */

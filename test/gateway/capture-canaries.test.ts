@@ -5,7 +5,14 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
-import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
+import {
+  brotliCompressSync,
+  deflateSync,
+  gunzipSync,
+  gzipSync,
+  zstdCompressSync,
+  zstdDecompressSync,
+} from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CliChild } from '../cli/child.ts';
 import { Canaries } from '../fixtures/canaries.ts';
@@ -78,6 +85,22 @@ const json = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
 const ok = (body: Buffer, headers: Pair[] = [['Content-Type', 'application/json']]): Buffer =>
   messageBytes('HTTP/1.1 200 OK', headers, body);
 
+const HEX = (char: string): string => char.charCodeAt(0).toString(16).padStart(2, '0');
+
+/** Ways to write a text in which each character, or each mark, is an escape. */
+const WRITINGS: Record<string, (text: string) => string> = {
+  unicode: (text) => text.replace(/[ -~]/g, (char) => `\\u00${HEX(char)}`),
+  'unicode, capitals': (text) => text.replace(/[ -~]/g, (char) => `\\u00${HEX(char).toUpperCase()}`),
+  'unicode, marks': (text) => text.replace(/[^A-Za-z0-9]/g, (char) => `\\u00${HEX(char)}`),
+  'unicode, some letters': (text) =>
+    JSON.stringify(text)
+      .slice(1, -1)
+      .replace(/[aeks]/g, (char) => `\\u00${HEX(char)}`),
+  percent: (text) => text.replace(/[ -~]/g, (char) => `%${HEX(char)}`),
+  'percent, marks': (text) => text.replace(/[^A-Za-z0-9]/g, (char) => `%${HEX(char).toUpperCase()}`),
+  'percent twice': (text) => text.replace(/[^A-Za-z0-9]/g, (char) => `%25${HEX(char)}`),
+};
+
 /** Every way in which a careless server writes what it got into a text. */
 function echoes(secret: string): string[] {
   const utf8 = Buffer.from(secret);
@@ -94,6 +117,8 @@ function echoes(secret: string): string[] {
     secret.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;'),
     quoted.replaceAll('/', '\\/'),
     quoted.replace(/[<>&+=]/g, (c) => `\\u00${c.charCodeAt(0).toString(16)}`),
+    ...Object.values(WRITINGS).map((write) => write(secret)),
+    JSON.stringify(WRITINGS.unicode!(secret)),
   ];
 }
 
@@ -149,6 +174,13 @@ const CARRIERS: Record<string, (canaries: Canaries) => { secret: string; headers
         'proxy-authorization',
         'x-amz-security-token',
         'X-API-Key',
+        'authentication',
+        'x-session-id',
+        'x-user-pat',
+        'X-Acme-Authentication',
+        'x-session',
+        'gitlab-pat',
+        'x-auth-session-token',
       ].map((name) => [
         `${name} header`,
         (c: Canaries) => {
@@ -320,6 +352,14 @@ function makeScenes(canaries: Canaries): Scene[] {
         ['Content-Type', 'application/octet-stream'],
       ]),
     });
+    for (const [how, body] of Object.entries({
+      'in UTF-16': Buffer.from(`\ufeff${all.join('\n')}`, 'utf16le'),
+      'in UTF-16, the other way round': Buffer.from(`\ufeff${all.join('\n')}`, 'utf16le').swap16(),
+      'in gzip that no header tells of': gzipSync(json({ got: all })),
+      'in zstd that no header tells of': zstdCompressSync(json({ got: all })),
+      'in gzip in gzip that no header tells of': gzipSync(gzipSync(json({ got: all }))),
+    }))
+      scenes.push({ ...request, name: `${name}: echoed ${how}`, answer: ok(body) });
     for (const [coding, compress] of Object.entries({ ...CODINGS, deflate: deflateSync })) {
       scenes.push({
         ...request,
@@ -456,6 +496,60 @@ function makeScenes(canaries: Canaries): Scene[] {
         { framing: 'chunked', chunk_sizes: [9] },
       ),
     });
+    const written = (key: string): Buffer =>
+      Buffer.concat([
+        Buffer.from('{"messages":['),
+        Buffer.from(
+          Object.values(WRITINGS)
+            .flatMap((write) => [write(key), JSON.stringify({ cmd: write(key) }).slice(1, -1)])
+            .map((text) => `{"role":"user","content":"${text}"}`)
+            .join(','),
+        ),
+        Buffer.from(']}'),
+      ]);
+    scenes.push({
+      name: `${name} key in other writing`,
+      body: written(inRequest),
+      answer: ok(written(inAnswer)),
+    });
+    for (const [how, write] of Object.entries({
+      'in UTF-16': (text: Buffer) => Buffer.from(`\ufeff${text.toString()}`, 'utf16le'),
+      'in UTF-16, the other way round': (text: Buffer) => Buffer.from(text.toString(), 'utf16le').swap16(),
+      'in gzip that no header tells of': gzipSync,
+      'in zstd that no header tells of': zstdCompressSync,
+    }))
+      scenes.push({
+        name: `${name} key ${how}`,
+        body: write(texts(inRequest)),
+        answer: ok(write(texts(inAnswer)), []),
+      });
+    for (const [how, write] of Object.entries({
+      'split over events': (text: string) => JSON.stringify(text),
+      'split over events, escaped': (text: string) => `"${WRITINGS.unicode!(text)}"`,
+    }))
+      scenes.push({
+        name: `${name} key ${how}`,
+        answer: ok(
+          Buffer.from(
+            (`so: ${inAnswer} is it`.match(/.{1,4}/gs) ?? [])
+              .map(
+                (piece) => `data: {"delta":{"type":"input_json_delta","partial_json":${write(piece)}}}\n\n`,
+              )
+              .join(''),
+          ),
+          [['Content-Type', 'text/event-stream']],
+        ),
+      });
+    scenes.push({
+      name: `${name} key in other places, percent-encoded`,
+      target: `/v1/models/${WRITINGS['percent, marks']!(inRequest)}?x=${WRITINGS.percent!(inRequest)}`,
+      headers: [
+        ['X-Note', `see ${WRITINGS['percent, marks']!(inRequest)}`],
+        ['Cookie', `a=${inRequest}`],
+      ],
+      body: Buffer.from(`a=1&note=${WRITINGS.percent!(inRequest)}`),
+      answer: ok(Buffer.from('{}'), [['X-Note', WRITINGS.unicode!(inAnswer)]]),
+    });
     scenes.push({
       name: `${name} key in other places`,
       target: `/v1/models/${inRequest}?x=${inRequest}`,
@@ -493,6 +587,12 @@ function makeScenes(canaries: Canaries): Scene[] {
   return scenes;
 }
 
+/** A body without compression that it does not tell of. */
+function unpack(body: Buffer): Buffer {
+  if (body[0] === 0x1f && body[1] === 0x8b) return unpack(gunzipSync(body));
+  return body.length > 4 && body.readUInt32LE(0) === 0xfd2fb528 ? unpack(zstdDecompressSync(body)) : body;
+}
+
 /** Everything left of any secret, wherever it lies. */
 function search(
   canaries: Canaries,
@@ -514,8 +614,8 @@ function search(
     const where = (part: string): string => `${part} of "${scenes[Number(scene)]!.name}"`;
     found.push(
       ...canaries.find(json(record), where('the record')),
-      ...canaries.find(request, where('the request')),
-      ...canaries.find(response, where('the answer')),
+      ...canaries.find(unpack(request), where('the request')),
+      ...canaries.find(unpack(response), where('the answer')),
     );
   }
   return found;
@@ -529,6 +629,8 @@ describe('canaries', () => {
     try {
       expect(left.stored).toHaveLength(scenes.length);
       expect(search(canaries, left, scenes)).toEqual([]);
+      // Every key, in every writing, and every carrier with its echoes.
+      expect(canaries.all.length).toBeGreaterThan(124);
     } finally {
       rmSync(left.folder, { recursive: true, force: true });
     }

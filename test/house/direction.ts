@@ -169,7 +169,9 @@ const ROOTS = new Set([
   'src/student-thread.ts',
   'actors/front-host.ts',
 ]);
-const KEY_SHAPE_FILES = new Set(['src/redaction/key-shapes.ts', 'src/redaction/key-beginnings.ts']);
+const KEY_SHAPE_FILES = new Set(
+  ['escapes', 'key-beginnings', 'key-shapes'].map((name) => `src/redaction/${name}.ts`),
+);
 const OWN_FILES = new Set(['limits', 'errors', 'config', 'log']);
 
 /** @returns the room of a file named relative to the repository, or undefined for one that has no place in the house */

@@ -141,6 +141,48 @@ describe.each(engines)('%s', (_name, engine, level) => {
     expect(engine.findLongBase64(bytes(text), 0, text.length, 0)).toBe(-1);
   });
 
+  it('finds characters of a token in other writing at every place', () => {
+    for (const written of [
+      '\\u002d',
+      '\\\\u002D',
+      '%2D',
+      '%252d',
+      '%25252d',
+      '\0a\0',
+      '%41',
+      '%2F',
+      '\\u007a',
+    ])
+      for (let before = 0; before <= 70; before++) {
+        const text = bytes(`${'\\n'.repeat(before % 3)}${'x'.repeat(before)}${written}${'y'.repeat(before)}`);
+        const at = text.indexOf(written) + (written.startsWith('\\\\') ? 1 : 0);
+        expect(engine.findEscape(text, 0, text.length)).toBe(at);
+        expect(engine.findEscape(text, at + 1, text.length)).toBe(-1);
+        expect(engine.findEscape(text, 0, at)).toBe(-1);
+        expect(engine.isPlain(text, packNeedles([]), 2_000)).toBe(false);
+      }
+    for (const other of [
+      '\\u00e9',
+      '%20',
+      '%22',
+      '%E9',
+      '\\u2014',
+      '100%',
+      '%2',
+      '\\u002',
+      '%25',
+      '\0\0',
+      '\0 \0',
+      '\\n',
+    ])
+      for (let before = 0; before <= 70; before++) {
+        const text = bytes(`${'x'.repeat(before)}${other}`);
+        expect(engine.findEscape(text, 0, text.length)).toBe(-1);
+        expect(engine.isPlain(text, packNeedles([]), 2_000)).toBe(true);
+      }
+    expect(() => engine.findEscape(bytes('abc'), 0, 4)).toThrow(RangeError);
+  });
+
   it('calls plain what holds none of all these', () => {
     const none = packNeedles([]);
     expect(engine.isPlain(bytes('max_tokens: 1024, "a-long-word-that-is-nothing"'), none, 64)).toBe(true);
@@ -307,7 +349,7 @@ describe.each(engines)('%s', (_name, engine, level) => {
 
 /** Pieces that matter to the search, so that random text meets its edges. */
 const WORDS =
-  'sk- sk-ant- sk_ AIza AKIA ABSK gsk_ xai- hf_ ghp_ github_pat_ glpat- glabcdef- xox xapp- svc_ npm_ rk_ whsec_ eyJ pplx- r8_ nvapi- tvly- dop_v1_ shpat_ pypi- bedrock-api-key- AGE-SECRET secret_ lin_api_ ntn_ dapi sbp_ fm2_ GOCSPX- IQoJb3JpZ2lu \\u000a %0A SG SG. ya29 ya29. Bearer BASIC authorization secret_access_key x-amz-security-token X-Amz-Signature client_secret Token = : " \\ \\n %20 + . ~ / - _ \n \t'.split(
+  'sk- sk-ant- sk_ AIza AKIA ABSK gsk_ xai- hf_ ghp_ github_pat_ glpat- glabcdef- xox xapp- svc_ npm_ rk_ whsec_ eyJ pplx- r8_ nvapi- tvly- dop_v1_ shpat_ pypi- bedrock-api-key- AGE-SECRET secret_ lin_api_ ntn_ dapi sbp_ fm2_ GOCSPX- IQoJb3JpZ2lu \\u000a %0A SG SG. ya29 ya29. Bearer BASIC authorization secret_access_key x-amz-security-token X-Amz-Signature client_secret Token = : " \\ \\n %20 \\u002d %2D %252 %25 \\u00 \0 \0a\0 + . ~ / - _ \n \t'.split(
     ' ',
   );
 const piece = fc.oneof(
@@ -354,6 +396,7 @@ describe.each(levels)('the addon at level %i and its twin', (level) => {
           expect(native.findLongBase64(source, from, to, chars)).toBe(
             twin.findLongBase64(source, from, to, chars),
           );
+          expect(native.findEscape(source, from, to)).toBe(twin.findEscape(source, from, to));
           for (const few of [needles, packNeedles([])])
             expect(native.isPlain(source, few, chars)).toBe(twin.isPlain(source, few, chars));
         },

@@ -76,6 +76,7 @@ const fitting: Record<string, () => unknown[]> = {
   findSuspects: () => [makeArray(Uint8Array, 100), 0, 100, new Float64Array(9)],
   findAnyNeedle: () => [makeArray(Uint8Array, 100), 0, 100, makeArray(Uint8Array)],
   findLongBase64: () => [makeArray(Uint8Array, 100), 0, 100, 16],
+  findEscape: () => [makeArray(Uint8Array, 100), 0, 100],
   isPlain: () => [makeArray(Uint8Array, 2_000), makeArray(Uint8Array), 64],
   measureCommonPrefix: () => [makeArray(Uint8Array, 100), makeArray(Uint8Array, 100), 3, 2, 90],
   measureCommonSuffix: () => [makeArray(Uint8Array, 100), makeArray(Uint8Array, 100), 93, 92, 90],

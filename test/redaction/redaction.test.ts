@@ -482,6 +482,72 @@ describe('key shapes', () => {
   });
 });
 
+describe('keys in other writing', () => {
+  const unicode = (text: string, which = /./g): string =>
+    text.replace(which, (char) => `\\u00${char.charCodeAt(0).toString(16).padStart(2, '0')}`);
+  const percent = (text: string, which = /./g): string =>
+    text.replace(which, (char) => `%${char.charCodeAt(0).toString(16).padStart(2, '0').toUpperCase()}`);
+  const WRITINGS: [string, (text: string) => string][] = [
+    ['all of it as \\u00xx', (text) => unicode(text)],
+    ['the marks as \\u00xx', (text) => unicode(text, /[^A-Za-z0-9]/g)],
+    [
+      'capitals as \\u00XX',
+      (text) =>
+        unicode(text, /[A-Z]/g).replace(/\\u..../g, (written) => `\\u${written.slice(2).toUpperCase()}`),
+    ],
+    ['within JSON within JSON', (text) => unicode(text, /[-_.]/g).replaceAll('\\', '\\\\')],
+    ['all of it as %XX', (text) => percent(text)],
+    ['the marks as %XX', (text) => percent(text, /[^A-Za-z0-9]/g)],
+    ['as %25XX', (text) => percent(text, /[^A-Za-z0-9]/g).replaceAll('%', '%25')],
+  ];
+
+  it.each(WRITINGS)('are masked: %s', (_, write) => {
+    for (const [kind, key] of Object.entries(makeKeys())) {
+      if (kind === 'bearer') continue;
+      const written = write(key);
+      // Some have no marks, or no capitals.
+      if (written === key) continue;
+      for (const [before, after] of [
+        ['', ''],
+        ['{"text":"', '"}'],
+        ['key: ', ' end'],
+        ['a=1&x ', '&b'],
+      ])
+        expect(maskBody(`${before}${written}${after}`), kind).toBe(`${before}${MASK}${after}`);
+      expect(areFreeOfKeys([`see ${written}`]), kind).toBe(false);
+    }
+  });
+
+  it.each(['utf16le', 'utf16be'])('are masked in %s', (encoding) => {
+    for (const [kind, key] of Object.entries(makeKeys())) {
+      if (kind === 'bearer') continue;
+      const text = Buffer.from(`\ufeff{"a":"b","text":"see ${key} here"}`, 'utf16le');
+      const bytes = encoding === 'utf16le' ? text : text.swap16();
+      const masked = maskText(bytes.toString('latin1'));
+      expect(masked, kind).toContain(MASK);
+      const left = Buffer.from(masked, 'latin1').toString('latin1').replaceAll('\0', '');
+      expect(left.includes(key.slice(0, 8)), kind).toBe(false);
+      expect(left.includes(key.slice(-8)), kind).toBe(false);
+    }
+  });
+
+  it('and labels before them', () => {
+    const secret = `a1${letters(24)}`;
+    expect(maskBody(`x?api_key%3D${secret}&y`)).toBe(`x?api_key%3D${MASK}&y`);
+    expect(maskBody(`{"api_key":"${unicode(secret)}"}`)).toBe(`{"api_key":"${MASK}"}`);
+  });
+
+  it('but ordinary escapes are left alone', () => {
+    for (const text of [
+      'caf\\u00e9 \\u2014 \\u003cb\\u003e https%3A%2F%2Fhost%2Fpath%3Fa%3D1%26b%3D2',
+      'printf("%2d of %3d%%, %-20s")',
+      '\0\0\0a\0b\0c\0\0',
+      'a%2Db%2Dc \\u0041\\u0042 C:\\users\\u0041',
+    ])
+      expect(maskBody(text)).toBe(text);
+  });
+});
+
 describe('keys that their name gives away', () => {
   const secret = `a1${letters(24)}`;
 

@@ -9,6 +9,7 @@ import { findKeyShapes } from '../../src/redaction/key-search.ts';
 import { KEY_SHAPES } from '../../src/redaction/key-shapes.ts';
 import { MASK } from '../../src/redaction/mask.ts';
 import { isSecretQueryName, maskEmbeddedQueries, maskQuery } from '../../src/redaction/query.ts';
+import { findSecrets } from '../../src/redaction/secret-search.ts';
 import { Work, WorkExceededError } from '../../src/redaction/work.ts';
 
 /** What worst cases are made of: nearly keys, labels without values, beginnings without ends. */
@@ -58,6 +59,24 @@ const PIECES = [
   ],
   ...['AbCdEfGh01234567', '0123456789abcdef0123456789abcdef', 'x'.repeat(15), 'aaaaaaaaaaaaaaaa1/', 'eyJeyJ'],
 ];
+/** Characters of tokens in other writing, and what only begins like it. */
+const ESCAPES = [
+  '\\u002d',
+  '\\\\u0041',
+  '%41',
+  '%2D',
+  '%252D',
+  '%25',
+  '%',
+  '\\',
+  '\\"',
+  '\0a\0',
+  'a\0',
+  '\0',
+  '%41 ',
+  '\\u00',
+];
+const KEYS = { needles: [], packed: new Uint8Array(0), shapes: true };
 /** A part that is said again and again, perhaps behind another one and with an end. */
 const crafted = fc.record({
   before: fc.constantFrom('', ...PIECES),
@@ -96,6 +115,28 @@ describe('the search for keys', () => {
       );
     },
   );
+
+  it('and each word with escapes is read once for each way of writing in it', () => {
+    const measureAll = (text: string): number => {
+      const work = new Work();
+      findSecrets(Buffer.from(text, 'latin1'), KEYS, work);
+      return work.done;
+    };
+    fc.assert(
+      fc.property(
+        crafted,
+        fc.array(fc.constantFrom(...ESCAPES), { minLength: 1, maxLength: 3 }),
+        (text, parts) => {
+          const again = `${text.again}${parts.join(text.before)}`;
+          const times = Math.ceil(SIZE / again.length);
+          const once = measureAll(again.repeat(times));
+          expect(measureAll(again.repeat(2 * times))).toBeLessThanOrEqual(2.1 * once + 1_000);
+          expect(once).toBeLessThanOrEqual(2 * WORK_PER_BYTE * SIZE);
+        },
+      ),
+      { numRuns: 700 },
+    );
+  });
 
   it('goes no further than it may', () => {
     const text = Buffer.from('eyJ'.repeat(1_000));

@@ -10,7 +10,17 @@ import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeExchange } from './captured.ts';
 import { makeFolder } from './folder.ts';
 
-const SECRETS = { texts: [], bytes: [], packed: Buffer.alloc(0), packed_all: Buffer.alloc(0) };
+const NOTHING = Buffer.alloc(0);
+const ALONE = { needles: [], packed: NOTHING, shapes: false };
+const WITH_KEYS = { ...ALONE, shapes: true };
+const SECRETS = {
+  texts: [],
+  bytes: [],
+  packed: NOTHING,
+  packed_all: NOTHING,
+  alone: ALONE,
+  with_keys: WITH_KEYS,
+};
 
 function makeEntry(id: number, memory: Buffer, raw: Buffer): BaseEntry {
   const request = { raw, stored: raw, edits: [], keeps_files: false, has_files: false, new_files: NO_FILES };

@@ -3,11 +3,14 @@ import { randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { packNeedles } from '../../native/byte-engine.ts';
 import { findSplitSecrets, maskEventStream } from '../../src/storage/capture/stream-secrets.ts';
 
 const key = `sk-ant-api03-${randomBytes(30).toString('hex')}`;
 const credential = `own-credential-${randomBytes(12).toString('hex')}`;
 const needles = [Buffer.from(credential)];
+const wanted = { needles, packed: packNeedles(needles), shapes: true };
+const nothing = { needles: [], packed: packNeedles([]), shapes: false };
 
 /** Where a text is cut, in rising order. */
 function cutAt(text: string, places: number[]): string[] {
@@ -67,7 +70,7 @@ describe('secrets in pieces', () => {
           const body = makeSse(cutAt(text, [30, ...places]), member);
           let out = '';
           let at = 0;
-          const ranges = findSplitSecrets(body, needles, true).sort((a, b) => a.start - b.start);
+          const ranges = findSplitSecrets(body, wanted).sort((a, b) => a.start - b.start);
           for (const range of ranges) {
             out += `${body.toString('utf8', at, range.start)}[redacted]`;
             at = range.end;
@@ -98,7 +101,7 @@ describe('secrets in pieces', () => {
             wrapped ? JSON.stringify({ bytes: Buffer.from(event).toString('base64'), p: 'abc' }) : event,
           ),
         );
-        const payloads = readPayloads(maskEventStream(Buffer.concat(frames), needles, true)).map((payload) =>
+        const payloads = readPayloads(maskEventStream(Buffer.concat(frames), wanted)).map((payload) =>
           wrapped
             ? Buffer.from((JSON.parse(payload) as { bytes: string }).bytes, 'base64').toString()
             : payload,
@@ -113,11 +116,13 @@ describe('secrets in pieces', () => {
 
   it('leaves streams without secrets as they are, also when they are cut off or no streams', () => {
     const frames = Buffer.concat([makeFrame('{"delta":{"text":"hello"}}'), makeFrame('{}').subarray(0, 20)]);
-    expect(maskEventStream(frames, needles, true)).toBe(frames);
+    expect(maskEventStream(frames, wanted)).toBe(frames);
     const other = randomBytes(100);
-    expect(maskEventStream(other, needles, true)).toBe(other);
+    expect(maskEventStream(other, wanted)).toBe(other);
     const rest = Buffer.concat([makeFrame('{}'), Buffer.from(`cut ${credential}`)]);
-    expect(maskEventStream(rest, needles, false).toString('latin1')).toContain('cut [redacted]');
-    expect(findSplitSecrets(makeSse(['a', 'b'], 'text'), [], false)).toEqual([]);
+    expect(maskEventStream(rest, { ...wanted, shapes: false }).toString('latin1')).toContain(
+      'cut [redacted]',
+    );
+    expect(findSplitSecrets(makeSse(['a', 'b'], 'text'), nothing)).toEqual([]);
   });
 });

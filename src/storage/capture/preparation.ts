@@ -17,12 +17,12 @@ import {
   MIN_CREDENTIAL_LENGTH,
 } from '../../redaction/credentials.ts';
 import { isCredentialHeader } from '../../redaction/header-names.ts';
-import { findKeyShapes } from '../../redaction/key-search.ts';
 import { CHARACTERS, KINDS } from '../../redaction/key-shapes.ts';
 import { MASK, maskRangesOfText, SCAN_MARGIN_BYTES } from '../../redaction/mask.ts';
-import { findAny, findNeedles, measureCutNeedle } from '../../redaction/needles.ts';
+import { measureCutNeedle } from '../../redaction/needles.ts';
 import { PEM_TAIL } from '../../redaction/private-keys.ts';
 import { maskEmbeddedQueries, maskQuery } from '../../redaction/query.ts';
+import { findSecrets, type Wanted } from '../../redaction/secret-search.ts';
 import { Work, WorkExceededError } from '../../redaction/work.ts';
 import { leaveRest } from '../../std/own-memory.ts';
 import {
@@ -68,6 +68,9 @@ export interface SecretSet {
   packed: Uint8Array;
   /** The same with all else that a body is searched for. */
   packed_all: Uint8Array;
+  /** They alone, and they with keys by their shape. */
+  alone: Wanted;
+  with_keys: Wanted;
 }
 
 /** An exchange ready to be encoded. */
@@ -261,7 +264,42 @@ export class Preparer {
     prepared.response_decoded = b.decoded;
     prepared.response_withheld = b.withheld;
     prepared.truncated = prepared.truncated || a.cut || b.cut;
-    return this.#maskFrames(this.#finish(prepared));
+    this.#finish(prepared);
+    this.#unpack(prepared, 'request');
+    this.#unpack(prepared, 'response');
+    return this.#maskFrames(prepared);
+  }
+
+  /** A body that is compressed without saying so is kept as it came where there is no secret in it, else unpacked. */
+  #unpack(prepared: PreparedExchange, side: 'request' | 'response'): void {
+    const raw = side === 'request' ? prepared.request_raw : prepared.response_raw;
+    const unpacked = this.#decoder.unpack(raw);
+    if (unpacked === null) return;
+    const { body } = unpacked;
+    let { withheld } = unpacked;
+    let holdsSecret = false;
+    if (withheld === null) {
+      prepared.work.allow(2 * body.length * REDACTION_WORK.for_each_byte);
+      try {
+        const wanted = prepared.secrets.with_keys;
+        holdsSecret =
+          findSecrets(body, wanted, prepared.work).length > 0 ||
+          findSplitSecrets(body, wanted, prepared.work).length > 0;
+      } catch (error) {
+        withheld = causeOf(error);
+      }
+    }
+    if (withheld === null && !holdsSecret) return;
+    prepared.truncated ||= withheld !== null;
+    if (side === 'request') {
+      prepared.request_raw = body;
+      prepared.request_decoded = true;
+      prepared.request_withheld = withheld;
+    } else {
+      prepared.response_raw = body;
+      prepared.response_decoded = true;
+      prepared.response_withheld = withheld;
+    }
   }
 
   /** Frames with checksums are masked as frames, before all else. */
@@ -270,7 +308,7 @@ export class Preparer {
     if (type === null || type === textType || !EVENT_STREAM_FRAMES.test(type)) return prepared;
     const { response_raw, secrets, work } = prepared;
     try {
-      prepared.response_raw = maskEventStream(response_raw, secrets.bytes, this.#redact, work);
+      prepared.response_raw = maskEventStream(response_raw, wantedOf(secrets, this.#redact), work);
     } catch (error) {
       withholdResponse(prepared, causeOf(error));
     }
@@ -434,12 +472,19 @@ function withholdAll(exchange: CapturedExchange, cause: WithheldCause): Prepared
 
 function makeSecretSet(texts: string[]): SecretSet {
   const bytes = texts.map((text) => Buffer.from(text, 'latin1'));
+  const packed = packNeedles(bytes);
   return {
     texts,
     bytes,
-    packed: packNeedles(bytes),
+    packed,
+    alone: { needles: bytes, packed, shapes: false },
+    with_keys: { needles: bytes, packed, shapes: true },
     packed_all: packNeedles([...bytes, PEM_TAIL, PLACEHOLDER_HEAD_BYTES]),
   };
+}
+
+function wantedOf(secrets: SecretSet, shapes: boolean): Wanted {
+  return shapes ? secrets.with_keys : secrets.alone;
 }
 
 /** A part of a head without the secrets and, if wanted, without key shapes. */
@@ -447,7 +492,7 @@ function maskHead(text: string, secrets: SecretSet, shapes: boolean, work: Work)
   if (text.length < MIN_CREDENTIAL_LENGTH) return text;
   // Characters beyond latin1 become one byte each; only positions are used.
   const bytes = Buffer.from(text, 'latin1');
-  return maskRangesOfText(text, mergeRanges(findSecrets(bytes, secrets, shapes, work)));
+  return maskRangesOfText(text, mergeRanges(findSecrets(bytes, wantedOf(secrets, shapes), work)));
 }
 
 /** Flat headers as `name\nvalue\n…`, credentials masked. Neither can hold a newline. */
@@ -593,6 +638,7 @@ interface BodySearch {
 /** @throws {WorkExceededError} when it takes more than it may */
 function editBody(raw: Buffer, base: PreparedBody | null, prefix: number, search: BodySearch): PreparedBody {
   const { needles, shapes, contentType, cut, work } = search;
+  const wanted = wantedOf(needles, shapes);
   if (raw.length === 0) return plainBody(raw);
   if (base !== null && prefix === raw.length && prefix === base.raw.length)
     return { ...base, raw, stored: base.stored === base.raw ? raw : base.stored, new_files: NO_FILES };
@@ -603,7 +649,7 @@ function editBody(raw: Buffer, base: PreparedBody | null, prefix: number, search
   }
   const whole = wrapBinaryBody(raw, contentType);
   // A file with a secret in it is kept as a text is, masked.
-  if (whole !== null && !mayHoldPlaceholder(raw) && findSecrets(raw, needles, shapes, work).length === 0) {
+  if (whole !== null && !mayHoldPlaceholder(raw) && findSecrets(raw, wanted, work).length === 0) {
     return finishBody(raw, [{ ...whole, text: whole.placeholder, is_file: true }], [whole], false);
   }
 
@@ -649,7 +695,7 @@ function editBody(raw: Buffer, base: PreparedBody | null, prefix: number, search
   const edits: Edit[] = [];
   for (const file of keepsFiles ? [] : findAttachments(raw, from, to)) {
     const { start, end, content } = file;
-    const inside = findSecrets(content, needles, shapes, work);
+    const inside = findSecrets(content, wanted, work);
     if (inside.length === 0) {
       // Further ones stay in the body.
       if (files.length === FILES_PER_BODY) continue;
@@ -662,9 +708,9 @@ function editBody(raw: Buffer, base: PreparedBody | null, prefix: number, search
     }
   }
   const attachments = edits.slice();
-  let secrets = findSecrets(raw, needles, shapes, work, from, to);
+  let secrets = findSecrets(raw, wanted, work, from, to);
   if (cut) secrets.push(...findCutNeedle(raw, needles.bytes, work));
-  if (events) secrets = secrets.concat(findSplitSecrets(raw, needles.bytes, shapes, work));
+  if (events) secrets = secrets.concat(findSplitSecrets(raw, wanted, work));
   let next = 0;
   for (const range of mergeRanges(secrets)) {
     if (range.start < from) continue;
@@ -709,20 +755,6 @@ function isOfText(raw: Buffer, contentType: string | null): boolean {
 /** Whether secrets in this body may come in pieces. */
 function isSearchedInParts(contentType: string | null): boolean {
   return contentType !== null && SERVER_SENT_EVENTS.test(contentType);
-}
-
-/** The given needles, and if wanted the key shapes. @returns ranges, those of one kind after those of the other */
-function findSecrets(
-  bytes: Buffer,
-  needles: SecretSet,
-  shapes: boolean,
-  work: Work,
-  from = 0,
-  to = bytes.length,
-): ByteRange[] {
-  const found =
-    findAny(bytes, needles.packed, from, to) < 0 ? [] : findNeedles(bytes, needles.bytes, work, from, to);
-  return shapes ? found.concat(findKeyShapes(bytes, from, to, undefined, work)) : found;
 }
 
 /** The longest beginning of a needle that the bytes end with, if it is long enough to be told from a word. */

@@ -13,10 +13,9 @@
 import { crc32 } from 'node:zlib';
 import { STREAM_FRAMES_MAX, STREAM_PIECES_MAX } from '../../limits.ts';
 import { type ByteRange, mergeRanges } from '../../redaction/byte-range.ts';
-import { findKeyShapes } from '../../redaction/key-search.ts';
 import { CHARACTERS, KINDS } from '../../redaction/key-shapes.ts';
 import { MASK } from '../../redaction/mask.ts';
-import { findNeedles } from '../../redaction/needles.ts';
+import { findSecrets, type Wanted } from '../../redaction/secret-search.ts';
 import { Work, WorkExceededError } from '../../redaction/work.ts';
 
 /** Members whose strings are pieces of one text. Those of one name are one text. */
@@ -43,17 +42,10 @@ interface Piece {
 
 /**
  * Secrets that are spread over several string values.
- * @param needles byte strings to look for
- * @param shapes look for the shapes of keys too
  * @returns ranges of the body, one for each piece
  */
-export function findSplitSecrets(
-  body: Buffer,
-  needles: readonly Buffer[],
-  shapes: boolean,
-  work: Work = new Work(),
-): ByteRange[] {
-  if (needles.length === 0 && !shapes) return [];
+export function findSplitSecrets(body: Buffer, wanted: Wanted, work: Work = new Work()): ByteRange[] {
+  if (wanted.needles.length === 0 && !wanted.shapes) return [];
   const texts = new Map<number, { pieces: Piece[]; size: number }>();
   let count = 0;
   work.add(body.length);
@@ -87,9 +79,7 @@ export function findSplitSecrets(
     if (pieces.length < 2) continue;
     const bytes = Buffer.allocUnsafe(size);
     for (const piece of pieces) body.copy(bytes, piece.at, piece.start, piece.start + piece.size);
-    const ranges = findNeedles(bytes, needles, work);
-    if (shapes) for (const range of findKeyShapes(bytes, 0, size, undefined, work)) ranges.push(range);
-    for (const range of ranges) addPieces(range, pieces, found);
+    for (const range of findSecrets(bytes, wanted, work)) addPieces(range, pieces, found);
   }
   return found;
 }
@@ -140,10 +130,8 @@ function addPieces(range: ByteRange, pieces: Piece[], found: ByteRange[]): void 
 }
 
 /** Everything that is to be masked in a text: whole secrets and such as come in pieces. */
-function findAll(text: Buffer, needles: readonly Buffer[], shapes: boolean, work: Work): ByteRange[] {
-  const ranges = findNeedles(text, needles, work).concat(findSplitSecrets(text, needles, shapes, work));
-  const keys = shapes ? findKeyShapes(text, 0, text.length, undefined, work) : [];
-  return mergeRanges(ranges.concat(keys));
+function findAll(text: Buffer, wanted: Wanted, work: Work): ByteRange[] {
+  return mergeRanges(findSecrets(text, wanted, work).concat(findSplitSecrets(text, wanted, work)));
 }
 
 function maskRanges(text: Buffer, ranges: readonly ByteRange[], offset: number): Buffer {
@@ -252,17 +240,12 @@ function writeFrame(frame: Frame, text: Buffer): Buffer {
  * An AWS event stream without secrets; the very buffer given when there is none in it.
  * What follows the last whole frame is masked as plain text.
  */
-export function maskEventStream(
-  body: Buffer,
-  needles: readonly Buffer[],
-  shapes: boolean,
-  work: Work = new Work(),
-): Buffer {
+export function maskEventStream(body: Buffer, wanted: Wanted, work: Work = new Work()): Buffer {
   const { frames, rest } = readFrames(body);
   const newline = Buffer.from('\n', 'latin1');
   const text = Buffer.concat(frames.flatMap((frame) => [frame.text, newline]));
-  const ranges = findAll(text, needles, shapes, work);
-  const restRanges = findAll(rest, needles, shapes, work);
+  const ranges = findAll(text, wanted, work);
+  const restRanges = findAll(rest, wanted, work);
   if (ranges.length === 0 && restRanges.length === 0) return body;
   const parts: Buffer[] = [];
   let offset = 0;

@@ -1,0 +1,95 @@
+/** Where a text has a character of a token written in another way: `\u002d`, `%2D`, UTF-16. */
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "byte-classes.h"
+#include "processor.h"
+#include "view.h"
+
+namespace {
+
+/** @returns the digit's value, or 16 */
+inline unsigned ReadHex(uint8_t byte) {
+  if (byte >= '0' && byte <= '9') return byte - '0';
+  const uint8_t small = byte | 0x20;
+  return small >= 'a' && small <= 'f' ? small - 'a' + 10u : 16u;
+}
+
+/** Whether two digits stand there that mean a character of a token. */
+inline bool IsTokenHex(const Bytes& bytes, size_t at) {
+  if (at + 2 > bytes.length) return false;
+  const unsigned high = ReadHex(bytes.data[at]);
+  const unsigned low = ReadHex(bytes.data[at + 1]);
+  return high < 8 && low < 16 && kTables.token[high << 4 | low];
+}
+
+/** Whether a character of a token is written in another way at `at`. */
+bool IsEscape(const Bytes& bytes, size_t at) {
+  const uint8_t* const data = bytes.data;
+  if (data[at] == 0) return at + 2 < bytes.length && kTables.token[data[at + 1]] && data[at + 2] == 0;
+  if (data[at] == '\\') {
+    return at + 6 <= bytes.length && data[at + 1] == 'u' && data[at + 2] == '0' && data[at + 3] == '0' &&
+           IsTokenHex(bytes, at + 4);
+  }
+  if (data[at] != '%') return false;
+  size_t digits = at + 1;
+  // Percent-encoded again and again.
+  while (digits + 4 <= bytes.length && data[digits] == '2' && data[digits + 1] == '5' && ReadHex(data[digits + 2]) < 16 &&
+         ReadHex(data[digits + 3]) < 16) {
+    digits += 2;
+  }
+  return IsTokenHex(bytes, digits);
+}
+
+#if defined(ASKS_PROCESSOR)
+/** FindEscape, 32 places at once. @returns a place, or -1 with `at` moved to what is left */
+__attribute__((target("avx2"))) int64_t FindEscapeAvx2(const Bytes& bytes, size_t* at, size_t to) {
+  const __m256i percent = _mm256_set1_epi8('%');
+  const __m256i backslash = _mm256_set1_epi8('\\');
+  const __m256i letter = _mm256_set1_epi8('u');
+  size_t place = *at;
+  for (; place + 32 <= to && place + 33 <= bytes.length; place += 32) {
+    const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes.data + place));
+    const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes.data + place + 1));
+    const __m256i escape = _mm256_and_si256(_mm256_cmpeq_epi8(a, backslash), _mm256_cmpeq_epi8(b, letter));
+    const __m256i other = _mm256_or_si256(_mm256_cmpeq_epi8(a, percent), _mm256_cmpeq_epi8(a, _mm256_setzero_si256()));
+    uint32_t mask = static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_or_si256(escape, other)));
+    for (; mask != 0; mask &= mask - 1) {
+      const size_t hit = place + static_cast<size_t>(__builtin_ctz(mask));
+      if (IsEscape(bytes, hit)) return static_cast<int64_t>(hit);
+    }
+  }
+  *at = place;
+  return -1;
+}
+#endif
+
+/** The first place in [from, to) where a character of a token is written in another way; -1. */
+int64_t FindEscape(const Bytes& bytes, size_t from, size_t to) {
+  size_t at = from;
+#if defined(ASKS_PROCESSOR)
+  if (processor.avx2) {
+    const int64_t hit = FindEscapeAvx2(bytes, &at, to);
+    if (hit >= 0) return hit;
+  }
+#endif
+#if defined(__SSE2__)
+  for (; at + 16 <= to; at += 16) {
+    const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes.data + at));
+    const __m128i marks = _mm_or_si128(_mm_cmpeq_epi8(a, _mm_set1_epi8('%')), _mm_cmpeq_epi8(a, _mm_set1_epi8('\\')));
+    const __m128i all = _mm_or_si128(marks, _mm_cmpeq_epi8(a, _mm_setzero_si128()));
+    for (unsigned mask = static_cast<unsigned>(_mm_movemask_epi8(all)); mask != 0; mask &= mask - 1) {
+      const size_t hit = at + static_cast<size_t>(__builtin_ctz(mask));
+      if (IsEscape(bytes, hit)) return static_cast<int64_t>(hit);
+    }
+  }
+#endif
+  for (; at < to; at++) {
+    if (IsEscape(bytes, at)) return static_cast<int64_t>(at);
+  }
+  return -1;
+}
+
+}  // namespace

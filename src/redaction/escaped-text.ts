@@ -1,0 +1,151 @@
+/**
+ * Secrets whose characters are written in another way: as `\u002d`, as `%2D`, or as UTF-16. Words of a text that have such are
+ * read as what they mean, and what is found there is masked where it stands. Pure; any thread.
+ */
+import { byteEngine } from '../../native/byte-engine.ts';
+import type { ByteRange } from './byte-range.ts';
+import { readHexByte, readUnicodeEscape, skipPercents } from './escapes.ts';
+import { type Work, WorkExceededError } from './work.ts';
+
+const BACKSLASH = 0x5c;
+const PERCENT = 0x25;
+const SLASH = 0x2f;
+const QUOTE = 0x22;
+const LINE_END = 0x0a;
+
+/** What stands before a stretch is read too, as it is: a label, a scheme. */
+const CONTEXT_BYTES = 64;
+/** Stretches are searched together until they come to so many bytes, and none may come to more than the second. */
+const WINDOW_BYTES = 256 << 10;
+const STRETCH_BYTES_MAX = 32 << 20;
+
+/** Texts read so far, and where each of their bytes stands in what they were read from. */
+class Reading {
+  bytes = Buffer.allocUnsafe(4_096);
+  length = 0;
+  #starts = new Uint32Array(4_096);
+  #ends = new Uint32Array(4_096);
+
+  add(byte: number, start: number, end: number): void {
+    if (this.length === this.bytes.length) this.#grow();
+    this.bytes[this.length] = byte;
+    this.#starts[this.length] = start;
+    this.#ends[this.length++] = end;
+  }
+
+  #grow(): void {
+    const size = 4 * this.bytes.length;
+    if (size > STRETCH_BYTES_MAX) throw new WorkExceededError();
+    const bytes = Buffer.allocUnsafe(size);
+    const starts = new Uint32Array(size);
+    const ends = new Uint32Array(size);
+    bytes.set(this.bytes);
+    starts.set(this.#starts);
+    ends.set(this.#ends);
+    this.bytes = bytes;
+    this.#starts = starts;
+    this.#ends = ends;
+  }
+
+  /** The range of what was read that one of the text stands for. */
+  locate({ start, end }: ByteRange): ByteRange {
+    return { start: this.#starts[start]!, end: this.#ends[end - 1]! };
+  }
+}
+
+/**
+ * @param search finds the secrets of a text
+ * @param from first byte to look at; a stretch that begins before `to` is read to its end
+ * @returns ranges of the bytes, in no order
+ * @throws {WorkExceededError}
+ */
+export function findEscapedSecrets(
+  bytes: Uint8Array,
+  search: (text: Buffer) => readonly ByteRange[],
+  work: Work,
+  from: number,
+  to: number,
+): ByteRange[] {
+  let at = byteEngine.findEscape(bytes, from, to);
+  if (at < 0) return [];
+  const found: ByteRange[] = [];
+  const reading = new Reading();
+  const finish = (): void => {
+    const text = reading.bytes.subarray(0, reading.length);
+    for (const range of search(text)) found.push(reading.locate(range));
+    reading.length = 0;
+  };
+  let lowest = from;
+  while (at >= 0) {
+    const before = reading.length;
+    const end =
+      bytes[at] === 0 ? readWide(bytes, at, lowest, reading) : readEscapes(bytes, at, lowest, reading);
+    work.add(2 * (reading.length - before) + 8);
+    // What ends a line is in no token.
+    reading.add(LINE_END, end, end);
+    if (reading.length >= WINDOW_BYTES) finish();
+    lowest = end;
+    at = end < to ? byteEngine.findEscape(bytes, end, to) : -1;
+  }
+  finish();
+  return found;
+}
+
+/** Whether the byte goes on a word: all but white space, and quotation marks that are not escaped. */
+function isOfWord(bytes: Uint8Array, at: number, lowest: number): boolean {
+  const byte = bytes[at]!;
+  return byte > 0x20 && (byte !== QUOTE || (at > lowest && bytes[at - 1] === BACKSLASH));
+}
+
+/** Reads the word around an escape, and as it is what stands before it. @returns where it ends */
+function readEscapes(bytes: Uint8Array, at: number, lowest: number, into: Reading): number {
+  let start = at;
+  while (start > lowest && isOfWord(bytes, start - 1, lowest)) start--;
+  for (let i = Math.max(lowest, start - CONTEXT_BYTES); i < start; i++) into.add(bytes[i]!, i, i + 1);
+  let place = start;
+  while (place < bytes.length && isOfWord(bytes, place, start)) {
+    const byte = bytes[place]!;
+    if (byte === BACKSLASH) {
+      place = readBackslashes(bytes, place, into);
+    } else {
+      const digits = byte === PERCENT ? skipPercents(bytes, place) : 0;
+      const value = byte === PERCENT ? readHexByte(bytes, digits) : -1;
+      const end = value < 0 ? place + 1 : digits + 2;
+      into.add(value < 0 ? byte : value, place, end);
+      place = end;
+    }
+  }
+  return place;
+}
+
+/** Reads an escape of JSON, however often it was escaped itself. @returns where it ends */
+function readBackslashes(bytes: Uint8Array, at: number, into: Reading): number {
+  let behind = at + 1;
+  while (bytes[behind] === BACKSLASH) behind++;
+  const value = readUnicodeEscape(bytes, behind);
+  if (value >= 0) {
+    into.add(value, at, behind + 5);
+    return behind + 5;
+  }
+  const next = bytes[behind];
+  if (next === SLASH || next === QUOTE) {
+    into.add(next, at, behind + 1);
+    return behind + 1;
+  }
+  // However often one is escaped, it is one; alone it begins another escape, behind which a token may begin.
+  into.add(BACKSLASH, at, behind);
+  return behind;
+}
+
+/** Reads text of two bytes a character around the first of two zeros. @returns where it ends */
+function readWide(bytes: Uint8Array, at: number, lowest: number, into: Reading): number {
+  let first = at + 1;
+  while (first - 2 >= lowest && bytes[first - 1] === 0 && bytes[first - 2] !== 0) first -= 2;
+  let place = first;
+  for (;;) {
+    into.add(bytes[place]!, place, Math.min(bytes.length, place + 2));
+    if (bytes[place + 1] !== 0 || place + 2 >= bytes.length || bytes[place + 2] === 0) break;
+    place += 2;
+  }
+  return Math.max(at + 1, Math.min(bytes.length, place + 2));
+}
