@@ -26,6 +26,7 @@
 import { hash } from 'node:crypto';
 import type { ApiShape, ExchangeFacts, ExchangeRecord } from '../../domain/exchange.ts';
 import { ALIKE, compareSketches, SKETCH_CHARS } from '../../domain/prompt-sketch.ts';
+import { leaveRest } from '../../std/own-memory.ts';
 import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 import type { BlockReader } from './blocks.ts';
 import { type CaptureEnv, readMetaNumber } from './layout.ts';
@@ -84,6 +85,8 @@ interface Turn {
   failed: boolean;
   /** Set when the exchange lies in an earlier file. */
   run_id: string | null;
+  /** Its run, when it was found since the index was opened: to read its summary takes longer than all else. */
+  known_run: string | null;
   /** Of the request; then, when it was answered, of request and answer, and of the answer alone. */
   keys: string[];
   /** Of its system prompt; '' without one. */
@@ -138,7 +141,8 @@ function decodeTurn(id: number, bytes: Buffer): Turn {
   const sketch = (flags & SKETCHED) === 0 ? '' : bytes.toString('latin1', at, at + SKETCH_CHARS);
   at += sketch.length;
   const runId = (flags & NAMED) === 0 ? null : bytes.toString('utf8', at);
-  return { id, failed: (flags & FAILED) !== 0, run_id: runId, keys, sketch, follows, followed: false };
+  const failed = (flags & FAILED) !== 0;
+  return { id, failed, run_id: runId, known_run: null, keys, sketch, follows, followed: false };
 }
 
 /** The latest turns by what a later request would hold of them. */
@@ -297,26 +301,37 @@ export class ExchangeIndex {
   readonly #firstId: number;
   /** Last id whose facts are in the file. */
   #stored: number;
-  /** Found since, by id; ids are without holes from `#stored` + 1. */
+  /** The id after which those found here begin: `#stored`, or less when the writer has caught up with some of them. */
+  #foundAfter: number;
+  /** Found by a reader, as the file would hold them: there may be a million. Each has FACTS_PER_BLOCK. */
+  #packed: Buffer[] = [];
+  /** Found since; ids are without holes. */
   #pending: ExchangeSummary[] = [];
+  /** The writer's, to be written. */
   #pendingTurns: Turn[] = [];
+  readonly #isWriter: boolean;
   #turnMap: TurnMap | null = null;
   #lastBlock: { key: number; summaries: ExchangeSummary[] } | null = null;
+  #lastPacked: { at: number; summaries: ExchangeSummary[] } | null = null;
 
-  constructor(env: CaptureEnv, blocks: BlockReader) {
+  /** @param isWriter what is found will be stored */
+  constructor(env: CaptureEnv, blocks: BlockReader, isWriter: boolean) {
     this.#env = env;
     this.#blocks = blocks;
+    this.#isWriter = isWriter;
     this.#firstId = blocks.readFirstId();
     this.#stored = readMetaNumber(env, 'indexed', this.#firstId - 1);
+    this.#foundAfter = this.#stored;
   }
 
   /** Last id that is indexed, written or not. */
   get indexed(): number {
-    return this.#stored + this.#pending.length;
+    return this.#foundAfter + this.#packed.length * FACTS_PER_BLOCK + this.#pending.length;
   }
 
+  /** Of them, those that are not written. */
   get pending(): number {
-    return this.#pending.length;
+    return this.indexed - this.#stored;
   }
 
   /** For readers: the writer may have come further. Drops what was computed here and is in the file now. */
@@ -324,20 +339,30 @@ export class ExchangeIndex {
     const stored = readMetaNumber(this.#env, 'indexed', this.#firstId - 1);
     if (stored === this.#stored) return;
     if (stored >= this.indexed) {
+      this.#foundAfter = stored;
+      this.#packed = [];
+      this.#lastPacked = null;
       this.#pending = [];
       this.#turnMap = null;
-    } else this.#pending = this.#pending.slice(stored - this.#stored);
-    this.#pendingTurns = this.#pendingTurns.filter((turn) => turn.id > stored);
+    }
     this.#stored = stored;
     this.#lastBlock = null;
   }
 
   /** The summary of an indexed exchange; undefined beyond `indexed`. */
   readSummary(id: number): ExchangeSummary | undefined {
-    if (id > this.#stored) return this.#pending[id - this.#stored - 1];
+    if (id > this.#stored) return this.#readFound(id - this.#foundAfter - 1);
     if (id < this.#firstId) return undefined;
     const key = blockKey(id, this.#firstId);
     return this.#readBlock(key)[id - key];
+  }
+
+  #readFound(at: number): ExchangeSummary | undefined {
+    const block = Math.floor(at / FACTS_PER_BLOCK);
+    if (block >= this.#packed.length) return this.#pending[at - this.#packed.length * FACTS_PER_BLOCK];
+    if (this.#lastPacked?.at !== block)
+      this.#lastPacked = { at: block, summaries: decodeSummaries(this.#packed[block]!) };
+    return this.#lastPacked.summaries[at % FACTS_PER_BLOCK];
   }
 
   #readBlock(key: number): ExchangeSummary[] {
@@ -357,6 +382,11 @@ export class ExchangeIndex {
     const { facts, kind } = this.#readFacts(meta, decode);
     const runId = kind === 'turn' ? this.#addTurn(record, facts) : record.run_id;
     this.#pending.push(summarize({ ...record, kind }, runId, facts));
+    if (!this.#isWriter && this.#pending.length === FACTS_PER_BLOCK) {
+      this.#lastPacked = { at: this.#packed.length, summaries: this.#pending };
+      this.#packed.push(leaveRest(encodeSummaries(this.#pending)));
+      this.#pending = [];
+    }
     return true;
   }
 
@@ -398,9 +428,12 @@ export class ExchangeIndex {
     // A run's prompt is looked at once: to sketch a long one takes longer than all else here.
     const sketch = before?.sketch ?? facts?.sketchSystem?.() ?? '';
     const follows = before?.id ?? 0;
-    const turn = { id, failed, run_id: null, keys, sketch, follows, followed: false };
-    this.#pendingTurns.push(turn);
-    this.#turns().add(turn);
+    // The text of the turn before, if it is the same: there is one for each run.
+    const known = found === runId ? found : runId;
+    const turn = { id, failed, run_id: null, known_run: known, keys, sketch, follows, followed: false };
+    const turns = this.#turns();
+    if (this.#isWriter) this.#pendingTurns.push(turn);
+    turns.add(turn);
     return runId;
   }
 
@@ -426,7 +459,7 @@ export class ExchangeIndex {
   }
 
   #readRun(turn: Turn): string | null {
-    return turn.run_id ?? this.readSummary(turn.id)?.run_id ?? null;
+    return turn.run_id ?? turn.known_run ?? this.readSummary(turn.id)?.run_id ?? null;
   }
 
   /** Filled from the file at first use. */
@@ -448,7 +481,6 @@ export class ExchangeIndex {
         turn.sketch = map.get(turn.follows)?.sketch ?? this.#readSketch(turn.follows);
       map.add(turn);
     }
-    for (const turn of this.#pendingTurns) if (turn.id > this.#stored) map.add(turn);
     this.#turnMap = map;
     return map;
   }
@@ -487,6 +519,7 @@ export class ExchangeIndex {
       this.#env.meta.putSync('indexed', Buffer.from(String(indexed)));
     });
     this.#stored = indexed;
+    this.#foundAfter = indexed;
     this.#pending = [];
     this.#pendingTurns = [];
     const [key, summaries] = [...blocks].at(-1)!;

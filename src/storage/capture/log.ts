@@ -281,7 +281,7 @@ export class CaptureLog {
     const reader = new BlockReader(env, this.#options.path, INDEX_CACHE_BYTES);
     return {
       env,
-      index: new ExchangeIndex(env, reader),
+      index: new ExchangeIndex(env, reader, true),
       next_id: Math.max(reader.readLastId(), this.#lastSealedId) + 1,
       next_piece: reader.readNextPiece(),
     };

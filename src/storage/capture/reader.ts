@@ -55,7 +55,7 @@ export class CaptureReader {
     this.path = path;
     this.#env = env;
     this.#blocks = new BlockReader(env, path, options.cache_bytes ?? READER_CACHE_BYTES);
-    this.#index = new ExchangeIndex(env, this.#blocks);
+    this.#index = new ExchangeIndex(env, this.#blocks, false);
     this.#decode = options.decode ?? null;
   }
 
