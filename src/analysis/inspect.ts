@@ -47,6 +47,9 @@ const JUDGED_RUNS = 4_096;
 /** Exchanges that are listed before those of them that matter are read. */
 const LISTED_EXCHANGES = 512;
 
+/** Exchanges that are added to the table before the source may let go of memory. */
+const ADDED_EXCHANGES = 4_096;
+
 /** Models, notes and providers named of one run. */
 const MAX_NAMES = 8;
 
@@ -146,6 +149,21 @@ export class RunCollection {
     addRecord(tally, record, null, null);
   }
 
+  /** Adds all records. */
+  async addAll(source: ExchangeSource, tell: TellProgress = () => {}): Promise<void> {
+    let next = 1;
+    for (let added = ADDED_EXCHANGES; added === ADDED_EXCHANGES; ) {
+      added = 0;
+      for (const record of source.summaries({ from_id: next })) {
+        this.add(record);
+        next = record.id + 1;
+        tell(record.id);
+        if (++added === ADDED_EXCHANGES) break;
+      }
+      await source.release?.();
+    }
+  }
+
   /** Something when the run is there. */
   find(runId: string): unknown {
     return this.#tallies.get(runId);
@@ -219,7 +237,7 @@ export async function summarizeRuns(
   filter: RunFilter = {},
 ): Promise<RunTable> {
   const collection = new RunCollection();
-  for (const record of source.summaries()) collection.add(record);
+  await collection.addAll(source);
   return collection.judge(source, outcomes, filter);
 }
 

@@ -44,6 +44,8 @@ export class CaptureFiles implements ExchangeSource {
   #liveInode: bigint | null;
   /** Of sealed files, by path; the latest used last. */
   readonly #open = new Map<string, CaptureReader>();
+  /** Let go by the last `release`, by path: what they have found out is kept. */
+  readonly #parked = new Map<string, CaptureReader>();
   readonly #closing = new Set<Promise<void>>();
   #releasedMs = Number.NEGATIVE_INFINITY;
   /** What the slowest read since a release took: of a file whose index is not whole, the reader may make its own. */
@@ -157,6 +159,10 @@ export class CaptureFiles implements ExchangeSource {
     if (nowMs - this.#releasedMs < Math.max(RELEASE_MS_MIN, RELEASE_FACTOR * this.#reopenMs)) return;
     const files = this.#open.size + (this.#live === null ? 0 : 1);
     if (files <= 1 && !(pages && measureMappedBytes() >= MAPPED_BYTES)) return;
+    this.#parked.clear();
+    for (const reader of [...this.#open.values(), this.#live]) {
+      if (reader !== null) this.#parked.set(reader.path, reader);
+    }
     await this.close();
     this.#live = null;
     this.#releasedMs = nowMs;
@@ -196,7 +202,7 @@ export class CaptureFiles implements ExchangeSource {
   #readLive(part: CapturePart): CaptureReader | null {
     if (this.#live !== null) return this.#live;
     if (this.#liveInode !== null && inodeOf(this.#db) === this.#liveInode) {
-      const live = openReader(this.#db, this.#options);
+      const live = this.#openParked(this.#db) ?? openReader(this.#db, this.#options);
       // A rotation between the look and the opening.
       if (inodeOf(this.#db) === this.#liveInode) {
         this.#live = live;
@@ -215,12 +221,24 @@ export class CaptureFiles implements ExchangeSource {
 
   /** @throws CaptureFileError also when the file holds less than its name says */
   #openPart(part: CapturePart): CaptureReader {
-    const reader = openSealed(this.#db, part.path, this.#options);
+    const reader = this.#openParked(part.path) ?? openSealed(this.#db, part.path, this.#options);
     const { last_id: last } = reader.range();
     if (last >= part.last_id) return reader;
     this.#letGo(reader);
     const why = `holds exchanges up to ${last}, though its name says ${part.last_id}`;
     throw new CaptureFileError('damaged', part.path, why);
+  }
+
+  /** @returns null when there is none, or its file has another name by now */
+  #openParked(path: string): CaptureReader | null {
+    const parked = this.#parked.get(path);
+    this.#parked.delete(path);
+    try {
+      return parked?.openAgain() ?? null;
+    } catch (error) {
+      if (error instanceof CaptureFileError && error.code === 'missing') return null;
+      throw error;
+    }
   }
 
   #letGo(reader: CaptureReader): void {

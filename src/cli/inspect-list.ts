@@ -38,10 +38,9 @@ const SHORT_REASONS: Record<GoldenCode, string> = {
  */
 export async function showRuns(view: InspectView, db: string, findOutcomes: FindOutcomes): Promise<number> {
   const collection = new RunCollection();
-  for (const record of view.source.summaries()) {
-    collection.add(record);
-    view.progress.tell('looking through the exchanges', collection.size === 0 ? 0 : record.id, view.count);
-  }
+  await collection.addAll(view.source, (id) =>
+    view.progress.tell('looking through the exchanges', collection.size === 0 ? 0 : id, view.count),
+  );
   const { since_ms, golden: onlyGolden, limit } = view.flags;
   const shownLimit = limit ?? (view.io.is_terminal && !view.flags.json ? TERMINAL_RUNS : undefined);
   const filter: RunFilter = {

@@ -65,8 +65,9 @@ export class BlockReader {
   readonly #path: string;
   readonly #folder: string;
   readonly #rawFolder: string;
-  readonly #blocks: ByteBoundedMap<UnpackedBlock>;
-  readonly #bodies: ByteBoundedMap<StoredBodies>;
+  readonly #cacheBytes: number;
+  #blocks: ByteBoundedMap<UnpackedBlock>;
+  #bodies: ByteBoundedMap<StoredBodies>;
 
   /**
    * @param path the file's own path, for messages and the attachments beside it
@@ -77,8 +78,15 @@ export class BlockReader {
     this.#path = path;
     this.#folder = attachmentsFolder(path);
     this.#rawFolder = rawFolder(path);
+    this.#cacheBytes = cacheBytes;
     this.#blocks = new ByteBoundedMap(cacheBytes);
     this.#bodies = new ByteBoundedMap(cacheBytes);
+  }
+
+  /** Lets go of what was unpacked. */
+  clear(): void {
+    this.#blocks = new ByteBoundedMap(this.#cacheBytes);
+    this.#bodies = new ByteBoundedMap(this.#cacheBytes);
   }
 
   /** Id of the first exchange that this file holds or will hold. */

@@ -296,8 +296,8 @@ function flattenHeaders(headers: [string, string][], decoded: boolean): string[]
  * a reader can go on from where the file's index ends without writing.
  */
 export class ExchangeIndex {
-  readonly #env: CaptureEnv;
-  readonly #blocks: BlockReader;
+  #env: CaptureEnv;
+  #blocks: BlockReader;
   readonly #firstId: number;
   /** Last id whose facts are in the file. */
   #stored: number;
@@ -322,6 +322,13 @@ export class ExchangeIndex {
     this.#firstId = blocks.readFirstId();
     this.#stored = readMetaNumber(env, 'indexed', this.#firstId - 1);
     this.#foundAfter = this.#stored;
+  }
+
+  /** Goes on with another view of the same file: what was found is kept. */
+  moveTo(env: CaptureEnv, blocks: BlockReader): void {
+    this.#env = env;
+    this.#blocks = blocks;
+    this.#lastBlock = null;
   }
 
   /** Last id that is indexed, written or not. */

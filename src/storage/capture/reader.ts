@@ -10,8 +10,8 @@ import { completeRecord, type ExchangeSummary, summarize } from './record.ts';
 
 /** Kept of unpacked blocks, and again of bodies. */
 const READER_CACHE_BYTES = 32 << 20;
-/** Exchanges that a reader indexes for itself; beyond, records come without model, usage and found run. */
-const MAX_OWN_INDEX = 200_000;
+/** Exchanges that a reader indexes for itself, some 30 bytes each; beyond, records come without model, usage and found run. */
+const MAX_OWN_INDEX = 1_000_000;
 
 export interface ReaderOptions {
   /** Most bytes kept of what was unpacked, and again of bodies; READER_CACHE_BYTES when left out. */
@@ -35,6 +35,7 @@ export class CaptureReader {
   readonly #blocks: BlockReader;
   readonly #index: ExchangeIndex;
   readonly #decode: DecodeExchange | null;
+  readonly #options: ReaderOptions;
 
   /**
    * @param path a capture file, live or sealed
@@ -51,12 +52,30 @@ export class CaptureReader {
     }
   }
 
-  private constructor(path: string, env: CaptureEnv, options: ReaderOptions) {
+  /** @param index found by an earlier reader of the same file */
+  private constructor(path: string, env: CaptureEnv, options: ReaderOptions, index?: ExchangeIndex) {
     this.path = path;
     this.#env = env;
+    this.#options = options;
     this.#blocks = new BlockReader(env, path, options.cache_bytes ?? READER_CACHE_BYTES);
-    this.#index = new ExchangeIndex(env, this.#blocks, false);
+    index?.moveTo(env, this.#blocks);
+    this.#index = index ?? new ExchangeIndex(env, this.#blocks, false);
     this.#decode = options.decode ?? null;
+  }
+
+  /**
+   * Opens the same file anew, with what this reader has found out about exchanges that the writer has not indexed: to find it
+   * again would take minutes. Called when this one is closed.
+   * @throws {import('./layout.ts').CaptureFileError} as `open`
+   */
+  openAgain(): CaptureReader {
+    const env = openCaptureEnv(this.path, 'read');
+    try {
+      return nameDamage(this.path, () => new CaptureReader(this.path, env, this.#options, this.#index));
+    } catch (error) {
+      void env.root.close();
+      throw error;
+    }
   }
 
   /** Looks at the newest state that is committed, and brings the reader's own index up to `id`. */
@@ -153,8 +172,9 @@ export class CaptureReader {
     });
   }
 
-  /** Ends it; the reader is not to be used any more. */
+  /** Ends it; the reader is not to be used any more, but for `openAgain`. */
   async close(): Promise<void> {
+    this.#blocks.clear();
     await this.#env.root.close();
   }
 }
