@@ -193,6 +193,40 @@ describe('runs without a label', () => {
     expect(alone.map(({ record }) => record?.run_id)).toEqual(['mine', null, 'mine', null, null]);
   });
 
+  it('are found once by a reader that is closed and opened again, whatever the writer indexes meanwhile', async () => {
+    const log = await openLog(makeFolder());
+    const count = 300;
+    const said = (turn: number): string => `run${turn % 7}${' again x'.repeat(Math.floor(turn / 7))}`;
+    for (let at = 0; at < count; at += 50)
+      await log.append(Array.from({ length: 50 }, (_, i) => ask(said(at + i), 'x')));
+    let decoded = 0;
+    const counting: DecodeExchange = (copy) => {
+      decoded += 1;
+      return decode(copy);
+    };
+    const first = CaptureReader.open(log.stats().path, { decode: counting });
+    const found = [...first.summaries()];
+    expect(decoded).toBe(count);
+    await first.close();
+    const second = first.openAgain();
+    expect([...second.summaries()]).toEqual(found);
+    expect([...second.summaries({ from_id: 130 })]).toEqual(found.slice(129));
+    expect(decoded).toBe(count);
+    await second.close();
+    await log.append([ask(said(count), 'x')]);
+    // A part of it: what was found beyond stays, and goes on with runs found before.
+    expect(await log.indexSome(decode, 1_000)).toBe(256);
+    const third = second.openAgain();
+    onTestFinished(() => third.close());
+    const all = [...third.summaries()];
+    expect(decoded).toBe(count + 1);
+    expect(all.slice(0, count)).toEqual(found);
+    await indexAll(log);
+    expect([...third.summaries()]).toEqual(all);
+    expect(all).toEqual([...CaptureReader.open(log.stats().path).summaries()]);
+    expect(new Set(all.map((one) => one.run_id)).size).toBe(7);
+  });
+
   it('go past an exchange that the decoder fails on', async () => {
     const log = await openLog(makeFolder());
     await log.append([ask('a', 'x'), ask('a x b')]);
