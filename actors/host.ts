@@ -6,7 +6,6 @@
 import { dirname, join } from 'node:path';
 import { STARTER_PATTERNS } from '../src/domain/starter-patterns.ts';
 import { CatalogueError } from '../src/errors.ts';
-import { decodeExchange } from '../src/gateway/turns/decode.ts';
 import {
   COMPUTE_DEADLINE_MS,
   COMPUTE_QUEUE_CALLS,
@@ -26,15 +25,15 @@ import { chooseIndex } from '../src/search/open-index.ts';
 import { ThreadEmbedder } from '../src/search/thread-embedder.ts';
 import { systemClock } from '../src/std/clock.ts';
 import { newUlid } from '../src/std/id.ts';
-import { CaptureLog } from '../src/storage/capture/log.ts';
+import { resolveModuleUrl } from '../src/std/module-url.ts';
 import { LmdbJournal } from '../src/storage/lmdb/journal.ts';
 import type { DatabasePaths } from '../src/storage/lmdb/stores.ts';
 import { LmdbTables } from '../src/storage/lmdb/tables.ts';
 import { SplitJournal } from '../src/storage/split-journal.ts';
 import type { Tables } from '../src/storage/tables.ts';
 import { CAPTURE_LOG_PORT } from './capture-writer/behaviour.ts';
-import { CaptureLogPort } from './capture-writer/port.ts';
-import { WriterReport } from './capture-writer/report.ts';
+import type { MappedMemoryPlace } from './capture-writer/mapped-memory.ts';
+import { CaptureProcess, type CaptureProcessTold } from './capture-writer/process.ts';
 import { CATALOG } from './catalog.ts';
 import { DISTILLATION_PORT } from './distiller/behaviour.ts';
 import { ModelWriter } from './distiller/model-writer.ts';
@@ -60,6 +59,8 @@ export interface HostOptions {
     max_decoded_bytes: number;
     /** Seals what is captured; null or left out: it stands as it is. Secret. */
     data_key?: Uint8Array | null;
+    /** What the capture process sees of this one's memory; absent where there is none. */
+    memory?: MappedMemoryPlace & { descriptor: number };
   };
   /** Where persistent kinds keep their journals; null for a process that runs none of them (the gateway alone). */
   databases: DatabasePaths | null;
@@ -77,23 +78,19 @@ export interface HostOptions {
 export default async function hostThread(task: ThreadTask<HostOptions>): Promise<void> {
   const { capture } = task.options;
   const logger = createLog(task.options.log_level);
-  const captureLog = new CaptureLogPort(async () => {
-    const log = await CaptureLog.open({
-      path: capture.db,
+  const captureLog = new CaptureProcess({
+    entry: resolveModuleUrl('./capture-process.ts', import.meta.url),
+    options: {
+      log_level: task.options.log_level,
+      db: capture.db,
       redact: capture.redact,
       max_decoded_bytes: capture.max_decoded_bytes,
       data_key: capture.data_key ?? null,
-      decode: decodeExchange,
-    });
-    return {
-      append: (batch) => log.append(batch),
-      flush: () => log.flush(),
-      rotate: () => log.rotate(),
-      tidy: (budgetMs) => log.tidySome(decodeExchange, budgetMs),
-      stats: () => log.stats(),
-      close: () => log.close(),
-    };
-  }, new WriterReport(capture.db, logger).tell);
+      memory: capture.memory ?? null,
+    },
+    descriptor: capture.memory?.descriptor ?? null,
+    tell: tellCaptureProcess(capture.db, logger),
+  });
   const { databases } = task.options;
   const journal = databases === null ? null : openJournal(databases);
   const tables = databases === null ? null : new LmdbTables(databases.main, 'disk', databases.data_key);
@@ -122,6 +119,19 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
       await tables?.close();
     },
   });
+}
+
+/** Only the log of the process says so while it serves: nothing that capture meets may touch traffic. */
+function tellCaptureProcess(db: string, logger: Log): (told: CaptureProcessTold) => void {
+  return ({ event, ...told }) => {
+    if (event === 'back') logger.info({ db, pid: told.pid }, 'the capture process is back');
+    else
+      logger.error(
+        { db, ...told },
+        'the capture process ended: what is captured waits in memory until it is back, and traffic goes on. What it could not ' +
+          'do stands in the lines before',
+      );
+  };
 }
 
 function openJournal({ main, runs, data_key }: DatabasePaths): JournalStore {

@@ -6,6 +6,7 @@ import type { MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
+import { type MappedMemory, MemoryPart } from '../actors/capture-writer/mapped-memory.ts';
 import { startFrontHost } from '../actors/front-host.ts';
 import type { SharedMemory } from './api/checks.ts';
 import type { MetricsData } from './api/metrics.ts';
@@ -40,6 +41,8 @@ export interface FrontTask {
   /** Number of this thread's host of actors, where there is an API. */
   host: number;
   shared: SharedMemory;
+  /** For what is captured; null where there is none that the capture process sees. */
+  memory: MappedMemory | null;
   control: MessagePort;
   /** Leads to the main thread's RemoteServices. */
   services: MessagePort;
@@ -104,7 +107,10 @@ export default async function frontThread(task: FrontTask): Promise<void> {
       front = await Front.start({
         config,
         parts,
-        writer: parts.gateway && config.capture.enabled ? new CaptureWriterClient(actors) : null,
+        writer:
+          parts.gateway && config.capture.enabled
+            ? new CaptureWriterClient(actors, ownMemory(task, config.front_threads))
+            : null,
         admin: remoteAdmin(services),
         probes: { actors: () => services.isReady() },
         asker: actors,
@@ -141,6 +147,11 @@ export default async function frontThread(task: FrontTask): Promise<void> {
     task.control.close();
     task.services.close();
   });
+}
+
+/** This front's part; the main thread's has the first. */
+function ownMemory({ memory, host, placement }: FrontTask, fronts: number): MemoryPart | null {
+  return memory === null ? null : new MemoryPart(memory, host - placement.hosts, fronts);
 }
 
 /** Errors lose their class on the way between threads, so they come as data and are rebuilt here. */

@@ -6,6 +6,7 @@ import { MessageChannel } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { Piscina } from 'piscina';
+import type { MappedMemory } from '../actors/capture-writer/mapped-memory.ts';
 import type { SharedMemory } from './api/checks.ts';
 import type { Config } from './config.ts';
 import { type ErrorData, toErrorData } from './errors.ts';
@@ -38,6 +39,8 @@ export interface FrontThreadsOptions {
   parts: Parts;
   placement: Placement;
   shared: SharedMemory;
+  /** For what is captured; null where there is none that the capture process sees. */
+  memory: MappedMemory | null;
   actors: ActorThreads;
   admin: CaptureAdmin;
   isReady: () => Promise<boolean>;
@@ -131,6 +134,7 @@ export class FrontThreads {
       parts,
       placement,
       shared,
+      memory,
       actors,
       admin,
       isReady,
@@ -159,6 +163,7 @@ export class FrontThreads {
       placement,
       host,
       shared,
+      memory,
       control: control.port2,
       services: services.port2,
     };

@@ -29,6 +29,19 @@ export const CAPTURE_SLAB_BYTES = 4 * MIB;
 export const CAPTURE_FREE_SLABS = 6;
 /** What a front keeps for use again of the cells that bodies are copied into. */
 export const CAPTURE_FREE_CELL_BYTES = 256 * MIB;
+/**
+ * Memory that the capture process sees, too: twice GW_MAX_QUEUE_BYTES and so much for each front, at most so much in all. It is
+ * not made where less is to be had. What finds no room in it goes to that process through a pipe.
+ */
+export const CAPTURE_MAPPED_SPARE_BYTES = 64 * MIB;
+export const CAPTURE_MAPPED_BYTES_MAX = 4_096 * MIB;
+export const CAPTURE_MAPPED_BYTES_MIN = 32 * MIB;
+/** V8's heap of the capture process; bodies and what they are compared with lie beside it. */
+export const CAPTURE_PROCESS_HEAP_MB = 1_024;
+/** Wait before the capture process is started again: doubles from the first to the last. */
+export const CAPTURE_RESTART_MS = { first: 100, last: 10_000 } as const;
+/** Faults of the capture process are forgotten when there was none for so long. */
+export const CAPTURE_CALM_MS = 5 * MINUTE_MS;
 /** What a front keeps for use again of the memory that request bodies arrive in. */
 export const FREE_BODY_PIECES_BYTES = 32 * MIB;
 /** A batch that the writer has had for so long without an answer: it is stuck. A commit takes milliseconds. */

@@ -3,6 +3,7 @@
 import { dirname } from 'node:path';
 import * as Comlink from 'comlink';
 import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
+import { closeMappedMemory, MemoryPart, makeMappedMemory } from '../actors/capture-writer/mapped-memory.ts';
 import { startFrontHost } from '../actors/front-host.ts';
 import type { HostOptions } from '../actors/host.ts';
 import { allocateRateTable } from '../actors/rate-bucket/table.ts';
@@ -129,6 +130,8 @@ async function startAll(
     user_epochs: UserEpochs.allocate(),
   };
   const databases = parts.api ? databasePaths(config.data_dir, config.data_key) : null;
+  const memory = isCapturing ? makeMappedMemory(config.capture.max_queue_bytes, config.front_threads) : null;
+  if (memory !== null) stops.push(async () => closeMappedMemory(memory));
   const options: HostOptions = {
     log_level: config.log_level,
     capture: {
@@ -136,6 +139,7 @@ async function startAll(
       redact: config.capture.redact,
       max_decoded_bytes: config.capture.max_capture_bytes,
       data_key: config.data_key,
+      ...(memory === null ? {} : { memory: { descriptor: memory.descriptor, bytes: memory.bytes } }),
     },
     databases,
     rate_table: shared.rate_table,
@@ -175,7 +179,8 @@ async function startAll(
     stops.push(() => host.stop());
   }
 
-  const writer = isCapturing ? new CaptureWriterClient(asker) : null;
+  const ownMemory = memory === null ? null : new MemoryPart(memory, 0, config.front_threads);
+  const writer = isCapturing ? new CaptureWriterClient(asker, ownMemory) : null;
   if (writer !== null) {
     await openCapture(writer, config.capture.db);
     stops.push(() => writer.flush().catch(() => {}));
@@ -218,6 +223,7 @@ async function startAll(
           parts,
           placement,
           shared,
+          memory,
           actors,
           admin,
           isReady,

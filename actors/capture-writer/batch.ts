@@ -1,7 +1,7 @@
 /**
- * A batch of exchanges on its way to the capture writer, laid out in memory that both threads see. Nothing of it waits in
- * the front thread's heap, where the collector would look at it again and again. Made on front threads, read on the actor
- * thread.
+ * A batch of exchanges on its way to the capture writer, laid out in memory that the writer sees, too. Nothing of it waits in
+ * the front thread's heap, where the collector would look at it again and again. Made on front threads, read in the capture
+ * process.
  *
  * A slab: records one behind the other. A record: [u32 bytes of the head][u32 which head][u32 bytes of the text][u32 characters
  * of the run's name in it][u32 bytes of the request's body][u32 of the response's][u32 cells of the request][u32 of the
@@ -21,6 +21,7 @@ import type { CapturedExchange, FinishedExchange, RequestForm } from '../../src/
 import { CAPTURE_FREE_SLABS, CAPTURE_SLAB_BYTES } from '../../src/limits.ts';
 import { RecentMap } from '../../src/std/recent-map.ts';
 import type { BodyMemory } from './body-memory.ts';
+import type { MemoryPart } from './mapped-memory.ts';
 
 /** Eight lengths and counts, then the numbers (`writeNumbers`). */
 const NUMBERS_AT = 32;
@@ -36,17 +37,26 @@ const packr = new Packr({ useRecords: false, variableMapSize: true, int64AsType:
 
 /** Shared memory that is used again: to get megabytes from the system for every batch costs more than to fill them. */
 export class SlabPool {
+  readonly #part: MemoryPart | null;
   readonly #free: Uint8Array[] = [];
+
+  /** @param part where slabs are cut from while it lasts; null: from memory of this process alone */
+  constructor(part: MemoryPart | null = null) {
+    this.#part = part;
+  }
 
   /** @returns at least so many bytes of shared memory; what they hold is of no meaning */
   take(bytes: number): Uint8Array {
     if (bytes > CAPTURE_SLAB_BYTES * OWN_MEMORY_SHARE) return new Uint8Array(new SharedArrayBuffer(bytes));
-    return this.#free.pop() ?? new Uint8Array(new SharedArrayBuffer(CAPTURE_SLAB_BYTES));
+    const free = this.#free.pop() ?? this.#part?.take(CAPTURE_SLAB_BYTES);
+    return free ?? new Uint8Array(new SharedArrayBuffer(CAPTURE_SLAB_BYTES));
   }
 
   /** Gives a slab back. Nobody may look at it any more, on any thread. */
   give(slab: Uint8Array): void {
-    if (slab.length === CAPTURE_SLAB_BYTES && this.#free.length < CAPTURE_FREE_SLABS) this.#free.push(slab);
+    if (slab.length !== CAPTURE_SLAB_BYTES) return;
+    if (this.#free.length < CAPTURE_FREE_SLABS) this.#free.push(slab);
+    else if (this.#part !== null && this.#part.find(slab) >= 0) this.#part.give(slab);
   }
 }
 
@@ -54,6 +64,31 @@ export class SlabPool {
 export interface BatchMemory {
   slabs: readonly Uint8Array[];
   cells: readonly Uint8Array[];
+}
+
+/** The same as places in the mapped memory: offset and length of each slab, then of each cell. */
+export interface BatchPlaces {
+  slabs: number;
+  places: readonly number[];
+}
+
+/** @returns where all of a batch lies in the mapped memory; null when some of it does not */
+export function findPlaces({ slabs, cells }: BatchMemory, part: MemoryPart): BatchPlaces | null {
+  const places: number[] = [];
+  for (const bytes of [...slabs, ...cells]) {
+    const at = part.find(bytes);
+    if (at < 0) return null;
+    places.push(at, bytes.length);
+  }
+  return { slabs: slabs.length, places };
+}
+
+/** The batch that lies at such places. */
+export function viewPlaces({ slabs, places }: BatchPlaces, memory: Uint8Array): BatchMemory {
+  const views: Uint8Array[] = [];
+  for (let at = 0; at < places.length; at += 2)
+    views.push(new Uint8Array(memory.buffer, memory.byteOffset + places[at]!, places[at + 1]!));
+  return { slabs: views.slice(0, slabs), cells: views.slice(slabs) };
 }
 
 let nextBatch = 0;

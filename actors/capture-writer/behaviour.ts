@@ -83,8 +83,11 @@ export const captureWriter: Writer = {
     append(memory, message, context) {
       if (memory.killed) return context.refuse(STOPPED);
       const { bodies } = context;
-      const { slabs, from } = message;
-      const input = { slabs: bodies.slice(0, slabs), cells: bodies.slice(slabs), from };
+      const { slabs, places, from } = message;
+      const input =
+        places === undefined
+          ? { slabs: bodies.slice(0, slabs), cells: bodies.slice(slabs), from }
+          : { slabs, places, from };
       const carry = { token: context.holdReply(), failure: 'capture_failed' };
       context.io(CAPTURE_LOG_PORT, 'append', input, 'appended', carry);
       memory.busy = true;
@@ -95,6 +98,7 @@ export const captureWriter: Writer = {
         context.setTimer('tidy', TIDY_AFTER_MS, 'tidy', null);
       }
       for (const body of bodies) memory.bytes += body.length;
+      if (places !== undefined) for (let at = 1; at < places.length; at += 2) memory.bytes += places[at]!;
     },
     flush(memory, _message, context) {
       if (memory.killed) return context.refuse(STOPPED);

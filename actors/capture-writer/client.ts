@@ -10,9 +10,15 @@ import {
 import { CatalogueError } from '../../src/errors.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
 import type { AskOptions, Front } from '../../src/runtime/front.ts';
-import { ExchangeBatch, SlabPool } from './batch.ts';
+import { ExchangeBatch, findPlaces, SlabPool } from './batch.ts';
 import { BodyMemory } from './body-memory.ts';
-import { CAPTURE_WRITER_KIND, type CaptureWriterProtocol, type WriterState } from './protocol.ts';
+import type { MemoryPart } from './mapped-memory.ts';
+import {
+  type Appended,
+  CAPTURE_WRITER_KIND,
+  type CaptureWriterProtocol,
+  type WriterState,
+} from './protocol.ts';
 
 const WRITER = { kind: CAPTURE_WRITER_KIND, key: 'main' };
 /** A commit takes milliseconds, on a struggling disk seconds. */
@@ -35,13 +41,21 @@ const NOT_HANDLED: ReadonlyMap<string, FailureCause> = new Map([
 ]);
 
 export class CaptureWriterClient {
-  readonly memory = new BodyMemory();
+  readonly memory: BodyMemory;
   readonly #front: Front;
-  readonly #slabs = new SlabPool();
+  readonly #part: MemoryPart | null;
+  readonly #slabs: SlabPool;
   #killed = false;
+  #sent = 0;
+  /** Batches that the writer may still be reading though it has not answered, with how many were sent before each. */
+  #unsure: { number: number; batch: ExchangeBatch }[] = [];
 
-  constructor(front: Front) {
+  /** @param part of the memory that the capture process sees, where there is one */
+  constructor(front: Front, part: MemoryPart | null = null) {
     this.#front = front;
+    this.#part = part;
+    this.memory = new BodyMemory(part);
+    this.#slabs = new SlabPool(part);
   }
 
   /** The writer takes batches. */
@@ -78,12 +92,7 @@ export class CaptureWriterClient {
   async append(batch: ExchangeBatch): Promise<readonly SetApart[]> {
     // Said before anything is sent; a batch lost with its thread is another matter: it may have been written.
     if (!this.alive) throw new CaptureFailure('writer_down');
-    // A failure that leaves open what became of the batch leaves its memory to the collector: the writer may be reading.
-    const { slabs, cells } = batch.take();
-    const bodies = [...slabs, ...cells];
-    const { from } = batch;
-    const options = { deadline_ms: APPEND_DEADLINE_MS, bodies };
-    const appended = await this.#ask('append', { slabs: slabs.length, from }, options);
+    const appended = await this.#send(batch);
     batch.set_apart.push(...(appended.set_apart ?? []));
     const { left } = appended;
     if (left !== undefined) {
@@ -92,6 +101,31 @@ export class CaptureWriterClient {
     }
     batch.release();
     return batch.set_apart;
+  }
+
+  async #send(batch: ExchangeBatch): Promise<Appended> {
+    const memory = batch.take();
+    const { from } = batch;
+    const number = this.#sent++;
+    const found = this.#part === null ? null : findPlaces(memory, this.#part);
+    const bodies = found === null ? [...memory.slabs, ...memory.cells] : [];
+    const payload = found === null ? { slabs: memory.slabs.length, from } : { ...found, from };
+    try {
+      const appended = await this.#ask('append', payload, { deadline_ms: APPEND_DEADLINE_MS, bodies });
+      this.#releaseBefore(number);
+      return appended;
+    } catch (thrown) {
+      // The writer may be reading. Memory that is this process's alone is the collector's.
+      if (found !== null && !isUntouched(thrown)) this.#unsure.push({ number, batch });
+      throw thrown;
+    }
+  }
+
+  /** Batches are read one after the other: those that were sent before one that is answered are read by nobody any more. */
+  #releaseBefore(number: number): void {
+    if (this.#unsure.length === 0) return;
+    for (const one of this.#unsure) if (one.number < number) one.batch.release();
+    this.#unsure = this.#unsure.filter((one) => one.number > number);
   }
 
   /** All that was appended before is safe from a power cut. */
@@ -125,6 +159,11 @@ export class CaptureWriterClient {
       throw toFailure(thrown);
     }
   }
+}
+
+/** The batch is to be sent again. */
+function isUntouched(thrown: unknown): boolean {
+  return thrown instanceof CatalogueError && thrown.code === 'capture_failed';
 }
 
 function toFailure(thrown: unknown): CatalogueError {

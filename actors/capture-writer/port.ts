@@ -1,13 +1,13 @@
 /**
  * The capture log as the writer's port: opens it at first use, turns messages into exchanges, reads the index's
- * decoder in. Actor thread.
+ * decoder in. Capture process; actor threads of tests.
  */
 
 import { findPlaceCause, type PlaceCause, type SetApart } from '../../src/domain/capture-cause.ts';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
 import { describeRefusal } from '../../src/std/file-place.ts';
 import { type BatchMemory, BatchReader } from './batch.ts';
-import type { Appended, WriterState } from './protocol.ts';
+import type { Appended, LogState } from './protocol.ts';
 
 /** One pass over what was put off. */
 export interface TidyPass {
@@ -30,7 +30,7 @@ export interface ExchangeLog {
   rotate(): Promise<{ sealed: string | null; opened: string }>;
   /** One pass over work put off while exchanges came: compression, the index. */
   tidy(budget_ms: number): Promise<TidyPass>;
-  stats(): WriterState;
+  stats(): LogState;
   close(): Promise<void>;
 }
 
@@ -114,7 +114,7 @@ export class CaptureLogPort {
     return (await this.#opened()).tidy(TIDY_BUDGET_MS);
   }
 
-  async state(): Promise<WriterState> {
+  async state(): Promise<LogState> {
     const { bytes, sealed, packing } = (await this.#opened()).stats();
     return { bytes, sealed, packing };
   }

@@ -7,7 +7,7 @@ import type { PlaceCause, SetApart } from '../../src/domain/capture-cause.ts';
 export const CAPTURE_WRITER_KIND = 'capture-writer';
 
 /** Where the files stand. */
-export interface WriterState {
+export interface LogState {
   /** Size of the live file. */
   bytes: number;
   /** Number of sealed files. */
@@ -27,6 +27,24 @@ export interface PackingState {
   share: number;
 }
 
+/** The process that writes them. */
+export interface ProcessState {
+  /** null while there is none. */
+  pid: number | null;
+  /** Times that it ended by itself since the start. */
+  restarts: number;
+  /** For how long it has answered nothing, though it was asked; 0 when it answers. */
+  silent_ms: number;
+  /** Resident memory, as it told last. */
+  memory_bytes: number;
+}
+
+export interface WriterState extends LogState {
+  /** Damaged files that were set aside and lie there still. Absent where the log is written on the actor's own thread. */
+  damaged?: number;
+  process?: ProcessState;
+}
+
 /** What became of a batch. */
 export interface Appended {
   /** Ids of what was stored now; without anything, last_id is one less. */
@@ -42,12 +60,13 @@ export type CaptureWriterProtocol = {
   /** Opens the database, which the first other message would do as well. */
   open: { request: null; reply: null };
   /**
-   * The exchanges come as the message's bodies, first the slabs of a batch, then its cells (`batch.ts`). Answered when the batch is
-   * committed; refused with a `FailureCause` or `capture_failed` when none of it is.
+   * The exchanges lie at `places` of the mapped memory, first the slabs of a batch, then its cells (`batch.ts`); without
+   * places they come as the message's bodies in that order. Answered when the batch is committed; refused with a `FailureCause` or `capture_failed` when none of it is.
    */
   append: {
     request: {
       slabs: number;
+      places?: readonly number[];
       /** Which exchange is the first one; those before it are stored already. */
       from: number;
     };

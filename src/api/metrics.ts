@@ -128,6 +128,14 @@ const CAPTURE_GAUGES = [
   ['writer', 'queue_depth', 'Exchanges that wait for the writer'],
   ['writer', 'queue_bytes', 'Bytes that wait for the writer'],
   ['writer', 'errors', 'Batches that could not be written'],
+  ['db', 'damaged', 'Damaged capture files that were set aside and lie there still'],
+] as const;
+
+/** The same of the process that writes the capture database. */
+const PROCESS_GAUGES = [
+  ['restarts', 'Times that the capture process ended by itself and was started again'],
+  ['silent_ms', 'Milliseconds for which the capture process has not answered; 0 while it does'],
+  ['memory_bytes', 'Resident memory of the capture process, with what it shares with this one'],
 ] as const;
 
 /** The same of what the writer has put off. */
@@ -256,6 +264,12 @@ function describeCapture(stats: Record<string, Record<string, unknown>> | null):
     const value = stats[part]?.[name];
     if (typeof value !== 'number') continue;
     new Gauge({ name: `understudy_capture_${name}`, help, registers: [registry] }).set(value);
+  }
+  const own = (stats.writer?.process ?? {}) as Record<string, unknown>;
+  for (const [name, help] of PROCESS_GAUGES) {
+    const value = own[name];
+    if (typeof value !== 'number') continue;
+    new Gauge({ name: `understudy_capture_process_${name}`, help, registers: [registry] }).set(value);
   }
   const packing = stats.writer?.packing as Record<string, unknown> | undefined;
   for (const [name, help] of PACKING_GAUGES) {

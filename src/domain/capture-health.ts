@@ -18,6 +18,7 @@ export const CAPTURE_REASONS = [
   'damaged',
   'stuck',
   'dropping',
+  'set_aside',
   'packing_behind',
 ] as const;
 
@@ -66,11 +67,13 @@ export interface CaptureFacts {
 export interface JudgedFacts extends CaptureFacts {
   /** How long the oldest block has waited to be compressed. */
   packing_oldest_s: number;
+  /** Damaged files that were set aside and lie there still. */
+  set_aside: number;
 }
 
 /** @param stuckMs from when on an append that is not answered counts as stuck */
 export function judgeCapture(
-  { alive, killed, failing, oldest_append_ms, dropping, packing_oldest_s }: JudgedFacts,
+  { alive, killed, failing, oldest_append_ms, dropping, packing_oldest_s, set_aside }: JudgedFacts,
   stuckMs: number = CAPTURE_STUCK_MS,
 ): CaptureHealth {
   const reasons: CaptureHealth['reasons'] = [];
@@ -93,6 +96,10 @@ export function judgeCapture(
   if (causes.length > 0) {
     const why = causes.map((cause) => DROP_WORDS[cause]).join('; ');
     add('dropping', `Exchanges were dropped in the last minute: ${why}`);
+  }
+  if (set_aside > 0) {
+    const files = set_aside === 1 ? 'A damaged capture file was' : `${set_aside} damaged capture files were`;
+    add('set_aside', `${files} set aside beside the database: see what can be read, then move it away`);
   }
   if (packing_oldest_s >= PACKING_BEHIND_S) {
     const minutes = Math.floor(packing_oldest_s / 60);

@@ -16,6 +16,20 @@ export interface WriterState {
   /** Sealed files of this database. */
   sealed: number;
   packing: PackingState;
+  /** Damaged files that were set aside and lie there still. */
+  damaged?: number;
+  process?: CaptureProcessState;
+}
+
+/** The process that writes them. */
+export interface CaptureProcessState {
+  /** null while there is none. */
+  pid: number | null;
+  /** Times that it ended by itself. */
+  restarts: number;
+  /** For how long it has not answered; 0 when it answers. */
+  silent_ms: number;
+  memory_bytes: number;
 }
 
 /** What the writer put off while exchanges came: blocks that are not compressed yet, exchanges that are not indexed. */
@@ -116,7 +130,7 @@ export class CaptureControl implements CaptureAdmin {
       // A writer that is busy or restarting must not keep the health check waiting: the last known state will do.
       this.#lastState = await writer.state().catch(() => this.#lastState);
     }
-    const { packing, ...files } = this.#lastState;
+    const { packing, process, ...files } = this.#lastState;
     const sum = await this.#sum();
     const { killed, queue_depth, queue_bytes, errors, errors_by_cause, ...rest } = sum;
     const { failing: _failing, oldest_append_ms, dropping: _dropping, ...exchanges } = rest;
@@ -136,6 +150,7 @@ export class CaptureControl implements CaptureAdmin {
         errors_by_cause,
         oldest_append_ms: Math.round(oldest_append_ms),
         packing,
+        process: process ?? null,
       },
       exchanges,
       relegation: await this.#describeRelegation(),
@@ -151,7 +166,12 @@ export class CaptureControl implements CaptureAdmin {
     const { writer, stuck_ms } = this.#options;
     if (writer === null) return { status: 'ok', reasons: [] };
     return judgeCapture(
-      { ...sum, alive: writer.alive, packing_oldest_s: this.#lastState.packing.oldest_s },
+      {
+        ...sum,
+        alive: writer.alive,
+        packing_oldest_s: this.#lastState.packing.oldest_s,
+        set_aside: this.#lastState.damaged ?? 0,
+      },
       stuck_ms,
     );
   }

@@ -4,6 +4,7 @@ import { existsSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { CliChild } from '../cli/child.ts';
+import { findCaptureProcess } from '../fixtures/capture-child.ts';
 import { readCaptured } from '../fixtures/capture-files.ts';
 import {
   type CaptureGateway,
@@ -288,8 +289,9 @@ describe('no disk', () => {
       });
       const [, url = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
       const port = Number(new URL(url).port);
+      const writer = await findCaptureProcess(url);
       const limit = (bytes: string): void => {
-        execFileSync('prlimit', ['--pid', String(child.process.pid), `--fsize=${bytes}:`]);
+        execFileSync('prlimit', ['--pid', String(writer), `--fsize=${bytes}:`]);
       };
       const kept = await makeCalls(port, 3);
       await flush(url);

@@ -78,7 +78,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   search: ['native', 'std', 'limits', 'errors', 'domain'],
   runtime: ['std'],
   analysis: ['std', 'limits', 'errors', 'domain', 'turns'],
-  // Native for memory that threads share: V8 copies into it word by word.
+  // Native for memory that threads and processes share: V8 copies into it word by word, and makes none of the other.
   actors: ['native', 'redaction', 'std', 'limits', 'errors', 'domain', 'runtime', 'actor clients'],
   'actor clients': ['std', 'limits', 'errors', 'domain', 'runtime', 'actors'],
   // Composition: these put the others together.
@@ -164,6 +164,7 @@ const ROOTS = new Set([
   'src/front-threads.ts',
   'src/thread-end.ts',
   'actors/host.ts',
+  'actors/capture-process.ts',
   'actors/compute.ts',
   'actors/student.ts',
   'src/student-thread.ts',

@@ -5,6 +5,8 @@
  *   capture.mdb                      the live file, one writer, any number of readers
  *   capture.1-5321.mdb               sealed: read-only, compacted, exchanges 1 to 5321
  *   capture.1-5321.sealing.mdb       on its way to being sealed; readable too
+ *   capture.damaged-<time>.mdb       set aside because it is damaged (damage.ts)
+ *   capture.mdb.last-id              the last id that was given (last-id.ts)
  *   capture.mdb.files/<sha256>       attachments, shared by live and sealed files
  *   capture.mdb.raw/<number>.raw     blocks that came too fast to be packed into the live file at once (raw-files.ts)
  *
@@ -410,10 +412,29 @@ export function listSealed(path: string): SealedFile[] {
   return files.sort((a, b) => a.first_id - b.first_id || Number(a.sealing) - Number(b.sealing));
 }
 
-/** The folder of attachments that belongs to a capture file, live or sealed. */
+/** What a name has between the database's own and the extension, when it is not the live file's. */
+const SUFFIX = /(?:\.\d+-\d+(?:\.sealing)?)?(?:\.damaged-\d+T\d+)?$/;
+
+/** Where a damaged file is set aside. */
+export function damagedPath(path: string, now: Date): string {
+  const { stem, extension } = splitName(path);
+  const time = now.toISOString().replace(/[-:.Z]/g, '');
+  return `${stem.replace(/\.sealing$/, '')}.damaged-${time}${extension}`;
+}
+
+/** Whether a file of that name was a part of the database, and set aside. */
+export function isDamagedName(live: string, name: string): boolean {
+  const { stem, extension } = splitName(name);
+  const kept = splitName(live);
+  return (
+    extension === kept.extension && /\.damaged-\d+T\d+$/.test(stem) && stem.replace(SUFFIX, '') === kept.stem
+  );
+}
+
+/** The folder of attachments that belongs to a capture file: live, sealed or set aside. */
 export function attachmentsFolder(path: string): string {
   const { stem, extension } = splitName(path);
-  return `${stem.replace(/\.\d+-\d+(?:\.sealing)?$/, '')}${extension}.files`;
+  return `${stem.replace(SUFFIX, '')}${extension}.files`;
 }
 
 /** The folder of raw files that belongs to a capture file, live or sealed. */

@@ -133,6 +133,8 @@ export interface CaptureLogOptions {
   decode?: DecodeExchange;
   /** For tests: from so many exchanges a second on, blocks are stored raw; PRESSED_RATE when not given. */
   pressed_rate?: number;
+  /** A new file begins with this id at least; 1 when not given. */
+  first_id?: number;
   /** For tests: throws when the write at that point shall fail; an exchange comes with `encode`. */
   fault?: (point: FaultPoint, exchange?: CapturedExchange) => void;
 }
@@ -245,7 +247,8 @@ export class CaptureLog {
   static async open(options: CaptureLogOptions): Promise<CaptureLog> {
     makeFolder(dirname(options.path));
     const sealed = listSealed(options.path);
-    await ensureCaptureFile(options.path, readLastSealed(sealed) + 1, [], options.data_key);
+    const firstId = Math.max(readLastSealed(sealed) + 1, options.first_id ?? 1);
+    await ensureCaptureFile(options.path, firstId, [], options.data_key);
     const log = new CaptureLog(options, sealed);
     const unfinished = sealed.filter((file) => file.sealing);
     for (const file of unfinished) {

@@ -1,0 +1,420 @@
+/**
+ * The capture process from the outside, as the writer's port: starts it, hands it what is to be done, starts it again when it
+ * ends, and finds out what it had stored by then, so that no batch is stored twice or lost because of that. Actor thread.
+ *
+ * A process that ends over its files again and again gets others: `FaultHistory` decides, the process itself sets them aside.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import type { FailureCause } from '../../src/domain/capture-cause.ts';
+import { CAPTURE_PROCESS_HEAP_MB } from '../../src/limits.ts';
+import { createDeferred, type Deferred } from '../../src/std/deferred.ts';
+import type { BatchMemory, BatchPlaces } from './batch.ts';
+import type {
+  AppendInput,
+  CaptureFailure,
+  CaptureProcessOptions,
+  CaptureRequest,
+  FileState,
+  FromCapture,
+  OpenReply,
+  ToCapture,
+} from './child-protocol.ts';
+import { FaultHistory } from './fault-history.ts';
+import type { CaptureLogPort } from './port.ts';
+import type { Appended, WriterState } from './protocol.ts';
+
+/** What is told of it, for the log of this process. */
+export interface CaptureProcessTold {
+  event: 'ended' | 'back';
+  pid: number | null;
+  reason: string;
+  restart_in_ms: number;
+}
+
+export interface CaptureProcessParts {
+  entry: URL;
+  options: CaptureProcessOptions;
+  /** Of the mapped memory, in this process. */
+  descriptor: number | null;
+  tell: (told: CaptureProcessTold) => void;
+}
+
+/** How often a batch is handed to a process that ends before it has answered. */
+const TRIES = 3;
+/** How often opening is tried for a batch of which it is not known whether it is stored. */
+const OPEN_TRIES = 8;
+/** Starts in a row that come to nothing, before whoever waits is told. */
+const STARTS = 6;
+/** A process that is asked something every so often and has not answered so many times hangs, and is ended. */
+const WATCH_MS = 5_000;
+const WATCHES = 6;
+/** The stats must not wait for a process that is busy. */
+const STATE_MS = 300;
+/** It is asked for a state: silence is worth telling from here on. */
+const SILENCE_MS = 1_000;
+/** How long the process may take to close its database, and then to end. */
+const CLOSE_MS = 60_000;
+const EXIT_MS = 5_000;
+
+/** Until it has told of itself. */
+const NOTHING_TOLD: FileState = {
+  bytes: 0,
+  sealed: 0,
+  packing: { waiting_blocks: 0, waiting_bytes: 0, oldest_s: 0, unindexed: 0, share: 0 },
+  damaged: 0,
+  memory_bytes: 0,
+};
+
+/** A batch as the actor hands it on. */
+type AppendedBatch = (BatchMemory | BatchPlaces) & { from: number };
+
+/** The process ended before it answered. */
+class ProcessEnded extends Error {
+  readonly code: FailureCause = 'writer_down';
+}
+
+/** What the process said of a call that failed. */
+class CallFailed extends Error {
+  readonly code?: string;
+  readonly kind: CaptureFailure['kind'];
+
+  constructor({ message, code, kind }: CaptureFailure) {
+    super(message);
+    if (code !== undefined) this.code = code;
+    this.kind = kind;
+  }
+}
+
+/** One life of it. */
+class CaptureChild {
+  readonly #child: ChildProcess;
+  readonly #waiting = new Map<number, Deferred<unknown>>();
+  #nextId = 0;
+  #heardAt = performance.now();
+  /** Since when it owes an answer; null: it does not. */
+  #askedAt: number | null = null;
+  isOpen = false;
+  /** How it ended, and whether that may be the fault of a file. */
+  readonly ended: Promise<{ reason: string; is_fault: boolean }>;
+
+  constructor({ entry, descriptor }: CaptureProcessParts) {
+    const flags = process.execArgv.filter(
+      (flag) => !/^--(?:inspect|max-old-space-size|input-type|eval|e\b)/.test(flag),
+    );
+    // The memory's place in this list is MEMORY_DESCRIPTOR; sockets that listen are handed on to nobody.
+    this.#child = spawn(
+      process.execPath,
+      [...flags, `--max-old-space-size=${CAPTURE_PROCESS_HEAP_MB}`, fileURLToPath(entry)],
+      {
+        stdio: ['ignore', 2, 2, 'ipc', ...(descriptor === null ? [] : [descriptor])],
+        serialization: 'advanced',
+      },
+    );
+    this.#child.on('message', (message) => this.#take(message as FromCapture));
+    this.ended = new Promise((resolve) => {
+      this.#child.once('error', (error) => {
+        // Never started, or a message that could not be sent: then it still ends.
+        if (this.#child.pid === undefined) resolve({ reason: error.message, is_fault: false });
+      });
+      this.#child.once('exit', (code, signal) => {
+        const isFault = signal === null ? code !== 0 : !OUTSIDE_SIGNALS.has(signal);
+        resolve({ reason: signal ?? `exit ${code}`, is_fault: isFault });
+      });
+    });
+    void this.ended.then(({ reason }) => {
+      const gone = new ProcessEnded(`the capture process ended (${reason})`);
+      for (const waiting of this.#waiting.values()) waiting.reject(gone);
+      this.#waiting.clear();
+    });
+  }
+
+  get pid(): number | null {
+    return this.#child.pid ?? null;
+  }
+
+  /** @throws ProcessEnded, CallFailed */
+  ask<T>(name: CaptureRequest, input: unknown): Promise<T> {
+    const id = this.#nextId++;
+    const answer = createDeferred<unknown>();
+    this.#waiting.set(id, answer);
+    this.#askedAt ??= performance.now();
+    this.send({ type: 'request', id, name, input });
+    return answer.promise as Promise<T>;
+  }
+
+  /** What cannot be sent goes to a process that is about to end. */
+  send(message: ToCapture): void {
+    if (this.#child.connected) this.#child.send(message, undefined, undefined, () => {});
+  }
+
+  /** For how long it has not answered though it was asked. */
+  get silent_ms(): number {
+    return this.#askedAt === null ? 0 : performance.now() - Math.max(this.#askedAt, this.#heardAt);
+  }
+
+  get owes(): boolean {
+    return this.#waiting.size > 0;
+  }
+
+  kill(): void {
+    this.#child.kill('SIGKILL');
+  }
+
+  /** Nothing more is asked of it: it finishes and ends. */
+  letGo(): void {
+    if (this.#child.connected) this.#child.disconnect();
+  }
+
+  #take(message: FromCapture): void {
+    this.#heardAt = performance.now();
+    const waiting = this.#waiting.get(message.id);
+    this.#waiting.delete(message.id);
+    if (this.#waiting.size === 0) this.#askedAt = null;
+    if (message.type === 'reply') waiting?.resolve(message.value);
+    else waiting?.reject(new CallFailed(message.failure));
+  }
+}
+
+/** Sent by somebody, and nothing that a file brings about. */
+const OUTSIDE_SIGNALS = new Set<NodeJS.Signals>(['SIGKILL', 'SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT']);
+
+/** Has the methods of `CaptureLogPort`, and does them in the other process. */
+export class CaptureProcess {
+  readonly #parts: CaptureProcessParts;
+  readonly #faults = new FaultHistory();
+  #child: CaptureChild | null = null;
+  /** The start that is under way. */
+  #opening: Promise<CaptureChild> | null = null;
+  #isClosing = false;
+  #lastId = 0;
+  #restarts = 0;
+  #state: FileState | null = null;
+  /** It was asked for its state. */
+  #asking: Promise<void> | null = null;
+  /** The end of the queue of appends: one is handed over when the one before is answered. */
+  #tail: Promise<unknown> = Promise.resolve();
+  #watch: NodeJS.Timeout | null = null;
+  #unanswered = 0;
+  /** Ends the pause before a start. */
+  readonly #closed = new AbortController();
+
+  constructor(parts: CaptureProcessParts) {
+    this.#parts = parts;
+  }
+
+  async open(): Promise<null> {
+    await this.#ready();
+    return null;
+  }
+
+  /**
+   * @param input a batch; nobody looks at its memory any more once this is answered
+   * @throws what the log throws: nothing of it is stored; `lost_with_writer`: nobody knows
+   */
+  append(input: AppendedBatch): Promise<Appended> {
+    const appended = this.#tail.then(() => this.#append(input));
+    this.#tail = appended.catch(() => undefined);
+    return appended;
+  }
+
+  async #append(input: AppendedBatch): Promise<Appended> {
+    for (let tries = 1; ; tries++) {
+      const child = tries === 1 ? await this.#ready() : await this.#readyAgain();
+      const before = this.#lastId;
+      try {
+        const appended = await this.#handOver(child, input);
+        this.#lastId = appended.last_id;
+        if (appended.left?.cause === 'damaged') this.#noteDamage(child);
+        else this.#faults.noteStored();
+        return appended;
+      } catch (thrown) {
+        if (!(thrown instanceof ProcessEnded)) {
+          if (thrown instanceof CallFailed && thrown.kind === 'damage') this.#noteDamage(child);
+          throw thrown;
+        }
+      }
+      // A batch is stored whole or not at all, and no other is on its way: the last id tells.
+      await this.#readyAgain();
+      if (this.#lastId > before) return { first_id: before + 1, last_id: this.#lastId };
+      if (tries >= TRIES) throw lost('the capture process ended over it again and again');
+    }
+  }
+
+  #handOver(child: CaptureChild, input: AppendedBatch): Promise<Appended> {
+    if ('places' in input) return child.ask<Appended>('append', input satisfies AppendInput);
+    for (const body of [...input.slabs, ...input.cells]) {
+      // What threads share cannot be sent as it is.
+      child.send({ type: 'body', body: Buffer.from(body) });
+    }
+    return child.ask<Appended>('append', {
+      slabs: input.slabs.length,
+      places: null,
+      from: input.from,
+    } satisfies AppendInput);
+  }
+
+  /** The file is to be given up: that takes a process that has not opened it. */
+  #noteDamage(child: CaptureChild): void {
+    if (this.#faults.noteDamage(performance.now())) child.kill();
+  }
+
+  flush(): ReturnType<CaptureLogPort['flush']> {
+    return this.#call('flush');
+  }
+
+  rotate(): ReturnType<CaptureLogPort['rotate']> {
+    return this.#call('rotate');
+  }
+
+  tidy(): ReturnType<CaptureLogPort['tidy']> {
+    return this.#call('tidy');
+  }
+
+  /** Never waits long: what was told last will do. */
+  async state(): Promise<WriterState> {
+    const child = this.#child;
+    if (child?.isOpen) {
+      this.#asking ??= child
+        .ask<FileState>('state', null)
+        .then(
+          (state) => {
+            this.#state = state;
+          },
+          () => {},
+        )
+        .finally(() => {
+          this.#asking = null;
+        });
+      await Promise.race([this.#asking, delay(STATE_MS, undefined, { ref: false })]);
+    }
+    const { memory_bytes, ...files } = this.#state ?? NOTHING_TOLD;
+    const silent = this.#child?.silent_ms ?? 0;
+    return {
+      ...files,
+      process: {
+        pid: this.#child?.pid ?? null,
+        restarts: this.#restarts,
+        silent_ms: silent < SILENCE_MS ? 0 : Math.round(silent),
+        memory_bytes,
+      },
+    };
+  }
+
+  /** Closes the database and ends the process, after the calls made before. */
+  async close(): Promise<null> {
+    if (this.#isClosing) return null;
+    await this.#tail;
+    this.#isClosing = true;
+    this.#closed.abort();
+    if (this.#watch !== null) clearInterval(this.#watch);
+    const child = this.#child;
+    if (child === null) return null;
+    await Promise.race([
+      child.ask('close', null).catch(() => {}),
+      delay(CLOSE_MS, undefined, { ref: false }),
+    ]);
+    child.letGo();
+    const timer = setTimeout(() => child.kill(), EXIT_MS);
+    await child.ended;
+    clearTimeout(timer);
+    return null;
+  }
+
+  async #call<T>(name: CaptureRequest): Promise<T> {
+    return (await this.#ready()).ask<T>(name, null);
+  }
+
+  /**
+   * A process that has opened the database.
+   * @throws Error when it cannot be opened, or the process cannot be started
+   */
+  #ready(): Promise<CaptureChild> {
+    if (this.#isClosing) return Promise.reject(new Error('the capture log is closed'));
+    if (this.#child?.isOpen) return Promise.resolve(this.#child);
+    this.#opening ??= this.#open().finally(() => {
+      this.#opening = null;
+    });
+    return this.#opening;
+  }
+
+  /** The same for a batch that an earlier process had in hand. @throws `lost_with_writer` */
+  async #readyAgain(): Promise<CaptureChild> {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await this.#ready();
+      } catch (thrown) {
+        if (this.#isClosing || tries >= OPEN_TRIES) throw lost((thrown as Error).message);
+        await this.#pause(Math.max(this.#faults.pause_ms, WATCH_MS / OPEN_TRIES));
+      }
+    }
+  }
+
+  async #open(): Promise<CaptureChild> {
+    const { options } = this.#parts;
+    for (let starts = 1; ; starts++) {
+      if (this.#child === null) {
+        await this.#pause(this.#faults.pause_ms);
+        if (this.#isClosing) throw new Error('the capture log is closed');
+      }
+      const child = this.#child ?? this.#start();
+      try {
+        const opened = await child.ask<OpenReply>('open', {
+          options,
+          set_aside: this.#faults.due,
+          last_id: this.#lastId,
+        });
+        this.#lastId = opened.last_id;
+        this.#faults.noteOpened();
+        child.isOpen = true;
+        if (this.#restarts > 0) this.#tell('back', child, '');
+        return child;
+      } catch (thrown) {
+        if (!(thrown instanceof ProcessEnded)) throw thrown;
+        if (starts >= STARTS) throw thrown;
+      }
+    }
+  }
+
+  #start(): CaptureChild {
+    const child = new CaptureChild(this.#parts);
+    this.#child = child;
+    this.#unanswered = 0;
+    this.#watch ??= setInterval(() => this.#look(), WATCH_MS).unref();
+    void child.ended.then(({ reason, is_fault }) => {
+      if (this.#child === child) this.#child = null;
+      if (this.#isClosing) return;
+      this.#restarts++;
+      this.#faults.noteEnd(is_fault, performance.now());
+      this.#tell('ended', child, reason);
+      // Not only when something comes: what waits to be packed is to be packed.
+      this.#ready().catch(() => {});
+    });
+    return child;
+  }
+
+  /** Counts looks, and not time: a machine that slept has asked nothing. */
+  #look(): void {
+    const child = this.#child;
+    if (child === null || !child.owes || child.silent_ms < WATCH_MS / 2) {
+      this.#unanswered = 0;
+      return;
+    }
+    this.#unanswered++;
+    if (this.#unanswered === 1) child.ask('ping', null).catch(() => {});
+    if (this.#unanswered >= WATCHES) child.kill();
+  }
+
+  #tell(event: CaptureProcessTold['event'], { pid }: CaptureChild, reason: string): void {
+    this.#parts.tell({ event, pid, reason, restart_in_ms: this.#faults.pause_ms });
+  }
+
+  async #pause(ms: number): Promise<void> {
+    await delay(ms, undefined, { signal: this.#closed.signal }).catch(() => {});
+  }
+}
+
+function lost(reason: string): Error {
+  return Object.assign(new Error(reason), { code: 'lost_with_writer' satisfies FailureCause });
+}

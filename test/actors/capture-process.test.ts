@@ -1,0 +1,192 @@
+/** The capture process behind the writer's port, without a gateway: memory that both map, the channel, and what it refuses. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { ExchangeBatch, findPlaces, SlabPool } from '../../actors/capture-writer/batch.ts';
+import { BodyMemory } from '../../actors/capture-writer/body-memory.ts';
+import {
+  closeMappedMemory,
+  type MappedMemory,
+  MemoryPart,
+  makeMappedMemory,
+} from '../../actors/capture-writer/mapped-memory.ts';
+import { CaptureProcess, type CaptureProcessTold } from '../../actors/capture-writer/process.ts';
+import { memoryEngine } from '../../native/memory-engine.ts';
+import { CAPTURE_FREE_CELL_BYTES, CAPTURE_SLAB_BYTES } from '../../src/limits.ts';
+import { createPrng } from '../../src/std/prng.ts';
+import { CaptureReader } from '../../src/storage/capture/reader.ts';
+import { makeExchange } from '../storage/captured.ts';
+import { makeFolder } from '../storage/folder.ts';
+
+const MIB = 1 << 20;
+const isNative = memoryEngine.makeMemory.toString().includes('native code');
+
+function makeMemory(bytes: number, fronts = 1): MappedMemory {
+  const memory = makeMappedMemory(bytes, fronts)!;
+  onTestFinished(() => closeMappedMemory(memory));
+  return memory;
+}
+
+function startProcess(
+  db: string,
+  memory: MappedMemory | null,
+): { capture: CaptureProcess; told: CaptureProcessTold[] } {
+  const told: CaptureProcessTold[] = [];
+  const capture = new CaptureProcess({
+    entry: new URL('../../actors/capture-process.ts', import.meta.url),
+    options: {
+      log_level: 'silent',
+      db,
+      redact: false,
+      max_decoded_bytes: 64 * MIB,
+      data_key: null,
+      memory: memory === null ? null : { bytes: memory.bytes },
+    },
+    descriptor: memory?.descriptor ?? null,
+    tell: (one) => told.push(one),
+  });
+  onTestFinished(() => void capture.close());
+  return { capture, told };
+}
+
+/** Bodies that do not repeat. */
+function makeBody(seed: number, bytes: number): Buffer {
+  const prng = createPrng(seed);
+  const body = Buffer.alloc(bytes);
+  for (let at = 0; at + 4 <= bytes; at += 4) body.writeUInt32LE(Math.floor(prng.float() * 2 ** 32), at);
+  return body;
+}
+
+/** A batch of one exchange for each length, whose bodies lie in cells as a tee leaves them there. */
+function fill(batch: ExchangeBatch, memory: BodyMemory, sizes: readonly number[], seed: number): Buffer[] {
+  return sizes.map((bytes, n) => {
+    const body = makeBody(seed + n, bytes);
+    const cells: Uint8Array[] = [];
+    for (let at = 0; at < bytes; ) {
+      const cell = memory.take(Math.min(bytes - at, MIB));
+      const part = body.subarray(at, at + cell.length);
+      memory.copy(part, cell, 0);
+      cells.push(cell);
+      at += part.length;
+    }
+    const { request_body, response_body, ...exchange } = makeExchange({ path: `/${seed + n}` });
+    batch.add({
+      ...exchange,
+      request_form: { headers: exchange.request_headers, varying: [] },
+      request_cells: cells,
+      request_kept_bytes: bytes,
+      response_cells: [],
+      response_kept_bytes: 0,
+    });
+    return body;
+  });
+}
+
+async function expectStored(db: string, bodies: readonly Buffer[]): Promise<void> {
+  const reader = CaptureReader.open(db);
+  try {
+    for (const [at, body] of bodies.entries()) {
+      expect(Buffer.compare(Buffer.from(reader.body(at + 1, 'request')!), body), `body ${at + 1}`).toBe(0);
+    }
+    expect(reader.range().last_id).toBe(bodies.length);
+  } finally {
+    await reader.close();
+  }
+}
+
+const SIZES = [0, 10, 5_000, 30_000, 300_000, MIB, 3 * MIB + 17, 40_000];
+
+describe('a batch reaches the capture process', () => {
+  it.runIf(isNative)('as places in memory that both map, again and again in the same memory', async () => {
+    const db = join(makeFolder(), 'capture.mdb');
+    const mapped = makeMemory(64 * MIB);
+    const part = new MemoryPart(mapped, 0, 1);
+    const { capture } = startProcess(db, mapped);
+    const memory = new BodyMemory(part);
+    const slabs = new SlabPool(part);
+    const bodies: Buffer[] = [];
+    for (let round = 0; round < 6; round++) {
+      const batch = new ExchangeBatch(slabs, memory);
+      bodies.push(...fill(batch, memory, SIZES, 100 * round));
+      const places = findPlaces(batch.take(), part);
+      expect(places).not.toBeNull();
+      await capture.append({ ...places!, from: 0 });
+      batch.release();
+    }
+    await capture.close();
+    await expectStored(db, bodies);
+  });
+
+  it('through the channel, where there is no such memory', async () => {
+    const db = join(makeFolder(), 'capture.mdb');
+    const { capture } = startProcess(db, null);
+    const memory = new BodyMemory();
+    const bodies: Buffer[] = [];
+    for (let round = 0; round < 3; round++) {
+      const batch = new ExchangeBatch(new SlabPool(), memory);
+      bodies.push(...fill(batch, memory, SIZES, 100 * round));
+      await capture.append({ ...batch.take(), from: 0 });
+      batch.release();
+    }
+    expect(await capture.state()).toMatchObject({ damaged: 0, process: { restarts: 0, silent_ms: 0 } });
+    await capture.close();
+    await expectStored(db, bodies);
+  });
+});
+
+it('a database that is none is refused in words, and stays as it is', async () => {
+  const db = join(makeFolder(), 'capture.mdb');
+  writeFileSync(db, 'notes '.repeat(4_000));
+  const { capture, told } = startProcess(db, null);
+  await expect(capture.open()).rejects.toThrow('not a capture database');
+  await expect(capture.append({ slabs: [], cells: [], from: 0 })).rejects.toThrow('not a capture database');
+  expect(readFileSync(db, 'utf8')).toBe('notes '.repeat(4_000));
+  expect(told).toEqual([]);
+});
+
+describe.runIf(isNative)('mapped memory', () => {
+  it('gives each front a part of its own, and nothing when that is used up', () => {
+    const memory = makeMemory(32 * MIB, 2);
+    const parts = [0, 1].map((front) => new MemoryPart(memory, front, 2));
+    const taken = parts.map((part) => {
+      const places: number[] = [];
+      for (let run = part.take(CAPTURE_SLAB_BYTES); run !== null; run = part.take(CAPTURE_SLAB_BYTES)) {
+        run.fill(1);
+        places.push(part.find(run));
+      }
+      return places;
+    });
+    const all = taken.flat();
+    expect(new Set(all).size).toBe(all.length);
+    expect(all.length * CAPTURE_SLAB_BYTES).toBe(memory.bytes);
+    expect(Math.max(...taken[0]!)).toBeLessThan(Math.min(...taken[1]!));
+    expect(parts[0]!.find(new Uint8Array(8))).toBe(-1);
+  });
+
+  it('takes a run again once it was given back, empty', () => {
+    const part = new MemoryPart(makeMemory(32 * MIB), 0, 1);
+    const run = part.take(MIB)!;
+    run.fill(7);
+    const at = part.find(run);
+    part.give(run);
+    const again = part.take(MIB)!;
+    expect(part.find(again)).toBe(at);
+    expect(again.every((byte) => byte === 0)).toBe(true);
+  });
+
+  it('gets back what bodies do not use any more, beyond what is kept for use again', () => {
+    const part = new MemoryPart(makeMemory(CAPTURE_FREE_CELL_BYTES), 0, 1);
+    const memory = new BodyMemory(part);
+    const most = CAPTURE_FREE_CELL_BYTES / MIB;
+    const cells = Array.from({ length: most + 8 }, () => memory.take(MIB));
+    const small = Array.from({ length: 256 }, () => memory.take(100));
+    expect([...cells, ...small].every((cell) => part.find(cell) >= 0)).toBe(true);
+    for (const cell of [...cells, ...small]) memory.give(cell);
+    // The last eight, and the two runs that small ones were cut from.
+    const runs = Array.from({ length: 10 }, () => part.find(part.take(MIB)!));
+    const given = new Set(
+      [...cells.slice(-8), ...small].map((cell) => Math.floor(part.find(cell) / MIB) * MIB),
+    );
+    expect(new Set(runs)).toEqual(given);
+  });
+});

@@ -1,0 +1,61 @@
+/** When a file is set aside, and how long a start waits. */
+import { describe, expect, it } from 'vitest';
+import { FaultHistory } from '../../actors/capture-writer/fault-history.ts';
+import { CAPTURE_CALM_MS, CAPTURE_RESTART_MS } from '../../src/limits.ts';
+
+describe('the history of faults', () => {
+  it('blames the file for two ends in a row, then what is about to be sealed too, then nothing more', () => {
+    const history = new FaultHistory();
+    const dues: string[] = [];
+    for (let end = 0; end < 8; end++) {
+      history.noteEnd(true, end);
+      dues.push(history.due);
+      history.noteOpened();
+    }
+    expect(dues).toEqual(['none', 'live', 'none', 'all', 'none', 'none', 'none', 'none']);
+  });
+
+  it('keeps what is due until a process has done it', () => {
+    const history = new FaultHistory();
+    history.noteEnd(true, 0);
+    history.noteEnd(true, 1);
+    history.noteEnd(false, 2);
+    expect(history.due).toBe('live');
+  });
+
+  it('blames it for three ends in all, though something was stored between them', () => {
+    const history = new FaultHistory();
+    for (const at of [0, 1, 2]) {
+      expect(history.due).toBe('none');
+      history.noteEnd(true, at);
+      history.noteStored();
+    }
+    expect(history.due).toBe('live');
+  });
+
+  it('blames it for ends that come seldom not at all', () => {
+    const history = new FaultHistory();
+    for (let end = 0; end < 20; end++) {
+      history.noteEnd(true, end * CAPTURE_CALM_MS);
+      history.noteStored();
+      expect(history.pause_ms).toBe(CAPTURE_RESTART_MS.first);
+    }
+    expect(history.due).toBe('none');
+  });
+
+  it('blames nothing for what somebody else does', () => {
+    const history = new FaultHistory();
+    for (let end = 0; end < 20; end++) history.noteEnd(false, end);
+    expect(history.due).toBe('none');
+    expect(history.pause_ms).toBe(CAPTURE_RESTART_MS.last);
+  });
+
+  it('takes two damaged pages in a row for damage, and one for none', () => {
+    const history = new FaultHistory();
+    expect(history.noteDamage(0)).toBe(false);
+    history.noteStored();
+    expect(history.noteDamage(1)).toBe(false);
+    expect(history.noteDamage(2)).toBe(true);
+    expect(history.due).toBe('live');
+  });
+});

@@ -1,0 +1,215 @@
+/**
+ * The capture process of a real gateway is killed, stopped and left alone, under load: traffic does not notice, and every
+ * exchange is stored once or counted. Test thread; gateway, capture process and load are others.
+ */
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { createPrng } from '../../src/std/prng.ts';
+import { CliChild } from '../cli/child.ts';
+import { findCaptureProcess, isRunning, listDescriptors } from '../fixtures/capture-child.ts';
+import { readCaptured } from '../fixtures/capture-files.ts';
+import { flush, waitForStats } from '../fixtures/capture-gateway.ts';
+import {
+  answerCall,
+  driveRuns,
+  findCall,
+  makeCall,
+  requestBody,
+  responseBody,
+  tagOf,
+} from '../fixtures/capture-traffic.ts';
+import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
+import { makeFolder } from '../storage/folder.ts';
+
+const SEED = Number(process.env.SEED ?? 7);
+
+let upstream: RawUpstream;
+let folder: string;
+let db: string;
+beforeAll(async () => {
+  upstream = await startRawUpstream({ onRequest: answerCall });
+  upstream.keep_requests = false;
+});
+afterAll(() => upstream.close());
+beforeEach(() => {
+  folder = makeFolder();
+  db = join(folder, 'capture.mdb');
+});
+
+interface Started extends AsyncDisposable {
+  child: CliChild;
+  url: string;
+  port: number;
+}
+
+async function start(env: Record<string, string> = {}): Promise<Started> {
+  const child = new CliChild(['gateway', '--port', '0', '--db', db], {
+    env: { GW_UPSTREAM_BASE: upstream.url, DATA_DIR: folder, ...env },
+  });
+  const [, url = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
+  return {
+    child,
+    url,
+    port: Number(new URL(url).port),
+    [Symbol.asyncDispose]: () => child[Symbol.asyncDispose](),
+  };
+}
+
+/** Load until `end` is called, which tells what was answered. */
+function drive({ port }: Started, name: string): { answered: Set<string>; end: () => Promise<void> } {
+  const answered = new Set<string>();
+  let isOver = false;
+  const load = driveRuns(
+    port,
+    name,
+    8,
+    5,
+    () => isOver,
+    (call) => answered.add(tagOf(call)),
+  );
+  return {
+    answered,
+    end: async () => {
+      isOver = true;
+      await load;
+    },
+  };
+}
+
+/** What is stored: ids from 1 without holes, each exchange once and as it was. */
+async function readTags(): Promise<Set<string>> {
+  const tags = new Set<string>();
+  for (const [at, { record, request, response }] of (await readCaptured(db)).entries()) {
+    expect(record.id).toBe(at + 1);
+    const call = findCall(request)!;
+    if (!request.equals(requestBody(call))) throw new Error(`request of ${record.id} differs`);
+    if (!response.equals(responseBody(call))) throw new Error(`response of ${record.id} differs`);
+    expect(tags.has(tagOf(call)), 'each once').toBe(false);
+    tags.add(tagOf(call));
+  }
+  return tags;
+}
+
+async function stop({ child }: Started): Promise<string> {
+  child.process.kill('SIGTERM');
+  const { code, stderr } = await child.ended;
+  expect(code, stderr).toBe(0);
+  return stderr;
+}
+
+describe('a capture process that is killed under load', () => {
+  it.each(['1', '2'])(
+    'costs no exchange, and no client a thing (%s front threads)',
+    async (FRONT_THREADS) => {
+      await using started = await start({ FRONT_THREADS });
+      const prng = createPrng(SEED);
+      const load = drive(started, 'k');
+      let pid = 0;
+      for (let round = 1; round <= 5; round++) {
+        pid = await findCaptureProcess(started.url, pid);
+        const target = load.answered.size + 20 + prng.below(150);
+        await expect.poll(() => load.answered.size, { timeout: 60_000 }).toBeGreaterThan(target);
+        process.kill(pid, 'SIGKILL');
+      }
+      await findCaptureProcess(started.url, pid);
+      const target = load.answered.size + 50;
+      await expect.poll(() => load.answered.size, { timeout: 60_000 }).toBeGreaterThan(target);
+      await load.end();
+      const { exchanges, writer } = await waitForStats(
+        started.url,
+        (stats) => stats.exchanges.in_flight === 0,
+      );
+      expect(exchanges).toMatchObject({
+        attempted: load.answered.size,
+        captured: load.answered.size,
+        dropped: 0,
+      });
+      expect(writer.process!.restarts).toBe(5);
+      // Killed from outside: no file is to blame.
+      expect(readdirSync(folder).filter((name) => name.includes('damaged'))).toEqual([]);
+      const stderr = await stop(started);
+      expect(stderr.match(/"msg":"the capture process ended/g)).toHaveLength(5);
+      expect(await readTags()).toEqual(load.answered);
+    },
+  );
+});
+
+describe('a capture process that stands still', () => {
+  it('keeps nobody waiting; the queue fills, the status says so, and it goes on', async () => {
+    await using started = await start({ GW_MAX_QUEUE: '60' });
+    await makeCall(started.port, { run: 'before', seq: 1, stream: false });
+    await flush(started.url);
+    const pid = await findCaptureProcess(started.url);
+    process.kill(pid, 'SIGSTOP');
+    for (let n = 0; n < 100; n++)
+      await makeCall(started.port, { run: `still-${n}`, seq: 1, stream: n % 2 === 0 });
+    const full = await waitForStats(started.url, ({ writer }) => (writer.process?.silent_ms ?? 0) > 0);
+    expect(full.exchanges).toMatchObject({ attempted: 101, captured: 1, dropped: 40, in_flight: 60 });
+    process.kill(pid, 'SIGCONT');
+    const after = await waitForStats(started.url, ({ exchanges }) => exchanges.in_flight === 0);
+    expect(after.exchanges).toMatchObject({ captured: 61, dropped: 40 });
+    expect(after.writer.process).toMatchObject({ pid, restarts: 0 });
+    await stop(started);
+    expect((await readTags()).size).toBe(61);
+  });
+});
+
+describe('the capture process and the one that serves', () => {
+  it('end together, and what was flushed is there, when that one is killed', async () => {
+    await using started = await start();
+    const load = drive(started, 'p');
+    await expect.poll(() => load.answered.size, { timeout: 60_000 }).toBeGreaterThan(100);
+    const safe = [...load.answered];
+    await flush(started.url);
+    const pid = await findCaptureProcess(started.url);
+    const ended = load.end();
+    started.child.process.kill('SIGKILL');
+    await started.child.ended;
+    await ended;
+    await expect.poll(() => isRunning(pid), { timeout: 60_000 }).toBe(false);
+    const tags = await readTags();
+    expect(safe.filter((tag) => !tags.has(tag))).toEqual([]);
+  });
+
+  it('stop together: all that was answered is stored, and signals for the whole group change nothing', async () => {
+    await using started = await start();
+    const load = drive(started, 's');
+    await expect.poll(() => load.answered.size, { timeout: 60_000 }).toBeGreaterThan(60);
+    const pid = await findCaptureProcess(started.url);
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.kill(pid, signal);
+    const target = load.answered.size + 20;
+    await expect.poll(() => load.answered.size, { timeout: 60_000 }).toBeGreaterThan(target);
+    await load.end();
+    process.kill(pid, 'SIGTERM');
+    expect(await stop(started)).not.toContain('the capture process ended');
+    expect(isRunning(pid)).toBe(false);
+    expect(await readTags()).toEqual(load.answered);
+  });
+
+  it('share no socket, and nothing secret stands in the arguments', async () => {
+    await using started = await start();
+    const pid = await findCaptureProcess(started.url);
+    const listening = ['/proc/net/tcp', '/proc/net/tcp6']
+      .map((table) => readFileSync(table, 'latin1'))
+      .join('\n')
+      .split('\n')
+      .flatMap((line) => {
+        const fields = line.trim().split(/\s+/);
+        return fields[3] === '0A' ? [`socket:[${fields[9]}]`] : [];
+      });
+    expect(listening.length).toBeGreaterThan(0);
+    expect(listDescriptors(pid).filter((place) => listening.includes(place))).toEqual([]);
+    const words = readFileSync(`/proc/${pid}/cmdline`, 'latin1');
+    expect(words).toContain('capture-process');
+    expect(words).not.toContain(db);
+  });
+});
+
+it('a folder in the place of the database still refuses the start', async () => {
+  mkdirSync(db);
+  const child = new CliChild(['gateway', '--port', '0', '--db', db], { env: { DATA_DIR: folder } });
+  const { code, stderr } = await child.ended;
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/^understudy: the capture database .* cannot be opened: not a file\. [^\n]*\n$/);
+});
