@@ -38,6 +38,11 @@ const PLACE_WORDS: Readonly<Partial<Record<string, string>>> = {
   damaged: 'the capture database is damaged',
 };
 
+/** What is wrong with the place, for people; null for a cause that is not of the place. */
+export function findPlaceWords(cause: FailureCause): string | null {
+  return PLACE_WORDS[cause] ?? null;
+}
+
 const DROP_WORDS: Readonly<Record<DropCause, string>> = {
   queue_full: 'GW_MAX_QUEUE is reached',
   bytes_full: 'GW_MAX_QUEUE_BYTES is reached',
@@ -82,8 +87,8 @@ export function judgeCapture(
     add('writer_killed', 'Capture was stopped by POST /__gw/writer/kill; it begins again with the process');
   } else {
     if (!alive) add('writer_down', 'The writer has ended; it is started again by itself');
-    const words = failing === null ? undefined : PLACE_WORDS[failing.cause];
-    if (words !== undefined) {
+    const words = failing === null ? null : findPlaceWords(failing.cause);
+    if (words !== null) {
       const reason = failing!.cause as CaptureReason;
       add(reason, `Nothing has been stored for ${countSeconds(failing!.for_ms)} s: ${words}`);
     }

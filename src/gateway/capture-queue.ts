@@ -16,7 +16,7 @@ import {
   type SetApart,
   zeroCounts,
 } from '../domain/capture-cause.ts';
-import type { CaptureFacts } from '../domain/capture-health.ts';
+import { type CaptureFacts, findPlaceWords } from '../domain/capture-health.ts';
 import type { FinishedExchange } from '../domain/exchange.ts';
 import { CatalogueError, toCatalogueError } from '../errors.ts';
 import { type BodyMemory, type ByteBudget, Tee } from './tee.ts';
@@ -88,8 +88,19 @@ const BATCH_WAIT_MS = 100;
 const BATCHES_UNDER_WAY = 3;
 /** …unless it holds `BATCH_BYTES`: a turn of a busy front's loop is long enough for the writer to run dry. */
 const LARGE_BATCHES_UNDER_WAY = 16;
+/** So many failed tries tell whoever waits that nothing is stored: in a quarter of a second or so. */
+const SETTLE_TRIES = 3;
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;
+
+/** Somebody who waits until the exchanges up to the target have left. */
+interface Waiter {
+  target: number;
+  /** Failures of the place that it still puts up with. */
+  tries: number;
+  resolve: () => void;
+  reject: (error: CatalogueError) => void;
+}
 
 interface Batch {
   /** What the writer gets; null as long as there is none. */
@@ -151,7 +162,7 @@ export class CaptureQueue implements ByteBudget {
   #isKilled = false;
   /** Exchanges that entered the queue since start. */
   #entered = 0;
-  #waiters: { target: number; resolve: () => void }[] = [];
+  #waiters: Waiter[] = [];
 
   constructor(writer: CaptureWriter, options: CaptureQueueOptions) {
     this.#writer = writer;
@@ -229,17 +240,16 @@ export class CaptureQueue implements ByteBudget {
   }
 
   /**
-   * Resolves when everything submitted so far is captured or dropped.
-   * @throws CatalogueError `unavailable` when that takes longer than `deadlineMs` (a full disk, say)
+   * Resolves when everything submitted so far is captured or dropped. What waits for its next try is tried at once.
+   * @throws CaptureFailure of code `capture_failed` when the place takes nothing (a full disk, say) for several tries, and
+   *   CatalogueError `unavailable` when it all takes longer than `deadlineMs`
    */
   async settle(deadlineMs: number): Promise<void> {
-    this.#sendPending();
     if (this.#depth === 0) return;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const waiter = { target: this.#entered, resolve };
+    const waiter: Waiter = { target: this.#entered, tries: SETTLE_TRIES, resolve, reject };
     this.#waiters.push(waiter);
     const timer = setTimeout(() => {
-      this.#waiters.splice(this.#waiters.indexOf(waiter), 1);
       reject(
         new CatalogueError(
           'unavailable',
@@ -247,7 +257,15 @@ export class CaptureQueue implements ByteBudget {
         ),
       );
     }, deadlineMs);
-    await promise.finally(() => clearTimeout(timer));
+    this.retryNow();
+    this.#sendPending();
+    try {
+      await promise;
+    } finally {
+      clearTimeout(timer);
+      const at = this.#waiters.indexOf(waiter);
+      if (at >= 0) this.#waiters.splice(at, 1);
+    }
   }
 
   /** Capture stops for good: what waits is dropped, what comes is not taken. */
@@ -265,6 +283,7 @@ export class CaptureQueue implements ByteBudget {
   retryNow(): void {
     const waiting = [...this.#retries];
     this.#retries.clear();
+    this.#retryAfterMs = 0;
     for (const [batch, timer] of waiting) {
       clearTimeout(timer);
       this.#send(batch);
@@ -341,6 +360,7 @@ export class CaptureQueue implements ByteBudget {
         if (error.code === 'capture_failed' && !this.#isKilled) {
           if (this.#failing?.cause !== cause) this.#failing = { cause, since_ms: performance.now() };
           this.#retryLater(batch);
+          this.#discourage(error);
         } else {
           // It may have been the one that all others waited behind.
           this.#retryAfterMs = 0;
@@ -350,6 +370,16 @@ export class CaptureQueue implements ByteBudget {
         }
       },
     );
+  }
+
+  /** Whoever waits is told at last; the batches are tried on. */
+  #discourage(error: CatalogueError): void {
+    if (!(error instanceof CaptureFailure) || findPlaceWords(error.why) === null) return;
+    const words = `Nothing is stored now: ${findPlaceWords(error.why)} (${error.message})`;
+    for (const waiter of this.#waiters) {
+      waiter.tries--;
+      if (waiter.tries <= 0) waiter.reject(new CaptureFailure(error.why, words, { cause: error }));
+    }
   }
 
   /** The disk is full, or so: the batch waits, others queue up behind it, and beyond the queue's bound they drop. */

@@ -1,6 +1,6 @@
 /** The capture database: what goes in comes out, through batches, deltas, rotation, restart and failure. */
 import { randomBytes } from 'node:crypto';
-import { existsSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -220,6 +220,25 @@ describe('capture log', () => {
     rmSync(join(folder, 'capture.mdb'));
     const second = await openLog(folder);
     expect((await second.append([makeExchange()])).first_id).toBe(3);
+  });
+
+  it('goes on with its file when there is no room for a new one to rotate into', async () => {
+    const folder = makeFolder();
+    const log = await openLog(folder);
+    const bodies = ['one', 'two'].map((text) => Buffer.from(text));
+    await log.append([makeExchange({ request_body: bodies[0]! })]);
+    // A folder in the place of the file that a new one is made in.
+    mkdirSync(join(folder, 'capture.mdb.new'));
+    await expect(log.rotate()).rejects.toThrow();
+    expect(log.stats().sealed).toBe(0);
+    expect(await log.append([makeExchange({ request_body: bodies[1]! })])).toEqual({
+      first_id: 2,
+      last_id: 2,
+    });
+    const reader = openReader(join(folder, 'capture.mdb'));
+    for (const [at, body] of bodies.entries()) expect(same(reader.body(at + 1, 'request'), body)).toBe(true);
+    rmSync(join(folder, 'capture.mdb.new'), { recursive: true });
+    expect((await log.rotate()).sealed).toBe(join(folder, 'capture.1-2.mdb'));
   });
 
   it('finishes a rotation that was cut short', async () => {

@@ -787,12 +787,25 @@ export class CaptureLog {
     // Until the new file is open, whatever fails below.
     this.#mustReopen = true;
     this.#bases.clear();
+    const before = { blocks: this.#rawBlocks, bytes: this.#rawBytes, last_sealed: this.#lastSealedId };
     this.#rawBlocks = [];
     this.#rawBytes = 0;
     renameSync(path, aside);
     this.#sealed++;
     this.#lastSealedId = lastId;
-    await this.#reopen(turns);
+    try {
+      await this.#reopen(turns);
+    } catch (error) {
+      // There is no room for a new file: the one that was moved aside goes on.
+      if (readFileId(path) === '') {
+        renameSync(aside, path);
+        this.#sealed--;
+        this.#lastSealedId = before.last_sealed;
+        this.#rawBlocks = before.blocks;
+        this.#rawBytes = before.bytes;
+      }
+      throw namePlace(error, path);
+    }
     return { path: aside, first_id: firstId, last_id: lastId, sync_failure: this.#syncFailure };
   }
 

@@ -65,10 +65,16 @@ export class Environment {
     this.#open();
   }
 
-  /** @throws Error when it is not open */
+  /** @throws Error when it is not open, and cannot be opened */
   get root(): RootDatabase<Buffer, Buffer> {
+    // Who reads while it is closed after a failure must not wait, and need not: reading needs no room.
+    if (this.#root === null && this.#isUsed) this.#telling(() => this.#open());
     if (this.#root === null) throw new Error(`${this.path} is not open`);
     return this.#root;
+  }
+
+  get #isUsed(): boolean {
+    return opened.get(this.path)?.environment === this;
   }
 
   /** A named database, keys and values as bytes; made when it is missing. */
@@ -93,9 +99,30 @@ export class Environment {
     else if (this.#root === null) await this.reopen();
     try {
       this.settle();
-      return this.isImmediate ? this.transactNow(work) : ((await this.root.childTransaction(work)) as Value);
+      return this.isImmediate ? this.transactNow(work) : await this.#transactLater(work);
     } catch (thrown) {
       throw namePlace(await findCause(thrown), this.path);
+    }
+  }
+
+  async #transactLater<Value>(work: () => Value): Promise<Value> {
+    const { root } = this;
+    const done = root.childTransaction(work);
+    // lmdb makes one more promise of the commit, in the loop's next phase, and gives it to nobody: of a full disk it would
+    // be a rejection that nobody handles, which ends the thread.
+    setImmediate(() => void root.committed.then(ignore, ignore));
+    return (await done) as Value;
+  }
+
+  /**
+   * The same before rows are read that may be a moment old, as they are on other threads: what cannot be brought to the file
+   * now, on a full disk, stays promised, and what is in the file can be read.
+   */
+  settleIfPossible(): void {
+    try {
+      this.settle();
+    } catch {
+      // Whoever writes is told.
     }
   }
 
@@ -176,12 +203,14 @@ export class Environment {
     this.#named.clear();
     try {
       await root?.close();
-      if (opened.get(this.path)?.environment === this) this.#open();
+      if (this.#isUsed && this.#root === null) this.#open();
     } catch {
       // The next to come tries again; until then nothing can be read.
     }
   }
 }
+
+function ignore(): void {}
 
 /** lmdb rejects every write with a general error that holds a promise of the particular one. */
 async function findCause(thrown: unknown): Promise<unknown> {

@@ -3,6 +3,7 @@
  * as msgpack. Any thread; threads and processes may share a file.
  */
 import type { RowKey, RowWrite } from '../../runtime/protocol.ts';
+import { isFull } from '../../std/file-place.ts';
 import { decodeRowKey, encodePrefixEnd, encodeRowKey } from '../row-key.ts';
 import type { Row, RowRange, Tables, TableTransaction } from '../tables.ts';
 import { applyChange, type Change, packr } from './changes.ts';
@@ -25,7 +26,7 @@ export class LmdbTables implements Tables {
 
   get<Value>(table: string, row: RowKey): Value | undefined {
     const database = this.#fresh(table);
-    return decodeValue<Value>(database.get(encodeRowKey(row)));
+    return database === null ? undefined : decodeValue<Value>(database.get(encodeRowKey(row)));
   }
 
   range<Value>(table: string, range: RowRange): Iterable<Row<Value>> {
@@ -47,10 +48,19 @@ export class LmdbTables implements Tables {
     return this.#environment.close();
   }
 
-  /** Reads share one read transaction a turn; a caller expects what another thread committed before it asked. */
-  #fresh(table: string): BinaryDatabase {
-    this.#environment.settle();
-    const database = tableOf(this.#environment, table);
+  /**
+   * Reads share one read transaction a turn; a caller expects what another thread committed before it asked.
+   * @returns null for a table that is not there and cannot be made, on a full disk: nothing is in it
+   */
+  #fresh(table: string): BinaryDatabase | null {
+    this.#environment.settleIfPossible();
+    let database: BinaryDatabase;
+    try {
+      database = tableOf(this.#environment, table);
+    } catch (thrown) {
+      if (isFull((thrown as NodeJS.ErrnoException).code)) return null;
+      throw thrown;
+    }
     database.resetReadTxn();
     return database;
   }
@@ -86,7 +96,7 @@ function tableOf(environment: Environment, table: string): BinaryDatabase {
   return environment.named(databaseOf(table));
 }
 
-function* readRange<Value>(database: () => BinaryDatabase, range: RowRange): Iterable<Row<Value>> {
+function* readRange<Value>(database: () => BinaryDatabase | null, range: RowRange): Iterable<Row<Value>> {
   const { prefix, after, reverse = false, offset, limit } = range;
   const first = prefix.length === 0 ? Buffer.of(0) : encodeRowKey(prefix);
   const end = encodePrefixEnd(prefix);
@@ -98,7 +108,9 @@ function* readRange<Value>(database: () => BinaryDatabase, range: RowRange): Ite
   const passed = offset === undefined ? {} : { offset: Math.min(offset, 2 ** 31 - 1) };
   let left = limit ?? Number.POSITIVE_INFINITY;
   if (left <= 0) return;
-  for (const { key, value } of database().getRange({ ...options, ...passed })) {
+  const found = database();
+  if (found === null) return;
+  for (const { key, value } of found.getRange({ ...options, ...passed })) {
     yield { row: decodeRowKey(key), value: decodeValue<Value>(value)! };
     if (--left <= 0) return;
   }

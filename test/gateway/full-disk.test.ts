@@ -1,0 +1,80 @@
+/** A disk that is really full: who only reads notices nothing, who writes is told why, and all goes on when there is room. */
+import { join } from 'node:path';
+import { expect, it, onTestFinished } from 'vitest';
+import { CliChild } from '../cli/child.ts';
+import { flush, readStats, waitForStats } from '../fixtures/capture-gateway.ts';
+import { answerCall, makeCall } from '../fixtures/capture-traffic.ts';
+import { startRawUpstream } from '../fixtures/raw-upstream.ts';
+import { canMount, SmallDisk } from '../fixtures/small-disk.ts';
+
+it.skipIf(!canMount)('the whole service on a full disk', async () => {
+  using disk = new SmallDisk('24m');
+  const upstream = await startRawUpstream({});
+  onTestFinished(() => upstream.close());
+  upstream.script = { onRequest: answerCall };
+  await using child = new CliChild(['up', '--port', '0'], {
+    env: {
+      DATA_DIR: join(disk.place, 'data'),
+      PORT: '0',
+      SVC_KEYS: 'key',
+      AUTH_DB_URL: 'embedded:',
+      GW_UPSTREAM_BASE: upstream.url,
+    },
+  });
+  await child.waitForOutput(/inspect --db .*\n/);
+  const [, url = ''] = /^ {2}Gateway +(http:\/\/\S+) {2}->/m.exec(child.stdout)!;
+  const [, api = ''] = /^ {2}API +(http:\/\/\S+)/m.exec(child.stdout)!;
+  const port = Number(new URL(url).port);
+  const ask = async (method: string, path: string, body?: object): Promise<[number, string]> => {
+    const response = await fetch(`${api}${path}`, {
+      method,
+      headers: { authorization: 'Bearer key', 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    return [response.status, await response.text()];
+  };
+  const note = (content: string) =>
+    ask('POST', '/v1/findings/code', { org_id: 'o', content, file_path: 'a.ts', finding_type: 'bug' });
+  const listNotes = () => ask('GET', '/v1/findings/code?org_id=o');
+  let calls = 0;
+  const call = async () => {
+    await makeCall(port, { run: `run-${calls}`, seq: 1, stream: false });
+    calls++;
+  };
+  expect((await note('first'))[0]).toBe(200);
+  await call();
+  await flush(url);
+
+  disk.fill();
+  await expect.poll(async () => (await note('more'))[0]).toBe(503);
+  // Some pages of the file are free, so it takes a few until one does not fit.
+  await expect
+    .poll(async () => {
+      for (let at = 0; at < 10; at++) await call();
+      return (await readStats(url)).reasons.map(({ reason }) => reason);
+    })
+    .toEqual(['disk_full']);
+  for (let at = 0; at < 20; at++) {
+    const [status, text] = await listNotes();
+    expect([status, text]).toEqual([200, expect.stringContaining('first')]);
+    expect((await note('again'))[0]).toBe(503);
+    expect((await ask('GET', '/ready'))[0]).toBe(200);
+  }
+  const begun = performance.now();
+  const rotated = await fetch(`${url}/__gw/rotate`, { method: 'POST' });
+  expect([rotated.status, await rotated.text()]).toEqual([503, expect.stringContaining('the disk is full')]);
+  expect(performance.now() - begun, 'a bound of the issue, and not a measure').toBeLessThan(5_000);
+  expect((await readStats(url)).exchanges.dropped).toBe(0);
+
+  disk.free();
+  await waitForStats(url, ({ status, exchanges }) => status === 'ok' && exchanges.in_flight === 0);
+  await call();
+  expect(await flush(url)).toBe(calls);
+  expect((await note('last'))[0]).toBe(200);
+  const sealed = (await (await fetch(`${url}/__gw/rotate`, { method: 'POST' })).json()) as { sealed: string };
+  expect(sealed.sealed).toContain(`capture.1-${calls}.mdb`);
+  child.process.kill('SIGTERM');
+  const { code, stderr } = await child.ended;
+  expect(code).toBe(0);
+  expect(stderr).not.toContain('an actor thread ended');
+});
