@@ -1,11 +1,12 @@
 /**
  * `npm run check:native`: every addon of `native/compile.mjs` must compile without a warning, with each compiler that this
- * machine has. For developers: a user's install compiles without, since a newer compiler may have new warnings. Own process;
+ * machine has, and what drives them without Node (the fuzzers, the race) must compile, so that a change of theirs is noticed. For developers: a user's install compiles without, since a newer compiler may have new warnings. Own process;
  * ends with 1 when there is one.
  */
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { devNull } from 'node:os';
+import { join } from 'node:path';
 import { findFirst, listAddons, listArguments } from '../../native/compile.mjs';
 
 const WARNINGS = ['-Wall', '-Wextra', '-Werror'];
@@ -22,10 +23,31 @@ function listWrong(compiler, addon) {
   return wrong;
 }
 
+/** Sources beside the tests, by the folder that they are in. */
+function listDrivers() {
+  return ['fuzz', 'sanitized'].flatMap((folder) => {
+    const path = join(import.meta.dirname, folder);
+    return readdirSync(path)
+      .filter((file) => file.endsWith('.cc'))
+      .map((file) => ({ name: `${folder}/${file}`, source: join(path, file) }));
+  });
+}
+
+/** What drives the headers of an addon uses some of their functions alone. */
+const DRIVER_WARNINGS = [
+  ...WARNINGS,
+  '-Wno-unused-function',
+  '-Wno-unneeded-internal-declaration',
+  // Nothing is linked.
+  '-Wno-unused-command-line-argument',
+];
+
+const addons = listAddons();
+const includes = [...new Set(addons.flatMap((addon) => addon.includes))];
 const found = COMPILERS.map((name) => findFirst([name])).filter((one) => one !== null);
 let failed = 0;
 for (const { compiler, version } of found) {
-  for (const addon of listAddons()) {
+  for (const addon of addons) {
     const ways = ['-O3', '-DNDEBUG', ...WARNINGS, ...listWrong(compiler, addon)];
     const { status, stderr } = spawnSync(compiler, [...listArguments(addon, ways), '-o', devNull], {
       encoding: 'utf8',
@@ -34,7 +56,19 @@ for (const { compiler, version } of found) {
     failed++;
     console.error(`${addon.name}: ${compiler} warns\n${stderr}`);
   }
-  console.log(`check:native: ${version}: ${listAddons().length} addons looked at`);
+  const drivers = addons.some(({ name }) => name === 'graph') ? listDrivers() : [];
+  for (const { name, source } of drivers) {
+    const given = listArguments({ sources: [source], includes }, [
+      '-fsyntax-only',
+      ...DRIVER_WARNINGS,
+      '-Wno-psabi',
+    ]);
+    const { status, stderr } = spawnSync(compiler, given, { encoding: 'utf8' });
+    if (status === 0) continue;
+    failed++;
+    console.error(`${name}: ${compiler} says\n${stderr}`);
+  }
+  console.log(`check:native: ${version}: ${addons.length} addons and ${drivers.length} drivers looked at`);
 }
 if (found.length === 0) console.log('check:native: skipped, no C++ compiler found');
 process.exitCode = failed === 0 ? 0 : 1;

@@ -42,7 +42,8 @@ struct Piece {
 std::vector<size_t> ListSuspects(const Bytes& bytes, size_t from, size_t to) {
   std::vector<size_t> found;
   size_t run[2];
-  for (size_t at = from; FindSuspect(bytes.data, at, to, run); at = run[1] + 1) {
+  TokenWalk walk;
+  for (size_t at = from; FindSuspect(bytes.data, at, to, run, &walk); at = run[1] + 1) {
     found.push_back(run[0]);
     found.push_back(run[1]);
   }
