@@ -101,6 +101,9 @@ describe.each(Object.entries(KINDS))('the %s index', (_name, make) => {
       for (const k of [0, 1]) expect(() => index.search(vector, k)).toThrow(RangeError);
     }
     expect(index.size).toBe(0);
+    // Each number is within the bound, all together are not.
+    index.add(1, Float32Array.of(2 ** 20, -(2 ** 20)));
+    expect(index.remove(1)).toBe(true);
     index.add(2 ** 32 - 1, Float32Array.of(1, 0));
     expect(index.search(Float32Array.of(1, 0), 1)[0]!.id).toBe(2 ** 32 - 1);
   });
