@@ -85,6 +85,22 @@ function headingsOf(markdown: string): string[] {
   );
 }
 
+describe('all papers', () => {
+  /** Of a library, made by a build, or with a name left open. */
+  const ELSEWHERE = /HttpParser\.h|ChunkedEncoding\.h|^native\/build\/|NAME/;
+  const papers = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter(
+    (path) => path.endsWith('.md') && !/(^|\/)(node_modules|dist|CHANGELOG\.md)/.test(path),
+  );
+
+  it('name files that are there', () => {
+    for (const paper of papers)
+      for (const [, path = ''] of read(paper).matchAll(
+        /`((?:test|src|actors|native|bench|docs|deploy)\/[\w./-]*)`/g,
+      ))
+        if (!ELSEWHERE.test(path)) expect(existsSync(join(root, path)), `${paper}: ${path}`).toBe(true);
+  });
+});
+
 describe('package.json', () => {
   it.each(['dependencies', 'devDependencies', 'optionalDependencies'] as const)(
     'pins every one of %s exactly',

@@ -69,7 +69,7 @@ export class CaptureReader {
    * @throws {import('./layout.ts').CaptureFileError} as `open`
    */
   openAgain(): CaptureReader {
-    const env = openCaptureEnv(this.path, 'read');
+    const env = openCaptureEnv(this.path, 'read', this.#options.data_key ?? null);
     try {
       return nameDamage(this.path, () => new CaptureReader(this.path, env, this.#options, this.#index));
     } catch (error) {

@@ -1,0 +1,353 @@
+/**
+ * A storm of hostile bodies among ordinary traffic, with faults: the capture process killed, the disk full and freed,
+ * descriptors short, pages of the database spoilt. Every ordinary exchange is stored or counted, no probe waits, memory is
+ * flat, and the stop says what it left. `STORM_MINUTES` says how long (10), SEED=N draws another. Test thread; the gateway,
+ * the provider and the probe are processes of their own.
+ */
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { Agent, request } from 'node:http';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
+import { expect, it, onTestFinished } from 'vitest';
+import { createPrng, type Prng } from '../../src/std/prng.ts';
+import { CaptureFileError } from '../../src/storage/capture/layout.ts';
+import { CaptureReader } from '../../src/storage/capture/reader.ts';
+import { CliChild } from '../cli/child.ts';
+import { findCaptureProcess, type Spoiling, spoilPages } from '../fixtures/capture-child.ts';
+import { readStats, type Stats, waitForStats } from '../fixtures/capture-gateway.ts';
+import { openRawClient } from '../fixtures/raw-client.ts';
+import { makeFolder } from '../storage/folder.ts';
+
+const SEED = Number(process.env.SEED ?? 7);
+const STORM_MS = Number(process.env.STORM_MINUTES ?? 10) * 60_000;
+const CLIENTS = 6;
+/** Of the place of the database: small enough to be filled, large enough for what one storm stores. */
+const PLACE_MB = 1_024;
+/** Longest that a probe may wait beyond what the same probe takes past the gateway. */
+const WAIT_MS = 100;
+const SECRET = `sk-ant-api03-${'Zq9'.repeat(30)}AA`;
+
+/** A program of the fixtures in a process of its own. */
+function startFixture(name: string, argv: string[] = []): ChildProcess {
+  const child = spawn(
+    process.execPath,
+    [fileURLToPath(new URL(`../fixtures/${name}.ts`, import.meta.url)), ...argv],
+    { stdio: ['pipe', 'pipe', 'inherit'] },
+  );
+  onTestFinished(() => void child.kill('SIGKILL'));
+  return child;
+}
+
+async function readOutput(child: ChildProcess): Promise<string> {
+  let text = '';
+  child.stdout!.setEncoding('utf8');
+  for await (const part of child.stdout!) text += part;
+  return text;
+}
+
+/** A folder on a file system of its own, which can be filled; null where nothing may be mounted. */
+function mountPlace(): string | null {
+  const folder = makeFolder();
+  const { status } = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${PLACE_MB}m`, 'tmpfs', folder]);
+  if (status !== 0) return null;
+  onTestFinished(() => void spawnSync('umount', ['-l', folder]));
+  return folder;
+}
+
+/** What is sent through the gateway. */
+interface Sending {
+  path: string;
+  body: Buffer;
+  headers?: Record<string, string>;
+}
+
+const json = (words: unknown): Buffer => Buffer.from(JSON.stringify(words));
+
+/** Bodies and headers of which each did harm once: runs without an end, bombs, long names, keys in disguise. */
+const HOSTILE: ((prng: Prng) => Sending)[] = [
+  () => ({
+    path: '/v1/messages',
+    body: Buffer.concat([Buffer.from('{"a":"eyJ'), Buffer.alloc(6 << 20, 'Ab9_')]),
+  }),
+  () => ({ path: '/v1/messages', body: Buffer.alloc(2 << 20, 'sk-') }),
+  () => ({ path: '/v1/messages', body: Buffer.alloc(1 << 20, 'Bearer AKIA') }),
+  () => ({ path: '/v1/bomb', body: json({ messages: [] }) }),
+  () => ({ path: '/v1/messages', body: json({ a: 1 }), headers: { [`x-${'a-token'.repeat(4_000)}`]: 'v' } }),
+  () => ({ path: '/v1/messages', body: json({ a: 1 }), headers: { 'x-note': 'token'.repeat(8_000) } }),
+  () => ({
+    path: '/v1/messages',
+    body: Buffer.from(JSON.stringify(SECRET).replace(/[a-z]/g, escapeCharacter)),
+  }),
+  () => ({ path: '/v1/messages', body: Buffer.from(`{"k":"${SECRET}"}`, 'utf16le') }),
+  () => ({ path: '/v1/messages', body: Buffer.from(`k=${SECRET.replaceAll('-', '%2D')}`) }),
+  () => ({ path: '/v1/messages', body: gzipSync(json({ k: SECRET })) }),
+  () => ({ path: '/v1/messages', body: randomBytes(300_000) }),
+  (prng) => ({ path: '/v1/messages', body: Buffer.alloc(prng.below(400_000), '\\u0041') }),
+];
+
+function escapeCharacter(character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+}
+
+/** A request whose framing two parsers read in two ways; nothing of it may reach the provider. */
+const ODD_FRAMING = [
+  'POST /v1/messages HTTP/1.1\r\nhost: gw\r\n: y\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
+  'POST /v1/messages HTTP/1.1\r\nhost: gw\r\ntransfer-encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\n\r\n',
+  'POST /v1/messages HTTP/1.1\r\nhost: gw\r\ntransfer-encoding: chunked\r\n\r\n\r\n0\r\n\r\n',
+  'POST /v1/messages HTTP/1.1\r\nhost: gw\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab',
+];
+
+const agent = new Agent({ keepAlive: true, maxSockets: CLIENTS * 2 });
+
+/** @returns the status; 0 when there was no whole answer, as while descriptors are short */
+function send(url: string, { path, body, headers }: Sending): Promise<number> {
+  const { promise, resolve } = Promise.withResolvers<number>();
+  const sent = request(`${url}${path}`, {
+    method: 'POST',
+    agent,
+    headers: { 'content-type': 'application/json', ...headers },
+  });
+  sent.on('error', () => resolve(0));
+  sent.on('response', (response) => {
+    response.on('error', () => resolve(0));
+    response.on('close', () => resolve(response.complete ? response.statusCode! : 0));
+    response.resume();
+  });
+  sent.end(body);
+  return promise;
+}
+
+async function sendOddFraming(port: number, prng: Prng): Promise<void> {
+  const client = await openRawClient(port).catch(() => null);
+  if (client === null) return;
+  try {
+    await client.write(Buffer.from(ODD_FRAMING[prng.below(ODD_FRAMING.length)]!));
+    const answer = await client.readAnswer();
+    if (answer.status !== 400) throw new Error(`odd framing was answered ${answer.start_line}`);
+  } catch (error) {
+    // While descriptors are short a connection may be gone before it is looked at.
+    if (!/ended|closed|reset|EPIPE/i.test((error as Error).message)) throw error;
+  } finally {
+    client.socket.destroy();
+  }
+}
+
+/** Resident memory in MB. */
+function readMemory(pid: number): number {
+  const found = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'));
+  return found === null ? 0 : Number(found[1]) / 1_024;
+}
+
+function median(numbers: readonly number[]): number {
+  return numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? 0;
+}
+
+const countDescriptors = (pid: number) => readdirSync(`/proc/${pid}/fd`).length;
+
+/** A fault, and what ends it. */
+interface Fault {
+  name: string;
+  strike(): Promise<(() => Promise<void>) | null>;
+}
+
+/** What the files of the database hold, those that were set aside too. */
+interface Found {
+  /** Marks of ordinary exchanges. */
+  marks: Set<string>;
+  /** Ids that lie in spoilt pages. */
+  unreadable: number;
+}
+
+async function readFiles(folder: string): Promise<Found> {
+  const found: Found = { marks: new Set(), unreadable: 0 };
+  for (const name of readdirSync(folder)) {
+    if (!/^capture\.(?:.*\.)?mdb$/.test(name)) continue;
+    let reader: CaptureReader;
+    try {
+      reader = CaptureReader.open(join(folder, name));
+    } catch (error) {
+      if (name.includes('.damaged-')) continue;
+      throw error;
+    }
+    try {
+      const { first_id, last_id } = reader.range();
+      for (let id = first_id; id <= last_id; id++) {
+        try {
+          const mark = /(?:^|&)n=(\d+)/.exec(reader.exchange(id)?.query ?? '')?.[1];
+          if (mark !== undefined) found.marks.add(mark);
+        } catch (error) {
+          if (!(error instanceof CaptureFileError)) throw error;
+          found.unreadable++;
+        }
+      }
+    } catch (error) {
+      // The pages that say what a file holds are spoilt themselves.
+      if (!(error instanceof CaptureFileError) || !name.includes('.damaged-')) throw error;
+    } finally {
+      await reader.close();
+    }
+  }
+  return found;
+}
+
+it.skipIf(process.platform !== 'linux')(
+  'a storm of hostile bodies and faults',
+  async () => {
+    const place = mountPlace();
+    const folder = place ?? makeFolder();
+    const db = join(folder, 'capture.mdb');
+    const provider = startFixture('storm-provider');
+    const [line] = (await once(provider.stdout!.setEncoding('utf8'), 'data')) as [string];
+    const upstream = line.trim();
+    await using child = new CliChild(['gateway', '--port', '0', '--db', db], {
+      env: { GW_UPSTREAM_BASE: upstream, DATA_DIR: folder, GW_MAX_CONNECTIONS: '500' },
+    });
+    const [, url = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
+    const pid = child.process.pid!;
+    const probe = startFixture('storm-probe', [url, upstream]);
+    const probed = readOutput(probe);
+
+    const prng = createPrng(SEED);
+    let isOver = false;
+    let hostile = 0;
+    let ordinary = 0;
+    const answered = new Set<string>();
+    const client = async (): Promise<void> => {
+      while (!isOver) {
+        if (prng.below(10) === 0) {
+          hostile++;
+          const make = HOSTILE[prng.below(HOSTILE.length + 2)];
+          if (make === undefined) await sendOddFraming(Number(new URL(url).port), prng);
+          else await send(url, make(prng));
+        } else {
+          const mark = String(ordinary++);
+          const text = `turn ${mark}: the agent reads a file and writes what it found. `.repeat(30);
+          const sending = {
+            path: `/v1/messages?n=${mark}`,
+            body: json({ model: 'storm', max_tokens: 10, messages: [{ role: 'user', content: text }] }),
+          };
+          if ((await send(url, sending)) === 200) answered.add(mark);
+          // Agents think between their turns.
+          await delay(10);
+        }
+      }
+    };
+
+    const spoilings: Spoiling[] = ['bits', 'zeros', 'ones', 'other page'];
+    const faults: Fault[] = [
+      {
+        name: 'the capture process killed',
+        strike: async () => {
+          process.kill(await findCaptureProcess(url), 'SIGKILL');
+          return null;
+        },
+      },
+      {
+        name: 'pages spoilt',
+        strike: async () => {
+          spoilPages(db, prng, 4, spoilings[prng.below(spoilings.length)]!);
+          return null;
+        },
+      },
+      {
+        name: 'descriptors short',
+        strike: async () => {
+          const limits = execFileSync('prlimit', [
+            '--pid',
+            String(pid),
+            '--nofile',
+            '--output=SOFT,HARD',
+            '--noheadings',
+            '--raw',
+          ]);
+          const [soft, hard] = limits.toString().trim().split(/\s+/);
+          execFileSync('prlimit', ['--pid', String(pid), `--nofile=${countDescriptors(pid) + 1}:${hard}`]);
+          return async () => void execFileSync('prlimit', ['--pid', String(pid), `--nofile=${soft}:${hard}`]);
+        },
+      },
+    ];
+    if (place !== null)
+      faults.push({
+        name: 'the disk full',
+        strike: async () => {
+          const ballast = join(folder, 'ballast');
+          spawnSync('dd', ['if=/dev/zero', `of=${ballast}`, 'bs=1M'], { stdio: 'ignore' });
+          return async () => rmSync(ballast);
+        },
+      });
+
+    const memory: { gateway: number[]; capture: number[] } = { gateway: [], capture: [] };
+    const watch = async (): Promise<void> => {
+      while (!isOver) {
+        const stats = await readStats(url).catch(() => null);
+        if (stats !== null) {
+          const { attempted, captured, dropped, in_flight } = stats.exchanges;
+          expect(attempted).toBe(captured + dropped + in_flight);
+          memory.gateway.push(readMemory(pid));
+          const capturePid = stats.writer.process?.pid ?? null;
+          if (capturePid !== null)
+            try {
+              memory.capture.push(readMemory(capturePid));
+            } catch {
+              // It has just been killed.
+            }
+        }
+        await delay(1_000);
+      }
+    };
+    const struck: Record<string, number> = {};
+    const strike = async (): Promise<void> => {
+      for (let round = 0; !isOver; round++) {
+        await delay(8_000);
+        const fault = faults[round % faults.length]!;
+        const mend = await fault.strike();
+        struck[fault.name] = (struck[fault.name] ?? 0) + 1;
+        await delay(4_000);
+        await mend?.();
+      }
+    };
+    const storm = Promise.all([...Array.from({ length: CLIENTS }, client), watch(), strike()]);
+    await Promise.race([storm, delay(STORM_MS)]);
+    isOver = true;
+    await storm;
+
+    const settled: Stats = await waitForStats(url, ({ exchanges }) => exchanges.in_flight === 0);
+    probe.stdin!.end();
+    const waits = JSON.parse(await probed) as {
+      probes: number;
+      failed: number;
+      errors: unknown[];
+      slowest: { took_ms: number; upstream_ms: number; lag_ms: number }[];
+    };
+    child.process.kill('SIGTERM');
+    const { code, stderr } = await child.ended;
+    const { marks, unreadable } = await readFiles(folder);
+    const missing = [...answered].filter((mark) => !marks.has(mark)).length;
+    const { attempted, captured, dropped } = settled.exchanges;
+    process.stdout.write(
+      `${JSON.stringify({ struck, ordinary, hostile, attempted, captured, dropped, missing, unreadable, waits, causes: (settled.exchanges as unknown as { dropped_by_cause: object }).dropped_by_cause })}\n`,
+    );
+
+    expect(code, stderr).toBe(0);
+    expect(captured + dropped).toBe(attempted);
+    // What is in no file was counted, or lies in pages that were spoilt.
+    if (settled.db.damaged === 0) expect(missing).toBeLessThanOrEqual(dropped + unreadable);
+    expect(answered.size).toBeGreaterThan(ordinary * 0.9);
+    expect(missing).toBeLessThan(answered.size / 10);
+    for (const { took_ms, upstream_ms, lag_ms } of waits.slowest)
+      expect(took_ms - Math.max(upstream_ms, lag_ms), JSON.stringify(waits.slowest)).toBeLessThanOrEqual(
+        WAIT_MS,
+      );
+    for (const [who, samples] of Object.entries(memory)) {
+      const third = Math.floor(samples.length / 3);
+      const [before, after] = [median(samples.slice(third, 2 * third)), median(samples.slice(2 * third))];
+      expect(after, `${who}: ${samples.join(' ')}`).toBeLessThan(before * 1.25 + 40);
+    }
+  },
+  STORM_MS + 300_000,
+);
