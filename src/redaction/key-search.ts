@@ -40,7 +40,6 @@ export function findKeyShapes(
   work: Work = new Work(),
 ): ByteRange[] {
   const found: ByteRange[] = [];
-  const marks = new Float64Array(129);
   let judge: RunJudge | null = null;
   let at = from;
   while (at + RUN_BYTES <= to) {
@@ -52,6 +51,9 @@ export function findKeyShapes(
   if (engine.findAnyNeedle(bytes, from, to, PEM_NEEDLE) >= 0) findPrivateKeys(bytes, from, to, found, work);
   return mergeRanges(found);
 }
+
+/** Where suspects are noted; more of them take another call. A search calls none other while it reads them. */
+const marks = new Float64Array(129);
 
 /** Applies the shapes and the labels to the suspects of one text, which come in rising order. */
 class RunJudge {

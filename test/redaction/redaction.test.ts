@@ -133,6 +133,13 @@ describe('credential headers', () => {
       'x-password',
       'apikey',
       'x-csrftoken',
+      'Authentication',
+      'x-acme-authentication',
+      'X-Session-Id',
+      'x-sessionid',
+      'x-session',
+      'x-user-pat',
+      'gitlab-pat',
     ])
       expect(isCredentialHeader(name), name).toBe(true);
     for (const name of [
@@ -153,6 +160,13 @@ describe('credential headers', () => {
       'author',
       'x-tokenizer',
       'x-token-limit',
+      // What agents number their runs with.
+      'session-id',
+      'thread-id',
+      'x-claude-code-session-id',
+      'x-session-affinity',
+      'authentication-info',
+      'x-spat',
     ])
       expect(isCredentialHeader(name), name).toBe(false);
   });
