@@ -115,8 +115,8 @@ export class CaptureLogPort {
   }
 
   async state(): Promise<LogState> {
-    const { bytes, sealed, packing } = (await this.#opened()).stats();
-    return { bytes, sealed, packing };
+    const { bytes, sealed, packing, withheld } = (await this.#opened()).stats();
+    return { bytes, sealed, packing, withheld };
   }
 
   async close(): Promise<null> {

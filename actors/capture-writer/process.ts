@@ -7,7 +7,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import type { FailureCause } from '../../src/domain/capture-cause.ts';
+import { type FailureCause, zeroCounts } from '../../src/domain/capture-cause.ts';
+import { WITHHELD_CAUSES } from '../../src/domain/exchange.ts';
 import { CAPTURE_PROCESS_HEAP_MB } from '../../src/limits.ts';
 import { createDeferred, type Deferred } from '../../src/std/deferred.ts';
 import type { BatchMemory, BatchPlaces } from './batch.ts';
@@ -63,6 +64,7 @@ const NOTHING_TOLD: FileState = {
   bytes: 0,
   sealed: 0,
   packing: { waiting_blocks: 0, waiting_bytes: 0, oldest_s: 0, unindexed: 0, share: 0 },
+  withheld: zeroCounts(WITHHELD_CAUSES),
   damaged: 0,
   memory_bytes: 0,
 };

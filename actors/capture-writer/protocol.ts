@@ -3,6 +3,7 @@
  * Any thread.
  */
 import type { PlaceCause, SetApart } from '../../src/domain/capture-cause.ts';
+import type { WithheldCause } from '../../src/domain/exchange.ts';
 
 export const CAPTURE_WRITER_KIND = 'capture-writer';
 
@@ -13,6 +14,8 @@ export interface LogState {
   /** Number of sealed files. */
   sealed: number;
   packing: PackingState;
+  /** Bodies that are not kept since nobody could tell what is in them, since the files were opened. */
+  withheld: Record<WithheldCause, number>;
 }
 
 /** What was put off while exchanges came. */

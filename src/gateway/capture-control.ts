@@ -4,6 +4,7 @@
 
 import { DROP_CAUSES, FAILURE_CAUSES, zeroCounts } from '../domain/capture-cause.ts';
 import { type CaptureHealth, judgeCapture } from '../domain/capture-health.ts';
+import { WITHHELD_CAUSES, type WithheldCause } from '../domain/exchange.ts';
 import { CatalogueError } from '../errors.ts';
 import type { CaptureAdmin } from './admin.ts';
 import type { CaptureCounters, CaptureWriter } from './capture-queue.ts';
@@ -16,6 +17,8 @@ export interface WriterState {
   /** Sealed files of this database. */
   sealed: number;
   packing: PackingState;
+  /** Bodies that are not kept since nobody could tell what is in them, since the writer opened its files. */
+  withheld?: Record<WithheldCause, number>;
   /** Damaged files that were set aside and lie there still. */
   damaged?: number;
   process?: CaptureProcessState;
@@ -130,7 +133,7 @@ export class CaptureControl implements CaptureAdmin {
       // A writer that is busy or restarting must not keep the health check waiting: the last known state will do.
       this.#lastState = await writer.state().catch(() => this.#lastState);
     }
-    const { packing, process, ...files } = this.#lastState;
+    const { packing, process, withheld, ...files } = this.#lastState;
     const sum = await this.#sum();
     const { killed, queue_depth, queue_bytes, errors, errors_by_cause, ...rest } = sum;
     const { failing: _failing, oldest_append_ms, dropping: _dropping, ...exchanges } = rest;
@@ -152,7 +155,7 @@ export class CaptureControl implements CaptureAdmin {
         packing,
         process: process ?? null,
       },
-      exchanges,
+      exchanges: { ...exchanges, withheld_by_cause: withheld ?? zeroCounts(WITHHELD_CAUSES) },
       relegation: await this.#describeRelegation(),
       ...(connections === undefined ? {} : { connections: connections() }),
     };
