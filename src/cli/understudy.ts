@@ -64,6 +64,7 @@ const COMMANDS: Record<string, Command> = {
   },
   backup: {
     summary: 'copy every database, sealed file and secret, while the process runs',
+    is_guarded: true,
     run: async (argv, io) => (await import('./backup.ts')).runBackup('backup', argv, io),
   },
   rekey: {
@@ -72,6 +73,7 @@ const COMMANDS: Record<string, Command> = {
   },
   restore: {
     summary: 'put a backup into an empty DATA_DIR, and check it by reading it',
+    is_guarded: true,
     run: async (argv, io) => (await import('./backup.ts')).runBackup('restore', argv, io),
   },
 };

@@ -28,6 +28,7 @@ import { countOf } from '../std/count-of.ts';
 import { openDataKey } from '../std/data-key.ts';
 import { isThere, namePlace } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
+import { isDamage } from './capture/damage.ts';
 import { rawFolder } from './capture/layout.ts';
 import { repackAll } from './capture/repacking.ts';
 import { checkSealing } from './lmdb/sealed-table.ts';
@@ -103,11 +104,12 @@ export async function writeBackup(
       files.push({ name, kind, ...copyPlain(path, join(partial, name)) });
     for (const [index, { path, name, kind }] of databases.entries()) {
       progress(name, index, databases.length);
-      files.push({
-        name,
-        kind,
-        ...(await copyUnrotated(path, join(partial, name), kind, capture_db, data_key)),
-      });
+      try {
+        const copied = await copyUnrotated(path, join(partial, name), kind, capture_db, data_key);
+        files.push({ name, kind, ...copied });
+      } catch (thrown) {
+        throw isDamage(thrown, true) ? explainDamage(path, thrown as Error) : thrown;
+      }
     }
     // After the databases: what their rows point at is there by now.
     const plain = findFiles(data_dir, capture_db);
@@ -290,6 +292,12 @@ function placeOf({ name, kind }: FileEntry, dataDir: string, captureDb: string):
 
 /** Attempts at a capture database that is rotated while it is copied. */
 const ATTEMPTS = 5;
+
+function explainDamage(path: string, thrown: Error): BackupError {
+  const message = thrown.message.replace(/^Error: /, '');
+  const why = message.startsWith(path) ? message : `${path}: damaged (${message})`;
+  return new BackupError(`${why}. Take it from an earlier backup`);
+}
 
 /**
  * A capture database that was sealed meanwhile would be in the backup twice, as itself and as a sealed file: then it is

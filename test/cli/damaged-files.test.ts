@@ -152,10 +152,13 @@ describe('inspect and trace refuse', () => {
       copy.fill(i % 2 === 0 ? 0 : 255, page, page + 4_096);
       writeFileSync(wiped, copy);
       const env = { DATA_DIR: folder };
+      const commands = [
+        ['inspect', '--json'],
+        ['trace'],
+        ['backup', '--out', path.join(folder, `copy-${i}`)],
+      ];
       const ended = await Promise.all(
-        [['inspect', '--json'], ['trace']].map(([name, ...more]) =>
-          runCli([name!, '--db', wiped, ...more], env),
-        ),
+        commands.map(([name, ...more]) => runCli([name!, '--db', wiped, ...more], env)),
       );
       for (const { code, stderr } of ended) {
         // A page may be free, or hold what this command does not read.

@@ -16,6 +16,9 @@ const LMDB_DAMAGE: readonly unknown[] = [
   -30_797, -30_796, -30_793, -30_787, -30_786, -30_782, -30_779, -30_778,
 ];
 
+/** The same of a copy that fails, for which it tells no number. */
+const LMDB_WORDS = /^(?:Error: )?MDB_(?:CORRUPTED|PAGE_NOTFOUND|INVALID)\b/;
+
 /**
  * Whether an error of opening a capture file, or of writing to it, says that what is in it cannot be right. A disk that is full,
  * a file of somebody else's, or one of a newer version are no damage.
@@ -24,7 +27,7 @@ const LMDB_DAMAGE: readonly unknown[] = [
 export function isDamage(error: unknown, isOurs: boolean): boolean {
   if (!(error instanceof Error)) return false;
   const { code, cause, syscall } = error as Error & { code?: unknown; syscall?: string };
-  if (LMDB_DAMAGE.includes(code)) return true;
+  if (LMDB_DAMAGE.includes(code) || LMDB_WORDS.test(error.message)) return true;
   // A row that is not the last one of its table, though the file was opened anew (`appendRow`).
   if (code === 'EBUSY' && syscall === undefined) return true;
   if (!(error instanceof CaptureFileError))
