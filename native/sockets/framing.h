@@ -61,6 +61,17 @@ inline constexpr std::array<bool, 256> kToken = MakeTable(IsTokenByte);
 inline constexpr std::array<bool, 256> kValue = MakeTable(IsValueByte);
 inline constexpr std::array<bool, 256> kWord = MakeTable(IsWordByte);
 
+/** @returns the first byte that no value has, or the end; eight at a time where none below a blank is among them */
+inline const uint8_t* SkipValue(const uint8_t* at, const uint8_t* end) {
+  constexpr uint64_t kEach = 0x0101010101010101ULL;
+  for (uint64_t eight; end - at >= 8; at += 8) {
+    std::memcpy(&eight, at, 8);
+    if (((eight - 0x20 * kEach) & ~eight & (0x80 * kEach)) != 0) break;
+  }
+  while (at < end && kValue[*at]) at++;
+  return at;
+}
+
 class Scanner {
  public:
   /** @param head_bytes_max a longer head is refused */
@@ -183,6 +194,8 @@ class Scanner {
         state_ = State::kLineStart;
         return at + 1;
       case State::kLineStart:
+        at = SkipLines(at, end);
+        if (at == end) return at;
         if (*at == '\r') {
           state_ = State::kHeadEnd;
           return at + 1;
@@ -209,7 +222,7 @@ class Scanner {
         return at;
       case State::kValue:
         if (field_ == Field::kOther) {
-          while (at < end && kValue[*at]) at++;
+          at = SkipValue(at, end);
         } else {
           for (; at < end && kValue[*at]; at++) KeepWordByte(*at);
         }
@@ -229,6 +242,19 @@ class Scanner {
         return at + 1;
       default:
         return end;
+    }
+  }
+
+  /** Whole lines of no interest, most of all, in one go: anything else is read a state at a time. @returns what is left */
+  static const uint8_t* SkipLines(const uint8_t* at, const uint8_t* end) {
+    for (;;) {
+      const uint8_t* colon = at;
+      while (colon < end && kToken[*colon]) colon++;
+      const auto length = colon - at;
+      if (colon == end || length == 0 || *colon != ':' || length == 4 || length == 14 || length == 17) return at;
+      const uint8_t* const line_end = SkipValue(colon + 1, end);
+      if (end - line_end < 2 || line_end[0] != '\r' || line_end[1] != '\n') return at;
+      at = line_end + 2;
     }
   }
 
