@@ -12,6 +12,7 @@ const USAGE = `npm run bench -- SUITE … [options]
 
   gateway            the gateway beside its forwarder, node:http, nginx and no proxy
   storage            bytes a captured exchange takes, beside gzip
+  packing            bytes under a load that never pauses, beside those at rest
   steps              scoring a step, beside a bare JSON echo; long runs; many runs
   retrieve           patterns: 1,000 to 100,000, recall beside the exact answer, restart
   findings           findings and live stream: latencies, idle readers, deliveries
@@ -23,7 +24,9 @@ const USAGE = `npm run bench -- SUITE … [options]
   --targets A,B      of gateway: ${TARGET_NAMES.join(', ')}
   --connections N,M  of gateway: instead of 1,32,256
   --bodies N,M       of gateway: bytes each way, instead of 4096,307200
-  --rounds N         of gateway
+  --rounds N         of gateway and packing
+  --seconds N        of packing, a round
+  --before DIR       of packing: another checkout, measured in turns with this one
   --cpu-prof DIR     of gateway: CPU profiles of the gateway's threads, for bench/profile.ts
   --node-flags="F G" of gateway: flags for the Node that runs the gateway with capture
   --save             write bench/results even when something was left out
@@ -48,6 +51,8 @@ function readArguments() {
         connections: { type: 'string' },
         bodies: { type: 'string' },
         rounds: { type: 'string' },
+        seconds: { type: 'string' },
+        before: { type: 'string' },
         'cpu-prof': { type: 'string' },
         'node-flags': { type: 'string' },
         save: { type: 'boolean', default: false },
@@ -88,7 +93,7 @@ if (values.help) {
   process.exit(0);
 }
 if (positionals.length === 0) exitUsage('Which suite?');
-const SUITES = ['gateway', 'storage', 'steps', 'retrieve', 'findings', 'limits', 'relegation'];
+const SUITES = ['gateway', 'storage', 'packing', 'steps', 'retrieve', 'findings', 'limits', 'relegation'];
 for (const suite of positionals) if (!SUITES.includes(suite)) exitUsage(`No suite ${suite}.`);
 setTimeout(() => {
   console.error(`bench: not done after ${RUN_LIMIT_MS / 60_000} minutes, ended`);
@@ -120,6 +125,17 @@ if (positionals.includes('storage')) {
   // Loaded only when asked for: the gateway's bench measures from outside and loads nothing of the product.
   const { runStorageBench } = await import('./storage.ts');
   await runStorageBench({ save: values.save || !values.quick });
+}
+if (positionals.includes('packing')) {
+  const { runPackingBench } = await import('./packing.ts');
+  const readOne = (text: string | undefined, option: string, usual: number): number =>
+    text === undefined ? usual : (readNumbers(text, option)[0] ?? usual);
+  await runPackingBench({
+    before: values.before ?? null,
+    seconds: readOne(values.seconds, 'seconds', values.quick ? 10 : 60),
+    rounds: readOne(values.rounds, 'rounds', values.quick ? 1 : 2),
+    save: values.save || !values.quick,
+  });
 }
 const { quick } = values;
 const save = values.save || !quick;

@@ -110,12 +110,17 @@ async function awaitHttp(child: ChildProcess, port: number, path: string, logFil
   }
 }
 
-/** Starts the gateway in front of `upstreamPort`. `nodeArgs` go to Node (a profiler's flags, say). */
-async function startGateway(
+/**
+ * Starts the gateway in front of `upstreamPort`.
+ * @param nodeArgs go to Node (a profiler's flags, say)
+ * @param root the checkout that it runs from
+ */
+export async function startGateway(
   name: 'gateway' | 'forwarder',
   upstreamPort: number,
   dir: string,
   nodeArgs: string[],
+  root = ROOT,
 ): Promise<Target> {
   const dataDir = join(dir, name);
   mkdirSync(dataDir, { recursive: true });
@@ -124,7 +129,7 @@ async function startGateway(
   const log = openSync(logFile, 'w');
   const args = ['gateway', '--port', String(port), '--db', join(dataDir, 'capture.mdb')];
   const child = keep(
-    spawn(process.execPath, [...nodeArgs, join(ROOT, 'src/cli/understudy.mjs'), ...args], {
+    spawn(process.execPath, [...nodeArgs, join(root, 'src/cli/understudy.mjs'), ...args], {
       cwd: dataDir,
       stdio: ['ignore', log, log],
       env: {

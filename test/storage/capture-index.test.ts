@@ -1,7 +1,7 @@
 /** Facts and runs: found off the hot path, kept across restart and rotation, and the same when a reader finds them. */
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { CapturedExchange, ExchangeRecord } from '../../src/domain/exchange.ts';
 import type { DecodeExchange } from '../../src/storage/capture/facts.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
@@ -225,6 +225,37 @@ describe('runs without a label', () => {
     expect([...third.summaries()]).toEqual(all);
     expect(all).toEqual([...CaptureReader.open(log.stats().path).summaries()]);
     expect(new Set(all.map((one) => one.run_id)).size).toBe(7);
+  });
+
+  it('of one run are found without the rest, in a file that is indexed in part', async () => {
+    const log = await openLog(makeFolder());
+    const named = (count: number, seed: number): CapturedExchange[] =>
+      Array.from({ length: count }, (_, i) => {
+        const at = (i * 7919 + seed) % 1_000;
+        const run_id = at < 5 ? `rare "${at}"` : at < 300 ? null : `run-${at % 50}`;
+        return ask(`say ${seed} ${i}`, 'x', { run_id });
+      });
+    await log.append(named(700, 1));
+    await indexAll(log);
+    await log.append(named(300, 2));
+    const reader = CaptureReader.open(log.stats().path, { decode });
+    onTestFinished(() => reader.close());
+    const all = [...reader.summaries()];
+    const unpacked = vi.spyOn(JSON, 'parse');
+    for (const run of new Set(all.map((one) => one.run_id))) {
+      if (run === null) continue;
+      const expected = all.filter((one) => one.run_id === run);
+      expect([...reader.summaries({ run_id: run })]).toEqual(expected);
+      for (const from_id of [2, 64, 65, 66, 640, 701])
+        expect([...reader.summaries({ run_id: run, from_id })]).toEqual(
+          expected.filter((one) => one.id >= from_id),
+        );
+    }
+    unpacked.mockClear();
+    expect([...reader.summaries({ run_id: 'nobody' })]).toEqual([]);
+    // Those beyond the index, five blocks of them; not one of the eleven in the file.
+    expect(unpacked.mock.calls.length).toBeLessThan(6);
+    unpacked.mockRestore();
   });
 
   it('go past an exchange that the decoder fails on', async () => {

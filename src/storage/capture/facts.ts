@@ -66,7 +66,7 @@ export interface IndexFacts extends ExchangeFacts {
 export type DecodeExchange = (copy: StoredCopy) => IndexFacts;
 
 /** Summaries that share one value of the `facts` table. */
-const FACTS_PER_BLOCK = 64;
+export const FACTS_PER_BLOCK = 64;
 /** Prefixes of one conversation that are looked up, the longest ones. */
 const MAX_PREFIXES = 2_048;
 /** Turns that later ones can be found to extend. */
@@ -250,10 +250,12 @@ function encodeSummaries(summaries: ExchangeSummary[]): Buffer {
   return compressZstd(Buffer.from(JSON.stringify(summaries), 'utf8'));
 }
 
+function unpackSummaries(value: Buffer): Buffer {
+  return decompressZstd(value, { maxOutputLength: 256 << 20 });
+}
+
 function decodeSummaries(value: Buffer): ExchangeSummary[] {
-  return JSON.parse(
-    decompressZstd(value, { maxOutputLength: 256 << 20 }).toString('utf8'),
-  ) as ExchangeSummary[];
+  return JSON.parse(unpackSummaries(value).toString('utf8')) as ExchangeSummary[];
 }
 
 /** What the decoder gets of an exchange. */
@@ -362,6 +364,21 @@ export class ExchangeIndex {
     if (id < this.#firstId) return undefined;
     const key = blockKey(id, this.#firstId);
     return this.#readBlock(key)[id - key];
+  }
+
+  /**
+   * The first id from this one on that may belong to the run. Of what is in the file, whole blocks are passed over whose
+   * text does not name it: to read their records would take ten times as long.
+   */
+  findRun(id: number, runId: string): number {
+    const name = Buffer.from(`"run_id":${JSON.stringify(runId)}`);
+    let at = id;
+    while (at >= this.#firstId && at <= this.#stored) {
+      const value = this.#env.facts.get(blockKey(at, this.#firstId));
+      if (value === undefined || unpackSummaries(value).includes(name)) return at;
+      at = Math.min(at - ((at - 1) % FACTS_PER_BLOCK) + FACTS_PER_BLOCK, this.#stored + 1);
+    }
+    return at;
   }
 
   #readFound(at: number): ExchangeSummary | undefined {

@@ -4,7 +4,13 @@
  */
 import type { ExchangeRecord } from '../../domain/exchange.ts';
 import { BlockReader } from './blocks.ts';
-import { type DecodeExchange, ExchangeIndex, makeStoredCopy, type StoredCopy } from './facts.ts';
+import {
+  type DecodeExchange,
+  ExchangeIndex,
+  FACTS_PER_BLOCK,
+  makeStoredCopy,
+  type StoredCopy,
+} from './facts.ts';
 import { type CaptureEnv, nameDamage, openCaptureEnv } from './layout.ts';
 import { completeRecord, type ExchangeSummary, summarize } from './record.ts';
 
@@ -107,10 +113,18 @@ export class CaptureReader {
    */
   *summaries(filter: ExchangeFilter = {}): Generator<ExchangeSummary> {
     const { first_id, last_id } = this.range();
+    const { run_id } = filter;
+    const find = (id: number): number =>
+      run_id === undefined ? id : nameDamage(this.path, () => this.#index.findRun(id, run_id));
+    // What a block of the index holds is read at once.
+    let wasFound = false;
     for (let id = Math.max(first_id, filter.from_id ?? 1); id <= last_id; id++) {
+      if (!wasFound || id % FACTS_PER_BLOCK === 1) id = find(id);
+      if (id > last_id) return;
+      wasFound = true;
       const summary = nameDamage(this.path, () => this.#readSummary(id));
       if (summary === undefined) return;
-      if (filter.run_id === undefined || summary.run_id === filter.run_id) yield summary;
+      if (run_id === undefined || summary.run_id === run_id) yield summary;
     }
   }
 
