@@ -32,6 +32,7 @@ COPY --from=build /app/dist ./dist
 COPY --from=build /app/native ./native
 COPY package.json embedded.env LICENSE ./
 COPY src/cli/understudy.mjs ./src/cli/understudy.mjs
+COPY deploy/healthcheck.mjs ./deploy/healthcheck.mjs
 COPY src/search/default-model ./src/search/default-model
 # The one place that is written to. A new named volume takes over its owner.
 RUN mkdir -m 700 /data && chown node:node /data
@@ -39,7 +40,7 @@ USER node
 VOLUME /data
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
-  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/health`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+  CMD ["node", "/app/deploy/healthcheck.mjs"]
 # No shell between: signals reach the process, which drains on SIGTERM.
 ENTRYPOINT ["node", "--env-file=/app/embedded.env", "/app/src/cli/understudy.mjs"]
 CMD ["up"]

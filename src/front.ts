@@ -25,7 +25,7 @@ import { USAGE } from './domain/usage.ts';
 import { errorOfStatus, toApiBody, toMessagesBody } from './errors.ts';
 import type { CaptureAdmin } from './gateway/admin.ts';
 import type { CaptureFront } from './gateway/capture-control.ts';
-import { type CaptureCounters, CaptureQueue } from './gateway/capture-queue.ts';
+import { type CaptureCounters, CaptureQueue, type LeftAtStop } from './gateway/capture-queue.ts';
 import { DropReport } from './gateway/drop-report.ts';
 import { Gateway } from './gateway/gateway.ts';
 import { Relegation } from './gateway/relegation.ts';
@@ -36,7 +36,13 @@ import { AllowedHosts } from './http/allowed-hosts.ts';
 import { serveApi } from './http/api-port.ts';
 import { type HttpServer, type ServerOptions, startServer } from './http/server.ts';
 import { Wakefulness } from './http/wakefulness.ts';
-import { COMPUTE_THREADS, DRAIN_DEADLINE_MS, RESUME_TRACES_MS, UPLOAD_PACE_WINDOW_MS } from './limits.ts';
+import {
+  CAPTURE_STOP_MS,
+  COMPUTE_THREADS,
+  DRAIN_DEADLINE_MS,
+  RESUME_TRACES_MS,
+  UPLOAD_PACE_WINDOW_MS,
+} from './limits.ts';
 import type { ComputeTask } from './runtime/actor-thread.ts';
 import type { Front as ActorFront } from './runtime/front.ts';
 import type { Embedder } from './search/embedder.ts';
@@ -72,6 +78,7 @@ export class Front implements CaptureFront {
   /** Without a trailing slash; null when the part was not asked for. */
   readonly api_url: string | null;
   readonly gateway_url: string | null;
+  readonly #log: ApiLog;
   readonly #queue: CaptureQueue | null;
   readonly #gateway: Gateway | null;
   readonly #servers: HttpServer[];
@@ -163,6 +170,7 @@ export class Front implements CaptureFront {
       metrics,
       parts,
       relegation,
+      services.log,
     );
   }
 
@@ -179,7 +187,9 @@ export class Front implements CaptureFront {
     metrics: ApiMetrics,
     parts: Parts,
     relegation: Relegation | null,
+    log: ApiLog,
   ) {
+    this.#log = log;
     this.#queue = queue;
     this.#gateway = gateway;
     this.#servers = servers;
@@ -241,18 +251,26 @@ export class Front implements CaptureFront {
   /** Finishes what is in flight, and hands what is captured to the writer. */
   async stop(): Promise<void> {
     clearInterval(this.#tending);
+    const begunAt = performance.now();
     const drained = this.#servers.map((server) => server.drain(DRAIN_DEADLINE_MS));
     // An event stream never finishes of itself; its readers come again, to the next process.
     this.#live?.close();
     await Promise.all(drained);
     this.#relegation?.link.close();
     await this.#gateway?.close();
-    // What cannot be written by now was told in `writer.errors`; the stop goes on.
-    await this.#queue?.settle(DRAIN_DEADLINE_MS).catch(() => {});
+    const patienceMs = Math.max(CAPTURE_STOP_MS, DRAIN_DEADLINE_MS - (performance.now() - begunAt));
+    const left = (await this.#queue?.end(patienceMs)) ?? null;
+    if (left !== null) this.#log.error(left, describeLeft(left));
     await this.#findings?.embedding.close();
     await this.#embedder?.close();
     if (this.#stores !== null) await closeStores(this.#stores);
   }
+}
+
+/** The only line that says so: after it the process is gone. */
+function describeLeft({ exchanges, may_be_stored, reason }: LeftAtStop): string {
+  const some = may_be_stored === 0 ? '' : `; the writer has ${may_be_stored} of them and may store them yet`;
+  return `${exchanges} exchanges were not stored before the process ended${some}: ${reason}`;
 }
 
 /** Why there is no embedder, for the line that a start ends with: the choice or the installation, no fault of ours. */

@@ -46,6 +46,8 @@ export const CAPTURE_CALM_MS = 5 * MINUTE_MS;
 export const FREE_BODY_PIECES_BYTES = 32 * MIB;
 /** A batch that the writer has had for so long without an answer: it is stuck. A commit takes milliseconds. */
 export const CAPTURE_STUCK_MS = 10_000;
+/** What a stop gives the writer at least, however long the drain took; and the last flush and the end of its process. */
+export const CAPTURE_STOP_MS = 5_000;
 /** A block that has waited so long to be compressed: packing does not keep up. */
 export const PACKING_BEHIND_S = 600;
 /** Largest GW_MAX_CAPTURE_BYTES: one stored body is one buffer, and the decoder needs room for a second. */

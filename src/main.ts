@@ -20,6 +20,7 @@ import { CaptureControl, type CaptureFront } from './gateway/capture-control.ts'
 import { ConnectionWatch } from './http/connection-watch.ts';
 import { findPort } from './http/port.ts';
 import {
+  CAPTURE_STOP_MS,
   CLAIM_PATIENCE_MS,
   COMPUTE_DEADLINE_MS,
   COMPUTE_QUEUE_CALLS,
@@ -183,7 +184,7 @@ async function startAll(
   const writer = isCapturing ? new CaptureWriterClient(asker, ownMemory) : null;
   if (writer !== null) {
     await openCapture(writer, config.capture.db);
-    stops.push(() => writer.flush().catch(() => {}));
+    stops.push(() => writer.flush(CAPTURE_STOP_MS).catch(() => {}));
   }
   const fronts: CaptureFront[] = [];
   const student = parts.gateway ? await openStudent(config, log) : null;

@@ -129,8 +129,8 @@ export class CaptureWriterClient {
   }
 
   /** All that was appended before is safe from a power cut. */
-  async flush(): Promise<void> {
-    await this.#ask('flush', null, { deadline_ms: FLUSH_DEADLINE_MS });
+  async flush(deadlineMs: number = FLUSH_DEADLINE_MS): Promise<void> {
+    await this.#ask('flush', null, { deadline_ms: deadlineMs });
   }
 
   /** Seals the live file and opens a new one. */

@@ -171,7 +171,7 @@ export class CaptureControl implements CaptureAdmin {
     return judgeCapture(
       {
         ...sum,
-        alive: writer.alive,
+        alive: writer.alive && this.#lastState.process?.pid !== null,
         packing_oldest_s: this.#lastState.packing.oldest_s,
         set_aside: this.#lastState.damaged ?? 0,
       },

@@ -93,6 +93,14 @@ const SETTLE_TRIES = 3;
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;
 
+/** What a stop could not store. */
+export interface LeftAtStop {
+  exchanges: number;
+  /** Of those: the writer has them and has not answered. */
+  may_be_stored: number;
+  reason: string;
+}
+
 /** Somebody who waits until the exchanges up to the target have left. */
 interface Waiter {
   target: number;
@@ -268,6 +276,30 @@ export class CaptureQueue implements ByteBudget {
     }
   }
 
+  /**
+   * The process ends: waits until all is captured, as long as that goes on; what is left then is dropped.
+   * @returns how many were left, how many of them the writer has and may store yet, and why; null when none was
+   */
+  async end(deadlineMs: number): Promise<LeftAtStop | null> {
+    let reason = '';
+    await this.settle(deadlineMs).catch((thrown: unknown) => {
+      reason = toCatalogueError(thrown).message;
+    });
+    if (this.#depth === 0) return null;
+    const left: LeftAtStop = { exchanges: this.#depth, may_be_stored: 0, reason };
+    for (const timer of this.#retries.values()) clearTimeout(timer);
+    this.#retries.clear();
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#isKilled = true;
+    for (const batch of [...this.#sent]) {
+      if (batch.sent_at_ms > 0) left.may_be_stored += batch.exchanges;
+      this.#dropBatch(batch, 'stop');
+    }
+    this.#dropBatch(this.#takePending(), 'stop');
+    return left;
+  }
+
   /** Capture stops for good: what waits is dropped, what comes is not taken. */
   kill(): void {
     this.#isKilled = true;
@@ -345,6 +377,8 @@ export class CaptureQueue implements ByteBudget {
     this.#writer.append(batch.content!).then(
       (setApart) => {
         this.#underWay--;
+        // Given up at the end of the process.
+        if (!this.#sent.has(batch)) return;
         this.#retryAfterMs = 0;
         this.#failing = null;
         this.#finishBatch(batch, setApart);
@@ -353,6 +387,7 @@ export class CaptureQueue implements ByteBudget {
       },
       (thrown: unknown) => {
         this.#underWay--;
+        if (!this.#sent.has(batch)) return;
         batch.sent_at_ms = 0;
         const error = toCatalogueError(thrown);
         const cause = causeOf(error);

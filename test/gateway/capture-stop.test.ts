@@ -1,0 +1,50 @@
+/** What a stop could not store is said in one line. */
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { expect, it, onTestFinished } from 'vitest';
+import { CliChild } from '../cli/child.ts';
+import { readStats, waitForStats } from '../fixtures/capture-gateway.ts';
+import { answerCall, makeCall } from '../fixtures/capture-traffic.ts';
+import { startRawUpstream } from '../fixtures/raw-upstream.ts';
+import { makeFolder } from '../storage/folder.ts';
+
+const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0;
+
+async function startGateway() {
+  const upstream = await startRawUpstream({});
+  onTestFinished(() => upstream.close());
+  upstream.script = { onRequest: answerCall };
+  const folder = makeFolder();
+  const child = new CliChild(['gateway', '--port', '0', '--db', join(folder, 'capture.mdb')], {
+    env: { GW_UPSTREAM_BASE: upstream.url, DATA_DIR: folder },
+  });
+  onTestFinished(async () => {
+    child.process.kill('SIGKILL');
+    await child.ended;
+  });
+  const [, url = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
+  const makeCalls = async (count: number) => {
+    const port = Number(new URL(url).port);
+    for (let at = 0; at < count; at++) await makeCall(port, { run: `run-${at}`, seq: 1, stream: false });
+  };
+  return { child, url, makeCalls };
+}
+
+it.skipIf(!hasPrlimit)('a stop with a writer that cannot write says how many exchanges it left', async () => {
+  const { child, url, makeCalls } = await startGateway();
+  await makeCalls(3);
+  const { writer } = await waitForStats(url, ({ exchanges }) => exchanges.captured === 3);
+  const pids = [child.process.pid, writer.process?.pid].filter((pid) => pid !== undefined && pid !== null);
+  for (const pid of pids) spawnSync('prlimit', ['--pid', String(pid), '--fsize=1:']);
+  await makeCalls(100);
+  await waitForStats(url, ({ reasons }) => reasons.some(({ reason }) => reason === 'disk_full'));
+  const { exchanges } = await readStats(url);
+  const left = exchanges.attempted - exchanges.captured;
+  expect(left).toBeGreaterThan(50);
+  child.process.kill('SIGTERM');
+  const { code, stderr } = await child.ended;
+  expect(code).toBe(0);
+  expect(stderr).toContain(
+    `"msg":"${left} exchanges were not stored before the process ended: Nothing is stored now: the disk is full`,
+  );
+});
