@@ -116,7 +116,6 @@ async function startAll(
     await settleRekey(given, log);
     await tryStores(databasePaths(given.data_dir, given.data_key));
   }
-  warnOfLoosePlaces(given, log);
   const config = withTokenSecret(given, parts);
   const isCapturing = parts.gateway && config.capture.enabled;
   if (isCapturing) {
@@ -186,6 +185,8 @@ async function startAll(
     await openCapture(writer, config.capture.db);
     stops.push(() => writer.flush(CAPTURE_STOP_MS).catch(() => {}));
   }
+  // Behind all that may refuse the start: that is told in one line.
+  warnOfLoosePlaces(given, log);
   const fronts: CaptureFront[] = [];
   const student = parts.gateway ? await openStudent(config, log) : null;
   if (student !== null) {

@@ -30,8 +30,7 @@ export function findLoosePlaces(dataDir: string, captureDb: string): LoosePlaces
   if (process.platform === 'win32') return null;
   const found: LoosePlaces = { count: 0, is_cut: false, first: '' };
   const look = (path: string): boolean => {
-    const stat = statSync(path, { throwIfNoEntry: false });
-    if (stat === undefined || (stat.mode & OTHERS) === 0) return true;
+    if (!isOpen(path)) return true;
     if (found.count === LOOSE_PLACES_MAX) {
       found.is_cut = true;
       return false;
@@ -44,7 +43,9 @@ export function findLoosePlaces(dataDir: string, captureDb: string): LoosePlaces
       // What a link leads to is not looked at: it may be anybody's.
       if (entry.isSymbolicLink() || !isOurs(entry)) continue;
       const path = join(folder, entry.name);
-      if (!look(path) || (entry.isDirectory() && !walk(path, () => true))) return false;
+      if (!look(path)) return false;
+      // Nobody else gets through a folder that is closed: of a million attachments in one, none is looked at.
+      if (entry.isDirectory() && isOpen(path) && !walk(path, () => true)) return false;
     }
     return true;
   };
@@ -54,6 +55,12 @@ export function findLoosePlaces(dataDir: string, captureDb: string): LoosePlaces
   if (look(dataDir) && walk(dataDir, isOfData) && dirname(captureDb) !== dataDir)
     walk(dirname(captureDb), isOfCapture);
   return found.count === 0 ? null : found;
+}
+
+/** Whether others may use it; false where there is nothing. */
+function isOpen(path: string): boolean {
+  const stat = statSync(path, { throwIfNoEntry: false });
+  return stat !== undefined && (stat.mode & OTHERS) !== 0;
 }
 
 function list(folder: string): Dirent[] {

@@ -215,7 +215,7 @@ it('rotation under load: nothing lost, ids go on, sealed files read-only; inspec
     >;
     expect(rotated).toEqual({ sealed: expect.stringMatching(/capture\.\d+-\d+\.mdb$/), opened: db });
     sealed.push(rotated.sealed!);
-    expect(statSync(rotated.sealed!).mode & 0o777).toBe(0o444);
+    expect(statSync(rotated.sealed!).mode & 0o777).toBe(0o400);
   }
   // While it is written to, another process reads it.
   await using inspect = new CliChild(['inspect', '--db', db, '--json']);

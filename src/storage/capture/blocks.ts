@@ -37,8 +37,9 @@ class ByteBoundedMap<V> {
     return this.#entries.get(key)?.value;
   }
 
-  set(key: number, value: V, bytes: number): void {
-    if (bytes > this.#max / 2) return;
+  /** @returns false for a value of more than half of all bytes, which is not kept */
+  set(key: number, value: V, bytes: number): boolean {
+    if (bytes > this.#max / 2) return false;
     this.#bytes += bytes - (this.#entries.peek(key)?.bytes ?? 0);
     this.#entries.set(key, { key, value, bytes });
     while (this.#bytes > this.#max) {
@@ -46,6 +47,7 @@ class ByteBoundedMap<V> {
       this.#entries.delete(oldest.key);
       this.#bytes -= oldest.bytes;
     }
+    return true;
   }
 }
 
@@ -67,6 +69,8 @@ export class BlockReader {
   readonly #rawFolder: string;
   readonly #cacheBytes: number;
   #blocks: ByteBoundedMap<UnpackedBlock>;
+  /** The last one that was too large to be kept with others: its exchanges are read in order, and each would unpack it. */
+  #large: UnpackedBlock | null = null;
   #bodies: ByteBoundedMap<StoredBodies>;
 
   /**
@@ -87,6 +91,7 @@ export class BlockReader {
   clear(): void {
     this.#blocks = new ByteBoundedMap(this.#cacheBytes);
     this.#bodies = new ByteBoundedMap(this.#cacheBytes);
+    this.#large = null;
   }
 
   /** Id of the first exchange that this file holds or will hold. */
@@ -161,7 +166,7 @@ export class BlockReader {
       limit: 1,
       snapshot: false,
     })) {
-      const known = this.#blocks.get(key);
+      const known = this.#blocks.get(key) ?? (this.#large?.first_id === key ? this.#large : undefined);
       if (known !== undefined) return id < key + known.records.length ? known : undefined;
       return this.#guard(key, () => {
         if (id >= key + readBlockCount(value)) return undefined;
@@ -176,7 +181,7 @@ export class BlockReader {
           dictionary = { record, request };
         }
         const block = { first_id: key, records: decodeBlock(head, dictionary) };
-        this.#blocks.set(key, block, head.raw_bytes + 256);
+        if (!this.#blocks.set(key, block, head.raw_bytes + 256)) this.#large = block;
         return block;
       });
     }
