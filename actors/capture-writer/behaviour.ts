@@ -47,7 +47,7 @@ const TIDY_PAUSE_MS = 15;
 const TIDY_PAUSE_MAX_MS = 1_000;
 /** With so many appends under way the writer is behind: what comes goes before what waits, up to this share. */
 const BEHIND_APPENDS = 3;
-const BEHIND_SHARE = 0.1;
+const BEHIND_SHARE = 0.05;
 
 const STOPPED: Refusal = {
   code: 'capture_stopped',

@@ -16,7 +16,7 @@ export interface TidyBacklog {
 }
 
 /** The share that is always there. */
-export const LEAST_SHARE = 0.1;
+export const LEAST_SHARE = 0.05;
 /** The largest for packing: the rest is for what comes. */
 const PACKING_SHARE_MAX = 0.5;
 /** The same for the index: readers can do without it, only slower. */
