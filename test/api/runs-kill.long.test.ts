@@ -1,0 +1,61 @@
+/** What a kill leaves of runs: every step that was acknowledged, and the answers that it got. */
+import { expect, it } from 'vitest';
+import { type ApiAnswer, ApiChild } from '../fixtures/api-child.ts';
+
+const RUNS = '/v1/monitor/runs';
+
+function logStep(run: string, step_index: number, fields: object, child: ApiChild): Promise<ApiAnswer> {
+  return child.post(`${RUNS}/${run}/steps`, {
+    step_index,
+    action: 'read_file',
+    action_input: `{"path":"src/${step_index}.ts"}`,
+    thought: `look at file ${step_index}`,
+    observation: `export const value = ${step_index};`,
+    tokens: 7,
+    ...fields,
+  });
+}
+
+const LOOP = { action: 'search', action_input: '{"q":"x"}', thought: 'search', observation: 'no results' };
+
+function finishRun(run: string, outcome: string, fields: object, child: ApiChild): Promise<ApiAnswer> {
+  return child.post(`${RUNS}/${run}/finish`, { outcome, ...fields });
+}
+
+it('a killed process has lost no step that it acknowledged, and answers each as the first time', async () => {
+  await using child = new ApiChild();
+  await child.start();
+  const starts = await Promise.all([0, 1, 2].map((at) => child.post(RUNS, { run_id: `k${at}` })));
+  const acknowledged = new Map<string, string>();
+  let isKilled = false;
+  const log = async (run: number) => {
+    for (let index = 0; !isKilled; index++) {
+      const step = index % 4 === 0 ? LOOP : {};
+      const answer = await logStep(`k${run}`, index, step, child).catch(() => null);
+      if (answer?.status === 200) acknowledged.set(`${run} ${index}`, answer.text);
+      // In the middle of whatever the others are doing.
+      if (run === 0 && index === 150) {
+        isKilled = true;
+        await child.kill();
+      }
+    }
+  };
+  await Promise.all([log(0), log(1), log(2)]);
+  expect(acknowledged.size).toBeGreaterThan(150);
+  await child.start();
+  for (const [at, { text }] of starts.entries())
+    expect((await child.post(RUNS, { run_id: `k${at}` })).text).toBe(text);
+  for (const [key, text] of acknowledged) {
+    const [run, index] = key.split(' ').map(Number);
+    expect((await logStep(`k${run}`, index!, { thought: 'sent again' }, child)).text).toBe(text);
+  }
+  const counted = [...acknowledged.keys()].filter((key) => key.startsWith('0 ')).length;
+  const { body } = await finishRun('k0', 'success', {}, child);
+  // One more may have been stored whose answer the kill cut off.
+  expect([counted, counted + 1]).toContain(body.steps);
+  const finished = await finishRun('k1', 'success', {}, child);
+  await child.kill();
+  await child.start();
+  expect((await finishRun('k1', 'success', {}, child)).text).toBe(finished.text);
+  expect((await finishRun('k1', 'failure', {}, child)).status).toBe(409);
+}, 400_000);
