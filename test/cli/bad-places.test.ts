@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runCli } from './child.ts';
+import { runHere } from './here.ts';
 
 const ELSEWHERE = /: put that right, or set another DATA_DIR \(.*\)$/;
 const ANOTHER = /: name another place$/;
@@ -28,7 +29,9 @@ beforeAll(async () => {
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 async function refuse(argv: string[], DATA_DIR: string): Promise<string> {
-  const { code, stdout, stderr } = await runCli(argv, { DATA_DIR });
+  // Each kind of refusal is asked of processes, with and without a guarded one.
+  const run = argv[0] === 'token' || argv[0] === 'restore' ? runCli : runHere;
+  const { code, stdout, stderr } = await run(argv, { DATA_DIR });
   expect({ code, stdout }, stderr).toEqual({ code: 1, stdout: '' });
   expect(stderr.trimEnd().split('\n'), argv.join(' ')).toHaveLength(1);
   expect(stderr, argv.join(' ')).not.toMatch(/ENOTDIR|ENOENT|EISDIR|EACCES|EPERM/);
@@ -46,7 +49,8 @@ describe('a DATA_DIR that is none', () => {
   it('below a file', async () => {
     const all = [...commands, ['backup', '--out', join(root, 'other')], ['restore', '--from', backup]];
     for (const DATA_DIR of [file, join(file, 'below')]) {
-      for (const line of await Promise.all(all.map((argv) => refuse(argv, DATA_DIR)))) {
+      for (const argv of all) {
+        const line = await refuse(argv, DATA_DIR);
         expect(line).toMatch(ELSEWHERE);
         expect(line).toContain(`understudy: ${file} is not a folder`);
         expect(line).toContain(`(${DATA_DIR} now)`);
@@ -126,6 +130,6 @@ describe('a path that cannot be', () => {
       ['trace', '--out', ''],
       ['patterns', 'import', '--tier', 'e2', ''],
     ])
-      expect(await runCli(argv, { DATA_DIR: data }), argv.join(' ')).toMatchObject({ code: 2, stdout: '' });
+      expect(await runHere(argv, { DATA_DIR: data }), argv.join(' ')).toMatchObject({ code: 2, stdout: '' });
   });
 });

@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { ApiChild } from '../fixtures/api-child.ts';
 import { makeFolder } from '../storage/folder.ts';
 import { CliChild } from './child.ts';
+import { runHere } from './here.ts';
 
 const LESSON = {
   situation: 'The integration test times out now and then while the postgres container is still starting',
@@ -17,6 +18,8 @@ const LESSON = {
 async function run(dir: string, ...argv: string[]) {
   return await new CliChild(['patterns', ...argv], { env: { DATA_DIR: dir }, cwd: dir }).ended;
 }
+
+const here = (dir: string, ...argv: string[]) => runHere(['patterns', ...argv], { DATA_DIR: dir });
 
 describe('understudy patterns', () => {
   it('brings patterns into a running service and writes them out again', async () => {
@@ -53,7 +56,7 @@ describe('understudy patterns', () => {
       [JSON.stringify({ ...LESSON, situation: 's'.repeat(4_001) }), 'situation'],
     ] as const) {
       writeFileSync(file, `${JSON.stringify(LESSON)}\n${bad}\n`);
-      const ended = await run(dir, 'import', '--tier', 'e3', file);
+      const ended = await (bad === '{' ? run : here)(dir, 'import', '--tier', 'e3', file);
       expect(ended.code).toBe(1);
       expect(ended.stderr).toContain('line 2');
       expect(ended.stderr).toContain(words);
@@ -63,9 +66,9 @@ describe('understudy patterns', () => {
 
   it('neither reads a folder nor writes over one', async () => {
     const dir = makeFolder();
-    expect((await run(dir, 'import', '--tier', 'e3', '/dev/null')).code).toBe(0);
+    expect((await here(dir, 'import', '--tier', 'e3', '/dev/null')).code).toBe(0);
     for (const action of ['import', 'export']) {
-      const ended = await run(dir, action, '--tier', 'e3', dir);
+      const ended = await here(dir, action, '--tier', 'e3', dir);
       expect(ended).toMatchObject({
         code: 1,
         stdout: '',
@@ -82,7 +85,7 @@ describe('understudy patterns', () => {
     [['export', '--tier', 'e3', '--org', 'acme', 'x'], '--org'],
     [['export', '--tier', 'e2', '--project', 'web', 'x'], '--project'],
   ])('says what is wrong with %j', async (argv, words) => {
-    const ended = await run(makeFolder(), ...argv);
+    const ended = await here(makeFolder(), ...argv);
     expect(ended.code).toBe(2);
     expect(ended.stderr).toContain(words);
   });

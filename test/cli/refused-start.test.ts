@@ -4,12 +4,20 @@ import { existsSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { ensureCaptureFile } from '../../src/storage/capture/layout.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 import { makeFolder } from '../storage/folder.ts';
 import { CliChild } from './child.ts';
+import { runHere } from './here.ts';
+
+// What the tests lay there is for this user alone, as the command's own: else a start has a second line to say.
+let umask: number;
+beforeAll(() => {
+  umask = process.umask(0o077);
+});
+afterAll(() => void process.umask(umask));
 
 async function refuse(env: Record<string, string>, argv: string[] = ['up'], bytesMax?: string) {
   const child = new CliChild(argv, {
@@ -18,7 +26,15 @@ async function refuse(env: Record<string, string>, argv: string[] = ['up'], byte
   });
   // One that starts all the same never ends by itself.
   onTestFinished(() => child[Symbol.asyncDispose]());
-  const ended = await child.ended;
+  return lineOf(await child.ended);
+}
+
+/** The same in the test's process: for further reasons of a refusal that a process was asked for. */
+async function refuseHere(env: Record<string, string>, argv: string[] = ['up']) {
+  return lineOf(await runHere(argv, { PORT: '0', GW_PORT: '0', ...env }));
+}
+
+function lineOf(ended: { code: number | null; stdout: string; stderr: string }) {
   expect(ended.stdout).toBe('');
   const lines = ended.stderr.trim().split('\n');
   expect(lines, ended.stderr).toHaveLength(1);
@@ -27,10 +43,13 @@ async function refuse(env: Record<string, string>, argv: string[] = ['up'], byte
 
 describe('a start that cannot be', () => {
   it('says which file is no database', async () => {
-    for (const name of ['main.mdb', 'runs.mdb']) {
+    for (const [name, ask] of [
+      ['main.mdb', refuse],
+      ['runs.mdb', refuseHere],
+    ] as const) {
       const DATA_DIR = makeFolder();
       writeFileSync(join(DATA_DIR, name), Buffer.alloc(20_000, 'no database '));
-      const { code, line } = await refuse({ DATA_DIR }, ['serve']);
+      const { code, line } = await ask({ DATA_DIR }, ['serve']);
       expect(code).toBe(1);
       expect(line).toContain(`${join(DATA_DIR, name)} is no database`);
     }
@@ -46,11 +65,11 @@ describe('a start that cannot be', () => {
       ['feedback'],
       ['patterns', 'export', '--tier', 'e2', '-'],
     ]) {
-      const { code, line } = await refuse({ DATA_DIR }, argv);
+      const { code, line } = await (argv[1] === 'create' ? refuse : refuseHere)({ DATA_DIR }, argv);
       expect(code).toBe(1);
       expect(line).toContain(`${main} is no database`);
     }
-    const { code, line } = await refuse({ DATA_DIR: main }, [
+    const { code, line } = await refuseHere({ DATA_DIR: main }, [
       'keys',
       'create',
       '--org',
@@ -77,7 +96,7 @@ describe('a start that cannot be', () => {
     const SVC_DISTILL_DIR = makeFolder();
     const pipe = join(SVC_DISTILL_DIR, 'manifest.json');
     execFileSync('mkfifo', [pipe]);
-    const { code, line } = await refuse({ DATA_DIR: makeFolder(), SVC_DISTILL_DIR }, ['gateway']);
+    const { code, line } = await refuseHere({ DATA_DIR: makeFolder(), SVC_DISTILL_DIR }, ['gateway']);
     expect(code).toBe(1);
     expect(line).toBe(`understudy: ${pipe}: not a file`);
   });
@@ -94,7 +113,7 @@ describe('a start that cannot be', () => {
     };
     for (const [DATA_DIR, reason] of Object.entries(reasons)) {
       // With the words and the status of every other command.
-      expect(await refuse({ DATA_DIR })).toEqual({
+      expect(await (DATA_DIR === file ? refuse : refuseHere)({ DATA_DIR })).toEqual({
         code: 1,
         line: `understudy: ${reason}: put that right, or set another DATA_DIR (${DATA_DIR} now)`,
       });
@@ -109,7 +128,8 @@ describe('a start that cannot be', () => {
     });
     const taken = String((other.address() as { port: number }).port);
     for (const more of [{ PORT: taken }, { GW_PORT: taken }, { PORT: taken, FRONT_THREADS: '2' }]) {
-      const { code, line } = await refuse({ DATA_DIR: makeFolder(), ...more });
+      const ask = 'GW_PORT' in more ? refuse : refuseHere;
+      const { code, line } = await ask({ DATA_DIR: makeFolder(), ...more });
       expect(code).toBe(1);
       expect(line).toContain(`cannot listen on 127.0.0.1:${taken}: the port is in use`);
     }
@@ -124,7 +144,8 @@ describe('a start that cannot be', () => {
       [broken]: 'tokenizer.json cannot be used',
     };
     for (const [EMBEDDING_MODEL_DIR, reason] of Object.entries(reasons)) {
-      const { code, line } = await refuse({ DATA_DIR: makeFolder(), EMBEDDING_MODEL_DIR }, ['serve']);
+      const ask = EMBEDDING_MODEL_DIR === broken ? refuse : refuseHere;
+      const { code, line } = await ask({ DATA_DIR: makeFolder(), EMBEDDING_MODEL_DIR }, ['serve']);
       expect(code).toBe(78);
       expect(line).toContain(
         `EMBEDDING_MODEL_DIR=${JSON.stringify(EMBEDDING_MODEL_DIR)}: allowed is a folder`,
@@ -158,7 +179,8 @@ describe('a start that cannot be', () => {
     const { port } = service.address() as { port: number };
     const env = { EMBEDDING_API_URL: `http://127.0.0.1:${port}/v1`, EMBEDDING_API_KEY: 'the-key' };
     for (const FRONT_THREADS of ['1', '2']) {
-      const { code, line } = await refuse({ DATA_DIR: makeFolder(), FRONT_THREADS, ...env }, ['serve']);
+      const ask = FRONT_THREADS === '1' ? refuse : refuseHere;
+      const { code, line } = await ask({ DATA_DIR: makeFolder(), FRONT_THREADS, ...env }, ['serve']);
       expect(code).toBe(1);
       expect(line).toBe('understudy: the embedding service answered 401');
     }
@@ -183,15 +205,15 @@ describe('a start that cannot be', () => {
       '/proc/capture.mdb': /nothing can be written beside it/,
       '/proc/understudy/capture.mdb': /nothing can be made in \/proc\./,
     };
-    const starts = Object.entries(reasons).map(async ([db, reason]) => {
-      const { code, line } = await refuse({ DATA_DIR: folder }, ['gateway', '--db', db]);
+    for (const [db, reason] of Object.entries(reasons)) {
+      const ask = db === cut ? refuse : refuseHere;
+      const { code, line } = await ask({ DATA_DIR: folder }, ['gateway', '--db', db]);
       expect(code).toBe(1);
       expect(line).toContain(`understudy: the capture database ${db} cannot be opened: `);
       expect(line).toMatch(reason);
       expect(line).toContain('--db');
       expect(line).not.toContain('Error: ');
-    });
-    await Promise.all(starts);
+    }
     expect(readFileSync(file, 'utf8')).toBe('no database '.repeat(2_000));
   });
 
@@ -231,7 +253,7 @@ describe('a start that cannot be', () => {
   });
 
   it('says that an address is not this machine’s', async () => {
-    const { line } = await refuse({ DATA_DIR: makeFolder(), HOST: '203.0.113.7' });
+    const { line } = await refuseHere({ DATA_DIR: makeFolder(), HOST: '203.0.113.7' });
     expect(line).toContain("the address is not this machine's");
   });
 });

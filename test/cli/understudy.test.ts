@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { DEFAULTS, STUDENT_TIMEOUT_MS } from '../../src/limits.ts';
 import { runCli } from './child.ts';
+import { runHere } from './here.ts';
 
 const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
   version: string;
@@ -33,7 +34,8 @@ describe('understudy', () => {
     ['toString', 'there is no command "toString"\n'],
     ['--bogus', 'there is no command "--bogus"\n'],
   ])('does not know %s', async (typed, words) => {
-    const { code, stdout, stderr } = await runCli([typed]);
+    const run = typed === 'inpsect' ? runCli : runHere;
+    const { code, stdout, stderr } = await run([typed]);
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     expect(stderr).toContain(words);
     expect(stderr).toContain('See: understudy --help');
@@ -45,7 +47,7 @@ describe('help of up', () => {
     const source = readFileSync(new URL('../../src/config.ts', import.meta.url), 'utf8');
     const names = [...source.matchAll(/^ {2}([A-Z_]+): \[/gm)].map(([, name]) => name!);
     expect(names).toContain('GW_UPSTREAM_BASE');
-    const { stdout } = await runCli(['up', '--help']);
+    const { stdout } = await runHere(['up', '--help']);
     for (const name of names) expect(stdout.includes(name), name).toBe(true);
     const { exemplar, http } = STUDENT_TIMEOUT_MS;
     expect(stdout).toMatch(new RegExp(`GW_STUDENT_TIMEOUT_MS .* ${exemplar}, with a service ${http}\\n`));
@@ -56,7 +58,7 @@ describe('help of up', () => {
 
 describe.each(['up', 'serve', 'gateway'])('understudy %s', (command) => {
   it('helps, naming the flags and variables it takes', async () => {
-    const { code, stdout } = await runCli([command, '--help']);
+    const { code, stdout } = await runHere([command, '--help']);
     expect(code).toBe(0);
     expect(stdout).toContain(`Usage: understudy ${command}`);
     expect(stdout).toContain('--port N');
@@ -66,18 +68,18 @@ describe.each(['up', 'serve', 'gateway'])('understudy %s', (command) => {
   });
 
   it.each([['--bogus'], ['--port'], ['extra']])('refuses %s', async (...argv) => {
-    const { code, stdout, stderr } = await runCli([command, ...argv]);
+    const { code, stdout, stderr } = await runHere([command, ...argv]);
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     expect(stderr).toContain(`See: understudy ${command} --help`);
   });
 
   it('stops at a bad variable or flag with one line and 78', async () => {
-    const byVariable = await runCli([command], { GW_MAX_QUEUE: 'many' });
+    const byVariable = await (command === 'up' ? runCli : runHere)([command], { GW_MAX_QUEUE: 'many' });
     expect(byVariable).toMatchObject({ code: 78, stdout: '' });
     expect(byVariable.stderr).toBe(
       'understudy: GW_MAX_QUEUE="many": allowed is a whole number of exchanges from 1\n',
     );
-    const byFlag = await runCli([command, '--port', 'http']);
+    const byFlag = await runHere([command, '--port', 'http']);
     expect(byFlag).toMatchObject({ code: 78, stdout: '' });
     expect(byFlag.stderr).toMatch(/^understudy: --port="http": allowed is a port from 0 .*\n$/);
   });

@@ -1,0 +1,178 @@
+/** The command line: finds the command, runs it, turns what it throws into one line and an exit status. Main thread. */
+
+import { resolve, sep } from 'node:path';
+import { ConfigError, loadConfig, readVersion, silenceModelRuntime } from '../config.ts';
+import { describeRefusal, isFull } from '../std/file-place.ts';
+import { IN_PROCESS, runGuarded } from './guard.ts';
+import { type CliIo, EXIT, UsageError } from './io.ts';
+import { findNearestName } from './nearest-name.ts';
+import { runStart, START_SUMMARIES, type StartCommand } from './start.ts';
+import { formatJson, makeHarmlessLine } from './terminal-text.ts';
+
+interface Command {
+  summary: string;
+  /** It reads capture files: in a process of its own (guard.ts). `once`: with --once, else it starts such processes. */
+  is_guarded?: true | 'once';
+  /** @returns the exit status */
+  run(argv: string[], io: CliIo): Promise<number>;
+}
+
+function startCommand(name: StartCommand): Command {
+  return { summary: START_SUMMARIES[name], run: (argv, io) => runStart(name, argv, io) };
+}
+
+const COMMANDS: Record<string, Command> = {
+  up: startCommand('up'),
+  serve: startCommand('serve'),
+  gateway: startCommand('gateway'),
+  inspect: {
+    summary: 'show what a capture database holds: runs, turns, gaps, bodies',
+    is_guarded: true,
+    run: async (argv, io) => (await import('./inspect.ts')).runInspect(argv, io),
+  },
+  trace: {
+    summary: 'write the runs of a capture database as JSON lines, turns in one form for all providers',
+    is_guarded: true,
+    run: async (argv, io) => (await import('./trace.ts')).runTrace(argv, io),
+  },
+  distill: {
+    summary: 'make patterns and a student of the golden runs in a capture database',
+    is_guarded: true,
+    run: async (argv, io) => (await import('./distill.ts')).runDistill(argv, io),
+  },
+  loop: {
+    summary: 'distil again and again, and publish the student when it is good enough and no worse',
+    is_guarded: 'once',
+    run: async (argv, io) => (await import('./loop.ts')).runLoop(argv, io),
+  },
+  token: {
+    summary: 'print a token with which a person signs in, where there is no identity provider',
+    run: async (argv, io) => (await import('./token.ts')).runToken(argv, io),
+  },
+  keys: {
+    summary: 'make, list and revoke API keys, as the operator',
+    run: async (argv, io) => (await import('./keys.ts')).runKeys(argv, io),
+  },
+  patterns: {
+    summary: 'bring patterns in from a file, or write them to one',
+    run: async (argv, io) => (await import('./patterns.ts')).runPatterns(argv, io),
+  },
+  feedback: {
+    summary: 'show what users said about the product',
+    run: async (argv, io) => (await import('./keys.ts')).runFeedback(argv, io),
+  },
+  backup: {
+    summary: 'copy every database, sealed file and secret, while the process runs',
+    is_guarded: true,
+    run: async (argv, io) => (await import('./backup.ts')).runBackup('backup', argv, io),
+  },
+  rekey: {
+    summary: 'encrypt what is kept, under a new key or under none',
+    run: async (argv, io) => (await import('./rekey.ts')).runRekey(argv, io),
+  },
+  restore: {
+    summary: 'put a backup into an empty DATA_DIR, and check it by reading it',
+    is_guarded: true,
+    run: async (argv, io) => (await import('./backup.ts')).runBackup('restore', argv, io),
+  },
+};
+
+const HELP = `Understudy: one process between your agents and their model providers.
+
+Usage: understudy COMMAND [options]
+
+${Object.entries(COMMANDS)
+  .map(([name, { summary }]) => `  ${name.padEnd(9)} ${summary}`)
+  .join('\n')}
+
+  understudy COMMAND --help    what a command takes, with examples
+  understudy --version         the version, alone
+
+Exit status: 0 done, 1 failed, 2 wrong use, 78 a bad variable or flag value.
+`;
+
+/**
+ * @param argv what follows `understudy`
+ * @returns the exit status; failures are already told on `io.err`
+ */
+export async function runUnderstudy(argv: string[], io: CliIo): Promise<number> {
+  silenceModelRuntime();
+  const isInProcess = argv[0] === IN_PROCESS;
+  const [name = '', ...rest] = isInProcess ? argv.slice(1) : argv;
+  try {
+    if (name === '--help' || name === '-h' || name === 'help') {
+      await io.out(HELP);
+      return EXIT.done;
+    }
+    if (name === '--version' || name === '-v') {
+      await io.out(`${readVersion()}\n`);
+      return EXIT.done;
+    }
+    if (name === '') {
+      io.err(HELP);
+      return EXIT.usage;
+    }
+    const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+    if (command === undefined) {
+      const meant = findNearestName(name, Object.keys(COMMANDS));
+      const suggestion = meant === null ? '' : `; did you mean ${meant}?`;
+      throw new UsageError(`there is no command ${formatJson(name, 0)}${suggestion}`);
+    }
+    const isGuarded =
+      command.is_guarded === true || (command.is_guarded === 'once' && rest.includes('--once'));
+    if (isGuarded && !isInProcess && !rest.includes('--help') && !rest.includes('-h'))
+      return await runGuarded([name, ...rest], io, nameDatabase(rest));
+    return await command.run(rest, io);
+  } catch (thrown) {
+    return reportFailure(thrown, name, rest, io);
+  }
+}
+
+/** The database that a command reads, as its flags say. */
+function nameDatabase(argv: string[]): string {
+  const at = argv.findIndex((word) => word === '--db' || word.startsWith('--db='));
+  const named = at < 0 ? undefined : argv[at] === '--db' ? argv[at + 1] : argv[at]!.slice('--db='.length);
+  return makeHarmlessLine(named ?? 'the capture database');
+}
+
+function reportFailure(thrown: unknown, name: string, argv: readonly string[], io: CliIo): number {
+  if (thrown instanceof ConfigError) {
+    io.err(`understudy: ${thrown.message}\n`);
+    return thrown.exit_code;
+  }
+  if (thrown instanceof UsageError) {
+    const known = Object.hasOwn(COMMANDS, name) ? `understudy ${name} --help` : 'understudy --help';
+    io.err(`understudy: ${thrown.message}\nSee: ${known}\n`);
+    return thrown.exit_code;
+  }
+  const refusal = describeRefusal(thrown);
+  if (refusal !== null) {
+    const { code, path, dest } = thrown as NodeJS.ErrnoException & { dest?: string };
+    const place = isFull(code) ? (dest ?? path) : path;
+    io.err(`understudy: ${makeHarmlessLine(refusal)}${adviseOn(place, argv)}\n`);
+    return EXIT.failed;
+  }
+  // What else the system refuses (a port in use) is told in its words; anything else is ours and shows where.
+  const isSystemError = thrown instanceof Error && 'code' in thrown;
+  const text = thrown instanceof Error ? (isSystemError ? thrown.message : thrown.stack) : String(thrown);
+  io.err(`understudy: ${text}\n`);
+  return EXIT.failed;
+}
+
+/** What to do about a place that is wrong: whoever has not named it, may not know where it comes from. */
+function adviseOn(path: string | undefined, argv: readonly string[]): string {
+  if (path === undefined) return '';
+  const full = resolve(path);
+  // Commands put `.partial` and the like behind what was named, and make the folders above it.
+  const isOf = (place: string): boolean =>
+    full === place ||
+    full.startsWith(`${place}${sep}`) ||
+    full.startsWith(`${place}.`) ||
+    place.startsWith(`${full}${sep}`);
+  const named = argv.map((word) => word.replace(/^--\w+=/, '')).some((word) => isOf(resolve(word)));
+  if (named) return ': name another place';
+  const { data_dir } = loadConfig({ listener: 'api' });
+  return isOf(data_dir)
+    ? `: put that right, or set another DATA_DIR (${makeHarmlessLine(data_dir)} now)`
+    : '';
+}

@@ -1,0 +1,40 @@
+/**
+ * The command line in the test's own process, for what a process of its own adds nothing to: what it refuses, and with
+ * which words. One at a time, because the environment is the process's. A guarded command runs here, too: not for files
+ * that may be damaged.
+ */
+import { runUnderstudy } from '../../src/cli/command-line.ts';
+import { IN_PROCESS } from '../../src/cli/guard.ts';
+
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+
+/** Runs a command that ends by itself, with this environment alone. */
+export async function runHere(
+  argv: string[],
+  env: Record<string, string> = {},
+): Promise<{ code: number; stdout: string; stderr: string }> {
+  const before = process.env;
+  const heard = SIGNALS.map((signal) => process.listeners(signal));
+  const told = { stdout: '', stderr: '' };
+  process.env = { PATH: before.PATH, ...env };
+  const umask = process.umask(0o077);
+  try {
+    const code = await runUnderstudy([IN_PROCESS, ...argv], {
+      out: async (data) => {
+        told.stdout += typeof data === 'string' ? data : Buffer.from(data).toString();
+      },
+      err: (text) => {
+        told.stderr += text;
+      },
+      is_terminal: false,
+      has_color: false,
+    });
+    return { code, ...told };
+  } finally {
+    process.umask(umask);
+    process.env = before;
+    for (const [at, signal] of SIGNALS.entries())
+      for (const listener of process.listeners(signal))
+        if (!heard[at]!.includes(listener)) process.off(signal, listener);
+  }
+}
