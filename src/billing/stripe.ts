@@ -13,16 +13,20 @@ export interface StripeOptions {
   api_base: string | null;
   /** Where a person goes after the processor's pages. */
   return_url: string;
+  /** Until a request of ours is given up. */
+  request_ms?: number;
 }
 
 export class StripeProcessor implements PaymentProcessor {
   readonly #stripe: Stripe;
   readonly #returnUrl: string;
+  readonly #request_ms: number;
 
-  constructor({ secret_key, api_base, return_url }: StripeOptions) {
+  constructor({ secret_key, api_base, return_url, request_ms = BILLING_REQUEST_MS }: StripeOptions) {
+    this.#request_ms = request_ms;
     const base = api_base === null ? null : new URL(api_base);
     this.#stripe = new Stripe(secret_key, {
-      timeout: BILLING_REQUEST_MS,
+      timeout: request_ms,
       maxNetworkRetries: 1,
       telemetry: false,
       ...(base === null
@@ -106,7 +110,7 @@ export class StripeProcessor implements PaymentProcessor {
   async #call<Value>(work: () => Promise<Value>): Promise<Value> {
     let timer: NodeJS.Timeout | undefined;
     const end = new Promise<never>((_resolve, reject) => {
-      timer = setTimeout(() => reject(new Error('no answer in time')), BILLING_REQUEST_MS);
+      timer = setTimeout(() => reject(new Error('no answer in time')), this.#request_ms);
     });
     try {
       return await Promise.race([work(), end]);

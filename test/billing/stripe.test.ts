@@ -10,7 +10,8 @@ const SECRET = 'whsec_for_tests';
 let server: Server;
 let base: string;
 let requests: { method: string; url: string; body: string; authorization: string }[];
-let answer: (url: string) => { status: number; body: unknown };
+/** null: none is ever given. */
+let answer: (url: string) => { status: number; body: unknown } | null;
 
 beforeEach(async () => {
   requests = [];
@@ -27,17 +28,28 @@ beforeEach(async () => {
         body,
         authorization: request.headers.authorization ?? '',
       });
-      const { status, body: reply } = answer(url);
-      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(reply));
+      const given = answer(url);
+      if (given === null) return;
+      response
+        .writeHead(given.status, { 'content-type': 'application/json' })
+        .end(JSON.stringify(given.body));
     });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 });
-afterEach(() => new Promise((resolve) => server.close(resolve)));
+afterEach(() => {
+  server.closeAllConnections();
+  return new Promise((resolve) => server.close(resolve));
+});
 
-const processor = () =>
-  new StripeProcessor({ secret_key: 'sk_test_secret', api_base: base, return_url: 'http://127.0.0.1:8000/' });
+const processor = (more: { request_ms?: number } = {}) =>
+  new StripeProcessor({
+    secret_key: 'sk_test_secret',
+    api_base: base,
+    return_url: 'http://127.0.0.1:8000/',
+    ...more,
+  });
 
 describe('the processor', () => {
   const request = {
@@ -83,6 +95,12 @@ describe('the processor', () => {
     expect(`${(failure as Error).message}${(failure as Error).stack}`).not.toContain('sk_test');
     await new Promise((resolve) => server.close(resolve));
     await expect(processor().createPortal('cus_1')).rejects.toMatchObject({ code: 'unavailable' });
+  });
+
+  it('says 503 when the processor takes a request and never answers', async () => {
+    answer = () => null;
+    const asked = processor({ request_ms: 200 }).createCheckout(request);
+    await expect(asked).rejects.toMatchObject({ code: 'unavailable' });
   });
 
   it('fetches objects of thin events by id and type, at its own address', async () => {
