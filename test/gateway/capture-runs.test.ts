@@ -1,21 +1,11 @@
-/** What is kept of traffic that goes well: runs, labels, flags, attachments, sealed files; and reading it meanwhile. */
+/** What is kept of traffic that goes well: runs, labels, flags and attachments. */
 import { createHash, randomBytes } from 'node:crypto';
-import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
-import { listSealed } from '../../src/storage/capture/layout.ts';
 import { CliChild } from '../cli/child.ts';
 import { readCaptured } from '../fixtures/capture-files.ts';
-import { flush, readStats, waitForStats } from '../fixtures/capture-gateway.ts';
-import {
-  answerCall,
-  driveRuns,
-  findCall,
-  makeCall,
-  requestBody,
-  responseBody,
-  tagOf,
-} from '../fixtures/capture-traffic.ts';
+import { flush, waitForStats } from '../fixtures/capture-gateway.ts';
 import { openRawClient, rawRequest } from '../fixtures/raw-client.ts';
 import { chunkBytes, messageBytes } from '../fixtures/raw-message.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
@@ -190,67 +180,4 @@ it('attachments from 1 KiB on lie beside the database once, and bodies come back
     expect(readFileSync(join(`${db}.files`, sha256(bytes))).equals(bytes)).toBe(true);
   const stored = await readCaptured(db);
   expect(stored.map(({ request }) => sha256(request))).toEqual(sent.map(sha256));
-});
-
-it('rotation under load: nothing lost, ids go on, sealed files read-only; inspect reads meanwhile', async () => {
-  upstream.script = { onRequest: answerCall };
-  const { child, url, port } = await start();
-  const done: string[] = [];
-  let isOver = false;
-  const load = driveRuns(
-    port,
-    'r',
-    8,
-    5,
-    () => isOver,
-    (call) => done.push(tagOf(call)),
-  );
-  const sealed: string[] = [];
-  for (let round = 1; round <= 3; round++) {
-    const before = done.length;
-    while (done.length < before + 25) await readStats(url);
-    const rotated = (await (await fetch(`${url}/__gw/rotate`, { method: 'POST' })).json()) as Record<
-      string,
-      string
-    >;
-    expect(rotated).toEqual({ sealed: expect.stringMatching(/capture\.\d+-\d+\.mdb$/), opened: db });
-    sealed.push(rotated.sealed!);
-    expect(statSync(rotated.sealed!).mode & 0o777).toBe(0o400);
-  }
-  // While it is written to, another process reads it.
-  await using inspect = new CliChild(['inspect', '--db', db, '--json']);
-  const seen = await inspect.ended;
-  expect(seen).toMatchObject({ code: 0, stderr: '' });
-  expect((JSON.parse(seen.stdout) as { runs: unknown[] }).runs.length).toBeGreaterThan(0);
-  isOver = true;
-  await load;
-  await makeCall(port, { run: 'last', seq: 2, stream: true });
-  done.push('last#2s');
-  expect(await flush(url)).toBe(done.length);
-  const { db: state, exchanges } = await readStats(url);
-  expect(state).toMatchObject({ path: db, sealed: 3 });
-  expect(exchanges).toMatchObject({ captured: done.length, dropped: 0, in_flight: 0 });
-
-  const stored = await readCaptured(db);
-  expect(stored.map(({ record }) => record.id)).toEqual(done.map((_, at) => at + 1));
-  const tags = stored.map(({ request, response }) => {
-    const call = findCall(request)!;
-    expect(request.equals(requestBody(call)) && response.equals(responseBody(call)), tagOf(call)).toBe(true);
-    return tagOf(call);
-  });
-  expect(tags.sort()).toEqual(done.sort());
-  expect(listSealed(db).map(({ path }) => path)).toEqual(sealed);
-
-  const last = { run: 'last', seq: 2, stream: true };
-  for (const [side, bytes] of [
-    ['request', requestBody(last)],
-    ['response', responseBody(last)],
-  ] as const) {
-    await using raw = new CliChild(['inspect', '--db', db, '--exchange', String(done.length), '--raw', side]);
-    expect(await raw.ended).toMatchObject({ code: 0, stdout: bytes.toString() });
-  }
-  await using old = new CliChild(['inspect', '--db', sealed[0]!, '--exchange', '1', '--json']);
-  expect(JSON.parse((await old.ended).stdout)).toMatchObject({ id: 1, status: 200, kind: 'turn' });
-  child.process.kill('SIGTERM');
-  expect(await child.ended).toMatchObject({ code: 0, stderr: expect.not.stringContaining('rror') });
 });
