@@ -42,7 +42,7 @@ export function* readAnsweredTurns(
   outcome: string | null,
 ): Generator<AnsweredTurn, RunFault[]> {
   const own = new RunSource(source, chains, run);
-  const ruledOut = ruleOut(own, outcome);
+  const ruledOut = ruleOut(own, run.exchanges, outcome);
   if (ruledOut.length > 0) return ruledOut;
   const tally = new GoldenTally();
   let lastSeq = 0;
@@ -64,10 +64,12 @@ export function* readAnsweredTurns(
 }
 
 /** What speaks against a run without its bodies; empty when nothing does. */
-function ruleOut(own: RunSource, outcome: string | null): RunFault[] {
+function ruleOut(own: RunSource, exchanges: number, outcome: string | null): RunFault[] {
   const tally = new GoldenTally();
   let isTooLarge = false;
+  let read = 0;
   for (const record of own.exchanges()) {
+    read += 1;
     tally.add(record);
     isTooLarge ||= isLarge(record.request) || isLarge(record.response);
   }
@@ -75,6 +77,7 @@ function ruleOut(own: RunSource, outcome: string | null): RunFault[] {
   const reasons = tally.judge().reasons.filter(({ code }) => code !== 'unlinked');
   const against = judgeOutcome(outcome);
   if (against !== null) reasons.push(against);
+  if (read < exchanges) reasons.push({ code: 'undecodable', words: 'some exchanges cannot be read' });
   return [...codesOf(reasons), ...(isTooLarge ? ['too_large' as const] : [])];
 }
 

@@ -265,7 +265,7 @@ async function judgeByBodies(
       if (judged === undefined) continue;
       const turn = record.kind === 'turn' ? readTurn(source, record.id) : null;
       const link = turn === null ? null : judged.finder.find(turn, record);
-      judged.golden.add(record, link, turn?.conversation ?? null);
+      judged.golden.add(markUnread(record, turn), link, turn?.conversation ?? null);
     }
     next = (listed.at(-1)?.id ?? last) + 1;
     tell(next - 1);
@@ -322,8 +322,10 @@ export interface RunStep {
 /** Reads a run exchange by exchange, in the order of ids. */
 export function* readRun(source: ExchangeSource, runId: string): Generator<RunStep> {
   const reader = new RunReader();
-  for (const record of source.exchanges({ run_id: runId }))
-    yield reader.read(record, readTurn(source, record.id));
+  for (const record of source.exchanges({ run_id: runId })) {
+    const turn = readTurn(source, record.id);
+    yield reader.read(markUnread(record, turn), turn);
+  }
 }
 
 /** Finds how each turn of a run follows from those before it. Keeps a few fingerprints. */
@@ -476,6 +478,12 @@ function isAnswer(message: Message): boolean {
 export function readTurn(source: ExchangeSource, id: number): DecodedTurn | null {
   const copy = source.copy(id);
   return copy === undefined ? null : decodeTurn(copy);
+}
+
+/** A turn whose bodies are not there any more cannot be decoded, whatever was found in them once. */
+function markUnread<T extends ListedExchange>(record: T, turn: DecodedTurn | null): T {
+  const isUnread = turn === null && record.kind === 'turn' && record.shape !== null;
+  return isUnread ? { ...record, undecodable: true } : record;
 }
 
 // One of each stands for those of a hundred thousand runs; nobody adds to them.

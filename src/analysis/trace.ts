@@ -236,6 +236,7 @@ class RunTeller {
   #lastSeq: number | null = null;
   #lastTurnSeq: number | null = null;
   #lastCallsTools = false;
+  #counted = 0;
   turns = 0;
 
   constructor(options: TraceOptions) {
@@ -250,6 +251,7 @@ class RunTeller {
     normal: NormalTurn | null,
   ): void {
     const { seq } = record;
+    this.#counted += 1;
     this.#golden.add(record, link, turn?.conversation ?? null);
     if (seq !== null) {
       this.#firstSeq = Math.min(this.#firstSeq ?? seq, seq);
@@ -295,6 +297,8 @@ class RunTeller {
     const { reasons } = this.#golden.judge(this.#lastCallsTools);
     const against = judgeOutcome(this.#options.outcome);
     if (against !== null) reasons.push(against);
+    const unread = run.exchanges - this.#counted;
+    if (unread > 0) reasons.push({ code: 'undecodable', words: `${unread} of its exchanges cannot be read` });
     return {
       exchanges: run.exchanges,
       first_seq: this.#firstSeq,

@@ -15,6 +15,7 @@ import { openDataKey } from '../std/data-key.ts';
 import { nameAttachment } from '../storage/capture/attachments.ts';
 import { attachmentsFolder, CaptureFileError, listSealed, sealedPath } from '../storage/capture/layout.ts';
 import { CaptureReader, type ReaderOptions } from '../storage/capture/reader.ts';
+import type { UnreadableExchanges } from './unreadable-exchanges.ts';
 
 /** Mapped pages from which on `release` gives them back; the program's own are some 60 MB of them. */
 const MAPPED_BYTES = 112 * 1024 * 1024;
@@ -32,7 +33,10 @@ interface CapturePart {
 }
 
 /** As in ReaderOptions. */
-export type CaptureFilesOptions = Pick<ReaderOptions, 'cache_bytes' | 'data_key'>;
+export interface CaptureFilesOptions extends Pick<ReaderOptions, 'cache_bytes' | 'data_key'> {
+  /** Takes what is damaged; then that counts as not there. Left out: it is thrown. */
+  unreadable?: UnreadableExchanges;
+}
 
 export class CaptureFiles implements ExchangeSource {
   readonly #db: string;
@@ -125,7 +129,7 @@ export class CaptureFiles implements ExchangeSource {
     const part = this.#partOf(id);
     if (part === undefined) return undefined;
     const startedMs = performance.now();
-    const record = this.#read(part).exchange(id);
+    const record = this.#skipDamage(id, () => this.#read(part).exchange(id));
     const tookMs = performance.now() - startedMs;
     this.#reopenMs = this.#isReopening ? tookMs : Math.max(this.#reopenMs, tookMs);
     this.#isReopening = false;
@@ -139,7 +143,18 @@ export class CaptureFiles implements ExchangeSource {
 
   copy(id: number): StoredExchange | undefined {
     const part = this.#partOf(id);
-    return part === undefined ? undefined : this.#read(part).copy(id);
+    return part === undefined ? undefined : this.#skipDamage(id, () => this.#read(part).copy(id));
+  }
+
+  #skipDamage<T>(id: number, read: () => T): T | undefined {
+    try {
+      return read();
+    } catch (error) {
+      const { unreadable } = this.#options;
+      if (unreadable === undefined || !(error instanceof CaptureFileError)) throw error;
+      unreadable.note(id, error.path);
+      return undefined;
+    }
   }
 
   /** Whether an attachment with that SHA-256 is kept beside the database. */
@@ -264,7 +279,9 @@ function measureMappedBytes(): number {
 
 /** With the decoder a reader also knows the facts of exchanges that the writer has not got round to. */
 function openReader(path: string, options: CaptureFilesOptions): CaptureReader {
-  return CaptureReader.open(path, { decode: decodeExchange, ...options });
+  const { unreadable, ...rest } = options;
+  const skipped = unreadable === undefined ? {} : { skipped: (id: number) => unreadable.note(id, path) };
+  return CaptureReader.open(path, { decode: decodeExchange, ...rest, ...skipped });
 }
 
 /** Opens a sealed file; one that was being sealed when it was listed has another name by now. */

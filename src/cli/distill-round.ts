@@ -35,6 +35,7 @@ import { CaptureFiles } from './capture-files.ts';
 import { listRunsDbs, readOutcomes } from './run-outcomes.ts';
 import { StudentAsker } from './student-asker.ts';
 import { TextEmbedder } from './text-embedder.ts';
+import { UnreadableExchanges } from './unreadable-exchanges.ts';
 
 /** Of each open file: a run's own exchanges, and what they are stored against. */
 const CACHE_BYTES = 10 * 1024 * 1024;
@@ -167,7 +168,8 @@ async function readMaterial(
   embedder: TextEmbedder,
 ): Promise<GoldenMaterial> {
   const { data_key = null } = options;
-  const source = await CaptureFiles.open(options.db, { cache_bytes: CACHE_BYTES, data_key });
+  const unreadable = new UnreadableExchanges();
+  const source = await CaptureFiles.open(options.db, { cache_bytes: CACHE_BYTES, data_key, unreadable });
   try {
     const chains = await readChains(source, teller);
     const runsDbs = options.runs_dbs ?? (await listRunsDbs(options.db, options.data_dir));
@@ -183,6 +185,7 @@ async function readMaterial(
           teller.tell(`run ${lookedAt} of ${chains.size}, ${golden} golden`, lookedAt, chains.size),
       });
       await store?.prune();
+      if (unreadable.count > 0) teller.warn(unreadable.describe());
       return material;
     } finally {
       await store?.close();

@@ -20,6 +20,7 @@ import { type CliIo, EXIT } from './io.ts';
 import { Progress } from './progress.ts';
 import { listRunsDbs, readOutcomes } from './run-outcomes.ts';
 import { choosePalette, makeHarmlessLine } from './terminal-text.ts';
+import { UnreadableExchanges } from './unreadable-exchanges.ts';
 
 const HELP = `Shows what a capture database holds: runs, turns, gaps, bodies, and which runs are golden.
 
@@ -53,7 +54,8 @@ Examples:
   understudy inspect --exchange 42 --raw response | jq .
   understudy inspect --json | jq -r '.runs[] | select(.golden) | .run_id'
 
-Exit status: 0 done, 1 failed (no such database, run, exchange or body), 2 wrong use.
+Exit status: 0 done, 1 failed (no such database, run, exchange or body; something is damaged: the rest is shown),
+2 wrong use.
 `;
 
 /** Kept of what was unpacked, of each open file: exchanges are read in order. */
@@ -66,7 +68,7 @@ export interface InspectSurroundings {
   /** Width of the terminal. */
   columns?: number;
   /** Opens the database; CaptureFiles when not given. */
-  open?: (db: string, dataKey: Uint8Array | null) => Promise<OpenSource>;
+  open?: (db: string, dataKey: Uint8Array | null, unreadable?: UnreadableExchanges) => Promise<OpenSource>;
   /** Databases of finished monitor runs that may speak against a run; those of DATA_DIR and beside the file. */
   runs_dbs?: string[];
   now?: () => number;
@@ -101,15 +103,24 @@ export async function runInspect(
   const db = flags.db ?? surroundings.default_db ?? config().capture.db;
   const progress = new Progress(io, io.is_terminal, now);
   try {
-    const open = await (surroundings.open ?? openCapture)(resolve(db), config().data_key);
+    // One that is asked for by its number: why it cannot be read is the answer.
+    const unreadable = flags.exchange === null ? new UnreadableExchanges() : undefined;
+    const opener = surroundings.open ?? openCapture;
+    const open = await opener(resolve(db), config().data_key, unreadable);
     try {
       const columns = surroundings.columns ?? process.stdout.columns;
       const view = openView(open, io, columns, flags, progress);
       if (flags.exchange !== null) return await showExchange(view, flags.exchange);
       const runsDbs = surroundings.runs_dbs ?? (await listRunsDbs(resolve(db), config().data_dir));
       const findOutcomes: FindOutcomes = (runs) => readOutcomes(runsDbs, runs, config().data_key);
-      if (flags.run !== null) return await showRun(view, flags.run, findOutcomes);
-      return await showRuns(view, db, findOutcomes);
+      const status =
+        flags.run === null
+          ? await showRuns(view, db, findOutcomes)
+          : await showRun(view, flags.run, findOutcomes);
+      if (!unreadable?.count) return status;
+      progress.clear();
+      io.err(`understudy: ${makeHarmlessLine(unreadable.describe())}\n`);
+      return EXIT.failed;
     } finally {
       progress.clear();
       await open.close();
@@ -149,11 +160,19 @@ function openView(
 }
 
 /** Opens a capture database; loaded only now, so that `--help` and mistakes answer at once. */
-async function openCapture(db: string, data_key: Uint8Array | null): Promise<OpenSource> {
+async function openCapture(
+  db: string,
+  data_key: Uint8Array | null,
+  unreadable?: UnreadableExchanges,
+): Promise<OpenSource> {
   // The process is this command's alone. Its garbage would grow to several times what it keeps: a hundred thousand runs
   // take 410 MB so, and 480 MB without. V8 passes over a flag that it does not know.
   setFlagsFromString('--heap-growing-percent=50');
   const { CaptureFiles } = await import('./capture-files.ts');
-  const files = await CaptureFiles.open(db, { cache_bytes: CACHE_BYTES, data_key });
+  const files = await CaptureFiles.open(db, {
+    cache_bytes: CACHE_BYTES,
+    data_key,
+    ...(unreadable === undefined ? {} : { unreadable }),
+  });
   return { source: files, count: files.count, close: () => files.close() };
 }

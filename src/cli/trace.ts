@@ -20,6 +20,7 @@ import { type CliIo, EXIT, UsageError } from './io.ts';
 import { Progress } from './progress.ts';
 import { listRunsDbs, OutcomesError, readOutcomes } from './run-outcomes.ts';
 import { formatJson, makeHarmlessLine } from './terminal-text.ts';
+import { UnreadableExchanges } from './unreadable-exchanges.ts';
 
 const HELP = `Writes the runs of a capture database as JSON lines (svc_trace_v1): every turn in one form for all providers, and
 whether the run proves what it shows (golden). Sealed files beside the database are read with it.
@@ -41,7 +42,7 @@ Examples:
   understudy trace --run checkout-fix-17 | jq '.turns[].content'
   understudy trace | jq -r 'select(.provenance.supports_universal_claims | not) | .run_id, .provenance.reasons[].words'
 
-Exit status: 0 done, 1 failed (no such database or run, a damaged file), 2 wrong use.
+Exit status: 0 done, 1 failed (no such database or run; something is damaged: the rest is written), 2 wrong use.
 `;
 
 /** What is read of a capture database. `CaptureFiles` is one. */
@@ -57,7 +58,7 @@ export interface TraceSurroundings {
   /** Used when --db is not given. */
   default_db?: string;
   /** Opens the database; CaptureFiles when not given. */
-  open?: (db: string, dataKey: Uint8Array | null) => Promise<TraceSource>;
+  open?: (db: string, dataKey: Uint8Array | null, unreadable: UnreadableExchanges) => Promise<TraceSource>;
   /** Databases of finished monitor runs that may speak against a run; those of DATA_DIR and beside the file. */
   runs_dbs?: string[];
   now?: () => number;
@@ -92,7 +93,8 @@ export async function runTrace(
   }
   const progress = new Progress(io, io.is_terminal && out !== undefined, surroundings.now ?? Date.now);
   try {
-    const source = await (surroundings.open ?? openFiles)(db, config().data_key);
+    const unreadable = new UnreadableExchanges();
+    const source = await (surroundings.open ?? openFiles)(db, config().data_key, unreadable);
     try {
       const chains = new RunChains(run ?? null);
       for (const record of source.summaries()) {
@@ -117,7 +119,9 @@ export async function runTrace(
       } finally {
         await sink.close();
       }
-      return EXIT.done;
+      if (unreadable.count === 0) return EXIT.done;
+      io.err(`understudy: ${makeHarmlessLine(unreadable.describe())}\n`);
+      return EXIT.failed;
     } finally {
       await source.close();
     }
@@ -373,7 +377,11 @@ async function readJournal(path: string, head: string): Promise<JournalLine[]> {
   return lines;
 }
 
-async function openFiles(db: string, data_key: Uint8Array | null): Promise<TraceSource> {
+async function openFiles(
+  db: string,
+  data_key: Uint8Array | null,
+  unreadable: UnreadableExchanges,
+): Promise<TraceSource> {
   const { CaptureFiles } = await import('./capture-files.ts');
-  return CaptureFiles.open(db, { data_key });
+  return CaptureFiles.open(db, { data_key, unreadable });
 }

@@ -1,4 +1,5 @@
 /** `inspect` and `trace` on files that are none, are cut off or damaged: one clear line and exit 1, whatever is wrong. */
+import { randomBytes } from 'node:crypto';
 import {
   chmodSync,
   copyFileSync,
@@ -220,4 +221,66 @@ describe('a guarded command', () => {
     expect(status).toBe(78);
     expect(err).toBe('--in-process inspect --x\ninternal affairs\n\r\u001b[Kdone 5 %');
   });
+});
+
+describe('inspect and trace go past what is damaged, say how much that is, and end with 1', () => {
+  const keys = [null, randomBytes(32)];
+  for (const data_key of keys)
+    for (const is_indexed of [true, false])
+      it(`${data_key === null ? '' : 'under a data key, '}${is_indexed ? 'with' : 'without'} an index`, async () => {
+        const home = mkdtempSync(path.join(folder, 'one-'));
+        const db = path.join(home, 'capture.mdb');
+        const log = await CaptureLog.open({ path: db, redact: false, data_key });
+        const answer = { type: 'message', role: 'assistant', content: [{ type: 'text', text: 'done' }] };
+        const response_body = Buffer.from(JSON.stringify({ ...answer, stop_reason: 'end_turn' }));
+        for (let i = 1; i <= 9; i++) {
+          const request_body = Buffer.from(
+            JSON.stringify({ model: 'm', messages: [{ role: 'user', content: `task ${i}` }] }),
+          );
+          await log.append([makeExchange({ run_id: `run-${i}`, request_body, response_body })]);
+        }
+        if (is_indexed) while ((await log.indexSome(decodeExchange, 1_000)) > 0);
+        await log.close();
+        const env = openCaptureEnv(db, 'write', data_key);
+        const keys = [...env.blocks.getKeys()];
+        const spoilt = keys.findLast((key) => key <= 4)!;
+        const next = keys.find((key) => key > 4) ?? 10;
+        const block = Buffer.from(env.blocks.get(spoilt)!);
+        block.fill(0x5a, 12);
+        env.root.transactionSync(() => env.blocks.putSync(spoilt, block));
+        await env.root.close();
+        const lost = Array.from({ length: next - spoilt }, (_, i) => `run-${spoilt + i}`);
+
+        const keyFile = path.join(home, 'key');
+        if (data_key !== null) writeFileSync(keyFile, data_key, { mode: 0o600 });
+        const around = { DATA_DIR: home, ...(data_key === null ? {} : { DATA_KEY_FILE: keyFile }) };
+        const shown = await runCli(['inspect', '--json'], around);
+        expect(shown.stderr).toMatch(new RegExp(`capture.mdb: ${lost.length} exchanges? cannot be read`));
+        expect(shown.code).toBe(1);
+        const rest = Array.from({ length: 9 }, (_, i) => `run-${i + 1}`).filter((id) => !lost.includes(id));
+        expect(rest.length).toBeGreaterThan(0);
+        const runs = (JSON.parse(shown.stdout) as { runs: { run_id: string }[] }).runs.map(
+          (run) => run.run_id,
+        );
+        expect(runs).toEqual(expect.arrayContaining(rest));
+
+        const traced = await runCli(['trace'], around);
+        expect(traced.stderr).toContain('cannot be read');
+        expect(traced.code).toBe(1);
+        const lines = traced.stdout
+          .trim()
+          .split('\n')
+          .map((line) => JSON.parse(line));
+        for (const line of lines) {
+          expect(line.turns.length).toBe(lost.includes(line.run_id) ? 0 : 1);
+          if (lost.includes(line.run_id)) expect(line.provenance.complete).toBe(false);
+        }
+        expect(lines.map((line) => line.run_id)).toEqual(expect.arrayContaining(rest));
+
+        // One that is asked for by its number is answered for itself.
+        expect((await runCli(['inspect', '--exchange', `${spoilt}`], around)).stderr).toContain(
+          `exchange ${spoilt}`,
+        );
+        expect((await runCli(['inspect', '--exchange', rest.at(-1)!.slice(4)], around)).code).toBe(0);
+      });
 });

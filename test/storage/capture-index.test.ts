@@ -258,6 +258,21 @@ describe('runs without a label', () => {
     unpacked.mockRestore();
   });
 
+  it('are found under a data key by a reader that is opened again, too', async () => {
+    const path = join(makeFolder(), 'capture.mdb');
+    const data_key = Buffer.alloc(32, 3);
+    const log = await CaptureLog.open({ path, redact: true, data_key });
+    onTestFinished(() => log.close());
+    await log.append([ask('a', 'x'), ask('a x b')]);
+    const first = CaptureReader.open(path, { decode, data_key });
+    const found = [...first.summaries()];
+    await first.close();
+    const second = first.openAgain();
+    onTestFinished(() => second.close());
+    expect([...second.summaries()]).toEqual(found);
+    expect(second.body(2, 'request')).toEqual(ask('a x b').request_body);
+  });
+
   it('go past an exchange that the decoder fails on', async () => {
     const log = await openLog(makeFolder());
     await log.append([ask('a', 'x'), ask('a x b')]);

@@ -29,7 +29,7 @@ import { ALIKE, compareSketches, SKETCH_CHARS } from '../../domain/prompt-sketch
 import { leaveRest } from '../../std/own-memory.ts';
 import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 import type { BlockReader } from './blocks.ts';
-import { type CaptureEnv, readMetaNumber } from './layout.ts';
+import { type CaptureEnv, CaptureFileError, readMetaNumber } from './layout.ts';
 import { completeRecord, type ExchangeSummary, type StoredMeta, summarize } from './record.ts';
 
 /** The stored copy as a decoder wants it. */
@@ -246,7 +246,7 @@ function blockKey(id: number, firstId: number): number {
 }
 
 /** Encoded as rows of values, so that 64 of them compress well and names are not repeated. */
-function encodeSummaries(summaries: ExchangeSummary[]): Buffer {
+function encodeSummaries(summaries: (ExchangeSummary | null)[]): Buffer {
   return compressZstd(Buffer.from(JSON.stringify(summaries), 'utf8'));
 }
 
@@ -254,8 +254,8 @@ function unpackSummaries(value: Buffer): Buffer {
   return decompressZstd(value, { maxOutputLength: 256 << 20 });
 }
 
-function decodeSummaries(value: Buffer): ExchangeSummary[] {
-  return JSON.parse(unpackSummaries(value).toString('utf8')) as ExchangeSummary[];
+function decodeSummaries(value: Buffer): (ExchangeSummary | null)[] {
+  return JSON.parse(unpackSummaries(value).toString('utf8')) as (ExchangeSummary | null)[];
 }
 
 /** What the decoder gets of an exchange. */
@@ -305,16 +305,16 @@ export class ExchangeIndex {
   #stored: number;
   /** The id after which those found here begin: `#stored`, or less when the writer has caught up with some of them. */
   #foundAfter: number;
-  /** Found by a reader, as the file would hold them: there may be a million. Each has FACTS_PER_BLOCK. */
+  /** Found by a reader, as the file would hold them, null for what cannot be read: there may be a million. Each has FACTS_PER_BLOCK. */
   #packed: Buffer[] = [];
-  /** Found since; ids are without holes. */
-  #pending: ExchangeSummary[] = [];
+  /** Found since; ids are without holes. A reader's are null where an exchange cannot be read; a writer's never. */
+  #pending: (ExchangeSummary | null)[] = [];
   /** The writer's, to be written. */
   #pendingTurns: Turn[] = [];
   readonly #isWriter: boolean;
   #turnMap: TurnMap | null = null;
-  #lastBlock: { key: number; summaries: ExchangeSummary[] } | null = null;
-  #lastPacked: { at: number; summaries: ExchangeSummary[] } | null = null;
+  #lastBlock: { key: number; summaries: (ExchangeSummary | null)[] } | null = null;
+  #lastPacked: { at: number; summaries: (ExchangeSummary | null)[] } | null = null;
 
   /** @param isWriter what is found will be stored */
   constructor(env: CaptureEnv, blocks: BlockReader, isWriter: boolean) {
@@ -358,8 +358,8 @@ export class ExchangeIndex {
     this.#lastBlock = null;
   }
 
-  /** The summary of an indexed exchange; undefined beyond `indexed`. */
-  readSummary(id: number): ExchangeSummary | undefined {
+  /** The summary of an indexed exchange; null when it could not be read, undefined beyond `indexed`. */
+  readSummary(id: number): ExchangeSummary | null | undefined {
     if (id > this.#stored) return this.#readFound(id - this.#foundAfter - 1);
     if (id < this.#firstId) return undefined;
     const key = blockKey(id, this.#firstId);
@@ -381,7 +381,7 @@ export class ExchangeIndex {
     return at;
   }
 
-  #readFound(at: number): ExchangeSummary | undefined {
+  #readFound(at: number): ExchangeSummary | null | undefined {
     const block = Math.floor(at / FACTS_PER_BLOCK);
     if (block >= this.#packed.length) return this.#pending[at - this.#packed.length * FACTS_PER_BLOCK];
     if (this.#lastPacked?.at !== block)
@@ -389,7 +389,7 @@ export class ExchangeIndex {
     return this.#lastPacked.summaries[at % FACTS_PER_BLOCK];
   }
 
-  #readBlock(key: number): ExchangeSummary[] {
+  #readBlock(key: number): (ExchangeSummary | null)[] {
     if (this.#lastBlock?.key === key) return this.#lastBlock.summaries;
     const value = this.#env.facts.get(key);
     const summaries = value === undefined ? [] : decodeSummaries(value);
@@ -397,15 +397,24 @@ export class ExchangeIndex {
     return summaries;
   }
 
-  /** Indexes the next exchange in memory; false when there is none. */
+  /**
+   * Indexes the next exchange in memory; false when there is none. A reader goes past one that is damaged.
+   * @throws {import('./layout.ts').CaptureFileError} damaged, for the writer
+   */
   indexNext(decode: DecodeExchange): boolean {
     const id = this.indexed + 1;
-    const meta = this.#blocks.readMeta(id);
-    if (meta === undefined) return false;
-    const { record } = meta;
-    const { facts, kind } = this.#readFacts(meta, decode);
-    const runId = kind === 'turn' ? this.#addTurn(record, facts) : record.run_id;
-    this.#pending.push(summarize({ ...record, kind }, runId, facts));
+    let summary: ExchangeSummary | null = null;
+    try {
+      const meta = this.#blocks.readMeta(id);
+      if (meta === undefined) return false;
+      const { record } = meta;
+      const { facts, kind } = this.#readFacts(meta, decode);
+      const runId = kind === 'turn' ? this.#addTurn(record, facts) : record.run_id;
+      summary = summarize({ ...record, kind }, runId, facts);
+    } catch (error) {
+      if (this.#isWriter || !(error instanceof CaptureFileError)) throw error;
+    }
+    this.#pending.push(summary);
     if (!this.#isWriter && this.#pending.length === FACTS_PER_BLOCK) {
       this.#lastPacked = { at: this.#packed.length, summaries: this.#pending };
       this.#packed.push(leaveRest(encodeSummaries(this.#pending)));
@@ -523,7 +532,7 @@ export class ExchangeIndex {
   /** Writes what is pending, in one transaction. For the writer alone. @throws lmdb's error; nothing is lost then */
   store(): void {
     if (this.#pending.length === 0) return;
-    const blocks = new Map<number, ExchangeSummary[]>();
+    const blocks = new Map<number, (ExchangeSummary | null)[]>();
     for (let i = 0; i < this.#pending.length; i++) {
       const id = this.#stored + 1 + i;
       const key = blockKey(id, this.#firstId);
@@ -532,7 +541,7 @@ export class ExchangeIndex {
         block = id === key ? [] : this.#readBlock(key).slice(0, id - key);
         blocks.set(key, block);
       }
-      block.push(this.#pending[i]!);
+      block.push(this.#pending[i] ?? null);
     }
     const values = [...blocks].map(([key, summaries]) => ({ key, value: encodeSummaries(summaries) }));
     const indexed = this.indexed;
@@ -563,6 +572,6 @@ export class ExchangeIndex {
   /** The record as the world sees it; for an exchange beyond the index, without facts. */
   complete(record: ExchangeRecord): ExchangeRecord {
     const summary = this.readSummary(record.id);
-    return summary === undefined ? record : completeRecord(record, summary);
+    return summary ? completeRecord(record, summary) : record;
   }
 }

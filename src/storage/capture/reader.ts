@@ -11,7 +11,7 @@ import {
   makeStoredCopy,
   type StoredCopy,
 } from './facts.ts';
-import { type CaptureEnv, nameDamage, openCaptureEnv } from './layout.ts';
+import { type CaptureEnv, CaptureFileError, nameDamage, openCaptureEnv } from './layout.ts';
 import { completeRecord, type ExchangeSummary, summarize } from './record.ts';
 
 /** Kept of unpacked blocks, and again of bodies. */
@@ -26,6 +26,8 @@ export interface ReaderOptions {
   decode?: DecodeExchange;
   /** Under which the file must be; null or left out: under none. */
   data_key?: Uint8Array | null;
+  /** Told of each exchange that cannot be read when many are gone through; left out: the first one ends that. */
+  skipped?: (id: number) => void;
 }
 
 export interface ExchangeFilter {
@@ -119,10 +121,17 @@ export class CaptureReader {
     // What a block of the index holds is read at once.
     let wasFound = false;
     for (let id = Math.max(first_id, filter.from_id ?? 1); id <= last_id; id++) {
-      if (!wasFound || id % FACTS_PER_BLOCK === 1) id = find(id);
-      if (id > last_id) return;
-      wasFound = true;
-      const summary = nameDamage(this.path, () => this.#readSummary(id));
+      let summary: ExchangeSummary | undefined;
+      try {
+        if (!wasFound || id % FACTS_PER_BLOCK === 1) id = find(id);
+        if (id > last_id) return;
+        wasFound = true;
+        summary = nameDamage(this.path, () => this.#readSummary(id));
+      } catch (error) {
+        if (this.#options.skipped === undefined || !(error instanceof CaptureFileError)) throw error;
+        this.#options.skipped(id);
+        continue;
+      }
       if (summary === undefined) return;
       if (run_id === undefined || summary.run_id === run_id) yield summary;
     }
@@ -131,9 +140,12 @@ export class CaptureReader {
   #readSummary(id: number): ExchangeSummary | undefined {
     if (id > this.#index.indexed || id % 1_024 === 0) this.#refresh(id);
     const summary = this.#index.readSummary(id);
-    if (summary !== undefined) return summary;
+    if (summary) return summary;
     const meta = this.#blocks.readMeta(id);
-    return meta === undefined ? undefined : summarize(meta.record, meta.record.run_id, null);
+    if (meta === undefined) return undefined;
+    // What the index could not read: this says why.
+    if (summary === null) this.#blocks.readBodies(id, meta);
+    return summarize(meta.record, meta.record.run_id, null);
   }
 
   /** Records in the order of ids. @throws {import('./layout.ts').CaptureFileError} damaged */
