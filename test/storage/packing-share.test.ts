@@ -8,7 +8,6 @@ import {
 } from '../../src/storage/capture/packing-share.ts';
 
 const NOTHING: TidyBacklog = { waiting_blocks: 0, waiting_bytes: 0, oldest_s: 0, unindexed: 0 };
-const MIB = 1 << 20;
 const GIB = 1 << 30;
 
 it('some share is always there', () => {
@@ -17,10 +16,10 @@ it('some share is always there', () => {
 });
 
 it.each([
-  ['bytes that wait', (part: number) => ({ waiting_bytes: part * 512 * MIB }), 0, 0.5],
+  ['bytes that wait', (part: number) => ({ waiting_bytes: part * 2 * GIB }), 0, 0.5],
   ['bytes, beside a large database', (part: number) => ({ waiting_bytes: part * 8 * GIB }), 8 * GIB, 0.5],
   ['how long they do', (part: number) => ({ oldest_s: part * 600 }), GIB, 0.5],
-  ['what the index lacks', (part: number) => ({ unindexed: part * 50_000 }), GIB, 0.25],
+  ['what the index lacks', (part: number) => ({ unindexed: part * 500_000 }), GIB, 0.1],
 ])('grows with %s, up to a bound and little by little', (_of, wait, packed, most) => {
   let before = LEAST_SHARE;
   for (let part = 0.01; part <= 1; part += 0.01) {

@@ -20,16 +20,16 @@ export const LEAST_SHARE = 0.05;
 /** The largest for packing: the rest is for what comes. */
 const PACKING_SHARE_MAX = 0.5;
 /** The same for the index: readers can do without it, only slower. */
-const INDEX_SHARE_MAX = 0.25;
+const INDEX_SHARE_MAX = 0.1;
 /**
  * Packing gets its largest share when as many bytes wait as the database holds, for then the disk holds twice what it would
  * at rest; or so many, since a young database holds next to nothing.
  */
-const WAITING_BYTES = 512 << 20;
+const WAITING_BYTES = 2 ** 31;
 /** The same when the oldest block has waited so long. */
 const WAITING_S = 600;
 /** The index gets its largest share when it lacks so many exchanges. */
-const UNINDEXED = 50_000;
+const UNINDEXED = 500_000;
 
 /** 0: nothing waits to be packed; 1: as much as may. */
 export function measurePackingNeed(backlog: TidyBacklog, packedBytes: number): number {
