@@ -2,7 +2,7 @@
  * What is wrong with a place in the file system, in words that name it: the system's own say `ENOTDIR` of a path that was
  * never named, and not which part of it is no folder. Any thread.
  */
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, statfsSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
 
@@ -45,8 +45,22 @@ export function namePlace<Thrown>(thrown: Thrown, path: string): Thrown {
   const { code, syscall, path: named } = thrown as NodeJS.ErrnoException;
   if (named !== undefined) return thrown;
   const known = syscall === undefined ? readSystemCode(code, thrown.message) : code;
-  if (known !== undefined) Object.assign(thrown, { code: known, path });
-  return thrown;
+  if (known === undefined) return thrown;
+  const isShortWrite = known === 'EIO' && syscall === undefined && hasNoRoom(path);
+  return Object.assign(thrown, { code: isShortWrite ? 'ENOSPC' : known, path });
+}
+
+/** A file system with less is full: what LMDB could not write whole, it has filled. */
+const ROOM_BYTES = 64 << 10;
+
+/** LMDB calls a write an I/O error when less was taken than it gave, as a disk does that is full by then. */
+function hasNoRoom(path: string): boolean {
+  try {
+    const { bavail, bsize } = statfsSync(dirname(path));
+    return bavail * bsize < ROOM_BYTES;
+  } catch {
+    return false;
+  }
 }
 
 /** What LMDB says of a copy that fails, for which it tells no number. */

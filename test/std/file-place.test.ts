@@ -1,5 +1,14 @@
 /** What the file system refuses, in words. */
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { createConnection } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -81,4 +90,13 @@ describe('a refusal', () => {
     });
     expect(describeRefusal(error)).toBeNull();
   });
+});
+
+it('a short write of LMDB is told as what it is: no room, or an error of the disk', () => {
+  const shortWrite = () => Object.assign(new Error('Input/output error'), { code: 5 });
+  const folder = makeFolder();
+  expect(namePlace(shortWrite(), join(folder, 'main.mdb'))).toMatchObject({ code: 'EIO' });
+  // A file system that never has room; Linux has one everywhere.
+  if (existsSync('/proc/self'))
+    expect(namePlace(shortWrite(), '/proc/self/main.mdb')).toMatchObject({ code: 'ENOSPC' });
 });

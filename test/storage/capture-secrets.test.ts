@@ -190,12 +190,19 @@ describe('keys inside bodies', () => {
       Buffer.from(
         [...value].map((char) => `data: {"delta":{"type":"text_delta","text":"${char}"}}\n\n`).join(''),
       );
-    for (const redact of [true, false]) {
+    // Whatever type they are said to be of.
+    for (const [redact, type] of [
+      [true, 'text/event-stream'],
+      [false, 'text/event-stream'],
+      [true, 'text/plain'],
+      [true, 'application/octet-stream'],
+      [false, 'application/json'],
+    ] as const) {
       const { bodies } = await store(
         [key, credential].map((value) =>
           makeExchange({
             request_headers: ['x-api-key', credential],
-            response_headers: ['content-type', 'text/event-stream'],
+            response_headers: ['content-type', type],
             response_body: makeEvents(`it is ${value}!`),
           }),
         ),

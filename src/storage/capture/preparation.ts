@@ -100,6 +100,9 @@ const NO_BYTES = new Uint8Array(0);
 const MASK_BYTES = Buffer.from(MASK, 'latin1');
 const EVENT_STREAM_FRAMES = /application\/vnd\.amazon\.eventstream/i;
 const SERVER_SENT_EVENTS = /text\/event-stream/i;
+const OPENING_BRACE = 0x7b;
+/** How a stream of events begins, whatever its type says. */
+const EVENT_BEGINNINGS = ['data:', 'event:', 'id:', 'retry:', ':'].map((field) => Buffer.from(field));
 
 const NO_SECRETS = makeSecretSet([]);
 export const NO_FILES: readonly FoundAttachment[] = Object.freeze([]);
@@ -647,7 +650,9 @@ function editBody(raw: Buffer, base: PreparedBody | null, prefix: number, search
   if (!isUnderway && shapes && !cut && isOfText(raw, contentType)) {
     if (byteEngine.isPlain(raw, needles.packed_all, MIN_BASE64_CHARS)) return plainBody(raw);
   }
-  const whole = wrapBinaryBody(raw, contentType);
+  // Secrets in pieces can lie anywhere before and after what is new.
+  const events = isSearchedInParts(raw, contentType);
+  const whole = events ? null : wrapBinaryBody(raw, contentType);
   // A file with a secret in it is kept as a text is, masked.
   if (whole !== null && !mayHoldPlaceholder(raw) && findSecrets(raw, wanted, work).length === 0) {
     return finishBody(raw, [{ ...whole, text: whole.placeholder, is_file: true }], [whole], false);
@@ -658,8 +663,6 @@ function editBody(raw: Buffer, base: PreparedBody | null, prefix: number, search
   const kept: Edit[] = [];
   const keptTail: Edit[] = [];
   let keepsFiles = false;
-  // Secrets in pieces can lie anywhere before and after what is new.
-  const events = isSearchedInParts(contentType);
   if (base !== null && prefix > SCAN_MARGIN_BYTES && !events) {
     keepsFiles = base.keeps_files;
     // Back to where the token begins that the margin begins in: what is new may make a key of it.
@@ -744,8 +747,8 @@ let textType: string | null = null;
 
 /** Whether the body is text, in one piece. */
 function isOfText(raw: Buffer, contentType: string | null): boolean {
-  if (contentType === textType) return true;
-  if (isSearchedInParts(contentType) || isBinary(raw, contentType)) return false;
+  if (contentType === textType && !beginsAsEvents(raw)) return true;
+  if (isSearchedInParts(raw, contentType) || isBinary(raw, contentType)) return false;
   // Short ones are not judged by their type.
   const isJudged = raw.length >= ATTACHMENT_BYTES_MIN;
   if (isJudged && (contentType === null || !EVENT_STREAM_FRAMES.test(contentType))) textType = contentType;
@@ -753,8 +756,14 @@ function isOfText(raw: Buffer, contentType: string | null): boolean {
 }
 
 /** Whether secrets in this body may come in pieces. */
-function isSearchedInParts(contentType: string | null): boolean {
-  return contentType !== null && SERVER_SENT_EVENTS.test(contentType);
+function isSearchedInParts(raw: Buffer, contentType: string | null): boolean {
+  return (contentType !== null && SERVER_SENT_EVENTS.test(contentType)) || beginsAsEvents(raw);
+}
+
+function beginsAsEvents(raw: Buffer): boolean {
+  // JSON is nearly all there is.
+  if (raw.length === 0 || raw[0] === OPENING_BRACE) return false;
+  return EVENT_BEGINNINGS.some((field) => field.equals(raw.subarray(0, field.length)));
 }
 
 /** The longest beginning of a needle that the bytes end with, if it is long enough to be told from a word. */
