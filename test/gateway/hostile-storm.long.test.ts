@@ -140,9 +140,9 @@ async function sendOddFraming(port: number, prng: Prng): Promise<void> {
   }
 }
 
-/** Resident memory in MB. */
+/** Resident memory in MB, without what the processes share: that is the queue, and counted in both. */
 function readMemory(pid: number): number {
-  const found = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'));
+  const found = /^RssAnon:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'));
   return found === null ? 0 : Number(found[1]) / 1_024;
 }
 
