@@ -9,7 +9,7 @@ import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import autocannon from 'autocannon';
-import { decodeExchange } from '../src/gateway/turns/decode.ts';
+import { decodeExchange } from '../src/providers/decode.ts';
 import { CaptureLog } from '../src/storage/capture/log.ts';
 import { CaptureReader } from '../src/storage/capture/reader.ts';
 import { takeMedian } from './quantiles.ts';

@@ -16,7 +16,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { IN_PROCESS } from '../src/cli/guard.ts';
 import type { CapturedExchange } from '../src/domain/exchange.ts';
-import { decodeExchange } from '../src/gateway/turns/decode.ts';
+import { decodeExchange } from '../src/providers/decode.ts';
 import { CaptureLog } from '../src/storage/capture/log.ts';
 import { makeRandom } from './storage-runs.ts';
 

@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import type { CapturedExchange } from '../src/domain/exchange.ts';
-import { decodeExchange } from '../src/gateway/turns/decode.ts';
+import { decodeExchange } from '../src/providers/decode.ts';
 import { CaptureLog } from '../src/storage/capture/log.ts';
 import { CaptureReader } from '../src/storage/capture/reader.ts';
 import { saveResult, takeProvenance } from './results.ts';

@@ -4,8 +4,6 @@ import { dirname } from 'node:path';
 import * as Comlink from 'comlink';
 import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
 import { closeMappedMemory, MemoryPart, makeMappedMemory } from '../actors/capture-writer/mapped-memory.ts';
-import { startFrontHost } from '../actors/front-host.ts';
-import type { HostOptions } from '../actors/host.ts';
 import { allocateRateTable } from '../actors/rate-bucket/table.ts';
 import { FRONT_KINDS, PINS } from '../actors/supervision.ts';
 import { type MetricsData, ProcessMetrics } from './api/metrics.ts';
@@ -14,9 +12,7 @@ import { loadEmbeddedSecret } from './auth/embedded-secret.ts';
 import { Revocations } from './auth/revocations.ts';
 import { OWNER, signUserToken } from './auth/sign-token.ts';
 import { type Config, silenceModelRuntime } from './config.ts';
-import { Front, type Parts } from './front.ts';
-import { FrontThreads } from './front-threads.ts';
-import { CaptureControl, type CaptureFront } from './gateway/capture-control.ts';
+import { CaptureControl, type CaptureFront } from './gateway/capture/capture-control.ts';
 import { ConnectionWatch } from './http/connection-watch.ts';
 import { findPort } from './http/port.ts';
 import {
@@ -43,7 +39,11 @@ import { databasePaths, tryStores } from './storage/lmdb/stores.ts';
 import { findLoosePlaces } from './storage/loose-places.ts';
 import { settlePlan } from './storage/rekey-plan.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './storage/writer-claim.ts';
-import { checkStudent, StudentThread } from './student-thread.ts';
+import type { HostOptions } from './threads/actor-thread-entry.ts';
+import { startFrontHost } from './threads/server-actors.ts';
+import { Front, type Parts } from './threads/server-thread.ts';
+import { FrontThreads } from './threads/server-threads.ts';
+import { checkStudent, StudentThread } from './threads/student-thread.ts';
 
 /** What runs after a start. */
 export interface RunningUnderstudy {
@@ -150,7 +150,7 @@ async function startAll(
   const compute = parts.api ? openComputePool(config) : null;
   if (compute !== null) stops.push(() => compute.close());
   const actors = new ActorThreads({
-    entry: resolveModuleUrl('../actors/host.ts', import.meta.url),
+    entry: resolveModuleUrl('./threads/actor-thread-entry.ts', import.meta.url),
     placement,
     options,
     ...(compute === null ? {} : { compute: compute.run }),
@@ -375,7 +375,7 @@ async function openStudent({ relegation, log_level }: Config, log: Log): Promise
   if (relegation === null) return null;
   const { directory, mode, key, timeout_ms, prices } = relegation;
   await checkStudent(directory);
-  const entry = resolveModuleUrl('../actors/student.ts', import.meta.url);
+  const entry = resolveModuleUrl('./threads/student-thread-entry.ts', import.meta.url);
   return new StudentThread({ entry, directory, mode, key, timeout_ms, prices, log_level, log });
 }
 
@@ -395,7 +395,7 @@ function withTokenSecret(config: Config, parts: Parts): Config {
 
 function openComputePool(config: Config): ComputePool {
   return new ComputePool({
-    entry: resolveModuleUrl('../actors/compute.ts', import.meta.url),
+    entry: resolveModuleUrl('./threads/compute-thread-entry.ts', import.meta.url),
     threads: COMPUTE_THREADS,
     options: { model_dir: findModelDir(config.embedding) },
     queue_calls_max: COMPUTE_QUEUE_CALLS,

@@ -4,9 +4,9 @@
  * request by embedding, above a fixed threshold. Bench process.
  */
 
-import type { StudentAnswer } from '../../src/domain/student/decision.ts';
-import { hashString } from '../../src/domain/student/json-values.ts';
-import { readTokens } from '../../src/domain/student/text-tokens.ts';
+import type { StudentAnswer } from '../../src/student/model/decision.ts';
+import { hashString } from '../../src/student/model/json-values.ts';
+import { readTokens } from '../../src/student/model/text-tokens.ts';
 import type { MessagesRequest, WireBlock } from './agent-families.ts';
 import type { RecordedStep } from './relegation-runs.ts';
 

@@ -1,12 +1,12 @@
 /** Golden runs of the synthetic families, as the student learns them. Bench process. */
 
-import { type AnswerDigest, digestAnswer } from '../../src/domain/student/answer.ts';
-import type { StepDigest } from '../../src/domain/student/step.ts';
-import type { LearnedStep } from '../../src/domain/student/student-fit.ts';
 import type { NormalAnswer } from '../../src/domain/turn.ts';
-import { readMessagesStep } from '../../src/gateway/turns/messages-step.ts';
-import { readMessagesBlocks } from '../../src/gateway/turns/normal-messages.ts';
-import { NormalReading } from '../../src/gateway/turns/normal-reading.ts';
+import { readMessagesBlocks } from '../../src/providers/messages/normal-turn.ts';
+import { NormalReading } from '../../src/providers/normal-reading.ts';
+import { type AnswerDigest, digestAnswer } from '../../src/student/model/answer.ts';
+import type { StepDigest } from '../../src/student/model/step.ts';
+import type { LearnedStep } from '../../src/student/model/student-fit.ts';
+import { readMessagesStep } from '../../src/student/serving/messages-step.ts';
 import { FAMILY_NAMES, type MessagesAnswer, type MessagesRequest, startRun } from './agent-families.ts';
 
 /** A step of a golden run, with the request as it was for the baselines. */

@@ -3,7 +3,7 @@
  * runs to learn from, others held out, and runs of kinds that were never seen. Beside two caches. Bench process.
  *
  * Two measures. Step by step: each step of a held-out run with the context that the frontier model made; an error is an
- * answer that does not agree with the frontier model's (src/domain/student/agreement.ts). In the loop: the student acts
+ * answer that does not agree with the frontier model's (src/student/model/agreement.ts). In the loop: the student acts
  * in the world until a step is not covered, the frontier model then ends the run; success is what the world says, so
  * that it does not depend on the definition of agreement.
  *
@@ -12,12 +12,12 @@
  */
 
 import { parseArgs } from 'node:util';
-import { answersAgree } from '../../src/domain/student/agreement.ts';
-import { type Calibration, CURVE_TARGETS, calibrateStudent } from '../../src/domain/student/calibration.ts';
-import type { StudentAnswer } from '../../src/domain/student/decision.ts';
-import { Student, type StudentIndex } from '../../src/domain/student/student.ts';
-import { fitStudent, limitAgents } from '../../src/domain/student/student-fit.ts';
 import { ExactIndex } from '../../src/search/exact-index.ts';
+import { answersAgree } from '../../src/student/model/agreement.ts';
+import { type Calibration, CURVE_TARGETS, calibrateStudent } from '../../src/student/model/calibration.ts';
+import type { StudentAnswer } from '../../src/student/model/decision.ts';
+import { Student, type StudentIndex } from '../../src/student/model/student.ts';
+import { fitStudent, limitAgents } from '../../src/student/model/student-fit.ts';
 import { saveResult, takeProvenance } from '../results.ts';
 import {
   FAMILY_NAMES,

@@ -68,7 +68,7 @@ export async function evaluateRetrieval(...args: string[]): Promise<void> {
   const threads = Math.max(1, availableParallelism() - 1);
   silenceModelRuntime();
   const pool = new ComputePool({
-    entry: resolveModuleUrl('../../actors/compute.ts', import.meta.url),
+    entry: resolveModuleUrl('../../src/threads/compute-thread-entry.ts', import.meta.url),
     threads,
     options: {
       model_dir: findModelDir({ model_dir: values.model === undefined ? null : resolve(values.model) }),

@@ -13,9 +13,7 @@ if (what === 'monitors') {
   evaluateMonitors(rest[0]);
 } else if (what === 'retrieval') {
   // By name only when asked for: it loads the embedding runtime.
-  const { evaluateRetrieval } = (await import(`./${what}.ts`)) as {
-    evaluateRetrieval(...args: string[]): Promise<void>;
-  };
+  const { evaluateRetrieval } = await import('./retrieval.ts');
   await evaluateRetrieval(...rest);
 } else if (what === 'relegation') {
   const { evaluateRelegation } = await import('./relegation.ts');

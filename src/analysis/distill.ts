@@ -8,26 +8,26 @@
  */
 
 import { createHash } from 'node:crypto';
+import { GOLDEN_RUNS_MIN, HELD_OUT, SERVICE_ASKED_AT_ONCE, SERVICE_STEPS_ASKED } from '../limits.ts';
+import { countOf } from '../std/count-of.ts';
 import {
   type Calibration,
   calibrateScores,
   calibrateStudent,
   type ScoredStep,
   scoreStep,
-} from '../domain/student/calibration.ts';
-import type { StudentAnswer } from '../domain/student/decision.ts';
+} from '../student/model/calibration.ts';
+import type { StudentAnswer } from '../student/model/decision.ts';
 import {
   MANIFEST_AGENTS,
   type StudentKind,
   type StudentManifest,
   type StudentManifestDraft,
-} from '../domain/student/manifest.ts';
-import type { StepDigest } from '../domain/student/step.ts';
-import { type MakeStudentIndex, Student } from '../domain/student/student.ts';
-import { fitStudent, type LearnedStep, limitAgents, nameAgents } from '../domain/student/student-fit.ts';
-import type { StudentModel } from '../domain/student/student-model.ts';
-import { GOLDEN_RUNS_MIN, HELD_OUT, SERVICE_ASKED_AT_ONCE, SERVICE_STEPS_ASKED } from '../limits.ts';
-import { countOf } from '../std/count-of.ts';
+} from '../student/model/manifest.ts';
+import type { StepDigest } from '../student/model/step.ts';
+import { type MakeStudentIndex, Student } from '../student/model/student.ts';
+import { fitStudent, type LearnedStep, limitAgents, nameAgents } from '../student/model/student-fit.ts';
+import type { StudentModel } from '../student/model/student-model.ts';
 import type { GoldenMaterial, GoldenRun, GoldenStep } from './golden-steps.ts';
 import {
   type AnswerKindMeasure,

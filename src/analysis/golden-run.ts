@@ -13,9 +13,9 @@ import {
   judgeOutcome,
 } from '../domain/golden.ts';
 import type { NormalTurn } from '../domain/turn.ts';
-import type { StoredExchange } from '../gateway/turns/decode.ts';
-import { normalizeTurn } from '../gateway/turns/normal-turn.ts';
 import { DISTILL_BODY_BYTES } from '../limits.ts';
+import type { StoredExchange } from '../providers/decode.ts';
+import { normalizeTurn } from '../providers/normal-turn.ts';
 import { type ExchangeSource, readRun } from './inspect.ts';
 import { type RunChains, RunSource, type TracedRun } from './trace.ts';
 

@@ -13,13 +13,13 @@ import {
   toPattern,
 } from '../domain/distillation/distil.ts';
 import type { ExchangeRecord } from '../domain/exchange.ts';
-import { type AnswerDigest, digestAnswer } from '../domain/student/answer.ts';
-import type { StepDigest } from '../domain/student/step.ts';
 import type { NormalTurn } from '../domain/turn.ts';
-import { decodeContent } from '../gateway/turns/content-encoding.ts';
-import type { StoredExchange } from '../gateway/turns/decode.ts';
-import { readMessagesStep } from '../gateway/turns/messages-step.ts';
 import { DISTILL_BOUNDS } from '../limits.ts';
+import { decodeContent } from '../providers/content-encoding.ts';
+import type { StoredExchange } from '../providers/decode.ts';
+import { type AnswerDigest, digestAnswer } from '../student/model/answer.ts';
+import type { StepDigest } from '../student/model/step.ts';
+import { readMessagesStep } from '../student/serving/messages-step.ts';
 import { type RunFault, readAnsweredTurns } from './golden-run.ts';
 import type { ExchangeSource } from './inspect.ts';
 import { RunStory } from './run-story.ts';

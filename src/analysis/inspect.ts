@@ -10,8 +10,8 @@
 
 import type { ExchangeRecord } from '../domain/exchange.ts';
 import { GoldenTally, type GoldenVerdict, hasFailed, judgeOutcome, type TurnLink } from '../domain/golden.ts';
-import { type DecodedTurn, decodeTurn, type StoredExchange } from '../gateway/turns/decode.ts';
-import type { Message } from '../gateway/turns/turn.ts';
+import { type DecodedTurn, decodeTurn, type StoredExchange } from '../providers/decode.ts';
+import type { Message } from '../providers/turn.ts';
 
 /** Which body of an exchange. */
 export type BodySide = 'request' | 'response';

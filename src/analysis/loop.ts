@@ -3,9 +3,9 @@
  * `distill` and of `loop`. Pure but for whoever is asked; command line.
  */
 
-import type { StudentManifest } from '../domain/student/manifest.ts';
-import type { MakeStudentIndex } from '../domain/student/student.ts';
-import type { StudentModel } from '../domain/student/student-model.ts';
+import type { StudentManifest } from '../student/model/manifest.ts';
+import type { MakeStudentIndex } from '../student/model/student.ts';
+import type { StudentModel } from '../student/model/student-model.ts';
 import {
   type Comparison,
   compareStudents,

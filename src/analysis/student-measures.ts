@@ -3,10 +3,10 @@
  * for whoever is asked; command line.
  */
 
-import { answersAgree } from '../domain/student/agreement.ts';
-import type { StudentAnswer, UncoveredReason } from '../domain/student/decision.ts';
-import { boundError } from '../domain/student/error-bound.ts';
-import { ERROR_DEFINITION, type StudentMeasures } from '../domain/student/manifest.ts';
+import { answersAgree } from '../student/model/agreement.ts';
+import type { StudentAnswer, UncoveredReason } from '../student/model/decision.ts';
+import { boundError } from '../student/model/error-bound.ts';
+import { ERROR_DEFINITION, type StudentMeasures } from '../student/model/manifest.ts';
 import type { GoldenRun, GoldenStep } from './golden-steps.ts';
 
 /** What a student does with one step. */

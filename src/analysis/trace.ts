@@ -10,9 +10,9 @@
 import { createHash } from 'node:crypto';
 import { type GoldenReason, GoldenTally, hasFailed, judgeOutcome, type TurnLink } from '../domain/golden.ts';
 import { type NormalTurn, type TurnBlock, type TurnMessage, textOf } from '../domain/turn.ts';
-import type { DecodedTurn } from '../gateway/turns/decode.ts';
-import { normalizeTurn } from '../gateway/turns/normal-turn.ts';
 import { ATTACHMENT_BYTES_MIN, TRACE_BOUNDS, TRACED_RUNS } from '../limits.ts';
+import type { DecodedTurn } from '../providers/decode.ts';
+import { normalizeTurn } from '../providers/normal-turn.ts';
 import { type ExchangeSource, type ListedExchange, MAX_SEEN_HASHES, readRun } from './inspect.ts';
 
 /** What a run is known by before its bodies are read. */

@@ -2,8 +2,8 @@
 
 import { resolve } from 'node:path';
 import { TIERS, type Tier } from '../domain/pattern.ts';
-import { isStudentEndpoint, type StudentKind } from '../domain/student/manifest.ts';
 import { MODEL_CHARACTERS, SERVED_MIN_DEFAULT, TARGET_ERROR_DEFAULT } from '../limits.ts';
+import { isStudentEndpoint, type StudentKind } from '../student/model/manifest.ts';
 import { type FlagKinds, readFlags } from './flags.ts';
 import { UsageError } from './io.ts';
 

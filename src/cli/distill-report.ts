@@ -5,11 +5,11 @@ import type { RunFault } from '../analysis/golden-run.ts';
 import type { UntaughtReason } from '../analysis/golden-steps.ts';
 import type { AnswerKindMeasure } from '../analysis/student-measures.ts';
 import type { Tier } from '../domain/pattern.ts';
-import type { CurvePoint } from '../domain/student/calibration.ts';
-import type { UncoveredReason } from '../domain/student/decision.ts';
-import type { StudentManifestDraft } from '../domain/student/manifest.ts';
 import { DISTILL_BODY_BYTES } from '../limits.ts';
 import { countOf } from '../std/count-of.ts';
+import type { CurvePoint } from '../student/model/calibration.ts';
+import type { UncoveredReason } from '../student/model/decision.ts';
+import type { StudentManifestDraft } from '../student/model/manifest.ts';
 import type { RoundReport } from './distill-round.ts';
 import { layOutTable, makeHarmlessLine, type Palette } from './terminal-text.ts';
 

@@ -19,7 +19,6 @@ import { judgeRound, type PublishedStudent } from '../analysis/loop.ts';
 import { mergePatterns } from '../analysis/merge-patterns.ts';
 import { RunChains } from '../analysis/trace.ts';
 import { type Config, readVersion } from '../config.ts';
-import type { StudentKind, StudentManifest } from '../domain/student/manifest.ts';
 import { chooseIndex } from '../search/open-index.ts';
 import { describeRefusal } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
@@ -30,7 +29,8 @@ import {
   readMeasuredStudent,
   StudentDirectoryError,
   writePatterns,
-} from '../storage/student-directory.ts';
+} from '../student/directory.ts';
+import type { StudentKind, StudentManifest } from '../student/model/manifest.ts';
 import { CaptureFiles } from './capture-files.ts';
 import { listRunsDbs, readOutcomes } from './run-outcomes.ts';
 import { StudentAsker } from './student-asker.ts';

@@ -5,7 +5,7 @@
 
 import { type RunStep, type RunSummary, readRun, summarizeRun } from '../analysis/inspect.ts';
 import type { GoldenCode } from '../domain/golden.ts';
-import type { Part, Role } from '../gateway/turns/turn.ts';
+import type { Part, Role } from '../providers/turn.ts';
 import { countOf } from '../std/count-of.ts';
 import {
   type FindOutcomes,

@@ -2,7 +2,7 @@
 
 import { resolve } from 'node:path';
 import { loadConfig } from '../config.ts';
-import { decodeExchange } from '../gateway/turns/decode.ts';
+import { decodeExchange } from '../providers/decode.ts';
 import { countOf } from '../std/count-of.ts';
 import { DataKey } from '../std/data-key.ts';
 import { readKeyFile } from '../std/key-file.ts';

@@ -7,7 +7,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { TooManyRunsError } from '../analysis/trace.ts';
 import { DataKeyError } from '../std/data-key.ts';
 import { CaptureFileError } from '../storage/capture/layout.ts';
-import { StudentDirectoryError } from '../storage/student-directory.ts';
+import { StudentDirectoryError } from '../student/directory.ts';
 import { toRoundJson } from './distill-report.ts';
 import { type RoundOptions, runRound } from './distill-round.ts';
 import type { RoundMessage } from './distill-thread.ts';

@@ -5,16 +5,16 @@
 
 import type { StudentService as Service } from '../analysis/distill.ts';
 import type { GoldenStep } from '../analysis/golden-steps.ts';
-import type { StudentAnswer } from '../domain/student/decision.ts';
-import type { StudentKind } from '../domain/student/manifest.ts';
-import { isFitAnswer } from '../gateway/student/answer-check.ts';
-import { UntranslatableStep } from '../gateway/student/service-messages.ts';
-import { StudentService } from '../gateway/student/student-service.ts';
-import { ToolSchemas } from '../gateway/student/tool-schemas.ts';
-import { decodeContent } from '../gateway/turns/content-encoding.ts';
-import { asObject } from '../gateway/turns/json-reading.ts';
-import { readMessagesStep } from '../gateway/turns/messages-step.ts';
 import { SERVICE_FAILURES_MAX, STUDENT_TIMEOUT_MS } from '../limits.ts';
+import { decodeContent } from '../providers/content-encoding.ts';
+import { asObject } from '../providers/json-reading.ts';
+import type { StudentAnswer } from '../student/model/decision.ts';
+import type { StudentKind } from '../student/model/manifest.ts';
+import { isFitAnswer } from '../student/serving/answer-check.ts';
+import { readMessagesStep } from '../student/serving/messages-step.ts';
+import { UntranslatableStep } from '../student/serving/service-messages.ts';
+import { StudentService } from '../student/serving/student-service.ts';
+import { ToolSchemas } from '../student/serving/tool-schemas.ts';
 import type { CaptureFiles } from './capture-files.ts';
 
 /** The service does not answer: one line, without its key. */

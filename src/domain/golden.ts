@@ -45,7 +45,7 @@ export type GoldenExchange = Pick<
  */
 export type TurnLink = 'starts' | 'continues' | 'repeats' | 'breaks';
 
-/** What a turn asked, in fingerprints (src/gateway/turns/conversation.ts): tells whether another tries it again. */
+/** What a turn asked, in fingerprints (src/providers/conversation.ts): tells whether another tries it again. */
 export interface AskedTurn {
   prefixes: readonly string[];
   last_answer_at: number;

@@ -9,7 +9,9 @@
 import type { FinishedExchange } from '../domain/exchange.ts';
 import { CatalogueError, toMessagesBody } from '../errors.ts';
 import type { HttpStream, ReplyFraming, RequestHead } from '../http/http-stream.ts';
-import type { CaptureQueue } from './capture-queue.ts';
+import type { RequestClass } from '../providers/classify.ts';
+import type { CaptureQueue } from './capture/capture-queue.ts';
+import { LENT_BYTES_MIN, type Tee } from './capture/tee.ts';
 import {
   type FilteredRequest,
   filterFields,
@@ -17,8 +19,6 @@ import {
   filterResponseHeaders,
 } from './headers.ts';
 import type { Destination } from './route-table.ts';
-import { LENT_BYTES_MIN, type Tee } from './tee.ts';
-import type { RequestClass } from './turns/classify.ts';
 import type { UpstreamError } from './upstream/answer-error.ts';
 import type { Fields } from './upstream/field-section.ts';
 import { makeRequestHead } from './upstream/request-head.ts';

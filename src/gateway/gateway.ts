@@ -6,12 +6,12 @@
 import { CatalogueError } from '../errors.ts';
 import { AllowedHosts } from '../http/allowed-hosts.ts';
 import type { HttpStream } from '../http/http-stream.ts';
+import { classifyRequest } from '../providers/classify.ts';
 import { answerAdmin, type CaptureAdmin, isAdminPath } from './admin.ts';
-import type { CaptureQueue } from './capture-queue.ts';
+import type { CaptureQueue } from './capture/capture-queue.ts';
 import { Forward, type ForwardContext, replyError } from './forward.ts';
-import type { Relegation } from './relegation.ts';
+import type { Relegation } from './relegation/relegation.ts';
 import { type RouteBases, RouteTable } from './route-table.ts';
-import { classifyRequest } from './turns/classify.ts';
 import { UpstreamPools } from './upstream/upstream-pools.ts';
 
 export interface GatewayOptions {

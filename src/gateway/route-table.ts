@@ -4,7 +4,7 @@
  */
 
 import { BEDROCK_REGION, BEDROCK_REGION_CHARACTERS } from '../limits.ts';
-import type { ClassifiedRoute } from './turns/classify.ts';
+import type { ClassifiedRoute } from '../providers/classify.ts';
 import type { Upstream, UpstreamPools } from './upstream/upstream-pools.ts';
 
 export interface RouteBases {

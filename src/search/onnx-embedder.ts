@@ -1,5 +1,5 @@
 /**
- * The embedder whose model runs in the compute pool (actors/compute.ts). Any thread; the pool is reached through a
+ * The embedder whose model runs in the compute pool (src/threads/compute-thread-entry.ts). Any thread; the pool is reached through a
  * function.
  */
 import { EMBEDDING_BATCH_TEXTS } from '../limits.ts';

@@ -5,7 +5,7 @@
  */
 
 /**
- * @param entry the file as the source tree names it, relative to the caller: `'../../actors/host.ts'`
+ * @param entry the file as the source tree names it, relative to the caller: `'../threads/actor-thread-entry.ts'`
  * @param caller the caller's `import.meta.url`; its own extension tells which tree is running
  * @returns the file's URL with the extension that exists there: `.ts` in a checkout, `.js` in `dist/`
  */

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { BatchReader, ExchangeBatch, SlabPool } from '../../actors/capture-writer/batch.ts';
 import { BodyMemory } from '../../actors/capture-writer/body-memory.ts';
 import type { FinishedExchange } from '../../src/domain/exchange.ts';
-import { Tee } from '../../src/gateway/tee.ts';
+import { Tee } from '../../src/gateway/capture/tee.ts';
 import { CAPTURE_FREE_CELL_BYTES, CAPTURE_FREE_SLABS, CAPTURE_SLAB_BYTES } from '../../src/limits.ts';
 import { makeExchange } from '../storage/captured.ts';
 

@@ -33,7 +33,7 @@ function startProcess(
 ): { capture: CaptureProcess; told: CaptureProcessTold[] } {
   const told: CaptureProcessTold[] = [];
   const capture = new CaptureProcess({
-    entry: new URL('../../actors/capture-process.ts', import.meta.url),
+    entry: new URL('../../src/threads/capture-process-entry.ts', import.meta.url),
     options: {
       log_level: 'silent',
       db,

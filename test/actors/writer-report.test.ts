@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { WriterEvent } from '../../actors/capture-writer/port.ts';
 import { WriterReport } from '../../actors/capture-writer/report.ts';
 import { DROP_CAUSES, type SetApart } from '../../src/domain/capture-cause.ts';
-import { DropReport } from '../../src/gateway/drop-report.ts';
+import { DropReport } from '../../src/gateway/capture/drop-report.ts';
 
 interface Line {
   level: string;

@@ -1,6 +1,7 @@
 /** Which golden runs teach, when a student is good enough, and when it is no worse than the one before. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { makeGoldenSteps } from '../../bench/order-agent.ts';
 import {
   describeShortage,
   fingerprintMaterial,
@@ -15,12 +16,11 @@ import type { GoldenMaterial, GoldenRun } from '../../src/analysis/golden-steps.
 import { judgeRound } from '../../src/analysis/loop.ts';
 import { mergePatterns } from '../../src/analysis/merge-patterns.ts';
 import { askAbout, measureByAnswer, summarizeMeasures } from '../../src/analysis/student-measures.ts';
-import { boundError } from '../../src/domain/student/error-bound.ts';
-import type { StudentManifest } from '../../src/domain/student/manifest.ts';
-import { Student } from '../../src/domain/student/student.ts';
 import { GOLDEN_RUNS_MIN, HELD_OUT } from '../../src/limits.ts';
 import { ExactIndex } from '../../src/search/exact-index.ts';
-import { makeGoldenSteps } from '../fixtures/order-agent.ts';
+import { boundError } from '../../src/student/model/error-bound.ts';
+import type { StudentManifest } from '../../src/student/model/manifest.ts';
+import { Student } from '../../src/student/model/student.ts';
 
 const makeIndex = (dimensions: number) => new ExactIndex(dimensions);
 const exemplar = { kind: 'exemplar' } as const;

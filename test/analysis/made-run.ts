@@ -1,7 +1,7 @@
 /** A capture database in memory with conversations made up for the tests of `inspect`. */
 import type { BodySide, ExchangeSource, ListedExchange } from '../../src/analysis/inspect.ts';
 import type { ApiShape, ExchangeRecord } from '../../src/domain/exchange.ts';
-import { decodeExchange, type StoredExchange } from '../../src/gateway/turns/decode.ts';
+import { decodeExchange, type StoredExchange } from '../../src/providers/decode.ts';
 
 /** What a test says of an exchange; the rest is made up or decoded from the bodies. */
 export interface MadeExchange {

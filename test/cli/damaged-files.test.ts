@@ -17,7 +17,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runGuarded } from '../../src/cli/guard.ts';
 import { runInspect } from '../../src/cli/inspect.ts';
 import { runTrace } from '../../src/cli/trace.ts';
-import { decodeExchange } from '../../src/gateway/turns/decode.ts';
+import { decodeExchange } from '../../src/providers/decode.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { openCaptureEnv } from '../../src/storage/capture/layout.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';

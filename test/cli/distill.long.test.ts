@@ -7,11 +7,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Anthropic from '@anthropic-ai/sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { makeOrder, OrderRun, orderScript } from '../../bench/order-agent.ts';
 import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
 import type { ScriptedAnswer, ScriptRequest } from '../../src/demo/script.ts';
-import { readManifest } from '../../src/domain/student/manifest.ts';
 import { createPrng } from '../../src/std/prng.ts';
-import { makeOrder, OrderRun, orderScript } from '../fixtures/order-agent.ts';
+import { readManifest } from '../../src/student/model/manifest.ts';
 import { CliChild, runCli } from './child.ts';
 
 const GATEWAY = /^ {2}Gateway +(http:\/\/\S+) {2}->/m;

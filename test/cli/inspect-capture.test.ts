@@ -5,10 +5,10 @@ import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runInspect } from '../../src/cli/inspect.ts';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
-import { decodeExchange, type StoredExchange } from '../../src/gateway/turns/decode.ts';
+import { decodeExchange, type StoredExchange } from '../../src/providers/decode.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { addToolLoop, MadeSource } from '../analysis/made-run.ts';
-import { haveRecordings, readRecordings } from '../gateway/turns/recordings.ts';
+import { haveRecordings, readRecordings } from '../providers/recordings.ts';
 
 let folder = '';
 beforeAll(() => {

@@ -15,16 +15,16 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { makeOrder, OrderRun, orderScript } from '../../bench/order-agent.ts';
 import type { CliIo } from '../../src/cli/io.ts';
 import { UsageError } from '../../src/cli/io.ts';
 import { type RoundEnd, runLoop } from '../../src/cli/loop.ts';
 import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
 import type { ScriptRequest } from '../../src/demo/script.ts';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
-import { decodeExchange } from '../../src/gateway/turns/decode.ts';
+import { decodeExchange } from '../../src/providers/decode.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
-import { makeOrder, OrderRun, orderScript } from '../fixtures/order-agent.ts';
 import { CliChild, runCli } from './child.ts';
 
 let folder = '';

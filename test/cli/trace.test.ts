@@ -29,7 +29,7 @@ import {
   startCaptureGateway,
   waitForStats,
 } from '../fixtures/capture-gateway.ts';
-import { haveRecordings, type Recording, readRecordings } from '../gateway/turns/recordings.ts';
+import { haveRecordings, type Recording, readRecordings } from '../providers/recordings.ts';
 import { runCli } from './child.ts';
 
 let folder = '';

@@ -4,14 +4,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Anthropic from '@anthropic-ai/sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createPrng } from '../../src/std/prng.ts';
 import {
   type Message,
   makeOrder,
   OrderRun,
   orderScript,
   publishOrderStudent,
-} from '../fixtures/order-agent.ts';
+} from '../../bench/order-agent.ts';
+import { createPrng } from '../../src/std/prng.ts';
 import { CANARY_KEY, type ClientBench, collect, startClientBench } from './client-bench.ts';
 
 let bench: ClientBench;

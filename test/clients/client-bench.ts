@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { expect } from 'vitest';
 import { type ArrivedRequest, type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
 import type { Script } from '../../src/demo/script.ts';
-import { decodeExchange } from '../../src/gateway/turns/decode.ts';
+import { decodeExchange } from '../../src/providers/decode.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { CliChild } from '../cli/child.ts';
 import { clientScript } from './script.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { OVERLOADED_TURN, STORY_TURNS } from '../../src/demo/story.ts';
-import { decodeExchange } from '../../src/gateway/turns/decode.ts';
+import { decodeExchange } from '../../src/providers/decode.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { CliChild } from '../cli/child.ts';
 

@@ -11,7 +11,7 @@ import { afterEach, expect, it, vi } from 'vitest';
 import { BatchReader, ExchangeBatch, SlabPool } from '../../actors/capture-writer/batch.ts';
 import { BodyMemory } from '../../actors/capture-writer/body-memory.ts';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
-import { CaptureQueue, type CaptureWriter } from '../../src/gateway/capture-queue.ts';
+import { CaptureQueue, type CaptureWriter } from '../../src/gateway/capture/capture-queue.ts';
 import { DEFAULTS } from '../../src/limits.ts';
 import { createPrng, type Prng } from '../../src/std/prng.ts';
 import { startTestGateway } from '../fixtures/gateway.ts';

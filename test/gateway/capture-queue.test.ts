@@ -15,7 +15,7 @@ import {
   type CaptureQueueOptions,
   type CaptureWriter,
   type ExchangeBatch,
-} from '../../src/gateway/capture-queue.ts';
+} from '../../src/gateway/capture/capture-queue.ts';
 import { makeExchange } from '../storage/captured.ts';
 
 class PathBatch implements ExchangeBatch {

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { KnownCredentials } from '../../src/gateway/known-credentials.ts';
+import { KnownCredentials } from '../../src/gateway/relegation/known-credentials.ts';
 import { STUDENT_CREDENTIALS } from '../../src/limits.ts';
 import { openRawClient, type RawAnswer } from '../fixtures/raw-client.ts';
 import { messageBytes } from '../fixtures/raw-message.ts';

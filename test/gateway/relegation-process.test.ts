@@ -3,10 +3,10 @@ import { mkdtempSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { makeOrder, OrderRun, orderScript, publishOrderStudent } from '../../bench/order-agent.ts';
 import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { CliChild } from '../cli/child.ts';
-import { makeOrder, OrderRun, orderScript, publishOrderStudent } from '../fixtures/order-agent.ts';
 import { openRawClient, type RawAnswer } from '../fixtures/raw-client.ts';
 import { serverOf, stepBytes } from '../fixtures/relegated-gateway.ts';
 

@@ -5,7 +5,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { BodyMemory } from '../../actors/capture-writer/body-memory.ts';
-import { type ByteBudget, LENT_BYTES_MIN, Tee } from '../../src/gateway/tee.ts';
+import { type ByteBudget, LENT_BYTES_MIN, Tee } from '../../src/gateway/capture/tee.ts';
 
 const KIB = 1024;
 const BODY_BYTES_MAX = 2 << 20;

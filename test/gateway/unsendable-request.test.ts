@@ -4,7 +4,7 @@
  */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { BodyMemory } from '../../actors/capture-writer/body-memory.ts';
-import { CaptureQueue, type CaptureWriter } from '../../src/gateway/capture-queue.ts';
+import { CaptureQueue, type CaptureWriter } from '../../src/gateway/capture/capture-queue.ts';
 import { UpstreamError } from '../../src/gateway/upstream/answer-error.ts';
 import { areFieldLines, makeRequestHead } from '../../src/gateway/upstream/request-head.ts';
 import { startTestGateway, type TestGateway } from '../fixtures/gateway.ts';

@@ -18,8 +18,10 @@ type Room =
   | 'http'
   | 'api'
   | 'gateway'
-  | 'student'
-  | 'turns'
+  | 'providers'
+  | 'student model'
+  | 'student directory'
+  | 'student serving'
   | 'storage'
   | 'accounts'
   | 'search'
@@ -30,9 +32,11 @@ type Room =
   | 'analysis'
   | 'actors'
   | 'actor clients'
-  | 'root'
+  | 'threads'
+  | 'main'
   | 'cli'
-  | 'demo';
+  | 'demo'
+  | 'bench';
 
 /** Rooms that a file of the room may import from, besides its own. */
 const MAY_IMPORT: Record<Room, readonly Room[]> = {
@@ -40,21 +44,21 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   // Its fallback reads the table that the addon's header is made from.
   native: ['key shapes'],
   std: [],
-  limits: ['std'],
-  errors: ['std'],
+  limits: [],
+  errors: [],
   config: ['std', 'limits', 'domain'],
   log: [],
   // What may be stored of a text. The table of keys and the search for their beginnings know nothing else.
   'key shapes': [],
-  redaction: ['native', 'std', 'limits', 'key shapes'],
+  redaction: ['native', 'key shapes'],
   domain: ['native', 'redaction', 'std', 'limits', 'errors'],
-  contract: ['std', 'limits', 'errors', 'domain'],
-  http: ['native', 'redaction', 'std', 'limits', 'errors', 'domain', 'contract'],
-  auth: ['std', 'limits', 'errors', 'domain', 'contract', 'accounts'],
-  billing: ['std', 'limits', 'errors', 'domain'],
+  contract: ['limits', 'domain'],
+  http: ['native', 'redaction', 'limits', 'errors', 'contract'],
+  auth: ['std', 'limits', 'errors', 'domain', 'accounts'],
+  billing: ['limits', 'errors'],
   api: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'auth', 'accounts', 'actor clients'],
   // What an agent's own process uses to call the API.
-  client: ['std', 'errors', 'domain', 'contract'],
+  client: ['contract'],
   gateway: [
     'native',
     'redaction',
@@ -62,27 +66,29 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'limits',
     'errors',
     'domain',
-    'contract',
     'http',
-    'student',
-    'turns',
-    'actor clients',
+    'student serving',
+    'providers',
   ],
+  // Decoders are pure: the capture process and the command line read stored bodies with them.
+  providers: ['std', 'limits', 'domain'],
+  // What a student has learned, and where that lies.
+  'student model': ['redaction', 'std', 'limits', 'domain'],
+  'student directory': ['std', 'limits', 'student model', 'storage'],
   // What answers in the upstream's place: the student's thread and, to measure it, the command line.
-  student: ['std', 'limits', 'errors', 'domain', 'turns'],
-  // Decoders are pure: the writer's thread and the command line read stored bodies with them.
-  turns: ['std', 'limits', 'errors', 'domain'],
-  storage: ['native', 'redaction', 'key shapes', 'std', 'limits', 'errors', 'domain'],
+  'student serving': ['std', 'limits', 'domain', 'providers', 'student model'],
+  storage: ['native', 'redaction', 'key shapes', 'std', 'limits', 'domain'],
   // Functions of a transaction: they know the interface of tables and no database.
   accounts: ['std', 'limits', 'errors', 'domain'],
-  search: ['native', 'std', 'limits', 'errors', 'domain'],
+  search: ['native', 'std', 'limits', 'errors'],
   runtime: ['std'],
-  analysis: ['std', 'limits', 'errors', 'domain', 'turns'],
+  // A round measures a student by the very code that serves.
+  analysis: ['std', 'limits', 'domain', 'providers', 'student model', 'student serving'],
   // Native for memory that threads and processes share: V8 copies into it word by word, and makes none of the other.
   actors: ['native', 'redaction', 'std', 'limits', 'errors', 'domain', 'runtime', 'actor clients'],
   'actor clients': ['std', 'limits', 'errors', 'domain', 'runtime', 'actors'],
-  // Composition: these put the others together.
-  root: [
+  // Composition: these put the others together, each thread and process with its entry.
+  threads: [
     'redaction',
     'std',
     'limits',
@@ -90,104 +96,164 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'config',
     'log',
     'domain',
-    'contract',
     'http',
     'api',
     'auth',
     'billing',
     'gateway',
-    'student',
-    'turns',
+    'providers',
+    'student model',
+    'student directory',
+    'student serving',
     'storage',
-    'accounts',
     'search',
     'runtime',
-    'analysis',
     'actors',
     'actor clients',
+  ],
+  main: [
+    'std',
+    'limits',
+    'config',
+    'log',
+    'http',
+    'api',
+    'auth',
+    'gateway',
+    'storage',
+    'search',
+    'runtime',
+    'actors',
+    'actor clients',
+    'threads',
   ],
   cli: [
     'std',
     'limits',
-    'errors',
     'config',
     'domain',
     'contract',
     'auth',
-    'student',
-    'turns',
+    'providers',
+    'student model',
+    'student directory',
+    'student serving',
     'storage',
     'accounts',
     'search',
     'analysis',
-    'client',
-    'root',
+    'main',
   ],
-  demo: ['std', 'limits', 'errors', 'config', 'domain', 'turns', 'storage', 'analysis', 'root', 'cli'],
+  demo: ['config', 'main', 'cli'],
+  // Measures whatever there is, from the outside or part by part.
+  bench: [
+    'std',
+    'limits',
+    'config',
+    'domain',
+    'providers',
+    'student model',
+    'student directory',
+    'student serving',
+    'storage',
+    'search',
+    'runtime',
+    'actors',
+    'actor clients',
+    'cli',
+    'demo',
+  ],
 };
 
 /** The same, for imports that vanish when types are stripped. */
 const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
-  http: ['config'],
+  http: [],
   api: ['config', 'storage', 'search', 'runtime', 'billing'],
   auth: ['config', 'storage'],
-  gateway: ['config', 'storage'],
-  analysis: ['storage'],
+  gateway: [],
+  analysis: [],
   // Storage implements the journal that the runtime asks for.
   storage: ['runtime'],
   accounts: ['storage', 'runtime'],
   actors: ['storage', 'search'],
-  'actor clients': ['storage', 'search'],
+  'actor clients': ['storage'],
 };
 
 /** Packages that live in some rooms only. */
 const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
-  'uWebSockets.js': ['http'],
+  'uWebSockets.js': ['http', 'bench'],
   lmdb: ['storage'],
-  undici: ['student', 'search', 'auth', 'client', 'actors'],
-  'hnswlib-node': ['search'],
+  undici: ['student serving', 'search', 'bench'],
+  // native/compile.mjs takes its headers; nobody loads the package.
+  'hnswlib-node': [],
   'onnxruntime-node': ['search'],
   '@huggingface/tokenizers': ['search'],
   jose: ['auth'],
   stripe: ['billing'],
   'prom-client': ['api'],
-  jstat: ['domain'],
-  piscina: ['runtime', 'root'],
-  comlink: ['runtime', 'root'],
+  jstat: ['domain', 'student model'],
+  piscina: ['runtime', 'threads'],
+  comlink: ['runtime', 'threads', 'main'],
   pino: ['log'],
 };
 
-const ROOTS = new Set([
-  'src/main.ts',
-  'src/front.ts',
-  'src/front-thread.ts',
-  'src/front-threads.ts',
-  'src/thread-end.ts',
-  'actors/host.ts',
-  'actors/capture-process.ts',
-  'actors/compute.ts',
-  'actors/student.ts',
-  'src/student-thread.ts',
-  'actors/front-host.ts',
-]);
 const KEY_SHAPE_FILES = new Set(
   ['escapes', 'key-beginnings', 'key-shapes'].map((name) => `src/redaction/${name}.ts`),
 );
-const OWN_FILES = new Set(['limits', 'errors', 'config', 'log']);
+const OWN_FILES = new Set(['limits', 'errors', 'config', 'log', 'main']);
 
 /** @returns the room of a file named relative to the repository, or undefined for one that has no place in the house */
 export function roomOf(file: string): Room | undefined {
-  if (ROOTS.has(file)) return 'root';
   if (KEY_SHAPE_FILES.has(file)) return 'key shapes';
-  if (file.startsWith('src/gateway/turns/')) return 'turns';
-  if (file.startsWith('src/gateway/student/')) return 'student';
+  if (file.startsWith('src/student/model/')) return 'student model';
+  if (file.startsWith('src/student/serving/')) return 'student serving';
+  if (file === 'src/student/directory.ts') return 'student directory';
   if (file.startsWith('src/storage/accounts/')) return 'accounts';
   if (/^actors\/[\w-]+\/client\.ts$/.test(file)) return 'actor clients';
   if (file.startsWith('actors/')) return 'actors';
   if (file.startsWith('native/')) return 'native';
+  if (file.startsWith('bench/')) return 'bench';
   const [, name = ''] = /^src\/([\w-]+)(?:\/|\.ts$)/.exec(file) ?? [];
   if (OWN_FILES.has(name) === file.startsWith(`src/${name}/`)) return undefined;
-  return Object.hasOwn(MAY_IMPORT, name) && name !== 'root' ? (name as Room) : undefined;
+  return Object.hasOwn(MAY_IMPORT, name) ? (name as Room) : undefined;
+}
+
+/**
+ * @param files every source file by its name relative to the repository
+ * @returns allowances of the tables above that no import of the tree uses, one line each
+ */
+export function findUnusedAllowances(files: ReadonlyMap<string, string>): string[] {
+  const values = new Set<string>();
+  const types = new Set<string>();
+  const packages = new Set<string>();
+  for (const [file, source] of files) {
+    const room = roomOf(file);
+    if (room === undefined) continue;
+    for (const { specifier, is_type_only } of readModule(source).imports) {
+      if (!specifier.startsWith('.')) {
+        packages.add(`${room} -> ${packageOf(specifier)}`);
+        continue;
+      }
+      const other = roomOf(posix.join(posix.dirname(file), specifier));
+      (is_type_only ? types : values).add(`${room} -> ${other}`);
+    }
+  }
+  const isImported = (edge: string) => values.has(edge) || types.has(edge);
+  return [
+    ...edgesOf(MAY_IMPORT).filter((edge) => !isImported(edge)),
+    ...edgesOf(MAY_IMPORT_TYPES).filter((edge) => !types.has(edge)),
+    ...Object.entries(PACKAGE_ROOMS).flatMap(([name, rooms]) =>
+      rooms.map((room) => `${room} -> ${name}`).filter((edge) => !packages.has(edge)),
+    ),
+  ];
+}
+
+function edgesOf(table: Partial<Record<Room, readonly Room[]>>): string[] {
+  return Object.entries(table).flatMap(([room, others]) => others.map((other) => `${room} -> ${other}`));
+}
+
+function packageOf(specifier: string): string {
+  return specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/');
 }
 
 /**
@@ -205,7 +271,7 @@ export function findViolations(files: ReadonlyMap<string, string>): string[] {
     }
     const { imports, reads_env, has_header } = readModule(source);
     if (!has_header) violations.push(`${file}: does not begin with a doc comment`);
-    if (reads_env && room !== 'config')
+    if (reads_env && room !== 'config' && room !== 'bench')
       violations.push(`${file}: reads process.env, which src/config.ts alone does`);
     const targets: string[] = [];
     for (const { specifier, is_type_only } of imports) {
@@ -247,11 +313,11 @@ function actorOf(file: string): string | undefined {
 
 function judgePackage(file: string, room: Room, specifier: string): string[] {
   if (specifier.startsWith('node:')) return [];
-  const name = specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/');
+  const name = packageOf(specifier);
   const rooms = PACKAGE_ROOMS[name];
   return rooms === undefined || rooms.includes(room)
     ? []
-    : [`${file}: ${name} lives in ${rooms.join(' and ')} alone`];
+    : [`${file}: ${name} lives in ${rooms.length === 0 ? 'no room' : `${rooms.join(' and ')} alone`}`];
 }
 
 /** Circles among imports that exist at run time. Each is told once, beginning at its alphabetically first file. */

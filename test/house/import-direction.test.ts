@@ -3,7 +3,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { findViolations } from './direction.ts';
+import { findUnusedAllowances, findViolations } from './direction.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 
@@ -12,9 +12,9 @@ function tree(files: Record<string, string>): Map<string, string> {
 }
 
 describe('the tree as it is', () => {
-  const names = globSync(['native/*.ts', 'src/**/*.ts', 'actors/**/*.ts'], { cwd: root }).map((name) =>
-    name.replaceAll('\\', '/'),
-  );
+  const names = globSync(['native/*.ts', 'src/**/*.ts', 'actors/**/*.ts', 'bench/**/*.ts'], {
+    cwd: root,
+  }).map((name) => name.replaceAll('\\', '/'));
 
   it('is read whole', () => {
     expect(names).toContain('src/config.ts');
@@ -22,10 +22,14 @@ describe('the tree as it is', () => {
     expect(names.length).toBeGreaterThan(20);
   });
 
+  const sources = new Map(names.map((name) => [name, readFileSync(`${root}${name}`, 'utf8')]));
+
   it('is in order', () => {
-    expect(
-      findViolations(new Map(names.map((name) => [name, readFileSync(`${root}${name}`, 'utf8')]))),
-    ).toEqual([]);
+    expect(findViolations(sources)).toEqual([]);
+  });
+
+  it('uses every allowance', () => {
+    expect(findUnusedAllowances(sources)).toEqual([]);
   });
 });
 
@@ -75,7 +79,7 @@ describe('a tree that is not', () => {
     [
       'a library outside of its room',
       { 'src/search/a.ts': "import uws from 'uWebSockets.js'; import { request } from 'undici';" },
-      'src/search/a.ts: uWebSockets.js lives in http alone',
+      'src/search/a.ts: uWebSockets.js lives in http and bench alone',
     ],
     [
       'a library outside of its room, by a path into it',

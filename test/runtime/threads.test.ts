@@ -518,7 +518,7 @@ describe('a stop during the start', () => {
 describe("the process's own kinds", () => {
   it('limit rates on their threads, without a database', async () => {
     const own = new ActorThreads({
-      entry: new URL('../../actors/host.ts', import.meta.url),
+      entry: new URL('../../src/threads/actor-thread-entry.ts', import.meta.url),
       placement: { hosts: 2, pins: {} },
       options: {
         log_level: 'silent',

@@ -9,7 +9,7 @@ import { OnnxEmbedder } from '../../src/search/onnx-embedder.ts';
 import { findModelDir, openEmbedder } from '../../src/search/open-embedder.ts';
 import { createDeferred } from '../../src/std/deferred.ts';
 
-const ENTRY = new URL('../../actors/compute.ts', import.meta.url);
+const ENTRY = new URL('../../src/threads/compute-thread-entry.ts', import.meta.url);
 const TEST_ENTRY = new URL('./compute-entry.ts', import.meta.url);
 
 const DEADLINE_MS = 60_000;

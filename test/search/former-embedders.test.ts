@@ -12,7 +12,7 @@ import { type EmbedderRecord, listFormerEmbedders, sourceOf } from '../../src/se
 import { type EmbeddingChoice, findModelDir, openEmbedder } from '../../src/search/open-embedder.ts';
 import { writeToyModel } from './toy-model.ts';
 
-const ENTRY = new URL('../../actors/compute.ts', import.meta.url);
+const ENTRY = new URL('../../src/threads/compute-thread-entry.ts', import.meta.url);
 const SHIPPED: EmbeddingChoice = { model_dir: null, remote: null };
 
 const toyDir = mkdtempSync(join(tmpdir(), 'toy-model-'));

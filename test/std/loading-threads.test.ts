@@ -10,7 +10,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { ActorThreads } from '../../src/runtime/actor-threads.ts';
 import { ComputePool } from '../../src/runtime/compute-pool.ts';
 import { endThread, waitForLoading } from '../../src/std/loading-threads.ts';
-import { StudentThread } from '../../src/student-thread.ts';
+import { StudentThread } from '../../src/threads/student-thread.ts';
 import { HeldEntry } from '../fixtures/held-entry.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 

@@ -8,7 +8,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { captureWriter } from '../../actors/capture-writer/behaviour.ts';
 import { CaptureLogPort } from '../../actors/capture-writer/port.ts';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
-import { decodeExchange } from '../../src/gateway/turns/decode.ts';
+import { decodeExchange } from '../../src/providers/decode.ts';
 import { ActorKit } from '../../src/runtime/kit.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { CaptureLog, type CaptureLogOptions } from '../../src/storage/capture/log.ts';

@@ -3,7 +3,7 @@
  * were. Own process; arguments: the folder, the old key and the new one in hex or `none`, the step.
  */
 import { join } from 'node:path';
-import { decodeExchange } from '../../src/gateway/turns/decode.ts';
+import { decodeExchange } from '../../src/providers/decode.ts';
 import { rekeyData } from '../../src/storage/rekey.ts';
 
 const [, , folder = '', from = '', to = '', at = ''] = process.argv;

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { copyFileSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { decodeExchange } from '../../src/gateway/turns/decode.ts';
+import { decodeExchange } from '../../src/providers/decode.ts';
 import { DataKeyError } from '../../src/std/data-key.ts';
 import { restoreBackup, writeBackup } from '../../src/storage/backup.ts';
 import { openCaptureEnv } from '../../src/storage/capture/layout.ts';

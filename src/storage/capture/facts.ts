@@ -45,7 +45,7 @@ export interface StoredCopy {
   truncated: boolean;
 }
 
-/** What a decoder finds, and what links turns (src/gateway/turns/conversation.ts); what is not there counts as null. */
+/** What a decoder finds, and what links turns (src/providers/conversation.ts); what is not there counts as null. */
 export interface IndexFacts extends ExchangeFacts {
   /** Request and answer, as a request that continues the answer has it among its prefixes; by the answer's id too. */
   answered?: string | null;

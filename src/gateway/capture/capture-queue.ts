@@ -1,0 +1,489 @@
+/**
+ * What stands between traffic and the capture writer: a bounded queue of finished exchanges, sent in batches, retried
+ * when the disk is full, dropped (and counted) when there is no room. Nothing here waits for the writer on behalf of
+ * traffic. Front threads, one each.
+ *
+ * `attempted = captured + dropped + in_flight` holds at every moment because in_flight is made from the other three
+ * in one synchronous read; an exchange moves from in_flight to exactly one of the other two, once.
+ */
+
+import {
+  CaptureFailure,
+  DROP_CAUSES,
+  type DropCause,
+  FAILURE_CAUSES,
+  type FailureCause,
+  type SetApart,
+  zeroCounts,
+} from '../../domain/capture-cause.ts';
+import { type CaptureFacts, findPlaceWords } from '../../domain/capture-health.ts';
+import type { FinishedExchange } from '../../domain/exchange.ts';
+import { CatalogueError, toCatalogueError } from '../../errors.ts';
+import { type BodyMemory, type ByteBudget, Tee } from './tee.ts';
+
+/** Exchanges gathered for the writer. */
+export interface ExchangeBatch {
+  /** Takes the exchange, and its cells: they are given back when they are not looked at any more. */
+  add(exchange: FinishedExchange): void;
+}
+
+/** The writer as the queue needs it; the actor's client, or a test's. */
+export interface CaptureWriter<B extends ExchangeBatch = ExchangeBatch> {
+  /** Where the bodies of exchanges under way are kept. */
+  readonly memory: BodyMemory;
+  openBatch(): B;
+  /**
+   * Resolves when the batch is committed, with the exchanges of it that are not stored because of what they hold. Rejects
+   * with a CaptureFailure: of code `capture_failed` when the batch may be sent again, of any other when it cannot be known
+   * or would fail again.
+   */
+  append(batch: B): Promise<readonly SetApart[]>;
+}
+
+export interface CaptureQueueOptions {
+  /** Finished exchanges that may wait for the writer. */
+  max_queue: number;
+  /** Bytes of bodies that open and waiting exchanges may hold together. */
+  max_queue_bytes: number;
+  /** Bytes kept of one body. */
+  max_capture_bytes: number;
+  /** Told of drops, by cause. */
+  onDrop?: (cause: DropCause, exchanges: number) => void;
+}
+
+/** Exchanges and turns captured for one provider label. */
+export interface ProviderCount {
+  captured: number;
+  turns: number;
+}
+
+/** One front's share of `GET /__gw/stats`. */
+export interface CaptureCounters extends Omit<CaptureFacts, 'alive'> {
+  queue_depth: number;
+  queue_bytes: number;
+  errors: number;
+  errors_by_cause: Record<FailureCause, number>;
+  attempted: number;
+  captured: number;
+  dropped: number;
+  dropped_by_cause: Record<DropCause, number>;
+  in_flight: number;
+  turns: number;
+  aborted: number;
+  by_provider: Record<string, ProviderCount>;
+}
+
+/** A drop counts as of late for so long. */
+const DROP_RECENT_MS = 60_000;
+
+/** A batch leaves when it holds this much… */
+const BATCH_EXCHANGES = 256;
+const BATCH_BYTES = 16 * 1024 * 1024;
+/**
+ * …or when its first exchange has waited this long. To wake the writer for a few exchanges costs both threads as much as to
+ * store them; nobody waits for a batch (`settle` sends it at once), and the end of the process by force loses what it holds.
+ */
+const BATCH_WAIT_MS = 100;
+/** Batches at the writer at once; while they are under way the next one grows… */
+const BATCHES_UNDER_WAY = 3;
+/** …unless it holds `BATCH_BYTES`: a turn of a busy front's loop is long enough for the writer to run dry. */
+const LARGE_BATCHES_UNDER_WAY = 16;
+/** So many failed tries tell whoever waits that nothing is stored: in a quarter of a second or so. */
+const SETTLE_TRIES = 3;
+const RETRY_FIRST_MS = 100;
+const RETRY_MAX_MS = 5_000;
+
+/** What a stop could not store. */
+export interface LeftAtStop {
+  exchanges: number;
+  /** Of those: the writer has them and has not answered. */
+  may_be_stored: number;
+  reason: string;
+}
+
+/** Somebody who waits until the exchanges up to the target have left. */
+interface Waiter {
+  target: number;
+  /** Failures of the place that it still puts up with. */
+  tries: number;
+  resolve: () => void;
+  reject: (error: CatalogueError) => void;
+}
+
+interface Batch {
+  /** What the writer gets; null as long as there is none. */
+  content: ExchangeBatch | null;
+  exchanges: number;
+  aborted: number;
+  /** By provider. */
+  counts: Map<string, ProviderCount>;
+  /** Of bodies. */
+  bytes: number;
+  /** Which exchange since start is its first one. */
+  first: number;
+  /** Since when the writer has it, by performance.now(); 0 while it does not. */
+  sent_at_ms: number;
+}
+
+function makeBatch(): Batch {
+  return { content: null, exchanges: 0, aborted: 0, counts: new Map(), bytes: 0, first: 0, sent_at_ms: 0 };
+}
+
+/** The provider's count, made when there is none. */
+function openCount(counts: Map<string, ProviderCount>, provider: string): ProviderCount {
+  let count = counts.get(provider);
+  if (count === undefined) {
+    count = { captured: 0, turns: 0 };
+    counts.set(provider, count);
+  }
+  return count;
+}
+
+export class CaptureQueue implements ByteBudget {
+  readonly #writer: CaptureWriter;
+  readonly #options: CaptureQueueOptions;
+  #attempted = 0;
+  #captured = 0;
+  #dropped = 0;
+  readonly #droppedBy = zeroCounts(DROP_CAUSES);
+  /** By cause, when the last one was. */
+  readonly #droppedAt = new Map<DropCause, number>();
+  #turns = 0;
+  #aborted = 0;
+  #errors = 0;
+  readonly #errorsBy = zeroCounts(FAILURE_CAUSES);
+  #failing: { cause: FailureCause; since_ms: number } | null = null;
+  readonly #byProvider = new Map<string, ProviderCount>();
+  #heldBytes = 0;
+  /** Submitted and neither captured nor dropped. */
+  #depth = 0;
+  #pending = makeBatch();
+  /** Sent and neither captured nor dropped, those that are tried again among them. */
+  readonly #sent = new Set<Batch>();
+  /** Of those sent: the ones that wait for their next try. */
+  readonly #retries = new Map<Batch, NodeJS.Timeout>();
+  #timer: NodeJS.Timeout | null = null;
+  /** What is pending would have left, had there not been enough under way. */
+  #isDue = false;
+  #underWay = 0;
+  #retryAfterMs = 0;
+  #isKilled = false;
+  /** Exchanges that entered the queue since start. */
+  #entered = 0;
+  #waiters: Waiter[] = [];
+
+  constructor(writer: CaptureWriter, options: CaptureQueueOptions) {
+    this.#writer = writer;
+    this.#options = options;
+  }
+
+  /**
+   * An exchange begins.
+   * @returns the tee to feed, to be given to `submit` or `cancel` later; null when it is dropped already
+   */
+  begin(): Tee | null {
+    this.#attempted++;
+    if (this.#isKilled || this.#depth >= this.#options.max_queue) {
+      this.#drop(this.#causeAtDoor('queue_full'), 1);
+      return null;
+    }
+    return new Tee(this, this.#writer.memory, this.#options.max_capture_bytes);
+  }
+
+  /** It turned out that the request is refused by the gateway itself: it never was an exchange. */
+  cancel(tee: Tee | null): void {
+    this.#attempted--;
+    if (tee === null) {
+      this.#dropped--;
+      const cause = this.#causeAtDoor('queue_full');
+      // The cause may have been another one when it was counted: then it is one of those that there are.
+      const counted =
+        this.#droppedBy[cause] > 0 ? cause : DROP_CAUSES.find((one) => this.#droppedBy[one] > 0);
+      this.#droppedBy[counted!]--;
+      return;
+    }
+    tee.close();
+    tee.release();
+  }
+
+  /** The exchange is over. Its bodies are the tee's cells; the other fields come with `exchange`. */
+  submit(tee: Tee, exchange: FinishedExchange): void {
+    tee.close();
+    if (tee.lost || this.#isKilled || this.#depth >= this.#options.max_queue) {
+      tee.release();
+      this.#drop(this.#causeAtDoor(tee.lost ? 'bytes_full' : 'queue_full'), 1);
+      return;
+    }
+    this.#depth++;
+    this.#entered++;
+    const pending = this.#pending;
+    if (pending.exchanges === 0) pending.first = this.#entered;
+    pending.content ??= this.#writer.openBatch();
+    pending.content.add(exchange);
+    pending.exchanges++;
+    if (exchange.aborted) pending.aborted++;
+    const count = openCount(pending.counts, exchange.provider);
+    count.captured++;
+    if (exchange.kind === 'turn') count.turns++;
+    // The tee's bytes stay reserved until the writer has them.
+    pending.bytes += tee.kept_bytes;
+    if (pending.exchanges >= BATCH_EXCHANGES || pending.bytes >= BATCH_BYTES) {
+      this.#sendPending();
+    } else {
+      this.#timer ??= setTimeout(() => {
+        this.#timer = null;
+        this.#sendPending();
+      }, BATCH_WAIT_MS);
+    }
+  }
+
+  reserve(bytes: number): boolean {
+    if (this.#heldBytes + bytes > this.#options.max_queue_bytes) return false;
+    this.#heldBytes += bytes;
+    return true;
+  }
+
+  release(bytes: number): void {
+    this.#heldBytes -= bytes;
+  }
+
+  /**
+   * Resolves when everything submitted so far is captured or dropped. What waits for its next try is tried at once.
+   * @throws CaptureFailure of code `capture_failed` when the place takes nothing (a full disk, say) for several tries, and
+   *   CatalogueError `unavailable` when it all takes longer than `deadlineMs`
+   */
+  async settle(deadlineMs: number): Promise<void> {
+    if (this.#depth === 0) return;
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const waiter: Waiter = { target: this.#entered, tries: SETTLE_TRIES, resolve, reject };
+    this.#waiters.push(waiter);
+    const timer = setTimeout(() => {
+      reject(
+        new CatalogueError(
+          'unavailable',
+          'The capture database takes no writes; exchanges are still waiting',
+        ),
+      );
+    }, deadlineMs);
+    this.retryNow();
+    this.#sendPending();
+    try {
+      await promise;
+    } finally {
+      clearTimeout(timer);
+      const at = this.#waiters.indexOf(waiter);
+      if (at >= 0) this.#waiters.splice(at, 1);
+    }
+  }
+
+  /**
+   * The process ends: waits until all is captured, as long as that goes on; what is left then is dropped.
+   * @returns how many were left, how many of them the writer has and may store yet, and why; null when none was
+   */
+  async end(deadlineMs: number): Promise<LeftAtStop | null> {
+    let reason = '';
+    await this.settle(deadlineMs).catch((thrown: unknown) => {
+      reason = toCatalogueError(thrown).message;
+    });
+    if (this.#depth === 0) return null;
+    const left: LeftAtStop = { exchanges: this.#depth, may_be_stored: 0, reason };
+    for (const timer of this.#retries.values()) clearTimeout(timer);
+    this.#retries.clear();
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#isKilled = true;
+    for (const batch of [...this.#sent]) {
+      if (batch.sent_at_ms > 0) left.may_be_stored += batch.exchanges;
+      this.#dropBatch(batch, 'stop');
+    }
+    this.#dropBatch(this.#takePending(), 'stop');
+    return left;
+  }
+
+  /** Capture stops for good: what waits is dropped, what comes is not taken. */
+  kill(): void {
+    this.#isKilled = true;
+    for (const [batch, timer] of this.#retries) {
+      clearTimeout(timer);
+      this.#dropBatch(batch, 'writer_killed');
+    }
+    this.#retries.clear();
+    this.#dropBatch(this.#takePending(), 'writer_killed');
+  }
+
+  /** The writer is back: what waits for another try is tried now. */
+  retryNow(): void {
+    const waiting = [...this.#retries];
+    this.#retries.clear();
+    this.#retryAfterMs = 0;
+    for (const [batch, timer] of waiting) {
+      clearTimeout(timer);
+      this.#send(batch);
+    }
+  }
+
+  counters(): CaptureCounters {
+    const now = performance.now();
+    let oldest = now;
+    for (const { sent_at_ms: at } of this.#sent) if (at > 0) oldest = Math.min(oldest, at);
+    const failing = this.#failing;
+    return {
+      killed: this.#isKilled,
+      queue_depth: this.#depth,
+      queue_bytes: this.#heldBytes,
+      errors: this.#errors,
+      errors_by_cause: { ...this.#errorsBy },
+      attempted: this.#attempted,
+      captured: this.#captured,
+      dropped: this.#dropped,
+      dropped_by_cause: { ...this.#droppedBy },
+      in_flight: this.#attempted - this.#captured - this.#dropped,
+      turns: this.#turns,
+      aborted: this.#aborted,
+      by_provider: Object.fromEntries([...this.#byProvider].map(([name, count]) => [name, { ...count }])),
+      failing: failing === null ? null : { cause: failing.cause, for_ms: now - failing.since_ms },
+      oldest_append_ms: now - oldest,
+      dropping: [...this.#droppedAt].flatMap(([cause, at]) => (now - at < DROP_RECENT_MS ? [cause] : [])),
+    };
+  }
+
+  #sendPending(): void {
+    if (this.#timer !== null) {
+      clearTimeout(this.#timer);
+      this.#timer = null;
+    }
+    if (this.#pending.exchanges === 0) return;
+    const isLarge = this.#pending.bytes >= BATCH_BYTES;
+    const most = isLarge ? LARGE_BATCHES_UNDER_WAY : BATCHES_UNDER_WAY;
+    if (this.#underWay >= most || this.#retryAfterMs > 0) {
+      this.#isDue = true;
+      return;
+    }
+    const batch = this.#takePending();
+    this.#sent.add(batch);
+    this.#send(batch);
+  }
+
+  #takePending(): Batch {
+    const batch = this.#pending;
+    this.#pending = makeBatch();
+    this.#isDue = false;
+    return batch;
+  }
+
+  #send(batch: Batch): void {
+    this.#underWay++;
+    batch.sent_at_ms = performance.now();
+    this.#writer.append(batch.content!).then(
+      (setApart) => {
+        this.#underWay--;
+        // Given up at the end of the process.
+        if (!this.#sent.has(batch)) return;
+        this.#retryAfterMs = 0;
+        this.#failing = null;
+        this.#finishBatch(batch, setApart);
+        // Not what has just begun to gather: a batch costs both threads much, however little it holds.
+        if (this.#isDue) this.#sendPending();
+      },
+      (thrown: unknown) => {
+        this.#underWay--;
+        if (!this.#sent.has(batch)) return;
+        batch.sent_at_ms = 0;
+        const error = toCatalogueError(thrown);
+        const cause = causeOf(error);
+        this.#countErrors(cause, 1);
+        if (error.code === 'capture_failed' && !this.#isKilled) {
+          if (this.#failing?.cause !== cause) this.#failing = { cause, since_ms: performance.now() };
+          this.#retryLater(batch);
+          this.#discourage(error);
+        } else {
+          // It may have been the one that all others waited behind.
+          this.#retryAfterMs = 0;
+          const isKilled = this.#isKilled || cause === 'writer_killed';
+          this.#dropBatch(batch, isKilled ? 'writer_killed' : 'lost_with_writer');
+          if (this.#isDue) this.#sendPending();
+        }
+      },
+    );
+  }
+
+  /** Whoever waits is told at last; the batches are tried on. */
+  #discourage(error: CatalogueError): void {
+    if (!(error instanceof CaptureFailure) || findPlaceWords(error.why) === null) return;
+    const words = `Nothing is stored now: ${findPlaceWords(error.why)} (${error.message})`;
+    for (const waiter of this.#waiters) {
+      waiter.tries--;
+      if (waiter.tries <= 0) waiter.reject(new CaptureFailure(error.why, words, { cause: error }));
+    }
+  }
+
+  /** The disk is full, or so: the batch waits, others queue up behind it, and beyond the queue's bound they drop. */
+  #retryLater(batch: Batch): void {
+    this.#retryAfterMs = Math.min(Math.max(this.#retryAfterMs * 2, RETRY_FIRST_MS), RETRY_MAX_MS);
+    const timer = setTimeout(() => {
+      this.#retries.delete(batch);
+      this.#send(batch);
+    }, this.#retryAfterMs).unref();
+    this.#retries.set(batch, timer);
+  }
+
+  #finishBatch(batch: Batch, setApart: readonly SetApart[]): void {
+    for (const { cause, provider, is_turn, aborted } of setApart) {
+      batch.exchanges--;
+      if (aborted) batch.aborted--;
+      const count = openCount(batch.counts, provider);
+      count.captured--;
+      if (is_turn) count.turns--;
+      this.#countErrors(cause, 1);
+      this.#drop(cause, 1);
+    }
+    this.#captured += batch.exchanges;
+    this.#aborted += batch.aborted;
+    for (const [provider, { captured, turns }] of batch.counts) {
+      const count = openCount(this.#byProvider, provider);
+      count.captured += captured;
+      count.turns += turns;
+      this.#turns += turns;
+    }
+    this.#leave(batch, setApart.length);
+  }
+
+  #dropBatch(batch: Batch, cause: DropCause): void {
+    if (batch.exchanges > 0) this.#drop(cause, batch.exchanges);
+    this.#leave(batch, 0);
+  }
+
+  #drop(cause: DropCause, exchanges: number): void {
+    this.#dropped += exchanges;
+    this.#droppedBy[cause] += exchanges;
+    this.#droppedAt.set(cause, performance.now());
+    this.#options.onDrop?.(cause, exchanges);
+  }
+
+  #countErrors(cause: FailureCause, count: number): void {
+    this.#errors += count;
+    this.#errorsBy[cause] += count;
+  }
+
+  /** There is no room for an exchange: for the reason why the writer stores nothing, if there is one. */
+  #causeAtDoor(otherwise: 'queue_full' | 'bytes_full'): DropCause {
+    if (this.#isKilled) return 'writer_killed';
+    const cause = this.#failing?.cause;
+    return cause === undefined || cause === 'writer_busy' ? otherwise : cause;
+  }
+
+  /** @param gone exchanges that it does not hold any more */
+  #leave(batch: Batch, gone: number): void {
+    this.#sent.delete(batch);
+    this.#depth -= batch.exchanges + gone;
+    this.release(batch.bytes);
+    // A batch that is tried again leaves after younger ones, so the oldest that is left decides.
+    let oldest = this.#pending.exchanges > 0 ? this.#pending.first : Number.POSITIVE_INFINITY;
+    for (const { first } of this.#sent) oldest = Math.min(oldest, first);
+    while (this.#waiters.length > 0 && this.#waiters[0]!.target < oldest) this.#waiters.shift()!.resolve();
+  }
+}
+
+function causeOf(error: CatalogueError): FailureCause {
+  return error instanceof CaptureFailure ? error.why : 'lost_with_writer';
+}

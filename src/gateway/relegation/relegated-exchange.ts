@@ -1,0 +1,268 @@
+/**
+ * A step while it is not decided who serves it: its body is collected and shown to the student, and then the student's
+ * answer goes to the client, or the exchange is forwarded as if nothing had happened. In shadow mode it is forwarded as
+ * soon as its body is there, and the student is asked beside that. Front threads.
+ *
+ * What can end the wait, each at most once and in any order: the student's word, the deadline, the student's end, a body
+ * that is too long or too slow, the client's leaving. Capture counts the exchange from its beginning, whoever ends it.
+ */
+
+import { type HttpStream, joinLines } from '../../http/http-stream.ts';
+import { STEP_BODY_BYTES, STEP_BODY_WAIT_MS } from '../../limits.ts';
+import type { RequestClass } from '../../providers/classify.ts';
+import type { DeclineReason, FallbackReason, ServedStep } from '../../student/serving/protocol.ts';
+import { type BegunExchange, describeExchange, Forward, type ForwardContext } from '../forward.ts';
+import type { Destination } from '../route-table.ts';
+import type { ReadStepHead, Relegation } from './relegation.ts';
+import { type ShadowedAnswer, ShadowedForward } from './shadowed-forward.ts';
+import type { SentStep, StepWaiter } from './student-link.ts';
+
+/** Marks an answer of the student; no answer of an upstream has it. */
+const SERVED_BY_HEADER = 'x-svc-served-by';
+
+export class RelegatedExchange implements StepWaiter {
+  readonly #relegation: Relegation;
+  readonly #context: ForwardContext;
+  readonly #stream: HttpStream;
+  readonly #destination: Destination;
+  readonly #requestClass: RequestClass;
+  readonly #head: ReadStepHead;
+  readonly #onStatus: (status: number) => void;
+  readonly #begun: BegunExchange;
+  #chunks: Buffer[] = [];
+  #bytes = 0;
+  /** Bytes taken from what bodies that are coming in may hold. */
+  #reserved = 0;
+  /** For the rest of the body, then for the student. */
+  #timer: NodeJS.Timeout | null = null;
+  #sent: SentStep | null = null;
+  /** Shadow mode: what is there of the two that are compared. */
+  #wouldServe = false;
+  #shadowed: ShadowedAnswer | null = null;
+  #status = 0;
+  #responseHeaders: string[] = [];
+  #firstByteMs: number | null = null;
+
+  /** @param onStatus told what the upstream answers, where it is asked */
+  constructor(
+    relegation: Relegation,
+    context: ForwardContext,
+    stream: HttpStream,
+    destination: Destination,
+    requestClass: RequestClass,
+    head: ReadStepHead,
+    onStatus: (status: number) => void,
+  ) {
+    this.#onStatus = onStatus;
+    this.#relegation = relegation;
+    this.#context = context;
+    this.#stream = stream;
+    this.#destination = destination;
+    this.#requestClass = requestClass;
+    this.#head = head;
+    this.#begun = {
+      tee: context.capture?.begin() ?? null,
+      at: performance.now(),
+      at_ms: Date.now(),
+    };
+  }
+
+  /** Collects the body, asks, serves or forwards. */
+  start(): void {
+    const stream = this.#stream;
+    const received = stream.received;
+    stream.received = [];
+    stream.events = { onBody: this.#onBody, onClosed: this.#onClosed };
+    if (!stream.bodyComplete) {
+      this.#timer = setTimeout(() => this.#takeOver('slow_body'), STEP_BODY_WAIT_MS);
+    }
+    for (const chunk of received) {
+      if (!this.#keep(chunk)) return;
+    }
+    if (stream.bodyComplete) this.#ask();
+  }
+
+  onServed(step: ServedStep): void {
+    this.#stopWaiting();
+    this.#relegation.ledger.served(step);
+    const body = Buffer.from(step.body.buffer, step.body.byteOffset, step.body.byteLength);
+    const { tee } = this.#begun;
+    if (tee !== null) {
+      for (const chunk of this.#chunks) tee.add(tee.request, chunk);
+      tee.add(tee.response, body);
+    }
+    this.#chunks = [];
+    this.#status = 200;
+    this.#firstByteMs = performance.now() - this.#begun.at;
+    this.#responseHeaders = [
+      'Content-Type',
+      step.is_stream ? 'text/event-stream; charset=utf-8' : 'application/json',
+      'Cache-Control',
+      'no-cache',
+      'request-id',
+      step.request_id,
+      SERVED_BY_HEADER,
+      'student',
+    ];
+    const stream = this.#stream;
+    const lines = joinLines(this.#responseHeaders);
+    stream.events = { onClosed: (aborted) => this.#record(aborted) };
+    stream.writeHead(
+      '200 OK',
+      lines,
+      step.is_stream ? { kind: 'chunked' } : { kind: 'length', bytes: body.length },
+    );
+    stream.write(body);
+    stream.end();
+  }
+
+  onDeclined(reason: DeclineReason): void {
+    this.#fallBack(reason);
+  }
+
+  onFailed(reason: 'crashed' | 'failed'): void {
+    // Whoever comes after a thread that ended does not know of this step.
+    if (this.#head.run_id !== null) this.#relegation.link.noteTaken(this.#head.run_id);
+    this.#fallBack(reason);
+  }
+
+  onWouldServe(): void {
+    this.#stopWaiting();
+    this.#relegation.ledger.wouldServe();
+    this.#wouldServe = true;
+    this.#compare();
+  }
+
+  readonly #onBody = (chunk: Buffer, isLast: boolean): void => {
+    if (!this.#keep(chunk)) return;
+    if (isLast) this.#ask();
+  };
+
+  /** @returns false when the exchange is on its way to the upstream instead */
+  #keep(chunk: Buffer): boolean {
+    if (chunk.length > 0) this.#chunks.push(chunk);
+    this.#bytes += chunk.length;
+    if (this.#bytes > STEP_BODY_BYTES) {
+      this.#takeOver('too_large');
+      return false;
+    }
+    if (this.#stream.bodyComplete) return true;
+    if (!this.#relegation.reserve(chunk.length)) {
+      this.#takeOver('busy');
+      return false;
+    }
+    this.#reserved += chunk.length;
+    return true;
+  }
+
+  #ask(): void {
+    this.#stopWaiting();
+    const { link, mode } = this.#relegation;
+    const { run_id, seq, betas, api_version } = this.#head;
+    // A copy, since the chunks go on to capture and perhaps to the upstream.
+    const body = new Uint8Array(this.#bytes);
+    let at = 0;
+    for (const chunk of this.#chunks) {
+      body.set(chunk, at);
+      at += chunk.length;
+    }
+    this.#sent = link.send({ run_id, seq, betas, api_version }, body, this);
+    if (this.#sent === null) {
+      this.#takeOver(link.isReady ? 'busy' : 'loading');
+      return;
+    }
+    this.#timer = setTimeout(() => {
+      this.#sent?.abandon();
+      this.#fallBack('timeout');
+    }, link.timeout_ms);
+    if (mode === 'shadow') this.#forward();
+  }
+
+  /** The student has not been asked: it is told that the run is the upstream's. */
+  #takeOver(reason: FallbackReason): void {
+    this.#stopWaiting();
+    if (this.#head.run_id !== null) this.#relegation.link.noteTaken(this.#head.run_id);
+    this.#relegation.ledger.fallback(reason);
+    this.#forward();
+  }
+
+  #fallBack(reason: FallbackReason): void {
+    this.#stopWaiting();
+    this.#relegation.ledger.fallback(reason);
+    if (this.#relegation.mode === 'on') this.#forward();
+  }
+
+  /** From here on the exchange is one like any other. */
+  #forward(): void {
+    const stream = this.#stream;
+    stream.received = this.#chunks;
+    this.#chunks = [];
+    const context = this.#context;
+    const forward =
+      this.#relegation.mode === 'shadow' && this.#sent !== null
+        ? new ShadowedForward(
+            context,
+            stream,
+            this.#destination,
+            this.#requestClass,
+            this.#begun,
+            (answer) => {
+              this.#shadowed = answer;
+              this.#compare();
+            },
+          )
+        : new Forward(context, stream, this.#destination, this.#requestClass, this.#begun);
+    forward.onStatus = this.#onStatus;
+    forward.start();
+  }
+
+  #compare(): void {
+    const answer = this.#shadowed;
+    if (!this.#wouldServe || answer === null) return;
+    this.#shadowed = null;
+    this.#sent?.compare(answer.status, answer.headers, answer.body);
+  }
+
+  /** The client has left before anybody served it. */
+  readonly #onClosed = (aborted: boolean): void => {
+    this.#stopWaiting();
+    this.#sent?.cancel();
+    const { tee } = this.#begun;
+    if (tee !== null) for (const chunk of this.#chunks) tee.add(tee.request, chunk);
+    this.#chunks = [];
+    this.#record(aborted);
+  };
+
+  #stopWaiting(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#relegation.release(this.#reserved);
+    this.#reserved = 0;
+  }
+
+  /** Hands an exchange that was not forwarded to capture. */
+  #record(aborted: boolean): void {
+    const { tee, at, at_ms } = this.#begun;
+    if (tee === null || this.#context.capture === null) return;
+    const exchange = describeExchange(
+      this.#context,
+      this.#stream.head,
+      this.#destination,
+      this.#requestClass,
+      tee,
+      {
+        run_id: this.#head.run_id,
+        seq: this.#head.seq,
+        status: this.#status,
+        started_at_ms: at_ms,
+        first_byte_ms: this.#firstByteMs,
+        duration_ms: performance.now() - at,
+        aborted,
+        served_by: this.#status === 0 ? 'upstream' : 'student',
+        request_form: { headers: this.#stream.head.headers, varying: [] },
+        response_headers: this.#responseHeaders,
+      },
+    );
+    this.#context.capture.submit(tee, exchange);
+  }
+}

@@ -1,0 +1,84 @@
+/**
+ * What relegation has done on one front: steps served, fallbacks by reason, tokens and money saved, and in shadow mode
+ * how often the student would have said the same. Front threads; summed up by the admin routes.
+ *
+ * A step is a `POST /v1/messages` on the default route. Each is counted once: served, or a fallback with its reason.
+ * One whose client leaves before that is decided is neither.
+ */
+
+import { ERROR_REASONS, type FallbackReason, type ServedStep } from '../../student/serving/protocol.ts';
+
+/** One front's share of `relegation` in the stats. */
+export interface RelegationCounters {
+  served: number;
+  fallback: number;
+  errors: number;
+  fallbacks: Partial<Record<FallbackReason, number>>;
+  tokens_saved: { input: number; output: number };
+  /** Millionths of a dollar. */
+  saved_micro_usd: number;
+  shadow: { would_serve: number; compared: number; agreed: number };
+}
+
+/** All zeros. */
+export function emptyCounters(): RelegationCounters {
+  return {
+    served: 0,
+    fallback: 0,
+    errors: 0,
+    fallbacks: {},
+    tokens_saved: { input: 0, output: 0 },
+    saved_micro_usd: 0,
+    shadow: { would_serve: 0, compared: 0, agreed: 0 },
+  };
+}
+
+/** Adds one front's counts to a sum, in place. */
+export function addCounters(sum: RelegationCounters, more: RelegationCounters): void {
+  sum.served += more.served;
+  sum.fallback += more.fallback;
+  sum.errors += more.errors;
+  for (const [reason, count] of Object.entries(more.fallbacks) as [FallbackReason, number][]) {
+    sum.fallbacks[reason] = (sum.fallbacks[reason] ?? 0) + count;
+  }
+  sum.tokens_saved.input += more.tokens_saved.input;
+  sum.tokens_saved.output += more.tokens_saved.output;
+  sum.saved_micro_usd += more.saved_micro_usd;
+  sum.shadow.would_serve += more.shadow.would_serve;
+  sum.shadow.compared += more.shadow.compared;
+  sum.shadow.agreed += more.shadow.agreed;
+}
+
+export class RelegationLedger {
+  readonly #counters = emptyCounters();
+
+  served(step: ServedStep): void {
+    const counters = this.#counters;
+    counters.served++;
+    counters.tokens_saved.input += step.input_tokens;
+    counters.tokens_saved.output += step.output_tokens;
+    counters.saved_micro_usd += step.saved_micro_usd ?? 0;
+  }
+
+  fallback(reason: FallbackReason): void {
+    const counters = this.#counters;
+    counters.fallback++;
+    counters.fallbacks[reason] = (counters.fallbacks[reason] ?? 0) + 1;
+    if (ERROR_REASONS.has(reason)) counters.errors++;
+  }
+
+  /** Shadow mode: the student would have served a step. */
+  wouldServe(): void {
+    this.#counters.shadow.would_serve++;
+    this.fallback('shadow');
+  }
+
+  compared(agreed: boolean): void {
+    this.#counters.shadow.compared++;
+    if (agreed) this.#counters.shadow.agreed++;
+  }
+
+  counters(): RelegationCounters {
+    return structuredClone(this.#counters);
+  }
+}

@@ -1,0 +1,107 @@
+/**
+ * What the bodies of Bedrock's InvokeModel say of themselves: in which maker's form they are, and what is read of the
+ * text-in, text-out families (Titan, Llama, Mistral, Cohere, Jurassic), whose field names differ and do not clash.
+ * Pure; runs where stored copies are read, never on a front thread.
+ * Source: the Amazon Bedrock user guide, inference request parameters.
+ */
+
+import { readBedrockModel } from '../bedrock-converse/shape.ts';
+import { asArray, asCount, asObject, asText, type JsonObject, parseJson } from '../json-reading.ts';
+
+/** In which maker's form a body is. */
+export type InvokeBody = 'messages' | 'converse' | 'chat_completions' | 'text' | 'embedding';
+
+/** Tells whose form a request body has, by its fields and the model's name. */
+export function tellInvokeBody(value: unknown, path: string): InvokeBody {
+  const body = asObject(value);
+  if (body.anthropic_version !== undefined) return 'messages';
+  const messages = asArray(body.messages);
+  if (messages.length > 0) {
+    const { content } = asObject(messages[0]);
+    const typed = typeof content === 'string' || asObject(asArray(content)[0]).type !== undefined;
+    return typed ? 'chat_completions' : 'converse';
+  }
+  return asksForEmbedding(body, readBedrockModel(path)) ? 'embedding' : 'text';
+}
+
+/** Fields that only the bodies of embedding models have. */
+const EMBEDDING_FIELDS = ['normalize', 'dimensions', 'embeddingTypes', 'input_type', 'singleEmbeddingParams'];
+
+/** Whether a body without messages asks for an embedding: by the model's name, or where a profile hides it by its fields. */
+function asksForEmbedding(body: JsonObject, model: string | null): boolean {
+  return /embed/i.test(model ?? '') || EMBEDDING_FIELDS.some((field) => body[field] !== undefined);
+}
+
+/** Tells whose form an answer has, by the whole of it or by the first chunk of a stream. */
+export function tellInvokeAnswer(body: JsonObject): Exclude<InvokeBody, 'embedding'> {
+  if (asText(body.type) !== null) return 'messages';
+  if (body.messageStart !== undefined || asObject(body.output).message !== undefined) return 'converse';
+  const choice = asObject(asArray(body.choices)[0]);
+  return choice.message !== undefined || choice.delta !== undefined ? 'chat_completions' : 'text';
+}
+
+/**
+ * The maker's chunk in an event of InvokeModelWithResponseStream; null when it carries none.
+ * @throws on a chunk that is no JSON: the frame's reader then calls the message damaged
+ */
+export function readInvokeChunk(event: unknown): JsonObject | null {
+  const encoded = asText(asObject(event).bytes);
+  return encoded === null ? null : asObject(parseJson(Buffer.from(encoded, 'base64').toString('utf8')));
+}
+
+/** What a text family's request says, or what an embedding is asked of. */
+export interface TextRequest {
+  prompt: string | null;
+  max_output_tokens: number | null;
+}
+
+export function readTextRequest(body: JsonObject): TextRequest {
+  return {
+    prompt: asText(body.prompt) ?? asText(body.inputText) ?? asText(body.message),
+    max_output_tokens:
+      asCount(body.max_tokens) ??
+      asCount(body.maxTokens) ??
+      asCount(body.max_gen_len) ??
+      asCount(body.max_tokens_to_sample) ??
+      asCount(asObject(body.textGenerationConfig).maxTokenCount),
+  };
+}
+
+/** What a text family's answer says, or a chunk of it. */
+export interface TextAnswer {
+  text: string;
+  stop_reason: string | null;
+  input_tokens: number | null;
+  output_tokens: number | null;
+}
+
+export function readTextAnswer(value: unknown): TextAnswer {
+  const body = asObject(value);
+  const first = asObject(
+    asArray(body.results ?? body.outputs ?? body.generations ?? body.completions ?? body.choices)[0],
+  );
+  return {
+    text:
+      asText(body.generation) ??
+      asText(body.outputText) ??
+      asText(body.completion) ??
+      asText(body.text) ??
+      asText(first.outputText) ??
+      asText(first.text) ??
+      asText(asObject(first.data).text) ??
+      '',
+    stop_reason:
+      asText(body.stop_reason) ??
+      asText(body.completionReason) ??
+      asText(body.finish_reason) ??
+      asText(first.stop_reason) ??
+      asText(first.completionReason) ??
+      asText(first.finish_reason) ??
+      asText(asObject(first.finishReason).reason),
+    input_tokens: asCount(body.prompt_token_count) ?? asCount(body.inputTextTokenCount),
+    output_tokens:
+      asCount(body.generation_token_count) ??
+      asCount(body.totalOutputTextTokenCount) ??
+      asCount(first.tokenCount),
+  };
+}

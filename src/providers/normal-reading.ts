@@ -1,0 +1,291 @@
+/**
+ * What the normal-form readers of all shapes have in common: the budget that bounds them, tool calls paired with their
+ * results, and the small translations that several providers share. Pure; runs where stored copies are read, never on
+ * a front thread.
+ */
+
+import type { TokenUsage } from '../domain/exchange.ts';
+import type {
+  NormalRequest,
+  TurnBlock,
+  TurnMessage,
+  TurnResponseSchema,
+  TurnThinking,
+  TurnTool,
+  TurnToolChoice,
+} from '../domain/turn.ts';
+import { NORMAL_TURN_ITEMS } from '../limits.ts';
+import type { FrameSink } from './framing.ts';
+import { asArray, asCount, asObject, asText, type JsonObject } from './json-reading.ts';
+
+/** Puts the content of a whole or streamed answer together. One object reads one answer. */
+export interface ContentReader extends FrameSink {
+  /** The blocks so far. Called once, last. */
+  finish(): TurnBlock[];
+}
+
+/** How a shape's bodies become the normal form. Neither may assume anything of the JSON it gets. */
+export interface NormalShape {
+  readRequest(body: unknown, reading: NormalReading, path: string): NormalRequest;
+  startContent(reading: NormalReading): ContentReader;
+}
+
+/** One turn being read: how many items it may still take. */
+export class NormalReading {
+  #left = NORMAL_TURN_ITEMS;
+
+  /** The turn has more blocks, tools and events than are taken. */
+  get isOver(): boolean {
+    return this.#left < 0;
+  }
+
+  /** The array's items as far as the budget goes; none when it is no array. */
+  take(value: unknown): unknown[] {
+    const items = asArray(value);
+    if (this.#left < 0) return [];
+    this.#left -= items.length;
+    return this.#left < 0 ? items.slice(0, items.length + this.#left) : items;
+  }
+
+  /** Takes one more item. @returns false when there is no room for it */
+  takeOne(): boolean {
+    if (this.#left < 0) return false;
+    this.#left -= 1;
+    return this.#left >= 0;
+  }
+}
+
+/** A request of which nothing is known yet. */
+export function emptyRequest(model: string | null = null): NormalRequest {
+  return {
+    model,
+    system: [],
+    messages: [],
+    tools: [],
+    tool_choice: null,
+    thinking: null,
+    response_schema: null,
+    max_output_tokens: null,
+    previous_answer_id: null,
+  };
+}
+
+/** Text as a block; nothing for the empty text. */
+export function textBlocks(text: unknown): TurnBlock[] {
+  return typeof text === 'string' && text !== '' ? [{ type: 'text', text }] : [];
+}
+
+/** A tool call; `id` '' until `pairCalls` numbers it. */
+export function callBlock(id: unknown, name: unknown, input: unknown, signature?: unknown): TurnBlock {
+  const signed = asText(signature);
+  return {
+    type: 'tool_call',
+    id: asText(id) ?? '',
+    name: asText(name) ?? '',
+    input,
+    ...(signed === null ? {} : { signature: signed }),
+  };
+}
+
+/** The cache marker that a block, a tool or a system text carries, as a block behind it. */
+export function cachePointOf(marked: JsonObject): TurnBlock[] {
+  const control = marked.cache_control;
+  if (typeof control !== 'object' || control === null) return [];
+  return [{ type: 'cache_point', ttl: asText(asObject(control).ttl) }];
+}
+
+/** An input or output whose bytes stand in a data URI or behind an address. */
+export function mediaFromUrl(
+  kind: Extract<TurnBlock, { type: 'media' }>['kind'],
+  url: string,
+  mediaType: string | null,
+): TurnBlock {
+  const match = /^data:([^;,]{0,200})(?:;[^,]{0,200})?,/.exec(url.slice(0, 512));
+  if (match === null) return { type: 'media', kind, media_type: mediaType, source: 'url', data: url };
+  const data = url.slice(match[0].length);
+  return { type: 'media', kind, media_type: asText(match[1]) ?? mediaType, source: 'base64', data };
+}
+
+/** An input or output whose bytes stand in the body, as a data URI or as bare base64. */
+export function mediaFromData(
+  kind: Extract<TurnBlock, { type: 'media' }>['kind'],
+  data: string,
+  mediaType: string | null,
+): TurnBlock {
+  if (data.startsWith('data:')) return mediaFromUrl(kind, data, mediaType);
+  return { type: 'media', kind, media_type: mediaType, source: 'base64', data };
+}
+
+/** `kind` of a MIME type. */
+export function mediaKind(mediaType: string | null): Extract<TurnBlock, { type: 'media' }>['kind'] {
+  const type = mediaType?.split('/')[0];
+  if (type === 'image' || type === 'audio' || type === 'video') return type;
+  return mediaType === 'application/pdf' || type === 'text' ? 'document' : 'file';
+}
+
+/** A declared function; `rest` is whatever else was said of it. */
+export function functionTool(
+  name: unknown,
+  description: unknown,
+  schema: unknown,
+  rest: JsonObject,
+): TurnTool {
+  return {
+    kind: 'function',
+    name: asText(name) ?? '?',
+    description: asText(description) ?? '',
+    input_schema: schema ?? null,
+    settings: Object.keys(rest).length === 0 ? null : rest,
+  };
+}
+
+/** A tool that the provider runs. */
+export function providerTool(name: unknown, settings: JsonObject): TurnTool {
+  return {
+    kind: 'provider',
+    name: asText(name) ?? '?',
+    description: '',
+    input_schema: null,
+    settings: Object.keys(settings).length === 0 ? null : settings,
+  };
+}
+
+/** OpenAI's `tool_choice` and `parallel_tool_calls`, of chat-completions and responses alike. */
+export function readOpenAiToolChoice(body: JsonObject, reading: NormalReading): TurnToolChoice | null {
+  const parallel = typeof body.parallel_tool_calls === 'boolean' ? body.parallel_tool_calls : null;
+  const choice = body.tool_choice ?? body.function_call;
+  const modeOf = (word: unknown): 'auto' | 'any' | 'none' | null =>
+    word === 'required' ? 'any' : word === 'auto' || word === 'none' ? word : null;
+  if (typeof choice === 'string') {
+    const mode = modeOf(choice);
+    return mode === null ? null : { mode, names: [], parallel };
+  }
+  const named = asObject(choice);
+  if (Object.keys(named).length === 0)
+    return parallel === null ? null : { mode: 'auto', names: [], parallel };
+  if (named.type === 'allowed_tools') {
+    const allowed = named.tools === undefined ? asObject(named.allowed_tools) : named;
+    const names = reading.take(allowed.tools).map((tool) => nameOfChoice(asObject(tool)));
+    return { mode: modeOf(allowed.mode) ?? 'auto', names, parallel };
+  }
+  return { mode: 'tool', names: [nameOfChoice(named)], parallel };
+}
+
+function nameOfChoice(tool: JsonObject): string {
+  const body = asObject(tool.function ?? tool.custom);
+  return asText(body.name) ?? asText(tool.name) ?? asText(tool.server_label) ?? asText(tool.type) ?? '?';
+}
+
+/** OpenAI's `response_format` or `text.format`; null for plain text. */
+export function readOpenAiFormat(value: unknown): TurnResponseSchema | null {
+  const format = asObject(value);
+  if (format.type === 'json_object') return { schema: null, name: null, strict: null };
+  if (format.type !== 'json_schema') return null;
+  const body = format.json_schema === undefined ? format : asObject(format.json_schema);
+  return {
+    schema: body.schema ?? null,
+    name: asText(body.name),
+    strict: typeof body.strict === 'boolean' ? body.strict : null,
+  };
+}
+
+/** OpenAI's effort word, alone or within `reasoning`. */
+export function readEffort(effort: unknown, budget: unknown = undefined): TurnThinking | null {
+  const word = asText(effort);
+  const budgetTokens = asCount(budget);
+  if (word === null && budgetTokens === null) return null;
+  return {
+    mode: word === 'none' ? 'off' : budgetTokens === null ? 'adaptive' : 'on',
+    budget_tokens: budgetTokens,
+    effort: word,
+  };
+}
+
+/**
+ * `thinking` and `output_config.effort` as the Messages API and Bedrock's extra fields have them.
+ * @param settings the object that holds them
+ */
+export function readMessagesThinking(settings: JsonObject): TurnThinking | null {
+  const thinking = asObject(settings.thinking ?? settings.reasoning_config);
+  const effort = asText(asObject(settings.output_config).effort) ?? asText(settings.reasoning_effort);
+  const budget = asCount(thinking.budget_tokens);
+  switch (thinking.type) {
+    case 'enabled':
+      return { mode: 'on', budget_tokens: budget, effort: effort ?? asText(thinking.maxReasoningEffort) };
+    case 'disabled':
+      return { mode: 'off', budget_tokens: null, effort };
+    case 'adaptive':
+      return { mode: 'adaptive', budget_tokens: null, effort };
+    default: {
+      const word = effort ?? asText(settings.reasoning_config);
+      return word === null ? null : { mode: 'adaptive', budget_tokens: null, effort: word };
+    }
+  }
+}
+
+/** Counts whose input includes the cache, as counts whose input leaves it out. */
+export function leaveOutCache(usage: TokenUsage): TokenUsage {
+  const { input_tokens: input, cache_read_tokens: read, cache_write_tokens: written } = usage;
+  if (input === null) return usage;
+  return { ...usage, input_tokens: Math.max(0, input - (read ?? 0) - (written ?? 0)) };
+}
+
+/** Calls that wait for their result while a conversation goes by. */
+class OpenCalls {
+  readonly #byId = new Map<string, string>();
+  /** Of calls without an id, by tool: the ids that they were given, oldest first, and how many have their result. */
+  readonly #unnamed = new Map<string, { ids: string[]; answered: number }>();
+  #count = 0;
+
+  add(call: Extract<TurnBlock, { type: 'tool_call' }>): void {
+    this.#count += 1;
+    if (call.id !== '') {
+      this.#byId.set(call.id, call.name);
+      return;
+    }
+    call.id = `order:${this.#count}`;
+    const waiting = this.#unnamed.get(call.name);
+    if (waiting === undefined) this.#unnamed.set(call.name, { ids: [call.id], answered: 0 });
+    else waiting.ids.push(call.id);
+    this.#byId.set(call.id, call.name);
+  }
+
+  answer(result: Extract<TurnBlock, { type: 'tool_result' }>): void {
+    if (result.call_id !== null) {
+      const name = this.#byId.get(result.call_id);
+      if (name !== undefined) {
+        result.name ??= name;
+        return;
+      }
+    }
+    // By name and order: the oldest call of that tool that has no result yet. An id of the client's own invention, for
+    // a call that came without one, is looked over.
+    const waiting = result.name === null ? undefined : this.#unnamed.get(result.name);
+    const id = waiting?.ids[waiting.answered];
+    if (waiting !== undefined && id !== undefined) waiting.answered += 1;
+    // Without any such call the id stays: the call may be in an answer that the provider keeps.
+    result.call_id = id ?? result.call_id;
+  }
+}
+
+/**
+ * Pairs tool calls with their results through a conversation and its answer, in place: results learn the name of their
+ * tool, calls without an id get one by their place, and results without one the id of their call. A message that holds
+ * results alone becomes one of role `tool`.
+ */
+export function pairCalls(messages: TurnMessage[], answer: TurnBlock[]): void {
+  const calls = new OpenCalls();
+  for (const message of messages) {
+    let results = 0;
+    let others = 0;
+    for (const block of message.content) {
+      if (block.type === 'tool_call') calls.add(block);
+      if (block.type === 'tool_result') {
+        calls.answer(block);
+        results += 1;
+      } else if (block.type !== 'cache_point') others += 1;
+    }
+    if (results > 0 && others === 0) message.role = 'tool';
+  }
+  for (const block of answer) if (block.type === 'tool_call') calls.add(block);
+}

@@ -1,0 +1,68 @@
+/** An answer as the student learns from it. Pure; analysis and the student's thread. */
+
+import type { NormalAnswer } from '../../domain/turn.ts';
+import { STUDENT_CORE } from '../../limits.ts';
+import { MASK } from '../../redaction/mask.ts';
+import type { StudentAnswer, StudentBlock } from './decision.ts';
+import { isObject } from './json-values.ts';
+
+/** An exemplar: bounded, ids of calls emptied, text and calls alone. Plain JSON. */
+export type AnswerDigest = StudentAnswer;
+
+/**
+ * @returns null for what cannot be an exemplar: refusals, answers that were cut or that hold anything but text, calls
+ *   and thinking (which is left out), texts or inputs above STUDENT_CORE.answer; and for what capture masked, since what
+ *   the model said there is not known
+ */
+export function digestAnswer(answer: NormalAnswer): AnswerDigest | null {
+  const { stop_reason, usage } = answer;
+  if (answer.error !== null || (stop_reason !== 'end_turn' && stop_reason !== 'tool_use')) return null;
+  const content: StudentBlock[] = [];
+  let left: number = STUDENT_CORE.answer;
+  let calls = 0;
+  for (const block of answer.content) {
+    if (block.type === 'thinking' || block.type === 'cache_point') continue;
+    if (block.type === 'text') {
+      if (block.citations !== undefined || block.text.includes(MASK)) return null;
+      left -= block.text.length;
+      if (block.text !== '') content.push({ type: 'text', text: block.text });
+    } else if (block.type === 'tool_call') {
+      if (!isObject(block.input)) return null;
+      const size = measureInput(block.input);
+      if (size === null) return null;
+      left -= size;
+      calls++;
+      content.push({ type: 'tool_call', id: '', name: block.name, input: block.input });
+    } else return null;
+    if (left < 0) return null;
+  }
+  if (content.length === 0 || calls > STUDENT_CORE.answer_calls) return null;
+  // Text behind a call, or an end that does not fit the content, is nothing that a student should learn.
+  if (calls > 0 !== (stop_reason === 'tool_use')) return null;
+  if (calls > 0 && content[content.length - 1]!.type !== 'tool_call') return null;
+  const input = (usage.input_tokens ?? 0) + (usage.cache_read_tokens ?? 0) + (usage.cache_write_tokens ?? 0);
+  return { content, stop_reason, input_tokens: input, output_tokens: usage.output_tokens ?? 0 };
+}
+
+/** Characters of an input, about; null when it is too large, too deep, masked, or has keys that nobody should copy. */
+function measureInput(input: Record<string, unknown>): number | null {
+  let size = 0;
+  let values = 0;
+  const visit = (value: unknown, depth: number): boolean => {
+    if (++values > STUDENT_CORE.answer_values || depth > STUDENT_CORE.json_depth) return false;
+    if (typeof value === 'string') {
+      if (value.includes(MASK)) return false;
+      size += value.length + 2;
+    } else if (Array.isArray(value)) return value.every((item) => visit(item, depth + 1));
+    else if (value !== null && typeof value === 'object') {
+      for (const key of Object.keys(value)) {
+        if (key === '__proto__' || key.includes(MASK)) return false;
+        size += key.length + 4;
+        if (size > STUDENT_CORE.answer) return false;
+        if (!visit((value as Record<string, unknown>)[key], depth + 1)) return false;
+      }
+    } else size += 6;
+    return size <= STUDENT_CORE.answer;
+  };
+  return visit(input, 0) ? size : null;
+}

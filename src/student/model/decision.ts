@@ -1,0 +1,55 @@
+/**
+ * What the student says of a live step: that it has mastered it, with the answer, or that it has not, and why. Types
+ * alone; made on the student's thread, counted on front threads.
+ */
+
+import type { TurnBlock } from '../../domain/turn.ts';
+
+/** The blocks that a student can give: what a golden answer had of others makes it no exemplar. */
+export type StudentBlock = Extract<TurnBlock, { type: 'text' | 'tool_call' }>;
+
+/** An answer that is not on the wire yet. */
+export interface StudentAnswer {
+  /** Ids of tool calls are empty: whoever puts the answer on the wire gives them. */
+  content: StudentBlock[];
+  stop_reason: 'end_turn' | 'tool_use';
+  /** What the upstream would have counted, about: from the golden answers beside the step. */
+  input_tokens: number;
+  output_tokens: number;
+}
+
+/**
+ * Why a step is not covered.
+ *  - `unknown_agent`: no golden step has this system prompt, these tools and settings
+ *  - `unsupported`: the request asks for what no student gives (forced thinking, provider's tools, a prefilled answer, …)
+ *  - `too_far`: no golden step is near enough, or what is new in this one is in none
+ *  - `disagreement`: the golden steps beside it answered differently
+ *  - `missing_value`: the agreed answer needs a value that the live step does not hold, or not where it should
+ *  - `invalid`: the answer would break the request's own rules (tools, their schemas, tool choice, length)
+ */
+export const UNCOVERED_REASONS = [
+  'unknown_agent',
+  'unsupported',
+  'too_far',
+  'disagreement',
+  'missing_value',
+  'invalid',
+] as const;
+export type UncoveredReason = (typeof UNCOVERED_REASONS)[number];
+
+export type StudentDecision =
+  | {
+      covered: true;
+      /** The exemplar's answer; null where coverage alone is asked (kind `http`). */
+      answer: StudentAnswer | null;
+      /** Nonconformity, 0 (seen just so, all agree) … 1; at most the manifest's threshold. */
+      score: number;
+      /** Golden runs that stand behind the answer. */
+      support: number;
+    }
+  | {
+      covered: false;
+      reason: UncoveredReason;
+      /** null where none could be had. */
+      score: number | null;
+    };

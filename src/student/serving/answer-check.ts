@@ -1,0 +1,100 @@
+/**
+ * Whether an answer may stand for the upstream's: it keeps to the tools, the choice among them, their schemas, the
+ * length and the stop words that the live request names. Whoever made the answer is not trusted. Pure but for the
+ * schemas that are kept ready; the student's thread.
+ */
+
+import { type NormalRequest, textOf } from '../../domain/turn.ts';
+import { asArray, type JsonObject } from '../../providers/json-reading.ts';
+import type { StudentAnswer } from '../model/decision.ts';
+import type { ToolSchemas } from './tool-schemas.ts';
+
+/** A token is at least so many bytes of UTF-8, about: to be wrong to the safe side. */
+const BYTES_A_TOKEN = 2;
+
+/**
+ * @param body the request's parsed JSON
+ * @param request the same in normal form
+ */
+export function isFitAnswer(
+  answer: StudentAnswer,
+  request: NormalRequest,
+  body: JsonObject,
+  schemas: ToolSchemas,
+): boolean {
+  const calls = answer.content.filter((block) => block.type === 'tool_call');
+  const texts = answer.content.filter((block) => block.type === 'text');
+  return (
+    answer.content.length === calls.length + texts.length &&
+    answer.content.length > 0 &&
+    texts.every(({ text }) => typeof text === 'string' && text !== '') &&
+    answer.stop_reason === (calls.length > 0 ? 'tool_use' : 'end_turn') &&
+    isCount(answer.input_tokens) &&
+    isCount(answer.output_tokens) &&
+    // Where thinking is on, a call comes with a thinking block before it, which no student has.
+    !(calls.length > 0 && request.thinking?.mode === 'on') &&
+    keepsChoice(calls, request) &&
+    calls.every((call) => isFitCall(call, request, schemas)) &&
+    isShortEnough(answer, request) &&
+    hasNoStop(answer, body) &&
+    keepsFormat(answer, request, schemas)
+  );
+}
+
+type Call = Extract<StudentAnswer['content'][number], { type: 'tool_call' }>;
+
+function isCount(value: unknown): boolean {
+  return typeof value === 'number' && Number.isFinite(value) && value >= 0;
+}
+
+function keepsChoice(calls: readonly Call[], { tool_choice: choice }: NormalRequest): boolean {
+  if (choice === null) return true;
+  if (choice.parallel === false && calls.length > 1) return false;
+  if (choice.mode === 'none') return calls.length === 0;
+  if (choice.mode === 'any') return calls.length > 0;
+  if (choice.mode === 'tool') return calls.length > 0 && calls.every(({ name }) => name === choice.names[0]);
+  return choice.mode === 'auto';
+}
+
+function isFitCall({ name, input }: Call, { tools }: NormalRequest, schemas: ToolSchemas): boolean {
+  const tool = tools.find((it) => it.kind === 'function' && it.name === name);
+  if (tool === undefined) return false;
+  if (typeof input !== 'object' || input === null || Array.isArray(input)) return false;
+  return schemas.accepts(tool.input_schema, input);
+}
+
+function isShortEnough(answer: StudentAnswer, { max_output_tokens: most }: NormalRequest): boolean {
+  if (most === null) return true;
+  const bytes = Buffer.byteLength(wordsOf(answer));
+  return answer.output_tokens <= most && bytes / BYTES_A_TOKEN <= most;
+}
+
+/** The API ends an answer where a stop word comes up. */
+function hasNoStop(answer: StudentAnswer, body: JsonObject): boolean {
+  const stops = asArray(body.stop_sequences);
+  if (stops.length === 0) return true;
+  const words = wordsOf(answer);
+  return stops.every((stop) => typeof stop !== 'string' || !words.includes(stop));
+}
+
+/** Text and calls as they would have been generated, about. */
+function wordsOf(answer: StudentAnswer): string {
+  return answer.content
+    .map((block) => (block.type === 'text' ? block.text : `${block.name} ${JSON.stringify(block.input)}`))
+    .join('\n');
+}
+
+/** A text that must be JSON of a schema is. */
+function keepsFormat(
+  answer: StudentAnswer,
+  { response_schema: format }: NormalRequest,
+  schemas: ToolSchemas,
+): boolean {
+  if (format === null || answer.stop_reason === 'tool_use') return true;
+  try {
+    const value = JSON.parse(textOf(answer.content)) as unknown;
+    return format.schema === null || schemas.accepts(format.schema, value);
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,117 @@
+/**
+ * What a front thread and the student's thread say to each other over a message port. Plain data; a body travels as
+ * bytes of its own memory, which is handed over. Types alone; front threads and the student's thread.
+ *
+ * Messages of one port arrive in the order in which they were sent. The front decides what becomes of a step: an answer
+ * that comes after it has turned to the upstream is not looked at, and `abandon` has told the student so.
+ */
+
+import { UNCOVERED_REASONS } from '../model/decision.ts';
+
+/**
+ * Versions of the Messages API that a student speaks. Answers and their events are the same in both; the newer one
+ * refuses some requests that the older one takes.
+ */
+export const API_VERSIONS = ['2023-06-01', '2026-10-21'] as const;
+export type ApiVersion = (typeof API_VERSIONS)[number];
+
+/** What one step is decided by. */
+export interface StepRequest {
+  type: 'decide';
+  /** The front's number for it. */
+  id: number;
+  /** The request's whole body. */
+  body: Uint8Array;
+  /** Of the run headers; null where there are none. */
+  run_id: string | null;
+  seq: number | null;
+  /** Values of `anthropic-beta` as they came. */
+  betas: string[];
+  /** `anthropic-version`. */
+  api_version: ApiVersion;
+  /** On the monotonic clock, which all threads read alike: nobody waits any longer. */
+  expires_at_ms: number;
+}
+
+export type FrontMessage =
+  | StepRequest
+  /** The upstream took the step over, whatever the student says or has said. */
+  | { type: 'abandon'; id: number; run_id: string | null }
+  /** The client is gone: nobody serves the step. */
+  | { type: 'cancel'; id: number }
+  /** The upstream serves a step of that run which the student was not asked about. */
+  | { type: 'taken'; run_id: string }
+  /** Shadow mode: what the upstream answered to a step that the student would have served. */
+  | { type: 'compare'; id: number; status: number; headers: string[]; body: Uint8Array };
+
+/** A whole answer, ready for the wire. */
+export interface ServedStep {
+  type: 'served';
+  id: number;
+  body: Uint8Array;
+  /** Server-sent events; else JSON. */
+  is_stream: boolean;
+  /** For the header `request-id`. */
+  request_id: string;
+  /** What the upstream was spared, about. */
+  input_tokens: number;
+  output_tokens: number;
+  /** The same in millionths of a dollar, less what a service behind the student took; null where a price is missing. */
+  saved_micro_usd: number | null;
+}
+
+export type StudentMessage =
+  | ServedStep
+  | { type: 'declined'; id: number; reason: DeclineReason }
+  /** Shadow mode: it would have been served. */
+  | { type: 'would_serve'; id: number }
+  /** Shadow mode: how that answer compares with the upstream's. */
+  | { type: 'compared'; agreed: boolean };
+
+/** Why the student's thread hands a step back. */
+export const DECLINE_REASONS = [
+  ...UNCOVERED_REASONS,
+  /** The upstream has taken the run over, or has given the last answer of the conversation. */
+  'taken_over',
+  /** A conversation under way that nothing is known of here: begun elsewhere, before a restart, or long ago. */
+  'unknown_run',
+  /** The upstream would refuse the request, or may. */
+  'bad_request',
+  /** The student, or the service behind it, failed or answered nonsense. */
+  'failed',
+] as const;
+export type DeclineReason = (typeof DECLINE_REASONS)[number];
+
+/** Every reason why a step goes to the upstream, in `relegation.fallbacks` of the stats. */
+export const FALLBACK_REASONS = [
+  ...DECLINE_REASONS,
+  /** Shadow mode: the student would have served it. */
+  'shadow',
+  /** The student has not been read in yet, or is being started again. */
+  'loading',
+  /** As many steps as there may be are under way. */
+  'busy',
+  'timeout',
+  /** The student's thread ended. */
+  'crashed',
+  'too_large',
+  /** The rest of the body is long in coming. */
+  'slow_body',
+  /** Compressed, or not JSON by its content type. */
+  'encoded',
+  /** A credential that neither the operator has named nor the upstream lately taken. */
+  'unknown_credential',
+  /** Neither `x-api-key` nor `authorization`: the upstream must say no. */
+  'no_credential',
+] as const;
+export type FallbackReason = (typeof FALLBACK_REASONS)[number];
+
+/** Reasons that are counted as errors, too: the student should have done better. */
+export const ERROR_REASONS: ReadonlySet<FallbackReason> = new Set(['failed', 'timeout', 'crashed']);
+
+/** The student that a thread has read in. */
+export interface StudentFacts {
+  kind: 'exemplar' | 'http';
+  /** Of its manifest. */
+  version: number;
+}

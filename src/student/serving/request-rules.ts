@@ -1,0 +1,217 @@
+/**
+ * What the Messages API itself would refuse, so that a student never answers where the upstream says 400. Looks at the
+ * parsed body alone. Wrong only to the safe side: what is not known to be right is handed on to the upstream, which
+ * knows. Pure; the student's thread. Source: Anthropic's API reference, "Create a message", and its answers to mistakes.
+ */
+
+import { asArray, asObject, type JsonObject } from '../../providers/json-reading.ts';
+import type { ApiVersion } from './protocol.ts';
+
+const TOOL_NAME = /^[a-zA-Z0-9_-]{1,128}$/;
+const CALL_ID = /^[a-zA-Z0-9_-]{1,256}$/;
+/** Settings that the API takes no more from 2026-10-21 on, whatever their value. */
+const SAMPLING = ['temperature', 'top_p', 'top_k'];
+const CACHE_MARKERS_MAX = 4;
+const CACHE_TTLS = ['5m', '1h'];
+const USER_ID_MAX = 256;
+const THINKING_BUDGET_MIN = 1_024;
+/** Top-level fields that may be null, which is to leave them out. */
+const NULLABLE = new Set(
+  (
+    'billing_policy cache_control compaction container context_management diagnostics fallback_credit_token fallbacks ' +
+    'inference_geo output_format speed thread'
+  ).split(' '),
+);
+/** A result holds blocks, whose documents may hold blocks. */
+const CONTENT_DEPTH = 3;
+
+/** @returns whether the upstream would take the request, as far as can be told */
+export function isValidRequest(value: unknown, version: ApiVersion): boolean {
+  const body = asObject(value);
+  return (
+    (version === '2023-06-01' || SAMPLING.every((name) => body[name] === undefined)) &&
+    typeof body.model === 'string' &&
+    body.model !== '' &&
+    isInteger(body.max_tokens, 1) &&
+    isOptional(body.stream, (it) => typeof it === 'boolean') &&
+    isOptional(body.system, isSystem) &&
+    isOptional(body.stop_sequences, areStops) &&
+    isOptional(body.temperature, isShare) &&
+    isOptional(body.top_p, isShare) &&
+    isOptional(body.top_k, (it) => isInteger(it, 0)) &&
+    isOptional(body.metadata, isMetadata) &&
+    isOptional(body.thinking, (it) => isThinking(it, body.max_tokens as number)) &&
+    isOptional(body.output_format ?? undefined, (it) => asObject(it).type === 'json_schema') &&
+    areTools(body.tools, body.tool_choice) &&
+    areMessages(body.messages) &&
+    areMarkers(body) &&
+    Object.keys(body).every((name) => name !== '__proto__' && (body[name] !== null || NULLABLE.has(name)))
+  );
+}
+
+/** Whether the model is asked for a whole answer of its own: the last word is the user's. */
+export function endsWithUser(value: unknown): boolean {
+  return asObject(asArray(asObject(value).messages).at(-1)).role === 'user';
+}
+
+function isOptional(value: unknown, isRight: (value: unknown) => boolean): boolean {
+  return value === undefined || isRight(value);
+}
+
+function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isInteger(value: unknown, min: number): boolean {
+  return Number.isSafeInteger(value) && (value as number) >= min;
+}
+
+function isShare(value: unknown): boolean {
+  return typeof value === 'number' && value >= 0 && value <= 1;
+}
+
+/** One field is known, which names the user. */
+function isMetadata(value: unknown): boolean {
+  if (!isObject(value)) return false;
+  const { user_id: user, ...others } = value;
+  const isUser =
+    user === undefined || user === null || (typeof user === 'string' && user.length <= USER_ID_MAX);
+  return isUser && Object.keys(others).length === 0;
+}
+
+/** Of the types that are known: another one may ask for blocks that no student gives. */
+function isThinking(value: unknown, maxTokens: number): boolean {
+  const { type, budget_tokens: budget } = asObject(value);
+  if (type === 'enabled') return isInteger(budget, THINKING_BUDGET_MIN) && (budget as number) < maxTokens;
+  return type === 'adaptive' || type === 'disabled';
+}
+
+function areStops(value: unknown): boolean {
+  return Array.isArray(value) && value.every((stop) => typeof stop === 'string' && stop.trim() !== '');
+}
+
+function isSystem(value: unknown): boolean {
+  if (typeof value === 'string') return true;
+  return Array.isArray(value) && value.every((block) => isObject(block) && isTextBlock(block));
+}
+
+function isTextBlock(block: JsonObject): boolean {
+  return block.type === 'text' && typeof block.text === 'string' && block.text !== '';
+}
+
+function areTools(tools: unknown, choice: unknown): boolean {
+  if (tools === undefined) return choice === undefined;
+  if (!Array.isArray(tools)) return false;
+  const names = new Set<string>();
+  for (const tool of tools) {
+    if (!isObject(tool)) return false;
+    const { name, type, input_schema: schema } = tool;
+    if (typeof name !== 'string' || !TOOL_NAME.test(name) || names.has(name)) return false;
+    names.add(name);
+    // What a provider's tool needs is the provider's to know.
+    const isOwn = type === undefined || type === null || type === 'custom';
+    if (isOwn && !(isObject(schema) && schema.type === 'object')) return false;
+  }
+  return choice === undefined || isChoice(choice, names);
+}
+
+function isChoice(choice: unknown, names: ReadonlySet<string>): boolean {
+  if (!isObject(choice) || names.size === 0) return false;
+  if (!isOptional(choice.disable_parallel_tool_use, (it) => typeof it === 'boolean')) return false;
+  if (choice.type === 'tool') return typeof choice.name === 'string' && names.has(choice.name);
+  return choice.type === 'auto' || choice.type === 'any' || choice.type === 'none';
+}
+
+/** Messages, and that each call has its result in the message behind it, and each result its call before it. */
+function areMessages(value: unknown): boolean {
+  if (!Array.isArray(value) || value.length === 0) return false;
+  if (!isObject(value[0]) || value[0].role !== 'user') return false;
+  let waiting = new Set<string>();
+  const seen = new Set<string>();
+  for (const [at, message] of value.entries()) {
+    if (!isObject(message)) return false;
+    const { role, content } = message;
+    if (role !== 'user' && role !== 'assistant') return false;
+    const isLast = at === value.length - 1;
+    if (typeof content === 'string') {
+      if (waiting.size > 0 || (content === '' && !(isLast && role === 'assistant'))) return false;
+      continue;
+    }
+    if (!Array.isArray(content) || (content.length === 0 && !(isLast && role === 'assistant'))) return false;
+    const calls = new Set<string>();
+    for (const block of content) {
+      if (!isObject(block) || !isBlock(block, role)) return false;
+      if (block.type === 'tool_use') {
+        const id = block.id as string;
+        if (seen.has(id)) return false;
+        seen.add(id);
+        calls.add(id);
+      } else if (block.type === 'tool_result' && !waiting.delete(block.tool_use_id as string)) return false;
+    }
+    if (waiting.size > 0) return false;
+    waiting = calls;
+  }
+  return waiting.size === 0;
+}
+
+function isBlock(block: JsonObject, role: 'user' | 'assistant'): boolean {
+  switch (block.type) {
+    case 'text':
+      // What the user says cites nothing; the older version looks over it.
+      return isTextBlock(block) && (role === 'assistant' || asArray(block.citations).length === 0);
+    case 'tool_use':
+      return (
+        role === 'assistant' &&
+        typeof block.id === 'string' &&
+        CALL_ID.test(block.id) &&
+        typeof block.name === 'string' &&
+        block.name !== '' &&
+        isObject(block.input)
+      );
+    case 'tool_result':
+      return role === 'user' && typeof block.tool_use_id === 'string' && isResult(block);
+    case 'thinking':
+      return (
+        role === 'assistant' && typeof block.thinking === 'string' && typeof block.signature === 'string'
+      );
+    case 'redacted_thinking':
+      return role === 'assistant' && typeof block.data === 'string';
+    case 'image':
+    case 'document':
+      return role === 'user' && isObject(block.source);
+    default:
+      // Whatever a provider's tools leave behind: the upstream knows.
+      return typeof block.type === 'string' && block.type !== '';
+  }
+}
+
+function isResult({ content, is_error: isError }: JsonObject): boolean {
+  if (!isOptional(isError, (it) => typeof it === 'boolean')) return false;
+  if (content === undefined || typeof content === 'string') return true;
+  if (!Array.isArray(content)) return false;
+  return content.every((block) => isObject(block) && (block.type !== 'text' || isTextBlock(block)));
+}
+
+/** Cache markers on the request, system, tools, messages' blocks and the contents of results: well formed, and not too many. */
+function areMarkers(body: JsonObject): boolean {
+  let count = 0;
+  let areGood = true;
+  const see = (marker: unknown): void => {
+    if (marker === undefined || marker === null) return;
+    count++;
+    const { type, ttl } = asObject(marker);
+    areGood &&= type === 'ephemeral' && (ttl === undefined || CACHE_TTLS.includes(ttl as string));
+  };
+  const look = (blocks: unknown, depth: number): void => {
+    for (const block of asArray(blocks)) {
+      const { cache_control: marker, content } = asObject(block);
+      see(marker);
+      if (depth > 0) look(content, depth - 1);
+    }
+  };
+  see(body.cache_control);
+  look(body.system, 0);
+  look(body.tools, 0);
+  for (const message of asArray(body.messages)) look(asObject(message).content, CONTENT_DEPTH);
+  return areGood && count <= CACHE_MARKERS_MAX;
+}

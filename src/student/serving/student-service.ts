@@ -1,0 +1,97 @@
+/**
+ * The cheaper model behind a student of kind `http`: asks it for the answer to a step that is covered, and takes nothing
+ * for granted of what comes back. Its key goes into one header and nowhere else; a client's credential is not known
+ * here. The student's thread.
+ */
+
+import { Pool } from 'undici';
+import { STEPS_UNDER_WAY, STUDENT_SERVICE_ANSWER_BYTES } from '../../limits.ts';
+import type { JsonObject } from '../../providers/json-reading.ts';
+import type { StudentAnswer } from '../model/decision.ts';
+import type { StudentKind } from '../model/manifest.ts';
+import { fromChatAnswer, toChatRequest } from './service-chat-completions.ts';
+import { fromMessagesAnswer, toMessagesRequest } from './service-messages.ts';
+
+type HttpStudent = Extract<StudentKind, { kind: 'http' }>;
+
+const API_VERSION = '2023-06-01';
+
+const STYLES = {
+  messages: {
+    path: '/v1/messages',
+    toRequest: toMessagesRequest,
+    fromAnswer: fromMessagesAnswer,
+    headers: (key: string) => ({
+      'anthropic-version': API_VERSION,
+      ...(key === '' ? {} : { 'x-api-key': key }),
+    }),
+  },
+  chat_completions: {
+    path: '/v1/chat/completions',
+    toRequest: toChatRequest,
+    fromAnswer: fromChatAnswer,
+    headers: (key: string) => (key === '' ? {} : { authorization: `Bearer ${key}` }),
+  },
+} as const;
+
+/** What is wrong with the service's answer, in our own words: nothing of it or of a request is quoted. */
+export class ServiceFailure extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'ServiceFailure';
+  }
+}
+
+export class StudentService {
+  readonly model: string;
+  readonly #style: (typeof STYLES)[HttpStudent['style']];
+  readonly #pool: Pool;
+  readonly #path: string;
+  readonly #headers: Record<string, string>;
+
+  /** @param key '' for a service that asks for none */
+  constructor({ endpoint, model, style }: HttpStudent, key: string) {
+    const url = new URL(endpoint);
+    this.model = model;
+    this.#style = STYLES[style];
+    this.#path = url.pathname.replace(/\/$/, '') + this.#style.path;
+    this.#headers = {
+      'content-type': 'application/json',
+      accept: 'application/json',
+      ...this.#style.headers(key),
+    };
+    this.#pool = new Pool(url.origin, {
+      connections: STEPS_UNDER_WAY,
+      pipelining: 1,
+      maxResponseSize: STUDENT_SERVICE_ANSWER_BYTES,
+    });
+  }
+
+  /**
+   * @param body the live request's parsed JSON
+   * @param signal when nobody waits any longer
+   * @throws UntranslatableStep for a step that cannot be put to it; ServiceFailure, or another Error, when it fails or answers anything but a whole
+   *   answer. Whether that keeps to the request's own rules is not looked at here.
+   */
+  async ask(body: JsonObject, signal: AbortSignal): Promise<StudentAnswer> {
+    const asked = JSON.stringify(this.#style.toRequest(body, this.model));
+    const answer = await this.#pool.request({
+      method: 'POST',
+      path: this.#path,
+      headers: this.#headers,
+      body: asked,
+      signal,
+    });
+    if (answer.statusCode !== 200) {
+      await answer.body.dump();
+      throw new ServiceFailure(`the student's service answered ${answer.statusCode}`);
+    }
+    const read = this.#style.fromAnswer(await answer.body.json());
+    if (read === null) throw new ServiceFailure("the student's service gave no whole answer");
+    return read;
+  }
+
+  async close(): Promise<void> {
+    await this.#pool.destroy();
+  }
+}

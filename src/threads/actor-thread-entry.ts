@@ -1,0 +1,206 @@
+/**
+ * Entry of an actor thread: the composition root that gives the actors of this thread their ports. Started as a pool
+ * task by src/runtime/actor-threads.ts. Actor threads.
+ */
+
+import { dirname, join } from 'node:path';
+import { CAPTURE_LOG_PORT } from '../../actors/capture-writer/behaviour.ts';
+import type { MappedMemoryPlace } from '../../actors/capture-writer/mapped-memory.ts';
+import { CaptureProcess, type CaptureProcessTold } from '../../actors/capture-writer/process.ts';
+import { CATALOG } from '../../actors/catalog.ts';
+import { DISTILLATION_PORT } from '../../actors/distiller/behaviour.ts';
+import { ModelWriter } from '../../actors/distiller/model-writer.ts';
+import { DistillationPort } from '../../actors/distiller/port.ts';
+import { TRACE_BODIES } from '../../actors/distiller/protocol.ts';
+import { findingsIndex } from '../../actors/findings-index/behaviour.ts';
+import { FINDINGS_PORT, FindingsPort } from '../../actors/findings-index/port.ts';
+import { PATTERN_STORE_PORT } from '../../actors/pattern-index/behaviour.ts';
+import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
+import { PatternStorePort } from '../../actors/pattern-index/port.ts';
+import { PatternStore } from '../../actors/pattern-index/store.ts';
+import { rateTablePort } from '../../actors/rate-bucket/slots.ts';
+import { RATE_TABLE_PORT } from '../../actors/rate-bucket/slots-protocol.ts';
+import { allocateRateTable, RateTable } from '../../actors/rate-bucket/table.ts';
+import { FINDINGS_INDEX_POLICY, QUICK_KINDS } from '../../actors/supervision.ts';
+import { STARTER_PATTERNS } from '../domain/starter-patterns.ts';
+import { CatalogueError } from '../errors.ts';
+import {
+  COMPUTE_DEADLINE_MS,
+  COMPUTE_QUEUE_CALLS,
+  COMPUTE_THREADS,
+  GRAPH_QUIET_MS,
+  RATE_SLOTS,
+} from '../limits.ts';
+import { createLog, type Log } from '../log.ts';
+import { runActorThread, type ThreadServices, type ThreadTask } from '../runtime/actor-thread.ts';
+import { ComputeLine } from '../runtime/compute-line.ts';
+import type { JournalStore } from '../runtime/journal.ts';
+import type { Embedder } from '../search/embedder.ts';
+import { listFormerEmbedders, sourceOf } from '../search/former-embedders.ts';
+import { GraphFolder } from '../search/graph-folder.ts';
+import { type EmbeddingChoice, openEmbedder } from '../search/open-embedder.ts';
+import { chooseIndex } from '../search/open-index.ts';
+import { ThreadEmbedder } from '../search/thread-embedder.ts';
+import { systemClock } from '../std/clock.ts';
+import { newUlid } from '../std/id.ts';
+import { resolveModuleUrl } from '../std/module-url.ts';
+import { LmdbJournal } from '../storage/lmdb/journal.ts';
+import type { DatabasePaths } from '../storage/lmdb/stores.ts';
+import { LmdbTables } from '../storage/lmdb/tables.ts';
+import { SplitJournal } from '../storage/split-journal.ts';
+import type { Tables } from '../storage/tables.ts';
+
+/** What the main thread passes to every actor thread. */
+export interface HostOptions {
+  log_level: string;
+  capture: {
+    db: string;
+    redact: boolean;
+    max_decoded_bytes: number;
+    /** Seals what is captured; null or left out: it stands as it is. Secret. */
+    data_key?: Uint8Array | null;
+    /** What the capture process sees of this one's memory; absent where there is none. */
+    memory?: MappedMemoryPlace & { descriptor: number };
+  };
+  /** Where persistent kinds keep their journals; null for a process that runs none of them (the gateway alone). */
+  databases: DatabasePaths | null;
+  /** The rate buckets that all front threads share; absent in a process without an API. */
+  rate_table?: SharedArrayBuffer;
+  /** What embeds texts on this thread, where there is an API. */
+  embedding?: EmbeddingChoice;
+  /** A model that words patterns; null: none. */
+  distill_model?: { url: string; model: string; key: string } | null;
+  /** Patterns are kept and searched. */
+  has_patterns?: boolean;
+}
+
+/** Runs the thread; the pool calls it with its task. */
+export default async function hostThread(task: ThreadTask<HostOptions>): Promise<void> {
+  const { capture } = task.options;
+  const logger = createLog(task.options.log_level);
+  const captureLog = new CaptureProcess({
+    entry: resolveModuleUrl('./capture-process-entry.ts', import.meta.url),
+    options: {
+      log_level: task.options.log_level,
+      db: capture.db,
+      redact: capture.redact,
+      max_decoded_bytes: capture.max_decoded_bytes,
+      data_key: capture.data_key ?? null,
+      memory: capture.memory ?? null,
+    },
+    descriptor: capture.memory?.descriptor ?? null,
+    tell: tellCaptureProcess(capture.db, logger),
+  });
+  const { databases } = task.options;
+  const journal = databases === null ? null : openJournal(databases);
+  const tables = databases === null ? null : new LmdbTables(databases.main, 'disk', databases.data_key);
+  /** What the ports opened, in the order in which it is closed. */
+  const opened: { close(): Promise<void> }[] = [];
+  const findings = findingsIndex(chooseIndex((message) => logger.warn(message)));
+  await runActorThread(task, {
+    kinds:
+      databases === null
+        ? CATALOG.filter(({ behaviour }) => behaviour.persistence === undefined)
+        : [...CATALOG, { behaviour: findings, policy: FINDINGS_INDEX_POLICY }],
+    journal,
+    ports: (services) => ({
+      [CAPTURE_LOG_PORT]: captureLog,
+      ...(tables === null ? {} : { [FINDINGS_PORT]: new FindingsPort(tables) }),
+      ...(tables === null ? {} : patternPorts(task.options, tables, services, logger, opened)),
+      [RATE_TABLE_PORT]: rateTablePort(
+        new RateTable(task.options.rate_table ?? allocateRateTable(RATE_SLOTS)),
+      ),
+    }),
+    report: (report) => logger.error(report, 'an actor failed'),
+    dispose: async () => {
+      await captureLog.close();
+      for (const one of opened) await one.close();
+      await journal?.close();
+      await tables?.close();
+    },
+  });
+}
+
+/** Only the log of the process says so while it serves: nothing that capture meets may touch traffic. */
+function tellCaptureProcess(db: string, logger: Log): (told: CaptureProcessTold) => void {
+  return ({ event, ...told }) => {
+    if (event === 'back') logger.info({ db, pid: told.pid }, 'the capture process is back');
+    else
+      logger.error(
+        { db, ...told },
+        'the capture process ended: what is captured waits in memory until it is back, and traffic goes on. What it could not ' +
+          'do stands in the lines before',
+      );
+  };
+}
+
+function openJournal({ main, runs, data_key }: DatabasePaths): JournalStore {
+  return new SplitJournal(
+    new LmdbJournal(main, 'disk', null, data_key),
+    new LmdbJournal(runs, 'process', null, data_key),
+    QUICK_KINDS,
+  );
+}
+
+/** The model in the stateless pool, or the remote service, as seen from this thread. */
+async function openThreadEmbedder(
+  choice: EmbeddingChoice | undefined,
+  compute: ThreadServices['compute'],
+): Promise<Embedder> {
+  if (choice === undefined || compute === null) throw new Error('this process embeds nothing');
+  return openEmbedder(choice, compute, COMPUTE_THREADS);
+}
+
+/** Patterns and what makes them. The store itself is opened on the one thread that is asked for it. */
+function patternPorts(
+  { has_patterns = false, distill_model = null, embedding: choice, databases }: HostOptions,
+  tables: Tables,
+  { asker, compute }: ThreadServices,
+  logger: Log,
+  opened: { close(): Promise<void> }[],
+) {
+  // Somebody waits for each of these calls: they go straight to the model's thread.
+  const line =
+    compute === null
+      ? null
+      : new ComputeLine(compute, {
+          call_deadline_ms: COMPUTE_DEADLINE_MS,
+          calls_max: COMPUTE_QUEUE_CALLS,
+        });
+  const embedding = new ThreadEmbedder(() => openThreadEmbedder(choice, line?.run ?? null));
+  // Beside the databases; whoever removes it loses the time that it takes to build them again.
+  const graphsDir = join(dirname(databases!.main), 'pattern-graphs');
+  const store = new PatternStorePort(async () => {
+    const embedder = await embedding.open();
+    // How long its vectors are is known with the first answer of a remote service.
+    if (embedder.dimensions === 0) throw new CatalogueError('unavailable');
+    return new PatternStore({
+      tables,
+      embedder,
+      makeIndex: chooseIndex((message) => logger.warn(message)),
+      clock: systemClock,
+      newId: newUlid,
+      log: logger,
+      starters: STARTER_PATTERNS,
+      // A graph says much of what its texts mean, and the library writes it as it is: under a key there are none.
+      graphs:
+        databases!.data_key === null
+          ? { folder: new GraphFolder(graphsDir, newUlid), quiet_ms: GRAPH_QUIET_MS }
+          : null,
+      ...(choice === undefined || line === null
+        ? {}
+        : {
+            embedder_source: sourceOf(choice),
+            listFormer: (record) => listFormerEmbedders(choice, record, line.run),
+          }),
+    });
+  });
+  const distillation = new DistillationPort({
+    readBody: (key) => tables.get<Uint8Array>(TRACE_BODIES, [key]),
+    embedder: embedding,
+    sink: has_patterns ? new PatternIndexClient(asker) : null,
+    writer: distill_model === null ? null : new ModelWriter(distill_model, (reason) => logger.warn(reason)),
+  });
+  opened.push(store, embedding, { close: async () => line?.close() });
+  return { [PATTERN_STORE_PORT]: store, [DISTILLATION_PORT]: distillation };
+}

@@ -1,0 +1,214 @@
+/**
+ * Entry of the capture process: the capture log, and nothing else, in a process of its own. LMDB maps the database and trusts
+ * its pages, so that a damaged one can end whoever reads it; here that ends capture for a moment, and no traffic. Started and
+ * watched by `CaptureProcess` (capture-writer/process.ts). Composition root of this process.
+ *
+ * It lives as long as its channel. When that closes, it finishes what it is about, closes the database and ends. Signals that
+ * ask a whole group of processes to end are for the parent, which closes the channel once all is written.
+ */
+
+import { viewPlaces } from '../../actors/capture-writer/batch.ts';
+import {
+  type AppendInput,
+  type CaptureFailure,
+  type CaptureProcessOptions,
+  type CaptureRequest,
+  type FileState,
+  type FromCapture,
+  MEMORY_DESCRIPTOR,
+  type OpenInput,
+  type OpenReply,
+  type ToCapture,
+} from '../../actors/capture-writer/child-protocol.ts';
+import { viewMappedMemory } from '../../actors/capture-writer/mapped-memory.ts';
+import { CaptureLogPort, type ExchangeLog } from '../../actors/capture-writer/port.ts';
+import type { Appended } from '../../actors/capture-writer/protocol.ts';
+import { WriterReport } from '../../actors/capture-writer/report.ts';
+import { CLAIM_PATIENCE_MS } from '../limits.ts';
+import { createLog, type Log } from '../log.ts';
+import { decodeExchange } from '../providers/decode.ts';
+import { describeRefusal } from '../std/file-place.ts';
+import {
+  isDamage,
+  isOfSystem,
+  listDamaged,
+  setLiveAside,
+  setSealingAside,
+} from '../storage/capture/damage.ts';
+import { LastIdFile, readLastId } from '../storage/capture/last-id.ts';
+import { CaptureLog } from '../storage/capture/log.ts';
+import { claimWriter, type WriterClaim } from '../storage/writer-claim.ts';
+
+/** Longest that the end waits for the database to be closed. */
+const END_MS = 60_000;
+
+/** The log with what belongs to it. */
+class Capture {
+  readonly #options: CaptureProcessOptions;
+  readonly #logger: Log;
+  readonly #port: CaptureLogPort;
+  readonly #lastId: LastIdFile;
+  readonly #memory: Uint8Array | null;
+  #claim: WriterClaim | null = null;
+  #log: CaptureLog | null = null;
+  /** Slabs and cells of the next append that came over the channel. */
+  #bodies: Uint8Array[] = [];
+
+  constructor(options: CaptureProcessOptions) {
+    this.#options = options;
+    this.#logger = createLog(options.log_level);
+    this.#lastId = new LastIdFile(options.db);
+    this.#memory = options.memory === null ? null : viewMappedMemory(MEMORY_DESCRIPTOR, options.memory);
+    this.#port = new CaptureLogPort(
+      async () => describeLog(this.#log!),
+      new WriterReport(options.db, this.#logger).tell,
+    );
+  }
+
+  /** @throws what opening the database throws, unless it is damaged: then a new one is opened in its place */
+  async open({ set_aside, last_id }: OpenInput): Promise<OpenReply> {
+    const { db } = this.#options;
+    // One whose parent has died may still be finishing its last append.
+    this.#claim ??= await claimWriter(`${db}.process`, { patience_ms: CLAIM_PATIENCE_MS });
+    const known = Math.max(last_id, readLastId(db));
+    if (set_aside !== 'none') this.#setAside('the capture process ended over it again and again', set_aside);
+    try {
+      this.#log ??= await this.#openLog(known);
+    } catch (thrown) {
+      if (!isDamage(thrown, known > 0)) throw thrown;
+      this.#setAside((thrown as Error).message, 'live');
+      this.#log = await this.#openLog(known);
+    }
+    const reply = { last_id: this.#log.stats().last_id };
+    this.#lastId.note(reply.last_id);
+    return reply;
+  }
+
+  /** Ids of a file that is made in the place of a damaged one go on behind it. */
+  #openLog(known: number): Promise<CaptureLog> {
+    const { db, redact, max_decoded_bytes, data_key } = this.#options;
+    return CaptureLog.open({
+      path: db,
+      redact,
+      max_decoded_bytes,
+      data_key,
+      decode: decodeExchange,
+      ...(listDamaged(db).length > 0 ? { first_id: known + 1 } : {}),
+    });
+  }
+
+  #setAside(reason: string, which: 'live' | 'all'): void {
+    const { db } = this.#options;
+    const now = new Date();
+    const live = setLiveAside(db, now);
+    const files = [...(live === null ? [] : [live]), ...(which === 'all' ? setSealingAside(db, now) : [])];
+    for (const file of files) {
+      this.#logger.error(
+        { db, set_aside: file, reason },
+        'the capture database is damaged: it was set aside, and a new one takes what comes. Read what can still be read with ' +
+          'understudy inspect --db and its new name, or take it from a backup; then move it away',
+      );
+    }
+  }
+
+  takeBody(body: Uint8Array): void {
+    this.#bodies.push(body);
+  }
+
+  async append({ slabs, places, from }: AppendInput): Promise<Appended> {
+    const bodies = this.#bodies;
+    this.#bodies = [];
+    const batch =
+      places === null
+        ? { slabs: bodies.slice(0, slabs), cells: bodies.slice(slabs) }
+        : viewPlaces({ slabs, places }, this.#memory!);
+    const appended = await this.#port.append({ ...batch, from });
+    this.#lastId.note(appended.last_id);
+    return appended;
+  }
+
+  flush() {
+    return this.#port.flush();
+  }
+
+  rotate() {
+    return this.#port.rotate();
+  }
+
+  tidy() {
+    return this.#port.tidy();
+  }
+
+  async state(): Promise<FileState> {
+    return {
+      ...(await this.#port.state()),
+      damaged: listDamaged(this.#options.db).length,
+      memory_bytes: process.memoryUsage.rss(),
+    };
+  }
+
+  /** Whoever asks wants to know whether anybody is there. */
+  async ping(): Promise<null> {
+    return null;
+  }
+
+  async close(): Promise<null> {
+    if (this.#log !== null) await this.#port.close();
+    this.#lastId.close();
+    return null;
+  }
+}
+
+/** What the port needs of the log. */
+function describeLog(log: CaptureLog): ExchangeLog {
+  return {
+    append: (batch) => log.append(batch),
+    flush: () => log.flush(),
+    rotate: () => log.rotate(),
+    tidy: (budgetMs) => log.tidySome(decodeExchange, budgetMs),
+    stats: () => log.stats(),
+    close: () => log.close(),
+  };
+}
+
+let capture: Capture | null = null;
+
+async function answer(name: CaptureRequest, input: unknown): Promise<unknown> {
+  if (name === 'open') capture ??= new Capture((input as OpenInput).options);
+  return capture![name](input as never);
+}
+
+function describeFailure(thrown: unknown): CaptureFailure {
+  if (!(thrown instanceof Error)) return { message: String(thrown), kind: 'other' };
+  const { code } = thrown as NodeJS.ErrnoException;
+  return {
+    message: describeRefusal(thrown) ?? thrown.message,
+    ...(typeof code === 'string' ? { code } : {}),
+    kind: isDamage(thrown, true) ? 'damage' : isOfSystem(thrown) ? 'system' : 'other',
+  };
+}
+
+function send(message: FromCapture): void {
+  // A parent that is gone is told nothing; its end is near.
+  if (process.connected) process.send!(message, undefined, undefined, () => {});
+}
+
+function take(message: ToCapture): void {
+  if (message.type === 'body') return capture!.takeBody(message.body);
+  const { id, name, input } = message;
+  answer(name, input).then(
+    (value) => send({ type: 'reply', id, value }),
+    (thrown: unknown) => send({ type: 'failure', id, failure: describeFailure(thrown) }),
+  );
+}
+
+/** The channel is closed: nothing more comes. */
+async function end(): Promise<void> {
+  setTimeout(() => process.exit(1), END_MS).unref();
+  await capture?.close().catch(() => {});
+  process.exit(0);
+}
+
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
+process.on('message', take);
+process.once('disconnect', () => void end());

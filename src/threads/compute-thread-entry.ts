@@ -1,0 +1,74 @@
+/**
+ * Entry of a thread of the stateless pool: the composition root that knows every task by its name. Called by
+ * src/runtime/compute-pool.ts. Compute threads.
+ */
+import type { MessagePort } from 'node:worker_threads';
+import { workerData } from 'piscina';
+import { LINE_TASK, PING_TASK, serveLine } from '../runtime/compute-line.ts';
+import type { ComputeCall } from '../runtime/compute-pool.ts';
+import {
+  EMBED_TASK,
+  type EmbedInput,
+  MODEL_TASK,
+  type ModelInput,
+  RELEASE_TASK,
+} from '../search/embedder.ts';
+import { OnnxModel } from '../search/onnx-model.ts';
+
+/** What the main thread passes to every thread of the pool. */
+export interface ComputeOptions {
+  /** Folder of the ONNX model, absolute. */
+  model_dir: string;
+}
+
+/** By folder: the thread's own model, and others while somebody needs them. */
+const loading = new Map<string, Promise<OnnxModel>>();
+/** The own one, a former one, and one that stands in. */
+const MODELS_MAX = 3;
+
+/** A model is loaded with the first task that needs it, once a thread; a failed load is tried again. */
+function loadModel({ model_dir }: ModelInput): Promise<OnnxModel> {
+  const dir = model_dir ?? ownDir();
+  let model = loading.get(dir);
+  if (model === undefined) {
+    if (loading.size >= MODELS_MAX) return Promise.reject(new Error('too many embedding models are loaded'));
+    model = OnnxModel.open(dir);
+    loading.set(dir, model);
+    model.catch(() => loading.delete(dir));
+  }
+  return model;
+}
+
+function ownDir(): string {
+  return (workerData as ComputeOptions).model_dir;
+}
+
+/** Lets go of a model beside the own one. */
+async function releaseModel({ model_dir }: ModelInput): Promise<void> {
+  if (model_dir === undefined || model_dir === ownDir()) return;
+  const model = loading.get(model_dir);
+  loading.delete(model_dir);
+  await (await model)?.close();
+}
+
+async function runTask(task: string, input: unknown): Promise<unknown> {
+  switch (task) {
+    case PING_TASK:
+      return null;
+    case MODEL_TASK:
+      return (await loadModel(input as ModelInput)).facts;
+    case RELEASE_TASK:
+      await releaseModel(input as ModelInput);
+      return null;
+    case EMBED_TASK:
+      return (await loadModel(input as EmbedInput)).embed((input as EmbedInput).texts);
+    default:
+      throw new TypeError(`no task is called ${task}`);
+  }
+}
+
+/** Runs one task; the pool calls it. */
+export default async function compute({ task, input }: ComputeCall): Promise<unknown> {
+  if (task === LINE_TASK) return serveLine(input as MessagePort, runTask);
+  return runTask(task, input);
+}

@@ -1,0 +1,198 @@
+/**
+ * The further front threads from the outside: starts them, connects them to the actor threads, answers their admin
+ * requests, stops them. Part of the composition root; main thread.
+ */
+import { MessageChannel } from 'node:worker_threads';
+import * as Comlink from 'comlink';
+import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
+import { Piscina } from 'piscina';
+import type { MappedMemory } from '../../actors/capture-writer/mapped-memory.ts';
+import type { SharedMemory } from '../api/checks.ts';
+import type { Config } from '../config.ts';
+import { type ErrorData, toErrorData } from '../errors.ts';
+import type { CaptureAdmin } from '../gateway/admin.ts';
+import type { ComputeTask } from '../runtime/actor-thread.ts';
+import type { ActorThreads } from '../runtime/actor-threads.ts';
+import type { Placement } from '../runtime/protocol.ts';
+import { beforeExit, endPool, waitForLoading } from '../std/loading-threads.ts';
+import { resolveModuleUrl } from '../std/module-url.ts';
+import type { Parts } from './server-thread.ts';
+import type { FrontTask, FrontThreadControl } from './server-thread-entry.ts';
+
+/** Outcome of an admin request, as data. */
+export type AdminAnswer = { ok: true; value: object } | { ok: false; error: ErrorData };
+
+/** What a front thread may ask of the main thread; called through comlink. */
+export interface RemoteServices {
+  admin(name: keyof CaptureAdmin): Promise<AdminAnswer>;
+  isReady(): Promise<boolean>;
+  /** Runs a task of the stateless pool. */
+  compute(task: string, input: unknown): Promise<unknown>;
+  renderMetrics(): Promise<string>;
+  /** The thread's host of actors lives again after a fault. */
+  hostIsUp(): void;
+}
+
+export interface FrontThreadsOptions {
+  /** With the ports that the main thread's front really listens on. */
+  config: Config;
+  parts: Parts;
+  placement: Placement;
+  shared: SharedMemory;
+  /** For what is captured; null where there is none that the capture process sees. */
+  memory: MappedMemory | null;
+  actors: ActorThreads;
+  admin: CaptureAdmin;
+  isReady: () => Promise<boolean>;
+  /** null where there is no API. */
+  compute: ComputeTask | null;
+  renderMetrics: () => Promise<string>;
+  /** Told of a front thread that failed. */
+  onFrontEnded: (thrown: unknown) => void;
+}
+
+export class FrontThreads {
+  readonly fronts: readonly Comlink.Remote<FrontThreadControl>[];
+  readonly #pool: Piscina;
+  readonly #ended: Promise<unknown>[];
+  readonly #forgetExit: () => void;
+  readonly #options: FrontThreadsOptions;
+
+  /** Starts `config.front_threads - 1` threads; `open` and `start` do the rest. */
+  constructor(options: FrontThreadsOptions) {
+    this.#options = options;
+    const count = options.config.front_threads - 1;
+    this.#pool = new Piscina({
+      filename: resolveModuleUrl('./server-thread-entry.ts', import.meta.url).href,
+      minThreads: 0, // or it would start a thread of its own in the place of a dead one
+      maxThreads: count,
+      concurrentTasksPerWorker: 1,
+      idleTimeout: Number.POSITIVE_INFINITY,
+      atomics: 'disabled',
+    });
+    const runs = Array.from({ length: count }, (_, at) => this.#startOne(options, hostOf(options, at)));
+    this.fronts = runs.map((run) => run.control);
+    this.#ended = runs.map((run) => run.ended);
+    this.#forgetExit = beforeExit(() => Promise.allSettled(this.#askAll((front) => front.hangUp())));
+  }
+
+  /** Opens their hosts of actors, and links them with everybody. */
+  async open(): Promise<void> {
+    if (!this.#options.parts.api) return;
+    await Promise.all(this.#askAll((front) => front.openHost()));
+    for (const at of this.fronts.keys()) this.#linkHost(at);
+  }
+
+  /**
+   * @returns when all listen
+   * @throws what a thread fails with meanwhile
+   */
+  async start(): Promise<void> {
+    await Promise.all(this.#askAll((front) => front.start()));
+  }
+
+  /** Lets all requests finish; the actors go on. */
+  async drain(): Promise<void> {
+    await Promise.allSettled(this.#askAll((front) => front.drain()));
+  }
+
+  /** Drains what has not been drained, ends the actors and the threads, those that are loading after 15 s at most. */
+  async stop(): Promise<void> {
+    // The answer to `stop` may be lost with the port that closes behind it; the end of the task is answer enough.
+    const asked = Promise.allSettled(this.#askAll((front) => front.stop()));
+    for (const thread of this.#pool.threads) {
+      // One that has not come up by then never hears of it.
+      void waitForLoading([thread]).then(async (hasLoaded) => {
+        if (!hasLoaded) await thread.terminate();
+      });
+    }
+    await asked;
+    await Promise.allSettled(this.#ended);
+    await endPool(this.#pool);
+    this.#forgetExit();
+  }
+
+  /** Calls over comlink never settle once the other side is gone; the end of its task does. */
+  #askAll(ask: (front: Comlink.Remote<FrontThreadControl>) => Promise<unknown>): Promise<unknown>[] {
+    return this.fronts.map((front, at) => Promise.race([ask(front), this.#ended[at]]));
+  }
+
+  #linkHost(at: number): void {
+    const front = this.fronts[at]!;
+    const lost = () => {};
+    this.#options.actors.addHost(hostOf(this.#options, at), {
+      connectFront: (end) => void front.connectFront(Comlink.transfer(end, [end.port])).catch(lost),
+      connectPeer: (index, end) =>
+        void front.connectPeer(index, Comlink.transfer(end, [end.port])).catch(lost),
+      stats: () => front.hostStats(),
+    });
+  }
+
+  #startOne(
+    {
+      config,
+      parts,
+      placement,
+      shared,
+      memory,
+      actors,
+      admin,
+      isReady,
+      compute,
+      renderMetrics,
+      onFrontEnded,
+    }: FrontThreadsOptions,
+    host: number,
+  ): {
+    control: Comlink.Remote<FrontThreadControl>;
+    ended: Promise<void>;
+  } {
+    const control = new MessageChannel();
+    const services = new MessageChannel();
+    const remote: RemoteServices = {
+      admin: (name) => answerAs(admin, name),
+      isReady,
+      compute: (task, input) => compute!(task, input),
+      renderMetrics,
+      hostIsUp: () => this.#linkHost(host - placement.hosts - 1),
+    };
+    Comlink.expose(remote, nodeEndpoint(services.port1));
+    const task: FrontTask = {
+      config,
+      parts,
+      placement,
+      host,
+      shared,
+      memory,
+      control: control.port2,
+      services: services.port2,
+    };
+    const ended = (
+      this.#pool.run(task, { transferList: [control.port2, services.port2] }) as Promise<void>
+    ).finally(() => {
+      control.port1.close();
+      services.port1.close();
+    });
+    // A front that dies takes its connections with it, and the native library ends the process; nothing to mend here.
+    ended.catch(onFrontEnded);
+    const wrapped = Comlink.wrap<FrontThreadControl>(nodeEndpoint(control.port1));
+    actors.connectFront(
+      (index, end) => void wrapped.connectHost(index, Comlink.transfer(end, [end.port])),
+      host,
+    );
+    return { control: wrapped, ended };
+  }
+}
+
+/** The main thread's front has the first host, the others follow. */
+function hostOf({ placement }: FrontThreadsOptions, at: number): number {
+  return placement.hosts + 1 + at;
+}
+
+async function answerAs(admin: CaptureAdmin, name: keyof CaptureAdmin): Promise<AdminAnswer> {
+  try {
+    return { ok: true, value: await admin[name]() };
+  } catch (thrown) {
+    return { ok: false, error: toErrorData(thrown) };
+  }
+}

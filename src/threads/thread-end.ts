@@ -1,0 +1,63 @@
+/**
+ * The last words of a thread whose end ends the process: the native library aborts it while the thread is taken down, so
+ * whoever started the thread never hears why. Part of the composition root; front threads other than the main one.
+ */
+import { getHeapStatistics } from 'node:v8';
+import { resourceLimits, threadId } from 'node:worker_threads';
+import type { Log } from '../log.ts';
+import { maskText } from '../redaction/mask.ts';
+
+/** Words and places of an error that are told. */
+const MESSAGE_CHARACTERS = 300;
+const STACK_LINES = 8;
+
+/** A thread whose heap is full runs nothing any more: it tells before, once, unless it fills faster than it looks. */
+const HEAP_SHARE_TOLD = 0.85;
+const HEAP_LOOK_MS = 500;
+const MB = 2 ** 20;
+
+/**
+ * Tells of an error that nobody caught, of an exit that nobody asked for, as they happen, and of a heap that is nearly full.
+ * @returns forgets it: the thread has been asked to end
+ */
+export function tellThreadEnd(log: Pick<Log, 'fatal' | 'error'>): () => void {
+  const onError = (thrown: unknown, origin: string): void => {
+    log.fatal({ ...describeThrown(thrown), origin }, 'a front thread fails');
+  };
+  const onExit = (code: number): void => log.fatal({ exit_code: code }, 'a front thread ends');
+  process.on('uncaughtExceptionMonitor', onError);
+  process.on('exit', onExit);
+  const look = setInterval(() => {
+    const { used_heap_size: used, heap_size_limit: size } = getHeapStatistics();
+    // The size has room for young objects, too: a heap is full without it.
+    const limit = size / MB - (resourceLimits.maxYoungGenerationSizeMb ?? 0);
+    if (used / MB < HEAP_SHARE_TOLD * limit) return;
+    clearInterval(look);
+    log.error({ thread: threadId, heap_mb: Math.round(used / MB), limit_mb: Math.round(limit) }, NEARLY_FULL);
+  }, HEAP_LOOK_MS).unref();
+  return () => {
+    clearInterval(look);
+    process.off('uncaughtExceptionMonitor', onError);
+    process.off('exit', onExit);
+  };
+}
+
+const NEARLY_FULL =
+  'a front thread has nearly used up its memory; when it has, the process ends (SIGABRT). ' +
+  'NODE_OPTIONS=--max-old-space-size=MB gives each thread more';
+
+function describeThrown(thrown: unknown): Record<string, string | string[]> {
+  if (!(thrown instanceof Error)) return { error: typeof thrown };
+  const { name, code, message, stack } = thrown as NodeJS.ErrnoException;
+  return {
+    error: name,
+    code: String(code ?? ''),
+    // A parser quotes what it parsed, which may be anybody's.
+    reason: thrown instanceof SyntaxError ? '' : maskText(message.slice(0, MESSAGE_CHARACTERS)),
+    at: (stack ?? '')
+      .split('\n')
+      .filter((line) => /^ +at /.test(line))
+      .slice(0, STACK_LINES)
+      .map((line) => line.trim()),
+  };
+}

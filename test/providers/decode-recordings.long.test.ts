@@ -1,0 +1,277 @@
+/**
+ * The decoders against real provider traffic: every recorded exchange is read, and what we say of it must be what the
+ * provider's own SDK makes of the same bytes.
+ */
+import Anthropic from '@anthropic-ai/sdk';
+import {
+  BedrockRuntimeClient,
+  ConverseCommand,
+  ConverseStreamCommand,
+} from '@aws-sdk/client-bedrock-runtime';
+import { GoogleGenAI } from '@google/genai';
+import OpenAI from 'openai';
+import { describe, expect, it } from 'vitest';
+import { type DecodedTurn, decodeExchange, decodeTurn } from '../../src/providers/decode.ts';
+import type { Part } from '../../src/providers/turn.ts';
+import { haveRecordings, type Recording, readRecordings } from './recordings.ts';
+
+const FILES = ['mirascope', 'pydantic-ai'] as const;
+
+function header(recording: Recording, name: string): string {
+  return recording.line.response.headers.find(([key]) => key.toLowerCase() === name)?.[1] ?? '';
+}
+
+function isStream(recording: Recording): boolean {
+  return header(recording, 'content-type').includes('event');
+}
+
+/** A fetch that answers with the recorded bytes, whatever is asked. */
+function answering(recording: Recording): typeof fetch {
+  return async () => {
+    const headers = new Headers({ 'content-type': header(recording, 'content-type') });
+    const body = recording.stored.response_body;
+    // fetch decodes what the network coded: a fake one has to do it itself.
+    const gzip = body[0] === 0x1f && body[1] === 0x8b;
+    const stream = new Blob([body as Uint8Array<ArrayBuffer>]).stream();
+    return new Response(gzip ? stream.pipeThrough(new DecompressionStream('gzip')) : stream, {
+      status: recording.stored.status,
+      headers,
+    });
+  };
+}
+
+const textOf = (parts: Part[]): string =>
+  parts.map((part) => (part.type === 'text' ? part.text : '')).join('');
+const callsOf = (parts: Part[]): unknown[] =>
+  parts.flatMap((part) => (part.type === 'tool_call' ? [[part.id, part.name, part.arguments]] : []));
+
+async function collect<T>(source: AsyncIterable<T>): Promise<T[]> {
+  const items: T[] = [];
+  for await (const item of source) items.push(item);
+  return items;
+}
+
+function* turns(shape: string, stream: boolean): Generator<{ recording: Recording; turn: DecodedTurn }> {
+  for (const file of FILES) {
+    for (const recording of readRecordings(file)) {
+      if (
+        recording.stored.shape !== shape ||
+        recording.stored.status !== 200 ||
+        isStream(recording) !== stream
+      )
+        continue;
+      yield { recording, turn: decodeTurn(recording.stored)! };
+    }
+  }
+}
+
+describe.skipIf(!haveRecordings)('decodeExchange on recorded traffic (../shared/recordings)', () => {
+  it('reads every exchange; flags only the one whose recorded request is broken', () => {
+    const counts = { turns: 0, others: 0, answered: 0, errors: 0 };
+    const flagged: string[] = [];
+    for (const file of FILES) {
+      for (const recording of readRecordings(file)) {
+        const facts = decodeExchange(recording.stored);
+        if (facts.undecodable) flagged.push(`${recording.line.source}: ${facts.reason}`);
+        if (recording.kind === 'other') {
+          counts.others += 1;
+          expect(facts.conversation).toEqual([]);
+          continue;
+        }
+        counts.turns += 1;
+        if (recording.stored.status >= 300) {
+          counts.errors += 1;
+          expect(facts.usage.output_tokens).toBeNull();
+          expect(facts.stop_reason).toBeNull();
+        } else counts.answered += 1;
+        expect(facts.model).not.toBeNull();
+      }
+    }
+    expect(flagged).toHaveLength(1);
+    expect(flagged[0]).toContain('test_bedrock_model_other_parameters');
+    expect(counts).toEqual({ turns: 2607, others: 160, answered: 2541, errors: 66 });
+  });
+
+  it.each([true, false])('Messages as @anthropic-ai/sdk reads them (stream: %s)', async (stream) => {
+    let checked = 0;
+    for (const { recording, turn } of turns('messages', stream)) {
+      const client = new Anthropic({ apiKey: 'none', fetch: answering(recording), maxRetries: 0 });
+      const params = { model: 'm', max_tokens: 1, messages: [] };
+      const message = stream
+        ? await client.messages.stream(params).finalMessage()
+        : await client.messages.create(params);
+      expect(turn.answer.model).toBe(message.model);
+      expect(turn.answer.stop_reason).toBe(message.stop_reason);
+      expect(turn.answer.usage).toEqual({
+        input_tokens: message.usage.input_tokens,
+        output_tokens: message.usage.output_tokens,
+        cache_read_tokens: message.usage.cache_read_input_tokens ?? null,
+        cache_write_tokens: message.usage.cache_creation_input_tokens ?? null,
+      });
+      expect(textOf(turn.answer.parts)).toBe(
+        message.content.map((block) => (block.type === 'text' ? block.text : '')).join(''),
+      );
+      expect(callsOf(turn.answer.parts)).toEqual(
+        message.content.flatMap((block) =>
+          block.type === 'tool_use' ? [[block.id, block.name, block.input]] : [],
+        ),
+      );
+      checked += 1;
+    }
+    expect(checked).toBeGreaterThan(100);
+  });
+
+  it.each([true, false])('chat completions as openai reads them (stream: %s)', async (stream) => {
+    let checked = 0;
+    for (const { recording, turn } of turns('chat_completions', stream)) {
+      const client = new OpenAI({ apiKey: 'none', fetch: answering(recording), maxRetries: 0 });
+      const params = { model: 'm', messages: [] };
+      const answer = stream
+        ? await client.chat.completions.stream(params).finalChatCompletion()
+        : await client.chat.completions.create(params);
+      // The SDK's helper forgets the usage when a later chunk has none: for that, its chunks one by one.
+      const chunks = stream
+        ? await collect(await client.chat.completions.create({ ...params, stream: true }))
+        : [];
+      const usage = stream ? chunks.findLast((chunk) => chunk.usage)?.usage : answer.usage;
+      const choice = answer.choices[0]!;
+      expect(turn.answer.model).toBe(answer.model);
+      expect(turn.answer.stop_reason).toBe(choice.finish_reason);
+      expect(turn.answer.usage.input_tokens).toBe(usage?.prompt_tokens ?? null);
+      expect(turn.answer.usage.output_tokens).toBe(usage?.completion_tokens ?? null);
+      expect(turn.answer.usage.cache_read_tokens).toBe(usage?.prompt_tokens_details?.cached_tokens ?? null);
+      expect(textOf(turn.answer.parts)).toBe((choice.message.content ?? '') + (choice.message.refusal ?? ''));
+      expect(callsOf(turn.answer.parts)).toEqual(
+        (choice.message.tool_calls ?? []).map((call) => {
+          const body =
+            call.type === 'function'
+              ? call.function
+              : { name: call.custom.name, arguments: call.custom.input };
+          return [call.id || null, body.name, JSON.parse(body.arguments || '{}')];
+        }),
+      );
+      checked += 1;
+    }
+    expect(checked).toBeGreaterThan(100);
+  });
+
+  it.each([true, false])('responses as openai reads them (stream: %s)', async (stream) => {
+    let checked = 0;
+    for (const { recording, turn } of turns('responses', stream)) {
+      const client = new OpenAI({ apiKey: 'none', fetch: answering(recording), maxRetries: 0 });
+      const params = { model: 'm', input: '' };
+      const answer = stream
+        ? await client.responses.stream(params).finalResponse()
+        : await client.responses.create(params);
+      expect(turn.answer.id).toBe(answer.id);
+      expect(turn.answer.model).toBe(answer.model);
+      const ended = answer.status === 'queued' || answer.status === 'in_progress' ? null : answer.status;
+      expect(turn.answer.stop_reason).toBe(answer.incomplete_details?.reason ?? ended);
+      expect(turn.answer.usage.input_tokens).toBe(answer.usage?.input_tokens ?? null);
+      expect(turn.answer.usage.output_tokens).toBe(answer.usage?.output_tokens ?? null);
+      expect(turn.answer.usage.cache_read_tokens).toBe(
+        answer.usage?.input_tokens_details?.cached_tokens ?? null,
+      );
+      const refusals = answer.output.flatMap((item) => (item.type === 'message' ? item.content : []));
+      if (!refusals.some((part) => part.type === 'refusal')) {
+        expect(textOf(turn.answer.parts)).toBe(answer.output_text);
+      }
+      expect(callsOf(turn.answer.parts)).toEqual(
+        answer.output.flatMap((item) =>
+          item.type === 'function_call'
+            ? [[item.call_id, item.name, JSON.parse(item.arguments || '{}')]]
+            : [],
+        ),
+      );
+      checked += 1;
+    }
+    expect(checked).toBeGreaterThan(100);
+  });
+
+  it.each([true, false])('Gemini as @google/genai reads it (stream: %s)', async (stream) => {
+    let checked = 0;
+    const realFetch = globalThis.fetch;
+    try {
+      for (const { recording, turn } of turns('gemini', stream)) {
+        globalThis.fetch = answering(recording);
+        const client = new GoogleGenAI({ apiKey: 'none' });
+        const params = { model: 'm', contents: 'x' };
+        const chunks = stream
+          ? await collect(await client.models.generateContentStream(params))
+          : [await client.models.generateContent(params)];
+        const last = chunks.at(-1)!;
+        const usage = chunks.findLast((chunk) => chunk.usageMetadata !== undefined)?.usageMetadata;
+        const parts = chunks.flatMap((chunk) => chunk.candidates?.[0]?.content?.parts ?? []);
+        expect(turn.answer.stop_reason).toBe(
+          last.candidates?.[0]?.finishReason ?? last.promptFeedback?.blockReason ?? null,
+        );
+        expect(turn.answer.usage.input_tokens).toBe(usage?.promptTokenCount ?? null);
+        const known = usage?.candidatesTokenCount !== undefined || usage?.thoughtsTokenCount !== undefined;
+        expect(turn.answer.usage.output_tokens).toBe(
+          known ? (usage?.candidatesTokenCount ?? 0) + (usage?.thoughtsTokenCount ?? 0) : null,
+        );
+        expect(turn.answer.usage.cache_read_tokens).toBe(usage?.cachedContentTokenCount ?? null);
+        expect(textOf(turn.answer.parts)).toBe(
+          parts.map((part) => (part.thought ? '' : (part.text ?? ''))).join(''),
+        );
+        expect(callsOf(turn.answer.parts)).toEqual(
+          parts.flatMap(({ functionCall: call }) =>
+            call ? [[call.id ?? null, call.name, call.args ?? {}]] : [],
+          ),
+        );
+        checked += 1;
+      }
+    } finally {
+      globalThis.fetch = realFetch;
+    }
+    expect(checked).toBeGreaterThan(50);
+  });
+
+  it.each([true, false])('Bedrock Converse as the AWS SDK reads it (stream: %s)', async (stream) => {
+    let checked = 0;
+    for (const { recording, turn } of turns('bedrock_converse', stream)) {
+      const client = new BedrockRuntimeClient({
+        region: 'us-east-1',
+        credentials: { accessKeyId: 'none', secretAccessKey: 'none' },
+        requestHandler: { handle: async () => ({ response: awsResponse(recording) }) } as never,
+      });
+      const params = { modelId: 'm', messages: [] };
+      let usage: { inputTokens?: number | undefined; outputTokens?: number | undefined } | undefined;
+      let cacheRead: number | undefined;
+      let stop: string | undefined;
+      let text = '';
+      if (stream) {
+        const answer = await client.send(new ConverseStreamCommand(params));
+        for await (const event of answer.stream!) {
+          usage = event.metadata?.usage ?? usage;
+          cacheRead = event.metadata?.usage?.cacheReadInputTokens ?? cacheRead;
+          stop = event.messageStop?.stopReason ?? stop;
+          text += event.contentBlockDelta?.delta?.text ?? '';
+        }
+      } else {
+        const answer = await client.send(new ConverseCommand(params));
+        usage = answer.usage;
+        cacheRead = answer.usage?.cacheReadInputTokens;
+        stop = answer.stopReason;
+        text = (answer.output?.message?.content ?? []).map((block) => block.text ?? '').join('');
+      }
+      expect(turn.answer.stop_reason).toBe(stop);
+      expect(turn.answer.usage.input_tokens).toBe(usage?.inputTokens ?? null);
+      expect(turn.answer.usage.output_tokens).toBe(usage?.outputTokens ?? null);
+      expect(turn.answer.usage.cache_read_tokens).toBe(cacheRead ?? null);
+      expect(textOf(turn.answer.parts)).toBe(text);
+      checked += 1;
+    }
+    expect(checked).toBeGreaterThan(stream ? 5 : 100);
+  });
+});
+
+/** The AWS SDK's own shape of an HTTP answer. */
+function awsResponse(recording: Recording): object {
+  const body = recording.stored.response_body;
+  return {
+    statusCode: recording.stored.status,
+    headers: { 'content-type': header(recording, 'content-type') },
+    body: isStream(recording) ? new Blob([body as Uint8Array<ArrayBuffer>]).stream() : body,
+  };
+}

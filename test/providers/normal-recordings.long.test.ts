@@ -1,0 +1,417 @@
+/**
+ * The normal form against real provider traffic. The oracle is what the provider's own SDK assembles from the same
+ * bytes: its content blocks must be ours, and its assembled answer, read as if it had come whole, must be the same turn.
+ */
+import Anthropic from '@anthropic-ai/sdk';
+import {
+  BedrockRuntimeClient,
+  type ContentBlock,
+  ConverseCommand,
+  ConverseStreamCommand,
+  InvokeModelCommand,
+} from '@aws-sdk/client-bedrock-runtime';
+import { GoogleGenAI, type Part } from '@google/genai';
+import OpenAI from 'openai';
+import { describe, expect, it } from 'vitest';
+import type { ApiShape } from '../../src/domain/exchange.ts';
+import type { NormalTurn, TurnBlock } from '../../src/domain/turn.ts';
+import { decodeTurn } from '../../src/providers/decode.ts';
+import { normalizeTurn } from '../../src/providers/normal-turn.ts';
+import { haveRecordings, type Recording, readRecordings } from './recordings.ts';
+
+/** The recordings hold beta blocks too. */
+type BetaBlock = Anthropic.Beta.BetaContentBlock;
+
+const FILES = ['mirascope', 'pydantic-ai'] as const;
+
+function header(recording: Recording, name: string): string {
+  return recording.line.response.headers.find(([key]) => key.toLowerCase() === name)?.[1] ?? '';
+}
+
+function isStream(recording: Recording): boolean {
+  return header(recording, 'content-type').includes('event');
+}
+
+/** A fetch that answers with the recorded bytes, whatever is asked. */
+function answering(recording: Recording): typeof fetch {
+  return async () => {
+    const headers = new Headers({ 'content-type': header(recording, 'content-type') });
+    const body = recording.stored.response_body;
+    // fetch decodes what the network coded: a fake one has to do it itself.
+    const gzip = body[0] === 0x1f && body[1] === 0x8b;
+    const stream = new Blob([body as Uint8Array<ArrayBuffer>]).stream();
+    return new Response(gzip ? stream.pipeThrough(new DecompressionStream('gzip')) : stream, {
+      status: recording.stored.status,
+      headers,
+    });
+  };
+}
+
+/** Recorded turns of a shape that were answered. */
+function* turns(shape: ApiShape, stream: boolean): Generator<{ recording: Recording; turn: NormalTurn }> {
+  for (const file of FILES) {
+    for (const recording of readRecordings(file)) {
+      const { stored } = recording;
+      if (stored.shape !== shape || stored.status !== 200 || isStream(recording) !== stream) continue;
+      const turn = normalizeTurn(stored);
+      if (turn !== null) yield { recording, turn };
+    }
+  }
+}
+
+/** The turn as it would be had the SDK's own object come as one JSON body. */
+function readAssembled(recording: Recording, assembled: unknown): NormalTurn {
+  return normalizeTurn({
+    ...recording.stored,
+    response_headers: ['content-type', 'application/json'],
+    response_body: Buffer.from(JSON.stringify(assembled)),
+  })!;
+}
+
+async function collect<T>(source: AsyncIterable<T>): Promise<T[]> {
+  const items: T[] = [];
+  for await (const item of source) items.push(item);
+  return items;
+}
+
+const calls = (content: TurnBlock[]): unknown[] =>
+  content.flatMap((block) => (block.type === 'tool_call' ? [[block.id, block.name, block.input]] : []));
+
+const texts = (content: TurnBlock[], type: 'text' | 'thinking' | 'refusal'): string =>
+  content.map((block) => (block.type === type ? block.text : '')).join('');
+
+describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared/recordings)', () => {
+  it('reads every turn, message by message as the decoders do, and pairs every result', () => {
+    const counts = { turns: 0, embeddings: 0, results: 0, tools: 0 };
+    const flagged: string[] = [];
+    const unpaired: string[] = [];
+    for (const file of FILES) {
+      for (const recording of readRecordings(file)) {
+        const turn = normalizeTurn(recording.stored);
+        const decoded = decodeTurn(recording.stored);
+        if (turn === null) {
+          if (decoded !== null) counts.embeddings += 1;
+          continue;
+        }
+        counts.turns += 1;
+        if (turn.problem !== '') flagged.push(recording.line.source);
+        expect(turn.problem).toBe(decoded!.problem);
+        expect(turn.request.messages).toHaveLength(decoded!.request.messages.length);
+        expect(turn.request.model).toBe(decoded!.request.model);
+        expect(turn.answer.stop_reason === null).toBe(decoded!.answer.stop_reason === null);
+        expect(turn.answer.stop_reason).not.toBe('other');
+        counts.tools += turn.request.tools.length;
+        const asked = new Set<string>();
+        for (const message of turn.request.messages) {
+          for (const block of message.content) {
+            if (block.type === 'tool_call') {
+              expect(block.id).not.toBe('');
+              asked.add(block.id);
+            }
+            if (block.type !== 'tool_result') continue;
+            counts.results += 1;
+            const known = block.call_id !== null && asked.has(block.call_id) && block.name !== null;
+            // The call of a conversation that the provider keeps is not in the request.
+            if (!known && turn.request.previous_answer_id === null) unpaired.push(recording.line.source);
+          }
+        }
+      }
+    }
+    expect(flagged).toHaveLength(1);
+    expect(unpaired).toEqual([]);
+    expect(counts).toEqual({ turns: 2606, embeddings: 30, results: 968, tools: 2739 });
+  });
+
+  it.each([true, false])('Messages as @anthropic-ai/sdk assembles them (stream: %s)', async (stream) => {
+    let checked = 0;
+    for (const { recording, turn } of turns('messages', stream)) {
+      const client = new Anthropic({ apiKey: 'none', fetch: answering(recording), maxRetries: 0 });
+      const params = { model: 'm', max_tokens: 1, messages: [] };
+      const message = stream
+        ? await client.messages.stream(params).finalMessage()
+        : await client.messages.create(params);
+      expect(turn.answer.content.map(describeAnthropicLike)).toEqual(
+        (message.content as BetaBlock[]).map((block) => {
+          switch (block.type) {
+            case 'text':
+              return ['text', block.text, block.citations?.length || 0];
+            case 'thinking':
+              return ['thinking', block.thinking, block.signature];
+            case 'redacted_thinking':
+              return ['thinking', '', block.data];
+            case 'tool_use':
+              return ['tool_call', block.id, block.name, block.input];
+            case 'mcp_tool_use':
+              // The SDK's stream helper leaves the input of these empty, though it came.
+              return ['other', stream ? { ...block, input: expect.any(Object) } : block];
+            default:
+              return ['other', block];
+          }
+        }),
+      );
+      expect(turn.answer.stop_reason).toBe(message.stop_reason);
+      expect(turn.answer.usage.input_tokens).toBe(message.usage.input_tokens);
+      expect(turn.answer.usage.output_tokens).toBe(message.usage.output_tokens);
+      expect(turn.answer.usage.cache_read_tokens).toBe(message.usage.cache_read_input_tokens ?? null);
+      expect(turn.answer.usage.cache_write_tokens).toBe(message.usage.cache_creation_input_tokens ?? null);
+      const isKnown = !(message.content as BetaBlock[]).some((block) => block.type === 'mcp_tool_use');
+      if (stream && isKnown) expect(turn).toEqual(readAssembled(recording, message));
+      checked += 1;
+    }
+    expect(checked).toBeGreaterThan(100);
+  });
+
+  it.each([true, false])('chat completions as openai assembles them (stream: %s)', async (stream) => {
+    let checked = 0;
+    for (const { recording, turn } of turns('chat_completions', stream)) {
+      const client = new OpenAI({ apiKey: 'none', fetch: answering(recording), maxRetries: 0 });
+      const params = { model: 'm', messages: [] };
+      const answer = stream
+        ? await client.chat.completions.stream(params).finalChatCompletion()
+        : await client.chat.completions.create(params);
+      const { message, finish_reason: finish } = answer.choices[0]!;
+      const { content } = turn.answer;
+      expect(texts(content, 'text')).toBe(message.content ?? '');
+      expect(texts(content, 'refusal')).toBe(message.refusal ?? '');
+      expect(calls(content)).toEqual(
+        (message.tool_calls ?? []).map((call) =>
+          call.type === 'function'
+            ? [call.id || expect.any(String), call.function.name, JSON.parse(call.function.arguments || '{}')]
+            : [call.id, call.custom.name, call.custom.input],
+        ),
+      );
+      const hasCalls = (message.tool_calls ?? []).length > 0;
+      const words = {
+        stop: hasCalls ? 'tool_use' : 'end_turn',
+        length: 'max_tokens',
+        content_filter: 'refusal',
+        tool_calls: 'tool_use',
+        function_call: 'tool_use',
+      };
+      expect(turn.answer.stop_reason).toBe(words[finish]);
+      // Of a stream the SDK's helper forgets the usage when a later chunk has none: for that, its chunks one by one.
+      const chunks = stream
+        ? await collect(await client.chat.completions.create({ ...params, stream: true }))
+        : [];
+      const usage = stream ? chunks.findLast((chunk) => chunk.usage)?.usage : answer.usage;
+      const cached = usage?.prompt_tokens_details?.cached_tokens ?? 0;
+      const written = turn.answer.usage.cache_write_tokens ?? 0;
+      expect(turn.answer.usage.input_tokens).toBe(usage ? usage.prompt_tokens - cached - written : null);
+      if (stream) {
+        expect(content).toEqual(readAssembled(recording, answer).answer.content);
+      }
+      checked += 1;
+    }
+    expect(checked).toBeGreaterThan(100);
+  });
+
+  it.each([true, false])('responses as openai assembles them (stream: %s)', async (stream) => {
+    let checked = 0;
+    for (const { recording, turn } of turns('responses', stream)) {
+      const client = new OpenAI({ apiKey: 'none', fetch: answering(recording), maxRetries: 0 });
+      const params = { model: 'm', input: '' };
+      const answer = stream
+        ? await client.responses.stream(params).finalResponse()
+        : await client.responses.create(params);
+      const { content } = turn.answer;
+      expect(texts(content, 'text')).toBe(answer.output_text);
+      expect(calls(content)).toEqual(
+        answer.output.flatMap((item) => {
+          if (item.type === 'function_call')
+            return [[item.call_id, item.name, JSON.parse(item.arguments || '{}')]];
+          const isClients = item.type === 'tool_search_call' && item.execution === 'client';
+          return isClients ? [[item.call_id, 'tool_search', item.arguments]] : [];
+        }),
+      );
+      expect(content.filter((block) => block.type === 'thinking')).toHaveLength(
+        answer.output.filter((item) => item.type === 'reasoning').length,
+      );
+      expect(texts(content, 'thinking')).toBe(
+        answer.output
+          .map((item) =>
+            item.type !== 'reasoning'
+              ? ''
+              : item.content?.map((part) => part.text).join('\n') ||
+                item.summary.map((part) => part.text).join('\n'),
+          )
+          .join(''),
+      );
+      const cached = answer.usage?.input_tokens_details?.cached_tokens ?? 0;
+      const written = turn.answer.usage.cache_write_tokens ?? 0;
+      expect(turn.answer.usage.input_tokens).toBe(
+        answer.usage ? answer.usage.input_tokens - cached - written : null,
+      );
+      if (stream) {
+        expect(content).toEqual(readAssembled(recording, answer).answer.content);
+      }
+      checked += 1;
+    }
+    expect(checked).toBeGreaterThan(100);
+  });
+
+  it.each([true, false])('Gemini as @google/genai reads it (stream: %s)', async (stream) => {
+    let checked = 0;
+    const realFetch = globalThis.fetch;
+    try {
+      for (const { recording, turn } of turns('gemini', stream)) {
+        globalThis.fetch = answering(recording);
+        const client = new GoogleGenAI({ apiKey: 'none' });
+        const params = { model: 'm', contents: 'x' };
+        const chunks = stream
+          ? await collect(await client.models.generateContentStream(params))
+          : [await client.models.generateContent(params)];
+        const parts = chunks.flatMap((chunk) => chunk.candidates?.[0]?.content?.parts ?? []);
+        const { content } = turn.answer;
+        const textOfParts = (thought: boolean): string =>
+          parts.map((part) => ((part.thought ?? false) === thought ? (part.text ?? '') : '')).join('');
+        expect(texts(content, 'text')).toBe(textOfParts(false));
+        expect(texts(content, 'thinking')).toBe(textOfParts(true));
+        const wanted = parts.flatMap(({ functionCall }) => (functionCall ? [functionCall] : []));
+        expect(calls(content)).toEqual(
+          wanted.map((call) => [call.id ?? expect.stringMatching(/^order:\d+$/), call.name, call.args ?? {}]),
+        );
+        expect(content.flatMap(signatureOf)).toEqual(
+          parts.flatMap((part: Part) => (part.thoughtSignature ? [part.thoughtSignature] : [])),
+        );
+        const usage = chunks.findLast((chunk) => chunk.usageMetadata !== undefined)?.usageMetadata;
+        const prompt = usage?.promptTokenCount ?? null;
+        expect(turn.answer.usage.input_tokens).toBe(
+          prompt === null ? null : prompt - (usage?.cachedContentTokenCount ?? 0),
+        );
+        checked += 1;
+      }
+    } finally {
+      globalThis.fetch = realFetch;
+    }
+    expect(checked).toBeGreaterThan(50);
+  });
+
+  it.each([true, false])('Bedrock Converse as the AWS SDK reads it (stream: %s)', async (stream) => {
+    let checked = 0;
+    for (const { recording, turn } of turns('bedrock_converse', stream)) {
+      const client = openBedrock(recording);
+      const params = { modelId: 'm', messages: [] };
+      const blocks = stream
+        ? await assembleConverse(client, params)
+        : ((await client.send(new ConverseCommand(params))).output?.message?.content ?? []);
+      expect(turn.answer.content.map(describeAnthropicLike)).toEqual(blocks.map(describeConverse));
+      checked += 1;
+    }
+    expect(checked).toBeGreaterThan(stream ? 5 : 100);
+  });
+
+  it('Bedrock InvokeModel as the AWS SDK hands it over; embeddings are no turns', async () => {
+    let checked = 0;
+    for (const { recording, turn } of turns('bedrock_invoke', false)) {
+      const answer = await openBedrock(recording).send(
+        new InvokeModelCommand({ modelId: 'm', body: new Uint8Array(0) }),
+      );
+      const message = JSON.parse(answer.body.transformToString()) as Anthropic.Message;
+      expect(turn.answer.content.map(describeAnthropicLike)).toEqual(
+        message.content.map((block) => (block.type === 'text' ? ['text', block.text, 0] : [block.type])),
+      );
+      checked += 1;
+    }
+    expect(checked).toBeGreaterThan(0);
+  });
+});
+
+/** A block in the few words by which it is compared. */
+function describeAnthropicLike(block: TurnBlock): unknown[] {
+  switch (block.type) {
+    case 'text':
+      return ['text', block.text, block.citations?.length ?? 0];
+    case 'thinking':
+      return ['thinking', block.text, block.signature];
+    case 'tool_call':
+      return ['tool_call', block.id, block.name, block.input];
+    case 'other':
+      return ['other', block.value];
+    default:
+      return [block.type];
+  }
+}
+
+function describeConverse(block: ContentBlock): unknown[] {
+  if (block.text !== undefined) return ['text', block.text, 0];
+  const isServers = block.toolUse?.type === 'server_tool_use' || block.toolResult !== undefined;
+  if (isServers) return ['other', expect.anything()];
+  if (block.toolUse !== undefined)
+    return ['tool_call', block.toolUse.toolUseId, block.toolUse.name, block.toolUse.input];
+  const { reasoningText, redactedContent } = block.reasoningContent ?? {};
+  if (redactedContent !== undefined) return ['thinking', '', Buffer.from(redactedContent).toString('base64')];
+  return ['thinking', reasoningText?.text ?? '', reasoningText?.signature ?? null];
+}
+
+function signatureOf(block: TurnBlock): string[] {
+  const signature =
+    block.type === 'other'
+      ? (block.value as Part).thoughtSignature
+      : 'signature' in block
+        ? block.signature
+        : null;
+  return signature === null || signature === undefined ? [] : [signature];
+}
+
+function openBedrock(recording: Recording): BedrockRuntimeClient {
+  return new BedrockRuntimeClient({
+    region: 'us-east-1',
+    credentials: { accessKeyId: 'none', secretAccessKey: 'none' },
+    requestHandler: { handle: async () => ({ response: awsResponse(recording) }) } as never,
+  });
+}
+
+/** A block of a stream while its events come in. */
+interface OpenBlock {
+  start: object;
+  text: string;
+  input: string;
+  thinking: string;
+  signature?: string;
+  redacted?: Uint8Array | undefined;
+}
+
+/** The SDK has no helper that assembles a stream: its typed events put together by hand. */
+async function assembleConverse(
+  client: BedrockRuntimeClient,
+  params: { modelId: string; messages: never[] },
+): Promise<ContentBlock[]> {
+  const answer = await client.send(new ConverseStreamCommand(params));
+  const open = new Map<number, OpenBlock>();
+  for await (const event of answer.stream!) {
+    const index = event.contentBlockStart?.contentBlockIndex ?? event.contentBlockDelta?.contentBlockIndex;
+    if (index === undefined) continue;
+    const block = open.get(index) ?? { start: {}, text: '', input: '', thinking: '' };
+    open.set(index, block);
+    const { toolUse, toolResult } = event.contentBlockStart?.start ?? {};
+    if (toolUse !== undefined) block.start = toolUse;
+    if (toolResult !== undefined) block.start = { ...toolResult, content: [] };
+    const delta = event.contentBlockDelta?.delta;
+    block.text += delta?.text ?? '';
+    block.input += delta?.toolUse?.input ?? '';
+    block.thinking += delta?.reasoningContent?.text ?? '';
+    const signature = delta?.reasoningContent?.signature;
+    if (signature !== undefined) block.signature = signature;
+    block.redacted = delta?.reasoningContent?.redactedContent ?? block.redacted;
+  }
+  return [...open.values()].flatMap(
+    ({ start, text, input, thinking, signature, redacted }): ContentBlock[] => {
+      if (redacted !== undefined) return [{ reasoningContent: { redactedContent: redacted } }];
+      if ('content' in start) return [{ toolResult: start } as unknown as ContentBlock];
+      if ('toolUseId' in start)
+        return [{ toolUse: { ...start, input: JSON.parse(input || '{}') } } as ContentBlock];
+      if (thinking !== '') return [{ reasoningContent: { reasoningText: { text: thinking, signature } } }];
+      return text === '' ? [] : [{ text }];
+    },
+  );
+}
+
+/** The AWS SDK's own shape of an HTTP answer. */
+function awsResponse(recording: Recording): object {
+  const body = recording.stored.response_body;
+  return {
+    statusCode: recording.stored.status,
+    headers: { 'content-type': header(recording, 'content-type') },
+    body: isStream(recording) ? new Blob([body as Uint8Array<ArrayBuffer>]).stream() : body,
+  };
+}

@@ -1,0 +1,65 @@
+/** Reads the recorded provider traffic for the decoder tests. Not part of the repository: absent, its tests skip. */
+import { existsSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import { classifyRequest, type RequestClass } from '../../src/providers/classify.ts';
+import type { StoredExchange } from '../../src/providers/decode.ts';
+
+const FOLDER = path.resolve(import.meta.dirname, '../../../../shared/recordings');
+
+export const haveRecordings = existsSync(path.join(FOLDER, 'mirascope.jsonl.gz'));
+
+interface RecordedBody {
+  text?: string;
+  base64?: string;
+}
+
+interface RecordedLine {
+  source: string;
+  provider: string;
+  method: string;
+  url: string;
+  request: { headers: [string, string][]; body: RecordedBody | null };
+  response: { status: number; headers: [string, string][]; body: RecordedBody | null };
+}
+
+export interface Recording {
+  line: RecordedLine;
+  kind: RequestClass['kind'];
+  stored: StoredExchange;
+}
+
+/** Every recorded exchange of a file as the capture would hold it. */
+export function* readRecordings(name: 'mirascope' | 'pydantic-ai'): Generator<Recording> {
+  const text = gunzipSync(readFileSync(path.join(FOLDER, `${name}.jsonl.gz`))).toString('utf8');
+  for (const raw of text.split('\n')) {
+    if (raw === '') continue;
+    const line = JSON.parse(raw) as RecordedLine;
+    const url = new URL(line.url);
+    const route = url.host.startsWith('bedrock')
+      ? 'bedrock'
+      : url.host.includes('google')
+        ? 'gemini'
+        : 'default';
+    const { kind, shape } = classifyRequest(route, line.method, url.pathname);
+    yield {
+      line,
+      kind,
+      stored: {
+        shape,
+        path: url.pathname,
+        status: line.response.status,
+        request_headers: line.request.headers.flat(),
+        response_headers: line.response.headers.flat(),
+        request_body: readBody(line.request.body),
+        response_body: readBody(line.response.body),
+        truncated: false,
+      },
+    };
+  }
+}
+
+function readBody(body: RecordedBody | null): Uint8Array {
+  if (body?.base64 !== undefined) return Buffer.from(body.base64, 'base64');
+  return Buffer.from(body?.text ?? '', 'utf8');
+}

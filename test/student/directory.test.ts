@@ -1,0 +1,220 @@
+/** A student's directory: whole or not there, whoever reads it and whenever. */
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { makeDraft } from '../../bench/made-manifest.ts';
+import {
+  checkForPublishing,
+  publishStudent,
+  readStudentDirectory,
+  readStudentManifest,
+  writePatterns,
+} from '../../src/student/directory.ts';
+import type { StudentModel } from '../../src/student/model/student-model.ts';
+import { makeFolder } from '../storage/folder.ts';
+
+const MODEL = makeModel({
+  dimensions: 3,
+  vectors: new Float32Array([0.25, -1, 3]),
+  steps: [{ text: 'größer', value: null, at: 7 }],
+});
+
+function makeModel(group: Record<string, unknown>): StudentModel {
+  return { format: 'svc_student_model_v1', support_min: 2, runs: 1, steps: 1, groups: [group] };
+}
+
+function publish(directory: string, group: Record<string, unknown> = MODEL.groups[0]!) {
+  return publishStudent(directory, makeDraft(), makeModel(group));
+}
+
+describe('a student directory', () => {
+  it('gives back what was published, floats included', async () => {
+    const directory = join(makeFolder(), 'deep', 'student');
+    const written = await publish(directory);
+    const { manifest, model } = await readStudentDirectory(directory);
+    expect(manifest).toEqual(written);
+    expect(manifest.version).toBe(1);
+    expect(model).toEqual(MODEL);
+    expect(readdirSync(directory).sort()).toEqual(['manifest.json', manifest.files.steps.name]);
+  });
+
+  it('keeps the student before and removes what is older', async () => {
+    const directory = makeFolder();
+    const versions = [];
+    for (const at of [1, 2, 3]) versions.push(await publish(directory, { at }));
+    const names = readdirSync(directory);
+    expect(names).toHaveLength(4);
+    expect(names).not.toContain(versions[0]!.files.steps.name);
+    expect(names).toContain(versions[1]!.files.steps.name);
+    expect(JSON.parse(readFileSync(join(directory, 'manifest.previous.json'), 'utf8'))).toEqual(versions[1]);
+    expect((await readStudentDirectory(directory)).model.groups).toEqual([{ at: 3 }]);
+    expect(versions[2]!.version).toBe(3);
+  });
+
+  it('shows a reader one whole student while others are published', async () => {
+    const directory = makeFolder();
+    await publish(directory, { at: 0, again: 0 });
+    let isPublishing = true;
+    const writer = (async () => {
+      for (let at = 1; at <= 40; at++) await publish(directory, { at, again: at });
+      isPublishing = false;
+    })();
+    let last = 0;
+    while (isPublishing) {
+      const { manifest, model } = await readStudentDirectory(directory);
+      const { at, again } = model.groups[0] as { at: number; again: number };
+      expect(at).toBe(again);
+      expect(manifest.version).toBe(at + 1);
+      expect(at).toBeGreaterThanOrEqual(last);
+      last = at;
+    }
+    await writer;
+  });
+
+  it('is not touched by the remains of an interrupted publication, which go in time', async () => {
+    const directory = makeFolder();
+    const name = `steps-${'0'.repeat(16)}.bin`;
+    const partial = `${name}.${'0'.repeat(8)}-0000-4000-8000-${'0'.repeat(12)}.partial`;
+    writeFileSync(join(directory, name), 'of nobody');
+    writeFileSync(join(directory, partial), 'half');
+    expect(await checkForPublishing(directory)).toBeNull();
+    await publish(directory);
+    expect(existsSync(join(directory, name))).toBe(false);
+    expect(existsSync(join(directory, partial))).toBe(true);
+    utimesSync(join(directory, partial), 0, 0);
+    await publish(directory, { other: true });
+    expect(existsSync(join(directory, partial))).toBe(false);
+  });
+
+  it('that is damaged in any byte is refused, and says which file', async () => {
+    const directory = makeFolder();
+    const { files } = await publish(directory);
+    const path = join(directory, files.steps.name);
+    const good = readFileSync(path);
+    for (let at = 0; at < good.length; at += 1) {
+      const bad = Buffer.from(good);
+      bad[at]! ^= 1;
+      writeFileSync(path, bad);
+      await expect(readStudentDirectory(directory)).rejects.toMatchObject({ code: 'damaged', path });
+    }
+    writeFileSync(path, good.subarray(0, -1));
+    await expect(readStudentDirectory(directory)).rejects.toThrow(`${path}: has ${good.length - 1} bytes`);
+    rmSync(path);
+    await expect(readStudentDirectory(directory)).rejects.toThrow(`${path}: missing`);
+    writeFileSync(path, good);
+    expect((await readStudentDirectory(directory)).model).toEqual(MODEL);
+  });
+
+  it('that is none is refused with one line', async () => {
+    const folder = makeFolder();
+    const empty = join(folder, 'empty');
+    mkdirSync(empty);
+    writeFileSync(join(folder, 'file'), 'text');
+    const pipe = join(folder, 'pipe', 'manifest.json');
+    mkdirSync(dirname(pipe));
+    execFileSync('mkfifo', [pipe]);
+    mkdirSync(join(folder, 'folder', 'manifest.json'), { recursive: true });
+    const cases: [string, string, string][] = [
+      [join(folder, 'nowhere'), 'missing', 'no such directory; understudy distill --out makes one'],
+      [empty, 'missing', 'no manifest.json in it'],
+      [join(folder, 'file'), 'foreign', 'not a directory'],
+      [dirname(pipe), 'unreadable', '/manifest.json: not a file'],
+      [join(folder, 'folder'), 'unreadable', '/manifest.json: not a file'],
+    ];
+    for (const [directory, code, words] of cases) {
+      const failure = await readStudentManifest(directory).catch((error: Error) => error);
+      expect(failure).toMatchObject({ name: 'StudentDirectoryError', code });
+      expect((failure as Error).message).toContain(
+        words.startsWith('/') ? directory + words : `${directory}: ${words}`,
+      );
+      expect((failure as Error).message).not.toContain('\n');
+    }
+  });
+
+  it('of a newer version, or with another manifest, is refused for reading and for writing', async () => {
+    const directory = makeFolder();
+    for (const [text, code] of [
+      ['{"format":"svc_student_v9"}', 'newer_format'],
+      ['{"name":"some-package"}', 'foreign'],
+      ['{"format":"svc_student_v1","ver', 'damaged'],
+      ['x'.repeat(300_000), 'damaged'],
+    ] as const) {
+      writeFileSync(join(directory, 'manifest.json'), text);
+      await expect(readStudentDirectory(directory)).rejects.toMatchObject({ code });
+      await expect(publish(directory)).rejects.toMatchObject({ code });
+      expect(readFileSync(join(directory, 'manifest.json'), 'utf8')).toBe(text);
+    }
+  });
+});
+
+describe('a model of another version', () => {
+  it('is refused by name', async () => {
+    const directory = makeFolder();
+    const model = { ...MODEL, format: 'svc_student_model_v9' } as unknown as StudentModel;
+    const { files } = await publishStudent(directory, makeDraft(), model);
+    await expect(readStudentDirectory(directory)).rejects.toMatchObject({
+      code: 'newer_format',
+      message: `${join(directory, files.steps.name)}: holds "svc_student_model_v9", this version takes svc_student_model_v1; distil again`,
+    });
+  });
+});
+
+describe('a directory to publish in', () => {
+  it('is not one with other files in it, which stay', async () => {
+    const directory = makeFolder();
+    writeFileSync(join(directory, 'thesis.txt'), 'mine');
+    await expect(publish(directory)).rejects.toThrow(`${directory}: not empty ("thesis.txt")`);
+    expect(readdirSync(directory)).toEqual(['thesis.txt']);
+  });
+
+  it('may hold other files beside a student, which stay', async () => {
+    const directory = makeFolder();
+    await publish(directory);
+    writeFileSync(join(directory, 'notes.txt'), 'mine');
+    await publish(directory, { other: 1 });
+    await publish(directory, { other: 2 });
+    expect(readFileSync(join(directory, 'notes.txt'), 'utf8')).toBe('mine');
+  });
+
+  it('is left as it was by a look at it', async () => {
+    const folder = makeFolder();
+    expect(await checkForPublishing(join(folder, 'deep', 'student'))).toBeNull();
+    expect(readdirSync(folder)).toEqual([]);
+    const { version } = await publish(folder);
+    const names = readdirSync(folder);
+    expect(await checkForPublishing(folder)).toMatchObject({ version });
+    expect(readdirSync(folder)).toEqual(names);
+  });
+
+  it('takes patterns with a student or without, and keeps them', async () => {
+    const directory = join(makeFolder(), 'student');
+    const path = await writePatterns(directory, 'one\n');
+    expect(readdirSync(directory)).toEqual(['patterns.jsonl']);
+    await publish(directory);
+    await publish(directory, { other: 1 });
+    expect(readFileSync(path, 'utf8')).toBe('one\n');
+    await writePatterns(directory, 'two\n');
+    expect(readFileSync(path, 'utf8')).toBe('two\n');
+    expect((await readStudentDirectory(directory)).manifest.version).toBe(2);
+  });
+
+  it('is not a file, nor below one', async () => {
+    const folder = makeFolder();
+    writeFileSync(join(folder, 'file'), 'text');
+    await expect(checkForPublishing(join(folder, 'file'))).rejects.toMatchObject({ code: 'foreign' });
+    await expect(checkForPublishing(join(folder, 'file', 'below'))).rejects.toMatchObject({
+      code: 'unwritable',
+      message: expect.stringMatching(/below: cannot be made: .*\/file is not a folder$/),
+    });
+  });
+
+  it('stays as it was when a file cannot be written', async () => {
+    const directory = makeFolder();
+    const before = await publish(directory);
+    mkdirSync(join(directory, 'manifest.previous.json'));
+    await expect(publish(directory, { other: true })).rejects.toMatchObject({ code: 'unwritable' });
+    expect(await readStudentManifest(directory)).toEqual(before);
+    expect(readdirSync(directory).filter((name) => name.endsWith('.partial'))).toEqual([]);
+  });
+});

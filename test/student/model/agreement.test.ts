@@ -1,0 +1,56 @@
+/** When two answers say the same. */
+
+import { describe, expect, it } from 'vitest';
+import { answersAgree } from '../../../src/student/model/agreement.ts';
+import { callAnswer, textAnswer } from './made-steps.ts';
+
+const agree = (a: string, b: string): boolean => answersAgree(textAnswer(a), textAnswer(b));
+
+describe('agreement', () => {
+  it('of calls: the same tools in the same order with the same JSON', () => {
+    const one = callAnswer('refund', { a: 1, b: { c: [1, 'x'] } });
+    expect(answersAgree(one, callAnswer('refund', { b: { c: [1, 'x'] }, a: 1 }))).toBe(true);
+    expect(answersAgree(one, callAnswer('refund', { b: { c: ['x', 1] }, a: 1 }))).toBe(false);
+    expect(answersAgree(one, callAnswer('refund', { a: '1', b: { c: [1, 'x'] } }))).toBe(false);
+    expect(answersAgree(one, callAnswer('cancel', { a: 1, b: { c: [1, 'x'] } }))).toBe(false);
+    const two = { content: [...one.content, ...callAnswer('cancel', {}).content] };
+    expect(answersAgree(one, two)).toBe(false);
+    expect(answersAgree({ content: [...textAnswer('I will.').content, ...one.content] }, one)).toBe(true);
+    expect(answersAgree(one, textAnswer('refund'))).toBe(false);
+  });
+
+  it('of texts: the same facts in close wording', () => {
+    expect(agree("I've refunded 12.50 EUR for order ORD-7.", 'Order ORD-7 is refunded: 12.50 EUR.')).toBe(
+      true,
+    );
+    expect(agree('It costs 1,204.50 EUR.', 'It costs 1204.5 EUR.')).toBe(true);
+    expect(
+      agree("I've refunded 12.50 EUR for order ORD-7.", "I've refunded 12.50 EUR for order ORD-8."),
+    ).toBe(false);
+    expect(
+      agree("I've refunded 12.50 EUR for order ORD-7.", "I've refunded 13.50 EUR for order ORD-7."),
+    ).toBe(false);
+    expect(agree('Order ORD-7 has been refunded.', 'Order ORD-7 cannot be refunded.')).toBe(false);
+    expect(agree('The file "a b" is gone.', 'The file "a c" is gone.')).toBe(false);
+    expect(agree('Order ORD-7 is cancelled.', 'Delivery of ORD-7 takes place on Monday morning.')).toBe(
+      false,
+    );
+  });
+
+  it('of JSON: the same JSON, whatever surrounds and orders it; a flag is no wording', () => {
+    const mail = (urgent: boolean): string => JSON.stringify({ kind: 'invoice', amount: 200.8, urgent });
+    expect(agree(mail(true), mail(false))).toBe(false);
+    expect(agree(mail(true), '{ "urgent": true, "amount": 200.80, "kind": "invoice" }')).toBe(true);
+    expect(agree(mail(true), `\`\`\`json\n${mail(true)}\n\`\`\``)).toBe(true);
+    expect(agree(mail(true), `It is an invoice: ${mail(true)}`)).toBe(false);
+  });
+
+  it('of texts: sign, currency and names are facts', () => {
+    expect(agree('Your balance is now -$12.', 'Your balance is now $12.')).toBe(false);
+    expect(agree('Your balance is now -$12.', 'Your balance now is -$12.')).toBe(true);
+    expect(agree('Your balance is now €12.', 'Your balance is now $12.')).toBe(false);
+    expect(agree('It rose by 5%.', 'It rose by 5.')).toBe(false);
+    expect(agree('I have written to Maria about it.', 'I have written to Chen about it.')).toBe(false);
+    expect(agree('I have written to Maria about it.', 'Maria: I have written about it.')).toBe(true);
+  });
+});

@@ -1,0 +1,381 @@
+/** Digests of steps: what counts and what is noise, and bounds on whatever comes. */
+
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { NormalAnswer, TurnBlock, TurnMessage } from '../../../src/domain/turn.ts';
+import { STEP_BODY_BYTES, STUDENT_CORE } from '../../../src/limits.ts';
+import { digestAnswer } from '../../../src/student/model/answer.ts';
+import { MARK, readStepExtras } from '../../../src/student/model/step.ts';
+import { readTokens } from '../../../src/student/model/text-tokens.ts';
+import { readMessagesStep } from '../../../src/student/serving/messages-step.ts';
+import { called, digest, tool, user } from './made-steps.ts';
+
+const text = (its: string): TurnBlock => ({ type: 'text', text: its });
+
+function answer(content: TurnBlock[], over: Partial<NormalAnswer> = {}): NormalAnswer {
+  return {
+    id: 'msg_1',
+    model: 'm-1',
+    content,
+    stop_reason: 'end_turn',
+    usage: { input_tokens: 5, output_tokens: 3, cache_read_tokens: 2, cache_write_tokens: null },
+    error: null,
+    ...over,
+  };
+}
+
+/** A word of its own, without digits. */
+const wordOf = (i: number) => [...String(i)].map((digit) => 'abcdefghij'[Number(digit)]).join('');
+
+describe('a digest of a step', () => {
+  it('does not see dates, ids and numbers of the system prompt, but does see its words', () => {
+    const of = (system: string) => digest([user('Hi')], { system: [text(system)] }).system;
+    const one = of('You help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11');
+    expect(of('You help.\nToday is Friday, 2027-11-30.\nSession 77bc-90')).toEqual(one);
+    expect(of('You never help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11')).not.toEqual(one);
+  });
+
+  it('is nothing for a student where the provider is to keep the conversation', () => {
+    const of = (more: object) =>
+      readMessagesStep({ model: 'm', max_tokens: 9, messages: [user('x')], ...more }, [])!.step.unsupported;
+    expect(of({})).toBe('');
+    expect(of({ thread: null })).toBe('');
+    expect(of({ thread: { type: 'create' } })).toMatch(/keep the conversation/);
+    expect(of({ thread: { type: 'continue', previous_message_id: 'msg_1' } })).toMatch(/keeps/);
+  });
+
+  it('marks the numbers of a system prompt, but not those of days, times and ids', () => {
+    const of = (system: string) => {
+      const { marks } = digest([user('Hi')], { system: [text(system)] });
+      return marks.flatMap((kind, m) =>
+        m % 3 === 0 && kind === MARK.system_number ? [marks.slice(m, m + 3)] : [],
+      );
+    };
+    const noted = [
+      'You may refund at most $500.',
+      'Wait 30s.',
+      'Below 2.5% of 1,200 it is 3 tries.',
+      '1. Look',
+    ];
+    for (const line of noted) {
+      expect(of(`You help.\n${line}`), line).toHaveLength(1);
+      const other = line.replace(/\d/, (digit) => String(Number(digit) + 1));
+      const [[, place, value]] = of(line) as [number[]];
+      const [[, otherPlace, otherValue]] = of(other) as [number[]];
+      expect(otherPlace, line).toBe(place);
+      expect(otherValue, line).not.toBe(value);
+    }
+    for (const [line, other] of [
+      ['Spend $500 at most.', 'Spend €500 at most.'],
+      ['€500 is too much', '$500 is too much'],
+      ['Ask where it is > 500.', 'Ask where it is < 500.'],
+      ['Ask where it is >= 500.', 'Ask where it is > 500.'],
+      ['Below -20 it stops.', 'Below 20 it stops.'],
+      ['Give 20% to them.', 'Give 20 to them.'],
+      ['500€ a day', '500 £ a day'],
+    ] as const) {
+      expect(of(line), line).toHaveLength(1);
+      expect(of(line), line).not.toEqual(of(other));
+    }
+    for (const line of ['(3) of them', 'Take ./4 of it', 'At –7'])
+      expect(of(line), line).not.toEqual(of(line.replace(/\d/, '8')));
+    const passed = [
+      'It is 2026.',
+      'Today is May 4.',
+      'At 12:30',
+      'On 2026-03-04 it was 5',
+      'Run 8f3a11b',
+      'Id 1234567890',
+      'In /srv/app7/x',
+      'See part-5 and a.6',
+    ];
+    for (const line of passed) expect(of(line), line).toEqual([]);
+    expect(of('Row 1 has 2.\nRow 3 has 4.').map(([, place]) => place)).not.toEqual(
+      of('Row 1 has 2.').map(([, place]) => place),
+    );
+    const rows = Array.from({ length: 500 }, (_, i) => `Item ${wordOf(i)} costs ${i}.`);
+    expect(of(rows.join('\n'))).toHaveLength(STUDENT_CORE.system_numbers + 1);
+    expect(of(rows.join('\n'))).not.toEqual(of(rows.with(-1, `Item ${wordOf(499)} costs 7.`).join('\n')));
+  });
+
+  it('reads a system prompt to its end, however long it is', () => {
+    const rules = Array.from({ length: 6_000 }, (_, i) => `Rule ${wordOf(i)} holds.`).join('\n');
+    const of = (end: string) => digest([user('Hi')], { system: [text(`${rules}\n${end}`)] }).system;
+    expect(of('Refund what is broken.'), 'read before').toEqual(of('Refund what is broken.'));
+    expect(of('Refund what is broken.')).not.toEqual(of('Never refund.'));
+    expect(of('Today is 2026-03-04.')).toEqual(of('Today is 2027-11-30.'));
+    expect(of('').length).toBe(STUDENT_CORE.system_sentences + 1);
+  });
+
+  it('looks at every tool and setting of the largest body, and at schemas within schemas', () => {
+    const tools = Array.from({ length: 1_000 }, (_, i) => ({
+      name: `t${i}`,
+      description: 'what it does '.repeat(150),
+      input_schema: { type: 'object' },
+    }));
+    const scope = (more: object) =>
+      readMessagesStep({ model: 'm', max_tokens: 9, messages: [user('x')], tools, ...more }, [])!.step.scope;
+    const base = scope({});
+    expect(JSON.stringify(tools).length).toBeGreaterThan(0.9 * STEP_BODY_BYTES);
+    expect(JSON.stringify(tools).length).toBeLessThan(STEP_BODY_BYTES);
+    expect(scope({ temperature: 0 })).not.toBe(base);
+    expect(scope({ tool_choice: { type: 'any' } })).not.toBe(base);
+    expect(scope({ tools: tools.with(-1, { ...tools[0]!, name: 'other' }) })).not.toBe(base);
+    const nested = (leaf: string): object => {
+      let schema: object = { type: leaf };
+      for (let depth = 0; depth < 40; depth++) schema = { type: 'object', properties: { a: schema } };
+      return { tools: [{ name: 't', input_schema: schema }] };
+    };
+    expect(scope(nested('string'))).not.toBe(scope(nested('number')));
+  });
+
+  it('has another scope for settings of a type that the normal form has no word for', () => {
+    const scope = (more: object) =>
+      readMessagesStep({ model: 'm', max_tokens: 9, messages: [user('x')], ...more }, [])!.step.scope;
+    const all = [
+      {},
+      { thinking: { type: 'between_tools' } },
+      { thinking: { type: 'of_tomorrow' } },
+      { thinking: { type: 'adaptive' } },
+      { thinking: { type: 'disabled' } },
+      { output_format: { type: 'text' } },
+      { output_format: { type: 'json_schema', schema: {} } },
+    ];
+    expect(new Set(all.map(scope)).size).toBe(all.length);
+    const budget = (budget_tokens: number) => scope({ thinking: { type: 'enabled', budget_tokens } });
+    expect(budget(1_024)).toBe(budget(2_048));
+  });
+
+  it('has another scope for other tools, settings and models, not for another order of keys or user', () => {
+    const scope = (body: Record<string, unknown>) =>
+      readMessagesStep(
+        { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'x' }], ...body },
+        [],
+      )!.step.scope;
+    const tools = (schema: unknown) => [{ name: 't', description: 'd', input_schema: schema }];
+    const base = scope({ tools: tools({ type: 'object', properties: {} }) });
+    expect(
+      scope({
+        tools: tools({ properties: {}, type: 'object' }),
+        metadata: { user_id: 'u' },
+        stream: true,
+        max_tokens: 10,
+      }),
+    ).toBe(base);
+    expect(scope({ tools: tools({ type: 'object', properties: { a: {} } }) })).not.toBe(base);
+    expect(scope({ tools: tools({ type: 'object', properties: {} }), temperature: 0.5 })).not.toBe(base);
+    expect(scope({ tools: tools({ type: 'object', properties: {} }), model: 'n' })).not.toBe(base);
+    const cached = [
+      {
+        name: 't',
+        description: 'd',
+        input_schema: { type: 'object', properties: {} },
+        cache_control: { type: 'ephemeral' },
+      },
+    ];
+    expect(scope({ tools: cached })).toBe(base);
+  });
+
+  it('names what the step answers', () => {
+    expect(digest([user('Hi')]).stage).toBe('task');
+    expect(digest([user('Hi'), ...called('get_order', {}, '{}', true)]).stage).toBe('get_order!');
+    expect(digest([user('Hi'), { role: 'assistant', content: [text('Yes?')] }, user('More')]).stage).toBe(
+      'said',
+    );
+  });
+
+  it('takes several messages of the user in a row for one, as the API does', () => {
+    const call = called('get_order', {}, '{}');
+    for (const behind of [[], call, [...call, user('Go on.')]]) {
+      const one = digest([user('Refund it.'), user('No, stop.'), ...behind]);
+      expect(one).toEqual(digest([user('Refund it.\nNo, stop.'), ...behind]));
+      expect(one).not.toEqual(digest([user('Refund it.'), ...behind]));
+    }
+  });
+
+  it('says what no student may answer', () => {
+    const assistant: TurnMessage = { role: 'assistant', content: [text('{')] };
+    expect(digest([user('Hi'), assistant]).unsupported).not.toBe('');
+    expect(digest([]).unsupported).not.toBe('');
+    const image: TurnBlock = {
+      type: 'media',
+      kind: 'image',
+      media_type: 'image/png',
+      source: 'base64',
+      data: 'aa',
+    };
+    expect(digest([{ role: 'user', content: [image] }]).unsupported).not.toBe('');
+    expect(digest([user('Hi')]).unsupported).toBe('');
+    const forced = digest([user('Hi')], {
+      tool_choice: { mode: 'tool', names: ['refund'], parallel: false },
+    });
+    expect(forced).toMatchObject({ must_call: true, callable: ['refund'], calls_max: 1 });
+    expect(
+      digest([user('Hi')], { tool_choice: { mode: 'none', names: [], parallel: null } }).callable,
+    ).toBeNull();
+  });
+
+  it('costs a long run no more than a short one', () => {
+    const messages = [user('Go through all of it.')];
+    for (let i = 0; i < 400; i++)
+      messages.push(
+        ...called(
+          `tool_${i % 30}`,
+          { n: i, why: 'because '.repeat(20) },
+          JSON.stringify({
+            i,
+            rows: Array.from({ length: 50 }, (_, n) => ({ n, text: 'word '.repeat(30) })),
+          }),
+        ),
+      );
+    const long = digest(messages);
+    expect(long.turn).toBe(400);
+    expect(JSON.stringify(long).length).toBeLessThan(40_000);
+    expect(JSON.stringify(long.sources).length).toBeLessThan(2 * STUDENT_CORE.step);
+    expect(long.marks.length).toBeLessThanOrEqual(3 * STUDENT_CORE.marks);
+  });
+
+  it('stays in bounds whatever comes', () => {
+    const deep = `${'['.repeat(20_000)}1${']'.repeat(20_000)}`;
+    const hostile = [
+      deep,
+      '{"__proto__": {"polluted": true}, "constructor": {"prototype": 1}}',
+      '\ud800'.repeat(5_000),
+      'a'.repeat(3_000_000),
+      `${'(a+)+$'.repeat(5_000)}!`,
+      '-'.repeat(100_000),
+      '1,'.repeat(100_000),
+      `{"a":"${'x'.repeat(40_000)}"}`,
+      '"\u0000\u2028\u{1f600}'.repeat(1_000),
+      '/'.repeat(50_000),
+      `${'a@'.repeat(20_000)}b`,
+    ];
+    for (const its of hostile) {
+      const step = digest(
+        [user(its), ...called(its.slice(0, 300), { [its.slice(0, 200)]: its.slice(0, 100_000) }, its)],
+        {
+          system: [text(its)],
+          tools: [tool(its.slice(0, 100))],
+        },
+      );
+      expect(JSON.stringify(step).length).toBeLessThan(120_000);
+    }
+    expect(({} as Record<string, unknown>).polluted).toBeUndefined();
+  });
+
+  it('never throws on any JSON body, and is the same each time', () => {
+    const block = fc.oneof(
+      fc.record({ type: fc.constant('text'), text: fc.string({ unit: 'binary' }) }),
+      fc.record({ type: fc.constant('tool_use'), id: fc.string(), name: fc.string(), input: fc.jsonValue() }),
+      fc.record({
+        type: fc.constant('tool_result'),
+        tool_use_id: fc.string(),
+        content: fc.oneof(fc.string(), fc.json(), fc.jsonValue()),
+      }),
+      fc.jsonValue(),
+    );
+    const message = fc.record({
+      role: fc.constantFrom('user', 'assistant', 'system', 7),
+      content: fc.oneof(fc.string(), fc.array(block), fc.jsonValue()),
+    });
+    const body = fc.record(
+      {
+        model: fc.jsonValue(),
+        system: fc.oneof(fc.string(), fc.jsonValue()),
+        messages: fc.array(message),
+        tools: fc.oneof(fc.array(fc.jsonValue()), fc.jsonValue()),
+        tool_choice: fc.jsonValue(),
+        thinking: fc.jsonValue(),
+        temperature: fc.jsonValue(),
+      },
+      { requiredKeys: [] },
+    );
+    fc.assert(
+      fc.property(body, (its) => {
+        const read = readMessagesStep(its, ['anthropic-beta', 'b, a']);
+        expect(readMessagesStep(structuredClone(its), ['Anthropic-Beta', 'a,b'])).toEqual(read);
+      }),
+      { numRuns: 300 },
+    );
+  });
+});
+
+describe('extras of a step', () => {
+  it('are the fields that the normal form has no word for, without what changes for each request', () => {
+    expect(
+      readStepExtras({ model: 'm', stream: true, metadata: {}, temperature: 1, top_k: null }, ['b,a', ' a ']),
+    ).toEqual({
+      betas: ['a', 'b'],
+      settings: { temperature: 1 },
+    });
+    expect(readStepExtras('no object', []).settings).toEqual({});
+  });
+});
+
+describe('a digest of an answer', () => {
+  const call: TurnBlock = { type: 'tool_call', id: 'toolu_9', name: 'refund', input: { a: 1 } };
+
+  it('keeps text and calls, and empties ids', () => {
+    const thinking: TurnBlock = { type: 'thinking', text: 'hm', signature: 's', redacted: false };
+    expect(digestAnswer(answer([thinking, text('So:'), call], { stop_reason: 'tool_use' }))).toEqual({
+      content: [text('So:'), { ...call, id: '' }],
+      stop_reason: 'tool_use',
+      input_tokens: 7,
+      output_tokens: 3,
+    });
+  });
+
+  it('is null for what nobody should learn', () => {
+    expect(digestAnswer(answer([text('cut')], { stop_reason: 'max_tokens' }))).toBeNull();
+    expect(digestAnswer(answer([text('x')], { error: 'overloaded' }))).toBeNull();
+    expect(digestAnswer(answer([{ type: 'other', name: 'server_tool_use', value: {} }]))).toBeNull();
+    expect(digestAnswer(answer([{ type: 'refusal', text: 'no' }]))).toBeNull();
+    expect(digestAnswer(answer([]))).toBeNull();
+    expect(digestAnswer(answer([text('x'.repeat(STUDENT_CORE.answer + 1))]))).toBeNull();
+    expect(digestAnswer(answer([call]))).toBeNull();
+    expect(digestAnswer(answer([{ ...call, input: 'no object' }], { stop_reason: 'tool_use' }))).toBeNull();
+    const hostile: unknown = JSON.parse('{"__proto__": {"a": 1}}');
+    expect(digestAnswer(answer([{ ...call, input: hostile }], { stop_reason: 'tool_use' }))).toBeNull();
+    let deep: unknown = 1;
+    for (let i = 0; i < 5_000; i++) deep = { deep };
+    expect(digestAnswer(answer([{ ...call, input: deep }], { stop_reason: 'tool_use' }))).toBeNull();
+  });
+});
+
+describe('tokens', () => {
+  it('keep identifiers, numbers, addresses and paths whole', () => {
+    const words = (its: string) => readTokens(its, 100).map(({ start, end }) => its.slice(start, end));
+    expect(words('Order ORD-12/7, $1,204.50 to a.b@c.org; see /srv/x-1/y.py:12 (v1.2.3).')).toEqual([
+      'Order',
+      'ORD-12/7',
+      ',',
+      '$',
+      '1,204.50',
+      'to',
+      'a.b@c.org',
+      ';',
+      'see',
+      '/srv/x-1/y.py',
+      ':',
+      '12',
+      '(',
+      'v1.2.3',
+      ')',
+      '.',
+    ]);
+  });
+
+  it('cover the text in order, whatever it is', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary', maxLength: 300 }), (its) => {
+        let end = 0;
+        for (const token of readTokens(its, 1_000)) {
+          expect(token.start).toBeGreaterThanOrEqual(end);
+          expect(token.end).toBeGreaterThan(token.start);
+          end = token.end;
+        }
+        expect(end).toBeLessThanOrEqual(its.length);
+      }),
+    );
+  });
+});

@@ -1,0 +1,462 @@
+/** The student: it answers on known ground, and says why it does not elsewhere. */
+
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { ExactIndex } from '../../../src/search/exact-index.ts';
+import { digestStep, readStepExtras } from '../../../src/student/model/step.ts';
+import { Student } from '../../../src/student/model/student.ts';
+import {
+  fitStudent,
+  type LearnedStep,
+  limitAgents,
+  nameAgents,
+} from '../../../src/student/model/student-fit.ts';
+import {
+  callAnswer,
+  called,
+  digest,
+  makeOrderStep,
+  makeRequest,
+  orderId,
+  textAnswer,
+  user,
+} from './made-steps.ts';
+
+const makeIndex = (dimensions: number): ExactIndex => new ExactIndex(dimensions);
+
+function learn(steps: readonly LearnedStep[]): Student {
+  return new Student(fitStudent(steps), makeIndex);
+}
+
+const ORDERS = Array.from({ length: 40 }, (_, i) => makeOrderStep(i));
+const student = learn(ORDERS);
+const THRESHOLD = 0.5;
+
+function orderStep(result: Record<string, unknown>) {
+  const order = String(result.order_id);
+  return digest([
+    user(`Please look after order ${order}, thanks.`),
+    ...called('get_order', { order_id: order }, JSON.stringify(result)),
+  ]);
+}
+
+describe('the student', () => {
+  it('answers as the golden runs did, with the values of the live step', () => {
+    for (const i of [101, 102, 103, 104]) {
+      const { step, answer } = makeOrderStep(i);
+      const decision = student.decide(step, THRESHOLD);
+      expect(decision).toMatchObject({
+        covered: true,
+        answer: { content: answer.content, stop_reason: 'tool_use' },
+      });
+    }
+  });
+
+  it('does not know a number in the system prompt that no golden run had, unless each had its own', () => {
+    const withPrompt = (i: number, prompt: string): LearnedStep => {
+      const made = makeOrderStep(i);
+      const order = orderId(i);
+      const result = JSON.stringify({ order_id: order, status: 'delivered', total: 100 + i });
+      const step = digest(
+        [
+          user(`Please look after order ${order}, thanks.`),
+          ...called('get_order', { order_id: order }, result),
+        ],
+        { system: [{ type: 'text', text: prompt }] },
+      );
+      return { ...made, step, answer: callAnswer('refund', { order_id: order }) };
+    };
+    const prompt = (limit: number, user: number, day: number) =>
+      `You help.\nToday is 2026-03-0${day}.\nRefund at most ${limit} dollars.\nThe customer is ${user} years old.`;
+    const taught = learn(Array.from({ length: 40 }, (_, i) => withPrompt(i, prompt(500, 20 + i, 1))));
+    const score = (live: string) => taught.decide(withPrompt(101, live).step, THRESHOLD);
+    expect(score(prompt(500, 25, 1))).toMatchObject({ covered: true });
+    expect(score(prompt(500, 77, 9))).toMatchObject({ covered: true });
+    expect(score(prompt(100, 25, 1))).toMatchObject({ covered: false, reason: 'too_far' });
+  });
+
+  it('reads numbers that services send as texts', () => {
+    const paid = (i: number, total: string): LearnedStep => {
+      const order = orderId(i);
+      const step = orderStep({ order_id: order, status: 'delivered', total });
+      return { run_id: `run-${i}`, step, answer: callAnswer('refund', { order_id: order, amount: total }) };
+    };
+    const taught = learn(Array.from({ length: 40 }, (_, i) => paid(i, (10.5 + i).toFixed(2))));
+    const decide = (total: string) => taught.decide(paid(101, total).step, THRESHOLD);
+    expect(decide('33.10')).toMatchObject({ covered: true });
+    for (const total of ['33000.10', '-33.10'])
+      expect(decide(total)).toMatchObject({ covered: false, reason: 'too_far' });
+  });
+
+  it('knows how large the numbers in a list are', () => {
+    const listed = (i: number, totals: number[]): LearnedStep => {
+      const order = orderId(i);
+      const step = orderStep({
+        order_id: order,
+        status: 'delivered',
+        lines: totals.map((total) => ({ total })),
+      });
+      return {
+        run_id: `run-${i}`,
+        step,
+        answer: callAnswer('refund', { order_id: order, amount: totals[0] }),
+      };
+    };
+    const taught = learn(Array.from({ length: 40 }, (_, i) => listed(i, [10.5 + i, 70.5 - i])));
+    const decide = (...totals: number[]) => taught.decide(listed(101, totals).step, THRESHOLD);
+    expect(decide(33.1, 44.2)).toMatchObject({ covered: true });
+    for (const strange of [-33.1, 33_000.1]) {
+      expect(decide(strange, 44.2)).toMatchObject({ covered: false, reason: 'too_far' });
+      expect(decide(44.2, strange)).toMatchObject({ covered: false, reason: 'too_far' });
+    }
+  });
+
+  it('gives coverage alone when that is asked', () => {
+    const { step } = makeOrderStep(101);
+    expect(student.decide(step, THRESHOLD, 'coverage')).toMatchObject({ covered: true, answer: null });
+    expect(student.decide(step, -1).covered).toBe(false);
+  });
+
+  it('survives being packed as plain JSON', () => {
+    const model = fitStudent(ORDERS);
+    const again = new Student(JSON.parse(JSON.stringify(model)), makeIndex);
+    for (const i of [101, 102])
+      expect(again.propose(makeOrderStep(i).step)).toEqual(student.propose(makeOrderStep(i).step));
+    expect(JSON.stringify(fitStudent(ORDERS))).toBe(JSON.stringify(model));
+  });
+
+  it('never gives an id of another run', () => {
+    const golden = new Set(ORDERS.map((_, i) => orderId(i)));
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 10_000, max: 99_999 }),
+        fc.constantFrom('delivered', 'pending', 'lost', ''),
+        fc.boolean(),
+        (n, status, hasId) => {
+          const order = `ORD-${n}`;
+          const result = {
+            ...(hasId ? { order_id: order } : {}),
+            status,
+            customer: 'C1',
+            paid: { total: 3.25, currency: 'EUR' },
+          };
+          const step = digest([
+            user(`Please look after order ${order}, thanks.`),
+            ...called('get_order', { order_id: order }, JSON.stringify(result)),
+          ]);
+          const said = JSON.stringify(student.propose(step).answer ?? '');
+          for (const id of golden) if (id !== order) expect(said).not.toContain(`"${id}"`);
+        },
+      ),
+    );
+  });
+
+  it('goes by what decides, not by what is near by chance', () => {
+    // The other status with a golden run's own id, customer and amount.
+    const { answer } = makeOrderStep(0);
+    const step = orderStep({
+      order_id: orderId(0),
+      status: 'pending',
+      customer: 'C900',
+      paid: { total: 10.5, currency: 'EUR' },
+    });
+    const decision = student.decide(step, THRESHOLD);
+    expect(decision.covered && decision.answer?.content).toMatchObject([{ name: 'cancel' }]);
+    expect(answer.content).toMatchObject([{ name: 'refund' }]);
+  });
+
+  it('says that it does not know the agent', () => {
+    const messages = [user(`Please look after order ORD-1, thanks.`)];
+    expect(student.decide(digest(messages, { model: 'other' }), 1)).toMatchObject({
+      covered: false,
+      reason: 'unknown_agent',
+    });
+    const prompt = [{ type: 'text' as const, text: 'You sell cars. Never help.\nToday is 2026-03-04.' }];
+    expect(student.decide(digest(messages, { system: prompt }), 1)).toMatchObject({
+      reason: 'unknown_agent',
+    });
+    const extras = readStepExtras({ temperature: 0 }, []);
+    expect(student.decide(digestStep(makeRequest(messages), extras), 1)).toMatchObject({
+      reason: 'unknown_agent',
+    });
+  });
+
+  it('says that it is too far from what it knows', () => {
+    const base = {
+      order_id: 'ORD-31',
+      status: 'delivered',
+      customer: 'C1',
+      paid: { total: 3, currency: 'EUR' },
+    };
+    const known = student.propose(orderStep(base)).score!;
+    for (const strange of [
+      { ...base, status: 'lost' },
+      { ...base, fraud_suspected: true },
+      { ...base, paid: { total: 3, currency: 'USD' } },
+    ]) {
+      expect(student.decide(orderStep(strange), THRESHOLD)).toMatchObject({
+        covered: false,
+        reason: 'too_far',
+      });
+      expect(student.propose(orderStep(strange)).score!).toBeGreaterThan(known);
+    }
+    const failed = digest([
+      user('Please look after order ORD-31, thanks.'),
+      ...called('get_order', {}, 'boom', true),
+    ]);
+    expect(student.decide(failed, THRESHOLD)).toMatchObject({
+      covered: false,
+      reason: 'too_far',
+      score: null,
+    });
+  });
+
+  it('says that golden steps disagree where nothing tells them apart', () => {
+    const steps = Array.from({ length: 40 }, (_, i) => {
+      const { run_id, step } = makeOrderStep(i, { status: 'delivered' });
+      return { run_id, step, answer: callAnswer(i % 4 < 2 ? 'refund' : 'cancel', { order_id: orderId(i) }) };
+    });
+    expect(learn(steps).decide(makeOrderStep(77, { status: 'delivered' }).step, 0.2)).toMatchObject({
+      covered: false,
+      reason: 'disagreement',
+    });
+  });
+
+  it('says that a value is missing', () => {
+    const steps = Array.from({ length: 12 }, (_, i) => ({
+      run_id: `r${i}`,
+      step: digest([user(`Look after ${orderId(i)}`)]),
+      answer: callAnswer('get_order', { order_id: orderId(i) }),
+    }));
+    expect(learn(steps).decide(digest([user('Look after it')]), 1)).toMatchObject({
+      covered: false,
+      reason: 'missing_value',
+    });
+  });
+
+  it('keeps the rules of the request', () => {
+    const golden = (
+      over: Parameters<typeof makeRequest>[1],
+      answer = callAnswer('refund', { all: true }),
+    ): LearnedStep[] =>
+      Array.from({ length: 6 }, (_, i) => ({
+        run_id: `r${i}`,
+        step: digest([user('Refund all')], over),
+        answer,
+      }));
+    const ask = (over: Parameters<typeof makeRequest>[1], answer?: ReturnType<typeof callAnswer>) =>
+      learn(golden(over, answer)).decide(digest([user('Refund all')], over), 1);
+    expect(ask({})).toMatchObject({ covered: true });
+    const thinking = { thinking: { mode: 'on' as const, budget_tokens: 1_024, effort: null } };
+    expect(ask(thinking)).toMatchObject({ reason: 'unsupported' });
+    expect(ask(thinking, textAnswer('All is well.'))).toMatchObject({ covered: true });
+    expect(ask({ thinking: { mode: 'adaptive', budget_tokens: null, effort: null } })).toMatchObject({
+      covered: true,
+    });
+    expect(ask({ tool_choice: { mode: 'none', names: [], parallel: null } })).toMatchObject({
+      reason: 'invalid',
+    });
+    expect(ask({ tool_choice: { mode: 'tool', names: ['cancel'], parallel: null } })).toMatchObject({
+      reason: 'invalid',
+    });
+    expect(ask({ tool_choice: { mode: 'any', names: [], parallel: null } })).toMatchObject({ covered: true });
+    expect(ask({ tool_choice: { mode: 'any', names: [], parallel: null } }, textAnswer('No.'))).toMatchObject(
+      { reason: 'invalid' },
+    );
+    expect(ask({ max_output_tokens: 5 })).toMatchObject({ reason: 'invalid' });
+    expect(
+      ask({ response_schema: { schema: {}, name: null, strict: null } }, textAnswer('{}')),
+    ).toMatchObject({ reason: 'unsupported' });
+  });
+
+  it('knows nothing of what one run alone did', () => {
+    const steps = ORDERS.slice(0, 1);
+    expect(learn(steps).decide(makeOrderStep(2).step, 1).covered).toBe(false);
+    expect(learn([]).decide(makeOrderStep(2).step, 1)).toMatchObject({
+      covered: false,
+      reason: 'unknown_agent',
+    });
+    // The same run twice is still one.
+    expect(learn([...steps, ...steps]).decide(makeOrderStep(2).step, 1).covered).toBe(false);
+  });
+
+  it('works through lists and takes the best of them', () => {
+    const rowsOf = (i: number) =>
+      Array.from({ length: 3 }, (_, r) => ({ ref: `R${i}${r}7`, price: ((i * 7 + r * 5) % 11) + r / 10 }));
+    const stepOf = (i: number, done: number) => {
+      const rows = rowsOf(i);
+      const messages = [user('Handle all rows'), ...called('list_rows', {}, JSON.stringify({ rows }))];
+      for (let r = 0; r < done; r++)
+        messages.push(...called('write_row', { ref: rows[r]!.ref }, '{"ok":true}'));
+      return digest(messages);
+    };
+    const steps: LearnedStep[] = [];
+    for (let i = 10; i < 30; i++) {
+      for (let done = 0; done < 3; done++)
+        steps.push({
+          run_id: `r${i}`,
+          step: stepOf(i, done),
+          answer: callAnswer('write_row', { ref: rowsOf(i)[done]!.ref }),
+        });
+      const best = rowsOf(i).reduce((a, b) => (b.price < a.price ? b : a));
+      steps.push({ run_id: `r${i}`, step: stepOf(i, 3), answer: callAnswer('pick', { ref: best.ref }) });
+    }
+    const one = learn(
+      steps.map((its) => ({ ...its, step: { ...its.step, callable: ['write_row', 'pick'] } })),
+    );
+    const ask = (done: number) => {
+      const proposal = one.propose({ ...stepOf(55, done), callable: ['write_row', 'pick'] });
+      return proposal.answer?.content;
+    };
+    expect(ask(0)).toMatchObject([{ name: 'write_row', input: { ref: rowsOf(55)[0]!.ref } }]);
+    expect(ask(2)).toMatchObject([{ name: 'write_row', input: { ref: rowsOf(55)[2]!.ref } }]);
+    const best = rowsOf(55).reduce((a, b) => (b.price < a.price ? b : a));
+    expect(ask(3)).toMatchObject([{ name: 'pick', input: { ref: best.ref } }]);
+  });
+
+  it('learns from few and from odd steps without failing', () => {
+    fc.assert(
+      fc.property(
+        fc.array(
+          fc.tuple(
+            fc.string({ unit: 'binary', maxLength: 30 }),
+            fc.jsonValue({ maxDepth: 2 }),
+            fc.jsonValue({ maxDepth: 2 }),
+          ),
+          { maxLength: 8 },
+        ),
+        (odd) => {
+          const steps = odd.map(([said, result, input], i) => ({
+            run_id: `r${i}`,
+            step: digest([user(said), ...called('get_order', { input }, JSON.stringify(result) ?? '')]),
+            answer: callAnswer('refund', { input }),
+          }));
+          const one = learn(steps);
+          for (const { step } of steps) {
+            const { score } = one.propose(step);
+            if (score !== null) expect(score >= 0 && score <= 1).toBe(true);
+          }
+        },
+      ),
+      { numRuns: 30 },
+    );
+  });
+
+  it('does not do what the user denies, however like the others the step is', () => {
+    const ask = (i: number, more: string) => `Please bump ${orderId(i)} to the next version.${more}`;
+    const steps = Array.from({ length: 60 }, (_, i) => ({
+      run_id: `r${i}`,
+      step: digest([user(ask(i, i % 6 === 0 ? ' Do not commit it.' : ' Commit it then.'))]),
+      answer: i % 6 === 0 ? textAnswer('Nothing was committed.') : callAnswer('refund', { id: orderId(i) }),
+    }));
+    const learnt = learn(steps);
+    expect(learnt.decide(digest([user(ask(77, ' Commit it then.'))]), THRESHOLD)).toMatchObject({
+      covered: true,
+      answer: { stop_reason: 'tool_use' },
+    });
+    for (const more of [
+      ' Do NOT commit it.',
+      " Don't commit it then.",
+      ' Never commit it.',
+      ' Commit nothing.',
+    ]) {
+      const decision = learnt.decide(digest([user(ask(77, more))]), THRESHOLD);
+      if (decision.covered) expect(decision.answer!.stop_reason).toBe('end_turn');
+    }
+  });
+
+  it('heeds a rare flag that always decided', () => {
+    const make = (i: number, isHeld: boolean): LearnedStep => {
+      const { run_id, step, answer } = makeOrderStep(i);
+      const order = orderId(i);
+      const result = {
+        order_id: order,
+        status: ['delivered', 'pending'][i % 2],
+        audit: { flags: { hold: isHeld } },
+      };
+      const live = digest([
+        user(`Please look after order ${order}, thanks.`),
+        ...called('get_order', { order_id: order }, JSON.stringify(result)),
+      ]);
+      const calls = answer.content[0]!.type === 'tool_call' ? answer.content[0]!.name : '';
+      return {
+        run_id,
+        step: { ...step, ...live },
+        answer: isHeld ? textAnswer('This order is on hold.') : callAnswer(calls, { order_id: order }),
+      };
+    };
+    const learnt = learn(Array.from({ length: 100 }, (_, i) => make(i, i % 20 === 3)));
+    for (const i of [201, 202, 203, 204]) {
+      const { answer } = make(i, true);
+      const decision = learnt.decide(make(i, true).step, THRESHOLD);
+      if (decision.covered) expect(decision.answer!.content).toEqual(answer.content);
+      expect(learnt.decide(make(i, false).step, THRESHOLD).covered).toBe(true);
+    }
+  });
+
+  it('takes a number far from all golden ones, or of another sign, for unknown ground', () => {
+    const paid = (total: number) =>
+      orderStep({
+        order_id: orderId(101),
+        status: 'delivered',
+        customer: 'C1001',
+        paid: { total, currency: 'EUR' },
+      });
+    expect(student.decide(paid(20.5), THRESHOLD).covered).toBe(true);
+    for (const total of [-20.5, 1e9, 1e308])
+      expect(student.decide(paid(total), THRESHOLD)).toMatchObject({ covered: false, reason: 'too_far' });
+  });
+
+  it('hears what was said in between', () => {
+    const order = orderId(101);
+    const result = JSON.stringify({
+      order_id: order,
+      status: 'delivered',
+      customer: 'C1001',
+      paid: { total: 20.5, currency: 'EUR' },
+    });
+    const after = called('get_order', { order_id: order }, result);
+    const talk = [
+      { role: 'assistant' as const, content: [{ type: 'text' as const, text: 'What shall I heed?' }] },
+      user('Never refund anything without asking me.'),
+    ];
+    const task = user(`Please look after order ${order}, thanks.`);
+    expect(student.decide(digest([task, ...after]), THRESHOLD).covered).toBe(true);
+    expect(student.decide(digest([task, ...talk, ...after]), THRESHOLD).covered).toBe(false);
+  });
+
+  it('keeps to the limit of an agent, and to none where none is set', () => {
+    const model = fitStudent(ORDERS);
+    const [name] = new Set(nameAgents(ORDERS).values());
+    const { step } = makeOrderStep(101);
+    const covers = (threshold: number, agent = name!): boolean =>
+      new Student(limitAgents(model, [{ agent, threshold }]), makeIndex).decide(step, THRESHOLD).covered;
+    expect([covers(THRESHOLD), covers(-1), covers(-1, 'another')]).toEqual([true, false, true]);
+  });
+
+  it('fills JSON that an agent answers with, value by value', () => {
+    const mail = (i: number): string => `Invoice ${orderId(i)} over EUR ${(100.5 + i).toFixed(2)}`;
+    const steps = Array.from({ length: 30 }, (_, i) => ({
+      run_id: `r${i}`,
+      step: digest([user(mail(i))]),
+      answer: textAnswer(JSON.stringify({ id: orderId(i), amount: 100.5 + i, currency: 'EUR', due: null })),
+    }));
+    const { answer } = learn(steps).propose(digest([user(mail(91))]));
+    expect(answer?.content).toEqual([
+      { type: 'text', text: `{"id":"${orderId(91)}","amount":191.5,"currency":"EUR","due":null}` },
+    ]);
+  });
+
+  it('does not take a state that one golden run had for one of the others', () => {
+    const lost = (i: number): LearnedStep => ({
+      ...makeOrderStep(i, { status: 'lost' }),
+      answer: callAnswer('refund', { order_id: orderId(i), lost: true }),
+    });
+    for (const seen of [0, 1, 2]) {
+      const steps = Array.from({ length: 24 }, (_, i) => (i < seen ? lost(i) : makeOrderStep(i)));
+      const decision = learn(steps).decide(makeOrderStep(31, { status: 'lost' }).step, THRESHOLD);
+      if (decision.covered) expect(decision.answer!.content).toEqual(lost(31).answer.content);
+      expect(learn(steps).decide(makeOrderStep(31).step, THRESHOLD).covered).toBe(true);
+    }
+  });
+});

@@ -1,0 +1,55 @@
+/** What the log says of a step that the student failed on: why, and nothing of the request or the answer. Loopback. */
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, it } from 'vitest';
+import { StudentService } from '../../../src/student/serving/student-service.ts';
+import { describeFailure } from '../../../src/threads/student-thread-entry.ts';
+
+const BODY = { max_tokens: 5, messages: [{ role: 'user', content: 'a secret' }] };
+
+async function failWith(status: number, answer: string | null): Promise<unknown> {
+  const server = createServer((request, response) => {
+    request.resume();
+    if (answer === null) request.socket.destroy();
+    else response.writeHead(status).end(answer);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  const service = new StudentService(
+    { kind: 'http', endpoint: `http://127.0.0.1:${port}`, model: 'm', style: 'messages' },
+    'k',
+  );
+  try {
+    return await service.ask(BODY, new AbortController().signal).then(
+      () => expect.unreachable('it must fail'),
+      (thrown: unknown) => describeFailure(thrown),
+    );
+  } finally {
+    await service.close();
+    server.closeAllConnections();
+    server.close();
+  }
+}
+
+it.each([
+  [
+    'a refusal',
+    500,
+    'a secret',
+    { error: 'ServiceFailure', code: '', reason: "the student's service answered 500" },
+  ],
+  [
+    'half an answer',
+    200,
+    '{}',
+    { error: 'ServiceFailure', code: '', reason: "the student's service gave no whole answer" },
+  ],
+  ['no JSON', 200, 'a secret', { error: 'SyntaxError', code: '', reason: '' }],
+  ['no answer', 0, null, { error: 'SocketError', code: 'UND_ERR_SOCKET', reason: '' }],
+])('of %s', async (_name, status, answer, words) => {
+  expect(await failWith(status, answer)).toEqual(words);
+});
+
+it.each([null, undefined, 'a secret', 5])('of a thrown %s: nothing of it', (thrown) => {
+  expect(describeFailure(thrown)).toEqual({ error: 'undefined', code: '', reason: '' });
+});

@@ -1,0 +1,89 @@
+/** The small rules of the desk: which id a raw body ends with, what a model costs, what an answer looks like. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { MessagesContentReader } from '../../../src/providers/messages/normal-turn.ts';
+import { NormalReading } from '../../../src/providers/normal-reading.ts';
+import { writeAnswer } from '../../../src/student/serving/answer-wire.ts';
+import { findLastResultId, findPrice } from '../../../src/student/serving/step-desk.ts';
+
+describe('the last result’s id', () => {
+  const find = (value: unknown, space = 0) =>
+    findLastResultId(Buffer.from(JSON.stringify(value, null, space)));
+
+  it('is found in whatever layout', () => {
+    const body = [{ tool_use_id: 'toolu_1' }, { tool_use_id: 'toolu_2', content: 'x' }];
+    expect(find(body)).toBe('toolu_2');
+    expect(find(body, 2)).toBe('toolu_2');
+  });
+
+  it('is not found where there is none, nor within a text', () => {
+    expect(find({ messages: [] })).toBeNull();
+    expect(find({ text: '{"tool_use_id":"toolu_1"}' })).toBeNull();
+    expect(find({ tool_use_id: 5 })).toBeNull();
+    expect(findLastResultId(Buffer.from('"tool_use_id":'))).toBeNull();
+  });
+});
+
+describe('a price', () => {
+  const prices = {
+    'claude-big': { input: 3, output: 15 },
+    'claude-big-2': { input: 4, output: 16 },
+    claude: { input: 1, output: 1 },
+  };
+  it.each([
+    ['claude-big', 3],
+    ['claude-big-20250514', 3],
+    ['claude-big-2', 4],
+    ['claude-big-2@20250514', 4],
+    ['claude-bigger', 1],
+    ['other', undefined],
+    ['claud', undefined],
+    ['__proto__', undefined],
+  ])('of %s', (model, input) => {
+    expect(findPrice(prices, model)?.input).toBe(input);
+  });
+});
+
+describe('an answer on the wire', () => {
+  const block = fc.oneof(
+    fc.record({ type: fc.constant('text' as const), text: fc.string({ minLength: 1, unit: 'binary' }) }),
+    fc.record({
+      type: fc.constant('tool_call' as const),
+      id: fc.constant(''),
+      name: fc.string({ minLength: 1 }),
+      input: fc.dictionary(fc.string(), fc.jsonValue()) as fc.Arbitrary<unknown>,
+    }),
+  );
+
+  it('reads the same as events and as one body', () => {
+    fc.assert(
+      fc.property(fc.array(block, { minLength: 1, maxLength: 4 }), fc.nat(20_000), (content, size) => {
+        const long = [...content, { type: 'text' as const, text: '🙂é'.repeat(size + 1) }];
+        const answer = {
+          content: long,
+          stop_reason: 'end_turn' as const,
+          input_tokens: 5,
+          output_tokens: 6,
+        };
+        const whole = writeAnswer(answer, 'm', false);
+        const wholeReader = new MessagesContentReader(new NormalReading());
+        wholeReader.readWhole(JSON.parse(Buffer.from(whole.body).toString()));
+        const streamed = writeAnswer(answer, 'm', true);
+        const reader = new MessagesContentReader(new NormalReading());
+        for (const frame of Buffer.from(streamed.body).toString().split('\n\n')) {
+          const found = /^event: (\w+)\ndata: (.*)$/s.exec(frame);
+          if (found !== null) reader.readEvent(found[1]!, JSON.parse(found[2]!));
+        }
+        const plain = (blocks: ReturnType<typeof reader.finish>) =>
+          blocks.map((it) => (it.type === 'tool_call' ? { ...it, id: '' } : it));
+        const read = wholeReader.finish();
+        const ids = read.flatMap((it) => (it.type === 'tool_call' ? [it.id] : []));
+        expect(ids).toEqual(whole.call_ids);
+        expect(new Set([...ids, ...streamed.call_ids]).size).toBe(ids.length * 2);
+        expect(plain(reader.finish())).toEqual(plain(read));
+        expect(plain(read)).toEqual(JSON.parse(JSON.stringify(long)));
+      }),
+      { numRuns: 60 },
+    );
+  });
+});
