@@ -10,6 +10,7 @@ import { PATIENCE_MS } from './test/fixtures/patience.ts';
 const UNIT = [
   'test/domain/**/*.test.ts',
   'test/contract/**/*.test.ts',
+  'test/client/difficulty.test.ts',
   'test/std/**/*.test.ts',
   'test/analysis/**/*.test.ts',
   'test/providers/**/*.test.ts',

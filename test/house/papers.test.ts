@@ -51,7 +51,7 @@ describe('README', () => {
   });
 });
 
-const papers = ['docs', 'src', 'actors', 'bench', 'native'].flatMap((folder) =>
+const papers = ['docs', 'src', 'actors', 'bench', 'native', 'clients'].flatMap((folder) =>
   readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((path) =>
     posix.join(folder, path),
   ),
@@ -95,7 +95,7 @@ describe('all papers', () => {
   it('name files that are there', () => {
     for (const paper of papers)
       for (const [, path = ''] of read(paper).matchAll(
-        /`((?:test|src|actors|native|bench|docs|deploy)\/[\w./-]*)`/g,
+        /`((?:test|src|actors|native|bench|docs|deploy|clients)\/[\w./-]*)`/g,
       ))
         if (!ELSEWHERE.test(path)) expect(existsSync(join(root, path)), `${paper}: ${path}`).toBe(true);
   });

@@ -1,0 +1,22 @@
+/** Which model a state of the difficulty machine asks for: the option `modelRouting`. Pure; any thread. */
+
+import { DIFFICULTY_STATES, type DifficultyState } from './machine.ts';
+
+/** Names of models by state; a state may be left out. */
+export type ModelRouting = Partial<Record<DifficultyState, string>>;
+
+/** @throws RangeError that names the key, for an unknown state and what is no name of a model */
+export function readModelRouting(given: ModelRouting = {}): Readonly<ModelRouting> {
+  for (const [state, model] of Object.entries(given)) {
+    if (!DIFFICULTY_STATES.some((known) => known === state))
+      throw new RangeError(`modelRouting.${state} is unknown; there are ${DIFFICULTY_STATES.join(', ')}`);
+    if (model !== undefined && (typeof model !== 'string' || model === ''))
+      throw new RangeError(`modelRouting.${state} must be the name of a model`);
+  }
+  return Object.freeze({ ...given });
+}
+
+/** @returns null where the routing names none: the agent keeps the model that it has */
+export function routeModel(routing: Readonly<ModelRouting>, state: DifficultyState): string | null {
+  return routing[state] ?? null;
+}

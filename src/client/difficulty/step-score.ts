@@ -1,0 +1,126 @@
+/**
+ * How difficult a step looks from its text alone (document 2, Difficulty score): four signals, weighted and mapped to
+ * (0, 1). The Python client says the same to 1e-9; `clients/cases/difficulty.json` holds both to it. Pure; any thread.
+ *
+ * The patterns know ASCII letters alone and no class that the two languages read differently (`\s`, `\w` of Unicode). They
+ * have no nested repetition, so their cost is linear in the text.
+ */
+
+/** What the four signals say of a text, each in [0, 1]. */
+export interface StepSignals {
+  /** Words of uncertainty; one word in twenty is the most that counts. */
+  hedging: number;
+  /** Words, of 500. */
+  length: number;
+  /** Words of failure; one word in twenty is the most that counts. */
+  error_language: number;
+  /** File paths, dotted identifiers and quoted strings, of 10. */
+  entities: number;
+}
+
+const WEIGHTS: Readonly<StepSignals> = {
+  hedging: 0.3,
+  length: 0.25,
+  error_language: 0.25,
+  entities: 0.2,
+};
+
+const WORDS_MAX = 500;
+const ENTITIES_MAX = 10;
+/** A frequency of one word in so many counts in full: in running text an uncertain author hardly goes beyond it. */
+const WORDS_A_HIT = 20;
+/** Judged by its beginning, in code points: the score is asked for on the agent's own path. */
+const CHARACTERS_MAX = 32_768;
+/** Of a text without a word. */
+const UNKNOWN_SCORE = 0.5;
+
+/** What separates words: white space as both languages name it, written out. */
+const WORD = /[^\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/g;
+
+const HEDGE = new RegExp(
+  `\\b(?:${[
+    'maybe|perhaps|possibly|probably|presumably|supposedly|apparently|might|unsure|uncertain|unclear|unlikely',
+    'not[ \\t\\r\\n]+(?:sure|certain|clear)',
+    "(?:do[ \\t\\r\\n]+not|don['’]t)[ \\t\\r\\n]+know|no[ \\t\\r\\n]+idea",
+    'i[ \\t\\r\\n]+(?:guess|suspect|wonder|assume|doubt)|confused|confusing|puzzled|puzzling|wondering',
+    'hm{2,}|reconsider(?:s|ed|ing)?|rethink(?:ing)?|second[ \\t\\r\\n]+thoughts?|alternatively',
+    'on[ \\t\\r\\n]+the[ \\t\\r\\n]+other[ \\t\\r\\n]+hand',
+  ].join('|')})\\b`,
+  'gi',
+);
+
+/** `TypeError` and `java.io.IOException` are such words, too. */
+const ERROR_WORD = new RegExp(
+  `\\b(?:${[
+    '[a-z0-9_]*(?:error|exception)s?|tracebacks?|fail(?:s|ed|ing|ures?)?|fatal|panic(?:s|ked)?',
+    'crash(?:es|ed|ing)?|abort(?:s|ed)?|timeouts?|timed[ \\t\\r\\n]+out|denied|refused|segfaults?',
+    'not[ \\t\\r\\n]+found|unable[ \\t\\r\\n]+to|invalid|unexpected(?:ly)?|broken',
+  ].join('|')})\\b`,
+  'gi',
+);
+
+/** A part of a path between two slashes. */
+const PART = '[A-Za-z0-9_.@+-]+';
+/**
+ * Quoted strings first, so that a path in quotes is one entity; then paths from a root, a home or a drive, relative ones of
+ * three parts or with an extension (`and/or` is none), then dotted identifiers (`e.g.` is none).
+ */
+const ENTITY = new RegExp(
+  [
+    '"[^"\\n]{1,200}"',
+    '`[^`\\n]{1,200}`',
+    '“[^”\\n]{1,200}”',
+    "(?<![A-Za-z0-9_])'[^'\\n]{1,200}'(?![A-Za-z0-9_])",
+    `(?<![A-Za-z0-9_.~/\\\\@+-])(?:~|\\.{1,2}|[A-Za-z]:)?(?:[/\\\\]${PART})+`,
+    `(?<![A-Za-z0-9_.@+-])${PART}(?:[/\\\\]${PART}){2,}`,
+    `(?<![A-Za-z0-9_.@+-])${PART}[/\\\\][A-Za-z0-9_@+-]*\\.[A-Za-z0-9_.@+-]*[A-Za-z0-9_]`,
+    '(?<![A-Za-z0-9_.])(?!(?:e\\.g|i\\.e)(?![A-Za-z0-9_]))[A-Za-z_][A-Za-z0-9_]*(?:\\.[A-Za-z_][A-Za-z0-9_]*)+',
+  ].join('|'),
+  'gu',
+);
+
+/**
+ * @param text of a step: a thought, an input, an observation, or all of them
+ * @returns in [0, 1]; 0.5 where there is nothing to judge. Never throws, whatever it is given
+ */
+export function scoreStep(text: string): number {
+  const signals = measureSignals(text);
+  if (signals === null) return UNKNOWN_SCORE;
+  const raw =
+    WEIGHTS.hedging * signals.hedging +
+    WEIGHTS.length * signals.length +
+    WEIGHTS.error_language * signals.error_language +
+    WEIGHTS.entities * signals.entities;
+  return 1 / (1 + Math.exp(-6 * (raw - 0.5)));
+}
+
+/** @returns null for a text without a word */
+export function measureSignals(text: string): StepSignals | null {
+  if (typeof text !== 'string') return null;
+  const judged = cutText(text, CHARACTERS_MAX);
+  const words = countMatches(judged, WORD);
+  if (words === 0) return null;
+  return {
+    hedging: Math.min(1, (countMatches(judged, HEDGE) * WORDS_A_HIT) / words),
+    length: Math.min(words, WORDS_MAX) / WORDS_MAX,
+    error_language: Math.min(1, (countMatches(judged, ERROR_WORD) * WORDS_A_HIT) / words),
+    entities: countMatches(judged, ENTITY, ENTITIES_MAX) / ENTITIES_MAX,
+  };
+}
+
+function countMatches(text: string, pattern: RegExp, most = Number.POSITIVE_INFINITY): number {
+  let count = 0;
+  pattern.lastIndex = 0;
+  while (count < most && pattern.test(text)) count += 1;
+  return count;
+}
+
+/** The first code points of a text: the Python client counts these, too. */
+function cutText(text: string, codePoints: number): string {
+  if (text.length <= codePoints) return text;
+  let units = 0;
+  for (let count = 0; count < codePoints && units < text.length; count += 1) {
+    units += text.codePointAt(units)! > 0xffff ? 2 : 1;
+  }
+  return text.slice(0, units);
+}

@@ -1,0 +1,63 @@
+/** When the difficulty machine changes its state: the seven keys of `fsmThresholds`, their defaults and bounds. Any thread. */
+
+/** Difficulties are in [0, 1]; windows count steps. */
+export interface FsmThresholds {
+  /** SLOW ends where the mean of the last `fastWindow` difficulties is at most this. */
+  fastThreshold: number;
+  /** SLOW begins where the mean of the last `slowWindow` difficulties is at least this. */
+  slowThreshold: number;
+  /** SKIP begins where the mean of the last `skipWindow` difficulties is at most this. */
+  skipThreshold: number;
+  /** How far beyond the threshold by which it began a mean must be for a state to end. */
+  hysteresisMargin: number;
+  fastWindow: number;
+  slowWindow: number;
+  skipWindow: number;
+}
+
+/**
+ * Set on 3,500 steps of public agents (docs/difficulty.md), where half of the texts score below 0.09 and one in ten above
+ * 0.24: two hard steps ask for the slow model, three ordinary ones give it back, and only four easy ones skip.
+ */
+export const DEFAULT_THRESHOLDS: Readonly<FsmThresholds> = {
+  fastThreshold: 0.15,
+  slowThreshold: 0.3,
+  skipThreshold: 0.06,
+  hysteresisMargin: 0.05,
+  fastWindow: 3,
+  slowWindow: 2,
+  skipWindow: 4,
+};
+
+/** Difficulties that a machine remembers at most. */
+export const WINDOW_MAX = 1_000;
+
+/**
+ * @param given what differs from the defaults; undefined values are left out
+ * @throws RangeError that names the key, for an unknown one, a number out of range and thresholds out of order
+ */
+export function readThresholds(given: Partial<FsmThresholds> = {}): Readonly<FsmThresholds> {
+  const read: FsmThresholds = { ...DEFAULT_THRESHOLDS };
+  for (const [key, value] of Object.entries(given)) {
+    if (!Object.hasOwn(DEFAULT_THRESHOLDS, key)) {
+      const known = Object.keys(DEFAULT_THRESHOLDS).join(', ');
+      throw new RangeError(`fsmThresholds.${key} is unknown; there are ${known}`);
+    }
+    if (value === undefined) continue;
+    const name = key as keyof FsmThresholds;
+    if (name.endsWith('Window')) {
+      if (!Number.isInteger(value) || value < 1 || value > WINDOW_MAX)
+        throw new RangeError(`fsmThresholds.${name} must be a whole number from 1 to ${WINDOW_MAX}`);
+    } else if (typeof value !== 'number' || !(value >= 0 && value <= 1)) {
+      throw new RangeError(`fsmThresholds.${name} must be a number from 0 to 1`);
+    }
+    read[name] = value;
+  }
+  if (read.skipThreshold > read.fastThreshold || read.fastThreshold > read.slowThreshold) {
+    const order = `${read.skipThreshold}, ${read.fastThreshold}, ${read.slowThreshold}`;
+    throw new RangeError(
+      `fsmThresholds must rise from skipThreshold over fastThreshold to slowThreshold, not ${order}`,
+    );
+  }
+  return Object.freeze(read);
+}

@@ -1,0 +1,53 @@
+/** The option `tokenBudget`: a soft cap on the tokens of a run. It tells, and stops nothing. Any thread. */
+
+/** What the callback is told, once a run. */
+export interface TokenBudgetReached {
+  budget: number;
+  /** Tokens of the run so far, the step that reached the budget included. */
+  spent: number;
+}
+
+/** One for each run. */
+export class TokenBudget {
+  readonly #budget: number | undefined;
+  readonly #tell: ((reached: TokenBudgetReached) => unknown) | undefined;
+  #spent = 0;
+
+  /**
+   * @param budget tokens; undefined: none
+   * @param tell called once, when the sum of the steps' tokens reaches the budget. What it throws or rejects with is dropped:
+   *   it runs inside the agent's own step
+   * @throws RangeError for a budget that is no whole number above 0
+   */
+  constructor(budget?: number, tell?: (reached: TokenBudgetReached) => unknown) {
+    if (budget !== undefined && !(Number.isSafeInteger(budget) && budget > 0))
+      throw new RangeError('tokenBudget must be a whole number above 0');
+    this.#budget = budget;
+    this.#tell = tell;
+  }
+
+  get spent(): number {
+    return this.#spent;
+  }
+
+  get is_reached(): boolean {
+    return this.#budget !== undefined && this.#spent >= this.#budget;
+  }
+
+  /** @param tokens of a step; what is no number above 0 counts for nothing */
+  spend(tokens: number | undefined): void {
+    if (typeof tokens !== 'number' || !(tokens > 0) || !Number.isFinite(tokens)) return;
+    const was = this.is_reached;
+    this.#spent += Math.floor(tokens);
+    if (!was && this.is_reached) this.#notify(this.#budget!);
+  }
+
+  #notify(budget: number): void {
+    try {
+      const said = this.#tell?.({ budget, spent: this.#spent });
+      if (said instanceof Promise) said.catch(() => {});
+    } catch {
+      // The agent's step goes on.
+    }
+  }
+}

@@ -1,0 +1,17 @@
+/** The cases that hold both languages of the client library: `clients/cases`, which the Python client's tests read, too. */
+
+import { readFileSync } from 'node:fs';
+
+export function readCases<Case>(name: string): Case {
+  const file = new URL(`../../clients/cases/${name}.json`, import.meta.url);
+  return JSON.parse(readFileSync(file, 'utf8')) as Case;
+}
+
+/** The cases' keys are the documented ones; TypeScript's options are camelCase. */
+export function camelCased(object: Readonly<Record<string, unknown>>): Record<string, never> {
+  const entries = Object.entries(object).map(([key, value]) => [
+    key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()),
+    value,
+  ]);
+  return Object.fromEntries(entries) as Record<string, never>;
+}
