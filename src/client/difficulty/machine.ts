@@ -57,7 +57,7 @@ export function nextState(
 ): DifficultyState {
   const { fastThreshold, slowThreshold, skipThreshold, hysteresisMargin } = thresholds;
   const slow = meanOfLast(scores, thresholds.slowWindow);
-  if (state !== 'SLOW' && slow !== null && slow >= slowThreshold - EQUAL) return 'SLOW';
+  if (slow !== null && slow >= slowThreshold - EQUAL) return 'SLOW';
   if (state === 'FAST') {
     const skip = meanOfLast(scores, thresholds.skipWindow);
     return skip !== null && skip <= skipThreshold + EQUAL ? 'SKIP' : 'FAST';
