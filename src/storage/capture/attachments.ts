@@ -203,6 +203,14 @@ export class AttachmentStore {
     this.#known.set(sha256, true);
   }
 
+  /** The folder may have been taken away: what comes is saved whether it is known or not. */
+  forget(): void {
+    this.#unsynced = [];
+    this.#isInDoubt = false;
+    this.#made = false;
+    this.#known.clear();
+  }
+
   /** fsync of what was written since the last call that did not fail, and of the folder. @throws the storage's error */
   sync(): void {
     if (this.#unsynced.length === 0) return;

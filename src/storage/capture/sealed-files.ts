@@ -1,0 +1,134 @@
+/**
+ * The files that the log has sealed, and the work of sealing one: what is still raw in it is packed, and it is written anew,
+ * compact and read-only, while the next file already takes what comes. A seal that was cut short is finished at the next
+ * start. Actor thread of the writer.
+ */
+import { existsSync, renameSync, rmSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { syncPath } from './attachments.ts';
+import {
+  listSealed,
+  makeReadOnly,
+  openCaptureEnv,
+  rawFolder,
+  type SealedFile,
+  sealedPath,
+} from './layout.ts';
+import { listWaiting, repackAll } from './repacking.ts';
+
+/** A live file that was given up for a new one, before it is sealed. */
+export type MovedFile = Pick<SealedFile, 'path' | 'first_id' | 'last_id'>;
+
+export class SealedFiles {
+  readonly #path: string;
+  readonly #dataKey: Uint8Array | null;
+  readonly #release: (file: number) => void;
+  #count: number;
+  #lastId: number;
+  /** Left by a process that ended before they were sealed. */
+  readonly #unfinished: readonly SealedFile[];
+  /** One is sealed after the other. */
+  #work: Promise<unknown> = Promise.resolve();
+
+  /**
+   * @param path of the live file
+   * @param release told the raw file of each block once the disk has it packed
+   */
+  constructor(path: string, dataKey: Uint8Array | null, release: (file: number) => void) {
+    this.#path = path;
+    this.#dataKey = dataKey;
+    this.#release = release;
+    const sealed = listSealed(path);
+    this.#count = new Set(sealed.map((file) => file.first_id)).size;
+    this.#lastId = sealed.reduce((last, file) => Math.max(last, file.last_id), 0);
+    this.#unfinished = sealed.filter((file) => file.sealing);
+  }
+
+  /** How many there are, those on their way among them. */
+  get count(): number {
+    return this.#count;
+  }
+
+  /** The highest id in one; 0 without any. */
+  get last_id(): number {
+    return this.#lastId;
+  }
+
+  /** The raw files that blocks of unfinished ones stand in. @throws {import('./layout.ts').CaptureFileError} */
+  listWaitingFiles(): number[] {
+    return this.#unfinished.flatMap(({ path }) => readWaitingFiles(path, this.#dataKey));
+  }
+
+  /** Begins to seal what was left unfinished. What fails is left for the next start. */
+  resume(): void {
+    for (const file of this.#unfinished) this.seal(file).catch(() => undefined);
+  }
+
+  /**
+   * Moves the live file aside, which must be closed.
+   * @throws the file system's error
+   */
+  moveAside(firstId: number, lastId: number): MovedFile {
+    const path = sealedPath(this.#path, firstId, lastId, true);
+    renameSync(this.#path, path);
+    this.#count++;
+    this.#lastId = lastId;
+    return { path, first_id: firstId, last_id: lastId };
+  }
+
+  /** Moves it back, since there is no room for a new one. @param lastId the highest before */
+  moveBack({ path }: MovedFile, lastId: number): void {
+    renameSync(path, this.#path);
+    this.#count--;
+    this.#lastId = lastId;
+  }
+
+  /**
+   * Seals a file that was moved aside, after those before it.
+   * @returns where it is then
+   * @throws the storage's error; the next start tries again
+   */
+  seal(moved: MovedFile): Promise<string> {
+    const sealed = this.#work.then(() => this.#compact(moved));
+    this.#work = sealed.catch(() => undefined);
+    return sealed;
+  }
+
+  /** All that is to be sealed is, or has failed. */
+  async settle(): Promise<void> {
+    await this.#work;
+  }
+
+  /** Repeatable: a file half made is made again. */
+  async #compact({ path: aside, first_id, last_id }: MovedFile): Promise<string> {
+    const target = sealedPath(this.#path, first_id, last_id, false);
+    if (!existsSync(target)) {
+      await repackAll(aside, rawFolder(aside), this.#release, this.#dataKey);
+      const partial = `${target}.part`;
+      rmSync(partial, { force: true });
+      const env = openCaptureEnv(aside, 'read', this.#dataKey);
+      try {
+        await env.root.backup(partial, true);
+      } finally {
+        await env.root.close();
+      }
+      syncPath(partial);
+      makeReadOnly(partial);
+      renameSync(partial, target);
+    }
+    rmSync(aside, { force: true });
+    rmSync(`${aside}-lock`, { force: true });
+    syncPath(dirname(target));
+    return target;
+  }
+}
+
+/** The raw files that a file on its way to being sealed waits for. */
+function readWaitingFiles(path: string, dataKey: Uint8Array | null): number[] {
+  const env = openCaptureEnv(path, 'write', dataKey);
+  try {
+    return listWaiting(env).map(({ file }) => file);
+  } finally {
+    void env.root.close();
+  }
+}

@@ -1,0 +1,28 @@
+/** What is told of an exchange that cannot be stored for its own sake. Actor thread of the writer. */
+import type { SetApart } from '../../domain/capture-cause.ts';
+import type { CapturedExchange } from '../../domain/exchange.ts';
+import { maskText } from '../../redaction/mask.ts';
+
+/** Places in the program that are told of an error. */
+const STACK_LINES = 4;
+const TOLD_PATH_CHARACTERS = 200;
+
+/** @param thrown what storing it ended with */
+export function describeSetApart(exchange: CapturedExchange, thrown: unknown): SetApart {
+  const { name = typeof thrown, stack = '' } = thrown instanceof Error ? thrown : {};
+  return {
+    cause: 'unstorable',
+    provider: exchange.provider,
+    is_turn: exchange.kind === 'turn',
+    aborted: exchange.aborted,
+    // It may hold a credential all the same.
+    path: maskText(exchange.path.slice(0, TOLD_PATH_CHARACTERS)),
+    bytes: exchange.request_bytes + exchange.response_bytes,
+    error: name,
+    at: stack
+      .split('\n')
+      .filter((line) => /^ +at /.test(line))
+      .slice(0, STACK_LINES)
+      .map((line) => line.trim()),
+  };
+}
