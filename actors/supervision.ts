@@ -11,7 +11,7 @@ import { PATTERN_INDEX_KIND } from './pattern-index/protocol.ts';
 import { RUN_KIND } from './run/protocol.ts';
 import { USAGE_METER_KIND } from './usage-meter/protocol.ts';
 
-/** One actor a process. The front's queue bounds what it sends (GW_MAX_QUEUE); this is the second line. */
+/** One actor a process. The server thread's queue bounds what it sends (GW_MAX_QUEUE); this is the second line. */
 export const CAPTURE_WRITER_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
   mailbox_capacity: 1_024,
@@ -128,10 +128,10 @@ export const USAGE_METER_POLICY: KindPolicy = {
 export const PINS: Readonly<Record<string, number>> = { [CAPTURE_WRITER_KIND]: 0, [PATTERN_INDEX_KIND]: 1 };
 
 /**
- * Kinds that live on the front threads of the API: asked at every step or retrieval, with short work and no other wait than
+ * Kinds that live on the server threads of the API: asked at every step or retrieval, with short work and no other wait than
  * a commit.
  */
-export const FRONT_KINDS: readonly string[] = [LIVE_HUB_KIND, RUN_KIND, USAGE_METER_KIND];
+export const SERVER_KINDS: readonly string[] = [LIVE_HUB_KIND, RUN_KIND, USAGE_METER_KIND];
 
 /**
  * Persistent kinds whose events need only survive the process (`runs.mdb`): written so often that a sync of the disk

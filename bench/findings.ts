@@ -1,7 +1,7 @@
 /**
  * Findings and the live stream: `npm run bench -- findings`. What storing and recalling cost as a code base grows, with
  * embedding and the disk included; what 10,000 idle readers of the stream take; how many deliveries a second a hub and
- * a front make. The product as a user starts it, asked from another process. Own process.
+ * a server thread make. The product as a user starts it, asked from another process. Own process.
  */
 import type { ChildProcess } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -6,7 +6,7 @@ import { Worker } from 'node:worker_threads';
 import { SharedRateLimiter } from '../actors/rate-bucket/client.ts';
 import { allocateRateTable, RateTable } from '../actors/rate-bucket/table.ts';
 import { RATE_SLOTS } from '../src/limits.ts';
-import type { Asker } from '../src/runtime/front.ts';
+import type { Asker } from '../src/runtime/actor-client.ts';
 
 /** A check of the limit takes at most so much processor time (issue B, Speed). */
 export const LIMIT_CHECK_GOAL_US = 1;

@@ -17,7 +17,7 @@ export interface Product {
 }
 
 /**
- * One front thread, one actor thread, no limit on the rate.
+ * One server thread, one actor thread, no limit on the rate.
  * @param env added to the little that is needed
  * @throws Error with its log when it does not come up
  */

@@ -7,8 +7,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import type { ActorClient } from '../src/runtime/actor-client.ts';
 import { ActorThreads } from '../src/runtime/actor-threads.ts';
-import type { Front } from '../src/runtime/front.ts';
 import { resolveModuleUrl } from '../src/std/module-url.ts';
 import type { BenchHostOptions } from './runtime-host.ts';
 
@@ -29,32 +29,32 @@ async function main(): Promise<void> {
     placement: { hosts: Number(values.threads), pins: {} },
     options,
   });
-  const front = await threads.openFront();
+  const client = await threads.openClient();
   try {
     await measure('round trip, 1 under way', 'µs', 3_000, async (count) => {
-      for (let i = 0; i < count; i++) await front.ask({ kind: 'echo', key: 'a' }, 'echo', SMALL, LONG);
+      for (let i = 0; i < count; i++) await client.ask({ kind: 'echo', key: 'a' }, 'echo', SMALL, LONG);
     });
     for (const underWay of [16, 256]) {
       await measure(`asks, ${underWay} under way`, '/s', 60_000, (count) =>
         runParallel(underWay, count, (i) =>
-          front.ask({ kind: 'echo', key: `k${i % 64}` }, 'echo', SMALL, LONG),
+          client.ask({ kind: 'echo', key: `k${i % 64}` }, 'echo', SMALL, LONG),
         ),
       );
     }
-    await measure('tells, no body', '/s', 200_000, (count) => swallow(front, count, []));
+    await measure('tells, no body', '/s', 200_000, (count) => swallow(client, count, []));
     await measure('tells, 4 KB body', '/s', 50_000, (count) =>
-      swallow(front, count, [Buffer.alloc(4_096, 1)]),
+      swallow(client, count, [Buffer.alloc(4_096, 1)]),
     );
     const large = [Buffer.alloc(300 * 1024, 1)];
-    await measure('tells, 300 KB body', 'MB/s', 2_000, (count) => swallow(front, count, large), 0.3072);
+    await measure('tells, 300 KB body', 'MB/s', 2_000, (count) => swallow(client, count, large), 0.3072);
     await measure('durable answers, 1 under way', 'µs', 200, async (count) => {
-      for (let i = 0; i < count; i++) await front.ask({ kind: 'counter', key: 'a' }, 'add', 1, LONG);
+      for (let i = 0; i < count; i++) await client.ask({ kind: 'counter', key: 'a' }, 'add', 1, LONG);
     });
     await measure('durable answers, 256 under way', '/s', 20_000, (count) =>
-      runParallel(256, count, (i) => front.ask({ kind: 'counter', key: `k${i % 64}` }, 'add', 1, LONG)),
+      runParallel(256, count, (i) => client.ask({ kind: 'counter', key: `k${i % 64}` }, 'add', 1, LONG)),
     );
   } finally {
-    front.close();
+    client.close();
     await threads.stop();
     rmSync(folder, { recursive: true });
   }
@@ -97,13 +97,13 @@ async function runParallel(
 }
 
 /** Tells so many, waiting where the link is full, until all are counted on the other side. */
-async function swallow(front: Front, count: number, bodies: Uint8Array[]): Promise<void> {
+async function swallow(client: ActorClient, count: number, bodies: Uint8Array[]): Promise<void> {
   const to = { kind: 'echo', key: 'sink' };
   for (let i = 0; i < count; i++) {
-    while (!front.tell(to, 'swallow', SMALL, bodies)) await new Promise((resolve) => setImmediate(resolve));
+    while (!client.tell(to, 'swallow', SMALL, bodies)) await new Promise((resolve) => setImmediate(resolve));
     if (i % 256 === 255) await new Promise((resolve) => setImmediate(resolve));
   }
-  const { messages } = (await front.ask(to, 'swallowed', null, LONG)) as { messages: number };
+  const { messages } = (await client.ask(to, 'swallowed', null, LONG)) as { messages: number };
   if (messages !== count) throw new Error(`${messages} of ${count} arrived`);
 }
 

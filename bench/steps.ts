@@ -1,5 +1,5 @@
 /**
- * What logging and scoring a step costs: `npm run bench -- steps`. The product (`understudy serve`, one front thread,
+ * What logging and scoring a step costs: `npm run bench -- steps`. The product (`understudy serve`, one server thread,
  * one actor thread) beside a bare uWebSockets.js echo of the same JSON, in one run and in turns: the time that a step
  * adds at one connection, requests a second at eight, how the cost goes along one run of 5,000 steps, and from one
  * live run to 100,000 with the memory that they take. Own process.

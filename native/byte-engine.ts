@@ -1,9 +1,10 @@
 /**
- * What the addon and its TypeScript twin both can do, and the one of them that runs here: the addon where it was
- * compiled (`compile.mjs`), else the twin. Any thread.
+ * What the addon and its TypeScript fallback both can do, and the one of them that runs here: the addon where it was
+ * compiled (`compile.mjs`), else the fallback. Any thread.
  */
+
+import { fallback } from './fallback.ts';
 import { loadFunctions, type Widths } from './load-functions.ts';
-import { twin } from './twin.ts';
 
 /** Work on bytes that is worth doing outside of JavaScript. Offsets beyond the bytes are a RangeError. */
 export interface ByteEngine {
@@ -85,10 +86,10 @@ export function packNeedles(needles: readonly Uint8Array[]): Uint8Array {
 
 /** The addon; null when it was not compiled, or for another platform, or from other sources. */
 export function loadAddon(): (ByteEngine & Widths) | null {
-  const names = Object.keys({ ...twin, setWidestLevel: null }).filter((name) => name !== 'kind');
+  const names = Object.keys({ ...fallback, setWidestLevel: null }).filter((name) => name !== 'kind');
   const addon = loadFunctions<ByteEngine & Widths>('bytes.node', names);
   return addon === null ? null : { ...addon, kind: 'native' };
 }
 
 /** What runs here. */
-export const byteEngine: ByteEngine = loadAddon() ?? twin;
+export const byteEngine: ByteEngine = loadAddon() ?? fallback;

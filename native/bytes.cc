@@ -1,5 +1,5 @@
 /**
- * The byte work of the capture writer in C++: each function is that of `twin.ts` with the same name, which says what it
+ * The byte work of the capture writer in C++: each function is that of `fallback.ts` with the same name, which says what it
  * does and why; `test/native` holds one against the other.
  * Plain Node-API, so that one binary serves every Node. Nothing is kept between calls and nothing outlives one, so it may
  * run on any thread.

@@ -6,7 +6,7 @@
  * Why not node-gyp: it wants python3 and make, and fetches Node's headers from nodejs.org. Node-API is stable, its
  * headers are a package, and one file needs one call of the compiler. What is up to date is left alone.
  *
- * It never fails an install: without a compiler the program runs all the same, slower (`native/` has a TypeScript twin
+ * It never fails an install: without a compiler the program runs all the same, slower (`native/` has a TypeScript fallback
  * for bytes, texts and vectors, the search an exact index, sockets are used as Node has them, and what another process
  * stores goes there through a pipe).
  */

@@ -1,5 +1,5 @@
 /**
- * Graphs of vectors in native code (graph.cc), for src/search/hnsw-index.ts. There is no twin: without the addon every
+ * Graphs of vectors in native code (graph.cc), for src/search/hnsw-index.ts. There is no fallback: without the addon every
  * search compares with every vector. Any thread; a graph never leaves the one that made it.
  */
 import { loadFunctions, type Widths } from './load-functions.ts';

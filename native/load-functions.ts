@@ -29,7 +29,7 @@ export function loadFunctions<Functions>(file: string, names: readonly string[])
       const addon = require(path) as Record<string, unknown>;
       if (names.every((name) => typeof addon[name] === 'function')) return addon as Functions;
     } catch {
-      // Of another platform or libc, in a folder that was copied here: the twin does the same.
+      // Of another platform or libc, in a folder that was copied here: the fallback does the same.
     }
   }
   return null;

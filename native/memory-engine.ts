@@ -36,7 +36,7 @@ export interface MemoryEngine {
 /** What anybody may be told of a system without such memory; ENOSYS of most of them. */
 const NOT_THERE = -38;
 
-const memoryTwin: MemoryEngine = {
+const memoryFallback: MemoryEngine = {
   makeMemory: () => NOT_THERE,
   mapMemory: () => NOT_THERE,
   unmapMemory: () => 0,
@@ -46,5 +46,5 @@ const memoryTwin: MemoryEngine = {
 /** What runs here. */
 export const memoryEngine: MemoryEngine = {
   ...(loadFunctions<MemoryEngine>('memory.node', ['makeMemory', 'mapMemory', 'unmapMemory', 'emptyMemory']) ??
-    memoryTwin),
+    memoryFallback),
 };

@@ -59,7 +59,7 @@ export const COUNTERS = [
   'slow_uploads',
 ] as const;
 
-const socketTwin: SocketEngine = {
+const socketFallback: SocketEngine = {
   sendNow: () => 0,
   watchConnections: () => '',
   openPort: () => {},
@@ -73,5 +73,5 @@ const socketTwin: SocketEngine = {
 
 /** What runs here. */
 export const socketEngine: SocketEngine = {
-  ...(loadFunctions<SocketEngine>('sockets.node', Object.keys(socketTwin)) ?? socketTwin),
+  ...(loadFunctions<SocketEngine>('sockets.node', Object.keys(socketFallback)) ?? socketFallback),
 };

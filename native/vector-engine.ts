@@ -1,5 +1,5 @@
 /**
- * Compares a vector with many: the addon where it was compiled (`compile.mjs`), else the TypeScript twin, which gives
+ * Compares a vector with many: the addon where it was compiled (`compile.mjs`), else the TypeScript fallback, which gives
  * the same bits several times slower. Any thread.
  */
 import { loadFunctions, type Widths } from './load-functions.ts';
@@ -23,7 +23,7 @@ export interface VectorEngine {
   ): number;
 }
 
-export const vectorTwin: VectorEngine = {
+export const vectorFallback: VectorEngine = {
   kind: 'typescript',
 
   compareVectors(query, blocks, blockBits, places, count, similarities) {
@@ -78,4 +78,4 @@ export function loadVectorAddon(): (VectorEngine & Widths) | null {
 }
 
 /** What runs here. */
-export const vectorEngine: VectorEngine = loadVectorAddon() ?? vectorTwin;
+export const vectorEngine: VectorEngine = loadVectorAddon() ?? vectorFallback;

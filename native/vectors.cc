@@ -12,7 +12,7 @@
 
 namespace {
 
-/** Sums that run side by side; the twin has as many, and adds them up in the same order. */
+/** Sums that run side by side; the fallback has as many, and adds them up in the same order. */
 constexpr size_t kSums = 8;
 
 /**

@@ -34,7 +34,7 @@ export interface Config {
   /** Seals what is kept; null: it stands as it is. Secret: never print. */
   readonly data_key: Uint8Array | null;
   readonly actor_threads: number;
-  readonly front_threads: number;
+  readonly server_threads: number;
   /** Names that both ports answer under without a credential, beside those of every network; lower case, `*` is any. */
   readonly allowed_hosts: readonly string[];
   /** Of both ports together. */
@@ -51,8 +51,8 @@ export interface Config {
     /** 0: one that the system picks. */
     readonly port: number;
     readonly max_body_bytes: number;
-    /** How long a front polls on after an answer before it sleeps; 0: not at all. */
-    readonly awake_us: number;
+    /** How long a server thread polls on after an answer before it sleeps; 0: not at all. */
+    readonly busy_poll_us: number;
     readonly rate_limit_per_sec: number;
     readonly rate_limit_burst: number;
     /** Failed authentications a second from one address, behind its burst, before they get 429; 0: they are not limited. */
@@ -578,7 +578,7 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
     data_dir,
     data_key: readDataKey(v.DATA_KEY_FILE),
     actor_threads: v.ACTOR_THREADS,
-    front_threads: v.FRONT_THREADS,
+    server_threads: v.FRONT_THREADS,
     allowed_hosts: Object.freeze(readAllowedHosts(v)),
     connections: Object.freeze({
       total: v.MAX_CONNECTIONS,
@@ -590,7 +590,7 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
       port: v.PORT,
       public_url: v.PUBLIC_URL,
       max_body_bytes: v.MAX_BODY_BYTES,
-      awake_us: v.API_AWAKE_US,
+      busy_poll_us: v.API_AWAKE_US,
       rate_limit_per_sec: v.RATE_LIMIT_PER_SEC,
       rate_limit_burst: v.RATE_LIMIT_BURST,
       auth_fail_rate_per_sec: v.AUTH_FAIL_RATE_PER_SEC,

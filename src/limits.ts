@@ -25,12 +25,12 @@ export const DEFAULTS = {
 
 /** Memory in which exchanges go to the capture writer, shared by both threads: some batches fill one. */
 export const CAPTURE_SLAB_BYTES = 4 * MIB;
-/** Of these a front keeps so many for use again: the batches under way, the one that grows, and some to spare. */
+/** Of these a server thread keeps so many for use again: the batches under way, the one that grows, and some to spare. */
 export const CAPTURE_FREE_SLABS = 6;
-/** What a front keeps for use again of the cells that bodies are copied into. */
+/** What a server thread keeps for use again of the cells that bodies are copied into. */
 export const CAPTURE_FREE_CELL_BYTES = 256 * MIB;
 /**
- * Memory that the capture process sees, too: twice GW_MAX_QUEUE_BYTES and so much for each front, at most so much in all. It is
+ * Memory that the capture process sees, too: twice GW_MAX_QUEUE_BYTES and so much for each server thread, at most so much in all. It is
  * not made where less is to be had. What finds no room in it goes to that process through a pipe.
  */
 export const CAPTURE_MAPPED_SPARE_BYTES = 64 * MIB;
@@ -42,7 +42,7 @@ export const CAPTURE_PROCESS_HEAP_MB = 1_024;
 export const CAPTURE_RESTART_MS = { first: 100, last: 10_000 } as const;
 /** Faults of the capture process are forgotten when there was none for so long. */
 export const CAPTURE_CALM_MS = 5 * MINUTE_MS;
-/** What a front keeps for use again of the memory that request bodies arrive in. */
+/** What a server thread keeps for use again of the memory that request bodies arrive in. */
 export const FREE_BODY_PIECES_BYTES = 32 * MIB;
 /** A batch that the writer has had for so long without an answer: it is stuck. A commit takes milliseconds. */
 export const CAPTURE_STUCK_MS = 10_000;
@@ -52,7 +52,7 @@ export const CAPTURE_STOP_MS = 5_000;
 export const PACKING_BEHIND_S = 600;
 /** Largest GW_MAX_CAPTURE_BYTES: one stored body is one buffer, and the decoder needs room for a second. */
 export const CAPTURE_BYTES_MAX = 1024 * MIB;
-/** Most actor or front threads that a machine of any size gets something from. */
+/** Most actor or server threads that a machine of any size gets something from. */
 export const THREADS_MAX = 64;
 /** GW_NOTE and --note: it is written into every exchange. */
 export const NOTE_CHARACTERS = 200;
@@ -184,10 +184,10 @@ export const STUDENT_CORE = {
 export const ENDPOINT_CHARACTERS = 2_048;
 /** Relegation: bodies of up to this size may be shown to the student; larger ones are forwarded at once. */
 export const STEP_BODY_BYTES = 2 * MIB;
-/** Steps that one front has at the student at once, and what their bodies may hold together; more are forwarded. */
+/** Steps that one server thread has at the student at once, and what their bodies may hold together; more are forwarded. */
 export const STEPS_UNDER_WAY = 64;
 export const STEPS_UNDER_WAY_BYTES = 64 * MIB;
-/** Credentials that the upstream has taken, as a front remembers them: so many, and for so long after it last did. */
+/** Credentials that the upstream has taken, as a server thread remembers them: so many, and for so long after it last did. */
 export const STUDENT_CREDENTIALS = { entries: 10_000, fresh_ms: HOUR_MS } as const;
 /** How long a step waits for the rest of its body before it is forwarded as it comes in. */
 export const STEP_BODY_WAIT_MS = 1_000;
@@ -199,7 +199,7 @@ export const STUDENT_SERVICE_ANSWER_BYTES = 1 * MIB;
 /** Runs whose course the student's thread remembers, and answers of its own that a conversation may go on from. */
 export const RELEGATED_RUNS = 50_000;
 export const RELEGATED_ANSWERS = 100_000;
-/** Runs that a front remembers to tell a student of that is being started again. */
+/** Runs that a server thread remembers to tell a student of that is being started again. */
 export const UNTOLD_RUNS = 10_000;
 /** Answers in shadow mode that wait for the upstream's, to be compared. */
 export const SHADOWED_ANSWERS = 1_000;
@@ -301,7 +301,7 @@ export const CORS_ORIGINS_MAX = 1_000;
 /** Of a body beyond its cap so much more is read and dropped, for the client to see its 413; then the connection ends. */
 export const DROPPED_BODY_BYTES = 64 * MIB;
 /**
- * What the API's request bodies that are still on their way hold together on a front thread; beyond it the oldest gets 503.
+ * What the API's request bodies that are still on their way hold together on a server thread; beyond it the oldest gets 503.
  * Smaller ones than the second count for nothing: there are no more of them than connections.
  */
 export const OPEN_BODIES_BYTES = 512 * MIB;
@@ -313,7 +313,7 @@ export const OPEN_BODY_BYTES_MIN = 64 * 1024;
 export const JSON_BOUNDS = { depth: 512, values: 250_000, keys: 10_000 } as const;
 /** What a 422 tells of the request: errors listed, and of an offending value characters, values and levels. */
 export const ECHO_BOUNDS = { errors: 100, characters: 16_384, values: 100, depth: 8 } as const;
-/** Verified credentials that a front remembers, and for how long (document 2: about 60 seconds). */
+/** Verified credentials that a server thread remembers, and for how long (document 2: about 60 seconds). */
 export const CREDENTIAL_CACHE = { entries: 50_000, fresh_ms: 30_000 } as const;
 /** A bearer credential; JWTs of large identity providers stay below it. */
 export const CREDENTIAL_CHARACTERS = 8_192;
@@ -344,10 +344,10 @@ export const FINDINGS_TOP_K = 50;
 export const LIVE_TEXT_CHARACTERS = 200;
 export const LIVE_RING_EVENTS = 10_000;
 export const LIVE_RING_BYTES = 16 * MIB;
-/** What a reader of the stream may leave untaken before it is dropped, and all readers of a front thread together. */
+/** What a reader of the stream may leave untaken before it is dropped, and all readers of a server thread together. */
 export const LIVE_BUFFERED_BYTES = 256 * KIB;
 export const LIVE_BUFFERED_TOTAL_BYTES = 128 * MIB;
-/** Readers of the stream on one front thread. */
+/** Readers of the stream on one server thread. */
 export const LIVE_READERS = 20_000;
 
 /** Names inside a run start (agent, model, framework, version), in code points. */
@@ -381,7 +381,7 @@ export const KEY_OVERLAP_SECONDS_MAX = 604_800;
 /** Days of a usage report. */
 export const USAGE_DAYS_DEFAULT = 30;
 export const USAGE_DAYS_MAX = 365;
-/** Organizations whose past days a front thread remembers: some 70 KB each. */
+/** Organizations whose past days a server thread remembers: some 70 KB each. */
 export const USAGE_ORGS_REMEMBERED = 200;
 /** What a thread remembers of /auth/bootstrap, and how long (document 1, Limits). */
 export const BOOTSTRAP_CACHE = { entries: 10_000, fresh_ms: 10_000 } as const;

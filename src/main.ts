@@ -5,14 +5,14 @@ import * as Comlink from 'comlink';
 import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
 import { closeMappedMemory, MemoryPart, makeMappedMemory } from '../actors/capture-writer/mapped-memory.ts';
 import { allocateRateTable } from '../actors/rate-bucket/table.ts';
-import { FRONT_KINDS, PINS } from '../actors/supervision.ts';
+import { PINS, SERVER_KINDS } from '../actors/supervision.ts';
 import { type MetricsData, ProcessMetrics } from './api/metrics.ts';
 import { UserEpochs } from './api/user-epochs.ts';
 import { loadEmbeddedSecret } from './auth/embedded-secret.ts';
 import { Revocations } from './auth/revocations.ts';
 import { OWNER, signUserToken } from './auth/sign-token.ts';
 import { type Config, silenceModelRuntime } from './config.ts';
-import { CaptureControl, type CaptureFront } from './gateway/capture/capture-control.ts';
+import { CaptureControl, type ThreadCapture } from './gateway/capture/capture-control.ts';
 import { ConnectionWatch } from './http/connection-watch.ts';
 import { findPort } from './http/port.ts';
 import {
@@ -40,9 +40,9 @@ import { findLoosePlaces } from './storage/loose-places.ts';
 import { settlePlan } from './storage/rekey-plan.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './storage/writer-claim.ts';
 import type { HostOptions } from './threads/actor-thread-entry.ts';
-import { startFrontHost } from './threads/server-actors.ts';
-import { Front, type Parts } from './threads/server-thread.ts';
-import { FrontThreads } from './threads/server-threads.ts';
+import { startServerActors } from './threads/server-actors.ts';
+import { type Parts, ServerThread } from './threads/server-thread.ts';
+import { ServerThreads } from './threads/server-threads.ts';
 import { checkStudent, StudentThread } from './threads/student-thread.ts';
 
 /** What runs after a start. */
@@ -130,7 +130,7 @@ async function startAll(
     user_epochs: UserEpochs.allocate(),
   };
   const databases = parts.api ? databasePaths(config.data_dir, config.data_key) : null;
-  const memory = isCapturing ? makeMappedMemory(config.capture.max_queue_bytes, config.front_threads) : null;
+  const memory = isCapturing ? makeMappedMemory(config.capture.max_queue_bytes, config.server_threads) : null;
   if (memory !== null) stops.push(async () => closeMappedMemory(memory));
   const options: HostOptions = {
     log_level: config.log_level,
@@ -158,17 +158,17 @@ async function startAll(
       log.error({ thread: index, reason, restart_in_ms: restartInMs }, 'an actor thread ended'),
   });
   stops.push(() => actors.stop());
-  // Front threads are numbered from the main one on, and so are their hosts.
+  // Server threads are numbered from the main one on, and so are their hosts.
   const ownHost = config.actor_threads;
-  const asker = await actors.openFront(ownHost);
+  const asker = await actors.openClient(ownHost);
   stops.push(async () => asker.close());
   const host =
     databases === null
       ? null
-      : startFrontHost({
+      : startServerActors({
           index: ownHost,
           placement,
-          front: asker,
+          actors: asker,
           databases,
           has_live_stream: config.engines.live_stream !== null,
           log,
@@ -179,7 +179,7 @@ async function startAll(
     stops.push(() => host.stop());
   }
 
-  const ownMemory = memory === null ? null : new MemoryPart(memory, 0, config.front_threads);
+  const ownMemory = memory === null ? null : new MemoryPart(memory, 0, config.server_threads);
   const writer = isCapturing ? new CaptureWriterClient(asker, ownMemory) : null;
   if (writer !== null) {
     await openCapture(writer, config.capture.db);
@@ -187,7 +187,7 @@ async function startAll(
   }
   // Behind all that may refuse the start: that is told in one line.
   warnOfLoosePlaces(given, log);
-  const fronts: CaptureFront[] = [];
+  const servers: ThreadCapture[] = [];
   const student = parts.gateway ? await openStudent(config, log) : null;
   if (student !== null) {
     stops.push(() => student.close());
@@ -200,7 +200,7 @@ async function startAll(
     db_path: config.capture.db,
     max_queue: config.capture.max_queue,
     writer,
-    fronts,
+    servers,
     relegation: student,
     connections: () => connections.counts(),
   });
@@ -209,7 +209,7 @@ async function startAll(
   const meters: { metrics(): Promise<MetricsData> }[] = [];
   const processMetrics = new ProcessMetrics(
     {
-      fronts: () => meters.map((front) => front.metrics()),
+      servers: () => meters.map((server) => server.metrics()),
       actors: () => actors.stats(),
       connections: () => connections.counts(),
       capture: () => (writer === null && student === null ? null : admin.stats()),
@@ -217,10 +217,10 @@ async function startAll(
     config.version,
   );
   const renderMetrics = () => processMetrics.render();
-  const placed = config.front_threads > 1 ? await withFoundPorts(config, parts) : config;
+  const placed = config.server_threads > 1 ? await withFoundPorts(config, parts) : config;
   const others =
-    config.front_threads > 1
-      ? new FrontThreads({
+    config.server_threads > 1
+      ? new ServerThreads({
           config: placed,
           parts,
           placement,
@@ -231,14 +231,14 @@ async function startAll(
           isReady,
           compute: compute?.run ?? null,
           renderMetrics,
-          onFrontEnded: (thrown) => log.error({ err: thrown }, 'a front thread ended'),
+          onServerEnded: (thrown) => log.error({ err: thrown }, 'a server thread ended'),
         })
       : null;
   if (others !== null) {
     stops.push(() => others.stop());
     await others.open();
   }
-  const first = await Front.start({
+  const first = await ServerThread.start({
     config: placed,
     parts,
     writer,
@@ -250,21 +250,21 @@ async function startAll(
     renderMetrics,
     compute: compute?.run ?? null,
   });
-  fronts.push(first);
+  servers.push(first);
   meters.push(first);
   stops.push(() => first.stop());
   student?.connect((port, facts) => first.attachStudent(port, facts));
   first.tend();
 
   if (others !== null) {
-    // Every front lets its requests finish before the first host of actors goes: they are of all runs.
+    // Every server lets its requests finish before the first host of actors goes: they are of all runs.
     stops.push(() => others.drain());
     await others.start();
-    fronts.push(...(others.fronts as unknown as CaptureFront[]));
-    meters.push(...others.fronts);
-    for (const front of others.fronts) {
+    servers.push(...(others.servers as unknown as ThreadCapture[]));
+    meters.push(...others.servers);
+    for (const server of others.servers) {
       student?.connect((port, facts) => {
-        void front.attachStudent(Comlink.transfer(port, [port]), facts).catch(() => port.close());
+        void server.attachStudent(Comlink.transfer(port, [port]), facts).catch(() => port.close());
       });
     }
   }
@@ -379,10 +379,10 @@ async function openStudent({ relegation, log_level }: Config, log: Log): Promise
   return new StudentThread({ entry, directory, mode, key, timeout_ms, prices, log_level, log });
 }
 
-/** The kinds of `FRONT_KINDS` live on the fronts where there is an API. */
-function placeActors({ actor_threads, front_threads }: Config, parts: Parts): Placement {
+/** The kinds of `SERVER_KINDS` live on the servers where there is an API. */
+function placeActors({ actor_threads, server_threads }: Config, parts: Parts): Placement {
   const placement = { hosts: actor_threads, pins: PINS };
-  return parts.api ? { ...placement, fronts: { hosts: front_threads, kinds: FRONT_KINDS } } : placement;
+  return parts.api ? { ...placement, servers: { hosts: server_threads, kinds: SERVER_KINDS } } : placement;
 }
 
 /** The configuration with the embedded secret, where accounts are embedded and nobody else signs tokens. */

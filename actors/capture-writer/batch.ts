@@ -1,6 +1,6 @@
 /**
  * A batch of exchanges on its way to the capture writer, laid out in memory that the writer sees, too. Nothing of it waits in
- * the front thread's heap, where the collector would look at it again and again. Made on front threads, read in the capture
+ * the server thread's heap, where the collector would look at it again and again. Made on server threads, read in the capture
  * process.
  *
  * A slab: records one behind the other. A record: [u32 bytes of the head][u32 which head][u32 bytes of the text][u32 characters

@@ -7,11 +7,11 @@
  */
 import { isFailureCause } from '../../src/domain/capture-cause.ts';
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
-import type { TidyPass } from './port.ts';
+import type { TidyPass } from './adapter.ts';
 import { type Appended, CAPTURE_WRITER_KIND, type CaptureWriterProtocol } from './protocol.ts';
 
 /** Name of the port that the thread provides; see `port.ts`. */
-export const CAPTURE_LOG_PORT = 'capture_log';
+export const CAPTURE_LOG_ADAPTER = 'capture_log';
 
 interface WriterMemory {
   killed: boolean;
@@ -71,7 +71,7 @@ export const captureWriter: Writer = {
   handlers: {
     open(memory, _message, context) {
       if (memory.killed) return context.refuse(STOPPED);
-      context.io(CAPTURE_LOG_PORT, 'open', null, 'done', {
+      context.io(CAPTURE_LOG_ADAPTER, 'open', null, 'done', {
         token: context.holdReply(),
         failure: 'capture_failed',
       });
@@ -89,7 +89,7 @@ export const captureWriter: Writer = {
           ? { slabs: bodies.slice(0, slabs), cells: bodies.slice(slabs), from }
           : { slabs, places, from };
       const carry = { token: context.holdReply(), failure: 'capture_failed' };
-      context.io(CAPTURE_LOG_PORT, 'append', input, 'appended', carry);
+      context.io(CAPTURE_LOG_ADAPTER, 'append', input, 'appended', carry);
       memory.busy = true;
       memory.under_way++;
       if (!memory.tidying) {
@@ -102,14 +102,14 @@ export const captureWriter: Writer = {
     },
     flush(memory, _message, context) {
       if (memory.killed) return context.refuse(STOPPED);
-      context.io(CAPTURE_LOG_PORT, 'flush', null, 'done', {
+      context.io(CAPTURE_LOG_ADAPTER, 'flush', null, 'done', {
         token: context.holdReply(),
         failure: 'unavailable',
       });
     },
     rotate(memory, _message, context) {
       if (memory.killed) return context.refuse(STOPPED);
-      context.io(CAPTURE_LOG_PORT, 'rotate', null, 'done', {
+      context.io(CAPTURE_LOG_ADAPTER, 'rotate', null, 'done', {
         token: context.holdReply(),
         failure: 'unavailable',
       });
@@ -117,13 +117,13 @@ export const captureWriter: Writer = {
     kill(memory, _message, context) {
       memory.killed = true;
       context.cancelTimer('tidy');
-      context.io(CAPTURE_LOG_PORT, 'close', null, 'done', {
+      context.io(CAPTURE_LOG_ADAPTER, 'close', null, 'done', {
         token: context.holdReply(),
         failure: 'internal',
       });
     },
     state(_memory, _message, context) {
-      context.io(CAPTURE_LOG_PORT, 'state', null, 'done', {
+      context.io(CAPTURE_LOG_ADAPTER, 'state', null, 'done', {
         token: context.holdReply(),
         failure: 'unavailable',
       });
@@ -142,7 +142,7 @@ export const captureWriter: Writer = {
     tidy(memory, _message, context) {
       if (memory.killed) return;
       memory.busy = false;
-      context.io(CAPTURE_LOG_PORT, 'tidy', null, 'tidied');
+      context.io(CAPTURE_LOG_ADAPTER, 'tidy', null, 'tidied');
     },
     tidied(memory, outcome, context) {
       const pass = outcome.ok ? outcome.value : NOTHING_DONE;

@@ -49,7 +49,7 @@ export interface FileState extends LogState {
   memory_bytes: number;
 }
 
-/** Its methods are those of `CaptureLogPort`, but for `open`. */
+/** Its methods are those of `CaptureLogAdapter`, but for `open`. */
 export type CaptureRequest = 'open' | 'append' | 'flush' | 'rotate' | 'tidy' | 'state' | 'close' | 'ping';
 
 export type ToCapture =

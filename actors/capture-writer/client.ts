@@ -1,5 +1,5 @@
 /**
- * Asks the capture writer. The only place that makes its messages. Front threads.
+ * Asks the capture writer. The only place that makes its messages. Server threads.
  */
 import {
   CaptureFailure,
@@ -8,8 +8,8 @@ import {
   type SetApart,
 } from '../../src/domain/capture-cause.ts';
 import { CatalogueError } from '../../src/errors.ts';
+import type { ActorClient, AskOptions } from '../../src/runtime/actor-client.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
-import type { AskOptions, Front } from '../../src/runtime/front.ts';
 import { ExchangeBatch, findPlaces, SlabPool } from './batch.ts';
 import { BodyMemory } from './body-memory.ts';
 import type { MemoryPart } from './mapped-memory.ts';
@@ -42,7 +42,7 @@ const NOT_HANDLED: ReadonlyMap<string, FailureCause> = new Map([
 
 export class CaptureWriterClient {
   readonly memory: BodyMemory;
-  readonly #front: Front;
+  readonly #actors: ActorClient;
   readonly #part: MemoryPart | null;
   readonly #slabs: SlabPool;
   #killed = false;
@@ -51,8 +51,8 @@ export class CaptureWriterClient {
   #unsure: { number: number; batch: ExchangeBatch }[] = [];
 
   /** @param part of the memory that the capture process sees, where there is one */
-  constructor(front: Front, part: MemoryPart | null = null) {
-    this.#front = front;
+  constructor(actors: ActorClient, part: MemoryPart | null = null) {
+    this.#actors = actors;
     this.#part = part;
     this.memory = new BodyMemory(part);
     this.#slabs = new SlabPool(part);
@@ -60,13 +60,13 @@ export class CaptureWriterClient {
 
   /** The writer takes batches. */
   get alive(): boolean {
-    return !this.#killed && this.#front.isUp(this.#front.place(WRITER));
+    return !this.#killed && this.#actors.isUp(this.#actors.place(WRITER));
   }
 
   /** Calls `listener` whenever the writer's thread has come back. */
   onReturn(listener: () => void): void {
-    const host = this.#front.place(WRITER);
-    this.#front.onHostUp = (index) => {
+    const host = this.#actors.place(WRITER);
+    this.#actors.onHostUp = (index) => {
       if (index === host) listener();
     };
   }
@@ -154,7 +154,7 @@ export class CaptureWriterClient {
     options: AskOptions,
   ): Promise<CaptureWriterProtocol[N]['reply']> {
     try {
-      return (await this.#front.ask(WRITER, name, payload, options)) as CaptureWriterProtocol[N]['reply'];
+      return (await this.#actors.ask(WRITER, name, payload, options)) as CaptureWriterProtocol[N]['reply'];
     } catch (thrown) {
       throw toFailure(thrown);
     }

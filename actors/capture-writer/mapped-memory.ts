@@ -1,7 +1,7 @@
 /**
  * Memory that the capture process sees, too: exchanges go there as places in it, and no byte of a body through a pipe. One
- * memory a process, of a fixed length whose pages take no room until they are written to, and a part of it for each front.
- * `makeMappedMemory` on the main thread, `MemoryPart` on front threads, `viewMappedMemory` in the capture process.
+ * memory a process, of a fixed length whose pages take no room until they are written to, and a part of it for each server thread.
+ * `makeMappedMemory` on the main thread, `MemoryPart` on server threads, `viewMappedMemory` in the capture process.
  */
 import { closeSync } from 'node:fs';
 import { memoryEngine } from '../../native/memory-engine.ts';
@@ -32,12 +32,12 @@ export interface MappedMemoryPlace {
 /**
  * Makes the memory; smaller where the machine has not as much, for it counts what might be used.
  * @param queueBytes GW_MAX_QUEUE_BYTES: what the bodies in it come to at most
- * @param fronts that share it
+ * @param server threads that share it
  * @returns null where there is no such memory to be had: bodies then go through a pipe
  */
-export function makeMappedMemory(queueBytes: number, fronts: number): MappedMemory | null {
+export function makeMappedMemory(queueBytes: number, servers: number): MappedMemory | null {
   // A body lies in a cell that is up to twice as long, or longer.
-  const wanted = Math.min(2 * queueBytes + fronts * CAPTURE_MAPPED_SPARE_BYTES, CAPTURE_MAPPED_BYTES_MAX);
+  const wanted = Math.min(2 * queueBytes + servers * CAPTURE_MAPPED_SPARE_BYTES, CAPTURE_MAPPED_BYTES_MAX);
   for (let bytes = floorTo(wanted, CAPTURE_SLAB_BYTES); bytes >= CAPTURE_MAPPED_BYTES_MIN; ) {
     const made = tryMake(bytes);
     if (made !== null) return made;
@@ -86,7 +86,7 @@ export function viewMappedMemory(descriptor: number, { bytes }: MappedMemoryPlac
   return new Uint8Array(mapped.buffer, mapped.from, bytes);
 }
 
-/** A front's part. Bodies and batches are cut from runs of it. */
+/** A server thread's part. Bodies and batches are cut from runs of it. */
 export class MemoryPart {
   readonly #mapped: MappedMemory;
   readonly #end: number;
@@ -94,10 +94,10 @@ export class MemoryPart {
   /** Runs that were given back, by their length. */
   readonly #free = new Map<number, number[]>();
 
-  constructor(mapped: MappedMemory, front: number, fronts: number) {
+  constructor(mapped: MappedMemory, server: number, servers: number) {
     this.#mapped = mapped;
-    const share = floorTo(mapped.bytes / fronts, CAPTURE_SLAB_BYTES);
-    this.#next = front * share;
+    const share = floorTo(mapped.bytes / servers, CAPTURE_SLAB_BYTES);
+    this.#next = server * share;
     this.#end = this.#next + share;
   }
 

@@ -11,6 +11,7 @@ import { type FailureCause, zeroCounts } from '../../src/domain/capture-cause.ts
 import { WITHHELD_CAUSES } from '../../src/domain/exchange.ts';
 import { CAPTURE_PROCESS_HEAP_MB } from '../../src/limits.ts';
 import { createDeferred, type Deferred } from '../../src/std/deferred.ts';
+import type { CaptureLogAdapter } from './adapter.ts';
 import type { BatchMemory, BatchPlaces } from './batch.ts';
 import type {
   AppendInput,
@@ -23,7 +24,6 @@ import type {
   ToCapture,
 } from './child-protocol.ts';
 import { FaultHistory } from './fault-history.ts';
-import type { CaptureLogPort } from './port.ts';
 import type { Appended, WriterState } from './protocol.ts';
 
 /** What is told of it, for the log of this process. */
@@ -188,7 +188,7 @@ class CaptureChild {
 /** Sent by somebody, and nothing that a file brings about. */
 const OUTSIDE_SIGNALS = new Set<NodeJS.Signals>(['SIGKILL', 'SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT']);
 
-/** Has the methods of `CaptureLogPort`, and does them in the other process. */
+/** Has the methods of `CaptureLogAdapter`, and does them in the other process. */
 export class CaptureProcess {
   readonly #parts: CaptureProcessParts;
   readonly #faults = new FaultHistory();
@@ -268,15 +268,15 @@ export class CaptureProcess {
     if (this.#faults.noteDamage(performance.now())) child.kill();
   }
 
-  flush(): ReturnType<CaptureLogPort['flush']> {
+  flush(): ReturnType<CaptureLogAdapter['flush']> {
     return this.#call('flush');
   }
 
-  rotate(): ReturnType<CaptureLogPort['rotate']> {
+  rotate(): ReturnType<CaptureLogAdapter['rotate']> {
     return this.#call('rotate');
   }
 
-  tidy(): ReturnType<CaptureLogPort['tidy']> {
+  tidy(): ReturnType<CaptureLogAdapter['tidy']> {
     return this.#call('tidy');
   }
 

@@ -4,7 +4,7 @@
  */
 import type { FailureCause, PlaceCause } from '../../src/domain/capture-cause.ts';
 import { RareTelling } from '../../src/std/rare-telling.ts';
-import type { WriterEvent } from './port.ts';
+import type { WriterEvent } from './adapter.ts';
 
 /** What is needed of the process's log. */
 interface Log {

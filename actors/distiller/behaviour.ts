@@ -21,7 +21,7 @@ import type {
   RowWrite,
 } from '../../src/runtime/protocol.ts';
 import { liveEventTell } from '../live-hub/client.ts';
-import type { MergedPattern } from './port.ts';
+import type { MergedPattern } from './adapter.ts';
 import {
   DISTILLER_KIND,
   type DistillerProtocol,
@@ -36,7 +36,7 @@ import {
 } from './protocol.ts';
 
 /** Port of the thread: `distil` and `merge` of port.ts. */
-export const DISTILLATION_PORT = 'distillation';
+export const DISTILLATION_ADAPTER = 'distillation';
 
 /** Before the second attempt, before the third and so on the double. */
 const RETRY_AFTER_MS = 1_000;
@@ -179,7 +179,7 @@ function begin(state: DistillerState, context: DistillerContext<never>, token: R
   }
   const started = context.persist({ type: 'started' });
   if (started.patterns !== null) return merge(started, context, token);
-  context.io(DISTILLATION_PORT, 'distil', { key: context.self.key }, 'distilled', token);
+  context.io(DISTILLATION_ADAPTER, 'distil', { key: context.self.key }, 'distilled', token);
 }
 
 function merge(state: DistillerState, context: DistillerContext<never>, token: ReplyToken | null): void {
@@ -187,7 +187,7 @@ function merge(state: DistillerState, context: DistillerContext<never>, token: R
   if (submission === null || patterns === null) return;
   if (patterns.length === 0) return finish(state, context, [], token);
   const { org_id, project_id, trace_id } = submission;
-  context.io(DISTILLATION_PORT, 'merge', { org_id, project_id, trace_id, patterns }, 'merged', token);
+  context.io(DISTILLATION_ADAPTER, 'merge', { org_id, project_id, trace_id, patterns }, 'merged', token);
 }
 
 function finish(

@@ -1,11 +1,11 @@
 /**
- * Submits traces and reads what became of them. The only place that makes the distiller's messages. Front threads.
+ * Submits traces and reads what became of them. The only place that makes the distiller's messages. Server threads.
  */
 
 import type { Trace } from '../../src/domain/trace.ts';
 import { CatalogueError } from '../../src/errors.ts';
+import type { Asker } from '../../src/runtime/actor-client.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
-import type { Asker } from '../../src/runtime/front.ts';
 import type { TableReader } from '../../src/storage/tables.ts';
 import {
   DISTILLER_KIND,

@@ -9,7 +9,7 @@ import type { PatternCandidate } from '../../src/domain/distillation/distil.ts';
 import { cleanText, oneLine } from '../../src/domain/distillation/text.ts';
 import type { Trace } from '../../src/domain/trace.ts';
 import { DISTILL_MODEL_ANSWER_BYTES, DISTILL_MODEL_MS, PATTERN_BOUNDS } from '../../src/limits.ts';
-import type { PatternWriter } from './port.ts';
+import type { PatternWriter } from './adapter.ts';
 
 export interface ModelOptions {
   /** Base of the service, up to and with `/v1`, or the whole address of its chat completions. */

@@ -1,6 +1,6 @@
 /**
  * A trace as bytes, for the way to its actor and for the queue: JSON through zstd. Off the event loop's thread, since a
- * trace may have megabytes. Front threads and actor threads.
+ * trace may have megabytes. Server threads and actor threads.
  */
 
 import { promisify } from 'node:util';

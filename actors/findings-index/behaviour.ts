@@ -9,7 +9,7 @@ import { type Finding, matchesFilter, PathCover, scoreOf } from '../../src/domai
 import { FINDINGS_PER_CODEBASE } from '../../src/limits.ts';
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
 import type { VectorIndex } from '../../src/search/vector-index.ts';
-import { FINDINGS_PORT, type LoadedFindings, type NewVector } from './port.ts';
+import { FINDINGS_ADAPTER, type LoadedFindings, type NewVector } from './adapter.ts';
 import {
   type EmbedderFacts,
   FINDINGS_INDEX_KIND,
@@ -115,7 +115,7 @@ const WORK: Work = {
       embedder_id: vector === null ? null : embedder.id,
       vector: vector ?? new Uint8Array(0),
     };
-    context.io(FINDINGS_PORT, 'store', { codebase, seq, finding, indexed }, 'stored', { entry, vector });
+    context.io(FINDINGS_ADAPTER, 'store', { codebase, seq, finding, indexed }, 'stored', { entry, vector });
   },
 
   recall(index, { project_id, vector, top_k, score_threshold, ...filter }, context, token) {
@@ -192,7 +192,7 @@ const WORK: Work = {
     index.is_exclusive = true;
     const is_last = index.unembedded.size === new Set(vectors.map(({ seq }) => seq)).size;
     const input = { codebase, embedder_id: embedder.id, vectors, is_last };
-    context.io(FINDINGS_PORT, 'embed', input, 'vectors_stored', { token, vectors });
+    context.io(FINDINGS_ADAPTER, 'embed', input, 'vectors_stored', { token, vectors });
   },
 };
 
@@ -208,7 +208,7 @@ export function findingsIndex(
     if (!isLoaded) {
       if (!isAlone) return false;
       index.is_exclusive = true;
-      context.io(FINDINGS_PORT, 'load', request.codebase, 'loaded', waiting);
+      context.io(FINDINGS_ADAPTER, 'load', request.codebase, 'loaded', waiting);
       return true;
     }
     if (EXCLUSIVE.has(name) ? !isAlone : name === 'store' && index.is_exclusive) return false;
@@ -371,7 +371,7 @@ function remove(
     return;
   }
   index.is_exclusive = true;
-  context.io(FINDINGS_PORT, 'remove', { codebase, seqs }, 'removed', { token, seqs });
+  context.io(FINDINGS_ADAPTER, 'remove', { codebase, seqs }, 'removed', { token, seqs });
 }
 
 /** Whether a failed write has happened is not known: the next message reads the rows again. */

@@ -1,10 +1,10 @@
-/** Asks findings indexes. The only place that makes their messages. Front threads. */
+/** Asks findings indexes. The only place that makes their messages. Server threads. */
 
 import type { Codebase, Finding, FindingFilter } from '../../src/domain/finding.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { FINDINGS_PER_CODEBASE } from '../../src/limits.ts';
+import type { Asker } from '../../src/runtime/actor-client.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
-import type { Asker } from '../../src/runtime/front.ts';
 import type { TableReader } from '../../src/storage/tables.ts';
 import {
   type CodebaseRow,

@@ -1,7 +1,7 @@
 /**
  * The live hub of an organization: gives each event its number, keeps the last ones in memory, publishes it. Numbers
  * are reserved in blocks, so that a restart goes on above every number that was ever told and only one event in a
- * block waits for the disk. Front threads.
+ * block waits for the disk. Server threads.
  */
 
 import { encodeLiveData } from '../../src/domain/live-event.ts';

@@ -1,11 +1,11 @@
 /**
- * Tells live hubs what happened, and reads them. The only place that makes their messages: front threads use the two
+ * Tells live hubs what happened, and reads them. The only place that makes their messages: server threads use the two
  * classes, behaviours pass `liveEventTell` to their context.
  */
 
 import { boundLiveEvent, type LiveEvent } from '../../src/domain/live-event.ts';
 import { CatalogueError } from '../../src/errors.ts';
-import type { Asker } from '../../src/runtime/front.ts';
+import type { Asker } from '../../src/runtime/actor-client.ts';
 import type { ActorAddress } from '../../src/runtime/protocol.ts';
 import {
   LIVE_HUB_KIND,
@@ -54,7 +54,7 @@ export class LiveHubClient {
   }
 }
 
-/** Reaches actors and hears what they publish: the runtime's Front. */
+/** Reaches actors and hears what they publish: the runtime's ActorClient. */
 export interface SubscribingAsker extends Asker {
   subscribe(topic: string, listener: (payload: unknown) => void): () => void;
 }

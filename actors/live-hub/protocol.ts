@@ -1,6 +1,6 @@
 /**
  * What a live hub understands. One actor an organization, its key the organization's id: it numbers the events, keeps
- * the last ones, and publishes each to the fronts that have readers. Any thread.
+ * the last ones, and publishes each to the server threads that have readers. Any thread.
  */
 
 import type { LiveEvent } from '../../src/domain/live-event.ts';

@@ -1,4 +1,4 @@
-/** The last events of an organization, bounded by number and bytes, read from any id on. Front threads. */
+/** The last events of an organization, bounded by number and bytes, read from any id on. Server threads. */
 
 import type { NumberedEvent, ReplayReply } from './protocol.ts';
 

@@ -8,7 +8,7 @@ import { liveEventTell } from '../live-hub/client.ts';
 import { type MergedPattern, PATTERN_INDEX_KIND, type PatternIndexProtocol } from './protocol.ts';
 
 /** Name of the port that the thread provides; see `port.ts`. */
-export const PATTERN_STORE_PORT = 'pattern_store';
+export const PATTERN_STORE_ADAPTER = 'pattern_store';
 
 /** What is told of imported patterns, in their order. */
 interface Told {
@@ -31,21 +31,21 @@ export const patternIndex: Index = {
 
   handlers: {
     open(_state, _message, context) {
-      context.io(PATTERN_STORE_PORT, 'open', null, 'opened');
+      context.io(PATTERN_STORE_ADAPTER, 'open', null, 'opened');
       context.reply(null);
     },
     retrieve(_state, request, context) {
-      context.io(PATTERN_STORE_PORT, 'retrieve', request, 'done', context.holdReply());
+      context.io(PATTERN_STORE_ADAPTER, 'retrieve', request, 'done', context.holdReply());
     },
     add(_state, { scope, patterns }, context) {
       const failure_types = patterns.map(({ source_trace_id, failure_type }) =>
         source_trace_id === null ? failure_type : null,
       );
       const carry = { token: context.holdReply(), told: { scope, failure_types } };
-      context.io(PATTERN_STORE_PORT, 'add', { scope, patterns }, 'added', carry);
+      context.io(PATTERN_STORE_ADAPTER, 'add', { scope, patterns }, 'added', carry);
     },
     state(_state, _message, context) {
-      context.io(PATTERN_STORE_PORT, 'state', null, 'done', context.holdReply());
+      context.io(PATTERN_STORE_ADAPTER, 'state', null, 'done', context.holdReply());
     },
   },
 

@@ -1,8 +1,8 @@
-/** Asks the pattern index. The only place that makes its messages. Front threads; actor threads that have an asker. */
+/** Asks the pattern index. The only place that makes its messages. Server threads; actor threads that have an asker. */
 import { type NewPattern, ownScope, type PatternScope } from '../../src/domain/pattern.ts';
 import { CatalogueError } from '../../src/errors.ts';
+import type { Asker } from '../../src/runtime/actor-client.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
-import type { Asker } from '../../src/runtime/front.ts';
 import type { ActorAddress } from '../../src/runtime/protocol.ts';
 import {
   type FoundMatches,

@@ -89,8 +89,8 @@ export class PatternIntake {
         }
         while (home.index.unlinked > UNLINKED_MAX && home.index.tend(STRETCH_MS)) await nextTurn();
         const vector = vectors.search[at]!;
-        const twin = await this.#findTwin(home, vector, vectors.whole[at]!, drafts, known);
-        outcomes.push(this.#decide(home, pattern, vector, twin, drafts, sources, entered));
+        const duplicate = await this.#findDuplicate(home, vector, vectors.whole[at]!, drafts, known);
+        outcomes.push(this.#decide(home, pattern, vector, duplicate, drafts, sources, entered));
       }
       await this.#write(drafts, sources, more(outcomes));
     } catch (thrown) {
@@ -106,7 +106,7 @@ export class PatternIntake {
     home: Scope,
     pattern: AddedPattern,
     vector: Float32Array,
-    twin: Draft | null,
+    duplicate: Draft | null,
     drafts: Map<string, Draft>,
     sources: Map<string, { row: RowKey; value: SourceRow }>,
     entered: number[],
@@ -121,8 +121,8 @@ export class PatternIntake {
     }
     const now = new Date(clock.wallMs()).toISOString();
     let outcome: MergedPattern;
-    if (twin !== null) {
-      const { pattern: known } = twin;
+    if (duplicate !== null) {
+      const { pattern: known } = duplicate;
       const isNew = trace === null || !known.sources.includes(trace);
       const merged = {
         ...known,
@@ -131,7 +131,7 @@ export class PatternIntake {
           trace !== null && isNew ? [...known.sources, trace].slice(-PATTERN_SOURCES_KEPT) : known.sources,
         updated_at: now,
       };
-      drafts.set(known.pattern_id, { ...twin, pattern: merged });
+      drafts.set(known.pattern_id, { ...duplicate, pattern: merged });
       outcome = { pattern_id: known.pattern_id, created: false };
     } else {
       const created: Pattern = {
@@ -152,7 +152,7 @@ export class PatternIntake {
   }
 
   /** The stored or drafted pattern with nearly the same situation: among those that are found, by the whole of it. */
-  async #findTwin(
+  async #findDuplicate(
     home: Scope,
     vector: Float32Array,
     whole: Float32Array,

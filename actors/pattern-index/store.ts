@@ -16,7 +16,7 @@ import { situationVectorsId } from '../../src/domain/situation-vectors.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { EMBEDDINGS_REMEMBERED } from '../../src/limits.ts';
 import type { RowKey } from '../../src/runtime/protocol.ts';
-import { TurnQueue } from '../../src/std/turn-queue.ts';
+import { TickQueue } from '../../src/std/tick-queue.ts';
 import { GraphKeeper } from './graph-keeper.ts';
 import { takeImports } from './imports.ts';
 import { cleanAdded, PatternIntake } from './intake.ts';
@@ -44,7 +44,7 @@ export class PatternStore {
   readonly #reembedding: Reembedding;
   readonly #queries: RememberedEmbedder;
   /** Vectors come many at a time; were their searches made in one go, the first answer would wait for the last. */
-  readonly #turns = new TurnQueue();
+  readonly #turns = new TickQueue();
   readonly #loaded: Promise<void>;
   /** Loaded, and with the graphs that were on the disk: new patterns are taken from then on. */
   readonly #ready: Promise<void>;

@@ -1,11 +1,11 @@
 /**
  * Asks rate buckets: through memory that all threads share, and where a key has no place there, through its actor. The
- * only place that makes their messages. Front threads.
+ * only place that makes their messages. Server threads.
  */
 import { hash } from 'node:crypto';
 import { CatalogueError } from '../../src/errors.ts';
 import { RATE_SLOTS } from '../../src/limits.ts';
-import type { Asker } from '../../src/runtime/front.ts';
+import type { Asker } from '../../src/runtime/actor-client.ts';
 import { RecentMap } from '../../src/std/recent-map.ts';
 import { RATE_BUCKET_KIND, type RateBucketProtocol, type RateLimit, type TakeReply } from './protocol.ts';
 import { RATE_SLOTS_KEY, RATE_SLOTS_KIND, type SlotReply } from './slots-protocol.ts';

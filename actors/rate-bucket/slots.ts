@@ -6,7 +6,7 @@
 import type { Behaviour, Outcome, ReplyToken } from '../../src/runtime/protocol.ts';
 import {
   RATE_SLOTS_KIND,
-  RATE_TABLE_PORT,
+  RATE_TABLE_ADAPTER,
   type RateSlotsProtocol,
   type SlotReply,
 } from './slots-protocol.ts';
@@ -71,14 +71,14 @@ export function rateSlots(total: number): Behaviour<RateSlotsProtocol, Slots, ne
         if (slot === undefined) {
           if (!slots.isReclaiming && context.monotonic_ms >= slots.reclaim_after_ms) {
             slots.isReclaiming = true;
-            context.io(RATE_TABLE_PORT, 'findIdle', null, 'reclaimed');
+            context.io(RATE_TABLE_ADAPTER, 'findIdle', null, 'reclaimed');
           }
           context.reply({ slot: null });
           return;
         }
         slots.owned.set(key, null);
         slots.waiting.set(key, [context.holdReply()]);
-        context.io(RATE_TABLE_PORT, 'open', slot, 'opened', { key, slot });
+        context.io(RATE_TABLE_ADAPTER, 'open', slot, 'opened', { key, slot });
       },
     },
 
@@ -115,7 +115,7 @@ export function rateSlots(total: number): Behaviour<RateSlotsProtocol, Slots, ne
 }
 
 /** The table as the actor's port. */
-export function rateTablePort(table: RateTable) {
+export function rateTableAdapter(table: RateTable) {
   return {
     open: async (slot: number): Promise<number> => table.open(slot),
     findIdle: async (): Promise<number[]> => table.findIdle(IDLE_MS, RECLAIM_MAX),

@@ -1,7 +1,7 @@
 /**
  * A run: takes its start, its steps in whatever order and however often, its finish, and says how it stands. Every
  * step is scored once, here, and its answer stored beside it: a step that comes again is answered from storage, so
- * nothing of it stays in memory. Front threads.
+ * nothing of it stays in memory. Server threads.
  *
  * Whether a step is new is known at once when its index is greater than all before. Any other is looked up: io is
  * performed only when what was recorded before is stored, so a first step that is still on its way is found too.
@@ -28,12 +28,12 @@ import { STEP_COPY } from '../../src/limits.ts';
 import { areFreeOfKeys, maskText, maskValue } from '../../src/redaction/mask.ts';
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
 import { liveEventTell } from '../live-hub/client.ts';
-import type { AnswerRequest } from './port.ts';
+import type { AnswerRequest } from './adapter.ts';
 import { RUN_KIND, RUN_REFUSALS, type RunProtocol, type RunRefusalCode, unpackStep } from './protocol.ts';
 import { projectRun } from './rows.ts';
 
-/** Name of the port that reads answers; an object with the methods of StepAnswersPort. */
-export const STEP_ANSWERS_PORT = 'step-answers';
+/** Name of the port that reads answers; an object with the methods of StepAnswersAdapter. */
+export const STEP_ANSWERS_ADAPTER = 'step-answers';
 
 const COPIED = Object.entries(STEP_COPY) as [keyof StepCopy, number][];
 /** How far beyond a cut a secret is looked for: longer than any key, and most tokens. */
@@ -168,7 +168,7 @@ function lookUp(state: RunState, token: ReplyToken, step: StepEvent, context: Ru
   const { org_id, run_id } = state.facts!;
   const request: AnswerRequest = { org_id, run_id, step_index: step.step_index };
   const { late_steps } = state;
-  context.io(STEP_ANSWERS_PORT, 'read', request, 'looked_up', { token, step, late_steps });
+  context.io(STEP_ANSWERS_ADAPTER, 'read', request, 'looked_up', { token, step, late_steps });
 }
 
 function toEvent(step: MonitorStep, atMs: number): StepEvent {

@@ -1,9 +1,9 @@
-/** Asks runs. The only place that makes their messages. Front threads. */
+/** Asks runs. The only place that makes their messages. Server threads. */
 import type { MonitorStep } from '../../src/domain/monitors/digest.ts';
 import type { RunStart } from '../../src/domain/run.ts';
 import { CatalogueError } from '../../src/errors.ts';
+import type { Asker } from '../../src/runtime/actor-client.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
-import type { Asker } from '../../src/runtime/front.ts';
 import {
   type EvaluateReply,
   packStep,

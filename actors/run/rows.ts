@@ -1,4 +1,4 @@
-/** The rows that a run's events bring: what others find of it in tables. Pure; front threads. */
+/** The rows that a run's events bring: what others find of it in tables. Pure; server threads. */
 import { type RunEvent, type RunState, renderScores, toTimestamp, totalsOf } from '../../src/domain/run.ts';
 import {
   RUN_STARTS,

@@ -1,7 +1,7 @@
-/** Asks usage meters. The only place that makes their messages. Front threads. */
+/** Asks usage meters. The only place that makes their messages. Server threads. */
 import type { UsageCounts } from '../../src/domain/usage.ts';
 import { CatalogueError } from '../../src/errors.ts';
-import type { Asker } from '../../src/runtime/front.ts';
+import type { Asker } from '../../src/runtime/actor-client.ts';
 import { type InterveneReply, USAGE_METER_KIND, type UsageMeterProtocol } from './protocol.ts';
 
 export type { InterveneReply } from './protocol.ts';

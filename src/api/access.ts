@@ -1,6 +1,6 @@
 /**
  * Who may do what, where: the one place that turns the permission table into 403 and 404. Whoever does not belong to an
- * organization reads the same as for one that is not there. Front threads.
+ * organization reads the same as for one that is not there. Server threads.
  */
 import type { AuditActor, Organization, User } from '../domain/account.ts';
 import { isAllowed, type Permission } from '../domain/permissions.ts';

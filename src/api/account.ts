@@ -1,4 +1,4 @@
-/** Handlers of `contract/account.ts`. Front threads. */
+/** Handlers of `contract/account.ts`. Server threads. */
 import type { z } from 'zod';
 import type { ACCOUNT, bootstrapOut, userOut } from '../contract/account.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';

@@ -1,4 +1,4 @@
-/** Handlers of `contract/api-keys.ts`. Front threads. */
+/** Handlers of `contract/api-keys.ts`. Server threads. */
 import type { z } from 'zod';
 import { makeApiKey } from '../auth/api-key.ts';
 import {

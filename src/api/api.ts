@@ -1,4 +1,4 @@
-/** The whole API as one function from a request to its answer. Front threads. */
+/** The whole API as one function from a request to its answer. Server threads. */
 import type { AllowedHosts } from '../http/allowed-hosts.ts';
 import { CorsPolicy } from '../http/cors.ts';
 import { type ApiDispatch, compileDispatch } from './dispatch.ts';

@@ -1,4 +1,4 @@
-/** The checks of one front thread, made from the configuration. Front threads. */
+/** The checks of one server thread, made from the configuration. Server threads. */
 import { SharedRateLimiter } from '../../actors/rate-bucket/client.ts';
 import { ApiKeys } from '../auth/api-keys.ts';
 import { Authenticator, type CredentialKind } from '../auth/authenticator.ts';
@@ -8,14 +8,14 @@ import { Revocations } from '../auth/revocations.ts';
 import { StaticKeys } from '../auth/static-keys.ts';
 import { UserTokens } from '../auth/user-tokens.ts';
 import type { Config } from '../config.ts';
-import type { Asker } from '../runtime/front.ts';
+import type { Asker } from '../runtime/actor-client.ts';
 import type { Stores } from '../storage/stores.ts';
 import { FailedSignIns } from './failed-sign-ins.ts';
 import { tableMemberships } from './memberships.ts';
 import type { Checks } from './pipeline.ts';
 import { RateHeaders, type RateLimiter, type RateOutcome } from './rate-limiter.ts';
 
-/** Memory that all front threads of the process share. */
+/** Memory that all server threads of the process share. */
 export interface SharedMemory {
   /** Rate buckets (actors/rate-bucket/table.ts). */
   rate_table: SharedArrayBuffer;

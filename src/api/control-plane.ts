@@ -1,4 +1,4 @@
-/** The control plane's part of the API's table: every dashboard route with its handler, and the webhooks. Front threads. */
+/** The control plane's part of the API's table: every dashboard route with its handler, and the webhooks. Server threads. */
 import { Revocations } from '../auth/revocations.ts';
 import type { PaymentProcessor, WebhookVerifier } from '../billing/processor.ts';
 import { ACCOUNT } from '../contract/account.ts';
@@ -30,11 +30,11 @@ export interface ControlPlane {
   /** null: no STRIPE_SECRET_KEY. */
   processor: PaymentProcessor | null;
   webhooks: WebhookVerifier;
-  /** Shared by all front threads (src/auth/revocations.ts). */
+  /** Shared by all server threads (src/auth/revocations.ts). */
   revocations: SharedArrayBuffer;
-  /** Shared by all front threads (user-epochs.ts). */
+  /** Shared by all server threads (user-epochs.ts). */
   user_epochs: SharedArrayBuffer;
-  /** Waits until what other front threads have counted can be read here; absent where there are none. */
+  /** Waits until what other server threads have counted can be read here; absent where there are none. */
   settle?: () => Promise<void>;
   clock?: Clock;
 }

@@ -1,6 +1,6 @@
 /**
  * The dashboard's files (src/dashboard), read once at start and served as they are: a page that calls this API with the
- * user's own token. Front threads.
+ * user's own token. Server threads.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { extname } from 'node:path';

@@ -1,4 +1,4 @@
-/** From a request to the answer of its route: matching, 404, 405, and errors as `{"detail": …}`. Front threads. */
+/** From a request to the answer of its route: matching, 404, 405, and errors as `{"detail": …}`. Server threads. */
 import { pathsOf } from '../contract/endpoint.ts';
 import {
   type ApiReply,

@@ -1,4 +1,4 @@
-/** The interface description as one page that needs neither script nor network. Made once at start. Front threads. */
+/** The interface description as one page that needs neither script nor network. Made once at start. Server threads. */
 
 type Json = Record<string, unknown>;
 

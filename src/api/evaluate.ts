@@ -1,5 +1,5 @@
 /**
- * Handler of `contract/evaluate.ts`: posted steps are scored here, a run's own by its actor. Front threads.
+ * Handler of `contract/evaluate.ts`: posted steps are scored here, a run's own by its actor. Server threads.
  */
 import type { z } from 'zod';
 import { LiveHubClient } from '../../actors/live-hub/client.ts';
@@ -10,7 +10,7 @@ import type { HandlersOf } from '../contract/handler.ts';
 import { evaluateSteps } from '../domain/evaluation.ts';
 import { toTimestamp } from '../domain/run.ts';
 import { projectOf } from '../domain/tenant.ts';
-import type { Asker } from '../runtime/front.ts';
+import type { Asker } from '../runtime/actor-client.ts';
 import type { Tables } from '../storage/tables.ts';
 import { findProfile } from './profiles.ts';
 

@@ -1,6 +1,6 @@
 /**
  * Handlers of `contract/experiments.ts`. A report reads one row a run, in pages with turns in between, so that a large
- * experiment delays its own reader alone. Front threads.
+ * experiment delays its own reader alone. Server threads.
  */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';

@@ -1,6 +1,6 @@
 /**
- * How many credentials that are not valid an address may try: a bucket an address, counted over all front threads. What
- * is valid is never looked up here, so that nobody is kept out by a neighbour behind the same address. Front threads.
+ * How many credentials that are not valid an address may try: a bucket an address, counted over all server threads. What
+ * is valid is never looked up here, so that nobody is kept out by a neighbour behind the same address. Server threads.
  */
 import { SharedBuckets } from '../../actors/rate-bucket/client.ts';
 import { FAILED_SIGN_INS } from '../limits.ts';
@@ -9,7 +9,7 @@ export class FailedSignIns {
   readonly #buckets: SharedBuckets;
 
   /**
-   * @param memory that all front threads share
+   * @param memory that all server threads share
    * @param ratePerS failures a second that an address may go on with, once its burst is used up
    */
   constructor(memory: SharedArrayBuffer, ratePerS: number) {

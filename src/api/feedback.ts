@@ -1,4 +1,4 @@
-/** Handlers of `contract/feedback.ts`. Front threads. */
+/** Handlers of `contract/feedback.ts`. Server threads. */
 import type { FEEDBACK } from '../contract/feedback.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
 import { maskSecrets } from '../domain/distillation/text.ts';

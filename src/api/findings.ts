@@ -1,4 +1,4 @@
-/** Handlers of `contract/findings.ts`. Front threads. */
+/** Handlers of `contract/findings.ts`. Server threads. */
 
 import type { FindingPlace, FindingsClient, FindingsScope } from '../../actors/findings-index/client.ts';
 import type { FINDINGS } from '../contract/findings.ts';

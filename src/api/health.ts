@@ -1,4 +1,4 @@
-/** Handlers of `contract/health.ts`, but for the description itself. Front threads. */
+/** Handlers of `contract/health.ts`, but for the description itself. Server threads. */
 
 import type { z } from 'zod';
 import type { healthBody, readyBody } from '../contract/health.ts';

@@ -1,6 +1,6 @@
 /**
- * The readers of the live stream on this front thread: one subscription an organization that has any, each event
- * encoded once and written to all of them, one timer for every heartbeat. Front threads.
+ * The readers of the live stream on this server thread: one subscription an organization that has any, each event
+ * encoded once and written to all of them, one timer for every heartbeat. Server threads.
  *
  * Nothing is missed and nothing told twice, whatever is lost on the way from the hub: each publication names the one
  * before it, and whoever has not heard that one asks the hub for what lies between. A reader that comes (back) reads

@@ -1,4 +1,4 @@
-/** Who belongs to which organization, for JWTs on `/v1`: out of the control plane's records. Front threads. */
+/** Who belongs to which organization, for JWTs on `/v1`: out of the control plane's records. Server threads. */
 import type { MembershipReader } from '../auth/membership.ts';
 import { roleOf } from '../storage/accounts/organizations.ts';
 import { findUserId } from '../storage/accounts/users.ts';

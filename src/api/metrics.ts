@@ -1,6 +1,6 @@
 /**
- * What `/metrics` tells, in the text format of Prometheus. Each front thread counts its own requests; the main thread
- * adds them up and puts its own beside them: processor time and memory, actors, capture. Front threads and main thread.
+ * What `/metrics` tells, in the text format of Prometheus. Each server thread counts its own requests; the main thread
+ * adds them up and puts its own beside them: processor time and memory, actors, capture. Server threads and main thread.
  */
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import { CAPTURE_REASONS, CAPTURE_STATUSES, type CaptureHealth } from '../domain/capture-health.ts';
@@ -29,7 +29,7 @@ interface RouteMeters {
 const REQUESTS = 'understudy_http_requests_total';
 const DURATIONS = 'understudy_http_request_duration_seconds';
 
-/** Requests of one front thread. */
+/** Requests of one server thread. */
 export class ApiMetrics {
   /** By route, then by method. */
   readonly #routes = new Map<string, Map<string, RouteMeters>>();
@@ -109,8 +109,8 @@ export class ApiMetrics {
 
 /** Where the main thread finds what it adds. Each may fail: its metrics are missing then, the others are there. */
 export interface MetricsSources {
-  /** Of every front thread. */
-  fronts(): Promise<MetricsData>[];
+  /** Of every server thread. */
+  servers(): Promise<MetricsData>[];
   actors(): Promise<(HostStats | null)[]>;
   /** Of both ports. */
   connections?(): ConnectionCounts;
@@ -197,9 +197,9 @@ export class ProcessMetrics {
   }
 
   async #render(): Promise<string> {
-    const { fronts, actors, capture, connections } = this.#sources;
+    const { servers, actors, capture, connections } = this.#sources;
     const [requests, hosts, stats] = await Promise.all([
-      Promise.allSettled(fronts()),
+      Promise.allSettled(servers()),
       actors().catch((): null[] => []),
       capture()?.catch(() => null) ?? null,
     ]);

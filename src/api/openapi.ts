@@ -1,6 +1,6 @@
 /**
  * The interface description: OpenAPI 3.1 (whose schemas are JSON Schema 2020-12) made from the declared endpoints.
- * Made once at start. Front threads.
+ * Made once at start. Server threads.
  */
 
 import { z } from 'zod';

@@ -1,6 +1,6 @@
 /**
  * Handlers of `contract/organizations.ts`. What is checked and what is changed is one transaction, the audit entry with
- * it. Front threads.
+ * it. Server threads.
  */
 import type { z } from 'zod';
 import type { Revocations } from '../auth/revocations.ts';

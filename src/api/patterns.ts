@@ -1,4 +1,4 @@
-/** Handler of `contract/patterns.ts`. Front threads. */
+/** Handler of `contract/patterns.ts`. Server threads. */
 import type { MergedPattern } from '../../actors/pattern-index/client.ts';
 import type { HandlersOf } from '../contract/handler.ts';
 import type { PATTERNS } from '../contract/patterns.ts';

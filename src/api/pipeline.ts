@@ -1,6 +1,6 @@
 /**
  * The checks that every request on a `bearer` endpoint passes before its handler, in the order of the decisions:
- * (body size 413) → credential 401 → rate 429 → JSON syntax 400 → schema 422 → access 403/404 → the work. Front threads.
+ * (body size 413) → credential 401 → rate 429 → JSON syntax 400 → schema 422 → access 403/404 → the work. Server threads.
  */
 import { z } from 'zod';
 import type { Authenticator } from '../auth/authenticator.ts';

@@ -1,4 +1,4 @@
-/** Handlers of `contract/profiles.ts`, and the look-up of a run's profile. Front threads. */
+/** Handlers of `contract/profiles.ts`, and the look-up of a run's profile. Server threads. */
 import { isDeepStrictEqual } from 'node:util';
 import type { HandlersOf } from '../contract/handler.ts';
 import type { PROFILES } from '../contract/profiles.ts';

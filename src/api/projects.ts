@@ -1,4 +1,4 @@
-/** Handlers of `contract/projects.ts`. Front threads. */
+/** Handlers of `contract/projects.ts`. Server threads. */
 import type { z } from 'zod';
 import { countLiveKeys, endKey, liveKeysOf } from '../auth/key-store.ts';
 import type { Revocations } from '../auth/revocations.ts';

@@ -1,4 +1,4 @@
-/** What the API's checks need of a limiter, and how an answer tells of it. Front threads. */
+/** What the API's checks need of a limiter, and how an answer tells of it. Server threads. */
 import type { ApiReply } from '../contract/route.ts';
 
 /** One take's outcome. */

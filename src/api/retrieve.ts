@@ -1,4 +1,4 @@
-/** Handler of `contract/retrieve.ts`: search, then the texts, the meter, and the answer. Front threads. */
+/** Handler of `contract/retrieve.ts`: search, then the texts, the meter, and the answer. Server threads. */
 import type { FoundMatches, RetrieveRequest } from '../../actors/pattern-index/client.ts';
 import type { InterveneReply } from '../../actors/usage-meter/client.ts';
 import type { HandlersOf } from '../contract/handler.ts';

@@ -1,6 +1,6 @@
 /**
  * The API's table: every declared endpoint with its handler. A part of the product adds one line: its table bound to
- * its handlers. Front threads.
+ * its handlers. Server threads.
  */
 import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
 import { UsageMeterClient } from '../../actors/usage-meter/client.ts';
@@ -18,7 +18,7 @@ import { RUNS } from '../contract/runs.ts';
 import { STREAM } from '../contract/stream.ts';
 import { TRACES } from '../contract/traces.ts';
 import { DEFAULT_PLAN_CAPS } from '../domain/plans.ts';
-import type { Asker } from '../runtime/front.ts';
+import type { Asker } from '../runtime/actor-client.ts';
 import { planReader } from '../storage/accounts/subscriptions.ts';
 import type { Stores } from '../storage/stores.ts';
 import { type ControlPlane, controlPlaneRoutes } from './control-plane.ts';

@@ -12,7 +12,7 @@ import { findBuiltInProfile } from '../domain/monitors/profiles.ts';
 import type { RunFacts, RunStart } from '../domain/run.ts';
 import { projectOf, type Tenant } from '../domain/tenant.ts';
 import { RUN_IDS_BYTES_MAX } from '../limits.ts';
-import type { Asker } from '../runtime/front.ts';
+import type { Asker } from '../runtime/actor-client.ts';
 import type { Tables } from '../storage/tables.ts';
 import { findProfile } from './profiles.ts';
 

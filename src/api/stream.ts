@@ -1,4 +1,4 @@
-/** Handler of `contract/stream.ts`. Front threads. */
+/** Handler of `contract/stream.ts`. Server threads. */
 
 import type { HandlersOf } from '../contract/handler.ts';
 import type { STREAM } from '../contract/stream.ts';

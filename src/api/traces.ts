@@ -1,6 +1,6 @@
 /**
  * Handlers of `contract/traces.ts`. A trace is read, bounded and freed of secrets here, before it goes anywhere else.
- * Front threads.
+ * Server threads.
  */
 
 import type { z } from 'zod';
@@ -10,7 +10,7 @@ import type { TRACES, traceBody } from '../contract/traces.ts';
 import { projectOf } from '../domain/tenant.ts';
 import { fingerprintBody, readCallTrace, readLegacyTrace, type Trace } from '../domain/trace.ts';
 import { CatalogueError } from '../errors.ts';
-import type { Asker } from '../runtime/front.ts';
+import type { Asker } from '../runtime/actor-client.ts';
 import type { Tables } from '../storage/tables.ts';
 
 /** Whose trace it is says the credential, not the body. */

@@ -1,4 +1,4 @@
-/** Handlers of `contract/usage.ts`. Front threads. */
+/** Handlers of `contract/usage.ts`. Server threads. */
 import { countLiveKeys } from '../auth/key-store.ts';
 import type { USAGE_ROUTES } from '../contract/usage.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
@@ -15,7 +15,7 @@ import { chooseOrganization, chooseProject } from './access.ts';
 
 export interface UsageServices {
   stores: Stores;
-  /** Waits until what other front threads have counted can be read here; absent where there are none. */
+  /** Waits until what other server threads have counted can be read here; absent where there are none. */
   settle?: () => Promise<void>;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Tells all front threads that a user changed something: what a thread remembers of that user is then stale. A user has
+ * Tells all server threads that a user changed something: what a thread remembers of that user is then stale. A user has
  * one of a fixed number of counters, shared with others: at worst something fresh is looked up again. Any thread.
  */
 import { hash } from 'node:crypto';

@@ -1,6 +1,6 @@
 /**
  * The checks that every request on a dashboard route passes before its handler, in the order of the decisions:
- * credential 401 → rate 429 → JSON syntax 400 → schema 422 → access 403 → the work. Front threads.
+ * credential 401 → rate 429 → JSON syntax 400 → schema 422 → access 403 → the work. Server threads.
  */
 import type { UserIdentity } from '../auth/principal.ts';
 import { cutCharacters } from '../contract/fields.ts';

@@ -1,4 +1,4 @@
-/** Per-customer keys as credentials: the key's scope is the tenant (document 2, Authentication). Front threads. */
+/** Per-customer keys as credentials: the key's scope is the tenant (document 2, Authentication). Server threads. */
 import { CatalogueError } from '../errors.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { hashApiKey, isApiKey } from './api-key.ts';

@@ -1,6 +1,6 @@
 /**
  * From an `Authorization` header to who sends the request. The kinds of credential that are on are the operator's
- * choice; a token never chooses how it is verified. Front threads.
+ * choice; a token never chooses how it is verified. Server threads.
  */
 import { CatalogueError } from '../errors.ts';
 import { CREDENTIAL_CHARACTERS } from '../limits.ts';

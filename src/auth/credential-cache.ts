@@ -1,6 +1,6 @@
 /**
  * What a thread remembers of credentials that it has verified, by their digest: bounded in number and age, and all of
- * it forgotten when anything is revoked in this process. Front threads.
+ * it forgotten when anything is revoked in this process. Server threads.
  */
 import { hash } from 'node:crypto';
 import { CREDENTIAL_CACHE } from '../limits.ts';

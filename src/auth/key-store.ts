@@ -1,6 +1,6 @@
 /**
  * Where per-customer keys are kept: by hash, which is how a request finds them, with what else points at them. One
- * implementation on tables of rows, which have a twin in memory. Any thread.
+ * implementation on tables of rows, which have a reference in memory. Any thread.
  */
 import { KEYS_PER_ORG_MAX } from '../limits.ts';
 import { countRow, countRows, type Listing, type Page } from '../storage/accounts/page.ts';

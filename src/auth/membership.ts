@@ -1,4 +1,4 @@
-/** Who belongs to which organization: what the API's checks need of the control plane. Types; front threads. */
+/** Who belongs to which organization: what the API's checks need of the control plane. Types; server threads. */
 import type { Role } from '../domain/role.ts';
 import type { UserIdentity } from './principal.ts';
 

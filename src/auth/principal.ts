@@ -1,4 +1,4 @@
-/** Who sends a request, as far as the credential itself says. Types; front threads. */
+/** Who sends a request, as far as the credential itself says. Types; server threads. */
 
 /** One of the operator's own keys (SVC_KEYS). */
 export interface StaticPrincipal {

@@ -1,4 +1,4 @@
-/** The operator's own keys (SVC_KEYS): for self-hosting, CI and development. Front threads. */
+/** The operator's own keys (SVC_KEYS): for self-hosting, CI and development. Server threads. */
 import { hash, timingSafeEqual } from 'node:crypto';
 import type { CredentialKind } from './authenticator.ts';
 import type { StaticPrincipal } from './principal.ts';

@@ -1,6 +1,6 @@
 /**
  * The identity provider's JWTs as credentials: a signed-in user. Which keys and algorithms verify them is the
- * operator's configuration; what a token says of itself only picks among the provider's own keys. Front threads.
+ * operator's configuration; what a token says of itself only picks among the provider's own keys. Server threads.
  */
 
 import { hash } from 'node:crypto';

@@ -1,4 +1,4 @@
-/** What the control plane needs of a payment processor. Types; front threads. */
+/** What the control plane needs of a payment processor. Types; server threads. */
 
 /** An event of a webhook whose signature holds. */
 export interface ProcessorEvent {

@@ -1,6 +1,6 @@
 /**
  * Stripe as the payment processor, through its official library (docs.stripe.com/api, docs.stripe.com/webhooks).
- * Front threads.
+ * Server threads.
  */
 import Stripe from 'stripe';
 import { CatalogueError } from '../errors.ts';

@@ -1,6 +1,6 @@
 /**
  * What stands behind a declared route: a function from the checked request to an answer. The table of handlers has the
- * keys of the table of endpoints, so a missing one does not compile. Types; front threads.
+ * keys of the table of endpoints, so a missing one does not compile. Types; server threads.
  */
 import type { z } from 'zod';
 import type { Tenant } from '../domain/tenant.ts';

@@ -1,6 +1,6 @@
 /**
  * What passes between the HTTP server and a handler of the API: plain data both ways, so that a handler can be called
- * without a server. Types and small rules; front threads.
+ * without a server. Types and small rules; server threads.
  */
 
 import type { Endpoint } from './endpoint.ts';

@@ -1,6 +1,6 @@
 /**
  * What stands behind a dashboard route (`auth: 'user'`): a function from the checked request of a signed-in user to an
- * answer. Types; front threads.
+ * answer. Types; server threads.
  */
 import type { User } from '../domain/account.ts';
 import type { Endpoint } from './endpoint.ts';

@@ -1,6 +1,6 @@
 /**
  * How capture is doing, in one word with reasons: what the stats, `/ready`, `/metrics` and the container's health check say.
- * Judged from what the fronts know of their own batches, so that a writer that hangs need not be asked. Any thread.
+ * Judged from what the server threads know of their own batches, so that a writer that hangs need not be asked. Any thread.
  */
 import { CAPTURE_STUCK_MS, PACKING_BEHIND_S } from '../limits.ts';
 import type { DropCause, FailureCause } from './capture-cause.ts';
@@ -56,7 +56,7 @@ const DROP_WORDS: Readonly<Record<DropCause, string>> = {
   stop: 'the process ends',
 };
 
-/** What all fronts together know of the writer. */
+/** What all server threads together know of the writer. */
 export interface CaptureFacts {
   alive: boolean;
   killed: boolean;

@@ -1,8 +1,8 @@
 /**
  * The exchange: one request and its answer as the gateway saw them, in the three forms it takes on its way.
- * Pure types and rules; used on front threads (made), actor threads (stored, indexed) and in the command line (read).
+ * Pure types and rules; used on server threads (made), actor threads (stored, indexed) and in the command line (read).
  *
- *   CapturedExchange   front thread → capture writer. Raw: still holds credentials, never touches a disk.
+ *   CapturedExchange   server thread → capture writer. Raw: still holds credentials, never touches a disk.
  *   ExchangeFacts      what the decoder read out of the stored copy, later and off the hot path.
  *   ExchangeRecord     what `understudy inspect --json` prints; nothing secret in it.
  */
@@ -79,7 +79,7 @@ export interface CapturedExchange {
   response_body: Uint8Array;
 }
 
-/** The same as a front thread holds it: each body in the cells it was copied into, all but the last filled to the end. */
+/** The same as a server thread holds it: each body in the cells it was copied into, all but the last filled to the end. */
 export type FinishedExchange = Omit<CapturedExchange, 'request_body' | 'response_body'> & {
   request_form: RequestForm;
   request_cells: readonly Uint8Array[];

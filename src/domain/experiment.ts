@@ -1,7 +1,7 @@
 /**
  * The report of an A/B experiment over its runs: rates per arm, the effect of `on` against `off`, and whether the split
  * between the arms is the one that was meant (sample ratio mismatch). Runs are added one by one, in any order; memory
- * grows with the number of assignment units, not of runs. Pure; front threads.
+ * grows with the number of assignment units, not of runs. Pure; server threads.
  *
  * Methods. A run is finished or not, and a finished one succeeded or not; rates are over finished runs.
  * - A rate's interval is Wilson's score interval (JASA 22, 1927), the difference's is Newcombe's hybrid of the two

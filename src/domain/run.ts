@@ -1,6 +1,6 @@
 /**
  * A monitored run as its events make it: start, steps as digests, finish. The state is bounded however long the run,
- * and a step costs the same at the beginning and at the end. Pure; front threads, and wherever a run's rows are read.
+ * and a step costs the same at the beginning and at the end. Pure; server threads, and wherever a run's rows are read.
  */
 import { followStreak, NO_STEP_YET, toEvaluation } from './evaluation.ts';
 import type { StepDigest } from './monitors/digest.ts';

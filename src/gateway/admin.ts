@@ -1,7 +1,7 @@
 /**
  * The routes under `/__gw/`: the gateway's own, never forwarded. They are not authenticated (document 3), so what
  * stands between them and a web page in the operator's browser is the checks of host and site here, and the bind address.
- * Front threads.
+ * Server threads.
  */
 
 import type { CaptureHealth } from '../domain/capture-health.ts';
@@ -11,7 +11,7 @@ import type { HttpStream } from '../http/http-stream.ts';
 import { replyError } from './forward.ts';
 import type { RouteRow } from './route-table.ts';
 
-/** What the admin routes act on; answers for all fronts together. */
+/** What the admin routes act on; answers for all server threads together. */
 export interface CaptureAdmin {
   /** The stats record of `spec` document 4, "Gateway". */
   stats(): Promise<object>;

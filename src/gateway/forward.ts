@@ -1,6 +1,6 @@
 /**
  * One exchange on its way to the upstream and back: bytes in, bytes out, nothing decoded, nothing waited for. It is
- * what the upstream's connection calls as the answer arrives, and the owner of the client's stream. Front threads.
+ * what the upstream's connection calls as the answer arrives, and the owner of the client's stream. Server threads.
  *
  * What can end it, in any order and each exactly once: the answer is complete, the client goes away, the upstream
  * fails. Whatever it was, the exchange is handed to capture at the end.
@@ -28,7 +28,7 @@ import type { AnswerHandler, UpstreamConnection, UpstreamRequest } from './upstr
 const NOTHING = Buffer.alloc(0);
 const NO_PIECES: readonly Buffer[] = [];
 
-/** What all exchanges of a front share. */
+/** What all exchanges of a server thread share. */
 export interface ForwardContext {
   /** null: capture is switched off altogether. */
   capture: CaptureQueue | null;

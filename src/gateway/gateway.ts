@@ -1,6 +1,6 @@
 /**
- * The gateway's front: takes each request of the listener and decides what it is — an admin request, one that is
- * refused, or an exchange to forward. Front threads.
+ * The gateway's server thread: takes each request of the listener and decides what it is — an admin request, one that is
+ * refused, or an exchange to forward. Server threads.
  */
 
 import { CatalogueError } from '../errors.ts';

@@ -1,7 +1,7 @@
 /**
  * Which headers are the connection's and which are the message's. Hop-by-hop headers and those that `Connection`
  * names belong to one connection and are never forwarded (RFC 9110 section 7.6.1); all others keep their order,
- * duplicates and bytes. Front threads, twice an exchange.
+ * duplicates and bytes. Server threads, twice an exchange.
  */
 
 import type { RequestForm } from '../domain/exchange.ts';

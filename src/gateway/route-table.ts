@@ -1,6 +1,6 @@
 /**
  * Where a path goes: the default upstream, `/gemini`, `/bedrock/{region}`. What `GET /__gw/routes` shows is made from
- * the same table. Front threads, once a request; paths are compared raw, never decoded.
+ * the same table. Server threads, once a request; paths are compared raw, never decoded.
  */
 
 import { BEDROCK_REGION, BEDROCK_REGION_CHARACTERS } from '../limits.ts';

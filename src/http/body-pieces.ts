@@ -1,7 +1,7 @@
 /**
  * Copies of the pieces of request bodies, which the native library shows for the length of a callback only. Memory for
  * the larger ones is used again: taken anew for each request it is what sets off most collections of the whole heap,
- * long before the heap itself has grown. Front threads, for all their listeners together.
+ * long before the heap itself has grown. Server threads, for all their listeners together.
  */
 import { FREE_BODY_PIECES_BYTES } from '../limits.ts';
 

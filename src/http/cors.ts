@@ -1,6 +1,6 @@
 /**
  * Which web pages may call the API: the origins of an explicit list, never `*` (document 2, Limits; Fetch standard,
- * CORS protocol). Front threads.
+ * CORS protocol). Server threads.
  */
 import type { ApiReply, RequestHeaders } from '../contract/route.ts';
 

@@ -1,6 +1,6 @@
 /**
  * Server-sent events (html.spec.whatwg.org, 9.2) on an HttpStream: how they look on the wire, and the sink that sends
- * them to one reader and drops it when it does not keep up. Front threads.
+ * them to one reader and drops it when it does not keep up. Server threads.
  *
  * What a slow reader costs: the native library copies what a socket does not take, and does not say how much of that
  * is left. So a reader counts what was written since it last had taken everything, and is dropped at the bound; when
@@ -62,8 +62,8 @@ export function sendEventStream(
   sink.begin(source);
 }
 
-/** Counts turns of the event loop in which something was written: what one turn wrote is flushed at its end. */
-let turn = 0;
+/** Counts ticks of the event loop in which something was written: what one tick wrote is flushed at its end. */
+let tick = 0;
 let isTurnCounted = false;
 /** What all readers of this thread have not taken. */
 let bufferedTotal = 0;
@@ -73,10 +73,10 @@ function countTurn(): number {
     isTurnCounted = true;
     setImmediate(() => {
       isTurnCounted = false;
-      turn++;
+      tick++;
     });
   }
-  return turn;
+  return tick;
 }
 
 function bufferedBound(): number {
@@ -86,11 +86,11 @@ function bufferedBound(): number {
 /** The sink of one reader; the stream's own events are methods, since there are thousands of it. */
 class StreamSink implements EventSink, StreamEvents {
   readonly #stream: HttpStream;
-  /** Bytes of this turn, or since the reader last had taken everything. */
+  /** Bytes of this tick, or since the reader last had taken everything. */
   #bytes = 0;
   /** Of these, what `bufferedTotal` holds. */
   #counted = 0;
-  #turn = -1;
+  #tick = -1;
   #isBlocked = false;
   /** The socket takes again, but whether it has taken everything only the next write shows. */
   #isDoubtful = false;
@@ -114,10 +114,10 @@ class StreamSink implements EventSink, StreamEvents {
   write(bytes: Uint8Array): boolean {
     if (this.#stream.closed) return false;
     const now = countTurn();
-    if (!this.#isBlocked && this.#turn !== now) {
-      // What was written in an earlier turn went through, or this reader would be blocked.
-      if (this.#turn >= 0) this.#settle();
-      this.#turn = now;
+    if (!this.#isBlocked && this.#tick !== now) {
+      // What was written in an earlier tick went through, or this reader would be blocked.
+      if (this.#tick >= 0) this.#settle();
+      this.#tick = now;
     }
     this.#bytes += bytes.length;
     if (this.#isBlocked) {
@@ -150,7 +150,7 @@ class StreamSink implements EventSink, StreamEvents {
   onDrained(): void {
     this.#isBlocked = false;
     this.#isDoubtful = true;
-    this.#turn = -1;
+    this.#tick = -1;
     const listener = this.#onDrained;
     this.#onDrained = null;
     listener?.();

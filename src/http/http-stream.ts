@@ -2,7 +2,7 @@
  * One request and its reply on an HTTP/1.1 connection (a stream, in the words of RFC 9113). It owns the native
  * request and response handles, which never leave this folder, and gives the rest of the house a request head, body
  * chunks that outlive their callback, and a reply that goes out with one system call a tick, byte for byte.
- * Front threads.
+ * Server threads.
  *
  * uWebSockets.js writes `Date` and the framing header itself, behind the others. Everything else of the head is
  * written as one block: `writeHeader` copies its arguments to the wire as they are, so a value that holds further

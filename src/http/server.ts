@@ -117,8 +117,8 @@ let isHungUp = false;
 export async function hangUp(): Promise<void> {
   isHungUp = true;
   for (const listener of listeners) listener.hangUp();
-  // The library lets go of a socket one turn of the loop after it has closed it, and the loop of its handle in the next.
-  for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
+  // The library lets go of a socket one tick of the loop after it has closed it, and the loop of its handle in the next.
+  for (let tick = 0; tick < 3; tick++) await new Promise((resolve) => setImmediate(resolve));
 }
 
 class Listener implements HttpServer {
@@ -361,7 +361,7 @@ class Listener implements HttpServer {
     this.#options.onStream(stream);
   }
 
-  /** Hands the stream over one turn of the loop after its first chunk, unless the parser has rejected it by then. */
+  /** Hands the stream over one tick of the loop after its first chunk, unless the parser has rejected it by then. */
   #awaitChunk(res: HttpResponse, stream: HttpStream): void {
     let calls = 0;
     res.onData((bytes, isLast) => {

@@ -1,6 +1,6 @@
 /**
  * Tells from method and path alone whether a request is a model turn and in which shape it speaks.
- * Pure; runs on front threads once a request, so it compares strings' ends, allocates nothing and uses no regex.
+ * Pure; runs on server threads once a request, so it compares strings' ends, allocates nothing and uses no regex.
  *
  * Decisions:
  *  - Only POST makes a turn. The path is taken raw: no decoding, no case folding, no trailing slash forgiven (the

@@ -1,6 +1,6 @@
 /**
  * Undoes the content codings of a stored body, held to a size. Pure apart from node:zlib; runs where stored copies are
- * read (capture writer, command line), never on a front thread.
+ * read (capture writer, command line), never on a server thread.
  *
  * The stored headers are those of the wire while the stored body may have been decoded already (redaction works on
  * decoded bodies). So the header is a hint: what does not decode but reads as text is taken as it is, and a body that

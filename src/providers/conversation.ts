@@ -1,6 +1,6 @@
 /**
  * Fingerprints of a conversation, so that requests can be grouped into runs without a label.
- * Pure; runs where stored copies are read, never on a front thread. Cost: one SHA-256 over the conversation.
+ * Pure; runs where stored copies are read, never on a server thread. Cost: one SHA-256 over the conversation.
  *
  * Prefixes. Message by message, role and kind of each part are hashed with its meaning. After each message the state so
  * far is taken as that prefix's hash (22 characters of base64url, 132 bits). So the n-th hash of two requests is equal

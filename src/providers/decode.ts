@@ -1,6 +1,6 @@
 /**
  * Reads the stored copy of an exchange: what was asked, what was answered, by which model, at what cost.
- * Pure; runs on the capture writer's thread after the bytes are safe, and in the command line; never on a front
+ * Pure; runs on the capture writer's thread after the bytes are safe, and in the command line; never on a server thread
  * thread. Nothing here throws: what cannot be read is flagged, with the reason, and the rest is given all the same.
  *
  * Bounds: a body is decoded to at most 128 MiB (DECODED_BODY_BYTES); time and memory are linear in that.

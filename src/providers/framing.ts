@@ -1,7 +1,7 @@
 /**
  * Takes the frames of a decoded answer apart: one JSON value, server-sent events (WHATWG HTML, section 9.2), the AWS
  * event stream (`application/vnd.amazon.eventstream`, each message with two CRC-32 checksums) or Gemini's JSON array
- * of chunks. Pure; runs where stored copies are read, never on a front thread.
+ * of chunks. Pure; runs where stored copies are read, never on a server thread.
  */
 
 import { EventStreamCodec } from '@smithy/core/event-streams';

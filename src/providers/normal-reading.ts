@@ -1,7 +1,7 @@
 /**
  * What the normal-form readers of all shapes have in common: the budget that bounds them, tool calls paired with their
  * results, and the small translations that several providers share. Pure; runs where stored copies are read, never on
- * a front thread.
+ * a server thread.
  */
 
 import type { TokenUsage } from '../domain/exchange.ts';

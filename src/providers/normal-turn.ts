@@ -1,6 +1,6 @@
 /**
  * Reads the stored copy of an exchange into the normal form of `src/domain/turn.ts`. Pure; runs in the command line and
- * wherever traces are made, never on a front thread. Never throws: what cannot be read is flagged, with the reason, and
+ * wherever traces are made, never on a server thread. Never throws: what cannot be read is flagged, with the reason, and
  * the rest is given all the same.
  *
  * Id, model, stop reason, usage and error are what the shape's own decoder finds (messages.ts and its neighbours); this

@@ -1,6 +1,6 @@
 /**
  * The one form into which every provider's request and answer are read: what the conversation hashes, `inspect` and
- * whoever else reads stored turns work on. Types only; used wherever stored copies are read, never on a front thread.
+ * whoever else reads stored turns work on. Types only; used wherever stored copies are read, never on a server thread.
  */
 
 import type { TokenUsage } from '../domain/exchange.ts';

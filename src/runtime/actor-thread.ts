@@ -1,27 +1,27 @@
 /**
- * An actor thread from the inside: an ActorHost with links to the fronts and to the other actor threads, run as one
+ * An actor thread from the inside: an ActorHost with links to the clients and to the other actor threads, run as one
  * never-ending pool task and steered over comlink. Actor threads.
  */
 import type { MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { createDeferred } from '../std/deferred.ts';
-import type { Asker } from './front.ts';
+import type { Asker } from './actor-client.ts';
+import { callAdapter, type Port, settleWith } from './effect-adapter.ts';
 import { ActorHost, type HostParts } from './host.ts';
 import type { HostStats } from './host-stats.ts';
-import { callPort, type Port, settleWith } from './port.ts';
-import { type LinkEnd, PortLink } from './port-link.ts';
+import { type LinkEnd, MessagePortLink } from './message-port-link.ts';
 import type { Placement } from './protocol.ts';
-import { openRemoteFront } from './remote-front.ts';
+import { openRemoteClient } from './remote-actor-client.ts';
 import { loopScheduler } from './scheduler.ts';
 
-/** What a thread is started with; `control` and the ports of `fronts` are transferred. */
+/** What a thread is started with; `control` and the ports of `clients` are transferred. */
 export interface ThreadTask<Options = unknown> {
   index: number;
   placement: Placement;
   control: MessagePort;
-  /** Leads to `ActorThreads.offerFront`: what runs beside the actors may ask actors of any thread. Transferred. */
-  front: MessagePort;
+  /** Leads to `ActorThreads.offerClient`: what runs beside the actors may ask actors of any thread. Transferred. */
+  client: MessagePort;
   /** A comlink port to the stateless pool; null when there is none. Transferred. */
   compute: MessagePort | null;
   /** What the composition root of the thread needs: paths and switches, plain data. */
@@ -34,7 +34,7 @@ export type ComputeTask = (task: string, input: unknown) => Promise<unknown>;
 /** What the main thread may ask of an actor thread; called through comlink. */
 export interface ThreadControl {
   ping(): number;
-  connectFront(end: LinkEnd): void;
+  connectClient(end: LinkEnd): void;
   connectPeer(index: number, end: LinkEnd): void;
   /** @returns messages handled so far; see ActorHost.drain */
   drain(): Promise<number>;
@@ -66,7 +66,7 @@ export interface ThreadParts extends Pick<HostParts, 'kinds' | 'journal' | 'repo
 export async function runActorThread(task: ThreadTask, parts: ThreadParts): Promise<void> {
   const stopped = createDeferred();
   const compute = task.compute === null ? null : Comlink.wrap<ComputeTask>(nodeEndpoint(task.compute));
-  const asker = openRemoteFront(task.front, task.placement);
+  const asker = openRemoteClient(task.client, task.placement);
   const ports = typeof parts.ports === 'function' ? parts.ports({ asker, compute }) : parts.ports;
   const host = new ActorHost({
     index: task.index,
@@ -74,7 +74,7 @@ export async function runActorThread(task: ThreadTask, parts: ThreadParts): Prom
     kinds: parts.kinds,
     scheduler: loopScheduler,
     journal: parts.journal,
-    performIo: (port, operation, input, done) => callPort(ports[port], port, operation, input, done),
+    performIo: (port, operation, input, done) => callAdapter(ports[port], port, operation, input, done),
     performCompute: (name, input, done) => {
       settleWith(
         compute === null ? Promise.reject(new TypeError('no compute pool')) : compute(name, input),
@@ -85,8 +85,8 @@ export async function runActorThread(task: ThreadTask, parts: ThreadParts): Prom
   });
   const control: ThreadControl = {
     ping: () => task.index,
-    connectFront: (end) => host.attachFront(new PortLink(end)),
-    connectPeer: (index, end) => host.attachPeer(index, new PortLink(end)),
+    connectClient: (end) => host.attachClient(new MessagePortLink(end)),
+    connectPeer: (index, end) => host.attachPeer(index, new MessagePortLink(end)),
     drain: () => host.drain(),
     stats: () => host.stats(),
     stop: () => stopped.resolve(),
@@ -101,8 +101,8 @@ export async function runActorThread(task: ThreadTask, parts: ThreadParts): Prom
   host.close();
   await parts.dispose();
   asker.close();
-  task.front.close();
-  // In a later turn, so that the answer to `stop` still goes out.
+  task.client.close();
+  // In a later tick, so that the answer to `stop` still goes out.
   setImmediate(() => {
     task.control.close();
     task.compute?.close();

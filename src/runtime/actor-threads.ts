@@ -1,5 +1,5 @@
 /**
- * The actor threads from the outside: starts each as a never-ending pool task, links fronts and threads with each
+ * The actor threads from the outside: starts each as a never-ending pool task, links clients and threads with each
  * other, starts a dead or hung one again with back-off, drains and stops them. Main thread.
  *
  * Each life of a thread has a pool of its own, of one thread: its worker is then known, and the next life begins only
@@ -11,13 +11,13 @@ import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { Piscina } from 'piscina';
 import { createDeferred, type Deferred } from '../std/deferred.ts';
 import { endThread, waitForLoading, watchLoading } from '../std/loading-threads.ts';
+import { ActorClient } from './actor-client.ts';
 import type { ComputeTask, ThreadControl, ThreadTask } from './actor-thread.ts';
 import { describeError } from './error.ts';
-import { Front } from './front.ts';
 import type { HostStats } from './host-stats.ts';
-import { createLinkEnds, type LinkEnd, PortLink } from './port-link.ts';
+import { createLinkEnds, type LinkEnd, MessagePortLink } from './message-port-link.ts';
 import type { Placement } from './protocol.ts';
-import type { FrontOffer } from './remote-front.ts';
+import type { ClientOffer } from './remote-actor-client.ts';
 import { loopScheduler } from './scheduler.ts';
 import {
   DEFAULT_HOST_RESTART,
@@ -50,12 +50,12 @@ export interface ActorThreadsOptions {
   onThreadDown?: (index: number, reason: string, restartInMs: number | null) => void;
 }
 
-/** Takes link ends to actor threads: a front on the main thread, or one behind a port in a worker. */
-export type FrontDoor = (index: number, end: LinkEnd) => void;
+/** Takes link ends to actor threads: a client on the main thread, or one behind a port in a worker. */
+export type ClientDoor = (index: number, end: LinkEnd) => void;
 
-/** A host that is not in the pool but on a front thread, here or behind a port. */
+/** A host that is not in the pool but on a server thread, here or behind a port. */
 export interface OuterHost {
-  connectFront(end: LinkEnd): void;
+  connectClient(end: LinkEnd): void;
   connectPeer(index: number, end: LinkEnd): void;
   /** null while it is down. */
   stats(): HostStats | null | Promise<HostStats | null>;
@@ -64,7 +64,7 @@ export interface OuterHost {
 /** Drains are repeated until no thread has handled anything new: they may tell each other things. */
 const DRAIN_ROUNDS = 16;
 /**
- * From the start of the threads until the first front is connected to all of them. For a thread that never comes up:
+ * From the start of the threads until the first client is connected to all of them. For a thread that never comes up:
  * loading modules takes a minute where the load is many times the cores.
  */
 const OPEN_DEADLINE_MS = 120_000;
@@ -90,13 +90,13 @@ interface Thread {
 export class ActorThreads {
   readonly #options: ActorThreadsOptions;
   readonly #threads: Thread[];
-  /** With the host that each front has on its own thread and needs no link to; −1: none. */
-  readonly #doors = new Map<FrontDoor, number>();
+  /** With the host that each client has on its own thread and needs no link to; −1: none. */
+  readonly #doors = new Map<ClientDoor, number>();
   readonly #outer = new Map<number, OuterHost>();
   readonly #timers = new Set<NodeJS.Timeout>();
   readonly #watchTimer: NodeJS.Timeout;
   #stopped: Deferred<void> | null = null;
-  /** Of those who wait in `openFront`. */
+  /** Of those who wait in `openClient`. */
   readonly #opening = new Set<Deferred<never>>();
 
   constructor(options: ActorThreadsOptions) {
@@ -113,7 +113,7 @@ export class ActorThreads {
   }
 
   /**
-   * Links a host on a front thread with every front and every other host, now and whenever one of them comes; called
+   * Links a host on a server thread with every client and every other host, now and whenever one of them comes; called
    * again after it has come back.
    */
   addHost(index: number, host: OuterHost): void {
@@ -131,25 +131,25 @@ export class ActorThreads {
   }
 
   /**
-   * A front on this thread, connected to all actor threads.
-   * @param own number of the host on the front's own thread, which is attached without a port
+   * A client on this thread, connected to all actor threads.
+   * @param own number of the host on the client's own thread, which is attached without a port
    * @returns when every actor thread answers
    * @throws Error in one line: a thread ended before it was up, for this reason; or one does not answer within 120 s; or
    * all are being stopped
    */
-  async openFront(own = -1): Promise<Front> {
-    const front = new Front(this.#options.placement, loopScheduler);
-    const close = this.connectFront((index, end) => front.attach(index, new PortLink(end)), own);
+  async openClient(own = -1): Promise<ActorClient> {
+    const client = new ActorClient(this.#options.placement, loopScheduler);
+    const close = this.connectClient((index, end) => client.attach(index, new MessagePortLink(end)), own);
     const failed = createDeferred<never>();
     this.#opening.add(failed);
     const timer = setTimeout(() => failed.reject(startError('they do not answer')), OPEN_DEADLINE_MS);
     try {
-      const up = Promise.all(this.#threads.map(({ index }) => front.waitUp(index)));
+      const up = Promise.all(this.#threads.map(({ index }) => client.waitUp(index)));
       await Promise.race([up, failed.promise]);
-      return front;
+      return client;
     } catch (thrown) {
       close();
-      front.close();
+      client.close();
       throw thrown;
     } finally {
       this.#opening.delete(failed);
@@ -158,13 +158,13 @@ export class ActorThreads {
   }
 
   /**
-   * A port with which a worker opens a front of its own: transfer it there and call `openRemoteFront`.
+   * A port with which a worker opens a client of its own: transfer it there and call `openRemoteClient`.
    * Closing it ends the connection.
    */
-  offerFront(): MessagePort {
+  offerClient(): MessagePort {
     const { port1, port2 } = new MessageChannel();
-    const close = this.connectFront((index, end) => {
-      const offer: FrontOffer = { index, end };
+    const close = this.connectClient((index, end) => {
+      const offer: ClientOffer = { index, end };
       try {
         port1.postMessage(offer, [end.port]);
       } catch {
@@ -179,10 +179,10 @@ export class ActorThreads {
 
   /**
    * Gives `door` a link end to every host, now and after each restart.
-   * @param own number of the host on the front's own thread, which it reaches without
+   * @param own number of the host on the client's own thread, which it reaches without
    * @returns ends that; links that are open stay open
    */
-  connectFront(door: FrontDoor, own = -1): () => void {
+  connectClient(door: ClientDoor, own = -1): () => void {
     this.#doors.set(door, own);
     for (const { life, index } of this.#threads) if (life !== null) connect(life, index, door);
     for (const [index, host] of this.#outer) if (index !== own) connectOuter(host, index, door);
@@ -278,13 +278,13 @@ export class ActorThreads {
   #start(thread: Thread): void {
     const { entry, placement, options, compute } = this.#options;
     const { port1, port2 } = new MessageChannel();
-    const front = this.offerFront();
-    const transferList = [port2, front];
+    const client = this.offerClient();
+    const transferList = [port2, client];
     const task: ThreadTask = {
       index: thread.index,
       placement,
       control: port2,
-      front,
+      client,
       compute: null,
       options,
     };
@@ -335,7 +335,7 @@ export class ActorThreads {
     const control = Comlink.wrap<ThreadControl>(nodeEndpoint(port1));
     const life: Life = { control, worker, exited: exited.promise, isUp: false };
     thread.life = life;
-    // Before anything else, so that it is known to be up when the first front is linked with it.
+    // Before anything else, so that it is known to be up when the first client is linked with it.
     const up = whileAlive(life, (started) => started.ping()).then((index) => {
       life.isUp = index !== null;
     });
@@ -357,7 +357,7 @@ export class ActorThreads {
     if (this.#stopped !== null) return;
     const policy = this.#options.restart ?? DEFAULT_HOST_RESTART;
     const delayMs = recordFailure(policy, thread.history, loopScheduler.monotonicMs());
-    // Whoever waits for the threads is told by what `openFront` throws.
+    // Whoever waits for the threads is told by what `openClient` throws.
     if (!wasUp && this.#opening.size > 0) this.#failOpening(reason);
     else this.#options.onThreadDown?.(thread.index, reason, delayMs);
     if (delayMs === null) return;
@@ -395,10 +395,10 @@ function startError(reason: string): Error {
 }
 
 /** Nothing is given to `door` when the thread dies first: the next life comes with its own link. */
-function connect(life: Life, index: number, door: FrontDoor): void {
+function connect(life: Life, index: number, door: ClientDoor): void {
   const [mine, theirs] = createLinkEnds();
   const connected = whileAlive(life, async (control) => {
-    await control.connectFront(Comlink.transfer(theirs, [theirs.port]));
+    await control.connectClient(Comlink.transfer(theirs, [theirs.port]));
     return true;
   });
   void connected.then((isConnected) => {
@@ -407,13 +407,13 @@ function connect(life: Life, index: number, door: FrontDoor): void {
   });
 }
 
-function connectOuter(host: OuterHost, index: number, door: FrontDoor): void {
+function connectOuter(host: OuterHost, index: number, door: ClientDoor): void {
   const [mine, theirs] = createLinkEnds();
-  host.connectFront(theirs);
+  host.connectClient(theirs);
   door(index, mine);
 }
 
-/** Links an actor thread with a host on a front thread. */
+/** Links an actor thread with a host on a server thread. */
 function connectPeers(life: Life, thread: number, host: OuterHost, index: number): void {
   const [mine, theirs] = createLinkEnds();
   host.connectPeer(thread, mine);

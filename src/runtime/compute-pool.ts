@@ -9,7 +9,7 @@ import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { Piscina } from 'piscina';
 import { beforeExit, endPool, isLoading, THREAD_LOADING_MS } from '../std/loading-threads.ts';
 import type { ComputeTask } from './actor-thread.ts';
-import { LINE_TASK, PING_TASK } from './compute-line.ts';
+import { CHANNEL_TASK, PING_TASK } from './direct-channel.ts';
 
 export interface ComputePoolOptions {
   /** Module whose default export runs a {@link ComputeCall}. */
@@ -61,7 +61,7 @@ export class ComputePool {
    * @throws Error what the task threw, that the queue is full, that the thread died, or that it took too long
    */
   readonly run: ComputeTask = async (task, input) => {
-    if (task === LINE_TASK) return this.#openLine();
+    if (task === CHANNEL_TASK) return this.#openLine();
     return this.#run({ task, input });
   };
 
@@ -69,7 +69,7 @@ export class ComputePool {
   async #openLine(): Promise<MessagePort> {
     const { port1, port2 } = new MessageChannel();
     try {
-      await this.#run({ task: LINE_TASK, input: port2 }, [port2]);
+      await this.#run({ task: CHANNEL_TASK, input: port2 }, [port2]);
     } catch (thrown) {
       port1.close();
       throw thrown;

@@ -1,4 +1,4 @@
-/** What a host tells the log of when an actor fails. Actor threads, front threads (and the simulator). */
+/** What a host tells the log of when an actor fails. Actor threads, server threads (and the simulator). */
 
 import { describeError } from './error.ts';
 import type { ActorAddress } from './protocol.ts';

@@ -1,4 +1,4 @@
-/** What a host counts, for the admin's and the operator's eyes. Actor threads, front threads. */
+/** What a host counts, for the admin's and the operator's eyes. Actor threads, server threads. */
 
 import type { DeadLetters } from './dead-letters.ts';
 import type { LinkStats } from './link.ts';

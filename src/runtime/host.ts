@@ -1,7 +1,7 @@
 /**
- * The heart of the runtime: runs the actors of one thread. Takes frames from links, puts them into mailboxes, gives actors
- * their turns, releases what they decided. Knows neither threads nor sockets nor clocks: everything comes in through
- * HostParts, so the simulator runs this very code. What it is made of is in `host/`. Actor threads, front threads (and
+ * The heart of the runtime: runs the actors of one thread. Takes frames from links, puts them into mailboxes, dispatches
+ * them, releases what they decided. Knows neither threads nor sockets nor clocks: everything comes in through
+ * HostParts, so the simulator runs this very code. What it is made of is in `host/`. Actor threads, server threads (and
  * the simulator).
  */
 
@@ -17,15 +17,15 @@ import {
   sumBytes,
   toldDelivery,
 } from './host/cell.ts';
+import { Dispatch } from './host/dispatch.ts';
 import { Draining } from './host/draining.ts';
 import { type Batch, HostJournal } from './host/host-journal.ts';
 import { HostLinks } from './host/host-links.ts';
-import { Lives } from './host/lives.ts';
-import { LostMessages } from './host/lost-messages.ts';
+import { Lifecycle } from './host/lifecycle.ts';
 import { Mailboxes } from './host/mailboxes.ts';
-import { type EffectPorts, OutputGate, type Tell } from './host/output-gate.ts';
+import { type EffectAdapters, OutputGate, type Tell } from './host/output-gate.ts';
 import { Passivation } from './host/passivation.ts';
-import { Turns } from './host/turns.ts';
+import { Undelivered } from './host/undelivered.ts';
 import type { HostReport } from './host-report.ts';
 import type { HostStats, KindStats } from './host-stats.ts';
 import type { JournalStore } from './journal.ts';
@@ -41,7 +41,7 @@ export interface KindDefinition {
 }
 
 /** Everything a host needs from outside. */
-export interface HostParts extends EffectPorts {
+export interface HostParts extends EffectAdapters {
   index: number;
   placement: Placement;
   kinds: readonly KindDefinition[];
@@ -52,9 +52,9 @@ export interface HostParts extends EffectPorts {
   report(report: HostReport): void;
 }
 
-/** Messages of one actor handled before the next ready actor has its turn. */
+/** Messages of one actor handled before the next ready actor is dispatched. */
 const FAIR_SHARE = 16;
-/** Messages handled in one go before the event loop gets a turn; only chains of local tells reach it. */
+/** Messages handled in one go before the event loop ticks; only chains of local tells reach it. */
 const RUN_BUDGET = 4096;
 
 /** Runs the actors of one thread. */
@@ -64,13 +64,13 @@ export class ActorHost {
   readonly #scheduler: Scheduler;
   readonly #kinds = new Map<string, Kind>();
   readonly #links = new HostLinks();
-  readonly #lost: LostMessages;
+  readonly #lost: Undelivered;
   readonly #mailboxes: Mailboxes;
   readonly #journal: HostJournal;
   readonly #gate: OutputGate;
-  readonly #turns: Turns;
+  readonly #dispatch: Dispatch;
   readonly #passivation: Passivation;
-  readonly #lives: Lives;
+  readonly #lifecycle: Lifecycle;
   readonly #draining: Draining;
   #running = false;
   #runQueued = false;
@@ -88,25 +88,34 @@ export class ActorHost {
     const kinds = this.#kinds;
     const links = this.#links;
     const report = (failure: HostReport): void => parts.report(failure);
-    const lost = new LostMessages(this.deadLetters, kinds, scheduler);
+    const lost = new Undelivered(this.deadLetters, kinds, scheduler);
     const mailboxes = new Mailboxes(lost, () => this.#run());
     const journal = new HostJournal(parts.journal, scheduler, (batch, error) => this.#decide(batch, error));
     const route = (message: Tell): void => this.#route(message);
     const gate = new OutputGate({ journal, links, mailboxes, lost, scheduler, ports: parts, route, report });
-    const turns = new Turns({ journal, gate, mailboxes, lost, scheduler });
+    const dispatch = new Dispatch({ journal, gate, mailboxes, lost, scheduler });
     const passivation = new Passivation({ kinds, journal, scheduler, report });
     this.#lost = lost;
     this.#mailboxes = mailboxes;
     this.#journal = journal;
     this.#gate = gate;
-    this.#turns = turns;
+    this.#dispatch = dispatch;
     this.#passivation = passivation;
-    this.#lives = new Lives({ journal, gate, turns, passivation, mailboxes, lost, scheduler, report });
-    this.#draining = new Draining({ journal, gate, turns, passivation, mailboxes, links, scheduler });
+    this.#lifecycle = new Lifecycle({
+      journal,
+      gate,
+      dispatch,
+      passivation,
+      mailboxes,
+      lost,
+      scheduler,
+      report,
+    });
+    this.#draining = new Draining({ journal, gate, dispatch, passivation, mailboxes, links, scheduler });
   }
 
-  /** Takes over a link to a front: its frames arrive here from now on. */
-  attachFront(link: Link): void {
+  /** Takes over a link to a client: its frames arrive here from now on. */
+  attachClient(link: Link): void {
     this.#adopt(link);
   }
 
@@ -207,7 +216,7 @@ export class ActorHost {
       case 'fenced':
         this.#draining.confirm(link);
         return;
-      default: // answers and publications go to fronts only
+      default: // answers and publications go to clients only
         return;
     }
   }
@@ -233,11 +242,11 @@ export class ActorHost {
     if (!Object.hasOwn(kind.behaviour.handlers, delivery.name)) {
       return this.#lost.discard(to, delivery, 'unknown_message', 'unknown_message');
     }
-    const cell = kind.cells.get(to.key) ?? this.#lives.activate(kind, to, delivery);
+    const cell = kind.cells.get(to.key) ?? this.#lifecycle.activate(kind, to, delivery);
     if (cell !== null) this.#mailboxes.accept(cell, delivery);
   }
 
-  // ---- turns ----
+  // ---- dispatch ----
 
   /** Handles messages until no actor is ready. Re-entrant calls return at once: the outer one goes on. */
   #run(): void {
@@ -281,19 +290,19 @@ export class ActorHost {
       return this.#lost.bury(cell.self, delivery.name, 'expired'); // its asker has given up already
     }
     try {
-      this.#turns.take(cell, delivery, nowMs);
+      this.#dispatch.take(cell, delivery, nowMs);
     } catch (thrown) {
       if (delivery.reply_to !== null) {
         const error = runtimeError('actor_failed', `${cell.kind.name} ${delivery.name}: the handler failed`);
         this.#gate.emit(cell, { type: 'error', to: delivery.reply_to, error, name: delivery.name });
       }
-      return this.#lives.fail(cell, delivery.name, thrown);
+      return this.#lifecycle.fail(cell, delivery.name, thrown);
     }
     if (!this.#journal.isSnapshotDue(cell)) return;
     try {
       this.#journal.stageSnapshot(cell);
     } catch (thrown) {
-      this.#lives.fail(cell, 'snapshot', thrown);
+      this.#lifecycle.fail(cell, 'snapshot', thrown);
     }
   }
 
@@ -310,10 +319,10 @@ export class ActorHost {
     } finally {
       this.#running = false;
     }
-    // Now, not at the end of the turn: the next commit may take the thread for as long as a message takes to travel.
+    // Now, not at the end of the tick: the next commit may take the thread for as long as a message takes to travel.
     this.#links.flush();
     this.#journal.commit();
-    // In a turn of their own: answers that were released are on their way to sockets of this very thread, perhaps.
+    // In a tick of their own: answers that were released are on their way to sockets of this very thread, perhaps.
     if (this.#mailboxes.anyReady) this.#runSoon();
     else this.#draining.check();
   }
@@ -322,7 +331,7 @@ export class ActorHost {
     for (const [cell, events] of batch.events) {
       cell.undurable -= events;
       this.#gate.open(cell, batch.ticket);
-      this.#lives.settle(cell);
+      this.#lifecycle.settle(cell);
     }
   }
 
@@ -332,8 +341,8 @@ export class ActorHost {
       cell.undurable = 0;
       cell.gate_ticket = 0;
       this.#gate.withdrawAll(cell);
-      if (cell.status === 'ready') this.#lives.fail(cell, 'commit', error);
-      else this.#lives.settle(cell);
+      if (cell.status === 'ready') this.#lifecycle.fail(cell, 'commit', error);
+      else this.#lifecycle.settle(cell);
     }
   }
 }

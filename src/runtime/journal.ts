@@ -1,5 +1,5 @@
 /**
- * What the runtime needs of a store for persistent actors. Implementations: storage/lmdb/journal.ts and its twin
+ * What the runtime needs of a store for persistent actors. Implementations: storage/lmdb/journal.ts and its reference
  * storage/memory/journal.ts. Actor threads.
  */
 

@@ -53,12 +53,12 @@ export interface Link {
    * @returns false when the link is closed, or full: `bytes_in_flight` would pass its limit
    */
   send(frame: Frame): boolean;
-  /** Sends what is batched now instead of at the end of the turn. */
+  /** Sends what is batched now instead of at the end of the tick. */
   flush(): void;
   /** Flushes, then closes both ends; frames received but not yet delivered are dropped. */
   close(): void;
   stats(): LinkStats;
-  /** Called for each frame, in the order of sending. Set before the first turn ends. */
+  /** Called for each frame, in the order of sending. Set before the first tick ends. */
   onFrame: (frame: Frame) => void;
   /** Called once when either end has closed or the other thread has died. */
   onClose: () => void;

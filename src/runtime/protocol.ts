@@ -66,7 +66,7 @@ export type Effect =
   | { type: 'io'; port: string; operation: string; input: unknown; name: string; carry: unknown }
   | { type: 'compute'; task: string; input: unknown; name: string; carry: unknown };
 
-/** Sends a message to an actor and forgets it. Implemented by fronts and by every handler's context. */
+/** Sends a message to an actor and forgets it. Implemented by clients and by every handler's context. */
 export interface Teller {
   /** @returns false when the message was refused on the spot (it is then among the dead letters) */
   tell(to: ActorAddress, name: string, payload: unknown, bodies?: readonly Uint8Array[]): boolean;
@@ -194,13 +194,13 @@ export interface Placement {
   hosts: number;
   /** Kinds all of whose actors live on one given thread (taken modulo `hosts`). */
   pins: Readonly<Record<string, number>>;
-  /** Hosts on front threads, numbered behind the actor threads, and the kinds that live there and nowhere else. */
-  fronts?: { hosts: number; kinds: readonly string[] };
+  /** Hosts on server threads, numbered behind the actor threads, and the kinds that live there and nowhere else. */
+  servers?: { hosts: number; kinds: readonly string[] };
 }
 
-/** All hosts, on actor threads and on front threads. */
-export function countHosts({ hosts, fronts }: Placement): number {
-  return hosts + (fronts?.hosts ?? 0);
+/** All hosts, on actor threads and on server threads. */
+export function countHosts({ hosts, servers }: Placement): number {
+  return hosts + (servers?.hosts ?? 0);
 }
 
 /**
@@ -208,8 +208,8 @@ export function countHosts({ hosts, fronts }: Placement): number {
  * once more because FNV's low bits alone spread short keys badly.
  * @returns 0 … countHosts(placement) − 1; the same in every thread of a process
  */
-export function placeAddress({ hosts, pins, fronts }: Placement, to: ActorAddress): number {
-  if (fronts?.kinds.includes(to.kind)) return hosts + spread(to, fronts.hosts);
+export function placeAddress({ hosts, pins, servers }: Placement, to: ActorAddress): number {
+  if (servers?.kinds.includes(to.kind)) return hosts + spread(to, servers.hosts);
   const pin = pins[to.kind];
   return pin === undefined ? spread(to, hosts) : pin % hosts;
 }

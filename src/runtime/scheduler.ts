@@ -1,5 +1,5 @@
 /**
- * Time and turns for the transport-free parts of the runtime, so that the simulator can put its own in their place.
+ * Time and ticks for the transport-free parts of the runtime, so that the simulator can put its own in their place.
  * Any thread.
  */
 import { type Clock, systemClock } from '../std/clock.ts';

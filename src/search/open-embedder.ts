@@ -1,5 +1,5 @@
 /**
- * Chooses the embedder that the operator's configuration asks for. Main and front threads.
+ * Chooses the embedder that the operator's configuration asks for. Main and server threads.
  */
 import { fileURLToPath } from 'node:url';
 import type { Embedder } from './embedder.ts';

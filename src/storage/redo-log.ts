@@ -1,7 +1,7 @@
 /**
  * A file of records that were promised before they are where they belong: one `write` to the kernel each, so what was
  * appended survives the end of the process by any means. Begun again from its start whenever all of it is where it
- * belongs, so that it stays as small as what is under way, and its pages stay in memory. Front threads.
+ * belongs, so that it stays as small as what is under way, and its pages stay in memory. Server threads.
  *
  * [8 bytes mark][16 bytes identity], then records: [u32 length][u32 CRC-32 of what follows][f64 number][payload],
  * big-endian. Numbers count on through new beginnings: a record left over from before is told by its number. The

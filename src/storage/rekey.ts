@@ -25,7 +25,7 @@ import { makeFolder } from '../std/folder.ts';
 import { nameAttachment, openAttachment, sealAttachment } from './capture/attachments.ts';
 import { closeBlock, openBlock } from './capture/block-sealing.ts';
 import { cutBlock, isInPieces, joinBlock, readRawPlace } from './capture/codec.ts';
-import type { DecodeExchange } from './capture/facts.ts';
+import type { DecodeExchange } from './capture/exchange-index.ts';
 import {
   attachmentsFolder,
   type CaptureEnv,

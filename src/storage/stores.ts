@@ -1,4 +1,4 @@
-/** The product's databases as a front thread sees them. Types; any thread. */
+/** The product's databases as a server thread sees them. Types; any thread. */
 import type { Tables } from './tables.ts';
 
 /** Databases of DATA_DIR; each row lives in the one whose promise it needs. */

@@ -1,6 +1,6 @@
 /**
  * Tables of rows in the databases of DATA_DIR: what actors project from their events, and what is written without an
- * actor (CRUD). Implementations: lmdb/tables.ts and its twin memory/tables.ts. Any thread.
+ * actor (CRUD). Implementations: lmdb/tables.ts and its reference memory/tables.ts. Any thread.
  *
  * Values are plain data as msgpack holds it. Rows come in the order of their keys (row-key.ts).
  */

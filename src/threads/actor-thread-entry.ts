@@ -4,22 +4,22 @@
  */
 
 import { dirname, join } from 'node:path';
-import { CAPTURE_LOG_PORT } from '../../actors/capture-writer/behaviour.ts';
+import { CAPTURE_LOG_ADAPTER } from '../../actors/capture-writer/behaviour.ts';
 import type { MappedMemoryPlace } from '../../actors/capture-writer/mapped-memory.ts';
 import { CaptureProcess, type CaptureProcessTold } from '../../actors/capture-writer/process.ts';
 import { CATALOG } from '../../actors/catalog.ts';
-import { DISTILLATION_PORT } from '../../actors/distiller/behaviour.ts';
+import { DistillationAdapter } from '../../actors/distiller/adapter.ts';
+import { DISTILLATION_ADAPTER } from '../../actors/distiller/behaviour.ts';
 import { ModelWriter } from '../../actors/distiller/model-writer.ts';
-import { DistillationPort } from '../../actors/distiller/port.ts';
 import { TRACE_BODIES } from '../../actors/distiller/protocol.ts';
+import { FINDINGS_ADAPTER, FindingsAdapter } from '../../actors/findings-index/adapter.ts';
 import { findingsIndex } from '../../actors/findings-index/behaviour.ts';
-import { FINDINGS_PORT, FindingsPort } from '../../actors/findings-index/port.ts';
-import { PATTERN_STORE_PORT } from '../../actors/pattern-index/behaviour.ts';
+import { PatternStoreAdapter } from '../../actors/pattern-index/adapter.ts';
+import { PATTERN_STORE_ADAPTER } from '../../actors/pattern-index/behaviour.ts';
 import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
-import { PatternStorePort } from '../../actors/pattern-index/port.ts';
 import { PatternStore } from '../../actors/pattern-index/store.ts';
-import { rateTablePort } from '../../actors/rate-bucket/slots.ts';
-import { RATE_TABLE_PORT } from '../../actors/rate-bucket/slots-protocol.ts';
+import { rateTableAdapter } from '../../actors/rate-bucket/slots.ts';
+import { RATE_TABLE_ADAPTER } from '../../actors/rate-bucket/slots-protocol.ts';
 import { allocateRateTable, RateTable } from '../../actors/rate-bucket/table.ts';
 import { FINDINGS_INDEX_POLICY, QUICK_KINDS } from '../../actors/supervision.ts';
 import { STARTER_PATTERNS } from '../domain/starter-patterns.ts';
@@ -33,7 +33,7 @@ import {
 } from '../limits.ts';
 import { createLog, type Log } from '../log.ts';
 import { runActorThread, type ThreadServices, type ThreadTask } from '../runtime/actor-thread.ts';
-import { ComputeLine } from '../runtime/compute-line.ts';
+import { DirectChannel } from '../runtime/direct-channel.ts';
 import type { JournalStore } from '../runtime/journal.ts';
 import type { Embedder } from '../search/embedder.ts';
 import { listFormerEmbedders, sourceOf } from '../search/former-embedders.ts';
@@ -64,7 +64,7 @@ export interface HostOptions {
   };
   /** Where persistent kinds keep their journals; null for a process that runs none of them (the gateway alone). */
   databases: DatabasePaths | null;
-  /** The rate buckets that all front threads share; absent in a process without an API. */
+  /** The rate buckets that all server threads share; absent in a process without an API. */
   rate_table?: SharedArrayBuffer;
   /** What embeds texts on this thread, where there is an API. */
   embedding?: EmbeddingChoice;
@@ -104,10 +104,10 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
         : [...CATALOG, { behaviour: findings, policy: FINDINGS_INDEX_POLICY }],
     journal,
     ports: (services) => ({
-      [CAPTURE_LOG_PORT]: captureLog,
-      ...(tables === null ? {} : { [FINDINGS_PORT]: new FindingsPort(tables) }),
-      ...(tables === null ? {} : patternPorts(task.options, tables, services, logger, opened)),
-      [RATE_TABLE_PORT]: rateTablePort(
+      [CAPTURE_LOG_ADAPTER]: captureLog,
+      ...(tables === null ? {} : { [FINDINGS_ADAPTER]: new FindingsAdapter(tables) }),
+      ...(tables === null ? {} : patternAdapters(task.options, tables, services, logger, opened)),
+      [RATE_TABLE_ADAPTER]: rateTableAdapter(
         new RateTable(task.options.rate_table ?? allocateRateTable(RATE_SLOTS)),
       ),
     }),
@@ -152,7 +152,7 @@ async function openThreadEmbedder(
 }
 
 /** Patterns and what makes them. The store itself is opened on the one thread that is asked for it. */
-function patternPorts(
+function patternAdapters(
   { has_patterns = false, distill_model = null, embedding: choice, databases }: HostOptions,
   tables: Tables,
   { asker, compute }: ThreadServices,
@@ -160,17 +160,17 @@ function patternPorts(
   opened: { close(): Promise<void> }[],
 ) {
   // Somebody waits for each of these calls: they go straight to the model's thread.
-  const line =
+  const channel =
     compute === null
       ? null
-      : new ComputeLine(compute, {
+      : new DirectChannel(compute, {
           call_deadline_ms: COMPUTE_DEADLINE_MS,
           calls_max: COMPUTE_QUEUE_CALLS,
         });
-  const embedding = new ThreadEmbedder(() => openThreadEmbedder(choice, line?.run ?? null));
+  const embedding = new ThreadEmbedder(() => openThreadEmbedder(choice, channel?.run ?? null));
   // Beside the databases; whoever removes it loses the time that it takes to build them again.
   const graphsDir = join(dirname(databases!.main), 'pattern-graphs');
-  const store = new PatternStorePort(async () => {
+  const store = new PatternStoreAdapter(async () => {
     const embedder = await embedding.open();
     // How long its vectors are is known with the first answer of a remote service.
     if (embedder.dimensions === 0) throw new CatalogueError('unavailable');
@@ -187,20 +187,20 @@ function patternPorts(
         databases!.data_key === null
           ? { folder: new GraphFolder(graphsDir, newUlid), quiet_ms: GRAPH_QUIET_MS }
           : null,
-      ...(choice === undefined || line === null
+      ...(choice === undefined || channel === null
         ? {}
         : {
             embedder_source: sourceOf(choice),
-            listFormer: (record) => listFormerEmbedders(choice, record, line.run),
+            listFormer: (record) => listFormerEmbedders(choice, record, channel.run),
           }),
     });
   });
-  const distillation = new DistillationPort({
+  const distillation = new DistillationAdapter({
     readBody: (key) => tables.get<Uint8Array>(TRACE_BODIES, [key]),
     embedder: embedding,
     sink: has_patterns ? new PatternIndexClient(asker) : null,
     writer: distill_model === null ? null : new ModelWriter(distill_model, (reason) => logger.warn(reason)),
   });
-  opened.push(store, embedding, { close: async () => line?.close() });
-  return { [PATTERN_STORE_PORT]: store, [DISTILLATION_PORT]: distillation };
+  opened.push(store, embedding, { close: async () => channel?.close() });
+  return { [PATTERN_STORE_ADAPTER]: store, [DISTILLATION_ADAPTER]: distillation };
 }

@@ -7,6 +7,7 @@
  * ask a whole group of processes to end are for the parent, which closes the channel once all is written.
  */
 
+import { CaptureLogAdapter, type ExchangeLog } from '../../actors/capture-writer/adapter.ts';
 import { viewPlaces } from '../../actors/capture-writer/batch.ts';
 import {
   type AppendInput,
@@ -21,7 +22,6 @@ import {
   type ToCapture,
 } from '../../actors/capture-writer/child-protocol.ts';
 import { viewMappedMemory } from '../../actors/capture-writer/mapped-memory.ts';
-import { CaptureLogPort, type ExchangeLog } from '../../actors/capture-writer/port.ts';
 import type { Appended } from '../../actors/capture-writer/protocol.ts';
 import { WriterReport } from '../../actors/capture-writer/report.ts';
 import { CLAIM_PATIENCE_MS } from '../limits.ts';
@@ -46,7 +46,7 @@ const END_MS = 60_000;
 class Capture {
   readonly #options: CaptureProcessOptions;
   readonly #logger: Log;
-  readonly #port: CaptureLogPort;
+  readonly #port: CaptureLogAdapter;
   readonly #lastId: LastIdFile;
   readonly #memory: Uint8Array | null;
   #claim: WriterClaim | null = null;
@@ -59,7 +59,7 @@ class Capture {
     this.#logger = createLog(options.log_level);
     this.#lastId = new LastIdFile(options.db);
     this.#memory = options.memory === null ? null : viewMappedMemory(MEMORY_DESCRIPTOR, options.memory);
-    this.#port = new CaptureLogPort(
+    this.#port = new CaptureLogAdapter(
       async () => describeLog(this.#log!),
       new WriterReport(options.db, this.#logger).tell,
     );

@@ -4,8 +4,8 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import { workerData } from 'piscina';
-import { LINE_TASK, PING_TASK, serveLine } from '../runtime/compute-line.ts';
 import type { ComputeCall } from '../runtime/compute-pool.ts';
+import { CHANNEL_TASK, PING_TASK, serveChannel } from '../runtime/direct-channel.ts';
 import {
   EMBED_TASK,
   type EmbedInput,
@@ -69,6 +69,6 @@ async function runTask(task: string, input: unknown): Promise<unknown> {
 
 /** Runs one task; the pool calls it. */
 export default async function compute({ task, input }: ComputeCall): Promise<unknown> {
-  if (task === LINE_TASK) return serveLine(input as MessagePort, runTask);
+  if (task === CHANNEL_TASK) return serveChannel(input as MessagePort, runTask);
   return runTask(task, input);
 }

@@ -1,11 +1,11 @@
 /**
- * The composition root of a front thread's actors: what the kinds of `FRONT_KINDS` need. Started by src/main.ts and
- * src/threads/server-thread-entry.ts where there is an API. Front threads.
+ * The composition root of a server thread's actors: what the kinds of `SERVER_KINDS` need. Started by src/main.ts and
+ * src/threads/server-thread-entry.ts where there is an API. Server threads.
  */
 
 import { liveHub, silentLiveHub } from '../../actors/live-hub/behaviour.ts';
-import { run, STEP_ANSWERS_PORT, unwatchedRun } from '../../actors/run/behaviour.ts';
-import { StepAnswersPort } from '../../actors/run/port.ts';
+import { StepAnswersAdapter } from '../../actors/run/adapter.ts';
+import { run, STEP_ANSWERS_ADAPTER, unwatchedRun } from '../../actors/run/behaviour.ts';
 import {
   LIVE_HUB_POLICY,
   PROMISED_KINDS,
@@ -16,18 +16,18 @@ import {
 } from '../../actors/supervision.ts';
 import { usageMeter } from '../../actors/usage-meter/behaviour.ts';
 import type { Log } from '../log.ts';
-import type { Front } from '../runtime/front.ts';
-import { FrontHost, type FrontHostParts } from '../runtime/front-host.ts';
+import type { ActorClient } from '../runtime/actor-client.ts';
 import type { Placement } from '../runtime/protocol.ts';
+import { ServerHost, type ServerHostParts } from '../runtime/server-host.ts';
 import { LmdbJournal } from '../storage/lmdb/journal.ts';
 import { type DatabasePaths, redoLogPath } from '../storage/lmdb/stores.ts';
 import { LmdbTables } from '../storage/lmdb/tables.ts';
 import { SplitJournal } from '../storage/split-journal.ts';
 
-export interface FrontHostSeat {
+export interface ServerActorsSeat {
   index: number;
   placement: Placement;
-  front: Front;
+  actors: ActorClient;
   databases: DatabasePaths;
   /** Somebody may read the live stream; otherwise its hubs keep nothing. */
   has_live_stream: boolean;
@@ -37,20 +37,20 @@ export interface FrontHostSeat {
 }
 
 /** @throws Error when a database cannot be opened */
-export function startFrontHost(seat: FrontHostSeat): FrontHost {
-  const { index, placement, front, log, onUp } = seat;
-  return new FrontHost({
+export function startServerActors(seat: ServerActorsSeat): ServerHost {
+  const { index, placement, actors, log, onUp } = seat;
+  return new ServerHost({
     index,
     placement,
-    front,
+    client: actors,
     open: () => openParts(seat),
     onDown: (reason, restartInMs) =>
-      log.error({ host: index, reason, restart_in_ms: restartInMs }, 'the actors of a front thread ended'),
+      log.error({ host: index, reason, restart_in_ms: restartInMs }, 'the actors of a server thread ended'),
     onUp,
   });
 }
 
-function openParts({ index, databases, has_live_stream, log }: FrontHostSeat): FrontHostParts {
+function openParts({ index, databases, has_live_stream, log }: ServerActorsSeat): ServerHostParts {
   const journal = new SplitJournal(
     new LmdbJournal(databases.main, 'disk', null, databases.data_key),
     new LmdbJournal(
@@ -69,7 +69,7 @@ function openParts({ index, databases, has_live_stream, log }: FrontHostSeat): F
       { behaviour: has_live_stream ? liveHub : silentLiveHub, policy: LIVE_HUB_POLICY },
     ],
     journal,
-    ports: { [STEP_ANSWERS_PORT]: new StepAnswersPort(runs) },
+    ports: { [STEP_ANSWERS_ADAPTER]: new StepAnswersAdapter(runs) },
     report: (report) => log.error(report, 'an actor failed'),
     dispose: async () => {
       await journal.close();

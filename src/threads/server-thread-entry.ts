@@ -1,6 +1,6 @@
 /**
- * A further front thread from the inside: a Front with its own links to the actor threads, steered by the main thread
- * over comlink. Entry of a pool task. Front threads other than the main one.
+ * A further server thread from the inside: a ServerThread with its own links to the actor threads, steered by the main thread
+ * over comlink. Entry of a pool task. Server threads other than the main one.
  */
 import type { MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
@@ -12,29 +12,29 @@ import type { MetricsData } from '../api/metrics.ts';
 import type { Config } from '../config.ts';
 import { fromErrorData } from '../errors.ts';
 import type { CaptureAdmin } from '../gateway/admin.ts';
-import type { CaptureFront } from '../gateway/capture/capture-control.ts';
+import type { ThreadCapture } from '../gateway/capture/capture-control.ts';
 import { hangUp, loadServer } from '../http/server.ts';
 import { createLog } from '../log.ts';
-import { Front as ActorFront } from '../runtime/front.ts';
-import type { FrontHost } from '../runtime/front-host.ts';
+import { ActorClient } from '../runtime/actor-client.ts';
 import type { HostStats } from '../runtime/host-stats.ts';
-import { type LinkEnd, PortLink } from '../runtime/port-link.ts';
+import { type LinkEnd, MessagePortLink } from '../runtime/message-port-link.ts';
 import type { Placement } from '../runtime/protocol.ts';
 import { loopScheduler } from '../runtime/scheduler.ts';
+import type { ServerHost } from '../runtime/server-host.ts';
 import { createDeferred } from '../std/deferred.ts';
 import { databasePaths } from '../storage/lmdb/stores.ts';
 import type { StudentFacts } from '../student/serving/protocol.ts';
-import { startFrontHost } from './server-actors.ts';
-import { Front, type Parts } from './server-thread.ts';
+import { startServerActors } from './server-actors.ts';
+import { type Parts, ServerThread } from './server-thread.ts';
 import type { AdminAnswer, RemoteServices } from './server-threads.ts';
 import { tellThreadEnd } from './thread-end.ts';
 
 // While the thread counts as one that is loading (std/loading-threads.ts), and not when it is asked to listen.
 await loadServer();
 
-/** What a front thread is started with; both ports are transferred. */
-export interface FrontTask {
-  /** Ports of the listeners are the ones that the main thread's front got. */
+/** What a server thread is started with; both ports are transferred. */
+export interface ServerThreadTask {
+  /** Ports of the listeners are the ones that the main thread's server got. */
   config: Config;
   parts: Parts;
   placement: Placement;
@@ -48,13 +48,13 @@ export interface FrontTask {
   services: MessagePort;
 }
 
-/** What the main thread may ask of a front thread; called through comlink. */
-export interface FrontThreadControl extends CaptureFront {
+/** What the main thread may ask of a server thread; called through comlink. */
+export interface ServerThreadControl extends ThreadCapture {
   connectHost(index: number, end: LinkEnd): void;
   /** Opens the host of actors, so that others can be linked with it. */
   openHost(): void;
-  /** A link to another thread's front. */
-  connectFront(end: LinkEnd): void;
+  /** A link to another thread's server. */
+  connectClient(end: LinkEnd): void;
   /** A link to another host. */
   connectPeer(index: number, end: LinkEnd): void;
   /** null while there is none. */
@@ -72,44 +72,44 @@ export interface FrontThreadControl extends CaptureFront {
 }
 
 /** Runs the thread until it is stopped. */
-export default async function frontThread(task: FrontTask): Promise<void> {
+export default async function serverThread(task: ServerThreadTask): Promise<void> {
   const { config, parts } = task;
   const log = createLog(config.log_level);
   const forgetEnd = tellThreadEnd(log);
   const services = Comlink.wrap<RemoteServices>(nodeEndpoint(task.services));
-  const actors = new ActorFront(task.placement, loopScheduler);
+  const actors = new ActorClient(task.placement, loopScheduler);
   const stopped = createDeferred<void>();
-  let front: Front | null = null;
-  let host: FrontHost | null = null;
+  let server: ServerThread | null = null;
+  let host: ServerHost | null = null;
   const drain = async () => {
-    const drained = front;
-    front = null;
+    const drained = server;
+    server = null;
     await drained?.stop();
   };
-  const control: FrontThreadControl = {
-    connectHost: (index, end) => actors.attach(index, new PortLink(end)),
+  const control: ServerThreadControl = {
+    connectHost: (index, end) => actors.attach(index, new MessagePortLink(end)),
     openHost: () => {
-      host = startFrontHost({
+      host = startServerActors({
         index: task.host,
         placement: task.placement,
-        front: actors,
+        actors: actors,
         databases: databasePaths(config.data_dir, config.data_key),
         has_live_stream: config.engines.live_stream !== null,
         log,
         onUp: () => void services.hostIsUp(),
       });
     },
-    connectFront: (end) => (host === null ? end.port.close() : host.connectFront(end)),
+    connectClient: (end) => (host === null ? end.port.close() : host.connectClient(end)),
     connectPeer: (index, end) => (host === null ? end.port.close() : host.connectPeer(index, end)),
     hostStats: () => host?.stats() ?? null,
     start: async () => {
       await actors.waitUp();
-      front = await Front.start({
+      server = await ServerThread.start({
         config,
         parts,
         writer:
           parts.gateway && config.capture.enabled
-            ? new CaptureWriterClient(actors, ownMemory(task, config.front_threads))
+            ? new CaptureWriterClient(actors, ownMemory(task, config.server_threads))
             : null,
         admin: remoteAdmin(services),
         probes: { actors: () => services.isReady() },
@@ -120,12 +120,12 @@ export default async function frontThread(task: FrontTask): Promise<void> {
         renderMetrics: () => services.renderMetrics(),
       });
     },
-    counters: async () => (await front?.counters()) ?? null,
-    relegation: async () => (await front?.relegation()) ?? null,
-    attachStudent: (port, facts) => (front === null ? port.close() : front.attachStudent(port, facts)),
-    metrics: async () => (await front?.metrics()) ?? [],
-    settle: async (deadlineMs) => front?.settle(deadlineMs),
-    kill: async () => front?.kill(),
+    counters: async () => (await server?.counters()) ?? null,
+    relegation: async () => (await server?.relegation()) ?? null,
+    attachStudent: (port, facts) => (server === null ? port.close() : server.attachStudent(port, facts)),
+    metrics: async () => (await server?.metrics()) ?? [],
+    settle: async (deadlineMs) => server?.settle(deadlineMs),
+    kill: async () => server?.kill(),
     drain,
     stop: async () => {
       await drain();
@@ -149,9 +149,9 @@ export default async function frontThread(task: FrontTask): Promise<void> {
   });
 }
 
-/** This front's part; the main thread's has the first. */
-function ownMemory({ memory, host, placement }: FrontTask, fronts: number): MemoryPart | null {
-  return memory === null ? null : new MemoryPart(memory, host - placement.hosts, fronts);
+/** This server's part; the main thread's has the first. */
+function ownMemory({ memory, host, placement }: ServerThreadTask, servers: number): MemoryPart | null {
+  return memory === null ? null : new MemoryPart(memory, host - placement.hosts, servers);
 }
 
 /** Errors lose their class on the way between threads, so they come as data and are rebuilt here. */

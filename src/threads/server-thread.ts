@@ -1,5 +1,5 @@
 /**
- * One front: the listeners of the API and the gateway with everything that serves them on the same thread — upstream
+ * One server: the listeners of the API and the gateway with everything that serves them on the same thread — upstream
  * pools, capture queue. Part of the composition root. The main thread runs one; with FRONT_THREADS above 1 further
  * threads run one each (server-thread-entry.ts), all listening on the same ports.
  */
@@ -24,7 +24,7 @@ import { type Config, ConfigError, isLoopback, toLocalUrl } from '../config.ts';
 import { USAGE } from '../domain/usage.ts';
 import { errorOfStatus, toApiBody, toMessagesBody } from '../errors.ts';
 import type { CaptureAdmin } from '../gateway/admin.ts';
-import type { CaptureFront } from '../gateway/capture/capture-control.ts';
+import type { ThreadCapture } from '../gateway/capture/capture-control.ts';
 import { type CaptureCounters, CaptureQueue, type LeftAtStop } from '../gateway/capture/capture-queue.ts';
 import { DropReport } from '../gateway/capture/drop-report.ts';
 import { Gateway } from '../gateway/gateway.ts';
@@ -32,9 +32,9 @@ import { Relegation } from '../gateway/relegation/relegation.ts';
 import type { RelegationCounters } from '../gateway/relegation/relegation-ledger.ts';
 import { StudentLink } from '../gateway/relegation/student-link.ts';
 import { AllowedHosts } from '../http/allowed-hosts.ts';
-import { serveApi } from '../http/api-port.ts';
+import { serveApi } from '../http/api-listener.ts';
+import { BusyPoll } from '../http/busy-poll.ts';
 import { type HttpServer, type ServerOptions, startServer } from '../http/server.ts';
-import { Wakefulness } from '../http/wakefulness.ts';
 import {
   CAPTURE_STOP_MS,
   COMPUTE_THREADS,
@@ -42,8 +42,8 @@ import {
   RESUME_TRACES_MS,
   UPLOAD_PACE_WINDOW_MS,
 } from '../limits.ts';
+import type { ActorClient } from '../runtime/actor-client.ts';
 import type { ComputeTask } from '../runtime/actor-thread.ts';
-import type { Front as ActorFront } from '../runtime/front.ts';
 import type { Embedder } from '../search/embedder.ts';
 import { openEmbedder } from '../search/open-embedder.ts';
 import { closeStores, databasePaths, openStores } from '../storage/lmdb/stores.ts';
@@ -56,25 +56,25 @@ export interface Parts {
   gateway: boolean;
 }
 
-export interface FrontServices {
+export interface ServerThreadServices {
   config: Config;
   parts: Parts;
   /** null: nothing is captured. */
   writer: CaptureWriterClient | null;
-  /** Speaks for all fronts together. */
+  /** Speaks for all servers together. */
   admin: CaptureAdmin;
   probes: ReadinessProbes;
   /** Reaches the actors from this thread. */
-  asker: SubscribingAsker & Pick<ActorFront, 'fence'>;
+  asker: SubscribingAsker & Pick<ActorClient, 'fence'>;
   /** Runs tasks of the stateless pool; null where there is no API. */
   compute: ComputeTask | null;
   shared: SharedMemory;
   log: ApiLog;
-  /** What `/metrics` shows: of all fronts together. */
+  /** What `/metrics` shows: of all servers together. */
   renderMetrics: () => Promise<string>;
 }
 
-export class Front implements CaptureFront {
+export class ServerThread implements ThreadCapture {
   /** Without a trailing slash; null when the part was not asked for. */
   readonly api_url: string | null;
   readonly gateway_url: string | null;
@@ -93,9 +93,9 @@ export class Front implements CaptureFront {
   #tending: NodeJS.Timeout | undefined;
 
   /** @throws Error when an address cannot be bound; nothing listens then */
-  static async start(services: FrontServices): Promise<Front> {
+  static async start(services: ServerThreadServices): Promise<ServerThread> {
     const { config, parts, writer } = services;
-    const share = (total: number) => Math.ceil(total / config.front_threads);
+    const share = (total: number) => Math.ceil(total / config.server_threads);
     const drops = new DropReport(services.log);
     const queue =
       writer === null
@@ -157,7 +157,7 @@ export class Front implements CaptureFront {
     const distillers = stores === null ? null : new DistillerClient(services.asker, stores.main);
     const hasPatterns = stores !== null && config.engines.vector_store !== null;
     const patterns = hasPatterns ? new PatternIndexClient(services.asker) : null;
-    return new Front(
+    return new ServerThread(
       queue,
       gateway,
       servers,
@@ -213,13 +213,13 @@ export class Front implements CaptureFront {
     return this.#relegation?.ledger.counters() ?? null;
   }
 
-  /** There is a student, or another one; the port is the front's from now on. */
+  /** There is a student, or another one; the port is the server's from now on. */
   attachStudent(port: MessagePort, facts: StudentFacts): void {
     if (this.#relegation === null) port.close();
     else this.#relegation.link.attach(port, facts);
   }
 
-  /** What this front has counted, for another to add up. */
+  /** What this server has counted, for another to add up. */
   metrics(): Promise<MetricsData> {
     return this.#metrics.read();
   }
@@ -234,7 +234,7 @@ export class Front implements CaptureFront {
 
   /**
    * Does in the background what was left: embeds what has no vector of the present model, goes on with traces that a
-   * stop or a crash interrupted. One front does it for all.
+   * stop or a crash interrupted. One server does it for all.
    */
   tend(): void {
     this.#findings?.embedding.tendAll();
@@ -282,7 +282,11 @@ function explainEmbedder(thrown: unknown, { model_dir, remote }: Config['embeddi
   return new ConfigError('EMBEDDING_MODEL_DIR', model_dir, allowed);
 }
 
-function openFindings({ asker, log }: FrontServices, stores: Stores, embedder: Embedder): FindingsServices {
+function openFindings(
+  { asker, log }: ServerThreadServices,
+  stores: Stores,
+  embedder: Embedder,
+): FindingsServices {
   const findings = new FindingsClient(asker, stores.main, embedder);
   const embedding = new FindingsEmbedding(findings, embedder, (_codebase, embedded, left) =>
     log.debug({ embedded, left }, 'findings got their vectors'),
@@ -294,7 +298,7 @@ function listenForGateway(config: Config, gateway: Gateway): Promise<HttpServer>
   return startServer({
     host: config.gateway.host,
     port: config.gateway.port,
-    isShared: config.front_threads > 1,
+    isShared: config.server_threads > 1,
     ...paceOf(config),
     onStream: gateway.onStream,
     describeError: (status, message) => JSON.stringify(toMessagesBody(errorOfStatus(status, message))),
@@ -302,7 +306,7 @@ function listenForGateway(config: Config, gateway: Gateway): Promise<HttpServer>
 }
 
 function listenForApi(
-  services: FrontServices,
+  services: ServerThreadServices,
   stores: Stores,
   live: LiveReaders | null,
   findings: FindingsServices | undefined,
@@ -325,7 +329,7 @@ function listenForApi(
       renderMetrics,
       control: {
         ...controlOf(config, shared),
-        ...(config.front_threads > 1 ? { settle: () => asker.fence() } : {}),
+        ...(config.server_threads > 1 ? { settle: () => asker.fence() } : {}),
       },
       gateway:
         gatewayPort === undefined ? null : { port: gatewayPort, is_local: isLoopback(config.gateway.host) },
@@ -337,16 +341,16 @@ function listenForApi(
       metrics,
     },
   );
-  // A front that polls on a machine's only core keeps whom it waits for from running.
-  const awake_us = availableParallelism() > config.front_threads ? config.api.awake_us : 0;
+  // A server that polls on a machine's only core keeps whom it waits for from running.
+  const busy_poll_us = availableParallelism() > config.server_threads ? config.api.busy_poll_us : 0;
   return startServer({
     host: config.api.host,
     port: config.api.port,
-    isShared: config.front_threads > 1,
+    isShared: config.server_threads > 1,
     ...paceOf(config),
     onStream: serveApi(dispatch, {
       max_body_bytes: config.api.max_body_bytes,
-      wakefulness: new Wakefulness(awake_us),
+      busyPoll: new BusyPoll(busy_poll_us),
     }),
     describeError: (status, message) => JSON.stringify(toApiBody(errorOfStatus(status, message))),
   });

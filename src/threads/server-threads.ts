@@ -1,5 +1,5 @@
 /**
- * The further front threads from the outside: starts them, connects them to the actor threads, answers their admin
+ * The further server threads from the outside: starts them, connects them to the actor threads, answers their admin
  * requests, stops them. Part of the composition root; main thread.
  */
 import { MessageChannel } from 'node:worker_threads';
@@ -17,12 +17,12 @@ import type { Placement } from '../runtime/protocol.ts';
 import { beforeExit, endPool, waitForLoading } from '../std/loading-threads.ts';
 import { resolveModuleUrl } from '../std/module-url.ts';
 import type { Parts } from './server-thread.ts';
-import type { FrontTask, FrontThreadControl } from './server-thread-entry.ts';
+import type { ServerThreadControl, ServerThreadTask } from './server-thread-entry.ts';
 
 /** Outcome of an admin request, as data. */
 export type AdminAnswer = { ok: true; value: object } | { ok: false; error: ErrorData };
 
-/** What a front thread may ask of the main thread; called through comlink. */
+/** What a server thread may ask of the main thread; called through comlink. */
 export interface RemoteServices {
   admin(name: keyof CaptureAdmin): Promise<AdminAnswer>;
   isReady(): Promise<boolean>;
@@ -33,8 +33,8 @@ export interface RemoteServices {
   hostIsUp(): void;
 }
 
-export interface FrontThreadsOptions {
-  /** With the ports that the main thread's front really listens on. */
+export interface ServerThreadsOptions {
+  /** With the ports that the main thread's server really listens on. */
   config: Config;
   parts: Parts;
   placement: Placement;
@@ -47,21 +47,21 @@ export interface FrontThreadsOptions {
   /** null where there is no API. */
   compute: ComputeTask | null;
   renderMetrics: () => Promise<string>;
-  /** Told of a front thread that failed. */
-  onFrontEnded: (thrown: unknown) => void;
+  /** Told of a server thread that failed. */
+  onServerEnded: (thrown: unknown) => void;
 }
 
-export class FrontThreads {
-  readonly fronts: readonly Comlink.Remote<FrontThreadControl>[];
+export class ServerThreads {
+  readonly servers: readonly Comlink.Remote<ServerThreadControl>[];
   readonly #pool: Piscina;
   readonly #ended: Promise<unknown>[];
   readonly #forgetExit: () => void;
-  readonly #options: FrontThreadsOptions;
+  readonly #options: ServerThreadsOptions;
 
-  /** Starts `config.front_threads - 1` threads; `open` and `start` do the rest. */
-  constructor(options: FrontThreadsOptions) {
+  /** Starts `config.server_threads - 1` threads; `open` and `start` do the rest. */
+  constructor(options: ServerThreadsOptions) {
     this.#options = options;
-    const count = options.config.front_threads - 1;
+    const count = options.config.server_threads - 1;
     this.#pool = new Piscina({
       filename: resolveModuleUrl('./server-thread-entry.ts', import.meta.url).href,
       minThreads: 0, // or it would start a thread of its own in the place of a dead one
@@ -71,16 +71,16 @@ export class FrontThreads {
       atomics: 'disabled',
     });
     const runs = Array.from({ length: count }, (_, at) => this.#startOne(options, hostOf(options, at)));
-    this.fronts = runs.map((run) => run.control);
+    this.servers = runs.map((run) => run.control);
     this.#ended = runs.map((run) => run.ended);
-    this.#forgetExit = beforeExit(() => Promise.allSettled(this.#askAll((front) => front.hangUp())));
+    this.#forgetExit = beforeExit(() => Promise.allSettled(this.#askAll((server) => server.hangUp())));
   }
 
   /** Opens their hosts of actors, and links them with everybody. */
   async open(): Promise<void> {
     if (!this.#options.parts.api) return;
-    await Promise.all(this.#askAll((front) => front.openHost()));
-    for (const at of this.fronts.keys()) this.#linkHost(at);
+    await Promise.all(this.#askAll((server) => server.openHost()));
+    for (const at of this.servers.keys()) this.#linkHost(at);
   }
 
   /**
@@ -88,18 +88,18 @@ export class FrontThreads {
    * @throws what a thread fails with meanwhile
    */
   async start(): Promise<void> {
-    await Promise.all(this.#askAll((front) => front.start()));
+    await Promise.all(this.#askAll((server) => server.start()));
   }
 
   /** Lets all requests finish; the actors go on. */
   async drain(): Promise<void> {
-    await Promise.allSettled(this.#askAll((front) => front.drain()));
+    await Promise.allSettled(this.#askAll((server) => server.drain()));
   }
 
   /** Drains what has not been drained, ends the actors and the threads, those that are loading after 15 s at most. */
   async stop(): Promise<void> {
     // The answer to `stop` may be lost with the port that closes behind it; the end of the task is answer enough.
-    const asked = Promise.allSettled(this.#askAll((front) => front.stop()));
+    const asked = Promise.allSettled(this.#askAll((server) => server.stop()));
     for (const thread of this.#pool.threads) {
       // One that has not come up by then never hears of it.
       void waitForLoading([thread]).then(async (hasLoaded) => {
@@ -113,18 +113,18 @@ export class FrontThreads {
   }
 
   /** Calls over comlink never settle once the other side is gone; the end of its task does. */
-  #askAll(ask: (front: Comlink.Remote<FrontThreadControl>) => Promise<unknown>): Promise<unknown>[] {
-    return this.fronts.map((front, at) => Promise.race([ask(front), this.#ended[at]]));
+  #askAll(ask: (server: Comlink.Remote<ServerThreadControl>) => Promise<unknown>): Promise<unknown>[] {
+    return this.servers.map((server, at) => Promise.race([ask(server), this.#ended[at]]));
   }
 
   #linkHost(at: number): void {
-    const front = this.fronts[at]!;
+    const server = this.servers[at]!;
     const lost = () => {};
     this.#options.actors.addHost(hostOf(this.#options, at), {
-      connectFront: (end) => void front.connectFront(Comlink.transfer(end, [end.port])).catch(lost),
+      connectClient: (end) => void server.connectClient(Comlink.transfer(end, [end.port])).catch(lost),
       connectPeer: (index, end) =>
-        void front.connectPeer(index, Comlink.transfer(end, [end.port])).catch(lost),
-      stats: () => front.hostStats(),
+        void server.connectPeer(index, Comlink.transfer(end, [end.port])).catch(lost),
+      stats: () => server.hostStats(),
     });
   }
 
@@ -140,11 +140,11 @@ export class FrontThreads {
       isReady,
       compute,
       renderMetrics,
-      onFrontEnded,
-    }: FrontThreadsOptions,
+      onServerEnded,
+    }: ServerThreadsOptions,
     host: number,
   ): {
-    control: Comlink.Remote<FrontThreadControl>;
+    control: Comlink.Remote<ServerThreadControl>;
     ended: Promise<void>;
   } {
     const control = new MessageChannel();
@@ -157,7 +157,7 @@ export class FrontThreads {
       hostIsUp: () => this.#linkHost(host - placement.hosts - 1),
     };
     Comlink.expose(remote, nodeEndpoint(services.port1));
-    const task: FrontTask = {
+    const task: ServerThreadTask = {
       config,
       parts,
       placement,
@@ -173,10 +173,10 @@ export class FrontThreads {
       control.port1.close();
       services.port1.close();
     });
-    // A front that dies takes its connections with it, and the native library ends the process; nothing to mend here.
-    ended.catch(onFrontEnded);
-    const wrapped = Comlink.wrap<FrontThreadControl>(nodeEndpoint(control.port1));
-    actors.connectFront(
+    // A server that dies takes its connections with it, and the native library ends the process; nothing to mend here.
+    ended.catch(onServerEnded);
+    const wrapped = Comlink.wrap<ServerThreadControl>(nodeEndpoint(control.port1));
+    actors.connectClient(
       (index, end) => void wrapped.connectHost(index, Comlink.transfer(end, [end.port])),
       host,
     );
@@ -184,8 +184,8 @@ export class FrontThreads {
   }
 }
 
-/** The main thread's front has the first host, the others follow. */
-function hostOf({ placement }: FrontThreadsOptions, at: number): number {
+/** The main thread's server has the first host, the others follow. */
+function hostOf({ placement }: ServerThreadsOptions, at: number): number {
   return placement.hosts + 1 + at;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Entry of the student's thread: reads the student's directory, puts core, index and service together and serves the
- * fronts' steps, as one never-ending pool task that the main thread steers over comlink. Composition root. The student's
+ * servers' steps, as one never-ending pool task that the main thread steers over comlink. Composition root. The student's
  * thread, and nobody else's.
  */
 import type { MessagePort } from 'node:worker_threads';
@@ -16,9 +16,9 @@ import { ServedRuns, type ServedRunsCopy } from '../student/serving/served-runs.
 import {
   type AnsweringService,
   type Prices,
-  StepDesk,
+  StepHandler,
   type StudentCore,
-} from '../student/serving/step-desk.ts';
+} from '../student/serving/step-handler.ts';
 import { ServiceFailure, StudentService } from '../student/serving/student-service.ts';
 
 /** What a student's thread is started with; the port is transferred. */
@@ -36,7 +36,7 @@ export interface StudentTask {
 export interface StudentControl {
   /** Reads the directory. @throws Error of one line when there is no student to be had */
   open(): Promise<StudentFacts>;
-  /** A front's port. */
+  /** A server's port. */
   connect(port: MessagePort): void;
   /** Who has served which run, for the next student. */
   copyRuns(): ServedRunsCopy;
@@ -71,7 +71,7 @@ export async function runStudent(
   const stopped = createDeferred<void>();
   const runs = new ServedRuns();
   const ports = new Set<MessagePort>();
-  let desk: StepDesk | null = null;
+  let desk: StepHandler | null = null;
   let service: OpenStudent['service'] = null;
   let toldAtMs = Number.NEGATIVE_INFINITY;
   const tellError = (thrown: unknown): void => {
@@ -83,7 +83,7 @@ export async function runStudent(
     open: async () => {
       const opened = await open(task);
       service = opened.service;
-      desk = new StepDesk({
+      desk = new StepHandler({
         mode: task.mode,
         core: opened.core,
         threshold: opened.threshold,

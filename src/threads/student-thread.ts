@@ -1,5 +1,5 @@
 /**
- * The student's thread from the outside: starts it, gives every front a port to it, starts it again when it ends or
+ * The student's thread from the outside: starts it, gives every server a port to it, starts it again when it ends or
  * hangs, and starts another beside it when the directory holds a newer student, which takes over once it is read in.
  * Nothing of that is waited for by traffic. Part of the composition root; main thread.
  */
@@ -42,7 +42,7 @@ export async function checkStudent(directory: string): Promise<void> {
   }
 }
 
-/** Gives a front its port; the port is the front's from then on. */
+/** Gives a server its port; the port is the server's from then on. */
 export type AttachStudent = (port: MessagePort, facts: StudentFacts) => void;
 
 export interface StudentThreadOptions extends Omit<StudentTask, 'control' | 'prices'> {
@@ -126,7 +126,7 @@ export class StudentThread implements RelegationState {
     await withDeadline(this.#arrived.promise, STUDENT_START_MS).catch(() => {});
   }
 
-  /** Gives a front a port now, if there is a student, and whenever there is another. */
+  /** Gives a server a port now, if there is a student, and whenever there is another. */
   connect(attach: AttachStudent): void {
     this.#attachments.push(attach);
     if (this.#current !== null) this.#attach(this.#current, attach);

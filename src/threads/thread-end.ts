@@ -1,6 +1,6 @@
 /**
  * The last words of a thread whose end ends the process: the native library aborts it while the thread is taken down, so
- * whoever started the thread never hears why. Part of the composition root; front threads other than the main one.
+ * whoever started the thread never hears why. Part of the composition root; server threads other than the main one.
  */
 import { getHeapStatistics } from 'node:v8';
 import { resourceLimits, threadId } from 'node:worker_threads';
@@ -22,9 +22,9 @@ const MB = 2 ** 20;
  */
 export function tellThreadEnd(log: Pick<Log, 'fatal' | 'error'>): () => void {
   const onError = (thrown: unknown, origin: string): void => {
-    log.fatal({ ...describeThrown(thrown), origin }, 'a front thread fails');
+    log.fatal({ ...describeThrown(thrown), origin }, 'a server thread fails');
   };
-  const onExit = (code: number): void => log.fatal({ exit_code: code }, 'a front thread ends');
+  const onExit = (code: number): void => log.fatal({ exit_code: code }, 'a server thread ends');
   process.on('uncaughtExceptionMonitor', onError);
   process.on('exit', onExit);
   const look = setInterval(() => {
@@ -43,7 +43,7 @@ export function tellThreadEnd(log: Pick<Log, 'fatal' | 'error'>): () => void {
 }
 
 const NEARLY_FULL =
-  'a front thread has nearly used up its memory; when it has, the process ends (SIGABRT). ' +
+  'a server thread has nearly used up its memory; when it has, the process ends (SIGABRT). ' +
   'NODE_OPTIONS=--max-old-space-size=MB gives each thread more';
 
 function describeThrown(thrown: unknown): Record<string, string | string[]> {

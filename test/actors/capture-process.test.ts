@@ -21,8 +21,8 @@ import { makeFolder } from '../storage/folder.ts';
 const MIB = 1 << 20;
 const isNative = memoryEngine.makeMemory.toString().includes('native code');
 
-function makeMemory(bytes: number, fronts = 1): MappedMemory {
-  const memory = makeMappedMemory(bytes, fronts)!;
+function makeMemory(bytes: number, servers = 1): MappedMemory {
+  const memory = makeMappedMemory(bytes, servers)!;
   onTestFinished(() => closeMappedMemory(memory));
   return memory;
 }
@@ -145,9 +145,9 @@ it('a database that is none is refused in words, and stays as it is', async () =
 });
 
 describe.runIf(isNative)('mapped memory', () => {
-  it('gives each front a part of its own, and nothing when that is used up', () => {
+  it('gives each server a part of its own, and nothing when that is used up', () => {
     const memory = makeMemory(32 * MIB, 2);
-    const parts = [0, 1].map((front) => new MemoryPart(memory, front, 2));
+    const parts = [0, 1].map((server) => new MemoryPart(memory, server, 2));
     const taken = parts.map((part) => {
       const places: number[] = [];
       for (let run = part.take(CAPTURE_SLAB_BYTES); run !== null; run = part.take(CAPTURE_SLAB_BYTES)) {

@@ -1,13 +1,13 @@
 /** The capture writer's decisions, without threads and without a log. */
 
 import { describe, expect, it } from 'vitest';
-import { CAPTURE_LOG_PORT, captureWriter } from '../../actors/capture-writer/behaviour.ts';
 import {
-  CaptureLogPort,
+  CaptureLogAdapter,
   type ExchangeLog,
   type TidyPass,
   type WriterEvent,
-} from '../../actors/capture-writer/port.ts';
+} from '../../actors/capture-writer/adapter.ts';
+import { CAPTURE_LOG_ADAPTER, captureWriter } from '../../actors/capture-writer/behaviour.ts';
 import { ActorKit, type EffectOf, type KitAnswer } from '../../src/runtime/kit.ts';
 
 it('tells when exchanges cannot be stored, why, and when they are again', async () => {
@@ -17,7 +17,7 @@ it('tells when exchanges cannot be stored, why, and when they are again', async 
     if (isFull) throw Object.assign(new Error('write'), { code: 'ENOSPC', path: '/a.mdb' });
     return { first_id: 1, last_id: 0 };
   };
-  const port = new CaptureLogPort(
+  const port = new CaptureLogAdapter(
     async () => ({ append }) as unknown as ExchangeLog,
     (event) => told.push(event),
   );
@@ -44,7 +44,7 @@ function askHeld(
   if (answer.type !== 'held') throw new Error(`answered with ${answer.type}`);
   const [io, ...rest] = kit.takeEffectsOf('io');
   expect(rest).toEqual([]);
-  expect(io?.port).toBe(CAPTURE_LOG_PORT);
+  expect(io?.port).toBe(CAPTURE_LOG_ADAPTER);
   return { token: answer.token, io: io! };
 }
 

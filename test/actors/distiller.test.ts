@@ -4,9 +4,9 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { DISTILLATION_PORT, type DistillerState, distiller } from '../../actors/distiller/behaviour.ts';
+import { DistillationAdapter, type SinkPattern } from '../../actors/distiller/adapter.ts';
+import { DISTILLATION_ADAPTER, type DistillerState, distiller } from '../../actors/distiller/behaviour.ts';
 import { ModelWriter, toCompletionsUrl } from '../../actors/distiller/model-writer.ts';
-import { DistillationPort, type SinkPattern } from '../../actors/distiller/port.ts';
 import {
   distillerKey,
   type SubmitRequest,
@@ -94,7 +94,7 @@ describe('a queued trace', () => {
     const bench = new Bench();
     expect(bench.submit()).toEqual({ type: 'reply', value: { status: 'queued', patterns_created: 0 } });
     const call = bench.io('distil');
-    expect(call).toMatchObject({ port: DISTILLATION_PORT, input: { key: bench.key } });
+    expect(call).toMatchObject({ port: DISTILLATION_ADAPTER, input: { key: bench.key } });
     expect(bench.row()).toMatchObject({ status: 'distilling', pattern_ids: [], error: null });
     expect(bench.tables.get(TRACE_BODIES, [bench.key])).toEqual(BODY);
     expect(bench.tables.get(UNFINISHED_TRACES, [bench.key])).toBe(1);
@@ -350,7 +350,7 @@ describe('the port', () => {
   it('reads, distils and hands over what the trace teaches, with its source', async () => {
     const body = await packTrace(trace());
     const merged: [unknown, readonly SinkPattern[]][] = [];
-    const port = new DistillationPort({
+    const port = new DistillationAdapter({
       readBody: (key) => (key === 'k' ? body : undefined),
       embedder: wordEmbedder,
       sink: {
@@ -372,7 +372,7 @@ describe('the port', () => {
   });
 
   it('says which failures may pass', async () => {
-    const broken = new DistillationPort({
+    const broken = new DistillationAdapter({
       readBody: (key) => (key === 'damaged' ? Uint8Array.of(1, 2, 3) : undefined),
       embedder: null,
       sink: {
@@ -392,7 +392,7 @@ describe('the port', () => {
   });
 
   it('does nothing without a store', async () => {
-    const port = new DistillationPort({
+    const port = new DistillationAdapter({
       readBody: () => undefined,
       embedder: null,
       sink: null,
@@ -405,7 +405,7 @@ describe('the port', () => {
     const body = await packTrace(trace());
     let [running, most] = [0, 0];
     const order: string[] = [];
-    const port = new DistillationPort({
+    const port = new DistillationAdapter({
       readBody: (key) => {
         order.push(key);
         return body;

@@ -1,7 +1,7 @@
 /** The pattern store over tables in memory and on the disk, and the pattern index's decisions without threads. */
 import { readdirSync } from 'node:fs';
 import { afterEach, describe, expect, it } from 'vitest';
-import { PATTERN_STORE_PORT, patternIndex } from '../../actors/pattern-index/behaviour.ts';
+import { PATTERN_STORE_ADAPTER, patternIndex } from '../../actors/pattern-index/behaviour.ts';
 import type { AddedPattern, RetrieveRequest } from '../../actors/pattern-index/protocol.ts';
 import { PatternStore } from '../../actors/pattern-index/store.ts';
 import type { StoreParts } from '../../actors/pattern-index/store-parts.ts';
@@ -589,7 +589,7 @@ describe('the pattern index', () => {
     const answer = kit.ask('retrieve', ask(FLAKY));
     if (answer.type !== 'held') throw new Error('the answer is kept');
     const [io] = kit.takeEffectsOf('io');
-    expect(io).toMatchObject({ port: PATTERN_STORE_PORT, operation: 'retrieve', input: ask(FLAKY) });
+    expect(io).toMatchObject({ port: PATTERN_STORE_ADAPTER, operation: 'retrieve', input: ask(FLAKY) });
     kit.finish(io!, []);
     expect(kit.answerTo(answer.token)).toEqual({ type: 'reply', value: [] });
     const second = kit.ask('state', null);

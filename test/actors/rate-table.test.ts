@@ -5,10 +5,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { OwnBuckets, SharedRateLimiter } from '../../actors/rate-bucket/client.ts';
 import type { RateLimit } from '../../actors/rate-bucket/protocol.ts';
-import { rateSlots, rateTablePort } from '../../actors/rate-bucket/slots.ts';
+import { rateSlots, rateTableAdapter } from '../../actors/rate-bucket/slots.ts';
 import type { SlotReply } from '../../actors/rate-bucket/slots-protocol.ts';
 import { allocateRateTable, RateTable } from '../../actors/rate-bucket/table.ts';
-import type { Asker } from '../../src/runtime/front.ts';
+import type { Asker } from '../../src/runtime/actor-client.ts';
 import { ActorKit } from '../../src/runtime/kit.ts';
 import type { RateTakerTask } from '../fixtures/rate-taker.ts';
 
@@ -112,7 +112,7 @@ describe('a bucket', () => {
 function createSlots(slots: number) {
   const { clock, memory, table } = createTable(slots);
   const kit = new ActorKit(rateSlots(slots));
-  const port = rateTablePort(table);
+  const port = rateTableAdapter(table);
   const settle = async () => {
     for (const effect of kit.takeEffectsOf('io')) {
       const operation = effect.operation as 'open' | 'findIdle';

@@ -1,6 +1,6 @@
 /** The lines that say why exchanges are not stored: one a cause and minute, each with what to do, and nothing of a body. */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import type { WriterEvent } from '../../actors/capture-writer/port.ts';
+import type { WriterEvent } from '../../actors/capture-writer/adapter.ts';
 import { WriterReport } from '../../actors/capture-writer/report.ts';
 import { DROP_CAUSES, type SetApart } from '../../src/domain/capture-cause.ts';
 import { DropReport } from '../../src/gateway/capture/drop-report.ts';

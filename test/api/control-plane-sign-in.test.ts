@@ -276,7 +276,7 @@ describe('requests of one user', () => {
   });
 });
 
-describe('several front threads', () => {
+describe('several server threads', () => {
   const api = new ControlPlaneChild({ FRONT_THREADS: '2' });
   beforeAll(() => api.start());
   afterAll(() => api[Symbol.asyncDispose]());

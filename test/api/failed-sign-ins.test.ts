@@ -1,5 +1,5 @@
 /**
- * Credentials that are tried one after the other: refused beyond a burst by address, over all front threads and on every
+ * Credentials that are tried one after the other: refused beyond a burst by address, over all server threads and on every
  * route, while whoever has a valid one notices nothing.
  */
 import { SignJWT } from 'jose';
@@ -57,7 +57,7 @@ describe('12,000 wrong credentials from one address', () => {
     return answer;
   }
 
-  it('are refused beyond the burst, on all front threads together', async () => {
+  it('are refused beyond the burst, on all server threads together', async () => {
     const counts = new Map<number, number>();
     let next = 0;
     startedMs = performance.now();

@@ -1,5 +1,5 @@
 /**
- * The readers of the live stream on real hubs, without sockets: whatever is lost between hub and front, a reader gets
+ * The readers of the live stream on real hubs, without sockets: whatever is lost between hub and server thread, a reader gets
  * each event of its scope once and in order, or a reset.
  */
 

@@ -1,4 +1,4 @@
-/** Runs with several front threads: each lives on one of them, and every one of them finds it, also after a kill. */
+/** Runs with several server threads: each lives on one of them, and every one of them finds it, also after a kill. */
 import { expect, it } from 'vitest';
 import { type ApiAnswer, ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
 import { ControlPlaneChild } from '../fixtures/control-plane.ts';
@@ -13,7 +13,7 @@ function logStep(child: ApiChild, run: number, step_index: number): Promise<ApiA
   return child.post(`/v1/monitor/runs/r${run}/steps`, { step_index, action: 'read', tokens: 10 }, APART);
 }
 
-it('are found from every front, told of to every reader, and go on with another number of fronts', async () => {
+it('are found from every server, told of to every reader, and go on with another number of servers', async () => {
   const env = { FRONT_THREADS: '3', ACTOR_THREADS: '2', AUTH_DB_CONN_URL: 'embedded:' };
   await using child = new ApiChild(env);
   await child.start();
@@ -53,7 +53,7 @@ it('are found from every front, told of to every reader, and go on with another 
 }, 400_000);
 
 it(
-  'are counted by the time they are answered, whichever front is asked',
+  'are counted by the time they are answered, whichever server is asked',
   () =>
     onOneDay(async () => {
       await using child = new ControlPlaneChild({ FRONT_THREADS: '3', ACTOR_THREADS: '1' });

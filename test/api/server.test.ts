@@ -1,4 +1,4 @@
-/** The API as a process serves it, from two front threads: what only a real server shows. */
+/** The API as a process serves it, from two server threads: what only a real server shows. */
 
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -151,7 +151,7 @@ describe('GET /v1/monitor/stream', () => {
     for (const reader of [mine, project, others]) reader.close();
   });
 
-  it('reaches the readers of every front thread, from every actor thread', async () => {
+  it('reaches the readers of every server thread, from every actor thread', async () => {
     const { child, url } = await start({
       AUTH_DB_CONN_URL: 'embedded:',
       FRONT_THREADS: '2',

@@ -7,9 +7,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { DISTILLATION_PORT, distiller } from '../../actors/distiller/behaviour.ts';
+import { DistillationAdapter, type PatternScope, type SinkPattern } from '../../actors/distiller/adapter.ts';
+import { DISTILLATION_ADAPTER, distiller } from '../../actors/distiller/behaviour.ts';
 import { DistillerClient } from '../../actors/distiller/client.ts';
-import { DistillationPort, type PatternScope, type SinkPattern } from '../../actors/distiller/port.ts';
 import { TRACE_BODIES, UNFINISHED_TRACES } from '../../actors/distiller/protocol.ts';
 import { DISTILLER_POLICY } from '../../actors/supervision.ts';
 import { compileDispatch } from '../../src/api/dispatch.ts';
@@ -18,10 +18,10 @@ import { traceHandlers } from '../../src/api/traces.ts';
 import { bind } from '../../src/contract/handler.ts';
 import { TRACES } from '../../src/contract/traces.ts';
 import type { Tenant } from '../../src/domain/tenant.ts';
-import { Front } from '../../src/runtime/front.ts';
+import { ActorClient } from '../../src/runtime/actor-client.ts';
 import { ActorHost } from '../../src/runtime/host.ts';
 import type { JournalStore } from '../../src/runtime/journal.ts';
-import { createLinkEnds, PortLink } from '../../src/runtime/port-link.ts';
+import { createLinkEnds, MessagePortLink } from '../../src/runtime/message-port-link.ts';
 import { loopScheduler } from '../../src/runtime/scheduler.ts';
 import { LmdbJournal } from '../../src/storage/lmdb/journal.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
@@ -36,7 +36,7 @@ const PLACEMENT = { hosts: 1, pins: {} };
 /** One life of a process over a disk that outlives it. */
 class Process {
   readonly tables: Tables;
-  readonly front: Front;
+  readonly server: ActorClient;
   readonly distillers: DistillerClient;
   readonly handlers: ReturnType<typeof traceHandlers>;
   /** What the pattern store was given. */
@@ -55,7 +55,7 @@ class Process {
     this.tables = tables;
     this.#journal = journal;
     const known = new Set(merged.flatMap(([, patterns]) => patterns.map(({ situation }) => situation)));
-    const port = new DistillationPort({
+    const port = new DistillationAdapter({
       readBody: (key) => this.tables.get<Uint8Array>(TRACE_BODIES, [key]),
       embedder: null,
       sink: {
@@ -79,7 +79,7 @@ class Process {
       scheduler: loopScheduler,
       journal: this.#journal,
       performIo: (name, operation, input, done) => {
-        expect(name).toBe(DISTILLATION_PORT);
+        expect(name).toBe(DISTILLATION_ADAPTER);
         const work = operation === 'distil' ? port.distil(input as never) : port.merge(input as never);
         work.then(
           (value) => done(null, value),
@@ -91,20 +91,20 @@ class Process {
         throw new Error(`an actor failed: ${JSON.stringify(report)}`);
       },
     });
-    this.front = new Front(PLACEMENT, loopScheduler);
+    this.server = new ActorClient(PLACEMENT, loopScheduler);
     const [left, right] = createLinkEnds();
-    this.front.attach(0, new PortLink(left));
-    this.#host.attachFront(new PortLink(right));
-    const services = { ...apiServices(), asker: this.front };
+    this.server.attach(0, new MessagePortLink(left));
+    this.#host.attachClient(new MessagePortLink(right));
+    const services = { ...apiServices(), asker: this.server };
     const stores = { ...services.stores, main: this.tables };
-    this.handlers = traceHandlers({ asker: this.front, stores });
+    this.handlers = traceHandlers({ asker: this.server, stores });
     const routes = bind(TRACES, this.handlers).map((bound) => guard(bound, services.checks));
     this.#dispatch = compileDispatch(routes, {
       report: (error) => {
         if (error.status >= 500 && error.code !== 'unavailable') throw error;
       },
     });
-    this.distillers = new DistillerClient(this.front, this.tables);
+    this.distillers = new DistillerClient(this.server, this.tables);
   }
 
   async send(method: string, path: string, body?: unknown, key = STATIC_KEY): Promise<[number, unknown]> {
@@ -135,7 +135,7 @@ class Process {
 
   /** As the end of the process does: nothing more comes out of it. */
   async end(): Promise<void> {
-    this.front.close();
+    this.server.close();
     this.#host.close();
     await this.#journal.close();
     await this.tables.close();

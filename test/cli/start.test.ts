@@ -143,20 +143,20 @@ describe('the drain', () => {
     ['SIGTERM', 143, '1'],
     ['SIGINT', 130, '3'],
   ] as const)(
-    'a second %s ends it at once with %i, with front threads: %s',
-    async (signal, status, fronts) => {
+    'a second %s ends it at once with %i, with server threads: %s',
+    async (signal, status, servers) => {
       const upstream = createTcpServer((each) => each.on('error', () => {}));
       upstream.listen(0, '127.0.0.1');
       await once(upstream, 'listening');
       const { port } = upstream.address() as AddressInfo;
       try {
         await using child = new CliChild(['gateway'], {
-          env: env({ GW_UPSTREAM_BASE: `http://127.0.0.1:${port}`, FRONT_THREADS: fronts }),
+          env: env({ GW_UPSTREAM_BASE: `http://127.0.0.1:${port}`, FRONT_THREADS: servers }),
         });
         await child.waitForOutput(WHOLE);
         const gateway = new URL(GATEWAY.exec(child.stdout)![1]!);
         const arrived = once(upstream, 'connection');
-        // The kernel spreads them over the fronts.
+        // The kernel spreads them over the server threads.
         const clients = Array.from({ length: 8 }, () => {
           const client = connect(Number(gateway.port), gateway.hostname);
           client.on('error', () => {});

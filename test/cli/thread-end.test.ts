@@ -1,4 +1,4 @@
-/** What a front thread says when it ends and nobody asked for that. In a process of its own, whose log is read. */
+/** What a server thread says when it ends and nobody asked for that. In a process of its own, whose log is read. */
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
 import { KEY } from '../fixtures/ending-thread.ts';
@@ -21,7 +21,7 @@ it.each([
   const [failed, ended, ...more] = await lastWords(how);
   expect(failed).toMatchObject({
     level: 60,
-    msg: 'a front thread fails',
+    msg: 'a server thread fails',
     error: 'TypeError',
     code: 'E_NO',
     origin,
@@ -30,7 +30,7 @@ it.each([
   expect((failed!.reason as string).length).toBeLessThanOrEqual(300);
   expect((failed!.at as string[])[0]).toContain('ending-thread.ts');
   expect(JSON.stringify(failed)).not.toContain(KEY);
-  expect(ended).toMatchObject({ level: 60, msg: 'a front thread ends', exit_code: 1 });
+  expect(ended).toMatchObject({ level: 60, msg: 'a server thread ends', exit_code: 1 });
   expect(more).toEqual([]);
 });
 
@@ -41,7 +41,7 @@ it('by what a parser throws: nothing of what it parsed', async () => {
 });
 
 it('by an exit: with its code', async () => {
-  expect(await lastWords('exit')).toMatchObject([{ msg: 'a front thread ends', exit_code: 7 }]);
+  expect(await lastWords('exit')).toMatchObject([{ msg: 'a server thread ends', exit_code: 7 }]);
 });
 
 it('by a full heap: beforehand, which thread it is and what gives it more', async () => {

@@ -58,9 +58,9 @@ async function readAndCheck(): Promise<{ count: number; tags: Set<string> }> {
 }
 
 /** A gateway of its own process on the same database. */
-async function startChild(frontThreads: number): Promise<{ child: CliChild; url: string; port: number }> {
+async function startChild(serverThreads: number): Promise<{ child: CliChild; url: string; port: number }> {
   const child = new CliChild(['gateway', '--port', '0', '--db', db], {
-    env: { GW_UPSTREAM_BASE: upstream.url, DATA_DIR: folder, FRONT_THREADS: String(frontThreads) },
+    env: { GW_UPSTREAM_BASE: upstream.url, DATA_DIR: folder, FRONT_THREADS: String(serverThreads) },
   });
   const [, url = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
   return { child, url, port: Number(new URL(url).port) };

@@ -100,7 +100,7 @@ async function stop({ child }: Started): Promise<string> {
 
 describe('a capture process that is killed under load', () => {
   it.each(['1', '2'])(
-    'costs no exchange, and no client a thing (%s front threads)',
+    'costs no exchange, and no client a thing (%s server threads)',
     async (FRONT_THREADS) => {
       await using started = await start({ FRONT_THREADS });
       const prng = createPrng(SEED);

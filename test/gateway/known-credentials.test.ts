@@ -23,7 +23,7 @@ import {
 const GOOD = 'sk-ant-good';
 const OWN = 'sk-ant-of-the-operator';
 
-/** A provider that knows one key, and whose front page is for everybody. */
+/** A provider that knows one key, and whose server thread page is for everybody. */
 let upstream: Server;
 let asked: IncomingMessage[] = [];
 let goodKeys = new Set([GOOD]);

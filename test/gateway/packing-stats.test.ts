@@ -33,8 +33,8 @@ it('the stats and /metrics say how much waits to be packed and indexed, and sinc
       return { bytes, sealed, packing };
     },
   };
-  const control = new CaptureControl({ version: '0', db_path: path, max_queue: 1, writer, fronts: [] });
-  const sources = { fronts: () => [], actors: async () => [], capture: () => control.stats() };
+  const control = new CaptureControl({ version: '0', db_path: path, max_queue: 1, writer, servers: [] });
+  const sources = { servers: () => [], actors: async () => [], capture: () => control.stats() };
   const metrics = new ProcessMetrics(sources, '0');
   const read = async () => {
     const { db, writer } = (await control.stats()) as {

@@ -1,4 +1,4 @@
-/** Relegation in a whole process: several fronts with one student, what the metrics say, and a start that must fail. */
+/** Relegation in a whole process: several server threads with one student, what the metrics say, and a start that must fail. */
 import { mkdtempSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -46,14 +46,14 @@ interface Stats {
 }
 
 describe('a process', () => {
-  it('with two fronts has one student, one memory of runs, and one sum', async () => {
+  it('with two servers has one student, one memory of runs, and one sum', async () => {
     await publishOrderStudent(directory());
     const process = start('up', { FRONT_THREADS: '2', SVC_KEYS: 'operator' });
     const [, url] = await process.waitForOutput(/Gateway\s+(http:\/\/\S+)/);
     const stats = async () => (await (await fetch(`${url}/__gw/stats`)).json()) as Stats;
     while ((await stats()).relegation.student === null);
     const port = Number(new URL(url!).port);
-    // Connections fall on the fronts as the system deals them out: with so many, on both.
+    // Connections fall on the server threads as the system deals them out: with so many, on both.
     const clients = await Promise.all(Array.from({ length: 24 }, () => openRawClient(port)));
     const prng = createPrng(5);
     // One that was idle for ten seconds is closed, perhaps just as it is used again: nobody has read that then.
@@ -77,7 +77,7 @@ describe('a process', () => {
       const { content } = JSON.parse(answer.body.toString()) as { content: never[] };
       return { by: serverOf(answer), isOver: run.take(content) };
     };
-    // Whichever front a step comes to, the run is known.
+    // Whichever server thread a step comes to, the run is known.
     for (let at = 0; at < 24; at++) {
       const run = new OrderRun(makeOrder(prng, at % 2 === 0 ? 'open' : 'shipped'));
       const label: [string, string][] = at % 3 === 0 ? [] : [['x-svc-run', `run ${at}`]];

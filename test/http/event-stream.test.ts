@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { raiseParserHeadLimit } from '../../src/config.ts';
 import type { EventSink } from '../../src/contract/handler.ts';
-import { serveApi } from '../../src/http/api-port.ts';
+import { serveApi } from '../../src/http/api-listener.ts';
 import { EVENT_STREAM_HEADERS, encodeEvent, encodeOpening } from '../../src/http/event-stream.ts';
 import { type HttpServer, startServer } from '../../src/http/server.ts';
 import { LIVE_BUFFERED_BYTES } from '../../src/limits.ts';

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { socketEngine } from '../../native/socket-engine.ts';
 import { raiseParserHeadLimit } from '../../src/config.ts';
 import { errorOfStatus, toApiBody } from '../../src/errors.ts';
-import { serveApi } from '../../src/http/api-port.ts';
+import { serveApi } from '../../src/http/api-listener.ts';
 import { type HttpServer, loadServer, startServer } from '../../src/http/server.ts';
 import { readFramings } from '../fixtures/framing-reference.ts';
 import { startTestGateway, type TestGateway } from '../fixtures/gateway.ts';

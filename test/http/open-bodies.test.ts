@@ -2,7 +2,7 @@
 import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { raiseParserHeadLimit } from '../../src/config.ts';
-import { type CollectedRequest, serveApi } from '../../src/http/api-port.ts';
+import { type CollectedRequest, serveApi } from '../../src/http/api-listener.ts';
 import type { HttpStream } from '../../src/http/http-stream.ts';
 import { type HttpServer, startServer } from '../../src/http/server.ts';
 import { OPEN_BODY_BYTES_MIN } from '../../src/limits.ts';

@@ -1,15 +1,15 @@
-/** The addon and its twin: one suite for both, and one against the other on any bytes there are. */
+/** The addon and its fallback: one suite for both, and one against the other on any bytes there are. */
 import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type ByteEngine, loadAddon, packNeedles } from '../../native/byte-engine.ts';
-import { twin } from '../../native/twin.ts';
+import { fallback } from '../../native/fallback.ts';
 import { findKeyShapes } from '../../src/redaction/key-search.ts';
 import { listLevels, useLevel } from './levels.ts';
 
 const addon = loadAddon();
 const levels = listLevels(addon);
-const engines: [name: string, engine: ByteEngine, level: number][] = [['the twin', twin, 0]];
+const engines: [name: string, engine: ByteEngine, level: number][] = [['the fallback', fallback, 0]];
 for (const level of levels) engines.push([`the addon at level ${level}`, addon!, level]);
 
 const bytes = (text: string) => Buffer.from(text, 'latin1');
@@ -84,7 +84,7 @@ describe.each(engines)('%s', (_name, engine, level) => {
         if (run.length < 16) continue;
         expect(listSuspects(engine, bytes(` ${run} `))).toEqual([[1, 1 + run.length]]);
         const cut = `${'Q'.repeat(before + 16)}${beginning.slice(0, -1)}`;
-        expect(listSuspects(engine, bytes(` ${cut} `))).toEqual(listSuspects(twin, bytes(` ${cut} `)));
+        expect(listSuspects(engine, bytes(` ${cut} `))).toEqual(listSuspects(fallback, bytes(` ${cut} `)));
       }
     }
   });
@@ -285,7 +285,7 @@ describe.each(engines)('%s', (_name, engine, level) => {
         const text = `${before}${needle}${behind}`;
         expect(engine.isPlain(bytes(text), needles, 2_000)).toBe(false);
         expect(engine.isPlain(bytes(text.replace('@here', '@her_')), needles, 2_000)).toBe(
-          twin.isPlain(bytes(text.replace('@here', '@her_')), needles, 2_000),
+          fallback.isPlain(bytes(text.replace('@here', '@her_')), needles, 2_000),
         );
       }
     }
@@ -372,7 +372,7 @@ const placed = fc.tuple(text, fc.nat(17)).map(([body, before]) => {
   return Buffer.concat([Buffer.alloc(before, 0x41), body, Buffer.from('A')]).subarray(before, -1);
 });
 
-describe.each(levels)('the addon at level %i and its twin', (level) => {
+describe.each(levels)('the addon at level %i and its fallback', (level) => {
   useLevel(addon, level);
   const native = addon!;
 
@@ -387,18 +387,20 @@ describe.each(levels)('the addon at level %i and its twin', (level) => {
         (source, a, b, others, chars) => {
           const from = Math.min(a, source.length);
           const to = Math.min(b, source.length);
-          expect(listSuspects(native, source, from, to, 2)).toEqual(listSuspects(twin, source, from, to, 2));
+          expect(listSuspects(native, source, from, to, 2)).toEqual(
+            listSuspects(fallback, source, from, to, 2),
+          );
           const inside = source.subarray(Math.floor(source.length / 3), Math.ceil(source.length / 2));
           const needles = packNeedles([...others.map((other) => other.subarray(0, 6)), inside]);
           expect(native.findAnyNeedle(source, from, to, needles)).toBe(
-            twin.findAnyNeedle(source, from, to, needles),
+            fallback.findAnyNeedle(source, from, to, needles),
           );
           expect(native.findLongBase64(source, from, to, chars)).toBe(
-            twin.findLongBase64(source, from, to, chars),
+            fallback.findLongBase64(source, from, to, chars),
           );
-          expect(native.findEscape(source, from, to)).toBe(twin.findEscape(source, from, to));
+          expect(native.findEscape(source, from, to)).toBe(fallback.findEscape(source, from, to));
           for (const few of [needles, packNeedles([])])
-            expect(native.isPlain(source, few, chars)).toBe(twin.isPlain(source, few, chars));
+            expect(native.isPlain(source, few, chars)).toBe(fallback.isPlain(source, few, chars));
         },
       ),
       { numRuns: 3_000 },
@@ -434,7 +436,7 @@ describe.each(levels)('the addon at level %i and its twin', (level) => {
             return needle;
           });
           const packed = packNeedles(needles);
-          expect(native.isPlain(source, packed, 2_000)).toBe(twin.isPlain(source, packed, 2_000));
+          expect(native.isPlain(source, packed, 2_000)).toBe(fallback.isPlain(source, packed, 2_000));
         },
       ),
       { numRuns: 500 },
@@ -464,11 +466,11 @@ describe.each(levels)('the addon at level %i and its twin', (level) => {
             for (const most of [limit, Number.POSITIVE_INFINITY]) {
               for (const [i, j] of [[0, 0], from] as const)
                 expect(native.measureCommonPrefix(left, right, i, j, most)).toBe(
-                  twin.measureCommonPrefix(left, right, i, j, most),
+                  fallback.measureCommonPrefix(left, right, i, j, most),
                 );
               for (const [i, j] of [[left.length, right.length], from] as const)
                 expect(native.measureCommonSuffix(left, right, i, j, most)).toBe(
-                  twin.measureCommonSuffix(left, right, i, j, most),
+                  fallback.measureCommonSuffix(left, right, i, j, most),
                 );
             }
           }
@@ -481,7 +483,7 @@ describe.each(levels)('the addon at level %i and its twin', (level) => {
 
 /** Holds every run for suspect, so that the shapes and labels are tried on all. */
 const distrustful: ByteEngine = {
-  ...twin,
+  ...fallback,
   findSuspects(source, from, to, marks) {
     const runs = /[A-Za-z0-9_-]{16,}/g;
     const part = Buffer.from(source).toString('latin1', from, to);

@@ -1,12 +1,12 @@
-/** Comparing vectors: the addon and its twin, one suite for both, and one against the other bit by bit. */
+/** Comparing vectors: the addon and its fallback, one suite for both, and one against the other bit by bit. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { loadVectorAddon, type VectorEngine, vectorTwin } from '../../native/vector-engine.ts';
+import { loadVectorAddon, type VectorEngine, vectorFallback } from '../../native/vector-engine.ts';
 import { listLevels, useLevel } from './levels.ts';
 
 const addon = loadVectorAddon();
 const levels = listLevels(addon);
-const engines: [name: string, engine: VectorEngine, level: number][] = [['the twin', vectorTwin, 0]];
+const engines: [name: string, engine: VectorEngine, level: number][] = [['the fallback', vectorFallback, 0]];
 for (const level of levels) engines.push([`the addon at level ${level}`, addon!, level]);
 
 const BLOCK_BITS = 2;
@@ -64,7 +64,7 @@ describe.each(engines)('%s', (_name, engine, level) => {
   });
 });
 
-describe.each(levels)('the addon at level %i beside its twin', (level) => {
+describe.each(levels)('the addon at level %i beside its fallback', (level) => {
   useLevel(addon, level);
 
   it('refuses what is of another kind', () => {
@@ -101,7 +101,9 @@ describe.each(levels)('the addon at level %i beside its twin', (level) => {
             blocks.push(block);
           }
           const places = picks.map((pick) => pick % rows.length);
-          expect(compare(addon!, query, blocks, places)).toEqual(compare(vectorTwin, query, blocks, places));
+          expect(compare(addon!, query, blocks, places)).toEqual(
+            compare(vectorFallback, query, blocks, places),
+          );
         },
       ),
     );

@@ -3,8 +3,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { loadAddon } from '../../native/byte-engine.ts';
+import { fallback } from '../../native/fallback.ts';
 import { formatKeyTable } from '../../native/key-table.ts';
-import { twin } from '../../native/twin.ts';
 import { findKeyShapes } from '../../src/redaction/key-search.ts';
 import {
   BEGINNINGS,
@@ -61,9 +61,9 @@ describe('the table of keys', () => {
     for (const word of [...BEGINNINGS, ...FIRST_WORDS]) expect(word).toMatch(/^[\w-]{2,16}$/);
   });
 
-  it.each(EXAMPLES)('%s… is found by the addon, by its twin, and by the search', (_, key) => {
+  it.each(EXAMPLES)('%s… is found by the addon, by its fallback, and by the search', (_, key) => {
     const body = Buffer.from(`{"text":"${key}"}`);
-    for (const engine of [twin, loadAddon() ?? twin]) {
+    for (const engine of [fallback, loadAddon() ?? fallback]) {
       const found = findKeyShapes(body, 0, body.length, engine);
       expect(found, `${engine.kind}: ${key}`).toHaveLength(1);
       expect(found[0]!.start, key).toBe(9);

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { loadAddon } from '../../native/byte-engine.ts';
-import { twin } from '../../native/twin.ts';
+import { fallback } from '../../native/fallback.ts';
 import { collectCredentials, credentialForms } from '../../src/redaction/credentials.ts';
 import { isCredentialHeader } from '../../src/redaction/header-names.ts';
 import { findKeyShapes } from '../../src/redaction/key-search.ts';
@@ -85,7 +85,7 @@ const crafted = fc.record({
 });
 
 /** Bytes looked at. */
-function measure(text: string, engine?: typeof twin): number {
+function measure(text: string, engine?: typeof fallback): number {
   const work = new Work();
   const bytes = Buffer.from(text, 'latin1');
   findKeyShapes(bytes, 0, bytes.length, engine, work);
@@ -99,7 +99,7 @@ const WORK_PER_BYTE = 24;
 describe('the search for keys', () => {
   it.each([
     ['native or not', undefined],
-    ['in TypeScript', twin],
+    ['in TypeScript', fallback],
   ] as const)(
     'looks at each byte a bounded number of times, however often it is nearly a key (%s)',
     (_, engine) => {

@@ -3,8 +3,8 @@
  * Time, links and io are in the test's own hands.
  */
 import { describe, expect, it } from 'vitest';
+import { ActorClient } from '../../src/runtime/actor-client.ts';
 import type { ErrorData } from '../../src/runtime/error.ts';
-import { Front } from '../../src/runtime/front.ts';
 import { ActorHost, type KindDefinition } from '../../src/runtime/host.ts';
 import type { HostReport } from '../../src/runtime/host-report.ts';
 import type { JournalStore, JournalWrite } from '../../src/runtime/journal.ts';
@@ -130,19 +130,19 @@ function setUp(behaviour: AnyBehaviour, policy: Partial<KindPolicy> = {}, others
     performCompute: (_task, input, done) => void io.push({ input, done }),
     report: (report) => void reports.push(report),
   });
-  const front = new Front(placement, turns);
+  const client = new ActorClient(placement, turns);
   const [a, b] = DirectLink.pair();
-  host.attachFront(a);
-  front.attach(0, b);
+  host.attachClient(a);
+  client.attach(0, b);
   const ask = (name: string, payload: unknown = null, key = 'a', bodies: Uint8Array[] = []): Answer[] => {
     const answers: Answer[] = [];
     const options = { deadline_ms: 60_000, bodies };
-    front.request({ kind: behaviour.kind, key }, name, payload, options, (error, value) => {
+    client.request({ kind: behaviour.kind, key }, name, payload, options, (error, value) => {
       answers.push({ error, value });
     });
     return answers;
   };
-  return { turns, journal, reports, io, host, front, ask, link: b };
+  return { turns, journal, reports, io, host, client, ask, link: b };
 }
 
 function codeOf(answers: Answer[]): string | undefined {
@@ -499,23 +499,23 @@ describe('draining', () => {
   });
 });
 
-describe('a front', () => {
+describe('a client', () => {
   it('fails everything that waits for a thread when its link closes', () => {
-    const { ask, front, link } = setUp(box);
+    const { ask, client, link } = setUp(box);
     const downs: number[] = [];
-    front.onHostDown = (index) => void downs.push(index);
+    client.onHostDown = (index) => void downs.push(index);
     const held = [ask('hold'), ask('hold', null, 'b')];
     link.close();
     expect(held.map(codeOf)).toEqual(['host_down', 'host_down']);
-    expect([downs, front.isUp(0), codeOf(ask('note', 1))]).toEqual([[0], false, 'host_down']);
-    expect(front.tell({ kind: 'box', key: 'a' }, 'note', 1)).toBe(false);
+    expect([downs, client.isUp(0), codeOf(ask('note', 1))]).toEqual([[0], false, 'host_down']);
+    expect(client.tell({ kind: 'box', key: 'a' }, 'note', 1)).toBe(false);
   });
 
   it('gives up at the deadline, each ask at its own, with one timer', () => {
-    const { front, turns } = setUp(box);
+    const { client, turns } = setUp(box);
     const gone: number[] = [];
     for (const deadline_ms of [300, 100, 200, 100]) {
-      front.request({ kind: 'box', key: 'a' }, 'hold', null, { deadline_ms }, (error) => {
+      client.request({ kind: 'box', key: 'a' }, 'hold', null, { deadline_ms }, (error) => {
         if (error?.code === 'deadline_exceeded') gone.push(deadline_ms);
       });
     }
@@ -527,16 +527,16 @@ describe('a front', () => {
     expect(gone).toEqual([100, 100, 200]);
     turns.advance(100);
     expect(gone).toEqual([100, 100, 200, 300]);
-    expect(front.stats()).toMatchObject({ asks_pending: 0, timed_out: 4 });
+    expect(client.stats()).toMatchObject({ asks_pending: 0, timed_out: 4 });
   });
 
   it('refuses more asks than it may have waiting', () => {
     const { turns } = setUp(box);
-    const front = new Front({ hosts: 1, pins: {} }, turns, { max_pending_asks: 2 });
-    front.attach(0, DirectLink.pair()[0]);
+    const client = new ActorClient({ hosts: 1, pins: {} }, turns, { max_pending_asks: 2 });
+    client.attach(0, DirectLink.pair()[0]);
     const codes: (string | undefined)[] = [];
     for (let i = 0; i < 3; i++) {
-      front.request({ kind: 'box', key: 'a' }, 'hold', null, {}, (error) => void codes.push(error?.code));
+      client.request({ kind: 'box', key: 'a' }, 'hold', null, {}, (error) => void codes.push(error?.code));
     }
     expect(codes).toEqual(['too_many_asks']);
   });
@@ -553,12 +553,12 @@ describe('a front', () => {
       },
       internal: {},
     };
-    const { ask, front } = setUp(announcer);
+    const { ask, client } = setUp(announcer);
     const [first, second]: [unknown[], unknown[]] = [[], []];
-    const leave = front.subscribe('news', (what) => void first.push(what));
-    front.subscribe('other', () => expect.fail('another topic'));
+    const leave = client.subscribe('news', (what) => void first.push(what));
+    client.subscribe('other', () => expect.fail('another topic'));
     ask('say', 1);
-    const leaveToo = front.subscribe('news', (what) => void second.push(what));
+    const leaveToo = client.subscribe('news', (what) => void second.push(what));
     ask('say', 2);
     leave();
     leave();

@@ -1,17 +1,17 @@
 /** What the main thread does for its actor threads: compute for them, end hung ones, start dead ones within limits. */
 import { afterEach, describe, expect, it } from 'vitest';
+import type { ActorClient } from '../../src/runtime/actor-client.ts';
 import { ActorThreads, type ActorThreadsOptions } from '../../src/runtime/actor-threads.ts';
 import type { RuntimeError } from '../../src/runtime/error.ts';
-import type { Front } from '../../src/runtime/front.ts';
 import { createDeferred } from '../../src/std/deferred.ts';
 
-const open: { threads: ActorThreads; front: Front | null }[] = [];
+const open: { threads: ActorThreads; client: ActorClient | null }[] = [];
 const FAR = { deadline_ms: 600_000 };
 const CARE = { kind: 'care', key: 'a' };
 
 afterEach(async () => {
-  for (const { threads, front } of open.splice(0)) {
-    front?.close();
+  for (const { threads, client } of open.splice(0)) {
+    client?.close();
     await threads.stop();
   }
 });
@@ -24,15 +24,15 @@ function start(options: Partial<ActorThreadsOptions> = {}): ActorThreads {
     restart: { max_restarts: 5, window_ms: 60_000, backoff_first_ms: 1, backoff_max_ms: 1 },
     ...options,
   });
-  open.push({ threads, front: null });
+  open.push({ threads, client: null });
   return threads;
 }
 
-async function startWithFront(options: Partial<ActorThreadsOptions> = {}) {
+async function startWithClient(options: Partial<ActorThreadsOptions> = {}) {
   const threads = start(options);
-  const front = await threads.openFront();
-  open.at(-1)!.front = front;
-  return { threads, front };
+  const client = await threads.openClient();
+  open.at(-1)!.client = client;
+  return { threads, client };
 }
 
 function codeOf(ask: Promise<unknown>): Promise<string> {
@@ -44,35 +44,35 @@ function codeOf(ask: Promise<unknown>): Promise<string> {
 
 describe('compute', () => {
   it('runs where the main thread says, and its failures are outcomes', async () => {
-    const { front } = await startWithFront({
+    const { client } = await startWithClient({
       compute: async (task, input) => {
         if (task !== 'double') throw new Error(`no task ${task}`);
         return 2 * (input as number);
       },
     });
-    expect(await front.ask(CARE, 'compute', { task: 'double', input: 21 }, FAR)).toBe(42);
-    const failing = front.ask(CARE, 'compute', { task: 'halve', input: 1 }, FAR);
+    expect(await client.ask(CARE, 'compute', { task: 'double', input: 21 }, FAR)).toBe(42);
+    const failing = client.ask(CARE, 'compute', { task: 'halve', input: 1 }, FAR);
     await expect(failing).rejects.toMatchObject({ code: 'io_failed', message: 'Error: no task halve' });
   });
 
   it('fails where there is no pool', async () => {
-    const { front } = await startWithFront();
-    expect(await codeOf(front.ask(CARE, 'compute', { task: 'double', input: 1 }, FAR))).toBe('io_failed');
+    const { client } = await startWithClient();
+    expect(await codeOf(client.ask(CARE, 'compute', { task: 'double', input: 1 }, FAR))).toBe('io_failed');
   });
 });
 
 describe('a thread', () => {
   it('that hangs is ended and started again', async () => {
     const down = createDeferred<string>();
-    const { front, threads } = await startWithFront({
+    const { client, threads } = await startWithClient({
       // A slow machine may take a thread that only starts slowly for a hung one: it gets another go.
       restart: { max_restarts: 1_000, window_ms: 60_000, backoff_first_ms: 1, backoff_max_ms: 1 },
       watch: { ping_every_ms: 20, hung_after_ms: 1_500 },
       onThreadDown: (_index, reason) => down.resolve(reason),
     });
-    expect(await codeOf(front.ask(CARE, 'hang', null, FAR))).toBe('host_down');
+    expect(await codeOf(client.ask(CARE, 'hang', null, FAR))).toBe('host_down');
     await down.promise;
-    await front.waitUp();
+    await client.waitUp();
     expect(threads.restarts[0]).toBeGreaterThanOrEqual(1);
     // With so little patience, this one may be down again.
     await expect.poll(async () => (await threads.stats())[0]).toMatchObject({ index: 0 });
@@ -81,7 +81,7 @@ describe('a thread', () => {
   it('that exits is started again, as often as its policy allows', async () => {
     const waits: (number | null)[] = [];
     const last = createDeferred();
-    const { front, threads } = await startWithFront({
+    const { client, threads } = await startWithClient({
       restart: { max_restarts: 2, window_ms: 600_000, backoff_first_ms: 1, backoff_max_ms: 1 },
       onThreadDown: (_index, _reason, restartInMs) => {
         waits.push(restartInMs);
@@ -89,12 +89,12 @@ describe('a thread', () => {
       },
     });
     for (let i = 0; i < 3; i++) {
-      await front.waitUp();
-      expect(await codeOf(front.ask(CARE, 'leave', null, FAR))).toBe('host_down');
+      await client.waitUp();
+      expect(await codeOf(client.ask(CARE, 'leave', null, FAR))).toBe('host_down');
     }
     await last.promise;
     expect(waits).toEqual([1, 1, null]);
-    expect(front.isUp(0)).toBe(false);
+    expect(client.isUp(0)).toBe(false);
     expect(await threads.stats()).toEqual([null]);
   });
 
@@ -115,9 +115,9 @@ describe('a thread', () => {
   });
 
   it('is gone after stopping, which may be asked for twice', async () => {
-    const { front, threads } = await startWithFront();
+    const { client, threads } = await startWithClient();
     await Promise.all([threads.stop(), threads.stop()]);
-    expect(await codeOf(front.ask(CARE, 'compute', { task: '', input: 0 }, FAR))).toBe('host_down');
+    expect(await codeOf(client.ask(CARE, 'compute', { task: '', input: 0 }, FAR))).toBe('host_down');
     expect(await threads.stats()).toEqual([null]);
   });
 });

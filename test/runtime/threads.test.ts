@@ -8,15 +8,15 @@ import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { RateBucketClient } from '../../actors/rate-bucket/client.ts';
+import type { ActorClient } from '../../src/runtime/actor-client.ts';
 import { ActorThreads } from '../../src/runtime/actor-threads.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
-import type { Front } from '../../src/runtime/front.ts';
 import { type ActorAddress, type Placement, placeAddress } from '../../src/runtime/protocol.ts';
 import type { Overflow } from '../../src/runtime/supervision.ts';
 import { LmdbJournal } from '../../src/storage/lmdb/journal.ts';
 import { SWITCH, type TestHostOptions } from '../fixtures/actor-host.ts';
 import { BOX_CAPACITY, boxKind, LEDGER_KIND, LEDGER_RESTARTS, type Totals } from '../fixtures/actor-kinds.ts';
-import type { FrontWork } from '../fixtures/front-worker.ts';
+import type { ClientWork } from '../fixtures/client-worker.ts';
 
 const PLACEMENT: Placement = { hosts: 2, pins: {} };
 /** Far beyond what any of these tests takes: a failure that comes before it did not wait for it. */
@@ -25,9 +25,9 @@ const FAR_DEADLINE = { deadline_ms: 600_000 };
 let folder: string;
 let control: Int32Array;
 let threads: ActorThreads;
-let front: Front;
+let client: ActorClient;
 let downReasons: string[];
-/** How often the front was linked with each thread. */
+/** How often the client was linked with each thread. */
 let linked: number[];
 
 /** One set of threads for all tests but those that stop it: starting them is what takes time. */
@@ -35,7 +35,7 @@ beforeAll(open);
 
 beforeEach(async () => {
   downReasons = [];
-  await front.waitUp();
+  await client.waitUp();
 });
 
 afterEach(() => {
@@ -54,7 +54,7 @@ async function open(): Promise<void> {
 }
 
 async function close(): Promise<void> {
-  front.close();
+  client.close();
   await threads.stop();
   rmSync(folder, { recursive: true, force: true });
 }
@@ -68,9 +68,9 @@ async function start(memory: SharedArrayBuffer): Promise<void> {
     restart: { max_restarts: 100, window_ms: 60_000, backoff_first_ms: 5, backoff_max_ms: 20 },
     onThreadDown: (_index, reason) => void downReasons.push(reason),
   });
-  front = await threads.openFront();
+  client = await threads.openClient();
   linked = Array.from({ length: PLACEMENT.hosts }, () => 1);
-  front.onHostUp = (host) => void linked[host]!++;
+  client.onHostUp = (host) => void linked[host]!++;
 }
 
 function flip(place: number, value: number): void {
@@ -83,7 +83,7 @@ function ledgerAt(key: string): ActorAddress {
 }
 
 function askLedger(key: string, name: string, request: unknown, options = FAR_DEADLINE): Promise<Totals> {
-  return front.ask(ledgerAt(key), name, request, options) as Promise<Totals>;
+  return client.ask(ledgerAt(key), name, request, options) as Promise<Totals>;
 }
 
 function add(key: string, amount = 1): Promise<Totals> {
@@ -154,7 +154,7 @@ describe('messages', () => {
   });
 
   it('are told and kept in order with asks', async () => {
-    for (let i = 0; i < 50; i++) expect(front.tell(ledgerAt('told'), 'add', { amount: 1 })).toBe(true);
+    for (let i = 0; i < 50; i++) expect(client.tell(ledgerAt('told'), 'add', { amount: 1 })).toBe(true);
     expect(await askLedger('told', 'read', null)).toEqual({ total: 50, count: 50 });
   });
 
@@ -171,7 +171,7 @@ describe('messages', () => {
     const hashes = bodies.map((body) => createHash('sha256').update(body).digest('hex'));
     const box = { kind: boxKind('reject'), key: 'bodies' };
     const sentBefore = linkBytes();
-    const ask = front.ask(box, 'weigh', null, { ...FAR_DEADLINE, bodies });
+    const ask = client.ask(box, 'weigh', null, { ...FAR_DEADLINE, bodies });
     for (const body of bodies) body.fill(0);
     // All are views of the one piece of memory that crossed: nothing was copied again on the way in.
     expect(await ask).toEqual({ sha256: hashes, buffers: 1 });
@@ -179,11 +179,11 @@ describe('messages', () => {
     expect(linkBytes() - sentBefore).toBeLessThan(size + 1_000);
   });
 
-  it('come from several fronts at once, one of them in a worker', async () => {
+  it('come from several clients at once, one of them in a worker', async () => {
     const keys = [keyOn(0), keyOn(0), keyOn(1), keyOn(1)];
-    const port = threads.offerFront();
-    const workerData: FrontWork = { port, placement: PLACEMENT, keys, rounds: 200 };
-    const worker = new Worker(new URL('../fixtures/front-worker.ts', import.meta.url), {
+    const port = threads.offerClient();
+    const workerData: ClientWork = { port, placement: PLACEMENT, keys, rounds: 200 };
+    const worker = new Worker(new URL('../fixtures/client-worker.ts', import.meta.url), {
       workerData,
       transferList: [port],
     });
@@ -198,7 +198,7 @@ describe('messages', () => {
   });
 
   it('that no actor knows are refused by name', async () => {
-    const nobody = front.ask({ kind: 'nobody', key: 'a' }, 'add', null, FAR_DEADLINE);
+    const nobody = client.ask({ kind: 'nobody', key: 'a' }, 'add', null, FAR_DEADLINE);
     expect((await failure(nobody)).code).toBe('unknown_kind');
     expect((await failure(askLedger('a', 'subtract', null))).code).toBe('unknown_message');
     expect((await failure(askLedger('a', 'toString', null))).code).toBe('unknown_message');
@@ -211,29 +211,29 @@ describe('messages', () => {
 describe('deadlines', () => {
   it('end an ask that nobody answers', async () => {
     const box = { kind: boxKind('reject'), key: 'deadline' };
-    const error = await failure(front.ask(box, 'never', null, { deadline_ms: 30 }));
+    const error = await failure(client.ask(box, 'never', null, { deadline_ms: 30 }));
     expect(error).toMatchObject({ code: 'deadline_exceeded', retryable: true });
-    expect(front.stats().asks_pending).toBe(0);
+    expect(client.stats().asks_pending).toBe(0);
   });
 
   it('leave a late answer to the dead letters', async () => {
     const box = { kind: boxKind('reject'), key: 'late' };
-    const before = front.deadLetters.counts().late_reply ?? 0;
+    const before = client.deadLetters.counts().late_reply ?? 0;
     flip(SWITCH.gate_shut, 1);
-    await failure(front.ask(box, 'hold', null, { deadline_ms: 20 }));
+    await failure(client.ask(box, 'hold', null, { deadline_ms: 20 }));
     flip(SWITCH.gate_shut, 0);
-    await until(() => front.deadLetters.counts().late_reply === before + 1);
+    await until(() => client.deadLetters.counts().late_reply === before + 1);
   });
 
   it('keep a message that waited too long from being handled', async () => {
     const box = { kind: boxKind('reject'), key: 'expired' };
     const before = await countExpired();
     flip(SWITCH.gate_shut, 1);
-    const holding = front.ask(box, 'hold', null, FAR_DEADLINE);
-    await failure(front.ask(box, 'note', { id: 1 }, { deadline_ms: 20 }));
+    const holding = client.ask(box, 'hold', null, FAR_DEADLINE);
+    await failure(client.ask(box, 'note', { id: 1 }, { deadline_ms: 20 }));
     flip(SWITCH.gate_shut, 0);
     await holding;
-    expect(await front.ask(box, 'seen', null, FAR_DEADLINE)).toEqual([]);
+    expect(await client.ask(box, 'seen', null, FAR_DEADLINE)).toEqual([]);
     expect(await countExpired()).toBe(before + 1);
   });
 });
@@ -289,7 +289,7 @@ describe('a thread that dies', () => {
     await add(key, 4);
     const box = { kind: boxKind('reject'), key: 'a' };
     const host = placeAddress(PLACEMENT, box);
-    const spinning = failure(front.ask(box, 'spin', null, FAR_DEADLINE));
+    const spinning = failure(client.ask(box, 'spin', null, FAR_DEADLINE));
     await new Promise((resolve) => setImmediate(resolve));
     const revived = revive(host, () => threads.terminate(host));
     expect((await spinning).code).toBe('host_down');
@@ -300,11 +300,11 @@ describe('a thread that dies', () => {
   it('refuses asks while it is down and says so', async () => {
     const key = keyOn(0);
     const down = new Promise<RuntimeError>((resolve) => {
-      front.onHostDown = () => resolve(failure(add(key)));
+      client.onHostDown = () => resolve(failure(add(key)));
     });
     await revive(0, () => threads.crash(0));
     expect(await down).toMatchObject({ code: 'host_down', retryable: true });
-    front.onHostDown = () => {};
+    client.onHostDown = () => {};
     expect((await add(key)).count).toBe(1);
   });
 
@@ -328,20 +328,20 @@ describe('a full mailbox', () => {
   it.each(Object.keys(expected) as Overflow[])('does what %s says', async (overflow) => {
     const box = { kind: boxKind(overflow), key: 'full' };
     flip(SWITCH.gate_shut, 1);
-    const holding = front.ask(box, 'hold', null, FAR_DEADLINE);
+    const holding = client.ask(box, 'hold', null, FAR_DEADLINE);
     const outcomes = Array.from({ length: BOX_CAPACITY + 3 }, (_, id) =>
-      front.ask(box, 'note', { id }, FAR_DEADLINE).then(
+      client.ask(box, 'note', { id }, FAR_DEADLINE).then(
         (value) => ({ id: value, code: null }),
         (error: RuntimeError) => ({ id, code: error.code }),
       ),
     );
-    await front.fence();
+    await client.fence();
     flip(SWITCH.gate_shut, 0);
     await holding;
     const settled = await Promise.all(outcomes);
     const { refused, code, seen } = expected[overflow];
     expect(settled.filter((each) => each.code !== null)).toEqual(refused.map((id) => ({ id, code })));
-    expect(await front.ask(box, 'seen', null, FAR_DEADLINE)).toEqual(seen);
+    expect(await client.ask(box, 'seen', null, FAR_DEADLINE)).toEqual(seen);
     expect((await kindStats(box.kind)).dead_letters).toBe(3);
   });
 });
@@ -350,7 +350,7 @@ describe('persistence', () => {
   it('shows nothing before it is durable: no answer, no tell, no publication', async () => {
     const [key, other] = [keyOn(0), keyOn(0)];
     const published: unknown[] = [];
-    front.subscribe('totals', (payload) => published.push(payload));
+    client.subscribe('totals', (payload) => published.push(payload));
     await add(other, 1);
     const begun = Atomics.load(control, SWITCH.commits_begun);
     flip(SWITCH.commits_held, 1);
@@ -365,7 +365,7 @@ describe('persistence', () => {
     await commitsBegun(begun + 1);
     // Another actor of the same thread, with nothing to wait for, answers meanwhile: time has passed for all.
     expect(await askLedger(other, 'read', null)).toEqual({ total: 1, count: 1 });
-    await front.fence();
+    await client.fence();
     expect({ answered, published: published.length }).toEqual({ answered: 0, published: 0 });
     flip(SWITCH.commits_held, 0);
     await Promise.all(asks);
@@ -441,9 +441,9 @@ describe('stopping', () => {
     for (let i = 0; i < 100; i++) {
       asks.push(askLedger(here, 'forward', { amount: 1, to: there }));
       asks.push(askLedger(there, 'forward', { amount: 1, to: here }));
-      front.tell(ledgerAt(`told-${i % 7}`), 'add', { amount: 1 });
+      client.tell(ledgerAt(`told-${i % 7}`), 'add', { amount: 1 });
     }
-    await front.fence();
+    await client.fence();
     await threads.stop();
     await Promise.all(asks);
     const journal = new LmdbJournal(join(folder, 'main.mdb'));
@@ -464,7 +464,7 @@ describe('stopping', () => {
   it('refuses what comes afterwards', async () => {
     await add('a');
     await threads.stop();
-    await until(() => !front.isUp(0) && !front.isUp(1));
+    await until(() => !client.isUp(0) && !client.isUp(1));
     expect((await failure(add('a'))).code).toBe('host_down');
   });
 });
@@ -482,7 +482,7 @@ describe('a start that cannot be', () => {
       switch: new SharedArrayBuffer(16),
     };
     const failing = startThreads('actor-host.ts', options);
-    const thrown: Error = await failing.openFront().then(
+    const thrown: Error = await failing.openClient().then(
       () => new Error('it started'),
       (error) => error,
     );
@@ -493,7 +493,7 @@ describe('a start that cannot be', () => {
 
   it('is over when it is stopped, though a thread never comes up', async () => {
     const waiting = startThreads('waiting-host.ts', null, { loading_ms: 50 });
-    const opened = waiting.openFront().catch((error: Error) => error.message);
+    const opened = waiting.openClient().catch((error: Error) => error.message);
     await waiting.stop();
     expect(await opened).toBe('the actor threads cannot start: they are being stopped');
   });
@@ -526,11 +526,11 @@ describe("the process's own kinds", () => {
         databases: null,
       },
     });
-    const ownFront = await own.openFront();
+    const ownClient = await own.openClient();
     // Its own deadline is that of somebody who waits for an answer to a request.
     const client = new RateBucketClient({
-      ask: (to, name, request) => ownFront.ask(to, name, request, FAR_DEADLINE),
-      tell: (to, name, request) => ownFront.tell(to, name, request),
+      ask: (to, name, request) => ownClient.ask(to, name, request, FAR_DEADLINE),
+      tell: (to, name, request) => ownClient.tell(to, name, request),
     });
     const limit = { rate_per_s: 1e-3, burst: 3 };
     const replies = await Promise.all(
@@ -541,7 +541,7 @@ describe("the process's own kinds", () => {
     await expect(client.take('a', { rate_per_s: -1, burst: 1 })).rejects.toMatchObject({
       code: 'unavailable',
     });
-    ownFront.close();
+    ownClient.close();
     await own.stop();
     // Nothing persistent is in the catalogue, so nothing is opened.
     expect(existsSync(join(folder, 'own.mdb'))).toBe(false);
@@ -550,5 +550,5 @@ describe("the process's own kinds", () => {
 });
 
 function linkBytes(): number {
-  return front.stats().links.reduce((sum, link) => sum + (link?.bytes_sent ?? 0), 0);
+  return client.stats().links.reduce((sum, link) => sum + (link?.bytes_sent ?? 0), 0);
 }

@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { COMPUTE_DEADLINE_MS } from '../../src/limits.ts';
-import { ComputeLine } from '../../src/runtime/compute-line.ts';
 import { ComputePool } from '../../src/runtime/compute-pool.ts';
+import { DirectChannel } from '../../src/runtime/direct-channel.ts';
 import { type EmbedderRecord, listFormerEmbedders, sourceOf } from '../../src/search/former-embedders.ts';
 import { type EmbeddingChoice, findModelDir, openEmbedder } from '../../src/search/open-embedder.ts';
 import { writeToyModel } from './toy-model.ts';
@@ -20,7 +20,7 @@ writeToyModel(toyDir);
 const toy: EmbeddingChoice = { model_dir: toyDir, remote: null };
 
 let pool: ComputePool;
-let line: ComputeLine;
+let line: DirectChannel;
 beforeAll(() => {
   // The pool of a process whose operator has chosen the toy.
   pool = new ComputePool({
@@ -30,7 +30,7 @@ beforeAll(() => {
     queue_calls_max: 16,
     call_deadline_ms: COMPUTE_DEADLINE_MS,
   });
-  line = new ComputeLine(pool.run, { call_deadline_ms: COMPUTE_DEADLINE_MS, calls_max: 16 });
+  line = new DirectChannel(pool.run, { call_deadline_ms: COMPUTE_DEADLINE_MS, calls_max: 16 });
 });
 afterAll(async () => {
   line.close();

@@ -1,12 +1,12 @@
 /**
- * The simulation: the hosts and fronts of the runtime as they are, on links, journals and clocks of a simulated world
+ * The simulation: the hosts and clients of the runtime as they are, on links, journals and clocks of a simulated world
  * in which threads die, disks fail and messages take their time. One seed, one story.
  *
  * Looked at all the while: nothing is revealed before it is durable, nothing acknowledged is lost, nothing refused has
  * happened; no message is handled twice, those of one sender in order; every ask is settled once, in time, and at once
  * when its thread dies; restarts keep their pauses and limits; bounds hold; in the end nothing is left over.
  */
-import { Front } from '../../src/runtime/front.ts';
+import { ActorClient } from '../../src/runtime/actor-client.ts';
 import { ActorHost } from '../../src/runtime/host.ts';
 import type { Frame } from '../../src/runtime/link.ts';
 import { type ActorAddress, type Placement, placeAddress } from '../../src/runtime/protocol.ts';
@@ -20,7 +20,7 @@ import { World } from './world.ts';
 
 export interface SimulationOptions {
   seed: number;
-  /** Things that the fronts and fate do; default 600. */
+  /** Things that the clients and fate do; default 600. */
   steps?: number;
   /** Break what the runtime stands on, to see that it is noticed. */
   journal_fault?: JournalFault;
@@ -43,12 +43,12 @@ export interface SimulationResult {
 }
 
 const HOSTS = 3;
-const FRONTS = 3;
+const CLIENTS = 3;
 const LEDGERS = 7;
 const MIRRORS = 4;
 const MAX_PENDING_ASKS = 40;
 const LINK_FRAMES = 48;
-/** The front looks at deadlines this often at most. */
+/** The client looks at deadlines this often at most. */
 const SWEEP_MS = 5;
 /** Longer than anything that was begun can take. */
 const END_LIMIT_MS = 20_000;
@@ -75,10 +75,10 @@ interface HostLife {
   links: SimLink[];
 }
 
-interface FrontLife {
+interface ClientLife {
   name: string;
   pulse: Pulse;
-  front: Front;
+  client: ActorClient;
   /** Asks that are not settled: their host. */
   pending: Map<string, number>;
 }
@@ -98,9 +98,9 @@ class Simulation {
   readonly #disks: MemoryDisk[] = Array.from({ length: HOSTS }, () => new Map());
   readonly #trouble: JournalTrouble = { commit_failure: 0, load_failure: 0 };
   readonly #hosts: (HostLife | null)[] = new Array(HOSTS).fill(null);
-  readonly #fronts: FrontLife[] = [];
+  readonly #clients: ClientLife[] = [];
   #messages = 0;
-  #frontNames = 0;
+  #clientNames = 0;
   #asked = 0;
   #unsettled = 0;
   #crashes = 0;
@@ -117,7 +117,7 @@ class Simulation {
 
   async run(): Promise<SimulationResult> {
     for (let index = 0; index < HOSTS; index++) this.#startHost(index);
-    for (let at = 0; at < FRONTS; at++) this.#openFront(at);
+    for (let at = 0; at < CLIENTS; at++) this.#openClient(at);
     let left = this.#options.steps ?? 600;
     const crashChance = this.#world.prng.chance(0.7) ? this.#world.between(0, 0.02) : 0;
     const act = (): void => {
@@ -147,17 +147,17 @@ class Simulation {
     this.#world.checkPromises();
   }
 
-  // ---- what the fronts and fate do ----
+  // ---- what the clients and fate do ----
 
   #act(crashChance: number): void {
     const { prng } = this.#world;
     if (prng.chance(crashChance)) return this.#crash(prng.below(HOSTS));
-    if (prng.chance(0.005)) return this.#reopenFront(prng.below(FRONTS));
+    if (prng.chance(0.005)) return this.#reopenClient(prng.below(CLIENTS));
     if (prng.chance(0.01)) {
       this.#world.wallOffsetMs += this.#world.between(-5_000, 5_000);
       return;
     }
-    const life = this.#fronts[prng.below(FRONTS)]!;
+    const life = this.#clients[prng.below(CLIENTS)]!;
     const burst = prng.chance(0.05) ? 1 + prng.below(20) : 1;
     const to: ActorAddress = prng.chance(0.75)
       ? { kind: LEDGER, key: `L${prng.below(LEDGERS)}` }
@@ -165,13 +165,13 @@ class Simulation {
     for (let i = 0; i < burst; i++) this.#sendSomething(life, to);
   }
 
-  #sendSomething(life: FrontLife, to: ActorAddress): void {
+  #sendSomething(life: ClientLife, to: ActorAddress): void {
     const { prng } = this.#world;
     const id = `${life.name}#${++this.#messages}`;
     const [name, payload] = to.kind === LEDGER ? this.#chooseForLedger() : this.#chooseForMirror();
     const message = { ...payload, id, from: life.name, n: this.#witness.numberNext(life.name, to.key) };
     if (prng.chance(0.15)) {
-      life.front.tell(to, name, message);
+      life.client.tell(to, name, message);
       return;
     }
     const deadline_ms = prng.chance(0.2) ? this.#world.between(1, 20) : this.#world.between(20, 800);
@@ -180,7 +180,7 @@ class Simulation {
     life.pending.set(id, placeAddress(PLACEMENT, to));
     this.#asked++;
     this.#unsettled++;
-    life.front.request(to, name, message, { deadline_ms }, (error, value) => {
+    life.client.request(to, name, message, { deadline_ms }, (error, value) => {
       if (isSettled) this.#world.violate(`${id} is settled twice`);
       isSettled = true;
       this.#unsettled--;
@@ -261,7 +261,7 @@ class Simulation {
     });
     const life: HostLife = { index, pulse, host, journal, links: [] };
     this.#world.note(`${name} starts`);
-    for (const front of this.#fronts) this.#linkFront(life, front);
+    for (const client of this.#clients) this.#linkClient(life, client);
     for (const other of this.#hosts) {
       if (other === null) continue;
       const [mine, theirs] = this.#createLink(`${name} to ${other.index}`, `host ${other.index} to ${index}`);
@@ -286,36 +286,36 @@ class Simulation {
     this.#world.after(this.#world.between(1, 120), () => this.#startHost(index));
   }
 
-  #openFront(at: number): void {
-    const name = `front${this.#frontNames++}`;
+  #openClient(at: number): void {
+    const name = `client${this.#clientNames++}`;
     const pulse: Pulse = { alive: true };
     const scheduler = this.#world.createScheduler(() => pulse.alive);
-    const front = new Front(PLACEMENT, scheduler, { max_pending_asks: MAX_PENDING_ASKS });
-    const life: FrontLife = { name, pulse, front, pending: new Map() };
-    front.onHostDown = (host) => {
+    const client = new ActorClient(PLACEMENT, scheduler, { max_pending_asks: MAX_PENDING_ASKS });
+    const life: ClientLife = { name, pulse, client, pending: new Map() };
+    client.onHostDown = (host) => {
       for (const [id, asked] of life.pending) {
         if (asked === host) this.#world.violate(`${id} still waits for host ${host}, which is down`);
       }
     };
-    front.subscribe(TOPIC, (payload) => this.#witness.seeRevealed(`a publication to ${name}`, payload));
-    this.#fronts[at] = life;
-    for (const host of this.#hosts) if (host !== null) this.#linkFront(host, life);
+    client.subscribe(TOPIC, (payload) => this.#witness.seeRevealed(`a publication to ${name}`, payload));
+    this.#clients[at] = life;
+    for (const host of this.#hosts) if (host !== null) this.#linkClient(host, life);
   }
 
-  #reopenFront(at: number): void {
-    const { name, pulse, front, pending } = this.#fronts[at]!;
+  #reopenClient(at: number): void {
+    const { name, pulse, client, pending } = this.#clients[at]!;
     this.#world.note(`${name} closes`);
-    front.close();
+    client.close();
     pulse.alive = false;
     if (pending.size > 0) this.#world.violate(`${name} closed with ${pending.size} asks waiting`);
-    this.#openFront(at);
+    this.#openClient(at);
   }
 
-  #linkFront(host: HostLife, { name, front }: FrontLife): void {
+  #linkClient(host: HostLife, { name, client }: ClientLife): void {
     const [inner, outer] = this.#createLink(`host ${host.index} to ${name}`, `${name} to ${host.index}`);
     host.links.push(inner);
-    host.host.attachFront(inner);
-    front.attach(host.index, outer);
+    host.host.attachClient(inner);
+    client.attach(host.index, outer);
   }
 
   /** What hosts send, the witness sees. */
@@ -334,8 +334,8 @@ class Simulation {
   // ---- bounds ----
 
   #checkBounds(): void {
-    for (const { front, name } of this.#fronts) {
-      if (front.stats().asks_pending > MAX_PENDING_ASKS) this.#world.violate(`${name} has too many asks`);
+    for (const { client, name } of this.#clients) {
+      if (client.stats().asks_pending > MAX_PENDING_ASKS) this.#world.violate(`${name} has too many asks`);
     }
     for (const life of this.#hosts) {
       if (life === null) continue;

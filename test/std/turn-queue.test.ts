@@ -1,20 +1,20 @@
 /** One piece of work a turn of the loop, in the order in which it came. */
 import { describe, expect, it } from 'vitest';
-import { TurnQueue } from '../../src/std/turn-queue.ts';
+import { TickQueue } from '../../src/std/tick-queue.ts';
 
 const nextTurn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 describe('a queue for turns', () => {
   it('lets the first go at once', async () => {
     const done: number[] = [];
-    void new TurnQueue().next().then(() => done.push(1));
+    void new TickQueue().next().then(() => done.push(1));
     await Promise.resolve();
     await Promise.resolve();
     expect(done).toEqual([1]);
   });
 
   it('lets one go a turn, in order, and what the one before left for its turn comes first', async () => {
-    const queue = new TurnQueue();
+    const queue = new TickQueue();
     const done: string[] = [];
     const work = async (name: string) => {
       await queue.next();
@@ -27,7 +27,7 @@ describe('a queue for turns', () => {
   });
 
   it('is free again when all have gone', async () => {
-    const queue = new TurnQueue();
+    const queue = new TickQueue();
     await Promise.all([queue.next(), queue.next()]);
     for (let turn = 0; turn < 3; turn++) await nextTurn();
     let hasGone = false;
@@ -40,7 +40,7 @@ describe('a queue for turns', () => {
   });
 
   it('keeps the order of those who come while others wait', async () => {
-    const queue = new TurnQueue();
+    const queue = new TickQueue();
     const done: string[] = [];
     const work = async (name: string, then?: string) => {
       await queue.next();

@@ -5,8 +5,8 @@
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
+import { CaptureLogAdapter } from '../../actors/capture-writer/adapter.ts';
 import { captureWriter } from '../../actors/capture-writer/behaviour.ts';
-import { CaptureLogPort } from '../../actors/capture-writer/port.ts';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
 import { decodeExchange } from '../../src/providers/decode.ts';
 import { ActorKit } from '../../src/runtime/kit.ts';
@@ -52,7 +52,7 @@ async function openLog(options: Partial<CaptureLogOptions> = {}): Promise<{ log:
 
 /** Appends batch after batch, with the tidying that the writer finds time for. */
 async function drive(log: CaptureLog, batches: number, seen: (batch: number) => void): Promise<void> {
-  const port = new CaptureLogPort(async () => ({
+  const port = new CaptureLogAdapter(async () => ({
     append: (batch) => log.append(batch),
     flush: () => log.flush(),
     rotate: () => log.rotate(),

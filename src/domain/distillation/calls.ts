@@ -1,7 +1,7 @@
 /**
  * The calls of a v2 trace read as steps: each tool call of the model is a step whose observation is the result that a
  * later request brings; an answer without tool calls is a step `respond`, and what the user said next its observation.
- * Messages style and chat-completions style. Nothing is assumed of the JSON. Pure; front threads.
+ * Messages style and chat-completions style. Nothing is assumed of the JSON. Pure; server threads.
  */
 
 import type { TraceStep } from '../trace.ts';

@@ -1,6 +1,6 @@
 /**
  * Texts of a trace made fit to keep and to quote: no secrets, no control characters, no half characters, bounded.
- * Pure; front threads and actor threads.
+ * Pure; server threads and actor threads.
  */
 
 import { MASK, maskText, SCAN_MARGIN_BYTES } from '../../redaction/mask.ts';

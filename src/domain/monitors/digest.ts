@@ -1,7 +1,7 @@
 /**
  * From a step, whose texts may have megabytes, to its digest: the little that the monitors look at, of bounded size.
  * The run actor journals digests, never the steps, and the monitors read digests alone, so a replay gives the same
- * scores. Pure; runs on front threads.
+ * scores. Pure; runs on server threads.
  *
  * Of each text a beginning and an end are read; of a longer one the middle is not looked at, only sampled for hashes.
  */

@@ -1,6 +1,6 @@
 /**
  * What stands in the texts of a step, as numbers: words, sketches and sums, and which patterns may match. One call of
- * the addon where it was compiled; the twin here does the same and says how. Pure; any thread.
+ * the addon where it was compiled; the fallback here does the same and says how. Pure; any thread.
  */
 import { loadTextAddon, type TextEngine } from '../../../native/text-engine.ts';
 import { hashLoosely, mayChange } from './canonical.ts';
@@ -74,7 +74,7 @@ const inputWords = new WordSet(INPUT_WORDS);
 const sketch = new Sketch();
 const own = new StepFeatures();
 
-export const textTwin: TextEngine = {
+export const textFallback: TextEngine = {
   kind: 'typescript',
 
   measureTexts(input, thought, observation, _lexicon, _triggers, features, counts) {
@@ -152,7 +152,7 @@ function setBit(filter: Uint8Array, bit: number): void {
 
 const native = loadTextAddon();
 /** What runs here. */
-const engine = native ?? textTwin;
+const engine = native ?? textFallback;
 
 /** Counts what stands in the texts of one step after the other. */
 export class StepTexts {

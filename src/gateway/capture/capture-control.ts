@@ -1,5 +1,5 @@
 /**
- * The admin routes' view of capture: counts of the front's queue beside the state of the writer. Front threads.
+ * The admin routes' view of capture: counts of the server thread's queue beside the state of the writer. Server threads.
  */
 
 import { DROP_CAUSES, FAILURE_CAUSES, zeroCounts } from '../../domain/capture-cause.ts';
@@ -68,8 +68,8 @@ export interface CaptureControlOptions {
   max_queue: number;
   /** null with capture switched off. */
   writer: ControlledWriter | null;
-  /** Every front of the process; read at each call. */
-  fronts: readonly CaptureFront[];
+  /** Every server thread of the process; read at each call. */
+  servers: readonly ThreadCapture[];
   /** From when on an append that is not answered counts as stuck; `CAPTURE_STUCK_MS` when not given. */
   stuck_ms?: number;
   /** null or left out: relegation is off. */
@@ -86,8 +86,8 @@ export interface RelegationState {
   readonly facts: StudentFacts | null;
 }
 
-/** One front's queue, on this thread or another. */
-export interface CaptureFront {
+/** One server thread's queue, on this thread or another. */
+export interface ThreadCapture {
   /** null with capture switched off. */
   counters(): Promise<CaptureCounters | null>;
   /** null with relegation off. */
@@ -191,7 +191,7 @@ export class CaptureControl implements CaptureAdmin {
   }
 
   async kill(): Promise<{ alive: false }> {
-    await Promise.all(this.#options.fronts.map((front) => front.kill()));
+    await Promise.all(this.#options.servers.map((server) => server.kill()));
     await this.#options.writer?.kill();
     return { alive: false };
   }
@@ -200,7 +200,7 @@ export class CaptureControl implements CaptureAdmin {
     const state = this.#options.relegation ?? null;
     const sum = emptyCounters();
     if (state !== null) {
-      for (const counters of await Promise.all(this.#options.fronts.map((front) => front.relegation()))) {
+      for (const counters of await Promise.all(this.#options.servers.map((server) => server.relegation()))) {
         if (counters !== null) addCounters(sum, counters);
       }
     }
@@ -218,16 +218,16 @@ export class CaptureControl implements CaptureAdmin {
 
   /** The writer, once it has everything that was captured so far. */
   async #settled(): Promise<ControlledWriter> {
-    const { writer, fronts } = this.#options;
+    const { writer, servers } = this.#options;
     if (writer === null || (await this.#sum()).killed) throw new CatalogueError('capture_stopped');
-    await Promise.all(fronts.map((front) => front.settle(SETTLE_DEADLINE_MS)));
+    await Promise.all(servers.map((server) => server.settle(SETTLE_DEADLINE_MS)));
     return writer;
   }
 
-  /** Counts of all fronts. Each keeps its own balance, so the sum keeps it, too. */
+  /** Counts of all server threads. Each keeps its own balance, so the sum keeps it, too. */
   async #sum(): Promise<CaptureCounters> {
     const sum: CaptureCounters = structuredClone(NO_COUNTERS);
-    for (const counters of await Promise.all(this.#options.fronts.map((front) => front.counters()))) {
+    for (const counters of await Promise.all(this.#options.servers.map((server) => server.counters()))) {
       if (counters === null) continue;
       sum.killed ||= counters.killed;
       for (const name of SUMMED) sum[name] += counters[name];

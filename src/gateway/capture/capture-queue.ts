@@ -1,7 +1,7 @@
 /**
  * What stands between traffic and the capture writer: a bounded queue of finished exchanges, sent in batches, retried
  * when the disk is full, dropped (and counted) when there is no room. Nothing here waits for the writer on behalf of
- * traffic. Front threads, one each.
+ * traffic. Server threads, one each.
  *
  * `attempted = captured + dropped + in_flight` holds at every moment because in_flight is made from the other three
  * in one synchronous read; an exchange moves from in_flight to exactly one of the other two, once.
@@ -57,7 +57,7 @@ export interface ProviderCount {
   turns: number;
 }
 
-/** One front's share of `GET /__gw/stats`. */
+/** One server thread's share of `GET /__gw/stats`. */
 export interface CaptureCounters extends Omit<CaptureFacts, 'alive'> {
   queue_depth: number;
   queue_bytes: number;
@@ -86,7 +86,7 @@ const BATCH_BYTES = 16 * 1024 * 1024;
 const BATCH_WAIT_MS = 100;
 /** Batches at the writer at once; while they are under way the next one grows… */
 const BATCHES_UNDER_WAY = 3;
-/** …unless it holds `BATCH_BYTES`: a turn of a busy front's loop is long enough for the writer to run dry. */
+/** …unless it holds `BATCH_BYTES`: a tick of a busy server thread's loop is long enough for the writer to run dry. */
 const LARGE_BATCHES_UNDER_WAY = 16;
 /** So many failed tries tell whoever waits that nothing is stored: in a quarter of a second or so. */
 const SETTLE_TRIES = 3;

@@ -2,10 +2,10 @@
  * The copy that capture takes of the bodies that pass, made as they pass, into memory that the writer's thread sees, too:
  * nothing that came from a socket is held, and a request that lies in one piece is forwarded out of its copy. What may be
  * kept is bounded for each body and for all open exchanges together; beyond the first bound the copy is cut and marked,
- * beyond the second the exchange is given up. Traffic notices neither. Front threads.
+ * beyond the second the exchange is given up. Traffic notices neither. Server threads.
  */
 
-/** Bytes that all open and queued exchanges of a front hold together. */
+/** Bytes that all open and queued exchanges of a server thread hold together. */
 export interface ByteBudget {
   /** Takes bytes from the budget. @returns false when they are not there; nothing is taken then */
   reserve(bytes: number): boolean;

@@ -1,6 +1,6 @@
 /**
  * Credentials that the student may answer: the operator's own, and those that the upstream has lately taken. The student
- * asks nobody whether a key is good, so it answers no key that nobody has found to be good. Front threads, each for
+ * asks nobody whether a key is good, so it answers no key that nobody has found to be good. Server threads, each for
  * itself: a thread that has not seen a credential sends its first step to the upstream.
  *
  * Kept is a keyed hash alone, with a key that is made at the start and written nowhere.

@@ -1,7 +1,7 @@
 /**
  * A step while it is not decided who serves it: its body is collected and shown to the student, and then the student's
  * answer goes to the client, or the exchange is forwarded as if nothing had happened. In shadow mode it is forwarded as
- * soon as its body is there, and the student is asked beside that. Front threads.
+ * soon as its body is there, and the student is asked beside that. Server threads.
  *
  * What can end the wait, each at most once and in any order: the student's word, the deadline, the student's end, a body
  * that is too long or too slow, the client's leaving. Capture counts the exchange from its beginning, whoever ends it.

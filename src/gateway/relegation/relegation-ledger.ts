@@ -1,6 +1,6 @@
 /**
- * What relegation has done on one front: steps served, fallbacks by reason, tokens and money saved, and in shadow mode
- * how often the student would have said the same. Front threads; summed up by the admin routes.
+ * What relegation has done on one server thread: steps served, fallbacks by reason, tokens and money saved, and in shadow mode
+ * how often the student would have said the same. Server threads; summed up by the admin routes.
  *
  * A step is a `POST /v1/messages` on the default route. Each is counted once: served, or a fallback with its reason.
  * One whose client leaves before that is decided is neither.
@@ -8,7 +8,7 @@
 
 import { ERROR_REASONS, type FallbackReason, type ServedStep } from '../../student/serving/protocol.ts';
 
-/** One front's share of `relegation` in the stats. */
+/** One server thread's share of `relegation` in the stats. */
 export interface RelegationCounters {
   served: number;
   fallback: number;
@@ -33,7 +33,7 @@ export function emptyCounters(): RelegationCounters {
   };
 }
 
-/** Adds one front's counts to a sum, in place. */
+/** Adds one server thread's counts to a sum, in place. */
 export function addCounters(sum: RelegationCounters, more: RelegationCounters): void {
   sum.served += more.served;
   sum.fallback += more.fallback;

@@ -1,5 +1,5 @@
 /**
- * Relegation on one front: which requests are steps that the student may be asked about, and what becomes of those that
+ * Relegation on one server thread: which requests are steps that the student may be asked about, and what becomes of those that
  * it may not. Whatever is not a step is not touched, and what the student does not serve is forwarded as ever. Front
  * threads, one each; there is none where relegation is off.
  */

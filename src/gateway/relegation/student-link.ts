@@ -1,7 +1,7 @@
 /**
- * A front's way to the student's thread: steps go there, what the student says comes back, and whatever happens to that
+ * A server thread's way to the student's thread: steps go there, what the student says comes back, and whatever happens to that
  * thread, each step learns of it once. Bounded in steps and bytes under way; nothing here waits on behalf of traffic
- * beyond a step's own deadline, which is the step's to keep. Front threads.
+ * beyond a step's own deadline, which is the step's to keep. Server threads.
  *
  * A student that was read in anew comes with a port of its own. Steps that the former one has are answered by it.
  */
@@ -10,8 +10,8 @@ import type { MessagePort } from 'node:worker_threads';
 import { STEPS_UNDER_WAY, STEPS_UNDER_WAY_BYTES, STUDENT_TIMEOUT_MS, UNTOLD_RUNS } from '../../limits.ts';
 import { systemClock } from '../../std/clock.ts';
 import type {
+  ClientMessage,
   DeclineReason,
-  FrontMessage,
   ServedStep,
   StepRequest,
   StudentFacts,
@@ -160,7 +160,7 @@ class Connection {
     this.post(request, [request.body.buffer as ArrayBuffer]);
   }
 
-  post(message: FrontMessage, transfer: readonly ArrayBuffer[] = []): void {
+  post(message: ClientMessage, transfer: readonly ArrayBuffer[] = []): void {
     if (!this.#isClosed) this.#port.postMessage(message, transfer);
   }
 

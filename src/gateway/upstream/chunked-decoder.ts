@@ -1,6 +1,6 @@
 /**
  * A chunked body without its framing (RFC 9112 section 7.1), in whatever pieces it comes. Extensions are checked for
- * length and control characters and left out. Pure; front threads.
+ * length and control characters and left out. Pure; server threads.
  */
 import { UPSTREAM_CHUNK_LINE_BYTES, UPSTREAM_HEAD_BYTES } from '../../limits.ts';
 import { badAnswer } from './answer-error.ts';

@@ -1,6 +1,6 @@
 /**
  * The connections to one upstream: as many as there are requests at once; the one used last is used first, and one that
- * was not used for a while is closed. Front threads; each front has its own.
+ * was not used for a while is closed. Server threads; each server thread has its own.
  */
 import { UPSTREAM_IDLE_MS, UPSTREAM_SWEEP_MS, UPSTREAM_TIMEOUT_MS } from '../../limits.ts';
 import { UpstreamError } from './answer-error.ts';

@@ -1,6 +1,6 @@
 /**
  * The request line and header lines that go to an upstream. Whatever could be read as more lines than we mean, or as none
- * at all, is not sent. Pure; front threads, once a request.
+ * at all, is not sent. Pure; server threads, once a request.
  */
 import { UpstreamError } from './answer-error.ts';
 

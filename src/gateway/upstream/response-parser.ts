@@ -1,6 +1,6 @@
 /**
  * An upstream's answers on one connection, read as they arrive: HTTP/1.1 as RFC 9112 has it, in whatever pieces, and
- * nothing that could be read in two ways. Pure; front threads.
+ * nothing that could be read in two ways. Pure; server threads.
  *
  * What is passed on as it is, and what is refused, is said in docs/gateway.md.
  */

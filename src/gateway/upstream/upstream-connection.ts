@@ -1,6 +1,6 @@
 /**
  * One HTTP/1.1 connection to an upstream: a socket that carries one request after the other, its bytes read into one
- * buffer that all plain connections of the thread share, and the answers parsed as they come. Front threads.
+ * buffer that all plain connections of the thread share, and the answers parsed as they come. Server threads.
  *
  * It ends when anything is out of order: bytes that no request asked for or behind an answer, an answer before its
  * upload was through, silence beyond the bound. What is open then is told to the handler, exactly once. An upstream that

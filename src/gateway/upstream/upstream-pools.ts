@@ -1,5 +1,5 @@
 /**
- * Where the providers are: one pool of connections an origin, HTTP/1.1, made at first use. Front threads; each front has
+ * Where the providers are: one pool of connections an origin, HTTP/1.1, made at first use. Server threads; each server thread has
  * its own.
  */
 

@@ -1,5 +1,5 @@
 /**
- * Bedrock's Converse and ConverseStream in normal form. Pure; runs where stored copies are read, never on a front thread.
+ * Bedrock's Converse and ConverseStream in normal form. Pure; runs where stored copies are read, never on a server thread.
  * Source: the Amazon Bedrock Runtime API reference. Bytes stay the base64 that they are on the wire.
  */
 

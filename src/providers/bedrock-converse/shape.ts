@@ -1,6 +1,6 @@
 /**
  * Bedrock's Converse and ConverseStream (`/model/{id}/converse`, `/converse-stream`).
- * Pure; runs where stored copies are read, never on a front thread. Source: the Amazon Bedrock Runtime API reference.
+ * Pure; runs where stored copies are read, never on a server thread. Source: the Amazon Bedrock Runtime API reference.
  *
  * The model is the path's, percent-decoded. Usage: `inputTokens` leaves out cache reads and writes, which have
  * counts of their own.

@@ -1,7 +1,7 @@
 /**
  * What the bodies of Bedrock's InvokeModel say of themselves: in which maker's form they are, and what is read of the
  * text-in, text-out families (Titan, Llama, Mistral, Cohere, Jurassic), whose field names differ and do not clash.
- * Pure; runs where stored copies are read, never on a front thread.
+ * Pure; runs where stored copies are read, never on a server thread.
  * Source: the Amazon Bedrock user guide, inference request parameters.
  */
 

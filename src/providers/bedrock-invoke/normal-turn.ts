@@ -1,7 +1,7 @@
 /**
  * Bedrock's InvokeModel and InvokeModelWithResponseStream in normal form: the bodies are those of the model's own maker,
  * which `bodies.ts` tells, so this hands them on. Embeddings come by the same path and are no turns.
- * Pure; runs where stored copies are read, never on a front thread.
+ * Pure; runs where stored copies are read, never on a server thread.
  * Source: the Amazon Bedrock user guide, inference request parameters.
  */
 

@@ -3,7 +3,7 @@
  * own maker. Messages (Anthropic), Converse-like (Nova) and chat-completions-like bodies are read in full; of the
  * text-in, text-out families (`bodies.ts`) prompt, text, stop reason and counts; of any other
  * (embeddings, images) the usage that Bedrock gives in its headers or its invocation metrics.
- * Pure; runs where stored copies are read, never on a front thread.
+ * Pure; runs where stored copies are read, never on a server thread.
  * Source: the Amazon Bedrock user guide, inference request parameters; the header names from recorded answers.
  */
 

@@ -1,6 +1,6 @@
 /**
  * The chat-completions shape in normal form, whole and streamed, of OpenAI and those who speak like it.
- * Pure; runs where stored copies are read, never on a front thread. Source: OpenAI's Chat Completions API reference; a
+ * Pure; runs where stored copies are read, never on a server thread. Source: OpenAI's Chat Completions API reference; a
  * stream is put together as `ChatCompletionStream` of openai does it. With `n` > 1 the first choice is the answer.
  */
 

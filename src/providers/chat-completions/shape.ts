@@ -1,6 +1,6 @@
 /**
  * The chat-completions shape (`POST …/chat/completions`), whole and streamed, of OpenAI and those who speak like it.
- * Pure; runs where stored copies are read, never on a front thread. Source: OpenAI's Chat Completions API reference.
+ * Pure; runs where stored copies are read, never on a server thread. Source: OpenAI's Chat Completions API reference.
  *
  * Usage: `prompt_tokens`, which counts cached tokens in. A stream has usage only when the client asked for it
  * (`stream_options.include_usage`); else it stays unknown. With `n` > 1 the first choice is the answer.

@@ -1,5 +1,5 @@
 /**
- * The completion shape in normal form: one prompt, one text. Pure; runs where stored copies are read, never on a front
+ * The completion shape in normal form: one prompt, one text. Pure; runs where stored copies are read, never on a server thread
  * thread. Sources: Anthropic's `/v1/complete` and OpenAI's `/v1/completions`, whole and streamed.
  */
 

@@ -1,6 +1,6 @@
 /**
  * The completion shape: one prompt, one text. Anthropic's `/v1/complete` and OpenAI's `/v1/completions`, whole and
- * streamed. Pure; runs where stored copies are read, never on a front thread. Sources: both API references.
+ * streamed. Pure; runs where stored copies are read, never on a server thread. Sources: both API references.
  *
  * The old Anthropic shape says nothing of tokens: its usage stays unknown. A prompt is one user message, so a
  * conversation kept inside a growing prompt string is not recognised as one: such exchanges group by `x-svc-run` only.

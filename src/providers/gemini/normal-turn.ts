@@ -1,6 +1,6 @@
 /**
  * The Gemini shape in normal form: generateContent and streamGenerateContent. Pure; runs where stored copies are read,
- * never on a front thread. Source: the Gemini API reference; Protobuf's JSON takes camelCase and snake_case: so do we.
+ * never on a server thread. Source: the Gemini API reference; Protobuf's JSON takes camelCase and snake_case: so do we.
  *
  * A stream's chunks are parts that follow each other; text that goes on from text is joined, since chunks cut it
  * anywhere. Signatures of thoughts stand on the part that carries them.

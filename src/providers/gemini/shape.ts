@@ -1,6 +1,6 @@
 /**
  * The Gemini shape (`…:generateContent`, `…:streamGenerateContent`): whole, as a JSON array of chunks, or as
- * server-sent events (`alt=sse`). Pure; runs where stored copies are read, never on a front thread.
+ * server-sent events (`alt=sse`). Pure; runs where stored copies are read, never on a server thread.
  * Source: the Gemini API reference (GenerateContentResponse, UsageMetadata).
  *
  * The model is the path's. Usage: `promptTokenCount` counts cached tokens in; output is candidates plus thoughts, as

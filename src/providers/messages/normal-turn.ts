@@ -1,6 +1,6 @@
 /**
  * The Messages shape in normal form: `POST /v1/messages`, whole and streamed, and InvokeModel of the same models.
- * Pure; runs where stored copies are read, never on a front thread. Source: Anthropic's Messages API reference; a stream
+ * Pure; runs where stored copies are read, never on a server thread. Source: Anthropic's Messages API reference; a stream
  * is put together as `MessageStream` of @anthropic-ai/sdk does it.
  *
  * `cache_control` on a block, a system text or a tool is a cache point behind it; a tool's is in its settings. Tools that

@@ -1,6 +1,6 @@
 /**
  * The Messages shape (`POST /v1/messages`): requests, whole answers and streams (message_start … message_stop).
- * Pure; runs where stored copies are read, never on a front thread. Source: Anthropic's Messages API reference.
+ * Pure; runs where stored copies are read, never on a server thread. Source: Anthropic's Messages API reference.
  *
  * Usage: `input_tokens` is the provider's own number, which leaves out what was read from or written to the cache.
  * In a stream, message_start carries a first count and message_delta the cumulative one, which wins.

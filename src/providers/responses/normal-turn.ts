@@ -1,5 +1,5 @@
 /**
- * The responses shape in normal form, whole and streamed. Pure; runs where stored copies are read, never on a front
+ * The responses shape in normal form, whole and streamed. Pure; runs where stored copies are read, never on a server thread
  * thread. Source: OpenAI's Responses API reference; of a stream the last event holds the whole answer, as for
  * `ResponseStream` of openai.
  *

@@ -1,6 +1,6 @@
 /**
  * The responses shape (`POST /v1/responses`), whole and streamed.
- * Pure; runs where stored copies are read, never on a front thread. Source: OpenAI's Responses API reference.
+ * Pure; runs where stored copies are read, never on a server thread. Source: OpenAI's Responses API reference.
  *
  * Usage: `input_tokens` counts cached tokens in. The stop reason is the response's `status`, or for an incomplete one
  * its `incomplete_details.reason`: the shape has no other word for it.

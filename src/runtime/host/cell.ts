@@ -1,6 +1,6 @@
 /**
  * What a host keeps of an actor that is in memory: its mailbox, what waits for the journal, its timers. Data, and what
- * can be read off it; each part is moved by one file of this folder. Actor threads, front threads (and the simulator).
+ * can be read off it; each part is moved by one file of this folder. Actor threads, server threads (and the simulator).
  */
 
 import { RingQueue } from '../../std/ring-queue.ts';
@@ -69,7 +69,7 @@ export interface Cell {
   /** Ticket of the last batch that holds an event of this actor. */
   gate_ticket: number;
 
-  // What it has decided (turns.ts, output-gate.ts).
+  // What it has decided (dispatch.ts, output-gate.ts).
   /** Outputs waiting for the commit with their ticket, in order. */
   held: RingQueue<{ ticket: number; output: Output }>;
   io_in_flight: number;

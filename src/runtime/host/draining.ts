@@ -1,23 +1,23 @@
 /**
  * The end of a host in good order: what was accepted is handled and made durable, all actors are passivated, and what was
- * told to other threads has arrived there. Actor threads, front threads (and the simulator).
+ * told to other threads has arrived there. Actor threads, server threads (and the simulator).
  */
 
 import { createDeferred, type Deferred } from '../../std/deferred.ts';
 import type { Link } from '../link.ts';
 import type { Scheduler } from '../scheduler.ts';
+import type { Dispatch } from './dispatch.ts';
 import type { HostJournal } from './host-journal.ts';
 import type { HostLinks } from './host-links.ts';
 import type { Mailboxes } from './mailboxes.ts';
 import type { OutputGate } from './output-gate.ts';
 import type { Passivation } from './passivation.ts';
-import type { Turns } from './turns.ts';
 
 /** What draining needs of the host around it. */
 export interface DrainingParts {
   journal: HostJournal;
   gate: OutputGate;
-  turns: Turns;
+  dispatch: Dispatch;
   passivation: Passivation;
   mailboxes: Mailboxes;
   links: HostLinks;
@@ -59,7 +59,7 @@ export class Draining {
   /** Called whenever something has come to its end. */
   check(): void {
     const done = this.#done;
-    const { journal, gate, turns, passivation, mailboxes, links } = this.#parts;
+    const { journal, gate, dispatch, passivation, mailboxes, links } = this.#parts;
     if (done === null || mailboxes.closed) return;
     if (mailboxes.waiting > 0 || gate.held > 0 || gate.ioInFlight > 0 || journal.pending) return;
     passivation.passivateAll();
@@ -74,6 +74,6 @@ export class Draining {
     if (this.#unconfirmedPeers.size > 0) return;
     this.#peersAsked = false;
     this.#done = null;
-    done.resolve(turns.handled);
+    done.resolve(dispatch.handled);
   }
 }

@@ -1,6 +1,6 @@
 /**
  * What a host has to do with its journal: actors are brought in from it, and what they record goes there in batches.
- * Group commit: events of all actors recorded while one commit is under way make the next one. Actor threads, front
+ * Group commit: events of all actors recorded while one commit is under way make the next one. Actor threads, client
  * threads (and the simulator).
  */
 
@@ -166,7 +166,7 @@ export class HostJournal {
       this.#batch = { ticket: ++this.#lastTicket, writes: [], events: new Map() };
       if (this.#committing === null && !this.#commitQueued) {
         this.#commitQueued = true;
-        // At the end of the turn: everything that this turn records shares one commit.
+        // At the end of the tick: everything that this tick records shares one commit.
         this.#scheduler.soon(() => {
           this.#commitQueued = false;
           this.commit();

@@ -1,6 +1,6 @@
 /**
- * The links of a host: to fronts, to the hosts of other threads, and which of them want to hear of which topic. Actor
- * threads, front threads (and the simulator).
+ * The links of a host: to clients, to the hosts of other threads, and which of them want to hear of which topic. Actor
+ * threads, server threads (and the simulator).
  */
 
 import type { Link, LinkStats } from '../link.ts';

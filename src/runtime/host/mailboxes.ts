@@ -1,22 +1,22 @@
 /**
  * What the actors of a host are to handle: their mailboxes, with the overflow rules, and the queue of actors that are
- * ready. Actor threads, front threads (and the simulator).
+ * ready. Actor threads, server threads (and the simulator).
  */
 
 import { RingQueue } from '../../std/ring-queue.ts';
 import { type Cell, type Delivery, isOverfull, NO_BODIES, toldDelivery, UNBOUNDED } from './cell.ts';
-import type { LostMessages } from './lost-messages.ts';
+import type { Undelivered } from './undelivered.ts';
 
 /** The mailboxes of all actors of one host. */
 export class Mailboxes {
-  readonly #lost: LostMessages;
+  readonly #lost: Undelivered;
   readonly #wake: () => void;
   readonly #ready = new RingQueue<Cell>(UNBOUNDED);
   #waiting = 0;
   #closed = false;
 
   /** @param wake handles what is ready, unless that is under way already */
-  constructor(lost: LostMessages, wake: () => void) {
+  constructor(lost: Undelivered, wake: () => void) {
     this.#lost = lost;
     this.#wake = wake;
   }
@@ -93,7 +93,7 @@ export class Mailboxes {
     this.#ready.push(cell);
   }
 
-  /** The same, for what has changed outside of any turn: it is handled now. */
+  /** The same, for what has changed outside of any dispatch: it is handled now. */
   resume(cell: Cell): void {
     this.schedule(cell);
     this.#wake();

@@ -1,6 +1,6 @@
 /**
  * The output gate: what a message causes (answers, tells, publications, io, compute) is released only when every event
- * that this actor has recorded up to and with that message is durable. Actor threads, front threads (and the simulator).
+ * that this actor has recorded up to and with that message is durable. Actor threads, server threads (and the simulator).
  */
 
 import { describeError, type ErrorData, runtimeError } from '../error.ts';
@@ -10,11 +10,11 @@ import type { Scheduler } from '../scheduler.ts';
 import type { Cell, Output } from './cell.ts';
 import type { HostJournal } from './host-journal.ts';
 import type { HostLinks } from './host-links.ts';
-import type { LostMessages } from './lost-messages.ts';
 import type { Mailboxes } from './mailboxes.ts';
+import type { Undelivered } from './undelivered.ts';
 
 /** What performs the effects that leave the actors' world. */
-export interface EffectPorts {
+export interface EffectAdapters {
   /** Performs an `io` effect; calls `done` once, never before it has returned. */
   performIo(
     port: string,
@@ -34,9 +34,9 @@ export interface OutputGateParts {
   journal: HostJournal;
   links: HostLinks;
   mailboxes: Mailboxes;
-  lost: LostMessages;
+  lost: Undelivered;
   scheduler: Scheduler;
-  ports: EffectPorts;
+  ports: EffectAdapters;
   /** Sends a tell to wherever its address lives. */
   route(message: Tell): void;
   report(report: HostReport): void;

@@ -1,6 +1,6 @@
 /**
  * Passivation: actors that nobody has used for a while leave memory, their state stays in the journal. Actor threads,
- * front threads (and the simulator).
+ * server threads (and the simulator).
  */
 
 import { describeFailure, type HostReport } from '../host-report.ts';
@@ -102,7 +102,7 @@ export class Passivation {
     this.#cancelSweep = this.#parts.scheduler.later(delayMs, () => this.#sweep());
   }
 
-  /** Passivates idle actors, looking at some thousand a turn, so that no turn is long. */
+  /** Passivates idle actors, looking at some thousand a tick, so that no tick is long. */
   #sweep(): void {
     this.#cancelSweep = null;
     const nowMs = this.#parts.scheduler.monotonicMs();

@@ -8,7 +8,7 @@ import { makeFolder } from '../../std/folder.ts';
 import type { FileSealing } from '../lmdb/sealed-table.ts';
 import type { CutBlock, WritePosition } from './block-builder.ts';
 import { BlockReader } from './blocks.ts';
-import { ExchangeIndex } from './facts.ts';
+import { ExchangeIndex } from './exchange-index.ts';
 import {
   appendRow,
   type CaptureEnv,

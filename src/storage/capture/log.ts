@@ -20,7 +20,7 @@ import { makeFolder } from '../../std/folder.ts';
 import { AttachmentStore } from './attachments.ts';
 import { BatchEncoder, type EncodedBatch } from './batch-encoder.ts';
 import { ExchangeEncoder } from './exchange-encoder.ts';
-import type { DecodeExchange } from './facts.ts';
+import type { DecodeExchange } from './exchange-index.ts';
 import { attachmentsFolder, ensureCaptureFile, rawFolder } from './layout.ts';
 import { LiveFile } from './live-file.ts';
 import { LoadMeter } from './load-meter.ts';

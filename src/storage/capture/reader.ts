@@ -10,7 +10,7 @@ import {
   FACTS_PER_BLOCK,
   makeStoredCopy,
   type StoredCopy,
-} from './facts.ts';
+} from './exchange-index.ts';
 import { type CaptureEnv, CaptureFileError, nameDamage, openCaptureEnv } from './layout.ts';
 import { completeRecord, type ExchangeSummary, summarize } from './record.ts';
 

@@ -76,7 +76,7 @@ export class LmdbJournal implements JournalStore {
     if (this.#backlog === null || this.#backlog.mayHold(JOURNAL, stem, NUMBER_BYTES))
       this.#environment.settle();
     const journal = this.#environment.named(JOURNAL);
-    // Reads share one read transaction a turn; this one must see the last commit.
+    // Reads share one read transaction a tick; this one must see the last commit.
     journal.resetReadTxn();
     const stored = journal.get(snapshotKey);
     const snapshot = stored === undefined ? null : decodeSnapshot(stored);

@@ -49,7 +49,7 @@ export class LmdbTables implements Tables {
   }
 
   /**
-   * Reads share one read transaction a turn; a caller expects what another thread committed before it asked.
+   * Reads share one read transaction a tick; a caller expects what another thread committed before it asked.
    * @returns null for a table that is not there and cannot be made, on a full disk: nothing is in it
    */
   #fresh(table: string): BinaryDatabase | null {

@@ -1,5 +1,5 @@
 /**
- * The journal in memory: the twin of ../lmdb/journal.ts for tests and for the simulator. What outlives an instance is
+ * The journal in memory: the reference for ../lmdb/journal.ts for tests and for the simulator. What outlives an instance is
  * its MemoryDisk: a new journal on the same disk finds what the last one committed. Any thread; each disk in one.
  */
 import type { JournalStore, JournalWrite, StoredActor } from '../../runtime/journal.ts';

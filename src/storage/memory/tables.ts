@@ -1,5 +1,5 @@
 /**
- * Tables in memory: the twin of ../lmdb/tables.ts for tests and for the simulator. What outlives an instance is its
+ * Tables in memory: the reference for ../lmdb/tables.ts for tests and for the simulator. What outlives an instance is its
  * MemoryTableDisk. Any thread; each disk in one.
  */
 import type { RowKey, RowWrite } from '../../runtime/protocol.ts';

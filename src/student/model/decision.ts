@@ -1,6 +1,6 @@
 /**
  * What the student says of a live step: that it has mastered it, with the answer, or that it has not, and why. Types
- * alone; made on the student's thread, counted on front threads.
+ * alone; made on the student's thread, counted on server threads.
  */
 
 import type { TurnBlock } from '../../domain/turn.ts';

@@ -1,8 +1,8 @@
 /**
- * What a front thread and the student's thread say to each other over a message port. Plain data; a body travels as
- * bytes of its own memory, which is handed over. Types alone; front threads and the student's thread.
+ * What a server thread and the student's thread say to each other over a message port. Plain data; a body travels as
+ * bytes of its own memory, which is handed over. Types alone; server threads and the student's thread.
  *
- * Messages of one port arrive in the order in which they were sent. The front decides what becomes of a step: an answer
+ * Messages of one port arrive in the order in which they were sent. The server thread decides what becomes of a step: an answer
  * that comes after it has turned to the upstream is not looked at, and `abandon` has told the student so.
  */
 
@@ -18,7 +18,7 @@ export type ApiVersion = (typeof API_VERSIONS)[number];
 /** What one step is decided by. */
 export interface StepRequest {
   type: 'decide';
-  /** The front's number for it. */
+  /** The server thread's number for it. */
   id: number;
   /** The request's whole body. */
   body: Uint8Array;
@@ -33,7 +33,7 @@ export interface StepRequest {
   expires_at_ms: number;
 }
 
-export type FrontMessage =
+export type ClientMessage =
   | StepRequest
   /** The upstream took the step over, whatever the student says or has said. */
   | { type: 'abandon'; id: number; run_id: string | null }

@@ -2,7 +2,7 @@
  * Who has served a conversation so far, so that a run which the upstream had to take over stays with it. A step may be
  * the student's when its conversation begins with it, or when the student gave the last answer in it (and so, by the
  * same rule, all before), and when the upstream has served none of its run. What is not known is the upstream's: after
- * a restart, a crash, or when it was too long ago. The student's thread, which has all fronts' steps.
+ * a restart, a crash, or when it was too long ago. The student's thread, which has all server threads' steps.
  *
  * An answer is known again by the ids of its calls, which are drawn at random, and one without calls by a hash over the
  * whole conversation up to it. A run has a label (`x-svc-run`), or none: then its answers alone tell.

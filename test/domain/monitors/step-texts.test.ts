@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { loadTextAddon, type TextEngine } from '../../../native/text-engine.ts';
 import { FEATURE_BYTES, StepFeatures } from '../../../src/domain/monitors/features.ts';
-import { COUNT, StepTexts, textTwin } from '../../../src/domain/monitors/step-texts.ts';
+import { COUNT, StepTexts, textFallback } from '../../../src/domain/monitors/step-texts.ts';
 import { TRIGGER, TRIGGER_WORDS, type TriggerName } from '../../../src/domain/monitors/triggers.ts';
 
 const addon = loadTextAddon();
@@ -66,15 +66,15 @@ function measure(texts: StepTexts, [input, thought, observation]: readonly [stri
 
 const TRIGGERS_FROM = COUNT.own_triggers;
 
-describe.skipIf(addon === null)('the addon beside its twin', () => {
+describe.skipIf(addon === null)('the addon beside its fallback', () => {
   const native = new StepTexts(addon!);
-  const twin = new StepTexts(textTwin);
+  const fallback = new StepTexts(textFallback);
 
   it('counts the same', () => {
     fc.assert(
       fc.property(fc.tuple(text, text, text), (texts) => {
         const one = measure(native, texts);
-        const other = measure(twin, texts);
+        const other = measure(fallback, texts);
         expect(one.features).toBe(other.features);
         expect(one.counts.slice(0, TRIGGERS_FROM)).toEqual(other.counts.slice(0, TRIGGERS_FROM));
       }),
@@ -89,7 +89,7 @@ describe.skipIf(addon === null)('the addon beside its twin', () => {
         .join(' ')
         .slice(0, 6_145);
       const texts = [words, words, words] as const;
-      const [one, other] = [measure(native, texts), measure(twin, texts)];
+      const [one, other] = [measure(native, texts), measure(fallback, texts)];
       expect(one.features).toBe(other.features);
       expect(one.counts.slice(0, TRIGGERS_FROM)).toEqual(other.counts.slice(0, TRIGGERS_FROM));
     }

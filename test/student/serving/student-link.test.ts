@@ -1,13 +1,13 @@
-/** A front's way to the student's thread, with a test at the other end that keeps to no rules. */
+/** A server thread's way to the student's thread, with a test at the other end that keeps to no rules. */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type StepWaiter, StudentLink } from '../../../src/gateway/relegation/student-link.ts';
 import { STEPS_UNDER_WAY, STUDENT_TIMEOUT_MS } from '../../../src/limits.ts';
-import type { FrontMessage } from '../../../src/student/serving/protocol.ts';
+import type { ClientMessage } from '../../../src/student/serving/protocol.ts';
 
 let link: StudentLink;
 let far: MessagePort;
-let heard: FrontMessage[];
+let heard: ClientMessage[];
 let words: string[];
 const waiter = (name = ''): StepWaiter => ({
   onServed: () => void words.push(`${name}served`),
@@ -22,7 +22,7 @@ const until = async (done: () => boolean) => {
 };
 const attach = (kind: 'exemplar' | 'http' = 'exemplar') => {
   const { port1, port2 } = new MessageChannel();
-  port2.on('message', (message: FrontMessage) => heard.push(message));
+  port2.on('message', (message: ClientMessage) => heard.push(message));
   link.attach(port1, { kind, version: 1 });
   return port2;
 };

@@ -1,6 +1,6 @@
 /**
- * One turn of an actor: its handler is called and records what it wants, and once it has returned, that is done. Actor
- * threads, front threads (and the simulator).
+ * One dispatch to an actor: its handler is called and records what it wants, and once it has returned, that is done. Actor
+ * threads, server threads (and the simulator).
  */
 
 import { runtimeError } from '../error.ts';
@@ -9,30 +9,30 @@ import { NO_REPLY_TOKEN, Recorder } from '../recorder.ts';
 import type { Scheduler } from '../scheduler.ts';
 import { type Cell, type Delivery, NO_BODIES, NO_REPLIES, NO_TIMERS, type ReplyTo } from './cell.ts';
 import type { HostJournal } from './host-journal.ts';
-import type { LostMessages } from './lost-messages.ts';
 import type { Mailboxes } from './mailboxes.ts';
 import type { OutputGate } from './output-gate.ts';
+import type { Undelivered } from './undelivered.ts';
 
-/** What turns need of the host around them. */
-export interface TurnsParts {
+/** What dispatch needs of the host around them. */
+export interface DispatchParts {
   journal: HostJournal;
   gate: OutputGate;
   mailboxes: Mailboxes;
-  lost: LostMessages;
+  lost: Undelivered;
   scheduler: Scheduler;
 }
 
-/** The turns of all actors of one host. What throws in one has changed nothing but the count of what was handled. */
-export class Turns {
+/** Dispatches messages to all actors of one host. What throws in one has changed nothing but the count of what was handled. */
+export class Dispatch {
   readonly #journal: HostJournal;
   readonly #gate: OutputGate;
   readonly #mailboxes: Mailboxes;
-  readonly #lost: LostMessages;
+  readonly #lost: Undelivered;
   readonly #scheduler: Scheduler;
   #nextToken = 1;
   #handled = 0;
 
-  constructor({ journal, gate, mailboxes, lost, scheduler }: TurnsParts) {
+  constructor({ journal, gate, mailboxes, lost, scheduler }: DispatchParts) {
     this.#journal = journal;
     this.#gate = gate;
     this.#mailboxes = mailboxes;
@@ -60,7 +60,7 @@ export class Turns {
     this.#perform(cell, recorder, token, delivery.reply_to, delivery.name);
   }
 
-  /** The first turn of a life: `activated`, where the kind has it. Throws as `take` does. */
+  /** The first dispatch of a life: `activated`, where the kind has it. Throws as `take` does. */
   takeFirst(cell: Cell): void {
     const { behaviour } = cell.kind;
     if (behaviour.activated === undefined) return;

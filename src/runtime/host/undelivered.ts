@@ -1,6 +1,6 @@
 /**
  * Messages that are not handled: counted among the dead letters, and whoever asked hears of it at once. Actor threads,
- * front threads (and the simulator).
+ * server threads (and the simulator).
  */
 
 import type { DeadLetterReason, DeadLetters } from '../dead-letters.ts';
@@ -10,7 +10,7 @@ import type { Scheduler } from '../scheduler.ts';
 import type { Delivery, Kind } from './cell.ts';
 
 /** Does what is left to do for a message that goes nowhere. */
-export class LostMessages {
+export class Undelivered {
   readonly #letters: DeadLetters;
   readonly #kinds: ReadonlyMap<string, Kind>;
   readonly #scheduler: Scheduler;

@@ -1,4 +1,4 @@
-/** Two front threads on one port: both serve, and their counts, flush, rotation and kill are one. */
+/** Two server threads on one port: both serve, and their counts, flush, rotation and kill are one. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,7 +15,7 @@ let upstream: RawUpstream;
 let running: RunningUnderstudy;
 
 beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'understudy-fronts-'));
+  folder = mkdtempSync(join(tmpdir(), 'understudy-servers-'));
   upstream = await startRawUpstream((c) => c.write(messageBytes('HTTP/1.1 200 OK', [], Buffer.from('{}'))));
   raiseParserHeadLimit();
   const { startUnderstudy } = await import('../../src/main.ts');
@@ -45,7 +45,7 @@ it('serves from both and counts as one', async () => {
     (await (
       await fetch(`${running.gateway_url}${path}`, { method, headers: { connection: 'close' } })
     ).json()) as never;
-  // Whichever front answers, the figures are those of both.
+  // Whichever server thread answers, the figures are those of both.
   for (let i = 0; i < 8; i++) {
     expect(await admin('/__gw/flush')).toEqual({ flushed: true, written: EXCHANGES });
     expect(await admin('/__gw/stats')).toMatchObject({

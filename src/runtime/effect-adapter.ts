@@ -7,7 +7,7 @@ export type Port = object;
 export type Settle = (error: unknown, value: unknown) => void;
 
 /** Calls the method of that name; `done` is called once, never before this has returned. */
-export function callPort(
+export function callAdapter(
   port: Port | undefined,
   name: string,
   operation: string,

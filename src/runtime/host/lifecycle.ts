@@ -1,6 +1,6 @@
 /**
  * The lives of a host's actors: they start with the first message, start again from what is stored when they fail, and
- * are stopped when they fail too often. Actor threads, front threads (and the simulator).
+ * are stopped when they fail too often. Actor threads, server threads (and the simulator).
  */
 
 import { type ErrorData, runtimeError } from '../error.ts';
@@ -9,32 +9,32 @@ import { type ActorAddress, isValidKey } from '../protocol.ts';
 import type { Scheduler } from '../scheduler.ts';
 import { recordFailure } from '../supervision.ts';
 import { type Cell, cancelTimers, createCell, type Delivery, type Kind } from './cell.ts';
+import type { Dispatch } from './dispatch.ts';
 import type { HostJournal } from './host-journal.ts';
-import type { LostMessages } from './lost-messages.ts';
 import type { Mailboxes } from './mailboxes.ts';
 import type { OutputGate } from './output-gate.ts';
 import type { Passivation } from './passivation.ts';
-import type { Turns } from './turns.ts';
+import type { Undelivered } from './undelivered.ts';
 
 const MAX_STOPPED_KEPT = 10_000;
 
 /** What lives need of the host around them. */
-export interface LivesParts {
+export interface LifecycleParts {
   journal: HostJournal;
   gate: OutputGate;
-  turns: Turns;
+  dispatch: Dispatch;
   passivation: Passivation;
   mailboxes: Mailboxes;
-  lost: LostMessages;
+  lost: Undelivered;
   scheduler: Scheduler;
   report(report: HostReport): void;
 }
 
 /** Starts, restarts and stops the actors of one host. */
-export class Lives {
-  readonly #parts: LivesParts;
+export class Lifecycle {
+  readonly #parts: LifecycleParts;
 
-  constructor(parts: LivesParts) {
+  constructor(parts: LifecycleParts) {
     this.#parts = parts;
   }
 
@@ -75,7 +75,7 @@ export class Lives {
       this.#parts.journal.load(cell);
       cell.status = 'ready';
       stats.activations++;
-      this.#parts.turns.takeFirst(cell);
+      this.#parts.dispatch.takeFirst(cell);
       return true;
     } catch (thrown) {
       stats.errors++;

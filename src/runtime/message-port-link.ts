@@ -1,6 +1,6 @@
 /**
  * A Link over a MessagePort. Frames are encoded one after another into a slab, bodies are copied in once, and the
- * slab's memory is handed over to the other thread at the end of the turn or when it is full. The receiver reads
+ * slab's memory is handed over to the other thread at the end of the tick or when it is full. The receiver reads
  * bodies as views of the slab. Any thread.
  *
  * A slab: [u32 bytes used], then frames: [u32 head bytes][u32 bodies][u32 length of each body][head][bodies].
@@ -35,7 +35,7 @@ export const DEFAULT_MAX_IN_FLIGHT_BYTES = 256 * 1024 * 1024;
 const SLAB_BYTES = 64 * 1024;
 /** Below this a batch is sent as an exact copy and the slab is kept: handing over 64 KiB for 60 bytes costs more. */
 const COPY_BELOW_BYTES = 8 * 1024;
-/** A thread that serves sockets too gives no more than this to one turn of frames. */
+/** A thread that serves sockets too gives no more than this to one tick of frames. */
 const TURN_BUDGET_MS = 4;
 /** The counters are 32 bits wide, so more could not be told apart from less. */
 const IN_FLIGHT_CEILING_BYTES = 2 ** 31 - 1;
@@ -80,8 +80,8 @@ export function createLinkEnds(maxInFlightBytes = DEFAULT_MAX_IN_FLIGHT_BYTES): 
   ];
 }
 
-/** The thread's end of a link. Starts receiving at once; set `onFrame` in the same turn. */
-export class PortLink implements Link {
+/** The thread's end of a link. Starts receiving at once; set `onFrame` in the same tick. */
+export class MessagePortLink implements Link {
   onFrame: (frame: Frame) => void = () => {};
   onClose: () => void = () => {};
 
@@ -100,7 +100,7 @@ export class PortLink implements Link {
   /** Bytes handed to `send`, modulo 2^32, to compare with the other side's counter. */
   #sent = 0;
 
-  /** Slabs that arrived while the turn's budget was used up; bounded by the sender's limit on bytes in flight. */
+  /** Slabs that arrived while the tick's budget was used up; bounded by the sender's limit on bytes in flight. */
   #backlog: RingQueue<ArrayBuffer | SharingSlab> = new RingQueue(2 ** 30);
   #draining = false;
   #turnEndsAt = 0;
@@ -240,7 +240,7 @@ export class PortLink implements Link {
       this.#backlog.push(slab);
       return;
     }
-    // The first slab of a turn starts the turn's budget; the immediate that ends the turn resets it.
+    // The first slab of a tick starts the tick's budget; the immediate that ends the tick resets it.
     if (this.#turnEndsAt === 0) {
       this.#turnEndsAt = performance.now() + TURN_BUDGET_MS;
       setImmediate(() => this.#nextTurn());

@@ -12,7 +12,7 @@ import {
   type IndexedRow,
 } from './protocol.ts';
 
-export const FINDINGS_PORT = 'findings';
+export const FINDINGS_ADAPTER = 'findings';
 
 /** Rows read before other work of the thread gets its turn. */
 const ROWS_A_TURN = 500;
@@ -31,7 +31,7 @@ export interface NewVector {
 }
 
 /** The operations that behaviours name in `context.io`; each is atomic. */
-export class FindingsPort {
+export class FindingsAdapter {
   readonly #tables: Tables;
 
   constructor(tables: Tables) {

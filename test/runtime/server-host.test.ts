@@ -1,17 +1,17 @@
 /** A host of actors on the very thread that asks them: the same promises, and what becomes of a fault of its own. */
 import { describe, expect, it } from 'vitest';
-import { Front } from '../../src/runtime/front.ts';
-import { FrontHost, type FrontHostOptions } from '../../src/runtime/front-host.ts';
+import { ActorClient } from '../../src/runtime/actor-client.ts';
 import type { JournalStore } from '../../src/runtime/journal.ts';
 import { createLocalLink } from '../../src/runtime/local-link.ts';
-import { createLinkEnds, PortLink } from '../../src/runtime/port-link.ts';
+import { createLinkEnds, MessagePortLink } from '../../src/runtime/message-port-link.ts';
 import { countHosts, type Placement, placeAddress } from '../../src/runtime/protocol.ts';
 import { loopScheduler } from '../../src/runtime/scheduler.ts';
+import { ServerHost, type ServerHostOptions } from '../../src/runtime/server-host.ts';
 import { createDeferred } from '../../src/std/deferred.ts';
 import { MemoryJournal } from '../../src/storage/memory/journal.ts';
 import { LEDGER_KIND, TEST_KINDS, type Totals } from '../fixtures/actor-kinds.ts';
 
-const PLACEMENT: Placement = { hosts: 1, pins: {}, fronts: { hosts: 2, kinds: [LEDGER_KIND] } };
+const PLACEMENT: Placement = { hosts: 1, pins: {}, servers: { hosts: 2, kinds: [LEDGER_KIND] } };
 /** Far beyond what any of these tests takes. */
 const FAR = { deadline_ms: 600_000 };
 const HERE = 1;
@@ -26,8 +26,8 @@ function keyOn(host: number, from = 0): string {
 }
 
 interface Opened {
-  front: Front;
-  host: FrontHost;
+  client: ActorClient;
+  host: ServerHost;
   /** What was told of faults. */
   downs: string[];
   ups: number[];
@@ -36,14 +36,14 @@ interface Opened {
 
 function open(
   disk: Disk = new Map(),
-  parts: Partial<FrontHostOptions> & { throwing?: { now: boolean } } = {},
+  parts: Partial<ServerHostOptions> & { throwing?: { now: boolean } } = {},
 ): Opened {
-  const front = new Front(PLACEMENT, loopScheduler);
-  const opened: Opened = { front, host: null as never, downs: [], ups: [], disposed: 0 };
-  opened.host = new FrontHost({
+  const client = new ActorClient(PLACEMENT, loopScheduler);
+  const opened: Opened = { client, host: null as never, downs: [], ups: [], disposed: 0 };
+  opened.host = new ServerHost({
     index: HERE,
     placement: PLACEMENT,
-    front,
+    client,
     open: () => {
       const journal: JournalStore = new MemoryJournal(disk);
       return {
@@ -68,8 +68,13 @@ function open(
   return opened;
 }
 
-function ask({ front }: { front: Front }, name: string, amount: number, key = keyOn(HERE)): Promise<Totals> {
-  return front.ask({ kind: LEDGER_KIND, key }, name, { amount }, FAR) as Promise<Totals>;
+function ask(
+  { client }: { client: ActorClient },
+  name: string,
+  amount: number,
+  key = keyOn(HERE),
+): Promise<Totals> {
+  return client.ask({ kind: LEDGER_KIND, key }, name, { amount }, FAR) as Promise<Totals>;
 }
 
 function failureOf(asked: Promise<unknown>): Promise<unknown> {
@@ -80,7 +85,7 @@ function failureOf(asked: Promise<unknown>): Promise<unknown> {
 }
 
 describe('placement', () => {
-  it('spreads kinds of the fronts over the fronts, and keeps all others off them', () => {
+  it('spreads kinds of the clients over the clients, and keeps all others off them', () => {
     const hosts = Array.from({ length: 200 }, (_, at) =>
       placeAddress(PLACEMENT, { kind: LEDGER_KIND, key: `k${at}` }),
     );
@@ -112,16 +117,16 @@ describe('a local link', () => {
   });
 });
 
-describe('a host on a front thread', () => {
+describe('a host on a server thread', () => {
   it('answers only when what was recorded is stored, and drains what it has at its end', async () => {
     const disk: Disk = new Map();
     const gate = createDeferred();
-    const front = new Front(PLACEMENT, loopScheduler);
+    const client = new ActorClient(PLACEMENT, loopScheduler);
     const inner = new MemoryJournal(disk);
-    const host = new FrontHost({
+    const host = new ServerHost({
       index: HERE,
       placement: PLACEMENT,
-      front,
+      client,
       open: () => ({
         kinds: TEST_KINDS,
         journal: {
@@ -135,7 +140,7 @@ describe('a host on a front thread', () => {
       }),
     });
     let answered = 0;
-    const asks = [1, 2, 3].map((amount) => ask({ front }, 'add', amount).finally(() => answered++));
+    const asks = [1, 2, 3].map((amount) => ask({ client }, 'add', amount).finally(() => answered++));
     await new Promise((resolve) => setImmediate(resolve));
     await new Promise((resolve) => setImmediate(resolve));
     expect(answered).toBe(0);
@@ -143,7 +148,7 @@ describe('a host on a front thread', () => {
     gate.resolve();
     await stopped;
     expect((await Promise.all(asks)).map(({ total }) => total)).toEqual([1, 3, 6]);
-    await expect(ask({ front }, 'add', 1)).rejects.toMatchObject({ code: 'host_down' });
+    await expect(ask({ client }, 'add', 1)).rejects.toMatchObject({ code: 'host_down' });
     const again = open(disk);
     expect(await ask(again, 'add', 4)).toEqual({ total: 10, count: 4 });
     await again.host.stop();
@@ -151,7 +156,7 @@ describe('a host on a front thread', () => {
 
   it('answers a fence at once, with everything committed where other threads read it', async () => {
     let settled = 0;
-    const front = new Front(PLACEMENT, loopScheduler);
+    const client = new ActorClient(PLACEMENT, loopScheduler);
     const inner = new MemoryJournal(new Map());
     const journal: JournalStore = {
       load: (kind, key) => inner.load(kind, key),
@@ -163,13 +168,13 @@ describe('a host on a front thread', () => {
       close: () => inner.close(),
     };
     const parts = { kinds: TEST_KINDS, journal, ports: {}, report: () => {}, dispose: () => inner.close() };
-    const host = new FrontHost({ index: HERE, placement: PLACEMENT, front, open: () => parts });
-    await front.fence();
+    const host = new ServerHost({ index: HERE, placement: PLACEMENT, client, open: () => parts });
+    await client.fence();
     expect(settled).toBe(1);
     // What cannot be brought there now is no reason to wait for ever.
-    await front.fence();
+    await client.fence();
     expect(settled).toBe(2);
-    expect(await ask({ front }, 'add', 4)).toEqual({ total: 4, count: 1 });
+    expect(await ask({ client }, 'add', 4)).toEqual({ total: 4, count: 1 });
     await host.stop();
   });
 
@@ -194,7 +199,7 @@ describe('a host on a front thread', () => {
     expect(await waiting).toMatchObject({ code: 'host_down', retryable: true });
     throwing.now = false;
     expect(opened.host.stats()).toBeNull();
-    await opened.front.waitUp(HERE);
+    await opened.client.waitUp(HERE);
     expect(await ask(opened, 'add', 1)).toEqual({ total: 6, count: 2 });
     expect(opened.downs).toEqual([expect.stringContaining('the log is gone')]);
     expect(opened.ups).toEqual([0]);
@@ -207,32 +212,32 @@ describe('a host on a front thread', () => {
     const throwing = { now: true };
     const opened = open(new Map(), { throwing });
     for (let fault = 0; fault < 3; fault++) {
-      await opened.front.waitUp(HERE);
+      await opened.client.waitUp(HERE);
       await failureOf(ask(opened, 'fail', 1));
     }
     expect(opened.downs).toHaveLength(3);
-    expect(opened.front.isUp(HERE)).toBe(false);
+    expect(opened.client.isUp(HERE)).toBe(false);
     await opened.host.stop();
     expect(opened.ups).toHaveLength(2);
   });
 
-  it('serves fronts and hosts of other threads through ports, and refuses links while it is down', async () => {
+  it('serves clients and hosts of other threads through ports, and refuses links while it is down', async () => {
     const throwing = { now: false };
     const opened = open(new Map(), { throwing });
-    const other = new Front(PLACEMENT, loopScheduler);
+    const other = new ActorClient(PLACEMENT, loopScheduler);
     const connect = () => {
       const [mine, theirs] = createLinkEnds();
-      opened.host.connectFront(theirs);
-      other.attach(HERE, new PortLink(mine));
+      opened.host.connectClient(theirs);
+      other.attach(HERE, new MessagePortLink(mine));
     };
     connect();
-    expect(await ask({ front: other }, 'add', 3)).toEqual({ total: 3, count: 1 });
+    expect(await ask({ client: other }, 'add', 3)).toEqual({ total: 3, count: 1 });
     // A tell between two hosts.
-    const peer = new Front(PLACEMENT, loopScheduler);
-    const far = new FrontHost({
+    const peer = new ActorClient(PLACEMENT, loopScheduler);
+    const far = new ServerHost({
       index: THERE,
       placement: PLACEMENT,
-      front: peer,
+      client: peer,
       open: () => {
         const journal = new MemoryJournal();
         return { kinds: TEST_KINDS, journal, ports: {}, report: () => {}, dispose: () => journal.close() };
@@ -242,20 +247,20 @@ describe('a host on a front thread', () => {
     opened.host.connectPeer(THERE, a);
     far.connectPeer(HERE, b);
     const to = keyOn(THERE);
-    await opened.front.ask({ kind: LEDGER_KIND, key: keyOn(HERE) }, 'forward', { amount: 2, to }, FAR);
-    const read = async () => ((await ask({ front: peer }, 'read', 0, to)) as Totals).total;
+    await opened.client.ask({ kind: LEDGER_KIND, key: keyOn(HERE) }, 'forward', { amount: 2, to }, FAR);
+    const read = async () => ((await ask({ client: peer }, 'read', 0, to)) as Totals).total;
     while ((await read()) !== 2) await new Promise((resolve) => setImmediate(resolve));
 
     throwing.now = true;
     await failureOf(ask(opened, 'fail', 1));
     connect();
-    await expect(ask({ front: other }, 'add', 1)).rejects.toMatchObject({ code: 'host_down' });
+    await expect(ask({ client: other }, 'add', 1)).rejects.toMatchObject({ code: 'host_down' });
     throwing.now = false;
-    await opened.front.waitUp(HERE);
+    await opened.client.waitUp(HERE);
     connect();
-    expect(await ask({ front: other }, 'add', 1)).toEqual({ total: 6, count: 3 });
+    expect(await ask({ client: other }, 'add', 1)).toEqual({ total: 6, count: 3 });
     await opened.host.stop();
     await far.stop();
-    for (const one of [other, peer, opened.front]) one.close();
+    for (const one of [other, peer, opened.client]) one.close();
   });
 });

@@ -44,7 +44,7 @@ export type WriterEvent =
   | { type: 'stored_again' }
   | { type: 'set_apart'; exchanges: readonly [SetApart, ...SetApart[]] };
 
-export class CaptureLogPort {
+export class CaptureLogAdapter {
   readonly #open: () => Promise<ExchangeLog>;
   readonly #report: (event: WriterEvent) => void;
   /** Why nothing is stored at present. */

@@ -1,6 +1,6 @@
 /**
- * The asking side: one Front a thread sends messages to actors on every actor thread and matches the answers. Knows
- * links, not threads; the simulator uses it as it is. Front threads (main or worker).
+ * The asking side: one ActorClient a thread sends messages to actors on every actor thread and matches the answers. Knows
+ * links, not threads; the simulator uses it as it is. Server threads (main or worker).
  */
 import { createDeferred, type Deferred } from '../std/deferred.ts';
 import { SlotTable } from '../std/slot-table.ts';
@@ -24,17 +24,17 @@ export interface AskOptions {
   bodies?: readonly Uint8Array[];
 }
 
-/** Bounds of a front. */
-export interface FrontLimits {
+/** Bounds of a client. */
+export interface ActorClientLimits {
   /** Unanswered asks; one more is refused with `too_many_asks`. */
   max_pending_asks: number;
 }
 
 const DEFAULT_ASK_DEADLINE_MS = 5_000;
-const DEFAULT_FRONT_LIMITS: FrontLimits = { max_pending_asks: 262_144 };
+const DEFAULT_ACTOR_CLIENT_LIMITS: ActorClientLimits = { max_pending_asks: 262_144 };
 
-/** Counters of one front. */
-export interface FrontStats {
+/** Counters of one client. */
+export interface ActorClientStats {
   asks_pending: number;
   asked: number;
   told: number;
@@ -71,7 +71,7 @@ const SWEEP_GRAIN_MS = 5;
 const ANONYMOUS: ActorAddress = { kind: '', key: '' };
 
 /** One thread's access to all actors. */
-export class Front implements Asker {
+export class ActorClient implements Asker {
   readonly deadLetters = new DeadLetters();
   /** Called when an actor thread has died or stopped; its unanswered asks have failed by then. */
   onHostDown: (host: number) => void = () => {};
@@ -80,7 +80,7 @@ export class Front implements Asker {
 
   readonly #placement: Placement;
   readonly #scheduler: Scheduler;
-  readonly #limits: FrontLimits;
+  readonly #limits: ActorClientLimits;
   readonly #links: (Link | null)[];
   readonly #pending = new SlotTable<PendingAsk>();
   readonly #subscriptions = new Map<string, Set<(payload: unknown) => void>>();
@@ -97,7 +97,11 @@ export class Front implements Asker {
   #failed = 0;
   #timedOut = 0;
 
-  constructor(placement: Placement, scheduler: Scheduler, limits: FrontLimits = DEFAULT_FRONT_LIMITS) {
+  constructor(
+    placement: Placement,
+    scheduler: Scheduler,
+    limits: ActorClientLimits = DEFAULT_ACTOR_CLIENT_LIMITS,
+  ) {
     this.#placement = placement;
     this.#scheduler = scheduler;
     this.#limits = limits;
@@ -124,7 +128,7 @@ export class Front implements Asker {
     return this.#links[host] != null;
   }
 
-  /** Resolves when the given actor thread is up, or all of them. Rejects when the front is closed first. */
+  /** Resolves when the given actor thread is up, or all of them. Rejects when the client is closed first. */
   waitUp(host: number | null = null): Promise<void> {
     if (host === null ? this.#allUp() : this.isUp(host)) return Promise.resolve();
     const deferred = createDeferred();
@@ -162,7 +166,7 @@ export class Front implements Asker {
     if (link == null) return refuse('host_down', 'host_down');
     const deadline_ms = this.#scheduler.monotonicMs() + (options.deadline_ms ?? DEFAULT_ASK_DEADLINE_MS);
     const bodies = options.bodies ?? NO_BODIES;
-    // Entered before it is sent: no link needs to promise that an answer comes in a later turn.
+    // Entered before it is sent: no link needs to promise that an answer comes in a later tick.
     const id = this.#pending.add({ to, name, host, deadline_ms, settle });
     let isSent = false;
     try {
@@ -221,7 +225,7 @@ export class Front implements Asker {
     await Promise.all(waits);
   }
 
-  stats(): FrontStats {
+  stats(): ActorClientStats {
     return {
       asks_pending: this.#pending.size,
       asked: this.#asked,
@@ -344,5 +348,5 @@ export class Front implements Asker {
 }
 
 function closedError(): RuntimeError {
-  return new RuntimeError(runtimeError('draining', 'this front is closed'));
+  return new RuntimeError(runtimeError('draining', 'this client is closed'));
 }

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { MessagesContentReader } from '../../../src/providers/messages/normal-turn.ts';
 import { NormalReading } from '../../../src/providers/normal-reading.ts';
 import { writeAnswer } from '../../../src/student/serving/answer-wire.ts';
-import { findLastResultId, findPrice } from '../../../src/student/serving/step-desk.ts';
+import { findLastResultId, findPrice } from '../../../src/student/serving/step-handler.ts';
 
 describe('the last result’s id', () => {
   const find = (value: unknown, space = 0) =>

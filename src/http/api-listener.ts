@@ -1,15 +1,15 @@
 /**
  * Puts the API's dispatch behind the listener: collects a request's body up to the cap, calls the dispatch, sends its
- * answer. Front threads.
+ * answer. Server threads.
  */
 
 import { STATUS_CODES } from 'node:http';
 import type { EventStream } from '../contract/handler.ts';
 import type { RequestHeaders } from '../contract/route.ts';
 import { DROPPED_BODY_BYTES, OPEN_BODIES_BYTES, OPEN_BODY_BYTES_MIN } from '../limits.ts';
+import { BusyPoll } from './busy-poll.ts';
 import { sendEventStream } from './event-stream.ts';
 import type { HttpStream } from './http-stream.ts';
-import { Wakefulness } from './wakefulness.ts';
 
 /** A request as the dispatch takes it (`UnroutedRequest` of `src/api`, in this folder's own words). */
 export interface CollectedRequest {
@@ -36,7 +36,7 @@ export interface DispatchedReply {
 
 export type Dispatch = (request: CollectedRequest) => DispatchedReply | Promise<DispatchedReply>;
 
-export interface ApiPortOptions {
+export interface ApiListenerOptions {
   /**
    * Beyond it the answer is 413. What the client goes on sending is still read, and dropped, up to a bound: most look for
    * an answer only when all is sent, and a connection closed under them shows them none.
@@ -44,8 +44,8 @@ export interface ApiPortOptions {
   max_body_bytes: number;
   /** What bodies on their way may hold together; beyond it the oldest of them is given up. */
   open_bodies_bytes?: number;
-  /** Keeps the loop awake for a moment after an answer. */
-  wakefulness?: Wakefulness;
+  /** Busy-polls for a moment after an answer. */
+  busyPoll?: BusyPoll;
 }
 
 /**
@@ -57,12 +57,12 @@ export function serveApi(
   {
     max_body_bytes: maxBodyBytes,
     open_bodies_bytes: openBytes = Math.max(OPEN_BODIES_BYTES, maxBodyBytes),
-    wakefulness = new Wakefulness(0),
-  }: ApiPortOptions,
+    busyPoll = new BusyPoll(0),
+  }: ApiListenerOptions,
 ): (stream: HttpStream) => void {
   const patience = maxBodyBytes + DROPPED_BODY_BYTES;
   const open = new OpenBodies(openBytes);
-  const responder = new Responder(dispatch, wakefulness);
+  const responder = new Responder(dispatch, busyPoll);
   return (stream) => {
     const { content_length } = stream.head;
     if (content_length > maxBodyBytes) {
@@ -170,11 +170,11 @@ class OpenBodies {
 /** Gives requests to the dispatch and sends what it answers. */
 class Responder {
   readonly #dispatch: Dispatch;
-  readonly #wakefulness: Wakefulness;
+  readonly #busyPoll: BusyPoll;
 
-  constructor(dispatch: Dispatch, wakefulness: Wakefulness) {
+  constructor(dispatch: Dispatch, busyPoll: BusyPoll) {
     this.#dispatch = dispatch;
-    this.#wakefulness = wakefulness;
+    this.#busyPoll = busyPoll;
   }
 
   answer(stream: HttpStream, chunks: Buffer[]): void {
@@ -193,7 +193,7 @@ class Responder {
   }
 
   #respond(stream: HttpStream, request: StreamRequest, closeConnection: boolean): void {
-    this.#wakefulness.open();
+    this.#busyPoll.open();
     const reply = this.#dispatch(request);
     if (reply instanceof Promise) void reply.then((settled) => this.#send(stream, settled, closeConnection));
     else this.#send(stream, reply, closeConnection);
@@ -201,7 +201,7 @@ class Responder {
 
   #send(stream: HttpStream, reply: DispatchedReply, closeConnection: boolean): void {
     send(stream, reply, closeConnection);
-    this.#wakefulness.close();
+    this.#busyPoll.close();
   }
 }
 

@@ -1,18 +1,18 @@
 /**
- * Keeps a front's loop from going to sleep right after an answer. A core that sleeps, above all a virtual machine's,
+ * Busy-polls: keeps a server thread's loop from going to sleep right after an answer. A core that sleeps, above all a virtual machine's,
  * comes back late and with cold caches: a step asked right after the last one then takes a third longer
  * (`bench/notes/steps.md`). So the loop polls on for about as long as a sleep would cost, in case the client asks again; to wait
  * so long and no longer never costs more than twice what the best choice would (Karlin, Li, Manasse and Owicki,
- * "Empirical studies of competitive spinning", 1991). Front threads.
+ * "Empirical studies of competitive spinning", 1991). Server threads.
  */
 
 /**
  * Where several ask at once, what comes during a sleep is taken together, which is cheaper: eight connections got 5 % fewer
- * answers with polling. So there is none for so long after a turn of the loop that answered several.
+ * answers with polling. So there is none for so long after a tick of the loop that answered several.
  */
 const CROWDED_MS = 100;
 
-export class Wakefulness {
+export class BusyPoll {
   readonly #awakeMs: number;
   readonly #readClock: () => number;
   /** Requests that have no answer yet. */
@@ -24,11 +24,11 @@ export class Wakefulness {
   #isPolling = false;
 
   /**
-   * @param awake_us how long to poll on after the last answer; 0: not at all
+   * @param busy_poll_us how long to poll on after the last answer; 0: not at all
    * @param readClock in milliseconds, never going back
    */
-  constructor(awake_us: number, readClock = () => performance.now()) {
-    this.#awakeMs = awake_us / 1_000;
+  constructor(busy_poll_us: number, readClock = () => performance.now()) {
+    this.#awakeMs = busy_poll_us / 1_000;
     this.#readClock = readClock;
   }
 
@@ -54,14 +54,14 @@ export class Wakefulness {
     if (this.#isPolling || now < this.#crowdedUntilMs) return;
     this.#isPolling = true;
     this.#answered = 1;
-    setImmediate(this.#turn);
+    setImmediate(this.#tick);
   }
 
-  readonly #turn = (): void => {
+  readonly #tick = (): void => {
     const now = this.#readClock();
     if (this.#answered > 1) this.#crowdedUntilMs = now + CROWDED_MS;
     this.#isPolling = this.#answered <= 1 && this.#open === 0 && now < this.#untilMs;
     this.#answered = 0;
-    if (this.#isPolling) setImmediate(this.#turn);
+    if (this.#isPolling) setImmediate(this.#tick);
   };
 }

@@ -1,4 +1,4 @@
-/** The port through which a run reads what it answered to a step before. Front threads. */
+/** The port through which a run reads what it answered to a step before. Server threads. */
 import { RUN_STEPS, type RunStepRow, runStepKey } from '../../src/domain/run-rows.ts';
 import type { TableReader } from '../../src/storage/tables.ts';
 
@@ -8,7 +8,7 @@ export interface AnswerRequest {
   step_index: number;
 }
 
-export class StepAnswersPort {
+export class StepAnswersAdapter {
   readonly #runs: TableReader;
 
   /** @param runs tables of `runs.mdb` */

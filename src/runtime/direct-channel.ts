@@ -1,7 +1,7 @@
 /**
- * A line to one thread of the stateless pool: calls go there and back without the main thread between, so that each
+ * A direct channel to one thread of the stateless pool: calls go there and back without the main thread between, so that each
  * wakes one thread and not three. For short calls that somebody waits for. The thread's end fails what is under way;
- * the next call opens another line. Any thread calls; the other end is in a pool thread.
+ * the next call opens another channel. Any thread calls; the other end is in a pool thread.
  *
  * The pool does not see these calls. So one that takes too long is followed by a call through the pool, whose own
  * deadline ends a thread that hangs.
@@ -10,18 +10,18 @@ import type { MessagePort } from 'node:worker_threads';
 import type { ComputeTask } from './actor-thread.ts';
 import { describeError } from './error.ts';
 
-/** Task with which `ComputePool.run` gives a new line: a port, transferred. */
-export const LINE_TASK = 'line';
+/** Task with which `ComputePool.run` gives a new channel: a port, transferred. */
+export const CHANNEL_TASK = 'channel';
 /** Task that does nothing: a thread that hangs does not even do that. */
 export const PING_TASK = 'ping';
 
-interface LineCall {
+interface ChannelCall {
   id: number;
   task: string;
   input: unknown;
 }
 
-type LineAnswer = { id: number; value: unknown } | { id: number; error: string };
+type ChannelAnswer = { id: number; value: unknown } | { id: number; error: string };
 
 interface Waiting {
   resolve(value: unknown): void;
@@ -29,41 +29,41 @@ interface Waiting {
   timer: NodeJS.Timeout;
 }
 
-export interface ComputeLineOptions {
+export interface DirectChannelOptions {
   /** A call that takes longer is given up. */
   call_deadline_ms: number;
-  /** Calls under way on the line; one more is refused. */
+  /** Calls under way on the channel; one more is refused. */
   calls_max: number;
 }
 
-export class ComputeLine {
+export class DirectChannel {
   readonly #pool: ComputeTask;
-  readonly #options: ComputeLineOptions;
+  readonly #options: DirectChannelOptions;
   readonly #waiting = new Map<number, Waiting>();
   #port: Promise<MessagePort> | null = null;
   #nextId = 0;
   #isClosed = false;
 
   /** @param pool the way to the pool itself */
-  constructor(pool: ComputeTask, options: ComputeLineOptions) {
+  constructor(pool: ComputeTask, options: DirectChannelOptions) {
     this.#pool = pool;
     this.#options = options;
   }
 
   /**
-   * Runs a task on the line's thread.
+   * Runs a task on the channel's thread.
    * @throws Error what the task threw, that the thread died, that it took too long, or that too much is under way
    */
   readonly run: ComputeTask = async (task, input) => {
     const port = await this.#open();
-    if (this.#isClosed) throw new Error('the line is closed');
-    if (this.#waiting.size >= this.#options.calls_max) throw new Error('too many calls on the line');
+    if (this.#isClosed) throw new Error('the channel is closed');
+    if (this.#waiting.size >= this.#options.calls_max) throw new Error('too many calls on the channel');
     const id = this.#nextId++;
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => this.#giveUp(id), this.#options.call_deadline_ms);
       if (this.#waiting.size === 0) port.ref();
       this.#waiting.set(id, { resolve, reject, timer });
-      port.postMessage({ id, task, input } satisfies LineCall);
+      port.postMessage({ id, task, input } satisfies ChannelCall);
     });
   };
 
@@ -74,21 +74,21 @@ export class ComputeLine {
       (port) => port.close(),
       () => {},
     );
-    this.#failAll('the line is closed');
+    this.#failAll('the channel is closed');
   }
 
   #open(): Promise<MessagePort> {
-    if (this.#isClosed) return Promise.reject(new Error('the line is closed'));
+    if (this.#isClosed) return Promise.reject(new Error('the channel is closed'));
     if (this.#port === null) {
-      // A thread that is ending when it is asked takes the line with it; there is another one then.
-      const opening = this.#pool(LINE_TASK, null).catch(() =>
-        this.#pool(LINE_TASK, null),
+      // A thread that is ending when it is asked takes the channel with it; there is another one then.
+      const opening = this.#pool(CHANNEL_TASK, null).catch(() =>
+        this.#pool(CHANNEL_TASK, null),
       ) as Promise<MessagePort>;
       const forget = () => {
         if (this.#port === opening) this.#port = null;
       };
       opening.then((port) => {
-        port.on('message', (answer: LineAnswer) => this.#take(port, answer));
+        port.on('message', (answer: ChannelAnswer) => this.#take(port, answer));
         port.on('close', () => {
           forget();
           this.#failAll('the thread of the pool has ended');
@@ -100,7 +100,7 @@ export class ComputeLine {
     return this.#port;
   }
 
-  #take(port: MessagePort, answer: LineAnswer): void {
+  #take(port: MessagePort, answer: ChannelAnswer): void {
     const call = this.#waiting.get(answer.id);
     if (call === undefined) return;
     this.#settle(answer.id, call);
@@ -131,11 +131,11 @@ export class ComputeLine {
 }
 
 /** In a pool thread: answers the calls that come in by the port, side by side. */
-export function serveLine(port: MessagePort, run: ComputeTask): void {
-  port.on('message', ({ id, task, input }: LineCall) => {
+export function serveChannel(port: MessagePort, run: ComputeTask): void {
+  port.on('message', ({ id, task, input }: ChannelCall) => {
     run(task, input).then(
-      (value) => port.postMessage({ id, value } satisfies LineAnswer),
-      (thrown: unknown) => port.postMessage({ id, error: describeError(thrown) } satisfies LineAnswer),
+      (value) => port.postMessage({ id, value } satisfies ChannelAnswer),
+      (thrown: unknown) => port.postMessage({ id, error: describeError(thrown) } satisfies ChannelAnswer),
     );
   });
 }

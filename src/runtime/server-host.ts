@@ -1,21 +1,21 @@
 /**
- * A host of actors on a front thread: what a request asks of them costs no way to another thread and back. It shares
- * the thread with its sockets, so kinds belong here whose messages are short work, and often. Front threads.
+ * A host of actors on a server thread: what a request asks of them costs no way to another thread and back. It shares
+ * the thread with its sockets, so kinds belong here whose messages are short work, and often. Server threads.
  *
  * A fault of an actor is the host's own business, as everywhere. A fault of the host itself, which would end an actor
  * thread, ends this host alone: its links close, what waits for it fails at once, and after the same back-off it begins
  * again from what is stored.
  */
 import { createDeferred, type Deferred } from '../std/deferred.ts';
+import type { ActorClient } from './actor-client.ts';
+import { callAdapter, type Port } from './effect-adapter.ts';
 import { describeError } from './error.ts';
-import type { Front } from './front.ts';
 import { ActorHost, type HostParts } from './host.ts';
 import type { HostStats } from './host-stats.ts';
 import type { JournalStore } from './journal.ts';
 import type { Link } from './link.ts';
 import { createLocalLink } from './local-link.ts';
-import { callPort, type Port } from './port.ts';
-import { type LinkEnd, PortLink } from './port-link.ts';
+import { type LinkEnd, MessagePortLink } from './message-port-link.ts';
 import type { Placement } from './protocol.ts';
 import { loopScheduler, type Scheduler } from './scheduler.ts';
 import {
@@ -26,21 +26,21 @@ import {
 } from './supervision.ts';
 
 /** What one life of the host is made of. */
-export interface FrontHostParts extends Pick<HostParts, 'kinds' | 'report'> {
+export interface ServerHostParts extends Pick<HostParts, 'kinds' | 'report'> {
   journal: JournalStore;
   ports: Readonly<Record<string, Port>>;
   /** Lets go of it all; what was committed is done by then. */
   dispose(): Promise<void>;
 }
 
-export interface FrontHostOptions {
+export interface ServerHostOptions {
   /** Its number in the placement. */
   index: number;
   placement: Placement;
-  /** This thread's front, which reaches it without a message port. */
-  front: Front;
+  /** This thread's client, which reaches it without a message port. */
+  client: ActorClient;
   /** Called for each life. */
-  open(): FrontHostParts;
+  open(): ServerHostParts;
   restart?: RestartPolicy;
   /** Told of a fault, and the wait before the next start (null: it stays down). */
   onDown?: (reason: string, restartInMs: number | null) => void;
@@ -50,12 +50,12 @@ export interface FrontHostOptions {
 
 interface Life {
   host: ActorHost;
-  parts: FrontHostParts;
+  parts: ServerHostParts;
   ended: Deferred<void>;
 }
 
-export class FrontHost {
-  readonly #options: FrontHostOptions;
+export class ServerHost {
+  readonly #options: ServerHostOptions;
   readonly #history: RestartHistory = { failed_at_ms: [] };
   /** Null while it is down. */
   #life: Life | null = null;
@@ -63,14 +63,14 @@ export class FrontHost {
   #isStopped = false;
 
   /** Starts it. @throws what `open` throws */
-  constructor(options: FrontHostOptions) {
+  constructor(options: ServerHostOptions) {
     this.#options = options;
     this.#start();
   }
 
-  /** A link to another thread's front; refused while it is down. */
-  connectFront(end: LinkEnd): void {
-    this.#adopt(end, (host, link) => host.attachFront(link));
+  /** A link to another thread's client; refused while it is down. */
+  connectClient(end: LinkEnd): void {
+    this.#adopt(end, (host, link) => host.attachClient(link));
   }
 
   /** A link to another host. */
@@ -95,7 +95,7 @@ export class FrontHost {
   }
 
   #start(): void {
-    const { index, placement, front, open } = this.#options;
+    const { index, placement, client, open } = this.#options;
     const parts = open();
     const host = new ActorHost({
       index,
@@ -104,21 +104,21 @@ export class FrontHost {
       scheduler: this.#guardScheduler(),
       journal: this.#guardJournal(parts.journal),
       performIo: (port, operation, input, done) =>
-        callPort(parts.ports[port], port, operation, input, this.#guard(done)),
+        callAdapter(parts.ports[port], port, operation, input, this.#guard(done)),
       performCompute: (_task, _input, done) =>
-        setImmediate(this.#guard(done), new TypeError('no compute pool on a front thread'), undefined),
+        setImmediate(this.#guard(done), new TypeError('no compute pool on a server thread'), undefined),
       report: parts.report,
     });
     this.#life = { host, parts, ended: createDeferred() };
     const [mine, theirs] = createLocalLink();
-    this.#attach(theirs, (link) => host.attachFront(link));
-    front.attach(index, mine);
+    this.#attach(theirs, (link) => host.attachClient(link));
+    client.attach(index, mine);
   }
 
   #adopt(end: LinkEnd, attach: (host: ActorHost, link: Link) => void): void {
     const life = this.#life;
     if (life === null) return end.port.close();
-    this.#attach(new PortLink(end), (link) => attach(life.host, link));
+    this.#attach(new MessagePortLink(end), (link) => attach(life.host, link));
   }
 
   #attach(link: Link, attach: (link: Link) => void): void {

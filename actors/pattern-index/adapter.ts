@@ -6,7 +6,7 @@ import type { PatternStore } from './store.ts';
 /** Between two attempts to open a store that nobody has asked for meanwhile. */
 const RETRY_MS = 5_000;
 
-export class PatternStorePort {
+export class PatternStoreAdapter {
   readonly #open: () => Promise<PatternStore>;
   #store: Promise<PatternStore> | null = null;
   #retry: NodeJS.Timeout | undefined;

@@ -104,7 +104,7 @@ function checkNumber(value: number): void {
 
 const oneMark = new Float64Array(3);
 
-export const twin: ByteEngine = {
+export const fallback: ByteEngine = {
   kind: 'typescript',
 
   findSuspects(bytes, from, to, marks) {
@@ -172,9 +172,9 @@ export const twin: ByteEngine = {
 
   isPlain(bytes, needles, chars) {
     return (
-      twin.findSuspects(bytes, 0, bytes.length, oneMark) === 0 &&
-      twin.findAnyNeedle(bytes, 0, bytes.length, needles) < 0 &&
-      twin.findLongBase64(bytes, 0, bytes.length, chars) < 0 &&
+      fallback.findSuspects(bytes, 0, bytes.length, oneMark) === 0 &&
+      fallback.findAnyNeedle(bytes, 0, bytes.length, needles) < 0 &&
+      fallback.findLongBase64(bytes, 0, bytes.length, chars) < 0 &&
       findEscape(bytes, 0, bytes.length) < 0
     );
   },
@@ -257,7 +257,7 @@ export const twin: ByteEngine = {
   },
 
   copyBytesAside(from, into, at) {
-    twin.copyBytes(from, into, at);
+    fallback.copyBytes(from, into, at);
   },
 
   measureChecksum(bytes, from, to) {

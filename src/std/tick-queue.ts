@@ -1,12 +1,12 @@
 /**
- * Work that comes in bursts, one piece a turn of the loop in the order in which it came: what the first one answers is
+ * Work that comes in bursts, one piece a tick of the loop in the order in which it came: what the first one answers is
  * sent, and what has arrived meanwhile is heard, before the next one begins. Nobody is refused: what waits is bounded by
  * whoever lets calls in. Any thread.
  */
 
-export class TurnQueue {
+export class TickQueue {
   readonly #waiting: (() => void)[] = [];
-  /** Somebody has had this turn. */
+  /** Somebody has had this tick. */
   #isTaken = false;
 
   /** Resolves when it is the caller's turn: at once when nobody has had this one. */

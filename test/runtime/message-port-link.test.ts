@@ -3,19 +3,19 @@ import { createHash, randomBytes } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Frame } from '../../src/runtime/link.ts';
-import { createLinkEnds, PortLink } from '../../src/runtime/port-link.ts';
+import { createLinkEnds, MessagePortLink } from '../../src/runtime/message-port-link.ts';
 import { createDeferred } from '../../src/std/deferred.ts';
 import { createPrng } from '../../src/std/prng.ts';
 
-const links: PortLink[] = [];
+const links: MessagePortLink[] = [];
 
 afterEach(() => {
   for (const link of links.splice(0)) link.close();
 });
 
-function open(maxInFlightBytes?: number): [PortLink, PortLink] {
+function open(maxInFlightBytes?: number): [MessagePortLink, MessagePortLink] {
   const [a, b] = createLinkEnds(maxInFlightBytes);
-  const pair: [PortLink, PortLink] = [new PortLink(a), new PortLink(b)];
+  const pair: [MessagePortLink, MessagePortLink] = [new MessagePortLink(a), new MessagePortLink(b)];
   links.push(...pair);
   return pair;
 }
@@ -27,7 +27,7 @@ function brief(frame: Frame): unknown {
 }
 
 /** The next `count` frames; bodies are views of transferred memory, so they are copied here. */
-function collect(link: PortLink, count: number): Promise<Frame[]> {
+function collect(link: MessagePortLink, count: number): Promise<Frame[]> {
   const frames: Frame[] = [];
   const { promise, resolve } = createDeferred<Frame[]>();
   if (count === 0) resolve(frames);
@@ -216,17 +216,17 @@ describe('a link', () => {
 
   it('closes when the other thread dies, after what it had sent', async () => {
     const [mine, theirs] = createLinkEnds();
-    const link = new PortLink(mine);
+    const link = new MessagePortLink(mine);
     links.push(link);
     const { promise, resolve } = createDeferred<unknown[]>();
     const seen: unknown[] = [];
     link.onFrame = (frame) => void seen.push(frame.type === 'reply' ? frame.value : frame.type);
     link.onClose = () => resolve(seen);
-    const source = new URL('../../src/runtime/port-link.ts', import.meta.url).href;
+    const source = new URL('../../src/runtime/message-port-link.ts', import.meta.url).href;
     const worker = new Worker(
       `const { workerData } = require('node:worker_threads');
-       import(${JSON.stringify(source)}).then(({ PortLink }) => {
-         const link = new PortLink(workerData);
+       import(${JSON.stringify(source)}).then(({ MessagePortLink }) => {
+         const link = new MessagePortLink(workerData);
          link.send({ type: 'reply', id: 1, value: 'sent' });
          link.flush();
          throw new Error('dies');

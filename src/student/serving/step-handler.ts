@@ -1,5 +1,5 @@
 /**
- * Where fronts bring their steps: reads each, asks the student whether it is covered, and gives back an answer that is
+ * Where server threads bring their steps: reads each, asks the student whether it is covered, and gives back an answer that is
  * ready for the wire, or the reason why there is none. Nothing that comes in here, and nothing that the student does,
  * gets further than a reason. The student's thread.
  *
@@ -22,7 +22,7 @@ import type { StudentAnswer, StudentDecision } from '../model/decision.ts';
 import { digestStep, readStepExtras, type StepDigest } from '../model/step.ts';
 import { isFitAnswer } from './answer-check.ts';
 import { writeAnswer } from './answer-wire.ts';
-import type { DeclineReason, FrontMessage, StepRequest, StudentMessage } from './protocol.ts';
+import type { ClientMessage, DeclineReason, StepRequest, StudentMessage } from './protocol.ts';
 import { endsWithUser, isValidRequest } from './request-rules.ts';
 import { hashRequest, markAnswer, placeStep, type ServedRuns, type StepPlace } from './served-runs.ts';
 import { UntranslatableStep } from './service-messages.ts';
@@ -42,7 +42,7 @@ export interface AnsweringService {
 /** Dollars a million tokens, by model. */
 export type Prices = Readonly<Record<string, { readonly input: number; readonly output: number }>>;
 
-export interface StepDeskOptions {
+export interface StepHandlerOptions {
   mode: 'on' | 'shadow';
   core: StudentCore;
   /** Largest score that is covered. */
@@ -62,7 +62,7 @@ interface ReadStep {
   place: StepPlace;
 }
 
-/** What is remembered of a step, in case that the front has changed its mind, and in shadow mode; nothing large. */
+/** What is remembered of a step, in case that the server thread has changed its mind, and in shadow mode; nothing large. */
 interface Handled {
   place: StepPlace | null;
   /** Of the answer that was given. */
@@ -103,11 +103,11 @@ const WARM_UP_BODY = JSON.stringify({
   ],
 });
 
-export class StepDesk {
-  readonly #options: StepDeskOptions;
+export class StepHandler {
+  readonly #options: StepHandlerOptions;
   readonly #schemas = new ToolSchemas();
 
-  constructor(options: StepDeskOptions) {
+  constructor(options: StepHandlerOptions) {
     this.#options = options;
   }
 
@@ -143,7 +143,7 @@ export class StepDesk {
     const handled = new RecentMap<number, Handled>(SHADOWED_ANSWERS);
     const post = (message: StudentMessage, transfer: ArrayBuffer[] = []) =>
       port.postMessage(message, transfer);
-    port.on('message', (message: FrontMessage) => {
+    port.on('message', (message: ClientMessage) => {
       try {
         this.#receive(message, handled, post);
       } catch (thrown) {
@@ -153,7 +153,7 @@ export class StepDesk {
     });
   }
 
-  #receive(message: FrontMessage, handled: RecentMap<number, Handled>, post: Post): void {
+  #receive(message: ClientMessage, handled: RecentMap<number, Handled>, post: Post): void {
     const { runs } = this.#options;
     switch (message.type) {
       case 'decide': {
@@ -297,7 +297,7 @@ export class StepDesk {
 
   /** Shadow mode: holds the two answers against each other, and goes on as if the student's had been served. */
   #compare(
-    message: Extract<FrontMessage, { type: 'compare' }>,
+    message: Extract<ClientMessage, { type: 'compare' }>,
     entry: Handled | undefined,
     post: Post,
   ): void {
@@ -362,7 +362,7 @@ function readUpstreamAnswer({
   status,
   headers,
   body,
-}: Extract<FrontMessage, { type: 'compare' }>): NormalAnswer | null {
+}: Extract<ClientMessage, { type: 'compare' }>): NormalAnswer | null {
   if (status !== 200) return null;
   const turn = normalizeTurn({
     shape: 'messages',

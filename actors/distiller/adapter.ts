@@ -79,7 +79,7 @@ class PortError extends Error {
   }
 }
 
-export class DistillationPort {
+export class DistillationAdapter {
   readonly #parts: DistillationParts;
   #running = 0;
   /** Bounded by the living actors of the kind, each of which waits here at most once. */

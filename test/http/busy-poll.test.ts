@@ -1,0 +1,73 @@
+import { expect, test } from 'vitest';
+import { BusyPoll } from '../../src/http/busy-poll.ts';
+
+const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
+
+/** @param busy_poll_us how long it polls */
+function makeClocked(busy_poll_us: number) {
+  const clock = { ms: 1_000 };
+  const busyPoll = new BusyPoll(busy_poll_us, () => clock.ms);
+  const answer = () => {
+    busyPoll.open();
+    busyPoll.close();
+  };
+  return { clock, busyPoll, answer };
+}
+
+test('the loop is kept awake after an answer for as long as was asked, and no longer', async () => {
+  const { clock, busyPoll, answer } = makeClocked(100);
+  expect(busyPoll.isPolling).toBe(false);
+  answer();
+  expect(busyPoll.isPolling).toBe(true);
+  clock.ms += 0.09;
+  for (let turn = 0; turn < 5; turn++) await nextTurn();
+  expect(busyPoll.isPolling).toBe(true);
+  clock.ms += 0.02;
+  await nextTurn();
+  expect(busyPoll.isPolling).toBe(false);
+});
+
+test('each answer begins the time anew', async () => {
+  const { clock, busyPoll, answer } = makeClocked(100);
+  for (let request = 0; request < 10; request++) {
+    answer();
+    clock.ms += 0.09;
+    await nextTurn();
+    expect(busyPoll.isPolling).toBe(true);
+  }
+  clock.ms += 0.02;
+  await nextTurn();
+  expect(busyPoll.isPolling).toBe(false);
+});
+
+test('several answers in one turn let it sleep, and so do the next ones for a moment', async () => {
+  const { clock, busyPoll, answer } = makeClocked(100);
+  for (let request = 0; request < 8; request++) answer();
+  await nextTurn();
+  expect(busyPoll.isPolling).toBe(false);
+  clock.ms += 99;
+  answer();
+  expect(busyPoll.isPolling).toBe(false);
+  clock.ms += 2;
+  answer();
+  expect(busyPoll.isPolling).toBe(true);
+});
+
+test('nothing is polled for while another request is worked on', async () => {
+  const { busyPoll, answer } = makeClocked(100);
+  busyPoll.open();
+  answer();
+  expect(busyPoll.isPolling).toBe(false);
+  busyPoll.close();
+  expect(busyPoll.isPolling).toBe(true);
+  // One that comes meanwhile and takes its time ends it.
+  busyPoll.open();
+  await nextTurn();
+  expect(busyPoll.isPolling).toBe(false);
+});
+
+test('0 never polls', () => {
+  const { busyPoll, answer } = makeClocked(0);
+  answer();
+  expect(busyPoll.isPolling).toBe(false);
+});

@@ -1,0 +1,95 @@
+/** A direct channel to a thread of the pool, with real threads: answers, failures, and threads that die or hang. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { ComputePool, openCompute } from '../../src/runtime/compute-pool.ts';
+import { CHANNEL_TASK, DirectChannel } from '../../src/runtime/direct-channel.ts';
+
+const ENTRY = new URL('../fixtures/channel-entry.ts', import.meta.url);
+
+const closing: { close(): unknown }[] = [];
+afterEach(async () => {
+  for (const each of closing.splice(0).reverse()) await each.close();
+});
+
+function createPool(deadlineMs = 20_000): ComputePool {
+  const pool = new ComputePool({
+    entry: ENTRY,
+    threads: 1,
+    options: null,
+    queue_calls_max: 16,
+    call_deadline_ms: deadlineMs,
+  });
+  closing.push(pool);
+  return pool;
+}
+
+function openChannel(pool: Pick<ComputePool, 'run'>, deadlineMs = 20_000, callsMax = 8): DirectChannel {
+  const channel = new DirectChannel(pool.run, { call_deadline_ms: deadlineMs, calls_max: callsMax });
+  closing.push(channel);
+  return channel;
+}
+
+describe('a direct channel', () => {
+  it('carries calls side by side, each with its own answer', async () => {
+    const channel = openChannel(createPool());
+    const answers = await Promise.all([1, 2, 3].map((input) => channel.run('double', input)));
+    expect(answers).toEqual([2, 4, 6]);
+    expect(await channel.run('bytes', 3)).toEqual(Float32Array.of(0, 1, 2));
+  });
+
+  it('goes past the pool’s queue, from other threads too', async () => {
+    const pool = createPool();
+    const asked: string[] = [];
+    const channel = openChannel({
+      run: (task, input) => {
+        asked.push(task);
+        return pool.run(task, input);
+      },
+    });
+    const port = pool.offer();
+    const far = openChannel({ run: openCompute(port) });
+    expect(await channel.run('double', 4)).toBe(8);
+    expect(await channel.run('double', 5)).toBe(10);
+    expect(await far.run('double', 6)).toBe(12);
+    expect(asked).toEqual([CHANNEL_TASK]);
+    port.close();
+  });
+
+  it('says what a task threw, and goes on', async () => {
+    const channel = openChannel(createPool());
+    await expect(channel.run('fail', null)).rejects.toThrow('the task is unwell');
+    expect(await channel.run('double', 1)).toBe(2);
+  });
+
+  it('fails what a dying thread had, and finds the next thread', async () => {
+    const pool = createPool();
+    const channel = openChannel(pool);
+    for (let round = 0; round < 3; round++) {
+      const other = channel.run('wait', null);
+      const dying = channel.run('die', null);
+      await expect(Promise.all([other, dying])).rejects.toThrow('the thread of the pool has ended');
+      await expect(other).rejects.toThrow();
+      await expect(dying).rejects.toThrow();
+      expect(await channel.run('double', round)).toBe(2 * round);
+    }
+  });
+
+  it('gives a thread up that hangs, which the pool then replaces', async () => {
+    const channel = openChannel(createPool(1_500), 300);
+    // A slow machine may need several tries until the thread is there.
+    while ((await channel.run('double', 1).catch(() => null)) === null);
+    await expect(channel.run('hang', null)).rejects.toThrow('the call took too long');
+    let found: unknown = null;
+    while (found === null) found = await channel.run('double', 21).catch(() => null);
+    expect(found).toBe(42);
+  });
+
+  it('takes no more than it may, and none when it is closed', async () => {
+    const channel = openChannel(createPool(), 20_000, 2);
+    expect(await channel.run('double', 1)).toBe(2);
+    const waiting = [channel.run('wait', null), channel.run('wait', null)];
+    await expect(channel.run('double', 1)).rejects.toThrow('too many calls on the channel');
+    channel.close();
+    for (const each of waiting) await expect(each).rejects.toThrow('the channel is closed');
+    await expect(channel.run('double', 1)).rejects.toThrow('the channel is closed');
+  });
+});
