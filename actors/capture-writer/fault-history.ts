@@ -20,6 +20,8 @@ export class FaultHistory {
   #damagesInARow = 0;
   /** What was set aside since it was calm. */
   #level: SetAside = 'none';
+  /** Something was stored since the last time. */
+  #hasStored = false;
   /** What is to be set aside before a database is opened. */
   #due: SetAside = 'none';
 
@@ -46,6 +48,7 @@ export class FaultHistory {
   }
 
   noteStored(): void {
+    this.#hasStored = true;
     this.#faultsInARow = 0;
     this.#damagesInARow = 0;
   }
@@ -66,14 +69,18 @@ export class FaultHistory {
     return Math.min(CAPTURE_RESTART_MS.first * 2 ** (this.#ends - 1), CAPTURE_RESTART_MS.last);
   }
 
-  /** The live file first. If that did not help, those that are about to be sealed with it, and then nothing more. */
+  /**
+   * The live file first. If that did not help, those that are about to be sealed with it. After that only a file that stored
+   * something: where nothing can be stored, one more new file helps nobody.
+   */
   #blame(): void {
     this.#faults = 0;
     this.#faultsInARow = 0;
     this.#damagesInARow = 0;
-    if (this.#level === 'all') return;
+    if (this.#level === 'all' && !this.#hasStored) return;
     this.#level = this.#level === 'none' ? 'live' : 'all';
     this.#due = this.#level;
+    this.#hasStored = false;
   }
 
   #rest(nowMs: number): void {

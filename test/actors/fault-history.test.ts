@@ -15,6 +15,19 @@ describe('the history of faults', () => {
     expect(dues).toEqual(['none', 'live', 'none', 'all', 'none', 'none', 'none', 'none']);
   });
 
+  it('blames one file after the other as long as each has stored something', () => {
+    const history = new FaultHistory();
+    const dues: string[] = [];
+    for (let file = 0; file < 4; file++) {
+      history.noteStored();
+      for (const at of [0, 1]) history.noteDamage(file + at);
+      dues.push(history.due);
+      history.noteOpened();
+    }
+    expect(dues).toEqual(['live', 'all', 'all', 'all']);
+    for (const at of [10, 11]) expect(history.noteDamage(at)).toBe(false);
+  });
+
   it('keeps what is due until a process has done it', () => {
     const history = new FaultHistory();
     history.noteEnd(true, 0);

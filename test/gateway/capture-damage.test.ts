@@ -4,9 +4,11 @@
  * pages. Test thread; gateway, capture process and load are others.
  */
 import {
+  closeSync,
   copyFileSync,
   existsSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -19,7 +21,7 @@ import { createPrng } from '../../src/std/prng.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { CliChild, runCli } from '../cli/child.ts';
 import { findCaptureProcess, type Spoiling, spoilPages } from '../fixtures/capture-child.ts';
-import { flush, readStats, waitForStats } from '../fixtures/capture-gateway.ts';
+import { flush, readStats, type Stats, waitForStats } from '../fixtures/capture-gateway.ts';
 import { answerCall, driveRuns, findCall, makeCall, tagOf } from '../fixtures/capture-traffic.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
 import { makeFolder } from '../storage/folder.ts';
@@ -108,31 +110,34 @@ describe('pages spoilt under load', () => {
       () => isOver,
       (call) => answered.add(tagOf(call)),
     );
-    for (let round = 0; round < 6; round++) {
+    // What is drawn may be pages that nobody reads: twice as many each time, until one was. The file that takes its place is
+    // left alone.
+    const file = openSync(db, 'r+');
+    for (let count = 6; listAside().length === 0; count *= 2) {
+      spoilPages(file, prng, Math.min(count, 10_000), how);
       const target = answered.size + 40;
       await expect.poll(() => answered.size).toBeGreaterThan(target);
-      spoilPages(db, prng, 6, how);
     }
+    closeSync(file);
     isOver = true;
     await load;
     // All is settled when nothing waits any more; what cannot be known counts as dropped.
-    const settled = await waitForStats(started.url, ({ exchanges }) => exchanges.in_flight === 0);
+    const isSettled = ({ exchanges }: Stats) => exchanges.in_flight === 0;
+    const settled = await waitForStats(started.url, isSettled);
     const { attempted, captured, dropped } = settled.exchanges;
     expect({ attempted, sum: captured + dropped }).toEqual({ attempted: 40 + answered.size, sum: attempted });
-    expect(dropped).toBeLessThan(attempted / 4);
-    const aside = listAside();
-    expect(aside.length).toBeGreaterThan(0);
-    expect(settled.db.damaged).toBe(aside.length);
+    expect(settled.db.damaged).toBe(1);
     const last = await capture(started, 'last', 10);
-    await waitForStats(started.url, ({ exchanges }) => exchanges.in_flight === 0);
+    const after = await waitForStats(started.url, isSettled);
+    expect(after.exchanges).toMatchObject({ captured: captured + 10, dropped });
     const stderr = await stop(started);
-    expect(stderr.match(/it was set aside/g)).toHaveLength(aside.length);
-    if (listAside().length === aside.length) {
-      const found = await readFile(db);
-      for (const tag of last) expect([...found.values()]).toContain(tag);
-      const [first = 0] = found.keys();
-      expect([...found.keys()]).toEqual([...found.keys()].map((_, at) => first + at));
-    }
+    expect(stderr.match(/it was set aside/g)).toHaveLength(1);
+    const aside = listAside();
+    expect(aside).toHaveLength(1);
+    const found = await readFile(db);
+    for (const tag of last) expect([...found.values()]).toContain(tag);
+    const [first = 0] = found.keys();
+    expect([...found.keys()]).toEqual([...found.keys()].map((_, at) => first + at));
     const { code, stderr: said } = await runCli(['inspect', '--db', join(folder, aside[0]!)], {
       DATA_DIR: folder,
     });
@@ -161,12 +166,15 @@ describe('a file that is damaged before the start', () => {
   }
 
   it.each(SPOILINGS)('by %s: the start succeeds, and ids go on', async (how) => {
-    let setAside = 0;
-    for (let round = 0; round < 3; round++) {
+    let goneOn = 0;
+    // Pages may be spoilt in such a way that nobody notices: then others are drawn.
+    for (let round = 0; round < 2 || goneOn === 0; round++) {
       folder = makeFolder();
       db = join(folder, 'capture.mdb');
       copy();
-      spoilPages(db, createPrng(SEED + 100 * round), 1_000, how, round === 0 ? 0 : 2);
+      const file = openSync(db, 'r+');
+      spoilPages(file, createPrng(SEED + 100 * round), 1_000, how, round === 0 ? 0 : 2);
+      closeSync(file);
       const before = readFileSync(db);
       await using started = await start();
       const tags = await capture(started, `round-${round}`, 5);
@@ -175,12 +183,13 @@ describe('a file that is damaged before the start', () => {
       expect((await readStats(started.url)).db.damaged).toBe(aside.length);
       await stop(started);
       if (aside.length === 0) continue;
-      setAside++;
+      // The first of them may have got into the file before anybody noticed.
       const found = await readFile(db);
-      expect([...found.entries()]).toEqual(tags.map((tag, at) => [ids + 1 + at, tag]));
+      const expected = tags.map((tag, at) => [ids + 1 + at, tag]);
+      expect([...found.entries()]).toEqual(expected.slice(expected.length - found.size));
+      goneOn += found.size;
       if (aside.length === 1) expect(readFileSync(join(folder, aside[0]!)).length).toBe(before.length);
     }
-    expect(setAside).toBeGreaterThan(0);
   });
 
   it('cut off: it is set aside at once, and inspect says what is wrong with it', async () => {
