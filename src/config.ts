@@ -413,6 +413,8 @@ const VARIABLES = {
   DATA_DIR: [path, './data'],
   DATA_KEY_FILE: [path, undefined],
   ACTOR_THREADS: [threads, '1'],
+  SERVER_THREADS: [threads, undefined],
+  // The same by its former name, as the documents have it.
   FRONT_THREADS: [threads, '1'],
   HOST: [host, '127.0.0.1'],
   PORT: [port, '8000'],
@@ -578,7 +580,7 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
     data_dir,
     data_key: readDataKey(v.DATA_KEY_FILE),
     actor_threads: v.ACTOR_THREADS,
-    server_threads: v.FRONT_THREADS,
+    server_threads: v.SERVER_THREADS ?? v.FRONT_THREADS,
     allowed_hosts: Object.freeze(readAllowedHosts(v)),
     connections: Object.freeze({
       total: v.MAX_CONNECTIONS,

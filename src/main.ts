@@ -1,9 +1,13 @@
 /** Composition root: puts the process's parts together, starts them, stops them in reverse. Main thread. */
 
 import { dirname } from 'node:path';
-import * as Comlink from 'comlink';
 import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
-import { closeMappedMemory, MemoryPart, makeMappedMemory } from '../actors/capture-writer/mapped-memory.ts';
+import {
+  closeMappedMemory,
+  type MappedMemory,
+  MemoryPart,
+  makeMappedMemory,
+} from '../actors/capture-writer/mapped-memory.ts';
 import { allocateRateTable } from '../actors/rate-bucket/table.ts';
 import { PINS, SERVER_KINDS } from '../actors/supervision.ts';
 import { type MetricsData, ProcessMetrics } from './api/metrics.ts';
@@ -17,7 +21,6 @@ import { ConnectionWatch } from './http/connection-watch.ts';
 import { findPort } from './http/port.ts';
 import {
   CAPTURE_STOP_MS,
-  CLAIM_PATIENCE_MS,
   COMPUTE_DEADLINE_MS,
   COMPUTE_QUEUE_CALLS,
   COMPUTE_THREADS,
@@ -26,20 +29,19 @@ import {
   RATE_SLOTS,
 } from './limits.ts';
 import { createLog, type Log } from './log.ts';
+import type { ActorClient } from './runtime/actor-client.ts';
 import { ActorThreads } from './runtime/actor-threads.ts';
 import { ComputePool } from './runtime/compute-pool.ts';
 import type { Placement } from './runtime/protocol.ts';
 import { findModelDir } from './search/open-embedder.ts';
 import { createDeferred } from './std/deferred.ts';
-import { describeRefusal } from './std/file-place.ts';
-import { makeFolder } from './std/folder.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
 import { quoteForShell } from './std/shell-word.ts';
-import { databasePaths, tryStores } from './storage/lmdb/stores.ts';
+import { databasePaths } from './storage/lmdb/stores.ts';
 import { findLoosePlaces } from './storage/loose-places.ts';
-import { settlePlan } from './storage/rekey-plan.ts';
-import { claimWriter, type WriterClaim, WriterClaimedError } from './storage/writer-claim.ts';
 import type { HostOptions } from './threads/actor-thread-entry.ts';
+import { openCapture } from './threads/capture-start.ts';
+import { ProcessClaims } from './threads/process-claims.ts';
 import { startServerActors } from './threads/server-actors.ts';
 import { type Parts, ServerThread } from './threads/server-thread.ts';
 import { ServerThreads } from './threads/server-threads.ts';
@@ -104,34 +106,70 @@ async function startAll(
   givingUp: AbortSignal | undefined,
 ): Promise<Omit<RunningUnderstudy, 'stop'>> {
   const log = createLog(given.log_level);
-  const claims: WriterClaim[] = [];
-  // Given back when the threads that write have ended.
-  const hold = (claim: WriterClaim) => {
-    claims.push(claim);
-    stops.push(() => claim.release());
-  };
-  if (parts.api) {
-    makeFolder(given.data_dir);
-    hold(await claimData(given.data_dir, log, givingUp));
-    await settleRekey(given, log);
-    await tryStores(databasePaths(given.data_dir, given.data_key));
-  }
+  const isCapturing = parts.gateway && given.capture.enabled;
+  const claims = new ProcessClaims(given, log, givingUp);
+  stops.push(() => claims.release());
+  await claims.take({ api: parts.api, capture: isCapturing });
   const config = withTokenSecret(given, parts);
-  const isCapturing = parts.gateway && config.capture.enabled;
-  if (isCapturing) {
-    hold(await claimCapture(config.capture.db, log, givingUp));
-    if (!parts.api) await settleRekey(given, log);
+  const shared = allocateShared();
+  const memory = isCapturing ? makeMappedMemory(config.capture.max_queue_bytes, config.server_threads) : null;
+  if (memory !== null) stops.push(async () => closeMappedMemory(memory));
+  const actors = await startActors({ config, parts, shared, memory, log, stops });
+
+  const ownMemory = memory === null ? null : new MemoryPart(memory, 0, config.server_threads);
+  const writer = isCapturing ? new CaptureWriterClient(actors.client, ownMemory) : null;
+  if (writer !== null) {
+    await openCapture(writer, config.capture.db);
+    stops.push(() => writer.flush(CAPTURE_STOP_MS).catch(() => {}));
   }
-  const placement = placeActors(config, parts);
-  const shared = {
+  // Behind all that may refuse the start: that is told in one line.
+  warnOfLoosePlaces(given, log);
+  const first = await startServers({ config, parts, shared, memory, log, stops }, actors, writer);
+  stops.push(async () => claims.announceEnd());
+  const isOwnSecret = config.auth.jwt_secret !== given.auth.jwt_secret;
+  return {
+    api_url: first.api_url,
+    gateway_url: first.gateway_url,
+    owner_token: isOwnSecret ? await signOwnerToken(config) : null,
+  };
+}
+
+/** What every part of the start is given; each adds to `stops` what ends it. */
+interface Starting {
+  config: Config;
+  parts: Parts;
+  shared: ReturnType<typeof allocateShared>;
+  /** For what is captured; null where nothing is, or where the capture process cannot see it. */
+  memory: MappedMemory | null;
+  log: Log;
+  stops: (() => Promise<void>)[];
+}
+
+/** Memory that all server threads see. */
+function allocateShared() {
+  return {
     rate_table: allocateRateTable(RATE_SLOTS),
     failed_sign_ins: allocateRateTable(FAILED_SIGN_INS.buckets),
     revocations: Revocations.allocate(),
     user_epochs: UserEpochs.allocate(),
   };
+}
+
+/** The actors of a process, as its main thread has them. */
+interface StartedActors {
+  threads: ActorThreads;
+  placement: Placement;
+  /** Reaches them from the main thread. */
+  client: ActorClient;
+  /** null where there is no API. */
+  compute: ComputePool | null;
+  isReady(): Promise<boolean>;
+}
+
+/** The compute pool, the actor threads, and the main thread's own host of actors. */
+async function startActors({ config, parts, shared, memory, log, stops }: Starting): Promise<StartedActors> {
   const databases = parts.api ? databasePaths(config.data_dir, config.data_key) : null;
-  const memory = isCapturing ? makeMappedMemory(config.capture.max_queue_bytes, config.server_threads) : null;
-  if (memory !== null) stops.push(async () => closeMappedMemory(memory));
+  const placement = placeActors(config, parts);
   const options: HostOptions = {
     log_level: config.log_level,
     capture: {
@@ -149,7 +187,7 @@ async function startAll(
   };
   const compute = parts.api ? openComputePool(config) : null;
   if (compute !== null) stops.push(() => compute.close());
-  const actors = new ActorThreads({
+  const threads = new ActorThreads({
     entry: resolveModuleUrl('./threads/actor-thread-entry.ts', import.meta.url),
     placement,
     options,
@@ -157,137 +195,111 @@ async function startAll(
     onThreadDown: (index, reason, restartInMs) =>
       log.error({ thread: index, reason, restart_in_ms: restartInMs }, 'an actor thread ended'),
   });
-  stops.push(() => actors.stop());
+  stops.push(() => threads.stop());
   // Server threads are numbered from the main one on, and so are their hosts.
   const ownHost = config.actor_threads;
-  const asker = await actors.openClient(ownHost);
-  stops.push(async () => asker.close());
-  const host =
-    databases === null
-      ? null
-      : startServerActors({
-          index: ownHost,
-          placement,
-          actors: asker,
-          databases,
-          has_live_stream: config.engines.live_stream !== null,
-          log,
-          onUp: () => actors.addHost(ownHost, host!),
-        });
-  if (host !== null) {
-    actors.addHost(ownHost, host);
-    stops.push(() => host.stop());
-  }
+  const client = await threads.openClient(ownHost);
+  stops.push(async () => client.close());
+  // Capture is not asked: the gateway forwards without it, and the API does not need it.
+  if (databases === null) return { threads, placement, client, compute, isReady: async () => client.isUp(0) };
+  const host = startServerActors({
+    index: ownHost,
+    placement,
+    actors: client,
+    databases,
+    has_live_stream: config.engines.live_stream !== null,
+    log,
+    onUp: () => threads.addHost(ownHost, host),
+  });
+  threads.addHost(ownHost, host);
+  stops.push(() => host.stop());
+  return { threads, placement, client, compute, isReady: async () => client.isUp(0) && client.isUp(ownHost) };
+}
 
-  const ownMemory = memory === null ? null : new MemoryPart(memory, 0, config.server_threads);
-  const writer = isCapturing ? new CaptureWriterClient(asker, ownMemory) : null;
-  if (writer !== null) {
-    await openCapture(writer, config.capture.db);
-    stops.push(() => writer.flush(CAPTURE_STOP_MS).catch(() => {}));
-  }
-  // Behind all that may refuse the start: that is told in one line.
-  warnOfLoosePlaces(given, log);
-  const servers: ThreadCapture[] = [];
-  const student = parts.gateway ? await openStudent(config, log) : null;
+/**
+ * The student, and the server threads, the main one first.
+ * @returns the main thread's
+ */
+async function startServers(
+  { config: given, parts, shared, memory, log, stops }: Starting,
+  { threads, placement, client, compute, isReady }: StartedActors,
+  writer: CaptureWriterClient | null,
+): Promise<ServerThread> {
+  const student = parts.gateway ? await openStudent(given, log) : null;
   if (student !== null) {
     stops.push(() => student.close());
     await student.waitForStart();
   }
-  const connections = new ConnectionWatch(config.connections, log);
+  const connections = new ConnectionWatch(given.connections, log);
   stops.push(async () => connections.stop());
+  const captures: ThreadCapture[] = [];
+  const meters: { metrics(): Promise<MetricsData> }[] = [];
   const admin = new CaptureControl({
-    version: config.version,
-    db_path: config.capture.db,
-    max_queue: config.capture.max_queue,
+    version: given.version,
+    db_path: given.capture.db,
+    max_queue: given.capture.max_queue,
     writer,
-    servers,
+    servers: captures,
     relegation: student,
     connections: () => connections.counts(),
   });
-  // Capture is not asked: the gateway forwards without it, and the API does not need it.
-  const isReady = async () => asker.isUp(0) && (host === null || asker.isUp(ownHost));
-  const meters: { metrics(): Promise<MetricsData> }[] = [];
   const processMetrics = new ProcessMetrics(
     {
       servers: () => meters.map((server) => server.metrics()),
-      actors: () => actors.stats(),
+      actors: () => threads.stats(),
       connections: () => connections.counts(),
       capture: () => (writer === null && student === null ? null : admin.stats()),
     },
-    config.version,
+    given.version,
   );
   const renderMetrics = () => processMetrics.render();
-  const placed = config.server_threads > 1 ? await withFoundPorts(config, parts) : config;
-  const others =
-    config.server_threads > 1
-      ? new ServerThreads({
-          config: placed,
-          parts,
-          placement,
-          shared,
-          memory,
-          actors,
-          admin,
-          isReady,
-          compute: compute?.run ?? null,
-          renderMetrics,
-          onServerEnded: (thrown) => log.error({ err: thrown }, 'a server thread ended'),
-        })
-      : null;
+  const isAlone = given.server_threads === 1;
+  const config = isAlone ? given : await withFoundPorts(given, parts);
+  const others = isAlone
+    ? null
+    : new ServerThreads({
+        config,
+        parts,
+        placement,
+        shared,
+        memory,
+        actors: threads,
+        admin,
+        isReady,
+        compute: compute?.run ?? null,
+        renderMetrics,
+        onServerEnded: (thrown) => log.error({ err: thrown }, 'a server thread ended'),
+      });
   if (others !== null) {
     stops.push(() => others.stop());
     await others.open();
   }
   const first = await ServerThread.start({
-    config: placed,
+    config,
     parts,
     writer,
     admin,
     probes: { actors: isReady },
-    asker,
+    asker: client,
     shared,
     log,
     renderMetrics,
     compute: compute?.run ?? null,
   });
-  servers.push(first);
+  captures.push(first);
   meters.push(first);
   stops.push(() => first.stop());
   student?.connect((port, facts) => first.attachStudent(port, facts));
   first.tend();
+  if (others === null) return first;
 
-  if (others !== null) {
-    // Every server lets its requests finish before the first host of actors goes: they are of all runs.
-    stops.push(() => others.drain());
-    await others.start();
-    servers.push(...(others.servers as unknown as ThreadCapture[]));
-    meters.push(...others.servers);
-    for (const server of others.servers) {
-      student?.connect((port, facts) => {
-        void server.attachStudent(Comlink.transfer(port, [port]), facts).catch(() => port.close());
-      });
-    }
-  }
-  stops.push(async () => {
-    for (const claim of claims) claim.announceEnd();
-  });
-  const isOwnSecret = config.auth.jwt_secret !== given.auth.jwt_secret;
-  return {
-    api_url: first.api_url,
-    gateway_url: first.gateway_url,
-    owner_token: isOwnSecret ? await signOwnerToken(config) : null,
-  };
-}
-
-/**
- * A change of the data key that was cut short is finished or undone, before anything is opened.
- * @throws WriterClaimedError while it is at work
- */
-async function settleRekey({ data_dir, capture }: Config, log: Log): Promise<void> {
-  const held = [databasePaths(data_dir).main, capture.db];
-  const settled = await settlePlan(data_dir, held);
-  if (settled === null) return;
-  log.warn({ key: settled.key_id }, `a change of the data key was cut short: it is ${settled.done} now`);
+  // Every server thread lets its requests finish before the first host of actors goes: they are of all runs.
+  stops.push(() => others.drain());
+  await others.start();
+  captures.push(...others.captures);
+  meters.push(...others.servers);
+  if (student !== null) others.connectStudent(student);
+  return first;
 }
 
 /** Others read nothing that is made from now on; what is there already is for the operator to close. */
@@ -301,70 +313,6 @@ function warnOfLoosePlaces({ data_dir, capture }: Config, log: Log): void {
     { places: count, more: is_cut, first },
     `other users of this machine may use what is kept here; to close it: chmod -R go= ${quoteForShell(data_dir)}${besides}`,
   );
-}
-
-/**
- * Takes DATA_DIR for this process's actors: what they know is in memory, and two of them would answer and store
- * differently. Who merely writes a row, as `understudy keys` does, needs no claim. One that still drains is waited for.
- * @throws Error of one line when another process serves from it
- */
-async function claimData(dir: string, log: Log, signal: AbortSignal | undefined): Promise<WriterClaim> {
-  try {
-    return await claimFile(databasePaths(dir).main, log, signal);
-  } catch (thrown) {
-    if (!(thrown instanceof WriterClaimedError)) throw thrown;
-    const words =
-      `${thrown.holder} serves from DATA_DIR ${dir}, which one process can do at a time: stop that one, ` +
-      'or set another DATA_DIR';
-    throw Object.assign(new Error(words, { cause: thrown }), { code: 'ESTORES' });
-  }
-}
-
-/**
- * Takes the capture database for this process. One that still drains is waited for.
- * @throws Error of one line when another process writes to it
- */
-async function claimCapture(db: string, log: Log, signal: AbortSignal | undefined): Promise<WriterClaim> {
-  try {
-    return await claimFile(db, log, signal);
-  } catch (thrown) {
-    if (!(thrown instanceof WriterClaimedError)) throw thrown;
-    throw explainCapture(db, thrown);
-  }
-}
-
-function claimFile(db: string, log: Log, signal: AbortSignal | undefined): Promise<WriterClaim> {
-  return claimWriter(db, {
-    patience_ms: CLAIM_PATIENCE_MS,
-    signal,
-    onWait: (holder) => log.warn({ db, holder }, 'waiting for a process that is ending'),
-  });
-}
-
-/**
- * A database that cannot be opened stops the start, instead of dropping every exchange of traffic that is served.
- * @throws Error of one line: which file, why, and what to do
- */
-async function openCapture(writer: CaptureWriterClient, db: string): Promise<void> {
-  try {
-    // Here, where what is refused is still an error of the file system with its path.
-    makeFolder(dirname(db));
-    await writer.open();
-  } catch (thrown) {
-    throw explainCapture(db, thrown);
-  }
-}
-
-function explainCapture(db: string, thrown: unknown): Error {
-  const [line = ''] = thrown instanceof Error ? thrown.message.split('\n', 1) : [];
-  const reason = line
-    .replace(/^\w*Error: /, '')
-    .replace(`${db}: `, '')
-    .replace(/^cannot be opened: /, '');
-  const words =
-    `the capture database ${db} cannot be opened: ${describeRefusal(thrown) ?? reason}. Put that right, name another file with --db, ` +
-    'or set GW_CAPTURE=off to forward without capture';
-  return Object.assign(new Error(words, { cause: thrown }), { code: 'ECAPTURE' });
 }
 
 /**

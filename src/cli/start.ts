@@ -80,7 +80,7 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
 
 const COMMON_VARIABLES = `  DATA_DIR              where data is kept           ./data
   DATA_KEY_FILE         32 random bytes under which it is encrypted   none: it is not
-  ACTOR_THREADS, FRONT_THREADS                       1, 1
+  ACTOR_THREADS, SERVER_THREADS                      1, 1
   ALLOWED_HOSTS         further names to answer under without a credential, by comma   PUBLIC_URL's
   MAX_CONNECTIONS       of both ports; 0: no cap     half the descriptors (ulimit -n) that are left
   MAX_CONNECTIONS_PER_ADDRESS   0: no cap            1000 of a public address, no cap for others

@@ -11,6 +11,7 @@ import type { SharedMemory } from '../api/checks.ts';
 import type { Config } from '../config.ts';
 import { type ErrorData, toErrorData } from '../errors.ts';
 import type { CaptureAdmin } from '../gateway/admin.ts';
+import type { ThreadCapture } from '../gateway/capture/capture-control.ts';
 import type { ComputeTask } from '../runtime/actor-thread.ts';
 import type { ActorThreads } from '../runtime/actor-threads.ts';
 import type { Placement } from '../runtime/protocol.ts';
@@ -18,6 +19,7 @@ import { beforeExit, endPool, waitForLoading } from '../std/loading-threads.ts';
 import { resolveModuleUrl } from '../std/module-url.ts';
 import type { Parts } from './server-thread.ts';
 import type { ServerThreadControl, ServerThreadTask } from './server-thread-entry.ts';
+import type { AttachStudent } from './student-thread.ts';
 
 /** Outcome of an admin request, as data. */
 export type AdminAnswer = { ok: true; value: object } | { ok: false; error: ErrorData };
@@ -89,6 +91,20 @@ export class ServerThreads {
    */
   async start(): Promise<void> {
     await Promise.all(this.#askAll((server) => server.start()));
+  }
+
+  /** What they captured, as the admin routes ask for it. */
+  get captures(): readonly ThreadCapture[] {
+    return this.servers as unknown as readonly ThreadCapture[];
+  }
+
+  /** Gives each a port to the student, now and whenever there is another. */
+  connectStudent(student: { connect(attach: AttachStudent): void }): void {
+    for (const server of this.servers) {
+      student.connect((port, facts) => {
+        void server.attachStudent(Comlink.transfer(port, [port]), facts).catch(() => port.close());
+      });
+    }
   }
 
   /** Lets all requests finish; the actors go on. */

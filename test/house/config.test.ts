@@ -255,6 +255,7 @@ describe('a bad value', () => {
     ['GW_HOST', '1.2.3.4:80', 'allowed is an IP address or a host name'],
     ['GW_HOST', 'http://x', 'allowed is an IP address'],
     ['ACTOR_THREADS', '0', 'allowed is a whole number from 1 to 64'],
+    ['SERVER_THREADS', '65', 'allowed is a whole number from 1 to 64'],
     ['FRONT_THREADS', '65', 'allowed is a whole number from 1 to 64'],
     ['LOG_LEVEL', 'loud', 'allowed is one of trace, debug, info, warn, error, fatal, silent'],
     ['SVC_REDACT', 'yes', 'allowed is 1 (on) or 0 (off)'],

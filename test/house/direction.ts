@@ -193,7 +193,7 @@ const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   'prom-client': ['api'],
   jstat: ['domain', 'student model'],
   piscina: ['runtime', 'threads'],
-  comlink: ['runtime', 'threads', 'main'],
+  comlink: ['runtime', 'threads'],
   pino: ['log'],
 };
 

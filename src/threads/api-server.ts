@@ -1,0 +1,232 @@
+/**
+ * The API of one server thread: its listener, and what answers there reads and asks. Composition; server threads, one
+ * each.
+ */
+import { availableParallelism } from 'node:os';
+import { DistillerClient } from '../../actors/distiller/client.ts';
+import { FindingsClient } from '../../actors/findings-index/client.ts';
+import { LiveHubReader, type SubscribingAsker } from '../../actors/live-hub/client.ts';
+import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
+import { type ApiLog, createApi } from '../api/api.ts';
+import { createChecks, type SharedMemory } from '../api/checks.ts';
+import type { ControlPlane } from '../api/control-plane.ts';
+import type { FindingsServices } from '../api/findings.ts';
+import { FindingsEmbedding } from '../api/findings-embedding.ts';
+import type { ReadinessProbes } from '../api/health.ts';
+import { LiveReaders } from '../api/live-readers.ts';
+import { ApiMetrics, type MetricsData } from '../api/metrics.ts';
+import { Revocations } from '../auth/revocations.ts';
+import { StripeProcessor, StripeWebhooks } from '../billing/stripe.ts';
+import { type Config, ConfigError, isLoopback, toLocalUrl } from '../config.ts';
+import { USAGE } from '../domain/usage.ts';
+import { errorOfStatus, toApiBody } from '../errors.ts';
+import type { CaptureAdmin } from '../gateway/admin.ts';
+import { AllowedHosts } from '../http/allowed-hosts.ts';
+import { serveApi } from '../http/api-listener.ts';
+import { BusyPoll } from '../http/busy-poll.ts';
+import { type HttpServer, startServer } from '../http/server.ts';
+import { COMPUTE_THREADS, DRAIN_DEADLINE_MS, RESUME_TRACES_MS } from '../limits.ts';
+import type { ActorClient } from '../runtime/actor-client.ts';
+import type { ComputeTask } from '../runtime/actor-thread.ts';
+import type { Embedder } from '../search/embedder.ts';
+import { openEmbedder } from '../search/open-embedder.ts';
+import { closeStores, databasePaths, openStores } from '../storage/lmdb/stores.ts';
+import type { Stores } from '../storage/stores.ts';
+import { paceOf, urlOf } from './listening.ts';
+
+/** What an API needs of its thread. */
+export interface ApiServices {
+  config: Config;
+  /** What capture says of itself on `/health`; null: nothing is captured. */
+  capture: Pick<CaptureAdmin, 'health'> | null;
+  probes: ReadinessProbes;
+  /** Reaches the actors from this thread. */
+  asker: SubscribingAsker & Pick<ActorClient, 'fence'>;
+  /** Runs tasks of the stateless pool. */
+  compute: ComputeTask;
+  shared: SharedMemory;
+  log: ApiLog;
+  /** What `/metrics` shows: of all server threads together. */
+  renderMetrics: () => Promise<string>;
+  /** Where the same process's gateway listens; null: there is none. */
+  gateway_port: number | null;
+}
+
+/** What is opened before it listens, and closed when it has drained. */
+interface OpenParts {
+  stores: Stores;
+  live: LiveReaders | null;
+  embedder: Embedder;
+  findings: FindingsServices;
+  metrics: ApiMetrics;
+}
+
+export class ApiServer {
+  /** Without a trailing slash. */
+  readonly url: string;
+  readonly #server: HttpServer;
+  readonly #parts: OpenParts;
+  readonly #distillers: DistillerClient;
+  readonly #patterns: PatternIndexClient | null;
+  #tending: NodeJS.Timeout | undefined;
+
+  /** @throws Error when a database or the embedder cannot be opened, or the address not be bound; nothing listens then */
+  static async start(services: ApiServices): Promise<ApiServer> {
+    const parts = await openParts(services);
+    try {
+      return new ApiServer(services, parts, await listen(services, parts));
+    } catch (thrown) {
+      await closeParts(parts);
+      throw thrown;
+    }
+  }
+
+  private constructor({ config, asker }: ApiServices, parts: OpenParts, server: HttpServer) {
+    this.#parts = parts;
+    this.#server = server;
+    this.#distillers = new DistillerClient(asker, parts.stores.main);
+    this.#patterns = config.engines.vector_store === null ? null : new PatternIndexClient(asker);
+    this.url = urlOf(server);
+  }
+
+  /** What this thread has counted, for another to add up. */
+  metrics(): Promise<MetricsData> {
+    return this.#parts.metrics.read();
+  }
+
+  /**
+   * Does in the background what was left: embeds what has no vector of the present model, goes on with traces that a
+   * stop or a crash interrupted. One server thread does it for all.
+   */
+  tend(): void {
+    this.#parts.findings.embedding.tendAll();
+    // The stored patterns are read in before somebody asks for them.
+    void this.#patterns?.open().catch(() => {});
+    // A store that cannot be asked now is asked again.
+    const resume = () => void this.#distillers.resume().catch(() => {});
+    resume();
+    this.#tending = setInterval(resume, RESUME_TRACES_MS).unref();
+  }
+
+  /** Lets the requests in flight finish. */
+  async drain(): Promise<void> {
+    clearInterval(this.#tending);
+    const drained = this.#server.drain(DRAIN_DEADLINE_MS);
+    // An event stream never finishes of itself; its readers come again, to the next process.
+    this.#parts.live?.close();
+    await drained;
+  }
+
+  /** Once all is drained. */
+  close(): Promise<void> {
+    return closeParts(this.#parts);
+  }
+}
+
+async function openParts(services: ApiServices): Promise<OpenParts> {
+  const { config, asker, compute, shared, log } = services;
+  const stores = openStores(databasePaths(config.data_dir, config.data_key));
+  try {
+    const embedder = await openEmbedder(config.embedding, compute, COMPUTE_THREADS, (reason) =>
+      log.error({ reason }, 'what needs embeddings answers 503 until their service does'),
+    ).catch((thrown: unknown) => {
+      throw explainEmbedder(thrown, config.embedding);
+    });
+    const live =
+      config.engines.live_stream === null
+        ? null
+        : new LiveReaders(new LiveHubReader(asker), new Revocations(shared.revocations));
+    const findings = openFindings(services, stores, embedder);
+    return { stores, live, embedder, findings, metrics: new ApiMetrics() };
+  } catch (thrown) {
+    await closeStores(stores);
+    throw thrown;
+  }
+}
+
+async function closeParts({ stores, embedder, findings }: OpenParts): Promise<void> {
+  await findings.embedding.close();
+  await embedder.close();
+  await closeStores(stores);
+}
+
+/** Why there is no embedder, for the line that a start ends with: the choice or the installation, no fault of ours. */
+function explainEmbedder(thrown: unknown, { model_dir, remote }: Config['embedding']): unknown {
+  if (!(thrown instanceof Error)) return thrown;
+  if (remote !== null || model_dir === null)
+    return Object.assign(new Error(thrown.message, { cause: thrown }), { code: 'EEMBEDDING' });
+  const allowed = `allowed is a folder of an ONNX export with model.onnx and tokenizer.json; ${thrown.message}`;
+  return new ConfigError('EMBEDDING_MODEL_DIR', model_dir, allowed);
+}
+
+function openFindings({ asker, log }: ApiServices, stores: Stores, embedder: Embedder): FindingsServices {
+  const findings = new FindingsClient(asker, stores.main, embedder);
+  const embedding = new FindingsEmbedding(findings, embedder, (_codebase, embedded, left) =>
+    log.debug({ embedded, left }, 'findings got their vectors'),
+  );
+  return { findings, embedder, embedding };
+}
+
+function listen(services: ApiServices, { stores, live, findings, metrics }: OpenParts): Promise<HttpServer> {
+  const { config, capture, probes, asker, shared, log, renderMetrics, gateway_port } = services;
+  const checks = createChecks({ config, asker, stores, shared });
+  const dispatch = createApi(
+    {
+      version: config.version,
+      probes: { ...probes, storage: () => canRead(stores) },
+      ...(capture === null ? {} : { capture: async () => (await capture.health()).status }),
+      asker,
+      stores,
+      checks,
+      live,
+      has_patterns: config.engines.vector_store !== null,
+      findings,
+      renderMetrics,
+      control: {
+        ...controlOf(config, shared),
+        ...(config.server_threads > 1 ? { settle: () => asker.fence() } : {}),
+      },
+      gateway:
+        gateway_port === null ? null : { port: gateway_port, is_local: isLoopback(config.gateway.host) },
+    },
+    {
+      cors_origins: config.api.cors_origins,
+      hosts: new AllowedHosts(config.allowed_hosts),
+      log,
+      metrics,
+    },
+  );
+  // A server that polls on a machine's only core keeps whom it waits for from running.
+  const busy_poll_us = availableParallelism() > config.server_threads ? config.api.busy_poll_us : 0;
+  return startServer({
+    host: config.api.host,
+    port: config.api.port,
+    isShared: config.server_threads > 1,
+    ...paceOf(config),
+    onStream: serveApi(dispatch, {
+      max_body_bytes: config.api.max_body_bytes,
+      busyPoll: new BusyPoll(busy_poll_us),
+    }),
+    describeError: (status, message) => JSON.stringify(toApiBody(errorOfStatus(status, message))),
+  });
+}
+
+/** Both databases answer. Throws what the store throws, which says no as well. */
+function canRead({ main, runs }: Stores): boolean {
+  main.get('users', ['?']);
+  runs.get(USAGE, ['?']);
+  return true;
+}
+
+/** The control plane's parts out of the configuration. */
+function controlOf({ api, billing }: Config, { revocations, user_epochs }: SharedMemory): ControlPlane {
+  const { secret_key, api_base, webhook_secret, webhook_thin_secret, plan_caps } = billing;
+  const return_url = `${api.public_url ?? toLocalUrl(urlOf(api))}/`;
+  return {
+    plan_caps,
+    processor: secret_key === null ? null : new StripeProcessor({ secret_key, api_base, return_url }),
+    webhooks: new StripeWebhooks({ full: webhook_secret, thin: webhook_thin_secret ?? webhook_secret }),
+    revocations,
+    user_epochs,
+  };
+}

@@ -1,0 +1,32 @@
+/** The start of capture: the database is opened before traffic comes, or the start ends with one line. Main thread. */
+import { dirname } from 'node:path';
+import type { CaptureWriterClient } from '../../actors/capture-writer/client.ts';
+import { describeRefusal } from '../std/file-place.ts';
+import { makeFolder } from '../std/folder.ts';
+
+/**
+ * A database that cannot be opened stops the start, instead of dropping every exchange of traffic that is served.
+ * @throws Error of one line: which file, why, and what to do
+ */
+export async function openCapture(writer: CaptureWriterClient, db: string): Promise<void> {
+  try {
+    // Here, where what is refused is still an error of the file system with its path.
+    makeFolder(dirname(db));
+    await writer.open();
+  } catch (thrown) {
+    throw explainCapture(db, thrown);
+  }
+}
+
+/** The line that a start ends with. */
+export function explainCapture(db: string, thrown: unknown): Error {
+  const [line = ''] = thrown instanceof Error ? thrown.message.split('\n', 1) : [];
+  const reason = line
+    .replace(/^\w*Error: /, '')
+    .replace(`${db}: `, '')
+    .replace(/^cannot be opened: /, '');
+  const words =
+    `the capture database ${db} cannot be opened: ${describeRefusal(thrown) ?? reason}. Put that right, name another file with --db, ` +
+    'or set GW_CAPTURE=off to forward without capture';
+  return Object.assign(new Error(words, { cause: thrown }), { code: 'ECAPTURE' });
+}

@@ -1,0 +1,159 @@
+/**
+ * The gateway of one server thread: its listener, the queue of what it captures, and the way to the student. Composition;
+ * server threads, one each.
+ */
+import type { MessagePort } from 'node:worker_threads';
+import type { CaptureWriterClient } from '../../actors/capture-writer/client.ts';
+import type { ApiLog } from '../api/api.ts';
+import type { Config } from '../config.ts';
+import { errorOfStatus, toMessagesBody } from '../errors.ts';
+import type { CaptureAdmin } from '../gateway/admin.ts';
+import { type CaptureCounters, CaptureQueue, type LeftAtStop } from '../gateway/capture/capture-queue.ts';
+import { DropReport } from '../gateway/capture/drop-report.ts';
+import { Gateway } from '../gateway/gateway.ts';
+import { Relegation } from '../gateway/relegation/relegation.ts';
+import type { RelegationCounters } from '../gateway/relegation/relegation-ledger.ts';
+import { StudentLink } from '../gateway/relegation/student-link.ts';
+import { type HttpServer, startServer } from '../http/server.ts';
+import { CAPTURE_STOP_MS, DRAIN_DEADLINE_MS } from '../limits.ts';
+import type { StudentFacts } from '../student/serving/protocol.ts';
+import { paceOf, urlOf } from './listening.ts';
+
+/** What a gateway needs of its thread. */
+export interface GatewayServices {
+  config: Config;
+  /** null: nothing is captured. */
+  writer: CaptureWriterClient | null;
+  /** Speaks for all server threads together. */
+  admin: CaptureAdmin;
+  log: ApiLog;
+}
+
+export class GatewayServer {
+  /** Without a trailing slash. */
+  readonly url: string;
+  readonly port: number;
+  readonly #server: HttpServer;
+  readonly #gateway: Gateway;
+  readonly #queue: CaptureQueue | null;
+  readonly #relegation: Relegation | null;
+  readonly #log: ApiLog;
+
+  /** @throws Error when the address cannot be bound; nothing listens then */
+  static async start({ config, writer, admin, log }: GatewayServices): Promise<GatewayServer> {
+    const queue = writer === null ? null : openQueue(config, writer, log);
+    const relegation =
+      config.relegation === null
+        ? null
+        : new Relegation(
+            config.relegation.mode,
+            new StudentLink(config.relegation.timeout_ms),
+            config.relegation.client_keys,
+          );
+    const gateway = new Gateway({
+      bases: config.gateway,
+      note: config.capture.note,
+      capture: queue,
+      admin,
+      relegation,
+      allowed_hosts: config.allowed_hosts,
+    });
+    try {
+      const server = await listen(config, gateway);
+      return new GatewayServer({ server, gateway, queue, relegation, log });
+    } catch (thrown) {
+      await gateway.close();
+      throw thrown;
+    }
+  }
+
+  private constructor(parts: {
+    server: HttpServer;
+    gateway: Gateway;
+    queue: CaptureQueue | null;
+    relegation: Relegation | null;
+    log: ApiLog;
+  }) {
+    this.#server = parts.server;
+    this.#gateway = parts.gateway;
+    this.#queue = parts.queue;
+    this.#relegation = parts.relegation;
+    this.#log = parts.log;
+    this.url = urlOf(parts.server);
+    this.port = parts.server.port;
+  }
+
+  /** null: nothing is captured. */
+  captureCounters(): CaptureCounters | null {
+    return this.#queue?.counters() ?? null;
+  }
+
+  /** null: relegation is off. */
+  relegationCounters(): RelegationCounters | null {
+    return this.#relegation?.ledger.counters() ?? null;
+  }
+
+  /** There is a student, or another one; the port is the gateway's from now on. */
+  attachStudent(port: MessagePort, facts: StudentFacts): void {
+    if (this.#relegation === null) port.close();
+    else this.#relegation.link.attach(port, facts);
+  }
+
+  /** Waits until what is queued is stored, so long at most. */
+  async settle(deadlineMs: number): Promise<void> {
+    await this.#queue?.settle(deadlineMs);
+  }
+
+  /** Captures nothing from now on. */
+  kill(): void {
+    this.#queue?.kill();
+  }
+
+  /** Lets the requests in flight finish. */
+  drain(deadlineMs: number = DRAIN_DEADLINE_MS): Promise<void> {
+    return this.#server.drain(deadlineMs);
+  }
+
+  /**
+   * Hands what is captured to the writer, once all is drained.
+   * @param begunAt when the drain began, by `performance.now()`: what it left of its time is the writer's
+   */
+  async close(begunAt: number): Promise<void> {
+    this.#relegation?.link.close();
+    await this.#gateway.close();
+    const patienceMs = Math.max(CAPTURE_STOP_MS, DRAIN_DEADLINE_MS - (performance.now() - begunAt));
+    const left = (await this.#queue?.end(patienceMs)) ?? null;
+    if (left !== null) this.#log.error(left, describeLeft(left));
+  }
+}
+
+/** This thread's share of what may wait for the writer. */
+function openQueue(config: Config, writer: CaptureWriterClient, log: ApiLog): CaptureQueue {
+  const share = (total: number) => Math.ceil(total / config.server_threads);
+  const drops = new DropReport(log);
+  const queue = new CaptureQueue(writer, {
+    max_queue: share(config.capture.max_queue),
+    max_queue_bytes: share(config.capture.max_queue_bytes),
+    max_capture_bytes: config.capture.max_capture_bytes,
+    onDrop: (cause, exchanges) => drops.tell(cause, exchanges),
+  });
+  writer.onReturn(() => queue.retryNow());
+  return queue;
+}
+
+function listen(config: Config, gateway: Gateway): Promise<HttpServer> {
+  return startServer({
+    host: config.gateway.host,
+    port: config.gateway.port,
+    isShared: config.server_threads > 1,
+    ...paceOf(config),
+    onStream: gateway.onStream,
+    describeError: (status, message) => JSON.stringify(toMessagesBody(errorOfStatus(status, message))),
+  });
+}
+
+/** The only line that says so: after it the process is gone. */
+function describeLeft({ exchanges, may_be_stored, reason }: LeftAtStop): string {
+  const some = may_be_stored === 0 ? '' : `; the writer has ${may_be_stored} of them and may store them yet`;
+  return `${exchanges} exchanges were not stored before the process ended${some}: ${reason}`;
+}
