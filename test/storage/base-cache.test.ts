@@ -5,7 +5,7 @@ import { MASK } from '../../src/redaction/mask.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { BaseCache, type BaseEntry } from '../../src/storage/capture/base-cache.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
-import { NO_FILES } from '../../src/storage/capture/preparation.ts';
+import { NO_FILES } from '../../src/storage/capture/prepared-body.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeExchange } from './captured.ts';
 import { makeFolder } from './folder.ts';

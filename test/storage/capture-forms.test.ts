@@ -5,7 +5,8 @@ import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
-import { type PreparedExchange, Preparer } from '../../src/storage/capture/preparation.ts';
+import { Preparer } from '../../src/storage/capture/preparation.ts';
+import type { PreparedExchange } from '../../src/storage/capture/prepared-exchange.ts';
 import { encodeMeta } from '../../src/storage/capture/record.ts';
 import { makeExchange } from './captured.ts';
 

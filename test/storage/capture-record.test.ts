@@ -1,7 +1,8 @@
 /** What is noted about an exchange comes back as it was, whatever its texts and numbers. */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { type PreparedExchange, Preparer } from '../../src/storage/capture/preparation.ts';
+import { Preparer } from '../../src/storage/capture/preparation.ts';
+import type { PreparedExchange } from '../../src/storage/capture/prepared-exchange.ts';
 import { decodeMeta, encodeMeta } from '../../src/storage/capture/record.ts';
 import { makeExchange } from './captured.ts';
 

@@ -12,7 +12,8 @@
 import { byteEngine, copyBytes } from '../../../native/byte-engine.ts';
 import { LinkedMap } from '../../std/linked-map.ts';
 import { RecentMap } from '../../std/recent-map.ts';
-import { measureSharedPrefix, type PreparedBody, type SecretSet } from './preparation.ts';
+import { measureSharedPrefix, type PreparedBody } from './prepared-body.ts';
+import type { SecretSet } from './secret-set.ts';
 
 /** One stored exchange that others may be stored against. */
 export interface BaseEntry {

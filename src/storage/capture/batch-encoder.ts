@@ -6,7 +6,8 @@ import { findPlaceCause, type SetApart } from '../../domain/capture-cause.ts';
 import type { CapturedExchange, WithheldCause } from '../../domain/exchange.ts';
 import { BlockBuilder, type CutBlock, type RawStage, type WritePosition } from './block-builder.ts';
 import type { ExchangeEncoder } from './exchange-encoder.ts';
-import { listWithheld, type Preparer } from './preparation.ts';
+import type { Preparer } from './preparation.ts';
+import { listWithheld } from './prepared-exchange.ts';
 import { describeSetApart } from './set-apart.ts';
 
 /** From this many exchanges at once on, speed counts more than size. */

@@ -12,14 +12,9 @@ import {
 } from './base-cache.ts';
 import { DICTIONARY_BYTES, draftRecord, encodeBlock, type RecordDraft, writeRecordEnd } from './codec.ts';
 import { type Delta, makeDelta } from './delta.ts';
-import {
-  listWithheld,
-  measureSharedPrefix,
-  NO_FILES,
-  type PreparedBody,
-  type PreparedExchange,
-  type Preparer,
-} from './preparation.ts';
+import type { Preparer } from './preparation.ts';
+import { measureSharedPrefix, NO_FILES, type PreparedBody } from './prepared-body.ts';
+import { listWithheld, type PreparedExchange } from './prepared-exchange.ts';
 import { encodeMeta } from './record.ts';
 
 /** Memory for earlier bodies that new ones are stored against. */

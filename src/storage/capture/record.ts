@@ -4,7 +4,6 @@
  */
 import type {
   ApiShape,
-  CapturedExchange,
   ExchangeFacts,
   ExchangeRecord,
   ExchangeSide,
@@ -12,7 +11,7 @@ import type {
   TokenUsage,
   WithheldCause,
 } from '../../domain/exchange.ts';
-import type { PreparedExchange } from './preparation.ts';
+import type { PreparedExchange } from './prepared-exchange.ts';
 
 const ABORTED = 1;
 const TRUNCATED = 2;
@@ -69,31 +68,6 @@ function encodeMs(ms: number): string {
   const whole = (thousandths - rest) / 1_000;
   if (rest === 0) return `${whole}`;
   return rest < 10 ? `${whole}.00${rest}` : rest < 100 ? `${whole}.0${rest}` : `${whole}.${rest}`;
-}
-
-/** What a request's head says of the meta part, as JSON, masked: the same for all that a client sends in the same way. */
-export interface HeadMeta {
-  run_id: string;
-  /** From the note to who answered. */
-  route: string;
-  headers: string;
-}
-
-/** @param headers masked, as all of these */
-export function encodeHeadMeta(
-  exchange: CapturedExchange,
-  runId: string | null,
-  note: string,
-  path: string,
-  query: string,
-  headers: string,
-): HeadMeta {
-  const { provider, shape, method, served_by } = exchange;
-  return {
-    run_id: JSON.stringify(runId),
-    route: JSON.stringify([note, provider, shape, method, path, query, served_by]).slice(1, -1),
-    headers: JSON.stringify(headers),
-  };
 }
 
 /** As JSON has it. */

@@ -1,0 +1,306 @@
+/**
+ * The heads of an exchange as they may be stored: credentials masked in headers, path, query and note. A client sends nearly
+ * the same ones each time, so what the last ones came to is remembered. Actor thread of the writer.
+ */
+import { byteEngine } from '../../../native/byte-engine.ts';
+import type { CapturedExchange, RequestForm } from '../../domain/exchange.ts';
+import { REDACTION_WORK } from '../../limits.ts';
+import { mergeRanges } from '../../redaction/byte-range.ts';
+import { collectCredentials, MIN_CREDENTIAL_LENGTH } from '../../redaction/credentials.ts';
+import { isCredentialHeader } from '../../redaction/header-names.ts';
+import { MASK, maskRangesOfText } from '../../redaction/mask.ts';
+import { maskEmbeddedQueries, maskQuery } from '../../redaction/query.ts';
+import { findSecrets } from '../../redaction/secret-search.ts';
+import { Work } from '../../redaction/work.ts';
+import { encodeHeadMeta, type HeadMeta } from './head-meta.ts';
+import { type SecretSet, SecretSets, wantedOf } from './secret-set.ts';
+
+/** Bounds of what is remembered about headers and credentials; emptied when full. */
+const MAX_REMEMBERED = 1_024;
+/** Of one of them; longer ones are not remembered. */
+const MAX_REMEMBERED_LENGTH = 16_384;
+
+const NO_BYTES = new Uint8Array(0);
+
+/** The heads of one exchange, masked, and what its bodies are to be searched for. */
+export interface PreparedHeads {
+  secrets: SecretSet;
+  meta: HeadMeta;
+  response_headers: string;
+  request_type: string | null;
+  request_coding: string | null;
+}
+
+/** A request's headers as they are stored, and the secrets in them and in its query. */
+interface RequestHeaders {
+  headers: string;
+  /** Nothing was masked but what its header's name says is a credential. */
+  is_plain: boolean;
+  secrets: SecretSet;
+}
+
+/** All that the last request of a form came to, and what it came from. */
+interface RequestHead {
+  exchange: CapturedExchange;
+  secrets: SecretSet;
+  meta: HeadMeta;
+  /**
+   * For other requests of the form: `meta.headers` without the values that vary, in pieces between which those stand. null
+   * when what is masked may depend on one of those: then each request is looked at anew.
+   */
+  pieces: readonly string[] | null;
+  type: string | null;
+  coding: string | null;
+}
+
+/** Whether all that makes up a head but the headers and the run is equal. */
+function isSameRoute(a: CapturedExchange, b: CapturedExchange): boolean {
+  return (
+    a.query === b.query &&
+    a.path === b.path &&
+    a.note === b.note &&
+    a.method === b.method &&
+    a.provider === b.provider &&
+    a.shape === b.shape &&
+    a.served_by === b.served_by
+  );
+}
+
+export class HeadPreparer {
+  readonly #redact: boolean;
+  readonly #requests = new Map<string, RequestHeaders>();
+  /** Whole heads by the very form, or by the very array of headers, for those that read equal ones into one. */
+  readonly #recent = new Map<RequestForm | readonly string[], RequestHead>();
+  readonly #secretSets = new SecretSets();
+
+  /** @param redact mask key shapes, too */
+  constructor(redact: boolean) {
+    this.#redact = redact;
+  }
+
+  /**
+   * @param work that the exchange is worth; for the answer's head more is allowed
+   * @throws {import('../../redaction/work.ts').WorkExceededError} when it takes more than it may
+   */
+  prepare(exchange: CapturedExchange, work: Work): PreparedHeads {
+    const known = this.#recall(exchange);
+    const { secrets, type, coding } = known;
+    const answer = maskHeaders(exchange.response_headers);
+    const isKnown = isSameRequest(known.exchange, exchange);
+    const own = isKnown ? '' : readOwn(known.exchange, exchange);
+    let meta = known.meta;
+    let responseHeaders = answer;
+    if (own !== null && isFreeOf(own === '' ? answer : answer + own, secrets)) {
+      if (!isKnown) meta = completeHead(known, exchange);
+    } else {
+      work.allow(answer.length * REDACTION_WORK.for_each_byte);
+      responseHeaders = maskHead(answer, secrets, this.#redact, work);
+      if (!isKnown) meta = this.#readRequestHead(exchange).meta;
+    }
+    return { secrets, meta, response_headers: responseHeaders, request_type: type, request_coding: coding };
+  }
+
+  /** The head of the last request of the form, or this one's. */
+  #recall(exchange: CapturedExchange): RequestHead {
+    const key = exchange.request_form ?? exchange.request_headers;
+    const recent = this.#recent.get(key);
+    if (recent !== undefined && recent.pieces !== null && isSameRoute(recent.exchange, exchange))
+      return recent;
+    const head = this.#readRequestHead(exchange);
+    if (head.meta.headers.length + head.meta.route.length > MAX_REMEMBERED_LENGTH) return head;
+    if (this.#recent.size >= MAX_REMEMBERED) this.#recent.clear();
+    this.#recent.set(key, head);
+    return head;
+  }
+
+  #readRequestHead(exchange: CapturedExchange): RequestHead {
+    const { headers, is_plain, secrets } = this.#readRequestHeaders(exchange);
+    const work = new Work(REDACTION_WORK.bytes);
+    let runId = exchange.run_id;
+    let note = exchange.note;
+    let path = exchange.path;
+    let query = maskQuery(exchange.query);
+    work.allow((path.length + query.length) * REDACTION_WORK.for_each_byte);
+    const together = `${runId ?? ''}\n${note}\n${path}\n${query}`;
+    if (maskHead(together, secrets, this.#redact, work) !== together) {
+      runId = runId === null ? null : maskHead(runId, secrets, this.#redact, work);
+      note = maskHead(note, secrets, this.#redact, work);
+      path = maskHead(path, secrets, this.#redact, work);
+      query = maskHead(query, secrets, this.#redact, work);
+    }
+    const meta = encodeHeadMeta(exchange, runId, note, path, query, headers);
+    // Without its bodies, whose memory is not for keeping.
+    const route = { ...exchange, response_headers: [], request_body: NO_BYTES, response_body: NO_BYTES };
+    return {
+      exchange: route,
+      secrets,
+      meta,
+      pieces: is_plain ? cutVarying(exchange, headers) : null,
+      type: findHeader(exchange.request_headers, 'content-type'),
+      coding: joinHeader(exchange.request_headers, 'content-encoding'),
+    };
+  }
+
+  #readRequestHeaders(exchange: CapturedExchange): RequestHeaders {
+    const key = `${exchange.query}\n\n${exchange.request_headers.join('\n')}`;
+    const known = this.#requests.get(key);
+    if (known !== undefined) return known;
+    const found = collectCredentials(exchange.request_headers, exchange.query);
+    const secrets = this.#secretSets.intern(found);
+    const text = maskHeaders(exchange.request_headers);
+    const work = new Work(REDACTION_WORK.bytes + text.length * REDACTION_WORK.for_each_byte);
+    const headers = maskHead(text, secrets, this.#redact, work);
+    const read = { headers, is_plain: headers === text, secrets };
+    if (this.#requests.size >= MAX_REMEMBERED) this.#requests.clear();
+    if (key.length <= MAX_REMEMBERED_LENGTH) this.#requests.set(key, read);
+    return read;
+  }
+}
+
+/** The value of a header, the last one if it comes more than once; null when it is not there. */
+export function findHeader(headers: readonly string[], name: string): string | null {
+  for (let i = headers.length - 2; i >= 0; i -= 2) {
+    const key = headers[i]!;
+    if (key === name || (key.length === name.length && key.toLowerCase() === name)) return headers[i + 1]!;
+  }
+  return null;
+}
+
+/** All values of a header in order, joined with a comma; null when it is not there. */
+export function joinHeader(headers: readonly string[], name: string): string | null {
+  let joined: string | null = null;
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    const key = headers[i]!;
+    if (key !== name && (key.length !== name.length || key.toLowerCase() !== name)) continue;
+    joined = joined === null ? headers[i + 1]! : `${joined},${headers[i + 1]}`;
+  }
+  return joined;
+}
+
+/** A part of a head without the secrets and, if wanted, without key shapes. */
+function maskHead(text: string, secrets: SecretSet, shapes: boolean, work: Work): string {
+  if (text.length < MIN_CREDENTIAL_LENGTH) return text;
+  // Characters beyond latin1 become one byte each; only positions are used.
+  const bytes = Buffer.from(text, 'latin1');
+  return maskRangesOfText(text, mergeRanges(findSecrets(bytes, wantedOf(secrets, shapes), work)));
+}
+
+/** Flat headers as `name\nvalue\n…`, credentials masked. Neither can hold a newline. */
+function maskHeaders(headers: readonly string[]): string {
+  let text = '';
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    const name = headers[i]!;
+    let value = headers[i + 1]!;
+    if (value !== '' && isCredentialHeader(name)) value = MASK;
+    else if (value.includes('=')) value = maskEmbeddedQueries(value);
+    text += i === 0 ? `${name}\n${value}` : `\n${name}\n${value}`;
+  }
+  return text;
+}
+
+/**
+ * Cuts headers in which no value was masked in part at the values that vary, as JSON.
+ * @returns null when one of those is more than a value
+ */
+function cutVarying(
+  { request_form, request_headers }: CapturedExchange,
+  masked: string,
+): readonly string[] | null {
+  const varying = request_form?.varying ?? [];
+  if (varying.length === 0) return [JSON.stringify(masked)];
+  const lines = masked.split('\n');
+  if (lines.length !== request_headers.length) return null;
+  const pieces: string[] = [];
+  let from = 0;
+  for (const at of varying) {
+    const name = request_headers[at - 1]!;
+    if (isCredentialHeader(name) || READ_HEADERS.has(name)) return null;
+    pieces.push(`${from === 0 ? '"' : '\\n'}${encodePiece(`${lines.slice(from, at).join('\n')}\n`)}`);
+    from = at + 1;
+  }
+  pieces.push(
+    `${encodePiece(
+      lines
+        .slice(from)
+        .map((line) => `\n${line}`)
+        .join(''),
+    )}"`,
+  );
+  return pieces;
+}
+
+/** Headers whose values are read once for all requests of a form. */
+const READ_HEADERS = new Set(['content-type', 'content-encoding']);
+
+/** No text that JSON has otherwise. */
+const PLAIN_TEXT = /^[ !#-[\]-~]*$/;
+
+/** Inside of a JSON string. */
+function encodePiece(text: string): string {
+  return PLAIN_TEXT.test(text) ? text : JSON.stringify(text).slice(1, -1);
+}
+
+/** Whether nothing of a request's head is otherwise than in one of the same form. */
+function isSameRequest(
+  known: CapturedExchange,
+  { run_id, request_form, request_headers }: CapturedExchange,
+): boolean {
+  if (known.run_id !== run_id) return false;
+  return (
+    request_form === undefined ||
+    request_form.varying.length === 0 ||
+    known.request_headers === request_headers
+  );
+}
+
+/**
+ * What is otherwise, as far as it is long enough to hold a secret, to be searched for one.
+ * @returns null when the request has to be read by itself
+ */
+function readOwn(
+  known: CapturedExchange,
+  { run_id, request_form, request_headers }: CapturedExchange,
+): string | null {
+  let text = known.run_id === run_id || run_id === null ? '' : `\n${run_id}`;
+  if (request_form === undefined) return text;
+  for (const at of request_form.varying) {
+    const value = request_headers[at]!;
+    // A query may be in it, whose secrets are known by their names.
+    if (value.includes('=')) return null;
+    if (value.length >= MIN_CREDENTIAL_LENGTH) text += `\n${value}`;
+  }
+  return text;
+}
+
+/** The head of a request that is free of secrets where it differs from the known one. */
+function completeHead(
+  { pieces, meta, exchange }: RequestHead,
+  { run_id, request_form, request_headers }: CapturedExchange,
+): HeadMeta {
+  let headers = pieces![0]!;
+  if (request_form !== undefined) {
+    const { varying } = request_form;
+    for (let i = 0; i < varying.length; i++)
+      headers += encodePiece(request_headers[varying[i]!]!) + pieces![i + 1]!;
+  }
+  return {
+    run_id: exchange.run_id === run_id ? meta.run_id : JSON.stringify(run_id),
+    route: meta.route,
+    headers,
+  };
+}
+
+/** Texts longer than this are looked at in another way. */
+const SCRATCH_BYTES = 8_192;
+const scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
+
+/** Whether there is surely none of the secrets in the text and no key shape. One look; false also for a long text. */
+function isFreeOf(text: string, secrets: SecretSet): boolean {
+  if (text.length > SCRATCH_BYTES) return false;
+  // Characters beyond latin1 become one byte each, in the text as in the secrets.
+  const bytes = scratch.write(text, 0, 'latin1');
+  return byteEngine.isPlain(scratch.subarray(0, bytes), secrets.packed_all, MORE_THAN_FITS);
+}
+
+/** Base64 is not asked for. */
+const MORE_THAN_FITS = SCRATCH_BYTES + 1;
