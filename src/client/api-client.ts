@@ -1,148 +1,227 @@
 /**
- * A client of the API made from its declared endpoints: `createClient({base_url, api_key}, RUNS).startRun({body: …})`,
- * typed from the very schemas that the server checks with. Any thread.
+ * The v1 API as functions: `api.startRun({ body: { run_id } })`, in the words of the wire. They give the answer's body or reject
+ * with an `UnderstudyError`; they repeat a request where that is safe, within the time that the call has. Any thread.
  */
-import { z } from 'zod';
-import { type Endpoint, pathParameters } from '../contract/endpoint.ts';
-import type { Violation } from '../contract/violation.ts';
+import { Circuit } from './circuit.ts';
+import {
+  type ApiError,
+  CircuitOpenError,
+  ConnectionError,
+  TimeoutError,
+  toApiError,
+  UnderstudyError,
+  UnexpectedAnswerError,
+} from './errors.ts';
+import { type AnswerOf, OPERATIONS, type OperationName, type RequestOf } from './operations.ts';
+import { type Answer, Transport } from './transport.ts';
 
-export interface ClientOptions {
-  /** Where the API is; a path in it stays in front of every endpoint's. */
-  base_url: string;
-  /** An API key or a JWT; absent for open endpoints. */
-  api_key?: string;
-  /** An answer that takes longer is given up. Default 30,000. */
-  timeout_ms?: number;
-  /** The platform's unless a caller brings its own. */
-  fetch?: typeof fetch;
+export interface CallOptions {
+  /** For the whole call, repeated requests and the waits between them included. Default: the client's. */
+  timeoutMs?: number;
+  /** Gives the call up; it rejects with the signal's reason. */
+  signal?: AbortSignal;
 }
 
-type Table = Readonly<Record<string, Endpoint>>;
-type InputOf<Schema> = Schema extends z.ZodType ? z.input<Schema> : never;
-
-/** What a call sends: the parts that the endpoint declares. `org_id` and `project_id` may stand beside them. */
-type RequestOf<E extends Endpoint> = (E['params'] extends z.ZodType
-  ? { params: InputOf<E['params']> }
-  : unknown) &
-  (E['query'] extends z.ZodType ? { query?: InputOf<E['query']> & TenantNames } : { query?: TenantNames }) &
-  (E['body'] extends z.ZodType ? { body: InputOf<E['body']> & TenantNames } : unknown);
-
-/** Of a static key or a JWT; a customer's key has its own. */
-interface TenantNames {
-  org_id?: string;
-  project_id?: string;
-}
-
-type SuccessOf<Replies> = Replies[keyof Replies & (200 | 201 | 202 | 204)];
-type BodyOf<Reply> = Reply extends { media_type: string }
-  ? Response
-  : Reply extends { schema: infer Schema extends z.ZodType }
-    ? z.output<Schema>
-    : undefined;
-
-/** One function an endpoint. */
-export type ApiClient<T extends Table> = {
-  readonly [Name in keyof T]: (
-    ...request: Record<never, never> extends RequestOf<T[Name]>
-      ? [request?: RequestOf<T[Name]>]
-      : [request: RequestOf<T[Name]>]
-  ) => Promise<BodyOf<SuccessOf<T[Name]['replies']>>>;
+/** One function for each operation of document 2. */
+export type ApiClient = {
+  readonly [Name in OperationName]: (
+    ...call: Record<never, never> extends RequestOf<Name>
+      ? [request?: RequestOf<Name>, options?: CallOptions]
+      : [request: RequestOf<Name>, options?: CallOptions]
+  ) => Promise<AnswerOf<Name>>;
 };
 
-/** An answer that is no success. */
-export class ApiError extends Error {
-  readonly status: number;
-  /** What is wrong, field by field; empty unless the status is 422. */
-  readonly violations: readonly Violation[];
-  /** Seconds after which to try again, where the server says so. */
-  readonly retry_after_s: number | null;
-  /** Names the request in the server's log. */
-  readonly request_id: string | null;
-
-  constructor(status: number, detail: unknown, headers: Headers) {
-    const violations = Array.isArray(detail) ? (detail as Violation[]) : [];
-    const words = violations.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
-    super(typeof detail === 'string' ? detail : words || `HTTP ${status}`);
-    this.name = 'ApiError';
-    this.status = status;
-    this.violations = violations;
-    const seconds = Number(headers.get('retry-after') ?? Number.NaN);
-    this.retry_after_s = Number.isFinite(seconds) ? seconds : null;
-    this.request_id = headers.get('x-request-id');
-  }
-
-  /** The same request may succeed later. */
-  get retryable(): boolean {
-    return this.status === 429 || this.status >= 500;
-  }
+export interface ConnectionSettings {
+  /** A path in it stays in front of every operation's. */
+  baseUrl: URL;
+  apiKey: string;
+  timeoutMs: number;
+  /** Beside what the request itself names; undefined: the key says it, or `default`. */
+  orgId?: string | undefined;
+  projectId?: string | undefined;
+  userAgent: string;
 }
 
-const DEFAULT_TIMEOUT_MS = 30_000;
+/** Counters of all requests since the start. */
+export interface RequestCounts {
+  sent: number;
+  repeated: number;
+  failed: number;
+}
 
 interface AnyRequest {
   params?: Record<string, unknown>;
   query?: Record<string, unknown>;
-  body?: unknown;
+  body?: Record<string, unknown>;
 }
 
-/**
- * @param table declared endpoints, such as `RUNS` of src/contract/runs.ts
- * @returns a function for each; they reject with ApiError for an answer that is no success, with what `fetch` throws
- *   when there is none, and with a ZodError for one that is not what the endpoint declares
- */
-export function createClient<const T extends Table>(options: ClientOptions, table: T): ApiClient<T> {
-  const calls = Object.entries(table).map(([name, endpoint]) => [
-    name,
-    (request?: AnyRequest) => callEndpoint(options, endpoint, request ?? {}),
-  ]);
-  return Object.fromEntries(calls) as ApiClient<T>;
+/** How one call is made. */
+export interface CallManner extends CallOptions {
+  /** The process may end while it is under way. */
+  isBackground?: boolean;
+  /** Requests at most; 1: nothing is repeated. Default 3. */
+  attempts?: number;
 }
 
-async function callEndpoint(
-  options: ClientOptions,
-  endpoint: Endpoint,
-  request: AnyRequest,
-): Promise<unknown> {
-  const { api_key, timeout_ms = DEFAULT_TIMEOUT_MS } = options;
-  const send = options.fetch ?? fetch;
-  const answer = await send(urlOf(options.base_url, endpoint, request), {
-    method: endpoint.method,
-    headers: {
+const ATTEMPTS = 3;
+const BACK_OFF_MS = 100;
+const BACK_OFF_MAX_MS = 2_000;
+
+/** The connection that all parts of a client share, with its circuit. */
+export class Caller {
+  readonly circuit = new Circuit();
+  readonly counts: RequestCounts = { sent: 0, repeated: 0, failed: 0 };
+  readonly #settings: ConnectionSettings;
+  readonly #transport: Transport;
+  readonly #prefix: string;
+
+  constructor(settings: ConnectionSettings) {
+    this.#settings = settings;
+    this.#prefix = settings.baseUrl.pathname.replace(/\/+$/, '');
+    this.#transport = new Transport(settings.baseUrl, {
       accept: 'application/json',
-      ...(api_key === undefined ? {} : { authorization: `Bearer ${api_key}` }),
-      ...(endpoint.body === undefined ? {} : { 'content-type': 'application/json' }),
-    },
-    ...(endpoint.body === undefined ? {} : { body: JSON.stringify(request.body) }),
-    redirect: 'error',
-    signal: AbortSignal.timeout(timeout_ms),
-  });
-  const declared = endpoint.replies[answer.status];
-  if (!answer.ok) throw new ApiError(answer.status, await readDetail(answer), answer.headers);
-  if (declared?.media_type !== undefined) return answer;
-  const text = await answer.text();
-  return declared?.schema === undefined ? undefined : declared.schema.parse(JSON.parse(text));
-}
-
-function urlOf(baseUrl: string, endpoint: Endpoint, { params = {}, query = {} }: AnyRequest): string {
-  let path = endpoint.path;
-  for (const name of pathParameters(path)) {
-    path = path.replace(`{${name}}`, () => encodeURIComponent(String(params[name])));
+      authorization: `Bearer ${settings.apiKey}`,
+      'user-agent': settings.userAgent,
+    });
   }
-  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null);
-  const search = new URLSearchParams(
-    given.map(([name, value]): [string, string] => [name, String(value)]),
-  ).toString();
-  return `${baseUrl.replace(/\/+$/, '')}${path}${search === '' ? '' : `?${search}`}`;
+
+  /** Every operation as a function. */
+  get api(): ApiClient {
+    const names = Object.keys(OPERATIONS) as OperationName[];
+    const calls = names.map((name) => [
+      name,
+      (request?: never, options?: CallOptions) => this.call(name, request ?? ({} as never), options),
+    ]);
+    return Object.freeze(Object.fromEntries(calls)) as ApiClient;
+  }
+
+  /** @throws UnderstudyError; the reason of the caller's own signal */
+  async call<Name extends OperationName>(
+    name: Name,
+    request: RequestOf<Name>,
+    manner: CallManner = {},
+  ): Promise<AnswerOf<Name>> {
+    const { timeoutMs = this.#settings.timeoutMs, attempts = ATTEMPTS } = manner;
+    const deadline = performance.now() + timeoutMs;
+    const operation = OPERATIONS[name];
+    const { target, body } = this.#render(operation.path, operation.method, request as AnyRequest);
+    for (let attempt = 1; ; attempt += 1) {
+      const leftMs = Math.max(1, Math.ceil(deadline - performance.now()));
+      try {
+        const answer = await this.#ask(operation.method, target, body, leftMs, manner);
+        return readAnswer(answer) as AnswerOf<Name>;
+      } catch (thrown) {
+        this.counts.failed += 1;
+        if (attempt >= attempts || !mayRepeat(thrown, operation.isRepeatable)) throw thrown;
+        const waitMs = backOffMs(attempt, thrown as UnderstudyError);
+        // What would come too late is not waited for.
+        if (performance.now() + waitMs >= deadline) throw thrown;
+        await pause(waitMs, manner);
+        this.counts.repeated += 1;
+      }
+    }
+  }
+
+  close(): void {
+    this.#transport.close();
+  }
+
+  async #ask(
+    method: string,
+    target: string,
+    body: string | undefined,
+    timeoutMs: number,
+    { signal, isBackground = false }: CallManner,
+  ): Promise<Answer> {
+    signal?.throwIfAborted();
+    if (!this.circuit.admit()) {
+      const { origin } = this.#settings.baseUrl;
+      throw new CircuitOpenError(`${origin} did not answer lately; it is not asked for the time being`);
+    }
+    this.counts.sent += 1;
+    try {
+      const answer = await this.#transport.send({ method, target, body, timeoutMs, isBackground, signal });
+      if (answer.status >= 500) this.circuit.noteServerError();
+      else this.circuit.noteAnswer();
+      return answer;
+    } catch (thrown) {
+      const isBroken = thrown instanceof ConnectionError && !thrown.unsent;
+      if (isBroken || thrown instanceof UnexpectedAnswerError) this.circuit.noteServerError();
+      else if (thrown instanceof UnderstudyError) this.circuit.noteSilence();
+      else this.circuit.noteNothing();
+      throw thrown;
+    }
+  }
+
+  /** The tenant goes into the body where there is one, as static keys want it. */
+  #render(path: string, method: string, request: AnyRequest): { target: string; body: string | undefined } {
+    const { orgId, projectId } = this.#settings;
+    const tenant = { org_id: orgId, project_id: projectId };
+    const filled = path.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(String(request.params?.[name])));
+    const isInBody = method === 'POST';
+    const query = isInBody ? request.query : { ...tenant, ...request.query };
+    const given = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== null);
+    const search = new URLSearchParams(
+      given.map(([name, value]): [string, string] => [name, String(value)]),
+    ).toString();
+    return {
+      target: `${this.#prefix}${filled}${search === '' ? '' : `?${search}`}`,
+      body: isInBody ? JSON.stringify({ ...tenant, ...request.body }) : undefined,
+    };
+  }
 }
 
-const errorDetail = z.object({ detail: z.unknown() });
+/** @throws ApiError, UnexpectedAnswerError */
+function readAnswer({ status, body, retryAfter, requestId }: Answer): unknown {
+  const value = parse(body);
+  const isObject = typeof value === 'object' && value !== null;
+  if (status >= 200 && status < 300) {
+    if (isObject) return value;
+    throw new UnexpectedAnswerError(`HTTP ${status} without a JSON object: this is no answer of the API`);
+  }
+  const detail = isObject && 'detail' in value ? value.detail : undefined;
+  throw toApiError(status, { detail, retryAfter, requestId });
+}
 
-/** A proxy on the way may answer in its own words. */
-async function readDetail(answer: Response): Promise<unknown> {
-  const text = await answer.text();
+function parse(text: string): unknown {
   try {
-    return errorDetail.parse(JSON.parse(text)).detail;
+    return JSON.parse(text);
   } catch {
+    // A proxy on the way may answer in its own words.
     return undefined;
   }
+}
+
+/** Whether the request may go out once more after this. */
+function mayRepeat(thrown: unknown, isRepeatable: boolean): boolean {
+  // Where nobody listens, nobody should be asked at once again.
+  if (thrown instanceof ConnectionError) return isRepeatable && !thrown.unsent;
+  if (thrown instanceof TimeoutError || thrown instanceof CircuitOpenError) return false;
+  if (!(thrown instanceof UnderstudyError) || !thrown.retryable) return false;
+  // Refused before it did anything.
+  return isRepeatable || (thrown as ApiError).status === 429;
+}
+
+/** Twice as long each time, with jitter; never sooner than the service says. */
+export function backOffMs(attempt: number, thrown: UnderstudyError): number {
+  const own = Math.min(BACK_OFF_MS * 2 ** (attempt - 1), BACK_OFF_MAX_MS) * (0.5 + Math.random() / 2);
+  const asked = 'retryAfter' in thrown ? Number(thrown.retryAfter) * 1_000 : 0;
+  return Math.max(own, asked);
+}
+
+/** @throws the signal's reason */
+function pause(ms: number, { signal, isBackground = false }: CallManner): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal!.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', stop);
+      resolve();
+    }, ms);
+    if (isBackground) timer.unref();
+    if (signal?.aborted) stop();
+    else signal?.addEventListener('abort', stop, { once: true });
+  });
 }

@@ -1,0 +1,80 @@
+/**
+ * Whether it makes sense to ask the service now. The first request that gets no answer opens the circuit, and so do several
+ * server errors or broken connections in a row; then nothing is sent for a while, and one request may try. Time is monotonic. Any thread.
+ *
+ *     closed --no answer, or FAILURES_MAX errors in a row--> open
+ *     open --cool-down over, or a probe was asked for--> half-open (one request)
+ *     half-open --any answer but an error of the server's--> closed
+ *     half-open --no answer, or such an error--> open, for twice as long
+ */
+
+export type CircuitState = 'closed' | 'open' | 'half-open';
+
+/** Server errors in a row. */
+const FAILURES_MAX = 5;
+const COOL_DOWN_MS = 1_000;
+const COOL_DOWN_MAX_MS = 30_000;
+
+export class Circuit {
+  #state: CircuitState = 'closed';
+  #failures = 0;
+  #coolDownMs = COOL_DOWN_MS;
+  #opensUntil = 0;
+  readonly #nowMs: () => number;
+
+  /** @param nowMs monotonic */
+  constructor(nowMs: () => number = () => performance.now()) {
+    this.#nowMs = nowMs;
+  }
+
+  get state(): CircuitState {
+    return this.#state;
+  }
+
+  /** Milliseconds until a request may try; 0: now. */
+  get waitMs(): number {
+    return this.#state === 'open' ? Math.max(0, this.#opensUntil - this.#nowMs()) : 0;
+  }
+
+  /** Asks to send a request. Who gets true reports what came of it, by one of the three functions below. */
+  admit(): boolean {
+    if (this.#state === 'closed') return true;
+    if (this.#state === 'half-open' || this.waitMs > 0) return false;
+    this.#state = 'half-open';
+    return true;
+  }
+
+  /** The next request may try, however short ago the last one failed. */
+  hurry(): void {
+    this.#opensUntil = 0;
+  }
+
+  /** The service answered, be it with a refusal. */
+  noteAnswer(): void {
+    this.#state = 'closed';
+    this.#failures = 0;
+    this.#coolDownMs = COOL_DOWN_MS;
+  }
+
+  /** The service answered that it failed. */
+  noteServerError(): void {
+    this.#failures += 1;
+    if (this.#state === 'half-open' || this.#failures >= FAILURES_MAX) this.noteSilence();
+  }
+
+  /** The service did not answer. */
+  noteSilence(): void {
+    // Of several requests under way when it fell silent, the first opens the circuit and the others change nothing.
+    if (this.#state === 'open') return;
+    if (this.#state === 'half-open') this.#coolDownMs = Math.min(2 * this.#coolDownMs, COOL_DOWN_MAX_MS);
+    this.#state = 'open';
+    this.#failures = 0;
+    this.#opensUntil = this.#nowMs() + this.#coolDownMs;
+  }
+
+  /** The request was given up by its caller: nothing is known of the service. */
+  noteNothing(): void {
+    if (this.#state !== 'half-open') return;
+    this.#state = 'open';
+  }
+}

@@ -1,0 +1,17 @@
+/**
+ * The environment variables of the client library. The only reader of `process.env` in an agent's process: the service's own are
+ * in `src/config.ts`. Any thread.
+ */
+
+export interface ClientEnvironment {
+  /** `SVC_API_KEY` */
+  apiKey: string | undefined;
+  /** `SVC_BASE_URL` */
+  baseUrl: string | undefined;
+}
+
+/** An empty variable is as good as none. */
+export function readEnvironment(): ClientEnvironment {
+  const { SVC_API_KEY, SVC_BASE_URL } = process.env;
+  return { apiKey: SVC_API_KEY || undefined, baseUrl: SVC_BASE_URL || undefined };
+}

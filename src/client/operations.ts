@@ -1,0 +1,99 @@
+/**
+ * The operations of document 2 as the client needs them: method, path, and whether the same request may be sent twice. What
+ * they take and give is typed from `src/contract`, whose schemas stay with the server: no validator is loaded into an agent.
+ * Any thread.
+ */
+import type { z } from 'zod';
+import type { Endpoint } from '../contract/endpoint.ts';
+import type { EVALUATE } from '../contract/evaluate.ts';
+import type { EXPERIMENTS } from '../contract/experiments.ts';
+import type { FINDINGS } from '../contract/findings.ts';
+import type { health } from '../contract/health.ts';
+import type { PATTERNS } from '../contract/patterns.ts';
+import type { PROFILES } from '../contract/profiles.ts';
+import type { RETRIEVE } from '../contract/retrieve.ts';
+import type { RUNS } from '../contract/runs.ts';
+import type { TRACES } from '../contract/traces.ts';
+
+/** What the client has to know of an operation. */
+export interface Operation {
+  method: 'GET' | 'POST' | 'DELETE';
+  path: string;
+  /** The same request sent again changes nothing and counts nothing: it is safe to repeat whatever happened to it. */
+  isRepeatable: boolean;
+}
+
+/** The declarations that the types of a call come from. */
+interface Declared {
+  health: typeof health;
+  retrievePatterns: (typeof RETRIEVE)['retrieve'];
+  importPatterns: (typeof PATTERNS)['importPatterns'];
+  startRun: (typeof RUNS)['startRun'];
+  logStep: (typeof RUNS)['logStep'];
+  finishRun: (typeof RUNS)['finishRun'];
+  evaluate: (typeof EVALUATE)['evaluate'];
+  submitTrace: (typeof TRACES)['submitTrace'];
+  readTrace: (typeof TRACES)['readTrace'];
+  putProfile: (typeof PROFILES)['putProfile'];
+  reportExperiment: (typeof EXPERIMENTS)['reportExperiment'];
+  storeFinding: (typeof FINDINGS)['store'];
+  listFindings: (typeof FINDINGS)['list'];
+  recallFindings: (typeof FINDINGS)['recall'];
+  invalidateFindings: (typeof FINDINGS)['invalidate'];
+  findingsCoverage: (typeof FINDINGS)['coverage'];
+  clearFindings: (typeof FINDINGS)['clear'];
+}
+
+export type OperationName = keyof Declared;
+
+function operation(method: Operation['method'], path: string, isRepeatable: boolean): Operation {
+  return { method, path, isRepeatable };
+}
+
+/** Held against the contract by a test. The live stream is no call: `understudy.live()` reads it. */
+export const OPERATIONS: Readonly<Record<OperationName, Operation>> = {
+  health: operation('GET', '/health', true),
+  // One that found something counts as an intervention, each time.
+  retrievePatterns: operation('POST', '/v1/traces/retrieve', false),
+  // A near-duplicate raises the support of the pattern that is there.
+  importPatterns: operation('POST', '/v1/patterns', false),
+  startRun: operation('POST', '/v1/monitor/runs', true),
+  logStep: operation('POST', '/v1/monitor/runs/{id}/steps', true),
+  finishRun: operation('POST', '/v1/monitor/runs/{id}/finish', true),
+  // Posted steps are counted each time, a run's own once a step.
+  evaluate: operation('POST', '/v1/monitors/evaluate', false),
+  submitTrace: operation('POST', '/v1/traces', true),
+  readTrace: operation('GET', '/v1/traces/{trace_id}', true),
+  putProfile: operation('POST', '/v1/monitor/profiles', true),
+  reportExperiment: operation('GET', '/v1/monitor/experiments/{experiment_id}/report', true),
+  storeFinding: operation('POST', '/v1/findings/{codebase_id}', true),
+  listFindings: operation('GET', '/v1/findings/{codebase_id}', true),
+  recallFindings: operation('POST', '/v1/findings/{codebase_id}/recall', true),
+  invalidateFindings: operation('POST', '/v1/findings/{codebase_id}/invalidate', true),
+  findingsCoverage: operation('POST', '/v1/findings/{codebase_id}/coverage', true),
+  clearFindings: operation('DELETE', '/v1/findings/{codebase_id}', true),
+};
+
+type InputOf<Schema> = Schema extends z.ZodType ? z.input<Schema> : never;
+
+/** Of a static key or a JWT; a customer's key has its own. */
+interface TenantNames {
+  org_id?: string;
+  project_id?: string;
+}
+
+/** What a call sends: the parts that the endpoint declares, in the words of the wire. */
+type RequestFor<E extends Endpoint> = (E['params'] extends z.ZodType
+  ? { params: InputOf<E['params']> }
+  : unknown) &
+  (E['query'] extends z.ZodType ? { query?: InputOf<E['query']> & TenantNames } : { query?: TenantNames }) &
+  (E['body'] extends z.ZodType ? { body: InputOf<E['body']> & TenantNames } : unknown);
+
+type BodyOf<Reply> = Reply extends { schema: infer Schema extends z.ZodType } ? z.output<Schema> : undefined;
+type SuccessOf<Replies> = BodyOf<Replies[keyof Replies & (200 | 201 | 202 | 204)]>;
+
+/** What an operation takes. */
+export type RequestOf<Name extends OperationName> = RequestFor<Declared[Name]>;
+
+/** What it gives. */
+export type AnswerOf<Name extends OperationName> = SuccessOf<Declared[Name]['replies']>;

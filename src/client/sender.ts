@@ -1,0 +1,324 @@
+/**
+ * Takes what runs have for the service to it, in the background: each run's events in order, several runs at once, bounded in
+ * number and bytes. The agent's own calls only put something into a lane; they wait for nothing and throw nothing. What cannot
+ * be sent is dropped, counted and told once. Any thread.
+ */
+import { AsyncResource } from 'node:async_hooks';
+import { backOffMs, type Caller } from './api-client.ts';
+import { ApiError, CircuitOpenError, ConnectionError, TimeoutError, type UnderstudyError } from './errors.ts';
+import { holdForExit } from './exit-flush.ts';
+import type { LaneEvent, RunLane, StepBody } from './run-lane.ts';
+
+/** Runs that have something to send at once; the steps of one more are dropped. */
+const LANES_MAX = 1_000;
+/** Runs whose events are under way at once. */
+const LANES_BUSY_MAX = 4;
+/** Steps that come within this time are looked at together. */
+const LINGER_MS = 5;
+/** Attempts at an event that the service fails at, before it is dropped. */
+const ATTEMPTS = 5;
+/** How soon it is looked again whether somebody else's probe has closed the circuit. */
+const PROBE_WAIT_MS = 100;
+
+/** Why something was dropped. */
+export type DropCause = 'queue_full' | 'refused' | 'failed' | 'unauthorized' | 'closed';
+
+export interface SenderBounds {
+  maxQueuedSteps: number;
+  maxQueuedBytes: number;
+}
+
+export class Sender {
+  readonly #caller: Caller;
+  readonly #bounds: SenderBounds;
+  readonly #warn: (cause: string, message: string) => void;
+  /** Lanes with something to send, in the order of their turn. */
+  readonly #ready = new Set<RunLane>();
+  readonly #busy = new Set<RunLane>();
+  readonly #waiters = new Set<Waiter>();
+  readonly #timeoutMs: number;
+  /** The agent's own asynchronous context stays out of what is sent. */
+  readonly #context = new AsyncResource('UnderstudySender');
+  #queuedSteps = 0;
+  #queuedBytes = 0;
+  #sentSteps = 0;
+  #droppedSteps = 0;
+  #timer: NodeJS.Timeout | null = null;
+  /** Monotonic, ms: nothing is sent before. */
+  #notBefore = 0;
+  #stoppedBy: DropCause | null = null;
+  #release: (() => void) | null = null;
+
+  /** @param warn is told once a cause */
+  constructor(
+    caller: Caller,
+    timeoutMs: number,
+    bounds: SenderBounds,
+    warn: (cause: string, message: string) => void,
+  ) {
+    this.#caller = caller;
+    this.#timeoutMs = timeoutMs;
+    this.#bounds = bounds;
+    this.#warn = warn;
+  }
+
+  get counts(): { queued: number; queuedBytes: number; sent: number; dropped: number } {
+    return {
+      queued: this.#queuedSteps,
+      queuedBytes: this.#queuedBytes,
+      sent: this.#sentSteps,
+      dropped: this.#droppedSteps,
+    };
+  }
+
+  /** Begins to send a run. */
+  open(lane: RunLane): void {
+    if (this.#isStopped || this.#ready.size >= LANES_MAX) return this.#lose(lane, this.#stoppedBy ?? 'queue_full');
+    this.#enqueue(lane);
+  }
+
+  /** @param bytes that the step takes in memory, about */
+  push(lane: RunLane, body: StepBody, bytes: number): void {
+    const isRoom =
+      this.#queuedSteps < this.#bounds.maxQueuedSteps &&
+      this.#queuedBytes + bytes <= this.#bounds.maxQueuedBytes;
+    if (!isRoom || this.#isStopped || lane.isLost || !lane.push(body, bytes)) {
+      return this.#drop(1, this.#stoppedBy ?? (lane.isLost ? 'refused' : 'queue_full'));
+    }
+    this.#queuedSteps += 1;
+    this.#queuedBytes += bytes;
+    this.#enqueue(lane);
+  }
+
+  end(lane: RunLane, outcome: string): void {
+    if (this.#isStopped || lane.isLost) return;
+    lane.end(outcome);
+    this.#enqueue(lane);
+  }
+
+  /** Counts steps that never came into a lane. */
+  drop(steps: number, cause: DropCause): void {
+    this.#drop(steps, cause);
+  }
+
+  /**
+   * Waits until what is queued now is sent or dropped.
+   * @returns false when the time was over first, or the service does not answer
+   */
+  flush(timeoutMs: number): Promise<boolean> {
+    if (this.#ready.size === 0) return Promise.resolve(true);
+    const marks = new Map([...this.#ready].map((lane) => [lane, lane.accepted]));
+    return new Promise((resolve) => {
+      const done = (isDone: boolean) => {
+        clearTimeout(timer);
+        this.#waiters.delete(waiter);
+        resolve(isDone);
+      };
+      const waiter: Waiter = { marks, done };
+      // Holds the process, which its connections do not.
+      const timer = setTimeout(done, timeoutMs, false);
+      this.#waiters.add(waiter);
+      this.#caller.circuit.hurry();
+      if (this.#caller.circuit.state !== 'closed') this.#notBefore = 0;
+      this.#wake(0);
+    });
+  }
+
+  /** Sends nothing more, and drops what waits. */
+  stop(): void {
+    if (!this.#isStopped) this.#halt('closed');
+  }
+
+  get #isStopped(): boolean {
+    return this.#stoppedBy !== null;
+  }
+
+  #enqueue(lane: RunLane): void {
+    this.#ready.add(lane);
+    this.#release ??= holdForExit((timeoutMs) => this.flush(timeoutMs).then(() => this.stop()));
+    if (this.#timer === null && this.#busy.size === 0) this.#wake(LINGER_MS);
+  }
+
+  /** @param waitMs 0: as soon as the agent lets go of the thread */
+  #wake(waitMs: number): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = this.#context.runInAsyncScope(setTimeout, null, () => {
+      this.#timer = null;
+      this.#pump();
+    }, waitMs) as unknown as NodeJS.Timeout;
+    this.#timer.unref();
+  }
+
+  #pump(): void {
+    const waitMs = Math.max(this.#notBefore - performance.now(), this.#caller.circuit.waitMs);
+    const isProbed = this.#caller.circuit.state === 'half-open';
+    for (const lane of this.#ready) {
+      if (waitMs > 0 || isProbed || this.#busy.size >= LANES_BUSY_MAX) break;
+      if (this.#busy.has(lane)) continue;
+      this.#busy.add(lane);
+      this.#drain(lane).finally(() => {
+        this.#busy.delete(lane);
+        if (!this.#isStopped && this.#ready.size > 0) this.#pump();
+      });
+      if (this.#caller.circuit.state !== 'closed') break;
+    }
+    if (this.#busy.size === 0 && this.#ready.size > 0) this.#wake(isProbed ? PROBE_WAIT_MS : waitMs);
+  }
+
+  /** Sends a lane's events until it is empty or the service wants a pause. Never rejects. */
+  async #drain(lane: RunLane): Promise<void> {
+    for (let event = lane.next(); event !== null; event = lane.next()) {
+      if (!(await this.#send(lane, event)) || this.#isStopped) return;
+    }
+    this.#ready.delete(lane);
+    this.#answerWaiters();
+    if (this.#ready.size === 0) this.#letExit();
+  }
+
+  /** @returns false: the event did not get through, and its lane has another turn after a pause */
+  async #send(lane: RunLane, event: LaneEvent): Promise<boolean> {
+    try {
+      const hasFired = await this.#post(lane, event);
+      if (lane.isLost) return true;
+      this.#settle(lane, event);
+      if (event.kind === 'step') this.#sentSteps += 1;
+      if (hasFired && lane.isAdvised) await this.#evaluate(lane);
+      return true;
+    } catch (thrown) {
+      return lane.isLost || this.#judge(lane, event, thrown);
+    }
+  }
+
+  /** @returns whether a monitor fired */
+  async #post(lane: RunLane, event: LaneEvent): Promise<boolean> {
+    const manner = { isBackground: true, attempts: 1, timeoutMs: this.#timeoutMs };
+    const params = { id: lane.runId };
+    switch (event.kind) {
+      case 'run_start':
+        await this.#caller.call('startRun', { body: event.body }, manner);
+        return false;
+      case 'run_finish':
+        await this.#caller.call('finishRun', { params, body: { outcome: event.outcome } }, manner);
+        return false;
+      case 'step': {
+        const { fired } = await this.#caller.call('logStep', { params, body: event.body }, manner);
+        return Array.isArray(fired) && fired.length > 0;
+      }
+    }
+  }
+
+  /** Asks what the agent should be told; of the same step the service says the same again. */
+  async #evaluate(lane: RunLane): Promise<void> {
+    const manner = { isBackground: true, timeoutMs: this.#timeoutMs };
+    const evaluation = await this.#caller
+      .call('evaluate', { body: { run_id: lane.runId } }, manner)
+      .catch(() => null);
+    if (evaluation?.inject === true) lane.advise(evaluation);
+  }
+
+  /** What is to be done about an event that did not get through. @returns as #send */
+  #judge(lane: RunLane, event: LaneEvent, thrown: unknown): boolean {
+    if (thrown instanceof ApiError && thrown.status < 500) {
+      if (thrown.status === 429) return this.#pause(backOffMs(1, thrown));
+      return this.#acceptRefusal(lane, event, thrown);
+    }
+    const isSilent =
+      thrown instanceof TimeoutError ||
+      thrown instanceof CircuitOpenError ||
+      (thrown instanceof ConnectionError && thrown.unsent);
+    if (isSilent) {
+      // Nobody is there: who waits for a flush need not wait until the service is back.
+      for (const waiter of [...this.#waiters]) waiter.done(false);
+      return this.#pause(0);
+    }
+    // The event may be to blame: it is tried some times.
+    const attempt = lane.noteAttempt();
+    if (attempt < ATTEMPTS) return this.#pause(backOffMs(attempt, thrown as UnderstudyError));
+    this.#giveUp(lane, event, 'failed', thrown);
+    return true;
+  }
+
+  /** The service has looked at the event and does not want it. @returns as #send */
+  #acceptRefusal(lane: RunLane, event: LaneEvent, refused: ApiError): boolean {
+    if (refused.status === 401 || refused.status === 403) {
+      const reason = `HTTP ${refused.status}: ${refused.message}`;
+      this.#warn('unauthorized', `The service refuses the key (${reason}); nothing more is sent`);
+      this.#halt('unauthorized');
+    } else if (refused.status === 404 && event.kind !== 'run_start' && lane.restart()) {
+      // It has forgotten the run: it was started anew over another folder, say.
+    } else {
+      this.#giveUp(lane, event, 'refused', refused);
+    }
+    return true;
+  }
+
+  /** @returns false */
+  #pause(ms: number): boolean {
+    this.#notBefore = Math.max(this.#notBefore, performance.now() + ms);
+    return false;
+  }
+
+  /** Drops an event; without its start or with a run that is not there, the whole lane. */
+  #giveUp(lane: RunLane, event: LaneEvent, cause: DropCause, thrown: unknown): void {
+    const words = thrown instanceof Error ? thrown.message : String(thrown);
+    this.#warn(cause, `The service did not take a ${event.kind} of run ${lane.runId}: ${words}`);
+    const isRunAtFault = thrown instanceof ApiError && (thrown.status === 404 || thrown.status === 409);
+    if (event.kind === 'run_start' || isRunAtFault) return this.#lose(lane, cause);
+    this.#settle(lane, event);
+    if (event.kind === 'step') this.#drop(1, cause);
+  }
+
+  #settle(lane: RunLane, event: LaneEvent): void {
+    lane.settle(event);
+    if (event.kind === 'step') {
+      this.#queuedSteps -= 1;
+      this.#queuedBytes -= event.bytes;
+    }
+    if (this.#waiters.size > 0) this.#answerWaiters();
+  }
+
+  #lose(lane: RunLane, cause: DropCause): void {
+    const { steps, bytes } = lane.lose();
+    this.#queuedSteps -= steps;
+    this.#queuedBytes -= bytes;
+    this.#ready.delete(lane);
+    if (steps > 0) this.#drop(steps, cause);
+    this.#answerWaiters();
+    if (this.#ready.size === 0) this.#letExit();
+  }
+
+  #drop(steps: number, cause: DropCause): void {
+    this.#droppedSteps += steps;
+    if (cause !== 'queue_full') return;
+    const { maxQueuedSteps } = this.#bounds;
+    const words = `The service does not keep up: steps are dropped while ${maxQueuedSteps} or their bytes wait`;
+    this.#warn(cause, `${words} (stats() counts them)`);
+  }
+
+  #halt(cause: DropCause): void {
+    this.#stoppedBy = cause;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    for (const lane of [...this.#ready]) this.#lose(lane, cause);
+    for (const waiter of [...this.#waiters]) waiter.done(false);
+  }
+
+  #answerWaiters(): void {
+    for (const waiter of [...this.#waiters]) {
+      for (const [lane, mark] of waiter.marks) if (lane.settled >= mark) waiter.marks.delete(lane);
+      if (waiter.marks.size === 0) waiter.done(true);
+    }
+  }
+
+  #letExit(): void {
+    this.#release?.();
+    this.#release = null;
+  }
+}
+
+/** Somebody who waits for a flush. */
+interface Waiter {
+  /** Lanes, and how far each must have come. */
+  marks: Map<RunLane, number>;
+  done(isDone: boolean): void;
+}

@@ -1,0 +1,153 @@
+/**
+ * One HTTP request to the service and its whole answer, over node:http with connections of its own: no agent's `fetch`, and
+ * nothing that was hung into it, is in the way. Any thread.
+ */
+import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http';
+import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
+import { urlToHttpOptions } from 'node:url';
+import { ConnectionError, TimeoutError, UnexpectedAnswerError } from './errors.ts';
+
+/** Longest answer that is read; the longest that the service gives are pages of findings. */
+const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
+/** Connections at once; further requests wait for one, within their time. */
+const CONNECTIONS_MAX = 16;
+/** Sooner than the service ends an idle connection (10 s), so that no request meets its end. */
+const IDLE_CONNECTION_MS = 5_000;
+
+export interface Request {
+  method: string;
+  /** Path and query, as they go over the wire. */
+  target: string;
+  /** JSON. */
+  body: string | undefined;
+  timeoutMs: number;
+  /** The process may end while this is under way. */
+  isBackground: boolean;
+  /** Gives the request up. */
+  signal?: AbortSignal | undefined;
+}
+
+export interface Answer {
+  status: number;
+  body: string;
+  /** Seconds; null: it does not say. */
+  retryAfter: number | null;
+  requestId: string | null;
+}
+
+export class Transport {
+  readonly #base: URL;
+  readonly #headers: Record<string, string>;
+  readonly #request: typeof requestHttp;
+  readonly #agent: HttpAgent;
+
+  /** @param headers of every request; they hold the key */
+  constructor(base: URL, headers: Record<string, string>) {
+    this.#base = base;
+    this.#headers = headers;
+    const isHttps = base.protocol === 'https:';
+    this.#request = isHttps ? requestHttps : requestHttp;
+    const options = { keepAlive: true, maxSockets: CONNECTIONS_MAX, timeout: IDLE_CONNECTION_MS };
+    this.#agent = isHttps ? new HttpsAgent(options) : new HttpAgent(options);
+  }
+
+  /**
+   * @throws ConnectionError, TimeoutError, UnexpectedAnswerError for an answer without end, and the signal's reason.
+   *   Every answer is returned, whatever its status; redirects are not followed
+   */
+  send(request: Request): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      const { method, target, body, timeoutMs, isBackground, signal } = request;
+      // The target goes as it is: a URL would take a name like `..` for a folder above.
+      const outgoing = this.#request({
+        ...urlToHttpOptions(this.#base),
+        path: target,
+        method,
+        agent: this.#agent,
+        headers: {
+          ...this.#headers,
+          ...(body === undefined
+            ? {}
+            : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
+        },
+      });
+      let isConnected = false;
+      const timer = setTimeout(() => {
+        outgoing.destroy(new TimeoutError(`No answer within ${timeoutMs} ms`));
+      }, timeoutMs);
+      if (isBackground) timer.unref();
+      const giveUp = () => outgoing.destroy(asError(signal!.reason));
+      const end = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', giveUp);
+      };
+      const fail = (thrown: Error) => {
+        end();
+        outgoing.destroy();
+        if (thrown instanceof TimeoutError || thrown instanceof UnexpectedAnswerError) return reject(thrown);
+        if (signal?.aborted) return reject(signal.reason);
+        const words = `Cannot reach ${this.#base.origin}: ${describe(thrown)}`;
+        reject(new ConnectionError(words, !isConnected, { cause: thrown }));
+      };
+      outgoing.on('socket', (socket) => {
+        if (isBackground) socket.unref();
+        else socket.ref();
+        if (socket.connecting) socket.once('connect', () => (isConnected = true));
+        else isConnected = true;
+      });
+      outgoing.on('error', fail);
+      outgoing.on('response', (incoming) => {
+        readText(incoming).then((text) => {
+          end();
+          resolve(toAnswer(incoming, text));
+        }, fail);
+      });
+      if (signal?.aborted) return giveUp();
+      signal?.addEventListener('abort', giveUp, { once: true });
+      outgoing.end(body);
+    });
+  }
+
+  /** Ends the connections that are idle and refuses nothing: a later request opens one again. */
+  close(): void {
+    this.#agent.destroy();
+  }
+}
+
+function toAnswer(incoming: IncomingMessage, body: string): Answer {
+  const { 'retry-after': retryAfter, 'x-request-id': requestId } = incoming.headers;
+  const seconds = retryAfter === undefined || retryAfter.trim() === '' ? Number.NaN : Number(retryAfter);
+  return {
+    status: incoming.statusCode!,
+    body,
+    retryAfter: Number.isFinite(seconds) && seconds >= 0 ? seconds : null,
+    requestId: typeof requestId === 'string' ? requestId : null,
+  };
+}
+
+function readText(incoming: IncomingMessage): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const parts: Buffer[] = [];
+    let bytes = 0;
+    incoming.on('data', (part: Buffer) => {
+      bytes += part.length;
+      parts.push(part);
+      if (bytes > ANSWER_BYTES_MAX) {
+        incoming.destroy(new UnexpectedAnswerError(`The answer is longer than ${ANSWER_BYTES_MAX} bytes`));
+      }
+    });
+    incoming.on('end', () => resolve(Buffer.concat(parts).toString()));
+    incoming.on('error', reject);
+    incoming.on('aborted', () => reject(new Error('the connection broke within the answer')));
+  });
+}
+
+/** An `AggregateError` of several addresses has no words of its own. */
+function describe(thrown: Error): string {
+  const { code } = thrown as NodeJS.ErrnoException;
+  return thrown.message || code || thrown.name;
+}
+
+function asError(reason: unknown): Error {
+  return reason instanceof Error ? reason : new Error(String(reason));
+}
