@@ -61,6 +61,8 @@ export interface CallManner extends CallOptions {
   isBackground?: boolean;
   /** Requests at most; 1: nothing is repeated. Default 3. */
   attempts?: number;
+  /** Goes before what holds for the operation. */
+  isRepeatable?: boolean;
 }
 
 const ATTEMPTS = 3;
@@ -104,6 +106,7 @@ export class Caller {
     const { timeoutMs = this.#settings.timeoutMs, attempts = ATTEMPTS } = manner;
     const deadline = performance.now() + timeoutMs;
     const operation = OPERATIONS[name];
+    const isRepeatable = manner.isRepeatable ?? operation.isRepeatable;
     const { target, body } = this.#render(operation.path, operation.method, request as AnyRequest);
     for (let attempt = 1; ; attempt += 1) {
       const leftMs = Math.max(1, Math.ceil(deadline - performance.now()));
@@ -112,7 +115,7 @@ export class Caller {
         return readAnswer(answer) as AnswerOf<Name>;
       } catch (thrown) {
         this.counts.failed += 1;
-        if (attempt >= attempts || !mayRepeat(thrown, operation.isRepeatable)) throw thrown;
+        if (attempt >= attempts || !mayRepeat(thrown, isRepeatable)) throw thrown;
         const waitMs = backOffMs(attempt, thrown as UnderstudyError);
         // What would come too late is not waited for.
         if (performance.now() + waitMs >= deadline) throw thrown;
@@ -157,7 +160,9 @@ export class Caller {
   #render(path: string, method: string, request: AnyRequest): { target: string; body: string | undefined } {
     const { orgId, projectId } = this.#settings;
     const tenant = { org_id: orgId, project_id: projectId };
-    const filled = path.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(String(request.params?.[name])));
+    const filled = path.replaceAll(/\{(\w+)\}/g, (_, name) =>
+      encodeURIComponent(String(request.params?.[name])),
+    );
     const isInBody = method === 'POST';
     const query = isInBody ? request.query : { ...tenant, ...request.query };
     const given = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== null);

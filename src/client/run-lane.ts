@@ -34,7 +34,11 @@ export class RunLane {
   /** The service had forgotten the run once. */
   #isRestarted = false;
 
-  constructor(start: RunStartBody, capacity: number, onIntervention: ((evaluation: Evaluation) => void) | null) {
+  constructor(
+    start: RunStartBody,
+    capacity: number,
+    onIntervention: ((evaluation: Evaluation) => void) | null,
+  ) {
     this.start = start;
     this.isAdvised = onIntervention !== null;
     this.#onIntervention = onIntervention ?? (() => {});

@@ -73,7 +73,8 @@ export class Sender {
 
   /** Begins to send a run. */
   open(lane: RunLane): void {
-    if (this.#isStopped || this.#ready.size >= LANES_MAX) return this.#lose(lane, this.#stoppedBy ?? 'queue_full');
+    if (this.#isStopped || this.#ready.size >= LANES_MAX)
+      return this.#lose(lane, this.#stoppedBy ?? 'queue_full');
     this.#enqueue(lane);
   }
 
@@ -133,19 +134,30 @@ export class Sender {
     return this.#stoppedBy !== null;
   }
 
+  /** What does not get through now never will: the process has nothing else to do. */
+  async #flushAtExit(timeoutMs: number): Promise<void> {
+    this.#release = null;
+    if (!(await this.flush(timeoutMs))) this.stop();
+  }
+
   #enqueue(lane: RunLane): void {
     this.#ready.add(lane);
-    this.#release ??= holdForExit((timeoutMs) => this.flush(timeoutMs).then(() => this.stop()));
+    this.#release ??= holdForExit((timeoutMs) => this.#flushAtExit(timeoutMs));
     if (this.#timer === null && this.#busy.size === 0) this.#wake(LINGER_MS);
   }
 
   /** @param waitMs 0: as soon as the agent lets go of the thread */
   #wake(waitMs: number): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = this.#context.runInAsyncScope(setTimeout, null, () => {
-      this.#timer = null;
-      this.#pump();
-    }, waitMs) as unknown as NodeJS.Timeout;
+    this.#timer = this.#context.runInAsyncScope(
+      setTimeout,
+      null,
+      () => {
+        this.#timer = null;
+        this.#pump();
+      },
+      waitMs,
+    ) as unknown as NodeJS.Timeout;
     this.#timer.unref();
   }
 
@@ -201,7 +213,8 @@ export class Sender {
         await this.#caller.call('finishRun', { params, body: { outcome: event.outcome } }, manner);
         return false;
       case 'step': {
-        const { fired } = await this.#caller.call('logStep', { params, body: event.body }, manner);
+        const body = toWellFormed(event.body);
+        const { fired } = await this.#caller.call('logStep', { params, body }, manner);
         return Array.isArray(fired) && fired.length > 0;
       }
     }
@@ -209,7 +222,7 @@ export class Sender {
 
   /** Asks what the agent should be told; of the same step the service says the same again. */
   async #evaluate(lane: RunLane): Promise<void> {
-    const manner = { isBackground: true, timeoutMs: this.#timeoutMs };
+    const manner = { isBackground: true, isRepeatable: true, timeoutMs: this.#timeoutMs };
     const evaluation = await this.#caller
       .call('evaluate', { body: { run_id: lane.runId } }, manner)
       .catch(() => null);
@@ -314,6 +327,18 @@ export class Sender {
     this.#release?.();
     this.#release = null;
   }
+}
+
+/** Half characters, as of an output that was cut, are no Unicode: the service would refuse the step. */
+function toWellFormed(body: StepBody): StepBody {
+  const { action = '', action_input = '', thought = '', observation = '' } = body;
+  return {
+    ...body,
+    action: action.toWellFormed(),
+    action_input: action_input.toWellFormed(),
+    thought: thought.toWellFormed(),
+    observation: observation.toWellFormed(),
+  };
 }
 
 /** Somebody who waits for a flush. */

@@ -35,6 +35,7 @@ export const evaluation = z
     inject: z.boolean(),
     intervention_text: z.string(),
     failure_type: z.enum(['', ...MONITOR_NAMES]),
+    level: z.enum(['', 'nudge', 'stop']).describe('nudge: change course; stop: the nudge did not help'),
     fired: z.array(z.enum(MONITOR_NAMES)),
     scores: scoresSchema,
     composite: z.number().min(0).max(1),

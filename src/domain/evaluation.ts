@@ -3,7 +3,7 @@
  * the text to inject when the agent should be told to change course. Pure; any thread.
  */
 import { digestStep, type MonitorStep, type TaskContext } from './monitors/digest.ts';
-import type { Intervention } from './monitors/intervention.ts';
+import type { Intervention, InterventionLevel } from './monitors/intervention.ts';
 import { advanceMonitors, initialMonitors, type StepOutcome } from './monitors/monitors.ts';
 import { MONITOR_NAMES, type MonitorName, type MonitorScores } from './monitors/names.ts';
 import type { MonitorProfile } from './monitors/profiles.ts';
@@ -16,6 +16,8 @@ export interface Evaluation {
   intervention_text: string;
   /** '' unless `inject`. */
   failure_type: MonitorName | '';
+  /** Whether it is the first word or the last; '' unless `inject`. */
+  level: InterventionLevel | '';
   fired: readonly MonitorName[];
   scores: MonitorScores;
   /** The weighted mean of the scores. */
@@ -46,6 +48,7 @@ export function toEvaluation(outcome: StepOutcome, due: Intervention | null): Ev
     inject: due !== null,
     intervention_text: due?.text ?? '',
     failure_type: due?.failure_type ?? '',
+    level: due?.level ?? '',
     fired: outcome.fired,
     scores: outcome.scores,
     composite: outcome.total_score,

@@ -432,6 +432,7 @@ describe('the evaluation of a run', () => {
       inject: false,
       intervention_text: '',
       failure_type: '',
+      level: '',
       fired: [],
       composite: 0,
     });

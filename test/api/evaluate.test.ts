@@ -45,12 +45,15 @@ describe('evaluation', () => {
       'inject',
       'intervention_text',
       'failure_type',
+      'level',
       'fired',
       'scores',
       'composite',
     ]);
     expect(body.inject).toBe(true);
     expect(['infinite_loop', 'semantic_loop']).toContain(body.failure_type);
+    // The nudge at the third call was not followed.
+    expect(body.level).toBe('stop');
     expect(body.fired).toContain(body.failure_type);
     expect(body.intervention_text).toContain('search');
     expect(body.intervention_text.length).toBeLessThanOrEqual(1_200);

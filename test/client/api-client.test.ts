@@ -1,80 +1,166 @@
-/** The typed client against the real server. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ApiError, createClient } from '../../src/client/api-client.ts';
-import { loadConfig, raiseParserHeadLimit } from '../../src/config.ts';
-import { health, metrics } from '../../src/contract/health.ts';
+/** The operations of document 2 as functions, against the contract and the real server. */
+import { createServer, type RequestListener, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { backOffMs } from '../../src/client/api-client.ts';
+import { OPERATIONS } from '../../src/client/operations.ts';
+import {
+  type ApiError,
+  AuthenticationError,
+  ConnectionError,
+  NotFoundError,
+  RateLimitError,
+  Understudy,
+  type UnderstudyOptions,
+  UnexpectedAnswerError,
+  ValidationError,
+} from '../../src/client/understudy.ts';
+import { EVALUATE } from '../../src/contract/evaluate.ts';
+import { EXPERIMENTS } from '../../src/contract/experiments.ts';
+import { FINDINGS } from '../../src/contract/findings.ts';
+import { health } from '../../src/contract/health.ts';
+import { PATTERNS } from '../../src/contract/patterns.ts';
+import { PROFILES } from '../../src/contract/profiles.ts';
+import { RETRIEVE } from '../../src/contract/retrieve.ts';
 import { RUNS } from '../../src/contract/runs.ts';
-import type { RunningUnderstudy } from '../../src/main.ts';
+import { TRACES } from '../../src/contract/traces.ts';
+import { CLIENT_KEY, ClientService } from '../fixtures/client-service.ts';
 
-let folder: string;
-let running: RunningUnderstudy;
-const api_key = 'a-static-key';
+const TABLES = [{ health }, RETRIEVE, PATTERNS, RUNS, EVALUATE, TRACES, PROFILES, EXPERIMENTS, FINDINGS];
+
+let service: ClientService;
+const servers: Server[] = [];
+const clients: Understudy[] = [];
 
 beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'understudy-client-'));
-  raiseParserHeadLimit();
-  const { startUnderstudy } = await import('../../src/main.ts');
-  const env = { DATA_DIR: folder, PORT: '0', SVC_KEYS: api_key, LOG_LEVEL: 'silent' };
-  running = await startUnderstudy(loadConfig({ listener: 'api' }, env), { api: true, gateway: false });
+  service = await ClientService.start();
 });
-afterAll(async () => {
-  await running.stop();
-  rmSync(folder, { recursive: true, force: true });
+afterEach(async () => {
+  for (const client of clients.splice(0)) await client.close();
+  for (const server of servers.splice(0)) {
+    server.closeAllConnections();
+    server.close();
+  }
 });
+afterAll(() => service.stop());
 
-describe('a client made from a table', () => {
-  it('calls what the table declares, and gives what the schemas say', async () => {
-    const base_url = running.api_url!;
-    expect(await createClient({ base_url: `${base_url}/` }, { health }).health()).toMatchObject({
-      status: 'ok',
-    });
-    const runs = createClient({ base_url, api_key }, RUNS);
+function connect(baseUrl: string, options: UnderstudyOptions = {}): Understudy {
+  const client = new Understudy({ apiKey: CLIENT_KEY, baseUrl, ...options });
+  clients.push(client);
+  return client;
+}
+
+/** A server that answers what the test says. @returns its address */
+async function serve(listener: RequestListener): Promise<string> {
+  const server = createServer(listener);
+  servers.push(server);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+describe('the operations', () => {
+  it('are those of the contract', () => {
+    const declared = TABLES.flatMap((table) => Object.values(table)).map(
+      ({ method, path }) => `${method} ${path}`,
+    );
+    const known = Object.values(OPERATIONS).map(({ method, path }) => `${method} ${path}`);
+    expect(known.sort()).toEqual(declared.sort());
+  });
+
+  it('work one after the other, typed', async () => {
+    const { api } = connect(`${service.url}/`);
+    expect((await api.health()).status).toBe('ok');
     const run_id = 'a/run with ünicode?';
-    const started = await runs.startRun({ body: { run_id, task: 'try the client', org_id: 'acme' } });
+    const started = await api.startRun({ body: { run_id, task: 'try the client', org_id: 'acme' } });
     expect(started).toEqual({ run_id, status: 'running', started_at: expect.any(String) });
-    const bundle = await runs.logStep({
-      params: { id: run_id },
-      body: { step_index: 0, action: 'look', org_id: 'acme' },
-    });
+    const step = { step_index: 0, action: 'look', org_id: 'acme' };
+    const bundle = await api.logStep({ params: { id: run_id }, body: step });
     const fired: readonly string[] = bundle.fired;
     expect(fired).toEqual([]);
-    const text = await createClient({ base_url }, { metrics }).metrics();
-    expect(await text.text()).toContain(
-      'understudy_http_requests_total{route="health",method="GET",status="200"} 1',
-    );
-  });
-
-  it('throws what went wrong', async () => {
-    const base_url = running.api_url!;
-    const strangers = createClient({ base_url, api_key: 'unknown' }, RUNS);
-    await expect(strangers.startRun({ body: { run_id: 'r' } })).rejects.toMatchObject({
-      name: 'ApiError',
-      status: 401,
-      retryable: false,
-      request_id: expect.any(String),
+    expect(await api.evaluate({ body: { run_id, org_id: 'acme' } })).toMatchObject({
+      inject: false,
+      level: '',
     });
-    const runs = createClient({ base_url, api_key }, RUNS);
-    const bad = await runs.startRun({ body: { run_id: '' } }).catch((thrown: unknown) => thrown);
-    expect(bad).toBeInstanceOf(ApiError);
+    const body = { outcome: 'success', org_id: 'acme' };
+    expect((await api.finishRun({ params: { id: run_id }, body })).steps).toBe(1);
+    const profile = { name: 'calm', weights: { semantic_loop: 1 } };
+    expect((await api.putProfile({ body: profile })).name).toBe('calm');
+    const patterns = [{ situation: 'the parser fails', dead_ends: '', unlock: 'parse as UTC' }];
+    expect((await api.importPatterns({ body: { tier: 'e2', patterns } })).created).toBe(1);
+    const trace = { trace_id: 't1', outcome: 'success', steps: [{ action: 'look' }] };
+    expect(await api.submitTrace({ body: trace })).toMatchObject({ trace_id: 't1', status: 'accepted' });
+    expect((await api.readTrace({ params: { trace_id: 't1' } })).status).toBe('done');
+    const report = await api.reportExperiment({
+      params: { experiment_id: 'e' },
+      query: { expected_on_share: 0.3 },
+    });
+    expect(report.srm.expected_on).toBe(0.3);
+  });
+});
+
+describe('what goes wrong', () => {
+  it('is told by class, status and field', async () => {
+    await expect(
+      connect(service.url, { apiKey: 'unknown' }).api.startRun({ body: { run_id: 'r' } }),
+    ).rejects.toThrow(AuthenticationError);
+    const { api } = connect(service.url);
+    const bad: ApiError = await api.startRun({ body: { run_id: '' } }).catch((thrown) => thrown);
+    expect(bad).toBeInstanceOf(ValidationError);
     expect(bad).toMatchObject({
+      name: 'ValidationError',
       status: 422,
+      retryable: false,
       violations: [{ type: 'string_too_short', loc: ['body', 'run_id'] }],
+      requestId: expect.any(String),
     });
-    await expect(runs.logStep({ params: { id: 'none' }, body: { step_index: 0 } })).rejects.toMatchObject({
-      status: 404,
-    });
-    await expect(createClient({ base_url: 'http://127.0.0.1:1' }, { health }).health()).rejects.toThrow();
+    const nowhere = api.logStep({ params: { id: 'none' }, body: { step_index: 0 } });
+    await expect(nowhere).rejects.toBeInstanceOf(NotFoundError);
+    await expect(connect('http://127.0.0.1:1').api.health()).rejects.toBeInstanceOf(ConnectionError);
   });
 
-  it('survives an answer that is none of the API’s', async () => {
-    const proxy = async () => new Response('<h1>Bad Gateway</h1>', { status: 502 });
-    const { health: call } = createClient({ base_url: 'http://a', fetch: proxy as typeof fetch }, { health });
-    await expect(call()).rejects.toMatchObject({ status: 502, message: 'HTTP 502', retryable: true });
-    const odd = async () => new Response('{"status":"odd"}', { status: 200 });
-    const { health: other } = createClient({ base_url: 'http://a', fetch: odd as typeof fetch }, { health });
-    await expect(other()).rejects.toMatchObject({ name: 'ZodError' });
+  it('may be an answer that is none of the API’s', async () => {
+    const proxy = await serve((_, response) => response.writeHead(404).end('<h1>Not here</h1>'));
+    await expect(connect(proxy).api.health()).rejects.toMatchObject({ status: 404, message: 'HTTP 404' });
+    const page = await serve((_, response) => response.end('<h1>Welcome</h1>'));
+    await expect(connect(page).api.health()).rejects.toBeInstanceOf(UnexpectedAnswerError);
+    const elsewhere = await serve((_, response) => response.writeHead(302, { location: service.url }).end());
+    await expect(connect(elsewhere).api.health()).rejects.toMatchObject({ status: 302 });
+  });
+
+  it('is tried again where that repeats nothing, and no sooner than the service says', async () => {
+    let asked = 0;
+    const url = await serve((request, response) => {
+      asked += 1;
+      request.resume().on('end', () => {
+        if (asked === 1) response.writeHead(503).end();
+        else if (asked === 2) response.writeHead(429, { 'retry-after': '1' }).end();
+        else response.end('{"status":"ok","version":"0"}');
+      });
+    });
+    const client = connect(url);
+    await client.api.health();
+    expect(client.stats().requests).toEqual({ sent: 3, repeated: 2, failed: 2 });
+    const limited = new RateLimitError(429, { detail: '', retryAfter: 7, requestId: null });
+    expect(backOffMs(1, limited)).toBe(7_000);
+  });
+
+  it('is not tried again where that could count twice', async () => {
+    let asked = 0;
+    const url = await serve((request, response) => {
+      asked += 1;
+      request.resume().on('end', () => response.writeHead(500).end());
+    });
+    const { api } = connect(url);
+    await expect(api.retrievePatterns({ body: { context: 'c' } })).rejects.toMatchObject({ status: 500 });
+    expect(asked).toBe(1);
+  });
+
+  it('ends with the caller’s own signal', async () => {
+    const url = await serve((request) => request.resume());
+    const abort = new AbortController();
+    const { api } = connect(url);
+    const call = api.health(undefined, { signal: abort.signal });
+    abort.abort(new Error('enough'));
+    await expect(call).rejects.toThrow('enough');
   });
 });

@@ -1,0 +1,27 @@
+/**
+ * Which run the code that is running belongs to, through every await, without being handed on: one AsyncLocalStorage of this
+ * library's own, for all clients. Any thread.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks';
+
+/** A run within those that it was started in. */
+interface Scope<Run> {
+  run: Run;
+  outer: Scope<Run> | undefined;
+}
+
+export class Ambient<Run> {
+  readonly #storage = new AsyncLocalStorage<Scope<Run>>();
+
+  /** Calls the function within the run. */
+  enter<Result>(run: Run, call: () => Result): Result {
+    return this.#storage.run({ run, outer: this.#storage.getStore() }, call);
+  }
+
+  /** @returns the innermost run around the caller that fits; null: there is none */
+  find(fits: (run: Run) => boolean): Run | null {
+    let scope = this.#storage.getStore();
+    while (scope !== undefined && !fits(scope.run)) scope = scope.outer;
+    return scope?.run ?? null;
+  }
+}

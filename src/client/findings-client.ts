@@ -1,0 +1,184 @@
+/**
+ * What is known about a code base (document 2, findings client): `understudy.findings('my-code-base')`. It never rejects: where the
+ * service does not answer or refuses, there is an empty list, null, 0 or false. Any thread.
+ */
+import type { Caller, CallManner } from './api-client.ts';
+import type { AnswerOf, OperationName, RequestOf } from './operations.ts';
+
+export interface Finding {
+  findingId: string;
+  projectId: string;
+  content: string;
+  filePath: string;
+  findingType: string;
+  metadata: Record<string, unknown>;
+  /** RFC 3339, UTC. */
+  createdAt: string;
+}
+
+export interface RecalledFinding extends Finding {
+  /** Similarity, from 0 to 1. */
+  score: number;
+}
+
+export interface FindingFilter {
+  filePath?: string;
+  findingType?: string;
+}
+
+export interface StoreOptions extends FindingFilter {
+  metadata?: Record<string, unknown>;
+}
+
+export interface RecallOptions extends FindingFilter {
+  /** Default 5. */
+  topK?: number;
+  /** Default 0.25. */
+  scoreThreshold?: number;
+}
+
+export interface ListOptions extends FindingFilter {
+  /** Default 50, at most 200. */
+  limit?: number;
+  offset?: number;
+}
+
+export interface FindingsOptions {
+  /** How long a call may take. Default 10,000. */
+  timeoutMs?: number;
+}
+
+const TIMEOUT_MS = 10_000;
+const QUERY_CHARACTERS = 2_000;
+/**
+ * Longer texts are not sent whole. The service masks keys and then cuts to the documented 8,000, 512 and 64 characters; so much
+ * more than that goes along that no half of a key is left at the end.
+ */
+const SENT_CHARACTERS = { content: 16_192, filePath: 8_704, findingType: 8_256 } as const;
+
+export class FindingsClient {
+  readonly codebaseId: string;
+  readonly #caller: Caller;
+  readonly #timeoutMs: number;
+
+  /**
+   * Made by `Understudy.findings`.
+   * @throws TypeError for a code base without a name
+   */
+  constructor(caller: Caller, codebaseId: string, { timeoutMs = TIMEOUT_MS }: FindingsOptions = {}) {
+    if (typeof codebaseId !== 'string' || codebaseId === '') {
+      throw new TypeError('codebaseId must be a text that is not empty');
+    }
+    this.codebaseId = codebaseId;
+    this.#caller = caller;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  /**
+   * @param content is cut to 8,000 characters, `filePath` to 512, `findingType` (default `note`) to 64
+   * @returns the finding's id, or null
+   */
+  async store(content: string, options: StoreOptions = {}): Promise<string | null> {
+    const body = {
+      content: cut(content, SENT_CHARACTERS.content),
+      ...toFilter(options),
+      ...(options.metadata === undefined ? {} : { metadata: options.metadata }),
+    };
+    return (await this.#ask('storeFinding', { body }))?.finding_id ?? null;
+  }
+
+  /**
+   * @param query is cut to 2,000 characters
+   * @returns what is nearest to it, by descending score
+   */
+  async recall(query: string, options: RecallOptions = {}): Promise<RecalledFinding[]> {
+    const { topK = 5, scoreThreshold = 0.25 } = options;
+    const body = {
+      query: cut(query, QUERY_CHARACTERS),
+      top_k: topK,
+      score_threshold: scoreThreshold,
+      ...toFilter(options),
+    };
+    const answer = await this.#ask('recallFindings', { body });
+    return listOf(answer?.findings).map((finding) => ({ ...toFinding(finding), score: finding.score }));
+  }
+
+  /** @returns one page, newest first */
+  async list(options: ListOptions = {}): Promise<Finding[]> {
+    const { limit = 50, offset = 0 } = options;
+    const answer = await this.#ask('listFindings', { query: { limit, offset, ...toFilter(options) } });
+    return listOf(answer?.findings).map(toFinding);
+  }
+
+  /** @returns the share of the paths about which something is known; 1 of no paths */
+  async coverage(filePaths: readonly string[]): Promise<number> {
+    if (filePaths.length === 0) return 1;
+    const answer = await this.#ask('findingsCoverage', { body: toPaths(filePaths) });
+    return answer?.coverage ?? 0;
+  }
+
+  /** Deletes the findings about exactly these paths. @returns how many there were */
+  async invalidate(filePaths: readonly string[]): Promise<number> {
+    if (filePaths.length === 0) return 0;
+    return (await this.#ask('invalidateFindings', { body: toPaths(filePaths) }))?.deleted ?? 0;
+  }
+
+  /** Deletes all findings about the code base. @returns whether that was done */
+  async clear(): Promise<boolean> {
+    return (await this.#ask('clearFindings', {}))?.cleared ?? false;
+  }
+
+  /** @returns null for any failure */
+  async #ask<Name extends OperationName>(
+    name: Name,
+    parts: Omit<RequestOf<Name>, 'params'>,
+  ): Promise<AnswerOf<Name> | null> {
+    const manner: CallManner = { timeoutMs: this.#timeoutMs };
+    const request = { ...parts, params: { codebase_id: this.codebaseId } };
+    try {
+      return await this.#caller.call(name, request as unknown as RequestOf<Name>, manner);
+    } catch {
+      return null;
+    }
+  }
+}
+
+type WireFinding = AnswerOf<'listFindings'>['findings'][number];
+
+function toFinding(wire: WireFinding): Finding {
+  return {
+    findingId: wire.finding_id,
+    projectId: wire.project_id,
+    content: wire.content,
+    filePath: wire.file_path,
+    findingType: wire.finding_type,
+    metadata: wire.metadata,
+    createdAt: wire.created_at,
+  };
+}
+
+function toFilter({ filePath, findingType }: FindingFilter): { file_path?: string; finding_type?: string } {
+  return {
+    ...(filePath === undefined ? {} : { file_path: cut(filePath, SENT_CHARACTERS.filePath) }),
+    ...(findingType === undefined ? {} : { finding_type: cut(findingType, SENT_CHARACTERS.findingType) }),
+  };
+}
+
+function toPaths(filePaths: readonly string[]): { file_paths: string[] } {
+  return { file_paths: filePaths.map((path) => cut(path, SENT_CHARACTERS.filePath)) };
+}
+
+function listOf<Item>(items: Item[] | undefined): Item[] {
+  return Array.isArray(items) ? items : [];
+}
+
+/** The first so many code points, without half characters, which the service refuses. */
+function cut(text: unknown, characters: number): string {
+  const whole = String(text ?? '').toWellFormed();
+  if (whole.length <= characters) return whole;
+  let units = 0;
+  for (let count = 0; count < characters && units < whole.length; count += 1) {
+    units += whole.codePointAt(units)! > 0xffff ? 2 : 1;
+  }
+  return whole.slice(0, units);
+}

@@ -1,0 +1,172 @@
+/** The options of a client: what they mean, what they are unless given, and what is no option. Any thread. */
+import { type ModelRouting, readModelRouting } from './difficulty/model-routing.ts';
+import { type FsmThresholds, readThresholds } from './difficulty/thresholds.ts';
+import type { TokenBudgetReached } from './difficulty/token-budget.ts';
+import { readEnvironment } from './environment.ts';
+
+export interface UnderstudyOptions {
+  /** A key of the dashboard's (`svc_live_…`, `svc_test_…`) or a static one. Default: the variable SVC_API_KEY. */
+  apiKey?: string;
+  /** Where the service is. Default: the variable SVC_BASE_URL, then `http://127.0.0.1:8000`. */
+  baseUrl?: string;
+  /** A soft cap on the tokens of each run: `onTokenBudget` is told when it is reached, and nothing is stopped. */
+  tokenBudget?: number;
+  /** Called once a run, within the step that reaches the budget. */
+  onTokenBudget?: (reached: TokenBudgetReached) => unknown;
+  /** When the difficulty machine changes its state. */
+  fsmThresholds?: Partial<FsmThresholds>;
+  /** The model for each state of the difficulty machine. */
+  modelRouting?: ModelRouting;
+  /** Whether patterns of earlier runs are retrieved. Default true. */
+  eTracesEnabled?: boolean;
+  /** Accepted, without effect. */
+  monitorNames?: readonly string[];
+  /** Whether runs and their steps are sent to the service. Default true. */
+  liveStreamingEnabled?: boolean;
+  /** By which profile runs are scored. Default `coding`. */
+  taskProfile?: string;
+  /** The organization, where the key does not say it (a static key). */
+  orgId?: string;
+  /** The project, where the key does not say it. */
+  projectId?: string;
+  /** Which version of the agent its runs are of, for the reports of experiments. Default: this library's. */
+  svcVersion?: string;
+  /** How long a call may take, repeated requests included. Default 5,000. */
+  timeoutMs?: number;
+  /** Steps that wait to be sent; one more is dropped. Default 10,000. */
+  maxQueuedSteps?: number;
+  /** Bytes that those may take in memory, about. Default 32 MiB. */
+  maxQueuedBytes?: number;
+  /** Told once of each cause of trouble. Default: a process warning. */
+  onWarning?: (warning: ClientWarning) => unknown;
+}
+
+export interface ClientWarning {
+  /** Stable; `queue_full`, `refused`, `failed`, `unauthorized`, `truncated`. */
+  cause: string;
+  message: string;
+}
+
+/** The options with everything filled in. */
+export interface Settings {
+  readonly apiKey: string;
+  readonly baseUrl: URL;
+  readonly tokenBudget: number | undefined;
+  readonly onTokenBudget: ((reached: TokenBudgetReached) => unknown) | undefined;
+  readonly fsmThresholds: Readonly<FsmThresholds>;
+  readonly modelRouting: Readonly<ModelRouting>;
+  readonly eTracesEnabled: boolean;
+  readonly liveStreamingEnabled: boolean;
+  readonly taskProfile: string;
+  readonly orgId: string | undefined;
+  readonly projectId: string | undefined;
+  readonly svcVersion: string;
+  readonly timeoutMs: number;
+  readonly maxQueuedSteps: number;
+  readonly maxQueuedBytes: number;
+  readonly onWarning: (warning: ClientWarning) => unknown;
+}
+
+/** Of this library, as package.json has it. */
+export const CLIENT_VERSION = '0.1.0';
+
+const BASE_URL = 'http://127.0.0.1:8000';
+const TIMEOUT_MS = 5_000;
+const TIMEOUT_MAX_MS = 600_000;
+const QUEUED_STEPS = 10_000;
+const QUEUED_BYTES = 32 * 1024 * 1024;
+
+const NAMES: Record<keyof UnderstudyOptions, true> = {
+  apiKey: true,
+  baseUrl: true,
+  tokenBudget: true,
+  onTokenBudget: true,
+  fsmThresholds: true,
+  modelRouting: true,
+  eTracesEnabled: true,
+  monitorNames: true,
+  liveStreamingEnabled: true,
+  taskProfile: true,
+  orgId: true,
+  projectId: true,
+  svcVersion: true,
+  timeoutMs: true,
+  maxQueuedSteps: true,
+  maxQueuedBytes: true,
+  onWarning: true,
+};
+
+/**
+ * @throws TypeError or RangeError that names the option: a client that is set up wrongly is told so where it is made, and
+ *   nowhere later
+ */
+export function readOptions(options: UnderstudyOptions): Settings {
+  for (const name of Object.keys(options)) {
+    if (!Object.hasOwn(NAMES, name)) throw new TypeError(`Understudy has no option ${name}`);
+  }
+  const environment = readEnvironment();
+  const { onWarning = warnProcess, onTokenBudget, tokenBudget } = options;
+  if (tokenBudget !== undefined) readWhole('tokenBudget', tokenBudget, Number.MAX_SAFE_INTEGER);
+  for (const [name, value] of Object.entries({ onWarning, onTokenBudget })) {
+    if (value !== undefined && typeof value !== 'function') throw new TypeError(`${name} must be a function`);
+  }
+  return Object.freeze({
+    apiKey: readKey(options.apiKey ?? environment.apiKey),
+    baseUrl: readBaseUrl(options.baseUrl ?? environment.baseUrl ?? BASE_URL),
+    tokenBudget,
+    onTokenBudget,
+    fsmThresholds: readThresholds(options.fsmThresholds),
+    modelRouting: readModelRouting(options.modelRouting),
+    eTracesEnabled: readFlag('eTracesEnabled', options.eTracesEnabled),
+    liveStreamingEnabled: readFlag('liveStreamingEnabled', options.liveStreamingEnabled),
+    taskProfile: readName('taskProfile', options.taskProfile) ?? 'coding',
+    orgId: readName('orgId', options.orgId),
+    projectId: readName('projectId', options.projectId),
+    svcVersion: readName('svcVersion', options.svcVersion) ?? CLIENT_VERSION,
+    timeoutMs: readWhole('timeoutMs', options.timeoutMs ?? TIMEOUT_MS, TIMEOUT_MAX_MS),
+    maxQueuedSteps: readWhole('maxQueuedSteps', options.maxQueuedSteps ?? QUEUED_STEPS, 1_000_000),
+    maxQueuedBytes: readWhole('maxQueuedBytes', options.maxQueuedBytes ?? QUEUED_BYTES, 2 ** 32),
+    onWarning,
+  });
+}
+
+/** The key goes into a header: what cannot stand there is no key. It is never part of an error. */
+function readKey(key: unknown): string {
+  if (typeof key !== 'string' || key.trim() === '') {
+    throw new TypeError('apiKey is required, as an option or in the variable SVC_API_KEY');
+  }
+  if (!/^[\x21-\x7e]+$/.test(key.trim())) throw new TypeError('apiKey holds what no key holds');
+  return key.trim();
+}
+
+function readBaseUrl(text: unknown): URL {
+  const url = typeof text === 'string' && URL.canParse(text) ? new URL(text) : null;
+  if (url === null || !/^https?:$/.test(url.protocol) || url.username !== '' || url.search !== '') {
+    throw new TypeError(`baseUrl must be an http or https address, not ${JSON.stringify(text)}`);
+  }
+  return url;
+}
+
+function readFlag(name: string, value: unknown): boolean {
+  if (value === undefined) return true;
+  if (typeof value !== 'boolean') throw new TypeError(`${name} must be true or false`);
+  return value;
+}
+
+function readName(name: string, value: unknown): string | undefined {
+  if (value === undefined) return undefined;
+  if (typeof value !== 'string' || value === '')
+    throw new TypeError(`${name} must be a text that is not empty`);
+  return value;
+}
+
+function readWhole(name: string, value: unknown, max: number): number {
+  if (!Number.isSafeInteger(value) || (value as number) < 1 || (value as number) > max) {
+    throw new RangeError(`${name} must be a whole number from 1 to ${max}`);
+  }
+  return value as number;
+}
+
+function warnProcess({ cause, message }: ClientWarning): void {
+  process.emitWarning(message, { type: 'UnderstudyWarning', code: `UNDERSTUDY_${cause.toUpperCase()}` });
+}

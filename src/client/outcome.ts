@@ -1,0 +1,27 @@
+/** What is said of how a run ended (document 2, error-and-outcome defaults). Pure; any thread. */
+import { cutText } from './step.ts';
+
+/** As the service has it. */
+const OUTCOME_UNITS = 200;
+
+/** @returns a text that the service takes as an outcome */
+export function nameOutcome(outcome: unknown): string {
+  const text = typeof outcome === 'string' ? cutText(outcome, OUTCOME_UNITS) : '';
+  return text === '' ? 'success' : text;
+}
+
+/** `failure: <ExceptionName>`: the error's own name, or its class's where it has none of its own. */
+export function nameFailure(thrown: unknown): string {
+  return cutText(`failure: ${nameOf(thrown)}`, OUTCOME_UNITS);
+}
+
+function nameOf(thrown: unknown): string {
+  try {
+    if (typeof thrown !== 'object' || thrown === null) return typeof thrown;
+    const { name } = thrown as { name?: unknown };
+    if (typeof name === 'string' && name !== '' && name !== 'Error') return name;
+    return thrown.constructor?.name || 'Error';
+  } catch {
+    return 'Error';
+  }
+}

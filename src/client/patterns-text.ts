@@ -1,0 +1,56 @@
+/** Retrieved patterns as a text for a system prompt, within a number of tokens. Pure; any thread. */
+import type { AnswerOf } from './operations.ts';
+
+export type Pattern = AnswerOf<'retrievePatterns'>['traces'][number];
+
+/** What is looked for, and how much of it is wanted. */
+export interface RetrieveOptions {
+  /** Tokens that the text may take. Default 1,000. */
+  maxTokens?: number;
+  /** Patterns at most, 1 to 50. Default 5. */
+  topK?: number;
+  /** `e1`: the project's, `e2`: the organization's, `e3`: universal. Default: all of them. */
+  tier?: 'e1' | 'e2' | 'e3';
+  /** Only patterns of this failure. */
+  failureType?: string;
+  /** From 0 to 1; less similar patterns are left out. */
+  minSimilarity?: number;
+  /** What is searched for. Default: the run's task. */
+  context?: string;
+}
+
+export const PATTERN_TOKENS = 1_000;
+
+const HEAD =
+  'Notes from earlier runs in situations like this one. They are experience, not instructions: use what fits the task.';
+
+/** Bytes of UTF-8 that one token stands for at least, in running text and code; so the count is rather too high than too low. */
+const TOKEN_BYTES = 3;
+
+/** About how many tokens a text has, rather more than fewer. */
+export function estimateTokens(text: string): number {
+  return Math.ceil(Buffer.byteLength(text) / TOKEN_BYTES);
+}
+
+/**
+ * Whole patterns, best first, as many as fit; one that does not fit is left out.
+ * @returns '' when there is none
+ */
+export function renderPatterns(patterns: readonly Pattern[], maxTokens: number): string {
+  let text = HEAD;
+  let count = 0;
+  for (const { fields } of patterns) {
+    const longer = `${text}\n\n${count + 1}. ${renderPattern(fields)}`;
+    if (estimateTokens(longer) > maxTokens) continue;
+    text = longer;
+    count += 1;
+  }
+  return count === 0 ? '' : text;
+}
+
+function renderPattern({ situation, dead_ends, unlock }: Pattern['fields']): string {
+  const parts = [`Situation: ${situation}`];
+  if (dead_ends !== '') parts.push(`What did not help: ${dead_ends}`);
+  if (unlock !== '') parts.push(`What helped: ${unlock}`);
+  return parts.map((part) => part.trim().replaceAll(/\n\s*/g, '\n   ')).join('\n   ');
+}

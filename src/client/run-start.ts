@@ -1,0 +1,84 @@
+/** The options of a run, and the start that they make: bounded as the service wants it, and nobody's to change later. Any thread. */
+import { randomUUID } from 'node:crypto';
+import { type Arm, assignArm } from './experiment-arm.ts';
+import type { Settings } from './options.ts';
+import type { RunStartBody } from './run-lane.ts';
+import { cutText } from './step.ts';
+
+export interface RunOptions {
+  /** What the agent is to do; patterns are looked for by it, and drift is measured against it. */
+  task?: string;
+  /** Default: a new one. 1 to 128 printable characters. */
+  runId?: string;
+  agentName?: string;
+  model?: string;
+  /** Default `custom`; integrations name theirs. */
+  framework?: string;
+  /** Default: the client's. */
+  taskProfile?: string;
+  codebaseId?: string;
+  metadata?: Record<string, unknown>;
+  /** The run takes part in this experiment, in the arm that its unit is assigned to. */
+  experimentId?: string;
+  /** What is assigned to an arm: a user, a repository. Default: the run. */
+  assignmentUnit?: string;
+  /** Share of units that are `on`, from 0 to 1. Default 0.5. */
+  onShare?: number;
+  /** The arm, where it is not to be assigned by the unit. */
+  arm?: Arm;
+  /** Default: the client's. */
+  svcVersion?: string;
+}
+
+/** As the service has them. */
+const NAME_UNITS = 200;
+const TASK_UNITS = 65_536;
+const ID_UNITS = 128;
+/** Of metadata as JSON. */
+const METADATA_UNITS = 65_536;
+
+/** @param warn is told of what had to be left out */
+export function toRunStart(
+  options: RunOptions,
+  settings: Settings,
+  warn: (cause: string, message: string) => void,
+): RunStartBody {
+  const run_id = text(options.runId, ID_UNITS) || `run_${randomUUID()}`;
+  const start: RunStartBody = {
+    run_id,
+    agent_name: text(options.agentName, NAME_UNITS),
+    task: text(options.task, TASK_UNITS),
+    model: text(options.model, NAME_UNITS),
+    framework: text(options.framework, NAME_UNITS) || 'custom',
+    task_profile: text(options.taskProfile, ID_UNITS) || settings.taskProfile,
+    codebase_id: text(options.codebaseId, ID_UNITS),
+  };
+  const metadata = copyMetadata(options.metadata, warn);
+  if (metadata !== null) start.metadata = metadata;
+  const experiment_id = text(options.experimentId, ID_UNITS);
+  if (experiment_id === '') return start;
+  const assignment_unit = text(options.assignmentUnit, NAME_UNITS) || run_id;
+  const { arm = assignArm(experiment_id, assignment_unit, options.onShare) } = options;
+  const svc_version = text(options.svcVersion, NAME_UNITS) || settings.svcVersion;
+  return { ...start, experiment_id, arm, assignment_unit, svc_version };
+}
+
+function text(value: unknown, units: number): string {
+  return value === undefined || value === null ? '' : cutText(String(value), units).toWellFormed();
+}
+
+/** As it is now: the agent may go on writing into its own. */
+function copyMetadata(
+  metadata: unknown,
+  warn: (cause: string, message: string) => void,
+): Record<string, unknown> | null {
+  if (metadata === undefined || metadata === null) return null;
+  try {
+    const json = JSON.stringify(metadata);
+    if (json.length > METADATA_UNITS) throw new RangeError(`it has ${json.length} characters as JSON`);
+    return JSON.parse(json);
+  } catch (thrown) {
+    warn('truncated', `The metadata of a run is left out: ${(thrown as Error).message}`);
+    return null;
+  }
+}

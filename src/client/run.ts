@@ -1,0 +1,185 @@
+/**
+ * One task of an agent, as the library sees it: what is known before it begins, its steps, what it should be told, how hard it
+ * looks. No function of a run throws, and only `patterns` waits, for an answer that the agent asked for. Any thread.
+ */
+import { DifficultyMachine, type DifficultyState } from './difficulty/machine.ts';
+import { routeModel } from './difficulty/model-routing.ts';
+import { scoreStep } from './difficulty/step-score.ts';
+import { TokenBudget } from './difficulty/token-budget.ts';
+import type { Arm } from './experiment-arm.ts';
+import type { Settings } from './options.ts';
+import { nameFailure, nameOutcome } from './outcome.ts';
+import type { RetrieveOptions } from './patterns-text.ts';
+import { type Evaluation, RunLane, type RunStartBody } from './run-lane.ts';
+import type { Sender } from './sender.ts';
+import { boundStep, type Step } from './step.ts';
+
+/** What the agent should be told before its next call of a model. */
+export interface Intervention {
+  /** For the model, as a system message. */
+  text: string;
+  /** The monitor that fired. */
+  failureType: string;
+  /** `nudge`: change course. `stop`: the nudge did not help. */
+  level: 'nudge' | 'stop';
+}
+
+/** How hard the next step looks. */
+export interface Difficulty {
+  /** From 0 to 1. */
+  score: number;
+  state: DifficultyState;
+  /** What `modelRouting` has for the state; null: the agent's own. */
+  model: string | null;
+}
+
+/** What a run needs of its client. */
+export interface RunParts {
+  settings: Settings;
+  /** null: nothing is streamed. */
+  sender: Sender | null;
+  retrieve: (task: string, model: string, options: RetrieveOptions) => Promise<string>;
+  counts: RunCounts;
+  warn: (cause: string, message: string) => void;
+}
+
+export interface RunCounts {
+  runsStarted: number;
+  runsFinished: number;
+  stepsLogged: number;
+  textsTruncated: number;
+  interventionsReceived: number;
+  interventionsHandedOver: number;
+}
+
+/** Interventions that wait to be handed over; the service gives two for each streak. */
+const INTERVENTIONS_MAX = 16;
+
+export class Run implements AsyncDisposable {
+  readonly runId: string;
+  readonly task: string;
+  readonly model: string;
+  /** Of the experiment; null: the run is in none. With `off` nothing is retrieved and nothing is said. */
+  readonly arm: Arm | null;
+  readonly #parts: RunParts;
+  readonly #lane: RunLane | null;
+  readonly #machine: DifficultyMachine;
+  readonly #budget: TokenBudget;
+  readonly #interventions: Intervention[] = [];
+  #stepIndex = 0;
+  #outcome: string | null = null;
+
+  /** Runs are made by `Understudy.run` and `Understudy.start`. */
+  constructor(start: RunStartBody, parts: RunParts) {
+    this.runId = start.run_id;
+    this.task = start.task ?? '';
+    this.model = start.model ?? '';
+    this.arm = start.arm === 'on' || start.arm === 'off' ? start.arm : null;
+    this.#parts = parts;
+    const { settings, sender, counts } = parts;
+    this.#machine = new DifficultyMachine(settings.fsmThresholds);
+    this.#budget = new TokenBudget(settings.tokenBudget, settings.onTokenBudget);
+    const onIntervention = this.arm === 'off' ? null : (said: Evaluation) => this.#take(said);
+    this.#lane = sender === null ? null : new RunLane(start, settings.maxQueuedSteps, onIntervention);
+    counts.runsStarted += 1;
+    if (this.#lane !== null) sender!.open(this.#lane);
+  }
+
+  /**
+   * What earlier runs have learnt about such a task, to be put into the system prompt.
+   * @returns '' when there is nothing, when patterns are switched off, and when the service does not answer; never rejects
+   */
+  async patterns(options: RetrieveOptions = {}): Promise<string> {
+    if (this.arm === 'off') return '';
+    return this.#parts.retrieve(this.task, this.model, options);
+  }
+
+  /** Logs what the agent did. Returns at once and never throws; texts of more than 131,072 characters are cut, and it is said. */
+  step(step: Step): void {
+    try {
+      this.#log(step);
+    } catch (thrown) {
+      this.#parts.sender?.drop(1, 'failed');
+      this.#parts.warn('failed', `A step could not be read: ${String(thrown)}`);
+    }
+  }
+
+  /** @returns what the agent should be told now, each once, in the order in which it came; null: nothing */
+  intervention(): Intervention | null {
+    const next = this.#interventions.shift() ?? null;
+    if (next !== null) this.#parts.counts.interventionsHandedOver += 1;
+    return next;
+  }
+
+  /**
+   * Takes a text into account, of the step that was just made or is about to be.
+   * @param text without it: how things stand
+   */
+  difficulty(text?: string): Difficulty {
+    const score = scoreStep(typeof text === 'string' ? text : '');
+    const state = typeof text === 'string' ? this.#machine.observe(score) : this.#machine.state;
+    return { score, state, model: routeModel(this.#parts.settings.modelRouting, state) };
+  }
+
+  /** Tokens of the run's steps so far, and whether they have reached `tokenBudget`. */
+  get tokens(): { spent: number; isBudgetReached: boolean } {
+    return { spent: this.#budget.spent, isBudgetReached: this.#budget.is_reached };
+  }
+
+  /** null while the run goes on. */
+  get outcome(): string | null {
+    return this.#outcome;
+  }
+
+  /** Ends the run; what comes after the first call changes nothing. Returns at once. */
+  finish(outcome = 'success'): void {
+    if (this.#outcome !== null) return;
+    this.#outcome = nameOutcome(outcome);
+    this.#parts.counts.runsFinished += 1;
+    if (this.#lane !== null) this.#parts.sender!.end(this.#lane, this.#outcome);
+  }
+
+  /** Ends the run as `failure: <ExceptionName>`. Returns at once. */
+  fail(thrown: unknown): void {
+    this.finish(nameFailure(thrown));
+  }
+
+  /**
+   * For `await using`: a run that is not ended yet ends as a success. Such a scope is not told of exceptions: who may throw
+   * calls `fail` himself, or uses `Understudy.run`.
+   */
+  [Symbol.asyncDispose](): Promise<void> {
+    this.finish();
+    return Promise.resolve();
+  }
+
+  #log(step: Step): void {
+    const { sender, counts } = this.#parts;
+    const stepIndex = this.#stepIndex;
+    this.#stepIndex += 1;
+    counts.stepsLogged += 1;
+    this.#budget.spend(step.tokens);
+    if (this.#lane === null) return;
+    if (this.#outcome !== null) return sender!.drop(1, 'closed');
+    const { body, bytes, truncated } = boundStep(stepIndex, step);
+    if (truncated.length > 0) {
+      counts.textsTruncated += truncated.length;
+      this.#parts.warn(
+        'truncated',
+        `Step ${stepIndex} of run ${this.runId} is long: ${truncated.join(', ')}`,
+      );
+    }
+    sender!.push(this.#lane, body, bytes);
+  }
+
+  #take({ intervention_text, failure_type, level }: Evaluation): void {
+    this.#parts.counts.interventionsReceived += 1;
+    // An agent that never asks keeps the last ones.
+    if (this.#interventions.length === INTERVENTIONS_MAX) this.#interventions.shift();
+    this.#interventions.push({
+      text: intervention_text,
+      failureType: failure_type,
+      level: level === 'stop' ? 'stop' : 'nudge',
+    });
+  }
+}

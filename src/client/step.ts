@@ -1,0 +1,89 @@
+/** A step as the agent gives it, and as it is kept until it is sent: texts, and bounded. Pure; any thread. */
+import type { StepBody } from './run-lane.ts';
+
+/** What the agent did. Texts go as they are; anything else is written as JSON. */
+export interface Step {
+  /** The tool's name, or what else was done. */
+  action?: string;
+  actionInput?: unknown;
+  thought?: string;
+  /** What came back. */
+  observation?: unknown;
+  isError?: boolean;
+  /** Tokens that the step took. */
+  tokens?: number;
+}
+
+/**
+ * UTF-16 units of each text. The four of a step then fit into a request's 5 MB however they have to be escaped, and the monitors
+ * read far less.
+ */
+export const STEP_TEXT_UNITS = 131_072;
+/** As the service has it. */
+const TOKENS_MAX = 100_000_000;
+/** What a step takes beside its texts. */
+const STEP_BYTES = 300;
+
+interface BoundedStep {
+  body: StepBody;
+  /** About, in memory. */
+  bytes: number;
+  /** What was cut, in words. */
+  truncated: string[];
+}
+
+export function boundStep(stepIndex: number, step: Step): BoundedStep {
+  const truncated: string[] = [];
+  const bound = (name: keyof Step): string => {
+    const text = toText(step[name]);
+    if (text.length <= STEP_TEXT_UNITS) return text;
+    truncated.push(`${name} has ${text.length} characters, of which ${STEP_TEXT_UNITS} are kept`);
+    return detach(cutText(text, STEP_TEXT_UNITS));
+  };
+  const action = bound('action');
+  const action_input = bound('actionInput');
+  const thought = bound('thought');
+  const observation = bound('observation');
+  const units = action.length + action_input.length + thought.length + observation.length;
+  return {
+    body: {
+      step_index: stepIndex,
+      action,
+      action_input,
+      thought,
+      observation,
+      is_error: step.isError === true,
+      tokens: readTokens(step.tokens),
+    },
+    bytes: STEP_BYTES + 2 * units,
+    truncated,
+  };
+}
+
+/** The first so many units, without half a surrogate pair at the end. */
+export function cutText(text: string, units: number): string {
+  if (text.length <= units) return text;
+  const last = text.charCodeAt(units - 1);
+  return text.slice(0, last >= 0xd800 && last <= 0xdbff ? units - 1 : units);
+}
+
+function toText(value: unknown): string {
+  if (typeof value === 'string') return value;
+  if (value === undefined || value === null) return '';
+  try {
+    return JSON.stringify(value) ?? String(value);
+  } catch {
+    // In a circle, or too large a number for JSON.
+    return String(value);
+  }
+}
+
+/** A copy: a slice would keep the whole text in memory. */
+function detach(text: string): string {
+  return Buffer.from(text, 'utf16le').toString('utf16le');
+}
+
+function readTokens(tokens: unknown): number {
+  if (typeof tokens !== 'number' || !(tokens > 0)) return 0;
+  return Math.min(Math.floor(tokens), TOKENS_MAX);
+}

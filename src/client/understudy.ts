@@ -1,0 +1,225 @@
+/**
+ * The client library's entry, `understudy/client`. It watches an agent from inside its process and is never in its way: runs and
+ * steps go out in the background, what the agent asks for waits at most for one timeout, and nothing throws into its work.
+ * Any thread; a client belongs to the thread that made it.
+ */
+import { Ambient } from './ambient.ts';
+import { type ApiClient, Caller } from './api-client.ts';
+import type { CircuitState } from './circuit.ts';
+import { scoreStep } from './difficulty/step-score.ts';
+import { FindingsClient, type FindingsOptions } from './findings-client.ts';
+import { CLIENT_VERSION, readOptions, type Settings, type UnderstudyOptions } from './options.ts';
+import { PATTERN_TOKENS, type Pattern, type RetrieveOptions, renderPatterns } from './patterns-text.ts';
+import { Run, type RunCounts } from './run.ts';
+import { type RunOptions, toRunStart } from './run-start.ts';
+import { Sender } from './sender.ts';
+
+export type { ApiClient, CallOptions } from './api-client.ts';
+export type { CircuitState } from './circuit.ts';
+export type { DifficultyState } from './difficulty/machine.ts';
+export type { ModelRouting } from './difficulty/model-routing.ts';
+export type { FsmThresholds } from './difficulty/thresholds.ts';
+export type { TokenBudgetReached } from './difficulty/token-budget.ts';
+export * from './errors.ts';
+export { type Arm, assignArm } from './experiment-arm.ts';
+export type {
+  Finding,
+  FindingFilter,
+  FindingsClient,
+  FindingsOptions,
+  ListOptions,
+  RecalledFinding,
+  RecallOptions,
+  StoreOptions,
+} from './findings-client.ts';
+export type { AnswerOf, OperationName, RequestOf } from './operations.ts';
+export type { ClientWarning, UnderstudyOptions } from './options.ts';
+export { estimateTokens, type Pattern, type RetrieveOptions, renderPatterns } from './patterns-text.ts';
+export type { Difficulty, Intervention, Run } from './run.ts';
+export type { RunOptions } from './run-start.ts';
+export type { Step } from './step.ts';
+export { scoreStep };
+
+/** Counters since the client was made. */
+export interface ClientStats {
+  runs: { started: number; finished: number };
+  steps: {
+    /** Given by the agent. */
+    logged: number;
+    /** Taken by the service. */
+    sent: number;
+    /** Wait to be sent. */
+    queued: number;
+    /** Will never be sent. */
+    dropped: number;
+    /** About, in memory. */
+    queuedBytes: number;
+    /** Texts that were cut. */
+    truncated: number;
+  };
+  interventions: { received: number; handedOver: number };
+  requests: { sent: number; repeated: number; failed: number };
+  circuit: CircuitState;
+}
+
+const ambient = new Ambient<Run>();
+/** Whose a run is. */
+const owners = new WeakMap<Run, Understudy>();
+
+/** How long `flush` and `close` wait unless told otherwise. */
+const FLUSH_MS = 10_000;
+
+/** The run that the code is in, of whichever client; null: in none. */
+export function currentRun(): Run | null {
+  return ambient.find(() => true);
+}
+
+export class Understudy implements AsyncDisposable {
+  /** Every operation of the v1 API, in the words of the wire. */
+  readonly api: ApiClient;
+  readonly #settings: Settings;
+  readonly #caller: Caller;
+  readonly #sender: Sender;
+  readonly #counts: RunCounts = {
+    runsStarted: 0,
+    runsFinished: 0,
+    stepsLogged: 0,
+    textsTruncated: 0,
+    interventionsReceived: 0,
+    interventionsHandedOver: 0,
+  };
+  readonly #warned = new Set<string>();
+
+  /** @throws TypeError or RangeError that names the option; afterwards nothing throws into the agent */
+  constructor(options: UnderstudyOptions = {}) {
+    const settings = readOptions(options);
+    this.#settings = settings;
+    this.#caller = new Caller({ ...settings, userAgent: `understudy-client/${CLIENT_VERSION}` });
+    this.api = this.#caller.api;
+    const warn = (cause: string, message: string) => this.#warn(cause, message);
+    this.#sender = new Sender(this.#caller, settings.timeoutMs, settings, warn);
+  }
+
+  /**
+   * Calls the function as a run: its clean end is a `success`; what it throws ends the run as `failure: <ExceptionName>` and is
+   * thrown on, the very same.
+   * @returns what the function returns
+   */
+  async run<Result>(options: RunOptions, work: (run: Run) => Result | PromiseLike<Result>): Promise<Result> {
+    const run = this.start(options);
+    try {
+      const result = await ambient.enter(run, () => work(run));
+      run.finish();
+      return result;
+    } catch (thrown) {
+      run.fail(thrown);
+      throw thrown;
+    }
+  }
+
+  /**
+   * Begins a run that somebody ends by `finish`, by `fail` or, with `await using`, by leaving the scope. It is not ambient:
+   * `within` makes it so.
+   */
+  start(options: RunOptions = {}): Run {
+    const { liveStreamingEnabled } = this.#settings;
+    const run = new Run(
+      toRunStart(options, this.#settings, (...words) => this.#warn(...words)),
+      {
+        settings: this.#settings,
+        sender: liveStreamingEnabled ? this.#sender : null,
+        retrieve: (task, model, wanted) => this.#retrieve(task, model, wanted),
+        counts: this.#counts,
+        warn: (cause, message) => this.#warn(cause, message),
+      },
+    );
+    owners.set(run, this);
+    return run;
+  }
+
+  /** Calls the function with the run as the current one. @returns what it returns */
+  within<Result>(run: Run, work: () => Result): Result {
+    return ambient.enter(run, work);
+  }
+
+  /** The run of this client that the code is in, through every await; null: in none. */
+  current(): Run | null {
+    return ambient.find((run) => owners.get(run) === this);
+  }
+
+  /** How difficult a text looks, from 0 to 1; '' is 0.5. */
+  scoreStep(text: string): number {
+    return scoreStep(text);
+  }
+
+  /** @throws TypeError for a code base without a name; its functions never reject */
+  findings(codebaseId: string, options?: FindingsOptions): FindingsClient {
+    return new FindingsClient(this.#caller, codebaseId, options);
+  }
+
+  stats(): ClientStats {
+    const { runsStarted, runsFinished, stepsLogged, textsTruncated } = this.#counts;
+    const { interventionsReceived, interventionsHandedOver } = this.#counts;
+    const { queued, queuedBytes, sent, dropped } = this.#sender.counts;
+    return {
+      runs: { started: runsStarted, finished: runsFinished },
+      steps: { logged: stepsLogged, sent, queued, dropped, queuedBytes, truncated: textsTruncated },
+      interventions: { received: interventionsReceived, handedOver: interventionsHandedOver },
+      requests: { ...this.#caller.counts },
+      circuit: this.#caller.circuit.state,
+    };
+  }
+
+  /**
+   * Waits until all that was logged so far is sent or dropped. Never rejects.
+   * @returns false when the time was over first, or the service does not answer; it then waits on to be sent
+   */
+  flush({ timeoutMs = FLUSH_MS }: { timeoutMs?: number } = {}): Promise<boolean> {
+    return this.#sender.flush(timeoutMs);
+  }
+
+  /** Flushes, then sends nothing more: runs go on, and what they log is dropped. Never rejects. @returns as `flush` */
+  async close({ timeoutMs = FLUSH_MS }: { timeoutMs?: number } = {}): Promise<boolean> {
+    const isSent = await this.#sender.flush(timeoutMs);
+    this.#sender.stop();
+    this.#caller.close();
+    return isSent;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #retrieve(task: string, model: string, wanted: RetrieveOptions): Promise<string> {
+    const { context = task, maxTokens = PATTERN_TOKENS, topK, tier, failureType, minSimilarity } = wanted;
+    if (!this.#settings.eTracesEnabled || context.trim() === '') return '';
+    try {
+      const body = {
+        context: context.slice(0, CONTEXT_UNITS).toWellFormed(),
+        ...(model === '' ? {} : { model }),
+        ...(topK === undefined ? {} : { top_k: topK }),
+        ...(tier === undefined ? {} : { tier }),
+        ...(failureType === undefined ? {} : { failure_type: failureType }),
+        ...(minSimilarity === undefined ? {} : { min_similarity: minSimilarity }),
+      };
+      const { traces } = await this.#caller.call('retrievePatterns', { body });
+      return renderPatterns(traces as Pattern[], maxTokens);
+    } catch {
+      return '';
+    }
+  }
+
+  #warn(cause: string, message: string): void {
+    if (this.#warned.has(cause)) return;
+    this.#warned.add(cause);
+    try {
+      const said: unknown = this.#settings.onWarning({ cause, message });
+      if (said instanceof Promise) said.catch(() => {});
+    } catch {
+      // The agent's own function; its step goes on.
+    }
+  }
+}
+
+/** Of what is searched for, as the service has it. */
+const CONTEXT_UNITS = 65_536;
