@@ -18,6 +18,7 @@ const UNIT = [
   'test/gateway/upstream/response-parser.test.ts',
   'test/actors/{live-hub,rate-bucket,run,usage-meter,capture-batch,distiller}.test.ts',
   'test/auth/credentials.test.ts',
+  'test/label/labelled-target.test.ts',
   'test/native/{byte,vector}-engine.test.ts',
   'test/runtime/host.test.ts',
   'test/search/{embedder-features,word-tokens,vector-index}.test.ts',

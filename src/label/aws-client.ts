@@ -1,0 +1,70 @@
+/**
+ * Labels the requests of one AWS SDK client (version 3), whatever carries them. The label is added behind the signature,
+ * to each attempt: it is not signed over, and what takes it out again breaks nothing. Any thread.
+ */
+
+import {
+  currentScope,
+  giveBack,
+  hasLabel,
+  isUnconnected,
+  RUN_HEADER,
+  SEQ_HEADER,
+  state,
+  takeLabel,
+} from './scope.ts';
+
+/** The SDK's request, as its middleware sees it. */
+interface AwsRequest {
+  protocol: string;
+  hostname: string;
+  path: string;
+  headers: Record<string, string>;
+}
+
+type Handler = (args: { input: never; request: unknown }) => Promise<never>;
+
+/** What this needs of a client: its stack of middleware. */
+interface AwsClient {
+  middlewareStack: {
+    add(middleware: (next: Handler) => Handler, options: Record<string, unknown>): void;
+  };
+}
+
+/**
+ * Has a client label the model calls that it makes in a scope. Done twice it counts once.
+ * @returns the client
+ */
+export function labelAwsClient<Client extends { middlewareStack: object }>(client: Client): Client {
+  const { middlewareStack } = client as unknown as AwsClient;
+  // The last step, behind the signature and inside the loop of attempts.
+  middlewareStack.add(labelAttempt, {
+    step: 'deserialize',
+    priority: 'low',
+    name: 'understudyLabel',
+    override: true,
+  });
+  state.transports.add('aws-sdk');
+  return client;
+}
+
+const labelAttempt =
+  (next: Handler): Handler =>
+  async (args) => {
+    const request = args.request as AwsRequest;
+    const scope = currentScope();
+    if (scope === null || !isLabelled(request) || hasLabel(Object.keys(request.headers))) return next(args);
+    const label = takeLabel(scope);
+    const headers = { ...request.headers, [RUN_HEADER]: scope.run, [SEQ_HEADER]: String(label.seq) };
+    const labelled = Object.assign(Object.create(Object.getPrototypeOf(request)), request, { headers });
+    try {
+      return await next({ ...args, request: labelled });
+    } catch (error) {
+      if (isUnconnected(error)) giveBack(label);
+      throw error;
+    }
+  };
+
+function isLabelled({ protocol, hostname, path }: AwsRequest): boolean {
+  return state.hosts.labels(`${protocol}//${hostname}`, path);
+}

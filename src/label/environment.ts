@@ -1,0 +1,17 @@
+/**
+ * The environment variables of the labelling shim, read in the agent's own process. The service's are in src/config.ts.
+ * Any thread.
+ */
+
+export interface LabelEnvironment {
+  /** `SVC_HOSTS`: further host names to label, with commas or blanks between them. */
+  hosts: string[];
+  /** `SVC_RUN`: the run of the whole process, for `understudy/label/auto`. */
+  run: string | undefined;
+}
+
+/** An empty variable is as good as none. */
+export function readEnvironment(): LabelEnvironment {
+  const { SVC_HOSTS = '', SVC_RUN } = process.env;
+  return { hosts: SVC_HOSTS.split(/[\s,]+/).filter((host) => host !== ''), run: SVC_RUN || undefined };
+}

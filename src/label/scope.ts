@@ -1,0 +1,123 @@
+/**
+ * The run that a piece of work belongs to, and its label for a request: what every transport asks. Kept once for the
+ * process's thread, however many copies of the package are loaded. Any thread.
+ */
+
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { createHash } from 'node:crypto';
+import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
+import { readEnvironment } from './environment.ts';
+import { LabelledHosts } from './labelled-target.ts';
+import { RunNumbers } from './run-numbers.ts';
+
+export const RUN_HEADER = 'x-svc-run';
+export const SEQ_HEADER = 'x-svc-seq';
+
+/** Of a run's name, in UTF-8; it stands in every request's head. */
+const RUN_NAME_BYTES_MAX = 1_024;
+
+/** Copies that keep their state differently must not share it: then this name changes. */
+const STATE = Symbol.for('understudy.label.1');
+/** Under which new worker threads find the counters. */
+const NUMBERS = 'understudy.label.1.numbers';
+
+/** A run under way. */
+export interface Scope {
+  /** The header's value: the name in UTF-8, a byte a character, as header values are written. */
+  readonly run: string;
+  readonly key: bigint;
+}
+
+/** A request's place in its run. */
+export interface Label {
+  readonly scope: Scope;
+  readonly seq: number;
+}
+
+interface State {
+  readonly storage: AsyncLocalStorage<Scope>;
+  readonly numbers: RunNumbers;
+  readonly hosts: LabelledHosts;
+  /** What is labelled, by the names that `installedTransports` gives. */
+  readonly transports: Set<string>;
+  is_installed: boolean;
+  /** Of what is in no scope; null when nothing is. */
+  process_scope: Scope | null;
+}
+
+/** This thread's state. */
+export const state = findState(globalThis as { [STATE]?: State });
+
+function findState(place: { [STATE]?: State }): State {
+  place[STATE] ??= {
+    storage: new AsyncLocalStorage(),
+    numbers: new RunNumbers(shareMemory()),
+    hosts: new LabelledHosts(readEnvironment().hosts),
+    transports: new Set(),
+    is_installed: false,
+    process_scope: null,
+  };
+  return place[STATE];
+}
+
+function shareMemory(): SharedArrayBuffer {
+  const inherited: unknown = getEnvironmentData(NUMBERS);
+  if (inherited instanceof SharedArrayBuffer) return inherited;
+  const memory = RunNumbers.allocate();
+  setEnvironmentData(NUMBERS, memory);
+  return memory;
+}
+
+/**
+ * @param run any text of 1 to 1,024 bytes without control characters
+ * @throws TypeError for anything else
+ */
+export function makeScope(run: string): Scope {
+  if (typeof run !== 'string' || run.trim() !== run || run === '' || /\p{Cc}/u.test(run)) {
+    throw new TypeError('a run is named by text without control characters, and without blanks around it');
+  }
+  const bytes = Buffer.from(run);
+  if (bytes.length > RUN_NAME_BYTES_MAX) {
+    throw new TypeError(`a run's name may have at most ${RUN_NAME_BYTES_MAX} bytes, not ${bytes.length}`);
+  }
+  const key = createHash('sha256').update(bytes).digest().readBigInt64LE();
+  return { run: bytes.toString('latin1'), key: key === 0n ? 1n : key };
+}
+
+/** The scope of the code that runs now. */
+export function currentScope(): Scope | null {
+  return state.storage.getStore() ?? state.process_scope;
+}
+
+/** Numbers one more request of the run. */
+export function takeLabel(scope: Scope): Label {
+  return { scope, seq: state.numbers.take(scope.key) };
+}
+
+/** For a request that did not leave: its number is the next one's. */
+export function giveBack({ scope, seq }: Label): void {
+  state.numbers.giveBack(scope.key, seq);
+}
+
+/**
+ * @param fields names of headers as written, or names and values in turn
+ * @param step 2 for the latter
+ */
+export function hasLabel(fields: readonly unknown[], step = 1): boolean {
+  for (let at = 0; at < fields.length; at += step) {
+    const name = fields[at];
+    if (typeof name !== 'string' || name.length !== RUN_HEADER.length) continue;
+    const lower = name.toLowerCase();
+    if (lower === RUN_HEADER || lower === SEQ_HEADER) return true;
+  }
+  return false;
+}
+
+/** Whether an error, or what caused it, says that no connection came up: then nothing of the request has left. */
+export function isUnconnected(error: unknown, depth = 3): boolean {
+  if (typeof error !== 'object' || error === null || depth === 0) return false;
+  const { syscall, code, cause, errors } = error as Record<string, unknown>;
+  if (syscall === 'connect' || syscall === 'getaddrinfo' || code === 'UND_ERR_CONNECT_TIMEOUT') return true;
+  if (Array.isArray(errors) && errors.length > 0) return errors.every((one) => isUnconnected(one, depth - 1));
+  return isUnconnected(cause, depth - 1);
+}

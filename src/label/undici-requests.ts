@@ -1,0 +1,171 @@
+/**
+ * Labels what undici sends: the platform's `fetch`, and every copy of the npm package. They all announce a request on one
+ * diagnostics channel before its head is written, and take further headers there. A redirect followed and an attempt
+ * repeated are requests of their own, each with its own host. Any thread.
+ */
+
+import { subscribe } from 'node:diagnostics_channel';
+import { types } from 'node:util';
+import {
+  currentScope,
+  giveBack,
+  hasLabel,
+  isUnconnected,
+  type Label,
+  RUN_HEADER,
+  type Scope,
+  SEQ_HEADER,
+  state,
+  takeLabel,
+} from './scope.ts';
+
+/** undici's own request, as its channels show it. */
+interface UndiciRequest {
+  readonly origin: unknown;
+  readonly path: string;
+  /** Names and values in turn; the head as text in version 5. */
+  readonly headers: readonly unknown[] | string;
+  addHeader(name: string, value: string): unknown;
+}
+
+interface Dispatcher {
+  dispatch(options: unknown, handler: unknown): boolean;
+}
+
+/** Where undici up to 7 and the platform's `fetch` keep the dispatcher of those who name none. */
+const GLOBAL_DISPATCHER = Symbol.for('undici.globalDispatcher.1');
+
+/** Handlers that send a request anew from the socket's callbacks, where another run's scope may be current. */
+const RESENDERS = new Set(['RetryHandler', 'RedirectHandler']);
+
+/** Whose scope is known, whatever is current when their request is made. Null: none. */
+const handlerScopes = new WeakMap<object, Scope | null>();
+/** Labelled and not yet written. */
+const unsent = new WeakMap<object, Label>();
+/** Under which a copy's requests keep their handler. */
+const handlerNames = new WeakMap<object, symbol | null>();
+const seenDispatchers = new WeakSet<object>();
+
+/** To be called once a thread. */
+export function labelUndici(): void {
+  subscribe('undici:request:create', (message) => {
+    try {
+      labelRequest((message as { request: UndiciRequest }).request);
+    } catch {
+      // Whatever is wrong with the request, its sender shall hear of it from undici.
+    }
+  });
+  subscribe('undici:client:sendHeaders', (message) => {
+    unsent.delete((message as { request: object }).request);
+  });
+  subscribe('undici:request:error', (message) => {
+    const { request, error } = message as { request: UndiciRequest; error: unknown };
+    const label = unsent.get(request);
+    if (label === undefined) return;
+    unsent.delete(request);
+    // Up to version 6, undici does not tell of heads that it sends by HTTP/2, which goes by TLS alone.
+    if (String(request.origin).startsWith('http:') || isUnconnected(error)) giveBack(label);
+  });
+}
+
+/**
+ * Wraps the platform's `fetch`, to see which dispatchers it is given; their requests are labelled like all of undici's.
+ * To be called once a thread.
+ */
+export function watchFetch(): void {
+  const descriptor = Object.getOwnPropertyDescriptor(globalThis, 'fetch');
+  const original = globalThis.fetch;
+  if (typeof original !== 'function' || !descriptor?.configurable) return;
+  const watched = {
+    fetch(this: unknown, ...args: unknown[]): unknown {
+      if (currentScope() !== null) watchDispatchers(args[1]);
+      return Reflect.apply(original, this, args);
+    },
+  }.fetch;
+  Object.defineProperty(watched, 'length', { value: original.length, configurable: true });
+  const { enumerable = true } = descriptor;
+  Object.defineProperty(globalThis, 'fetch', {
+    value: watched,
+    enumerable,
+    writable: true,
+    configurable: true,
+  });
+}
+
+/** @param init what `fetch` was given */
+function watchDispatchers(init: unknown): void {
+  try {
+    keepScopes((globalThis as Record<symbol, unknown>)[GLOBAL_DISPATCHER]);
+    keepScopes((init as { dispatcher?: unknown } | null | undefined)?.dispatcher);
+  } catch {
+    // An object that lets nobody look or write: its requests have the scope that is current.
+  }
+}
+
+function labelRequest(request: UndiciRequest): void {
+  const { origin, path, headers } = request;
+  if (!state.hosts.labels(String(origin), path)) return;
+  const scope = scopeOf(request);
+  if (scope === null || isLabelled(headers)) return;
+  const label = takeLabel(scope);
+  request.addHeader(RUN_HEADER, scope.run);
+  request.addHeader(SEQ_HEADER, String(label.seq));
+  unsent.set(request, label);
+}
+
+function isLabelled(headers: UndiciRequest['headers']): boolean {
+  if (typeof headers === 'string') return hasLabel(headers.split(/:.*\r\n|\r\n/));
+  return hasLabel(headers, 2);
+}
+
+/**
+ * The scope in which the request was asked for. A pool that has no free connection makes it later, in whatever scope a
+ * connection becomes free.
+ */
+function scopeOf(request: UndiciRequest): Scope | null {
+  watchDispatchers(undefined);
+  const handler = handlerOf(request);
+  if (handler === null) return currentScope();
+  const known = handlerScopes.get(handler);
+  if (known !== undefined) return known;
+  // Those of undici's own functions are AsyncResources.
+  const { runInAsyncScope } = handler as { runInAsyncScope?: unknown };
+  if (typeof runInAsyncScope === 'function')
+    return runInAsyncScope.call(handler, currentScope) as Scope | null;
+  const scope = currentScope();
+  if (RESENDERS.has(handler.constructor?.name)) handlerScopes.set(handler, scope);
+  return scope;
+}
+
+function handlerOf(request: UndiciRequest): object | null {
+  let name = handlerNames.get(request.constructor);
+  if (name === undefined) {
+    name = Object.getOwnPropertySymbols(request).find((one) => one.description === 'handler') ?? null;
+    handlerNames.set(request.constructor, name);
+  }
+  const handler = name === null ? null : (request as unknown as Record<symbol, unknown>)[name];
+  return typeof handler === 'object' ? handler : null;
+}
+
+/**
+ * Has a dispatcher note the scope of what it is given, for `fetch`, whose handlers know none. Version 8 of undici keeps
+ * scopes by itself; a dispatcher that interceptors were composed onto is left as it is, since it is a proxy of another.
+ */
+function keepScopes(dispatcher: unknown): void {
+  if (typeof dispatcher !== 'object' || dispatcher === null || seenDispatchers.has(dispatcher)) return;
+  seenDispatchers.add(dispatcher);
+  const { dispatch } = dispatcher as Partial<Dispatcher>;
+  if (typeof dispatch !== 'function' || types.isProxy(dispatcher) || !Object.isExtensible(dispatcher)) return;
+  Object.defineProperty(dispatcher, 'dispatch', {
+    value(this: Dispatcher, ...args: [options: unknown, handler: unknown]): boolean {
+      const [, handler] = args;
+      const scope = currentScope();
+      if (scope !== null && typeof handler === 'object' && handler !== null)
+        handlerScopes.set(handler, scope);
+      return Reflect.apply(dispatch, this, args);
+    },
+    enumerable: false,
+    writable: true,
+    configurable: true,
+  });
+}
