@@ -5,6 +5,7 @@
 import { defineConfig } from 'vitest/config';
 import { ClosingLine } from './test/closing-line.ts';
 import { PATIENCE_MS } from './test/fixtures/patience.ts';
+import { STRIPPED_FLAGS } from './test/fixtures/strip-types.ts';
 
 /** What neither listens, nor starts a thread or a process, nor changes anything outside its own file. */
 const UNIT = [
@@ -30,7 +31,9 @@ const LONG = ['test/**/*.long.test.ts'];
 
 export default defineConfig({
   test: {
+    globalSetup: ['test/fixtures/strip-types.ts'],
     setupFiles: ['test/seed.ts'],
+    execArgv: STRIPPED_FLAGS,
     maxWorkers: 2,
     testTimeout: 180_000,
     hookTimeout: 180_000,

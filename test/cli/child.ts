@@ -4,6 +4,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { quoteForShell } from '../../src/std/shell-word.ts';
+import { STRIPPED_FLAGS } from '../fixtures/strip-types.ts';
 
 const ENTRY = fileURLToPath(new URL('../../src/cli/understudy.mjs', import.meta.url));
 
@@ -43,6 +44,7 @@ export class CliChild {
       ...(options.file_bytes_max === undefined ? [] : ['prlimit', `--fsize=${options.file_bytes_max}:`]),
       ...(options.descriptors_max === undefined ? [] : ['prlimit', `--nofile=${options.descriptors_max}`]),
       process.execPath,
+      ...STRIPPED_FLAGS,
       options.entry ?? ENTRY,
       ...argv,
     ];
