@@ -25,7 +25,7 @@ const UNIT = [
   'test/search/{embedder-features,word-tokens,vector-index}.test.ts',
   'test/sim/**/*.test.ts',
   'test/storage/{base-cache,capture-record,stream-secrets}.test.ts',
-  'test/house/{clocks,config,errors,import-direction,papers,permissions}.test.ts',
+  'test/house/{clocks,config,docs,errors,import-direction,permissions,threads}.test.ts',
 ];
 const LONG = ['test/**/*.long.test.ts'];
 

@@ -1,6 +1,6 @@
 /**
- * Tells live hubs what happened, and reads them. The only place that makes their messages: server threads use the two
- * classes, behaviours pass `liveEventTell` to their context.
+ * Tells live hubs what happened, and reads them. The only place that makes their messages: server threads read with the two
+ * classes, behaviours on server and actor threads pass `liveEventTell` to their context.
  */
 
 import { boundLiveEvent, type LiveEvent } from '../../src/domain/live-event.ts';

@@ -1,7 +1,7 @@
 /**
  * The usage meter: every count is an event, and the counters that others read are written in the event's own transaction;
  * an answer leaves when that is safe. So nothing that was served is lost by a crash, and nothing is counted that was not
- * asked for. Its journal and the counters are in `runs.mdb`. Actor thread.
+ * asked for. Its journal and the counters are in `runs.mdb`. Server threads.
  *
  * A month is a UTC calendar month by the wall clock. A clock that is put back over the end of a month does not bring the
  * month before back: what was used stays used until the latest one seen is over. One that was months ahead was wrong: then

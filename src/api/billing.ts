@@ -1,5 +1,5 @@
 /**
- * Handlers of `contract/billing.ts`: subscription and checkout for people, webhooks for the payment processor. Front
+ * Handlers of `contract/billing.ts`: subscription and checkout for people, webhooks for the payment processor. Server
  * threads.
  */
 import type { z } from 'zod';

@@ -1,5 +1,5 @@
 /**
- * Handlers of `contract/runs.ts`: each is one question to the run's actor, whose answer is sent as it is. Front
+ * Handlers of `contract/runs.ts`: each is one question to the run's actor, whose answer is sent as it is. Server
  * threads.
  */
 import { createHash } from 'node:crypto';

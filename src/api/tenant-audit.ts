@@ -1,6 +1,6 @@
 /**
  * Entries of the audit log for changes that come over `/v1`: what a key, an operator or a signed-in user changed of an
- * organization's stock (patterns, findings, profiles). What an agent reports while it works is no such change. Front
+ * organization's stock (patterns, findings, profiles). What an agent reports while it works is no such change. Server
  * threads.
  */
 import type { ApiRequest } from '../contract/route.ts';

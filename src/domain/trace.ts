@@ -1,6 +1,6 @@
 /**
  * A trace: what an agent did from its task to its outcome, as steps, whichever of the two shapes it was submitted in.
- * Texts are bounded and free of secrets from here on: what is queued, stored and distilled is this. Pure; server thread
+ * Texts are bounded and free of secrets from here on: what is queued, stored and distilled is this. Pure; server
  * threads and actor threads.
  */
 

@@ -1,4 +1,4 @@
-/** Secrets in the queries of URLs. Pure; runs on the capture writer's actor thread. */
+/** Secrets in the queries of URLs. Pure; runs on the capture process. */
 import { isCredentialName } from './credential-name.ts';
 import { MASK } from './mask.ts';
 

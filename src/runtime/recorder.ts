@@ -1,6 +1,6 @@
 /**
  * The context that a handler sees: it records effects and applies events, and does nothing else. Used by the host and
- * by the synchronous kit alike. Actor threads and tests.
+ * by the synchronous kit alike. Wherever actors run, and tests.
  */
 import type {
   ActorAddress,

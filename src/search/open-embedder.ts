@@ -1,5 +1,5 @@
 /**
- * Chooses the embedder that the operator's configuration asks for. Main and server threads.
+ * Chooses the embedder that the operator's configuration asks for. Any thread that embeds.
  */
 import { fileURLToPath } from 'node:url';
 import type { Embedder } from './embedder.ts';

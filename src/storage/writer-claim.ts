@@ -1,7 +1,7 @@
 /**
  * Says that this process writes to a database that takes one writer. The capture log gives ids from memory: a second
  * writer would give the same ones, and its exchanges would be lost or spoil those of the first. Actors know from memory
- * what they have stored: two processes would each overwrite what the other knows. Main thread.
+ * what they have stored: two processes would each overwrite what the other knows. Any thread of the process that writes.
  *
  * The claim is a local socket that is named after the file: the system drops it with the process, however that ends, so
  * that there is nothing to clean up, and nothing lies in the folder. Whoever connects is told who holds the claim and

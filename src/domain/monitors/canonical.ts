@@ -1,6 +1,7 @@
 /**
  * When two calls are the same call, and two results the same result: hashes that do not see the order of JSON keys,
- * white space, times or addresses. Bounded work on texts of any length. Pure; any thread.
+ * white space, times or addresses. Bounded work on texts of any length.
+ * Pure; any thread.
  */
 
 import { hashText, mixHash } from './words.ts';

@@ -12,6 +12,7 @@
  *    that there is nothing.
  *  - `part`: it takes up three or more items of a list of which the result said that it is only a part.
  *  - `reversal`: it says nearly the same sentence as shortly before with the opposite sense, and nothing new came between.
+ * Pure; any thread.
  */
 
 import { FLAG, type StepFeatures } from './features.ts';

@@ -7,6 +7,7 @@
  * Rules
  *  - `restated`: a summary that says nearly what the one before said: no progress lies between the two.
  *  - `redone`: after a summary, most of the calls are ones that the run had made before it.
+ * Pure; any thread.
  */
 
 import { FLAG, type StepFeatures } from './features.ts';

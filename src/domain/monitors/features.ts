@@ -1,6 +1,7 @@
 /**
  * The layout of a step's features: numbers at fixed places in one byte array, so that a digest is journaled and a step
  * remembered without objects around each number. Little-endian by way of typed arrays, as every machine we run on is.
+ *
  * Pure; any thread.
  */
 

@@ -17,6 +17,7 @@
  * Not a loop: the third call of a build after an edit (a change that the run had not made before lies between); the
  * same call in a row with new results (the next page, the next match); waiting and polling (the call waits, or the
  * result says that something is still going on); several equal calls inside one step (one step is one call).
+ * Pure; any thread.
  */
 
 import { FLAG, type StepFeatures } from './features.ts';

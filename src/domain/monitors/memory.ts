@@ -1,6 +1,7 @@
 /**
  * What a run remembers: one byte array of fixed size, read and written through views. Steps are remembered in the order
- * in which they arrive; `step_index` only names them. Pure; any thread.
+ * in which they arrive; `step_index` only names them.
+ * Pure; any thread.
  */
 
 import { filterBit, OBSERVATION_FILTER_BITS, SLOT_BYTES, type StepFeatures, StepSlot } from './features.ts';

@@ -1,6 +1,7 @@
 /**
  * What an intervention quotes of a step: short, on one line, secrets masked, nothing in it that could steer a terminal or
  * a log. Quotes are journaled with the digest.
+ * Pure; any thread.
  */
 
 import { maskText } from '../../redaction/mask.ts';

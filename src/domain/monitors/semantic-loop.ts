@@ -20,6 +20,7 @@
  *
  * Not a loop: a batch over different files (the results are no failures), waiting and polling, a build between edits
  * (failures are counted in a row), many calls in one step.
+ * Pure; any thread.
  */
 
 import { FLAG, type StepFeatures } from './features.ts';

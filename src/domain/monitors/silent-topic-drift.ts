@@ -15,6 +15,7 @@
  *
  * No drift: steps that say nothing of a subject (ids, numbers, sums); what a person asks for in the course of the run
  * (they may ask for something new). A task of less than four words, or none, says too little: then the score is 0.
+ * Pure; any thread.
  */
 
 import { FLAG, type StepFeatures } from './features.ts';

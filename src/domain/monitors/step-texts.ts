@@ -1,6 +1,7 @@
 /**
  * What stands in the texts of a step, as numbers: words, sketches and sums, and which patterns may match. One call of
- * the addon where it was compiled; the fallback here does the same and says how. Pure; any thread.
+ * the addon where it was compiled; the fallback here does the same and says how.
+ * Pure; any thread.
  */
 import { loadTextAddon, type TextEngine } from '../../../native/text-engine.ts';
 import { hashLoosely, mayChange } from './canonical.ts';

@@ -1,6 +1,7 @@
 /**
  * Repetition inside one text: a model that says the same sentence over and over. Tables, lists, headings, quotes and
- * code repeat themselves by their nature and are not looked at. Pure; any thread.
+ * code repeat themselves by their nature and are not looked at.
+ * Pure; any thread.
  */
 
 import { hashText } from './words.ts';

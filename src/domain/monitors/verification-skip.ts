@@ -9,6 +9,7 @@
  *  - `blind`: an irreversible step (cancel, delete, refund, deploy) before the run has looked anything up.
  *  - `unanswered`: it asked to verify something, the result does not speak of it, and the next step goes on to
  *    something else.
+ * Pure; any thread.
  */
 
 import { FLAG, INPUT_WORDS, type StepFeatures } from './features.ts';

@@ -1,5 +1,5 @@
 /**
- * Drops of exchanges as lines of the log, one for each cause, with what to do: at once, then at most one a minute. Front
+ * Drops of exchanges as lines of the log, one for each cause, with what to do: at once, then at most one a minute. Server
  * threads.
  */
 import type { DropCause } from '../../domain/capture-cause.ts';

@@ -1,6 +1,6 @@
 /**
  * Relegation on one server thread: which requests are steps that the student may be asked about, and what becomes of those that
- * it may not. Whatever is not a step is not touched, and what the student does not serve is forwarded as ever. Front
+ * it may not. Whatever is not a step is not touched, and what the student does not serve is forwarded as ever. Server
  * threads, one each; there is none where relegation is off.
  */
 

@@ -1,7 +1,7 @@
 /**
  * What a host has to do with its journal: actors are brought in from it, and what they record goes there in batches.
- * Group commit: events of all actors recorded while one commit is under way make the next one. Actor threads, client
- * threads (and the simulator).
+ * Group commit: events of all actors recorded while one commit is under way make the next one. Wherever actors
+ * run (and in the simulator).
  */
 
 import { Packr } from 'msgpackr';

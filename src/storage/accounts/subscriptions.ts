@@ -1,4 +1,4 @@
-/** Subscriptions of organizations, and the processor's events that were handled. Functions of a transaction. */
+/** Subscriptions of organizations, and the processor's events that were handled. Functions of a transaction; server threads. */
 import {
   type BillingEvent,
   type EffectiveSubscription,

@@ -1,7 +1,7 @@
 /**
  * Images and documents, stored once. Finds base64 text of 1 KiB (decoded) and more in bodies, keeps the decoded bytes
  * in `<db>.files/<sha256>`, and leaves a placeholder in the body, so that the body can be put together again byte for
- * byte. Runs on the capture writer's actor thread (find, save) and in readers (restore).
+ * byte. Runs on the capture process (find, save) and in readers (restore).
  *
  * A placeholder is `NUL @svc-file: <variant> <sha256 in hex> NUL`. A body that holds the placeholder's beginning itself
  * is left as it is (nothing is taken out), so no escaping is needed: the exchange's record says whether there are any.

@@ -1,6 +1,6 @@
 /**
- * Which earlier exchange a new one is stored against, and what is kept in memory for it. Runs on the capture writer's
- * actor thread. Bodies here are as they came, unmasked: they never leave this thread's memory.
+ * Which earlier exchange a new one is stored against, and what is kept in memory for it. Runs in the
+ * capture process. Bodies here are as they came, unmasked: they never leave this thread's memory.
  *
  * Looked for in this order: the last exchange of the same run; exchanges whose body looks the same at a given place, the
  * farthest place first; the last exchange on the same path (for its headers). Bounded in bytes; the one used least recently goes

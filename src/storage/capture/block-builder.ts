@@ -1,6 +1,6 @@
 /**
  * Gathers the records of one batch into blocks: compressed and cut into pieces for the database, or as they are, to be
- * packed later. Actor thread of the writer.
+ * packed later. Capture process.
  */
 import type { FileSealing } from '../lmdb/sealed-table.ts';
 import { closeBlock, splitClosed } from './block-sealing.ts';

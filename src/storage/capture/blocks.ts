@@ -2,7 +2,7 @@
  * Reads exchanges out of a capture file: finds the block, unpacks it with its dictionary, makes bodies from their
  * bases. Used by readers and, for the index, by the writer. Synchronous. What was unpacked lately is kept, within a
  * bound of bytes, so that reading a run in order costs one step an exchange; reading one exchange alone costs the chain
- * down to its keyframe.
+ * down to its keyframe. Any thread.
  */
 
 import { LinkedMap } from '../../std/linked-map.ts';

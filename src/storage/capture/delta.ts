@@ -1,6 +1,6 @@
 /**
- * Says how one body is made from an earlier one: copies of ranges of the base, and literal bytes. Runs on the capture
- * writer's actor thread (make) and in readers (apply).
+ * Says how one body is made from an earlier one: copies of ranges of the base, and literal bytes. Runs in the
+ * capture process (make) and in readers on any thread (apply).
  *
  * An agent's next request is its previous one with something added near the end, so what counts is to find the common
  * beginning and end quickly, which the byte engine does (`native/`). When that leaves much (a time stamp near the

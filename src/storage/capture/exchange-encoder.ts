@@ -1,6 +1,6 @@
 /**
  * From one exchange to its record: which earlier exchange it is stored against, what of it differs from that one, and what
- * is kept of it so that later ones can be stored against it. Actor thread of the writer.
+ * is kept of it so that later ones can be stored against it. Capture process.
  */
 import {
   BaseCache,

@@ -21,7 +21,7 @@
  * State. A request is looked up among the latest 50,000 turns: a map in memory, which the first use fills from the table
  * `tails` (id of a turn → whether it failed, eight bytes of the SHA-256 of each hash that stands for it, the sketch of
  * its system prompt, the turn that it goes on with; the run's name too when the turn lies in an earlier file, since
- * rotation takes the latest 10,000 along).
+ * rotation takes the latest 10,000 along). The capture process writes; any thread reads.
  */
 import { hash } from 'node:crypto';
 import type { ApiShape, ExchangeFacts, ExchangeRecord } from '../../domain/exchange.ts';

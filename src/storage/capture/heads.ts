@@ -1,6 +1,6 @@
 /**
  * The heads of an exchange as they may be stored: credentials masked in headers, path, query and note. A client sends nearly
- * the same ones each time, so what the last ones came to is remembered. Actor thread of the writer.
+ * the same ones each time, so what the last ones came to is remembered. capture process.
  */
 import { byteEngine } from '../../../native/byte-engine.ts';
 import type { CapturedExchange, RequestForm } from '../../domain/exchange.ts';

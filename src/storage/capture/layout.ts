@@ -1,6 +1,6 @@
 /**
  * How capture files lie on disk: names, the LMDB environment and its tables, and what a file must look like before it
- * is opened. Used by the writer (an actor thread) and by readers (command line, other threads).
+ * is opened. Used by the capture process, which writes, and by readers on any thread.
  *
  *   capture.mdb                      the live file, one writer, any number of readers
  *   capture.1-5321.mdb               sealed: read-only, compacted, exchanges 1 to 5321

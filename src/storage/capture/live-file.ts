@@ -1,6 +1,6 @@
 /**
  * The capture database that is written to: opened, given up after a failure, opened anew, and noticed when somebody takes it
- * away. It alone knows LMDB's environment; the others get what they need of it. Actor thread of the writer.
+ * away. It alone knows LMDB's environment; the others get what they need of it. Capture process.
  */
 import { statSync } from 'node:fs';
 import { dirname } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * How fast exchanges come, by which the log decides whether their blocks are compressed at once or put off. Actor thread of
- * the writer.
+ * How fast exchanges come, by which the log decides whether their blocks are compressed at once or put off. Capture
+ * process.
  */
 
 /**

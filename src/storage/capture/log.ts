@@ -1,5 +1,5 @@
 /**
- * Writes the capture database: one writer, on one actor thread. Exchanges come in batches, get the next ids, and are
+ * Writes the capture database: one writer, in the capture process. Exchanges come in batches, get the next ids, and are
  * with the kernel when `append` resolves, so that no end of the process can undo them; `flush` makes them outlast the
  * machine.
  *

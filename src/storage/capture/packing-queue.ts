@@ -1,6 +1,6 @@
 /**
  * The blocks that were stored raw and wait to be packed, oldest first. Their raw files go once a sync has made sure of what
- * they were packed into: a power cut must not find neither of the two. Actor thread of the writer.
+ * they were packed into: a power cut must not find neither of the two. Capture process.
  */
 import type { TidyBacklog } from './packing-share.ts';
 import type { WaitingBlock } from './repacking.ts';

@@ -1,8 +1,8 @@
 /**
  * How much of one core may go into what was put off while exchanges came: packing raw blocks, and the index. Some share is
  * always there, and it grows with what waits, so that under a load without a pause what waits comes to rest where as much is
- * packed as comes in. The share changes little by little with the backlog, so nothing swings. Pure; actor thread of the
- * writer.
+ * packed as comes in. The share changes little by little with the backlog, so nothing swings. Pure;
+ * capture process.
  */
 
 /** What was put off. */

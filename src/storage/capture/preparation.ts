@@ -1,6 +1,6 @@
 /**
  * From an exchange as captured to what may be stored: credentials masked, compressed bodies decoded, attachments taken
- * out. Runs on the capture writer's actor thread.
+ * out. Runs in the capture process.
  */
 import type { CapturedExchange } from '../../domain/exchange.ts';
 import { REDACTION_WORK } from '../../limits.ts';

@@ -1,6 +1,6 @@
 /**
  * The part of a stored exchange that is no body: what the gateway noted about it, and its headers. Written by the
- * capture writer, read by everybody; both ways are here so that they cannot drift apart.
+ * capture writer, read by everybody; both ways are here so that they cannot drift apart. Any thread.
  */
 import type {
   ApiShape,

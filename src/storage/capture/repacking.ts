@@ -1,6 +1,6 @@
 /**
  * Blocks that were stored as they were because exchanges came faster than they could be compressed, compressed later.
- * Readers see either form, never anything between. Actor thread of the writer.
+ * Readers see either form, never anything between. Capture process.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { SealError } from '../../std/data-key.ts';

@@ -1,7 +1,7 @@
 /**
  * The files that the log has sealed, and the work of sealing one: what is still raw in it is packed, and it is written anew,
  * compact and read-only, while the next file already takes what comes. A seal that was cut short is finished at the next
- * start. Actor thread of the writer.
+ * start. Capture process.
  */
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';

@@ -1,6 +1,6 @@
 /**
  * The secrets that the bodies and heads of one request's exchange are searched for: the credentials in its headers and its
- * query, in all their forms. Actor thread of the writer.
+ * query, in all their forms. capture process.
  */
 import { packNeedles } from '../../../native/byte-engine.ts';
 import { credentialForms, MAX_FORMS } from '../../redaction/credentials.ts';

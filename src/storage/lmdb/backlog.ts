@@ -1,6 +1,6 @@
 /**
  * Commits that are promised in a redo log and reach the database many at a time: a transaction writes some ten pages
- * for a single step, and hardly more for the next twenty. Server threads.
+ * for a single step, and hardly more for the next twenty. Wherever actors run.
  *
  * Who reads on this thread reads all that was promised, since every read brings it to the database first, unless it is of
  * rows that nothing was promised of. Others see it a moment later, so only what nobody else asks for at once is committed

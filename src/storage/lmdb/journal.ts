@@ -1,6 +1,6 @@
 /**
  * The journal of persistent actors in a database of DATA_DIR: one LMDB transaction a commit, with the rows that its
- * events bring. Several actor threads may have it open at once, each writing its own actors. Actor threads.
+ * events bring. Several threads may have it open at once, each writing its own actors. Wherever actors run.
  *
  * Table `journal`, binary keys [u8 length][kind][u16 length][key][u48 number], big-endian, so that one actor's entries
  * stand together in their order. Number 0 is the snapshot, [u48 number of its last event][u32 version][state]; the

@@ -1,0 +1,80 @@
+/**
+ * Which threads a file says it runs on, and which really load it: the words that headers may use, the entry of each
+ * thread, and the function that holds a tree against them.
+ */
+import { posix } from 'node:path';
+import { readModule } from './imports.ts';
+
+/** The threads of the running service, with the files that start them. The main thread is the first server thread. */
+const ENTRIES = {
+  server: ['src/main.ts', 'src/threads/server-thread-entry.ts'],
+  actor: ['src/threads/actor-thread-entry.ts'],
+  compute: ['src/threads/compute-thread-entry.ts'],
+  student: ['src/threads/student-thread-entry.ts'],
+  capture: ['src/threads/capture-process-entry.ts'],
+} as const satisfies Record<string, readonly string[]>;
+
+type Thread = keyof typeof ENTRIES;
+
+/** The vocabulary: what a header calls them. One of these words stands in every header. */
+const WORDS: Readonly<Record<Thread | 'any' | 'outside', RegExp>> = {
+  // What is pure runs wherever it is called.
+  any: /\b(any thread|wherever actors run|pure|data|types)\b/i,
+  server: /\b(server threads?|main thread|main and server threads)\b/i,
+  actor: /\bactor threads?\b/i,
+  compute: /\bcompute threads?\b/i,
+  student: /\bstudent['’]s thread\b/i,
+  capture: /\bcapture process\b/i,
+  // Not of the running service.
+  outside: /\b(command line|round['’]s own thread|browser|development|demo|pool thread)\b/i,
+};
+
+/**
+ * @param files every source file of src, actors and native by its name relative to the repository
+ * @returns what is wrong, one line each; empty for a tree in order
+ */
+export function findThreadViolations(files: ReadonlyMap<string, string>): string[] {
+  const imports = new Map<string, string[]>();
+  for (const [file, source] of files) {
+    const targets = readModule(source)
+      .imports.filter(({ specifier, is_type_only }) => specifier.startsWith('.') && !is_type_only)
+      .map(({ specifier }) => posix.join(posix.dirname(file), specifier));
+    imports.set(file, targets);
+  }
+  const loaders = new Map<string, Thread[]>();
+  for (const thread of Object.keys(ENTRIES) as Thread[]) {
+    for (const file of reach(ENTRIES[thread], imports))
+      loaders.set(file, [...(loaders.get(file) ?? []), thread]);
+  }
+  return [...files].flatMap(([file, source]) => judgeHeader(file, source, loaders.get(file) ?? []));
+}
+
+function judgeHeader(file: string, source: string, loaders: readonly Thread[]): string[] {
+  const header = readHeader(source);
+  const named = (Object.keys(WORDS) as (keyof typeof WORDS)[]).filter((word) => WORDS[word].test(header));
+  if (named.length === 0) return [`${file}: says of no thread that it runs there`];
+  if (named.includes('any')) return [];
+  return loaders
+    .filter((thread) => !named.includes(thread))
+    .map((thread) => `${file}: is loaded on the ${thread} thread, and says ${named.join(', ')}`);
+}
+
+/** The doc comment that a file begins with, as one line, without what it says it never runs on. */
+function readHeader(source: string): string {
+  const [, text = ''] = /^(?:#!.*\n)?\/\*\*([\s\S]*?)\*\//.exec(source) ?? [];
+  return text
+    .replace(/\n \*/g, ' ')
+    .replace(/\s+/g, ' ')
+    .replaceAll(/never on (a|the) server threads?/g, '');
+}
+
+function reach(entries: readonly string[], imports: ReadonlyMap<string, readonly string[]>): Set<string> {
+  const seen = new Set<string>();
+  const waiting = [...entries];
+  for (let file = waiting.pop(); file !== undefined; file = waiting.pop()) {
+    if (seen.has(file)) continue;
+    seen.add(file);
+    waiting.push(...(imports.get(file) ?? []));
+  }
+  return seen;
+}
