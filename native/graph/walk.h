@@ -96,12 +96,12 @@ class Walk {
         std::pop_heap(kept.begin(), kept.end());
         kept.pop_back();
       }
-      if (kept.size() == ef) bound = kept.server().first;
+      if (kept.size() == ef) bound = kept.front().first;
     };
     marks[start] = mark;
     note(Measure(start), start);
-    while (!open.empty() && open.server().first <= bound) {
-      const tableint at = open.server().second;
+    while (!open.empty() && open.front().first <= bound) {
+      const tableint at = open.front().second;
       std::pop_heap(open.begin(), open.end(), std::greater<Near>());
       open.pop_back();
       auto* list = points_.get_linklist0(at);
@@ -119,7 +119,7 @@ class Walk {
         const float distance = Measure(fresh[i]);
         if (distance < bound) note(distance, fresh[i]);
       }
-      if (!open.empty()) Prefetch(reinterpret_cast<const char*>(points_.get_linklist0(open.server().second)), points_.size_links_level0_);
+      if (!open.empty()) Prefetch(reinterpret_cast<const char*>(points_.get_linklist0(open.front().second)), points_.size_links_level0_);
     }
     points_.visited_list_pool_->releaseVisitedList(visited);
     return kept;
