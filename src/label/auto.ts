@@ -1,8 +1,7 @@
 /**
  * `node --import understudy/label/auto agent.mjs`: the shim without a line of code. `SVC_RUN` names the run of the whole
  * process, its worker threads included; without it only the scopes of the agent's own code are labelled. In the agent's
- * process, before its own modules, on every thread.
- * Main thread of the agent.
+ * process, before its own modules. Any thread.
  */
 
 import { readEnvironment } from './environment.ts';

@@ -1,4 +1,4 @@
-/** What the papers of the project say and what is there: commands, links, paths, pinned versions. */
+/** What the docs of the project say and what is there: commands, links, paths, pinned versions. */
 
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, posix } from 'node:path';
@@ -51,22 +51,42 @@ describe('README', () => {
   });
 });
 
-const papers = ['docs', 'src', 'actors', 'bench', 'native', 'clients'].flatMap((folder) =>
+/** Names that stand for any, or for a part of a name. */
+const NOT_FILES = new Set(['NAME.cc', 'test/native/fuzz/NAME.cc', 'rver.ts', 'snapshot.ts']);
+
+const sources = ['src', 'actors', 'bench', 'native', 'test'].flatMap((folder) =>
   readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((path) =>
     posix.join(folder, path),
   ),
 );
 
-describe.each([...readdirSync(root), ...papers].filter((path) => path.endsWith('.md')))('%s', (paper) => {
-  const text = read(paper);
+const docs = ['docs', 'src', 'actors', 'bench', 'native', 'clients'].flatMap((folder) =>
+  readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((path) =>
+    posix.join(folder, path),
+  ),
+);
+
+describe.each([...readdirSync(root), ...docs].filter((path) => path.endsWith('.md')))('%s', (doc) => {
+  const text = read(doc);
 
   it('links only to files and headings that exist', () => {
     for (const [, target = ''] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
       if (/^https?:/.test(target)) continue;
       const [file = '', heading] = target.split('#');
-      const path = file === '' ? paper : posix.join(dirname(paper), file);
-      expect(existsSync(join(root, path)), `${paper} -> ${target}`).toBe(true);
-      if (heading !== undefined) expect(headingsOf(read(path)), `${paper} -> ${target}`).toContain(heading);
+      const path = file === '' ? doc : posix.join(dirname(doc), file);
+      expect(existsSync(join(root, path)), `${doc} -> ${target}`).toBe(true);
+      if (heading !== undefined) expect(headingsOf(read(path)), `${doc} -> ${target}`).toContain(heading);
+    }
+  });
+
+  it('names only files that exist', () => {
+    for (const [, path = ''] of text.matchAll(/`([\w./-]+\.(?:ts|mjs|cc))`/g)) {
+      const isThere = [path, posix.join(dirname(doc), path)].some((each) => existsSync(join(root, each)));
+      if (NOT_FILES.has(path) || isThere) continue;
+      expect(
+        sources.some((each) => each.endsWith(`/${path}`)),
+        `${doc} -> ${path}`,
+      ).toBe(true);
     }
   });
 
@@ -85,19 +105,19 @@ function headingsOf(markdown: string): string[] {
   );
 }
 
-describe('all papers', () => {
+describe('all docs', () => {
   /** Of a library, made by a build, or with a name left open. */
   const ELSEWHERE = /HttpParser\.h|ChunkedEncoding\.h|^native\/build\/|NAME/;
-  const papers = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter(
+  const docs = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter(
     (path) => path.endsWith('.md') && !/(^|\/)(node_modules|dist|CHANGELOG\.md)/.test(path),
   );
 
   it('name files that are there', () => {
-    for (const paper of papers)
-      for (const [, path = ''] of read(paper).matchAll(
+    for (const doc of docs)
+      for (const [, path = ''] of read(doc).matchAll(
         /`((?:test|src|actors|native|bench|docs|deploy|clients)\/[\w./-]*)`/g,
       ))
-        if (!ELSEWHERE.test(path)) expect(existsSync(join(root, path)), `${paper}: ${path}`).toBe(true);
+        if (!ELSEWHERE.test(path)) expect(existsSync(join(root, path)), `${doc}: ${path}`).toBe(true);
   });
 });
 
