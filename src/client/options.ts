@@ -68,7 +68,7 @@ export interface Settings {
 }
 
 /** Of this library, as package.json has it. */
-export const CLIENT_VERSION = '0.1.0';
+export const CLIENT_VERSION = '0.2.0';
 
 const BASE_URL = 'http://127.0.0.1:8000';
 const TIMEOUT_MS = 5_000;
