@@ -63,12 +63,15 @@ export class CaptureWriterClient {
     return !this.#killed && this.#actors.isUp(this.#actors.place(WRITER));
   }
 
-  /** Calls `listener` whenever the writer's thread has come back. */
-  onReturn(listener: () => void): void {
+  /**
+   * Hears whenever the writer's thread has come back.
+   * @returns ends it
+   */
+  onReturn(listener: () => void): () => void {
     const host = this.#actors.place(WRITER);
-    this.#actors.onHostUp = (index) => {
+    return this.#actors.onHostUp((index) => {
       if (index === host) listener();
-    };
+    });
   }
 
   /**

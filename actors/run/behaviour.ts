@@ -20,6 +20,7 @@ import {
   renderScores,
   renderStart,
   type StepCopy,
+  type StepEvent,
   toTimestamp,
   totalsOf,
   UNKNOWN_RUN,
@@ -29,8 +30,8 @@ import { areFreeOfKeys, maskText, maskValue } from '../../src/redaction/mask.ts'
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
 import { liveEventTell } from '../live-hub/client.ts';
 import type { AnswerRequest } from './adapter.ts';
-import { RUN_KIND, RUN_REFUSALS, type RunProtocol, type RunRefusalCode, unpackStep } from './protocol.ts';
-import { projectRun } from './rows.ts';
+import { RUN_KIND, RUN_REFUSALS, type RunProtocol, type RunRefusalCode, readStep } from './protocol.ts';
+import { projectRun, stepRows } from './rows.ts';
 
 /** Name of the port that reads answers; an object with the methods of StepAnswersAdapter. */
 export const STEP_ANSWERS_ADAPTER = 'step-answers';
@@ -39,13 +40,16 @@ const COPIED = Object.entries(STEP_COPY) as [keyof StepCopy, number][];
 /** How far beyond a cut a secret is looked for: longer than any key, and most tokens. */
 const SECRET_MARGIN = PLAIN_CHARACTERS;
 
-/** A step as far as it has been looked at: what is journaled of it. */
-type StepEvent = Extract<RunEvent, { type: 'step' }> & { copy: StepCopy };
+/** A step as far as it has been looked at: what is journaled of it, and what its row says. */
+interface SeenStep {
+  event: StepEvent;
+  copy: StepCopy;
+}
 
 /** A step that is being looked up. */
 interface Lookup {
   token: ReplyToken;
-  step: StepEvent;
+  step: SeenStep;
   /** Late steps that the run had when storage was asked. */
   late_steps: number;
 }
@@ -55,7 +59,7 @@ interface RunInternal {
 }
 
 /** What the functions below need of a context, whatever the message's answer. */
-type RunContext = Pick<Context<RunState, RunEvent, RunInternal, never>, 'persist' | 'io' | 'tell'>;
+type RunContext = Pick<Context<RunState, RunEvent, RunInternal, never>, 'persist' | 'write' | 'io' | 'tell'>;
 
 type Run = Behaviour<RunProtocol, RunState, RunEvent, RunInternal>;
 
@@ -95,17 +99,16 @@ function createRun(isWatched: boolean): Run {
       },
 
       step(state, message, context) {
-        if (!isSeen(state, message[0])) return context.refuse(refusal('run_not_found'));
-        const step = unpackStep(message);
-        if (step.step_index > state.last_index) {
-          if (state.finish !== null) return context.refuse(refusal('run_finished'));
-          const event = toEvent(step, context.now_ms);
-          const scored = context.persist(event);
-          context.reply(renderScores(scored.last));
-          if (isWatched) tellStep(state, scored, event, context);
-          return;
+        const { project_id, step } = readStep(message);
+        if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
+        if (step.step_index <= state.last_index) {
+          return lookUp(state, context.holdReply(), look(step, context.now_ms), context);
         }
-        lookUp(state, context.holdReply(), toEvent(step, context.now_ms), context);
+        if (state.finish !== null) return context.refuse(refusal('run_finished'));
+        const seen = look(step, context.now_ms);
+        const recorded = record(seen, context);
+        context.reply(recorded.answer);
+        if (isWatched) tellStep(state, recorded, seen, context);
       },
 
       finish(state, { project_id, outcome }, context) {
@@ -139,15 +142,14 @@ function createRun(isWatched: boolean): Run {
         if (state.finish !== null) return context.refuseTo(token, refusal('run_finished'));
         // Another late step has been recorded since storage was asked: it may be this very one.
         if (state.late_steps !== late_steps) return lookUp(state, token, step, context);
-        const scored = context.persist(step);
-        context.replyTo(token, renderScores(scored.last));
-        if (isWatched) tellStep(state, scored, step, context);
+        const recorded = record(step, context);
+        context.replyTo(token, recorded.answer);
+        if (isWatched) tellStep(state, recorded, step, context);
       },
     },
 
     persistence: {
       apply: applyRunEvent,
-      keep: keepStep,
       project: projectRun,
       snapshot: {
         version: 1,
@@ -164,28 +166,42 @@ function isSeen({ facts }: RunState, projectId: string | null): boolean {
   return facts !== null && (projectId === null || facts.project_id === projectId);
 }
 
-function lookUp(state: RunState, token: ReplyToken, step: StepEvent, context: RunContext): void {
+function lookUp(state: RunState, token: ReplyToken, step: SeenStep, context: RunContext): void {
   const { org_id, run_id } = state.facts!;
-  const request: AnswerRequest = { org_id, run_id, step_index: step.step_index };
+  const request: AnswerRequest = { org_id, run_id, step_index: step.event.step_index };
   const { late_steps } = state;
   context.io(STEP_ANSWERS_ADAPTER, 'read', request, 'looked_up', { token, step, late_steps });
 }
 
-function toEvent(step: MonitorStep, atMs: number): StepEvent {
+function look(step: MonitorStep, atMs: number): SeenStep {
   // Nearly all steps are: then there is nothing to mask, in the copy or in what is quoted.
   const isPlain = areFreeOfKeys(COPIED.map(([field, units]) => step[field].slice(0, units + SECRET_MARGIN)));
   const copy = {} as StepCopy;
   for (const [field, units] of COPIED)
     copy[field] = isPlain ? cut(step[field], units) : cutMasked(step[field], units);
   const { step_index, is_error, tokens } = step;
-  return { type: 'step', at_ms: atMs, step_index, is_error, tokens, digest: digestStep(step, isPlain), copy };
+  const digest = digestStep(step, isPlain);
+  return { event: { type: 'step', at_ms: atMs, step_index, is_error, tokens, digest }, copy };
 }
 
-/** The copy is in the step's row. */
-function keepStep(event: RunEvent): RunEvent {
-  if (event.type !== 'step') return event;
-  const { type, at_ms, step_index, is_error, tokens, digest } = event;
-  return { type, at_ms, step_index, is_error, tokens, digest };
+/** A step that is recorded. */
+interface RecordedStep {
+  /** After it. */
+  state: RunState;
+  /** What its caller gets, now and whenever it comes again. */
+  answer: string;
+  /** When it came. */
+  at: string;
+}
+
+/** Records a step with its rows. */
+function record({ event, copy }: SeenStep, context: RunContext): RecordedStep {
+  const state = context.persist(event);
+  const answer = renderScores(state.last);
+  const at = toTimestamp(event.at_ms);
+  const { is_error, tokens } = event;
+  context.write(stepRows(state, event, { answer, at, is_error, tokens, copy }));
+  return { state, answer, at };
 }
 
 /** Masked before it is cut, or a secret at the cut would lose the shape by which it is known. */
@@ -210,14 +226,14 @@ function maskMetadata(json: string): string {
 
 function tellStep(
   before: RunState,
-  { last, facts, intervention }: RunState,
-  step: StepEvent,
+  { state, at }: RecordedStep,
+  { event, copy }: SeenStep,
   context: RunContext,
 ): void {
+  const { last, facts, intervention } = state;
   const { org_id, project_id, run_id } = facts!;
   const { scores, total_score, fired } = last;
-  const { step_index, is_error, tokens } = step;
-  const at = toTimestamp(step.at_ms);
+  const { step_index, is_error, tokens } = event;
   tellLive(context, {
     event: 'step',
     org_id,
@@ -225,7 +241,7 @@ function tellStep(
     run_id,
     at,
     step_index,
-    action: step.copy.action,
+    action: copy.action,
     is_error,
     tokens,
     scores,

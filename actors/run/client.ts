@@ -6,11 +6,11 @@ import type { Asker } from '../../src/runtime/actor-client.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
 import {
   type EvaluateReply,
-  packStep,
   RUN_REFUSALS,
   type RunProtocol,
   type RunRefusalCode,
   runAddress,
+  StepMessage,
 } from './protocol.ts';
 
 /** Whose run, and the project that the caller is held to (null: none). */
@@ -36,7 +36,7 @@ export class RunClient {
   }
 
   step(scope: RunScope, runId: string, step: MonitorStep): Promise<string> {
-    return this.#ask(scope.org_id, runId, 'step', packStep(scope.project_id, step));
+    return this.#ask(scope.org_id, runId, 'step', new StepMessage(scope.project_id, step));
   }
 
   finish({ org_id, project_id }: RunScope, runId: string, outcome: string): Promise<string> {

@@ -1,5 +1,5 @@
 /** The rows that a run's events bring: what others find of it in tables. Pure; server threads. */
-import { type RunEvent, type RunState, renderScores, toTimestamp, totalsOf } from '../../src/domain/run.ts';
+import { type RunEvent, type RunState, type StepEvent, toTimestamp, totalsOf } from '../../src/domain/run.ts';
 import {
   RUN_STARTS,
   RUN_STEPS,
@@ -27,25 +27,24 @@ export function projectRun(state: RunState, event: RunEvent): readonly RowWrite[
         addUsage(state, event.at_ms, { runs: 1 }),
       ];
     }
-    case 'step': {
-      const { step_index, is_error, tokens, copy, at_ms } = event;
-      const value: RunStepRow = {
-        answer: renderScores(state.last),
-        at: toTimestamp(at_ms),
-        is_error,
-        tokens,
-        copy: copy!, // only a replayed step is without
-      };
-      return [
-        { op: 'put', table: RUN_STEPS, row: runStepKey(state.facts!, step_index), value },
-        addUsage(state, at_ms, { steps: 1, tokens }),
-      ];
-    }
     case 'finish':
       return putSummaries(state);
+    case 'step': // `stepRows`, which need its answer
     case 'told':
       return [];
   }
+}
+
+/** The rows that a step brings. */
+export function stepRows(
+  state: RunState,
+  { at_ms, step_index, tokens }: StepEvent,
+  value: RunStepRow,
+): readonly RowWrite[] {
+  return [
+    { op: 'put', table: RUN_STEPS, row: runStepKey(state.facts!, step_index), value },
+    addUsage(state, at_ms, { steps: 1, tokens }),
+  ];
 }
 
 function addUsage(state: RunState, atMs: number, counts: Partial<UsageCounts>): RowWrite {

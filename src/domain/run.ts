@@ -63,12 +63,13 @@ export type RunEvent =
       is_error: boolean;
       tokens: number;
       digest: StepDigest;
-      /** For the step's row; not journaled any more. */
-      copy?: StepCopy;
     }
   | { type: 'finish'; at_ms: number; outcome: string }
   /** The streak's intervention was handed out to an evaluation. */
   | { type: 'told' };
+
+/** A step, scored once. */
+export type StepEvent = Extract<RunEvent, { type: 'step' }>;
 
 export interface RunState {
   /** null: nobody has started it. */
@@ -136,7 +137,7 @@ export function applyRunEvent(state: RunState, event: RunEvent): RunState {
   }
 }
 
-function applyStep(state: RunState, event: Extract<RunEvent, { type: 'step' }>): RunState {
+function applyStep(state: RunState, event: StepEvent): RunState {
   const { step_index, tokens, digest } = event;
   const { state: monitors, outcome } = advanceMonitors(state.monitors!, digest, profileOf(state));
   const intervention = followStreak(state.intervention, outcome);
@@ -175,10 +176,7 @@ export function renderStart({ facts, started_at_ms }: RunState): string {
 
 /** Document 2, Score bundle. */
 export function renderScores(outcome: StepOutcome): string {
-  if (outcome === lastRendered.outcome) return lastRendered.text;
-  const text = `{"scores":${writeNumbers(outcome.scores)},"total_score":${outcome.total_score},"fired":${JSON.stringify(outcome.fired)}}`;
-  lastRendered = { outcome, text };
-  return text;
+  return `{"scores":${writeNumbers(outcome.scores)},"total_score":${outcome.total_score},"fired":${JSON.stringify(outcome.fired)}}`;
 }
 
 /** JSON of finite numbers under names that need no escape. */
@@ -187,9 +185,6 @@ function writeNumbers(scores: MonitorScores): string {
   for (const name of MONITOR_NAMES) text += `${text === '{' ? '' : ','}"${name}":${scores[name]}`;
   return `${text}}`;
 }
-
-/** A step's answer is stored and sent; outcomes do not change. */
-let lastRendered: { outcome: StepOutcome | null; text: string } = { outcome: null, text: '' };
 
 /** The answer to a finish. */
 export function renderFinish(state: RunState): string {
@@ -240,18 +235,11 @@ export function renderEvaluation(state: RunState): string {
 
 /** RFC 3339 UTC with milliseconds. */
 export function toTimestamp(atMs: number): string {
-  if (atMs !== lastTimestamp.at_ms) lastTimestamp = { at_ms: atMs, text: writeTimestamp(atMs) };
-  return lastTimestamp.text;
-}
-
-function writeTimestamp(atMs: number): string {
   const wholeMs = Math.trunc(atMs);
   const second = Math.floor(wholeMs / 1000);
   if (second !== lastSecond.second) lastSecond = { second, text: new Date(atMs).toISOString().slice(0, -4) };
   return `${lastSecond.text}${String(wholeMs - second * 1000).padStart(3, '0')}Z`;
 }
 
+/** A date is written in ten times as long as three digits. */
 let lastSecond = { second: Number.NaN, text: '' };
-
-/** Whatever one event brings is of one moment. */
-let lastTimestamp = { at_ms: Number.NaN, text: '' };

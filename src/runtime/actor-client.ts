@@ -73,16 +73,13 @@ const ANONYMOUS: ActorAddress = { kind: '', key: '' };
 /** One thread's access to all actors. */
 export class ActorClient implements Asker {
   readonly deadLetters = new DeadLetters();
-  /** Called when an actor thread has died or stopped; its unanswered asks have failed by then. */
-  onHostDown: (host: number) => void = () => {};
-  /** Called when messages to an actor thread pass (again). */
-  onHostUp: (host: number) => void = () => {};
-
   readonly #placement: Placement;
   readonly #scheduler: Scheduler;
   readonly #limits: ActorClientLimits;
   readonly #links: (Link | null)[];
   readonly #pending = new SlotTable<PendingAsk>();
+  readonly #upListeners = new Set<(host: number) => void>();
+  readonly #downListeners = new Set<(host: number) => void>();
   readonly #subscriptions = new Map<string, Set<(payload: unknown) => void>>();
   readonly #fences = new Map<number, { host: number; done: () => void }>();
   readonly #upWaits: { host: number | null; deferred: Deferred<void> }[] = [];
@@ -116,7 +113,7 @@ export class ActorClient implements Asker {
     link.onFrame = (frame) => this.#receive(frame);
     link.onClose = () => this.#lose(host, link);
     for (const topic of this.#subscriptions.keys()) link.send({ type: 'subscribe', topic });
-    this.onHostUp(host);
+    for (const listener of [...this.#upListeners]) listener(host);
     for (const wait of this.#upWaits.splice(0)) {
       if (wait.host === null ? this.#allUp() : this.isUp(wait.host)) wait.deferred.resolve();
       else this.#upWaits.push(wait);
@@ -126,6 +123,22 @@ export class ActorClient implements Asker {
   /** True when messages to that actor thread pass. */
   isUp(host: number): boolean {
     return this.#links[host] != null;
+  }
+
+  /**
+   * Hears when messages to an actor thread pass (again).
+   * @returns ends it
+   */
+  onHostUp(listener: (host: number) => void): () => void {
+    return listen(this.#upListeners, listener);
+  }
+
+  /**
+   * Hears when an actor thread has died or stopped; its unanswered asks have failed by then.
+   * @returns ends it
+   */
+  onHostDown(listener: (host: number) => void): () => void {
+    return listen(this.#downListeners, listener);
   }
 
   /** Resolves when the given actor thread is up, or all of them. Rejects when the client is closed first. */
@@ -307,7 +320,7 @@ export class ActorClient implements Asker {
         undefined,
       );
     }
-    this.onHostDown(host);
+    for (const listener of [...this.#downListeners]) listener(host);
   }
 
   /** One timer for all deadlines, set for the earliest known. */
@@ -345,6 +358,11 @@ export class ActorClient implements Asker {
     this.deadLetters.add({ at_ms: this.#scheduler.wallMs(), kind: to.kind, key: to.key, name, reason });
     return false;
   }
+}
+
+function listen<Listener>(listeners: Set<Listener>, listener: Listener): () => void {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
 }
 
 function closedError(): RuntimeError {

@@ -7,6 +7,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { Packr } from 'msgpackr';
+import { packPayload } from './link.ts';
 import type { AnyBehaviour, Effect, Outcome, Refusal, ReplyToken } from './protocol.ts';
 import { NO_REPLY_TOKEN, Recorder } from './recorder.ts';
 
@@ -231,6 +232,6 @@ export class ActorKit {
   }
 
   #copy(value: unknown): unknown {
-    return this.#packr.unpack(this.#packr.pack(value));
+    return this.#packr.unpack(this.#packr.pack(packPayload(value)));
   }
 }

@@ -33,6 +33,20 @@ export type Frame =
   | { type: 'fence'; id: number }
   | { type: 'fenced'; id: number };
 
+/**
+ * A payload that links between threads send in a shorter form; the other thread gets that form. Within a thread it is passed
+ * as it is.
+ */
+export abstract class PackablePayload {
+  /** The short form: plain data. */
+  abstract pack(): unknown;
+}
+
+/** A payload as the other thread gets it. */
+export function packPayload(payload: unknown): unknown {
+  return payload instanceof PackablePayload ? payload.pack() : payload;
+}
+
 /** Totals since the link was made. */
 export interface LinkStats {
   frames_sent: number;

@@ -17,7 +17,7 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { Packr } from 'msgpackr';
 import { assert } from '../std/assert.ts';
 import { RingQueue } from '../std/ring-queue.ts';
-import type { Frame, Link, LinkStats } from './link.ts';
+import { type Frame, type Link, type LinkStats, packPayload } from './link.ts';
 
 /** One end of a link on its way to its thread: `port` must be in the transfer list. */
 export interface LinkEnd {
@@ -323,9 +323,17 @@ function encodeHead(frame: Frame): unknown[] {
   const type = TYPE_NUMBER[frame.type];
   switch (frame.type) {
     case 'ask':
-      return [type, frame.to.kind, frame.to.key, frame.name, frame.payload, frame.id, frame.deadline_ms];
+      return [
+        type,
+        frame.to.kind,
+        frame.to.key,
+        frame.name,
+        packPayload(frame.payload),
+        frame.id,
+        frame.deadline_ms,
+      ];
     case 'tell':
-      return [type, frame.to.kind, frame.to.key, frame.name, frame.payload];
+      return [type, frame.to.kind, frame.to.key, frame.name, packPayload(frame.payload)];
     case 'reply':
       return [type, frame.id, frame.value];
     case 'error':

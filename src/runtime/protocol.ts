@@ -88,6 +88,11 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
   readonly asked: boolean;
   /** Records an event, applies it, and returns the state after it. Persistent kinds only. */
   persist(event: Event): State;
+  /**
+   * Writes rows in the very transaction of the event that was recorded last, beside those of `project`.
+   * @throws TypeError when none was recorded in this message
+   */
+  write(rows: readonly RowWrite[]): void;
   /** Answers this message. Without effect when it was told, not asked. */
   reply(value: Reply): void;
   /** Answers this message with an error. */
@@ -152,8 +157,6 @@ export interface SnapshotRule<State> {
 export interface Persistence<State, Event> {
   /** The state after the event. Pure; live and in replay alike; understands every event that was ever written. */
   apply(state: State, event: Event): State;
-  /** What is stored of the event: all that `apply` looks at. Without it, the whole. */
-  keep?(event: Event): Event;
   /**
    * What others should find in tables once the event is durable. Pure; called once, when the event is recorded, never
    * in replay.

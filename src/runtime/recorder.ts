@@ -42,6 +42,8 @@ export class Recorder implements Context<unknown, unknown, Record<string, never>
   readonly #behaviour: AnyBehaviour;
   readonly #token: ReplyToken;
   #answered = false;
+  /** The event that was recorded last. */
+  #recorded: Extract<Effect, { type: 'persist' }> | null = null;
 
   constructor(behaviour: AnyBehaviour, state: unknown, facts: MessageFacts) {
     this.#behaviour = behaviour;
@@ -67,9 +69,17 @@ export class Recorder implements Context<unknown, unknown, Record<string, never>
     if (persistence === undefined) throw new TypeError(`${kind} is not persistent: it has no events`);
     this.state = persistence.apply(this.state, event);
     const rows = persistence.project?.(this.state, event, this.self.key) ?? NO_ROWS;
-    this.effects.push({ type: 'persist', event: persistence.keep?.(event) ?? event, rows });
+    const recorded: Extract<Effect, { type: 'persist' }> = { type: 'persist', event, rows };
+    this.effects.push(recorded);
+    this.#recorded = recorded;
     this.persisted++;
     return this.state;
+  }
+
+  write(rows: readonly RowWrite[]): void {
+    const recorded = this.#recorded;
+    if (recorded === null) throw new TypeError('rows are written with an event, and none was recorded');
+    recorded.rows = recorded.rows.length === 0 ? rows : [...recorded.rows, ...rows];
   }
 
   reply(value: unknown): void {

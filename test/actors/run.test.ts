@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { run } from '../../actors/run/behaviour.ts';
-import { type EvaluateReply, packStep, runAddress } from '../../actors/run/protocol.ts';
+import { type EvaluateReply, readStep, runAddress, StepMessage } from '../../actors/run/protocol.ts';
 import type { MonitorStep } from '../../src/domain/monitors/digest.ts';
 import { MONITOR_NAMES } from '../../src/domain/monitors/names.ts';
 import { makeProfile } from '../../src/domain/monitors/profiles.ts';
@@ -78,14 +78,14 @@ class RunUnderTest {
   }
 
   async step(step: MonitorStep, projectId: string | null = null): Promise<KitAnswer> {
-    const answer = this.kit.ask('step', packStep(projectId, step));
+    const answer = this.kit.ask('step', new StepMessage(projectId, step));
     await this.settle();
     return answer.type === 'held' ? this.kit.answerTo(answer.token) : answer;
   }
 
   /** Sends without waiting for look-ups. */
   send(step: MonitorStep): () => KitAnswer {
-    const answer = this.kit.ask('step', packStep(null, step));
+    const answer = this.kit.ask('step', new StepMessage(null, step));
     return () => (answer.type === 'held' ? this.kit.answerTo(answer.token) : answer);
   }
 
@@ -137,6 +137,12 @@ function replyOf(answer: KitAnswer): string {
 function codeOf(answer: KitAnswer): string {
   return answer.type === 'refuse' ? answer.error.code : answer.type;
 }
+
+it('reads a step alike, sent within the thread or from another', () => {
+  const message = new StepMessage('proj_a', makeStep(3));
+  expect(readStep(message)).toBe(message);
+  expect(readStep(message.pack())).toEqual({ project_id: 'proj_a', step: makeStep(3) });
+});
 
 describe('the start of a run', () => {
   it('answers with the moment of the first start, however often it comes, also after the finish', async () => {
@@ -494,7 +500,10 @@ describe('whatever comes how often', () => {
     await subject.start();
     const sizes: number[] = [];
     for (let index = 0; index < 5_000; index++) {
-      subject.kit.ask('step', packStep(null, index % 7 < 3 ? makeRepeat(index) : makeStep(index)));
+      subject.kit.ask(
+        'step',
+        new StepMessage(null, index % 7 < 3 ? makeRepeat(index) : makeStep(index)).pack(),
+      );
       subject.kit.takeEffects();
       if (index === 499 || index === 4_999)
         sizes.push(JSON.stringify(run.persistence!.snapshot.encode(subject.state)).length);

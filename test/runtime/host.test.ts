@@ -503,12 +503,27 @@ describe('a client', () => {
   it('fails everything that waits for a thread when its link closes', () => {
     const { ask, client, link } = setUp(box);
     const downs: number[] = [];
-    client.onHostDown = (index) => void downs.push(index);
+    client.onHostDown((index) => void downs.push(index));
     const held = [ask('hold'), ask('hold', null, 'b')];
     link.close();
     expect(held.map(codeOf)).toEqual(['host_down', 'host_down']);
     expect([downs, client.isUp(0), codeOf(ask('note', 1))]).toEqual([[0], false, 'host_down']);
     expect(client.tell({ kind: 'box', key: 'a' }, 'note', 1)).toBe(false);
+  });
+
+  it('tells everybody who listens that a thread is up or down, until they no longer do', () => {
+    const { client, link } = setUp(box);
+    const heard: string[] = [];
+    const ends = ['one', 'two'].flatMap((name) => [
+      client.onHostUp((host) => void heard.push(`${name}: ${host} up`)),
+      client.onHostDown((host) => void heard.push(`${name}: ${host} down`)),
+    ]);
+    link.close();
+    client.attach(0, DirectLink.pair()[0]);
+    expect(heard).toEqual(['one: 0 down', 'two: 0 down', 'one: 0 up', 'two: 0 up']);
+    for (const end of ends.slice(0, 2)) end();
+    client.attach(0, DirectLink.pair()[0]);
+    expect(heard.slice(4)).toEqual(['two: 0 down', 'two: 0 up']);
   });
 
   it('gives up at the deadline, each ask at its own, with one timer', () => {

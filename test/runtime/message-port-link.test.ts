@@ -2,7 +2,8 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
 import { afterEach, describe, expect, it } from 'vitest';
-import type { Frame } from '../../src/runtime/link.ts';
+import { type Frame, PackablePayload } from '../../src/runtime/link.ts';
+import { createLocalLink } from '../../src/runtime/local-link.ts';
 import { createLinkEnds, MessagePortLink } from '../../src/runtime/message-port-link.ts';
 import { createDeferred } from '../../src/std/deferred.ts';
 import { createPrng } from '../../src/std/prng.ts';
@@ -72,6 +73,28 @@ describe('a link', () => {
     }
     expect(await there).toEqual(EVERY_KIND);
     expect(await back).toEqual(EVERY_KIND);
+  });
+
+  it('sends a payload that has a shorter form in that form, which a link within a thread does not', async () => {
+    class Point extends PackablePayload {
+      readonly x = 1;
+      readonly y = 2;
+      pack = () => [this.x, this.y];
+    }
+    const point = new Point();
+    const [a, b] = open();
+    const received = collect(b, 2);
+    a.send(tell(point));
+    a.send({ ...EVERY_KIND[0]!, payload: point } as Frame);
+    expect((await received).map((frame) => 'payload' in frame && frame.payload)).toEqual([
+      [1, 2],
+      [1, 2],
+    ]);
+    const [one, other] = createLocalLink();
+    const heard: Frame[] = [];
+    other.onFrame = (frame) => void heard.push(frame);
+    one.send(tell(point));
+    expect(heard.map((frame) => 'payload' in frame && frame.payload === point)).toEqual([true]);
   });
 
   it('keeps order and bytes whatever the sizes', async () => {

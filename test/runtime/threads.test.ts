@@ -70,7 +70,7 @@ async function start(memory: SharedArrayBuffer): Promise<void> {
   });
   client = await threads.openClient();
   linked = Array.from({ length: PLACEMENT.hosts }, () => 1);
-  client.onHostUp = (host) => void linked[host]!++;
+  client.onHostUp((host) => void linked[host]!++);
 }
 
 function flip(place: number, value: number): void {
@@ -299,12 +299,13 @@ describe('a thread that dies', () => {
 
   it('refuses asks while it is down and says so', async () => {
     const key = keyOn(0);
+    let end = (): void => {};
     const down = new Promise<RuntimeError>((resolve) => {
-      client.onHostDown = () => resolve(failure(add(key)));
+      end = client.onHostDown(() => resolve(failure(add(key))));
     });
     await revive(0, () => threads.crash(0));
     expect(await down).toMatchObject({ code: 'host_down', retryable: true });
-    client.onHostDown = () => {};
+    end();
     expect((await add(key)).count).toBe(1);
   });
 

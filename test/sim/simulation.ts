@@ -292,11 +292,11 @@ class Simulation {
     const scheduler = this.#world.createScheduler(() => pulse.alive);
     const client = new ActorClient(PLACEMENT, scheduler, { max_pending_asks: MAX_PENDING_ASKS });
     const life: ClientLife = { name, pulse, client, pending: new Map() };
-    client.onHostDown = (host) => {
+    client.onHostDown((host) => {
       for (const [id, asked] of life.pending) {
         if (asked === host) this.#world.violate(`${id} still waits for host ${host}, which is down`);
       }
-    };
+    });
     client.subscribe(TOPIC, (payload) => this.#witness.seeRevealed(`a publication to ${name}`, payload));
     this.#clients[at] = life;
     for (const host of this.#hosts) if (host !== null) this.#linkClient(host, life);
