@@ -202,6 +202,7 @@ const SECRET_NAMES: ReadonlySet<string> = new Set([
   'STRIPE_SECRET_KEY',
   'STRIPE_WEBHOOK_SECRET',
   'STRIPE_WEBHOOK_THIN_SECRET',
+  'UNDERSTUDY_API_KEY',
 ]);
 
 function quoteValue(value: string): string {
@@ -504,6 +505,32 @@ export function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.
   }
   const db = flags.db === undefined ? undefined : parseText('--db', path, flags.db);
   return freezeConfig(values as Variables, db);
+}
+
+/** Where an agent's side finds the API, and with what it proves who it is. */
+export interface AgentConnection {
+  /** No trailing slash. */
+  readonly base_url: string;
+  /** Secret: never print. */
+  readonly api_key: string;
+}
+
+/**
+ * Reads what commands need that call the API from an agent's side.
+ * @param url what `--url` said
+ * @throws ConfigError at a value that is not allowed, or without a key
+ */
+export function loadAgentConnection(
+  url: string | undefined,
+  env: NodeJS.ProcessEnv = process.env,
+): AgentConnection {
+  const key = env.UNDERSTUDY_API_KEY ?? '';
+  if (key === '') throw new ConfigError('UNDERSTUDY_API_KEY', '', 'set it to an API key of the service');
+  const [name, text] = url === undefined ? ['UNDERSTUDY_BASE_URL', env.UNDERSTUDY_BASE_URL] : ['--url', url];
+  return {
+    base_url: parseText(name, base(), text || `http://127.0.0.1:${VARIABLES.PORT[1]}`),
+    api_key: parseText('UNDERSTUDY_API_KEY', embeddingKey, key),
+  };
 }
 
 /** @throws ConfigError when the service is named without the model or the model without the service */

@@ -423,6 +423,8 @@ export const RETRIEVE_TOP_K_MAX = 50;
 export const RETRIEVE_TOP_K_DEFAULT = 5;
 /** Similarity floor of a retrieval that names none (decisions, v1). */
 export const RETRIEVE_MIN_SIMILARITY = 0.35;
+/** How long a tool of `understudy mcp` waits for the API: the agent waits with it. */
+export const MCP_CALL_MS = 20_000;
 
 /** A text as far as it is embedded, in UTF-16 units, and in tokens of whatever model. */
 export const EMBEDDING_TEXT_CHARACTERS = 4_096;

@@ -10,7 +10,7 @@ import {
 import { SchemaViolation } from '../contract/violation.ts';
 import { CatalogueError, toApiBody, toCatalogueError } from '../errors.ts';
 import { type AllowedHosts, FOREIGN_HOST } from '../http/allowed-hosts.ts';
-import type { CorsPolicy } from '../http/cors.ts';
+import { type CorsPolicy, FOREIGN_ORIGIN } from '../http/cors.ts';
 import { newUlid } from '../std/id.ts';
 
 /** A request before its route is known. */
@@ -62,6 +62,7 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
     let route: ApiRoute | null = null;
 
     const finish = (reply: ApiReply): ApiReply => {
+      if (reply.failure !== undefined && isOurs(reply.failure)) report(reply.failure, request, requestId);
       observe?.({
         request_id: requestId,
         method: request.method,
@@ -94,6 +95,9 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
       if (hosts !== undefined && !isWelcome(request, route, hosts)) {
         throw new CatalogueError('foreign_host', FOREIGN_HOST);
       }
+      if (route.endpoint.listed_origins === true && !isListed(request, cors)) {
+        throw new CatalogueError('forbidden', FOREIGN_ORIGIN);
+      }
       const reply = route.handle(new RoutedRequest(request, match));
       return reply instanceof Promise ? reply.then(finish, fail) : finish(reply);
     } catch (thrown) {
@@ -108,6 +112,11 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
  */
 function isWelcome({ headers }: UnroutedRequest, { endpoint }: ApiRoute, hosts: AllowedHosts): boolean {
   return endpoint.any_host === true || headers.has('authorization') || hosts.allows(headers.get('host'));
+}
+
+function isListed({ headers }: UnroutedRequest, cors: CorsPolicy | undefined): boolean {
+  const origin = headers.get('origin');
+  return cors === undefined ? origin === undefined : cors.allows(origin);
 }
 
 class RoutedRequest implements ApiRequest {

@@ -202,6 +202,10 @@ async function findUserTenant(
 /** What a handler answers, with the headers of the rate. */
 export function toApiReply(reply: HandlerReply, rateHeaders: ApiReply['headers']): ApiReply {
   const { status = 200, headers = [] } = reply;
+  if (reply.failure !== undefined) {
+    const { failure, ...told } = reply;
+    return { ...toApiReply(told, rateHeaders), failure };
+  }
   if (reply.stream !== undefined) {
     const type = ['content-type', 'text/event-stream; charset=utf-8'] as const;
     return { status, headers: [type, ...headers, ...rateHeaders], body: '', stream: reply.stream };

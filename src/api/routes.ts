@@ -10,6 +10,7 @@ import { EXPERIMENTS } from '../contract/experiments.ts';
 import { FINDINGS } from '../contract/findings.ts';
 import { type BoundEndpoint, bind } from '../contract/handler.ts';
 import { docs, health, metrics, openapi, ready } from '../contract/health.ts';
+import { MCP } from '../contract/mcp.ts';
 import { PATTERNS } from '../contract/patterns.ts';
 import { PROFILES } from '../contract/profiles.ts';
 import { RETRIEVE } from '../contract/retrieve.ts';
@@ -35,6 +36,7 @@ import {
   type ReadinessProbes,
 } from './health.ts';
 import type { LiveReaders } from './live-readers.ts';
+import { mcpHandlers } from './mcp.ts';
 import { describeApi } from './openapi.ts';
 import { patternHandlers } from './patterns.ts';
 import { type Checks, guard } from './pipeline.ts';
@@ -119,14 +121,16 @@ function dashboardFacts({ version, gateway = null, live = null, control }: ApiSe
 /** The routes, described and rendered once. */
 export function apiRoutes(services: ApiServices): ApiRoute[] {
   const { version, probes } = services;
+  const endpoints = productEndpoints(services);
+  const tools = bind(MCP, mcpHandlers({ version, endpoints, checks: services.checks }));
   const product = [
-    ...productEndpoints(services).map((bound) => guard(bound, services.checks)),
+    ...[...endpoints, ...tools].map((bound) => guard(bound, services.checks)),
     ...(services.control === undefined
       ? []
       : controlPlaneRoutes(services.control, services.stores, services.checks)),
   ];
-  const endpoints = [...SERVICE_ENDPOINTS, ...product.map(({ endpoint }) => endpoint)];
-  const document = describeApi(endpoints, version);
+  const described = [...SERVICE_ENDPOINTS, ...product.map(({ endpoint }) => endpoint)];
+  const document = describeApi(described, version);
   const description = jsonReply(200, document);
   const page: ApiReply = {
     status: 200,

@@ -57,6 +57,10 @@ const COMMANDS: Record<string, Command> = {
     summary: 'bring patterns in from a file, or write them to one',
     run: async (argv, io) => (await import('./patterns.ts')).runPatterns(argv, io),
   },
+  mcp: {
+    summary: 'give an agent tools over the Model Context Protocol, on standard input and output',
+    run: async (argv, io) => (await import('./mcp.ts')).runMcp(argv, io),
+  },
   feedback: {
     summary: 'show what users said about the product',
     run: async (argv, io) => (await import('./keys.ts')).runFeedback(argv, io),

@@ -53,6 +53,8 @@ export interface Endpoint {
    * a proof of its own. All others ask for a host name of the service's where no credential comes along.
    */
   any_host?: boolean;
+  /** Refuses what a page of an origin sends that `CORS_ALLOWED_ORIGINS` does not list, as other protocols ask of their servers. */
+  listed_origins?: boolean;
   /** Served but not described. */
   hidden?: boolean;
 }

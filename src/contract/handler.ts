@@ -4,6 +4,7 @@
  */
 import type { z } from 'zod';
 import type { Tenant } from '../domain/tenant.ts';
+import type { CatalogueError } from '../errors.ts';
 import type { Endpoint } from './endpoint.ts';
 import type { ApiRequest, EventStream } from './route.ts';
 
@@ -32,6 +33,8 @@ export interface HandlerReply {
   headers?: readonly (readonly [name: string, value: string])[];
   /** Server-sent events instead of a body. */
   stream?: EventStream;
+  /** A failure that the answer tells in a form of its own; it is logged as those are that end a request. */
+  failure?: CatalogueError;
 }
 
 /** @throws CatalogueError for what the caller did wrong or may try again */

@@ -3,6 +3,7 @@
  * without a server. Types and small rules; server threads.
  */
 
+import type { CatalogueError } from '../errors.ts';
 import type { Endpoint } from './endpoint.ts';
 
 /** Names in lower case; a repeated header's values joined by `, ` (RFC 9110, 5.3). */
@@ -31,6 +32,8 @@ export interface ApiReply {
   body: string | Uint8Array;
   /** Server-sent events behind the head; `body` is '' then. */
   stream?: EventStream;
+  /** What went wrong behind an answer that tells it in a form of its own: for the log. */
+  failure?: CatalogueError;
 }
 
 /** An endless answer of media type `text/event-stream`. */

@@ -7,8 +7,11 @@ import type { ApiReply, RequestHeaders } from '../contract/route.ts';
 type Headers = ApiReply['headers'];
 
 const METHODS = 'GET, POST, PATCH, DELETE';
-const REQUEST_HEADERS = 'authorization, content-type, last-event-id, x-request-id';
+const REQUEST_HEADERS =
+  'authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, x-request-id';
 const REPLY_HEADERS = 'ratelimit, ratelimit-policy, retry-after, x-request-id, x-total-count';
+/** What a refused page reads. */
+export const FOREIGN_ORIGIN = 'This origin is not allowed';
 /** How long a browser may remember a preflight's answer. */
 const PREFLIGHT_FRESH_S = 600;
 
@@ -22,9 +25,14 @@ export class CorsPolicy {
     this.#vary = origins.length === 0 ? [] : [['vary', 'Origin']];
   }
 
+  /** Whether it is no page that asks, or one of a listed origin. */
+  allows(origin: string | undefined): boolean {
+    return origin === undefined || this.#origins.has(origin);
+  }
+
   /** What every answer says to a request with that `Origin`. */
   headersFor(origin: string | undefined): Headers {
-    if (origin === undefined || !this.#origins.has(origin)) return this.#vary;
+    if (origin === undefined || !this.allows(origin)) return this.#vary;
     return [
       ...this.#vary,
       ['access-control-allow-origin', origin],
@@ -38,11 +46,11 @@ export class CorsPolicy {
     if (method !== 'OPTIONS' || !headers.has('access-control-request-method')) return null;
     const origin = headers.get('origin');
     if (origin === undefined) return null;
-    if (!this.#origins.has(origin)) {
+    if (!this.allows(origin)) {
       return {
         status: 403,
         headers: [['content-type', 'application/json']],
-        body: JSON.stringify({ detail: 'This origin is not allowed' }),
+        body: JSON.stringify({ detail: FOREIGN_ORIGIN }),
       };
     }
     return {

@@ -29,6 +29,7 @@ type Room =
   | 'billing'
   | 'client'
   | 'label'
+  | 'mcp'
   | 'runtime'
   | 'analysis'
   | 'actors'
@@ -53,15 +54,17 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   'key shapes': [],
   redaction: ['native', 'key shapes'],
   domain: ['native', 'redaction', 'std', 'limits', 'errors'],
-  contract: ['limits', 'domain'],
+  contract: ['limits', 'errors', 'domain'],
   http: ['native', 'redaction', 'limits', 'errors', 'contract'],
   auth: ['std', 'limits', 'errors', 'domain', 'accounts'],
   billing: ['limits', 'errors'],
-  api: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'auth', 'accounts', 'actor clients'],
+  api: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'auth', 'accounts', 'mcp', 'actor clients'],
   // What an agent's own process uses to call the API.
   client: ['std'],
   // What stamps an agent's requests, loaded into the agent's own process: it may know nothing of ours.
   label: [],
+  // The API as tools of an agent: behind the API's own address, and as a command that calls it from elsewhere.
+  mcp: ['limits', 'contract'],
   gateway: [
     'native',
     'redaction',
@@ -145,6 +148,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'accounts',
     'search',
     'analysis',
+    'mcp',
     'main',
   ],
   demo: ['config', 'main', 'cli'],
@@ -194,6 +198,7 @@ const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   'onnxruntime-node': ['search'],
   '@huggingface/tokenizers': ['search'],
   jose: ['auth'],
+  '@modelcontextprotocol/server': ['mcp'],
   stripe: ['billing'],
   'prom-client': ['api'],
   jstat: ['domain', 'student model'],

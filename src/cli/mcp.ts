@@ -1,0 +1,49 @@
+/** `understudy mcp`: the tools for an agent that starts its servers as commands. Main thread. */
+
+import { loadAgentConnection, readVersion } from '../config.ts';
+import { MCP_CALL_MS } from '../limits.ts';
+import { readFlags } from './flags.ts';
+import { type CliIo, EXIT } from './io.ts';
+import { makeHarmlessLine } from './terminal-text.ts';
+
+const HELP = `Gives an agent three tools over the Model Context Protocol, on standard input and output: retrieve_patterns,
+recall_findings and record_finding. It runs for as long as the agent keeps its input open, and calls the API of a service that
+runs elsewhere. Where the agent's client can speak HTTP, the service's own address /mcp does the same without a process.
+
+Usage: understudy mcp [--url URL] [--codebase ID] [--org ID] [--project ID]
+
+  --url URL         where the API is; when not given UNDERSTUDY_BASE_URL, else http://127.0.0.1:8000
+  --codebase ID     the code base that is meant where a call names none, such as owner/name
+  --org ID          the organization, and
+  --project ID      the project, where the key is the operator's own; a customer's key has its own
+
+The API key is read from UNDERSTUDY_API_KEY alone: other users of the machine can see the flags of a process.
+
+Examples:
+  claude mcp add understudy --env UNDERSTUDY_API_KEY=svc_live_... -- npx understudy mcp --codebase owner/name
+  codex mcp add understudy --env UNDERSTUDY_API_KEY=svc_live_... -- npx understudy mcp --codebase owner/name
+`;
+
+/** @returns the exit status */
+export async function runMcp(argv: string[], io: CliIo): Promise<number> {
+  const values = readFlags(argv, { url: 'text', codebase: 'text', org: 'text', project: 'text' });
+  if (values.help) {
+    await io.out(HELP);
+    return EXIT.done;
+  }
+  const { base_url, api_key } = loadAgentConnection(values.url);
+  const [{ remoteApi }, { serveMcpOnStdio }] = await Promise.all([
+    import('../mcp/remote-api.ts'),
+    import('../mcp/stdio.ts'),
+  ]);
+  const tenant = {
+    ...(values.org === undefined ? {} : { org_id: values.org }),
+    ...(values.project === undefined ? {} : { project_id: values.project }),
+  };
+  const call = remoteApi({ base_url, api_key, tenant, timeout_ms: MCP_CALL_MS });
+  await serveMcpOnStdio(
+    { version: readVersion(), call, codebase_id: values.codebase || null },
+    ({ message }) => io.err(`understudy: ${makeHarmlessLine(message)}\n`),
+  );
+  return EXIT.done;
+}

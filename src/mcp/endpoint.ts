@@ -1,0 +1,79 @@
+/**
+ * The protocol over HTTP without sessions: a message in, its answer out, a server for each. Who may send, and how often, was
+ * settled before. Server threads, which load it with the first message: most serve none.
+ */
+import {
+  createMcpHandler,
+  isLegacyRequest,
+  type McpServer,
+  WebStandardStreamableHTTPServerTransport,
+} from '@modelcontextprotocol/server';
+
+/** Headers that the protocol gives a meaning. */
+const PROTOCOL_HEADERS = [
+  'accept',
+  'content-type',
+  'mcp-method',
+  'mcp-name',
+  'mcp-protocol-version',
+  'mcp-session-id',
+];
+
+export interface McpRequest {
+  headers: { get(name: string): string | undefined };
+  /** The parsed body; undefined for none. */
+  message: unknown;
+}
+
+export interface McpReply {
+  status: number;
+  /** '' for none. */
+  body: string;
+  /** The body is server-sent events, all of them; otherwise JSON. */
+  is_event_stream: boolean;
+}
+
+/**
+ * Answers one message; never rejects for what its sender did wrong.
+ * @param makeServer called at most once
+ */
+export async function answerMcp(
+  { headers, message }: McpRequest,
+  makeServer: () => McpServer,
+): Promise<McpReply> {
+  // A batch would be many calls for the price of one; 2025-06-18 took batches out of the protocol.
+  if (Array.isArray(message)) return refuse(400, -32600, 'Send one message in a request, not a batch');
+  const request = new Request('http://localhost/mcp', {
+    method: 'POST',
+    headers: PROTOCOL_HEADERS.flatMap((name): [string, string][] => {
+      const value = headers.get(name);
+      return value === undefined ? [] : [[name, value]];
+    }),
+  });
+  if (message === undefined) return refuse(400, -32700, 'The body is empty: send one JSON-RPC message');
+  const reply = (await isLegacyRequest(request, message))
+    ? await answerLegacy(request, message, makeServer())
+    : await createMcpHandler(makeServer, { legacy: 'reject' }).fetch(request, { parsedBody: message });
+  return {
+    status: reply.status,
+    is_event_stream: reply.headers.get('content-type')?.startsWith('text/event-stream') === true,
+    // Every answer ends by itself: there is nothing to subscribe to.
+    body: await reply.text(),
+  };
+}
+
+/** Revisions up to 2025-11-25, which begin with a handshake that is not looked at here. Answered as JSON, not as events. */
+async function answerLegacy(request: Request, message: unknown, server: McpServer): Promise<Response> {
+  const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true });
+  await server.connect(transport);
+  try {
+    return await transport.handleRequest(request, { parsedBody: message });
+  } finally {
+    await server.close();
+  }
+}
+
+function refuse(status: number, code: number, message: string): McpReply {
+  const body = JSON.stringify({ jsonrpc: '2.0', id: null, error: { code, message } });
+  return { status, body, is_event_stream: false };
+}

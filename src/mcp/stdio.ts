@@ -1,0 +1,20 @@
+/** The protocol on standard input and output, for as long as the client keeps the input open. Main thread. */
+import { once } from 'node:events';
+import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio';
+import { DEFAULTS } from '../limits.ts';
+import { createMcpServer, type McpServerOptions } from './server.ts';
+
+/** @returns when the client has closed the input; calls under way are given up then */
+export async function serveMcpOnStdio(
+  options: McpServerOptions,
+  onError: (error: Error) => void,
+): Promise<void> {
+  const { stdin, stdout } = process;
+  const ended = once(stdin, 'close');
+  const served = serveStdio(() => createMcpServer(options), {
+    transport: new StdioServerTransport(stdin, stdout, { maxBufferSize: DEFAULTS.MAX_BODY_BYTES }),
+    onerror: onError,
+  });
+  await ended;
+  await served.close();
+}

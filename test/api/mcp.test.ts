@@ -1,0 +1,97 @@
+/** What the tools of `/mcp` say and what the log says when the endpoint behind a tool fails or is not there. */
+
+import { describe, expect, it } from 'vitest';
+import { compileDispatch } from '../../src/api/dispatch.ts';
+import { mcpHandlers } from '../../src/api/mcp.ts';
+import { guard } from '../../src/api/pipeline.ts';
+import type { Endpoint } from '../../src/contract/endpoint.ts';
+import { FINDINGS } from '../../src/contract/findings.ts';
+import { type BoundEndpoint, bind, type Handler } from '../../src/contract/handler.ts';
+import { MCP } from '../../src/contract/mcp.ts';
+import { CatalogueError } from '../../src/errors.ts';
+import { apiServices, STATIC_KEY } from '../fixtures/api-services.ts';
+
+interface Told {
+  code: string;
+  path: string;
+  cause: unknown;
+}
+
+/** Calls `recall_findings` in front of an endpoint that does as it is told. */
+async function recall(handler?: Handler<Endpoint>) {
+  const { checks } = apiServices();
+  const endpoints: BoundEndpoint[] = handler === undefined ? [] : [{ endpoint: FINDINGS.recall, handler }];
+  const routes = bind(MCP, mcpHandlers({ version: '1', endpoints, checks })).map((bound) =>
+    guard(bound, checks),
+  );
+  const told: Told[] = [];
+  const dispatch = compileDispatch(routes, {
+    report: ({ code, cause }, { path }) => told.push({ code, path, cause }),
+  });
+  const reply = await dispatch({
+    method: 'POST',
+    path: '/mcp',
+    query: '',
+    headers: new Map([
+      ['authorization', `Bearer ${STATIC_KEY}`],
+      ['content-type', 'application/json'],
+      ['accept', 'application/json, text/event-stream'],
+    ]),
+    body: Buffer.from(
+      JSON.stringify({
+        jsonrpc: '2.0',
+        id: 1,
+        method: 'tools/call',
+        params: { name: 'recall_findings', arguments: { codebase_id: 'a', query: 'q' } },
+      }),
+    ),
+  });
+  expect(reply.status).toBe(200);
+  const { result } = JSON.parse(String(reply.body));
+  return { is_error: result.isError === true, text: result.content[0].text as string, told };
+}
+
+describe('a tool whose endpoint', () => {
+  it('breaks tells the model nothing of the cause, and the log all', async () => {
+    const cause = new Error('the table "findings" is torn at page 7');
+    const { is_error, text, told } = await recall(() => {
+      throw cause;
+    });
+    expect(is_error).toBe(true);
+    expect(text).toBe(
+      'Understudy cannot answer now (Internal Server Error). Go on without it; it may answer later.',
+    );
+    expect(told).toEqual([{ code: 'internal', path: '/mcp', cause }]);
+  });
+
+  it('cannot answer in time says so', async () => {
+    const { is_error, text, told } = await recall(async () => {
+      throw new CatalogueError('deadline_exceeded', undefined, { cause: new Error('slow disk') });
+    });
+    expect(is_error).toBe(true);
+    expect(text).toContain('No answer in time');
+    expect(told.map(({ code }) => code)).toEqual(['deadline_exceeded']);
+  });
+
+  it('has enough tells the model, and not the log', async () => {
+    const { text, told } = await recall(() => {
+      throw new CatalogueError('conflict', 'The code base holds 10000 findings');
+    });
+    expect(text).toBe(
+      'The code base holds 10000 findings: somebody has to delete some first. Go on without it.',
+    );
+    expect(told).toEqual([]);
+  });
+
+  it('answers something else is not believed', async () => {
+    const { is_error, text } = await recall(() => ({ body: { findings: 'none' } }));
+    expect(is_error).toBe(true);
+    expect(text).toContain('not the API of Understudy');
+  });
+
+  it('is not there says so', async () => {
+    const { is_error, text } = await recall();
+    expect(is_error).toBe(true);
+    expect(text).toContain('Not Found');
+  });
+});
