@@ -3,13 +3,13 @@
  * answer. Server threads.
  */
 
-import { STATUS_CODES } from 'node:http';
 import type { EventStream } from '../contract/handler.ts';
 import type { RequestHeaders } from '../contract/route.ts';
 import { DROPPED_BODY_BYTES, OPEN_BODIES_BYTES, OPEN_BODY_BYTES_MIN } from '../limits.ts';
 import { BusyPoll } from './busy-poll.ts';
 import { sendEventStream } from './event-stream.ts';
 import type { HttpStream } from './http-stream.ts';
+import { STATUS_CODES } from './status-codes.ts';
 
 /** A request as the dispatch takes it (`UnroutedRequest` of `src/api`, in this folder's own words). */
 export interface CollectedRequest {

@@ -11,9 +11,9 @@
  */
 
 import type { HttpResponse } from 'uWebSockets.js';
-import { STATUS_CODES } from 'node:http';
 import { BodyPieces } from './body-pieces.ts';
 import type { BodyFraming } from './framing-guard.ts';
+import { STATUS_CODES } from './status-codes.ts';
 
 /** The request line and headers, as sent. Strings hold one byte a character (latin1). */
 export interface RequestHead {

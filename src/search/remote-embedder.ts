@@ -3,7 +3,7 @@
  * and no log of ours holds it, nor anything that the service answered. Any thread.
  */
 import { setTimeout as wait } from 'node:timers/promises';
-import { Pool } from 'undici';
+import type { Pool } from 'undici';
 import { CatalogueError } from '../errors.ts';
 import {
   EMBEDDING_DIMENSIONS_MAX,
@@ -30,6 +30,20 @@ export interface RemoteEmbedderOptions {
   first_retry_ms?: number;
 }
 
+/** The library is loaded where there is a service: it is a tenth of a start, on every thread that would import it. */
+async function openPool({
+  url,
+  timeout_ms = EMBEDDING_REMOTE_TIMEOUT_MS,
+}: RemoteEmbedderOptions): Promise<Pool> {
+  const { Pool } = await import('undici');
+  return new Pool(new URL(url).origin, {
+    connections: EMBEDDING_REMOTE_PARALLEL,
+    connect: { timeout: timeout_ms },
+    headersTimeout: timeout_ms,
+    bodyTimeout: timeout_ms,
+  });
+}
+
 /** What the service said or did not say; `retryable` when the same may succeed a moment later. */
 class RemoteError extends Error {
   readonly retryable: boolean;
@@ -51,18 +65,12 @@ export class RemoteEmbedder implements Embedder {
   #dimensions = 0;
   readonly #closed = new AbortController();
 
-  private constructor(options: RemoteEmbedderOptions) {
+  private constructor(options: RemoteEmbedderOptions, pool: Pool) {
     const url = new URL(options.url);
-    const timeoutMs = options.timeout_ms ?? EMBEDDING_REMOTE_TIMEOUT_MS;
     this.#options = options;
     this.id = `remote:${nameRemote(options.url)}#${options.model}`;
     this.#path = `${url.pathname.replace(/\/$/, '')}/embeddings${url.search}`;
-    this.#pool = new Pool(url.origin, {
-      connections: EMBEDDING_REMOTE_PARALLEL,
-      connect: { timeout: timeoutMs },
-      headersTimeout: timeoutMs,
-      bodyTimeout: timeoutMs,
-    });
+    this.#pool = pool;
     this.#batcher = new TextBatcher({
       batch_texts: EMBEDDING_REMOTE_TEXTS,
       parallel: EMBEDDING_REMOTE_PARALLEL,
@@ -80,7 +88,7 @@ export class RemoteEmbedder implements Embedder {
     options: RemoteEmbedderOptions,
     onDown: (reason: string) => void = () => {},
   ): Promise<RemoteEmbedder> {
-    const embedder = new RemoteEmbedder(options);
+    const embedder = new RemoteEmbedder(options, await openPool(options));
     try {
       await embedder.#run(['a']);
       return embedder;

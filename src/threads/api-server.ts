@@ -16,7 +16,7 @@ import type { ReadinessProbes } from '../api/health.ts';
 import { LiveReaders } from '../api/live-readers.ts';
 import { ApiMetrics, type MetricsData } from '../api/metrics.ts';
 import { Revocations } from '../auth/revocations.ts';
-import { StripeProcessor, StripeWebhooks } from '../billing/stripe.ts';
+import { openBilling } from '../billing/open-billing.ts';
 import { type Config, ConfigError, isLoopback, toLocalUrl } from '../config.ts';
 import { USAGE } from '../domain/usage.ts';
 import { errorOfStatus, toApiBody } from '../errors.ts';
@@ -167,7 +167,10 @@ function openFindings({ asker, log }: ApiServices, stores: Stores, embedder: Emb
   return { findings, embedder, embedding };
 }
 
-function listen(services: ApiServices, { stores, live, findings, metrics }: OpenParts): Promise<HttpServer> {
+async function listen(
+  services: ApiServices,
+  { stores, live, findings, metrics }: OpenParts,
+): Promise<HttpServer> {
   const { config, capture, probes, asker, shared, log, renderMetrics, gateway_port } = services;
   const checks = createChecks({ config, asker, stores, shared });
   const dispatch = createApi(
@@ -183,7 +186,7 @@ function listen(services: ApiServices, { stores, live, findings, metrics }: Open
       findings,
       renderMetrics,
       control: {
-        ...controlOf(config, shared),
+        ...(await openControl(config, shared)),
         ...(config.server_threads > 1 ? { settle: () => asker.fence() } : {}),
       },
       gateway:
@@ -219,13 +222,14 @@ function canRead({ main, runs }: Stores): boolean {
 }
 
 /** The control plane's parts out of the configuration. */
-function controlOf({ api, billing }: Config, { revocations, user_epochs }: SharedMemory): ControlPlane {
-  const { secret_key, api_base, webhook_secret, webhook_thin_secret, plan_caps } = billing;
+async function openControl(
+  { api, billing }: Config,
+  { revocations, user_epochs }: SharedMemory,
+): Promise<ControlPlane> {
   const return_url = `${api.public_url ?? toLocalUrl(urlOf(api))}/`;
   return {
-    plan_caps,
-    processor: secret_key === null ? null : new StripeProcessor({ secret_key, api_base, return_url }),
-    webhooks: new StripeWebhooks({ full: webhook_secret, thin: webhook_thin_secret ?? webhook_secret }),
+    plan_caps: billing.plan_caps,
+    ...(await openBilling(billing, return_url)),
     revocations,
     user_epochs,
   };

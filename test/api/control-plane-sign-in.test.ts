@@ -96,11 +96,12 @@ describe('a provider that publishes its keys', () => {
   }, 400_000);
 });
 
-describe('an address', () => {
-  const api = new ControlPlaneChild();
-  beforeAll(() => api.start());
-  afterAll(() => api[Symbol.asyncDispose]());
+/** Of the tests below, but for those with a limit of their own. */
+const api = new ControlPlaneChild({ CORS_ALLOWED_ORIGINS: 'https://dash.example', FRONT_THREADS: '2' });
+beforeAll(() => api.start());
+afterAll(() => api[Symbol.asyncDispose]());
 
+describe('an address', () => {
   it('that was not proven stays so when a later token does not name it', async () => {
     const owner = await api.person('host');
     await api.call(owner.token, 'POST', `/organizations/${owner.org_id}/invite`, {
@@ -196,10 +197,6 @@ describe('an address', () => {
 });
 
 describe('a request', () => {
-  const api = new ControlPlaneChild({ CORS_ALLOWED_ORIGINS: 'https://dash.example' });
-  beforeAll(() => api.start());
-  afterAll(() => api[Symbol.asyncDispose]());
-
   it('to rotate a key may come without a body; one to change a profile must bring an object', async () => {
     const { token } = await api.person('bodies');
     const { id } = (await api.call(token, 'POST', '/api-keys/', { name: 'k' })).body;
@@ -277,10 +274,6 @@ describe('requests of one user', () => {
 });
 
 describe('several server threads', () => {
-  const api = new ControlPlaneChild({ FRONT_THREADS: '2' });
-  beforeAll(() => api.start());
-  afterAll(() => api[Symbol.asyncDispose]());
-
   /** On so many connections at once that each thread has some. */
   const many = <Value>(work: () => Promise<Value>) => Promise.all(Array.from({ length: 24 }, work));
 

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { Router } from '../../src/api/dispatch.ts';
 import { isAllowed, type Permission, ROUTE_PERMISSIONS } from '../../src/domain/permissions.ts';
 import type { Role } from '../../src/domain/role.ts';
-import { runCli } from '../cli/child.ts';
+import { runHere } from '../cli/here.ts';
 import { CHILD_KEY } from '../fixtures/api-child.ts';
 import { type Answer, ControlPlaneChild, type Person, signToken } from '../fixtures/control-plane.ts';
 import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
@@ -27,7 +27,7 @@ describe('feedback', () => {
     const key = `svc_live_${'aB1'.repeat(12)}`;
     const said = { message: `401 with ${key}; password: hunter22`, page: '/keys?token=short' };
     expect((await api.call(token, 'POST', '/feedback/', said)).status).toBe(200);
-    const { stdout } = await runCli(['feedback', '--json'], { DATA_DIR: api.dir });
+    const { stdout } = await runHere(['feedback', '--json'], { DATA_DIR: api.dir });
     expect(JSON.parse(stdout).feedback[0]).toMatchObject({
       message: '401 with [redacted]; password: [redacted]',
       page: '/keys?token=[redacted]',

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Router } from '../../src/api/dispatch.ts';
 import { CliChild } from '../cli/child.ts';
+import { runHere } from '../cli/here.ts';
 import { ApiChild, OWNER_COMMAND } from '../fixtures/api-child.ts';
 import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
 
@@ -186,7 +187,7 @@ describe('the dashboard', () => {
     await using piped = new CliChild(['serve'], { env });
     const [pipedUrl] = await piped.waitForOutput(/http:\/\/[\d.]+:\d+/);
     const named = await piped.waitForOutput(OWNER_COMMAND);
-    const asked = await new CliChild(named[1]!.split(' '), { env }).ended;
+    const asked = await runHere(named[1]!.split(' '), env);
     expect(await signIn(pipedUrl, asked.stdout.trim())).toBe(owner);
     piped.process.kill('SIGTERM');
     const { stdout, stderr } = await piped.ended;

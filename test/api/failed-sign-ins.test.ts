@@ -15,7 +15,7 @@ import { ControlPlaneChild } from '../fixtures/control-plane.ts';
 import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
 
 const CONNECTIONS = 48;
-const TRIES = 12_000;
+const TRIES = 3_000;
 /** A route that answers whatever valid key asks. */
 const LOOK = '/v1/monitor/experiments/x/report';
 
@@ -33,7 +33,7 @@ const WRONG: readonly ((at: number) => Promise<string | null> | string | null)[]
   () => null,
 ];
 
-describe('12,000 wrong credentials from one address', () => {
+describe('thousands of wrong credentials from one address', () => {
   const api = new ControlPlaneChild({ AUTH_FAIL_RATE_PER_SEC: '', FRONT_THREADS: '2' });
   const agent = new Agent({ connections: CONNECTIONS });
   let valid: string[] = [];
@@ -171,11 +171,11 @@ describe('an address', () => {
     expect(failUntilLimited(new FailedSignIns(memory(), 2_000), '192.0.2.1')).toBeGreaterThanOrEqual(2_000);
   });
 
-  it('finds a bucket whoever came before: a million of them take no more memory', () => {
+  it('finds a bucket whoever came before: 200,000 of them take no more memory', () => {
     const shared = memory();
     const { byteLength } = shared;
     const failed = new FailedSignIns(shared, 1_000_000);
-    for (let at = 0; at < 1_000_000; at++) failed.take(`${at >> 16}.${(at >> 8) & 255}.${at & 255}.1`);
+    for (let at = 0; at < 200_000; at++) failed.take(`${at >> 16}.${(at >> 8) & 255}.${at & 255}.1`);
     expect(shared.byteLength).toBe(byteLength);
     expect(byteLength).toBeLessThan(1_048_576);
     const strict = new FailedSignIns(memory(), 1);

@@ -273,7 +273,7 @@ describe('GET /v1/monitor/stream', () => {
     }
   });
 
-  it('takes thousands of readers that connect and vanish', async () => {
+  it('takes a thousand readers that connect and vanish', async () => {
     const { child, url } = await start({
       AUTH_DB_CONN_URL: 'embedded:',
       RATE_LIMIT_PER_SEC: '1000000',
@@ -297,7 +297,7 @@ describe('GET /v1/monitor/stream', () => {
         socket.on('error', () => {});
         socket.on('close', () => resolve());
       });
-    for (let round = 0; round < 20; round++) {
+    for (let round = 0; round < 10; round++) {
       await Promise.all(Array.from({ length: 100 }, (_, at) => vanish(at)));
     }
     await vi.waitFor(

@@ -15,6 +15,12 @@ export interface Ending {
   stderr: string;
 }
 
+/** Runs a command to its end, as a process (below) or in the test's own (here.ts). */
+export type RunCommand = (
+  argv: string[],
+  env?: Record<string, string>,
+) => Promise<Pick<Ending, 'code' | 'stdout' | 'stderr'>>;
+
 export class CliChild {
   readonly process: ChildProcess;
   stdout = '';

@@ -24,6 +24,7 @@ import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { makeTraffic } from '../fixtures/agent-traffic.ts';
 import { makeExchange } from '../storage/captured.ts';
 import { runCli } from './child.ts';
+import { runHere } from './here.ts';
 
 let folder = '';
 let whole = '';
@@ -145,7 +146,7 @@ describe('inspect and trace refuse', () => {
     const places = [bytes.indexOf(block.subarray(0, 64)), bytes.indexOf(facts.subarray(0, 64))];
     await env.root.close();
     const random = createPrng(3);
-    for (let i = 0; i < 3; i += 1) places.push(random.below(bytes.length));
+    places.push(random.below(bytes.length));
     let refused = 0;
     for (const [i, place] of places.entries()) {
       const copy = Buffer.from(bytes);
@@ -254,7 +255,7 @@ describe('inspect and trace go past what is damaged, say how much that is, and e
         const keyFile = path.join(home, 'key');
         if (data_key !== null) writeFileSync(keyFile, data_key, { mode: 0o600 });
         const around = { DATA_DIR: home, ...(data_key === null ? {} : { DATA_KEY_FILE: keyFile }) };
-        const shown = await runCli(['inspect', '--json'], around);
+        const shown = await runHere(['inspect', '--json'], around);
         expect(shown.stderr).toMatch(new RegExp(`capture.mdb: ${lost.length} exchanges? cannot be read`));
         expect(shown.code).toBe(1);
         const rest = Array.from({ length: 9 }, (_, i) => `run-${i + 1}`).filter((id) => !lost.includes(id));
@@ -264,7 +265,7 @@ describe('inspect and trace go past what is damaged, say how much that is, and e
         );
         expect(runs).toEqual(expect.arrayContaining(rest));
 
-        const traced = await runCli(['trace'], around);
+        const traced = await runHere(['trace'], around);
         expect(traced.stderr).toContain('cannot be read');
         expect(traced.code).toBe(1);
         const lines = traced.stdout
@@ -278,9 +279,9 @@ describe('inspect and trace go past what is damaged, say how much that is, and e
         expect(lines.map((line) => line.run_id)).toEqual(expect.arrayContaining(rest));
 
         // One that is asked for by its number is answered for itself.
-        expect((await runCli(['inspect', '--exchange', `${spoilt}`], around)).stderr).toContain(
+        expect((await runHere(['inspect', '--exchange', `${spoilt}`], around)).stderr).toContain(
           `exchange ${spoilt}`,
         );
-        expect((await runCli(['inspect', '--exchange', rest.at(-1)!.slice(4)], around)).code).toBe(0);
+        expect((await runHere(['inspect', '--exchange', rest.at(-1)!.slice(4)], around)).code).toBe(0);
       });
 });

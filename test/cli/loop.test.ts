@@ -1,6 +1,6 @@
 /**
  * `understudy loop` and `distill` where things go wrong, at an interval, and with a cheaper model: databases made without a
- * gateway, the commands as processes of their own.
+ * gateway, one command of each kind as a process of its own.
  */
 import {
   existsSync,
@@ -25,7 +25,8 @@ import type { CapturedExchange } from '../../src/domain/exchange.ts';
 import { decodeExchange } from '../../src/providers/decode.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
-import { CliChild, runCli } from './child.ts';
+import { CliChild, type RunCommand, runCli } from './child.ts';
+import { runHere } from './here.ts';
 
 let folder = '';
 let db = '';
@@ -115,8 +116,8 @@ function makeExchange(
 }
 
 /** One line on the error output, exit 1, nothing on the other. */
-async function expectRefusal(argv: string[], words: string): Promise<void> {
-  const { code, stdout, stderr } = await runCli(argv, env);
+async function expectRefusal(argv: string[], words: string, run: RunCommand = runHere): Promise<void> {
+  const { code, stdout, stderr } = await run(argv, env);
   expect([code, stdout]).toEqual([1, '']);
   expect(stderr).toMatch(/^understudy: [^\n]+\n$/);
   expect(stderr).toContain(words);
@@ -128,6 +129,7 @@ describe('what cannot be read or written', () => {
     await expectRefusal(
       ['distill', '--db', join(folder, 'none.mdb'), '--out', out],
       'no such capture database',
+      runCli,
     );
     writeFileSync(join(folder, 'text.mdb'), 'not a database '.repeat(2_000));
     await expectRefusal(
@@ -242,8 +244,8 @@ describe('loop at an interval', () => {
 });
 
 describe('a student that asks a cheaper model', () => {
-  const askOf = (service: FakeProvider, out: string, style: string) =>
-    runCli(
+  const askOf = (service: FakeProvider, out: string, style: string, run: RunCommand = runHere) =>
+    run(
       [
         'distill',
         '--db',
@@ -265,7 +267,8 @@ describe('a student that asks a cheaper model', () => {
   it.each(['messages', 'chat_completions'])('is measured by asking it, in the style of %s', async (style) => {
     const service = await startFakeProvider({ script: orderScript });
     try {
-      const { code, stdout, stderr } = await askOf(service, `http-${style}`, style);
+      const run = style === 'messages' ? runCli : runHere;
+      const { code, stdout, stderr } = await askOf(service, `http-${style}`, style, run);
       expect([code, stderr]).toEqual([0, '']);
       expect(stdout).toContain('answers of the service');
       const text = readFileSync(join(folder, `http-${style}`, 'manifest.json'), 'utf8');

@@ -35,15 +35,15 @@ describe('understudy patterns', () => {
     const other = await api.post('/v1/traces/retrieve', { tier: 'e2', context: LESSON.situation });
     expect(other.body.traces).toEqual([]);
     const out = join(api.dir, 'out.jsonl');
-    expect((await run(api.dir, 'export', '--tier', 'e2', '--org', 'acme', out)).stdout).toContain(
+    expect((await here(api.dir, 'export', '--tier', 'e2', '--org', 'acme', out)).stdout).toContain(
       ': 1 pattern.\n',
     );
     const [line, ...rest] = readFileSync(out, 'utf8').trim().split('\n');
     expect(rest).toEqual([]);
     expect(JSON.parse(line!)).toMatchObject({ ...LESSON, tier: 'e2', support: 2 });
-    const printed = await run(api.dir, 'export', '--tier', 'e2', '--org', 'acme', '-');
+    const printed = await here(api.dir, 'export', '--tier', 'e2', '--org', 'acme', '-');
     expect(printed.stdout).toBe(`${line}\n`);
-    expect(await run(api.dir, 'import', '--tier', 'e1', out)).toMatchObject({ code: 0 });
+    expect(await here(api.dir, 'import', '--tier', 'e1', out)).toMatchObject({ code: 0 });
   });
 
   it('imports all of a file or nothing', async () => {

@@ -127,7 +127,7 @@ describe('a start that cannot be', () => {
       other.listen(0, '127.0.0.1', resolve);
     });
     const taken = String((other.address() as { port: number }).port);
-    for (const more of [{ PORT: taken }, { GW_PORT: taken }, { PORT: taken, FRONT_THREADS: '2' }]) {
+    for (const more of [{ GW_PORT: taken }, { PORT: taken, FRONT_THREADS: '2' }]) {
       const ask = 'GW_PORT' in more ? refuse : refuseHere;
       const { code, line } = await ask({ DATA_DIR: makeFolder(), ...more });
       expect(code).toBe(1);
@@ -222,7 +222,7 @@ describe('a start that cannot be', () => {
     const DATA_DIR = makeFolder();
     const db = join(DATA_DIR, 'capture.mdb');
     // Files may not grow, as on a full disk: at first there is not even room for LMDB's locks.
-    for (const bytesMax of ['0', '4096', '20000']) {
+    for (const bytesMax of ['0', '20000']) {
       const { code, line } = await refuse({ DATA_DIR }, ['gateway', '--db', db], bytesMax);
       expect(code).toBe(1);
       expect(line).toContain(`the capture database ${db} cannot be opened: `);

@@ -78,15 +78,19 @@ describe.each(engines)('%s', (_name, engine, level) => {
     ],
     ...['eyJ', 'tvly-', 'dop_v1_', 'bedrock-api-key-'],
   ])('finds %s wherever it stands in a long run, and nothing when it is cut off there', (beginning) => {
+    // Compared as text, and told together: thousands of expectations take longer than what they look at.
+    const wrong: string[] = [];
     for (let before = 0; before <= 70; before++) {
       for (const behind of [0, 1, 31, 32, 33, 64]) {
         const run = `${'Q'.repeat(before)}${beginning}${'Q'.repeat(behind)}`;
         if (run.length < 16) continue;
-        expect(listSuspects(engine, bytes(` ${run} `))).toEqual([[1, 1 + run.length]]);
+        if (`${listSuspects(engine, bytes(` ${run} `))}` !== `1,${1 + run.length}`) wrong.push(run);
         const cut = `${'Q'.repeat(before + 16)}${beginning.slice(0, -1)}`;
-        expect(listSuspects(engine, bytes(` ${cut} `))).toEqual(listSuspects(fallback, bytes(` ${cut} `)));
+        const found = listSuspects(engine, bytes(` ${cut} `));
+        if (`${found}` !== `${listSuspects(fallback, bytes(` ${cut} `))}`) wrong.push(cut);
       }
     }
+    expect(wrong).toEqual([]);
   });
 
   it.each(FIRST_WORDS)(
@@ -403,7 +407,7 @@ describe.each(levels)('the addon at level %i and its fallback', (level) => {
             expect(native.isPlain(source, few, chars)).toBe(fallback.isPlain(source, few, chars));
         },
       ),
-      { numRuns: 3_000 },
+      { numRuns: 1_500 },
     );
   });
 
@@ -476,7 +480,7 @@ describe.each(levels)('the addon at level %i and its fallback', (level) => {
           }
         },
       ),
-      { numRuns: 1_000 },
+      { numRuns: 300 },
     );
   });
 });

@@ -1,0 +1,40 @@
+/**
+ * The payment processor that the operator's configuration names. Its library has hundreds of modules, which are loaded
+ * where it is used alone. Server threads.
+ */
+import { CatalogueError } from '../errors.ts';
+import type { PaymentProcessor, WebhookVerifier } from './processor.ts';
+
+/** What the configuration says about billing; null: not set. */
+export interface BillingChoice {
+  secret_key: string | null;
+  /** Where the processor's API is; null: its own. */
+  api_base: string | null;
+  webhook_secret: string | null;
+  /** Of thin events; null: the same secret. */
+  webhook_thin_secret: string | null;
+}
+
+export interface Billing {
+  /** null: billing is off. */
+  processor: PaymentProcessor | null;
+  webhooks: WebhookVerifier;
+}
+
+const NO_WEBHOOKS: WebhookVerifier = {
+  verify: () => {
+    throw new CatalogueError('unavailable', 'No webhook secret is configured');
+  },
+};
+
+/** @param return_url where a person goes after the processor's pages */
+export async function openBilling(choice: BillingChoice, return_url: string): Promise<Billing> {
+  const { secret_key, api_base, webhook_secret, webhook_thin_secret } = choice;
+  if (secret_key === null && webhook_secret === null && webhook_thin_secret === null)
+    return { processor: null, webhooks: NO_WEBHOOKS };
+  const { StripeProcessor, StripeWebhooks } = await import('./stripe.ts');
+  return {
+    processor: secret_key === null ? null : new StripeProcessor({ secret_key, api_base, return_url }),
+    webhooks: new StripeWebhooks({ full: webhook_secret, thin: webhook_thin_secret ?? webhook_secret }),
+  };
+}
