@@ -5,7 +5,7 @@
 import { defineConfig } from 'vitest/config';
 import { ClosingLine } from './test/closing-line.ts';
 import { PATIENCE_MS } from './test/fixtures/patience.ts';
-import { STRIPPED_FLAGS } from './test/fixtures/strip-types.ts';
+import { COMPILE_CACHE, STRIPPED_FLAGS } from './test/fixtures/strip-types.ts';
 
 /** What neither listens, nor starts a thread or a process, nor changes anything outside its own file. */
 const UNIT = [
@@ -28,6 +28,9 @@ const UNIT = [
   'test/house/{clocks,config,docs,errors,import-direction,permissions,threads}.test.ts',
 ];
 const LONG = ['test/**/*.long.test.ts'];
+
+// For the processes that run test files, and what they start: Node reads it when one begins.
+process.env.NODE_COMPILE_CACHE ??= COMPILE_CACHE;
 
 export default defineConfig({
   test: {

@@ -4,7 +4,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { quoteForShell } from '../../src/std/shell-word.ts';
-import { STRIPPED_FLAGS } from '../fixtures/strip-types.ts';
+import { COMPILE_CACHE, STRIPPED_FLAGS } from '../fixtures/strip-types.ts';
 
 const ENTRY = fileURLToPath(new URL('../../src/cli/understudy.mjs', import.meta.url));
 
@@ -58,7 +58,7 @@ export class CliChild {
     const [program, ...words] = (options.terminal ? inTerminal : command) as [string, ...string[]];
     this.process = spawn(program, words, {
       // Nothing of the developer's own settings, and no colours because of them.
-      env: { PATH: process.env.PATH, ...options.env },
+      env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: COMPILE_CACHE, ...options.env },
       cwd: options.cwd,
       stdio: ['ignore', 'pipe', 'pipe'],
     });
