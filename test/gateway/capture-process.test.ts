@@ -9,7 +9,7 @@ import { createPrng } from '../../src/std/prng.ts';
 import { CliChild } from '../cli/child.ts';
 import { findCaptureProcess, isRunning, listDescriptors } from '../fixtures/capture-child.ts';
 import { readCaptured } from '../fixtures/capture-files.ts';
-import { flush, waitForStats } from '../fixtures/capture-gateway.ts';
+import { flush, readStats, waitForStats } from '../fixtures/capture-gateway.ts';
 import {
   answerCall,
   driveRuns,
@@ -23,6 +23,8 @@ import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts'
 import { makeFolder } from '../storage/folder.ts';
 
 const SEED = Number(process.env.SEED ?? 7);
+/** The pause before a start doubles with each; the storms kill more often. */
+const KILLS = 3;
 
 let upstream: RawUpstream;
 let folder: string;
@@ -106,15 +108,18 @@ describe('a capture process that is killed under load', () => {
       const prng = createPrng(SEED);
       const load = drive(started, 'k');
       let pid = 0;
-      for (let round = 1; round <= 5; round++) {
+      for (let round = 1; round <= KILLS; round++) {
         pid = await findCaptureProcess(started.url, pid);
-        const target = load.answered.size + 20 + prng.below(150);
-        await expect.poll(() => load.answered.size, { timeout: 60_000 }).toBeGreaterThan(target);
+        // A batch is lost when process after process is killed over it: each stores something before.
+        const { captured } = (await readStats(started.url)).exchanges;
+        await waitForStats(started.url, ({ exchanges }) => exchanges.captured > captured);
+        const target = load.answered.size + 20 + prng.below(80);
+        await expect.poll(() => load.answered.size).toBeGreaterThan(target);
         process.kill(pid, 'SIGKILL');
       }
       await findCaptureProcess(started.url, pid);
       const target = load.answered.size + 50;
-      await expect.poll(() => load.answered.size, { timeout: 60_000 }).toBeGreaterThan(target);
+      await expect.poll(() => load.answered.size).toBeGreaterThan(target);
       await load.end();
       const { exchanges, writer } = await waitForStats(
         started.url,
@@ -125,11 +130,11 @@ describe('a capture process that is killed under load', () => {
         captured: load.answered.size,
         dropped: 0,
       });
-      expect(writer.process!.restarts).toBe(5);
+      expect(writer.process!.restarts).toBe(KILLS);
       // Killed from outside: no file is to blame.
       expect(readdirSync(folder).filter((name) => name.includes('damaged'))).toEqual([]);
       const stderr = await stop(started);
-      expect(stderr.match(/"msg":"the capture process ended/g)).toHaveLength(5);
+      expect(stderr.match(/"msg":"the capture process ended/g)).toHaveLength(KILLS);
       expect(await readTags()).toEqual(load.answered);
     },
   );
@@ -137,21 +142,21 @@ describe('a capture process that is killed under load', () => {
 
 describe('a capture process that stands still', () => {
   it('keeps nobody waiting; the queue fills, the status says so, and it goes on', async () => {
-    await using started = await start({ GW_MAX_QUEUE: '60' });
+    await using started = await start({ GW_MAX_QUEUE: '20' });
     await makeCall(started.port, { run: 'before', seq: 1, stream: false });
     await flush(started.url);
     const pid = await findCaptureProcess(started.url);
     process.kill(pid, 'SIGSTOP');
-    for (let n = 0; n < 100; n++)
+    for (let n = 0; n < 35; n++)
       await makeCall(started.port, { run: `still-${n}`, seq: 1, stream: n % 2 === 0 });
     const full = await waitForStats(started.url, ({ writer }) => (writer.process?.silent_ms ?? 0) > 0);
-    expect(full.exchanges).toMatchObject({ attempted: 101, captured: 1, dropped: 40, in_flight: 60 });
+    expect(full.exchanges).toMatchObject({ attempted: 36, captured: 1, dropped: 15, in_flight: 20 });
     process.kill(pid, 'SIGCONT');
     const after = await waitForStats(started.url, ({ exchanges }) => exchanges.in_flight === 0);
-    expect(after.exchanges).toMatchObject({ captured: 61, dropped: 40 });
+    expect(after.exchanges).toMatchObject({ captured: 21, dropped: 15 });
     expect(after.writer.process).toMatchObject({ pid, restarts: 0 });
     await stop(started);
-    expect((await readTags()).size).toBe(61);
+    expect((await readTags()).size).toBe(21);
   });
 });
 
@@ -159,7 +164,7 @@ describe('the capture process and the one that serves', () => {
   it('end together, and what was flushed is there, when that one is killed', async () => {
     await using started = await start();
     const load = drive(started, 'p');
-    await expect.poll(() => load.answered.size, { timeout: 60_000 }).toBeGreaterThan(100);
+    await expect.poll(() => load.answered.size).toBeGreaterThan(100);
     const safe = [...load.answered];
     await flush(started.url);
     const pid = await findCaptureProcess(started.url);
@@ -167,7 +172,7 @@ describe('the capture process and the one that serves', () => {
     started.child.process.kill('SIGKILL');
     await started.child.ended;
     await ended;
-    await expect.poll(() => isRunning(pid), { timeout: 60_000 }).toBe(false);
+    await expect.poll(() => isRunning(pid)).toBe(false);
     const tags = await readTags();
     expect(safe.filter((tag) => !tags.has(tag))).toEqual([]);
   });
@@ -175,11 +180,11 @@ describe('the capture process and the one that serves', () => {
   it('stop together: all that was answered is stored, and signals for the whole group change nothing', async () => {
     await using started = await start();
     const load = drive(started, 's');
-    await expect.poll(() => load.answered.size, { timeout: 60_000 }).toBeGreaterThan(60);
+    await expect.poll(() => load.answered.size).toBeGreaterThan(60);
     const pid = await findCaptureProcess(started.url);
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.kill(pid, signal);
     const target = load.answered.size + 20;
-    await expect.poll(() => load.answered.size, { timeout: 60_000 }).toBeGreaterThan(target);
+    await expect.poll(() => load.answered.size).toBeGreaterThan(target);
     await load.end();
     process.kill(pid, 'SIGTERM');
     expect(await stop(started)).not.toContain('the capture process ended');

@@ -44,7 +44,11 @@ it.skipIf(!hasPrlimit)('a stop with a writer that cannot write says how many exc
   child.process.kill('SIGTERM');
   const { code, stderr } = await child.ended;
   expect(code).toBe(0);
-  expect(stderr).toContain(
-    `"msg":"${left} exchanges were not stored before the process ended: Nothing is stored now: the disk is full`,
+  // The writer may have some in hand just then.
+  expect(stderr).toMatch(
+    new RegExp(
+      `"msg":"${left} exchanges were not stored before the process ended(; the writer has \\d+ of them [^:]*)?` +
+        ': Nothing is stored now: the disk is full',
+    ),
   );
 });

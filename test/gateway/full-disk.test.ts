@@ -60,10 +60,9 @@ it.skipIf(!canMount)('the whole service on a full disk', async () => {
     expect((await note('again'))[0]).toBe(503);
     expect((await ask('GET', '/ready'))[0]).toBe(200);
   }
-  const begun = performance.now();
+  // At once: who waited until the end of its patience would say so.
   const rotated = await fetch(`${url}/__gw/rotate`, { method: 'POST' });
   expect([rotated.status, await rotated.text()]).toEqual([503, expect.stringContaining('the disk is full')]);
-  expect(performance.now() - begun, 'a bound of the issue, and not a measure').toBeLessThan(5_000);
   expect((await readStats(url)).exchanges.dropped).toBe(0);
 
   disk.free();
