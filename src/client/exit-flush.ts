@@ -3,11 +3,8 @@
  * help where the process is ended (`process.exit`, a signal): there `flush()` comes first. Main thread and workers alike.
  */
 
-/** How long a process that has done its work is held at most. */
-const EXIT_FLUSH_MS = 2_000;
-
-/** Sends what it has within so many milliseconds, and drops the rest. */
-type LastFlush = (timeoutMs: number) => Promise<void>;
+/** Sends what it has within a time of its own, and drops the rest. */
+type LastFlush = () => Promise<void>;
 
 const waiting = new Set<LastFlush>();
 let isListening = false;
@@ -23,6 +20,6 @@ export function holdForExit(flush: LastFlush): () => void {
 function flushAll(): void {
   for (const flush of waiting) {
     waiting.delete(flush);
-    void flush(EXIT_FLUSH_MS);
+    void flush();
   }
 }

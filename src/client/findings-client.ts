@@ -62,7 +62,7 @@ export class FindingsClient {
   readonly #timeoutMs: number;
 
   /**
-   * Made by `Understudy.findings`.
+   * @internal Made by `Understudy.findings`.
    * @throws TypeError for a code base without a name
    */
   constructor(caller: Caller, codebaseId: string, { timeoutMs = TIMEOUT_MS }: FindingsOptions = {}) {

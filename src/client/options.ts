@@ -33,6 +33,8 @@ export interface UnderstudyOptions {
   svcVersion?: string;
   /** How long a call may take, repeated requests included. Default 5,000. */
   timeoutMs?: number;
+  /** How long a process that has nothing else to do is held for what is not sent yet. Default 2,000. */
+  exitFlushMs?: number;
   /** Steps that wait to be sent; one more is dropped. Default 10,000. */
   maxQueuedSteps?: number;
   /** Bytes that those may take in memory, about. Default 32 MiB. */
@@ -62,6 +64,7 @@ export interface Settings {
   readonly projectId: string | undefined;
   readonly svcVersion: string;
   readonly timeoutMs: number;
+  readonly exitFlushMs: number;
   readonly maxQueuedSteps: number;
   readonly maxQueuedBytes: number;
   readonly onWarning: (warning: ClientWarning) => unknown;
@@ -72,6 +75,7 @@ export const CLIENT_VERSION = '0.2.0';
 
 const BASE_URL = 'http://127.0.0.1:8000';
 const TIMEOUT_MS = 5_000;
+const EXIT_FLUSH_MS = 2_000;
 const TIMEOUT_MAX_MS = 600_000;
 const QUEUED_STEPS = 10_000;
 const QUEUED_BYTES = 32 * 1024 * 1024;
@@ -91,6 +95,7 @@ const NAMES: Record<keyof UnderstudyOptions, true> = {
   projectId: true,
   svcVersion: true,
   timeoutMs: true,
+  exitFlushMs: true,
   maxQueuedSteps: true,
   maxQueuedBytes: true,
   onWarning: true,
@@ -124,6 +129,7 @@ export function readOptions(options: UnderstudyOptions): Settings {
     projectId: readName('projectId', options.projectId),
     svcVersion: readName('svcVersion', options.svcVersion) ?? CLIENT_VERSION,
     timeoutMs: readWhole('timeoutMs', options.timeoutMs ?? TIMEOUT_MS, TIMEOUT_MAX_MS),
+    exitFlushMs: readWhole('exitFlushMs', options.exitFlushMs ?? EXIT_FLUSH_MS, TIMEOUT_MAX_MS),
     maxQueuedSteps: readWhole('maxQueuedSteps', options.maxQueuedSteps ?? QUEUED_STEPS, 1_000_000),
     maxQueuedBytes: readWhole('maxQueuedBytes', options.maxQueuedBytes ?? QUEUED_BYTES, 2 ** 32),
     onWarning,

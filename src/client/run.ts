@@ -69,7 +69,7 @@ export class Run implements AsyncDisposable {
   #stepIndex = 0;
   #outcome: string | null = null;
 
-  /** Runs are made by `Understudy.run` and `Understudy.start`. */
+  /** @internal Runs are made by `Understudy.run` and `Understudy.start`. */
   constructor(start: RunStartBody, parts: RunParts) {
     this.runId = start.run_id;
     this.task = start.task ?? '';

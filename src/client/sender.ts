@@ -24,6 +24,10 @@ const PROBE_WAIT_MS = 100;
 export type DropCause = 'queue_full' | 'refused' | 'failed' | 'unauthorized' | 'closed';
 
 export interface SenderBounds {
+  /** Of one request. */
+  timeoutMs: number;
+  /** How long the process is held for a last flush. */
+  exitFlushMs: number;
   maxQueuedSteps: number;
   maxQueuedBytes: number;
 }
@@ -36,7 +40,6 @@ export class Sender {
   readonly #ready = new Set<RunLane>();
   readonly #busy = new Set<RunLane>();
   readonly #waiters = new Set<Waiter>();
-  readonly #timeoutMs: number;
   /** The agent's own asynchronous context stays out of what is sent. */
   readonly #context = new AsyncResource('UnderstudySender');
   #queuedSteps = 0;
@@ -50,14 +53,8 @@ export class Sender {
   #release: (() => void) | null = null;
 
   /** @param warn is told once a cause */
-  constructor(
-    caller: Caller,
-    timeoutMs: number,
-    bounds: SenderBounds,
-    warn: (cause: string, message: string) => void,
-  ) {
+  constructor(caller: Caller, bounds: SenderBounds, warn: (cause: string, message: string) => void) {
     this.#caller = caller;
-    this.#timeoutMs = timeoutMs;
     this.#bounds = bounds;
     this.#warn = warn;
   }
@@ -135,14 +132,14 @@ export class Sender {
   }
 
   /** What does not get through now never will: the process has nothing else to do. */
-  async #flushAtExit(timeoutMs: number): Promise<void> {
+  async #flushAtExit(): Promise<void> {
     this.#release = null;
-    if (!(await this.flush(timeoutMs))) this.stop();
+    if (!(await this.flush(this.#bounds.exitFlushMs))) this.stop();
   }
 
   #enqueue(lane: RunLane): void {
     this.#ready.add(lane);
-    this.#release ??= holdForExit((timeoutMs) => this.#flushAtExit(timeoutMs));
+    this.#release ??= holdForExit(() => this.#flushAtExit());
     if (this.#timer === null && this.#busy.size === 0) this.#wake(LINGER_MS);
   }
 
@@ -203,7 +200,7 @@ export class Sender {
 
   /** @returns whether a monitor fired */
   async #post(lane: RunLane, event: LaneEvent): Promise<boolean> {
-    const manner = { isBackground: true, attempts: 1, timeoutMs: this.#timeoutMs };
+    const manner = { isBackground: true, attempts: 1, timeoutMs: this.#bounds.timeoutMs };
     const params = { id: lane.runId };
     switch (event.kind) {
       case 'run_start':
@@ -222,7 +219,7 @@ export class Sender {
 
   /** Asks what the agent should be told; of the same step the service says the same again. */
   async #evaluate(lane: RunLane): Promise<void> {
-    const manner = { isBackground: true, isRepeatable: true, timeoutMs: this.#timeoutMs };
+    const manner = { isBackground: true, isRepeatable: true, timeoutMs: this.#bounds.timeoutMs };
     const evaluation = await this.#caller
       .call('evaluate', { body: { run_id: lane.runId } }, manner)
       .catch(() => null);

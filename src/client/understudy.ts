@@ -20,7 +20,22 @@ export type { DifficultyState } from './difficulty/machine.ts';
 export type { ModelRouting } from './difficulty/model-routing.ts';
 export type { FsmThresholds } from './difficulty/thresholds.ts';
 export type { TokenBudgetReached } from './difficulty/token-budget.ts';
-export * from './errors.ts';
+export {
+  ApiError,
+  AuthenticationError,
+  CircuitOpenError,
+  ConflictError,
+  ConnectionError,
+  type FieldViolation,
+  NotFoundError,
+  PermissionError,
+  RateLimitError,
+  ServerError,
+  TimeoutError,
+  UnderstudyError,
+  UnexpectedAnswerError,
+  ValidationError,
+} from './errors.ts';
 export { type Arm, assignArm } from './experiment-arm.ts';
 export type {
   Finding,
@@ -97,7 +112,7 @@ export class Understudy implements AsyncDisposable {
     this.#caller = new Caller({ ...settings, userAgent: `understudy-client/${CLIENT_VERSION}` });
     this.api = this.#caller.api;
     const warn = (cause: string, message: string) => this.#warn(cause, message);
-    this.#sender = new Sender(this.#caller, settings.timeoutMs, settings, warn);
+    this.#sender = new Sender(this.#caller, settings, warn);
   }
 
   /**

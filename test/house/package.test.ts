@@ -7,33 +7,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CliChild } from '../cli/child.ts';
+import { NPM_MS, npm } from '../fixtures/npm.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
-/**
- * Packing compiles all sources, and installing two native modules, after fetching what the registry has and npm's cache
- * has not: a slow line or a machine with much else to do is no failure.
- */
-const NPM_MS = 900_000;
-
 let dir: string;
 let installed: string;
-
-/** npm as a developer calls it, without what the npm that runs these tests has put into the environment. */
-function npm(args: string[], cwd: string): string {
-  const env = Object.fromEntries(
-    // `npx -p node@22 -c …` leaves what it was asked to call in npm_config_call and _package.
-    Object.entries(process.env).filter(
-      ([name]) => !/^npm_(?!config_)|^npm_config_(call|package)$/i.test(name),
-    ),
-  );
-  return execFileSync('npm', args, {
-    cwd,
-    env,
-    encoding: 'utf8',
-    stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: NPM_MS,
-  });
-}
 
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'understudy-package-'));

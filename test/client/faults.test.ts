@@ -1,0 +1,226 @@
+/**
+ * Whatever happens to the service, the agent that is watched does what it does unwatched: the same output, the same exit code,
+ * and nothing that nobody caught. Each case runs the same agent in a process of its own, over real sockets.
+ */
+import { execFile } from 'node:child_process';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import {
+  type AddressInfo,
+  createServer as createTcpServer,
+  type Socket,
+  type Server as TcpServer,
+} from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ClientStats } from '../../src/client/understudy.ts';
+import { CLIENT_KEY, ClientService } from '../fixtures/client-service.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
+
+const AGENT = fileURLToPath(new URL('../fixtures/watched-agent.ts', import.meta.url));
+
+interface Ending {
+  stdout: string;
+  code: number;
+  stderr: string;
+  stats: ClientStats;
+}
+
+const closers: (() => unknown)[] = [];
+let service: ClientService;
+let provider: string;
+
+beforeAll(async () => {
+  service = await ClientService.start();
+  provider = await serve((request, response) => {
+    let body = '';
+    request.on('data', (part) => (body += part));
+    request.on('end', () => response.end(`answer ${JSON.parse(body).turn}`));
+  });
+});
+afterAll(async () => {
+  for (const close of closers) close();
+  await service.stop();
+});
+
+async function listen(server: Server | TcpServer): Promise<string> {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+async function serve(listener: RequestListener): Promise<string> {
+  const server = createServer(listener);
+  closers.push(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return listen(server);
+}
+
+async function serveRaw(listener: (socket: Socket) => void): Promise<string> {
+  const sockets = new Set<Socket>();
+  const server = createTcpServer((socket) => {
+    sockets.add(socket.on('error', () => {}));
+    listener(socket);
+  });
+  closers.push(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return listen(server);
+}
+
+/** @param baseUrl null: unwatched */
+function runAgent(baseUrl: string | null, args: string[], env: Record<string, string>): Promise<Ending> {
+  const watched = baseUrl === null ? {} : { WATCHED: '1', SVC_BASE_URL: baseUrl, SVC_API_KEY: CLIENT_KEY };
+  return new Promise((resolve) => {
+    const options = {
+      env: { ...process.env, NODE_NO_WARNINGS: '0', ...watched, ...env },
+      maxBuffer: 2 ** 26,
+    };
+    const argv = [AGENT, '--provider', provider, ...args];
+    execFile(process.execPath, argv, options, (error, stdout, stderr) => {
+      const [, stats = 'null'] = /^STATS (.*)$/m.exec(stderr) ?? [];
+      resolve({ stdout, code: Number(error?.code ?? 0), stderr, stats: JSON.parse(stats) });
+    });
+  });
+}
+
+/** Runs the agent with and without the library. @returns how the watched one ended, which is how the other did */
+async function watch(
+  baseUrl: string,
+  args: string[] = [],
+  env: Record<string, string> = QUICK,
+): Promise<Ending> {
+  const [bare, watched] = await Promise.all([runAgent(null, args, {}), runAgent(baseUrl, args, env)]);
+  expect(bare.stdout).not.toBe('');
+  expect({ stdout: watched.stdout, code: watched.code }, watched.stderr).toEqual({
+    stdout: bare.stdout,
+    code: bare.code,
+  });
+  expect(watched.stderr).not.toMatch(/unhandled|TypeError|ReferenceError|MaxListeners/i);
+  const { logged, sent, dropped, queued } = watched.stats.steps;
+  expect(sent + dropped + queued).toBe(logged);
+  return watched;
+}
+
+function warnings(stderr: string): string[] {
+  return [...stderr.matchAll(/\[(UNDERSTUDY_\w+)\]/g)].map(([, code]) => code!);
+}
+
+/** For a service that is there, however slow the machine is. */
+const PATIENT = { TIMEOUT_MS: String(PATIENCE_MS), EXIT_FLUSH_MS: String(PATIENCE_MS) };
+/** For one that is not. */
+const QUICK = { TIMEOUT_MS: '300', EXIT_FLUSH_MS: '1000' };
+
+describe('the agent does what it does', () => {
+  it('with the service there, and all is there when it has ended', async () => {
+    const { stats, stderr } = await watch(service.url, [], { ...PATIENT, RUN_ID: 'there' });
+    expect(stats.steps).toMatchObject({ logged: 6, sent: 6, dropped: 0, queued: 0 });
+    expect(warnings(stderr)).toEqual([]);
+    const run = await service.readRun('there', 'success');
+    expect(run).toMatchObject({ status_code: 200, steps: 6, tokens: 30 });
+  });
+
+  it('when it fails itself', async () => {
+    const { code } = await watch(service.url, ['--failing'], { ...PATIENT, RUN_ID: 'failing' });
+    expect(code).toBe(3);
+    const run = await service.readRun('failing', 'failure: NothingFound');
+    expect(run).toMatchObject({ status_code: 200, steps: 6 });
+  });
+
+  it('where nobody listens', async () => {
+    const { stats } = await watch('http://127.0.0.1:1');
+    expect(stats.steps).toMatchObject({ sent: 0, dropped: 6 });
+    expect(stats.circuit).toBe('open');
+  });
+
+  it('where nobody answers: that costs one timeout', async () => {
+    const silent = await serveRaw(() => {});
+    const { stats } = await watch(silent, ['--steps', '100']);
+    // What was asked for patterns, and probes, however long the machine takes.
+    expect(stats.requests.sent).toBeLessThan(30);
+    expect(stats.steps).toMatchObject({ sent: 0, dropped: 600 });
+  });
+
+  it('where an answer begins and never ends', async () => {
+    const begun = await serveRaw((socket) => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{'));
+    expect((await watch(begun)).stats.steps.sent).toBe(0);
+  });
+
+  it('where connections break', async () => {
+    const broken = await serveRaw((socket) => socket.once('data', () => socket.destroy()));
+    expect((await watch(broken)).stats.steps.sent).toBe(0);
+  });
+
+  it('where every answer is a 500', async () => {
+    const failing = await serve((request, response) => {
+      request.resume().on('end', () => response.writeHead(500).end('{"detail":"no"}'));
+    });
+    expect((await watch(failing)).stats.steps).toMatchObject({ sent: 0, dropped: 6 });
+  });
+
+  it('where every answer is a 429', async () => {
+    const limited = await serve((request, response) => {
+      const headers = { 'retry-after': '1' };
+      request.resume().on('end', () => response.writeHead(429, headers).end('{"detail":"slow"}'));
+    });
+    expect((await watch(limited)).stats.steps).toMatchObject({ sent: 0, dropped: 6 });
+  });
+
+  it('where something else answers', async () => {
+    const page = await serve((request, response) => {
+      request.resume().on('end', () => response.end('<h1>Welcome</h1>'));
+    });
+    expect((await watch(page)).stats.steps.sent).toBe(0);
+    const noise = await serveRaw((socket) => socket.end('SSH-2.0-OpenSSH_9.2\r\n'));
+    expect((await watch(noise)).stats.steps.sent).toBe(0);
+  });
+
+  it('with a key that the service does not know, and says so once', async () => {
+    const { stats, stderr } = await watch(service.url, [], { ...PATIENT, SVC_API_KEY: 'unknown' });
+    expect(stats.steps).toMatchObject({ sent: 0, dropped: 6 });
+    expect(warnings(stderr)).toEqual(['UNDERSTUDY_UNAUTHORIZED']);
+    expect(stderr).not.toContain('unknown');
+  });
+
+  it('when the service dies under it', async () => {
+    let answered = 0;
+    const dying = createServer((request, response) => {
+      request.resume().on('end', () => {
+        response.end('{"fired":[],"traces":[]}');
+        answered += 1;
+        if (answered < 4) return;
+        dying.close();
+        dying.closeAllConnections();
+      });
+    });
+    const { stats } = await watch(await listen(dying), ['--steps', '40']);
+    expect(stats.steps.sent).toBeLessThanOrEqual(4);
+    expect(stats.steps.logged).toBe(240);
+  });
+
+  it('when the clock jumps', async () => {
+    const { stats } = await watch(service.url, ['--jumping'], { ...PATIENT, RUN_ID: 'jumping' });
+    expect(stats.steps).toMatchObject({ sent: 6, dropped: 0 });
+  });
+
+  it('when it ends in the middle', async () => {
+    const { stats } = await watch(service.url, ['--exiting'], { ...PATIENT, RUN_ID: 'exiting' });
+    expect(stats.runs).toEqual({ started: 1, finished: 1 });
+  });
+
+  it('with a step of ten million characters, which is cut, and that is said', async () => {
+    const args = ['--size', '10000000', '--turns', '2'];
+    const { stats, stderr } = await watch(service.url, args, { ...PATIENT, RUN_ID: 'long' });
+    expect(stats.steps).toMatchObject({ sent: 2, dropped: 0, truncated: 2 });
+    expect(warnings(stderr)).toEqual(['UNDERSTUDY_TRUNCATED']);
+    expect(stderr).toContain('observation has 10000000 characters, of which 131072 are kept');
+  });
+
+  it('with a million steps, of which those are dropped that cannot wait', async () => {
+    const dead = await serveRaw(() => {});
+    const { stats, stderr } = await watch(dead, ['--turns', '10', '--steps', '100000']);
+    expect(stats.steps).toMatchObject({ logged: 1_000_000, sent: 0, dropped: 1_000_000 });
+    expect(warnings(stderr)).toEqual(['UNDERSTUDY_QUEUE_FULL']);
+  });
+});
