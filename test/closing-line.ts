@@ -1,19 +1,45 @@
-/** A vitest reporter that ends the run with one plain line of counts, for people in a hurry and for scripts. */
+/**
+ * A vitest reporter that ends the run with one plain line of counts, for people in a hurry and for scripts. Above it
+ * stands a line for each thing beside the checkout that is not there, with the tests that were skipped for want of it
+ * (fixtures/shared.ts).
+ */
 
-import type { Reporter, TestModule } from 'vitest/node';
+import type { Reporter, TestCase, TestModule } from 'vitest/node';
+
+/** What a test says that it needs, and the name of the test without that. */
+const NEEDED = /^(.*?) *\((\.\.\/shared\/[^)]*)\)/s;
 
 /** Prints `N passed, N failed, N skipped`. What failed outside of a test (a file that does not load) counts as one. */
 export class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], unhandled: readonly unknown[]): void {
     const counts = { passed: 0, failed: unhandled.length, skipped: 0 };
+    const skipped: TestCase[] = [];
     for (const module of modules) {
       counts.failed += module.errors().length;
       for (const suite of module.children.allSuites()) counts.failed += suite.errors().length;
       for (const test of module.children.allTests()) {
         const { state } = test.result();
         counts[state === 'pending' ? 'skipped' : state] += 1;
+        if (state === 'skipped') skipped.push(test);
       }
     }
+    for (const line of tellMissing(skipped)) process.stdout.write(`${line}\n`);
     process.stdout.write(`${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped\n`);
   }
+}
+
+/** @returns a line for each thing that is not there: `2 skipped without ../shared/x: cli/trace.test.ts, "trace of it"` */
+function tellMissing(skipped: readonly TestCase[]): string[] {
+  const missing = new Map<string, { count: number; names: Set<string> }>();
+  for (const test of skipped) {
+    const [, name, needed] = NEEDED.exec(test.fullName) ?? [];
+    if (needed === undefined) continue;
+    const entry = missing.get(needed) ?? { count: 0, names: new Set() };
+    missing.set(needed, entry);
+    entry.count += 1;
+    entry.names.add(`${test.module.relativeModuleId.replace(/^test\//, '')} "${name}"`);
+  }
+  return [...missing].map(
+    ([needed, { count, names }]) => `${count} skipped without ${needed}: ${[...names].join(', ')}`,
+  );
 }

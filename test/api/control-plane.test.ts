@@ -1,5 +1,5 @@
 /** The control plane over HTTP: people, organizations, projects, keys; who may do what, and what others can find out. */
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { Router } from '../../src/api/dispatch.ts';
 import { isAllowed, type Permission, ROUTE_PERMISSIONS } from '../../src/domain/permissions.ts';
@@ -10,6 +10,7 @@ import { type Answer, ControlPlaneChild, type Person, signToken } from '../fixtu
 import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
 import { onOneDay, utcDay } from '../fixtures/one-day.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
+import { sharedFile } from '../fixtures/shared.ts';
 
 const api = new ControlPlaneChild();
 beforeAll(() => api.start());
@@ -628,12 +629,12 @@ describe('every route', () => {
   });
 });
 
-const CASES = new URL('../../../shared/spec/validation-cases.json', import.meta.url);
-describe.skipIf(!existsSync(CASES))('the recorded validation cases', () => {
+const CASES = sharedFile('spec/validation-cases.json');
+describe.skipIf(!CASES.is_there)(`the recorded validation cases ${CASES.needed}`, () => {
   it('are answered alike over the wire', async () => {
     const { token } = await newPerson();
     // biome-ignore lint/suspicious/noExplicitAny: recorded JSON
-    const cases: any[] = JSON.parse(readFileSync(CASES, 'utf8'));
+    const cases: any[] = JSON.parse(readFileSync(CASES.path, 'utf8'));
     for (const recorded of cases.filter(({ path }) => !path.startsWith('/v1/'))) {
       const { method, path, content_type, body_text, status, detail } = recorded;
       const response = await fetch(api.url + path, {

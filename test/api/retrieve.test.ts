@@ -1,9 +1,10 @@
 /** Retrieval over the API's pipeline: what is found for whom, what is counted, what is refused. */
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { createPatternApi } from '../fixtures/pattern-api.ts';
+import { sharedFile } from '../fixtures/shared.ts';
 
-const CASES = new URL('../../../shared/spec/validation-cases.json', import.meta.url);
+const CASES = sharedFile('spec/validation-cases.json');
 
 const FLAKY = 'flaky integration test times out while postgres container starts';
 const ROUTER = 'react router navigation loses query parameters after redirect';
@@ -198,8 +199,8 @@ describe('a bad retrieval', () => {
     status: number;
     detail: unknown;
   }
-  it.skipIf(!existsSync(CASES))('answers the recorded cases as they were recorded', async () => {
-    const all = JSON.parse(readFileSync(CASES, 'utf8')) as ValidationCase[];
+  it.skipIf(!CASES.is_there)(`answers the recorded cases as they were recorded ${CASES.needed}`, async () => {
+    const all = JSON.parse(readFileSync(CASES.path, 'utf8')) as ValidationCase[];
     const cases = all.filter(({ path, method }) => method === 'POST' && path === '/v1/traces/retrieve');
     expect(cases.length).toBeGreaterThanOrEqual(10);
     const { post } = createPatternApi();

@@ -1,6 +1,6 @@
 /** Distillation of traces: what counts as a failure and a recovery, how it is told, and what hostile traces do. */
 
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -22,6 +22,7 @@ import {
   type TraceStep,
 } from '../../src/domain/trace.ts';
 import { PATTERN_BOUNDS, TRACE_BOUNDS } from '../../src/limits.ts';
+import { sharedFile } from '../fixtures/shared.ts';
 
 type Said = Partial<Omit<TraceStep, 'step_index'>>;
 
@@ -730,7 +731,7 @@ describe('whatever a trace holds', () => {
 
 // -----------------------------------------------------------------------------------------------------------------
 
-const RUNS = new URL('../../../shared/agent-runs/tune.jsonl.gz', import.meta.url);
+const RUNS = sharedFile('agent-runs/tune.jsonl.gz');
 
 interface AgentRun {
   source: string;
@@ -747,9 +748,9 @@ interface AgentRun {
   labels: { outcome: string };
 }
 
-describe.skipIf(!existsSync(RUNS))('real runs (shared/agent-runs)', () => {
-  const runs = existsSync(RUNS)
-    ? gunzipSync(readFileSync(RUNS))
+describe.skipIf(!RUNS.is_there)(`real runs ${RUNS.needed}`, () => {
+  const runs = RUNS.is_there
+    ? gunzipSync(readFileSync(RUNS.path))
         .toString()
         .trim()
         .split('\n')
@@ -798,12 +799,12 @@ describe.skipIf(!existsSync(RUNS))('real runs (shared/agent-runs)', () => {
   });
 });
 
-const RECORDINGS = new URL('../../../shared/recordings/pydantic-ai.jsonl.gz', import.meta.url);
+const RECORDINGS = sharedFile('recordings/pydantic-ai.jsonl.gz');
 
-describe.skipIf(!existsSync(RECORDINGS))('real calls (shared/recordings)', () => {
+describe.skipIf(!RECORDINGS.is_there)(`real calls ${RECORDINGS.needed}`, () => {
   it('are read as steps, and taught from where a call was refused and then corrected', () => {
     const bySource = new Map<string, { request: unknown; response: unknown }[]>();
-    for (const line of gunzipSync(readFileSync(RECORDINGS)).toString().trim().split('\n')) {
+    for (const line of gunzipSync(readFileSync(RECORDINGS.path)).toString().trim().split('\n')) {
       const { source, url, request, response } = JSON.parse(line) as Record<string, never> & {
         source: string;
         url: string;

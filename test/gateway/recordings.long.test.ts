@@ -3,11 +3,10 @@
  * the recorded response, and each side is held against the other byte for byte. Chunk boundaries and splits are not in
  * the recordings; seeded odd ones stand in. Skips where the recordings are absent. Test thread, gateway as a process.
  */
-import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { STATUS_CODES } from 'node:http';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { decodeExchange } from '../../src/providers/decode.ts';
@@ -17,9 +16,9 @@ import { CliChild } from '../cli/child.ts';
 import { openRawClient, type RawAnswer, type RawClient } from '../fixtures/raw-client.ts';
 import { headerValue, messageBytes, splitBytes } from '../fixtures/raw-message.ts';
 import { type RawUpstream, type ReceivedRequest, startRawUpstream } from '../fixtures/raw-upstream.ts';
+import { sharedFile } from '../fixtures/shared.ts';
 
-const RECORDINGS = resolve(import.meta.dirname, '../../../shared/recordings');
-const FILES = ['mirascope.jsonl.gz', 'pydantic-ai.jsonl.gz'].map((name) => join(RECORDINGS, name));
+const FILES = ['mirascope', 'pydantic-ai'].map((name) => sharedFile(`recordings/${name}.jsonl.gz`));
 
 /** Exchanges under way at once, each on a client connection of its own that is used again and again. */
 const CONNECTIONS = 6;
@@ -118,7 +117,7 @@ function prepare(recording: Recording, index: number): Replay {
 
 async function loadReplays(): Promise<Replay[]> {
   const replays: Replay[] = [];
-  for (const file of FILES) {
+  for (const { path: file } of FILES) {
     for (const line of gunzipSync(await readFile(file))
       .toString('utf8')
       .split('\n')) {
@@ -183,7 +182,7 @@ function compareAnswer(replay: Replay, got: RawAnswer): string[] {
   return faults;
 }
 
-describe.skipIf(!FILES.every((file) => existsSync(file)))('recorded traffic (../shared/recordings)', () => {
+describe.skipIf(!FILES.every(({ is_there }) => is_there))('recorded traffic (../shared/recordings)', () => {
   let replays: Replay[];
   let dir: string;
   let upstream: RawUpstream;

@@ -2,7 +2,7 @@
  * What a real FastAPI server answered (`../shared/spec/validation-cases.json`), held against our validation. The
  * control plane's schemas stand here as its document has them; those of /v1 are the API's own.
  */
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { Router } from '../../src/api/dispatch.ts';
@@ -10,6 +10,7 @@ import { type Endpoint, endpoint } from '../../src/contract/endpoint.ts';
 import { email, integer, literal, pageFields, text } from '../../src/contract/fields.ts';
 import { jsonReply } from '../../src/contract/route.ts';
 import { checkInput, readInput, ViolationList } from '../../src/http/validation.ts';
+import { sharedFile } from '../fixtures/shared.ts';
 
 interface RecordedCase {
   method: Endpoint['method'];
@@ -20,7 +21,7 @@ interface RecordedCase {
   detail: { type: string; loc: unknown[]; msg: string; input: unknown; ctx?: object }[] | null;
 }
 
-const FILE = new URL('../../../shared/spec/validation-cases.json', import.meta.url);
+const CASES = sharedFile('spec/validation-cases.json');
 
 const name = (max: number) => z.object({ name: text({ min: 1, max }) });
 const orgPath = z.object({ org_id: text({ max: 200 }) });
@@ -81,8 +82,8 @@ function judge({ method, path, content_type, body_text }: RecordedCase): { statu
   }
 }
 
-describe.skipIf(!existsSync(FILE))('the recorded cases (skipped where shared/spec is not there)', () => {
-  const cases = existsSync(FILE) ? (JSON.parse(readFileSync(FILE, 'utf8')) as RecordedCase[]) : [];
+describe.skipIf(!CASES.is_there)(`the recorded cases ${CASES.needed}`, () => {
+  const cases = CASES.is_there ? (JSON.parse(readFileSync(CASES.path, 'utf8')) as RecordedCase[]) : [];
 
   it('are all there', () => {
     expect(cases.length).toBe(143);

@@ -1,13 +1,16 @@
 /** Reads the recorded provider traffic for the decoder tests. Not part of the repository: absent, its tests skip. */
-import { existsSync, readFileSync } from 'node:fs';
-import path from 'node:path';
+import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { classifyRequest, type RequestClass } from '../../src/providers/classify.ts';
 import type { StoredExchange } from '../../src/providers/decode.ts';
+import { sharedFile } from '../fixtures/shared.ts';
 
-const FOLDER = path.resolve(import.meta.dirname, '../../../../shared/recordings');
+const FILES = {
+  mirascope: sharedFile('recordings/mirascope.jsonl.gz'),
+  'pydantic-ai': sharedFile('recordings/pydantic-ai.jsonl.gz'),
+};
 
-export const haveRecordings = existsSync(path.join(FOLDER, 'mirascope.jsonl.gz'));
+export const haveRecordings = Object.values(FILES).every(({ is_there }) => is_there);
 
 interface RecordedBody {
   text?: string;
@@ -30,8 +33,8 @@ export interface Recording {
 }
 
 /** Every recorded exchange of a file as the capture would hold it. */
-export function* readRecordings(name: 'mirascope' | 'pydantic-ai'): Generator<Recording> {
-  const text = gunzipSync(readFileSync(path.join(FOLDER, `${name}.jsonl.gz`))).toString('utf8');
+export function* readRecordings(name: keyof typeof FILES): Generator<Recording> {
+  const text = gunzipSync(readFileSync(FILES[name].path)).toString('utf8');
   for (const raw of text.split('\n')) {
     if (raw === '') continue;
     const line = JSON.parse(raw) as RecordedLine;
