@@ -6,6 +6,7 @@ import { defineConfig } from 'vitest/config';
 import { ClosingLine } from './test/closing-line.ts';
 import { PATIENCE_MS } from './test/fixtures/patience.ts';
 import { COMPILE_CACHE, STRIPPED_FLAGS } from './test/fixtures/strip-types.ts';
+import { FolderCoverage } from './test/folder-coverage.ts';
 
 /** What neither listens, nor starts a thread or a process, nor changes anything outside its own file. */
 const UNIT = [
@@ -43,7 +44,13 @@ export default defineConfig({
     expect: { poll: { timeout: PATIENCE_MS } },
     // As the command does (src/config.ts), for tests that load the model themselves.
     env: { ORT_DISABLE_TELEMETRY: '1' },
-    reporters: ['default', new ClosingLine()],
+    reporters: ['default', new FolderCoverage(), new ClosingLine()],
+    coverage: {
+      include: ['actors/**/*.ts', 'native/*.ts', 'src/**/*.ts'],
+      // `npm run demo` and the maker of the model are programs of their own.
+      exclude: ['src/demo/**', 'src/search/model-maker/**'],
+      reporter: ['text-summary'],
+    },
     projects: [
       {
         extends: true,
