@@ -4,6 +4,7 @@
 // load of many times its cores.
 import { defineConfig } from 'vitest/config';
 import { ClosingLine } from './test/closing-line.ts';
+import { importAddresses } from './test/fixtures/addresses.ts';
 import { PATIENCE_MS } from './test/fixtures/patience.ts';
 import { COMPILE_CACHE, STRIPPED_FLAGS } from './test/fixtures/strip-types.ts';
 import { FolderCoverage } from './test/folder-coverage.ts';
@@ -34,6 +35,7 @@ const LONG = ['test/**/*.long.test.ts'];
 process.env.NODE_COMPILE_CACHE ??= COMPILE_CACHE;
 
 export default defineConfig({
+  plugins: process.argv.includes('--changed') ? [importAddresses()] : [],
   test: {
     globalSetup: ['test/fixtures/strip-types.ts'],
     setupFiles: ['test/seed.ts'],
