@@ -15,6 +15,7 @@ const UNIT = [
   'test/contract/**/*.test.ts',
   'test/client/difficulty.test.ts',
   'test/std/**/*.test.ts',
+  'test/integrations/agent-steps.test.ts',
   'test/analysis/**/*.test.ts',
   'test/providers/**/*.test.ts',
   'test/student/model/**/*.test.ts',

@@ -30,6 +30,7 @@ type Room =
   | 'client'
   | 'label'
   | 'mcp'
+  | 'integrations'
   | 'runtime'
   | 'analysis'
   | 'actors'
@@ -65,6 +66,8 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   label: [],
   // The API as tools of an agent: behind the API's own address, and as a command that calls it from elsewhere.
   mcp: ['limits', 'contract'],
+  // What binds a framework to it.
+  integrations: ['client'],
   gateway: [
     'native',
     'redaction',

@@ -1,0 +1,22 @@
+/** What a tool gave back or threw, as the text that a monitor reads. Pure; any thread. */
+
+/** Parts in the formats of providers and frameworks: text as it is, anything else (an image, a file) by its type alone. */
+export function textOfParts(content: unknown): string {
+  if (typeof content === 'string') return content;
+  if (!Array.isArray(content)) return '';
+  return content.map(textOfPart).join('\n');
+}
+
+function textOfPart(part: unknown): string {
+  if (typeof part === 'string') return part;
+  if (typeof part !== 'object' || part === null) return '';
+  const { text, type } = part as { text?: unknown; type?: unknown };
+  if (typeof text === 'string') return text;
+  return typeof type === 'string' ? `[${type}]` : '';
+}
+
+/** `TypeError: it is not a number`. */
+export function textOfError(thrown: unknown): string {
+  if (thrown instanceof Error) return `${thrown.name}: ${thrown.message}`;
+  return typeof thrown === 'string' ? thrown : (JSON.stringify(thrown) ?? String(thrown));
+}

@@ -1,0 +1,81 @@
+/** Answers of models and results of tools, as the steps of a run. */
+
+import { expect, it } from 'vitest';
+import type { Intervention } from '../../src/client/run.ts';
+import type { Step } from '../../src/client/step.ts';
+import { AgentSteps } from '../../src/integrations/agent-steps.ts';
+
+/** A run that keeps its steps and has something to say. */
+function makeRun(...waiting: Intervention[]) {
+  const logged: Step[] = [];
+  const run = { step: (step: Step) => void logged.push(step), intervention: () => waiting.shift() ?? null };
+  return { logged, run, steps: AgentSteps.of(run) };
+}
+
+const answer = (text: string, ...ids: string[]) => ({
+  text,
+  thinking: 'I wonder.',
+  calls: ids.map((id) => ({ id, name: `tool-${id}`, input: { id } })),
+  tokens: 10,
+});
+const result = (id: string) => ({ id, observation: `of ${id}`, isError: false });
+const nudge: Intervention = { text: 'Stop.', failureType: 'infinite_loop', level: 'nudge' };
+
+it('logs an answer without a call as a response, and an empty one not at all', () => {
+  const { logged, steps } = makeRun();
+  steps.answered(answer(''));
+  steps.answered(answer('Done.'));
+  expect(logged).toEqual([{ action: 'respond', actionInput: 'Done.', thought: 'I wonder.', tokens: 20 }]);
+});
+
+it('logs calls in the order in which they end, the thought with the first that was asked for', () => {
+  const { logged, steps } = makeRun();
+  steps.answered(answer('Look.', 'a', 'b'));
+  steps.returned(result('b'));
+  steps.returned(result('a'));
+  expect(logged).toMatchObject([
+    { action: 'tool-b', actionInput: { id: 'b' }, thought: '', observation: 'of b', tokens: 10 },
+    { action: 'tool-a', actionInput: { id: 'a' }, thought: 'Look.', observation: 'of a', tokens: 0 },
+  ]);
+});
+
+it('takes the reasoning for the thought where nothing is said beside the call', () => {
+  const { logged, steps } = makeRun();
+  steps.answered(answer('', 'a'));
+  steps.returned(result('a'));
+  expect(logged).toMatchObject([{ thought: 'I wonder.' }]);
+});
+
+it('loses no tokens of calls that never end', () => {
+  const { logged, steps } = makeRun();
+  steps.answered(answer('Look.', 'a'));
+  steps.answered(answer('Done.'));
+  expect(logged).toMatchObject([{ action: 'respond', tokens: 20 }]);
+});
+
+it('logs a call that nobody asked for by its own name', () => {
+  const { logged, steps } = makeRun();
+  steps.returned({ ...result(''), name: 'clock', input: 'now' });
+  expect(logged).toMatchObject([{ action: 'clock', actionInput: 'now', thought: '' }]);
+});
+
+it('forgets the oldest of more calls than it keeps', () => {
+  const { steps } = makeRun();
+  steps.answered(answer('Look.', ...Array.from({ length: 1_001 }, (_, i) => `${i}`)));
+  expect([steps.awaits('0'), steps.awaits('1'), steps.awaits('1000')]).toEqual([false, true, true]);
+});
+
+it('has one ledger a run, however many watch it', () => {
+  const { run, steps } = makeRun();
+  expect(AgentSteps.of(run)).toBe(steps);
+  expect(AgentSteps.of({ ...run })).not.toBe(steps);
+});
+
+it('tells an intervention once, and once more when it came to nothing', () => {
+  const { steps } = makeRun(nudge, { ...nudge, level: 'stop' });
+  expect(steps.takeIntervention()).toBe(nudge);
+  steps.giveBack(nudge);
+  expect(steps.takeIntervention()).toBe(nudge);
+  expect(steps.takeIntervention()).toMatchObject({ level: 'stop' });
+  expect(steps.takeIntervention()).toBeNull();
+});

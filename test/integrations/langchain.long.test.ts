@@ -1,0 +1,326 @@
+/** LangChain.js and LangGraph, watched and alone: the real packages, a fake provider and the real service, over sockets. */
+
+import { MessagesAnnotation, START, StateGraph } from '@langchain/langgraph';
+import { ToolNode, toolsCondition } from '@langchain/langgraph/prebuilt';
+import { ChatOpenAI } from '@langchain/openai';
+import { createAgent, createMiddleware, tool } from 'langchain';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { Understudy } from '../../src/client/understudy.ts';
+import { startFakeProvider } from '../../src/demo/fake-provider.ts';
+import type { Script } from '../../src/demo/script.ts';
+import type { WatchedRun } from '../../src/integrations/agent-steps.ts';
+import {
+  UnderstudyHandler,
+  understudyMiddleware,
+  withIntervention,
+} from '../../src/integrations/langchain.ts';
+import {
+  type AgentPlace,
+  expectIntervention,
+  expectNoDifference,
+  LOOP_CALLS,
+  loopScript,
+  searches,
+  tellError,
+  watchRun,
+} from '../fixtures/agent-trial.ts';
+import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
+
+const api = new ApiChild();
+beforeAll(() => api.start());
+afterAll(() => api[Symbol.asyncDispose]());
+
+const search = tool(
+  ({ query }) => {
+    if (query === 'bad') throw new TypeError('no such index');
+    return `found ${query}`;
+  },
+  { name: 'search', description: 'Searches.', schema: z.object({ query: z.string() }) },
+);
+
+function modelAt(url: string): ChatOpenAI {
+  return new ChatOpenAI({
+    model: 'gpt-demo-large',
+    apiKey: 'provider-key',
+    maxRetries: 0,
+    configuration: { baseURL: `${url}/v1` },
+  });
+}
+
+function agentAt({ url, isWatched }: AgentPlace, tools = [search]) {
+  return createAgent({
+    model: modelAt(url),
+    tools,
+    systemPrompt: 'You look things up.',
+    middleware: isWatched ? [understudyMiddleware()] : [],
+  });
+}
+
+const input = { messages: [{ role: 'user', content: 'Where is it?' }] };
+const callbacksOf = ({ isWatched }: AgentPlace) => (isWatched ? [new UnderstudyHandler()] : []);
+
+const tellMessages = (messages: { type: string; content: unknown }[]) =>
+  messages.map(({ type, content }) => ({ type, content }));
+
+async function invoke(place: AgentPlace) {
+  const { messages } = await agentAt(place).invoke(input, { callbacks: callbacksOf(place) });
+  return tellMessages(messages);
+}
+
+/** A model's error comes out of an agent with a middleware as `cause` of one with its name and message. */
+async function unwrapped(work: () => Promise<unknown>): Promise<unknown> {
+  try {
+    return await work();
+  } catch (thrown) {
+    const { name, message, cause } = thrown as Error;
+    if (!(cause instanceof Error)) throw thrown;
+    expect({ name, message }).toEqual({ name: cause.name, message: cause.message });
+    throw cause;
+  }
+}
+
+describe('an agent of createAgent', () => {
+  it('answers', async () => {
+    const { steps } = await expectNoDifference(api, () => ({ text: 'Here.' }), invoke);
+    expect(steps).toMatchObject([{ action: 'respond', actionInput: 'Here.' }]);
+  });
+
+  it('calls tools side by side', async () => {
+    const { steps } = await expectNoDifference(api, searches('a', 'b'), invoke);
+    expect(steps).toHaveLength(3);
+    expect(steps).toMatchObject([
+      {
+        action: 'search',
+        actionInput: { query: 'a' },
+        thought: 'Let me look.',
+        observation: 'found a',
+        tokens: 120,
+      },
+      { action: 'search', actionInput: { query: 'b' }, thought: '', observation: 'found b', tokens: 0 },
+      { action: 'respond', actionInput: 'It said: found a; found b' },
+    ]);
+  });
+
+  it('goes on after a tool has failed, and is told of it', async () => {
+    const { steps } = await expectNoDifference(api, searches('bad', 'b'), invoke);
+    expect(steps.find(({ isError }) => isError)).toMatchObject({
+      action: 'search',
+      actionInput: { query: 'bad' },
+      observation: 'TypeError: no such index',
+    });
+    expect(steps).toHaveLength(3);
+  });
+
+  it('hands wrong arguments and unknown tools back to the model, and both are steps', async () => {
+    const script: Script = ({ tool_results }) =>
+      tool_results.length > 0
+        ? { text: 'So be it.' }
+        : {
+            tool_calls: [
+              { name: 'search', input: { query: 7 } },
+              { name: 'sing', input: {} },
+            ],
+          };
+    const { steps } = await expectNoDifference(api, script, invoke);
+    expect(steps).toMatchObject([
+      { action: 'search', actionInput: { query: 7 }, isError: true },
+      { action: 'sing', actionInput: {}, isError: true },
+      { action: 'respond', actionInput: 'So be it.' },
+    ]);
+    expect(steps[0]!.observation).toContain('did not match expected schema');
+    expect(steps[1]!.observation).toContain('sing is not a valid tool');
+  });
+
+  it('streams', async () => {
+    const { steps } = await expectNoDifference(api, searches('a', 'b'), async (place) => {
+      const stream = await agentAt(place).stream(input, {
+        callbacks: callbacksOf(place),
+        streamMode: 'messages',
+      });
+      const pieces: unknown[] = [];
+      for await (const [piece] of stream) pieces.push({ type: piece.type, content: piece.content });
+      return pieces;
+    });
+    expect(steps.map(({ action }) => action)).toEqual(['search', 'search', 'respond']);
+    expect(steps[0]!.tokens).toBe(120);
+  });
+
+  it('is aborted in the middle of a stream', async () => {
+    const script: Script = () => ({ text: 'one two three four', hold_after_frames: 3 });
+    const { steps } = await expectNoDifference(api, script, async (place) => {
+      const controller = new AbortController();
+      const stream = await agentAt(place).stream(input, {
+        callbacks: callbacksOf(place),
+        signal: controller.signal,
+        streamMode: 'messages',
+      });
+      const pieces: unknown[] = [];
+      const read = async () => {
+        for await (const [piece] of stream) {
+          pieces.push(piece.content);
+          if (piece.content === ' two') controller.abort();
+        }
+      };
+      return { thrown: await read().catch(tellError), pieces };
+    });
+    expect(steps).toEqual([]);
+  });
+
+  it.each([
+    ['refuses', { error: { status: 429, message: 'Too many.', retry_after_s: 1 } }],
+    ['fails', { error: { status: 500, message: 'Out of order.' } }],
+  ])('ends with the error of a provider that %s', async (_, answer) => {
+    const { steps } = await expectNoDifference(
+      api,
+      () => answer,
+      (place) => unwrapped(() => invoke(place)),
+    );
+    expect(steps).toEqual([]);
+  });
+
+  it('ends with the error of a stream', async () => {
+    await expectNoDifference(
+      api,
+      () => ({ text: 'one two', stream_error: 'It broke.' }),
+      (place) =>
+        unwrapped(async () => {
+          const stream = await agentAt(place).stream(input, {
+            callbacks: callbacksOf(place),
+            streamMode: 'messages',
+          });
+          const pieces: unknown[] = [];
+          for await (const [piece] of stream) pieces.push(piece.content);
+          return pieces;
+        }),
+    );
+  });
+});
+
+describe('an agent in a loop', () => {
+  /** The tool waits at the last call until the service has said something. */
+  const patientTool = ({ warned }: AgentPlace) => {
+    let calls = 0;
+    return tool(
+      async () => {
+        calls += 1;
+        if (calls === LOOP_CALLS) await warned();
+        return 'nothing found';
+      },
+      { name: 'search', description: 'Searches.', schema: z.object({ query: z.string() }) },
+    );
+  };
+  type Content = string | { text: string }[];
+  const systemOf = (request: Record<string, unknown>) =>
+    (request.messages as { role: string; content: Content }[])
+      .filter(({ role }) => role === 'system')
+      .map(({ content }) =>
+        typeof content === 'string' ? content : content.map(({ text }) => text).join('\n\n'),
+      )
+      .join('\n\n');
+  const countIn = (request: Record<string, unknown>, text: string) =>
+    systemOf(request).split(text).length - 1;
+
+  it('is told so in the system prompt, once', async () => {
+    const { requests } = await expectIntervention(
+      api,
+      loopScript,
+      async (place) => {
+        const { messages } = await agentAt(place, [patientTool(place)]).invoke(input, {
+          callbacks: callbacksOf(place),
+        });
+        return messages.length;
+      },
+      countIn,
+    );
+    for (const request of requests) expect(systemOf(request)).toMatch(/^You look things up\.(\n\n|$)/);
+  });
+
+  it('is told so in a graph of its own', async () => {
+    await expectIntervention(
+      api,
+      loopScript,
+      async (place) => {
+        const tools = [patientTool(place)];
+        const model = modelAt(place.url).bindTools(tools);
+        const graph = new StateGraph(MessagesAnnotation)
+          .addNode('model', async ({ messages }) => ({
+            messages: [await model.invoke(place.isWatched ? withIntervention(messages) : messages)],
+          }))
+          .addNode('tools', new ToolNode(tools))
+          .addEdge(START, 'model')
+          .addConditionalEdges('model', toolsCondition)
+          .addEdge('tools', 'model')
+          .compile();
+        const { messages } = await graph.invoke(input, { callbacks: callbacksOf(place) });
+        return messages.length;
+      },
+      countIn,
+    );
+  });
+});
+
+it('tells the call that succeeds when the one before it failed', async () => {
+  const provider = await startFakeProvider({
+    script: ({ calls_before }) =>
+      calls_before === 0 ? { error: { status: 500, message: 'Out of order.' } } : { text: 'Done.' },
+  });
+  const waiting = [{ text: 'Change course.', failureType: 'infinite_loop', level: 'nudge' as const }];
+  const run: WatchedRun = { step: () => {}, intervention: () => waiting.shift() ?? null };
+  const twice = createMiddleware({
+    name: 'twice',
+    wrapModelCall: async (request, handler) => {
+      try {
+        return await handler(request);
+      } catch {
+        return handler(request);
+      }
+    },
+  });
+  const agent = createAgent({
+    model: modelAt(provider.url),
+    tools: [],
+    middleware: [twice, understudyMiddleware({ run })],
+  });
+  try {
+    await agent.invoke(input);
+    await agent.invoke(input);
+    const told = provider.requests.map(({ body }) => body.includes('Change course.'));
+    expect(told).toEqual([true, true, false]);
+  } finally {
+    await provider.close();
+  }
+});
+
+it('keeps runs apart that go on side by side', async () => {
+  const provider = await startFakeProvider({ script: searches('a', 'b') });
+  await using understudy = new Understudy({ apiKey: CHILD_KEY, baseUrl: api.url, orgId: 'integrations' });
+  const agent = agentAt({ url: provider.url, isWatched: true, warned: () => Promise.resolve() });
+  const handler = new UnderstudyHandler();
+  try {
+    const runs = await Promise.all(
+      Array.from({ length: 8 }, () =>
+        understudy.run({ framework: 'langchain' }, async (run) => {
+          const steps: Parameters<typeof watchRun>[1] = [];
+          watchRun(run, steps, []);
+          await agent.invoke(input, { callbacks: [handler] });
+          return steps.map(({ action, thought }) => `${action} ${thought}`);
+        }),
+      ),
+    );
+    for (const steps of runs) expect(steps).toEqual(['search Let me look.', 'search ', 'respond ']);
+  } finally {
+    await provider.close();
+  }
+});
+
+it('does nothing outside of a run', async () => {
+  const provider = await startFakeProvider({ script: searches('a') });
+  try {
+    expect(
+      await invoke({ url: provider.url, isWatched: true, warned: () => Promise.resolve() }),
+    ).toHaveLength(4);
+  } finally {
+    await provider.close();
+  }
+});
