@@ -292,6 +292,12 @@ export const ID_CHARACTERS = 128;
 /** `limit` of a listing (decisions, Identifiers, time, lists). */
 export const PAGE_LIMIT_DEFAULT = 50;
 export const PAGE_LIMIT_MAX = 200;
+/** Characters of a cursor: the identifiers of a run as base64. */
+export const CURSOR_CHARACTERS = 4_000;
+/** Rows that one page of a filtered list looks at; then the page is short and has a cursor all the same. */
+export const PAGE_SCAN_ROWS = 2_000;
+/** Runs brought into the lists in one transaction, where an earlier version has not written them there. */
+export const RUN_LISTING_ROWS = 500;
 /** Keys in SVC_KEYS: each is compared with every credential. */
 export const STATIC_KEYS_MAX = 1_000;
 /** Names in ALLOWED_HOSTS. */

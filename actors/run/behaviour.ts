@@ -106,7 +106,7 @@ function createRun(isWatched: boolean): Run {
         }
         if (state.finish !== null) return context.refuse(refusal('run_finished'));
         const seen = look(step, context.now_ms);
-        const recorded = record(seen, context);
+        const recorded = record(state, seen, context);
         context.reply(recorded.answer);
         if (isWatched) tellStep(state, recorded, seen, context);
       },
@@ -120,6 +120,11 @@ function createRun(isWatched: boolean): Run {
         const finished = context.persist({ type: 'finish', at_ms: context.now_ms, outcome });
         context.reply(renderFinish(finished));
         if (isWatched) tellFinish(finished, context);
+      },
+
+      totals(state, { project_id }, context) {
+        if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
+        context.reply(totalsOf(state));
       },
 
       evaluate(state, { project_id }, context) {
@@ -142,7 +147,7 @@ function createRun(isWatched: boolean): Run {
         if (state.finish !== null) return context.refuseTo(token, refusal('run_finished'));
         // Another late step has been recorded since storage was asked: it may be this very one.
         if (state.late_steps !== late_steps) return lookUp(state, token, step, context);
-        const recorded = record(step, context);
+        const recorded = record(state, step, context);
         context.replyTo(token, recorded.answer);
         if (isWatched) tellStep(state, recorded, step, context);
       },
@@ -195,12 +200,16 @@ interface RecordedStep {
 }
 
 /** Records a step with its rows. */
-function record({ event, copy }: SeenStep, context: RunContext): RecordedStep {
+function record(before: RunState, { event, copy }: SeenStep, context: RunContext): RecordedStep {
   const state = context.persist(event);
   const answer = renderScores(state.last);
   const at = toTimestamp(event.at_ms);
   const { is_error, tokens } = event;
-  context.write(stepRows(state, event, { answer, at, is_error, tokens, copy }));
+  const { intervention } = state;
+  const isNew = intervention !== null && intervention !== before.intervention;
+  context.write(
+    stepRows(state, event, { answer, at, is_error, tokens, copy, ...(isNew ? { intervention } : {}) }),
+  );
   return { state, answer, at };
 }
 

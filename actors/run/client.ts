@@ -1,6 +1,6 @@
 /** Asks runs. The only place that makes their messages. Server threads. */
 import type { MonitorStep } from '../../src/domain/monitors/digest.ts';
-import type { RunStart } from '../../src/domain/run.ts';
+import type { RunStart, RunTotals } from '../../src/domain/run.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
@@ -45,6 +45,11 @@ export class RunClient {
 
   evaluate({ org_id, project_id }: RunScope, runId: string): Promise<EvaluateReply> {
     return this.#ask(org_id, runId, 'evaluate', { project_id });
+  }
+
+  /** What it adds up to so far. */
+  totals({ org_id, project_id }: RunScope, runId: string): Promise<RunTotals> {
+    return this.#ask(org_id, runId, 'totals', { project_id });
   }
 
   #ask<Name extends keyof RunProtocol>(

@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { MonitorStep } from '../../src/domain/monitors/digest.ts';
-import type { RunStart } from '../../src/domain/run.ts';
+import type { RunStart, RunTotals } from '../../src/domain/run.ts';
 import { PackablePayload } from '../../src/runtime/link.ts';
 import { type ActorAddress, MAX_KEY_LENGTH } from '../../src/runtime/protocol.ts';
 
@@ -70,6 +70,8 @@ export type RunProtocol = {
   step: { request: StepMessage | PackedStep; reply: string };
   finish: { request: { project_id: string | null; outcome: string }; reply: string };
   evaluate: { request: { project_id: string | null }; reply: EvaluateReply };
+  /** What a run that is not finished adds up to so far. */
+  totals: { request: { project_id: string | null }; reply: RunTotals };
 };
 
 /** Where the run lives. Ids hold no line end; those that are too long for a key together are hashed. */

@@ -1,5 +1,6 @@
 /** The rows that a run's events bring: what others find of it in tables. Pure; server threads. */
 import { type RunEvent, type RunState, type StepEvent, toTimestamp, totalsOf } from '../../src/domain/run.ts';
+import { RUN_LISTS, type RunListRow, runListKeys } from '../../src/domain/run-list.ts';
 import {
   RUN_STARTS,
   RUN_STEPS,
@@ -23,6 +24,14 @@ export function projectRun(state: RunState, event: RunEvent): readonly RowWrite[
       const start: RunStartRow = { project_id, task, metadata, started_at: toTimestamp(event.at_ms) };
       return [
         { op: 'put', table: RUN_STARTS, row: [org_id, run_id], value: start },
+        ...runListKeys(state.facts!, { started_at_ms: event.at_ms, run_id }).map(
+          (row): RowWrite => ({
+            op: 'put',
+            table: RUN_LISTS,
+            row,
+            value: { project_id } satisfies RunListRow,
+          }),
+        ),
         ...putSummaries(state),
         addUsage(state, event.at_ms, { runs: 1 }),
       ];

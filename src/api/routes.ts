@@ -15,6 +15,7 @@ import { PATTERNS } from '../contract/patterns.ts';
 import { PROFILES } from '../contract/profiles.ts';
 import { RETRIEVE } from '../contract/retrieve.ts';
 import { type ApiReply, type ApiRoute, jsonReply } from '../contract/route.ts';
+import { RUN_RECORDS } from '../contract/run-records.ts';
 import { RUNS } from '../contract/runs.ts';
 import { STREAM } from '../contract/stream.ts';
 import { TRACES } from '../contract/traces.ts';
@@ -42,6 +43,7 @@ import { patternHandlers } from './patterns.ts';
 import { type Checks, guard } from './pipeline.ts';
 import { profileHandlers } from './profiles.ts';
 import { retrieveHandlers } from './retrieve.ts';
+import { runRecordHandlers } from './run-records.ts';
 import { runHandlers } from './runs.ts';
 import { streamHandlers } from './stream.ts';
 import { traceHandlers } from './traces.ts';
@@ -81,6 +83,7 @@ const SERVICE_ENDPOINTS: readonly Endpoint[] = [health, ready, metrics, openapi,
 function productEndpoints(services: ApiServices): BoundEndpoint[] {
   return [
     ...bind(RUNS, runHandlers(services)),
+    ...bind(RUN_RECORDS, runRecordHandlers(services)),
     ...bind(EVALUATE, evaluateHandlers(services)),
     ...bind(PROFILES, profileHandlers(services)),
     ...bind(TRACES, traceHandlers(services)),

@@ -195,6 +195,17 @@ export function pageFields() {
   };
 }
 
+/**
+ * The query of a list that goes on where its last page ended.
+ * @param max longest cursor, in characters
+ */
+export function cursorFields(max: number) {
+  return {
+    limit: heldInteger(1, PAGE_LIMIT_MAX).default(PAGE_LIMIT_DEFAULT),
+    cursor: text({ max }).nullish(),
+  };
+}
+
 const INT_PARSING = 'Input should be a valid integer, unable to parse string as an integer';
 const INT_PARSING_SIZE = 'Unable to parse input string as an integer, exceeded maximum size';
 /** Python's `sys.int_info.default_max_str_digits`. */

@@ -2,6 +2,7 @@
  * The rows that tell others of runs: written by the run actor in the transaction of the event, in `runs.mdb`. Rows by
  * experiment are in run-summary.ts. Pure; any thread.
  */
+import type { Intervention } from './monitors/intervention.ts';
 import type { RunFacts, RunTotals, StepCopy } from './run.ts';
 
 /** One row a run, written at its start and at its finish; key {@link runKey}. */
@@ -37,6 +38,8 @@ export interface RunStepRow {
   tokens: number;
   /** Cut, secrets masked. */
   copy: StepCopy;
+  /** The intervention that began or escalated with this step; absent: none did. */
+  intervention?: Intervention;
 }
 
 export function runKey({

@@ -31,6 +31,7 @@ import type { ComputeTask } from '../runtime/actor-thread.ts';
 import type { Embedder } from '../search/embedder.ts';
 import { openEmbedder } from '../search/open-embedder.ts';
 import { closeStores, databasePaths, openStores } from '../storage/lmdb/stores.ts';
+import { listOldRuns } from '../storage/run-listing.ts';
 import type { Stores } from '../storage/stores.ts';
 import { paceOf, urlOf } from './listening.ts';
 
@@ -69,6 +70,8 @@ export class ApiServer {
   readonly #distillers: DistillerClient;
   readonly #patterns: PatternIndexClient | null;
   #tending: NodeJS.Timeout | undefined;
+  #listing: Promise<void> = Promise.resolve();
+  #isDraining = false;
 
   /** @throws Error when a database or the embedder cannot be opened, or the address not be bound; nothing listens then */
   static async start(services: ApiServices): Promise<ApiServer> {
@@ -106,11 +109,13 @@ export class ApiServer {
     const resume = () => void this.#distillers.resume().catch(() => {});
     resume();
     this.#tending = setInterval(resume, RESUME_TRACES_MS).unref();
+    this.#listing = listOldRuns(this.#parts.stores.runs, () => this.#isDraining).catch(() => {});
   }
 
   /** Lets the requests in flight finish. */
   async drain(): Promise<void> {
     clearInterval(this.#tending);
+    this.#isDraining = true;
     const drained = this.#server.drain(DRAIN_DEADLINE_MS);
     // An event stream never finishes of itself; its readers come again, to the next process.
     this.#parts.live?.close();
@@ -118,8 +123,9 @@ export class ApiServer {
   }
 
   /** Once all is drained. */
-  close(): Promise<void> {
-    return closeParts(this.#parts);
+  async close(): Promise<void> {
+    await this.#listing;
+    await closeParts(this.#parts);
   }
 }
 

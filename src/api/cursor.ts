@@ -1,0 +1,39 @@
+/** Cursors of lists: where the last page ended, as text that a caller hands back unread. Server threads. */
+import { valueViolation } from '../contract/violation.ts';
+
+/** @param place the last parts of a row's key */
+export function writeCursor(place: readonly (string | number)[]): string {
+  return Buffer.from(JSON.stringify(place)).toString('base64url');
+}
+
+/**
+ * @param kinds what each part of the place must be
+ * @returns null when there is no cursor
+ * @throws SchemaViolation for what no page has given
+ */
+export function readCursor(
+  cursor: string | null | undefined,
+  kinds: readonly ('string' | 'number')[],
+): (string | number)[] | null {
+  if (cursor === null || cursor === undefined || cursor === '') return null;
+  const place = parse(cursor);
+  const isPlace =
+    Array.isArray(place) &&
+    place.length === kinds.length &&
+    kinds.every((kind, at) => typeof place[at] === kind && isKeyPart(place[at]));
+  if (!isPlace) throw valueViolation(['query', 'cursor'], 'not a cursor of this list', cursor);
+  return place as (string | number)[];
+}
+
+function parse(cursor: string): unknown {
+  try {
+    return JSON.parse(Buffer.from(cursor, 'base64url').toString());
+  } catch {
+    return null;
+  }
+}
+
+/** What a row's key can hold. */
+function isKeyPart(part: unknown): boolean {
+  return typeof part === 'number' ? Number.isFinite(part) : (part as string).isWellFormed();
+}

@@ -1,0 +1,118 @@
+/** Runs and their steps as they are kept: lists and single ones (decisions, Reading back). Data; any thread. */
+import { z } from 'zod';
+import { MONITOR_NAMES } from '../domain/monitors/names.ts';
+import { CURSOR_CHARACTERS, ID_CHARACTERS, RUN_NAME_CHARACTERS, RUN_OUTCOME_CHARACTERS } from '../limits.ts';
+import { endpoint, errorBody } from './endpoint.ts';
+import { cursorFields, literal, text, timestamp } from './fields.ts';
+import { projectField, runParams, scoresSchema } from './runs.ts';
+
+const firedCounts = z.object(Object.fromEntries(MONITOR_NAMES.map((monitor) => [monitor, z.int()])));
+
+export const runRecord = z
+  .object({
+    run_id: z.string(),
+    project_id: z.string(),
+    task: z.string(),
+    agent_name: z.string(),
+    model: z.string(),
+    framework: z.string(),
+    task_profile: z.string(),
+    codebase_id: z.string(),
+    experiment_id: z.string(),
+    arm: z.string(),
+    status: z.enum(['running', 'finished']),
+    outcome: z.string().describe('Empty while the run goes on'),
+    started_at: z.string(),
+    finished_at: z.string().nullable(),
+    duration_ms: z.number(),
+    steps: z.int(),
+    tokens: z.int(),
+    max_total_score: z.number(),
+    fired: firedCounts.describe('Steps at which each monitor fired'),
+  })
+  .meta({ id: 'Run' });
+
+const nextCursor = z
+  .string()
+  .nullable()
+  .describe('Goes on behind the last one as `cursor`; null: there are no more');
+
+export const runPage = z
+  .object({ runs: z.array(runRecord), next_cursor: nextCursor })
+  .meta({ id: 'RunPage' });
+
+const storedIntervention = z.object({
+  failure_type: z.string(),
+  level: z.enum(['nudge', 'stop']),
+  text: z.string(),
+});
+
+export const stepRecord = z
+  .object({
+    step_index: z.int(),
+    action: z.string(),
+    action_input: z.string(),
+    thought: z.string(),
+    observation: z.string(),
+    is_error: z.boolean(),
+    tokens: z.int(),
+    at: z.string(),
+    scores: scoresSchema,
+    total_score: z.number(),
+    fired: z.array(z.enum(MONITOR_NAMES)),
+    intervention: storedIntervention.nullable().describe('What began or escalated with this step'),
+  })
+  .meta({ id: 'StepRecord' });
+
+export const stepPage = z
+  .object({ steps: z.array(stepRecord), next_cursor: nextCursor })
+  .meta({ id: 'StepPage' });
+
+const notFound = { description: 'No such run, or not yours', schema: errorBody };
+
+export const RUN_RECORDS = {
+  listRuns: endpoint({
+    id: 'listRuns',
+    method: 'GET',
+    path: '/v1/monitor/runs',
+    aliases: ['/monitor/runs'],
+    auth: 'bearer',
+    summary: 'Runs, newest first; a page may be short where a filter passes few',
+    tag: 'runs',
+    query: z.object({
+      ...projectField,
+      ...cursorFields(CURSOR_CHARACTERS),
+      outcome: text({ max: RUN_OUTCOME_CHARACTERS }).nullish(),
+      status: literal(['running', 'finished']).nullish(),
+      task_profile: text({ max: ID_CHARACTERS }).nullish(),
+      agent_name: text({ max: RUN_NAME_CHARACTERS }).nullish(),
+      fired: literal([...MONITOR_NAMES]).nullish(),
+      from: timestamp().nullish(),
+      to: timestamp().nullish(),
+    }),
+    replies: { 200: { description: 'A page of runs', schema: runPage } },
+  }),
+  readRun: endpoint({
+    id: 'readRun',
+    method: 'GET',
+    path: '/v1/monitor/runs/{id}',
+    aliases: ['/monitor/runs/{id}'],
+    auth: 'bearer',
+    summary: 'One run, running or finished',
+    tag: 'runs',
+    params: runParams,
+    replies: { 200: { description: 'The run', schema: runRecord }, 404: notFound },
+  }),
+  listRunSteps: endpoint({
+    id: 'listRunSteps',
+    method: 'GET',
+    path: '/v1/monitor/runs/{id}/steps',
+    aliases: ['/monitor/runs/{id}/steps'],
+    auth: 'bearer',
+    summary: 'The steps of a run in the order of their numbers, with what the monitors said',
+    tag: 'runs',
+    params: runParams,
+    query: z.object({ ...cursorFields(CURSOR_CHARACTERS) }),
+    replies: { 200: { description: 'A page of steps', schema: stepPage }, 404: notFound },
+  }),
+} as const;

@@ -1,0 +1,62 @@
+/**
+ * The list of an organization's runs, newest first: two small rows a run, one under its project and one under all of
+ * them, written by the run actor with its start. So a page is a range of keys, however many runs there are. Pure; any
+ * thread.
+ */
+import type { MonitorName } from './monitors/names.ts';
+import type { RunRow } from './run-rows.ts';
+
+/** Key {@link runListKey}. */
+export const RUN_LISTS = 'run_lists';
+/** Stands for every project; no project is called so. */
+const EVERY_PROJECT = '';
+
+export interface RunListRow {
+  project_id: string;
+}
+
+/** Where a run stands in a list. */
+export interface RunPlace {
+  started_at_ms: number;
+  run_id: string;
+}
+
+type RunListKey = [org_id: string, project_id: string, started_at_ms: number, run_id: string];
+
+/** @param projectId null: the list of every project */
+export function runListPrefix(orgId: string, projectId: string | null): [org_id: string, project_id: string] {
+  return [orgId, projectId ?? EVERY_PROJECT];
+}
+
+/** The keys of a run in both lists. */
+export function runListKeys(
+  { org_id, project_id }: Pick<RunRow, 'org_id' | 'project_id'>,
+  { started_at_ms, run_id }: RunPlace,
+): RunListKey[] {
+  return [project_id, EVERY_PROJECT].map((list) => [org_id, list, started_at_ms, run_id]);
+}
+
+/** The place that a key of a list names. */
+export function placeOfKey(row: readonly (string | number)[]): RunPlace {
+  return { started_at_ms: row[2] as number, run_id: row[3] as string };
+}
+
+/** Narrows a list; null: no matter which. */
+export interface RunFilter {
+  outcome: string | null;
+  status: RunRow['status'] | null;
+  task_profile: string | null;
+  agent_name: string | null;
+  /** A monitor that fired at least once. */
+  fired: MonitorName | null;
+}
+
+export function passesFilter(run: RunRow, filter: RunFilter): boolean {
+  return (
+    (filter.outcome === null || run.outcome === filter.outcome) &&
+    (filter.status === null || run.status === filter.status) &&
+    (filter.task_profile === null || run.task_profile === filter.task_profile) &&
+    (filter.agent_name === null || run.agent_name === filter.agent_name) &&
+    (filter.fired === null || run.fired[filter.fired] > 0)
+  );
+}

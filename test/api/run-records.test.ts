@@ -1,0 +1,133 @@
+/** Runs and steps read back over HTTP, against the whole product: lists, filters, pages, strangers. */
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type ApiAnswer, ApiChild } from '../fixtures/api-child.ts';
+
+const RUNS = '/v1/monitor/runs';
+const api = new ApiChild();
+
+interface Run {
+  run_id: string;
+  status: string;
+  [key: string]: unknown;
+}
+
+const LOOP = { action: 'search', action_input: '{"q":"x"}', thought: 'search', observation: 'no results' };
+
+async function makeRun(run_id: string, fields: object, steps: object[], outcome?: string): Promise<void> {
+  expect((await api.post(RUNS, { run_id, ...fields })).status).toBe(200);
+  for (const [step_index, step] of steps.entries())
+    expect((await api.post(`${RUNS}/${run_id}/steps`, { step_index, ...step })).status).toBe(200);
+  if (outcome !== undefined)
+    expect((await api.post(`${RUNS}/${run_id}/finish`, { outcome })).status).toBe(200);
+}
+
+async function listAll(query = ''): Promise<Run[]> {
+  const runs: Run[] = [];
+  let cursor = '';
+  do {
+    const { status, body }: ApiAnswer = await api.get(`${RUNS}?${query}&cursor=${cursor}`);
+    expect(status).toBe(200);
+    runs.push(...body.runs);
+    cursor = body.next_cursor ?? '';
+  } while (cursor !== '');
+  return runs;
+}
+
+const idsOf = (runs: readonly Run[]) => runs.map(({ run_id }) => run_id);
+
+beforeAll(async () => {
+  await api.start();
+  await makeRun(
+    'first',
+    { task: 'mend the build', agent_name: 'fixer' },
+    [{ action: 'look', tokens: 5 }],
+    'success',
+  );
+  await makeRun('looping', { agent_name: 'finder', project_id: 'p1' }, Array(6).fill(LOOP), 'failure: stuck');
+  await makeRun('open', { agent_name: 'fixer', model: 'm' }, [
+    { action: 'look', tokens: 3 },
+    { action: 'edit' },
+  ]);
+  for (let at = 0; at < 5; at++) await makeRun(`more-${at}`, { task_profile: 'qa' }, [], 'success');
+});
+afterAll(() => api[Symbol.asyncDispose]());
+
+describe('a list of runs', () => {
+  it('has them newest first, page by page, each once', async () => {
+    const all = idsOf(await listAll());
+    expect(all).toEqual([
+      ...Array.from({ length: 5 }, (_, at) => `more-${4 - at}`),
+      'open',
+      'looping',
+      'first',
+    ]);
+    for (const limit of [1, 3]) expect(idsOf(await listAll(`limit=${limit}`))).toEqual(all);
+  });
+
+  it('says of each what it adds up to, also while it goes on', async () => {
+    const { body } = await api.get(`${RUNS}?agent_name=fixer`);
+    expect(body.next_cursor).toBeNull();
+    expect(body.runs).toMatchObject([
+      { run_id: 'open', status: 'running', outcome: '', finished_at: null, steps: 2, tokens: 3, model: 'm' },
+      {
+        run_id: 'first',
+        status: 'finished',
+        outcome: 'success',
+        steps: 1,
+        tokens: 5,
+        task: 'mend the build',
+      },
+    ]);
+    expect(body.runs[0]).not.toHaveProperty('org_id');
+  });
+
+  it('is narrowed by outcome, status, profile, project, what fired, and time', async () => {
+    expect(idsOf(await listAll('outcome=failure: stuck'))).toEqual(['looping']);
+    expect(idsOf(await listAll('status=running'))).toEqual(['open']);
+    expect(idsOf(await listAll('task_profile=qa&limit=2'))).toHaveLength(5);
+    expect(idsOf(await listAll('project_id=p1'))).toEqual(['looping']);
+    expect(idsOf(await listAll('fired=infinite_loop'))).toEqual(['looping']);
+    const [newest, ...older] = (await listAll()) as (Run & { started_at: string })[];
+    expect(await listAll(`from=${newest!.started_at}`)).toContainEqual(newest);
+    expect(idsOf(await listAll(`to=${older.at(-1)!.started_at}`))).toEqual([]);
+    expect(idsOf(await listAll(`to=2999-01-01T00:00:00Z&from=2000-01-01T00:00:00Z`))).toHaveLength(8);
+  });
+
+  it.each(['cursor=x', 'cursor=WzFd', 'limit=none', 'status=maybe', 'fired=nothing', 'from=yesterday'])(
+    'refuses %s in words',
+    async (query) => {
+      expect(await api.get(`${RUNS}?${query}`)).toMatchObject({ status: 422 });
+    },
+  );
+});
+
+describe('one run', () => {
+  it('is read as the list has it', async () => {
+    const [listed] = (await listAll('agent_name=finder')) as Run[];
+    expect((await api.get(`${RUNS}/looping`)).body).toEqual(listed);
+  });
+
+  it('has its steps with what the monitors said, and the words of the intervention once', async () => {
+    const { body } = await api.get(`${RUNS}/looping/steps?limit=4`);
+    expect(body.steps).toHaveLength(4);
+    expect(body.steps[0]).toMatchObject({ step_index: 0, action: 'search', intervention: null, fired: [] });
+    const rest = await api.get(`${RUNS}/looping/steps?cursor=${body.next_cursor}`);
+    expect(rest.body.steps).toHaveLength(2);
+    expect(rest.body.next_cursor).toBeNull();
+    const steps = [...body.steps, ...rest.body.steps];
+    const told = steps.filter(({ intervention }) => intervention !== null);
+    expect(told.length).toBeGreaterThan(0);
+    expect(told.length).toBeLessThan(steps.filter(({ fired }) => fired.length > 0).length + 1);
+    expect(told[0].intervention.text).toContain('search');
+  });
+
+  it('is the same to strangers whether it is there or not', async () => {
+    for (const path of ['', '/steps']) {
+      const unknown = await api.get(`${RUNS}/nowhere${path}`);
+      const foreign = await api.get(`${RUNS}/first${path}?org_id=another`);
+      expect(unknown.status).toBe(404);
+      expect(foreign).toEqual({ ...unknown });
+    }
+  });
+});
