@@ -40,7 +40,7 @@ describe('a provider that publishes its keys', () => {
       AUTH_JWKS_URL: `http://127.0.0.1:${(issuer.address() as AddressInfo).port}/keys`,
       AUTH_JWT_ISSUER: 'https://id.example',
       AUTH_JWT_AUDIENCE: 'understudy',
-      FRONT_THREADS: '1',
+      SERVER_THREADS: '1',
     });
     await api.start();
   });
@@ -97,7 +97,7 @@ describe('a provider that publishes its keys', () => {
 });
 
 /** Of the tests below, but for those with a limit of their own. */
-const api = new ControlPlaneChild({ CORS_ALLOWED_ORIGINS: 'https://dash.example', FRONT_THREADS: '2' });
+const api = new ControlPlaneChild({ CORS_ALLOWED_ORIGINS: 'https://dash.example', SERVER_THREADS: '2' });
 beforeAll(() => api.start());
 afterAll(() => api[Symbol.asyncDispose]());
 

@@ -34,7 +34,7 @@ const WRONG: readonly ((at: number) => Promise<string | null> | string | null)[]
 ];
 
 describe('thousands of wrong credentials from one address', () => {
-  const api = new ControlPlaneChild({ AUTH_FAIL_RATE_PER_SEC: '', FRONT_THREADS: '2' });
+  const api = new ControlPlaneChild({ AUTH_FAIL_RATE_PER_SEC: '', SERVER_THREADS: '2' });
   const agent = new Agent({ connections: CONNECTIONS });
   let valid: string[] = [];
   let startedMs = 0;

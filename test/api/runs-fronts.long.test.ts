@@ -14,7 +14,7 @@ function logStep(child: ApiChild, run: number, step_index: number): Promise<ApiA
 }
 
 it('are found from every server, told of to every reader, and go on with another number of servers', async () => {
-  const env = { FRONT_THREADS: '3', ACTOR_THREADS: '2', AUTH_DB_CONN_URL: 'embedded:' };
+  const env = { SERVER_THREADS: '3', ACTOR_THREADS: '2', AUTH_DB_CONN_URL: 'embedded:' };
   await using child = new ApiChild(env);
   await child.start();
   const reader = await joinStream(child.url);
@@ -35,7 +35,7 @@ it('are found from every server, told of to every reader, and go on with another
   await reader.close();
   await child.kill();
 
-  env.FRONT_THREADS = '1';
+  env.SERVER_THREADS = '1';
   await child.start();
   for (const [key, text] of answers) {
     const [run, step] = key.split(' ').map(Number);
@@ -43,7 +43,7 @@ it('are found from every server, told of to every reader, and go on with another
   }
   expect(await child.stop()).toBe(0);
 
-  env.FRONT_THREADS = '2';
+  env.SERVER_THREADS = '2';
   await child.start();
   for (const run of runs) {
     const { body } = await child.post(`/v1/monitor/runs/r${run}/finish`, { outcome: 'success' }, APART);
@@ -56,7 +56,7 @@ it(
   'are counted by the time they are answered, whichever server is asked',
   () =>
     onOneDay(async () => {
-      await using child = new ControlPlaneChild({ FRONT_THREADS: '3', ACTOR_THREADS: '1' });
+      await using child = new ControlPlaneChild({ SERVER_THREADS: '3', ACTOR_THREADS: '1' });
       await child.start();
       const owner = await child.person('owner');
       const key = { authorization: `Bearer ${CHILD_KEY}`, ...APART };
@@ -83,7 +83,7 @@ it(
 );
 
 it('finish what they have accepted when the process is told to end', async () => {
-  await using child = new ApiChild({ FRONT_THREADS: '2', ACTOR_THREADS: '1' });
+  await using child = new ApiChild({ SERVER_THREADS: '2', ACTOR_THREADS: '1' });
   await child.start();
   for (let run = 0; run < RUNS; run++) await child.post('/v1/monitor/runs', { run_id: `r${run}` }, APART);
   const statuses: number[] = [];

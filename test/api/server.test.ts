@@ -30,7 +30,7 @@ beforeAll(async () => {
   const env = {
     DATA_DIR: folder,
     PORT: '0',
-    FRONT_THREADS: '2',
+    SERVER_THREADS: '2',
     SVC_KEYS: `${STATIC},busy-key,other-key`,
     AUTH_DB_URL: 'embedded:',
     MAX_BODY_BYTES: String(CAP),

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { get, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { CliChild } from '../cli/child.ts';
 import { ControlPlaneChild } from '../fixtures/control-plane.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
@@ -96,6 +96,18 @@ async function post(url: string, body: object): Promise<Response> {
 const until = (check: () => void) => vi.waitFor(check, { timeout: PATIENCE_MS, interval: 5 });
 
 describe('GET /v1/monitor/stream', () => {
+  /** Of the tests that need nothing of their own; the last one ends it. */
+  let service: Awaited<ReturnType<typeof start>>;
+  const folder = mkdtempSync(join(tmpdir(), 'understudy-stream-'));
+  beforeAll(async () => {
+    const limits = { RATE_LIMIT_PER_SEC: '1000000', RATE_LIMIT_BURST: '1000000' };
+    service = await start({ AUTH_DB_CONN_URL: 'embedded:', DATA_DIR: folder, ...limits });
+  });
+  afterAll(async () => {
+    await service.child[Symbol.asyncDispose]();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
   it('is 503 where the live stream is off, after the credential was checked', async () => {
     const { child, url } = await start({});
     await using _ = child;
@@ -108,8 +120,7 @@ describe('GET /v1/monitor/stream', () => {
   });
 
   it('tells what happens to runs as it happens, to their organization alone', async () => {
-    const { child, url } = await start();
-    await using _ = child;
+    const { url } = service;
     const [mine, project, others] = await Promise.all([
       Reader.join(`${url}/v1/monitor/stream?org_id=org_a`),
       Reader.join(`${url}/monitor/stream?org_id=org_a&project_id=proj_b`),
@@ -154,7 +165,7 @@ describe('GET /v1/monitor/stream', () => {
   it('reaches the readers of every server thread, from every actor thread', async () => {
     const { child, url } = await start({
       AUTH_DB_CONN_URL: 'embedded:',
-      FRONT_THREADS: '2',
+      SERVER_THREADS: '2',
       ACTOR_THREADS: '2',
     });
     await using _ = child;
@@ -208,7 +219,7 @@ describe('GET /v1/monitor/stream', () => {
   });
 
   it('tells nothing more to a key once it is revoked, nor to a member once removed, on any thread', async () => {
-    await using api = new ControlPlaneChild({ AUTH_DB_CONN_URL: 'embedded:', FRONT_THREADS: '2' });
+    await using api = new ControlPlaneChild({ AUTH_DB_CONN_URL: 'embedded:', SERVER_THREADS: '2' });
     await api.start();
     const owner = await api.person('owner');
     const guest = await api.person('guest');
@@ -255,31 +266,8 @@ describe('GET /v1/monitor/stream', () => {
     }
   });
 
-  it('answers HEAD, and lets no stream hold up the end of the process', async () => {
-    const { child, url } = await start();
-    const head = await fetch(`${url}/v1/monitor/stream`, { method: 'HEAD', headers: AUTH });
-    expect(head.status).toBe(200);
-    expect(head.headers.get('content-type')).toMatch(/^text\/event-stream/);
-    const readers = await Promise.all(
-      Array.from({ length: 20 }, (_, at) => Reader.open(`${url}/v1/monitor/stream?org_id=org_${at % 3}`)),
-    );
-    for (const reader of readers) await until(() => expect(reader.text).toContain('retry: '));
-    child.process.kill('SIGTERM');
-    // At the drain's own deadline they would be cut off.
-    expect(await child.ended).toMatchObject({ code: 0 });
-    for (const reader of readers) {
-      await until(() => expect(reader.is_over).toBe(true));
-      expect(reader.response.complete, 'the stream ends whole').toBe(true);
-    }
-  });
-
   it('takes a thousand readers that connect and vanish', async () => {
-    const { child, url } = await start({
-      AUTH_DB_CONN_URL: 'embedded:',
-      RATE_LIMIT_PER_SEC: '1000000',
-      RATE_LIMIT_BURST: '1000000',
-    });
-    await using _ = child;
+    const { url } = service;
     const { hostname, port } = new URL(url);
     const stay = await Reader.join(`${url}/v1/monitor/stream?org_id=org_x`);
     const { connect } = await import('node:net');
@@ -307,7 +295,24 @@ describe('GET /v1/monitor/stream', () => {
       },
       { timeout: PATIENCE_MS, interval: 100 },
     );
+    stay.close();
+  });
+
+  it('answers HEAD, and lets no stream hold up the end of the process, which the tests before have used', async () => {
+    const { child, url } = service;
+    const head = await fetch(`${url}/v1/monitor/stream`, { method: 'HEAD', headers: AUTH });
+    expect(head.status).toBe(200);
+    expect(head.headers.get('content-type')).toMatch(/^text\/event-stream/);
+    const readers = await Promise.all(
+      Array.from({ length: 20 }, (_, at) => Reader.open(`${url}/v1/monitor/stream?org_id=org_${at % 3}`)),
+    );
+    for (const reader of readers) await until(() => expect(reader.text).toContain('retry: '));
     child.process.kill('SIGTERM');
+    // At the drain's own deadline they would be cut off.
     expect(await child.ended).toMatchObject({ code: 0 });
+    for (const reader of readers) {
+      await until(() => expect(reader.is_over).toBe(true));
+      expect(reader.response.complete, 'the stream ends whole').toBe(true);
+    }
   });
 });

@@ -1,4 +1,4 @@
-/** `understudy inspect` on real capture files, as the writer makes them: made-up runs and recorded traffic. */
+/** `understudy inspect` on real capture files, as the writer makes them: made-up runs. Recorded traffic: recorded.long.test.ts. */
 import { mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -8,7 +8,6 @@ import type { CapturedExchange } from '../../src/domain/exchange.ts';
 import { decodeExchange, type StoredExchange } from '../../src/providers/decode.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { addToolLoop, MadeSource } from '../analysis/made-run.ts';
-import { haveRecordings, readRecordings } from '../providers/recordings.ts';
 
 let folder = '';
 beforeAll(() => {
@@ -127,33 +126,5 @@ describe('inspect on a capture file', () => {
       status: 1,
       err: expect.stringContaining('bytes.mdb'),
     });
-  });
-
-  it.skipIf(!haveRecordings)('shows all the recorded traffic (../shared/recordings)', async () => {
-    const exchanges: CapturedExchange[] = [];
-    for (const name of ['mirascope', 'pydantic-ai'] as const) {
-      for (const { line, stored } of readRecordings(name)) {
-        exchanges.push(captured(stored, { provider: line.provider, method: line.method }));
-      }
-    }
-    const file = await write('recorded.mdb', exchanges, true);
-    const table = JSON.parse((await inspect('--db', file, '--json')).out.toString());
-    const inRuns = table.runs.reduce((sum: number, run: { exchanges: number }) => sum + run.exchanges, 0);
-    expect(inRuns + table.without_run.exchanges).toBe(exchanges.length);
-    expect(table.runs.filter((run: { turns: number }) => run.turns > 1).length).toBeGreaterThan(200);
-    const longest = table.runs.toSorted((a: { turns: number }, b: { turns: number }) => b.turns - a.turns);
-    for (const run of longest.slice(0, 40)) {
-      const document = JSON.parse(
-        (await inspect('--db', file, '--run', run.run_id, '--json')).out.toString(),
-      );
-      // The table stops at what the records show; the run itself may have more against it.
-      expect(document.run).toEqual({ ...run, reasons: expect.arrayContaining(run.reasons) });
-      expect(document.steps).toHaveLength(run.exchanges);
-      expect((await inspect('--db', file, '--run', run.run_id)).status).toBe(0);
-    }
-    for (const id of [1, 500, exchanges.length]) {
-      const { out } = await inspect('--db', file, '--exchange', `${id}`, '--raw', 'response');
-      expect(out).toEqual(Buffer.from(exchanges[id - 1]!.response_body));
-    }
   });
 });

@@ -127,7 +127,7 @@ describe('a start that cannot be', () => {
       other.listen(0, '127.0.0.1', resolve);
     });
     const taken = String((other.address() as { port: number }).port);
-    for (const more of [{ GW_PORT: taken }, { PORT: taken, FRONT_THREADS: '2' }]) {
+    for (const more of [{ GW_PORT: taken }, { PORT: taken, SERVER_THREADS: '2' }]) {
       const ask = 'GW_PORT' in more ? refuse : refuseHere;
       const { code, line } = await ask({ DATA_DIR: makeFolder(), ...more });
       expect(code).toBe(1);
@@ -161,8 +161,8 @@ describe('a start that cannot be', () => {
         return next(name, context);
       } });`;
     const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(hook)}`;
-    for (const FRONT_THREADS of ['1', '2']) {
-      const env = { DATA_DIR: makeFolder(), NODE_OPTIONS, FRONT_THREADS };
+    for (const SERVER_THREADS of ['1', '2']) {
+      const env = { DATA_DIR: makeFolder(), NODE_OPTIONS, SERVER_THREADS };
       const { code, line } = await refuse(env, ['serve']);
       expect(code).toBe(1);
       expect(line).toContain('onnxruntime-node, which runs it, cannot be loaded');
@@ -178,9 +178,9 @@ describe('a start that cannot be', () => {
     });
     const { port } = service.address() as { port: number };
     const env = { EMBEDDING_API_URL: `http://127.0.0.1:${port}/v1`, EMBEDDING_API_KEY: 'the-key' };
-    for (const FRONT_THREADS of ['1', '2']) {
-      const ask = FRONT_THREADS === '1' ? refuse : refuseHere;
-      const { code, line } = await ask({ DATA_DIR: makeFolder(), FRONT_THREADS, ...env }, ['serve']);
+    for (const SERVER_THREADS of ['1', '2']) {
+      const ask = SERVER_THREADS === '1' ? refuse : refuseHere;
+      const { code, line } = await ask({ DATA_DIR: makeFolder(), SERVER_THREADS, ...env }, ['serve']);
       expect(code).toBe(1);
       expect(line).toBe('understudy: the embedding service answered 401');
     }

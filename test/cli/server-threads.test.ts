@@ -22,7 +22,13 @@ beforeAll(async () => {
   running = await startUnderstudy(
     loadConfig(
       { listener: 'gateway', port: '0' },
-      { DATA_DIR: folder, FRONT_THREADS: '2', ACTOR_THREADS: '2', GW_UPSTREAM_BASE: upstream.url, PORT: '0' },
+      {
+        DATA_DIR: folder,
+        SERVER_THREADS: '2',
+        ACTOR_THREADS: '2',
+        GW_UPSTREAM_BASE: upstream.url,
+        PORT: '0',
+      },
     ),
     { api: true, gateway: true },
   );

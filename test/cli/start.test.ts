@@ -137,7 +137,7 @@ describe('the drain', () => {
       const { port } = upstream.address() as AddressInfo;
       try {
         await using child = new CliChild(['gateway'], {
-          env: env({ GW_UPSTREAM_BASE: `http://127.0.0.1:${port}`, FRONT_THREADS: servers }),
+          env: env({ GW_UPSTREAM_BASE: `http://127.0.0.1:${port}`, SERVER_THREADS: servers }),
         });
         await child.waitForOutput(WHOLE);
         const gateway = new URL(GATEWAY.exec(child.stdout)![1]!);

@@ -12,16 +12,13 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import Anthropic from '@anthropic-ai/sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { summarizeRun } from '../../src/analysis/inspect.ts';
 import { CaptureFiles } from '../../src/cli/capture-files.ts';
 import { runInspect } from '../../src/cli/inspect.ts';
 import { runTrace, type TraceSurroundings } from '../../src/cli/trace.ts';
 import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
 import type { ScriptedAnswer, ScriptRequest } from '../../src/demo/script.ts';
-import type { CapturedExchange } from '../../src/domain/exchange.ts';
 import { RUNS } from '../../src/domain/run-rows.ts';
 import { type CaptureEnv, listSealed, openCaptureEnv } from '../../src/storage/capture/layout.ts';
-import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import {
   type CaptureGateway,
@@ -29,7 +26,6 @@ import {
   startCaptureGateway,
   waitForStats,
 } from '../fixtures/capture-gateway.ts';
-import { haveRecordings, type Recording, readRecordings } from '../providers/recordings.ts';
 import { runCli } from './child.ts';
 
 let folder = '';
@@ -421,74 +417,6 @@ describe('trace of what a gateway captured', () => {
     }
   });
 });
-
-describe.skipIf(!haveRecordings)('trace of recorded traffic (../shared/recordings)', () => {
-  it('tells every run, and judges each as inspect does', async () => {
-    const db = path.join(folder, 'recorded.mdb');
-    const log = await CaptureLog.open({ path: db, redact: true });
-    let batch: CapturedExchange[] = [];
-    let written = 0;
-    for (const name of ['mirascope', 'pydantic-ai'] as const) {
-      for (const recording of readRecordings(name)) {
-        batch.push(captureRecording(recording));
-        if (batch.length < 100) continue;
-        await log.append(batch);
-        written += batch.length;
-        if (written === 1000) await log.rotate();
-        batch = [];
-      }
-    }
-    await log.append(batch);
-    await log.close();
-    const out = path.join(folder, 'recorded.jsonl');
-    expect((await trace(['--db', db, '--out', out])).status).toBe(0);
-    const lines = parseLines(readFileSync(out, 'utf8'));
-    const files = await CaptureFiles.open(db);
-    let turns = 0;
-    let compared = 0;
-    let filesNamed = 0;
-    for (const [i, line] of lines.entries()) {
-      turns += line.turns.length;
-      filesNamed += JSON.stringify(line).includes('"source":"file"') ? 1 : 0;
-      if (i % 10 === 0 || line.turns.length > 4) {
-        const summary = summarizeRun(files, line.run_id)!;
-        expect(line.provenance.supports_universal_claims).toBe(summary.golden);
-        expect(line.provenance.exchanges).toBe(summary.exchanges);
-        expect(line.provenance.reasons).toEqual(summary.reasons);
-        compared += 1;
-      }
-    }
-    await files.close();
-    expect(compared).toBeGreaterThan(100);
-    expect(turns).toBeGreaterThan(2400);
-    expect(filesNamed).toBeGreaterThan(10);
-    const golden = lines.filter((line) => line.provenance.supports_universal_claims);
-    expect(golden.length).toBeGreaterThan(100);
-  });
-});
-
-/** A recorded exchange as a gateway would have captured it. */
-function captureRecording({ line, kind, stored }: Recording): CapturedExchange {
-  return {
-    run_id: null,
-    seq: null,
-    note: '',
-    provider: line.provider,
-    kind,
-    method: line.method,
-    query: '',
-    started_at_ms: Date.UTC(2026, 0, 2),
-    first_byte_ms: 12,
-    duration_ms: 250,
-    aborted: false,
-    served_by: 'upstream',
-    request_bytes: stored.request_body.byteLength,
-    response_bytes: stored.response_body.byteLength,
-    ...stored,
-    request_headers: [...stored.request_headers],
-    response_headers: [...stored.response_headers],
-  };
-}
 
 describe('trace --out', () => {
   it('makes the file when all is written, and tells progress on a terminal alone', async () => {
