@@ -1,5 +1,5 @@
 /** The gateway bench's figures as text, and its goals judged; pure but for printing, in the bench's own process. */
-import type { GatewayResult, LoadSample, ThroughputCell } from './gateway.ts';
+import type { GatewayResult, LoadSample, ThroughputCell } from './gateway-result.ts';
 import { takeMedian } from './quantiles.ts';
 import type { TargetName } from './targets.ts';
 

@@ -4,7 +4,8 @@
  */
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { FULL, GATEWAY_PHASES, type GatewayPhase, QUICK, runGatewayBench } from './gateway.ts';
+import { FULL, QUICK, runGatewayBench } from './gateway.ts';
+import { GATEWAY_PHASES, type GatewayPhase } from './gateway-result.ts';
 import { saveResult, takeProvenance } from './results.ts';
 import { TARGET_NAMES, type TargetName } from './targets.ts';
 

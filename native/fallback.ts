@@ -7,7 +7,7 @@ import { crc32 } from 'node:zlib';
 import { findEscape } from '../src/redaction/escapes.ts';
 import { beginsLikeKey, holdsBeginning } from '../src/redaction/key-beginnings.ts';
 import { CHARACTERS, KINDS, RUN_BYTES } from '../src/redaction/key-shapes.ts';
-import type { ByteEngine } from './byte-engine.ts';
+import type { ByteEngine } from './byte-functions.ts';
 
 /** Bytes before a token in which a label or a scheme is looked for. */
 const CONTEXT_BYTES = 64;

@@ -10,94 +10,17 @@
  */
 
 import { createPrng, type Prng } from '../../src/std/prng.ts';
+import type {
+  AgentFamily,
+  Fields,
+  LoggedCall,
+  MessagesAnswer,
+  MessagesRequest,
+  ToolResult,
+  WireBlock,
+  WireMessage,
+} from './agent-family.ts';
 import { FAMILIES } from './agent-worlds.ts';
-
-export interface ToolUse {
-  type: 'tool_use';
-  id: string;
-  name: string;
-  input: Record<string, unknown>;
-}
-export interface ToolResult {
-  type: 'tool_result';
-  tool_use_id: string;
-  content: string;
-  is_error?: boolean;
-}
-export type WireBlock = { type: 'text'; text: string } | ToolUse | ToolResult;
-export interface WireMessage {
-  role: 'user' | 'assistant';
-  content: string | WireBlock[];
-}
-
-export interface WireTool {
-  name: string;
-  description: string;
-  input_schema: Record<string, unknown>;
-}
-
-/** Body of `POST /v1/messages`. */
-export interface MessagesRequest {
-  model: string;
-  max_tokens: number;
-  system: { type: 'text'; text: string }[];
-  tools: WireTool[];
-  messages: WireMessage[];
-  metadata: { user_id: string };
-}
-
-/** What the Messages API answers. */
-export interface MessagesAnswer {
-  id: string;
-  type: 'message';
-  role: 'assistant';
-  model: string;
-  content: WireBlock[];
-  stop_reason: 'end_turn' | 'tool_use';
-  stop_sequence: null;
-  usage: {
-    input_tokens: number;
-    output_tokens: number;
-    cache_read_input_tokens: number;
-    cache_creation_input_tokens: number;
-  };
-}
-
-/** JSON of the worlds' own making. */
-// biome-ignore lint/suspicious/noExplicitAny: each family knows its own fields
-export type Fields = Record<string, any>;
-
-/** A call that was made, and what the world said to it. */
-export interface LoggedCall {
-  name: string;
-  input: Record<string, unknown>;
-  text: string;
-  /** `text` where it is JSON; else null. */
-  json: Fields | null;
-  is_error: boolean;
-}
-
-/** What a policy does next. */
-export type Act =
-  | { calls: { name: string; input: Record<string, unknown> }[]; say?: string }
-  | { final: string };
-
-/** A kind of agent: its prompts, its world, and who knows what to do in it. */
-// biome-ignore lint/suspicious/noExplicitAny: a list of families holds worlds of all kinds
-export interface AgentFamily<World = any> {
-  name: string;
-  tools: WireTool[];
-  /** @param isShifted the task is of a kind that no earlier run had */
-  makeWorld(random: Prng, isShifted: boolean): World;
-  system(world: World, random: Prng): string;
-  task(world: World, random: Prng): string;
-  /** The world answers a call and may change. */
-  call(world: World, name: string, input: Fields): { text: string; is_error?: boolean };
-  /** @param random same draws for the same step */
-  act(world: World, log: readonly LoggedCall[], random: Prng): Act;
-  /** Whether the world is as the task wanted it and the last words tell the truth. */
-  isDone(world: World, log: readonly LoggedCall[], final: string): boolean;
-}
 
 const MODEL = 'claude-sonnet-4-5';
 const STEPS_MAX = 40;

@@ -1,7 +1,7 @@
 /** The worlds and policies of the synthetic agent families; see agent-families.ts. Bench process. */
 
 import type { Prng } from '../../src/std/prng.ts';
-import type { Act, AgentFamily, LoggedCall, WireTool } from './agent-families.ts';
+import type { Act, AgentFamily, LoggedCall, WireTool } from './agent-family.ts';
 
 function pick<T>(random: Prng, items: readonly T[]): T {
   return items[random.below(items.length)]!;

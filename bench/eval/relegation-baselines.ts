@@ -7,7 +7,7 @@
 import type { StudentAnswer } from '../../src/student/model/decision.ts';
 import { hashString } from '../../src/student/model/json-values.ts';
 import { readTokens } from '../../src/student/model/text-tokens.ts';
-import type { MessagesRequest, WireBlock } from './agent-families.ts';
+import type { MessagesRequest, WireBlock } from './agent-family.ts';
 import type { RecordedStep } from './relegation-runs.ts';
 
 export interface CachedAnswer {

@@ -7,7 +7,8 @@ import { type AnswerDigest, digestAnswer } from '../../src/student/model/answer.
 import type { StepDigest } from '../../src/student/model/step.ts';
 import type { LearnedStep } from '../../src/student/model/student-fit.ts';
 import { readMessagesStep } from '../../src/student/serving/messages-step.ts';
-import { FAMILY_NAMES, type MessagesAnswer, type MessagesRequest, startRun } from './agent-families.ts';
+import { FAMILY_NAMES, startRun } from './agent-families.ts';
+import type { MessagesAnswer, MessagesRequest } from './agent-family.ts';
 
 /** A step of a golden run, with the request as it was for the baselines. */
 export interface RecordedStep extends LearnedStep {

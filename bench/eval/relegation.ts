@@ -19,13 +19,8 @@ import type { StudentAnswer } from '../../src/student/model/decision.ts';
 import { Student, type StudentIndex } from '../../src/student/model/student.ts';
 import { fitStudent, limitAgents } from '../../src/student/model/student-fit.ts';
 import { saveResult, takeProvenance } from '../results.ts';
-import {
-  FAMILY_NAMES,
-  type MessagesAnswer,
-  type MessagesRequest,
-  startRun,
-  type WireBlock,
-} from './agent-families.ts';
+import { FAMILY_NAMES, startRun } from './agent-families.ts';
+import type { MessagesAnswer, MessagesRequest, WireBlock } from './agent-family.ts';
 import { ExactCache, SemanticCache } from './relegation-baselines.ts';
 import { type RecordedStep, readStep, recordRuns } from './relegation-runs.ts';
 

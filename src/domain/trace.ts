@@ -8,17 +8,7 @@ import { createHash } from 'node:crypto';
 import { TRACE_BOUNDS } from '../limits.ts';
 import { readCalls, type TraceCall } from './distillation/calls.ts';
 import { cleanText } from './distillation/text.ts';
-
-/** One step: what was thought and done, and what came back. */
-export interface TraceStep {
-  step_index: number;
-  thought: string;
-  action: string;
-  action_input: string;
-  observation: string;
-  is_error: boolean;
-  tokens: number;
-}
+import type { TraceStep } from './trace-step.ts';
 
 /** A trace as it is queued and distilled. */
 export interface Trace {

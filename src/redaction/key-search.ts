@@ -6,7 +6,8 @@
  * and for what makes one suspect, and the shapes are tried in those runs alone: a few tenths of a nanosecond a byte. Of a
  * suspect each byte is looked at a bounded number of times, whatever it is made of.
  */
-import { type ByteEngine, byteEngine, packNeedles } from '../../native/byte-engine.ts';
+import { byteEngine, packNeedles } from '../../native/byte-engine.ts';
+import type { ByteEngine } from '../../native/byte-functions.ts';
 import { type ByteRange, mergeRanges } from './byte-range.ts';
 import { isGluedLabel, isGluedName, isLabelled, isNamed } from './key-labels.ts';
 import { CHARACTERS, DOTTED_BYTES, KINDS, RUN_BYTES } from './key-shapes.ts';

@@ -4,7 +4,8 @@
  *
  * A masked value is replaced whole by `[redacted]`: no first or last characters, which would help to guess a key.
  */
-import { type ByteEngine, byteEngine } from '../../native/byte-engine.ts';
+import { byteEngine } from '../../native/byte-engine.ts';
+import type { ByteEngine } from '../../native/byte-functions.ts';
 import { type ByteRange, mergeRanges } from './byte-range.ts';
 import { isCredentialName } from './credential-name.ts';
 import { PEM_NEEDLE } from './key-search.ts';

@@ -2,74 +2,32 @@
  * A further server thread from the inside: a ServerThread with its own links to the actor threads, steered by the main thread
  * over comlink. Entry of a pool task. Server threads other than the main one.
  */
-import type { MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { CaptureWriterClient } from '../../actors/capture-writer/client.ts';
-import { type MappedMemory, MemoryPart } from '../../actors/capture-writer/mapped-memory.ts';
-import type { SharedMemory } from '../api/checks.ts';
-import type { MetricsData } from '../api/metrics.ts';
-import type { Config } from '../config.ts';
+import { MemoryPart } from '../../actors/capture-writer/mapped-memory.ts';
 import { fromErrorData } from '../errors.ts';
 import type { CaptureAdmin } from '../gateway/admin.ts';
-import type { ThreadCapture } from '../gateway/capture/capture-control.ts';
 import { hangUp, loadServer } from '../http/server.ts';
 import { createLog } from '../log.ts';
 import { ActorClient } from '../runtime/actor-client.ts';
-import type { HostStats } from '../runtime/host-stats.ts';
-import { type LinkEnd, MessagePortLink } from '../runtime/message-port-link.ts';
-import type { Placement } from '../runtime/protocol.ts';
+import { MessagePortLink } from '../runtime/message-port-link.ts';
 import { loopScheduler } from '../runtime/scheduler.ts';
 import type { ServerHost } from '../runtime/server-host.ts';
 import { createDeferred } from '../std/deferred.ts';
 import { databasePaths } from '../storage/lmdb/stores.ts';
-import type { StudentFacts } from '../student/serving/protocol.ts';
 import { startServerActors } from './server-actors.ts';
-import { type Parts, ServerThread } from './server-thread.ts';
-import type { AdminAnswer, RemoteServices } from './server-threads.ts';
+import { ServerThread } from './server-thread.ts';
+import type {
+  AdminAnswer,
+  RemoteServices,
+  ServerThreadControl,
+  ServerThreadTask,
+} from './server-thread-protocol.ts';
 import { tellThreadEnd } from './thread-end.ts';
 
 // While the thread counts as one that is loading (std/loading-threads.ts), and not when it is asked to listen.
 await loadServer();
-
-/** What a server thread is started with; both ports are transferred. */
-export interface ServerThreadTask {
-  /** Ports of the listeners are the ones that the main thread's server got. */
-  config: Config;
-  parts: Parts;
-  placement: Placement;
-  /** Number of this thread's host of actors, where there is an API. */
-  host: number;
-  shared: SharedMemory;
-  /** For what is captured; null where there is none that the capture process sees. */
-  memory: MappedMemory | null;
-  control: MessagePort;
-  /** Leads to the main thread's RemoteServices. */
-  services: MessagePort;
-}
-
-/** What the main thread may ask of a server thread; called through comlink. */
-export interface ServerThreadControl extends ThreadCapture {
-  connectHost(index: number, end: LinkEnd): void;
-  /** Opens the host of actors, so that others can be linked with it. */
-  openHost(): void;
-  /** A link to another thread's server. */
-  connectClient(end: LinkEnd): void;
-  /** A link to another host. */
-  connectPeer(index: number, end: LinkEnd): void;
-  /** null while there is none. */
-  hostStats(): HostStats | null;
-  /** Resolves once it listens. */
-  start(): Promise<void>;
-  metrics(): Promise<MetricsData>;
-  /** A port to the student. */
-  attachStudent(port: MessagePort, facts: StudentFacts): void;
-  /** Lets the requests finish; the actors go on. */
-  drain(): Promise<void>;
-  stop(): Promise<void>;
-  /** Closes all sockets at once: the process is about to exit. */
-  hangUp(): Promise<void>;
-}
 
 /** Runs the thread until it is stopped. */
 export default async function serverThread(task: ServerThreadTask): Promise<void> {

@@ -9,7 +9,7 @@ import { Piscina } from 'piscina';
 import type { MappedMemory } from '../../actors/capture-writer/mapped-memory.ts';
 import type { SharedMemory } from '../api/checks.ts';
 import type { Config } from '../config.ts';
-import { type ErrorData, toErrorData } from '../errors.ts';
+import { toErrorData } from '../errors.ts';
 import type { CaptureAdmin } from '../gateway/admin.ts';
 import type { ThreadCapture } from '../gateway/capture/capture-control.ts';
 import type { ComputeTask } from '../runtime/actor-thread.ts';
@@ -18,22 +18,13 @@ import type { Placement } from '../runtime/protocol.ts';
 import { beforeExit, endPool, waitForLoading } from '../std/loading-threads.ts';
 import { resolveModuleUrl } from '../std/module-url.ts';
 import type { Parts } from './server-thread.ts';
-import type { ServerThreadControl, ServerThreadTask } from './server-thread-entry.ts';
+import type {
+  AdminAnswer,
+  RemoteServices,
+  ServerThreadControl,
+  ServerThreadTask,
+} from './server-thread-protocol.ts';
 import type { AttachStudent } from './student-thread.ts';
-
-/** Outcome of an admin request, as data. */
-export type AdminAnswer = { ok: true; value: object } | { ok: false; error: ErrorData };
-
-/** What a server thread may ask of the main thread; called through comlink. */
-export interface RemoteServices {
-  admin(name: keyof CaptureAdmin): Promise<AdminAnswer>;
-  isReady(): Promise<boolean>;
-  /** Runs a task of the stateless pool. */
-  compute(task: string, input: unknown): Promise<unknown>;
-  renderMetrics(): Promise<string>;
-  /** The thread's host of actors lives again after a fault. */
-  hostIsUp(): void;
-}
 
 export interface ServerThreadsOptions {
   /** With the ports that the main thread's server really listens on. */

@@ -14,13 +14,8 @@ import { findFailureType } from '../../src/domain/distillation/failure-type.ts';
 import { judgeStep, readCommand } from '../../src/domain/distillation/failures.ts';
 import { cleanText, maskSecrets, oneLine, renderJson } from '../../src/domain/distillation/text.ts';
 import { summarizeTask } from '../../src/domain/distillation/wording.ts';
-import {
-  fingerprintBody,
-  readCallTrace,
-  readLegacyTrace,
-  type Trace,
-  type TraceStep,
-} from '../../src/domain/trace.ts';
+import { fingerprintBody, readCallTrace, readLegacyTrace, type Trace } from '../../src/domain/trace.ts';
+import type { TraceStep } from '../../src/domain/trace-step.ts';
 import { PATTERN_BOUNDS, TRACE_BOUNDS } from '../../src/limits.ts';
 import { sharedFile } from '../fixtures/shared.ts';
 

@@ -1,7 +1,7 @@
 /** The run that a request says it is of, in the bytes that clients send. */
 import { expect, it } from 'vitest';
 import { filterRequestHeaders } from '../../src/gateway/headers.ts';
-import { readStepHead } from '../../src/gateway/relegation/relegation.ts';
+import { readStepHead } from '../../src/gateway/relegation/step-head.ts';
 
 it.each([
   ['ASCII', 'checkout fix 17', 'checkout fix 17'],

@@ -293,7 +293,7 @@ export function findViolations(files: ReadonlyMap<string, string>): string[] {
       if (specifier.startsWith('.')) {
         const target = posix.join(posix.dirname(file), specifier);
         violations.push(...judgeEdge(file, room, target, is_type_only, files));
-        if (!is_type_only) targets.push(target);
+        targets.push(target);
       } else {
         violations.push(...judgePackage(file, room, specifier));
       }
@@ -335,7 +335,7 @@ function judgePackage(file: string, room: Room, specifier: string): string[] {
     : [`${file}: ${name} lives in ${rooms.length === 0 ? 'no room' : `${rooms.join(' and ')} alone`}`];
 }
 
-/** Circles among imports that exist at run time. Each is told once, beginning at its alphabetically first file. */
+/** Circles among imports, those of types alone as well. Each is told once, beginning at its alphabetically first file. */
 function findCycles(edges: ReadonlyMap<string, readonly string[]>): string[] {
   const cycles = new Set<string>();
   const finished = new Set<string>();

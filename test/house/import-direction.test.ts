@@ -96,6 +96,14 @@ describe('a tree that is not', () => {
       'circle: src/std/a.ts -> src/std/b.ts -> src/std/c.ts -> src/std/a.ts',
     ],
     [
+      'files that take types from each other',
+      {
+        'src/std/a.ts': "import type { B } from './b.ts'; export type A = 1;",
+        'src/std/b.ts': "import type { A } from './a.ts'; export type B = 1;",
+      },
+      'circle: src/std/a.ts -> src/std/b.ts -> src/std/a.ts',
+    ],
+    [
       'an import of nothing',
       { 'src/std/a.ts': "import './gone.ts';" },
       'src/std/a.ts: imports src/std/gone.ts, which is not in the tree',

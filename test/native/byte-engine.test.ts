@@ -2,7 +2,8 @@
 import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type ByteEngine, loadAddon, packNeedles } from '../../native/byte-engine.ts';
+import { loadAddon, packNeedles } from '../../native/byte-engine.ts';
+import type { ByteEngine } from '../../native/byte-functions.ts';
 import { fallback } from '../../native/fallback.ts';
 import { findKeyShapes } from '../../src/redaction/key-search.ts';
 import { listLevels, useLevel } from './levels.ts';

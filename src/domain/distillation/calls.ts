@@ -4,7 +4,7 @@
  * Messages style and chat-completions style. Nothing is assumed of the JSON. Pure; server threads.
  */
 
-import type { TraceStep } from '../trace.ts';
+import type { TraceStep } from '../trace-step.ts';
 import { renderJson } from './text.ts';
 
 /** A call record of a v2 trace, validated as far as its own fields go. */

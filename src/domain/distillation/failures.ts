@@ -4,7 +4,7 @@
  * Pure; actor threads.
  */
 
-import type { TraceStep } from '../trace.ts';
+import type { TraceStep } from '../trace-step.ts';
 import { oneLine, splitSentences } from './text.ts';
 
 /** Longest error that is quoted. */

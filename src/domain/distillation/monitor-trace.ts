@@ -4,7 +4,8 @@ import { digestStep } from '../monitors/digest.ts';
 import { advanceMonitors, initialMonitors, type MonitorsState } from '../monitors/monitors.ts';
 import type { MonitorName } from '../monitors/names.ts';
 import { BUILT_IN_PROFILES, findBuiltInProfile, type MonitorProfile } from '../monitors/profiles.ts';
-import type { Trace, TraceStep } from '../trace.ts';
+import type { Trace } from '../trace.ts';
+import type { TraceStep } from '../trace-step.ts';
 
 /** Steps that the monitors are run over; a longer trace has its later steps unmonitored. */
 const MONITORED_STEPS = 2_000;

@@ -5,7 +5,7 @@
  */
 
 import { classifyOutcome } from '../run-summary.ts';
-import type { TraceStep } from '../trace.ts';
+import type { TraceStep } from '../trace-step.ts';
 import type { StepVerdict } from './failures.ts';
 
 export interface Stretch {

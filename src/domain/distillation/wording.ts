@@ -4,7 +4,8 @@
  */
 
 import { PATTERN_BOUNDS } from '../../limits.ts';
-import type { Trace, TraceStep } from '../trace.ts';
+import type { Trace } from '../trace.ts';
+import type { TraceStep } from '../trace-step.ts';
 import { commandLine, ERROR_CHARACTERS, isShell, type StepVerdict } from './failures.ts';
 import type { Stretch } from './stretches.ts';
 import { oneLine, renderJson, splitSentences } from './text.ts';

@@ -13,15 +13,29 @@ import type { RequestClass } from '../../providers/classify.ts';
 import type { DeclineReason, FallbackReason, ServedStep } from '../../student/serving/protocol.ts';
 import { type BegunExchange, describeExchange, Forward, type ForwardContext } from '../forward.ts';
 import type { Destination } from '../route-table.ts';
-import type { ReadStepHead, Relegation } from './relegation.ts';
+import type { RelegationLedger } from './relegation-ledger.ts';
 import { type ShadowedAnswer, ShadowedForward } from './shadowed-forward.ts';
-import type { SentStep, StepWaiter } from './student-link.ts';
+import type { ReadStepHead } from './step-head.ts';
+import type { SentStep, StepWaiter, StudentLink } from './student-link.ts';
 
 /** Marks an answer of the student; no answer of an upstream has it. */
 const SERVED_BY_HEADER = 'x-svc-served-by';
 
+/** `shadow`: the upstream serves every step; what the student would have said is compared with it. */
+export type RelegationMode = 'on' | 'shadow';
+
+/** What an exchange needs of relegation on its thread. */
+export interface RelegationDesk {
+  readonly mode: RelegationMode;
+  readonly link: StudentLink;
+  readonly ledger: RelegationLedger;
+  /** Takes room for body bytes that wait for the others of their body. @returns false when there is none */
+  reserve(bytes: number): boolean;
+  release(bytes: number): void;
+}
+
 export class RelegatedExchange implements StepWaiter {
-  readonly #relegation: Relegation;
+  readonly #relegation: RelegationDesk;
   readonly #context: ForwardContext;
   readonly #stream: HttpStream;
   readonly #destination: Destination;
@@ -45,7 +59,7 @@ export class RelegatedExchange implements StepWaiter {
 
   /** @param onStatus told what the upstream answers, where it is asked */
   constructor(
-    relegation: Relegation,
+    relegation: RelegationDesk,
     context: ForwardContext,
     stream: HttpStream,
     destination: Destination,

@@ -7,22 +7,19 @@
 import type { HttpStream, RequestHead } from '../../http/http-stream.ts';
 import { STEP_BODY_BYTES, STEPS_UNDER_WAY_BYTES } from '../../limits.ts';
 import type { RequestClass } from '../../providers/classify.ts';
-import { API_VERSIONS, type ApiVersion, type FallbackReason } from '../../student/serving/protocol.ts';
+import type { FallbackReason } from '../../student/serving/protocol.ts';
 import { Forward, type ForwardContext } from '../forward.ts';
-import { parseSeq, readRunId } from '../headers.ts';
 import type { Destination } from '../route-table.ts';
 import { KnownCredentials } from './known-credentials.ts';
-import { RelegatedExchange } from './relegated-exchange.ts';
+import { RelegatedExchange, type RelegationDesk, type RelegationMode } from './relegated-exchange.ts';
 import { RelegationLedger } from './relegation-ledger.ts';
-import type { StepHead, StudentLink } from './student-link.ts';
-
-/** `shadow`: the upstream serves every step; what the student would have said is compared with it. */
-export type RelegationMode = 'on' | 'shadow';
+import { readStepHead } from './step-head.ts';
+import type { StudentLink } from './student-link.ts';
 
 /** The one path whose requests are steps, raw. */
 const STEP_PATH = '/v1/messages';
 
-export class Relegation {
+export class Relegation implements RelegationDesk {
   readonly mode: RelegationMode;
   readonly link: StudentLink;
   readonly ledger = new RelegationLedger();
@@ -84,7 +81,6 @@ export class Relegation {
     return true;
   }
 
-  /** Takes room for body bytes that wait for the others of their body. @returns false when there is none */
   reserve(bytes: number): boolean {
     if (this.#heldBytes + bytes > STEPS_UNDER_WAY_BYTES) return false;
     this.#heldBytes += bytes;
@@ -101,57 +97,4 @@ export class Relegation {
     if (!this.link.isReady) return 'loading';
     return this.link.isBusy ? 'busy' : null;
   }
-}
-
-/** What the headers say of a step: what the student is to know, and why it may not be asked. */
-export interface ReadStepHead extends StepHead {
-  refusal: FallbackReason | null;
-}
-
-/** Reads a step's headers; credentials are looked for, never kept. */
-export function readStepHead(headers: readonly string[]): ReadStepHead {
-  let hasCredential = false;
-  let isJson = false;
-  let isEncoded = false;
-  let version: string | null = null;
-  const step: ReadStepHead = {
-    run_id: null,
-    seq: null,
-    betas: [],
-    api_version: API_VERSIONS[0],
-    refusal: null,
-  };
-  for (let at = 0; at < headers.length; at += 2) {
-    const value = headers[at + 1]!;
-    switch (headers[at]) {
-      case 'x-api-key':
-      case 'authorization':
-        hasCredential ||= value.trim() !== '';
-        break;
-      case 'content-type':
-        isJson = /^application\/json\s*(;|$)/i.test(value);
-        break;
-      case 'content-encoding':
-        isEncoded ||= value.trim().toLowerCase() !== 'identity';
-        break;
-      case 'anthropic-version':
-        version = value.trim();
-        break;
-      case 'anthropic-beta':
-        step.betas.push(value);
-        break;
-      case 'x-svc-run':
-        step.run_id = readRunId(value);
-        break;
-      case 'x-svc-seq':
-        step.seq = parseSeq(value);
-        break;
-    }
-  }
-  if (!hasCredential) step.refusal = 'no_credential';
-  else if (!isJson || isEncoded) step.refusal = 'encoded';
-  else if (version === null) step.refusal = 'bad_request';
-  else if (API_VERSIONS.includes(version as ApiVersion)) step.api_version = version as ApiVersion;
-  else step.refusal = 'unsupported';
-  return step;
 }

@@ -1,0 +1,87 @@
+/** What the gateway's bench is asked to measure and what it finds: types, kept in bench/results as JSON. Bench process. */
+import type { LatencyResult } from './load-latency.ts';
+import type { StreamsResult } from './load-streams.ts';
+import type { ThroughputResult } from './load-throughput.ts';
+import type { Provenance } from './results.ts';
+import type { StallResult } from './stall.ts';
+import type { TargetName } from './targets.ts';
+import type { Workload } from './workload.ts';
+
+export type GatewayPhase = 'latency' | 'throughput' | 'conversation' | 'streams' | 'stall' | 'wrk';
+export const GATEWAY_PHASES: GatewayPhase[] = [
+  'latency',
+  'throughput',
+  'conversation',
+  'streams',
+  'stall',
+  'wrk',
+];
+
+/** What to measure and how long; see QUICK and FULL. */
+export interface GatewayPlan {
+  phases: GatewayPhase[];
+  targets: TargetName[];
+  bodies: number[];
+  connections: number[];
+  rounds: number;
+  seconds: number;
+  /** For the targets that run on Node, whose code gets fast by running; the others take a tenth of it. */
+  warmUpSeconds: number;
+  /** Requests of the latency probe to each target, by body size. */
+  probeRequests: Record<number, number>;
+  streams: number[];
+  streamRounds: number;
+  stallMs: number;
+}
+
+/** One load on one target. */
+export interface LoadSample extends ThroughputResult {
+  /** Processor time of the target for it, until its queue was empty again; per answered request; microseconds. */
+  cpuUs: number;
+  cpuUsPerRequest: number;
+  /** The same by thread, "pid/tid name". */
+  threadCpuUs: Record<string, number>;
+  /** Exchanges still queued for the writer when the load ended, and the seconds until none were. */
+  backlog: number;
+  settleS: number;
+}
+
+export interface ThroughputCell {
+  workload: Workload;
+  connections: number;
+  rounds: Partial<Record<TargetName, LoadSample>>[];
+}
+
+export interface StreamsCell {
+  streams: number;
+  rounds: Partial<Record<TargetName, StreamsResult & { cpuUs: number }>>[];
+}
+
+/** What capture did under one group of loads: the gateway was started for the group and stopped after it. */
+export interface CaptureTotals {
+  group: string;
+  attempted: number;
+  captured: number;
+  dropped: number;
+  /** Blocks of all files under the data directory, and their share of one exchange. */
+  diskBytes: number;
+  diskBytesPerExchange: number;
+  /** What gzip of each exchange's two bodies alone would have taken; NaN where the group mixes workloads. */
+  gzipBytesPerExchange: number;
+  peakRssBytes: Partial<Record<TargetName, number>>;
+  /** True when the forwarder counted exchanges although it was told not to capture. */
+  forwarderCaptured: boolean;
+}
+
+export interface GatewayResult extends Provenance {
+  suite: 'gateway';
+  nginx: string | null;
+  plan: GatewayPlan;
+  latency: ({ bytes: number } & LatencyResult)[];
+  throughput: ThroughputCell[];
+  streams: StreamsCell[];
+  stalls: StallResult[];
+  wrk: { round: number; requestsPerS: Partial<Record<TargetName, number>> }[];
+  capture: CaptureTotals[];
+  elapsed_s: number;
+}

@@ -1,0 +1,12 @@
+/** One step of a trace. Pure; server threads and actor threads. */
+
+/** One step: what was thought and done, and what came back. */
+export interface TraceStep {
+  step_index: number;
+  thought: string;
+  action: string;
+  action_input: string;
+  observation: string;
+  is_error: boolean;
+  tokens: number;
+}

@@ -1,0 +1,57 @@
+/** What the headers of a request say of it as a step. Server threads. */
+import { API_VERSIONS, type ApiVersion, type FallbackReason } from '../../student/serving/protocol.ts';
+import { parseSeq, readRunId } from '../headers.ts';
+import type { StepHead } from './student-link.ts';
+
+/** What the headers say of a step: what the student is to know, and why it may not be asked. */
+export interface ReadStepHead extends StepHead {
+  refusal: FallbackReason | null;
+}
+
+/** Reads a step's headers; credentials are looked for, never kept. */
+export function readStepHead(headers: readonly string[]): ReadStepHead {
+  let hasCredential = false;
+  let isJson = false;
+  let isEncoded = false;
+  let version: string | null = null;
+  const step: ReadStepHead = {
+    run_id: null,
+    seq: null,
+    betas: [],
+    api_version: API_VERSIONS[0],
+    refusal: null,
+  };
+  for (let at = 0; at < headers.length; at += 2) {
+    const value = headers[at + 1]!;
+    switch (headers[at]) {
+      case 'x-api-key':
+      case 'authorization':
+        hasCredential ||= value.trim() !== '';
+        break;
+      case 'content-type':
+        isJson = /^application\/json\s*(;|$)/i.test(value);
+        break;
+      case 'content-encoding':
+        isEncoded ||= value.trim().toLowerCase() !== 'identity';
+        break;
+      case 'anthropic-version':
+        version = value.trim();
+        break;
+      case 'anthropic-beta':
+        step.betas.push(value);
+        break;
+      case 'x-svc-run':
+        step.run_id = readRunId(value);
+        break;
+      case 'x-svc-seq':
+        step.seq = parseSeq(value);
+        break;
+    }
+  }
+  if (!hasCredential) step.refusal = 'no_credential';
+  else if (!isJson || isEncoded) step.refusal = 'encoded';
+  else if (version === null) step.refusal = 'bad_request';
+  else if (API_VERSIONS.includes(version as ApiVersion)) step.api_version = version as ApiVersion;
+  else step.refusal = 'unsupported';
+  return step;
+}
