@@ -44,7 +44,9 @@ function search(graph: Graph, vector: Float32Array, wanted: number, ef = 200) {
 }
 
 function cosine(a: Float32Array, b: Float32Array): number {
-  return a.reduce((sum, x, at) => sum + x * b[at]!, 0);
+  let sum = 0;
+  for (let at = 0; at < a.length; at++) sum += a[at]! * b[at]!;
+  return sum;
 }
 
 const levels = listLevels(engine);
@@ -58,22 +60,20 @@ describe.each(levels)('a graph at level %i', (level) => {
     (dimensions) => {
       const { graph, vectors, prng } = createGraph(dimensions);
       let found = 0;
-      const QUERIES = 50;
+      const QUERIES = 25;
       for (let n = 0; n < QUERIES; n++) {
         const query = randomVector(prng, dimensions);
-        const similarities = vectors.map((vector) => cosine(query, vector)).sort((a, b) => b - a);
+        const all = Float64Array.from(vectors, (vector) => cosine(query, vector));
+        const similarities = all.toSorted().reverse();
         const near = search(graph, query, 20);
         expect(near).toHaveLength(20);
         for (const [at, { label, similarity }] of near.entries()) {
-          expect(Math.abs(similarity - cosine(query, vectors[label]!))).toBeLessThan(COARSENESS);
+          expect(Math.abs(similarity - all[label]!)).toBeLessThan(COARSENESS);
           expect(similarity).toBeLessThanOrEqual(near[Math.max(0, at - 1)]!.similarity);
         }
         // As near as the fifth, but for what the graph cannot tell apart.
         found +=
-          near.filter(({ label }) => cosine(query, vectors[label]!) >= similarities[4]! - COARSENESS / 2)
-            .length >= 5
-            ? 1
-            : 0;
+          near.filter(({ label }) => all[label]! >= similarities[4]! - COARSENESS / 2).length >= 5 ? 1 : 0;
       }
       expect(found / QUERIES).toBeGreaterThanOrEqual(0.96);
     },

@@ -133,7 +133,7 @@ describe('compressed bodies', () => {
     const rows = Buffer.from(JSON.stringify(Array(6_000).fill({ id: 1, name: 'a row' })));
     expect(rows.length / gzipSync(rows).length).toBeGreaterThan(100);
     const causes: (string | null)[] = [];
-    for (let i = 0; i < 200; i++) {
+    for (let i = 0; i < 60; i++) {
       const prepared = await slow.prepare(answer(bomb, 'br'));
       causes.push(prepared.response_withheld);
       // Never as much as they unpack to.
@@ -144,7 +144,7 @@ describe('compressed bodies', () => {
       expect(ordinary.response_raw.equals(text)).toBe(true);
       expect(ordinary.truncated).toBe(false);
     }
-    expect(causes.filter((cause) => cause === 'decompression_budget').length).toBeGreaterThan(100);
+    expect(causes.filter((cause) => cause === 'decompression_budget').length).toBeGreaterThan(30);
     // Later there is time again.
     now += 60_000;
     const prepared = await slow.prepare(answer(gzipSync(rows), 'gzip'));
@@ -155,7 +155,7 @@ describe('compressed bodies', () => {
     const preparer = new Preparer(true, 64 << 20);
     for (let i = 0; i < 20; i++) await preparer.prepare(answer(bomb, 'br'));
     const before = process.memoryUsage().rss;
-    for (let i = 0; i < 200; i++) await preparer.prepare(answer(bomb, 'br'));
+    for (let i = 0; i < 50; i++) await preparer.prepare(answer(bomb, 'br'));
     // One of them alone unpacks to 60 MB.
     expect(process.memoryUsage().rss - before).toBeLessThan(40 << 20);
   });
@@ -270,7 +270,7 @@ describe('any exchange', () => {
           expect([prepared.request_withheld, prepared.response_withheld]).not.toContain('failed');
         }
       }),
-      { numRuns: 1_500 },
+      { numRuns: 500 },
     );
   });
 });

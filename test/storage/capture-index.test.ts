@@ -246,7 +246,7 @@ describe('runs without a label', () => {
       if (run === null) continue;
       const expected = all.filter((one) => one.run_id === run);
       expect([...reader.summaries({ run_id: run })]).toEqual(expected);
-      for (const from_id of [2, 64, 65, 66, 640, 701])
+      for (const from_id of [2, 65, 701])
         expect([...reader.summaries({ run_id: run, from_id })]).toEqual(
           expected.filter((one) => one.id >= from_id),
         );

@@ -11,6 +11,7 @@ import { LmdbJournal } from '../../src/storage/lmdb/journal.ts';
 import { databasePaths, redoLogPath, tryStores } from '../../src/storage/lmdb/stores.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { RedoLog } from '../../src/storage/redo-log.ts';
+import { STRIPPED_FLAGS } from '../fixtures/strip-types.ts';
 import { makeFolder } from './folder.ts';
 
 const JOURNAL = new URL('../../src/storage/lmdb/journal.ts', import.meta.url).href;
@@ -54,7 +55,7 @@ function readElsewhere(folder: string): { events: number; rows: number; steps: n
     const steps = tables.get('counts', ['steps'])?.steps ?? 0;
     console.log(JSON.stringify({ events: journal.load('run', 'a').events.length, rows, steps }));
     await Promise.all([journal.close(), tables.close()]);`;
-  const { stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
+  const { stdout } = spawnSync(process.execPath, [...STRIPPED_FLAGS, '--input-type=module', '-e', program], {
     encoding: 'utf8',
   });
   return JSON.parse(stdout);
@@ -78,7 +79,7 @@ function killWriter(folder: string, from: number, after: number, host = 0, key =
   return new Promise((resolve, reject) => {
     const child = spawn(
       process.execPath,
-      ['--experimental-transform-types', '--input-type=module-typescript', '-e', program],
+      [...STRIPPED_FLAGS, '--experimental-transform-types', '--input-type=module-typescript', '-e', program],
       {
         stdio: ['ignore', 'pipe', 'pipe'],
       },
@@ -174,7 +175,7 @@ describe('commits behind a redo log', () => {
   it('survive kills, each of them once, with an unbroken history', async () => {
     const folder = makeFolder();
     let told = 0;
-    for (const after of [3, 40, 1, 400, 25]) {
+    for (const after of [3, 1, 200]) {
       const paths = databasePaths(folder);
       told = await killWriter(folder, told + 1, after);
       // What was under way may have been promised too; the next writer must know.
