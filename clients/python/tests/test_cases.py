@@ -1,0 +1,180 @@
+"""The cases that hold both languages (clients/cases), and what is Python's alone in the same matters."""
+
+import ast
+import os
+import unittest
+from unittest import mock
+
+from support import HERE, PATIENCE_S, Service, join, read_cases, understudy
+
+
+class TheFile(unittest.TestCase):
+    def test_is_python_3_9_and_imports_the_standard_library_alone(self):
+        source = (HERE.parent / "understudy.py").read_text("utf-8")
+        tree = ast.parse(source, feature_version=(3, 9))
+        names = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names.update(alias.name.split(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                names.add(node.module.split(".")[0])
+        # Looked for by `install_labels` alone, and done without.
+        names.discard("httpx")
+        standard = getattr(__import__("sys"), "stdlib_module_names", None)
+        self.assertLessEqual(names, standard if standard is not None else names)
+
+    def test_names_what_there_is(self):
+        for name in understudy.__all__:
+            self.assertTrue(hasattr(understudy, name), name)
+
+
+class TheScore(unittest.TestCase):
+    def test_is_that_of_the_cases(self):
+        for case in read_cases("difficulty"):
+            with self.subTest(case["name"]):
+                text = case["text"] if "text" in case else join(case["parts"])
+                self.assertAlmostEqual(understudy.score_step(text), case["score"], delta=1e-9)
+                words = case["words"]
+                signals = None
+                if words > 0:
+                    signals = (
+                        min(1, 20 * case["hedges"] / words),
+                        min(1, words / 500),
+                        min(1, 20 * case["errors"] / words),
+                        min(1, case["entities"] / 10),
+                    )
+                self.assertEqual(understudy._measure_signals(text), signals)
+
+    def test_counts_the_words_of_the_cases(self):
+        words = read_cases("difficulty-words")
+        for word in words["hedges"]:
+            self.assertEqual(understudy._measure_signals(word)[0::2], (1, 0), word)
+        for word in words["errors"]:
+            self.assertEqual(understudy._measure_signals(word)[0::2], (0, 1), word)
+
+    def test_takes_what_is_no_text_as_nothing_to_judge(self):
+        for value in (None, 7, {}, [], b"maybe"):
+            self.assertEqual(understudy.score_step(value), 0.5)
+
+
+class TheMachine(unittest.TestCase):
+    def test_moves_as_the_cases_say(self):
+        for case in read_cases("machine"):
+            with self.subTest(case["name"]):
+                machine = understudy.DifficultyMachine(case["thresholds"])
+                self.assertEqual([machine.observe(score) for score in case["scores"]], case["states"])
+
+    def test_refuses_what_the_cases_refuse(self):
+        for case in read_cases("machine-refusals"):
+            with self.subTest(case["thresholds"]), self.assertRaisesRegex(ValueError, case["names"]):
+                understudy.DifficultyMachine(case["thresholds"])
+
+
+class Texts(unittest.TestCase):
+    def test_of_patterns_are_those_of_the_cases(self):
+        for case in read_cases("pattern-texts"):
+            with self.subTest(case["name"]):
+                patterns = [{"fields": fields} for fields in case["patterns"]]
+                self.assertEqual(understudy.render_patterns(patterns, case["max_tokens"]), case["text"])
+
+    def test_of_steps_are_cut_as_in_the_cases(self):
+        for case in read_cases("step-texts"):
+            with self.subTest(case["name"]):
+                self.assertEqual(understudy._cut_units(join(case["parts"]), 131_072), join(case["kept"]))
+
+    def test_of_values_are_those_of_the_cases(self):
+        for case in read_cases("step-values"):
+            self.assertEqual(understudy._to_text(case["value"]), case["text"])
+
+    def test_of_values_that_json_has_not(self):
+        circle = []
+        circle.append(circle)
+        self.assertEqual(understudy._to_text(circle), "[[...]]")
+        self.assertEqual(understudy._to_text(b"a\xff"), "a\ufffd")
+        self.assertEqual(understudy._to_text({"at": HERE}), f'{{"at":"{HERE}"}}')
+
+    def test_of_outcomes_are_those_of_the_cases(self):
+        for case in read_cases("outcomes"):
+            outcome = case["outcome"] if "outcome" in case else join(case["parts"])
+            self.assertEqual(understudy._name_outcome(outcome), join(case["sent"]))
+        self.assertEqual(understudy._name_failure(ZeroDivisionError("x")), "failure: ZeroDivisionError")
+        self.assertEqual(understudy._name_failure(KeyError), "failure: KeyError")
+
+
+class Arms(unittest.TestCase):
+    def test_are_those_of_the_cases(self):
+        for case in read_cases("experiment-arms"):
+            unit = case["experiment_id"], case["unit"]
+            self.assertEqual(understudy.assign_arm(*unit), case["arm"])
+            self.assertEqual(understudy.assign_arm(*unit, case["share"] + 1e-8), "on")
+            self.assertEqual(understudy.assign_arm(*unit, case["share"] - 1e-8), "off")
+
+    def test_are_all_one_at_the_ends(self):
+        self.assertEqual({understudy.assign_arm("e", str(unit), 0) for unit in range(50)}, {"off"})
+        self.assertEqual({understudy.assign_arm("e", str(unit), 1) for unit in range(50)}, {"on"})
+
+
+class Labels(unittest.TestCase):
+    def test_go_to_the_hosts_and_paths_of_the_cases(self):
+        cases = read_cases("labels")
+        for case in cases["hosts"]:
+            with self.subTest(case["host"]), mock.patch.dict(os.environ, {"SVC_HOSTS": case.get("svc_hosts", "")}):
+                self.assertEqual(understudy._is_labelled_host(case["host"]), case["labelled"])
+        for case in cases["paths"]:
+            with self.subTest(case["path"]):
+                self.assertEqual(understudy._is_llm_path(case["path"]), case["labelled"])
+
+
+class Events(unittest.TestCase):
+    def test_are_those_of_the_cases(self):
+        for case in read_cases("step-events"):
+            with self.subTest(case["name"]), Service() as service:
+                u = understudy.Understudy("k", service.url, **case["options"])
+                self.addCleanup(u.close)
+                run = u.start(**case["run"])
+                for step in case["steps"]:
+                    run.step(**step)
+                run.finish(*([] if case["outcome"] is None else [case["outcome"]]))
+                self.assertTrue(u.close(PATIENCE_S))
+                got = [{"path": one.path, "body": one.body} for one in service.requests]
+                self.assertEqual(got, case["requests"])
+                for one in service.requests:
+                    self.assertEqual((one.method, one.headers["authorization"]), ("POST", "Bearer k"))
+
+
+class Findings(unittest.TestCase):
+    def call(self, findings, case):
+        given = {**case, "parts": join(case["parts"])} if "parts" in case else case
+        first = [given[name] for name in ("content", "parts", "paths") if name in given]
+        return getattr(findings, case["call"])(*first, **case.get("options", {}))
+
+    def test_are_asked_as_in_the_cases(self):
+        for case in read_cases("findings"):
+            with self.subTest(case), Service(lambda _: (200, case["answer"], {})) as service:
+                u = understudy.Understudy("k", service.url)
+                self.addCleanup(u.close)
+                self.assertEqual(self.call(u.findings("my code/base"), case), case["result"])
+                asked = [(case["method"], case["path"])] if "method" in case else []
+                self.assertEqual([(one.method, one.path) for one in service.requests], asked)
+                if asked:
+                    more = {name: join(parts) for name, parts in case.get("body_parts", {}).items()}
+                    expected = None if case["body"] is None else {**case["body"], **more}
+                    self.assertEqual(service.requests[0].body, expected)
+
+    def test_are_empty_where_the_service_refuses_fails_or_says_something_else(self):
+        for status, body in ((401, {"detail": "no"}), (422, {"detail": []}), (500, {}), (200, b"<html>"), (200, [])):
+            for case in read_cases("findings"):
+                with self.subTest([status, case]), Service(lambda _: (status, body, {})) as service:
+                    u = understudy.Understudy("k", service.url)
+                    self.assertEqual(self.call(u.findings("my code/base"), case), case["failed"])
+
+    def test_need_the_name_of_a_code_base(self):
+        u = understudy.Understudy("k")
+        for name in ("", None, 7):
+            with self.assertRaises(ValueError):
+                u.findings(name)
+        self.assertEqual(u.findings("base")._timeout_s, 10.0)
+
+
+if __name__ == "__main__":
+    unittest.main()

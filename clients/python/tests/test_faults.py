@@ -1,0 +1,435 @@
+"""Whatever the service does or fails to do, the agent's own result is the one that it has without the library."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import unittest
+from unittest import mock
+
+from support import HERE, PATIENCE_S, Service, understudy
+
+# Of requests that nobody answers. Nothing is concluded from how long it is.
+TIMEOUT_S = 0.3
+
+
+class GaveUp(Exception):
+    pass
+
+
+def work(run, thrown=None):
+    """An agent: it depends on nothing that the library says. Without a run it works alone."""
+    result = []
+    prompt = "You count." + ("" if run is None else run.patterns())
+    for index in range(20):
+        result.append((index * index, prompt[:10]))
+        if run is not None:
+            run.step(action="square", action_input={"of": index}, observation="x" * 10_000_000 if index == 7 else index, tokens=5)
+            run.intervention()
+            run.difficulty(f"Hmm, maybe {index}")
+        if index == 15 and thrown is not None:
+            raise thrown
+    return result
+
+
+class Silence:
+    """Takes connections and says nothing."""
+
+    def __init__(self):
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._socket.close()
+
+    def connections(self):
+        """How many came so far."""
+        self._socket.settimeout(0)
+        count = 0
+        while True:
+            try:
+                self._socket.accept()[0].close()
+                count += 1
+            except OSError:
+                return count
+
+
+class Trickle:
+    """Answers without an end: a byte at a time, or as fast as it goes."""
+
+    def __init__(self, part, pause_s):
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._part, self._pause_s = part, pause_s
+        self._is_over = threading.Event()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                connection = self._socket.accept()[0]
+            except OSError:
+                return
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection):
+        with connection:
+            try:
+                connection.recv(65_536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 999999999\r\n\r\n")
+                while not self._is_over.wait(self._pause_s):
+                    connection.sendall(self._part)
+            except OSError:
+                pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._is_over.set()
+        self._socket.close()
+
+
+def is_finished(requests):
+    return bool(requests) and requests[-1].path.endswith("/finish")
+
+
+def closed_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+class TheAgent(unittest.TestCase):
+    def setUp(self):
+        self.warnings = []
+
+    def client(self, url, **options):
+        u = understudy.Understudy("k", url, **{"timeout": TIMEOUT_S, "on_warning": self.warnings.append, **options})
+        self.addCleanup(u.close, 0)
+        return u
+
+    def hold(self, url, **options):
+        """Its result and its exception are those that it has alone, run by run, and afterwards the library is still whole."""
+        alone = work(None)
+        u = self.client(url, **options)
+        for _ in range(3):
+            with u.run(task="count") as run:
+                self.assertEqual(work(run), alone)
+            thrown = GaveUp("of the agent")
+            with self.assertRaises(GaveUp) as caught, u.run(task="count") as run:
+                work(run, thrown)
+            self.assertIs(caught.exception, thrown)
+            self.assertEqual(run.outcome, "failure: GaveUp")
+        findings = u.findings("base", timeout=TIMEOUT_S)
+        self.assertEqual((findings.recall("q"), findings.store("c"), findings.clear()), ([], None, False))
+        u.close(TIMEOUT_S)
+        steps = u.stats()["steps"]
+        self.assertEqual(steps["logged"], 3 * (20 + 16))
+        self.assertEqual(steps["sent"] + steps["dropped"], steps["logged"])
+        self.assertEqual((steps["queued"], steps["queued_bytes"]), (0, 0))
+        self.assertEqual(len({warning.cause for warning in self.warnings}), len(self.warnings), self.warnings)
+        return u
+
+    def test_is_the_same_where_nobody_listens(self):
+        self.hold(closed_port())
+
+    def test_is_the_same_where_the_name_leads_nowhere(self):
+        # A look-up that hangs, as of a name server that is not there.
+        with mock.patch.object(socket, "getaddrinfo", side_effect=lambda *_: threading.Event().wait(PATIENCE_S)):
+            self.hold("http://service.example")
+
+    def test_is_the_same_where_nobody_answers_and_that_costs_one_timeout(self):
+        with Silence() as service:
+            u = self.client(service.url, live_streaming_enabled=False)
+            with u.run(task="count") as run:
+                self.assertEqual([run.patterns() for _ in range(50)], [""] * 50)
+            self.assertEqual(service.connections(), 1)
+            self.assertEqual(u.stats()["circuit"], "open")
+            self.hold(service.url)
+
+    def test_is_the_same_where_an_answer_never_ends(self):
+        for part, pause_s in ((b" ", 0.01), (b" " * 1_000_000, 0)):
+            with self.subTest(len(part)), Trickle(part, pause_s) as service:
+                self.warnings.clear()
+                self.hold(service.url)
+
+    def test_is_the_same_whatever_the_service_answers(self):
+        detail = {"detail": "as it is told"}
+        answers = {
+            "500": (500, detail, {}),
+            "503": (503, detail, {"retry-after": "1"}),
+            "429": (429, detail, {"retry-after": "1"}),
+            "429 for a year": (429, detail, {"retry-after": "31536000"}),
+            "429 for no time": (429, detail, {"retry-after": "soon"}),
+            "401": (401, detail, {}),
+            "404": (404, detail, {}),
+            "409": (409, detail, {}),
+            "422": (422, {"detail": [{"loc": ["body", "task"], "msg": "no", "type": "x"}, "odd"]}, {}),
+            "a redirect": (307, b"", {"location": "http://127.0.0.1:9/"}),
+            "a page": (200, b"<html>", {}),
+            "a list": (200, [], {}),
+            "other types": (200, {"traces": 7, "fired": 7, "inject": True, "finding_id": None, "findings": None}, {}),
+            "nothing": (200, b"", {}),
+            "a broken connection": None,
+        }
+        for name, answer in answers.items():
+            with self.subTest(name), Service(lambda _: answer) as service:
+                self.warnings.clear()
+                self.hold(service.url)
+
+    def test_is_the_same_where_the_process_may_start_no_thread(self):
+        with Service() as service, mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("no more")):
+            u = self.client(service.url)
+            with u.run(task="count") as run:
+                self.assertEqual(work(run), work(None))
+            self.assertFalse(u.flush(PATIENCE_S))
+            u.close(0)
+            self.assertEqual(u.stats()["steps"]["dropped"], 20)
+
+    def test_is_the_same_where_its_own_callbacks_raise(self):
+        def fail(_):
+            raise GaveUp("in a callback")
+
+        with Service(lambda _: (401, {}, {})) as service:
+            u = self.client(service.url, on_warning=fail, on_token_budget=fail, token_budget=50)
+            with u.run(task="count") as run:
+                self.assertEqual(work(run), work(None))
+            u.flush(PATIENCE_S)
+
+    def test_does_not_wait_for_a_step_to_be_sent(self):
+        is_done = threading.Event()
+        # Nothing is answered before the agent has finished: an agent that waited would not.
+        with Service(lambda _: (200, {"is_done": is_done.wait(PATIENCE_S)}, {})) as service:
+            u = self.client(service.url, timeout=PATIENCE_S, e_traces_enabled=False)
+            with u.run(task="count") as run:
+                self.assertEqual(work(run), work(None))
+            service.wait_for(lambda requests: len(requests) == 1)
+            is_done.set()
+            self.assertTrue(u.flush(PATIENCE_S))
+            self.assertEqual([one.body.get("step_index") for one in service.requests], [None, *range(20), None])
+
+    def test_ends_as_it_would_where_nobody_answers(self):
+        script = (
+            "import sys; sys.path.insert(0, sys.argv[1]); from understudy import Understudy\n"
+            "u = Understudy('k', sys.argv[2])\n"
+            "with u.run(task='t') as run:\n"
+            "    for index in range(30): run.step(action=str(index))\n"
+            "print('done')\n"
+            "sys.exit(7)\n"
+        )
+        with Silence() as silence:
+            for url in (silence.url, closed_port()):
+                command = [sys.executable, "-c", script, str(HERE.parent), url]
+                ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+                self.assertEqual((ended.stdout, ended.stderr, ended.returncode), ("done\n", "", 7))
+
+
+class TheQueue(unittest.TestCase):
+    def setUp(self):
+        self.warnings = []
+        self.may_answer = threading.Event()
+        self.addCleanup(self.may_answer.set)
+
+    def client(self, url, **options):
+        u = understudy.Understudy("k", url, **{"timeout": PATIENCE_S, "on_warning": self.warnings.append, **options})
+        self.addCleanup(u.close, 0)
+        return u
+
+    def hold_answers(self, _):
+        self.may_answer.wait(PATIENCE_S)
+        return 200, {}, {}
+
+    def test_is_bounded_in_steps_and_drops_the_newest_with_one_warning(self):
+        with Service(self.hold_answers) as service:
+            u = self.client(service.url, max_queued_steps=10)
+            run = u.start()
+            for index in range(100):
+                run.step(action=str(index))
+            steps = u.stats()["steps"]
+            self.assertEqual((steps["logged"], steps["queued"], steps["dropped"]), (100, 10, 90))
+            self.assertEqual([warning.cause for warning in self.warnings], ["queue_full"])
+            self.may_answer.set()
+            self.assertTrue(u.flush(PATIENCE_S))
+            run.step(action="room again")
+            self.assertTrue(u.flush(PATIENCE_S))
+            sent = [one.body["step_index"] for one in service.requests[1:]]
+            self.assertEqual(sent, [*range(10), 100])
+
+    def test_is_bounded_in_bytes(self):
+        with Service(self.hold_answers) as service:
+            u = self.client(service.url, max_queued_bytes=1_000_000)
+            run = u.start()
+            for _ in range(100):
+                run.step(observation="x" * 100_000)
+            steps = u.stats()["steps"]
+            self.assertEqual((steps["queued"], steps["dropped"]), (9, 91))
+            self.assertLessEqual(steps["queued_bytes"], 1_000_000)
+
+    def test_is_bounded_in_runs(self):
+        with Service(self.hold_answers) as service:
+            u = self.client(service.url)
+            runs = [u.start() for _ in range(1_010)]
+            for run in runs:
+                run.step(action="a")
+            self.assertEqual(u.stats()["steps"]["dropped"], 10)
+            self.assertEqual([warning.cause for warning in self.warnings], ["queue_full"])
+
+    def test_keeps_the_order_over_faults_and_repeats_what_may_have_been_lost(self):
+        answers = iter([(503, {}, {}), None, (429, {}, {"retry-after": "0"}), (500, {}, {})])
+        with Service(lambda _: next(answers, (200, {}, {}))) as service:
+            u = self.client(service.url)
+            with u.run(run_id="r") as run:
+                for index in range(5):
+                    run.step(action=str(index))
+            service.wait_for(is_finished)
+            self.assertTrue(u.flush(PATIENCE_S))
+            steps = [one.body.get("step_index") for one in service.requests]
+            self.assertEqual(steps, [None] * 5 + [*range(5), None])
+            self.assertEqual((u.stats()["steps"]["sent"], self.warnings), (5, []))
+
+    def test_drops_a_step_that_the_service_fails_at_each_time_and_goes_on(self):
+        def answer(request):
+            is_bad = request.body.get("step_index") == 1
+            return (500 if is_bad else 200), {}, {}
+
+        with Service(answer) as service:
+            u = self.client(service.url)
+            with u.run() as run:
+                for index in range(3):
+                    run.step(action=str(index))
+            service.wait_for(is_finished)
+            steps = [one.body.get("step_index") for one in service.requests]
+            self.assertEqual(steps, [None, 0, 1, 1, 1, 1, 1, 2, None])
+            self.assertTrue(u.flush(PATIENCE_S))
+            stats = u.stats()["steps"]
+            self.assertEqual((stats["sent"], stats["dropped"]), (2, 1))
+            self.assertEqual([warning.cause for warning in self.warnings], ["failed"])
+
+    def test_starts_a_run_again_that_the_service_has_forgotten_once(self):
+        known = set()
+
+        def answer(request):
+            if request.path == "/v1/monitor/runs":
+                known.add("r")
+            elif request.body.get("step_index") == 2 and len(service.requests) < 6:
+                known.clear()
+            return (200, {}, {}) if known else (404, {"detail": "no such run"}, {})
+
+        with Service(answer) as service:
+            u = self.client(service.url)
+            with u.run(run_id="r") as run:
+                for index in range(4):
+                    run.step(action=str(index))
+            self.assertTrue(u.flush(PATIENCE_S))
+            paths = [one.path.rpartition("/")[2] for one in service.requests]
+            self.assertEqual(paths, ["runs", "steps", "steps", "steps", "runs", "steps", "steps", "finish"])
+            self.assertEqual((u.stats()["steps"]["sent"], self.warnings), (4, []))
+
+    def test_asks_again_when_the_service_is_back(self):
+        is_back = threading.Event()
+        with Service(lambda _: (200, {}, {}) if is_back.is_set() else (503, {}, {})) as service:
+            u = self.client(service.url)
+            run = u.start()
+            service.wait_for(lambda requests: len(requests) >= 3)
+            is_back.set()
+            self.assertTrue(u.flush(PATIENCE_S))
+            run.step(action="a")
+            self.assertTrue(u.flush(PATIENCE_S))
+            self.assertEqual((u.stats()["circuit"], u.stats()["steps"]["sent"]), ("closed", 1))
+
+    def test_counts_what_comes_after_the_end(self):
+        with Service() as service:
+            u = self.client(service.url)
+            with u.run() as run:
+                pass
+            run.step(action="late")
+            run.finish("another outcome")
+            self.assertTrue(u.close(PATIENCE_S))
+            with u.run() as late:
+                late.step(action="later")
+            self.assertEqual(u.stats()["steps"]["dropped"], 2)
+            self.assertEqual([one.path.rpartition("/")[2] for one in service.requests], ["runs", "finish"])
+
+    def test_hands_over_each_intervention_once_and_keeps_the_last_ones(self):
+        said = {"inject": True, "failure_type": "infinite_loop"}
+
+        def answer(request):
+            if request.path.endswith("/evaluate"):
+                count = sum(one.path.endswith("/evaluate") for one in service.requests)
+                return 200, {**said, "intervention_text": f"text {count}", "level": "stop" if count == 20 else "nudge"}, {}
+            return 200, {"fired": ["infinite_loop"]}, {}
+
+        with Service(answer) as service:
+            u = self.client(service.url)
+            run = u.start(run_id="r")
+            for _ in range(20):
+                run.step(action="a")
+            run.finish()
+            # The finish goes out after the last step's evaluation.
+            service.wait_for(is_finished)
+            got = [run.intervention() for _ in range(17)]
+            self.assertEqual([one.text for one in got[:16]], [f"text {index}" for index in range(5, 21)])
+            self.assertEqual([one.level for one in got[:16]], ["nudge"] * 15 + ["stop"])
+            self.assertIsNone(got[16])
+            asked = [one.body for one in service.requests if one.path.endswith("/evaluate")]
+            self.assertEqual(asked, [{"run_id": "r"}] * 20)
+            self.assertEqual(u.stats()["interventions"], {"received": 20, "handed_over": 16})
+
+
+class Options(unittest.TestCase):
+    def test_that_are_wrong_are_told_by_their_name_where_the_client_is_made(self):
+        wrong = {
+            "api_key": ["", " ", 7, "a b", "a\nb", "ü"],
+            "base_url": ["nowhere", "ftp://x", "http://", "http://user:secret@x", "http://x?y", "http://x:99999", 7],
+            "token_budget": [0, -1, 1.5, "5", True],
+            "fsm_thresholds": [{"fast_threshold": 2}],
+            "model_routing": [{"fast": "m"}, {"FAST": ""}],
+            "timeout": [0, -1, float("nan"), 1e9, "5"],
+            "max_queued_steps": [0, 1.5],
+            "max_queued_bytes": [0, None],
+            "on_warning": ["f"],
+            "on_token_budget": [7],
+        }
+        for name, values in wrong.items():
+            for value in values:
+                with self.subTest([name, value]), self.assertRaisesRegex((TypeError, ValueError), name) as caught:
+                    understudy.Understudy(**{"api_key": "k", **{name: value}})
+                self.assertNotIn("secret", str(caught.exception))
+        with self.assertRaises(TypeError):
+            understudy.Understudy("k", monitor_nmaes=[])
+
+    def test_come_from_the_environment_where_they_are_not_given(self):
+        with mock.patch.dict(os.environ, {"SVC_API_KEY": "", "SVC_BASE_URL": ""}):
+            with self.assertRaisesRegex(TypeError, "SVC_API_KEY"):
+                understudy.Understudy()
+        with Service() as service, mock.patch.dict(os.environ, {"SVC_API_KEY": "of-env", "SVC_BASE_URL": f"{service.url}/base/"}):
+            u = understudy.Understudy(monitor_names=["semantic_loop"])
+            self.addCleanup(u.close, 0)
+            u.api.health()
+            self.assertEqual((service.requests[0].path, service.requests[0].headers["authorization"]), ("/base/health", "Bearer of-env"))
+
+    def test_route_models_and_tell_of_the_budget_once_a_run(self):
+        told = []
+        u = understudy.Understudy(
+            "k", live_streaming_enabled=False, token_budget=100, on_token_budget=told.append,
+            fsm_thresholds={"slow_window": 1, "slow_threshold": 0.2}, model_routing={"SLOW": "large", "FAST": "small"},
+        )
+        for _ in range(2):
+            with u.run() as run:
+                for tokens in (60, None, -5, float("inf"), 39, 1, 70):
+                    run.step(action="a", tokens=tokens)
+                self.assertEqual(run.tokens, 170)
+        self.assertEqual(told, [(100, 100), (100, 100)])
+        with u.run() as run:
+            self.assertEqual(run.difficulty("List the files.")[1:], ("FAST", "small"))
+            self.assertEqual(run.difficulty("Hmm, maybe. Not sure.")[1:], ("SLOW", "large"))
+            self.assertEqual(run.difficulty(), (0.5, "SLOW", "large"))
+        self.assertEqual(u.score_step(""), 0.5)
+
+
+if __name__ == "__main__":
+    unittest.main()
