@@ -1853,31 +1853,42 @@ def _read_timeout(seconds: object) -> float:
 # --- Labels (document 3, client labelling) -------------------------------------------------------------------------------------
 
 _LABELLED_RUNS_MAX = 10_000
+# How a path of a model call ends; a base address may carry a path of its own. What lives beside a call is none.
 _LLM_PATH = re.compile(
-    r"/v1/(?:messages|chat/completions|responses|complete)/?$"
-    r"|:(?:g|streamG)enerateContent|/model/[^/]+/(?:invoke|invoke-with-response-stream|converse|converse-stream)$"
+    r"/v1/(?:messages|chat/completions|responses|complete)/?$|(?::|%3[aA])(?:generate|streamGenerate)Content"
+    r"|/model/.+/(?:converse|converse-stream|invoke|invoke-with-response-stream)$"
 )
-_PRIVATE_NETWORKS = [
+# Loopback, private and link-local addresses, and the one that means "this machine".
+_OWN_NETWORKS = [
     ipaddress.ip_network(one)
     for one in (
-        "127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "::1/128", "fc00::/7", "fe80::/10",
+        "0.0.0.0/32", "10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16",
+        "::/127", "fc00::/7", "fe80::/10",
     )
 ]
+# To the resolver a number is an address, and may be anybody's.
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+
+
+def _normalize_host(host: str) -> str:
+    name = host.lower()
+    name = name[1:-1] if name.startswith("[") and name.endswith("]") else name
+    return name[:-1] if name.endswith(".") else name
 
 
 def _is_labelled_host(host: str) -> bool:
     """Loopback and private addresses, single-label names, `.local`, `.internal`, and those that SVC_HOSTS lists."""
-    name = host.strip("[]").rstrip(".").lower().partition("%")[0]
-    if name == "":
-        return False
-    if name in (one.strip().strip("[]").rstrip(".").lower() for one in os.environ.get("SVC_HOSTS", "").split(",")):
-        return True
+    name = _normalize_host(host)
+    listed = re.split(r"[\s,]+", os.environ.get("SVC_HOSTS", ""))
+    if name == "" or name in (_normalize_host(re.sub(r"^(\[.*\]|[^:]+):\d+$", r"\1", one)) for one in listed):
+        return name != ""
     try:
         address = ipaddress.ip_address(name)
     except ValueError:
-        return "." not in name or name.endswith((".local", ".internal", ".localhost"))
+        is_single = re.search(r"[.:]", name) is None and _NUMBER.fullmatch(name) is None
+        return is_single or name.endswith((".local", ".internal", ".localhost"))
     plain = getattr(address, "ipv4_mapped", None) or address
-    return any(plain in network for network in _PRIVATE_NETWORKS if network.version == plain.version)
+    return any(plain in network for network in _OWN_NETWORKS if network.version == plain.version)
 
 
 def _is_llm_path(target: str) -> bool:
@@ -1890,6 +1901,8 @@ class _Labels:
     def __init__(self) -> None:
         self.forget()
         self.transports: List[str] = []
+        # SVC_RUN: the run of the whole process, where no scope says otherwise.
+        self.run: Optional[str] = None
 
     def forget(self) -> None:
         self._lock = threading.Lock()
@@ -1919,6 +1932,10 @@ _label: "contextvars.ContextVar[Optional[str]]" = contextvars.ContextVar("unders
 _RUN, _SEQ = "x-svc-run", "x-svc-seq"
 
 
+def _is_label(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= _ID_UNITS and name.isprintable() and name == name.strip()
+
+
 class run_scope:
     """`with run_scope("name"):` requests to models made inside are labelled with the name, once `install_labels()` was called.
 
@@ -1926,10 +1943,9 @@ class run_scope:
     """
 
     def __init__(self, name: str) -> None:
-        is_name = isinstance(name, str) and 0 < len(name) <= _ID_UNITS and name.isprintable() and name == name.strip()
-        if not is_name:
+        if not _is_label(name):
             _log.debug("Requests of a run are not labelled: a label is 1 to %d printable characters", _ID_UNITS)
-        self._name = name if is_name else None
+        self._name = name if _is_label(name) else None
 
     def __enter__(self) -> "run_scope":
         self._token = _label.set(self._name)
@@ -1947,9 +1963,11 @@ def installed_transports() -> List[str]:
 def install_labels() -> List[str]:
     """Labels requests of run scopes from now on; called once at start-up, and again it changes nothing.
 
-    Only requests to models on labelled hosts carry `x-svc-run` and `x-svc-seq`; nothing else is changed. Returns as
-    `installed_transports`.
+    Only requests to models on labelled hosts carry `x-svc-run` and `x-svc-seq`; nothing else is changed. SVC_RUN names a run
+    for the whole process. Returns as `installed_transports`.
     """
+    named = os.environ.get("SVC_RUN")
+    _labels.run = named if _is_label(named) else None
     if "http.client" not in _labels.transports:
         _labels.transports.append("http.client")
         _label_http_client()
@@ -2001,7 +2019,7 @@ def _label_http_client() -> None:
 def _name_request(connection: Any, url: object) -> Optional[str]:
     """The run that a request of `http.client` is labelled with. Never raises."""
     try:
-        name = _label.get()
+        name = _label.get() or _labels.run
         if name is None or not isinstance(url, str) or not _is_llm_path(url):
             return None
         # Through a proxy the target is the whole address, and in a tunnel the host is another one.
@@ -2048,7 +2066,7 @@ def _label_httpx(httpx: Any) -> None:
 def _put_on(request: Any) -> Optional[Tuple[str, int]]:
     """Labels a request of httpx, unless somebody labels it himself. Never raises."""
     try:
-        name = _label.get()
+        name = _label.get() or _labels.run
         if name is None or not _is_llm_path(request.url.raw_path.decode("ascii")) or not _is_labelled_host(request.url.host):
             return None
         if _RUN in request.headers or _SEQ in request.headers:

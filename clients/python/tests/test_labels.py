@@ -283,6 +283,21 @@ class Installing(unittest.TestCase):
         )
         self.assertEqual(self.run_alone(script), "['http.client']\n")
 
+    def test_takes_the_run_of_the_whole_process_from_the_environment(self):
+        with Service() as service:
+            script = (
+                "import os, understudy, urllib.request\n"
+                "os.environ['SVC_RUN'] = 'nightly'\n"
+                "understudy.install_labels()\n"
+                f"ask = lambda: urllib.request.urlopen('{service.url}{LLM}', data=b'').read()\n"
+                "ask()\n"
+                "with understudy.run_scope('inner'): ask()\n"
+                "ask()\n"
+            )
+            self.run_alone(script)
+            got = [(one.headers["x-svc-run"], one.headers["x-svc-seq"]) for one in service.requests]
+            self.assertEqual(got, [("nightly", "1"), ("inner", "1"), ("nightly", "2")])
+
     def test_changes_nothing_before(self):
         with Service() as service:
             script = (

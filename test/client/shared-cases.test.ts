@@ -1,0 +1,186 @@
+/** The cases of both languages (`clients/cases`), held against the TypeScript client; the scores and the machine have a file of their own. */
+
+import { once } from 'node:events';
+import { createServer, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { nameOutcome } from '../../src/client/outcome.ts';
+import { boundStep } from '../../src/client/step.ts';
+import {
+  assignArm,
+  type FindingsClient,
+  type RunOptions,
+  renderPatterns,
+  Understudy,
+  type UnderstudyOptions,
+} from '../../src/client/understudy.ts';
+import { isModelCall, LabelledHosts } from '../../src/label/labelled-target.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
+import { camelCased, readCases } from './client-cases.ts';
+
+type Parts = [text: string, times: number][];
+
+const join = (parts: Parts) => parts.map(([text, times]) => text.repeat(times)).join('');
+
+interface Asked {
+  method: string;
+  path: string;
+  body: Record<string, unknown> | null;
+}
+
+/** A service over a real socket that keeps what it is asked and answers the same each time. */
+async function startService(status: number, answer: unknown) {
+  const asked: Asked[] = [];
+  const server = createServer(async (request: IncomingMessage, response) => {
+    const text = (await request.toArray()).join('');
+    asked.push({
+      method: request.method!,
+      path: request.url!,
+      body: text === '' ? null : (JSON.parse(text) as Record<string, unknown>),
+    });
+    response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
+}
+
+describe('texts', () => {
+  interface PatternCase {
+    name: string;
+    patterns: { situation: string; dead_ends: string; unlock: string }[];
+    max_tokens: number;
+    text: string;
+  }
+  it.each(readCases<PatternCase[]>('pattern-texts'))(
+    'of patterns: $name',
+    ({ patterns, max_tokens, text }) => {
+      const found = patterns.map(
+        (fields) => ({ fields, tier: 'e2', pattern_id: 'p', similarity: 1 }) as const,
+      );
+      expect(renderPatterns(found, max_tokens)).toBe(text);
+    },
+  );
+
+  it.each(readCases<{ name: string; parts: Parts; kept: Parts }[]>('step-texts'))(
+    'of steps: $name',
+    ({ parts, kept }) => {
+      expect(boundStep(0, { observation: join(parts) }).body.observation === join(kept)).toBe(true);
+    },
+  );
+
+  it('of values', () => {
+    for (const { value, text } of readCases<{ value: unknown; text: string }[]>('step-values'))
+      expect(boundStep(0, { observation: value }).body.observation).toBe(text);
+  });
+
+  it('of outcomes', () => {
+    for (const { outcome, parts = [], sent } of readCases<{ outcome?: string; parts?: Parts; sent: Parts }[]>(
+      'outcomes',
+    ))
+      expect(nameOutcome(outcome ?? join(parts))).toBe(join(sent));
+  });
+});
+
+it('arms of an experiment', () => {
+  const cases =
+    readCases<{ experiment_id: string; unit: string; share: number; arm: string }[]>('experiment-arms');
+  for (const { experiment_id, unit, share, arm } of cases) {
+    expect(assignArm(experiment_id, unit)).toBe(arm);
+    expect(assignArm(experiment_id, unit, share + 1e-8)).toBe('on');
+    expect(assignArm(experiment_id, unit, share - 1e-8)).toBe('off');
+  }
+});
+
+it('hosts and paths whose requests are labelled', () => {
+  const { hosts, paths } = readCases<{
+    hosts: { host: string; svc_hosts?: string; labelled: boolean }[];
+    paths: { path: string; labelled: boolean }[];
+  }>('labels');
+  for (const { host, svc_hosts = '', labelled } of hosts) {
+    const listed = svc_hosts.split(/[\s,]+/).filter((name) => name !== '');
+    expect(new LabelledHosts(listed).has(host), host).toBe(labelled);
+  }
+  for (const { path, labelled } of paths) expect(isModelCall(path), path).toBe(labelled);
+});
+
+describe('events', () => {
+  interface EventCase {
+    name: string;
+    options: Record<string, unknown>;
+    run: Record<string, unknown>;
+    steps: Record<string, unknown>[];
+    outcome: string | null;
+    requests: { path: string; body: unknown }[];
+  }
+  it.each(readCases<EventCase[]>('step-events'))(
+    'of $name',
+    async ({ options, run: of, steps, outcome, requests }) => {
+      const service = await startService(200, {});
+      const understudy = new Understudy({
+        apiKey: 'k',
+        baseUrl: service.url,
+        ...(camelCased(options) as UnderstudyOptions),
+      });
+      const run = understudy.start(camelCased(of) as RunOptions);
+      for (const step of steps) run.step(camelCased(step));
+      run.finish(outcome ?? undefined);
+      expect(await understudy.close({ timeoutMs: PATIENCE_MS })).toBe(true);
+      expect(service.asked.map(({ path, body }) => ({ path, body }))).toEqual(requests);
+    },
+  );
+});
+
+describe('findings', () => {
+  interface FindingCase {
+    call: 'store' | 'recall' | 'list' | 'coverage' | 'invalidate' | 'clear';
+    content?: string;
+    parts?: Parts;
+    paths?: string[];
+    options?: Record<string, unknown>;
+    method?: string;
+    path?: string;
+    body?: Record<string, unknown> | null;
+    body_parts?: Record<string, Parts>;
+    answer?: unknown;
+    result: unknown;
+    failed: unknown;
+  }
+  const cases = readCases<FindingCase[]>('findings');
+  /** Left out by this client: the service has the same defaults. */
+  const DEFAULTS = { file_path: '', finding_type: 'note' };
+
+  function call(findings: FindingsClient, { call, content, parts, paths, options }: FindingCase) {
+    const first = parts === undefined ? (content ?? paths) : join(parts);
+    const given = [
+      ...(first === undefined ? [] : [first]),
+      ...(options === undefined ? [] : [camelCased(options)]),
+    ];
+    return (findings[call] as (...given: unknown[]) => Promise<unknown>).apply(findings, given);
+  }
+
+  it.each(cases)('are asked by $call', async (one) => {
+    const service = await startService(200, one.answer);
+    const understudy = new Understudy({ apiKey: 'k', baseUrl: service.url });
+    expect(await call(understudy.findings('my code/base'), one)).toEqual(one.result);
+    if (one.method === undefined) return expect(service.asked).toEqual([]);
+    const more = Object.entries(one.body_parts ?? {}).map(([name, parts]) => [name, join(parts)]);
+    const body = one.body === null ? null : { ...one.body, ...Object.fromEntries(more) };
+    const defaults = one.call === 'store' ? DEFAULTS : {};
+    const asked = service.asked.map(({ body, ...rest }) => ({
+      ...rest,
+      body: body && { ...defaults, ...body },
+    }));
+    expect(asked).toEqual([{ method: one.method, path: one.path, body }]);
+  });
+
+  it.each(cases)('are empty where $call is refused', async (one) => {
+    const service = await startService(401, { detail: 'no' });
+    const understudy = new Understudy({ apiKey: 'k', baseUrl: service.url });
+    expect(await call(understudy.findings('my code/base'), one)).toEqual(one.failed);
+  });
+});
