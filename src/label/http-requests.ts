@@ -99,7 +99,9 @@ function giveBackUnlessSent(request: ClientRequest, label: Label): void {
     isSent = true;
   };
   const noteSocket = (socket: Socket) => {
-    if (socket.connecting) socket.once('connect', noteSent);
+    const { secureConnecting } = socket as Socket & { secureConnecting?: boolean };
+    if (secureConnecting) socket.once('secureConnect', noteSent);
+    else if (socket.connecting) socket.once('connect', noteSent);
     else isSent = true;
   };
   if (request.socket) noteSocket(request.socket);

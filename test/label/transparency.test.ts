@@ -1,0 +1,123 @@
+/**
+ * The same agent with the shim and without, on every Node that is there: the same bytes but for the labels, the same
+ * outcomes and errors, and labels where they belong, without a hole.
+ */
+
+import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { headerOf, isLabelLine, type Recorded, startRecorder } from './recorder.ts';
+import { buildShim, findNodes } from './shim-build.ts';
+
+const AGENT = join(import.meta.dirname, 'every-form.mjs');
+
+const shim = buildShim();
+let closedPort: number;
+beforeAll(async () => {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  closedPort = (server.address() as AddressInfo).port;
+  server.close();
+  await once(server, 'close');
+});
+afterAll(() => shim[Symbol.dispose]());
+
+interface Played {
+  /** What the agent printed, a line a form, and what came to the servers. */
+  outcomes: unknown[];
+  requests: Recorded[];
+  tls_requests: Recorded[];
+}
+
+async function play(program: string, env: Record<string, string>, args: string[]): Promise<Played> {
+  await using plain = await startDisposable();
+  await using secure = await startDisposable({ tls: true });
+  const { stdout, stderr } = await promisify(execFile)(program, [...args, AGENT], {
+    env: {
+      PATH: process.env.PATH,
+      NODE_NO_WARNINGS: '1',
+      PORT: `${plain.port}`,
+      TLS_PORT: `${secure.port}`,
+      CLOSED_PORT: `${closedPort}`,
+      ...env,
+    },
+  });
+  expect(stderr).toBe('');
+  const hide = <T>(value: T): T =>
+    JSON.parse(
+      JSON.stringify(value).replaceAll(`:${plain.port}`, ':PORT').replaceAll(`:${secure.port}`, ':TLS_PORT'),
+    );
+  return {
+    outcomes: hide(
+      stdout
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line)),
+    ),
+    requests: hide(plain.requests),
+    tls_requests: hide(secure.requests),
+  };
+}
+
+async function startDisposable(options: { tls?: boolean } = {}) {
+  const recorder = await startRecorder(options);
+  return Object.assign(recorder, { [Symbol.asyncDispose]: () => recorder.close() });
+}
+
+const unlabel = (requests: Recorded[]) =>
+  requests.map((one) => ({ ...one, lines: one.lines.filter((line) => !isLabelLine(line)) }));
+
+describe.each(findNodes())('on Node %s', (_version, program) => {
+  let without: Played;
+  let labelled: Played;
+  beforeAll(async () => {
+    without = await play(program, {}, []);
+    const auto = ['--import', join(shim.folder, 'auto.js')];
+    labelled = await play(program, { SVC_RUN: 'every form', SVC_HOSTS: 'models.example.org' }, auto);
+  });
+
+  it('has the same outcomes and errors', () => {
+    expect(without.outcomes.length).toBeGreaterThan(90);
+    expect(labelled.outcomes).toEqual(without.outcomes);
+  });
+
+  it('sends the same bytes but for the labels', () => {
+    expect(without.requests.length).toBeGreaterThan(80);
+    expect(unlabel(labelled.requests)).toEqual(unlabel(without.requests));
+    expect(unlabel(labelled.tls_requests)).toEqual(unlabel(without.tls_requests));
+  });
+
+  it('labels all model calls on hosts of its own, once each and without a hole, and nothing else', () => {
+    const all = [...labelled.requests, ...labelled.tls_requests];
+    const isOwn = (one: Recorded) =>
+      /^(127\.0\.0\.1|localhost|models\.example\.org|me)\b/.test(headerOf(one, 'host') ?? 'localhost');
+    const isAbsolute = (one: Recorded) => one.target.includes('http://');
+    const carriesOwn = (one: Recorded) =>
+      one.lines.some((line) => isLabelLine(line) && !line.startsWith('x-svc-'));
+    const due = all.filter(
+      (one) =>
+        /\/v1\/(messages|responses)$/.test(one.target) && isOwn(one) && !isAbsolute(one) && !carriesOwn(one),
+    );
+    for (const one of all.filter((other) => !due.includes(other)))
+      expect(one.lines.filter((line) => isLabelLine(line)).length, one.target).toBeLessThanOrEqual(
+        carriesOwn(one) ? 1 : 0,
+      );
+    for (const one of due)
+      expect(
+        one.lines.filter((line) => isLabelLine(line)),
+        JSON.stringify(one),
+      ).toHaveLength(2);
+    expect(new Set(due.map((one) => headerOf(one, 'x-svc-run')))).toEqual(new Set(['every form']));
+    const numbers = due.map((one) => Number(headerOf(one, 'x-svc-seq')));
+    expect(numbers.sort((a, b) => a - b)).toEqual(numbers.map((_, at) => at + 1));
+  });
+
+  it('installs itself and labels nothing where no run is named', async () => {
+    const installed = await play(program, {}, ['--import', join(shim.folder, 'auto.js')]);
+    expect(installed.outcomes).toEqual(without.outcomes);
+    expect(installed.requests).toEqual(without.requests);
+  });
+});
