@@ -35,8 +35,8 @@ interface Dispatcher {
 /** Where undici up to 7 and the platform's `fetch` keep the dispatcher of those who name none. */
 const GLOBAL_DISPATCHER = Symbol.for('undici.globalDispatcher.1');
 
-/** Handlers that send a request anew from the socket's callbacks, where another run's scope may be current. */
-const RESENDERS = new Set(['RetryHandler', 'RedirectHandler']);
+/** How deep handlers stand in each other: retries, redirects and other interceptors. */
+const HANDLER_DEPTH_MAX = 8;
 
 /** Whose scope is known, whatever is current when their request is made. Null: none. */
 const handlerScopes = new WeakMap<object, Scope | null>();
@@ -45,6 +45,8 @@ const unsent = new WeakMap<object, Label>();
 /** Under which a copy's requests keep their handler. */
 const handlerNames = new WeakMap<object, symbol | null>();
 const seenDispatchers = new WeakSet<object>();
+/** Some connection of this thread does. Up to version 6, undici does not tell of the heads that it sends by it. */
+let speaksHttp2 = false;
 
 /** To be called once a thread. */
 export function labelUndici(): void {
@@ -63,8 +65,11 @@ export function labelUndici(): void {
     const label = unsent.get(request);
     if (label === undefined) return;
     unsent.delete(request);
-    // Up to version 6, undici does not tell of heads that it sends by HTTP/2, which goes by TLS alone.
-    if (String(request.origin).startsWith('http:') || isUnconnected(error)) giveBack(label);
+    if (!speaksHttp2 || isUnconnected(error)) giveBack(label);
+  });
+  subscribe('undici:client:connected', (message) => {
+    const { socket } = message as { socket?: { alpnProtocol?: unknown } };
+    if (socket?.alpnProtocol === 'h2') speaksHttp2 = true;
   });
 }
 
@@ -78,7 +83,7 @@ export function watchFetch(): void {
   if (typeof original !== 'function' || !descriptor?.configurable) return;
   const watched = {
     fetch(this: unknown, ...args: unknown[]): unknown {
-      if (currentScope() !== null) watchDispatchers(args[1]);
+      watchDispatchers(args[1]);
       return Reflect.apply(original, this, args);
     },
   }.fetch;
@@ -120,21 +125,28 @@ function isLabelled(headers: UndiciRequest['headers']): boolean {
 
 /**
  * The scope in which the request was asked for. A pool that has no free connection makes it later, in whatever scope a
- * connection becomes free.
+ * connection becomes free, and what sends it anew does so in whatever scope the connection was opened; but they keep the
+ * handler that waits for the answer.
  */
 function scopeOf(request: UndiciRequest): Scope | null {
   watchDispatchers(undefined);
-  const handler = handlerOf(request);
-  if (handler === null) return currentScope();
-  const known = handlerScopes.get(handler);
-  if (known !== undefined) return known;
-  // Those of undici's own functions are AsyncResources.
-  const { runInAsyncScope } = handler as { runInAsyncScope?: unknown };
-  if (typeof runInAsyncScope === 'function')
-    return runInAsyncScope.call(handler, currentScope) as Scope | null;
-  const scope = currentScope();
-  if (RESENDERS.has(handler.constructor?.name)) handlerScopes.set(handler, scope);
-  return scope;
+  let handler = handlerOf(request);
+  for (let depth = 0; handler !== null; depth++) {
+    const known = handlerScopes.get(handler);
+    if (known !== undefined) return known;
+    const { runInAsyncScope, handler: inner } = handler as { runInAsyncScope?: unknown; handler?: unknown };
+    // Those of undici's own functions are AsyncResources.
+    if (typeof runInAsyncScope === 'function')
+      return runInAsyncScope.call(handler, currentScope) as Scope | null;
+    if (typeof inner === 'object' && inner !== null && depth < HANDLER_DEPTH_MAX) {
+      handler = inner;
+      continue;
+    }
+    // What stands in another may be sent anew.
+    if (depth > 0) handlerScopes.set(handler, currentScope());
+    break;
+  }
+  return currentScope();
 }
 
 function handlerOf(request: UndiciRequest): object | null {
@@ -159,9 +171,7 @@ function keepScopes(dispatcher: unknown): void {
   Object.defineProperty(dispatcher, 'dispatch', {
     value(this: Dispatcher, ...args: [options: unknown, handler: unknown]): boolean {
       const [, handler] = args;
-      const scope = currentScope();
-      if (scope !== null && typeof handler === 'object' && handler !== null)
-        handlerScopes.set(handler, scope);
+      if (typeof handler === 'object' && handler !== null) handlerScopes.set(handler, currentScope());
       return Reflect.apply(dispatch, this, args);
     },
     enumerable: false,

@@ -45,6 +45,8 @@ export async function startRecorder(options: { tls?: boolean } = {}): Promise<Re
     let bytes = '';
     socket.setEncoding('latin1').on('data', (chunk: string) => {
       bytes += chunk;
+      // Somebody begins to speak TLS.
+      if (bytes.startsWith('\x16')) socket.destroy();
       for (;;) {
         const taken = takeRequest(bytes);
         if (taken === null) {
