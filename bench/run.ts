@@ -19,6 +19,7 @@ const USAGE = `npm run bench -- SUITE … [options]
   findings           findings and live stream: latencies, idle readers, deliveries
   limits             one check of the rate limit
   relegation         a step with the student asked, covered and not, beside none asked and no gateway
+  label              the labelling shim's part of a request
 
   --quick            under a minute, coarse, without node-http; nothing is written
   --only A,B         of gateway: ${GATEWAY_PHASES.join(', ')}
@@ -94,7 +95,17 @@ if (values.help) {
   process.exit(0);
 }
 if (positionals.length === 0) exitUsage('Which suite?');
-const SUITES = ['gateway', 'storage', 'packing', 'steps', 'retrieve', 'findings', 'limits', 'relegation'];
+const SUITES = [
+  'gateway',
+  'storage',
+  'packing',
+  'steps',
+  'retrieve',
+  'findings',
+  'limits',
+  'relegation',
+  'label',
+];
 for (const suite of positionals) if (!SUITES.includes(suite)) exitUsage(`No suite ${suite}.`);
 setTimeout(() => {
   console.error(`bench: not done after ${RUN_LIMIT_MS / 60_000} minutes, ended`);
@@ -162,5 +173,12 @@ if (positionals.includes('limits')) {
 if (positionals.includes('relegation')) {
   const { runRelegationBench } = await import('./relegation.ts');
   met = (await runRelegationBench({ quick, save, say })) && met;
+}
+if (positionals.includes('label')) {
+  const { describeLabel, LABEL_FULL, LABEL_QUICK, runLabelBench } = await import('./label.ts');
+  const report = runLabelBench(quick ? LABEL_QUICK : LABEL_FULL, say);
+  console.log(describeLabel(report).join('\n'));
+  if (save) saveResult({ suite: 'label', ...takeProvenance(), ...report });
+  met = report.goal_met && met;
 }
 process.exit(values.strict && !met ? 1 : 0);
