@@ -3,7 +3,12 @@ import { isDeepStrictEqual } from 'node:util';
 import type { HandlersOf } from '../contract/handler.ts';
 import type { PROFILES } from '../contract/profiles.ts';
 import { valueViolation } from '../contract/violation.ts';
-import { findBuiltInProfile, type MonitorProfile, makeProfile } from '../domain/monitors/profiles.ts';
+import {
+  BUILT_IN_PROFILES,
+  findBuiltInProfile,
+  type MonitorProfile,
+  makeProfile,
+} from '../domain/monitors/profiles.ts';
 import { CatalogueError } from '../errors.ts';
 import { PROFILES_PER_ORG_MAX } from '../limits.ts';
 import type { TableReader, Tables } from '../storage/tables.ts';
@@ -15,6 +20,15 @@ const PROFILES_TABLE = 'profiles';
 export function profileHandlers(services: { stores: { main: Tables } }): HandlersOf<typeof PROFILES> {
   const { main } = services.stores;
   return {
+    listProfiles: ({ tenant }) => {
+      const own = [...main.range<MonitorProfile>(PROFILES_TABLE, { prefix: [tenant.org_id] })];
+      const profiles = [
+        ...Object.values(BUILT_IN_PROFILES).map((profile) => ({ ...profile, is_built_in: true })),
+        ...own.map(({ value }) => ({ ...value, is_built_in: false })),
+      ];
+      return { body: { profiles } };
+    },
+
     putProfile: async ({ tenant, body, request }) => {
       const { org_id } = tenant;
       const actor = tenantAuditActor(tenant, request);

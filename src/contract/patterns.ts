@@ -2,13 +2,14 @@
 import { z } from 'zod';
 import { TIERS } from '../domain/pattern.ts';
 import {
+  CURSOR_CHARACTERS,
   FAILURE_TYPE_CHARACTERS,
   MODEL_CHARACTERS,
   PATTERN_IMPORT_CHARACTERS,
   PATTERNS_PER_REQUEST,
 } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
-import { identifier, list, literal, text } from './fields.ts';
+import { cursorFields, identifier, list, literal, text } from './fields.ts';
 
 export const newPattern = z
   .object({
@@ -28,7 +29,60 @@ export const patternsBody = z
   })
   .meta({ id: 'PatternImport' });
 
+const patternRecord = z
+  .object({
+    pattern_id: z.string(),
+    tier: z.enum(TIERS),
+    project_id: z.string().nullable().describe('Of an e1 pattern'),
+    fields: z.object({ situation: z.string(), dead_ends: z.string(), unlock: z.string() }),
+    model: z.string(),
+    failure_type: z.string(),
+    support: z.int().describe('How often it was seen'),
+    sources: z.array(z.string()).describe('The last traces that it came from'),
+    created_at: z.string(),
+    updated_at: z.string(),
+  })
+  .meta({ id: 'StoredPattern' });
+
+const scopeQuery = { project_id: identifier().nullish().describe('Whose e1 patterns; default `default`') };
+
 export const PATTERNS = {
+  listPatterns: endpoint({
+    id: 'list_patterns',
+    method: 'GET',
+    path: '/v1/patterns',
+    auth: 'bearer',
+    summary:
+      'Patterns: the project’s, then the organization’s, then the universal ones; newest first in each. Never metered',
+    tag: 'patterns',
+    query: z.object({
+      ...scopeQuery,
+      ...cursorFields(CURSOR_CHARACTERS),
+      tier: literal(TIERS).nullish().describe('Of this tier alone'),
+    }),
+    replies: {
+      200: {
+        description: 'A page of patterns',
+        schema: z
+          .object({ patterns: z.array(patternRecord), next_cursor: z.string().nullable() })
+          .meta({ id: 'PatternPage' }),
+      },
+    },
+  }),
+  readPattern: endpoint({
+    id: 'read_pattern',
+    method: 'GET',
+    path: '/v1/patterns/{pattern_id}',
+    auth: 'bearer',
+    summary: 'One pattern that the caller’s retrievals may find. Never metered',
+    tag: 'patterns',
+    params: z.object({ pattern_id: identifier() }),
+    query: z.object(scopeQuery),
+    replies: {
+      200: { description: 'The pattern', schema: patternRecord },
+      404: { description: 'No such pattern, or not yours', schema: errorBody },
+    },
+  }),
   importPatterns: endpoint({
     id: 'import_patterns',
     method: 'POST',

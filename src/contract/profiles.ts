@@ -28,6 +28,23 @@ export const profileReply = z
   .meta({ id: 'Profile' });
 
 export const PROFILES = {
+  listProfiles: endpoint({
+    id: 'listProfiles',
+    method: 'GET',
+    path: '/v1/monitor/profiles',
+    aliases: ['/monitor/profiles'],
+    auth: 'bearer',
+    summary: 'The profiles that a run may name: the built-in ones, then the organization’s own by name',
+    tag: 'runs',
+    replies: {
+      200: {
+        description: 'All of them',
+        schema: z
+          .object({ profiles: z.array(profileReply.extend({ is_built_in: z.boolean() })) })
+          .meta({ id: 'ProfileList' }),
+      },
+    },
+  }),
   putProfile: endpoint({
     id: 'putProfile',
     method: 'POST',
