@@ -119,7 +119,7 @@ describe('a batch', () => {
           }
         }
       }),
-      { numRuns: 500 },
+      { numRuns: 150 },
     );
   });
 

@@ -16,18 +16,24 @@ interface Node {
   [key: string]: unknown;
 }
 
+/** By their text: several tests look at the whole tree, and parsing it takes a second. */
+const read = new Map<string, ModuleFacts>();
+
 /**
  * @param source the text of a `.ts` or `.mjs` file
  * @throws Error when it does not parse, or when a dynamic import's target is not a literal: then nobody can say where
  *   it leads
  */
 export function readModule(source: string): ModuleFacts {
+  const known = read.get(source);
+  if (known !== undefined) return known;
   const facts: ModuleFacts = {
     imports: [],
     reads_env: false,
     has_header: /^(#!.*\n)?\/\*\*/.test(source),
   };
   visit(parseAst(source, { lang: 'ts' }) as unknown as Node, (node) => noteNode(node, facts));
+  read.set(source, facts);
   return facts;
 }
 
