@@ -4,7 +4,7 @@
  * one is about the share of values seen once. Pure; analysis learns it, the student's thread asks it.
  */
 
-import { MARK } from './step.ts';
+import { MARK } from './step-marks.ts';
 
 /** What stood at one place. Plain JSON. */
 export interface PlaceMemory {

@@ -17,7 +17,8 @@ import { StepContext } from './extraction.ts';
 import { hashString, isObject, readNumber } from './json-values.ts';
 import { learnNovelty } from './novelty.ts';
 import { CHANCE, type MarkColumn, weighMarks } from './relevance.ts';
-import { MARK, type StepDigest } from './step.ts';
+import type { StepDigest } from './step.ts';
+import { MARK } from './step-marks.ts';
 import {
   EACH_ITEM,
   keyOfMark,

@@ -13,7 +13,8 @@ import type { StudentAnswer, StudentBlock, StudentDecision, UncoveredReason } fr
 import { StepContext } from './extraction.ts';
 import { isObject, readNumber } from './json-values.ts';
 import { NoveltyIndex } from './novelty.ts';
-import { MARK, type StepDigest } from './step.ts';
+import type { StepDigest } from './step.ts';
+import { MARK } from './step-marks.ts';
 import {
   EACH_ITEM,
   keyOfMark,

@@ -6,7 +6,8 @@
 import type { NormalRequest } from '../../domain/turn.ts';
 import { readNormalMessages } from '../../providers/messages/normal-turn.ts';
 import { NormalReading, pairCalls } from '../../providers/normal-reading.ts';
-import { digestStep, readStepExtras, type StepDigest } from '../model/step.ts';
+import { digestStep, type StepDigest } from '../model/step.ts';
+import { readStepExtras } from '../model/step-extras.ts';
 
 export interface MessagesStep {
   request: NormalRequest;

@@ -2,7 +2,8 @@
 
 import type { NormalRequest, TurnBlock, TurnMessage, TurnTool } from '../../../src/domain/turn.ts';
 import type { AnswerDigest } from '../../../src/student/model/answer.ts';
-import { digestStep, readStepExtras, type StepDigest } from '../../../src/student/model/step.ts';
+import { digestStep, type StepDigest } from '../../../src/student/model/step.ts';
+import { readStepExtras } from '../../../src/student/model/step-extras.ts';
 import type { LearnedStep } from '../../../src/student/model/student-fit.ts';
 
 export function tool(name: string): TurnTool {

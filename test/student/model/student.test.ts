@@ -3,7 +3,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../../src/search/exact-index.ts';
-import { digestStep, readStepExtras } from '../../../src/student/model/step.ts';
+import { digestStep } from '../../../src/student/model/step.ts';
+import { readStepExtras } from '../../../src/student/model/step-extras.ts';
 import { Student } from '../../../src/student/model/student.ts';
 import {
   fitStudent,

@@ -1,0 +1,148 @@
+/**
+ * The sentences of a prompt as hashes, with what passes in them levelled: numbers, days, months. Pure; analysis and the
+ * student's thread.
+ */
+
+import { STUDENT_CORE } from '../../limits.ts';
+import { RecentMap } from '../../std/recent-map.ts';
+import { hashString, mixNumber } from './json-values.ts';
+
+const DAYS_AND_MONTHS = new Set(
+  (
+    'january february march april may june july august september october november december jan feb mar apr jun jul ' +
+    'aug sep sept oct nov dec monday tuesday wednesday thursday friday saturday sunday mon tue tues wed thu thur ' +
+    'thurs fri sat sun'
+  )
+    .split(' ')
+    .map((word) => hashString(word)),
+);
+
+export interface Sentence {
+  hash: number;
+  start: number;
+  end: number;
+  isChanging: boolean;
+  /** A path or an address is in it: where the agent works, though nothing was levelled. */
+  isPlace: boolean;
+  /** Of its numbers as they stand; 0 where it has none, and where it names a day or a time: those pass. */
+  numbers: number;
+}
+
+/** Agents send the same long prompt with every step: its sentences are kept. */
+const keptSentences = new RecentMap<string, readonly Sentence[]>(STUDENT_CORE.prompts_kept_bytes);
+/** What one takes in memory, about. */
+const SENTENCE_BYTES = 128;
+
+/** All sentences of a prompt, however long it is: what is not read is not known to be the same. */
+export function sentencesOf(text: string): readonly Sentence[] {
+  const recent = keptSentences.getRecent(text);
+  if (recent !== undefined) return recent;
+  let sentences = keptSentences.get(text);
+  if (sentences === undefined) {
+    const read: Sentence[] = [];
+    readSentences(text, (hash, start, end, isChanging, isPlace) => {
+      const numbers = isChanging ? hashNumbers(text, start, end) : 0;
+      read.push({ hash, start, end, isChanging, isPlace, numbers });
+    });
+    sentences = read;
+  }
+  keptSentences.set(text, sentences, 2 * text.length + SENTENCE_BYTES * sentences.length);
+  return sentences;
+}
+
+/** A sentence is mostly shorter; in what has no sentences, numbers are data. */
+const SENTENCE_READ = 2_000;
+/** Words that begin with a digit or a capital: not within another word. */
+const WORDS_OF_NUMBERS = /(?<![\p{L}\p{N}_][.:/@-]*)[0-9A-Z][\p{L}\p{N}_.:/@-]*/gu;
+/** A number, with a unit or without; longer ones are ids and times. */
+const PLAIN_NUMBER = /^\d{1,8}(?:\.\d{1,8})?\.?(?:\p{L}{1,4})?$/u;
+const CAPITAL = /^[A-Z]/;
+/** Signs that say with a number what it means: a currency, a comparison, less than nothing, a share. */
+const SIGNS_BEFORE = /[<>=≤≥≠$€£¥+−-]+ ?$/;
+const SIGNS_BEHIND = /^ ?[<>=≤≥≠$€£¥+%]+/;
+const SIGNS_READ = 4;
+const TIME_OR_YEAR = /^(?:\d+[:/-]\d[\d:/-]*.*|(?:19|20)\d\d\.?)$/;
+
+/** @returns 0 for a sentence without numbers, and for one with a day or a time */
+function hashNumbers(text: string, start: number, end: number): number {
+  let hash = 0;
+  const sentence = text.slice(start, Math.min(end, start + SENTENCE_READ));
+  for (const { 0: word, index } of sentence.matchAll(WORDS_OF_NUMBERS)) {
+    // Written small it is a verb: what an agent may do, and how often.
+    const isName = CAPITAL.test(word) && DAYS_AND_MONTHS.has(hashString(word.toLowerCase()));
+    if (isName || TIME_OR_YEAR.test(word)) return 0;
+    if (!PLAIN_NUMBER.test(word)) continue;
+    const at = start + index;
+    const behind = at + word.length;
+    const [before = ''] = SIGNS_BEFORE.exec(text.slice(Math.max(0, at - SIGNS_READ), at)) ?? [];
+    const [after = ''] = SIGNS_BEHIND.exec(text.slice(behind, behind + SIGNS_READ)) ?? [];
+    hash = mixNumber(Math.imul(hash, 31) + hashString(before + word + after)) || 1;
+  }
+  return hash;
+}
+
+/**
+ * Sentences and lines as hashes of their words: words with a digit, days and months are levelled.
+ * @param visit `isChanging`: something was levelled; `isPlace`: two slashes or more are in it
+ */
+export function readSentences(
+  text: string,
+  visit: (hash: number, start: number, end: number, isChanging: boolean, isPlace: boolean) => void,
+): void {
+  let sentence = 0;
+  let word = 0x811c9dc5;
+  let isWord = false;
+  let hasDigit = false;
+  let isChanging = false;
+  let words = 0;
+  let slashes = 0;
+  let start = 0;
+  const { length } = text;
+  for (let at = 0; at <= length; at++) {
+    const code = at < length ? text.charCodeAt(at) : 10;
+    const isDigit = code >= 48 && code <= 57;
+    const isLetter = (code | 32) >= 97 && (code | 32) <= 122;
+    if (code === 47) slashes++;
+    if (
+      isDigit ||
+      isLetter ||
+      code > 127 ||
+      code === 95 ||
+      ((code === 45 || code === 47 || code === 46 || code === 64 || code === 58) &&
+        isWord &&
+        isWordAt(text, at + 1))
+    ) {
+      if (!isWord && words === 0) start = at;
+      isWord = true;
+      if (isDigit) hasDigit = true;
+      word = Math.imul(word ^ (isLetter ? code | 32 : code), 0x01000193);
+      continue;
+    }
+    if (isWord) {
+      words++;
+      const hash = mixNumber(word);
+      const isWhen = hasDigit || DAYS_AND_MONTHS.has(hash);
+      if (isWhen) isChanging = true;
+      sentence = mixNumber(Math.imul(sentence, 31) + (isWhen ? 9 : hash));
+      word = 0x811c9dc5;
+      isWord = false;
+      hasDigit = false;
+    }
+    const isEnd =
+      code === 10 ||
+      ((code === 46 || code === 33 || code === 63) && (at + 1 >= length || text.charCodeAt(at + 1) <= 32));
+    if (isEnd && words > 0) {
+      visit(sentence, start, at, isChanging, slashes > 1);
+      sentence = 0;
+      words = 0;
+      slashes = 0;
+      isChanging = false;
+    }
+  }
+}
+
+function isWordAt(text: string, at: number): boolean {
+  if (at >= text.length) return false;
+  const code = text.charCodeAt(at);
+  return code > 127 || (code >= 48 && code <= 57) || ((code | 32) >= 97 && (code | 32) <= 122);
+}

@@ -1,0 +1,97 @@
+/**
+ * What of a Messages request is not in the normal form, and the scope that it makes with the rest of what an agent sends
+ * alike with every step. Pure; analysis and the student's thread.
+ */
+
+import type { NormalRequest } from '../../domain/turn.ts';
+import { STUDENT_CORE } from '../../limits.ts';
+import { hashJson, isObject } from './json-values.ts';
+
+/** What of a Messages request is not in the normal form. Made by {@link readStepExtras} for golden and live steps alike. */
+export interface StepExtras {
+  /** Values of `anthropic-beta`, split at commas, trimmed, sorted. */
+  betas: readonly string[];
+  /** Top-level fields that the normal form has no word for (temperature, top_p, stop_sequences, service_tier, …). */
+  settings: Readonly<Record<string, unknown>>;
+}
+
+/** Fields of a request that the normal form holds, or that say nothing of the answer. */
+const LEFT_OUT = new Set([
+  'model',
+  'messages',
+  'system',
+  'tools',
+  'tool_choice',
+  'thinking',
+  'max_tokens',
+  'stream',
+  'metadata',
+  'output_format',
+  'cache_control',
+]);
+
+/** Of fields that are left out, the types that the normal form tells apart. */
+const NORMAL_TYPES: Readonly<Record<string, readonly unknown[]>> = {
+  thinking: ['enabled', 'disabled', 'adaptive'],
+  output_format: ['json_schema'],
+};
+
+/**
+ * @param body the request's parsed JSON, whatever it is
+ * @param betas the `anthropic-beta` headers as they came
+ */
+export function readStepExtras(body: unknown, betas: readonly string[]): StepExtras {
+  const settings: Record<string, unknown> = {};
+  if (isObject(body)) {
+    for (const key of Object.keys(body)) {
+      const value = body[key];
+      if (value === undefined || value === null || key === '__proto__') continue;
+      if (!LEFT_OUT.has(key) || hasUnknownType(key, value)) settings[key] = value;
+    }
+  }
+  const words = betas
+    .flatMap((header) => header.split(','))
+    .map((word) => word.trim())
+    .filter((word) => word !== '');
+  return { betas: [...new Set(words)].sort(), settings };
+}
+
+/** Whether a field that the normal form holds is of a type that it has no word for: then it is a setting like others. */
+function hasUnknownType(key: string, value: unknown): boolean {
+  const known = NORMAL_TYPES[key];
+  return known !== undefined && !(isObject(value) && known.includes(value.type));
+}
+
+/** Model, tools, settings, tool choice, thinking and response schema, as a hash. */
+export function fingerprintScope(request: NormalRequest, extras: StepExtras): string {
+  const { model, tools, tool_choice, thinking, response_schema } = request;
+  const { betas, settings } = extras;
+  // A budget of thinking that follows max_tokens changes from request to request; the mode and the effort do not.
+  const parts = [
+    model,
+    tools.map(({ kind, name, description, input_schema, settings: its }) => [
+      kind,
+      name,
+      description,
+      input_schema,
+      dropCacheMarks(its),
+    ]),
+    betas,
+    settings,
+    tool_choice,
+    thinking === null ? null : [thinking.mode, thinking.effort],
+    response_schema,
+  ];
+  let text = '';
+  for (const seed of [1, 2]) {
+    const hash = hashJson(parts, seed, { left: STUDENT_CORE.scope_read }, STUDENT_CORE.scope_depth);
+    text += hash.toString(16).padStart(8, '0');
+  }
+  return text;
+}
+
+function dropCacheMarks(settings: unknown): unknown {
+  if (!isObject(settings) || settings.cache_control === undefined) return settings;
+  const { cache_control: _marker, ...rest } = settings;
+  return Object.keys(rest).length === 0 ? null : rest;
+}

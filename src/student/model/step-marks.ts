@@ -1,0 +1,230 @@
+/**
+ * The marks of a step's state: hashes of a kind, a place and a value, of which the student learns which tell something. Pure;
+ * analysis and the student's thread.
+ */
+
+import { STUDENT_CORE } from '../../limits.ts';
+import { hashString, isObject, mixNumber } from './json-values.ts';
+import { readSentences } from './prompt-sentences.ts';
+import { readTokens, type TextToken } from './text-tokens.ts';
+
+/** What a mark is about; Each place of the first four kinds has one value. */
+export const MARK = {
+  /** A value in a result that the step answers. */
+  fresh: 1,
+  /** What was called before, how often, with which failures. */
+  past: 2,
+  /** A value in a result before that, or in a call. */
+  earlier: 3,
+  /** Type of what stands at a place of a fresh result. */
+  shape: 4,
+  /** Words: a place has many. */
+  fresh_word: 5,
+  said_word: 6,
+  task_word: 7,
+  earlier_word: 10,
+  /** What the task and the latest words of the user deny: one value for all of it. */
+  denial: 11,
+  /** The numbers in a sentence of the system prompt that names no day or time: limits, counts, prices. */
+  system_number: 12,
+} as const;
+
+/** A call that the step goes on from. */
+export interface PastCall {
+  id: string;
+  name: string;
+  input: unknown;
+  /** Place among the messages. */
+  at: number;
+}
+
+/** What came of one. */
+export interface PastResult {
+  name: string;
+  /** undefined: prose. */
+  json: unknown;
+  text: string;
+  is_error: boolean;
+  at: number;
+}
+
+/** Marks one step, in the order in which it is read: what comes first has room. */
+export class StepMarks {
+  /** Kind, place and value of each, one after the other. */
+  readonly values: number[] = [];
+  /** What the user spoke of. */
+  readonly #said = new Set<string>();
+
+  /** Up to a bound; further ones are left out. */
+  mark(kind: number, place: number, value: number): void {
+    if (this.values.length < 3 * STUDENT_CORE.marks) this.values.push(kind, place, value);
+  }
+
+  /** The user's words. @param place of them all */
+  markSaid(kind: number, place: number, text: string): void {
+    const tokens = readTokens(text, 3 * STUDENT_CORE.words_marked);
+    this.markTokens(kind, place, tokens);
+    this.mark(MARK.denial, place, hashDenials(tokens));
+    for (const token of tokens)
+      if (token.kind !== 'sign' && token.kind !== 'break')
+        this.#said.add(plainValue(text.slice(token.start, token.end)));
+  }
+
+  /** Beside the bound: the marks of the conversation leave these no room in a large one. @param numbers place, value, … */
+  markSystemNumbers(numbers: readonly number[]): void {
+    for (let at = 0; at < numbers.length; at += 2)
+      this.values.push(MARK.system_number, numbers[at]!, numbers[at + 1]!);
+  }
+
+  /** @param place of all its words */
+  markWords(kind: number, place: number, text: string): void {
+    this.markTokens(kind, place, readTokens(text, 3 * STUDENT_CORE.words_marked));
+  }
+
+  markTokens(kind: number, place: number, tokens: readonly TextToken[]): void {
+    const seen = new Set<number>();
+    for (const token of tokens) {
+      if (token.kind === 'sign' || token.kind === 'break') continue;
+      const hash = hashString(token.key);
+      if (seen.has(hash)) continue;
+      seen.add(hash);
+      this.mark(kind, place, hash);
+      if (seen.size >= STUDENT_CORE.words_marked) return;
+    }
+  }
+
+  /** Latest first, both. */
+  markPast(calls: readonly PastCall[], results: readonly PastResult[]): void {
+    let trail = 0;
+    for (let back = 0; back < 3; back++) {
+      trail = mixNumber(
+        Math.imul(trail, 31) + (calls[back] === undefined ? 7 : hashString(calls[back]!.name)),
+      );
+      this.mark(MARK.past, hashString(`trail ${back}`), trail);
+    }
+    const counts = new Map<string, number>();
+    for (const call of calls) counts.set(call.name, (counts.get(call.name) ?? 0) + 1);
+    for (const [name, count] of counts) {
+      if (counts.size > 40) break;
+      this.mark(MARK.past, hashString(`called ${name}`), Math.min(count, 6));
+    }
+    let errors = 0;
+    for (const result of results) if (result.is_error) errors++;
+    this.mark(MARK.past, hashString('errors'), Math.min(errors, 4));
+    let same = 1;
+    while (same < calls.length && calls[same]!.name === calls[0]!.name) same++;
+    this.mark(MARK.past, hashString('in a row'), Math.min(calls.length === 0 ? 0 : same, 6));
+  }
+
+  /** Whether a certain line is there, with its numbers levelled, tells more than that its words are. */
+  markLines(place: number, text: string): void {
+    let lines = 0;
+    readSentences(text, (hash) => {
+      if (lines++ < 30) this.mark(MARK.fresh_word, mixNumber(place + 1), hash);
+    });
+  }
+
+  markJson(isFresh: boolean, name: string, place: number, value: unknown, depth: number): void {
+    const kind = isFresh ? MARK.fresh : MARK.earlier;
+    if (Array.isArray(value)) {
+      if (isFresh) this.mark(MARK.shape, place, 2);
+      this.mark(kind, mixNumber(place + 3), Math.min(value.length, 12));
+      const inner = mixNumber(place + 5);
+      for (let i = 0; i < value.length && i < (isFresh ? 4 : 1); i++)
+        this.markJson(isFresh, name, value.length === 1 ? inner : mixNumber(inner + i), value[i], depth + 1);
+      return;
+    }
+    if (isObject(value)) {
+      if (isFresh) this.mark(MARK.shape, place, 3);
+      for (const key of Object.keys(value)) {
+        const item = value[key];
+        const at = hashString(key, place);
+        if (key === '…' && typeof item === 'string') {
+          if (isFresh) this.markWords(MARK.fresh_word, place, item);
+        } else this.markJson(isFresh, name, at, item, depth + 1);
+      }
+      return;
+    }
+    if (isFresh) this.mark(MARK.shape, place, value === null ? 4 : typeof value === 'string' ? 5 : 6);
+    if ((typeof value === 'string' && value.length >= 3 && value.length <= 48) || typeof value === 'number') {
+      // That a result speaks of what the user spoke of, or of something else, may decide.
+      this.mark(kind, mixNumber(place + 11), this.#said.has(plainValue(value)) ? 1 : 2);
+    }
+    if (typeof value === 'string') {
+      if (value.length <= 48) this.mark(kind, place, hashString(value));
+      if (isFresh && value.length > 12) {
+        this.markWords(MARK.fresh_word, place, value);
+        if (value.length > 48) this.markLines(place, value);
+      }
+    } else if (typeof value !== 'number' || Number.isInteger(value)) {
+      this.mark(kind, place, hashString(String(value), 1));
+    }
+  }
+
+  #markNext(place: number, value: unknown): void {
+    if (isObject(value)) {
+      let fields = 0;
+      for (const key of Object.keys(value)) {
+        const item = value[key];
+        if (fields++ > 16) return;
+        if (typeof item === 'boolean' || item === null || (typeof item === 'string' && item.length <= 48))
+          this.mark(MARK.past, hashString(key, place), hashString(String(item)));
+      }
+    } else if (typeof value === 'string' && value.length <= 48)
+      this.mark(MARK.past, place, hashString(value));
+  }
+
+  /**
+   * How far the calls since a list came are through it.
+   * @param since calls since then by tool, `latest` among them
+   */
+  markProgress(name: string, json: unknown, since: ReadonlyMap<string, number>, latest: string): void {
+    let lists = 0;
+    const visit = (value: unknown, path: string, depth: number): void => {
+      if (lists >= 4 || depth > 2) return;
+      if (Array.isArray(value)) {
+        lists++;
+        const next = value[since.get(latest) ?? value.length] as unknown;
+        // What the next call is about, if the list is being worked through.
+        if (next !== undefined) this.#markNext(hashString(`next ${name}${path}`), next);
+        for (const [tool, count] of since)
+          this.mark(
+            MARK.past,
+            hashString(`through ${name}${path} ${tool}`),
+            Math.sign(count - value.length) + 2,
+          );
+      } else if (isObject(value)) {
+        for (const key of Object.keys(value).slice(0, 40))
+          visit(value[key], `${path}.${key.slice(0, 64)}`, depth + 1);
+      }
+    };
+    visit(json, '', 0);
+  }
+}
+
+const DENYING = new Set(
+  (
+    "not no never nothing none neither nor without unless except instead only don't doesn't didn't isn't aren't wasn't " +
+    "weren't won't wouldn't can't cannot couldn't shouldn't mustn't stop avoid skip refrain cancel"
+  ).split(' '),
+);
+
+/** Words that turn a sentence round, each with the word behind it. */
+function hashDenials(tokens: readonly TextToken[]): number {
+  const found = new Set<number>();
+  for (const [i, { kind, key }] of tokens.entries()) {
+    if (kind !== 'word' || !DENYING.has(key.replaceAll('’', "'"))) continue;
+    const next = tokens[i + 1];
+    found.add(hashString(key, next?.kind === 'word' ? hashString(next.key) : 0));
+  }
+  let sum = found.size;
+  for (const hash of [...found].sort((a, b) => a - b)) sum = mixNumber(Math.imul(sum, 31) + hash);
+  return sum;
+}
+
+/** One way to write a value, for comparing. */
+function plainValue(value: string | number): string {
+  if (typeof value === 'number') return String(value);
+  const number = value.length <= 16 ? Number(value.replaceAll(',', '')) : Number.NaN;
+  return Number.isFinite(number) && value !== '' ? String(number) : value.toLowerCase();
+}

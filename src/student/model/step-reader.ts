@@ -1,0 +1,262 @@
+/**
+ * Reads one request for its step: its system prompt, the task and the latest words, and the latest calls and results of each
+ * tool, going back a bounded way: a long run costs no more than a short one. Pure; analysis and the student's thread.
+ */
+
+import type { NormalRequest, TurnBlock, TurnMessage } from '../../domain/turn.ts';
+import { STUDENT_CORE } from '../../limits.ts';
+import { type CopyBudget, copyBounded, cutText, hashString, mixNumber } from './json-values.ts';
+import { sentencesOf } from './prompt-sentences.ts';
+import { MARK, type PastCall, type PastResult, StepMarks } from './step-marks.ts';
+
+/** Something in the step's context that values can be taken from. */
+export interface StepSource {
+  /**
+   * `task`: first words of the user; `said`: the latest ones, where others, `said#1`: all between them; `system`: the system prompt's changing lines;
+   * `result:NAME`, `call:NAME`: latest result of the tool and input of its latest call; with `#1` the one before, and
+   * so on. `progress`: how often each tool was called since a result came.
+   */
+  name: string;
+  /** Text of prose, else a bounded copy of the JSON. */
+  value: unknown;
+}
+
+/** Reads one request. */
+export class StepReader {
+  readonly system: number[] = [];
+  readonly marks = new StepMarks();
+  readonly sources: StepSource[] = [];
+  stage = '';
+  turn = 0;
+  hasUnread = false;
+  readonly #messages: readonly TurnMessage[];
+  /** Place of the first answer; behind the last message where there is none. */
+  readonly #taskEnd: number;
+  /** Of the system prompt: places and their numbers, how often a sentence came, and what is beyond the bound as one. */
+  readonly #numbers: number[] = [];
+  readonly #numbered = new Map<number, number>();
+  #moreNumbers = 0;
+  readonly #progress: Record<string, Record<string, number>> = {};
+  readonly #budget: CopyBudget = { characters: STUDENT_CORE.step, nodes: STUDENT_CORE.json_nodes };
+
+  constructor(request: NormalRequest) {
+    this.#messages = request.messages;
+    const first = request.messages.findIndex(({ role }) => role === 'assistant');
+    this.#taskEnd = first < 0 ? request.messages.length : first;
+    const changing = this.#readSystem(request.system);
+    this.#readConversation();
+    if (this.#moreNumbers !== 0) this.#numbers.push(hashString('more'), this.#moreNumbers);
+    this.marks.markSystemNumbers(this.#numbers);
+    if (changing !== '') this.sources.push({ name: 'system', value: changing });
+  }
+
+  /** @returns what changes in it, as far as one can tell from one request */
+  #readSystem(blocks: readonly TurnBlock[]): string {
+    let changing = '';
+    let places = '';
+    let rest = 0;
+    for (const block of blocks) {
+      if (block.type !== 'text') continue;
+      const { text } = block;
+      for (const { hash, start, end, isChanging, isPlace, numbers } of sentencesOf(text)) {
+        if (numbers !== 0) this.#noteNumbers(hash, numbers);
+        if (this.system.length < STUDENT_CORE.system_sentences) this.system.push(hash);
+        else rest = mixNumber(Math.imul(rest, 31) + hash);
+        if (isChanging && changing.length < STUDENT_CORE.system_changing)
+          changing += `${text.slice(start, Math.min(end, start + 200))}\n`;
+        else if (isPlace && !isChanging && places.length < STUDENT_CORE.system_changing)
+          places += `${text.slice(start, Math.min(end, start + 200))}\n`;
+      }
+    }
+    changing += places.slice(0, Math.max(0, STUDENT_CORE.system_changing - changing.length));
+    if (rest !== 0) this.system.push(rest);
+    return changing;
+  }
+
+  /** Sentences that differ in their numbers alone are told apart by their order. */
+  #noteNumbers(sentence: number, numbers: number): void {
+    const count = (this.#numbered.get(sentence) ?? 0) + 1;
+    this.#numbered.set(sentence, count);
+    const place = mixNumber(sentence + count);
+    if (this.#numbers.length < 2 * STUDENT_CORE.system_numbers) this.#numbers.push(place, numbers);
+    else this.#moreNumbers = mixNumber(Math.imul(this.#moreNumbers, 31) + (place ^ numbers));
+  }
+
+  #readConversation(): void {
+    const messages = this.#messages;
+    const { length } = messages;
+    let last = length - 1;
+    while (last >= 0 && messages[last]!.role !== 'assistant') last--;
+    // Behind the last answer: what this step answers.
+    const floor = Math.max(0, length - STUDENT_CORE.messages_back);
+    const calls: PastCall[] = [];
+    const results: PastResult[] = [];
+    let said = '';
+    for (let at = length - 1; at >= floor; at--) {
+      const message = messages[at]!;
+      const { content } = message;
+      for (let i = content.length - 1; i >= 0; i--) {
+        const block = content[i]!;
+        if (block.type === 'tool_call') {
+          if (calls.length < STUDENT_CORE.calls_back)
+            calls.push({ id: block.id, name: block.name, input: block.input, at });
+        } else if (block.type === 'tool_result') {
+          if (results.length < STUDENT_CORE.calls_back) results.push(this.#readResult(block, at, at > last));
+        } else if (at > last && message.role !== 'assistant') {
+          if (block.type === 'text') said = said === '' ? block.text : `${block.text}\n${said}`;
+          else if (block.type === 'media' || block.type === 'other') this.hasUnread = true;
+        }
+      }
+    }
+    let turn = 0;
+    let talks = 0;
+    for (const { role, content } of messages) {
+      if (role !== 'assistant') continue;
+      turn++;
+      if (!content.some(({ type }) => type === 'tool_call')) talks++;
+    }
+    this.turn = turn;
+    this.marks.mark(MARK.past, hashString('talks'), Math.min(talks, 12));
+    const task = this.#readTask();
+    this.#addText('task', task, STUDENT_CORE.task, MARK.task_word);
+    if (last >= 0 && said !== '') this.#addText('said', said, STUDENT_CORE.said, MARK.said_word);
+    const before = this.#readSaidBefore(floor, last);
+    if (before !== '') this.#addText('said#1', before, STUDENT_CORE.said, MARK.said_word);
+    this.#nameStage(last, said, results);
+    this.marks.markPast(calls, results);
+    this.#addResults(results, last, calls);
+    this.sources.push({ name: 'progress', value: this.#progress });
+  }
+
+  /** What the user said between the task and the latest words: it may hold still. The latest first. */
+  #readSaidBefore(floor: number, last: number): string {
+    let text = '';
+    for (let at = last - 1; at >= floor && at >= this.#taskEnd && text.length < STUDENT_CORE.said; at--) {
+      const { role, content } = this.#messages[at]!;
+      if (role === 'assistant') continue;
+      for (const block of content)
+        if (block.type === 'text') text = text === '' ? block.text : `${text}\n${block.text}`;
+    }
+    return text;
+  }
+
+  /** The user's words before any answer: several messages of the user in a row are one to the API. */
+  #readTask(): string {
+    let text = '';
+    for (let at = 0; at < this.#taskEnd; at++) {
+      for (const block of this.#messages[at]!.content) {
+        if (block.type === 'text') text = text === '' ? block.text : `${text}\n${block.text}`;
+        else if (block.type === 'media') this.hasUnread = true;
+      }
+    }
+    return text;
+  }
+
+  #readResult(block: Extract<TurnBlock, { type: 'tool_result' }>, at: number, isFresh: boolean): PastResult {
+    let text = '';
+    for (const part of block.content) {
+      if (part.type === 'text') text = text === '' ? part.text : `${text}\n${part.text}`;
+      else if (isFresh && (part.type === 'media' || part.type === 'other')) this.hasUnread = true;
+    }
+    return { name: block.name ?? '?', json: undefined, text, is_error: block.is_error, at };
+  }
+
+  #nameStage(last: number, said: string, results: readonly PastResult[]): void {
+    if (last < 0) {
+      this.stage = 'task';
+      return;
+    }
+    const names: string[] = [];
+    for (const result of results) {
+      if (result.at <= last) break;
+      names.unshift(`${result.name.slice(0, 64)}${result.is_error ? '!' : ''}`);
+    }
+    if (said !== '') names.push('said');
+    if (names.length > STUDENT_CORE.answer_calls) names.splice(STUDENT_CORE.answer_calls, names.length, '…');
+    this.stage = names.join(' ');
+  }
+
+  #addText(name: string, text: string, limit: number, kind: number): void {
+    const cut = cutText(text, Math.max(0, Math.min(limit, this.#budget.characters)));
+    this.#budget.characters -= cut.length;
+    this.sources.push({ name, value: cut });
+    this.marks.markSaid(kind, hashString(name), cut);
+  }
+
+  #addResults(results: readonly PastResult[], last: number, calls: readonly PastCall[]): void {
+    const counts = new Map<string, number>();
+    const add = (name: string, value: unknown, limit: number): unknown => {
+      const budget = { characters: Math.min(limit, this.#budget.characters), nodes: this.#budget.nodes };
+      const before = budget.characters;
+      const copy = copyBounded(value, STUDENT_CORE, budget);
+      this.#budget.characters -= before - budget.characters;
+      this.#budget.nodes = budget.nodes;
+      if (copy !== undefined) this.sources.push({ name, value: copy });
+      return copy;
+    };
+    const takeName = (kind: string, name: string): string | null => {
+      const key = `${kind}:${name.slice(0, 64)}`;
+      const count = counts.get(key) ?? 0;
+      counts.set(key, count + 1);
+      if (count > STUDENT_CORE.results_back) return null;
+      return count === 0 ? key : `${key}#${count}`;
+    };
+    // Calls are small and say what was looked for: they come before old results.
+    const addResult = (result: PastResult): void => {
+      const name = takeName('result', result.name);
+      if (name === null || this.#budget.characters <= 0) return;
+      const isFresh = result.at > last;
+      const json = parseResult(result.text);
+      if (json === undefined) {
+        const cut = cutText(
+          result.text,
+          Math.min(STUDENT_CORE.result, 4 * STUDENT_CORE.string, this.#budget.characters),
+        );
+        this.#budget.characters -= cut.length;
+        this.sources.push({ name, value: cut });
+        if (isFresh) {
+          this.marks.markWords(MARK.fresh_word, hashString(name), cut);
+          this.marks.markLines(hashString(name), cut);
+        } else if (!name.includes('#')) this.marks.markWords(MARK.earlier_word, hashString(name), cut);
+        return;
+      }
+      const copy = add(name, json, STUDENT_CORE.result);
+      if (copy === undefined) return;
+      const isLatest = !name.includes('#');
+      if (isFresh || isLatest) this.marks.markJson(isFresh, name, hashString(name), copy, 0);
+      if (isLatest) this.#noteProgress(name, json, result.at, calls);
+    };
+    for (const result of results) if (result.at > last) addResult(result);
+    for (const call of calls) {
+      const name = takeName('call', call.name);
+      if (name === null) continue;
+      const copy = add(name, call.input, STUDENT_CORE.call);
+      if (copy !== undefined && !name.includes('#'))
+        this.marks.markJson(false, name, hashString(name), copy, 0);
+    }
+    for (const result of results) if (result.at <= last) addResult(result);
+  }
+
+  #noteProgress(name: string, json: unknown, at: number, calls: readonly PastCall[]): void {
+    const since = new Map<string, number>();
+    for (const call of calls) if (call.at > at) since.set(call.name, (since.get(call.name) ?? 0) + 1);
+    if (since.size === 0 || since.size > 8) return;
+    const { length } = Object.keys(this.#progress);
+    if (length < 16) this.#progress[name] = Object.fromEntries(since);
+    this.marks.markProgress(name, json, since, calls[0]!.name);
+  }
+}
+
+/** @returns undefined for what is no JSON object or list, or too long to be looked at */
+function parseResult(text: string): unknown {
+  if (text.length > STUDENT_CORE.json_parsed) return undefined;
+  let at = 0;
+  while (at < text.length && text.charCodeAt(at) <= 32) at++;
+  const first = text.charCodeAt(at);
+  if (first !== 123 && first !== 91) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
