@@ -48,7 +48,7 @@ import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 from urllib.parse import quote, urlencode, urlsplit
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ApiError", "AuthenticationError", "CircuitOpenError", "ClientWarning", "ConflictError", "Difficulty", "DifficultyMachine",
@@ -703,6 +703,9 @@ _OPERATIONS: Dict[str, Tuple[str, str, bool]] = {
     "start_run": ("POST", "/v1/monitor/runs", True),
     "log_step": ("POST", "/v1/monitor/runs/{id}/steps", True),
     "finish_run": ("POST", "/v1/monitor/runs/{id}/finish", True),
+    "list_runs": ("GET", "/v1/monitor/runs", True),
+    "read_run": ("GET", "/v1/monitor/runs/{id}", True),
+    "list_run_steps": ("GET", "/v1/monitor/runs/{id}/steps", True),
     "evaluate": ("POST", "/v1/monitors/evaluate", False),
     "submit_trace": ("POST", "/v1/traces", True),
     "read_trace": ("GET", "/v1/traces/{trace_id}", True),

@@ -10,6 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { OPERATIONS } from '../../src/client/operations.ts';
 import { CliChild } from '../cli/child.ts';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
 import { startProvider } from './model-provider.ts';
@@ -75,6 +76,16 @@ describe.skipIf(MISSING !== null)(`the Python client${MISSING === null ? '' : ` 
     };
     expect(readFileSync(join(FOLDER, 'understudy.py'), 'utf8')).toContain(`\n__version__ = "${version}"\n`);
     expect(readFileSync(join(FOLDER, 'pyproject.toml'), 'utf8')).toContain(`\nversion = "${version}"\n`);
+  });
+
+  it('has every operation that the TypeScript client has', async () => {
+    const script = 'import json, understudy; print(json.dumps(understudy._OPERATIONS))';
+    const operations = JSON.parse((await runPython(['-c', script])).output) as Record<string, unknown>;
+    const expected = Object.entries(OPERATIONS).map(([name, { method, path, isRepeatable }]) => [
+      name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+      [method, path, isRepeatable],
+    ]);
+    expect(operations).toMatchObject(Object.fromEntries(expected));
   });
 
   it('leaves an agent its own result when the service is killed in the midst of its run', async () => {

@@ -181,6 +181,16 @@ class TheService(unittest.TestCase):
         with self.assertRaises(AttributeError):
             self.u.api.no_such_thing()
 
+    def test_gives_back_what_was_logged(self):
+        with self.u.run(task="t", run_id="read back") as run:
+            run.step(action="first")
+            run.step(action="second")
+        self.assertTrue(self.u.flush(PATIENCE_S))
+        self.assertEqual([one["run_id"] for one in self.u.api.list_runs(limit=5)["runs"]], ["read back"])
+        self.assertEqual(self.u.api.read_run(id="read back")["outcome"], "success")
+        steps = self.u.api.list_run_steps(id="read back")["steps"]
+        self.assertEqual([one["action"] for one in steps], ["first", "second"])
+
     def test_takes_a_trace_and_an_evaluation(self):
         answer = self.u.api.submit_trace(trace_id="t1", outcome="success", steps=[{"step_index": 0, "action": "a"}])
         self.assertEqual(answer["status"], "accepted")
