@@ -83,7 +83,10 @@ describe('thousands of wrong credentials from one address', () => {
   }, 120_000);
 
   it('leave what is valid alone, of every kind', async () => {
-    expect((await look('wrong')).status).toBe(429);
+    // Some tries may have become free since.
+    let status = 401;
+    for (let at = 0; status === 401 && at < 1_000; at++) ({ status } = await look('wrong'));
+    expect(status).toBe(429);
     expect((await look(valid[0]!)).status).toBe(200);
     expect((await look(valid[1]!)).status).toBe(200);
     expect((await api.call(valid[2]!, 'GET', '/auth/me')).status).toBe(200);
