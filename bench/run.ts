@@ -18,6 +18,7 @@ const USAGE = `npm run bench -- SUITE … [options]
   retrieve           patterns: 1,000 to 100,000, recall beside the exact answer, restart
   findings           findings and live stream: latencies, idle readers, deliveries
   limits             one check of the rate limit
+  client             a step of an agent that the client library watches
   relegation         a step with the student asked, covered and not, beside none asked and no gateway
   label              the labelling shim's part of a request
 
@@ -103,6 +104,7 @@ const SUITES = [
   'retrieve',
   'findings',
   'limits',
+  'client',
   'relegation',
   'label',
 ];
@@ -169,6 +171,10 @@ if (positionals.includes('limits')) {
   console.log(describeLimits(report).join('\n'));
   if (save) saveResult({ suite: 'limits', ...takeProvenance(), ...report });
   met = report.goal_met && met;
+}
+if (positionals.includes('client')) {
+  const { runClientBench } = await import('./client.ts');
+  met = (await runClientBench({ quick, save, say })) && met;
 }
 if (positionals.includes('relegation')) {
   const { runRelegationBench } = await import('./relegation.ts');

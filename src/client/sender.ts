@@ -46,7 +46,9 @@ export class Sender {
   #queuedBytes = 0;
   #sentSteps = 0;
   #droppedSteps = 0;
+  /** Armed; null: nothing is due. */
   #timer: NodeJS.Timeout | null = null;
+  #linger: NodeJS.Timeout | null = null;
   /** Monotonic, ms: nothing is sent before. */
   #notBefore = 0;
   #stoppedBy: DropCause | null = null;
@@ -140,22 +142,36 @@ export class Sender {
   #enqueue(lane: RunLane): void {
     this.#ready.add(lane);
     this.#release ??= holdForExit(() => this.#flushAtExit());
-    if (this.#timer === null && this.#busy.size === 0) this.#wake(LINGER_MS);
+    if (this.#timer === null && this.#busy.size === 0) this.#wakeSoon();
   }
 
   /** @param waitMs 0: as soon as the agent lets go of the thread */
   #wake(waitMs: number): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = this.#context.runInAsyncScope(
-      setTimeout,
-      null,
-      () => {
-        this.#timer = null;
-        this.#pump();
-      },
-      waitMs,
-    ) as unknown as NodeJS.Timeout;
-    this.#timer.unref();
+    this.#disarm();
+    this.#timer = this.#schedule(waitMs);
+  }
+
+  /** The same in LINGER_MS, by a timer that is made once: this is on the agent's own path. */
+  #wakeSoon(): void {
+    this.#linger = this.#linger?.refresh() ?? this.#schedule(LINGER_MS);
+    this.#timer = this.#linger;
+  }
+
+  #disarm(): void {
+    if (this.#timer === null) return;
+    clearTimeout(this.#timer);
+    // A timer that was cleared cannot be armed again.
+    if (this.#timer === this.#linger) this.#linger = null;
+    this.#timer = null;
+  }
+
+  #schedule(waitMs: number): NodeJS.Timeout {
+    const pump = () => {
+      this.#timer = null;
+      this.#pump();
+    };
+    const timer = this.#context.runInAsyncScope(() => setTimeout(pump, waitMs));
+    return timer.unref();
   }
 
   #pump(): void {
@@ -307,8 +323,7 @@ export class Sender {
 
   #halt(cause: DropCause): void {
     this.#stoppedBy = cause;
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = null;
+    this.#disarm();
     for (const lane of [...this.#ready]) this.#lose(lane, cause);
     for (const waiter of [...this.#waiters]) waiter.done(false);
   }

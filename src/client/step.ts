@@ -34,16 +34,10 @@ interface BoundedStep {
 
 export function boundStep(stepIndex: number, step: Step): BoundedStep {
   const truncated: string[] = [];
-  const bound = (name: keyof Step): string => {
-    const text = toText(step[name]);
-    if (text.length <= STEP_TEXT_UNITS) return text;
-    truncated.push(`${name} has ${text.length} characters, of which ${STEP_TEXT_UNITS} are kept`);
-    return detach(cutText(text, STEP_TEXT_UNITS));
-  };
-  const action = bound('action');
-  const action_input = bound('actionInput');
-  const thought = bound('thought');
-  const observation = bound('observation');
+  const action = boundText('action', step.action, truncated);
+  const action_input = boundText('actionInput', step.actionInput, truncated);
+  const thought = boundText('thought', step.thought, truncated);
+  const observation = boundText('observation', step.observation, truncated);
   const units = action.length + action_input.length + thought.length + observation.length;
   return {
     body: {
@@ -58,6 +52,13 @@ export function boundStep(stepIndex: number, step: Step): BoundedStep {
     bytes: STEP_BYTES + 2 * units,
     truncated,
   };
+}
+
+function boundText(name: keyof Step, value: unknown, truncated: string[]): string {
+  const text = toText(value);
+  if (text.length <= STEP_TEXT_UNITS) return text;
+  truncated.push(`${name} has ${text.length} characters, of which ${STEP_TEXT_UNITS} are kept`);
+  return detach(cutText(text, STEP_TEXT_UNITS));
 }
 
 /** The first so many units, without half a surrogate pair at the end. */

@@ -1,0 +1,102 @@
+/**
+ * What the client library costs the agent that it watches: `npm run bench -- client`. The time of a call of `step`, the processor
+ * time of a step with all that follows in the background, and the memory that a flood of steps takes while nobody answers. The
+ * agent is a process of its own, the service the product as a user starts it. Own process.
+ */
+import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { PRODUCT_KEY, startProduct } from './product.ts';
+import type { Quantiles } from './quantiles.ts';
+import { saveResult, takeProvenance } from './results.ts';
+
+/** A step, as the agent sees it (issue G). */
+const STEP_GOAL_US = 20;
+
+interface AgentFigures {
+  /** Of one call of `step`. */
+  added_us: Quantiles;
+  /** Processor time of the agent's process for each step, the agent's own included. */
+  cpu_us: number;
+  burst_us: number;
+  grown_bytes: number;
+  dropped: number;
+  queuedBytes: number;
+}
+
+export interface ClientReport {
+  cases: ({ name: string } & AgentFigures)[];
+  goal_us: number;
+  goal_met: boolean;
+}
+
+export async function runClientBench({
+  quick,
+  save,
+  say,
+}: {
+  quick: boolean;
+  save: boolean;
+  say: (what: string) => void;
+}): Promise<boolean> {
+  const dir = mkdtempSync(join(tmpdir(), 'understudy-bench-client-'));
+  const product = await startProduct(dir, {});
+  const silent = createServer();
+  const sockets = new Set<Socket>();
+  silent.on('connection', (socket) => sockets.add(socket.on('error', () => {})));
+  silent.listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  const there = `http://127.0.0.1:${product.port}`;
+  const nowhere = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+  const steps = quick ? 1_000 : 5_000;
+  const burst = quick ? 100_000 : 1_000_000;
+  const cases: ClientReport['cases'] = [];
+  try {
+    for (const [name, url, mode, flood] of [
+      ['unwatched', there, 'unwatched', 0],
+      ['streamed', there, 'streamed', 0],
+      ['streaming off', there, 'off', 0],
+      ['nobody answers', nowhere, 'streamed', burst],
+    ] as const) {
+      say(`client, ${name}`);
+      cases.push({ name, ...(await runAgent(url, mode, steps, flood)) });
+    }
+  } finally {
+    await product.stop();
+    for (const socket of sockets) socket.destroy();
+    silent.close();
+    rmSync(dir, { recursive: true, force: true });
+    rmSync(`${dir}.log`, { force: true });
+  }
+  say('');
+  const goal_met = cases.every(({ added_us }) => added_us.p99 < STEP_GOAL_US);
+  const report: ClientReport = { cases, goal_us: STEP_GOAL_US, goal_met };
+  console.log(describe(report).join('\n'));
+  if (save) console.log(saveResult({ suite: 'client', ...takeProvenance(), ...report }));
+  return goal_met;
+}
+
+async function runAgent(url: string, mode: string, steps: number, burst: number): Promise<AgentFigures> {
+  const agent = join(import.meta.dirname, 'client-agent.ts');
+  const argv = ['--expose-gc', agent, url, PRODUCT_KEY, mode, String(steps), String(burst)];
+  const { stdout } = await promisify(execFile)(process.execPath, argv);
+  return JSON.parse(stdout);
+}
+
+function describe({ cases, goal_us, goal_met }: ClientReport): string[] {
+  const us = (value: number) => value.toFixed(1).padStart(9);
+  const lines = cases.map(
+    ({ name, added_us, cpu_us }) => `${name.padEnd(16)}${us(added_us.p50)}${us(added_us.p99)}${us(cpu_us)}`,
+  );
+  const { burst_us, grown_bytes, dropped, queuedBytes } = cases.at(-1)!;
+  return [
+    `${'step(), µs'.padEnd(16)}      p50      p99  cpu/step`,
+    ...lines,
+    `flood while nobody answers: ${burst_us.toFixed(1)} µs a step, ${dropped} dropped, ${(queuedBytes / 1e6).toFixed(1)} MB wait, heap +${(grown_bytes / 1e6).toFixed(1)} MB`,
+    `goal p99 < ${goal_us} µs: ${goal_met ? 'met' : 'MISSED'}`,
+  ];
+}

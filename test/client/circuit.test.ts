@@ -1,0 +1,59 @@
+/** When the service is asked, and when it is left alone. */
+import { beforeEach, describe, expect, it } from 'vitest';
+import { Circuit } from '../../src/client/circuit.ts';
+
+let nowMs: number;
+let circuit: Circuit;
+
+beforeEach(() => {
+  nowMs = 1_000;
+  circuit = new Circuit(() => nowMs);
+});
+
+/** Lets the one request try that may, and has it fail. @returns for how long the circuit is open then, in ms */
+function fail(): number {
+  nowMs += circuit.waitMs;
+  expect(circuit.admit()).toBe(true);
+  circuit.noteSilence();
+  return circuit.waitMs;
+}
+
+describe('a circuit', () => {
+  it('opens when the service does not answer, and waits longer each time', () => {
+    expect(Array.from({ length: 7 }, fail)).toEqual([1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
+  });
+
+  it('lets one request try, and closes by its answer', () => {
+    fail();
+    fail();
+    expect(circuit.admit()).toBe(false);
+    nowMs += circuit.waitMs;
+    expect([circuit.admit(), circuit.admit(), circuit.state]).toEqual([true, false, 'half-open']);
+    circuit.noteAnswer();
+    expect([circuit.admit(), circuit.admit(), circuit.state]).toEqual([true, true, 'closed']);
+    expect(fail()).toBe(1_000);
+  });
+
+  it('opens by errors in a row alone', () => {
+    for (let round = 0; round < 3; round++) {
+      for (let at = 0; at < 4; at++) circuit.noteServerError();
+      expect(circuit.state).toBe('closed');
+      circuit.noteAnswer();
+    }
+    for (let at = 0; at < 5; at++) circuit.noteServerError();
+    expect(circuit.state).toBe('open');
+  });
+
+  it('is opened once by all that were under way', () => {
+    for (let at = 0; at < 9; at++) circuit.noteSilence();
+    expect(circuit.waitMs).toBe(1_000);
+  });
+
+  it('may be hurried, and lets the next one try where a request was given up', () => {
+    fail();
+    circuit.hurry();
+    expect(circuit.admit()).toBe(true);
+    circuit.noteNothing();
+    expect([circuit.state, circuit.admit()]).toEqual(['open', true]);
+  });
+});

@@ -1,0 +1,182 @@
+/** What goes to the service in the background: in order, bounded, and what is done about refusals. Over real sockets. */
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterEach, describe, expect, it } from 'vitest';
+import { type ClientWarning, Understudy, type UnderstudyOptions } from '../../src/client/understudy.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
+
+const LONG = { timeoutMs: PATIENCE_MS };
+const ENDS = { run_start: '/v1/monitor/runs', run_finish: '/finish' };
+
+interface Asked {
+  path: string;
+  body: Record<string, unknown>;
+}
+
+const servers: Server[] = [];
+const clients: Understudy[] = [];
+
+afterEach(async () => {
+  for (const server of servers.splice(0)) {
+    server.closeAllConnections();
+    server.close();
+  }
+  for (const client of clients.splice(0)) await client.close({ timeoutMs: 1 });
+});
+
+/** A service that answers what `answer` says of each request: a status, or null for nothing yet. */
+async function serve(
+  answer: (asked: Asked, count: number) => number | null,
+): Promise<{ url: string; asked: Asked[] }> {
+  const asked: Asked[] = [];
+  const server = createServer((request, response) => {
+    let text = '';
+    request.on('data', (part) => (text += part));
+    request.on('end', () => {
+      const one = { path: request.url!, body: JSON.parse(text) };
+      asked.push(one);
+      const status = answer(one, asked.length);
+      if (status !== null) response.writeHead(status).end('{"fired":[],"detail":"as the test says"}');
+    });
+  });
+  servers.push(server);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
+}
+
+function connect(
+  baseUrl: string,
+  options: UnderstudyOptions = {},
+): { client: Understudy; warned: ClientWarning[] } {
+  const warned: ClientWarning[] = [];
+  const onWarning = (warning: ClientWarning) => warned.push(warning);
+  const client = new Understudy({ apiKey: 'k', baseUrl, ...LONG, onWarning, ...options });
+  clients.push(client);
+  return { client, warned };
+}
+
+describe('the sender', () => {
+  it('keeps the order of each run, however many go on at once', async () => {
+    const { url, asked } = await serve(() => 200);
+    const { client } = connect(url);
+    const names = Array.from({ length: 12 }, (_, at) => `run-${at}`);
+    const work = names.map((runId) =>
+      client.run({ runId }, async (run) => {
+        for (let at = 0; at < 20; at++) {
+          run.step({ action: String(at) });
+          if (at % 7 === 0) await new Promise((resolve) => setImmediate(resolve));
+        }
+      }),
+    );
+    await Promise.all(work);
+    expect(await client.flush(LONG)).toBe(true);
+    for (const name of names) {
+      const own = asked.filter(({ path, body }) => body.run_id === name || path.includes(`/${name}/`));
+      expect(own[0]!.path).toBe(ENDS.run_start);
+      expect(own.at(-1)!.path.endsWith(ENDS.run_finish)).toBe(true);
+      const indexes = own.slice(1, -1).map(({ body }) => body.step_index);
+      expect(indexes).toEqual(Array.from({ length: 20 }, (_, at) => at));
+    }
+    expect(client.stats().steps).toMatchObject({ sent: 240, queued: 0, dropped: 0, queuedBytes: 0 });
+  });
+
+  it('holds as many steps and bytes as it may, drops the rest, and says so once', async () => {
+    const { url } = await serve(() => null);
+    const { client, warned } = connect(url, { maxQueuedSteps: 10, maxQueuedBytes: 20_000 });
+    const run = client.start();
+    for (let at = 0; at < 50; at++) run.step({ action: 'a' });
+    expect(client.stats().steps).toMatchObject({ logged: 50, queued: 10, dropped: 40 });
+    const { client: other } = connect(url, { maxQueuedBytes: 20_000 });
+    const long = other.start();
+    for (let at = 0; at < 50; at++) long.step({ observation: 'x'.repeat(4_000) });
+    expect(other.stats().steps).toMatchObject({ logged: 50, queued: 2, dropped: 48 });
+    expect(other.stats().steps.queuedBytes).toBeLessThanOrEqual(20_000);
+    expect(warned.map(({ cause }) => cause)).toEqual(['queue_full']);
+    expect(await client.close({ timeoutMs: 1 })).toBe(false);
+    expect(client.stats().steps).toMatchObject({ logged: 50, sent: 0, queued: 0, dropped: 50 });
+    run.step({ action: 'late' });
+    expect(client.stats().steps).toMatchObject({ logged: 51, dropped: 51 });
+  });
+
+  it('starts a run again of which the service knows nothing any more, once', async () => {
+    let isForgotten = true;
+    const { url, asked } = await serve(({ path }) => {
+      if (path === ENDS.run_start) isForgotten = asked.length === 1;
+      return path !== ENDS.run_start && isForgotten ? 404 : 200;
+    });
+    const { client } = connect(url);
+    await client.run({ runId: 'r' }, (run) => run.step({ action: 'a' }));
+    expect(await client.flush(LONG)).toBe(true);
+    const paths = asked.map(({ path }) => path.split('/').at(-1));
+    expect(paths).toEqual(['runs', 'steps', 'runs', 'steps', 'finish']);
+    expect(client.stats().steps).toMatchObject({ sent: 1, dropped: 0 });
+
+    const { url: amnesiac } = await serve(({ path }) => (path === ENDS.run_start ? 200 : 404));
+    const { client: other, warned } = connect(amnesiac);
+    await other.run({ runId: 'r' }, (run) => run.step({ action: 'a' }));
+    expect(await other.flush(LONG)).toBe(true);
+    expect(other.stats().steps).toMatchObject({ sent: 0, dropped: 1 });
+    expect(warned).toEqual([{ cause: 'refused', message: expect.stringContaining('as the test says') }]);
+  });
+
+  it('drops a step that the service refuses, and goes on', async () => {
+    const { url } = await serve(({ body }) => (body.action === 'bad' ? 422 : 200));
+    const { client, warned } = connect(url);
+    await client.run({}, (run) => {
+      for (const action of ['a', 'bad', 'b', 'bad']) run.step({ action });
+    });
+    expect(await client.flush(LONG)).toBe(true);
+    expect(client.stats().steps).toMatchObject({ sent: 2, dropped: 2 });
+    expect(warned.map(({ cause }) => cause)).toEqual(['refused']);
+  });
+
+  it('drops a run whose name is taken, and no other', async () => {
+    const { url } = await serve(({ body }) => (body.run_id === 'taken' ? 409 : 200));
+    const { client } = connect(url);
+    await client.run({ runId: 'taken' }, (run) => run.step({ action: 'a' }));
+    await client.run({ runId: 'free' }, (run) => run.step({ action: 'a' }));
+    expect(await client.flush(LONG)).toBe(true);
+    expect(client.stats().steps).toMatchObject({ sent: 1, dropped: 1 });
+  });
+
+  it('sends again what the service failed at', async () => {
+    const { url, asked } = await serve((_, count) => (count % 2 === 1 ? 500 : 200));
+    const { client } = connect(url);
+    await client.run({ runId: 'r' }, (run) => {
+      for (let at = 0; at < 3; at++) run.step({ action: String(at) });
+    });
+    expect(await client.flush(LONG)).toBe(true);
+    expect(asked).toHaveLength(10);
+    expect(client.stats().steps).toMatchObject({ sent: 3, dropped: 0 });
+  });
+
+  it('sends nothing where streaming is off', async () => {
+    const { url, asked } = await serve(() => 200);
+    const { client } = connect(url, { liveStreamingEnabled: false });
+    await client.run({}, (run) => run.step({ action: 'a', tokens: 3 }));
+    expect(await client.flush(LONG)).toBe(true);
+    expect(asked).toEqual([]);
+    expect(client.stats().steps).toMatchObject({ logged: 1, sent: 0, dropped: 0 });
+  });
+
+  it('takes whatever an agent calls a step', async () => {
+    const { url, asked } = await serve(() => 200);
+    const { client, warned } = connect(url);
+    const circle: Record<string, unknown> = {};
+    circle.self = circle;
+    const hostile = new Proxy({}, { get: () => expect.unreachable });
+    await client.run({}, (run) => {
+      run.step({ actionInput: circle, observation: 7n, tokens: Number.NaN });
+      run.step({ action: 'half \ud800', observation: null });
+      run.step(null as never);
+      run.step({ action: hostile } as never);
+    });
+    expect(await client.flush(LONG)).toBe(true);
+    const steps = asked.filter(({ path }) => path.endsWith('/steps')).map(({ body }) => body);
+    expect(steps[0]).toMatchObject({ action_input: '[object Object]', observation: '7', tokens: 0 });
+    expect(steps[1]).toMatchObject({ action: 'half \ufffd', observation: '' });
+    const { logged, sent, dropped } = client.stats().steps;
+    expect(sent + dropped).toBe(logged);
+    expect(warned.every(({ cause }) => cause === 'failed')).toBe(true);
+  });
+});
