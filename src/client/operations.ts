@@ -12,6 +12,7 @@ import type { health } from '../contract/health.ts';
 import type { PATTERNS } from '../contract/patterns.ts';
 import type { PROFILES } from '../contract/profiles.ts';
 import type { RETRIEVE } from '../contract/retrieve.ts';
+import type { RUN_RECORDS } from '../contract/run-records.ts';
 import type { RUNS } from '../contract/runs.ts';
 import type { TRACES } from '../contract/traces.ts';
 
@@ -28,12 +29,18 @@ interface Declared {
   health: typeof health;
   retrievePatterns: (typeof RETRIEVE)['retrieve'];
   importPatterns: (typeof PATTERNS)['importPatterns'];
+  listPatterns: (typeof PATTERNS)['listPatterns'];
+  readPattern: (typeof PATTERNS)['readPattern'];
   startRun: (typeof RUNS)['startRun'];
   logStep: (typeof RUNS)['logStep'];
   finishRun: (typeof RUNS)['finishRun'];
+  listRuns: (typeof RUN_RECORDS)['listRuns'];
+  readRun: (typeof RUN_RECORDS)['readRun'];
+  listRunSteps: (typeof RUN_RECORDS)['listRunSteps'];
   evaluate: (typeof EVALUATE)['evaluate'];
   submitTrace: (typeof TRACES)['submitTrace'];
   readTrace: (typeof TRACES)['readTrace'];
+  listProfiles: (typeof PROFILES)['listProfiles'];
   putProfile: (typeof PROFILES)['putProfile'];
   reportExperiment: (typeof EXPERIMENTS)['reportExperiment'];
   storeFinding: (typeof FINDINGS)['store'];
@@ -50,20 +57,26 @@ function operation(method: Operation['method'], path: string, isRepeatable: bool
   return { method, path, isRepeatable };
 }
 
-/** Held against the contract by a test. The live stream is no call: `understudy.live()` reads it. */
+/** Held against the contract by a test. The live stream is no call, and not among them. */
 export const OPERATIONS: Readonly<Record<OperationName, Operation>> = {
   health: operation('GET', '/health', true),
   // One that found something counts as an intervention, each time.
   retrievePatterns: operation('POST', '/v1/traces/retrieve', false),
   // A near-duplicate raises the support of the pattern that is there.
   importPatterns: operation('POST', '/v1/patterns', false),
+  listPatterns: operation('GET', '/v1/patterns', true),
+  readPattern: operation('GET', '/v1/patterns/{pattern_id}', true),
   startRun: operation('POST', '/v1/monitor/runs', true),
   logStep: operation('POST', '/v1/monitor/runs/{id}/steps', true),
   finishRun: operation('POST', '/v1/monitor/runs/{id}/finish', true),
+  listRuns: operation('GET', '/v1/monitor/runs', true),
+  readRun: operation('GET', '/v1/monitor/runs/{id}', true),
+  listRunSteps: operation('GET', '/v1/monitor/runs/{id}/steps', true),
   // Posted steps are counted each time, a run's own once a step.
   evaluate: operation('POST', '/v1/monitors/evaluate', false),
   submitTrace: operation('POST', '/v1/traces', true),
   readTrace: operation('GET', '/v1/traces/{trace_id}', true),
+  listProfiles: operation('GET', '/v1/monitor/profiles', true),
   putProfile: operation('POST', '/v1/monitor/profiles', true),
   reportExperiment: operation('GET', '/v1/monitor/experiments/{experiment_id}/report', true),
   storeFinding: operation('POST', '/v1/findings/{codebase_id}', true),
