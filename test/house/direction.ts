@@ -171,6 +171,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'actors',
     'actor clients',
     'cli',
+    'client',
     'label',
     'demo',
   ],
