@@ -1,7 +1,9 @@
 /**
- * Every bound of the house that an operator cannot change, in one place; the ones that an operator can change have
- * their defaults here too and are read in `config.ts`. Relations between them are asserted when this file loads, so a
- * bad edit stops every start and every test. Constants only; any thread.
+ * Bounds that an operator cannot change, of all that others rely on: what comes from outside (requests, bodies, texts,
+ * identifiers), what a tenant may have, and what grows with traffic or history. The ones that an operator can change have
+ * their defaults here too and are read in `config.ts`. Relations between them are asserted when this file loads, so a bad
+ * edit stops every start and every test. How large the parts of one structure are (a piece, a page, a batch of rows) stands
+ * with that structure. Constants only; any thread.
  */
 
 import { strict as assert } from 'node:assert';
@@ -479,6 +481,33 @@ export const VECTOR_NUMBER_MAX = 2 ** 20;
 export const REDO_LOG = { bytes: MIB, delay_ms: 5, retry_ms: 1_000 } as const;
 /** Folders and files that others may use: so many are counted at the start, one is named. */
 export const LOOSE_PLACES_MAX = 1_000;
+
+// ---- capture: what waits, what is remembered ----
+
+/** Raw blocks that wait to be packed, and their bytes; what comes beyond is compressed at once. */
+export const RAW_BLOCKS_MAX = 65_536;
+export const RAW_BLOCKS_BYTES_MAX = 2 ** 35;
+/** Memory for earlier bodies that new ones are stored against. */
+export const BASE_CACHE_BYTES = 64 << 20;
+/** Responses longer than this are not kept as bases. */
+export const RESPONSE_BASE_BYTES_MAX = 256 << 10;
+/** Turns that later ones can be found to extend. */
+export const INDEXED_TURNS_KNOWN = 50_000;
+/** Of those, how many are taken along into a new file. */
+export const INDEXED_TURNS_CARRIED = 10_000;
+/** Kept of unpacked blocks, and again of bodies. */
+export const CAPTURE_READER_CACHE_BYTES = 32 << 20;
+/** Exchanges that a reader indexes for itself, some 30 bytes each; beyond, records come without model, usage and found run. */
+export const READER_OWN_INDEX_MAX = 1_000_000;
+/** Batches at the writer at once; while they are under way the next one grows… */
+export const CAPTURE_BATCHES_UNDER_WAY = 3;
+/** …unless it holds `CAPTURE_BATCH_BYTES`: a tick of a busy server thread's loop is long enough for the writer to run dry. */
+export const CAPTURE_LARGE_BATCHES_UNDER_WAY = 16;
+/** A batch leaves when it holds this much… */
+export const CAPTURE_BATCH_EXCHANGES = 256;
+export const CAPTURE_BATCH_BYTES = 16 * MIB;
+/** Pools kept at once. Regions come from clients, so their number must be bounded; there are some 40 real ones. */
+export const UPSTREAM_POOLS_MAX = 64;
 
 assert(DEFAULTS.GW_MAX_CAPTURE_BYTES <= CAPTURE_BYTES_MAX, 'the default body cap is inside its own range');
 assert(

@@ -19,6 +19,12 @@ import {
 import { type CaptureFacts, findPlaceWords } from '../../domain/capture-health.ts';
 import type { FinishedExchange } from '../../domain/exchange.ts';
 import { CatalogueError, toCatalogueError } from '../../errors.ts';
+import {
+  CAPTURE_BATCH_BYTES,
+  CAPTURE_BATCH_EXCHANGES,
+  CAPTURE_BATCHES_UNDER_WAY,
+  CAPTURE_LARGE_BATCHES_UNDER_WAY,
+} from '../../limits.ts';
 import { type BodyMemory, type ByteBudget, Tee } from './tee.ts';
 
 /** Exchanges gathered for the writer. */
@@ -76,18 +82,11 @@ export interface CaptureCounters extends Omit<CaptureFacts, 'alive'> {
 /** A drop counts as of late for so long. */
 const DROP_RECENT_MS = 60_000;
 
-/** A batch leaves when it holds this much… */
-const BATCH_EXCHANGES = 256;
-const BATCH_BYTES = 16 * 1024 * 1024;
 /**
  * …or when its first exchange has waited this long. To wake the writer for a few exchanges costs both threads as much as to
  * store them; nobody waits for a batch (`settle` sends it at once), and the end of the process by force loses what it holds.
  */
 const BATCH_WAIT_MS = 100;
-/** Batches at the writer at once; while they are under way the next one grows… */
-const BATCHES_UNDER_WAY = 3;
-/** …unless it holds `BATCH_BYTES`: a tick of a busy server thread's loop is long enough for the writer to run dry. */
-const LARGE_BATCHES_UNDER_WAY = 16;
 /** So many failed tries tell whoever waits that nothing is stored: in a quarter of a second or so. */
 const SETTLE_TRIES = 3;
 const RETRY_FIRST_MS = 100;
@@ -227,7 +226,7 @@ export class CaptureQueue implements ByteBudget {
     if (exchange.kind === 'turn') count.turns++;
     // The tee's bytes stay reserved until the writer has them.
     pending.bytes += tee.kept_bytes;
-    if (pending.exchanges >= BATCH_EXCHANGES || pending.bytes >= BATCH_BYTES) {
+    if (pending.exchanges >= CAPTURE_BATCH_EXCHANGES || pending.bytes >= CAPTURE_BATCH_BYTES) {
       this.#sendPending();
     } else {
       this.#timer ??= setTimeout(() => {
@@ -353,8 +352,8 @@ export class CaptureQueue implements ByteBudget {
       this.#timer = null;
     }
     if (this.#pending.exchanges === 0) return;
-    const isLarge = this.#pending.bytes >= BATCH_BYTES;
-    const most = isLarge ? LARGE_BATCHES_UNDER_WAY : BATCHES_UNDER_WAY;
+    const isLarge = this.#pending.bytes >= CAPTURE_BATCH_BYTES;
+    const most = isLarge ? CAPTURE_LARGE_BATCHES_UNDER_WAY : CAPTURE_BATCHES_UNDER_WAY;
     if (this.#underWay >= most || this.#retryAfterMs > 0) {
       this.#isDue = true;
       return;

@@ -3,6 +3,7 @@
  * its own.
  */
 
+import { UPSTREAM_POOLS_MAX } from '../../limits.ts';
 import { ConnectionPool } from './connection-pool.ts';
 
 /** One provider's address and the pool that leads there. */
@@ -13,9 +14,6 @@ export interface Upstream {
   /** Path of the base, put before the client's; '' for none. */
   base_path: string;
 }
-
-/** Pools kept at once. Regions come from clients, so their number must be bounded; there are some 40 real ones. */
-const POOLS_MAX = 64;
 
 export class UpstreamPools {
   readonly #upstreams = new Map<string, Upstream>();
@@ -34,7 +32,7 @@ export class UpstreamPools {
       base_path: url.pathname === '/' ? '' : url.pathname,
     };
     this.#upstreams.set(base, upstream);
-    if (this.#upstreams.size > POOLS_MAX) this.#evict(base);
+    if (this.#upstreams.size > UPSTREAM_POOLS_MAX) this.#evict(base);
     return upstream;
   }
 

@@ -2,6 +2,7 @@
  * From one exchange to its record: which earlier exchange it is stored against, what of it differs from that one, and what
  * is kept of it so that later ones can be stored against it. Capture process.
  */
+import { BASE_CACHE_BYTES, RESPONSE_BASE_BYTES_MAX } from '../../limits.ts';
 import {
   BaseCache,
   type BaseEntry,
@@ -17,8 +18,6 @@ import { measureSharedPrefix, NO_FILES, type PreparedBody } from './prepared-bod
 import { listWithheld, type PreparedExchange } from './prepared-exchange.ts';
 import { encodeMeta } from './record.ts';
 
-/** Memory for earlier bodies that new ones are stored against. */
-const BASE_CACHE_BYTES = 64 << 20;
 /** Exchanges that may have to be read before one can be; then comes a keyframe. */
 const MAX_DEPTH = 48;
 /** Under pressure, exchanges with smaller requests are stored without a base while bases do not help: to look for one takes longer. */
@@ -30,8 +29,6 @@ const PRESSED_BASE_BYTES = 16 << 10;
 const PATIENT_SHARE = 0.1;
 /** Part of a growing request by which its memory is longer: some turns fit in. */
 const GROWTH_PART = 8;
-/** Responses longer than this are not kept as bases. */
-const MAX_RESPONSE_BASE_BYTES = 256 << 10;
 /** Response bodies with a shorter common beginning are not worth a delta. */
 const MIN_RESPONSE_PREFIX = 512;
 
@@ -163,7 +160,7 @@ export class ExchangeEncoder {
     { request, response, draft, chosen, pressed }: KeptParts,
   ): void {
     const base = chosen?.entry ?? null;
-    const kept = !pressed && response.raw.length <= MAX_RESPONSE_BASE_BYTES ? response : null;
+    const kept = !pressed && response.raw.length <= RESPONSE_BASE_BYTES_MAX ? response : null;
     const requestBytes = countCopied(request);
     const bodyBytes = requestBytes + (kept === null ? 0 : countCopied(kept));
     const recordBytes = pressed ? 0 : Math.min(draft.bytes, DICTIONARY_BYTES);

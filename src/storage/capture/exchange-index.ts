@@ -23,9 +23,11 @@
  * its system prompt, the turn that it goes on with; the run's name too when the turn lies in an earlier file, since
  * rotation takes the latest 10,000 along). The capture process writes; any thread reads.
  */
+
 import { hash } from 'node:crypto';
 import type { ApiShape, ExchangeFacts, ExchangeRecord } from '../../domain/exchange.ts';
 import { ALIKE, compareSketches, SKETCH_CHARS } from '../../domain/prompt-sketch.ts';
+import { INDEXED_TURNS_CARRIED, INDEXED_TURNS_KNOWN } from '../../limits.ts';
 import { leaveRest } from '../../std/own-memory.ts';
 import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 import type { BlockReader } from './blocks.ts';
@@ -69,10 +71,6 @@ export type DecodeExchange = (copy: StoredCopy) => IndexFacts;
 export const FACTS_PER_BLOCK = 64;
 /** Prefixes of one conversation that are looked up, the longest ones. */
 const MAX_PREFIXES = 2_048;
-/** Turns that later ones can be found to extend. */
-const MAX_TURNS = 50_000;
-/** Of those, how many are taken along into a new file. */
-const CARRIED_TURNS = 10_000;
 
 /** Turns with one key that are compared, the latest ones. */
 const MAX_CANDIDATES = 16;
@@ -160,11 +158,11 @@ class TurnMap {
     const before = turn.follows === 0 ? undefined : this.#byId.get(turn.follows);
     if (before !== undefined) before.followed = true;
     for (const key of turn.keys) this.#addKey(key, turn);
-    if (this.#turns.length - this.#oldest <= MAX_TURNS) return;
+    if (this.#turns.length - this.#oldest <= INDEXED_TURNS_KNOWN) return;
     const gone = this.#turns[this.#oldest++]!;
     this.#byId.delete(gone.id);
     for (const key of gone.keys) this.#dropKey(key, gone);
-    if (this.#oldest > MAX_TURNS) {
+    if (this.#oldest > INDEXED_TURNS_KNOWN) {
       this.#turns.splice(0, this.#oldest);
       this.#oldest = 0;
     }
@@ -501,7 +499,7 @@ export class ExchangeIndex {
     const latest: Turn[] = [];
     for (const { key, value } of this.#env.tails.getRange({
       reverse: true,
-      limit: MAX_TURNS,
+      limit: INDEXED_TURNS_KNOWN,
       snapshot: false,
     })) {
       latest.push(decodeTurn(key, value));
@@ -562,7 +560,7 @@ export class ExchangeIndex {
   /** The latest turns with their runs, for the `tails` of the file that comes after this one. */
   listCarriedTurns(): { key: number; value: Buffer }[] {
     return this.#turns()
-      .listLatest(CARRIED_TURNS)
+      .listLatest(INDEXED_TURNS_CARRIED)
       .flatMap((turn) => {
         const run = this.#readRun(turn);
         return run === null ? [] : [{ key: turn.id, value: encodeTurn({ ...turn, run_id: run }) }];

@@ -2,12 +2,9 @@
  * The blocks that were stored raw and wait to be packed, oldest first. Their raw files go once a sync has made sure of what
  * they were packed into: a power cut must not find neither of the two. Capture process.
  */
+import { RAW_BLOCKS_BYTES_MAX, RAW_BLOCKS_MAX } from '../../limits.ts';
 import type { TidyBacklog } from './packing-share.ts';
 import type { WaitingBlock } from './repacking.ts';
-
-/** Raw blocks that wait to be packed, and their bytes; what comes beyond is compressed at once. */
-const MAX_RAW_BLOCKS = 65_536;
-const MAX_RAW_BYTES = 2 ** 35;
 
 /** Of those that were there at the start, `since_ms` is then. */
 interface QueuedBlock extends WaitingBlock {
@@ -27,7 +24,7 @@ export class PackingQueue {
   #packedFrom: number[] = [];
 
   get isFull(): boolean {
-    return this.#blocks.length >= MAX_RAW_BLOCKS || this.#bytes >= MAX_RAW_BYTES;
+    return this.#blocks.length >= RAW_BLOCKS_MAX || this.#bytes >= RAW_BLOCKS_BYTES_MAX;
   }
 
   /** The raw file of each block that waits. */

@@ -2,7 +2,9 @@
  * Reads a capture database: a live file that another process or thread writes to, or a sealed one. Used by the command
  * line and by tests; synchronous, read-only. Memory is bounded whatever the file's size.
  */
+
 import type { ExchangeRecord } from '../../domain/exchange.ts';
+import { CAPTURE_READER_CACHE_BYTES, READER_OWN_INDEX_MAX } from '../../limits.ts';
 import { BlockReader } from './blocks.ts';
 import {
   type DecodeExchange,
@@ -14,13 +16,8 @@ import {
 import { type CaptureEnv, CaptureFileError, nameDamage, openCaptureEnv } from './layout.ts';
 import { completeRecord, type ExchangeSummary, summarize } from './record.ts';
 
-/** Kept of unpacked blocks, and again of bodies. */
-const READER_CACHE_BYTES = 32 << 20;
-/** Exchanges that a reader indexes for itself, some 30 bytes each; beyond, records come without model, usage and found run. */
-const MAX_OWN_INDEX = 1_000_000;
-
 export interface ReaderOptions {
-  /** Most bytes kept of what was unpacked, and again of bodies; READER_CACHE_BYTES when left out. */
+  /** Most bytes kept of what was unpacked, and again of bodies; CAPTURE_READER_CACHE_BYTES when left out. */
   cache_bytes?: number;
   /** Finds model, usage and run of exchanges that the writer has not indexed yet; without it they stay null. */
   decode?: DecodeExchange;
@@ -65,7 +62,7 @@ export class CaptureReader {
     this.path = path;
     this.#env = env;
     this.#options = options;
-    this.#blocks = new BlockReader(env, path, options.cache_bytes ?? READER_CACHE_BYTES);
+    this.#blocks = new BlockReader(env, path, options.cache_bytes ?? CAPTURE_READER_CACHE_BYTES);
     index?.moveTo(env, this.#blocks);
     this.#index = index ?? new ExchangeIndex(env, this.#blocks, false);
     this.#decode = options.decode ?? null;
@@ -93,7 +90,7 @@ export class CaptureReader {
     if (this.#decode === null) return;
     while (
       this.#index.indexed < id &&
-      this.#index.pending < MAX_OWN_INDEX &&
+      this.#index.pending < READER_OWN_INDEX_MAX &&
       this.#index.indexNext(this.#decode)
     );
   }
