@@ -202,7 +202,7 @@ const SECRET_NAMES: ReadonlySet<string> = new Set([
   'STRIPE_SECRET_KEY',
   'STRIPE_WEBHOOK_SECRET',
   'STRIPE_WEBHOOK_THIN_SECRET',
-  'UNDERSTUDY_API_KEY',
+  'SVC_API_KEY',
 ]);
 
 function quoteValue(value: string): string {
@@ -524,12 +524,12 @@ export function loadAgentConnection(
   url: string | undefined,
   env: NodeJS.ProcessEnv = process.env,
 ): AgentConnection {
-  const key = env.UNDERSTUDY_API_KEY ?? '';
-  if (key === '') throw new ConfigError('UNDERSTUDY_API_KEY', '', 'set it to an API key of the service');
-  const [name, text] = url === undefined ? ['UNDERSTUDY_BASE_URL', env.UNDERSTUDY_BASE_URL] : ['--url', url];
+  const key = env.SVC_API_KEY ?? '';
+  if (key === '') throw new ConfigError('SVC_API_KEY', '', 'set it to an API key of the service');
+  const [name, text] = url === undefined ? ['SVC_BASE_URL', env.SVC_BASE_URL] : ['--url', url];
   return {
     base_url: parseText(name, base(), text || `http://127.0.0.1:${VARIABLES.PORT[1]}`),
-    api_key: parseText('UNDERSTUDY_API_KEY', embeddingKey, key),
+    api_key: parseText('SVC_API_KEY', embeddingKey, key),
   };
 }
 

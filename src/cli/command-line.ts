@@ -61,6 +61,10 @@ const COMMANDS: Record<string, Command> = {
     summary: 'give an agent tools over the Model Context Protocol, on standard input and output',
     run: async (argv, io) => (await import('./mcp.ts')).runMcp(argv, io),
   },
+  hooks: {
+    summary: 'have Claude Code or Codex report each tool call, and hear what goes wrong',
+    run: async (argv, io) => (await import('./hooks.ts')).runHooks(argv, io),
+  },
   feedback: {
     summary: 'show what users said about the product',
     run: async (argv, io) => (await import('./keys.ts')).runFeedback(argv, io),

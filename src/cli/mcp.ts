@@ -12,16 +12,16 @@ runs elsewhere. Where the agent's client can speak HTTP, the service's own addre
 
 Usage: understudy mcp [--url URL] [--codebase ID] [--org ID] [--project ID]
 
-  --url URL         where the API is; when not given UNDERSTUDY_BASE_URL, else http://127.0.0.1:8000
+  --url URL         where the API is; when not given SVC_BASE_URL, else http://127.0.0.1:8000
   --codebase ID     the code base that is meant where a call names none, such as owner/name
   --org ID          the organization, and
   --project ID      the project, where the key is the operator's own; a customer's key has its own
 
-The API key is read from UNDERSTUDY_API_KEY alone: other users of the machine can see the flags of a process.
+The API key is read from SVC_API_KEY alone: other users of the machine can see the flags of a process.
 
 Examples:
-  claude mcp add understudy --env UNDERSTUDY_API_KEY=svc_live_... -- npx understudy mcp --codebase owner/name
-  codex mcp add understudy --env UNDERSTUDY_API_KEY=svc_live_... -- npx understudy mcp --codebase owner/name
+  claude mcp add understudy --env SVC_API_KEY=svc_live_... -- npx understudy mcp --codebase owner/name
+  codex mcp add understudy --env SVC_API_KEY=svc_live_... -- npx understudy mcp --codebase owner/name
 `;
 
 /** @returns the exit status */

@@ -7,6 +7,20 @@ import { existsSync } from 'node:fs';
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+/** Of a module that is named as its source is, from here. */
+function findEntry(source, compiled) {
+  const own = new URL(source, import.meta.url);
+  return (existsSync(own) ? own : new URL(compiled, import.meta.url)).href;
+}
+
+// An agent waits for its hooks: they load nothing of the rest, and never fail.
+if (process.argv[2] === 'hook' && /^[a-z]/.test(process.argv[3] ?? '')) {
+  try {
+    await import(findEntry('../hooks/entry.ts', '../../dist/src/hooks/entry.js'));
+  } catch {}
+  process.exit(0);
+}
+
 const [major, minor] = process.versions.node.split('.').map(Number);
 if (major < 22 || (major === 22 && minor < 18)) {
   const self = relative(process.cwd(), fileURLToPath(import.meta.url));
@@ -20,6 +34,4 @@ if (major < 22 || (major === 22 && minor < 18)) {
   process.exit(1);
 }
 
-const source = new URL('./understudy.ts', import.meta.url);
-const entry = existsSync(source) ? source : new URL('../../dist/src/cli/understudy.js', import.meta.url);
-await import(entry.href);
+await import(findEntry('./understudy.ts', '../../dist/src/cli/understudy.js'));

@@ -1,4 +1,5 @@
-/** How the tools reach an API that runs elsewhere: over HTTP, one request a call. Any thread. */
+/** How the tools reach an API that runs elsewhere: over HTTP, one request a call. Command line. */
+import { type Answer, Transport } from '../client/transport.ts';
 import { pathParameters } from '../contract/endpoint.ts';
 import { type CallApi, UnreachableApi } from './tools.ts';
 
@@ -13,32 +14,32 @@ export interface RemoteApiOptions {
 }
 
 export function remoteApi({ base_url, api_key, tenant, timeout_ms }: RemoteApiOptions): CallApi {
+  const base = new URL(base_url);
+  const prefix = base.pathname.replace(/\/+$/, '');
+  const transport = new Transport(base, {
+    authorization: `Bearer ${api_key}`,
+    'user-agent': 'understudy-mcp',
+  });
+  // A static key reads them in the body, a JWT in the query.
+  const query = new URLSearchParams(tenant).toString();
   return async ({ path, method }, params, body) => {
     let place = path;
     for (const name of pathParameters(path))
       place = place.replace(`{${name}}`, () => encodeURIComponent(params[name]!));
-    // A static key reads them in the body, a JWT in the query.
-    const query = new URLSearchParams(tenant).toString();
+    let answer: Answer;
     try {
-      const answer = await fetch(`${base_url}${place}${query === '' ? '' : `?${query}`}`, {
+      answer = await transport.send({
         method,
-        headers: { authorization: `Bearer ${api_key}`, 'content-type': 'application/json' },
+        target: `${prefix}${place}${query === '' ? '' : `?${query}`}`,
         body: JSON.stringify({ ...tenant, ...body }),
-        // The key is for that address alone.
-        redirect: 'error',
-        signal: AbortSignal.timeout(timeout_ms),
+        timeoutMs: timeout_ms,
+        isBackground: false,
       });
-      const seconds = Number(answer.headers.get('retry-after') ?? Number.NaN);
-      return {
-        status: answer.status,
-        body: parse(await answer.text()),
-        retry_after_s: Number.isFinite(seconds) ? seconds : null,
-      };
     } catch (thrown) {
-      throw new UnreachableApi(`Understudy does not answer at ${base_url} (${describeCause(thrown)})`, {
-        cause: thrown,
-      });
+      const { message } = thrown as Error;
+      throw new UnreachableApi(`Understudy does not answer: ${message}`, { cause: thrown });
     }
+    return { status: answer.status, body: parse(answer.body), retry_after_s: answer.retryAfter };
   };
 }
 
@@ -48,12 +49,4 @@ function parse(text: string): unknown {
   } catch {
     return undefined;
   }
-}
-
-/** The system's code where there is one: `fetch` itself says only that it failed. */
-function describeCause(thrown: unknown): string {
-  if (!(thrown instanceof Error)) return String(thrown);
-  if (thrown.name === 'TimeoutError') return 'no answer in time';
-  const { code, message } = (thrown.cause ?? thrown) as NodeJS.ErrnoException;
-  return code ?? message;
 }

@@ -31,6 +31,7 @@ type Room =
   | 'label'
   | 'mcp'
   | 'integrations'
+  | 'hooks'
   | 'runtime'
   | 'analysis'
   | 'actors'
@@ -65,9 +66,11 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   // What stamps an agent's requests, loaded into the agent's own process: it may know nothing of ours.
   label: [],
   // The API as tools of an agent: behind the API's own address, and as a command that calls it from elsewhere.
-  mcp: ['limits', 'contract'],
   // What binds a framework to it.
   integrations: ['client'],
+  mcp: ['limits', 'contract', 'client'],
+  // What an agent's client calls at each of its events, as a process of its own.
+  hooks: ['std', 'client'],
   gateway: [
     'native',
     'redaction',
@@ -152,6 +155,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'search',
     'analysis',
     'mcp',
+    'hooks',
     'main',
   ],
   demo: ['config', 'main', 'cli'],

@@ -25,7 +25,7 @@ const over = {
       codebase === undefined ? '' : `?codebase_id=${encodeURIComponent(codebase)}`,
     ),
   'standard input and output': (era: Era, codebase?: string) =>
-    service.spawn({ UNDERSTUDY_API_KEY: service.key, UNDERSTUDY_BASE_URL: service.api.url }, era, [
+    service.spawn({ SVC_API_KEY: service.key, SVC_BASE_URL: service.api.url }, era, [
       ...(codebase === undefined ? [] : ['--codebase', codebase]),
     ]),
 };
@@ -161,7 +161,7 @@ describe('another organization', () => {
     expect((await callTool(operator, 'recall_findings', ask)).data).toEqual({ findings: [] });
     const named = await service.connect(CHILD_KEY, 'legacy', '?org_id=acme');
     expect((await callTool(named, 'recall_findings', ask)).data.findings).toMatchObject([{ content }]);
-    const env = { UNDERSTUDY_API_KEY: CHILD_KEY };
+    const env = { SVC_API_KEY: CHILD_KEY };
     const piped = await service.spawn(env, 'legacy', ['--url', service.api.url, '--org', 'acme']);
     expect((await callTool(piped, 'recall_findings', ask)).data.findings).toMatchObject([{ content }]);
   });
@@ -187,22 +187,22 @@ describe('understudy mcp', () => {
     const { port } = closed.address() as AddressInfo;
     closed.close();
     const client = await service.spawn({
-      UNDERSTUDY_API_KEY: 'k',
-      UNDERSTUDY_BASE_URL: `http://127.0.0.1:${port}`,
+      SVC_API_KEY: 'k',
+      SVC_BASE_URL: `http://127.0.0.1:${port}`,
     });
     for (let call = 0; call < 2; call++) {
       const { is_error, text } = await callTool(client, 'retrieve_patterns', { context: 'anything' });
       expect({ is_error, text }).toEqual({
         is_error: true,
-        text: `Understudy does not answer at http://127.0.0.1:${port} (ECONNREFUSED). Go on without it.`,
+        text: `Understudy does not answer: Cannot reach http://127.0.0.1:${port}: connect ECONNREFUSED 127.0.0.1:${port}. Go on without it.`,
       });
     }
   });
 
   it('tells the model of a wrong key', async () => {
     const client = await service.spawn({
-      UNDERSTUDY_API_KEY: 'svc_live_wrong',
-      UNDERSTUDY_BASE_URL: service.api.url,
+      SVC_API_KEY: 'svc_live_wrong',
+      SVC_BASE_URL: service.api.url,
     });
     const { is_error, text } = await callTool(client, 'retrieve_patterns', { context: 'anything' });
     expect(is_error).toBe(true);
@@ -217,7 +217,7 @@ describe('understudy mcp', () => {
     ['too many', 429, '{"detail":"Too many requests"}', 'wait 7 s'],
     ['a full code base', 409, '{"detail":"It is full"}', 'somebody has to delete some first'],
     ['a role that may not', 403, '{"detail":"Forbidden"}', 'a key that may'],
-    ['a redirect', 302, '', 'does not answer'],
+    ['a redirect', 302, '', 'HTTP 302'],
   ])('tells the model of %s', async (_, status, body, words) => {
     const seen: string[] = [];
     const server = createServer((request, response) => {
@@ -228,7 +228,7 @@ describe('understudy mcp', () => {
     try {
       const { port } = server.address() as AddressInfo;
       const url = `http://127.0.0.1:${port}/behind/a/path/`;
-      const client = await service.spawn({ UNDERSTUDY_API_KEY: 'the-key', UNDERSTUDY_BASE_URL: url });
+      const client = await service.spawn({ SVC_API_KEY: 'the-key', SVC_BASE_URL: url });
       const { is_error, text } = await callTool(client, 'recall_findings', {
         query: 'q',
         codebase_id: 'a/b?c',
@@ -242,14 +242,9 @@ describe('understudy mcp', () => {
   });
 
   it.each([
-    ['without a key', [], {}, 'UNDERSTUDY_API_KEY'],
-    ['with an address that is none', ['--url', 'ftp://x'], { UNDERSTUDY_API_KEY: 'k' }, '--url="ftp://x"'],
-    [
-      'with a bad variable',
-      [],
-      { UNDERSTUDY_API_KEY: 'k', UNDERSTUDY_BASE_URL: 'nowhere' },
-      'UNDERSTUDY_BASE_URL="nowhere"',
-    ],
+    ['without a key', [], {}, 'SVC_API_KEY'],
+    ['with an address that is none', ['--url', 'ftp://x'], { SVC_API_KEY: 'k' }, '--url="ftp://x"'],
+    ['with a bad variable', [], { SVC_API_KEY: 'k', SVC_BASE_URL: 'nowhere' }, 'SVC_BASE_URL="nowhere"'],
   ])('does not start %s', async (_, flags, env, words) => {
     const { code, stdout, stderr } = await runHere(['mcp', ...flags], env as Record<string, string>);
     expect({ code, stdout }).toEqual({ code: 78, stdout: '' });
@@ -257,7 +252,7 @@ describe('understudy mcp', () => {
   });
 
   it('does not show a key that cannot be one', async () => {
-    const { code, stderr } = await runHere(['mcp'], { UNDERSTUDY_API_KEY: 'two words' });
+    const { code, stderr } = await runHere(['mcp'], { SVC_API_KEY: 'two words' });
     expect(code).toBe(78);
     expect(stderr).toContain('(not shown)');
     expect(stderr).not.toContain('two words');

@@ -1,0 +1,270 @@
+/** The hooks of Claude Code and Codex as their clients call them: the real command, recorded inputs, a real service or a bad one. */
+
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
+
+const ENTRY = fileURLToPath(new URL('../../src/cli/understudy.mjs', import.meta.url));
+
+type Input = Record<string, unknown>;
+
+/** What a client of that version wrote to its hooks in one session. */
+function recorded(name: string): Input[] {
+  const text = readFileSync(new URL(`../fixtures/hooks/${name}.jsonl`, import.meta.url), 'utf8');
+  return text
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Input);
+}
+
+const CLAUDE = recorded('claude-code-2.1.330');
+const CODEX = recorded('codex-0.169.0');
+const eventOf = (inputs: Input[], name: string): Input =>
+  inputs.find((input) => input.hook_event_name === name)!;
+
+const service = new ApiChild();
+let home: string;
+beforeAll(() => service.start());
+afterAll(() => service[Symbol.asyncDispose]());
+beforeEach(() => {
+  home = mkdtempSync(join(tmpdir(), 'understudy-hooks-'));
+  onTestFinished(() => rmSync(home, { recursive: true, force: true }));
+});
+
+interface Said {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+/** The machine may be busy; what is asked here is not how long it takes. */
+const PATIENT = ['--timeout-ms', String(PATIENCE_MS)];
+
+/** Calls the hook as a client does: the command, one JSON object on its standard input. */
+async function hook(
+  client: string,
+  input: Input | string,
+  env: Record<string, string> = {},
+  flags: string[] = PATIENT,
+): Promise<Said> {
+  const child = spawn(process.execPath, [ENTRY, 'hook', client, ...flags], {
+    env: { PATH: process.env.PATH, HOME: home, SVC_API_KEY: CHILD_KEY, SVC_BASE_URL: service.url, ...env },
+    stdio: 'pipe',
+  });
+  const said = { stdout: '', stderr: '' };
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (said.stdout += text));
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (said.stderr += text));
+  // It may have ended before it has read all.
+  child.stdin.on('error', () => {});
+  child.stdin.end(typeof input === 'string' ? input : JSON.stringify(input));
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, ...said };
+}
+
+const SILENCE: Said = { code: 0, stdout: '', stderr: '' };
+
+/** What the service counted of a run that has ended with that outcome. */
+async function finished(run_id: string, outcome: string) {
+  const { status, body } = await service.post(`/v1/monitor/runs/${encodeURIComponent(run_id)}/finish`, {
+    outcome,
+  });
+  return { status, steps: body.steps as number, fired: body.fired as Record<string, number> };
+}
+
+/** A step of a session of its own. */
+const call = (session_id: string, tool_use_id: string, change: Input = {}): Input => ({
+  ...eventOf(CLAUDE, 'PostToolUse'),
+  session_id,
+  tool_use_id,
+  ...change,
+});
+
+describe('a recorded session', () => {
+  it.each([
+    ['claude-code', CLAUDE, 4],
+    ['codex', CODEX, 3],
+  ] as const)('of %s becomes a run, and nothing is said', async (client, inputs, steps) => {
+    for (const input of inputs) expect(await hook(client, input)).toEqual(SILENCE);
+    const { session_id } = inputs[0] as { session_id: string };
+    expect(await finished(session_id, 'ended: other')).toMatchObject({ status: 200, steps });
+    expect(statSync(join(home, '.local/state/understudy/hooks')).mode & 0o777).toBe(0o700);
+    // Nothing that was said or done lies there.
+    const [name = ''] = readdirSync(join(home, '.local/state/understudy/hooks'));
+    const kept = readFileSync(join(home, '.local/state/understudy/hooks', name), 'utf8');
+    expect(kept).not.toMatch(/hello|echo|Bash/);
+  });
+});
+
+describe('a session that goes in a circle', () => {
+  it.each([
+    ['claude-code', 'PostToolUse', { tool_response: { stdout: '1 failed', stderr: '' } }],
+    ['claude-code', 'PostToolUseFailure', { tool_response: undefined, error: 'Exit code 1\n1 failed' }],
+    ['codex', 'PostToolUse', { tool_response: '1 failed' }],
+  ])('of %s is told so, by %s', async (client, hook_event_name, change) => {
+    const session_id = `circle-${client}-${hook_event_name}`;
+    await hook(client, { ...eventOf(CLAUDE, 'UserPromptSubmit'), session_id, prompt: 'fix the date parser' });
+    const told: string[] = [];
+    for (let at = 0; at < 5; at++) {
+      const input = call(session_id, `t${at}`, {
+        hook_event_name,
+        tool_input: { command: 'npm test' },
+        ...change,
+      });
+      const said = await hook(client, input);
+      expect(said).toMatchObject({ code: 0, stderr: '' });
+      if (said.stdout !== '') told.push(said.stdout);
+    }
+    expect(told.length).toBeGreaterThan(0);
+    const { hookSpecificOutput, ...others } = JSON.parse(told[0]!);
+    expect(others).toEqual({});
+    expect(hookSpecificOutput).toEqual({
+      hookEventName: hook_event_name,
+      additionalContext: expect.stringMatching(/^Run monitor: .*npm test/s),
+    });
+  });
+});
+
+describe('steps', () => {
+  it('of parallel tool calls each have a place of their own', async () => {
+    const session_id = 'parallel';
+    const calls = Array.from({ length: 8 }, (_, at) =>
+      call(session_id, `t${at}`, { tool_input: { command: `echo ${at}` } }),
+    );
+    const said = await Promise.all(calls.map((input) => hook('claude-code', input)));
+    for (const { code } of said) expect(code).toBe(0);
+    expect(await finished(session_id, 'success')).toMatchObject({ status: 200, steps: 8 });
+  });
+
+  it('that come twice count once', async () => {
+    const session_id = 'twice';
+    for (let time = 0; time < 2; time++)
+      expect(await hook('claude-code', call(session_id, 'same'))).toEqual(SILENCE);
+    expect(await finished(session_id, 'success')).toMatchObject({ steps: 1 });
+  });
+
+  it('of an agent that was handed a part are a run of its own, which ends with it', async () => {
+    const session_id = 'with-an-agent';
+    const agent = { agent_id: 'a1', agent_type: 'Explore' };
+    await hook('claude-code', call(session_id, 'own'));
+    await hook('claude-code', call(session_id, 'theirs', agent));
+    await hook('claude-code', { ...call(session_id, 'x'), ...agent, hook_event_name: 'SubagentStop' });
+    expect(await finished(`${session_id}:a1`, 'success')).toMatchObject({ status: 200, steps: 1 });
+    expect(await finished(session_id, 'success')).toMatchObject({ status: 200, steps: 1 });
+  });
+
+  it('of a session that is resumed after its end are a run beside the first', async () => {
+    const session_id = 'resumed';
+    const end = { ...eventOf(CLAUDE, 'SessionEnd'), session_id };
+    await hook('claude-code', call(session_id, 'a'));
+    await hook('claude-code', end);
+    await hook('claude-code', { ...eventOf(CLAUDE, 'SessionStart'), session_id, source: 'resume' });
+    await hook('claude-code', call(session_id, 'b'));
+    await hook('claude-code', end);
+    expect(await finished(session_id, 'ended: other')).toMatchObject({ steps: 1 });
+    expect(await finished(`${session_id}~2`, 'ended: other')).toMatchObject({ status: 200, steps: 1 });
+  });
+
+  it('larger than the service takes are cut', async () => {
+    const said = await hook('codex', call('large', 'a', { tool_response: 'x'.repeat(10_000_000) }));
+    expect(said).toEqual(SILENCE);
+    expect(await finished('large', 'success')).toMatchObject({ status: 200, steps: 1 });
+  });
+});
+
+/** Listens until the end of the test. */
+async function listen(handle: RequestListener): Promise<{ url: string; server: Server }> {
+  const server = createServer(handle).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, server };
+}
+
+describe('an agent whose service', () => {
+  it('is not there goes on, and nobody knocks again at once', async () => {
+    const { url, server } = await listen(() => {});
+    server.close();
+    await once(server, 'close');
+    const env = { SVC_BASE_URL: url };
+    expect(await hook('claude-code', call('down', 'a'), env)).toEqual(SILENCE);
+    const again = await hook('claude-code', call('down', 'b'), env, [...PATIENT, '--verbose']);
+    expect(again).toEqual({
+      code: 0,
+      stdout: '',
+      stderr: 'understudy hook: the service did not answer a moment ago\n',
+    });
+    // With the next session it is tried again.
+    await hook('claude-code', { ...eventOf(CLAUDE, 'SessionStart'), session_id: 'down' });
+    expect(await hook('claude-code', call('down', 'c'))).toEqual(SILENCE);
+    expect(await finished('down', 'success')).toMatchObject({ status: 200, steps: 1 });
+  });
+
+  it('never answers goes on after a moment, and waits once', async () => {
+    let asked = 0;
+    const { url } = await listen(() => void asked++);
+    const env = { SVC_BASE_URL: url };
+    expect(await hook('claude-code', call('silent', 'a'), env, ['--timeout-ms', '1000'])).toEqual(SILENCE);
+    const again = await hook('claude-code', call('silent', 'b'), env, [...PATIENT, '--verbose']);
+    expect(again).toMatchObject({
+      code: 0,
+      stdout: '',
+      stderr: expect.stringContaining('did not answer a moment ago'),
+    });
+    expect(asked).toBeLessThanOrEqual(1);
+  });
+
+  it.each([
+    ['fails', 500, '{"detail":"Internal Server Error"}'],
+    ['refuses the key', 401, '{"detail":"Invalid or missing credentials"}'],
+    ['has had enough', 429, '{"detail":"Too many requests"}'],
+    ['is something else', 200, '<html>'],
+    ['answers in another shape', 200, 'null'],
+    ['knows no such path', 404, ''],
+    ['leads elsewhere', 302, ''],
+  ])('%s goes on', async (_, status, body) => {
+    const { url } = await listen((request, response) => {
+      request.resume();
+      response.writeHead(status, { location: '/elsewhere' }).end(body);
+    });
+    expect(await hook('claude-code', call('bad', 'a'), { SVC_BASE_URL: url })).toEqual(SILENCE);
+    expect(await hook('codex', { ...eventOf(CODEX, 'SessionEnd') }, { SVC_BASE_URL: url })).toEqual(SILENCE);
+  });
+
+  it('has no key or no address goes on', async () => {
+    expect(await hook('claude-code', call('a', 'a'), { SVC_API_KEY: '' })).toEqual(SILENCE);
+    expect(await hook('claude-code', call('a', 'a'), { SVC_BASE_URL: 'no address' })).toEqual(SILENCE);
+    expect(await hook('claude-code', call('a', 'a'), { HOME: '/proc/nobody' })).toEqual(SILENCE);
+  });
+});
+
+describe('a client that says', () => {
+  it.each<[string, string | Input]>([
+    ['nothing', ''],
+    ['no JSON', '{"session_id":'],
+    ['a list', '[]'],
+    ['null', 'null'],
+    ['an event of another version', { ...call('a', 'b'), hook_event_name: 'PostEverything' }],
+    ['no session', { ...call('a', 'b'), session_id: undefined }],
+    ['a session that is no text', { ...call('a', 'b'), session_id: { $ne: 1 } }],
+    ['a session with a path for a name', { ...call('../../../../etc/passwd', 'b') }],
+    ['no tool', { ...call('a', 'b'), tool_name: undefined }],
+    ['a session that is too long', { ...call('a', 'b'), session_id: 'x'.repeat(1_000) }],
+  ])('%s is not told of it', async (_, input) => {
+    expect(await hook('claude-code', input)).toEqual(SILENCE);
+    expect(readdirSync(home).filter((name) => name !== '.local')).toEqual([]);
+  });
+
+  it('its name wrong is not told of it, either', async () => {
+    expect(await hook('claude-kode', call('a', 'b'))).toEqual(SILENCE);
+  });
+});

@@ -1,0 +1,178 @@
+/** `understudy hooks`: what it prints, and what it does to settings that are somebody's own. */
+
+import { spawnSync } from 'node:child_process';
+import {
+  chmodSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { CliChild } from '../cli/child.ts';
+import { runHere } from '../cli/here.ts';
+
+let folder: string;
+let file: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'understudy-settings-'));
+  file = join(folder, '.claude', 'settings.json');
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+});
+
+const hooks = (...words: string[]) => runHere(['hooks', ...words], { HOME: folder });
+const write = (...words: string[]) => hooks('claude-code', '--write', '--file', file, ...words);
+const read = () => JSON.parse(readFileSync(file, 'utf8'));
+
+function put(text: string): void {
+  mkdirSync(join(folder, '.claude'), { recursive: true });
+  writeFileSync(file, text);
+}
+
+const EVENTS = ['SessionStart', 'UserPromptSubmit', 'PostToolUse', 'Stop', 'SubagentStop', 'SessionEnd'];
+
+describe('printed settings', () => {
+  it.each([
+    ['claude-code', [...EVENTS, 'PostToolUseFailure']],
+    ['codex', EVENTS],
+  ])('of %s call the hook at its events', async (client, events) => {
+    const { code, stdout, stderr } = await hooks(client, '--codebase', "it's mine", '--url', 'http://u:8000');
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const settings = JSON.parse(stdout);
+    expect(Object.keys(settings)).toEqual(['hooks']);
+    expect(Object.keys(settings.hooks)).toEqual(events);
+    for (const groups of Object.values<{ hooks: { type: string; command: string; timeout: number }[] }[]>(
+      settings.hooks,
+    )) {
+      const [{ type, command, timeout }] = groups[0]!.hooks as [
+        { type: string; command: string; timeout: number },
+      ];
+      expect({ type, timeout }).toEqual({ type: 'command', timeout: 5 });
+      expect(command).toContain(` hook ${client} --url http://u:8000 --codebase 'it'\\''s mine'`);
+      // What stands there runs, and ends well without a key.
+      expect(spawnSync('sh', ['-c', command], { input: '{}', encoding: 'utf8' })).toMatchObject({
+        status: 0,
+        stdout: '',
+        stderr: '',
+      });
+    }
+  });
+
+  it.each([
+    ['no client', [], 'say for which client: claude-code or codex'],
+    ['another client', ['cursor'], 'say for which client'],
+    ['a word too many', ['codex', 'please'], '"please"'],
+    ['both', ['codex', '--write', '--remove'], 'one or the other'],
+    ['a flag that there is not', ['codex', '--wirte'], 'did you mean --write?'],
+  ])('are refused for %s', async (_, words, told) => {
+    const { code, stdout, stderr } = await hooks(...words);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr.replaceAll('please belongs', '"please" belongs')).toContain(told);
+  });
+});
+
+describe('installed settings', () => {
+  it('are made where there are none, once', async () => {
+    expect(await write()).toMatchObject({ code: 0, stdout: `Written to ${file}\n` });
+    const first = readFileSync(file, 'utf8');
+    expect(Object.keys(read().hooks)).toContain('PostToolUse');
+    expect(await write()).toMatchObject({ code: 0, stdout: `${file} has them already\n` });
+    expect(readFileSync(file, 'utf8')).toBe(first);
+    expect(readdirSync(join(folder, '.claude'))).toEqual(['settings.json']);
+  });
+
+  it('keep what is there, and take another command in the place of an old one', async () => {
+    const own = { matcher: 'Bash', hooks: [{ type: 'command', command: './lint.sh' }] };
+    const before = {
+      model: 'opus',
+      hooks: { PostToolUse: [own], PreToolUse: [own], Notification: [] },
+      permissions: { allow: ['Bash(npm test)'] },
+    };
+    put(JSON.stringify(before, null, '\t'));
+    await write();
+    const after = read();
+    expect(Object.keys(after)).toEqual(['model', 'hooks', 'permissions']);
+    expect(after).toMatchObject({ model: 'opus', permissions: before.permissions });
+    expect(after.hooks.PreToolUse).toEqual([own]);
+    expect(after.hooks.PostToolUse).toEqual([own, expect.anything()]);
+    expect(readFileSync(file, 'utf8')).toContain('\n\t"model"');
+    await write('--codebase', 'owner/name');
+    expect(read().hooks.PostToolUse).toEqual([
+      own,
+      { hooks: [expect.objectContaining({ command: expect.stringContaining('owner/name') })] },
+    ]);
+    expect(await hooks('claude-code', '--remove', '--file', file)).toMatchObject({
+      code: 0,
+      stdout: `Taken out of ${file}\n`,
+    });
+    expect(read()).toEqual({ ...before, hooks: { PostToolUse: [own], PreToolUse: [own], Notification: [] } });
+    expect(await hooks('claude-code', '--remove', '--file', file)).toMatchObject({
+      stdout: `${file} has no hooks of ours\n`,
+    });
+  });
+
+  it('leave a group that somebody has put ours into with the rest of it', async () => {
+    await write();
+    const settings = read();
+    const other = { type: 'command', command: 'true' };
+    settings.hooks.Stop[0].hooks.unshift(other);
+    put(JSON.stringify(settings));
+    await hooks('claude-code', '--remove', '--file', file);
+    expect(read()).toEqual({ hooks: { Stop: [{ hooks: [other] }] } });
+  });
+
+  it.each([
+    ['no JSON', '{"model": "opus",}', 'not valid JSON'],
+    ['with comments', '{\n  // mine\n  "model": "opus"\n}', 'not valid JSON'],
+    ['a list', '[]', 'it is no object'],
+    ['with hooks that are a text', '{"hooks":"all"}', '"hooks" is no object'],
+    ['with an event that is no list', '{"hooks":{"Stop":{}}}', '"hooks.Stop" is no list'],
+    ['with an entry that is a text', '{"hooks":{"Stop":["run"]}}', 'an entry of "hooks.Stop" is no object'],
+  ])('refuse a file that is %s, and leave it as it is', async (_, text, fault) => {
+    put(text);
+    const { code, stdout, stderr } = await write();
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+    expect(stderr).toContain(`${file} stays as it is: `);
+    expect(stderr).toContain(fault);
+    expect(readFileSync(file, 'utf8')).toBe(text);
+  });
+
+  it('take an empty file for none', async () => {
+    put('');
+    await write();
+    expect(Object.keys(read())).toEqual(['hooks']);
+  });
+
+  it('keep a link a link, and the rights of the file', async () => {
+    mkdirSync(join(folder, '.claude'));
+    const kept = join(folder, 'dotfiles.json');
+    writeFileSync(kept, '{}');
+    chmodSync(kept, 0o640);
+    symlinkSync(kept, file);
+    await write();
+    expect(lstatSync(file).isSymbolicLink()).toBe(true);
+    expect(statSync(kept).mode & 0o777).toBe(0o640);
+    expect(Object.keys(JSON.parse(readFileSync(kept, 'utf8')))).toEqual(['hooks']);
+  });
+
+  it('go where the client looks when no file is named', async () => {
+    const claude = new CliChild(['hooks', 'claude-code', '--write'], {
+      cwd: folder,
+      env: { HOME: '/nowhere' },
+    });
+    expect(await claude.ended).toMatchObject({ code: 0 });
+    expect(Object.keys(read())).toEqual(['hooks']);
+    const codex = new CliChild(['hooks', 'codex', '--write'], { cwd: '/', env: { HOME: folder } });
+    expect(await codex.ended).toMatchObject({ code: 0 });
+    expect(Object.keys(JSON.parse(readFileSync(join(folder, '.codex', 'hooks.json'), 'utf8')))).toEqual([
+      'hooks',
+    ]);
+  });
+});
