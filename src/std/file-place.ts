@@ -3,6 +3,7 @@
  * never named, and not which part of it is no folder. Any thread.
  */
 import { existsSync, statfsSync, statSync } from 'node:fs';
+import { constants } from 'node:os';
 import { dirname, resolve } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
 
@@ -52,6 +53,30 @@ export function namePlace<Thrown>(thrown: Thrown, path: string): Thrown {
 
 /** A file system with less is full: what LMDB could not write whole, it has filled. */
 const ROOM_BYTES = 64 << 10;
+
+/** Of its own pages, LMDB writes some with every commit. */
+const COMMIT_BYTES = 1 << 20;
+
+/**
+ * Refuses a transaction of LMDB for which the disk has no room, before it is begun. Not only because it would fail: lmdb 3.5.6
+ * words that failure into a buffer that is too small (`last_error` in mdb.c's mdb_page_flush has 100 bytes, and 119 are written),
+ * and what lies behind it in memory ends the process some time later.
+ * @param bytes that it stores, about
+ * @throws Error ENOSPC, as the system's own
+ */
+export function refuseWithoutRoom(path: string, bytes: number): void {
+  let room: number;
+  try {
+    const { bavail, bsize } = statfsSync(dirname(path));
+    room = bavail * bsize;
+  } catch {
+    // Whoever writes is told why.
+    return;
+  }
+  if (room >= bytes + COMMIT_BYTES) return;
+  const refused = { code: 'ENOSPC', errno: -constants.errno.ENOSPC, syscall: 'write', path };
+  throw Object.assign(new Error(`ENOSPC: no space left on device, write '${path}'`), refused);
+}
 
 /** LMDB calls a write an I/O error when less was taken than it gave, as a disk does that is full by then. */
 function hasNoRoom(path: string): boolean {

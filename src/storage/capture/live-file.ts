@@ -4,6 +4,7 @@
  */
 import { statSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { refuseWithoutRoom } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
 import type { FileSealing } from '../lmdb/sealed-table.ts';
 import type { CutBlock, WritePosition } from './block-builder.ts';
@@ -111,6 +112,12 @@ export class LiveFile implements WritePosition {
    */
   append({ blocks, next_id, next_piece }: BlocksToAppend): void {
     const { env } = this.#file;
+    let bytes = 0;
+    for (const { value, pieces } of blocks) {
+      bytes += value.length;
+      for (const piece of pieces) bytes += piece.length;
+    }
+    refuseWithoutRoom(this.path, bytes);
     env.root.transactionSync(() => {
       for (const block of blocks) {
         appendRow(env.blocks, block.key, block.value);
@@ -134,6 +141,7 @@ export class LiveFile implements WritePosition {
    */
   pack(key: number): boolean {
     const file = this.#file;
+    refuseWithoutRoom(this.path, 0);
     const pieces = repackBlock(file.env, rawFolder(this.path), key, file.next_piece);
     if (pieces === null) return false;
     file.next_piece += pieces;

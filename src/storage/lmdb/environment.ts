@@ -11,7 +11,7 @@
 import { dirname } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
 import { type DataKey, openDataKey } from '../../std/data-key.ts';
-import { namePlace } from '../../std/file-place.ts';
+import { namePlace, refuseWithoutRoom } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
 import { checkSealing, type FileSealing, SealedTable, type ValueTable } from './sealed-table.ts';
 
@@ -107,6 +107,7 @@ export class Environment {
 
   async #transactLater<Value>(work: () => Value): Promise<Value> {
     const { root } = this;
+    refuseWithoutRoom(this.path, 0);
     const done = root.childTransaction(work);
     // lmdb makes one more promise of the commit, in the loop's next phase, and gives it to nobody: of a full disk it would
     // be a rejection that nobody handles, which ends the thread.
@@ -141,6 +142,7 @@ export class Environment {
 
   /** The same as {@link transact}, done when it returns. */
   transactNow<Value>(work: () => Value): Value {
+    refuseWithoutRoom(this.path, 0);
     return this.#telling(() => this.root.transactionSync(work) as Value);
   }
 
