@@ -699,6 +699,8 @@ class _Circuit:
 _OPERATIONS: Dict[str, Tuple[str, str, bool]] = {
     "health": ("GET", "/health", True),
     "retrieve_patterns": ("POST", "/v1/traces/retrieve", False),
+    "list_patterns": ("GET", "/v1/patterns", True),
+    "read_pattern": ("GET", "/v1/patterns/{pattern_id}", True),
     "import_patterns": ("POST", "/v1/patterns", False),
     "start_run": ("POST", "/v1/monitor/runs", True),
     "log_step": ("POST", "/v1/monitor/runs/{id}/steps", True),
@@ -709,6 +711,7 @@ _OPERATIONS: Dict[str, Tuple[str, str, bool]] = {
     "evaluate": ("POST", "/v1/monitors/evaluate", False),
     "submit_trace": ("POST", "/v1/traces", True),
     "read_trace": ("GET", "/v1/traces/{trace_id}", True),
+    "list_profiles": ("GET", "/v1/monitor/profiles", True),
     "put_profile": ("POST", "/v1/monitor/profiles", True),
     "report_experiment": ("GET", "/v1/monitor/experiments/{experiment_id}/report", True),
     "store_finding": ("POST", "/v1/findings/{codebase_id}", True),
