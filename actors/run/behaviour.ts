@@ -25,6 +25,7 @@ import {
   totalsOf,
   UNKNOWN_RUN,
 } from '../../src/domain/run.ts';
+import type { RunStepRow } from '../../src/domain/run-rows.ts';
 import { STEP_COPY } from '../../src/limits.ts';
 import { areFreeOfKeys, maskText, maskValue } from '../../src/redaction/mask.ts';
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
@@ -206,10 +207,9 @@ function record(before: RunState, { event, copy }: SeenStep, context: RunContext
   const at = toTimestamp(event.at_ms);
   const { is_error, tokens } = event;
   const { intervention } = state;
-  const isNew = intervention !== null && intervention !== before.intervention;
-  context.write(
-    stepRows(state, event, { answer, at, is_error, tokens, copy, ...(isNew ? { intervention } : {}) }),
-  );
+  const row: RunStepRow = { answer, at, is_error, tokens, copy };
+  if (intervention !== null && intervention !== before.intervention) row.intervention = intervention;
+  context.write(stepRows(state, event, row));
   return { state, answer, at };
 }
 
