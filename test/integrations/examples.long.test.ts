@@ -51,6 +51,8 @@ async function runExample(name: string, baseUrl: string) {
       SVC_BASE_URL: baseUrl,
       OPENAI_API_KEY: 'provider-key',
       OPENAI_BASE_URL: `${provider.url}/v1`,
+      // It would send what it traces to its maker.
+      OPENAI_AGENTS_DISABLE_TRACING: '1',
       ANTHROPIC_API_KEY: 'provider-key',
       ANTHROPIC_BASE_URL: provider.url,
     },

@@ -1,0 +1,270 @@
+/**
+ * `understudy/openai-agents`: the OpenAI Agents SDK (`@openai/agents`). Events of a runner tell how its tools ended, and what the
+ * runner is about to send to the model tells the rest; there interventions are added too. Any thread.
+ *
+ * No trace processor: the SDK calls processors one after another and waits for each, so one behind an exporter hears of an
+ * answer when the exporter's network lets it, and of nothing where tracing is off. A user's processors are left as they are.
+ */
+import {
+  type AgentInputItem,
+  type CallModelInputFilter,
+  getCurrentSpan,
+  getCurrentTrace,
+  type RunContext,
+  type Runner,
+  type RunToolCallItem,
+} from '@openai/agents';
+import type { Intervention } from '../client/run.ts';
+import type { AgentSteps, AskedCall, ToolResult } from './agent-steps.ts';
+import { textOfParts } from './observation.ts';
+import { stepsAround, type WatchOptions, watch } from './watched-run.ts';
+
+type Context = RunContext<unknown>;
+type ToolCall = RunToolCallItem['rawItem'];
+
+const NAME = 'understudy/openai-agents';
+
+/** What a tool gives back in the SDK's own words when it has thrown. */
+const FAILED = 'An error occurred while running the tool. Please try again.';
+
+/**
+ * Logs the steps of whatever the runner runs, and adds what the run should be told to the instructions of the next call of the
+ * model, of that call alone. A `callModelInputFilter` of the runner goes on to work.
+ * @returns the same runner
+ */
+export function watchRunner(runner: Runner, options: WatchOptions = {}): Runner {
+  const watchTurns = (read: (turns: Turns) => void) => watch(NAME, options, (steps) => read(Turns.of(steps)));
+  runner.config.callModelInputFilter = understudyInputFilter(options, runner.config.callModelInputFilter);
+  runner.on('agent_start', (context, _agent, input = []) =>
+    watchTurns((turns) => turns.began(context, input)),
+  );
+  runner.on('agent_tool_start', () => watchTurns((turns) => turns.heard()));
+  runner.on('agent_tool_end', (context, _agent, tool, result, { toolCall }) =>
+    watchTurns((turns) => turns.toolEnded(context, tool.name, toolCall, result)),
+  );
+  runner.on('agent_handoff', (context, _agent, next) =>
+    watchTurns((turns) => turns.handedOver(context, next.name)),
+  );
+  runner.on('agent_end', (context, _agent, output) =>
+    watchTurns((turns) => turns.agentEnded(context, output)),
+  );
+  return runner;
+}
+
+/**
+ * For a run with a `callModelInputFilter` of its own, which replaces the runner's: `runner.run(agent, input, {
+ * callModelInputFilter: understudyInputFilter({}, own) })`.
+ */
+export function understudyInputFilter(
+  options: WatchOptions = {},
+  own?: CallModelInputFilter,
+): CallModelInputFilter {
+  const filter: CallModelInputFilter = async (args) => {
+    watch(NAME, options, (steps) => Turns.of(steps).read(args.modelData.input));
+    const data = own === undefined ? args.modelData : await own(args);
+    const steps = stepsAround(options);
+    // What is no list of items is an error that the SDK itself speaks of.
+    const said = steps !== null && Array.isArray(data?.input) ? Turns.of(steps).takeIntervention() : null;
+    if (said === null) return data;
+    const instructions = data.instructions ?? args.modelData.instructions;
+    return { ...data, instructions: [instructions, said.text].filter(Boolean).join('\n\n') };
+  };
+  return own?.preserveInputIdentity === true
+    ? Object.assign(filter, { preserveInputIdentity: true })
+    : filter;
+}
+
+/** A call of a tool and what came of it; not logged yet. */
+interface EndedCall {
+  context: Context | null;
+  call: AskedCall;
+  result: ToolResult;
+}
+
+/** What a model is being told. */
+interface Told {
+  said: Intervention;
+  trace: ReturnType<typeof getCurrentTrace>;
+  /** Of the turn. It ends when the turn does, well or not; null or without an end where tracing is off. */
+  span: ReturnType<typeof getCurrentSpan>;
+}
+
+/** Each of what is kept for a run: calls, their ids, interventions under way. The oldest is forgotten when there are more. */
+const KEPT_MAX = 1_000;
+
+const turnsOfRuns = new WeakMap<AgentSteps, Turns>();
+
+/**
+ * What the agents of one run are at. A call is logged when the model is called again, with what the model said before it, or when
+ * the agent has ended.
+ */
+class Turns {
+  readonly #steps: AgentSteps;
+  readonly #ended = new Map<string, EndedCall>();
+  /** Calls of conversations from before the run. */
+  readonly #former = new Set<string>();
+  /** Of runs of the SDK: tokens that went into steps. */
+  readonly #tokens = new WeakMap<Context, number>();
+  readonly #handedOver = new WeakSet<Context>();
+  /** What the calls that hand over to other agents give back. */
+  readonly #transfers = new Set<string>();
+  #told: Told[] = [];
+
+  private constructor(steps: AgentSteps) {
+    this.#steps = steps;
+  }
+
+  static of(steps: AgentSteps): Turns {
+    const known = turnsOfRuns.get(steps);
+    if (known !== undefined) return known;
+    const made = new Turns(steps);
+    turnsOfRuns.set(steps, made);
+    return made;
+  }
+
+  /** @param input what the agent is started with */
+  began(context: Context, input: readonly AgentInputItem[]): void {
+    // The one that has been handed over to goes on where the other was.
+    if (this.#handedOver.delete(context)) return;
+    for (const { callId } of lastTurn(input).results) {
+      this.#former.add(callId);
+      forgetOldest(this.#former);
+    }
+  }
+
+  /** The model has answered. */
+  heard(): void {
+    const trace = getCurrentTrace();
+    this.#told = this.#told.filter((told) => told.trace !== trace);
+  }
+
+  toolEnded(context: Context, name: string, toolCall: ToolCall, observation: string): void {
+    const id =
+      'callId' in toolCall && typeof toolCall.callId === 'string' ? toolCall.callId : (toolCall.id ?? '');
+    const call = { id, name, input: inputOf(toolCall) };
+    this.#ended.set(id, { context, call, result: { id, observation, isError: hasFailed(observation) } });
+    forgetOldest(this.#ended);
+  }
+
+  handedOver(context: Context, name: string): void {
+    this.heard();
+    this.#handedOver.add(context);
+    this.#transfers.add(JSON.stringify({ assistant: name }));
+    forgetOldest(this.#transfers);
+  }
+
+  agentEnded(context: Context, output: string): void {
+    this.heard();
+    const rest = [...this.#ended.values()].filter((ended) => ended.context === context);
+    this.#log(rest, '', '');
+    // A tool may have had the last word.
+    if (rest.some(({ result }) => result.observation === output)) return;
+    this.#steps.answered({ text: output, thinking: '', calls: [], tokens: this.#takeTokens(context) });
+  }
+
+  /** @param input what the model is about to be asked */
+  read(input: readonly AgentInputItem[]): void {
+    const { results, calls, text, thinking } = lastTurn(input);
+    const ids = new Set(results.map(({ callId }) => callId));
+    // Where the arguments are wrong, events keep them to themselves.
+    const ended = [...this.#ended.values()]
+      .filter(({ call }) => ids.has(call.id))
+      .map((one) => ({
+        ...one,
+        call: { ...one.call, input: calls.get(one.call.id)?.input ?? one.call.input },
+      }));
+    for (const { callId: id, name, output } of results) {
+      if (this.#ended.has(id) || this.#former.has(id)) continue;
+      // No tool got the call: its arguments are wrong, there is no such tool, or a human has said no. Or it hands over.
+      const observation = textOfParts(Array.isArray(output) ? output : [output]);
+      const isError = !this.#transfers.has(observation);
+      const call = calls.get(id) ?? { id, name, input: undefined };
+      ended.push({ context: null, call, result: { id, observation, isError } });
+      this.#former.add(id);
+      forgetOldest(this.#former);
+    }
+    if (ended.length === 0) return;
+    this.heard();
+    this.#log(ended, text, thinking);
+  }
+
+  /** @returns what the call that is being made should be told, once; null: nothing */
+  takeIntervention(): Intervention | null {
+    const unheard = this.#told.find(({ span }) => span !== null && span.endedAt !== null);
+    const said = unheard?.said ?? this.#steps.takeIntervention();
+    if (said === null) return null;
+    const others = this.#told.filter((told) => told !== unheard);
+    this.#told = [...others, { said, trace: getCurrentTrace(), span: getCurrentSpan() }].slice(-KEPT_MAX);
+    return said;
+  }
+
+  #log(ended: readonly EndedCall[], text: string, thinking: string): void {
+    if (ended.length === 0) return;
+    const context = ended.find((one) => one.context !== null)?.context ?? null;
+    const tokens = context === null ? 0 : this.#takeTokens(context);
+    this.#steps.answered({ text, thinking, calls: ended.map(({ call }) => call), tokens });
+    for (const { result } of ended) {
+      this.#steps.returned(result);
+      this.#ended.delete(result.id);
+    }
+  }
+
+  #takeTokens(context: Context): number {
+    const before = this.#tokens.get(context) ?? 0;
+    this.#tokens.set(context, context.usage.totalTokens);
+    return context.usage.totalTokens - before;
+  }
+}
+
+type CallResult = Extract<AgentInputItem, { type: 'function_call_result' }>;
+
+/** The end of a conversation that waits for a model: its last answer, and the results of the calls in it. */
+function lastTurn(input: readonly AgentInputItem[]) {
+  const results: CallResult[] = [];
+  const calls = new Map<string, AskedCall>();
+  const texts: string[] = [];
+  const thoughts: string[] = [];
+  for (const item of input.toReversed()) {
+    const isOfAnswer = calls.size + texts.length + thoughts.length > 0;
+    if (isResult(item) && !isOfAnswer) {
+      results.unshift(item as CallResult);
+    } else if (item.type === 'reasoning') {
+      thoughts.unshift(textOfParts(item.content));
+    } else if ('callId' in item && typeof item.callId === 'string' && !isResult(item)) {
+      const call = item as ToolCall & { callId: string };
+      const name = 'name' in call && typeof call.name === 'string' ? call.name : '';
+      calls.set(call.callId, { id: call.callId, name, input: inputOf(call) });
+    } else if ('role' in item && item.role === 'assistant') {
+      texts.unshift(textOfParts(item.content));
+    } else break;
+  }
+  return { results, calls, text: texts.join(''), thinking: thoughts.join('\n') };
+}
+
+function isResult({ type }: AgentInputItem): boolean {
+  return type?.endsWith('_call_result') === true || type?.endsWith('_call_output') === true;
+}
+
+function inputOf(call: ToolCall): unknown {
+  if ('arguments' in call) return parseArguments(call.arguments);
+  if ('action' in call) return call.action;
+  return 'operation' in call ? call.operation : undefined;
+}
+
+function parseArguments(json: string | undefined): unknown {
+  try {
+    return JSON.parse(json ?? '');
+  } catch {
+    return json;
+  }
+}
+
+/** The tool's span knows; without tracing, only the SDK's own words tell. */
+function hasFailed(observation: string): boolean {
+  const span = getCurrentSpan();
+  return observation === FAILED || (span?.spanData.type === 'function' && span.error !== null);
+}
+
+function forgetOldest(kept: Map<string, unknown> | Set<string>): void {
+  if (kept.size > KEPT_MAX) kept.delete(kept.keys().next().value!);
+}
