@@ -25,9 +25,9 @@ const TAKING_NOTHING = new Set([
 ]);
 
 it.each(ADDONS.filter(({ file }) => existsSync(file)))('of $name', ({ file }) => {
-  const folder = mkdtempSync(join(tmpdir(), 'wild-arguments-'));
+  const folder = mkdtempSync(join(tmpdir(), 'argument-fuzzing-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  const program = fileURLToPath(new URL('./wild-arguments.ts', import.meta.url));
+  const program = fileURLToPath(new URL('./argument-fuzzing.ts', import.meta.url));
   const given = [program, file, `${SEED}`, `${CALLS}`, `${FEATURE_BYTES}`];
   // What it was called with is in the message when it ends otherwise.
   const told = execFileSync(process.execPath, given, {
