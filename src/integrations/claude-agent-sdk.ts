@@ -1,0 +1,81 @@
+/**
+ * `understudy/claude-agent-sdk`: the Claude Agent SDK (`@anthropic-ai/claude-agent-sdk`). Hooks log the steps, and what they give
+ * back brings interventions. They wait for nothing. Any thread.
+ *
+ * The package brings a client of far over 100 MB, so what is used of its types stands here; they have the same names there.
+ */
+import { currentRun } from '../client/understudy.ts';
+import { stepsAround, type WatchOptions, watch } from './watched-run.ts';
+
+const NAME = 'understudy/claude-agent-sdk';
+
+type ToolEvent = 'PostToolUse' | 'PostToolUseFailure';
+type StopEvent = 'Stop' | 'SubagentStop';
+
+/** What hooks are told, as far as it is read. */
+interface HookInput {
+  hook_event_name: string;
+  tool_name?: string;
+  tool_input?: unknown;
+  tool_response?: unknown;
+  tool_use_id?: string;
+  error?: string;
+  last_assistant_message?: string;
+}
+
+interface ToolHookOutput {
+  hookSpecificOutput?: { hookEventName: ToolEvent; additionalContext: string };
+}
+
+type Hook<Output> = (input: HookInput) => Promise<Output>;
+
+/** As `query` takes them: add your own to the lists. */
+export type UnderstudyHooks = Record<ToolEvent, { hooks: Hook<ToolHookOutput>[] }[]> &
+  Record<StopEvent, { hooks: Hook<Record<string, never>>[] }[]>;
+
+/**
+ * `query({ prompt, options: { hooks: understudyHooks() } })`. A call of a tool is a step, and so is the last message of an agent
+ * or of one of its own. What the run should be told goes to the agent beside a tool's result; none is kept from stopping.
+ */
+export function understudyHooks(options: WatchOptions = {}): UnderstudyHooks {
+  // Hooks are called from wherever the SDK reads its client's output.
+  const run = options.run ?? currentRun();
+  const watched = run === null ? {} : { run };
+  const onTool = { hooks: [async (input: HookInput) => takeTool(watched, input)] };
+  const onStop = { hooks: [async (input: HookInput) => takeStop(watched, input)] };
+  return { PostToolUse: [onTool], PostToolUseFailure: [onTool], Stop: [onStop], SubagentStop: [onStop] };
+}
+
+function takeTool(options: WatchOptions, input: HookInput): ToolHookOutput {
+  const hookEventName = input.hook_event_name === 'PostToolUse' ? 'PostToolUse' : 'PostToolUseFailure';
+  const isFailure = hookEventName === 'PostToolUseFailure';
+  watch(NAME, options, (steps) =>
+    steps.returned({
+      id: input.tool_use_id ?? '',
+      name: input.tool_name ?? '',
+      input: input.tool_input,
+      observation: isFailure ? input.error : readResponse(input.tool_response),
+      isError: isFailure || saysFailure(input.tool_response),
+    }),
+  );
+  const said = stepsAround(options)?.takeIntervention() ?? null;
+  return said === null ? {} : { hookSpecificOutput: { hookEventName, additionalContext: said.text } };
+}
+
+function takeStop(options: WatchOptions, { last_assistant_message: text = '' }: HookInput) {
+  watch(NAME, options, (steps) => steps.answered({ text, thinking: '', calls: [], tokens: 0 }));
+  return {};
+}
+
+/** Of a shell's result what a person would have seen; of any other all. */
+function readResponse(response: unknown): unknown {
+  const { stdout, stderr } = (response ?? {}) as { stdout?: unknown; stderr?: unknown };
+  if (typeof stdout !== 'string' || typeof stderr !== 'string') return response;
+  return [stdout, stderr].filter(Boolean).join('\n');
+}
+
+/** A tool of a server may say of itself that it failed (Model Context Protocol). */
+function saysFailure(response: unknown): boolean {
+  const { isError, is_error } = (response ?? {}) as { isError?: unknown; is_error?: unknown };
+  return isError === true || is_error === true;
+}
