@@ -28,8 +28,23 @@ const DEPTH_NS_MAX = 2 ** 61;
 /** Nanoseconds on the machine's monotonic clock, which all threads of a process read alike. */
 export type ReadNs = () => number;
 
-/** `performance.now()` begins in each thread at another moment, and costs a third of what `hrtime` does. */
-const ORIGIN_NS = Number(process.hrtime.bigint()) - performance.now() * NS_PER_MS;
+/**
+ * What a thread adds to its own `performance.now()`, which begins in each thread at another moment and costs a third of
+ * what `hrtime` does. The two clocks cannot be read at the same moment. A thread that has to wait for a core between the
+ * two reads would be ahead of the others by its wait, so the closest of several pairs counts.
+ */
+export function findOriginNs(readHrtimeNs: ReadNs = () => Number(process.hrtime.bigint())): number {
+  let closest = { gapMs: Infinity, originNs: 0 };
+  for (let pair = 0; pair < 16; pair++) {
+    const beforeMs = performance.now();
+    const atNs = readHrtimeNs();
+    const gapMs = performance.now() - beforeMs;
+    if (gapMs < closest.gapMs) closest = { gapMs, originNs: atNs - (beforeMs + gapMs / 2) * NS_PER_MS };
+  }
+  return closest.originNs;
+}
+
+const ORIGIN_NS = findOriginNs();
 export const readMonotonicNs: ReadNs = () => ORIGIN_NS + performance.now() * NS_PER_MS;
 
 export class RateTable {
@@ -57,8 +72,9 @@ export class RateTable {
     const spacingNs = Math.max(1, NS_PER_S / rate_per_s);
     const depthNs = Math.min(DEPTH_NS_MAX, burst * spacingNs);
     for (;;) {
-      const now = this.#now();
       const before = Atomics.load(this.#fullAtNs, slot);
+      // Read after the bucket. A time from before another thread's take would show the bucket fuller than it is.
+      const now = this.#now();
       const backlogNs = Math.max(0, Number(before) - now);
       const afterNs = backlogNs + spacingNs;
       // Half a nanosecond for what rounding to whole ones adds.

@@ -7,7 +7,12 @@ import { OwnBuckets, SharedRateLimiter } from '../../actors/rate-bucket/client.t
 import type { RateLimit } from '../../actors/rate-bucket/protocol.ts';
 import { rateSlots, rateTableAdapter } from '../../actors/rate-bucket/slots.ts';
 import type { SlotReply } from '../../actors/rate-bucket/slots-protocol.ts';
-import { allocateRateTable, RateTable } from '../../actors/rate-bucket/table.ts';
+import {
+  allocateRateTable,
+  findOriginNs,
+  RateTable,
+  readMonotonicNs,
+} from '../../actors/rate-bucket/table.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
 import { ActorKit } from '../../src/runtime/kit.ts';
 import type { RateTakerTask } from '../fixtures/rate-taker.ts';
@@ -96,6 +101,39 @@ describe('a bucket', () => {
       }),
     );
     expect(counts.reduce((sum, count) => sum + count, 0)).toBe(burst);
+  });
+
+  it('gives all of its burst when another thread takes while one reads its clock', () => {
+    const clock = { ms: 1e9 };
+    const memory = allocateRateTable(8);
+    const other = new RateTable(memory, () => clock.ms * 1e6);
+    const generation = other.open(0);
+    const limit: RateLimit = { rate_per_s: 1, burst: 5 };
+    const outcomes: boolean[] = [];
+    const takeOther = () => outcomes.push(other.take(0, generation, limit)!.allowed);
+    let waits = 4;
+    const table = new RateTable(memory, () => {
+      const readMs = clock.ms;
+      // This thread loses its core here, and the other one goes on.
+      if (waits-- > 0) {
+        clock.ms += 3;
+        takeOther();
+      }
+      return readMs * 1e6;
+    });
+    outcomes.push(table.take(0, generation, limit)!.allowed);
+    expect(outcomes).toEqual([true, true, true, true, true]);
+    expect(other.take(0, generation, limit)!.allowed).toBe(false);
+  });
+
+  it('has a clock that a wait between two reads does not put ahead', () => {
+    let reads = 0;
+    const originNs = findOriginNs(() => {
+      if (reads++ === 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200);
+      return Number(process.hrtime.bigint());
+    });
+    const aheadMs = (originNs - (readMonotonicNs() - performance.now() * 1e6)) / 1e6;
+    expect(Math.abs(aheadMs)).toBeLessThan(50);
   });
 
   it('is nobody else’s once its slot has another owner', () => {
