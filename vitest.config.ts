@@ -37,6 +37,11 @@ const UNIT = [
   'test/house/{clocks,config,docs,errors,import-direction,permissions,threads}.test.ts',
 ];
 const LONG = ['test/**/*.long.test.ts'];
+/**
+ * Tests of real processes meet everything that a busy machine does. One that fails is tried once more, and the closing
+ * line names it if it passes then: a fault to look for, which stops nobody else's work meanwhile.
+ */
+const SECOND_TRY = 1;
 
 // For the processes that run test files, and what they start: Node reads it when one begins.
 process.env.NODE_COMPILE_CACHE ??= COMPILE_CACHE;
@@ -67,11 +72,17 @@ export default defineConfig({
       },
       {
         extends: true,
-        test: { name: 'process', include: ['test/**/*.test.ts'], exclude: [...UNIT, ...LONG], pool: 'forks' },
+        test: {
+          name: 'process',
+          include: ['test/**/*.test.ts'],
+          exclude: [...UNIT, ...LONG],
+          pool: 'forks',
+          retry: SECOND_TRY,
+        },
       },
       {
         extends: true,
-        test: { name: 'long', include: LONG, pool: 'forks', testTimeout: 1_800_000 },
+        test: { name: 'long', include: LONG, pool: 'forks', retry: SECOND_TRY, testTimeout: 1_800_000 },
       },
     ],
   },

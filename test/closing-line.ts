@@ -1,7 +1,7 @@
 /**
  * A vitest reporter that ends the run with one plain line of counts, for people in a hurry and for scripts. Above it
  * stands a line for each thing beside the checkout that is not there, with the tests that were skipped for want of it
- * (fixtures/shared.ts).
+ * (fixtures/shared.ts), and a line for each test that failed first and passed when it was tried again.
  */
 
 import type { Reporter, TestCase, TestModule } from 'vitest/node';
@@ -14,6 +14,7 @@ export class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], unhandled: readonly unknown[]): void {
     const counts = { passed: 0, failed: unhandled.length, skipped: 0 };
     const skipped: TestCase[] = [];
+    const again: TestCase[] = [];
     for (const module of modules) {
       counts.failed += module.errors().length;
       for (const suite of module.children.allSuites()) counts.failed += suite.errors().length;
@@ -21,9 +22,15 @@ export class ClosingLine implements Reporter {
         const { state } = test.result();
         counts[state === 'pending' ? 'skipped' : state] += 1;
         if (state === 'skipped') skipped.push(test);
+        if (test.diagnostic()?.flaky === true) again.push(test);
       }
     }
     for (const line of tellMissing(skipped)) process.stdout.write(`${line}\n`);
+    for (const test of again) {
+      const [error] = test.result().errors ?? [];
+      const cause = error?.message.split('\n')[0] ?? 'no error was kept';
+      process.stdout.write(`passed at the second try: ${nameOf(test, test.fullName)}: ${cause}\n`);
+    }
     process.stdout.write(`${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped\n`);
   }
 }
@@ -37,9 +44,13 @@ function tellMissing(skipped: readonly TestCase[]): string[] {
     const entry = missing.get(needed) ?? { count: 0, names: new Set() };
     missing.set(needed, entry);
     entry.count += 1;
-    entry.names.add(`${test.module.relativeModuleId.replace(/^test\//, '')} "${name}"`);
+    entry.names.add(nameOf(test, name ?? ''));
   }
   return [...missing].map(
     ([needed, { count, names }]) => `${count} skipped without ${needed}: ${[...names].join(', ')}`,
   );
+}
+
+function nameOf(test: TestCase, name: string): string {
+  return `${test.module.relativeModuleId.replace(/^test\//, '')} "${name}"`;
 }
