@@ -391,6 +391,8 @@ export const USAGE_DAYS_DEFAULT = 30;
 export const USAGE_DAYS_MAX = 365;
 /** Organizations whose past days a server thread remembers: some 70 KB each. */
 export const USAGE_ORGS_REMEMBERED = 200;
+/** An organization's latest interventions that are known by name: one that is asked for again is not counted again. */
+export const USAGE_ONCE_NAMES = 256;
 /** What a thread remembers of /auth/bootstrap, and how long (document 1, Limits). */
 export const BOOTSTRAP_CACHE = { entries: 10_000, fresh_ms: 10_000 } as const;
 /** How long the link on the terminal signs its reader in. */

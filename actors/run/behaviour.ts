@@ -135,6 +135,7 @@ function createRun(isWatched: boolean): Run {
         context.reply({
           json: renderEvaluation(state),
           inject: due !== null,
+          steps: state.steps,
           project_id: state.facts!.project_id,
         });
       },

@@ -61,6 +61,8 @@ export function readStep(message: StepMessage | PackedStep): Pick<StepMessage, '
 export interface EvaluateReply {
   json: string;
   inject: boolean;
+  /** Steps that the run has: two answers with as many hand out the same intervention. */
+  steps: number;
   /** The run's own. */
   project_id: string;
 }

@@ -9,6 +9,7 @@
  */
 import type { UsageCounts } from '../../src/domain/usage.ts';
 import { usageWrites } from '../../src/domain/usage.ts';
+import { USAGE_ONCE_NAMES } from '../../src/limits.ts';
 import type { Behaviour } from '../../src/runtime/protocol.ts';
 import { USAGE_METER_KIND, type UsageMeterProtocol } from './protocol.ts';
 
@@ -19,6 +20,8 @@ interface Meter {
   used: number;
   /** The one that was counted in before it; null at first. */
   before: { month: string; used: number } | null;
+  /** Interventions that had a name, the latest last. */
+  names: readonly string[];
 }
 
 /** Something was counted. */
@@ -26,13 +29,14 @@ interface Counted {
   at_ms: number;
   project_id: string;
   counts: Partial<UsageCounts>;
+  once?: string;
 }
 
 type UsageMeter = Behaviour<UsageMeterProtocol, Meter, Counted>;
 
 export const usageMeter: UsageMeter = {
   kind: USAGE_METER_KIND,
-  initial: () => ({ month: '', used: 0, before: null }),
+  initial: () => ({ month: '', used: 0, before: null, names: [] }),
 
   handlers: {
     intervene(meter, { project_id, cap }, context) {
@@ -42,9 +46,16 @@ export const usageMeter: UsageMeter = {
       const { used } = context.persist({ at_ms, project_id, counts });
       context.reply({ allowed, used });
     },
-    count(_meter, { project_id, counts }, context) {
-      const { used } = context.persist({ at_ms: context.now_ms, project_id, counts });
-      context.reply({ used });
+    count(meter, { project_id, counts, once }, context) {
+      const at_ms = context.now_ms;
+      if (once === undefined) {
+        return context.reply({ used: context.persist({ at_ms, project_id, counts }).used, is_repeat: false });
+      }
+      const is_repeat = meter.names.includes(once);
+      const counted = is_repeat
+        ? { at_ms, project_id, counts: withoutInterventions(counts) }
+        : { at_ms, project_id, counts, once };
+      context.reply({ used: context.persist(counted).used, is_repeat });
     },
     used(meter, _message, context) {
       context.reply({ used: usedAt(meter, context.now_ms) });
@@ -53,23 +64,29 @@ export const usageMeter: UsageMeter = {
   internal: {},
 
   persistence: {
-    apply(meter, { at_ms, counts }) {
+    apply(meter, { at_ms, counts, once }) {
+      const names = once === undefined ? meter.names : [...meter.names, once].slice(-USAGE_ONCE_NAMES);
       const month = monthToCountIn(meter, at_ms);
       const used =
         usedIn(meter, month) + (counts.injections_retrieve ?? 0) + (counts.injections_evaluate ?? 0);
-      if (month === meter.month) return { month, used, before: meter.before };
-      return { month, used, before: { month: meter.month, used: meter.used } };
+      if (month === meter.month) return { month, used, before: meter.before, names };
+      return { month, used, before: { month: meter.month, used: meter.used }, names };
     },
     project: (_meter, { at_ms, project_id, counts }, key) => usageWrites(key, at_ms, project_id, counts),
     snapshot: {
-      // The first shape knew no month before.
-      version: 2,
+      version: 3,
       every_events: 500,
       encode: (meter) => meter,
-      decode: (data, version) => (version === 1 ? { ...(data as Meter), before: null } : (data as Meter)),
+      // The first shape knew no month before, the second no names.
+      decode: (data) => ({ before: null, names: [], ...(data as Partial<Meter>) }) as Meter,
     },
   },
 };
+
+function withoutInterventions(counts: Partial<UsageCounts>): Partial<UsageCounts> {
+  const { injections_retrieve: _retrieved, injections_evaluate: _evaluated, ...rest } = counts;
+  return rest;
+}
 
 function usedAt(meter: Meter, atMs: number): number {
   return usedIn(meter, monthToCountIn(meter, atMs));

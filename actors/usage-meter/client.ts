@@ -2,9 +2,15 @@
 import type { UsageCounts } from '../../src/domain/usage.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
-import { type InterveneReply, USAGE_METER_KIND, type UsageMeterProtocol } from './protocol.ts';
+import {
+  type CountReply,
+  type CountRequest,
+  type InterveneReply,
+  USAGE_METER_KIND,
+  type UsageMeterProtocol,
+} from './protocol.ts';
 
-export type { InterveneReply } from './protocol.ts';
+export type { CountReply, InterveneReply } from './protocol.ts';
 
 /** A commit without a sync takes microseconds, on a struggling machine a second. */
 const DEADLINE_MS = 5_000;
@@ -30,11 +36,14 @@ export class UsageMeterClient {
   /**
    * Adds to the counters of this day. Durable when this returns.
    * @param counts whole numbers ≥ 0
-   * @returns interventions of this UTC month
+   * @param once names the intervention among them. One of that name is counted once, as long as it is among the
+   *   organization's last {@link USAGE_ONCE_NAMES}; the other counts are added each time
    * @throws CatalogueError `unavailable` when that cannot be counted now
    */
-  async count(orgId: string, projectId: string, counts: Partial<UsageCounts>): Promise<number> {
-    return (await this.#ask(orgId, 'count', { project_id: projectId, counts })).used;
+  count(orgId: string, projectId: string, counts: Partial<UsageCounts>, once?: string): Promise<CountReply> {
+    const request: CountRequest = { project_id: projectId, counts };
+    if (once !== undefined) request.once = once;
+    return this.#ask(orgId, 'count', request);
   }
 
   /** Interventions of this UTC month so far. @throws CatalogueError `unavailable` */

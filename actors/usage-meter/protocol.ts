@@ -19,11 +19,25 @@ export interface InterveneReply {
   used: number;
 }
 
+export interface CountRequest {
+  project_id: string;
+  counts: Partial<UsageCounts>;
+  /** Names the intervention among `counts`: it counts once, however often it is asked for. */
+  once?: string;
+}
+
+export interface CountReply {
+  /** Interventions in this UTC month. */
+  used: number;
+  /** Whether the intervention named by `once` had been counted before. */
+  is_repeat: boolean;
+}
+
 export type UsageMeterProtocol = {
   /** A retrieval found something: counted as a call, and as an intervention if that is under the cap. */
   intervene: { request: InterveneRequest; reply: InterveneReply };
   /** Counts what happened; nothing is refused. */
-  count: { request: { project_id: string; counts: Partial<UsageCounts> }; reply: { used: number } };
+  count: { request: CountRequest; reply: CountReply };
   /** Interventions in this UTC month. */
   used: { request: null; reply: { used: number } };
 };

@@ -1,10 +1,11 @@
 /**
  * Handler of `contract/evaluate.ts`: posted steps are scored here, a run's own by its actor. Server threads.
  */
+import { hash } from 'node:crypto';
 import type { z } from 'zod';
 import { LiveHubClient } from '../../actors/live-hub/client.ts';
 import { RunClient } from '../../actors/run/client.ts';
-import { UsageMeterClient } from '../../actors/usage-meter/client.ts';
+import { type CountReply, UsageMeterClient } from '../../actors/usage-meter/client.ts';
 import type { EVALUATE, evaluateBody } from '../contract/evaluate.ts';
 import type { HandlersOf } from '../contract/handler.ts';
 import { evaluateSteps } from '../domain/evaluation.ts';
@@ -16,6 +17,8 @@ import { findProfile } from './profiles.ts';
 
 /** Scoring has the thread for so long before other requests have their turn. */
 const SLICE_MS = 3;
+/** Of an intervention's name: two that meet by chance are not to be expected among those that a meter knows. */
+const NAME_BYTES = 16;
 
 export function evaluateHandlers(services: {
   asker: Asker;
@@ -30,18 +33,19 @@ export function evaluateHandlers(services: {
     evaluate: async ({ tenant, body }) => {
       const { org_id } = tenant;
       if (body.run_id != null) {
-        const { json, inject, project_id } = await runs.evaluate(tenant, body.run_id);
-        await count(meter, org_id, project_id, inject);
+        const { json, inject, steps, project_id } = await runs.evaluate(tenant, body.run_id);
+        await count(meter, org_id, project_id, inject ? ['run', body.run_id, steps] : null);
         return { json };
       }
-      const profile = findProfile(main, org_id, body.task_profile);
-      const { evaluation, intervention } = await runInSlices(
-        evaluateSteps(readSteps(body), profile, { task: body.task }),
-      );
+      const steps = readSteps(body);
+      const { task, task_profile } = body;
+      const profile = findProfile(main, org_id, task_profile);
+      const evaluation = await runInSlices(evaluateSteps(steps, profile, { task }));
+      const { inject, failure_type, level, fired } = evaluation;
       const project_id = projectOf(tenant, body.project_id ?? undefined);
-      await count(meter, org_id, project_id, evaluation.inject);
-      if (intervention !== null) {
-        const { failure_type, level } = intervention;
+      const asked = inject ? ['steps', project_id, task, task_profile, steps] : null;
+      const { is_repeat } = await count(meter, org_id, project_id, asked);
+      if (failure_type !== '' && level !== '' && !is_repeat) {
         live.publish({
           event: 'intervention',
           org_id,
@@ -51,7 +55,7 @@ export function evaluateHandlers(services: {
           step_index: null,
           failure_type,
           level,
-          fired: evaluation.fired,
+          fired,
         });
       }
       return { body: evaluation };
@@ -64,9 +68,20 @@ function readSteps({ steps = [] }: z.output<typeof evaluateBody>) {
   return steps.map((step, at) => ({ ...step, step_index: step.step_index ?? at }));
 }
 
-/** Counts an evaluation before it is answered: a crash after the answer loses nothing. */
-function count(meter: UsageMeterClient, orgId: string, projectId: string, inject: boolean): Promise<number> {
-  return meter.count(orgId, projectId, { evaluations: 1, injections_evaluate: inject ? 1 : 0 });
+/**
+ * Counts an evaluation before it is answered: a crash after the answer loses nothing.
+ * @param asked what the intervention was handed out for, as JSON has it; null: none was. The same again, when an answer was
+ *   lost or somebody looks twice, counts as a call and not as an intervention
+ */
+function count(
+  meter: UsageMeterClient,
+  orgId: string,
+  projectId: string,
+  asked: readonly unknown[] | null,
+): Promise<CountReply> {
+  if (asked === null) return meter.count(orgId, projectId, { evaluations: 1, injections_evaluate: 0 });
+  const name = hash('sha256', JSON.stringify(asked), 'buffer').toString('base64url', 0, NAME_BYTES);
+  return meter.count(orgId, projectId, { evaluations: 1, injections_evaluate: 1 }, name);
 }
 
 /** Runs a generator to its end, giving way to other work now and then. */

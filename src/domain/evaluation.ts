@@ -56,24 +56,22 @@ export function toEvaluation(outcome: StepOutcome, due: Intervention | null): Ev
 }
 
 /**
- * Evaluates steps as they stand, from the first to the last. It knows of no earlier call, so it speaks up for as long
- * as the streak at the end of the steps lasts.
+ * Evaluates steps as if they had been logged one by one: it says what the monitors say at the last of them. So a caller
+ * who asks after each step hears of a streak when a logged run would: once, and again where it escalates.
  * @returns a generator that gives way after each step, for a caller who must not block its thread for long
  */
 export function* evaluateSteps(
   steps: Iterable<MonitorStep>,
   profile: MonitorProfile,
   { task }: Pick<TaskContext, 'task'>,
-): Generator<undefined, { evaluation: Evaluation; intervention: Intervention | null }> {
+): Generator<undefined, Evaluation> {
   let monitors = initialMonitors(task);
   let outcome = NO_STEP_YET;
-  let intervention: Intervention | null = null;
   for (const step of steps) {
     const advanced = advanceMonitors(monitors, digestStep(step), profile);
     monitors = advanced.state;
     outcome = advanced.outcome;
-    intervention = followStreak(intervention, outcome);
     yield;
   }
-  return { evaluation: toEvaluation(outcome, intervention), intervention };
+  return toEvaluation(outcome, outcome.intervention);
 }

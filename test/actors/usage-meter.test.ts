@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { usageMeter } from '../../actors/usage-meter/behaviour.ts';
 import type { InterveneReply } from '../../actors/usage-meter/protocol.ts';
+import { USAGE_ONCE_NAMES } from '../../src/limits.ts';
 import { ActorKit } from '../../src/runtime/kit.ts';
 import type { RowWrite } from '../../src/runtime/protocol.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
@@ -52,13 +53,29 @@ describe('the usage meter', () => {
     const { kit, intervene } = createMeter();
     const counts = { evaluations: 1, injections_evaluate: 1 };
     for (let n = 1; n <= 3; n++)
-      expect(kit.ask('count', { project_id: 'web', counts })).toEqual({ type: 'reply', value: { used: n } });
+      expect(kit.ask('count', { project_id: 'web', counts })).toEqual({
+        type: 'reply',
+        value: { used: n, is_repeat: false },
+      });
     expect(intervene(3)).toEqual({ allowed: false, used: 3 });
-    expect(kit.ask('count', { project_id: 'web', counts })).toEqual({ type: 'reply', value: { used: 4 } });
-    expect(kit.ask('count', { project_id: 'web', counts: { retrievals: 1 } })).toEqual({
-      type: 'reply',
-      value: { used: 4 },
-    });
+    const four = { type: 'reply', value: { used: 4, is_repeat: false } };
+    expect(kit.ask('count', { project_id: 'web', counts })).toEqual(four);
+    expect(kit.ask('count', { project_id: 'web', counts: { retrievals: 1 } })).toEqual(four);
+  });
+
+  it('counts an intervention of one name once, among the last that it knows, and each of its calls', async () => {
+    const { kit, tables, settle } = createMeter();
+    const counts = { evaluations: 1, injections_evaluate: 1 };
+    const count = (once: string) => kit.ask('count', { project_id: 'web', counts, once });
+    expect(count('first')).toEqual({ type: 'reply', value: { used: 1, is_repeat: false } });
+    expect(count('first')).toEqual({ type: 'reply', value: { used: 1, is_repeat: true } });
+    for (let n = 0; n < USAGE_ONCE_NAMES; n++) count(`next ${n}`);
+    // So many others have come since that it is forgotten.
+    const used = USAGE_ONCE_NAMES + 2;
+    expect(count('first')).toEqual({ type: 'reply', value: { used, is_repeat: false } });
+    await settle();
+    const [day] = readUsage([tables], 'org_1', '2026-11-21', '2026-11-21');
+    expect(day).toMatchObject({ counts: { evaluations: used + 1, injections_evaluate: used } });
   });
 
   it('begins anew with a UTC month, to the millisecond', () => {
@@ -99,7 +116,7 @@ describe('the usage meter', () => {
   it('reads a snapshot that knows no month before', () => {
     const { snapshot, apply } = usageMeter.persistence!;
     const meter = snapshot.decode({ month: '2026-11', used: 7 }, 1);
-    expect(meter).toEqual({ month: '2026-11', used: 7, before: null });
+    expect(meter).toEqual({ month: '2026-11', used: 7, before: null, names: [] });
     const counted = { at_ms: NOON, project_id: 'web', counts: { injections_retrieve: 1 } };
     expect(apply(meter, counted)).toMatchObject({ month: '2026-11', used: 8 });
   });

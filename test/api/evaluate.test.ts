@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { MONITOR_NAMES } from '../../src/domain/monitors/names.ts';
 import { EVALUATE_STEPS_MAX } from '../../src/limits.ts';
+import { createPrng } from '../../src/std/prng.ts';
 import { databasePaths } from '../../src/storage/lmdb/stores.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { ApiChild } from '../fixtures/api-child.ts';
@@ -38,7 +39,7 @@ describe('evaluation', () => {
     const { status, body } = await api.post(EVALUATE, {
       model: 'm',
       task_profile: 'coding',
-      steps: Array.from({ length: 8 }, (_, at) => loopStep(at)),
+      steps: Array.from({ length: 6 }, (_, at) => loopStep(at)),
     });
     expect(status).toBe(200);
     expect(Object.keys(body)).toEqual([
@@ -80,13 +81,49 @@ describe('evaluation', () => {
     expect((await api.post(EVALUATE, { ...request, org_id: 'another' })).text).toBe(first.text);
   });
 
-  it('says of a run what it says of its steps', async () => {
+  it('says of a run what it says of its steps, at each of them', async () => {
+    const random = createPrng(19);
+    const injections: number[] = [];
+    for (let run = 0; run < 12; run++) {
+      const run_id = `same-${run}`;
+      const task = 'find the needle';
+      await api.post('/v1/monitor/runs', { run_id, task });
+      const steps: ReturnType<typeof loopStep>[] = [];
+      let isLoop = true;
+      for (let at = 0; at < 16; at++) {
+        if (random.chance(0.2)) isLoop = !isLoop;
+        const step = { ...(isLoop ? loopStep(at) : freshStep(at)), step_index: at };
+        steps.push(step);
+        await api.post(`/v1/monitor/runs/${run_id}/steps`, step);
+        const posted = await api.post(EVALUATE, { steps, task });
+        const own = await api.post(EVALUATE, { run_id });
+        expect(own.body).toEqual(posted.body);
+        if (posted.body.inject) injections.push(at);
+      }
+    }
+    expect(injections.length).toBeGreaterThan(12);
+  });
+
+  it('speaks twice in a streak, of what has come by then: a nudge, and that it did not help', async () => {
+    const said: [calls: number, level: string, text: string][] = [];
+    for (let calls = 1; calls <= 9; calls++) {
+      const steps = Array.from({ length: calls }, (_, at) => loopStep(at));
+      const { body } = await api.post(EVALUATE, { steps });
+      if (body.inject) said.push([calls, body.level, body.intervention_text]);
+    }
+    expect(said.map(([calls, level]) => [calls, level])).toEqual([
+      [3, 'nudge'],
+      [6, 'stop'],
+    ]);
+    for (const [calls, , text] of said) expect(text).toContain(`${calls} times`);
+  });
+
+  it('tells a run that it did not tell at once, and the same when it is asked again', async () => {
     await api.post('/v1/monitor/runs', { run_id: 'mine', task: 'find the needle' });
     const steps = Array.from({ length: 8 }, (_, at) => loopStep(at));
     for (const step of steps) await api.post('/v1/monitor/runs/mine/steps', step);
-    const posted = await api.post(EVALUATE, { steps, task: 'find the needle' });
     const own = await api.post(EVALUATE, { run_id: 'mine' });
-    expect(own.body).toEqual(posted.body);
+    expect(own.body).toMatchObject({ inject: true, level: 'stop' });
     expect((await api.post(EVALUATE, { run_id: 'mine' })).text).toBe(own.text);
     await api.post('/v1/monitor/runs/mine/steps', loopStep(8));
     const later = (await api.post(EVALUATE, { run_id: 'mine' })).body;
@@ -128,14 +165,21 @@ describe('evaluation', () => {
 
   it('counts calls and interventions', async () => {
     const org_id = 'org_counted';
-    await api.post(EVALUATE, { org_id, steps: Array.from({ length: 8 }, (_, at) => loopStep(at)) });
+    const loop = { org_id, steps: Array.from({ length: 6 }, (_, at) => loopStep(at)) };
+    // The same step asked about again is a call, and no intervention more.
+    for (let asked = 0; asked < 3; asked++) expect((await api.post(EVALUATE, loop)).body.inject).toBe(true);
+    await api.post('/v1/monitor/runs', { org_id, run_id: 'counted' });
+    for (const step of loop.steps) await api.post('/v1/monitor/runs/counted/steps', { org_id, ...step });
+    for (let asked = 0; asked < 3; asked++) {
+      expect((await api.post(EVALUATE, { org_id, run_id: 'counted' })).body.inject).toBe(true);
+    }
     await api.post(EVALUATE, { org_id, project_id: 'p', steps: [freshStep(0)] });
     await api.post(EVALUATE, { org_id, steps: 'bad' });
     const tables = new LmdbTables(databasePaths(api.dir).runs, 'process');
     const rows = [...tables.range('usage', { prefix: [org_id] })].map(({ row, value }) => [row[2], value]);
     await tables.close();
     expect(rows).toEqual([
-      ['default', { evaluations: 1, injections_evaluate: 1 }],
+      ['default', { runs: 1, steps: 6, tokens: 0, evaluations: 6, injections_evaluate: 2 }],
       ['p', { evaluations: 1, injections_evaluate: 0 }],
     ]);
   });
