@@ -7,6 +7,7 @@
  * performed only when what was recorded before is stored, so a first step that is still on its way is found too.
  */
 
+import { findMaxScore } from '../../src/domain/evaluation.ts';
 import type { LiveEvent } from '../../src/domain/live-event.ts';
 import { digestStep, type MonitorStep } from '../../src/domain/monitors/digest.ts';
 import { PLAIN_CHARACTERS } from '../../src/domain/monitors/quote.ts';
@@ -257,6 +258,8 @@ function tellStep(
     scores,
     total_score,
     fired,
+    max_score: findMaxScore(scores),
+    alarm: fired.length > 0,
   });
   if (intervention === null || intervention === before.intervention) return;
   const { failure_type, level } = intervention;

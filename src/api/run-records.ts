@@ -3,6 +3,8 @@ import type { z } from 'zod';
 import { RunClient } from '../../actors/run/client.ts';
 import type { HandlersOf } from '../contract/handler.ts';
 import type { RUN_RECORDS, runRecord, stepRecord } from '../contract/run-records.ts';
+import { findMaxScore } from '../domain/evaluation.ts';
+import type { MonitorName, MonitorScores } from '../domain/monitors/names.ts';
 import {
   passesFilter,
   placeOfKey,
@@ -137,6 +139,13 @@ function describeRun(row: RunRow, start: RunStartRow | undefined): RunRecord {
 
 function describeStep(stepIndex: number, row: RunStepRow): StepRecord {
   const { answer, at, is_error, tokens, copy, intervention = null } = row;
-  const said = JSON.parse(answer) as Pick<StepRecord, 'scores' | 'total_score' | 'fired'>;
-  return { step_index: stepIndex, ...copy, is_error, tokens, at, ...said, intervention };
+  const said = JSON.parse(answer) as {
+    scores: MonitorScores;
+    total_score: number;
+    fired: MonitorName[];
+  };
+  // Older rows do not have these two.
+  const max_score = findMaxScore(said.scores);
+  const alarm = said.fired.length > 0;
+  return { step_index: stepIndex, ...copy, is_error, tokens, at, ...said, max_score, alarm, intervention };
 }

@@ -4,7 +4,7 @@ import { MONITOR_NAMES } from '../domain/monitors/names.ts';
 import { EVALUATE_STEPS_MAX, RUN_NAME_CHARACTERS, RUN_TASK_CHARACTERS } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
 import { identifier, integer, list, text } from './fields.ts';
-import { projectField, scoresSchema, stepFields } from './runs.ts';
+import { projectField, scoreFields, scoresSchema, stepFields } from './runs.ts';
 
 /** A step so far. Without an index it is taken to stand where it stands. */
 const evaluateStep = z
@@ -38,7 +38,15 @@ export const evaluation = z
     level: z.enum(['', 'nudge', 'stop']).describe('nudge: change course; stop: the nudge did not help'),
     fired: z.array(z.enum(MONITOR_NAMES)),
     scores: scoresSchema,
-    composite: z.number().min(0).max(1),
+    composite: z
+      .number()
+      .min(0)
+      .max(1)
+      .describe(
+        "Mean of the scores under the profile's weights. One monitor alone moves it little: watch max_score",
+      ),
+    max_score: scoreFields.max_score,
+    alarm: scoreFields.alarm,
   })
   .meta({ id: 'Evaluation' });
 

@@ -4,7 +4,7 @@ import { MONITOR_NAMES } from '../domain/monitors/names.ts';
 import { CURSOR_CHARACTERS, ID_CHARACTERS, RUN_NAME_CHARACTERS, RUN_OUTCOME_CHARACTERS } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
 import { cursorFields, literal, text, timestamp } from './fields.ts';
-import { projectField, runParams, scoresSchema } from './runs.ts';
+import { projectField, runParams, scoreFields } from './runs.ts';
 
 const firedCounts = z.object(Object.fromEntries(MONITOR_NAMES.map((monitor) => [monitor, z.int()])));
 
@@ -57,9 +57,7 @@ export const stepRecord = z
     is_error: z.boolean(),
     tokens: z.int(),
     at: z.string(),
-    scores: scoresSchema,
-    total_score: z.number(),
-    fired: z.array(z.enum(MONITOR_NAMES)),
+    ...scoreFields,
     intervention: storedIntervention.nullable().describe('What began or escalated with this step'),
   })
   .meta({ id: 'StepRecord' });

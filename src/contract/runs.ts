@@ -64,13 +64,22 @@ export const scoresSchema = z
   .object(Object.fromEntries(MONITOR_NAMES.map((monitor) => [monitor, z.number().min(0).max(1)])))
   .meta({ id: 'Scores' });
 
-export const scoreBundle = z
-  .object({
-    scores: scoresSchema,
-    total_score: z.number().min(0).max(1),
-    fired: z.array(z.enum(MONITOR_NAMES)),
-  })
-  .meta({ id: 'ScoreBundle' });
+/** What the monitors say of a step. */
+export const scoreFields = {
+  scores: scoresSchema,
+  total_score: z
+    .number()
+    .min(0)
+    .max(1)
+    .describe(
+      "Mean of the scores under the profile's weights. One monitor alone moves it little: watch max_score",
+    ),
+  fired: z.array(z.enum(MONITOR_NAMES)).describe('Monitors whose score reached its threshold in the profile'),
+  max_score: z.number().min(0).max(1).describe('The highest of the scores'),
+  alarm: z.boolean().describe('Whether any monitor fired'),
+};
+
+export const scoreBundle = z.object(scoreFields).meta({ id: 'ScoreBundle' });
 
 export const finishBody = z
   .object({ outcome: text({ min: 1, max: RUN_OUTCOME_CHARACTERS }) })

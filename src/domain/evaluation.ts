@@ -22,6 +22,10 @@ export interface Evaluation {
   scores: MonitorScores;
   /** The weighted mean of the scores. */
   composite: number;
+  /** The highest of the scores. */
+  max_score: number;
+  /** Whether a monitor fired. */
+  alarm: boolean;
 }
 
 /** What the monitors say before the first step. */
@@ -31,6 +35,13 @@ export const NO_STEP_YET: StepOutcome = {
   fired: [],
   intervention: null,
 };
+
+/** @returns the highest of the scores: unlike their mean, it shows one monitor that is certain among five that are silent */
+export function findMaxScore(scores: MonitorScores): number {
+  let highest = 0;
+  for (const name of MONITOR_NAMES) if (scores[name] > highest) highest = scores[name];
+  return highest;
+}
 
 /**
  * The intervention of the streak that the agent is in after a step: the step's own, or the one from earlier in the
@@ -52,6 +63,8 @@ export function toEvaluation(outcome: StepOutcome, due: Intervention | null): Ev
     fired: outcome.fired,
     scores: outcome.scores,
     composite: outcome.total_score,
+    max_score: findMaxScore(outcome.scores),
+    alarm: outcome.fired.length > 0,
   };
 }
 

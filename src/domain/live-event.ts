@@ -38,6 +38,10 @@ export interface StepEvent extends LiveFacts {
   scores: MonitorScores;
   total_score: number;
   fired: readonly MonitorName[];
+  /** The highest of the scores. */
+  max_score: number;
+  /** Whether a monitor fired. */
+  alarm: boolean;
 }
 
 export interface RunFinishEvent extends LiveFacts {

@@ -2,7 +2,7 @@
  * A monitored run as its events make it: start, steps as digests, finish. The state is bounded however long the run,
  * and a step costs the same at the beginning and at the end. Pure; server threads, and wherever a run's rows are read.
  */
-import { followStreak, NO_STEP_YET, toEvaluation } from './evaluation.ts';
+import { findMaxScore, followStreak, NO_STEP_YET, toEvaluation } from './evaluation.ts';
 import type { StepDigest } from './monitors/digest.ts';
 import type { Intervention } from './monitors/intervention.ts';
 import {
@@ -176,7 +176,7 @@ export function renderStart({ facts, started_at_ms }: RunState): string {
 
 /** Document 2, Score bundle. */
 export function renderScores(outcome: StepOutcome): string {
-  return `{"scores":${writeNumbers(outcome.scores)},"total_score":${outcome.total_score},"fired":${JSON.stringify(outcome.fired)}}`;
+  return `{"scores":${writeNumbers(outcome.scores)},"total_score":${outcome.total_score},"fired":${JSON.stringify(outcome.fired)},"max_score":${findMaxScore(outcome.scores)},"alarm":${outcome.fired.length > 0}}`;
 }
 
 /** JSON of finite numbers under names that need no escape. */

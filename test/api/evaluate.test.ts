@@ -50,6 +50,8 @@ describe('evaluation', () => {
       'fired',
       'scores',
       'composite',
+      'max_score',
+      'alarm',
     ]);
     expect(body.inject).toBe(true);
     expect(['infinite_loop', 'semantic_loop']).toContain(body.failure_type);

@@ -105,6 +105,8 @@ const step = (org_id: string, run_id: string, project_id: string | null = 'p'): 
     infinite_loop: 0,
   },
   total_score: 0,
+  max_score: 0,
+  alarm: false,
   fired: [],
 });
 

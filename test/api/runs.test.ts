@@ -44,7 +44,7 @@ describe('a run over HTTP', () => {
     const run = await startRun({ agent_name: 'fixer', task: 'repair the build', metadata: { a: [1] } });
     const first = await logStep(run, 0);
     expect(first).toMatchObject({ status: 200, body: { fired: [] } });
-    expect(Object.keys(first.body)).toEqual(['scores', 'total_score', 'fired']);
+    expect(Object.keys(first.body)).toEqual(['scores', 'total_score', 'fired', 'max_score', 'alarm']);
     expect(Object.keys(first.body.scores)).toEqual([...MONITOR_NAMES]);
     for (let index = 1; index < 8; index++) await logStep(run, index, LOOP);
     const last = await logStep(run, 8, LOOP);
