@@ -34,8 +34,19 @@ export const experimentReport = z
       observed_on: z.number().nullable(),
       chi_square: z.number().nullable(),
       p_value: z.number().nullable(),
-      flagged: z.boolean(),
+      log10_p_value: z.number().nullable().describe('Also where the p-value is smaller than any number'),
+      flagged: z.boolean().describe('The split is not the one that was meant (p < 0.001)'),
+      units: z
+        .object({ on: z.int(), off: z.int() })
+        .describe('Units in each arm; one with runs in both counts in its first'),
+      verdict: z
+        .enum(['no_units', 'too_few_units', 'as_expected', 'mismatch'])
+        .describe('too_few_units: fewer than 8 are expected in an arm, so that the test says nothing'),
     }),
+    mixed_units: z
+      .int()
+      .describe('Units with runs in both arms. The effect takes each with the runs of its first arm'),
+    mixed_unit_names: z.array(z.string()).describe('Names of the first 50 of them'),
     by_version: z.array(
       z.object({
         svc_version: z.string(),

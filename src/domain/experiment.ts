@@ -15,14 +15,21 @@
  *   Annals of Statistics 52, 2024), asymptotic, with variances smoothed by one success and one failure an arm.
  * - SRM is Pearson's chi-square on units, one degree of freedom.
  *
- * A unit with runs in both arms was not assigned but mixed up: its runs count in the arms' own lines, and the effect and
- * SRM leave it out.
+ * A unit with runs in both arms was mixed up after its assignment. The report counts and names such units. The effect and SRM
+ * take each by its first arm: the effect with the runs that the unit had in that arm, for the later ones may carry over
+ * what the first arm did. All its runs count in the arms' own lines.
  */
 
-import jstat from 'jstat';
+import {
+  alwaysValidInterval,
+  chiSquareTail,
+  type Interval,
+  newcombeInterval,
+  pooledPValue,
+  type Sample,
+  wilsonInterval,
+} from './proportions.ts';
 import { classifyOutcome, type RunSummary } from './run-summary.ts';
-
-export type Interval = [low: number, high: number];
 
 export interface ArmReport {
   runs: number;
@@ -60,8 +67,18 @@ export interface ExperimentReport {
     observed_on: number | null;
     chi_square: number | null;
     p_value: number | null;
+    /** Also where the p-value is smaller than any number. */
+    log10_p_value: number | null;
     flagged: boolean;
+    /** Units in each arm, a mixed one by its first. */
+    units: { on: number; off: number };
+    /** What the split comes to, in words. */
+    verdict: 'no_units' | 'too_few_units' | 'as_expected' | 'mismatch';
   };
+  /** Units with runs in both arms. */
+  mixed_units: number;
+  /** Names of the first of them. */
+  mixed_unit_names: string[];
   by_version: VersionReport[];
 }
 
@@ -69,14 +86,10 @@ type ArmName = 'on' | 'off';
 
 /** SRM is called at this level (decision), which leaves room for looking often. */
 const SRM_P_VALUE = 0.001;
-/** Fewer units than these in an arm, and SRM is not called (decision). */
+/** When fewer units are expected in an arm, SRM is not called (decision): the chi-square is not one then. */
 const SRM_UNITS_AN_ARM = 8;
-const ALPHA = 0.05;
-/**
- * Variance of the mixing distribution of the confidence sequence, fixed in advance as it must be. By Waudby-Smith's rule
- * (8.78 times the variance at which the sequence should be tightest), for about 200 runs an arm at a rate of one half.
- */
-const MIXTURE_VARIANCE = 0.022;
+/** Units that are named. */
+const MIXED_NAMES = 50;
 /** Rows of `by_version`; the versions with the most runs. */
 const VERSIONS = 200;
 /** Different versions counted; a run of one more counts in the arms alone. */
@@ -99,11 +112,12 @@ interface UnitSums {
   successes: number;
 }
 
-/** What an interval needs of one arm. */
-interface Sample {
-  rate: number;
-  /** Finished runs over the design effect. */
-  size: number;
+/** An assignment unit with several runs, or one. */
+interface Unit {
+  on?: UnitSums;
+  off?: UnitSums;
+  /** Its earliest run. */
+  first: Pick<RunSummary, 'started_at' | 'run_id'> & { arm: ArmName };
 }
 
 /** Counts runs; `report` may be called at any time. */
@@ -111,7 +125,7 @@ export class ExperimentTally {
   readonly #arms: Record<ArmName, ArmSums> = { on: emptySums(), off: emptySums() };
   /** Runs that are their own unit. */
   readonly #singles: Record<ArmName, UnitSums> = { on: emptyUnit(), off: emptyUnit() };
-  readonly #units = new Map<string, Partial<Record<ArmName, UnitSums>>>();
+  readonly #units = new Map<string, Unit>();
   readonly #versions = new Map<string, UnitSums & { svc_version: string; arm: ArmName }>();
 
   /** @param run of this experiment; one without an arm is not in it and is passed over */
@@ -143,6 +157,7 @@ export class ExperimentTally {
       arms: { on: this.#reportArm('on'), off: this.#reportArm('off') },
       effect: this.#reportEffect(),
       srm: this.#reportSrm(expectedOn),
+      ...this.#findMixed(),
       by_version: this.#reportVersions(),
     };
   }
@@ -150,10 +165,15 @@ export class ExperimentTally {
   #unitOf(run: RunSummary, arm: ArmName): UnitSums {
     // Two projects may use the same names for different units.
     const key = `${run.project_id}\0${run.assignment_unit}`;
+    const { started_at, run_id } = run;
     let unit = this.#units.get(key);
     if (unit === undefined) {
-      unit = {};
+      unit = { first: { started_at, run_id, arm } };
       this.#units.set(key, unit);
+    } else if (
+      (compareText(started_at, unit.first.started_at) || compareText(run_id, unit.first.run_id)) < 0
+    ) {
+      unit.first = { started_at, run_id, arm };
     }
     unit[arm] ??= emptyUnit();
     return unit[arm];
@@ -218,33 +238,41 @@ export class ExperimentTally {
   }
 
   #reportSrm(expectedOn: number): ExperimentReport['srm'] {
-    let [on, off] = [this.#singles.on.runs, this.#singles.off.runs];
-    for (const unit of this.#units.values()) {
-      if (unit.on !== undefined && unit.off === undefined) on++;
-      else if (unit.off !== undefined && unit.on === undefined) off++;
-    }
-    const units = on + off;
+    const counts = { on: this.#singles.on.runs, off: this.#singles.off.runs };
+    for (const unit of this.#units.values()) counts[unit.first.arm]++;
+    const units = counts.on + counts.off;
+    const split = { expected_on: expectedOn, units: counts };
     if (units === 0) {
-      return { expected_on: expectedOn, observed_on: null, chi_square: null, p_value: null, flagged: false };
+      const nothing = { observed_on: null, chi_square: null, p_value: null, log10_p_value: null };
+      return { ...split, ...nothing, flagged: false, verdict: 'no_units' };
     }
-    const chi_square = (on - units * expectedOn) ** 2 / (units * expectedOn * (1 - expectedOn));
-    const p_value = chiSquarePValue(chi_square);
-    const flagged = p_value < SRM_P_VALUE && Math.min(on, off) >= SRM_UNITS_AN_ARM;
-    return { expected_on: expectedOn, observed_on: on / units, chi_square, p_value, flagged };
+    const chi_square = (counts.on - units * expectedOn) ** 2 / (units * expectedOn * (1 - expectedOn));
+    const { p_value, log_p_value } = chiSquareTail(chi_square);
+    const isEnough = units * Math.min(expectedOn, 1 - expectedOn) >= SRM_UNITS_AN_ARM;
+    const flagged = isEnough && p_value < SRM_P_VALUE;
+    const verdict = isEnough ? (flagged ? 'mismatch' : 'as_expected') : 'too_few_units';
+    const log10_p_value = log_p_value / Math.LN10;
+    return { ...split, observed_on: counts.on / units, chi_square, p_value, log10_p_value, flagged, verdict };
+  }
+
+  #findMixed(): Pick<ExperimentReport, 'mixed_units' | 'mixed_unit_names'> {
+    const names: string[] = [];
+    for (const [key, unit] of this.#units)
+      if (unit.on !== undefined && unit.off !== undefined) names.push(key.slice(key.indexOf('\0') + 1));
+    return { mixed_units: names.length, mixed_unit_names: names.sort(compareText).slice(0, MIXED_NAMES) };
   }
 
   /**
-   * @param withMixed units with runs in both arms count
+   * @param withLater runs of a mixed unit in the arm that was not its first count, too
    * @returns null when no run of the arm has finished
    */
-  #sample(arm: ArmName, withMixed: boolean): Sample | null {
-    const other = arm === 'on' ? 'off' : 'on';
+  #sample(arm: ArmName, withLater: boolean): Sample | null {
     let { finished, successes } = this.#singles[arm];
     let units = finished;
     let hasSeveral = false;
     for (const unit of this.#units.values()) {
       const mine = unit[arm];
-      if (mine === undefined || mine.finished === 0 || (!withMixed && unit[other] !== undefined)) continue;
+      if (mine === undefined || mine.finished === 0 || (!withLater && unit.first.arm !== arm)) continue;
       finished += mine.finished;
       successes += mine.successes;
       units++;
@@ -258,7 +286,7 @@ export class ExperimentTally {
     let residuals = single.successes * (1 - rate) ** 2 + (single.finished - single.successes) * rate ** 2;
     for (const unit of this.#units.values()) {
       const mine = unit[arm];
-      if (mine === undefined || mine.finished === 0 || (!withMixed && unit[other] !== undefined)) continue;
+      if (mine === undefined || mine.finished === 0 || (!withLater && unit.first.arm !== arm)) continue;
       residuals += (mine.successes - rate * mine.finished) ** 2;
     }
     const binomial = (rate * (1 - rate)) / finished;
@@ -267,64 +295,6 @@ export class ExperimentTally {
     const variance = (units / (units - 1)) * (residuals / finished ** 2);
     return { rate, size: finished / Math.max(1, variance / binomial) };
   }
-}
-
-/** Two-sided 5 % quantile of the normal distribution. */
-const Z = jstat.normal.inv(1 - ALPHA / 2, 0, 1);
-
-/** Wilson's score interval of a rate seen in `size` trials. */
-export function wilsonInterval(rate: number, size: number): Interval {
-  const square = Z * Z;
-  const centre = (rate + square / (2 * size)) / (1 + square / size);
-  const half = (Z / (1 + square / size)) * Math.sqrt((rate * (1 - rate)) / size + square / (4 * size * size));
-  // At a rate of 0 or 1 the end is the rate itself but for rounding.
-  return [rate === 0 ? 0 : Math.max(0, centre - half), rate === 1 ? 1 : Math.min(1, centre + half)];
-}
-
-/** Newcombe's interval of `on.rate - off.rate`. */
-export function newcombeInterval(on: Sample, off: Sample): Interval {
-  const diff = on.rate - off.rate;
-  const [onLow, onHigh] = wilsonInterval(on.rate, on.size);
-  const [offLow, offHigh] = wilsonInterval(off.rate, off.size);
-  return [
-    Math.max(-1, diff - Math.hypot(on.rate - onLow, offHigh - off.rate)),
-    Math.min(1, diff + Math.hypot(onHigh - on.rate, off.rate - offLow)),
-  ];
-}
-
-/** Two-sided p-value of the pooled z test; 1 when all runs went the same way. */
-export function pooledPValue(on: Sample, off: Sample): number {
-  const pooled = (on.rate * on.size + off.rate * off.size) / (on.size + off.size);
-  const variance = pooled * (1 - pooled) * (1 / on.size + 1 / off.size);
-  if (variance <= 0) return 1;
-  return upperTail(Math.abs(on.rate - off.rate) / Math.sqrt(2 * variance));
-}
-
-/** The confidence sequence's interval of `on.rate - off.rate` at this moment. */
-export function alwaysValidInterval(on: Sample, off: Sample): Interval {
-  const variance = smoothedVariance(on) + smoothedVariance(off);
-  const sum = variance + MIXTURE_VARIANCE;
-  const half = Math.sqrt(
-    ((2 * variance * sum) / MIXTURE_VARIANCE) * Math.log(Math.sqrt(sum / variance) / ALPHA),
-  );
-  const diff = on.rate - off.rate;
-  return [Math.max(-1, diff - half), Math.min(1, diff + half)];
-}
-
-/** Of a rate with one success and one failure more, so that the first runs do not seem certain. */
-function smoothedVariance({ rate, size }: Sample): number {
-  const smoothed = (rate * size + 1) / (size + 2);
-  return (smoothed * (1 - smoothed)) / size;
-}
-
-/** Upper tail of the chi-square distribution with one degree of freedom. */
-export function chiSquarePValue(chiSquare: number): number {
-  return upperTail(Math.sqrt(chiSquare / 2));
-}
-
-/** `erfc`, exact at 0, where the approximation falls one bit short of 1. */
-function upperTail(x: number): number {
-  return x === 0 ? 1 : jstat.erfc(x);
 }
 
 function compareText(a: string, b: string): number {

@@ -2,14 +2,14 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { ExperimentTally } from '../../src/domain/experiment.ts';
 import {
   alwaysValidInterval,
-  chiSquarePValue,
-  ExperimentTally,
+  chiSquareTail,
   newcombeInterval,
   pooledPValue,
   wilsonInterval,
-} from '../../src/domain/experiment.ts';
+} from '../../src/domain/proportions.ts';
 import type { RunSummary } from '../../src/domain/run-summary.ts';
 import { createPrng } from '../../src/std/prng.ts';
 
@@ -74,7 +74,7 @@ describe('intervals and tests', () => {
   });
 
   it('is certain of nothing where there is no difference', () => {
-    expect(chiSquarePValue(0)).toBe(1);
+    expect(chiSquareTail(0).p_value).toBe(1);
     expect(pooledPValue({ rate: 0.5, size: 20 }, { rate: 0.5, size: 10 })).toBe(1);
   });
 
@@ -83,7 +83,7 @@ describe('intervals and tests', () => {
     [10.827566170662733, 0.001],
     [19.6, 9.54691984523815e-6],
   ])('gives the tail of chi-square beyond %d', (x, p) => {
-    expect(Math.abs(chiSquarePValue(x) / p - 1)).toBeLessThan(1e-3);
+    expect(Math.abs(chiSquareTail(x).p_value / p - 1)).toBeLessThan(1e-3);
   });
 
   it('keeps the always-valid interval valid under peeking, where the fixed one is not', () => {
@@ -129,7 +129,18 @@ describe('the report', () => {
       experiment_id: 'none',
       arms: { on: arm, off: arm },
       effect: { success_rate_diff: null, ci95: null, p_value: null, always_valid_ci95: null },
-      srm: { expected_on: 0.5, observed_on: null, chi_square: null, p_value: null, flagged: false },
+      srm: {
+        expected_on: 0.5,
+        observed_on: null,
+        chi_square: null,
+        p_value: null,
+        log10_p_value: null,
+        flagged: false,
+        units: { on: 0, off: 0 },
+        verdict: 'no_units',
+      },
+      mixed_units: 0,
+      mixed_unit_names: [],
       by_version: [],
     });
   });
@@ -203,18 +214,43 @@ describe('the report', () => {
     expect(tally.report('exp', 0.5).arms.on.ci95).toEqual(wilsonInterval(1, 5));
   });
 
-  it('leaves a unit that is in both arms out of the effect and of SRM, not out of the counts', () => {
+  it('counts and names a unit that is in both arms, and takes it by its first with the runs that it had there', () => {
     const tally = new ExperimentTally();
     const clean = new ExperimentTally();
     for (const target of [tally, clean]) {
       for (let i = 0; i < 30; i++) target.add(run('on', i % 2 === 0, { assignment_unit: `on-${i}` }));
       for (let i = 0; i < 30; i++) target.add(run('off', i % 3 === 0, { assignment_unit: `off-${i}` }));
     }
-    for (let i = 0; i < 12; i++) tally.add(run(i < 6 ? 'on' : 'off', true, { assignment_unit: 'mixed' }));
+    const assignment_unit = 'mixed';
+    const at = (second: number) => `2026-01-01T00:00:${String(second).padStart(2, '0')}.000Z`;
+    // Runs come in no order: the one that started first is the third here.
+    for (const second of [5, 4, 2, 3])
+      tally.add(run(second < 4 ? 'off' : 'on', true, { assignment_unit, started_at: at(second) }));
+    for (let i = 0; i < 2; i++) clean.add(run('off', true, { assignment_unit }));
     const [report, expected] = [tally.report('exp', 0.5), clean.report('exp', 0.5)];
     expect(report.effect).toEqual(expected.effect);
     expect(report.srm).toEqual(expected.srm);
-    expect(report.arms.on.runs).toBe(36);
+    expect(report).toMatchObject({ mixed_units: 1, mixed_unit_names: ['mixed'] });
+    expect(expected).toMatchObject({ mixed_units: 0, mixed_unit_names: [] });
+    expect(report.arms.on.runs).toBe(32);
+  });
+
+  it('shows the right sign when most units changed sides', () => {
+    const tally = new ExperimentTally();
+    const prng = createPrng(7);
+    for (let unit = 0; unit < 400; unit++) {
+      const assignment_unit = `u${unit}`;
+      const first = prng.chance(0.5) ? 'on' : 'off';
+      // `on` is better. Units that fail are taken to the other side: those that stay look alike.
+      for (let i = 0, arm: 'on' | 'off' = first; i < 4; i++) {
+        const isSuccess = prng.chance(arm === 'on' ? 0.7 : 0.4);
+        tally.add(run(arm, isSuccess, { assignment_unit, started_at: `2026-01-01T00:00:0${i}.000Z` }));
+        if (!isSuccess) arm = arm === 'on' ? 'off' : 'on';
+      }
+    }
+    const { effect, mixed_units } = tally.report('exp', 0.5);
+    expect(mixed_units).toBeGreaterThan(200);
+    expect(effect.ci95![0]).toBeGreaterThan(0);
   });
 
   it('does not take the same name in two projects for one unit', () => {
@@ -244,11 +280,34 @@ describe('sample ratio mismatch', () => {
     expect(srmOf(60, 20, 0.75).p_value).toBeCloseTo(1, 12);
   });
 
-  it('is called below 0.001 and from 8 units an arm on', () => {
-    expect(srmOf(40, 8).flagged).toBe(true);
-    expect(srmOf(40, 7).flagged).toBe(false);
-    expect(srmOf(60, 30).flagged).toBe(false);
+  it('is called below 0.001, and says where too few units are expected in an arm', () => {
+    expect(srmOf(40, 8)).toMatchObject({ flagged: true, verdict: 'mismatch' });
+    // Nobody at all in an arm that should have twenty.
+    expect(srmOf(40, 0)).toMatchObject({ flagged: true, verdict: 'mismatch', units: { on: 40, off: 0 } });
+    expect(srmOf(15, 0)).toMatchObject({ flagged: false, verdict: 'too_few_units', observed_on: 1 });
+    expect(srmOf(16, 0)).toMatchObject({ flagged: true, verdict: 'mismatch' });
+    expect(srmOf(60, 30)).toMatchObject({ flagged: false, verdict: 'as_expected' });
     expect(srmOf(60, 30).p_value).toBeGreaterThan(0.001);
+    expect(srmOf(0, 0)).toMatchObject({ flagged: false, verdict: 'no_units', log10_p_value: null });
+  });
+
+  it.each([
+    // Upper tails of the chi-square distribution with one degree of freedom by erfc(sqrt(x / 2)) to 60 digits.
+    [0.5, 0.4795001221869535, -0.31921127782572034],
+    [3.841458820694124, 0.05000000000000006, -1.3010299956639806],
+    [7.9, 0.004943479736228247, -2.3059672417166577],
+    [8.1, 0.004426525857919831, -2.3539369944695268],
+    [19.6, 9.546919845238153e-6, -5.02013672370271],
+    [50, 1.537459794428035e-12, -11.813196232486758],
+    [150, 1.7336432457178264e-34, -33.76104026808051],
+    [400, 5.5072482372124675e-89, -88.2590653474116],
+    [1300, 1.1303728441492743e-284, -283.9467782844378],
+    [2000, 0.0, -436.043273716073],
+  ])('keeps its digits in the tail: %d', (chiSquare, p, log10) => {
+    const { p_value, log_p_value } = chiSquareTail(chiSquare);
+    if (p > 0) expect(p_value / p).toBeCloseTo(1, 9);
+    else expect(p_value).toBe(0);
+    expect(log_p_value / Math.LN10 / log10).toBeCloseTo(1, 11);
   });
 
   it('counts units, not runs', () => {
