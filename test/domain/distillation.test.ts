@@ -171,6 +171,43 @@ describe('a recovery', () => {
     );
   });
 
+  it('after several changes names those that did not help, not only the check that showed it', () => {
+    const check = (observation: string, is_error = true) => ({
+      action: 'Bash',
+      action_input: '{"command":"npm test"}',
+      observation,
+      is_error,
+    });
+    const edit = (text: string) => ({
+      action: 'Edit',
+      action_input: JSON.stringify({ file: 'cart.ts', new: text }),
+      observation: 'edited',
+    });
+    const [pattern] = distil([
+      { action: 'Read', action_input: '{"file":"cart.ts"}', observation: 'let total' },
+      edit('let total = null'),
+      check('1 failed: total is null'),
+      edit("let total = ''"),
+      { action: 'Read', action_input: '{"file":"cart.test.ts"}', observation: 'expect(total).toBe(0)' },
+      check('1 failed: expected 0'),
+      edit('let total = 0'),
+      check('9 passed', false),
+    ]);
+    expect(pattern!.dead_ends).toBe(
+      '- `Edit(file="cart.ts", new="let total = null")`, then `npm test` → 1 failed: total is null\n' +
+        '- `Edit(file="cart.ts", new="let total = \'\'")`, then `npm test` → 1 failed: expected 0',
+    );
+    expect(pattern!.unlock).toContain('let total = 0');
+    // Work that came before the first check is no attempt; nor is what looks between other arguments of one call.
+    const [installed] = distil([
+      { action: 'Bash', action_input: '{"command":"npm install"}', observation: 'added 9 packages' },
+      check('1 failed: total is null'),
+      edit('let total = 0'),
+      check('9 passed', false),
+    ]);
+    expect(installed!.dead_ends).toBe('- `npm test` → 1 failed: total is null');
+  });
+
   it('by white space alone shows it', () => {
     const [pattern] = distil([
       {

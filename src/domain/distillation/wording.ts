@@ -22,6 +22,13 @@ export interface Wording extends PatternTexts {
 }
 
 const DEAD_ENDS = 5;
+/** Attempts named before a check that failed. */
+const ATTEMPTS = 2;
+/** How many steps before the first failure its attempt may lie. */
+const FIRST_ATTEMPT_REACH = 4;
+/** Tools that change what is checked later. */
+const EDIT =
+  /^(?:(?:multi_?|str_replace_|file_)?edit|apply|write|patch|replace|insert|update|create|modify|set)/i;
 /** Of the goal and the error in a situation: the task must stay the larger part, for it is what is searched by. */
 const GOAL_CHARACTERS = 140;
 const CALL_CHARACTERS = 180;
@@ -119,7 +126,11 @@ function wordDeadEnds(
   for (const at of stretch.failures) {
     const { error } = verdicts[at]!;
     const answer = error || firstLine(steps[at]!.observation, 120);
-    const line = `${quote(describeCall(steps[at]!))}${answer === '' ? ' failed' : ` → ${answer}`}`;
+    const attempts = findAttempts(steps, stretch, verdicts, at).map((tried) =>
+      quote(describeCall(steps[tried]!)),
+    );
+    const call = [...attempts, `${attempts.length === 0 ? '' : 'then '}${quote(describeCall(steps[at]!))}`];
+    const line = `${call.join(', ')}${answer === '' ? ' failed' : ` → ${answer}`}`;
     counted.set(line, (counted.get(line) ?? 0) + 1);
   }
   const lines = [...counted].map(([line, times]) => `- ${line}${times > 1 ? ` (${times} times)` : ''}`);
@@ -127,6 +138,34 @@ function wordDeadEnds(
   const kept = lines.length <= DEAD_ENDS ? lines : [...lines.slice(0, 2), ...lines.slice(-(DEAD_ENDS - 2))];
   if (lines.length > DEAD_ENDS) kept.splice(2, 0, `- (${lines.length - DEAD_ENDS} more like these)`);
   return bound(kept.join('\n'), PATTERN_BOUNDS.dead_ends);
+}
+
+/**
+ * What was tried before a check that failed. A check is a call that comes again unchanged, a test run say: it only shows that
+ * what was changed before it did not help.
+ * @returns steps that changed something since the failure before, the last two; none where the call is itself what was tried
+ */
+function findAttempts(
+  steps: readonly TraceStep[],
+  { failures, recovery, way }: Stretch,
+  verdicts: readonly StepVerdict[],
+  at: number,
+): number[] {
+  const isSameCall = (other: number): boolean =>
+    steps[other]!.action === steps[at]!.action && steps[other]!.action_input === steps[at]!.action_input;
+  const isCheck = isSameCall(recovery) || failures.some((other) => other !== at && isSameCall(other));
+  if (way === 'loop' || !isCheck) return [];
+  const before = failures[failures.indexOf(at) - 1];
+  const found: number[] = [];
+  for (let tried = at - 1; tried > (before ?? Math.max(-1, at - FIRST_ATTEMPT_REACH)); tried--) {
+    const { failed, is_talk, is_look } = verdicts[tried]!;
+    if (failed || is_talk || is_look || isSameCall(tried)) continue;
+    // Ahead of the first failure stands all the work so far. What it checks is the edit that comes right before it.
+    if (before === undefined && !EDIT.test(steps[tried]!.action.trim())) break;
+    found.unshift(tried);
+    if (found.length === (before === undefined ? 1 : ATTEMPTS)) break;
+  }
+  return found;
 }
 
 // ---------------------------------------------------------------------------------------------------------------
