@@ -12,6 +12,8 @@
  *    The first one alone tells when it takes up the body of the task without the source.
  *  - `strayed`: after steps that were on the task, several in a row share no word with it, neither in thought and input
  *    nor, by more than chance, in the result.
+ *  - `unbegun`: the run has not been on the task yet, and searches in a row, each for something else, share no word with
+ *    it. Two more of them tell.
  *
  * No drift: steps that say nothing of a subject (ids, numbers, sums); what a person asks for in the course of the run
  * (they may ask for something new). A task of less than four words, or none, says too little: then the score is 0.
@@ -21,7 +23,7 @@
 import { FLAG, type StepFeatures } from './features.ts';
 import { chooseFinding, type Finding, NO_FINDING, orderEvidence, scoreCount } from './finding.ts';
 import { COUNTER, isTaskWord, type RunMemory } from './memory.ts';
-import { holdsWord } from './words.ts';
+import { holdsWord, overlapOf } from './words.ts';
 
 const TASK_WORDS_MIN = 4;
 const NAMES_MIN = 3;
@@ -41,8 +43,15 @@ const SOURCE_SCORE = 0.55;
 const STRAY_SCORES = [0, 0, 0.1, 0.25, 0.4, 0.55, 0.65, 0.75, 0.85] as const;
 /** So many more when a person has been spoken to of late: they see where it goes, and may have asked for it. */
 const TALK_STEPS = 3;
-/** Steps on the task before that: a run that never was on it is not drifting. */
+/** Steps on the task before that. With fewer, the run has not begun the task. */
 const ON_TASK_STEPS = 2;
+/** So many more when the run has not begun the task: it may still be on its way there. */
+const UNBEGUN_STEPS = 2;
+/** A step that does any of these does something for the task, or may. */
+const NO_SEARCH =
+  FLAG.mutates | FLAG.edits | FLAG.runs | FLAG.checks | FLAG.final | FLAG.speaks | FLAG.irreversible;
+/** From this overlap of words on, two searches are one with another name in it. */
+const SAME_SEARCH_OVERLAP = 0.5;
 /** With fewer words of its own a step says nothing of a subject. */
 const PLAIN_WORDS_MIN = 2;
 /** Words of the task in a result count when there are so many standard deviations more than the filter's load explains. */
@@ -144,6 +153,17 @@ function isTalking(memory: RunMemory): boolean {
   return false;
 }
 
+/**
+ * Whether the step looks for something, and for something else than the step before. Steps that do, and those that go through
+ * a list (one city, file or table after the other), serve many a task without a word of it.
+ */
+function searchesAnew(step: StepFeatures, memory: RunMemory): boolean {
+  if (!step.has(FLAG.reads) || step.has(NO_SEARCH) || step.plainWords === 0) return false;
+  if (memory.slotCount === 0) return true;
+  const before = memory.slot(1);
+  return overlapOf(step.words, step.wordCount, before.words, before.wordCount) < SAME_SEARCH_OVERLAP;
+}
+
 function judgeStrayed(step: StepFeatures, memory: RunMemory, shared: number): Finding {
   const { counters } = memory;
   const onTask = speaksOfTask(step, memory, shared) || answersTask(step, memory);
@@ -153,16 +173,23 @@ function judgeStrayed(step: StepFeatures, memory: RunMemory, shared: number): Fi
     counters[COUNTER.strays] = 0;
     return NO_FINDING;
   }
-  if (step.plainWords < PLAIN_WORDS_MIN || step.has(FLAG.waits | FLAG.pending)) return NO_FINDING;
+  const isBegun = counters[COUNTER.on_task]! >= ON_TASK_STEPS;
+  if (step.has(FLAG.waits | FLAG.pending)) return NO_FINDING;
+  if (isBegun ? step.plainWords < PLAIN_WORDS_MIN : !searchesAnew(step, memory)) {
+    if (!isBegun) counters[COUNTER.strays] = 0;
+    return NO_FINDING;
+  }
   counters[COUNTER.strays]! += 1;
-  if (counters[COUNTER.on_task]! < ON_TASK_STEPS) return NO_FINDING;
   const strays = counters[COUNTER.strays]!;
   const evidence: number[] = [];
   for (let ago = 1; ago < strays && ago <= memory.slotCount; ago++)
     evidence.push(memory.slot(ago).step_index);
   return {
-    score: scoreCount(STRAY_SCORES, isTalking(memory) ? strays - TALK_STEPS : strays),
-    kind: 'strayed',
+    score: scoreCount(
+      STRAY_SCORES,
+      strays - (isTalking(memory) ? TALK_STEPS : 0) - (isBegun ? 0 : UNBEGUN_STEPS),
+    ),
+    kind: isBegun ? 'strayed' : 'unbegun',
     steps: orderEvidence(evidence),
     count: strays,
   };

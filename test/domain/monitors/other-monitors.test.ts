@@ -174,6 +174,40 @@ describe('silent_topic_drift', () => {
     expect(firesAt(judgeRun(steps, TASK), 'silent_topic_drift')).toEqual([6, 7, 8]);
   });
 
+  it('fires when the run never begins the task and searches for something else, again and again', () => {
+    const look = (query: string) => ({
+      action: 'search',
+      action_input: query,
+      observation: `about ${query}`,
+    });
+    const other = [
+      'pizza dough',
+      'oven heat',
+      'san marzano',
+      'mozzarella',
+      'stone ovens',
+      'basil',
+      'peels',
+      'flour types',
+    ];
+    const steps = other.map(look);
+    expect(firesAt(judgeRun(steps, TASK), 'silent_topic_drift')).toEqual([6, 7]);
+    const text = judgeRun(steps, TASK)[6]!.intervention!.text;
+    expect(text).toContain('The last 7 steps have not begun the task');
+    // One that gets to the task late was on its way there.
+    const late = [...steps.slice(0, 5), look('Seattle Aquarium ticket prices'), ...steps.slice(5)];
+    expect(firesAt(judgeRun(late, TASK), 'silent_topic_drift')).toEqual([]);
+    // Work without a word of the task is no search, and a list that is gone through is one search.
+    const work = repeat(9, (i) => ({
+      action: 'bash',
+      action_input: `make part${i}`,
+      observation: `built ${i}`,
+    }));
+    expect(firesAt(judgeRun(work, TASK), 'silent_topic_drift')).toEqual([]);
+    const list = repeat(9, (i) => look(`opening hours of museum number ${i}`));
+    expect(firesAt(judgeRun(list, TASK), 'silent_topic_drift')).toEqual([]);
+  });
+
   it('says nothing without a task', () => {
     const steps = repeat(20, (i) => ({
       action: 'search',

@@ -127,6 +127,6 @@ it('gives the same digests, memories and scores as ever', () => {
   }).toEqual({
     digests: '795803fd6b7c6b39b17e0b4b87b1e430bb1bf2cff4e94ff9dd3fdd16ef1fc66e',
     outcomes: '4a670705b2ef9fcc3254f350ed43fe77d7204aa2f0e40aeb7b180fc1fa005280',
-    memories: '43110c4deff3a291704727057d5084f3f3c436b00678d105be4fb0433f78eae7',
+    memories: '22bf865c433da220921a6c30a5c37836e912e32e5b598f7b1c9673f79820fb0e',
   });
 });
