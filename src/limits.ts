@@ -386,6 +386,10 @@ export const DISPLAY_NAME_CHARACTERS = 200;
 export const LOOKUP_KEY_CHARACTERS = 200;
 /** How long a rotated key may live on: a week. */
 export const KEY_OVERLAP_SECONDS_MAX = 604_800;
+/** The live stream is told of an organization over its cap this often at most; so many organizations are remembered. */
+export const CAPPED_TOLD = { every_ms: 600_000, orgs: 10_000 };
+/** How far a request is looked through for fields that its endpoint does not know: those named, of a list the first items. */
+export const UNKNOWN_FIELDS = { names: 8, name_characters: 48, items: 20 };
 /** Days of a usage report. */
 export const USAGE_DAYS_DEFAULT = 30;
 export const USAGE_DAYS_MAX = 365;

@@ -15,6 +15,7 @@ import { SchemaViolation } from '../contract/violation.ts';
 import { isAtLeast } from '../domain/role.ts';
 import { DEFAULT_ORG, type Tenant } from '../domain/tenant.ts';
 import { CatalogueError, toCatalogueError } from '../errors.ts';
+import { UnknownFields } from '../http/unknown-fields.ts';
 import {
   check,
   checkInput,
@@ -45,13 +46,15 @@ const TENANT_NAMES = Object.keys(tenantQuery.shape);
 export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
   const { endpoint, handler } = bound;
   if (endpoint.auth !== 'bearer') throw new Error(`${endpoint.id} is ${endpoint.auth}, not bearer`);
+  const unknownFields = new UnknownFields(endpoint, TENANT_NAMES);
   const work = (request: ApiRequest, principal: Principal, outcome: RateOutcome): Settled<ApiReply> => {
-    const rateHeaders = checks.rate_headers.describe(outcome);
+    let rateHeaders = checks.rate_headers.describe(outcome);
     if (!outcome.allowed) return withHeaders(renderError(new CatalogueError('rate_limited')), rateHeaders);
     try {
       const input = readInput(endpoint, request, TENANT_NAMES);
       const { named, checked } = checkAll(endpoint, input, principal);
       const { params, query, body } = checked;
+      rateHeaders = warnOf(unknownFields.describe(request.query, input.body), rateHeaders);
       const resolved = resolveTenant(endpoint, principal, named, checks.memberships);
       const reply =
         resolved instanceof Promise
@@ -78,6 +81,11 @@ export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
     return take(request, principal);
   };
   return { endpoint, handle };
+}
+
+/** @param warning null: there is nothing to warn of */
+export function warnOf(warning: string | null, headers: ApiReply['headers']): ApiReply['headers'] {
+  return warning === null ? headers : [...headers, ['x-svc-warning', warning]];
 }
 
 /** Mostly there at once. */

@@ -3,11 +3,15 @@ import type { FoundMatches, RetrieveRequest } from '../../actors/pattern-index/c
 import type { InterveneReply } from '../../actors/usage-meter/client.ts';
 import type { HandlersOf } from '../contract/handler.ts';
 import type { RETRIEVE } from '../contract/retrieve.ts';
+import type { LiveEvent } from '../domain/live-event.ts';
 import type { PatternFields, Tier } from '../domain/pattern.ts';
 import { PATTERNS, type PatternRow, patternKey } from '../domain/pattern-rows.ts';
 import { capOf, type PlanCaps, type PlanReader } from '../domain/plans.ts';
+import { toTimestamp } from '../domain/run.ts';
 import { DEFAULT_PROJECT } from '../domain/tenant.ts';
 import type { UsageCounts } from '../domain/usage.ts';
+import { CAPPED_TOLD } from '../limits.ts';
+import { RecentMap } from '../std/recent-map.ts';
 import type { TableReader } from '../storage/tables.ts';
 
 /** A pattern that was found: what the wire gives. */
@@ -32,10 +36,20 @@ export interface RetrieveServices {
   };
   plans: PlanReader;
   plan_caps: PlanCaps;
+  live: { publish(event: LiveEvent): void };
 }
 
 export function retrieveHandlers(services: RetrieveServices): HandlersOf<typeof RETRIEVE> {
-  const { index, main, meter, plans, plan_caps } = services;
+  const { index, main, meter, plans, plan_caps, live } = services;
+  /** When each organization was last told. */
+  const toldMs = new RecentMap<string, number>(CAPPED_TOLD.orgs);
+  const tellCapped = (org_id: string, project_id: string, cap: number): void => {
+    const nowMs = performance.now();
+    if (nowMs - (toldMs.get(org_id) ?? Number.NEGATIVE_INFINITY) < CAPPED_TOLD.every_ms) return;
+    toldMs.set(org_id, nowMs);
+    const at = toTimestamp(Date.now());
+    live.publish({ event: 'retrieval_capped', org_id, project_id, run_id: null, at, cap });
+  };
   return {
     retrieve: async ({ tenant, body }) => {
       const { org_id } = tenant;
@@ -63,7 +77,9 @@ export function retrieveHandlers(services: RetrieveServices): HandlersOf<typeof 
       }
       const cap = capOf(plan_caps, await plans.planOf(org_id));
       const { allowed } = await meter.intervene(org_id, counted, cap);
-      return { body: { traces: allowed ? found : [] } };
+      if (allowed) return { body: { traces: found } };
+      tellCapped(org_id, counted, cap!);
+      return { headers: [['x-svc-retrieval', 'capped']], body: { traces: [] } };
     },
   };
 }

@@ -2,6 +2,7 @@
  * The API's table: every declared endpoint with its handler. A part of the product adds one line: its table bound to
  * its handlers. Server threads.
  */
+import { LiveHubClient } from '../../actors/live-hub/client.ts';
 import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
 import { UsageMeterClient } from '../../actors/usage-meter/client.ts';
 import type { Endpoint } from '../contract/endpoint.ts';
@@ -104,6 +105,7 @@ function patternEndpoints({ asker, stores: { main }, control, has_patterns }: Ap
     meter: new UsageMeterClient(asker),
     plans: planReader(main),
     plan_caps: control?.plan_caps ?? DEFAULT_PLAN_CAPS,
+    live: new LiveHubClient(asker),
   };
   return [
     ...bind(RETRIEVE, retrieveHandlers(retrieval)),

@@ -9,6 +9,7 @@ import type { BoundUserEndpoint } from '../contract/user-handler.ts';
 import { SchemaViolation } from '../contract/violation.ts';
 import type { User } from '../domain/account.ts';
 import { CatalogueError, toCatalogueError } from '../errors.ts';
+import { UnknownFields } from '../http/unknown-fields.ts';
 import { checkInput, readInput, ViolationList } from '../http/validation.ts';
 import { ORG_NAME_CHARACTERS } from '../limits.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
@@ -18,7 +19,7 @@ import { createUser, findUserId, getUser, putUser } from '../storage/accounts/us
 import type { Tables } from '../storage/tables.ts';
 import { auditActor } from './access.ts';
 import { FailedCall, renderError } from './dispatch.ts';
-import { type Checks, identify, toApiReply, withHeaders } from './pipeline.ts';
+import { type Checks, identify, toApiReply, warnOf, withHeaders } from './pipeline.ts';
 import type { UserEpochs } from './user-epochs.ts';
 
 export interface UserGuard {
@@ -32,15 +33,18 @@ export interface UserGuard {
 /** Puts the checks before a handler. */
 export function guardUser({ endpoint, handler }: BoundUserEndpoint, guard: UserGuard): ApiRoute {
   const { checks, main, epochs, clock = systemClock } = guard;
+  const unknownFields = new UnknownFields(endpoint, []);
   const handle = async (request: ApiRequest): Promise<ApiReply> => {
     const principal = await identify(request, checks);
     const outcome = await checks.limiter.take(principal.id);
-    const rateHeaders = checks.rate_headers.describe(outcome);
+    let rateHeaders = checks.rate_headers.describe(outcome);
     if (!outcome.allowed) return withHeaders(renderError(new CatalogueError('rate_limited')), rateHeaders);
     try {
       const found = new ViolationList();
-      const checked = checkInput(endpoint, readInput(endpoint, request, []), found);
+      const input = readInput(endpoint, request, []);
+      const checked = checkInput(endpoint, input, found);
       found.throwAny();
+      rateHeaders = warnOf(unknownFields.describe(request.query, input.body), rateHeaders);
       if (principal.type !== 'user')
         throw new CatalogueError('forbidden', 'API keys are for /v1; sign in to use this route');
       const now_ms = clock.wallMs();

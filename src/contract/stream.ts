@@ -23,8 +23,8 @@ export const liveStream = endpoint({
   replies: {
     200: {
       description:
-        'Events `run_start`, `step`, `run_finish`, `intervention` and `pattern_created`, each with an increasing `id` and ' +
-        'JSON data `{run_id, org_id, project_id, at, …}`; `reset` when what lies behind `Last-Event-ID` is lost; a comment ' +
+        'Events `run_start`, `step`, `run_finish`, `intervention`, `pattern_created` and `retrieval_capped`, each with an ' +
+        'increasing `id` and JSON data `{run_id, org_id, project_id, at, …}`; `reset` when what lies behind `Last-Event-ID` is lost; a comment ' +
         'every 15 s',
       media_type: 'text/event-stream',
     },

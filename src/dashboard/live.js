@@ -13,6 +13,7 @@ const NAMES = {
   run_finish: 'run finished',
   intervention: 'intervention',
   pattern_created: 'pattern created',
+  retrieval_capped: 'cap reached',
 };
 
 export function fillLive(page, { org, server, signal, fail }) {
@@ -160,6 +161,7 @@ function describeEvent({ event, data }) {
   }
   if (event === 'intervention') return makeBadge(`${data.failure_type}, ${data.level}`, 'bad');
   if (event === 'run_finish') return `${data.outcome}, ${data.steps} steps`;
+  if (event === 'retrieval_capped') return `no pattern beyond ${data.cap} interventions this month`;
   if (event === 'pattern_created') return `${data.tier}${data.failure_type ? `, ${data.failure_type}` : ''}`;
   return [data.agent_name, data.model, data.task_profile].filter(Boolean).join(' · ');
 }

@@ -75,7 +75,21 @@ export interface PatternCreatedEvent extends LiveFacts {
   failure_type: string;
 }
 
-export type LiveEvent = RunStartEvent | StepEvent | RunFinishEvent | InterventionEvent | PatternCreatedEvent;
+/** A retrieval found patterns and gave none: the organization has used up its interventions of this month. */
+export interface RetrievalCappedEvent extends LiveFacts {
+  event: 'retrieval_capped';
+  run_id: null;
+  /** Interventions of the month that the plan allows. */
+  cap: number;
+}
+
+export type LiveEvent =
+  | RunStartEvent
+  | StepEvent
+  | RunFinishEvent
+  | InterventionEvent
+  | PatternCreatedEvent
+  | RetrievalCappedEvent;
 
 /** The names that stand behind `event:` on the wire. */
 export const LIVE_EVENT_NAMES = [
@@ -84,6 +98,7 @@ export const LIVE_EVENT_NAMES = [
   'run_finish',
   'intervention',
   'pattern_created',
+  'retrieval_capped',
 ] as const satisfies readonly LiveEvent['event'][];
 
 /** The event with its texts cut at LIVE_TEXT_CHARACTERS (UTF-16 units), no surrogate pair split. */

@@ -9,7 +9,8 @@ type Headers = ApiReply['headers'];
 const METHODS = 'GET, POST, PATCH, DELETE';
 const REQUEST_HEADERS =
   'authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, x-request-id';
-const REPLY_HEADERS = 'ratelimit, ratelimit-policy, retry-after, x-request-id, x-total-count';
+const REPLY_HEADERS =
+  'ratelimit, ratelimit-policy, retry-after, x-request-id, x-svc-retrieval, x-svc-warning, x-total-count';
 /** What a refused page reads. */
 export const FOREIGN_ORIGIN = 'This origin is not allowed';
 /** How long a browser may remember a preflight's answer. */

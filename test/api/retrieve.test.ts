@@ -37,14 +37,14 @@ describe('retrieving patterns', () => {
       ],
     });
     const alias = await post('/traces/retrieve', { context: FLAKY }, 'alice-web');
-    expect(alias).toEqual({ status: 200, body });
+    expect(alias).toMatchObject({ status: 200, body });
   });
 
   it('gives an empty list where nothing fits', async () => {
     const { post } = createPatternApi();
     await post('/v1/patterns', { tier: 'e1', patterns: [lesson(FLAKY)] }, 'alice-web');
     for (const context of ['knitting patterns for winter socks', '', ' ', '???', '\u0000'])
-      expect(await post('/v1/traces/retrieve', { context }, 'alice-web')).toEqual({
+      expect(await post('/v1/traces/retrieve', { context }, 'alice-web')).toMatchObject({
         status: 200,
         body: { traces: [] },
       });
@@ -94,7 +94,7 @@ describe('retrieving patterns', () => {
 
   it('is empty without a vector store, and says so where something should be stored', async () => {
     const { post } = createPatternApi({ hasStore: false });
-    expect(await post('/v1/traces/retrieve', { context: FLAKY })).toEqual({
+    expect(await post('/v1/traces/retrieve', { context: FLAKY })).toMatchObject({
       status: 200,
       body: { traces: [] },
     });
@@ -130,6 +130,29 @@ describe('the monthly cap', () => {
     expect([await ask('alice-web'), await ask('alice-web'), await ask('alice-web')]).toEqual([1, 1, 0]);
     expect(await meter.used('alice')).toBe(5);
     expect(await meter.used('bob')).toBe(1);
+  });
+
+  it('is told: by a header each time, by the live stream once', async () => {
+    const { post, events } = createPatternApi({ caps: { free: 1 } });
+    await post('/v1/patterns', { tier: 'e3', patterns: [lesson(FLAKY)] });
+    const ask = async (context = FLAKY) =>
+      (await post('/v1/traces/retrieve', { context }, 'alice-web')).headers.get('x-svc-retrieval');
+    expect([await ask(), await ask(), await ask(), await ask('knitting socks')]).toEqual([
+      undefined,
+      'capped',
+      'capped',
+      undefined,
+    ]);
+    expect(events).toEqual([
+      {
+        event: 'retrieval_capped',
+        org_id: 'alice',
+        project_id: 'web',
+        run_id: null,
+        cap: 1,
+        at: expect.any(String),
+      },
+    ]);
   });
 
   it('is exact when many ask at once', async () => {

@@ -24,10 +24,11 @@ const start = (more: Partial<RunStartEvent> = {}): RunStartEvent => ({
 });
 
 describe('a live event', () => {
-  it('names the five kinds of the contract', () => {
+  it('names the five kinds of the contract, and one of its own', () => {
     expect([...LIVE_EVENT_NAMES].sort()).toEqual([
       'intervention',
       'pattern_created',
+      'retrieval_capped',
       'run_finish',
       'run_start',
       'step',
