@@ -44,7 +44,7 @@ export function accountHandlers({
       role: org_id === null ? null : (roleOf(main, org_id, user.id) ?? null),
       subscription: org_id === null ? null : showSubscription(main, org_id, plan_caps),
       invitations: isVerified
-        ? pendingFor(main, user.email, nowMs).map((invitation) => showInvitation(invitation, nowMs))
+        ? pendingFor(main, user.email, nowMs).map((invitation) => showInvitation(main, invitation, nowMs))
         : [],
     };
   }

@@ -60,6 +60,10 @@ export function organizationHandlers({
       }),
     }),
 
+    readOrganization: ({ user, params }) => ({
+      body: requireOrganization(main, user, params.org_id, 'organization.read').organization,
+    }),
+
     renameOrganization: async ({ user, params, body, request, now_ms }) => ({
       body: await main.transact((tx) => {
         const { organization } = requireOrganization(tx, user, params.org_id, 'organization.rename');
@@ -139,7 +143,7 @@ export function organizationHandlers({
             target: invitation.id,
             after: { email: invitation.email, role: invitation.role },
           });
-        return showInvitation(invitation, now_ms);
+        return showInvitation(tx, invitation, now_ms);
       }),
     }),
 
@@ -147,7 +151,7 @@ export function organizationHandlers({
       requireRole(main, user, params.org_id, 'invitations.read');
       const { items, total } = listInvitations(main, params.org_id, query);
       return page(
-        items.map((invitation) => showInvitation(invitation, now_ms)),
+        items.map((invitation) => showInvitation(main, invitation, now_ms)),
         total,
       );
     },
@@ -158,7 +162,7 @@ export function organizationHandlers({
         const invitation = getInvitation(tx, params.org_id, params.invitation_id);
         if (invitation === undefined) throw new CatalogueError('not_found');
         const status = invitationStatus(invitation, now_ms);
-        if (status === 'revoked') return showInvitation(invitation, now_ms);
+        if (status === 'revoked') return showInvitation(tx, invitation, now_ms);
         if (status !== 'pending') throw new CatalogueError('conflict', `The invitation is ${status} already`);
         const revoked = settleInvitation(tx, invitation, 'revoked');
         writeAudit(tx, auditActor(user, request.address), now_ms, {
@@ -168,7 +172,7 @@ export function organizationHandlers({
           before: { status },
           after: { status: 'revoked' },
         });
-        return showInvitation(revoked, now_ms);
+        return showInvitation(tx, revoked, now_ms);
       }),
     }),
 
@@ -206,9 +210,19 @@ export function page(items: readonly unknown[], total: number): HandlerReply {
   return { body: items, headers: [['x-total-count', String(total)]] };
 }
 
-/** An invitation as it is at a moment. */
-export function showInvitation(invitation: Invitation, nowMs: number): z.output<typeof invitationOut> {
-  return { ...invitation, status: invitationStatus(invitation, nowMs) };
+/** An invitation as it is at a moment, with the names that whoever is invited decides by. */
+export function showInvitation(
+  tables: TableReader,
+  invitation: Invitation,
+  nowMs: number,
+): z.output<typeof invitationOut> {
+  const inviter = getUser(tables, invitation.invited_by);
+  return {
+    ...invitation,
+    status: invitationStatus(invitation, nowMs),
+    organization_name: getOrganization(tables, invitation.org_id)?.name ?? '',
+    inviter_name: inviter?.display_name || (inviter?.email ?? ''),
+  };
 }
 
 function showMember(tables: TableReader, member: Member): z.output<typeof orgMemberOut> {

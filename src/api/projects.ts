@@ -50,6 +50,10 @@ export function projectHandlers({ main, revocations }: ProjectServices): UserHan
       }),
     }),
 
+    readProject: ({ user, params, now_ms }) => ({
+      body: showProject(main, requireProject(main, user, params.project_id, 'projects.read'), now_ms),
+    }),
+
     renameProject: async ({ user, params, body, request, now_ms }) => ({
       body: await main.transact((tx) => {
         const project = requireProject(tx, user, params.project_id, 'projects.rename');

@@ -35,6 +35,8 @@ export const invitationOut = z
     role: z.enum(ROLES),
     status: z.enum(INVITATION_STATES),
     invited_by: z.string(),
+    organization_name: z.string().describe('As it is called now'),
+    inviter_name: z.string().describe('Display name, else the address; empty for an account that is gone'),
     created_at: z.string(),
     expires_at: z.string(),
   })
@@ -88,6 +90,16 @@ export const ORGANIZATIONS = {
       200: { description: 'The organization', schema: orgOut },
       409: refusal('As many as there may be'),
     },
+  }),
+  readOrganization: endpoint({
+    id: 'read_organization',
+    method: 'GET',
+    path: '/organizations/{org_id}',
+    auth: 'user',
+    summary: 'One organization that the user belongs to',
+    tag: 'organizations',
+    params: orgParams,
+    replies: { 200: { description: 'The organization', schema: orgOut } },
   }),
   renameOrganization: endpoint({
     id: 'rename_organization',

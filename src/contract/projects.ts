@@ -49,6 +49,16 @@ export const PROJECTS = {
       409: refusal('As many as there may be'),
     },
   }),
+  readProject: endpoint({
+    id: 'read_project',
+    method: 'GET',
+    path: '/projects/{project_id}',
+    auth: 'user',
+    summary: 'One project of an organization that the user belongs to',
+    tag: 'projects',
+    params: projectParams,
+    replies: { 200: { description: 'The project', schema: projectOut } },
+  }),
   renameProject: endpoint({
     id: 'rename_project',
     method: 'PATCH',

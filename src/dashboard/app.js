@@ -140,7 +140,7 @@ function showInvitations() {
     make(
       'span',
       {},
-      `You are invited to join an organization as ${first.role}. The invitation ends `,
+      `${first.inviter_name || 'Somebody'} invites you to join ${first.organization_name} as ${first.role}. The invitation ends `,
       makeTime(first.expires_at),
       more,
       '. ',

@@ -6,6 +6,7 @@ import { isAtLeast, type Role } from './role.ts';
 
 /** What a member can do, and the least role that may. */
 export const PERMISSIONS = {
+  'organization.read': 'viewer',
   'organization.rename': 'admin',
   'members.read': 'viewer',
   'members.remove': 'admin',
@@ -47,6 +48,7 @@ export const ROUTE_PERMISSIONS = {
   create_organization: 'signed in',
   accept_invitation: 'signed in',
   send_feedback: 'signed in',
+  read_organization: 'organization.read',
   rename_organization: 'organization.rename',
   list_members: 'members.read',
   change_member_role: 'members.change_role',
@@ -57,6 +59,7 @@ export const ROUTE_PERMISSIONS = {
   list_audit_log: 'audit.read',
   list_projects: 'projects.read',
   create_project: 'projects.create',
+  read_project: 'projects.read',
   rename_project: 'projects.rename',
   delete_project: 'projects.delete',
   list_api_keys: 'keys.read',

@@ -111,6 +111,8 @@ describe('an invitation', () => {
       role: 'admin',
       status: 'pending',
       invited_by: owner.id,
+      organization_name: owner.name,
+      inviter_name: owner.name,
       created_at: TIME,
       expires_at: TIME,
     });
@@ -183,6 +185,10 @@ describe('an organization', () => {
     const key = (await api.call(owner.token, 'POST', '/api-keys/', { name: 'ci' })).body;
     await api.call(owner.token, 'DELETE', `/api-keys/${key.id}`);
     await api.call(owner.token, 'DELETE', `/api-keys/${key.id}`);
+    expect((await api.call(owner.token, 'GET', base)).body).toMatchObject({
+      id: owner.org_id,
+      name: 'Renamed',
+    });
     const log = await api.call(owner.token, 'GET', `${base}/audit-log`);
     expect(log.body.map((entry: { action: string }) => entry.action)).toEqual([
       'key.revoke',
@@ -283,6 +289,8 @@ describe('a key', () => {
       .body;
     const listed = async () => (await api.call(owner.token, 'GET', `/projects?org_id=${owner.org_id}`)).body;
     expect(await listed()).toEqual([{ ...project, key_count: 1 }]);
+    const one = await api.call(owner.token, 'GET', `/projects/${project.id}`);
+    expect(one.body).toEqual({ ...project, key_count: 1 });
     expect((await start(key.raw_key)).status).toBe(200);
     expect((await api.call(owner.token, 'DELETE', `/projects/${project.id}`)).body).toEqual({
       deleted: true,
@@ -420,6 +428,7 @@ describe('every route', () => {
         permission: 'invitations.revoke',
         request: async () => ['DELETE', `${base}/invitations/${await newInvitation()}`],
       },
+      { name: 'read the organization', permission: 'organization.read', request: always('GET', base) },
       { name: 'audit log', permission: 'audit.read', request: always('GET', `${base}/audit-log`) },
       {
         name: 'list projects',
@@ -430,6 +439,11 @@ describe('every route', () => {
         name: 'create a project',
         permission: 'projects.create',
         request: always('POST', `/projects/?org_id=${org_id}`, { name: 'two' }),
+      },
+      {
+        name: 'read a project',
+        permission: 'projects.read',
+        request: always('GET', `/projects/${project.id}`),
       },
       {
         name: 'rename a project',
@@ -571,11 +585,13 @@ describe('every route', () => {
     const [key] = (await api.call(owner.token, 'GET', `/api-keys/?org_id=${owner.org_id}`)).body;
     const pairs: [method: string, path: (id: string) => string, known: string, body?: unknown][] = [
       ['PATCH', (one) => `/organizations/${one}`, owner.org_id, { name: 'x' }],
+      ['GET', (one) => `/organizations/${one}`, owner.org_id],
       ['GET', (one) => `/organizations/${one}/members`, owner.org_id],
       ['GET', (one) => `/organizations/${one}/audit-log`, owner.org_id],
       ['POST', (one) => `/organizations/${one}/invite`, owner.org_id, { email: 'a@b.co' }],
       ['GET', (one) => `/projects/?org_id=${one}`, owner.org_id],
       ['POST', (one) => `/projects/?org_id=${one}`, owner.org_id, { name: 'x' }],
+      ['GET', (one) => `/projects/${one}`, project],
       ['PATCH', (one) => `/projects/${one}`, project, { name: 'x' }],
       ['DELETE', (one) => `/projects/${one}`, project],
       ['DELETE', (one) => `/api-keys/${one}`, key.id],

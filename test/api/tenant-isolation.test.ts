@@ -317,6 +317,15 @@ class Session {
       const there = model.keys.filter((key) => key.project === project.id);
       expect(shown.sort()).toEqual(there.map(({ id, isGone }) => `${id} ${isGone}`).sort());
     }
+    for (const project of model.projects) {
+      const answer = await read(`/projects/${project.id}`);
+      const verdict = project.isGone ? 404 : model.verdict(who, project.org, 'projects.read');
+      expect(answer.status, project.id).toBe(verdict);
+      if (verdict === 200) expect(answer.body).toMatchObject({ name: project.name, org_id: project.org.id });
+    }
+    const one = await read(`/organizations/${org.id}`);
+    expect(one.status).toBe(model.verdict(who, org, 'organization.read'));
+    if (one.status === 200) expect(one.body).toMatchObject({ id: org.id, name: org.name });
     const log = await read(`/organizations/${org.id}/audit-log?limit=200`);
     expect(log.status).toBe(model.verdict(who, org, 'audit.read'));
     if (log.status === 200) {
