@@ -10,6 +10,15 @@
 
 import type { DistilledPattern } from '../../src/domain/distillation/distil.ts';
 import { maskSecrets } from '../../src/domain/distillation/text.ts';
+import {
+  TRACE_LISTS,
+  TRACES,
+  type TraceListRow,
+  type TraceRow,
+  type TraceStatus,
+  traceListKeys,
+  traceRowKey,
+} from '../../src/domain/trace-rows.ts';
 import { USAGE, usageKey } from '../../src/domain/usage.ts';
 import { DISTILL_ATTEMPTS } from '../../src/limits.ts';
 import type {
@@ -28,10 +37,6 @@ import {
   type SubmitReply,
   type SubmitRequest,
   TRACE_BODIES,
-  TRACES,
-  type TraceRow,
-  type TraceStatus,
-  traceRowKey,
   UNFINISHED_TRACES,
 } from './protocol.ts';
 
@@ -302,6 +307,9 @@ function projectEvent(state: DistillerState, event: DistillerEvent, key: string)
     rows.push({ op: 'put', table: UNFINISHED_TRACES, row: [key], value: 1 });
   }
   if (event.type === 'submitted') {
+    const value: TraceListRow = { project_id: submission.project_id };
+    for (const row of traceListKeys(submission, Date.parse(event.at)))
+      rows.push({ op: 'put', table: TRACE_LISTS, row, value });
     const row = usageKey(submission.org_id, Date.parse(event.at), submission.usage_project);
     rows.push({ op: 'add', table: USAGE, row, counts: { traces: 1 } });
   }

@@ -3,6 +3,7 @@
  */
 
 import type { Trace } from '../../src/domain/trace.ts';
+import { TRACES, type TraceRow, traceRowKey } from '../../src/domain/trace-rows.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
@@ -12,9 +13,6 @@ import {
   distillerKey,
   type SubmitReply,
   type SubmitRequest,
-  TRACES,
-  type TraceRow,
-  traceRowKey,
   UNFINISHED_TRACES,
 } from './protocol.ts';
 import { packTrace } from './trace-body.ts';

@@ -4,11 +4,10 @@
  */
 
 import { createHash } from 'node:crypto';
+import type { TraceAddress, TraceStatus } from '../../src/domain/trace-rows.ts';
 
 export const DISTILLER_KIND = 'distiller';
 
-/** A row a trace: `[org_id, trace_id, project_id or '']` → TraceRow. */
-export const TRACES = 'traces';
 /** The bodies of traces that are not distilled yet: `[actor key]` → compressed bytes. */
 export const TRACE_BODIES = 'trace_bodies';
 /** Which actors have work left, for the start after a crash: `[actor key]` → 1. */
@@ -16,16 +15,6 @@ export const UNFINISHED_TRACES = 'traces_unfinished';
 
 /** `legacy` is distilled before the answer, `v2` after it. */
 export type TraceStyle = 'legacy' | 'v2';
-
-export type TraceStatus = 'queued' | 'distilling' | 'done' | 'failed';
-
-/** Whose trace it is. */
-export interface TraceAddress {
-  org_id: string;
-  /** null: of no project; then its patterns go to the organization's commons. */
-  project_id: string | null;
-  trace_id: string;
-}
 
 /** The trace itself travels as the message's one body, packed by trace-body.ts. */
 export interface SubmitRequest extends TraceAddress {
@@ -40,20 +29,6 @@ export interface SubmitReply {
   status: TraceStatus;
   /** New patterns, those merged into older ones not counted. */
   patterns_created: number;
-}
-
-/** What is known of a trace by everybody. */
-export interface TraceRow {
-  trace_id: string;
-  project_id: string | null;
-  status: TraceStatus;
-  /** New ones and those that were merged into, without repeats. */
-  pattern_ids: string[];
-  patterns_created: number;
-  error: string | null;
-  /** RFC 3339. */
-  submitted_at: string;
-  finished_at: string | null;
 }
 
 export type DistillerProtocol = {
@@ -71,9 +46,4 @@ export function distillerKey({ org_id, project_id, trace_id }: TraceAddress): st
   return createHash('sha256')
     .update(JSON.stringify([org_id, project_id, trace_id]))
     .digest('base64url');
-}
-
-/** Key of a trace's row. */
-export function traceRowKey({ org_id, project_id, trace_id }: TraceAddress): string[] {
-  return [org_id, trace_id, project_id ?? ''];
 }

@@ -134,17 +134,36 @@ const WORK: Work = {
     if (index.vectors!.unlinked > 0) context.setTimer('tend', 0, 'tend', null);
   },
 
-  list(index, { project_id, limit, offset, ...filter }, context, token) {
+  find(index, { project_id, finding_id }, context, token) {
+    for (const entry of index.entries.values()) {
+      if (entry.finding_id !== finding_id) continue;
+      context.replyTo(token, { place: isInScope(entry, project_id) ? placeOf(entry) : null });
+      return;
+    }
+    context.replyTo(token, { place: null });
+  },
+
+  list(index, { project_id, limit, offset, before_seq, from, to, ...filter }, context, token) {
     // Stores that were written side by side may have ended in another order than they have places.
     const matching = [...index.entries.values()]
-      .filter((entry) => isInScope(entry, project_id) && matchesFilter(entry, filter))
+      .filter(
+        (entry) =>
+          isInScope(entry, project_id) &&
+          matchesFilter(entry, filter) &&
+          (from === null || entry.created_at >= from) &&
+          (to === null || entry.created_at < to),
+      )
       .sort((a, b) => a.seq - b.seq);
-    const end = Math.max(0, matching.length - offset);
+    const before =
+      before_seq === null
+        ? matching.length
+        : matching.reduce((count, { seq }) => count + Number(seq < before_seq), 0);
+    const end = Math.max(0, before - offset);
     const places = matching
       .slice(Math.max(0, end - limit), end)
       .reverse()
       .map(placeOf);
-    context.replyTo(token, { places, total: matching.length });
+    context.replyTo(token, { places, total: matching.length, is_last: end <= limit });
   },
 
   invalidate(index, { codebase, project_id, file_paths }, context, token) {
@@ -238,6 +257,7 @@ export function findingsIndex(
     handlers: {
       store: (index, request, context) => begin('store', index, request, context),
       recall: (index, request, context) => begin('recall', index, request, context),
+      find: (index, request, context) => begin('find', index, request, context),
       list: (index, request, context) => begin('list', index, request, context),
       invalidate: (index, request, context) => begin('invalidate', index, request, context),
       coverage: (index, request, context) => begin('coverage', index, request, context),

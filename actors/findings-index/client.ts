@@ -2,7 +2,7 @@
 
 import type { Codebase, Finding, FindingFilter } from '../../src/domain/finding.ts';
 import { CatalogueError } from '../../src/errors.ts';
-import { FINDINGS_PER_CODEBASE } from '../../src/limits.ts';
+import { FINDINGS_PER_CODEBASE, PAGE_SCAN_ROWS } from '../../src/limits.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
 import type { TableReader } from '../../src/storage/tables.ts';
@@ -11,15 +11,24 @@ import {
   type EmbedderFacts,
   FINDINGS,
   FINDINGS_CODEBASES,
+  FINDINGS_INDEXED,
   type FindingPlace,
   type FindingsIndexProtocol,
   findingRow,
   findingsAddress,
+  type IndexedRow,
   type IndexFacts,
   packVector,
 } from './protocol.ts';
 
 export type { FindingPlace } from './protocol.ts';
+
+/** A code base of a list. */
+export interface CodebaseFacts {
+  codebase_id: string;
+  /** null: not counted, since a project sees its part alone. */
+  findings: number | null;
+}
 
 /** Reading a full code base in takes a fraction of it. */
 const DEADLINE_MS = 15_000;
@@ -70,8 +79,59 @@ export class FindingsClient {
   }
 
   /** One page, newest first, and how many there are. */
-  list(scope: FindingsScope, options: FindingFilter & { limit: number; offset: number }): ReplyOf<'list'> {
+  list(
+    scope: FindingsScope,
+    options: Omit<FindingsIndexProtocol['list']['request'], keyof IndexFacts | 'project_id'>,
+  ): ReplyOf<'list'> {
     return this.#ask(scope, 'list', { project_id: scope.project_id, ...options });
+  }
+
+  /** One finding by its id; undefined when there is none in sight. */
+  async find(scope: FindingsScope, finding_id: string): Promise<Finding | undefined> {
+    const { place } = await this.#ask(scope, 'find', { project_id: scope.project_id, finding_id });
+    return place === null ? undefined : this.read(scope, place);
+  }
+
+  /**
+   * Code bases with findings, by their ids, the greatest first. Under a project, those of which it has a finding: then
+   * rows are looked at, PAGE_SCAN_ROWS of them at most, and the page may be short.
+   * @param after where the last page ended: a code base, and the place in it below which to go on (0: behind it)
+   */
+  codebases(
+    { org_id, project_id }: { org_id: string; project_id: string | null },
+    after: readonly [codebase_id: string, seq: number] | null,
+    limit: number,
+  ): { found: CodebaseFacts[]; last: [string, number] | null } {
+    const found: CodebaseFacts[] = [];
+    let looked = 0;
+    let last: [string, number] | null = null;
+    // A key stands before those that begin with it: with a further part, the code base itself is read once more.
+    const start = after === null ? null : after[1] === 0 ? [org_id, after[0]] : [org_id, after[0], 0];
+    const range = { prefix: [org_id], reverse: true, ...(start === null ? {} : { after: start }) };
+    for (const { row, value } of this.#tables.range<CodebaseRow>(FINDINGS_CODEBASES, range)) {
+      const codebase_id = row[1] as string;
+      if (found.length === limit || looked >= PAGE_SCAN_ROWS) return { found, last };
+      looked++;
+      if (value.count > 0 && project_id === null) found.push({ codebase_id, findings: value.count });
+      if (value.count > 0 && project_id !== null) {
+        const below = after !== null && after[0] === codebase_id && after[1] > 0 ? after[1] : value.next_seq;
+        const prefix = [org_id, codebase_id];
+        const indexed = { prefix, reverse: true, after: [...prefix, below] };
+        for (const { row: place, value: entry } of this.#tables.range<IndexedRow>(
+          FINDINGS_INDEXED,
+          indexed,
+        )) {
+          if (entry.project_id === project_id) {
+            found.push({ codebase_id, findings: null });
+            break;
+          }
+          if (++looked >= PAGE_SCAN_ROWS && (place[2] as number) > 0)
+            return { found, last: [codebase_id, place[2] as number] };
+        }
+      }
+      last = [codebase_id, 0];
+    }
+    return { found, last: null };
   }
 
   /** Deletes the findings about exactly these paths. */

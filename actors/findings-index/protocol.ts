@@ -71,6 +71,11 @@ export interface RecallRequest extends Scoped, FindingFilter {
 export interface ListRequest extends Scoped, FindingFilter {
   limit: number;
   offset: number;
+  /** Only places before it; null: from the newest on. */
+  before_seq: number | null;
+  /** RFC 3339 UTC with milliseconds: stored then or later, and earlier; null: no matter when. */
+  from: string | null;
+  to: string | null;
 }
 
 export interface PathsRequest extends Scoped {
@@ -93,7 +98,10 @@ export type FindingsIndexProtocol = {
     request: RecallRequest;
     reply: { hits: (FindingPlace & { score: number })[]; unembedded: number };
   };
-  list: { request: ListRequest; reply: { places: FindingPlace[]; total: number } };
+  /** Where one finding is; null: not in sight. */
+  find: { request: Scoped & { finding_id: string }; reply: { place: FindingPlace | null } };
+  /** `total`: of all pages. `is_last`: nothing is behind this one. */
+  list: { request: ListRequest; reply: { places: FindingPlace[]; total: number; is_last: boolean } };
   invalidate: { request: PathsRequest; reply: { deleted: number } };
   coverage: { request: PathsRequest; reply: { coverage: number } };
   clear: { request: Scoped; reply: { deleted: number } };

@@ -7,20 +7,20 @@ export function writeCursor(place: readonly (string | number)[]): string {
 }
 
 /**
- * @param kinds what each part of the place must be
+ * @param kinds what each part of the place must be: a number, or a text of at most so many characters, as many as fit a key
  * @returns null when there is no cursor
  * @throws SchemaViolation for what no page has given
  */
 export function readCursor(
   cursor: string | null | undefined,
-  kinds: readonly ('string' | 'number')[],
+  kinds: readonly ('number' | { max: number })[],
 ): (string | number)[] | null {
   if (cursor === null || cursor === undefined || cursor === '') return null;
   const place = parse(cursor);
   const isPlace =
     Array.isArray(place) &&
     place.length === kinds.length &&
-    kinds.every((kind, at) => typeof place[at] === kind && isKeyPart(place[at]));
+    kinds.every((kind, at) => isKeyPart(place[at], kind));
   if (!isPlace) throw valueViolation(['query', 'cursor'], 'not a cursor of this list', cursor);
   return place as (string | number)[];
 }
@@ -34,6 +34,7 @@ function parse(cursor: string): unknown {
 }
 
 /** What a row's key can hold. */
-function isKeyPart(part: unknown): boolean {
-  return typeof part === 'number' ? Number.isFinite(part) : (part as string).isWellFormed();
+function isKeyPart(part: unknown, kind: 'number' | { max: number }): boolean {
+  if (kind === 'number') return typeof part === 'number' && Number.isFinite(part);
+  return typeof part === 'string' && part.length <= kind.max && part.isWellFormed();
 }

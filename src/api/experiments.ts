@@ -8,7 +8,9 @@ import type { EXPERIMENTS } from '../contract/experiments.ts';
 import type { HandlersOf } from '../contract/handler.ts';
 import { ExperimentTally } from '../domain/experiment.ts';
 import { RUNS_BY_EXPERIMENT, type RunSummary, type RunSummaryReader } from '../domain/run-summary.ts';
+import { ID_CHARACTERS, PAGE_SCAN_ROWS } from '../limits.ts';
 import type { Row, RowRange, TableReader } from '../storage/tables.ts';
+import { readCursor, writeCursor } from './cursor.ts';
 
 /** Rows of a page: a few milliseconds. */
 const PAGE_ROWS = 250;
@@ -17,7 +19,35 @@ export function experimentHandlers(services: {
   stores: { runs: TableReader };
 }): HandlersOf<typeof EXPERIMENTS> {
   const summaries = new TableRunSummaries(services.stores.runs);
+  const { runs } = services.stores;
+  /** The greatest id below another one. One seek, however many runs it has: a bare id stands before all of its runs. */
+  const idBelow = (org_id: string, id: string | null): string | null => {
+    const after = id === null ? {} : { after: [org_id, id] };
+    const [found] = runs.range(RUNS_BY_EXPERIMENT, { prefix: [org_id], reverse: true, limit: 1, ...after });
+    return found === undefined ? null : (found.row[1] as string);
+  };
+  const isSeen = (org_id: string, project_id: string | null, id: string): boolean => {
+    if (project_id === null) return true;
+    const prefix = [org_id, id, project_id];
+    return [...runs.range(RUNS_BY_EXPERIMENT, { prefix, limit: 1 })].length > 0;
+  };
+
   return {
+    listExperiments: ({ tenant, query }) => {
+      const { org_id } = tenant;
+      const project_id = tenant.project_id ?? query.project_id ?? null;
+      const experiments: { experiment_id: string }[] = [];
+      let last = (readCursor(query.cursor, [{ max: ID_CHARACTERS }])?.[0] as string | undefined) ?? null;
+      let next = idBelow(org_id, last);
+      for (let looked = 0; next !== null && looked < PAGE_SCAN_ROWS; looked++) {
+        if (experiments.length === query.limit) break;
+        last = next;
+        if (isSeen(org_id, project_id, last)) experiments.push({ experiment_id: last });
+        next = idBelow(org_id, last);
+      }
+      return { body: { experiments, next_cursor: next === null ? null : writeCursor([last!]) } };
+    },
+
     reportExperiment: async ({ tenant, params, query }) => {
       const { experiment_id } = params;
       const tally = new ExperimentTally();

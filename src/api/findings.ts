@@ -14,9 +14,11 @@ import {
 } from '../domain/finding.ts';
 import { projectOf, type Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
+import { CODEBASE_ID_CHARACTERS } from '../limits.ts';
 import type { Embedder } from '../search/embedder.ts';
 import { newUlid } from '../std/id.ts';
 import type { Tables } from '../storage/tables.ts';
+import { readCursor, writeCursor } from './cursor.ts';
 import type { FindingsEmbedding } from './findings-embedding.ts';
 import { logTenantChange, tenantAuditActor } from './tenant-audit.ts';
 
@@ -92,12 +94,36 @@ export function findingsHandlers({
       return { body: { findings: recalled } };
     },
 
+    listCodebases({ tenant, query }) {
+      const { org_id } = tenant;
+      const project_id = tenant.project_id ?? query.project_id ?? null;
+      const after = readCursor(query.cursor, [{ max: CODEBASE_ID_CHARACTERS }, 'number']) as
+        | [string, number]
+        | null;
+      const { found, last } = findings.codebases({ org_id, project_id }, after, query.limit);
+      return { body: { codebases: found, next_cursor: last === null ? null : writeCursor(last) } };
+    },
+
+    async read({ tenant, params, query }) {
+      const scope = scopeOf(tenant, params.codebase_id, query.project_id);
+      const finding = await findings.find(scope, params.finding_id);
+      if (finding === undefined) throw new CatalogueError('not_found', 'Finding not found');
+      return { body: describeFinding(finding) };
+    },
+
     async list({ tenant, params, query }) {
       const { limit, offset } = query;
+      const before_seq = (readCursor(query.cursor, ['number'])?.[0] as number | undefined) ?? null;
+      const [from, to] = [query.from, query.to].map((time) => (time == null ? null : toUtc(time))) as [
+        string | null,
+        string | null,
+      ];
       const scope = scopeOf(tenant, params.codebase_id, query.project_id);
-      const { places, total } = await findings.list(scope, { ...filterOf(query), limit, offset });
+      const range = { limit, offset, before_seq, from, to };
+      const { places, total, is_last } = await findings.list(scope, { ...filterOf(query), ...range });
+      const next_cursor = is_last ? null : writeCursor([places.at(-1)!.seq]);
       return {
-        body: { findings: readAll(scope, places).map(describeFinding), total },
+        body: { findings: readAll(scope, places).map(describeFinding), total, next_cursor },
         headers: [['x-total-count', String(total)]],
       };
     },
@@ -140,6 +166,11 @@ function filterOf(given: {
     file_path: given.file_path ? prepareFilePath(given.file_path) : null,
     finding_type: given.finding_type ? prepareFindingType(given.finding_type) : null,
   };
+}
+
+/** As times are stored, so that texts compare as times. */
+function toUtc(time: string): string {
+  return new Date(time).toISOString();
 }
 
 /** As it stands on the wire. */

@@ -17,6 +17,7 @@ import {
 } from '../domain/pattern-rows.ts';
 import { projectOf, type Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
+import { ID_CHARACTERS } from '../limits.ts';
 import type { Tables } from '../storage/tables.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import { logTenantChange, tenantAuditActor } from './tenant-audit.ts';
@@ -34,7 +35,7 @@ export function patternHandlers({ index, main }: PatternServices): HandlersOf<ty
       const scopes = scopesOf(tenant, query.project_id ?? undefined).filter(
         ({ tier }) => query.tier == null || tier === query.tier,
       );
-      const place = readCursor(query.cursor, ['string', 'string']);
+      const place = readCursor(query.cursor, [{ max: ID_CHARACTERS }, { max: ID_CHARACTERS }]);
       const found: Pattern[] = [];
       for (const scope of scopes) {
         if (place !== null && scope.tier < place[0]!) continue;

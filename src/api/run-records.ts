@@ -24,10 +24,11 @@ import {
 } from '../domain/run-rows.ts';
 import type { Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
-import { PAGE_SCAN_ROWS } from '../limits.ts';
+import { ID_CHARACTERS } from '../limits.ts';
 import type { Asker } from '../runtime/actor-client.ts';
 import type { TableReader, Tables } from '../storage/tables.ts';
 import { readCursor, writeCursor } from './cursor.ts';
+import { readListPage } from './list-page.ts';
 
 type RunRecord = z.output<typeof runRecord>;
 type StepRecord = z.output<typeof stepRecord>;
@@ -60,9 +61,16 @@ export function runRecordHandlers(services: {
         fired: query.fired ?? null,
       };
       const after =
-        readCursor(query.cursor, ['number', 'string']) ?? (query.to == null ? null : [Date.parse(query.to)]);
+        readCursor(query.cursor, ['number', { max: ID_CHARACTERS }]) ??
+        (query.to == null ? null : [Date.parse(query.to)]);
       const from_ms = query.from == null ? Number.NEGATIVE_INFINITY : Date.parse(query.from);
-      const { found, last } = readPage(runs, org_id, project_id, after, from_ms, filter, query.limit);
+      const prefix = runListPrefix(org_id, project_id);
+      const range = { table: RUN_LISTS, prefix, after, from_ms, limit: query.limit };
+      const { found, last } = readListPage<RunListRow, RunRow>(runs, range, ({ row, value }) => {
+        const { run_id } = placeOfKey(row);
+        const run = runs.get<RunRow>(RUNS, runKey({ org_id, project_id: value.project_id, run_id }));
+        return run !== undefined && passesFilter(run, filter) ? run : undefined;
+      });
       return {
         body: {
           runs: await Promise.all(found.map((row) => describe(tenant, row))),
@@ -102,34 +110,6 @@ function findRun(runs: TableReader, { org_id, project_id }: Tenant, runId: strin
     : undefined;
   if (row === undefined) throw new CatalogueError('not_found', 'Run not found');
   return { row };
-}
-
-/** A page of a list, and where the next one begins; null: nowhere. */
-function readPage(
-  runs: TableReader,
-  orgId: string,
-  projectId: string | null,
-  after: readonly (string | number)[] | null,
-  fromMs: number,
-  filter: RunFilter,
-  limit: number,
-): { found: RunRow[]; last: (string | number)[] | null } {
-  const prefix = runListPrefix(orgId, projectId);
-  const found: RunRow[] = [];
-  let looked = 0;
-  let last: (string | number)[] | null = null;
-  const range = { prefix, reverse: true, ...(after === null ? {} : { after: [...prefix, ...after] }) };
-  for (const { row, value } of runs.range<RunListRow>(RUN_LISTS, range)) {
-    const place = placeOfKey(row);
-    if (place.started_at_ms < fromMs) return { found, last: null };
-    if (found.length === limit || looked === PAGE_SCAN_ROWS) return { found, last };
-    looked++;
-    last = [place.started_at_ms, place.run_id];
-    const { project_id } = value;
-    const run = runs.get<RunRow>(RUNS, runKey({ org_id: orgId, project_id, run_id: place.run_id }));
-    if (run !== undefined && passesFilter(run, filter)) found.push(run);
-  }
-  return { found, last: null };
 }
 
 function describeRun(row: RunRow, start: RunStartRow | undefined): RunRecord {

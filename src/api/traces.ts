@@ -6,12 +6,23 @@
 import type { z } from 'zod';
 import { DistillerClient } from '../../actors/distiller/client.ts';
 import type { HandlersOf } from '../contract/handler.ts';
-import type { TRACES, traceBody } from '../contract/traces.ts';
+import type { TRACES as DECLARED, traceBody } from '../contract/traces.ts';
 import { projectOf } from '../domain/tenant.ts';
 import { fingerprintBody, readCallTrace, readLegacyTrace, type Trace } from '../domain/trace.ts';
+import {
+  TRACE_LISTS,
+  TRACES,
+  type TraceListRow,
+  type TraceRow,
+  traceListPrefix,
+  traceRowKey,
+} from '../domain/trace-rows.ts';
 import { CatalogueError } from '../errors.ts';
+import { ID_CHARACTERS } from '../limits.ts';
 import type { Asker } from '../runtime/actor-client.ts';
 import type { Tables } from '../storage/tables.ts';
+import { readCursor, writeCursor } from './cursor.ts';
+import { readListPage } from './list-page.ts';
 
 /** Whose trace it is says the credential, not the body. */
 const NOT_THE_TRACE = ['org_id', 'project_id'];
@@ -19,7 +30,7 @@ const NOT_THE_TRACE = ['org_id', 'project_id'];
 export function traceHandlers(services: {
   asker: Asker;
   stores: { main: Tables };
-}): HandlersOf<typeof TRACES> {
+}): HandlersOf<typeof DECLARED> {
   const distillers = new DistillerClient(services.asker, services.stores.main);
   return {
     submitTrace: async ({ tenant, body }) => {
@@ -40,11 +51,34 @@ export function traceHandlers(services: {
       return { body: { trace_id, status: 'accepted', patterns_created } };
     },
 
+    listTraces: ({ tenant, query }) => {
+      const { org_id } = tenant;
+      const after =
+        readCursor(query.cursor, ['number', { max: ID_CHARACTERS }, { max: ID_CHARACTERS }]) ??
+        (query.to == null ? null : [Date.parse(query.to)]);
+      const range = {
+        table: TRACE_LISTS,
+        prefix: traceListPrefix(org_id, tenant.project_id ?? query.project_id ?? null),
+        after,
+        from_ms: query.from == null ? Number.NEGATIVE_INFINITY : Date.parse(query.from),
+        limit: query.limit,
+      };
+      const { main } = services.stores;
+      const { found, last } = readListPage<TraceListRow, TraceRow>(main, range, ({ row, value }) => {
+        const { project_id } = value;
+        const trace = main.get<TraceRow>(
+          TRACES,
+          traceRowKey({ org_id, project_id, trace_id: row[3] as string }),
+        );
+        return query.status == null || trace?.status === query.status ? trace : undefined;
+      });
+      return { body: { traces: found, next_cursor: last === null ? null : writeCursor(last) } };
+    },
+
     readTrace: ({ tenant, params }) => {
       const row = distillers.find(tenant.org_id, tenant.project_id, params.trace_id);
       if (row === undefined) throw new CatalogueError('not_found');
-      const { trace_id, status, pattern_ids, error } = row;
-      return { body: { trace_id, status, pattern_ids, error } };
+      return { body: row };
     },
   };
 }

@@ -39,11 +39,15 @@ interface Declared {
   listRunSteps: (typeof RUN_RECORDS)['listRunSteps'];
   evaluate: (typeof EVALUATE)['evaluate'];
   submitTrace: (typeof TRACES)['submitTrace'];
+  listTraces: (typeof TRACES)['listTraces'];
   readTrace: (typeof TRACES)['readTrace'];
   listProfiles: (typeof PROFILES)['listProfiles'];
   putProfile: (typeof PROFILES)['putProfile'];
+  listExperiments: (typeof EXPERIMENTS)['listExperiments'];
   reportExperiment: (typeof EXPERIMENTS)['reportExperiment'];
   storeFinding: (typeof FINDINGS)['store'];
+  listCodebases: (typeof FINDINGS)['listCodebases'];
+  readFinding: (typeof FINDINGS)['read'];
   listFindings: (typeof FINDINGS)['list'];
   recallFindings: (typeof FINDINGS)['recall'];
   invalidateFindings: (typeof FINDINGS)['invalidate'];
@@ -75,11 +79,15 @@ export const OPERATIONS: Readonly<Record<OperationName, Operation>> = {
   // Posted steps are counted each time, a run's own once a step.
   evaluate: operation('POST', '/v1/monitors/evaluate', false),
   submitTrace: operation('POST', '/v1/traces', true),
+  listTraces: operation('GET', '/v1/traces', true),
   readTrace: operation('GET', '/v1/traces/{trace_id}', true),
   listProfiles: operation('GET', '/v1/monitor/profiles', true),
   putProfile: operation('POST', '/v1/monitor/profiles', true),
+  listExperiments: operation('GET', '/v1/monitor/experiments', true),
   reportExperiment: operation('GET', '/v1/monitor/experiments/{experiment_id}/report', true),
   storeFinding: operation('POST', '/v1/findings/{codebase_id}', true),
+  listCodebases: operation('GET', '/v1/findings', true),
+  readFinding: operation('GET', '/v1/findings/{codebase_id}/{finding_id}', true),
   listFindings: operation('GET', '/v1/findings/{codebase_id}', true),
   recallFindings: operation('POST', '/v1/findings/{codebase_id}/recall', true),
   invalidateFindings: operation('POST', '/v1/findings/{codebase_id}/invalidate', true),

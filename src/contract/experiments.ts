@@ -1,8 +1,9 @@
 /** Experiments: whether runs of the `on` arm fare better than those of `off` (document 2). Data; any thread. */
 
 import { z } from 'zod';
+import { CURSOR_CHARACTERS } from '../limits.ts';
 import { endpoint } from './endpoint.ts';
-import { decimal, identifier } from './fields.ts';
+import { cursorFields, decimal, identifier, nextCursor } from './fields.ts';
 
 const interval = z.tuple([z.number(), z.number()]).nullable();
 
@@ -60,6 +61,28 @@ export const experimentReport = z
   .meta({ id: 'ExperimentReport' });
 
 export const EXPERIMENTS = {
+  listExperiments: endpoint({
+    id: 'listExperiments',
+    method: 'GET',
+    path: '/v1/monitor/experiments',
+    aliases: ['/monitor/experiments'],
+    auth: 'bearer',
+    summary:
+      'Experiments that have runs, by their ids, the greatest first; under a project a page may be short',
+    tag: 'experiments',
+    query: z.object({
+      project_id: identifier().nullish().describe('With runs of this project alone'),
+      ...cursorFields(CURSOR_CHARACTERS),
+    }),
+    replies: {
+      200: {
+        description: 'A page of experiments',
+        schema: z
+          .object({ experiments: z.array(z.object({ experiment_id: z.string() })), next_cursor: nextCursor })
+          .meta({ id: 'ExperimentPage' }),
+      },
+    },
+  }),
   reportExperiment: endpoint({
     id: 'reportExperiment',
     method: 'GET',

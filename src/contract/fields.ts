@@ -206,6 +206,12 @@ export function cursorFields(max: number) {
   };
 }
 
+/** Where a list goes on, in its answer. */
+export const nextCursor = z
+  .string()
+  .nullable()
+  .describe('Goes on behind the last one as `cursor`; null: there are no more');
+
 const INT_PARSING = 'Input should be a valid integer, unable to parse string as an integer';
 const INT_PARSING_SIZE = 'Unable to parse input string as an integer, exceeded maximum size';
 /** Python's `sys.int_info.default_max_str_digits`. */

@@ -3,13 +3,26 @@
 import { z } from 'zod';
 import {
   CODEBASE_ID_CHARACTERS,
+  CURSOR_CHARACTERS,
   FINDING_BOUNDS,
   FINDING_METADATA_CHARACTERS,
   FINDING_PATHS,
   FINDINGS_TOP_K,
 } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
-import { cutText, decimal, freeObject, identifier, integer, list, pageFields, text } from './fields.ts';
+import {
+  cursorFields,
+  cutText,
+  decimal,
+  freeObject,
+  identifier,
+  integer,
+  list,
+  nextCursor,
+  pageFields,
+  text,
+  timestamp,
+} from './fields.ts';
 
 /** Texts are cut after keys in them were masked: so much more is read, that no half of a key stays at the end. */
 const MASKING_MARGIN = 8_192;
@@ -99,6 +112,51 @@ const store = endpoint({
   },
 });
 
+const listCodebases = endpoint({
+  id: 'list_codebases',
+  method: 'GET',
+  path: '/v1/findings',
+  auth: 'bearer',
+  summary: 'Code bases with findings, by their ids, the greatest first; a page may be short under a project',
+  tag: 'findings',
+  query: z.object({ ...projectField, ...cursorFields(CURSOR_CHARACTERS) }),
+  replies: {
+    200: {
+      description: 'A page of code bases',
+      schema: z
+        .object({
+          codebases: z.array(
+            z.object({
+              codebase_id: z.string(),
+              findings: z
+                .int()
+                .min(0)
+                .nullable()
+                .describe('How many; null under a project, which sees its part'),
+            }),
+          ),
+          next_cursor: nextCursor,
+        })
+        .meta({ id: 'CodebasePage' }),
+    },
+  },
+});
+
+const readFinding = endpoint({
+  id: 'read_finding',
+  method: 'GET',
+  path: '/v1/findings/{codebase_id}/{finding_id}',
+  auth: 'bearer',
+  summary: 'One finding about a code base',
+  tag: 'findings',
+  params: codebaseParams.extend({ finding_id: identifier() }),
+  query: z.object({ ...projectField }),
+  replies: {
+    200: { description: 'The finding', schema: findingSchema },
+    404: { description: 'No such finding, or not yours', schema: errorBody },
+  },
+});
+
 const listFindings = endpoint({
   id: 'list_findings',
   method: 'GET',
@@ -107,12 +165,19 @@ const listFindings = endpoint({
   summary: 'The findings about a code base, newest first',
   tag: 'findings',
   params: codebaseParams,
-  query: z.object({ ...projectField, ...pageFields(), ...filterFields }),
+  query: z.object({
+    ...projectField,
+    ...pageFields(),
+    cursor: text({ max: CURSOR_CHARACTERS }).nullish().describe('`next_cursor` of the page before'),
+    ...filterFields,
+    from: timestamp().nullish().describe('Stored then or later'),
+    to: timestamp().nullish().describe('Stored earlier'),
+  }),
   replies: {
     200: {
       description: 'One page; `x-total-count` says how many there are',
       schema: z
-        .object({ findings: z.array(findingSchema), total: z.int().min(0) })
+        .object({ findings: z.array(findingSchema), total: z.int().min(0), next_cursor: nextCursor })
         .meta({ id: 'FindingPage' }),
     },
   },
@@ -188,4 +253,13 @@ const clear = endpoint({
   },
 });
 
-export const FINDINGS = { store, list: listFindings, recall, invalidate, coverage, clear };
+export const FINDINGS = {
+  store,
+  listCodebases,
+  list: listFindings,
+  read: readFinding,
+  recall,
+  invalidate,
+  coverage,
+  clear,
+};

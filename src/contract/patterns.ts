@@ -9,7 +9,7 @@ import {
   PATTERNS_PER_REQUEST,
 } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
-import { cursorFields, identifier, list, literal, text } from './fields.ts';
+import { cursorFields, identifier, list, literal, nextCursor, text } from './fields.ts';
 
 export const newPattern = z
   .object({
@@ -64,7 +64,7 @@ export const PATTERNS = {
       200: {
         description: 'A page of patterns',
         schema: z
-          .object({ patterns: z.array(patternRecord), next_cursor: z.string().nullable() })
+          .object({ patterns: z.array(patternRecord), next_cursor: nextCursor })
           .meta({ id: 'PatternPage' }),
       },
     },

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { MONITOR_NAMES } from '../domain/monitors/names.ts';
 import { CURSOR_CHARACTERS, ID_CHARACTERS, RUN_NAME_CHARACTERS, RUN_OUTCOME_CHARACTERS } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
-import { cursorFields, literal, text, timestamp } from './fields.ts';
+import { cursorFields, literal, nextCursor, text, timestamp } from './fields.ts';
 import { projectField, runParams, scoreFields } from './runs.ts';
 
 const firedCounts = z.object(Object.fromEntries(MONITOR_NAMES.map((monitor) => [monitor, z.int()])));
@@ -31,11 +31,6 @@ export const runRecord = z
     fired: firedCounts.describe('Steps at which each monitor fired'),
   })
   .meta({ id: 'Run' });
-
-const nextCursor = z
-  .string()
-  .nullable()
-  .describe('Goes on behind the last one as `cursor`; null: there are no more');
 
 export const runPage = z
   .object({ runs: z.array(runRecord), next_cursor: nextCursor })

@@ -2,6 +2,7 @@
 
 import { z } from 'zod';
 import {
+  CURSOR_CHARACTERS,
   DEFAULTS,
   ID_CHARACTERS,
   RUN_NAME_CHARACTERS,
@@ -10,7 +11,18 @@ import {
   TRACE_ITEMS_SENT,
 } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
-import { flag, freeObject, identifier, integer, list, text, timestamp } from './fields.ts';
+import {
+  cursorFields,
+  flag,
+  freeObject,
+  identifier,
+  integer,
+  list,
+  literal,
+  nextCursor,
+  text,
+  timestamp,
+} from './fields.ts';
 
 /** A text of a trace: as long as a body may be; what is kept of it is bounded (TRACE_BOUNDS). */
 const long = () => text({ max: DEFAULTS.MAX_BODY_BYTES });
@@ -93,14 +105,24 @@ export const traceQueued = z
   .object({ trace_id: z.string(), status: z.literal('queued') })
   .meta({ id: 'TraceQueued' });
 
+const TRACE_STATES = ['queued', 'distilling', 'done', 'failed'] as const;
+
 export const traceState = z
   .object({
     trace_id: z.string(),
-    status: z.enum(['queued', 'distilling', 'done', 'failed']),
-    pattern_ids: z.array(z.string()),
+    project_id: z.string().nullable().describe('null: of no project'),
+    status: z.enum(TRACE_STATES),
+    pattern_ids: z.array(z.string()).describe('New ones and those that it was merged into'),
+    patterns_created: z.int().describe('New ones alone'),
     error: z.string().nullable(),
+    submitted_at: z.string(),
+    finished_at: z.string().nullable(),
   })
   .meta({ id: 'TraceState' });
+
+export const tracePage = z
+  .object({ traces: z.array(traceState), next_cursor: nextCursor })
+  .meta({ id: 'TracePage' });
 
 export const TRACES = {
   submitTrace: endpoint({
@@ -117,6 +139,23 @@ export const TRACES = {
       202: { description: 'A v2 trace: queued, and safe from a crash', schema: traceQueued },
       409: { description: 'The trace_id came with another body before', schema: errorBody },
     },
+  }),
+  listTraces: endpoint({
+    id: 'listTraces',
+    method: 'GET',
+    path: '/v1/traces',
+    aliases: ['/traces'],
+    auth: 'bearer',
+    summary: 'Submitted traces, newest first; a page may be short where a filter passes few',
+    tag: 'traces',
+    query: z.object({
+      project_id: identifier().nullish().describe('Of this project alone'),
+      ...cursorFields(CURSOR_CHARACTERS),
+      status: literal([...TRACE_STATES]).nullish(),
+      from: timestamp().nullish().describe('Submitted then or later'),
+      to: timestamp().nullish().describe('Submitted earlier'),
+    }),
+    replies: { 200: { description: 'A page of traces', schema: tracePage } },
   }),
   readTrace: endpoint({
     id: 'readTrace',

@@ -31,7 +31,7 @@ import type { ComputeTask } from '../runtime/actor-thread.ts';
 import type { Embedder } from '../search/embedder.ts';
 import { openEmbedder } from '../search/open-embedder.ts';
 import { closeStores, databasePaths, openStores } from '../storage/lmdb/stores.ts';
-import { listOldRuns } from '../storage/run-listing.ts';
+import { listOldRows, RUN_LISTING, TRACE_LISTING } from '../storage/row-listing.ts';
 import type { Stores } from '../storage/stores.ts';
 import { paceOf, urlOf } from './listening.ts';
 
@@ -109,7 +109,11 @@ export class ApiServer {
     const resume = () => void this.#distillers.resume().catch(() => {});
     resume();
     this.#tending = setInterval(resume, RESUME_TRACES_MS).unref();
-    this.#listing = listOldRuns(this.#parts.stores.runs, () => this.#isDraining).catch(() => {});
+    const { runs, main } = this.#parts.stores;
+    const isStopped = () => this.#isDraining;
+    this.#listing = listOldRows(runs, RUN_LISTING, isStopped)
+      .then(() => listOldRows(main, TRACE_LISTING, isStopped))
+      .catch(() => {});
   }
 
   /** Lets the requests in flight finish. */

@@ -11,13 +11,12 @@ import {
   distillerKey,
   type SubmitRequest,
   TRACE_BODIES,
-  TRACES,
-  type TraceRow,
   UNFINISHED_TRACES,
 } from '../../actors/distiller/protocol.ts';
 import { packTrace, unpackTrace } from '../../actors/distiller/trace-body.ts';
 import type { DistilledPattern, PatternCandidate } from '../../src/domain/distillation/distil.ts';
 import type { Trace } from '../../src/domain/trace.ts';
+import { TRACES, type TraceRow } from '../../src/domain/trace-rows.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { DISTILL_ATTEMPTS, DISTILLATIONS_AT_ONCE } from '../../src/limits.ts';
 import { ActorKit, type KitAnswer } from '../../src/runtime/kit.ts';

@@ -234,7 +234,7 @@ describe('findings', () => {
     expect((await api.ok('org', 'GET', path)).total).toBe(2);
     expect(await api.ok('org', 'DELETE', path)).toEqual({ cleared: true });
     expect(await api.ok('org', 'DELETE', path)).toEqual({ cleared: true });
-    expect(await api.ok('org', 'GET', path)).toEqual({ findings: [], total: 0 });
+    expect(await api.ok('org', 'GET', path)).toEqual({ findings: [], total: 0, next_cursor: null });
     expect(await api.ok('org', 'POST', `${path}/coverage`, { file_paths })).toEqual({ coverage: 0 });
   });
 

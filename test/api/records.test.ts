@@ -1,4 +1,4 @@
-/** Patterns and profiles read back over HTTP, against the whole product: lists, pages, strangers. */
+/** Patterns, profiles, traces, experiments and findings read back over HTTP, against the whole product: lists, pages, strangers. */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ApiChild } from '../fixtures/api-child.ts';
@@ -62,6 +62,117 @@ describe('patterns', () => {
   it('refuse what is no cursor in words', async () => {
     const { text } = await api.get('/v1/patterns?cursor=WyJlMSJd');
     expect(text).toContain('not a cursor of this list');
+  });
+});
+
+/** All pages of a list, one after another. */
+async function readAll(path: string, field: string, query = ''): Promise<Record<string, unknown>[]> {
+  const items: Record<string, unknown>[] = [];
+  let cursor = '';
+  do {
+    const { status, body } = await api.get(`${path}?${query}&cursor=${encodeURIComponent(cursor)}`);
+    expect(status).toBe(200);
+    items.push(...body[field]);
+    cursor = body.next_cursor ?? '';
+  } while (cursor !== '');
+  return items;
+}
+
+describe('traces', () => {
+  const ids = async (query = '') =>
+    (await readAll('/v1/traces', 'traces', query)).map(({ trace_id }) => trace_id);
+
+  it('are listed newest first, by project, state and time, and read one by one', async () => {
+    for (let at = 0; at < 5; at++) {
+      const place = at % 2 === 0 ? {} : { project_id: 'p1' };
+      const trace = { trace_id: `t${at}`, outcome: 'success', steps: [], ...place };
+      expect((await api.post('/v1/traces', trace)).status).toBe(200);
+    }
+    expect(await ids()).toEqual(['t4', 't3', 't2', 't1', 't0']);
+    for (const limit of [1, 2, 5]) expect(await ids(`limit=${limit}`)).toEqual(await ids());
+    expect(await ids('project_id=p1&limit=1')).toEqual(['t3', 't1']);
+    expect(await ids('status=done')).toHaveLength(5);
+    expect(await ids('status=failed')).toEqual([]);
+    const [newest] = await readAll('/v1/traces', 'traces');
+    expect((await api.get('/v1/traces/t4')).body).toEqual(newest);
+    expect(await ids(`from=${newest!.submitted_at}`)).toContain('t4');
+    expect(await ids(`to=2000-01-01T00:00:00Z`)).toEqual([]);
+    expect(await ids('org_id=another')).toEqual([]);
+  });
+});
+
+describe('experiments', () => {
+  it('are listed by their ids, one seek each, and those of a project alone under it', async () => {
+    for (const [run_id, experiment_id, project_id] of [
+      ['x1', '2026-01-first', 'p1'],
+      ['x2', '2026-01-first', 'p2'],
+      ['x3', '2026-02-second', 'p1'],
+      ['x4', '2026-03-third', 'p2'],
+    ])
+      await api.post('/v1/monitor/runs', { run_id, experiment_id, project_id, arm: 'on' });
+    const list = async (query: string) =>
+      (await readAll('/v1/monitor/experiments', 'experiments', query)).map((one) => one.experiment_id);
+    for (const limit of [1, 2, 3])
+      expect(await list(`limit=${limit}`)).toEqual(['2026-03-third', '2026-02-second', '2026-01-first']);
+    expect(await list('project_id=p2&limit=1')).toEqual(['2026-03-third', '2026-01-first']);
+    expect(await list('project_id=p3')).toEqual([]);
+    expect(await list('org_id=another')).toEqual([]);
+  });
+});
+
+describe('findings', () => {
+  const texts = async (query = '') =>
+    (await readAll('/v1/findings/shop', 'findings', query)).map(({ content }) => content);
+
+  it('are listed by code base, newest first, page by page, and read one by one', async () => {
+    for (let at = 0; at < 5; at++) {
+      const project_id = at % 2 === 0 ? 'p1' : 'p2';
+      await api.post('/v1/findings/shop', { content: `note ${at}`, project_id });
+    }
+    await api.post('/v1/findings/bank', { content: 'a vault', project_id: 'p2' });
+    for (const limit of [1, 2, 5])
+      expect(await texts(`limit=${limit}`)).toEqual(['note 4', 'note 3', 'note 2', 'note 1', 'note 0']);
+    expect(await texts('project_id=p2&limit=1')).toEqual(['note 3', 'note 1']);
+    const [newest] = await readAll('/v1/findings/shop', 'findings');
+    const path = `/v1/findings/shop/${newest!.finding_id}`;
+    expect((await api.get(path)).body).toEqual(newest);
+    expect((await api.get(`${path}?project_id=p1`)).status).toBe(200);
+    const unknown = await api.get('/v1/findings/shop/find_none');
+    expect(unknown.status).toBe(404);
+    for (const query of ['project_id=p2', 'org_id=another'])
+      expect(await api.get(`${path}?${query}`)).toEqual(unknown);
+    expect(await texts(`from=${newest!.created_at}`)).toContain('note 4');
+    expect(await texts('to=2000-01-01T00:00:00Z')).toEqual([]);
+  });
+
+  it('tell of which code bases they are, to a project of those in which it has some', async () => {
+    const list = (query: string) => readAll('/v1/findings', 'codebases', query);
+    const all = [
+      { codebase_id: 'shop', findings: 5 },
+      { codebase_id: 'bank', findings: 1 },
+    ];
+    for (const limit of [1, 2]) expect(await list(`limit=${limit}`)).toEqual(all);
+    expect(await list('project_id=p1&limit=1')).toEqual([{ codebase_id: 'shop', findings: null }]);
+    expect(await list('project_id=p2')).toHaveLength(2);
+    expect(await list('org_id=another')).toEqual([]);
+  });
+});
+
+describe('a cursor that no page has given', () => {
+  it.each([
+    ['/v1/traces', [1, 'x'.repeat(2_900), '']],
+    ['/v1/traces', [1, '\uffee'.repeat(128), '\uffee'.repeat(128)]],
+    ['/v1/traces', [1e300, 't', '']],
+    ['/v1/monitor/runs', [1, 'x'.repeat(2_900)]],
+    ['/v1/monitor/experiments', ['x'.repeat(2_900)]],
+    ['/v1/findings', ['x'.repeat(2_900), 3]],
+    ['/v1/findings', ['shop', -1.5]],
+    ['/v1/findings/shop', [-1.5]],
+  ])('is a page or a refusal in words, at %s', async (path, place) => {
+    // A key holds the longest identifiers beside it.
+    const project = encodeURIComponent('\uffee'.repeat(128));
+    const cursor = Buffer.from(JSON.stringify(place)).toString('base64url');
+    expect([200, 422]).toContain((await api.get(`${path}?cursor=${cursor}&project_id=${project}`)).status);
   });
 });
 

@@ -282,7 +282,16 @@ describe('POST /v1/traces', () => {
     expect(patterns[0]!.unlock).toContain('`order_id` = "#W4711008" instead of "4711008"');
     expect(await process.send('GET', '/v1/traces/t-1')).toEqual([
       200,
-      { trace_id: 't-1', status: 'done', pattern_ids: ['pat_0'], error: null },
+      {
+        trace_id: 't-1',
+        project_id: null,
+        status: 'done',
+        pattern_ids: ['pat_0'],
+        patterns_created: 1,
+        error: null,
+        submitted_at: expect.any(String),
+        finished_at: expect.any(String),
+      },
     ]);
     // Again, under the alias, with its keys in another order.
     const { steps, ...rest } = LEGACY;

@@ -5,7 +5,7 @@ import { RUN_LISTS } from '../../src/domain/run-list.ts';
 import { RUNS } from '../../src/domain/run-rows.ts';
 import { RUN_LISTING_ROWS } from '../../src/limits.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
-import { listOldRuns } from '../../src/storage/run-listing.ts';
+import { listOldRows, RUN_LISTING } from '../../src/storage/row-listing.ts';
 import { makeFolder } from './folder.ts';
 
 it('lists every run under its project and under all, and goes on where it was cut short', async () => {
@@ -20,17 +20,17 @@ it('lists every run under its project and under all, and goes on where it was cu
     }
   });
   let asked = 0;
-  await listOldRuns(tables, () => asked++ > 0);
+  await listOldRows(tables, RUN_LISTING, () => asked++ > 0);
   const listed = () => [...tables.range(RUN_LISTS, { prefix: ['acme', ''] })].map(({ row }) => row[3]);
   expect(listed()).toHaveLength(RUN_LISTING_ROWS);
-  await listOldRuns(tables, () => false);
+  await listOldRows(tables, RUN_LISTING, () => false);
   expect(listed()).toEqual(Array.from({ length: count }, (_, at) => `run-${at}`));
   expect([...tables.range(RUN_LISTS, { prefix: ['acme', 'p1'] })]).toHaveLength(Math.floor((count + 1) / 3));
   // Nothing is left to do, however many there are.
   await tables.transact((tx) =>
     tx.write({ op: 'remove', table: RUN_LISTS, row: ['acme', '', 1_700_000_000_000, 'run-0'] }),
   );
-  await listOldRuns(tables, () => false);
+  await listOldRows(tables, RUN_LISTING, () => false);
   expect(listed()).toHaveLength(count - 1);
   await tables.close();
 });

@@ -1,0 +1,58 @@
+/**
+ * The rows that are kept of a trace, written by its distiller: what became of it, and its place in the lists of its
+ * project and of its organization, so that a page is a range of keys, however many traces there are. Pure; any thread.
+ */
+
+/** A row a trace: {@link traceRowKey} → TraceRow. */
+export const TRACES = 'traces';
+/** {@link traceListKeys} → TraceListRow. */
+export const TRACE_LISTS = 'trace_lists';
+/** Stands for every project; no project is called so. */
+const EVERY_PROJECT = '';
+
+export type TraceStatus = 'queued' | 'distilling' | 'done' | 'failed';
+
+/** Whose trace it is. */
+export interface TraceAddress {
+  org_id: string;
+  /** null: of no project; then its patterns go to the organization's commons. */
+  project_id: string | null;
+  trace_id: string;
+}
+
+/** What is known of a trace by everybody. */
+export interface TraceRow {
+  trace_id: string;
+  project_id: string | null;
+  status: TraceStatus;
+  /** New ones and those that were merged into, without repeats. */
+  pattern_ids: string[];
+  patterns_created: number;
+  error: string | null;
+  /** RFC 3339. */
+  submitted_at: string;
+  finished_at: string | null;
+}
+
+export interface TraceListRow {
+  project_id: string | null;
+}
+
+/** Key of a trace's row. */
+export function traceRowKey({ org_id, project_id, trace_id }: TraceAddress): string[] {
+  return [org_id, trace_id, project_id ?? ''];
+}
+
+/** @param projectId null: the list of every project */
+export function traceListPrefix(orgId: string, projectId: string | null): [org_id: string, list: string] {
+  return [orgId, projectId ?? EVERY_PROJECT];
+}
+
+/** The keys of a trace in its lists. One id may be there in several projects: the project ends the key. */
+export function traceListKeys(
+  { org_id, project_id, trace_id }: TraceAddress,
+  submittedAtMs: number,
+): (string | number)[][] {
+  const lists = project_id === null ? [EVERY_PROJECT] : [project_id, EVERY_PROJECT];
+  return lists.map((list) => [org_id, list, submittedAtMs, trace_id, project_id ?? '']);
+}
