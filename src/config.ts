@@ -145,6 +145,10 @@ export interface Config {
     readonly key: string;
     /** Clients' credentials that the student may answer before the upstream has taken them; secret: never print. */
     readonly client_keys: readonly string[];
+    /** Share of covered steps that the upstream serves all the same, to be compared. */
+    readonly audit_share: number;
+    /** Absolute; where it is kept how right the student has been. */
+    readonly watch_path: string;
     /** How long a step waits for the student; null: what its kind gets. */
     readonly timeout_ms: number | null;
     /** Dollars a million tokens, by model; null: what is saved is not told in money. */
@@ -370,6 +374,12 @@ const planCaps = z
 
 const relegationMode = z.enum(['on', 'shadow', 'off']).describe('allowed is on, shadow or off');
 
+const relegationAudit = z
+  .string()
+  .regex(/^(0(\.\d{1,6})?|1(\.0{1,6})?)$/)
+  .transform(Number)
+  .describe('allowed is a share from 0 to 1: 0.05');
+
 const price = z.number().min(0).max(1_000_000);
 const prices = z
   .string()
@@ -462,6 +472,7 @@ const VARIABLES = {
   SVC_REDACT: [flag, '1'],
   SVC_DISTILL_DIR: [path, undefined],
   GW_RELEGATION: [relegationMode, 'on'],
+  GW_RELEGATION_AUDIT: [relegationAudit, '0.05'],
   SVC_STUDENT_KEY: [embeddingKey, undefined],
   SVC_STUDENT_KEYS: [keys, undefined],
   GW_STUDENT_TIMEOUT_MS: [wholeNumber(1, STUDENT_TIMEOUT_MAX_MS, ' of milliseconds'), undefined],
@@ -584,6 +595,8 @@ function readRelegation(v: Variables): Config['relegation'] {
     mode,
     key: v.SVC_STUDENT_KEY ?? '',
     client_keys: Object.freeze([...new Set(v.SVC_STUDENT_KEYS ?? [])]),
+    audit_share: v.GW_RELEGATION_AUDIT,
+    watch_path: join(resolve(v.DATA_DIR), 'student-watch.json'),
     timeout_ms: v.GW_STUDENT_TIMEOUT_MS,
     prices: v.GW_PRICES,
   });

@@ -207,6 +207,23 @@ export const UNTOLD_RUNS = 10_000;
 export const SHADOWED_ANSWERS = 1_000;
 /** The upstream's answer as far as it is compared; longer ones are not. */
 export const SHADOWED_ANSWER_BYTES = 2 * MIB;
+/**
+ * The watch over a student (src/student/model/drift-watch.ts). The first agents and kinds of answers that come up are
+ * watched. The chance that anything of an agent that keeps its promise is ever suspended is at most the sum of the two α.
+ * With few comparisons `young_factor` times as many steps are audited; it falls to 1 as they become `trusted`.
+ */
+export const DRIFT = {
+  agents: 200,
+  kinds: 60,
+  alpha_agent: 0.002,
+  alpha_kinds: 0.008,
+  young: 10,
+  young_factor: 8,
+  trusted: 70,
+} as const;
+/** The file in which the watch is kept, and how soon a change of it is written. */
+export const WATCH_FILE_BYTES = 8 * MIB;
+export const WATCH_SAVE_MS = 2_000;
 /** Schema of a tool that a call is held against: as JSON, and in places that it may have to be looked at. */
 export const TOOL_SCHEMA_CHARACTERS = 64 * KIB;
 export const TOOL_SCHEMA_WEIGHT = 20_000;
@@ -214,6 +231,8 @@ export const TOOL_SCHEMA_WEIGHT = 20_000;
 export const TOOL_SCHEMAS_KEPT = 256;
 /** Models in GW_PRICES. */
 export const PRICED_MODELS_MAX = 1_000;
+/** How long a student that a round has made may serve. */
+export const STUDENT_VALID_MS = 30 * 24 * HOUR_MS;
 /** How often the student's directory is looked at. */
 export const STUDENT_LOOK_MS = 3_000;
 /** A student's thread must have read its directory within the first time, and later answer a ping within the second. */
@@ -221,6 +240,8 @@ export const STUDENT_LOAD_MS = 120_000;
 /** A start waits so long for the student before it listens: runs that begin before it is there are the upstream's. */
 export const STUDENT_START_MS = 5_000;
 export const STUDENT_PING_MS = 5_000;
+/** The stats wait no longer for what is known of the student. */
+export const STUDENT_WATCH_MS = 500;
 /** JavaScript heap of a student's thread; beyond it the thread ends, the process does not. */
 export const STUDENT_HEAP_MB = 2_048;
 /** Wait before a student's thread that ended is started again: doubles from the first to the last. */

@@ -321,10 +321,21 @@ function warnOfLoosePlaces({ data_dir, capture }: Config, log: Log): void {
  */
 async function openStudent({ relegation, log_level }: Config, log: Log): Promise<StudentThread | null> {
   if (relegation === null) return null;
-  const { directory, mode, key, timeout_ms, prices } = relegation;
+  const { directory, mode, key, audit_share, watch_path, timeout_ms, prices } = relegation;
   await checkStudent(directory);
   const entry = resolveModuleUrl('./threads/student-thread-entry.ts', import.meta.url);
-  return new StudentThread({ entry, directory, mode, key, timeout_ms, prices, log_level, log });
+  return new StudentThread({
+    entry,
+    directory,
+    mode,
+    key,
+    audit_share,
+    watch_path,
+    timeout_ms,
+    prices,
+    log_level,
+    log,
+  });
 }
 
 /** The kinds of `SERVER_KINDS` live on the servers where there is an API. */

@@ -21,6 +21,7 @@ import { fitStudent, limitAgents } from '../../src/student/model/student-fit.ts'
 import { saveResult, takeProvenance } from '../results.ts';
 import { FAMILY_NAMES, startRun } from './agent-families.ts';
 import type { MessagesAnswer, MessagesRequest, WireBlock } from './agent-family.ts';
+import { evaluateDrift } from './drift.ts';
 import { ExactCache, SemanticCache } from './relegation-baselines.ts';
 import { type RecordedStep, readStep, recordRuns } from './relegation-runs.ts';
 
@@ -91,7 +92,8 @@ export function evaluateRelegation(...args: string[]): void {
   const learning =
     values['no-learning'] === true ? [] : LEARNING_RUNS.map((runs) => learn(runs, first, seeds));
   if (learning.length > 0) printLearning(learning);
-  const goals = judge(results);
+  const { goals: watched, ...drift } = evaluateDrift();
+  const goals = { ...judge(results), ...watched };
   for (const [goal, isMet] of Object.entries(goals)) console.log(`${isMet ? 'met   ' : 'MISSED'} ${goal}`);
   const result = {
     ...provenance,
@@ -101,6 +103,7 @@ export function evaluateRelegation(...args: string[]): void {
     prices: PRICES,
     seeds: results,
     learning,
+    drift,
     goals,
   };
   if (values['no-save'] !== true) console.log(`\n${saveResult(result)}`);

@@ -121,7 +121,7 @@ export interface TaughtStudent {
 export async function teachStudent(
   material: GoldenMaterial,
   options: TeachOptions,
-  head: Pick<StudentManifestDraft, 'made_at' | 'made_by'>,
+  head: Pick<StudentManifestDraft, 'made_at' | 'made_by' | 'valid_until'>,
 ): Promise<TaughtStudent> {
   const tell = options.tell ?? (() => {});
   const { target_error, makeIndex, service } = options;

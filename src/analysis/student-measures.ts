@@ -4,6 +4,7 @@
  */
 
 import { answersAgree } from '../student/model/agreement.ts';
+import { kindOfAnswer } from '../student/model/answer-kind.ts';
 import type { StudentAnswer, UncoveredReason } from '../student/model/decision.ts';
 import { boundError } from '../student/model/error-bound.ts';
 import { ERROR_DEFINITION, type StudentMeasures } from '../student/model/manifest.ts';
@@ -146,6 +147,5 @@ export function measureByAnswer(steps: readonly MeasuredStep[]): AnswerKindMeasu
 
 function describeAnswer({ answer }: GoldenStep): string {
   if (answer === null) return '(nothing a student gives)';
-  const names = answer.content.flatMap((block) => (block.type === 'tool_call' ? [block.name] : []));
-  return names.length === 0 ? 'text' : names.join(' + ');
+  return kindOfAnswer(answer.content);
 }

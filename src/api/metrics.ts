@@ -343,6 +343,17 @@ function addRelegation(registry: Registry, relegation: Record<string, unknown>):
     'Shadow mode: steps that the student would have served, compared ones, and those that agreed',
     'outcome',
   );
+  addCounts(
+    'audit',
+    'Steps that the student would have served and the upstream did, compared ones, and those that agreed',
+    'outcome',
+  );
+  addCounts('suspended', 'Agents and kinds of answers that the student was wrong with too often', 'of');
+  new Gauge({
+    name: 'understudy_relegation_expired',
+    help: '1 when the student is older than it may be',
+    registers,
+  }).set(relegation.expired === true ? 1 : 0);
   if (typeof relegation.money_saved_usd === 'number') {
     new Gauge({
       name: 'understudy_relegation_money_saved_usd',

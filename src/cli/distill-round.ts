@@ -19,7 +19,9 @@ import { judgeRound, type PublishedStudent } from '../analysis/loop.ts';
 import { mergePatterns } from '../analysis/merge-patterns.ts';
 import { RunChains } from '../analysis/trace.ts';
 import { type Config, readVersion } from '../config.ts';
+import { STUDENT_VALID_MS } from '../limits.ts';
 import { chooseIndex } from '../search/open-index.ts';
+import { systemClock } from '../std/clock.ts';
 import { describeRefusal } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
 import { DigestCache } from '../storage/digest-cache.ts';
@@ -126,7 +128,12 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
     if (options.compare && before?.golden.fingerprint === fingerprintMaterial(material, wanted))
       return { ...report, reason: `nothing new since version ${before.version}` };
     const tell = (what: string): void => teller.announce(what);
-    const head = { made_at: new Date().toISOString(), made_by: `understudy ${readVersion()}` };
+    const madeAtMs = systemClock.wallMs();
+    const head = {
+      made_at: new Date(madeAtMs).toISOString(),
+      valid_until: new Date(madeAtMs + STUDENT_VALID_MS).toISOString(),
+      made_by: `understudy ${readVersion()}`,
+    };
     const taughtStudent = await withService(options, (service) =>
       teachStudent(material, { ...wanted, makeIndex, tell, ...service }, head),
     );

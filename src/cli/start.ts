@@ -47,6 +47,7 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   GW_MAX_CAPTURE_BYTES  stored part of a body        67108864
   SVC_DISTILL_DIR       a student that serves what it has mastered (understudy distill)   none
   GW_RELEGATION         shadow: it only says what it would have served; off               on
+  GW_RELEGATION_AUDIT   share of what it would serve that the provider serves, to be compared   0.05
   SVC_STUDENT_KEY       for the service of a student of kind http                         none
   SVC_STUDENT_KEYS      clients' keys that it answers before the provider has taken them, by comma   none
   GW_STUDENT_TIMEOUT_MS what a step waits for the student      ${STUDENT_TIMEOUT_MS.exemplar}, with a service ${STUDENT_TIMEOUT_MS.http}

@@ -8,10 +8,13 @@ import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { createLog } from '../log.ts';
 import { chooseIndex } from '../search/open-index.ts';
+import { systemClock } from '../std/clock.ts';
 import { createDeferred } from '../std/deferred.ts';
 import { readStudentDirectory } from '../student/directory.ts';
+import type { DriftCopy, StudentTerms } from '../student/model/drift-watch.ts';
+import type { StudentManifest } from '../student/model/manifest.ts';
 import { Student } from '../student/model/student.ts';
-import type { StudentFacts } from '../student/serving/protocol.ts';
+import type { StudentFacts, WatchReport } from '../student/serving/protocol.ts';
 import { ServedRuns, type ServedRunsCopy } from '../student/serving/served-runs.ts';
 import {
   type AnsweringService,
@@ -20,6 +23,7 @@ import {
   type StudentCore,
 } from '../student/serving/step-handler.ts';
 import { ServiceFailure, StudentService } from '../student/serving/student-service.ts';
+import { StudentWatch } from '../student/student-watch.ts';
 
 /** What a student's thread is started with; the port is transferred. */
 export interface StudentTask {
@@ -28,6 +32,10 @@ export interface StudentTask {
   /** Secret: for the service of a student of kind `http`. */
   key: string;
   prices: Prices;
+  /** Share of covered steps that is audited. */
+  audit_share: number;
+  /** Where the watch over the student is kept; null: in memory alone. */
+  watch_path: string | null;
   log_level: string;
   control: MessagePort;
 }
@@ -41,6 +49,12 @@ export interface StudentControl {
   /** Who has served which run, for the next student. */
   copyRuns(): ServedRunsCopy;
   restoreRuns(copy: ServedRunsCopy): void;
+  /** What is known of how right the student is, for the next one. */
+  copyWatch(): DriftCopy;
+  takeWatchOver(copy: DriftCopy): void;
+  describeWatch(): WatchReport;
+  /** Another thread has taken over: what it still answers changes nothing on the disk. */
+  retire(): void;
   ping(): void;
   stop(): Promise<void>;
 }
@@ -48,6 +62,7 @@ export interface StudentControl {
 /** A student, read in. */
 export interface OpenStudent {
   facts: StudentFacts;
+  terms: StudentTerms;
   core: StudentCore;
   threshold: number;
   /** null for one that answers itself. */
@@ -73,6 +88,7 @@ export async function runStudent(
   const ports = new Set<MessagePort>();
   let desk: StepHandler | null = null;
   let service: OpenStudent['service'] = null;
+  let watch: StudentWatch | null = null;
   let toldAtMs = Number.NEGATIVE_INFINITY;
   const tellError = (thrown: unknown): void => {
     if (performance.now() - toldAtMs < TELL_EVERY_MS) return;
@@ -83,6 +99,7 @@ export async function runStudent(
     open: async () => {
       const opened = await open(task);
       service = opened.service;
+      watch = await StudentWatch.open({ path: task.watch_path, share: task.audit_share, log }, opened.terms);
       desk = new StepHandler({
         mode: task.mode,
         core: opened.core,
@@ -90,6 +107,7 @@ export async function runStudent(
         service,
         prices: task.prices,
         runs,
+        watch,
         onError: tellError,
       });
       desk.warmUp();
@@ -102,9 +120,21 @@ export async function runStudent(
     },
     copyRuns: () => runs.copy(),
     restoreRuns: (copy) => runs.restore(copy),
+    copyWatch: () => watch!.copy(),
+    takeWatchOver: (copy) => watch!.takeOver(copy),
+    describeWatch: () => {
+      const until = watch!.terms.valid_until_ms;
+      return {
+        valid_until: until === null ? null : new Date(until).toISOString(),
+        is_expired: until !== null && systemClock.wallMs() >= until,
+        agents: watch!.report(),
+      };
+    },
+    retire: () => watch?.retire(),
     ping: () => {},
     stop: async () => {
       for (const port of ports) port.close();
+      await watch?.close();
       await service?.close();
       stopped.resolve();
     },
@@ -124,6 +154,16 @@ export function describeFailure(thrown: unknown): Record<'error' | 'code' | 'rea
   };
 }
 
+/** What a student promises. */
+export function readTerms({ version, made_at, valid_until, coverage }: StudentManifest): StudentTerms {
+  return {
+    version,
+    made_at_ms: Date.parse(made_at),
+    promise: coverage.target_error,
+    valid_until_ms: valid_until === undefined ? null : Date.parse(valid_until),
+  };
+}
+
 /** The student that lives in the task's directory. */
 async function openStudent(task: StudentTask): Promise<OpenStudent> {
   const { manifest, model } = await readStudentDirectory(task.directory);
@@ -132,6 +172,7 @@ async function openStudent(task: StudentTask): Promise<OpenStudent> {
   const { student: kind, version, coverage } = manifest;
   return {
     facts: { kind: kind.kind, version },
+    terms: readTerms(manifest),
     core: new Student(model, makeIndex),
     threshold: coverage.threshold,
     service: kind.kind === 'http' ? new StudentService(kind, task.key) : null,

@@ -18,12 +18,13 @@ import {
   STUDENT_RESTART_MS,
   STUDENT_START_MS,
   STUDENT_TIMEOUT_MS,
+  STUDENT_WATCH_MS,
 } from '../limits.ts';
 import { createDeferred } from '../std/deferred.ts';
 import { endPool } from '../std/loading-threads.ts';
 import { MANIFEST_NAME, readStudentDirectory, StudentDirectoryError } from '../student/directory.ts';
 import { Student } from '../student/model/student.ts';
-import type { StudentFacts } from '../student/serving/protocol.ts';
+import type { StudentFacts, WatchReport } from '../student/serving/protocol.ts';
 import type { StudentControl, StudentTask } from './student-thread-entry.ts';
 
 /**
@@ -121,6 +122,14 @@ export class StudentThread implements RelegationState {
     return this.#current?.facts ?? null;
   }
 
+  /** How right it has been; null while there is none, or while it is busy. */
+  async describeWatch(): Promise<WatchReport | null> {
+    const seat = this.#current;
+    if (seat === null) return null;
+    const asked = Promise.race([seat.control.describeWatch(), failWhen(seat.ended)]);
+    return withDeadline(asked, STUDENT_WATCH_MS).catch(() => null);
+  }
+
   /** Settles when the first student is there, or when that takes too long: then it comes while traffic is served. */
   async waitForStart(): Promise<void> {
     await withDeadline(this.#arrived.promise, STUDENT_START_MS).catch(() => {});
@@ -158,7 +167,10 @@ export class StudentThread implements RelegationState {
         Promise.race([seat.control.open(), failWhen(seat.ended)]),
         STUDENT_LOAD_MS,
       );
-      if (this.#current !== null) await this.#handRunsOver(this.#current, seat);
+      if (this.#current !== null) {
+        await this.#handRunsOver(this.#current, seat);
+        await this.#handWatchOver(this.#current, seat);
+      }
     } catch (thrown) {
       if (this.#next === seat) this.#next = null;
       seat.abort();
@@ -193,6 +205,7 @@ export class StudentThread implements RelegationState {
 
   /** Nothing new is asked of it; what it has been asked it may answer. */
   #retire(seat: Seat): void {
+    void seat.control.retire().catch(() => {});
     const longest = this.#options.timeout_ms ?? Math.max(...Object.values(STUDENT_TIMEOUT_MS));
     const timer = setTimeout(() => {
       void seat.control.stop().catch(() => {});
@@ -208,8 +221,17 @@ export class StudentThread implements RelegationState {
 
   #takeSeat(): Seat {
     const { port1, port2 } = new MessageChannel();
-    const { directory, mode, key, prices, log_level } = this.#options;
-    const task: StudentTask = { directory, mode, key, prices: prices ?? {}, log_level, control: port2 };
+    const { directory, mode, key, prices, audit_share, watch_path, log_level } = this.#options;
+    const task: StudentTask = {
+      directory,
+      mode,
+      key,
+      prices: prices ?? {},
+      audit_share,
+      watch_path,
+      log_level,
+      control: port2,
+    };
     const hard = new AbortController();
     const ended = (
       this.#pool.run(task, { transferList: [port2], signal: hard.signal }) as Promise<void>
@@ -241,6 +263,15 @@ export class StudentThread implements RelegationState {
     if (copied === null) return;
     const runs = of === null ? copied.runs : copied.runs.filter(([, server]) => server === of);
     await to.control.restoreRuns({ runs, answers: of === null ? copied.answers : [] });
+  }
+
+  /** What the last comparisons said counts for the student that comes. */
+  async #handWatchOver(from: Seat, to: Seat): Promise<void> {
+    const copied = await withDeadline(
+      Promise.race([from.control.copyWatch(), failWhen(from.ended)]),
+      STUDENT_PING_MS,
+    ).catch(() => null);
+    if (copied !== null) await to.control.takeWatchOver(copied);
   }
 
   #openLater(): void {

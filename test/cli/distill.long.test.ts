@@ -187,6 +187,7 @@ describe('a student from captured runs', () => {
 
     await using serving = await startGateway({
       SVC_DISTILL_DIR: join(folder, 'student'),
+      GW_RELEGATION_AUDIT: '0',
       // What the runs' client sends.
       SVC_STUDENT_KEYS: 'none',
       GW_STUDENT_TIMEOUT_MS: '60000',

@@ -23,6 +23,7 @@ beforeAll(async () => {
   bench = await startClientBench(
     {
       SVC_DISTILL_DIR: directory,
+      GW_RELEGATION_AUDIT: '0',
       SVC_STUDENT_KEYS: CANARY_KEY,
       // A slow machine must not make the upstream serve.
       GW_STUDENT_TIMEOUT_MS: '20000',

@@ -1,5 +1,5 @@
 /** Relegation in a whole process: several server threads with one student, what the metrics say, and a start that must fail. */
-import { mkdtempSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -34,6 +34,7 @@ const start = (command: string, env: Record<string, string> = {}) => {
       SVC_DISTILL_DIR: directory(),
       SVC_STUDENT_KEYS: 'sk-ant-a-clients-key',
       GW_STUDENT_TIMEOUT_MS: '20000',
+      GW_RELEGATION_AUDIT: '0',
       ...env,
     },
   });
@@ -106,6 +107,11 @@ describe('a process', () => {
     expect(metrics).toContain(`understudy_relegation_served ${steps - 48}\n`);
     expect(metrics).toContain('understudy_relegation_fallbacks{reason="taken_over"} 24\n');
     expect(metrics).toContain('understudy_relegation_ready 1\n');
+    // What the alerts ask for is there.
+    const alerts = readFileSync(join(import.meta.dirname, '../../deploy/student-alerts.yml'), 'utf8');
+    const asked = [...alerts.matchAll(/expr: .*?(understudy_\w+)/g)].map(([, name]) => name!);
+    expect(asked).toHaveLength(3);
+    for (const name of asked) expect(metrics).toMatch(new RegExp(`^${name}(\\{.*\\})? \\d`, 'm'));
     for (const client of clients) client.socket.destroy();
     process.process.kill('SIGTERM');
     expect((await process.ended).code).toBe(0);
@@ -127,7 +133,12 @@ describe('a process', () => {
       fallbacks: {},
       tokens_saved: { input: 0, output: 0 },
       money_saved_usd: null,
+      audit: { asked: 0, compared: 0, agreed: 0 },
       shadow: { would_serve: 0, compared: 0, agreed: 0 },
+      valid_until: null,
+      expired: false,
+      suspended: { agents: 0, kinds: 0 },
+      agents: [],
     });
   });
 

@@ -353,6 +353,8 @@ describe('relegation', () => {
       mode: 'on',
       key: '',
       client_keys: [],
+      audit_share: 0.05,
+      watch_path: resolve('data/student-watch.json'),
       timeout_ms: null,
       prices: null,
     });
@@ -360,6 +362,7 @@ describe('relegation', () => {
     const all = {
       ...env,
       GW_RELEGATION: 'shadow',
+      GW_RELEGATION_AUDIT: '0.25',
       SVC_STUDENT_KEY: 'key',
       SVC_STUDENT_KEYS: 'one,two, one',
       GW_STUDENT_TIMEOUT_MS: '50',
@@ -369,6 +372,7 @@ describe('relegation', () => {
       mode: 'shadow',
       key: 'key',
       client_keys: ['one', 'two'],
+      audit_share: 0.25,
       timeout_ms: 50,
       prices,
     });
@@ -376,6 +380,8 @@ describe('relegation', () => {
 
   it.each([
     ['GW_RELEGATION', 'sometimes'],
+    ['GW_RELEGATION_AUDIT', '5%'],
+    ['GW_RELEGATION_AUDIT', '1.1'],
     ['GW_STUDENT_TIMEOUT_MS', '0'],
     ['GW_STUDENT_TIMEOUT_MS', '25ms'],
     ['GW_STUDENT_TIMEOUT_MS', '600001'],

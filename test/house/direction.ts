@@ -228,7 +228,7 @@ export function roomOf(file: string): Room | undefined {
   if (KEY_SHAPE_FILES.has(file)) return 'key shapes';
   if (file.startsWith('src/student/model/')) return 'student model';
   if (file.startsWith('src/student/serving/')) return 'student serving';
-  if (file === 'src/student/directory.ts') return 'student directory';
+  if (/^src\/student\/[\w-]+\.ts$/.test(file)) return 'student directory';
   if (file.startsWith('src/storage/accounts/')) return 'accounts';
   if (/^actors\/[\w-]+\/client\.ts$/.test(file)) return 'actor clients';
   if (file.startsWith('actors/')) return 'actors';

@@ -55,6 +55,8 @@ function startStudent(): StudentThread {
     mode: 'on',
     key: '',
     prices: null,
+    audit_share: 0,
+    watch_path: null,
     timeout_ms: null,
     log_level: 'silent',
     log,

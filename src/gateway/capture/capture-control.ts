@@ -6,7 +6,7 @@ import { DROP_CAUSES, FAILURE_CAUSES, zeroCounts } from '../../domain/capture-ca
 import { type CaptureHealth, judgeCapture } from '../../domain/capture-health.ts';
 import { WITHHELD_CAUSES, type WithheldCause } from '../../domain/exchange.ts';
 import { CatalogueError } from '../../errors.ts';
-import type { StudentFacts } from '../../student/serving/protocol.ts';
+import type { StudentFacts, WatchedAgentReport, WatchReport } from '../../student/serving/protocol.ts';
 import type { CaptureAdmin } from '../admin.ts';
 import { addCounters, emptyCounters, type RelegationCounters } from '../relegation/relegation-ledger.ts';
 import type { CaptureCounters, CaptureWriter } from './capture-queue.ts';
@@ -84,6 +84,8 @@ export interface RelegationState {
   readonly has_prices: boolean;
   /** null while there is none to ask. */
   readonly facts: StudentFacts | null;
+  /** How right it has been; null while nobody can say. */
+  describeWatch(): Promise<WatchReport | null>;
 }
 
 /** One server thread's queue, on this thread or another. */
@@ -204,7 +206,8 @@ export class CaptureControl implements CaptureAdmin {
         if (counters !== null) addCounters(sum, counters);
       }
     }
-    const { saved_micro_usd: saved, shadow, ...counts } = sum;
+    const watch = (await state?.describeWatch()) ?? null;
+    const { saved_micro_usd: saved, audit, shadow, ...counts } = sum;
     return {
       enabled: state !== null,
       mode: state?.mode ?? 'off',
@@ -212,7 +215,12 @@ export class CaptureControl implements CaptureAdmin {
       version: state?.facts?.version ?? null,
       ...counts,
       money_saved_usd: state?.has_prices ? Math.round(saved) / 1_000_000 : null,
+      audit,
       shadow,
+      valid_until: watch?.valid_until ?? null,
+      expired: watch?.is_expired ?? false,
+      suspended: countSuspended(watch?.agents ?? []),
+      agents: watch?.agents ?? [],
     };
   }
 
@@ -247,6 +255,13 @@ export class CaptureControl implements CaptureAdmin {
     }
     return sum;
   }
+}
+
+/** An agent that is suspended counts once, whatever its kinds are. */
+function countSuspended(agents: readonly WatchedAgentReport[]): { agents: number; kinds: number } {
+  const serving = agents.filter(({ state }) => state === 'serving');
+  const kinds = serving.flatMap((agent) => agent.kinds.filter(({ state }) => state === 'suspended'));
+  return { agents: agents.length - serving.length, kinds: kinds.length };
 }
 
 const SUMMED = [

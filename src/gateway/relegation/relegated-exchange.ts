@@ -50,7 +50,9 @@ export class RelegatedExchange implements StepWaiter {
   /** For the rest of the body, then for the student. */
   #timer: NodeJS.Timeout | null = null;
   #sent: SentStep | null = null;
-  /** Shadow mode: what is there of the two that are compared. */
+  /** The student would have served it, and the upstream does, to be compared with it. */
+  #isAudited = false;
+  /** Shadow mode and audits: what is there of the two that are compared. */
   #wouldServe = false;
   #shadowed: ShadowedAnswer | null = null;
   #status = 0;
@@ -147,6 +149,18 @@ export class RelegatedExchange implements StepWaiter {
     this.#compare();
   }
 
+  onAudited(): void {
+    if (this.#relegation.mode === 'shadow') {
+      this.#fallBack('failed');
+      return;
+    }
+    this.#stopWaiting();
+    this.#relegation.ledger.audited();
+    this.#isAudited = true;
+    this.#wouldServe = true;
+    this.#forward();
+  }
+
   readonly #onBody = (chunk: Buffer, isLast: boolean): void => {
     if (!this.#keep(chunk)) return;
     if (isLast) this.#ask();
@@ -213,7 +227,7 @@ export class RelegatedExchange implements StepWaiter {
     this.#chunks = [];
     const context = this.#context;
     const forward =
-      this.#relegation.mode === 'shadow' && this.#sent !== null
+      this.#sent !== null && (this.#isAudited || this.#relegation.mode === 'shadow')
         ? new ShadowedForward(
             context,
             stream,

@@ -17,6 +17,8 @@ export interface RelegationCounters {
   tokens_saved: { input: number; output: number };
   /** Millionths of a dollar. */
   saved_micro_usd: number;
+  /** Steps that the student would have served: sent to the upstream instead, compared, and the same. */
+  audit: { asked: number; compared: number; agreed: number };
   shadow: { would_serve: number; compared: number; agreed: number };
 }
 
@@ -29,6 +31,7 @@ export function emptyCounters(): RelegationCounters {
     fallbacks: {},
     tokens_saved: { input: 0, output: 0 },
     saved_micro_usd: 0,
+    audit: { asked: 0, compared: 0, agreed: 0 },
     shadow: { would_serve: 0, compared: 0, agreed: 0 },
   };
 }
@@ -44,6 +47,9 @@ export function addCounters(sum: RelegationCounters, more: RelegationCounters): 
   sum.tokens_saved.input += more.tokens_saved.input;
   sum.tokens_saved.output += more.tokens_saved.output;
   sum.saved_micro_usd += more.saved_micro_usd;
+  sum.audit.asked += more.audit.asked;
+  sum.audit.compared += more.audit.compared;
+  sum.audit.agreed += more.audit.agreed;
   sum.shadow.would_serve += more.shadow.would_serve;
   sum.shadow.compared += more.shadow.compared;
   sum.shadow.agreed += more.shadow.agreed;
@@ -73,9 +79,16 @@ export class RelegationLedger {
     this.fallback('shadow');
   }
 
-  compared(agreed: boolean): void {
-    this.#counters.shadow.compared++;
-    if (agreed) this.#counters.shadow.agreed++;
+  /** A step that the student would have served is the upstream's, to be compared. */
+  audited(): void {
+    this.#counters.audit.asked++;
+    this.fallback('audit');
+  }
+
+  compared(agreed: boolean, mode: 'on' | 'shadow'): void {
+    const counts = mode === 'shadow' ? this.#counters.shadow : this.#counters.audit;
+    counts.compared++;
+    if (agreed) counts.agreed++;
   }
 
   counters(): RelegationCounters {

@@ -32,7 +32,7 @@ export class Relegation implements RelegationDesk {
     this.mode = mode;
     this.link = link;
     this.#credentials = new KnownCredentials(ownKeys);
-    link.onCompared = (agreed) => this.ledger.compared(agreed);
+    link.onCompared = (agreed) => this.ledger.compared(agreed, mode);
   }
 
   /**

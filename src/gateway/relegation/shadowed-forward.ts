@@ -1,5 +1,5 @@
 /**
- * An exchange that is forwarded while the student is asked what it would have said: the upstream's answer is kept, up to
+ * An exchange that is forwarded while the student is asked what it would have said, or that is audited: the upstream's answer is kept, up to
  * a bound, and handed over when it is whole. Server threads.
  */
 

@@ -19,12 +19,14 @@ import type {
 } from '../../student/serving/protocol.ts';
 import { DECLINE_REASONS } from '../../student/serving/protocol.ts';
 
-/** Who waits for the student's word on a step. One of the four is called, at most once. */
+/** Who waits for the student's word on a step. One of the five is called, at most once. */
 export interface StepWaiter {
   onServed(step: ServedStep): void;
   onDeclined(reason: DeclineReason): void;
   /** Shadow mode. */
   onWouldServe(): void;
+  /** The upstream serves it, and is compared with what the student would have said. */
+  onAudited(): void;
   /** The thread ended, or said something that is no answer. */
   onFailed(reason: 'crashed' | 'failed'): void;
 }
@@ -35,7 +37,7 @@ export interface SentStep {
   abandon(): void;
   /** Nobody serves it. */
   cancel(): void;
-  /** Shadow mode: hands over what the upstream answered. */
+  /** Shadow mode and audits: hands over what the upstream answered. */
   compare(status: number, headers: string[], body: Uint8Array<ArrayBuffer>): void;
 }
 
@@ -48,7 +50,7 @@ interface Pending {
 export type StepHead = Omit<StepRequest, 'type' | 'id' | 'body' | 'expires_at_ms'>;
 
 export class StudentLink {
-  /** Told of a comparison in shadow mode. */
+  /** Told of a comparison, of shadow mode or of an audit. */
   onCompared: (agreed: boolean) => void = () => {};
   readonly #timeoutMs: number | null;
   #connection: Connection | null = null;
@@ -191,6 +193,7 @@ class Connection {
       if (isWhole(message)) waiter.onServed(message);
       else waiter.onFailed('failed');
     } else if (message.type === 'would_serve') waiter.onWouldServe();
+    else if (message.type === 'audit') waiter.onAudited();
     else if (message.type === 'declined' && DECLINE_REASONS.includes(message.reason))
       waiter.onDeclined(message.reason);
     else waiter.onFailed('failed');

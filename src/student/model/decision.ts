@@ -46,6 +46,8 @@ export type StudentDecision =
       score: number;
       /** Golden runs that stand behind the answer. */
       support: number;
+      /** Whose step it is, as the manifest names agents. */
+      agent: string;
     }
   | {
       covered: false;

@@ -116,6 +116,8 @@ const manifest = z.object({
   /** 1, 2, … : one more with each that is published in this directory. */
   version: z.int().min(1),
   made_at: time,
+  /** From then on it serves nothing; left out: it does not expire. */
+  valid_until: time.optional(),
   /** Of the program that wrote it. */
   made_by: z.string().max(100),
   student: studentKind,

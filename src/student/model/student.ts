@@ -185,10 +185,10 @@ export class Student {
    * @param wanted `coverage`: the answer is left out (kind `http`)
    */
   decide(step: StepDigest, threshold: number, wanted: 'answer' | 'coverage' = 'answer'): StudentDecision {
-    const { answer, reason, score, support, limit } = this.propose(step);
+    const { answer, reason, score, support, limit, agent } = this.propose(step);
     if (answer === null || score === null || score > threshold || score > limit)
       return { covered: false, reason, score };
-    return { covered: true, answer: wanted === 'answer' ? answer : null, score, support };
+    return { covered: true, answer: wanted === 'answer' ? answer : null, score, support, agent };
   }
 
   propose(step: StepDigest): Proposal {

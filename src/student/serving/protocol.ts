@@ -7,6 +7,7 @@
  */
 
 import { UNCOVERED_REASONS } from '../model/decision.ts';
+import type { WatchedAgentReport } from '../model/drift-watch.ts';
 
 /**
  * Versions of the Messages API that a student speaks. Answers and their events are the same in both; the newer one
@@ -41,7 +42,7 @@ export type ClientMessage =
   | { type: 'cancel'; id: number }
   /** The upstream serves a step of that run which the student was not asked about. */
   | { type: 'taken'; run_id: string }
-  /** Shadow mode: what the upstream answered to a step that the student would have served. */
+  /** Shadow mode and audits: what the upstream answered to a step that the student would have served. */
   | { type: 'compare'; id: number; status: number; headers: string[]; body: Uint8Array };
 
 /** A whole answer, ready for the wire. */
@@ -65,7 +66,9 @@ export type StudentMessage =
   | { type: 'declined'; id: number; reason: DeclineReason }
   /** Shadow mode: it would have been served. */
   | { type: 'would_serve'; id: number }
-  /** Shadow mode: how that answer compares with the upstream's. */
+  /** It would be served, but is audited: the upstream serves it, and its answer is to be handed over to be compared. */
+  | { type: 'audit'; id: number }
+  /** Shadow mode and audits: how that answer compares with the upstream's. */
   | { type: 'compared'; agreed: boolean };
 
 /** Why the student's thread hands a step back. */
@@ -75,6 +78,10 @@ export const DECLINE_REASONS = [
   'taken_over',
   /** A conversation under way that nothing is known of here: begun elsewhere, before a restart, or long ago. */
   'unknown_run',
+  /** The student was wrong too often of late with this agent, or with this kind of answer. */
+  'suspended',
+  /** The student is older than it may be. */
+  'expired',
   /** The upstream would refuse the request, or may. */
   'bad_request',
   /** The student, or the service behind it, failed or answered nonsense. */
@@ -85,6 +92,8 @@ export type DeclineReason = (typeof DECLINE_REASONS)[number];
 /** Every reason why a step goes to the upstream, in `relegation.fallbacks` of the stats. */
 export const FALLBACK_REASONS = [
   ...DECLINE_REASONS,
+  /** The student would have served it: the upstream does, so that the two can be compared. */
+  'audit',
   /** Shadow mode: the student would have served it. */
   'shadow',
   /** The student has not been read in yet, or is being started again. */
@@ -108,6 +117,15 @@ export type FallbackReason = (typeof FALLBACK_REASONS)[number];
 
 /** Reasons that are counted as errors, too: the student should have done better. */
 export const ERROR_REASONS: ReadonlySet<FallbackReason> = new Set(['failed', 'timeout', 'crashed']);
+
+/** How right the student has been, by what was compared; for the stats. */
+export interface WatchReport {
+  /** When it expires; null: never. */
+  valid_until: string | null;
+  is_expired: boolean;
+  agents: WatchedAgentReport[];
+}
+export type { WatchedAgentReport };
 
 /** The student that a thread has read in. */
 export interface StudentFacts {

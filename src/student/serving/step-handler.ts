@@ -18,6 +18,7 @@ import { normalizeTurn } from '../../providers/normal-turn.ts';
 import { systemClock } from '../../std/clock.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 import { answersAgree } from '../model/agreement.ts';
+import { kindOfAnswer } from '../model/answer-kind.ts';
 import type { StudentAnswer, StudentDecision } from '../model/decision.ts';
 import { digestStep, type StepDigest } from '../model/step.ts';
 import { readStepExtras } from '../model/step-extras.ts';
@@ -40,6 +41,13 @@ export interface AnsweringService {
   ask(body: JsonObject, signal: AbortSignal): Promise<StudentAnswer>;
 }
 
+/** The watch over the student: `StudentWatch`. */
+export interface StepWatch {
+  readonly terms: { readonly valid_until_ms: number | null };
+  judge(agent: string, kind: string): 'serve' | 'audit' | 'suspended';
+  note(agent: string, kind: string, agreed: boolean): void;
+}
+
 /** Dollars a million tokens, by model. */
 export type Prices = Readonly<Record<string, { readonly input: number; readonly output: number }>>;
 
@@ -52,6 +60,7 @@ export interface StepHandlerOptions {
   service: AnsweringService | null;
   prices: Prices;
   runs: ServedRuns;
+  watch: StepWatch;
   /** Told of whatever was thrown, once in a while; never with anything of a request in it. */
   onError: (thrown: unknown) => void;
 }
@@ -70,8 +79,8 @@ interface Handled {
   marks: string[];
   /** Ends the question to the service. */
   asking: AbortController | null;
-  /** Shadow mode: what would have been served, and to what. */
-  shadow: { answer: StudentAnswer; asked: Hash } | null;
+  /** Shadow mode and audits: what would have been served, by whom, and to what. */
+  shadow: { answer: StudentAnswer; agent: string; asked: Hash } | null;
 }
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
@@ -209,14 +218,16 @@ export class StepHandler {
     const digest = digestStep(step.request, readStepExtras(body, message.betas));
     const decision = core.decide(digest, threshold, service === null ? 'answer' : 'coverage');
     if (!decision.covered) this.#decline(message, step, decision.reason, post);
-    else if (service !== null) void this.#askService(service, message, step, entry, post);
+    else if (service !== null) void this.#askService(service, message, step, entry, decision.agent, post);
     else if (decision.answer === null) this.#decline(message, step, 'failed', post);
-    else this.#give(message, step, entry, decision.answer, null, post);
+    else this.#give(message, step, entry, decision.answer, decision.agent, null, post);
   }
 
   /** What can be said before the body is parsed. */
   #refuseEarly({ run_id, body }: StepRequest): DeclineReason | null {
-    const { runs } = this.#options;
+    const { runs, watch } = this.#options;
+    const until = watch.terms.valid_until_ms;
+    if (until !== null && systemClock.wallMs() >= until) return 'expired';
     if (run_id !== null && runs.isTaken(run_id)) return 'taken_over';
     const id = findLastResultId(Buffer.from(body.buffer, body.byteOffset, body.byteLength));
     return id !== null && !runs.knows(id) ? 'unknown_run' : null;
@@ -227,6 +238,7 @@ export class StepHandler {
     message: StepRequest,
     step: ReadStep,
     entry: Handled,
+    agent: string,
     post: Post,
   ): Promise<void> {
     const asking = new AbortController();
@@ -237,7 +249,7 @@ export class StepHandler {
       if (step.request.response_schema !== null) throw new UntranslatableStep('a schema for the answer');
       const answer = await service.ask(step.body, asking.signal);
       // Whoever gave up has told its run what follows from that.
-      if (!asking.signal.aborted) this.#give(message, step, entry, answer, service.model, post);
+      if (!asking.signal.aborted) this.#give(message, step, entry, answer, agent, service.model, post);
     } catch (thrown) {
       if (asking.signal.aborted) return;
       const isPlain = thrown instanceof UntranslatableStep;
@@ -249,24 +261,30 @@ export class StepHandler {
     }
   }
 
-  /** An answer goes out, if it may. @param servedBy the model that a service answered with */
+  /** An answer goes out, if it may and is not audited. @param servedBy the model that a service answered with */
   #give(
     message: StepRequest,
     step: ReadStep,
     entry: Handled,
     answer: StudentAnswer,
+    agent: string,
     servedBy: string | null,
     post: Post,
   ): void {
-    const { mode, runs } = this.#options;
+    const { mode, runs, watch } = this.#options;
     if (!isFitAnswer(answer, step.request, step.body, this.#schemas)) {
       // The core has judged its own answer fit; a service is expected to go wrong now and then.
       this.#decline(message, step, servedBy === null ? 'invalid' : 'failed', post);
       return;
     }
-    if (mode === 'shadow') {
-      entry.shadow = { answer, asked: hashRequest(step.request) };
-      post({ type: 'would_serve', id: message.id });
+    const verdict = watch.judge(agent, kindOfAnswer(answer.content));
+    if (verdict === 'suspended') {
+      this.#decline(message, step, 'suspended', post);
+      return;
+    }
+    if (mode === 'shadow' || verdict === 'audit') {
+      entry.shadow = { answer, agent, asked: hashRequest(step.request) };
+      post({ type: mode === 'shadow' ? 'would_serve' : 'audit', id: message.id });
       return;
     }
     const model = String(step.body.model);
@@ -296,20 +314,28 @@ export class StepHandler {
     this.#options.runs.noteTaken(message.run_id, step?.place.mark ?? null);
   }
 
-  /** Shadow mode: holds the two answers against each other, and goes on as if the student's had been served. */
+  /**
+   * Holds the two answers against each other. The run goes on as if the student's had been served; after an audit, only
+   * when both said the same.
+   */
   #compare(
     message: Extract<ClientMessage, { type: 'compare' }>,
     entry: Handled | undefined,
     post: Post,
   ): void {
     if (entry?.place == null || entry.shadow === null) return;
-    const { answer: mine, asked } = entry.shadow;
+    const { mode, runs, watch } = this.#options;
+    const { answer: mine, agent, asked } = entry.shadow;
     entry.shadow = null;
     const theirs = readUpstreamAnswer(message);
     if (theirs === null) return;
     const callIds = theirs.content.flatMap((block) => (block.type === 'tool_call' ? [block.id] : []));
-    this.#options.runs.noteServed(entry.place.run_id, markAnswer(asked, theirs.content, callIds));
-    post({ type: 'compared', agreed: agreeWith(mine, theirs) });
+    const agreed = agreeWith(mine, theirs);
+    if (agreed || mode === 'shadow')
+      runs.noteServed(entry.place.run_id, markAnswer(asked, theirs.content, callIds));
+    else runs.noteTaken(entry.place.run_id, entry.place.mark);
+    watch.note(agent, kindOfAnswer(mine.content), agreed);
+    post({ type: 'compared', agreed });
   }
 
   /** Millionths of a dollar: dollars a million tokens, times tokens. */

@@ -13,6 +13,7 @@ const waiter = (name = ''): StepWaiter => ({
   onServed: () => void words.push(`${name}served`),
   onDeclined: (reason) => void words.push(`${name}${reason}`),
   onWouldServe: () => void words.push(`${name}would`),
+  onAudited: () => void words.push(`${name}audited`),
   onFailed: (reason) => void words.push(`${name}${reason}`),
 });
 const head = { run_id: 'r', seq: 1, betas: [], api_version: '2023-06-01' as const };

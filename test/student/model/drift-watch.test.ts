@@ -1,0 +1,171 @@
+/** The watch over a student: which steps are audited, when a kind or an agent is suspended, and how it comes back. */
+import { describe, expect, it } from 'vitest';
+import { DRIFT } from '../../../src/limits.ts';
+import { createPrng } from '../../../src/std/prng.ts';
+import { DriftWatch } from '../../../src/student/model/drift-watch.ts';
+
+const TERMS = { version: 1, made_at_ms: 1_000, promise: 0.05, valid_until_ms: null };
+const make = (share = 0.05, at = 5_000) => {
+  const prng = createPrng(7);
+  return new DriftWatch(
+    TERMS,
+    share,
+    () => prng.float(),
+    () => at,
+  );
+};
+const kindOf = (watch: DriftWatch, kind: string) =>
+  watch.report().flatMap((agent) => agent.kinds.filter((its) => its.kind === kind))[0];
+const shareAudited = (watch: DriftWatch, kind: string) => {
+  let audited = 0;
+  for (let at = 0; at < 4_000; at++) if (watch.judge('a', kind) === 'audit') audited++;
+  return audited / 4_000;
+};
+/** The upstream says something else from now on. */
+const suspend = (watch: DriftWatch, kind: string) => {
+  for (let at = 0; at < 50; at++) {
+    const suspension = watch.note('a', kind, false);
+    if (suspension !== null) return suspension;
+  }
+  throw new Error('never suspended');
+};
+
+describe('which steps are audited', () => {
+  it('more of a young kind, then the share', () => {
+    const watch = make();
+    expect(shareAudited(watch, 'look')).toBeGreaterThan(0.3);
+    for (let at = 0; at < DRIFT.trusted; at++) watch.note('a', 'look', true);
+    const share = shareAudited(watch, 'look');
+    expect(share).toBeGreaterThan(0.03);
+    expect(share).toBeLessThan(0.07);
+    expect(kindOf(watch, 'look')).toMatchObject({ state: 'trusted', compared: 70, wrong: 0 });
+  });
+
+  it('all of a kind that was wrong once, until it is cleared; the others go on', () => {
+    const watch = make();
+    for (const kind of ['look', 'text']) for (let at = 0; at < 100; at++) watch.note('a', kind, true);
+    watch.note('a', 'look', false);
+    expect(shareAudited(watch, 'look')).toBe(1);
+    expect(shareAudited(watch, 'text')).toBeLessThan(0.07);
+    expect(kindOf(watch, 'look')?.state).toBe('suspect');
+    let more = 0;
+    for (; kindOf(watch, 'look')?.state === 'suspect'; more++) watch.note('a', 'look', true);
+    expect(more).toBeLessThan(60);
+    expect(shareAudited(watch, 'look')).toBeLessThan(0.07);
+  });
+
+  it('none with a share of 0, and all with 1', () => {
+    expect(shareAudited(make(0), 'look')).toBe(0);
+    expect(shareAudited(make(1), 'look')).toBe(1);
+  });
+});
+
+describe('a suspension', () => {
+  it('is of the kind that went wrong', () => {
+    const watch = make();
+    for (const kind of ['look', 'text']) for (let at = 0; at < 500; at++) watch.note('a', kind, true);
+    expect(suspend(watch, 'look')).toMatchObject({ agent: 'a', kind: 'look' });
+    expect(watch.judge('a', 'look')).toBe('suspended');
+    expect(watch.judge('a', 'text')).not.toBe('suspended');
+    expect(watch.judge('b', 'look')).not.toBe('suspended');
+  });
+
+  it('is of the agent when all that it says goes wrong', () => {
+    const watch = make();
+    let whole = null;
+    for (let at = 0; whole === null; at++) {
+      const suspension = watch.note('a', `kind ${at}`, false);
+      if (suspension?.kind === null) whole = suspension;
+      expect(at).toBeLessThan(30);
+    }
+    expect(watch.judge('a', 'never seen')).toBe('suspended');
+    expect(watch.report()[0]).toMatchObject({ agent: 'a', state: 'suspended' });
+  });
+
+  it('outlasts a restart, and a student that was made before it', () => {
+    const watch = make();
+    suspend(watch, 'look');
+    const again = (terms: Partial<typeof TERMS>) =>
+      new DriftWatch(
+        { ...TERMS, ...terms },
+        0.05,
+        () => 1,
+        () => 9_000,
+        JSON.parse(JSON.stringify(watch.copy())),
+      );
+    expect(again({}).judge('a', 'look')).toBe('suspended');
+    expect(again({}).report()).toEqual(watch.report());
+    expect(again({ version: 2, made_at_ms: 4_999 }).judge('a', 'look')).toBe('suspended');
+  });
+
+  it('ends with a student that was made after it, which is audited in full until it is cleared', () => {
+    const watch = make();
+    suspend(watch, 'look');
+    const prng = createPrng(3);
+    const next = new DriftWatch(
+      { ...TERMS, version: 2, made_at_ms: 6_000 },
+      0.05,
+      () => prng.float(),
+      () => 9_000,
+      watch.copy(),
+    );
+    expect(shareAudited(next, 'look')).toBe(1);
+    for (let at = 0; at < 60; at++) next.note('a', 'look', true);
+    expect(shareAudited(next, 'look')).toBeLessThan(0.2);
+    // One that is as wrong as the one before never serves.
+    const same = new DriftWatch(
+      { ...TERMS, version: 2, made_at_ms: 6_000 },
+      0.05,
+      () => 1,
+      () => 9_000,
+      watch.copy(),
+    );
+    for (let at = 0; same.judge('a', 'look') === 'audit'; at++) {
+      same.note('a', 'look', false);
+      expect(at).toBeLessThan(50);
+    }
+    expect(same.judge('a', 'look')).toBe('suspended');
+  });
+
+  it('ends by an operator’s word that came later', () => {
+    const watch = make();
+    suspend(watch, 'look');
+    expect(watch.resume('a', 'look', 4_000)).toBe(false);
+    expect(watch.judge('a', 'look')).toBe('suspended');
+    expect(watch.resume('a', null, 6_000)).toBe(true);
+    expect(watch.judge('a', 'look')).toBe('audit');
+  });
+});
+
+describe('its bounds', () => {
+  it('so many agents, and kinds of each', () => {
+    const watch = make();
+    for (let at = 0; at < DRIFT.agents + 50; at++) watch.note(`agent ${at}`, 'look', true);
+    for (let at = 0; at < DRIFT.kinds + 50; at++) watch.note('agent 0', `kind ${at}`, true);
+    const { agents } = watch.copy();
+    expect(agents).toHaveLength(DRIFT.agents);
+    expect(Math.max(...agents.map(([, { kinds }]) => kinds.length))).toBe(DRIFT.kinds);
+  });
+
+  it('an agent that keeps its promise is hardly ever suspended in ten thousand steps', () => {
+    let suspended = 0;
+    for (let seed = 1; seed <= 150; seed++) {
+      const prng = createPrng(seed);
+      const watch = new DriftWatch(
+        TERMS,
+        0.05,
+        () => prng.float(),
+        () => 1,
+      );
+      for (let at = 0; at < 10_000; at++) {
+        const kind = `kind ${at % 5}`;
+        const verdict = watch.judge('a', kind);
+        if (verdict === 'audit') watch.note('a', kind, prng.float() >= 0.05);
+        if (verdict !== 'suspended') continue;
+        suspended++;
+        break;
+      }
+    }
+    expect(suspended).toBeLessThanOrEqual(1);
+  });
+});
