@@ -1,0 +1,275 @@
+/**
+ * Every route of `/v1` that reads, tried with every kind of credential; then lists of several tenants beside a model, however
+ * they are paged. Each answer is held against its schema by the fixture.
+ */
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { CHILD_KEY } from '../fixtures/api-child.ts';
+import { type Answer, ControlPlaneChild, type Person, signToken } from '../fixtures/control-plane.ts';
+import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
+
+const api = new ControlPlaneChild({ VECTOR_STORE_URL: 'embedded:' });
+
+/** Stands in everything that the organization has written, and nowhere else. */
+const MARK = 'only-ours';
+
+interface Attempt {
+  id: string;
+  path(known: string): string;
+  /** What it is asked for; '' for a list. */
+  known: string;
+  /** The same bytes for everybody else: an id that is not there, or a report that is empty then. */
+  unknown_is: 404 | 200;
+  /** Its projects share it. */
+  is_shared?: boolean;
+}
+
+interface Caller {
+  credential: string;
+  /** Whose data the credential alone says; a JWT names it in the query. */
+  query?: string;
+  /** `ours`: all of it. `none`: not there. Otherwise the status of the refusal. */
+  sees: 'ours' | 'none' | 401 | 404 | 422;
+}
+
+const attempts: Attempt[] = [];
+const callers = new Map<string, Caller>();
+let project: string;
+
+async function write(credential: string, path: string, body: object): Promise<Answer['body']> {
+  const answer = await api.call(credential, 'POST', path, body);
+  expect(answer.status, `${path} ${answer.text}`).toBe(200);
+  return answer.body;
+}
+
+beforeAll(async () => {
+  await api.start();
+  const owner = await api.person('reader-owner');
+  const { org_id } = owner;
+  const create = async (path: string, body: object) => (await api.call(owner.token, 'POST', path, body)).body;
+  project = (await create(`/projects/?org_id=${org_id}`, { name: 'one' })).id;
+  const other = (await create(`/projects/?org_id=${org_id}`, { name: 'two' })).id;
+  const newKey = async (project_id?: string) =>
+    (await create('/api-keys/', { name: 'k', org_id, project_id })) as { id: string; raw_key: string };
+  const inside = await newKey(project);
+
+  await write(inside.raw_key, '/v1/monitor/runs', {
+    run_id: `run-${MARK}`,
+    task: MARK,
+    experiment_id: `exp-${MARK}`,
+    arm: 'on',
+  });
+  await write(inside.raw_key, `/v1/monitor/runs/run-${MARK}/steps`, { step_index: 0, action: MARK });
+  await write(inside.raw_key, '/v1/traces', { trace_id: `trace-${MARK}`, outcome: 'success', steps: [] });
+  const { patterns } = await write(inside.raw_key, '/v1/patterns', {
+    tier: 'e1',
+    patterns: [{ situation: `a thing that is ${MARK}`, dead_ends: '', unlock: MARK }],
+  });
+  const { finding_id } = await write(inside.raw_key, `/v1/findings/base-${MARK}`, { content: MARK });
+  await write(inside.raw_key, '/v1/monitor/profiles', { name: `profile-${MARK}`, weights: {} });
+  const one = (id: string, path: Attempt['path'], known: string, unknown_is: 404 | 200 = 404) =>
+    attempts.push({ id, path, known, unknown_is });
+  const list = (id: string, path: string) => one(id, () => path, '', 200);
+  list('listRuns', '/v1/monitor/runs');
+  one('readRun', (run) => `/v1/monitor/runs/${run}`, `run-${MARK}`);
+  one('listRunSteps', (run) => `/v1/monitor/runs/${run}/steps`, `run-${MARK}`);
+  list('listTraces', '/v1/traces');
+  one('readTrace', (trace) => `/v1/traces/${trace}`, `trace-${MARK}`);
+  list('list_patterns', `/v1/patterns?tier=e1&project_id=${project}`);
+  one('read_pattern', (pattern) => `/v1/patterns/${pattern}?project_id=${project}`, patterns[0].pattern_id);
+  list('listExperiments', '/v1/monitor/experiments');
+  one('reportExperiment', (known) => `/v1/monitor/experiments/${known}/report`, `exp-${MARK}`, 200);
+  list('list_codebases', '/v1/findings');
+  one('list_findings', (known) => `/v1/findings/${known}`, `base-${MARK}`, 200);
+  attempts.push({
+    id: 'listProfiles',
+    path: () => '/v1/monitor/profiles',
+    known: '',
+    unknown_is: 200,
+    is_shared: true,
+  });
+  one('read_finding', (finding) => `/v1/findings/base-${MARK}/${finding}`, finding_id);
+
+  const revoked = await newKey();
+  await api.call(owner.token, 'DELETE', `/api-keys/${revoked.id}`);
+  const stranger = await api.person('reader-stranger');
+  const strangerKey = (
+    await api.call(stranger.token, 'POST', '/api-keys/', { name: 'k', org_id: stranger.org_id })
+  ).body.raw_key as string;
+  const jwt = (person: Person): Caller => ({
+    credential: person.token,
+    query: `org_id=${org_id}&project_id=${project}`,
+    sees: 'ours',
+  });
+  for (const [name, caller] of Object.entries<Caller>({
+    nobody: { credential: '', sees: 401 },
+    nonsense: { credential: 'nonsense', sees: 401 },
+    'a forged token': { credential: await signToken(owner.name, { secret: 'another' }), sees: 401 },
+    'an expired token': { credential: await signToken(owner.name, { expires_in_s: -1 }), sees: 401 },
+    'a revoked key': { credential: revoked.raw_key, sees: 401 },
+    'a mistyped key': { credential: `${inside.raw_key.slice(0, -4)}zzzz`, sees: 401 },
+    "the project's key": { credential: inside.raw_key, sees: 'ours' },
+    "the organization's key": {
+      credential: (await newKey()).raw_key,
+      query: `project_id=${project}`,
+      sees: 'ours',
+    },
+    "another project's key": { credential: (await newKey(other)).raw_key, sees: 'none' },
+    // What its query names is not even looked at.
+    "another project's key that names this one": {
+      credential: (await newKey(other)).raw_key,
+      query: `project_id=${project}&org_id=${org_id}`,
+      sees: 'none',
+    },
+    "a stranger's key": { credential: strangerKey, query: `org_id=${org_id}`, sees: 'none' },
+    'a stranger': { credential: stranger.token, query: `org_id=${org_id}`, sees: 404 },
+    'a stranger at home': { credential: stranger.token, query: `org_id=${stranger.org_id}`, sees: 'none' },
+    'a static key': { credential: CHILD_KEY, query: `org_id=${org_id}`, sees: 'ours' },
+    'a static key elsewhere': { credential: CHILD_KEY, sees: 'none' },
+    'a user who names no organization': { credential: owner.token, sees: 422 },
+    'the owner': jwt(owner),
+  }))
+    callers.set(name, caller);
+  for (const role of ['admin', 'member', 'viewer']) {
+    const person = await api.person(`reader-${role}`);
+    await api.join(owner, org_id, person, role);
+    callers.set(`a ${role}`, jwt(person));
+  }
+});
+afterAll(() => api[Symbol.asyncDispose]());
+
+function ask({ credential, query }: Caller, path: string): Promise<Answer> {
+  const more = query === undefined ? '' : `${path.includes('?') ? '&' : '?'}${query}`;
+  return api.call(credential, 'GET', path + more);
+}
+
+const readable = ({ status, text, headers }: Answer) => ({
+  status,
+  text,
+  headers: [...headers].filter(([name]) => !/^(date|x-request-id|ratelimit|x-ratelimit)/.test(name)),
+});
+
+describe('every route of /v1 that reads', () => {
+  it('is tried here', async () => {
+    const declared = (await loadDeclaredEndpoints()).filter(
+      ({ auth, method, path, hidden }) =>
+        auth === 'bearer' && method === 'GET' && path.startsWith('/v1/') && hidden !== true,
+    );
+    // The stream has tests of its own: test/api/stream-credentials.test.ts.
+    const ids = declared.map(({ id }) => id).filter((id) => id !== 'live_stream');
+    expect(attempts.map(({ id }) => id).sort()).toEqual(ids.sort());
+  });
+
+  it('shows each principal what is theirs, and to all others what an unknown id shows', async () => {
+    for (const { id, path, known, unknown_is, is_shared } of attempts) {
+      for (const [who, caller] of callers) {
+        const where = `${id} as ${who}`;
+        const answer = await ask(caller, path(known));
+        const sees = is_shared && who.startsWith("another project's") ? 'ours' : caller.sees;
+        if (typeof sees === 'number') {
+          expect(answer.status, where).toBe(sees);
+          expect(answer.text, where).not.toContain(MARK);
+        } else if (sees === 'ours') {
+          expect(answer.status, `${where} ${answer.text}`).toBe(200);
+          expect(answer.text, where).toContain(MARK);
+        } else {
+          expect(answer.status, `${where} ${answer.text}`).toBe(unknown_is);
+          if (known === '') {
+            expect(answer.text, where).not.toContain(MARK);
+            continue;
+          }
+          // The same bytes but for the id itself, which a report repeats.
+          const unknown = await ask(caller, path(known.replace(/.$/, '~')));
+          const [foreign, none] = [answer, unknown].map(readable);
+          const same = foreign!.text.replaceAll(known, known.replace(/.$/, '~'));
+          expect({ ...foreign, text: same, headers: [] }, where).toEqual({ ...none, headers: [] });
+        }
+      }
+    }
+  });
+});
+
+describe('lists of several tenants', () => {
+  const KINDS = ['run', 'trace', 'finding', 'experiment'] as const;
+  const PROJECTS = ['p1', 'p2', undefined];
+  const write1 = fc.record({
+    org: fc.nat({ max: 1 }),
+    project: fc.constantFrom(...PROJECTS),
+    kind: fc.constantFrom(...KINDS),
+  });
+  let worlds = 0;
+
+  async function readAll(path: string, field: string, limit: number): Promise<Record<string, string>[]> {
+    const items: Record<string, string>[] = [];
+    let cursor = '';
+    do {
+      const answer = await api.call(
+        CHILD_KEY,
+        'GET',
+        `${path}&limit=${limit}&cursor=${encodeURIComponent(cursor)}`,
+      );
+      expect(answer.status, answer.text).toBe(200);
+      expect(answer.body[field].length).toBeLessThanOrEqual(limit);
+      items.push(...answer.body[field]);
+      cursor = answer.body.next_cursor ?? '';
+    } while (cursor !== '');
+    return items;
+  }
+
+  it('have what was written there, each once, newest first, at any page size', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(write1, { minLength: 1, maxLength: 25 }),
+        fc.integer({ min: 1, max: 6 }),
+        async (writes, limit) => {
+          const world = ++worlds;
+          const orgs = [`org-${world}-a`, `org-${world}-b`];
+          const made: { org: string; project: string | undefined; kind: string; id: string }[] = [];
+          for (const [at, { org, project, kind }] of writes.entries()) {
+            const id = `${kind}-${at}`;
+            const place = { org_id: orgs[org]!, ...(project === undefined ? {} : { project_id: project }) };
+            if (kind === 'trace')
+              await write(CHILD_KEY, '/v1/traces', { ...place, trace_id: id, outcome: 'success', steps: [] });
+            else if (kind === 'finding')
+              await write(CHILD_KEY, '/v1/findings/base', { ...place, content: id });
+            else
+              await write(CHILD_KEY, '/v1/monitor/runs', {
+                ...place,
+                run_id: id,
+                ...(kind === 'experiment' ? { experiment_id: id, arm: 'on' } : {}),
+              });
+            // A run and a finding of no project are of the one that is called `default`.
+            const its = kind === 'trace' ? project : (project ?? 'default');
+            made.push({ org: orgs[org]!, project: its, kind, id });
+          }
+          made.reverse();
+          for (const org of orgs) {
+            for (const project of ['p1', 'p2', 'default', undefined]) {
+              const query = `?org_id=${org}${project === undefined ? '' : `&project_id=${project}`}`;
+              const mine = (...kinds: string[]) =>
+                made
+                  .filter((one) => one.org === org && kinds.includes(one.kind))
+                  .filter((one) => project === undefined || one.project === project)
+                  .map(({ id }) => id);
+              const ids = (items: Record<string, string>[], name: string) => items.map((item) => item[name]);
+              const runs = await readAll(`/v1/monitor/runs${query}`, 'runs', limit);
+              // Runs of one millisecond are in the order of their ids.
+              expect(ids(runs, 'run_id').sort()).toEqual(mine('run', 'experiment').sort());
+              const times = ids(runs, 'started_at');
+              expect(times).toEqual([...times].sort().reverse());
+              const traces = await readAll(`/v1/traces${query}`, 'traces', limit);
+              expect(ids(traces, 'trace_id').sort()).toEqual(mine('trace').sort());
+              const findings = await readAll(`/v1/findings/base${query}`, 'findings', limit);
+              expect(ids(findings, 'content')).toEqual(mine('finding'));
+              const bases = await readAll(`/v1/findings${query}`, 'codebases', limit);
+              expect(ids(bases, 'codebase_id')).toEqual(mine('finding').length > 0 ? ['base'] : []);
+              const experiments = await readAll(`/v1/monitor/experiments${query}`, 'experiments', limit);
+              expect(ids(experiments, 'experiment_id')).toEqual(mine('experiment').sort().reverse());
+            }
+          }
+        },
+      ),
+      { numRuns: 8 },
+    );
+  });
+});
