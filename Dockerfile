@@ -17,7 +17,7 @@ COPY package.json package-lock.json .npmrc ./
 COPY native ./native
 # This image's npm knows no allowScripts: no package's script runs, and ours by itself.
 RUN npm ci --ignore-scripts && node native/uwebsockets-binary.mjs && node native/compile.mjs
-COPY tsconfig.json tsconfig.build.json build.ts ./
+COPY tsconfig.json tsconfig.build.json build.ts bundle.ts ./
 COPY src ./src
 COPY actors ./actors
 # Two thirds of onnxruntime's binaries are for other systems.
@@ -33,6 +33,7 @@ COPY --from=build /app/native ./native
 COPY package.json embedded.env LICENSE ./
 COPY src/cli/understudy.mjs ./src/cli/understudy.mjs
 COPY deploy/healthcheck.mjs ./deploy/healthcheck.mjs
+COPY docs ./docs
 COPY src/search/default-model ./src/search/default-model
 # The one place that is written to. A new named volume takes over its owner.
 RUN mkdir -m 700 /data && chown node:node /data

@@ -4,8 +4,10 @@
  */
 
 import { spawnSync } from 'node:child_process';
-import { cpSync, existsSync, rmSync, statSync } from 'node:fs';
+import { cpSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { bundleDashboard } from './bundle.ts';
 
 const root = fileURLToPath(new URL('.', import.meta.url));
 rmSync(new URL('dist', import.meta.url), { recursive: true, force: true });
@@ -17,14 +19,8 @@ const { status, error } = spawnSync(process.execPath, [tsc, '-p', 'tsconfig.buil
 if (error !== undefined) throw error;
 process.exitCode = status ?? 1;
 
-/** Folders with files that are read as they are: what is no TypeScript in them goes along. */
-const ASSET_FOLDERS = ['src/dashboard'];
-
 if (status === 0) {
-  for (const folder of ASSET_FOLDERS) {
-    const from = fileURLToPath(new URL(folder, import.meta.url));
-    if (!existsSync(from)) continue;
-    const filter = (path: string) => statSync(path).isDirectory() || !path.endsWith('.ts');
-    cpSync(from, fileURLToPath(new URL(`dist/${folder}`, import.meta.url)), { recursive: true, filter });
-  }
+  await bundleDashboard();
+  const built = 'src/dashboard/dist';
+  cpSync(join(root, built), join(root, 'dist', built), { recursive: true });
 }

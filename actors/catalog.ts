@@ -1,6 +1,6 @@
 /**
  * Every kind of actor that lives on an actor thread, with its bounds: one line each. Those of `SERVER_KINDS` live on the
- * server threads (server thread-host.ts). Actor threads.
+ * server threads (src/threads/server-actors.ts). Actor threads.
  */
 import { RATE_SLOTS } from '../src/limits.ts';
 import type { KindDefinition } from '../src/runtime/host.ts';

@@ -24,8 +24,8 @@ export const CAPTURE_WRITER_POLICY: KindPolicy = {
 };
 
 /**
- * One actor a limited key. Not full, it stays; full, it is soon let go of: it comes back full. Whoever waits behind a
- * thousand others has waited long enough.
+ * One actor a limited key. A bucket that is not full stays; a full one soon leaves memory, since it comes back full. A
+ * message behind a thousand others has waited long enough.
  */
 export const RATE_BUCKET_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
@@ -132,6 +132,9 @@ export const PINS: Readonly<Record<string, number>> = { [CAPTURE_WRITER_KIND]: 0
  * a commit.
  */
 export const SERVER_KINDS: readonly string[] = [LIVE_HUB_KIND, RUN_KIND, USAGE_METER_KIND];
+
+/** Of these, the kinds whose actors live on the thread that first asks for them: a run's requests share a connection. */
+export const MOVING_KINDS: readonly string[] = [RUN_KIND];
 
 /**
  * Persistent kinds whose events need only survive the process (`runs.mdb`): written so often that a sync of the disk

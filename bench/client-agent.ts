@@ -1,6 +1,6 @@
 /**
- * An agent whose steps are timed, in a process of its own for `client.ts`: prints one line of JSON. Between steps it lets go of
- * its thread for a millisecond, as an agent that waits for a model does.
+ * An agent that times its own steps, in a process of its own for `client.ts`; it prints one line of JSON. Between steps it leaves
+ * its thread free for a millisecond, as an agent that waits for a model does.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { Understudy } from '../src/client/understudy.ts';

@@ -1,7 +1,8 @@
 /**
  * What the client library costs the agent that it watches: `npm run bench -- client`. The time of a call of `step`, the processor
- * time of a step with all that follows in the background, and the memory that a flood of steps takes while nobody answers. The
- * agent is a process of its own, the service the product as a user starts it. Own process.
+ * time of a step with all that follows in the background, and the memory that a flood of steps takes while nobody answers; then how
+ * many steps a second go out over a distance. The agent is a process of its own, the service the product as a user starts it.
+ * Own process.
  */
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
@@ -10,9 +11,11 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { Understudy } from '../src/client/understudy.ts';
 import { PRODUCT_KEY, startProduct } from './product.ts';
 import type { Quantiles } from './quantiles.ts';
 import { saveResult, takeProvenance } from './results.ts';
+import { layWay } from './round-trip.ts';
 
 /** A step, as the agent sees it (issue G). */
 const STEP_GOAL_US = 20;
@@ -28,8 +31,16 @@ interface AgentFigures {
   queuedBytes: number;
 }
 
+/** How fast steps go out that all wait at once. */
+interface Pace {
+  round_trip_ms: number;
+  runs: number;
+  steps_per_second: number;
+}
+
 export interface ClientReport {
   cases: ({ name: string } & AgentFigures)[];
+  paces: Pace[];
   goal_us: number;
   goal_met: boolean;
 }
@@ -55,6 +66,7 @@ export async function runClientBench({
   const steps = quick ? 1_000 : 5_000;
   const burst = quick ? 100_000 : 1_000_000;
   const cases: ClientReport['cases'] = [];
+  const paces: Pace[] = [];
   try {
     for (const [name, url, mode, flood] of [
       ['unwatched', there, 'unwatched', 0],
@@ -65,6 +77,12 @@ export async function runClientBench({
       say(`client, ${name}`);
       cases.push({ name, ...(await runAgent(url, mode, steps, flood)) });
     }
+    for (const round_trip_ms of [0, 20, 100]) {
+      for (const runs of [1, 32]) {
+        say(`client, ${runs} runs over ${round_trip_ms} ms`);
+        paces.push({ round_trip_ms, runs, steps_per_second: await pace(product.port, round_trip_ms, runs) });
+      }
+    }
   } finally {
     await product.stop();
     for (const socket of sockets) socket.destroy();
@@ -74,7 +92,7 @@ export async function runClientBench({
   }
   say('');
   const goal_met = cases.every(({ added_us }) => added_us.p99 < STEP_GOAL_US);
-  const report: ClientReport = { cases, goal_us: STEP_GOAL_US, goal_met };
+  const report: ClientReport = { cases, paces, goal_us: STEP_GOAL_US, goal_met };
   console.log(describe(report).join('\n'));
   if (save) console.log(saveResult({ suite: 'client', ...takeProvenance(), ...report }));
   return goal_met;
@@ -87,7 +105,27 @@ async function runAgent(url: string, mode: string, steps: number, burst: number)
   return JSON.parse(stdout);
 }
 
-function describe({ cases, goal_us, goal_met }: ClientReport): string[] {
+/** @returns steps a second of runs whose steps all wait from the beginning */
+async function pace(port: number, roundTripMs: number, runs: number): Promise<number> {
+  const way = await layWay(port, roundTripMs);
+  const understudy = new Understudy({ apiKey: PRODUCT_KEY, baseUrl: way.url, timeoutMs: 60_000 });
+  try {
+    const from = performance.now();
+    // Some seconds each, at a step a round trip.
+    const steps = runs === 1 ? Math.round(6_000 / (roundTripMs + 3)) : 40;
+    for (let run = 0; run < runs; run++) {
+      const one = understudy.start({ task: 'mend the list parser' });
+      for (let at = 0; at < steps; at++) one.step({ action: 'run_tests', observation: `ok ${at}` });
+    }
+    await understudy.flush({ timeoutMs: 60_000 });
+    return (understudy.stats().steps.sent * 1e3) / (performance.now() - from);
+  } finally {
+    await understudy.close({ timeoutMs: 1 });
+    way.close();
+  }
+}
+
+function describe({ cases, paces, goal_us, goal_met }: ClientReport): string[] {
   const us = (value: number) => value.toFixed(1).padStart(9);
   const lines = cases.map(
     ({ name, added_us, cpu_us }) => `${name.padEnd(16)}${us(added_us.p50)}${us(added_us.p99)}${us(cpu_us)}`,
@@ -97,6 +135,10 @@ function describe({ cases, goal_us, goal_met }: ClientReport): string[] {
     `${'step(), µs'.padEnd(16)}      p50      p99  cpu/step`,
     ...lines,
     `flood while nobody answers: ${burst_us.toFixed(1)} µs a step, ${dropped} dropped, ${(queuedBytes / 1e6).toFixed(1)} MB wait, heap +${(grown_bytes / 1e6).toFixed(1)} MB`,
+    ...paces.map(
+      ({ round_trip_ms, runs, steps_per_second }) =>
+        `${String(runs).padStart(2)} runs, round trip ${String(round_trip_ms).padStart(3)} ms: ${steps_per_second.toFixed(0)} steps/s`,
+    ),
     `goal p99 < ${goal_us} µs: ${goal_met ? 'met' : 'MISSED'}`,
   ];
 }

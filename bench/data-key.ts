@@ -1,5 +1,5 @@
 /**
- * What a data key costs: the same service and the same capture log with one and without, in turns. Own process, with two
+ * What a data key costs: measures the same service and the same capture log with a key and without, in turns. Own process, with two
  * services and an upstream of its own: `node bench/data-key.ts`, about two minutes. Prints medians and the medians of ratios.
  */
 import { type ChildProcess, fork, spawn } from 'node:child_process';

@@ -1,10 +1,10 @@
 /**
- * What `understudy distill` takes of memory and time on a large capture database that it makes first. Own process; the
- * command runs as a child whose memory is looked at every few milliseconds. `node bench/distill.ts [--megabytes N]`.
+ * How much memory and time `understudy distill` takes on a large capture database, which this file makes first. Own process; the
+ * command runs as a child, and the bench reads its memory every few milliseconds. `node bench/distill.ts [--megabytes N]`.
  *
- * The database: an agent that looks things up and answers, in runs of four turns whose tool results do not compress; among
- * them as many runs of a single turn, to make runs many; failed, aborted and unfinished runs; one run of 400 turns; one with
- * a request of 60 MB. Figures are the resident memory of the child: anonymous (its own) and file pages (the database as the
+ * The database holds an agent that looks things up and answers, in runs of four turns whose tool results do not compress. It also
+ * has as many runs of a single turn, so that there are many runs; failed, aborted and unfinished runs; one run of 400 turns; and one
+ * with a request of 60 MB. Figures are the resident memory of the child: anonymous (its own) and file pages (the database as the
  * system maps it, which it takes back when others need memory), and the peak of both together.
  */
 import { spawn } from 'node:child_process';

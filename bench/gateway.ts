@@ -1,8 +1,8 @@
 /**
- * `npm run bench -- gateway`: what the gateway costs, beside the same forwarder without capture, a node:http proxy,
+ * `npm run bench -- gateway`: what the gateway costs, compared with the same forwarder without capture, a node:http proxy,
  * nginx and no proxy at all, in one run on one machine. Own process; load, upstream and targets are others.
  *
- * Every figure is taken in rounds (A B C D A B C D …) and its median shown, and ratios are made within a round, so that
+ * It measures every figure in rounds (A B C D A B C D …) and shows the median. It computes ratios within a round, so that
  * a machine that is slower for a while is slower for all.
  */
 import type { ChildProcess } from 'node:child_process';

@@ -1,5 +1,5 @@
 /**
- * One kept connection that posts JSON and reads answers whole, on a raw socket: a client that costs little beside what it
+ * One kept connection that posts JSON and reads whole answers on a raw socket, so that the client costs little of what it
  * measures. In the process of a suite.
  */
 import { once } from 'node:events';

@@ -1,7 +1,7 @@
 /**
- * The labelling shim: what it adds to a request that an agent makes. undici's and node:http's own requests are made up to the
- * moment at which their head is written, in the same process without the shim, with it, and with it in a scope. No socket is
- * in it: its noise is many times what is measured. Own thread.
+ * What the labelling shim adds to a request that an agent makes. The bench makes undici's and node:http's own requests up to the
+ * moment at which they write their head, in one process without the shim, with it, and with it in a scope. It uses no socket,
+ * whose noise is many times what is measured. Own thread.
  */
 
 import { channel } from 'node:diagnostics_channel';

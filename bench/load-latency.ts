@@ -1,6 +1,6 @@
 /**
  * What a proxy adds to one request at a time: one raw keep-alive socket to each target, asked in turn in short blocks,
- * so that whatever else the machine does falls on all of them alike. Runs in the load process.
+ * so that the machine's other work slows all of them alike. Runs in the load process.
  */
 import { connect, type Socket } from 'node:net';
 import { type Quantiles, Samples } from './quantiles.ts';

@@ -1,6 +1,6 @@
 /**
- * The proxy that one writes first: node:http on both sides, a keep-alive agent, pipes. It stands in the bench as the
- * yardstick of what forwarding costs in plain Node. Own process; argument: the upstream's port. Says `{port}`.
+ * A simple proxy: node:http on both sides, a keep-alive agent, pipes. It shows what forwarding costs in plain Node.
+ * Own process; its argument is the upstream's port. It sends `{port}`.
  */
 import { Agent, createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';

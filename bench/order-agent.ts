@@ -11,7 +11,7 @@ import { publishStudent } from '../src/student/directory.ts';
 import { digestAnswer } from '../src/student/model/answer.ts';
 import type { StudentManifestDraft } from '../src/student/model/manifest.ts';
 import { digestStep } from '../src/student/model/step.ts';
-import { readStepExtras } from '../src/student/model/step-extras.ts';
+import { plainExtras } from '../src/student/model/step-extras.ts';
 import { fitStudent, type LearnedStep } from '../src/student/model/student-fit.ts';
 import type { StudentModel } from '../src/student/model/student-model.ts';
 import { makeDraft } from './made-manifest.ts';
@@ -191,7 +191,7 @@ export function makeGoldenSteps(runs: number, seed = 7, prompt = ''): LearnedSte
       });
       steps.push({
         run_id: `golden-${at}`,
-        step: digestStep(request, readStepExtras(body, [])),
+        step: digestStep(request, plainExtras()),
         answer: answer!,
       });
       isOver = run.take(content);

@@ -1,7 +1,7 @@
 /**
- * What lies on the disk under a load that never pauses, beside what is left of it at rest: growing conversations at a fixed
- * pace, and as many requests as pass, through a gateway of its own for each round. With `--before DIR` (another checkout,
- * installed) both versions are measured in turns. Own process; upstream and gateway are others. `npm run bench -- packing`.
+ * How many bytes are on the disk under a load that never pauses, and how many at rest: growing conversations at a fixed
+ * pace and at full speed, through a gateway of its own for each round. With `--before DIR` (another checkout,
+ * installed) it measures both versions in turns. Own process; upstream and gateway are others. `npm run bench -- packing`.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

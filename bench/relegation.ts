@@ -1,7 +1,7 @@
 /**
  * `npm run bench -- relegation`: what asking the student adds to a step. Four ways side by side in one run: the upstream
  * alone, the gateway with relegation off, the gateway with a student that does not cover the step, and one that does.
- * One keep-alive connection each, asked in turn in short blocks, so that whatever else the machine does falls on all
+ * One keep-alive connection each, asked in turn in short blocks, so that the machine's other work slows all
  * alike. Own process; upstream and gateways are others.
  */
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /** Where a bench's figures come from, and where they are kept: bench/results. Used in the bench's own process. */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus, loadavg, platform, release, totalmem } from 'node:os';
 import { join, relative } from 'node:path';
 
@@ -59,4 +59,18 @@ export function saveResult(result: Provenance & { suite: string }): string {
     typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(6)) : value;
   writeFileSync(file, `${JSON.stringify(result, round, 1)}\n`);
   return relative(process.cwd(), file);
+}
+
+/** The newest kept result of the suite from the same kind of machine, to compare with; null where there is none. */
+export function readLastResult<Result extends Provenance>(
+  suite: string,
+  { cpu, cores }: Provenance['machine'],
+): Result | null {
+  const dir = join(import.meta.dirname, 'results');
+  const results = readdirSync(dir)
+    .filter((name) => name.startsWith(`${suite}-2`) && name.endsWith('.json'))
+    .map((name) => JSON.parse(readFileSync(join(dir, name), 'utf8')) as Result)
+    .filter(({ machine }) => machine.cpu === cpu && machine.cores === cores)
+    .sort((a, b) => (a.date < b.date ? 1 : -1));
+  return results[0] ?? null;
 }

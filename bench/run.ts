@@ -14,9 +14,12 @@ const USAGE = `npm run bench -- SUITE … [options]
   gateway            the gateway beside its forwarder, node:http, nginx and no proxy
   storage            bytes a captured exchange takes, beside gzip
   packing            bytes under a load that never pauses, beside those at rest
+  cores              gateway beside nginx, steps and retrieval with 1, 2, 4, … threads, each with a core; needs taskset
+  peers              4 KB through what is installed of nginx, HAProxy, mitmproxy, and through the gateway
   steps              scoring a step, beside a bare JSON echo; long runs; many runs
   retrieve           patterns: 1,000 to 100,000, recall beside the exact answer, restart
   findings           findings and live stream: latencies, idle readers, deliveries
+  lists              pages of a million runs, at every depth, with filters that few pass
   limits             one check of the rate limit
   client             a step of an agent that the client library watches
   relegation         a step with the student asked, covered and not, beside none asked and no gateway
@@ -100,9 +103,12 @@ const SUITES = [
   'gateway',
   'storage',
   'packing',
+  'cores',
+  'peers',
   'steps',
   'retrieve',
   'findings',
+  'lists',
   'limits',
   'client',
   'relegation',
@@ -153,6 +159,14 @@ if (positionals.includes('packing')) {
 }
 const { quick } = values;
 const save = values.save || !quick;
+if (positionals.includes('cores')) {
+  const { runCoresBench } = await import('./cores.ts');
+  met = (await runCoresBench({ quick, save, say })) && met;
+}
+if (positionals.includes('peers')) {
+  const { runPeersBench } = await import('./peers.ts');
+  await runPeersBench({ quick, save, say });
+}
 if (positionals.includes('steps')) {
   const { runStepsBench } = await import('./steps.ts');
   met = (await runStepsBench({ quick, save, say })) && met;
@@ -164,6 +178,10 @@ if (positionals.includes('retrieve')) {
 if (positionals.includes('findings')) {
   const { runFindingsBench } = await import('./findings.ts');
   met = (await runFindingsBench({ quick, save, say })) && met;
+}
+if (positionals.includes('lists')) {
+  const { runListsBench } = await import('./lists.ts');
+  met = (await runListsBench({ quick, save, say })) && met;
 }
 if (positionals.includes('limits')) {
   const { describeLimits, LIMITS_FULL, LIMITS_QUICK, runLimitsBench } = await import('./limits.ts');

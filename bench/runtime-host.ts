@@ -57,7 +57,7 @@ export default async function benchHost(task: ThreadTask<BenchHostOptions>): Pro
       { behaviour: counter, policy: POLICY },
     ],
     journal,
-    ports: {},
+    adapters: {},
     report: (report) => console.error(report),
     dispose: () => journal.close(),
   });

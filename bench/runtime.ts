@@ -1,7 +1,7 @@
 /**
  * What a message to an actor thread costs: `node bench/runtime.ts [--threads N]`. Times the round trip with one ask
  * under way, throughput with many, one-way messages small and with bodies, and answers that wait for the disk.
- * Prints one line each: median of the rounds and all of them. Own process; main thread and actor threads share it.
+ * Prints a line for each: the median of the rounds, and all rounds. Own process; main thread and actor threads share it.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

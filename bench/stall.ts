@@ -1,7 +1,7 @@
 /**
- * The stalled reader: a client takes the head of a 200 MB answer and stops; what does it cost the proxy? Then it either
- * reads on, and must get every byte, or goes away, and the upstream must be told. Runs in the bench's own process: the
- * clients are idle for nearly all of it.
+ * What a stalled reader costs the proxy: a client takes the head of a 200 MB answer and stops. Then it either
+ * reads on, and must get every byte, or goes away, and the proxy must tell the upstream. Runs in the bench's own process, since the
+ * clients are idle nearly all the time.
  */
 import { connect, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';

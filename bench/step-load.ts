@@ -23,6 +23,8 @@ export interface StepJob {
    * Which run a connection's n-th step is of: its own, or each time the next of `runs` (all connections share them).
    */
   runs: 'own' | number;
+  /** Each connection starts its run itself, before anything is timed, as an agent does. Only with runs of its own. */
+  starts_own?: boolean;
   /** step_index of the first step; number of the first run that is started. */
   first_index: number;
   /** Requests to one target before the next has its turn. */
@@ -123,24 +125,29 @@ async function runJob(job: StepJob): Promise<StepResult> {
   const nextRun = job.targets.map(() => 0);
   const sent = job.targets.map(() => new Array<number>(job.connections).fill(0));
 
+  const startOf = (target: number, number: number): string => {
+    const body = {
+      run_id: `${job.prefix}-${number}`,
+      agent_name: 'bench',
+      task: `repair module ${number}`,
+      model: 'm',
+    };
+    return makeRequest('/v1/monitor/runs', job.targets[target]!.key, JSON.stringify(body));
+  };
   const requestOf = (target: number, connection: number): string => {
     const { key } = job.targets[target]!;
     const at = sent[target]![connection]!++;
-    if (job.what === 'start') {
-      const number = job.first_index + nextRun[target]!++;
-      const body = {
-        run_id: `${job.prefix}-${number}`,
-        agent_name: 'bench',
-        task: `repair module ${number}`,
-        model: 'm',
-      };
-      return makeRequest('/v1/monitor/runs', key, JSON.stringify(body));
-    }
+    if (job.what === 'start') return startOf(target, job.first_index + nextRun[target]!++);
     const next = job.runs === 'own' ? at : nextRun[target]!++;
     const run = job.runs === 'own' ? connection : next % job.runs;
     const body = makeStepBody(job.first_index + next, run);
     return makeRequest(`/v1/monitor/runs/${job.prefix}-${run}/steps`, key, body);
   };
+
+  if (job.starts_own)
+    await Promise.all(
+      lines.flatMap((own, target) => own.map((line, connection) => line.ask(startOf(target, connection)))),
+    );
 
   for (let done = 0; done < job.requests; done += job.block) {
     for (let target = 0; target < job.targets.length; target++) {

@@ -1,7 +1,7 @@
 /**
- * What logging and scoring a step costs: `npm run bench -- steps`. The product (`understudy serve`, one server thread,
- * one actor thread) beside a bare uWebSockets.js echo of the same JSON, in one run and in turns: the time that a step
- * adds at one connection, requests a second at eight, how the cost goes along one run of 5,000 steps, and from one
+ * What logging and scoring a step costs: `npm run bench -- steps`. It compares the product (`understudy serve`, one server thread,
+ * one actor thread) with a bare uWebSockets.js echo of the same JSON, in one run and in turns: the time that a step
+ * adds at one connection, requests a second at eight, how the cost changes along one run of 5,000 steps, and from one
  * live run to 100,000 with the memory that they take. Own process.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -280,7 +280,7 @@ async function startProduct(dataDir: string): Promise<Product> {
       RATE_LIMIT_PER_SEC: '100000000',
       RATE_LIMIT_BURST: '100000000',
       ACTOR_THREADS: '1',
-      FRONT_THREADS: '1',
+      SERVER_THREADS: '1',
     },
   });
   let said = '';

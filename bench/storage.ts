@@ -1,9 +1,9 @@
 /**
- * How many bytes a captured exchange takes on disk, beside gzip of each exchange (request body and response body) alone,
+ * How many bytes a captured exchange takes on disk, compared with gzip of each exchange (request body and response body) alone,
  * and what writing and reading cost. Own process. `node bench/storage.ts` or `npm run bench -- storage`.
  *
- * Bytes are those of the file as it lies on disk after a flush, all of LMDB's pages included, with the index written;
- * and again after sealing. gzip is at its default level 6, one stream for each body, headers left out in its favour.
+ * It counts the bytes of the file on disk after a flush, with all of LMDB's pages and the written index,
+ * and again after sealing. gzip runs at its default level 6, one stream for each body; it gets no headers, which favours it.
  */
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';

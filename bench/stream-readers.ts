@@ -1,6 +1,6 @@
 /**
- * Many readers of the live stream in one process: opens them, counts the events that each hears, and notes when the
- * last of all had heard them. Told by its parent what to do. Own process.
+ * Many readers of the live stream in one process: opens them, counts the events that each gets, and notes when the
+ * last reader has them all. Its parent tells it what to do. Own process.
  */
 import { connect, type Socket } from 'node:net';
 

@@ -1,5 +1,5 @@
 /**
- * The processes that the gateway bench sets side by side, their start and their end; used in the bench's own process.
+ * The processes that the gateway bench compares, their start and their end; used in the bench's own process.
  * Everything listens on loopback, lives in a directory of its own and ends with the bench.
  */
 import { type ChildProcess, fork, spawn, spawnSync } from 'node:child_process';
@@ -7,6 +7,7 @@ import { mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:f
 import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { bindToCores } from './product.ts';
 
 const ROOT = resolve(import.meta.dirname, '..');
 const START_LIMIT_MS = 20_000;
@@ -34,13 +35,15 @@ process.on('exit', () => {
 });
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => process.exit(1));
 
-function keep(child: ChildProcess): ChildProcess {
+/** Has it end with the bench, however that ends. */
+export function keep(child: ChildProcess): ChildProcess {
   children.add(child);
   child.on('exit', () => children.delete(child));
   return child;
 }
 
-async function end(child: ChildProcess): Promise<void> {
+/** Asks it to end, and makes it end after 5 s. */
+export async function end(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const gone = new Promise((done) => child.once('exit', done));
   child.kill('SIGTERM');
@@ -79,7 +82,8 @@ export async function startServer(
   return { port: first.port, child, stop: () => end(child) };
 }
 
-function findFreePort(): Promise<number> {
+/** A port of loopback that nobody has now. */
+export function findFreePort(): Promise<number> {
   return new Promise((done, fail) => {
     const probe = createServer();
     probe.on('error', fail);
@@ -91,7 +95,12 @@ function findFreePort(): Promise<number> {
 }
 
 /** Polls until something answers HTTP on `path`; throws when the child ends first or 20 s have passed. */
-async function awaitHttp(child: ChildProcess, port: number, path: string, logFile: string): Promise<void> {
+export async function awaitHttp(
+  child: ChildProcess,
+  port: number,
+  path: string,
+  logFile: string,
+): Promise<void> {
   const until = Date.now() + START_LIMIT_MS;
   for (;;) {
     try {
@@ -121,6 +130,7 @@ export async function startGateway(
   dir: string,
   nodeArgs: string[],
   root = ROOT,
+  threads?: number,
 ): Promise<Target> {
   const dataDir = join(dir, name);
   mkdirSync(dataDir, { recursive: true });
@@ -128,12 +138,18 @@ export async function startGateway(
   const logFile = join(dir, `${name}.log`);
   const log = openSync(logFile, 'w');
   const args = ['gateway', '--port', String(port), '--db', join(dataDir, 'capture.mdb')];
+  const line = [process.execPath, ...nodeArgs, join(root, 'src/cli/understudy.mjs'), ...args];
+  const [command, ...rest] = bindToCores(line, threads);
   const child = keep(
-    spawn(process.execPath, [...nodeArgs, join(root, 'src/cli/understudy.mjs'), ...args], {
+    spawn(command!, rest, {
       cwd: dataDir,
       stdio: ['ignore', log, log],
       env: {
+        // As many as nginx has workers.
+        SERVER_THREADS: '1',
+        ACTOR_THREADS: '1',
         ...process.env,
+        ...(threads === undefined ? {} : { SERVER_THREADS: String(threads) }),
         GW_UPSTREAM_BASE: `http://127.0.0.1:${upstreamPort}`,
         DATA_DIR: dataDir,
         ...(name === 'forwarder' ? { GW_CAPTURE: 'off' } : {}),
@@ -158,12 +174,12 @@ export function findNginx(): string | null {
  * nginx set up for the same task as the gateway: pass on as it arrives, keep connections, write no log. Why each line
  * is as it is stands in bench/README.md.
  */
-function makeNginxConfig(port: number, upstreamPort: number, dir: string): string {
+function makeNginxConfig(port: number, upstreamPort: number, dir: string, workers: number): string {
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
     (kind) => `${kind}_temp_path ${dir}/${kind};`,
   );
   return `
-worker_processes 1;
+worker_processes ${workers};
 daemon off;
 user root;
 pid ${dir}/nginx.pid;
@@ -201,42 +217,44 @@ http {
 `;
 }
 
-async function startNginx(upstreamPort: number, dir: string): Promise<Target> {
+async function startNginx(upstreamPort: number, dir: string, threads?: number): Promise<Target> {
   const own = join(dir, 'nginx');
   mkdirSync(own, { recursive: true });
   const port = await findFreePort();
-  let config = makeNginxConfig(port, upstreamPort, own);
+  let config = makeNginxConfig(port, upstreamPort, own, threads ?? 1);
   if (process.getuid?.() !== 0) config = config.replace('user root;\n', '');
   writeFileSync(join(own, 'nginx.conf'), config);
   const logFile = join(dir, 'nginx.log');
   const log = openSync(logFile, 'w');
-  const child = keep(
-    spawn('nginx', ['-p', own, '-c', join(own, 'nginx.conf'), '-e', join(own, 'error.log')], {
-      stdio: ['ignore', log, log],
-    }),
-  );
+  const line = ['nginx', '-p', own, '-c', join(own, 'nginx.conf'), '-e', join(own, 'error.log')];
+  const [command, ...rest] = bindToCores(line, threads);
+  const child = keep(spawn(command!, rest, { stdio: ['ignore', log, log] }));
   await awaitHttp(child, port, '/?reply=4096', logFile);
   return { name: 'nginx', port, pid: child.pid ?? null, dataDir: null, stop: () => end(child) };
 }
 
-/** Starts the named targets in front of an upstream, with their files under `dir`. */
+/**
+ * Starts the named targets in front of an upstream, with their files under `dir`.
+ * @param threads server threads or workers of nginx and gateway, on as many cores; one on any when not given
+ */
 export async function startTargets(
   names: TargetName[],
   upstreamPort: number,
   dir: string,
   nodeArgs: string[] = [],
+  threads?: number,
 ): Promise<Target[]> {
   mkdirSync(dir, { recursive: true });
   const start = async (name: TargetName): Promise<Target> => {
     if (name === 'direct') {
       return { name, port: upstreamPort, pid: null, dataDir: null, stop: async () => undefined };
     }
-    if (name === 'nginx') return startNginx(upstreamPort, dir);
+    if (name === 'nginx') return startNginx(upstreamPort, dir, threads);
     if (name === 'node-http') {
       const server = await startServer('node-proxy.ts', [String(upstreamPort)]);
       return { name, port: server.port, pid: server.child.pid ?? null, dataDir: null, stop: server.stop };
     }
-    return startGateway(name, upstreamPort, dir, name === 'gateway' ? nodeArgs : []);
+    return startGateway(name, upstreamPort, dir, name === 'gateway' ? nodeArgs : [], ROOT, threads);
   };
   const targets: Target[] = [];
   for (const name of names) targets.push(await start(name));

@@ -1,5 +1,5 @@
 /**
- * The provider of the bench, in its own process: fast enough not to be what is measured (uWebSockets.js).
+ * The provider of the bench, in its own process. It is so fast (uWebSockets.js) that the bench does not measure it.
  * Started by bench/gateway.ts through fork; says `{port}` when it listens and ends when its parent goes.
  *
  *   POST any?reply=BYTES   reads the body, answers a Messages JSON body of exactly BYTES bytes, fresh each time

@@ -2,8 +2,8 @@
  * The container's health check: exit 0 when what runs in it answers and captures, or at least tries to; 1 otherwise. It prints
  * how capture is doing, which `docker inspect` shows. A process of its own, in the container.
  *
- * Capture that is degraded is no reason to take a container away: it forwards all the same, and a new one would meet the same
- * disk. Capture that has stopped is: only a new process begins it again.
+ * Degraded capture is no reason to replace a container: it still forwards, and a new one would have the same
+ * disk. Stopped capture is a reason, since only a new process starts it again.
  */
 const DEADLINE_MS = 2_000;
 const { PORT = '8000', GW_PORT = '8787' } = process.env;

@@ -1,6 +1,6 @@
 /**
- * How the addons of this folder read what JavaScript hands them, and what they hand back to it. Plain Node-API. What is
- * wrong throws in JavaScript, and the function here returns false.
+ * How the addons of this folder read arguments from JavaScript and return results. Plain Node-API. A wrong argument
+ * throws in JavaScript, and the function here returns false.
  */
 #pragma once
 

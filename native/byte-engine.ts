@@ -1,6 +1,5 @@
 /**
- * What the addon and its TypeScript fallback both can do, and the one of them that runs here: the addon where it was
- * compiled (`compile.mjs`), else the fallback. Any thread.
+ * The byte functions, from the addon where it was compiled (`compile.mjs`), else from its TypeScript fallback. Any thread.
  */
 
 import type { ByteEngine } from './byte-functions.ts';

@@ -1,11 +1,11 @@
 /**
- * The byte work of the capture writer in C++: each function is that of `fallback.ts` with the same name, which says what it
- * does and why; `test/native` holds one against the other.
+ * The byte work of the capture writer in C++. Each function does what that of the same name in `fallback.ts` does, which says
+ * what and why; `test/native` compares the two.
  * Plain Node-API, so that one binary serves every Node. Nothing is kept between calls and nothing outlives one, so it may
  * run on any thread.
  *
- * The work itself is in `bytes/`, a noun each: headers, so that the compiler sees it whole and puts the loops of one into the
- * other. Here is what JavaScript calls.
+ * The work itself is in `bytes/`, one noun each, in headers, so that the compiler sees all of it and inlines the loops.
+ * This file has what JavaScript calls.
  */
 #include <node_api.h>
 

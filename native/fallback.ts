@@ -1,6 +1,6 @@
 /**
  * The byte work of the capture writer in TypeScript: what each function does and why. `bytes.cc` has the same functions
- * with the same names and the same results, several times faster; this is what runs where it could not be compiled.
+ * with the same names and the same results, several times faster. This file runs where that could not be compiled.
  * Pure; any thread.
  */
 import { crc32 } from 'node:zlib';

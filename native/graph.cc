@@ -1,7 +1,7 @@
 /**
- * Graphs of hnswlib over vectors of few bits a number: what `graph-engine.ts` says, in C++. hnswlib links points; the walk and
- * the file are our own. The work is in `graph/`, a noun each; here is what JavaScript calls. Plain Node-API. A graph belongs
- * to one thread; only writing and reading a file goes on beside it, and `graph/graph.h` says what holds meanwhile.
+ * Graphs of hnswlib over vectors of few bits a number, as `graph-engine.ts` describes them. hnswlib links points; the walk and
+ * the file are our own. The work is in `graph/`, one noun each; this file has what JavaScript calls. Plain Node-API. A graph belongs
+ * to one thread; only files are written and read on another, and `graph/graph.h` says what holds meanwhile.
  */
 #include <node_api.h>
 

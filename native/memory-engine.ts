@@ -3,8 +3,8 @@
  * where the system knows no such memory (it is Linux's memfd), there is none, and bytes go from one process to another through
  * a pipe. Any thread.
  *
- * The pages of a SharedArrayBuffer are replaced by those of the memory, in place. So each thread of the process sees it without
- * a mapping of its own, the collector neither counts nor moves it, and the buffer is an ordinary one to everybody else.
+ * It replaces the pages of a SharedArrayBuffer by those of the memory, in place. So each thread of the process sees it without
+ * a mapping of its own, the collector neither counts nor moves it, and all other code sees an ordinary buffer.
  */
 import { loadFunctions } from './load-functions.ts';
 

@@ -1,6 +1,6 @@
 /**
- * What JavaScript has no way, or a long one, to ask of sockets: the addon where it was compiled (`compile.mjs`); without it
- * they stay as the system has them, and are written to by the stream alone. Any thread.
+ * What JavaScript can do with sockets only slowly or not at all: the addon where it was compiled (`compile.mjs`). Without it
+ * sockets stay as the system has them, and only Node's stream writes to them. Any thread.
  */
 import { loadFunctions } from './load-functions.ts';
 
@@ -19,14 +19,21 @@ export interface SocketEngine {
    * From now on the HTTP library, once it is loaded, accepts, reads and closes through us, on the ports that are opened
    * here (`sockets/connections.h`). What two parsers could read in two ways does not reach it: it gets a request for
    * `/MARKnn` instead, or within a body in chunks a chunk `MARKnn`, `nn` being the reason (`sockets/framing.h`).
-   * @returns the mark, the same at every call, which nobody else can know; '' where this cannot be had
+   * @returns the mark, the same at every call, which nobody else can know; '' where the system lacks it
    */
   watchConnections(): string;
   /**
+   * The same of connections over TLS, whose bytes are read once they are decrypted (`sockets/plaintext.h`). Behind
+   * `watchConnections`, and before the library makes what listens.
+   * @returns 1, or 0 where the library does not show where it decrypts
+   */
+  watchSecureConnections(): number;
+  /**
    * This thread listens on a port of ours.
    * @param refusal what a client reads whose connection is one too many: a whole answer, one byte a character
+   * @param kind the sum of what holds of `PORT_KINDS`
    */
-  openPort(port: number, refusal: string): void;
+  openPort(port: number, refusal: string, kind: number): void;
   closePort(port: number): void;
   /**
    * Caps the connections of all ports together, and those of one address (IPv6: of its /64); 0: no cap.
@@ -47,6 +54,18 @@ export interface SocketEngine {
   readDescriptorLimit(): number;
 }
 
+export const PORT_KINDS = {
+  /** Over TLS. */
+  secure: 1,
+  /**
+   * A request that asks for WebSocket, and announces no body, comes with two more headers behind its own: the mark, and a length
+   * of `SWITCHED_BYTES`. All that the client sends then is its body, and an answer of that length has no such header.
+   */
+  switches_protocols: 2,
+} as const;
+
+export const SWITCHED_BYTES = 999_999_999_999_999;
+
 export const SEND_HEAD_BYTES = 16 << 10;
 
 /** What `countConnections` counts: open ones now, the others since the start. */
@@ -62,6 +81,7 @@ export const COUNTERS = [
 const socketFallback: SocketEngine = {
   sendNow: () => 0,
   watchConnections: () => '',
+  watchSecureConnections: () => 0,
   openPort: () => {},
   closePort: () => {},
   capConnections: () => {},

@@ -1,6 +1,6 @@
 /**
- * What JavaScript has no way, or a long one, to ask of sockets: `socket-engine.ts` says what it does. Plain Node-API. Any
- * thread; what is kept between calls is in `sockets/connections.h`.
+ * What JavaScript can do with sockets only slowly or not at all: `socket-engine.ts` says what it does. Plain Node-API. Any
+ * thread; `sockets/connections.h` has what is kept between calls.
  */
 #include <dlfcn.h>
 #include <node_api.h>
@@ -17,6 +17,7 @@
 #include "arguments.h"
 #include "sockets/connections.h"
 #include "sockets/interposition.h"
+#include "sockets/plaintext.h"
 
 namespace {
 
@@ -94,7 +95,25 @@ bool Watch() {
   return interposition::Replace("us_create_socket_context",
                                 {{"accept4", reinterpret_cast<void*>(&connections::Accept)},
                                  {"recv", reinterpret_cast<void*>(&connections::Receive)},
+                                 {"send", reinterpret_cast<void*>(&connections::Send)},
                                  {"close", reinterpret_cast<void*>(&connections::Close)}});
+}
+
+/** What the library calls with what TLS has decrypted: `HttpContext<true>`'s handler of data. */
+constexpr char kOnPlaintext[] = "_ZZN3uWS11HttpContextILb1EE4initEvENUlP11us_socket_tPciE_8__invokeES3_S4_i";
+
+bool WatchPlaintext() {
+  auto& shared = connections::Get();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  if (plaintext::descriptor_of == nullptr) {
+    void* const function = interposition::FindFunction("us_create_socket_context", "us_poll_fd");
+    if (function == nullptr) return false;
+    plaintext::descriptor_of = function;
+  }
+  return interposition::Replace(
+      "us_create_socket_context",
+      {{kOnPlaintext, reinterpret_cast<void*>(&plaintext::OnPlaintext), &plaintext::parse},
+       {"us_internal_ssl_socket_write", reinterpret_cast<void*>(&plaintext::OnWrite), &plaintext::write}});
 }
 
 int FindLoopDescriptor(napi_env env) {
@@ -109,6 +128,8 @@ int FindLoopDescriptor(napi_env env) {
 
 bool Watch() { return false; }
 
+bool WatchPlaintext() { return false; }
+
 int FindLoopDescriptor(napi_env) { return -1; }
 
 #endif
@@ -119,12 +140,19 @@ napi_value WatchConnections(napi_env env, napi_callback_info) {
   return napi_create_string_latin1(env, text, NAPI_AUTO_LENGTH, &mark) == napi_ok ? mark : nullptr;
 }
 
+napi_value WatchSecureConnections(napi_env env, napi_callback_info) {
+  return MakeNumber(env, connections::Get().mark[0] != 0 && WatchPlaintext() ? 1 : 0);
+}
+
 napi_value OpenPort(napi_env env, napi_callback_info info) {
-  napi_value arguments[2];
+  napi_value arguments[3];
   uint32_t number = 0;
+  uint32_t kind = 0;
   char refusal[kHeadBytes + 1];
   size_t length = 0;
-  if (!ReadArguments(env, info, 2, arguments) || !ReadWhole(env, arguments[0], 1, &number)) return nullptr;
+  if (!ReadArguments(env, info, 3, arguments) || !ReadWhole(env, arguments[0], 1, &number) ||
+      !ReadWhole(env, arguments[2], 0, &kind))
+    return nullptr;
   if (napi_get_value_string_latin1(env, arguments[1], refusal, sizeof(refusal), &length) != napi_ok) {
     napi_throw_type_error(env, nullptr, "a text is expected");
     return nullptr;
@@ -137,7 +165,7 @@ napi_value OpenPort(napi_env env, napi_callback_info info) {
     port.listeners++;
     return nullptr;
   }
-  shared.ports.push_back({number, 1, std::string(refusal, length)});
+  shared.ports.push_back({number, 1, std::string(refusal, length), {(kind & 1) != 0, (kind & 2) != 0}});
   return nullptr;
 }
 
@@ -205,6 +233,7 @@ napi_value Init(napi_env env, napi_value exports) {
   return Export(env, exports,
                 {{"sendNow", SendNow},
                  {"watchConnections", WatchConnections},
+                 {"watchSecureConnections", WatchSecureConnections},
                  {"openPort", OpenPort},
                  {"closePort", ClosePort},
                  {"capConnections", CapConnections},

@@ -1,6 +1,6 @@
 /**
- * What the monitors count in the texts of a step, in C++: the work is in `texts/counts.h`, here is what JavaScript calls.
- * `test/domain/monitors/step-texts.test.ts` holds it against the same in TypeScript.
+ * What the monitors count in the texts of a step, in C++. The work is in `texts/counts.h`; this file has what JavaScript calls.
+ * `test/domain/monitors/step-texts.test.ts` compares it with the same in TypeScript.
  * Plain Node-API. Nothing is kept between calls and nothing outlives one, so it may run on any thread.
  */
 #include <node_api.h>

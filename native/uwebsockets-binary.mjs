@@ -1,11 +1,11 @@
 /**
- * Holds the binary of uWebSockets.js that is installed, which reads what comes from the network, against our own list of
- * hashes (uwebsockets.sha256). Run by npm after an install, before anything is compiled, and by hand with
- * `node native/uwebsockets-binary.mjs`. One that is not what the list says ends with 1, and the install with it; one that the list
- * does not have is told aloud, with its hash. Plain JavaScript, and nothing newer than Node 14 knows, since npm may run it
+ * Compares the installed binary of uWebSockets.js, which reads what comes from the network, with our own list of
+ * hashes (uwebsockets.sha256). npm runs it after an install, before anything is compiled; by hand it is
+ * `node native/uwebsockets-binary.mjs`. For a wrong hash it ends with 1, and so does the install. It names a binary that the list
+ * does not have, with its hash. Plain JavaScript for Node 14 and newer, since npm may run it
  * under the machine's own Node.
  *
- * npm compares what it fetches with the lock file's `integrity`; this looks at what lies there in the end, whoever put it.
+ * npm compares what it fetches with the lock file's `integrity`; this checks the file that is there in the end.
  */
 
 import { createHash } from 'node:crypto';

@@ -1,6 +1,6 @@
 /**
- * The comparing of vectors in C++: `vector-engine.ts` says what it does and has the same in TypeScript; `test/native`
- * holds one against the other to the bit.
+ * Compares vectors in C++: `vector-engine.ts` says what it does and has the same in TypeScript; `test/native`
+ * compares the two to the bit.
  * Plain Node-API. Nothing is kept between calls and nothing outlives one, so it may run on any thread.
  */
 #include <node_api.h>

@@ -3,11 +3,15 @@
  * the Config. A bad value ends the start with one line. Main thread, before anything else runs.
  */
 
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
+import { foldEmail } from './domain/account.ts';
+import { isRunHeader } from './domain/client-run.ts';
+import { RELEGATION_WIRES, type RelegationWire } from './domain/exchange.ts';
 import { DEFAULT_PLAN_CAPS, type PlanCaps } from './domain/plans.ts';
+import { listRouteSecrets, readUpstreamRoutes, type UpstreamRoute } from './domain/upstream-route.ts';
 import {
   ALLOWED_HOSTS_MAX,
   CAPTURE_BYTES_MAX,
@@ -16,12 +20,19 @@ import {
   HTTP_HEAD_BYTES,
   MODEL_CHARACTERS,
   NOTE_CHARACTERS,
+  OPERATORS_MAX,
   PRICED_MODELS_MAX,
+  RETENTION_DAYS_MAX,
+  ROUTES_FILE_BYTES,
+  RUN_HEADERS_MAX,
   STATIC_KEYS_MAX,
   STUDENT_TIMEOUT_MAX_MS,
+  THREADS_BY_CORES,
   THREADS_MAX,
 } from './limits.ts';
+import { type CertificateError, type CertificateFiles, checkCertificate } from './std/certificate-files.ts';
 import { readKeyFile } from './std/key-file.ts';
+import { countUsableCores } from './std/usable-cores.ts';
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
@@ -33,8 +44,20 @@ export interface Config {
   readonly data_dir: string;
   /** Seals what is kept; null: it stands as it is. Secret: never print. */
   readonly data_key: Uint8Array | null;
+  /** Days after which the service deletes; null: it keeps them. */
+  readonly retention_days: {
+    readonly runs: number | null;
+    readonly traces: number | null;
+    readonly findings: number | null;
+    readonly live_events: number | null;
+    readonly captures: number | null;
+  };
+  /** That the process may use. */
+  readonly cores: number;
   readonly actor_threads: number;
   readonly server_threads: number;
+  /** Of the pool that embeds; they start when something is to be embedded. */
+  readonly compute_threads: number;
   /** Names that both ports answer under without a credential, beside those of every network; lower case, `*` is any. */
   readonly allowed_hosts: readonly string[];
   /** Of both ports together. */
@@ -50,8 +73,10 @@ export interface Config {
     readonly host: string;
     /** 0: one that the system picks. */
     readonly port: number;
+    /** null: without TLS. */
+    readonly tls: CertificateFiles | null;
     readonly max_body_bytes: number;
-    /** How long a server thread polls on after an answer before it sleeps; 0: not at all. */
+    /** How long a server thread busy-polls after an answer before it sleeps; 0: not at all. */
     readonly busy_poll_us: number;
     readonly rate_limit_per_sec: number;
     readonly rate_limit_burst: number;
@@ -71,8 +96,8 @@ export interface Config {
     /** Where the identity provider publishes its keys; null: none. Goes before `jwt_secret`. */
     readonly jwks_url: string | null;
     /**
-     * What a token must name; null: anything. With `jwks_url` null only where the operator wrote `any`: whoever publishes
-     * the keys signs tokens of other applications with them too.
+     * What a token must name; null: anything. With `jwks_url` null only where the operator wrote `any`: the publisher of
+     * the keys also signs tokens of other applications with them.
      */
     readonly jwt_issuer: string | null;
     readonly jwt_audience: string | null;
@@ -111,6 +136,8 @@ export interface Config {
   readonly gateway: {
     readonly host: string;
     readonly port: number;
+    /** null: without TLS. */
+    readonly tls: CertificateFiles | null;
     /** No trailing slash; the client's path is put behind it as it is. The same holds for the other two. */
     readonly upstream_base: string;
     /** Label on what the default upstream answers. */
@@ -118,6 +145,10 @@ export interface Config {
     readonly gemini_base: string;
     /** `{region}` stands where the region goes, anywhere in it. */
     readonly bedrock_base: string;
+    /** Under prefixes of their own, longest first. Their headers are secret: never print. */
+    readonly routes: readonly UpstreamRoute[];
+    /** What an answer must not show of those headers. Secret. */
+    readonly route_secrets: readonly string[];
   };
   readonly capture: {
     /** false: forward only. For measuring what capture costs. */
@@ -126,6 +157,8 @@ export interface Config {
     readonly db: string;
     /** '' for none. */
     readonly note: string;
+    /** Headers that name a request's run where x-svc-run does not; lower case. */
+    readonly run_headers: readonly string[];
     /** Keys inside bodies are masked in the stored copy. */
     readonly redact: boolean;
     readonly max_queue: number;
@@ -133,8 +166,17 @@ export interface Config {
     /** Each body. */
     readonly max_capture_bytes: number;
   };
+  /** Who may read what is captured, besides the terminal's link and the static keys. */
+  readonly operators: {
+    /** As `foldEmail` has them. */
+    readonly emails: readonly string[];
+    /** The organization whose owners and admins may; null: none. */
+    readonly org: string | null;
+  };
   /** For the service behind a student of kind `http`, also while it is distilled; secret, '' for none: never print. */
   readonly student_key: string;
+  /** Whose steps are relegated and taught. */
+  readonly relegation_wires: readonly RelegationWire[];
   /** Who may answer in the upstream's place; null: nobody, relegation is off. */
   readonly relegation: {
     /** Absolute; what `distill` or `loop` has published. */
@@ -147,12 +189,26 @@ export interface Config {
     readonly client_keys: readonly string[];
     /** Share of covered steps that the upstream serves all the same, to be compared. */
     readonly audit_share: number;
+    /** A run stays with the upstream once it has served a step of it. */
+    readonly sticky: boolean;
     /** Absolute; where it is kept how right the student has been. */
     readonly watch_path: string;
+    /** Absolute; where it is kept what it has served and saved. */
+    readonly ledger_path: string;
     /** How long a step waits for the student; null: what its kind gets. */
     readonly timeout_ms: number | null;
     /** Dollars a million tokens, by model; null: what is saved is not told in money. */
-    readonly prices: Readonly<Record<string, { readonly input: number; readonly output: number }>> | null;
+    readonly prices: Readonly<
+      Record<
+        string,
+        {
+          readonly input: number;
+          readonly output: number;
+          readonly cache_read?: number | undefined;
+          readonly cache_write?: number | undefined;
+        }
+      >
+    > | null;
   } | null;
   /** What each engine runs on; null: it is off. */
   readonly engines: {
@@ -160,6 +216,8 @@ export interface Config {
     readonly accounts: 'embedded:' | null;
     readonly live_stream: 'embedded:' | null;
   };
+  /** Names of keys for engines that are set although no engine here takes one. */
+  readonly unused_keys: readonly string[];
 }
 
 /** What `CORS_ALLOW_DEV_ORIGINS` adds (decisions, CORS). */
@@ -192,10 +250,13 @@ export class ConfigError extends Error {
 const EMBEDDING_API_BASE = 'https://api.openai.com/v1';
 
 /** Their values may carry a password or a key: an error names them without the value. */
-const SECRET_NAMES: ReadonlySet<string> = new Set([
+export const SECRET_NAMES: ReadonlySet<string> = new Set([
+  'GW_ROUTES',
   'VECTOR_STORE_URL',
   'AUTH_DB_URL',
   'AUTH_DB_CONN_URL',
+  'VECTOR_STORE_API_KEY',
+  'AUTH_DB_SERVICE_KEY',
   'AUTH_JWT_SECRET',
   'AUTH_JWKS_URL',
   'SVC_KEYS',
@@ -235,7 +296,11 @@ const host = z
 
 const bytes = (max: number = Number.MAX_SAFE_INTEGER) => wholeNumber(1, max, ' of bytes');
 
-const threads = wholeNumber(1, THREADS_MAX);
+const days = wholeNumber(0, RETENTION_DAYS_MAX, ' of days');
+
+const threads = z
+  .union([z.literal('auto'), wholeNumber(1, THREADS_MAX)])
+  .describe(`allowed is auto, or a whole number from 1 to ${THREADS_MAX}`);
 
 const BASE_RULE =
   'allowed is an http:// or https:// address, with a path or without, but no credentials, query or #';
@@ -267,6 +332,14 @@ const note = z
   .regex(/^\P{Cc}*$/u)
   .describe(`allowed are up to ${NOTE_CHARACTERS} printable characters`);
 
+const runHeaders = z
+  .string()
+  .transform((text) => splitList(text).map((name) => name.toLowerCase()))
+  .refine((list) => list.length <= RUN_HEADERS_MAX && list.every(isRunHeader))
+  .describe(
+    `allowed are up to ${RUN_HEADERS_MAX} names of headers, separated by commas, that no credential is in (x-session-id is taken for one)`,
+  );
+
 const path = z
   .string()
   .regex(/^\P{Cc}+$/u)
@@ -292,6 +365,13 @@ const wordFlag = z
   .enum(['0', '1', 'false', 'true'])
   .transform((text) => text === '1' || text === 'true')
   .describe('allowed is true or false');
+
+const relegationWires = z
+  .string()
+  .transform((text) => splitList(text))
+  .pipe(z.array(z.enum(RELEGATION_WIRES)).min(1))
+  .transform((list) => Object.freeze([...new Set(list)]))
+  .describe(`allowed is a list of ${RELEGATION_WIRES.join(', ')}, separated by commas`);
 
 const keys = z
   .string()
@@ -384,7 +464,15 @@ const price = z.number().min(0).max(1_000_000);
 const prices = z
   .string()
   .transform((text, context) => {
-    const schema = z.record(z.string().min(1).max(200), z.strictObject({ input: price, output: price }));
+    const schema = z.record(
+      z.string().min(1).max(200),
+      z.strictObject({
+        input: price,
+        output: price,
+        cache_read: price.optional(),
+        cache_write: price.optional(),
+      }),
+    );
     const parsed = schema.safeParse(parseJson(text));
     if (parsed.success && Object.keys(parsed.data).length <= PRICED_MODELS_MAX)
       return Object.freeze(parsed.data);
@@ -395,6 +483,11 @@ const prices = z
     'allowed is a JSON object of models, each with dollars a million tokens: {"model": {"input": 3, "output": 15}}',
   );
 
+const routesText = z
+  .string()
+  .max(ROUTES_FILE_BYTES)
+  .describe('allowed is a JSON object, or the path of a file that holds one');
+
 /** @returns undefined for what is no JSON */
 function parseJson(text: string): unknown {
   try {
@@ -403,6 +496,22 @@ function parseJson(text: string): unknown {
     return undefined;
   }
 }
+
+const operators = z
+  .string()
+  .transform((text) => splitList(text).map(foldEmail))
+  .refine((list) => list.length <= OPERATORS_MAX && list.every(isAddress))
+  .describe(`allowed are up to ${OPERATORS_MAX} e-mail addresses, separated by commas`);
+
+/** Only the form: an address that nobody has makes nobody an operator. */
+function isAddress(text: string): boolean {
+  return text.length <= 254 && /^[^\s@,]+@[^\s@,]+$/.test(text);
+}
+
+const organization = z
+  .string()
+  .regex(/^[\x21-\x7e]{1,128}$/)
+  .describe('allowed is the id of an organization: 1 to 128 visible ASCII characters');
 
 const level = z.enum(LOG_LEVELS).describe(`allowed is one of ${LOG_LEVELS.join(', ')}`);
 
@@ -423,12 +532,21 @@ const VARIABLES = {
   LOG_LEVEL: [level, 'info'],
   DATA_DIR: [path, './data'],
   DATA_KEY_FILE: [path, undefined],
-  ACTOR_THREADS: [threads, '1'],
+  RETENTION_DAYS: [days, '0'],
+  RETENTION_DAYS_RUNS: [days, undefined],
+  RETENTION_DAYS_TRACES: [days, undefined],
+  RETENTION_DAYS_FINDINGS: [days, undefined],
+  RETENTION_DAYS_LIVE_EVENTS: [days, undefined],
+  RETENTION_DAYS_CAPTURES: [days, undefined],
+  ACTOR_THREADS: [threads, 'auto'],
   SERVER_THREADS: [threads, undefined],
   // The same by its former name, as the documents have it.
-  FRONT_THREADS: [threads, '1'],
+  FRONT_THREADS: [threads, 'auto'],
+  COMPUTE_THREADS: [threads, 'auto'],
   HOST: [host, '127.0.0.1'],
   PORT: [port, '8000'],
+  TLS_CERT: [path, undefined],
+  TLS_KEY: [path, undefined],
   ALLOWED_HOSTS: [hostNames, undefined],
   MAX_CONNECTIONS: [wholeNumber(0, 1_000_000), undefined],
   MAX_CONNECTIONS_PER_ADDRESS: [wholeNumber(0, 1_000_000), undefined],
@@ -463,29 +581,47 @@ const VARIABLES = {
   EMBEDDING_API_MODEL: [embeddingModel, 'text-embedding-3-small'],
   GW_HOST: [host, '127.0.0.1'],
   GW_PORT: [port, '8787'],
+  GW_TLS_CERT: [path, undefined],
+  GW_TLS_KEY: [path, undefined],
   GW_UPSTREAM_BASE: [base(), 'https://api.anthropic.com'],
   GW_PROVIDER: [label, 'anthropic'],
   GW_GEMINI_BASE: [base(), 'https://generativelanguage.googleapis.com'],
   GW_BEDROCK_BASE: [base(true), 'https://bedrock-runtime.{region}.amazonaws.com'],
+  GW_ROUTES: [routesText, undefined],
   GW_NOTE: [note, ''],
+  SVC_RUN_HEADERS: [runHeaders, undefined],
   GW_CAPTURE: [onOff, 'on'],
   SVC_REDACT: [flag, '1'],
   SVC_DISTILL_DIR: [path, undefined],
   GW_RELEGATION: [relegationMode, 'on'],
   GW_RELEGATION_AUDIT: [relegationAudit, '0.05'],
+  GW_RELEGATION_STICKY: [onOff, 'off'],
+  GW_RELEGATION_WIRES: [relegationWires, 'messages'],
   SVC_STUDENT_KEY: [embeddingKey, undefined],
   SVC_STUDENT_KEYS: [keys, undefined],
   GW_STUDENT_TIMEOUT_MS: [wholeNumber(1, STUDENT_TIMEOUT_MAX_MS, ' of milliseconds'), undefined],
   GW_PRICES: [prices, undefined],
+  OPERATORS: [operators, undefined],
+  GW_ORG: [organization, undefined],
   GW_MAX_QUEUE: [wholeNumber(1, Number.MAX_SAFE_INTEGER, ' of exchanges'), String(DEFAULTS.GW_MAX_QUEUE)],
   GW_MAX_QUEUE_BYTES: [bytes(), String(DEFAULTS.GW_MAX_QUEUE_BYTES)],
   GW_MAX_CAPTURE_BYTES: [bytes(CAPTURE_BYTES_MAX), String(DEFAULTS.GW_MAX_CAPTURE_BYTES)],
   VECTOR_STORE_URL: [engine, undefined],
   AUTH_DB_URL: [engine, undefined],
   AUTH_DB_CONN_URL: [engine, undefined],
+  VECTOR_STORE_API_KEY: [embeddingKey, undefined],
+  AUTH_DB_SERVICE_KEY: [embeddingKey, undefined],
 } as const satisfies Record<string, readonly [z.ZodType, string | undefined]>;
 
 type VariableName = keyof typeof VARIABLES;
+
+/** Every variable of the service, with the text that stands for it when it is unset; null: nothing does. */
+export const VARIABLE_DEFAULTS: ReadonlyMap<string, string | null> = new Map(
+  Object.entries(VARIABLES).map(([name, [, unset]]) => [name, unset ?? null]),
+);
+
+/** Keys for engines outside this process; the built-in one takes none. */
+const ENGINE_KEYS = ['VECTOR_STORE_API_KEY', 'AUTH_DB_SERVICE_KEY'] as const;
 
 type Variables = {
   [Name in VariableName]:
@@ -586,6 +722,54 @@ function readDataKey(file: string | null): Uint8Array | null {
   }
 }
 
+/** @throws ConfigError when one of the two is missing, or the files do not do */
+function readTls(v: Variables, prefix: '' | 'GW_'): CertificateFiles | null {
+  const names = { cert: `${prefix}TLS_CERT`, key: `${prefix}TLS_KEY` } as const;
+  const { [names.cert]: cert, [names.key]: key } = v;
+  if (cert === null && key === null) return null;
+  if (cert === null) throw new ConfigError(names.cert, '', `${names.key} is set, and the two go together`);
+  if (key === null) throw new ConfigError(names.key, '', `${names.cert} is set, and the two go together`);
+  const files = Object.freeze({ cert: resolve(cert), key: resolve(key) });
+  try {
+    checkCertificate(files);
+  } catch (thrown) {
+    const { file, message } = thrown as CertificateError;
+    throw new ConfigError(names[file], file === 'cert' ? cert : key, message);
+  }
+  return files;
+}
+
+/**
+ * Upstreams under prefixes of their own, written down in place or in a file.
+ * @throws ConfigError that says what is wrong, and shows no value
+ */
+function readRoutes(text: string | null): UpstreamRoute[] {
+  if (text === null) return [];
+  const refuse = (why: string) => new ConfigError('GW_ROUTES', text, why);
+  let json = text;
+  if (!/^\s*[{[]/.test(text)) {
+    const file = resolve(text);
+    try {
+      const stat = statSync(file);
+      if (!stat.isFile()) throw new Error('it is not a file');
+      if (stat.size > ROUTES_FILE_BYTES) throw new Error('the file is too large');
+      json = readFileSync(file, 'utf8');
+    } catch (thrown) {
+      throw refuse(
+        `the file cannot be read (${(thrown as NodeJS.ErrnoException).code ?? (thrown as Error).message})`,
+      );
+    }
+  }
+  const given = parseJson(json);
+  if (given === undefined) throw refuse('it is not JSON');
+  const bases = base(true);
+  try {
+    return readUpstreamRoutes(given, (written) => bases.safeParse(written).data ?? null);
+  } catch (thrown) {
+    throw refuse((thrown as Error).message);
+  }
+}
+
 /** Off without a directory, and when it is said. */
 function readRelegation(v: Variables): Config['relegation'] {
   const { SVC_DISTILL_DIR: directory, GW_RELEGATION: mode } = v;
@@ -596,7 +780,9 @@ function readRelegation(v: Variables): Config['relegation'] {
     key: v.SVC_STUDENT_KEY ?? '',
     client_keys: Object.freeze([...new Set(v.SVC_STUDENT_KEYS ?? [])]),
     audit_share: v.GW_RELEGATION_AUDIT,
+    sticky: v.GW_RELEGATION_STICKY,
     watch_path: join(resolve(v.DATA_DIR), 'student-watch.json'),
+    ledger_path: join(resolve(v.DATA_DIR), 'student-ledger.json'),
     timeout_ms: v.GW_STUDENT_TIMEOUT_MS,
     prices: v.GW_PRICES,
   });
@@ -612,15 +798,33 @@ function readEmbedding(v: Variables): Config['embedding'] {
   });
 }
 
+/** What `auto` stands for. @param cores usable ones, ≥ 1 */
+export function chooseThreads(cores: number): { server: number; actor: number; compute: number } {
+  return THREADS_BY_CORES.findLast((row) => row.cores <= cores)!;
+}
+
 function freezeConfig(v: Variables, db: string | undefined): Config {
   const data_dir = resolve(v.DATA_DIR);
+  const cores = countUsableCores();
+  const chosen = chooseThreads(cores);
+  const or = (given: number | 'auto', auto: number) => (given === 'auto' ? auto : given);
+  const routes = readRoutes(v.GW_ROUTES);
   return Object.freeze({
     version: readVersion(),
     log_level: v.LOG_LEVEL,
     data_dir,
     data_key: readDataKey(v.DATA_KEY_FILE),
-    actor_threads: v.ACTOR_THREADS,
-    server_threads: v.SERVER_THREADS ?? v.FRONT_THREADS,
+    retention_days: Object.freeze({
+      runs: (v.RETENTION_DAYS_RUNS ?? v.RETENTION_DAYS) || null,
+      traces: (v.RETENTION_DAYS_TRACES ?? v.RETENTION_DAYS) || null,
+      findings: (v.RETENTION_DAYS_FINDINGS ?? v.RETENTION_DAYS) || null,
+      live_events: (v.RETENTION_DAYS_LIVE_EVENTS ?? v.RETENTION_DAYS) || null,
+      captures: (v.RETENTION_DAYS_CAPTURES ?? v.RETENTION_DAYS) || null,
+    }),
+    cores,
+    actor_threads: or(v.ACTOR_THREADS, chosen.actor),
+    server_threads: or(v.SERVER_THREADS ?? v.FRONT_THREADS, chosen.server),
+    compute_threads: or(v.COMPUTE_THREADS, chosen.compute),
     allowed_hosts: Object.freeze(readAllowedHosts(v)),
     connections: Object.freeze({
       total: v.MAX_CONNECTIONS,
@@ -630,6 +834,7 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
     api: Object.freeze({
       host: v.HOST,
       port: v.PORT,
+      tls: readTls(v, ''),
       public_url: v.PUBLIC_URL,
       max_body_bytes: v.MAX_BODY_BYTES,
       busy_poll_us: v.API_AWAKE_US,
@@ -659,27 +864,34 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
     gateway: Object.freeze({
       host: v.GW_HOST,
       port: v.GW_PORT,
+      tls: readTls(v, 'GW_'),
       upstream_base: v.GW_UPSTREAM_BASE,
       provider: v.GW_PROVIDER,
       gemini_base: v.GW_GEMINI_BASE,
       bedrock_base: v.GW_BEDROCK_BASE,
+      routes: Object.freeze(routes),
+      route_secrets: Object.freeze(listRouteSecrets(routes)),
     }),
     capture: Object.freeze({
       enabled: v.GW_CAPTURE,
       db: db === undefined ? join(data_dir, 'capture.mdb') : resolve(db),
       note: v.GW_NOTE,
+      run_headers: Object.freeze(v.SVC_RUN_HEADERS ?? []),
       redact: v.SVC_REDACT,
       max_queue: v.GW_MAX_QUEUE,
       max_queue_bytes: v.GW_MAX_QUEUE_BYTES,
       max_capture_bytes: v.GW_MAX_CAPTURE_BYTES,
     }),
+    operators: Object.freeze({ emails: Object.freeze([...new Set(v.OPERATORS ?? [])]), org: v.GW_ORG }),
     student_key: v.SVC_STUDENT_KEY ?? '',
     relegation: readRelegation(v),
+    relegation_wires: v.GW_RELEGATION_WIRES,
     engines: Object.freeze({
       vector_store: v.VECTOR_STORE_URL,
       accounts: v.AUTH_DB_URL,
       live_stream: v.AUTH_DB_CONN_URL,
     }),
+    unused_keys: Object.freeze(ENGINE_KEYS.filter((name) => v[name] !== null)),
   });
 }
 

@@ -44,7 +44,11 @@ export const ERRORS = {
     detail: 'This service does not answer under that host name',
     retryable: false,
   },
-  upgrade_required: { status: 426, detail: 'WebSocket connections are not proxied', retryable: false },
+  upgrade_required: {
+    status: 426,
+    detail: 'This WebSocket connection cannot be tunnelled',
+    retryable: false,
+  },
   rate_limited: { status: 429, detail: 'Too many requests', retryable: true },
   head_too_large: { status: 431, detail: 'The request head is too large', retryable: false },
   internal: { status: 500, detail: 'Internal Server Error', retryable: false },

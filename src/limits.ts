@@ -33,7 +33,7 @@ export const CAPTURE_FREE_SLABS = 6;
 export const CAPTURE_FREE_CELL_BYTES = 256 * MIB;
 /**
  * Memory that the capture process sees, too: twice GW_MAX_QUEUE_BYTES and so much for each server thread, at most so much in all. It is
- * not made where less is to be had. What finds no room in it goes to that process through a pipe.
+ * not made where less is available. What finds no room in it goes to that process through a pipe.
  */
 export const CAPTURE_MAPPED_SPARE_BYTES = 64 * MIB;
 export const CAPTURE_MAPPED_BYTES_MAX = 4_096 * MIB;
@@ -56,6 +56,21 @@ export const PACKING_BEHIND_S = 600;
 export const CAPTURE_BYTES_MAX = 1024 * MIB;
 /** Most actor or server threads that a machine of any size gets something from. */
 export const THREADS_MAX = 64;
+/**
+ * Threads that `auto` stands for, from so many usable cores on. Measured with one and two cores; beyond, three of four cores
+ * serve, a second actor thread keeps searches away from capture, and embedding grows by a thread for eight cores
+ * (bench/notes/cores.md).
+ */
+export const THREADS_BY_CORES: readonly { cores: number; server: number; actor: number; compute: number }[] =
+  [
+    { cores: 1, server: 1, actor: 1, compute: 1 },
+    { cores: 2, server: 2, actor: 1, compute: 1 },
+    { cores: 4, server: 3, actor: 2, compute: 1 },
+    { cores: 8, server: 6, actor: 2, compute: 1 },
+    { cores: 16, server: 12, actor: 2, compute: 2 },
+    { cores: 32, server: 24, actor: 3, compute: 4 },
+    { cores: 64, server: 48, actor: 4, compute: 8 },
+  ];
 /** GW_NOTE and --note: it is written into every exchange. */
 export const NOTE_CHARACTERS = 200;
 
@@ -68,6 +83,22 @@ export const PUBLIC_ADDRESS_CONNECTIONS = 1_000;
 export const DESCRIPTORS_KEPT = 256;
 /** The least pace of an upload holds on average over this time. */
 export const UPLOAD_PACE_WINDOW_MS = MINUTE_MS;
+
+/** The head of an upstream's answer to a WebSocket handshake, and the body of one that says no. */
+export const TUNNEL_HEAD_BYTES = 12 << 10;
+export const TUNNEL_REFUSAL_BYTES = 1 << 20;
+/** What a client has sent before it went still has so long to reach the upstream. */
+export const TUNNEL_LINGER_MS = 5_000;
+/** A tunnel through which nothing has passed for so long ends at once when the service stops. */
+export const TUNNEL_IDLE_MS = 1_000;
+/** A longer message is forwarded, and ends the capture of its connection. */
+export const TUNNEL_MESSAGE_BYTES = 32 << 20;
+/** What a server thread holds of messages that are not whole, for capture. */
+export const TUNNEL_READING_BYTES = 128 << 20;
+/** Frames are kept in exchanges of about this size. */
+export const TUNNEL_PART_BYTES = 4 << 20;
+/** Turns that one connection may have open. */
+export const TUNNEL_STREAMS_MAX = 64;
 
 /** Request head that the HTTP parser takes; goes to uWebSockets.js as UWS_HTTP_MAX_HEADERS_SIZE before it loads. */
 export const HTTP_HEAD_BYTES = 64 * KIB;
@@ -110,6 +141,12 @@ export const DISTILL_BOUNDS = {
   steps: 20_000,
   steps_per_run: 1_000,
   steps_bytes: 32 * MIB,
+  /** So many runs one after the other that no agent needs, and older ones are not looked at. */
+  passed_over: 50_000,
+  /** Runs that a round knows of, the newest ones: some hundred bytes each. */
+  runs: 120_000,
+  /** A round that runs out of memory begins again with half of this, so many times at most. */
+  halvings: 6,
   patterns: 2_000,
 } as const;
 /**
@@ -127,6 +164,10 @@ export const DISTILL_HEAP_MB = { old: 176, young: 16 } as const;
 /** Share of served steps that may be wrong (decisions, Relegation), and steps without which nobody can say. */
 export const TARGET_ERROR_DEFAULT = 0.05;
 export const SERVED_MIN_DEFAULT = 12;
+/** Tools that an operator excepts from being served. */
+export const NEVER_SERVE = { names: 100, characters: 128 } as const;
+/** Kinds of answers of an agent that the dashboard lists. */
+export const MANIFEST_SHOWN_KINDS = 20;
 /** Golden runs that a student takes; the share of them that is kept apart to measure on, and its fewest runs. */
 export const GOLDEN_RUNS_MIN = 12;
 export const HELD_OUT = { share: 0.25, runs_min: 5 } as const;
@@ -138,6 +179,10 @@ export const STUDENT_BOUNDS = {
   file_bytes: 256 * MIB,
   unpacked_bytes: 512 * MIB,
 } as const;
+/** Versions of a student that its directory keeps: so many, and so long as their files take no more. */
+export const STUDENT_VERSIONS = { kept: 8, bytes: 1_024 * MIB } as const;
+/** What an operator may order of a student: suspensions, and suspensions that were taken back, the oldest of which go. */
+export const ORDERS = { suspended: 200, resumed: 200, shares: 16 } as const;
 /** What a student's core looks at in a step, in UTF-16 units where nothing else is said, and what it learns at most. */
 export const STUDENT_CORE = {
   /** A step's sources together; also its largest text and the texts beside it. */
@@ -205,6 +250,8 @@ export const RELEGATED_ANSWERS = 100_000;
 export const UNTOLD_RUNS = 10_000;
 /** Answers in shadow mode that wait for the upstream's, to be compared. */
 export const SHADOWED_ANSWERS = 1_000;
+/** What is kept with an exchange of what relegation decided; a student's answer that makes it longer is left out. */
+export const DECISION_CHARACTERS = 32_768;
 /** The upstream's answer as far as it is compared; longer ones are not. */
 export const SHADOWED_ANSWER_BYTES = 2 * MIB;
 /**
@@ -224,6 +271,9 @@ export const DRIFT = {
 /** The file in which the watch is kept, and how soon a change of it is written. */
 export const WATCH_FILE_BYTES = 8 * MIB;
 export const WATCH_SAVE_MS = 2_000;
+/** The student's ledger: days that are kept, agents of a day, its file, and how soon a change of it is written. */
+export const LEDGER = { days: 90, agents: 100, file_bytes: 8 * MIB } as const;
+export const LEDGER_SAVE_MS = 2_000;
 /** Schema of a tool that a call is held against: as JSON, and in places that it may have to be looked at. */
 export const TOOL_SCHEMA_CHARACTERS = 64 * KIB;
 export const TOOL_SCHEMA_WEIGHT = 20_000;
@@ -276,6 +326,18 @@ export const DECOMPRESSION = {
 /** Images and documents inside bodies from this size on are stored once, by their SHA-256. */
 export const ATTACHMENT_BYTES_MIN = 1 * KIB;
 
+/** Headers that SVC_RUN_HEADERS may name. */
+export const RUN_HEADERS_MAX = 16;
+/** Child runs that a captured run names; it counts further ones. */
+export const NAMED_CHILD_RUNS = 50;
+
+/** Routes that GW_ROUTES may name, and headers that one of them may add. */
+export const UPSTREAM_ROUTES = 64;
+/** Longest text of GW_ROUTES, or of the file that it names. */
+export const ROUTES_FILE_BYTES = 256 * KIB;
+/** A region under a prefix of GW_ROUTES: providers write `us-east-1`, `europe-west4`, `us` and `global`. */
+export const ROUTE_REGION = /^[a-z]{2,16}(?:-[a-z]{1,16}){0,3}(?:-?\d{1,2})?$/;
+
 /** A region as it stands in `/bedrock/{region}`. Lower case only, so that it can be put into a host name as it is. */
 export const BEDROCK_REGION = /^[a-z]{2}(-[a-z]+)+-\d$/;
 /** Longest region; the pattern alone has no upper bound. A DNS label's (RFC 1035, 2.3.4). */
@@ -317,8 +379,28 @@ export const PAGE_LIMIT_DEFAULT = 50;
 export const PAGE_LIMIT_MAX = 200;
 /** Characters of a cursor: the identifiers of a run as base64. */
 export const CURSOR_CHARACTERS = 4_000;
+/** Deletion by age: how often it looks, how many go in one portion, and how long requests have the thread between two. */
+export const RETENTION = { every_ms: 600_000, rows: 50, pause_ms: 20 };
+/** So long the answer to a deletion of a project or more waits for the content to go; what is left goes behind it. */
+export const DELETION_WAIT_MS = 2_000;
+/** So long after a deletion something may still come that was on its way: a distillation takes the longest. */
+export const LATE_WRITES_MS = 600_000;
+/** Deleted accounts whose rest is taken up in one go; the next go brings the others. */
+export const DELETED_ACCOUNTS_RESUMED = 100;
+/** Names of organizations and projects of which a thread remembers whether they were deleted. */
+export const DELETED_NAMES_REMEMBERED = 10_000;
+/** A hundred years: whoever keeps longer keeps for good. */
+export const RETENTION_DAYS_MAX = 36_500;
+/** Steps of a deleted run that go in one transaction; a longer run goes in several, and nobody sees it from the first on. */
+export const RUN_DELETE_STEPS = 1_000;
+/** Interrupted deletions of runs that are taken up in one go; the next go brings the rest. */
+export const RUN_DELETIONS_RESUMED = 1_000;
 /** Rows that one page of a filtered list looks at; then the page is short and has a cursor all the same. */
-export const PAGE_SCAN_ROWS = 2_000;
+export const PAGE_SCAN_ROWS = 300;
+/** Of those, so many before other requests have their turn. */
+export const PAGE_SLICE_ROWS = 100;
+/** The same of patterns, which are some kilobytes each. */
+export const PATTERN_SCAN_ROWS = 300;
 /** Runs brought into the lists in one transaction, where an earlier version has not written them there. */
 export const RUN_LISTING_ROWS = 500;
 /** Keys in SVC_KEYS: each is compared with every credential. */
@@ -346,6 +428,8 @@ export const ECHO_BOUNDS = { errors: 100, characters: 16_384, values: 100, depth
 export const CREDENTIAL_CACHE = { entries: 50_000, fresh_ms: 30_000 } as const;
 /** A bearer credential; JWTs of large identity providers stay below it. */
 export const CREDENTIAL_CHARACTERS = 8_192;
+/** A token in the dashboard's cookie; browsers keep 4,096 characters of a cookie, its name and attributes included. */
+export const SESSION_COOKIE_CHARACTERS = 3_900;
 /** Keys whose rate is counted in shared memory at once; further ones are counted by actors. */
 export const RATE_SLOTS = 65_536;
 /**
@@ -376,6 +460,8 @@ export const LIVE_RING_BYTES = 16 * MIB;
 /** What a reader of the stream may leave untaken before it is dropped, and all readers of a server thread together. */
 export const LIVE_BUFFERED_BYTES = 256 * KIB;
 export const LIVE_BUFFERED_TOTAL_BYTES = 128 * MIB;
+/** A ticket for the live stream: how long it opens one, and how long it may be (a query is part of a head of 64 KiB). */
+export const STREAM_TICKET = { seconds: 60, characters: 32_768 } as const;
 /** Readers of the stream on one server thread. */
 export const LIVE_READERS = 20_000;
 
@@ -430,7 +516,7 @@ export const ORGS_PER_USER_MAX = 500;
 export const MEMBERS_PER_ORG_MAX = 5_000;
 export const PROJECTS_PER_ORG_MAX = 5_000;
 export const KEYS_PER_ORG_MAX = 5_000;
-/** Invitations that somebody is shown at once. */
+/** Invitations that are shown to a user at once. */
 export const INVITATIONS_SHOWN_MAX = 100;
 /** How long an invitation stands (decisions, Identifiers and roles). */
 export const INVITATION_DAYS = 7;
@@ -478,10 +564,8 @@ export const EMBEDDINGS_REMEMBERED = 1_024;
 export const GRAPH_LIST_BYTES = 64 * MIB;
 /** A graph is saved when nothing was added to it for so long, or a good part of it is new. */
 export const GRAPH_QUIET_MS = 10_000;
-/** How often somebody looks for traces whose distillation was interrupted. */
+/** How often traces are looked for whose distillation was interrupted. */
 export const RESUME_TRACES_MS = 30_000;
-/** Threads of the stateless pool. One embeds some thousand short texts a second; each has the model in memory. */
-export const COMPUTE_THREADS = 1;
 /** Calls of the compute pool that wait for a thread, and how long one may take in all. */
 export const COMPUTE_QUEUE_CALLS = 256;
 export const COMPUTE_DEADLINE_MS = 60_000;
@@ -524,6 +608,38 @@ export const INDEXED_TURNS_KNOWN = 50_000;
 export const INDEXED_TURNS_CARRIED = 10_000;
 /** Kept of unpacked blocks, and again of bodies. */
 export const CAPTURE_READER_CACHE_BYTES = 32 << 20;
+/** Addresses in OPERATORS. */
+export const OPERATORS_MAX = 1_000;
+/** JavaScript heap of the process that reads captures for the API; beyond it that process ends. */
+export const CAPTURE_READER_HEAP_MB = 768;
+/** Questions to it that may wait; a further one is refused. */
+export const CAPTURE_READS_MAX = 32;
+/** A question that is not answered by then is given up, and the process with it: it may hang. */
+export const CAPTURE_READ_MS = 60_000;
+/** A process that nobody asks is ended after so long. */
+export const CAPTURE_READER_IDLE_MS = 5 * MINUTE_MS;
+/** Wait before one that ended by itself is started again: doubles from the first to the last. */
+export const CAPTURE_READER_RESTART_MS = { first: 500, last: 30_000 } as const;
+/** What the dashboard's first page adds up of captures: the newest exchanges, the parts of its span, and runs that are looked at. */
+export const CAPTURE_ACTIVITY = { exchanges: 50_000, parts: 48, runs: 5_000, hours_max: 720 } as const;
+/** Runs in its list, about a kilobyte each; beyond, the oldest leave it. */
+export const CAPTURE_LISTED_RUNS = 100_000;
+/** How long a question waits until all exchanges are read in; then it is told how far that is. */
+export const CAPTURE_CATCH_UP_MS = 20_000;
+/** Time that a list spends on bodies: what is not read by then (first words, whether golden) is null. */
+export const CAPTURE_LIST_READING_MS = 25;
+/** Exchanges of the longest run that is judged by its bodies. */
+export const CAPTURE_JUDGED_EXCHANGES = 2_000;
+/** Runs that lists have shown unjudged and that are judged next. */
+export const CAPTURE_WANTED_RUNS = 1_000;
+/** Characters of a run's first words in a list. */
+export const CAPTURE_TASK_CHARACTERS = 200;
+/** Characters of what a list of runs is searched for. */
+export const CAPTURE_SEARCH_CHARACTERS = 200;
+/** JSON of one page of a conversation: its last turn may go beyond. A larger turn is told without its content. */
+export const CONVERSATION_PAGE_CHARACTERS = 4 * MIB;
+export const CONVERSATION_TURN_CHARACTERS = 8 * MIB;
+
 /** Exchanges that a reader indexes for itself, some 30 bytes each; beyond, records come without model, usage and found run. */
 export const READER_OWN_INDEX_MAX = 1_000_000;
 /** Batches at the writer at once; while they are under way the next one grows… */

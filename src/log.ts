@@ -1,6 +1,6 @@
 /**
- * The process's own log: JSON lines on standard error, from LOG_LEVEL on. Holds no bodies, no headers, no secrets; what
- * a caller did wrong is the caller's to read, not a line here. Any thread, each its own.
+ * The process's own log: JSON lines on standard error, from LOG_LEVEL on. It holds no bodies, no headers, no secrets. A
+ * caller's mistake is told to the caller and is no line here. Any thread, each its own.
  */
 import { destination, type Logger, pino } from 'pino';
 

@@ -9,12 +9,13 @@ import {
   makeMappedMemory,
 } from '../actors/capture-writer/mapped-memory.ts';
 import { allocateRateTable } from '../actors/rate-bucket/table.ts';
-import { PINS, SERVER_KINDS } from '../actors/supervision.ts';
+import { MOVING_KINDS, PINS, SERVER_KINDS } from '../actors/supervision.ts';
 import { type MetricsData, ProcessMetrics } from './api/metrics.ts';
 import { UserEpochs } from './api/user-epochs.ts';
 import { loadEmbeddedSecret } from './auth/embedded-secret.ts';
 import { Revocations } from './auth/revocations.ts';
 import { OWNER, signUserToken } from './auth/sign-token.ts';
+import { StreamTickets } from './auth/stream-tickets.ts';
 import { type Config, silenceModelRuntime } from './config.ts';
 import { CaptureControl, type ThreadCapture } from './gateway/capture/capture-control.ts';
 import { ConnectionWatch } from './http/connection-watch.ts';
@@ -23,7 +24,6 @@ import {
   CAPTURE_STOP_MS,
   COMPUTE_DEADLINE_MS,
   COMPUTE_QUEUE_CALLS,
-  COMPUTE_THREADS,
   FAILED_SIGN_INS,
   OWNER_TOKEN_HOURS,
   RATE_SLOTS,
@@ -31,15 +31,18 @@ import {
 import { createLog, type Log } from './log.ts';
 import type { ActorClient } from './runtime/actor-client.ts';
 import { ActorThreads } from './runtime/actor-threads.ts';
+import { allocateClaims } from './runtime/claims.ts';
 import { ComputePool } from './runtime/compute-pool.ts';
 import type { Placement } from './runtime/protocol.ts';
 import { findModelDir } from './search/open-embedder.ts';
 import { createDeferred } from './std/deferred.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
+import { SharedLocks } from './std/shared-locks.ts';
 import { quoteForShell } from './std/shell-word.ts';
 import { databasePaths } from './storage/lmdb/stores.ts';
 import { findLoosePlaces } from './storage/loose-places.ts';
 import type { HostOptions } from './threads/actor-thread-entry.ts';
+import { CaptureReaderProcess } from './threads/capture-reader-process.ts';
 import { openCapture } from './threads/capture-start.ts';
 import { ProcessClaims } from './threads/process-claims.ts';
 import { startServerActors } from './threads/server-actors.ts';
@@ -152,6 +155,8 @@ function allocateShared() {
     failed_sign_ins: allocateRateTable(FAILED_SIGN_INS.buckets),
     revocations: Revocations.allocate(),
     user_epochs: UserEpochs.allocate(),
+    stream_tickets: StreamTickets.allocate(),
+    event_locks: SharedLocks.allocate(),
   };
 }
 
@@ -176,12 +181,16 @@ async function startActors({ config, parts, shared, memory, log, stops }: Starti
       db: config.capture.db,
       redact: config.capture.redact,
       max_decoded_bytes: config.capture.max_capture_bytes,
+      retention_days: config.retention_days.captures,
       data_key: config.data_key,
+      operator_secrets: config.gateway.route_secrets,
+      run_headers: config.capture.run_headers,
       ...(memory === null ? {} : { memory: { descriptor: memory.descriptor, bytes: memory.bytes } }),
     },
     databases,
     rate_table: shared.rate_table,
     embedding: config.embedding,
+    compute_threads: config.compute_threads,
     distill_model: config.distill_model,
     has_patterns: config.engines.vector_store !== null,
   };
@@ -208,6 +217,7 @@ async function startActors({ config, parts, shared, memory, log, stops }: Starti
     actors: client,
     databases,
     has_live_stream: config.engines.live_stream !== null,
+    live_event_days: config.retention_days.live_events,
     log,
     onUp: () => threads.addHost(ownHost, host),
   });
@@ -253,6 +263,8 @@ async function startServers(
     given.version,
   );
   const renderMetrics = () => processMetrics.render();
+  const reader = openCaptureReader(given, log);
+  stops.push(() => reader.close());
   const isAlone = given.server_threads === 1;
   const config = isAlone ? given : await withFoundPorts(given, parts);
   const others = isAlone
@@ -265,6 +277,7 @@ async function startServers(
         memory,
         actors: threads,
         admin,
+        captures: reader,
         isReady,
         compute: compute?.run ?? null,
         renderMetrics,
@@ -279,6 +292,7 @@ async function startServers(
     parts,
     writer,
     admin,
+    captures: reader,
     probes: { actors: isReady },
     asker: client,
     shared,
@@ -289,7 +303,10 @@ async function startServers(
   captures.push(first);
   meters.push(first);
   stops.push(() => first.stop());
-  student?.connect((port, facts) => first.attachStudent(port, facts));
+  student?.connect({
+    attach: (port, facts) => first.attachStudent(port, facts),
+    withdraw: () => first.withdrawStudent(),
+  });
   first.tend();
   if (others === null) return first;
 
@@ -316,12 +333,13 @@ function warnOfLoosePlaces({ data_dir, capture }: Config, log: Log): void {
 }
 
 /**
- * The student's thread, which reads its student in meanwhile; null where relegation is off.
- * @throws StudentDirectoryError when there is no student to be had: whoever has asked for one should know
+ * The student's thread, which reads its student in meanwhile, or waits for one; null where relegation is off.
+ * @throws StudentDirectoryError when no student can be loaded, since the operator has asked for one
  */
 async function openStudent({ relegation, log_level }: Config, log: Log): Promise<StudentThread | null> {
   if (relegation === null) return null;
-  const { directory, mode, key, audit_share, watch_path, timeout_ms, prices } = relegation;
+  const { directory, mode, key, audit_share, sticky, watch_path, ledger_path, timeout_ms, prices } =
+    relegation;
   await checkStudent(directory);
   const entry = resolveModuleUrl('./threads/student-thread-entry.ts', import.meta.url);
   return new StudentThread({
@@ -330,7 +348,9 @@ async function openStudent({ relegation, log_level }: Config, log: Log): Promise
     mode,
     key,
     audit_share,
+    sticky,
     watch_path,
+    ledger_path,
     timeout_ms,
     prices,
     log_level,
@@ -338,10 +358,23 @@ async function openStudent({ relegation, log_level }: Config, log: Log): Promise
   });
 }
 
+/** Starts nothing before somebody asks. */
+function openCaptureReader({ capture, data_key }: Config, log: Log): CaptureReaderProcess {
+  return new CaptureReaderProcess({
+    entry: resolveModuleUrl('./threads/capture-reader-entry.ts', import.meta.url),
+    options: { db: capture.db, data_key },
+    tell: (ended) => log.error(ended, 'the process that reads captures for the API ended'),
+  });
+}
+
 /** The kinds of `SERVER_KINDS` live on the servers where there is an API. */
 function placeActors({ actor_threads, server_threads }: Config, parts: Parts): Placement {
   const placement = { hosts: actor_threads, pins: PINS };
-  return parts.api ? { ...placement, servers: { hosts: server_threads, kinds: SERVER_KINDS } } : placement;
+  if (!parts.api) return placement;
+  const servers = { hosts: server_threads, kinds: SERVER_KINDS };
+  return server_threads === 1
+    ? { ...placement, servers }
+    : { ...placement, servers, moving: allocateClaims(MOVING_KINDS) };
 }
 
 /** The configuration with the embedded secret, where accounts are embedded and nobody else signs tokens. */
@@ -355,14 +388,14 @@ function withTokenSecret(config: Config, parts: Parts): Config {
 function openComputePool(config: Config): ComputePool {
   return new ComputePool({
     entry: resolveModuleUrl('./threads/compute-thread-entry.ts', import.meta.url),
-    threads: COMPUTE_THREADS,
+    threads: config.compute_threads,
     options: { model_dir: findModelDir(config.embedding) },
     queue_calls_max: COMPUTE_QUEUE_CALLS,
     call_deadline_ms: COMPUTE_DEADLINE_MS,
   });
 }
 
-/** For whoever started the process: the same user at every start. */
+/** For the user who started the process: the same user at every start. */
 function signOwnerToken({ auth }: Config): Promise<string> {
   const lifetimeS = OWNER_TOKEN_HOURS * 3_600;
   return signUserToken(auth, auth.jwt_secret!, {

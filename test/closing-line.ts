@@ -1,13 +1,13 @@
 /**
  * A vitest reporter that ends the run with one plain line of counts, for people in a hurry and for scripts. Above it
- * stands a line for each thing beside the checkout that is not there, with the tests that were skipped for want of it
+ * stands a line for each missing thing beside the checkout, with the tests that were skipped because of it
  * (fixtures/shared.ts), and a line for each test that failed first and passed when it was tried again.
  */
 
 import type { Reporter, TestCase, TestModule } from 'vitest/node';
 
 /** What a test says that it needs, and the name of the test without that. */
-const NEEDED = /^(.*?) *\((\.\.\/shared\/[^)]*)\)/s;
+const NEEDED = /^(.*?) *\((\.\.\/shared\/[^)]*|[^()]* from npm)\)/s;
 
 /** Prints `N passed, N failed, N skipped`. What failed outside of a test (a file that does not load) counts as one. */
 export class ClosingLine implements Reporter {

@@ -1,6 +1,6 @@
 /**
- * The capture log as the writer's port: opens it at first use, turns messages into exchanges, reads the index's
- * decoder in. Capture process; actor threads of tests.
+ * The capture log as the writer's adapter: opens it at first use, turns messages into exchanges, loads the index's
+ * decoder. Capture process; actor threads of tests.
  */
 
 import { findPlaceCause, type PlaceCause, type SetApart } from '../../src/domain/capture-cause.ts';
@@ -18,7 +18,7 @@ export interface TidyPass {
   share: number;
 }
 
-/** What the port needs of the log; `CaptureLog` of src/storage is one. */
+/** What the adapter needs of the log; `CaptureLog` of src/storage is one. */
 export interface ExchangeLog {
   append(batch: readonly CapturedExchange[]): Promise<{
     first_id: number;
@@ -37,7 +37,7 @@ export interface ExchangeLog {
 /** Longest stretch of one tidying pass; a batch that comes meanwhile waits that long at most. */
 const TIDY_BUDGET_MS = 20;
 
-/** What the operator is told. */
+/** What the log tells the operator. */
 export type WriterEvent =
   /** Nothing is stored any more, or not for this reason before. */
   | { type: 'failing'; cause: PlaceCause; reason: string }
@@ -134,7 +134,7 @@ export class CaptureLogAdapter {
     }
   }
 
-  /** Batches are tried again and again: what changes is told. */
+  /** Batches are tried again and again, so only changes are reported. */
   #noteFailure(thrown: unknown): { cause: PlaceCause; reason: string } {
     const { code: cause, message: reason } = explainFailure(thrown);
     if (this.#failing !== cause) this.#report({ type: 'failing', cause, reason });

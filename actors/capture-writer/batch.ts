@@ -1,18 +1,18 @@
 /**
- * A batch of exchanges on its way to the capture writer, laid out in memory that the writer sees, too. Nothing of it waits in
- * the server thread's heap, where the collector would look at it again and again. Made on server threads, read in the capture
- * process.
+ * A batch of exchanges on its way to the capture writer, laid out in memory that the writer also sees. Nothing of it waits in
+ * the server thread's heap, where the collector would look at it again and again. Server threads make it, and the capture
+ * process reads it.
  *
- * A slab: records one behind the other. A record: [u32 bytes of the head][u32 which head][u32 bytes of the text][u32 characters
+ * A slab is records one after the other. A record is: [u32 bytes of the head][u32 which head][u32 bytes of the text][u32 characters
  * of the run's name in it][u32 bytes of the request's body][u32 of the response's][u32 cells of the request][u32 of the
- * response][numbers][head][text][bodies]. A small exchange's bodies are copied in from the cells that they were gathered in,
- * which are free at once; those of larger ones stay there: of these the record holds the number of cells, and the cells
+ * response][numbers][head][text][bodies]. The bodies of a small exchange are copied in from their cells,
+ * which are free at once. Those of a larger exchange stay in their cells: the record holds the number of cells, and the cells
  * follow the slabs in the order of the records.
  *
- * The head is a msgpack array of what a client sends alike again and again, its headers as one text (a line end between
- * names and values; no header holds one). It stands in a batch once, in the first record that has it, and is made on this
- * side and read on the other once for all that are equal byte by byte. What differs from exchange to exchange is in numbers
- * and text: the run's name, the values of headers that vary with a line end behind each, the answer's headers.
+ * The head is a msgpack array of what a client sends alike again and again, with its headers as one text (a line end between
+ * names and values; no header holds one). It is in a batch once, in the first record that has it. All records that are equal byte
+ * by byte share it, so it is made once on this side and read once on the other. What differs from exchange to exchange is in
+ * numbers and text: the run's name, the values of headers that vary with a line end after each, the answer's headers.
  */
 import { Packr } from 'msgpackr';
 import { byteEngine } from '../../native/byte-engine.ts';

@@ -1,16 +1,16 @@
 /**
  * The capture writer: passes batches on to the capture log, tidies up (compression that was put off, the index) among
- * them, and stops for good when it is told to. All its work is done by the `capture_log` port. Actor thread.
+ * them, and stops for good when it is told to. All its work is done by the `capture_log` adapter. Actor thread.
  *
- * Tidying takes as much time as there is while little comes. Under load it takes a share of one core that the log grants by
- * what waits: some of it always, for a load may never pause.
+ * While little comes, tidying takes all the time that there is. Under load it takes a share of one core, which the log sets by
+ * what waits. The share is never zero, since a load may never pause.
  */
 import { isFailureCause } from '../../src/domain/capture-cause.ts';
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
 import type { TidyPass } from './adapter.ts';
 import { type Appended, CAPTURE_WRITER_KIND, type CaptureWriterProtocol } from './protocol.ts';
 
-/** Name of the port that the thread provides; see `port.ts`. */
+/** Name of the adapter that the thread provides; see `adapter.ts`. */
 export const CAPTURE_LOG_ADAPTER = 'capture_log';
 
 interface WriterMemory {

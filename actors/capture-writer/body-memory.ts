@@ -1,8 +1,8 @@
 /**
- * Memory that the writer sees, too, in cells of a few sizes, for the bodies of exchanges that are under way. Bytes are copied
- * into it as they pass, once, while they are in the processor's cache; what was read from a socket is free for the next
+ * Memory that the writer also sees, in cells of a few sizes, for the bodies of exchanges that are under way. The tee copies bytes
+ * into it once, as they pass, while they are in the processor's cache. So the buffer of a socket is free for the next
  * read at once, and no body waits in a heap, where megabytes make the collector look at everything again and again.
- * Cells are used again, so that none is fresh from the system but at first. Server threads, one each.
+ * Cells are used again, so that few are fresh from the system. Server threads, one each.
  */
 import { byteEngine } from '../../native/byte-engine.ts';
 import { CAPTURE_FREE_CELL_BYTES } from '../../src/limits.ts';

@@ -1,9 +1,9 @@
 /**
- * What goes between the process that serves and the capture process, over the channel that Node gives the two. Both.
+ * The messages between the process that serves and the capture process, over Node's channel between the two. Both.
  */
 import type { BatchPlaces } from './batch.ts';
 import type { MappedMemoryPlace } from './mapped-memory.ts';
-import type { LogState } from './protocol.ts';
+import type { ExpiredCaptures, LogState } from './protocol.ts';
 
 /** Where the capture process finds the mapped memory; its channel is before it. */
 export const MEMORY_DESCRIPTOR = 4;
@@ -14,8 +14,14 @@ export interface CaptureProcessOptions {
   db: string;
   redact: boolean;
   max_decoded_bytes: number;
+  /** What is older is removed; null or left out: it is kept. */
+  retention_days?: number | null;
   /** Seals what is captured; null: it stands as it is. Secret. */
   data_key: Uint8Array | null;
+  /** Credentials that the gateway adds to requests; left out: none. Secret. */
+  operator_secrets?: readonly string[];
+  /** Headers that name runs, in lower case; left out: none. */
+  run_headers?: readonly string[];
   /** null: bodies come over the channel. */
   memory: MappedMemoryPlace | null;
 }
@@ -47,6 +53,8 @@ export interface FileState extends LogState {
   /** Files that were set aside and lie there still. */
   damaged: number;
   memory_bytes: number;
+  /** What has gone by age since this process began; null: all is kept. */
+  expired: ExpiredCaptures | null;
 }
 
 /** Its methods are those of `CaptureLogAdapter`, but for `open`. */

@@ -173,7 +173,7 @@ function toFailure(thrown: unknown): CatalogueError {
   if (!(thrown instanceof RuntimeError)) return new CatalogueError('internal', undefined, { cause: thrown });
   const { code, message } = thrown;
   const why = isFailureCause(code) ? code : (NOT_HANDLED.get(code) ?? 'lost_with_writer');
-  // The runtime's own words on a thread are not for whoever asked.
+  // The asker must not read the runtime's own words about a thread.
   const detail = isFailureCause(code) || code === 'capture_failed' ? message : undefined;
   return new CaptureFailure(why, detail, { cause: thrown });
 }

@@ -1,6 +1,6 @@
 /**
- * Memory that the capture process sees, too: exchanges go there as places in it, and no byte of a body through a pipe. One
- * memory a process, of a fixed length whose pages take no room until they are written to, and a part of it for each server thread.
+ * Memory that the capture process also sees: exchanges go there as places in it, and no byte of a body goes through a pipe. A process has
+ * one, of a fixed length, and each server thread has a part of it. Its pages take no room until somebody writes to them.
  * `makeMappedMemory` on the main thread, `MemoryPart` on server threads, `viewMappedMemory` in the capture process.
  */
 import { closeSync } from 'node:fs';
@@ -33,7 +33,7 @@ export interface MappedMemoryPlace {
  * Makes the memory; smaller where the machine has not as much, for it counts what might be used.
  * @param queueBytes GW_MAX_QUEUE_BYTES: what the bodies in it come to at most
  * @param server threads that share it
- * @returns null where there is no such memory to be had: bodies then go through a pipe
+ * @returns null where the system has no such memory: bodies then go through a pipe
  */
 export function makeMappedMemory(queueBytes: number, servers: number): MappedMemory | null {
   // A body lies in a cell that is up to twice as long, or longer.

@@ -1,8 +1,8 @@
 /**
- * The capture process from the outside, as the writer's port: starts it, hands it what is to be done, starts it again when it
+ * The capture process from the outside, as the writer's adapter: starts it, gives it its work, starts it again when it
  * ends, and finds out what it had stored by then, so that no batch is stored twice or lost because of that. Actor thread.
  *
- * A process that ends over its files again and again gets others: `FaultHistory` decides, the process itself sets them aside.
+ * If a process ends over its files again and again, `FaultHistory` decides that it gets others, and the process sets them aside.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -26,7 +26,7 @@ import type {
 import { FaultHistory } from './fault-history.ts';
 import type { Appended, WriterState } from './protocol.ts';
 
-/** What is told of it, for the log of this process. */
+/** Its events, for the log of this process. */
 export interface CaptureProcessTold {
   event: 'ended' | 'back';
   pid: number | null;
@@ -46,7 +46,7 @@ export interface CaptureProcessParts {
 const TRIES = 3;
 /** How often opening is tried for a batch of which it is not known whether it is stored. */
 const OPEN_TRIES = 8;
-/** Starts in a row that come to nothing, before whoever waits is told. */
+/** Failed starts in a row before the waiting callers are told. */
 const STARTS = 6;
 /** A process that is asked something every so often and has not answered so many times hangs, and is ended. */
 const WATCH_MS = 5_000;
@@ -67,6 +67,7 @@ const NOTHING_TOLD: FileState = {
   withheld: zeroCounts(WITHHELD_CAUSES),
   damaged: 0,
   memory_bytes: 0,
+  expired: null,
 };
 
 /** A batch as the actor hands it on. */
@@ -185,7 +186,7 @@ class CaptureChild {
   }
 }
 
-/** Sent by somebody, and nothing that a file brings about. */
+/** Signals that somebody sends; a file does not cause them. */
 const OUTSIDE_SIGNALS = new Set<NodeJS.Signals>(['SIGKILL', 'SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT']);
 
 /** Has the methods of `CaptureLogAdapter`, and does them in the other process. */

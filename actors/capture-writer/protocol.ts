@@ -42,7 +42,18 @@ export interface ProcessState {
   memory_bytes: number;
 }
 
+/** What has gone by age. */
+export interface ExpiredCaptures {
+  files: number;
+  exchanges: number;
+  attachments: number;
+  /** When all was looked through last, seconds since the epoch; 0: it was not yet. */
+  passed_at_s: number;
+}
+
 export interface WriterState extends LogState {
+  /** null: all is kept. Absent where the log is written on the actor's own thread. */
+  expired?: ExpiredCaptures | null;
   /** Damaged files that were set aside and lie there still. Absent where the log is written on the actor's own thread. */
   damaged?: number;
   process?: ProcessState;

@@ -1,6 +1,6 @@
 /**
- * What the writer meets, as lines of the log: what is wrong and what to do, each cause once a minute at most. Nothing that
- * capture meets may touch traffic, so only the log and the stats say so. The capture process; any thread in tests.
+ * The writer's troubles as lines of the log: what is wrong and what to do, each cause once a minute at most. No trouble of
+ * capture may touch traffic, so only the log and the stats tell of it. The capture process; any thread in tests.
  */
 import type { FailureCause, PlaceCause } from '../../src/domain/capture-cause.ts';
 import { RareTelling } from '../../src/std/rare-telling.ts';

@@ -4,7 +4,7 @@
  * Actor thread.
  */
 
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTick } from 'node:timers/promises';
 import {
   type DistilledPattern,
   distilInParts,
@@ -170,7 +170,7 @@ async function distilInTurns(trace: Trace): Promise<PatternCandidate[]> {
     const { done, value } = parts.next();
     if (done) return value;
     if (performance.now() - turnBegan < TURN_MS) continue;
-    await nextTurn();
+    await nextTick();
     turnBegan = performance.now();
   }
 }

@@ -1,13 +1,14 @@
 /**
  * The distiller: takes one trace, has it distilled, hands its patterns to the store, and remembers the outcome for good.
- * The work itself is done by a port; here is what survives what. Actor thread.
+ * An adapter does the work itself; this file decides what survives a crash. Actor thread.
  *
- * What was decided is an event before anything follows from it: the trace is taken when it is stored, an attempt counts
+ * Each decision is an event before anything follows from it: the trace is taken when it is stored, an attempt counts
  * before it begins (so that a trace which ends its thread is given up), and the patterns are fixed before they are
- * merged. So a crash between the merge and the event that tells of it repeats the merge with the very same texts, which
- * finds the patterns it has made: nothing is there twice.
+ * merged. A crash between the merge and its event repeats the merge with the same texts. The second merge
+ * finds the patterns of the first, so nothing is there twice.
  */
 
+import { auditWrites } from '../../src/domain/audit-rows.ts';
 import type { DistilledPattern } from '../../src/domain/distillation/distil.ts';
 import { maskSecrets } from '../../src/domain/distillation/text.ts';
 import {
@@ -40,12 +41,12 @@ import {
   UNFINISHED_TRACES,
 } from './protocol.ts';
 
-/** Port of the thread: `distil` and `merge` of port.ts. */
+/** Adapter of the thread: `distil` and `merge` of adapter.ts. */
 export const DISTILLATION_ADAPTER = 'distillation';
 
 /** Before the second attempt, before the third and so on the double. */
 const RETRY_AFTER_MS = 1_000;
-/** How often somebody who waits for a trace that another request brought is looked after. */
+/** How often the actor checks a caller that waits for a trace of another request. */
 const WAIT_MS = 50;
 const ERROR_CHARACTERS = 300;
 
@@ -70,17 +71,39 @@ export type DistillerEvent =
   | { type: 'started' }
   | { type: 'distilled'; patterns: DistilledPattern[] }
   | { type: 'merged'; merged: MergedPattern[]; at: string }
-  | { type: 'failed'; error: string; at: string };
+  | { type: 'failed'; error: string; at: string }
+  /** Somebody deleted it: its history goes with this event. */
+  | { type: 'deleted' };
 
 interface DistillerInternal {
   /** Begins an attempt; `token` waits for its outcome. */
   work: { token: ReplyToken | null };
-  distilled: Outcome<DistilledPattern[], ReplyToken | null>;
-  merged: Outcome<MergedPattern[], ReplyToken | null>;
+  distilled: Outcome<DistilledPattern[], Attempt>;
+  merged: Outcome<MergedPattern[], Attempt>;
   waited: { token: ReplyToken };
 }
 
+/** Whose work has an outcome. */
+interface Attempt {
+  token: ReplyToken | null;
+  /** Of the trace that was there when it began: it may have been deleted since, and submitted anew. */
+  submitted_at: string;
+}
+
 type DistillerContext<Reply> = Context<DistillerState, DistillerEvent, DistillerInternal, Reply>;
+
+const NO_TRACE: DistillerState = {
+  submission: null,
+  status: 'queued',
+  submitted_at: '',
+  finished_at: null,
+  attempts: 0,
+  patterns: null,
+  merged: [],
+  error: null,
+};
+
+const NOT_FOUND: Refusal = { code: 'trace_not_found', message: 'no such trace', retryable: false };
 
 const CONFLICT: Refusal = {
   code: 'conflict',
@@ -90,16 +113,7 @@ const CONFLICT: Refusal = {
 
 export const distiller: Behaviour<DistillerProtocol, DistillerState, DistillerEvent, DistillerInternal> = {
   kind: DISTILLER_KIND,
-  initial: () => ({
-    submission: null,
-    status: 'queued',
-    submitted_at: '',
-    finished_at: null,
-    attempts: 0,
-    patterns: null,
-    merged: [],
-    error: null,
-  }),
+  initial: () => NO_TRACE,
 
   handlers: {
     submit(state, request, context) {
@@ -123,6 +137,17 @@ export const distiller: Behaviour<DistillerProtocol, DistillerState, DistillerEv
       wait(context, context.holdReply());
     },
 
+    delete(state, { audit }, context) {
+      if (state.submission === null) return context.refuse(NOT_FOUND);
+      const { submission, submitted_at } = state;
+      context.persist({ type: 'deleted' });
+      context.write([
+        ...deletionRows(submission, submitted_at, context.self.key),
+        ...(audit === null ? [] : auditWrites(audit)),
+      ]);
+      context.reply(null);
+    },
+
     wake(_state, _request, context) {
       // To be activated was all it needed.
       context.reply(null);
@@ -135,19 +160,24 @@ export const distiller: Behaviour<DistillerProtocol, DistillerState, DistillerEv
     },
 
     distilled(state, outcome, context) {
+      const { token } = outcome.carry;
+      if (isGone(state, outcome.carry)) return refuseGone(context, token);
       if (!isOpen(state) || state.patterns !== null) return;
-      if (!outcome.ok) return tryAgain(state, context, outcome.error, outcome.carry);
+      if (!outcome.ok) return tryAgain(state, context, outcome.error, token);
       const distilled = context.persist({ type: 'distilled', patterns: outcome.value });
-      merge(distilled, context, outcome.carry);
+      merge(distilled, context, token);
     },
 
     merged(state, outcome, context) {
+      const { token } = outcome.carry;
+      if (isGone(state, outcome.carry)) return refuseGone(context, token);
       if (!isOpen(state) || state.patterns === null) return;
-      if (!outcome.ok) return tryAgain(state, context, outcome.error, outcome.carry);
-      finish(state, context, outcome.value, outcome.carry);
+      if (!outcome.ok) return tryAgain(state, context, outcome.error, token);
+      finish(state, context, outcome.value, token);
     },
 
     waited(state, { token }, context) {
+      if (state.submission === null) return refuseGone(context, token);
       if (state.status === 'done') context.replyTo(token, answer(state));
       else if (state.status === 'failed') context.refuseTo(token, failure(state));
       else wait(context, token);
@@ -157,6 +187,7 @@ export const distiller: Behaviour<DistillerProtocol, DistillerState, DistillerEv
   persistence: {
     apply: applyEvent,
     project: projectEvent,
+    ends: ({ type }) => type === 'deleted',
     // Submitted, started, distilled, merged: with the last one the body goes from the journal too.
     snapshot: {
       version: 1,
@@ -171,6 +202,17 @@ export const distiller: Behaviour<DistillerProtocol, DistillerState, DistillerEv
   },
 };
 
+/** The trace was deleted while it was worked on. */
+function isGone({ submission, submitted_at }: DistillerState, attempt: Attempt): boolean {
+  return submission === null || submitted_at !== attempt.submitted_at;
+}
+
+/** Whoever submitted it and waits is told: sent again, it is taken as a new one. */
+function refuseGone(context: DistillerContext<never>, token: ReplyToken | null): void {
+  const message = 'the trace was deleted';
+  if (token !== null) context.refuseTo(token, { code: 'distillation_failed', message, retryable: true });
+}
+
 function isOpen({ status }: DistillerState): boolean {
   return status === 'queued' || status === 'distilling';
 }
@@ -184,15 +226,17 @@ function begin(state: DistillerState, context: DistillerContext<never>, token: R
   }
   const started = context.persist({ type: 'started' });
   if (started.patterns !== null) return merge(started, context, token);
-  context.io(DISTILLATION_ADAPTER, 'distil', { key: context.self.key }, 'distilled', token);
+  const { submitted_at } = started;
+  context.io(DISTILLATION_ADAPTER, 'distil', { key: context.self.key }, 'distilled', { token, submitted_at });
 }
 
 function merge(state: DistillerState, context: DistillerContext<never>, token: ReplyToken | null): void {
-  const { submission, patterns } = state;
+  const { submission, patterns, submitted_at } = state;
   if (submission === null || patterns === null) return;
   if (patterns.length === 0) return finish(state, context, [], token);
   const { org_id, project_id, trace_id } = submission;
-  context.io(DISTILLATION_ADAPTER, 'merge', { org_id, project_id, trace_id, patterns }, 'merged', token);
+  const input = { org_id, project_id, trace_id, patterns };
+  context.io(DISTILLATION_ADAPTER, 'merge', input, 'merged', { token, submitted_at });
 }
 
 function finish(
@@ -281,7 +325,21 @@ function applyEvent(state: DistillerState, event: DistillerEvent): DistillerStat
       return { ...state, status: 'done', merged: event.merged, patterns: null, finished_at: event.at };
     case 'failed':
       return { ...state, status: 'failed', error: event.error, finished_at: event.at };
+    case 'deleted':
+      return NO_TRACE;
   }
+}
+
+/** What goes with a trace; the patterns that were distilled from it are no longer its own, and stay. */
+function deletionRows(submission: SubmitRequest, submittedAt: string, key: string): RowWrite[] {
+  return [
+    { op: 'remove', table: TRACES, row: traceRowKey(submission) },
+    { op: 'remove', table: TRACE_BODIES, row: [key] },
+    { op: 'remove', table: UNFINISHED_TRACES, row: [key] },
+    ...traceListKeys(submission, Date.parse(submittedAt)).map(
+      (row): RowWrite => ({ op: 'remove', table: TRACE_LISTS, row }),
+    ),
+  ];
 }
 
 function projectEvent(state: DistillerState, event: DistillerEvent, key: string): RowWrite[] {

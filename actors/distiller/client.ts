@@ -2,8 +2,9 @@
  * Submits traces and reads what became of them. The only place that makes the distiller's messages. Server threads.
  */
 
+import type { AuditEntry } from '../../src/domain/account.ts';
 import type { Trace } from '../../src/domain/trace.ts';
-import { TRACES, type TraceRow, traceRowKey } from '../../src/domain/trace-rows.ts';
+import { TRACES, type TraceAddress, type TraceRow, traceRowKey } from '../../src/domain/trace-rows.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
@@ -48,6 +49,21 @@ export class DistillerClient {
       if (thrown instanceof RuntimeError && thrown.code === 'conflict') {
         throw new CatalogueError('conflict', 'This trace_id was submitted with a different body');
       }
+      throw new CatalogueError('unavailable', undefined, { cause: thrown });
+    }
+  }
+
+  /**
+   * Deletes a trace; gone from the disk when this returns. The patterns that it led to stay.
+   * @param audit written with it; null: whoever deletes has told of it elsewhere
+   * @throws CatalogueError `not_found` for one that is not there, `unavailable` when it cannot be done now
+   */
+  async delete(address: TraceAddress, audit: AuditEntry | null): Promise<void> {
+    try {
+      await this.#asker.ask({ kind: DISTILLER_KIND, key: distillerKey(address) }, 'delete', { audit });
+    } catch (thrown) {
+      if (thrown instanceof RuntimeError && thrown.code === 'trace_not_found')
+        throw new CatalogueError('not_found');
       throw new CatalogueError('unavailable', undefined, { cause: thrown });
     }
   }

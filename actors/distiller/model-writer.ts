@@ -1,6 +1,6 @@
 /**
- * Better words for patterns from a language model (`DISTILL_MODEL_URL`, chat-completions style). What the model gives is
- * checked against a schema, bounded and freed of secrets like any other text; whatever goes wrong, the words that were
+ * Asks a language model for better words for patterns (`DISTILL_MODEL_URL`, chat-completions style). It checks the answer
+ * against a schema, bounds it and masks secrets in it, as in any other text. If anything goes wrong, the words that were
  * found without a model stay. Actor thread.
  */
 

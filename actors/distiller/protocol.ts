@@ -4,6 +4,7 @@
  */
 
 import { createHash } from 'node:crypto';
+import type { AuditEntry } from '../../src/domain/account.ts';
 import type { TraceAddress, TraceStatus } from '../../src/domain/trace-rows.ts';
 
 export const DISTILLER_KIND = 'distiller';
@@ -37,6 +38,8 @@ export type DistillerProtocol = {
    * came with another body, with `distillation_failed` when a legacy trace could not be distilled.
    */
   submit: { request: SubmitRequest; reply: SubmitReply };
+  /** Deletes the trace, also one that is being distilled. Refused with `trace_not_found`. */
+  delete: { request: { audit: AuditEntry | null }; reply: null };
   /** Goes on with what was left undone; answered at once. */
   wake: { request: null; reply: null };
 };

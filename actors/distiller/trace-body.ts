@@ -1,5 +1,5 @@
 /**
- * A trace as bytes, for the way to its actor and for the queue: JSON through zstd. Off the event loop's thread, since a
+ * A trace as bytes, for its actor and for the queue: JSON, compressed with zstd on libuv's threads, since a
  * trace may have megabytes. Server threads and actor threads.
  */
 

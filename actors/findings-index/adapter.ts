@@ -1,5 +1,7 @@
-/** The tables of findings as the index's port: reads a code base in, writes in transactions. Actor thread. */
+/** The tables of findings as the index's adapter: reads a code base, writes in transactions. Actor thread. */
 
+import type { AuditEntry } from '../../src/domain/account.ts';
+import { auditWrites } from '../../src/domain/audit-rows.ts';
 import type { Codebase, Finding } from '../../src/domain/finding.ts';
 import type { Tables, TableTransaction } from '../../src/storage/tables.ts';
 import {
@@ -83,7 +85,13 @@ export class FindingsAdapter {
     return null;
   }
 
-  async remove({ codebase, seqs }: { codebase: Codebase; seqs: readonly number[] }): Promise<null> {
+  /** @param input `audit`: written with it; null: none */
+  async remove(input: {
+    codebase: Codebase;
+    seqs: readonly number[];
+    audit: AuditEntry | null;
+  }): Promise<null> {
+    const { codebase, seqs, audit } = input;
     await this.#tables.transact((transaction) => {
       for (const seq of seqs) {
         const row = findingRow(codebase, seq);
@@ -91,6 +99,7 @@ export class FindingsAdapter {
         transaction.write({ op: 'remove', table: FINDINGS_INDEXED, row });
       }
       changeCodebase(transaction, codebase, (before) => ({ ...before, count: before.count - seqs.length }));
+      if (audit !== null) for (const write of auditWrites(audit)) transaction.write(write);
     });
     return null;
   }

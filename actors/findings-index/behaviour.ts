@@ -1,11 +1,12 @@
 /**
  * The findings of one code base: which there are, where, about which paths, and how near they are to a question.
- * The rows in the tables are the truth; this is read from them at the first message and changed only after a write
- * has succeeded. Stores are written side by side, so that one sync of the disk serves many; whatever else writes or
- * reads the rows in is alone, and waits its turn. Questions never wait but for the first reading. Actor thread.
+ * The rows in the tables are the truth. The actor reads them at its first message, and changes its state only after a write
+ * has succeeded. Stores are written side by side, so that one sync of the disk serves many. All other writes and
+ * readings of rows wait until they are alone. Questions wait only for the first reading. Actor thread.
  */
 
-import { type Finding, matchesFilter, PathCover, scoreOf } from '../../src/domain/finding.ts';
+import type { AuditEntry } from '../../src/domain/account.ts';
+import { type Codebase, type Finding, matchesFilter, PathCover, scoreOf } from '../../src/domain/finding.ts';
 import { FINDINGS_PER_CODEBASE } from '../../src/limits.ts';
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
 import type { VectorIndex } from '../../src/search/vector-index.ts';
@@ -78,7 +79,7 @@ type Work = {
 };
 
 /** Messages that write more than a finding of their own: they wait until nothing else is being written. */
-const EXCLUSIVE: ReadonlySet<MessageName> = new Set(['invalidate', 'clear', 'embedded']);
+const EXCLUSIVE: ReadonlySet<MessageName> = new Set(['invalidate', 'clear', 'delete', 'expire', 'embedded']);
 
 /**
  * What a recall spends on making later ones quicker: as much again as a slow one takes. A code base that nobody asks
@@ -118,10 +119,10 @@ const WORK: Work = {
     context.io(FINDINGS_ADAPTER, 'store', { codebase, seq, finding, indexed }, 'stored', { entry, vector });
   },
 
-  recall(index, { project_id, vector, top_k, score_threshold, ...filter }, context, token) {
+  recall(index, { vector, top_k, score_threshold, ...request }, context, token) {
     const accept = (seq: number): boolean => {
       const entry = index.entries.get(seq);
-      return entry !== undefined && isInScope(entry, project_id) && matchesFilter(entry, filter);
+      return entry !== undefined && isInScope(entry, request) && matchesFilter(entry, request);
     };
     const matches = index.vectors!.search(unpackVector(vector), top_k, accept, score_threshold);
     const hits = matches.map(({ id, similarity }) => ({
@@ -134,22 +135,22 @@ const WORK: Work = {
     if (index.vectors!.unlinked > 0) context.setTimer('tend', 0, 'tend', null);
   },
 
-  find(index, { project_id, finding_id }, context, token) {
+  find(index, { finding_id, ...scope }, context, token) {
     for (const entry of index.entries.values()) {
       if (entry.finding_id !== finding_id) continue;
-      context.replyTo(token, { place: isInScope(entry, project_id) ? placeOf(entry) : null });
+      context.replyTo(token, { place: isInScope(entry, scope) ? placeOf(entry) : null });
       return;
     }
     context.replyTo(token, { place: null });
   },
 
-  list(index, { project_id, limit, offset, before_seq, from, to, ...filter }, context, token) {
+  list(index, { limit, offset, before_seq, from, to, ...request }, context, token) {
     // Stores that were written side by side may have ended in another order than they have places.
     const matching = [...index.entries.values()]
       .filter(
         (entry) =>
-          isInScope(entry, project_id) &&
-          matchesFilter(entry, filter) &&
+          isInScope(entry, request) &&
+          matchesFilter(entry, request) &&
           (from === null || entry.created_at >= from) &&
           (to === null || entry.created_at < to),
       )
@@ -166,29 +167,37 @@ const WORK: Work = {
     context.replyTo(token, { places, total: matching.length, is_last: end <= limit });
   },
 
-  invalidate(index, { codebase, project_id, file_paths }, context, token) {
+  invalidate(index, { file_paths, ...request }, context, token) {
     const paths = new Set(file_paths);
-    remove(
-      index,
-      (entry) => isInScope(entry, project_id) && paths.has(entry.file_path),
-      codebase,
-      context,
-      token,
-    );
+    const isMeant = (entry: Entry) => isInScope(entry, request) && paths.has(entry.file_path);
+    remove(index, isMeant, request, context, token);
   },
 
-  coverage(index, { project_id, file_paths }, context, token) {
-    let cover = index.covers.get(project_id);
+  coverage(index, { file_paths, ...scope }, context, token) {
+    // What is hidden is so for moments only: nothing is remembered of it.
+    const isUsual = scope.hidden === undefined;
+    let cover = isUsual ? index.covers.get(scope.project_id) : undefined;
     if (cover === undefined) {
-      const entries = [...index.entries.values()].filter((entry) => isInScope(entry, project_id));
+      const entries = [...index.entries.values()].filter((entry) => isInScope(entry, scope));
       cover = new PathCover(entries.map((entry) => entry.file_path));
-      index.covers.set(project_id, cover);
+      if (isUsual) index.covers.set(scope.project_id, cover);
     }
     context.replyTo(token, { coverage: cover.coverage(file_paths) });
   },
 
-  clear(index, { codebase, project_id }, context, token) {
-    remove(index, (entry) => isInScope(entry, project_id), codebase, context, token);
+  clear(index, request, context, token) {
+    remove(index, (entry) => isInScope(entry, request), request, context, token);
+  },
+
+  delete(index, { finding_id, ...request }, context, token) {
+    const isMeant = (entry: Entry) => isInScope(entry, request) && entry.finding_id === finding_id;
+    remove(index, isMeant, request, context, token);
+  },
+
+  expire(index, { before, limit, ...request }, context, token) {
+    let left = limit;
+    const isMeant = (entry: Entry) => isInScope(entry, request) && entry.created_at < before && left-- > 0;
+    remove(index, isMeant, request, context, token);
   },
 
   unembedded(index, { limit }, context, token) {
@@ -263,6 +272,8 @@ export function findingsIndex(
       coverage: (index, request, context) => begin('coverage', index, request, context),
       clear: (index, request, context) => begin('clear', index, request, context),
       unembedded: (index, request, context) => begin('unembedded', index, request, context),
+      delete: (index, request, context) => begin('delete', index, request, context),
+      expire: (index, request, context) => begin('expire', index, request, context),
       embedded: (index, request, context) => begin('embedded', index, request, context),
     },
 
@@ -380,7 +391,7 @@ function drop(index: Index, seq: number): void {
 function remove(
   index: Index,
   isMeant: (entry: Entry) => boolean,
-  codebase: unknown,
+  { codebase, audit }: { codebase: Codebase; audit: AuditEntry | null },
   context: IndexContext,
   token: ReplyToken,
 ): void {
@@ -391,7 +402,9 @@ function remove(
     return;
   }
   index.is_exclusive = true;
-  context.io(FINDINGS_ADAPTER, 'remove', { codebase, seqs }, 'removed', { token, seqs });
+  const deleted = seqs.length;
+  const told = audit === null ? null : { ...audit, after: { deleted, ...audit.after } };
+  context.io(FINDINGS_ADAPTER, 'remove', { codebase, seqs, audit: told }, 'removed', { token, seqs });
 }
 
 /** Whether a failed write has happened is not known: the next message reads the rows again. */
@@ -400,8 +413,12 @@ function giveUp(index: Index, context: IndexContext, token: ReplyToken, error: R
   context.refuseTo(token, error);
 }
 
-function isInScope(entry: Entry, projectId: string | null): boolean {
-  return projectId === null || entry.project_id === projectId;
+function isInScope(
+  entry: Entry,
+  { project_id, hidden }: { project_id: string | null; hidden?: readonly string[] },
+): boolean {
+  if (project_id !== null && entry.project_id !== project_id) return false;
+  return hidden === undefined || !hidden.includes(entry.project_id);
 }
 
 function placeOf({ seq, finding_id }: Entry): FindingPlace {

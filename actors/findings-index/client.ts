@@ -1,5 +1,6 @@
 /** Asks findings indexes. The only place that makes their messages. Server threads. */
 
+import type { AuditEntry } from '../../src/domain/account.ts';
 import type { Codebase, Finding, FindingFilter } from '../../src/domain/finding.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { FINDINGS_PER_CODEBASE, PAGE_SCAN_ROWS } from '../../src/limits.ts';
@@ -21,7 +22,7 @@ import {
   packVector,
 } from './protocol.ts';
 
-export type { FindingPlace } from './protocol.ts';
+export { FINDINGS_CODEBASES, type FindingPlace } from './protocol.ts';
 
 /** A code base of a list. */
 export interface CodebaseFacts {
@@ -37,6 +38,13 @@ const DEADLINE_MS = 15_000;
 export interface FindingsScope extends Codebase {
   /** null: every project's. */
   project_id: string | null;
+  /** Projects of which nothing is in sight any more; absent: there are none. */
+  hidden?: ReadonlySet<string>;
+}
+
+/** As messages have it. */
+function sightOf({ project_id, hidden }: FindingsScope): { project_id: string | null; hidden?: string[] } {
+  return hidden === undefined || hidden.size === 0 ? { project_id } : { project_id, hidden: [...hidden] };
 }
 
 type ReplyOf<N extends keyof FindingsIndexProtocol> = Promise<FindingsIndexProtocol[N]['reply']>;
@@ -74,21 +82,20 @@ export class FindingsClient {
     vector: Float32Array,
     options: FindingFilter & { top_k: number; score_threshold: number },
   ): ReplyOf<'recall'> {
-    const { project_id } = scope;
-    return this.#ask(scope, 'recall', { project_id, vector: packVector(vector), ...options });
+    return this.#ask(scope, 'recall', { ...sightOf(scope), vector: packVector(vector), ...options });
   }
 
   /** One page, newest first, and how many there are. */
   list(
     scope: FindingsScope,
-    options: Omit<FindingsIndexProtocol['list']['request'], keyof IndexFacts | 'project_id'>,
+    options: Omit<FindingsIndexProtocol['list']['request'], keyof IndexFacts | 'project_id' | 'hidden'>,
   ): ReplyOf<'list'> {
-    return this.#ask(scope, 'list', { project_id: scope.project_id, ...options });
+    return this.#ask(scope, 'list', { ...sightOf(scope), ...options });
   }
 
   /** One finding by its id; undefined when there is none in sight. */
   async find(scope: FindingsScope, finding_id: string): Promise<Finding | undefined> {
-    const { place } = await this.#ask(scope, 'find', { project_id: scope.project_id, finding_id });
+    const { place } = await this.#ask(scope, 'find', { ...sightOf(scope), finding_id });
     return place === null ? undefined : this.read(scope, place);
   }
 
@@ -98,7 +105,11 @@ export class FindingsClient {
    * @param after where the last page ended: a code base, and the place in it below which to go on (0: behind it)
    */
   codebases(
-    { org_id, project_id }: { org_id: string; project_id: string | null },
+    {
+      org_id,
+      project_id,
+      hidden,
+    }: { org_id: string; project_id: string | null; hidden?: ReadonlySet<string> },
     after: readonly [codebase_id: string, seq: number] | null,
     limit: number,
   ): { found: CodebaseFacts[]; last: [string, number] | null } {
@@ -107,13 +118,17 @@ export class FindingsClient {
     let last: [string, number] | null = null;
     // A key stands before those that begin with it: with a further part, the code base itself is read once more.
     const start = after === null ? null : after[1] === 0 ? [org_id, after[0]] : [org_id, after[0], 0];
+    const hides = hidden !== undefined && hidden.size > 0;
+    const isCounted = project_id === null && !hides;
+    const isMeant = (its: string) =>
+      (project_id === null || its === project_id) && !(hides && hidden.has(its));
     const range = { prefix: [org_id], reverse: true, ...(start === null ? {} : { after: start }) };
     for (const { row, value } of this.#tables.range<CodebaseRow>(FINDINGS_CODEBASES, range)) {
       const codebase_id = row[1] as string;
       if (found.length === limit || looked >= PAGE_SCAN_ROWS) return { found, last };
       looked++;
-      if (value.count > 0 && project_id === null) found.push({ codebase_id, findings: value.count });
-      if (value.count > 0 && project_id !== null) {
+      if (value.count > 0 && isCounted) found.push({ codebase_id, findings: value.count });
+      if (value.count > 0 && !isCounted) {
         const below = after !== null && after[0] === codebase_id && after[1] > 0 ? after[1] : value.next_seq;
         const prefix = [org_id, codebase_id];
         const indexed = { prefix, reverse: true, after: [...prefix, below] };
@@ -121,7 +136,7 @@ export class FindingsClient {
           FINDINGS_INDEXED,
           indexed,
         )) {
-          if (entry.project_id === project_id) {
+          if (isMeant(entry.project_id)) {
             found.push({ codebase_id, findings: null });
             break;
           }
@@ -134,18 +149,33 @@ export class FindingsClient {
     return { found, last: null };
   }
 
-  /** Deletes the findings about exactly these paths. */
-  invalidate(scope: FindingsScope, file_paths: readonly string[]): ReplyOf<'invalidate'> {
-    return this.#ask(scope, 'invalidate', { project_id: scope.project_id, file_paths });
+  /** Deletes the findings about exactly these paths. @param audit written with it, where any is deleted */
+  invalidate(
+    scope: FindingsScope,
+    file_paths: readonly string[],
+    audit: AuditEntry | null,
+  ): ReplyOf<'invalidate'> {
+    return this.#ask(scope, 'invalidate', { ...sightOf(scope), file_paths, audit });
+  }
+
+  /** Deletes one finding. @param audit written with it, where it is there */
+  delete(scope: FindingsScope, finding_id: string, audit: AuditEntry | null): ReplyOf<'delete'> {
+    return this.#ask(scope, 'delete', { ...sightOf(scope), finding_id, audit });
+  }
+
+  /** Deletes the oldest findings stored before a moment (RFC 3339 UTC with milliseconds), so many at most. */
+  expire(codebase: Codebase, before: string, limit: number, audit: AuditEntry | null): ReplyOf<'expire'> {
+    return this.#ask(codebase, 'expire', { project_id: null, before, limit, audit });
   }
 
   /** The share of the paths that findings cover. */
   coverage(scope: FindingsScope, file_paths: readonly string[]): ReplyOf<'coverage'> {
-    return this.#ask(scope, 'coverage', { project_id: scope.project_id, file_paths });
+    return this.#ask(scope, 'coverage', { ...sightOf(scope), file_paths });
   }
 
-  clear(scope: FindingsScope): ReplyOf<'clear'> {
-    return this.#ask(scope, 'clear', { project_id: scope.project_id });
+  /** @param audit written with it, where any is deleted */
+  clear(scope: FindingsScope, audit: AuditEntry | null): ReplyOf<'clear'> {
+    return this.#ask(scope, 'clear', { ...sightOf(scope), audit });
   }
 
   unembedded(codebase: Codebase, limit: number): ReplyOf<'unembedded'> {
@@ -164,6 +194,26 @@ export class FindingsClient {
   read(codebase: Codebase, { seq, finding_id }: FindingPlace): Finding | undefined {
     const finding = this.#tables.get<Finding>(FINDINGS, findingRow(codebase, seq));
     return finding?.finding_id === finding_id ? finding : undefined;
+  }
+
+  /**
+   * Code bases whose oldest finding was stored before a moment (RFC 3339 UTC with milliseconds). Stores that were written side
+   * by side may have places a moment out of order, which does not matter to an age of days.
+   */
+  *expirable(before: string): Iterable<Codebase> {
+    for (const { row, value } of this.#tables.range<CodebaseRow>(FINDINGS_CODEBASES, { prefix: [] })) {
+      if (value.count === 0) continue;
+      const [org_id, codebase_id] = row as [string, string];
+      const prefix = [org_id, codebase_id];
+      for (const { value: oldest } of this.#tables.range<IndexedRow>(FINDINGS_INDEXED, { prefix, limit: 1 }))
+        if (oldest.created_at < before) yield { org_id, codebase_id };
+    }
+  }
+
+  /** Code bases of an organization that hold a finding. */
+  *codebasesOf(orgId: string): Iterable<Codebase> {
+    for (const { row, value } of this.#tables.range<CodebaseRow>(FINDINGS_CODEBASES, { prefix: [orgId] }))
+      if (value.count > 0) yield { org_id: orgId, codebase_id: String(row[1]) };
   }
 
   /** Code bases of which some vectors are missing or of another embedder. */

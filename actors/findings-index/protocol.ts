@@ -1,10 +1,11 @@
 /**
  * What a findings index understands. One actor a code base of an organization: it gives findings their place, knows
- * their paths and vectors, and has them written. The texts are read from the tables by whoever needs them.
+ * their paths and vectors, and has them written. Who needs the texts reads them from the tables.
  * Any thread.
  */
 
 import { createHash } from 'node:crypto';
+import type { AuditEntry } from '../../src/domain/account.ts';
 import type { Codebase, Finding, FindingFilter } from '../../src/domain/finding.ts';
 import type { ActorAddress, RowKey } from '../../src/runtime/protocol.ts';
 
@@ -53,6 +54,8 @@ export interface IndexFacts {
 /** What a request may touch; null: every project's. */
 interface Scoped extends IndexFacts {
   project_id: string | null;
+  /** Projects of which nothing is in sight any more; absent: there are none. */
+  hidden?: readonly string[];
 }
 
 export interface StoreRequest extends IndexFacts {
@@ -82,6 +85,12 @@ export interface PathsRequest extends Scoped {
   file_paths: readonly string[];
 }
 
+/** What deletes says who does, for the entry that is written with it where something was deleted. */
+interface Audited {
+  /** Its `after` gets `deleted`, the number of findings; null: whoever deletes has told of it elsewhere. */
+  audit: AuditEntry | null;
+}
+
 /** Where a finding is, and that it is still the same one. */
 export interface FindingPlace {
   seq: number;
@@ -102,9 +111,15 @@ export type FindingsIndexProtocol = {
   find: { request: Scoped & { finding_id: string }; reply: { place: FindingPlace | null } };
   /** `total`: of all pages. `is_last`: nothing is behind this one. */
   list: { request: ListRequest; reply: { places: FindingPlace[]; total: number; is_last: boolean } };
-  invalidate: { request: PathsRequest; reply: { deleted: number } };
+  invalidate: { request: PathsRequest & Audited; reply: { deleted: number } };
   coverage: { request: PathsRequest; reply: { coverage: number } };
-  clear: { request: Scoped; reply: { deleted: number } };
+  clear: { request: Scoped & Audited; reply: { deleted: number } };
+  delete: { request: Scoped & Audited & { finding_id: string }; reply: { deleted: number } };
+  /** Deletes those that were stored before a moment, oldest first, `limit` of them at most. */
+  expire: {
+    request: Scoped & Audited & { before: string; limit: number };
+    reply: { deleted: number };
+  };
   /** Which findings wait for a vector, oldest first. */
   unembedded: { request: IndexFacts & { limit: number }; reply: { places: FindingPlace[]; left: number } };
   /** Their vectors; of findings that are gone by now nothing is kept. */

@@ -1,13 +1,18 @@
 /**
- * The live hub of an organization: gives each event its number, keeps the last ones in memory, publishes it. Numbers
- * are reserved in blocks, so that a restart goes on above every number that was ever told and only one event in a
+ * The live hub of an organization: gives each event its number, keeps the last ones in memory, publishes it. It reserves
+ * numbers in blocks. So a restart goes on above every number that was ever told, and only one event in a
  * block waits for the disk. Server threads.
  */
 
-import { encodeLiveData } from '../../src/domain/live-event.ts';
 import { LIVE_RING_BYTES, LIVE_RING_EVENTS } from '../../src/limits.ts';
 import type { Behaviour } from '../../src/runtime/protocol.ts';
-import { LIVE_HUB_KIND, type LiveHubProtocol, type LivePublication, liveTopic } from './protocol.ts';
+import {
+  LIVE_HUB_KIND,
+  type LiveHubProtocol,
+  LiveMessage,
+  type LivePublication,
+  liveTopic,
+} from './protocol.ts';
 import { EventRing } from './ring.ts';
 
 /** Numbers that one commit reserves; as many may be missing after a restart. */
@@ -23,22 +28,28 @@ interface IdsReserved {
   reserved_to: number;
 }
 
-export const liveHub: Behaviour<LiveHubProtocol, Hub, IdsReserved> = {
+type LiveHub = Behaviour<LiveHubProtocol, Hub, IdsReserved>;
+
+export const liveHub: LiveHub = {
   kind: LIVE_HUB_KIND,
   initial: () => ({ reserved_to: 0, ring: new EventRing(LIVE_RING_EVENTS, LIVE_RING_BYTES) }),
 
   handlers: {
-    publish({ reserved_to, ring }, event, context) {
+    publish({ reserved_to, ring }, message, context) {
+      const [name, project_id, run_id, at_ms, data] =
+        message instanceof LiveMessage ? message.pack() : message;
       const previous_id = ring.last_id;
       const id = previous_id + 1;
       const publication: LivePublication = {
         id,
         previous_id,
-        name: event.event,
-        project_id: event.project_id,
-        data: encodeLiveData(event),
+        name,
+        project_id,
+        run_id,
+        at_ms,
+        data,
       };
-      // Before the ring changes: were the commit to fail, the actor would begin again with an empty one.
+      // Before the ring changes: after a failed commit the actor begins again with an empty one.
       if (id > reserved_to) context.persist({ reserved_to: previous_id + ID_BLOCK });
       ring.push(publication);
       context.publish(liveTopic(context.self.key), publication);
@@ -46,6 +57,15 @@ export const liveHub: Behaviour<LiveHubProtocol, Hub, IdsReserved> = {
 
     replay({ ring }, { after_id, project_id, limit }, context) {
       context.reply(ring.read(after_id, project_id, limit));
+    },
+
+    forget({ ring }, { run_id, project_id, before_ms }) {
+      ring.forget(
+        (event) =>
+          (run_id === undefined || event.run_id === run_id) &&
+          (project_id === undefined || event.project_id === project_id) &&
+          (before_ms === undefined || event.at_ms < before_ms),
+      );
     },
   },
 
@@ -70,7 +90,28 @@ export const liveHub: Behaviour<LiveHubProtocol, Hub, IdsReserved> = {
 };
 
 /** Where nobody can read the stream: hears everything, keeps nothing, writes nothing. Senders need not know. */
-export const silentLiveHub: typeof liveHub = {
+export const silentLiveHub: LiveHub = {
   ...liveHub,
-  handlers: { ...liveHub.handlers, publish: () => {} },
+  handlers: { ...liveHub.handlers, publish: () => {}, forget: () => {} },
 };
+
+/** The same, and what is older than an operator keeps is told to nobody. @param maxAgeMs null: nothing is too old */
+export function liveHubOf(maxAgeMs: number | null): LiveHub {
+  if (maxAgeMs === null) return liveHub;
+  const { publish, replay, ...others } = liveHub.handlers;
+  const expire = ({ ring }: Hub, nowMs: number) => ring.expire(nowMs - maxAgeMs);
+  return {
+    ...liveHub,
+    handlers: {
+      ...others,
+      publish(hub, event, context) {
+        expire(hub, context.now_ms);
+        publish(hub, event, context);
+      },
+      replay(hub, request, context) {
+        expire(hub, context.now_ms);
+        replay(hub, request, context);
+      },
+    },
+  };
+}

@@ -1,6 +1,6 @@
 /**
- * Tells live hubs what happened, and reads them. The only place that makes their messages: server threads read with the two
- * classes, behaviours on server and actor threads pass `liveEventTell` to their context.
+ * Tells live hubs what happened, and reads them. The only place that makes their messages. Server threads read with the two
+ * classes; behaviours on server and actor threads pass `liveEventTell` to their context.
  */
 
 import { boundLiveEvent, type LiveEvent } from '../../src/domain/live-event.ts';
@@ -8,8 +8,9 @@ import { CatalogueError } from '../../src/errors.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
 import type { ActorAddress } from '../../src/runtime/protocol.ts';
 import {
+  type ForgetRequest,
   LIVE_HUB_KIND,
-  type LiveHubProtocol,
+  LiveMessage,
   type LivePublication,
   liveTopic,
   type ReplayReply,
@@ -25,7 +26,7 @@ const REPLAY_DEADLINE_MS = 2_000;
 export interface LiveEventTell {
   to: ActorAddress;
   name: 'publish';
-  payload: LiveHubProtocol['publish']['request'];
+  payload: LiveMessage;
 }
 
 /**
@@ -33,8 +34,16 @@ export interface LiveEventTell {
  * `context.tell(to, name, payload)`. Texts that are too long are cut.
  */
 export function liveEventTell(event: LiveEvent): LiveEventTell {
-  const payload = boundLiveEvent(event);
+  const payload = new LiveMessage(boundLiveEvent(event));
   return { to: { kind: LIVE_HUB_KIND, key: event.org_id }, name: 'publish', payload };
+}
+
+/** The same for what the hub must not remember any longer. */
+export function liveForgetTell(
+  orgId: string,
+  payload: ForgetRequest,
+): { to: ActorAddress; name: 'forget'; payload: ForgetRequest } {
+  return { to: { kind: LIVE_HUB_KIND, key: orgId }, name: 'forget', payload };
 }
 
 export class LiveHubClient {
@@ -52,6 +61,12 @@ export class LiveHubClient {
     const { to, name, payload } = liveEventTell(event);
     this.#asker.tell(to, name, payload);
   }
+
+  /** Has the hub forget what was deleted. Never waits, never fails. */
+  forget(orgId: string, request: ForgetRequest): void {
+    const { to, name, payload } = liveForgetTell(orgId, request);
+    this.#asker.tell(to, name, payload);
+  }
 }
 
 /** Reaches actors and hears what they publish: the runtime's ActorClient. */
@@ -59,7 +74,7 @@ export interface SubscribingAsker extends Asker {
   subscribe(topic: string, listener: (payload: unknown) => void): () => void;
 }
 
-/** The reading side, for whoever serves the stream. */
+/** The reading side, for the server threads that serve the stream. */
 export class LiveHubReader {
   readonly #asker: SubscribingAsker;
 

@@ -3,7 +3,8 @@
  * the last ones, and publishes each to the server threads that have readers. Any thread.
  */
 
-import type { LiveEvent } from '../../src/domain/live-event.ts';
+import { encodeLiveData, type LiveEvent } from '../../src/domain/live-event.ts';
+import { PackablePayload } from '../../src/runtime/link.ts';
 
 export const LIVE_HUB_KIND = 'live-hub';
 
@@ -13,15 +14,41 @@ export interface NumberedEvent {
   id: number;
   name: LiveEvent['event'];
   project_id: string | null;
+  run_id: string | null;
+  /** Milliseconds since the epoch. */
+  at_ms: number;
   /** JSON on one line. */
   data: string;
 }
 
 /** What a hub publishes. */
 export interface LivePublication extends NumberedEvent {
-  /** Id of the event before it; 0 when the hub remembers none. Whoever has not heard that one has missed something. */
+  /** Id of the event before it; 0 when the hub remembers none. A reader that did not get that one has missed something. */
   previous_id: number;
 }
+
+/** What happened, for the organization's hub. On its way to another thread it is written as readers get it. */
+export class LiveMessage extends PackablePayload {
+  readonly event: LiveEvent;
+
+  constructor(event: LiveEvent) {
+    super();
+    this.event = event;
+  }
+
+  pack(): PackedLive {
+    const { event, project_id, run_id, at } = this.event;
+    return [event, project_id, run_id, Date.parse(at), encodeLiveData(this.event)];
+  }
+}
+
+export type PackedLive = readonly [
+  name: LiveEvent['event'],
+  project_id: string | null,
+  run_id: string | null,
+  at_ms: number,
+  data: string,
+];
 
 export interface ReplayRequest {
   /** Events after this id; null: none, only the place where to go on. */
@@ -42,10 +69,20 @@ export interface ReplayReply {
   more: boolean;
 }
 
+/** Which events go: all that is named must be true of them. */
+export interface ForgetRequest {
+  run_id?: string;
+  project_id?: string;
+  /** Older than this, milliseconds since the epoch. */
+  before_ms?: number;
+}
+
 export type LiveHubProtocol = {
   /** Told, never asked: a live event is no reason to wait. */
-  publish: { request: LiveEvent; reply: undefined };
+  publish: { request: LiveMessage | PackedLive; reply: undefined };
   replay: { request: ReplayRequest; reply: ReplayReply };
+  /** Takes out of the ring what was deleted; told. */
+  forget: { request: ForgetRequest; reply: undefined };
 };
 
 /** Where a hub publishes what happens in the organization. */

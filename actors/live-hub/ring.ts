@@ -41,8 +41,8 @@ export class EventRing {
   }
 
   /** @param event with an id greater than every one before it */
-  push({ id, name, project_id, data }: NumberedEvent): void {
-    this.#events.push({ id, name, project_id, data });
+  push({ id, name, project_id, run_id, at_ms, data }: NumberedEvent): void {
+    this.#events.push({ id, name, project_id, run_id, at_ms, data });
     this.#lastId = id;
     this.#bytes += data.length + EVENT_OVERHEAD_BYTES;
     while (this.size > this.#capacity || (this.#bytes > this.#maxBytes && this.size > 1)) this.#drop();
@@ -71,6 +71,28 @@ export class EventRing {
     }
     const more = at < this.#events.length;
     return { is_reset, events, last_id: more ? last_id : this.#lastId, more };
+  }
+
+  /**
+   * Takes out what is meant. Who reads on behind it misses nothing that is still there, and is told nothing.
+   * @returns how many went
+   */
+  forget(isMeant: (event: NumberedEvent) => boolean): number {
+    const before = this.size;
+    const kept: NumberedEvent[] = [];
+    for (const event of this.#events) {
+      if (event === undefined) continue;
+      if (isMeant(event)) this.#bytes -= event.data.length + EVENT_OVERHEAD_BYTES;
+      else kept.push(event);
+    }
+    this.#events = kept;
+    this.#first = 0;
+    return before - kept.length;
+  }
+
+  /** Lets go of the oldest events, as far as they are older than this. */
+  expire(beforeMs: number): void {
+    while (this.size > 0 && this.#events[this.#first]!.at_ms < beforeMs) this.#drop();
   }
 
   #drop(): void {

@@ -1,6 +1,13 @@
-/** The pattern store as the pattern index's port: opened at first use, on the one thread that has the index. Actor thread. */
+/** The pattern store as the pattern index's adapter: opened at first use, on the one thread that has the index. Actor thread. */
 import type { PatternScope } from '../../src/domain/pattern.ts';
-import type { AddedPattern, FoundMatches, IndexState, MergedPattern, RetrieveRequest } from './protocol.ts';
+import type {
+  AddedPattern,
+  FoundMatches,
+  IndexState,
+  MergedPattern,
+  RemoveRequest,
+  RetrieveRequest,
+} from './protocol.ts';
 import type { PatternStore } from './store.ts';
 
 /** Between two attempts to open a store that nobody has asked for meanwhile. */
@@ -31,6 +38,10 @@ export class PatternStoreAdapter {
 
   async add(input: { scope: PatternScope; patterns: readonly AddedPattern[] }): Promise<MergedPattern[]> {
     return (await this.#opened()).add(input.scope, input.patterns);
+  }
+
+  async remove(request: RemoveRequest): Promise<number> {
+    return (await this.#opened()).remove(request);
   }
 
   async state(): Promise<IndexState> {

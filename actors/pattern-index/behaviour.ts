@@ -1,13 +1,13 @@
 /**
- * The pattern index: passes what it is asked on to the store on its thread, and tells live hubs of patterns that are new.
- * All its work is done by the `pattern_store` port. Actor thread.
+ * The pattern index: passes questions on to the store on its thread, and tells live hubs of new patterns.
+ * The `pattern_store` adapter does all its work. Actor thread.
  */
 import type { PatternScope } from '../../src/domain/pattern.ts';
 import type { Behaviour, Outcome, ReplyToken } from '../../src/runtime/protocol.ts';
 import { liveEventTell } from '../live-hub/client.ts';
 import { type MergedPattern, PATTERN_INDEX_KIND, type PatternIndexProtocol } from './protocol.ts';
 
-/** Name of the port that the thread provides; see `port.ts`. */
+/** Name of the adapter that the thread provides; see `adapter.ts`. */
 export const PATTERN_STORE_ADAPTER = 'pattern_store';
 
 /** What is told of imported patterns, in their order. */
@@ -44,6 +44,9 @@ export const patternIndex: Index = {
       const carry = { token: context.holdReply(), told: { scope, failure_types } };
       context.io(PATTERN_STORE_ADAPTER, 'add', { scope, patterns }, 'added', carry);
     },
+    remove(_state, request, context) {
+      context.io(PATTERN_STORE_ADAPTER, 'remove', request, 'done', context.holdReply());
+    },
     state(_state, _message, context) {
       context.io(PATTERN_STORE_ADAPTER, 'state', null, 'done', context.holdReply());
     },
@@ -60,6 +63,10 @@ export const patternIndex: Index = {
       const { token, told } = outcome.carry;
       if (!outcome.ok) return context.refuseTo(token, outcome.error);
       context.replyTo(token, outcome.value);
+      for (const [place, { created }] of outcome.value.entries()) {
+        if (created)
+          context.count('patterns_created', told.failure_types[place] == null ? 'trace' : 'import');
+      }
       const { tier, org_id, project_id } = told.scope;
       // Universal patterns are nobody's news.
       if (tier === 'e3') return;

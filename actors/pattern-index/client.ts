@@ -1,4 +1,5 @@
 /** Asks the pattern index. The only place that makes its messages. Server threads; actor threads that have an asker. */
+import type { AuditEntry } from '../../src/domain/account.ts';
 import { type NewPattern, ownScope, type PatternScope } from '../../src/domain/pattern.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
@@ -61,6 +62,16 @@ export class PatternIndexClient {
     patterns: readonly (NewPattern & { source_trace_id: string })[],
   ): Promise<MergedPattern[]> {
     return this.#ask('add', { scope: ownScope(org_id, project_id), patterns }, ADD_DEADLINE_MS);
+  }
+
+  /**
+   * Removes patterns; gone from the disk, from memory and from saved graphs when this returns.
+   * @param audit written with it, where any was there; null: whoever removes has told of it elsewhere
+   * @returns how many were there
+   * @throws CatalogueError `unavailable` when it cannot be done now
+   */
+  remove(scope: PatternScope, pattern_ids: readonly string[], audit: AuditEntry | null): Promise<number> {
+    return this.#ask('remove', { scope, pattern_ids, audit }, ADD_DEADLINE_MS);
   }
 
   state(): Promise<IndexState> {

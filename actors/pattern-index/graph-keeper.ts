@@ -6,7 +6,7 @@ import { digest } from '../../src/domain/pattern-rows.ts';
 import type { GraphFolder } from '../../src/search/graph-folder.ts';
 import type { VectorIndex } from '../../src/search/vector-index.ts';
 import { nameScope, type PatternScopes, type Scope } from './scopes.ts';
-import { nextTurn, PROGRESS_EVERY_MS, STRETCH_MS, type StoreLife } from './store-life.ts';
+import { nextTick, PROGRESS_EVERY_MS, STRETCH_MS, type StoreLifecycle } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
 
 /** Fewer new vectors than this are linked again in less than a second. */
@@ -19,8 +19,10 @@ const LOOKS_PER_QUIET = 5;
 export class GraphKeeper {
   readonly #parts: Pick<StoreParts, 'log' | 'graphs'>;
   readonly #scopes: PatternScopes;
-  readonly #life: StoreLife;
+  readonly #life: StoreLifecycle;
   readonly #vectorsId: string;
+  /** Of every embedder whose graphs may be there. */
+  readonly #vectorIds: () => readonly string[];
   #tending: Promise<void> | null = null;
   #saving: Promise<void> | null = null;
   /** Scopes whose graph has something to take up. */
@@ -28,17 +30,25 @@ export class GraphKeeper {
   /** Vectors that a scope has got since its graph was saved, and when the last of them came. */
   readonly #unsaved = new Map<Scope, { count: number; at_ms: number }>();
 
-  /** @param vectorsId names the embedder whose vectors the scopes' indexes hold */
+  /**
+   * @param vectorsId names the embedder whose vectors the scopes' indexes hold
+   * @param formerVectorsId the same of the embedder that stands in while patterns are embedded anew; null: there is none
+   */
   constructor(
     parts: Pick<StoreParts, 'log' | 'graphs'>,
     scopes: PatternScopes,
-    life: StoreLife,
+    life: StoreLifecycle,
     vectorsId: string,
+    formerVectorsId: () => string | null = () => null,
   ) {
     this.#parts = parts;
     this.#scopes = scopes;
     this.#life = life;
     this.#vectorsId = vectorsId;
+    this.#vectorIds = () => {
+      const former = formerVectorsId();
+      return former === null ? [vectorsId] : [vectorsId, former];
+    };
   }
 
   /** A graph is being built. */
@@ -92,6 +102,19 @@ export class GraphKeeper {
     });
   }
 
+  /**
+   * The scope's graphs go from the disk, and none is saved again before the next start, which makes it without what is removed
+   * now.
+   * @throws Error when the disk keeps one
+   */
+  async discard(home: Scope): Promise<void> {
+    home.has_removed = true;
+    this.#unsaved.delete(home);
+    const { graphs = null } = this.#parts;
+    // Behind a save that is under way.
+    await graphs?.folder.removeAllOf(this.#vectorIds().map((vectorsId) => nameGraph(vectorsId, home)));
+  }
+
   /** Removes graphs of scopes and embedders that are no more. */
   async forgetOthers(): Promise<void> {
     const names = new Set<string>();
@@ -118,7 +141,7 @@ export class GraphKeeper {
           log.info({ unlinked: home.index.unlinked }, 'building the graph of patterns');
         }
         // Searches are slow until it is done: others have their turns between, and nothing more.
-        await nextTurn();
+        await nextTick();
       }
     }
     if (isTold && !this.#life.isOver) log.info({}, 'the graphs of patterns are complete');
@@ -136,7 +159,7 @@ export class GraphKeeper {
   #listUnsaved(): Scope[] {
     const scopes: Scope[] = [];
     for (const [home, { count }] of this.#unsaved)
-      if (count >= SAVED_MIN && home.index.savable !== null) scopes.push(home);
+      if (count >= SAVED_MIN && !home.has_removed && home.index.savable !== null) scopes.push(home);
     return scopes;
   }
 
@@ -146,7 +169,7 @@ export class GraphKeeper {
       await this.#life.pause(quiet_ms / LOOKS_PER_QUIET);
       for (const home of scopes) {
         if (this.#life.isOver) return;
-        if (this.#isDue(home, quiet_ms)) await this.#save(home, folder);
+        if (!home.has_removed && this.#isDue(home, quiet_ms)) await this.#save(home, folder);
       }
     }
   }

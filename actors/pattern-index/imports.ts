@@ -1,9 +1,9 @@
-/** Takes what the command line leaves in the database, now and from now on. Actor thread. */
+/** Takes the imports that the command line leaves in the database, at the start and later. Actor thread. */
 import { type ImportRow, PATTERN_IMPORTS } from '../../src/domain/pattern-rows.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import type { RowKey, RowWrite } from '../../src/runtime/protocol.ts';
 import { cleanAdded, type PatternIntake } from './intake.ts';
-import type { StoreLife } from './store-life.ts';
+import type { StoreLifecycle } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
 
 /** How often the store looks for what the command line left. */
@@ -15,7 +15,7 @@ type ImportParts = Pick<StoreParts, 'tables' | 'log'>;
 export async function takeImports(
   parts: ImportParts,
   intake: PatternIntake,
-  life: StoreLife,
+  life: StoreLifecycle,
   onTaken: () => void,
 ): Promise<void> {
   const { tables, log } = parts;
@@ -38,7 +38,7 @@ export async function takeImports(
 async function takeImport(
   { tables, log }: ImportParts,
   intake: PatternIntake,
-  life: StoreLife,
+  life: StoreLifecycle,
   row: RowKey,
   { scope, patterns }: ImportRow,
 ): Promise<void> {

@@ -1,6 +1,6 @@
 /**
- * Takes patterns in: what counts as the same is merged, the rest is entered, and all of it is on the disk before anybody
- * hears of it. Actor thread.
+ * Takes patterns in: merges those that count as the same, enters the rest, and has all of it on the disk before it
+ * answers. Actor thread.
  */
 import { cleanPattern, type Pattern, type PatternScope } from '../../src/domain/pattern.ts';
 import {
@@ -28,7 +28,7 @@ import type { RowKey, RowWrite } from '../../src/runtime/protocol.ts';
 import type { Embedder } from '../../src/search/embedder.ts';
 import type { AddedPattern, MergedPattern } from './protocol.ts';
 import type { Entry, PatternScopes, Scope } from './scopes.ts';
-import { nextTurn, STRETCH_MS } from './store-life.ts';
+import { nextTick, STRETCH_MS } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
 
 /** A pattern that an intake has decided on, not yet on the disk. */
@@ -84,10 +84,10 @@ export class PatternIntake {
       let until = performance.now() + STRETCH_MS;
       for (const [at, pattern] of patterns.entries()) {
         if (performance.now() >= until) {
-          await nextTurn();
+          await nextTick();
           until = performance.now() + STRETCH_MS;
         }
-        while (home.index.unlinked > UNLINKED_MAX && home.index.tend(STRETCH_MS)) await nextTurn();
+        while (home.index.unlinked > UNLINKED_MAX && home.index.tend(STRETCH_MS)) await nextTick();
         const vector = vectors.search[at]!;
         const duplicate = await this.#findDuplicate(home, vector, vectors.whole[at]!, drafts, known);
         outcomes.push(this.#decide(home, pattern, vector, duplicate, drafts, sources, entered));
@@ -117,7 +117,12 @@ export class PatternIntake {
     const sourceName = row?.join('/') ?? '';
     if (row !== null) {
       const before = sources.get(sourceName)?.value ?? tables.get<SourceRow>(PATTERN_SOURCES, row);
-      if (before !== undefined) return { pattern_id: before.pattern_id, created: before.created };
+      // What came of it may have been removed since.
+      const isThere =
+        before !== undefined &&
+        (drafts.has(before.pattern_id) ||
+          tables.get(PATTERNS, patternKey(home.scope, before.pattern_id)) !== undefined);
+      if (isThere) return { pattern_id: before.pattern_id, created: before.created };
     }
     const now = new Date(clock.wallMs()).toISOString();
     let outcome: MergedPattern;

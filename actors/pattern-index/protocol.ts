@@ -1,7 +1,8 @@
 /**
- * What the pattern index understands. One actor, pinned to one thread, holds every pattern's vector: the universal ones
- * are everybody's, and a vector index cannot be shared between threads. Any thread.
+ * What the pattern index understands. One actor, pinned to one thread, holds every pattern's vector, since all tenants use the
+ * universal patterns and threads cannot share a vector index. Any thread.
  */
+import type { AuditEntry } from '../../src/domain/account.ts';
 import type { NewPattern, PatternScope, Tier } from '../../src/domain/pattern.ts';
 
 export const PATTERN_INDEX_KIND = 'pattern-index';
@@ -21,7 +22,7 @@ export interface RetrieveRequest {
   model: string | null;
 }
 
-/** Patterns that were found. Their texts are on the disk, for whoever answers to read: this thread is everybody's. */
+/** Patterns that were found. Their texts are on the disk, and the server thread that answers reads them, since all share this thread. */
 export interface FoundMatches {
   scopes: PatternScope[];
   /** Best first; more than are wanted, where there are more: one may not be on the disk yet, or not any more. */
@@ -47,6 +48,14 @@ export interface MergedPattern {
   pattern_id: string;
   /** False: it was merged into one that was there, whose support count went up. */
   created: boolean;
+}
+
+/** Patterns of one scope that are to go. */
+export interface RemoveRequest {
+  scope: PatternScope;
+  pattern_ids: readonly string[];
+  /** Written with it, where any was there; null: whoever removes has told of it elsewhere. */
+  audit: AuditEntry | null;
 }
 
 /** How the index stands. */
@@ -75,5 +84,7 @@ export type PatternIndexProtocol = {
    * the disk. A pattern that came from the same trace before is not counted again.
    */
   add: { request: { scope: PatternScope; patterns: readonly AddedPattern[] }; reply: MergedPattern[] };
+  /** Answered when they are gone from the disk, from memory and from saved graphs. */
+  remove: { request: RemoveRequest; reply: number };
   state: { request: null; reply: IndexState };
 };

@@ -1,6 +1,6 @@
 /**
- * Gives vectors to patterns that have none of the present embedder: it has changed, or was another's. Until a pattern has
- * its own, it is found by a vector of the embedder before, or of the model that stands in for one that has gone.
+ * Gives vectors to patterns that have none of the present embedder, because the embedder has changed. Until then, a search finds
+ * a pattern by its vector of the embedder before, or of the model that replaces an embedder that is gone.
  * Actor thread.
  */
 import {
@@ -23,15 +23,16 @@ import type { EmbedderRecord } from '../../src/search/former-embedders.ts';
 import { createDeferred } from '../../src/std/deferred.ts';
 import type { GraphKeeper } from './graph-keeper.ts';
 import { EMBED_TEXTS, embedInPortions } from './intake.ts';
+import { listEmbedders } from './removal.ts';
 import type { PatternScopes, Scope } from './scopes.ts';
 import {
-  nextTurn,
+  nextTick,
   PROGRESS_EVERY_MS,
   RETRY_FIRST_MS,
   RETRY_MAX_MS,
   STRETCH_MS,
-  type StoreLife,
-} from './store-life.ts';
+  type StoreLifecycle,
+} from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
 
 /** Which embedder the stored vectors are of; present once all of them are. */
@@ -49,16 +50,21 @@ export class Reembedding {
   readonly #parts: StoreParts;
   readonly #scopes: PatternScopes;
   readonly #keeper: GraphKeeper;
-  readonly #life: StoreLife;
+  readonly #life: StoreLifecycle;
   /** null: there is none, or none is needed. */
   #former: FormerEmbedder | null = null;
   #running: Promise<void> | null = null;
 
-  constructor(parts: StoreParts, scopes: PatternScopes, keeper: GraphKeeper, life: StoreLife) {
+  constructor(parts: StoreParts, scopes: PatternScopes, keeper: GraphKeeper, life: StoreLifecycle) {
     this.#parts = parts;
     this.#scopes = scopes;
     this.#keeper = keeper;
     this.#life = life;
+  }
+
+  /** Names the former embedder's vectors; null when there is none. */
+  get formerVectorsId(): string | null {
+    return this.#former === null ? null : situationVectorsId(this.#former.embedder);
   }
 
   /** What a text is to the former embedder; null when there is none. Rejects with what it throws. */
@@ -141,7 +147,7 @@ export class Reembedding {
       let until = performance.now() + STRETCH_MS;
       for (const id of [...home.unembedded]) {
         if (performance.now() >= until) {
-          await nextTurn();
+          await nextTick();
           if (this.#life.isOver) return;
           until = performance.now() + STRETCH_MS;
         }
@@ -214,7 +220,9 @@ export class Reembedding {
     const { search: vectors } = await embedInPortions(embedder, batch);
     await this.#life.alone(async () => {
       await tables.transact((transaction) => {
-        for (const [at, { pattern_id }] of batch.entries()) {
+        for (const [at, { id, pattern_id }] of batch.entries()) {
+          // It may have been removed meanwhile.
+          if (home.entries[id] === undefined) continue;
           const row = vectorKey(situationVectorsId(embedder), home.scope, pattern_id);
           transaction.write({ op: 'put', table: PATTERN_VECTORS, row, value: encodeVector(vectors[at]!) });
         }
@@ -254,7 +262,8 @@ export class Reembedding {
   /** Vectors of embedders that were: they would only take room. */
   async #dropVectorsBut(vectorsId: string): Promise<void> {
     const { tables } = this.#parts;
-    for (const prefix of this.#listEmbeddersBut(digest(vectorsId))) {
+    const kept = digest(vectorsId);
+    for (const prefix of [...listEmbedders(tables)].filter((name) => name !== kept)) {
       for (;;) {
         if (this.#life.isOver) return;
         const rows = [...tables.range(PATTERN_VECTORS, { prefix: [prefix], limit: DROP_ROWS })];
@@ -264,19 +273,6 @@ export class Reembedding {
         });
         await this.#life.pause(PAUSE_MS);
       }
-    }
-  }
-
-  *#listEmbeddersBut(kept: string): Iterable<string> {
-    let after: RowKey | undefined;
-    for (;;) {
-      const range = after === undefined ? { prefix: [], limit: 1 } : { prefix: [], after, limit: 1 };
-      let found: string | undefined;
-      for (const { row } of this.#parts.tables.range(PATTERN_VECTORS, range)) found = String(row[0]);
-      if (found === undefined) return;
-      if (found !== kept) yield found;
-      // The greatest text: past all keys that begin with this embedder.
-      after = [found, '\u{10ffff}'];
     }
   }
 }

@@ -26,6 +26,8 @@ export interface Scope {
   unembedded: Set<number>;
   /** Vectors of another embedder, of such entries alone; null where there are none. */
   former: VectorIndex | null;
+  /** Patterns were removed since the start: what is left of their vectors in the graph must not get to the disk. */
+  has_removed: boolean;
 }
 
 export class PatternScopes {
@@ -68,7 +70,7 @@ export class PatternScopes {
     let home = this.#scopes.get(name);
     if (home === undefined) {
       const index = this.#makeIndex();
-      home = { scope, entries: [], size: 0, index, unembedded: new Set(), former: null };
+      home = { scope, entries: [], size: 0, index, unembedded: new Set(), former: null, has_removed: false };
       this.#scopes.set(name, home);
       if (scope.tier === 'e1') {
         const projects = this.#projects.get(scope.org_id);

@@ -1,4 +1,4 @@
-/** Keeps our own universal patterns in the store at the version that ships. Actor thread. */
+/** Keeps the universal patterns that ship with the product in the store at their version. Actor thread. */
 import { UNIVERSAL_SCOPE } from '../../src/domain/pattern.ts';
 import {
   digest,
@@ -6,22 +6,16 @@ import {
   PATTERN_VECTORS,
   PATTERNS,
   patternKey,
+  STARTERS_ROW,
+  type StarterRow,
   vectorKey,
 } from '../../src/domain/pattern-rows.ts';
 import { situationVectorsId } from '../../src/domain/situation-vectors.ts';
-import type { RowKey, RowWrite } from '../../src/runtime/protocol.ts';
+import type { RowWrite } from '../../src/runtime/protocol.ts';
 import { cleanAdded, type PatternIntake } from './intake.ts';
 import type { PatternScopes } from './scopes.ts';
-import { RETRY_FIRST_MS, RETRY_MAX_MS, type StoreLife } from './store-life.ts';
+import { RETRY_FIRST_MS, RETRY_MAX_MS, type StoreLifecycle } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
-
-/** What of our own universal patterns is in the store. */
-interface StarterRow {
-  /** Digest of each that was created → its id. */
-  created: Record<string, string>;
-  /** Digest of all of them together. */
-  version: string;
-}
 
 type StarterParts = Pick<StoreParts, 'tables' | 'starters' | 'log' | 'embedder'>;
 
@@ -30,7 +24,7 @@ export async function bringStarters(
   parts: StarterParts,
   scopes: PatternScopes,
   intake: PatternIntake,
-  life: StoreLife,
+  life: StoreLifecycle,
 ): Promise<void> {
   for (let retryMs = RETRY_FIRST_MS; !life.isOver; retryMs = Math.min(2 * retryMs, RETRY_MAX_MS)) {
     try {
@@ -48,7 +42,7 @@ async function bringOnce(parts: StarterParts, scopes: PatternScopes, intake: Pat
   const wanted = starters.map((starter) => cleanAdded({ ...starter, model: '', source_trace_id: null }));
   const digests = wanted.map((pattern) => digest(JSON.stringify(pattern)));
   const version = digest(digests.join());
-  const row: RowKey = ['starters'];
+  const row = STARTERS_ROW;
   const before = tables.get<StarterRow>(PATTERN_SETTINGS, row) ?? { created: {}, version: '' };
   if (before.version === version) return;
   const created: Record<string, string> = {};

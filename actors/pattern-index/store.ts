@@ -1,6 +1,6 @@
 /**
- * The pattern store: rows on the disk, vectors in memory, and the rules between them — who sees what, what counts as the
- * same, what is found. This is its front door; the rooms are in the files beside it. Actor thread.
+ * The pattern store: rows on the disk, vectors in memory, and the rules between them: who sees what, what counts as the
+ * same, what is found. This class is what others call; its parts are in the files beside it. Actor thread.
  */
 import type { PatternScope } from '../../src/domain/pattern.ts';
 import {
@@ -20,12 +20,20 @@ import { TickQueue } from '../../src/std/tick-queue.ts';
 import { GraphKeeper } from './graph-keeper.ts';
 import { takeImports } from './imports.ts';
 import { cleanAdded, PatternIntake } from './intake.ts';
-import type { AddedPattern, FoundMatches, IndexState, MergedPattern, RetrieveRequest } from './protocol.ts';
+import type {
+  AddedPattern,
+  FoundMatches,
+  IndexState,
+  MergedPattern,
+  RemoveRequest,
+  RetrieveRequest,
+} from './protocol.ts';
 import { Reembedding } from './reembedding.ts';
+import { removePatterns } from './removal.ts';
 import { PatternScopes, type Scope } from './scopes.ts';
 import { findPatterns, type QueryVectors } from './search.ts';
 import { bringStarters } from './starters.ts';
-import { nextTurn, PROGRESS_EVERY_MS, StoreLife } from './store-life.ts';
+import { nextTick, PROGRESS_EVERY_MS, StoreLifecycle } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
 
 /** Rows read in one go while the store loads. */
@@ -37,14 +45,14 @@ const PAUSE_MS = 3;
 
 export class PatternStore {
   readonly #parts: StoreParts;
-  readonly #life = new StoreLife();
+  readonly #life = new StoreLifecycle();
   readonly #scopes: PatternScopes;
   readonly #keeper: GraphKeeper;
   readonly #intake: PatternIntake;
   readonly #reembedding: Reembedding;
   readonly #queries: RememberedEmbedder;
   /** Vectors come many at a time; were their searches made in one go, the first answer would wait for the last. */
-  readonly #turns = new TickQueue();
+  readonly #ticks = new TickQueue();
   readonly #loaded: Promise<void>;
   /** Loaded, and with the graphs that were on the disk: new patterns are taken from then on. */
   readonly #ready: Promise<void>;
@@ -61,7 +69,9 @@ export class PatternStore {
       () => makeIndex(embedder.dimensions),
       (home) => this.#keeper.note(home),
     );
-    this.#keeper = new GraphKeeper(parts, this.#scopes, this.#life, situationVectorsId(embedder));
+    const vectorsId = situationVectorsId(embedder);
+    const formerId = (): string | null => this.#reembedding.formerVectorsId;
+    this.#keeper = new GraphKeeper(parts, this.#scopes, this.#life, vectorsId, formerId);
     this.#intake = new PatternIntake(parts, this.#scopes);
     this.#reembedding = new Reembedding(parts, this.#scopes, this.#keeper, this.#life);
     this.#queries = new RememberedEmbedder(embedder, EMBEDDINGS_REMEMBERED);
@@ -74,7 +84,7 @@ export class PatternStore {
       },
       () => {},
     );
-    // Whoever needs it loaded hears of a failure; with nobody there it must not end the process.
+    // Callers that need it loaded get the failure; without one the failure must not end the process.
     this.#loaded.catch((thrown: unknown) =>
       parts.log.warn({ err: thrown }, 'the stored patterns cannot be read'),
     );
@@ -95,7 +105,7 @@ export class PatternStore {
     const scopes = this.#scopes.visible(request);
     if (scopes.length === 0) return { scopes: [], matches: [] };
     const vectors = await this.#embedQuery(request.context, scopes);
-    await this.#turns.next();
+    await this.#ticks.next();
     return findPatterns(scopes, vectors, request);
   }
 
@@ -113,6 +123,18 @@ export class PatternStore {
     const outcomes = await this.#life.alone(() => this.#intake.take(scope, patterns, vectors));
     this.#keeper.tendSoon();
     return outcomes;
+  }
+
+  /**
+   * Removes patterns of a scope: from the disk, from memory and from saved graphs.
+   * @returns how many of them were there
+   * @throws CatalogueError `unavailable` when they cannot be removed now; all of them are there then
+   */
+  async remove(request: RemoveRequest): Promise<number> {
+    await this.#ready.catch((thrown: unknown) => {
+      throw new CatalogueError('unavailable', undefined, { cause: thrown });
+    });
+    return this.#life.alone(() => removePatterns(this.#parts, this.#scopes, this.#keeper, request));
   }
 
   state(): IndexState {
@@ -184,7 +206,7 @@ export class PatternStore {
         toldMs = performance.now();
         log.info({ patterns: this.#scopes.patterns }, 'reading patterns');
       }
-      await nextTurn();
+      await nextTick();
     }
     const { patterns, unembedded } = this.#scopes;
     this.#isLoaded = true;

@@ -153,8 +153,8 @@ export class OwnBuckets {
 const FIRST_GENERATION = 0;
 
 /**
- * Buckets that all threads share and keys fall into by their digest: bounded whoever chooses the keys, and nobody has to
- * be asked for a place. Keys that fall into the same one share it.
+ * Buckets that all threads share, one for each group of keys with the same remainder of their digests. So they are bounded
+ * whatever the keys are, and nobody has to give a slot out.
  */
 export class SharedBuckets {
   readonly #limit: RateLimit;

@@ -3,7 +3,7 @@
 export const RATE_SLOTS_KIND = 'rate-slots';
 /** The one actor of the kind. */
 export const RATE_SLOTS_KEY = 'table';
-/** The port through which it reaches the table. */
+/** The adapter through which it reaches the table. */
 export const RATE_TABLE_ADAPTER = 'rate-table';
 
 export interface SlotReply {

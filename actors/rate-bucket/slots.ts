@@ -1,7 +1,7 @@
 /**
- * Gives out the slots of the shared rate table: one a limited key, the same to every thread that asks. What is full
- * and idle is taken back when slots run out. After a restart nobody owns anything: each slot that is given out anew
- * changes its generation, so that whoever still uses it asks again and gets a full bucket. Actor thread.
+ * Gives out the slots of the shared rate table: one a limited key, the same to every thread that asks. When slots run out, it
+ * takes back those that are full and idle. After a restart no slot has an owner. Each slot that it gives out anew
+ * changes its generation, so that a thread that still uses it asks again and gets a full bucket. Actor thread.
  */
 import type { Behaviour, Outcome, ReplyToken } from '../../src/runtime/protocol.ts';
 import {
@@ -114,7 +114,7 @@ export function rateSlots(total: number): Behaviour<RateSlotsProtocol, Slots, ne
   };
 }
 
-/** The table as the actor's port. */
+/** The table as the actor's adapter. */
 export function rateTableAdapter(table: RateTable) {
   return {
     open: async (slot: number): Promise<number> => table.open(slot),

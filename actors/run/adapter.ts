@@ -1,4 +1,4 @@
-/** The port through which a run reads what it answered to a step before. Server threads. */
+/** The adapter through which a run reads what it answered to a step before. Server threads. */
 import { RUN_STEPS, type RunStepRow, runStepKey } from '../../src/domain/run-rows.ts';
 import type { TableReader } from '../../src/storage/tables.ts';
 

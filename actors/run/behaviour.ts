@@ -1,16 +1,15 @@
 /**
- * A run: takes its start, its steps in whatever order and however often, its finish, and says how it stands. Every
- * step is scored once, here, and its answer stored beside it: a step that comes again is answered from storage, so
+ * A run: takes its start, its steps in any order and any number of times, and its finish, and tells its state. It scores every
+ * step once and stores the answer beside it. A step that comes again is answered from storage, so
  * nothing of it stays in memory. Server threads.
  *
- * Whether a step is new is known at once when its index is greater than all before. Any other is looked up: io is
- * performed only when what was recorded before is stored, so a first step that is still on its way is found too.
+ * A step whose index is greater than all before is new. The run looks up any other. The host performs that io only when what was
+ * recorded before is stored, so the look-up also finds a first step that is still on its way.
  */
 
+import { outboxWrite } from '../../src/domain/audit-rows.ts';
 import { findMaxScore } from '../../src/domain/evaluation.ts';
 import type { LiveEvent } from '../../src/domain/live-event.ts';
-import { digestStep, type MonitorStep } from '../../src/domain/monitors/digest.ts';
-import { PLAIN_CHARACTERS } from '../../src/domain/monitors/quote.ts';
 import {
   applyRunEvent,
   dueIntervention,
@@ -20,33 +19,25 @@ import {
   renderFinish,
   renderScores,
   renderStart,
-  type StepCopy,
-  type StepEvent,
   toTimestamp,
   totalsOf,
   UNKNOWN_RUN,
 } from '../../src/domain/run.ts';
 import type { RunStepRow } from '../../src/domain/run-rows.ts';
-import { STEP_COPY } from '../../src/limits.ts';
-import { areFreeOfKeys, maskText, maskValue } from '../../src/redaction/mask.ts';
+import { RUN_DELETE_STEPS } from '../../src/limits.ts';
+import { maskText, maskValue } from '../../src/redaction/mask.ts';
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
-import { liveEventTell } from '../live-hub/client.ts';
+import { liveEventTell, liveForgetTell } from '../live-hub/client.ts';
 import type { AnswerRequest } from './adapter.ts';
-import { RUN_KIND, RUN_REFUSALS, type RunProtocol, type RunRefusalCode, readStep } from './protocol.ts';
-import { projectRun, stepRows } from './rows.ts';
+import { RUN_KIND, RUN_REFUSALS, type RunProtocol, type RunRefusalCode } from './protocol.ts';
+import { deletionMark, deletionRows, projectRun, stepRows, sweepRow } from './rows.ts';
+import { lookAt, projectOf, type SeenStep, stepIndexOf } from './step-message.ts';
 
-/** Name of the port that reads answers; an object with the methods of StepAnswersAdapter. */
+/** Name of the adapter that reads answers; an object with the methods of StepAnswersAdapter. */
 export const STEP_ANSWERS_ADAPTER = 'step-answers';
 
-const COPIED = Object.entries(STEP_COPY) as [keyof StepCopy, number][];
-/** How far beyond a cut a secret is looked for: longer than any key, and most tokens. */
-const SECRET_MARGIN = PLAIN_CHARACTERS;
-
-/** A step as far as it has been looked at: what is journaled of it, and what its row says. */
-interface SeenStep {
-  event: StepEvent;
-  copy: StepCopy;
-}
+/** A run's rows of steps, however many there are. */
+const ALL_STEPS = 2 ** 31 - 1;
 
 /** A step that is being looked up. */
 interface Lookup {
@@ -54,14 +45,21 @@ interface Lookup {
   step: SeenStep;
   /** Late steps that the run had when storage was asked. */
   late_steps: number;
+  /** When the run had started: another one may have taken its name. */
+  of: number;
 }
 
 interface RunInternal {
   looked_up: Outcome<string | null, Lookup>;
+  /** The next portion of a deletion. */
+  sweep: null;
 }
 
 /** What the functions below need of a context, whatever the message's answer. */
-type RunContext = Pick<Context<RunState, RunEvent, RunInternal, never>, 'persist' | 'write' | 'io' | 'tell'>;
+type RunContext = Pick<
+  Context<RunState, RunEvent, RunInternal, never>,
+  'persist' | 'write' | 'io' | 'tell' | 'count' | 'setTimer'
+>;
 
 type Run = Behaviour<RunProtocol, RunState, RunEvent, RunInternal>;
 
@@ -77,14 +75,17 @@ function createRun(isWatched: boolean): Run {
 
     handlers: {
       start(state, start, context) {
+        if (state.left_to_delete !== null) return context.refuse(refusal('run_deleting', true));
         if (state.facts !== null) {
           // A finished run answers as a live one.
           if (state.fingerprint === start.fingerprint) return context.reply(renderStart(state));
           return context.refuse(refusal('run_conflict'));
         }
+        if (start.is_repeat_only) return context.refuse(refusal('run_not_found'));
         const masked = { ...start, task: mask(start.task), metadata: maskMetadata(start.metadata) };
         const begun = context.persist({ type: 'start', at_ms: context.now_ms, start: masked });
         context.reply(renderStart(begun));
+        context.count('started');
         if (!isWatched) return;
         const { org_id, project_id, run_id, agent_name, model, framework, task_profile } = start.facts;
         tellLive(context, {
@@ -101,13 +102,12 @@ function createRun(isWatched: boolean): Run {
       },
 
       step(state, message, context) {
-        const { project_id, step } = readStep(message);
-        if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
-        if (step.step_index <= state.last_index) {
-          return lookUp(state, context.holdReply(), look(step, context.now_ms), context);
+        if (!isSeen(state, projectOf(message))) return context.refuse(refusal('run_not_found'));
+        if (stepIndexOf(message) <= state.last_index) {
+          return lookUp(state, context.holdReply(), lookAt(message, context.now_ms), context);
         }
         if (state.finish !== null) return context.refuse(refusal('run_finished'));
-        const seen = look(step, context.now_ms);
+        const seen = lookAt(message, context.now_ms);
         const recorded = record(state, seen, context);
         context.reply(recorded.answer);
         if (isWatched) tellStep(state, recorded, seen, context);
@@ -121,6 +121,7 @@ function createRun(isWatched: boolean): Run {
         }
         const finished = context.persist({ type: 'finish', at_ms: context.now_ms, outcome });
         context.reply(renderFinish(finished));
+        context.count('finished');
         if (isWatched) tellFinish(finished, context);
       },
 
@@ -140,11 +141,53 @@ function createRun(isWatched: boolean): Run {
           project_id: state.facts!.project_id,
         });
       },
+
+      delete(state, { project_id, audit }, context) {
+        if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
+        const isLong = state.steps > RUN_DELETE_STEPS;
+        const before = state;
+        const rows = [
+          ...deletionRows(before, toTimestamp(context.now_ms)),
+          ...(audit === null ? [] : [outboxWrite(audit)]),
+        ];
+        if (isLong) {
+          context.persist({ type: 'deleting' });
+          context.write([...rows, deletionMark(before, 'put')]);
+          sweepSoon(context);
+        } else {
+          context.persist({ type: 'deleted' });
+          context.write([...rows, sweepRow(before, ALL_STEPS)]);
+        }
+        context.reply(null);
+        if (!isWatched) return;
+        const { org_id, run_id } = before.facts!;
+        const { to, name, payload } = liveForgetTell(org_id, { run_id });
+        context.tell(to, name, payload);
+      },
+
+      wake(_state, _request, context) {
+        // To be activated was all it needed.
+        context.reply(null);
+      },
     },
 
     internal: {
+      sweep(state, _message, context) {
+        if (state.left_to_delete === null) return;
+        if (state.left_to_delete > RUN_DELETE_STEPS) {
+          context.persist({ type: 'swept', steps: RUN_DELETE_STEPS });
+          context.write([sweepRow(state, RUN_DELETE_STEPS)]);
+          return sweepSoon(context);
+        }
+        context.persist({ type: 'deleted' });
+        context.write([sweepRow(state, ALL_STEPS), deletionMark(state, 'remove')]);
+      },
+
       looked_up(state, outcome, context) {
-        const { token, step, late_steps } = outcome.carry;
+        const { token, step, late_steps, of } = outcome.carry;
+        // It was deleted meanwhile, and perhaps begun anew.
+        if (state.facts === null || state.left_to_delete !== null || state.started_at_ms !== of)
+          return context.refuseTo(token, refusal('run_not_found'));
         if (!outcome.ok) return context.refuseTo(token, outcome.error);
         if (outcome.value !== null) return context.replyTo(token, outcome.value);
         if (state.finish !== null) return context.refuseTo(token, refusal('run_finished'));
@@ -159,37 +202,36 @@ function createRun(isWatched: boolean): Run {
     persistence: {
       apply: applyRunEvent,
       project: projectRun,
+      ends: ({ type }) => type === 'deleted',
       snapshot: {
-        version: 1,
+        version: 2,
         every_events: 64,
         encode: (state) => state,
         decode: decodeState,
       },
     },
+
+    activated(state, context) {
+      if (state.left_to_delete !== null) sweepSoon(context);
+    },
   };
 }
 
+/** Others of the thread have their turns between two portions. */
+function sweepSoon(context: Pick<RunContext, 'setTimer'>): void {
+  context.setTimer('sweep', 0, 'sweep', null);
+}
+
 /** A run that is not there and one that the caller may not see are the same to him. */
-function isSeen({ facts }: RunState, projectId: string | null): boolean {
-  return facts !== null && (projectId === null || facts.project_id === projectId);
+function isSeen({ facts, left_to_delete }: RunState, projectId: string | null): boolean {
+  return facts !== null && left_to_delete === null && (projectId === null || facts.project_id === projectId);
 }
 
 function lookUp(state: RunState, token: ReplyToken, step: SeenStep, context: RunContext): void {
   const { org_id, run_id } = state.facts!;
   const request: AnswerRequest = { org_id, run_id, step_index: step.event.step_index };
-  const { late_steps } = state;
-  context.io(STEP_ANSWERS_ADAPTER, 'read', request, 'looked_up', { token, step, late_steps });
-}
-
-function look(step: MonitorStep, atMs: number): SeenStep {
-  // Nearly all steps are: then there is nothing to mask, in the copy or in what is quoted.
-  const isPlain = areFreeOfKeys(COPIED.map(([field, units]) => step[field].slice(0, units + SECRET_MARGIN)));
-  const copy = {} as StepCopy;
-  for (const [field, units] of COPIED)
-    copy[field] = isPlain ? cut(step[field], units) : cutMasked(step[field], units);
-  const { step_index, is_error, tokens } = step;
-  const digest = digestStep(step, isPlain);
-  return { event: { type: 'step', at_ms: atMs, step_index, is_error, tokens, digest }, copy };
+  const { late_steps, started_at_ms: of } = state;
+  context.io(STEP_ANSWERS_ADAPTER, 'read', request, 'looked_up', { token, step, late_steps, of });
 }
 
 /** A step that is recorded. */
@@ -212,18 +254,10 @@ function record(before: RunState, { event, copy }: SeenStep, context: RunContext
   const row: RunStepRow = { answer, at, is_error, tokens, copy };
   if (intervention !== null && intervention !== before.intervention) row.intervention = intervention;
   context.write(stepRows(state, event, row));
+  context.count('steps');
+  for (const monitor of state.last.fired) context.count('fired', monitor);
+  if (row.intervention !== undefined) context.count('interventions', row.intervention.failure_type);
   return { state, answer, at };
-}
-
-/** Masked before it is cut, or a secret at the cut would lose the shape by which it is known. */
-function cutMasked(text: string, units: number): string {
-  if (text.length <= units) return mask(text);
-  const masked = mask(text.slice(0, units + SECRET_MARGIN));
-  return masked.slice(0, units).toWellFormed();
-}
-
-function cut(text: string, units: number): string {
-  return text.length <= units ? text : text.slice(0, units).toWellFormed();
 }
 
 function mask(text: string): string {
@@ -287,13 +321,13 @@ function tellLive(context: RunContext, event: LiveEvent): void {
   context.tell(to, name, payload);
 }
 
-/** Bytes come out of a snapshot as a view of the whole of it. */
+/** Bytes come out of a snapshot as a view of the whole of it. The first shape knew no deletion. */
 function decodeState(data: unknown): RunState {
-  const state = data as RunState;
+  const state = { left_to_delete: null, ...(data as Omit<RunState, 'left_to_delete'>) } as RunState;
   if (state.monitors === null) return state;
   return { ...state, monitors: { ...state.monitors, memory: Uint8Array.from(state.monitors.memory) } };
 }
 
-function refusal(code: RunRefusalCode): Refusal {
-  return { code, message: RUN_REFUSALS[code], retryable: false };
+function refusal(code: RunRefusalCode, retryable = false): Refusal {
+  return { code, message: RUN_REFUSALS[code], retryable };
 }

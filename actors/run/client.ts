@@ -1,17 +1,23 @@
 /** Asks runs. The only place that makes their messages. Server threads. */
+import type { AuditEntry } from '../../src/domain/account.ts';
 import type { MonitorStep } from '../../src/domain/monitors/digest.ts';
 import type { RunStart, RunTotals } from '../../src/domain/run.ts';
+import { RUN_DELETIONS } from '../../src/domain/run-rows.ts';
 import { CatalogueError } from '../../src/errors.ts';
+import { RUN_DELETIONS_RESUMED } from '../../src/limits.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
+import type { TableReader } from '../../src/storage/tables.ts';
 import {
   type EvaluateReply,
   RUN_REFUSALS,
   type RunProtocol,
   type RunRefusalCode,
   runAddress,
-  StepMessage,
 } from './protocol.ts';
+import { StepMessage } from './step-message.ts';
+
+export { RUN_REFUSALS } from './protocol.ts';
 
 /** Whose run, and the project that the caller is held to (null: none). */
 export interface RunScope {
@@ -35,6 +41,11 @@ export class RunClient {
     return this.#ask(start.facts.org_id, start.facts.run_id, 'start', start);
   }
 
+  /** Answers an equal start again; `not_found` where there was none. */
+  repeatStart(start: Omit<RunStart, 'profile'>): Promise<string> {
+    return this.start({ ...start, profile: null, is_repeat_only: true });
+  }
+
   step(scope: RunScope, runId: string, step: MonitorStep): Promise<string> {
     return this.#ask(scope.org_id, runId, 'step', new StepMessage(scope.project_id, step));
   }
@@ -52,6 +63,17 @@ export class RunClient {
     return this.#ask(org_id, runId, 'totals', { project_id });
   }
 
+  /** Deletes the run, whatever it is doing, with an entry of the audit log where one is given. */
+  async delete({ org_id, project_id }: RunScope, runId: string, audit: AuditEntry | null): Promise<void> {
+    await this.#ask(org_id, runId, 'delete', { project_id, audit });
+  }
+
+  /** Goes on with deletions that a stop or a crash cut short. @param runs tables of `runs.mdb` */
+  async resumeDeletions(runs: TableReader): Promise<void> {
+    const left = [...runs.range(RUN_DELETIONS, { prefix: [], limit: RUN_DELETIONS_RESUMED })];
+    for (const { row } of left) await this.#ask(String(row[0]), String(row[1]), 'wake', null);
+  }
+
   #ask<Name extends keyof RunProtocol>(
     orgId: string,
     runId: string,
@@ -66,6 +88,7 @@ export class RunClient {
 
 function toCatalogue(thrown: unknown): CatalogueError {
   const code = thrown instanceof RuntimeError ? thrown.code : '';
+  if (code === 'run_deleting') return new CatalogueError('unavailable', RUN_REFUSALS.run_deleting);
   if (Object.hasOwn(RUN_REFUSALS, code)) {
     return new CatalogueError(
       code === 'run_not_found' ? 'not_found' : 'conflict',

@@ -3,10 +3,10 @@
  * the caller as it is. Any thread.
  */
 import { createHash } from 'node:crypto';
-import type { MonitorStep } from '../../src/domain/monitors/digest.ts';
+import type { AuditEntry } from '../../src/domain/account.ts';
 import type { RunStart, RunTotals } from '../../src/domain/run.ts';
-import { PackablePayload } from '../../src/runtime/link.ts';
 import { type ActorAddress, MAX_KEY_LENGTH } from '../../src/runtime/protocol.ts';
+import type { PackedStep, StepMessage } from './step-message.ts';
 
 export const RUN_KIND = 'run';
 
@@ -16,46 +16,10 @@ export const RUN_REFUSALS = {
   run_conflict: 'A run with this run_id exists with another start',
   run_finished: 'The run is finished',
   outcome_conflict: 'The run is finished with another outcome',
+  run_deleting: 'The run is being deleted; it can be started anew in a moment',
 } as const;
 
 export type RunRefusalCode = keyof typeof RUN_REFUSALS;
-
-/** A step for its run. */
-export class StepMessage extends PackablePayload {
-  /** The project that the caller is held to; null: none. */
-  readonly project_id: string | null;
-  readonly step: MonitorStep;
-
-  constructor(projectId: string | null, step: MonitorStep) {
-    super();
-    this.project_id = projectId;
-    this.step = step;
-  }
-
-  pack(): PackedStep {
-    const { step_index, action, action_input, thought, observation, is_error, tokens } = this.step;
-    return [this.project_id, step_index, action, action_input, thought, observation, is_error, tokens];
-  }
-}
-
-/** The same by position, which msgpack writes and reads in half the time of named fields. */
-export type PackedStep = readonly [
-  project_id: string | null,
-  step_index: number,
-  action: string,
-  action_input: string,
-  thought: string,
-  observation: string,
-  is_error: boolean,
-  tokens: number,
-];
-
-/** The step as it was sent, whether from this thread or another. */
-export function readStep(message: StepMessage | PackedStep): Pick<StepMessage, 'project_id' | 'step'> {
-  if (message instanceof StepMessage) return message;
-  const [project_id, step_index, action, action_input, thought, observation, is_error, tokens] = message;
-  return { project_id, step: { step_index, action, action_input, thought, observation, is_error, tokens } };
-}
 
 /** What an evaluation of the run gives. */
 export interface EvaluateReply {
@@ -67,6 +31,12 @@ export interface EvaluateReply {
   project_id: string;
 }
 
+export interface DeleteRequest {
+  project_id: string | null;
+  /** Written with the deletion; null: whoever deletes has told of it elsewhere. */
+  audit: AuditEntry | null;
+}
+
 export type RunProtocol = {
   start: { request: RunStart; reply: string };
   step: { request: StepMessage | PackedStep; reply: string };
@@ -74,6 +44,10 @@ export type RunProtocol = {
   evaluate: { request: { project_id: string | null }; reply: EvaluateReply };
   /** What a run that is not finished adds up to so far. */
   totals: { request: { project_id: string | null }; reply: RunTotals };
+  /** Answered when nobody can see it any more; of a long run the steps go a moment later. */
+  delete: { request: DeleteRequest; reply: null };
+  /** Goes on with a deletion that a crash left; answered at once. */
+  wake: { request: null; reply: null };
 };
 
 /** Where the run lives. Ids hold no line end; those that are too long for a key together are hashed. */

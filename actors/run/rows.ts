@@ -2,6 +2,7 @@
 import { type RunEvent, type RunState, type StepEvent, toTimestamp, totalsOf } from '../../src/domain/run.ts';
 import { RUN_LISTS, type RunListRow, runListKeys } from '../../src/domain/run-list.ts';
 import {
+  RUN_DELETIONS,
   RUN_STARTS,
   RUN_STEPS,
   RUNS,
@@ -11,7 +12,12 @@ import {
   runKey,
   runStepKey,
 } from '../../src/domain/run-rows.ts';
-import { RUNS_BY_EXPERIMENT, type RunSummary, runSummaryKey } from '../../src/domain/run-summary.ts';
+import {
+  anonymizeSummary,
+  RUNS_BY_EXPERIMENT,
+  type RunSummary,
+  runSummaryKey,
+} from '../../src/domain/run-summary.ts';
 import { USAGE, type UsageCounts, usageKey } from '../../src/domain/usage.ts';
 import type { RowWrite } from '../../src/runtime/protocol.ts';
 
@@ -40,6 +46,9 @@ export function projectRun(state: RunState, event: RunEvent): readonly RowWrite[
       return putSummaries(state);
     case 'step': // `stepRows`, which need its answer
     case 'told':
+    case 'deleting': // `deletionRows`, which need the state before
+    case 'swept':
+    case 'deleted':
       return [];
   }
 }
@@ -56,6 +65,40 @@ export function stepRows(
   ];
 }
 
+/**
+ * What goes when a run is deleted, but for its steps. What was counted stays: usage, and in its experiment its numbers.
+ * @param state before the deletion
+ * @param mark of the deletion, for {@link anonymizeSummary}
+ */
+export function deletionRows(state: RunState, mark: string): readonly RowWrite[] {
+  const facts = state.facts!;
+  const { org_id, run_id, experiment_id } = facts;
+  const writes: RowWrite[] = [
+    { op: 'remove', table: RUN_STARTS, row: [org_id, run_id] },
+    { op: 'remove', table: RUNS, row: runKey(facts) },
+    ...runListKeys(facts, { started_at_ms: state.started_at_ms, run_id }).map(
+      (row): RowWrite => ({ op: 'remove', table: RUN_LISTS, row }),
+    ),
+  ];
+  if (experiment_id === '') return writes;
+  const summary = summarize(state);
+  const kept = anonymizeSummary(summary, mark);
+  writes.push({ op: 'remove', table: RUNS_BY_EXPERIMENT, row: runSummaryKey(summary) });
+  writes.push({ op: 'put', table: RUNS_BY_EXPERIMENT, row: runSummaryKey(kept), value: kept });
+  return writes;
+}
+
+/** Removes so many of a run's steps. */
+export function sweepRow({ facts }: RunState, limit: number): RowWrite {
+  return { op: 'trim', table: RUN_STEPS, row: [facts!.org_id, facts!.run_id], limit };
+}
+
+/** Of a deletion that takes a while: it is found by the next start. */
+export function deletionMark({ facts }: RunState, op: 'put' | 'remove'): RowWrite {
+  const row = [facts!.org_id, facts!.run_id];
+  return op === 'put' ? { op, table: RUN_DELETIONS, row, value: 1 } : { op, table: RUN_DELETIONS, row };
+}
+
 function addUsage(state: RunState, atMs: number, counts: Partial<UsageCounts>): RowWrite {
   const { org_id, project_id } = state.facts!;
   return { op: 'add', table: USAGE, row: usageKey(org_id, atMs, project_id), counts };
@@ -63,17 +106,27 @@ function addUsage(state: RunState, atMs: number, counts: Partial<UsageCounts>): 
 
 function putSummaries(state: RunState): RowWrite[] {
   const facts = state.facts!;
-  const totals = totalsOf(state);
-  const { finish } = state;
-  const status = finish === null ? 'running' : 'finished';
-  const started_at = toTimestamp(state.started_at_ms);
-  const finished_at = finish === null ? null : toTimestamp(finish.at_ms);
-  const row: RunRow = { ...facts, ...totals, status, started_at, finished_at };
+  const row: RunRow = { ...facts, ...totalsOf(state), ...timesOf(state) };
   const writes: RowWrite[] = [{ op: 'put', table: RUNS, row: runKey(facts), value: row }];
   if (facts.experiment_id === '') return writes;
-  const { run_id, org_id, project_id, experiment_id, arm, assignment_unit, svc_version } = facts;
-  const { outcome, steps, tokens, duration_ms } = totals;
-  const summary: RunSummary = {
+  const summary = summarize(state);
+  writes.push({ op: 'put', table: RUNS_BY_EXPERIMENT, row: runSummaryKey(summary), value: summary });
+  return writes;
+}
+
+function timesOf({ started_at_ms, finish }: RunState): Pick<RunRow, 'status' | 'started_at' | 'finished_at'> {
+  return {
+    status: finish === null ? 'running' : 'finished',
+    started_at: toTimestamp(started_at_ms),
+    finished_at: finish === null ? null : toTimestamp(finish.at_ms),
+  };
+}
+
+function summarize(state: RunState): RunSummary {
+  const { run_id, org_id, project_id, experiment_id, arm, assignment_unit, svc_version } = state.facts!;
+  const { outcome, steps, tokens, duration_ms } = totalsOf(state);
+  const { status, started_at, finished_at } = timesOf(state);
+  return {
     run_id,
     org_id,
     project_id,
@@ -89,6 +142,4 @@ function putSummaries(state: RunState): RowWrite[] {
     started_at,
     finished_at,
   };
-  writes.push({ op: 'put', table: RUNS_BY_EXPERIMENT, row: runSummaryKey(summary), value: summary });
-  return writes;
 }

@@ -39,16 +39,20 @@ export const usageMeter: UsageMeter = {
   initial: () => ({ month: '', used: 0, before: null, names: [] }),
 
   handlers: {
-    intervene(meter, { project_id, cap }, context) {
+    intervene(meter, { project_id, cap, patterns }, context) {
       const at_ms = context.now_ms;
       const allowed = cap === null || usedAt(meter, at_ms) < cap;
       const counts = allowed ? { retrievals: 1, injections_retrieve: 1 } : { retrievals: 1 };
       const { used } = context.persist({ at_ms, project_id, counts });
       context.reply({ allowed, used });
+      context.count('retrievals', allowed ? 'found' : 'capped');
+      if (allowed) context.count('patterns_retrieved', '', patterns);
     },
     count(meter, { project_id, counts, once }, context) {
       const at_ms = context.now_ms;
+      if (counts.retrievals !== undefined) context.count('retrievals', 'nothing', counts.retrievals);
       if (once === undefined) {
+        if (counts.evaluations !== undefined) context.count('evaluations', 'quiet', counts.evaluations);
         return context.reply({ used: context.persist({ at_ms, project_id, counts }).used, is_repeat: false });
       }
       const is_repeat = meter.names.includes(once);
@@ -56,6 +60,7 @@ export const usageMeter: UsageMeter = {
         ? { at_ms, project_id, counts: withoutInterventions(counts) }
         : { at_ms, project_id, counts, once };
       context.reply({ used: context.persist(counted).used, is_repeat });
+      context.count('evaluations', is_repeat ? 'repeated' : 'injected');
     },
     used(meter, _message, context) {
       context.reply({ used: usedAt(meter, context.now_ms) });

@@ -27,10 +27,11 @@ export class UsageMeterClient {
    * returns.
    * @param orgId 1 … 512 UTF-16 units
    * @param cap interventions of this UTC month, null for no cap; exactly so many are allowed
+   * @param patterns how many were found, ≥ 1
    * @throws CatalogueError `unavailable` when that cannot be counted now: then nothing may be served
    */
-  intervene(orgId: string, projectId: string, cap: number | null): Promise<InterveneReply> {
-    return this.#ask(orgId, 'intervene', { project_id: projectId, cap });
+  intervene(orgId: string, projectId: string, cap: number | null, patterns: number): Promise<InterveneReply> {
+    return this.#ask(orgId, 'intervene', { project_id: projectId, cap, patterns });
   }
 
   /**

@@ -11,6 +11,8 @@ export interface InterveneRequest {
   project_id: string;
   /** Interventions in this UTC month, of both kinds, beyond which none is allowed; null: no cap. */
   cap: number | null;
+  /** How many patterns were found: what is served if it is allowed. */
+  patterns: number;
 }
 
 export interface InterveneReply {

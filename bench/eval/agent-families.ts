@@ -1,7 +1,7 @@
 /**
  * Synthetic agent families: each repeats a kind of task with other ids, names, amounts and dates, in a small world with
  * tools that answer, fail and mislead, and with a policy that stands for the frontier model. Everything on the wire is
- * the Messages API's. Seeded: the same seed gives the same runs. For the relegation evaluation and for whoever wants
+ * the Messages API's. The same seed gives the same runs. The relegation evaluation uses them, and all that needs
  * repetitive traffic (`startRun`, then `nextRequest` / `takeAnswer` until it is null; `askOracle` plays the upstream).
  *
  * The policies know nothing of the student. They word the same thing in several ways, reason aloud before some calls,

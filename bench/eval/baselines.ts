@@ -1,5 +1,5 @@
 /**
- * The rules that the monitors are measured beside: guards that coding agents ship and simple similarities, as the
+ * The rules with which the monitors are compared: guards that coding agents ship, and simple similarities, as the
  * README of the labelled runs describes them. Each gives the indices of the steps at which it fires.
  */
 import type { MonitorStep } from '../../src/domain/monitors/digest.ts';

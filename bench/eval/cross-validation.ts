@@ -1,9 +1,9 @@
 /**
- * How the weights of semantic_loop's logistic were fitted, and how well such weights do on runs that they were not
- * fitted on: folds of whole tasks, several times over. Part of the monitors' evaluation.
+ * Fits the weights of semantic_loop's logistic, and measures how well such weights do on other runs:
+ * folds of whole tasks, several times over. Part of the monitors' evaluation.
  *
- * Fitted on the steps that the ledger judged and, at a quarter of their weight, on the steps of passed runs (none of
- * which is a loop), by Newton's method with a ridge penalty. Only steps that the rule speaks of take part.
+ * The fit uses the steps that the ledger judged and, at a quarter of their weight, the steps of passed runs (none of
+ * which is a loop). It is Newton's method with a ridge penalty. Only steps to which the rule applies take part.
  */
 import { digestStep } from '../../src/domain/monitors/digest.ts';
 import { StepFeatures } from '../../src/domain/monitors/features.ts';

@@ -1,7 +1,7 @@
 /**
- * Runs that go astray for certain: the beginning of one labelled run, and from there on the steps of another one with
- * another task. Says how often silent_topic_drift tells of it, with labels that need no annotator. Steps that talk to
- * a person are left out of what is put in: they belong to the other person. Part of the monitors' evaluation.
+ * Runs that drift for certain: the beginning of one labelled run, followed by the steps of another run with
+ * another task. Measures how often silent_topic_drift finds the drift, with labels that need no annotator. The inserted steps
+ * have none that talk to a person, since those belong to the other person. Part of the monitors' evaluation.
  */
 import { digestStep } from '../../src/domain/monitors/digest.ts';
 import { advanceMonitors, initialMonitors } from '../../src/domain/monitors/monitors.ts';

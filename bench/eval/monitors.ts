@@ -1,10 +1,10 @@
 /**
- * How well the six monitors find what people and ledgers marked in public agent runs, and how often they speak up in
+ * How well the six monitors find what people and ledgers marked in public agent runs, and how often they fire in
  * runs that went well. `node bench/eval/run.ts monitors [file]`. Prints tables, writes bench/results.
  *
  * A step labelled as loop counts as caught when `fired` holds semantic_loop or infinite_loop there. The other monitors
  * are counted by step and by run, against the annotated failures that the README of the data maps to them; their
- * negatives are the passed runs of tau-retail. Always beside firing always, whose precision is the prevalence.
+ * negatives are the passed runs of tau-retail. The comparison is a monitor that always fires; its precision is the prevalence.
  */
 import { digestStep } from '../../src/domain/monitors/digest.ts';
 import { advanceMonitors, initialMonitors } from '../../src/domain/monitors/monitors.ts';

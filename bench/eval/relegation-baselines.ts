@@ -1,6 +1,6 @@
 /**
- * What one would build first instead of a student: caches of answers. Both give an earlier answer as it was. The exact
- * one knows a request again by its canonical form (no session noise, no ids of calls); the semantic one takes the nearest
+ * The simple alternatives to a student: two caches of answers. Both give an earlier answer as it was. The exact
+ * cache recognises a request by its canonical form (no session noise, no ids of calls). The semantic cache takes the nearest
  * request by embedding, above a fixed threshold. Bench process.
  */
 

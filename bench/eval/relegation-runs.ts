@@ -6,7 +6,7 @@ import { NormalReading } from '../../src/providers/normal-reading.ts';
 import { type AnswerDigest, digestAnswer } from '../../src/student/model/answer.ts';
 import type { StepDigest } from '../../src/student/model/step.ts';
 import type { LearnedStep } from '../../src/student/model/student-fit.ts';
-import { readMessagesStep } from '../../src/student/serving/messages-step.ts';
+import { readStep as readWireStep, WIRES } from '../../src/student/serving/step-reading.ts';
 import { FAMILY_NAMES, startRun } from './agent-families.ts';
 import type { MessagesAnswer, MessagesRequest } from './agent-family.ts';
 
@@ -24,7 +24,7 @@ export interface RecordedRun {
 }
 
 export function readStep(request: MessagesRequest): StepDigest {
-  const read = readMessagesStep(request, []);
+  const read = readWireStep(WIRES.messages, request, []);
   if (read === null) throw new Error('a synthetic request has more in it than is read');
   return read.step;
 }

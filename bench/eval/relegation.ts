@@ -4,18 +4,21 @@
  *
  * Two measures. Step by step: each step of a held-out run with the context that the frontier model made; an error is an
  * answer that does not agree with the frontier model's (src/student/model/agreement.ts). In the loop: the student acts
- * in the world until a step is not covered, the frontier model then ends the run; success is what the world says, so
- * that it does not depend on the definition of agreement.
+ * in the world where a step is covered and the frontier model where none is, so that histories hold answers of both;
+ * an error is what the frontier model would not have answered there, and success is what the world says, so that it does
+ * not depend on the definition of agreement. Beside it the same with runs that stay with the frontier model.
  *
- * The caches' thresholds are chosen on the held-out steps themselves, the largest coverage at the target: better than
- * anybody could choose them. The student's comes from its golden runs alone.
+ * The caches' thresholds are chosen on the held-out steps themselves, for the largest coverage at the target. That is better than
+ * anybody could choose them. The student's threshold comes from its golden runs alone.
  */
 
 import { parseArgs } from 'node:util';
 import { ExactIndex } from '../../src/search/exact-index.ts';
 import { answersAgree } from '../../src/student/model/agreement.ts';
+import { kindOfAnswer } from '../../src/student/model/answer-kind.ts';
 import { type Calibration, CURVE_TARGETS, calibrateStudent } from '../../src/student/model/calibration.ts';
 import type { StudentAnswer } from '../../src/student/model/decision.ts';
+import { boundError } from '../../src/student/model/error-bound.ts';
 import { Student, type StudentIndex } from '../../src/student/model/student.ts';
 import { fitStudent, limitAgents } from '../../src/student/model/student-fit.ts';
 import { saveResult, takeProvenance } from '../results.ts';
@@ -23,17 +26,22 @@ import { FAMILY_NAMES, startRun } from './agent-families.ts';
 import type { MessagesAnswer, MessagesRequest, WireBlock } from './agent-family.ts';
 import { evaluateDrift } from './drift.ts';
 import { ExactCache, SemanticCache } from './relegation-baselines.ts';
-import { type RecordedStep, readStep, recordRuns } from './relegation-runs.ts';
+import { type RecordedStep, readAnswer, readStep, recordRuns } from './relegation-runs.ts';
 
 /** Dollars a million tokens, for example. */
 const PRICES = { input: 3, output: 15 } as const;
-const MAIN_RUNS = 50;
-const LEARNING_RUNS = [10, 30, 100, 300] as const;
+/** Golden runs of each agent, unless it is said. */
+const MAIN_RUNS = 150;
+const LEARNING_RUNS = [20, 40, 80, 300] as const;
 const HELD_RUNS = 40;
 const SHIFTED_RUNS = 10;
 const LOOP_RUNS = 20;
 const FIXED_SIMILARITIES = [0.9, 0.95, 0.98] as const;
 const GOAL_TARGET = 0.05;
+const GOAL_COVERAGE = 0.8;
+const GOAL_ERROR = 0.02;
+/** Of fewer answers one that is wrong is more than the goal. */
+const KIND_SERVED_MIN = 20;
 
 /** Share of steps served and share of them that was wrong. */
 interface Point {
@@ -49,6 +57,8 @@ interface LoopPoint {
   success: number;
   cost_saved: number;
   steps_served: number;
+  /** Of those served, what the frontier model would not have answered there. */
+  error: number;
 }
 
 interface SeedResult {
@@ -60,12 +70,16 @@ interface SeedResult {
     held_out: Point;
     shifted: Point;
     loop: LoopPoint;
+    /** Runs stay with the frontier model once it has answered one of their steps. */
+    sticky: LoopPoint;
   }[];
   exact: { held_out: Point; loop: LoopPoint };
   /** Largest coverage with at most the target's error, by a threshold chosen on the held-out steps. */
   semantic: { target: number; similarity: number | null; held_out: Point }[];
   semantic_fixed: { similarity: number; held_out: Point; shifted: Point; loop: LoopPoint }[];
   by_family: Record<string, Point>;
+  /** By family and kind of answer that was served. */
+  by_kind: Record<string, { served: number; errors: number }>;
   uncovered: Record<string, number>;
 }
 
@@ -73,13 +87,14 @@ type Ask = (request: MessagesRequest) => { answer: StudentAnswer; score: number 
 
 const makeIndex = (dimensions: number): StudentIndex => new ExactIndex(dimensions);
 
-/** Prints and stores the evaluation. @param args `--seeds N`, `--first-seed N`, `--no-learning`, `--no-save` */
+/** Prints and stores the evaluation. @param args `--seeds N`, `--first-seed N`, `--runs N`, `--no-learning`, `--no-save` */
 export function evaluateRelegation(...args: string[]): void {
   const { values } = parseArgs({
     args,
     options: {
       seeds: { type: 'string', default: '3' },
       'first-seed': { type: 'string', default: '1' },
+      runs: { type: 'string', default: String(MAIN_RUNS) },
       'no-learning': { type: 'boolean' },
       'no-save': { type: 'boolean' },
     },
@@ -87,8 +102,10 @@ export function evaluateRelegation(...args: string[]): void {
   const provenance = takeProvenance();
   const seeds = Math.max(1, Math.floor(Number(values.seeds)) || 1);
   const first = Math.max(1, Math.floor(Number(values['first-seed'])) || 1);
-  const results = Array.from({ length: seeds }, (_, i) => evaluateSeed(first + i));
-  printSeeds(results);
+  const runs = Math.max(1, Math.floor(Number(values.runs)) || MAIN_RUNS);
+  const results = Array.from({ length: seeds }, (_, i) => evaluateSeed(first + i, runs));
+  printSeeds(results, runs);
+  printKinds(results);
   const learning =
     values['no-learning'] === true ? [] : LEARNING_RUNS.map((runs) => learn(runs, first, seeds));
   if (learning.length > 0) printLearning(learning);
@@ -99,7 +116,7 @@ export function evaluateRelegation(...args: string[]): void {
     ...provenance,
     suite: 'relegation',
     families: FAMILY_NAMES,
-    golden_runs: MAIN_RUNS * FAMILY_NAMES.length,
+    golden_runs: runs * FAMILY_NAMES.length,
     prices: PRICES,
     seeds: results,
     learning,
@@ -109,10 +126,10 @@ export function evaluateRelegation(...args: string[]): void {
   if (values['no-save'] !== true) console.log(`\n${saveResult(result)}`);
 }
 
-function evaluateSeed(seed: number): SeedResult {
+function evaluateSeed(seed: number, runs: number): SeedResult {
   const base = seed * 10_000_000;
   const families = FAMILY_NAMES.length;
-  const golden = recordRuns(MAIN_RUNS * families, base).flatMap(({ steps }) => steps);
+  const golden = recordRuns(runs * families, base).flatMap(({ steps }) => steps);
   const held = recordRuns(HELD_RUNS * families, base + 3_000_000).flatMap(({ steps }) => steps);
   const shifted = recordRuns(SHIFTED_RUNS * families, base + 6_000_000, true).flatMap(({ steps }) => steps);
   const calibration = calibrateStudent(golden, { makeIndex, target_error: GOAL_TARGET });
@@ -140,6 +157,7 @@ function evaluateSeed(seed: number): SeedResult {
         held_out: pointAt(scoreAll(held, ask), threshold),
         shifted: pointAt(scoreAll(shifted, ask), threshold),
         loop: runLoop(ask, threshold, base + 8_000_000),
+        sticky: runLoop(ask, threshold, base + 8_000_000, true),
       };
     }),
     exact: { held_out: pointAt(scoreAll(held, askExact), 0), loop: runLoop(askExact, 0, base + 8_000_000) },
@@ -159,8 +177,39 @@ function evaluateSeed(seed: number): SeedResult {
         ),
       ]),
     ),
+    by_kind: countByKind(student, held, atGoal),
     uncovered: countUncovered(student, held, calibration),
   };
+}
+
+function countByKind(
+  student: Student,
+  held: readonly RecordedStep[],
+  threshold: number,
+): SeedResult['by_kind'] {
+  const counts: SeedResult['by_kind'] = {};
+  for (const { family, step, answer } of held) {
+    const decision = student.decide(step, threshold);
+    if (!decision.covered || decision.answer === null) continue;
+    const kind = `${family} ${kindOfAnswer(decision.answer.content)}`;
+    const its = counts[kind] ?? { served: 0, errors: 0 };
+    counts[kind] = its;
+    its.served++;
+    if (!answersAgree(decision.answer, answer)) its.errors++;
+  }
+  return counts;
+}
+
+/** The seeds' counts of each kind of answer together. */
+function addKinds(results: readonly SeedResult[]): Map<string, { served: number; errors: number }> {
+  const sums = new Map<string, { served: number; errors: number }>();
+  for (const { by_kind } of results) {
+    for (const [kind, { served, errors }] of Object.entries(by_kind)) {
+      const its = sums.get(kind) ?? { served: 0, errors: 0 };
+      sums.set(kind, { served: its.served + served, errors: its.errors + errors });
+    }
+  }
+  return sums;
 }
 
 function askStudent(
@@ -222,29 +271,31 @@ function chooseSimilarity(
   return { similarity: best < 0 ? null : 1 - best, held_out: pointAt(scored, best < 0 ? -1 : best) };
 }
 
-/** The same runs for everybody: somebody serves until a step is not covered, the frontier model does the rest. */
-function runLoop(ask: Ask, threshold: number, firstSeed: number): LoopPoint {
+/** The same runs for everybody: somebody serves what is covered, the frontier model the rest. @param stays its runs, too */
+function runLoop(ask: Ask, threshold: number, firstSeed: number, stays = false): LoopPoint {
   let successes = 0;
   let runs = 0;
   let paid = 0;
   let alone = 0;
   let steps = 0;
   let served = 0;
+  let wrong = 0;
   for (const family of FAMILY_NAMES) {
     for (let i = 0; i < LOOP_RUNS; i++) {
       alone += priceAlone(family, firstSeed + i);
       const run = startRun(family, firstSeed + i);
-      let isSticky = false;
+      let isTaken = false;
       for (let request = run.nextRequest(); request !== null; request = run.nextRequest()) {
         const oracle = run.askOracle();
         steps++;
-        const given = isSticky || threshold < 0 ? null : ask(request);
+        const given = isTaken || threshold < 0 ? null : ask(request);
         if (given === null || given.score > threshold + 1e-6) {
-          isSticky = true;
+          isTaken = stays;
           paid += priceOf(oracle);
           run.takeAnswer(oracle);
         } else {
           served++;
+          if (!answersAgree(given.answer, readAnswer(oracle))) wrong++;
           run.takeAnswer({ content: toWire(given.answer, steps), stop_reason: given.answer.stop_reason });
         }
       }
@@ -256,6 +307,7 @@ function runLoop(ask: Ask, threshold: number, firstSeed: number): LoopPoint {
     success: successes / runs,
     cost_saved: 1 - paid / alone,
     steps_served: served / steps,
+    error: served === 0 ? 0 : wrong / served,
   };
 }
 
@@ -370,6 +422,11 @@ function judge(results: readonly SeedResult[]): Record<string, boolean> {
     'measured error at the 5 % target is at most 5 % for each agent (all seeds together)': families.every(
       (error) => error <= GOAL_TARGET,
     ),
+    'at least 80 % of the steps are served (mean of seeds)': coverage >= GOAL_COVERAGE,
+    'at most 2 % of them are wrong (mean of seeds)': mean(at.map(({ error }) => error)) <= GOAL_ERROR,
+    'no kind of answer is wrong more often than 5 % (all seeds together, of 20 served or more)': [
+      ...addKinds(results).values(),
+    ].every(({ served, errors }) => served < KIND_SERVED_MIN || errors / served <= GOAL_TARGET),
     'coverage at that error is above the semantic cache': coverage > semantic,
     'coverage at that error is above the exact cache': coverage > exact,
   };
@@ -387,10 +444,10 @@ function row(label: string, cells: readonly string[]): void {
   console.log(label.padEnd(34) + cells.map((cell) => cell.padStart(11)).join(''));
 }
 
-function printSeeds(results: readonly SeedResult[]): void {
+function printSeeds(results: readonly SeedResult[], runs: number): void {
   const all = <T>(read: (result: SeedResult) => T): T[] => results.map(read);
   console.log(
-    `${MAIN_RUNS * FAMILY_NAMES.length} golden runs of ${FAMILY_NAMES.length} agents, ${results.length} seeds; mean over seeds, error also of the worst\n`,
+    `${runs * FAMILY_NAMES.length} golden runs of ${FAMILY_NAMES.length} agents, ${results.length} seeds; mean over seeds, error also of the worst\n`,
   );
   row('', ['coverage', 'error', 'worst', 'new kinds', 'success', 'cost saved']);
   row('frontier model alone', [percent(0), percent(0), percent(0), '', percent(1), percent(0)]);
@@ -432,6 +489,21 @@ function printSeeds(results: readonly SeedResult[]): void {
       percent(Math.max(...points.map(({ held_out }) => held_out.error))),
     ]);
   }
+  console.log('\nin the loop, at the target of 5 %');
+  row('', ['served', 'wrong', 'success', 'cost saved']);
+  const goal = CURVE_TARGETS.indexOf(GOAL_TARGET);
+  for (const [label, way] of [
+    ['  it comes back', 'loop'],
+    ['  the run stays with the upstream', 'sticky'],
+  ] as const) {
+    const points = all(({ curve }) => curve[goal]![way]);
+    row(label, [
+      percent(mean(points.map(({ steps_served }) => steps_served))),
+      percent(mean(points.map(({ error }) => error))),
+      percent(mean(points.map(({ success }) => success))),
+      percent(mean(points.map(({ cost_saved }) => cost_saved))),
+    ]);
+  }
   console.log('\nby family, at the target of 5 %');
   for (const family of FAMILY_NAMES) {
     const points = all(({ by_family }) => by_family[family]!);
@@ -441,6 +513,23 @@ function printSeeds(results: readonly SeedResult[]): void {
       percent(Math.max(...points.map(({ error }) => error))),
     ]);
   }
+}
+
+/** Kinds of answers with errors, the worst first, and how much is known of the others. */
+function printKinds(results: readonly SeedResult[]): void {
+  const kinds = [...addKinds(results)].toSorted(
+    ([, a], [, b]) => b.errors / b.served - a.errors / a.served || b.served - a.served,
+  );
+  console.log('\nby kind of answer, at the target of 5 %: served, wrong, at most (95 %)');
+  for (const [kind, { served, errors }] of kinds)
+    if (errors > 0)
+      row(`  ${kind}`, [String(served), percent(errors / served), percent(boundError(errors, served))]);
+  const clean = kinds.filter(([, { errors }]) => errors === 0);
+  const proven = clean.filter(([, { served }]) => boundError(0, served) <= GOAL_TARGET);
+  console.log(
+    `  ${clean.length} kinds without an error, ${proven.length} of them served often enough to say so`,
+  );
+  console.log('');
 }
 
 function printLearning(learning: readonly Learned[]): void {

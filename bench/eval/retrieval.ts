@@ -1,7 +1,7 @@
 /**
  * How well an embedder finds what belongs together: rank correlation on sentence pairs (STSb), nDCG@10, MAP and MRR on
- * code search (CoSQA) and abstracts (Cranfield), beside the baselines of ../shared/retrieval/README.md; and what one
- * embedding costs. The sets are read where they lie and left out by name where they do not; nothing of them is kept.
+ * code search (CoSQA) and abstracts (Cranfield), compared with the baselines of ../shared/retrieval/README.md; and what one
+ * embedding costs. It reads the sets where they are, names the ones that are missing, and keeps nothing of them.
  * Bench process; the model runs in the compute pool, as in the product.
  */
 import { existsSync, readFileSync } from 'node:fs';

@@ -4,14 +4,14 @@
 
     u = Understudy(api_key="svc_live_...", base_url="http://127.0.0.1:8000")
     with u.run(task="fix the date parser", codebase_id="my-code-base") as run:
-        system = "You fix bugs.\\n\\n" + run.patterns()    # what earlier runs have learnt; "" when there is nothing
+        system = "You fix bugs.\\n\\n" + run.patterns()    # what earlier runs learned; "" when there is nothing
         run.step(action="run_tests", action_input="npm test", observation="1 failed")   # returns at once
         said = run.intervention()                          # what the agent should be told now, or None
         state = run.difficulty("Hmm, not sure why").state  # FAST, SLOW or SKIP
 
 It watches an agent from inside its process and is never in its way. Runs and steps go out on background threads, bounded and in
 order; what the agent asks for waits at most for one timeout; nothing but wrong options raises. A clean end of a run is `success`,
-an exception `failure: <ExceptionName>`, and it is raised on.
+an exception `failure: <ExceptionName>`; the exception then goes on.
 
 `install_labels()` puts the run's name and a sequence number on requests to models that go through a local gateway.
 
@@ -52,8 +52,8 @@ __version__ = "0.2.0"
 
 __all__ = [
     "ApiError", "AuthenticationError", "CircuitOpenError", "ClientWarning", "ConflictError", "Difficulty", "DifficultyMachine",
-    "FindingsClient", "Intervention", "NotFoundError", "PermissionDeniedError", "RateLimitError", "Run", "ServerError",
-    "ServiceConnectionError", "ServiceTimeoutError", "TokenBudgetReached", "Understudy", "UnderstudyError",
+    "FindingsClient", "Intervention", "LiveEvent", "NotFoundError", "PermissionDeniedError", "RateLimitError", "Run",
+    "ServerError", "ServiceConnectionError", "ServiceTimeoutError", "Subscription", "TokenBudgetReached", "Understudy", "UnderstudyError",
     "UnexpectedAnswerError", "ValidationError", "assign_arm", "current_run", "estimate_tokens", "install_labels",
     "installed_transports", "render_patterns", "run_scope", "score_step",
 ]
@@ -265,7 +265,9 @@ _NAME_UNITS = 200
 _TASK_UNITS = 65_536
 _ID_UNITS = 128
 _METADATA_UNITS = 65_536
-_CONTEXT_UNITS = 8_000
+_CONTEXT_UNITS = 65_536
+_METADATA_DEPTH = 32
+_METADATA_VALUES = 10_000
 
 
 def _cut_units(text: str, units: int) -> str:
@@ -309,7 +311,32 @@ def _to_text(value: object) -> str:
 
 
 def _bounded(value: object, units: int) -> str:
-    return "" if value is None else _well_formed(_cut_units(str(value), units))
+    try:
+        return "" if value is None else _well_formed(_cut_units(str(value), units))
+    except Exception:
+        # An object that cannot be written as a text.
+        return ""
+
+
+def _find_metadata_fault(metadata: object) -> Optional[str]:
+    """Why the service would refuse a run for its metadata; None: it takes them."""
+    if not isinstance(metadata, dict):
+        return "it is no object"
+    values = 0
+    waiting: List[Tuple[object, int]] = [(metadata, 1)]
+    while waiting:
+        value, depth = waiting.pop()
+        values += 1
+        if values > _METADATA_VALUES:
+            return f"it has more than {_METADATA_VALUES} values"
+        if not isinstance(value, (dict, list)):
+            continue
+        if depth > _METADATA_DEPTH:
+            return f"it is nested more than {_METADATA_DEPTH} levels deep"
+        if isinstance(value, dict) and "__proto__" in value:
+            return "it has a key __proto__"
+        waiting.extend((item, depth + 1) for item in (value.values() if isinstance(value, dict) else value))
+    return None
 
 
 def _name_outcome(outcome: object) -> str:
@@ -328,7 +355,7 @@ def assign_arm(experiment_id: str, unit: str, on_share: float = 0.5) -> str:
 
     The first 32 bits of SHA-256 over the experiment, a zero byte and the unit, as a share of 2**32: `on` where it is below.
     """
-    digest = hashlib.sha256(f"{experiment_id}\0{unit}".encode("utf-8", "replace")).digest()
+    digest = hashlib.sha256(_well_formed(f"{experiment_id}\0{unit}").encode("utf-8")).digest()
     return "on" if int.from_bytes(digest[:4], "big") / 2**32 < on_share else "off"
 
 
@@ -342,7 +369,7 @@ _PATTERNS_HEAD = (
 
 def estimate_tokens(text: str) -> int:
     """About how many tokens a text has, rather more than fewer: a token stands for three bytes of UTF-8 at least."""
-    return -(-len(text.encode("utf-8", "replace")) // 3)
+    return -(-len(_well_formed(text).encode("utf-8")) // 3)
 
 
 def render_patterns(patterns: Sequence[Mapping[str, Any]], max_tokens: int = _PATTERN_TOKENS) -> str:
@@ -544,12 +571,7 @@ class _Transport:
             connection.response_class = functools.partial(_begin_answer, deadline)  # type: ignore[assignment]
             connection.request(method, target, body=body, headers=self._headers)
             with connection.getresponse() as response:
-                answer = _Answer(
-                    response.status,
-                    _read_whole(response),
-                    _read_seconds(response.headers.get("retry-after")),
-                    response.headers.get("x-request-id"),
-                )
+                answer = _to_answer(response)
                 is_open = not response.will_close
         except UnderstudyError:
             connection.close()
@@ -569,6 +591,29 @@ class _Transport:
         else:
             connection.close()
         return answer
+
+    def open(self, target: str, headers: Dict[str, str], timeout_s: float) -> "_Stream":
+        """An answer that is read as it comes. Raises ServiceConnectionError, ServiceTimeoutError."""
+        connection = self._connect()
+        connection.timeout = timeout_s
+        try:
+            connection.connect()
+            # An answer that says `connection: close` takes it from the connection.
+            sock = connection.sock
+            connection.request("GET", target, headers={**self._headers, **headers})
+            response = connection.getresponse()
+            sock.settimeout(_SILENCE_S)
+        except socket.timeout:
+            connection.close()
+            raise ServiceTimeoutError(f"No answer within {timeout_s:g} s") from None
+        except (OSError, http.client.HTTPException) as thrown:
+            connection.close()
+            words = str(thrown) or type(thrown).__name__
+            raise ServiceConnectionError(f"Cannot reach {self.origin}: {words}", False) from thrown
+        except BaseException:
+            connection.close()
+            raise
+        return _Stream(connection, sock, response)
 
     def close(self) -> None:
         with self._lock:
@@ -590,6 +635,9 @@ class _Transport:
             if now - since < _IDLE_CONNECTION_S:
                 return connection
             connection.close()
+        return self._connect()
+
+    def _connect(self) -> http.client.HTTPConnection:
         if self._is_https:
             return http.client.HTTPSConnection(self._host, self._port)
         return http.client.HTTPConnection(self._host, self._port)
@@ -600,6 +648,15 @@ class _Transport:
                 self._idle.append((connection, time.monotonic()))
                 return
         connection.close()
+
+
+def _to_answer(response: http.client.HTTPResponse) -> _Answer:
+    return _Answer(
+        response.status,
+        _read_whole(response),
+        _read_seconds(response.headers.get("retry-after")),
+        response.headers.get("x-request-id"),
+    )
 
 
 def _read_whole(response: http.client.HTTPResponse) -> bytes:
@@ -693,6 +750,180 @@ class _Circuit:
         self._opens_until = time.monotonic() + self._cool_down_s
 
 
+# --- The live stream -----------------------------------------------------------------------------------------------------------
+
+# The service says something every 15 s: a connection that says nothing for so long is dead.
+_SILENCE_S = 45.0
+# Unless the service says how long.
+_RETRY_S = 3.0
+_RETRY_MAX_S = 30.0
+_EVENT_BYTES_MAX = 1_048_576
+
+
+class LiveEvent(NamedTuple):
+    """One event of the live stream."""
+
+    kind: str
+    """`run_start`, `step`, `run_finish`, `intervention`, `pattern_created`, `retrieval_capped`; `reset`: some are lost."""
+    id: str
+    """What `last_event_id` takes."""
+    data: Dict[str, Any]
+    """In the words of the wire."""
+
+
+class _Stream(NamedTuple):
+    """An answer that is read as it comes."""
+
+    connection: http.client.HTTPConnection
+    sock: socket.socket
+    response: http.client.HTTPResponse
+
+    def wake(self) -> None:
+        """Ends what another thread waits for."""
+        try:
+            self.sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            # It is not connected any more.
+            pass
+
+    def close(self) -> None:
+        self.response.close()
+        self.connection.close()
+
+
+class Subscription:
+    """`for event in u.subscribe(): ...`: what happens in the organization, as it happens. It waits for the next event.
+
+    A connection that ends is opened again and goes on behind the last event. `close`, of any thread, and leaving a `with` end it.
+    It raises UnderstudyError where the service refuses (401, 403, 422), has no stream (503) or something else answers.
+    """
+
+    def __init__(self, open_stream: Callable[[str], _Stream], last_event_id: str) -> None:
+        self.last_event_id = last_event_id
+        """What to go on from: of the last event, or what the stream began with."""
+        self._open = open_stream
+        self._is_closed = threading.Event()
+        self._lock = threading.Lock()
+        self._stream: Optional[_Stream] = None
+        self._is_reading = False
+        self._is_first = True
+        self._failures = 0
+        self._retry_s = _RETRY_S
+
+    def __iter__(self) -> "Subscription":
+        return self
+
+    def __enter__(self) -> "Subscription":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __next__(self) -> LiveEvent:
+        with self._lock:
+            self._is_reading = True
+        try:
+            while not self._is_closed.is_set():
+                event = self._advance()
+                if event is not None:
+                    return event
+            raise StopIteration
+        except BaseException:
+            self._is_closed.set()
+            raise
+        finally:
+            with self._lock:
+                self._is_reading = False
+            if self._is_closed.is_set():
+                self._leave()
+
+    def close(self) -> None:
+        """Ends the iteration, also one that waits in another thread. Never raises."""
+        self._is_closed.set()
+        with self._lock:
+            stream, is_reading = self._stream, self._is_reading
+        if stream is not None and is_reading:
+            stream.wake()
+        elif stream is not None:
+            self._leave()
+
+    def _leave(self) -> None:
+        with self._lock:
+            stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+
+    def _advance(self) -> Optional[LiveEvent]:
+        """One block of lines, or one attempt to come (again); None: that was no event."""
+        try:
+            if self._stream is None:
+                stream = self._open(self.last_event_id)
+                with self._lock:
+                    self._stream = stream
+                if self._is_closed.is_set():
+                    return None
+            self._is_first = False
+            event = self._read_event(self._stream.response)
+            self._failures = 0
+            return event
+        except EOFError:
+            wait_s = self._retry_s
+        except (UnderstudyError, OSError, http.client.HTTPException) as thrown:
+            if self._is_closed.is_set():
+                return None
+            if not _may_come_again(thrown, self._is_first):
+                raise
+            self._is_first = False
+            self._failures += 1
+            wait_s = min(max(self._retry_s, _back_off_s(self._failures, thrown)), _RETRY_MAX_S)
+        self._leave()
+        # All readers of a service that was started anew should not come at once.
+        self._is_closed.wait(wait_s * random.uniform(0.75, 1.25))
+        return None
+
+    def _read_event(self, response: http.client.HTTPResponse) -> Optional[LiveEvent]:
+        """The next block of lines; None: it is no event. Raises EOFError where the stream ends."""
+        fields: Dict[str, str] = {"id": self.last_event_id}
+        data: List[str] = []
+        size = 0
+        while True:
+            line = response.readline(_EVENT_BYTES_MAX + 1)
+            size += len(line)
+            if size > _EVENT_BYTES_MAX:
+                raise UnexpectedAnswerError(f"An event of the stream is longer than {_EVENT_BYTES_MAX} bytes")
+            if not line.endswith(b"\n"):
+                raise EOFError
+            text = line[:-1].decode("utf-8", "replace")
+            text = text[:-1] if text.endswith("\r") else text
+            if text == "":
+                break
+            name, _, value = text.partition(":")
+            value = value[1:] if value.startswith(" ") else value
+            if name == "data":
+                data.append(value)
+            elif name == "retry" and re.fullmatch("[0-9]{1,9}", value):
+                self._retry_s = min(int(value) / 1_000, _RETRY_MAX_S)
+            elif name != "id" or "\0" not in value:
+                fields[name] = value
+        # Not before: an event that breaks off is sent again.
+        self.last_event_id = fields["id"]
+        try:
+            value = json.loads("\n".join(data))
+        except ValueError:
+            return None
+        # What is no event of ours harms itself alone.
+        return LiveEvent(fields.get("event", ""), self.last_event_id, value) if isinstance(value, dict) else None
+
+
+def _may_come_again(thrown: BaseException, is_first: bool) -> bool:
+    if isinstance(thrown, ApiError):
+        return thrown.retryable and not (is_first and thrown.status == 503)
+    return not isinstance(thrown, UnderstudyError) or thrown.retryable
+
+
 # --- The v1 API ----------------------------------------------------------------------------------------------------------------
 
 # Name: method, path, and whether the same request sent again changes nothing and counts nothing.
@@ -701,24 +932,31 @@ _OPERATIONS: Dict[str, Tuple[str, str, bool]] = {
     "retrieve_patterns": ("POST", "/v1/traces/retrieve", False),
     "list_patterns": ("GET", "/v1/patterns", True),
     "read_pattern": ("GET", "/v1/patterns/{pattern_id}", True),
+    "delete_pattern": ("DELETE", "/v1/patterns/{pattern_id}", False),
     "import_patterns": ("POST", "/v1/patterns", False),
     "start_run": ("POST", "/v1/monitor/runs", True),
     "log_step": ("POST", "/v1/monitor/runs/{id}/steps", True),
     "finish_run": ("POST", "/v1/monitor/runs/{id}/finish", True),
+    "stream_ticket": ("POST", "/v1/monitor/stream/tickets", True),
     "list_runs": ("GET", "/v1/monitor/runs", True),
     "read_run": ("GET", "/v1/monitor/runs/{id}", True),
     "list_run_steps": ("GET", "/v1/monitor/runs/{id}/steps", True),
+    # Sent again it would delete a run that was begun anew in between, or answer that there is none.
+    "delete_run": ("DELETE", "/v1/monitor/runs/{id}", False),
     "evaluate": ("POST", "/v1/monitors/evaluate", False),
     "submit_trace": ("POST", "/v1/traces", True),
     "list_traces": ("GET", "/v1/traces", True),
     "read_trace": ("GET", "/v1/traces/{trace_id}", True),
+    "delete_trace": ("DELETE", "/v1/traces/{trace_id}", False),
     "list_profiles": ("GET", "/v1/monitor/profiles", True),
     "put_profile": ("POST", "/v1/monitor/profiles", True),
+    "delete_profile": ("DELETE", "/v1/monitor/profiles/{name}", False),
     "list_experiments": ("GET", "/v1/monitor/experiments", True),
     "report_experiment": ("GET", "/v1/monitor/experiments/{experiment_id}/report", True),
     "store_finding": ("POST", "/v1/findings/{codebase_id}", True),
     "list_codebases": ("GET", "/v1/findings", True),
     "read_finding": ("GET", "/v1/findings/{codebase_id}/{finding_id}", True),
+    "delete_finding": ("DELETE", "/v1/findings/{codebase_id}/{finding_id}", False),
     "list_findings": ("GET", "/v1/findings/{codebase_id}", True),
     "recall_findings": ("POST", "/v1/findings/{codebase_id}/recall", True),
     "invalidate_findings": ("POST", "/v1/findings/{codebase_id}/invalidate", True),
@@ -776,6 +1014,28 @@ class _Caller:
     def _count(self, name: str) -> None:
         with self._lock:
             self.counts[name] += 1
+
+    def open_stream(self, path: str, fields: Mapping[str, Any], last_event_id: str) -> _Stream:
+        """A stream of events, over a connection of its own and outside of the circuit. Raises UnderstudyError."""
+        target, _ = self._render("GET", path, fields)
+        headers = {"accept": "text/event-stream", "cache-control": "no-cache"}
+        if last_event_id:
+            headers["last-event-id"] = last_event_id
+        stream = self._transport.open(target, headers, self._timeout_s)
+        response = stream.response
+        try:
+            if response.status != 200:
+                _read_answer(_to_answer(response))
+                raise UnexpectedAnswerError(f"HTTP {response.status} where a stream of events was asked for")
+            if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                raise UnexpectedAnswerError("What answers is no stream of events")
+        except (OSError, http.client.HTTPException) as thrown:
+            stream.close()
+            raise ServiceConnectionError(f"The answer broke: {thrown!r}", False) from thrown
+        except BaseException:
+            stream.close()
+            raise
+        return stream
 
     def call(
         self,
@@ -875,6 +1135,8 @@ def _call_within(timeout_s: float, work: Callable[[], _Answer]) -> _Answer:
 
 
 def _read_answer(answer: _Answer) -> Dict[str, Any]:
+    if answer.status == 204:
+        return {}
     try:
         value = json.loads(answer.body)
     except ValueError:
@@ -912,7 +1174,9 @@ class _Api:
 # --- Runs on their way to the service ------------------------------------------------------------------------------------------
 
 # Threads that send; a run's events are always sent one after the other.
-_SENDERS = 4
+_SENDERS = 8
+# Events that a run sends in its turn, where others wait for theirs.
+_TURN_EVENTS = 32
 # Runs that have something to send at once; one more is not sent.
 _LANES_MAX = 1_000
 # How long a sending thread without work stays.
@@ -1058,7 +1322,8 @@ class _Sender:
             marks = [(lane, lane.accepted) for lane in self._ready]
             silences = self._silences
             self._caller.circuit.hurry()
-            self._not_before = 0.0
+            if self._caller.circuit.state != "closed":
+                self._not_before = 0.0
             self._ensure_thread()
             self._wanted.notify_all()
             while any(lane.settled < mark for lane, mark in marks):
@@ -1186,12 +1451,16 @@ class _Sender:
                     self._ready.pop(lane, None)
 
     def _drain(self, lane: _Lane) -> None:
-        """Sends a lane's events until it is empty or the service wants a pause."""
+        """Sends a lane's events until it is empty, the service wants a pause or it is another run's turn."""
+        sent = 0
         while True:
             with self._lock:
                 event = None if self._stopped_by is not None else lane.next()
+                if sent >= _TURN_EVENTS and any(not other.is_busy for other in self._ready):
+                    return
             if event is None or not self._send(lane, *event):
                 return
+            sent += 1
 
     def _send(self, lane: _Lane, kind: str, fields: Dict[str, Any]) -> bool:
         """False: the event did not get through, and its lane has another turn after a pause."""
@@ -1356,7 +1625,7 @@ class Run:
         min_similarity: Optional[float] = None,
         context: Optional[str] = None,
     ) -> str:
-        """What earlier runs have learnt about such a task, to be put into the system prompt.
+        """What earlier runs learned about such a task, as a text for the system prompt.
 
         "" when there is nothing, when patterns are switched off, and when the service does not answer. It waits for the answer:
         in a coroutine, `await asyncio.to_thread(run.patterns)`.
@@ -1562,12 +1831,12 @@ class FindingsClient:
     def coverage(self, file_paths: Iterable[str]) -> float:
         """The share of the paths about which something is known; 1.0 of no paths."""
         paths = self._paths(file_paths)
-        return float(self._ask("findings_coverage", file_paths=paths).get("coverage") or 0.0) if paths else 1.0
+        return float(_number_of(self._ask("findings_coverage", file_paths=paths).get("coverage"))) if paths else 1.0
 
     def invalidate(self, file_paths: Iterable[str]) -> int:
         """Deletes the findings about exactly these paths; returns how many there were."""
         paths = self._paths(file_paths)
-        return int(self._ask("invalidate_findings", file_paths=paths).get("deleted") or 0) if paths else 0
+        return int(_number_of(self._ask("invalidate_findings", file_paths=paths).get("deleted"))) if paths else 0
 
     def clear(self) -> bool:
         """Deletes all findings about the code base; returns whether that was done."""
@@ -1584,7 +1853,11 @@ class FindingsClient:
         return {name: None if text is None else _cut(text, _SENT_CHARACTERS[name]) for name, text in given.items()}
 
     def _paths(self, file_paths: Iterable[str]) -> List[str]:
-        return [_cut(path, _SENT_CHARACTERS["file_path"]) for path in file_paths]
+        try:
+            return [_cut(path, _SENT_CHARACTERS["file_path"]) for path in file_paths]
+        except Exception:
+            # No list of texts: it is as good as none.
+            return []
 
 
 def _cut(text: object, characters: int) -> str:
@@ -1593,6 +1866,10 @@ def _cut(text: object, characters: int) -> str:
 
 def _list_of(items: object) -> List[Dict[str, Any]]:
     return items if isinstance(items, list) else []
+
+
+def _number_of(value: Any) -> float:
+    return value if _is_number(value) and not math.isinf(value) else 0
 
 
 # --- The client ----------------------------------------------------------------------------------------------------------------
@@ -1667,6 +1944,8 @@ class Understudy:
         self._warned: set = set()
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(_COUNTS, 0)
+        self._subscriptions: "weakref.WeakSet[Subscription]" = weakref.WeakSet()
+        self._is_closed = False
         timeout_s = _read_timeout(timeout)
         tenant = {name: value for name, value in (("org_id", org_id), ("project_id", project_id)) if value is not None}
         address = _read_base_url(base_url or os.environ.get("SVC_BASE_URL") or _BASE_URL)
@@ -1735,6 +2014,20 @@ class Understudy:
         """What is known about a code base. Raises ValueError for one without a name."""
         return FindingsClient(self._caller, codebase_id, timeout)
 
+    def subscribe(self, project_id: Optional[str] = None, last_event_id: str = "") -> Subscription:
+        """What happens in the organization, as it happens: `for event in u.subscribe(): ...`.
+
+        project_id: only this project's events. last_event_id: goes on behind this event; "0": with all that the service
+        remembers; default: with what happens from now on. It is apart from live_streaming_enabled, which is about what this client sends.
+        """
+        fields = {} if project_id is None else {"project_id": project_id}
+        subscription = Subscription(functools.partial(self._caller.open_stream, "/v1/monitor/stream", fields), last_event_id)
+        with self._lock:
+            if self._is_closed:
+                subscription.close()
+            self._subscriptions.add(subscription)
+        return subscription
+
     def stats(self) -> Dict[str, Any]:
         """Counters since the client was made."""
         sender = self._sender
@@ -1766,9 +2059,14 @@ class Understudy:
         return self._sender.flush(timeout)
 
     def close(self, timeout: float = _FLUSH_S) -> bool:
-        """Flushes, then sends nothing more: runs go on, and what they log is dropped. Returns as `flush`."""
+        """Flushes, then sends nothing more: runs go on, and what they log is dropped. Subscriptions end. Returns as `flush`."""
         is_sent = self._sender.flush(timeout)
         self._sender.stop()
+        with self._lock:
+            self._is_closed = True
+            subscriptions = list(self._subscriptions)
+        for subscription in subscriptions:
+            subscription.close()
         self._caller.close()
         return is_sent
 
@@ -1793,10 +2091,16 @@ class Understudy:
         if metadata is None:
             return None
         try:
-            text = json.dumps(metadata, separators=(",", ":"), default=str)
-            if len(text) > _METADATA_UNITS:
-                raise ValueError(f"it has {len(text)} characters as JSON")
-            return json.loads(text)
+            text = json.dumps(metadata, ensure_ascii=False, separators=(",", ":"), default=str)
+            units = len(text.encode("utf-16-le", "surrogatepass")) // 2
+            if units > _METADATA_UNITS:
+                raise ValueError(f"it has {units} characters as JSON")
+            # What is no number in JSON is null, as the TypeScript client has it.
+            copy = json.loads(_well_formed(text), parse_constant=lambda _: None)
+            fault = _find_metadata_fault(copy)
+            if fault is not None:
+                raise ValueError(fault)
+            return copy
         except Exception as thrown:
             self._warn("truncated", f"The metadata of a run is left out: {thrown}")
             return None

@@ -1,4 +1,4 @@
-/** How far two pieces of memory are equal: what a body has in common with the one before it. */
+/** How far two pieces of memory are equal from their beginnings and ends: a body and the one before it. */
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-/** Whether there is nothing to look at in a body: no suspect and none of the needles, all in one walk. */
+/** Whether a body has neither a suspect nor one of the needles, in one walk. */
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-/** What the processor can do beyond what every one of its kind can, asked once. */
+/** Which instructions the processor has beyond those of every one of its kind; asked once. */
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 /**
- * Bytes that JavaScript hands over, and places in them. What is wrong throws in JavaScript, and the function here
+ * Bytes from JavaScript, and places in them. A wrong argument throws in JavaScript, and the function here
  * returns false.
  */
 #pragma once

@@ -1,7 +1,7 @@
 /**
  * The file of a graph, in the form that hnswlib gives it: a head, for each point its neighbours on the ground floor, its row
- * and its label, then for each its neighbours above. Written and read beside the thread of the graph. A file that is read
- * may be anything: what it says is looked at before it is used, since a walk follows its links without looking.
+ * and its label, then for each its neighbours above. Another thread than the graph's writes and reads it. A file may hold
+ * anything, so the reader checks what it says before it is used: a walk follows its links unchecked.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /**
- * A graph: points with rows, linked by hnswlib, and which of them are removed. It belongs to one thread. Another one may read
- * its points while it is being written to a file: from BeginWriting to EndWriting nothing changes them, since points are
- * neither added nor moved then, and what is removed is noted beside them, of which the file gets a copy.
+ * A graph: points with rows, linked by hnswlib, and which of them are removed. It belongs to one thread. Another thread may read
+ * its points while it writes them to a file. From BeginWriting to EndWriting nothing changes them: points are
+ * neither added nor moved, and removals are noted beside them. The file gets a copy of the removals from before.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /**
- * What stands between the system and the HTTP library while that accepts connections, reads them and closes them: counts and
- * caps them, lets nothing through that two parsers could read in two ways, and stops accepting while no descriptor is left.
- * Called by the library in the system's place (`interposition.h`), on any server thread; a connection is its thread's alone.
+ * Works between the system and the HTTP library while that accepts connections, reads them and closes them: counts and
+ * caps them, stops bytes that two parsers could read in two ways, and accepts nothing while no descriptor is left.
+ * The library calls it instead of the system (`interposition.h`), on any server thread; a connection belongs to one thread.
  */
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -80,13 +81,25 @@ struct Peer {
   }
 };
 
+/** What is spoken on a port. */
+struct PortKind {
+  bool is_secure = false;
+  /** What comes behind a head that asks for WebSocket is handed on as that request's body, for as long as it comes. */
+  bool switches_protocols = false;
+};
+
 struct Connection {
-  Connection(const Peer& from, uint32_t head_bytes_max) : scanner(head_bytes_max), peer(from) {}
+  Connection(const Peer& from, uint32_t head_bytes_max, const PortKind& kind)
+      : scanner(head_bytes_max, kind.switches_protocols), peer(from), is_secure(kind.is_secure) {}
   framing::Scanner scanner;
   /** What came and is not whole: a part of a head, or of a line between two chunks. */
   std::string held;
   const Peer peer;
+  /** What comes off the wire is ciphertext: `plaintext.h` reads it behind TLS. */
+  const bool is_secure;
   bool is_refused = false;
+  /** The next head that is sent may announce that endless body, which no head of the other protocol does. */
+  bool is_switching = false;
 };
 
 /** Connections by their descriptors. Places come in blocks, which stay. */
@@ -142,6 +155,7 @@ struct Port {
   uint32_t listeners;
   /** What a client reads whose connection is one too many. */
   std::string refusal;
+  PortKind kind;
 };
 
 struct Shared {
@@ -206,13 +220,21 @@ inline uint32_t FindPort(int listener) {
   return 0;
 }
 
+inline std::string ReadRefusal(uint32_t port) {
+  Shared& shared = Get();
+  const std::lock_guard<std::mutex> lock(shared.mutex);
+  for (const Port& known : shared.ports)
+    if (known.number == port) return known.refusal;
+  return std::string();
+}
+
 /** @returns false for a port that is not ours */
-inline bool ReadRefusal(uint32_t port, std::string* into) {
+inline bool FindKind(uint32_t port, PortKind* kind) {
   Shared& shared = Get();
   const std::lock_guard<std::mutex> lock(shared.mutex);
   for (const Port& known : shared.ports) {
     if (known.number != port) continue;
-    if (into != nullptr) *into = known.refusal;
+    *kind = known.kind;
     return true;
   }
   return false;
@@ -249,7 +271,7 @@ inline void Forget(Connection* connection) {
 }
 
 /** @returns whether the connection is taken; it is counted then */
-inline bool Admit(int descriptor, const Peer& peer) {
+inline bool Admit(int descriptor, const Peer& peer, const PortKind& kind) {
   Shared& shared = Get();
   const uint32_t total_max = shared.total_max.load(std::memory_order_relaxed);
   if (shared.counters.open.fetch_add(1, std::memory_order_relaxed) >= total_max && total_max > 0) {
@@ -268,7 +290,7 @@ inline bool Admit(int descriptor, const Peer& peer) {
     }
     count++;
   }
-  auto* const connection = new Connection(peer, shared.head_bytes_max);
+  auto* const connection = new Connection(peer, shared.head_bytes_max, kind);
   if (shared.table.Put(descriptor, connection)) return true;
   Forget(connection);
   shared.counters.refused_total.fetch_add(1, std::memory_order_relaxed);
@@ -277,7 +299,8 @@ inline bool Admit(int descriptor, const Peer& peer) {
 
 inline int Accept(int listener, sockaddr* address, socklen_t* length, int flags) {
   const uint32_t port = FindPort(listener);
-  const bool is_ours = port != 0 && ReadRefusal(port, nullptr);
+  PortKind kind;
+  const bool is_ours = port != 0 && FindKind(port, &kind);
   const socklen_t room = length == nullptr ? 0 : *length;
   for (int refused = 0; refused < kRefusedAtOnce; refused++) {
     if (length != nullptr) *length = room;
@@ -291,10 +314,8 @@ inline int Accept(int listener, sockaddr* address, socklen_t* length, int flags)
     }
     sockaddr_storage from{};
     if (address != nullptr) std::memcpy(&from, address, *length < sizeof(from) ? *length : sizeof(from));
-    if (Admit(descriptor, Peer(from))) return descriptor;
-    std::string refusal;
-    ReadRefusal(port, &refusal);
-    Dismiss(descriptor, refusal);
+    if (Admit(descriptor, Peer(from), kind)) return descriptor;
+    Dismiss(descriptor, ReadRefusal(port));
   }
   errno = EAGAIN;
   return -1;
@@ -312,6 +333,22 @@ inline size_t Insert(char* into, const framing::Finding& finding) {
   return written > 0 ? static_cast<size_t>(written) : 0;
 }
 
+/** The lines that stand in a head, before its blank line, behind which another protocol begins. */
+inline size_t InsertSwitch(char* into) {
+  const int written = std::snprintf(into, kInsertBytes, "%s: 1\r\ncontent-length: %llu\r\n", Get().mark,
+                                    static_cast<unsigned long long>(framing::kSwitchedBytes));
+  return written > 0 ? static_cast<size_t>(written) : 0;
+}
+
+/** From now on nothing of the connection is served. */
+inline void Refuse(int descriptor, Connection* connection, const framing::Finding& finding) {
+  connection->is_refused = true;
+  connection->held = std::string();
+  Get().counters.refused_framing.fetch_add(1, std::memory_order_relaxed);
+  // Where the answer was over before the body, nobody is there to end the connection: this has the library read again.
+  if (finding.is_in_chunks) shutdown(descriptor, SHUT_RD);
+}
+
 /**
  * Reads what has come, and lets through what of it is whole. It never fills the memory, whatever there is: the library
  * reads on as long as it does, and heeds no pause meanwhile.
@@ -321,6 +358,7 @@ inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
   if (connection == nullptr) return recv(descriptor, memory, length, flags);
   // Nothing of it is served any more: to the library it has ended.
   if (connection->is_refused) return 0;
+  if (connection->is_secure) return recv(descriptor, memory, length - 1, flags);
   std::string& held = connection->held;
   if (length < held.size() + 2 * kInsertBytes) {
     errno = ENOBUFS;
@@ -341,17 +379,68 @@ inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
     }
   }
   if (is_refused) {
-    connection->is_refused = true;
-    held = std::string();
-    Get().counters.refused_framing.fetch_add(1, std::memory_order_relaxed);
-    // Where the answer was over before the body, nobody is there to end the connection: this has the library read again.
-    if (finding.is_in_chunks) shutdown(descriptor, SHUT_RD);
+    Refuse(descriptor, connection, finding);
     return static_cast<ssize_t>(whole + Insert(bytes + whole, finding));
   }
   held.append(fresh + finding.whole, static_cast<size_t>(count) - finding.whole);
+  if (finding.switch_at > 0) {
+    connection->is_switching = true;
+    char lines[kInsertBytes];
+    const size_t inserted = InsertSwitch(lines);
+    char* const at = bytes + (whole - finding.whole) + finding.switch_at - 2;
+    std::memmove(at + inserted, at, whole - static_cast<size_t>(at - bytes));
+    std::memcpy(at, lines, inserted);
+    whole += inserted;
+  }
   if (whole > 0) return static_cast<ssize_t>(whole);
   errno = EAGAIN;
   return -1;
+}
+
+/**
+ * Finds in the head of a switch of protocols the length that the library writes and no such head has.
+ * @returns where that line begins, or the length where there is none; whether the head ends in these bytes goes to `is_whole`
+ */
+inline size_t FindLength(const char* data, size_t length, size_t* line_bytes, bool* is_whole) {
+  char line[64];
+  const int written = std::snprintf(line, sizeof(line), "\r\nContent-Length: %llu\r\n",
+                                    static_cast<unsigned long long>(framing::kSwitchedBytes));
+  const char* const end = data + length;
+  constexpr char kHeadEnd[] = "\r\n\r\n";
+  const char* const head_end = std::search(data, end, kHeadEnd, kHeadEnd + 4);
+  *is_whole = head_end != end;
+  const char* const found = std::search(data, head_end == end ? end : head_end + 4, line, line + written);
+  *line_bytes = static_cast<size_t>(written) - 2;
+  return found == end || (head_end != end && found == head_end + 4) ? length : static_cast<size_t>(found - data) + 2;
+}
+
+/**
+ * Sends through `pass`, without that line.
+ * @returns how many of the bytes are sent, the line counted as sent with what is before it
+ */
+template <typename Pass>
+inline ssize_t SendSwitch(Connection* connection, const char* data, size_t length, Pass pass) {
+  size_t line_bytes = 0;
+  bool is_whole = false;
+  const size_t at = FindLength(data, length, &line_bytes, &is_whole);
+  if (at == length) {
+    if (is_whole) connection->is_switching = false;
+    return pass(data, length);
+  }
+  std::string rest(data, at);
+  rest.append(data + at + line_bytes, length - at - line_bytes);
+  const ssize_t sent = pass(rest.data(), rest.size());
+  if (sent < 0 || static_cast<size_t>(sent) <= at) return sent;
+  connection->is_switching = false;
+  return sent + static_cast<ssize_t>(line_bytes);
+}
+
+inline ssize_t Send(int descriptor, const void* data, size_t length, int flags) {
+  Connection* const connection = Get().table.Find(descriptor);
+  if (connection == nullptr || !connection->is_switching || connection->is_secure)
+    return send(descriptor, data, length, flags);
+  return SendSwitch(connection, static_cast<const char*>(data), length,
+                    [&](const char* from, size_t bytes) { return send(descriptor, from, bytes, flags); });
 }
 
 inline int Close(int descriptor) {

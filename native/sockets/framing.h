@@ -1,7 +1,7 @@
 /**
- * Where each request of a connection begins and ends, read from the bytes as they come, a few at a time or many; and what
- * two parsers could read in two ways (RFC 9112, section 11.2), before anybody has acted on it. It keeps no bytes: whoever
- * asks is told how far what came is whole, and holds the rest until it is.
+ * Reads from the bytes as they come where each request of a connection begins and ends, and finds what
+ * two parsers could read in two ways (RFC 9112, section 11.2), before anybody has acted on it. It keeps no bytes: it tells
+ * its caller how far the bytes are whole, and the caller holds the rest.
  */
 #pragma once
 
@@ -39,7 +39,12 @@ struct Finding {
   bool is_in_chunks;
   /** That body's chunk lacks the line end behind its data. */
   bool lacks_line_end;
+  /** Where a head ends behind which another protocol begins, its blank line included; 0: there is none among these bytes. */
+  size_t switch_at;
 };
+
+/** So many bytes of another protocol may come behind a head: as many as the longest body. */
+constexpr uint64_t kSwitchedBytes = 999999999999999ULL;
 
 constexpr std::array<bool, 256> MakeTable(bool (*belongs)(int)) {
   std::array<bool, 256> table{};
@@ -53,7 +58,7 @@ constexpr bool IsTokenByte(int byte) {
     if (byte == mark) return true;
   return false;
 }
-/** DEL is left to whoever forwards: it is refused there, and the connection goes on. */
+/** DEL is left to the forwarder, which refuses it; the connection goes on. */
 constexpr bool IsValueByte(int byte) { return byte >= 0x20 || byte == '\t'; }
 constexpr bool IsWordByte(int byte) { return byte > 0x20; }
 
@@ -74,8 +79,12 @@ inline const uint8_t* SkipValue(const uint8_t* at, const uint8_t* end) {
 
 class Scanner {
  public:
-  /** @param head_bytes_max a longer head is refused */
-  explicit Scanner(uint32_t head_bytes_max) : head_bytes_max_(head_bytes_max) {}
+  /**
+   * @param head_bytes_max a longer head is refused
+   * @param switches_protocols behind a head that asks for WebSocket, and announces no body, everything belongs to that
+   */
+  explicit Scanner(uint32_t head_bytes_max, bool switches_protocols = false)
+      : head_bytes_max_(head_bytes_max), switches_protocols_(switches_protocols) {}
 
   /**
    * Reads on. After a refusal it is not to be asked again.
@@ -86,6 +95,7 @@ class Scanner {
     const uint8_t* const end = start + length;
     const uint8_t* at = start;
     whole_ = 0;
+    switch_at_ = 0;
     refusal_ = Refusal::kNone;
     lacks_line_end_ = false;
     bool is_in_chunks = false;
@@ -104,7 +114,7 @@ class Scanner {
           refusal_ = Refusal::kHeadTooLarge;
       }
     }
-    return {whole_, refusal_, is_in_chunks && refusal_ != Refusal::kNone, lacks_line_end_};
+    return {whole_, refusal_, is_in_chunks && refusal_ != Refusal::kNone, lacks_line_end_, switch_at_};
   }
 
  private:
@@ -131,11 +141,13 @@ class Scanner {
     kTrailerLf,
   };
 
-  enum class Field : uint8_t { kOther, kLength, kCoding, kHost };
+  enum class Field : uint8_t { kOther, kLength, kCoding, kHost, kUpgrade, kConnection };
 
   static constexpr size_t kNameKept = 17;
   static constexpr size_t kWordKept = 15;
   static constexpr uint8_t kChunkDigitsMax = 13;
+  /** The option that is read is another one. */
+  static constexpr uint8_t kNoOption = 255;
 
   const uint8_t* SkipBody(const uint8_t* at, const uint8_t* end) {
     const auto there = static_cast<uint64_t>(end - at);
@@ -159,6 +171,7 @@ class Scanner {
       case State::kStart:
         lengths_ = codings_ = hosts_ = 0;
         is_length_valid_ = is_chunked_ = true;
+        is_upgrade_asked_ = is_upgrade_named_ = false;
         remaining_ = 0;
         if (!kWord[*at]) return Refuse(at, Refusal::kStartLine);
         state_ = State::kMethod;
@@ -214,6 +227,7 @@ class Scanner {
         if (*at != ':') return Refuse(at, Refusal::kHeaderLine);
         field_ = FindField();
         word_length_ = 0;
+        option_length_ = 0;
         state_ = State::kValueStart;
         return at + 1;
       case State::kValueStart:
@@ -223,6 +237,8 @@ class Scanner {
       case State::kValue:
         if (field_ == Field::kOther) {
           at = SkipValue(at, end);
+        } else if (field_ == Field::kConnection) {
+          for (; at < end && kValue[*at]; at++) ReadOptionByte(*at);
         } else {
           for (; at < end && kValue[*at]; at++) KeepWordByte(*at);
         }
@@ -239,6 +255,10 @@ class Scanner {
         if (*at != '\n') return Refuse(at, Refusal::kHeaderLine);
         EndHead();
         if (refusal_ == Refusal::kNone) whole_ = static_cast<size_t>(at + 1 - start);
+        if (is_switched_ && refusal_ == Refusal::kNone) {
+          switch_at_ = whole_;
+          is_switched_ = false;
+        }
         return at + 1;
       default:
         return end;
@@ -251,7 +271,9 @@ class Scanner {
       const uint8_t* colon = at;
       while (colon < end && kToken[*colon]) colon++;
       const auto length = colon - at;
-      if (colon == end || length == 0 || *colon != ':' || length == 4 || length == 14 || length == 17) return at;
+      if (colon == end || length == 0 || *colon != ':' || length == 4 || length == 14 || length == 17 ||
+          (length == 7 && (*at | 0x20) == 'u') || (length == 10 && (*at | 0x20) == 'c'))
+        return at;
       const uint8_t* const line_end = SkipValue(colon + 1, end);
       if (end - line_end < 2 || line_end[0] != '\r' || line_end[1] != '\n') return at;
       at = line_end + 2;
@@ -266,7 +288,33 @@ class Scanner {
   Field FindField() const {
     if (name_length_ == 14 && std::memcmp(name_, "content-length", 14) == 0) return Field::kLength;
     if (name_length_ == 17 && std::memcmp(name_, "transfer-encoding", 17) == 0) return Field::kCoding;
+    if (name_length_ == 7 && std::memcmp(name_, "upgrade", 7) == 0) return Field::kUpgrade;
+    if (name_length_ == 10 && std::memcmp(name_, "connection", 10) == 0) return Field::kConnection;
     return name_length_ == 4 && std::memcmp(name_, "host", 4) == 0 ? Field::kHost : Field::kOther;
+  }
+
+  /** Looks for the option `upgrade` among those that a Connection header lists. */
+  void ReadOptionByte(uint8_t byte) {
+    constexpr char kUpgrade[] = "upgrade";
+    if (byte == ',') {
+      EndOption();
+    } else if (byte != ' ' && byte != '\t') {
+      const bool is_next = option_length_ < 7 && static_cast<char>(byte | 0x20) == kUpgrade[option_length_];
+      option_length_ = is_next ? static_cast<uint8_t>(option_length_ + 1) : kNoOption;
+    }
+  }
+
+  void EndOption() {
+    if (option_length_ == 7) is_upgrade_named_ = true;
+    option_length_ = 0;
+  }
+
+  bool IsWebSocket(size_t length) const {
+    constexpr char kWebSocket[] = "websocket";
+    if (length != 9) return false;
+    for (size_t at = 0; at < 9; at++)
+      if (static_cast<char>(word_[at] | 0x20) != kWebSocket[at]) return false;
+    return true;
   }
 
   void TakeField() {
@@ -274,7 +322,11 @@ class Scanner {
     // A longer word is not kept whole: no length and no coding that we take has as many characters.
     const bool is_kept = length <= kWordKept;
     while (is_kept && length > 0 && (word_[length - 1] == ' ' || word_[length - 1] == '\t')) length--;
-    if (field_ == Field::kHost) {
+    if (field_ == Field::kConnection) {
+      EndOption();
+    } else if (field_ == Field::kUpgrade) {
+      is_upgrade_asked_ = is_upgrade_asked_ || (is_kept && IsWebSocket(length));
+    } else if (field_ == Field::kHost) {
       CountUp(&hosts_);
     } else if (field_ == Field::kCoding) {
       CountUp(&codings_);
@@ -306,6 +358,10 @@ class Scanner {
     } else if (lengths_ == 1 && !is_length_valid_) {
       refusal_ = Refusal::kLengthMalformed;
     } else if (lengths_ == 1 && remaining_ > 0) {
+      state_ = State::kLength;
+    } else if (switches_protocols_ && is_upgrade_asked_ && is_upgrade_named_ && lengths_ == 0) {
+      is_switched_ = true;
+      remaining_ = kSwitchedBytes;
       state_ = State::kLength;
     } else {
       StartRequest();
@@ -377,6 +433,7 @@ class Scanner {
   }
 
   const uint32_t head_bytes_max_;
+  const bool switches_protocols_;
   uint32_t head_bytes_ = 0;
   /** Of the body, or of the chunk. */
   uint64_t remaining_ = 0;
@@ -387,6 +444,11 @@ class Scanner {
   bool lacks_line_end_ = false;
   bool is_length_valid_ = true;
   bool is_chunked_ = true;
+  bool is_upgrade_asked_ = false;
+  bool is_upgrade_named_ = false;
+  bool is_switched_ = false;
+  size_t switch_at_ = 0;
+  uint8_t option_length_ = 0;
   /** Each up to two. */
   uint8_t lengths_ = 0;
   uint8_t codings_ = 0;

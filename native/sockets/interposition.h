@@ -1,6 +1,6 @@
 /**
- * Puts functions of ours in the place of the system's for one library of the process, and for no other: the slots of that
- * library's own table, through which it calls what is not its own, get other addresses. Linux; elsewhere nothing is found.
+ * Replaces functions of the system by ours for one library of the process, and for no other. It changes the addresses in the
+ * table through which that library calls outside functions. Linux; elsewhere it finds nothing.
  */
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <initializer_list>
 
 #ifdef __linux__
+#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 #include <sys/mman.h>
@@ -19,10 +20,12 @@
 
 namespace interposition {
 
-/** A function of the system's, by its name, and ours. */
+/** A function that the library calls or hands on, by its name, and ours. */
 struct Replacement {
   const char* name;
   void* function;
+  /** Where the address goes that ours takes the place of; nullptr: nobody asks. */
+  void** original = nullptr;
 };
 
 #ifdef __linux__
@@ -148,9 +151,11 @@ inline int Visit(dl_phdr_info* info, size_t, void* data) {
   for (const auto& replacement : search->replacements)
     if (library.ForSlots(replacement.name, [](void**) { return true; }) == 0) return 0;
   bool is_written = true;
-  for (const auto& [name, function] : search->replacements)
-    library.ForSlots(name, [&, into = function](void** slot) {
-      is_written = library.Write(slot, into) && is_written;
+  for (const auto& replacement : search->replacements)
+    library.ForSlots(replacement.name, [&](void** slot) {
+      void* const there = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+      if (replacement.original != nullptr && there != replacement.function) *replacement.original = there;
+      is_written = library.Write(slot, replacement.function) && is_written;
       return true;
     });
   search->is_done = is_written;
@@ -165,6 +170,26 @@ inline bool Replace(const char* mark, std::initializer_list<Replacement> replace
   Search search{mark, replacements, false};
   dl_iterate_phdr(Visit, &search);
   return search.is_done;
+}
+
+struct Owner {
+  const char* mark;
+  const char* path;
+};
+
+inline int VisitForPath(dl_phdr_info* info, size_t, void* data) {
+  auto* const owner = static_cast<Owner*>(data);
+  if (Library(*info).ForSlots(owner->mark, [](void**) { return true; }) > 0) owner->path = info->dlpi_name;
+  return 0;
+}
+
+/** @returns a function that the library marked in this way shows to others; nullptr where there is none */
+inline void* FindFunction(const char* mark, const char* name) {
+  Owner owner{mark, nullptr};
+  dl_iterate_phdr(VisitForPath, &owner);
+  if (owner.path == nullptr) return nullptr;
+  void* const library = dlopen(owner.path, RTLD_LAZY | RTLD_NOLOAD);
+  return library == nullptr ? nullptr : dlsym(library, name);
 }
 
 #else

@@ -1,25 +1,29 @@
 /**
- * From golden runs to a student: which runs teach and which are kept apart, the fit, the threshold, what it does on the
- * runs kept apart, and whether that is good enough to be published. Pure but for whoever is asked; command line.
+ * From golden runs to a student: decides which runs teach and which are kept apart, fits, sets the threshold, measures on the
+ * runs kept apart, and decides whether that is good enough to be published. Pure but for what it asks; command line.
  *
- * The student that is measured does not know the runs kept apart; the one that is published is taught them, too, in the
- * same way, for thirty runs are few. The manifest says whose its figures are, and the measured one lies beside the other:
- * students of two rounds are compared on runs that neither knows.
+ * The measured student does not know the runs kept apart. The published one also learns from them, in the
+ * same way, since thirty runs are few. The manifest says whose its figures are, and the measured student lies beside the other,
+ * so that students of two rounds are compared on runs that neither knows.
  */
 
 import { createHash } from 'node:crypto';
 import { GOLDEN_RUNS_MIN, HELD_OUT, SERVICE_ASKED_AT_ONCE, SERVICE_STEPS_ASKED } from '../limits.ts';
 import { countOf } from '../std/count-of.ts';
+import { kindOfAnswer } from '../student/model/answer-kind.ts';
 import {
   type Calibration,
   calibrateScores,
   calibrateStudent,
+  findFinalKinds,
   type ScoredStep,
   scoreStep,
 } from '../student/model/calibration.ts';
 import type { StudentAnswer } from '../student/model/decision.ts';
+import { CONFIDENCE, keepsKindError } from '../student/model/error-bound.ts';
 import {
   MANIFEST_AGENTS,
+  MANIFEST_KINDS,
   type StudentKind,
   type StudentManifest,
   type StudentManifestDraft,
@@ -39,7 +43,7 @@ import {
 } from './student-measures.ts';
 
 /** Names what comes out: another number when the same runs would give another student. */
-const DISTILL_CODE = 'distill-2';
+const DISTILL_CODE = 'distill-4';
 
 export interface SplitRuns {
   teaching: GoldenRun[];
@@ -89,6 +93,8 @@ export interface TeachOptions {
   makeIndex: MakeStudentIndex;
   /** Told before each part. */
   tell?: (what: string) => void;
+  /** Tools of which no call is ever served. */
+  never_serve?: readonly string[];
   /** For kind `http`. */
   service?: StudentService;
 }
@@ -125,17 +131,18 @@ export async function teachStudent(
 ): Promise<TaughtStudent> {
   const tell = options.tell ?? (() => {});
   const { target_error, makeIndex, service } = options;
+  const never_serve = options.never_serve ?? [];
+  const rules = { target_error, makeIndex, never_serve };
   const split = splitRuns(material.taught);
-  const parts = service === undefined ? rotateParts(split) : [split.held_out];
+  const parts = service === undefined ? rotateParts(split) : [split];
   const rounds: MeasuredRound[] = [];
-  for (const [at, part] of parts.entries()) {
+  for (const [at, { teaching, held_out: part }] of parts.entries()) {
     const of = parts.length === 1 ? '' : `, ${at + 1} of ${parts.length}`;
-    const teaching = at === 0 ? split.teaching : material.taught.filter((run) => !part.includes(run));
     const learned = listLearned(teaching);
     tell(`calibrating on ${countOf(teaching.length, 'run')}${of}`);
     const calibration =
       service === undefined
-        ? calibrateStudent(learned, { target_error, makeIndex })
+        ? calibrateStudent(learned, rules)
         : await calibrateService(teaching, options, service, tell);
     tell(`fitting ${countOf(learned.length, 'step')}${of}`);
     const model = limitAgents(fitStudent(learned), calibration.agents);
@@ -149,25 +156,19 @@ export async function teachStudent(
   }
   const first = rounds[0]!;
   const asked = rounds.flatMap((round) => round.asked);
-  const failed = findFailedScopes(asked, target_error);
+  const failed = findFailedKinds(asked, target_error);
   const steps = asked.map((one) =>
-    one.served && failed.has(one.step.step.scope)
-      ? { ...one, served: false, wrong: false, reason: 'disagreement' as const }
+    one.kind !== null && failed.has(keyOfKind(one.step.step.scope, one.kind))
+      ? { ...one, served: false, wrong: false, kind: null, reason: 'unproven' as const }
       : one,
   );
-  const isFailed = (agent: string): boolean => failed.has(scopeOf(agent));
-  const dropAgents = (model: StudentModel, { agents }: Calibration): StudentModel =>
-    limitAgents(
-      model,
-      agents.map(({ agent, threshold: its }) => ({ agent, threshold: isFailed(agent) ? -1 : its })),
-    );
-  const measured = dropAgents(first.model, first.calibration);
+  const measured = limitAgents(first.model, dropKinds(first.calibration, failed).agents);
   // A service's threshold was paid for; to ask it about everything would cost as much again.
   const isRefitted = service === undefined && steps.some(({ served }) => served);
   const learned = isRefitted ? listLearned(material.taught) : first.learned;
   if (isRefitted) tell(`teaching all of ${countOf(material.taught.length, 'run')}`);
-  const calibration = isRefitted ? calibrateStudent(learned, { target_error, makeIndex }) : first.calibration;
-  const model = isRefitted ? dropAgents(fitStudent(learned), calibration) : measured;
+  const calibration = dropKinds(isRefitted ? calibrateStudent(learned, rules) : first.calibration, failed);
+  const model = isRefitted ? limitAgents(fitStudent(learned), calibration.agents) : measured;
   const ids = material.taught.flatMap(({ first_id, last_id }) => [first_id, last_id]);
   return {
     model,
@@ -184,12 +185,9 @@ export async function teachStudent(
         threshold: Math.max(0, calibration.threshold),
         target_error,
         method: calibration.method,
-        agents: describeAgents(
-          calibration,
-          isFailed,
-          learned,
-          countByAgent(asked, new Student(model, makeIndex)),
-        ),
+        confidence: CONFIDENCE,
+        never_serve: [...never_serve],
+        agents: describeAgents(calibration, learned, countByAgent(asked, new Student(model, makeIndex))),
       },
       measured: {
         ...summarizeMeasures(steps),
@@ -226,44 +224,83 @@ interface MeasuredRound {
   asked: MeasuredStep[];
 }
 
-/** With fewer golden runs than this, each is kept apart once: a quarter of thirty says little. */
+/** An agent with fewer golden runs than this has each kept apart once: a quarter of thirty says little. */
 const ROTATED_RUNS = 80;
 const ROTATED_PARTS = 4;
 
-/** Parts of the runs, each kept apart from a student that is taught the others; the first is the one of `split`. */
-function rotateParts({ teaching, held_out }: SplitRuns): GoldenRun[][] {
-  if (teaching.length + held_out.length >= ROTATED_RUNS) return [held_out];
-  const others = teaching.toSorted((a, b) => placeOf(a.run_id) - placeOf(b.run_id));
-  const parts = Array.from({ length: ROTATED_PARTS - 1 }, (_, part) =>
-    others.filter((_run, i) => i % (ROTATED_PARTS - 1) === part),
-  );
-  return [held_out, ...parts];
+/** Runs that are kept apart from a student, and those that it is taught. */
+interface RotatedPart {
+  held_out: GoldenRun[];
+  teaching: GoldenRun[];
 }
 
-/** Served steps kept apart of one agent, at least, before it is taken out for being wrong. */
-const AGENT_JUDGED_MIN = 8;
+/**
+ * Parts of the runs, each kept apart from a student that is taught others; the first is the one of `split`. The others are of
+ * agents with few runs alone, which are taught without those that have many.
+ */
+function rotateParts({ teaching, held_out }: SplitRuns): RotatedPart[] {
+  const counts = new Map<string, number>();
+  for (const run of [...teaching, ...held_out])
+    counts.set(mainScope(run), (counts.get(mainScope(run)) ?? 0) + 1);
+  const isRotated = (run: GoldenRun): boolean => counts.get(mainScope(run))! < ROTATED_RUNS;
+  const others = teaching.filter(isRotated).toSorted((a, b) => placeOf(a.run_id) - placeOf(b.run_id));
+  if (others.length === 0) return [{ held_out, teaching }];
+  const few = [...teaching, ...held_out].filter(isRotated);
+  // Newest first, as they were.
+  few.sort((a, b) => b.last_id - a.last_id);
+  const parts = Array.from({ length: ROTATED_PARTS - 1 }, (_, part) => {
+    const apart = new Set(others.filter((_run, i) => i % (ROTATED_PARTS - 1) === part));
+    return { held_out: [...apart], teaching: few.filter((run) => !apart.has(run)) };
+  });
+  return [{ held_out, teaching }, ...parts.filter((part) => part.held_out.length > 0)];
+}
+
+/** What most steps of a run are of: a model with its tools and settings. */
+function mainScope({ steps }: GoldenRun): string {
+  const counts = new Map<string, number>();
+  for (const { step } of steps) counts.set(step.scope, (counts.get(step.scope) ?? 0) + 1);
+  return [...counts].sort((a, b) => b[1] - a[1])[0]?.[0] ?? '';
+}
+
+function keyOfKind(scope: string, kind: string): string {
+  return `${scope} ${kind}`;
+}
 
 function scopeOf(agent: string): string {
   return agent.split('.')[0]!;
 }
 
 /**
- * Scopes of agents whose served steps kept apart were wrong more often than the target: none of their steps is served.
- * Where there is no agent beside them, the gate has the word.
+ * Kinds of answers, by scope, that were more likely than not wrong more often than the target when they were served on runs
+ * kept apart: none of their steps is served.
  */
-function findFailedScopes(asked: readonly MeasuredStep[], target: number): Set<string> {
+function findFailedKinds(asked: readonly MeasuredStep[], target: number): Set<string> {
   const counts = new Map<string, { served: number; errors: number }>();
-  for (const { step, served, wrong } of asked) {
-    if (!served) continue;
-    const its = counts.get(step.step.scope) ?? { served: 0, errors: 0 };
-    counts.set(step.step.scope, its);
+  for (const { step, kind, wrong } of asked) {
+    if (kind === null) continue;
+    const key = keyOfKind(step.step.scope, kind);
+    const its = counts.get(key) ?? { served: 0, errors: 0 };
+    counts.set(key, its);
     its.served += 1;
     if (wrong) its.errors += 1;
   }
   const failed = [...counts].filter(
-    ([, { served, errors }]) => served >= AGENT_JUDGED_MIN && errors / served > target,
+    ([, { served, errors }]) => errors > 0 && !keepsKindError(errors, served, 0.5, target),
   );
-  return new Set(failed.length === counts.size ? [] : failed.map(([scope]) => scope));
+  return new Set(failed.map(([key]) => key));
+}
+
+/** The thresholds without those of kinds that have failed. */
+function dropKinds(calibration: Calibration, failed: ReadonlySet<string>): Calibration {
+  const agents = calibration.agents.map((its) => {
+    const kinds = its.kinds.map((one) =>
+      one.refused === null && failed.has(keyOfKind(scopeOf(its.agent), one.kind))
+        ? { ...one, threshold: -1, refused: 'too_wrong' as const }
+        : one,
+    );
+    return { ...its, kinds, threshold: Math.max(-1, ...kinds.map(({ threshold }) => threshold)) };
+  });
+  return { ...calibration, agents, threshold: Math.max(-1, ...agents.map(({ threshold }) => threshold)) };
 }
 
 function countByAgent(
@@ -284,28 +321,39 @@ function countByAgent(
 
 function describeAgents(
   { agents }: Calibration,
-  isFailed: (agent: string) => boolean,
   learned: readonly LearnedStep[],
   measured: ReadonlyMap<string, { steps: number; served: number; errors: number }>,
 ): NonNullable<StudentManifestDraft['coverage']['agents']> {
   const tools = new Map<string, string[]>();
   for (const [{ step }, agent] of nameAgents(learned))
     if (!tools.has(agent)) tools.set(agent, (step.callable ?? []).slice(0, 5));
+  let room = MANIFEST_KINDS;
   return agents
     .filter(({ agent }) => agent !== '')
     .toSorted((a, b) => b.steps - a.steps)
     .slice(0, MANIFEST_AGENTS)
-    .map(({ agent, threshold, evidence, runs, steps, served, errors }) => ({
-      agent: agent.slice(0, 100),
-      tools: (tools.get(agent) ?? []).map((name) => name.slice(0, 100)),
-      threshold: threshold < 0 || isFailed(agent) ? null : threshold,
-      evidence: isFailed(agent) ? ('failed' as const) : evidence,
-      runs,
-      steps,
-      served,
-      errors,
-      measured: measured.get(agent) ?? { steps: 0, served: 0, errors: 0 },
-    }));
+    .map(({ agent, threshold, runs, steps, served, errors, kinds }) => {
+      const told = kinds.slice(0, room);
+      room -= told.length;
+      return {
+        agent: agent.slice(0, 100),
+        tools: (tools.get(agent) ?? []).map((name) => name.slice(0, 100)),
+        threshold: threshold < 0 ? null : threshold,
+        evidence:
+          threshold < 0 && kinds.some(({ refused }) => refused === 'too_wrong')
+            ? ('failed' as const)
+            : ('own' as const),
+        kinds: told.map((one) => ({
+          ...one,
+          threshold: one.threshold < 0 ? null : one.threshold,
+        })),
+        runs,
+        steps,
+        served,
+        errors,
+        measured: measured.get(agent) ?? { steps: 0, served: 0, errors: 0 },
+      };
+    });
 }
 
 /** The oldest first: where there are too many, the student takes the last. */
@@ -313,7 +361,9 @@ function listLearned(runs: readonly GoldenRun[]): LearnedStep[] {
   return runs
     .toReversed()
     .flatMap(({ run_id, steps }) =>
-      steps.flatMap(({ step, answer }) => (answer === null ? [] : [{ run_id, step, answer }])),
+      steps.flatMap(({ step, answer, exchange_id }) =>
+        answer === null ? [] : [{ run_id, step, answer, exchange_id }],
+      ),
     );
 }
 
@@ -332,7 +382,7 @@ async function calibrateService(
 ): Promise<Calibration> {
   const asked = takeRuns(teaching);
   const foldOf = ({ run_id }: { run_id: string }): number => Math.floor(placeOf(run_id) * 1e6) % FOLDS;
-  const scores = new Map<GoldenStep, number>();
+  const scores = new Map<GoldenStep, ScoredStep & { score: number }>();
   for (let fold = 0; fold < FOLDS; fold++) {
     const its = asked.filter((run) => foldOf(run) === fold);
     if (its.length === 0) continue;
@@ -341,8 +391,8 @@ async function calibrateService(
     for (const { run_id, steps } of its) {
       for (const one of steps) {
         const { step, answer } = one;
-        const score = answer === null ? null : scoreStep(student, { run_id, step, answer }).score;
-        if (score !== null) scores.set(one, score);
+        const its = answer === null ? null : scoreStep(student, { run_id, step, answer });
+        if (its !== null && its.score !== null) scores.set(one, { ...its, score: its.score });
       }
     }
   }
@@ -356,14 +406,15 @@ async function calibrateService(
   const agents = new Map<StepDigest, string>();
   for (const [{ step }, agent] of nameAgents(listLearned(teaching))) agents.set(step, agent);
   const scored = answered.flatMap(({ run_id, step, served, wrong }): ScoredStep[] =>
-    served
-      ? [{ run_id, agent: agents.get(step.step) ?? '', score: scores.get(step)!, is_right: !wrong }]
-      : [],
+    served ? [{ ...scores.get(step)!, run_id, agent: agents.get(step.step) ?? '', is_right: !wrong }] : [],
   );
-  const calibration = calibrateScores(scored, options.target_error);
+  const calibration = calibrateScores(scored, options.target_error, {
+    never_serve: options.never_serve ?? [],
+    final: findFinalKinds(listLearned(teaching)),
+  });
   return {
     ...calibration,
-    method: `cross-fitted split-conformal selection by agent and run on answers of the service, ${FOLDS} folds, ${answered.length} steps`,
+    method: `cross-fitted bound by agent, kind of answer and run on answers of the service, ${FOLDS} folds, ${answered.length} steps`,
     runs: asked.length,
     steps: answered.length,
     curve: calibration.curve.map((point) => ({
@@ -384,7 +435,10 @@ function measureService(
   const ask = async (one: GoldenStep): Promise<StepVerdict> => {
     const decision = student.decide(one.step, threshold, 'coverage');
     if (!decision.covered) return { covered: false, reason: decision.reason };
-    return toVerdict(await service.answer(one));
+    const answer = await service.answer(one);
+    if (answer !== null && !student.serves(decision.agent, kindOfAnswer(answer.content)))
+      return { covered: false, reason: 'unproven' };
+    return toVerdict(answer);
   };
   const told = (done: number, of: number): void => tell(`asking the service: step ${done} of ${of}`);
   return askAbout(takeRuns(heldOut), ask, SERVICE_ASKED_AT_ONCE, told);
@@ -418,9 +472,11 @@ function decide(student: Student, step: GoldenStep['step'], threshold: number): 
 /** Equal for a student that would come out the same. */
 export function fingerprintMaterial(
   { taught }: GoldenMaterial,
-  { target_error, student }: Pick<TeachOptions, 'target_error' | 'student'>,
+  { target_error, student, never_serve }: Pick<TeachOptions, 'target_error' | 'student' | 'never_serve'>,
 ): string {
-  const hash = createHash('sha256').update(JSON.stringify([DISTILL_CODE, target_error, student]));
+  const hash = createHash('sha256').update(
+    JSON.stringify([DISTILL_CODE, target_error, student, never_serve ?? []]),
+  );
   for (const { run_id, last_id, steps } of taught)
     hash.update(JSON.stringify([run_id, last_id, steps.length]));
   return hash.digest('base64url');
@@ -430,6 +486,8 @@ export function fingerprintMaterial(
 export interface Gate {
   target_error: number;
   served_min: number;
+  /** Gateways leave a run to the upstream once it has served a step of it: then the steps before that count by themselves. */
+  sticky: boolean;
 }
 
 /** @returns why the student is not good enough to be published; null when it is */
@@ -438,12 +496,14 @@ export function judgeStudent({ threshold, draft }: TaughtStudent, gate: Gate): s
   const target = percent(gate.target_error);
   if (threshold < 0 || served === 0)
     return `it would serve nothing: no threshold keeps the error under ${target} on the runs at hand`;
+  if (draft.coverage.agents?.every((agent) => agent.threshold === null) === true)
+    return 'it would serve nothing: every agent is left to the upstream';
   if (served < gate.served_min) {
     return `it would serve ${served} of ${countOf(steps, 'step')} kept apart; to say how often it is wrong takes ${gate.served_min}`;
   }
   if (error !== null && error > gate.target_error)
     return `${errors} of ${served} served steps kept apart are wrong (${percent(error)}), more than ${target}`;
-  if (row.served > 0 && row.errors / row.served > gate.target_error) {
+  if (gate.sticky && row.served > 0 && row.errors / row.served > gate.target_error) {
     return `${row.errors} of the ${row.served} steps served in a row from the beginning of a run are wrong (${percent(row.errors / row.served)}), more than ${target}`;
   }
   return null;

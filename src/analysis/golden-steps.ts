@@ -1,25 +1,28 @@
 /**
  * The golden runs of a capture database as material to distil: their steps as the student takes them, and the patterns in
- * them. Newest runs first, until as much is there as is taught. Pure but for what it is handed. Command line.
+ * them. Newest runs first, of each agent as many as there is room for. Pure but for what it is handed. Command line.
  *
- * Memory: what is kept of the steps is bounded together (DISTILL_BOUNDS); of all else there is one run at a time.
+ * Memory: DISTILL_BOUNDS bounds what is kept of all steps together; of all else there is one run at a time. When the room
+ * is full, the agent that takes most of it gives up its oldest runs, and its older ones are passed over: so a rare agent
+ * has its runs, however busy the others are. Which agent a run is of, its first request tells.
  */
 
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { createHash } from 'node:crypto';
+import { setImmediate as nextTick } from 'node:timers/promises';
 import {
   type DistilledPattern,
   distilTrace,
   keepDistinct,
   toPattern,
 } from '../domain/distillation/distil.ts';
-import type { ExchangeRecord } from '../domain/exchange.ts';
-import type { NormalTurn } from '../domain/turn.ts';
+import type { ExchangeRecord, RelegationWire } from '../domain/exchange.ts';
+import { type NormalRequest, type NormalTurn, textOf } from '../domain/turn.ts';
 import { DISTILL_BOUNDS } from '../limits.ts';
 import { decodeContent } from '../providers/content-encoding.ts';
 import type { StoredExchange } from '../providers/decode.ts';
 import { type AnswerDigest, digestAnswer } from '../student/model/answer.ts';
 import type { StepDigest } from '../student/model/step.ts';
-import { readMessagesStep } from '../student/serving/messages-step.ts';
+import { type ReadStep, readStep as readWireStep, wireOf } from '../student/serving/step-reading.ts';
 import { type RunFault, readAnsweredTurns } from './golden-run.ts';
 import type { ExchangeSource } from './inspect.ts';
 import { RunStory } from './run-story.ts';
@@ -28,6 +31,7 @@ import type { RunChains, TracedRun } from './trace.ts';
 /** A turn of a golden run that the upstream answered. */
 export interface GoldenStep {
   exchange_id: number;
+  wire: RelegationWire;
   step: StepDigest;
   /** null: a student cannot give such an answer; it counts when coverage is measured. */
   answer: AnswerDigest | null;
@@ -50,6 +54,8 @@ export interface RunDigest {
   /** Why it does not teach; empty: it does. */
   codes: RunFault[];
   steps: GoldenStep[];
+  /** Of the agent, by its first request; '' when that is not read. */
+  agent: string;
   /** Bytes of the steps, about. */
   bytes: number;
   untaught: Partial<Record<UntaughtReason, number>>;
@@ -77,8 +83,12 @@ export interface GatherOptions {
   outcomes: ReadonlyMap<string, string>;
   store: DigestStore | null;
   embed: EmbedTexts;
+  /** Whose steps are taught; Messages when left out. */
+  wires?: readonly RelegationWire[];
   /** Awaited after each turn that was read, when nothing of the source is held. */
   pause?: () => Promise<void>;
+  /** Of DISTILL_BOUNDS, how much there is room for: 0 to 1; 1 when left out. */
+  room?: number;
   /** Told after each run that was looked at. */
   tell?: (lookedAt: number, golden: number) => void;
 }
@@ -88,10 +98,12 @@ export interface GoldenMaterial {
   /** Runs in the database, and those of them that were looked at: all, unless there was enough before. */
   runs: number;
   looked_at: number;
-  /** Of those, how many had to be read and were not remembered. */
+  /** Runs that were not read whole, since their agent has newer ones enough. */
+  passed_over: number;
+  /** Of those looked at, how many had to be read and were not remembered. */
   read: number;
   golden: number;
-  /** Golden runs with steps to teach, newest first. */
+  /** Golden runs with steps to teach, newest first; of each agent the newest that there was room for. */
   taught: GoldenRun[];
   steps: number;
   /** Runs that do not teach, by the reason; a run with several counts under each. */
@@ -113,6 +125,7 @@ export async function gatherGolden(
   const material: GoldenMaterial = {
     runs: chains.size,
     looked_at: 0,
+    passed_over: 0,
     read: 0,
     golden: 0,
     taught: [],
@@ -121,31 +134,158 @@ export async function gatherGolden(
     untaught: {},
     patterns: [],
   };
-  let bytes = 0;
+  const room = new TeachingRoom(options.room ?? 1);
   const runs = [...chains.runs].sort((a, b) => b.last_id - a.last_id);
+  let inARow = 0;
   for (const run of runs) {
-    if (material.steps >= DISTILL_BOUNDS.steps || bytes >= DISTILL_BOUNDS.steps_bytes) break;
+    if (inARow >= DISTILL_BOUNDS.passed_over) break;
     const outcome = options.outcomes.get(run.run_id) ?? null;
     const key = { run_id: run.run_id, exchanges: run.exchanges, last_id: run.last_id, outcome };
     let digest = options.store?.get(key) as RunDigest | undefined;
+    const agent = digest?.agent ?? (room.isFull ? await peekAgent(source, run, key, options.store) : '');
+    if (room.isClosed(agent)) {
+      material.passed_over += 1;
+      inARow += 1;
+      if (material.passed_over % 64 === 0) {
+        await options.pause?.();
+        await nextTick();
+      }
+      continue;
+    }
     if (digest === undefined) {
       digest = await digestRun(source, chains, run, outcome, options);
       material.read += 1;
       await options.store?.put(key, digest);
     }
     material.looked_at += 1;
-    addDigest(material, run, digest);
-    bytes += digest.bytes;
+    const taught = addDigest(material, run, digest, options.wires ?? ['messages']);
+    if (taught !== null) inARow = room.add(digest, taught) ? 0 : inARow + 1;
+    else inARow += room.isFull ? 1 : 0;
     options.tell?.(material.looked_at, material.golden);
     // Timers and signals get their turn.
-    if (material.looked_at % 64 === 0) await nextTurn();
+    if (material.looked_at % 64 === 0) await nextTick();
   }
+  material.taught = room.runs().sort((a, b) => b.last_id - a.last_id);
+  material.steps = material.taught.reduce((sum, { steps }) => sum + steps.length, 0);
   return material;
 }
 
-function addDigest(material: GoldenMaterial, run: TracedRun, digest: RunDigest): void {
+/** Steps and their bytes that somebody has. */
+interface Taken {
+  steps: number;
+  bytes: number;
+}
+
+/** What is kept of all agents together. */
+class TeachingRoom {
+  readonly #agents = new Map<string, Taken & { runs: { run: GoldenRun; bytes: number }[] }>();
+  /** Agents that have newer runs enough. */
+  readonly #closed = new Set<string>();
+  readonly #taken: Taken = { steps: 0, bytes: 0 };
+  readonly #steps: number;
+  readonly #bytes: number;
+
+  constructor(room: number) {
+    this.#steps = DISTILL_BOUNDS.steps * room;
+    this.#bytes = DISTILL_BOUNDS.steps_bytes * room;
+  }
+
+  /** Somebody has had to give up runs. */
+  get isFull(): boolean {
+    return this.#closed.size > 0;
+  }
+
+  isClosed(agent: string): boolean {
+    return this.#closed.has(agent);
+  }
+
+  /** Takes a run that is older than all before it. @returns whether it is kept */
+  add({ agent, bytes }: RunDigest, run: GoldenRun): boolean {
+    const its = this.#agents.get(agent) ?? { runs: [], steps: 0, bytes: 0 };
+    this.#agents.set(agent, its);
+    its.runs.push({ run, bytes });
+    for (const taken of [its, this.#taken]) {
+      taken.steps += run.steps.length;
+      taken.bytes += bytes;
+    }
+    // One run is taught, however large it is.
+    while (this.#shareOf(this.#taken) > 1 && (this.#agents.size > 1 || its.runs.length > 1))
+      this.#giveUp(agent);
+    return its.runs.at(-1)?.run === run;
+  }
+
+  runs(): GoldenRun[] {
+    return [...this.#agents.values()].flatMap(({ runs }) => runs.map(({ run }) => run));
+  }
+
+  /** The agent with most of the room gives up its oldest run; of equals, the last that came. */
+  #giveUp(last: string): void {
+    let most = this.#agents.has(last) ? last : '';
+    for (const [agent, taken] of this.#agents) {
+      const former = this.#agents.get(most);
+      if (former === undefined || this.#shareOf(taken) > this.#shareOf(former)) most = agent;
+    }
+    const its = this.#agents.get(most)!;
+    const { run, bytes } = its.runs.pop()!;
+    for (const taken of [its, this.#taken]) {
+      taken.steps -= run.steps.length;
+      taken.bytes -= bytes;
+    }
+    this.#closed.add(most);
+    if (its.runs.length === 0) this.#agents.delete(most);
+  }
+
+  #shareOf({ steps, bytes }: Taken): number {
+    return Math.max(steps / this.#steps, bytes / this.#bytes);
+  }
+}
+
+/** Longest beginning of a system prompt by which agents are told apart here. */
+const PROMPT_CHARACTERS = 256;
+
+/** The agent of a run that is not read whole, as it was found once. */
+async function peekAgent(
+  source: ExchangeSource,
+  run: TracedRun,
+  key: DigestKey,
+  store: DigestStore | null,
+): Promise<string> {
+  const own = { ...key, run_id: `agent of ${key.run_id}` };
+  const known = store?.get(own);
+  if (typeof known === 'string') return known;
+  const agent = readAgent(source, run);
+  await store?.put(own, agent);
+  return agent;
+}
+
+/** The agent of a run, by its first request; '' when that tells nothing. */
+function readAgent(source: ExchangeSource, run: TracedRun): string {
+  const copy = source.copy(run.first_id);
+  if (copy === undefined) return '';
+  try {
+    const read = readStep(copy);
+    return read === null ? '' : nameAgent(read.request);
+  } catch {
+    return '';
+  }
+}
+
+/** Model, tools and the beginning of the prompt; what changes in it from run to run is mostly a number. */
+function nameAgent({ model, system, tools }: NormalRequest): string {
+  const prompt = textOf(system).slice(0, PROMPT_CHARACTERS).replace(/\d+/g, '0');
+  const told = JSON.stringify([model, tools.map(({ name }) => name), prompt]);
+  return createHash('sha256').update(told).digest('base64url').slice(0, 16);
+}
+
+/** @returns the run, when it has something to teach */
+function addDigest(
+  material: GoldenMaterial,
+  run: TracedRun,
+  digest: RunDigest,
+  wires: readonly RelegationWire[],
+): GoldenRun | null {
   for (const code of digest.codes) material.not_golden[code] = (material.not_golden[code] ?? 0) + 1;
-  if (digest.codes.length > 0) return;
+  if (digest.codes.length > 0) return null;
   material.golden += 1;
   for (const [reason, count] of Object.entries(digest.untaught)) {
     const known = reason as UntaughtReason;
@@ -153,10 +293,12 @@ function addDigest(material: GoldenMaterial, run: TracedRun, digest: RunDigest):
   }
   const room = DISTILL_BOUNDS.patterns - material.patterns.length;
   material.patterns.push(...digest.patterns.slice(0, room));
-  if (digest.steps.length === 0) return;
+  const steps = digest.steps.filter(({ wire }) => wires.includes(wire));
+  const others = digest.steps.length - steps.length;
+  if (others > 0) material.untaught.other_shape = (material.untaught.other_shape ?? 0) + others;
+  if (steps.length === 0) return null;
   const { run_id, first_id, last_id } = run;
-  material.taught.push({ run_id, first_id, last_id, steps: digest.steps });
-  material.steps += digest.steps.length;
+  return { run_id, first_id, last_id, steps };
 }
 
 /** Reads a run and takes what it has to teach; of one that is not golden, why not. */
@@ -167,7 +309,7 @@ async function digestRun(
   outcome: string | null,
   { embed, pause }: GatherOptions,
 ): Promise<RunDigest> {
-  const digest: RunDigest = { codes: [], steps: [], bytes: 0, untaught: {}, patterns: [] };
+  const digest: RunDigest = { codes: [], steps: [], agent: '', bytes: 0, untaught: {}, patterns: [] };
   const story = new RunStory();
   const turns = readAnsweredTurns(source, chains, run, outcome);
   for (;;) {
@@ -190,21 +332,29 @@ function addStep(digest: RunDigest, record: ExchangeRecord, turn: NormalTurn, co
     digest.untaught[reason] = (digest.untaught[reason] ?? 0) + 1;
   };
   if (record.served_by !== 'upstream') return leaveOut('served_by_student');
-  // The student answers POST /v1/messages alone.
-  if (record.shape !== 'messages') return leaveOut('other_shape');
+  const wire = wireOf(record.shape);
+  if (wire === null) return leaveOut('other_shape');
   if (digest.steps.length >= DISTILL_BOUNDS.steps_per_run) return leaveOut('too_many');
-  const step = turn.problem === '' ? readStep(copy) : null;
-  if (step === null) return leaveOut('unreadable');
+  const read = turn.problem === '' ? readStep(copy) : null;
+  if (read === null) return leaveOut('unreadable');
+  const { step } = read;
+  if (digest.agent === '') digest.agent = nameAgent(read.request);
   const answer = digestAnswer(turn.answer);
-  digest.steps.push({ exchange_id: record.id, step, answer, tokens: countTokens(record) });
+  const tokens = countTokens(record);
+  digest.steps.push({ exchange_id: record.id, wire: wire.name, step, answer, tokens });
   digest.bytes += JSON.stringify(step).length + (answer === null ? 0 : JSON.stringify(answer).length);
 }
 
-function readStep(copy: StoredExchange): StepDigest | null {
+function readStep(copy: StoredExchange): ReadStep | null {
+  const wire = wireOf(copy.shape);
+  const body = wire === null ? null : readBody(copy);
+  return wire === null || body === null ? null : readWireStep(wire, body, copy.request_headers);
+}
+
+/** @returns null for one that cannot be unpacked */
+function readBody(copy: StoredExchange): unknown {
   const { bytes, problem } = decodeContent(copy.request_body, copy.request_headers);
-  if (problem !== '') return null;
-  const body: unknown = JSON.parse(new TextDecoder().decode(bytes));
-  return readMessagesStep(body, copy.request_headers)?.step ?? null;
+  return problem === '' ? (JSON.parse(new TextDecoder().decode(bytes)) as unknown) : null;
 }
 
 function countTokens({ usage }: ExchangeRecord): number {

@@ -1,13 +1,14 @@
 /**
  * What `understudy inspect` finds out, apart from how it looks: the runs of a capture database with their verdicts, and
- * one run as the conversation that it was. Pure but for the source it reads from. Command line, main thread.
+ * one run as a conversation. Pure but for the source it reads from. Command line, main thread.
  *
  * Memory: the table of runs goes over the records once, keeps a summary of each run (about a kilobyte, some at most), of
  * at most MAX_RUNS runs, and counts the exchanges of further ones. What only bodies can judge is read again,
- * JUDGED_RUNS runs and LISTED_EXCHANGES exchanges at a time. A run is read one exchange at a time; of what was said before, at most MAX_SEEN_HASHES fingerprints stay in memory (about 100 bytes each), so that a
- * message is shown once.
+ * JUDGED_RUNS runs and LISTED_EXCHANGES exchanges at a time. A run is read one exchange at a time. At most MAX_SEEN_HASHES
+ * fingerprints of earlier messages stay in memory (about 100 bytes each), so that a message is shown once.
  */
 
+import type { ChildKind } from '../domain/client-run.ts';
 import type { ExchangeRecord } from '../domain/exchange.ts';
 import { GoldenTally, type GoldenVerdict, hasFailed, judgeOutcome, type TurnLink } from '../domain/golden.ts';
 import { type DecodedTurn, decodeTurn, type StoredExchange } from '../providers/decode.ts';
@@ -17,7 +18,7 @@ import type { Message } from '../providers/turn.ts';
 export type BodySide = 'request' | 'response';
 
 /** A record without its headers: what a listing needs. */
-export type ListedExchange = Omit<ExchangeRecord, 'request' | 'response'>;
+export type ListedExchange = Omit<ExchangeRecord, 'request' | 'response' | 'relegation'>;
 
 /** What is read of a capture database. `CaptureReader` is one. */
 export interface ExchangeSource {
@@ -57,6 +58,12 @@ const MAX_NAMES = 8;
 export interface RunSummary {
   /** null: the exchanges that belong to no run, together. */
   run_id: string | null;
+  /** The client's own session; null where its headers name none. */
+  session_id: string | null;
+  /** The run that this one is part of; null: of none. */
+  parent_run_id: string | null;
+  /** What it is within its session; null: an agent's own run. */
+  kind: ChildKind | null;
   notes: string[];
   providers: string[];
   models: string[];
@@ -97,7 +104,7 @@ export interface RunTable {
 }
 
 /** A run while its records go by. */
-interface RunTally {
+export interface RunTally {
   summary: RunSummary;
   golden: GoldenTally;
   first_ms: number;
@@ -491,10 +498,14 @@ const NO_NAMES: string[] = [];
 const NO_GAPS: RunSummary['gaps'] = [];
 const NO_REASONS: RunSummary['reasons'] = [];
 
-function startTally(runId: string | null): RunTally {
+/** A run of which nothing is known yet. */
+export function startTally(runId: string | null): RunTally {
   return {
     summary: {
       run_id: runId,
+      session_id: null,
+      parent_run_id: null,
+      kind: null,
       notes: NO_NAMES,
       providers: NO_NAMES,
       models: NO_NAMES,
@@ -525,13 +536,17 @@ function startTally(runId: string | null): RunTally {
   };
 }
 
-function addRecord(
+/** Adds the run's next exchange; link and turn null where nobody looked at its bodies. */
+export function addRecord(
   tally: RunTally,
   record: ListedExchange,
   link: TurnLink | null,
   turn: DecodedTurn | null,
 ): void {
   const { summary } = tally;
+  summary.session_id ??= record.session_id ?? null;
+  summary.parent_run_id ??= record.parent_run_id ?? null;
+  summary.kind ??= record.run_kind ?? null;
   summary.exchanges += 1;
   if (record.kind === 'turn') {
     summary.turns += 1;
@@ -559,7 +574,8 @@ function addRecord(
   tally.golden.add(record, link, turn?.conversation ?? null);
 }
 
-function finishTally(source: ExchangeSource, tally: RunTally, outcome: string | null): RunSummary {
+/** Judges a run, and completes its summary in place. @param outcome of its finished monitor run; null: none */
+export function finishTally(source: ExchangeSource, tally: RunTally, outcome: string | null): RunSummary {
   const { summary } = tally;
   summary.started_at = formatTime(tally.first_ms);
   summary.finished_at = formatTime(tally.last_ms);

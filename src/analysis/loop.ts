@@ -1,6 +1,6 @@
 /**
- * What becomes of a student that was taught: it is published, or the one that is there stays, and why. The rule of
- * `distill` and of `loop`. Pure but for whoever is asked; command line.
+ * Whether a new student is published or the present one stays, and why. The rule of
+ * `distill` and of `loop`. Pure but for what it asks; command line.
  */
 
 import type { StudentManifest } from '../student/model/manifest.ts';

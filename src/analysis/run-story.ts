@@ -1,6 +1,6 @@
 /**
- * A captured run told as the steps of a trace, so that the patterns in it are found by what also distils submitted traces.
- * Turns are added one by one; of each only what is new is kept, bounded and without secrets. Pure; command line.
+ * Tells a captured run as the steps of a trace, so that the code that distils submitted traces also finds its patterns.
+ * Turns are added one by one; it keeps only what is new in each, bounded and without secrets. Pure; command line.
  */
 
 import type { TraceCall } from '../domain/distillation/calls.ts';

@@ -1,6 +1,6 @@
 /**
- * How a student does on golden runs that it was not taught: step by step, each with the context that the run had. Pure but
- * for whoever is asked; command line.
+ * How well a student does on golden runs that it was not taught: step by step, each with the context that the run had. Pure but
+ * for what it asks; command line.
  */
 
 import { answersAgree } from '../student/model/agreement.ts';
@@ -25,6 +25,8 @@ export interface MeasuredStep {
   served: boolean;
   /** Served, and not what the golden answer says. */
   wrong: boolean;
+  /** Of the answer that was served; null when none was. */
+  kind: string | null;
   reason: UncoveredReason | null;
 }
 
@@ -66,11 +68,12 @@ export async function askAbout(
   return measured;
 }
 
-function judge(step: GoldenStep, verdict: StepVerdict): Pick<MeasuredStep, 'served' | 'wrong' | 'reason'> {
-  if (!verdict.covered) return { served: false, wrong: false, reason: verdict.reason };
+function judge(step: GoldenStep, verdict: StepVerdict): Omit<MeasuredStep, 'run_id' | 'step'> {
+  if (!verdict.covered) return { served: false, wrong: false, kind: null, reason: verdict.reason };
   const isRight =
     step.answer !== null && verdict.answer !== null && answersAgree(step.answer, verdict.answer);
-  return { served: true, wrong: !isRight, reason: null };
+  const kind = verdict.answer === null ? null : kindOfAnswer(verdict.answer.content);
+  return { served: true, wrong: !isRight, kind, reason: null };
 }
 
 /** Adds up what was found. */

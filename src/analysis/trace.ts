@@ -8,6 +8,7 @@
  */
 
 import { createHash } from 'node:crypto';
+import type { ChildKind } from '../domain/client-run.ts';
 import { type GoldenReason, GoldenTally, hasFailed, judgeOutcome, type TurnLink } from '../domain/golden.ts';
 import { type NormalTurn, type TurnBlock, type TurnMessage, textOf } from '../domain/turn.ts';
 import { ATTACHMENT_BYTES_MIN, TRACE_BOUNDS, TRACED_RUNS } from '../limits.ts';
@@ -18,6 +19,10 @@ import { type ExchangeSource, type ListedExchange, MAX_SEEN_HASHES, readRun } fr
 /** What a run is known by before its bodies are read. */
 export interface TracedRun {
   run_id: string;
+  /** As its client's headers say; null where they say nothing. */
+  session_id: string | null;
+  parent_run_id: string | null;
+  kind: ChildKind | null;
   /** Of its first turn, else of its first exchange. */
   provider: string;
   /** The first that is known. */
@@ -31,6 +36,9 @@ export interface TracedRun {
   has_turn: boolean;
 }
 
+/** Words of runs that are kept once. */
+const SHARED_WORDS = 1_000;
+
 /** More runs than a trace can hold. */
 export class TooManyRunsError extends Error {
   constructor() {
@@ -43,13 +51,22 @@ export class TooManyRunsError extends Error {
 export class RunChains {
   readonly #runs = new Map<string, TracedRun>();
   readonly #only: string | null;
+  readonly #newest: number | null;
+  /** Runs that were forgotten, since there are too many newer ones. */
+  forgotten = 0;
+  /** Words that many runs share, once each. */
+  readonly #words = new Map<string, string>();
   #firstId = 0;
   /** By id from the first on: the id of the next exchange of the same run, 0 for none. */
   #next = new Uint32Array(1024);
 
-  /** @param only the one run to look at; null for all */
-  constructor(only: string | null = null) {
+  /**
+   * @param only the one run to look at; null for all
+   * @param newest how many are remembered, those that went on last; null: TRACED_RUNS, and more are an error
+   */
+  constructor(only: string | null = null, newest: number | null = null) {
     this.#only = only;
+    this.#newest = newest;
   }
 
   /** By first appearance. */
@@ -77,12 +94,15 @@ export class RunChains {
     const startedMs = Date.parse(record.started_at);
     let run = this.#runs.get(runId);
     if (run === undefined) {
-      if (this.#runs.size >= TRACED_RUNS) throw new TooManyRunsError();
+      if (this.#runs.size >= (this.#newest ?? TRACED_RUNS)) this.#makeWay();
       run = {
         run_id: runId,
-        provider: record.provider,
-        model: record.model,
-        note: record.note,
+        session_id: record.session_id ?? null,
+        parent_run_id: record.parent_run_id ?? null,
+        kind: record.run_kind ?? null,
+        provider: this.#share(record.provider),
+        model: record.model === null ? null : this.#share(record.model),
+        note: this.#share(record.note),
         started_ms: startedMs,
         finished_ms: startedMs,
         exchanges: 0,
@@ -106,6 +126,25 @@ export class RunChains {
   /** Ids of a run's exchanges, ascending. */
   *idsOf(run: TracedRun): Generator<number> {
     for (let id = run.first_id; id !== 0; id = this.#next[id - this.#firstId]!) yield id;
+  }
+
+  /** Forgets the half of the runs that went on longest ago, where that is allowed. */
+  #makeWay(): void {
+    if (this.#newest === null) throw new TooManyRunsError();
+    const ends = [...this.#runs.values()].map(({ last_id }) => last_id).sort((a, b) => a - b);
+    const median = ends[ends.length >>> 1]!;
+    for (const [runId, { last_id }] of this.#runs) {
+      if (last_id > median) continue;
+      this.#runs.delete(runId);
+      this.forgotten += 1;
+    }
+  }
+
+  #share(word: string): string {
+    const known = this.#words.get(word);
+    if (known !== undefined) return known;
+    if (this.#words.size < SHARED_WORDS) this.#words.set(word, word);
+    return word;
   }
 
   #makeRoom(place: number): void {
@@ -167,6 +206,9 @@ function writeHead(run: TracedRun, task: string, outcome: string | null): string
   const head = {
     format: 'svc_trace_v1',
     run_id: run.run_id,
+    session_id: run.session_id,
+    parent_run_id: run.parent_run_id,
+    kind: run.kind,
     provider: run.provider,
     model: run.model,
     task,
@@ -179,7 +221,7 @@ function writeHead(run: TracedRun, task: string, outcome: string | null): string
 }
 
 /** What the run was about: the first words of the user. */
-function readTask(turn: NormalTurn): string {
+export function readTask(turn: NormalTurn): string {
   for (const { role, content } of turn.request.messages) {
     const text = role === 'user' ? textOf(content).trim() : '';
     if (text !== '') return text.slice(0, TRACE_BOUNDS.task);

@@ -1,6 +1,6 @@
 /**
- * Who may do what, where: the one place that turns the permission table into 403 and 404. Whoever does not belong to an
- * organization reads the same as for one that is not there. Server threads.
+ * Who may do what, and where: the one place that turns the permission table into 403 and 404. A caller who does not belong to an
+ * organization gets the same answer as for one that does not exist. Server threads.
  */
 import type { AuditActor, Organization, User } from '../domain/account.ts';
 import { isAllowed, type Permission } from '../domain/permissions.ts';
@@ -8,6 +8,7 @@ import type { Role } from '../domain/role.ts';
 import { CatalogueError } from '../errors.ts';
 import { getOrganization, organizationsOf, roleOf } from '../storage/accounts/organizations.ts';
 import { getProject } from '../storage/accounts/projects.ts';
+import { getUser } from '../storage/accounts/users.ts';
 import type { TableReader } from '../storage/tables.ts';
 
 /**
@@ -19,6 +20,16 @@ export function requireRole(tables: TableReader, user: User, org_id: string, per
   if (role === undefined) throw new CatalogueError('not_found');
   if (!isAllowed(role, permission)) throw new CatalogueError('forbidden');
   return role;
+}
+
+/**
+ * Whoever is deleted while a request of theirs is under way makes nothing new.
+ * @throws CatalogueError `unauthenticated`
+ */
+export function requireUser(tables: TableReader, user: User): User {
+  const present = getUser(tables, user.id);
+  if (present === undefined) throw new CatalogueError('unauthenticated', 'The account was deleted');
+  return present;
 }
 
 /** As {@link requireRole}, with the organization itself. */

@@ -1,27 +1,46 @@
 /** Handlers of `contract/account.ts`. Server threads. */
 import type { z } from 'zod';
+import type { Revocations } from '../auth/revocations.ts';
 import type { ACCOUNT, bootstrapOut, userOut } from '../contract/account.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
 import type { User } from '../domain/account.ts';
 import type { PlanCaps } from '../domain/plans.ts';
+import { CatalogueError } from '../errors.ts';
 import { BOOTSTRAP_CACHE } from '../limits.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { RecentMap } from '../std/recent-map.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
+import { noteAccountDeletion } from '../storage/accounts/deletions.ts';
 import { pendingFor } from '../storage/accounts/invitations.ts';
-import { organizationsOf, roleOf } from '../storage/accounts/organizations.ts';
-import { getUser, putUser } from '../storage/accounts/users.ts';
-import type { Tables } from '../storage/tables.ts';
-import { auditActor, defaultOrganization, ownOrganization } from './access.ts';
+import {
+  countMembers,
+  getMember,
+  getOrganization,
+  isOnlyOwner,
+  organizationsOf,
+  removeMember,
+  roleOf,
+} from '../storage/accounts/organizations.ts';
+import { putUser, removeUser } from '../storage/accounts/users.ts';
+import type { TableReader, Tables } from '../storage/tables.ts';
+import { auditActor, defaultOrganization, ownOrganization, requireUser } from './access.ts';
 import { showSubscription } from './billing.ts';
+import { type DeletedContent, removeInTime } from './deleted-content.ts';
+import { deleteOrganization } from './organization-deletion.ts';
 import { showInvitation } from './organizations.ts';
 import type { UserEpochs } from './user-epochs.ts';
+
+/** Organizations that a refusal names. */
+const NAMED_AT_MOST = 5;
 
 type Bootstrap = z.output<typeof bootstrapOut>;
 
 export interface AccountServices {
   main: Tables;
   epochs: UserEpochs;
+  revocations: Revocations;
+  /** Takes away what a deleted organization leaves behind. */
+  content: Pick<DeletedContent, 'remove'>;
   plan_caps: PlanCaps;
   clock?: Clock;
 }
@@ -29,6 +48,8 @@ export interface AccountServices {
 export function accountHandlers({
   main,
   epochs,
+  revocations,
+  content,
   plan_caps,
   clock = systemClock,
 }: AccountServices): UserHandlersOf<typeof ACCOUNT> {
@@ -44,7 +65,9 @@ export function accountHandlers({
       role: org_id === null ? null : (roleOf(main, org_id, user.id) ?? null),
       subscription: org_id === null ? null : showSubscription(main, org_id, plan_caps),
       invitations: isVerified
-        ? pendingFor(main, user.email, nowMs).map((invitation) => showInvitation(main, invitation, nowMs))
+        ? pendingFor(main, user.email, nowMs)
+            .filter(({ org_id }) => getOrganization(main, org_id) !== undefined)
+            .map((invitation) => showInvitation(main, invitation, nowMs))
         : [],
     };
   }
@@ -54,7 +77,7 @@ export function accountHandlers({
 
     patchMe: async ({ user, body, request, now_ms }) => {
       const changed = await main.transact((tx) => {
-        const present = getUser(tx, user.id) ?? user;
+        const present = requireUser(tx, user);
         const next = {
           ...present,
           ...(body.display_name === undefined ? {} : { display_name: body.display_name }),
@@ -78,6 +101,31 @@ export function accountHandlers({
       return { body: showUser(changed) };
     },
 
+    deleteMe: async ({ user, identity, request, now_ms }) => {
+      const actor = auditActor(user, request.address);
+      const { deleted, left } = await main.transact((tx) => {
+        requireUser(tx, user);
+        const own = organizationsOf(tx, user.id);
+        checkHandedOver(tx, own, user.id);
+        const isAlone = ({ organization }: Membership) => countMembers(tx, organization.id) === 1;
+        const [deleted, left] = [own.filter(isAlone), own.filter((one) => !isAlone(one))];
+        for (const { organization } of own)
+          writeAudit(tx, actor, now_ms, { org_id: organization.id, action: 'user.delete', target: user.id });
+        for (const { organization } of deleted) deleteOrganization(tx, organization, actor, now_ms);
+        for (const { organization } of left) removeMember(tx, getMember(tx, organization.id, user.id)!);
+        removeUser(tx, user, identity, now_ms);
+        noteAccountDeletion(tx, user.id, now_ms);
+        return { deleted, left };
+      });
+      for (const { organization } of [...deleted, ...left]) revocations.announce(organization.id);
+      await Promise.all(
+        deleted.map(({ organization }) =>
+          removeInTime(content, { org_id: organization.id, project_id: null }),
+        ),
+      );
+      return { status: 204 };
+    },
+
     bootstrap: ({ user, email_verified, now_ms }) => {
       const epoch = epochs.of(user.id);
       // Another address may be invited elsewhere.
@@ -91,6 +139,22 @@ export function accountHandlers({
       return { body };
     },
   };
+}
+
+type Membership = ReturnType<typeof organizationsOf>[number];
+
+/** @throws CatalogueError `conflict` for the only owner of an organization that others belong to */
+function checkHandedOver(tables: TableReader, own: readonly Membership[], user_id: string): void {
+  const kept = own.filter(
+    ({ organization: { id } }) => countMembers(tables, id) > 1 && isOnlyOwner(tables, id, user_id),
+  );
+  if (kept.length === 0) return;
+  const names = kept.slice(0, NAMED_AT_MOST).map(({ organization: { name, id } }) => `${name} (${id})`);
+  const more = kept.length > NAMED_AT_MOST ? ` and ${kept.length - NAMED_AT_MOST} more` : '';
+  throw new CatalogueError(
+    'conflict',
+    `You are the only owner of ${names.join(', ')}${more}: make another member an owner, or delete the organization, first`,
+  );
 }
 
 /** What changed: as it was, and as it is. */

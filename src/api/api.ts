@@ -9,6 +9,7 @@ import { type ApiServices, apiRoutes } from './routes.ts';
 export interface ApiLog {
   error(fields: object, message: string): void;
   debug(fields: object, message: string): void;
+  info(fields: object, message: string): void;
   isLevelEnabled(level: string): boolean;
 }
 

@@ -9,6 +9,7 @@ import { findEmailFault } from '../contract/email.ts';
 import { type ApiReply, type ApiRequest, type ApiRoute, jsonReply } from '../contract/route.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
 import {
+  type BillingEvent,
   HANDLED_EVENTS,
   planOf,
   planOfLookupKey,
@@ -18,8 +19,11 @@ import {
 } from '../domain/billing.ts';
 import { capOf, type PlanCaps } from '../domain/plans.ts';
 import { CatalogueError } from '../errors.ts';
+import { BILLING_REQUEST_MS } from '../limits.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
+import type { SharedLocks } from '../std/shared-locks.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
+import { wasDeleted } from '../storage/accounts/deletions.ts';
 import { getOrganization } from '../storage/accounts/organizations.ts';
 import {
   applyBillingEvent,
@@ -38,6 +42,8 @@ export interface BillingServices {
   /** null: no STRIPE_SECRET_KEY. */
   processor: PaymentProcessor | null;
   webhooks: WebhookVerifier;
+  /** Of events by their id: copies that come at once, on any thread, are taken in turn. */
+  event_locks: SharedLocks;
   clock?: Clock;
 }
 
@@ -115,14 +121,31 @@ export function webhookRoutes(services: BillingServices): ApiRoute[] {
 }
 
 async function receive(
-  { stores: { main }, plan_caps, processor, webhooks, clock = systemClock }: BillingServices,
+  services: BillingServices,
   request: ApiRequest,
   kind: 'full' | 'thin',
 ): Promise<ApiReply> {
-  const event = webhooks.verify(request.body, request.headers.get('stripe-signature'), kind);
-  const answer = (handled: boolean, duplicate = false) =>
-    jsonReply(200, { received: true, handled, duplicate });
+  const event = services.webhooks.verify(request.body, request.headers.get('stripe-signature'), kind);
   if (!HANDLED_EVENTS.has(event.type)) return answer(false);
+  // While the client is there: its address is lost with it.
+  const { address } = request;
+  const reply = await services.event_locks.hold(event.id, BILLING_REQUEST_MS, () =>
+    handle(services, event, address),
+  );
+  if (reply === null) throw new CatalogueError('unavailable', 'Another copy of this event is being handled');
+  return reply;
+}
+
+function answer(handled: boolean, duplicate = false): ApiReply {
+  return jsonReply(200, { received: true, handled, duplicate });
+}
+
+/** A copy of an event that was handled finds what became of it, and fetches nothing. */
+async function handle(
+  { stores: { main }, plan_caps, processor, clock = systemClock }: BillingServices,
+  event: ProcessorEvent,
+  address: string,
+): Promise<ApiReply> {
   const known = findOutcome(main, event.id);
   if (known !== undefined) return answer(known, true);
   const fetchedAtS = Math.floor(clock.wallMs() / 1_000);
@@ -133,12 +156,13 @@ async function receive(
   const isState = event.object.kind === 'thin' && type.startsWith('customer.subscription.');
   const as_of_s = isState ? Math.max(event.created_s, fetchedAtS) : event.created_s;
   const read = readBillingEvent({ id, type, object, as_of_s }, Object.keys(plan_caps));
+  await cancelForNobody(main, processor, read);
   const nowMs = clock.wallMs();
   const applied = await main.transact((tx) => {
     const outcome = applyBillingEvent(tx, read, (org_id) => getOrganization(tx, org_id) !== undefined, nowMs);
     const { org_id, before, after } = outcome;
     if (org_id !== null && after !== null)
-      writeAudit(tx, { type: 'stripe', id, address: request.address }, nowMs, {
+      writeAudit(tx, { type: 'stripe', id, address }, nowMs, {
         org_id,
         action: `billing.${type}`,
         target: after.id,
@@ -148,6 +172,19 @@ async function receive(
     return outcome;
   });
   return answer(applied.handled, applied.duplicate);
+}
+
+/** A checkout may end after its organization was deleted: nobody could cancel what it began, or use it. */
+async function cancelForNobody(
+  tables: TableReader,
+  processor: PaymentProcessor | null,
+  { type, org_ids, change }: BillingEvent,
+): Promise<void> {
+  const begins = type === 'checkout.session.completed' || type === 'customer.subscription.created';
+  if (!begins || change === null || processor === null) return;
+  // Not what is merely unknown here: several services may share an account at the processor.
+  if (org_ids.some((org_id) => wasDeleted(tables, { org_id, project_id: null })))
+    await processor.cancelSubscription(change.id);
 }
 
 async function objectOf(

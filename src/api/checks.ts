@@ -6,10 +6,12 @@ import { TableKeyStore } from '../auth/key-store.ts';
 import type { MembershipReader } from '../auth/membership.ts';
 import { Revocations } from '../auth/revocations.ts';
 import { StaticKeys } from '../auth/static-keys.ts';
+import { StreamTickets } from '../auth/stream-tickets.ts';
 import { UserTokens } from '../auth/user-tokens.ts';
 import type { Config } from '../config.ts';
 import type { Asker } from '../runtime/actor-client.ts';
 import type { Stores } from '../storage/stores.ts';
+import { DeletedScopes } from './deleted-scopes.ts';
 import { FailedSignIns } from './failed-sign-ins.ts';
 import { tableMemberships } from './memberships.ts';
 import type { Checks } from './pipeline.ts';
@@ -25,6 +27,10 @@ export interface SharedMemory {
   revocations: SharedArrayBuffer;
   /** Says when a user changed something (user-epochs.ts). */
   user_epochs: SharedArrayBuffer;
+  /** The key of tickets (src/auth/stream-tickets.ts). */
+  stream_tickets: SharedArrayBuffer;
+  /** Of the payment processor's events (billing.ts). */
+  event_locks: SharedArrayBuffer;
 }
 
 export interface CheckParts {
@@ -38,11 +44,14 @@ export interface CheckParts {
 export function createChecks({ config, asker, stores, shared, memberships }: CheckParts): Checks {
   const { rate_limit_per_sec, rate_limit_burst, auth_fail_rate_per_sec } = config.api;
   const limit = { rate_per_s: rate_limit_per_sec, burst: rate_limit_burst };
+  const revocations = new Revocations(shared.revocations);
   const checks: Checks = {
-    authenticator: new Authenticator(credentialKinds(config, stores, new Revocations(shared.revocations))),
+    authenticator: new Authenticator(credentialKinds(config, stores, revocations)),
     limiter: limiterOf(new SharedRateLimiter(asker, shared.rate_table, limit)),
     rate_headers: new RateHeaders(rate_limit_per_sec, rate_limit_burst),
     memberships: memberships ?? tableMemberships(stores.main),
+    tickets: new StreamTickets(shared.stream_tickets),
+    deleted: new DeletedScopes(stores.main, revocations),
   };
   if (auth_fail_rate_per_sec > 0)
     checks.failed_sign_ins = new FailedSignIns(shared.failed_sign_ins, auth_fail_rate_per_sec);

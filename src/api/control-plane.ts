@@ -12,10 +12,12 @@ import { USAGE_ROUTES } from '../contract/usage.ts';
 import { bindUser } from '../contract/user-handler.ts';
 import type { PlanCaps } from '../domain/plans.ts';
 import type { Clock } from '../std/clock.ts';
+import { SharedLocks } from '../std/shared-locks.ts';
 import type { Stores } from '../storage/stores.ts';
 import { accountHandlers } from './account.ts';
 import { apiKeyHandlers } from './api-keys.ts';
 import { billingHandlers, webhookRoutes } from './billing.ts';
+import type { DeletedContent } from './deleted-content.ts';
 import { feedbackHandlers } from './feedback.ts';
 import { organizationHandlers } from './organizations.ts';
 import type { Checks } from './pipeline.ts';
@@ -34,22 +36,36 @@ export interface ControlPlane {
   revocations: SharedArrayBuffer;
   /** Shared by all server threads (user-epochs.ts). */
   user_epochs: SharedArrayBuffer;
+  /** Shared by all server threads (src/std/shared-locks.ts). */
+  event_locks: SharedArrayBuffer;
   /** Waits until what other server threads have counted can be read here; absent where there are none. */
   settle?: () => Promise<void>;
   clock?: Clock;
 }
 
-export function controlPlaneRoutes(control: ControlPlane, stores: Stores, checks: Checks): ApiRoute[] {
+export function controlPlaneRoutes(
+  control: ControlPlane,
+  stores: Stores,
+  checks: Checks,
+  content: Pick<DeletedContent, 'remove'>,
+): ApiRoute[] {
   const { main } = stores;
   const { plan_caps, settle, clock } = control;
   const epochs = new UserEpochs(control.user_epochs);
   const revocations = new Revocations(control.revocations);
   const timed = clock === undefined ? {} : { clock };
-  const billing = { stores, plan_caps, processor: control.processor, webhooks: control.webhooks, ...timed };
+  const billing = {
+    stores,
+    plan_caps,
+    processor: control.processor,
+    webhooks: control.webhooks,
+    event_locks: new SharedLocks(control.event_locks),
+    ...timed,
+  };
   const bound = [
-    ...bindUser(ACCOUNT, accountHandlers({ main, epochs, plan_caps, ...timed })),
-    ...bindUser(ORGANIZATIONS, organizationHandlers({ main, revocations })),
-    ...bindUser(PROJECTS, projectHandlers({ main, revocations })),
+    ...bindUser(ACCOUNT, accountHandlers({ main, epochs, revocations, content, plan_caps, ...timed })),
+    ...bindUser(ORGANIZATIONS, organizationHandlers({ main, epochs, revocations, content })),
+    ...bindUser(PROJECTS, projectHandlers({ main, revocations, content })),
     ...bindUser(API_KEYS, apiKeyHandlers({ main, revocations })),
     ...bindUser(USAGE_ROUTES, usageHandlers({ stores, ...(settle === undefined ? {} : { settle }) })),
     ...bindUser(BILLING, billingHandlers(billing)),

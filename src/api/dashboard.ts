@@ -1,11 +1,11 @@
 /**
- * The dashboard's files (src/dashboard), read once at start and served as they are: a page that calls this API with the
- * user's own token. Server threads.
+ * The dashboard's files, as `bundle.ts` made them, read once at start and served compressed: a page that calls this API
+ * with the session of its reader. Server threads.
  */
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { extname } from 'node:path';
 import { endpoint } from '../contract/endpoint.ts';
-import { type ApiReply, type ApiRoute, jsonReply } from '../contract/route.ts';
+import { type ApiReply, type ApiRequest, type ApiRoute, jsonReply } from '../contract/route.ts';
 
 /**
  * What the page shows and hides by. Anybody can read it before signing in: nothing in it that a visitor must not know,
@@ -17,11 +17,12 @@ export interface DashboardFacts {
   gateway_port: number | null;
   /** Only the server's own machine reaches the gateway. */
   gateway_is_local: boolean;
+  gateway_is_secure: boolean;
   has_live_stream: boolean;
   has_billing: boolean;
 }
 
-const FOLDER = new URL('../dashboard/', import.meta.url);
+const FOLDER = new URL('../dashboard/dist/', import.meta.url);
 
 const MEDIA_TYPES: Readonly<Record<string, string>> = {
   '.html': 'text/html; charset=utf-8',
@@ -29,8 +30,9 @@ const MEDIA_TYPES: Readonly<Record<string, string>> = {
   '.js': 'text/javascript; charset=utf-8',
   '.svg': 'image/svg+xml',
 };
+const SUFFIXES: Readonly<Record<string, string>> = { br: '.br', gzip: '.gz' };
 
-/** The page runs its own scripts alone, talks to this address alone, and stands in nobody's frame. */
+/** The page runs its own script alone, talks to this address alone, and stands in nobody's frame. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -40,36 +42,77 @@ const POLICY = [
   "base-uri 'none'",
   "form-action 'none'",
   "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'",
 ].join('; ');
 
-/** @throws Error when the files are missing */
+/** A name by content means the same for ever. */
+const FOR_EVER = 'public, max-age=31536000, immutable';
+
+const NOT_BUILT = `<!doctype html><meta charset="utf-8"><title>Understudy</title>
+<p>The dashboard is not built here: run <code>npm ci</code> or <code>node bundle.ts</code> and restart.
+The API answers without it: see <a href="/docs">/docs</a>.</p>
+`;
+
+interface BuiltFile {
+  name: string;
+  is_hashed: boolean;
+  encodings: string[];
+}
+
 export function dashboardRoutes(facts: DashboardFacts): ApiRoute[] {
-  const files = readdirSync(FOLDER).filter((file) => extname(file) in MEDIA_TYPES);
-  if (!files.includes('index.html')) throw new Error(`${FOLDER.pathname} holds no dashboard`);
   const config = jsonReply(200, facts);
+  const noCache: ApiReply = { ...config, headers: [...config.headers, ['cache-control', 'no-cache']] };
   return [
-    serve('/dashboard/config.json', {
-      ...config,
-      headers: [...config.headers, ['cache-control', 'no-cache']],
+    serve('/dashboard/config.json', 'application/json', () => noCache),
+    ...listBuilt().map((file) => {
+      const type = MEDIA_TYPES[extname(file.name)]!;
+      const path = file.name === 'index.html' ? '/' : `/dashboard/${file.name}`;
+      return serve(path, type, answerFile(file, type));
     }),
-    ...files.map((file) =>
-      serve(file === 'index.html' ? '/' : `/dashboard/${file}`, {
-        status: 200,
-        headers: [
-          ['content-type', MEDIA_TYPES[extname(file)]!],
-          ['content-security-policy', POLICY],
-          ['x-content-type-options', 'nosniff'],
-          ['referrer-policy', 'no-referrer'],
-          ['cache-control', 'no-cache'],
-        ],
-        body: readFileSync(new URL(file, FOLDER)),
-      }),
-    ),
   ];
 }
 
-function serve(path: string, reply: ApiReply): ApiRoute {
-  const [, media_type] = reply.headers.find(([name]) => name === 'content-type')!;
+/** One page alone where nothing is built: a checkout without its development packages. */
+function listBuilt(): BuiltFile[] {
+  try {
+    return (JSON.parse(readFileSync(new URL('files.json', FOLDER), 'utf8')) as { files: BuiltFile[] }).files;
+  } catch {
+    return [{ name: 'index.html', is_hashed: false, encodings: [] }];
+  }
+}
+
+function answerFile({ name, is_hashed, encodings }: BuiltFile, type: string): ApiRoute['handle'] {
+  const headers: ApiReply['headers'] = [
+    ['content-type', type],
+    ['content-security-policy', POLICY],
+    ['x-content-type-options', 'nosniff'],
+    ['referrer-policy', 'no-referrer'],
+    ['cache-control', is_hashed ? FOR_EVER : 'no-cache'],
+    ['vary', 'accept-encoding'],
+  ];
+  const isBuilt = encodings.length > 0;
+  const plain: ApiReply = {
+    status: 200,
+    headers,
+    body: isBuilt ? readFileSync(new URL(name, FOLDER)) : NOT_BUILT,
+  };
+  const compressed = encodings.map((encoding) => ({
+    // As a token of its own that is not refused (`br;q=0`).
+    pattern: new RegExp(`(?:^|[\\s,])${encoding}(?!\\s*;\\s*q=0(?:\\.0*)?\\s*(?:,|$))\\s*(?:[;,]|$)`),
+    reply: {
+      status: 200,
+      headers: [...headers, ['content-encoding', encoding] as const],
+      body: readFileSync(new URL(name + SUFFIXES[encoding], FOLDER)),
+    },
+  }));
+  return ({ headers: asked }: ApiRequest) => {
+    const accepted = asked.get('accept-encoding')?.toLowerCase() ?? '';
+    return compressed.find(({ pattern }) => pattern.test(accepted))?.reply ?? plain;
+  };
+}
+
+function serve(path: string, media_type: string, handle: ApiRoute['handle']): ApiRoute {
   return {
     endpoint: endpoint({
       id: `dashboard${path.replace(/\W/g, '_')}`,
@@ -83,6 +126,6 @@ function serve(path: string, reply: ApiReply): ApiRoute {
       replies: { 200: { description: 'The file', media_type } },
       hidden: true,
     }),
-    handle: () => reply,
+    handle,
   };
 }

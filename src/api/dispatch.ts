@@ -107,8 +107,8 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
 }
 
 /**
- * A page that reached this address by a name of its own knows no credential (DNS rebinding), and whoever knows one may call
- * the service what they like: agents use names of their network. A wrong credential is refused further on.
+ * A page that reached this address by a name of its own knows no credential (DNS rebinding). A caller that has one may use any
+ * name for the service: agents use names of their network. A wrong credential is refused later.
  */
 function isWelcome({ headers }: UnroutedRequest, { endpoint }: ApiRoute, hosts: AllowedHosts): boolean {
   return endpoint.any_host === true || headers.has('authorization') || hosts.allows(headers.get('host'));
@@ -245,7 +245,9 @@ export class Router {
   allowed(path: string): string[] {
     const methods = new Set<string>();
     for (const end of endsOf(this.#root, splitPath(path), 1)) {
-      for (const method of end.ends.keys()) {
+      for (const [method, { route }] of end.ends) {
+        // To all but the operator it is not there, so its methods are not told.
+        if (route.endpoint.auth === 'operator') continue;
         methods.add(method);
         if (method === 'GET') methods.add('HEAD');
       }

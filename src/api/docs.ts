@@ -1,18 +1,24 @@
-/** The interface description as one page that needs neither script nor network. Made once at start. Server threads. */
+/**
+ * The interface description as one page: a quickstart, then every operation, each with a form that asks this very service
+ * (src/dashboard/docs-forms.ts). It can be read without a script, and loads nothing from elsewhere. Made once at start. Server threads.
+ */
+import { EXAMPLES } from '../contract/examples.ts';
+import { escapeHtml, PAGE_STYLE } from './page.ts';
 
 type Json = Record<string, unknown>;
 
 interface Operation {
   operationId: string;
   summary: string;
+  description?: string;
   tags: string[];
   security?: unknown[];
-  parameters?: { name: string; in: string; required: boolean; schema: Json }[];
+  parameters?: { name: string; in: string; description?: string; required: boolean; schema: Json }[];
   requestBody?: { required: boolean; content: Content };
   responses: Record<string, { description: string; content?: Content }>;
 }
 
-type Content = Record<string, { schema?: Json }>;
+type Content = Record<string, { schema?: Json; example?: unknown }>;
 
 interface Placed {
   method: string;
@@ -20,22 +26,28 @@ interface Placed {
   operation: Operation;
 }
 
-const STYLE = `:root{color-scheme:light dark;--line:light-dark(#e1e6e4,#2b3230);--faint:light-dark(#5d6966,#98a5a1);
---soft:light-dark(#eef2f0,#222826);--accent:light-dark(#0b6b5d,#5fd0bd);font:15px/1.5 system-ui,sans-serif}
-*{box-sizing:border-box}
-body{margin:0;display:grid;grid-template-columns:21rem minmax(0,1fr);background:light-dark(#fff,#141817);color:light-dark(#1b2422,#e4e9e7)}
-a{color:var(--accent)}code,pre{font:13px/1.5 ui-monospace,monospace;overflow-wrap:anywhere}
-nav{position:sticky;top:0;height:100vh;overflow-y:auto;padding:1.25rem 1rem 3rem;border-right:1px solid var(--line)}
-nav p{margin:1rem 0 .2rem;font-weight:600}nav ul{list-style:none;margin:0;padding:0}nav a{color:inherit;text-decoration:none}
-nav li{padding:.1rem 0;line-height:1.3;font-size:13px}nav code{display:flex;gap:.6em}nav .method{flex:none}nav a:hover code{color:var(--accent)}
-main{max-width:58rem;padding:1.5rem 2rem 6rem}h1{margin:0;font-size:1.5rem}small,.faint{color:var(--faint);font-weight:400}
-h2{margin:3rem 0 0;padding-bottom:.3rem;border-bottom:1px solid var(--line);font-size:1.25rem}
-h3{margin:2rem 0 .3rem;font-size:1rem;scroll-margin-top:1rem}h3 code{font-size:14px}h4{margin:.9rem 0 .2rem;font-size:.9rem}
-p{margin:.3rem 0}pre{overflow:auto;padding:.75rem;background:var(--soft);border-radius:6px}
-.method{display:inline-block;min-width:3.6em;color:var(--accent)}
-table{border-collapse:collapse;width:100%}td{padding:.25rem 1rem .25rem 0;vertical-align:top;border-bottom:1px solid var(--line)}
-td:first-child{width:13rem}
-@media(max-width:52rem){body{display:block}nav{position:static;height:auto;border:none}main{padding:1rem}table,tbody{display:block}td{display:block;border:none;overflow-wrap:anywhere;width:auto!important;padding:.1rem 0}tr{display:block;padding:.3rem 0;border-bottom:1px solid var(--line)}}`;
+/** A request of the examples as a line for a shell. */
+function renderCurl(path: string, example: string): string {
+  const body = JSON.stringify(EXAMPLES[example]?.request ?? {});
+  return escapeHtml(`post ${path} '${body}'`);
+}
+
+const QUICKSTART = `<h2 id="quickstart">Quickstart</h2>
+<p>Make an API key on the <a href="/">dashboard</a>, or take one of <code>SVC_KEYS</code>. Then, in a shell:</p>
+<pre tabindex="0">API=<span data-origin>…</span>   KEY=…
+post() { curl -s "$API$1" -H "authorization: Bearer $KEY" -H 'content-type: application/json' -d "$2"; echo; }
+# what helped before, for the prompt of the task
+${renderCurl('/v1/traces/retrieve', 'retrieve_patterns')}
+# a run, its steps, and what to tell the agent when a step has an alarm
+${renderCurl('/v1/monitor/runs', 'startRun')}
+${renderCurl('/v1/monitor/runs/run-1/steps', 'logStep')}
+${renderCurl('/v1/monitors/evaluate', 'evaluate')}
+${renderCurl('/v1/monitor/runs/run-1/finish', 'finishRun')}</pre>
+<p>Or here: give a key, open an operation below and press Send.</p>
+<div data-script hidden><form id="key-form"><label>API key, or a signed-in user’s token
+<input id="key" type="password" autocomplete="off" spellcheck="false" aria-describedby="key-note"></label></form>
+<p id="key-note" class="faint">It stays in this tab until you close it (sessionStorage), and is sent to this address alone. What you send
+is done for real.</p></div>`;
 
 /** @param document what {@link describeApi} made */
 export function renderDocs(document: Json, version: string): string {
@@ -59,12 +71,15 @@ export function renderDocs(document: Json, version: string): string {
     ([name, schema]) => `<h3 id="${escapeHtml(name)}">${escapeHtml(name)}</h3>${renderSchema(schema)}`,
   );
   return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Understudy API ${escapeHtml(version)}</title><style>${STYLE}</style>
-<nav aria-label="Routes"><a href="/">Dashboard</a>
+<title>Understudy API ${escapeHtml(version)}</title><style>${PAGE_STYLE}</style>
+<nav aria-label="Routes"><a href="/">Dashboard</a> · <a href="/docs/guides">Guides</a>
+<p><a href="#quickstart">Quickstart</a></p>
 ${contents.join('\n')}
 <p><a href="#shapes">Shapes</a></p></nav>
 <main>
 <h1>Understudy API <small>${escapeHtml(version)}</small></h1>
+${QUICKSTART}
+<h2 id="calls">Every call</h2>
 <p>For programs: <a href="/openapi.json">openapi.json</a> (OpenAPI 3.1). A call needs
 <code>Authorization: Bearer</code> unless it is marked open: an API key under <code>/v1</code>, a signed-in user's token
 elsewhere. Errors are <code>{"detail": …}</code>.</p>
@@ -72,6 +87,7 @@ ${sections.join('\n')}
 <h2 id="shapes">Shapes</h2>
 ${shapes.join('\n')}
 </main>
+<script type="module" src="/dashboard/docs.js"></script>
 </html>
 `;
 }
@@ -88,23 +104,55 @@ function renderBreakable(path: string): string {
 }
 
 function renderOperation({ method, path, operation }: Placed): string {
-  const { operationId, summary, security, parameters = [], requestBody, responses } = operation;
-  const asked = parameters.map(({ name, in: place, required, schema }) => {
+  const { operationId, summary, description, security, parameters = [], requestBody, responses } = operation;
+  const asked = parameters.map(({ name, in: place, description: said, required, schema }) => {
     const fallback = schema.default === undefined ? '' : `, default ${JSON.stringify(schema.default)}`;
     const words = `${place}, ${required ? 'required' : 'optional'}${fallback}`;
-    const note = typeof schema.description === 'string' ? ` ${escapeHtml(schema.description)}` : '';
+    const note = said === undefined ? '' : ` ${escapeHtml(said)}.`;
     return `<tr><td><code>${escapeHtml(name)}</code></td><td>${escapeHtml(words)}.${note}</td></tr>`;
   });
   const answers = Object.entries(responses).map(
     ([status, { description, content }]) =>
-      `<tr><td><code>${status}</code></td><td>${escapeHtml(description)}${renderContent(content)}</td></tr>`,
+      `<tr><td><code>${status}</code></td><td>${escapeHtml(description)}${renderContent(content)}${renderExample(content)}</td></tr>`,
   );
   const body = requestBody === undefined ? '' : `<h4>Body</h4>${renderContent(requestBody.content)}`;
   return `<h3 id="op-${escapeHtml(operationId)}">${renderRoute(method, escapeHtml(path))}</h3>
-<p>${escapeHtml(summary)}.${security === undefined && responses['401'] === undefined ? ' Open.' : ''}</p>
+<p>${escapeHtml(summary)}.${security?.length === 0 && responses['401'] === undefined ? ' Open.' : ''}</p>
+${description === undefined ? '' : `<p>${renderWords(description)}</p>`}
 ${asked.length === 0 ? '' : `<h4>Parameters</h4><table>${asked.join('')}</table>`}
 ${body}
-<h4>Answers</h4><table>${answers.join('')}</table>`;
+<h4>Answers</h4><table>${answers.join('')}</table>
+${renderForm({ method, path, operation })}`;
+}
+
+/** Words with `code` in them. */
+function renderWords(text: string): string {
+  return escapeHtml(text).replaceAll(/`([^`]+)`/g, '<code>$1</code>');
+}
+
+function renderExample(content: Content = {}): string {
+  const { example } = content['application/json'] ?? {};
+  if (example === undefined) return '';
+  const text = escapeHtml(JSON.stringify(example, null, 2));
+  return `<details><summary>Example</summary><pre tabindex="0">${text}</pre></details>`;
+}
+
+/** Sends the operation from the page; shown where the page's script runs. */
+function renderForm({ method, path, operation }: Placed): string {
+  const { operationId, parameters = [], requestBody } = operation;
+  const fields = parameters.map(({ name, in: place, required }) => {
+    const label = `${name}${required ? '' : ' (optional)'}`;
+    const must = required ? ' required' : '';
+    return `<label>${escapeHtml(label)} <input name="${place}:${escapeHtml(name)}" autocomplete="off" spellcheck="false"${must}></label>`;
+  });
+  if (requestBody !== undefined) {
+    const { example } = requestBody.content['application/json'] ?? {};
+    const text = example === undefined ? '' : escapeHtml(JSON.stringify(example, null, 2));
+    fields.push(`<label>Body <textarea name="body" rows="8" spellcheck="false">${text}</textarea></label>`);
+  }
+  return `<details class="try" data-script hidden><summary>Try it: ${escapeHtml(operationId)}</summary>
+<form data-method="${method}" data-path="${escapeHtml(path)}">${fields.join('\n')}
+<button>Send</button><output aria-label="Answer"></output></form></details>`;
 }
 
 /** Named shapes as links to them, others as they are. */
@@ -178,15 +226,4 @@ function renderJson(schema: Json): string {
     (ref, name: string) => `<a href="#${name}">${ref}</a>`,
   );
   return `<pre>${linked}</pre>`;
-}
-
-function escapeHtml(text: string): string {
-  const entities: Record<string, string> = {
-    '&': '&amp;',
-    '<': '&lt;',
-    '>': '&gt;',
-    '"': '&quot;',
-    "'": '&#39;',
-  };
-  return text.replace(/[&<>"']/g, (character) => entities[character]!);
 }

@@ -1,5 +1,5 @@
 /**
- * Handler of `contract/evaluate.ts`: posted steps are scored here, a run's own by its actor. Server threads.
+ * Handler of `contract/evaluate.ts`: scores posted steps here; a run's actor scores its own. Server threads.
  */
 import { hash } from 'node:crypto';
 import type { z } from 'zod';
@@ -12,7 +12,9 @@ import { evaluateSteps } from '../domain/evaluation.ts';
 import { toTimestamp } from '../domain/run.ts';
 import { projectOf } from '../domain/tenant.ts';
 import type { Asker } from '../runtime/actor-client.ts';
-import type { Tables } from '../storage/tables.ts';
+import type { Stores } from '../storage/stores.ts';
+import type { DeletedView } from './deleted-scopes.ts';
+import { HiddenRuns } from './hidden-runs.ts';
 import { findProfile } from './profiles.ts';
 
 /** Scoring has the thread for so long before other requests have their turn. */
@@ -22,17 +24,20 @@ const NAME_BYTES = 16;
 
 export function evaluateHandlers(services: {
   asker: Asker;
-  stores: { main: Tables };
+  stores: Stores;
+  deleted: DeletedView;
 }): HandlersOf<typeof EVALUATE> {
   const { asker } = services;
   const { main } = services.stores;
   const runs = new RunClient(asker);
+  const hidden = new HiddenRuns(services.stores.runs, services.deleted);
   const live = new LiveHubClient(asker);
   const meter = new UsageMeterClient(asker);
   return {
     evaluate: async ({ tenant, body }) => {
       const { org_id } = tenant;
       if (body.run_id != null) {
+        hidden.checkSeen(org_id, body.run_id);
         const { json, inject, steps, project_id } = await runs.evaluate(tenant, body.run_id);
         await count(meter, org_id, project_id, inject ? ['run', body.run_id, steps] : null);
         return { json };

@@ -1,22 +1,25 @@
 /**
- * Handlers of `contract/experiments.ts`. A report reads one row a run, in pages with turns in between, so that a large
- * experiment delays its own reader alone. Server threads.
+ * Handlers of `contract/experiments.ts`. A report reads one row a run, in pages, and gives way to others between pages, so that a large
+ * experiment delays only its own reader. Server threads.
  */
 
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTick } from 'node:timers/promises';
 import type { EXPERIMENTS } from '../contract/experiments.ts';
 import type { HandlersOf } from '../contract/handler.ts';
 import { ExperimentTally } from '../domain/experiment.ts';
 import { RUNS_BY_EXPERIMENT, type RunSummary, type RunSummaryReader } from '../domain/run-summary.ts';
 import { ID_CHARACTERS, PAGE_SCAN_ROWS } from '../limits.ts';
+import type { RowKey } from '../runtime/protocol.ts';
 import type { Row, RowRange, TableReader } from '../storage/tables.ts';
 import { readCursor, writeCursor } from './cursor.ts';
+import type { DeletedView } from './deleted-scopes.ts';
 
 /** Rows of a page: a few milliseconds. */
 const PAGE_ROWS = 250;
 
 export function experimentHandlers(services: {
   stores: { runs: TableReader };
+  deleted: DeletedView;
 }): HandlersOf<typeof EXPERIMENTS> {
   const summaries = new TableRunSummaries(services.stores.runs);
   const { runs } = services.stores;
@@ -27,9 +30,19 @@ export function experimentHandlers(services: {
     return found === undefined ? null : (found.row[1] as string);
   };
   const isSeen = (org_id: string, project_id: string | null, id: string): boolean => {
-    if (project_id === null) return true;
-    const prefix = [org_id, id, project_id];
-    return [...runs.range(RUNS_BY_EXPERIMENT, { prefix, limit: 1 })].length > 0;
+    const hidden = services.deleted.hiddenIn(org_id);
+    if (project_id === null && hidden.size === 0) return true;
+    if (project_id !== null && hidden.has(project_id)) return false;
+    const prefix = project_id === null ? [org_id, id] : [org_id, id, project_id];
+    // As many as there are projects, one seek each: a further part than any key's stands behind all of a project.
+    for (let after: RowKey | null = null; ; ) {
+      const range: RowRange = { prefix, limit: 1, ...(after === null ? {} : { after }) };
+      const [first] = [...runs.range(RUNS_BY_EXPERIMENT, range)];
+      if (first === undefined) return false;
+      const its = first.row[2] as string;
+      if (!hidden.has(its)) return true;
+      after = [org_id, id, `${its}\0`];
+    }
   };
 
   return {
@@ -52,9 +65,10 @@ export function experimentHandlers(services: {
       const { experiment_id } = params;
       const tally = new ExperimentTally();
       let read = 0;
+      const hidden = services.deleted.hiddenIn(tenant.org_id);
       for (const run of summaries.byExperiment(tenant.org_id, tenant.project_id, experiment_id)) {
-        tally.add(run);
-        if (++read % PAGE_ROWS === 0) await nextTurn();
+        if (!hidden.has(run.project_id)) tally.add(run);
+        if (++read % PAGE_ROWS === 0) await nextTick();
       }
       return { body: tally.report(experiment_id, query.expected_on_share) };
     },

@@ -1,6 +1,6 @@
 /**
- * How many credentials that are not valid an address may try: a bucket an address, counted over all server threads. What
- * is valid is never looked up here, so that nobody is kept out by a neighbour behind the same address. Server threads.
+ * How many invalid credentials an address may try: a bucket an address, counted over all server threads. A valid
+ * credential is never looked up here, so a neighbour behind the same address cannot lock anybody out. Server threads.
  */
 import { SharedBuckets } from '../../actors/rate-bucket/client.ts';
 import { FAILED_SIGN_INS } from '../limits.ts';
@@ -27,7 +27,7 @@ export class FailedSignIns {
   }
 }
 
-/** Whoever has an IPv6 address mostly has 2^64 of them: all of a /64 are one. An IPv4 address stands for itself. */
+/** Who has an IPv6 address mostly has 2^64 of them, so a /64 counts as one. An IPv4 address counts by itself. */
 export function networkOf(address: string): string {
   // The server writes all eight groups with all their digits.
   return /^([\da-f]{4}:){7}[\da-f]{4}$/i.test(address) ? address.slice(0, 19) : address;

@@ -5,7 +5,7 @@ import { maskSecrets } from '../domain/distillation/text.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { writeFeedback } from '../storage/accounts/feedback.ts';
 import type { Tables } from '../storage/tables.ts';
-import { auditActor, ownOrganization } from './access.ts';
+import { auditActor, ownOrganization, requireUser } from './access.ts';
 
 export function feedbackHandlers({ main }: { main: Tables }): UserHandlersOf<typeof FEEDBACK> {
   return {
@@ -16,6 +16,7 @@ export function feedbackHandlers({ main }: { main: Tables }): UserHandlersOf<typ
         page: body.page == null ? null : maskSecrets(body.page),
       };
       const { id, created_at } = await main.transact((tx) => {
+        requireUser(tx, user);
         const feedback = writeFeedback(tx, fields, now_ms);
         const org_id = ownOrganization(tx, user.id);
         if (org_id !== null)

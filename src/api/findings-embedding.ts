@@ -1,6 +1,6 @@
 /**
- * Embeds in the background what had no vector when it was stored: the model did not answer then, or it is another one
- * now. One code base after the other; a failure is tried again for as long as the process lives. Server threads.
+ * Embeds findings in the background that were stored without a vector, because the model did not answer or has
+ * changed. It takes one code base after the other, and tries failures again as long as the process lives. Server threads.
  */
 
 import type { FindingsClient } from '../../actors/findings-index/client.ts';

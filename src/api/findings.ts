@@ -3,7 +3,7 @@
 import type { FindingPlace, FindingsClient, FindingsScope } from '../../actors/findings-index/client.ts';
 import type { FINDINGS } from '../contract/findings.ts';
 import type { HandlersOf } from '../contract/handler.ts';
-import type { AuditActor } from '../domain/account.ts';
+import type { ApiRequest } from '../contract/route.ts';
 import {
   type Finding,
   type FindingFilter,
@@ -17,10 +17,10 @@ import { CatalogueError } from '../errors.ts';
 import { CODEBASE_ID_CHARACTERS } from '../limits.ts';
 import type { Embedder } from '../search/embedder.ts';
 import { newUlid } from '../std/id.ts';
-import type { Tables } from '../storage/tables.ts';
 import { readCursor, writeCursor } from './cursor.ts';
+import type { DeletedView } from './deleted-scopes.ts';
 import type { FindingsEmbedding } from './findings-embedding.ts';
-import { logTenantChange, tenantAuditActor } from './tenant-audit.ts';
+import { makeTenantAudit, tenantAuditActor } from './tenant-audit.ts';
 
 export interface FindingsServices {
   findings: FindingsClient;
@@ -33,8 +33,19 @@ export function findingsHandlers({
   findings,
   embedder,
   embedding,
-  main,
-}: FindingsServices & { main: Tables }): HandlersOf<typeof FINDINGS> {
+  deleted,
+}: FindingsServices & { deleted: DeletedView }): HandlersOf<typeof FINDINGS> {
+  /** A project's key sees its project; any other the project that it names, or all that are not deleted. */
+  const scopeOf = (
+    tenant: Tenant,
+    codebase_id: string,
+    project_id: string | null | undefined,
+  ): FindingsScope => ({
+    org_id: tenant.org_id,
+    codebase_id,
+    project_id: tenant.project_id ?? project_id ?? null,
+    hidden: deleted.hiddenIn(tenant.org_id),
+  });
   const readAll = (scope: FindingsScope, places: readonly FindingPlace[]): Finding[] =>
     places.flatMap((place) => {
       const finding = findings.read(scope, place);
@@ -51,17 +62,17 @@ export function findingsHandlers({
   };
 
   /** Storing one is an agent's daily work; deleting is somebody's decision. */
-  const logDeletion = async (
+  const auditOf = (
     action: string,
     tenant: Tenant,
-    actor: AuditActor,
+    request: ApiRequest,
     { codebase_id, project_id }: FindingsScope,
-    deleted: number,
-  ): Promise<void> => {
-    if (deleted === 0) return;
-    const after = { deleted, project_id };
-    await logTenantChange(main, tenant, actor, { action, target: codebase_id, after });
-  };
+  ) =>
+    makeTenantAudit(tenant, tenantAuditActor(tenant, request), {
+      action,
+      target: codebase_id,
+      after: { project_id },
+    });
 
   return {
     async store({ tenant, params, body }) {
@@ -100,7 +111,11 @@ export function findingsHandlers({
       const after = readCursor(query.cursor, [{ max: CODEBASE_ID_CHARACTERS }, 'number']) as
         | [string, number]
         | null;
-      const { found, last } = findings.codebases({ org_id, project_id }, after, query.limit);
+      const { found, last } = findings.codebases(
+        { org_id, project_id, hidden: deleted.hiddenIn(org_id) },
+        after,
+        query.limit,
+      );
       return { body: { codebases: found, next_cursor: last === null ? null : writeCursor(last) } };
     },
 
@@ -129,10 +144,9 @@ export function findingsHandlers({
     },
 
     async invalidate({ tenant, params, body, request }) {
-      const actor = tenantAuditActor(tenant, request);
       const scope = scopeOf(tenant, params.codebase_id, body.project_id);
-      const { deleted } = await findings.invalidate(scope, body.file_paths.map(prepareFilePath));
-      await logDeletion('findings.invalidate', tenant, actor, scope, deleted);
+      const audit = auditOf('findings.invalidate', tenant, request, scope);
+      const { deleted } = await findings.invalidate(scope, body.file_paths.map(prepareFilePath), audit);
       return { body: { deleted } };
     },
 
@@ -143,18 +157,21 @@ export function findingsHandlers({
     },
 
     async clear({ tenant, params, query, request }) {
-      const actor = tenantAuditActor(tenant, request);
       const scope = scopeOf(tenant, params.codebase_id, query.project_id);
-      const { deleted } = await findings.clear(scope);
-      await logDeletion('findings.clear', tenant, actor, scope, deleted);
+      await findings.clear(scope, auditOf('findings.clear', tenant, request, scope));
       return { body: { cleared: true } };
     },
-  };
-}
 
-/** A project's key sees its project; any other the project that it names, or all. */
-function scopeOf(tenant: Tenant, codebase_id: string, project_id: string | null | undefined): FindingsScope {
-  return { org_id: tenant.org_id, codebase_id, project_id: tenant.project_id ?? project_id ?? null };
+    async delete({ tenant, params, query, request }) {
+      const { codebase_id, finding_id } = params;
+      const scope = scopeOf(tenant, codebase_id, query.project_id);
+      const facts = { action: 'finding.delete', target: finding_id, after: { codebase_id } };
+      const audit = makeTenantAudit(tenant, tenantAuditActor(tenant, request), facts);
+      const { deleted } = await findings.delete(scope, finding_id, audit);
+      if (deleted === 0) throw new CatalogueError('not_found', 'Finding not found');
+      return { status: 204 };
+    },
+  };
 }
 
 /** Compared with what is stored: masked and cut alike. An empty value narrows nothing, as in a retrieval. */

@@ -19,7 +19,7 @@ export type CaptureProbe = () => Promise<z.input<typeof readyBody>['capture']>;
 
 /**
  * Asks every probe at once. 503 names those that failed; the probes bring their own deadlines.
- * @param capture only said: a gateway that cannot store forwards as ever
+ * @param capture only reported: a gateway that cannot store still forwards
  */
 export async function answerReady(probes: ReadinessProbes, capture?: CaptureProbe): Promise<ApiReply> {
   const results = await Promise.all(
@@ -48,7 +48,7 @@ const LOCAL_HOST = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?$/i;
 
 /**
  * @param render null in a process that counts nothing
- * @throws CatalogueError (as rejection) for whoever may not look
+ * @throws CatalogueError (as rejection) for a caller who may not look
  */
 export async function answerMetrics(
   request: ApiRequest,

@@ -1,6 +1,7 @@
-/** A page of a list whose keys end with a time and what tells equal times apart, newest first. Server threads. */
-import { PAGE_SCAN_ROWS } from '../limits.ts';
-import type { Row, TableReader } from '../storage/tables.ts';
+/** A page of a list, newest first. Its keys end with a time and a part that tells equal times apart. Server threads. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { PAGE_SCAN_ROWS, PAGE_SLICE_ROWS } from '../limits.ts';
+import type { Row, TableReader, Tables } from '../storage/tables.ts';
 
 export interface ListPage<Item> {
   found: Item[];
@@ -19,26 +20,39 @@ export interface ListRange {
 }
 
 /**
- * Looks at PAGE_SCAN_ROWS rows at most: where few pass, the page is short and has its end all the same.
+ * Looks at PAGE_SCAN_ROWS rows at most: where few pass, the page is short and has its end all the same. Other requests have
+ * their turn after each PAGE_SLICE_ROWS of them.
+ * @param also further tables that `read` reads, as of the same moment as the row
  * @param read undefined: passed over
  */
-export function readListPage<Value, Item>(
-  tables: TableReader,
+export async function readListPage<Value, Item>(
+  tables: Pick<Tables, 'snapshot'>,
   { table, prefix, after, from_ms, limit }: ListRange,
-  read: (row: Row<Value>) => Item | undefined,
-): ListPage<Item> {
+  also: readonly string[],
+  read: (row: Row<Value>, reader: TableReader) => Item | undefined,
+): Promise<ListPage<Item>> {
   const found: Item[] = [];
   let looked = 0;
   let last: (string | number)[] | null = null;
-  const range = { prefix, reverse: true, ...(after === null ? {} : { after: [...prefix, ...after] }) };
-  for (const row of tables.range<Value>(table, range)) {
-    const place = row.row.slice(prefix.length);
-    if ((place[0] as number) < from_ms) return { found, last: null };
-    if (found.length === limit || looked === PAGE_SCAN_ROWS) return { found, last };
-    looked++;
-    last = place;
-    const item = read(row);
-    if (item !== undefined) found.push(item);
+  /** @returns whether there may be more behind the slice */
+  const readSlice = (reader: TableReader): boolean => {
+    const begun = looked;
+    const place = last ?? after;
+    const range = { prefix, reverse: true, ...(place === null ? {} : { after: [...prefix, ...place] }) };
+    for (const row of reader.range<Value>(table, range)) {
+      const at = row.row.slice(prefix.length);
+      if ((at[0] as number) < from_ms) return false;
+      if (found.length === limit || looked - begun === PAGE_SLICE_ROWS) return true;
+      looked++;
+      last = at;
+      const item = read(row, reader);
+      if (item !== undefined) found.push(item);
+    }
+    return false;
+  };
+  while (tables.snapshot([table, ...also], readSlice)) {
+    if (found.length === limit || looked >= PAGE_SCAN_ROWS) return { found, last };
+    await nextTurn();
   }
   return { found, last: null };
 }

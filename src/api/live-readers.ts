@@ -2,10 +2,10 @@
  * The readers of the live stream on this server thread: one subscription an organization that has any, each event
  * encoded once and written to all of them, one timer for every heartbeat. Server threads.
  *
- * Nothing is missed and nothing told twice, whatever is lost on the way from the hub: each publication names the one
- * before it, and whoever has not heard that one asks the hub for what lies between. A reader that comes (back) reads
- * pages from the hub at the pace of its own socket until it has caught up with the publications. Where something was
- * revoked in its organization, it is read pages again, and none is written before its credential was looked at.
+ * A reader misses nothing and gets nothing twice, whatever is lost on the way from the hub. Each publication names the one
+ * before it; if that one did not arrive, the thread asks the hub for the events between. A reader that comes (back) reads
+ * pages from the hub at the pace of its own socket until it has caught up with the publications. After a revocation in its
+ * organization a reader goes back to pages, and gets none before its credential was checked again.
  */
 
 import type {
@@ -22,14 +22,18 @@ import { LIVE_READERS } from '../limits.ts';
 
 export interface LiveReadersOptions {
   heartbeat_ms: number;
-  /** What a reader is told to wait before it comes again. */
+  /** How long a reader should wait before it comes again. */
   retry_ms: number;
   /** Wait before a hub that could not be asked is asked again. */
   ask_again_ms: number;
   /** Events in one page of the hub. */
   page_events: number;
   max_readers: number;
+  /** Projects of an organization whose events nobody is told of any more. */
+  hiddenIn(org_id: string): ReadonlySet<string>;
 }
+
+const NOTHING_HIDDEN: ReadonlySet<string> = new Set();
 
 const DEFAULT_LIVE_OPTIONS: LiveReadersOptions = {
   heartbeat_ms: 15_000,
@@ -37,6 +41,7 @@ const DEFAULT_LIVE_OPTIONS: LiveReadersOptions = {
   ask_again_ms: 1_000,
   page_events: 100,
   max_readers: LIVE_READERS,
+  hiddenIn: () => NOTHING_HIDDEN,
 };
 
 /** Whether the credential that a stream was opened with still opens it; never rejects. */
@@ -223,7 +228,9 @@ export class LiveReaders {
       if (reader.is_gone) return;
       let text = '';
       if (page.is_reset) text += encodeEvent(page.events.length === 0 ? page.last_id : null, 'reset', '{}');
-      for (const { id, name, data } of page.events) text += encodeEvent(id, name, data);
+      const hidden = this.#options.hiddenIn(audience.org_id);
+      for (const { id, name, data, project_id: its } of page.events)
+        if (its === null || !hidden.has(its)) text += encodeEvent(id, name, data);
       const opening = reader.is_opened
         ? ''
         : encodeOpening(retry_ms, after_id === null ? page.last_id : null);
@@ -255,6 +262,7 @@ export class LiveReaders {
   /** Writes an event to every live reader that may see it and has not got it. */
   #tell(audience: Audience, { id, name, data, project_id }: NumberedEvent): void {
     const epoch = this.#revocations.epochOf(audience.org_id);
+    const isHidden = project_id !== null && this.#options.hiddenIn(audience.org_id).has(project_id);
     let bytes: Uint8Array | null = null;
     for (const reader of audience.readers) {
       if (!reader.is_live || reader.cursor >= id) continue;
@@ -264,7 +272,7 @@ export class LiveReaders {
         continue;
       }
       reader.cursor = id;
-      if (reader.project_id !== null && reader.project_id !== project_id) continue;
+      if (isHidden || (reader.project_id !== null && reader.project_id !== project_id)) continue;
       bytes ??= Buffer.from(encodeEvent(id, name, data));
       reader.sink.write(bytes);
     }

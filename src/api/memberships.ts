@@ -1,13 +1,17 @@
 /** Who belongs to which organization, for JWTs on `/v1`: out of the control plane's records. Server threads. */
 import type { MembershipReader } from '../auth/membership.ts';
+import { type Clock, systemClock } from '../std/clock.ts';
 import { roleOf } from '../storage/accounts/organizations.ts';
 import { findUserId } from '../storage/accounts/users.ts';
 import type { TableReader } from '../storage/tables.ts';
 
-export function tableMemberships(tables: TableReader): MembershipReader {
+export function tableMemberships(
+  tables: TableReader,
+  clock: Pick<Clock, 'wallMs'> = systemClock,
+): MembershipReader {
   return {
-    roleOf: ({ issuer, subject }, org_id) => {
-      const user_id = findUserId(tables, issuer, subject);
+    roleOf: (identity, org_id) => {
+      const user_id = findUserId(tables, identity, clock.wallMs());
       const role = user_id === undefined ? undefined : roleOf(tables, org_id, user_id);
       return role === undefined ? null : { user_id: user_id!, role };
     },

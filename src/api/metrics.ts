@@ -7,6 +7,8 @@ import { CAPTURE_REASONS, CAPTURE_STATUSES, type CaptureHealth } from '../domain
 import type { ConnectionCounts } from '../http/connection-watch.ts';
 import type { HostStats } from '../runtime/host-stats.ts';
 import type { Answered } from './dispatch.ts';
+import { DomainMetrics } from './domain-metrics.ts';
+import { EXPIRING_KINDS, type ExpiringKind } from './retention.ts';
 
 /** One thread's metrics as data, for another thread to add up. */
 export type MetricsData = object[];
@@ -29,8 +31,13 @@ interface RouteMeters {
 const REQUESTS = 'understudy_http_requests_total';
 const DURATIONS = 'understudy_http_request_duration_seconds';
 
-/** Requests of one server thread. */
+const EXPIRED = 'understudy_retention_deleted_total';
+const LAST_PASS = 'understudy_retention_pass_timestamp_seconds';
+
+/** Requests of one server thread, and what the thread deleted by age. */
 export class ApiMetrics {
+  readonly #expired = new Map<string, number>(EXPIRING_KINDS.map((kind) => [kind, 0]));
+  #lastPassS: number | null = null;
   /** By route, then by method. */
   readonly #routes = new Map<string, Map<string, RouteMeters>>();
 
@@ -47,6 +54,16 @@ export class ApiMetrics {
     while (at < DURATION_BUCKETS_S.length && seconds > DURATION_BUCKETS_S[at]!) at++;
     meters.buckets[at]!++;
     meters.sum_s += seconds;
+  }
+
+  /** So many were too old and are gone. */
+  countExpired(kind: ExpiringKind, deleted: number): void {
+    this.#expired.set(kind, this.#expired.get(kind)! + deleted);
+  }
+
+  /** Everything was looked at for its age. */
+  notePass(nowMs: number): void {
+    this.#lastPassS = nowMs / 1_000;
   }
 
   /** In the form in which the library adds up the metrics of several processes. */
@@ -89,6 +106,24 @@ export class ApiMetrics {
         values: durations,
         aggregator: 'sum',
       },
+      {
+        name: EXPIRED,
+        help: 'What the service deleted by age (RETENTION_DAYS), by kind',
+        type: 'counter',
+        values: [...this.#expired].map(([kind, value]) => ({ value, labels: { kind } })),
+        aggregator: 'sum',
+      },
+      ...(this.#lastPassS === null
+        ? []
+        : [
+            {
+              name: LAST_PASS,
+              help: 'When the service last looked through everything for its age',
+              type: 'gauge',
+              values: [{ value: this.#lastPassS, labels: {} }],
+              aggregator: 'max',
+            },
+          ]),
     ];
   }
 
@@ -118,33 +153,66 @@ export interface MetricsSources {
   capture(): Promise<object> | null;
 }
 
+/** What a number is: one that only grows while the process lives, or one that goes up and down. */
+const GROWS = Counter;
+const VARIES = Gauge;
+
 /** Numbers of the gateway's stats that are worth watching. */
-const CAPTURE_GAUGES = [
-  ['exchanges', 'attempted', 'Exchanges that passed'],
-  ['exchanges', 'captured', 'Exchanges that are stored'],
-  ['exchanges', 'dropped', 'Exchanges that passed and are not stored'],
-  ['exchanges', 'in_flight', 'Exchanges that are on their way to the store'],
-  ['exchanges', 'aborted', 'Exchanges that one side broke off'],
-  ['writer', 'queue_depth', 'Exchanges that wait for the writer'],
-  ['writer', 'queue_bytes', 'Bytes that wait for the writer'],
-  ['writer', 'errors', 'Batches that could not be written'],
-  ['db', 'damaged', 'Damaged capture files that were set aside and lie there still'],
+const CAPTURE_NUMBERS = [
+  ['exchanges', 'attempted', 'attempted_total', GROWS, 'Exchanges that passed'],
+  ['exchanges', 'captured', 'captured_total', GROWS, 'Exchanges that are stored'],
+  ['exchanges', 'in_flight', 'in_flight', VARIES, 'Exchanges that are on their way to the store'],
+  ['exchanges', 'aborted', 'aborted_total', GROWS, 'Exchanges that one side broke off'],
+  ['writer', 'queue_depth', 'queue_depth', VARIES, 'Exchanges that wait for the writer'],
+  ['writer', 'queue_bytes', 'queue_bytes', VARIES, 'Bytes that wait for the writer'],
+  ['db', 'damaged', 'damaged', VARIES, 'Damaged capture files that were set aside and lie there still'],
+] as const;
+
+/** The same of what has gone by age. */
+const EXPIRED_NUMBERS = [
+  ['files', 'expired_files_total', GROWS, 'Sealed capture files that were removed by age'],
+  ['exchanges', 'expired_exchanges_total', GROWS, 'Captured exchanges that were removed by age'],
+  ['attachments', 'expired_attachments_total', GROWS, 'Attachments that went after them'],
+  [
+    'passed_at_s',
+    'expired_pass_timestamp_seconds',
+    VARIES,
+    'When all captures were looked through by age last; 0: not yet',
+  ],
 ] as const;
 
 /** The same of the process that writes the capture database. */
-const PROCESS_GAUGES = [
-  ['restarts', 'Times that the capture process ended by itself and was started again'],
-  ['silent_ms', 'Milliseconds for which the capture process has not answered; 0 while it does'],
-  ['memory_bytes', 'Resident memory of the capture process, with what it shares with this one'],
+const PROCESS_NUMBERS = [
+  [
+    'restarts',
+    'restarts_total',
+    GROWS,
+    1,
+    'Times that the capture process ended by itself and was started again',
+  ],
+  [
+    'silent_ms',
+    'silent_seconds',
+    VARIES,
+    1 / 1_000,
+    'Seconds for which the capture process has not answered; 0 while it does',
+  ],
+  [
+    'memory_bytes',
+    'memory_bytes',
+    VARIES,
+    1,
+    'Resident memory of the capture process, with what it shares with this one',
+  ],
 ] as const;
 
 /** The same of what the writer has put off. */
 const PACKING_GAUGES = [
-  ['waiting_blocks', 'Blocks that wait to be compressed'],
-  ['waiting_bytes', 'Bytes of blocks that wait to be compressed'],
-  ['oldest_s', 'Seconds that the oldest of these blocks has waited'],
-  ['unindexed', 'Exchanges that wait for the index'],
-  ['share', 'Part of one core that putting this in order may take while exchanges come'],
+  ['waiting_blocks', 'waiting_blocks', 'Blocks that wait to be compressed'],
+  ['waiting_bytes', 'waiting_bytes', 'Bytes of blocks that wait to be compressed'],
+  ['oldest_s', 'oldest_seconds', 'Seconds that the oldest of these blocks has waited'],
+  ['unindexed', 'unindexed', 'Exchanges that wait for the index'],
+  ['share', 'share', 'Part of one core that putting this in order may take while exchanges come'],
 ] as const;
 
 /** Counts of the stats that are kept by cause. */
@@ -155,19 +223,36 @@ const CAPTURE_COUNTERS = [
 ] as const;
 
 /** The same of relegation, where it is on. */
-const RELEGATION_GAUGES = [
-  ['served', 'Steps that the student served'],
-  ['fallback', 'Steps that went to the upstream'],
-  ['errors', 'Of those, the ones that the student failed on'],
+const RELEGATION_COUNTERS = [
+  ['served', 'served_total', 'Steps that the student served'],
+  ['errors', 'errors_total', 'Steps that the student failed on; they are among the fallbacks'],
 ] as const;
 
-const ACTOR_GAUGES = [
-  ['live', 'Actors in memory'],
-  ['mailbox_depth', 'Messages that wait'],
-  ['handled', 'Messages handled since the thread started'],
-  ['errors', 'Handlers that threw since the thread started'],
-  ['restarts', 'Actors started again since the thread started'],
-  ['dead_letters', 'Messages that reached nobody since the thread started'],
+/** Counts of relegation that are kept by what they are of. */
+const RELEGATION_COUNTERS_BY = [
+  ['fallbacks', 'fallbacks_total', 'reason', 'Steps that went to the upstream, by reason'],
+  ['tokens_saved', 'tokens_saved_total', 'kind', 'Tokens that the upstream was spared, about'],
+  [
+    'shadow',
+    'shadow_total',
+    'outcome',
+    'Shadow mode: steps that the student would have served, compared ones, and those that agreed',
+  ],
+  [
+    'audit',
+    'audit_total',
+    'outcome',
+    'Steps that the student would have served and the upstream did, compared ones, and those that agreed',
+  ],
+] as const;
+
+const ACTOR_NUMBERS = [
+  ['live', 'live', VARIES, 'Actors in memory'],
+  ['mailbox_depth', 'mailbox_depth', VARIES, 'Messages that wait'],
+  ['handled', 'handled_total', GROWS, 'Messages handled since the thread started'],
+  ['errors', 'errors_total', GROWS, 'Handlers that threw since the thread started'],
+  ['restarts', 'restarts_total', GROWS, 'Actors started again since the thread started'],
+  ['dead_letters', 'dead_letters_total', GROWS, 'Messages that reached nobody since the thread started'],
 ] as const;
 
 /** The whole process; main thread. */
@@ -175,6 +260,9 @@ export class ProcessMetrics {
   readonly #sources: MetricsSources;
   /** Processor time, memory, event loop and garbage collection of the process and of this thread. */
   readonly #own = new Registry();
+  readonly #domain = new DomainMetrics();
+  /** What each server thread said last: one that does not answer now has not taken back what it counted. */
+  readonly #counted: MetricsData[] = [];
   #rendering: Promise<string> | null = null;
 
   constructor(sources: MetricsSources, version: string) {
@@ -203,12 +291,14 @@ export class ProcessMetrics {
       actors().catch((): null[] => []),
       capture()?.catch(() => null) ?? null,
     ]);
-    const counted = requests.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+    for (const [at, one] of requests.entries()) if (one.status === 'fulfilled') this.#counted[at] = one.value;
+    const answered = hosts.flatMap((host) => host ?? []);
     const parts = [
       this.#own,
-      AggregatorRegistry.aggregate(counted),
+      AggregatorRegistry.aggregate(Object.values(this.#counted)),
       ...(connections === undefined ? [] : [describeConnections(connections())]),
-      describeActors(hosts.flatMap((host) => host ?? [])),
+      this.#domain.describe(answered),
+      describeActors(answered),
       describeCapture(stats as Record<string, Record<string, unknown>> | null),
     ];
     return (await Promise.all(parts.map((part) => part.metrics()))).join('\n');
@@ -229,29 +319,32 @@ function describeConnections({
   };
   gauge('open', 'Connections of both ports', open);
   gauge('max', 'Connections that are taken at most; 0: any number', max);
-  const refusals = new Gauge({
-    name: 'understudy_connections_refused',
-    help: 'Since the start: connections beyond a cap, and those that ended with a message of two readings',
+  const refusals = new Counter({
+    name: 'understudy_connections_refused_total',
+    help: 'Connections beyond a cap, and those that ended with a message of two readings',
     labelNames: ['reason'],
     registers,
   });
-  for (const [reason, count] of Object.entries(refused)) refusals.set({ reason }, count);
-  gauge(
-    'slow_uploads',
-    'Requests since the start that were ended since their bodies came too slowly',
-    slow_uploads,
-  );
-  gauge('accept_pauses', 'How often no descriptor was left for a new connection', accept_pauses);
+  for (const [reason, count] of Object.entries(refused)) refusals.inc({ reason }, count);
+  const counter = (name: string, help: string, value: number): void => {
+    new Counter({ name: `understudy_connections_${name}_total`, help, registers }).inc(value);
+  };
+  counter('slow_uploads', 'Requests that were ended since their bodies came too slowly', slow_uploads);
+  counter('accept_pauses', 'How often no descriptor was left for a new connection', accept_pauses);
   return registry;
 }
 
 function describeActors(hosts: readonly HostStats[]): Registry {
   const registry = new Registry();
-  for (const [name, help] of ACTOR_GAUGES) {
-    const labelNames = ['kind', 'thread'] as const;
-    const gauge = new Gauge({ name: `understudy_actors_${name}`, help, labelNames, registers: [registry] });
+  for (const [of, name, Kind, help] of ACTOR_NUMBERS) {
+    const metric = new Kind({
+      name: `understudy_actors_${name}`,
+      help,
+      labelNames: ['kind', 'thread'],
+      registers: [registry],
+    });
     for (const { index, kinds } of hosts) {
-      for (const [kind, stats] of Object.entries(kinds)) gauge.set({ kind, thread: index }, stats[name]);
+      for (const [kind, stats] of Object.entries(kinds)) metric.inc({ kind, thread: index }, stats[of]);
     }
   }
   return registry;
@@ -260,37 +353,40 @@ function describeActors(hosts: readonly HostStats[]): Registry {
 function describeCapture(stats: Record<string, Record<string, unknown>> | null): Registry {
   const registry = new Registry();
   if (stats === null) return registry;
-  for (const [part, name, help] of CAPTURE_GAUGES) {
-    const value = stats[part]?.[name];
-    if (typeof value !== 'number') continue;
-    new Gauge({ name: `understudy_capture_${name}`, help, registers: [registry] }).set(value);
-  }
+  const add = (Kind: typeof Counter | typeof Gauge, name: string, help: string, value: unknown): void => {
+    if (typeof value !== 'number') return;
+    new Kind({ name: `understudy_capture_${name}`, help, registers: [registry] }).inc(value);
+  };
+  for (const [part, of, name, Kind, help] of CAPTURE_NUMBERS) add(Kind, name, help, stats[part]?.[of]);
+  const expired = (stats.db?.expired ?? {}) as Record<string, unknown>;
+  for (const [of, name, Kind, help] of EXPIRED_NUMBERS) add(Kind, name, help, expired[of]);
   const own = (stats.writer?.process ?? {}) as Record<string, unknown>;
-  for (const [name, help] of PROCESS_GAUGES) {
-    const value = own[name];
-    if (typeof value !== 'number') continue;
-    new Gauge({ name: `understudy_capture_process_${name}`, help, registers: [registry] }).set(value);
+  for (const [of, name, Kind, unit, help] of PROCESS_NUMBERS) {
+    const value = own[of];
+    add(Kind, `process_${name}`, help, typeof value === 'number' ? value * unit : undefined);
   }
   const packing = stats.writer?.packing as Record<string, unknown> | undefined;
-  for (const [name, help] of PACKING_GAUGES) {
-    const value = packing?.[name];
-    if (typeof value !== 'number') continue;
-    new Gauge({ name: `understudy_capture_packing_${name}`, help, registers: [registry] }).set(value);
-  }
+  for (const [of, name, help] of PACKING_GAUGES) add(Gauge, `packing_${name}`, help, packing?.[of]);
   for (const [part, counts, name, help] of CAPTURE_COUNTERS) {
     const values = stats[part]?.[counts];
-    if (typeof values !== 'object' || values === null) continue;
-    const counter = new Counter({
-      name: `understudy_capture_${name}`,
-      help,
-      labelNames: ['cause'],
-      registers: [registry],
-    });
-    for (const [cause, count] of Object.entries(values)) counter.inc({ cause }, count as number);
+    if (typeof values === 'object' && values !== null)
+      addCounts(registry, `understudy_capture_${name}`, help, 'cause', values as Record<string, number>);
   }
   addHealth(registry, stats);
   if (stats.relegation?.enabled === true) addRelegation(registry, stats.relegation);
   return registry;
+}
+
+/** A counter for each of the counts, told apart by a label. */
+function addCounts(
+  registry: Registry,
+  name: string,
+  help: string,
+  label: string,
+  counts: Readonly<Record<string, number>>,
+): void {
+  const counter = new Counter({ name, help, labelNames: [label], registers: [registry] });
+  for (const [its, count] of Object.entries(counts)) counter.inc({ [label]: its }, count);
 }
 
 /** One gauge for each word that the status and its reasons may be: 1 for those that hold. */
@@ -323,49 +419,76 @@ function addHealth(registry: Registry, stats: Record<string, unknown>): void {
 
 function addRelegation(registry: Registry, relegation: Record<string, unknown>): void {
   const registers = [registry];
-  for (const [name, help] of RELEGATION_GAUGES) {
-    new Gauge({ name: `understudy_relegation_${name}`, help, registers }).set(Number(relegation[name]));
+  for (const [of, name, help] of RELEGATION_COUNTERS) {
+    new Counter({ name: `understudy_relegation_${name}`, help, registers }).inc(Number(relegation[of]));
   }
-  const addCounts = (name: string, help: string, label: string): void => {
-    const gauge = new Gauge({
-      name: `understudy_relegation_${name}`,
-      help,
-      labelNames: [label],
-      registers,
-    });
-    for (const [its, count] of Object.entries(relegation[name] as Record<string, number>))
-      gauge.set({ [label]: its }, count);
-  };
-  addCounts('fallbacks', 'Steps that went to the upstream, by reason', 'reason');
-  addCounts('tokens_saved', 'Tokens that the upstream was spared, about', 'kind');
-  addCounts(
-    'shadow',
-    'Shadow mode: steps that the student would have served, compared ones, and those that agreed',
-    'outcome',
-  );
-  addCounts(
-    'audit',
-    'Steps that the student would have served and the upstream did, compared ones, and those that agreed',
-    'outcome',
-  );
-  addCounts('suspended', 'Agents and kinds of answers that the student was wrong with too often', 'of');
+  for (const [of, name, label, help] of RELEGATION_COUNTERS_BY) {
+    const counts = relegation[of] as Record<string, number>;
+    addCounts(registry, `understudy_relegation_${name}`, help, label, counts);
+  }
+  const audit = relegation.audit as Record<string, number>;
+  new Counter({
+    name: 'understudy_relegation_audit_errors_total',
+    help: 'Compared steps at which the student would have answered otherwise than the upstream did',
+    registers,
+  }).inc((audit.compared ?? 0) - (audit.agreed ?? 0));
+  const suspended = new Gauge({
+    name: 'understudy_relegation_suspended',
+    help: 'Agents and kinds of answers that the student was wrong with too often',
+    labelNames: ['of'],
+    registers,
+  });
+  for (const [of, count] of Object.entries(relegation.suspended as Record<string, number>))
+    suspended.set({ of }, count);
   new Gauge({
     name: 'understudy_relegation_expired',
     help: '1 when the student is older than it may be',
     registers,
   }).set(relegation.expired === true ? 1 : 0);
+  addLedger(registers, (relegation.ledger ?? []) as LedgerFigures[]);
   if (typeof relegation.money_saved_usd === 'number') {
-    new Gauge({
-      name: 'understudy_relegation_money_saved_usd',
-      help: 'What that would have cost, in dollars',
+    new Counter({
+      name: 'understudy_relegation_money_saved_usd_total',
+      help: 'What the steps that the student served would have cost, in dollars',
       registers,
-    }).set(relegation.money_saved_usd);
+    }).inc(relegation.money_saved_usd);
   }
   new Gauge({
     name: 'understudy_relegation_ready',
     help: '1 when there is a student to ask',
     registers,
   }).set(relegation.student === null ? 0 : 1);
+}
+
+/** Of one agent, over the days that the ledger keeps. */
+interface LedgerFigures {
+  served: number;
+  compared: number;
+  wrong: number;
+  late: number;
+  saved_usd: number | null;
+}
+
+/** What outlasts restarts, of all agents together: agents' names would make a series each. */
+function addLedger(registers: Registry[], rows: readonly LedgerFigures[]): void {
+  const gauge = new Gauge({
+    name: 'understudy_relegation_ledger',
+    help: 'Over the days that the ledger keeps: steps served, audited answers compared and wrong, late take-overs',
+    labelNames: ['of'],
+    registers,
+  });
+  for (const name of ['served', 'compared', 'wrong', 'late'] as const)
+    gauge.set(
+      { of: name },
+      rows.reduce((all, its) => all + its[name], 0),
+    );
+  const priced = rows.flatMap(({ saved_usd }) => (saved_usd === null ? [] : [saved_usd]));
+  if (priced.length === 0) return;
+  new Gauge({
+    name: 'understudy_relegation_ledger_saved_usd',
+    help: 'What the student saved on those days, less what late take-overs cost; below 0 it cost more',
+    registers,
+  }).set(priced.reduce((all, one) => all + one, 0));
 }
 
 /** The registry's media type. */

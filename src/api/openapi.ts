@@ -4,11 +4,18 @@
  */
 
 import { z } from 'zod';
-import { type Endpoint, type EndpointReply, errorBody } from '../contract/endpoint.ts';
+import { type Endpoint, type EndpointReply, errorBody, type HeaderName } from '../contract/endpoint.ts';
+import { EXAMPLES } from '../contract/examples.ts';
 import { jwtQuery, tenantFields, tenantQuery } from '../contract/tenant-fields.ts';
 import { violationsBody } from '../contract/violation.ts';
+import { HEADER_WORDS, TAG_WORDS, wordsFor, wordsForOperation, wordsForSchema } from '../contract/words.ts';
 
 type Json = Record<string, unknown>;
+
+const ABOUT =
+  'A call needs `Authorization: Bearer …`: an API key under `/v1`, a signed-in user’s token elsewhere. Errors are `{"detail": …}`. ' +
+  'Times are RFC 3339 in UTC with milliseconds. Lists that go on give `next_cursor`; send it back as `cursor`. A request that is sent ' +
+  'again after a lost answer does no harm where its operation says so. Answers to requests beyond the rate are 429 with `Retry-After`.';
 
 /**
  * @param endpoints every declared route; hidden ones and aliases are left out
@@ -23,12 +30,26 @@ export function describeApi(endpoints: readonly Endpoint[], version: string): Js
     paths[path] ??= {};
     paths[path][declared.method.toLowerCase()] = describeOperation(declared, components);
   }
+  const tags = new Set(endpoints.flatMap(({ hidden, tag }) => (hidden === true ? [] : [tag])));
   return {
     openapi: '3.1.0',
-    info: { title: 'Understudy', version, license: { name: 'Apache-2.0', identifier: 'Apache-2.0' } },
+    info: {
+      title: 'Understudy',
+      version,
+      description: ABOUT,
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+    },
+    servers: [{ url: '/', description: 'This service' }],
+    tags: [...tags].map((name) => ({ name, description: TAG_WORDS[name] ?? name })),
     paths,
     components: {
       schemas: Object.fromEntries([...components].sort(([a], [b]) => (a < b ? -1 : 1))),
+      headers: Object.fromEntries(
+        Object.entries(HEADER_WORDS).map(([name, { words, type, always }]) => [
+          name,
+          { description: words, required: always, schema: { type } },
+        ]),
+      ),
       securitySchemes: { bearer: { type: 'http', scheme: 'bearer' } },
     },
   };
@@ -36,14 +57,16 @@ export function describeApi(endpoints: readonly Endpoint[], version: string): Js
 
 function describeOperation(declared: Endpoint, components: Map<string, Json>): Json {
   const parameters = [
-    ...describeParameters('path', declared.params, components),
-    ...describeParameters('query', withTenant(declared), components),
+    ...describeParameters('path', declared, declared.params, components),
+    ...describeParameters('query', declared, withTenant(declared), components),
   ];
+  const description = wordsForOperation(declared.id);
   return {
     operationId: declared.id,
     summary: declared.summary,
+    ...(description === undefined ? {} : { description }),
     tags: [declared.tag],
-    ...(declared.auth !== 'open' ? { security: [{ bearer: [] }] } : {}),
+    security: declared.auth === 'open' ? [] : [{ bearer: [] }],
     ...(parameters.length > 0 ? { parameters } : {}),
     ...(declared.body === undefined
       ? {}
@@ -51,7 +74,7 @@ function describeOperation(declared: Endpoint, components: Map<string, Json>): J
     responses: Object.fromEntries(
       Object.entries({ ...impliedReplies(declared), ...declared.replies }).map(([status, reply]) => [
         status,
-        describeReply(reply, components),
+        describeReply(declared, Number(status), reply, components),
       ]),
     ),
   };
@@ -62,6 +85,12 @@ function impliedReplies({ auth, body }: Endpoint): Record<number, EndpointReply>
   const refusal = (description: string) => ({ description, schema: errorBody });
   const tooLarge = { 413: refusal('The body is larger than MAX_BODY_BYTES') };
   if (auth === 'open') return body === undefined ? {} : tooLarge;
+  if (auth === 'operator')
+    return {
+      404: refusal('No such thing, or you are no operator'),
+      422: { description: 'Not what the schema says', schema: violationsBody },
+      429: refusal('Too many requests with this credential; see Retry-After and RateLimit'),
+    };
   const encoded = { 415: refusal('The body has a Content-Encoding') };
   return {
     ...(body === undefined ? {} : { 400: refusal('The body is not JSON'), ...tooLarge, ...encoded }),
@@ -85,33 +114,77 @@ function withoutKeysOf<Shape extends object>(fields: Shape, schema: z.ZodObject 
   return Object.fromEntries(Object.entries(fields).filter(([name]) => !(name in known))) as Partial<Shape>;
 }
 
-function describeBody({ auth }: Endpoint, body: z.ZodType, components: Map<string, Json>): Json {
+function describeBody({ id, auth }: Endpoint, body: z.ZodType, components: Map<string, Json>): Json {
   const own = toSchema(body, 'input', components);
   const namesTenant = body instanceof z.ZodObject && 'org_id' in body.shape;
   const schema =
     auth !== 'bearer' || namesTenant ? own : { allOf: [own, toSchema(tenantFields, 'input', components)] };
   const required = !body.safeParse(undefined).success;
-  return { required, content: { 'application/json': { schema } } };
+  const example = EXAMPLES[id]?.request;
+  const content = { 'application/json': { schema } };
+  return { required, content: example === undefined ? content : withExample(content, example) };
 }
 
-function describeReply(reply: EndpointReply, components: Map<string, Json>): Json {
-  if (reply.media_type !== undefined)
-    return { description: reply.description, content: { [reply.media_type]: {} } };
-  if (reply.schema === undefined) return { description: reply.description };
-  return { description: reply.description, content: jsonContent(reply.schema, 'output', components) };
+function describeReply(
+  declared: Endpoint,
+  status: number,
+  reply: EndpointReply,
+  components: Map<string, Json>,
+): Json {
+  const { description, media_type, schema } = reply;
+  const headers = Object.fromEntries(
+    headersOf(declared, status, reply).map((name) => [name, { $ref: `#/components/headers/${name}` }]),
+  );
+  const told = { description, headers };
+  if (media_type !== undefined)
+    return { ...told, content: { [media_type]: describeEvents(reply, components) } };
+  if (schema === undefined) return told;
+  const example = EXAMPLES[declared.id]?.replies[status];
+  const content = jsonContent(schema, 'output', components);
+  return { ...told, content: example === undefined ? content : withExample(content, example) };
+}
+
+/** Of a stream: what stands behind `data:`. */
+function describeEvents({ events }: EndpointReply, components: Map<string, Json>): Json {
+  if (events === undefined) return {};
+  const named = Object.entries(events);
+  const anyOf = named.map(([, schema]) => toSchema(schema, 'output', components));
+  const description = `The data of one event: ${named.map(([name]) => `\`${name}\``).join(', ')}, in this order`;
+  return { schema: { description, anyOf } };
+}
+
+function withExample(content: Json, example: unknown): Json {
+  return { 'application/json': { ...(content['application/json'] as Json), example } };
+}
+
+function headersOf({ auth, body }: Endpoint, status: number, { headers = [] }: EndpointReply): HeaderName[] {
+  const isLimited = auth === 'bearer' && (status < 300 || status === 429);
+  return [
+    'x-request-id',
+    ...(isLimited ? (['ratelimit', 'ratelimit-policy'] as const) : []),
+    ...(status === 429 || status === 503 ? (['retry-after'] as const) : []),
+    ...(body !== undefined && status < 300 ? (['x-svc-warning'] as const) : []),
+    ...headers,
+  ];
 }
 
 function describeParameters(
   place: 'path' | 'query',
+  { id }: Endpoint,
   schema: z.ZodObject | undefined,
   components: Map<string, Json>,
 ): Json[] {
-  return Object.entries(schema?.shape ?? {}).map(([name, field]) => ({
-    name,
-    in: place,
-    required: place === 'path' || !(field as z.ZodType).safeParse(undefined).success,
-    schema: toSchema(field as z.ZodType, 'input', components),
-  }));
+  return Object.entries(schema?.shape ?? {}).map(([name, field]) => {
+    const described = toSchema(field as z.ZodType, 'input', components);
+    const description = described.description ?? wordsFor([id, name]);
+    return {
+      name,
+      in: place,
+      ...(description === undefined ? {} : { description }),
+      required: place === 'path' || !(field as z.ZodType).safeParse(undefined).success,
+      schema: described,
+    };
+  });
 }
 
 function jsonContent(schema: z.ZodType, io: 'input' | 'output', components: Map<string, Json>): Json {
@@ -130,7 +203,10 @@ function toSchema(schema: z.ZodType, io: 'input' | 'output', components: Map<str
   } = pointAtComponents(z.toJSONSchema(schema, { io, override: describeDefault }) as Json);
   for (const [id, definition] of Object.entries($defs as Record<string, Json>))
     register(id, definition, components);
-  if (typeof own.id !== 'string') return own;
+  if (typeof own.id !== 'string') {
+    addWords(own, []);
+    return own;
+  }
   register(own.id, own, components);
   return { $ref: `#/components/schemas/${own.id}` };
 }
@@ -142,11 +218,29 @@ function describeDefault({ zodSchema, jsonSchema }: { zodSchema: z.core.$ZodType
 }
 
 function register(id: string, { id: _, ...definition }: Json, components: Map<string, Json>): void {
+  const words = wordsForSchema(id);
+  if (words !== undefined) definition.description ??= words;
+  addWords(definition, [id]);
   const known = components.get(id);
   if (known !== undefined && JSON.stringify(known) !== JSON.stringify(definition)) {
     throw new Error(`two schemas are called ${id}`);
   }
   components.set(id, definition);
+}
+
+/** Says of each field what its schema does not say itself. */
+function addWords(schema: Json, place: readonly string[]): void {
+  for (const [name, field] of Object.entries((schema.properties ?? {}) as Record<string, Json>)) {
+    const at = [...place, name];
+    if (field.description === undefined && field.$ref === undefined) {
+      const description = wordsFor(at);
+      if (description !== undefined) field.description = description;
+    }
+    addWords(field, at);
+  }
+  for (const part of [schema.items, ...((schema.anyOf ?? []) as unknown[])]) {
+    if (typeof part === 'object' && part !== null) addWords(part as Json, place);
+  }
 }
 
 /** Rewrites `#/$defs/X` to `#/components/schemas/X`, at any depth. */

@@ -1,6 +1,6 @@
 /**
- * Handlers of `contract/organizations.ts`. What is checked and what is changed is one transaction, the audit entry with
- * it. Server threads.
+ * Handlers of `contract/organizations.ts`. One transaction has the checks, the changes and the audit entry.
+ * Server threads.
  */
 import type { z } from 'zod';
 import type { Revocations } from '../auth/revocations.ts';
@@ -32,15 +32,25 @@ import {
 } from '../storage/accounts/organizations.ts';
 import { getUser, usersWithEmail } from '../storage/accounts/users.ts';
 import type { TableReader, Tables } from '../storage/tables.ts';
-import { auditActor, requireOrganization, requireRole } from './access.ts';
+import { auditActor, requireOrganization, requireRole, requireUser } from './access.ts';
+import { type DeletedContent, removeInTime } from './deleted-content.ts';
+import { deleteOrganization } from './organization-deletion.ts';
+import type { UserEpochs } from './user-epochs.ts';
+
+export interface OrganizationServices {
+  main: Tables;
+  epochs: UserEpochs;
+  revocations: Revocations;
+  /** Takes away what a deleted organization leaves behind. */
+  content: Pick<DeletedContent, 'remove'>;
+}
 
 export function organizationHandlers({
   main,
+  epochs,
   revocations,
-}: {
-  main: Tables;
-  revocations: Revocations;
-}): UserHandlersOf<typeof ORGANIZATIONS> {
+  content,
+}: OrganizationServices): UserHandlersOf<typeof ORGANIZATIONS> {
   return {
     listOrganizations: ({ user }) => {
       const all = organizationsOf(main, user.id).map(({ organization }) => organization);
@@ -49,6 +59,7 @@ export function organizationHandlers({
 
     createOrganization: async ({ user, body, request, now_ms }) => ({
       body: await main.transact((tx) => {
+        requireUser(tx, user);
         const organization = createOrganization(tx, { name: body.name, created_by: user.id }, now_ms);
         writeAudit(tx, auditActor(user, request.address), now_ms, {
           org_id: organization.id,
@@ -80,6 +91,18 @@ export function organizationHandlers({
         return renamed;
       }),
     }),
+
+    deleteOrganization: async ({ user, params, request, now_ms }) => {
+      const { org_id } = params;
+      const members = await main.transact((tx) => {
+        const { organization } = requireOrganization(tx, user, org_id, 'organization.delete');
+        return deleteOrganization(tx, organization, auditActor(user, request.address), now_ms);
+      });
+      revocations.announce(org_id);
+      for (const member of members) epochs.bump(member);
+      await removeInTime(content, { org_id, project_id: null });
+      return { status: 204 };
+    },
 
     listMembers: ({ user, params, query }) => {
       requireRole(main, user, params.org_id, 'members.read');
@@ -178,6 +201,7 @@ export function organizationHandlers({
 
     acceptInvitation: async ({ user, email_verified, params, request, now_ms }) => ({
       body: await main.transact((tx) => {
+        requireUser(tx, user);
         // An address that is not verified proves nothing: then nobody is invited by it.
         const invitation = email_verified
           ? findPending(tx, params.invitation_id, user.email, now_ms)
@@ -210,7 +234,7 @@ export function page(items: readonly unknown[], total: number): HandlerReply {
   return { body: items, headers: [['x-total-count', String(total)]] };
 }
 
-/** An invitation as it is at a moment, with the names that whoever is invited decides by. */
+/** An invitation as it is at a moment, with the names by which the invited person decides. */
 export function showInvitation(
   tables: TableReader,
   invitation: Invitation,

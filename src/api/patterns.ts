@@ -2,6 +2,7 @@
 import type { MergedPattern } from '../../actors/pattern-index/client.ts';
 import type { HandlersOf } from '../contract/handler.ts';
 import type { PATTERNS } from '../contract/patterns.ts';
+import type { AuditEntry } from '../domain/account.ts';
 import {
   type NewPattern,
   ownScope,
@@ -11,55 +12,79 @@ import {
 } from '../domain/pattern.ts';
 import {
   PATTERNS as PATTERN_ROWS,
+  PATTERN_SETTINGS,
   type PatternRow,
   patternKey,
   readPattern,
+  STARTERS_ROW,
+  type StarterRow,
 } from '../domain/pattern-rows.ts';
 import { projectOf, type Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
-import { ID_CHARACTERS } from '../limits.ts';
+import { ID_CHARACTERS, PATTERN_SCAN_ROWS } from '../limits.ts';
 import type { Tables } from '../storage/tables.ts';
 import { readCursor, writeCursor } from './cursor.ts';
-import { logTenantChange, tenantAuditActor } from './tenant-audit.ts';
+import type { DeletedView } from './deleted-scopes.ts';
+import { logTenantChange, makeTenantAudit, tenantAuditActor } from './tenant-audit.ts';
+
+/** After every moment that a timestamp names. */
+const LAST_TIME = '~';
 
 /** What an import needs; the pattern index's client is such. */
 export interface PatternServices {
   /** null: no vector store is configured. */
-  index: { add(scope: PatternScope, patterns: readonly NewPattern[]): Promise<MergedPattern[]> } | null;
+  index: {
+    add(scope: PatternScope, patterns: readonly NewPattern[]): Promise<MergedPattern[]>;
+    remove(scope: PatternScope, patternIds: readonly string[], audit: AuditEntry | null): Promise<number>;
+  } | null;
   main: Tables;
+  deleted: DeletedView;
 }
 
-export function patternHandlers({ index, main }: PatternServices): HandlersOf<typeof PATTERNS> {
+export function patternHandlers({ index, main, deleted }: PatternServices): HandlersOf<typeof PATTERNS> {
+  /** What a retrieval of this caller searches, nearest first. */
+  const scopesOf = (tenant: Tenant, projectId: string | undefined): PatternScope[] => {
+    const { org_id } = tenant;
+    const project = projectOf(tenant, projectId);
+    const own = deleted.hiddenIn(org_id).has(project) ? [] : [ownScope(org_id, project)];
+    return [...own, ownScope(org_id, null), UNIVERSAL_SCOPE];
+  };
   return {
     listPatterns: ({ tenant, query }) => {
       const scopes = scopesOf(tenant, query.project_id ?? undefined).filter(
         ({ tier }) => query.tier == null || tier === query.tier,
       );
       const place = readCursor(query.cursor, [{ max: ID_CHARACTERS }, { max: ID_CHARACTERS }]);
-      const found: Pattern[] = [];
-      for (const scope of scopes) {
-        if (place !== null && scope.tier < place[0]!) continue;
-        const prefix = [scope.tier, scope.org_id, scope.project_id];
-        const after = place !== null && scope.tier === place[0] ? { after: [...prefix, place[1]!] } : {};
-        const limit = query.limit + 1 - found.length;
-        for (const { row, value } of main.range<PatternRow>(PATTERN_ROWS, {
-          prefix,
-          reverse: true,
-          ...after,
-          limit,
-        }))
-          found.push(readPattern(row, value));
-        if (found.length > query.limit) break;
-      }
-      const patterns = found.slice(0, query.limit);
-      const last = patterns.at(-1);
-      const isLast = last === undefined || found.length <= query.limit;
-      return {
+      const from = query.from ?? '';
+      const to = query.to ?? LAST_TIME;
+      const patterns: Pattern[] = [];
+      let looked = 0;
+      let last: [tier: string, pattern_id: string] | null = null;
+      const page = (next: typeof last) => ({
         body: {
           patterns: patterns.map(describePattern),
-          next_cursor: isLast ? null : writeCursor([last.tier, last.pattern_id]),
+          next_cursor: next === null ? null : writeCursor(next),
         },
-      };
+      });
+      return main.snapshot([PATTERN_ROWS], (reader) => {
+        for (const scope of scopes) {
+          if (place !== null && scope.tier < place[0]!) continue;
+          const prefix = [scope.tier, scope.org_id, scope.project_id];
+          const after = place !== null && scope.tier === place[0] ? { after: [...prefix, place[1]!] } : {};
+          for (const { row, value } of reader.range<PatternRow>(PATTERN_ROWS, {
+            prefix,
+            reverse: true,
+            ...after,
+          })) {
+            if (patterns.length === query.limit || looked === PATTERN_SCAN_ROWS) return page(last);
+            looked++;
+            const pattern = readPattern(row, value);
+            last = [pattern.tier, pattern.pattern_id];
+            if (pattern.created_at >= from && pattern.created_at < to) patterns.push(pattern);
+          }
+        }
+        return page(null);
+      });
     },
 
     readPattern: ({ tenant, params, query }) => {
@@ -69,6 +94,24 @@ export function patternHandlers({ index, main }: PatternServices): HandlersOf<ty
         if (row !== undefined) return { body: describePattern(readPattern(key, row)) };
       }
       throw new CatalogueError('not_found', 'Pattern not found');
+    },
+
+    deletePattern: async ({ tenant, params, query, request }) => {
+      const actor = tenantAuditActor(tenant, request);
+      const { pattern_id } = params;
+      const missing = new CatalogueError('not_found', 'Pattern not found');
+      const scope = scopesOf(tenant, query.project_id ?? undefined).find(
+        (each) => main.get<PatternRow>(PATTERN_ROWS, patternKey(each, pattern_id)) !== undefined,
+      );
+      if (scope === undefined) throw missing;
+      if (scope.tier === 'e3') checkUniversal(main, tenant, pattern_id);
+      if (index === null)
+        throw new CatalogueError('unavailable', 'No vector store is configured (VECTOR_STORE_URL)');
+      const { tier, project_id } = scope;
+      const before = tier === 'e1' ? { tier, project_id } : { tier };
+      const audit = makeTenantAudit(tenant, actor, { action: 'pattern.delete', target: pattern_id, before });
+      if ((await index.remove(scope, [pattern_id], audit)) === 0) throw missing;
+      return { status: 204 };
     },
 
     importPatterns: async ({ tenant, body, request }) => {
@@ -105,10 +148,12 @@ export function patternHandlers({ index, main }: PatternServices): HandlersOf<ty
   };
 }
 
-/** What a retrieval of this caller searches, nearest first. */
-function scopesOf(tenant: Tenant, projectId: string | undefined): PatternScope[] {
-  const project = projectOf(tenant, projectId);
-  return [ownScope(tenant.org_id, project), ownScope(tenant.org_id, null), UNIVERSAL_SCOPE];
+/** @throws CatalogueError `forbidden` but for the operator, `conflict` for a pattern that every start brings back */
+function checkUniversal(main: Tables, { actor }: Tenant, patternId: string): void {
+  if (actor.type !== 'static') throw new CatalogueError('forbidden', 'Universal patterns are the operator’s');
+  const starters = main.get<StarterRow>(PATTERN_SETTINGS, STARTERS_ROW);
+  if (starters !== undefined && Object.values(starters.created).includes(patternId))
+    throw new CatalogueError('conflict', 'A starter pattern comes with the product; it cannot be deleted');
 }
 
 /** As it stands on the wire. */

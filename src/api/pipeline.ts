@@ -5,7 +5,9 @@
 import { z } from 'zod';
 import type { Authenticator } from '../auth/authenticator.ts';
 import type { MembershipReader } from '../auth/membership.ts';
+import { authorizationOf } from '../auth/page-session.ts';
 import type { Principal } from '../auth/principal.ts';
+import type { StreamTickets } from '../auth/stream-tickets.ts';
 import type { Endpoint } from '../contract/endpoint.ts';
 import { identifier } from '../contract/fields.ts';
 import type { BoundEndpoint, HandlerReply } from '../contract/handler.ts';
@@ -24,8 +26,10 @@ import {
   readInput,
   ViolationList,
 } from '../http/validation.ts';
+import type { DeletedView } from './deleted-scopes.ts';
 import { FailedCall, renderError } from './dispatch.ts';
 import type { RateHeaders, RateLimiter, RateOutcome } from './rate-limiter.ts';
+import { redeemTicket } from './ticketed-request.ts';
 
 /** What the checks need of the process. */
 export interface Checks {
@@ -35,6 +39,10 @@ export interface Checks {
   memberships: MembershipReader;
   /** Counts failed authentications by address, and says no to too many; absent: nobody is limited. */
   failed_sign_ins?: { take(address: string): boolean };
+  /** Stand in for the credential where an endpoint takes them; absent: nowhere. */
+  tickets?: StreamTickets;
+  /** Which organizations and projects are deleted; absent: none ever is. */
+  deleted?: DeletedView;
 }
 
 const TENANT_NAMES = Object.keys(tenantQuery.shape);
@@ -55,6 +63,7 @@ export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
       const { named, checked } = checkAll(endpoint, input, principal);
       const { params, query, body } = checked;
       rateHeaders = warnOf(unknownFields.describe(request.query, input.body), rateHeaders);
+      checkDeleted(endpoint, principal, named, input, checks.deleted);
       const resolved = resolveTenant(endpoint, principal, named, checks.memberships);
       const reply =
         resolved instanceof Promise
@@ -80,7 +89,16 @@ export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
     if (principal instanceof Promise) return principal.then((known) => take(request, known));
     return take(request, principal);
   };
-  return { endpoint, handle };
+  if (endpoint.takes_ticket !== true) return { endpoint, handle };
+  const redeem = (request: ApiRequest): Settled<ApiReply> => {
+    const redeemed = checks.tickets === undefined ? null : redeemTicket(request, checks.tickets);
+    if (redeemed === null) return handle(request);
+    const { address } = request;
+    return redeemed.then(handle, (thrown: unknown) => {
+      throw judgeFailure(thrown, address, checks);
+    });
+  };
+  return { endpoint, handle: redeem };
 }
 
 /** @param warning null: there is nothing to warn of */
@@ -99,16 +117,16 @@ function renderFailure(thrown: unknown, rateHeaders: ApiReply['headers']): ApiRe
 }
 
 /**
- * Who sends the request. Whoever failed too often is told so in the place of what is wrong; a valid credential is not
- * even counted.
+ * Who sends the request. A caller that failed too often is told that instead of what is wrong; a valid credential is not
+ * counted.
  * @throws CatalogueError (or rejects) `unauthenticated`, or `rate_limited` where failures are limited
  */
 export function identify(
-  request: Pick<ApiRequest, 'headers' | 'address'>,
+  request: Pick<ApiRequest, 'method' | 'headers' | 'address'>,
   checks: Pick<Checks, 'authenticator' | 'failed_sign_ins'>,
 ): Principal | Promise<Principal> {
   try {
-    const principal = checks.authenticator.authenticate(request.headers.get('authorization'));
+    const principal = checks.authenticator.authenticate(authorizationOf(request));
     if (!(principal instanceof Promise)) return principal;
     // While the client is there: its address is lost with it.
     const { address } = request;
@@ -171,6 +189,29 @@ const userTenantQuery = tenantQuery.extend({ org_id: identifier() });
 
 function shapeOf(schema: z.ZodType | undefined): object {
   return schema instanceof z.ZodObject ? schema.shape : {};
+}
+
+/**
+ * A deleted organization is nobody's, not the operator's either, and nothing comes into a deleted project any more. What is read of
+ * one is as empty as of a project that never was: its handlers see to that.
+ * @throws CatalogueError `not_found`
+ */
+function checkDeleted(
+  endpoint: Endpoint,
+  principal: Principal,
+  named: NamedTenant,
+  { body, query }: RawInput,
+  deleted: DeletedView | undefined,
+): void {
+  if (deleted === undefined) return;
+  const org_id = principal.type === 'key' ? principal.org_id : named.org_id;
+  if (org_id == null) return;
+  if (principal.type === 'static') deleted.checkOrganization(org_id);
+  if (!(endpoint.writes ?? endpoint.method !== 'GET')) return;
+  for (const place of [body, query]) {
+    const project_id = (place as { project_id?: unknown } | null | undefined)?.project_id;
+    if (typeof project_id === 'string') deleted.checkProject({ org_id }, project_id);
+  }
 }
 
 /** @throws CatalogueError `not_found` for an organization that the user does not belong to, `forbidden` for its role */

@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { HandlersOf } from '../contract/handler.ts';
 import type { PROFILES } from '../contract/profiles.ts';
-import { valueViolation } from '../contract/violation.ts';
+import { type SchemaViolation, valueViolation } from '../contract/violation.ts';
 import {
   BUILT_IN_PROFILES,
   findBuiltInProfile,
@@ -10,23 +10,42 @@ import {
   makeProfile,
 } from '../domain/monitors/profiles.ts';
 import { CatalogueError } from '../errors.ts';
-import { PROFILES_PER_ORG_MAX } from '../limits.ts';
+import { ID_CHARACTERS, PROFILES_PER_ORG_MAX } from '../limits.ts';
 import type { TableReader, Tables } from '../storage/tables.ts';
+import { readCursor, writeCursor } from './cursor.ts';
 import { tenantAuditActor, writeTenantAudit } from './tenant-audit.ts';
 
 /** In `main.mdb`: one row a custom profile, key `[org_id, name]`, value the whole profile. */
-const PROFILES_TABLE = 'profiles';
+export const PROFILES_TABLE = 'profiles';
+
+/** Marks in a cursor: which of the two parts of the list a name is of. */
+const BUILT_IN = 0;
+const OWN = 1;
+const BUILT_IN_NAMES = Object.values(BUILT_IN_PROFILES).map(({ name }) => name);
 
 export function profileHandlers(services: { stores: { main: Tables } }): HandlersOf<typeof PROFILES> {
   const { main } = services.stores;
   return {
-    listProfiles: ({ tenant }) => {
-      const own = [...main.range<MonitorProfile>(PROFILES_TABLE, { prefix: [tenant.org_id] })];
-      const profiles = [
-        ...Object.values(BUILT_IN_PROFILES).map((profile) => ({ ...profile, is_built_in: true })),
+    listProfiles: ({ tenant, query }) => {
+      const { org_id } = tenant;
+      const place = readCursor(query.cursor, ['number', { max: ID_CHARACTERS }]);
+      const begun = place === null ? -1 : BUILT_IN_NAMES.indexOf(place[1] as string);
+      const builtIn = place?.[0] === OWN ? [] : BUILT_IN_NAMES.slice(begun + 1);
+      const after = place?.[0] === OWN ? { after: [org_id, place[1]!] } : {};
+      const own = [...main.range<MonitorProfile>(PROFILES_TABLE, { prefix: [org_id], ...after })];
+      const all = [
+        ...builtIn.map((name) => ({ ...findBuiltInProfile(name)!, is_built_in: true })),
         ...own.map(({ value }) => ({ ...value, is_built_in: false })),
       ];
-      return { body: { profiles } };
+      const profiles = all.slice(0, query.limit);
+      const last = profiles.at(-1);
+      const isLast = last === undefined || all.length <= query.limit;
+      return {
+        body: {
+          profiles,
+          next_cursor: isLast ? null : writeCursor([last.is_built_in ? BUILT_IN : OWN, last.name]),
+        },
+      };
     },
 
     putProfile: async ({ tenant, body, request }) => {
@@ -50,6 +69,25 @@ export function profileHandlers(services: { stores: { main: Tables } }): Handler
         });
       });
       return { body: profile };
+    },
+
+    deleteProfile: async ({ tenant, params, request }) => {
+      const actor = tenantAuditActor(tenant, request);
+      const { name } = params;
+      if (findBuiltInProfile(name) !== null)
+        throw new CatalogueError('conflict', 'A built-in profile cannot be deleted');
+      await main.transact((transaction) => {
+        const row = [tenant.org_id, name];
+        const before = transaction.get<MonitorProfile>(PROFILES_TABLE, row);
+        if (before === undefined) throw new CatalogueError('not_found', 'Profile not found');
+        transaction.write({ op: 'remove', table: PROFILES_TABLE, row });
+        writeTenantAudit(transaction, tenant, actor, {
+          action: 'profile.delete',
+          target: name,
+          before: describeProfile(before),
+        });
+      });
+      return { status: 204 };
     },
   };
 }
@@ -75,10 +113,20 @@ function checkRoom(profiles: TableReader, orgId: string): void {
 /**
  * The profile that a body's `task_profile` names. A custom one is read from storage each time: that takes microseconds
  * and is right on every thread at once.
- * @throws SchemaViolation when there is none
+ * @returns undefined when there is none
  */
+export function lookUpProfile(main: TableReader, orgId: string, name: string): MonitorProfile | undefined {
+  return findBuiltInProfile(name) ?? main.get<MonitorProfile>(PROFILES_TABLE, [orgId, name]);
+}
+
+/** As {@link lookUpProfile}. @throws SchemaViolation when there is none */
 export function findProfile(main: TableReader, orgId: string, name: string): MonitorProfile {
-  const profile = findBuiltInProfile(name) ?? main.get<MonitorProfile>(PROFILES_TABLE, [orgId, name]);
-  if (profile !== undefined) return profile;
-  throw valueViolation(['body', 'task_profile'], 'unknown profile', name);
+  const profile = lookUpProfile(main, orgId, name);
+  if (profile === undefined) throw unknownProfile(name);
+  return profile;
+}
+
+/** The refusal of a name that no profile has. */
+export function unknownProfile(name: string): SchemaViolation {
+  return valueViolation(['body', 'task_profile'], 'unknown profile', name);
 }

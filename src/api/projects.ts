@@ -17,14 +17,21 @@ import {
 } from '../storage/accounts/projects.ts';
 import type { TableReader, Tables } from '../storage/tables.ts';
 import { auditActor, requireRole } from './access.ts';
+import { type DeletedContent, removeInTime } from './deleted-content.ts';
 import { page } from './organizations.ts';
 
 export interface ProjectServices {
   main: Tables;
   revocations: Revocations;
+  /** Takes away what a deleted project leaves behind. */
+  content: Pick<DeletedContent, 'remove'>;
 }
 
-export function projectHandlers({ main, revocations }: ProjectServices): UserHandlersOf<typeof PROJECTS> {
+export function projectHandlers({
+  main,
+  revocations,
+  content,
+}: ProjectServices): UserHandlersOf<typeof PROJECTS> {
   return {
     listProjects: ({ user, query, now_ms }) => {
       requireRole(main, user, query.org_id, 'projects.read');
@@ -77,7 +84,7 @@ export function projectHandlers({ main, revocations }: ProjectServices): UserHan
         const project = requireProject(tx, user, params.project_id, 'projects.delete');
         const keys = [...liveKeysOf(tx, project.org_id, project.id, now_ms)];
         for (const { id } of keys) endKey(tx, id, { revoked_at: new Date(now_ms).toISOString() });
-        removeProject(tx, project);
+        removeProject(tx, project, now_ms);
         writeAudit(tx, auditActor(user, request.address), now_ms, {
           org_id: project.org_id,
           action: 'project.delete',
@@ -88,6 +95,9 @@ export function projectHandlers({ main, revocations }: ProjectServices): UserHan
         return { org_id: project.org_id, keys_revoked: keys.length };
       });
       revocations.announce(org_id);
+      // What is not gone by then, or fails now, goes behind the answer, or with the next look at what is left.
+      const { project_id } = params;
+      await removeInTime(content, { org_id, project_id });
       return { body: { deleted: true, keys_revoked } };
     },
   };

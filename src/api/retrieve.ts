@@ -13,6 +13,7 @@ import type { UsageCounts } from '../domain/usage.ts';
 import { CAPPED_TOLD } from '../limits.ts';
 import { RecentMap } from '../std/recent-map.ts';
 import type { TableReader } from '../storage/tables.ts';
+import type { DeletedView } from './deleted-scopes.ts';
 
 /** A pattern that was found: what the wire gives. */
 export interface FoundPattern {
@@ -22,6 +23,7 @@ export interface FoundPattern {
   fields: PatternFields;
 }
 
+const NOTHING_HIDDEN: ReadonlySet<string> = new Set();
 const NO_MATCHES: FoundMatches = { scopes: [], matches: [] };
 
 /** What a retrieval needs; the pattern index's and the usage meter's clients are such. */
@@ -31,16 +33,22 @@ export interface RetrieveServices {
   /** Holds the patterns' texts. */
   main: TableReader;
   meter: {
-    intervene(orgId: string, projectId: string, cap: number | null): Promise<InterveneReply>;
+    intervene(
+      orgId: string,
+      projectId: string,
+      cap: number | null,
+      patterns: number,
+    ): Promise<InterveneReply>;
     count(orgId: string, projectId: string, counts: Partial<UsageCounts>): Promise<unknown>;
   };
   plans: PlanReader;
   plan_caps: PlanCaps;
   live: { publish(event: LiveEvent): void };
+  deleted: DeletedView;
 }
 
 export function retrieveHandlers(services: RetrieveServices): HandlersOf<typeof RETRIEVE> {
-  const { index, main, meter, plans, plan_caps, live } = services;
+  const { index, main, meter, plans, plan_caps, live, deleted } = services;
   /** When each organization was last told. */
   const toldMs = new RecentMap<string, number>(CAPPED_TOLD.orgs);
   const tellCapped = (org_id: string, project_id: string, cap: number): void => {
@@ -68,7 +76,7 @@ export function retrieveHandlers(services: RetrieveServices): HandlersOf<typeof 
               failure_type: body.failure_type || null,
               model: body.model || null,
             });
-      const found = readFound(main, matches, top_k);
+      const found = readFound(main, matches, top_k, deleted.hiddenIn(org_id));
       const counted = project_id ?? DEFAULT_PROJECT;
       // Counted before it is answered: what a crash takes was not served.
       if (found.length === 0) {
@@ -76,7 +84,7 @@ export function retrieveHandlers(services: RetrieveServices): HandlersOf<typeof 
         return { body: { traces: [] } };
       }
       const cap = capOf(plan_caps, await plans.planOf(org_id));
-      const { allowed } = await meter.intervene(org_id, counted, cap);
+      const { allowed } = await meter.intervene(org_id, counted, cap, found.length);
       if (allowed) return { body: { traces: found } };
       tellCapped(org_id, counted, cap!);
       return { headers: [['x-svc-retrieval', 'capped']], body: { traces: [] } };
@@ -86,17 +94,20 @@ export function retrieveHandlers(services: RetrieveServices): HandlersOf<typeof 
 
 /**
  * Reads what is answered.
+ * @param hidden projects whose patterns are deleted, though they may be there still
  * @returns best first, `topK` at most
  */
 export function readFound(
   tables: TableReader,
   { scopes, matches }: FoundMatches,
   topK: number,
+  hidden: ReadonlySet<string> = NOTHING_HIDDEN,
 ): FoundPattern[] {
   const found: FoundPattern[] = [];
   for (const { scope: place, pattern_id, similarity } of matches) {
     if (found.length === topK) break;
     const scope = scopes[place]!;
+    if (hidden.has(scope.project_id)) continue;
     const row = tables.get<PatternRow>(PATTERNS, patternKey(scope, pattern_id));
     // In the index a moment before it is on the disk.
     if (row === undefined) continue;

@@ -5,6 +5,7 @@
 import { LiveHubClient } from '../../actors/live-hub/client.ts';
 import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
 import { UsageMeterClient } from '../../actors/usage-meter/client.ts';
+import { CAPTURES } from '../contract/captures.ts';
 import type { Endpoint } from '../contract/endpoint.ts';
 import { EVALUATE } from '../contract/evaluate.ts';
 import { EXPERIMENTS } from '../contract/experiments.ts';
@@ -15,7 +16,7 @@ import { MCP } from '../contract/mcp.ts';
 import { PATTERNS } from '../contract/patterns.ts';
 import { PROFILES } from '../contract/profiles.ts';
 import { RETRIEVE } from '../contract/retrieve.ts';
-import { type ApiReply, type ApiRoute, jsonReply } from '../contract/route.ts';
+import { type ApiRoute, jsonReply } from '../contract/route.ts';
 import { RUN_RECORDS } from '../contract/run-records.ts';
 import { RUNS } from '../contract/runs.ts';
 import { STREAM } from '../contract/stream.ts';
@@ -24,12 +25,16 @@ import { DEFAULT_PLAN_CAPS } from '../domain/plans.ts';
 import type { Asker } from '../runtime/actor-client.ts';
 import { planReader } from '../storage/accounts/subscriptions.ts';
 import type { Stores } from '../storage/stores.ts';
+import { type CaptureServices, captureHandlers } from './captures.ts';
 import { type ControlPlane, controlPlaneRoutes } from './control-plane.ts';
 import { type DashboardFacts, dashboardRoutes } from './dashboard.ts';
+import { DeletedContent } from './deleted-content.ts';
+import { type DeletedView, NOTHING_DELETED } from './deleted-scopes.ts';
 import { renderDocs } from './docs.ts';
 import { evaluateHandlers } from './evaluate.ts';
 import { experimentHandlers } from './experiments.ts';
 import { type FindingsServices, findingsHandlers } from './findings.ts';
+import { guideRoutes } from './guides.ts';
 import {
   answerHealth,
   answerMetrics,
@@ -40,6 +45,10 @@ import {
 import type { LiveReaders } from './live-readers.ts';
 import { mcpHandlers } from './mcp.ts';
 import { describeApi } from './openapi.ts';
+import { guardOperator } from './operator-guard.ts';
+import type { Operators } from './operators.ts';
+import { pageReply } from './page.ts';
+import { pageSessionRoutes } from './page-session.ts';
 import { patternHandlers } from './patterns.ts';
 import { type Checks, guard } from './pipeline.ts';
 import { profileHandlers } from './profiles.ts';
@@ -70,8 +79,14 @@ export interface ApiServices {
   has_patterns?: boolean;
   /** null or absent: the live stream is off. */
   live?: LiveReaders | null;
+  /** Reads captures, and who may; absent: no routes for them. */
+  captures?: CaptureServices & { operators: Operators };
   /** The gateway of the same process; null or absent: there is none. */
-  gateway?: { port: number; is_local: boolean } | null;
+  gateway?: { port: number; is_local: boolean; is_secure?: boolean } | null;
+  /** Where people reach the service (PUBLIC_URL); null or absent: where it listens. */
+  public_url?: string | null;
+  /** Its port speaks TLS; absent: it does not. */
+  speaks_tls?: boolean;
 }
 
 const SERVICE_ENDPOINTS: readonly Endpoint[] = [health, ready, metrics, openapi, docs];
@@ -81,23 +96,28 @@ const SERVICE_ENDPOINTS: readonly Endpoint[] = [health, ready, metrics, openapi,
  * What a part needs beyond the asker and the stores is a property of its own in ApiServices, optional while the
  * composition root cannot give it yet: `...(services.search ? bind(PATTERNS, patternHandlers(services.search)) : [])`.
  */
-function productEndpoints(services: ApiServices): BoundEndpoint[] {
+function productEndpoints(given: ApiServices): BoundEndpoint[] {
+  const deleted = given.checks.deleted ?? NOTHING_DELETED;
+  const services = { ...given, deleted };
   return [
     ...bind(RUNS, runHandlers(services)),
     ...bind(RUN_RECORDS, runRecordHandlers(services)),
     ...bind(EVALUATE, evaluateHandlers(services)),
     ...bind(PROFILES, profileHandlers(services)),
     ...bind(TRACES, traceHandlers(services)),
-    ...patternEndpoints(services),
+    ...patternEndpoints(services, deleted),
     ...bind(EXPERIMENTS, experimentHandlers(services)),
     ...(services.findings === undefined
       ? []
-      : bind(FINDINGS, findingsHandlers({ ...services.findings, main: services.stores.main }))),
+      : bind(FINDINGS, findingsHandlers({ ...services.findings, deleted }))),
     ...bind(STREAM, streamHandlers(services)),
   ];
 }
 
-function patternEndpoints({ asker, stores: { main }, control, has_patterns }: ApiServices): BoundEndpoint[] {
+function patternEndpoints(
+  { asker, stores: { main }, control, has_patterns }: ApiServices,
+  deleted: DeletedView,
+): BoundEndpoint[] {
   const index = has_patterns === true ? new PatternIndexClient(asker) : null;
   const retrieval = {
     index,
@@ -106,11 +126,21 @@ function patternEndpoints({ asker, stores: { main }, control, has_patterns }: Ap
     plans: planReader(main),
     plan_caps: control?.plan_caps ?? DEFAULT_PLAN_CAPS,
     live: new LiveHubClient(asker),
+    deleted,
   };
   return [
     ...bind(RETRIEVE, retrieveHandlers(retrieval)),
-    ...bind(PATTERNS, patternHandlers({ index, main })),
+    ...bind(PATTERNS, patternHandlers({ index, main, deleted })),
   ];
+}
+
+function captureRoutes({ captures, checks }: ApiServices): ApiRoute[] {
+  if (captures === undefined) return [];
+  return guardOperator(CAPTURES, captureHandlers(captures), checks, captures.operators);
+}
+
+function contentOf({ asker, stores, findings, has_patterns = false }: ApiServices): DeletedContent {
+  return new DeletedContent({ asker, stores, findings: findings?.findings ?? null, has_patterns });
 }
 
 function dashboardFacts({ version, gateway = null, live = null, control }: ApiServices): DashboardFacts {
@@ -118,6 +148,7 @@ function dashboardFacts({ version, gateway = null, live = null, control }: ApiSe
     version,
     gateway_port: gateway === null ? null : gateway.port,
     gateway_is_local: gateway?.is_local ?? true,
+    gateway_is_secure: gateway?.is_secure ?? false,
     has_live_stream: live !== null,
     has_billing: control !== undefined && control.processor !== null,
   };
@@ -132,19 +163,13 @@ export function apiRoutes(services: ApiServices): ApiRoute[] {
     ...[...endpoints, ...tools].map((bound) => guard(bound, services.checks)),
     ...(services.control === undefined
       ? []
-      : controlPlaneRoutes(services.control, services.stores, services.checks)),
+      : controlPlaneRoutes(services.control, services.stores, services.checks, contentOf(services))),
+    ...captureRoutes(services),
   ];
   const described = [...SERVICE_ENDPOINTS, ...product.map(({ endpoint }) => endpoint)];
   const document = describeApi(described, version);
   const description = jsonReply(200, document);
-  const page: ApiReply = {
-    status: 200,
-    headers: [
-      ['content-type', 'text/html; charset=utf-8'],
-      ['content-security-policy', "default-src 'none'; style-src 'unsafe-inline'"],
-    ],
-    body: renderDocs(document, version),
-  };
+  const page = pageReply(renderDocs(document, version));
   return [
     { endpoint: health, handle: () => answerHealth(version) },
     { endpoint: ready, handle: () => answerReady(probes, services.capture) },
@@ -154,7 +179,12 @@ export function apiRoutes(services: ApiServices): ApiRoute[] {
     },
     { endpoint: openapi, handle: () => description },
     { endpoint: docs, handle: () => page },
+    ...guideRoutes(),
     ...dashboardRoutes(dashboardFacts(services)),
+    ...pageSessionRoutes(services.checks, {
+      public_url: services.public_url ?? null,
+      speaks_tls: services.speaks_tls ?? false,
+    }),
     ...product,
   ];
 }

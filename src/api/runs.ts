@@ -11,22 +11,43 @@ import { valueViolation } from '../contract/violation.ts';
 import { findBuiltInProfile } from '../domain/monitors/profiles.ts';
 import type { RunFacts, RunStart } from '../domain/run.ts';
 import { projectOf, type Tenant } from '../domain/tenant.ts';
+import type { CatalogueError } from '../errors.ts';
 import { RUN_IDS_BYTES_MAX } from '../limits.ts';
 import type { Asker } from '../runtime/actor-client.ts';
-import type { Tables } from '../storage/tables.ts';
-import { findProfile } from './profiles.ts';
+import type { Stores } from '../storage/stores.ts';
+import type { DeletedView } from './deleted-scopes.ts';
+import { HiddenRuns } from './hidden-runs.ts';
+import { lookUpProfile, unknownProfile } from './profiles.ts';
 
-export function runHandlers(services: { asker: Asker; stores: { main: Tables } }): HandlersOf<typeof RUNS> {
+export function runHandlers(services: {
+  asker: Asker;
+  stores: Stores;
+  deleted: DeletedView;
+}): HandlersOf<typeof RUNS> {
+  const hidden = new HiddenRuns(services.stores.runs, services.deleted);
   const runs = new RunClient(services.asker);
   const { main } = services.stores;
   return {
     startRun: ({ tenant, body }) => {
-      const profile = findProfile(main, tenant.org_id, body.task_profile);
+      hidden.checkFree(tenant.org_id, body.run_id);
+      const start = toStart(tenant, body);
+      const profile = lookUpProfile(main, tenant.org_id, body.task_profile);
+      // Deleted since, or never there: a run that began with it answers as it did.
+      if (profile === undefined)
+        return runs.repeatStart(start).then(toReply, (thrown: CatalogueError) => {
+          throw ['not_found', 'conflict'].includes(thrown.code) ? unknownProfile(body.task_profile) : thrown;
+        });
       const isBuiltIn = findBuiltInProfile(profile.name) !== null;
-      return runs.start({ ...toStart(tenant, body), profile: isBuiltIn ? null : profile }).then(toReply);
+      return runs.start({ ...start, profile: isBuiltIn ? null : profile }).then(toReply);
     },
-    logStep: ({ tenant, params, body }) => runs.step(tenant, params.id, body).then(toReply),
-    finishRun: ({ tenant, params, body }) => runs.finish(tenant, params.id, body.outcome).then(toReply),
+    logStep: ({ tenant, params, body }) => {
+      hidden.checkSeen(tenant.org_id, params.id);
+      return runs.step(tenant, params.id, body).then(toReply);
+    },
+    finishRun: ({ tenant, params, body }) => {
+      hidden.checkSeen(tenant.org_id, params.id);
+      return runs.finish(tenant, params.id, body.outcome).then(toReply);
+    },
   };
 }
 

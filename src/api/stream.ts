@@ -1,24 +1,37 @@
-/** Handler of `contract/stream.ts`. Server threads. */
+/** Handlers of `contract/stream.ts`. Server threads. */
 
+import { authorizationOf } from '../auth/page-session.ts';
 import type { HandlersOf } from '../contract/handler.ts';
 import type { STREAM } from '../contract/stream.ts';
 import type { Tenant } from '../domain/tenant.ts';
 import { CatalogueError, toCatalogueError } from '../errors.ts';
 import { EVENT_STREAM_HEADERS } from '../http/event-stream.ts';
+import { STREAM_TICKET } from '../limits.ts';
 import type { LiveReaders, MayStay } from './live-readers.ts';
 import type { Checks } from './pipeline.ts';
 
 export interface StreamServices {
   /** null or absent: the stream is off. */
   live?: LiveReaders | null;
-  checks: Pick<Checks, 'authenticator' | 'memberships'>;
+  checks: Pick<Checks, 'authenticator' | 'memberships' | 'tickets'>;
 }
 
 export function streamHandlers({ live: readers = null, checks }: StreamServices): HandlersOf<typeof STREAM> {
+  const { tickets } = checks;
   return {
+    async streamTicket({ tenant, body, request }) {
+      if (readers === null || tickets === undefined) throw isOff();
+      const project_id = tenant.project_id ?? body.project_id ?? null;
+      const authorization = authorizationOf(request) ?? '';
+      const ticket = await tickets.issue(authorization, tenant, project_id);
+      return {
+        body: { ticket, expires_in_s: STREAM_TICKET.seconds },
+        headers: [['cache-control', 'no-store']],
+      };
+    },
+
     liveStream({ tenant, query, request }) {
-      if (readers === null)
-        throw new CatalogueError('unavailable', 'The live stream is off: AUTH_DB_CONN_URL is unset');
+      if (readers === null) throw isOff();
       const { org_id } = tenant;
       const project_id = tenant.project_id ?? query.project_id ?? null;
       const lastId = request.headers.get('last-event-id') ?? query.last_event_id ?? '';
@@ -27,11 +40,15 @@ export function streamHandlers({ live: readers = null, checks }: StreamServices)
         stream: readers.stream(
           { org_id, project_id },
           readEventId(lastId),
-          watchCredential(tenant, request.headers.get('authorization'), checks),
+          watchCredential(tenant, authorizationOf(request), checks),
         ),
       };
     },
   };
+}
+
+function isOff(): CatalogueError {
+  return new CatalogueError('unavailable', 'The live stream is off: AUTH_DB_CONN_URL is unset');
 }
 
 /** Before every event: what cannot be an id of ours leads to a `reset`. */

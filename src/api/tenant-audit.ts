@@ -1,10 +1,11 @@
 /**
- * Entries of the audit log for changes that come over `/v1`: what a key, an operator or a signed-in user changed of an
- * organization's stock (patterns, findings, profiles). What an agent reports while it works is no such change. Server
+ * Entries of the audit log for changes that come over `/v1`: what a key, an operator or a signed-in user changed in an
+ * organization's patterns, findings and profiles. What an agent reports while it works is no such change. Server
  * threads.
  */
 import type { ApiRequest } from '../contract/route.ts';
-import type { AuditActor } from '../domain/account.ts';
+import type { AuditActor, AuditEntry } from '../domain/account.ts';
+import { makeAuditEntry } from '../domain/audit-rows.ts';
 import type { Tenant } from '../domain/tenant.ts';
 import { type AuditFacts, writeAudit } from '../storage/accounts/audit.ts';
 import type { Tables, TableTransaction } from '../storage/tables.ts';
@@ -22,6 +23,15 @@ export function writeTenantAudit(
   facts: Omit<AuditFacts, 'org_id'>,
 ): void {
   writeAudit(tx, actor, Date.now(), { org_id: tenant.org_id, ...facts });
+}
+
+/** The entry of a change that an actor makes and writes with it. */
+export function makeTenantAudit(
+  tenant: Tenant,
+  actor: AuditActor,
+  facts: Omit<AuditFacts, 'org_id'>,
+): AuditEntry {
+  return makeAuditEntry(actor, Date.now(), { org_id: tenant.org_id, ...facts });
 }
 
 /** After a change that an actor has made and stored. */

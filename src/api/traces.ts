@@ -1,5 +1,5 @@
 /**
- * Handlers of `contract/traces.ts`. A trace is read, bounded and freed of secrets here, before it goes anywhere else.
+ * Handlers of `contract/traces.ts`. They read a trace, bound it and mask its secrets before it goes anywhere else.
  * Server threads.
  */
 
@@ -7,7 +7,7 @@ import type { z } from 'zod';
 import { DistillerClient } from '../../actors/distiller/client.ts';
 import type { HandlersOf } from '../contract/handler.ts';
 import type { TRACES as DECLARED, traceBody } from '../contract/traces.ts';
-import { projectOf } from '../domain/tenant.ts';
+import { projectOf, type Tenant } from '../domain/tenant.ts';
 import { fingerprintBody, readCallTrace, readLegacyTrace, type Trace } from '../domain/trace.ts';
 import {
   TRACE_LISTS,
@@ -22,7 +22,9 @@ import { ID_CHARACTERS } from '../limits.ts';
 import type { Asker } from '../runtime/actor-client.ts';
 import type { Tables } from '../storage/tables.ts';
 import { readCursor, writeCursor } from './cursor.ts';
+import type { DeletedView } from './deleted-scopes.ts';
 import { readListPage } from './list-page.ts';
+import { makeTenantAudit, tenantAuditActor } from './tenant-audit.ts';
 
 /** Whose trace it is says the credential, not the body. */
 const NOT_THE_TRACE = ['org_id', 'project_id'];
@@ -30,8 +32,17 @@ const NOT_THE_TRACE = ['org_id', 'project_id'];
 export function traceHandlers(services: {
   asker: Asker;
   stores: { main: Tables };
+  deleted: DeletedView;
 }): HandlersOf<typeof DECLARED> {
+  const { deleted } = services;
   const distillers = new DistillerClient(services.asker, services.stores.main);
+  /** @throws CatalogueError `not_found`, also for one of a deleted project */
+  const find = ({ org_id, project_id }: Tenant, trace_id: string): TraceRow => {
+    const row = distillers.find(org_id, project_id, trace_id);
+    if (row === undefined || (row.project_id !== null && deleted.hiddenIn(org_id).has(row.project_id)))
+      throw new CatalogueError('not_found');
+    return row;
+  };
   return {
     submitTrace: async ({ tenant, body }) => {
       const { trace, style } = readTrace(body);
@@ -51,8 +62,9 @@ export function traceHandlers(services: {
       return { body: { trace_id, status: 'accepted', patterns_created } };
     },
 
-    listTraces: ({ tenant, query }) => {
+    listTraces: async ({ tenant, query }) => {
       const { org_id } = tenant;
+      const hidden = deleted.hiddenIn(org_id);
       const after =
         readCursor(query.cursor, ['number', { max: ID_CHARACTERS }, { max: ID_CHARACTERS }]) ??
         (query.to == null ? null : [Date.parse(query.to)]);
@@ -63,22 +75,30 @@ export function traceHandlers(services: {
         from_ms: query.from == null ? Number.NEGATIVE_INFINITY : Date.parse(query.from),
         limit: query.limit,
       };
-      const { main } = services.stores;
-      const { found, last } = readListPage<TraceListRow, TraceRow>(main, range, ({ row, value }) => {
-        const { project_id } = value;
-        const trace = main.get<TraceRow>(
-          TRACES,
-          traceRowKey({ org_id, project_id, trace_id: row[3] as string }),
-        );
-        return query.status == null || trace?.status === query.status ? trace : undefined;
-      });
+      const { found, last } = await readListPage<TraceListRow, TraceRow>(
+        services.stores.main,
+        range,
+        [TRACES],
+        ({ row, value }, reader) => {
+          if (value.project_id !== null && hidden.has(value.project_id)) return undefined;
+          const key = traceRowKey({ org_id, project_id: value.project_id, trace_id: row[3] as string });
+          const trace = reader.get<TraceRow>(TRACES, key);
+          return query.status == null || trace?.status === query.status ? trace : undefined;
+        },
+      );
       return { body: { traces: found, next_cursor: last === null ? null : writeCursor(last) } };
     },
 
-    readTrace: ({ tenant, params }) => {
-      const row = distillers.find(tenant.org_id, tenant.project_id, params.trace_id);
-      if (row === undefined) throw new CatalogueError('not_found');
-      return { body: row };
+    readTrace: ({ tenant, params }) => ({ body: find(tenant, params.trace_id) }),
+
+    deleteTrace: async ({ tenant, params, request }) => {
+      const actor = tenantAuditActor(tenant, request);
+      const { org_id } = tenant;
+      const { trace_id } = params;
+      const { project_id } = find(tenant, trace_id);
+      const facts = { action: 'trace.delete', target: trace_id, before: { project_id } };
+      await distillers.delete({ org_id, project_id, trace_id }, makeTenantAudit(tenant, actor, facts));
+      return { status: 204 };
     },
   };
 }

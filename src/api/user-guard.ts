@@ -54,7 +54,7 @@ export function guardUser({ endpoint, handler }: BoundUserEndpoint, guard: UserG
       const email_verified = user.email_verified && identity.email_verified;
       try {
         const { params, query, body } = checked as { params: never; query: never; body: never };
-        const reply = await handler({ user, email_verified, now_ms, request, params, query, body });
+        const reply = await handler({ user, identity, email_verified, now_ms, request, params, query, body });
         return toApiReply(reply, rateHeaders);
       } finally {
         if (endpoint.method !== 'GET') epochs.bump(user.id);
@@ -78,15 +78,15 @@ async function signIn(
   identity: UserIdentity,
   { address, nowMs }: { address: string; nowMs: number },
 ): Promise<User> {
-  const { issuer, subject, email, name, email_verified } = identity;
-  const id = findUserId(main, issuer, subject);
+  const { email, email_verified } = identity;
+  const id = findUserId(main, identity, nowMs);
   const known = id === undefined ? undefined : getUser(main, id);
   if (known !== undefined && !saysNews(known, identity)) return known;
   // Whom nobody could recognise or invite; a token of somebody who is known need not say it again.
   if (known === undefined && email === null)
     throw new CatalogueError('unauthenticated', 'The first sign-in needs a token with an e-mail address');
   return main.transact((tx) => {
-    const presentId = findUserId(tx, issuer, subject);
+    const presentId = findUserId(tx, identity, nowMs);
     const present = presentId === undefined ? undefined : getUser(tx, presentId);
     if (present !== undefined) {
       if (!saysNews(present, identity)) return present;
@@ -94,7 +94,7 @@ async function signIn(
       putUser(tx, updated);
       return updated;
     }
-    const user = createUser(tx, { issuer, subject, email, name, email_verified }, nowMs);
+    const user = createUser(tx, identity, nowMs);
     const organization = createOrganization(tx, { name: personalName(user), created_by: user.id }, nowMs);
     writeAudit(tx, auditActor(user, address), nowMs, {
       org_id: organization.id,

@@ -1,4 +1,4 @@
-/** The secret that signs tokens where there is no identity provider: made once, kept in DATA_DIR. Main thread. */
+/** The secret that signs tokens if there is no identity provider: made once, kept in DATA_DIR. Main thread. */
 import { randomBytes } from 'node:crypto';
 import { linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

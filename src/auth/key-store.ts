@@ -40,7 +40,7 @@ const BY_HASH = 'api_keys';
 /** `[id]` → hash. */
 const HASHES = 'api_key_hashes';
 /** `[org_id, id]` → null, counted by organization. */
-const BY_ORG = 'api_keys_of_org';
+export const API_KEYS_OF_ORG = 'api_keys_of_org';
 /** `[org_id, project_id, id]` → null, counted by project. */
 const BY_PROJECT = 'api_keys_of_project';
 /** `[org_id, project_id or '', id]` → `expires_at`: those that are not revoked, however many were before. */
@@ -111,8 +111,8 @@ export function insertKey(transaction: TableTransaction, record: KeyRecord): voi
   requireRoom(countLiveKeys(transaction, org_id, null, 0), KEYS_PER_ORG_MAX, 'keys');
   transaction.write({ op: 'put', table: BY_HASH, row: [record.hash], value: record });
   transaction.write({ op: 'put', table: HASHES, row: [record.id], value: record.hash });
-  transaction.write({ op: 'put', table: BY_ORG, row: [org_id, id], value: null });
-  countRow(transaction, BY_ORG, [org_id], 1);
+  transaction.write({ op: 'put', table: API_KEYS_OF_ORG, row: [org_id, id], value: null });
+  countRow(transaction, API_KEYS_OF_ORG, [org_id], 1);
   if (project_id !== null) {
     transaction.write({ op: 'put', table: BY_PROJECT, row: [org_id, project_id, id], value: null });
     countRow(transaction, BY_PROJECT, [org_id, project_id], 1);
@@ -138,7 +138,7 @@ export function findKey(tables: TableReader, id: string): KeyRecord | undefined 
 
 /** All of an organization's, revoked ones too, newest first. */
 export function* keysOfOrg(tables: TableReader, org_id: string): Iterable<KeyRecord> {
-  for (const { row } of tables.range(BY_ORG, { prefix: [org_id], reverse: true })) {
+  for (const { row } of tables.range(API_KEYS_OF_ORG, { prefix: [org_id], reverse: true })) {
     const record = findKey(tables, String(row[1]));
     if (record !== undefined) yield record;
   }
@@ -152,7 +152,7 @@ export function listKeys(
   { limit, offset }: Page,
 ): Listing<KeyRecord> {
   const [table, prefix] =
-    project_id === null ? [BY_ORG, [org_id]] : ([BY_PROJECT, [org_id, project_id]] as const);
+    project_id === null ? [API_KEYS_OF_ORG, [org_id]] : ([BY_PROJECT, [org_id, project_id]] as const);
   const total = countRows(tables, table, prefix);
   if (offset >= total) return { items: [], total };
   const items: KeyRecord[] = [];
@@ -209,6 +209,23 @@ export function endKey(
       : { op: 'remove', table: LIVE, row: liveRow(ended) },
   );
   return ended;
+}
+
+/** Takes a key away with all that points at it, as if it had never been. */
+export function removeKey(transaction: TableTransaction, id: string): void {
+  const record = findKey(transaction, id);
+  if (record === undefined) return;
+  const { hash, org_id, project_id } = record;
+  transaction.write({ op: 'remove', table: BY_HASH, row: [hash] });
+  transaction.write({ op: 'remove', table: HASHES, row: [id] });
+  transaction.write({ op: 'remove', table: API_KEYS_OF_ORG, row: [org_id, id] });
+  countRow(transaction, API_KEYS_OF_ORG, [org_id], -1);
+  if (project_id !== null) {
+    transaction.write({ op: 'remove', table: BY_PROJECT, row: [org_id, project_id, id] });
+    countRow(transaction, BY_PROJECT, [org_id, project_id], -1);
+  }
+  transaction.write({ op: 'remove', table: LIVE, row: liveRow(record) });
+  transaction.write({ op: 'remove', table: USES, row: [id] });
 }
 
 /** True when the key is refused at that moment. */

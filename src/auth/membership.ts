@@ -9,6 +9,9 @@ export interface Membership {
 }
 
 export interface MembershipReader {
-  /** @returns null for an organization that is not there and for one that the user does not belong to, alike */
+  /**
+   * @returns null for an organization that is not there and for one that the user does not belong to, alike
+   * @throws CatalogueError (or rejects) `unauthenticated` for a token that is older than the deletion of its account
+   */
   roleOf(user: UserIdentity, org_id: string): Membership | null | Promise<Membership | null>;
 }

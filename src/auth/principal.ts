@@ -33,6 +33,8 @@ export interface UserIdentity {
   name: string | null;
   /** true only when the token says so, as the boolean: what is missing proves nothing. */
   email_verified: boolean;
+  /** When the token was issued, seconds since the epoch; null: it does not say. */
+  issued_at_s: number | null;
 }
 
 export type Principal = StaticPrincipal | KeyPrincipal | UserPrincipal;

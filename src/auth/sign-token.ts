@@ -1,4 +1,4 @@
-/** Tokens that this service signs itself, where there is no identity provider (decisions, Credentials). Main thread. */
+/** Tokens that this service signs itself, where there is no identity provider (decisions, Credentials). Server threads. */
 import { SignJWT } from 'jose';
 import type { Config } from '../config.ts';
 
@@ -7,6 +7,18 @@ export const OWNER = { email: 'owner@understudy.local', name: 'Owner' } as const
 
 /** Issuer of tokens whose verifier asks for none of its own. */
 const OWN_ISSUER = 'understudy';
+
+/** How the first user's tokens name them. */
+export function identifyOwner({ jwt_issuer }: Pick<Config['auth'], 'jwt_issuer'>): {
+  issuer: string;
+  subject: string;
+} {
+  return { issuer: jwt_issuer ?? OWN_ISSUER, subject: subjectOf(OWNER.email) };
+}
+
+function subjectOf(email: string): string {
+  return `email:${email.toLowerCase()}`;
+}
 
 /**
  * A JWT for a person who is known by an address: the same address is the same user at every call. Who runs the service
@@ -22,7 +34,7 @@ export function signUserToken(
   const nowS = Math.floor(nowMs / 1_000);
   const token = new SignJWT({ email, email_verified: true, ...(name === null ? {} : { name }) })
     .setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
-    .setSubject(`email:${email.toLowerCase()}`)
+    .setSubject(subjectOf(email))
     .setIssuer(auth.jwt_issuer ?? OWN_ISSUER)
     .setIssuedAt(nowS)
     .setExpirationTime(nowS + lifetimeS);

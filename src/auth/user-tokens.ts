@@ -61,7 +61,7 @@ export class UserTokens implements CredentialKind {
     this.#cache = new CredentialCache(revocations, clock);
   }
 
-  /** Rejects with CatalogueError `unavailable` when the provider's keys cannot be had now. */
+  /** Rejects with CatalogueError `unavailable` when the provider's keys are unavailable now. */
   verify(token: string): UserPrincipal | null | Promise<UserPrincipal | null> {
     if (!JWT.test(token)) return null;
     const digest = this.#cache.digest(token);
@@ -150,7 +150,7 @@ function isTokenFault(thrown: unknown): boolean {
 }
 
 /** @returns null for a token whose claims are of no use */
-function readIdentity({ iss, sub, email, name, email_verified }: JWTPayload): UserIdentity | null {
+function readIdentity({ iss, sub, iat, email, name, email_verified }: JWTPayload): UserIdentity | null {
   const subject = readText(sub);
   if (subject === null || (iss !== undefined && readText(iss) === null)) return null;
   return {
@@ -159,6 +159,7 @@ function readIdentity({ iss, sub, email, name, email_verified }: JWTPayload): Us
     email: readText(email),
     name: readText(name),
     email_verified: email_verified === true,
+    issued_at_s: typeof iat === 'number' ? iat : null,
   };
 }
 

@@ -28,6 +28,8 @@ export interface PaymentProcessor {
   createCheckout(request: CheckoutRequest): Promise<{ url: string; session_id: string }>;
   /** A page on which a customer manages what it has. @throws CatalogueError `unavailable` */
   createPortal(customer: string): Promise<{ url: string }>;
+  /** Ends a subscription at once; one that has ended or is unknown is left alone. @throws CatalogueError `unavailable` */
+  cancelSubscription(id: string): Promise<void>;
   /**
    * The object of a thin event as it is now.
    * @returns null when the processor has no such object

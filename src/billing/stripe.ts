@@ -80,6 +80,14 @@ export class StripeProcessor implements PaymentProcessor {
     return { url: session.url };
   }
 
+  async cancelSubscription(id: string): Promise<void> {
+    try {
+      await this.#call(() => this.#stripe.subscriptions.cancel(id));
+    } catch (thrown) {
+      if (!(thrown instanceof CatalogueError && thrown.code === 'not_found')) throw thrown;
+    }
+  }
+
   async fetchObject(type: string, id: string): Promise<Readonly<Record<string, unknown>> | null> {
     const fetch = () => {
       switch (type) {

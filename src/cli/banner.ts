@@ -14,7 +14,7 @@ export interface StartedAddresses {
 }
 
 export interface BannerSurroundings {
-  /** Whoever reads it sits there: elsewhere output is kept, in a container's log say, and a token is not for that. */
+  /** The output goes to a person: elsewhere it is kept, in a container's log for example, where no token belongs. */
   is_terminal: boolean;
   /** Mark headings. */
   has_color: boolean;
@@ -59,9 +59,16 @@ function renderPlaces(
     rows.push(['Gateway', `${gateway_url}  ->  ${gateway.upstream_base}`]);
     rows.push(['', `${gateway_url}/gemini  ->  ${gateway.gemini_base}`]);
     rows.push(['', `${gateway_url}/bedrock/{region}  ->  ${gateway.bedrock_base}`]);
+    for (const { prefix, takes_region, base } of gateway.routes)
+      rows.push(['', `${gateway_url}${prefix}${takes_region ? '/{region}' : ''}  ->  ${base}`]);
     if (config.relegation !== null) rows.push(['Student', describeStudent(config.relegation, cwd)]);
   }
   rows.push(['Data', shortenPath(config.data_dir, cwd)]);
+  const { cores, server_threads, actor_threads } = config;
+  rows.push([
+    'Threads',
+    `${server_threads} server, ${actor_threads} actor, on ${cores === 1 ? '1 core' : `${cores} cores`}`,
+  ]);
   // What runs without anything to install.
   const { accounts, vector_store, live_stream } = config.engines;
   const embedded = [

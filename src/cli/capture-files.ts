@@ -1,6 +1,6 @@
 /**
- * A capture database as one: its sealed files, one that is being sealed, and the live file, in the order of ids. What is
- * there when it is opened, is read; what the gateway writes later, is not. Command line, main thread; read-only.
+ * A capture database as one: its sealed files, one that is being sealed, and the live file, in the order of ids. It reads what
+ * is there when it is opened, and not what the gateway writes later. Command line, main thread; read-only.
  *
  * Memory: the live file's reader and OPEN_CAPTURE_FILES of sealed files, each with its own bounded caches.
  */
@@ -277,7 +277,7 @@ function measureMappedBytes(): number {
   }
 }
 
-/** With the decoder a reader also knows the facts of exchanges that the writer has not got round to. */
+/** With the decoder a reader also reads exchanges that the writer has not indexed yet. */
 function openReader(path: string, options: CaptureFilesOptions): CaptureReader {
   const { unreadable, ...rest } = options;
   const skipped = unreadable === undefined ? {} : { skipped: (id: number) => unreadable.note(id, path) };

@@ -45,6 +45,15 @@ const COMMANDS: Record<string, Command> = {
     is_guarded: 'once',
     run: async (argv, io) => (await import('./loop.ts')).runLoop(argv, io),
   },
+  student: {
+    summary: 'list, publish, roll back, suspend and resume what distill and loop have made',
+    run: async (argv, io) => (await import('./student.ts')).runStudent(argv, io),
+  },
+  relegation: {
+    summary: 'explain why the student served a captured step, or did not',
+    is_guarded: true,
+    run: async (argv, io) => (await import('./relegation.ts')).runRelegation(argv, io),
+  },
   token: {
     summary: 'print a token with which a person signs in, where there is no identity provider',
     run: async (argv, io) => (await import('./token.ts')).runToken(argv, io),
@@ -78,6 +87,11 @@ const COMMANDS: Record<string, Command> = {
     summary: 'encrypt what is kept, under a new key or under none',
     run: async (argv, io) => (await import('./rekey.ts')).runRekey(argv, io),
   },
+  erase: {
+    summary: 'erase captured exchanges of a run, before a time, or with a credential in them',
+    is_guarded: true,
+    run: async (argv, io) => (await import('./erase.ts')).runErase(argv, io),
+  },
   restore: {
     summary: 'put a backup into an empty DATA_DIR, and check it by reading it',
     is_guarded: true,
@@ -90,7 +104,7 @@ const HELP = `Understudy: one process between your agents and their model provid
 Usage: understudy COMMAND [options]
 
 ${Object.entries(COMMANDS)
-  .map(([name, { summary }]) => `  ${name.padEnd(9)} ${summary}`)
+  .map(([name, { summary }]) => `  ${name.padEnd(10)} ${summary}`)
   .join('\n')}
 
   understudy COMMAND --help    what a command takes, with examples
@@ -160,14 +174,14 @@ function reportFailure(thrown: unknown, name: string, argv: readonly string[], i
     io.err(`understudy: ${makeHarmlessLine(refusal)}${adviseOn(place, argv)}\n`);
     return EXIT.failed;
   }
-  // What else the system refuses (a port in use) is told in its words; anything else is ours and shows where.
+  // Other refusals of the system (a port in use) keep its words; anything else is our own fault and shows where.
   const isSystemError = thrown instanceof Error && 'code' in thrown;
   const text = thrown instanceof Error ? (isSystemError ? thrown.message : thrown.stack) : String(thrown);
   io.err(`understudy: ${text}\n`);
   return EXIT.failed;
 }
 
-/** What to do about a place that is wrong: whoever has not named it, may not know where it comes from. */
+/** What to do about a wrong place: a user who has not named it may not know where it comes from. */
 function adviseOn(path: string | undefined, argv: readonly string[]): string {
   if (path === undefined) return '';
   const full = resolve(path);

@@ -1,8 +1,8 @@
-/** What `distill` and `loop` take, read and checked. Main thread. */
+/** Reads and checks the flags of `distill` and `loop`. Main thread. */
 
 import { resolve } from 'node:path';
 import { TIERS, type Tier } from '../domain/pattern.ts';
-import { MODEL_CHARACTERS, SERVED_MIN_DEFAULT, TARGET_ERROR_DEFAULT } from '../limits.ts';
+import { MODEL_CHARACTERS, NEVER_SERVE, SERVED_MIN_DEFAULT, TARGET_ERROR_DEFAULT } from '../limits.ts';
 import { isStudentEndpoint, type StudentKind } from '../student/model/manifest.ts';
 import { type FlagKinds, readFlags } from './flags.ts';
 import { UsageError } from './io.ts';
@@ -13,9 +13,11 @@ export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; DATA
   --out DIR            where the student lives: new, empty, or one that was made by this command
   --target-error E     share of served steps that may be wrong, 0.001 to 0.5; ${TARGET_ERROR_DEFAULT} when not given
   --min-served N       steps kept apart that it must serve before its error counts for anything; ${SERVED_MIN_DEFAULT}
+  --never-serve NAME   a tool of which no call is ever served; may be given several times, or with commas
   --tier TIER          e1, e2 or e3: named in the line that says how to import the patterns; e2
-  --student KIND       exemplar (default): answers from golden steps itself. http: a cheaper model is asked, and
-                       golden steps say where it may be
+  --share S            share of the runs that a new version serves, 0 to 1; 1. See understudy student publish --share
+  --student KIND       exemplar (default): answers from golden steps itself. http: the gateway asks a cheaper model
+                       where golden steps allow it
   --endpoint URL       of kind http: base address of the service, up to and without /v1; its key is SVC_STUDENT_KEY
   --model NAME         of kind http: the model that is asked for
   --style STYLE        of kind http: messages (default) or chat_completions
@@ -28,7 +30,11 @@ export interface DistillFlags {
   out: string;
   target_error: number;
   served_min: number;
+  /** Tools of which no call is served. */
+  never_serve: string[];
   tier: Tier;
+  /** Of the runs, how much what is published serves. */
+  share: number;
   student: StudentKind;
   json: boolean;
   help: boolean;
@@ -41,7 +47,9 @@ const FLAGS = {
   out: 'text',
   'target-error': 'text',
   'min-served': 'text',
+  'never-serve': 'list',
   tier: 'text',
+  share: 'text',
   student: 'text',
   endpoint: 'text',
   model: 'text',
@@ -67,7 +75,9 @@ export function readDistillFlags(argv: string[], more: FlagKinds = {}): DistillF
     out: resolve(out ?? '.'),
     target_error: readNumber('--target-error', text('target-error'), TARGET_ERROR_DEFAULT, 0.001, 0.5),
     served_min: readWhole('--min-served', text('min-served'), SERVED_MIN_DEFAULT, 1, 1_000_000),
+    never_serve: readNames('--never-serve', text('never-serve')),
     tier: readTier(text('tier')),
+    share: readNumber('--share', text('share'), 1, 0, 1),
     student: readStudent(text('student') ?? 'exemplar', text('endpoint'), text('model'), text('style')),
     json: values.json === true,
     help: isHelp,
@@ -85,6 +95,18 @@ function readNumber(name: string, text: string | undefined, unset: number, min: 
 function readWhole(name: string, text: string | undefined, unset: number, min: number, max: number): number {
   if (text !== undefined && !/^\d{1,9}$/.test(text)) throw new UsageError(`${name} takes a whole number`);
   return readNumber(name, text, unset, min, max);
+}
+
+/** Names with commas between them. */
+function readNames(flag: string, text: string | undefined): string[] {
+  if (text === undefined) return [];
+  const names = [...new Set(text.split(',').map((name) => name.trim()))];
+  if (names.includes('')) throw new UsageError(`${flag} takes names of tools, with commas between them`);
+  if (names.some((name) => name.length > NEVER_SERVE.characters))
+    throw new UsageError(`${flag} takes names of at most ${NEVER_SERVE.characters} characters`);
+  if (names.length > NEVER_SERVE.names)
+    throw new UsageError(`${flag} takes at most ${NEVER_SERVE.names} names`);
+  return names;
 }
 
 function readTier(text: string | undefined): Tier {

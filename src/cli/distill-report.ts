@@ -7,7 +7,7 @@ import type { AnswerKindMeasure } from '../analysis/student-measures.ts';
 import type { Tier } from '../domain/pattern.ts';
 import { DISTILL_BODY_BYTES } from '../limits.ts';
 import { countOf } from '../std/count-of.ts';
-import type { CurvePoint } from '../student/model/calibration.ts';
+import { type CurvePoint, KIND_RUNS_MIN, type KindRefusal } from '../student/model/calibration.ts';
 import type { UncoveredReason } from '../student/model/decision.ts';
 import type { StudentManifestDraft } from '../student/model/manifest.ts';
 import type { RoundReport } from './distill-round.ts';
@@ -25,6 +25,7 @@ const NOT_GOLDEN: Record<RunFault, string> = {
   failed_call: 'failed call not retried to success',
   unfinished: 'not ended',
   shape: 'other API',
+  side_call: 'calls of a client beside its work',
   outcome: 'monitor run not a success',
   too_large: `a body above ${DISTILL_BODY_BYTES / 1_048_576} MiB`,
 };
@@ -41,31 +42,33 @@ const UNCOVERED: Record<UncoveredReason, string> = {
   unsupported: 'asks for what no student gives',
   too_far: 'nothing near enough',
   disagreement: 'golden steps disagree',
+  unproven: 'kinds of answers without evidence enough, or wrong too often',
+  bad_request: 'the upstream may refuse the request',
   missing_value: 'a value is missing',
   invalid: 'the answer would be invalid',
 };
 
-/** Kinds of answers that the table has lines for. */
+/** Kinds of answers that the table has lines for; every kind that was wrong has one besides. */
 const KINDS_SHOWN = 12;
 
-/** For a person. */
+/** For a person: what would be served first, then what it comes from. */
 export function describeRound(round: RoundJson, tier: Tier, width: number, palette: Palette): string {
   const { patterns, student } = round;
-  const facts: [string, string][] = [
-    ['runs', `${number(round.runs)}${partly(round)}`],
-    ['golden', number(round.golden)],
-  ];
+  const facts: [string, string][] = student === null ? [] : describeServed(student);
+  facts.push(['runs', describeRuns(round)], ['golden', number(round.golden)]);
   const notGolden = round.looked_at - round.golden;
   if (notGolden > 0)
     facts.push(['left out', `${number(notGolden)}: ${listCounts(round.not_golden, NOT_GOLDEN)}`]);
   const untaught = listCounts(round.untaught, UNTAUGHT);
   if (untaught !== '') facts.push(['not taught', `turns of golden runs: ${untaught}`]);
   facts.push(['patterns', describePatterns(patterns)]);
-  if (student !== null) facts.push(...describeStudent(student));
+  if (student !== null) facts.push(...describeStudent(student, round));
   const left = facts.reduce((widest, [name]) => Math.max(widest, name.length), 0);
   let text = facts
     .map(([name, value]) => `${palette.dim(name.padEnd(left))}  ${makeHarmlessLine(value)}\n`)
     .join('');
+  const agents = student?.coverage.agents ?? [];
+  if (agents.length > 0) text += `\n${layOutAgents(agents, width, palette)}`;
   if (student !== null && student.by_answer.length > 0)
     text += `\n${layOutAnswers(student.by_answer, width, palette)}`;
   text += `\n${describeOutcome(round, palette)}`;
@@ -74,8 +77,12 @@ export function describeRound(round: RoundJson, tier: Tier, width: number, palet
   return text;
 }
 
-function partly({ runs, looked_at }: RoundJson): string {
-  return looked_at === runs ? '' : `, the newest ${number(looked_at)} looked at: more is not taught`;
+function describeRuns({ runs, looked_at, passed_over }: RoundJson): string {
+  if (looked_at === runs) return number(runs);
+  const passed = passed_over === 0 ? '' : `, ${number(passed_over)} of agents that have newer ones enough`;
+  const left = runs - looked_at - passed_over;
+  const older = left === 0 ? '' : `, ${number(left)} older ones not looked at`;
+  return `${number(runs)}: the newest ${number(looked_at)} read${passed}${older}`;
 }
 
 function describePatterns({ count, found }: RoundJson['patterns']): string {
@@ -83,25 +90,13 @@ function describePatterns({ count, found }: RoundJson['patterns']): string {
   return found === count ? number(count) : `${number(count)}, from ${number(found)} with their like merged`;
 }
 
-function describeStudent(student: NonNullable<RoundJson['student']>): [string, string][] {
-  const { measured, golden, coverage, threshold } = student;
+function describeServed({ measured }: NonNullable<RoundJson['student']>): [string, string][] {
   const facts: [string, string][] = [
-    ['taught', `${countOf(golden.teaching_runs, 'run')}, ${countOf(golden.steps, 'step')}`],
-    ['kept apart', `${countOf(measured.held_out_runs, 'run')}, ${countOf(measured.steps, 'step')}`],
-    ['threshold', threshold < 0 ? 'none' : `${Number(threshold.toFixed(4))} (${coverage.method})`],
     [
       'served',
       `${number(measured.served)} of ${countOf(measured.steps, 'step')} kept apart (${percent(measured.coverage)})`,
     ],
   ];
-  if (measured.of !== undefined) {
-    const { students, teaching_runs } = measured.of;
-    const whose = students === 1 ? 'one' : `${students}, each`;
-    facts.splice(1, 0, [
-      'measured',
-      `${whose} taught ${students === 1 ? '' : 'some '}${countOf(teaching_runs, 'run')} of these, on others`,
-    ]);
-  }
   if (measured.error !== null && measured.error_at_most !== null) {
     const bound = `at most ${percent(measured.error_at_most)} with 95 % confidence`;
     facts.push([
@@ -110,8 +105,8 @@ function describeStudent(student: NonNullable<RoundJson['student']>): [string, s
     ]);
     const { served, errors } = measured.in_a_row;
     facts.push([
-      'as it serves',
-      `${number(served)} until the first of a run that it does not cover, ${number(errors)} wrong`,
+      'in sticky runs',
+      `${number(served)} in a row, until the first of a run that it does not cover, ${number(errors)} wrong`,
     ]);
   }
   facts.push([
@@ -125,12 +120,101 @@ function describeStudent(student: NonNullable<RoundJson['student']>): [string, s
     ]);
   const uncovered = listCounts(measured.uncovered, UNCOVERED);
   if (uncovered !== '') facts.push(['not served', uncovered]);
-  facts.push(['an error is', measured.error_definition]);
   return facts;
 }
 
+function describeStudent(
+  student: NonNullable<RoundJson['student']>,
+  { taught_runs, golden: found }: RoundJson,
+): [string, string][] {
+  const { measured, golden, coverage, threshold } = student;
+  const of =
+    taught_runs === found
+      ? ''
+      : `; of ${countOf(found, 'golden run')}, the newest of each agent that there is room for`;
+  const facts: [string, string][] = [
+    ['taught', `${countOf(golden.teaching_runs, 'run')}, ${countOf(golden.steps, 'step')}${of}`],
+  ];
+  if (measured.of !== undefined) {
+    const { students, teaching_runs } = measured.of;
+    const whose = students === 1 ? 'one' : `${students}, each`;
+    facts.push([
+      'measured',
+      `${whose} taught ${students === 1 ? '' : 'some '}${countOf(teaching_runs, 'run')} of these, on others`,
+    ]);
+  }
+  facts.push(
+    ['kept apart', `${countOf(measured.held_out_runs, 'run')}, ${countOf(measured.steps, 'step')}`],
+    ['threshold', threshold < 0 ? 'none' : `${Number(threshold.toFixed(4))} (${coverage.method})`],
+    ['an error is', measured.error_definition],
+  );
+  return facts;
+}
+
+type Agent = NonNullable<StudentManifestDraft['coverage']['agents']>[number];
+
+/** Every agent, and what it needs before more of it is served. */
+function layOutAgents(agents: readonly Agent[], width: number, palette: Palette): string {
+  const rows = agents.map((its) => [
+    { text: makeHarmlessLine(its.agent) },
+    { text: number(its.runs) },
+    { text: number(its.measured.steps) },
+    { text: number(its.measured.served) },
+    { text: number(its.measured.errors), ...(its.measured.errors > 0 ? { paint: palette.bad } : {}) },
+    { text: describeNeed(its), ...(its.threshold === null ? { paint: palette.bad } : {}) },
+    { text: makeHarmlessLine(its.tools.join(', ')) },
+  ]);
+  return layOutTable(
+    [
+      { title: 'AGENT', align: 'left', min: 10 },
+      { title: 'RUNS', align: 'right' },
+      { title: 'STEPS', align: 'right' },
+      { title: 'SERVED', align: 'right' },
+      { title: 'WRONG', align: 'right' },
+      { title: 'STATE', align: 'left' },
+      { title: 'TOOLS', align: 'left', min: 8, dispensable: 1 },
+    ],
+    rows,
+    width,
+    palette,
+  );
+}
+
+/** What stands between an agent and being served, or being served more. */
+function describeNeed({ threshold, evidence, runs, kinds = [] }: Agent): string {
+  const refused = kinds.filter((its) => its.refused !== null);
+  if (threshold !== null)
+    return refused.length === 0 ? 'served' : `served, but not ${describeRefused(refused)}`;
+  if (evidence === 'failed') return 'left out: wrong too often';
+  const missing = KIND_RUNS_MIN - runs;
+  if (missing > 0) return `not served: needs ${missing} more golden ${missing === 1 ? 'run' : 'runs'}`;
+  return refused.length === 0
+    ? 'not served: no golden step was like another'
+    : `not served: ${describeRefused(refused)}`;
+}
+
+const REFUSED: Record<KindRefusal, string> = {
+  too_few: 'too few golden runs',
+  too_wrong: 'wrong too often',
+  never_serve: 'excepted',
+};
+
+/** Kinds of answers that an agent's table names; what is wrong comes first. */
+const REFUSED_SHOWN = 4;
+
+function describeRefused(kinds: NonNullable<Agent['kinds']>): string {
+  const sorted = kinds.toSorted(
+    (a, b) => Number(b.refused === 'too_wrong') - Number(a.refused === 'too_wrong'),
+  );
+  const words = sorted
+    .slice(0, REFUSED_SHOWN)
+    .map(({ kind, refused }) => `${makeHarmlessLine(kind)} (${REFUSED[refused!]})`);
+  const more = kinds.length - words.length;
+  return words.join(', ') + (more > 0 ? ` and ${countOf(more, 'more kind')}` : '');
+}
+
 function layOutAnswers(kinds: readonly AnswerKindMeasure[], width: number, palette: Palette): string {
-  const shown = kinds.slice(0, KINDS_SHOWN);
+  const shown = kinds.filter(({ errors }, at) => at < KINDS_SHOWN || errors > 0);
   const rows = shown.map(({ kind, steps, served, errors }) => [
     { text: makeHarmlessLine(kind) },
     { text: number(steps) },
@@ -184,6 +268,7 @@ export interface RoundJson
   out: string;
   runs: number;
   looked_at: number;
+  passed_over: number;
   read: number;
   golden: number;
   steps: number;

@@ -2,7 +2,7 @@
  * One round of `distill` and `loop`: reads the capture database, distils, measures, and publishes what is good enough.
  * The round's own thread (round-thread.ts); plain data in and out.
  *
- * An interrupted round has changed nothing but the cache (`OUT.work/`), which the next one goes on with; a publication is
+ * An interrupted round has changed only the cache (`OUT.work/`), and the next round goes on with that. A publication is
  * one rename.
  */
 
@@ -19,7 +19,8 @@ import { judgeRound, type PublishedStudent } from '../analysis/loop.ts';
 import { mergePatterns } from '../analysis/merge-patterns.ts';
 import { RunChains } from '../analysis/trace.ts';
 import { type Config, readVersion } from '../config.ts';
-import { STUDENT_VALID_MS } from '../limits.ts';
+import type { RelegationWire } from '../domain/exchange.ts';
+import { DISTILL_BOUNDS, STUDENT_VALID_MS } from '../limits.ts';
 import { chooseIndex } from '../search/open-index.ts';
 import { systemClock } from '../std/clock.ts';
 import { describeRefusal } from '../std/file-place.ts';
@@ -27,12 +28,14 @@ import { makeFolder } from '../std/folder.ts';
 import { DigestCache } from '../storage/digest-cache.ts';
 import {
   checkForPublishing,
+  listVersions,
   publishStudent,
   readMeasuredStudent,
   StudentDirectoryError,
   writePatterns,
 } from '../student/directory.ts';
 import type { StudentKind, StudentManifest } from '../student/model/manifest.ts';
+import { orderShare, readOrders, writeOrders } from '../student/orders.ts';
 import { CaptureFiles } from './capture-files.ts';
 import { listRunsDbs, readOutcomes } from './run-outcomes.ts';
 import { StudentAsker } from './student-asker.ts';
@@ -45,7 +48,7 @@ const CACHE_BYTES = 10 * 1024 * 1024;
 const SUMMARIES_AT_ONCE = 20_000;
 
 /** Names the code that makes digests of runs: another number when it makes others. */
-const DIGEST_CODE = 'digest-7';
+const DIGEST_CODE = 'digest-10';
 
 export interface RoundOptions {
   /** Absolute. */
@@ -53,8 +56,16 @@ export interface RoundOptions {
   out: string;
   student: StudentKind;
   gate: Gate;
+  /** Tools of which no call is ever served. */
+  never_serve: string[];
   /** Keep the published student unless the new one is no worse, and do nothing when there is nothing new. */
   compare: boolean;
+  /** Of the runs, how much a new version serves. */
+  share: number;
+  /** Whose steps are taught. */
+  wires?: readonly RelegationWire[];
+  /** Of what a round takes at most, how much there is memory for: 0 to 1; 1 when left out. */
+  room?: number;
   /** Secret: for the service of a student of kind `http`. */
   student_key: string;
   data_dir: string;
@@ -123,10 +134,12 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
     };
     const shortage = describeShortage(material);
     if (shortage !== null) return { ...report, reason: shortage };
-    const { student, gate } = options;
-    const wanted = { target_error: gate.target_error, student };
-    if (options.compare && before?.golden.fingerprint === fingerprintMaterial(material, wanted))
-      return { ...report, reason: `nothing new since version ${before.version}` };
+    const { student, gate, never_serve } = options;
+    const wanted = { target_error: gate.target_error, student, never_serve };
+    const same = options.compare
+      ? await findSame(options.out, before, fingerprintMaterial(material, wanted))
+      : null;
+    if (same !== null) return { ...report, reason: same };
     const tell = (what: string): void => teller.announce(what);
     const madeAtMs = systemClock.wallMs();
     const head = {
@@ -141,16 +154,38 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
     const verdict = await judgeRound(taughtStudent, published, gate, makeIndex);
     if (!verdict.publish) return { ...report, reason: verdict.reason, student: taughtStudent };
     teller.announce('publishing');
-    const manifest = await publishStudent(
-      options.out,
-      taughtStudent.draft,
-      taughtStudent.model,
-      taughtStudent.measured_model,
-    );
+    const isHeld = before !== null && (await readOrders(options.out)).held;
+    const manifest = await publishStudent(options.out, taughtStudent.draft, taughtStudent.model, {
+      measured: taughtStudent.measured_model,
+      serves: !isHeld,
+      before: async (version) => {
+        const orders = await readOrders(options.out);
+        if (!isHeld && options.share < 1)
+          await writeOrders(options.out, orderShare(orders, version, options.share));
+      },
+    });
+    if (isHeld) return { ...report, reason: describeWaiting(manifest.version), student: taughtStudent };
     return { ...report, outcome: 'published', version: manifest.version, student: taughtStudent, manifest };
   } finally {
     await embedder.close();
   }
+}
+
+/** An operator has put a version back: what rounds make waits. */
+function describeWaiting(version: number): string {
+  return `version ${version} is made and kept, and an operator holds the one that serves: understudy student publish ${version}`;
+}
+
+/** @returns why a student of the same runs is not made again; null: it is another */
+async function findSame(
+  out: string,
+  before: StudentManifest | null,
+  fingerprint: string,
+): Promise<string | null> {
+  if (before?.golden.fingerprint === fingerprint) return `nothing new since version ${before.version}`;
+  if (before === null || !(await readOrders(out)).held) return null;
+  const kept = (await listVersions(out)).find(({ manifest }) => manifest?.golden.fingerprint === fingerprint);
+  return kept === undefined ? null : `nothing new: ${describeWaiting(kept.version)}`;
 }
 
 /** For kind `http` with the service at hand, and the database that golden requests are read from again. */
@@ -174,11 +209,11 @@ async function readMaterial(
   teller: RoundTeller,
   embedder: TextEmbedder,
 ): Promise<GoldenMaterial> {
-  const { data_key = null } = options;
+  const { data_key = null, room = 1 } = options;
   const unreadable = new UnreadableExchanges();
   const source = await CaptureFiles.open(options.db, { cache_bytes: CACHE_BYTES, data_key, unreadable });
   try {
-    const chains = await readChains(source, teller);
+    const chains = await readChains(source, teller, Math.ceil(DISTILL_BOUNDS.runs * room));
     const runsDbs = options.runs_dbs ?? (await listRunsDbs(options.db, options.data_dir));
     const outcomes = await readOutcomes(runsDbs, chains, data_key);
     const store = openCache(options.out, data_key, teller.warn);
@@ -186,11 +221,14 @@ async function readMaterial(
       const material = await gatherGolden(source, chains, {
         outcomes,
         store,
+        room,
+        ...(options.wires === undefined ? {} : { wires: options.wires }),
         embed: (texts) => embedder.embed(texts),
         pause: () => source.release(),
         tell: (lookedAt, golden) =>
           teller.tell(`run ${lookedAt} of ${chains.size}, ${golden} golden`, lookedAt, chains.size),
       });
+      material.runs += chains.forgotten;
       await store?.prune();
       if (unreadable.count > 0) teller.warn(unreadable.describe());
       return material;
@@ -203,8 +241,8 @@ async function readMaterial(
 }
 
 /** Which exchanges make which run, as far as there are exchanges when it begins. */
-async function readChains(source: CaptureFiles, teller: RoundTeller): Promise<RunChains> {
-  const chains = new RunChains();
+async function readChains(source: CaptureFiles, teller: RoundTeller, newest: number): Promise<RunChains> {
+  const chains = new RunChains(null, newest);
   for (let next: number | null = 1; next !== null; ) {
     let read = 0;
     const from: number = next;

@@ -12,16 +12,16 @@ import { Progress } from './progress.ts';
 import { choosePalette, formatJson, makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Distils the golden runs of a capture database: the patterns in them, and a student that answers the steps it has seen
-often enough. Some golden runs are kept apart from teaching; on them is measured what the student would serve and how
-often it would be wrong. Only a student that stays under the target is published.
+often enough. Some golden runs are kept apart from teaching: the command measures on them what the student would serve
+and how often it would be wrong. It publishes only a student that stays under the target.
 
 Usage: understudy distill --out DIR [--db FILE] [--target-error E] [options]
 
 ${DISTILL_FLAGS_HELP}
 
 DIR gets patterns.jsonl (a pattern a line), manifest.json (which student, its threshold, what was measured) and the
-student's steps. DIR.work beside it remembers what was made of each run: an interrupted distill goes on where it stood,
-and a later one reads the new runs alone. It may be deleted.
+student's steps. DIR.work beside it remembers what was made of each run: an interrupted distill goes on where it stopped,
+and a later one reads the new runs alone. You may delete it.
 
 Examples:
   understudy distill --out student
@@ -45,7 +45,7 @@ export interface DistillSurroundings {
 /**
  * Runs the command.
  * @param argv what follows `understudy distill`
- * @returns the exit status; failures are told on `io.err`
+ * @returns the exit status; failures go to `io.err`
  * @throws UsageError on wrong use
  */
 export async function runDistill(
@@ -90,15 +90,18 @@ export async function tryRound(
 ): Promise<RoundJson | null> {
   const config = loadConfig({ listener: 'gateway' });
   const progress = new Progress(io, io.is_terminal, surroundings.now ?? Date.now);
-  const { out, student, target_error, served_min } = flags;
+  const { out, student, target_error, served_min, never_serve, share } = flags;
   try {
     return await runRoundInThread(
       {
         db: flags.db ?? surroundings.default_db ?? config.capture.db,
         out,
         student,
-        gate: { target_error, served_min },
+        gate: { target_error, served_min, sticky: config.relegation?.sticky ?? false },
+        never_serve,
+        wires: config.relegation_wires,
         compare,
+        share,
         student_key: config.student_key,
         data_dir: config.data_dir,
         data_key: config.data_key,

@@ -5,10 +5,13 @@ import { UsageError } from './io.ts';
 import { findNearestName } from './nearest-name.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-/** The flags of a command by name, without `help`, which every command has. `switch`: takes no value. */
-export type FlagKinds = Readonly<Record<string, 'text' | 'switch'>>;
+/**
+ * The flags of a command by name, without `help`, which every command has. `switch`: takes no value; `list`: may be given
+ * several times, and comes as one text with commas.
+ */
+export type FlagKinds = Readonly<Record<string, 'text' | 'list' | 'switch'>>;
 
-/** What was given; of a flag that was given twice, the last. */
+/** What was given; of a flag that was given twice, the last, but of a list all. */
 export type FlagValues<Kinds extends FlagKinds> = {
   readonly [Name in keyof Kinds]?: Kinds[Name] extends 'switch' ? true : string;
 } & { readonly help?: true };
@@ -35,16 +38,17 @@ export function readFlagsAndWords<const Kinds extends FlagKinds>(
   argv: string[],
   kinds: Kinds,
 ): { values: FlagValues<Kinds>; words: string[] } {
-  const all: FlagKinds = { ...kinds, help: 'switch' };
+  // First, so that of names that are as near to a mistyped one it is the one meant.
+  const all: FlagKinds = { help: 'switch', ...kinds };
   const { tokens } = parseArgs({
     args: argv,
-    // What is wrong is told here, not in the words of the parser.
+    // The messages are ours, not the parser's.
     strict: false,
     tokens: true,
     options: Object.fromEntries(
       Object.entries(all).map(([name, kind]) => [
         name,
-        { type: kind === 'text' ? 'string' : 'boolean', ...(name === 'help' ? { short: 'h' } : {}) },
+        { type: kind === 'switch' ? 'boolean' : 'string', ...(name === 'help' ? { short: 'h' } : {}) },
       ]),
     ),
   });
@@ -70,7 +74,8 @@ export function readFlagsAndWords<const Kinds extends FlagKinds>(
       const typed = makeWord(value);
       throw new UsageError(`${flag} takes a value; if ${typed} is meant to be it, write ${flag}=${typed}`);
     }
-    values[name] = value;
+    const before = kind === 'list' ? values[name] : undefined;
+    values[name] = before === undefined ? value : `${before},${value}`;
   }
   return { values: values as FlagValues<Kinds>, words };
 }

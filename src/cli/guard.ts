@@ -1,7 +1,7 @@
 /**
- * Runs a command in a process of its own, and tells in one line when that process is gone. For commands that read
- * capture files: LMDB maps a file and trusts its pages, so that a damaged one can end whoever reads it with SIGSEGV,
- * SIGBUS or an assertion, which no code in the process can catch. Main thread of the command line.
+ * Runs a command in a process of its own, and says in one line if that process dies. For commands that read
+ * capture files: LMDB maps a file and trusts its pages, so a damaged page can end the process that reads it with SIGSEGV,
+ * SIGBUS or an assertion, and no code in that process can catch it. Main thread of the command line.
  */
 
 import { spawn } from 'node:child_process';

@@ -50,6 +50,9 @@ function layOutExchange(view: InspectView, record: ExchangeRecord): string {
     ['query', record.query === '' ? '-' : record.query],
     ['started', record.started_at],
     ['served by', record.served_by],
+    ...(record.relegation === undefined
+      ? []
+      : [['student', `${record.relegation.decision} (--step ${record.id} says more)`] as [string, string]]),
     ['stop', record.stop_reason ?? '-'],
     ['request', tellBody(record.request)],
     ['response', tellBody(record.response)],

@@ -10,6 +10,9 @@ export interface InspectFlags extends RunFilter {
   db: string | undefined;
   run: string | null;
   exchange: number | null;
+  /** An exchange whose step is explained, and the student's directory, as far as it was named. */
+  step: number | null;
+  student: string | null;
   raw: BodySide | null;
   json: boolean;
   full: boolean;
@@ -20,6 +23,8 @@ const FLAGS = {
   db: 'text',
   run: 'text',
   exchange: 'text',
+  step: 'text',
+  student: 'text',
   raw: 'text',
   since: 'text',
   golden: 'switch',
@@ -49,17 +54,24 @@ export function readInspectFlags(argv: string[], nowMs: number): InspectFlags | 
       '--run and --exchange do not go together: an exchange has one number in the whole database',
     );
   }
+  if (values.step !== undefined && (values.run !== undefined || values.exchange !== undefined))
+    throw new UsageError('--step goes with neither --run nor --exchange');
+  if (values.student !== undefined && values.step === undefined)
+    throw new UsageError('--student goes with --step');
   if (values.full === true && values.run === undefined) throw new UsageError('--full goes with --run');
   if (values.golden === true && values['not-golden'] === true)
     throw new UsageError('--golden and --not-golden leave nothing together');
   for (const name of ['since', 'golden', 'not-golden', 'limit'] as const) {
-    if (values[name] !== undefined && (values.run !== undefined || values.exchange !== undefined))
-      throw new UsageError(`--${name} chooses among runs: it does not go with --run or --exchange`);
+    const isOfOne = values.run ?? values.exchange ?? values.step;
+    if (values[name] !== undefined && isOfOne !== undefined)
+      throw new UsageError(`--${name} chooses among runs: it does not go with --run, --exchange or --step`);
   }
   return {
     db: values.db,
     run: values.run ?? null,
-    exchange: values.exchange === undefined ? null : readExchangeId(values.exchange),
+    exchange: values.exchange === undefined ? null : readExchangeId('--exchange', values.exchange),
+    step: values.step === undefined ? null : readExchangeId('--step', values.step),
+    student: values.student ?? null,
     raw,
     json: values.json === true,
     full: values.full === true,
@@ -70,9 +82,9 @@ export function readInspectFlags(argv: string[], nowMs: number): InspectFlags | 
   };
 }
 
-function readExchangeId(text: string): number {
+function readExchangeId(flag: string, text: string): number {
   if (!/^[1-9]\d{0,14}$/.test(text)) {
-    throw new UsageError(`--exchange takes a number from 1 on, not ${formatJson(text, 0)}`);
+    throw new UsageError(`${flag} takes a number from 1 on, not ${formatJson(text, 0)}`);
   }
   return Number(text);
 }

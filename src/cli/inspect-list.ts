@@ -4,7 +4,14 @@ import { RunCollection, type RunFilter, type RunSummary } from '../analysis/insp
 import type { GoldenCode } from '../domain/golden.ts';
 import { ID_CHARACTERS } from '../limits.ts';
 import { countOf } from '../std/count-of.ts';
-import { type FindOutcomes, formatCount, formatMs, type InspectView, nameAll } from './inspect-view.ts';
+import {
+  type FindOutcomes,
+  formatCount,
+  formatMs,
+  type InspectView,
+  nameAll,
+  nameKind,
+} from './inspect-view.ts';
 import { EXIT } from './io.ts';
 import { type Cell, formatJson, layOutLines, makeHarmlessLine } from './terminal-text.ts';
 
@@ -29,6 +36,7 @@ const SHORT_REASONS: Record<GoldenCode, string> = {
   failed_call: 'failed call',
   unfinished: 'unfinished',
   shape: 'shape',
+  side_call: 'side call',
   outcome: 'outcome',
 };
 
@@ -93,6 +101,7 @@ export async function showRuns(view: InspectView, db: string, findOutcomes: Find
 
 function layOutRuns(view: InspectView, runs: RunSummary[]): Iterable<string> {
   const { good, bad, strong, dim } = view.paint;
+  const hasKinds = runs.some(({ kind }) => kind !== null);
   const layOutRun = (run: RunSummary): Cell[] => {
     const failures = run.errors + run.aborted;
     const missing = run.gaps.reduce((sum, [from, to]) => sum + to - from + 1, 0);
@@ -102,6 +111,7 @@ function layOutRuns(view: InspectView, runs: RunSummary[]): Iterable<string> {
       .replace('T', ' ');
     return [
       { text: makeHarmlessLine(run.run_id ?? ''), paint: strong },
+      ...(hasKinds ? [{ text: nameKind(run.kind), paint: dim }] : []),
       { text: run.turns === run.exchanges ? `${run.turns}` : `${run.turns}/${run.exchanges}` },
       { text: nameAll(run.models) },
       { text: started },
@@ -119,6 +129,7 @@ function layOutRuns(view: InspectView, runs: RunSummary[]): Iterable<string> {
   return layOutLines(
     [
       { title: 'RUN', align: 'left', min: 10, max: NAME_COLUMNS },
+      ...(hasKinds ? [{ title: 'KIND', align: 'left' as const, dispensable: 6 }] : []),
       { title: 'TURNS', align: 'right' },
       { title: 'MODEL', align: 'left', min: 8, max: NAME_COLUMNS, dispensable: 3 },
       { title: 'STARTED', align: 'left', dispensable: 1 },

@@ -1,9 +1,12 @@
 /**
- * `understudy inspect --run`: a run as the conversation that it was, or the same as JSON. Main thread of the command
+ * `understudy inspect --run`: a run as a conversation, or the same as JSON. Main thread of the command
  * line.
  */
 
+import type { AnswerComparison } from '../analysis/answer-comparison.ts';
+import { listChildRuns } from '../analysis/child-runs.ts';
 import { type RunStep, type RunSummary, readRun, summarizeRun } from '../analysis/inspect.ts';
+import { explainStep } from '../analysis/step-explanation.ts';
 import type { GoldenCode } from '../domain/golden.ts';
 import type { Part, Role } from '../providers/turn.ts';
 import { countOf } from '../std/count-of.ts';
@@ -15,8 +18,10 @@ import {
   layOutHead,
   layOutPart,
   nameAll,
+  nameKind,
 } from './inspect-view.ts';
 import { EXIT } from './io.ts';
+import { layOutComparison } from './step-page.ts';
 import { formatJson, makeHarmless, makeHarmlessLine, wrapText } from './terminal-text.ts';
 
 /** Characters and lines of a text that are shown of it without --full. */
@@ -42,7 +47,8 @@ const ADVICE: Record<GoldenCode, string> = {
   unlinked: 'stamp x-svc-run and x-svc-seq: then a client may rewrite its history as it likes',
   failed_call: 'have the client try failed calls again',
   unfinished: 'let the agent go on until the model ends its turn of itself',
-  shape: 'POST /v1/messages counts always, chat-completions and responses with x-svc-run and x-svc-seq',
+  shape: 'turns of Messages, chat-completions and responses count',
+  side_call: 'its parent run has the work',
   outcome: 'distil from runs that succeeded',
 };
 
@@ -79,6 +85,7 @@ async function writeRunJson(view: InspectView, summary: RunSummary, runId: strin
       new_messages,
       answer: turn?.answer ?? null,
       problem: turn?.problem ?? '',
+      ...(record.relegation === undefined ? {} : { comparison: compareStep(view, step) }),
     };
     await view.io.out(`${separator}${formatJson(shown, 0)}`);
     separator = ',\n';
@@ -93,6 +100,14 @@ function layOutSummary(view: InspectView, run: RunSummary): string {
     ['run', strong(makeHarmlessLine(run.run_id ?? ''))],
     ['golden', run.golden ? good('yes') : bad('no')],
   ];
+  if (run.session_id !== null && run.session_id !== run.run_id)
+    fields.push(['session', makeHarmlessLine(run.session_id)]);
+  if (run.parent_run_id !== null)
+    fields.push(['part of', `${makeHarmlessLine(run.parent_run_id)} (${nameKind(run.kind)})`]);
+  if (run.session_id !== null) {
+    for (const child of listChildRuns(view.source, run.run_id ?? ''))
+      fields.push(['child', `${makeHarmlessLine(child.run_id)} (${nameKind(child.kind)})`]);
+  }
   for (const { code, words } of run.reasons) {
     fields.push(['', `- ${makeHarmlessLine(words)}`], ['', dim(`  ${ADVICE[code]}`)]);
   }
@@ -150,7 +165,22 @@ function layOutStep(view: InspectView, step: RunStep, run: RunSummary): string {
   if (turn.problem !== '') text += layOutPart(view, 'unread', bad(makeHarmless(turn.problem)));
   if (record.stop_reason !== null)
     text += layOutPart(view, 'stop', dim(makeHarmlessLine(record.stop_reason)));
-  return text;
+  return text + layOutRelegation(view, step);
+}
+
+/** What relegation decided, and where the student would have said something else than the upstream, both. */
+function layOutRelegation(view: InspectView, step: RunStep): string {
+  const decision = step.record.relegation?.decision;
+  if (decision === undefined || decision === 'served') return '';
+  const comparison = compareStep(view, step);
+  const text = layOutPart(view, 'student', view.paint.dim(makeHarmlessLine(decision)));
+  return comparison === null ? text : text + layOutComparison(view, comparison);
+}
+
+/** @returns null where the student's answer, or the upstream's, is not known */
+function compareStep(view: InspectView, { record }: RunStep): AnswerComparison | null {
+  if (record.relegation?.answer == null) return null;
+  return explainStep(view.source, record.id, null)?.comparison ?? null;
 }
 
 function layOutParts(view: InspectView, role: Role, parts: Part[]): string {

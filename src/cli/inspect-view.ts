@@ -3,7 +3,7 @@
  * labelled blocks, figures. Main thread of the command line.
  */
 
-import type { ExchangeSource } from '../analysis/inspect.ts';
+import type { ExchangeSource, RunSummary } from '../analysis/inspect.ts';
 import type { ExchangeRecord, TokenUsage } from '../domain/exchange.ts';
 import { hasFailed } from '../domain/golden.ts';
 import type { InspectFlags } from './inspect-flags.ts';
@@ -92,4 +92,9 @@ export function formatMs(ms: number): string {
   const minutes = Math.round(seconds / 60);
   if (minutes < 1_440) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
   return `${Math.floor(minutes / 1_440)} d ${Math.floor((minutes % 1_440) / 60)} h`;
+}
+
+/** What a run is within its session, in words; '' for an agent's own. */
+export function nameKind(kind: RunSummary['kind']): string {
+  return (kind ?? '').replace('_', ' ');
 }

@@ -28,17 +28,21 @@ Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [
        understudy inspect [--db FILE] --run ID [--full] [--json]
        understudy inspect [--db FILE] --exchange N [--json]
        understudy inspect [--db FILE] --exchange N --raw request|response
+       understudy inspect [--db FILE] --step N [--student DIR] [--json]
 
-  --db FILE        capture database; DATA_DIR/capture.mdb when not given. Its sealed files are read with it; one of them
-                   can be named too, and is then read alone. A running gateway may be writing to it.
+  --db FILE        capture database; DATA_DIR/capture.mdb when not given. Its sealed files are read with it; you can
+                   also name one of them, which is then read alone. A running gateway may be writing to it.
   --since WHEN     runs that went on then or later: 90m, 12h, 7d ago, or a time such as 2026-05-01 or 2026-05-01T12:00Z
   --golden         golden runs alone; --not-golden: the others alone
   --limit N        the latest N runs, 0 for all; on a terminal 200 when not given
-  --run ID         one run as the conversation that it was: what was new in each request, what was answered, how
-                   long it took and what it cost, what failed and was tried again
+  --run ID         one run as a conversation: what was new in each request, the answer, its time and cost,
+                   what failed and was tried again
   --full           with --run: show long texts whole instead of their beginning
   --exchange N     one exchange: status, times, model, usage, headers (credentials are never stored)
   --raw SIDE       the stored body of that exchange, request or response, byte for byte and nothing else
+  --step N         exchange N as relegation sees it: what was decided, which rule, the nearest golden step, what is new
+                   beside it, and the student's answer beside the upstream's
+  --student DIR    with --step: the student's directory; SVC_DISTILL_DIR when not given
   --json           the same as one JSON document, for programs; with --exchange the exchange record itself
 
 The table has a line for each run, the latest last:
@@ -85,7 +89,7 @@ export interface OpenSource {
 /**
  * Runs the command.
  * @param argv what follows `understudy inspect`
- * @returns the exit status: 0 done, 1 failed; failures are told on `io.err`
+ * @returns the exit status: 0 done, 1 failed; failures go to `io.err`
  * @throws UsageError on wrong use
  */
 export async function runInspect(
@@ -104,12 +108,16 @@ export async function runInspect(
   const progress = new Progress(io, io.is_terminal, now);
   try {
     // One that is asked for by its number: why it cannot be read is the answer.
-    const unreadable = flags.exchange === null ? new UnreadableExchanges() : undefined;
+    const unreadable = flags.exchange === null && flags.step === null ? new UnreadableExchanges() : undefined;
     const opener = surroundings.open ?? openCapture;
     const open = await opener(resolve(db), config().data_key, unreadable);
     try {
       const columns = surroundings.columns ?? process.stdout.columns;
       const view = openView(open, io, columns, flags, progress);
+      if (flags.step !== null) {
+        const directory = flags.student ?? config().relegation?.directory ?? null;
+        return await (await import('./step-page.ts')).showStep(view, flags.step, directory);
+      }
       if (flags.exchange !== null) return await showExchange(view, flags.exchange);
       const runsDbs = surroundings.runs_dbs ?? (await listRunsDbs(resolve(db), config().data_dir));
       const findOutcomes: FindOutcomes = (runs) => readOutcomes(runsDbs, runs, config().data_key);

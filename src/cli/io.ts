@@ -1,4 +1,4 @@
-/** What a command may touch of its surroundings, so that a test can hand in its own. Main thread. */
+/** What a command may use of its surroundings, so that a test can give it other ones. Main thread. */
 
 import { exitProcess } from '../std/loading-threads.ts';
 

@@ -1,8 +1,8 @@
 /**
  * `understudy loop`: distils again and again, or once, and publishes what is better. Main thread.
  *
- * At an interval each round is a process of its own: its memory goes back with it, whatever ends it ends that round alone,
- * and a signal is heard at once, however busy the round is.
+ * With an interval each round is a process of its own. Its memory goes back with it, a crash ends that round alone,
+ * and the command hears a signal at once, however busy the round is.
  */
 
 import { spawn } from 'node:child_process';
@@ -14,19 +14,19 @@ import { type CliIo, EXIT, UsageError } from './io.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Keeps a student up to date: traces, distils, measures on golden runs kept apart, and publishes only what passes the gate
-and is no worse than what is published; else the student that is there stays, and the reason is told. The gateway takes a
+and is no worse than what is published. Otherwise the present student stays, and the command says why. The gateway takes a
 newly published student by itself.
 
 Usage: understudy loop --out DIR [--db FILE] [--once | --every TIME] [options]
 
   --once               one round
-  --every TIME         a round every so often: 30s, 15m, 1h (when nothing is given), 1d. A failed round is told, and the
-                       next one comes all the same; SIGTERM or Ctrl-C ends it at once
+  --every TIME         a round every so often: 30s, 15m, 1h (when nothing is given), 1d. The command reports a failed
+                       round and goes on with the next; SIGTERM or Ctrl-C ends it at once
 ${DISTILL_FLAGS_HELP}; at an interval one line of JSON a round
 
-The gate: of the steps kept apart at least --min-served are served, at most --target-error of them wrong, also of those
-that are served in a row from the beginning of a run. No worse: of the steps that the published student had kept apart
-too, it serves rightly no fewer, give or take 2 %; unless the published one no longer keeps to the target there.
+The gate: of the steps kept apart the student serves at least --min-served, at most --target-error of them wrong, also of
+those that it serves in a row from the beginning of a run. No worse: of the steps that the published student also had
+kept apart, it serves rightly no fewer, give or take 2 %, unless the published one no longer keeps to the target there.
 
 Examples:
   understudy loop --out student --once
@@ -62,7 +62,7 @@ export interface LoopSurroundings extends DistillSurroundings {
 /**
  * Runs the command.
  * @param argv what follows `understudy loop`
- * @returns the exit status; failures are told on `io.err`
+ * @returns the exit status; failures go to `io.err`
  * @throws UsageError on wrong use
  */
 export async function runLoop(

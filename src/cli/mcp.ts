@@ -13,7 +13,7 @@ runs elsewhere. Where the agent's client can speak HTTP, the service's own addre
 Usage: understudy mcp [--url URL] [--codebase ID] [--org ID] [--project ID]
 
   --url URL         where the API is; when not given SVC_BASE_URL, else http://127.0.0.1:8000
-  --codebase ID     the code base that is meant where a call names none, such as owner/name
+  --codebase ID     the code base of calls that name none, such as owner/name
   --org ID          the organization, and
   --project ID      the project, where the key is the operator's own; a customer's key has its own
 

@@ -1,4 +1,4 @@
-/** What somebody may have meant who typed a name that there is not. Pure. */
+/** Finds the known name that is nearest to an unknown one that somebody typed. Pure. */
 
 /** Longer ones are compared with nothing: the work is the product of the lengths. */
 const TYPED_CHARACTERS = 100;

@@ -30,7 +30,7 @@ import { OPERATOR } from './keys.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Brings patterns into DATA_DIR from a file, or writes those that are there to one. The service may run meanwhile: it
-takes what is imported within seconds, else at its next start. Near-duplicates are merged, keys in texts are masked.
+takes imports within seconds, else at its next start. It merges near-duplicates and masks keys in texts.
 
 Usage: understudy patterns import --tier TIER [--org ORG] [--project PROJECT] FILE
        understudy patterns export --tier TIER [--org ORG] [--project PROJECT] FILE

@@ -1,8 +1,8 @@
-/** How far a command is, told on a terminal in one line that is written over. Main thread. */
+/** Shows on a terminal how far a command is, in one line that it overwrites. Main thread. */
 
 import type { CliIo } from './io.ts';
 
-/** How often progress is told. */
+/** How often progress is shown. */
 const PROGRESS_INTERVAL_MS = 200;
 
 /** One line on a terminal that says how far it is. */

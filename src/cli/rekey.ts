@@ -1,4 +1,4 @@
-/** `understudy rekey`: writes everything that is kept anew under another data key. Main thread. */
+/** `understudy rekey`: writes all stored data anew under another data key. Main thread. */
 
 import { resolve } from 'node:path';
 import { loadConfig } from '../config.ts';

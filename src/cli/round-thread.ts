@@ -1,6 +1,6 @@
 /**
- * Entry of the thread that a round of `distill` and `loop` runs in: its heap is bounded whatever is in the database, and
- * the main thread hears signals meanwhile. Started by distill-thread.ts.
+ * Entry of the thread in which a round of `distill` and `loop` runs. Its heap is bounded whatever is in the database, and
+ * the main thread hears signals meanwhile. distill-thread.ts starts it.
  */
 
 import { parentPort, workerData } from 'node:worker_threads';
@@ -8,6 +8,7 @@ import { TooManyRunsError } from '../analysis/trace.ts';
 import { DataKeyError } from '../std/data-key.ts';
 import { CaptureFileError } from '../storage/capture/layout.ts';
 import { StudentDirectoryError } from '../student/directory.ts';
+import { OrdersError } from '../student/orders.ts';
 import { toRoundJson } from './distill-report.ts';
 import { type RoundOptions, runRound } from './distill-round.ts';
 import type { RoundMessage } from './distill-thread.ts';
@@ -38,6 +39,7 @@ try {
     error instanceof CaptureFileError ||
     error instanceof DataKeyError ||
     error instanceof StudentDirectoryError ||
+    error instanceof OrdersError ||
     error instanceof TooManyRunsError ||
     error instanceof OutcomesError ||
     error instanceof ServiceFailedError;

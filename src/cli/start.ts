@@ -6,7 +6,9 @@
 import { type Config, isLoopback, loadConfig, raiseParserHeadLimit } from '../config.ts';
 import { DRAIN_DEADLINE_MS, STUDENT_TIMEOUT_MS } from '../limits.ts';
 import type { RunningUnderstudy } from '../main.ts';
+import { type CertificateFiles, checkCertificate } from '../std/certificate-files.ts';
 import { exitProcess } from '../std/loading-threads.ts';
+import { quoteForShell } from '../std/shell-word.ts';
 import { renderBanner } from './banner.ts';
 import { type FlagValues, readFlags } from './flags.ts';
 import { type CliIo, EXIT } from './io.ts';
@@ -38,8 +40,11 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   GW_PROVIDER           label of that provider       anthropic
   GW_GEMINI_BASE        behind /gemini               https://generativelanguage.googleapis.com
   GW_BEDROCK_BASE       behind /bedrock/{region}     https://bedrock-runtime.{region}.amazonaws.com
+  GW_ROUTES             more upstreams by prefix: {"/openai": "openai", "/own": {"base": "http://…"}}, or a file
   GW_HOST, GW_PORT      where it listens             127.0.0.1, 8787
+  GW_TLS_CERT, GW_TLS_KEY  PEM files: it listens over TLS, and reads them again when they change   none
   GW_NOTE               tag on what is captured      none
+  SVC_RUN_HEADERS       headers of your own that name runs, beside those of known clients   none
   GW_CAPTURE            off: forward only            on
   SVC_REDACT            mask keys in stored bodies   1
   GW_MAX_QUEUE          exchanges waiting to be written; beyond it they are dropped, never delayed   10000
@@ -48,25 +53,34 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   SVC_DISTILL_DIR       a student that serves what it has mastered (understudy distill)   none
   GW_RELEGATION         shadow: it only says what it would have served; off               on
   GW_RELEGATION_AUDIT   share of what it would serve that the provider serves, to be compared   0.05
+  GW_RELEGATION_STICKY  on: a run stays with the provider once it has served a step of it   off
+  GW_RELEGATION_WIRES   whose steps it serves: messages, chat_completions, responses       messages
   SVC_STUDENT_KEY       for the service of a student of kind http                         none
   SVC_STUDENT_KEYS      clients' keys that it answers before the provider has taken them, by comma   none
-  GW_STUDENT_TIMEOUT_MS what a step waits for the student      ${STUDENT_TIMEOUT_MS.exemplar}, with a service ${STUDENT_TIMEOUT_MS.http}
+  GW_STUDENT_TIMEOUT_MS how long a step waits for the student      ${STUDENT_TIMEOUT_MS.exemplar}, with a service ${STUDENT_TIMEOUT_MS.http}
   GW_PRICES             dollars a million tokens: {"model": {"input": 3, "output": 15}}   none
 `;
 
 const API_VARIABLES = `  HOST, PORT            where the API listens        127.0.0.1, 8000
+  TLS_CERT, TLS_KEY     PEM files: it listens over TLS, and reads them again when they change   none
   PUBLIC_URL            where people reach it        http://HOST:PORT
   MAX_BODY_BYTES        largest request body         5242880
-  API_AWAKE_US          microseconds that a thread polls on after an answer, before it sleeps   100
+  API_AWAKE_US          microseconds that a thread busy-polls after an answer, before it sleeps   100
   VECTOR_STORE_URL      embedded: for patterns       unset: retrieval is empty
   AUTH_DB_URL           embedded: for accounts       unset: static keys alone
   AUTH_DB_CONN_URL      embedded: for the stream     unset: the live stream is off
+  VECTOR_STORE_API_KEY, AUTH_DB_SERVICE_KEY          unused: embedded: takes no key
   SVC_KEYS              static API keys, by comma    none
+  OPERATORS             e-mail addresses that may read captures at /capture/, by comma   none
+  GW_ORG                organization whose owners and admins may   none
   AUTH_JWT_SECRET       verifies tokens (HS256)      made and kept in DATA_DIR/secrets
   AUTH_JWKS_URL         or the provider's keys       none
   AUTH_JWT_ISSUER, AUTH_JWT_AUDIENCE                 any; with AUTH_JWKS_URL both must be set
   RATE_LIMIT_PER_SEC, RATE_LIMIT_BURST               200, 400 a key
   AUTH_FAIL_RATE_PER_SEC  failed sign-ins an address, after 100 at once; 0: not limited   5
+  RETENTION_DAYS        runs, traces, findings, live events, captures older than this go; 0: kept     0
+  RETENTION_DAYS_RUNS, RETENTION_DAYS_TRACES         the same of one kind: RETENTION_DAYS
+  RETENTION_DAYS_FINDINGS, RETENTION_DAYS_LIVE_EVENTS, RETENTION_DAYS_CAPTURES
   CORS_ALLOWED_ORIGINS  pages that may call, by comma   none
   CORS_ALLOW_DEV_ORIGINS  true: localhost pages too  false
   PLAN_CAPS             interventions a month        {"free":50000,"pro":500000,"enterprise":null}
@@ -81,7 +95,7 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
 
 const COMMON_VARIABLES = `  DATA_DIR              where data is kept           ./data
   DATA_KEY_FILE         32 random bytes under which it is encrypted   none: it is not
-  ACTOR_THREADS, SERVER_THREADS                      1, 1
+  SERVER_THREADS, ACTOR_THREADS, COMPUTE_THREADS     auto: by the cores that the process may use
   ALLOWED_HOSTS         further names to answer under without a credential, by comma   PUBLIC_URL's
   MAX_CONNECTIONS       of both ports; 0: no cap     half the descriptors (ulimit -n) that are left
   MAX_CONNECTIONS_PER_ADDRESS   0: no cap            1000 of a public address, no cap for others
@@ -89,7 +103,7 @@ const COMMON_VARIABLES = `  DATA_DIR              where data is kept           .
   LOG_LEVEL             trace to fatal, or silent    info
 `;
 
-const GATEWAY_FLAGS = `  --host ADDRESS   where the gateway listens (GW_HOST); beyond loopback /__gw/ is open to whoever can connect
+const GATEWAY_FLAGS = `  --host ADDRESS   where the gateway listens (GW_HOST); beyond loopback /__gw/ is open to all who can connect
   --port N         its port (GW_PORT); 0 for any free one
   --db FILE        capture database; DATA_DIR/capture.mdb when not given
   --note TEXT      tag on everything captured by this process (GW_NOTE)
@@ -172,10 +186,15 @@ export async function runStart(command: StartCommand, argv: string[], io: CliIo)
     entry: process.argv[1] ?? '',
   };
   await io.out(renderBanner(config, running, surroundings));
-  if (PARTS[command].gateway) warnOfOpenAdmin(config, io);
+  if (PARTS[command].gateway) {
+    warnOfOpenAdmin(config, io);
+    warnOfCertificate('GW_', config.gateway.tls, io);
+  }
   if (PARTS[command].api) {
+    warnOfCertificate('', config.api.tls, io);
     warnOfShortSecret(config, io);
     warnOfAnyToken(config, io);
+    warnOfUnusedKeys(config, io);
   }
   const signal = await stopAsked;
   io.err(`${signal}: finishing what is in flight, ${DRAIN_DEADLINE_MS / 1000} s at most\n`);
@@ -208,7 +227,7 @@ function warnOfShortSecret({ auth }: Config, io: CliIo): void {
   const { jwt_secret, jwks_url } = auth;
   if (jwt_secret === null || jwks_url !== null || Buffer.byteLength(jwt_secret) >= JWT_SECRET_BYTES_MIN)
     return;
-  io.err(`warning: AUTH_JWT_SECRET has fewer than ${JWT_SECRET_BYTES_MIN} bytes: whoever sees one token may find it out by trying, and
+  io.err(`warning: AUTH_JWT_SECRET has fewer than ${JWT_SECRET_BYTES_MIN} bytes: anybody who sees one token may find it out by trying, and
          then sign in as anybody. openssl rand -base64 32 makes a good one.\n`);
 }
 
@@ -218,16 +237,38 @@ function warnOfAnyToken({ auth }: Config, io: CliIo): void {
   if (jwks_url === null) return;
   if (jwt_audience === null)
     io.err(`warning: AUTH_JWT_AUDIENCE=any: tokens that the identity provider gave to any other application sign in here,
-         and whoever receives one there can be its user here. Name this application's own audience.\n`);
+         and anybody who receives one there can be its user here. Name this application's own audience.\n`);
   if (jwt_issuer === null)
     io.err(
       `warning: AUTH_JWT_ISSUER=any: tokens of every issuer whose keys stand at AUTH_JWKS_URL sign in here. Name one.\n`,
     );
 }
 
+/** What clients will refuse, and what others on the machine may take. Neither keeps the service from starting. */
+function warnOfCertificate(prefix: '' | 'GW_', files: CertificateFiles | null, io: CliIo): void {
+  if (files === null) return;
+  const { valid_from_ms, valid_to_ms, is_key_open } = checkCertificate(files);
+  const now = Date.now();
+  const day = (ms: number) => new Date(ms).toISOString().slice(0, 10);
+  if (valid_to_ms < now)
+    io.err(
+      `warning: the certificate in ${prefix}TLS_CERT ran out on ${day(valid_to_ms)}: clients refuse it.\n`,
+    );
+  if (valid_from_ms > now)
+    io.err(`warning: the certificate in ${prefix}TLS_CERT is not valid before ${day(valid_from_ms)}.\n`);
+  if (is_key_open)
+    io.err(`warning: other users of this machine may read or change the key in ${prefix}TLS_KEY: whoever has it can be this
+         service to its clients. chmod 600 ${quoteForShell(files.key)} closes it.\n`);
+}
+
+function warnOfUnusedKeys({ unused_keys }: Config, io: CliIo): void {
+  for (const name of unused_keys)
+    io.err(`warning: ${name} is set, and nothing uses it: the built-in engine (embedded:) takes no key.\n`);
+}
+
 function warnOfOpenAdmin(config: Config, io: CliIo): void {
   const { host } = config.gateway;
   if (isLoopback(host)) return;
-  io.err(`warning: the gateway listens on ${host} and its /__gw/ routes are unauthenticated: whoever can connect
+  io.err(`warning: the gateway listens on ${host} and its /__gw/ routes are unauthenticated: anybody who can connect
          can stop the capture. Keep it on a private network, or bind it to 127.0.0.1.\n`);
 }

@@ -1,5 +1,5 @@
 /**
- * Puts golden steps to the service of a student of kind `http`, as the gateway would put live ones, to find out how often
+ * Asks the service of a student of kind `http` about golden steps, as the gateway asks it about live ones, to find out how often
  * it is right. The round's own thread.
  */
 
@@ -11,8 +11,8 @@ import { asObject } from '../providers/json-reading.ts';
 import type { StudentAnswer } from '../student/model/decision.ts';
 import type { StudentKind } from '../student/model/manifest.ts';
 import { isFitAnswer } from '../student/serving/answer-check.ts';
-import { readMessagesStep } from '../student/serving/messages-step.ts';
 import { UntranslatableStep } from '../student/serving/service-messages.ts';
+import { readStep, WIRES } from '../student/serving/step-reading.ts';
 import { StudentService } from '../student/serving/student-service.ts';
 import { ToolSchemas } from '../student/serving/tool-schemas.ts';
 import type { CaptureFiles } from './capture-files.ts';
@@ -44,13 +44,16 @@ export class StudentAsker implements Service {
     const body = asObject(
       JSON.parse(new TextDecoder().decode(decodeContent(copy.request_body, copy.request_headers).bytes)),
     );
-    const read = readMessagesStep(body, copy.request_headers);
+    // As the gateway: the service is asked about steps of this wire alone.
+    if (copy.shape !== 'messages') return null;
+    const wire = WIRES.messages;
+    const read = readStep(wire, body, copy.request_headers);
     // As the gateway: a service promises no form of its answer.
     if (read === null || read.request.response_schema !== null) return null;
     try {
       const answer = await this.#service.ask(body, AbortSignal.timeout(STUDENT_TIMEOUT_MS.http));
       this.#failures = 0;
-      return isFitAnswer(answer, read.request, body, this.#schemas) ? answer : null;
+      return isFitAnswer(answer, read.request, { wire, body }, this.#schemas) ? answer : null;
     } catch (error) {
       if (error instanceof UntranslatableStep) return null;
       this.#failures += 1;

@@ -1,6 +1,6 @@
 /**
- * The configured embedder in the command line's own thread: loaded with the first text, and done without when it cannot
- * be had. Main thread.
+ * The configured embedder in the command line's own thread. It loads with the first text; if it cannot, the command goes on
+ * without it. Main thread.
  */
 
 import type { Config } from '../config.ts';

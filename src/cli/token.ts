@@ -1,4 +1,4 @@
-/** `understudy token`: a token for somebody, signed by this service itself. Main thread. */
+/** `understudy token`: makes a token for a user, signed by this service itself. Main thread. */
 
 import { loadEmbeddedSecret } from '../auth/embedded-secret.ts';
 import { OWNER, signUserToken } from '../auth/sign-token.ts';
@@ -20,7 +20,7 @@ Usage: understudy token --email ADDRESS [--name NAME] [--hours N] [--json]
   --hours N         how long it holds: 1 to ${TOKEN_HOURS_MAX}; when not given ${TOKEN_HOURS_DEFAULT}, for the owner ${OWNER_TOKEN_HOURS}
   --json            the token and when it ends, as JSON
 
-It is signed with AUTH_JWT_SECRET, else with the secret in DATA_DIR/secrets. Whoever has it is that person: keep it safe.
+It is signed with AUTH_JWT_SECRET, else with the secret in DATA_DIR/secrets. Who has it is that person, so keep it safe.
 
 Example:
   curl -H "Authorization: Bearer $(understudy token --email ann@example.com)" http://127.0.0.1:8000/auth/me

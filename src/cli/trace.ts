@@ -2,8 +2,8 @@
  * `understudy trace`: the runs of a capture database as `svc_trace_v1`, one JSON line a run. The face of
  * `src/analysis/trace.ts`: flags, progress, where the lines go. Main thread of the command line; reads only.
  *
- * With --out the lines go into `FILE.partial`, which takes the name FILE when it is whole. A journal beside it
- * (`FILE.partial.json`, a line a run) lets an interrupted trace go on where it stood.
+ * With --out the lines go into `FILE.partial`, which gets the name FILE when it is whole. With the journal beside it
+ * (`FILE.partial.json`, a line a run) an interrupted trace goes on where it stopped.
  */
 
 import { existsSync } from 'node:fs';
@@ -27,11 +27,11 @@ whether the run proves what it shows (golden). Sealed files beside the database 
 
 Usage: understudy trace [--db FILE] [--run ID] [--out FILE]
 
-  --db FILE    capture database; DATA_DIR/capture.mdb when not given. A running gateway may be writing to it: what is
-               there when the trace begins, is traced. A sealed file can be named too, and is then read alone.
+  --db FILE    capture database; DATA_DIR/capture.mdb when not given. A running gateway may be writing to it: the trace
+               has what is there when it begins. You can also name a sealed file, which is then read alone.
   --run ID     this run alone
-  --out FILE   where the lines go; standard output when not given. FILE appears when all is written; a trace that was
-               interrupted goes on where it stood when it is started again.
+  --out FILE   where the lines go; standard output when not given. FILE appears when all is written; start an
+               interrupted trace again, and it goes on where it stopped.
 
 A line: {format, run_id, provider, model, task, note, started_at, finished_at, outcome, turns: [{seq, exchange_id,
 system, messages_added, tools, content, stop_reason, usage, latency_ms, served_by}], provenance: {exchanges, first_seq,
@@ -67,7 +67,7 @@ export interface TraceSurroundings {
 /**
  * Runs the command.
  * @param argv what follows `understudy trace`
- * @returns the exit status: 0 done, 1 failed; failures are told on `io.err`
+ * @returns the exit status: 0 done, 1 failed; failures go to `io.err`
  * @throws UsageError on wrong use
  */
 export async function runTrace(

@@ -1,6 +1,6 @@
 /**
- * Which run the code that is running belongs to, through every await, without being handed on: one AsyncLocalStorage of this
- * library's own, for all clients. Any thread.
+ * Which run the running code belongs to, through every await, without an argument: one AsyncLocalStorage of this
+ * library, for all clients. Any thread.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 

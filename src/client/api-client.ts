@@ -2,6 +2,7 @@
  * The v1 API as functions: `api.startRun({ body: { run_id } })`, in the words of the wire. They give the answer's body or reject
  * with an `UnderstudyError`; they repeat a request where that is safe, within the time that the call has. Any thread.
  */
+import { IncomingMessage } from 'node:http';
 import { Circuit } from './circuit.ts';
 import {
   type ApiError,
@@ -14,6 +15,7 @@ import {
 } from './errors.ts';
 import { type AnswerOf, OPERATIONS, type OperationName, type RequestOf } from './operations.ts';
 import { type Answer, Transport } from './transport.ts';
+import { writeJson } from './wire-json.ts';
 
 export interface CallOptions {
   /** For the whole call, repeated requests and the waits between them included. Default: the client's. */
@@ -125,6 +127,36 @@ export class Caller {
     }
   }
 
+  /**
+   * A stream of events, outside of the circuit: whoever reads it comes again by himself.
+   * @throws UnderstudyError, the signal's reason
+   */
+  async open(
+    path: string,
+    {
+      query,
+      headers,
+      timeoutMs,
+      signal,
+    }: {
+      query: Record<string, unknown>;
+      headers: Record<string, string>;
+      timeoutMs: number;
+      signal: AbortSignal;
+    },
+  ): Promise<IncomingMessage> {
+    const { target } = this.#render(path, 'GET', { query });
+    const accept = { accept: 'text/event-stream', 'cache-control': 'no-cache' };
+    const answer = await this.#transport.open(target, { ...accept, ...headers }, timeoutMs, signal);
+    if (!(answer instanceof IncomingMessage)) {
+      readAnswer(answer);
+      throw new UnexpectedAnswerError(`HTTP ${answer.status} where a stream of events was asked for`);
+    }
+    if (answer.headers['content-type']?.startsWith('text/event-stream')) return answer;
+    answer.destroy();
+    throw new UnexpectedAnswerError('What answers is no stream of events');
+  }
+
   close(): void {
     this.#transport.close();
   }
@@ -161,7 +193,7 @@ export class Caller {
     const { orgId, projectId } = this.#settings;
     const tenant = { org_id: orgId, project_id: projectId };
     const filled = path.replaceAll(/\{(\w+)\}/g, (_, name) =>
-      encodeURIComponent(String(request.params?.[name])),
+      encodeURIComponent(String(request.params?.[name]).toWellFormed()),
     );
     const isInBody = method === 'POST';
     const query = isInBody ? request.query : { ...tenant, ...request.query };
@@ -171,13 +203,15 @@ export class Caller {
     ).toString();
     return {
       target: `${this.#prefix}${filled}${search === '' ? '' : `?${search}`}`,
-      body: isInBody ? JSON.stringify({ ...tenant, ...request.body }) : undefined,
+      body: isInBody ? writeJson({ ...tenant, ...request.body }) : undefined,
     };
   }
 }
 
 /** @throws ApiError, UnexpectedAnswerError */
 function readAnswer({ status, body, retryAfter, requestId }: Answer): unknown {
+  // A deletion has nothing to say.
+  if (status === 204) return undefined;
   const value = parse(body);
   const isObject = typeof value === 'object' && value !== null;
   if (status >= 200 && status < 300) {

@@ -36,7 +36,7 @@ export class Circuit {
     return this.#state === 'open' ? Math.max(0, this.#opensUntil - this.#nowMs()) : 0;
   }
 
-  /** Asks to send a request. Who gets true reports what came of it, by one of the three functions below. */
+  /** Asks to send a request. A caller that gets true reports the outcome with one of the three functions below. */
   admit(): boolean {
     if (this.#state === 'closed') return true;
     if (this.#state === 'half-open' || this.waitMs > 0) return false;

@@ -1,6 +1,6 @@
 /**
- * The environment variables of the client library. The only reader of `process.env` in an agent's process: the service's own are
- * in `src/config.ts`. Any thread.
+ * The environment variables of the client library. The only reader of `process.env` in an agent's process; `src/config.ts`
+ * reads the service's. Any thread.
  */
 
 export interface ClientEnvironment {

@@ -103,7 +103,7 @@ export class PermissionError extends ApiError {
   override name = 'PermissionError';
 }
 
-/** 404: there is no such thing, or it is somebody else's. */
+/** 404: there is no such thing, or it belongs to somebody else. */
 export class NotFoundError extends ApiError {
   override name = 'NotFoundError';
 }

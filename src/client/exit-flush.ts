@@ -1,6 +1,6 @@
 /**
- * Gives what waits to be sent a last chance when the process has nothing else to do. One listener for all clients. It cannot
- * help where the process is ended (`process.exit`, a signal): there `flush()` comes first. Main thread and workers alike.
+ * Sends what still waits when the process has nothing else to do. One listener for all clients. It cannot
+ * help where something ends the process (`process.exit`, a signal): call `flush()` before. Main thread and workers alike.
  */
 
 /** Sends what it has within a time of its own, and drops the rest. */

@@ -49,6 +49,7 @@ export interface FindingsOptions {
 }
 
 const TIMEOUT_MS = 10_000;
+const TIMEOUT_MAX_MS = 600_000;
 const QUERY_CHARACTERS = 2_000;
 /**
  * Longer texts are not sent whole. The service masks keys and then cuts to the documented 8,000, 512 and 64 characters; so much
@@ -63,11 +64,14 @@ export class FindingsClient {
 
   /**
    * @internal Made by `Understudy.findings`.
-   * @throws TypeError for a code base without a name
+   * @throws TypeError for a code base without a name, RangeError for a timeout that is none
    */
   constructor(caller: Caller, codebaseId: string, { timeoutMs = TIMEOUT_MS }: FindingsOptions = {}) {
     if (typeof codebaseId !== 'string' || codebaseId === '') {
       throw new TypeError('codebaseId must be a text that is not empty');
+    }
+    if (!(timeoutMs > 0 && timeoutMs <= TIMEOUT_MAX_MS)) {
+      throw new RangeError(`timeoutMs must be above 0, at most ${TIMEOUT_MAX_MS}`);
     }
     this.codebaseId = codebaseId;
     this.#caller = caller;
@@ -78,68 +82,83 @@ export class FindingsClient {
    * @param content is cut to 8,000 characters, `filePath` to 512, `findingType` (default `note`) to 64
    * @returns the finding's id, or null
    */
-  async store(content: string, options: StoreOptions = {}): Promise<string | null> {
-    const body = {
-      content: cut(content, SENT_CHARACTERS.content),
-      ...toFilter(options),
-      ...(options.metadata === undefined ? {} : { metadata: options.metadata }),
-    };
-    return (await this.#ask('storeFinding', { body }))?.finding_id ?? null;
+  store(content: string, options: StoreOptions = {}): Promise<string | null> {
+    return orElse(null, async () => {
+      const body = {
+        content: cut(content, SENT_CHARACTERS.content),
+        ...toFilter(options),
+        ...(options.metadata === undefined ? {} : { metadata: options.metadata }),
+      };
+      return (await this.#ask('storeFinding', { body })).finding_id ?? null;
+    });
   }
 
   /**
    * @param query is cut to 2,000 characters
    * @returns what is nearest to it, by descending score
    */
-  async recall(query: string, options: RecallOptions = {}): Promise<RecalledFinding[]> {
-    const { topK = 5, scoreThreshold = 0.25 } = options;
-    const body = {
-      query: cut(query, QUERY_CHARACTERS),
-      top_k: topK,
-      score_threshold: scoreThreshold,
-      ...toFilter(options),
-    };
-    const answer = await this.#ask('recallFindings', { body });
-    return listOf(answer?.findings).map((finding) => ({ ...toFinding(finding), score: finding.score }));
+  recall(query: string, options: RecallOptions = {}): Promise<RecalledFinding[]> {
+    return orElse([], async () => {
+      const { topK = 5, scoreThreshold = 0.25 } = options;
+      const body = {
+        query: cut(query, QUERY_CHARACTERS),
+        top_k: topK,
+        score_threshold: scoreThreshold,
+        ...toFilter(options),
+      };
+      const { findings } = await this.#ask('recallFindings', { body });
+      return findings.map((finding) => ({ ...toFinding(finding), score: finding.score }));
+    });
   }
 
   /** @returns one page, newest first */
-  async list(options: ListOptions = {}): Promise<Finding[]> {
-    const { limit = 50, offset = 0 } = options;
-    const answer = await this.#ask('listFindings', { query: { limit, offset, ...toFilter(options) } });
-    return listOf(answer?.findings).map(toFinding);
+  list(options: ListOptions = {}): Promise<Finding[]> {
+    return orElse([], async () => {
+      const { limit = 50, offset = 0 } = options;
+      const { findings } = await this.#ask('listFindings', {
+        query: { limit, offset, ...toFilter(options) },
+      });
+      return findings.map(toFinding);
+    });
   }
 
   /** @returns the share of the paths about which something is known; 1 of no paths */
-  async coverage(filePaths: readonly string[]): Promise<number> {
-    if (filePaths.length === 0) return 1;
-    const answer = await this.#ask('findingsCoverage', { body: toPaths(filePaths) });
-    return answer?.coverage ?? 0;
+  coverage(filePaths: readonly string[]): Promise<number> {
+    return orElse(0, async () => {
+      if (!Array.isArray(filePaths) || filePaths.length === 0) return 1;
+      return Number((await this.#ask('findingsCoverage', { body: toPaths(filePaths) })).coverage) || 0;
+    });
   }
 
   /** Deletes the findings about exactly these paths. @returns how many there were */
-  async invalidate(filePaths: readonly string[]): Promise<number> {
-    if (filePaths.length === 0) return 0;
-    return (await this.#ask('invalidateFindings', { body: toPaths(filePaths) }))?.deleted ?? 0;
+  invalidate(filePaths: readonly string[]): Promise<number> {
+    return orElse(0, async () => {
+      if (!Array.isArray(filePaths) || filePaths.length === 0) return 0;
+      return Number((await this.#ask('invalidateFindings', { body: toPaths(filePaths) })).deleted) || 0;
+    });
   }
 
   /** Deletes all findings about the code base. @returns whether that was done */
-  async clear(): Promise<boolean> {
-    return (await this.#ask('clearFindings', {}))?.cleared ?? false;
+  clear(): Promise<boolean> {
+    return orElse(false, async () => (await this.#ask('clearFindings', {})).cleared === true);
   }
 
-  /** @returns null for any failure */
-  async #ask<Name extends OperationName>(
+  #ask<Name extends OperationName>(
     name: Name,
     parts: Omit<RequestOf<Name>, 'params'>,
-  ): Promise<AnswerOf<Name> | null> {
+  ): Promise<AnswerOf<Name>> {
     const manner: CallManner = { timeoutMs: this.#timeoutMs };
     const request = { ...parts, params: { codebase_id: this.codebaseId } };
-    try {
-      return await this.#caller.call(name, request as unknown as RequestOf<Name>, manner);
-    } catch {
-      return null;
-    }
+    return this.#caller.call(name, request as unknown as RequestOf<Name>, manner);
+  }
+}
+
+/** The empty value for whatever goes wrong: the service, the way to it, an answer of something else, an argument. */
+async function orElse<Result>(empty: Result, work: () => Promise<Result>): Promise<Result> {
+  try {
+    return await work();
+  } catch {
+    return empty;
   }
 }
 
@@ -166,10 +185,6 @@ function toFilter({ filePath, findingType }: FindingFilter): { file_path?: strin
 
 function toPaths(filePaths: readonly string[]): { file_paths: string[] } {
   return { file_paths: filePaths.map((path) => cut(path, SENT_CHARACTERS.filePath)) };
-}
-
-function listOf<Item>(items: Item[] | undefined): Item[] {
-  return Array.isArray(items) ? items : [];
 }
 
 /** The first so many code points, without half characters, which the service refuses. */

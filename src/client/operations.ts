@@ -14,6 +14,7 @@ import type { PROFILES } from '../contract/profiles.ts';
 import type { RETRIEVE } from '../contract/retrieve.ts';
 import type { RUN_RECORDS } from '../contract/run-records.ts';
 import type { RUNS } from '../contract/runs.ts';
+import type { STREAM } from '../contract/stream.ts';
 import type { TRACES } from '../contract/traces.ts';
 
 /** What the client has to know of an operation. */
@@ -31,23 +32,29 @@ interface Declared {
   importPatterns: (typeof PATTERNS)['importPatterns'];
   listPatterns: (typeof PATTERNS)['listPatterns'];
   readPattern: (typeof PATTERNS)['readPattern'];
+  deletePattern: (typeof PATTERNS)['deletePattern'];
   startRun: (typeof RUNS)['startRun'];
   logStep: (typeof RUNS)['logStep'];
   finishRun: (typeof RUNS)['finishRun'];
   listRuns: (typeof RUN_RECORDS)['listRuns'];
   readRun: (typeof RUN_RECORDS)['readRun'];
   listRunSteps: (typeof RUN_RECORDS)['listRunSteps'];
+  streamTicket: (typeof STREAM)['streamTicket'];
+  deleteRun: (typeof RUN_RECORDS)['deleteRun'];
   evaluate: (typeof EVALUATE)['evaluate'];
   submitTrace: (typeof TRACES)['submitTrace'];
   listTraces: (typeof TRACES)['listTraces'];
   readTrace: (typeof TRACES)['readTrace'];
+  deleteTrace: (typeof TRACES)['deleteTrace'];
   listProfiles: (typeof PROFILES)['listProfiles'];
   putProfile: (typeof PROFILES)['putProfile'];
+  deleteProfile: (typeof PROFILES)['deleteProfile'];
   listExperiments: (typeof EXPERIMENTS)['listExperiments'];
   reportExperiment: (typeof EXPERIMENTS)['reportExperiment'];
   storeFinding: (typeof FINDINGS)['store'];
   listCodebases: (typeof FINDINGS)['listCodebases'];
   readFinding: (typeof FINDINGS)['read'];
+  deleteFinding: (typeof FINDINGS)['delete'];
   listFindings: (typeof FINDINGS)['list'];
   recallFindings: (typeof FINDINGS)['recall'];
   invalidateFindings: (typeof FINDINGS)['invalidate'];
@@ -61,7 +68,7 @@ function operation(method: Operation['method'], path: string, isRepeatable: bool
   return { method, path, isRepeatable };
 }
 
-/** Held against the contract by a test. The live stream is no call, and not among them. */
+/** Held against the contract by a test. The live stream is no call: `subscribe` reads it (live-stream.ts). */
 export const OPERATIONS: Readonly<Record<OperationName, Operation>> = {
   health: operation('GET', '/health', true),
   // One that found something counts as an intervention, each time.
@@ -70,24 +77,31 @@ export const OPERATIONS: Readonly<Record<OperationName, Operation>> = {
   importPatterns: operation('POST', '/v1/patterns', false),
   listPatterns: operation('GET', '/v1/patterns', true),
   readPattern: operation('GET', '/v1/patterns/{pattern_id}', true),
+  deletePattern: operation('DELETE', '/v1/patterns/{pattern_id}', false),
   startRun: operation('POST', '/v1/monitor/runs', true),
   logStep: operation('POST', '/v1/monitor/runs/{id}/steps', true),
   finishRun: operation('POST', '/v1/monitor/runs/{id}/finish', true),
   listRuns: operation('GET', '/v1/monitor/runs', true),
   readRun: operation('GET', '/v1/monitor/runs/{id}', true),
   listRunSteps: operation('GET', '/v1/monitor/runs/{id}/steps', true),
+  streamTicket: operation('POST', '/v1/monitor/stream/tickets', true),
+  // Sent again it would delete a run that was begun anew in between, or answer that there is none.
+  deleteRun: operation('DELETE', '/v1/monitor/runs/{id}', false),
   // Posted steps are counted each time, a run's own once a step.
   evaluate: operation('POST', '/v1/monitors/evaluate', false),
   submitTrace: operation('POST', '/v1/traces', true),
   listTraces: operation('GET', '/v1/traces', true),
   readTrace: operation('GET', '/v1/traces/{trace_id}', true),
+  deleteTrace: operation('DELETE', '/v1/traces/{trace_id}', false),
   listProfiles: operation('GET', '/v1/monitor/profiles', true),
   putProfile: operation('POST', '/v1/monitor/profiles', true),
+  deleteProfile: operation('DELETE', '/v1/monitor/profiles/{name}', false),
   listExperiments: operation('GET', '/v1/monitor/experiments', true),
   reportExperiment: operation('GET', '/v1/monitor/experiments/{experiment_id}/report', true),
   storeFinding: operation('POST', '/v1/findings/{codebase_id}', true),
   listCodebases: operation('GET', '/v1/findings', true),
   readFinding: operation('GET', '/v1/findings/{codebase_id}/{finding_id}', true),
+  deleteFinding: operation('DELETE', '/v1/findings/{codebase_id}/{finding_id}', false),
   listFindings: operation('GET', '/v1/findings/{codebase_id}', true),
   recallFindings: operation('POST', '/v1/findings/{codebase_id}/recall', true),
   invalidateFindings: operation('POST', '/v1/findings/{codebase_id}/invalidate', true),

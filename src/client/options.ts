@@ -1,4 +1,4 @@
-/** The options of a client: what they mean, what they are unless given, and what is no option. Any thread. */
+/** The options of a client: their meaning, their defaults, and the refusal of unknown ones. Any thread. */
 import { type ModelRouting, readModelRouting } from './difficulty/model-routing.ts';
 import { type FsmThresholds, readThresholds } from './difficulty/thresholds.ts';
 import type { TokenBudgetReached } from './difficulty/token-budget.ts';
@@ -9,7 +9,7 @@ export interface UnderstudyOptions {
   apiKey?: string;
   /** Where the service is. Default: the variable SVC_BASE_URL, then `http://127.0.0.1:8000`. */
   baseUrl?: string;
-  /** A soft cap on the tokens of each run: `onTokenBudget` is told when it is reached, and nothing is stopped. */
+  /** A soft cap on the tokens of each run: when it is reached, the client calls `onTokenBudget` and stops nothing. */
   tokenBudget?: number;
   /** Called once a run, within the step that reaches the budget. */
   onTokenBudget?: (reached: TokenBudgetReached) => unknown;

@@ -6,13 +6,13 @@ const OUTCOME_UNITS = 200;
 
 /** @returns a text that the service takes as an outcome */
 export function nameOutcome(outcome: unknown): string {
-  const text = typeof outcome === 'string' ? cutText(outcome, OUTCOME_UNITS) : '';
+  const text = typeof outcome === 'string' ? cutText(outcome, OUTCOME_UNITS).toWellFormed() : '';
   return text === '' ? 'success' : text;
 }
 
 /** `failure: <ExceptionName>`: the error's own name, or its class's where it has none of its own. */
 export function nameFailure(thrown: unknown): string {
-  return cutText(`failure: ${nameOf(thrown)}`, OUTCOME_UNITS);
+  return cutText(`failure: ${nameOf(thrown)}`, OUTCOME_UNITS).toWellFormed();
 }
 
 function nameOf(thrown: unknown): string {

@@ -1,9 +1,10 @@
-/** The options of a run, and the start that they make: bounded as the service wants it, and nobody's to change later. Any thread. */
+/** The options of a run, and the start that they make: bounded as the service wants it, and fixed from then on. Any thread. */
 import { randomUUID } from 'node:crypto';
 import { type Arm, assignArm } from './experiment-arm.ts';
 import type { Settings } from './options.ts';
 import type { RunStartBody } from './run-lane.ts';
 import { cutText } from './step.ts';
+import { writeJson } from './wire-json.ts';
 
 export interface RunOptions {
   /** What the agent is to do; patterns are looked for by it, and drift is measured against it. */
@@ -36,8 +37,11 @@ const TASK_UNITS = 65_536;
 const ID_UNITS = 128;
 /** Of metadata as JSON. */
 const METADATA_UNITS = 65_536;
+/** As the service has them. */
+const METADATA_DEPTH = 32;
+const METADATA_VALUES = 10_000;
 
-/** @param warn is told of what had to be left out */
+/** @param warn gets what had to be left out */
 export function toRunStart(
   options: RunOptions,
   settings: Settings,
@@ -64,7 +68,13 @@ export function toRunStart(
 }
 
 function text(value: unknown, units: number): string {
-  return value === undefined || value === null ? '' : cutText(String(value), units).toWellFormed();
+  if (value === undefined || value === null) return '';
+  try {
+    return cutText(String(value), units).toWellFormed();
+  } catch {
+    // An object that cannot be written as a text, from an agent without types.
+    return '';
+  }
 }
 
 /** As it is now: the agent may go on writing into its own. */
@@ -74,11 +84,31 @@ function copyMetadata(
 ): Record<string, unknown> | null {
   if (metadata === undefined || metadata === null) return null;
   try {
-    const json = JSON.stringify(metadata);
+    const json = writeJson(metadata) ?? 'null';
     if (json.length > METADATA_UNITS) throw new RangeError(`it has ${json.length} characters as JSON`);
-    return JSON.parse(json);
+    const copy: unknown = JSON.parse(json);
+    const fault = findFault(copy);
+    if (fault !== null) throw new RangeError(fault);
+    return copy as Record<string, unknown>;
   } catch (thrown) {
-    warn('truncated', `The metadata of a run is left out: ${(thrown as Error).message}`);
+    warn('truncated', `The metadata of a run is left out: ${String((thrown as Error)?.message)}`);
     return null;
   }
+}
+
+/** @returns why the service would refuse the run for its metadata; null: it takes them */
+function findFault(metadata: unknown): string | null {
+  if (typeof metadata !== 'object' || metadata === null || Array.isArray(metadata)) return 'it is no object';
+  let values = 0;
+  let fault: string | null = null;
+  const visit = (value: unknown, depth: number): void => {
+    values += 1;
+    if (values > METADATA_VALUES) fault ??= `it has more than ${METADATA_VALUES} values`;
+    if (fault !== null || typeof value !== 'object' || value === null) return;
+    if (depth > METADATA_DEPTH) fault = `it is nested more than ${METADATA_DEPTH} levels deep`;
+    else if (Object.hasOwn(value, '__proto__')) fault = 'it has a key __proto__';
+    else for (const item of Object.values(value)) visit(item, depth + 1);
+  };
+  visit(metadata, 1);
+  return fault;
 }

@@ -86,7 +86,7 @@ export class Run implements AsyncDisposable {
   }
 
   /**
-   * What earlier runs have learnt about such a task, to be put into the system prompt.
+   * What earlier runs learned about such a task, as a text for the system prompt.
    * @returns '' when there is nothing, when patterns are switched off, and when the service does not answer; never rejects
    */
   async patterns(options: RetrieveOptions = {}): Promise<string> {

@@ -1,7 +1,7 @@
 /**
- * Takes what runs have for the service to it, in the background: each run's events in order, several runs at once, bounded in
- * number and bytes. The agent's own calls only put something into a lane; they wait for nothing and throw nothing. What cannot
- * be sent is dropped, counted and told once. Any thread.
+ * Sends the events of runs to the service in the background: each run's events in order, several runs at once, bounded in
+ * number and bytes. The agent's own calls only put something into a lane; they wait for nothing and throw nothing. The sender
+ * drops what it cannot send, counts it, and says so once. Any thread.
  */
 import { AsyncResource } from 'node:async_hooks';
 import { backOffMs, type Caller } from './api-client.ts';
@@ -11,14 +11,25 @@ import type { LaneEvent, RunLane, StepBody } from './run-lane.ts';
 
 /** Runs that have something to send at once; the steps of one more are dropped. */
 const LANES_MAX = 1_000;
-/** Runs whose events are under way at once. */
-const LANES_BUSY_MAX = 4;
+/** Runs whose events are under way at once, each over a connection; the others are left for what the agent asks for. */
+const LANES_BUSY_MAX = 12;
+/** Events that a run sends in its turn, where others wait for theirs. */
+const TURN_EVENTS = 32;
 /** Steps that come within this time are looked at together. */
 const LINGER_MS = 5;
+/**
+ * How often the sender looks for more when all is sent. A step that comes meanwhile need not arm a timer, which would cost it more
+ * than all else that is done on the agent's own path.
+ */
+const IDLE_LOOKS = 20;
 /** Attempts at an event that the service fails at, before it is dropped. */
 const ATTEMPTS = 5;
-/** How soon it is looked again whether somebody else's probe has closed the circuit. */
+/** How soon the sender checks again whether another's probe has closed the circuit. */
 const PROBE_WAIT_MS = 100;
+/** Longest wait between two attempts, however long the service asks for. */
+const PAUSE_MAX_MS = 60_000;
+/** Longest time that a timer takes; a longer one would be over at once. */
+const TIMER_MAX_MS = 2 ** 31 - 1;
 
 /** Why something was dropped. */
 export type DropCause = 'queue_full' | 'refused' | 'failed' | 'unauthorized' | 'closed';
@@ -51,10 +62,12 @@ export class Sender {
   #linger: NodeJS.Timeout | null = null;
   /** Monotonic, ms: nothing is sent before. */
   #notBefore = 0;
+  /** Looks for more since something was sent. */
+  #idleLooks = 0;
   #stoppedBy: DropCause | null = null;
   #release: (() => void) | null = null;
 
-  /** @param warn is told once a cause */
+  /** @param warn is called once a cause */
   constructor(caller: Caller, bounds: SenderBounds, warn: (cause: string, message: string) => void) {
     this.#caller = caller;
     this.#bounds = bounds;
@@ -116,7 +129,7 @@ export class Sender {
       };
       const waiter: Waiter = { marks, done };
       // Holds the process, which its connections do not.
-      const timer = setTimeout(done, timeoutMs, false);
+      const timer = setTimeout(done, Math.min(timeoutMs, TIMER_MAX_MS), false);
       this.#waiters.add(waiter);
       this.#caller.circuit.hurry();
       if (this.#caller.circuit.state !== 'closed') this.#notBefore = 0;
@@ -181,23 +194,32 @@ export class Sender {
       if (waitMs > 0 || isProbed || this.#busy.size >= LANES_BUSY_MAX) break;
       if (this.#busy.has(lane)) continue;
       this.#busy.add(lane);
+      this.#idleLooks = 0;
       this.#drain(lane).finally(() => {
         this.#busy.delete(lane);
-        if (!this.#isStopped && this.#ready.size > 0) this.#pump();
+        if (!this.#isStopped) this.#pump();
       });
       if (this.#caller.circuit.state !== 'closed') break;
     }
-    if (this.#busy.size === 0 && this.#ready.size > 0) this.#wake(isProbed ? PROBE_WAIT_MS : waitMs);
+    if (this.#busy.size > 0) return;
+    if (this.#ready.size > 0) return this.#wake(isProbed ? PROBE_WAIT_MS : waitMs);
+    this.#idleLooks += 1;
+    if (this.#idleLooks < IDLE_LOOKS) this.#wakeSoon();
+    else this.#letExit();
   }
 
   /** Sends a lane's events until it is empty or the service wants a pause. Never rejects. */
   async #drain(lane: RunLane): Promise<void> {
+    let sent = 0;
     for (let event = lane.next(); event !== null; event = lane.next()) {
       if (!(await this.#send(lane, event)) || this.#isStopped) return;
+      sent += 1;
+      if (sent < TURN_EVENTS || this.#ready.size <= this.#busy.size || !this.#ready.delete(lane)) continue;
+      this.#ready.add(lane);
+      return;
     }
     this.#ready.delete(lane);
     this.#answerWaiters();
-    if (this.#ready.size === 0) this.#letExit();
   }
 
   /** @returns false: the event did not get through, and its lane has another turn after a pause */
@@ -226,8 +248,7 @@ export class Sender {
         await this.#caller.call('finishRun', { params, body: { outcome: event.outcome } }, manner);
         return false;
       case 'step': {
-        const body = toWellFormed(event.body);
-        const { fired } = await this.#caller.call('logStep', { params, body }, manner);
+        const { fired } = await this.#caller.call('logStep', { params, body: event.body }, manner);
         return Array.isArray(fired) && fired.length > 0;
       }
     }
@@ -280,7 +301,7 @@ export class Sender {
 
   /** @returns false */
   #pause(ms: number): boolean {
-    this.#notBefore = Math.max(this.#notBefore, performance.now() + ms);
+    this.#notBefore = Math.max(this.#notBefore, performance.now() + Math.min(ms, PAUSE_MAX_MS));
     return false;
   }
 
@@ -310,7 +331,6 @@ export class Sender {
     this.#ready.delete(lane);
     if (steps > 0) this.#drop(steps, cause);
     this.#answerWaiters();
-    if (this.#ready.size === 0) this.#letExit();
   }
 
   #drop(steps: number, cause: DropCause): void {
@@ -324,6 +344,7 @@ export class Sender {
   #halt(cause: DropCause): void {
     this.#stoppedBy = cause;
     this.#disarm();
+    this.#letExit();
     for (const lane of [...this.#ready]) this.#lose(lane, cause);
     for (const waiter of [...this.#waiters]) waiter.done(false);
   }
@@ -339,18 +360,6 @@ export class Sender {
     this.#release?.();
     this.#release = null;
   }
-}
-
-/** Half characters, as of an output that was cut, are no Unicode: the service would refuse the step. */
-function toWellFormed(body: StepBody): StepBody {
-  const { action = '', action_input = '', thought = '', observation = '' } = body;
-  return {
-    ...body,
-    action: action.toWellFormed(),
-    action_input: action_input.toWellFormed(),
-    thought: thought.toWellFormed(),
-    observation: observation.toWellFormed(),
-  };
 }
 
 /** Somebody who waits for a flush. */

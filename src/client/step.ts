@@ -1,5 +1,6 @@
-/** A step as the agent gives it, and as it is kept until it is sent: texts, and bounded. Pure; any thread. */
+/** A step as the agent gives it, and as the library keeps it until it is sent: bounded texts. Pure; any thread. */
 import type { StepBody } from './run-lane.ts';
+import { writeJson } from './wire-json.ts';
 
 /** What the agent did. Texts go as they are; anything else is written as JSON. */
 export interface Step {
@@ -72,7 +73,7 @@ function toText(value: unknown): string {
   if (typeof value === 'string') return value;
   if (value === undefined || value === null) return '';
   try {
-    return JSON.stringify(value) ?? String(value);
+    return writeJson(value) ?? String(value);
   } catch {
     // In a circle, or too large a number for JSON.
     return String(value);

@@ -1,6 +1,6 @@
 /**
- * One HTTP request to the service and its whole answer, over node:http with connections of its own: no agent's `fetch`, and
- * nothing that was hung into it, is in the way. Any thread.
+ * One HTTP request to the service and its whole answer, over node:http with connections of its own. So an agent's `fetch`, and
+ * what patches it, is not in the way. Any thread.
  */
 import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http';
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
@@ -105,6 +105,49 @@ export class Transport {
       if (signal?.aborted) return giveUp();
       signal?.addEventListener('abort', giveUp, { once: true });
       outgoing.end(body);
+    });
+  }
+
+  /**
+   * An answer that is read as it comes, over a connection of its own.
+   * @throws ConnectionError, TimeoutError for its head, the signal's reason
+   * @returns the answer itself where its status is 200, else as `send`
+   */
+  open(target: string, headers: Record<string, string>, timeoutMs: number, signal: AbortSignal) {
+    return new Promise<IncomingMessage | Answer>((resolve, reject) => {
+      const outgoing = this.#request({
+        ...urlToHttpOptions(this.#base),
+        path: target,
+        agent: false,
+        headers: { ...this.#headers, ...headers },
+        signal,
+      });
+      const timer = setTimeout(() => {
+        outgoing.destroy(new TimeoutError(`No answer within ${timeoutMs} ms`));
+      }, timeoutMs);
+      const fail = (thrown: Error) => {
+        clearTimeout(timer);
+        outgoing.destroy();
+        if (thrown instanceof TimeoutError || thrown instanceof UnexpectedAnswerError) return reject(thrown);
+        if (signal.aborted) return reject(signal.reason);
+        const words = `Cannot reach ${this.#base.origin}: ${describe(thrown)}`;
+        reject(new ConnectionError(words, false, { cause: thrown }));
+      };
+      outgoing.on('error', fail);
+      outgoing.on('response', (incoming) => {
+        if (incoming.statusCode !== 200) {
+          readText(incoming).then((text) => {
+            clearTimeout(timer);
+            resolve(toAnswer(incoming, text));
+          }, fail);
+          return;
+        }
+        clearTimeout(timer);
+        // Whoever reads it learns of what happens to it.
+        incoming.on('error', () => {});
+        resolve(incoming);
+      });
+      outgoing.end();
     });
   }
 

@@ -8,11 +8,13 @@ import { type ApiClient, Caller } from './api-client.ts';
 import type { CircuitState } from './circuit.ts';
 import { scoreStep } from './difficulty/step-score.ts';
 import { FindingsClient, type FindingsOptions } from './findings-client.ts';
+import { type LiveEvent, readLiveEvents, SILENCE_MS, type SubscribeOptions } from './live-stream.ts';
 import { CLIENT_VERSION, readOptions, type Settings, type UnderstudyOptions } from './options.ts';
 import { PATTERN_TOKENS, type Pattern, type RetrieveOptions, renderPatterns } from './patterns-text.ts';
 import { Run, type RunCounts } from './run.ts';
 import { type RunOptions, toRunStart } from './run-start.ts';
 import { Sender } from './sender.ts';
+import { cutText } from './step.ts';
 
 export type { ApiClient, CallOptions } from './api-client.ts';
 export type { CircuitState } from './circuit.ts';
@@ -47,6 +49,7 @@ export type {
   RecallOptions,
   StoreOptions,
 } from './findings-client.ts';
+export type { LiveEvent, SubscribeOptions } from './live-stream.ts';
 export type { AnswerOf, OperationName, RequestOf } from './operations.ts';
 export type { ClientWarning, UnderstudyOptions } from './options.ts';
 export { estimateTokens, type Pattern, type RetrieveOptions, renderPatterns } from './patterns-text.ts';
@@ -104,6 +107,7 @@ export class Understudy implements AsyncDisposable {
     interventionsHandedOver: 0,
   };
   readonly #warned = new Set<string>();
+  readonly #closing = new AbortController();
 
   /** @throws TypeError or RangeError that names the option; afterwards nothing throws into the agent */
   constructor(options: UnderstudyOptions = {}) {
@@ -133,7 +137,7 @@ export class Understudy implements AsyncDisposable {
   }
 
   /**
-   * Begins a run that somebody ends by `finish`, by `fail` or, with `await using`, by leaving the scope. It is not ambient:
+   * Begins a run. The caller ends it with `finish` or `fail` or, with `await using`, when it leaves the scope. It is not ambient:
    * `within` makes it so.
    */
   start(options: RunOptions = {}): Run {
@@ -172,6 +176,17 @@ export class Understudy implements AsyncDisposable {
     return new FindingsClient(this.#caller, codebaseId, options);
   }
 
+  /**
+   * What happens in the organization, as it happens: `for await (const event of understudy.subscribe())`. A connection that ends
+   * is opened again and goes on behind the last event; `reset` tells that some are lost. `break`, the signal and `close` end it.
+   * It is apart from `liveStreamingEnabled`, which is about what this client sends.
+   * @throws within the iteration: UnderstudyError where the service refuses or has no stream, the signal's reason
+   */
+  subscribe(options: SubscribeOptions = {}): AsyncGenerator<LiveEvent, void, undefined> {
+    const pace = { timeoutMs: this.#settings.timeoutMs, silenceMs: SILENCE_MS };
+    return readLiveEvents(this.#caller, options, this.#closing.signal, pace);
+  }
+
   stats(): ClientStats {
     const { runsStarted, runsFinished, stepsLogged, textsTruncated } = this.#counts;
     const { interventionsReceived, interventionsHandedOver } = this.#counts;
@@ -193,10 +208,14 @@ export class Understudy implements AsyncDisposable {
     return this.#sender.flush(timeoutMs);
   }
 
-  /** Flushes, then sends nothing more: runs go on, and what they log is dropped. Never rejects. @returns as `flush` */
+  /**
+   * Flushes, then sends nothing more: runs go on, and what they log is dropped. Subscriptions end. Never rejects.
+   * @returns as `flush`
+   */
   async close({ timeoutMs = FLUSH_MS }: { timeoutMs?: number } = {}): Promise<boolean> {
     const isSent = await this.#sender.flush(timeoutMs);
     this.#sender.stop();
+    this.#closing.abort();
     this.#caller.close();
     return isSent;
   }
@@ -210,7 +229,7 @@ export class Understudy implements AsyncDisposable {
     if (!this.#settings.eTracesEnabled || context.trim() === '') return '';
     try {
       const body = {
-        context: context.slice(0, CONTEXT_UNITS).toWellFormed(),
+        context: cutText(context, CONTEXT_UNITS),
         ...(model === '' ? {} : { model }),
         ...(topK === undefined ? {} : { top_k: topK }),
         ...(tier === undefined ? {} : { tier }),

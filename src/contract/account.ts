@@ -4,7 +4,7 @@ import { ACCOUNT_TYPES } from '../domain/account.ts';
 import { ROLES } from '../domain/role.ts';
 import { DISPLAY_NAME_CHARACTERS } from '../limits.ts';
 import { subscriptionOut } from './billing.ts';
-import { endpoint } from './endpoint.ts';
+import { endpoint, refusal } from './endpoint.ts';
 import { flag, literal, text } from './fields.ts';
 import { invitationOut, orgOut } from './organizations.ts';
 
@@ -58,6 +58,20 @@ export const ACCOUNT = {
     tag: 'account',
     body: userPatch,
     replies: { 200: { description: 'The user as it is now', schema: userOut } },
+  }),
+  deleteMe: endpoint({
+    id: 'delete_me',
+    method: 'DELETE',
+    path: '/auth/me',
+    auth: 'user',
+    summary: 'Delete the account, and every organization whose only member is the user',
+    tag: 'account',
+    replies: {
+      204: { description: 'Deleted: tokens made until now are refused; to sign in anew makes a new account' },
+      409: refusal(
+        'The only owner of an organization with other members, or of one with a subscription that renews',
+      ),
+    },
   }),
   bootstrap: endpoint({
     id: 'bootstrap',

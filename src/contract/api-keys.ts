@@ -61,7 +61,13 @@ export const API_KEYS = {
       project_id: reference().optional(),
       ...pageFields(),
     }),
-    replies: { 200: { description: 'A page; x-total-count counts all', schema: z.array(apiKeyOut) } },
+    replies: {
+      200: {
+        description: 'A page; x-total-count counts all',
+        schema: z.array(apiKeyOut),
+        headers: ['x-total-count'],
+      },
+    },
   }),
   createKey: endpoint({
     id: 'create_api_key',

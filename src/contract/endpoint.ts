@@ -7,9 +7,10 @@ import { z } from 'zod';
 
 /**
  * `open`: no credential is looked at. `bearer`: an API key or a JWT in `Authorization`, whose tenant the request is of.
- * `user`: a signed-in user's JWT; a key is refused with 403.
+ * `user`: a signed-in user's JWT; a key is refused with 403. `operator`: who runs the service; for everybody else, and
+ * by any other method, the path is not there (404).
  */
-export type EndpointAuth = 'open' | 'bearer' | 'user';
+export type EndpointAuth = 'open' | 'bearer' | 'user' | 'operator';
 
 export interface EndpointReply {
   description: string;
@@ -17,7 +18,21 @@ export interface EndpointReply {
   schema?: z.ZodType;
   /** Default `application/json`. */
   media_type?: string;
+  /** Of a stream: the data of its events by their names. */
+  events?: Readonly<Record<string, z.ZodType>>;
+  /** Beyond those that every answer has. */
+  headers?: readonly HeaderName[];
 }
+
+/** Headers of answers that mean something to a caller. */
+export type HeaderName =
+  | 'ratelimit'
+  | 'ratelimit-policy'
+  | 'retry-after'
+  | 'x-request-id'
+  | 'x-svc-retrieval'
+  | 'x-svc-warning'
+  | 'x-total-count';
 
 export interface Endpoint {
   /** Unique; names the operation in the interface description. */
@@ -53,6 +68,8 @@ export interface Endpoint {
    * a proof of its own. All others ask for a host name of the service's where no credential comes along.
    */
   any_host?: boolean;
+  /** A `ticket` in the query may stand in for the credential: for browsers that cannot send the header. */
+  takes_ticket?: boolean;
   /** Refuses what a page of an origin sends that `CORS_ALLOWED_ORIGINS` does not list, as other protocols ask of their servers. */
   listed_origins?: boolean;
   /** Served but not described. */

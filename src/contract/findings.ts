@@ -179,6 +179,7 @@ const listFindings = endpoint({
       schema: z
         .object({ findings: z.array(findingSchema), total: z.int().min(0), next_cursor: nextCursor })
         .meta({ id: 'FindingPage' }),
+      headers: ['x-total-count'],
     },
   },
 });
@@ -253,11 +254,27 @@ const clear = endpoint({
   },
 });
 
+const deleteFinding = endpoint({
+  id: 'delete_finding',
+  method: 'DELETE',
+  path: '/v1/findings/{codebase_id}/{finding_id}',
+  auth: 'bearer',
+  summary: 'Deletes one finding',
+  tag: 'findings',
+  params: codebaseParams.extend({ finding_id: identifier() }),
+  query: z.object({ ...projectField }),
+  replies: {
+    204: { description: 'Deleted' },
+    404: { description: 'No such finding, or not yours', schema: errorBody },
+  },
+});
+
 export const FINDINGS = {
   store,
   listCodebases,
   list: listFindings,
   read: readFinding,
+  delete: deleteFinding,
   recall,
   invalidate,
   coverage,

@@ -15,7 +15,7 @@ export const readyBody = z
   })
   .meta({ id: 'Ready' });
 
-/** The process answers. Says nothing of storage: a container that is merely busy must not be restarted. */
+/** The process answers. It says nothing about storage, since a container that is only busy must not be restarted. */
 export const health = endpoint({
   id: 'health',
   method: 'GET',

@@ -112,6 +112,19 @@ export const ORGANIZATIONS = {
     body: orgCreate,
     replies: { 200: { description: 'The organization as it is now', schema: orgOut } },
   }),
+  deleteOrganization: endpoint({
+    id: 'delete_organization',
+    method: 'DELETE',
+    path: '/organizations/{org_id}',
+    auth: 'user',
+    summary: 'Delete an organization for good, with all that is its own: projects, keys, members, runs',
+    tag: 'organizations',
+    params: orgParams,
+    replies: {
+      204: { description: 'Deleted: its keys are refused and nothing of it is read any more' },
+      409: refusal('It has a paid subscription that renews'),
+    },
+  }),
   listMembers: endpoint({
     id: 'list_members',
     method: 'GET',
@@ -121,7 +134,13 @@ export const ORGANIZATIONS = {
     tag: 'organizations',
     params: orgParams,
     query: page,
-    replies: { 200: { description: 'A page; x-total-count counts all', schema: z.array(orgMemberOut) } },
+    replies: {
+      200: {
+        description: 'A page; x-total-count counts all',
+        schema: z.array(orgMemberOut),
+        headers: ['x-total-count'],
+      },
+    },
   }),
   changeMemberRole: endpoint({
     id: 'change_member_role',
@@ -173,7 +192,13 @@ export const ORGANIZATIONS = {
     tag: 'organizations',
     params: orgParams,
     query: page,
-    replies: { 200: { description: 'A page; x-total-count counts all', schema: z.array(invitationOut) } },
+    replies: {
+      200: {
+        description: 'A page; x-total-count counts all',
+        schema: z.array(invitationOut),
+        headers: ['x-total-count'],
+      },
+    },
   }),
   revokeInvitation: endpoint({
     id: 'revoke_invitation',
@@ -210,6 +235,12 @@ export const ORGANIZATIONS = {
     tag: 'organizations',
     params: orgParams,
     query: page,
-    replies: { 200: { description: 'A page; x-total-count counts all', schema: z.array(auditEntryOut) } },
+    replies: {
+      200: {
+        description: 'A page; x-total-count counts all',
+        schema: z.array(auditEntryOut),
+        headers: ['x-total-count'],
+      },
+    },
   }),
 } as const;

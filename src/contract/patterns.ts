@@ -9,7 +9,7 @@ import {
   PATTERNS_PER_REQUEST,
 } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
-import { cursorFields, identifier, list, literal, nextCursor, text } from './fields.ts';
+import { cursorFields, identifier, list, literal, nextCursor, text, timestamp } from './fields.ts';
 
 export const newPattern = z
   .object({
@@ -59,6 +59,8 @@ export const PATTERNS = {
       ...scopeQuery,
       ...cursorFields(CURSOR_CHARACTERS),
       tier: literal(TIERS).nullish().describe('Of this tier alone'),
+      from: timestamp().nullish().describe('Created at this moment or later'),
+      to: timestamp().nullish().describe('Created before this moment'),
     }),
     replies: {
       200: {
@@ -81,6 +83,23 @@ export const PATTERNS = {
     replies: {
       200: { description: 'The pattern', schema: patternRecord },
       404: { description: 'No such pattern, or not yours', schema: errorBody },
+    },
+  }),
+  deletePattern: endpoint({
+    id: 'delete_pattern',
+    method: 'DELETE',
+    path: '/v1/patterns/{pattern_id}',
+    auth: 'bearer',
+    summary: 'Deletes a pattern: no retrieval finds it any more',
+    tag: 'patterns',
+    params: z.object({ pattern_id: identifier() }),
+    query: z.object(scopeQuery),
+    replies: {
+      204: { description: 'Deleted' },
+      403: { description: 'A universal pattern, with a key that is not the operator’s', schema: errorBody },
+      404: { description: 'No such pattern, or not yours', schema: errorBody },
+      409: { description: 'A starter pattern, which every start would bring back', schema: errorBody },
+      503: { description: 'No vector store is configured, or it removes nothing now', schema: errorBody },
     },
   }),
   importPatterns: endpoint({

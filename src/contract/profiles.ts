@@ -1,9 +1,9 @@
 /** Custom profiles: what each monitor weighs, and from which score on it fires (decisions, v1). Data; any thread. */
 import { z } from 'zod';
 import { MONITOR_NAMES, type MonitorName } from '../domain/monitors/names.ts';
-import { PROFILE_WEIGHT_MAX } from '../limits.ts';
+import { CURSOR_CHARACTERS, PROFILE_WEIGHT_MAX } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
-import { decimal, identifier } from './fields.ts';
+import { cursorFields, decimal, identifier, nextCursor } from './fields.ts';
 
 /** A number for some of the monitors, by name. */
 function byMonitor(le: number) {
@@ -36,12 +36,16 @@ export const PROFILES = {
     auth: 'bearer',
     summary: 'The profiles that a run may name: the built-in ones, then the organization’s own by name',
     tag: 'runs',
+    query: z.object({ ...cursorFields(CURSOR_CHARACTERS) }),
     replies: {
       200: {
-        description: 'All of them',
+        description: 'A page of profiles',
         schema: z
-          .object({ profiles: z.array(profileReply.extend({ is_built_in: z.boolean() })) })
-          .meta({ id: 'ProfileList' }),
+          .object({
+            profiles: z.array(profileReply.extend({ is_built_in: z.boolean() })),
+            next_cursor: nextCursor,
+          })
+          .meta({ id: 'ProfilePage' }),
       },
     },
   }),
@@ -57,6 +61,21 @@ export const PROFILES = {
     replies: {
       200: { description: 'The whole profile', schema: profileReply },
       409: { description: 'A built-in profile has that name, or there are too many', schema: errorBody },
+    },
+  }),
+  deleteProfile: endpoint({
+    id: 'deleteProfile',
+    method: 'DELETE',
+    path: '/v1/monitor/profiles/{name}',
+    aliases: ['/monitor/profiles/{name}'],
+    auth: 'bearer',
+    summary: 'Deletes a profile of the organization; runs go on with the one that they began with',
+    tag: 'runs',
+    params: z.object({ name: identifier() }),
+    replies: {
+      204: { description: 'Deleted: no run can name it any more' },
+      404: { description: 'No such profile', schema: errorBody },
+      409: { description: 'A built-in profile', schema: errorBody },
     },
   }),
 } as const;

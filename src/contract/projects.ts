@@ -32,7 +32,13 @@ export const PROJECTS = {
     summary: 'Projects of an organization, newest first',
     tag: 'projects',
     query: z.object({ org_id: reference(), ...pageFields() }),
-    replies: { 200: { description: 'A page; x-total-count counts all', schema: z.array(projectOut) } },
+    replies: {
+      200: {
+        description: 'A page; x-total-count counts all',
+        schema: z.array(projectOut),
+        headers: ['x-total-count'],
+      },
+    },
   }),
   createProject: endpoint({
     id: 'create_project',
@@ -75,7 +81,7 @@ export const PROJECTS = {
     method: 'DELETE',
     path: '/projects/{project_id}',
     auth: 'user',
-    summary: 'Delete a project and revoke its keys',
+    summary: 'Delete a project with its runs, traces, patterns and findings, and revoke its keys',
     tag: 'projects',
     params: projectParams,
     replies: {

@@ -1,6 +1,6 @@
 /**
- * A short way past zod for inputs that are just what a field asks for, which most are: the same outcome without its
- * objects. Whatever a quick reading does not know, zod judges, and what it says of a wrong input is zod's alone. Any
+ * A shortcut past zod for inputs that are exactly what a field asks for, as most are: the same outcome without its
+ * objects. Zod judges all other inputs, and zod alone words every refusal. Any
  * thread.
  */
 import { z } from 'zod';
@@ -40,7 +40,7 @@ function compile(schema: z.ZodType): QuickRead | null {
 function compileDefault({ def }: z.ZodDefault): QuickRead | null {
   const { innerType, defaultValue } = def;
   const read = quickReadOf(innerType as z.ZodType);
-  // Others could be changed by whoever got them.
+  // The caller could change others.
   if (read === null || typeof defaultValue === 'object') return null;
   return (input) => (input === undefined ? defaultValue : read(input));
 }

@@ -58,6 +58,7 @@ export const RETRIEVE = {
         description:
           'Best first; empty when nothing fits, or when the organization is over its monthly interventions',
         schema: z.object({ traces: z.array(foundPattern) }).meta({ id: 'Retrieved' }),
+        headers: ['x-svc-retrieval'],
       },
     },
   }),

@@ -96,6 +96,17 @@ export const RUN_RECORDS = {
     params: runParams,
     replies: { 200: { description: 'The run', schema: runRecord }, 404: notFound },
   }),
+  deleteRun: endpoint({
+    id: 'deleteRun',
+    method: 'DELETE',
+    path: '/v1/monitor/runs/{id}',
+    aliases: ['/monitor/runs/{id}'],
+    auth: 'bearer',
+    summary: 'Deletes a run with its steps, running or finished; what it counted stays counted',
+    tag: 'runs',
+    params: runParams,
+    replies: { 204: { description: 'Deleted: its run_id is free for a new run' }, 404: notFound },
+  }),
   listRunSteps: endpoint({
     id: 'listRunSteps',
     method: 'GET',

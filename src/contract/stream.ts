@@ -1,17 +1,92 @@
 /** The live stream as data (document 2, GET /v1/monitor/stream). Any thread. */
 
 import { z } from 'zod';
+import type { LiveEvent } from '../domain/live-event.ts';
+import { MONITOR_NAMES } from '../domain/monitors/names.ts';
+import { STREAM_TICKET } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
 import { identifier, text } from './fields.ts';
+import { scoreFields } from './runs.ts';
 
 /** Longest `Last-Event-ID` that is looked at; ours have at most 16 digits. */
 const EVENT_ID_CHARACTERS = 64;
+
+/** What the data of every event says. */
+const eventFields = {
+  org_id: z.string(),
+  project_id: z.string().nullable().describe('null: of no project'),
+  run_id: z.string().nullable().describe('null: of no run'),
+  at: z.string().describe('When it happened, RFC 3339 in UTC'),
+};
+const runFields = { ...eventFields, run_id: z.string() };
+const firedMonitors = z.array(z.enum(MONITOR_NAMES)).describe('Monitors that fired');
+const monitorName = z.enum(MONITOR_NAMES);
+
+/** The data of each event (domain/live-event.ts). */
+export const LIVE_EVENTS = {
+  run_start: z
+    .object({
+      ...runFields,
+      agent_name: z.string(),
+      model: z.string(),
+      framework: z.string(),
+      task_profile: z.string(),
+    })
+    .meta({ id: 'LiveRunStart' }),
+  step: z
+    .object({
+      ...runFields,
+      step_index: z.int(),
+      action: z.string().describe('Name of the tool; never its input'),
+      is_error: z.boolean(),
+      tokens: z.int(),
+      ...scoreFields,
+    })
+    .meta({ id: 'LiveStep' }),
+  run_finish: z
+    .object({
+      ...runFields,
+      outcome: z.string(),
+      steps: z.int(),
+      tokens: z.int(),
+      duration_ms: z.number(),
+      max_total_score: z.number(),
+      fired: z.partialRecord(monitorName, z.int()).describe('Steps at which each monitor fired'),
+    })
+    .meta({ id: 'LiveRunFinish' }),
+  intervention: z
+    .object({
+      ...eventFields,
+      step_index: z.int().nullable().describe('null for an evaluation'),
+      failure_type: monitorName.describe('The monitor that it answers'),
+      level: z.enum(['nudge', 'stop']).describe('nudge: change course; stop: the nudge did not help'),
+      fired: firedMonitors,
+    })
+    .meta({ id: 'LiveIntervention' }),
+  pattern_created: z
+    .object({
+      ...eventFields,
+      pattern_id: z.string(),
+      tier: z.enum(['e1', 'e2', 'e3']),
+      trace_id: z.string().nullable().describe('The trace that it was distilled from; null: it was imported'),
+      failure_type: z.string(),
+    })
+    .meta({ id: 'LivePatternCreated' }),
+  retrieval_capped: z
+    .object({
+      ...eventFields,
+      run_id: z.null(),
+      cap: z.int().describe('Interventions of the month that the plan allows'),
+    })
+    .meta({ id: 'LiveRetrievalCapped' }),
+} as const satisfies Record<LiveEvent['event'], z.ZodType>;
 
 export const liveStream = endpoint({
   id: 'live_stream',
   method: 'GET',
   path: '/v1/monitor/stream',
   auth: 'bearer',
+  takes_ticket: true,
   summary: 'What happens in the organization, as server-sent events',
   tag: 'monitor',
   query: z.object({
@@ -19,6 +94,9 @@ export const liveStream = endpoint({
     project_id: identifier().nullish(),
     /** As the header `Last-Event-ID`, which goes first: for readers that cannot set it. */
     last_event_id: text({ max: EVENT_ID_CHARACTERS }).optional(),
+    ticket: text({ max: STREAM_TICKET.characters })
+      .optional()
+      .describe('Stands in for `Authorization`, which an `EventSource` cannot send: see stream_ticket'),
   }),
   replies: {
     200: {
@@ -27,9 +105,43 @@ export const liveStream = endpoint({
         'increasing `id` and JSON data `{run_id, org_id, project_id, at, …}`; `reset` when what lies behind `Last-Event-ID` is lost; a comment ' +
         'every 15 s',
       media_type: 'text/event-stream',
+      events: LIVE_EVENTS,
     },
     503: { description: 'The stream is off (AUTH_DB_CONN_URL is unset)', schema: errorBody },
   },
 });
 
-export const STREAM = { liveStream };
+export const streamTicket = endpoint({
+  id: 'stream_ticket',
+  method: 'POST',
+  path: '/v1/monitor/stream/tickets',
+  auth: 'bearer',
+  // Whoever may read the stream may have a ticket for it.
+  writes: false,
+  summary: 'A ticket that opens the live stream for a minute, for readers that cannot send a header',
+  tag: 'monitor',
+  body: z
+    .object({
+      project_id: identifier()
+        .nullish()
+        .describe("Only this project's events; a project's key has its own alone"),
+    })
+    .meta({ id: 'StreamTicketRequest' }),
+  replies: {
+    200: {
+      description: 'Goes into the query of `GET /v1/monitor/stream` as `ticket`',
+      schema: z
+        .object({
+          ticket: z.string(),
+          expires_in_s: z
+            .int()
+            .describe('A stream that was opened before goes on as long as the credential holds'),
+        })
+        .meta({ id: 'StreamTicket' }),
+    },
+    413: { description: 'The credential is too long for a query', schema: errorBody },
+    503: { description: 'The stream is off (AUTH_DB_CONN_URL is unset)', schema: errorBody },
+  },
+});
+
+export const STREAM = { liveStream, streamTicket };

@@ -171,4 +171,18 @@ export const TRACES = {
       404: { description: 'No such trace, or not yours', schema: errorBody },
     },
   }),
+  deleteTrace: endpoint({
+    id: 'deleteTrace',
+    method: 'DELETE',
+    path: '/v1/traces/{trace_id}',
+    aliases: ['/traces/{trace_id}'],
+    auth: 'bearer',
+    summary: 'Deletes a trace, also one that is being distilled; the patterns it led to stay',
+    tag: 'traces',
+    params: z.object({ trace_id: identifier() }),
+    replies: {
+      204: { description: 'Deleted: its trace_id is free for a new trace' },
+      404: { description: 'No such trace, or not yours', schema: errorBody },
+    },
+  }),
 } as const;

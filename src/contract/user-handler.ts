@@ -2,13 +2,15 @@
  * What stands behind a dashboard route (`auth: 'user'`): a function from the checked request of a signed-in user to an
  * answer. Types; server threads.
  */
-import type { User } from '../domain/account.ts';
+import type { Identity, User } from '../domain/account.ts';
 import type { Endpoint } from './endpoint.ts';
 import type { Call, HandlerReply } from './handler.ts';
 
 /** A request of a user, who is known and has a record. */
 export interface UserCall<E extends Endpoint> extends Omit<Call<E>, 'tenant'> {
   user: User;
+  /** What the token of this request says. */
+  identity: Identity;
   /** false only when the identity provider says so: then the address proves nothing. */
   email_verified: boolean;
   /** Wall-clock time of the request, milliseconds since the epoch. */

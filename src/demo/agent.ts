@@ -1,6 +1,6 @@
 /**
- * The demo's agent: the loop that every agent has, written with the provider's official SDK. It knows of the gateway
- * only its address; the two headers are what labels its calls as one run. Main thread of the demo.
+ * The demo's agent: the usual loop of an agent, written with the provider's official SDK. It knows only the gateway's
+ * address; two headers label its calls as one run. Main thread of the demo.
  */
 import Anthropic from '@anthropic-ai/sdk';
 import { TOOLS, type Workspace } from './workspace.ts';

@@ -174,7 +174,7 @@ async function send(reply: ProviderReply, acceptEncoding: string, response: Serv
   response.once('close', () => gone.abort());
   if (reply.frames === undefined) {
     const body = reply.body ?? Buffer.alloc(0);
-    // As the real ones do: JSON comes compressed and chunked to whoever takes gzip, errors come as they are.
+    // As the real ones do: JSON comes compressed and chunked to clients that take gzip, errors come as they are.
     if (reply.status === 200 && /\bgzip\b/.test(acceptEncoding)) {
       response.writeHead(reply.status, [...headers, 'content-encoding', 'gzip']);
       response.write(gzipSync(body));

@@ -170,6 +170,7 @@ function outputItems(answer: ScriptedAnswer, requestBody: Buffer): JsonObject[] 
       arguments: JSON.stringify(call.input),
       call_id: idFrom('call_', requestBody, i),
       name: call.name,
+      ...(call.namespace === undefined ? {} : { namespace: call.namespace }),
     });
   }
   return items;

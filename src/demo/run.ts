@@ -4,11 +4,13 @@
  *
  * The capture database stays under DATA_DIR/demo for the commands that are named at the end; the next demo replaces it.
  */
+import { once } from 'node:events';
 import { mkdir, rm } from 'node:fs/promises';
-import { join, relative } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { runInspect } from '../cli/inspect.ts';
 import { type CliIo, EXIT, openProcessIo } from '../cli/io.ts';
 import { loadConfig, raiseParserHeadLimit } from '../config.ts';
+import { quoteForShell } from '../std/shell-word.ts';
 import { runAgent } from './agent.ts';
 import { startFakeProvider } from './fake-provider.ts';
 import { createStory, TASK } from './story.ts';
@@ -80,14 +82,44 @@ async function runDemo(io: CliIo): Promise<number> {
   await io.out(`\nThe run itself  (${inspect} --run ${RUN_ID})\n\n`);
   const told = await runInspect(['--db', db, '--run', RUN_ID], io);
   if (told !== EXIT.done) return told;
+  const next = io.is_terminal ? '' : showLines(db);
   await io.out(
-    '\nNext:\n\n' +
+    `\nNext:\n\n${next}` +
       `  ${inspect} --exchange 1 --raw request\n` +
       "      the first request's body, byte for byte\n\n" +
       '  npm start\n' +
       '      the gateway for your own agent: set its base URL to http://127.0.0.1:8787, nothing else\n',
   );
+  if (io.is_terminal) await showRun(db, io);
   return EXIT.done;
+}
+
+/** The dashboard over the demo's own folder: where nobody can press Ctrl-C, the command that opens it. */
+function showLines(db: string): string {
+  return `  DATA_DIR=${quoteForShell(relative(process.cwd(), dirname(db)))} npm start\n      the run in the dashboard\n\n`;
+}
+
+/** Serves the dashboard with the run until somebody presses Ctrl-C. */
+async function showRun(db: string, io: CliIo): Promise<void> {
+  const embedded = 'embedded:';
+  const config = loadConfig(
+    { listener: 'gateway', host: '127.0.0.1', port: '0', db },
+    {
+      LOG_LEVEL: 'error',
+      DATA_DIR: dirname(db),
+      HOST: '127.0.0.1',
+      PORT: '0',
+      ...{ AUTH_DB_URL: embedded, AUTH_DB_CONN_URL: embedded, VECTOR_STORE_URL: embedded },
+    },
+  );
+  const { startUnderstudy } = await import('../main.ts');
+  const understudy = await startUnderstudy(config, { api: true, gateway: true });
+  const { api_url, owner_token } = understudy;
+  await io.out(
+    `\nThe run in the dashboard, until Ctrl-C:\n\n  ${api_url}/#token=${owner_token}&next=conversations/${RUN_ID}\n`,
+  );
+  await Promise.race(['SIGINT', 'SIGTERM'].map((signal) => once(process, signal)));
+  await understudy.stop();
 }
 
 // As the command line has it.

@@ -34,6 +34,8 @@ export interface ScriptRequest {
 export interface ScriptedToolCall {
   name: string;
   input: Record<string, unknown>;
+  /** Of a tool that was declared in one; the responses-style API alone has them. */
+  namespace?: string;
 }
 
 /** An answer that is an error, as the provider concerned would word it. */

@@ -1,6 +1,6 @@
 /**
  * What the model says in the demo: an agent finds a failing test, tries a change that does not apply, corrects itself,
- * and tells at the end what it did. On the way the provider is overloaded once. Pure but for that one memory.
+ * and tells at the end what it did. The provider is overloaded once on the way; this is the only state. Pure otherwise.
  */
 import type { Script, ScriptedAnswer } from './script.ts';
 

@@ -20,6 +20,14 @@ export interface User {
   created_at: string;
 }
 
+/** Whom a token names, and when it was made. */
+export interface Identity {
+  issuer: string;
+  subject: string;
+  /** Seconds since the epoch; null: the token does not say. */
+  issued_at_s: number | null;
+}
+
 export interface Organization {
   /** `org_…` */
   id: string;

@@ -77,6 +77,12 @@ export interface EffectiveSubscription {
   cancel_at_period_end: boolean;
 }
 
+/** Whether the processor goes on asking for money until somebody cancels it. */
+export function doesRenew(subscription: Subscription): boolean {
+  const isLive = ['trialing', 'active', 'past_due', 'unpaid'].includes(statusOf(subscription));
+  return isLive && subscription.object?.cancel_at_period_end !== true;
+}
+
 /** The state after an event, which may be older than what is known. Of two of one second the later to come counts. */
 export function mergeSubscription(
   before: Subscription | undefined,

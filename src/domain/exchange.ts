@@ -3,15 +3,20 @@
  * Pure types and rules; used on server threads (made), actor threads (stored, indexed) and in the command line (read).
  *
  *   CapturedExchange   server thread → capture writer. Raw: still holds credentials, never touches a disk.
- *   ExchangeFacts      what the decoder read out of the stored copy, later and off the hot path.
+ *   ExchangeEntry      what the decoder read out of the stored copy, later and off the hot path.
  *   ExchangeRecord     what `understudy inspect --json` prints; nothing secret in it.
  */
+import type { ChildKind } from './client-run.ts';
 
 /** A turn is one answer of a model in a conversation; everything else (counting tokens, listing models) is other. */
 export type ExchangeKind = 'turn' | 'other';
 
 /** Who answered. `student` comes with relegation. */
 export type ServedBy = 'upstream' | 'student';
+
+/** Wires of which a student can answer steps (GW_RELEGATION_WIRES). */
+export const RELEGATION_WIRES = ['messages', 'chat_completions', 'responses'] as const;
+export type RelegationWire = (typeof RELEGATION_WIRES)[number];
 
 /** The request's shape, told from its method and path alone. `null`: not one that we decode. */
 export type ApiShape =
@@ -97,7 +102,7 @@ export interface TokenUsage {
 }
 
 /** What a decoder found in the stored copy of one exchange. */
-export interface ExchangeFacts {
+export interface ExchangeEntry {
   model: string | null;
   usage: TokenUsage;
   stop_reason: string | null;
@@ -121,6 +126,29 @@ export interface ExchangeSide {
   withheld?: WithheldCause;
 }
 
+/**
+ * Among the headers of an answer, what relegation decided about its step, as JSON: a name that no wire can bring. So it is
+ * masked and stored as they are.
+ */
+export const DECISION_FIELD = ':relegation';
+
+/** What relegation decided about a step, as it is kept with the exchange. */
+export interface RecordedDecision {
+  /** `served`, `would_serve` (shadow mode), `audit`, or why the student did not serve. */
+  decision: string;
+  /** Of the student; null: it was not asked. */
+  student_version: number | null;
+  /** Whose step it is, the kind of answer that the student has for it, and how unlike golden steps it is; null: not known. */
+  agent: string | null;
+  kind: string | null;
+  score: number | null;
+  /**
+   * What the student would have said, where the upstream was asked for comparison, as blocks of turn.ts; null: nothing, or
+   * too much to keep.
+   */
+  answer: readonly object[] | null;
+}
+
 /** The stored exchange as everybody but the writer sees it. */
 export interface ExchangeRecord {
   /** From 1, in the order of writing, without holes, across rotation and restart. */
@@ -128,6 +156,14 @@ export interface ExchangeRecord {
   /** The client's, or one found by conversation; null for an exchange that belongs to no run. */
   run_id: string | null;
   seq: number | null;
+  /** It came with an `x-svc-seq` that is no number. */
+  has_bad_seq?: true;
+  /** The client's own session, where its headers name one. */
+  session_id?: string;
+  /** The run that its run is part of; absent: of none. */
+  parent_run_id?: string;
+  /** What its run is within the session; absent: an agent's own run. */
+  run_kind?: ChildKind;
   note: string;
   provider: string;
   kind: ExchangeKind;
@@ -148,4 +184,6 @@ export interface ExchangeRecord {
   usage: TokenUsage;
   request: ExchangeSide;
   response: ExchangeSide;
+  /** Left out where relegation had no say. */
+  relegation?: RecordedDecision;
 }

@@ -16,7 +16,7 @@
  * - SRM is Pearson's chi-square on units, one degree of freedom.
  *
  * A unit with runs in both arms was mixed up after its assignment. The report counts and names such units. The effect and SRM
- * take each by its first arm: the effect with the runs that the unit had in that arm, for the later ones may carry over
+ * count each by its first arm. The effect takes only the runs that the unit had in that arm, since later ones may carry over
  * what the first arm did. All its runs count in the arms' own lines.
  */
 

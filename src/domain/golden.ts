@@ -3,17 +3,19 @@
  * (`supports_universal_claims`). The rule alone: pure, no IO; used by the command line and, later, by the distiller.
  *
  * A run is golden when
- *  - it has a turn, and every exchange of it was captured whole: none aborted, truncated or unreadable;
- *  - nothing is missing: all its exchanges carry `seq` without a gap from 0 or 1 on, each number once but for calls that
- *    are tried again under their own (a number that was answered and comes again was given twice, by two agents or by
- *    one that started over, and what either lacks the other hides); or none carries it and each turn
+ *  - it has a turn, and every exchange of it was captured whole: none truncated or unreadable, and none aborted before the
+ *    model had ended its answer;
+ *  - nothing is missing: all its exchanges carry `seq` without a gap from 0 or 1 on, each number once; a call that is tried
+ *    again may use its own number again. (If a number was answered and comes again, two agents used it, or one that started
+ *    over, and each hides what the other lacks.) Or none carries `seq`, and each turn
  *    goes on from the answer of the one before (the caller finds that out by reading the bodies: `link`);
  *  - every failed call was tried again with success: a later exchange of the same method and path succeeded, and a
  *    turn's asked the same or went on from the same answer, so that another conversation of the run (a sub-agent's)
  *    does not make it good. A turn that was answered 2xx but came to no stop reason (an error event in its stream) is a
  *    failed call too;
  *  - its last turn ended of itself: `end_turn` or `stop_sequence`, `stop`, `completed` without a call to a tool;
- *  - all its turns are Messages; chat-completions and responses count when `seq` proves that nothing is missing;
+ *  - all its turns are Messages, chat-completions or responses;
+ *  - it is no run of calls beside the work (a title, a summary, a safety check);
  *  - no finished monitor run of its id says otherwise (`judgeOutcome`).
  * Who answered a turn, upstream or student, does not matter, and neither do side calls: they are exchanges like others.
  *
@@ -37,6 +39,8 @@ export type GoldenExchange = Pick<
   | 'truncated'
   | 'undecodable'
   | 'stop_reason'
+  | 'has_bad_seq'
+  | 'run_kind'
 >;
 
 /**
@@ -64,6 +68,8 @@ export type GoldenCode =
   | 'failed_call'
   | 'unfinished'
   | 'shape'
+  /** A call of the client beside its work. */
+  | 'side_call'
   /** The finished monitor run of that id says so; GoldenTally does not know of it, whoever does adds it. */
   | 'outcome';
 
@@ -118,13 +124,14 @@ const NO_FAILED_CALLS: readonly FailedCall[] = [];
 /** Exchanges by what is said of them. */
 type ListName =
   | 'withoutSeq'
+  | 'badSeq'
+  | 'sideCall'
   | 'repeatedSeq'
   | 'aborted'
   | 'truncated'
   | 'undecodable'
   | 'broken'
-  | 'neverGolden'
-  | 'goldenBySeq';
+  | 'neverGolden';
 type IdLists = { readonly [name in ListName]?: IdList };
 
 const NO_LISTS: IdLists = {};
@@ -158,9 +165,12 @@ export class GoldenTally {
    * @param asked what the turn asked; null when nobody looked (needed only for runs with failed calls)
    */
   add(exchange: GoldenExchange, link: TurnLink | null = null, asked: AskedTurn | null = null): void {
-    if (exchange.aborted) this.#note('aborted', exchange.id);
+    if (exchange.aborted && !isWhole(exchange)) this.#note('aborted', exchange.id);
     if (exchange.truncated) this.#note('truncated', exchange.id);
     if (exchange.undecodable && !exchange.truncated) this.#note('undecodable', exchange.id);
+    if (exchange.run_kind !== undefined && exchange.run_kind !== 'subagent')
+      this.#note('sideCall', exchange.id);
+    if (exchange.has_bad_seq === true) this.#note('badSeq', exchange.id);
     if (exchange.seq === null) this.#note('withoutSeq', exchange.id);
     else {
       this.#withSeq += 1;
@@ -193,6 +203,8 @@ export class GoldenTally {
       reasons.push({ code, words });
     };
     if (this.#turns === 0) say('no_turn', 'it has no model turn');
+    if (this.#listOf('sideCall').count > 0)
+      say('side_call', `${this.#listOf('sideCall').name()}: a call of the client beside its work`);
     this.#judgeCompleteness(say);
     const { count: aborted } = this.#listOf('aborted');
     if (aborted > 0)
@@ -208,12 +220,6 @@ export class GoldenTally {
       say(
         'shape',
         `${this.#listOf('neverGolden').name()}: only Messages, chat-completions and responses turns can be golden`,
-      );
-    }
-    if (this.#withSeq === 0 && this.#listOf('goldenBySeq').count > 0) {
-      say(
-        'shape',
-        `${this.#listOf('goldenBySeq').name()}: turns of this shape are golden only with x-svc-seq`,
       );
     }
     const unfinished = this.#judgeEnd(lastCallsTools);
@@ -245,9 +251,8 @@ export class GoldenTally {
       const { id, seq, shape, stop_reason } = exchange;
       this.#lastTurn = { id, seq, shape, stop_reason, failed: hasFailed(exchange) };
     }
-    if (exchange.shape === 'chat_completions' || exchange.shape === 'responses')
-      this.#note('goldenBySeq', exchange.id);
-    else if (exchange.shape !== 'messages') this.#note('neverGolden', exchange.id);
+    if (exchange.shape === null || ENDED[exchange.shape] === undefined)
+      this.#note('neverGolden', exchange.id);
     if (link === null) this.#hasUnchecked = true;
     else if (link === 'breaks' || (link === 'starts' && last !== null)) this.#note('broken', exchange.id);
   }
@@ -280,6 +285,8 @@ export class GoldenTally {
   }
 
   #judgeCompleteness(say: (code: GoldenCode, words: string) => void): void {
+    if (this.#listOf('badSeq').count > 0)
+      say('seq_gap', `${this.#listOf('badSeq').name()}: an x-svc-seq that is no number, which leaves a gap`);
     if (this.#withSeq > 0 && this.#listOf('withoutSeq').count > 0) {
       say(
         'seq_missing',
@@ -336,6 +343,11 @@ function makesGood({ seq }: GoldenExchange, turn: AskedTurn | null, failed: Fail
   if (turn === null || turn.prefixes.length === 0 || failed.asked === null) return true;
   if (turn.prefixes.includes(failed.asked)) return true;
   return listAnchors(turn).some((anchor) => failed.anchors.includes(anchor));
+}
+
+/** The model has said why it stopped: a client that leaves then, as some do, has missed nothing. */
+function isWhole({ kind, stop_reason, undecodable }: GoldenExchange): boolean {
+  return kind === 'turn' && stop_reason !== null && !undecodable;
 }
 
 /** No answer, an error status, or a turn that was answered but came to no end. */

@@ -6,10 +6,21 @@ import type { NewPattern, Pattern, PatternScope, Tier } from './pattern.ts';
 export const PATTERNS = 'patterns';
 /** [embedder, tier, org_id, project_id, pattern_id] → the situation's vector, 32-bit floats, least byte first. */
 export const PATTERN_VECTORS = 'pattern_vectors';
-/** [tier, org_id, project_id, trace, situation], both as digests → what became of that pattern of that trace. */
+/** [tier, org_id, project_id, trace, situation], both as digests → the outcome of that pattern of that trace. */
 export const PATTERN_SOURCES = 'pattern_sources';
 /** ['starters'] → which universal patterns of ours are in the store; ['embedder'] → whose vectors all patterns have. */
 export const PATTERN_SETTINGS = 'pattern_settings';
+
+/** What {@link PATTERN_SETTINGS} holds under ['starters']. */
+export interface StarterRow {
+  /** Digest of each that was created → its id. */
+  created: Record<string, string>;
+  /** Digest of all of them together. */
+  version: string;
+}
+
+/** Key of the row of our own universal patterns. */
+export const STARTERS_ROW = ['starters'] as const;
 
 /** [ulid] → an import that the command line left, for the store to take. */
 export const PATTERN_IMPORTS = 'pattern_imports';

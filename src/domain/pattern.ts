@@ -1,5 +1,5 @@
 /**
- * Patterns: what a run learned the hard way, for the next one that stands where it stood (document 2, Pattern). Whose
+ * Patterns: what a run learned, for the next one in the same situation (document 2, Pattern). Whose
  * they are, which are preferred, what they hold. Pure; any thread.
  */
 import { FAILURE_TYPE_CHARACTERS, MODEL_CHARACTERS, PATTERN_IMPORT_CHARACTERS } from '../limits.ts';

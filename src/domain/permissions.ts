@@ -8,6 +8,7 @@ import { isAtLeast, type Role } from './role.ts';
 export const PERMISSIONS = {
   'organization.read': 'viewer',
   'organization.rename': 'admin',
+  'organization.delete': 'owner',
   'members.read': 'viewer',
   'members.remove': 'admin',
   'members.change_role': 'admin',
@@ -43,6 +44,7 @@ export function isAllowed(role: Role, permission: Permission): boolean {
 export const ROUTE_PERMISSIONS = {
   get_me: 'signed in',
   patch_me: 'signed in',
+  delete_me: 'signed in',
   bootstrap: 'signed in',
   list_organizations: 'signed in',
   create_organization: 'signed in',
@@ -50,6 +52,7 @@ export const ROUTE_PERMISSIONS = {
   send_feedback: 'signed in',
   read_organization: 'organization.read',
   rename_organization: 'organization.rename',
+  delete_organization: 'organization.delete',
   list_members: 'members.read',
   change_member_role: 'members.change_role',
   remove_member: 'members.remove',

@@ -1,8 +1,7 @@
 /**
  * A sketch of a system prompt: 36 characters that are equal for equal prompts and mostly equal for prompts that differ
  * in noise (a date, a session's id, a listing of files). Tells which of several agents a request comes from, where
- * their conversations begin alike. Pure; made where stored copies are read, compared by the index, never on a server thread
- * thread.
+ * their conversations begin alike. Pure; made where stored copies are read, compared by the index, never on a server thread.
  *
  * How: the prompt is cut into words at white space, quotes and brackets; words with a digit (numbers, dates, ids, paths
  * of temporary folders) and names of days and months are left out. Each word with the one before it is hashed into one

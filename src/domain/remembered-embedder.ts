@@ -2,8 +2,8 @@
  * Remembers the vectors of the texts that were embedded last: an agent that asks again for the same task, or several that
  * work at one, cost no run of the model. Texts under way are waited for together. Any thread.
  *
- * Kept by digest: what was asked stays nowhere. The numbers lie in one memory and are copied out of it: as objects that
- * live for a thousand texts they would set off a collection of the whole heap every second.
+ * It keeps vectors by digest and stores no text. The numbers lie in one memory and are copied out of it. As objects that
+ * live for a thousand texts they would cause a collection of the whole heap every second.
  */
 import { hash } from 'node:crypto';
 import { EMBEDDING_TEXT_CHARACTERS } from '../limits.ts';

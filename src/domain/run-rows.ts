@@ -11,6 +11,8 @@ export const RUNS = 'runs';
 export const RUN_STARTS = 'run_starts';
 /** One row a step; key {@link runStepKey}. */
 export const RUN_STEPS = 'run_steps';
+/** Runs that are deleted and whose steps are not all gone yet; key `[org_id, run_id]`. */
+export const RUN_DELETIONS = 'run_deletions';
 
 export interface RunRow extends RunFacts, RunTotals {
   status: 'running' | 'finished';

@@ -3,6 +3,8 @@
  * actor in the transaction of the event that changes it, read when a report is asked for. Pure; any thread.
  */
 
+import { createHash } from 'node:crypto';
+
 /** Table of these rows. */
 export const RUNS_BY_EXPERIMENT = 'runs_by_experiment';
 
@@ -36,6 +38,16 @@ export function runSummaryKey(
   run: Pick<RunSummary, 'org_id' | 'experiment_id' | 'project_id' | 'run_id'>,
 ): [org_id: string, experiment_id: string, project_id: string, run_id: string] {
   return [run.org_id, run.experiment_id, run.project_id, run.run_id];
+}
+
+/**
+ * What an experiment keeps of a run that was deleted: what it counted, without the run's own name. A run that is started again
+ * under that name is another one.
+ * @param mark tells deleted runs of one name apart
+ */
+export function anonymizeSummary(summary: RunSummary, mark: string): RunSummary {
+  const name = createHash('sha256').update(`${summary.run_id}\n${mark}`).digest('hex').slice(0, 32);
+  return { ...summary, run_id: `deleted-${name}` };
 }
 
 /** Reads an experiment's runs. */

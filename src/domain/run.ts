@@ -43,6 +43,8 @@ export interface RunStart {
   fingerprint: string;
   /** A profile of the organization's own as it stood at the start; null for a built-in one. */
   profile: MonitorProfile | null;
+  /** Only to be answered as the first time: what it names is not there for a new run. */
+  is_repeat_only?: true;
 }
 
 /** What is kept of a step's texts: cut, secrets masked. */
@@ -66,7 +68,13 @@ export type RunEvent =
     }
   | { type: 'finish'; at_ms: number; outcome: string }
   /** The streak's intervention was handed out to an evaluation. */
-  | { type: 'told' };
+  | { type: 'told' }
+  /** Somebody deleted it: it is nowhere to be seen from here on, and its steps go in portions. */
+  | { type: 'deleting' }
+  /** So many of its steps are gone. */
+  | { type: 'swept'; steps: number }
+  /** All of it is gone; its history goes with this event. */
+  | { type: 'deleted' };
 
 /** A step, scored once. */
 export type StepEvent = Extract<RunEvent, { type: 'step' }>;
@@ -96,6 +104,8 @@ export interface RunState {
   told_at: number | null;
   /** null: it runs. */
   finish: { at_ms: number; outcome: string } | null;
+  /** Steps that are left of a run that is being deleted; null: it is not. */
+  left_to_delete: number | null;
 }
 
 export const UNKNOWN_RUN: RunState = {
@@ -114,6 +124,7 @@ export const UNKNOWN_RUN: RunState = {
   intervention: null,
   told_at: null,
   finish: null,
+  left_to_delete: null,
 };
 
 /** The state after the event. The same live and in replay. */
@@ -134,6 +145,13 @@ export function applyRunEvent(state: RunState, event: RunEvent): RunState {
       return { ...state, monitors: null, finish: { at_ms: event.at_ms, outcome: event.outcome } };
     case 'told':
       return { ...state, told_at: state.steps };
+    case 'deleting':
+      // What its rows are named by is needed to the end, and nothing else.
+      return { ...UNKNOWN_RUN, facts: state.facts, left_to_delete: state.steps };
+    case 'swept':
+      return { ...state, left_to_delete: (state.left_to_delete ?? 0) - event.steps };
+    case 'deleted':
+      return UNKNOWN_RUN;
   }
 }
 

@@ -1,6 +1,6 @@
 /**
  * The universal patterns (tier e3) that ship with the product: how agents get stuck, whatever they work on, and what gets
- * them out. Written for this project. Data; loaded by whoever fills an empty pattern store. Any thread.
+ * them out. Data; any thread.
  */
 
 import type { DistilledPattern } from './distillation/distil.ts';

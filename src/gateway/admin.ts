@@ -1,6 +1,6 @@
 /**
- * The routes under `/__gw/`: the gateway's own, never forwarded. They are not authenticated (document 3), so what
- * stands between them and a web page in the operator's browser is the checks of host and site here, and the bind address.
+ * The routes under `/__gw/`: the gateway's own, never forwarded. They are not authenticated (document 3). So the checks
+ * of host and site here, and the bind address, protect them from a web page in the operator's browser.
  * Server threads.
  */
 

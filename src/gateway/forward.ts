@@ -1,12 +1,12 @@
 /**
- * One exchange on its way to the upstream and back: bytes in, bytes out, nothing decoded, nothing waited for. It is
- * what the upstream's connection calls as the answer arrives, and the owner of the client's stream. Server threads.
+ * One exchange on its way to the upstream and back: it passes bytes on, decodes nothing and waits for nothing. The
+ * upstream's connection calls it as the answer arrives, and it owns the client's stream. Server threads.
  *
  * What can end it, in any order and each exactly once: the answer is complete, the client goes away, the upstream
- * fails. Whatever it was, the exchange is handed to capture at the end.
+ * fails. In each case capture gets the exchange at the end.
  */
 
-import type { FinishedExchange } from '../domain/exchange.ts';
+import { DECISION_FIELD, type FinishedExchange } from '../domain/exchange.ts';
 import { CatalogueError, toMessagesBody } from '../errors.ts';
 import type { HttpStream, ReplyFraming, RequestHead } from '../http/http-stream.ts';
 import type { RequestClass } from '../providers/classify.ts';
@@ -17,6 +17,7 @@ import {
   filterFields,
   filterRequestHeaders,
   filterResponseHeaders,
+  replaceHeaders,
 } from './headers.ts';
 import type { Destination } from './route-table.ts';
 import type { UpstreamError } from './upstream/answer-error.ts';
@@ -44,7 +45,7 @@ export interface BegunExchange {
   at_ms: number;
 }
 
-/** How an exchange went, as far as only whoever answered it knows. */
+/** What of an exchange's outcome only its answerer knows. */
 type ExchangeCourse = Pick<
   FinishedExchange,
   | 'run_id'
@@ -100,6 +101,12 @@ export function describeExchange(
 export class Forward implements AnswerHandler {
   /** Told of the answer's status, where somebody asks. */
   onStatus: ((status: number) => void) | null = null;
+  /** Capture gets the exchange only with what relegation decided about it, which comes in any case. */
+  awaitsDecision = false;
+  /** What relegation decided, as capture keeps it. */
+  #decision: string | null = null;
+  /** Over, and waits for the decision. */
+  #held: FinishedExchange | null = null;
   readonly #context: ForwardContext;
   readonly #stream: HttpStream;
   readonly #destination: Destination;
@@ -190,9 +197,11 @@ export class Forward implements AnswerHandler {
   }
 
   #makeHead(): string {
-    const { upstream, path } = this.#destination;
+    const { upstream, path, headers } = this.#destination;
     const { method, query } = this.#stream.head;
-    const { lines, has_zero_length } = this.#request;
+    const { has_zero_length } = this.#request;
+    let { lines } = this.#request;
+    if (headers !== undefined && lines !== null) lines = replaceHeaders(lines, headers);
     return makeRequestHead(
       method,
       upstream.base_path + path,
@@ -367,7 +376,22 @@ export class Forward implements AnswerHandler {
         response_headers: this.#responseHeaders,
       },
     );
-    this.#context.capture.submit(tee, exchange);
+    if (this.awaitsDecision && this.#decision === null) this.#held = exchange;
+    else this.#submit(exchange);
+  }
+
+  /** Relegation has decided about the step; the first word counts. */
+  noteDecision(decision: string): void {
+    this.#decision ??= decision;
+    const held = this.#held;
+    this.#held = null;
+    if (held !== null) this.#submit(held);
+  }
+
+  #submit(exchange: FinishedExchange): void {
+    if (this.#decision !== null)
+      exchange.response_headers = [...exchange.response_headers, DECISION_FIELD, this.#decision];
+    this.#context.capture!.submit(this.#tee!, exchange);
   }
 }
 

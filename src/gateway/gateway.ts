@@ -1,17 +1,21 @@
 /**
- * The gateway's server thread: takes each request of the listener and decides what it is — an admin request, one that is
- * refused, or an exchange to forward. Server threads.
+ * Takes each request of the listener and decides what it is: an admin request, a request to refuse, or an exchange to
+ * forward. Server threads.
  */
 
 import { CatalogueError } from '../errors.ts';
 import { AllowedHosts } from '../http/allowed-hosts.ts';
 import type { HttpStream } from '../http/http-stream.ts';
+import { TUNNEL_IDLE_MS } from '../limits.ts';
 import { classifyRequest } from '../providers/classify.ts';
 import { answerAdmin, type CaptureAdmin, isAdminPath } from './admin.ts';
 import type { CaptureQueue } from './capture/capture-queue.ts';
 import { Forward, type ForwardContext, replyError } from './forward.ts';
+import { filterRequestHeaders } from './headers.ts';
 import type { Relegation } from './relegation/relegation.ts';
-import { type RouteBases, RouteTable } from './route-table.ts';
+import { type Destination, type RouteBases, RouteTable } from './route-table.ts';
+import { Tunnel } from './tunnel/tunnel.ts';
+import { TunnelCapture } from './tunnel/tunnel-capture.ts';
 import { UpstreamPools } from './upstream/upstream-pools.ts';
 
 export interface GatewayOptions {
@@ -26,6 +30,9 @@ export interface GatewayOptions {
   allowed_hosts?: readonly string[];
 }
 
+/** What a client that cannot have its WebSocket needs to see, to go on without. */
+const UPGRADE_LINES = 'Upgrade: websocket\r\nConnection: Upgrade\r\n';
+
 export class Gateway {
   readonly routes: RouteTable;
   readonly #pools = new UpstreamPools();
@@ -33,6 +40,8 @@ export class Gateway {
   readonly #admin: CaptureAdmin;
   readonly #relegation: Relegation | null;
   readonly #hosts: AllowedHosts;
+  readonly #tunnels = new Set<Tunnel>();
+  #ending: NodeJS.Timeout | null = null;
 
   constructor(options: GatewayOptions) {
     this.routes = new RouteTable(options.bases, this.#pools);
@@ -54,8 +63,8 @@ export class Gateway {
       replyError(stream, new CatalogueError('method_not_allowed'));
       return;
     }
-    if (isWebSocketUpgrade(head.headers)) {
-      replyError(stream, new CatalogueError('upgrade_required'));
+    if (!stream.is_switch && isWebSocketUpgrade(head.headers)) {
+      replyError(stream, new CatalogueError('upgrade_required'), UPGRADE_LINES);
       return;
     }
     const destination = this.routes.resolve(head.path);
@@ -64,9 +73,13 @@ export class Gateway {
         stream,
         new CatalogueError(
           'bad_region',
-          'The path must be /bedrock/{region}/…, with a region such as us-east-1',
+          `A region must stand behind the prefix, such as us-east-1: ${this.routes.nameRegionPrefix(head.path)}/{region}/…`,
         ),
       );
+      return;
+    }
+    if (stream.is_switch) {
+      this.#tunnel(stream, destination);
       return;
     }
     const requestClass = classifyRequest(destination.route, head.method, destination.path);
@@ -74,8 +87,32 @@ export class Gateway {
     new Forward(this.#context, stream, destination, requestClass).start();
   };
 
+  /** Tunnels have no end of their own: each ends when nothing passes through it. */
+  endTunnels(): void {
+    if (this.#tunnels.size === 0 || this.#ending !== null) return;
+    const look = () => {
+      const before = performance.now() - TUNNEL_IDLE_MS;
+      for (const tunnel of [...this.#tunnels]) if (tunnel.busy_at_ms < before) tunnel.cut();
+      if (this.#tunnels.size === 0 && this.#ending !== null) clearInterval(this.#ending);
+    };
+    this.#ending = setInterval(look, TUNNEL_IDLE_MS / 4).unref();
+    look();
+  }
+
+  #tunnel(stream: HttpStream, destination: Destination): void {
+    const { capture } = this.#context;
+    const filtered = filterRequestHeaders(stream.head);
+    const tap =
+      capture === null ? null : new TunnelCapture(this.#context, capture, stream, destination, filtered);
+    const tunnel = new Tunnel(stream, destination, filtered, tap, () => this.#tunnels.delete(tunnel));
+    this.#tunnels.add(tunnel);
+    tunnel.start();
+  }
+
   /** Ends every upstream connection. */
   async close(): Promise<void> {
+    if (this.#ending !== null) clearInterval(this.#ending);
+    for (const tunnel of [...this.#tunnels]) tunnel.cut();
     this.#pools.close();
   }
 }

@@ -6,6 +6,7 @@
 
 import type { RequestForm } from '../domain/exchange.ts';
 import type { RequestHead } from '../http/http-stream.ts';
+import type { AddedHeaders } from './route-table.ts';
 import type { Fields } from './upstream/field-section.ts';
 import { areFieldLines, isFieldValue } from './upstream/request-head.ts';
 import type { ResponseHead } from './upstream/response-parser.ts';
@@ -239,4 +240,15 @@ export function readRunId(value: string): string | null {
 /** A sequence number; anything else counts as none, and leaves the run unproven. */
 export function parseSeq(value: string): number | null {
   return /^\d{1,15}$/.test(value) ? Number(value) : null;
+}
+
+/** Puts a route's own headers in the place of the client's. */
+export function replaceHeaders(lines: string, { names, lines: added }: AddedHeaders): string {
+  let kept = '';
+  for (let at = 0; at < lines.length; ) {
+    const end = lines.indexOf('\r\n', at) + 2;
+    if (!names.has(lines.slice(at, lines.indexOf(':', at)))) kept += lines.slice(at, end);
+    at = end;
+  }
+  return kept + added;
 }

@@ -4,6 +4,7 @@
  * Claude Code and Codex write one JSON object with the same names; Codex has no event of its own for a tool that failed, and does not
  * say of a command whether it did.
  */
+import { textOfParts } from '../client/observation.ts';
 import type { Step } from '../client/step.ts';
 
 /** Clients whose hooks are known, by the names that the command line takes. */
@@ -86,7 +87,7 @@ function readStep(
   return { kind: 'step', run, key, step, tellable: true, event_name };
 }
 
-/** What the agent says at the end of a turn: the claims in it are held against what the tools gave. */
+/** What the agent says at the end of a turn: the monitors compare its claims with what the tools gave. */
 function readAnswer(run: HookRun, event_name: string, given: Input): HookEvent | null {
   const thought = textOf(given.last_assistant_message);
   const turn = textOf(given.prompt_id) || textOf(given.turn_id);
@@ -95,10 +96,13 @@ function readAnswer(run: HookRun, event_name: string, given: Input): HookEvent |
   return { kind: 'step', run, key: `answer-${turn}`, step, tellable: false, event_name };
 }
 
-/** Of a shell's result what a person would have seen; of any other all. */
+/** Of a shell's result what a person would have seen, of a server's tool the text of its parts; of any other all. */
 function readObservation(response: unknown): unknown {
   if (typeof response !== 'object' || response === null) return response;
-  const { stdout, stderr } = response as Input;
+  // Claude Code hands on the parts alone, Codex the whole result (Model Context Protocol).
+  const { stdout, stderr, content } = response as Input;
+  const parts = Array.isArray(response) ? response : content;
+  if (Array.isArray(parts)) return textOfParts(parts);
   if (typeof stdout !== 'string' || typeof stderr !== 'string') return response;
   return stdout !== '' && stderr !== '' ? `${stdout}\n${stderr}` : stdout || stderr;
 }

@@ -1,6 +1,6 @@
 /**
- * `understudy hook CLIENT`: what the client's settings call at each event, as a process of its own. The agent waits for it, so it
- * loads little, has a deadline, and whatever goes wrong ends it with 0 and without a word. Command line.
+ * `understudy hook CLIENT`: the client's settings call it at each event, as a process of its own. The agent waits for it, so it
+ * loads little and has a deadline, and any failure ends it with 0 and without output. Command line.
  */
 import { readEnvironment } from '../client/environment.ts';
 import { type HookEvent, isClient, readHookEvent } from './event.ts';

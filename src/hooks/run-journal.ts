@@ -1,7 +1,7 @@
 /**
  * What the hooks of one run remember from one process to the next: which steps there were, in which order, and that the service
- * knows the run. One file a run, appended to a line at a time, so that hooks of parallel tool calls need no lock. Nothing that the agent
- * said or did is in it. Command line.
+ * knows the run. One file a run; each hook appends whole lines, so hooks of parallel tool calls need no lock. The file has nothing that
+ * the agent said or did. Command line.
  */
 import { appendFileSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';

@@ -1,7 +1,7 @@
 /**
- * The host names that this service answers under where nobody proves who they are. A page of another site can have its
- * own name lead to this machine (DNS rebinding): to the browser it then reads what is its own. What gives it away is the
- * name, which the browser sends as `Host`. Pure; server threads.
+ * The host names under which this service answers requests without a credential. A page of another site can make its
+ * own name point to this machine (DNS rebinding); the browser then lets it read the answers. The name, which the browser
+ * sends as `Host`, gives it away. Pure; server threads.
  */
 import { isIP } from 'node:net';
 

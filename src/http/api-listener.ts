@@ -134,7 +134,7 @@ class OpenBody {
   }
 }
 
-/** The larger bodies on their way, of whoever sends them: they may stay for as long as their clients go on. */
+/** The larger bodies on their way, of all clients: they may stay for as long as their clients go on. */
 class OpenBodies {
   readonly #maxBytes: number;
   /** The oldest first. */

@@ -1,6 +1,6 @@
 /**
- * Copies of the pieces of request bodies, which the native library shows for the length of a callback only. Memory for
- * the larger ones is used again: taken anew for each request it is what sets off most collections of the whole heap,
+ * Copies of the pieces of request bodies, which the native library shows only during a callback. It uses the memory of
+ * larger pieces again. Fresh memory for each request would cause most collections of the whole heap,
  * long before the heap itself has grown. Server threads, for all their listeners together.
  */
 import { FREE_BODY_PIECES_BYTES } from '../limits.ts';

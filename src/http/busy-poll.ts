@@ -1,8 +1,8 @@
 /**
- * Busy-polls: keeps a server thread's loop from going to sleep right after an answer. A core that sleeps, above all a virtual machine's,
- * comes back late and with cold caches: a step asked right after the last one then takes a third longer
- * (`bench/notes/steps.md`). So the loop polls on for about as long as a sleep would cost, in case the client asks again; to wait
- * so long and no longer never costs more than twice what the best choice would (Karlin, Li, Manasse and Owicki,
+ * Busy-polls: keeps a server thread's loop from going to sleep right after an answer. A core that sleeps, above all in a virtual
+ * machine, comes back late and with cold caches: a step right after the last one then takes a third longer
+ * (`bench/notes/steps.md`). So the loop polls for about as long as a sleep would cost, in case the client asks again. A wait of
+ * that length never costs more than twice what the best choice would (Karlin, Li, Manasse and Owicki,
  * "Empirical studies of competitive spinning", 1991). Server threads.
  */
 
@@ -13,7 +13,7 @@
 const CROWDED_MS = 100;
 
 export class BusyPoll {
-  readonly #awakeMs: number;
+  readonly #busyPollMs: number;
   readonly #readClock: () => number;
   /** Requests that have no answer yet. */
   #open = 0;
@@ -28,7 +28,7 @@ export class BusyPoll {
    * @param readClock in milliseconds, never going back
    */
   constructor(busy_poll_us: number, readClock = () => performance.now()) {
-    this.#awakeMs = busy_poll_us / 1_000;
+    this.#busyPollMs = busy_poll_us / 1_000;
     this.#readClock = readClock;
   }
 
@@ -45,12 +45,12 @@ export class BusyPoll {
   /** One that came was answered. */
   close(): void {
     this.#open--;
-    if (this.#awakeMs === 0) return;
+    if (this.#busyPollMs === 0) return;
     this.#answered++;
     // Whatever the others wait for takes longer than a sleep costs.
     if (this.#open > 0) return;
     const now = this.#readClock();
-    this.#untilMs = now + this.#awakeMs;
+    this.#untilMs = now + this.#busyPollMs;
     if (this.#isPolling || now < this.#crowdedUntilMs) return;
     this.#isPolling = true;
     this.#answered = 1;

@@ -1,6 +1,6 @@
 /**
- * The connections of all ports together: sets their caps, tells how many there are and what was refused, and says in the
- * log once when that begins. The counting is the addon's (`native/sockets/connections.h`). Main thread.
+ * The connections of all ports together: sets their caps, tells how many there are and how many were refused, and logs once
+ * when refusals begin. The addon counts (`native/sockets/connections.h`). Main thread.
  */
 import { COUNTERS, socketEngine } from '../../native/socket-engine.ts';
 import { CONNECTIONS_MAX, DESCRIPTORS_KEPT, PUBLIC_ADDRESS_CONNECTIONS } from '../limits.ts';

@@ -2,9 +2,9 @@
  * Server-sent events (html.spec.whatwg.org, 9.2) on an HttpStream: how they look on the wire, and the sink that sends
  * them to one reader and drops it when it does not keep up. Server threads.
  *
- * What a slow reader costs: the native library copies what a socket does not take, and does not say how much of that
- * is left. So a reader counts what was written since it last had taken everything, and is dropped at the bound; when
- * all slow readers of the thread together hold too much, at a lower one.
+ * A slow reader costs memory: the native library copies what a socket does not take, and does not say how much of that
+ * is left. So a reader counts what was written since it last had taken everything, and is dropped at the bound. When
+ * all slow readers of the thread together hold too much, a lower bound holds.
  */
 
 import type { EventSink, EventStream } from '../contract/handler.ts';

@@ -1,8 +1,8 @@
 /**
  * The request framings that we refuse before anything is forwarded. uWebSockets.js accepts some messages that two
  * parsers may read differently (request smuggling, RFC 9112 section 11.2). Where the sockets are watched
- * (`native/sockets/framing.h`) they never reach it; the rules here run on the headers that it shows, and are all there is
- * elsewhere. Pure; server threads, once a request.
+ * (`native/sockets/framing.h`) such messages never reach it. The rules here run on the headers that it shows; elsewhere they
+ * are the only check. Pure; server threads, once a request.
  */
 
 /** How a request that the library was not shown is answered. */

@@ -11,6 +11,7 @@
  */
 
 import type { HttpResponse } from 'uWebSockets.js';
+import { SWITCHED_BYTES } from '../../native/socket-engine.ts';
 import { BodyPieces } from './body-pieces.ts';
 import type { BodyFraming } from './framing-guard.ts';
 import { STATUS_CODES } from './status-codes.ts';
@@ -90,6 +91,8 @@ export class HttpStream {
   place = -1;
   /** The listener waits for its first body bytes before it hands it over. */
   isAwaited = false;
+  /** The client asks for another protocol, and everything behind the head is of that: the connection ends with the stream. */
+  is_switch = false;
   /** The owner calls `flush` or `end` whenever it has written, in the same call of the loop: nothing leaves by itself. */
   isFlushedByOwner = false;
 
@@ -131,6 +134,21 @@ export class HttpStream {
     this.#onGone = onGone;
     this.bodyComplete = head.framing === 'none';
     res.onAborted(() => this.#close(true));
+  }
+
+  /** The listener says so before it hands the stream over: the body has no end. */
+  beginSwitch(): void {
+    this.is_switch = true;
+    this.bodyComplete = false;
+    this.keepPiece = (bytes) => Buffer.from(new Uint8Array(bytes));
+  }
+
+  /**
+   * Agrees to the other protocol: what is written from now on goes out as it is, and `destroy` ends it.
+   * @param headerLines `name: value\r\n` each
+   */
+  writeSwitch(headerLines: string): void {
+    this.writeHead('101 Switching Protocols', headerLines, { kind: 'length', bytes: SWITCHED_BYTES });
   }
 
   /** Body chunks that arrived before the stream was handed over; the owner takes them. */
@@ -267,15 +285,16 @@ export class HttpStream {
     this.replied = true;
     this.#isEnded = true;
     this.resumeBody();
+    const closesConnection = closeConnection || this.is_switch;
     const isHead = this.head.method === 'HEAD';
     const length = Buffer.byteLength(body);
     // A length told through `endWithoutBody` is one that the library waits for, with the connection open, too.
     let lines = isHead ? `${headerLines}Content-Length: ${length}\r\n` : headerLines;
-    const isCut = isHead && closeConnection;
+    const isCut = isHead && closesConnection;
     if (isCut) lines += 'Connection: close\r\n\r\n';
     this.#res.cork(() => {
       this.#writeHeadLines(`${status} ${STATUS_CODES[status] ?? ''}`, lines);
-      if (!isHead) this.#res.end(body, closeConnection);
+      if (!isHead) this.#res.end(body, closesConnection);
       else if (!isCut) this.#res.endWithoutBody();
     });
     if (!isCut) {
@@ -376,8 +395,8 @@ export class HttpStream {
     }
     if (!this.#isEnded) return;
     if (this.#written === 0) {
-      // No chunk at all: the library would answer with Content-Length: 0.
-      this.#headLines += 'Connection: close\r\n';
+      // No chunk at all: the library would answer with Content-Length: 0. It writes the date with a body alone.
+      this.#headLines += `Connection: close\r\nDate: ${new Date().toUTCString()}\r\n`;
       this.#sendHead();
       this.#writeRaw(`Transfer-Encoding: chunked\r\n\r\n0\r\n${this.#trailers ?? ''}`);
       this.#closesConnection = true;

@@ -1,6 +1,6 @@
 /**
  * The bytes of a body → the JSON value they stand for, or what is wrong with them in words that name the offset and
- * show nothing of the body. Bounded before it is parsed: a parser builds what it is given, however deep. Server threads.
+ * show nothing of the body. It checks the bounds before it parses, since a parser builds any depth. Server threads.
  */
 import { isUtf8 } from 'node:buffer';
 import { CatalogueError } from '../errors.ts';

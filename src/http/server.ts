@@ -2,25 +2,27 @@
  * An HTTP/1.1 listener on uWebSockets.js: one catch-all handler that makes an HttpStream of every request and hands it
  * over when it is safe to act on. Server threads; the only place that touches the native library.
  *
- * The library reads the sockets through us where that can be had (`native/socket-engine.ts`): messages that two parsers
- * could take differently do not reach it, and connections beyond the caps are answered before it hears of them.
+ * Where the addon is there (`native/socket-engine.ts`), the library reads the sockets through it. Messages that two parsers
+ * could read in two ways do not reach the library, and connections beyond the caps are answered before it sees them.
  *
- * Before a request is handed over: its framing was judged (`framing-guard.ts`); a chunked one has shown its first
- * chunk, and the parser had a chance to reject it; one with a length has shown its first bytes or kept us waiting for
- * a moment. So whoever forwards it forwards nothing malformed, and mostly has the whole body in hand.
+ * Before the server hands a request over, it has judged the framing (`framing-guard.ts`). A chunked request has shown its first
+ * chunk, and the parser had a chance to reject it. A request with a length has shown its first bytes, or the server has waited
+ * a moment. So the gateway forwards nothing malformed, and mostly has the whole body.
  */
 
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
-import { socketEngine } from '../../native/socket-engine.ts';
+import { PORT_KINDS, SWITCHED_BYTES, socketEngine } from '../../native/socket-engine.ts';
+import type { CertificateFiles } from '../std/certificate-files.ts';
+import { type CertificateOutcome, CertificateWatch } from './certificate-watch.ts';
 import { findRefusal, isContinueExpected, judgeFraming, looksMisread } from './framing-guard.ts';
 import { HttpStream, type RequestHead } from './http-stream.ts';
-import { explainListenFailure } from './port.ts';
+import { explainListenFailure, findPort } from './port.ts';
 
 export interface ServerOptions {
   host: string;
   /** 0: one that the system picks. */
   port: number;
-  /** Other threads listen on the same port, too; whoever starts them has made sure that nobody else does. */
+  /** Other threads listen on the same port, too; their starter has made sure that no other process does. */
   isShared: boolean;
   /** Gets every request that passed the guards. */
   onStream: (stream: HttpStream) => void;
@@ -28,6 +30,20 @@ export interface ServerOptions {
   describeError: (status: number, message: string) => string;
   /** Left out: bodies may come as slowly as they like. */
   pace?: UploadPace;
+  /** Left out: clients speak without TLS. */
+  tls?: ServerTls;
+  /**
+   * Left out: a request for WebSocket is one like any other. True: it is a stream with `is_switch`, where the addon is there
+   * (`HttpStream.writeSwitch`); its connection ends with it.
+   */
+  switches_protocols?: boolean;
+}
+
+export interface ServerTls {
+  /** Checked by `checkCertificate`; read again when they change. */
+  files: CertificateFiles;
+  /** Told of each change. */
+  onChange: (outcome: CertificateOutcome) => void;
 }
 
 /** What of a body has to come. A body that we keep from coming is not looked at. */
@@ -57,6 +73,7 @@ const KEEP_ALIVE_SWEEP_MS = 4_000;
 const ACCEPT_AGAIN_MS = 500;
 /** The reason behind the mark (`native/socket-engine.ts`). */
 const REASON_DIGITS = 2;
+const SWITCHED_LENGTH = String(SWITCHED_BYTES);
 const NOT_ASCII = /[^\0-\x7f]/;
 const REPLACEMENT = '\ufffd';
 
@@ -68,7 +85,10 @@ interface AddressListener {
 }
 
 type NativeModule = typeof import('uWebSockets.js');
+type TemplatedApp = ReturnType<NativeModule['App']>;
 
+/** The same to a client that speaks TLS, before anything is agreed on: an alert, fatal, of an internal error (RFC 8446, 6.2). */
+const TOO_MANY_ALERT = '\x15\x03\x03\x00\x02\x02\x50';
 /** What a client reads whose connection is one too many, and one whose body comes too slowly. */
 const TOO_MANY = 'Too many connections; try again later';
 const TOO_SLOW = 'The request body came too slowly';
@@ -125,14 +145,16 @@ class Listener implements HttpServer {
   readonly host: string;
   port = 0;
   readonly #native: NativeModule;
-  readonly #app: ReturnType<NativeModule['App']>;
+  /** The last one listens; those before it showed earlier certificates, and keep the connections of their time. */
+  readonly #apps: TemplatedApp[] = [];
   readonly #options: ServerOptions;
+  #certificate: CertificateWatch | null = null;
   #listenSocket: us_listen_socket | null = null;
   /** A list with the place of each stream noted on it: a Set rehashes under such a coming and going. */
   readonly #streams: HttpStream[] = [];
   #awaitTimer: NodeJS.Timeout | null = null;
   readonly #sweepTimers: NodeJS.Timeout[] = [];
-  /** What the library reads in the place of what is refused; '' where the sockets are not watched. */
+  /** What the library reads instead of what is refused; '' where the sockets are not watched. */
   readonly #mark: string;
   #isDraining = false;
   #onIdle: (() => void) | null = null;
@@ -143,45 +165,79 @@ class Listener implements HttpServer {
     this.#native = native;
     this.#options = options;
     this.host = options.host;
-    this.#mark = socketEngine.watchConnections();
-    this.#app = native.App();
-    this.#app.filter(this.#onConnection);
-    this.#app.any('/*', (res, req) => this.#take(res, req));
+    const mark = socketEngine.watchConnections();
+    // Over TLS what is not seen decrypted is not seen.
+    const isWatched = options.tls === undefined || socketEngine.watchSecureConnections() === 1;
+    this.#mark = isWatched ? mark : '';
+  }
+
+  /** @throws Error when the certificate's files do not do */
+  #openApp(): TemplatedApp {
+    const { tls } = this.#options;
+    const app =
+      tls === undefined
+        ? this.#native.App()
+        : this.#native.SSLApp({ cert_file_name: tls.files.cert, key_file_name: tls.files.key });
+    app.filter(this.#onConnection);
+    app.any('/*', (res, req) => this.#take(res, req));
+    this.#apps.push(app);
+    return app;
   }
 
   get open(): number {
     return this.#streams.length;
   }
 
-  listen(): Promise<HttpServer> {
-    const { promise, resolve, reject } = Promise.withResolvers<HttpServer>();
-    const { host, port, isShared } = this.#options;
-    const onListening = (socket: us_listen_socket | false) => {
-      if (socket === false) {
-        explainListenFailure(host, port).then(reject);
-        return;
-      }
-      this.#listenSocket = socket as us_listen_socket;
-      listeners.add(this);
-      this.port = this.#native.us_socket_local_port(socket as never);
-      if (this.#mark !== '') socketEngine.openPort(this.port, this.#describeCrowd());
-      this.#sweep(KEEP_ALIVE_SWEEP_MS, () => {
-        for (const stream of this.#streams) stream.keepAlive();
-      });
-      if (this.#mark !== '') this.#sweep(ACCEPT_AGAIN_MS, socketEngine.resumeAccepting);
-      const { pace } = this.#options;
-      if (pace !== undefined) this.#sweep(pace.window_ms / PACE_LOOKS, () => this.#holdPace(pace));
-      resolve(this);
-    };
+  async listen(): Promise<HttpServer> {
+    const { host, port, isShared, tls, pace, switches_protocols = false } = this.#options;
+    // A new certificate needs a new listener beside the first, so the port is shared, and others are looked for before.
+    const isOwn = tls !== undefined && !isShared;
+    this.#listenSocket = await this.#listenOn(isOwn ? await findPort(host, port) : port, isShared || isOwn);
+    listeners.add(this);
+    this.port = this.#native.us_socket_local_port(this.#listenSocket as never);
+    if (this.#mark !== '') {
+      const kind = switches_protocols ? PORT_KINDS.switches_protocols : 0;
+      if (tls === undefined) socketEngine.openPort(this.port, this.#describeCrowd(), kind);
+      else socketEngine.openPort(this.port, TOO_MANY_ALERT, kind + PORT_KINDS.secure);
+      this.#sweep(ACCEPT_AGAIN_MS, socketEngine.resumeAccepting);
+    }
+    this.#sweep(KEEP_ALIVE_SWEEP_MS, () => {
+      for (const stream of this.#streams) stream.keepAlive();
+    });
+    if (pace !== undefined) this.#sweep(pace.window_ms / PACE_LOOKS, () => this.#holdPace(pace));
+    if (tls !== undefined)
+      this.#certificate = new CertificateWatch(tls.files, () => this.#renewCertificate(), tls.onChange);
+    return this;
+  }
+
+  #listenOn(port: number, isShared: boolean): Promise<us_listen_socket> {
+    const { promise, resolve, reject } = Promise.withResolvers<us_listen_socket>();
+    const { host } = this.#options;
     const { LIBUS_LISTEN_DEFAULT, LIBUS_LISTEN_EXCLUSIVE_PORT } = ListenMode;
     // The library takes an address together with options; its types do not say so.
-    (this.#app as unknown as AddressListener).listen(
+    (this.#openApp() as unknown as AddressListener).listen(
       host,
       port,
       isShared ? LIBUS_LISTEN_DEFAULT : LIBUS_LISTEN_EXCLUSIVE_PORT,
-      onListening,
+      (socket) => {
+        if (socket === false) explainListenFailure(host, port).then(reject);
+        else resolve(socket as us_listen_socket);
+      },
     );
     return promise;
+  }
+
+  /** From now on new connections are shown the certificate that lies in the files; those that are open go on. */
+  async #renewCertificate(): Promise<void> {
+    const listenSocket = await this.#listenOn(this.port, true);
+    // Behind the poll of the loop, which has accepted all that waited: what comes until the next line is reset.
+    await new Promise((resolve) => setImmediate(resolve));
+    if (this.#listenSocket === null) {
+      this.#native.us_listen_socket_close(listenSocket);
+      return;
+    }
+    this.#native.us_listen_socket_close(this.#listenSocket);
+    this.#listenSocket = listenSocket;
   }
 
   #sweep(every_ms: number, look: () => void): void {
@@ -196,6 +252,7 @@ class Listener implements HttpServer {
   }
 
   #stopListening(): void {
+    this.#certificate?.stop();
     if (this.#listenSocket === null) return;
     this.#listenSocket = null;
     if (this.#mark !== '') socketEngine.closePort(this.port);
@@ -217,13 +274,17 @@ class Listener implements HttpServer {
     for (const timer of this.#sweepTimers) clearInterval(timer);
     if (this.#awaitTimer !== null) clearTimeout(this.#awaitTimer);
     listeners.delete(this);
-    this.#app.close();
+    this.#closeApps();
   }
 
   hangUp(): void {
     this.#isDraining = true;
     this.#stopListening();
-    this.#app.close();
+    this.#closeApps();
+  }
+
+  #closeApps(): void {
+    for (const app of this.#apps.splice(0)) app.close();
   }
 
   #take(res: HttpResponse, req: HttpRequest): void {
@@ -268,6 +329,14 @@ class Listener implements HttpServer {
         isGoAheadDue = value !== '100-continue' && isContinueExpected(value);
       }
     });
+    // The addon's own two lines stand behind all others; nobody else knows the mark.
+    const isSwitch =
+      contentLength === SWITCHED_LENGTH && this.#mark !== '' && headers[headers.length - 4] === this.#mark;
+    if (isSwitch) {
+      headers.length -= 4;
+      contentLength = null;
+      contentLengthCount = 0;
+    }
     const verdict = judgeFraming(contentLength, contentLengthCount, transferEncoding, transferEncodingCount);
     const query = req.getQuery() as string | undefined;
     const head: RequestHead = {
@@ -290,6 +359,15 @@ class Listener implements HttpServer {
     }
     stream.place = this.#streams.length;
     this.#streams.push(stream);
+    if (isSwitch) {
+      stream.beginSwitch();
+      res.onData((bytes, isLast) => {
+        stream.takeBody(bytes, isLast);
+        stream.keepArriving();
+      });
+      this.#options.onStream(stream);
+      return;
+    }
     if (isGoAheadDue && verdict.framing !== 'none') stream.writeInformational('100 Continue', []);
     if (verdict.framing === 'none') this.#options.onStream(stream);
     else if (verdict.framing === 'length') this.#awaitLength(res, stream);
@@ -335,7 +413,7 @@ class Listener implements HttpServer {
   #holdPace({ bytes_per_sec, window_ms }: UploadPace): void {
     const now = performance.now();
     for (const stream of [...this.#streams]) {
-      if (stream.bodyComplete) continue;
+      if (stream.bodyComplete || stream.is_switch) continue;
       const isLookedAt = stream.paceFrom > 0 && !stream.isBodyPaused;
       if (isLookedAt && now - stream.paceFrom < window_ms) continue;
       const came = stream.bodyBytes - stream.paceFromBytes;

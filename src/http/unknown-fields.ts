@@ -1,6 +1,6 @@
 /**
- * What a request sends that its endpoint does not know. Such fields are ignored, so a caller who mistypes a name would never
- * hear of it: the answer names them in a header. Server threads.
+ * The fields of a request that its endpoint does not know. The API ignores them, so a caller would not notice a mistyped
+ * name; therefore the answer names them in a header. Server threads.
  */
 import { z } from 'zod';
 import type { Endpoint } from '../contract/endpoint.ts';

@@ -1,7 +1,7 @@
 /**
- * A request's path, query and body against the schemas of its endpoint: what the handler gets, or a 422 in the
- * vocabulary of FastAPI and pydantic v2 (decisions, Credentials, roles, errors). What a refusal costs and echoes is
- * bounded, and no secret is among it. Server threads.
+ * Checks a request's path, query and body with the schemas of its endpoint: makes what the handler gets, or a 422 in the
+ * vocabulary of FastAPI and pydantic v2 (decisions, Credentials, roles, errors). The cost and the echoes of a refusal are
+ * bounded, and it echoes no secret. Server threads.
  */
 import type { z } from 'zod';
 import type { Endpoint } from '../contract/endpoint.ts';

@@ -1,6 +1,6 @@
 /**
- * What all integrations do with what their framework tells them: answers of a model and results of tools become the steps of a
- * run, and what the run should be told waits here until a model has heard it. Any thread.
+ * What all integrations share: it makes answers of a model and results of tools the steps of a
+ * run, and keeps interventions until a model has seen them. Any thread.
  *
  * A step is one tool call, with what the model said before it and what came back, or an answer without a tool call (`respond`).
  * It is logged as soon as its result is there, so calls that run side by side are logged in the order in which they end.
@@ -55,7 +55,7 @@ export class AgentSteps {
     this.#run = run;
   }
 
-  /** @returns the one of the run: whoever watches a part of the run adds to the same steps */
+  /** @returns the one of the run, so that watchers of parts of the run add to the same steps */
   static of(run: WatchedRun): AgentSteps {
     const known = stepsOfRuns.get(run);
     if (known !== undefined) return known;

@@ -3,8 +3,8 @@
  * interventions to the next call of the model. Neither waits for the network. Any thread.
  */
 import type { LanguageModelMiddleware, Telemetry } from 'ai';
+import { textOfError } from '../client/observation.ts';
 import type { AgentSteps } from './agent-steps.ts';
-import { textOfError } from './observation.ts';
 import { stepsAround, type WatchOptions, watch } from './watched-run.ts';
 
 type EventOf<Name extends keyof Telemetry> = Parameters<

@@ -14,8 +14,8 @@ import type {
   RawMessageStreamEvent,
   Usage,
 } from '@anthropic-ai/sdk/resources/messages/messages';
+import { textOfParts } from '../client/observation.ts';
 import type { AgentSteps, AskedCall, ModelAnswer } from './agent-steps.ts';
-import { textOfParts } from './observation.ts';
 import { stepsAround, type WatchOptions, watch } from './watched-run.ts';
 
 type APIRequest = Parameters<Middleware>[0];
@@ -32,7 +32,7 @@ export function understudyMiddleware(options: WatchOptions = {}): Middleware {
     if (!response.ok) return response;
     const onAnswer = (answer: ModelAnswer) => watch(NAME, options, () => steps.answered(answer));
     if (ctx.options?.stream === true) return tap(response, onAnswer);
-    // Whoever reads the response itself meets the same error.
+    // A reader of the response itself gets the same error.
     await ctx.parse<Message>(response).then(
       (message) => watch(NAME, options, () => steps.answered(answerOf(message.content, message.usage))),
       () => {},

@@ -4,6 +4,8 @@
  *
  * The package brings a client of far over 100 MB, so what is used of its types stands here; they have the same names there.
  */
+
+import { textOfParts } from '../client/observation.ts';
 import { currentRun } from '../client/understudy.ts';
 import { stepsAround, type WatchOptions, watch } from './watched-run.ts';
 
@@ -12,7 +14,7 @@ const NAME = 'understudy/claude-agent-sdk';
 type ToolEvent = 'PostToolUse' | 'PostToolUseFailure';
 type StopEvent = 'Stop' | 'SubagentStop';
 
-/** What hooks are told, as far as it is read. */
+/** What hooks get, as far as they read it. */
 interface HookInput {
   hook_event_name: string;
   tool_name?: string;
@@ -67,8 +69,9 @@ function takeStop(options: WatchOptions, { last_assistant_message: text = '' }: 
   return {};
 }
 
-/** Of a shell's result what a person would have seen; of any other all. */
+/** Of a shell's result what a person would have seen, of a server's tool the text of its parts; of any other all. */
 function readResponse(response: unknown): unknown {
+  if (Array.isArray(response)) return textOfParts(response);
   const { stdout, stderr } = (response ?? {}) as { stdout?: unknown; stderr?: unknown };
   if (typeof stdout !== 'string' || typeof stderr !== 'string') return response;
   return [stdout, stderr].filter(Boolean).join('\n');

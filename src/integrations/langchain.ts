@@ -15,8 +15,8 @@ import {
 } from '@langchain/core/messages';
 import type { LLMResult } from '@langchain/core/outputs';
 import { type AgentMiddleware, createMiddleware } from 'langchain';
+import { textOfError, textOfParts } from '../client/observation.ts';
 import type { AgentSteps } from './agent-steps.ts';
-import { textOfError, textOfParts } from './observation.ts';
 import { stepsAround, type WatchOptions, watch } from './watched-run.ts';
 
 const NAME = 'understudy';

@@ -14,9 +14,9 @@ import {
   type Runner,
   type RunToolCallItem,
 } from '@openai/agents';
+import { textOfParts } from '../client/observation.ts';
 import type { Intervention } from '../client/run.ts';
 import type { AgentSteps, AskedCall, ToolResult } from './agent-steps.ts';
-import { textOfParts } from './observation.ts';
 import { stepsAround, type WatchOptions, watch } from './watched-run.ts';
 
 type Context = RunContext<unknown>;
@@ -74,7 +74,7 @@ export function understudyInputFilter(
     : filter;
 }
 
-/** A call of a tool and what came of it; not logged yet. */
+/** A call of a tool and its result; not logged yet. */
 interface EndedCall {
   context: Context | null;
   call: AskedCall;

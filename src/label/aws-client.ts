@@ -1,6 +1,6 @@
 /**
- * Labels the requests of one AWS SDK client (version 3), whatever carries them. The label is added behind the signature,
- * to each attempt: it is not signed over, and what takes it out again breaks nothing. Any thread.
+ * Labels the requests of one AWS SDK client (version 3), over any transport. It adds the label after the signature,
+ * to each attempt. So the signature does not cover it, and taking it out again breaks nothing. Any thread.
  */
 
 import {

@@ -1,6 +1,6 @@
 /**
- * Labels what node:http and node:https send. Every request of theirs, however it was made and whenever its maker was
- * loaded, is a `ClientRequest` that writes its head in one method: the label is added there. Any thread.
+ * Labels what node:http and node:https send. Each of their requests is a `ClientRequest` that writes its head in one method,
+ * and the label is added there. It does not matter how the request was made, or when its library was loaded. Any thread.
  */
 
 import { Agent, ClientRequest, type OutgoingHttpHeader } from 'node:http';

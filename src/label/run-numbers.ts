@@ -2,8 +2,8 @@
  * Numbers the requests of runs, from 1, without a hole, over all threads of the process: the counters lie in memory that
  * they share. A number whose request never left is given to the run's next one. Any thread.
  *
- * A table of 8 places for each of 2,048 remainders of the run's key; a run that finds its 8 taken gets the one that was
- * used least lately, whose run begins anew at 1 should it come back. 4,096 runs at once have room with near certainty.
+ * A table of 8 places for each of 2,048 remainders of the run's key. A run that finds its 8 taken gets the least recently
+ * used one; if that place's run comes back, it begins again at 1. 4,096 runs at once have room with near certainty.
  */
 
 const WAYS = 8;

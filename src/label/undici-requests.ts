@@ -1,7 +1,7 @@
 /**
  * Labels what undici sends: the platform's `fetch`, and every copy of the npm package. They all announce a request on one
- * diagnostics channel before its head is written, and take further headers there. A redirect followed and an attempt
- * repeated are requests of their own, each with its own host. Any thread.
+ * diagnostics channel before its head is written, and take further headers there. Each redirect and each retry
+ * is a request of its own, with its own host. Any thread.
  */
 
 import { subscribe } from 'node:diagnostics_channel';

@@ -1,6 +1,6 @@
 /**
- * The protocol over HTTP without sessions: a message in, its answer out, a server for each. Who may send, and how often, was
- * settled before. Server threads, which load it with the first message: most serve none.
+ * The protocol over HTTP without sessions: a message in, its answer out, a server for each. The pipeline has already checked who may
+ * send, and how often. Server threads, which load it with the first message, since most serve none.
  */
 import {
   createMcpHandler,
@@ -8,6 +8,10 @@ import {
   type McpServer,
   WebStandardStreamableHTTPServerTransport,
 } from '@modelcontextprotocol/server';
+import { z } from 'zod';
+
+const INVALID_PARAMS = -32_602;
+const INTERNAL_ERROR = -32_603;
 
 /** Headers that the protocol gives a meaning. */
 const PROTOCOL_HEADERS = [
@@ -58,7 +62,7 @@ export async function answerMcp(
     status: reply.status,
     is_event_stream: reply.headers.get('content-type')?.startsWith('text/event-stream') === true,
     // Every answer ends by itself: there is nothing to subscribe to.
-    body: await reply.text(),
+    body: blameSender(await reply.text()),
   };
 }
 
@@ -70,6 +74,24 @@ async function answerLegacy(request: Request, message: unknown, server: McpServe
     return await transport.handleRequest(request, { parsedBody: message });
   } finally {
     await server.close();
+  }
+}
+
+const issuesOfSchema = z.array(
+  z.object({ path: z.array(z.union([z.string(), z.number()])), message: z.string() }),
+);
+
+/** The library calls `params` that its schemas refuse a fault of its own, and gives the schema's findings as the message. */
+function blameSender(body: string): string {
+  if (!body.includes(`"code":${INTERNAL_ERROR}`)) return body;
+  try {
+    const answer = JSON.parse(body);
+    if (answer.error?.code !== INTERNAL_ERROR) return body;
+    const issues = issuesOfSchema.parse(JSON.parse(answer.error.message));
+    const message = issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; ');
+    return JSON.stringify({ ...answer, error: { code: INVALID_PARAMS, message } });
+  } catch {
+    return body;
   }
 }
 

@@ -1,6 +1,6 @@
 /**
  * The tools that an agent gets over the Model Context Protocol: what each takes, gives and is for, and how it calls the API.
- * What goes wrong is told to the model in words that say what to do. Any thread.
+ * It tells the model of an error in words that say what to do. Any thread.
  */
 import type { CallToolResult, ToolAnnotations } from '@modelcontextprotocol/server';
 import { z } from 'zod';
@@ -42,7 +42,7 @@ export class UnreachableApi extends Error {
 
 export interface ToolOptions {
   call: CallApi;
-  /** The code base that is meant where a call names none; null: calls must name one. */
+  /** The code base of calls that name none; null: calls must name one. */
   codebase_id: string | null;
 }
 

@@ -11,7 +11,8 @@
  *    `/v1`, or to be the whole path (the upstream's base then carries the version).
  *  - Every route knows the Messages, OpenAI and Gemini shapes: Gemini and Bedrock both offer OpenAI-style paths under
  *    their own hosts, and the default upstream may be any provider. Bedrock's verbs are plain words (`/invoke`), so
- *    they count under the bedrock route alone.
+ *    they count under the bedrock route and under prefixes of GW_ROUTES alone.
+ *  - Azure OpenAI has `/openai/responses`, and Vertex AI serves Claude behind `:rawPredict` and `:streamRawPredict`.
  *  - InvokeModel of a model with `embed` in its name is an embedding, no turn. Where a profile's ARN hides the name, the
  *    bodies tell when the exchange is indexed, and its record is put right; the counters of the stats keep it a turn.
  *  - What merely lives beside a turn (`/v1/messages/count_tokens`, `/v1/messages/batches`, `/v1/responses/{id}`,
@@ -23,7 +24,7 @@
 import type { ApiShape, ExchangeKind } from '../domain/exchange.ts';
 
 /** Which entry of the route table the request came in by. */
-export type ClassifiedRoute = 'default' | 'gemini' | 'bedrock';
+export type ClassifiedRoute = 'default' | 'gemini' | 'bedrock' | 'named';
 
 /** One of a handful of frozen values: compare or copy the fields, never change them. */
 export interface RequestClass {
@@ -51,15 +52,16 @@ const BEDROCK_EMBEDDING: RequestClass = Object.freeze({ kind: 'other', shape: 'b
  */
 export function classifyRequest(route: ClassifiedRoute, method: string, path: string): RequestClass {
   if (method !== 'POST' && method !== 'post') return OTHER;
-  if (route === 'bedrock') {
+  if (route === 'bedrock' || route === 'named') {
     const bedrock = classifyBedrock(path);
     if (bedrock !== OTHER) return bedrock;
   }
   if (path.endsWith('/chat/completions')) return CHAT_COMPLETIONS;
   if (endsVersioned(path, '/v1/messages', '/messages')) return MESSAGES;
-  if (endsVersioned(path, '/v1/responses', '/responses')) return RESPONSES;
+  if (endsVersioned(path, '/v1/responses', '/responses') || path === '/openai/responses') return RESPONSES;
   if (endsVersioned(path, '/v1/completions', '/completions')) return COMPLETION;
   if (endsVersioned(path, '/v1/complete', '/complete')) return COMPLETION;
+  if (isRawPredict(path)) return MESSAGES;
   if (endsWithVerb(path, 'generateContent') || endsWithVerb(path, 'streamGenerateContent')) return GEMINI;
   return OTHER;
 }
@@ -73,6 +75,12 @@ function classifyBedrock(path: string): RequestClass {
   if (path.endsWith('/converse') || path.endsWith('/converse-stream')) return BEDROCK_CONVERSE;
   if (!path.endsWith('/invoke') && !path.endsWith('/invoke-with-response-stream')) return OTHER;
   return path.includes('embed', at) ? BEDROCK_EMBEDDING : BEDROCK_INVOKE;
+}
+
+/** Claude on Vertex AI: `…/publishers/anthropic/models/{model}:rawPredict`, a Messages body whose model stands in the path. */
+function isRawPredict(path: string): boolean {
+  if (!endsWithVerb(path, 'rawPredict') && !endsWithVerb(path, 'streamRawPredict')) return false;
+  return path.includes('/publishers/anthropic/models/');
 }
 
 /** Ends with the versioned name, or is the bare name and nothing else. */

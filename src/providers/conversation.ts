@@ -43,7 +43,7 @@ const HASH_CHARS = 22;
 
 /** The fingerprints of one turn. */
 export interface Conversation {
-  /** One for each prefix, as ExchangeFacts.conversation says; with a previous answer, its link comes first. */
+  /** One for each prefix, as ExchangeEntry.conversation says; with a previous answer, its link comes first. */
   prefixes: string[];
   /**
    * What a request that continues this very answer has among its prefixes: the request plus the answer, or null

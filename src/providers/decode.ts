@@ -1,13 +1,13 @@
 /**
  * Reads the stored copy of an exchange: what was asked, what was answered, by which model, at what cost.
- * Pure; runs on the capture writer's thread after the bytes are safe, and in the command line; never on a server thread
- * thread. Nothing here throws: what cannot be read is flagged, with the reason, and the rest is given all the same.
+ * Pure; runs on the capture writer's thread after the bytes are safe, and in the command line; never on a server thread. Nothing here throws: what cannot be read is flagged, with the reason, and the rest is given all the same.
  *
  * Bounds: a body is decoded to at most 128 MiB (DECODED_BODY_BYTES); time and memory are linear in that.
  * What the numbers mean, per provider: README.md beside this file.
  */
 
-import type { ApiShape, ExchangeFacts } from '../domain/exchange.ts';
+import type { SideKind } from '../domain/client-run.ts';
+import type { ApiShape, ExchangeEntry } from '../domain/exchange.ts';
 import { bedrockConverseShape } from './bedrock-converse/shape.ts';
 import { bedrockInvokeShape, fillUsageFromHeaders } from './bedrock-invoke/shape.ts';
 import { chatCompletionsShape } from './chat-completions/shape.ts';
@@ -19,22 +19,18 @@ import { geminiShape } from './gemini/shape.ts';
 import { parseJson, readErrorWords } from './json-reading.ts';
 import { messagesShape } from './messages/shape.ts';
 import { responsesShape } from './responses/shape.ts';
-import { emptyAnswer, type TurnAnswer, type TurnRequest, type TurnShape, unknownUsage } from './turn.ts';
+import { findSideCall } from './side-call.ts';
+import { tellShape } from './tell-shape.ts';
+import {
+  emptyAnswer,
+  type StoredExchange,
+  type TurnAnswer,
+  type TurnRequest,
+  type TurnShape,
+  unknownUsage,
+} from './turn.ts';
 
-/** The stored copy of an exchange: the fields of CapturedExchange and ExchangeRecord that reading it needs. */
-export interface StoredExchange {
-  shape: ApiShape | null;
-  path: string;
-  /** 0 when there was no answer. */
-  status: number;
-  /** Flat [name, value, …]. */
-  request_headers: readonly string[];
-  response_headers: readonly string[];
-  request_body: Uint8Array;
-  response_body: Uint8Array;
-  /** A stored body is only its beginning. */
-  truncated: boolean;
-}
+export type { StoredExchange } from './turn.ts';
 
 /** A stored turn, read. */
 export interface DecodedTurn {
@@ -45,8 +41,8 @@ export interface DecodedTurn {
   problem: string;
 }
 
-/** Facts for the record, and beyond them what links the turns of a run. */
-export interface DecodedFacts extends ExchangeFacts {
+/** The index entry, and beyond it what links the turns of a run. */
+export interface DecodedExchange extends ExchangeEntry {
   /** Conversation.answered: a later request that continues this answer has it among its `conversation`. */
   answered: string | null;
   /** Conversation.answered_id: the same for a request that names this answer's id. */
@@ -56,6 +52,10 @@ export interface DecodedFacts extends ExchangeFacts {
   last_answer_alone: string | null;
   last_answer_at: number;
   sketchSystem: () => string;
+  /** Whether it is a call beside the work (side-call.ts). */
+  findSideCall: (offersTools: boolean) => SideKind | null;
+  /** Told by the bodies, of an exchange whose path tells no shape; else null. */
+  told_shape: ApiShape | null;
   /** The answer's stream broke off, or ended with an error. */
   broke_off: boolean;
   /** False for an embedding, which comes by InvokeModel's path and is no turn. */
@@ -76,10 +76,12 @@ const SHAPES: Record<ApiShape, TurnShape> = {
 const ERROR_WORDS_CHARS = 500;
 
 /**
- * The facts of a stored exchange. An exchange without a shape has none and is not undecodable. Neither is an error
- * answer, whatever its body; nor a stream that ended early but between two events (its stop reason stays null).
+ * The index entry of a stored exchange. It is empty where neither its path nor its bodies tell a shape. Such an exchange is not undecodable, nor is an
+ * error answer, whatever its body, nor a stream that ended early between two events (its stop reason stays null).
  */
-export function decodeExchange(exchange: StoredExchange): DecodedFacts {
+export function decodeExchange(stored: StoredExchange): DecodedExchange {
+  const told_shape = stored.shape === null ? tellShape(stored) : null;
+  const exchange = told_shape === null ? stored : { ...stored, shape: told_shape };
   const turn = decodeTurn(exchange);
   if (turn === null) {
     const { prefixes: conversation, ...links } = NO_CONVERSATION;
@@ -91,6 +93,8 @@ export function decodeExchange(exchange: StoredExchange): DecodedFacts {
       reason: '',
       conversation,
       ...links,
+      findSideCall: () => null,
+      told_shape,
       broke_off: false,
       is_turn: true,
     };
@@ -108,6 +112,8 @@ export function decodeExchange(exchange: StoredExchange): DecodedFacts {
     reason: problem,
     conversation,
     ...links,
+    findSideCall: (offersTools) => findSideCall(request, offersTools),
+    told_shape,
     broke_off: answer.error !== null || (isStream && answer.stop_reason === null),
     is_turn: isTurn,
   };

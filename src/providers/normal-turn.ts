@@ -34,14 +34,14 @@ import { normalResponses } from './responses/normal-turn.ts';
 import { responsesShape } from './responses/shape.ts';
 import { emptyAnswer, type TurnAnswer, type TurnShape, unknownUsage } from './turn.ts';
 
-const SHAPES: Record<ApiShape, { facts: TurnShape; normal: NormalShape }> = {
-  messages: { facts: messagesShape, normal: normalMessages },
-  chat_completions: { facts: chatCompletionsShape, normal: normalChatCompletions },
-  responses: { facts: responsesShape, normal: normalResponses },
-  completion: { facts: completionShape, normal: normalCompletion },
-  gemini: { facts: geminiShape, normal: normalGemini },
-  bedrock_converse: { facts: bedrockConverseShape, normal: normalBedrockConverse },
-  bedrock_invoke: { facts: bedrockInvokeShape, normal: normalBedrockInvoke },
+const SHAPES: Record<ApiShape, { shape: TurnShape; normal: NormalShape }> = {
+  messages: { shape: messagesShape, normal: normalMessages },
+  chat_completions: { shape: chatCompletionsShape, normal: normalChatCompletions },
+  responses: { shape: responsesShape, normal: normalResponses },
+  completion: { shape: completionShape, normal: normalCompletion },
+  gemini: { shape: geminiShape, normal: normalGemini },
+  bedrock_converse: { shape: bedrockConverseShape, normal: normalBedrockConverse },
+  bedrock_invoke: { shape: bedrockInvokeShape, normal: normalBedrockInvoke },
 };
 
 /** The providers' words for an end, in lower case. What stands nowhere is `other`. */
@@ -123,7 +123,7 @@ export function normalizeTurn(exchange: StoredExchange): NormalTurn | null {
 }
 
 /**
- * An answer's facts and content in normal form.
+ * An answer and its content in normal form.
  * @param invoked for InvokeModel, whose form the bodies have
  */
 function normalizeAnswer(
@@ -179,7 +179,7 @@ function readRequestBody(exchange: StoredExchange, problems: string[]): unknown 
 
 function readAnswer(
   exchange: StoredExchange,
-  { facts, normal }: { facts: TurnShape; normal: NormalShape },
+  { shape, normal }: { shape: TurnShape; normal: NormalShape },
   reading: NormalReading,
   problems: string[],
 ): { answer: TurnAnswer; content: TurnBlock[]; is_embedding: boolean } {
@@ -189,7 +189,7 @@ function readAnswer(
     if (exchange.status !== 0) answer.error = readErrorAnswer(content.bytes) ?? `status ${exchange.status}`;
     return { answer, content: [], is_embedding: false };
   }
-  const reader = facts.startAnswer(exchange.path);
+  const reader = shape.startAnswer(exchange.path);
   const blocks = normal.startContent(reading);
   let isEmbedding = false;
   const sink = {

@@ -3,7 +3,22 @@
  * whoever else reads stored turns work on. Types only; used wherever stored copies are read, never on a server thread.
  */
 
-import type { TokenUsage } from '../domain/exchange.ts';
+import type { ApiShape, TokenUsage } from '../domain/exchange.ts';
+
+/** The stored copy of an exchange: the fields of CapturedExchange and ExchangeRecord that reading it needs. */
+export interface StoredExchange {
+  shape: ApiShape | null;
+  path: string;
+  /** 0 when there was no answer. */
+  status: number;
+  /** Flat [name, value, …]. */
+  request_headers: readonly string[];
+  response_headers: readonly string[];
+  request_body: Uint8Array;
+  response_body: Uint8Array;
+  /** A stored body is only its beginning. */
+  truncated: boolean;
+}
 
 /** One piece of a message. */
 export type Part =

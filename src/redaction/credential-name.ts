@@ -1,6 +1,6 @@
 /**
- * Which names are called like a credential: fields of free-form objects, query parameters, headers. A name is taken apart
- * into words (`clientSecret`, `client_secret` and `CLIENT-SECRET` are two words each), and the last word decides together
+ * Which names mean a credential: fields of free-form objects, query parameters, headers. It cuts a name
+ * into words (`clientSecret`, `client_secret` and `CLIENT-SECRET` are two words each); the last word decides together
  * with those before it. Pure; any thread.
  */
 

@@ -4,7 +4,7 @@
  *
  * Sources: RFC 9110 (Authorization), RFC 6750 (Bearer), RFC 7617 (Basic), RFC 6265 (Cookie); AWS Signature Version 4.
  */
-import { isCredentialHeader } from './header-names.ts';
+import { findOpenSession, isCredentialHeader, isOpenSession } from './header-names.ts';
 import { MASK } from './mask.ts';
 import { isSecretQueryName, splitQuery } from './query.ts';
 
@@ -14,7 +14,10 @@ export const MIN_CREDENTIAL_LENGTH = 8;
 const MAX_CREDENTIALS = 64;
 /** Of a value that is longer, the forms are fewer: nobody gives out such credentials. */
 const FORMS_CHARACTERS = 8_192;
-/** Most forms of all secrets of one request together; the longest are kept. */
+/**
+ * Most forms of all secrets of one request together. The shortest are kept, among them the secrets as they came; those of the
+ * operator's own credentials come on top.
+ */
 export const MAX_FORMS = 1_024;
 
 /** Adds a secret if it is long enough to be looked for. */
@@ -94,9 +97,12 @@ function addHeaderCredential(into: Set<string>, name: string, value: string): vo
  */
 export function collectCredentials(headers: readonly string[], query: string): string[] {
   const secrets = new Set<string>();
+  const session = findOpenSession(headers);
   for (let i = 0; i + 1 < headers.length; i += 2) {
-    if (isCredentialHeader(headers[i]!))
-      addHeaderCredential(secrets, headers[i]!.toLowerCase(), headers[i + 1]!);
+    const name = headers[i]!;
+    const value = headers[i + 1]!;
+    if (isCredentialHeader(name) && !isOpenSession(name, value, session))
+      addHeaderCredential(secrets, name.toLowerCase(), value);
   }
   if (query.includes('=')) {
     for (const part of splitQuery(query)) {

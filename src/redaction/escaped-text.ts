@@ -1,6 +1,6 @@
 /**
- * Secrets whose characters are written in another way: as `\u002d`, as `%2D`, or as UTF-16. Words of a text that have such are
- * read as what they mean, and what is found there is masked where it stands. Pure; any thread.
+ * Secrets whose characters are written in another way: as `\u002d`, as `%2D`, or as UTF-16. It decodes the words of a text that
+ * have such characters, and masks what it finds at its place in the text. Pure; any thread.
  */
 import { byteEngine } from '../../native/byte-engine.ts';
 import type { ByteRange } from './byte-range.ts';

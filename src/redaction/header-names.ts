@@ -70,6 +70,28 @@ const verdicts = new Map<string, boolean>();
 const VERDICTS = 2_048;
 
 /**
+ * The session that opencode names in two headers: `x-session-affinity`, by which its provider chooses a machine, says that the
+ * same value in `x-session-id` signs nobody in.
+ * @param headers flat [name, value, …]
+ * @returns null where no header says so
+ */
+export function findOpenSession(headers: readonly string[]): string | null {
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    const name = headers[i]!;
+    if (name.length === 18 && name.toLowerCase() === 'x-session-affinity') return headers[i + 1]!;
+  }
+  return null;
+}
+
+const OPENCODE_SESSION = 'ses_';
+
+/** Whether the header holds such a session rather than a credential. */
+export function isOpenSession(name: string, value: string, session: string | null): boolean {
+  if (session === null || value !== session || !value.startsWith(OPENCODE_SESSION)) return false;
+  return name.length === 12 && name.toLowerCase() === 'x-session-id';
+}
+
+/**
  * Whether a header's value is a credential: the named ones, and any whose name ends like one (`x-acme-api-key`,
  * `x-vault-token`) or is called so anywhere, but not those that count or limit (`x-ratelimit-token`).
  * @param name in any case; a very long one is taken for one

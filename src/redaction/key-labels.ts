@@ -1,6 +1,6 @@
 /**
- * What stands before a token and says that it is a secret: a scheme (`Bearer`), a label (`aws_secret_access_key`), or the name
- * of a key with `:` or `=` behind it. Read backwards from the token, a bounded number of bytes. Pure; any thread.
+ * The words before a token that say that it is a secret: a scheme (`Bearer`), a label (`aws_secret_access_key`), or the name
+ * of a key followed by `:` or `=`. It reads backwards from the token, a bounded number of bytes. Pure; any thread.
  *
  * Sources: RFC 6750 (Bearer), RFC 7617 (Basic), AWS Signature Version 4.
  */

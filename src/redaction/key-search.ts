@@ -2,9 +2,9 @@
  * Finds key-shaped secrets in bytes that hold text in any ASCII-compatible encoding. Pure; runs on the capture writer's actor
  * thread, and wherever a text is masked before it is kept.
  *
- * Speed. Every shape holds a run of at least 16 letters, digits, `-` or `_`, so the byte engine (`native/`) looks for such runs
- * and for what makes one suspect, and the shapes are tried in those runs alone: a few tenths of a nanosecond a byte. Of a
- * suspect each byte is looked at a bounded number of times, whatever it is made of.
+ * Speed. Every shape holds a run of at least 16 letters, digits, `-` or `_`. So the byte engine (`native/`) looks for such runs
+ * and for what makes one suspect, and this file tries the shapes in those runs alone: a few tenths of a nanosecond a byte. It
+ * looks at each byte of a suspect a bounded number of times.
  */
 import { byteEngine, packNeedles } from '../../native/byte-engine.ts';
 import type { ByteEngine } from '../../native/byte-functions.ts';

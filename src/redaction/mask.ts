@@ -1,8 +1,8 @@
 /**
- * What stands where a secret stood, and texts and values of JSON without theirs. Pure; runs wherever a text is masked before it
+ * Masks the secrets in texts and in values of JSON. Pure; runs wherever a text is masked before it
  * is kept.
  *
- * A masked value is replaced whole by `[redacted]`: no first or last characters, which would help to guess a key.
+ * `[redacted]` replaces a value whole: first or last characters would help to guess a key.
  */
 import { byteEngine } from '../../native/byte-engine.ts';
 import type { ByteEngine } from '../../native/byte-functions.ts';

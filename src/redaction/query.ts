@@ -1,4 +1,4 @@
-/** Secrets in the queries of URLs. Pure; runs on the capture process. */
+/** Secrets in the queries of URLs. Pure; runs in the capture process. */
 import { isCredentialName } from './credential-name.ts';
 import { MASK } from './mask.ts';
 

@@ -1,9 +1,9 @@
 /**
- * Whether a key of a known shape stands at a place: the shapes of the table, walked by hand. An expression would go back
+ * Whether a key of a known shape is at a place: walks the shapes of the table by hand. A regular expression would go back
  * over long runs and keep a place for each byte of them, which overflows its stack at some megabytes. Pure; any thread.
  *
- * Linear: where a stretch of one set of characters ends is remembered for each set, and what came of the rest of a shape
- * behind such a stretch too, so that a run that begins like a key in a million places is walked once.
+ * It is linear. It remembers for each set of characters where a stretch of them ends, and whether the rest of a shape
+ * matched after that stretch. So it walks a run once, even if the run begins like a key in a million places.
  */
 import { startsWith, WordIndex } from './key-beginnings.ts';
 import { CHARACTERS, KEY_SHAPES, type KeyShape, KINDS, type Part, type Several } from './key-shapes.ts';

@@ -1,7 +1,7 @@
 /**
- * How much has been looked at to find what must not be stored, counted and bounded, so that no text can take more than its share
- * of a thread, whatever it is made of. Counted in bytes looked at instead of time, so that the same text always comes to the
- * same. Pure; any thread.
+ * Counts and bounds the work of the search for secrets, so that no text can take more than its share
+ * of a thread. It counts bytes looked at instead of time, so that the same text always gives the
+ * same result. Pure; any thread.
  */
 
 /** A text took more work than it may; it cannot be stored, since nobody knows what is in it. */

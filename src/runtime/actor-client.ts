@@ -7,6 +7,7 @@ import { SlotTable } from '../std/slot-table.ts';
 import { type DeadLetterReason, DeadLetters } from './dead-letters.ts';
 import { type ErrorData, RuntimeError, type RuntimeErrorCode, runtimeError } from './error.ts';
 import type { Frame, Link, LinkStats } from './link.ts';
+import { Placer } from './placer.ts';
 import {
   type ActorAddress,
   countHosts,
@@ -74,6 +75,7 @@ const ANONYMOUS: ActorAddress = { kind: '', key: '' };
 export class ActorClient implements Asker {
   readonly deadLetters = new DeadLetters();
   readonly #placement: Placement;
+  readonly #placer: Placer;
   readonly #scheduler: Scheduler;
   readonly #limits: ActorClientLimits;
   readonly #links: (Link | null)[];
@@ -94,12 +96,15 @@ export class ActorClient implements Asker {
   #failed = 0;
   #timedOut = 0;
 
+  /** @param own number of the host on this client's own thread; −1: there is none */
   constructor(
     placement: Placement,
     scheduler: Scheduler,
     limits: ActorClientLimits = DEFAULT_ACTOR_CLIENT_LIMITS,
+    own = -1,
   ) {
     this.#placement = placement;
+    this.#placer = new Placer(placement, own);
     this.#scheduler = scheduler;
     this.#limits = limits;
     this.#links = new Array(countHosts(placement)).fill(null);
@@ -150,7 +155,7 @@ export class ActorClient implements Asker {
     return deferred.promise;
   }
 
-  /** The actor thread on which the address lives. */
+  /** The host on which the address lives now. */
   place(to: ActorAddress): number {
     return placeAddress(this.#placement, to);
   }
@@ -174,9 +179,12 @@ export class ActorClient implements Asker {
     };
     if (!isValidKey(to.key)) return refuse('bad_address', 'bad_address');
     if (this.#pending.size >= this.#limits.max_pending_asks) return refuse('too_many_asks', null);
-    const host = placeAddress(this.#placement, to);
+    const host = this.#placer.enter(to);
     const link = this.#links[host];
-    if (link == null) return refuse('host_down', 'host_down');
+    if (link == null) {
+      this.#placer.unsent(to, host);
+      return refuse('host_down', 'host_down');
+    }
     const deadline_ms = this.#scheduler.monotonicMs() + (options.deadline_ms ?? DEFAULT_ASK_DEADLINE_MS);
     const bodies = options.bodies ?? NO_BODIES;
     // Entered before it is sent: no link needs to promise that an answer comes in a later tick.
@@ -185,7 +193,10 @@ export class ActorClient implements Asker {
     try {
       isSent = link.send({ type: 'ask', id, to, name, payload, deadline_ms, bodies });
     } finally {
-      if (!isSent) this.#pending.take(id);
+      if (!isSent) {
+        this.#pending.take(id);
+        this.#placer.unsent(to, host);
+      }
     }
     if (!isSent) return refuse('link_full', 'link_full');
     if (deadline_ms < this.#sweepAtMs) this.#scheduleSweep(deadline_ms);
@@ -194,10 +205,11 @@ export class ActorClient implements Asker {
   tell(to: ActorAddress, name: string, payload: unknown, bodies: readonly Uint8Array[] = NO_BODIES): boolean {
     this.#told++;
     if (!isValidKey(to.key)) return this.#bury(to, name, 'bad_address');
-    const link = this.#links[placeAddress(this.#placement, to)];
-    if (link == null) return this.#bury(to, name, 'host_down');
-    if (!link.send({ type: 'tell', to, name, payload, bodies })) return this.#bury(to, name, 'link_full');
-    return true;
+    const host = this.#placer.enter(to);
+    const link = this.#links[host];
+    if (link?.send({ type: 'tell', to, name, payload, bodies })) return true;
+    this.#placer.unsent(to, host);
+    return this.#bury(to, name, link == null ? 'host_down' : 'link_full');
   }
 
   /**

@@ -7,7 +7,7 @@ import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { createDeferred } from '../std/deferred.ts';
 import type { Asker } from './actor-client.ts';
-import { callAdapter, type Port, settleWith } from './effect-adapter.ts';
+import { callAdapter, type EffectAdapter, settleWith } from './effect-adapter.ts';
 import { ActorHost, type HostParts } from './host.ts';
 import type { HostStats } from './host-stats.ts';
 import { type LinkEnd, MessagePortLink } from './message-port-link.ts';
@@ -45,7 +45,7 @@ export interface ThreadControl {
   crash(): void;
 }
 
-/** What the thread has for its ports. */
+/** What the thread has for its adapters. */
 export interface ThreadServices {
   asker: Asker;
   /** null: there is no stateless pool. */
@@ -54,7 +54,9 @@ export interface ThreadServices {
 
 /** What the composition root gives; the rest of HostParts is made here. */
 export interface ThreadParts extends Pick<HostParts, 'kinds' | 'journal' | 'report'> {
-  ports: Readonly<Record<string, Port>> | ((services: ThreadServices) => Readonly<Record<string, Port>>);
+  adapters:
+    | Readonly<Record<string, EffectAdapter>>
+    | ((services: ThreadServices) => Readonly<Record<string, EffectAdapter>>);
   /** Called once after the host has ended. */
   dispose(): Promise<void>;
 }
@@ -67,14 +69,15 @@ export async function runActorThread(task: ThreadTask, parts: ThreadParts): Prom
   const stopped = createDeferred();
   const compute = task.compute === null ? null : Comlink.wrap<ComputeTask>(nodeEndpoint(task.compute));
   const asker = openRemoteClient(task.client, task.placement);
-  const ports = typeof parts.ports === 'function' ? parts.ports({ asker, compute }) : parts.ports;
+  const adapters = typeof parts.adapters === 'function' ? parts.adapters({ asker, compute }) : parts.adapters;
   const host = new ActorHost({
     index: task.index,
     placement: task.placement,
     kinds: parts.kinds,
     scheduler: loopScheduler,
     journal: parts.journal,
-    performIo: (port, operation, input, done) => callAdapter(ports[port], port, operation, input, done),
+    performIo: (adapter, operation, input, done) =>
+      callAdapter(adapters[adapter], adapter, operation, input, done),
     performCompute: (name, input, done) => {
       settleWith(
         compute === null ? Promise.reject(new TypeError('no compute pool')) : compute(name, input),

@@ -138,7 +138,7 @@ export class ActorThreads {
    * all are being stopped
    */
   async openClient(own = -1): Promise<ActorClient> {
-    const client = new ActorClient(this.#options.placement, loopScheduler);
+    const client = new ActorClient(this.#options.placement, loopScheduler, undefined, own);
     const close = this.connectClient((index, end) => client.attach(index, new MessagePortLink(end)), own);
     const failed = createDeferred<never>();
     this.#opening.add(failed);
@@ -297,7 +297,7 @@ export class ActorThreads {
     }
     const pool = new Piscina({
       filename: entry.href,
-      minThreads: 0, // or it would start a thread of its own in the place of a dead one
+      minThreads: 0, // or it would start a thread of its own instead of a dead one
       maxThreads: 1,
       idleTimeout: Number.POSITIVE_INFINITY,
       // With piscina's default an idle thread sleeps in Atomics.wait and its timers and messages stall.
@@ -357,7 +357,7 @@ export class ActorThreads {
     if (this.#stopped !== null) return;
     const policy = this.#options.restart ?? DEFAULT_HOST_RESTART;
     const delayMs = recordFailure(policy, thread.history, loopScheduler.monotonicMs());
-    // Whoever waits for the threads is told by what `openClient` throws.
+    // Callers that wait for the threads get what `openClient` throws.
     if (!wasUp && this.#opening.size > 0) this.#failOpening(reason);
     else this.#options.onThreadDown?.(thread.index, reason, delayMs);
     if (delayMs === null) return;

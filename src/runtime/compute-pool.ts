@@ -52,7 +52,7 @@ export class ComputePool {
       atomics: 'disabled',
       workerData: options.options,
     });
-    // A thread's end is told to whoever waits for it; without a listener piscina's event would end the process.
+    // Waiting callers learn of a thread's end; without a listener piscina's event would end the process.
     this.#pool.on('error', () => {});
   }
 

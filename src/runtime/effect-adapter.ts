@@ -1,27 +1,27 @@
-/** Calls the ports of a thread on behalf of its actors: what an `io` effect becomes. Wherever actors run. */
+/** Calls the adapters of a thread on behalf of its actors: what an `io` effect becomes. Wherever actors run. */
 import { describeError } from './error.ts';
 
 /** An object whose async methods do an actor's outside work, by name of the operation. */
-export type Port = object;
+export type EffectAdapter = object;
 
 export type Settle = (error: unknown, value: unknown) => void;
 
 /** Calls the method of that name; `done` is called once, never before this has returned. */
 export function callAdapter(
-  port: Port | undefined,
+  adapter: EffectAdapter | undefined,
   name: string,
   operation: string,
   input: unknown,
   done: Settle,
 ): void {
-  const method = port === undefined ? undefined : (port as Record<string, unknown>)[operation];
+  const method = adapter === undefined ? undefined : (adapter as Record<string, unknown>)[operation];
   if (typeof method !== 'function') {
-    setImmediate(() => done(new TypeError(`no ${operation} on port ${name}`), undefined));
+    setImmediate(() => done(new TypeError(`no ${operation} on adapter ${name}`), undefined));
     return;
   }
   // A promise, so that `done` is never called before this returns, and a throw is an outcome like any other.
   settleWith(
-    Promise.resolve().then(() => method.call(port, input) as unknown),
+    Promise.resolve().then(() => method.call(adapter, input) as unknown),
     done,
   );
 }

@@ -14,6 +14,8 @@ export interface KindStats {
   activations: number;
   passivations: number;
   dead_letters: number;
+  /** What the actors counted themselves (`context.count`): by counter, then by what it tells apart. */
+  counts: Record<string, Record<string, number>>;
 }
 
 /** Counters of one thread. */

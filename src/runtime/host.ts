@@ -1,7 +1,7 @@
 /**
- * The heart of the runtime: runs the actors of one thread. Takes frames from links, puts them into mailboxes, dispatches
- * them, releases what they decided. Knows neither threads nor sockets nor clocks: everything comes in through
- * HostParts, so the simulator runs this very code. What it is made of is in `host/`. Actor threads, server threads (and
+ * Runs the actors of one thread: takes frames from links, puts them into mailboxes, dispatches
+ * them, releases what they decided. It knows neither threads nor sockets nor clocks. Everything comes in through
+ * HostParts, so the simulator runs the same code. Its parts are in `host/`. Actor threads, server threads (and
  * the simulator).
  */
 
@@ -23,14 +23,16 @@ import { type Batch, HostJournal } from './host/host-journal.ts';
 import { HostLinks } from './host/host-links.ts';
 import { Lifecycle } from './host/lifecycle.ts';
 import { Mailboxes } from './host/mailboxes.ts';
-import { type EffectAdapters, OutputGate, type Tell } from './host/output-gate.ts';
+import { type EffectPerformers, OutputGate, type Tell } from './host/output-gate.ts';
 import { Passivation } from './host/passivation.ts';
+import { RELEASE_EVERY_MS, Tenure } from './host/tenure.ts';
 import { Undelivered } from './host/undelivered.ts';
 import type { HostReport } from './host-report.ts';
 import type { HostStats, KindStats } from './host-stats.ts';
 import type { JournalStore } from './journal.ts';
 import type { Frame, Link } from './link.ts';
-import { type ActorAddress, type AnyBehaviour, type Placement, placeAddress } from './protocol.ts';
+import { Placer } from './placer.ts';
+import type { ActorAddress, AnyBehaviour, Placement } from './protocol.ts';
 import type { Scheduler } from './scheduler.ts';
 import type { KindPolicy } from './supervision.ts';
 
@@ -41,13 +43,15 @@ export interface KindDefinition {
 }
 
 /** Everything a host needs from outside. */
-export interface HostParts extends EffectAdapters {
+export interface HostParts extends EffectPerformers {
   index: number;
   placement: Placement;
   kinds: readonly KindDefinition[];
   scheduler: Scheduler;
   /** Null when no kind of this thread is persistent. */
   journal: JournalStore | null;
+  /** How often it lets go of slots that it has no actors of any more; default RELEASE_EVERY_MS. */
+  release_every_ms?: number;
   /** Called for every failure of an actor. */
   report(report: HostReport): void;
 }
@@ -72,6 +76,8 @@ export class ActorHost {
   readonly #passivation: Passivation;
   readonly #lifecycle: Lifecycle;
   readonly #draining: Draining;
+  readonly #placer: Placer;
+  readonly #tenure: Tenure;
   #running = false;
   #runQueued = false;
 
@@ -92,9 +98,29 @@ export class ActorHost {
     const mailboxes = new Mailboxes(lost, () => this.#run());
     const journal = new HostJournal(parts.journal, scheduler, (batch, error) => this.#decide(batch, error));
     const route = (message: Tell): void => this.#route(message);
-    const gate = new OutputGate({ journal, links, mailboxes, lost, scheduler, ports: parts, route, report });
+    const gate = new OutputGate({
+      journal,
+      links,
+      mailboxes,
+      lost,
+      scheduler,
+      performers: parts,
+      route,
+      report,
+    });
     const dispatch = new Dispatch({ journal, gate, mailboxes, lost, scheduler });
-    const passivation = new Passivation({ kinds, journal, scheduler, report });
+    const placer = new Placer(parts.placement, parts.index);
+    const tenure = new Tenure({
+      placement: parts.placement,
+      placer,
+      kinds,
+      journal,
+      scheduler,
+      release_every_ms: parts.release_every_ms ?? RELEASE_EVERY_MS,
+    });
+    const passivation = new Passivation({ kinds, journal, scheduler, tenure, report });
+    this.#placer = placer;
+    this.#tenure = tenure;
     this.#lost = lost;
     this.#mailboxes = mailboxes;
     this.#journal = journal;
@@ -109,20 +135,24 @@ export class ActorHost {
       mailboxes,
       lost,
       scheduler,
+      tenure,
       report,
     });
     this.#draining = new Draining({ journal, gate, dispatch, passivation, mailboxes, links, scheduler });
   }
 
-  /** Takes over a link to a client: its frames arrive here from now on. */
-  attachClient(link: Link): void {
-    this.#adopt(link);
+  /**
+   * Takes over a link to a client: its frames arrive here from now on.
+   * @param isOwn the client is on the host's own thread
+   */
+  attachClient(link: Link, isOwn = false): void {
+    this.#adopt(link, isOwn);
   }
 
   /** Takes over a link to another actor thread; tells to its actors go there. Replaces an earlier one. */
   attachPeer(index: number, link: Link): void {
     this.#links.addPeer(index, link);
-    this.#adopt(link);
+    this.#adopt(link, false);
   }
 
   /** Delivers a message that comes from within this thread's composition root; never overflows to the caller. */
@@ -145,6 +175,7 @@ export class ActorHost {
     this.#mailboxes.close();
     this.#journal.close();
     this.#passivation.close();
+    this.#tenure.close();
     for (const kind of this.#kinds.values()) {
       for (const cell of kind.cells.values()) cancelTimers(cell);
     }
@@ -154,7 +185,12 @@ export class ActorHost {
   stats(): HostStats {
     const kinds: Record<string, KindStats> = {};
     for (const kind of this.#kinds.values()) {
-      kinds[kind.name] = { ...kind.stats, live: kind.cells.size, stopped: kind.stopped.size };
+      kinds[kind.name] = {
+        ...kind.stats,
+        live: kind.cells.size,
+        stopped: kind.stopped.size,
+        counts: structuredClone(kind.stats.counts),
+      };
     }
     return {
       index: this.#parts.index,
@@ -169,16 +205,16 @@ export class ActorHost {
 
   // ---- messages in ----
 
-  #adopt(link: Link): void {
+  #adopt(link: Link, isOwn: boolean): void {
     this.#links.add(link);
-    link.onFrame = (frame) => this.#receive(link, frame);
+    link.onFrame = (frame) => this.#receive(link, frame, isOwn);
     link.onClose = () => {
       this.#links.forget(link);
       this.#draining.confirm(link);
     };
   }
 
-  #receive(link: Link, frame: Frame): void {
+  #receive(link: Link, frame: Frame, isOwn: boolean): void {
     if (this.#mailboxes.closed) return;
     switch (frame.type) {
       case 'ask':
@@ -195,11 +231,13 @@ export class ActorHost {
           },
           false,
         );
+        if (!isOwn) this.#placer.arrived(frame.to);
         this.#run();
         return;
       case 'tell': {
         const delivery = toldDelivery(frame.name, frame.payload, frame.bodies);
         this.#deliver(frame.to, delivery, this.#links.isPeer(link));
+        if (!isOwn) this.#placer.arrived(frame.to);
         this.#run();
         return;
       }
@@ -223,15 +261,16 @@ export class ActorHost {
 
   /** Sends a tell to wherever its address lives. */
   #route(message: Tell): void {
-    const index = placeAddress(this.#parts.placement, message.to);
+    const index = this.#placer.enter(message.to);
     if (index === this.#parts.index) {
       this.#deliver(message.to, toldDelivery(message.name, message.payload, message.bodies), true);
       this.#run();
       return;
     }
     const peer = this.#links.peer(index);
-    if (peer === undefined) this.#lost.bury(message.to, message.name, 'host_down');
-    else if (!peer.send(message)) this.#lost.bury(message.to, message.name, 'link_full');
+    if (peer?.send(message)) return;
+    this.#placer.unsent(message.to, index);
+    this.#lost.bury(message.to, message.name, peer === undefined ? 'host_down' : 'link_full');
   }
 
   /** @param fromActor a message between actors is still accepted while draining */

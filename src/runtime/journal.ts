@@ -10,6 +10,8 @@ export type JournalWrite =
   | { type: 'event'; kind: string; key: string; seq: number; event: Uint8Array }
   /** Replaces the actor's snapshot and removes its events up to and including `seq`. */
   | { type: 'snapshot'; kind: string; key: string; seq: number; version: number; state: Uint8Array }
+  /** Removes all that is stored of the actor. What comes behind it begins anew, with event 1. */
+  | { type: 'forget'; kind: string; key: string }
   /** A row that an event of the same commit brought. */
   | { type: 'row'; kind: string; key: string; row: RowWrite };
 

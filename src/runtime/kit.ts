@@ -195,12 +195,13 @@ export class ActorKit {
   }
 
   #perform(recorder: Recorder): void {
-    const events: Uint8Array[] = [];
+    const ends = this.#behaviour.persistence?.ends;
     for (const effect of recorder.effects) {
-      if (effect.type === 'persist') events.push(Uint8Array.from(this.#packr.pack(effect.event)));
+      if (effect.type !== 'persist') continue;
+      this.#events.push(Uint8Array.from(this.#packr.pack(effect.event)));
+      if (ends?.(effect.event)) this.#events.length = 0;
     }
-    this.#events.push(...events);
-    if (events.length > 0) this.state = recorder.state;
+    if (recorder.persisted > 0) this.state = recorder.state;
     for (const effect of recorder.effects) {
       if (effect.type === 'reply') {
         this.#answer(effect.token, { type: 'reply', value: this.#copy(effect.value) });

@@ -1,6 +1,6 @@
 /**
  * The data plane between two threads: frames, and the interface that carries them. The implementation over message
- * ports is port-link.ts; a shared-memory ring can take its place. Any thread.
+ * ports is message-port-link.ts; a shared-memory ring can take its place. Any thread.
  */
 import type { ErrorData } from './error.ts';
 import type { ActorAddress } from './protocol.ts';
@@ -67,7 +67,7 @@ export interface Link {
    * @returns false when the link is closed, or full: `bytes_in_flight` would pass its limit
    */
   send(frame: Frame): boolean;
-  /** Sends what is batched now instead of at the end of the tick. */
+  /** Sends what is batched now instead of at the end of the tick; tells alone may wait a moment longer. */
   flush(): void;
   /** Flushes, then closes both ends; frames received but not yet delivered are dropped. */
   close(): void;

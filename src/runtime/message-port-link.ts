@@ -10,6 +10,9 @@
  * [u32 head bytes][u32 bodies, and 2^31][u32 which memory, u32 offset, u32 length of each body][head]. Their sender must
  * leave them as they are until it is answered, and bounds them itself: they do not count as bytes on their way.
  *
+ * Nobody waits for a tell: it goes along with the next frame that somebody waits for, or by itself after a moment. Each batch
+ * wakes the other thread, which costs more than to read a few frames.
+ *
  * Message ports have no back-pressure. Each direction therefore has a counter in shared memory of the bytes that the
  * receiver has taken; the sender refuses frames while too many bytes are on their way.
  */
@@ -35,6 +38,8 @@ export const DEFAULT_MAX_IN_FLIGHT_BYTES = 256 * 1024 * 1024;
 const SLAB_BYTES = 64 * 1024;
 /** Below this a batch is sent as an exact copy and the slab is kept: handing over 64 KiB for 60 bytes costs more. */
 const COPY_BELOW_BYTES = 8 * 1024;
+/** A tell may wait so long for company. */
+const TELL_DELAY_MS = 2;
 /** A thread that serves sockets too gives no more than this to one tick of frames. */
 const TURN_BUDGET_MS = 4;
 /** The counters are 32 bits wide, so more could not be told apart from less. */
@@ -96,6 +101,10 @@ export class MessagePortLink implements Link {
   /** Shared memory that goes with the slab. */
   #shared: SharedArrayBuffer[] = [];
   #flushQueued = false;
+  /** Of the tells that wait for company. */
+  #tellTimer: NodeJS.Timeout | null = null;
+  /** Among what is batched is something that somebody waits for. */
+  #isUrgent = false;
   #closed = false;
   /** Bytes handed to `send`, modulo 2^32, to compare with the other side's counter. */
   #sent = 0;
@@ -138,18 +147,34 @@ export class MessagePortLink implements Link {
     this.#sent = (this.#sent + size) | 0;
     this.#framesSent++;
     this.#bytesSent += size;
-    if (this.#used >= SLAB_BYTES) this.flush();
-    else if (!this.#flushQueued) {
+    if (this.#used >= SLAB_BYTES) this.#sendBatch();
+    else if (frame.type === 'tell' && bodies.length === 0)
+      this.#tellTimer ??= setTimeout(this.#sendTells, TELL_DELAY_MS);
+    else {
+      this.#isUrgent = true;
+      if (this.#flushQueued) return true;
       this.#flushQueued = true;
-      setImmediate(() => {
-        this.#flushQueued = false;
-        this.flush();
-      });
+      setImmediate(this.#flushLater);
     }
     return true;
   }
 
   flush(): void {
+    if (this.#isUrgent) this.#sendBatch();
+  }
+
+  readonly #flushLater = (): void => {
+    this.#flushQueued = false;
+    this.flush();
+  };
+
+  readonly #sendTells = (): void => {
+    this.#tellTimer = null;
+    this.#sendBatch();
+  };
+
+  #sendBatch(): void {
+    this.#isUrgent = false;
     const slab = this.#slab;
     const used = this.#used;
     if (slab === null || used === 0 || this.#closed) return;
@@ -178,7 +203,7 @@ export class MessagePortLink implements Link {
 
   close(): void {
     if (this.#closed) return;
-    this.flush();
+    this.#sendBatch();
     this.#port.close();
     this.#closeOnce();
   }
@@ -201,7 +226,7 @@ export class MessagePortLink implements Link {
 
   #write(head: Uint8Array, bodies: readonly Uint8Array[], isShared: boolean, size: number): void {
     if (this.#slab !== null && this.#used > 0 && this.#used + size > this.#slab.length) {
-      this.flush();
+      this.#sendBatch();
       // What is left of a nearly full slab went with it unless it was small enough to be copied out.
     }
     if (this.#slab === null || 4 + size > this.#slab.length) {
@@ -243,7 +268,7 @@ export class MessagePortLink implements Link {
     // The first slab of a tick starts the tick's budget; the immediate that ends the tick resets it.
     if (this.#turnEndsAt === 0) {
       this.#turnEndsAt = performance.now() + TURN_BUDGET_MS;
-      setImmediate(() => this.#nextTurn());
+      setImmediate(() => this.#nextTick());
     } else if (performance.now() > this.#turnEndsAt) {
       this.#backlog.push(slab);
       return;
@@ -251,11 +276,11 @@ export class MessagePortLink implements Link {
     this.#deliver(slab);
   }
 
-  #nextTurn(): void {
+  #nextTick(): void {
     this.#turnEndsAt = 0;
     if (this.#backlog.size === 0 || this.#closed) return;
     this.#turnEndsAt = performance.now() + TURN_BUDGET_MS;
-    setImmediate(() => this.#nextTurn());
+    setImmediate(() => this.#nextTick());
     this.#draining = true;
     try {
       do this.#deliver(this.#backlog.shift()!);
@@ -313,6 +338,7 @@ export class MessagePortLink implements Link {
     if (this.#closed) return;
     this.#closed = true;
     this.#slab = null;
+    if (this.#tellTimer !== null) clearTimeout(this.#tellTimer);
     this.#backlog.clear();
     this.onClose();
   }

@@ -3,6 +3,8 @@
  * one function that places an address on a thread. Any thread.
  */
 
+import { Claims, type ClaimTable } from './claims.ts';
+
 /** Who a message is for: plain data, so it can be stored and sent. See `isValidKey`. */
 export interface ActorAddress {
   kind: string;
@@ -52,7 +54,9 @@ export type RowKey = readonly (string | number)[];
 export type RowWrite =
   | { op: 'put'; table: string; row: RowKey; value: unknown }
   | { op: 'remove'; table: string; row: RowKey }
-  | { op: 'add'; table: string; row: RowKey; counts: Readonly<Record<string, number>> };
+  | { op: 'add'; table: string; row: RowKey; counts: Readonly<Record<string, number>> }
+  /** Removes the first `limit` rows whose keys begin with `row`. */
+  | { op: 'trim'; table: string; row: RowKey; limit: number };
 
 /** Everything a handler can ask the runtime to do, as data. Performed in order, after the handler has returned. */
 export type Effect =
@@ -61,9 +65,10 @@ export type Effect =
   | { type: 'refuse'; token: ReplyToken; error: Refusal }
   | { type: 'tell'; to: ActorAddress; name: string; payload: unknown; bodies: readonly Uint8Array[] }
   | { type: 'publish'; topic: string; payload: unknown }
+  | { type: 'count'; counter: string; of: string; by: number }
   | { type: 'set_timer'; timer: string; delay_ms: number; name: string; payload: unknown }
   | { type: 'cancel_timer'; timer: string }
-  | { type: 'io'; port: string; operation: string; input: unknown; name: string; carry: unknown }
+  | { type: 'io'; adapter: string; operation: string; input: unknown; name: string; carry: unknown }
   | { type: 'compute'; task: string; input: unknown; name: string; carry: unknown };
 
 /** Sends a message to an actor and forgets it. Implemented by clients and by every handler's context. */
@@ -84,7 +89,7 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
   readonly monotonic_ms: number;
   /** The raw bodies that came with the message: views of a buffer that is this actor's alone. */
   readonly bodies: readonly Uint8Array[];
-  /** True when somebody waits for the answer to this message. */
+  /** True when an asker waits for the answer to this message. */
   readonly asked: boolean;
   /** Records an event, applies it, and returns the state after it. Persistent kinds only. */
   persist(event: Event): State;
@@ -103,6 +108,14 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
   refuseTo(token: ReplyToken, error: Refusal): void;
   /** Sends to everyone who subscribed to the topic. */
   publish(topic: string, payload: unknown): void;
+  /**
+   * Adds to a counter of this kind in this thread, for those who watch the process ({@link KindStats}): gone with the thread,
+   * and never in replay.
+   * @param of which of the things that the counter tells apart, of a small fixed set; '' for one that tells nothing apart.
+   *   Never a name that a caller chose
+   * @param by ≥ 0; default 1
+   */
+  count(counter: string, of?: string, by?: number): void;
   /** Delivers the internal message `name` after `delay_ms`; setting a timer again replaces it. */
   setTimer<N extends keyof Internal & string>(
     timer: string,
@@ -111,9 +124,9 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
     payload: Internal[N],
   ): void;
   cancelTimer(timer: string): void;
-  /** Asks a port of this thread; its Outcome comes back as the internal message `name`. */
+  /** Asks an adapter of this thread; its Outcome comes back as the internal message `name`. */
   io<N extends keyof Internal & string>(
-    port: string,
+    adapter: string,
     operation: string,
     input: unknown,
     name: N,
@@ -164,6 +177,12 @@ export interface Persistence<State, Event> {
    * @param key of the actor
    */
   project?(state: State, event: Event, key: string): readonly RowWrite[];
+  /**
+   * True for an event that ends the actor's history: its rows are written, and in the same transaction everything that is
+   * stored of the actor goes, the event itself too. The state after it must be the initial one: the actor is then as one
+   * that never was.
+   */
+  ends?(event: Event): boolean;
   snapshot: SnapshotRule<State>;
 }
 
@@ -191,7 +210,7 @@ export interface Behaviour<Messages extends Protocol<Messages>, State, Event = n
 // biome-ignore lint/suspicious/noExplicitAny: the runtime moves messages of every kind; types are checked at the ends
 export type AnyBehaviour = Behaviour<any, any, any, any>;
 
-/** On which thread each address lives. */
+/** On which thread each address lives. Plain data and shared memory. */
 export interface Placement {
   /** Number of actor threads, ≥ 1. */
   hosts: number;
@@ -199,6 +218,8 @@ export interface Placement {
   pins: Readonly<Record<string, number>>;
   /** Hosts on server threads, numbered behind the actor threads, and the kinds that live there and nowhere else. */
   servers?: { hosts: number; kinds: readonly string[] };
+  /** Kinds whose actors live where they are first asked for, among the hosts that they would be spread over. */
+  moving?: ClaimTable;
 }
 
 /** All hosts, on actor threads and on server threads. */
@@ -207,22 +228,38 @@ export function countHosts({ hosts, servers }: Placement): number {
 }
 
 /**
- * The thread of an address: its kind's pin, else FNV-1a (www.isthe.com/chongo/tech/comp/fnv) over kind and key, mixed
- * once more because FNV's low bits alone spread short keys badly.
+ * The thread of an address: its kind's pin, its owner for a kind that moves and has one, else by its hash.
  * @returns 0 … countHosts(placement) − 1; the same in every thread of a process
  */
-export function placeAddress({ hosts, pins, servers }: Placement, to: ActorAddress): number {
-  if (servers?.kinds.includes(to.kind)) return hosts + spread(to, servers.hosts);
+export function placeAddress(placement: Placement, to: ActorAddress): number {
+  const { moving, servers, pins, hosts: actorHosts } = placement;
   const pin = pins[to.kind];
-  return pin === undefined ? spread(to, hosts) : pin % hosts;
+  if (pin !== undefined && !servers?.kinds.includes(to.kind)) return pin % actorHosts;
+  const { first, hash, hosts } = spreadAddress(placement, to);
+  if (moving?.kinds.includes(to.kind)) {
+    const claims = new Claims(moving);
+    const owner = claims.ownerOf(claims.slotOf(hash));
+    if (owner !== null) return first + owner;
+  }
+  return first + (hash % hosts);
 }
 
-function spread(to: ActorAddress, hosts: number): number {
-  if (hosts === 1) return 0;
+/**
+ * The hosts that an address may live on, and its hash: FNV-1a (www.isthe.com/chongo/tech/comp/fnv) over kind and key, mixed
+ * once more because FNV's low bits alone spread short keys badly.
+ */
+export function spreadAddress(
+  { hosts, servers, moving }: Placement,
+  to: ActorAddress,
+): { first: number; hosts: number; hash: number } {
+  const isOnServers = servers?.kinds.includes(to.kind) ?? false;
+  const among = isOnServers ? servers!.hosts : hosts;
+  const first = isOnServers ? hosts : 0;
+  if (among === 1 && moving === undefined) return { first, hosts: 1, hash: 0 };
   let hash = hashText(0x811c9dc5, to.kind);
   hash = hashText(Math.imul(hash ^ 0xff, 0x01000193), to.key);
   hash = Math.imul(hash ^ (hash >>> 16), 0x7feb352d);
-  return ((hash ^ (hash >>> 15)) >>> 0) % hosts;
+  return { first, hosts: among, hash: (hash ^ (hash >>> 15)) >>> 0 };
 }
 
 function hashText(start: number, text: string): number {

@@ -115,6 +115,10 @@ export class Recorder implements Context<unknown, unknown, Record<string, never>
     this.effects.push({ type: 'publish', topic, payload });
   }
 
+  count(counter: string, of = '', by = 1): void {
+    this.effects.push({ type: 'count', counter, of, by });
+  }
+
   setTimer(timer: string, delay_ms: number, name: string, payload: unknown): void {
     this.effects.push({ type: 'set_timer', timer, delay_ms, name, payload });
   }
@@ -123,8 +127,8 @@ export class Recorder implements Context<unknown, unknown, Record<string, never>
     this.effects.push({ type: 'cancel_timer', timer });
   }
 
-  io(port: string, operation: string, input: unknown, name: string, carry?: unknown): void {
-    this.effects.push({ type: 'io', port, operation, input, name, carry });
+  io(adapter: string, operation: string, input: unknown, name: string, carry?: unknown): void {
+    this.effects.push({ type: 'io', adapter, operation, input, name, carry });
   }
 
   compute(task: string, input: unknown, name: string, carry?: unknown): void {

@@ -1,14 +1,14 @@
 /**
- * A host of actors on a server thread: what a request asks of them costs no way to another thread and back. It shares
- * the thread with its sockets, so kinds belong here whose messages are short work, and often. Server threads.
+ * A host of actors on a server thread, so that a request reaches them without a way to another thread and back. It shares
+ * the thread with sockets, so kinds belong here whose messages are frequent and short work. Server threads.
  *
- * A fault of an actor is the host's own business, as everywhere. A fault of the host itself, which would end an actor
+ * The host handles a fault of an actor, as everywhere. A fault of the host itself, which would end an actor
  * thread, ends this host alone: its links close, what waits for it fails at once, and after the same back-off it begins
  * again from what is stored.
  */
 import { createDeferred, type Deferred } from '../std/deferred.ts';
 import type { ActorClient } from './actor-client.ts';
-import { callAdapter, type Port } from './effect-adapter.ts';
+import { callAdapter, type EffectAdapter } from './effect-adapter.ts';
 import { describeError } from './error.ts';
 import { ActorHost, type HostParts } from './host.ts';
 import type { HostStats } from './host-stats.ts';
@@ -28,7 +28,7 @@ import {
 /** What one life of the host is made of. */
 export interface ServerHostParts extends Pick<HostParts, 'kinds' | 'report'> {
   journal: JournalStore;
-  ports: Readonly<Record<string, Port>>;
+  adapters: Readonly<Record<string, EffectAdapter>>;
   /** Lets go of it all; what was committed is done by then. */
   dispose(): Promise<void>;
 }
@@ -103,15 +103,15 @@ export class ServerHost {
       kinds: parts.kinds,
       scheduler: this.#guardScheduler(),
       journal: this.#guardJournal(parts.journal),
-      performIo: (port, operation, input, done) =>
-        callAdapter(parts.ports[port], port, operation, input, this.#guard(done)),
+      performIo: (adapter, operation, input, done) =>
+        callAdapter(parts.adapters[adapter], adapter, operation, input, this.#guard(done)),
       performCompute: (_task, _input, done) =>
         setImmediate(this.#guard(done), new TypeError('no compute pool on a server thread'), undefined),
       report: parts.report,
     });
     this.#life = { host, parts, ended: createDeferred() };
     const [mine, theirs] = createLocalLink();
-    this.#attach(theirs, (link) => host.attachClient(link));
+    this.#attach(theirs, (link) => host.attachClient(link, true));
     client.attach(index, mine);
   }
 

@@ -1,6 +1,6 @@
 /**
  * What turns text into vectors, behind one narrow interface: an ONNX model in the compute pool (onnx-embedder.ts), or
- * a remote service (remote-embedder.ts). Whoever searches knows nothing but this. Interface; any thread.
+ * a remote service (remote-embedder.ts). Searches know nothing but this. Interface; any thread.
  */
 
 /** Vectors of one embedder are comparable with each other only: a store keeps the `id` beside what it embedded. */
@@ -43,7 +43,7 @@ export interface ModelFacts {
   dimensions: number;
 }
 
-/** Takes the answer to EMBED_TASK apart. The vectors share its memory: whoever keeps one for long copies it. */
+/** Takes the answer to EMBED_TASK apart. The vectors share its memory: copy one that you keep for long. */
 export function splitVectors(flat: EmbedOutput, dimensions: number): Float32Array[] {
   const vectors: Float32Array[] = [];
   for (let at = 0; at < flat.length; at += dimensions) vectors.push(flat.subarray(at, at + dimensions));

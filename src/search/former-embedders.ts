@@ -1,7 +1,7 @@
 /**
- * Finds the embedder again that a store was embedded with before the operator chose another one: as long as vectors of
- * the present one are missing, what is stored can be found by the old ones. Where the old one has gone, the model that
- * ships stands in, which embeds a thousand situations in a quarter of a second. Actor threads.
+ * Opens the embedder that a store used before the operator chose another one. As long as vectors of
+ * the present one are missing, searches use the old ones. If the old embedder is gone, the model that
+ * ships replaces it; it embeds a thousand situations in a quarter of a second. Actor threads.
  */
 import type { Embedder } from './embedder.ts';
 import { OnnxEmbedder, type RunCompute } from './onnx-embedder.ts';

@@ -1,6 +1,6 @@
 /**
- * Graphs of vector indexes on the disk, so that a start takes them up instead of linking every vector again. What is
- * there is only ever a help: a file that is damaged, from another time, or of another kind is left out and removed.
+ * Graphs of vector indexes on the disk, so that a start reads them instead of linking every vector again. They are only
+ * a cache: a file that is damaged, from another time, or of another kind is left out and removed.
  *
  * A graph is two files: hnswlib's own, and a list of what its places are, which names the first with its length and
  * checksum. The list is put in place by a rename once both are on the disk, so a crash leaves the old pair or the new
@@ -15,7 +15,7 @@ import type { SavableIndex } from './vector-index.ts';
 
 /** What a list says of its graph. */
 interface GraphList {
-  /** Of the index and of whoever saved: everything that must be the same. */
+  /** Everything of the index and of its saver that must be the same. */
   kind: string;
   graph: { file: string; bytes: number; crc: number };
   /** By place: the vector's name and checksum; null for one that was removed. */
@@ -109,7 +109,7 @@ export class GraphFolder {
       const before = index.unlinked;
       const ids: (number | null)[] = [];
       for (const [at, place] of list.places.entries()) {
-        if (at % SUM_STRETCH === 0) await nextTurn();
+        if (at % SUM_STRETCH === 0) await nextTick();
         ids.push(place === null ? null : matchPlace(index, place, find));
       }
       await index.restoreGraph(path, ids);
@@ -118,6 +118,15 @@ export class GraphFolder {
       await this.#removeAll((file) => file === `${name}.json` || isGraphOf(name, file));
       return 0;
     }
+  }
+
+  /** Removes what was saved under these names, behind a save that is under way. @throws Error when the disk keeps it */
+  removeAllOf(names: readonly string[]): Promise<void> {
+    return this.#alone(() =>
+      this.#removeAll((file) =>
+        names.some((name) => file.startsWith(`${name}.json`) || isGraphOf(name, file)),
+      ),
+    );
   }
 
   /** Removes what was saved under other names, and what a crash left. */
@@ -198,7 +207,7 @@ async function sumPlaces(
 ): Promise<string> {
   const parts: string[] = [];
   for (let from = 0; from < ids.length; from += SUM_STRETCH) {
-    await nextTurn();
+    await nextTick();
     const places = ids.slice(from, from + SUM_STRETCH).map((id) => {
       const name = id === null ? undefined : nameOf(id);
       const vector = id === null ? undefined : index.get(id);
@@ -243,6 +252,6 @@ async function sumFile(path: string): Promise<{ bytes: number; crc: number }> {
   }
 }
 
-function nextTurn(): Promise<void> {
+function nextTick(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

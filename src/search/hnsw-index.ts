@@ -1,11 +1,11 @@
 /**
  * The approximate vector index: a hierarchical navigable small-world graph (Malkov and Yashunin, arXiv 1603.09320) by
- * hnswlib, walked by native/graph.cc. An exact index beside it holds every vector: it answers as long as the set is small, looks at what the graph
- * does not hold yet, decides when a filter leaves the graph too few, and is what a graph is made of again.
+ * hnswlib, walked by native/graph.cc. An exact index beside it holds every vector. It answers as long as the set is small, searches what
+ * the graph does not hold yet, answers when a filter leaves the graph too few, and is the source of a new graph.
  * Any thread; each index in one, and the native handle never leaves it.
  *
- * The graph holds no more than 384 dimensions of a vector (projection.ts), half a byte each: a walk waits for memory, so
- * what is small is quick. What it finds is compared whole, so similarities are exact.
+ * The graph holds no more than 384 dimensions of a vector (projection.ts), half a byte each, because a walk waits for memory and
+ * small rows are fast. The exact index compares what the walk finds, so similarities are exact.
  *
  * Adding to a graph costs some 0.15 ms a vector, so `add` only notes it and `tend` does it: until then such vectors are
  * compared one by one. Memory: 4 bytes a dimension, 196 bytes at most for the graph's copy, and some 400 bytes a vector.

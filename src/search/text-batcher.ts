@@ -1,6 +1,6 @@
 /**
- * Puts texts together that wait for an embedding at the same time: those of one turn, and those that arrive while all
- * runs allowed at a time are under way. A run of many costs far less than as many runs. Any thread.
+ * Puts texts together that wait for an embedding at the same time: those of one tick, and those that arrive while all
+ * runs allowed at a time are under way. One run of many texts costs far less than as many runs. Any thread.
  */
 import { CatalogueError } from '../errors.ts';
 import { EMBEDDING_QUEUE_CHARACTERS, EMBEDDING_QUEUE_TEXTS, EMBEDDING_TEXT_CHARACTERS } from '../limits.ts';

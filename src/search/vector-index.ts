@@ -58,7 +58,7 @@ export interface VectorIndex {
   tend(budgetMs: number): boolean;
 }
 
-/** An index whose graph can go into a file and come back from one. Its vectors stay with whoever added them. */
+/** An index whose graph can go into a file and come back from one. Its vectors stay with the code that added them. */
 export interface SavableIndex extends VectorIndex {
   /** Names everything that a graph depends on besides its vectors: another one fits no saved graph. */
   readonly graphKind: string;
@@ -68,7 +68,7 @@ export interface SavableIndex extends VectorIndex {
    */
   saveGraph(file: string): Promise<(number | null)[] | null>;
   /**
-   * Takes the graph in the place of linking vectors one by one; until that is done `tend` does nothing.
+   * Takes the graph instead of linking vectors one by one; until that is done `tend` does nothing.
    * @param ids by their places; null: not to be found any more. Vectors that are here and not among them stay unlinked
    * @throws Error when the file is no such graph; nothing has changed then
    */

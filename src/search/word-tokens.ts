@@ -1,5 +1,5 @@
 /**
- * Turns text into token ids. Where a tokenizer takes the words between spaces each by itself, what came of a word is
+ * Turns text into token ids. If a tokenizer takes each word between spaces by itself, the tokens of a word are
  * remembered: most words of a text were in others before. Compute threads.
  */
 import { createHash } from 'node:crypto';

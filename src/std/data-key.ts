@@ -3,7 +3,7 @@
  * purpose, bytes sealed and opened, names that say nothing. Any thread; as plain bytes it goes from one to another.
  *
  * Sealed: [12 bytes salt][u32 number][ciphertext][16 bytes tag], big-endian: AES-256-GCM (NIST SP 800-38D) under a key made of
- * the purpose's key and the salt by HKDF-SHA256 (RFC 5869). Whoever seals draws a salt once and counts: no nonce comes
+ * the purpose's key and the salt by HKDF-SHA256 (RFC 5869). The sealer draws a salt once and counts: no nonce comes
  * twice under a key, however much is sealed, which nonces drawn at random promise for 2^32 of them alone. The place where the
  * bytes lie is bound to them: elsewhere they do not open.
  */

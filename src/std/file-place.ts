@@ -1,6 +1,6 @@
 /**
- * What is wrong with a place in the file system, in words that name it: the system's own say `ENOTDIR` of a path that was
- * never named, and not which part of it is no folder. Any thread.
+ * Says what is wrong with a place in the file system, and names the place. The system only says `ENOTDIR` of the whole path,
+ * and not which part of it is no folder. Any thread.
  */
 import { existsSync, statfsSync, statSync } from 'node:fs';
 import { constants } from 'node:os';
@@ -70,7 +70,7 @@ export function refuseWithoutRoom(path: string, bytes: number): void {
     const { bavail, bsize } = statfsSync(dirname(path));
     room = bavail * bsize;
   } catch {
-    // Whoever writes is told why.
+    // The writer gets the reason.
     return;
   }
   if (room >= bytes + COMMIT_BYTES) return;

@@ -1,6 +1,6 @@
 /**
- * Makes folders. Node's own way of making those above one too (`mkdirSync` with `recursive`) never ends where nobody makes
- * folders, as in /proc: it takes "no such file" for a folder above that is missing, again and again. Any thread.
+ * Makes folders and those above them. Node's `mkdirSync` with `recursive` never ends where nobody can make
+ * folders, as in /proc: it takes "no such file" for a missing folder above, again and again. Any thread.
  */
 import { mkdirSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';

@@ -1,7 +1,7 @@
 /**
- * A map in the order of last use, of which the oldest entry can be had at once. A plain Map that is deleted from at
- * its front cannot give that: its iterators step over every hole that deletions left behind, so that dropping the
- * oldest of some thousand entries again and again takes tens of microseconds each time. Any thread.
+ * A map in the order of last use that finds its oldest entry at once. A plain Map from whose beginning entries are deleted
+ * cannot do that: its iterators step over every hole that deletions left behind. To drop the
+ * oldest of some thousand entries then takes tens of microseconds each time. Any thread.
  */
 
 interface Entry<K, V> {

@@ -1,7 +1,7 @@
 /**
- * Threads that are still loading their modules. One that is ended meanwhile takes the whole process along: a native
- * module that is interrupted while it registers itself aborts. So whoever ends a thread, a pool or the process does it
- * with the functions here, which give threads that are loading some time first. Any thread; each knows those it started.
+ * Threads that are still loading their modules. If such a thread is ended, the whole process ends: a native
+ * module that is interrupted while it registers itself aborts. So code that ends a thread, a pool or the process calls
+ * the functions here, which first give loading threads some time. Any thread; each knows those it started.
  */
 import { once } from 'node:events';
 import type { Worker } from 'node:worker_threads';

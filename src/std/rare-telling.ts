@@ -1,4 +1,4 @@
-/** Lets things that happen often be told seldom: at once, then at most once a minute, with how many there were. Any thread. */
+/** Reports frequent things rarely: the first at once, then at most once a minute with their number. Any thread. */
 
 const QUIET_MS = 60_000;
 

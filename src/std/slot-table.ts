@@ -1,6 +1,6 @@
 /**
- * Items that come and go all the time, found by a number. A Map rehashes under that, and each table it leaves behind
- * keeps what was in it alive until the old generation is collected; here a place is simply used again. Any thread.
+ * Items that come and go all the time, found by a number. A Map rehashes under such use, and each table it leaves behind
+ * keeps its items alive until the old generation is collected. Here a slot is used again. Any thread.
  */
 
 /** More places than this have no number of their own. */
@@ -8,7 +8,7 @@ const PLACES = 2 ** 20;
 /** So many items later a number may come again. */
 const SERIALS = 2 ** 32;
 
-/** Memory grows with the most items that were ever in it at once: whoever adds sees to a bound. */
+/** Memory grows with the most items that were ever in it at once; its users bound that number. */
 export class SlotTable<T> {
   readonly #items: (T | undefined)[] = [];
   /** Number of the item at each place; 0 for none. */

@@ -1,7 +1,6 @@
 /**
- * Work that comes in bursts, one piece a tick of the loop in the order in which it came: what the first one answers is
- * sent, and what has arrived meanwhile is heard, before the next one begins. Nobody is refused: what waits is bounded by
- * whoever lets calls in. Any thread.
+ * Runs work that comes in bursts, one piece a tick, in the order in which it came. So the loop sends the first answer and reads
+ * what has arrived before the next piece begins. It refuses nothing: its callers bound what waits. Any thread.
  */
 
 export class TickQueue {

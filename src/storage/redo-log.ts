@@ -1,10 +1,10 @@
 /**
- * A file of records that were promised before they are where they belong: one `write` to the kernel each, so what was
- * appended survives the end of the process by any means. Begun again from its start whenever all of it is where it
- * belongs, so that it stays as small as what is under way, and its pages stay in memory. Server threads.
+ * A file of records that are promised before they are in their database: one `write` to the kernel each, so what was
+ * appended survives any end of the process. When all of it is in the database, it begins again from its start. So
+ * it stays as small as what is under way, and its pages stay in memory. Server threads.
  *
  * [8 bytes mark][16 bytes identity], then records: [u32 length][u32 CRC-32 of what follows][f64 number][payload],
- * big-endian. Numbers count on through new beginnings: a record left over from before is told by its number. The
+ * big-endian. Numbers continue through new beginnings, so the number tells a record that is left over. The
  * identity ties the log to what has been taken out of it. With a data key the mark is another one and payloads are sealed, each
  * for its identity and number.
  */

@@ -1,5 +1,5 @@
 /**
- * What a change of the data key is about to do, in DATA_DIR/rekey.json, so that one that is cut short by anything is either
+ * What a change of the data key or an erasure is about to do, in DATA_DIR/rekey.json. Whatever cuts it short, it is then either
  * undone or finished, and nobody starts from half of it. Main thread.
  *
  * First everything is written anew beside what is there: `writing`. Then the plan says `written`, in one rename, and from
@@ -41,7 +41,7 @@ export function planPath(dataDir: string): string {
 
 /** Why nothing is to be read or written there now. */
 export function describePlan(dataDir: string): string {
-  return `the key of ${dataDir} is being changed, or a change was cut short, which the next start or understudy rekey settles`;
+  return `what ${dataDir} holds is being written anew (understudy rekey, understudy erase), or that was cut short, which the next start settles`;
 }
 
 /** @returns null when there is none; @throws Error for one that cannot be read */

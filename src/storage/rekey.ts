@@ -1,22 +1,12 @@
 /**
- * Writes everything that is kept anew: under another key, under one for the first time, or under none. All of it beside what
- * is there, then put in place at once (rekey-plan.ts): as much room again is needed meanwhile. Main thread of the command line.
+ * Writes all stored data anew: under another key, under a first key, or under none. It writes beside what
+ * is there, and then puts all of it in place at once (rekey-plan.ts), so it needs the same room again. Main thread of the command line.
  *
- * What does not open under the old key was damaged before. Captured blocks are taken along as they are, so that ids stay and
- * a reader says so as before; rows and attachments are left out. Both are counted.
+ * What does not open under the old key was damaged before. Captured blocks are copied as they are, so that ids stay and
+ * a reader reports the damage as before. Rows and attachments are left out. Both are counted.
  */
 import { createHash } from 'node:crypto';
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
 import { type DataKey, openDataKey, SealError } from '../std/data-key.ts';
@@ -31,14 +21,11 @@ import {
   type CaptureEnv,
   checkFileHead,
   checkRoom,
-  createCaptureEnv,
   listSealed,
-  makeReadOnly,
-  openCaptureEnv,
   rawFolder,
-  syncEnv,
 } from './capture/layout.ts';
 import { CaptureLog } from './capture/log.ts';
+import { removeDatabase, rewriteCaptureFile, syncFile } from './capture-rewrite.ts';
 import { checkSealing, SEALING, SealedTable, type ValueTable } from './lmdb/sealed-table.ts';
 import { databasePaths, findRedoLogs, tryStores } from './lmdb/stores.ts';
 import { finishPlan, type RekeyPlan, settlePlan, writePlan } from './rekey-plan.ts';
@@ -223,36 +210,20 @@ class Rekeying {
 
   async #copyCapture(path: string, isSealed: boolean): Promise<void> {
     const copy = `${path}${PART}`;
-    removeDatabase(copy);
-    checkRoom(copy);
-    const source = openCaptureEnv(path, 'read', this.#options.from);
-    try {
-      const target = await createCaptureEnv(copy, this.#options.to, true);
-      try {
-        const meta = [...source.meta.getRange({})];
-        target.root.transactionSync(() => {
-          for (const { key, value } of meta) target.meta.putSync(key, value);
-        });
-        this.#copyBlocks(source, target, path);
-        for (const table of ['facts', 'tails'] as const) {
-          const batch = new Batch<number>(target.root, target[table]);
-          for (const { key, value } of source[table].getRange({}))
-            if (batch.add(key, value)) this.#tell(path, batch.write());
-          this.#tell(path, batch.write());
-        }
-        await syncEnv(target);
-      } finally {
-        await target.root.close();
+    const { from, to } = this.#options;
+    await rewriteCaptureFile({ path, copy, from, to, is_sealed: isSealed }, (source, target) => {
+      const meta = [...source.meta.getRange({})];
+      target.root.transactionSync(() => {
+        for (const { key, value } of meta) target.meta.putSync(key, value);
+      });
+      this.#copyBlocks(source, target, path);
+      for (const table of ['facts', 'tails'] as const) {
+        const batch = new Batch<number>(target.root, target[table]);
+        for (const { key, value } of source[table].getRange({}))
+          if (batch.add(key, value)) this.#tell(path, batch.write());
+        this.#tell(path, batch.write());
       }
-      syncFile(copy);
-      rmSync(`${copy}-lock`, { force: true });
-      if (isSealed) makeReadOnly(copy);
-    } catch (thrown) {
-      throw namePlace(thrown, copy);
-    } finally {
-      await source.root.close();
-      if (isSealed) rmSync(`${path}-lock`, { force: true });
-    }
+    });
   }
 
   #copyBlocks(source: CaptureEnv, target: CaptureEnv, path: string): void {
@@ -360,21 +331,7 @@ function listTables(root: RootDatabase<Buffer, Buffer>): string[] {
     .filter((name) => name !== SEALING);
 }
 
-function removeDatabase(path: string): void {
-  rmSync(path, { force: true });
-  rmSync(`${path}-lock`, { force: true });
-}
-
 function measureFolder(path: string): number {
   if (!existsSync(path)) return 0;
   return readdirSync(path).reduce((sum, name) => sum + statSync(join(path, name)).size, 0);
-}
-
-function syncFile(path: string): void {
-  const file = openSync(path, 'r');
-  try {
-    fsyncSync(file);
-  } finally {
-    closeSync(file);
-  }
 }

@@ -1,6 +1,6 @@
 /**
- * Brings rows into the lists that an earlier version has stored without them. Once a database, in small transactions, in
- * the background; what is written meanwhile is in its lists already. Server threads.
+ * Lists rows that an earlier version stored without lists. It does so once a database, in small transactions, in
+ * the background; rows that are written meanwhile are listed already. Server threads.
  */
 import { RUN_LISTS, type RunListRow, runListKeys } from '../domain/run-list.ts';
 import { RUNS, type RunRow } from '../domain/run-rows.ts';
@@ -16,7 +16,7 @@ import type { RowKey } from '../runtime/protocol.ts';
 import type { Row, Tables } from './tables.ts';
 
 /** How far it has come: key [table of the lists]. */
-const LISTINGS = 'listings';
+export const LISTINGS = 'listings';
 
 interface Listing {
   /** Key of the last row that is in its lists; null: none yet. */

@@ -1,6 +1,6 @@
 /**
- * One journal out of two: kinds whose events must be on the disk before they count, and kinds whose events need only
- * survive the process, each in a file of their own. An actor lives in one file, so that its commits stay whole.
+ * One journal made of two: one for kinds whose events must be on the disk before they count, one for kinds whose events need only
+ * survive the process, each in a file of its own. An actor lives in one file, so that its commits stay whole.
  * Actor and server threads: wherever actors run.
  */
 import type { JournalStore, JournalWrite, StoredActor } from '../runtime/journal.ts';

@@ -38,6 +38,12 @@ export interface TableTransaction extends TableReader {
 
 export interface Tables extends TableReader {
   /**
+   * Many reads as of one moment, each of which costs a fraction of one by itself.
+   * @param tables that `work` reads
+   * @param work synchronous; its reader is of no use once it has returned, nor is a range that it has not ended
+   */
+  snapshot<Value>(tables: readonly string[], work: (reader: TableReader) => Value): Value;
+  /**
    * Reads and writes in one transaction, alone: no other writer comes between.
    * @param work synchronous; when it throws, nothing is written
    * @returns what `work` returned, once the writes are as durable as the database promises; rejects with what it threw,

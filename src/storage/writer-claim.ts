@@ -3,10 +3,10 @@
  * writer would give the same ones, and its exchanges would be lost or spoil those of the first. Actors know from memory
  * what they have stored: two processes would each overwrite what the other knows. Any thread of the process that writes.
  *
- * The claim is a local socket that is named after the file: the system drops it with the process, however that ends, so
- * that there is nothing to clean up, and nothing lies in the folder. Whoever connects is told who holds the claim and
+ * The claim is a local socket that is named after the file. The system drops it with the process, however that ends, so
+ * nothing needs to be cleaned up, and nothing lies in the folder. A process that connects is told who holds the claim and
  * whether that process is ending. It reaches as far as such names do: one machine, and on Linux one network namespace.
- * Where there is no such socket to be had, there is no claim, and the start goes on.
+ * If no such socket can be made, there is no claim, and the start goes on.
  */
 
 import { createHash } from 'node:crypto';
@@ -88,7 +88,7 @@ export async function claimWriter(path: string, options: WriterClaimOptions): Pr
 
 const NO_CLAIM: WriterClaim = { announceEnd: () => {}, release: async () => {} };
 
-/** The socket's name: one for a file, however its path is written; null when its folder cannot be had. */
+/** The socket's name: one for a file, however its path is written; null when its folder cannot be found. */
 export function claimAddress(path: string): string | null {
   const folder = dirname(path);
   let place: string;
@@ -149,7 +149,7 @@ function askHolder(
     const socket = connect(address);
     const settle = (isThere: boolean): void => {
       socket.destroy();
-      // Whoever listens there may be anybody: nothing but a number is taken over.
+      // Anybody may listen there, so only a number is taken over.
       const [, pid, state] = /^(\d{1,10}) (running|ending)\n/.exec(answer) ?? [];
       if (!isThere) resolve(null);
       else if (pid === undefined) resolve({ name: 'another process', state: 'silent' });

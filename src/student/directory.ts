@@ -2,14 +2,15 @@
  * The directory that a student lives in: `manifest.json`, and beside it the files that it names, called by their own
  * content. `distill` and `loop` write it, the gateway reads it. Any thread; processes may share a directory.
  *
- *   manifest.json             what is there (src/student/model/manifest.ts); written last, in one step
- *   manifest.previous.json    what was there before
- *   steps-<hash>.bin          the student's model: msgpack, zstd; a second one is the student that was measured
+ *   manifest.json             the version that serves (src/student/model/manifest.ts); written last, in one step
+ *   manifest.v<N>.json        each version that is kept, the one that serves among them (STUDENT_VERSIONS)
+ *   steps-<hash>.bin          a student's model: msgpack, zstd; a second one is the student that was measured
  *   patterns.jsonl            patterns of the golden runs, a JSON object a line; no part of the student
+ *   orders.json               what an operator has ordered (src/student/orders.ts)
  *
  * A reader sees the old student or the new one, whole: files never change under a name, the manifest is renamed into
- * place when they are on the disk, and those of the student before stay until the next one is published. Every file is
- * checked against its SHA-256 before anything is made of it.
+ * place when they are on the disk, and the files of kept versions stay. A reader checks each file's SHA-256 before it
+ * uses the file. Without manifest.json nothing serves, whatever the directory keeps.
  */
 
 import { createHash, randomUUID } from 'node:crypto';
@@ -19,7 +20,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { zstdCompress, zstdDecompress } from 'node:zlib';
 import { Packr } from 'msgpackr';
-import { STUDENT_BOUNDS } from '../limits.ts';
+import { STUDENT_BOUNDS, STUDENT_VERSIONS } from '../limits.ts';
 import { describeRefusal } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
 import { syncPath } from '../storage/capture/attachments.ts';
@@ -32,15 +33,16 @@ import {
   type StudentManifestDraft,
 } from './model/manifest.ts';
 import type { StudentModel } from './model/student-model.ts';
+import { ORDERS_NAME } from './orders.ts';
 
 export const MANIFEST_NAME = 'manifest.json';
 const PATTERNS_NAME = 'patterns.jsonl';
 /** What fits into the steps' file of a manifest of this format. */
 const MODEL_FORMAT: StudentModel['format'] = 'svc_student_model_v1';
-const PREVIOUS_NAME = 'manifest.previous.json';
-/** Names that this file gives, those of interrupted writes included. */
+const VERSION_NAME = /^manifest\.v(\d{1,9})\.json$/;
+/** Names that this file gives, or gave in earlier versions, those of interrupted writes included. */
 const OWN_NAME =
-  /^(?:steps-[0-9a-f]{16}\.bin|patterns\.jsonl|manifest(?:\.previous)?\.json)(?:\.[0-9a-f-]{36}\.partial)?$/;
+  /^(?:steps-[0-9a-f]{16}\.bin|patterns\.jsonl|orders\.json|manifest(?:\.previous|\.v\d{1,9})?\.json)(?:\.[0-9a-f-]{36}\.partial)?$/;
 /** An interrupted write is left alone for so long: it may be under way elsewhere. */
 const PARTIAL_KEPT_MS = 3_600_000;
 /** How often a reader looks again when a publication has overtaken it. */
@@ -146,6 +148,18 @@ async function readStudentFile(directory: string, file: StudentFile): Promise<Bu
 }
 
 /**
+ * Whether a gateway may wait there for its first student.
+ * @throws StudentDirectoryError for a directory that is not there, or has something else in it and no student
+ */
+export async function checkForWaiting(directory: string): Promise<void> {
+  const names = await listNames(directory);
+  const other = names.find((name) => !OWN_NAME.test(name));
+  if (other === undefined || names.includes(MANIFEST_NAME)) return;
+  const why = `no ${MANIFEST_NAME} in it, and something else (${JSON.stringify(other.slice(0, 80))}); understudy distill --out makes one`;
+  throw new StudentDirectoryError('foreign', directory, why);
+}
+
+/**
  * Whether a student may be published there: looks what is in it, and tries to write. Leaves nothing behind.
  * @returns the manifest of the student that is there; null when there is none
  * @throws StudentDirectoryError for a directory with anything else in it, or none that can be written to
@@ -207,9 +221,18 @@ export async function writePatterns(directory: string, lines: string): Promise<s
   return path;
 }
 
+/** How a student is put into its directory. */
+export interface Publication {
+  /** The student that was measured, where that is another. */
+  measured?: StudentModel | null;
+  /** false: it is kept as a version, and what serves goes on. */
+  serves?: boolean;
+  /** Called with the version's number before anybody can see it. */
+  before?: (version: number) => Promise<void>;
+}
+
 /**
- * Publishes a student: a reader has the one before until this one is whole. Files of neither are removed.
- * @param measured the student that was measured, where that is another
+ * Puts a student into the directory as a new version: a reader has the one before until this one is whole.
  * @returns the manifest as it was written
  * @throws StudentDirectoryError
  */
@@ -217,7 +240,7 @@ export async function publishStudent(
   directory: string,
   draft: StudentManifestDraft,
   model: StudentModel,
-  measured: StudentModel | null = null,
+  { measured = null, serves = true, before: prepare }: Publication = {},
 ): Promise<StudentManifest> {
   const before = await openForPublishing(directory);
   const steps = await writeSteps(directory, await compress(packr.pack(model)));
@@ -225,21 +248,108 @@ export async function publishStudent(
     measured === null
       ? { steps }
       : { steps, measured: await writeSteps(directory, await compress(packr.pack(measured))) };
-  const manifest: StudentManifest = {
-    format: STUDENT_FORMAT,
-    version: (before?.version ?? 0) + 1,
-    ...draft,
-    files,
-  };
+  const kept = await listVersionNumbers(directory);
+  const version = Math.max(before?.version ?? 0, ...kept) + 1;
+  const manifest: StudentManifest = { format: STUDENT_FORMAT, version, ...draft, files };
   const text = formatManifest(manifest);
   const read = readManifest(text);
   // Never a manifest that no gateway would take.
   if (isManifestFault(read)) throw new Error(`the manifest to be written is none: ${read.words}`);
-  if (before !== null) await replaceFile(join(directory, PREVIOUS_NAME), Buffer.from(formatManifest(before)));
-  await replaceFile(join(directory, MANIFEST_NAME), Buffer.from(text));
+  // One of an earlier release has not been kept as a version yet.
+  if (before !== null && !kept.includes(before.version)) await keepVersion(directory, before);
+  await keepVersion(directory, manifest);
+  await prepare?.(version);
+  if (serves) await replaceFile(join(directory, MANIFEST_NAME), Buffer.from(text));
   syncPath(directory);
-  await removeOld(directory, before === null ? [manifest] : [manifest, before]);
+  await removeOld(directory, serves ? [manifest, before] : [before, manifest]);
   return manifest;
+}
+
+/**
+ * Has a kept version serve, in one step.
+ * @returns its manifest
+ * @throws StudentDirectoryError when it is not kept, or its files are not what it says
+ */
+export async function serveVersion(directory: string, version: number): Promise<StudentManifest> {
+  const manifest = await readVersion(directory, version);
+  await unpackModel(
+    join(directory, manifest.files.steps.name),
+    await readStudentFile(directory, manifest.files.steps),
+  );
+  const before = await findManifest(directory).catch(() => null);
+  if (before !== null) await keepVersion(directory, before);
+  await replaceFile(join(directory, MANIFEST_NAME), Buffer.from(formatManifest(manifest)));
+  syncPath(directory);
+  return manifest;
+}
+
+/** A version that a directory keeps. */
+export interface KeptVersion {
+  version: number;
+  /** null: its manifest cannot be read. */
+  manifest: StudentManifest | null;
+  /** Why not; '' when it can. */
+  problem: string;
+}
+
+/**
+ * Every version that is kept, newest first, the one that serves among them.
+ * @throws StudentDirectoryError when the directory cannot be read
+ */
+export async function listVersions(directory: string): Promise<KeptVersion[]> {
+  const serving = await findManifest(directory).catch((error: unknown) => {
+    if (error instanceof StudentDirectoryError && error.path !== directory) return null;
+    throw error;
+  });
+  const numbers = new Set(await listVersionNumbers(directory));
+  if (serving !== null) numbers.add(serving.version);
+  const versions: KeptVersion[] = [];
+  for (const version of [...numbers].sort((a, b) => b - a)) {
+    try {
+      const isServing = serving?.version === version;
+      const manifest = isServing ? serving : await readVersion(directory, version);
+      versions.push({ version, manifest, problem: '' });
+    } catch (error) {
+      if (!(error instanceof StudentDirectoryError)) throw error;
+      versions.push({ version, manifest: null, problem: error.message });
+    }
+  }
+  return versions;
+}
+
+/**
+ * Reads a version that is kept, its model with it.
+ * @throws StudentDirectoryError
+ */
+export async function readStudentVersion(directory: string, version: number): Promise<StudentDirectory> {
+  const manifest = await readVersion(directory, version);
+  const packed = await readStudentFile(directory, manifest.files.steps);
+  return { manifest, model: await unpackModel(join(directory, manifest.files.steps.name), packed) };
+}
+
+async function readVersion(directory: string, version: number): Promise<StudentManifest> {
+  const name = nameVersion(version);
+  const manifest = await readManifestAt(join(directory, name));
+  if (manifest !== null) return manifest;
+  const serving = await findManifest(directory);
+  if (serving?.version === version) return serving;
+  throw new StudentDirectoryError('missing', directory, `keeps no version ${version}`);
+}
+
+function nameVersion(version: number): string {
+  return `manifest.v${version}.json`;
+}
+
+async function keepVersion(directory: string, manifest: StudentManifest): Promise<void> {
+  await replaceFile(join(directory, nameVersion(manifest.version)), Buffer.from(formatManifest(manifest)));
+}
+
+async function listVersionNumbers(directory: string): Promise<number[]> {
+  const names = await listNames(directory);
+  return names.flatMap((name) => {
+    const [, version] = VERSION_NAME.exec(name) ?? [];
+    return version === undefined ? [] : [Number(version)];
+  });
 }
 
 function formatManifest(manifest: StudentManifest): string {
@@ -247,13 +357,16 @@ function formatManifest(manifest: StudentManifest): string {
 }
 
 async function findManifest(directory: string): Promise<StudentManifest | null> {
-  const path = join(directory, MANIFEST_NAME);
+  const manifest = await readManifestAt(join(directory, MANIFEST_NAME));
+  // Says what is wrong with the directory itself, if something is.
+  if (manifest === null) await listNames(directory);
+  return manifest;
+}
+
+/** @returns null when there is no such file */
+async function readManifestAt(path: string): Promise<StudentManifest | null> {
   const bytes = await readBounded(path, STUDENT_BOUNDS.manifest_bytes);
-  if (bytes === null) {
-    // Says what is wrong with the directory itself, if something is.
-    await listNames(directory);
-    return null;
-  }
+  if (bytes === null) return null;
   const read = readManifest(bytes.toString('utf8'));
   if (!isManifestFault(read)) return read;
   const code = read.fault === 'newer' ? 'newer_format' : read.fault;
@@ -375,13 +488,32 @@ function partialOf(path: string): string {
   return `${path}.${randomUUID()}.partial`;
 }
 
-/** Removes our files that none of the manifests names. That one cannot be removed harms nobody. */
-async function removeOld(directory: string, kept: readonly StudentManifest[]): Promise<void> {
-  const named = new Set<string>([MANIFEST_NAME, PREVIOUS_NAME, PATTERNS_NAME]);
-  for (const { files } of kept) {
-    named.add(files.steps.name);
-    if (files.measured !== undefined) named.add(files.measured.name);
+/**
+ * Removes versions beyond STUDENT_VERSIONS, and our files that no kept version names. That one cannot be removed harms
+ * nobody.
+ * @param spared what stays, whatever there is besides
+ */
+async function removeOld(directory: string, spared: readonly (StudentManifest | null)[]): Promise<void> {
+  const named = new Set<string>([MANIFEST_NAME, PATTERNS_NAME, ORDERS_NAME]);
+  const sizes = new Map<string, number>();
+  const isSpared = (version: number): boolean => spared.some((manifest) => manifest?.version === version);
+  let kept = 0;
+  const versions = await listVersions(directory);
+  for (const { version, manifest } of versions.toSorted(
+    (a, b) => Number(isSpared(b.version)) - Number(isSpared(a.version)) || b.version - a.version,
+  )) {
+    // What cannot be read names no files that anybody could use.
+    if (manifest === null) continue;
+    const files = [manifest.files.steps, manifest.files.measured].filter((file) => file !== undefined);
+    const added = files.filter(({ name }) => !sizes.has(name));
+    const bytes = [...sizes.values(), ...added.map((file) => file.bytes)].reduce((sum, n) => sum + n, 0);
+    const hasRoom = kept < STUDENT_VERSIONS.kept && bytes <= STUDENT_VERSIONS.bytes;
+    if (!isSpared(version) && !hasRoom) continue;
+    kept += 1;
+    for (const { name, bytes: size } of added) sizes.set(name, size);
+    named.add(nameVersion(version));
   }
+  for (const name of sizes.keys()) named.add(name);
   for (const name of await listNames(directory)) {
     if (named.has(name) || !OWN_NAME.test(name)) continue;
     const path = join(directory, name);

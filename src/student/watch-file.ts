@@ -1,14 +1,12 @@
 /**
- * Where the watch over a student is kept across restarts: one small file of JSON, put into place whole. What it holds are
- * agents' hashes, names of tools and counts. The student's thread writes it; the command line reads it.
+ * Keeps the watch over a student across restarts: one small file of JSON, put into place whole. It holds
+ * agents' hashes, names of tools and counts. The student's thread writes it; the command line reads it, and server threads.
  */
 
-import { randomUUID } from 'node:crypto';
-import { mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
-import { dirname } from 'node:path';
 import { z } from 'zod';
 import { DRIFT, WATCH_FILE_BYTES } from '../limits.ts';
 import type { DriftCopy } from './model/drift-watch.ts';
+import { readWholeJson, writeWhole } from './whole-file.ts';
 
 const FORMAT = 'svc_student_watch_v1';
 
@@ -45,20 +43,8 @@ const schema = z.object({
  * @throws Error of one line for a file that is no such file, or cannot be read
  */
 export async function readWatchFile(path: string): Promise<DriftCopy | null> {
-  let text: string;
-  try {
-    if ((await stat(path)).size > WATCH_FILE_BYTES) throw new Error(`${path}: too large to be one of ours`);
-    text = await readFile(path, 'utf8');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
-    throw error;
-  }
-  let value: unknown = null;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    // Told below.
-  }
+  const value = await readWholeJson(path, WATCH_FILE_BYTES);
+  if (value === null) return null;
   const parsed = schema.safeParse(value);
   if (!parsed.success) throw new Error(`${path}: damaged, or of another version`);
   const { version, agents } = parsed.data;
@@ -67,19 +53,5 @@ export async function readWatchFile(path: string): Promise<DriftCopy | null> {
 
 /** Writes it: a reader sees the one before or this one. */
 export async function writeWatchFile(path: string, copy: DriftCopy): Promise<void> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-  const partial = `${path}.${randomUUID()}.partial`;
-  try {
-    const handle = await open(partial, 'wx', 0o600);
-    try {
-      await handle.writeFile(JSON.stringify({ format: FORMAT, ...copy }));
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
-    await rename(partial, path);
-  } catch (error) {
-    await rm(partial, { force: true });
-    throw error;
-  }
+  await writeWhole(path, JSON.stringify({ format: FORMAT, ...copy }));
 }

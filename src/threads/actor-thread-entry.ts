@@ -1,5 +1,5 @@
 /**
- * Entry of an actor thread: the composition root that gives the actors of this thread their ports. Started as a pool
+ * Entry of an actor thread: the composition root that gives the actors of this thread their adapters. Started as a pool
  * task by src/runtime/actor-threads.ts. Actor threads.
  */
 
@@ -24,13 +24,7 @@ import { allocateRateTable, RateTable } from '../../actors/rate-bucket/table.ts'
 import { FINDINGS_INDEX_POLICY, QUICK_KINDS } from '../../actors/supervision.ts';
 import { STARTER_PATTERNS } from '../domain/starter-patterns.ts';
 import { CatalogueError } from '../errors.ts';
-import {
-  COMPUTE_DEADLINE_MS,
-  COMPUTE_QUEUE_CALLS,
-  COMPUTE_THREADS,
-  GRAPH_QUIET_MS,
-  RATE_SLOTS,
-} from '../limits.ts';
+import { COMPUTE_DEADLINE_MS, COMPUTE_QUEUE_CALLS, GRAPH_QUIET_MS, RATE_SLOTS } from '../limits.ts';
 import { createLog, type Log } from '../log.ts';
 import { runActorThread, type ThreadServices, type ThreadTask } from '../runtime/actor-thread.ts';
 import { DirectChannel } from '../runtime/direct-channel.ts';
@@ -57,8 +51,14 @@ export interface HostOptions {
     db: string;
     redact: boolean;
     max_decoded_bytes: number;
+    /** What is older is removed; null or left out: it is kept. */
+    retention_days?: number | null;
     /** Seals what is captured; null or left out: it stands as it is. Secret. */
     data_key?: Uint8Array | null;
+    /** Credentials that the gateway adds to requests; left out: none. Secret. */
+    operator_secrets?: readonly string[];
+    /** Headers that name runs, in lower case; left out: none. */
+    run_headers?: readonly string[];
     /** What the capture process sees of this one's memory; absent where there is none. */
     memory?: MappedMemoryPlace & { descriptor: number };
   };
@@ -68,6 +68,8 @@ export interface HostOptions {
   rate_table?: SharedArrayBuffer;
   /** What embeds texts on this thread, where there is an API. */
   embedding?: EmbeddingChoice;
+  /** Of the pool that embeds; default 1. */
+  compute_threads?: number;
   /** A model that words patterns; null: none. */
   distill_model?: { url: string; model: string; key: string } | null;
   /** Patterns are kept and searched. */
@@ -85,7 +87,10 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
       db: capture.db,
       redact: capture.redact,
       max_decoded_bytes: capture.max_decoded_bytes,
+      retention_days: capture.retention_days ?? null,
       data_key: capture.data_key ?? null,
+      operator_secrets: capture.operator_secrets ?? [],
+      run_headers: capture.run_headers ?? [],
       memory: capture.memory ?? null,
     },
     descriptor: capture.memory?.descriptor ?? null,
@@ -94,7 +99,7 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
   const { databases } = task.options;
   const journal = databases === null ? null : openJournal(databases);
   const tables = databases === null ? null : new LmdbTables(databases.main, 'disk', databases.data_key);
-  /** What the ports opened, in the order in which it is closed. */
+  /** What the adapters opened, in the order in which it is closed. */
   const opened: { close(): Promise<void> }[] = [];
   const findings = findingsIndex(chooseIndex((message) => logger.warn(message)));
   await runActorThread(task, {
@@ -103,7 +108,7 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
         ? CATALOG.filter(({ behaviour }) => behaviour.persistence === undefined)
         : [...CATALOG, { behaviour: findings, policy: FINDINGS_INDEX_POLICY }],
     journal,
-    ports: (services) => ({
+    adapters: (services) => ({
       [CAPTURE_LOG_ADAPTER]: captureLog,
       ...(tables === null ? {} : { [FINDINGS_ADAPTER]: new FindingsAdapter(tables) }),
       ...(tables === null ? {} : patternAdapters(task.options, tables, services, logger, opened)),
@@ -146,14 +151,21 @@ function openJournal({ main, runs, data_key }: DatabasePaths): JournalStore {
 async function openThreadEmbedder(
   choice: EmbeddingChoice | undefined,
   compute: ThreadServices['compute'],
+  computeThreads: number,
 ): Promise<Embedder> {
   if (choice === undefined || compute === null) throw new Error('this process embeds nothing');
-  return openEmbedder(choice, compute, COMPUTE_THREADS);
+  return openEmbedder(choice, compute, computeThreads);
 }
 
 /** Patterns and what makes them. The store itself is opened on the one thread that is asked for it. */
 function patternAdapters(
-  { has_patterns = false, distill_model = null, embedding: choice, databases }: HostOptions,
+  {
+    has_patterns = false,
+    distill_model = null,
+    embedding: choice,
+    compute_threads = 1,
+    databases,
+  }: HostOptions,
   tables: Tables,
   { asker, compute }: ThreadServices,
   logger: Log,
@@ -167,8 +179,10 @@ function patternAdapters(
           call_deadline_ms: COMPUTE_DEADLINE_MS,
           calls_max: COMPUTE_QUEUE_CALLS,
         });
-  const embedding = new ThreadEmbedder(() => openThreadEmbedder(choice, channel?.run ?? null));
-  // Beside the databases; whoever removes it loses the time that it takes to build them again.
+  const embedding = new ThreadEmbedder(() =>
+    openThreadEmbedder(choice, channel?.run ?? null, compute_threads),
+  );
+  // Beside the databases; if it is removed, the graphs are built again.
   const graphsDir = join(dirname(databases!.main), 'pattern-graphs');
   const store = new PatternStoreAdapter(async () => {
     const embedder = await embedding.open();

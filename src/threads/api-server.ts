@@ -2,22 +2,29 @@
  * The API of one server thread: its listener, and what answers there reads and asks. Composition; server threads, one
  * each.
  */
-import { availableParallelism } from 'node:os';
 import { DistillerClient } from '../../actors/distiller/client.ts';
 import { FindingsClient } from '../../actors/findings-index/client.ts';
 import { LiveHubReader, type SubscribingAsker } from '../../actors/live-hub/client.ts';
 import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
+import { RunClient } from '../../actors/run/client.ts';
 import { type ApiLog, createApi } from '../api/api.ts';
 import { createChecks, type SharedMemory } from '../api/checks.ts';
 import type { ControlPlane } from '../api/control-plane.ts';
+import { DeletedScopes } from '../api/deleted-scopes.ts';
 import type { FindingsServices } from '../api/findings.ts';
 import { FindingsEmbedding } from '../api/findings-embedding.ts';
 import type { ReadinessProbes } from '../api/health.ts';
 import { LiveReaders } from '../api/live-readers.ts';
 import { ApiMetrics, type MetricsData } from '../api/metrics.ts';
+import { Operators } from '../api/operators.ts';
+import type { Checks } from '../api/pipeline.ts';
+import { Retention } from '../api/retention.ts';
+import { UnfinishedDeletions } from '../api/unfinished-deletions.ts';
 import { Revocations } from '../auth/revocations.ts';
+import { identifyOwner } from '../auth/sign-token.ts';
 import { openBilling } from '../billing/open-billing.ts';
 import { type Config, ConfigError, isLoopback, toLocalUrl } from '../config.ts';
+import type { CaptureAsker } from '../domain/captured-run.ts';
 import { USAGE } from '../domain/usage.ts';
 import { errorOfStatus, toApiBody } from '../errors.ts';
 import type { CaptureAdmin } from '../gateway/admin.ts';
@@ -25,7 +32,7 @@ import { AllowedHosts } from '../http/allowed-hosts.ts';
 import { serveApi } from '../http/api-listener.ts';
 import { BusyPoll } from '../http/busy-poll.ts';
 import { type HttpServer, startServer } from '../http/server.ts';
-import { COMPUTE_THREADS, DRAIN_DEADLINE_MS, RESUME_TRACES_MS } from '../limits.ts';
+import { DRAIN_DEADLINE_MS, RESUME_TRACES_MS } from '../limits.ts';
 import type { ActorClient } from '../runtime/actor-client.ts';
 import type { ComputeTask } from '../runtime/actor-thread.ts';
 import type { Embedder } from '../search/embedder.ts';
@@ -33,13 +40,18 @@ import { openEmbedder } from '../search/open-embedder.ts';
 import { closeStores, databasePaths, openStores } from '../storage/lmdb/stores.ts';
 import { listOldRows, RUN_LISTING, TRACE_LISTING } from '../storage/row-listing.ts';
 import type { Stores } from '../storage/stores.ts';
-import { paceOf, urlOf } from './listening.ts';
+import { reportStudent } from '../student/student-report.ts';
+import { paceOf, tlsOf, urlOf } from './listening.ts';
 
 /** What an API needs of its thread. */
 export interface ApiServices {
   config: Config;
   /** What capture says of itself on `/health`; null: nothing is captured. */
   capture: Pick<CaptureAdmin, 'health'> | null;
+  /** The gateway's stats; null: this process has no gateway. */
+  stats: (() => Promise<object>) | null;
+  /** Reads what is captured. */
+  captures: CaptureAsker;
   probes: ReadinessProbes;
   /** Reaches the actors from this thread. */
   asker: SubscribingAsker & Pick<ActorClient, 'fence'>;
@@ -68,6 +80,8 @@ export class ApiServer {
   readonly #server: HttpServer;
   readonly #parts: OpenParts;
   readonly #distillers: DistillerClient;
+  readonly #deletions: UnfinishedDeletions;
+  readonly #retention: Retention;
   readonly #patterns: PatternIndexClient | null;
   #tending: NodeJS.Timeout | undefined;
   #listing: Promise<void> = Promise.resolve();
@@ -84,12 +98,29 @@ export class ApiServer {
     }
   }
 
-  private constructor({ config, asker }: ApiServices, parts: OpenParts, server: HttpServer) {
+  private constructor({ config, asker, log }: ApiServices, parts: OpenParts, server: HttpServer) {
     this.#parts = parts;
     this.#server = server;
     this.#distillers = new DistillerClient(asker, parts.stores.main);
+    this.#deletions = new UnfinishedDeletions({
+      asker,
+      stores: parts.stores,
+      findings: parts.findings.findings,
+      has_patterns: config.engines.vector_store !== null,
+    });
+    const { metrics } = parts;
+    this.#retention = new Retention({
+      days: config.retention_days,
+      stores: parts.stores,
+      runs: new RunClient(asker),
+      traces: this.#distillers,
+      findings: parts.findings.findings,
+      count: (kind, deleted) => metrics.countExpired(kind, deleted),
+      onPass: () => metrics.notePass(Date.now()),
+      report: (err) => log.error({ err }, 'what is too old cannot be deleted now; it is tried again'),
+    });
     this.#patterns = config.engines.vector_store === null ? null : new PatternIndexClient(asker);
-    this.url = urlOf(server);
+    this.url = urlOf(server, config.api.tls);
   }
 
   /** What this thread has counted, for another to add up. */
@@ -106,11 +137,15 @@ export class ApiServer {
     // The stored patterns are read in before somebody asks for them.
     void this.#patterns?.open().catch(() => {});
     // A store that cannot be asked now is asked again.
-    const resume = () => void this.#distillers.resume().catch(() => {});
+    const resume = () => {
+      void this.#distillers.resume().catch(() => {});
+      void this.#deletions.resume();
+    };
     resume();
     this.#tending = setInterval(resume, RESUME_TRACES_MS).unref();
     const { runs, main } = this.#parts.stores;
     const isStopped = () => this.#isDraining;
+    this.#retention.start();
     this.#listing = listOldRows(runs, RUN_LISTING, isStopped)
       .then(() => listOldRows(main, TRACE_LISTING, isStopped))
       .catch(() => {});
@@ -129,6 +164,7 @@ export class ApiServer {
   /** Once all is drained. */
   async close(): Promise<void> {
     await this.#listing;
+    await this.#retention.end();
     await closeParts(this.#parts);
   }
 }
@@ -137,15 +173,19 @@ async function openParts(services: ApiServices): Promise<OpenParts> {
   const { config, asker, compute, shared, log } = services;
   const stores = openStores(databasePaths(config.data_dir, config.data_key));
   try {
-    const embedder = await openEmbedder(config.embedding, compute, COMPUTE_THREADS, (reason) =>
+    const embedder = await openEmbedder(config.embedding, compute, config.compute_threads, (reason) =>
       log.error({ reason }, 'what needs embeddings answers 503 until their service does'),
     ).catch((thrown: unknown) => {
       throw explainEmbedder(thrown, config.embedding);
     });
+    const revocations = new Revocations(shared.revocations);
+    const deleted = new DeletedScopes(stores.main, revocations);
     const live =
       config.engines.live_stream === null
         ? null
-        : new LiveReaders(new LiveHubReader(asker), new Revocations(shared.revocations));
+        : new LiveReaders(new LiveHubReader(asker), revocations, {
+            hiddenIn: (org_id) => deleted.hiddenIn(org_id),
+          });
     const findings = openFindings(services, stores, embedder);
     return { stores, live, embedder, findings, metrics: new ApiMetrics() };
   } catch (thrown) {
@@ -181,7 +221,8 @@ async function listen(
   services: ApiServices,
   { stores, live, findings, metrics }: OpenParts,
 ): Promise<HttpServer> {
-  const { config, capture, probes, asker, shared, log, renderMetrics, gateway_port } = services;
+  const { config, capture, stats, captures, probes, asker, shared, log, renderMetrics, gateway_port } =
+    services;
   const checks = createChecks({ config, asker, stores, shared });
   const dispatch = createApi(
     {
@@ -199,8 +240,22 @@ async function listen(
         ...(await openControl(config, shared)),
         ...(config.server_threads > 1 ? { settle: () => asker.fence() } : {}),
       },
+      captures: {
+        reader: captures,
+        stats,
+        student: () => reportStudent(config.relegation),
+        operators: openOperators(config, checks),
+      },
+      public_url: config.api.public_url,
+      speaks_tls: config.api.tls !== null,
       gateway:
-        gateway_port === null ? null : { port: gateway_port, is_local: isLoopback(config.gateway.host) },
+        gateway_port === null
+          ? null
+          : {
+              port: gateway_port,
+              is_local: isLoopback(config.gateway.host),
+              is_secure: config.gateway.tls !== null,
+            },
     },
     {
       cors_origins: config.api.cors_origins,
@@ -209,13 +264,14 @@ async function listen(
       metrics,
     },
   );
-  // A server that polls on a machine's only core keeps whom it waits for from running.
-  const busy_poll_us = availableParallelism() > config.server_threads ? config.api.busy_poll_us : 0;
+  // A server that busy-polls on a machine's only core keeps the thread for which it waits from running.
+  const busy_poll_us = config.cores > 1 ? config.api.busy_poll_us : 0;
   return startServer({
     host: config.api.host,
     port: config.api.port,
     isShared: config.server_threads > 1,
     ...paceOf(config),
+    ...tlsOf(config.api.tls, log),
     onStream: serveApi(dispatch, {
       max_body_bytes: config.api.max_body_bytes,
       busyPoll: new BusyPoll(busy_poll_us),
@@ -231,16 +287,23 @@ function canRead({ main, runs }: Stores): boolean {
   return true;
 }
 
+/** The terminal's link signs in with a secret of this service; an identity provider's tokens name nobody as its owner. */
+function openOperators({ auth, operators }: Config, { memberships }: Checks): Operators {
+  const isOwnSecret = auth.jwks_url === null && auth.jwt_secret !== null;
+  return new Operators({ config: operators, owner: isOwnSecret ? identifyOwner(auth) : null, memberships });
+}
+
 /** The control plane's parts out of the configuration. */
 async function openControl(
   { api, billing }: Config,
-  { revocations, user_epochs }: SharedMemory,
+  { revocations, user_epochs, event_locks }: SharedMemory,
 ): Promise<ControlPlane> {
-  const return_url = `${api.public_url ?? toLocalUrl(urlOf(api))}/`;
+  const return_url = `${api.public_url ?? toLocalUrl(urlOf(api, api.tls))}/`;
   return {
     plan_caps: billing.plan_caps,
     ...(await openBilling(billing, return_url)),
     revocations,
     user_epochs,
+    event_locks,
   };
 }

@@ -1,6 +1,6 @@
 /**
  * Entry of the capture process: the capture log, and nothing else, in a process of its own. LMDB maps the database and trusts
- * its pages, so that a damaged one can end whoever reads it; here that ends capture for a moment, and no traffic. Started and
+ * its pages, so a damaged page can end the process that reads it; here that stops capture for a moment, and no traffic. Started and
  * watched by `CaptureProcess` (capture-writer/process.ts). Composition root of this process.
  *
  * It lives as long as its channel. When that closes, it finishes what it is about, closes the database and ends. Signals that
@@ -24,7 +24,7 @@ import {
 import { viewMappedMemory } from '../../actors/capture-writer/mapped-memory.ts';
 import type { Appended } from '../../actors/capture-writer/protocol.ts';
 import { WriterReport } from '../../actors/capture-writer/report.ts';
-import { CLAIM_PATIENCE_MS } from '../limits.ts';
+import { CLAIM_PATIENCE_MS, RETENTION } from '../limits.ts';
 import { createLog, type Log } from '../log.ts';
 import { decodeExchange } from '../providers/decode.ts';
 import { describeRefusal } from '../std/file-place.ts';
@@ -35,6 +35,7 @@ import {
   setLiveAside,
   setSealingAside,
 } from '../storage/capture/damage.ts';
+import { CaptureExpiry, noteTouching } from '../storage/capture/expiry.ts';
 import { LastIdFile, readLastId } from '../storage/capture/last-id.ts';
 import { CaptureLog } from '../storage/capture/log.ts';
 import { claimWriter, type WriterClaim } from '../storage/writer-claim.ts';
@@ -46,11 +47,14 @@ const END_MS = 60_000;
 class Capture {
   readonly #options: CaptureProcessOptions;
   readonly #logger: Log;
-  readonly #port: CaptureLogAdapter;
+  readonly #adapter: CaptureLogAdapter;
   readonly #lastId: LastIdFile;
   readonly #memory: Uint8Array | null;
   #claim: WriterClaim | null = null;
   #log: CaptureLog | null = null;
+  #expiry: CaptureExpiry | null = null;
+  #expiring: Promise<void> = Promise.resolve();
+  #timer: NodeJS.Timeout | null = null;
   /** Slabs and cells of the next append that came over the channel. */
   #bodies: Uint8Array[] = [];
 
@@ -59,7 +63,7 @@ class Capture {
     this.#logger = createLog(options.log_level);
     this.#lastId = new LastIdFile(options.db);
     this.#memory = options.memory === null ? null : viewMappedMemory(MEMORY_DESCRIPTOR, options.memory);
-    this.#port = new CaptureLogAdapter(
+    this.#adapter = new CaptureLogAdapter(
       async () => describeLog(this.#log!),
       new WriterReport(options.db, this.#logger).tell,
     );
@@ -79,19 +83,64 @@ class Capture {
       this.#setAside((thrown as Error).message, 'live');
       this.#log = await this.#openLog(known);
     }
+    this.#noteTouching();
+    this.#expire(this.#log);
     const reply = { last_id: this.#log.stats().last_id };
     this.#lastId.note(reply.last_id);
     return reply;
   }
 
-  /** Ids of a file that is made in the place of a damaged one go on behind it. */
+  /** Without the note no attachment is ever removed for its age: a reason to say so, none to capture nothing. */
+  #noteTouching(): void {
+    const { db } = this.#options;
+    try {
+      noteTouching(db, Date.now());
+    } catch (err) {
+      this.#logger.warn(
+        { err, db },
+        'the ages of attachments cannot be noted: they stay until the next start',
+      );
+    }
+  }
+
+  /** Begins to remove what is too old, and looks again now and then. */
+  #expire(log: CaptureLog): void {
+    const { db: path, data_key, retention_days: days = null } = this.#options;
+    if (days === null || this.#timer !== null) return;
+    const expiry = new CaptureExpiry({ path, data_key, days, log });
+    this.#expiry = expiry;
+    const pass = () => {
+      // One that takes longer than the pause is not joined by another.
+      this.#expiring = this.#expiring.then(() =>
+        expiry.pass().catch((err: unknown) => {
+          this.#logger.error(
+            { err, db: path },
+            'captures that are too old cannot be removed now; it is tried again',
+          );
+        }),
+      );
+    };
+    pass();
+    this.#timer = setInterval(pass, RETENTION.every_ms).unref();
+  }
+
+  /** Ids of a file that replaces a damaged one go on after it. */
   #openLog(known: number): Promise<CaptureLog> {
-    const { db, redact, max_decoded_bytes, data_key } = this.#options;
+    const {
+      db,
+      redact,
+      max_decoded_bytes,
+      data_key,
+      operator_secrets = [],
+      run_headers = [],
+    } = this.#options;
     return CaptureLog.open({
       path: db,
       redact,
       max_decoded_bytes,
       data_key,
+      operator_secrets,
+      run_headers,
       decode: decodeExchange,
       ...(listDamaged(db).length > 0 ? { first_id: known + 1 } : {}),
     });
@@ -122,44 +171,47 @@ class Capture {
       places === null
         ? { slabs: bodies.slice(0, slabs), cells: bodies.slice(slabs) }
         : viewPlaces({ slabs, places }, this.#memory!);
-    const appended = await this.#port.append({ ...batch, from });
+    const appended = await this.#adapter.append({ ...batch, from });
     this.#lastId.note(appended.last_id);
     return appended;
   }
 
   flush() {
-    return this.#port.flush();
+    return this.#adapter.flush();
   }
 
   rotate() {
-    return this.#port.rotate();
+    return this.#adapter.rotate();
   }
 
   tidy() {
-    return this.#port.tidy();
+    return this.#adapter.tidy();
   }
 
   async state(): Promise<FileState> {
     return {
-      ...(await this.#port.state()),
+      ...(await this.#adapter.state()),
       damaged: listDamaged(this.#options.db).length,
       memory_bytes: process.memoryUsage.rss(),
+      expired: this.#expiry?.expired ?? null,
     };
   }
 
-  /** Whoever asks wants to know whether anybody is there. */
+  /** Asked only to find out whether the process answers. */
   async ping(): Promise<null> {
     return null;
   }
 
   async close(): Promise<null> {
-    if (this.#log !== null) await this.#port.close();
+    if (this.#timer !== null) clearInterval(this.#timer);
+    await this.#expiring;
+    if (this.#log !== null) await this.#adapter.close();
     this.#lastId.close();
     return null;
   }
 }
 
-/** What the port needs of the log. */
+/** What the adapter needs of the log. */
 function describeLog(log: CaptureLog): ExchangeLog {
   return {
     append: (batch) => log.append(batch),

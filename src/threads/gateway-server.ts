@@ -17,7 +17,7 @@ import { StudentLink } from '../gateway/relegation/student-link.ts';
 import { type HttpServer, startServer } from '../http/server.ts';
 import { CAPTURE_STOP_MS, DRAIN_DEADLINE_MS } from '../limits.ts';
 import type { StudentFacts } from '../student/serving/protocol.ts';
-import { paceOf, urlOf } from './listening.ts';
+import { paceOf, tlsOf, urlOf } from './listening.ts';
 
 /** What a gateway needs of its thread. */
 export interface GatewayServices {
@@ -49,6 +49,7 @@ export class GatewayServer {
             config.relegation.mode,
             new StudentLink(config.relegation.timeout_ms),
             config.relegation.client_keys,
+            config.relegation_wires,
           );
     const gateway = new Gateway({
       bases: config.gateway,
@@ -59,8 +60,9 @@ export class GatewayServer {
       allowed_hosts: config.allowed_hosts,
     });
     try {
-      const server = await listen(config, gateway);
-      return new GatewayServer({ server, gateway, queue, relegation, log });
+      const server = await listen(config, gateway, log);
+      const url = urlOf(server, config.gateway.tls);
+      return new GatewayServer({ server, url, gateway, queue, relegation, log });
     } catch (thrown) {
       await gateway.close();
       throw thrown;
@@ -69,6 +71,7 @@ export class GatewayServer {
 
   private constructor(parts: {
     server: HttpServer;
+    url: string;
     gateway: Gateway;
     queue: CaptureQueue | null;
     relegation: Relegation | null;
@@ -79,7 +82,7 @@ export class GatewayServer {
     this.#queue = parts.queue;
     this.#relegation = parts.relegation;
     this.#log = parts.log;
-    this.url = urlOf(parts.server);
+    this.url = parts.url;
     this.port = parts.server.port;
   }
 
@@ -99,6 +102,11 @@ export class GatewayServer {
     else this.#relegation.link.attach(port, facts);
   }
 
+  /** There is no student any more. */
+  withdrawStudent(): void {
+    this.#relegation?.link.withdraw();
+  }
+
   /** Waits until what is queued is stored, so long at most. */
   async settle(deadlineMs: number): Promise<void> {
     await this.#queue?.settle(deadlineMs);
@@ -111,6 +119,7 @@ export class GatewayServer {
 
   /** Lets the requests in flight finish. */
   drain(deadlineMs: number = DRAIN_DEADLINE_MS): Promise<void> {
+    this.#gateway.endTunnels();
     return this.#server.drain(deadlineMs);
   }
 
@@ -141,12 +150,14 @@ function openQueue(config: Config, writer: CaptureWriterClient, log: ApiLog): Ca
   return queue;
 }
 
-function listen(config: Config, gateway: Gateway): Promise<HttpServer> {
+function listen(config: Config, gateway: Gateway, log: ApiLog): Promise<HttpServer> {
   return startServer({
     host: config.gateway.host,
     port: config.gateway.port,
     isShared: config.server_threads > 1,
     ...paceOf(config),
+    ...tlsOf(config.gateway.tls, log),
+    switches_protocols: true,
     onStream: gateway.onStream,
     describeError: (status, message) => JSON.stringify(toMessagesBody(errorOfStatus(status, message))),
   });

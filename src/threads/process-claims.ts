@@ -41,7 +41,7 @@ export class ProcessClaims {
     if (!api) await settleRekey(this.#config, this.#log);
   }
 
-  /** Whoever waits for them knows from now on that this process is ending. */
+  /** Processes that wait for them learn from now on that this one is ending. */
   announceEnd(): void {
     for (const claim of this.#claims) claim.announceEnd();
   }

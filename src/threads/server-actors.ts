@@ -3,7 +3,7 @@
  * src/threads/server-thread-entry.ts where there is an API. Server threads.
  */
 
-import { liveHub, silentLiveHub } from '../../actors/live-hub/behaviour.ts';
+import { liveHubOf, silentLiveHub } from '../../actors/live-hub/behaviour.ts';
 import { StepAnswersAdapter } from '../../actors/run/adapter.ts';
 import { run, STEP_ANSWERS_ADAPTER, unwatchedRun } from '../../actors/run/behaviour.ts';
 import {
@@ -24,6 +24,8 @@ import { type DatabasePaths, redoLogPath } from '../storage/lmdb/stores.ts';
 import { LmdbTables } from '../storage/lmdb/tables.ts';
 import { SplitJournal } from '../storage/split-journal.ts';
 
+const DAY_MS = 86_400_000;
+
 export interface ServerActorsSeat {
   index: number;
   placement: Placement;
@@ -31,6 +33,8 @@ export interface ServerActorsSeat {
   databases: DatabasePaths;
   /** Somebody may read the live stream; otherwise its hubs keep nothing. */
   has_live_stream: boolean;
+  /** Days after which an event is told to nobody; null: none is too old. */
+  live_event_days: number | null;
   log: Log;
   /** It lives again after a fault: other threads link themselves to it anew. */
   onUp: () => void;
@@ -50,7 +54,13 @@ export function startServerActors(seat: ServerActorsSeat): ServerHost {
   });
 }
 
-function openParts({ index, databases, has_live_stream, log }: ServerActorsSeat): ServerHostParts {
+function openParts({
+  index,
+  databases,
+  has_live_stream,
+  live_event_days,
+  log,
+}: ServerActorsSeat): ServerHostParts {
   const journal = new SplitJournal(
     new LmdbJournal(databases.main, 'disk', null, databases.data_key),
     new LmdbJournal(
@@ -66,10 +76,15 @@ function openParts({ index, databases, has_live_stream, log }: ServerActorsSeat)
     kinds: [
       { behaviour: has_live_stream ? run : unwatchedRun, policy: RUN_POLICY },
       { behaviour: usageMeter, policy: USAGE_METER_POLICY },
-      { behaviour: has_live_stream ? liveHub : silentLiveHub, policy: LIVE_HUB_POLICY },
+      {
+        behaviour: has_live_stream
+          ? liveHubOf(live_event_days === null ? null : live_event_days * DAY_MS)
+          : silentLiveHub,
+        policy: LIVE_HUB_POLICY,
+      },
     ],
     journal,
-    ports: { [STEP_ANSWERS_ADAPTER]: new StepAnswersAdapter(runs) },
+    adapters: { [STEP_ANSWERS_ADAPTER]: new StepAnswersAdapter(runs) },
     report: (report) => log.error(report, 'an actor failed'),
     dispose: async () => {
       await journal.close();

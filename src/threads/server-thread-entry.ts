@@ -6,6 +6,7 @@ import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
 import { CaptureWriterClient } from '../../actors/capture-writer/client.ts';
 import { MemoryPart } from '../../actors/capture-writer/mapped-memory.ts';
+import type { CaptureAnswer, CaptureAsker } from '../domain/captured-run.ts';
 import { fromErrorData } from '../errors.ts';
 import type { CaptureAdmin } from '../gateway/admin.ts';
 import { hangUp, loadServer } from '../http/server.ts';
@@ -35,7 +36,7 @@ export default async function serverThread(task: ServerThreadTask): Promise<void
   const log = createLog(config.log_level);
   const forgetEnd = tellThreadEnd(log);
   const services = Comlink.wrap<RemoteServices>(nodeEndpoint(task.services));
-  const actors = new ActorClient(task.placement, loopScheduler);
+  const actors = new ActorClient(task.placement, loopScheduler, undefined, task.host);
   const stopped = createDeferred<void>();
   let server: ServerThread | null = null;
   let host: ServerHost | null = null;
@@ -53,6 +54,7 @@ export default async function serverThread(task: ServerThreadTask): Promise<void
         actors: actors,
         databases: databasePaths(config.data_dir, config.data_key),
         has_live_stream: config.engines.live_stream !== null,
+        live_event_days: config.retention_days.live_events,
         log,
         onUp: () => void services.hostIsUp(),
       });
@@ -70,6 +72,7 @@ export default async function serverThread(task: ServerThreadTask): Promise<void
             ? new CaptureWriterClient(actors, ownMemory(task, config.server_threads))
             : null,
         admin: remoteAdmin(services),
+        captures: remoteCaptures(services),
         probes: { actors: () => services.isReady() },
         asker: actors,
         compute: parts.api ? (name, input) => services.compute(name, input) : null,
@@ -81,6 +84,7 @@ export default async function serverThread(task: ServerThreadTask): Promise<void
     counters: async () => (await server?.counters()) ?? null,
     relegation: async () => (await server?.relegation()) ?? null,
     attachStudent: (port, facts) => (server === null ? port.close() : server.attachStudent(port, facts)),
+    withdrawStudent: () => server?.withdrawStudent(),
     metrics: async () => (await server?.metrics()) ?? [],
     settle: async (deadlineMs) => server?.settle(deadlineMs),
     kill: async () => server?.kill(),
@@ -110,6 +114,16 @@ export default async function serverThread(task: ServerThreadTask): Promise<void
 /** This server's part; the main thread's has the first. */
 function ownMemory({ memory, host, placement }: ServerThreadTask, servers: number): MemoryPart | null {
   return memory === null ? null : new MemoryPart(memory, host - placement.hosts, servers);
+}
+
+function remoteCaptures(services: Comlink.Remote<RemoteServices>): CaptureAsker {
+  return {
+    ask: async (question) => {
+      const answer = (await services.readCaptures(question)) as AdminAnswer;
+      if (!answer.ok) throw fromErrorData(answer.error);
+      return answer.value as CaptureAnswer;
+    },
+  };
 }
 
 /** Errors lose their class on the way between threads, so they come as data and are rebuilt here. */

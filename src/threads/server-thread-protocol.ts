@@ -4,6 +4,7 @@ import type { MappedMemory } from '../../actors/capture-writer/mapped-memory.ts'
 import type { SharedMemory } from '../api/checks.ts';
 import type { MetricsData } from '../api/metrics.ts';
 import type { Config } from '../config.ts';
+import type { CaptureQuestion } from '../domain/captured-run.ts';
 import type { ErrorData } from '../errors.ts';
 import type { CaptureAdmin } from '../gateway/admin.ts';
 import type { ThreadCapture } from '../gateway/capture/capture-control.ts';
@@ -45,6 +46,8 @@ export interface ServerThreadControl extends ThreadCapture {
   metrics(): Promise<MetricsData>;
   /** A port to the student. */
   attachStudent(port: MessagePort, facts: StudentFacts): void;
+  /** There is no student any more. */
+  withdrawStudent(): void;
   /** Lets the requests finish; the actors go on. */
   drain(): Promise<void>;
   stop(): Promise<void>;
@@ -52,12 +55,14 @@ export interface ServerThreadControl extends ThreadCapture {
   hangUp(): Promise<void>;
 }
 
-/** Outcome of an admin request, as data. */
+/** Outcome of an admin request or of a question about captures, as data. */
 export type AdminAnswer = { ok: true; value: object } | { ok: false; error: ErrorData };
 
 /** What a server thread may ask of the main thread; called through comlink. */
 export interface RemoteServices {
   admin(name: keyof CaptureAdmin): Promise<AdminAnswer>;
+  /** Asks the capture reader. */
+  readCaptures(question: CaptureQuestion): Promise<AdminAnswer>;
   isReady(): Promise<boolean>;
   /** Runs a task of the stateless pool. */
   compute(task: string, input: unknown): Promise<unknown>;

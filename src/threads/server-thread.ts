@@ -21,7 +21,7 @@ export interface Parts {
 
 export interface ServerThreadServices
   extends GatewayServices,
-    Pick<ApiServices, 'probes' | 'asker' | 'shared' | 'renderMetrics'> {
+    Pick<ApiServices, 'captures' | 'probes' | 'asker' | 'shared' | 'renderMetrics'> {
   parts: Parts;
   /** null where there is no API. */
   compute: ComputeTask | null;
@@ -40,6 +40,7 @@ export class ServerThread implements ThreadCapture {
       const api = await ApiServer.start({
         ...services,
         capture: writer === null ? null : admin,
+        stats: parts.gateway ? () => admin.stats() : null,
         compute: services.compute!,
         gateway_port: gateway?.port ?? null,
       });
@@ -77,6 +78,11 @@ export class ServerThread implements ThreadCapture {
   attachStudent(port: MessagePort, facts: StudentFacts): void {
     if (this.#gateway === null) port.close();
     else this.#gateway.attachStudent(port, facts);
+  }
+
+  /** There is no student any more. */
+  withdrawStudent(): void {
+    this.#gateway?.withdrawStudent();
   }
 
   /** What this thread has counted, for another to add up. */

@@ -9,6 +9,7 @@ import { Piscina } from 'piscina';
 import type { MappedMemory } from '../../actors/capture-writer/mapped-memory.ts';
 import type { SharedMemory } from '../api/checks.ts';
 import type { Config } from '../config.ts';
+import type { CaptureAsker } from '../domain/captured-run.ts';
 import { toErrorData } from '../errors.ts';
 import type { CaptureAdmin } from '../gateway/admin.ts';
 import type { ThreadCapture } from '../gateway/capture/capture-control.ts';
@@ -24,7 +25,7 @@ import type {
   ServerThreadControl,
   ServerThreadTask,
 } from './server-thread-protocol.ts';
-import type { AttachStudent } from './student-thread.ts';
+import type { StudentSeeker } from './student-thread.ts';
 
 export interface ServerThreadsOptions {
   /** With the ports that the main thread's server really listens on. */
@@ -36,6 +37,7 @@ export interface ServerThreadsOptions {
   memory: MappedMemory | null;
   actors: ActorThreads;
   admin: CaptureAdmin;
+  captures: CaptureAsker;
   isReady: () => Promise<boolean>;
   /** null where there is no API. */
   compute: ComputeTask | null;
@@ -57,7 +59,7 @@ export class ServerThreads {
     const count = options.config.server_threads - 1;
     this.#pool = new Piscina({
       filename: resolveModuleUrl('./server-thread-entry.ts', import.meta.url).href,
-      minThreads: 0, // or it would start a thread of its own in the place of a dead one
+      minThreads: 0, // or it would start a thread of its own instead of a dead one
       maxThreads: count,
       concurrentTasksPerWorker: 1,
       idleTimeout: Number.POSITIVE_INFINITY,
@@ -90,10 +92,13 @@ export class ServerThreads {
   }
 
   /** Gives each a port to the student, now and whenever there is another. */
-  connectStudent(student: { connect(attach: AttachStudent): void }): void {
+  connectStudent(student: { connect(seeker: StudentSeeker): void }): void {
     for (const server of this.servers) {
-      student.connect((port, facts) => {
-        void server.attachStudent(Comlink.transfer(port, [port]), facts).catch(() => port.close());
+      student.connect({
+        attach: (port, facts) => {
+          void server.attachStudent(Comlink.transfer(port, [port]), facts).catch(() => port.close());
+        },
+        withdraw: () => void server.withdrawStudent().catch(() => {}),
       });
     }
   }
@@ -144,6 +149,7 @@ export class ServerThreads {
       memory,
       actors,
       admin,
+      captures,
       isReady,
       compute,
       renderMetrics,
@@ -157,7 +163,8 @@ export class ServerThreads {
     const control = new MessageChannel();
     const services = new MessageChannel();
     const remote: RemoteServices = {
-      admin: (name) => answerAs(admin, name),
+      admin: (name) => answerAs(() => admin[name]()),
+      readCaptures: (question) => answerAs(() => captures.ask(question)),
       isReady,
       compute: (task, input) => compute!(task, input),
       renderMetrics,
@@ -196,9 +203,9 @@ function hostOf({ placement }: ServerThreadsOptions, at: number): number {
   return placement.hosts + 1 + at;
 }
 
-async function answerAs(admin: CaptureAdmin, name: keyof CaptureAdmin): Promise<AdminAnswer> {
+async function answerAs(ask: () => Promise<object>): Promise<AdminAnswer> {
   try {
-    return { ok: true, value: await admin[name]() };
+    return { ok: true, value: await ask() };
   } catch (thrown) {
     return { ok: false, error: toErrorData(thrown) };
   }

@@ -10,10 +10,12 @@ import { createLog } from '../log.ts';
 import { chooseIndex } from '../search/open-index.ts';
 import { systemClock } from '../std/clock.ts';
 import { createDeferred } from '../std/deferred.ts';
+import { KeptLedger, type LedgerCopy, sumLedger } from '../student/day-ledger.ts';
 import { readStudentDirectory } from '../student/directory.ts';
 import type { DriftCopy, StudentTerms } from '../student/model/drift-watch.ts';
 import type { StudentManifest } from '../student/model/manifest.ts';
 import { Student } from '../student/model/student.ts';
+import { readOrders } from '../student/orders.ts';
 import type { StudentFacts, WatchReport } from '../student/serving/protocol.ts';
 import { ServedRuns, type ServedRunsCopy } from '../student/serving/served-runs.ts';
 import {
@@ -34,15 +36,19 @@ export interface StudentTask {
   prices: Prices;
   /** Share of covered steps that is audited. */
   audit_share: number;
+  /** A run stays with the upstream once it has served a step of it. */
+  sticky: boolean;
   /** Where the watch over the student is kept; null: in memory alone. */
   watch_path: string | null;
+  /** Where its ledger is kept; null: in memory alone. */
+  ledger_path: string | null;
   log_level: string;
   control: MessagePort;
 }
 
 /** What the main thread may ask of it; called through comlink. */
 export interface StudentControl {
-  /** Reads the directory. @throws Error of one line when there is no student to be had */
+  /** Reads the directory. @throws Error of one line when no student can be loaded */
   open(): Promise<StudentFacts>;
   /** A server's port. */
   connect(port: MessagePort): void;
@@ -51,8 +57,13 @@ export interface StudentControl {
   restoreRuns(copy: ServedRunsCopy): void;
   /** What is known of how right the student is, for the next one. */
   copyWatch(): DriftCopy;
+  /** What it has served and saved, for the next one. */
+  copyLedger(): LedgerCopy;
+  takeLedgerOver(copy: LedgerCopy): void;
   takeWatchOver(copy: DriftCopy): void;
   describeWatch(): WatchReport;
+  /** Reads what an operator has ordered. @throws Error of one line; what was ordered before holds on */
+  obey(): Promise<void>;
   /** Another thread has taken over: what it still answers changes nothing on the disk. */
   retire(): void;
   ping(): void;
@@ -86,9 +97,10 @@ export async function runStudent(
   const stopped = createDeferred<void>();
   const runs = new ServedRuns();
   const ports = new Set<MessagePort>();
-  let desk: StepHandler | null = null;
+  let stepHandler: StepHandler | null = null;
   let service: OpenStudent['service'] = null;
   let watch: StudentWatch | null = null;
+  let ledger: KeptLedger | null = null;
   let toldAtMs = Number.NEGATIVE_INFINITY;
   const tellError = (thrown: unknown): void => {
     if (performance.now() - toldAtMs < TELL_EVERY_MS) return;
@@ -100,41 +112,54 @@ export async function runStudent(
       const opened = await open(task);
       service = opened.service;
       watch = await StudentWatch.open({ path: task.watch_path, share: task.audit_share, log }, opened.terms);
-      desk = new StepHandler({
+      // After the manifest: orders about a version are there before it is.
+      watch.obey(await readOrders(task.directory));
+      ledger = await KeptLedger.open(task.ledger_path, log);
+      stepHandler = new StepHandler({
         mode: task.mode,
         core: opened.core,
         threshold: opened.threshold,
         service,
         prices: task.prices,
-        runs,
+        runs: task.sticky ? runs : null,
         watch,
+        ledger,
         onError: tellError,
       });
-      desk.warmUp();
+      stepHandler.warmUp();
       return opened.facts;
     },
     connect: (port) => {
       ports.add(port);
       port.on('close', () => ports.delete(port));
-      desk!.connect(port);
+      stepHandler!.connect(port);
     },
     copyRuns: () => runs.copy(),
     restoreRuns: (copy) => runs.restore(copy),
     copyWatch: () => watch!.copy(),
+    copyLedger: () => ledger!.copy(),
+    takeLedgerOver: (copy) => ledger!.takeOver(copy),
     takeWatchOver: (copy) => watch!.takeOver(copy),
     describeWatch: () => {
       const until = watch!.terms.valid_until_ms;
       return {
+        share: watch!.share,
+        ledger: sumLedger(ledger!.copy()),
         valid_until: until === null ? null : new Date(until).toISOString(),
         is_expired: until !== null && systemClock.wallMs() >= until,
         agents: watch!.report(),
       };
     },
-    retire: () => watch?.retire(),
+    obey: async () => watch!.obey(await readOrders(task.directory)),
+    retire: () => {
+      watch?.retire();
+      ledger?.retire();
+    },
     ping: () => {},
     stop: async () => {
       for (const port of ports) port.close();
       await watch?.close();
+      await ledger?.close();
       await service?.close();
       stopped.resolve();
     },

@@ -1,7 +1,8 @@
 /**
  * The student's thread from the outside: starts it, gives every server a port to it, starts it again when it ends or
- * hangs, and starts another beside it when the directory holds a newer student, which takes over once it is read in.
- * Nothing of that is waited for by traffic. Part of the composition root; main thread.
+ * hangs, and starts another beside it when the directory holds another student, which takes over once it is read in.
+ * Without a manifest there is no student: it withdraws the servers' ports and waits for the next one. Traffic waits for
+ * nothing of that. Part of the composition root; main thread.
  */
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -22,17 +23,32 @@ import {
 } from '../limits.ts';
 import { createDeferred } from '../std/deferred.ts';
 import { endPool } from '../std/loading-threads.ts';
-import { MANIFEST_NAME, readStudentDirectory, StudentDirectoryError } from '../student/directory.ts';
+import {
+  checkForWaiting,
+  MANIFEST_NAME,
+  readStudentDirectory,
+  StudentDirectoryError,
+} from '../student/directory.ts';
 import { Student } from '../student/model/student.ts';
+import { ORDERS_NAME, readOrders } from '../student/orders.ts';
 import type { StudentFacts, WatchReport } from '../student/serving/protocol.ts';
 import type { StudentControl, StudentTask } from './student-thread-entry.ts';
 
 /**
  * Reads a directory as the student's thread will, and keeps nothing of it.
- * @throws StudentDirectoryError of one line when there is no student to be had
+ * @returns whether there is a student; false: the directory is empty, and one may come
+ * @throws StudentDirectoryError of one line when no student can be loaded
  */
-export async function checkStudent(directory: string): Promise<void> {
-  const { manifest, model } = await readStudentDirectory(directory);
+export async function checkStudent(directory: string): Promise<boolean> {
+  await checkForWaiting(directory);
+  let found: Awaited<ReturnType<typeof readStudentDirectory>>;
+  try {
+    found = await readStudentDirectory(directory);
+  } catch (error) {
+    if (error instanceof StudentDirectoryError && error.code === 'missing') return false;
+    throw error;
+  }
+  const { manifest, model } = found;
   try {
     new Student(model, () => ({ add: () => {}, search: () => [] }));
   } catch (thrown) {
@@ -41,10 +57,22 @@ export async function checkStudent(directory: string): Promise<void> {
       cause: thrown,
     });
   }
+  try {
+    await readOrders(directory);
+  } catch (thrown) {
+    const why = `its orders cannot be read (${(thrown as Error).message})`;
+    throw new StudentDirectoryError('damaged', directory, why, { cause: thrown });
+  }
+  return true;
 }
 
-/** Gives a server its port; the port is the server's from then on. */
-export type AttachStudent = (port: MessagePort, facts: StudentFacts) => void;
+/** A server as far as the student's thread knows it. */
+export interface StudentSeeker {
+  /** Gives it a port, which is the server's from then on. */
+  attach(port: MessagePort, facts: StudentFacts): void;
+  /** There is no student any more: nothing new goes to the port that it has. */
+  withdraw(): void;
+}
 
 export interface StudentThreadOptions extends Omit<StudentTask, 'control' | 'prices'> {
   /** null: what is saved is not told in money. */
@@ -74,12 +102,15 @@ interface Seat {
 export class StudentThread implements RelegationState {
   readonly #options: StudentThreadOptions;
   readonly #pool: Piscina;
-  readonly #attachments: AttachStudent[] = [];
+  readonly #seekers: StudentSeeker[] = [];
   #current: Seat | null = null;
   /** Being read in. */
   #next: Seat | null = null;
-  /** Of the manifest that was last read in, or tried. */
+  #isOpening = false;
+  /** Of the manifest that was last read in, or tried; '' when there was none. */
   #stamp = '';
+  /** Of the orders that the thread was last told to obey. */
+  #ordersStamp = '';
   #told = '';
   #restartMs: number = STUDENT_RESTART_MS.first;
   #restart: NodeJS.Timeout | null = null;
@@ -136,12 +167,12 @@ export class StudentThread implements RelegationState {
   }
 
   /** Gives a server a port now, if there is a student, and whenever there is another. */
-  connect(attach: AttachStudent): void {
-    this.#attachments.push(attach);
-    if (this.#current !== null) this.#attach(this.#current, attach);
+  connect(seeker: StudentSeeker): void {
+    this.#seekers.push(seeker);
+    if (this.#current !== null) this.#attach(this.#current, seeker);
   }
 
-  /** Ends the threads, those that are loading after 15 s at most. Fronts see their ports close. */
+  /** Ends the threads, those that are loading after 15 s at most. Server threads see their message ports close. */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const timer of this.#timers) clearInterval(timer);
@@ -157,11 +188,17 @@ export class StudentThread implements RelegationState {
 
   /** Reads in the student that is in the directory now; it takes over from the one that serves. */
   async #open(): Promise<void> {
-    if (this.#next !== null || this.#isClosed) return;
+    if (this.#isOpening || this.#isClosed) return;
+    this.#isOpening = true;
+    this.#stamp = await this.#readStamp(MANIFEST_NAME);
+    this.#ordersStamp = await this.#readStamp(ORDERS_NAME);
+    if (this.#stamp === '' || this.#isClosed) {
+      this.#isOpening = false;
+      this.#withdraw();
+      return;
+    }
     const seat = this.#takeSeat();
     this.#next = seat;
-    const stamp = await this.#readStamp();
-    this.#stamp = stamp ?? this.#stamp;
     try {
       seat.facts = await withDeadline(
         Promise.race([seat.control.open(), failWhen(seat.ended)]),
@@ -173,6 +210,7 @@ export class StudentThread implements RelegationState {
       }
     } catch (thrown) {
       if (this.#next === seat) this.#next = null;
+      this.#isOpening = false;
       seat.abort();
       this.#tell((thrown as Error).message);
       // What serves goes on; else it is tried again, in case that the directory is whole again by then.
@@ -180,6 +218,7 @@ export class StudentThread implements RelegationState {
       return;
     }
     this.#next = null;
+    this.#isOpening = false;
     if (this.#isClosed) return seat.abort();
     this.#take(seat, seat.facts);
   }
@@ -189,7 +228,7 @@ export class StudentThread implements RelegationState {
     this.#current = seat;
     this.#told = '';
     this.#restartMs = STUDENT_RESTART_MS.first;
-    for (const attach of this.#attachments) this.#attach(seat, attach);
+    for (const seeker of this.#seekers) this.#attach(seat, seeker);
     // What the upstream has taken over since the runs were handed over.
     if (before !== null) void this.#handRunsOver(before, seat, 'upstream').catch(() => {});
     this.#arrived.resolve();
@@ -221,14 +260,17 @@ export class StudentThread implements RelegationState {
 
   #takeSeat(): Seat {
     const { port1, port2 } = new MessageChannel();
-    const { directory, mode, key, prices, audit_share, watch_path, log_level } = this.#options;
+    const { directory, mode, key, prices, audit_share, sticky, watch_path, ledger_path, log_level } =
+      this.#options;
     const task: StudentTask = {
       directory,
       mode,
       key,
       prices: prices ?? {},
       audit_share,
+      sticky,
       watch_path,
+      ledger_path,
       log_level,
       control: port2,
     };
@@ -245,10 +287,10 @@ export class StudentThread implements RelegationState {
     return { control, ended, abort: () => hard.abort(), facts: null, missed_pings: 0 };
   }
 
-  #attach(seat: Seat, attach: AttachStudent): void {
+  #attach(seat: Seat, seeker: StudentSeeker): void {
     const { port1, port2 } = new MessageChannel();
     void Promise.resolve(seat.control.connect(Comlink.transfer(port2, [port2]))).catch(() => {});
-    attach(port1, seat.facts!);
+    seeker.attach(port1, seat.facts!);
   }
 
   /**
@@ -272,6 +314,11 @@ export class StudentThread implements RelegationState {
       STUDENT_PING_MS,
     ).catch(() => null);
     if (copied !== null) await to.control.takeWatchOver(copied);
+    const ledger = await withDeadline(
+      Promise.race([from.control.copyLedger(), failWhen(from.ended)]),
+      STUDENT_PING_MS,
+    ).catch(() => null);
+    if (ledger !== null) await to.control.takeLedgerOver(ledger);
   }
 
   #openLater(): void {
@@ -283,20 +330,49 @@ export class StudentThread implements RelegationState {
     this.#restartMs = Math.min(this.#restartMs * 2, STUDENT_RESTART_MS.last);
   }
 
-  /** Another manifest: another student. */
+  /** Another manifest: another student; none: no student. Other orders are obeyed by the one that there is. */
   async #look(): Promise<void> {
-    const stamp = await this.#readStamp();
-    if (this.#isClosed || this.#next !== null || this.#current === null) return;
-    if (stamp !== null && stamp !== this.#stamp) await this.#open();
+    const stamp = await this.#readStamp(MANIFEST_NAME);
+    const orders = await this.#readStamp(ORDERS_NAME);
+    // While one is being read in, or is tried again in a while, the next look sees what is to be seen.
+    if (this.#isClosed || this.#isOpening || this.#restart !== null) return;
+    if (stamp !== this.#stamp) await this.#open();
+    else if (orders !== this.#ordersStamp && this.#current !== null) await this.#obey(this.#current, orders);
   }
 
-  /** @returns null when there is no manifest */
-  async #readStamp(): Promise<string | null> {
+  async #obey(seat: Seat, stamp: string): Promise<void> {
+    this.#ordersStamp = stamp;
     try {
-      const { mtimeMs, size, ino } = await stat(join(this.#options.directory, MANIFEST_NAME));
+      await withDeadline(Promise.race([seat.control.obey(), failWhen(seat.ended)]), STUDENT_PING_MS);
+      this.#options.log.info({}, 'orders about the student are obeyed');
+    } catch (thrown) {
+      const reason = (thrown as Error).message;
+      this.#options.log.error({ reason }, 'orders about the student cannot be read; those before hold on');
+    }
+  }
+
+  /** There is no manifest: what serves ends, and the next student is waited for. */
+  #withdraw(): void {
+    const before = this.#current;
+    this.#current = null;
+    this.#arrived.resolve();
+    if (this.#isClosed) return;
+    for (const seeker of this.#seekers) seeker.withdraw();
+    if (before !== null) this.#retire(before);
+    const words =
+      before === null
+        ? 'there is no student yet: the upstream serves everything until one is published'
+        : 'the student was taken away: the upstream serves everything until one is published';
+    this.#options.log.info({ directory: this.#options.directory }, words);
+  }
+
+  /** @returns '' when there is no such file */
+  async #readStamp(name: string): Promise<string> {
+    try {
+      const { mtimeMs, size, ino } = await stat(join(this.#options.directory, name));
       return `${mtimeMs} ${size} ${ino}`;
     } catch {
-      return null;
+      return '';
     }
   }
 

@@ -1,6 +1,6 @@
 /**
- * The last words of a thread whose end ends the process: the native library aborts it while the thread is taken down, so
- * whoever started the thread never hears why. Part of the composition root; server threads other than the main one.
+ * The last message of a thread whose end ends the process: the native library aborts the process while it takes the thread down, so
+ * the starter of the thread never learns why. Part of the composition root; server threads other than the main one.
  */
 import { getHeapStatistics } from 'node:v8';
 import { resourceLimits, threadId } from 'node:worker_threads';

@@ -1,4 +1,4 @@
-/** What is written into a batch's shared memory is what is read from it, whatever the sizes, and memory is used again. */
+/** A reader gets from a batch's shared memory what the writer put in, at all sizes, and memory is used again. */
 import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

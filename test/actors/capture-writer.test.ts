@@ -17,18 +17,18 @@ it('tells when exchanges cannot be stored, why, and when they are again', async 
     if (isFull) throw Object.assign(new Error('write'), { code: 'ENOSPC', path: '/a.mdb' });
     return { first_id: 1, last_id: 0 };
   };
-  const port = new CaptureLogAdapter(
+  const adapter = new CaptureLogAdapter(
     async () => ({ append }) as unknown as ExchangeLog,
     (event) => told.push(event),
   );
   const batch = { slabs: [], cells: [], from: 0 };
-  await port.append(batch);
+  await adapter.append(batch);
   isFull = true;
-  for (let at = 0; at < 2; at++) await expect(port.append(batch)).rejects.toThrow();
+  for (let at = 0; at < 2; at++) await expect(adapter.append(batch)).rejects.toThrow();
   const failing = { type: 'failing', cause: 'disk_full', reason: 'no space is left for /a.mdb' };
   expect(told).toEqual([failing]);
   isFull = false;
-  for (let at = 0; at < 2; at++) await port.append(batch);
+  for (let at = 0; at < 2; at++) await adapter.append(batch);
   expect(told).toEqual([failing, { type: 'stored_again' }]);
 });
 
@@ -44,7 +44,7 @@ function askHeld(
   if (answer.type !== 'held') throw new Error(`answered with ${answer.type}`);
   const [io, ...rest] = kit.takeEffectsOf('io');
   expect(rest).toEqual([]);
-  expect(io?.port).toBe(CAPTURE_LOG_ADAPTER);
+  expect(io?.adapter).toBe(CAPTURE_LOG_ADAPTER);
   return { token: answer.token, io: io! };
 }
 

@@ -1,4 +1,4 @@
-/** The distiller's decisions, its port, and the model that writes for it. */
+/** The distiller's decisions, its adapter, and the model that writes for it. */
 
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
@@ -14,6 +14,7 @@ import {
   UNFINISHED_TRACES,
 } from '../../actors/distiller/protocol.ts';
 import { packTrace, unpackTrace } from '../../actors/distiller/trace-body.ts';
+import { makeAuditEntry } from '../../src/domain/audit-rows.ts';
 import type { DistilledPattern, PatternCandidate } from '../../src/domain/distillation/distil.ts';
 import type { Trace } from '../../src/domain/trace.ts';
 import { TRACES, type TraceRow } from '../../src/domain/trace-rows.ts';
@@ -69,7 +70,7 @@ class Bench {
     return effects;
   }
 
-  /** The one call of the port that is under way. */
+  /** The one call of the adapter that is under way. */
   io(operation: string) {
     const calls = this.effects().filter((effect) => effect.type === 'io');
     expect(calls.map((call) => call.operation)).toEqual([operation]);
@@ -93,7 +94,7 @@ describe('a queued trace', () => {
     const bench = new Bench();
     expect(bench.submit()).toEqual({ type: 'reply', value: { status: 'queued', patterns_created: 0 } });
     const call = bench.io('distil');
-    expect(call).toMatchObject({ port: DISTILLATION_ADAPTER, input: { key: bench.key } });
+    expect(call).toMatchObject({ adapter: DISTILLATION_ADAPTER, input: { key: bench.key } });
     expect(bench.row()).toMatchObject({ status: 'distilling', pattern_ids: [], error: null });
     expect(bench.tables.get(TRACE_BODIES, [bench.key])).toEqual(BODY);
     expect(bench.tables.get(UNFINISHED_TRACES, [bench.key])).toBe(1);
@@ -119,7 +120,9 @@ describe('a queued trace', () => {
     expect(told).toHaveLength(1);
     expect(told[0]).toMatchObject({
       to: { kind: 'live-hub', key: 'org' },
-      payload: { event: 'pattern_created', pattern_id: 'pat_1', tier: 'e1', failure_type: 'semantic_loop' },
+      payload: {
+        event: { event: 'pattern_created', pattern_id: 'pat_1', tier: 'e1', failure_type: 'semantic_loop' },
+      },
     });
     expect(bench.row()).toMatchObject({
       status: 'done',
@@ -139,7 +142,7 @@ describe('a queued trace', () => {
     bench.kit.finish(bench.io('distil'), [PATTERN]);
     bench.kit.finish(bench.io('merge'), [{ pattern_id: 'p', created: true }]);
     const told = bench.effects().find((effect) => effect.type === 'tell');
-    expect(told).toMatchObject({ payload: { tier: 'e2', project_id: null } });
+    expect(told).toMatchObject({ payload: { event: { tier: 'e2', project_id: null } } });
   });
 
   it('needs no store when there is nothing to learn', () => {
@@ -345,11 +348,11 @@ const wordEmbedder = {
     }),
 };
 
-describe('the port', () => {
+describe('the adapter', () => {
   it('reads, distils and hands over what the trace teaches, with its source', async () => {
     const body = await packTrace(trace());
     const merged: [unknown, readonly SinkPattern[]][] = [];
-    const port = new DistillationAdapter({
+    const adapter = new DistillationAdapter({
       readBody: (key) => (key === 'k' ? body : undefined),
       embedder: wordEmbedder,
       sink: {
@@ -360,12 +363,12 @@ describe('the port', () => {
       },
       writer: null,
     });
-    const patterns = await port.distil({ key: 'k' });
+    const patterns = await adapter.distil({ key: 'k' });
     expect(patterns.map(({ unlock }) => unlock)).toEqual([
       expect.stringContaining('pip install tabulate'),
       expect.stringContaining('reports-eu'),
     ]);
-    await port.merge({ org_id: 'org', project_id: null, trace_id: 't', patterns });
+    await adapter.merge({ org_id: 'org', project_id: null, trace_id: 't', patterns });
     expect(merged[0]![0]).toEqual({ org_id: 'org', project_id: null });
     expect(merged[0]![1].map(({ source_trace_id }) => source_trace_id)).toEqual(['t', 't']);
   });
@@ -391,20 +394,20 @@ describe('the port', () => {
   });
 
   it('does nothing without a store', async () => {
-    const port = new DistillationAdapter({
+    const adapter = new DistillationAdapter({
       readBody: () => undefined,
       embedder: null,
       sink: null,
       writer: null,
     });
-    expect(await port.distil({ key: 'k' })).toEqual([]);
+    expect(await adapter.distil({ key: 'k' })).toEqual([]);
   });
 
   it('distils a few at a time, in order', async () => {
     const body = await packTrace(trace());
     let [running, most] = [0, 0];
     const order: string[] = [];
-    const port = new DistillationAdapter({
+    const adapter = new DistillationAdapter({
       readBody: (key) => {
         order.push(key);
         return body;
@@ -421,7 +424,7 @@ describe('the port', () => {
       },
     });
     const keys = Array.from({ length: 8 }, (_, index) => `k${index}`);
-    await Promise.all(keys.map((key) => port.distil({ key })));
+    await Promise.all(keys.map((key) => adapter.distil({ key })));
     expect(order).toEqual(keys);
     // Two patterns of each trace are written at once.
     expect(most).toBeLessThanOrEqual(2 * DISTILLATIONS_AT_ONCE);
@@ -518,5 +521,43 @@ describe('a model that writes', () => {
     expect(toCompletionsUrl('https://a.example/x/chat/completions?v=2')).toBe(
       'https://a.example/x/chat/completions?v=2',
     );
+  });
+});
+
+describe('a deleted trace', () => {
+  it('is gone with its body and its history, also while it is distilled; its id is free', () => {
+    const bench = new Bench();
+    expect(bench.kit.ask('delete', { audit: null })).toMatchObject({ error: { code: 'trace_not_found' } });
+    bench.submit();
+    const call = bench.io('distil');
+    const audit = makeAuditEntry({ type: 'key', id: 'key_1', address: '' }, NOW, {
+      org_id: 'org',
+      action: 'trace.delete',
+      target: 'trace-1',
+    });
+    expect(bench.kit.ask('delete', { audit })).toEqual({ type: 'reply', value: null });
+    expect(bench.row()).toBeUndefined();
+    for (const table of [TRACE_BODIES, UNFINISHED_TRACES, 'trace_lists'])
+      expect([...bench.tables.range(table, { prefix: [] })]).toEqual([]);
+    expect(bench.tables.get('audit', ['org', audit.id])).toEqual(audit);
+    expect(bench.tables.get('list_counts', ['audit', 'org'])).toEqual({ n: 1 });
+    expect(bench.tables.get('usage', ['org', '2026-03-04', 'proj'])).toEqual({ traces: 1 });
+    expect(bench.kit.eventCount).toBe(0);
+    bench.kit.finish(call, [PATTERN]);
+    expect(bench.effects()).toEqual([]);
+    bench.kit.advance(1);
+    expect(bench.submit({ fingerprint: 'f2' })).toMatchObject({ value: { status: 'queued' } });
+    bench.kit.finish(bench.io('distil'), []);
+    expect(bench.row()).toMatchObject({ status: 'done' });
+  });
+
+  it('tells who waits for a legacy one', () => {
+    const bench = new Bench();
+    const answer = bench.submit({ style: 'legacy' });
+    const call = bench.io('distil');
+    bench.kit.ask('delete', { audit: null });
+    bench.kit.finish(call, []);
+    if (answer.type !== 'held') throw new Error('it is answered later');
+    expect(bench.kit.answerTo(answer.token)).toMatchObject({ error: { code: 'distillation_failed' } });
   });
 });

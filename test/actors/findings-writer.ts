@@ -29,6 +29,6 @@ for (let n = Number(process.argv[3]); ; n++) {
   if (n % 5 !== 4) continue;
   const gone = n - 3;
   const scope = { org_id: 'org', codebase_id: `c${gone % 3}`, project_id: null };
-  await client.invalidate(scope, [`${gone}.ts`]);
+  await client.invalidate(scope, [`${gone}.ts`], null);
   writeSync(1, `-${gone}\n`);
 }

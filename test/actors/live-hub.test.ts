@@ -2,8 +2,8 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { liveHub, silentLiveHub } from '../../actors/live-hub/behaviour.ts';
-import { liveEventTell } from '../../actors/live-hub/client.ts';
+import { liveHub, liveHubOf, silentLiveHub } from '../../actors/live-hub/behaviour.ts';
+import { liveEventTell, liveForgetTell } from '../../actors/live-hub/client.ts';
 import type { LivePublication, NumberedEvent, ReplayReply } from '../../actors/live-hub/protocol.ts';
 import { EventRing } from '../../actors/live-hub/ring.ts';
 import type { LiveEvent } from '../../src/domain/live-event.ts';
@@ -116,6 +116,30 @@ describe('a silent hub', () => {
   });
 });
 
+describe('what a hub must not remember', () => {
+  it('is what was deleted: a run’s events go, all others stay, and nobody has to begin anew', () => {
+    const kit = openHub();
+    for (const run of ['a', 'b', 'a', 'c']) publish(kit, run);
+    const { to, name, payload } = liveForgetTell('org_a', { run_id: 'a' });
+    expect(to.key).toBe('org_a');
+    kit.tell(name, payload);
+    expect(replay(kit, 0)).toMatchObject({ is_reset: false, last_id: 4, events: [{ id: 2 }, { id: 4 }] });
+    expect(publish(kit, 'd')).toMatchObject({ id: 5, previous_id: 4 });
+    expect(replay(kit, 3).events.map(({ id }) => id)).toEqual([4, 5]);
+  });
+
+  it('is what is older than it is kept', () => {
+    const day = 86_400_000;
+    const start = Date.parse('2026-01-01T00:00:00.000Z');
+    const kit = new ActorKit(liveHubOf(day), { key: 'org_a', now_ms: start });
+    publish(kit, 'a');
+    kit.setWallClock(start + day);
+    expect(replay(kit, 0).events).toHaveLength(1);
+    kit.setWallClock(start + day + 1);
+    expect(replay(kit, 0)).toMatchObject({ is_reset: true, events: [], last_id: 1 });
+  });
+});
+
 describe('the ring', () => {
   it('is what a plain list would be, under any pushes and reads', () => {
     const step = fc.record({
@@ -140,7 +164,8 @@ describe('the ring', () => {
           let lost = base;
           for (const { gap, project_id, bytes } of steps) {
             id += gap;
-            const next: NumberedEvent = { id, name: 'step', project_id, data: 'x'.repeat(bytes) };
+            const data = 'x'.repeat(bytes);
+            const next: NumberedEvent = { id, name: 'step', project_id, run_id: null, at_ms: 0, data };
             ring.push(next);
             model.push(next);
             const size = () => model.reduce((sum, { data }) => sum + data.length + 100, 0);

@@ -1,11 +1,13 @@
 /** The pattern store over tables in memory and on the disk, and the pattern index's decisions without threads. */
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { PATTERN_STORE_ADAPTER, patternIndex } from '../../actors/pattern-index/behaviour.ts';
 import type { AddedPattern, RetrieveRequest } from '../../actors/pattern-index/protocol.ts';
 import { PatternStore } from '../../actors/pattern-index/store.ts';
 import type { StoreParts } from '../../actors/pattern-index/store-parts.ts';
 import { type FoundPattern, readFound } from '../../src/api/retrieve.ts';
+import { makeAuditEntry } from '../../src/domain/audit-rows.ts';
 import type { PatternScope } from '../../src/domain/pattern.ts';
 import { PATTERN_SETTINGS, PATTERN_VECTORS, PATTERNS } from '../../src/domain/pattern-rows.ts';
 import { ActorKit } from '../../src/runtime/kit.ts';
@@ -547,6 +549,60 @@ describe('a restart', () => {
   });
 });
 
+describe('a removed pattern', () => {
+  it('is gone from the disk, from memory and from the saved graph, with its entry in the audit log', async () => {
+    const world = createWorld();
+    const dir = makeFolder();
+    const graphs = { folder: new GraphFolder(dir, createUlidSource(createManualClock())), quiet_ms: 1 };
+    const store = await openStore(world, { graphs });
+    const names = Array.from({ length: 2_400 }, (_, at) => `amber${at} birch${at * 7} cedar${at * 13}`);
+    const ids: string[] = [];
+    for (let at = 0; at < names.length; at += 800)
+      for (const { pattern_id } of await store.add(
+        ALICE,
+        names.slice(at, at + 800).map((name) => pattern(name, { source_trace_id: `trace of ${name}` })),
+      ))
+        ids.push(pattern_id);
+    await store.whenSettled();
+    const saved = () => readdirSync(dir).filter((file) => /\.(json|graph)$/.test(file));
+    await expect.poll(saved).toHaveLength(2);
+    const audit = makeAuditEntry({ type: 'key', id: 'key_1', address: '' }, 0, {
+      org_id: 'alice',
+      action: 'pattern.delete',
+      target: ids[7]!,
+    });
+    expect(await store.remove({ scope: BOB, pattern_ids: [ids[7]!], audit })).toBe(0);
+    expect(await store.remove({ scope: ALICE, pattern_ids: [ids[7]!, 'pat_none'], audit })).toBe(1);
+    expect(saved()).toEqual([]);
+    expect([...world.tables.range('audit', { prefix: [] })].map(({ value }) => value)).toEqual([audit]);
+    for (const table of ['patterns', 'pattern_vectors', 'pattern_sources']) {
+      const rows = [...world.tables.range(table, { prefix: [] })];
+      expect(rows).toHaveLength(names.length - 1);
+      expect(JSON.stringify(rows)).not.toContain(ids[7]);
+    }
+    const isFound = async (from: PatternStore) =>
+      (await find(from, ask(names[7]!))).some(({ pattern_id }) => pattern_id === ids[7]);
+    expect(await isFound(store)).toBe(false);
+    // The same trace's pattern is not taken for the one that is gone.
+    const [again] = await store.add(ALICE, [
+      pattern(names[7]!, { source_trace_id: `trace of ${names[7]!}` }),
+    ]);
+    expect(again).toMatchObject({ created: true });
+    expect(again!.pattern_id).not.toBe(ids[7]);
+    await store.remove({ scope: ALICE, pattern_ids: [again!.pattern_id], audit: null });
+    // No graph is saved of what still knows the vector, and the next start makes one without it.
+    await store.whenSettled();
+    await store.close();
+    expect(saved()).toEqual([]);
+    const second = await openStore(world, { graphs });
+    expect(await isFound(second)).toBe(false);
+    await expect.poll(saved).toHaveLength(2);
+    expect(readFileSync(join(dir, saved().find((file) => file.endsWith('.json'))!), 'utf8')).not.toContain(
+      ids[7],
+    );
+  });
+});
+
 describe('universal starter patterns', () => {
   const starter = (situation: string, unlock = 'do it') => ({
     situation,
@@ -589,7 +645,7 @@ describe('the pattern index', () => {
     const answer = kit.ask('retrieve', ask(FLAKY));
     if (answer.type !== 'held') throw new Error('the answer is kept');
     const [io] = kit.takeEffectsOf('io');
-    expect(io).toMatchObject({ port: PATTERN_STORE_ADAPTER, operation: 'retrieve', input: ask(FLAKY) });
+    expect(io).toMatchObject({ adapter: PATTERN_STORE_ADAPTER, operation: 'retrieve', input: ask(FLAKY) });
     kit.finish(io!, []);
     expect(kit.answerTo(answer.token)).toEqual({ type: 'reply', value: [] });
     const second = kit.ask('state', null);
@@ -618,12 +674,14 @@ describe('the pattern index', () => {
     expect(told[0]).toMatchObject({
       to: { key: 'alice' },
       payload: {
-        event: 'pattern_created',
-        project_id: 'web',
-        pattern_id: 'pat_1',
-        tier: 'e1',
-        failure_type: 'semantic_loop',
-        at: '2026-11-21T10:00:00.000Z',
+        event: {
+          event: 'pattern_created',
+          project_id: 'web',
+          pattern_id: 'pat_1',
+          tier: 'e1',
+          failure_type: 'semantic_loop',
+          at: '2026-11-21T10:00:00.000Z',
+        },
       },
     });
     kit.ask('add', { scope: UNIVERSAL, patterns });

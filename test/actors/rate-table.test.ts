@@ -146,15 +146,18 @@ describe('a bucket', () => {
   });
 });
 
-/** The actor that gives out slots, with its port, as an asker; asks to other actors fail. */
+/** The actor that gives out slots, with its adapter, as an asker; asks to other actors fail. */
 function createSlots(slots: number) {
   const { clock, memory, table } = createTable(slots);
   const kit = new ActorKit(rateSlots(slots));
-  const port = rateTableAdapter(table);
+  const adapter = rateTableAdapter(table);
   const settle = async () => {
     for (const effect of kit.takeEffectsOf('io')) {
       const operation = effect.operation as 'open' | 'findIdle';
-      kit.finish(effect, await (operation === 'open' ? port.open(effect.input as number) : port.findIdle()));
+      kit.finish(
+        effect,
+        await (operation === 'open' ? adapter.open(effect.input as number) : adapter.findIdle()),
+      );
     }
   };
   const state = { isDown: false, asked: 0, buckets: 0 };

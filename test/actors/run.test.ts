@@ -1,14 +1,20 @@
-/** The run's decisions, without threads: what it answers, what it records, what it tells, whatever comes how often. */
+/** The run's decisions, without threads: what it answers, records and tells, whatever comes and however often. */
 
 import fc from 'fast-check';
+import { Packr } from 'msgpackr';
 import { describe, expect, it } from 'vitest';
+import type { LiveMessage } from '../../actors/live-hub/protocol.ts';
 import { run } from '../../actors/run/behaviour.ts';
-import { type EvaluateReply, readStep, runAddress, StepMessage } from '../../actors/run/protocol.ts';
+import { type EvaluateReply, runAddress } from '../../actors/run/protocol.ts';
+import { lookAt, projectOf, StepMessage, stepIndexOf } from '../../actors/run/step-message.ts';
+import { makeAuditEntry } from '../../src/domain/audit-rows.ts';
 import type { MonitorStep } from '../../src/domain/monitors/digest.ts';
 import { MONITOR_NAMES } from '../../src/domain/monitors/names.ts';
 import { makeProfile } from '../../src/domain/monitors/profiles.ts';
-import type { RunStart, RunState } from '../../src/domain/run.ts';
+import { type RunStart, type RunState, UNKNOWN_RUN } from '../../src/domain/run.ts';
 import type { RunStepRow } from '../../src/domain/run-rows.ts';
+import type { RunSummary } from '../../src/domain/run-summary.ts';
+import { RUN_DELETE_STEPS } from '../../src/limits.ts';
 import { ActorKit, type KitAnswer } from '../../src/runtime/kit.ts';
 import { isValidKey } from '../../src/runtime/protocol.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
@@ -111,7 +117,7 @@ class RunUnderTest {
             for (const row of effect.rows) transaction.write(row);
           });
         } else if (effect.type === 'tell') {
-          this.told.push(effect.payload as { event: string });
+          this.told.push({ ...(effect.payload as LiveMessage).event });
         }
       }
       for (const effect of effects)
@@ -139,9 +145,18 @@ function codeOf(answer: KitAnswer): string {
 }
 
 it('reads a step alike, sent within the thread or from another', () => {
-  const message = new StepMessage('proj_a', makeStep(3));
-  expect(readStep(message)).toBe(message);
-  expect(readStep(message.pack())).toEqual({ project_id: 'proj_a', step: makeStep(3) });
+  const secret = `a key: ${'sk-ant-api03-'}${'k'.repeat(95)}`;
+  for (const step of [makeStep(3), makeStep(4, { observation: secret, is_error: true, tokens: 0 })]) {
+    const here = new StepMessage('proj_a', step);
+    const packr = new Packr({ useRecords: false, variableMapSize: true });
+    const there = packr.unpack(packr.pack(here.pack()));
+    expect([projectOf(there), stepIndexOf(there)]).toEqual([projectOf(here), stepIndexOf(here)]);
+    const [seenThere, seenHere] = [lookAt(there, NOW_MS), lookAt(here, NOW_MS)];
+    const { features } = seenThere.event.digest;
+    seenThere.event.digest.features = Uint8Array.from(features);
+    expect(seenThere).toEqual(seenHere);
+    expect(JSON.stringify(here.pack())).not.toContain('k'.repeat(95));
+  }
 });
 
 describe('the start of a run', () => {
@@ -509,6 +524,103 @@ describe('whatever comes how often', () => {
         sizes.push(JSON.stringify(run.persistence!.snapshot.encode(subject.state)).length);
     }
     expect(sizes[1]! / sizes[0]!).toBeLessThan(1.1);
+  });
+});
+
+describe('a deleted run', () => {
+  const audit = makeAuditEntry({ type: 'key', id: 'key_1', address: '' }, NOW_MS, {
+    org_id: 'org_a',
+    action: 'run.delete',
+    target: 'run-1',
+  });
+  const TABLES = ['runs', 'run_starts', 'run_lists', 'run_steps', 'run_deletions'];
+
+  function rowsLeft(subject: RunUnderTest): Record<string, number> {
+    const counts = TABLES.map((table) => [table, [...subject.tables.range(table, { prefix: [] })].length]);
+    return Object.fromEntries(counts.filter(([, count]) => count !== 0));
+  }
+
+  async function remove(subject: RunUnderTest, projectId: string | null = null): Promise<KitAnswer> {
+    const answer = subject.kit.ask('delete', { project_id: projectId, audit });
+    await subject.settle();
+    return answer;
+  }
+
+  it('is gone with its steps and its history, and what it counted stays', async () => {
+    const subject = new RunUnderTest();
+    await subject.start(makeStart({ experiment_id: 'exp', arm: 'on' }));
+    for (let index = 0; index < 3; index++) await subject.step(makeStep(index));
+    const usage = subject.tables.get('usage', ['org_a', '2026-01-31', 'proj_a']);
+    expect(codeOf(await remove(subject, 'proj_b'))).toBe('run_not_found');
+    expect(codeOf(await remove(subject))).toBe('reply');
+    expect(rowsLeft(subject)).toEqual({});
+    expect(subject.kit.eventCount).toBe(0);
+    expect(subject.state).toEqual(UNKNOWN_RUN);
+    expect(subject.tables.get('usage', ['org_a', '2026-01-31', 'proj_a'])).toEqual(usage);
+    const [kept, ...others] = [...subject.tables.range<RunSummary>('runs_by_experiment', { prefix: [] })];
+    expect(others).toEqual([]);
+    expect(kept!.value).toMatchObject({ arm: 'on', steps: 3, tokens: 30, experiment_id: 'exp' });
+    expect(JSON.stringify(kept)).not.toContain('run-1');
+    expect(subject.tables.get('audit_outbox', ['org_a', audit.id])).toEqual(audit);
+    expect(codeOf(await remove(subject))).toBe('run_not_found');
+    subject.kit.restart();
+    expect(codeOf(await subject.step(makeStep(4)))).toBe('run_not_found');
+  });
+
+  it('is another one when it is started again, and counts beside the first', async () => {
+    const subject = new RunUnderTest();
+    await subject.start(makeStart({ experiment_id: 'exp', arm: 'on' }));
+    await subject.step(makeStep(0));
+    await remove(subject);
+    subject.kit.advance(1_000);
+    const other = makeStart(
+      { experiment_id: 'exp', arm: 'off', project_id: 'proj_b' },
+      { fingerprint: 'f2' },
+    );
+    expect(JSON.parse(replyOf(await subject.start(other))).started_at).toBe('2026-02-01T00:00:00.500Z');
+    await subject.step(makeStep(0, { action: 'another' }));
+    expect(subject.state).toMatchObject({ steps: 1, started_at_ms: NOW_MS + 1_000 });
+    expect([...subject.tables.range('runs_by_experiment', { prefix: [] })]).toHaveLength(2);
+    subject.kit.restart();
+    expect(subject.state.steps).toBe(1);
+  });
+
+  it('is hidden from the first moment where it is long, and goes in portions, also after a crash', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    const steps = 2 * RUN_DELETE_STEPS + 5;
+    for (let index = 0; index < steps; index++)
+      subject.kit.ask('step', new StepMessage(null, makeStep(index)).pack());
+    await subject.settle();
+    await remove(subject);
+    expect(rowsLeft(subject)).toEqual({ run_steps: steps, run_deletions: 1 });
+    expect(codeOf(subject.kit.ask('evaluate', { project_id: null }))).toBe('run_not_found');
+    expect(codeOf(await subject.start())).toBe('run_deleting');
+    subject.kit.restart();
+    const left: number[] = [];
+    subject.kit.advance(0);
+    for (const effect of subject.kit.takeEffects()) {
+      if (effect.type !== 'persist') continue;
+      await subject.tables.transact((tx) => {
+        for (const row of effect.rows) tx.write(row);
+      });
+      left.push(rowsLeft(subject)['run_steps'] ?? 0);
+    }
+    expect(left).toEqual([RUN_DELETE_STEPS + 5, 5, 0]);
+    expect(rowsLeft(subject)).toEqual({});
+    expect(subject.kit.eventCount).toBe(0);
+    expect(codeOf(await subject.start())).toBe('reply');
+  });
+
+  it('answers a step that was being looked up as one of no run', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    await subject.step(makeStep(5));
+    const late = subject.send(makeStep(1));
+    subject.kit.ask('delete', { project_id: null, audit: null });
+    await subject.settle();
+    expect(codeOf(late())).toBe('run_not_found');
+    expect(rowsLeft(subject)).toEqual({});
   });
 });
 

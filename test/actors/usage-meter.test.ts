@@ -22,7 +22,7 @@ function createMeter(now_ms = NOON, key = 'org_1') {
     });
   };
   const intervene = (cap: number | null, project_id = 'web') => {
-    const answer = kit.ask('intervene', { project_id, cap });
+    const answer = kit.ask('intervene', { project_id, cap, patterns: 2 });
     if (answer.type !== 'reply') throw new Error(`answered with ${answer.type}`);
     return answer.value as InterveneReply;
   };
@@ -131,9 +131,9 @@ describe('the usage meter', () => {
 
   it('answers nothing that is not an event', () => {
     const { kit } = createMeter();
-    kit.ask('intervene', { project_id: 'web', cap: 0 });
+    kit.ask('intervene', { project_id: 'web', cap: 0, patterns: 2 });
     const kinds = kit.takeEffects().map(({ type }) => type);
-    expect(kinds).toEqual(['persist', 'reply']);
+    expect(kinds).toEqual(['persist', 'reply', 'count']);
   });
 
   it('serves what it counts and counts what it serves, through restarts, days and jumps of the clock', async () => {

@@ -24,7 +24,7 @@ import { Student } from '../../src/student/model/student.ts';
 
 const makeIndex = (dimensions: number) => new ExactIndex(dimensions);
 const exemplar = { kind: 'exemplar' } as const;
-const gate = { target_error: 0.05, served_min: 12 };
+const gate = { target_error: 0.05, served_min: 12, sticky: true };
 const head = { made_at: '2026-03-01T10:00:00.000Z', made_by: 'understudy 0' };
 
 function makeRuns(count: number, seed = 7): GoldenRun[] {
@@ -32,7 +32,7 @@ function makeRuns(count: number, seed = 7): GoldenRun[] {
   for (const [at, { run_id, step, answer }] of makeGoldenSteps(count, seed).entries()) {
     const run = runs.get(run_id) ?? { run_id, first_id: at, last_id: at, steps: [] };
     run.last_id = at;
-    run.steps.push({ exchange_id: at, step, answer, tokens: 940 });
+    run.steps.push({ exchange_id: at, wire: 'messages', step, answer, tokens: 940 });
     runs.set(run_id, run);
   }
   return [...runs.values()].reverse();
@@ -43,6 +43,7 @@ function makeMaterial(taught: GoldenRun[], over: Partial<GoldenMaterial> = {}): 
   const runs = taught.length;
   return {
     runs,
+    passed_over: 0,
     looked_at: runs,
     read: runs,
     golden: runs,
@@ -132,6 +133,34 @@ describe('a student of a repetitive agent', () => {
     expect(new Set([print(runs), print(runs.slice(1)), print(runs, { target_error: 0.1 })]).size).toBe(3);
   });
 
+  it('says of each kind of answer what speaks for it, and serves none that is excepted', async () => {
+    const runs = makeRuns(60);
+    const material = makeMaterial(runs);
+    const options = { target_error: 0.05, student: exemplar, makeIndex };
+    const { draft } = await teachStudent(material, options, head);
+    const kinds = draft.coverage.agents![0]!.kinds!;
+    const looks = kinds.find(({ kind }) => kind === 'get_order')!;
+    expect(draft.coverage.confidence).toBe(0.95);
+    expect(looks).toMatchObject({ refused: null, is_final: false, confidence: 0.95 });
+    expect(looks.error_at_most).toBeLessThanOrEqual(0.05);
+    const excepted = await teachStudent(material, { ...options, never_serve: ['get_order'] }, head);
+    expect(excepted.draft.coverage.never_serve).toEqual(['get_order']);
+    expect(excepted.draft.coverage.agents![0]!.kinds).toContainEqual(
+      expect.objectContaining({ kind: 'get_order', threshold: null, refused: 'never_serve' }),
+    );
+    const student = new Student(excepted.model, makeIndex);
+    const said = runs.flatMap(({ steps }) =>
+      steps.map(({ step }) => student.decide(step, excepted.threshold)),
+    );
+    expect(said.some((one) => one.covered)).toBe(true);
+    const called = said.flatMap((one) => (one.covered ? one.answer!.content : []));
+    expect(called.some((block) => block.type === 'tool_call' && block.name === 'get_order')).toBe(false);
+    expect(said.some((one) => !one.covered && one.reason === 'unproven')).toBe(true);
+    expect(fingerprintMaterial(material, { ...options, never_serve: ['get_order'] })).not.toBe(
+      fingerprintMaterial(material, options),
+    );
+  });
+
   it('leaves the agent to the upstream that it was wrong about, and serves the other', async () => {
     const good = makeRuns(60);
     const bad = makeRuns(60).map((run) => ({
@@ -203,6 +232,26 @@ function toManifest({ draft }: TaughtStudent): StudentManifest {
   return { format: 'svc_student_v1', version: 1, ...draft, files: { steps } };
 }
 
+describe('agents with few golden runs', () => {
+  it('have each kept apart once, however many another one has', async () => {
+    const busy = makeRuns(90);
+    const rare = makeRuns(20, 11).map((run) => ({
+      ...run,
+      run_id: `rare ${run.run_id}`,
+      steps: run.steps.map((one) => ({ ...one, step: { ...one.step, scope: `rare ${one.step.scope}` } })),
+    }));
+    const taught = await teach([...busy, ...rare]);
+    expect(taught.draft.measured.of?.students).toBe(4);
+    const ofRare = taught.steps.filter(({ run_id }) => run_id.startsWith('rare'));
+    expect(new Set(ofRare.map(({ run_id }) => run_id)).size).toBe(20);
+    const ofBusy = new Set(taught.steps.map(({ run_id }) => run_id)).size - 20;
+    expect(ofBusy).toBe(
+      splitRuns([...busy, ...rare]).held_out.filter(({ run_id }) => !run_id.startsWith('rare')).length,
+    );
+    expect(taught.draft.coverage.agents).toHaveLength(2);
+  });
+});
+
 describe('the gate', () => {
   it.each([
     [{ served: 40, errors: 2 }, null],
@@ -230,6 +279,13 @@ describe('the gate', () => {
     };
     const draft = { ...taught.draft, measured: { ...taught.draft.measured, ...all } };
     expect(judgeStudent({ ...taught, threshold: 0.2, draft }, gate)).toBe(words);
+    // Where the student comes back, what it serves before the first step of the upstream is nothing by itself.
+    const comesBack = judgeStudent({ ...taught, threshold: 0.2, draft }, { ...gate, sticky: false });
+    expect(comesBack).toBe('in_a_row' in measured ? null : words);
+    const agents = draft.coverage.agents?.map((agent) => ({ ...agent, threshold: null })) ?? [];
+    expect(agents).not.toEqual([]);
+    const left = { ...draft, coverage: { ...draft.coverage, agents } };
+    expect(judgeStudent({ ...taught, threshold: 0.2, draft: left }, gate)).toMatch(/^it would serve nothing/);
   });
 
   it.each([

@@ -32,6 +32,9 @@ describe('summarizeRuns', () => {
     expect(runs).toEqual([
       {
         run_id: 'loop',
+        session_id: null,
+        parent_run_id: null,
+        kind: null,
         notes: ['baseline'],
         providers: ['anthropic'],
         models: ['claude-x-20260101', 'claude-x'],

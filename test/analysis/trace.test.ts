@@ -41,7 +41,9 @@ describe('traceRun', () => {
     addToolLoop(source, 'mend-1', true);
     const [line] = traceAll(source);
     expect(Object.keys(line)).toEqual(
-      'format run_id provider model task note started_at finished_at outcome turns provenance'.split(' '),
+      'format run_id session_id parent_run_id kind provider model task note started_at finished_at outcome turns provenance'.split(
+        ' ',
+      ),
     );
     for (const one of line.turns) {
       expect(Object.keys(one)).toEqual(

@@ -16,6 +16,8 @@ const objects = new Map<string, unknown>();
 let isDown = false;
 /** Forms that were posted, by path. */
 const posted: { path: string; form: URLSearchParams }[] = [];
+/** Paths that were asked for, in order. */
+const fetched: string[] = [];
 const goneCustomers = new Set<string>();
 let processor: Server;
 let api: ControlPlaneChild;
@@ -26,6 +28,7 @@ beforeAll(async () => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
     const form = new URLSearchParams(Buffer.concat(chunks).toString());
+    fetched.push(pathname);
     if (request.method === 'POST') posted.push({ path: pathname, form });
     if (goneCustomers.has(form.get('customer') ?? '')) {
       response.writeHead(400, { 'content-type': 'application/json' });
@@ -52,6 +55,8 @@ beforeAll(async () => {
     STRIPE_WEBHOOK_SECRET: SECRET,
     STRIPE_WEBHOOK_THIN_SECRET: THIN_SECRET,
     STRIPE_API_BASE: `http://127.0.0.1:${(processor.address() as AddressInfo).port}`,
+    // Copies of an event come to any of them.
+    SERVER_THREADS: '2',
     PLAN_CAPS: '{"free": 10, "pro": 1000, "enterprise": null}',
   });
   await api.start();
@@ -102,6 +107,51 @@ async function send(
 const planOf = async ({ token }: Person) => (await api.call(token, 'GET', '/billing/subscription')).body;
 
 describe('a subscription', () => {
+  it('that is paid after its organization was deleted is cancelled, and nobody else’s is', async () => {
+    const gone = await newPerson();
+    const cancelled = () => fetched.filter((path) => path.startsWith('/v1/subscriptions/sub_'));
+    fetched.length = 0;
+    expect((await api.call(gone.token, 'DELETE', `/organizations/${gone.org_id}`)).status).toBe(204);
+    objects.set(`/v1/subscriptions/sub_${gone.org_id}`, subscription(gone.org_id, { status: 'canceled' }));
+    const begun = fullEvent('customer.subscription.created', subscription(gone.org_id));
+    isDown = true;
+    expect((await send(begun)).status).toBe(503);
+    isDown = false;
+    expect((await send(begun)).status).toBe(200);
+    expect(new Set(cancelled())).toEqual(new Set([`/v1/subscriptions/sub_${gone.org_id}`]));
+    fetched.length = 0;
+    expect(
+      (await send(fullEvent('customer.subscription.created', subscription('org-of-another-service')))).status,
+    ).toBe(200);
+    expect(cancelled()).toEqual([]);
+  });
+
+  it('that renews keeps its organization and its only member from being deleted, until it is cancelled', async () => {
+    const payer = await newPerson();
+    const path = `/organizations/${payer.org_id}`;
+    const tell = (fields: Record<string, unknown>, created: number) =>
+      send(fullEvent('customer.subscription.updated', subscription(payer.org_id, fields), created));
+    await tell({}, NOW_S);
+    for (const doomed of [path, '/auth/me']) {
+      const refused = await api.call(payer.token, 'DELETE', doomed);
+      expect([refused.status, refused.body.detail], doomed).toEqual([
+        409,
+        expect.stringContaining('subscription'),
+      ]);
+    }
+    await tell({ status: 'past_due' }, NOW_S + 1);
+    expect((await api.call(payer.token, 'DELETE', path)).status).toBe(409);
+    expect((await api.call(payer.token, 'GET', path)).status).toBe(200);
+    await tell({ cancel_at_period_end: true }, NOW_S + 2);
+    expect((await api.call(payer.token, 'DELETE', path)).status).toBe(204);
+    // The processor tells of its end later: it is taken in, and brings nothing back.
+    const ended = subscription(payer.org_id, { status: 'canceled' });
+    const last = await send(fullEvent('customer.subscription.deleted', ended, NOW_S + 3));
+    expect(last).toMatchObject({ status: 200, body: { handled: true } });
+    expect((await api.call(payer.token, 'GET', path)).status).toBe(404);
+    expect((await api.call(payer.token, 'DELETE', '/auth/me')).status).toBe(204);
+  });
+
   it('follows the events, plan and cap with it', async () => {
     const payer = await newPerson();
     const { org_id } = payer;
@@ -258,6 +308,17 @@ describe('a thin event', () => {
       fullEvent('customer.subscription.updated', subscription(org_id, { status: 'unpaid' }), NOW_S - 100),
     );
     expect(await planOf(payer)).toMatchObject({ status: 'active' });
+  });
+
+  it('is fetched once, however many copies come at once', async () => {
+    const payer = await newPerson();
+    const path = `/v1/subscriptions/sub_${payer.org_id}`;
+    objects.set(path, subscription(payer.org_id));
+    const payload = thin('customer.subscription.updated', `sub_${payer.org_id}`);
+    const replies = await Promise.all(Array.from({ length: 50 }, () => sendThin(payload)));
+    expect(replies.map(({ status }) => status)).toEqual(Array.from({ length: 50 }, () => 200));
+    expect(replies.filter(({ body }) => !body.duplicate)).toHaveLength(1);
+    expect(fetched.filter((at) => at === path)).toHaveLength(1);
   });
 
   it('of an object that is gone is received and left alone', async () => {

@@ -1,4 +1,4 @@
-/** Holds a reply of the API against what its endpoint declares: every test of a handler may use it. */
+/** Checks a reply of the API with what its endpoint declares; every test of a handler may use it. */
 import { expect } from 'vitest';
 import { type Endpoint, errorBody } from '../../src/contract/endpoint.ts';
 import type { ApiReply } from '../../src/contract/route.ts';

@@ -393,6 +393,16 @@ describe('every route', () => {
         permission: 'organization.rename',
         request: always('PATCH', base, { name: 'Ours' }),
       },
+      {
+        name: 'delete the organization',
+        permission: 'organization.delete',
+        request: async () => {
+          const { id: doomed } = await create('/organizations/', { name: 'Doomed' });
+          for (const [role, person] of members)
+            if (role !== 'owner') await api.join(owner, doomed, person, role);
+          return ['DELETE', `/organizations/${doomed}`];
+        },
+      },
       { name: 'list members', permission: 'members.read', request: always('GET', `${base}/members`) },
       {
         name: 'change role',
@@ -557,6 +567,13 @@ describe('every route', () => {
       for (const [role, { token }] of members)
         expect((await api.call(token, method, path, body)).status, `${method} ${path} as ${role}`).toBe(200);
     }
+    for (const [who, credential] of credentials) {
+      if (/stranger|former/.test(who)) continue;
+      const isKey = /key$/.test(who) && !/revoked|mistyped/.test(who);
+      expect((await api.call(credential, 'DELETE', '/auth/me')).status, who).toBe(isKey ? 403 : 401);
+    }
+    const leaver = await newPerson();
+    expect((await api.call(leaver.token, 'DELETE', '/auth/me')).status).toBe(204);
   });
 
   it('does for each principal what the role table says, and nothing else', async () => {
@@ -572,7 +589,7 @@ describe('every route', () => {
         const [method, path, body] = await request();
         const { status } = await api.call(token, method, path, body);
         // Billing is not configured here: whoever may, is told so.
-        const done = permission === 'billing.change' ? 503 : 200;
+        const done = permission === 'billing.change' ? 503 : permission === 'organization.delete' ? 204 : 200;
         expect(status, `${name} as ${role}`).toBe(isAllowed(role, permission) ? done : 403);
       }
     }
@@ -586,6 +603,7 @@ describe('every route', () => {
     const pairs: [method: string, path: (id: string) => string, known: string, body?: unknown][] = [
       ['PATCH', (one) => `/organizations/${one}`, owner.org_id, { name: 'x' }],
       ['GET', (one) => `/organizations/${one}`, owner.org_id],
+      ['DELETE', (one) => `/organizations/${one}`, owner.org_id],
       ['GET', (one) => `/organizations/${one}/members`, owner.org_id],
       ['GET', (one) => `/organizations/${one}/audit-log`, owner.org_id],
       ['POST', (one) => `/organizations/${one}/invite`, owner.org_id, { email: 'a@b.co' }],

@@ -1,153 +1,90 @@
 /** The dashboard's page: what is served, and what signs in where: the link on a terminal, a token elsewhere. */
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { type IncomingHttpHeaders, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { Router } from '../../src/api/dispatch.ts';
+import { fileURLToPath } from 'node:url';
+import { brotliDecompressSync, gunzipSync } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { CliChild } from '../cli/child.ts';
 import { runHere } from '../cli/here.ts';
 import { ApiChild, OWNER_COMMAND } from '../fixtures/api-child.ts';
-import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
 
 const api = new ApiChild({ AUTH_DB_URL: 'embedded:' });
 beforeAll(() => api.start());
 afterAll(() => api[Symbol.asyncDispose]());
 
-const FOLDER = new URL('../../src/dashboard/', import.meta.url);
+const SOURCES = new URL('../../src/dashboard/', import.meta.url);
+/** Of the page with all that it loads, compressed. */
+const PAGE_BYTES = 150_000;
+
+/** As a browser asks. `fetch` would decode it. */
+function get(path: string, encoding: string): Promise<{ headers: IncomingHttpHeaders; body: Buffer }> {
+  return new Promise((resolve, reject) => {
+    const asked = request(api.url + path, { headers: { 'accept-encoding': encoding } }, async (answer) => {
+      const chunks: Buffer[] = [];
+      for await (const chunk of answer) chunks.push(chunk as Buffer);
+      resolve({ headers: answer.headers, body: Buffer.concat(chunks) });
+    });
+    asked.on('error', reject).end();
+  });
+}
+
+async function listLinks(): Promise<string[]> {
+  const { body } = await get('/', 'identity');
+  const links = [...body.toString().matchAll(/(?:src|href)="([^"]+)"/g)].map(([, link]) => link!);
+  return links.filter((link) => link !== '/docs');
+}
 
 describe('the dashboard', () => {
   it('is a page that loads nothing from elsewhere', async () => {
     const page = await fetch(`${api.url}/`);
     expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8');
-    expect(page.headers.get('content-security-policy')).toContain("default-src 'none'");
+    const policy = page.headers.get('content-security-policy');
+    expect(policy).toContain("default-src 'none'");
+    expect(policy).toContain("require-trusted-types-for 'script'");
+    expect(policy).not.toContain('unsafe');
     const html = await page.text();
     for (const path of ['/dashboard', '/dashboard/'])
       expect(await (await fetch(api.url + path)).text()).toBe(html);
-    const links = [...html.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, link]) => link!);
-    for (const link of links.filter((one) => !one.startsWith('#'))) {
-      expect(link).toMatch(/^\//);
+    const links = await listLinks();
+    expect(links.length).toBe(3);
+    for (const link of links) {
+      expect(link).toMatch(/^\/dashboard\//);
       expect((await fetch(api.url + link)).status, link).toBe(200);
     }
   });
 
-  it('serves every file of its folder, and each import of its scripts', async () => {
-    for (const file of readdirSync(FOLDER)) {
-      const path = file === 'index.html' ? '/' : `/dashboard/${file}`;
-      const response = await fetch(api.url + path);
-      expect(response.status, path).toBe(200);
-      for (const [, target] of (await response.text()).matchAll(/from '\.\/([\w-]+\.js)'/g))
-        expect((await fetch(`${api.url}/dashboard/${target}`)).status, target).toBe(200);
-    }
-  });
-
-  it('calls nothing that the API does not have', async () => {
-    const router = new Router(
-      (await loadDeclaredEndpoints()).map((endpoint) => ({ endpoint, handle: () => Promise.reject() })),
-    );
-    const calls = new Set<string>();
-    for (const file of readdirSync(FOLDER).filter((name) => name.endsWith('.js'))) {
-      const script = readFileSync(new URL(file, FOLDER), 'utf8');
-      const wanted =
-        /(?:call\('(\w+)'|makeList\(|readAll\(|withQuery\()[,\s]*(?:withQuery\(\s*)?['`]([^'`]+)['`]/g;
-      for (const [, method = 'GET', path] of script.matchAll(wanted)) {
-        const concrete = path!.replace(/^\$\{base\}/, '/organizations/o').replaceAll(/\$\{[^}]+\}/g, 'x');
-        if (!concrete.startsWith('/')) continue;
-        calls.add(`${method} ${router.find(method, concrete.split('?')[0]!).route.endpoint.id}`);
+  it('comes compressed, small, and by names that mean the same for ever', async () => {
+    let bytes = 0;
+    for (const path of ['/', ...(await listLinks())]) {
+      const plain = await get(path, 'identity');
+      expect(plain.headers['content-encoding'], path).toBeUndefined();
+      for (const [asked, encoding] of [
+        ['gzip, deflate, br, zstd', 'br'],
+        ['gzip;q=1.0, br;q=0', 'gzip'],
+      ]) {
+        const { headers, body } = await get(path, asked!);
+        expect([headers['content-encoding'], headers.vary], path).toEqual([encoding, 'accept-encoding']);
+        const decoded = encoding === 'br' ? brotliDecompressSync(body) : gunzipSync(body);
+        expect(decoded.equals(plain.body), path).toBe(true);
+        if (encoding === 'gzip') bytes += body.length;
       }
-      // Every call is one of these or goes through a path that is looked at below.
-      expect(script).not.toMatch(/innerHTML|insertAdjacentHTML|document\.write|eval\(|\.outerHTML/);
-    }
-    expect(calls.size).toBeGreaterThan(24);
-    for (const path of ['/billing/create-checkout-session', '/billing/create-portal-session'])
-      expect(router.find('POST', path).route.endpoint.id).toMatch(/session$/);
-  });
-
-  it('shows the marks that turn the order of a text as what they are, and natural ones as they are', async () => {
-    const shown: unknown[] = [];
-    vi.stubGlobal('document', {
-      createElement: () => ({ append: (...children: unknown[]) => shown.push(...children) }),
-    });
-    onTestFinished(() => {
-      vi.unstubAllGlobals();
-    });
-    const { make } = await import(new URL('elements.js', FOLDER).href);
-    make('td', {}, 'run \u202e1 delifed\u2066', ['שלום \u200f(1)', [make('b'), null]], undefined, 5);
-    expect(shown).toEqual(['run \ufffd1 delifed\ufffd', 'שלום \u200f(1)', expect.anything(), 5]);
-  });
-
-  it('names the buttons of a row by the row', async () => {
-    vi.stubGlobal('document', {
-      createElement: () => {
-        const attributes: Record<string, string> = {};
-        return {
-          attributes,
-          append: () => {},
-          addEventListener: () => {},
-          setAttribute: (name: string, value: string) => {
-            attributes[name] = value;
-          },
-        };
-      },
-    });
-    onTestFinished(() => {
-      vi.unstubAllGlobals();
-    });
-    const { makeRowButton } = await import(new URL('elements.js', FOLDER).href);
-    expect(makeRowButton('Delete', 'web', () => {}).attributes).toMatchObject({ 'aria-label': 'Delete web' });
-    // In a list of several rows, a word alone is the name of several buttons.
-    for (const file of readdirSync(FOLDER).filter((name) => name.endsWith('.js')))
-      expect(readFileSync(new URL(file, FOLDER), 'utf8'), file).not.toMatch(
-        /makeButton\('(?:Rename|Delete|Rotate|Revoke|Remove)'/,
+      const isHashed = /-[\da-f]{10}\.(?:js|css)$/.test(path);
+      expect(plain.headers['cache-control'], path).toBe(
+        isHashed ? 'public, max-age=31536000, immutable' : 'no-cache',
       );
+    }
+    expect(bytes).toBeLessThan(PAGE_BYTES);
   });
 
-  it('gives the focus to what stands in the place of what had it, unless its user went elsewhere', async () => {
-    const fake = { body: {}, activeElement: null as unknown };
-    const control = (localName: string, name: string, textContent: string) => ({
-      localName,
-      name,
-      textContent,
-      focus(): void {
-        fake.activeElement = this;
-      },
-    });
-    let held: ReturnType<typeof control>[] = [];
-    const root = {
-      ...control('main', '', ''),
-      contains: (one: never) => held.includes(one),
-      querySelectorAll: (localName: string) => held.filter((one) => one.localName === localName),
-    };
-    const draw = (rows: number) => {
-      held = [control('input', 'name', '')];
-      for (let row = 0; row < rows; row++)
-        held.push(control('button', '', 'Rename'), control('button', '', 'Delete'));
-      return held;
-    };
-    vi.stubGlobal('document', fake);
-    onTestFinished(() => {
-      vi.unstubAllGlobals();
-    });
-    const { keepFocus } = await import(new URL('elements.js', FOLDER).href);
-    const redraw = (from: number, to: number, at: number, meanwhile: unknown = fake.body) => {
-      fake.activeElement = draw(from)[at];
-      const giveBack = keepFocus(root);
-      draw(to);
-      fake.activeElement = meanwhile;
-      giveBack();
-      return fake.activeElement;
-    };
-    expect(redraw(2, 3, 0)).toBe(held[0]);
-    expect(redraw(3, 3, 4)).toBe(held[4]);
-    // The last row is deleted, then the only one.
-    expect(redraw(3, 2, 6)).toBe(held[4]);
-    expect(redraw(1, 0, 2)).toMatchObject({ localName: 'main' });
-    const link = control('a', '', 'Live');
-    expect(redraw(1, 1, 2, link)).toBe(link);
-    fake.activeElement = link;
-    const giveBack = keepFocus(root);
-    fake.activeElement = fake.body;
-    giveBack();
-    expect(fake.activeElement).toBe(fake.body);
+  it('makes no markup of text', () => {
+    const names = globSync('**/*.{ts,tsx}', { cwd: fileURLToPath(SOURCES), exclude: ['dist*/**'] });
+    expect(names.length).toBeGreaterThan(30);
+    for (const name of names)
+      expect(readFileSync(new URL(name, SOURCES), 'utf8'), name).not.toMatch(
+        /innerHTML|insertAdjacentHTML|document\.write|eval\(|outerHTML|dangerouslySet/,
+      );
   });
 
   it('knows what this server has, and no internal address', async () => {
@@ -157,6 +94,7 @@ describe('the dashboard', () => {
       version: expect.stringMatching(/^\d/),
       gateway_port: null,
       gateway_is_local: true,
+      gateway_is_secure: false,
       has_live_stream: false,
       has_billing: false,
     });

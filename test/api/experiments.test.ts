@@ -1,6 +1,7 @@
 /** Experiment reports over the API's pipeline: rows in, report out, tenants kept apart. */
 
 import { describe, expect, it } from 'vitest';
+import { NOTHING_DELETED } from '../../src/api/deleted-scopes.ts';
 import { compileDispatch } from '../../src/api/dispatch.ts';
 import { experimentHandlers } from '../../src/api/experiments.ts';
 import { guard } from '../../src/api/pipeline.ts';
@@ -13,7 +14,7 @@ import { MemoryTables } from '../../src/storage/memory/tables.ts';
 import { apiServices, STATIC_KEY } from '../fixtures/api-services.ts';
 
 const tables = new MemoryTables();
-const handlers = experimentHandlers({ stores: { runs: tables } });
+const handlers = experimentHandlers({ stores: { runs: tables }, deleted: NOTHING_DELETED });
 const { checks } = apiServices();
 const dispatch = compileDispatch(
   bind(EXPERIMENTS, handlers).map((bound) => guard(bound, checks)),

@@ -14,6 +14,7 @@ import {
   findingRow,
   packVector,
 } from '../../actors/findings-index/protocol.ts';
+import { NOTHING_DELETED } from '../../src/api/deleted-scopes.ts';
 import { compileDispatch } from '../../src/api/dispatch.ts';
 import { findingsHandlers } from '../../src/api/findings.ts';
 import { FindingsEmbedding } from '../../src/api/findings-embedding.ts';
@@ -68,7 +69,6 @@ type Body = Record<string, unknown> & { findings?: Record<string, unknown>[] };
 /** One life of a process over a disk that outlives it. */
 class Process implements AsyncDisposable {
   readonly tables: FailingTables;
-  readonly audit = new MemoryTables();
   readonly embedder: WordEmbedder;
   readonly embedding: FindingsEmbedding;
   readonly client: FindingsClient;
@@ -85,8 +85,7 @@ class Process implements AsyncDisposable {
       findings: this.client,
       embedder,
       embedding: this.embedding,
-      // Not the tables that fail and count their writes.
-      main: this.audit,
+      deleted: NOTHING_DELETED,
     });
     const checks = { ...apiServices().checks, authenticator: new Authenticator([SCOPED_KEYS]) };
     const routes = bind(FINDINGS, handlers).map((bound) => guard(bound, checks));
@@ -246,7 +245,7 @@ describe('findings', () => {
     await api.ok('acme/web', 'POST', '/v1/findings/shop/invalidate', { file_paths: ['a.ts'] });
     await api.ok('acme', 'DELETE', '/v1/findings/shop');
     await api.ok('acme', 'DELETE', '/v1/findings/shop');
-    const { items } = listAudit(api.audit, 'acme', { limit: 10, offset: 0 });
+    const { items } = listAudit(api.tables, 'acme', { limit: 10, offset: 0 });
     expect(items).toMatchObject([
       {
         action: 'findings.clear',
@@ -383,7 +382,7 @@ describe('findings', () => {
       ['POST', `${path}/invalidate`, { file_paths: 'a' }, 422],
       ['POST', `${path}/invalidate`, { file_paths: [1] }, 422],
       ['POST', `${path}/coverage`, { file_paths: Array(FINDING_PATHS + 1).fill('a') }, 422],
-      ['DELETE', `${path}/recall`, undefined, 405],
+      ['DELETE', `${path}/recall`, undefined, 404],
     ];
     for (const [method, route, body, status] of refused) {
       const reply = await api.send('org', method, route, body);

@@ -541,6 +541,7 @@ describe('what surrounds an answer', () => {
         log: {
           error: (fields) => void lines.push(fields),
           debug: (fields) => void lines.push(fields),
+          info: (fields) => void lines.push(fields),
           isLevelEnabled: () => true,
         },
       },

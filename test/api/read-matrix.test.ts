@@ -190,13 +190,21 @@ describe('every route of /v1 that reads', () => {
 });
 
 describe('lists of several tenants', () => {
-  const KINDS = ['run', 'trace', 'finding', 'experiment'] as const;
+  const KINDS = ['run', 'trace', 'finding', 'experiment', 'pattern', 'profile'] as const;
   const PROJECTS = ['p1', 'p2', undefined];
   const write1 = fc.record({
     org: fc.nat({ max: 1 }),
     project: fc.constantFrom(...PROJECTS),
     kind: fc.constantFrom(...KINDS),
   });
+  const SITUATIONS = [
+    'the printer is out of cyan ink',
+    'a violin concerto in four movements',
+    'tax law of medieval Venice',
+    'TypeError: undefined is not a function',
+    'sourdough that does not rise',
+    'orbital period of a moon',
+  ];
   let worlds = 0;
 
   async function readAll(path: string, field: string, limit: number): Promise<Record<string, string>[]> {
@@ -232,7 +240,17 @@ describe('lists of several tenants', () => {
               await write(CHILD_KEY, '/v1/traces', { ...place, trace_id: id, outcome: 'success', steps: [] });
             else if (kind === 'finding')
               await write(CHILD_KEY, '/v1/findings/base', { ...place, content: id });
-            else
+            else if (kind === 'profile')
+              await write(CHILD_KEY, '/v1/monitor/profiles', { org_id: orgs[org], name: id, weights: {} });
+            else if (kind === 'pattern') {
+              const patterns = [{ situation: SITUATIONS[at % SITUATIONS.length], dead_ends: '', unlock: id }];
+              const added = await write(CHILD_KEY, '/v1/patterns', { ...place, tier: 'e1', patterns });
+              // One that says the same is merged into the first.
+              if (added.created === 0) continue;
+              const { pattern_id } = added.patterns[0];
+              made.push({ org: orgs[org]!, project: project ?? 'default', kind, id: pattern_id });
+              continue;
+            } else
               await write(CHILD_KEY, '/v1/monitor/runs', {
                 ...place,
                 run_id: id,
@@ -265,11 +283,88 @@ describe('lists of several tenants', () => {
               expect(ids(bases, 'codebase_id')).toEqual(mine('finding').length > 0 ? ['base'] : []);
               const experiments = await readAll(`/v1/monitor/experiments${query}`, 'experiments', limit);
               expect(ids(experiments, 'experiment_id')).toEqual(mine('experiment').sort().reverse());
+              if (project !== undefined) {
+                const patterns = await readAll(`/v1/patterns${query}&tier=e1`, 'patterns', limit);
+                expect(ids(patterns, 'pattern_id')).toEqual(mine('pattern').sort().reverse());
+              }
+              const profiles = await readAll(`/v1/monitor/profiles?org_id=${org}`, 'profiles', limit);
+              const own = profiles.filter(({ is_built_in }) => !is_built_in);
+              const named = made.filter((one) => one.org === org && one.kind === 'profile');
+              expect(ids(own, 'name')).toEqual(named.map(({ id }) => id).sort());
+              // A moment cuts each list in two, of which neither has what the other has.
+              const cut =
+                runs[runs.length >> 1]?.started_at ?? traces[0]?.submitted_at ?? findings[0]?.created_at;
+              if (cut === undefined) continue;
+              for (const [path, field, name, time] of [
+                ['/v1/monitor/runs', 'runs', 'run_id', 'started_at'],
+                ['/v1/traces', 'traces', 'trace_id', 'submitted_at'],
+                ['/v1/findings/base', 'findings', 'content', 'created_at'],
+              ] as const) {
+                const all = { runs, traces, findings }[field];
+                const [late, early] = [
+                  await readAll(`${path}${query}&from=${cut}`, field, limit),
+                  await readAll(`${path}${query}&to=${cut}`, field, limit),
+                ];
+                expect(ids([...late, ...early], name), path).toEqual(ids(all, name));
+                expect(late.every((item) => item[time]! >= cut)).toBe(true);
+                expect(early.every((item) => item[time]! < cut)).toBe(true);
+              }
             }
+          }
+          // Where one tenant's page ended is no way into another's list.
+          const [mine, theirs] = orgs;
+          for (const [path, field, name] of [
+            ['/v1/monitor/runs', 'runs', 'run_id'],
+            ['/v1/traces', 'traces', 'trace_id'],
+            ['/v1/findings/base', 'findings', 'finding_id'],
+            ['/v1/monitor/experiments', 'experiments', 'experiment_id'],
+            ['/v1/findings', 'codebases', 'codebase_id'],
+          ] as const) {
+            const first = await api.call(CHILD_KEY, 'GET', `${path}?org_id=${mine}&limit=1`);
+            const cursor = first.body.next_cursor;
+            if (cursor === null) continue;
+            const answer = await api.call(CHILD_KEY, 'GET', `${path}?org_id=${theirs}&cursor=${cursor}`);
+            expect(answer.status).toBe(200);
+            const own = await readAll(`${path}?org_id=${theirs}`, field, 50);
+            const known = new Set(own.map((item) => JSON.stringify(item)));
+            for (const item of answer.body[field])
+              expect(known.has(JSON.stringify(item)), `${path} ${item[name]}`).toBe(true);
           }
         },
       ),
       { numRuns: 8 },
     );
+  });
+
+  it('refuse a cursor that is none, and times that are none, by name', async () => {
+    const paths = [
+      '/v1/monitor/runs',
+      '/v1/traces',
+      '/v1/patterns',
+      '/v1/monitor/experiments',
+      '/v1/findings',
+      '/v1/findings/base',
+      '/v1/monitor/profiles',
+    ];
+    const wrong = [
+      'no-cursor',
+      Buffer.from('[1e999]').toString('base64url'),
+      Buffer.from('{}').toString('base64url'),
+    ];
+    const odd = Buffer.from(JSON.stringify(['\ud800'.repeat(9), -1, null])).toString('base64url');
+    for (const path of paths) {
+      for (const cursor of [...wrong, odd, 'A'.repeat(4_000)]) {
+        const { status, body } = await api.call(CHILD_KEY, 'GET', `${path}?cursor=${cursor}`);
+        expect(status, `${path} ${cursor.slice(0, 40)}`).toBe(422);
+        expect(body.detail[0].loc).toEqual(['query', 'cursor']);
+      }
+      if (path === '/v1/monitor/experiments' || path === '/v1/findings' || path === '/v1/monitor/profiles')
+        continue;
+      for (const name of ['from', 'to']) {
+        const { status, body } = await api.call(CHILD_KEY, 'GET', `${path}?${name}=yesterday`);
+        expect(status, `${path} ${name}`).toBe(422);
+        expect(body.detail[0].loc).toEqual(['query', name]);
+      }
+    }
   });
 });

@@ -59,6 +59,18 @@ describe('patterns', () => {
     expect(await api.get(`/v1/patterns/${id}?project_id=p1&org_id=another`)).toEqual(unknown);
   });
 
+  it('are narrowed by when they were created', async () => {
+    const { body } = await api.get('/v1/patterns?project_id=p1&tier=e1');
+    const times = body.patterns.map(({ created_at }: { created_at: string }) => created_at) as string[];
+    const [newest, , oldest] = times;
+    const within = async (query: string) => (await list(`project_id=p1&tier=e1&limit=1&${query}`)).length;
+    expect(await within(`from=${newest}`)).toBe(times.filter((time) => time >= newest!).length);
+    expect(await within(`to=${newest}`)).toBe(times.filter((time) => time < newest!).length);
+    expect(await within(`from=${oldest}`)).toBe(3);
+    expect(await within(`to=${oldest}`)).toBe(0);
+    expect(await within('from=2999-01-01T00:00:00Z')).toBe(0);
+  });
+
   it('refuse what is no cursor in words', async () => {
     const { text } = await api.get('/v1/patterns?cursor=WyJlMSJd');
     expect(text).toContain('not a cursor of this list');
@@ -168,6 +180,9 @@ describe('a cursor that no page has given', () => {
     ['/v1/findings', ['x'.repeat(2_900), 3]],
     ['/v1/findings', ['shop', -1.5]],
     ['/v1/findings/shop', [-1.5]],
+    ['/v1/monitor/profiles', [1, 'x'.repeat(128)]],
+    ['/v1/monitor/profiles', [0, 'nobody']],
+    ['/v1/patterns', ['e1', 'x'.repeat(128)]],
   ])('is a page or a refusal in words, at %s', async (path, place) => {
     // A key holds the longest identifiers beside it.
     const project = encodeURIComponent('\uffee'.repeat(128));
@@ -189,5 +204,12 @@ describe('profiles', () => {
     expect(body.profiles.at(-1)).toMatchObject({ is_built_in: false, weights: { infinite_loop: 2 } });
     const stranger = await api.get('/v1/monitor/profiles?org_id=another');
     expect(stranger.body.profiles).toHaveLength(3);
+    for (const limit of [1, 2, 3, 4]) {
+      const paged = await readAll('/v1/monitor/profiles', 'profiles', `limit=${limit}`);
+      expect(paged).toEqual(body.profiles);
+    }
+    // One that was given away between two pages is no reason to begin again.
+    const cursor = Buffer.from(JSON.stringify([1, 'm'])).toString('base64url');
+    expect((await api.get(`/v1/monitor/profiles?cursor=${cursor}`)).body.profiles).toHaveLength(1);
   });
 });

@@ -307,7 +307,7 @@ describe('the service routes', () => {
     for (const name of [
       'understudy_http_request_duration_seconds_bucket{le="0.005",route="health"} ',
       'understudy_http_requests_total{route="startRun",method="POST",status="429"} ',
-      'understudy_actors_handled{kind="rate-slots",thread="0"} ',
+      'understudy_actors_handled_total{kind="rate-slots",thread="0"} ',
       'process_resident_memory_bytes ',
       'understudy_info{version="',
     ]) {

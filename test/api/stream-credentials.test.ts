@@ -12,7 +12,7 @@ const KEY: Principal = { type: 'key', id: 'key_1', org_id: 'org_a', project_id: 
 const USER: Principal = {
   type: 'user',
   id: 'user:1',
-  identity: { issuer: '', subject: 's', email: null, name: null, email_verified: true },
+  identity: { issuer: '', subject: 's', email: null, name: null, email_verified: true, issued_at_s: null },
 };
 
 /** Opens a stream as a request with the tenant would. */

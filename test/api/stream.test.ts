@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { get, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { EventSource } from 'undici';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { CliChild } from '../cli/child.ts';
 import { ControlPlaneChild } from '../fixtures/control-plane.ts';
@@ -95,6 +96,18 @@ async function post(url: string, body: object): Promise<Response> {
 
 const until = (check: () => void) => vi.waitFor(check, { timeout: PATIENCE_MS, interval: 5 });
 
+/** Which organization a stream is of shows in its first event. */
+async function firstRunOf(source: EventSource): Promise<{ run_id: string; org_id: string }> {
+  return new Promise((resolve, reject) => {
+    source.addEventListener('run_start', (event) =>
+      resolve(JSON.parse((event as Event & { data: string }).data)),
+    );
+    source.addEventListener('error', () => {
+      if (source.readyState === EventSource.CLOSED) reject(new Error('the stream was refused'));
+    });
+  });
+}
+
 describe('GET /v1/monitor/stream', () => {
   /** Of the tests that need nothing of their own; the last one ends it. */
   let service: Awaited<ReturnType<typeof start>>;
@@ -160,6 +173,37 @@ describe('GET /v1/monitor/stream', () => {
     expect(ids).toEqual([...ids].sort((a, b) => a - b));
     expect(others.events).toEqual([]);
     for (const reader of [mine, project, others]) reader.close();
+  });
+
+  it('is read by an EventSource with a ticket, of its organization and project alone', async () => {
+    const { url } = service;
+    const issue = async (body: object) => (await post(`${url}/v1/monitor/stream/tickets`, body)).json();
+    const { ticket, expires_in_s } = (await issue({ org_id: 'org_t', project_id: 'proj_t' })) as {
+      ticket: string;
+      expires_in_s: number;
+    };
+    expect(expires_in_s).toBe(60);
+    expect(ticket).not.toContain(KEY);
+    const source = new EventSource(`${url}/v1/monitor/stream?org_id=org_elsewhere&ticket=${ticket}`);
+    const first = firstRunOf(source);
+    await new Promise((resolve) => source.addEventListener('open', resolve, { once: true }));
+    for (const [org_id, project_id] of [
+      ['org_elsewhere', 'proj_t'],
+      ['org_t', 'proj_u'],
+      ['org_t', 'proj_t'],
+    ])
+      await post(`${url}/v1/monitor/runs`, { org_id, project_id, run_id: `${org_id}-${project_id}` });
+    expect(await first).toMatchObject({ run_id: 'org_t-proj_t', org_id: 'org_t', project_id: 'proj_t' });
+    source.close();
+
+    const damaged = ticket.slice(0, -2) + (ticket.endsWith('AA') ? 'BB' : 'AA');
+    for (const wrong of [damaged, 'nonsense', '', 'a.b.c.d.e', ticket.repeat(3)]) {
+      const answer = await fetch(`${url}/v1/monitor/stream?ticket=${wrong}`);
+      expect(answer.status, wrong).toBe(401);
+      expect(await answer.text()).not.toContain(KEY);
+    }
+    // Nothing but the stream takes one.
+    expect((await fetch(`${url}/v1/monitor/runs?ticket=${ticket}`)).status).toBe(401);
   });
 
   it('reaches the readers of every server thread, from every actor thread', async () => {
@@ -237,8 +281,8 @@ describe('GET /v1/monitor/stream', () => {
         Array.from({ length: 6 }, () => Reader.join(stream, { authorization: `Bearer ${credential}` })),
       );
     const staying = await join(owner.token);
-    const begin = (run_id: string) =>
-      api.post('/v1/monitor/runs', { org_id: owner.org_id, project_id: project.id, run_id });
+    const begin = (run_id: string, project_id: string | null = project.id) =>
+      api.post('/v1/monitor/runs', { org_id: owner.org_id, project_id, run_id });
     const ends: [string, () => Promise<unknown>][] = [
       [key.raw_key, () => api.call(owner.token, 'DELETE', `/api-keys/${key.id}`)],
       [
@@ -253,7 +297,8 @@ describe('GET /v1/monitor/stream', () => {
       for (const reader of readers)
         await until(() => expect(reader.events.map(({ data }) => data.run_id)).toEqual([`before-${at}`]));
       await end();
-      await begin(`after-${at}`);
+      // Nothing is told of a project that is gone.
+      await begin(`after-${at}`, at < 2 ? project.id : null);
       for (const reader of readers) {
         await until(() => expect(reader.is_over).toBe(true));
         expect(reader.text).not.toContain('after');

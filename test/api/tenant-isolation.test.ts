@@ -32,6 +32,8 @@ interface Owned {
 /** What should be there. */
 class Model {
   readonly users = new Map<string, string>();
+  /** What each signs in with: a new one after each deletion of the account. */
+  readonly tokens = new Map<string, string>(PEOPLE.map((who) => [who, who]));
   readonly orgs: Org[] = [];
   readonly projects: Owned[] = [];
   readonly keys: Owned[] = [];
@@ -39,6 +41,13 @@ class Model {
 
   roleOf(who: string, org: Org): Role | undefined {
     return org.roles.get(who);
+  }
+
+  /** All of it goes. */
+  forget(org: Org): void {
+    org.roles.clear();
+    org.invited.clear();
+    for (const owned of [...this.projects, ...this.keys]) if (owned.org === org) owned.isGone = true;
   }
 
   /** What somebody is answered who tries something there. */
@@ -56,6 +65,7 @@ const step = fc.record({
   what: fc.constantFrom(
     ...(['org', 'rename org', 'invite', 'accept', 'revoke invitation', 'role', 'remove', 'project'] as const),
     ...(['rename project', 'delete project', 'key', 'rotate', 'revoke key', 'look'] as const),
+    ...(['delete org', 'delete me'] as const),
   ),
   org: pick,
   thing: pick,
@@ -70,23 +80,29 @@ class Session {
   readonly api: MemoryControlPlane = memoryControlPlane();
 
   async begin() {
-    for (const who of PEOPLE) {
-      const me = (await this.api.call(who, 'GET', '/auth/me')).body;
-      this.model.users.set(who, me.id);
-      const [own] = (await this.api.call(who, 'GET', '/organizations/')).body;
-      this.model.orgs.push({
-        id: own.id,
-        name: own.name,
-        roles: new Map([[who, 'owner']]),
-        invited: new Map(),
-        audited: 1,
-      });
-    }
+    for (const who of PEOPLE) await this.signUp(who);
+  }
+
+  private async signUp(who: string) {
+    const me = (await this.call(who, 'GET', '/auth/me')).body;
+    this.model.users.set(who, me.id);
+    const [own] = (await this.call(who, 'GET', '/organizations/')).body;
+    this.model.orgs.push({
+      id: own.id,
+      name: own.name,
+      roles: new Map([[who, 'owner']]),
+      invited: new Map(),
+      audited: 1,
+    });
+  }
+
+  call(who: string, method: string, path: string, body?: unknown) {
+    return this.api.call(this.model.tokens.get(who)!, method, path, body);
   }
 
   /** Does it, and says what the model expected. */
   async take({ who, whom, what, org: orgAt, thing, role }: Step) {
-    const { model, api } = this;
+    const { model } = this;
     const org = at(model.orgs, orgAt)!;
     const name = `n${++model.count}`;
     const expectStatus = async (
@@ -95,7 +111,7 @@ class Session {
       path: string,
       body?: unknown,
     ): Promise<{ body: Record<string, string> }> => {
-      const answer = await api.call(who, method, path, body);
+      const answer = await this.call(who, method, path, body);
       expect(answer.status, `${who}: ${method} ${path} ${JSON.stringify(body)} ${answer.text}`).toBe(
         expected,
       );
@@ -253,6 +269,29 @@ class Session {
         if (what === 'rotate') model.keys.push({ ...key!, id: body.id!, isGone: false });
         return;
       }
+      case 'delete org': {
+        const verdict = model.verdict(who, org, 'organization.delete');
+        await expectStatus(verdict === 200 ? 204 : verdict, 'DELETE', `/organizations/${org.id}`);
+        if (verdict === 200) model.forget(org);
+        return;
+      }
+      case 'delete me': {
+        const mine = model.orgs.filter((one) => one.roles.has(who));
+        const isKept = mine.some(({ roles }) => {
+          const owners = [...roles].filter(([, its]) => its === 'owner').map(([person]) => person);
+          return roles.size > 1 && owners.length === 1 && owners[0] === who;
+        });
+        await expectStatus(isKept ? 409 : 204, 'DELETE', '/auth/me');
+        if (isKept) return;
+        for (const one of mine) {
+          if (one.roles.size === 1) model.forget(one);
+          else one.audited++;
+          one.roles.delete(who);
+        }
+        await expectStatus(401, 'GET', '/auth/me');
+        model.tokens.set(who, `${who}@${Math.ceil(Date.now() / 1_000) + 2 * model.count}`);
+        return this.signUp(who);
+      }
       case 'look':
         return this.look(who, org);
     }
@@ -260,8 +299,8 @@ class Session {
 
   /** Everything that somebody can read of an organization is what the model has of it, or nothing. */
   async look(who: string, org: Org) {
-    const { model, api } = this;
-    const read = async (path: string) => api.call(who, 'GET', path);
+    const { model } = this;
+    const read = async (path: string) => this.call(who, 'GET', path);
     const role = model.roleOf(who, org);
     const listings: [path: string, permission: Permission, expected: unknown[]][] = [
       [
@@ -376,6 +415,7 @@ function scheduledTables(scheduler: fc.Scheduler, inner: Tables): Tables {
   return {
     get: (table, row) => inner.get(table, row),
     range: (table, range) => inner.range(table, range),
+    snapshot: (tables, work) => inner.snapshot(tables, work),
     transact: (work) => scheduler.schedule(Promise.resolve(), 'transaction').then(() => inner.transact(work)),
     close: () => inner.close(),
   };
@@ -465,6 +505,74 @@ describe('in any order', () => {
         const live = [...inner.range('api_keys_live', { prefix: [org_id] })];
         const isRevoked = done.some(({ body }) => body?.id === key.id && body.revoked === true);
         expect(live.length).toBe(rotated.length > 0 ? 1 : isRevoked ? 0 : 1);
+      }),
+      { numRuns: ORDERS, seed: SEED },
+    );
+  });
+
+  it('a deleted organization lets nobody in, and a deleted account makes nothing', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.scheduler(), fc.infiniteStream(fc.nat({ max: 99 })), async (scheduler, chance) => {
+        const inner = new MemoryTables();
+        const setUp = memoryControlPlane(inner);
+        const user: Record<string, string> = {};
+        for (const who of PEOPLE) user[who] = (await setUp.call(who, 'GET', '/auth/me')).body.id;
+        const { id: org_id } = (await setUp.call('ann', 'POST', '/organizations/', { name: 'Raced' })).body;
+        const base = `/organizations/${org_id}`;
+        const invite = async (who: string, role: string) =>
+          (await setUp.call('ann', 'POST', `${base}/invite`, { email: emailOf(who), role })).body.id;
+        await setUp.call('bob', 'POST', `/organizations/invitations/${await invite('bob', 'owner')}/accept`);
+        const forCid = await invite('cid', 'owner');
+        const key = (await setUp.call('ann', 'POST', '/api-keys/', { name: 'k', org_id })).body;
+
+        const api = memoryControlPlane(scheduledTables(scheduler, inner));
+        const next = () => chance.next().value as number;
+        const requests: [who: string, method: string, path: string, body?: unknown][] = [
+          ['ann', 'DELETE', base],
+          ['bob', 'DELETE', base],
+          ['bob', 'DELETE', '/auth/me'],
+          ['bob', 'POST', '/organizations/', { name: 'Late' }],
+          ['bob', 'PATCH', '/auth/me', { display_name: 'Late' }],
+          ['bob', 'POST', '/feedback/', { message: 'Late' }],
+          ['cid', 'POST', `/organizations/invitations/${forCid}/accept`],
+          ['ann', 'POST', `${base}/invite`, { email: emailOf('dee') }],
+          ['ann', 'POST', '/api-keys/', { name: 'late', org_id }],
+          ['ann', 'POST', `/api-keys/${key.id}/rotate`],
+          ['ann', 'POST', `/projects/?org_id=${org_id}`, { name: 'late' }],
+          ['ann', 'PATCH', `${base}/members/${user.bob}`, { role: 'member' }],
+        ];
+        requests.sort(() => (next() < 50 ? -1 : 1));
+        const answers = requests.map((request) => api.call(...request));
+        await scheduler.waitFor(Promise.all(answers));
+        const done = await Promise.all(answers);
+        const odd = done.filter(({ status }) => ![200, 204, 401, 403, 404, 409].includes(status));
+        expect(odd).toEqual([]);
+        expect(api.failures).toEqual([]);
+
+        const rows = (table: string, prefix: string[]) => [...inner.range(table, { prefix })].length;
+        const isGone = inner.get('organizations', [org_id]) === undefined;
+        const deletions = requests.flatMap(([, method, path], at) =>
+          method === 'DELETE' && path === base ? [done[at]!.status] : [],
+        );
+        expect(deletions.filter((status) => status === 204).length).toBeLessThanOrEqual(1);
+        if (isGone) {
+          for (const table of ['members', 'members_by_time', 'api_keys_live'])
+            expect(rows(table, [org_id]), table).toBe(0);
+          expect(rows('project_deletions', [org_id])).toBe(1);
+          for (const who of PEOPLE)
+            expect(
+              [...inner.range('memberships', { prefix: [user[who]!] })].some(({ row }) => row[1] === org_id),
+            ).toBe(false);
+        }
+        if (inner.get('users', [user.bob!]) === undefined) {
+          expect(rows('memberships', [user.bob!])).toBe(0);
+          expect(rows('users_by_email', [emailOf('bob')])).toBe(0);
+          // What it owned alone went with it, whatever it was still making.
+          for (const { value } of inner.range<{ id: string; created_by: string }>('organizations', {
+            prefix: [],
+          }))
+            expect(rows('members', [value.id])).toBeGreaterThan(0);
+        }
       }),
       { numRuns: ORDERS, seed: SEED },
     );

@@ -1,6 +1,6 @@
 /**
- * Tokens that somebody would like to be taken, against a provider that publishes its keys over a real socket: of another
- * application, of another issuer, signed in another way, without what they must say, and with another's address.
+ * Tokens of attackers, with a provider that publishes its keys over a real socket: of another
+ * application, of another issuer, signed in another way, without required claims, and with another user's address.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';

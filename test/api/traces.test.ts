@@ -1,6 +1,6 @@
 /**
- * Traces over the API's own pipeline, with a real host and journal behind it: the distiller's actor, port and rows; only
- * the pattern store is made up.
+ * Traces over the API's own pipeline, with a real host and journal behind it: the distiller's actor, adapter and rows; only
+ * the pattern store is a stand-in.
  */
 
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -12,6 +12,7 @@ import { DISTILLATION_ADAPTER, distiller } from '../../actors/distiller/behaviou
 import { DistillerClient } from '../../actors/distiller/client.ts';
 import { TRACE_BODIES, UNFINISHED_TRACES } from '../../actors/distiller/protocol.ts';
 import { DISTILLER_POLICY } from '../../actors/supervision.ts';
+import { NOTHING_DELETED } from '../../src/api/deleted-scopes.ts';
 import { compileDispatch } from '../../src/api/dispatch.ts';
 import { guard } from '../../src/api/pipeline.ts';
 import { traceHandlers } from '../../src/api/traces.ts';
@@ -97,7 +98,7 @@ class Process {
     this.#host.attachClient(new MessagePortLink(right));
     const services = { ...apiServices(), asker: this.server };
     const stores = { ...services.stores, main: this.tables };
-    this.handlers = traceHandlers({ asker: this.server, stores });
+    this.handlers = traceHandlers({ asker: this.server, stores, deleted: NOTHING_DELETED });
     const routes = bind(TRACES, this.handlers).map((bound) => guard(bound, services.checks));
     this.#dispatch = compileDispatch(routes, {
       report: (error) => {

@@ -278,7 +278,14 @@ describe('tokens signed with a secret', () => {
     expect(principal).toEqual({
       type: 'user',
       id: expect.stringMatching(/^user:[0-9a-f]{32}$/),
-      identity: { issuer: 'i', subject: 'u1', email: 'a@b.co', name: 'A', email_verified: false },
+      identity: {
+        issuer: 'i',
+        subject: 'u1',
+        email: 'a@b.co',
+        name: 'A',
+        email_verified: false,
+        issued_at_s: null,
+      },
     });
     const other = (await tokens().verify(
       await sign({ sub: 'u1', exp: inAnHour(), iss: 'j' }),

@@ -37,6 +37,15 @@ describe('the banner', () => {
     expect(colored.replace(/\u001b\[\d+m/g, '')).toBe(banner({}));
   });
 
+  it('shows the threads that were chosen', () => {
+    const { cores, server_threads, actor_threads } = loadConfig({ listener: 'gateway' }, {});
+    const chosen = `${server_threads} server, ${actor_threads} actor, on ${cores} core`;
+    expect(banner({})).toContain(`\n  Threads   ${chosen}`);
+    expect(banner({ SERVER_THREADS: '5', ACTOR_THREADS: '3' })).toContain(
+      '\n  Threads   5 server, 3 actor, on ',
+    );
+  });
+
   it('says when nothing is captured', () => {
     const text = banner({ GW_CAPTURE: 'off' });
     expect(text).toContain('Nothing is captured');

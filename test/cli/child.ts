@@ -15,6 +15,15 @@ export interface Ending {
   stderr: string;
 }
 
+/**
+ * `auto` would start a test's service on as many threads as the machine has cores for; by the name that any other beats.
+ * TEST_SERVER_THREADS and TEST_ACTOR_THREADS run the same tests with others.
+ */
+export const FEW_THREADS = {
+  FRONT_THREADS: process.env.TEST_SERVER_THREADS ?? '1',
+  ACTOR_THREADS: process.env.TEST_ACTOR_THREADS ?? '1',
+};
+
 /** Runs a command to its end, as a process (below) or in the test's own (here.ts). */
 export type RunCommand = (
   argv: string[],
@@ -58,7 +67,7 @@ export class CliChild {
     const [program, ...words] = (options.terminal ? inTerminal : command) as [string, ...string[]];
     this.process = spawn(program, words, {
       // Nothing of the developer's own settings, and no colours because of them.
-      env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: COMPILE_CACHE, ...options.env },
+      env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: COMPILE_CACHE, ...FEW_THREADS, ...options.env },
       cwd: options.cwd,
       stdio: ['ignore', 'pipe', 'pipe'],
     });

@@ -132,7 +132,7 @@ it('is refused by every command under another key, under none, and where nothing
     }
   }
   for (const name of ['traces', 'refused', 'patterns']) expect(existsSync(out(name)), name).toBe(false);
-  // What would be found, were it there.
+  // What the search would find if it were there.
   expect(readAllFiles(plain.dir).some(({ bytes }) => bytes.includes(CANARY))).toBe(true);
 });
 

@@ -1,10 +1,11 @@
 /**
- * The command line in the test's own process, for what a process of its own adds nothing to: what it refuses, and with
- * which words. One at a time, because the environment is the process's. A guarded command runs here, too: not for files
- * that may be damaged.
+ * The command line in the test's own process, for tests that need no process of its own: what it refuses, and with
+ * which words. One at a time, because the environment is the process's. A guarded command also runs here, so it is not for
+ * files that may be damaged.
  */
 import { runUnderstudy } from '../../src/cli/command-line.ts';
 import { IN_PROCESS } from '../../src/cli/guard.ts';
+import { FEW_THREADS } from './child.ts';
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
@@ -16,7 +17,7 @@ export async function runHere(
   const before = process.env;
   const heard = SIGNALS.map((signal) => process.listeners(signal));
   const told = { stdout: '', stderr: '' };
-  process.env = { PATH: before.PATH, ...env };
+  process.env = { PATH: before.PATH, ...FEW_THREADS, ...env };
   const umask = process.umask(0o077);
   try {
     const code = await runUnderstudy([IN_PROCESS, ...argv], {

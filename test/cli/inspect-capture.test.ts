@@ -76,7 +76,16 @@ function captureLoop(
 
 describe('inspect on a capture file', () => {
   it.each([true, false])('shows labelled and found runs, and both golden (indexed: %s)', async (indexed) => {
-    const models = captured({ ...captureLoop(null)[0]!, shape: null, path: '/v1/models' }, { kind: 'other' });
+    const models = captured(
+      {
+        ...captureLoop(null)[0]!,
+        shape: null,
+        path: '/v1/models',
+        request_body: Buffer.alloc(0),
+        response_body: Buffer.from('{"data":[],"has_more":false}'),
+      },
+      { kind: 'other', method: 'GET' },
+    );
     const file = await write(
       `loops-${indexed}.mdb`,
       [...captureLoop('mend-1'), models, ...captureLoop(null)],

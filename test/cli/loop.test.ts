@@ -25,6 +25,8 @@ import type { CapturedExchange } from '../../src/domain/exchange.ts';
 import { decodeExchange } from '../../src/providers/decode.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { readStudentManifest } from '../../src/student/directory.ts';
+import { readOrders } from '../../src/student/orders.ts';
 import { CliChild, type RunCommand, runCli } from './child.ts';
 import { runHere } from './here.ts';
 
@@ -163,6 +165,8 @@ describe('wrong use', () => {
     [['--out', 'x', '--target-error', '0'], '--target-error takes a number from 0.001 to 0.5'],
     [['--out', 'x', '--target-error', '5%'], '--target-error takes a number from 0.001 to 0.5'],
     [['--out', 'x', '--min-served', '-1'], '--min-served'],
+    [['--out', 'x', '--never-serve', 'book,'], '--never-serve'],
+    [['--out', 'x', '--never-serve', 'b'.repeat(129)], '--never-serve'],
     [['--out', 'x', '--tier', 'e4'], '--tier takes one of e1, e2, e3'],
     [['--out', 'x', '--student', 'oracle'], '--student takes exemplar or http'],
     [['--out', 'x', '--student', 'http'], '--student http takes --endpoint URL and --model NAME'],
@@ -240,6 +244,48 @@ describe('loop at an interval', () => {
     await child.waitForOutput(/44 golden of 44 runs, 4 read/);
     child.process.kill('SIGTERM');
     expect(await child.ended).toMatchObject({ code: 0, signal: null, stderr: '' });
+  });
+});
+
+describe('a round while an operator holds a version', () => {
+  it('keeps what it makes, says so, and makes it once', async () => {
+    const out = join(folder, 'held');
+    const round = async () => {
+      const argv = ['loop', '--once', '--db', db, '--out', out, '--share', '0.25', '--json'];
+      const { code, stdout } = await runHere(argv, env);
+      expect(code).toBe(0);
+      return JSON.parse(stdout) as { outcome: string; version: number; reason: string };
+    };
+    expect(await round()).toMatchObject({ outcome: 'published', version: 1 });
+    expect(await readOrders(out)).toMatchObject({ shares: [{ version: 1, share: 0.25 }] });
+    // As if it came from other runs.
+    const path = join(out, 'manifest.json');
+    const manifest = JSON.parse(readFileSync(path, 'utf8'));
+    writeFileSync(
+      path,
+      JSON.stringify({ ...manifest, golden: { ...manifest.golden, fingerprint: 'other' } }),
+    );
+    const held = await runHere(['student', 'publish', '1', '--hold', '--dir', out], env);
+    expect(held).toMatchObject({ code: 0, stdout: 'Version 1 serves\n' });
+    rmSync(join(out, 'manifest.v1.json'));
+    writeFileSync(
+      path,
+      JSON.stringify({ ...manifest, golden: { ...manifest.golden, fingerprint: 'other' } }),
+    );
+
+    const waits = 'understudy student publish 2';
+    expect(await round()).toMatchObject({
+      outcome: 'kept',
+      version: 1,
+      reason: expect.stringContaining(waits),
+    });
+    const again = await round();
+    expect(again).toMatchObject({ outcome: 'kept', version: 1 });
+    expect(again.reason).toMatch(/^nothing new: version 2 is made and kept/);
+    expect((await readStudentManifest(out)).version).toBe(1);
+    expect(await runHere(['student', 'publish', '--dir', out], env)).toMatchObject({ code: 0 });
+    expect((await readStudentManifest(out)).version).toBe(2);
+    expect(await round()).toMatchObject({ outcome: 'kept', reason: 'nothing new since version 2' });
   });
 });
 

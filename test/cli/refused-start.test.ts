@@ -1,4 +1,4 @@
-/** Starts that cannot be: each ends soon, with one line that says why, and leaves nothing running. */
+/** Starts that must fail: each ends soon, with one line that says why, and leaves nothing running. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';

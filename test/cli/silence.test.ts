@@ -1,4 +1,4 @@
-/** Nothing that the process loads reports its use to anybody, or leaves a mark on the machine to be told by. */
+/** Nothing that the process loads reports its use to anybody, or leaves a mark on the machine that identifies it. */
 import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';

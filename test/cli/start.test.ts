@@ -54,15 +54,17 @@ describe('understudy up', () => {
     expect(child.stderr).toContain('SIGTERM: finishing what is in flight');
   });
 
-  it('warns of a secret that is too short to sign tokens, by its bytes', async () => {
+  it('warns of a secret that is too short to sign tokens, by its bytes, and of a key that nothing uses', async () => {
     await using child = new CliChild(['serve'], {
-      env: env({ AUTH_DB_URL: 'embedded:', AUTH_JWT_SECRET: 'ü'.repeat(15) }),
+      env: env({ AUTH_DB_URL: 'embedded:', AUTH_JWT_SECRET: 'ü'.repeat(15), AUTH_DB_SERVICE_KEY: 'hunter2' }),
     });
     await child.waitForOutput(API);
     child.process.kill('SIGTERM');
     const { code, stderr } = await child.ended;
     expect(code).toBe(0);
     expect(stderr).toContain(SHORT_SECRET);
+    expect(stderr).toContain('warning: AUTH_DB_SERVICE_KEY is set, and nothing uses it');
+    expect(stderr).not.toContain('hunter2');
   });
 
   it('warns when the admin routes can be reached from elsewhere', async () => {

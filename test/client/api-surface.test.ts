@@ -7,8 +7,8 @@ import { describeSurface } from './api-surface.ts';
 
 const HEAD = `# What agents import
 
-Made by \`test/client/api-surface.ts\` from what tsc emits, and held by a test. What the operations of \`api\` take and give is in
-\`/openapi.json\` of the service.
+\`test/client/api-surface.ts\` makes this page from what tsc emits, and a test compares the two. The service's
+\`/openapi.json\` describes what each operation of \`api\` takes and answers.
 
 `;
 

@@ -1,4 +1,4 @@
-/** When the service is asked, and when it is left alone. */
+/** When the client asks the service, and when it does not. */
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Circuit } from '../../src/client/circuit.ts';
 

@@ -1,6 +1,6 @@
 /**
- * Whatever happens to the service, the agent that is watched does what it does unwatched: the same output, the same exit code,
- * and nothing that nobody caught. Each case runs the same agent in a process of its own, over real sockets.
+ * A watched agent does what it does unwatched, whatever happens to the service: the same output, the same exit code,
+ * and no uncaught error. Each case runs the same agent in a process of its own, over real sockets.
  */
 import { execFile } from 'node:child_process';
 import { createServer, type RequestListener, type Server } from 'node:http';
@@ -11,8 +11,8 @@ import {
   type Server as TcpServer,
 } from 'node:net';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { ClientStats } from '../../src/client/understudy.ts';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { type ClientStats, NotFoundError, Understudy } from '../../src/client/understudy.ts';
 import { CLIENT_KEY, ClientService } from '../fixtures/client-service.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
@@ -20,7 +20,8 @@ const AGENT = fileURLToPath(new URL('../fixtures/watched-agent.ts', import.meta.
 
 interface Ending {
   stdout: string;
-  code: number;
+  /** Or the signal. */
+  code: number | string;
   stderr: string;
   stats: ClientStats;
 }
@@ -28,13 +29,19 @@ interface Ending {
 const closers: (() => unknown)[] = [];
 let service: ClientService;
 let provider: string;
+/** Is told of each turn of any agent. */
+let onTurn: (turn: number) => void = () => {};
 
 beforeAll(async () => {
   service = await ClientService.start();
   provider = await serve((request, response) => {
     let body = '';
     request.on('data', (part) => (body += part));
-    request.on('end', () => response.end(`answer ${JSON.parse(body).turn}`));
+    request.on('end', () => {
+      const { turn } = JSON.parse(body);
+      onTurn(turn);
+      response.end(`answer ${turn}`);
+    });
   });
 });
 afterAll(async () => {
@@ -48,7 +55,8 @@ async function listen(server: Server | TcpServer): Promise<string> {
 }
 
 async function serve(listener: RequestListener): Promise<string> {
-  const server = createServer(listener);
+  // An agent that is busy for longer than an idle connection is kept would find it closed.
+  const server = createServer({ keepAliveTimeout: 0 }, listener);
   closers.push(() => {
     server.closeAllConnections();
     server.close();
@@ -80,7 +88,8 @@ function runAgent(baseUrl: string | null, args: string[], env: Record<string, st
     const argv = [AGENT, '--provider', provider, ...args];
     execFile(process.execPath, argv, options, (error, stdout, stderr) => {
       const [, stats = 'null'] = /^STATS (.*)$/m.exec(stderr) ?? [];
-      resolve({ stdout, code: Number(error?.code ?? 0), stderr, stats: JSON.parse(stats) });
+      const code = error?.signal ?? Number(error?.code ?? 0);
+      resolve({ stdout, code, stderr, stats: JSON.parse(stats) });
     });
   });
 }
@@ -98,9 +107,25 @@ async function watch(
     code: bare.code,
   });
   expect(watched.stderr).not.toMatch(/unhandled|TypeError|ReferenceError|MaxListeners/i);
+  // Who is killed says nothing of it.
+  if (watched.stats === null) return watched;
   const { logged, sent, dropped, queued } = watched.stats.steps;
   expect(sent + dropped + queued).toBe(logged);
   return watched;
+}
+
+/** @returns the indexes of the steps that the service has, in their order; none where it does not know the run */
+async function readSteps(runId: string): Promise<number[]> {
+  const reader = new Understudy({ apiKey: CLIENT_KEY, baseUrl: service.url, timeoutMs: PATIENCE_MS });
+  try {
+    const { steps } = await reader.api.listRunSteps({ params: { id: runId }, query: { limit: 200 } });
+    return steps.map(({ step_index }) => step_index).sort((a, b) => a - b);
+  } catch (thrown) {
+    if (thrown instanceof NotFoundError) return [];
+    throw thrown;
+  } finally {
+    await reader.close();
+  }
 }
 
 function warnings(stderr: string): string[] {
@@ -159,6 +184,42 @@ describe('the agent does what it does', () => {
     expect((await watch(failing)).stats.steps).toMatchObject({ sent: 0, dropped: 6 });
   });
 
+  it('where answers come late: it waits for none of them', async () => {
+    const held: (() => void)[] = [];
+    let last = 0;
+    onTestFinished(() => {
+      onTurn = () => {};
+    });
+    onTurn = (turn) => {
+      if (turn < 5) return;
+      // Both agents, the watched one too, are at their last turn.
+      last += 1;
+      if (last === 2) for (const answer of held.splice(0)) answer();
+    };
+    const late = await serve((request, response) => {
+      const answer = () => void response.end('{"fired":[],"traces":[]}');
+      request.resume().on('end', () => {
+        if (last === 2 || request.url === '/v1/traces/retrieve') answer();
+        else held.push(answer);
+      });
+    });
+    const { stats } = await watch(late, [], PATIENT);
+    expect(stats.steps).toMatchObject({ sent: 6, dropped: 0, queued: 0 });
+  });
+
+  it('where some answers are a 429, and then all is there', async () => {
+    let answered = 0;
+    const limited = await serve((request, response) => {
+      answered += 1;
+      const status = answered % 3 === 0 ? 429 : 200;
+      const answer = () => response.writeHead(status, { 'retry-after': '0' }).end('{"fired":[],"traces":[]}');
+      request.resume().on('end', answer);
+    });
+    const { stats, stderr } = await watch(limited, [], PATIENT);
+    expect(stats.steps).toMatchObject({ sent: 6, dropped: 0, queued: 0 });
+    expect(warnings(stderr)).toEqual([]);
+  });
+
   it('where every answer is a 429', async () => {
     const limited = await serve((request, response) => {
       const headers = { 'retry-after': '1' };
@@ -202,6 +263,20 @@ describe('the agent does what it does', () => {
   it('when the clock jumps', async () => {
     const { stats } = await watch(service.url, ['--jumping'], { ...PATIENT, RUN_ID: 'jumping' });
     expect(stats.steps).toMatchObject({ sent: 6, dropped: 0 });
+  });
+
+  it('when it is killed, and what it had flushed is there', async () => {
+    const { code } = await watch(service.url, ['--killed', 'flushed'], { ...PATIENT, RUN_ID: 'killed' });
+    expect(code).toBe('SIGKILL');
+    expect(await readSteps('killed')).toEqual([0, 1, 2, 3, 4, 5]);
+    expect(await service.readRun('killed', 'failure: Killed')).toMatchObject({ status_code: 200, steps: 6 });
+  });
+
+  it('when it is killed in the midst of sending, and what is there are its first steps', async () => {
+    const args = ['--killed', 'at once', '--steps', '200'];
+    await watch(service.url, args, { ...PATIENT, RUN_ID: 'cut' });
+    const indexes = await readSteps('cut');
+    expect(indexes).toEqual(Array.from(indexes, (_, at) => at));
   });
 
   it('when it ends in the middle', async () => {

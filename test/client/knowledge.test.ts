@@ -56,6 +56,28 @@ describe('patterns', () => {
   });
 });
 
+describe('a run', () => {
+  it('is there though the service would refuse its metadata', async () => {
+    const warned: string[] = [];
+    const own = new Understudy({
+      apiKey: CLIENT_KEY,
+      baseUrl: service.url,
+      ...LONG,
+      onWarning: ({ message }) => warned.push(message),
+    });
+    const nest = (levels: number): object => (levels === 1 ? {} : { deep: nest(levels - 1) });
+    const many = { of: Array.from({ length: 10_001 }, () => 1) };
+    const odd = { '\ud83d': '\ude00', not: Number.NaN };
+    for (const [at, metadata] of [odd, nest(32), nest(40), many, [1]].entries()) {
+      await own.run({ runId: `m-${at}`, metadata } as never, (run) => run.step({ action: '\udc00' }));
+    }
+    expect(await own.close(LONG)).toBe(true);
+    expect(own.stats().steps).toMatchObject({ sent: 5, dropped: 0 });
+    expect(warned).toEqual([expect.stringContaining('nested more than 32 levels deep')]);
+    expect(await service.readRun('m-4', 'success')).toMatchObject({ status_code: 200, steps: 1 });
+  });
+});
+
 describe('an experiment', () => {
   it('gives a unit the same arm each time, and each arm its share', () => {
     const units = Array.from({ length: 4_000 }, (_, at) => `unit-${at}`);

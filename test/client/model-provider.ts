@@ -1,4 +1,4 @@
-/** A provider of models over a real socket: it says back what it was told last. */
+/** A provider of models over a real socket: it repeats the last message. */
 
 import { once } from 'node:events';
 import { createServer } from 'node:http';

@@ -1,7 +1,7 @@
 /** What goes to the service in the background: in order, bounded, and what is done about refusals. Over real sockets. */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
 import { type ClientWarning, Understudy, type UnderstudyOptions } from '../../src/client/understudy.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
@@ -27,6 +27,7 @@ afterEach(async () => {
 /** A service that answers what `answer` says of each request: a status, or null for nothing yet. */
 async function serve(
   answer: (asked: Asked, count: number) => number | null,
+  headers: Record<string, string> = {},
 ): Promise<{ url: string; asked: Asked[] }> {
   const asked: Asked[] = [];
   const server = createServer((request, response) => {
@@ -36,7 +37,8 @@ async function serve(
       const one = { path: request.url!, body: JSON.parse(text) };
       asked.push(one);
       const status = answer(one, asked.length);
-      if (status !== null) response.writeHead(status).end('{"fired":[],"detail":"as the test says"}');
+      if (status !== null)
+        response.writeHead(status, headers).end('{"fired":[],"detail":"as the test says"}');
     });
   });
   servers.push(server);
@@ -78,6 +80,19 @@ describe('the sender', () => {
       expect(indexes).toEqual(Array.from({ length: 20 }, (_, at) => at));
     }
     expect(client.stats().steps).toMatchObject({ sent: 240, queued: 0, dropped: 0, queuedBytes: 0 });
+  });
+
+  it('gives each run its turn, however much the others have', async () => {
+    const { url, asked } = await serve(() => 200);
+    const { client } = connect(url);
+    const floods = Array.from({ length: 12 }, (_, at) => client.start({ runId: `flood-${at}` }));
+    for (const run of floods) for (let at = 0; at < 100; at++) run.step({ action: 'a' });
+    await client.run({ runId: 'small' }, (run) => run.step({ action: 'b' }));
+    for (const run of floods) run.finish();
+    expect(await client.flush(LONG)).toBe(true);
+    expect(client.stats().steps).toMatchObject({ sent: 1_201, dropped: 0 });
+    const ends = asked.map(({ path }) => path).filter((path) => path.endsWith(ENDS.run_finish));
+    expect(ends[0]).toContain('/small/');
   });
 
   it('holds as many steps and bytes as it may, drops the rest, and says so once', async () => {
@@ -148,6 +163,27 @@ describe('the sender', () => {
     expect(await client.flush(LONG)).toBe(true);
     expect(asked).toHaveLength(10);
     expect(client.stats().steps).toMatchObject({ sent: 3, dropped: 0 });
+  });
+
+  it('waits for a minute at most where the service asks for a year, and does nothing meanwhile', async () => {
+    const warned: Error[] = [];
+    const note = (warning: Error) => warned.push(warning);
+    process.on('warning', note);
+    onTestFinished(() => void process.off('warning', note));
+    const { url, asked } = await serve(() => 429, { 'retry-after': '31536000' });
+    const { client } = connect(url);
+    client.start({ runId: 'r' });
+    expect(await client.flush({ timeoutMs: 300 })).toBe(false);
+    expect(asked.length).toBeLessThanOrEqual(1);
+    // A timer beyond what timers take would be over at once, and warn.
+    expect(warned.map(({ name }) => name)).toEqual([]);
+  });
+
+  it('takes any time for a flush, one without end too', async () => {
+    const { url } = await serve(() => 200);
+    const { client } = connect(url);
+    client.start({ runId: 'r' });
+    expect(await client.flush({ timeoutMs: Number.POSITIVE_INFINITY })).toBe(true);
   });
 
   it('sends nothing where streaming is off', async () => {

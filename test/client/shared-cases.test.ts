@@ -1,4 +1,4 @@
-/** The cases of both languages (`clients/cases`), held against the TypeScript client; the scores and the machine have a file of their own. */
+/** The cases of both languages (`clients/cases`), checked with the TypeScript client; the scores and the machine have a file of their own. */
 
 import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
@@ -32,7 +32,7 @@ interface Asked {
 async function startService(status: number, answer: unknown) {
   const asked: Asked[] = [];
   const server = createServer(async (request: IncomingMessage, response) => {
-    const text = (await request.toArray()).join('');
+    const text = Buffer.concat(await request.toArray()).toString();
     asked.push({
       method: request.method!,
       path: request.url!,
@@ -133,6 +133,78 @@ describe('events', () => {
       expect(service.asked.map(({ path, body }) => ({ path, body }))).toEqual(requests);
     },
   );
+});
+
+describe('run starts', () => {
+  /** The body of the one start that goes out. */
+  async function start(options: Record<string, unknown>): Promise<Record<string, unknown>> {
+    const service = await startService(200, {});
+    const understudy = new Understudy({ apiKey: 'k', baseUrl: service.url, onWarning: () => {} });
+    understudy.start(camelCased(options) as RunOptions);
+    expect(await understudy.close({ timeoutMs: PATIENCE_MS })).toBe(true);
+    return service.asked[0]!.body!;
+  }
+
+  it.each(readCases<{ field: string; parts: Parts; kept: Parts }[]>('run-texts'))(
+    'hold as much of $field as the service takes: $kept',
+    async ({ field, parts, kept }) => {
+      const experiment = { experiment_id: 'e', arm: 'on' };
+      const body = await start({ ...experiment, [field]: join(parts) });
+      expect(body[field] === join(kept)).toBe(true);
+    },
+  );
+
+  interface MetadataCase {
+    name: string;
+    metadata?: unknown;
+    filled?: [text: string, times: number];
+    nested?: number;
+    kept?: unknown;
+    kept_whole?: boolean;
+  }
+  it.each(readCases<MetadataCase[]>('run-metadata'))(
+    'hold metadata that $name',
+    async ({ metadata, filled, nested, kept, kept_whole = false }) => {
+      const nest = (levels: number): object => (levels === 1 ? {} : { deep: nest(levels - 1) });
+      const text = filled && { text: filled[0].repeat(filled[1]) };
+      const given = metadata ?? text ?? nest(nested!);
+      const body = await start({ metadata: given });
+      expect(body.metadata ?? null).toEqual(kept_whole ? given : kept);
+    },
+  );
+});
+
+describe('patterns', () => {
+  interface RetrievalCase {
+    name: string;
+    options: Record<string, unknown>;
+    run: Record<string, unknown>;
+    parts?: Parts;
+    wanted: Record<string, unknown>;
+    kept?: Parts;
+    body: Record<string, unknown> | null;
+    text: string;
+  }
+  const fields = { situation: 's', dead_ends: '', unlock: 'u' };
+  const answer = { traces: [{ tier: 'e2', pattern_id: 'p', similarity: 1, fields }] };
+
+  it.each(readCases<RetrievalCase[]>('retrievals'))('are retrieved $name', async (one) => {
+    const service = await startService(200, answer);
+    const understudy = new Understudy({
+      apiKey: 'k',
+      baseUrl: service.url,
+      timeoutMs: PATIENCE_MS,
+      liveStreamingEnabled: false,
+      ...(camelCased(one.options) as UnderstudyOptions),
+    });
+    const run = understudy.start(camelCased(one.run) as RunOptions);
+    const context = one.parts && { context: join(one.parts) };
+    const text = await run.patterns({ ...camelCased(one.wanted), ...context });
+    expect(text.slice(0, 5)).toBe(one.text);
+    const kept = one.kept && { context: join(one.kept) };
+    const expected = one.body === null ? [] : [{ ...one.body, ...kept }];
+    expect(service.asked.map(({ body }) => body)).toEqual(expected);
+  });
 });
 
 describe('findings', () => {

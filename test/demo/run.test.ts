@@ -41,3 +41,16 @@ it('leaves a database with the run: every turn, the overloaded call and its retr
   expect(last).toContain('event: message_stop');
   return reader.close();
 });
+
+it('ends on a terminal with a link to its run in the dashboard', async () => {
+  await using demo = new CliChild([], { entry: ENTRY, env: { DATA_DIR: dir }, terminal: true });
+  const [, url = '', token = ''] = await demo.waitForOutput(
+    /(http:\/\/\S+)\/#token=(\S+)&next=conversations\/demo/,
+  );
+  const headers = { authorization: `Bearer ${token}` };
+  const captured = await fetch(`${url}/capture/runs/demo`, { headers });
+  expect(await captured.json()).toMatchObject({ run: { golden: true, turns: STORY_TURNS + 1 } });
+  expect((await fetch(`${url}/`)).status).toBe(200);
+  demo.process.kill('SIGTERM');
+  await demo.ended;
+});

@@ -1,4 +1,4 @@
-/** What was asked last: remembered, bounded, and no failure kept. */
+/** The last texts: remembered, bounded, and no failure kept. */
 import { describe, expect, it } from 'vitest';
 import { RememberedEmbedder } from '../../src/domain/remembered-embedder.ts';
 import { EMBEDDING_TEXT_CHARACTERS } from '../../src/limits.ts';

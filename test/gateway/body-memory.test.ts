@@ -6,7 +6,7 @@
  * SEED=N does it in another order. Test thread, gateway included.
  */
 import { Socket } from 'node:net';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTick } from 'node:timers/promises';
 import { afterEach, expect, it, vi } from 'vitest';
 import { BatchReader, ExchangeBatch, SlabPool } from '../../actors/capture-writer/batch.ts';
 import { BodyMemory } from '../../actors/capture-writer/body-memory.ts';
@@ -39,7 +39,7 @@ function isOf(number: number, bytes: Uint8Array): boolean {
 }
 
 async function waitTurns(count: number): Promise<void> {
-  for (let i = 0; i < count; i++) await nextTurn();
+  for (let i = 0; i < count; i++) await nextTick();
 }
 
 /** Lets the system take nothing of what is written to a port before some turns of the loop. */

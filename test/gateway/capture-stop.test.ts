@@ -1,4 +1,4 @@
-/** What a stop could not store is said in one line. */
+/** A stop names in one line what it could not store. */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';

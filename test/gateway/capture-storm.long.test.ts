@@ -5,8 +5,9 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTick } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { classifyRequest } from '../../src/providers/classify.ts';
 import { createPrng, type Prng } from '../../src/std/prng.ts';
 import { readCaptured } from '../fixtures/capture-files.ts';
 import {
@@ -196,6 +197,7 @@ const KINDS: Record<string, Kind> = {
       get('/v1/as/json', [
         ['Connection', 'Upgrade'],
         ['Upgrade', 'websocket'],
+        ['Content-Length', '0'],
       ]),
     ),
   },
@@ -290,7 +292,7 @@ async function storm(
       const { attempted, captured, dropped, in_flight, queue_bytes, queue_depth } = gateway.queue.counters();
       if (attempted !== captured + dropped + in_flight || in_flight < 0 || queue_bytes < 0 || queue_depth < 0)
         throw new Error(`counts inside: ${JSON.stringify(gateway.queue.counters())}`);
-      await nextTurn();
+      await nextTick();
     }
   };
   const load = Promise.all(Array.from({ length: options.at_once }, worker)).finally(() => {
@@ -333,7 +335,11 @@ describe(`storm, seed ${SEED}`, () => {
     expect(stored.map(({ record }) => record.id)).toEqual(stored.map((_, at) => at + 1));
     expect(stored).toHaveLength(captured);
     expect(stored.filter(({ record }) => record.aborted)).toHaveLength(stats.exchanges.aborted);
-    expect(stored.filter(({ record }) => record.kind === 'turn')).toHaveLength(stats.exchanges.turns);
+    // The gateway counts by paths; what bodies tell beyond them is found in the stored copy.
+    const isTurnByPath = ({ record }: (typeof stored)[number]) =>
+      classifyRequest('default', record.method, record.path).shape !== null;
+    expect(stored.filter(isTurnByPath)).toHaveLength(stats.exchanges.turns);
+    expect(stored.filter(({ record }) => record.kind === 'turn').length).toBeGreaterThan(0);
     for (const { record, request, response } of stored) {
       if (!record.truncated) {
         expect([request.length, response.length]).toEqual([record.request.bytes, record.response.bytes]);
@@ -401,7 +407,7 @@ describe(`storm, seed ${SEED}`, () => {
           [100, 1],
           [250, 2],
         ] as const)
-          while (nth === at && gateway.crashes < times) await gateway.threads.crash(0).then(() => nextTurn());
+          while (nth === at && gateway.crashes < times) await gateway.threads.crash(0).then(() => nextTick());
       },
     });
     expectEmpty(stats);

@@ -3,7 +3,7 @@
  * and then nobody wants the rest. The connection must take it all the same, and serve what comes behind it. Test
  * thread, gateway included.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTick } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { BodyPieces } from '../../src/http/body-pieces.ts';
 import { HttpStream } from '../../src/http/http-stream.ts';
@@ -141,7 +141,7 @@ describe.each(framings)('an upload %s that goes on', (_framing, header, piece) =
         });
         for (let sent = 0; !isAnswered && sent < UPLOAD_BYTES / 2; sent += PIECE.length) {
           await client.write(piece);
-          await nextTurn();
+          await nextTick();
         }
         const { status, body, complete } = await over;
         expect({ status, body: body.toString(), complete }).toEqual({

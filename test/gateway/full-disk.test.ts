@@ -1,4 +1,4 @@
-/** A disk that is really full: who only reads notices nothing, who writes is told why, and all goes on when there is room. */
+/** A disk that is really full: readers notice nothing, writers are told why, and all goes on when there is room. */
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { CliChild } from '../cli/child.ts';

@@ -1,6 +1,6 @@
 /**
- * Whom the student answers: credentials that the operator has named or that the upstream has lately taken, over real
- * sockets; and what the memory of them holds, by itself.
+ * Which credentials the student answers: those that the operator has named or that the upstream has lately taken, over real
+ * sockets; and what the memory of them holds.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
@@ -53,6 +53,7 @@ beforeAll(async () => {
   await new Promise<void>((resolve) => upstream.listen(0, '127.0.0.1', resolve));
   folder = mkdtempSync(join(tmpdir(), 'understudy-known-'));
   gateway = await startRelegatedGateway({
+    sticky: true,
     upstream: `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`,
     folder,
     client_keys: [OWN],
@@ -195,7 +196,7 @@ describe('a step', () => {
     expect(await served(key(GOOD))).toBe('upstream');
   });
 
-  it('of a stranger takes no labelled run over; one that the upstream takes does', async () => {
+  it('of a stranger takes no sticky run over; one that the upstream takes does', async () => {
     const run: Header[] = [['x-svc-run', 'r1']];
     expect((await step([key('sk-ant-made-up')], run)).status).toBe(401);
     expect(serverOf(await step([key(OWN)], run))).toBe('student');

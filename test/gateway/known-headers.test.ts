@@ -1,4 +1,4 @@
-/** Headers that are remembered: whatever came before, a request's own are what counts. */
+/** Remembered headers: a request's own headers count, whatever came before. */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { type FilteredRequest, filterRequestHeaders } from '../../src/gateway/headers.ts';

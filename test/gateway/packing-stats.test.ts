@@ -52,7 +52,8 @@ it('the stats and /metrics say how much waits to be packed and indexed, and sinc
   expect(before.packing.waiting_bytes).toBeGreaterThan(bytes);
   expect(before.packing.share).toBeGreaterThanOrEqual(0.05);
   for (const [name, value] of Object.entries(before.packing)) {
-    if (name !== 'share') expect(before.text).toContain(`understudy_capture_packing_${name} ${value}\n`);
+    const shown = name === 'oldest_s' ? 'oldest_seconds' : name;
+    if (name !== 'share') expect(before.text).toContain(`understudy_capture_packing_${shown} ${value}\n`);
   }
   expect(before.text).toContain('understudy_capture_packing_share 0.05');
 

@@ -114,8 +114,8 @@ describe('an audited step', () => {
     expect(captured.map(({ record }) => record.served_by)).toEqual(['upstream']);
   });
 
-  it('that was answered alike leaves its run to the student; another answer gives it to the upstream', async () => {
-    const { relegation } = await start({ audit_share: 0.05 });
+  it('that was answered alike leaves a sticky run to the student; another answer gives it to the upstream', async () => {
+    const { relegation } = await start({ audit_share: 0.05, sticky: true });
     const until = async (run: string, task: string, seq: number, messages?: object[]) =>
       send(stepBody((messages as never) ?? task), label(run, seq));
     says = 'served: again';

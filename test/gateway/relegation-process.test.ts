@@ -1,5 +1,13 @@
 /** Relegation in a whole process: several server threads with one student, what the metrics say, and a start that must fail. */
-import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -47,9 +55,20 @@ interface Stats {
 }
 
 describe('a process', () => {
+  it('starts with an empty directory, and takes the student that comes', async () => {
+    mkdirSync(directory());
+    const process = start('gateway');
+    const [, url] = await process.waitForOutput(/Gateway\s+(http:\/\/\S+)/);
+    const stats = async () => (await (await fetch(`${url}/__gw/stats`)).json()) as Stats;
+    expect((await stats()).relegation).toMatchObject({ enabled: true, student: null });
+    await publishOrderStudent(directory());
+    while ((await stats()).relegation.student === null);
+  });
+
   it('with two servers has one student, one memory of runs, and one sum', async () => {
     await publishOrderStudent(directory());
-    const process = start('up', { FRONT_THREADS: '2', SVC_KEYS: 'operator' });
+    const env = { FRONT_THREADS: '2', SVC_KEYS: 'operator', GW_RELEGATION_STICKY: 'on' };
+    const process = start('up', env);
     const [, url] = await process.waitForOutput(/Gateway\s+(http:\/\/\S+)/);
     const stats = async () => (await (await fetch(`${url}/__gw/stats`)).json()) as Stats;
     while ((await stats()).relegation.student === null);
@@ -104,8 +123,8 @@ describe('a process', () => {
     const metrics = await (
       await fetch(`${api}/metrics`, { headers: { authorization: 'Bearer operator' } })
     ).text();
-    expect(metrics).toContain(`understudy_relegation_served ${steps - 48}\n`);
-    expect(metrics).toContain('understudy_relegation_fallbacks{reason="taken_over"} 24\n');
+    expect(metrics).toContain(`understudy_relegation_served_total ${steps - 48}\n`);
+    expect(metrics).toContain('understudy_relegation_fallbacks_total{reason="taken_over"} 24\n');
     expect(metrics).toContain('understudy_relegation_ready 1\n');
     // What the alerts ask for is there.
     const alerts = readFileSync(join(import.meta.dirname, '../../deploy/student-alerts.yml'), 'utf8');
@@ -127,6 +146,7 @@ describe('a process', () => {
       mode: 'off',
       student: null,
       version: null,
+      share: 1,
       served: 0,
       fallback: 0,
       errors: 0,
@@ -138,6 +158,7 @@ describe('a process', () => {
       valid_until: null,
       expired: false,
       suspended: { agents: 0, kinds: 0 },
+      ledger: [],
       agents: [],
     });
   });

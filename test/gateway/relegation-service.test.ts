@@ -70,6 +70,8 @@ async function open(style: 'messages' | 'chat_completions', timeoutMs = 30_000):
     folder,
     key: KEY,
     timeout_ms: timeoutMs,
+    // What a late answer must not change is who serves the run.
+    sticky: true,
     prices: { 'claude-demo': { input: 3, output: 15 }, cheap: { input: 1, output: 2 } },
     student: {
       kind: 'http',

@@ -1,6 +1,7 @@
 /**
- * Who serves a run, step after step: with a label and without, after failures, retries, restarts and in shadow mode; and
- * another student in the directory while the gateway runs.
+ * Who serves a run, step after step, where runs stay with the upstream (GW_RELEGATION_STICKY=on): with a label and without, after
+ * failures, retries, restarts and in shadow mode; and another student in the directory while the gateway runs. And where
+ * the student comes back, as it does unless it is said otherwise.
  */
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -85,7 +86,7 @@ const start = async (options: Partial<RelegatedGatewayOptions> = {}) => {
   const made = mkdtempSync(join(tmpdir(), 'understudy-sticky-'));
   return {
     folder: made,
-    gateway: await startRelegatedGateway({ upstream: upstream.url, folder: made, ...options }),
+    gateway: await startRelegatedGateway({ upstream: upstream.url, folder: made, sticky: true, ...options }),
   };
 };
 /** @param options of one for this test alone; null: the shared one will do */
@@ -234,7 +235,7 @@ describe.each(['a-run', null])('a run (label: %s)', (run) => {
     const talk = new Talk(run);
     expect(await talk.step('call here')).toBe('student');
     await gateway.close();
-    gateway = await startRelegatedGateway({ upstream: upstream.url, folder });
+    gateway = await startRelegatedGateway({ upstream: upstream.url, folder, sticky: true });
     expect(await talk.step('serve this')).toBe('unknown_run');
     expect(await talk.step('serve that')).toBe(run === null ? 'unknown_run' : 'taken_over');
     expect(await new Talk(run === null ? null : 'another').step('serve this')).toBe('student');
@@ -259,6 +260,46 @@ describe.each(['a-run', null])('a run (label: %s)', (run) => {
     await gateway.until(() => gateway.student.facts?.version === 2);
     expect(await talk.step('serve this')).toBe('student');
     expect(await taken.step('serve this')).toBe(run === null ? 'unknown_run' : 'taken_over');
+  });
+});
+
+describe.each(['a-run', null])('a student that comes back (label: %s)', (run) => {
+  it('serves again behind what the upstream served, whatever the reason was', async () => {
+    await open({ sticky: false, timeout_ms: 30_000 });
+    const talk = new Talk(run);
+    expect(await talk.step('decline')).toBe('too_far');
+    expect(await talk.step('call here')).toBe('student');
+    expect(await talk.step('throw')).toBe('failed');
+    expect(await talk.step('serve this')).toBe('student');
+    expect(await talk.step('crash')).toBe('crashed');
+    await gateway.until(() => gateway.relegation.link.isReady);
+    expect(await talk.step('serve that')).toBe('student');
+    expect(await talk.again()).toBe('student');
+  });
+
+  it('goes on with what was begun before a restart, or elsewhere', async () => {
+    await open({ sticky: false });
+    const talk = new Talk(run);
+    expect(await talk.step('call here')).toBe('student');
+    await gateway.close();
+    gateway = await startRelegatedGateway({ upstream: upstream.url, folder });
+    expect(await talk.step('serve this')).toBe('student');
+    const late = new Talk(run === null ? null : 'late');
+    late.seq = 4;
+    late.messages.push(
+      { role: 'user', content: 'serve this' },
+      { role: 'assistant', content: [{ type: 'text', text: 'said by nobody here' }] },
+    );
+    expect(await late.step('serve more')).toBe('student');
+  });
+
+  it('is judged step by step in shadow mode, too', async () => {
+    await open({ sticky: false, mode: 'shadow' });
+    const talk = new Talk(run);
+    say('served: this');
+    expect(await talk.step('serve this')).toBe('shadow');
+    expect(await talk.step('decline')).toBe('too_far');
+    expect(await talk.step('serve this')).toBe('shadow');
   });
 });
 

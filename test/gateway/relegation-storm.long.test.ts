@@ -5,7 +5,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTick } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createPrng, type Prng } from '../../src/std/prng.ts';
 import { readCaptured } from '../fixtures/capture-files.ts';
@@ -97,7 +97,7 @@ it(`keeps its counts through a storm (seed ${SEED})`, async () => {
     const { exchanges } = await readStats(gateway.url);
     expect(exchanges.attempted).toBe(exchanges.captured + exchanges.dropped + exchanges.in_flight);
     looks++;
-    await nextTurn();
+    await nextTick();
   }
   await storms;
   expect(looks).toBeGreaterThan(0);

@@ -24,5 +24,5 @@ it.each([
     content_length: 0,
   } as const;
   expect(filterRequestHeaders(head)).toMatchObject({ run_id: runId, seq: 1, lines: '' });
-  expect(readStepHead(headers)).toMatchObject({ run_id: runId, seq: 1 });
+  expect(readStepHead('messages', headers)).toMatchObject({ run_id: runId, seq: 1 });
 });

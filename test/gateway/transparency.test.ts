@@ -339,6 +339,23 @@ describe('answer', () => {
     expect(answer.closed_how).toBe('fin');
   });
 
+  it.each([
+    ['an empty chunked answer', ''],
+    ['one of trailers alone', 'x-checksum: 7\r\n'],
+  ])('%s has one date', async (_, trailers) => {
+    upstream.script = {
+      onRequest: (connection) =>
+        connection.write(
+          `HTTP/1.1 200 OK\r\nDate: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n${trailers}\r\n`,
+        ),
+    };
+    const answer = await rawRequest(gateway.port, request('/empty'));
+    const dates = answer.headers.filter(([name]) => name.toLowerCase() === 'date');
+    expect(dates).toHaveLength(1);
+    expect(new Date(dates[0]![1]).toUTCString()).toBe(dates[0]![1]);
+    expect(answer.body).toHaveLength(0);
+  });
+
   it('redirects are relayed, not followed', async () => {
     upstream.script.onRequest = (c) =>
       c.write(messageBytes('HTTP/1.1 307 Temporary Redirect', [['location', '/elsewhere']]));
@@ -490,12 +507,13 @@ describe('what is refused', () => {
     expect(upstream.requests).toHaveLength(0);
   });
 
-  it('WebSocket upgrades: 426', async () => {
+  it('WebSocket upgrades that no tunnel can be made of: 426', async () => {
     const answer = await rawRequest(
       gateway.port,
       request('/v1/realtime', [
         ['connection', 'keep-alive, Upgrade'],
         ['upgrade', 'websocket'],
+        ['content-length', '0'],
         ['sec-websocket-key', 'dGhlIHNhbXBsZSBub25jZQ=='],
         ['sec-websocket-version', '13'],
       ]),

@@ -172,6 +172,35 @@ describe('steps', () => {
     expect(await finished(`${session_id}~2`, 'ended: other')).toMatchObject({ status: 200, steps: 1 });
   });
 
+  it.each([
+    [
+      'claude-code',
+      [
+        { type: 'text', text: 'found' },
+        { type: 'image', data: 'AAAA' },
+      ],
+    ],
+    [
+      'codex',
+      {
+        content: [
+          { type: 'text', text: 'found' },
+          { type: 'image', data: 'AAAA' },
+        ],
+        isError: false,
+      },
+    ],
+  ])('of a tool of a server have the text of its parts, from %s', async (client, tool_response) => {
+    const session_id = `parts-${client}`;
+    expect(
+      await hook(client, call(session_id, 'a', { tool_name: 'mcp__shop__find', tool_response })),
+    ).toEqual(SILENCE);
+    const { body } = await service.get(`/v1/monitor/runs/${session_id}/steps`);
+    expect(body.steps).toMatchObject([
+      { action: 'mcp__shop__find', observation: 'found\n[image]', is_error: false },
+    ]);
+  });
+
   it('larger than the service takes are cut', async () => {
     const said = await hook('codex', call('large', 'a', { tool_response: 'x'.repeat(10_000_000) }));
     expect(said).toEqual(SILENCE);

@@ -1,4 +1,4 @@
-/** `understudy hooks`: what it prints, and what it does to settings that are somebody's own. */
+/** `understudy hooks`: what it prints, and what it does to a user's own settings. */
 
 import { spawnSync } from 'node:child_process';
 import {
@@ -15,7 +15,9 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import fc from 'fast-check';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { mergeSettings } from '../../src/hooks/settings.ts';
 import { CliChild } from '../cli/child.ts';
 import { runHere } from '../cli/here.ts';
 
@@ -174,5 +176,45 @@ describe('installed settings', () => {
     expect(Object.keys(JSON.parse(readFileSync(join(folder, '.codex', 'hooks.json'), 'utf8')))).toEqual([
       'hooks',
     ]);
+  });
+});
+
+describe('settings of any shape', () => {
+  const command = fc.constantFrom('./lint.sh', 'echo "understudy hook"', 'understudy status', 'true');
+  const hook = fc.record(
+    { type: fc.constant('command'), command, timeout: fc.nat() },
+    { requiredKeys: ['command'] },
+  );
+  const group = fc.record(
+    { matcher: fc.constantFrom('Bash', '*', ''), hooks: fc.array(hook, { minLength: 1, maxLength: 3 }) },
+    { requiredKeys: ['hooks'] },
+  );
+  const event = fc.constantFrom('PreToolUse', 'PostToolUse', 'Stop', 'Notification', 'SessionEnd');
+  const groups = fc.array(group, { minLength: 1, maxLength: 3 });
+  // JSON.parse puts names that are numbers first, wherever they stood.
+  const name = fc.string().filter((text) => !/^\d+$/.test(text) && text !== '__proto__' && text !== 'hooks');
+  const settings = fc
+    .tuple(
+      fc.dictionary(name, fc.jsonValue({ maxDepth: 2 }), { maxKeys: 4 }),
+      fc.option(fc.dictionary(event, groups, { minKeys: 1, maxKeys: 4 })),
+      fc.boolean(),
+    )
+    .map(([others, hooks, first]) =>
+      hooks === null ? others : first ? { hooks, ...others } : { ...others, hooks },
+    );
+  const OURS = '/usr/bin/node /opt/understudy.mjs hook claude-code';
+
+  it('keep all that is there, in its order, and are as before when ours is taken out', () => {
+    fc.assert(
+      fc.property(settings, fc.constantFrom('claude-code' as const, 'codex' as const), (before, client) => {
+        const text = `${JSON.stringify(before, null, 2)}\n`;
+        const written = mergeSettings(client, text, OURS);
+        expect(mergeSettings(client, written, OURS)).toBe(written);
+        expect(mergeSettings(client, written, `${OURS} --url http://u:1`)).toBe(
+          written.replaceAll(OURS, `${OURS} --url http://u:1`),
+        );
+        expect(mergeSettings(client, written, null)).toBe(text);
+      }),
+    );
   });
 });

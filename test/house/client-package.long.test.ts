@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CLIENT_KEY, ClientService } from '../fixtures/client-service.ts';
-import { NPM_MS, npm, npmBeside } from '../fixtures/npm.ts';
+import { NPM_MS, npm, npmBeside, packProject } from '../fixtures/npm.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const tsc = fileURLToPath(new URL('bin/tsc', import.meta.resolve('typescript/package.json')));
@@ -50,14 +50,13 @@ let service: ClientService;
 beforeAll(async () => {
   service = await ClientService.start();
   dir = mkdtempSync(join(tmpdir(), 'understudy-agent-'));
-  npm(['pack', '--pack-destination', dir], root);
-  const [tarball = ''] = readdirSync(dir).filter((name) => name.endsWith('.tgz'));
+  const tarball = packProject(dir);
   writeFileSync(join(dir, 'package.json'), JSON.stringify({ name: 'agent', private: true, type: 'module' }));
   const { devDependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   const types = `@types/node@${devDependencies['@types/node']}`;
   const flags = ['--omit=optional', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline'];
   npm(['install', ...flags, `./${tarball}`, types], dir);
-}, 2 * NPM_MS);
+}, 3 * NPM_MS);
 
 afterAll(async () => {
   await service.stop();

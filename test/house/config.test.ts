@@ -2,7 +2,11 @@
 
 import { isAbsolute, join, resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { ConfigError, type ConfigFlags, isLoopback, loadConfig } from '../../src/config.ts';
+import { ConfigError, type ConfigFlags, chooseThreads, isLoopback, loadConfig } from '../../src/config.ts';
+import { THREADS_MAX } from '../../src/limits.ts';
+import { countUsableCores } from '../../src/std/usable-cores.ts';
+
+const AUTO = chooseThreads(countUsableCores());
 
 const gateway = (flags: Omit<ConfigFlags, 'listener'> = {}, env: NodeJS.ProcessEnv = {}) =>
   loadConfig({ listener: 'gateway', ...flags }, env);
@@ -22,15 +26,19 @@ describe('with nothing set', () => {
     expect(gateway()).toEqual({
       version: expect.stringMatching(/^\d+\.\d+\.\d+/),
       log_level: 'info',
+      retention_days: { runs: null, traces: null, findings: null, live_events: null, captures: null },
       data_dir: resolve('data'),
       data_key: null,
-      actor_threads: 1,
-      server_threads: 1,
+      cores: countUsableCores(),
+      actor_threads: AUTO.actor,
+      server_threads: AUTO.server,
+      compute_threads: AUTO.compute,
       allowed_hosts: ['127.0.0.1'],
       connections: { total: null, by_address: null, min_upload_bytes_per_sec: 64 },
       api: {
         host: '127.0.0.1',
         port: 8000,
+        tls: null,
         public_url: null,
         busy_poll_us: 100,
         max_body_bytes: 5_242_880,
@@ -43,23 +51,30 @@ describe('with nothing set', () => {
       gateway: {
         host: '127.0.0.1',
         port: 8787,
+        tls: null,
         upstream_base: 'https://api.anthropic.com',
         provider: 'anthropic',
         gemini_base: 'https://generativelanguage.googleapis.com',
         bedrock_base: 'https://bedrock-runtime.{region}.amazonaws.com',
+        routes: [],
+        route_secrets: [],
       },
       capture: {
         enabled: true,
         db: resolve('data', 'capture.mdb'),
         note: '',
+        run_headers: [],
         redact: true,
         max_queue: 10_000,
         max_queue_bytes: 268_435_456,
         max_capture_bytes: 67_108_864,
       },
+      operators: { emails: [], org: null },
       relegation: null,
+      relegation_wires: ['messages'],
       student_key: '',
       engines: { vector_store: null, accounts: null, live_stream: null },
+      unused_keys: [],
       billing: {
         secret_key: null,
         webhook_secret: null,
@@ -129,6 +144,9 @@ describe('values and flags', () => {
       {
         LOG_LEVEL: 'debug',
         DATA_DIR: '/srv/understudy',
+        RETENTION_DAYS: '90',
+        RETENTION_DAYS_TRACES: '0',
+        RETENTION_DAYS_LIVE_EVENTS: '1',
         ACTOR_THREADS: '64',
         FRONT_THREADS: '2',
         HOST: '::',
@@ -155,7 +173,9 @@ describe('values and flags', () => {
         GW_PROVIDER: 'my-provider_2.0',
         GW_GEMINI_BASE: 'http://[::1]:9/',
         GW_BEDROCK_BASE: 'http://127.0.0.1:9/{region}/runtime',
+        GW_ROUTES: '{"/openai": "openai"}',
         GW_NOTE: 'späte Läufe',
+        SVC_RUN_HEADERS: 'X-Acme-Run, x-acme-job',
         GW_CAPTURE: 'off',
         SVC_REDACT: '0',
         GW_MAX_QUEUE: '1',
@@ -169,8 +189,11 @@ describe('values and flags', () => {
     expect(config).toMatchObject({
       log_level: 'debug',
       data_dir: '/srv/understudy',
+      retention_days: { runs: 90, traces: null, findings: 90, live_events: 1, captures: 90 },
+      cores: countUsableCores(),
       actor_threads: 64,
       server_threads: 2,
+      compute_threads: AUTO.compute,
       connections: { total: 5_000, by_address: 0, min_upload_bytes_per_sec: 1_000 },
       allowed_hosts: [
         'agents.example.com',
@@ -212,17 +235,24 @@ describe('values and flags', () => {
         provider: 'my-provider_2.0',
         gemini_base: 'http://[::1]:9',
         bedrock_base: 'http://127.0.0.1:9/{region}/runtime',
+        routes: [{ prefix: '/openai', base: 'https://api.openai.com' }],
       },
       capture: {
         db: '/srv/understudy/capture.mdb',
         note: 'späte Läufe',
+        run_headers: ['x-acme-run', 'x-acme-job'],
         enabled: false,
         redact: false,
         max_queue: 1,
         max_queue_bytes: 1,
         max_capture_bytes: 1,
       },
-      engines: { vector_store: 'embedded:', accounts: 'embedded:', live_stream: 'embedded:' },
+      engines: {
+        vector_store: 'embedded:',
+        accounts: 'embedded:',
+        live_stream: 'embedded:',
+      },
+      unused_keys: [],
     });
   });
 
@@ -254,9 +284,9 @@ describe('a bad value', () => {
     ['PORT', '8e3', 'allowed is a port'],
     ['GW_HOST', '1.2.3.4:80', 'allowed is an IP address or a host name'],
     ['GW_HOST', 'http://x', 'allowed is an IP address'],
-    ['ACTOR_THREADS', '0', 'allowed is a whole number from 1 to 64'],
-    ['SERVER_THREADS', '65', 'allowed is a whole number from 1 to 64'],
-    ['FRONT_THREADS', '65', 'allowed is a whole number from 1 to 64'],
+    ['ACTOR_THREADS', '0', 'allowed is auto, or a whole number from 1 to 64'],
+    ['SERVER_THREADS', '65', 'allowed is auto, or a whole number from 1 to 64'],
+    ['FRONT_THREADS', '65', 'allowed is auto, or a whole number from 1 to 64'],
     ['LOG_LEVEL', 'loud', 'allowed is one of trace, debug, info, warn, error, fatal, silent'],
     ['SVC_REDACT', 'yes', 'allowed is 1 (on) or 0 (off)'],
     ['GW_CAPTURE', '0', 'allowed is on or off'],
@@ -266,6 +296,9 @@ describe('a bad value', () => {
     ['GW_PROVIDER', 'a b', 'allowed are 1 to 64 letters'],
     ['GW_NOTE', 'a\u0007', 'allowed are up to 200 printable characters'],
     ['GW_NOTE', 'a'.repeat(201), 'allowed are up to 200'],
+    ['SVC_RUN_HEADERS', 'x-session-id', 'that no credential is in'],
+    ['SVC_RUN_HEADERS', 'x-svc-run', 'allowed are up to 16 names of headers'],
+    ['SVC_RUN_HEADERS', 'x acme', 'allowed are up to 16 names of headers'],
     ['GW_UPSTREAM_BASE', 'api.example.com', 'allowed is an http:// or https:// address'],
     ['GW_UPSTREAM_BASE', 'ftp://api.example.com', 'allowed is an http://'],
     ['GW_UPSTREAM_BASE', 'https://', 'allowed is an http://'],
@@ -313,6 +346,12 @@ describe('a bad value', () => {
     },
   );
 
+  it('names keys that no engine uses, and never their values', () => {
+    const { unused_keys } = gateway({}, { VECTOR_STORE_API_KEY: 'hunter2', AUTH_DB_SERVICE_KEY: '' });
+    expect(unused_keys).toEqual(['VECTOR_STORE_API_KEY']);
+    expect(refusal({ AUTH_DB_SERVICE_KEY: 'hunter2 is the password' })).not.toContain('hunter2');
+  });
+
   it('never shows a secret', () => {
     const keys = ['SVC_KEYS', 'SVC_STUDENT_KEYS', 'AUTH_JWKS_URL'];
     for (const name of ['VECTOR_STORE_URL', 'AUTH_DB_URL', 'AUTH_DB_CONN_URL', ...keys]) {
@@ -354,7 +393,9 @@ describe('relegation', () => {
       key: '',
       client_keys: [],
       audit_share: 0.05,
+      sticky: false,
       watch_path: resolve('data/student-watch.json'),
+      ledger_path: resolve('data/student-ledger.json'),
       timeout_ms: null,
       prices: null,
     });
@@ -363,6 +404,8 @@ describe('relegation', () => {
       ...env,
       GW_RELEGATION: 'shadow',
       GW_RELEGATION_AUDIT: '0.25',
+      GW_RELEGATION_STICKY: 'on',
+      GW_RELEGATION_WIRES: 'responses, messages,responses',
       SVC_STUDENT_KEY: 'key',
       SVC_STUDENT_KEYS: 'one,two, one',
       GW_STUDENT_TIMEOUT_MS: '50',
@@ -373,6 +416,7 @@ describe('relegation', () => {
       key: 'key',
       client_keys: ['one', 'two'],
       audit_share: 0.25,
+      sticky: true,
       timeout_ms: 50,
       prices,
     });
@@ -381,6 +425,9 @@ describe('relegation', () => {
   it.each([
     ['GW_RELEGATION', 'sometimes'],
     ['GW_RELEGATION_AUDIT', '5%'],
+    ['GW_RELEGATION_STICKY', 'sometimes'],
+    ['GW_RELEGATION_WIRES', 'messages,gemini'],
+    ['GW_RELEGATION_WIRES', ','],
     ['GW_RELEGATION_AUDIT', '1.1'],
     ['GW_STUDENT_TIMEOUT_MS', '0'],
     ['GW_STUDENT_TIMEOUT_MS', '25ms'],
@@ -401,5 +448,36 @@ describe('relegation', () => {
     expect(() => gateway({}, { ...env, SVC_STUDENT_KEY: 'a key with blanks' })).toThrow(
       /^SVC_STUDENT_KEY=\(not shown\): allowed/,
     );
+  });
+});
+
+describe('auto threads', () => {
+  it('grow with the cores, and leave none without work', () => {
+    let before = chooseThreads(1);
+    expect(before).toMatchObject({ server: 1, actor: 1, compute: 1 });
+    expect(chooseThreads(2)).toMatchObject({ server: 2, actor: 1, compute: 1 });
+    for (let cores = 2; cores <= 256; cores++) {
+      const { server, actor, compute } = chooseThreads(cores);
+      expect(server).toBeLessThanOrEqual(cores);
+      for (const count of [server, actor, compute]) {
+        expect(count).toBeGreaterThanOrEqual(1);
+        expect(count).toBeLessThanOrEqual(THREADS_MAX);
+      }
+      expect(server >= before.server && actor >= before.actor && compute >= before.compute).toBe(true);
+      before = { server, actor, compute };
+    }
+  });
+
+  it('are what stands for a variable that is not set, or set to auto, each by itself', () => {
+    expect(gateway({}, { SERVER_THREADS: 'auto', ACTOR_THREADS: '3', FRONT_THREADS: '7' })).toMatchObject({
+      server_threads: AUTO.server,
+      actor_threads: 3,
+      compute_threads: AUTO.compute,
+    });
+    expect(gateway({}, { FRONT_THREADS: '7', COMPUTE_THREADS: '2' })).toMatchObject({
+      server_threads: 7,
+      actor_threads: AUTO.actor,
+      compute_threads: 2,
+    });
   });
 });

@@ -1,4 +1,4 @@
-/** What the docs of the project say and what is there: commands, links, paths, pinned versions. */
+/** What the docs of the project name exists: commands, links, paths, pinned versions. */
 
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, posix } from 'node:path';

@@ -12,7 +12,7 @@ function tree(files: Record<string, string>): Map<string, string> {
 }
 
 describe('the tree as it is', () => {
-  const names = globSync(['native/*.ts', 'src/**/*.ts', 'actors/**/*.ts', 'bench/**/*.ts'], {
+  const names = globSync(['native/*.ts', 'src/**/*.{ts,tsx}', 'actors/**/*.ts', 'bench/**/*.ts'], {
     cwd: root,
   }).map((name) => name.replaceAll('\\', '/'));
 

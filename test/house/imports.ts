@@ -20,11 +20,12 @@ interface Node {
 const read = new Map<string, ModuleFacts>();
 
 /**
- * @param source the text of a `.ts` or `.mjs` file
+ * @param source the text of a `.ts`, `.tsx` or `.mjs` file
+ * @param file its name
  * @throws Error when it does not parse, or when a dynamic import's target is not a literal: then nobody can say where
  *   it leads
  */
-export function readModule(source: string): ModuleFacts {
+export function readModule(source: string, file = ''): ModuleFacts {
   const known = read.get(source);
   if (known !== undefined) return known;
   const facts: ModuleFacts = {
@@ -32,7 +33,9 @@ export function readModule(source: string): ModuleFacts {
     reads_env: false,
     has_header: /^(#!.*\n)?\/\*\*/.test(source),
   };
-  visit(parseAst(source, { lang: 'ts' }) as unknown as Node, (node) => noteNode(node, facts));
+  visit(parseAst(source, { lang: file.endsWith('.tsx') ? 'tsx' : 'ts' }) as unknown as Node, (node) =>
+    noteNode(node, facts),
+  );
   read.set(source, facts);
   return facts;
 }

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CliChild } from '../cli/child.ts';
-import { NPM_MS, npm } from '../fixtures/npm.ts';
+import { NPM_MS, npm, packProject } from '../fixtures/npm.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 let dir: string;
@@ -15,14 +15,13 @@ let installed: string;
 
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'understudy-package-'));
-  npm(['pack', '--pack-destination', dir], root);
-  const [tarball = ''] = readdirSync(dir).filter((name) => name.endsWith('.tgz'));
+  const tarball = packProject(dir);
   writeFileSync(join(dir, 'package.json'), JSON.stringify({ name: 'somebody-elses', private: true }));
   // Without the flag, onnxruntime-node fetches hundreds of megabytes for GPUs.
   const skip = '--onnxruntime-node-install=skip';
   npm(['install', '--no-audit', '--no-fund', '--prefer-offline', skip, `./${tarball}`], dir);
   installed = join(dir, 'node_modules', 'understudy');
-}, 2 * NPM_MS);
+}, 3 * NPM_MS);
 
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
@@ -34,7 +33,9 @@ describe('the installed package', () => {
       'LICENSE',
       'README.md',
       'SECURITY.md',
+      'deploy',
       'dist',
+      'docs',
       'embedded.env',
       'native',
       'package.json',
@@ -64,6 +65,7 @@ describe('the installed package', () => {
       'graph',
       'graph.cc',
       'memory.cc',
+      'sockets',
       'sockets.cc',
       'texts',
       'texts.cc',
@@ -114,6 +116,7 @@ describe('the installed package', () => {
     });
     const [, api = ''] = await child.waitForOutput(/^ {2}API +(http:\/\/\S+)\n(?:.*\n)*\n$/m);
     expect(await (await fetch(`${api}/`)).text()).toContain('<title>Understudy</title>');
+    expect(await (await fetch(`${api}/docs/guides/gateway`)).text()).toContain('<h1 id="the-gateway">');
     const post = async (path: string, body: object) => {
       const headers = { authorization: 'Bearer k', 'content-type': 'application/json' };
       const response = await fetch(api + path, { method: 'POST', headers, body: JSON.stringify(body) });

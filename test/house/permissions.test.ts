@@ -5,7 +5,7 @@ import { isAllowed, PERMISSIONS, ROUTE_PERMISSIONS } from '../../src/domain/perm
 import { ROLES } from '../../src/domain/role.ts';
 import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
 
-const paper = readFileSync(new URL('../../docs/permissions.md', import.meta.url), 'utf8');
+const page = readFileSync(new URL('../../docs/permissions.md', import.meta.url), 'utf8');
 
 it('every dashboard route stands in the table, and nothing else', async () => {
   const declared = (await loadDeclaredEndpoints()).filter(({ auth }) => auth === 'user').map(({ id }) => id);
@@ -18,7 +18,7 @@ it('every permission is asked for somewhere', () => {
   expect(Object.keys(PERMISSIONS).filter((one) => !asked.has(one))).toEqual(['owners.change']);
 });
 
-it('the paper shows the table', async () => {
+it('the page shows the table', async () => {
   const endpoints = await loadDeclaredEndpoints();
   const rows = Object.entries(ROUTE_PERMISSIONS).map(([id, permission]) => {
     const { method, path, described_path } = endpoints.find((one) => one.id === id)!;
@@ -27,7 +27,7 @@ it('the paper shows the table', async () => {
     );
     return `| ${[`${method} ${described_path ?? path}`, permission, ...marks].join(' | ')} |`;
   });
-  const shown = paper.split('\n').filter((line) => /^\| (GET|POST|PATCH|DELETE) /.test(line));
+  const shown = page.split('\n').filter((line) => /^\| (GET|POST|PATCH|DELETE) /.test(line));
   expect(shown).toEqual(rows);
-  expect(paper).toContain(`| Route | Permission | ${ROLES.join(' | ')} |`);
+  expect(page).toContain(`| Route | Permission | ${ROLES.join(' | ')} |`);
 });

@@ -3,7 +3,7 @@
 import { type SpawnSyncReturns, spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -63,6 +63,29 @@ describe('the lock file', () => {
     expect(without.sort()).toEqual([...UNCHECKED].sort());
     for (const [path, { integrity }] of locked)
       if (integrity !== undefined) expect(integrity, path).toMatch(/^sha512-[A-Za-z\d+/]{86}==$/);
+  });
+});
+
+describe('the lock files of clients that tests drive', () => {
+  const folders = readdirSync(join(root, 'test/real-clients'), { withFileTypes: true }).filter((entry) =>
+    entry.isDirectory(),
+  );
+
+  it.each(folders.map(({ name }) => name))('%s has one version and a hash of every package', (name) => {
+    const lock = JSON.parse(read(`test/real-clients/${name}/package-lock.json`)) as {
+      packages: Record<string, Locked & { dependencies?: Record<string, string>; resolved?: string }>;
+    };
+    const { '': own, ...others } = lock.packages;
+    const { dependencies } = JSON.parse(read(`test/real-clients/${name}/package.json`));
+    expect(own!.dependencies).toEqual(dependencies);
+    expect(Object.values(dependencies)).toEqual([expect.stringMatching(/^\d+\.\d+\.\d+$/)]);
+    for (const [path, { integrity, resolved }] of Object.entries(others)) {
+      expect(integrity, path).toMatch(/^sha512-[A-Za-z\d+/]{86}==$/);
+      expect(resolved, path).toBeUndefined();
+    }
+    expect(read('docs/clients.md')).toContain(
+      `| \`${Object.keys(dependencies)[0]}\` | ${Object.values(dependencies)[0]} |`,
+    );
   });
 });
 

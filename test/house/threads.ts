@@ -1,6 +1,6 @@
 /**
  * Which threads a file says it runs on, and which really load it: the words that headers may use, the entry of each
- * thread, and the function that holds a tree against them.
+ * thread, and the function that checks a tree with them.
  */
 import { posix } from 'node:path';
 import { readModule } from './imports.ts';
@@ -11,7 +11,8 @@ const ENTRIES = {
   actor: ['src/threads/actor-thread-entry.ts'],
   compute: ['src/threads/compute-thread-entry.ts'],
   student: ['src/threads/student-thread-entry.ts'],
-  capture: ['src/threads/capture-process-entry.ts'],
+  // Both processes of capture: one writes, the other reads.
+  capture: ['src/threads/capture-process-entry.ts', 'src/threads/capture-reader-entry.ts'],
 } as const satisfies Record<string, readonly string[]>;
 
 type Thread = keyof typeof ENTRIES;
@@ -24,7 +25,7 @@ const WORDS: Readonly<Record<Thread | 'any' | 'outside', RegExp>> = {
   actor: /\bactor threads?\b/i,
   compute: /\bcompute threads?\b/i,
   student: /\bstudent['’]s thread\b/i,
-  capture: /\bcapture process\b/i,
+  capture: /\bcapture (process|reader)\b/i,
   // Not of the running service.
   outside: /\b(command line|round['’]s own thread|browser|development|demo|pool thread)\b/i,
 };

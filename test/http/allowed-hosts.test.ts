@@ -1,4 +1,4 @@
-/** Under which host names this service answers somebody who proves nothing. Pure. */
+/** Under which host names this service answers requests without a credential. Pure. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { AllowedHosts } from '../../src/http/allowed-hosts.ts';

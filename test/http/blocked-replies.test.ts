@@ -1,11 +1,11 @@
 /**
- * Replies to clients that take them slower than they come: every byte arrives, once and in order, whatever of it the system
- * took at once, and also where the request's body was told to wait meanwhile. Test thread, server included.
+ * Replies to clients that take them slower than they come: every byte arrives, once and in order, however much the system
+ * took at once, also where the request's body had to wait meanwhile. Test thread, server included.
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTick } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
 import { raiseParserHeadLimit } from '../../src/config.ts';
 import type { HttpStream } from '../../src/http/http-stream.ts';
@@ -121,7 +121,7 @@ it.each([
   stream.write(body);
   await blocked.promise;
   if (!isFirst) stream.pauseBody();
-  await nextTurn();
+  await nextTick();
   stream.resumeBody();
   client.end('y');
   await arrived.promise;

@@ -1,5 +1,5 @@
 /** Copies of pieces of bodies hold what they were given for as long as nobody has released them. */
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTick } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
@@ -58,7 +58,7 @@ it('holds only the beginning of a body that is passed on as it comes', async () 
   // Memory of buffers is given back beside, some time after they were found.
   for (let i = 0; i < 200 && measure() > 4_000_000; i++) {
     collect();
-    await nextTurn();
+    await nextTick();
   }
   expect(measure()).toBeLessThan(4_000_000);
   body.release();

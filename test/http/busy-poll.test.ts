@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { BusyPoll } from '../../src/http/busy-poll.ts';
 
-const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
+const nextTick = () => new Promise((resolve) => setImmediate(resolve));
 
 /** @param busy_poll_us how long it polls */
 function makeClocked(busy_poll_us: number) {
@@ -14,16 +14,16 @@ function makeClocked(busy_poll_us: number) {
   return { clock, busyPoll, answer };
 }
 
-test('the loop is kept awake after an answer for as long as was asked, and no longer', async () => {
+test('the loop busy-polls after an answer for as long as was asked, and no longer', async () => {
   const { clock, busyPoll, answer } = makeClocked(100);
   expect(busyPoll.isPolling).toBe(false);
   answer();
   expect(busyPoll.isPolling).toBe(true);
   clock.ms += 0.09;
-  for (let turn = 0; turn < 5; turn++) await nextTurn();
+  for (let tick = 0; tick < 5; tick++) await nextTick();
   expect(busyPoll.isPolling).toBe(true);
   clock.ms += 0.02;
-  await nextTurn();
+  await nextTick();
   expect(busyPoll.isPolling).toBe(false);
 });
 
@@ -32,18 +32,18 @@ test('each answer begins the time anew', async () => {
   for (let request = 0; request < 10; request++) {
     answer();
     clock.ms += 0.09;
-    await nextTurn();
+    await nextTick();
     expect(busyPoll.isPolling).toBe(true);
   }
   clock.ms += 0.02;
-  await nextTurn();
+  await nextTick();
   expect(busyPoll.isPolling).toBe(false);
 });
 
 test('several answers in one turn let it sleep, and so do the next ones for a moment', async () => {
   const { clock, busyPoll, answer } = makeClocked(100);
   for (let request = 0; request < 8; request++) answer();
-  await nextTurn();
+  await nextTick();
   expect(busyPoll.isPolling).toBe(false);
   clock.ms += 99;
   answer();
@@ -62,7 +62,7 @@ test('nothing is polled for while another request is worked on', async () => {
   expect(busyPoll.isPolling).toBe(true);
   // One that comes meanwhile and takes its time ends it.
   busyPoll.open();
-  await nextTurn();
+  await nextTick();
   expect(busyPoll.isPolling).toBe(false);
 });
 

@@ -1,7 +1,7 @@
 /**
- * What two readers of one connection could take differently: refused before anybody acts on it, however the bytes are cut,
- * on both ports, over raw sockets. The native code that reads before the library does is held against a reference that
- * was written apart from it. Test thread, servers included.
+ * What two readers of one connection could read in two ways is refused before anybody acts on it, however the bytes are cut,
+ * on both ports, over raw sockets. The native code that reads before the library does is compared with an independent
+ * reference. Test thread, servers included.
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -10,6 +10,7 @@ import { raiseParserHeadLimit } from '../../src/config.ts';
 import { errorOfStatus, toApiBody } from '../../src/errors.ts';
 import { serveApi } from '../../src/http/api-listener.ts';
 import { type HttpServer, loadServer, startServer } from '../../src/http/server.ts';
+import { tlsOptions } from '../fixtures/certificate.ts';
 import { readFramings } from '../fixtures/framing-reference.ts';
 import { startTestGateway, type TestGateway } from '../fixtures/gateway.ts';
 import { openRawClient, type RawClient } from '../fixtures/raw-client.ts';
@@ -44,6 +45,7 @@ beforeAll(async () => {
     isShared: false,
     onStream,
     describeError: (status, message) => JSON.stringify(toApiBody(errorOfStatus(status, message))),
+    ...tlsOptions(),
   });
 });
 afterAll(async () => {

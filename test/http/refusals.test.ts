@@ -1,4 +1,4 @@
-/** What a refused message costs: its own connection, with all that is behind it there, and nobody else's. */
+/** A refused message costs its own connection, with all that follows there, and no other. */
 import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { raiseParserHeadLimit } from '../../src/config.ts';

@@ -28,6 +28,8 @@ import {
   loopScript,
   searches,
   tellError,
+  tryAlone,
+  tryWatched,
   watchRun,
 } from '../fixtures/agent-trial.ts';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
@@ -157,6 +159,35 @@ describe.each([
     const { steps } = await expectNoDifference(api, () => answer, run);
     expect(steps).toEqual([]);
   });
+});
+
+it.each(['generateText', 'streamText'])('is aborted while a tool is at work, by %s', async (way) => {
+  const abortable = async (place: AgentPlace) => {
+    const controller = new AbortController();
+    const impatient = tool({
+      description: 'Searches.',
+      inputSchema: z.object({ query: z.string() }),
+      execute: () => {
+        controller.abort();
+        return 'found';
+      },
+    });
+    const settings = {
+      ...settingsAt(place, 'chat', { search: impatient }),
+      abortSignal: controller.signal,
+      onError: () => {},
+    };
+    if (way === 'generateText') return (await generateText(settings)).text;
+    const types = new Set<string>();
+    for await (const { type } of streamText(settings).fullStream) types.add(type);
+    return types.has('abort');
+  };
+  // What the tool gives back after that may or may not become a step, as the agent does not wait for it.
+  const alone = await tryAlone(searches('a'), abortable);
+  const watched = await tryWatched(searches('a'), abortable, api.url);
+  expect(watched.outcome).toEqual(alone.outcome);
+  expect(watched.requests).toEqual(alone.requests);
+  expect(alone.requests).toHaveLength(1);
 });
 
 describe('streamText', () => {

@@ -177,6 +177,37 @@ describe.each(ways)('%s', (way, ask) => {
 });
 
 describe('a stream', () => {
+  it.each(['asResponse', 'withResponse'] as const)('is read by create().%s, byte for byte', async (way) => {
+    const script: Script = () => ({ thinking: 'It is here.', text: 'Here it is.' });
+    const { steps, outcome } = await expectNoDifference(api, script, async (place) => {
+      const asked = clientAt(place).messages.create({ ...PARAMS, messages: [QUESTION], stream: true });
+      if (way === 'asResponse') {
+        const response = await asked.asResponse();
+        return [response.status, response.headers.get('content-type'), await response.text()];
+      }
+      const { data, response, request_id } = await asked.withResponse();
+      const events: unknown[] = [];
+      for await (const event of data) events.push(event);
+      return [response.status, request_id, events];
+    });
+    expect(JSON.stringify(outcome)).toContain('message_stop');
+    expect(steps).toMatchObject([{ action: 'respond', actionInput: 'Here it is.', thought: 'It is here.' }]);
+  });
+
+  it('is told by its events in the same order', async () => {
+    const script: Script = () => ({ thinking: 'It is here.', text: 'Here it is.' });
+    const { outcome } = await expectNoDifference(api, script, async (place) => {
+      const told: unknown[] = [];
+      const stream = clientAt(place).messages.stream({ ...PARAMS, messages: [QUESTION] });
+      for (const name of ['connect', 'text', 'thinking', 'contentBlock', 'message', 'end'] as const)
+        stream.on(name, (first?: unknown) => void told.push([name, first]));
+      await stream.done();
+      return told;
+    });
+    expect(outcome).toHaveProperty('value.0.0', 'connect');
+    expect(JSON.stringify(outcome)).toContain('"contentBlock"');
+  });
+
   it('is aborted in the middle', async () => {
     const script: Script = () => ({ text: 'one two three four', hold_after_frames: 4 });
     const { steps, outcome } = await expectNoDifference(api, script, async (place) => {
@@ -238,6 +269,31 @@ it.each([false, true])('is watched in the tool runner, stream: %s', async (strea
     { action: 'respond' },
   ]);
 });
+
+it.each([false, true])(
+  'is aborted while a tool of the tool runner is at work, stream: %s',
+  async (stream) => {
+    const { steps, requests, outcome } = await expectNoDifference(api, searches('a'), async (place) => {
+      const controller = new AbortController();
+      const tool = runnerTool(() => {
+        controller.abort();
+        return 'found';
+      });
+      const params = {
+        ...PARAMS,
+        messages: [{ role: 'user' as const, content: 'Where?' }],
+        tools: [tool],
+        stream,
+      };
+      const runner = clientAt(place).beta.messages.toolRunner(params, { signal: controller.signal });
+      return (await runner.runUntilDone()).content;
+    });
+    expect(outcome).toHaveProperty('error.name', 'APIUserAbortError');
+    expect(requests).toHaveLength(1);
+    // The result would be seen in the request that brings it to the model; this one is not sent.
+    expect(steps.every(({ action }) => action === 'search')).toBe(true);
+  },
+);
 
 it('counts tokens and lists models as ever', async () => {
   const { steps, requests } = await expectNoDifference(

@@ -1,18 +1,32 @@
 /** `examples/`, each as a process of its own as a reader would start it: what it prints, and what the service gets to know of it. */
 
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
+import { CLAUDE_SETTINGS, ClientHome, clientEnvironment } from '../real-clients/client-session.ts';
+import { type InstalledClient, installClient } from '../real-clients/installed-client.ts';
 
 const folder = fileURLToPath(new URL('../../examples/', import.meta.url));
-const names = readdirSync(folder);
+const root = fileURLToPath(new URL('../../', import.meta.url));
+const tsc = fileURLToPath(new URL('bin/tsc', import.meta.resolve('typescript/package.json')));
+const sdk = await installClient('claude-agent-sdk');
+/** What the tests know of an example beyond its name. */
+const EXAMPLES: Record<string, { client?: InstalledClient; tells_tokens: boolean }> = {
+  'ai-sdk.ts': { tells_tokens: true },
+  'anthropic.ts': { tells_tokens: true },
+  'claude-agent-sdk.ts': { client: sdk, tells_tokens: false },
+  'langchain.ts': { tells_tokens: true },
+  'openai-agents.ts': { tells_tokens: true },
+};
 
 const api = new ApiChild();
 let provider: FakeProvider;
@@ -42,9 +56,25 @@ afterAll(async () => {
 });
 
 /** @returns what it printed */
-async function runExample(name: string, baseUrl: string) {
+async function runExample(name: string, baseUrl: string, client?: InstalledClient) {
   said = [];
-  const child = spawn(process.execPath, ['--conditions=understudy-source', `${folder}${name}`], {
+  const home = new ClientHome();
+  onTestFinished(() => home[Symbol.dispose]());
+  const imports =
+    client === undefined ? [] : [`--import=${new URL('../real-clients/as-installed.mjs', import.meta.url)}`];
+  const forClient =
+    client === undefined
+      ? {}
+      : {
+          ...clientEnvironment(home),
+          ...CLAUDE_SETTINGS,
+          // The provider calls the first tool that it is offered; otherwise that would be one to search for others.
+          ENABLE_TOOL_SEARCH: 'false',
+          CLIENT_PACKAGE: client.package_name,
+          CLIENT_ENTRY: client.entry!,
+        };
+  const child = spawn(process.execPath, ['--conditions=understudy-source', ...imports, `${folder}${name}`], {
+    cwd: home.work,
     env: {
       PATH: process.env.PATH,
       SVC_API_KEY: CHILD_KEY,
@@ -55,6 +85,7 @@ async function runExample(name: string, baseUrl: string) {
       OPENAI_AGENTS_DISABLE_TRACING: '1',
       ANTHROPIC_API_KEY: 'provider-key',
       ANTHROPIC_BASE_URL: provider.url,
+      ...forClient,
     },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -68,38 +99,71 @@ async function runExample(name: string, baseUrl: string) {
 
 const relayUrl = () => `http://127.0.0.1:${(relay.address() as AddressInfo).port}`;
 
-describe.each(names)('examples/%s', (name) => {
+// The tutorial's have a test of their own (test/demo/tutorial.test.ts).
+it('are all known here', () =>
+  expect(
+    readdirSync(folder)
+      .filter((name) => name !== 'tutorial')
+      .sort(),
+  ).toEqual(Object.keys(EXAMPLES).sort()));
+
+describe.each(Object.keys(EXAMPLES))('examples/%s', (name) => {
+  const { client, tells_tokens } = EXAMPLES[name]!;
+  const whereInstalled = it.skipIf(client?.entry === null);
+  const needed = client === undefined ? '' : ` ${client.needed}`;
+
   it('has at most 15 lines', () => {
     expect(readFileSync(`${folder}${name}`, 'utf8').trimEnd().split('\n').length).toBeLessThanOrEqual(15);
   });
 
-  it('prints what the model says in the end, and the service has the run with its steps', async () => {
-    expect(await runExample(name, relayUrl())).toEqual({
-      code: 0,
-      stdout: expect.stringContaining('The tools said: Nothing about'),
-      stderr: '',
-    });
-    for (const { status } of said) expect(status).toBe(200);
-    const bodies = said.filter(({ path }) => path.startsWith('/v1/monitor/runs')).map(({ body }) => body);
-    expect(bodies).toMatchObject([
-      { task: 'Find Ada', framework: expect.not.stringMatching(/^(custom)?$/) },
-      {
-        step_index: 0,
-        action: 'search',
-        observation: expect.stringContaining('Nothing about'),
-        is_error: false,
-      },
-      { step_index: 1, action: 'respond', action_input: expect.stringContaining('The tools said:') },
-      { outcome: 'success' },
-    ]);
-    expect(bodies[1]!.tokens).toBeGreaterThan(0);
-  });
+  whereInstalled(
+    `prints what the model says in the end, and the service has the run with its steps${needed}`,
+    async () => {
+      expect(await runExample(name, relayUrl(), client)).toEqual({
+        code: 0,
+        stdout: expect.stringContaining('The tools said: Nothing about'),
+        stderr: '',
+      });
+      for (const { status } of said) expect(status).toBe(200);
+      const bodies = said.filter(({ path }) => path.startsWith('/v1/monitor/runs')).map(({ body }) => body);
+      expect(bodies).toMatchObject([
+        { task: 'Find Ada', framework: expect.not.stringMatching(/^(custom)?$/) },
+        {
+          step_index: 0,
+          action: expect.stringMatching(/^(mcp__finder__)?search$/),
+          observation: expect.stringContaining('Nothing about'),
+          is_error: false,
+        },
+        { step_index: 1, action: 'respond', action_input: expect.stringContaining('The tools said:') },
+        { outcome: 'success' },
+      ]);
+      if (tells_tokens) expect(bodies[1]!.tokens).toBeGreaterThan(0);
+    },
+  );
 
-  it('prints the same where there is no service', async () => {
-    const { code, stdout } = await runExample(name, 'http://127.0.0.1:9');
+  whereInstalled(`prints the same where there is no service${needed}`, async () => {
+    const { code, stdout } = await runExample(name, 'http://127.0.0.1:9', client);
     expect({ code, stdout }).toEqual({
       code: 0,
       stdout: expect.stringContaining('The tools said: Nothing about'),
     });
   });
+});
+
+// Of the others the types are checked with all of the sources.
+it.skipIf(sdk.entry === null)(`examples/claude-agent-sdk.ts is right by the types ${sdk.needed}`, () => {
+  const place = mkdtempSync(join(tmpdir(), 'understudy-types-'));
+  onTestFinished(() => rmSync(place, { recursive: true, force: true }));
+  const config = {
+    extends: join(root, 'tsconfig.json'),
+    compilerOptions: {
+      paths: { [sdk.package_name]: [join(dirname(sdk.entry!), 'sdk.d.ts')] },
+      typeRoots: [join(root, 'node_modules/@types')],
+    },
+    include: [],
+    files: [`${folder}claude-agent-sdk.ts`],
+  };
+  writeFileSync(join(place, 'tsconfig.json'), JSON.stringify(config));
+  const { stdout, status } = spawnSync(process.execPath, [tsc, '-p', place], { encoding: 'utf8' });
+  expect({ stdout, status }).toEqual({ stdout: '', status: 0 });
 });

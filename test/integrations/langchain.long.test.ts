@@ -1,5 +1,6 @@
 /** LangChain.js and LangGraph, watched and alone: the real packages, a fake provider and the real service, over sockets. */
 
+import type { BaseMessage } from '@langchain/core/messages';
 import { MessagesAnnotation, START, StateGraph } from '@langchain/langgraph';
 import { ToolNode, toolsCondition } from '@langchain/langgraph/prebuilt';
 import { ChatOpenAI } from '@langchain/openai';
@@ -23,6 +24,8 @@ import {
   loopScript,
   searches,
   tellError,
+  tryAlone,
+  tryWatched,
   watchRun,
 } from '../fixtures/agent-trial.ts';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
@@ -195,6 +198,61 @@ describe('an agent of createAgent', () => {
         }),
     );
   });
+});
+
+it('streams a graph of its own, which calls tools side by side, of which one fails', async () => {
+  const { steps } = await expectNoDifference(api, searches('a', 'bad'), async (place) => {
+    const model = modelAt(place.url).bindTools([search]);
+    const graph = new StateGraph(MessagesAnnotation)
+      .addNode('model', async ({ messages }) => ({
+        messages: [await model.invoke(place.isWatched ? withIntervention(messages) : messages)],
+      }))
+      .addNode('tools', new ToolNode([search]))
+      .addEdge(START, 'model')
+      .addConditionalEdges('model', toolsCondition)
+      .addEdge('tools', 'model')
+      .compile();
+    const updates: unknown[] = [];
+    for await (const update of await graph.stream(input, {
+      callbacks: callbacksOf(place),
+      streamMode: 'updates',
+    }))
+      for (const [node, { messages }] of Object.entries(update))
+        updates.push([node, tellMessages(messages as BaseMessage[])]);
+    return updates;
+  });
+  expect(steps).toHaveLength(3);
+  expect(steps.find(({ isError }) => isError)).toMatchObject({
+    action: 'search',
+    actionInput: { query: 'bad' },
+    observation: expect.stringContaining('no such index'),
+  });
+  expect(steps.at(-1)).toMatchObject({ action: 'respond' });
+});
+
+it.each(['invoke', 'stream'] as const)('is aborted while a tool is at work, by %s', async (way) => {
+  const abortable = async (place: AgentPlace) => {
+    const controller = new AbortController();
+    const impatient = tool(
+      () => {
+        controller.abort();
+        return 'found';
+      },
+      { name: 'search', description: 'Searches.', schema: z.object({ query: z.string() }) },
+    );
+    const config = { callbacks: callbacksOf(place), signal: controller.signal };
+    const agent = agentAt(place, [impatient]);
+    if (way === 'invoke') return agent.invoke(input, config);
+    for await (const _ of await agent.stream(input, { ...config, streamMode: 'values' }));
+    return 'done';
+  };
+  // What the tool gives back after that may or may not become a step, as the agent does not wait for it.
+  const alone = await tryAlone(searches('a'), abortable);
+  const watched = await tryWatched(searches('a'), abortable, api.url);
+  expect(watched.outcome).toEqual(alone.outcome);
+  expect(watched.requests).toEqual(alone.requests);
+  expect(alone.outcome).toHaveProperty('error');
+  expect(alone.requests).toHaveLength(1);
 });
 
 describe('an agent in a loop', () => {

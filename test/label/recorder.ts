@@ -1,6 +1,6 @@
 /**
  * An HTTP/1.1 server that keeps the very bytes of each request, and answers as the request's own query asks. For the tests
- * of the labelling shim, which hold these bytes against each other. Test thread.
+ * of the labelling shim, which compare these bytes. Test thread.
  */
 
 import { once } from 'node:events';

@@ -252,6 +252,7 @@ describe('a message', () => {
     ['for a tool with the name of a property', call('__proto__', {}), -32_602],
     ['for a tool that every object has', call('constructor', {}), -32_602],
     ['whose tool is no text', message('tools/call', { name: 7 }), -32_602],
+    ['of a handshake without its parts', message('initialize'), -32_602],
   ])('%s is answered as an error', async (_, sent, code) => {
     const { status, body } = await send(sent);
     expect(status).toBe(200);

@@ -19,6 +19,7 @@ const ADDONS = ['bytes', 'memory', 'sockets', 'texts', 'vectors', 'graph'].map((
 /** Whatever they are given they leave unread. */
 const TAKING_NOTHING = new Set([
   'watchConnections',
+  'watchSecureConnections',
   'resumeAccepting',
   'countSlowUpload',
   'readDescriptorLimit',

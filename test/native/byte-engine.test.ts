@@ -1,4 +1,4 @@
-/** The addon and its fallback: one suite for both, and one against the other on any bytes there are. */
+/** The addon and its fallback: one suite for both, and a comparison of the two on any bytes. */
 import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

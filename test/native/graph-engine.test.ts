@@ -1,4 +1,4 @@
-/** The graphs of native code: what they find beside comparing with all, what they refuse, and their files. */
+/** The graphs of native code: what they find compared with a full search, what they refuse, and their files. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Comparing vectors: the addon and its fallback, one suite for both, and one against the other bit by bit. */
+/** Comparing vectors: the addon and its fallback, one suite for both, and a comparison of the two bit by bit. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { loadVectorAddon, type VectorEngine, vectorFallback } from '../../native/vector-engine.ts';

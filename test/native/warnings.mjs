@@ -1,7 +1,7 @@
 /**
  * `npm run check:native`: every addon of `native/compile.mjs` must compile without a warning, with each compiler that this
- * machine has, and what drives them without Node (the fuzzers, the race) must compile, so that a change of theirs is noticed. For developers: a user's install compiles without, since a newer compiler may have new warnings. Own process;
- * ends with 1 when there is one.
+ * machine has. The programs that use the headers without Node (the fuzzers, the race) must compile too. For developers: a user's
+ * install compiles without these flags, since a newer compiler may have new warnings. Own process; ends with 1 when there is one.
  */
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';

@@ -14,6 +14,12 @@ describe('classifyRequest', () => {
     ['default', '/v1/chat/completions', 'chat_completions'],
     ['default', '/openai/deployments/gpt-4o/chat/completions', 'chat_completions'],
     ['default', '/v1/responses', 'responses'],
+    ['named', '/openai/responses', 'responses'],
+    ['named', '/v1/projects/p/locations/l/publishers/google/models/gemini-3:generateContent', 'gemini'],
+    ['named', '/v1/projects/p/locations/l/publishers/anthropic/models/claude-x:rawPredict', 'messages'],
+    ['named', '/v1/projects/p/locations/l/publishers/anthropic/models/c%40x:streamRawPredict', 'messages'],
+    ['named', '/v1/projects/p/locations/l/endpoints/openapi/chat/completions', 'chat_completions'],
+    ['named', '/model/anthropic.claude/converse-stream', 'bedrock_converse'],
     ['default', '/v1/complete', 'completion'],
     ['default', '/v1/completions', 'completion'],
     ['default', '/v1beta/models/gemini-3:generateContent', 'gemini'],
@@ -57,6 +63,7 @@ describe('classifyRequest', () => {
     ['default', '/v1/responses/resp_1'],
     ['default', '/v1/responses/resp_1/cancel'],
     ['default', '/v1/responses/input_tokens'],
+    ['named', '/v1/projects/p/locations/l/publishers/mistralai/models/m:rawPredict'],
     ['default', '/v1/embeddings'],
     ['default', '/v1/chat/completions/chatcmpl-1'],
     ['default', '/model/x/invoke'],
@@ -97,7 +104,7 @@ describe('classifyRequest', () => {
   it('takes any string without throwing', () => {
     fc.assert(
       fc.property(
-        fc.constantFrom('default', 'gemini', 'bedrock'),
+        fc.constantFrom('default', 'gemini', 'bedrock', 'named'),
         fc.string(),
         fc.string(),
         (route, method, path) => {

@@ -1,7 +1,7 @@
 /** The fingerprints that group unlabelled requests into runs: what they must see, and what they must not. */
 import { describe, expect, it } from 'vitest';
 import type { ApiShape } from '../../src/domain/exchange.ts';
-import { type DecodedFacts, decodeExchange } from '../../src/providers/decode.ts';
+import { type DecodedExchange, decodeExchange } from '../../src/providers/decode.ts';
 import { haveRecordings, readRecordings } from './recordings.ts';
 
 function decode(
@@ -9,7 +9,7 @@ function decode(
   request: unknown,
   answer: unknown = {},
   path = '/v1/messages',
-): DecodedFacts {
+): DecodedExchange {
   return decodeExchange({
     shape,
     path,
@@ -265,7 +265,7 @@ describe('conversation fingerprints', () => {
     });
     expect([failed.broke_off, failed.is_turn]).toEqual([true, true]);
     expect(decode('messages', OPENING, ANSWER).broke_off).toBe(false);
-    const invoke = (model: string, body: object, answer = {}): DecodedFacts =>
+    const invoke = (model: string, body: object, answer = {}): DecodedExchange =>
       decode('bedrock_invoke', body, answer, `/bedrock/eu-west-1/model/${model}/invoke`);
     const profile = 'arn%3Aaws%3Abedrock%3Aeu-west-1%3A1%3Aapplication-inference-profile%2Fx';
     expect(invoke('amazon.titan-embed-text-v2%3A0', { inputText: 'a' }).is_turn).toBe(false);
@@ -282,13 +282,13 @@ describe('conversation fingerprints', () => {
   });
 
   it.skipIf(!haveRecordings)('links the turns of recorded conversations (../shared/recordings)', () => {
-    const tests = new Map<string, DecodedFacts[]>();
+    const tests = new Map<string, DecodedExchange[]>();
     for (const file of ['mirascope', 'pydantic-ai'] as const) {
       for (const { line, stored } of readRecordings(file)) {
         if (stored.shape === null || stored.status !== 200 || stored.shape === 'bedrock_invoke') continue;
-        const facts = decodeExchange(stored);
+        const entry = decodeExchange(stored);
         const key = line.source.slice(0, line.source.lastIndexOf('#'));
-        tests.set(key, [...(tests.get(key) ?? []), facts]);
+        tests.set(key, [...(tests.get(key) ?? []), entry]);
       }
     }
     let continued = 0;

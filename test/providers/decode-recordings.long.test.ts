@@ -71,20 +71,20 @@ describe.skipIf(!haveRecordings)('decodeExchange on recorded traffic (../shared/
     const flagged: string[] = [];
     for (const file of FILES) {
       for (const recording of readRecordings(file)) {
-        const facts = decodeExchange(recording.stored);
-        if (facts.undecodable) flagged.push(`${recording.line.source}: ${facts.reason}`);
+        const entry = decodeExchange(recording.stored);
+        if (entry.undecodable) flagged.push(`${recording.line.source}: ${entry.reason}`);
         if (recording.kind === 'other') {
           counts.others += 1;
-          expect(facts.conversation).toEqual([]);
+          expect(entry.conversation).toEqual([]);
           continue;
         }
         counts.turns += 1;
         if (recording.stored.status >= 300) {
           counts.errors += 1;
-          expect(facts.usage.output_tokens).toBeNull();
-          expect(facts.stop_reason).toBeNull();
+          expect(entry.usage.output_tokens).toBeNull();
+          expect(entry.stop_reason).toBeNull();
         } else counts.answered += 1;
-        expect(facts.model).not.toBeNull();
+        expect(entry.model).not.toBeNull();
       }
     }
     expect(flagged).toHaveLength(1);

@@ -169,8 +169,8 @@ describe('decodeExchange', () => {
       0,
       Buffer.from(MESSAGES_STREAM).indexOf('data: {"type":"message_delta"'),
     );
-    const facts = decodeExchange(stored('messages', { response_body: cut }));
-    expect(facts).toMatchObject({ undecodable: false, stop_reason: null, model: 'answered', answered: null });
+    const entry = decodeExchange(stored('messages', { response_body: cut }));
+    expect(entry).toMatchObject({ undecodable: false, stop_reason: null, model: 'answered', answered: null });
     const inside = decodeExchange(stored('messages', { response_body: cut.subarray(0, -5) }));
     expect(inside).toMatchObject({ undecodable: true, model: 'answered' });
     expect(inside.reason).toMatch(/^answer: event \d+ is not JSON$/);
@@ -210,9 +210,9 @@ describe('decodeExchange', () => {
       /without one/,
     ],
   ])('flags: %s', (_name, change, reason) => {
-    const facts = decodeExchange(stored('messages', change));
-    expect(facts.undecodable).toBe(true);
-    expect(facts.reason).toMatch(reason);
+    const entry = decodeExchange(stored('messages', change));
+    expect(entry.undecodable).toBe(true);
+    expect(entry.reason).toMatch(reason);
   });
 
   it('has nothing to say about an exchange without a shape', () => {
@@ -386,10 +386,10 @@ describe('decodeExchange', () => {
     }
     let whole = 0;
     for (let end = 1; end < converse.byteLength; end += 1) {
-      const facts = decodeExchange(
+      const entry = decodeExchange(
         stored('bedrock_converse', { ...bedrock, response_body: converse.subarray(0, end) }),
       );
-      if (!facts.undecodable) whole += 1;
+      if (!entry.undecodable) whole += 1;
     }
     expect(whole).toBe(5);
   });
@@ -416,7 +416,7 @@ describe('decodeExchange', () => {
       '3',
     ];
     const { cache_read_input_tokens: _left, ...usage } = ANSWER.usage;
-    const facts = decodeExchange(
+    const entry = decodeExchange(
       stored('bedrock_invoke', {
         path,
         request_body: request,
@@ -424,12 +424,12 @@ describe('decodeExchange', () => {
         response_headers: headers,
       }),
     );
-    expect(facts).toMatchObject({
+    expect(entry).toMatchObject({
       model: 'anthropic.claude-x',
       stop_reason: 'end_turn',
       usage: { input_tokens: 7, output_tokens: 3, cache_read_tokens: 3, cache_write_tokens: 2 },
     });
-    expect(facts.conversation).toHaveLength(1);
+    expect(entry.conversation).toHaveLength(1);
     const embedding = stored('bedrock_invoke', {
       path: '/model/some.embedder/invoke',
       response_body: json({ embeddings: [[1]] }),
@@ -586,12 +586,12 @@ describe('decodeExchange never throws', () => {
               }
               return copy;
             };
-            const facts = decodeExchange({
+            const entry = decodeExchange({
               ...exchange,
               request_body: damage(exchange.request_body),
               response_body: damage(exchange.response_body),
             });
-            expect(facts.reason !== '').toBe(facts.undecodable);
+            expect(entry.reason !== '').toBe(entry.undecodable);
           },
         ),
         { numRuns: 600 },

@@ -1,4 +1,4 @@
-/** Reads the recorded provider traffic for the decoder tests. Not part of the repository: absent, its tests skip. */
+/** Reads the recorded provider traffic for the decoder tests. It is not part of the repository; without it its tests are skipped. */
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { classifyRequest, type RequestClass } from '../../src/providers/classify.ts';

@@ -1,4 +1,4 @@
-/** That no text takes more work than its length is worth, whatever it is made of. */
+/** No text takes more work than its length allows, whatever is in it. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { loadAddon } from '../../native/byte-engine.ts';

@@ -1,5 +1,5 @@
 /**
- * The host by itself, turn by turn: bounds, failures and starts of actors that are hard to bring about on threads.
+ * The host by itself, dispatch by dispatch: bounds, failures and starts of actors that are hard to bring about on threads.
  * Time, links and io are in the test's own hands.
  */
 import { describe, expect, it } from 'vitest';
@@ -126,7 +126,7 @@ function setUp(behaviour: AnyBehaviour, policy: Partial<KindPolicy> = {}, others
     kinds: [{ behaviour, policy: { ...DEFAULT_KIND_POLICY, ...policy } }, ...others],
     scheduler: turns,
     journal,
-    performIo: (_port, _operation, input, done) => void io.push({ input, done }),
+    performIo: (_adapter, _operation, input, done) => void io.push({ input, done }),
     performCompute: (_task, input, done) => void io.push({ input, done }),
     report: (report) => void reports.push(report),
   });
@@ -157,6 +157,7 @@ type BoxProtocol = {
   throw: { request: null; reply: never };
   silent: { request: null; reply: never };
   strange: { request: null; reply: unknown };
+  count: { request: string[]; reply: null };
   timers: { request: number; reply: null };
 };
 
@@ -178,6 +179,10 @@ const box: Behaviour<BoxProtocol, { notes: unknown[] }, never, BoxInternal> = {
     },
     silent: () => {},
     strange: (_state, _message, context) => context.reply(() => 'a function'),
+    count(_state, names, context) {
+      for (const name of names) context.count('seen', name, 2);
+      context.reply(null);
+    },
     timers(_state, count, context) {
       for (let i = 0; i < count; i++) context.setTimer(`t${i}`, 100, 'rang', `t${i}`);
       context.reply(null);
@@ -254,6 +259,16 @@ describe('a mailbox', () => {
   });
 });
 
+describe('a counter', () => {
+  it('tells a hundred things apart, whatever they are called, and the rest together', () => {
+    const { ask, host } = setUp(box);
+    ask('count', ['__proto__', 'constructor', ...Array.from({ length: 200 }, (_, at) => `n${at}`), 'n0']);
+    const { seen } = host.stats().kinds.box!.counts;
+    expect(Object.keys(seen!)).toHaveLength(101);
+    expect([seen!.n0, seen!.n97, seen!.n98, seen!.others]).toEqual([4, 2, undefined, 2 * 102]);
+  });
+});
+
 describe('timers', () => {
   it('beyond the bound fail their message alone', () => {
     const { ask, turns } = setUp(box, { max_timers: 3 });
@@ -306,7 +321,10 @@ function makeLedger(version = 2): Behaviour<LedgerProtocol, { sum: number }, num
       },
     },
     handlers: {
-      add: (_state, amount, context) => context.reply(context.persist(amount).sum),
+      add(_state, amount, context) {
+        context.reply(context.persist(amount).sum);
+        context.count('added', amount > 9 ? 'much' : 'little');
+      },
       read: (state, _message, context) => context.reply(state.sum),
       twice_then_throw(_state, amount, context) {
         context.persist(amount);
@@ -357,7 +375,8 @@ describe('a persistent actor', () => {
   });
 
   it('waits at its bound until the journal catches up', () => {
-    const { ask, journal, turns } = setUp(makeLedger(), { max_held_effects: 2 });
+    // An answer and a count each: two messages.
+    const { ask, journal, turns } = setUp(makeLedger(), { max_held_effects: 4 });
     const asks = Array.from({ length: 5 }, (_, i) => ask('add', i));
     turns.advance(0);
     expect(journal.waiting[0]!.writes).toHaveLength(2);
@@ -369,7 +388,7 @@ describe('a persistent actor', () => {
   });
 
   it('withdraws everything that stands on a failed commit, and starts again from what is stored', () => {
-    const { ask, journal, turns, reports } = setUp(makeLedger());
+    const { ask, journal, turns, reports, host } = setUp(makeLedger());
     ask('add', 1);
     turns.advance(0);
     journal.finish();
@@ -388,6 +407,8 @@ describe('a persistent actor', () => {
     journal.finish();
     expect(again).toEqual([{ error: null, value: 3 }]);
     expect(reports.map(({ key, during }) => `${key} ${during}`)).toEqual(['a commit', 'b commit']);
+    // What was not stored was not counted: 1, 6 and 2 were.
+    expect(host.stats().kinds.ledger!.counts).toEqual({ added: { little: 3 } });
   });
 
   it('is read from snapshots of every version up to its own', () => {

@@ -191,6 +191,23 @@ describe('a link', () => {
     expect(await alone).toHaveLength(1);
   });
 
+  it('sends a tell along with what somebody waits for, and by itself after a moment', async () => {
+    const [a, b] = open();
+    const together = collect(b, 3);
+    for (let i = 0; i < 2; i++) {
+      a.send(tell(i));
+      a.flush();
+    }
+    expect(a.stats().batches_sent).toBe(0);
+    a.send({ type: 'reply', id: 1, value: null });
+    a.flush();
+    expect((await together).map(({ type }) => type)).toEqual(['tell', 'tell', 'reply']);
+    expect(a.stats().batches_sent).toBe(1);
+    const alone = collect(b, 1);
+    a.send(tell(3));
+    expect(await alone).toMatchObject([{ type: 'tell', payload: 3 }]);
+  });
+
   it('leaves the rest of the loop its turns under a flood', async () => {
     const [a, b] = open();
     const total = 3_000;
@@ -208,7 +225,7 @@ describe('a link', () => {
       if (arrived < total) setTimeout(count, 0);
     };
     for (let i = 0; i < total; i++) {
-      a.send(tell(i));
+      a.send({ type: 'reply', id: i, value: i });
       a.flush();
     }
     count();

@@ -1,4 +1,4 @@
-/** What a handler records, before anything of it is done. */
+/** What a handler records, before the host does anything of it. */
 import { describe, expect, it } from 'vitest';
 import { ActorKit } from '../../src/runtime/kit.ts';
 import type { Behaviour, Context, RowWrite } from '../../src/runtime/protocol.ts';

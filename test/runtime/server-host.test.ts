@@ -1,4 +1,4 @@
-/** A host of actors on the very thread that asks them: the same promises, and what becomes of a fault of its own. */
+/** A host of actors on the very thread that asks them: the same promises, and what follows a fault of its own. */
 import { describe, expect, it } from 'vitest';
 import { ActorClient } from '../../src/runtime/actor-client.ts';
 import type { JournalStore } from '../../src/runtime/journal.ts';
@@ -49,7 +49,7 @@ function open(
       return {
         kinds: TEST_KINDS,
         journal,
-        ports: {},
+        adapters: {},
         report: () => {
           // A fault of the host's own: nothing in it expects this.
           if (parts.throwing?.now) throw new Error('the log is gone');
@@ -134,7 +134,7 @@ describe('a host on a server thread', () => {
           commit: (writes, done) => void gate.promise.then(() => inner.commit(writes, done)),
           close: () => inner.close(),
         },
-        ports: {},
+        adapters: {},
         report: () => {},
         dispose: () => inner.close(),
       }),
@@ -167,7 +167,13 @@ describe('a host on a server thread', () => {
       },
       close: () => inner.close(),
     };
-    const parts = { kinds: TEST_KINDS, journal, ports: {}, report: () => {}, dispose: () => inner.close() };
+    const parts = {
+      kinds: TEST_KINDS,
+      journal,
+      adapters: {},
+      report: () => {},
+      dispose: () => inner.close(),
+    };
     const host = new ServerHost({ index: HERE, placement: PLACEMENT, client, open: () => parts });
     await client.fence();
     expect(settled).toBe(1);
@@ -240,7 +246,7 @@ describe('a host on a server thread', () => {
       client: peer,
       open: () => {
         const journal = new MemoryJournal();
-        return { kinds: TEST_KINDS, journal, ports: {}, report: () => {}, dispose: () => journal.close() };
+        return { kinds: TEST_KINDS, journal, adapters: {}, report: () => {}, dispose: () => journal.close() };
       },
     });
     const [a, b] = createLinkEnds();

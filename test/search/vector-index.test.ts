@@ -1,4 +1,4 @@
-/** Both vector indexes, by one suite; the exact one is the measure of the other. */
+/** Both vector indexes, by one suite; the approximate one is measured by the exact one. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../src/search/exact-index.ts';

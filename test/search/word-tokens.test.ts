@@ -1,4 +1,4 @@
-/** Words remembered by themselves give the very tokens of the whole text; a tokenizer that looks further is left alone. */
+/** Words remembered by themselves give the same tokens as the whole text; a tokenizer that looks further gets whole texts. */
 import { readFileSync } from 'node:fs';
 import { Tokenizer } from '@huggingface/tokenizers';
 import fc from 'fast-check';

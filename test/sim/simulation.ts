@@ -1,14 +1,16 @@
 /**
  * The simulation: the hosts and clients of the runtime as they are, on links, journals and clocks of a simulated world
- * in which threads die, disks fail and messages take their time. One seed, one story.
+ * in which threads die, disks fail and messages take their time. The same seed gives the same run.
  *
- * Looked at all the while: nothing is revealed before it is durable, nothing acknowledged is lost, nothing refused has
+ * It checks all the time: nothing is revealed before it is durable, nothing acknowledged is lost, nothing refused has
  * happened; no message is handled twice, those of one sender in order; every ask is settled once, in time, and at once
  * when its thread dies; restarts keep their pauses and limits; bounds hold; in the end nothing is left over.
  */
 import { ActorClient } from '../../src/runtime/actor-client.ts';
+import { allocateClaims } from '../../src/runtime/claims.ts';
 import { ActorHost } from '../../src/runtime/host.ts';
 import type { Frame } from '../../src/runtime/link.ts';
+import { createLocalLink } from '../../src/runtime/local-link.ts';
 import { type ActorAddress, type Placement, placeAddress } from '../../src/runtime/protocol.ts';
 import type { KindPolicy } from '../../src/runtime/supervision.ts';
 import { type MemoryDisk, MemoryJournal } from '../../src/storage/memory/journal.ts';
@@ -25,6 +27,8 @@ export interface SimulationOptions {
   /** Break what the runtime stands on, to see that it is noticed. */
   journal_fault?: JournalFault;
   link_fault?: LinkFault;
+  /** Actors live on the host that is first asked for them, and move; their disk is one. Default: with every other seed. */
+  moving?: boolean;
   /** Another implementation of the host, to see that its faults are noticed. */
   Host?: typeof ActorHost;
 }
@@ -39,12 +43,16 @@ export interface SimulationResult {
   handled: number;
   durable: number;
   crashes: number;
+  /** Times that an actor was found on another host than before. */
+  moves: number;
   simulated_ms: number;
 }
 
 const HOSTS = 3;
 const CLIENTS = 3;
 const LEDGERS = 7;
+/** Where actors move: more than fit into memory, so that they come and go. */
+const MOVING_LEDGERS = 30;
 const MIRRORS = 4;
 const MAX_PENDING_ASKS = 40;
 const LINK_FRAMES = 48;
@@ -53,13 +61,15 @@ const SWEEP_MS = 5;
 /** Longer than anything that was begun can take. */
 const END_LIMIT_MS = 20_000;
 const DRAIN_ROUNDS = 16;
-const PLACEMENT: Placement = { hosts: HOSTS, pins: {} };
+/** Slots that are empty are let go of this often, so that actors move while the story lasts. */
+const RELEASE_EVERY_MS = 2;
 const POLICIES: ReadonlyMap<string, KindPolicy> = new Map([
   [LEDGER, LEDGER_POLICY],
   [MIRROR, MIRROR_POLICY],
 ]);
-const MOST_HELD = LEDGERS * (LEDGER_POLICY.max_held_effects + MOST_EFFECTS * LEDGER_POLICY.max_io_in_flight);
-const MOST_IO = LEDGERS * LEDGER_POLICY.max_io_in_flight + MIRRORS * MIRROR_POLICY.max_io_in_flight;
+const MOST_HELD =
+  MOVING_LEDGERS * (LEDGER_POLICY.max_held_effects + MOST_EFFECTS * LEDGER_POLICY.max_io_in_flight);
+const MOST_IO = MOVING_LEDGERS * LEDGER_POLICY.max_io_in_flight + MIRRORS * MIRROR_POLICY.max_io_in_flight;
 
 /** Life of a thread: dead ones do nothing any more. */
 interface Pulse {
@@ -72,11 +82,13 @@ interface HostLife {
   host: ActorHost;
   journal: SimJournal;
   /** This side of its links. */
-  links: SimLink[];
+  links: { sever(): void }[];
 }
 
 interface ClientLife {
   name: string;
+  /** Its number; where actors move, that of the host on its own thread. */
+  at: number;
   pulse: Pulse;
   client: ActorClient;
   /** Asks that are not settled: their host. */
@@ -95,7 +107,10 @@ class Simulation {
   readonly #options: SimulationOptions;
   readonly #world: World;
   readonly #witness: Witness;
-  readonly #disks: MemoryDisk[] = Array.from({ length: HOSTS }, () => new Map());
+  readonly #placement: Placement;
+  readonly #ledgers: number;
+  /** By host. */
+  readonly #disks: MemoryDisk[];
   readonly #trouble: JournalTrouble = { commit_failure: 0, load_failure: 0 };
   readonly #hosts: (HostLife | null)[] = new Array(HOSTS).fill(null);
   readonly #clients: ClientLife[] = [];
@@ -105,11 +120,20 @@ class Simulation {
   #unsettled = 0;
   #crashes = 0;
   #lives = 0;
+  #moves = 0;
+  /** Where each actor was when a message was last sent to it. */
+  readonly #places = new Map<string, number>();
 
   constructor(options: SimulationOptions) {
     this.#options = options;
     this.#world = new World(options.seed);
     this.#witness = new Witness(this.#world, POLICIES);
+    const placement = { hosts: HOSTS, pins: {} };
+    const isMoving = options.moving ?? options.seed % 2 === 0;
+    this.#placement = isMoving ? { ...placement, moving: allocateClaims([LEDGER, MIRROR]) } : placement;
+    this.#ledgers = isMoving ? MOVING_LEDGERS : LEDGERS;
+    const disk: MemoryDisk = new Map();
+    this.#disks = Array.from({ length: HOSTS }, () => (isMoving ? disk : new Map()));
     // Some stories are about a disk that fails, most are not.
     if (this.#world.prng.chance(0.4)) this.#trouble.commit_failure = this.#world.between(0, 0.15);
     if (this.#world.prng.chance(0.3)) this.#trouble.load_failure = this.#world.between(0, 0.1);
@@ -137,6 +161,7 @@ class Simulation {
       handled: this.#witness.handled,
       durable: this.#witness.ledgers.reduce((sum, key) => sum + this.#witness.historyOf(key).length, 0),
       crashes: this.#crashes,
+      moves: this.#moves,
       simulated_ms: this.#world.nowMs,
     };
   }
@@ -160,7 +185,7 @@ class Simulation {
     const life = this.#clients[prng.below(CLIENTS)]!;
     const burst = prng.chance(0.05) ? 1 + prng.below(20) : 1;
     const to: ActorAddress = prng.chance(0.75)
-      ? { kind: LEDGER, key: `L${prng.below(LEDGERS)}` }
+      ? { kind: LEDGER, key: `L${prng.below(this.#ledgers)}` }
       : { kind: MIRROR, key: `M${prng.below(MIRRORS)}` };
     for (let i = 0; i < burst; i++) this.#sendSomething(life, to);
   }
@@ -177,7 +202,7 @@ class Simulation {
     const deadline_ms = prng.chance(0.2) ? this.#world.between(1, 20) : this.#world.between(20, 800);
     const dueMs = this.#world.nowMs + deadline_ms + SWEEP_MS;
     let isSettled = false;
-    life.pending.set(id, placeAddress(PLACEMENT, to));
+    life.pending.set(id, -1);
     this.#asked++;
     this.#unsettled++;
     life.client.request(to, name, message, { deadline_ms }, (error, value) => {
@@ -189,6 +214,11 @@ class Simulation {
       if (this.#world.nowMs > dueMs + 1e-6) this.#world.violate(`${id} is settled after its deadline`);
       this.#witness.seeSettled(id, error?.code ?? null, value);
     });
+    // The message itself may have claimed its actor's place.
+    const place = placeAddress(this.#placement, to);
+    if (!isSettled) life.pending.set(id, place);
+    if ((this.#places.get(to.key) ?? place) !== place) this.#moves++;
+    this.#places.set(to.key, place);
   }
 
   #chooseForLedger(): [string, object] {
@@ -209,7 +239,10 @@ class Simulation {
       case 7:
       case 8:
       case 9:
-        return ['pass', { route: Array.from({ length: prng.below(4) }, () => `L${prng.below(LEDGERS)}`) }];
+        return [
+          'pass',
+          { route: Array.from({ length: prng.below(4) }, () => `L${prng.below(this.#ledgers)}`) },
+        ];
       case 10:
         return prng.chance(0.25) ? ['fail', { mirror }] : ['read', {}];
       default:
@@ -240,8 +273,9 @@ class Simulation {
     const journal = new SimJournal(this.#world, this.#witness, this.#disks[index]!, this.#trouble, fault);
     const host = new (this.#options.Host ?? ActorHost)({
       index,
-      placement: PLACEMENT,
+      placement: this.#placement,
       kinds: createKinds(this.#witness, `life ${++this.#lives}`),
+      release_every_ms: RELEASE_EVERY_MS,
       scheduler: this.#world.createScheduler(() => pulse.alive),
       journal,
       performIo: (_port, _operation, input, done) => {
@@ -282,7 +316,7 @@ class Simulation {
     life.journal.crash();
     for (const link of life.links) link.sever();
     this.#hosts[index] = null;
-    this.#witness.forgetActors((kind, key) => placeAddress(PLACEMENT, { kind, key }) === index);
+    this.#witness.forgetActors((kind, key) => placeAddress(this.#placement, { kind, key }) === index);
     this.#world.after(this.#world.between(1, 120), () => this.#startHost(index));
   }
 
@@ -290,8 +324,13 @@ class Simulation {
     const name = `client${this.#clientNames++}`;
     const pulse: Pulse = { alive: true };
     const scheduler = this.#world.createScheduler(() => pulse.alive);
-    const client = new ActorClient(PLACEMENT, scheduler, { max_pending_asks: MAX_PENDING_ASKS });
-    const life: ClientLife = { name, pulse, client, pending: new Map() };
+    const client = new ActorClient(
+      this.#placement,
+      scheduler,
+      { max_pending_asks: MAX_PENDING_ASKS },
+      this.#ownHost(at),
+    );
+    const life: ClientLife = { name, at, pulse, client, pending: new Map() };
     client.onHostDown((host) => {
       for (const [id, asked] of life.pending) {
         if (asked === host) this.#world.violate(`${id} still waits for host ${host}, which is down`);
@@ -311,10 +350,29 @@ class Simulation {
     this.#openClient(at);
   }
 
-  #linkClient(host: HostLife, { name, client }: ClientLife): void {
+  /** −1: none. */
+  #ownHost(at: number): number {
+    return this.#placement.moving === undefined ? -1 : at;
+  }
+
+  #linkClient(host: HostLife, { name, at, client }: ClientLife): void {
+    if (this.#ownHost(at) === host.index) return this.#linkWithin(host, name, client);
     const [inner, outer] = this.#createLink(`host ${host.index} to ${name}`, `${name} to ${host.index}`);
     host.links.push(inner);
     host.host.attachClient(inner);
+    client.attach(host.index, outer);
+  }
+
+  /** A host and the client of its own thread: one dies with the other's link. */
+  #linkWithin(host: HostLife, name: string, client: ActorClient): void {
+    const [inner, outer] = createLocalLink();
+    const send = inner.send.bind(inner);
+    inner.send = (frame) => {
+      this.#witness.seeSent(`host ${host.index} to ${name}`, frame);
+      return send(frame);
+    };
+    host.links.push({ sever: () => inner.close() });
+    host.host.attachClient(inner, true);
     client.attach(host.index, outer);
   }
 
@@ -396,7 +454,7 @@ class Simulation {
 
   /** What a reader of the disk finds is the history that the witness saw. */
   #checkStored(key: string): void {
-    const index = placeAddress(PLACEMENT, { kind: LEDGER, key });
+    const index = placeAddress(this.#placement, { kind: LEDGER, key });
     const { snapshot, events } = new MemoryJournal(this.#disks[index]!).load(LEDGER, key);
     const count = (snapshot?.seq ?? 0) + events.length;
     const expected = this.#witness.historyOf(key).length;

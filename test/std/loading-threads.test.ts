@@ -1,4 +1,4 @@
-/** Whoever ends threads lets those that are loading load: with a thread that is held half way. */
+/** Code that ends threads waits for loading ones: with a thread that is held half way. */
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -22,6 +22,8 @@ let held: HeldEntry;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'loading-'));
   held = new HeldEntry(folder);
+  // Without a manifest no thread would be started for the student.
+  writeFileSync(join(folder, 'manifest.json'), '{}');
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -56,7 +58,9 @@ function startStudent(): StudentThread {
     key: '',
     prices: null,
     audit_share: 0,
+    sticky: false,
     watch_path: null,
+    ledger_path: null,
     timeout_ms: null,
     log_level: 'silent',
     log,

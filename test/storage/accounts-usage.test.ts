@@ -1,4 +1,4 @@
-/** Reports of usage: what is read for them is what was counted, whatever of it is remembered. */
+/** Reports of usage: they read what was counted, whatever is remembered of it. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { usageWrites } from '../../src/domain/usage.ts';

@@ -71,10 +71,11 @@ describe.each([
       email: 'A@b.co',
       name: 'Ann',
       email_verified: true,
+      issued_at_s: null,
     };
     const user = await tables.transact((tx) => createUser(tx, signIn, NOW));
-    expect(findUserId(tables, signIn.issuer, signIn.subject)).toBe(user.id);
-    expect(findUserId(tables, 'https://other', signIn.subject)).toBeUndefined();
+    expect(findUserId(tables, signIn, NOW)).toBe(user.id);
+    expect(findUserId(tables, { ...signIn, issuer: 'https://other' }, NOW)).toBeUndefined();
     expect(getUser(tables, user.id)).toEqual({
       id: user.id,
       email: 'A@b.co',
@@ -154,7 +155,7 @@ describe.each([
     expect(getProject(tables, first!.id)).toEqual(first);
     expect(listProjects(tables, 'org_a', ALL)).toEqual({ items: [second, first], total: 2 });
     expect(listProjects(tables, 'org_b', ALL).total).toBe(0);
-    await tables.transact((tx) => removeProject(tx, first!));
+    await tables.transact((tx) => removeProject(tx, first!, NOW));
     expect(getProject(tables, first!.id)).toBeUndefined();
     expect(listProjects(tables, 'org_a', ALL).items).toEqual([second]);
   });

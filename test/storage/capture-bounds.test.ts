@@ -128,7 +128,7 @@ describe('compressed bodies', () => {
     expect(brotliDecompressSync(bomb)).toHaveLength(60 << 20);
     // A clock by which each look at it costs some milliseconds, so that no machine's speed matters.
     let now = 0;
-    const slow = new Preparer(true, 64 << 20, () => (now += 20));
+    const slow = new Preparer(true, 64 << 20, { now: () => (now += 20) });
     const text = Buffer.from(JSON.stringify({ text: 'words and words '.repeat(3_000) }));
     const rows = Buffer.from(JSON.stringify(Array(6_000).fill({ id: 1, name: 'a row' })));
     expect(rows.length / gzipSync(rows).length).toBeGreaterThan(100);
@@ -272,5 +272,21 @@ describe('any exchange', () => {
       }),
       { numRuns: 500 },
     );
+  });
+});
+
+describe('a credential that the gateway adds', () => {
+  const secret = 'the-operators-own-key-0123456789';
+  const echo = Buffer.from(JSON.stringify({ text: `it came with ${secret}` }));
+  const own = new Preparer(true, 64 << 20, { operator_secrets: [secret] });
+
+  it.each([0, 64])('is masked beside %i credentials of the client’s, each in many forms', async (count) => {
+    const cookies = Array.from({ length: count }, (_, at) => `c${at}=<"${at}&/'+~>`);
+    const exchange = makeExchange({
+      request_headers: ['content-type', 'application/json', 'cookie', cookies.join('; ')],
+      response_body: echo,
+    });
+    const prepared = await own.prepare(exchange);
+    expect(own.editResponse(prepared, null, 0).stored.toString()).toBe('{"text":"it came with [redacted]"}');
   });
 });

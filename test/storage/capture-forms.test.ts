@@ -1,5 +1,5 @@
 /** What is remembered of a request's form: what is stored is the same as if each request had been read by itself. */
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTick } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
@@ -119,7 +119,7 @@ it('remembers no long heads, of which each may be another', async () => {
   const measure = () => process.memoryUsage().heapUsed - before;
   for (let i = 0; i < 200 && measure() > 8_000_000; i++) {
     collect();
-    await nextTurn();
+    await nextTick();
   }
   expect(measure()).toBeLessThan(8_000_000);
 });

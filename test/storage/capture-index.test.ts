@@ -185,7 +185,7 @@ describe('runs without a label', () => {
       return { record: reader.exchange(id), decoded: [...asked] };
     };
     const alone = [2, 3, 4, 5, 6].map(read);
-    expect(alone.map(({ decoded }) => decoded)).toEqual([['l'], [], ['broken'], ['page'], ['side']]);
+    expect(alone.map(({ decoded }) => decoded)).toEqual([['l'], ['none'], ['broken'], ['page'], ['side']]);
     expect(read(7)).toMatchObject({ record: { run_id: 'conv_1' } });
     expect(read(8)).toEqual({ record: undefined, decoded: [] });
     while ((await log.indexSome(counting, 1_000)) > 0);

@@ -123,6 +123,27 @@ describe.each(STORES)('a journal in $name', ({ prepare }) => {
     expect(readable(journal.load('run', 'ab')).events).toEqual(['not mine']);
   });
 
+  it('forgets an actor whole, and takes what comes behind as its first', async () => {
+    await commit(journal, [
+      snapshot('run', 'a', 3, 'three'),
+      event('run', 'a', 4),
+      event('run', 'ab', 1, 'not mine'),
+    ]);
+    await commit(journal, [event('run', 'a', 5), { type: 'forget', kind: 'run', key: 'a' }]);
+    expect(journal.load('run', 'a')).toEqual({ snapshot: null, events: [] });
+    expect(readable(journal.load('run', 'ab')).events).toEqual(['not mine']);
+    await commit(journal, [
+      event('run', 'a', 1),
+      { type: 'forget', kind: 'run', key: 'a' },
+      event('run', 'a', 1, 'anew'),
+      event('run', 'a', 2),
+    ]);
+    expect(readable(journal.load('run', 'a'))).toEqual({ snapshot: null, events: ['anew', 'event 2'] });
+    await journal.close();
+    journal = openAgain();
+    expect(readable(journal.load('run', 'a')).events).toEqual(['anew', 'event 2']);
+  });
+
   it('is found again by the next one that opens it', async () => {
     await commit(journal, [snapshot('run', 'a', 5, 'five'), event('run', 'a', 6)]);
     await journal.close();

@@ -128,7 +128,7 @@ describe('commits behind a redo log', () => {
     await commit(journal, step(1, 'b'));
     journal.settle();
     await commit(journal, step(1));
-    // No turn of the loop lies between, so the log's own clock brings nothing in.
+    // No tick lies between, so the log's own clock brings nothing in.
     expect(journal.load('run', 'b').events).toHaveLength(1);
     expect(journal.load('run', 'aa').events).toHaveLength(0);
     expect(journal.load('rum', 'a').events).toHaveLength(0);

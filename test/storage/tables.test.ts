@@ -157,6 +157,28 @@ describe.each(STORES)('tables in $name', ({ prepare }) => {
     expect([...tables.range('t', { prefix: [] })]).toHaveLength(15);
   });
 
+  it('are read as of one moment by a snapshot, however many reads it makes', async () => {
+    await tables.transact((tx) => {
+      for (let n = 0; n < 50; n++) {
+        tx.write({ op: 'put', table: 't', row: ['a', n], value: n });
+        tx.write({ op: 'put', table: 'u', row: [n], value: { n } });
+      }
+    });
+    const read = () =>
+      tables.snapshot(['t', 'u', 'nobody has written'], (reader) => {
+        expect(reader.get('nobody has written', ['a'])).toBeUndefined();
+        return [...reader.range<number>('t', { prefix: ['a'], reverse: true })].map(
+          ({ value }) => reader.get<{ n: number }>('u', [value])!.n,
+        );
+      });
+    expect(read()).toEqual(Array.from({ length: 50 }, (_, at) => 49 - at));
+    // What comes between two of them is in the second.
+    await put(['a', 50], 7);
+    expect(read()[0]).toBe(7);
+    expect(() => tables.snapshot(['t'], (reader) => reader.get('u', [1]))).toThrow('no table u');
+    expect(tables.get('u', [1])).toEqual({ n: 1 });
+  });
+
   it('write nothing when the work throws, and pass its error on', async () => {
     await put(['x'], 1);
     await expect(

@@ -4,13 +4,18 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, w
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { makeDraft } from '../../bench/made-manifest.ts';
+import { STUDENT_VERSIONS } from '../../src/limits.ts';
 import {
   checkForPublishing,
+  checkForWaiting,
+  listVersions,
   publishStudent,
   readStudentDirectory,
   readStudentManifest,
+  serveVersion,
   writePatterns,
 } from '../../src/student/directory.ts';
+import type { StudentManifest } from '../../src/student/model/manifest.ts';
 import type { StudentModel } from '../../src/student/model/student-model.ts';
 import { makeFolder } from '../storage/folder.ts';
 
@@ -36,20 +41,74 @@ describe('a student directory', () => {
     expect(manifest).toEqual(written);
     expect(manifest.version).toBe(1);
     expect(model).toEqual(MODEL);
-    expect(readdirSync(directory).sort()).toEqual(['manifest.json', manifest.files.steps.name]);
+    expect(readdirSync(directory).sort()).toEqual([
+      'manifest.json',
+      'manifest.v1.json',
+      manifest.files.steps.name,
+    ]);
   });
 
-  it('keeps the student before and removes what is older', async () => {
+  it('keeps the newest versions and what serves, and removes what is older', async () => {
     const directory = makeFolder();
-    const versions = [];
-    for (const at of [1, 2, 3]) versions.push(await publish(directory, { at }));
-    const names = readdirSync(directory);
-    expect(names).toHaveLength(4);
-    expect(names).not.toContain(versions[0]!.files.steps.name);
-    expect(names).toContain(versions[1]!.files.steps.name);
-    expect(JSON.parse(readFileSync(join(directory, 'manifest.previous.json'), 'utf8'))).toEqual(versions[1]);
-    expect((await readStudentDirectory(directory)).model.groups).toEqual([{ at: 3 }]);
-    expect(versions[2]!.version).toBe(3);
+    const versions: StudentManifest[] = [];
+    for (let at = 1; at <= STUDENT_VERSIONS.kept + 2; at++) versions.push(await publish(directory, { at }));
+    const kept = versions.slice(-STUDENT_VERSIONS.kept);
+    const expectKept = async (wanted: readonly StudentManifest[]) => {
+      const found = await listVersions(directory);
+      expect(found.map(({ manifest }) => manifest)).toEqual(wanted.toReversed());
+      const steps = wanted.map(({ files }) => files.steps.name);
+      const names = wanted.map(({ version }) => `manifest.v${version}.json`);
+      expect(readdirSync(directory).sort()).toEqual(['manifest.json', ...names, ...steps].sort());
+    };
+    await expectKept(kept);
+    expect((await readStudentDirectory(directory)).model.groups).toEqual([{ at: STUDENT_VERSIONS.kept + 2 }]);
+
+    const oldest = kept[0]!;
+    expect(await serveVersion(directory, oldest.version)).toEqual(oldest);
+    expect((await readStudentDirectory(directory)).model.groups).toEqual([{ at: oldest.version }]);
+    // Not served: the version that is oldest serves on, and the next oldest goes.
+    const waiting = await publishStudent(directory, makeDraft(), makeModel({ at: 'new' }), { serves: false });
+    expect(waiting.version).toBe(versions.length + 1);
+    expect((await readStudentManifest(directory)).version).toBe(oldest.version);
+    await expectKept([oldest, ...kept.slice(2), waiting]);
+  });
+
+  it('goes on counting when its manifest was taken away, and serves nothing meanwhile', async () => {
+    const directory = makeFolder();
+    await publish(directory);
+    rmSync(join(directory, 'manifest.json'));
+    await expect(readStudentDirectory(directory)).rejects.toMatchObject({ code: 'missing' });
+    await checkForWaiting(directory);
+    expect((await publish(directory, { at: 2 })).version).toBe(2);
+    rmSync(join(directory, 'manifest.json'));
+    expect((await serveVersion(directory, 1)).version).toBe(1);
+  });
+
+  it('keeps the student of an earlier release as a version', async () => {
+    const directory = makeFolder();
+    const first = await publish(directory);
+    rmSync(join(directory, 'manifest.v1.json'));
+    writeFileSync(join(directory, 'manifest.previous.json'), '{}');
+    await publish(directory, { at: 2 });
+    expect((await listVersions(directory)).map(({ version }) => version)).toEqual([2, 1]);
+    expect(await serveVersion(directory, 1)).toEqual(first);
+    expect(readdirSync(directory)).not.toContain('manifest.previous.json');
+  });
+
+  it('has no version serve that is not whole', async () => {
+    const directory = makeFolder();
+    const first = await publish(directory);
+    const second = await publish(directory, { at: 2 });
+    writeFileSync(join(directory, first.files.steps.name), 'cut');
+    await expect(serveVersion(directory, 1)).rejects.toMatchObject({ code: 'damaged' });
+    await expect(serveVersion(directory, 7)).rejects.toMatchObject({ code: 'missing' });
+    writeFileSync(join(directory, 'manifest.v1.json'), '{');
+    await expect(serveVersion(directory, 1)).rejects.toMatchObject({ code: 'damaged' });
+    expect(await readStudentManifest(directory)).toEqual(second);
+    expect(await listVersions(directory)).toMatchObject([
+      { version: 2, problem: '' },
+      { version: 1, manifest: null, problem: expect.stringContaining('not JSON') },
+    ]);
   });
 
   it('shows a reader one whole student while others are published', async () => {
@@ -212,7 +271,8 @@ describe('a directory to publish in', () => {
   it('stays as it was when a file cannot be written', async () => {
     const directory = makeFolder();
     const before = await publish(directory);
-    mkdirSync(join(directory, 'manifest.previous.json'));
+    const { files } = await publish(makeFolder(), { other: true });
+    mkdirSync(join(directory, files.steps.name));
     await expect(publish(directory, { other: true })).rejects.toMatchObject({ code: 'unwritable' });
     expect(await readStudentManifest(directory)).toEqual(before);
     expect(readdirSync(directory).filter((name) => name.endsWith('.partial'))).toEqual([]);

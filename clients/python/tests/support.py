@@ -1,4 +1,4 @@
-"""What the tests share: the cases of both languages, and a service over a real socket that does as it is told."""
+"""What the tests share: the cases of both languages, and a scripted service over a real socket."""
 
 import json
 import sys

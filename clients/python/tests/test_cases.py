@@ -1,4 +1,4 @@
-"""The cases that hold both languages (clients/cases), and what is Python's alone in the same matters."""
+"""The cases for both languages (clients/cases), and further ones for Python alone."""
 
 import ast
 import os
@@ -142,6 +142,84 @@ class Events(unittest.TestCase):
                     self.assertEqual((one.method, one.headers["authorization"]), ("POST", "Bearer k"))
 
 
+class RunStarts(unittest.TestCase):
+    def start(self, options):
+        """The body of the one start that goes out."""
+        with Service() as service:
+            u = understudy.Understudy("k", service.url, on_warning=lambda _: None)
+            u.start(**options)
+            self.assertTrue(u.close(PATIENCE_S))
+            return service.requests[0].body
+
+    def test_hold_as_much_as_in_the_cases(self):
+        for case in read_cases("run-texts"):
+            with self.subTest(case["field"]):
+                body = self.start({"experiment_id": "e", "arm": "on", case["field"]: join(case["parts"])})
+                self.assertEqual(body[case["field"]], join(case["kept"]))
+
+    def test_hold_metadata_as_in_the_cases(self):
+        for case in read_cases("run-metadata"):
+            with self.subTest(case["name"]):
+                if "filled" in case:
+                    given = {"text": case["filled"][0] * case["filled"][1]}
+                elif "nested" in case:
+                    given = {}
+                    for _ in range(case["nested"] - 1):
+                        given = {"deep": given}
+                else:
+                    given = case["metadata"]
+                body = self.start({"metadata": given})
+                self.assertEqual(body.get("metadata"), given if case.get("kept_whole") else case["kept"])
+
+    def test_hold_what_json_has_not_as_null_or_as_a_text(self):
+        body = self.start({"metadata": {"of": [float("nan"), float("inf"), HERE]}, "task": object})
+        self.assertEqual(body["metadata"], {"of": [None, None, str(HERE)]})
+        self.assertEqual(body["task"], "<class 'object'>")
+
+    def test_hold_nothing_of_what_cannot_be_written(self):
+        class Hostile:
+            def __str__(self):
+                raise KeyError("no")
+
+        body = self.start({"task": Hostile(), "metadata": {"of": Hostile()}})
+        self.assertEqual((body["task"], body.get("metadata")), ("", None))
+
+
+class Retrievals(unittest.TestCase):
+    def test_ask_as_in_the_cases(self):
+        fields = {"situation": "s", "dead_ends": "", "unlock": "u"}
+        found = {"traces": [{"tier": "e2", "pattern_id": "p", "similarity": 1, "fields": fields}]}
+        for case in read_cases("retrievals"):
+            with self.subTest(case["name"]), Service(lambda _: (200, found, {})) as service:
+                options = {"timeout": PATIENCE_S, "live_streaming_enabled": False, **case["options"]}
+                u = understudy.Understudy("k", service.url, **options)
+                self.addCleanup(u.close)
+                context = {"context": join(case["parts"])} if "parts" in case else {}
+                text = u.start(**case["run"]).patterns(**case["wanted"], **context)
+                self.assertEqual(text[:5], case["text"])
+                kept = {"context": join(case["kept"])} if "kept" in case else {}
+                expected = [] if case["body"] is None else [{**case["body"], **kept}]
+                self.assertEqual([one.body for one in service.requests], expected)
+
+
+class LiveStreams(unittest.TestCase):
+    def test_are_read_as_in_the_cases(self):
+        head = {"content-type": "text/event-stream; charset=utf-8"}
+        end = ("the_end", "last", {})
+        for case in read_cases("event-streams"):
+            answers = iter([case["text"]])
+            rest = "retry: 1\n\nid: last\nevent: the_end\ndata: {}\n\n"
+            with self.subTest(case["name"]), Service(lambda _: (200, next(answers, rest).encode(), head)) as service:
+                u = understudy.Understudy("k", service.url, timeout=PATIENCE_S)
+                self.addCleanup(u.close)
+                with u.subscribe() as events:
+                    events._retry_s = 0
+                    heard = [tuple(next(events)) for _ in range(len(case["events"]) + 1)]
+                expected = [(one["kind"], one["id"], one["data"]) for one in case["events"]]
+                self.assertEqual(heard, [*expected, end])
+                self.assertEqual(service.requests[1].headers.get("last-event-id", ""), case["last_id"])
+
+
 class Findings(unittest.TestCase):
     def call(self, findings, case):
         given = {**case, "parts": join(case["parts"])} if "parts" in case else case
@@ -167,6 +245,14 @@ class Findings(unittest.TestCase):
                 with self.subTest([status, case]), Service(lambda _: (status, body, {})) as service:
                     u = understudy.Understudy("k", service.url)
                     self.assertEqual(self.call(u.findings("my code/base"), case), case["failed"])
+
+    def test_are_empty_whatever_they_are_given_and_answered(self):
+        odd = {"findings": [None], "coverage": "x", "deleted": [], "cleared": 1, "finding_id": None}
+        with Service(lambda _: (200, odd, {})) as service:
+            findings = understudy.Understudy("k", service.url).findings("base")
+            self.assertEqual((findings.coverage(["a"]), findings.invalidate(["a"]), findings.clear()), (0, 0, False))
+            self.assertIsNone(findings.store("c"))
+            self.assertEqual((findings.coverage(None), findings.invalidate(None)), (1, 0))
 
     def test_need_the_name_of_a_code_base(self):
         u = understudy.Understudy("k")

@@ -1,10 +1,12 @@
-"""Whatever the service does or fails to do, the agent's own result is the one that it has without the library."""
+"""The agent's own result is the same as without the library, whatever the service does or fails to do."""
 
+import itertools
 import os
 import socket
 import subprocess
 import sys
 import threading
+import time
 import unittest
 from unittest import mock
 
@@ -191,6 +193,37 @@ class TheAgent(unittest.TestCase):
             self.assertFalse(u.flush(PATIENCE_S))
             u.close(0)
             self.assertEqual(u.stats()["steps"]["dropped"], 20)
+
+    def test_is_the_same_when_the_clock_jumps(self):
+        times = itertools.cycle((1_700_000_000.0, 1_700_000_000.0 + 40 * 86_400, 5.0))
+        with Service() as service, mock.patch.object(time, "time", side_effect=lambda: next(times)):
+            u = self.client(service.url, timeout=PATIENCE_S)
+            with u.run(task="count") as run:
+                self.assertEqual(work(run), work(None))
+            self.assertTrue(u.flush(PATIENCE_S))
+            self.assertEqual(u.stats()["steps"]["sent"], 20)
+
+    def test_gives_each_run_its_turn_however_much_the_others_have(self):
+        is_open = threading.Event()
+
+        def answer(_):
+            is_open.wait(PATIENCE_S)
+            return 200, {}, {}
+
+        with Service(answer) as service:
+            u = self.client(service.url, timeout=PATIENCE_S)
+            floods = [u.start(run_id=f"flood-{index}") for index in range(understudy._SENDERS)]
+            for run in floods:
+                for _ in range(200):
+                    run.step(action="a")
+            with u.run(run_id="small") as run:
+                run.step(action="b")
+            for run in floods:
+                run.finish()
+            is_open.set()
+            self.assertTrue(u.flush(PATIENCE_S))
+            ends = [one.path for one in service.requests if one.path.endswith("/finish")]
+            self.assertIn("/small/", ends[0])
 
     def test_is_the_same_where_its_own_callbacks_raise(self):
         def fail(_):
@@ -380,6 +413,95 @@ class TheQueue(unittest.TestCase):
             asked = [one.body for one in service.requests if one.path.endswith("/evaluate")]
             self.assertEqual(asked, [{"run_id": "r"}] * 20)
             self.assertEqual(u.stats()["interventions"], {"received": 20, "handed_over": 16})
+
+
+class TheStream(unittest.TestCase):
+    HEAD = {"content-type": "text/event-stream"}
+
+    def client(self, url, **options):
+        u = understudy.Understudy("k", url, timeout=PATIENCE_S, **options)
+        self.addCleanup(u.close, 0)
+        return u
+
+    @staticmethod
+    def one(number):
+        return f'retry: 1\nid: {number}\nevent: step\ndata: {{"run_id":"r"}}\n\n'.encode()
+
+    def test_comes_again_behind_the_last_whole_event_whatever_happens(self):
+        broken = self.one(2) + b"id: 3\nevent: step\n"
+        answers = iter([
+            (200, self.one(1), self.HEAD), (200, broken, self.HEAD), (500, {}, {}), None, (503, {}, {}), (200, self.one(3), self.HEAD),
+        ])
+        with Service(lambda _: next(answers)) as service, self.client(service.url, org_id="acme").subscribe("p") as events:
+            self.assertEqual([next(events).id for _ in range(3)], ["1", "2", "3"])
+            ids = [one.headers.get("last-event-id") for one in service.requests]
+            self.assertEqual(ids, [None, "1", "2", "2", "2", "2"])
+            self.assertEqual(service.requests[0].path, "/v1/monitor/stream?org_id=acme&project_id=p")
+            self.assertEqual(service.requests[0].headers["accept"], "text/event-stream")
+
+    def test_ends_with_an_error_where_it_is_of_no_use_to_come_again(self):
+        no_end = (200, b"x" * 2_000_000, self.HEAD)
+        for error, answer in (
+            (understudy.AuthenticationError, (401, {}, {})),
+            (understudy.ValidationError, (422, {}, {})),
+            (understudy.ServerError, (503, {}, {})),
+            (understudy.UnexpectedAnswerError, (200, b"<h1>", {})),
+            (understudy.UnexpectedAnswerError, (204, b"", {})),
+            (understudy.UnexpectedAnswerError, no_end),
+        ):
+            with self.subTest(error), Service(lambda _: answer) as service:
+                events = self.client(service.url).subscribe()
+                self.assertRaises(error, next, events)
+                self.assertRaises(StopIteration, next, events)
+
+    def test_that_falls_silent_is_opened_again(self):
+        answers = iter([self.one(1), self.one(2)])
+        is_over = threading.Event()
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            kept = []
+
+            def serve():
+                for text in answers:
+                    connection = server.accept()[0]
+                    kept.append(connection)
+                    connection.recv(65_536)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + text)
+                is_over.set()
+
+            threading.Thread(target=serve, daemon=True).start()
+            u = self.client(f"http://127.0.0.1:{server.getsockname()[1]}")
+            with mock.patch.object(understudy, "_SILENCE_S", 0.2), u.subscribe() as events:
+                self.assertEqual([next(events).id for _ in range(2)], ["1", "2"])
+            self.assertTrue(is_over.wait(PATIENCE_S))
+            for connection in kept:
+                connection.close()
+
+    def test_ends_while_it_is_waited_for(self):
+        for name in ("of the subscription", "of the client"):
+            with self.subTest(name), socket.create_server(("127.0.0.1", 0)) as server:
+                u = self.client(f"http://127.0.0.1:{server.getsockname()[1]}")
+                events = u.subscribe()
+                heard = []
+                is_heard = threading.Event()
+
+                def listen():
+                    for event in events:
+                        heard.append(event.id)
+                        is_heard.set()
+
+                thread = threading.Thread(target=listen, daemon=True)
+                thread.start()
+                with server.accept()[0] as connection:
+                    connection.recv(65_536)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + self.one(1))
+                    self.assertTrue(is_heard.wait(PATIENCE_S))
+                    events.close() if name == "of the subscription" else u.close(0)
+                    thread.join(PATIENCE_S)
+                    self.assertFalse(thread.is_alive())
+                self.assertEqual(heard, ["1"])
+                self.assertEqual(list(events), [])
+                u.close(0)
+                self.assertEqual(list(u.subscribe()), [])
 
 
 class Options(unittest.TestCase):

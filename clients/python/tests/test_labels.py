@@ -1,4 +1,4 @@
-"""Labels on requests to models: by urllib, http.client, requests and httpx over real sockets, each skipped where it is not there."""
+"""Labels on requests to models: by urllib, http.client, requests and httpx over real sockets; each is skipped where it is not installed."""
 
 import asyncio
 import concurrent.futures

@@ -49,6 +49,48 @@ class TheService(unittest.TestCase):
                          {"logged": 200, "sent": 200, "queued": 0, "dropped": 0})
         self.assertEqual((stats["steps"]["queued_bytes"], stats["circuit"], self.warnings), (0, "closed", []))
 
+    def test_has_what_was_flushed_before_the_process_was_killed(self):
+        script = (
+            "import os, signal, sys; sys.path.insert(0, sys.argv[1]); from understudy import Understudy\n"
+            "u = Understudy(sys.argv[3], sys.argv[2], timeout=60, org_id=sys.argv[4]) if len(sys.argv) > 2 else None\n"
+            "run = u.start(run_id='killed') if u is not None else None\n"
+            "for index in range(300):\n"
+            "    if run is not None: run.step(action=str(index))\n"
+            "    if index == 99 and u is not None: assert u.flush(60)\n"
+            "print('done', flush=True)\n"
+            "os.kill(os.getpid(), signal.SIGKILL)\n"
+        )
+        ended = []
+        for arguments in ([], [URL, KEY, self.org]):
+            command = [sys.executable, "-c", script, str(HERE.parent), *arguments]
+            one = subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE_S)
+            ended.append((one.stdout, one.stderr, one.returncode))
+        self.assertEqual(ended, [("done\n", "", -9)] * 2)
+        indexes, cursor = [], None
+        while True:
+            page = self.u.api.list_run_steps(id="killed", limit=200, cursor=cursor)
+            indexes += [one["step_index"] for one in page["steps"]]
+            cursor = page.get("next_cursor")
+            if not cursor:
+                break
+        # The first ones, without a hole.
+        self.assertGreaterEqual(len(indexes), 100)
+        self.assertEqual(sorted(indexes), list(range(len(indexes))))
+
+    def test_tells_what_happens_to_whoever_has_subscribed(self):
+        with self.u.run(run_id="heard") as run:
+            run.step(action="look", thought="nobody hears this", tokens=3)
+        self.assertTrue(self.u.flush(PATIENCE_S))
+        with self.u.subscribe(last_event_id="0") as events:
+            heard = [next(events) for _ in range(3)]
+        self.assertEqual([one.kind for one in heard], ["run_start", "step", "run_finish"])
+        self.assertEqual((heard[1].data["run_id"], heard[1].data["action"], heard[1].data["tokens"]), ("heard", "look", 3))
+        self.assertNotIn("nobody", str(heard))
+        with self.u.subscribe(last_event_id=heard[0].id) as events:
+            self.assertEqual([next(events) for _ in range(2)], heard[1:])
+        with self.u.subscribe(last_event_id="of another service") as events:
+            self.assertEqual([next(events).kind for _ in range(2)], ["reset", "run_start"])
+
     def test_is_told_of_a_failure_by_its_name_and_the_exception_goes_on(self):
         class OutOfIdeas(Exception):
             pass

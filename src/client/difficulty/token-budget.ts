@@ -1,6 +1,6 @@
 /** The option `tokenBudget`: a soft cap on the tokens of a run. It tells, and stops nothing. Any thread. */
 
-/** What the callback is told, once a run. */
+/** What the callback gets, once a run. */
 export interface TokenBudgetReached {
   budget: number;
   /** Tokens of the run so far, the step that reached the budget included. */

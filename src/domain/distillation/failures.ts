@@ -1,6 +1,6 @@
 /**
  * Whether a step failed, and with which words: by its own flag, by what the tool answered, or by what the agent said of
- * it in its next thought. Better silent than wrong: a file that holds the word "error" is no failure.
+ * it in its next thought. In doubt there is no failure: a file that holds the word "error" is none.
  * Pure; actor threads.
  */
 

@@ -1,4 +1,4 @@
-/** Runs the monitors over a trace after the fact, step by step. Pure; actor threads. */
+/** Runs the monitors over a finished trace, step by step. Pure; actor threads. */
 
 import { digestStep } from '../monitors/digest.ts';
 import { advanceMonitors, initialMonitors, type MonitorsState } from '../monitors/monitors.ts';

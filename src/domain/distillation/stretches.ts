@@ -1,7 +1,7 @@
 /**
  * Where a run got stuck and got out again. A stretch begins with a failure and ends with the step that worked: the same
- * thing tried again successfully, or another way to the same end. What was given up, or never worked, is no stretch:
- * nothing can be learnt from it that would help. Pure; actor threads.
+ * thing tried again successfully, or another way to the same end. What the run gave up, or what never worked, is no stretch:
+ * it teaches nothing that would help. Pure; actor threads.
  */
 
 import { classifyOutcome } from '../run-summary.ts';

@@ -1,5 +1,5 @@
 /**
- * Texts of a trace made fit to keep and to quote: no secrets, no control characters, no half characters, bounded.
+ * Makes texts of a trace fit to keep and to quote: bounded, without secrets, control characters and half characters.
  * Pure; server threads and actor threads.
  */
 

@@ -1,6 +1,6 @@
 /**
- * The words by which a step tells what it is: English, as agents and their tools write it. A step that says these
- * things in other words, or in another language, is judged by repetition alone. Constants; any thread.
+ * The words by which the monitors tell what a step is: English, as agents and their tools write it. They judge a step in other
+ * words, or in another language, by repetition alone. Constants; any thread.
  *
  * Patterns run over bounded text and have no nested repetition, so their cost is linear in it.
  */

@@ -3,8 +3,8 @@
  * the state after it and what the monitors say. Bounded state, the same cost at every step, the same result live and
  * in replay. Pure; any thread.
  *
- * Steps are judged in the order in which they arrive; `step_index` only names them in what is quoted. A step that comes
- * late is judged as what the run did last.
+ * The monitors judge steps in the order in which they arrive; `step_index` only names them in quotes. They judge a late
+ * step as what the run did last.
  */
 
 import { judgeClaimContradiction } from './claim-contradiction.ts';

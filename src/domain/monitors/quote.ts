@@ -12,7 +12,7 @@ const LOOKED_AT_FACTOR = 4;
 /** And as many at least, so that a secret that begins in the quote is seen whole. */
 const LOOKED_AT_MIN = 512;
 
-/** Whoever says that a text is plain has looked at so much of its beginning. */
+/** A text is called plain after so much of its beginning was looked at. */
 export const PLAIN_CHARACTERS = 1_024;
 
 function lookedAt(characters: number): number {

@@ -1,6 +1,6 @@
 /**
- * What must stand in a text for a pattern of the lexicon to match in it: one look for all of it says which patterns need
- * not be tried, and mostly that is all of them. Whoever changes a pattern looks here too; `triggers.test.ts` makes texts
+ * What a text must contain for a pattern of the lexicon to match in it. One search for all of it says which patterns need
+ * not be tried: mostly all of them. If you change a pattern, change it here too; `triggers.test.ts` makes texts
  * that match and looks for them. Constants; any thread.
  */
 

@@ -138,7 +138,7 @@ export class WordList {
   /** 1 for a word of SUBJECT_CHARACTERS or more without a digit: it says what a text is about, as an id does not. */
   subjects = new Uint8Array(1_024);
 
-  /** Reads a text, in the place of the one before. */
+  /** Reads a text; it replaces the one before. */
   read(text: string): void {
     // No word without a character.
     if (text.length > this.wholes.length) {

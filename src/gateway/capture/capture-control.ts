@@ -22,6 +22,8 @@ export interface WriterState {
   /** Damaged files that were set aside and lie there still. */
   damaged?: number;
   process?: CaptureProcessState;
+  /** What has gone by age since the capture process began; null: all is kept. */
+  expired?: { files: number; exchanges: number; attachments: number; passed_at_s: number } | null;
 }
 
 /** The process that writes them. */
@@ -217,9 +219,11 @@ export class CaptureControl implements CaptureAdmin {
       money_saved_usd: state?.has_prices ? Math.round(saved) / 1_000_000 : null,
       audit,
       shadow,
+      share: watch?.share ?? 1,
       valid_until: watch?.valid_until ?? null,
       expired: watch?.is_expired ?? false,
       suspended: countSuspended(watch?.agents ?? []),
+      ledger: watch?.ledger ?? [],
       agents: watch?.agents ?? [],
     };
   }

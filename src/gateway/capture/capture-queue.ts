@@ -1,7 +1,7 @@
 /**
- * What stands between traffic and the capture writer: a bounded queue of finished exchanges, sent in batches, retried
- * when the disk is full, dropped (and counted) when there is no room. Nothing here waits for the writer on behalf of
- * traffic. Server threads, one each.
+ * A bounded queue of finished exchanges between traffic and the capture writer. It sends them in batches, tries again
+ * when the disk is full, and drops (and counts) them when there is no room. Traffic never waits here for the writer.
+ * Server threads, one each.
  *
  * `attempted = captured + dropped + in_flight` holds at every moment because in_flight is made from the other three
  * in one synchronous read; an exchange moves from in_flight to exactly one of the other two, once.
@@ -87,7 +87,7 @@ const DROP_RECENT_MS = 60_000;
  * store them; nobody waits for a batch (`settle` sends it at once), and the end of the process by force loses what it holds.
  */
 const BATCH_WAIT_MS = 100;
-/** So many failed tries tell whoever waits that nothing is stored: in a quarter of a second or so. */
+/** After so many failed tries, in about a quarter of a second, waiting callers learn that nothing is stored. */
 const SETTLE_TRIES = 3;
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;
@@ -162,7 +162,7 @@ export class CaptureQueue implements ByteBudget {
   /** Of those sent: the ones that wait for their next try. */
   readonly #retries = new Map<Batch, NodeJS.Timeout>();
   #timer: NodeJS.Timeout | null = null;
-  /** What is pending would have left, had there not been enough under way. */
+  /** What is pending is due, but waits because enough is under way. */
   #isDue = false;
   #underWay = 0;
   #retryAfterMs = 0;
@@ -406,7 +406,7 @@ export class CaptureQueue implements ByteBudget {
     );
   }
 
-  /** Whoever waits is told at last; the batches are tried on. */
+  /** Waiting callers are told at last; the queue goes on trying the batches. */
   #discourage(error: CatalogueError): void {
     if (!(error instanceof CaptureFailure) || findPlaceWords(error.why) === null) return;
     const words = `Nothing is stored now: ${findPlaceWords(error.why)} (${error.message})`;

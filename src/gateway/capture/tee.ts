@@ -1,8 +1,8 @@
 /**
- * The copy that capture takes of the bodies that pass, made as they pass, into memory that the writer's thread sees, too:
- * nothing that came from a socket is held, and a request that lies in one piece is forwarded out of its copy. What may be
- * kept is bounded for each body and for all open exchanges together; beyond the first bound the copy is cut and marked,
- * beyond the second the exchange is given up. Traffic notices neither. Server threads.
+ * Copies bodies for capture as they pass, into memory that the writer also sees. It holds nothing that came from a
+ * socket, and a request in one piece is forwarded out of its copy. Two bounds hold, one for each body and one for all open
+ * exchanges together. Beyond the first the copy is cut and marked; beyond the second capture gives the exchange up. Traffic
+ * notices neither. Server threads.
  */
 
 /** Bytes that all open and queued exchanges of a server thread hold together. */

@@ -13,6 +13,8 @@ import { type Clock, systemClock } from '../../std/clock.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 
 const BEARER = /^bearer +/i;
+/** For whom a credential speaks, where it may speak for several. */
+const ACCOUNT_HEADERS = new Set(['openai-organization', 'openai-project']);
 
 export class KnownCredentials {
   readonly #key = randomBytes(32);
@@ -31,13 +33,15 @@ export class KnownCredentials {
   /**
    * What a request is remembered by: all its credentials together, since the upstream has judged them together.
    * @param headers flat pairs, names in lower case
+   * @param path that it came to: an upstream may take a credential for one and not for another
    */
-  digest(headers: readonly string[]): string {
+  digest(headers: readonly string[], path = ''): string {
     const hmac = createHmac('sha256', this.#key);
+    hmac.update(`${path}\n`);
     for (let at = 0; at < headers.length; at += 2) {
       const name = headers[at]!;
       // Neither may hold a line's end.
-      if (isCredentialHeader(name)) hmac.update(`${name}\n${headers[at + 1]}\n`);
+      if (isCredentialHeader(name) || ACCOUNT_HEADERS.has(name)) hmac.update(`${name}\n${headers[at + 1]}\n`);
     }
     return hmac.digest('base64');
   }

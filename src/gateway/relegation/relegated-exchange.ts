@@ -1,18 +1,25 @@
 /**
- * A step while it is not decided who serves it: its body is collected and shown to the student, and then the student's
- * answer goes to the client, or the exchange is forwarded as if nothing had happened. In shadow mode it is forwarded as
- * soon as its body is there, and the student is asked beside that. Server threads.
+ * A step before it is decided who serves it. It collects the body and asks the student. Then it sends the student's
+ * answer to the client, or forwards the exchange as if nothing had happened. In shadow mode it forwards the step as
+ * soon as its body is there, and also asks the student. Server threads.
  *
- * What can end the wait, each at most once and in any order: the student's word, the deadline, the student's end, a body
- * that is too long or too slow, the client's leaving. Capture counts the exchange from its beginning, whoever ends it.
+ * What can end the wait, each at most once and in any order: the student's answer, the deadline, the student's end, a body
+ * that is too long or too slow, the client's leaving. Capture counts the exchange from its beginning in each case.
  */
 
+import { DECISION_FIELD } from '../../domain/exchange.ts';
 import { type HttpStream, joinLines } from '../../http/http-stream.ts';
 import { STEP_BODY_BYTES, STEP_BODY_WAIT_MS } from '../../limits.ts';
 import type { RequestClass } from '../../providers/classify.ts';
-import type { DeclineReason, FallbackReason, ServedStep } from '../../student/serving/protocol.ts';
+import type {
+  DeclineReason,
+  FallbackReason,
+  ServedStep,
+  StepFinding,
+} from '../../student/serving/protocol.ts';
 import { type BegunExchange, describeExchange, Forward, type ForwardContext } from '../forward.ts';
 import type { Destination } from '../route-table.ts';
+import { writeDecision } from './recorded-decision.ts';
 import type { RelegationLedger } from './relegation-ledger.ts';
 import { type ShadowedAnswer, ShadowedForward } from './shadowed-forward.ts';
 import type { ReadStepHead } from './step-head.ts';
@@ -58,6 +65,10 @@ export class RelegatedExchange implements StepWaiter {
   #status = 0;
   #responseHeaders: string[] = [];
   #firstByteMs: number | null = null;
+  /** What was decided, as it is kept with the exchange. */
+  #decision: string | null = null;
+  /** Where the step has gone on to the upstream. */
+  #forwarded: Forward | null = null;
 
   /** @param onStatus told what the upstream answers, where it is asked */
   constructor(
@@ -101,6 +112,7 @@ export class RelegatedExchange implements StepWaiter {
   onServed(step: ServedStep): void {
     this.#stopWaiting();
     this.#relegation.ledger.served(step);
+    this.#note('served', step.finding ?? null);
     const body = Buffer.from(step.body.buffer, step.body.byteOffset, step.body.byteLength);
     const { tee } = this.#begun;
     if (tee !== null) {
@@ -115,7 +127,7 @@ export class RelegatedExchange implements StepWaiter {
       step.is_stream ? 'text/event-stream; charset=utf-8' : 'application/json',
       'Cache-Control',
       'no-cache',
-      'request-id',
+      this.#head.wire === 'messages' ? 'request-id' : 'x-request-id',
       step.request_id,
       SERVED_BY_HEADER,
       'student',
@@ -132,8 +144,8 @@ export class RelegatedExchange implements StepWaiter {
     stream.end();
   }
 
-  onDeclined(reason: DeclineReason): void {
-    this.#fallBack(reason);
+  onDeclined(reason: DeclineReason, finding: StepFinding | null): void {
+    this.#fallBack(reason, finding);
   }
 
   onFailed(reason: 'crashed' | 'failed'): void {
@@ -142,20 +154,22 @@ export class RelegatedExchange implements StepWaiter {
     this.#fallBack(reason);
   }
 
-  onWouldServe(): void {
+  onWouldServe(finding: StepFinding | null): void {
     this.#stopWaiting();
     this.#relegation.ledger.wouldServe();
+    this.#note('would_serve', finding);
     this.#wouldServe = true;
     this.#compare();
   }
 
-  onAudited(): void {
+  onAudited(finding: StepFinding | null): void {
     if (this.#relegation.mode === 'shadow') {
       this.#fallBack('failed');
       return;
     }
     this.#stopWaiting();
     this.#relegation.ledger.audited();
+    this.#note('audit', finding);
     this.#isAudited = true;
     this.#wouldServe = true;
     this.#forward();
@@ -186,7 +200,7 @@ export class RelegatedExchange implements StepWaiter {
   #ask(): void {
     this.#stopWaiting();
     const { link, mode } = this.#relegation;
-    const { run_id, seq, betas, api_version } = this.#head;
+    const { wire, run_id, seq, betas, api_version } = this.#head;
     // A copy, since the chunks go on to capture and perhaps to the upstream.
     const body = new Uint8Array(this.#bytes);
     let at = 0;
@@ -194,7 +208,7 @@ export class RelegatedExchange implements StepWaiter {
       body.set(chunk, at);
       at += chunk.length;
     }
-    this.#sent = link.send({ run_id, seq, betas, api_version }, body, this);
+    this.#sent = link.send({ wire, run_id, seq, betas, api_version }, body, this);
     if (this.#sent === null) {
       this.#takeOver(link.isReady ? 'busy' : 'loading');
       return;
@@ -211,13 +225,22 @@ export class RelegatedExchange implements StepWaiter {
     this.#stopWaiting();
     if (this.#head.run_id !== null) this.#relegation.link.noteTaken(this.#head.run_id);
     this.#relegation.ledger.fallback(reason);
+    this.#note(reason, null);
     this.#forward();
   }
 
-  #fallBack(reason: FallbackReason): void {
+  #fallBack(reason: FallbackReason, finding: StepFinding | null = null): void {
     this.#stopWaiting();
     this.#relegation.ledger.fallback(reason);
+    this.#note(reason, finding);
     if (this.#relegation.mode === 'on') this.#forward();
+  }
+
+  /** Keeps what was decided for capture; the first word counts. */
+  #note(decision: FallbackReason | 'served' | 'would_serve', finding: StepFinding | null): void {
+    if (this.#begun.tee === null || this.#decision !== null) return;
+    this.#decision = writeDecision(decision, this.#sent?.student_version ?? null, finding);
+    this.#forwarded?.noteDecision(this.#decision);
   }
 
   /** From here on the exchange is one like any other. */
@@ -241,6 +264,9 @@ export class RelegatedExchange implements StepWaiter {
           )
         : new Forward(context, stream, this.#destination, this.#requestClass, this.#begun);
     forward.onStatus = this.#onStatus;
+    if (this.#decision === null) forward.awaitsDecision = this.#begun.tee !== null;
+    else forward.noteDecision(this.#decision);
+    this.#forwarded = forward;
     forward.start();
   }
 
@@ -288,7 +314,10 @@ export class RelegatedExchange implements StepWaiter {
         aborted,
         served_by: this.#status === 0 ? 'upstream' : 'student',
         request_form: { headers: this.#stream.head.headers, varying: [] },
-        response_headers: this.#responseHeaders,
+        response_headers:
+          this.#decision === null
+            ? this.#responseHeaders
+            : [...this.#responseHeaders, DECISION_FIELD, this.#decision],
       },
     );
     this.#context.capture.submit(tee, exchange);

@@ -1,34 +1,50 @@
 /**
  * Relegation on one server thread: which requests are steps that the student may be asked about, and what becomes of those that
- * it may not. Whatever is not a step is not touched, and what the student does not serve is forwarded as ever. Server
+ * it may not. It does not touch other requests, and what the student does not serve is forwarded as usual. Server
  * threads, one each; there is none where relegation is off.
  */
 
 import type { HttpStream, RequestHead } from '../../http/http-stream.ts';
 import { STEP_BODY_BYTES, STEPS_UNDER_WAY_BYTES } from '../../limits.ts';
 import type { RequestClass } from '../../providers/classify.ts';
-import type { FallbackReason } from '../../student/serving/protocol.ts';
+import type { FallbackReason, RelegationWire } from '../../student/serving/protocol.ts';
 import { Forward, type ForwardContext } from '../forward.ts';
 import type { Destination } from '../route-table.ts';
 import { KnownCredentials } from './known-credentials.ts';
+import { writeDecision } from './recorded-decision.ts';
 import { RelegatedExchange, type RelegationDesk, type RelegationMode } from './relegated-exchange.ts';
 import { RelegationLedger } from './relegation-ledger.ts';
 import { readStepHead } from './step-head.ts';
 import type { StudentLink } from './student-link.ts';
 
-/** The one path whose requests are steps, raw. */
-const STEP_PATH = '/v1/messages';
+/** The paths whose requests are steps, raw. */
+const STEP_PATHS: Readonly<Record<RelegationWire, string>> = {
+  messages: '/v1/messages',
+  chat_completions: '/v1/chat/completions',
+  responses: '/v1/responses',
+};
 
 export class Relegation implements RelegationDesk {
   readonly mode: RelegationMode;
   readonly link: StudentLink;
   readonly ledger = new RelegationLedger();
   readonly #credentials: KnownCredentials;
+  /** By path. */
+  readonly #wires: ReadonlyMap<string, RelegationWire>;
   /** Of bodies that are still coming in. */
   #heldBytes = 0;
 
-  /** @param ownKeys credentials that the student may answer unseen (SVC_STUDENT_KEYS) */
-  constructor(mode: RelegationMode, link: StudentLink, ownKeys: readonly string[]) {
+  /**
+   * @param ownKeys credentials that the student may answer unseen (SVC_STUDENT_KEYS)
+   * @param wires whose steps are relegated (GW_RELEGATION_WIRES)
+   */
+  constructor(
+    mode: RelegationMode,
+    link: StudentLink,
+    ownKeys: readonly string[],
+    wires: readonly RelegationWire[] = ['messages'],
+  ) {
+    this.#wires = new Map(wires.map((wire) => [STEP_PATHS[wire], wire]));
     this.mode = mode;
     this.link = link;
     this.#credentials = new KnownCredentials(ownKeys);
@@ -46,21 +62,22 @@ export class Relegation implements RelegationDesk {
     requestClass: RequestClass,
   ): boolean {
     const { head } = stream;
+    const wire = this.#wires.get(head.path);
     if (
+      wire === undefined ||
       destination.route !== 'default' ||
-      requestClass.shape !== 'messages' ||
-      requestClass.kind !== 'turn' ||
-      head.path !== STEP_PATH
+      requestClass.shape !== wire ||
+      requestClass.kind !== 'turn'
     ) {
       return false;
     }
-    const step = readStepHead(head.headers);
+    const step = readStepHead(wire, head.headers);
     if (step.refusal === 'no_credential') {
       // The upstream refuses it, which takes nobody's run over.
       this.ledger.fallback('no_credential');
       return false;
     }
-    const digest = this.#credentials.digest(head.headers);
+    const digest = this.#credentials.digest(head.headers, head.path);
     const isKnown = this.#credentials.isKnown(head.headers, digest);
     const refusal = step.refusal ?? (isKnown ? this.#refuse(head) : 'unknown_credential');
     if (refusal === null) {
@@ -72,6 +89,7 @@ export class Relegation implements RelegationDesk {
     const { run_id } = step;
     if (run_id !== null && isKnown) this.link.noteTaken(run_id);
     const forward = new Forward(context, stream, destination, requestClass);
+    forward.noteDecision(writeDecision(refusal, null, null));
     forward.onStatus = (status) => {
       this.#credentials.noteAnswer(digest, status);
       // A stranger takes nobody's run over either, unless the upstream takes the stranger.

@@ -1,6 +1,6 @@
 /**
- * An exchange that is forwarded while the student is asked what it would have said, or that is audited: the upstream's answer is kept, up to
- * a bound, and handed over when it is whole. Server threads.
+ * An exchange that is forwarded while the student is asked what it would have said, or that is audited. It keeps the upstream's
+ * answer up to a bound, and hands it over when it is whole. Server threads.
  */
 
 import type { HttpStream } from '../../http/http-stream.ts';

@@ -1,5 +1,10 @@
-/** What the headers of a request say of it as a step. Server threads. */
-import { API_VERSIONS, type ApiVersion, type FallbackReason } from '../../student/serving/protocol.ts';
+/** What the headers of a request say about its step. Server threads. */
+import {
+  API_VERSIONS,
+  type ApiVersion,
+  type FallbackReason,
+  type RelegationWire,
+} from '../../student/serving/protocol.ts';
 import { parseSeq, readRunId } from '../headers.ts';
 import type { StepHead } from './student-link.ts';
 
@@ -9,12 +14,14 @@ export interface ReadStepHead extends StepHead {
 }
 
 /** Reads a step's headers; credentials are looked for, never kept. */
-export function readStepHead(headers: readonly string[]): ReadStepHead {
+export function readStepHead(wire: RelegationWire, headers: readonly string[]): ReadStepHead {
+  const isMessages = wire === 'messages';
   let hasCredential = false;
   let isJson = false;
   let isEncoded = false;
   let version: string | null = null;
   const step: ReadStepHead = {
+    wire,
     run_id: null,
     seq: null,
     betas: [],
@@ -38,7 +45,10 @@ export function readStepHead(headers: readonly string[]): ReadStepHead {
         version = value.trim();
         break;
       case 'anthropic-beta':
-        step.betas.push(value);
+        if (isMessages) step.betas.push(value);
+        break;
+      case 'openai-beta':
+        if (!isMessages) step.betas.push(value);
         break;
       case 'x-svc-run':
         step.run_id = readRunId(value);
@@ -50,6 +60,7 @@ export function readStepHead(headers: readonly string[]): ReadStepHead {
   }
   if (!hasCredential) step.refusal = 'no_credential';
   else if (!isJson || isEncoded) step.refusal = 'encoded';
+  else if (!isMessages) return step;
   else if (version === null) step.refusal = 'bad_request';
   else if (API_VERSIONS.includes(version as ApiVersion)) step.api_version = version as ApiVersion;
   else step.refusal = 'unsupported';

@@ -1,9 +1,9 @@
 /**
- * A server thread's way to the student's thread: steps go there, what the student says comes back, and whatever happens to that
- * thread, each step learns of it once. Bounded in steps and bytes under way; nothing here waits on behalf of traffic
- * beyond a step's own deadline, which is the step's to keep. Server threads.
+ * A server thread's way to the student's thread: steps go there, answers come back, and each step learns once what becomes
+ * of it, whatever happens to that thread. The link bounds steps and bytes under way. Traffic waits no longer than a step's
+ * own deadline, which the step keeps. Server threads.
  *
- * A student that was read in anew comes with a port of its own. Steps that the former one has are answered by it.
+ * A student that was read in anew comes with a message port of its own. The former student answers the steps that it has.
  */
 
 import type { MessagePort } from 'node:worker_threads';
@@ -13,6 +13,7 @@ import type {
   ClientMessage,
   DeclineReason,
   ServedStep,
+  StepFinding,
   StepRequest,
   StudentFacts,
   StudentMessage,
@@ -22,17 +23,19 @@ import { DECLINE_REASONS } from '../../student/serving/protocol.ts';
 /** Who waits for the student's word on a step. One of the five is called, at most once. */
 export interface StepWaiter {
   onServed(step: ServedStep): void;
-  onDeclined(reason: DeclineReason): void;
+  onDeclined(reason: DeclineReason, finding: StepFinding | null): void;
   /** Shadow mode. */
-  onWouldServe(): void;
+  onWouldServe(finding: StepFinding | null): void;
   /** The upstream serves it, and is compared with what the student would have said. */
-  onAudited(): void;
+  onAudited(finding: StepFinding | null): void;
   /** The thread ended, or said something that is no answer. */
   onFailed(reason: 'crashed' | 'failed'): void;
 }
 
 /** A step that was sent. */
 export interface SentStep {
+  /** Of the student that it was sent to. */
+  readonly student_version: number;
   /** The upstream serves it: what the student says of it from now on counts for nothing. */
   abandon(): void;
   /** Nobody serves it. */
@@ -103,6 +106,7 @@ export class StudentLink {
     const expires_at_ms = systemClock.monotonicMs() + this.timeout_ms;
     connection.ask({ type: 'decide', id, body, ...head, expires_at_ms }, { waiter, bytes });
     return {
+      student_version: connection.facts.version,
       abandon: () => {
         connection.forget(id);
         connection.post({ type: 'abandon', id, run_id: head.run_id });
@@ -120,6 +124,11 @@ export class StudentLink {
   noteTaken(runId: string): void {
     if (this.#connection !== null) this.#connection.post({ type: 'taken', run_id: runId });
     else if (this.#untold.size < UNTOLD_RUNS) this.#untold.add(runId);
+  }
+
+  /** There is no student any more; what the one before was asked, it may still answer. */
+  withdraw(): void {
+    this.#connection = null;
   }
 
   close(): void {
@@ -192,10 +201,10 @@ class Connection {
     if (message.type === 'served') {
       if (isWhole(message)) waiter.onServed(message);
       else waiter.onFailed('failed');
-    } else if (message.type === 'would_serve') waiter.onWouldServe();
-    else if (message.type === 'audit') waiter.onAudited();
+    } else if (message.type === 'would_serve') waiter.onWouldServe(message.finding ?? null);
+    else if (message.type === 'audit') waiter.onAudited(message.finding ?? null);
     else if (message.type === 'declined' && DECLINE_REASONS.includes(message.reason))
-      waiter.onDeclined(message.reason);
+      waiter.onDeclined(message.reason, message.finding ?? null);
     else waiter.onFailed('failed');
   }
 
@@ -207,7 +216,7 @@ class Connection {
   }
 }
 
-/** Whatever a thread says, what goes to a client has this form. */
+/** What goes to a client has this form, whatever a thread says. */
 function isWhole(step: ServedStep): boolean {
   return (
     step.body instanceof Uint8Array &&

@@ -1,6 +1,6 @@
-/** What can be wrong with an upstream or its answer, for whoever waits for it. Any thread; pure. */
+/** What can be wrong with an upstream or its answer. Any thread; pure. */
 
-/** An answer that cannot be had. Its code goes to the client, its words do not. */
+/** An answer that did not come. Its code goes to the client, its words do not. */
 export class UpstreamError extends Error {
   /**
    * A system's code where there is one; `BAD_ANSWER` for what is no HTTP/1.1, `BAD_REQUEST` for what we will not send,

@@ -16,7 +16,7 @@ const KEPT_MARGIN_MS = 2_000;
 /** An upstream cannot make us keep an unused connection for longer. */
 const KEPT_MS_MAX = 600_000;
 /**
- * Connections that are opened in one turn of the loop; more wait for the next ones. To open one takes as long as to pass
+ * Connections that are opened in one tick; more wait for the next ticks. To open one takes as long as to pass
  * several frames on, and in a burst of requests the streams that are under way come first.
  */
 const OPENS_A_TURN = 8;
@@ -30,7 +30,7 @@ export class ConnectionPool implements ConnectionOwner {
   /** Those that wait to be opened; each has a request. */
   readonly #unopened = new Set<UpstreamConnection>();
   #openedThisTurn = 0;
-  #nextTurn: NodeJS.Immediate | null = null;
+  #nextTick: NodeJS.Immediate | null = null;
   #sweepTimer: NodeJS.Timeout | null = null;
   /** Connections are not kept beyond their answer. */
   #isClosing = false;
@@ -114,8 +114,8 @@ export class ConnectionPool implements ConnectionOwner {
       connection.open();
     }
     if (this.#openedThisTurn === 0) return;
-    this.#nextTurn ??= setImmediate(() => {
-      this.#nextTurn = null;
+    this.#nextTick ??= setImmediate(() => {
+      this.#nextTick = null;
       this.#openedThisTurn = 0;
       this.#openSome();
     });

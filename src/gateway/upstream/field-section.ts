@@ -1,6 +1,6 @@
 /**
  * A section of header lines on the wire: where it ends, and what is in it (RFC 9112 sections 2 to 5). The one place that
- * decides what a line end, a field name and a field value are; lenient nowhere, since the other side of the gateway
+ * decides what a line end, a field name and a field value are. It is never lenient, since the other side of the gateway
  * might read a strange line differently. Pure, incremental; server threads, for each answer's head and trailers.
  */
 import { badAnswer } from './answer-error.ts';

@@ -1,6 +1,6 @@
 /**
- * The request line and header lines that go to an upstream. Whatever could be read as more lines than we mean, or as none
- * at all, is not sent. Pure; server threads, once a request.
+ * The request line and header lines that go to an upstream. It sends nothing that could be read as more lines than we mean, or as
+ * no line. Pure; server threads, once a request.
  */
 import { UpstreamError } from './answer-error.ts';
 

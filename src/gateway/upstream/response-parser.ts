@@ -1,8 +1,8 @@
 /**
- * An upstream's answers on one connection, read as they arrive: HTTP/1.1 as RFC 9112 has it, in whatever pieces, and
+ * Reads an upstream's answers on one connection as they arrive: HTTP/1.1 of RFC 9112, in any pieces, and
  * nothing that could be read in two ways. Pure; server threads.
  *
- * What is passed on as it is, and what is refused, is said in docs/gateway.md.
+ * docs/gateway.md says what the gateway passes on as it is, and what it refuses.
  */
 import { UPSTREAM_HEAD_BYTES } from '../../limits.ts';
 import { badAnswer } from './answer-error.ts';

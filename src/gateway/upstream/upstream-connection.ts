@@ -2,9 +2,9 @@
  * One HTTP/1.1 connection to an upstream: a socket that carries one request after the other, its bytes read into one
  * buffer that all plain connections of the thread share, and the answers parsed as they come. Server threads.
  *
- * It ends when anything is out of order: bytes that no request asked for or behind an answer, an answer before its
- * upload was through, silence beyond the bound. What is open then is told to the handler, exactly once. An upstream that
- * takes no more of an upload may have answered, so a failed write alone ends nothing: what can be read is read first.
+ * It ends at any disorder: bytes that no request asked for or after an answer, an answer before its
+ * upload was complete, silence beyond the bound. It then tells the handler of the open exchange, exactly once. An upstream that
+ * takes no more of an upload may have answered. So a failed write alone ends nothing, and the connection first reads what it can.
  */
 
 import { connect as connectTcp, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
@@ -186,7 +186,7 @@ export class UpstreamConnection implements ResponseSink {
     this.#end();
   }
 
-  /** Ends it. A handler that waits is told. */
+  /** Ends it, and tells a waiting handler. */
   destroy(error: UpstreamError): void {
     this.#fail(error);
   }
@@ -399,7 +399,7 @@ export class UpstreamConnection implements ResponseSink {
       socket.write(NOTHING, (error) => this.#finish(error == null && this.#hasEnded()));
     } else {
       // Nor would it be written before the upload, which an upstream that has ended may never take. The system is asked to
-      // take more of that right behind such a reset, in the same turn of the loop, and fails.
+      // take more of that right behind such a reset, in the same tick, and fails.
       setImmediate(() => this.#finish(this.#hasEnded()));
     }
   }

@@ -9,6 +9,8 @@ import { ConnectionPool } from './connection-pool.ts';
 /** One provider's address and the pool that leads there. */
 export interface Upstream {
   pool: ConnectionPool;
+  /** Scheme, host and port. */
+  origin: string;
   /** Value of Host. */
   host: string;
   /** Path of the base, put before the client's; '' for none. */
@@ -28,6 +30,7 @@ export class UpstreamPools {
     const url = new URL(base);
     const upstream: Upstream = {
       pool: new ConnectionPool(url.origin),
+      origin: url.origin,
       host: url.host,
       base_path: url.pathname === '/' ? '' : url.pathname,
     };

@@ -67,7 +67,7 @@ function readChatMessage(message: JsonObject): Message {
   return { role, parts: readChatMessageParts(message) };
 }
 
-/** What a message's role is; whoever is not known speaks as the user. */
+/** A message's role; an unknown role counts as the user. */
 export function readChatRole(role: unknown): Role {
   switch (role) {
     case 'assistant':

@@ -1,6 +1,5 @@
 /**
- * The completion shape in normal form: one prompt, one text. Pure; runs where stored copies are read, never on a server thread
- * thread. Sources: Anthropic's `/v1/complete` and OpenAI's `/v1/completions`, whole and streamed.
+ * The completion shape in normal form: one prompt, one text. Pure; runs where stored copies are read, never on a server thread. Sources: Anthropic's `/v1/complete` and OpenAI's `/v1/completions`, whole and streamed.
  */
 
 import type { NormalRequest, TurnBlock } from '../../domain/turn.ts';

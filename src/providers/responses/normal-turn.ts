@@ -1,6 +1,5 @@
 /**
- * The responses shape in normal form, whole and streamed. Pure; runs where stored copies are read, never on a server thread
- * thread. Source: OpenAI's Responses API reference; of a stream the last event holds the whole answer, as for
+ * The responses shape in normal form, whole and streamed. Pure; runs where stored copies are read, never on a server thread. Source: OpenAI's Responses API reference; of a stream the last event holds the whole answer, as for
  * `ResponseStream` of openai.
  *
  * Each input item is a message of its own, as in the request. Calls that the client is asked to run (`function_call`,

@@ -33,7 +33,7 @@ export interface Delivery {
 export type Output =
   | { type: 'reply'; to: ReplyTo; value: unknown; name: string }
   | { type: 'error'; to: ReplyTo; error: ErrorData; name: string }
-  | Extract<Effect, { type: 'tell' | 'publish' }>
+  | Extract<Effect, { type: 'tell' | 'publish' | 'count' }>
   /** `life`: the one that decided it; its outcome is for no other. */
   | (Extract<Effect, { type: 'io' | 'compute' }> & { life: number });
 
@@ -116,8 +116,27 @@ export function createKind(behaviour: AnyBehaviour, policy: KindPolicy): Kind {
       activations: 0,
       passivations: 0,
       dead_letters: 0,
+      counts: Object.create(null),
     },
   };
+}
+
+/** Things that one counter tells apart at most, and counters of a kind. */
+const COUNTS_MAX = 100;
+/** Stands for all beyond. */
+const OTHERS = 'others';
+
+/** Adds to what a kind counts. Bounded whatever a behaviour names. */
+export function addCount({ stats: { counts } }: Kind, counter: string, of: string, by: number): void {
+  const its = placeOf(counts, counter);
+  counts[its] ??= Object.create(null) as Record<string, number>;
+  const counted = counts[its];
+  const name = placeOf(counted, of);
+  counted[name] = (counted[name] ?? 0) + by;
+}
+
+function placeOf(counts: Readonly<Record<string, unknown>>, name: string): string {
+  return Object.hasOwn(counts, name) || Object.keys(counts).length < COUNTS_MAX ? name : OTHERS;
 }
 
 /** An actor that has not been brought in from storage yet. */

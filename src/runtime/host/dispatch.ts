@@ -1,5 +1,5 @@
 /**
- * One dispatch to an actor: its handler is called and records what it wants, and once it has returned, that is done. Actor
+ * One dispatch to an actor: calls its handler, which records what it wants, and does that once the handler has returned. Actor
  * threads, server threads (and the simulator).
  */
 

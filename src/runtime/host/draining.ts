@@ -1,6 +1,6 @@
 /**
- * The end of a host in good order: what was accepted is handled and made durable, all actors are passivated, and what was
- * told to other threads has arrived there. Actor threads, server threads (and the simulator).
+ * The orderly end of a host: it handles what was accepted, makes it durable, passivates all actors, and waits until its
+ * messages to other threads have arrived. Actor threads, server threads (and the simulator).
  */
 
 import { createDeferred, type Deferred } from '../../std/deferred.ts';

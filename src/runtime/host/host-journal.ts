@@ -1,5 +1,5 @@
 /**
- * What a host has to do with its journal: actors are brought in from it, and what they record goes there in batches.
+ * A host's work with its journal: it loads actors from it, and writes what they record in batches.
  * Group commit: events of all actors recorded while one commit is under way make the next one. Wherever actors
  * run (and in the simulator).
  */
@@ -64,17 +64,18 @@ export class HostJournal {
     return this.#committing !== null || this.#batch !== null;
   }
 
-  /** Ends at once: no commit is begun, and none under way is heard of. */
+  /** Ends at once: begins no commit, and ignores the outcome of one under way. */
   close(): void {
     this.#closed = true;
   }
 
-  /** Brings what is committed to where other threads can read it. */
-  settle(): void {
+  /** Brings what is committed to where other threads can read it. @returns false when that failed; the next commit says why */
+  settle(): boolean {
     try {
       this.#store?.settle?.();
+      return true;
     } catch {
-      // The next commit says so.
+      return false;
     }
   }
 
@@ -114,14 +115,16 @@ export class HostJournal {
    * @throws for an event that msgpack cannot hold, before it has changed anything
    */
   stageEvents(cell: Cell, effects: readonly Effect[]): void {
-    const encoded: [event: Uint8Array, rows: readonly RowWrite[]][] = [];
+    const ends = cell.kind.behaviour.persistence?.ends;
+    const encoded: [event: Uint8Array, rows: readonly RowWrite[], isLast: boolean][] = [];
     for (const effect of effects) {
-      if (effect.type === 'persist') encoded.push([this.#packr.pack(effect.event), effect.rows]);
+      if (effect.type !== 'persist') continue;
+      encoded.push([this.#packr.pack(effect.event), effect.rows, ends?.(effect.event) ?? false]);
     }
-    for (const [event, rows] of encoded) this.#stageEvent(cell, event, rows);
+    for (const [event, rows, isLast] of encoded) this.#stageEvent(cell, event, rows, isLast);
   }
 
-  #stageEvent(cell: Cell, event: Uint8Array, rows: readonly RowWrite[]): void {
+  #stageEvent(cell: Cell, event: Uint8Array, rows: readonly RowWrite[], isLast: boolean): void {
     const batch = this.#openBatch();
     const { kind, key } = cell.self;
     cell.seq++;
@@ -129,7 +132,11 @@ export class HostJournal {
     cell.undurable++;
     cell.gate_ticket = batch.ticket;
     batch.events.set(cell, (batch.events.get(cell) ?? 0) + 1);
-    batch.writes.push({ type: 'event', kind, key, seq: cell.seq, event });
+    if (isLast) {
+      batch.writes.push({ type: 'forget', kind, key });
+      cell.seq = 0;
+      cell.events_since_snapshot = 0;
+    } else batch.writes.push({ type: 'event', kind, key, seq: cell.seq, event });
     for (const row of rows) batch.writes.push({ type: 'row', kind, key, row });
     this.#events++;
     this.#eventBytes += event.length;

@@ -14,6 +14,7 @@ import type { HostJournal } from './host-journal.ts';
 import type { Mailboxes } from './mailboxes.ts';
 import type { OutputGate } from './output-gate.ts';
 import type { Passivation } from './passivation.ts';
+import type { Tenure } from './tenure.ts';
 import type { Undelivered } from './undelivered.ts';
 
 const MAX_STOPPED_KEPT = 10_000;
@@ -27,6 +28,7 @@ export interface LifecycleParts {
   mailboxes: Mailboxes;
   lost: Undelivered;
   scheduler: Scheduler;
+  tenure: Tenure;
   report(report: HostReport): void;
 }
 
@@ -60,6 +62,7 @@ export class Lifecycle {
     }
     const cell = createCell(kind, to, nowMs);
     kind.cells.set(to.key, cell);
+    this.#parts.tenure.begin(to);
     if (!this.#start(cell)) {
       lost.discard(to, delivery, 'actor_stopped', 'actor_stopped');
       return null;
@@ -143,6 +146,7 @@ export class Lifecycle {
     cancelTimers(cell);
     mailboxes.dropInternal(cell);
     kind.cells.delete(cell.self.key);
+    this.#parts.tenure.end(cell.self);
     if (kind.stopped.size >= MAX_STOPPED_KEPT) kind.stopped.delete(kind.stopped.keys().next().value!);
     // It must not start from storage while events of it are still on their way there.
     kind.stopped.set(cell.self.key, cell.undurable > 0 ? Number.POSITIVE_INFINITY : this.#stoppedUntil(kind));

@@ -7,17 +7,17 @@ import { describeError, type ErrorData, runtimeError } from '../error.ts';
 import { describeFailure, type HostReport } from '../host-report.ts';
 import type { Effect } from '../protocol.ts';
 import type { Scheduler } from '../scheduler.ts';
-import type { Cell, Output } from './cell.ts';
+import { addCount, type Cell, type Output } from './cell.ts';
 import type { HostJournal } from './host-journal.ts';
 import type { HostLinks } from './host-links.ts';
 import type { Mailboxes } from './mailboxes.ts';
 import type { Undelivered } from './undelivered.ts';
 
 /** What performs the effects that leave the actors' world. */
-export interface EffectAdapters {
+export interface EffectPerformers {
   /** Performs an `io` effect; calls `done` once, never before it has returned. */
   performIo(
-    port: string,
+    adapter: string,
     operation: string,
     input: unknown,
     done: (error: unknown, value: unknown) => void,
@@ -36,7 +36,7 @@ export interface OutputGateParts {
   mailboxes: Mailboxes;
   lost: Undelivered;
   scheduler: Scheduler;
-  ports: EffectAdapters;
+  performers: EffectPerformers;
   /** Sends a tell to wherever its address lives. */
   route(message: Tell): void;
   report(report: HostReport): void;
@@ -121,7 +121,7 @@ export class OutputGate {
   }
 
   #send(cell: Cell, output: Output): void {
-    const { lost, links, ports } = this.#parts;
+    const { lost, links, performers } = this.#parts;
     switch (output.type) {
       case 'reply':
         if (!output.to.link.send({ type: 'reply', id: output.to.id, value: output.value })) {
@@ -146,11 +146,14 @@ export class OutputGate {
         }
         return;
       }
+      case 'count':
+        addCount(cell.kind, output.counter, output.of, output.by);
+        return;
       case 'io':
-        ports.performIo(output.port, output.operation, output.input, this.#outcome(cell, output));
+        performers.performIo(output.adapter, output.operation, output.input, this.#outcome(cell, output));
         return;
       case 'compute':
-        ports.performCompute(output.task, output.input, this.#outcome(cell, output));
+        performers.performCompute(output.task, output.input, this.#outcome(cell, output));
         return;
     }
   }
@@ -179,7 +182,7 @@ export class OutputGate {
     };
   }
 
-  /** An output that must not be released: askers hear that storage failed, the rest goes to the dead letters. */
+  /** Drops an output that must not be released: askers learn that storage failed, the rest goes to the dead letters. */
   #withdraw(cell: Cell, output: Output): void {
     const { lost } = this.#parts;
     switch (output.type) {
@@ -195,6 +198,8 @@ export class OutputGate {
       case 'publish':
         lost.bury(cell.self, `publish ${output.topic}`, 'not_durable');
         return;
+      case 'count':
+        return;
       case 'io':
       case 'compute':
         cell.io_in_flight--;
@@ -205,7 +210,7 @@ export class OutputGate {
   }
 }
 
-/** A failure of a port or a task as data; its own code and retryability are kept when it has them. */
+/** A failure of an adapter or a task as data; its own code and retryability are kept when it has them. */
 function toRefusal(thrown: unknown): ErrorData {
   const { code, retryable } = (
     typeof thrown === 'object' && thrown !== null ? thrown : {}

@@ -7,6 +7,7 @@ import { describeFailure, type HostReport } from '../host-report.ts';
 import type { Scheduler } from '../scheduler.ts';
 import { type Cell, cancelTimers, isIdle, type Kind } from './cell.ts';
 import type { HostJournal } from './host-journal.ts';
+import type { Tenure } from './tenure.ts';
 
 const SWEEP_CELLS = 2_000;
 /** Actors passivated in one go, and the wait before the next: their snapshots are one commit, which a socket waits for. */
@@ -22,6 +23,7 @@ export interface PassivationParts {
   kinds: ReadonlyMap<string, Kind>;
   journal: HostJournal;
   scheduler: Scheduler;
+  tenure: Tenure;
   report(report: HostReport): void;
 }
 
@@ -93,6 +95,7 @@ export class Passivation {
     }
     cell.status = 'gone';
     cell.kind.cells.delete(cell.self.key);
+    this.#parts.tenure.end(cell.self);
     cell.kind.stats.passivations++;
   }
 

@@ -1,5 +1,5 @@
 /**
- * Messages that are not handled: counted among the dead letters, and whoever asked hears of it at once. Actor threads,
+ * Messages that are not handled: counts them among the dead letters, and tells their askers at once. Actor threads,
  * server threads (and the simulator).
  */
 

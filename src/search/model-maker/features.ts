@@ -1,7 +1,7 @@
 /**
- * What the default model sees in a text: pieces of words, each hashed to a bucket. The same arithmetic stands here
- * twice: on plain numbers, to count the pieces of a corpus, and as nodes of the graph (ngram-graph.ts); a test holds
- * them against each other. Every product stays under 2^53. Development only.
+ * What the default model sees in a text: pieces of words, each hashed to a bucket. The same arithmetic exists
+ * twice: here on plain numbers, to count the pieces of a corpus, and as nodes of the graph (ngram-graph.ts). A test compares
+ * the two. Every product stays under 2^53. Development only.
  */
 
 /** Ids: a byte of UTF-8 that begins a word, then one inside a word. */

@@ -1,35 +1,45 @@
 /** The audit log: one entry for every change, written in the change's own transaction, never changed. Any thread. */
 import type { AuditActor, AuditEntry } from '../../domain/account.ts';
-import { ulidAt } from '../../std/id.ts';
+import {
+  AUDIT,
+  AUDIT_OUTBOX,
+  type AuditFacts,
+  auditWrites,
+  makeAuditEntry,
+} from '../../domain/audit-rows.ts';
+import type { Stores } from '../stores.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
-import { countRow, type Page, readNewest } from './page.ts';
+import { type Page, readNewest } from './page.ts';
 
-const AUDIT = 'audit';
+export type { AuditFacts } from '../../domain/audit-rows.ts';
 
-/** What a change tells of itself; `before` and `after` hold no secrets. */
-export interface AuditFacts {
-  org_id: string;
-  action: string;
-  target: string;
-  before?: AuditEntry['before'];
-  after?: AuditEntry['after'];
-}
+/** Entries brought to the log in one transaction. */
+const CARRIED_ENTRIES = 200;
 
 export function writeAudit(tx: TableTransaction, actor: AuditActor, nowMs: number, facts: AuditFacts): void {
-  const entry: AuditEntry = {
-    id: `aud_${ulidAt(nowMs)}`,
-    org_id: facts.org_id,
-    actor: actor.id,
-    actor_type: actor.type,
-    action: facts.action,
-    target: facts.target,
-    before: facts.before ?? null,
-    after: facts.after ?? null,
-    address: actor.address,
-    created_at: new Date(nowMs).toISOString(),
-  };
-  tx.write({ op: 'put', table: AUDIT, row: [entry.org_id, entry.id], value: entry });
-  countRow(tx, AUDIT, [entry.org_id], 1);
+  for (const write of auditWrites(makeAuditEntry(actor, nowMs, facts))) tx.write(write);
+}
+
+/**
+ * Brings entries that were written with changes in `runs.mdb` to the log, each once, however often it is cut short.
+ * @param org_id null: of all organizations
+ * @throws Error of a store; what is left is brought by the next call
+ */
+export async function carryAudit({ main, runs }: Stores, org_id: string | null): Promise<void> {
+  const prefix = org_id === null ? [] : [org_id];
+  for (;;) {
+    const waiting = [...runs.range<AuditEntry>(AUDIT_OUTBOX, { prefix, limit: CARRIED_ENTRIES })];
+    if (waiting.length === 0) return;
+    await main.transact((tx) => {
+      for (const { row, value } of waiting) {
+        if (tx.get(AUDIT, row) !== undefined) continue;
+        for (const write of auditWrites(value)) tx.write(write);
+      }
+    });
+    await runs.transact((tx) => {
+      for (const { row } of waiting) tx.write({ op: 'remove', table: AUDIT_OUTBOX, row });
+    });
+  }
 }
 
 /** Newest first. */

@@ -4,7 +4,8 @@ import { ulidAt } from '../../std/id.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 import { countRow, type Listing, type Page, readNewest } from './page.ts';
 
-const FEEDBACK = 'feedback';
+/** [feedback] → Feedback, counted. */
+export const FEEDBACK = 'feedback';
 
 export function writeFeedback(
   tx: TableTransaction,
@@ -15,6 +16,11 @@ export function writeFeedback(
   tx.write({ op: 'put', table: FEEDBACK, row: [feedback.id], value: feedback });
   countRow(tx, FEEDBACK, [], 1);
   return feedback;
+}
+
+/** Takes one that was removed out of the count. */
+export function forgetFeedback(tx: TableTransaction): void {
+  countRow(tx, FEEDBACK, [], -1);
 }
 
 /** Newest first. */

@@ -7,7 +7,7 @@ import type { TableReader, TableTransaction } from '../tables.ts';
 import { countRow, type Listing, type Page, readNewest } from './page.ts';
 
 /** [org, invitation] → Invitation, counted by organization. */
-const INVITATIONS = 'invitations';
+export const INVITATIONS = 'invitations';
 /** [invitation] → org. */
 const ORG_OF_INVITATION = 'org_of_invitation';
 /** [e-mail as it is compared, org] → invitation: the pending one, of which an address has one in an organization. */
@@ -86,6 +86,16 @@ export function settleInvitation(
   tx.write({ op: 'remove', table: BY_EMAIL, row: emailRow(invitation) });
   putInvitation(tx, settled);
   return settled;
+}
+
+/** Takes an invitation away, whatever its state, with all that points at it. */
+export function forgetInvitation(tx: TableTransaction, invitation: Invitation): void {
+  const { org_id, id } = invitation;
+  if (tx.get<string>(BY_EMAIL, emailRow(invitation)) === id)
+    tx.write({ op: 'remove', table: BY_EMAIL, row: emailRow(invitation) });
+  tx.write({ op: 'remove', table: ORG_OF_INVITATION, row: [id] });
+  tx.write({ op: 'remove', table: INVITATIONS, row: [org_id, id] });
+  countRow(tx, INVITATIONS, [org_id], -1);
 }
 
 /** Newest first. */

@@ -5,6 +5,7 @@ import { CatalogueError } from '../../errors.ts';
 import { MEMBERS_PER_ORG_MAX, ORGS_PER_USER_MAX } from '../../limits.ts';
 import { ulidAt } from '../../std/id.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
+import { noteDeletion } from './deletions.ts';
 import { countRow, countRows, type Listing, type Page } from './page.ts';
 import { requireRoom } from './room.ts';
 
@@ -74,11 +75,33 @@ export function changeRole(tx: TableTransaction, member: Member, role: Role): Me
 /** @throws CatalogueError `conflict` when the organization would be left without an owner */
 export function removeMember(tx: TableTransaction, member: Member): void {
   if (member.role === 'owner') keepAnOwner(tx, member);
+  takeOut(tx, member);
+}
+
+function takeOut(tx: TableTransaction, member: Member): void {
   tx.write({ op: 'remove', table: MEMBERS, row: [member.org_id, member.user_id] });
   tx.write({ op: 'remove', table: MEMBERSHIPS, row: [member.user_id, member.org_id] });
   tx.write({ op: 'remove', table: MEMBERS_BY_TIME, row: timeRow(member) });
   countRow(tx, MEMBERS, [member.org_id], -1);
   countRow(tx, MEMBERSHIPS, [member.user_id], -1);
+}
+
+/**
+ * Removes the record and every membership, and notes that what is the organization's is to go.
+ * @returns the ids of its members
+ */
+export function removeOrganization(tx: TableTransaction, org_id: string, nowMs: number): string[] {
+  const members = readMembers(tx, org_id);
+  for (const member of members) takeOut(tx, member);
+  tx.write({ op: 'remove', table: ORGANIZATIONS, row: [org_id] });
+  noteDeletion(tx, { org_id, project_id: null }, nowMs);
+  return members.map(({ user_id }) => user_id);
+}
+
+/** Whether the user owns the organization and nobody else does. */
+export function isOnlyOwner(tables: TableReader, org_id: string, user_id: string): boolean {
+  const owners = readMembers(tables, org_id).filter(({ role }) => role === 'owner');
+  return owners.length === 1 && owners[0]!.user_id === user_id;
 }
 
 /** Newest first; of two that joined at the same moment, the greater id. */

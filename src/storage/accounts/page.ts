@@ -2,11 +2,9 @@
  * Lists, newest first: rows whose last key part is an id, which sorts by the time it was made. How many there are is
  * counted as they come and go, so that a page costs as much in a long list as in a short one. Any thread.
  */
+import { LIST_COUNTS } from '../../domain/audit-rows.ts';
 import type { RowKey } from '../../runtime/protocol.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
-
-/** [table, first parts of its keys…] → {n}. */
-const COUNTS = 'list_counts';
 
 export interface Page {
   /** ≥ 1 */
@@ -36,10 +34,10 @@ export function readNewest<Value>(
 
 /** To be called with every row that comes into a list (1) or leaves it (-1). */
 export function countRow(tx: TableTransaction, table: string, prefix: RowKey, by: 1 | -1): void {
-  tx.write({ op: 'add', table: COUNTS, row: [table, ...prefix], counts: { n: by } });
+  tx.write({ op: 'add', table: LIST_COUNTS, row: [table, ...prefix], counts: { n: by } });
 }
 
 /** Rows of a list. */
 export function countRows(tables: TableReader, table: string, prefix: RowKey): number {
-  return tables.get<{ n: number }>(COUNTS, [table, ...prefix])?.n ?? 0;
+  return tables.get<{ n: number }>(LIST_COUNTS, [table, ...prefix])?.n ?? 0;
 }

@@ -3,11 +3,12 @@ import type { Project } from '../../domain/account.ts';
 import { PROJECTS_PER_ORG_MAX } from '../../limits.ts';
 import { ulidAt } from '../../std/id.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
+import { noteDeletion } from './deletions.ts';
 import { countRow, countRows, type Listing, type Page, readNewest } from './page.ts';
 import { requireRoom } from './room.ts';
 
 /** [org, project] → Project, counted by organization. */
-const PROJECTS = 'projects';
+export const PROJECTS = 'projects';
 /** [project] → org: a path names the project alone. */
 const ORG_OF_PROJECT = 'org_of_project';
 
@@ -38,7 +39,14 @@ export function getProject(tables: TableReader, id: string): Project | undefined
   return org_id === undefined ? undefined : tables.get<Project>(PROJECTS, [org_id, id]);
 }
 
-export function removeProject(tx: TableTransaction, { org_id, id }: Project): void {
+/** Removes the record, and notes that what is the project's is to go. */
+export function removeProject(tx: TableTransaction, { org_id, id }: Project, nowMs: number): void {
+  noteDeletion(tx, { org_id, project_id: id }, nowMs);
+  forgetProject(tx, { org_id, id });
+}
+
+/** Removes the record alone. */
+export function forgetProject(tx: TableTransaction, { org_id, id }: Pick<Project, 'org_id' | 'id'>): void {
   tx.write({ op: 'remove', table: PROJECTS, row: [org_id, id] });
   countRow(tx, PROJECTS, [org_id], -1);
   tx.write({ op: 'remove', table: ORG_OF_PROJECT, row: [id] });

@@ -1,6 +1,7 @@
 /** Subscriptions of organizations, and the processor's events that were handled. Functions of a transaction; server threads. */
 import {
   type BillingEvent,
+  doesRenew,
   type EffectiveSubscription,
   effectiveSubscription,
   mergeSubscription,
@@ -30,6 +31,11 @@ export function effectiveOf(tables: TableReader, org_id: string): EffectiveSubsc
   return effectiveSubscription(subscriptionsOf(tables, org_id));
 }
 
+/** Whether somebody goes on paying for the organization. */
+export function hasRenewal(tables: TableReader, org_id: string): boolean {
+  return subscriptionsOf(tables, org_id).some(doesRenew);
+}
+
 function subscriptionsOf(tables: TableReader, org_id: string): Subscription[] {
   return [...tables.range<Subscription>(SUBSCRIPTIONS, { prefix: [org_id] })].map(({ value }) => value);
 }
@@ -39,7 +45,7 @@ export function planReader(tables: TableReader): PlanReader {
   return { planOf: (org_id) => effectiveOf(tables, org_id).plan };
 }
 
-/** Whom the processor knows the organization as: whoever pays for what counts, else whoever was named last. */
+/** The processor's customer for the organization: the one who pays for the subscription that counts, else the last one named. */
 export function customerOf(tables: TableReader, org_id: string): string | undefined {
   const [payer] = rankSubscriptions(subscriptionsOf(tables, org_id)).flatMap(
     ({ customer }) => customer ?? [],

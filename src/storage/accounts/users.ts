@@ -3,28 +3,45 @@
  * one step. Any thread.
  */
 import { createHash } from 'node:crypto';
-import { foldEmail, type User } from '../../domain/account.ts';
+import { foldEmail, type Identity, type User } from '../../domain/account.ts';
+import { CatalogueError } from '../../errors.ts';
 import { ulidAt } from '../../std/id.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 
 const USERS = 'users';
-/** [digest of issuer and subject, which know no bound] → user id. */
+/** [digest of issuer and subject, which know no bound] → IdentityRow. */
 const BY_IDENTITY = 'users_by_identity';
 
 /** [address as it is compared, user] → null. */
 const BY_EMAIL = 'users_by_email';
 
+/** The user's id; more, once an account of this identity was deleted. */
+type IdentityRow = string | { user_id: string | null; deleted_at_ms: number };
+
 /** What an identity provider says of somebody. */
-export interface SignIn {
-  issuer: string;
-  subject: string;
+export interface SignIn extends Identity {
   email: string | null;
   name: string | null;
   email_verified: boolean;
 }
 
-export function findUserId(tables: TableReader, issuer: string, subject: string): string | undefined {
-  return tables.get<string>(BY_IDENTITY, [digestIdentity(issuer, subject)]);
+/** A token that does not say when it was made opens no new account for so long after the old one was deleted. */
+const UNDATED_TOKEN_MS = 86_400_000;
+
+/**
+ * @returns undefined for somebody who has no account
+ * @throws CatalogueError `unauthenticated` for a token that is older than the deletion of the account
+ */
+export function findUserId(tables: TableReader, identity: Identity, nowMs: number): string | undefined {
+  const row = tables.get<IdentityRow>(BY_IDENTITY, [digestIdentity(identity)]);
+  if (row === undefined || typeof row === 'string') return row;
+  const { issued_at_s } = identity;
+  const isNew =
+    issued_at_s === null
+      ? nowMs > row.deleted_at_ms + UNDATED_TOKEN_MS
+      : issued_at_s * 1_000 > row.deleted_at_ms;
+  if (!isNew) throw new CatalogueError('unauthenticated', 'The account was deleted; sign in anew');
+  return row.user_id ?? undefined;
 }
 
 export function getUser(tables: TableReader, id: string): User | undefined {
@@ -42,14 +59,24 @@ export function createUser(tx: TableTransaction, signIn: SignIn, nowMs: number):
     onboarded: false,
     created_at: new Date(nowMs).toISOString(),
   };
-  tx.write({
-    op: 'put',
-    table: BY_IDENTITY,
-    row: [digestIdentity(signIn.issuer, signIn.subject)],
-    value: user.id,
-  });
+  const row = [digestIdentity(signIn)];
+  const before = tx.get<IdentityRow>(BY_IDENTITY, row);
+  const value: IdentityRow = typeof before === 'object' ? { ...before, user_id: user.id } : user.id;
+  tx.write({ op: 'put', table: BY_IDENTITY, row, value });
   putUser(tx, user);
   return user;
+}
+
+/**
+ * Removes the record. What stays of the identity is its digest: tokens that were made until now open nothing any more.
+ * @param identity by whose token the account is deleted; a provider's clock may be ahead of ours
+ */
+export function removeUser(tx: TableTransaction, user: User, identity: Identity, nowMs: number): void {
+  const deleted_at_ms = Math.max(nowMs, (identity.issued_at_s ?? 0) * 1_000);
+  const value: IdentityRow = { user_id: null, deleted_at_ms };
+  tx.write({ op: 'put', table: BY_IDENTITY, row: [digestIdentity(identity)], value });
+  tx.write({ op: 'remove', table: BY_EMAIL, row: emailRow(user) });
+  tx.write({ op: 'remove', table: USERS, row: [user.id] });
 }
 
 export function putUser(tx: TableTransaction, user: User): void {
@@ -70,7 +97,7 @@ function emailRow({ email, id }: User) {
   return [foldEmail(email), id];
 }
 
-function digestIdentity(issuer: string, subject: string): string {
+function digestIdentity({ issuer, subject }: Identity): string {
   return createHash('sha256')
     .update(JSON.stringify([issuer, subject]))
     .digest('base64url');

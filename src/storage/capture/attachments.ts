@@ -1,7 +1,7 @@
 /**
  * Images and documents, stored once. Finds base64 text of 1 KiB (decoded) and more in bodies, keeps the decoded bytes
  * in `<db>.files/<sha256>`, and leaves a placeholder in the body, so that the body can be put together again byte for
- * byte. Runs on the capture process (find, save) and in readers (restore).
+ * byte. Runs in the capture process (find, save) and in readers (restore).
  *
  * A placeholder is `NUL @svc-file: <variant> <sha256 in hex> NUL`. A body that holds the placeholder's beginning itself
  * is left as it is (nothing is taken out), so no escaping is needed: the exchange's record says whether there are any.
@@ -12,12 +12,12 @@
 import { hash } from 'node:crypto';
 import {
   closeSync,
-  existsSync,
   fsyncSync,
   openSync,
   readFileSync,
   renameSync,
   rmSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
@@ -30,6 +30,8 @@ import { RecentMap } from '../../std/recent-map.ts';
 
 /** Files that are known to be saved without asking the disk. */
 const MAX_KNOWN = 65_536;
+/** A file's time is written anew so often at most. */
+const TOUCH_EVERY_MS = 3_600_000;
 /** Shorter base64 is no attachment. */
 export const MIN_BASE64_CHARS = Math.ceil((ATTACHMENT_BYTES_MIN * 4) / 3);
 
@@ -162,8 +164,8 @@ export class AttachmentStore {
   /** A sync has failed: the next would succeed without what the system could not write and has forgotten. */
   #isInDoubt = false;
   #made = false;
-  /** Names known to be on disk; bounded, the oldest forgotten first. */
-  readonly #known = new RecentMap<string, true>(MAX_KNOWN);
+  /** Names known to be on disk, and when that was last written down there; bounded, the oldest forgotten first. */
+  readonly #known = new RecentMap<string, number>(MAX_KNOWN);
 
   readonly #key: DataKey | null;
   readonly #sealer: Sealer | null;
@@ -176,19 +178,21 @@ export class AttachmentStore {
   }
 
   /**
-   * Saves the bytes under their name unless they are there. Written beside and renamed, so that a file is whole or
+   * Saves the bytes under their name unless they are there; then their file's time says that they are named still
+   * (expiry.ts), an hour late at most. Written beside and renamed, so that a file is whole or
    * missing.
    * @throws the file system's error; nothing is left behind then
    */
   save(sha256: string, content: Buffer): void {
-    if (this.#known.get(sha256) === true) return;
+    const nowMs = Date.now();
+    if (Math.abs(nowMs - (this.#known.get(sha256) ?? Number.NEGATIVE_INFINITY)) < TOUCH_EVERY_MS) return;
     const name = nameAttachment(sha256, this.#key);
     const path = join(this.#folder, name);
     if (!this.#made) {
       makeFolder(this.#folder);
       this.#made = true;
     }
-    if (!existsSync(path)) {
+    if (!touch(path, nowMs)) {
       const partial = `${path}.${process.pid}.part`;
       try {
         writeFileSync(partial, this.#sealer?.seal(content, Buffer.from(name)) ?? content);
@@ -198,9 +202,9 @@ export class AttachmentStore {
         rmSync(partial, { force: true });
         throw error;
       }
-      this.#unsynced.push({ name, sha256 });
     }
-    this.#known.set(sha256, true);
+    this.#unsynced.push({ name, sha256 });
+    this.#known.set(sha256, nowMs);
   }
 
   /** The folder may have been taken away: what comes is saved whether it is known or not. */
@@ -242,6 +246,16 @@ export class AttachmentStore {
       rmSync(partial, { force: true });
       throw error;
     }
+  }
+}
+
+/** @returns false where the file is not there, or is not ours to touch: then it is to be written anew */
+function touch(path: string, nowMs: number): boolean {
+  try {
+    utimesSync(path, nowMs / 1_000, nowMs / 1_000);
+    return true;
+  } catch {
+    return false;
   }
 }
 

@@ -2,12 +2,12 @@
  * Which earlier exchange a new one is stored against, and what is kept in memory for it. Runs in the
  * capture process. Bodies here are as they came, unmasked: they never leave this thread's memory.
  *
- * Looked for in this order: the last exchange of the same run; exchanges whose body looks the same at a given place, the
- * farthest place first; the last exchange on the same path (for its headers). Bounded in bytes; the one used least recently goes
- * first, and one that its successor repeats whole goes at once.
+ * It looks in this order: the last exchange of the same run; exchanges whose body looks the same at a given place, the
+ * farthest place first; the last exchange on the same path (for its headers). It is bounded in bytes. The least recently used
+ * exchange goes first, and one that its successor repeats whole goes at once.
  *
- * All bytes that are kept of an exchange lie in one memory that nothing else is in, and are counted at its length: a small
- * Buffer of its own would keep the 8 KB that Node cuts it from. What is dropped is used again, which is counted as well.
+ * All bytes of an exchange lie in one memory that nothing else is in, and count at its length: a small
+ * Buffer of its own would keep the 8 KB that Node cuts it from. Dropped memory is used again, and also counts.
  */
 import { byteEngine, copyBytes } from '../../../native/byte-engine.ts';
 import { LinkedMap } from '../../std/linked-map.ts';

@@ -1,6 +1,6 @@
 /**
- * From a batch of exchanges to the blocks that one commit stores. Exchanges that cannot be stored for their own sake are set
- * apart, the others go on without them. Capture process.
+ * Makes of a batch of exchanges the blocks that one commit stores. It sets apart exchanges that cannot be stored because of their
+ * own content; the others go on without them. Capture process.
  */
 import { findPlaceCause, type SetApart } from '../../domain/capture-cause.ts';
 import type { CapturedExchange, WithheldCause } from '../../domain/exchange.ts';

@@ -23,6 +23,10 @@ import { attachmentsFolder, type CaptureEnv, CaptureFileError, rawFolder, readMe
 import { RawFileGone, readRawBlock } from './raw-files.ts';
 import { decodeMeta, type StoredMeta } from './record.ts';
 
+/** What an entry and each of its buffers take beside their bytes: with short bodies that is most of it. */
+const ENTRY_BYTES = 256;
+const BUFFER_BYTES = 200;
+
 /** A map that forgets what was used least recently when its values come to more than so many bytes. */
 class ByteBoundedMap<V> {
   readonly #max: number;
@@ -57,7 +61,7 @@ interface UnpackedBlock {
 }
 
 /** Both stored bodies of an exchange, attachments still as placeholders. */
-interface StoredBodies {
+export interface StoredBodies {
   request: Buffer;
   response: Buffer;
 }
@@ -115,14 +119,14 @@ export class BlockReader {
 
   /** What was noted about an exchange; undefined when this file does not hold it. @throws {CaptureFileError} */
   readMeta(id: number): StoredMeta | undefined {
-    const record = this.#readRecord(id);
+    const record = this.readRecord(id);
     if (record === undefined) return undefined;
     return this.#guard(id, () => decodeMeta(id, decodeRecord(record).meta));
   }
 
   /** Both bodies, byte for byte as stored. @throws {CaptureFileError}, also when an attachment is missing */
   readBodies(id: number, meta: StoredMeta): StoredBodies | undefined {
-    const bodies = this.#readStored(id);
+    const bodies = this.readStored(id);
     if (bodies === undefined) return undefined;
     const restore = (body: Buffer) => restoreAttachments(body, this.#folder, this.#env.sealing?.key ?? null);
     return this.#guard(id, () => ({
@@ -142,7 +146,8 @@ export class BlockReader {
     }
   }
 
-  #readRecord(id: number): Buffer | undefined {
+  /** The record of an exchange as it stands in its block; undefined when this file does not hold it. @throws {CaptureFileError} */
+  readRecord(id: number): Buffer | undefined {
     const block = this.#readBlock(id);
     return block?.records[id - block.first_id];
   }
@@ -174,14 +179,15 @@ export class BlockReader {
         let dictionary: DictionarySource | null = null;
         if (head.dictionary_distance > 0) {
           const base = key - head.dictionary_distance;
-          const record = this.#readRecord(base);
-          const request = head.codec === 3 ? this.#readStored(base)?.request : null;
+          const record = this.readRecord(base);
+          const request = head.codec === 3 ? this.readStored(base)?.request : null;
           if (record === undefined || request === undefined)
             throw new RangeError('its dictionary is missing');
           dictionary = { record, request };
         }
         const block = { first_id: key, records: decodeBlock(head, dictionary) };
-        if (!this.#blocks.set(key, block, head.raw_bytes + 256)) this.#large = block;
+        if (!this.#blocks.set(key, block, head.raw_bytes + ENTRY_BYTES + block.records.length * BUFFER_BYTES))
+          this.#large = block;
         return block;
       });
     }
@@ -196,7 +202,8 @@ export class BlockReader {
     );
   }
 
-  #readStored(id: number): StoredBodies | undefined {
+  /** Both stored bodies, attachments still as placeholders. @throws {CaptureFileError} */
+  readStored(id: number): StoredBodies | undefined {
     const known = this.#bodies.get(id);
     if (known !== undefined) return known;
     // Down to the keyframe or to a body that is still here, then up again.
@@ -204,7 +211,7 @@ export class BlockReader {
     let at = id;
     let base: StoredBodies | undefined;
     for (;;) {
-      const record = this.#readRecord(at);
+      const record = this.readRecord(at);
       if (record === undefined) {
         if (at === id) return undefined;
         throw new CaptureFileError('damaged', this.#path, `exchange ${id}: its base ${at} is missing`);
@@ -226,7 +233,7 @@ export class BlockReader {
       }));
     }
     const kept = leaveOthers(bodies);
-    this.#bodies.set(id, kept, kept.request.length + kept.response.length + 256);
+    this.#bodies.set(id, kept, kept.request.length + kept.response.length + ENTRY_BYTES + 2 * BUFFER_BYTES);
     return kept;
   }
 }

@@ -1,7 +1,7 @@
 /**
  * From a body as it came to its stored copy: attachments taken out, secrets masked. An agent's next request begins with its
  * previous one, so the edits of the previous body are kept inside the common beginning (and end), and only what is new between
- * them is scanned, with a margin that is longer than any key. capture process.
+ * them is scanned, with a margin that is longer than any key. Capture process.
  */
 import { byteEngine } from '../../../native/byte-engine.ts';
 import { FILES_PER_BODY, MASKS_PER_BODY } from '../../limits.ts';

@@ -1,5 +1,5 @@
 /**
- * The bytes of a stored exchange, and of a block of exchanges. Runs on the capture process (write) and in
+ * The bytes of a stored exchange, and of a block of exchanges. Runs in the capture process (write) and in
  * readers (read).
  *
  * Record (one exchange, before compression):

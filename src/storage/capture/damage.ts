@@ -1,6 +1,6 @@
 /**
- * What becomes of a capture file whose pages are damaged: it is set aside under another name, whole and never deleted, so that
- * a new one can take its place. Capture process; the names any.
+ * Sets a capture file with damaged pages aside under another name, whole and never deleted, so that
+ * a new one can take its place. Capture process; the names any thread.
  *
  *   capture.damaged-20261122T190709123.mdb           the file as it was, for `understudy inspect` as far as it goes
  *   capture.damaged-20261122T190709123.mdb.raw/      what waited beside it to be packed

@@ -1,5 +1,5 @@
 /**
- * Undoes a body's content-encoding so that secrets inside can be masked. Runs on the capture process.
+ * Undoes a body's content-encoding so that secrets inside can be masked. Runs in the capture process.
  *
  * Rule. What decodes is stored decoded. Of a stream that is cut off or damaged, what decodes before the damage is
  * stored, and the exchange is marked truncated; the undecodable rest is not, because nobody could mask a secret in it.

@@ -2,8 +2,8 @@
  * The index: what a decoder found in each exchange, and to which run it belongs. Used by the writer, off the hot path,
  * and by readers for exchanges that are not indexed yet.
  *
- * Grouping. A turn without `x-svc-run` belongs to the run of an earlier turn whose conversation it goes on with. What
- * proves that, the strongest first:
+ * Grouping. A turn without `x-svc-run` belongs to the run that its client's own headers name (src/domain/client-run.ts);
+ * without those to the run of an earlier turn whose conversation it goes on with. What proves that, the strongest first:
  *   1. its longest prefix that reaches to its last answer or beyond, and is an earlier request with its answer;
  *   2. its last answer alone: the client has rewritten or dropped what stands before it;
  *   3. its longest shorter prefix that is an earlier request, with its answer or without (the client has changed the
@@ -25,13 +25,14 @@
  */
 
 import { hash } from 'node:crypto';
-import type { ApiShape, ExchangeFacts, ExchangeRecord } from '../../domain/exchange.ts';
+import { type ClientRun, nameSideRun, readClientRun, type SideKind } from '../../domain/client-run.ts';
+import type { ApiShape, ExchangeEntry, ExchangeKind, ExchangeRecord } from '../../domain/exchange.ts';
 import { ALIKE, compareSketches, SKETCH_CHARS } from '../../domain/prompt-sketch.ts';
 import { INDEXED_TURNS_CARRIED, INDEXED_TURNS_KNOWN } from '../../limits.ts';
 import { leaveRest } from '../../std/own-memory.ts';
 import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 import type { BlockReader } from './blocks.ts';
-import { type CaptureEnv, CaptureFileError, readMetaNumber } from './layout.ts';
+import { type CaptureEnv, CaptureFileError, readMetaNumber, readRunHeaders } from './layout.ts';
 import { completeRecord, type ExchangeSummary, type StoredMeta, summarize } from './record.ts';
 
 /** The stored copy as a decoder wants it. */
@@ -48,7 +49,7 @@ export interface StoredCopy {
 }
 
 /** What a decoder finds, and what links turns (src/providers/conversation.ts); what is not there counts as null. */
-export interface IndexFacts extends ExchangeFacts {
+export interface DecodedEntry extends ExchangeEntry {
   /** Request and answer, as a request that continues the answer has it among its prefixes; by the answer's id too. */
   answered?: string | null;
   answered_id?: string | null;
@@ -56,18 +57,22 @@ export interface IndexFacts extends ExchangeFacts {
   answer_alone?: string | null;
   last_answer_alone?: string | null;
   last_answer_at?: number;
+  /** Whether it is a call beside the work of a client that offers, or does not always offer, its model tools. */
+  findSideCall?: (offersTools: boolean) => SideKind | null;
   /** Makes the sketch of the system prompt. */
   sketchSystem?: () => string;
   /** The answer broke off, or ended with an error. */
   broke_off?: boolean;
+  /** Told by the bodies where the path says nothing: then it is a turn. */
+  told_shape?: ApiShape | null;
   /** False when the exchange turns out to be no turn, though its path says so. */
   is_turn?: boolean;
 }
 
-/** Reads facts out of a stored copy. Pure, and never throws for a body that it cannot read. */
-export type DecodeExchange = (copy: StoredCopy) => IndexFacts;
+/** Reads the entry out of a stored copy. Pure, and never throws for a body that it cannot read. */
+export type DecodeExchange = (copy: StoredCopy) => DecodedEntry;
 
-/** Summaries that share one value of the `facts` table. */
+/** Summaries that share one value of the table `facts`. */
 export const FACTS_PER_BLOCK = 64;
 /** Prefixes of one conversation that are looked up, the longest ones. */
 const MAX_PREFIXES = 2_048;
@@ -272,7 +277,7 @@ export function makeStoredCopy(meta: StoredMeta, request: Buffer, response: Buff
 }
 
 /** A decoder that throws after all must not hold up the index for ever: the exchange is undecodable. */
-function decodeSafely(decode: DecodeExchange, copy: StoredCopy): IndexFacts {
+function decodeSafely(decode: DecodeExchange, copy: StoredCopy): DecodedEntry {
   try {
     return decode(copy);
   } catch (error) {
@@ -299,7 +304,7 @@ export class ExchangeIndex {
   #env: CaptureEnv;
   #blocks: BlockReader;
   readonly #firstId: number;
-  /** Last id whose facts are in the file. */
+  /** Last id whose entry is in the file. */
   #stored: number;
   /** The id after which those found here begin: `#stored`, or less when the writer has caught up with some of them. */
   #foundAfter: number;
@@ -310,6 +315,7 @@ export class ExchangeIndex {
   /** The writer's, to be written. */
   #pendingTurns: Turn[] = [];
   readonly #isWriter: boolean;
+  readonly #runHeaders: readonly string[];
   #turnMap: TurnMap | null = null;
   #lastBlock: { key: number; summaries: (ExchangeSummary | null)[] } | null = null;
   #lastPacked: { at: number; summaries: (ExchangeSummary | null)[] } | null = null;
@@ -319,6 +325,7 @@ export class ExchangeIndex {
     this.#env = env;
     this.#blocks = blocks;
     this.#isWriter = isWriter;
+    this.#runHeaders = readRunHeaders(env);
     this.#firstId = blocks.readFirstId();
     this.#stored = readMetaNumber(env, 'indexed', this.#firstId - 1);
     this.#foundAfter = this.#stored;
@@ -406,9 +413,10 @@ export class ExchangeIndex {
       const meta = this.#blocks.readMeta(id);
       if (meta === undefined) return false;
       const { record } = meta;
-      const { facts, kind } = this.#readFacts(meta, decode);
-      const runId = kind === 'turn' ? this.#addTurn(record, facts) : record.run_id;
-      summary = summarize({ ...record, kind }, runId, facts);
+      const { entry, kind, shape } = this.#readEntry(meta, decode);
+      const client = kind === 'turn' ? this.#readClientRun(record, entry) : null;
+      const runId = kind === 'turn' ? this.#addTurn(record, entry, client) : record.run_id;
+      summary = summarize({ ...record, kind, shape }, runId, entry, client);
     } catch (error) {
       if (this.#isWriter || !(error instanceof CaptureFileError)) throw error;
     }
@@ -424,40 +432,59 @@ export class ExchangeIndex {
   /** The summary of an exchange that tells all by itself; undefined for a turn whose run those before it tell. */
   readAlone(meta: StoredMeta, decode: DecodeExchange): ExchangeSummary | undefined {
     const { record } = meta;
-    const { facts, kind } = this.#readFacts(meta, decode);
-    if (kind === 'turn' && record.run_id === null) return undefined;
-    return summarize({ ...record, kind }, record.run_id, facts);
+    const { entry, kind, shape } = this.#readEntry(meta, decode);
+    const client = kind === 'turn' ? this.#readClientRun(record, entry) : null;
+    const runId = record.run_id ?? client?.run_id ?? null;
+    if (kind === 'turn' && runId === null) return undefined;
+    return summarize({ ...record, kind, shape }, runId, entry, client);
   }
 
-  /** What its bodies tell; the facts are null where there is nothing to decode. */
-  #readFacts(meta: StoredMeta, decode: DecodeExchange): { facts: IndexFacts | null; kind: 'turn' | 'other' } {
-    const { id, shape, kind } = meta.record;
-    const bodies = shape === null ? undefined : this.#blocks.readBodies(id, meta);
-    if (bodies === undefined) return { facts: null, kind };
-    const facts = decodeSafely(decode, makeStoredCopy(meta, bodies.request, bodies.response));
-    return { facts, kind: facts.is_turn === false ? 'other' : kind };
+  /** The run that the client's own headers name; null for none, and where the request says its run. */
+  #readClientRun(record: ExchangeRecord, entry: DecodedEntry | null): ClientRun | null {
+    if (record.run_id !== null) return null;
+    const run = readClientRun(record.request.headers, this.#runHeaders);
+    if (run === null) return null;
+    const side = entry?.findSideCall?.(run.always_offers_tools) ?? null;
+    return side === null || (run.kind !== null && run.kind !== 'subagent') ? run : nameSideRun(run, side);
+  }
+
+  /** What its bodies tell; the entry is null where there is nothing to decode. */
+  #readEntry(
+    meta: StoredMeta,
+    decode: DecodeExchange,
+  ): { entry: DecodedEntry | null; kind: ExchangeKind; shape: ApiShape | null } {
+    const { id, shape, kind, method } = meta.record;
+    // Only a POST is a turn, also under a path that tells nothing.
+    const bodies = shape === null && method !== 'POST' ? undefined : this.#blocks.readBodies(id, meta);
+    if (bodies === undefined) return { entry: null, kind, shape };
+    const entry = decodeSafely(decode, makeStoredCopy(meta, bodies.request, bodies.response));
+    if (shape === null) {
+      const told = entry.told_shape ?? null;
+      return told === null ? { entry: null, kind, shape } : { entry, kind: 'turn', shape: told };
+    }
+    return { entry, kind: entry.is_turn === false ? 'other' : kind, shape };
   }
 
   /** Makes a turn known to later ones. @returns its run */
-  #addTurn(record: ExchangeRecord, facts: IndexFacts | null): string {
+  #addTurn(record: ExchangeRecord, entry: DecodedEntry | null, client: ClientRun | null): string {
     const { id } = record;
-    const conversation = facts?.conversation ?? [];
-    let before = facts === null ? null : this.#findBefore(facts);
+    const conversation = entry?.conversation ?? [];
+    let before = entry === null ? null : this.#findBefore(entry);
     const found = before === null ? null : this.#readRun(before);
-    const runId = record.run_id ?? found ?? `conv_${id}`;
+    const runId = record.run_id ?? client?.run_id ?? found ?? `conv_${id}`;
     // A labelled turn goes on with one of its own run or with none.
     if (found !== runId) before = null;
     const broke = record.status === 0 || record.status >= 400 || record.aborted;
     const hashes = [conversation[conversation.length - 1]];
     if (!broke && hashes[0] !== undefined) {
-      hashes.push(facts?.answered ?? undefined, facts?.answer_alone ?? undefined);
-      hashes.push(facts?.answered_id ?? undefined);
+      hashes.push(entry?.answered ?? undefined, entry?.answer_alone ?? undefined);
+      hashes.push(entry?.answered_id ?? undefined);
     }
     const keys = hashes.filter((text) => text !== undefined).map(makeTurnKey);
     if (keys.length === 0) return runId;
-    const failed = broke || facts?.broke_off === true;
+    const failed = broke || entry?.broke_off === true;
     // A run's prompt is looked at once: to sketch a long one takes longer than all else here.
-    const sketch = before?.sketch ?? facts?.sketchSystem?.() ?? '';
+    const sketch = before?.sketch ?? entry?.sketchSystem?.() ?? '';
     const follows = before?.id ?? 0;
     // The text of the turn before, if it is the same: there is one for each run.
     const known = found === runId ? found : runId;
@@ -469,9 +496,9 @@ export class ExchangeIndex {
   }
 
   /** The earlier turn that a request goes on with; null when it starts a run. */
-  #findBefore(facts: IndexFacts): Turn | null {
-    const { conversation, last_answer_alone: alone = null, last_answer_at: at = -1 } = facts;
-    const sketch = facts.sketchSystem ?? ((): string => '');
+  #findBefore(entry: DecodedEntry): Turn | null {
+    const { conversation, last_answer_alone: alone = null, last_answer_at: at = -1 } = entry;
+    const sketch = entry.sketchSystem ?? ((): string => '');
     const turns = this.#turns();
     const last = conversation.length - 1;
     const shortest = Math.max(0, conversation.length - MAX_PREFIXES);
@@ -567,7 +594,7 @@ export class ExchangeIndex {
       });
   }
 
-  /** The record as the world sees it; for an exchange beyond the index, without facts. */
+  /** The record as the world sees it; for an exchange beyond the index, without its entry. */
   complete(record: ExchangeRecord): ExchangeRecord {
     const summary = this.readSummary(record.id);
     return summary ? completeRecord(record, summary) : record;

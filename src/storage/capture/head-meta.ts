@@ -1,4 +1,4 @@
-/** What the head of a request comes to in the record: encoded once for many exchanges. capture process. */
+/** What the head of a request comes to in the record: encoded once for many exchanges. Capture process. */
 import type { CapturedExchange } from '../../domain/exchange.ts';
 
 /** What a request's head says of the meta part, as JSON, masked: the same for all that a client sends in the same way. */

@@ -1,13 +1,13 @@
 /**
  * The heads of an exchange as they may be stored: credentials masked in headers, path, query and note. A client sends nearly
- * the same ones each time, so what the last ones came to is remembered. capture process.
+ * the same ones each time, so what the last ones came to is remembered. Capture process.
  */
 import { byteEngine } from '../../../native/byte-engine.ts';
 import type { CapturedExchange, RequestForm } from '../../domain/exchange.ts';
 import { REDACTION_WORK } from '../../limits.ts';
 import { mergeRanges } from '../../redaction/byte-range.ts';
 import { collectCredentials, MIN_CREDENTIAL_LENGTH } from '../../redaction/credentials.ts';
-import { isCredentialHeader } from '../../redaction/header-names.ts';
+import { findOpenSession, isCredentialHeader, isOpenSession } from '../../redaction/header-names.ts';
 import { MASK, maskRangesOfText } from '../../redaction/mask.ts';
 import { maskEmbeddedQueries, maskQuery } from '../../redaction/query.ts';
 import { findSecrets } from '../../redaction/secret-search.ts';
@@ -71,11 +71,15 @@ export class HeadPreparer {
   readonly #requests = new Map<string, RequestHeaders>();
   /** Whole heads by the very form, or by the very array of headers, for those that read equal ones into one. */
   readonly #recent = new Map<RequestForm | readonly string[], RequestHead>();
-  readonly #secretSets = new SecretSets();
+  readonly #secretSets: SecretSets;
 
-  /** @param redact mask key shapes, too */
-  constructor(redact: boolean) {
+  /**
+   * @param redact mask key shapes, too
+   * @param operatorSecrets masked in every exchange: credentials that the gateway adds to requests
+   */
+  constructor(redact: boolean, operatorSecrets: readonly string[] = []) {
     this.#redact = redact;
+    this.#secretSets = new SecretSets(operatorSecrets);
   }
 
   /**
@@ -147,7 +151,7 @@ export class HeadPreparer {
     if (known !== undefined) return known;
     const found = collectCredentials(exchange.request_headers, exchange.query);
     const secrets = this.#secretSets.intern(found);
-    const text = maskHeaders(exchange.request_headers);
+    const text = maskHeaders(exchange.request_headers, findOpenSession(exchange.request_headers));
     const work = new Work(REDACTION_WORK.bytes + text.length * REDACTION_WORK.for_each_byte);
     const headers = maskHead(text, secrets, this.#redact, work);
     const read = { headers, is_plain: headers === text, secrets };
@@ -185,13 +189,16 @@ function maskHead(text: string, secrets: SecretSet, shapes: boolean, work: Work)
   return maskRangesOfText(text, mergeRanges(findSecrets(bytes, wantedOf(secrets, shapes), work)));
 }
 
-/** Flat headers as `name\nvalue\n…`, credentials masked. Neither can hold a newline. */
-function maskHeaders(headers: readonly string[]): string {
+/**
+ * Flat headers as `name\nvalue\n…`, credentials masked. Neither can hold a newline.
+ * @param session of a request: what `findOpenSession` says
+ */
+function maskHeaders(headers: readonly string[], session: string | null = null): string {
   let text = '';
   for (let i = 0; i + 1 < headers.length; i += 2) {
     const name = headers[i]!;
     let value = headers[i + 1]!;
-    if (value !== '' && isCredentialHeader(name)) value = MASK;
+    if (value !== '' && isCredentialHeader(name) && !isOpenSession(name, value, session)) value = MASK;
     else if (value.includes('=')) value = maskEmbeddedQueries(value);
     text += i === 0 ? `${name}\n${value}` : `\n${name}\n${value}`;
   }

@@ -1,7 +1,7 @@
 /**
- * The last id that was given, in a file of its own beside the database: where the database is damaged, the next one goes on
- * behind it. Written after each commit, in place and without a sync, a few microseconds; it may be one batch behind. That it is
- * there says that the database is one of ours. Capture process.
+ * The last id that was given, in a file of its own beside the database. If the database is damaged, the next one goes on
+ * after that id. The writer writes it after each commit, in place and without a sync, in a few microseconds; it may be one batch
+ * behind. The file also shows that the database is one of ours. Capture process.
  */
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 

@@ -11,8 +11,9 @@
  *   capture.mdb.raw/<number>.raw     blocks that came too fast to be packed into the live file at once (raw-files.ts)
  *
  * Tables: `meta` (format, first id, how far the index is), `blocks` (id of the first exchange → a block of
- * exchanges), `pieces` (the rest of large blocks), `facts` (id of the first → up to 256 summaries), `tails` (id of a turn → what a later turn would hold of it; see facts.ts),
- * `waiting` (key of a block that is not packed yet → the raw file that it stands in).
+ * exchanges), `pieces` (the rest of large blocks), `facts` (the exchange index: id of the first → up to 256 summaries),
+ * `tails` (id of a turn → what a later turn would need of it; see exchange-index.ts), `waiting` (key of a block that is
+ * not packed yet → the raw file that it is in).
  */
 import {
   chmodSync,
@@ -33,6 +34,7 @@ import { type Database, open, type RootDatabase } from 'lmdb';
 import { DataKeyError, openDataKey } from '../../std/data-key.ts';
 import { describeRefusal, isFull } from '../../std/file-place.ts';
 import { checkSealing, type FileSealing, SealedTable, type ValueTable } from '../lmdb/sealed-table.ts';
+import { holdsAllUsedPages, type TreeRoots } from '../lmdb/used-pages.ts';
 
 /**
  * Of everything in the file. A reader refuses files with a higher number. 2: blocks may stand in raw files. 3: there also in
@@ -91,7 +93,7 @@ export interface CaptureEnv {
   tails: ValueTable<number>;
   /** null for readers, who have no use for it. */
   waiting: Database<Buffer, number> | null;
-  /** What seals blocks, facts and tails; null: they stand as they are. */
+  /** What seals blocks, summaries and tails; null: nothing does. */
   sealing: FileSealing | null;
 }
 
@@ -108,9 +110,17 @@ export interface SealedFile {
 const META_MAGIC = 0xbeefc0de;
 const META_AT = 24;
 const META_PAGE_SIZE_AT = META_AT + 24;
+const META_ROOTS_AT = [META_AT + 24 + 40, META_AT + 24 + 48 + 40];
 const META_LAST_PAGE_AT = META_PAGE_SIZE_AT + 2 * 48;
 const META_TXN_AT = META_LAST_PAGE_AT + 8;
 const META_BYTES = META_TXN_AT + 8;
+
+/** How often a file's heads are read while somebody else goes on writing it. */
+const HEAD_TRIES = 8;
+
+interface FileHead extends TreeRoots {
+  txn: number;
+}
 
 /**
  * Looks at a file's two heads before LMDB maps it: reading a page past the end of a cut-off file would end the whole
@@ -130,33 +140,41 @@ export function checkFileHead(path: string): number {
     throw new CaptureFileError('unreadable', path, why, { cause: error });
   }
   try {
-    const stat = fstatSync(file);
-    if (!stat.isFile()) throw new CaptureFileError('not_a_capture', path, 'not a file');
-    const head = Buffer.alloc(META_BYTES);
-    const readHead = (at: number): { pageSize: number; lastPage: number; txn: number } | null => {
-      if (readSync(file, head, 0, META_BYTES, at) < META_BYTES) return null;
-      if (head.readUInt32LE(META_AT) !== META_MAGIC) return null;
-      return {
-        pageSize: head.readUInt32LE(META_PAGE_SIZE_AT),
-        lastPage: Number(head.readBigUInt64LE(META_LAST_PAGE_AT)),
-        txn: Number(head.readBigUInt64LE(META_TXN_AT)),
-      };
-    };
-    const first = readHead(0);
-    if (first === null || first.pageSize < 512 || first.pageSize > 65_536) {
-      throw new CaptureFileError('not_a_capture', path, 'not a capture database');
+    if (!fstatSync(file).isFile()) throw new CaptureFileError('not_a_capture', path, 'not a file');
+    for (let tries = 1; ; tries++) {
+      const head = readNewestHead(file, path);
+      const needed = (head.last_page + 1) * head.page_size;
+      const { size } = fstatSync(file);
+      if (size >= needed || holdsAllUsedPages(file, head)) return head.txn;
+      // Its writer may have used a page anew meanwhile; what somebody writes to is open, and not cut off.
+      if (readNewestHead(file, path).txn === head.txn)
+        throw new CaptureFileError('truncated', path, `cut off: ${size} bytes of ${needed}`);
+      if (tries === HEAD_TRIES) return head.txn;
     }
-    const second = readHead(first.pageSize);
-    if (second === null) throw new CaptureFileError('truncated', path, 'cut off: the second head is missing');
-    const newest = second.txn > first.txn ? second : first;
-    const needed = (newest.lastPage + 1) * first.pageSize;
-    if (stat.size < needed) {
-      throw new CaptureFileError('truncated', path, `cut off: ${stat.size} bytes of ${needed}`);
-    }
-    return newest.txn;
   } finally {
     closeSync(file);
   }
+}
+
+function readNewestHead(file: number, path: string): FileHead {
+  const bytes = Buffer.alloc(META_BYTES);
+  const readHead = (at: number): FileHead | null => {
+    if (readSync(file, bytes, 0, META_BYTES, at) < META_BYTES) return null;
+    if (bytes.readUInt32LE(META_AT) !== META_MAGIC) return null;
+    return {
+      page_size: bytes.readUInt32LE(META_PAGE_SIZE_AT),
+      last_page: Number(bytes.readBigUInt64LE(META_LAST_PAGE_AT)),
+      roots: META_ROOTS_AT.map((at) => bytes.readBigUInt64LE(at)),
+      txn: Number(bytes.readBigUInt64LE(META_TXN_AT)),
+    };
+  };
+  const first = readHead(0);
+  if (first === null || first.page_size < 512 || first.page_size > 65_536) {
+    throw new CaptureFileError('not_a_capture', path, 'not a capture database');
+  }
+  const second = readHead(first.page_size);
+  if (second === null) throw new CaptureFileError('truncated', path, 'cut off: the second head is missing');
+  return { ...(second.txn > first.txn ? second : first), page_size: first.page_size };
 }
 
 /** A file of locks, as LMDB makes it beside a database (126 readers), and some pages. */
@@ -286,7 +304,7 @@ export async function ensureCaptureFile(
 /**
  * Makes a file with empty tables, which is no capture file before its `meta` says so.
  * @param dataKey seals what it will hold; null: that stands as it is
- * @param noSync whoever writes to it syncs it at the end
+ * @param noSync its writer syncs it at the end
  * @throws the storage's error
  */
 export async function createCaptureEnv(
@@ -366,6 +384,20 @@ export function appendRow(table: Database<Buffer, number>, key: number, value: B
   const words = 'another process has written to the capture database meanwhile';
   throw Object.assign(new Error(words), { code: 'EBUSY' });
 }
+
+/** Names of headers that name runs, which the operator gave the writer of the file (SVC_RUN_HEADERS); in lower case. */
+export function readRunHeaders(env: CaptureEnv): string[] {
+  const value = env.meta.get(RUN_HEADERS)?.toString('utf8') ?? '';
+  return value === '' ? [] : value.split(',');
+}
+
+/** Notes them for whoever reads the file. */
+export function noteRunHeaders(env: CaptureEnv, names: readonly string[]): void {
+  if (names.join() === readRunHeaders(env).join()) return;
+  env.root.transactionSync(() => env.meta.putSync(RUN_HEADERS, Buffer.from(names.join())));
+}
+
+const RUN_HEADERS = 'run_headers';
 
 /** A whole number from the meta table; `fallback` when it is not there. */
 export function readMetaNumber(env: CaptureEnv, key: string, fallback: number): number {

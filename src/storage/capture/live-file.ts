@@ -14,6 +14,7 @@ import {
   appendRow,
   type CaptureEnv,
   ensureCaptureFile,
+  noteRunHeaders,
   openCaptureEnv,
   rawFolder,
   syncEnv,
@@ -23,7 +24,7 @@ import { encodeWaiting, listWaiting, repackBlock, type WaitingBlock } from './re
 /** Memory for what the index reads. */
 const INDEX_CACHE_BYTES = 16 << 20;
 
-/** The index of the live file, for whoever fills it. */
+/** The index of the live file, for the code that fills it. */
 export type WriterIndex = Pick<
   ExchangeIndex,
   'indexed' | 'pending' | 'indexNext' | 'store' | 'listCarriedTurns'
@@ -55,6 +56,7 @@ interface OpenedFile {
 export class LiveFile implements WritePosition {
   readonly path: string;
   readonly #dataKey: Uint8Array | null;
+  readonly #runHeaders: readonly string[] | null;
   #file: OpenedFile;
   #isOpen = true;
   #isGivenUp = false;
@@ -62,12 +64,19 @@ export class LiveFile implements WritePosition {
   /**
    * Opens the file, which is there.
    * @param lastSealedId ids go on behind it
+   * @param runHeaders headers that name runs, of those who read the file; null: as they stand in it
    * @throws {import('./layout.ts').CaptureFileError}
    */
-  constructor(path: string, dataKey: Uint8Array | null, lastSealedId: number) {
+  constructor(
+    path: string,
+    dataKey: Uint8Array | null,
+    lastSealedId: number,
+    runHeaders: readonly string[] | null = null,
+  ) {
     this.path = path;
     this.#dataKey = dataKey;
-    this.#file = openFile(path, dataKey, lastSealedId);
+    this.#runHeaders = runHeaders;
+    this.#file = openFile(path, dataKey, lastSealedId, runHeaders);
   }
 
   get index(): WriterIndex {
@@ -153,6 +162,13 @@ export class LiveFile implements WritePosition {
     return new BlockReader(this.#file.env, this.path, INDEX_CACHE_BYTES).readFirstId();
   }
 
+  /** When its first exchange began, milliseconds since the epoch; null: it holds none. @throws {import('./layout.ts').CaptureFileError} */
+  readFirstStart(): number | null {
+    const blocks = new BlockReader(this.#file.env, this.path, INDEX_CACHE_BYTES);
+    const meta = blocks.readMeta(blocks.readFirstId());
+    return meta === undefined ? null : Date.parse(meta.record.started_at);
+  }
+
   /** fsync of what was committed. @throws the storage's error */
   sync(): Promise<void> {
     return syncEnv(this.#file.env);
@@ -169,7 +185,7 @@ export class LiveFile implements WritePosition {
     makeFolder(dirname(this.path));
     const firstId = Math.max(lastSealedId + 1, this.#file.next_id);
     await ensureCaptureFile(this.path, firstId, turns, this.#dataKey);
-    this.#file = openFile(this.path, this.#dataKey, lastSealedId);
+    this.#file = openFile(this.path, this.#dataKey, lastSealedId, this.#runHeaders);
     this.#isOpen = true;
     this.#isGivenUp = false;
   }
@@ -182,8 +198,14 @@ export class LiveFile implements WritePosition {
   }
 }
 
-function openFile(path: string, dataKey: Uint8Array | null, lastSealedId: number): OpenedFile {
+function openFile(
+  path: string,
+  dataKey: Uint8Array | null,
+  lastSealedId: number,
+  runHeaders: readonly string[] | null,
+): OpenedFile {
   const env = openCaptureEnv(path, 'write', dataKey);
+  if (runHeaders !== null) noteRunHeaders(env, runHeaders);
   const id = readFileId(path);
   const reader = new BlockReader(env, path, INDEX_CACHE_BYTES);
   return {

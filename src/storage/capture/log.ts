@@ -38,7 +38,7 @@ const TIDY_TURNS = 4;
 const URGENT_NEED = 0.25;
 /** Delay from a write to the background sync that makes it outlast the machine. */
 const SYNC_DELAY_MS = 1_000;
-/** Exchanges whose facts are held before they are written. */
+/** Exchanges whose entries are held before they are written. */
 const INDEX_BATCH = 256;
 /** Longest that sealing waits for the index; what is missing then, readers find for themselves. */
 const SEAL_INDEX_MS = 2_000;
@@ -55,6 +55,10 @@ export interface CaptureLogOptions {
   max_decoded_bytes?: number;
   /** Seals what is stored; null or left out: it stands as it is. Secret. */
   data_key?: Uint8Array | null;
+  /** Credentials that the gateway adds to requests: masked in what is stored. Secret. */
+  operator_secrets?: readonly string[];
+  /** Headers that name runs, in lower case; left out: those that stand in the file. */
+  run_headers?: readonly string[];
   /** Used to finish the index before a file is sealed. */
   decode?: DecodeExchange;
   /** For tests: from so many exchanges a second on, blocks are stored raw; PRESSED_RATE when not given. */
@@ -141,12 +145,14 @@ export class CaptureLog {
     this.#options = options;
     this.#sealed = sealed;
     this.#files = new AttachmentStore(attachmentsFolder(path), openDataKey(dataKey));
-    this.#live = new LiveFile(path, dataKey, sealed.last_id);
+    this.#live = new LiveFile(path, dataKey, sealed.last_id, options.run_headers ?? null);
     for (const block of this.#live.listWaiting()) this.#queue.add(block);
     const waiting = [...this.#queue.files, ...sealed.listWaitingFiles()];
     this.#rawFiles = new RawFiles(rawFolder(path), waiting);
     this.#load = new LoadMeter(options.pressed_rate);
-    const preparer = new Preparer(redact, options.max_decoded_bytes ?? 64 << 20);
+    const preparer = new Preparer(redact, options.max_decoded_bytes ?? 64 << 20, {
+      operator_secrets: options.operator_secrets ?? [],
+    });
     this.#encoder = new ExchangeEncoder(preparer, (sha256, content) => {
       fault?.('attachment');
       this.#files.save(sha256, content);
@@ -191,7 +197,7 @@ export class CaptureLog {
     return this.#appendEach(batch);
   }
 
-  /** The batch fails as a whole, and not for want of room: whoever fails alone as well is set apart. */
+  /** The batch fails as a whole, and not for want of room: an exchange that also fails alone is set apart. */
   async #appendEach(batch: readonly CapturedExchange[]): Promise<AppendResult> {
     const setApart: SetApart[] = [];
     let firstId = 0;
@@ -426,6 +432,19 @@ export class CaptureLog {
     await this.#rawFiles.abandon();
     this.#files.forget();
     this.#live.giveUp();
+  }
+
+  /** When the first exchange of the live file began; null: it holds none. @throws the storage's error */
+  readFirstStart(): Promise<number | null> {
+    return this.#enqueue(async () => {
+      await this.#makeReady();
+      return this.#live.readFirstStart();
+    });
+  }
+
+  /** A sealed file was removed by age. */
+  forgetSealed(): void {
+    this.#sealed.forget();
   }
 
   /** Where the log stands; cheap. */

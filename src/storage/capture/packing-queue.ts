@@ -1,6 +1,6 @@
 /**
- * The blocks that were stored raw and wait to be packed, oldest first. Their raw files go once a sync has made sure of what
- * they were packed into: a power cut must not find neither of the two. Capture process.
+ * The blocks that were stored raw and wait to be packed, oldest first. Their raw files go after a sync of what
+ * they were packed into, so that a power cut leaves at least one of the two. Capture process.
  */
 import { RAW_BLOCKS_BYTES_MAX, RAW_BLOCKS_MAX } from '../../limits.ts';
 import type { TidyBacklog } from './packing-share.ts';

@@ -22,6 +22,13 @@ import {
 import { NO_SECRETS, wantedOf } from './secret-set.ts';
 import { findSplitSecrets, maskEventStream } from './stream-secrets.ts';
 
+export interface PreparerExtras {
+  /** For tests: the clock by which there is time to decompress. */
+  now?: () => number;
+  /** Masked in every exchange: credentials that the gateway adds to requests. */
+  operator_secrets?: readonly string[];
+}
+
 export class Preparer {
   readonly #redact: boolean;
   readonly #heads: HeadPreparer;
@@ -30,11 +37,10 @@ export class Preparer {
   /**
    * @param redact mask key shapes in bodies, headers and query, and inside compressed bodies
    * @param maxDecodedBytes most bytes of a body without its content-encoding
-   * @param now for tests: the clock by which there is time to decompress
    */
-  constructor(redact: boolean, maxDecodedBytes: number, now?: () => number) {
+  constructor(redact: boolean, maxDecodedBytes: number, { now, operator_secrets }: PreparerExtras = {}) {
     this.#redact = redact;
-    this.#heads = new HeadPreparer(redact);
+    this.#heads = new HeadPreparer(redact, operator_secrets);
     this.#decoder = new BodyDecoder(maxDecodedBytes, now);
   }
 

@@ -1,4 +1,4 @@
-/** One body as it came and as it is stored: the edits between the two. capture process. */
+/** One body as it came and as it is stored: the edits between the two. Capture process. */
 import type { FoundAttachment } from './attachments.ts';
 import { measureCommonPrefix } from './delta.ts';
 

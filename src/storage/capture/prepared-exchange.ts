@@ -1,4 +1,4 @@
-/** An exchange that may be stored once its bodies are edited, and what of it is withheld. capture process. */
+/** An exchange that may be stored once its bodies are edited, and what of it is withheld. Capture process. */
 import type { CapturedExchange, WithheldCause } from '../../domain/exchange.ts';
 import { Work, WorkExceededError } from '../../redaction/work.ts';
 import { encodeHeadMeta, type HeadMeta } from './head-meta.ts';

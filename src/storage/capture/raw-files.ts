@@ -3,7 +3,7 @@
  * database, in files of their own, until they are packed into it: written past the page cache, where the system allows it.
  * To take a page of 4 KiB into the page cache costs up to 8 µs on a virtual machine whose host lends it memory page by
  * page, to hand it to the disk a quarter of one; and a burst of captured traffic does not push other files out of memory.
- * `RawFiles` runs on the capture process, `readRawBlock` in every reader.
+ * `RawFiles` runs in the capture process, `readRawBlock` in every reader.
  *
  * The database says where a block stands (codec.ts). It is written before the database's commit, so that what is
  * committed is there; what is not is garbage, and goes with its file. A file goes when nothing in it is waited for.

@@ -1,6 +1,6 @@
 /**
  * Reads a capture database: a live file that another process or thread writes to, or a sealed one. Used by the command
- * line and by tests; synchronous, read-only. Memory is bounded whatever the file's size.
+ * line, the capture reader and tests; synchronous, read-only. Memory is bounded whatever the file's size.
  */
 
 import type { ExchangeRecord } from '../../domain/exchange.ts';
@@ -135,7 +135,8 @@ export class CaptureReader {
   }
 
   #readSummary(id: number): ExchangeSummary | undefined {
-    if (id > this.#index.indexed || id % 1_024 === 0) this.#refresh(id);
+    // A block of the index at once: each look at the newest state leaves a timer of lmdb's until the loop turns.
+    if (id > this.#index.indexed || id % 1_024 === 0) this.#refresh(id + FACTS_PER_BLOCK - 1);
     const summary = this.#index.readSummary(id);
     if (summary) return summary;
     const meta = this.#blocks.readMeta(id);
@@ -191,7 +192,10 @@ export class CaptureReader {
       const meta = this.#blocks.readMeta(id);
       const bodies = meta === undefined ? undefined : this.#blocks.readBodies(id, meta);
       if (meta === undefined || bodies === undefined) return undefined;
-      return makeStoredCopy(meta, bodies.request, bodies.response);
+      const copy = makeStoredCopy(meta, bodies.request, bodies.response);
+      // Where the path tells no wire format, the index may know it from the bodies.
+      copy.shape ??= this.#index.readSummary(id)?.shape ?? null;
+      return copy;
     });
   }
 

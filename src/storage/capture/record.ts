@@ -2,14 +2,17 @@
  * The part of a stored exchange that is no body: what the gateway noted about it, and its headers. Written by the
  * capture writer, read by everybody; both ways are here so that they cannot drift apart. Any thread.
  */
-import type {
-  ApiShape,
-  ExchangeFacts,
-  ExchangeRecord,
-  ExchangeSide,
-  ServedBy,
-  TokenUsage,
-  WithheldCause,
+import type { ClientRun } from '../../domain/client-run.ts';
+import {
+  type ApiShape,
+  DECISION_FIELD,
+  type ExchangeEntry,
+  type ExchangeRecord,
+  type ExchangeSide,
+  type RecordedDecision,
+  type ServedBy,
+  type TokenUsage,
+  type WithheldCause,
 } from '../../domain/exchange.ts';
 import type { PreparedExchange } from './prepared-exchange.ts';
 
@@ -134,6 +137,19 @@ const NO_USAGE: TokenUsage = {
   cache_write_tokens: null,
 };
 
+/** What relegation decided stands last among the answer's headers, under a name that no wire can bring. */
+function takeDecision(record: ExchangeRecord): ExchangeRecord {
+  const { headers } = record.response;
+  if (headers.at(-1)?.[0] !== DECISION_FIELD) return record;
+  const [, text] = headers.pop()!;
+  try {
+    record.relegation = JSON.parse(text) as RecordedDecision;
+  } catch {
+    // Masking has cut into it.
+  }
+  return record;
+}
+
 function splitHeaders(text: string): [string, string][] {
   if (text === '') return [];
   const flat = text.split('\n');
@@ -147,7 +163,7 @@ export function decodeMeta(id: number, bytes: Buffer): StoredMeta {
   const meta = JSON.parse(bytes.toString('utf8')) as MetaArray;
   const flags = meta[9];
   return {
-    record: {
+    record: takeDecision({
       id,
       run_id: meta[0],
       seq: meta[1],
@@ -171,7 +187,7 @@ export function decodeMeta(id: number, bytes: Buffer): StoredMeta {
       usage: { ...NO_USAGE },
       request: readSide(meta[11], meta[13], meta[18]),
       response: readSide(meta[12], meta[14], meta[19]),
-    },
+    }),
     request_has_files: (flags & REQUEST_FILES) !== 0,
     response_has_files: (flags & RESPONSE_FILES) !== 0,
     request_decoded: (flags & REQUEST_DECODED) !== 0,
@@ -180,7 +196,7 @@ export function decodeMeta(id: number, bytes: Buffer): StoredMeta {
 }
 
 /** The exchange record without headers: what a listing needs, kept in the `facts` table. */
-export type ExchangeSummary = Omit<ExchangeRecord, 'request' | 'response'> & {
+export type ExchangeSummary = Omit<ExchangeRecord, 'request' | 'response' | 'relegation'> & {
   request_bytes: number;
   response_bytes: number;
 };
@@ -189,27 +205,52 @@ export type ExchangeSummary = Omit<ExchangeRecord, 'request' | 'response'> & {
 export function summarize(
   record: ExchangeRecord,
   runId: string | null,
-  facts: ExchangeFacts | null,
+  entry: ExchangeEntry | null,
+  client: ClientRun | null = null,
 ): ExchangeSummary {
-  const { request, response, ...rest } = record;
+  const { request, response, relegation: _decision, ...rest } = record;
   return {
     ...rest,
     run_id: runId,
-    undecodable: facts?.undecodable ?? false,
-    model: facts?.model ?? null,
-    stop_reason: facts?.stop_reason ?? null,
-    usage: facts?.usage ?? { ...NO_USAGE },
+    ...describeClientRun(client),
+    ...(record.seq === null && hasSeqHeader(request.headers) ? { has_bad_seq: true } : {}),
+    undecodable: entry?.undecodable ?? false,
+    model: entry?.model ?? null,
+    stop_reason: entry?.stop_reason ?? null,
+    usage: entry?.usage ?? { ...NO_USAGE },
     request_bytes: request.bytes,
     response_bytes: response.bytes,
   };
 }
 
+function describeClientRun(
+  client: ClientRun | null,
+): Pick<ExchangeRecord, 'session_id' | 'parent_run_id' | 'run_kind'> {
+  if (client === null) return {};
+  const { session_id, parent_run_id, kind } = client;
+  return {
+    session_id,
+    ...(parent_run_id === null ? {} : { parent_run_id }),
+    ...(kind === null ? {} : { run_kind: kind }),
+  };
+}
+
+function hasSeqHeader(headers: ExchangeSide['headers']): boolean {
+  return headers.some(([name]) => name.length === 9 && name.toLowerCase() === 'x-svc-seq');
+}
+
 /** The whole record, from the stored one and its summary. */
 export function completeRecord(record: ExchangeRecord, summary: ExchangeSummary): ExchangeRecord {
+  const { session_id, parent_run_id, run_kind, has_bad_seq } = summary;
   return {
     ...record,
     run_id: summary.run_id,
+    ...(session_id === undefined ? {} : { session_id }),
+    ...(parent_run_id === undefined ? {} : { parent_run_id }),
+    ...(run_kind === undefined ? {} : { run_kind }),
+    ...(has_bad_seq === undefined ? {} : { has_bad_seq }),
     kind: summary.kind,
+    shape: summary.shape,
     undecodable: summary.undecodable,
     model: summary.model,
     stop_reason: summary.stop_reason,

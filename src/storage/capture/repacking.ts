@@ -2,7 +2,7 @@
  * Blocks that were stored as they were because exchanges came faster than they could be compressed, compressed later.
  * Readers see either form, never anything between. Capture process.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTick } from 'node:timers/promises';
 import { SealError } from '../../std/data-key.ts';
 import { closeBlock, openBlock } from './block-sealing.ts';
 import { BlockReader } from './blocks.ts';
@@ -44,7 +44,7 @@ function countRawBytes(stored: Buffer | undefined): number {
     const place = readRawPlace(stored);
     return place === null ? stored.length : place.pieces.reduce((sum, bytes) => sum + bytes, 0);
   } catch (error) {
-    // Damaged: whoever reads it says so.
+    // Damaged: its reader says so.
     if (error instanceof RangeError) return 0;
     throw error;
   }
@@ -106,7 +106,7 @@ export function repackBlock(
 const READER_CACHE_BYTES = 1 << 20;
 
 /**
- * Packs what is still raw in a file that nobody writes to any more, a block a turn of the loop: one that is being sealed,
+ * Packs what is still raw in a file that nobody writes to any more, a block a tick: one that is being sealed,
  * or a copy.
  * @param folder where the raw files are
  * @param release told the raw file of each block once the disk has it packed
@@ -131,7 +131,7 @@ export async function repackAll(
         nextPiece += pieces;
         packed.push(file);
       }
-      await nextTurn();
+      await nextTick();
     }
     await syncEnv(env);
     for (const file of packed) release(file);

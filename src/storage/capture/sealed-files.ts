@@ -44,6 +44,11 @@ export class SealedFiles {
     this.#unfinished = sealed.filter((file) => file.sealing);
   }
 
+  /** One was removed. */
+  forget(): void {
+    this.#count--;
+  }
+
   /** How many there are, those on their way among them. */
   get count(): number {
     return this.#count;

@@ -1,6 +1,6 @@
 /**
  * The secrets that the bodies and heads of one request's exchange are searched for: the credentials in its headers and its
- * query, in all their forms. capture process.
+ * query, in all their forms. Capture process.
  */
 import { packNeedles } from '../../../native/byte-engine.ts';
 import { credentialForms, MAX_FORMS } from '../../redaction/credentials.ts';
@@ -31,21 +31,34 @@ const MAX_REMEMBERED_BYTES = 16_384;
 /** The latest sets, so that the same credentials give the same object. */
 export class SecretSets {
   readonly #sets = new Map<string, SecretSet>();
+  readonly #always: readonly string[];
+  readonly #alone: SecretSet;
+
+  /** @param always secrets that are in every set, however many a client brings along */
+  constructor(always: readonly string[] = []) {
+    this.#always = always.flatMap(credentialForms);
+    this.#alone = always.length === 0 ? NO_SECRETS : makeSecretSet(sortForms(this.#always));
+  }
 
   /** @param found credentials as they came */
-  intern(found: string[]): SecretSet {
-    if (found.length === 0) return NO_SECRETS;
+  intern(found: readonly string[]): SecretSet {
+    if (found.length === 0) return this.#alone;
     const key = found.join('\n');
     const known = this.#sets.get(key);
     if (known !== undefined) return known;
-    const texts = [...new Set(found.flatMap(credentialForms))].sort((a, b) => b.length - a.length);
-    const secrets = makeSecretSet(texts.slice(-MAX_FORMS));
+    const texts = sortForms(found.flatMap(credentialForms)).slice(-MAX_FORMS);
+    const secrets = makeSecretSet(this.#always.length === 0 ? texts : sortForms([...texts, ...this.#always]));
     // Long ones are not kept: of those each may be another.
     if (secrets.packed.length > MAX_REMEMBERED_BYTES) return secrets;
     if (this.#sets.size >= MAX_REMEMBERED) this.#sets.clear();
     this.#sets.set(key, secrets);
     return secrets;
   }
+}
+
+/** @returns each once, the longest first */
+function sortForms(forms: readonly string[]): string[] {
+  return [...new Set(forms)].sort((a, b) => b.length - a.length);
 }
 
 function makeSecretSet(texts: string[]): SecretSet {

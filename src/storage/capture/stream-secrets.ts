@@ -1,6 +1,6 @@
 /**
  * Secrets in streamed answers, which come in pieces: a model that repeats a key sends it over several events, and in
- * AWS event streams the text may be base64 besides, in frames that carry checksums. Pure; runs on the capture process.
+ * AWS event streams the text may be base64 besides, in frames that carry checksums. Pure; runs in the capture process.
  *
  * Server-sent events: the string values of the members that carry text are put together in their order, the whole is
  * searched, and what is found is masked piece by piece where it stands.

@@ -132,7 +132,7 @@ export class Backlog {
     try {
       this.settle();
     } catch {
-      // Whoever commits or reads meanwhile is told.
+      // The next commit or read gets the error.
       this.#timer = setTimeout(this.#settleLater, REDO_LOG.retry_ms).unref();
       void this.#environment.reopen();
     }

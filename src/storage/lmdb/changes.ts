@@ -17,10 +17,13 @@ export type Change =
   /** Counters that are added to what is there. */
   | { op: 'add'; database: string; key: Buffer; counts: Readonly<Record<string, number>> }
   /** Removes the keys from `key` up to and without `end`. */
-  | { op: 'clear'; database: string; key: Buffer; end: Buffer };
+  | { op: 'clear'; database: string; key: Buffer; end: Buffer }
+  /** Removes the first `limit` of these keys. Never promised: it goes to the database itself. */
+  | { op: 'trim'; database: string; key: Buffer; end: Buffer; limit: number };
 
 /** In the order of their numbers in a log. */
 const OPERATIONS = ['put', 'remove', 'add', 'clear'] as const;
+type LoggedOperation = (typeof OPERATIONS)[number];
 const NOTHING = Buffer.alloc(0);
 
 /**
@@ -94,15 +97,24 @@ export function applyChange(environment: Environment, change: Change): void {
       for (const key of [...database.getKeys({ start: change.key, end: change.end })])
         database.removeSync(key);
       return;
+    case 'trim': {
+      const { key: start, end, limit } = change;
+      for (const key of [...database.getKeys({ start, end, limit })]) database.removeSync(key);
+      return;
+    }
   }
 }
 
 /** Bytes of the longest change without its database's name, key and value. */
 const CHANGE_HEAD_BYTES = 8;
 
-/** @returns where the next change begins, or −1 when this one does not fit, and nothing that counts is written */
+/**
+ * @returns where the next change begins, or −1 when this one does not fit, and nothing that counts is written
+ * @throws RangeError for a `trim`, which no log holds
+ */
 export function writeChange(change: Change, into: Buffer, at: number): number {
   const { op, database, key } = change;
+  if (op === 'trim') throw new RangeError('a trim in a redo log');
   const value =
     op === 'put'
       ? change.value
@@ -113,7 +125,7 @@ export function writeChange(change: Change, into: Buffer, at: number): number {
           : NOTHING;
   const name = nameBytes(database);
   if (at + CHANGE_HEAD_BYTES + name.length + key.length + value.length > into.length) return -1;
-  into[at] = OPERATIONS.indexOf(op);
+  into[at] = OPERATIONS.indexOf(op satisfies LoggedOperation);
   into[at + 1] = name.length;
   into.set(name, at + 2);
   let next = into.writeUInt16BE(key.length, at + 2 + name.length);

@@ -1,5 +1,5 @@
 /**
- * LMDB files of DATA_DIR, each opened once a thread whoever asks: the journal and the tables of one thread share it.
+ * LMDB files of DATA_DIR, each opened once a thread: the journal and the tables of one thread share it.
  * Any thread.
  *
  * `disk`: a commit is on the disk when its promise settles. `process`: it survives the end of the process by any means,
@@ -123,7 +123,7 @@ export class Environment {
     try {
       this.settle();
     } catch {
-      // Whoever writes is told.
+      // The writer gets the error.
     }
   }
 

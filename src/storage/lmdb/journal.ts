@@ -144,8 +144,7 @@ export class LmdbJournal implements JournalStore {
   #promise(writes: readonly JournalWrite[], changes: readonly Change[]): boolean {
     if (this.#backlog === null) return false;
     const { kinds, tables } = this.#promises!;
-    for (const write of writes)
-      if (!kinds.has(write.kind) || (write.type === 'row' && !tables.has(write.row.table))) return false;
+    for (const write of writes) if (!kinds.has(write.kind) || !isPromisable(write, tables)) return false;
     return this.#backlog.promise(changes);
   }
 
@@ -158,6 +157,12 @@ export class LmdbJournal implements JournalStore {
   }
 }
 
+/** What removes much goes to the database itself: nobody waits for it as for a step. */
+function isPromisable(write: JournalWrite, tables: ReadonlySet<string>): boolean {
+  if (write.type === 'forget') return false;
+  return write.type !== 'row' || (write.row.op !== 'trim' && tables.has(write.row.table));
+}
+
 /** All of it is encoded before a transaction begins: nothing can fail inside but the database itself. */
 function encodeWrites(writes: readonly JournalWrite[]): Change[] {
   const changes: Change[] = [];
@@ -166,7 +171,13 @@ function encodeWrites(writes: readonly JournalWrite[]): Change[] {
       changes.push(encodeRow(write.row));
       continue;
     }
-    const { kind, key, seq } = write;
+    const { kind, key } = write;
+    if (write.type === 'forget') {
+      const [first, end] = [encodeKey(kind, key, 0), encodeKey(kind, key, MAX_NUMBER)];
+      changes.push({ op: 'clear', database: JOURNAL, key: first, end });
+      continue;
+    }
+    const { seq } = write;
     if (write.type === 'event') {
       const at = encodeKey(kind, key, seq);
       changes.push({ op: 'put', database: JOURNAL, key: at, value: toBuffer(write.event) });
@@ -181,18 +192,24 @@ function encodeWrites(writes: readonly JournalWrite[]): Change[] {
   return changes;
 }
 
-/** Without the events that a snapshot behind them makes superfluous. */
+/** Without the events that a snapshot behind them, or the end of their actor's history, makes superfluous. */
 function dropSuperseded(changes: readonly Change[]): readonly Change[] {
-  /** By address: number behind the last event that goes. */
+  if (!changes.some(({ op, database }) => op === 'clear' && database === JOURNAL)) return changes;
+  /** By address: number behind the last event that goes. From the end, since what comes behind a removal stays. */
   const cleared = new Map<string, number>();
-  for (const change of changes)
-    if (change.op === 'clear') cleared.set(addressOf(change.key), readNumber(change.end));
-  if (cleared.size === 0) return changes;
-  return changes.filter(({ op, database, key }) => {
-    if (op !== 'put' || database !== JOURNAL) return true;
-    const number = readNumber(key);
-    return number === 0 || number >= (cleared.get(addressOf(key)) ?? 0);
-  });
+  const kept: Change[] = [];
+  for (const change of changes.toReversed()) {
+    const { op, database, key } = change;
+    if (database === JOURNAL && op === 'clear') {
+      const address = addressOf(key);
+      cleared.set(address, Math.max(readNumber(change.end), cleared.get(address) ?? 0));
+    } else if (database === JOURNAL && op === 'put') {
+      const number = readNumber(key);
+      if (number > 0 && number < (cleared.get(addressOf(key)) ?? 0)) continue;
+    }
+    kept.push(change);
+  }
+  return kept.reverse();
 }
 
 /** The part of a key that names the actor. */

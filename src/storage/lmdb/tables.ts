@@ -5,7 +5,7 @@
 import type { RowKey, RowWrite } from '../../runtime/protocol.ts';
 import { isFull } from '../../std/file-place.ts';
 import { decodeRowKey, encodePrefixEnd, encodeRowKey } from '../row-key.ts';
-import type { Row, RowRange, Tables, TableTransaction } from '../tables.ts';
+import type { Row, RowRange, TableReader, Tables, TableTransaction } from '../tables.ts';
 import { applyChange, type Change, packr } from './changes.ts';
 import { type BinaryDatabase, type Durability, Environment } from './environment.ts';
 
@@ -31,6 +31,21 @@ export class LmdbTables implements Tables {
 
   range<Value>(table: string, range: RowRange): Iterable<Row<Value>> {
     return readRange<Value>(() => this.#fresh(table), range);
+  }
+
+  snapshot<Value>(tables: readonly string[], work: (reader: TableReader) => Value): Value {
+    // All of them before anything is read: a database that is opened later is not in the read transaction. Nothing resets
+    // that one before `work` is done.
+    const databases = new Map(tables.map((table) => [table, this.#fresh(table)]));
+    const databaseOf = (table: string): BinaryDatabase | null => {
+      const database = databases.get(table);
+      if (database === undefined) throw new RangeError(`the snapshot has no table ${table}`);
+      return database;
+    };
+    return work({
+      get: <V>(table: string, row: RowKey) => decodeValue<V>(databaseOf(table)?.get(encodeRowKey(row))),
+      range: <V>(table: string, range: RowRange) => readRange<V>(() => databaseOf(table), range),
+    });
   }
 
   transact<Value>(work: (transaction: TableTransaction) => Value): Promise<Value> {
@@ -77,6 +92,8 @@ export function encodeRow(write: RowWrite): Change {
       return { op: 'add', database, key, counts: write.counts };
     case 'remove':
       return { op: 'remove', database, key };
+    case 'trim':
+      return { op: 'trim', database, key, end: encodePrefixEnd(write.row), limit: write.limit };
   }
 }
 

@@ -62,6 +62,10 @@ export class MemoryJournal implements JournalStore {
         continue;
       }
       const address = addressText(write.kind, write.key);
+      if (write.type === 'forget') {
+        this.#disk.delete(address);
+        continue;
+      }
       let history = this.#disk.get(address);
       if (history === undefined) {
         history = { snapshot: null, events: new Map() };

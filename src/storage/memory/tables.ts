@@ -4,7 +4,7 @@
  */
 import type { RowKey, RowWrite } from '../../runtime/protocol.ts';
 import { decodeRowKey, encodePrefixEnd, encodeRowKey } from '../row-key.ts';
-import type { Row, RowRange, Tables, TableTransaction } from '../tables.ts';
+import type { Row, RowRange, TableReader, Tables, TableTransaction } from '../tables.ts';
 
 /** Table → key bytes as latin-1 text, whose order is that of the bytes → value. */
 export type MemoryTableDisk = Map<string, Map<string, unknown>>;
@@ -38,6 +38,22 @@ export class MemoryTables implements Tables {
     }
   }
 
+  snapshot<Value>(tables: readonly string[], work: (reader: TableReader) => Value): Value {
+    const check = (table: string): void => {
+      if (!tables.includes(table)) throw new RangeError(`the snapshot has no table ${table}`);
+    };
+    return work({
+      get: (table, row) => {
+        check(table);
+        return this.get(table, row);
+      },
+      range: (table, range) => {
+        check(table);
+        return this.range(table, range);
+      },
+    });
+  }
+
   async transact<Value>(work: (transaction: TableTransaction) => Value): Promise<Value> {
     const before = new Map([...this.#disk].map(([name, rows]) => [name, new Map(rows)]));
     try {
@@ -64,7 +80,11 @@ export function applyRow(disk: MemoryTableDisk, write: RowWrite): void {
     disk.set(write.table, rows);
   }
   const key = encodeRowKey(write.row).toString('latin1');
-  if (write.op === 'remove') {
+  if (write.op === 'trim') {
+    const end = encodePrefixEnd(write.row).toString('latin1');
+    const meant = [...rows.keys()].filter((other) => other >= key && other < end).sort();
+    for (const other of meant.slice(0, write.limit)) rows.delete(other);
+  } else if (write.op === 'remove') {
     rows.delete(key);
   } else if (write.op === 'put') {
     rows.set(key, structuredClone(write.value));

@@ -4,7 +4,7 @@
  *  - Calls: the same tools in the same order, with inputs that are the same JSON whatever the order of keys. Text beside
  *    calls does not count: the agent acts on the calls.
  *  - Text that is JSON, a fence around it or not: the same JSON. Programs read it: no key and no value is a matter of style.
- *  - Other text alone: the same facts, and wording that is close. Facts are all words with a digit or an underscore, addresses and
+ *  - Other text alone: the same facts, and close wording. Facts are all words with a digit or an underscore, addresses and
  *    paths, what stands in quotes or backticks, a number's sign and currency, names (words with a capital inside a
  *    sentence), and whether the text denies something (no, not, cannot, unable, failed, …). Close: the
  *    words that carry meaning have a Dice overlap of at least {@link CLOSE_WORDING}.
@@ -54,7 +54,7 @@ export function answersAgree(a: Pick<StudentAnswer, 'content'>, b: Pick<StudentA
   return comparablesAgree(readComparable(a), readComparable(b));
 }
 
-/** For whoever compares one answer with many. */
+/** For comparing one answer with many. */
 export function readComparable(answer: Pick<StudentAnswer, 'content'>): Comparable {
   let calls = '';
   let text = '';

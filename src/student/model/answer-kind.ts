@@ -1,6 +1,6 @@
 /**
- * What kind of answer one is: the tools that it calls, in order, or text. The promise of a student is kept, and drift is
- * noticed, for each agent and kind. Pure; any thread.
+ * The kind of an answer: the tools that it calls, in order, or text. A student keeps its promise, and the watch notices
+ * drift, for each agent and kind. Pure; any thread.
  */
 
 import type { TurnBlock } from '../../domain/turn.ts';

@@ -205,7 +205,7 @@ const SEGMENT = 3;
 const SEGMENTS = 6;
 
 /**
- * A value put together from others and constants, such as a path in a folder. From the front: the longest piece of the
+ * A value put together from others and constants, such as a path in a folder. From the left: the longest piece of the
  * value that the context holds, by rules that find a beginning of what is left in every example.
  * @returns null where it does not come out
  */

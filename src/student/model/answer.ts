@@ -41,7 +41,15 @@ export function digestAnswer(answer: NormalAnswer): AnswerDigest | null {
   if (calls > 0 !== (stop_reason === 'tool_use')) return null;
   if (calls > 0 && content[content.length - 1]!.type !== 'tool_call') return null;
   const input = (usage.input_tokens ?? 0) + (usage.cache_read_tokens ?? 0) + (usage.cache_write_tokens ?? 0);
-  return { content, stop_reason, input_tokens: input, output_tokens: usage.output_tokens ?? 0 };
+  const { cache_read_tokens: read, cache_write_tokens: write } = usage;
+  return {
+    content,
+    stop_reason,
+    input_tokens: input,
+    output_tokens: usage.output_tokens ?? 0,
+    ...(read ? { cache_read_tokens: read } : {}),
+    ...(write ? { cache_write_tokens: write } : {}),
+  };
 }
 
 /** Characters of an input, about; null when it is too large, too deep, masked, or has keys that nobody should copy. */

@@ -1,29 +1,29 @@
 /**
- * How sure a student must be so that at most a target share of what it serves is wrong; and how good it then is. Pure;
+ * How sure a student must be so that at most a target share of what it serves is wrong, and how good it then is. Pure;
  * analysis.
  *
- * The scores of golden steps are cross-fitted: runs are cut into folds, each asked of a student that was fitted on the
- * others, so that no run stands among its own neighbours. The threshold is chosen by split-conformal selection (Jin and
- * Candès, "Selection by prediction with conformal p-values", JMLR 24, 2023): serving is selecting steps, a wrong answer is
- * a false selection, and the largest threshold t is taken for which
- *     (b(t) + wrong(t)) / served(t) · n / (n + 1) ≤ target,
- * their rule (Benjamini and Hochberg over conformal p-values) with the golden steps in place of the steps to come.
- * Exchangeable are runs, not steps, as in conformal risk control (Angelopoulos, Bates, Fisch, Lei and Schuster,
- * "Conformal risk control", ICLR 2024): so the one unseen loss that must be reckoned with is that of a whole run, and
- * b(t) is the largest number of wrong steps that one run had below t, at least 1. This holds on average over golden sets,
- * not for each: a bound for most of them ("Learn then test", Angelopoulos, Bates, Candès, Jordan and Lei, 2021) takes
- * some 60 served steps without an error at 5 %, which thirty short golden runs do not have. With few served steps no
- * threshold satisfies the rule, and nothing is served: at 5 % it takes 19 without an error.
+ * The scores of golden steps are cross-fitted: runs are cut into folds, and a student that was fitted on the other folds
+ * answers each. So no run is among its own neighbours, and each run is kept apart once.
  *
- * The promise is kept for each agent, not for all together: a student that is right about a thousand easy steps of one
- * agent may not be wrong about the few of another. So each agent has a threshold from its own steps (Mondrian conformal
- * prediction: Vovk, Gammerman and Shafer, "Algorithmic learning in a random world", 2005, section 4.5). Agents with too
- * few golden steps for one of their own are one category together, for which the rule holds on average; of these, none
- * is served at a score at which it was wrong itself, nor before AGENT_RUNS_MIN runs of it are known.
+ * The promise holds for each agent and kind of answer, not for all together, because errors come in clusters: a student
+ * that is right about a thousand looks may not be wrong about the few bookings. A kind is what the student would serve,
+ * since that is known of a live step. Each kind has a threshold from its own golden steps (Mondrian calibration: Vovk,
+ * Gammerman and Shafer, "Algorithmic learning in a random world", 2005, section 4.5). The student serves a kind below a
+ * score t when an upper bound of its share of errors there is within the target (error-bound.ts), as in "Learn then
+ * test" (Angelopoulos, Bates, Candès, Jordan and Lei, 2021). Runs are exchangeable, steps are not. So the bound counts
+ * the runs in which the student would have served the kind, and those of them in which it was wrong. The first test is
+ * of the largest t that is ever allowed, with the promised confidence. When it fails, the errors choose t: the largest
+ * one that passes with a higher confidence. Kinds with a call that no look follows (final-tools.ts) need the higher
+ * confidence in the first test, and a still higher one in the second.
+ *
+ * The student does not serve a kind with too few runs, nor one that calls a tool which an operator has excepted.
  */
 
 import { createPrng } from '../../std/prng.ts';
 import { answersAgree } from './agreement.ts';
+import { kindOfAnswer } from './answer-kind.ts';
+import { boundKindError, CONFIDENCE, keepsKindError } from './error-bound.ts';
+import { findFinalTools } from './final-tools.ts';
 import { type MakeStudentIndex, Student } from './student.ts';
 import { type FitOptions, fitStudent, type LearnedStep, nameAgents } from './student-fit.ts';
 
@@ -32,6 +32,8 @@ export interface CalibrationOptions extends FitOptions {
   target_error?: number;
   /** Parts that the runs are cut into; 5 when left out. */
   folds?: number;
+  /** Tools of which no call is ever served. */
+  never_serve?: readonly string[];
   makeIndex: MakeStudentIndex;
 }
 
@@ -65,19 +67,42 @@ export interface Calibration {
   curve: CurvePoint[];
 }
 
-/** From which score on one agent's steps are not covered, and what that says so. */
+/** From which score on one agent's steps are not covered, and what says so. */
 export interface AgentCalibration {
   /** As {@link nameAgents} names it. */
   agent: string;
-  /** −1: none of its steps is served. */
+  /** The largest of its kinds'; −1: none of its steps is served. */
   threshold: number;
-  /** `own`: its own steps; `pooled`: those of all agents that have too few. */
-  evidence: 'own' | 'pooled';
+  /** Golden runs and steps, those without an answer of the student among them. */
   runs: number;
   steps: number;
-  /** At the threshold, on steps whose runs the student did not know. */
+  /** At the thresholds of its kinds, on steps whose runs the student did not know. */
   served: number;
   errors: number;
+  /** Kinds of answers that the student gave; the one with most steps first. */
+  kinds: KindCalibration[];
+}
+
+/** Why a kind of answer is not served: too few golden runs have it, it is wrong too often in them, or an operator says so. */
+export type KindRefusal = 'too_few' | 'too_wrong' | 'never_serve';
+
+/** From which score on one kind of answer is not covered. */
+export interface KindCalibration {
+  /** As `kindOfAnswer` names it. */
+  kind: string;
+  /** −1: it is not served. */
+  threshold: number;
+  /** null: it is served. */
+  refused: KindRefusal | null;
+  /** It calls a tool whose calls no look follows. */
+  is_final: boolean;
+  /** Below the threshold, of one that is not served below the largest score allowed: runs, steps, and wrong ones. */
+  runs: number;
+  steps: number;
+  errors: number;
+  /** With this confidence the share of errors is at most that. */
+  confidence: number;
+  error_at_most: number;
 }
 
 /** What a student thought of a step, and whether it was right. */
@@ -85,6 +110,8 @@ export interface ScoredStep {
   run_id: string;
   /** As {@link nameAgents} names it; all one agent where it is left out. */
   agent?: string;
+  /** Of the answer that it gave; '' where it is left out. */
+  kind?: string;
   /** null: it had no answer. */
   score: number | null;
   is_right: boolean;
@@ -99,30 +126,50 @@ export function calibrateStudent(steps: readonly LearnedStep[], options: Calibra
   const folds = Math.max(2, Math.floor(options.folds ?? 5));
   const scored = scoreCrossFitted(steps, folds, options);
   return {
-    ...calibrateScores(scored, target),
-    method: `cross-fitted split-conformal selection by agent and run, ${folds} folds`,
+    ...calibrateScores(scored, target, { ...options, final: findFinalKinds(steps) }),
+    method: `cross-fitted bound by agent, kind of answer and run, ${folds} folds`,
     runs: new Set(steps.map(({ run_id }) => run_id)).size,
   };
+}
+
+/** Kinds of answers that need more than the bound. */
+export interface KindRules {
+  /** Tools of which no call is ever served. */
+  never_serve?: readonly string[];
+  /** Tools whose calls no look follows, by agent. */
+  final?: ReadonlyMap<string, ReadonlySet<string>>;
+}
+
+/** Tools whose calls no look follows, by agent; see {@link KindRules}. */
+export function findFinalKinds(steps: readonly LearnedStep[]): Map<string, Set<string>> {
+  const byAgent = new Map<string, LearnedStep[]>();
+  for (const [step, agent] of nameAgents(steps)) {
+    const its = byAgent.get(agent);
+    if (its === undefined) byAgent.set(agent, [step]);
+    else its.push(step);
+  }
+  return new Map([...byAgent].map(([agent, its]) => [agent, findFinalTools(its)]));
 }
 
 /** The thresholds for scores that are there already. */
 export function calibrateScores(
   scored: readonly ScoredStep[],
   target: number,
+  rules: KindRules = {},
 ): Omit<Calibration, 'method' | 'runs'> {
   const summarize = (agents: readonly AgentCalibration[]) => ({
     threshold: agents.reduce((most, { threshold }) => Math.max(most, threshold), -1),
     served: agents.reduce((sum, { served }) => sum + served, 0),
     errors: agents.reduce((sum, { errors }) => sum + errors, 0),
   });
-  const agents = chooseAgentThresholds(scored, target);
+  const agents = chooseAgentThresholds(scored, target, rules);
   return {
     ...summarize(agents),
     agents,
     target_error: target,
     steps: scored.length,
     curve: CURVE_TARGETS.map((targetError) => {
-      const its = chooseAgentThresholds(scored, targetError);
+      const its = chooseAgentThresholds(scored, targetError, rules);
       const { threshold, served, errors } = summarize(its);
       return {
         target_error: targetError,
@@ -137,46 +184,72 @@ export function calibrateScores(
   };
 }
 
-/** Steps with an answer that an agent must have for a threshold of its own, at least; at a target of 5 %. */
-const OWN_STEPS_MIN = 3;
-/** Golden runs of an agent with fewer steps than that, at least, before any is served. */
-const AGENT_RUNS_MIN = 5;
+/** Golden runs with a kind of answer, without an error, before any is served; at a target of 5 %. */
+export const KIND_RUNS_MIN = 11;
 
-/** A threshold for each agent: from its own steps, or from those of all that have too few. */
-function chooseAgentThresholds(scored: readonly ScoredStep[], target: number): AgentCalibration[] {
-  const byAgent = new Map<string, ScoredStep[]>();
-  for (const one of scored) {
-    const its = byAgent.get(one.agent ?? '');
-    if (its === undefined) byAgent.set(one.agent ?? '', [one]);
-    else its.push(one);
-  }
-  // As many as the rule takes, some times over: else one error more or less decides.
-  const hasOwn = (its: readonly ScoredStep[]): boolean =>
-    its.filter(({ score }) => score !== null).length >= (OWN_STEPS_MIN * (1 - target)) / target;
-  const few = [...byAgent.values()].filter((its) => !hasOwn(its));
-  const pooled = few.length > 1 ? chooseThreshold(few.flat(), target) : -1;
-  return [...byAgent].map(([agent, its]) => {
-    const runs = new Set(its.map(({ run_id }) => run_id)).size;
-    const isOwn = hasOwn(its) || few.length === 1;
-    let threshold = isOwn ? chooseThreshold(its, target) : runs < AGENT_RUNS_MIN ? -1 : pooled;
-    if (!isOwn) {
-      const wrong = its.flatMap(({ score, is_right }) => (score !== null && !is_right ? [score] : []));
-      const least = Math.min(...wrong);
-      if (least <= threshold)
-        threshold = its.reduce(
-          (most, { score }) => (score !== null && score < least && score > most ? score : most),
-          -1,
-        );
-    }
+/** A threshold for each kind of answer of each agent. */
+function chooseAgentThresholds(
+  scored: readonly ScoredStep[],
+  target: number,
+  rules: KindRules,
+): AgentCalibration[] {
+  return [...groupBy(scored, ({ agent }) => agent ?? '')].map(([agent, its]) => {
+    const answered = its.filter((one): one is AnsweredStep => one.score !== null);
+    const kinds = [...groupBy(answered, ({ kind }) => kind ?? '')]
+      .toSorted(([a, as], [b, bs]) => bs.length - as.length || (a < b ? -1 : 1))
+      .map(([kind, ofKind]) => calibrateKind(kind, ofKind, target, rules, agent));
+    const served = kinds.filter(({ refused }) => refused === null);
     return {
       agent,
-      threshold,
-      evidence: isOwn ? ('own' as const) : ('pooled' as const),
-      runs,
+      threshold: Math.max(-1, ...served.map(({ threshold }) => threshold)),
+      runs: new Set(its.map(({ run_id }) => run_id)).size,
       steps: its.length,
-      ...countServed(its, threshold),
+      served: served.reduce((sum, { steps }) => sum + steps, 0),
+      errors: served.reduce((sum, { errors }) => sum + errors, 0),
+      kinds,
     };
   });
+}
+
+function groupBy<T>(all: readonly T[], keyOf: (one: T) => string): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const one of all) {
+    const key = keyOf(one);
+    const its = groups.get(key);
+    if (its === undefined) groups.set(key, [one]);
+    else its.push(one);
+  }
+  return groups;
+}
+
+type AnsweredStep = ScoredStep & { score: number };
+
+function calibrateKind(
+  kind: string,
+  answered: readonly AnsweredStep[],
+  target: number,
+  rules: KindRules,
+  agent: string,
+): KindCalibration {
+  const tools = kind.split(' + ');
+  const isFinal = tools.some((name) => rules.final?.get(agent)?.has(name) === true);
+  const isExcepted = tools.some((name) => rules.never_serve?.includes(name) === true);
+  const found = chooseThreshold(answered, target, isFinal);
+  const largest = scoreMaxOf(target);
+  const counts = countBelow(answered, found.threshold < 0 ? largest : found.threshold);
+  const isServed = found.threshold >= 0 && !isExcepted;
+  const tooMany = counts.errors > target * counts.steps;
+  return {
+    kind,
+    threshold: isServed ? found.threshold : -1,
+    refused: isExcepted ? 'never_serve' : isServed ? null : tooMany ? 'too_wrong' : 'too_few',
+    is_final: isFinal,
+    runs: counts.runs,
+    steps: counts.steps,
+    errors: counts.errors,
+    confidence: found.confidence,
+    error_at_most: boundKindError(counts.wrong_runs, counts.runs, found.confidence),
+  };
 }
 
 /** Each step's score from a student that does not know its run. */
@@ -208,7 +281,12 @@ export function scoreCrossFitted(
 export function scoreStep(student: Student, { run_id, step, answer }: LearnedStep): ScoredStep {
   const proposal = student.propose(step);
   if (proposal.answer === null || proposal.score === null) return { run_id, score: null, is_right: false };
-  return { run_id, score: proposal.score, is_right: answersAgree(proposal.answer, answer) };
+  return {
+    run_id,
+    kind: kindOfAnswer(proposal.answer.content),
+    score: proposal.score,
+    is_right: answersAgree(proposal.answer, answer),
+  };
 }
 
 /**
@@ -217,45 +295,88 @@ export function scoreStep(student: Student, { run_id, step, answer }: LearnedSte
  */
 const SCORE_MAX = { base: 0.4, per_target: 2, most: 0.8 } as const;
 
-/** The largest threshold that keeps the target; −1 where none does. */
-export function chooseThreshold(scored: readonly ScoredStep[], target: number): number {
-  const answered = scored.filter((one): one is ScoredStep & { score: number } => one.score !== null);
-  answered.sort((a, b) => a.score - b.score);
-  const n = answered.length;
+function scoreMaxOf(target: number): number {
+  return Math.min(SCORE_MAX.most, SCORE_MAX.base + SCORE_MAX.per_target * target);
+}
+
+/** The confidence for a threshold that stands before anything is looked at, and for one that is chosen by the errors. */
+const CONFIDENCES = { common: [CONFIDENCE, 0.99], final: [0.99, 0.998] } as const;
+
+/**
+ * The largest threshold below which the share of errors of one kind of answer keeps the target, with a confidence.
+ * @param isFinal no look follows it: the confidence is higher
+ * @returns −1 where no threshold does
+ */
+export function chooseThreshold(
+  scored: readonly ScoredStep[],
+  target: number,
+  isFinal = false,
+): { threshold: number; confidence: number } {
+  const [confidence, chosen] = CONFIDENCES[isFinal ? 'final' : 'common'];
+  const largest = scoreMaxOf(target);
+  const sorted = scored
+    .filter((one): one is AnsweredStep => one.score !== null && one.score <= largest)
+    // Of equal scores those that are wrong first.
+    .sort((a, b) => a.score - b.score || Number(a.is_right) - Number(b.is_right));
+  const all = countBelow(sorted, largest);
+  if (keepsKindError(all.wrong_runs, all.runs, confidence, target)) return { threshold: largest, confidence };
   let threshold = -1;
-  let wrong = 0;
-  let worst = 1;
-  const wrongOfRun = new Map<string, number>();
-  const scoreMax = Math.min(SCORE_MAX.most, SCORE_MAX.base + SCORE_MAX.per_target * target);
-  for (let i = 0; i < n; i++) {
-    const { run_id, score, is_right } = answered[i]!;
+  const tally = new RunTally();
+  for (const [i, one] of sorted.entries()) {
+    tally.add(one);
+    // Equal scores stand or fall together; between two errors the last is the best.
+    const next = sorted[i + 1];
+    if (next !== undefined && (next.score === one.score || next.is_right)) continue;
+    const { wrong_runs, runs } = tally.counts();
+    if (keepsKindError(wrong_runs, runs, chosen, target)) threshold = one.score;
+  }
+  return { threshold, confidence: chosen };
+}
+
+interface RunCounts {
+  runs: number;
+  steps: number;
+  errors: number;
+  /** Runs in which it was wrong; more where the wrong ones are long. */
+  wrong_runs: number;
+}
+
+/** Counts runs, and those with an error. */
+class RunTally {
+  readonly #wrong = new Map<string, boolean>();
+  #steps = 0;
+  #errors = 0;
+  #wrongRuns = 0;
+
+  add({ run_id, is_right }: ScoredStep): void {
+    const was = this.#wrong.get(run_id);
+    this.#steps++;
     if (!is_right) {
-      wrong++;
-      const its = (wrongOfRun.get(run_id) ?? 0) + 1;
-      wrongOfRun.set(run_id, its);
-      worst = Math.max(worst, its);
+      this.#errors++;
+      if (was !== true) this.#wrongRuns++;
     }
-    // Equal scores stand or fall together.
-    if (i + 1 < n && answered[i + 1]!.score === score) continue;
-    if (score > scoreMax) break;
-    if (((worst + wrong) / (i + 1)) * (n / (n + 1)) > target) continue;
-    threshold = score;
+    if (was === undefined || !is_right) this.#wrong.set(run_id, !is_right);
   }
-  return threshold;
+
+  counts(): RunCounts {
+    const runs = this.#wrong.size;
+    const share = this.#steps === 0 ? 0 : (this.#errors * runs) / this.#steps;
+    return {
+      runs,
+      steps: this.#steps,
+      errors: this.#errors,
+      wrong_runs: Math.max(this.#wrongRuns, share),
+    };
+  }
 }
 
-function countServed(scored: readonly ScoredStep[], threshold: number): { served: number; errors: number } {
-  let served = 0;
-  let errors = 0;
-  for (const { score, is_right } of scored) {
-    if (score === null || score > threshold) continue;
-    served++;
-    if (!is_right) errors++;
-  }
-  return { served, errors };
+function countBelow(scored: readonly AnsweredStep[], threshold: number): RunCounts {
+  const tally = new RunTally();
+  for (const one of scored) if (one.score <= threshold) tally.add(one);
+  return tally.counts();
 }
 
-/** What a student did on steps that it had not learnt. */
+/** What a student did on steps that it was not taught. */
 export interface Measurement {
   runs: number;
   steps: number;

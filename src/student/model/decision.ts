@@ -10,11 +10,14 @@ export type StudentBlock = Extract<TurnBlock, { type: 'text' | 'tool_call' }>;
 
 /** An answer that is not on the wire yet. */
 export interface StudentAnswer {
-  /** Ids of tool calls are empty: whoever puts the answer on the wire gives them. */
+  /** Ids of tool calls are empty; the code that writes the answer to the wire gives them. */
   content: StudentBlock[];
   stop_reason: 'end_turn' | 'tool_use';
   /** What the upstream would have counted, about: from the golden answers beside the step. */
   input_tokens: number;
+  /** Of the input, what would have come from the provider's cache, and gone to it; left out: none. */
+  cache_read_tokens?: number;
+  cache_write_tokens?: number;
   output_tokens: number;
 }
 
@@ -25,6 +28,8 @@ export interface StudentAnswer {
  *  - `too_far`: no golden step is near enough, or what is new in this one is in none
  *  - `disagreement`: the golden steps beside it answered differently
  *  - `missing_value`: the agreed answer needs a value that the live step does not hold, or not where it should
+ *  - `unproven`: this kind of answer is not served: too few golden runs have it, it is wrong too often in them, or it is excepted
+ *  - `bad_request`: the upstream would refuse the request, or may: it breaks a rule that no golden request broke
  *  - `invalid`: the answer would break the request's own rules (tools, their schemas, tool choice, length)
  */
 export const UNCOVERED_REASONS = [
@@ -33,6 +38,8 @@ export const UNCOVERED_REASONS = [
   'too_far',
   'disagreement',
   'missing_value',
+  'unproven',
+  'bad_request',
   'invalid',
 ] as const;
 export type UncoveredReason = (typeof UNCOVERED_REASONS)[number];
@@ -52,6 +59,8 @@ export type StudentDecision =
   | {
       covered: false;
       reason: UncoveredReason;
-      /** null where none could be had. */
+      /** null where none could be computed. */
       score: number | null;
+      /** Whose step it is; '' where nobody knows, left out where nobody asked. */
+      agent?: string;
     };

@@ -58,6 +58,8 @@ export type Suspension = { agent: string; kind: string | null; compared: number;
 export interface WatchedAgentReport {
   agent: string;
   state: 'serving' | 'suspended';
+  /** By whom, while it is; else null. */
+  suspended_by: 'audit' | 'operator' | null;
   compared: number;
   wrong: number;
   kinds: { kind: string; state: KindState; compared: number; wrong: number; evidence: number }[];
@@ -152,6 +154,7 @@ export class DriftWatch {
     return [...this.#agents].map(([agent, watched]) => ({
       agent,
       state: watched.suspended_at_ms === null ? 'serving' : 'suspended',
+      suspended_by: watched.suspended_at_ms === null ? null : 'audit',
       compared: watched.observed,
       wrong: watched.wrong,
       kinds: [...watched.kinds].map(([kind, its]) => ({

@@ -9,7 +9,7 @@ import { CUT_KEY, canonicalText, isObject, isPrimitive, type Primitive } from '.
 import type { StepDigest } from './step.ts';
 import { isOccasional, readTokens, type TextToken } from './text-tokens.ts';
 
-/** A step of a path: a key, an index from the front, or one that the context decides. */
+/** A step of a path: a key, an index from the beginning, or one that the context decides. */
 export type PathPart =
   | string
   | number

@@ -1,4 +1,4 @@
-/** Bounded handling of JSON of whatever shape: copies, canonical texts, hashes. Pure; any thread. */
+/** Bounded handling of JSON of any shape: copies, canonical texts, hashes. Pure; any thread. */
 
 /** `null`, text, number, boolean. */
 export type Primitive = string | number | boolean | null;

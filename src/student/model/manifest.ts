@@ -1,11 +1,11 @@
 /**
  * What a directory of distilled steps says of itself (`manifest.json`): which student it is, from which score on a step
- * is covered, how well that did on runs that it was not taught, and which files belong to it. Written by `distill` and
- * `loop`, read by the gateway. Schema and wording; pure, any thread.
+ * is covered, how well that did on runs that it was not taught, and which files belong to it. `distill` and
+ * `loop` write it, and the gateway reads it. Schema and wording; pure, any thread.
  */
 
 import { z } from 'zod';
-import { ENDPOINT_CHARACTERS, MODEL_CHARACTERS, STUDENT_BOUNDS } from '../../limits.ts';
+import { ENDPOINT_CHARACTERS, MODEL_CHARACTERS, NEVER_SERVE, STUDENT_BOUNDS } from '../../limits.ts';
 import { UNCOVERED_REASONS } from './decision.ts';
 
 /** The one form there is so far. */
@@ -15,8 +15,9 @@ export const STUDENT_FORMAT = 'svc_student_v1';
 export const ERROR_DEFINITION =
   "a served step is an error when its answer does not agree with the golden one: other tools, another order or other arguments; for a text, another value in it or clearly other words. Steps come from golden runs kept apart from teaching, each shown with its run's own recorded history";
 
-/** Agents told of in a manifest; the student may know more. */
+/** Agents told of in a manifest, and kinds of answers of them all; the student may know more. */
 export const MANIFEST_AGENTS = 100;
+export const MANIFEST_KINDS = 300;
 
 const count = z.int().nonnegative();
 const share = z.number().min(0).max(1);
@@ -66,8 +67,8 @@ const measured = z.object({
   /** 95 % confidence that the true share of errors is below it (Clopper and Pearson); null when nothing was served. */
   error_at_most: share.nullable(),
   /**
-   * The same as the gateway would have served it: until the first step of a run that is not covered. What comes behind
-   * is the upstream's.
+   * The same as the gateway serves runs that stay with the upstream: until the first step of a run that is not covered.
+   * What comes behind is the upstream's.
    */
   in_a_row: z.object({ served: count, errors: count }),
   /** Runs in which every step was served rightly. */
@@ -92,6 +93,25 @@ const measured = z.object({
     .optional(),
 });
 
+/** One kind of answer of an agent. */
+const kind = z.object({
+  /** `look`, `look + note` for several calls in order, or `text`. */
+  kind: z.string().max(200),
+  /** null: it is not served. */
+  threshold: share.nullable(),
+  /** Why not: too few golden runs, wrong too often in them, excepted by an operator; null: it is served. */
+  refused: z.enum(['too_few', 'too_wrong', 'never_serve']).nullable(),
+  /** It calls a tool whose calls no look follows: its confidence is higher. */
+  is_final: z.boolean(),
+  /** Golden runs and steps that say so, each from a student that did not know the run, and wrong ones of them. */
+  runs: count,
+  steps: count,
+  errors: count,
+  /** With this confidence the share of errors is at most that. */
+  confidence: share,
+  error_at_most: share,
+});
+
 /** One agent: a model with its tools, settings and system prompt. */
 const agent = z.object({
   /** Names it within this manifest. */
@@ -100,13 +120,15 @@ const agent = z.object({
   tools: z.array(z.string().max(100)).max(5),
   /** null: none of its steps is served. */
   threshold: share.nullable(),
-  /** `own`: its own golden steps say so; `pooled`: those of all agents that have few; `failed`: too wrong when measured. */
+  /** `own`: its own golden steps say so; `failed`: they were wrong too often; `pooled` in older ones: those of several agents. */
   evidence: z.enum(['own', 'pooled', 'failed']),
   /** Golden runs and steps that say so, and what of them would have been served and wrong (cross-fitted). */
   runs: count,
   steps: count,
   served: count,
   errors: count,
+  /** Its kinds of answers, the one with most steps first: the promise is kept for each. Left out in older manifests. */
+  kinds: z.array(kind).max(MANIFEST_KINDS).optional(),
   /** What was found on the runs kept apart. */
   measured: z.object({ steps: count, served: count, errors: count }),
 });
@@ -127,6 +149,10 @@ const manifest = z.object({
     target_error: share,
     /** How the threshold was found, in words. */
     method: z.string().max(1_000),
+    /** With it the error of a kind of answer is at most the target; kinds that are not looked at again have a higher one. */
+    confidence: share.optional(),
+    /** Tools of which no call is served. */
+    never_serve: z.array(z.string().max(NEVER_SERVE.characters)).max(NEVER_SERVE.names).optional(),
     /** Each agent's own threshold, the one with most golden steps first; the threshold above is the largest of them. */
     agents: z.array(agent).max(MANIFEST_AGENTS).optional(),
   }),

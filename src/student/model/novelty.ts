@@ -179,6 +179,34 @@ export class NoveltyIndex {
     this.#newPlace = memory.new_place;
   }
 
+  /**
+   * What {@link measure} finds new, the most surprising first.
+   * @returns places with the value that is new there; null for one that golden steps always had and this one has not
+   */
+  list(marks: readonly number[]): { kind: number; place: number; value: number | null; surprise: number }[] {
+    const found: { kind: number; place: number; value: number | null; surprise: number }[] = [];
+    const here = new Set<number>();
+    for (let m = 0; m < marks.length; m += 3) {
+      const [kind, place, value] = [marks[m]!, marks[m + 1]!, marks[m + 2]!];
+      const key = keyOf(kind, place);
+      here.add(key);
+      let surprise = 0;
+      if (isWordKind(kind)) {
+        const known = this.#words.get(key);
+        if (known?.words.has(value) !== true) surprise = known?.surprise ?? 0;
+      } else {
+        const known = this.#places.get(key);
+        if (known === undefined) surprise = this.#newPlace[kind] ?? 0;
+        else if (!known.values.has(value)) surprise = known.surprise;
+      }
+      if (surprise > 0) found.push({ kind, place, value, surprise });
+    }
+    for (const { key, absence } of this.#expected)
+      if (!here.has(key))
+        found.push({ kind: Math.floor(key / PLACES), place: key % PLACES, value: null, surprise: absence });
+    return found.sort((a, b) => b.surprise - a.surprise);
+  }
+
   /** 0: nothing new that matters … 1. */
   measure(marks: readonly number[]): number {
     let known = 1;
@@ -229,6 +257,8 @@ function measureNewWords(fresh: number, words: number, known: KnownWords | undef
   return Math.max(known?.surprise ?? 0, Math.min(1, Math.max(0, above) / WORD_RANGE));
 }
 
+const PLACES = 0x1_0000_0000;
+
 function keyOf(kind: number, place: number): number {
-  return kind * 0x1_0000_0000 + place;
+  return kind * PLACES + place;
 }

@@ -1,5 +1,5 @@
 /**
- * The sentences of a prompt as hashes, with what passes in them levelled: numbers, days, months. Pure; analysis and the
+ * The sentences of a prompt as hashes that ignore what changes in them: numbers, days, months. Pure; analysis and the
  * student's thread.
  */
 

@@ -1,6 +1,6 @@
 /**
- * Which marks of a step tell what is answered: small decision trees over marks (information gain, tested for chance) say
- * how much each is worth. An identifier or a word of noise is worth nothing, the field that decides is worth most. Pure;
+ * Which marks of a step tell its answer: small decision trees over marks (information gain, tested for chance) say
+ * how much each is worth. An identifier or a word of noise is worth nothing; the field that decides is worth most. Pure;
  * analysis.
  */
 

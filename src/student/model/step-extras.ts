@@ -1,5 +1,5 @@
 /**
- * What of a Messages request is not in the normal form, and the scope that it makes with the rest of what an agent sends
+ * What of a request is not in the normal form, and the scope that it makes with the rest of what an agent sends
  * alike with every step. Pure; analysis and the student's thread.
  */
 
@@ -7,12 +7,16 @@ import type { NormalRequest } from '../../domain/turn.ts';
 import { STUDENT_CORE } from '../../limits.ts';
 import { hashJson, isObject } from './json-values.ts';
 
-/** What of a Messages request is not in the normal form. Made by {@link readStepExtras} for golden and live steps alike. */
+/** What of a request is not in the normal form. A wire reads it, for golden and live steps alike. */
 export interface StepExtras {
-  /** Values of `anthropic-beta`, split at commas, trimmed, sorted. */
+  /** Values of the beta header, see {@link readBetas}. */
   betas: readonly string[];
+  /** Rules of the API that it breaks, by name. */
+  breaches: readonly string[];
   /** Top-level fields that the normal form has no word for (temperature, top_p, stop_sequences, service_tier, …). */
   settings: Readonly<Record<string, unknown>>;
+  /** In words, why no student may answer; '' when one may. */
+  unsupported: string;
 }
 
 /** Fields of a request that the normal form holds, or that say nothing of the answer. */
@@ -36,24 +40,29 @@ const NORMAL_TYPES: Readonly<Record<string, readonly unknown[]>> = {
   output_format: ['json_schema'],
 };
 
-/**
- * @param body the request's parsed JSON, whatever it is
- * @param betas the `anthropic-beta` headers as they came
- */
-export function readStepExtras(body: unknown, betas: readonly string[]): StepExtras {
+/** Of a Messages request, the fields that the normal form has no word for. */
+export function readMessagesSettings(body: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const settings: Record<string, unknown> = {};
-  if (isObject(body)) {
-    for (const key of Object.keys(body)) {
-      const value = body[key];
-      if (value === undefined || value === null || key === '__proto__') continue;
-      if (!LEFT_OUT.has(key) || hasUnknownType(key, value)) settings[key] = value;
-    }
+  for (const key of Object.keys(body)) {
+    const value = body[key];
+    if (value === undefined || value === null || key === '__proto__') continue;
+    if (!LEFT_OUT.has(key) || hasUnknownType(key, value)) settings[key] = value;
   }
-  const words = betas
+  return settings;
+}
+
+/** Values of a beta header as they came, as words: split at commas, trimmed, sorted. */
+export function readBetas(headers: readonly string[]): string[] {
+  const words = headers
     .flatMap((header) => header.split(','))
     .map((word) => word.trim())
     .filter((word) => word !== '');
-  return { betas: [...new Set(words)].sort(), settings };
+  return [...new Set(words)].sort();
+}
+
+/** What a request has beside the normal form, where nothing speaks against a student. */
+export function plainExtras(settings: Readonly<Record<string, unknown>> = {}): StepExtras {
+  return { betas: [], breaches: [], settings, unsupported: '' };
 }
 
 /** Whether a field that the normal form holds is of a type that it has no word for: then it is a setting like others. */

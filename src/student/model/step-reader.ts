@@ -24,7 +24,7 @@ export interface StepSource {
 /** Reads one request. */
 export class StepReader {
   readonly system: number[] = [];
-  readonly marks = new StepMarks();
+  readonly marks: StepMarks;
   readonly sources: StepSource[] = [];
   stage = '';
   turn = 0;
@@ -39,7 +39,8 @@ export class StepReader {
   readonly #progress: Record<string, Record<string, number>> = {};
   readonly #budget: CopyBudget = { characters: STUDENT_CORE.step, nodes: STUDENT_CORE.json_nodes };
 
-  constructor(request: NormalRequest) {
+  constructor(request: NormalRequest, marks = new StepMarks()) {
+    this.marks = marks;
     this.#messages = request.messages;
     const first = request.messages.findIndex(({ role }) => role === 'assistant');
     this.#taskEnd = first < 0 ? request.messages.length : first;

@@ -2,14 +2,15 @@
  * A step as the student sees it: what was asked of the model, bounded, with the noise of single requests levelled. The
  * same for golden steps and live ones. Pure; analysis and the student's thread.
  *
- * Looked at are the task, the last messages and, going back a bounded way, the latest results and calls of each tool: a
- * long run costs no more than a short one. Values are kept as they are, to be taken into answers; what the state is, is
- * kept as marks, hashes of a kind, a place and a value, of which the student learns which tell something.
+ * It reads the task, the last messages and, going back a bounded way, the latest results and calls of each tool, so a
+ * long run costs no more than a short one. It keeps values as they are, for answers. It keeps the state as marks: hashes
+ * of a kind, a place and a value. The student learns which marks tell something.
  */
 
 import type { NormalRequest } from '../../domain/turn.ts';
 import { STUDENT_CORE } from '../../limits.ts';
 import { fingerprintScope, type StepExtras } from './step-extras.ts';
+import { StepMarks } from './step-marks.ts';
 import { StepReader, type StepSource } from './step-reader.ts';
 
 /** Plain JSON, some 16 KB of it at most. */
@@ -20,6 +21,8 @@ export interface StepDigest {
   system: number[];
   /** What the step answers: `task`, `said`, or `NAME NAME!` for results of tools, `!` a failed one. */
   stage: string;
+  /** Rules of the API that the request breaks, as `findBreaches` names them. */
+  breaches: string[];
   /** In words, why no student may answer; '' when one may. */
   unsupported: string;
   /** Thinking is on: a call of a tool would need a thinking block before it. */
@@ -42,8 +45,8 @@ export interface StepDigest {
 }
 
 /** Bounded in work and size for whatever request. Never throws. */
-export function digestStep(request: NormalRequest, extras: StepExtras): StepDigest {
-  const reader = new StepReader(request);
+export function digestStep(request: NormalRequest, extras: StepExtras, marks = new StepMarks()): StepDigest {
+  const reader = new StepReader(request, marks);
   const choice = request.tool_choice;
   const names = request.tools.flatMap((tool) => (tool.kind === 'function' ? [tool.name] : []));
   const callable =
@@ -56,6 +59,7 @@ export function digestStep(request: NormalRequest, extras: StepExtras): StepDige
     scope: fingerprintScope(request, extras),
     system: reader.system,
     stage: reader.stage,
+    breaches: [...extras.breaches],
     unsupported: findUnsupported(request, extras, reader),
     is_thinking: request.thinking?.mode === 'on',
     callable: callable === null || callable.length === 0 ? null : callable.slice(0, 200),
@@ -69,13 +73,12 @@ export function digestStep(request: NormalRequest, extras: StepExtras): StepDige
   };
 }
 
-function findUnsupported(request: NormalRequest, { settings }: StepExtras, reader: StepReader): string {
+function findUnsupported(request: NormalRequest, { unsupported }: StepExtras, reader: StepReader): string {
   const { messages } = request;
   if (messages.length === 0) return 'no messages';
   if (messages[messages.length - 1]!.role === 'assistant') return 'the answer is begun already';
   if (request.previous_answer_id !== null) return 'goes on from an answer that the provider keeps';
-  // The next request would name an answer that the provider has never given.
-  if (settings.thread !== undefined) return 'asks the provider to keep the conversation';
+  if (unsupported !== '') return unsupported;
   if (reader.hasUnread) return 'holds images, documents or blocks that a student cannot read';
   return '';
 }

@@ -39,6 +39,8 @@ export interface LearnedStep {
   run_id: string;
   step: StepDigest;
   answer: AnswerDigest;
+  /** Where the step was captured; left out where it was not. */
+  exchange_id?: number;
 }
 
 export interface FitOptions {
@@ -124,17 +126,28 @@ export function nameAgents(steps: readonly LearnedStep[]): Map<LearnedStep, stri
   return names;
 }
 
-/** The model with what each agent's steps may score at most; agents that are not named have no limit. */
+/**
+ * The model with what each agent's steps may score at most, by kind of answer where kinds are given: then other kinds are not
+ * served. Agents that are not named have no limit.
+ */
 export function limitAgents(
   model: StudentModel,
-  agents: readonly { agent: string; threshold: number }[],
+  agents: readonly {
+    agent: string;
+    threshold: number;
+    kinds?: readonly { kind: string; threshold: number }[];
+  }[],
 ): StudentModel {
-  const limits = new Map(agents.map(({ agent, threshold }) => [agent, threshold]));
+  const limits = new Map(agents.map((one) => [one.agent, one]));
   return {
     ...model,
     groups: model.groups.map((group) => {
-      const limit = limits.get((group as unknown as StudentAgent).name);
-      return limit === undefined ? group : { ...group, limit };
+      const its = limits.get((group as unknown as StudentAgent).name);
+      if (its === undefined) return group;
+      const limited = { ...group, limit: its.threshold };
+      if (its.kinds === undefined) return limited;
+      const served = its.kinds.filter(({ threshold }) => threshold >= 0);
+      return { ...limited, kinds: served.map(({ kind, threshold }) => [kind, threshold]) };
     }),
   };
 }
@@ -185,10 +198,11 @@ function learnAgent(scope: string, part: number, members: readonly LearnedStep[]
     for (const sentence of new Set(step.system)) if (!isCore.has(sentence)) count++;
     changing = Math.max(changing, count);
   }
-  return { scope, name: nameOf(scope, part), core, known, changing_max: changing, stages: [] };
+  const breaches = [...new Set(members.flatMap(({ step }) => step.breaches))];
+  return { scope, name: nameOf(scope, part), core, known, breaches, changing_max: changing, stages: [] };
 }
 
-/** @returns null where nothing can be learnt that two runs say */
+/** @returns null where fewer than `supportMin` runs support anything */
 function fitGroup(
   stage: string,
   steps: readonly LearnedStep[],
@@ -238,18 +252,25 @@ function fitGroup(
     ofStep,
     dimensions.map((key) => byKey.get(key)!.has),
   );
+  // Of streams whose clients did not ask for it, nobody knows what they took.
+  const isTold = ({ answer }: LearnedStep): boolean => answer.input_tokens > 0;
+  const told = steps.filter(isTold);
   const mean = (values: readonly number[]): number =>
     values.length === 0 ? 0 : Math.round(values.reduce((sum, value) => sum + value, 0) / values.length);
   return {
     stage,
     runs,
     steps: steps.length,
-    input_tokens: mean(steps.map(({ answer }) => answer.input_tokens)),
+    input_tokens: mean(told.map(({ answer }) => answer.input_tokens)),
+    cache_read_tokens: mean(told.map(({ answer }) => answer.cache_read_tokens ?? 0)),
+    cache_write_tokens: mean(told.map(({ answer }) => answer.cache_write_tokens ?? 0)),
     classes: classes.map(({ template, runs: its, members }, c) => ({
       template,
       label: labels[c]!,
       runs: its,
-      output_tokens: mean(members.map((i) => steps[i]!.answer.output_tokens)),
+      output_tokens: mean(
+        members.flatMap((i) => (isTold(steps[i]!) ? [steps[i]!.answer.output_tokens] : [])),
+      ),
     })),
     dimensions,
     worth,
@@ -577,16 +598,17 @@ function makePrototypes(
   ofStep: Int16Array,
   columns: readonly Uint8Array[],
 ): Prototype[] {
-  const prototypes = new Map<string, { marks: number[]; votes: Map<number, Set<string>> }>();
-  for (const [i, { run_id }] of steps.entries()) {
+  const prototypes = new Map<string, { marks: number[]; votes: Map<number, Set<string>>; example: number }>();
+  for (const [i, { run_id, exchange_id = 0 }] of steps.entries()) {
     const marks: number[] = [];
     for (const [d, has] of columns.entries()) if (has[i] === 1) marks.push(d);
     const id = marks.join(' ');
     let prototype = prototypes.get(id);
     if (prototype === undefined) {
-      prototype = { marks, votes: new Map() };
+      prototype = { marks, votes: new Map(), example: 0 };
       prototypes.set(id, prototype);
     }
+    prototype.example = Math.max(prototype.example, exchange_id);
     const votes = prototype.votes.get(ofStep[i]!);
     if (votes === undefined) prototype.votes.set(ofStep[i]!, new Set([run_id]));
     else votes.add(run_id);
@@ -599,5 +621,9 @@ function makePrototypes(
   return [...prototypes.values()]
     .sort((a, b) => weight(b) - weight(a))
     .slice(0, STUDENT_CORE.prototypes)
-    .map(({ marks, votes }) => ({ marks, votes: [...votes].map(([c, runs]) => [c, runs.size]) }));
+    .map(({ marks, votes, example }) => ({
+      marks,
+      votes: [...votes].map(([c, runs]) => [c, runs.size]),
+      ...(example === 0 ? {} : { example }),
+    }));
 }

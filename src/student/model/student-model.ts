@@ -1,12 +1,12 @@
 /**
- * What a student has learnt, as data: agents, their stages, and what lies in each. Plain JSON, to be packed as it is. Pure
- * types, and the keys that marks have in it; made by student-fit.ts, read by student.ts.
+ * What a student has learned, as data: agents, their stages, and what is in each. Plain JSON, packed as it is. Pure
+ * types, and the keys of marks in it; student-fit.ts makes it, and student.ts reads it.
  */
 
 import type { AnswerTemplate } from './answer-template.ts';
 import type { NoveltyMemory } from './novelty.ts';
 
-/** What was learnt: plain JSON, to be packed as it is. */
+/** What was learned: plain JSON, packed as it is. */
 export interface StudentModel {
   /** Raised with each release that reads steps or makes answers otherwise: a student of another is not opened. */
   format: 'svc_student_model_v1';
@@ -27,10 +27,14 @@ export interface StudentAgent {
   name: string;
   /** Steps with a larger score are not covered, whatever the threshold; 1 in models that say nothing of it. */
   limit?: number;
+  /** Kinds of answers that are served (`kindOfAnswer`), each with its own limit; left out: all, at the limit above. */
+  kinds?: [string, number][];
   /** Sentences that every golden step had. */
   core: number[];
   /** Others that several runs had. */
   known: number[];
+  /** Rules of the API that golden requests broke and the upstream took; none in older models. */
+  breaches?: string[];
   /** Most sentences of one step that are not core. */
   changing_max: number;
   stages: StageMemory[];
@@ -63,6 +67,8 @@ export interface Prototype {
   marks: number[];
   /** Class (−1: answers that no template explains) and golden runs. */
   votes: [number, number][];
+  /** Exchange of the newest golden step of these; left out in older models. */
+  example?: number;
 }
 
 /** Golden steps of one agent at one kind of moment. */
@@ -71,6 +77,9 @@ export interface StageMemory {
   runs: number;
   steps: number;
   input_tokens: number;
+  /** Of those, read from and written to the provider's cache; left out: none. */
+  cache_read_tokens?: number;
+  cache_write_tokens?: number;
   classes: { template: AnswerTemplate; label: number; runs: number; output_tokens: number }[];
   /** Keys of marks by dimension, and their worth, all together 1. */
   dimensions: number[];

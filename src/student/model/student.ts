@@ -1,13 +1,14 @@
 /**
- * The student of kind `exemplar`: answers a live step where it stands on known ground. Pure; the student's thread.
+ * The student of kind `exemplar`: answers a live step that is like its golden steps. Pure; the student's thread.
  *
- * A live step is near prototypes of its agent and stage whose decisive marks it shares (student-fit.ts has what these
- * are). How unlike the golden steps it is, its nonconformity, comes from four doubts: neighbours that answered something
+ * A live step is near prototypes of its agent and stage whose decisive marks it shares (student-fit.ts says what these
+ * are). Its nonconformity, how unlike the golden steps it is, comes from four doubts: neighbours that answered something
  * else, distance, what is new in it (novelty.ts), and slots whose rules are young or contradict each other.
  */
 
 import { STUDENT_CORE } from '../../limits.ts';
 import { comparablesAgree, readComparable } from './agreement.ts';
+import { kindOfAnswer } from './answer-kind.ts';
 import { fillTemplate } from './answer-template.ts';
 import type { StudentAnswer, StudentBlock, StudentDecision, UncoveredReason } from './decision.ts';
 import { StepContext } from './extraction.ts';
@@ -37,13 +38,27 @@ export interface Proposal {
   answer: StudentAnswer | null;
   /** Why there is none; where there is an answer, why it would be if the score were above the threshold. */
   reason: UncoveredReason;
-  /** Nonconformity, 0 … 1; null where none could be had. */
+  /** Nonconformity, 0 … 1; null where none could be computed. */
   score: number | null;
   support: number;
   /** Whose step it is; '' where nobody knows. */
   agent: string;
-  /** Largest score that is covered, whatever the threshold. */
+  /** Largest score that is covered, whatever the threshold; −1: this kind of answer is not served. */
   limit: number;
+  /** What the score is made of; null where it is not. */
+  doubts: Doubts | null;
+  /** Golden steps that are nearest; null where none was looked for. */
+  nearest: { prototype: Prototype; distance: number; stage: StageMemory } | null;
+}
+
+/** Why the student is not sure, each 0 … 1. */
+export interface Doubts {
+  /** Neighbours that answered something else. */
+  disagreement: number;
+  distance: number;
+  novelty: number;
+  /** Rules for values that are young or contradict each other. */
+  slots: number;
 }
 
 /** A group, ready to be asked. */
@@ -163,17 +178,24 @@ const FAR = 4;
 /** Doubt for each mark that always came with another answer. */
 const CONTRADICTED = { each: 0.4, most: 0.8 } as const;
 
+interface ReadyAgent {
+  agent: StudentAgent;
+  core: number[];
+  known: Set<number>;
+  groups: Map<string, ReadyStage>;
+}
+
 /** Answers steps. Holds the model's indexes; one thread. */
 export class Student {
-  readonly #agents = new Map<
-    string,
-    { agent: StudentAgent; core: number[]; known: Set<number>; groups: Map<string, ReadyStage> }[]
-  >();
+  readonly #agents = new Map<string, ReadyAgent[]>();
+  /** Kinds of answers that are served, with their limits, by agent; of agents that serve all there is none. */
+  readonly #kinds = new Map<string, ReadonlyMap<string, number>>();
 
   constructor(model: StudentModel, makeIndex: MakeStudentIndex) {
     for (const agent of model.groups as unknown as readonly StudentAgent[]) {
       const groups = new Map(agent.stages.map((group) => [group.stage, new ReadyStage(group, makeIndex)]));
       const ready = { agent, core: agent.core, known: new Set([...agent.core, ...agent.known]), groups };
+      if (agent.kinds !== undefined) this.#kinds.set(agent.name, new Map(agent.kinds));
       const list = this.#agents.get(agent.scope);
       if (list === undefined) this.#agents.set(agent.scope, [ready]);
       else list.push(ready);
@@ -186,9 +208,15 @@ export class Student {
    */
   decide(step: StepDigest, threshold: number, wanted: 'answer' | 'coverage' = 'answer'): StudentDecision {
     const { answer, reason, score, support, limit, agent } = this.propose(step);
+    if (answer !== null && limit < 0) return { covered: false, reason: 'unproven', score, agent };
     if (answer === null || score === null || score > threshold || score > limit)
-      return { covered: false, reason, score };
+      return { covered: false, reason, score, agent };
     return { covered: true, answer: wanted === 'answer' ? answer : null, score, support, agent };
+  }
+
+  /** Whether answers of that kind are served at all: an agent's service may give others than its golden steps had. */
+  serves(agent: string, kind: string): boolean {
+    return this.#kinds.get(agent)?.has(kind) !== false;
   }
 
   propose(step: StepDigest): Proposal {
@@ -200,21 +228,27 @@ export class Student {
       score,
       support: 0,
       ...whose,
+      doubts: null,
+      nearest,
     });
+    let nearest: Proposal['nearest'] = null;
     if (step.unsupported !== '') return none('unsupported');
-    if (agent === undefined) return none('unknown_agent');
+    if (agent === undefined) return none(step.breaches.length > 0 ? 'bad_request' : 'unknown_agent');
+    if (step.breaches.some((name) => agent.agent.breaches?.includes(name) !== true))
+      return none('bad_request');
     const ready = agent.groups.get(step.stage);
     if (ready === undefined) return none('too_far');
     const { group } = ready;
     const { near, between } = ready.findNear(step);
-    const nearest = near[0];
-    if (nearest === undefined) return none('too_far');
+    const closest = near[0];
+    if (closest === undefined) return none('too_far');
+    nearest = { ...closest, stage: group };
     // Votes by label, and within the label by class.
     const votes = new Map<number, number>();
     const byClass = new Map<number, number>();
     let all = 0;
     for (const { prototype, distance } of near) {
-      const kernel = Math.exp(-(distance - nearest.distance) / KERNEL);
+      const kernel = Math.exp(-(distance - closest.distance) / KERNEL);
       for (const [c, runs] of prototype.votes) {
         const label = c < 0 ? -1 : group.classes[c]!.label;
         votes.set(label, (votes.get(label) ?? 0) + kernel * runs);
@@ -256,7 +290,7 @@ export class Student {
     const against = ready.countContradictions(step, top);
     const disagreement =
       1 - (most / (all + PRIOR)) * (1 - Math.min(CONTRADICTED.most, CONTRADICTED.each * against));
-    const distance = Math.min(1, DISTANCE_DOUBT * (nearest.distance + between));
+    const distance = Math.min(1, DISTANCE_DOUBT * (closest.distance + between));
     const novelty = Math.max(
       ready.novelty.measure(step.marks),
       ready.hasStrangeNumber(step) ? STRANGE_NUMBER : 0,
@@ -267,6 +301,8 @@ export class Student {
         content,
         stop_reason: group.classes[chosen]!.template.calls.length > 0 ? 'tool_use' : 'end_turn',
         input_tokens: group.input_tokens,
+        cache_read_tokens: group.cache_read_tokens ?? 0,
+        cache_write_tokens: group.cache_write_tokens ?? 0,
         output_tokens: group.classes[chosen]!.output_tokens,
       },
       reason:
@@ -278,7 +314,20 @@ export class Student {
       score: Math.max(0, Math.min(1, score)),
       support: Math.max(1, Math.round(most)),
       ...whose,
+      limit: this.#limitOf(agent.agent, kindOfAnswer(content)),
+      doubts: { disagreement, distance, novelty, slots: slotDoubt },
+      nearest,
     };
+  }
+
+  /** What the student knows of a step's agent: for explaining. @returns null for an agent that it does not know */
+  knownAgent(step: StepDigest): StudentAgent | null {
+    return this.#findAgent(step)?.agent ?? null;
+  }
+
+  #limitOf({ name, limit }: StudentAgent, kind: string): number {
+    const kinds = this.#kinds.get(name);
+    return kinds === undefined ? (limit ?? 1) : (kinds.get(kind) ?? -1);
   }
 
   #findAgent(step: StepDigest): { agent: StudentAgent; groups: Map<string, ReadyStage> } | undefined {

@@ -1,27 +1,36 @@
 /**
  * Whether an answer may stand for the upstream's: it keeps to the tools, the choice among them, their schemas, the
- * length and the stop words that the live request names. Whoever made the answer is not trusted. Pure but for the
+ * length and the stop words that the live request names. It trusts no maker of an answer. Pure but for the
  * schemas that are kept ready; the student's thread.
  */
 
 import { type NormalRequest, textOf } from '../../domain/turn.ts';
-import { asArray, type JsonObject } from '../../providers/json-reading.ts';
+import type { JsonObject } from '../../providers/json-reading.ts';
 import type { StudentAnswer } from '../model/decision.ts';
 import type { ToolSchemas } from './tool-schemas.ts';
+import type { Wire } from './wire.ts';
+
+/** A request on its wire. */
+export interface AskedOn {
+  wire: Wire;
+  /** Parsed JSON. */
+  body: JsonObject;
+}
 
 /** A token is at least so many bytes of UTF-8, about: to be wrong to the safe side. */
 const BYTES_A_TOKEN = 2;
 
 /**
- * @param body the request's parsed JSON
- * @param request the same in normal form
+ * @param request in normal form
+ * @param asked the same as it came
  */
 export function isFitAnswer(
   answer: StudentAnswer,
   request: NormalRequest,
-  body: JsonObject,
+  { wire, body }: AskedOn,
   schemas: ToolSchemas,
 ): boolean {
+  const callable = wire.callable(body);
   const calls = answer.content.filter((block) => block.type === 'tool_call');
   const texts = answer.content.filter((block) => block.type === 'text');
   return (
@@ -34,9 +43,9 @@ export function isFitAnswer(
     // Where thinking is on, a call comes with a thinking block before it, which no student has.
     !(calls.length > 0 && request.thinking?.mode === 'on') &&
     keepsChoice(calls, request) &&
-    calls.every((call) => isFitCall(call, request, schemas)) &&
+    calls.every((call) => callable?.has(call.name) !== false && isFitCall(call, request, schemas)) &&
     isShortEnough(answer, request) &&
-    hasNoStop(answer, body) &&
+    hasNoStop(answer, wire.stopWords(body)) &&
     keepsFormat(answer, request, schemas)
   );
 }
@@ -70,11 +79,10 @@ function isShortEnough(answer: StudentAnswer, { max_output_tokens: most }: Norma
 }
 
 /** The API ends an answer where a stop word comes up. */
-function hasNoStop(answer: StudentAnswer, body: JsonObject): boolean {
-  const stops = asArray(body.stop_sequences);
+function hasNoStop(answer: StudentAnswer, stops: readonly string[]): boolean {
   if (stops.length === 0) return true;
   const words = wordsOf(answer);
-  return stops.every((stop) => typeof stop !== 'string' || !words.includes(stop));
+  return stops.every((stop) => !words.includes(stop));
 }
 
 /** Text and calls as they would have been generated, about. */

@@ -2,12 +2,14 @@
  * What a server thread and the student's thread say to each other over a message port. Plain data; a body travels as
  * bytes of its own memory, which is handed over. Types alone; server threads and the student's thread.
  *
- * Messages of one port arrive in the order in which they were sent. The server thread decides what becomes of a step: an answer
- * that comes after it has turned to the upstream is not looked at, and `abandon` has told the student so.
+ * Messages of one message port arrive in the order in which they were sent. The server thread decides what becomes of a step: it
+ * ignores an answer that comes after it has turned to the upstream, and has told the student with `abandon`.
  */
 
-import { UNCOVERED_REASONS } from '../model/decision.ts';
+import { RELEGATION_WIRES, type RelegationWire } from '../../domain/exchange.ts';
+import { type StudentBlock, UNCOVERED_REASONS } from '../model/decision.ts';
 import type { WatchedAgentReport } from '../model/drift-watch.ts';
+import type { LedgerRow } from '../model/ledger-row.ts';
 
 /**
  * Versions of the Messages API that a student speaks. Answers and their events are the same in both; the newer one
@@ -16,9 +18,12 @@ import type { WatchedAgentReport } from '../model/drift-watch.ts';
 export const API_VERSIONS = ['2023-06-01', '2026-10-21'] as const;
 export type ApiVersion = (typeof API_VERSIONS)[number];
 
+export { RELEGATION_WIRES, type RelegationWire };
+
 /** What one step is decided by. */
 export interface StepRequest {
   type: 'decide';
+  wire: RelegationWire;
   /** The server thread's number for it. */
   id: number;
   /** The request's whole body. */
@@ -26,9 +31,9 @@ export interface StepRequest {
   /** Of the run headers; null where there are none. */
   run_id: string | null;
   seq: number | null;
-  /** Values of `anthropic-beta` as they came. */
+  /** Values of the wire's beta header as they came. */
   betas: string[];
-  /** `anthropic-version`. */
+  /** `anthropic-version`; of other wires the first, which says nothing. */
   api_version: ApiVersion;
   /** On the monotonic clock, which all threads read alike: nobody waits any longer. */
   expires_at_ms: number;
@@ -45,14 +50,27 @@ export type ClientMessage =
   /** Shadow mode and audits: what the upstream answered to a step that the student would have served. */
   | { type: 'compare'; id: number; status: number; headers: string[]; body: Uint8Array };
 
+/** What the student found of a step, to be kept with its exchange. */
+export interface StepFinding {
+  /** Whose step it is; null: nobody knows. */
+  agent: string | null;
+  /** Of the answer that it has; null: it has none. */
+  kind: string | null;
+  /** How unlike golden steps it is, 0 to 1; null: it was not compared. */
+  score: number | null;
+  /** What it would have said; left out where that is served, or nothing. */
+  answer?: StudentBlock[];
+}
+
 /** A whole answer, ready for the wire. */
 export interface ServedStep {
   type: 'served';
   id: number;
+  finding: StepFinding;
   body: Uint8Array;
   /** Server-sent events; else JSON. */
   is_stream: boolean;
-  /** For the header `request-id`. */
+  /** For the header `request-id`, or `x-request-id`. */
   request_id: string;
   /** What the upstream was spared, about. */
   input_tokens: number;
@@ -63,11 +81,11 @@ export interface ServedStep {
 
 export type StudentMessage =
   | ServedStep
-  | { type: 'declined'; id: number; reason: DeclineReason }
+  | { type: 'declined'; id: number; reason: DeclineReason; finding: StepFinding | null }
   /** Shadow mode: it would have been served. */
-  | { type: 'would_serve'; id: number }
+  | { type: 'would_serve'; id: number; finding: StepFinding }
   /** It would be served, but is audited: the upstream serves it, and its answer is to be handed over to be compared. */
-  | { type: 'audit'; id: number }
+  | { type: 'audit'; id: number; finding: StepFinding }
   /** Shadow mode and audits: how that answer compares with the upstream's. */
   | { type: 'compared'; agreed: boolean };
 
@@ -78,12 +96,12 @@ export const DECLINE_REASONS = [
   'taken_over',
   /** A conversation under way that nothing is known of here: begun elsewhere, before a restart, or long ago. */
   'unknown_run',
-  /** The student was wrong too often of late with this agent, or with this kind of answer. */
+  /** The student was wrong too often of late with this agent, or with this kind of answer, or an operator says no. */
   'suspended',
+  /** The version serves a share of the runs, and this one is not of them. */
+  'canary',
   /** The student is older than it may be. */
   'expired',
-  /** The upstream would refuse the request, or may. */
-  'bad_request',
   /** The student, or the service behind it, failed or answered nonsense. */
   'failed',
 ] as const;
@@ -120,6 +138,10 @@ export const ERROR_REASONS: ReadonlySet<FallbackReason> = new Set(['failed', 'ti
 
 /** How right the student has been, by what was compared; for the stats. */
 export interface WatchReport {
+  /** What it did by agent, over the days that are kept. */
+  ledger: LedgerRow[];
+  /** Of the runs, how much this version serves. */
+  share: number;
   /** When it expires; null: never. */
   valid_until: string | null;
   is_expired: boolean;

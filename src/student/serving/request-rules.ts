@@ -1,7 +1,9 @@
 /**
  * What the Messages API itself would refuse, so that a student never answers where the upstream says 400. Looks at the
- * parsed body alone. Wrong only to the safe side: what is not known to be right is handed on to the upstream, which
- * knows. Pure; the student's thread. Source: Anthropic's API reference, "Create a message", and its answers to mistakes.
+ * parsed body alone. A schema that is written by hand ages: so what breaks a rule of it has a name, and where golden
+ * requests of an agent, which the upstream took, broke it too, it is no reason to leave a step to the upstream. Wrong only
+ * to the safe side: what neither the rules nor golden requests know goes to the upstream. Pure; analysis and the student's
+ * thread. Source: Anthropic's API reference, "Create a message", and its answers to mistakes.
  */
 
 import { asArray, asObject, type JsonObject } from '../../providers/json-reading.ts';
@@ -25,33 +27,59 @@ const NULLABLE = new Set(
 /** A result holds blocks, whose documents may hold blocks. */
 const CONTENT_DEPTH = 3;
 
-/** @returns whether the upstream would take the request, as far as can be told */
-export function isValidRequest(value: unknown, version: ApiVersion): boolean {
+/**
+ * What in the request the upstream would refuse, as far as can be told, each with a name. Golden requests that the upstream
+ * took teach which of these it takes all the same.
+ * @returns names, sorted; empty for a request that breaks no rule
+ */
+export function findBreaches(value: unknown, version: ApiVersion): string[] {
   const body = asObject(value);
-  return (
-    (version === '2023-06-01' || SAMPLING.every((name) => body[name] === undefined)) &&
-    typeof body.model === 'string' &&
-    body.model !== '' &&
-    isInteger(body.max_tokens, 1) &&
-    isOptional(body.stream, (it) => typeof it === 'boolean') &&
-    isOptional(body.system, isSystem) &&
-    isOptional(body.stop_sequences, areStops) &&
-    isOptional(body.temperature, isShare) &&
-    isOptional(body.top_p, isShare) &&
-    isOptional(body.top_k, (it) => isInteger(it, 0)) &&
-    isOptional(body.metadata, isMetadata) &&
-    isOptional(body.thinking, (it) => isThinking(it, body.max_tokens as number)) &&
-    isOptional(body.output_format ?? undefined, (it) => asObject(it).type === 'json_schema') &&
-    areTools(body.tools, body.tool_choice) &&
-    areMessages(body.messages) &&
-    areMarkers(body) &&
-    Object.keys(body).every((name) => name !== '__proto__' && (body[name] !== null || NULLABLE.has(name)))
+  const breaches = new Set<string>();
+  const expect = (name: string, isRight: boolean): void => {
+    if (!isRight) breaches.add(name);
+  };
+  expect('sampling', version === '2023-06-01' || SAMPLING.every((name) => body[name] === undefined));
+  expect('model', typeof body.model === 'string' && body.model !== '');
+  expect('max_tokens', isInteger(body.max_tokens, 1));
+  expect(
+    'stream',
+    isOptional(body.stream, (it) => typeof it === 'boolean'),
   );
+  expect('system', isOptional(body.system, isSystem));
+  expect('stop_sequences', isOptional(body.stop_sequences, areStops));
+  expect('temperature', isOptional(body.temperature, isShare));
+  expect('top_p', isOptional(body.top_p, isShare));
+  expect(
+    'top_k',
+    isOptional(body.top_k, (it) => isInteger(it, 0)),
+  );
+  expect('metadata', isOptional(body.metadata, isMetadata));
+  expect(
+    'thinking',
+    isOptional(body.thinking, (it) => isThinking(it, body.max_tokens as number)),
+  );
+  expect(
+    'output_format',
+    isOptional(body.output_format ?? undefined, (it) => asObject(it).type === 'json_schema'),
+  );
+  expect('tools', areTools(body.tools, body.tool_choice));
+  for (const name of checkMessages(body.messages)) breaches.add(name);
+  expect('cache_control', areMarkers(body));
+  for (const name of Object.keys(body))
+    expect(
+      `field ${name.slice(0, NAME_CHARACTERS)}`,
+      name !== '__proto__' && (body[name] !== null || NULLABLE.has(name)),
+    );
+  return [...breaches].sort().slice(0, BREACHES);
 }
 
-/** Whether the model is asked for a whole answer of its own: the last word is the user's. */
+/** Of a breach's name, and breaches of one request. */
+const NAME_CHARACTERS = 64;
+const BREACHES = 20;
+
+/** Whether the model is asked for a whole answer of its own: the last word is not its own. */
 export function endsWithUser(value: unknown): boolean {
-  return asObject(asArray(asObject(value).messages).at(-1)).role === 'user';
+  return asObject(asArray(asObject(value).messages).at(-1)).role !== 'assistant';
 }
 
 function isOptional(value: unknown, isRight: (value: unknown) => boolean): boolean {
@@ -122,36 +150,56 @@ function isChoice(choice: unknown, names: ReadonlySet<string>): boolean {
   return choice.type === 'auto' || choice.type === 'any' || choice.type === 'none';
 }
 
-/** Messages, and that each call has its result in the message behind it, and each result its call before it. */
-function areMessages(value: unknown): boolean {
-  if (!Array.isArray(value) || value.length === 0) return false;
-  if (!isObject(value[0]) || value[0].role !== 'user') return false;
+/**
+ * Messages, and that each call has its result in the message behind it, and each result its call before it. Messages of other
+ * roles than the two stand between these and change nothing of that.
+ */
+function checkMessages(value: unknown): Set<string> {
+  if (!Array.isArray(value) || value.length === 0) return new Set(['messages']);
+  const breaches = new Set<string>();
+  let isFirst = true;
   let waiting = new Set<string>();
   const seen = new Set<string>();
   for (const [at, message] of value.entries()) {
-    if (!isObject(message)) return false;
-    const { role, content } = message;
-    if (role !== 'user' && role !== 'assistant') return false;
-    const isLast = at === value.length - 1;
-    if (typeof content === 'string') {
-      if (waiting.size > 0 || (content === '' && !(isLast && role === 'assistant'))) return false;
+    const { role, content } = asObject(message);
+    if (role !== 'user' && role !== 'assistant') {
+      breaches.add(`role ${String(role).slice(0, NAME_CHARACTERS)}`);
       continue;
     }
-    if (!Array.isArray(content) || (content.length === 0 && !(isLast && role === 'assistant'))) return false;
+    if (isFirst && role !== 'user') breaches.add('first message');
+    isFirst = false;
+    const isLast = at === value.length - 1;
+    if (typeof content === 'string') {
+      if (waiting.size > 0) breaches.add('results');
+      if (content === '' && !(isLast && role === 'assistant')) breaches.add('empty message');
+      continue;
+    }
+    if (!Array.isArray(content)) {
+      breaches.add('content');
+      continue;
+    }
+    if (content.length === 0 && !(isLast && role === 'assistant')) breaches.add('empty message');
     const calls = new Set<string>();
     for (const block of content) {
-      if (!isObject(block) || !isBlock(block, role)) return false;
+      if (!isObject(block)) {
+        breaches.add('content');
+        continue;
+      }
+      if (!isBlock(block, role))
+        breaches.add(`block ${role} ${String(block.type).slice(0, NAME_CHARACTERS)}`);
       if (block.type === 'tool_use') {
-        const id = block.id as string;
-        if (seen.has(id)) return false;
+        const id = String(block.id);
+        if (seen.has(id)) breaches.add('call ids');
         seen.add(id);
         calls.add(id);
-      } else if (block.type === 'tool_result' && !waiting.delete(block.tool_use_id as string)) return false;
+      } else if (block.type === 'tool_result' && !waiting.delete(String(block.tool_use_id)))
+        breaches.add('results');
     }
-    if (waiting.size > 0) return false;
+    if (waiting.size > 0) breaches.add('results');
     waiting = calls;
   }
-  return waiting.size === 0;
+  if (waiting.size > 0) breaches.add('results');
+  return breaches;
 }
 
 function isBlock(block: JsonObject, role: 'user' | 'assistant'): boolean {

@@ -1,11 +1,12 @@
 /**
- * Who has served a conversation so far, so that a run which the upstream had to take over stays with it. A step may be
- * the student's when its conversation begins with it, or when the student gave the last answer in it (and so, by the
- * same rule, all before), and when the upstream has served none of its run. What is not known is the upstream's: after
- * a restart, a crash, or when it was too long ago. The student's thread, which has all server threads' steps.
+ * Who has served a conversation so far, so that a run which the upstream had to take over stays with it
+ * (GW_RELEGATION_STICKY=on). The student may serve a step
+ * when its conversation begins with it, or when the student gave the last answer in it (and so, by the
+ * same rule, all before), and when the upstream has served none of its run. An unknown run is the upstream's: after
+ * a restart, a crash, or a long time. The student's thread, which has all server threads' steps.
  *
- * An answer is known again by the ids of its calls, which are drawn at random, and one without calls by a hash over the
- * whole conversation up to it. A run has a label (`x-svc-run`), or none: then its answers alone tell.
+ * The ids of its calls, which are drawn at random, identify an answer; a hash over the whole conversation up to it identifies
+ * an answer without calls. If a run has no label (`x-svc-run`), its answers alone identify it.
  */
 
 import { createHash, type Hash } from 'node:crypto';
@@ -107,6 +108,13 @@ export function placeStep(request: NormalRequest, runId: string | null, seq: num
   const call = request.messages[at]!.content.find((block) => block.type === 'tool_call');
   const mark = call?.type === 'tool_call' ? call.id : hashConversation(request, at + 1).digest('base64url');
   return { ...place, mark };
+}
+
+/** What tells a run from others, the same at each of its steps: its label; without one, what it began with. */
+export function identifyRun(request: NormalRequest, runId: string | null): string {
+  if (runId !== null) return keyOf(runId);
+  const answered = request.messages.findIndex(({ role }) => role === 'assistant');
+  return hashConversation(request, answered < 0 ? request.messages.length : answered).digest('base64url');
 }
 
 /** A request's conversation, from which {@link markAnswer} goes on; small, whatever was said. */

@@ -1,7 +1,7 @@
 /**
- * A step for a service that speaks the Messages API, and its answer back. What is asked is made anew out of what is
- * known to be harmless: no field that a client may have put a credential or a setting of its own provider into goes
- * along. Pure; the student's thread.
+ * A step for a service that speaks the Messages API, and its answer back. The request is made anew from harmless fields
+ * alone: no field goes along in which a client may have put a credential or a setting of its own provider.
+ * Pure; the student's thread.
  */
 
 import { asArray, asCount, asObject, asText, type JsonObject } from '../../providers/json-reading.ts';

@@ -1,38 +1,51 @@
 /**
- * Where server threads bring their steps: reads each, asks the student whether it is covered, and gives back an answer that is
- * ready for the wire, or the reason why there is none. Nothing that comes in here, and nothing that the student does,
- * gets further than a reason. The student's thread.
+ * Handles the steps of server threads: reads each, asks the student whether it is covered, and returns an answer that is
+ * ready for the wire, or the reason why there is none. Any failure here, of the input or of the student,
+ * becomes such a reason. The student's thread.
  *
- * A student of kind `exemplar` is asked and answers in one go. One of kind `http` waits for its service meanwhile, for
- * several steps at once.
+ * A student of kind `exemplar` answers at once. A student of kind `http` waits for its service, for
+ * several steps at the same time.
  */
 
 import type { Hash } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import type { NormalAnswer, NormalRequest } from '../../domain/turn.ts';
-import { SHADOWED_ANSWERS } from '../../limits.ts';
+import { RELEGATED_ANSWERS, SHADOWED_ANSWERS } from '../../limits.ts';
 import type { JsonObject } from '../../providers/json-reading.ts';
-import { readNormalMessages } from '../../providers/messages/normal-turn.ts';
-import { NormalReading, pairCalls } from '../../providers/normal-reading.ts';
 import { normalizeTurn } from '../../providers/normal-turn.ts';
 import { systemClock } from '../../std/clock.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 import { answersAgree } from '../model/agreement.ts';
 import { kindOfAnswer } from '../model/answer-kind.ts';
 import type { StudentAnswer, StudentDecision } from '../model/decision.ts';
-import { digestStep, type StepDigest } from '../model/step.ts';
-import { readStepExtras } from '../model/step-extras.ts';
+import type { StepDigest } from '../model/step.ts';
 import { isFitAnswer } from './answer-check.ts';
-import { writeAnswer } from './answer-wire.ts';
-import type { ClientMessage, DeclineReason, StepRequest, StudentMessage } from './protocol.ts';
-import { endsWithUser, isValidRequest } from './request-rules.ts';
-import { hashRequest, markAnswer, placeStep, type ServedRuns, type StepPlace } from './served-runs.ts';
+import type {
+  ClientMessage,
+  DeclineReason,
+  RelegationWire,
+  StepFinding,
+  StepRequest,
+  StudentMessage,
+} from './protocol.ts';
+import {
+  hashRequest,
+  identifyRun,
+  markAnswer,
+  placeStep,
+  type ServedRuns,
+  type StepPlace,
+} from './served-runs.ts';
 import { UntranslatableStep } from './service-messages.ts';
+import { digestWireStep, readWireRequest, WIRES } from './step-reading.ts';
 import { ToolSchemas } from './tool-schemas.ts';
+import type { Wire } from './wire.ts';
 
 /** The student's core: `Student` of src/student/model. */
 export interface StudentCore {
   decide(step: StepDigest, threshold: number, wanted: 'answer' | 'coverage'): StudentDecision;
+  /** Whether answers of that kind are served at all. */
+  serves(agent: string, kind: string): boolean;
 }
 
 /** The service of a student of kind `http`: `StudentService`. */
@@ -44,12 +57,39 @@ export interface AnsweringService {
 /** The watch over the student: `StudentWatch`. */
 export interface StepWatch {
   readonly terms: { readonly valid_until_ms: number | null };
+  /** Whether the student serves this run, where it serves a share of them. */
+  admits(identityOf: () => string): boolean;
   judge(agent: string, kind: string): 'serve' | 'audit' | 'suspended';
   note(agent: string, kind: string, agreed: boolean): void;
 }
 
-/** Dollars a million tokens, by model. */
-export type Prices = Readonly<Record<string, { readonly input: number; readonly output: number }>>;
+/** Where it is counted what the student did: `KeptLedger`. */
+export interface StepLedger {
+  add(
+    agent: string,
+    more: {
+      served?: number;
+      compared?: number;
+      wrong?: number;
+      input_tokens?: number;
+      output_tokens?: number;
+      saved_micro_usd?: number | null;
+      late?: number;
+      late_micro_usd?: number;
+    },
+  ): void;
+}
+
+/** Dollars a million tokens; without a price for the cache, a tenth of the input's to read and five quarters to write. */
+export interface Price {
+  readonly input: number;
+  readonly output: number;
+  readonly cache_read?: number | undefined;
+  readonly cache_write?: number | undefined;
+}
+
+/** By model. */
+export type Prices = Readonly<Record<string, Price>>;
 
 export interface StepHandlerOptions {
   mode: 'on' | 'shadow';
@@ -59,14 +99,18 @@ export interface StepHandlerOptions {
   /** null: the core answers itself. */
   service: AnsweringService | null;
   prices: Prices;
-  runs: ServedRuns;
+  /** Keeps a run with the upstream once it has served a step of it; null: each step is judged by itself. */
+  runs: ServedRuns | null;
   watch: StepWatch;
+  /** Left out: nothing is counted. */
+  ledger?: StepLedger;
   /** Told of whatever was thrown, once in a while; never with anything of a request in it. */
   onError: (thrown: unknown) => void;
 }
 
 /** A step that was read. */
 interface ReadStep {
+  wire: Wire;
   body: JsonObject;
   request: NormalRequest;
   place: StepPlace;
@@ -74,20 +118,23 @@ interface ReadStep {
 
 /** What is remembered of a step, in case that the server thread has changed its mind, and in shadow mode; nothing large. */
 interface Handled {
+  wire: RelegationWire;
   place: StepPlace | null;
   /** Of the answer that was given. */
   marks: string[];
+  /** As it stands in the ledger. */
+  counted: ({ agent: string } & Parameters<StepLedger['add']>[1]) | null;
   /** Ends the question to the service. */
   asking: AbortController | null;
-  /** Shadow mode and audits: what would have been served, by whom, and to what. */
-  shadow: { answer: StudentAnswer; agent: string; asked: Hash } | null;
+  /** Shadow mode and audits: what would have been served, by whom, and, where runs are kept, to what. */
+  shadow: { answer: StudentAnswer; agent: string; asked: Hash | null } | null;
 }
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-const RESULT_ID = Buffer.from('"tool_use_id":');
 /** Longest id that is looked for in a raw body, quotes and blanks before it included. */
 const ID_BYTES = 300;
 
+const WARM_UP_HEAD = { betas: [], api_version: '2023-06-01' } as const;
 const WARM_UP_STEPS = 200;
 const WARM_UP_MS = 800;
 const WARM_UP_BODY = JSON.stringify({
@@ -116,6 +163,8 @@ const WARM_UP_BODY = JSON.stringify({
 export class StepHandler {
   readonly #options: StepHandlerOptions;
   readonly #schemas = new ToolSchemas();
+  /** Answers of the student by the ids of their calls: whose they were, and what of their input a cache would hold. */
+  readonly #given = new RecentMap<string, { agent: string; cached_tokens: number }>(RELEGATED_ANSWERS);
 
   constructor(options: StepHandlerOptions) {
     this.#options = options;
@@ -130,10 +179,11 @@ export class StepHandler {
     const until = performance.now() + WARM_UP_MS;
     for (let at = 0; at < WARM_UP_STEPS && performance.now() < until; at++) {
       const body = parseBody(new TextEncoder().encode(WARM_UP_BODY.replaceAll('#', String(at))));
-      if (body === null || !isValidRequest(body, '2023-06-01'))
+      const wire = WIRES.messages;
+      if (body === null || wire.findBreaches(body, WARM_UP_HEAD).length > 0)
         throw new Error('the step to warm up with is none');
-      const { request } = readStep(body, { run_id: null, seq: null })!;
-      core.decide(digestStep(request, readStepExtras(body, [])), threshold, 'answer');
+      const { request } = readStep(wire, body, { run_id: null, seq: null })!;
+      core.decide(digestWireStep(wire, request, body, WARM_UP_HEAD), threshold, 'answer');
       const answer: StudentAnswer = {
         content: [
           { type: 'text', text: `${at}` },
@@ -143,8 +193,9 @@ export class StepHandler {
         input_tokens: at,
         output_tokens: 1,
       };
-      isFitAnswer(answer, request, body, this.#schemas);
-      markAnswer(hashRequest(request), [], writeAnswer(answer, 'm', at % 2 === 0).call_ids.slice(0, at % 2));
+      isFitAnswer(answer, request, { wire, body }, this.#schemas);
+      const given = wire.writeAnswer(answer, { ...body, stream: at % 2 === 0 });
+      markAnswer(hashRequest(request), [], given.call_ids.slice(0, at % 2));
     }
   }
 
@@ -167,7 +218,8 @@ export class StepHandler {
     const { runs } = this.#options;
     switch (message.type) {
       case 'decide': {
-        const entry: Handled = { place: null, marks: [], asking: null, shadow: null };
+        const { wire } = message;
+        const entry: Handled = { wire, place: null, marks: [], counted: null, asking: null, shadow: null };
         handled.set(message.id, entry);
         this.#decide(message, entry, post);
         return;
@@ -175,15 +227,16 @@ export class StepHandler {
       case 'abandon': {
         const entry = handled.get(message.id);
         entry?.asking?.abort();
-        runs.noteTaken(message.run_id, entry?.place?.mark ?? null);
-        if (entry !== undefined) runs.forget(entry.marks);
+        if (entry?.counted != null) this.#takeBack(entry.counted);
+        runs?.noteTaken(message.run_id, entry?.place?.mark ?? null);
+        if (entry !== undefined) runs?.forget(entry.marks);
         return;
       }
       case 'cancel':
         handled.get(message.id)?.asking?.abort();
         return;
       case 'taken':
-        runs.noteTaken(message.run_id, null);
+        runs?.noteTaken(message.run_id, null);
         return;
       case 'compare':
         this.#compare(message, handled.get(message.id), post);
@@ -193,43 +246,51 @@ export class StepHandler {
 
   #decide(message: StepRequest, entry: Handled, post: Post): void {
     if (systemClock.monotonicMs() >= message.expires_at_ms) return;
-    const { runs, core, threshold, service } = this.#options;
+    const { runs, core, threshold, service, watch } = this.#options;
     const early = this.#refuseEarly(message);
     if (early !== null) {
       this.#decline(message, null, early, post);
       return;
     }
     const body = parseBody(message.body);
-    if (body === null || !isValidRequest(body, message.api_version)) {
+    if (body === null) {
       this.#decline(message, null, 'bad_request', post);
       return;
     }
-    const step = readStep(body, message);
+    const wire = WIRES[message.wire];
+    const step = readStep(wire, body, message);
     if (step === null) {
       this.#decline(message, null, 'unsupported', post);
       return;
     }
     entry.place = step.place;
-    const known = runs.judge(step.place);
-    if (known !== null || !endsWithUser(body)) {
+    if (!watch.admits(() => identifyRun(step.request, message.run_id))) {
+      this.#decline(message, step, 'canary', post);
+      return;
+    }
+    const known = runs?.judge(step.place) ?? null;
+    if (known !== null || !wire.endsWithUser(body)) {
       this.#decline(message, step, known ?? 'unsupported', post);
       return;
     }
-    const digest = digestStep(step.request, readStepExtras(body, message.betas));
+    const digest = digestWireStep(wire, step.request, body, message);
     const decision = core.decide(digest, threshold, service === null ? 'answer' : 'coverage');
-    if (!decision.covered) this.#decline(message, step, decision.reason, post);
-    else if (service !== null) void this.#askService(service, message, step, entry, decision.agent, post);
-    else if (decision.answer === null) this.#decline(message, step, 'failed', post);
-    else this.#give(message, step, entry, decision.answer, decision.agent, null, post);
+    const finding: StepFinding = { agent: decision.agent || null, kind: null, score: decision.score };
+    if (!decision.covered) this.#decline(message, step, decision.reason, post, finding);
+    else if (service !== null) void this.#askService(service, message, step, entry, finding, post);
+    else if (decision.answer === null) this.#decline(message, step, 'failed', post, finding);
+    else this.#give(message, step, entry, decision.answer, finding, null, post);
   }
 
   /** What can be said before the body is parsed. */
-  #refuseEarly({ run_id, body }: StepRequest): DeclineReason | null {
+  #refuseEarly({ wire, run_id, body }: StepRequest): DeclineReason | null {
     const { runs, watch } = this.#options;
     const until = watch.terms.valid_until_ms;
     if (until !== null && systemClock.wallMs() >= until) return 'expired';
+    if (runs === null) return null;
     if (run_id !== null && runs.isTaken(run_id)) return 'taken_over';
-    const id = findLastResultId(Buffer.from(body.buffer, body.byteOffset, body.byteLength));
+    const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+    const id = findLastResultId(bytes, RESULT_IDS[wire]);
     return id !== null && !runs.knows(id) ? 'unknown_run' : null;
   }
 
@@ -238,7 +299,7 @@ export class StepHandler {
     message: StepRequest,
     step: ReadStep,
     entry: Handled,
-    agent: string,
+    finding: StepFinding,
     post: Post,
   ): Promise<void> {
     const asking = new AbortController();
@@ -246,15 +307,16 @@ export class StepHandler {
     const leftMs = Math.max(0, message.expires_at_ms - systemClock.monotonicMs());
     const timer = setTimeout(() => asking.abort(), leftMs);
     try {
+      if (step.wire.name !== 'messages') throw new UntranslatableStep('another wire than Messages');
       if (step.request.response_schema !== null) throw new UntranslatableStep('a schema for the answer');
       const answer = await service.ask(step.body, asking.signal);
       // Whoever gave up has told its run what follows from that.
-      if (!asking.signal.aborted) this.#give(message, step, entry, answer, agent, service.model, post);
+      if (!asking.signal.aborted) this.#give(message, step, entry, answer, finding, service.model, post);
     } catch (thrown) {
       if (asking.signal.aborted) return;
       const isPlain = thrown instanceof UntranslatableStep;
       if (!isPlain) this.#options.onError(thrown);
-      this.#decline(message, step, isPlain ? 'unsupported' : 'failed', post);
+      this.#decline(message, step, isPlain ? 'unsupported' : 'failed', post, finding);
     } finally {
       clearTimeout(timer);
       entry.asking = null;
@@ -267,56 +329,90 @@ export class StepHandler {
     step: ReadStep,
     entry: Handled,
     answer: StudentAnswer,
-    agent: string,
+    found: StepFinding,
     servedBy: string | null,
     post: Post,
   ): void {
-    const { mode, runs, watch } = this.#options;
-    if (!isFitAnswer(answer, step.request, step.body, this.#schemas)) {
+    const { mode, runs, core, watch } = this.#options;
+    if (!isFitAnswer(answer, step.request, step, this.#schemas)) {
       // The core has judged its own answer fit; a service is expected to go wrong now and then.
-      this.#decline(message, step, servedBy === null ? 'invalid' : 'failed', post);
+      this.#decline(message, step, servedBy === null ? 'invalid' : 'failed', post, found);
       return;
     }
-    const verdict = watch.judge(agent, kindOfAnswer(answer.content));
+    const agent = found.agent ?? '';
+    const kind = kindOfAnswer(answer.content);
+    const finding: StepFinding = { ...found, kind };
+    if (!core.serves(agent, kind)) {
+      this.#decline(message, step, 'unproven', post, finding);
+      return;
+    }
+    const verdict = watch.judge(agent, kind);
     if (verdict === 'suspended') {
-      this.#decline(message, step, 'suspended', post);
+      this.#decline(message, step, 'suspended', post, finding);
       return;
     }
     if (mode === 'shadow' || verdict === 'audit') {
-      entry.shadow = { answer, agent, asked: hashRequest(step.request) };
-      post({ type: mode === 'shadow' ? 'would_serve' : 'audit', id: message.id });
+      if (mode === 'on') this.#noteLate(step);
+      entry.shadow = { answer, agent, asked: runs === null ? null : hashRequest(step.request) };
+      const type = mode === 'shadow' ? 'would_serve' : 'audit';
+      post({ type, id: message.id, finding: { ...finding, answer: answer.content } });
       return;
     }
     const model = String(step.body.model);
-    const isStream = step.body.stream === true;
-    const wire = writeAnswer(answer, model, isStream);
+    const saved_micro_usd = this.#price(answer, model, servedBy);
+    const wire = step.wire.writeAnswer(answer, step.body);
     post(
       {
         type: 'served',
         id: message.id,
+        finding,
         body: wire.body,
-        is_stream: isStream,
+        is_stream: step.body.stream === true,
         request_id: wire.request_id,
         input_tokens: answer.input_tokens,
         output_tokens: answer.output_tokens,
-        saved_micro_usd: this.#price(answer, model, servedBy),
+        saved_micro_usd,
       },
       [wire.body.buffer],
     );
+    const { input_tokens, output_tokens, cache_read_tokens = 0, cache_write_tokens = 0 } = answer;
+    const cached_tokens = cache_read_tokens + cache_write_tokens;
+    for (const id of wire.call_ids) this.#given.set(id, { agent, cached_tokens });
+    entry.counted = { agent, served: 1, input_tokens, output_tokens, saved_micro_usd };
+    this.#options.ledger?.add(agent, entry.counted);
+    if (runs === null) return;
     // The conversation is hashed when the answer is on its way.
     const asked = hashRequest(step.request);
     entry.marks = markAnswer(asked, answer.content, wire.call_ids);
     runs.noteServed(message.run_id, entry.marks);
   }
 
-  #decline(message: StepRequest, step: ReadStep | null, reason: DeclineReason, post: Post): void {
-    post({ type: 'declined', id: message.id, reason });
-    this.#options.runs.noteTaken(message.run_id, step?.place.mark ?? null);
+  /** It was served too late: nobody has got the answer. */
+  #takeBack({ agent, ...counted }: NonNullable<Handled['counted']>): void {
+    const { input_tokens = 0, output_tokens = 0, saved_micro_usd = null } = counted;
+    this.#options.ledger?.add(agent, {
+      served: -1,
+      input_tokens: -input_tokens,
+      output_tokens: -output_tokens,
+      saved_micro_usd: saved_micro_usd === null ? null : -saved_micro_usd,
+    });
+  }
+
+  #decline(
+    message: StepRequest,
+    step: ReadStep | null,
+    reason: DeclineReason,
+    post: Post,
+    finding: StepFinding | null = null,
+  ): void {
+    post({ type: 'declined', id: message.id, reason, finding });
+    if (step !== null) this.#noteLate(step);
+    this.#options.runs?.noteTaken(message.run_id, step?.place.mark ?? null);
   }
 
   /**
-   * Holds the two answers against each other. The run goes on as if the student's had been served; after an audit, only
-   * when both said the same.
+   * Holds the two answers against each other. Where runs are kept, this one goes on as if the student's had been served; after
+   * an audit, only when both said the same.
    */
   #compare(
     message: Extract<ClientMessage, { type: 'compare' }>,
@@ -327,15 +423,27 @@ export class StepHandler {
     const { mode, runs, watch } = this.#options;
     const { answer: mine, agent, asked } = entry.shadow;
     entry.shadow = null;
-    const theirs = readUpstreamAnswer(message);
+    const theirs = readUpstreamAnswer(entry.wire, message);
     if (theirs === null) return;
     const callIds = theirs.content.flatMap((block) => (block.type === 'tool_call' ? [block.id] : []));
     const agreed = agreeWith(mine, theirs);
-    if (agreed || mode === 'shadow')
-      runs.noteServed(entry.place.run_id, markAnswer(asked, theirs.content, callIds));
-    else runs.noteTaken(entry.place.run_id, entry.place.mark);
+    if (asked !== null && (agreed || mode === 'shadow'))
+      runs?.noteServed(entry.place.run_id, markAnswer(asked, theirs.content, callIds));
+    else runs?.noteTaken(entry.place.run_id, entry.place.mark);
     watch.note(agent, kindOfAnswer(mine.content), agreed);
+    this.#options.ledger?.add(agent, { compared: 1, wrong: agreed ? 0 : 1 });
     post({ type: 'compared', agreed });
+  }
+
+  /** The upstream goes on with what the student has served: it writes to its cache what it would have read from there. */
+  #noteLate(step: ReadStep): void {
+    const { mark } = step.place;
+    const given = mark === null ? undefined : this.#given.get(mark);
+    if (given === undefined || this.#options.mode !== 'on') return;
+    const price = findPrice(this.#options.prices, String(step.body.model));
+    const late_micro_usd =
+      price === null ? 0 : given.cached_tokens * (cacheWriteOf(price) - cacheReadOf(price));
+    this.#options.ledger?.add(given.agent, { late: 1, late_micro_usd });
   }
 
   /** Millionths of a dollar: dollars a million tokens, times tokens. */
@@ -363,37 +471,44 @@ function parseBody(bytes: Uint8Array): JsonObject | null {
 }
 
 /** @returns null for one with more in it than is read */
-function readStep(body: JsonObject, { run_id, seq }: Pick<StepRequest, 'run_id' | 'seq'>): ReadStep | null {
-  const reading = new NormalReading();
-  const request = readNormalMessages(body, reading);
-  if (reading.isOver) return null;
-  pairCalls(request.messages, []);
-  return { body, request, place: placeStep(request, run_id, seq) };
+function readStep(
+  wire: Wire,
+  body: JsonObject,
+  { run_id, seq }: Pick<StepRequest, 'run_id' | 'seq'>,
+): ReadStep | null {
+  const request = readWireRequest(wire, body);
+  return request === null ? null : { wire, body, request, place: placeStep(request, run_id, seq) };
 }
+
+const keyBytes = (wire: RelegationWire) => Buffer.from(`"${WIRES[wire].result_id_key}":`);
+const RESULT_IDS: Readonly<Record<RelegationWire, Buffer>> = {
+  messages: keyBytes('messages'),
+  chat_completions: keyBytes('chat_completions'),
+  responses: keyBytes('responses'),
+};
 
 /**
  * The call that the last result of a raw body answers. Within a text the quotes would be escaped, so what is found is a
  * field; it may stand in a tool's input all the same, which costs no more than that the upstream serves.
  */
-export function findLastResultId(body: Buffer): string | null {
+export function findLastResultId(body: Buffer, key: Buffer = RESULT_IDS.messages): string | null {
   // Forwards first: that is quick where there is none, and backwards is where the last one is near the end.
-  if (!body.includes(RESULT_ID)) return null;
-  const at = body.lastIndexOf(RESULT_ID);
-  const from = at + RESULT_ID.length;
+  if (!body.includes(key)) return null;
+  const at = body.lastIndexOf(key);
+  const from = at + key.length;
   const found = /^\s*"([\w-]+)"/.exec(body.toString('latin1', from, from + ID_BYTES));
   return found?.[1] ?? null;
 }
 
 /** @returns null for an answer that is no whole one of text and calls */
-function readUpstreamAnswer({
-  status,
-  headers,
-  body,
-}: Extract<ClientMessage, { type: 'compare' }>): NormalAnswer | null {
+function readUpstreamAnswer(
+  wire: RelegationWire,
+  { status, headers, body }: Extract<ClientMessage, { type: 'compare' }>,
+): NormalAnswer | null {
   if (status !== 200) return null;
   const turn = normalizeTurn({
-    shape: 'messages',
-    path: '/v1/messages',
+    shape: wire,
+    path: '',
     status,
     request_headers: [],
     response_headers: headers,
@@ -411,7 +526,7 @@ function agreeWith(mine: StudentAnswer, theirs: NormalAnswer): boolean {
 }
 
 /** A model's price: its own, or that of the longest name that it goes on from (`name` for `name-20250514`). */
-export function findPrice(prices: Prices, model: string): { input: number; output: number } | null {
+export function findPrice(prices: Prices, model: string): Price | null {
   let best = '';
   for (const name of Object.keys(prices)) {
     const isIts = model === name || (model.startsWith(name) && /^[-@:]/.test(model.slice(name.length)));
@@ -420,7 +535,18 @@ export function findPrice(prices: Prices, model: string): { input: number; outpu
   return best === '' ? null : prices[best]!;
 }
 
-function costOf(answer: StudentAnswer, price: { input: number; output: number } | null): number | null {
+function costOf(answer: StudentAnswer, price: Price | null): number | null {
   if (price === null) return null;
-  return answer.input_tokens * price.input + answer.output_tokens * price.output;
+  const { input_tokens, output_tokens, cache_read_tokens: read = 0, cache_write_tokens: write = 0 } = answer;
+  const fresh = Math.max(0, input_tokens - read - write);
+  const cached = read * cacheReadOf(price) + write * cacheWriteOf(price);
+  return fresh * price.input + cached + output_tokens * price.output;
+}
+
+function cacheReadOf({ input, cache_read = 0.1 * input }: Price): number {
+  return cache_read;
+}
+
+function cacheWriteOf({ input, cache_write = 1.25 * input }: Price): number {
+  return cache_write;
 }

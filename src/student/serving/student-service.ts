@@ -1,7 +1,7 @@
 /**
- * The cheaper model behind a student of kind `http`: asks it for the answer to a step that is covered, and takes nothing
- * for granted of what comes back. Its key goes into one header and nowhere else; a client's credential is not known
- * here. The student's thread.
+ * The cheaper model behind a student of kind `http`: asks it for the answer to a covered step, and checks all
+ * that comes back. Its key goes into one header and nowhere else; this file does not know a client's credential.
+ * The student's thread.
  */
 
 import { Pool } from 'undici';

@@ -1,10 +1,10 @@
 /**
- * Holds values against JSON schemas that come with live requests, so from anywhere: nothing of a schema is evaluated as
- * code, and one that would cost too much to hold a value against is not used at all. The student's thread.
+ * Checks values with JSON schemas that come with live requests, so from strangers. It evaluates nothing of a schema as
+ * code, and does not use a schema that would cost too much. The student's thread.
  *
- * What makes a schema dear: references that lead in a circle or multiply, and patterns that backtrack. The first are
- * weighed before the schema is used. Of patterns only tame ones are taken: no look-around, no references back, nothing
- * repeated that repeats within, few open-ended repetitions, against texts of a bounded length.
+ * These make a schema expensive: references that lead in a circle or multiply, and patterns that backtrack. It weighs the first
+ * before it uses the schema. It takes only patterns without look-around, back references and nested repetition,
+ * with few open-ended repetitions, and matches them with texts of a bounded length.
  */
 
 import { createHash } from 'node:crypto';

@@ -1,10 +1,10 @@
 /**
  * An upstream that answers before it has taken the upload, and is gone: a write to it fails while its answer has arrived
- * and was not read yet. All in one turn of the loop here, so that the write comes first. Test thread.
+ * and was not read yet. All in one tick here, so that the write comes first. Test thread.
  */
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { constants } from 'node:os';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTick } from 'node:timers/promises';
 import { createServer as createTlsServer } from 'node:tls';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { socketEngine } from '../../../native/socket-engine.ts';
@@ -266,7 +266,7 @@ it('an upload behind TLS whose write fails has the answer that has arrived', asy
     far.destroy();
     for (let at = 0; at < 64; at++) {
       upload.write();
-      await nextTurn();
+      await nextTick();
     }
     upload.connection.resume(upload);
     await upload.over.promise;

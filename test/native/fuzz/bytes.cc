@@ -1,6 +1,6 @@
 /**
  * The byte work of native/bytes on any bytes (libFuzzer; run.mjs). Each search must answer alike however wide its
- * instructions are, and as one answers that looks at a byte after the other.
+ * instructions are, and like a search that looks at one byte after the other.
  */
 #include <cstddef>
 #include <cstdint>

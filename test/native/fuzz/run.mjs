@@ -1,7 +1,7 @@
 /**
  * `npm run fuzz`: compiles the fuzzers of this folder (libFuzzer, with AddressSanitizer and
  * UndefinedBehaviorSanitizer) and runs each in turn, from its corpus on, for `--seconds` in all (60 unless told). What is found
- * ends it with 1; the input that did it is left in native/build/fuzz, and belongs into the corpus once it is mended.
+ * ends it with 1; the input lies in native/build/fuzz; put it into the corpus after you have mended the code.
  * `--only NAME` runs one; `--keep` adds to the corpus what reached new code.
  * Own process; ends with 0 and a line that says so where there is no clang with libFuzzer.
  */

@@ -1,5 +1,5 @@
 /**
- * What native/texts counts in any texts, by any tables that say of themselves what is there (libFuzzer; run.mjs). The same
+ * What native/texts counts in any texts, with any tables (libFuzzer; run.mjs). The same
  * texts must give the same counts, and each count must be one that its texts have room for.
  */
 #include <algorithm>

@@ -1,4 +1,4 @@
-/** An addon that reads one byte behind what it has taken: run.mjs looks whether that would be found. */
+/** An addon that reads one byte behind what it has taken: run.mjs checks that this is found. */
 #include <node_api.h>
 
 namespace {

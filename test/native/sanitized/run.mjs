@@ -1,7 +1,7 @@
 /**
  * `npm run test:sanitized`: compiles every addon of `native/compile.mjs` with AddressSanitizer and
  * UndefinedBehaviorSanitizer, into a folder of their own, and runs the tests that use them; before that graph-race.cc
- * under ThreadSanitizer. A test file among the arguments is run instead of all that. Own process; ends with 1 when
+ * under ThreadSanitizer. With a test file as argument it runs that file instead. Own process; ends with 1 when
  * something is found, and with 0 and a line that says so where the compiler has no sanitizers.
  *
  * Node itself is as it comes, so leaks are not looked for here: what V8 keeps to its end looks like one. The programs

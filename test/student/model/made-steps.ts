@@ -3,7 +3,7 @@
 import type { NormalRequest, TurnBlock, TurnMessage, TurnTool } from '../../../src/domain/turn.ts';
 import type { AnswerDigest } from '../../../src/student/model/answer.ts';
 import { digestStep, type StepDigest } from '../../../src/student/model/step.ts';
-import { readStepExtras } from '../../../src/student/model/step-extras.ts';
+import { plainExtras } from '../../../src/student/model/step-extras.ts';
 import type { LearnedStep } from '../../../src/student/model/student-fit.ts';
 
 export function tool(name: string): TurnTool {
@@ -55,7 +55,7 @@ export function called(name: string, input: unknown, result: string, isError = f
 }
 
 export function digest(messages: TurnMessage[], over: Partial<NormalRequest> = {}): StepDigest {
-  return digestStep(makeRequest(messages, over), readStepExtras({}, []));
+  return digestStep(makeRequest(messages, over), plainExtras());
 }
 
 export function callAnswer(name: string, input: unknown): AnswerDigest {

@@ -5,11 +5,13 @@ import { describe, expect, it } from 'vitest';
 import type { NormalAnswer, TurnBlock, TurnMessage } from '../../../src/domain/turn.ts';
 import { STEP_BODY_BYTES, STUDENT_CORE } from '../../../src/limits.ts';
 import { digestAnswer } from '../../../src/student/model/answer.ts';
-import { readStepExtras } from '../../../src/student/model/step-extras.ts';
+import { readBetas, readMessagesSettings } from '../../../src/student/model/step-extras.ts';
 import { MARK } from '../../../src/student/model/step-marks.ts';
 import { readTokens } from '../../../src/student/model/text-tokens.ts';
-import { readMessagesStep } from '../../../src/student/serving/messages-step.ts';
+import { readStep, WIRES } from '../../../src/student/serving/step-reading.ts';
 import { called, digest, tool, user } from './made-steps.ts';
+
+const readMessages = (body: unknown, headers: string[]) => readStep(WIRES.messages, body, headers);
 
 const text = (its: string): TurnBlock => ({ type: 'text', text: its });
 
@@ -36,9 +38,49 @@ describe('a digest of a step', () => {
     expect(of('You never help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11')).not.toEqual(one);
   });
 
+  it('is the same whoever gave the answers before it', () => {
+    const of = (id: string, words: string, last: string) =>
+      digest([
+        user('Look at order 7'),
+        {
+          role: 'assistant',
+          content: [text(words), { type: 'tool_call', id, name: 'look', input: { at: 7 } }],
+        },
+        {
+          role: 'tool',
+          content: [
+            {
+              type: 'tool_result',
+              call_id: id,
+              name: 'look',
+              is_error: false,
+              content: [text('{"state":"open"}')],
+            },
+          ],
+        },
+        { role: 'assistant', content: [text(last)] },
+        user('And now close it'),
+      ]);
+    const upstreams = of('toolu_01A', 'First I look at the order.', 'It is open. Anything else?');
+    expect(of('toolu_99', 'A look.', 'Open.')).toEqual(upstreams);
+  });
+
+  it('names what it breaks of the rules, by the version that its header names', () => {
+    const of = (more: object, version = '2023-06-01') =>
+      readMessages({ model: 'm', max_tokens: 9, messages: [user('x')], ...more }, [
+        'Anthropic-Version',
+        version,
+      ])!.step.breaches;
+    expect(of({})).toEqual([]);
+    expect(of({ temperature: 0 })).toEqual([]);
+    expect(of({ temperature: 0 }, '2026-10-21')).toEqual(['sampling']);
+    const listed = { role: 'system', content: [{ type: 'text', text: 'Agents: a, b' }] };
+    expect(of({ messages: [{ role: 'user', content: 'x' }, listed] })).toEqual(['role system']);
+  });
+
   it('is nothing for a student where the provider is to keep the conversation', () => {
     const of = (more: object) =>
-      readMessagesStep({ model: 'm', max_tokens: 9, messages: [user('x')], ...more }, [])!.step.unsupported;
+      readMessages({ model: 'm', max_tokens: 9, messages: [user('x')], ...more }, [])!.step.unsupported;
     expect(of({})).toBe('');
     expect(of({ thread: null })).toBe('');
     expect(of({ thread: { type: 'create' } })).toMatch(/keep the conversation/);
@@ -115,7 +157,7 @@ describe('a digest of a step', () => {
       input_schema: { type: 'object' },
     }));
     const scope = (more: object) =>
-      readMessagesStep({ model: 'm', max_tokens: 9, messages: [user('x')], tools, ...more }, [])!.step.scope;
+      readMessages({ model: 'm', max_tokens: 9, messages: [user('x')], tools, ...more }, [])!.step.scope;
     const base = scope({});
     expect(JSON.stringify(tools).length).toBeGreaterThan(0.9 * STEP_BODY_BYTES);
     expect(JSON.stringify(tools).length).toBeLessThan(STEP_BODY_BYTES);
@@ -132,7 +174,7 @@ describe('a digest of a step', () => {
 
   it('has another scope for settings of a type that the normal form has no word for', () => {
     const scope = (more: object) =>
-      readMessagesStep({ model: 'm', max_tokens: 9, messages: [user('x')], ...more }, [])!.step.scope;
+      readMessages({ model: 'm', max_tokens: 9, messages: [user('x')], ...more }, [])!.step.scope;
     const all = [
       {},
       { thinking: { type: 'between_tools' } },
@@ -149,10 +191,8 @@ describe('a digest of a step', () => {
 
   it('has another scope for other tools, settings and models, not for another order of keys or user', () => {
     const scope = (body: Record<string, unknown>) =>
-      readMessagesStep(
-        { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'x' }], ...body },
-        [],
-      )!.step.scope;
+      readMessages({ model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'x' }], ...body }, [])!
+        .step.scope;
     const tools = (schema: unknown) => [{ name: 't', description: 'd', input_schema: schema }];
     const base = scope({ tools: tools({ type: 'object', properties: {} }) });
     expect(
@@ -293,8 +333,8 @@ describe('a digest of a step', () => {
     );
     fc.assert(
       fc.property(body, (its) => {
-        const read = readMessagesStep(its, ['anthropic-beta', 'b, a']);
-        expect(readMessagesStep(structuredClone(its), ['Anthropic-Beta', 'a,b'])).toEqual(read);
+        const read = readMessages(its, ['anthropic-beta', 'b, a']);
+        expect(readMessages(structuredClone(its), ['Anthropic-Beta', 'a,b'])).toEqual(read);
       }),
       { numRuns: 300 },
     );
@@ -303,13 +343,9 @@ describe('a digest of a step', () => {
 
 describe('extras of a step', () => {
   it('are the fields that the normal form has no word for, without what changes for each request', () => {
-    expect(
-      readStepExtras({ model: 'm', stream: true, metadata: {}, temperature: 1, top_k: null }, ['b,a', ' a ']),
-    ).toEqual({
-      betas: ['a', 'b'],
-      settings: { temperature: 1 },
-    });
-    expect(readStepExtras('no object', []).settings).toEqual({});
+    const body = { model: 'm', stream: true, metadata: {}, temperature: 1, top_k: null };
+    expect(readMessagesSettings(body)).toEqual({ temperature: 1 });
+    expect(readBetas(['b,a', ' a '])).toEqual(['a', 'b']);
   });
 });
 
@@ -323,6 +359,7 @@ describe('a digest of an answer', () => {
       stop_reason: 'tool_use',
       input_tokens: 7,
       output_tokens: 3,
+      cache_read_tokens: 2,
     });
   });
 

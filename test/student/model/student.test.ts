@@ -3,8 +3,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../../src/search/exact-index.ts';
+import { kindOfAnswer } from '../../../src/student/model/answer-kind.ts';
 import { digestStep } from '../../../src/student/model/step.ts';
-import { readStepExtras } from '../../../src/student/model/step-extras.ts';
+import { plainExtras } from '../../../src/student/model/step-extras.ts';
 import { Student } from '../../../src/student/model/student.ts';
 import {
   fitStudent,
@@ -176,7 +177,7 @@ describe('the student', () => {
     expect(student.decide(digest(messages, { system: prompt }), 1)).toMatchObject({
       reason: 'unknown_agent',
     });
-    const extras = readStepExtras({ temperature: 0 }, []);
+    const extras = plainExtras({ temperature: 0 });
     expect(student.decide(digestStep(makeRequest(messages), extras), 1)).toMatchObject({
       reason: 'unknown_agent',
     });
@@ -433,6 +434,40 @@ describe('the student', () => {
     const covers = (threshold: number, agent = name!): boolean =>
       new Student(limitAgents(model, [{ agent, threshold }]), makeIndex).decide(step, THRESHOLD).covered;
     expect([covers(THRESHOLD), covers(-1), covers(-1, 'another')]).toEqual([true, false, true]);
+  });
+
+  it('keeps to the limit of each kind of answer, and serves no other', () => {
+    const model = fitStudent(ORDERS);
+    const [agent] = new Set(nameAgents(ORDERS).values());
+    const { step } = makeOrderStep(101);
+    const free = new Student(model, makeIndex);
+    const kind = kindOfAnswer(free.propose(step).answer!.content);
+    const limited = (kinds: { kind: string; threshold: number }[]) =>
+      new Student(limitAgents(model, [{ agent: agent!, threshold: THRESHOLD, kinds }]), makeIndex);
+    const right = limited([{ kind, threshold: THRESHOLD }]);
+    expect(right.decide(step, THRESHOLD).covered).toBe(true);
+    expect([right.serves(agent!, kind), right.serves(agent!, 'wipe'), free.serves(agent!, 'wipe')]).toEqual([
+      true,
+      false,
+      true,
+    ]);
+    const others = [[], [{ kind: 'wipe', threshold: THRESHOLD }], [{ kind, threshold: -1 }]];
+    for (const kinds of others)
+      expect(limited(kinds).decide(step, THRESHOLD)).toMatchObject({ covered: false, reason: 'unproven' });
+  });
+
+  it('takes what golden requests taught that the upstream takes, and nothing that is new beside it', () => {
+    const { step } = makeOrderStep(101);
+    const taught = ORDERS.map((one) => ({ ...one, step: { ...one.step, breaches: ['role system'] } }));
+    const decide = (golden: typeof ORDERS, breaches: string[]) =>
+      new Student(fitStudent(golden), makeIndex).decide({ ...step, breaches }, THRESHOLD);
+    expect(decide(taught, ['role system']).covered).toBe(true);
+    expect(decide(taught, []).covered).toBe(true);
+    for (const [golden, breaches] of [
+      [taught, ['metadata', 'role system']],
+      [ORDERS, ['role system']],
+    ] as const)
+      expect(decide([...golden], [...breaches])).toMatchObject({ covered: false, reason: 'bad_request' });
   });
 
   it('fills JSON that an agent answers with, value by value', () => {

@@ -1,7 +1,9 @@
 /** Requests that the upstream would refuse are never the student's. */
 import { describe, expect, it } from 'vitest';
-import { endsWithUser, isValidRequest } from '../../../src/student/serving/request-rules.ts';
+import { endsWithUser, findBreaches } from '../../../src/student/serving/request-rules.ts';
 
+const isValidRequest = (body: unknown, version: '2023-06-01' | '2026-10-21') =>
+  findBreaches(body, version).length === 0;
 const TOOL = { name: 'look', input_schema: { type: 'object' } };
 const ask = { role: 'user', content: 'hello' };
 const call = (id: string) => ({ type: 'tool_use', id, name: 'look', input: {} });
@@ -139,5 +141,32 @@ describe('a request', () => {
     let content: unknown = [];
     for (let depth = 0; depth < 20_000; depth++) content = [{ type: 'text', text: 'a', content }];
     expect(isValidRequest(said({ role: 'user', content }), '2023-06-01')).toBe(true);
+  });
+});
+
+describe('what a request breaks', () => {
+  it('has a name, so that golden requests can teach that the upstream takes it', () => {
+    const breaches = (body: unknown) => findBreaches(body, '2023-06-01');
+    expect(breaches(good)).toEqual([]);
+    expect(breaches(said(ask, { role: 'system', content: 'Agents: a, b' }))).toEqual(['role system']);
+    // A message of another role stands between a call and its result.
+    const between = { role: 'system', content: [{ type: 'text', text: 'a reminder' }] };
+    expect(breaches(said(ask, assistant(call('a')), between, user(result('a'))))).toEqual(['role system']);
+    expect(breaches(said(ask, assistant(call('a')), between))).toEqual(['results', 'role system']);
+    expect(breaches({ ...good, metadata: { user_id: 'u'.repeat(300) }, max_tokens: 0 })).toEqual([
+      'max_tokens',
+      'metadata',
+    ]);
+    expect(breaches({ ...good, tomorrow: null })).toEqual(['field tomorrow']);
+    expect(breaches(null)).toContain('messages');
+  });
+
+  it('is bounded, whatever is sent', () => {
+    const fields = Object.fromEntries(
+      Array.from({ length: 500 }, (_, i) => [`${i}${'x'.repeat(900)}`, null]),
+    );
+    const breaches = findBreaches({ ...good, ...fields }, '2023-06-01');
+    expect(JSON.stringify(breaches).length).toBeLessThan(3_000);
+    expect(breaches.length).toBeGreaterThan(0);
   });
 });

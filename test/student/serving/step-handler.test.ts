@@ -1,9 +1,9 @@
-/** The small rules of the desk: which id a raw body ends with, what a model costs, what an answer looks like. */
+/** The small rules of the step handler: which id a raw body ends with, what a model costs, what an answer looks like. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { MessagesContentReader } from '../../../src/providers/messages/normal-turn.ts';
 import { NormalReading } from '../../../src/providers/normal-reading.ts';
-import { writeAnswer } from '../../../src/student/serving/answer-wire.ts';
+import { messagesWire } from '../../../src/student/serving/messages-wire.ts';
 import { findLastResultId, findPrice } from '../../../src/student/serving/step-handler.ts';
 
 describe('the last result’s id', () => {
@@ -65,10 +65,10 @@ describe('an answer on the wire', () => {
           input_tokens: 5,
           output_tokens: 6,
         };
-        const whole = writeAnswer(answer, 'm', false);
+        const whole = messagesWire.writeAnswer(answer, { model: 'm' });
         const wholeReader = new MessagesContentReader(new NormalReading());
         wholeReader.readWhole(JSON.parse(Buffer.from(whole.body).toString()));
-        const streamed = writeAnswer(answer, 'm', true);
+        const streamed = messagesWire.writeAnswer(answer, { model: 'm', stream: true });
         const reader = new MessagesContentReader(new NormalReading());
         for (const frame of Buffer.from(streamed.body).toString().split('\n\n')) {
           const found = /^event: (\w+)\ndata: (.*)$/s.exec(frame);

@@ -16,7 +16,13 @@ const waiter = (name = ''): StepWaiter => ({
   onAudited: () => void words.push(`${name}audited`),
   onFailed: (reason) => void words.push(`${name}${reason}`),
 });
-const head = { run_id: 'r', seq: 1, betas: [], api_version: '2023-06-01' as const };
+const head = {
+  wire: 'messages' as const,
+  run_id: 'r',
+  seq: 1,
+  betas: [],
+  api_version: '2023-06-01' as const,
+};
 const send = (name = '') => link.send(head, new Uint8Array([1, 2, 3]), waiter(name));
 const until = async (done: () => boolean) => {
   while (!done()) await new Promise((resolve) => setImmediate(resolve));

@@ -1,0 +1,249 @@
+/**
+ * Lists of a million runs: `npm run bench -- lists`. Every page from the newest to the oldest, each timed from the request to
+ * the last byte; pages of the usual size at several depths; pages under filters that few runs pass, or none. The rows are written straight into the database, as
+ * the run actor would have; they are read from the product as a user starts it, over HTTP on one kept connection. Own process.
+ */
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { Agent, request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { MONITOR_NAMES, type MonitorName } from '../src/domain/monitors/names.ts';
+import { RUN_LISTS, type RunListRow, runListKeys } from '../src/domain/run-list.ts';
+import { RUN_STARTS, RUNS, type RunRow, type RunStartRow, runKey } from '../src/domain/run-rows.ts';
+import { PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX } from '../src/limits.ts';
+import { closeStores, databasePaths, openStores } from '../src/storage/lmdb/stores.ts';
+import { LISTINGS } from '../src/storage/row-listing.ts';
+import { PRODUCT_KEY, type Product, startProduct } from './product.ts';
+import { type Quantiles, Samples } from './quantiles.ts';
+import { saveResult, takeProvenance } from './results.ts';
+
+export interface ListsBenchOptions {
+  quick: boolean;
+  /** Keep the figures in bench/results. */
+  save: boolean;
+  say: (what: string) => void;
+}
+
+/** The contract's, at any depth. */
+const PAGE_MS_MAX = 20;
+const ORG = 'bench';
+/** Runs of one transaction. */
+const BATCH = 5_000;
+const NEWEST_MS = Date.UTC(2026, 10, 1);
+const APART_MS = 1_000;
+/** One run in so many is of the agent that a filter asks for. */
+const RARE = 10_000;
+
+/** Where pages of the usual size are taken, as shares of the list. */
+const DEPTHS = [0, 0.25, 0.5, 0.75, 0.99];
+const SOME_PAGES = 200;
+
+/** Pages of one kind of question. */
+interface PageTimes {
+  query: string;
+  pages: number;
+  runs: number;
+  page_us: Quantiles;
+  /** Of the whole walk, by tenths of it: the median of each. */
+  tenths_p50_us: number[];
+}
+
+export interface ListsReport {
+  runs: number;
+  database_bytes: number;
+  lists: PageTimes[];
+  goals: { pages: boolean };
+}
+
+/** @returns false when a goal is missed */
+export async function runListsBench({ quick, save, say }: ListsBenchOptions): Promise<boolean> {
+  const runs = quick ? 50_000 : 1_000_000;
+  const dir = mkdtempSync(join(tmpdir(), 'bench-lists-'));
+  let product: Product | null = null;
+  try {
+    const paths = databasePaths(dir);
+    await writeRuns(paths, runs, say);
+    product = await startProduct(dir, {});
+    const reader = new ListReader(product.port);
+    // What the first requests load and compile is no cost of a page.
+    await reader.walk('limit=1', 200);
+    const everything = Number.POSITIVE_INFINITY;
+    const questions: [query: string, pages: number][] = [
+      [`limit=${PAGE_LIMIT_MAX}`, everything],
+      [`limit=${PAGE_LIMIT_MAX}&project_id=web`, everything],
+      ...DEPTHS.map((share): [string, number] => {
+        const to = new Date(NEWEST_MS - share * runs * APART_MS).toISOString();
+        return [`limit=${PAGE_LIMIT_DEFAULT}&to=${to}`, SOME_PAGES];
+      }),
+      ['outcome=success', SOME_PAGES],
+      ['agent_name=rare', SOME_PAGES],
+      ['outcome=nobody+said+so', SOME_PAGES],
+    ];
+    const lists: PageTimes[] = [];
+    for (const [query, pages] of questions) {
+      say(query);
+      lists.push(await reader.walk(query, pages));
+    }
+    reader.close();
+    // A tenth each: at whatever depth, half of the pages or more. The p99 beside it has what else the machine did.
+    const goals = {
+      pages: lists.every(({ tenths_p50_us }) => tenths_p50_us.every((us) => us <= PAGE_MS_MAX * 1_000)),
+    };
+    const report: ListsReport = { runs, database_bytes: statSync(paths.runs).size, lists, goals };
+    say('');
+    print(report);
+    if (save) console.log(`\n${saveResult({ ...takeProvenance(), suite: 'lists', ...report })}`);
+    return goals.pages;
+  } finally {
+    await product?.stop();
+    rmSync(dir, { recursive: true, force: true });
+    rmSync(`${dir}.log`, { force: true });
+  }
+}
+
+async function writeRuns(
+  paths: ReturnType<typeof databasePaths>,
+  count: number,
+  say: (what: string) => void,
+): Promise<void> {
+  const stores = openStores(paths);
+  // Or the service would go through all of them at its start, as it does once with the runs of an earlier version.
+  const value = { after: null, is_done: true };
+  await stores.runs.transact((tx) => tx.write({ op: 'put', table: LISTINGS, row: [RUN_LISTS], value }));
+  for (let first = 0; first < count; first += BATCH) {
+    say(`${first} runs written`);
+    await stores.runs.transact((transaction) => {
+      for (let n = first; n < Math.min(first + BATCH, count); n++) {
+        const { row, start, started_at_ms } = makeRun(n);
+        const { project_id, run_id } = row;
+        transaction.write({ op: 'put', table: RUNS, row: runKey(row), value: row });
+        transaction.write({ op: 'put', table: RUN_STARTS, row: [ORG, run_id], value: start });
+        const listed: RunListRow = { project_id };
+        for (const key of runListKeys(row, { started_at_ms, run_id }))
+          transaction.write({ op: 'put', table: RUN_LISTS, row: key, value: listed });
+      }
+    });
+  }
+  await closeStores(stores);
+}
+
+/** The nth run, the newest last; finished, for one that goes on is asked for its sums. */
+function makeRun(n: number): { row: RunRow; start: RunStartRow; started_at_ms: number } {
+  const started_at_ms = NEWEST_MS - n * APART_MS;
+  const started_at = new Date(started_at_ms).toISOString();
+  const project_id = n % 3 === 0 ? 'web' : 'default';
+  // In no order that has to do with time.
+  const run_id = `run-${(Math.imul(n, 0x9e3779b1) >>> 0).toString(36)}-${n.toString(36)}`;
+  const fired = Object.fromEntries(
+    MONITOR_NAMES.map((name, at) => [name, n % (7 + at) === 0 ? 2 : 0]),
+  ) as Record<MonitorName, number>;
+  const row: RunRow = {
+    org_id: ORG,
+    project_id,
+    run_id,
+    agent_name: n % RARE === 1 ? 'rare' : `agent-${n % 5}`,
+    model: 'claude-demo-large',
+    framework: 'langgraph',
+    task_profile: 'default',
+    codebase_id: 'shop',
+    experiment_id: '',
+    arm: '',
+    assignment_unit: '',
+    svc_version: '',
+    outcome: n % 4 === 0 ? 'failure' : 'success',
+    steps: 40 + (n % 60),
+    tokens: 12_000 + (n % 9_000),
+    duration_ms: 60_000 + (n % 50_000),
+    max_total_score: (n % 100) / 100,
+    fired,
+    status: 'finished',
+    started_at,
+    finished_at: new Date(started_at_ms + 60_000).toISOString(),
+  };
+  const task = `Fix the failing test of module ${n % 977}: it passes alone and fails with the others, since yesterday.`;
+  return { row, start: { project_id, task, metadata: '', started_at }, started_at_ms };
+}
+
+/** Asks for pages, one after another. */
+class ListReader {
+  readonly #agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  readonly #port: number;
+
+  constructor(port: number) {
+    this.#port = port;
+  }
+
+  /** From the newest run on, until there are no more pages, or so many. */
+  async walk(query: string, pages: number): Promise<PageTimes> {
+    const all = new Samples();
+    const times: number[] = [];
+    const seen = new Set<string>();
+    let runs = 0;
+    let cursor: string | null = '';
+    while (cursor !== null && times.length < pages) {
+      const startedMs = performance.now();
+      const text = await this.#get(
+        `/v1/monitor/runs?org_id=${ORG}&${query}&cursor=${encodeURIComponent(cursor)}`,
+      );
+      const us = (performance.now() - startedMs) * 1_000;
+      all.add(us);
+      times.push(us);
+      const page = JSON.parse(text) as { runs: { run_id: string }[]; next_cursor: string | null };
+      for (const { run_id } of page.runs) seen.add(run_id);
+      runs += page.runs.length;
+      cursor = page.next_cursor;
+    }
+    if (seen.size !== runs) throw new Error(`${query}: ${runs - seen.size} runs came twice`);
+    return { query, pages: times.length, runs, page_us: all.quantiles(), tenths_p50_us: takeTenths(times) };
+  }
+
+  #get(path: string): Promise<string> {
+    const { promise, resolve, reject } = Promise.withResolvers<string>();
+    const headers = { authorization: `Bearer ${PRODUCT_KEY}` };
+    const sent = request(
+      { host: '127.0.0.1', port: this.#port, path, agent: this.#agent, headers },
+      (answer) => {
+        let said = '';
+        answer.setEncoding('utf8').on('data', (chunk: string) => {
+          said += chunk;
+        });
+        answer.on('end', () => {
+          if (answer.statusCode === 200) resolve(said);
+          else reject(new Error(`${path}: ${answer.statusCode} ${said.slice(0, 200)}`));
+        });
+      },
+    );
+    sent.on('error', reject);
+    sent.end();
+    return promise;
+  }
+
+  close(): void {
+    this.#agent.destroy();
+  }
+}
+
+function takeTenths(times: readonly number[]): number[] {
+  return Array.from({ length: 10 }, (_, tenth) => {
+    const some = new Samples();
+    const from = Math.floor((tenth * times.length) / 10);
+    for (const us of times.slice(from, Math.max(from + 1, Math.floor(((tenth + 1) * times.length) / 10)))) {
+      some.add(us);
+    }
+    return some.quantiles().p50;
+  });
+}
+
+function print({ runs, database_bytes, lists, goals }: ListsReport): void {
+  const ms = (us: number) => (us / 1_000).toFixed(2);
+  console.log(`${runs} runs, ${(database_bytes / 1e6).toFixed(0)} MB`);
+  for (const { query, pages, runs: passed, page_us, tenths_p50_us } of lists) {
+    const [first, last] = [tenths_p50_us[0]!, tenths_p50_us.at(-1)!];
+    console.log(
+      `${query.padEnd(32)} ${String(pages).padStart(6)} pages, ${String(passed).padStart(7)} runs  p50 ${ms(page_us.p50)}, p99 ${ms(page_us.p99)}, max ${ms(page_us.max)} ms; first tenth ${ms(first)}, last tenth ${ms(last)} ms`,
+    );
+  }
+  console.log(
+    `under ${PAGE_MS_MAX} ms at any depth (median of each tenth): ${goals.pages ? 'met' : 'MISSED'}`,
+  );
+}

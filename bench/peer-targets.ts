@@ -1,0 +1,87 @@
+/** Other proxies for `npm run bench -- peers`, as far as they are installed; used in the bench's own process. */
+import { spawn, spawnSync } from 'node:child_process';
+import { mkdirSync, openSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { awaitHttp, end, findFreePort, findNginx, keep, startTargets } from './targets.ts';
+
+export const PEERS = ['nginx', 'haproxy', 'mitmproxy', 'forwarder', 'gateway'] as const;
+export type PeerName = (typeof PEERS)[number];
+
+export interface Peer {
+  name: PeerName;
+  /** As it says itself; '' for ours. */
+  version: string;
+  port: number;
+  pid: number;
+  stop: () => Promise<void>;
+}
+
+/** First line of what the command says of itself; null where it is not installed. */
+function findVersion(command: string, flag: string): string | null {
+  const found = spawnSync(command, [flag], { encoding: 'utf8' });
+  return found.error === undefined ? (found.stdout.split('\n', 1)[0] ?? '') : null;
+}
+
+/**
+ * Starts the peer in front of the upstream, set up for one core and the same task: pass on, keep connections, no log.
+ * @returns null where it is not installed
+ */
+export async function startPeer(name: PeerName, upstreamPort: number, dir: string): Promise<Peer | null> {
+  if (name === 'haproxy' || name === 'mitmproxy') {
+    const version = name === 'haproxy' ? findVersion('haproxy', '-v') : findVersion('mitmdump', '--version');
+    return version === null ? null : startOther(name, version, upstreamPort, join(dir, name));
+  }
+  const nginx = findNginx();
+  if (name === 'nginx' && nginx === null) return null;
+  const [target] = await startTargets([name], upstreamPort, dir);
+  const { port, pid, stop } = target!;
+  return { name, version: name === 'nginx' ? nginx! : '', port, pid: pid!, stop };
+}
+
+async function startOther(
+  name: 'haproxy' | 'mitmproxy',
+  version: string,
+  upstreamPort: number,
+  dir: string,
+): Promise<Peer> {
+  mkdirSync(dir, { recursive: true });
+  const port = await findFreePort();
+  const logFile = join(dir, 'log');
+  const log = openSync(logFile, 'w');
+  const [command, args] =
+    name === 'haproxy' ? haproxyLine(port, upstreamPort, dir) : mitmLine(port, upstreamPort, dir);
+  const child = keep(spawn(command, args, { cwd: dir, stdio: ['ignore', log, log] }));
+  await awaitHttp(child, port, '/?reply=4096', logFile);
+  return { name, version, port, pid: child.pid!, stop: () => end(child) };
+}
+
+function haproxyLine(port: number, upstreamPort: number, dir: string): [string, string[]] {
+  const file = join(dir, 'haproxy.cfg');
+  writeFileSync(
+    file,
+    `global
+  nbthread 1
+  maxconn 8192
+defaults
+  mode http
+  option http-no-delay
+  timeout connect 5s
+  timeout client 1h
+  timeout server 1h
+  http-reuse always
+frontend agents
+  bind 127.0.0.1:${port}
+  default_backend provider
+backend provider
+  server provider 127.0.0.1:${upstreamPort} pool-max-conn 1024
+`,
+  );
+  return ['haproxy', ['-db', '-f', file]];
+}
+
+/** It writes what passes, as the gateway does. */
+function mitmLine(port: number, upstreamPort: number, dir: string): [string, string[]] {
+  const upstream = `reverse:http://127.0.0.1:${upstreamPort}`;
+  const args = ['-q', '--mode', upstream, '--listen-host', '127.0.0.1', '-p', String(port)];
+  return ['mitmdump', [...args, '-w', join(dir, 'flows'), '--set', `confdir=${dir}`]];
+}

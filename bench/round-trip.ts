@@ -1,0 +1,43 @@
+/**
+ * A way between an agent and the service that is as long as one wants: what comes in is passed on after half a round trip, each
+ * way, in order. For suites that measure what a distance costs. Own process.
+ */
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+
+export interface LongWay {
+  url: string;
+  close(): void;
+}
+
+/** @param roundTripMs 0: at once */
+export async function layWay(port: number, roundTripMs: number): Promise<LongWay> {
+  const sockets = new Set<Socket>();
+  const server = createServer((near) => {
+    const far = connect(port, '127.0.0.1');
+    for (const [from, to] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      sockets.add(from.setNoDelay());
+      from.on('error', () => {});
+      from.on('data', (bytes) => {
+        if (roundTripMs === 0) to.write(bytes);
+        else setTimeout(() => to.write(bytes), roundTripMs / 2);
+      });
+      from.on('close', () => {
+        sockets.delete(from);
+        to.destroy();
+      });
+    }
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    close() {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+    },
+  };
+}

@@ -1,0 +1,59 @@
+/**
+ * Stands in for the model provider in docs/tutorial.md: needs no key and no network. It says what a model would say to the
+ * tutorial's agent. `node examples/tutorial/provider.ts [PORT]`
+ */
+import { createServer } from 'node:http';
+
+interface Block {
+  type: string;
+  text?: string;
+  id?: string;
+  name?: string;
+  input?: object;
+  content?: string;
+}
+
+/** What the model says, given the ticket and what the last tool said. */
+function answer(ticket: string, result: string | undefined): Block {
+  const call = (name: string, input: object): Block => ({
+    type: 'tool_use',
+    id: newId('toolu'),
+    name,
+    input,
+  });
+  if (result === undefined) return call('get_order', { order_id: /ORD-\d+/.exec(ticket)?.[0] ?? 'unknown' });
+  const { parcel_id, city, sku, stock } = JSON.parse(result) as Record<string, string | number>;
+  if (city !== undefined) return { type: 'text', text: `The parcel ${parcel_id} was last seen in ${city}.` };
+  if (stock !== undefined) return { type: 'text', text: `We have ${stock} of ${sku}; yours ships tomorrow.` };
+  return parcel_id === undefined ? call('check_stock', { sku }) : call('track_parcel', { parcel_id });
+}
+
+const newId = (kind: string) => `${kind}_${crypto.randomUUID().replaceAll('-', '').slice(0, 24)}`;
+
+const server = createServer(async (request, response) => {
+  let text = '';
+  for await (const part of request.setEncoding('utf8')) text += part;
+  const { model, messages } = JSON.parse(text) as {
+    model: string;
+    messages: { content: string | Block[] }[];
+  };
+  const [first, last] = [messages[0]!.content, messages.at(-1)!.content];
+  const said = typeof last === 'string' ? undefined : last[0]?.content;
+  const block = answer(typeof first === 'string' ? first : '', said);
+  response.setHeader('content-type', 'application/json').end(
+    JSON.stringify({
+      id: newId('msg'),
+      type: 'message',
+      role: 'assistant',
+      model,
+      content: [block],
+      stop_reason: block.type === 'text' ? 'end_turn' : 'tool_use',
+      stop_sequence: null,
+      usage: { input_tokens: Math.ceil(text.length / 4), output_tokens: 40 },
+    }),
+  );
+});
+server.listen(Number(process.argv[2] ?? 9000), '127.0.0.1', () => {
+  const { port } = server.address() as { port: number };
+  console.log(`The stand-in for a provider listens on http://127.0.0.1:${port}`);
+});

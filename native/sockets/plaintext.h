@@ -1,0 +1,86 @@
+/**
+ * Works between TLS and the parser of the HTTP library: what a secure connection has sent is read here once it is decrypted,
+ * and what two parsers could read in two ways goes no further. What comes off the wire is ciphertext, of which
+ * `connections.h` only counts connections and heeds pauses. Any server thread; a connection belongs to one thread.
+ */
+#pragma once
+
+#include <cstring>
+#include <memory>
+
+#include "connections.h"
+
+namespace plaintext {
+
+#ifdef __linux__
+
+/** The library's own names for what it calls as data arrives, and for a descriptor. */
+using OnData = void* (*)(void* socket, char* data, int length);
+using DescriptorOf = int (*)(void* socket);
+using Write = int (*)(void* socket, const char* data, int length, int msg_more);
+
+/** The function of the library's whose place ours has taken: it parses. */
+inline void* parse = nullptr;
+inline void* descriptor_of = nullptr;
+/** The same for what is to be encrypted and sent. */
+inline void* write = nullptr;
+
+/** The library writes behind the bytes that it parses, and may look in front of them. */
+constexpr size_t kPadding = 64;
+
+inline void* Parse(void* socket, char* data, size_t length) {
+  return reinterpret_cast<OnData>(parse)(socket, data, static_cast<int>(length));
+}
+
+/** @returns what the library wants to hear: the socket, which may be another one or closed by then */
+inline void* OnPlaintext(void* socket, char* data, int length) {
+  const int descriptor = reinterpret_cast<DescriptorOf>(descriptor_of)(socket);
+  connections::Connection* const connection = connections::Get().table.Find(descriptor);
+  if (connection == nullptr || length <= 0) return Parse(socket, data, static_cast<size_t>(length));
+  // Nothing of it is served any more.
+  if (connection->is_refused) return socket;
+  const auto count = static_cast<size_t>(length);
+  const framing::Finding finding = connection->scanner.Read(data, count);
+  const bool is_switch = finding.switch_at > 0;
+  if (finding.refusal == framing::Refusal::kNone && connection->held.empty() && !is_switch) {
+    connection->held.assign(data + finding.whole, count - finding.whole);
+    return finding.whole == 0 ? socket : Parse(socket, data, finding.whole);
+  }
+  // What was held goes in front, and what stands in for the refused behind: the library's memory has room for neither.
+  const std::string held = finding.whole > 0 ? std::move(connection->held) : std::string();
+  const size_t whole = held.size() + finding.whole;
+  const auto memory = std::make_unique<char[]>(whole + connections::kInsertBytes + 2 * kPadding);
+  char* const bytes = memory.get() + kPadding;
+  std::memcpy(bytes, held.data(), held.size());
+  std::memcpy(bytes + held.size(), data, finding.whole);
+  if (finding.whole > 0) connection->held = std::string();
+  if (finding.refusal == framing::Refusal::kNone) {
+    connection->held.append(data + finding.whole, count - finding.whole);
+    if (!is_switch) return whole == 0 ? socket : Parse(socket, bytes, whole);
+    connection->is_switching = true;
+    char lines[connections::kInsertBytes];
+    const size_t inserted = connections::InsertSwitch(lines);
+    char* const at = bytes + held.size() + finding.switch_at - 2;
+    std::memmove(at + inserted, at, whole - static_cast<size_t>(at - bytes));
+    std::memcpy(at, lines, inserted);
+    return Parse(socket, bytes, whole + inserted);
+  }
+  connections::Refuse(descriptor, connection, finding);
+  return Parse(socket, bytes, whole + connections::Insert(bytes + whole, finding));
+}
+
+/** @returns how many of the bytes are taken */
+inline int OnWrite(void* socket, const char* data, int length, int msg_more) {
+  const auto pass = [&](const char* from, size_t bytes) {
+    return static_cast<ssize_t>(reinterpret_cast<Write>(write)(socket, from, static_cast<int>(bytes), msg_more));
+  };
+  connections::Connection* const connection =
+      connections::Get().table.Find(reinterpret_cast<DescriptorOf>(descriptor_of)(socket));
+  if (connection == nullptr || !connection->is_switching || length <= 0)
+    return static_cast<int>(pass(data, static_cast<size_t>(length)));
+  return static_cast<int>(connections::SendSwitch(connection, data, static_cast<size_t>(length), pass));
+}
+
+#endif
+
+}  // namespace plaintext

@@ -1,0 +1,147 @@
+/**
+ * A captured run as a conversation: each exchange with what it added, in normal form, and how it follows from those before.
+ * Pure but for the source it reads from; capture reader.
+ *
+ * Memory: one exchange at a time, and the fingerprints that `readRun` keeps.
+ */
+import { createHash } from 'node:crypto';
+import type { ExchangeRecord } from '../domain/exchange.ts';
+import { hasFailed, type TurnLink } from '../domain/golden.ts';
+import type { NormalAnswer, NormalRequest, TurnBlock, TurnMessage } from '../domain/turn.ts';
+import { CONVERSATION_TURN_CHARACTERS } from '../limits.ts';
+import { normalizeTurn } from '../providers/normal-turn.ts';
+import { type ExchangeSource, type RunStep, readRun } from './inspect.ts';
+
+/** One exchange of a conversation. */
+export interface ToldExchange
+  extends Pick<
+    ExchangeRecord,
+    | 'kind'
+    | 'seq'
+    | 'method'
+    | 'path'
+    | 'status'
+    | 'provider'
+    | 'shape'
+    | 'model'
+    | 'started_at'
+    | 'first_byte_ms'
+    | 'aborted'
+    | 'truncated'
+    | 'undecodable'
+    | 'served_by'
+  > {
+  exchange_id: number;
+  latency_ms: number;
+  /** No answer, an error status, or an answer without an end. */
+  failed: boolean;
+  /** It tries again what `follows` asked. */
+  is_retry: boolean;
+  /** null: no turn. `breaks`: a turn may be missing before it. */
+  link: TurnLink | null;
+  /** Which of the run's conversations, from 1 on; null: no turn. */
+  conversation: number | null;
+  /** The earlier exchange that it goes on with; null: it begins a conversation. */
+  follows: number | null;
+  /** null: the same as in the turn before. */
+  system: TurnBlock[] | null;
+  /** null: the same as in the turn before. */
+  tools: NormalRequest['tools'] | null;
+  messages_added: TurnMessage[];
+  content: TurnBlock[];
+  stop_reason: NormalAnswer['stop_reason'];
+  usage: ExchangeRecord['usage'];
+  /** The provider's error in words; null: none. */
+  error: string | null;
+  /** What could not be read, in words; '' when everything could. */
+  problem: string;
+  /** What was said is left out: only the raw bodies have it. */
+  is_cut: boolean;
+}
+
+/**
+ * Tells a run exchange by exchange, in the order of ids.
+ * @throws what the source throws
+ */
+export function* tellConversation(source: ExchangeSource, runId: string): Generator<ToldExchange> {
+  let system = '';
+  let tools = '';
+  for (const step of readRun(source, runId)) {
+    const { record, turn } = step;
+    const copy = turn === null ? undefined : source.copy(record.id);
+    const normal = copy === undefined ? null : normalizeTurn(copy);
+    const told = describeExchange(step);
+    if (turn === null || normal === null) {
+      yield told;
+      continue;
+    }
+    const { request, answer } = normal;
+    const from = Math.max(0, turn.request.messages.length - step.new_messages.length);
+    const itsSystem = JSON.stringify(request.system);
+    const itsTools = JSON.stringify(request.tools);
+    yield cutLarge({
+      ...told,
+      system: itsSystem === system ? null : request.system.map(referBytes),
+      tools: itsTools === tools ? null : request.tools,
+      messages_added: request.messages
+        .slice(from)
+        .map(({ role, content }) => ({ role, content: content.map(referBytes) })),
+      content: answer.content.map(referBytes),
+      stop_reason: answer.stop_reason,
+      usage: answer.usage,
+      error: answer.error,
+      problem: normal.problem,
+    });
+    system = itsSystem;
+    tools = itsTools;
+  }
+}
+
+function describeExchange({ record, link, conversation, follows }: RunStep): ToldExchange {
+  return {
+    exchange_id: record.id,
+    kind: record.kind,
+    seq: record.seq,
+    method: record.method,
+    path: record.path,
+    status: record.status,
+    provider: record.provider,
+    shape: record.shape,
+    model: record.model,
+    started_at: record.started_at,
+    first_byte_ms: record.first_byte_ms,
+    latency_ms: record.duration_ms,
+    failed: hasFailed(record),
+    aborted: record.aborted,
+    truncated: record.truncated,
+    undecodable: record.undecodable,
+    served_by: record.served_by,
+    is_retry: link === 'repeats',
+    link,
+    conversation,
+    follows,
+    system: null,
+    tools: null,
+    messages_added: [],
+    content: [],
+    stop_reason: null,
+    usage: record.usage,
+    error: null,
+    problem: '',
+    is_cut: false,
+  };
+}
+
+/** An image, or whatever else came as bytes, by the bytes' SHA-256: they stand in the raw body. */
+function referBytes(block: TurnBlock): TurnBlock {
+  if (block.type === 'tool_result') return { ...block, content: block.content.map(referBytes) };
+  if (block.type !== 'media' || block.source !== 'base64') return block;
+  const sha256 = createHash('sha256').update(Buffer.from(block.data, 'base64')).digest('hex');
+  return { ...block, source: 'file', data: sha256 };
+}
+
+function cutLarge(told: ToldExchange): ToldExchange {
+  const said = [told.system, told.tools, told.messages_added, told.content];
+  if (JSON.stringify(said).length <= CONVERSATION_TURN_CHARACTERS) return told;
+  return { ...told, system: null, tools: null, messages_added: [], content: [], is_cut: true };
+}

@@ -1,0 +1,166 @@
+/**
+ * What a deleted project or organization leaves behind: runs, traces, patterns, findings and experiments go in portions, between
+ * which requests have their turns. The note of the deletion stays until nothing can come any more that was on its way when it was
+ * made, so that whatever cuts it short, the next start goes on. Server threads.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { DistillerClient } from '../../actors/distiller/client.ts';
+import type { FindingsClient } from '../../actors/findings-index/client.ts';
+import { LiveHubClient } from '../../actors/live-hub/client.ts';
+import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
+import { RunClient } from '../../actors/run/client.ts';
+import type { PatternScope } from '../domain/pattern.ts';
+import { PATTERN_SOURCES, PATTERNS } from '../domain/pattern-rows.ts';
+import { placeOfKey, RUN_LISTS, runListPrefix } from '../domain/run-list.ts';
+import { RUNS_BY_EXPERIMENT } from '../domain/run-summary.ts';
+import { TRACE_LISTS, type TraceListRow, traceListPrefix } from '../domain/trace-rows.ts';
+import { CatalogueError } from '../errors.ts';
+import { DELETION_WAIT_MS, LATE_WRITES_MS, RETENTION } from '../limits.ts';
+import type { Asker } from '../runtime/actor-client.ts';
+import type { RowKey } from '../runtime/protocol.ts';
+import { type Clock, systemClock } from '../std/clock.ts';
+import {
+  type DeletedScope,
+  type Deletion,
+  endDeletion,
+  listDeletions,
+  noteSweep,
+} from '../storage/accounts/deletions.ts';
+import type { Stores } from '../storage/stores.ts';
+import type { Row, Tables } from '../storage/tables.ts';
+import { removeOrganizationRows } from './organization-rows.ts';
+import { removeRows } from './row-removal.ts';
+
+export interface DeletedContentParts {
+  asker: Asker;
+  stores: Stores;
+  /** null: there are none in this process. */
+  findings: FindingsClient | null;
+  /** A vector store is configured. */
+  has_patterns: boolean;
+  clock?: Clock;
+}
+
+export class DeletedContent {
+  readonly #stores: Stores;
+  readonly #runs: RunClient;
+  readonly #traces: DistillerClient;
+  readonly #patterns: PatternIndexClient | null;
+  readonly #findings: FindingsClient | null;
+  readonly #live: LiveHubClient;
+  readonly #clock: Clock;
+
+  constructor({ asker, stores, findings, has_patterns, clock = systemClock }: DeletedContentParts) {
+    this.#stores = stores;
+    this.#runs = new RunClient(asker);
+    this.#traces = new DistillerClient(asker, stores.main);
+    this.#patterns = has_patterns ? new PatternIndexClient(asker) : null;
+    this.#findings = findings;
+    this.#live = new LiveHubClient(asker);
+    this.#clock = clock;
+  }
+
+  /** Goes on with all deletions that are not over. One that cannot go on now holds up none of the others. */
+  async resume(): Promise<void> {
+    const nowMs = this.#clock.wallMs();
+    for (const deletion of [...listDeletions(this.#stores.main)]) {
+      // A clock that was put back must not make it wait for good.
+      const is_late = Math.abs(nowMs - deletion.at_ms) > LATE_WRITES_MS;
+      if (!deletion.is_swept || is_late) await this.#end(deletion, is_late).catch(() => {});
+    }
+  }
+
+  /**
+   * Removes all that is there now, but for what was counted.
+   * @throws CatalogueError when something cannot be removed now; what is left is found by {@link resume}
+   */
+  async remove(scope: DeletedScope): Promise<void> {
+    await this.#sweep(scope);
+    await this.#stores.main.transact((tx) => noteSweep(tx, scope));
+  }
+
+  async #end(deletion: Deletion, isLate: boolean): Promise<void> {
+    await this.remove(deletion);
+    if (isLate) await this.#stores.main.transact((tx) => endDeletion(tx, deletion));
+  }
+
+  async #sweep({ org_id, project_id }: DeletedScope): Promise<void> {
+    const { main, runs } = this.#stores;
+    const forget = () => this.#live.forget(org_id, project_id === null ? {} : { project_id });
+    forget();
+    await this.#removeFindings(org_id, project_id);
+    await empty(runs, RUN_LISTS, runListPrefix(org_id, project_id), ({ row }) =>
+      this.#runs.delete({ org_id, project_id: null }, placeOfKey(row).run_id, null),
+    );
+    await empty<TraceListRow>(main, TRACE_LISTS, traceListPrefix(org_id, project_id), ({ row, value }) =>
+      this.#traces.delete({ org_id, project_id: value.project_id, trace_id: String(row[3]) }, null),
+    );
+    await this.#removePatterns('e1', org_id, project_id);
+    if (project_id === null) await this.#removePatterns('e2', org_id, null);
+    const isMeant = ({ row }: Row) => project_id === null || row[2] === project_id;
+    await removeRows(runs, RUNS_BY_EXPERIMENT, [org_id], isMeant);
+    if (project_id === null) await removeOrganizationRows(main, org_id);
+    forget();
+  }
+
+  async #removePatterns(tier: 'e1' | 'e2', org_id: string, project_id: string | null): Promise<void> {
+    const { main } = this.#stores;
+    const prefix = project_id === null ? [tier, org_id] : [tier, org_id, project_id];
+    for (;;) {
+      const rows = [...main.range(PATTERNS, { prefix, limit: RETENTION.rows })];
+      if (rows.length === 0) break;
+      if (this.#patterns === null) throw new CatalogueError('unavailable', 'No vector store is configured');
+      const scope: PatternScope = { tier, org_id, project_id: String(rows[0]!.row[2]) };
+      const ids = rows.filter(({ row }) => row[2] === scope.project_id).map(({ row }) => String(row[3]));
+      await this.#patterns.remove(scope, ids, null);
+    }
+    await removeRows(main, PATTERN_SOURCES, prefix, () => true);
+  }
+
+  async #removeFindings(org_id: string, project_id: string | null): Promise<void> {
+    if (this.#findings === null) return;
+    for (const codebase of [...this.#findings.codebasesOf(org_id)])
+      await this.#findings.clear({ ...codebase, project_id }, null);
+  }
+}
+
+/** Waits until it is done or has failed, and not for long: what is left goes behind the answer, or with the next {@link DeletedContent.resume}. */
+export async function removeInTime(
+  content: Pick<DeletedContent, 'remove'>,
+  scope: DeletedScope,
+): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, DELETION_WAIT_MS);
+  });
+  await Promise.race([content.remove(scope).catch(() => {}), late]);
+  clearTimeout(timer);
+}
+
+/**
+ * Has everything removed that a list names, a portion at a time.
+ * @param remove takes the row out of the list, too
+ * @throws CatalogueError what is in the way, `internal` where a list does not become empty
+ */
+async function empty<Value>(
+  tables: Tables,
+  table: string,
+  prefix: RowKey,
+  remove: (row: Row<Value>) => Promise<void>,
+): Promise<void> {
+  let before = '';
+  for (;;) {
+    const rows = [...tables.range<Value>(table, { prefix, limit: RETENTION.rows })];
+    if (rows.length === 0) return;
+    const first = JSON.stringify(rows[0]!.row);
+    if (first === before) throw new CatalogueError('internal', `${table} names what is not there`);
+    before = first;
+    await Promise.all(rows.map((row) => remove(row).catch(passMissing)));
+    await nextTurn();
+  }
+}
+
+/** Somebody else has deleted it. @throws anything else */
+function passMissing(thrown: unknown): void {
+  if (!(thrown instanceof CatalogueError && thrown.code === 'not_found')) throw thrown;
+}

@@ -1,0 +1,144 @@
+/**
+ * What the product did, for `/metrics`: steps, monitors that fired, interventions, patterns, refusals at the cap. Actors
+ * count it in their threads (`context.count`); here it becomes counters that never go back while the process lives. No
+ * label holds a name that a tenant chose. Main thread.
+ */
+import { Counter, Registry } from 'prom-client';
+import { MONITOR_NAMES } from '../domain/monitors/names.ts';
+import type { HostStats } from '../runtime/host-stats.ts';
+
+interface DomainCounter {
+  /** Who counts it, and under which name. */
+  kind: string;
+  counter: string;
+  name: string;
+  help: string;
+  /** What it tells apart, and every value that may have; null: nothing. */
+  by: { label: string; values: readonly string[] } | null;
+}
+
+const MONITORS = { label: 'monitor', values: MONITOR_NAMES };
+
+/** All of them: each is shown from the start, with 0. */
+const DOMAIN_COUNTERS: readonly DomainCounter[] = [
+  { kind: 'run', counter: 'started', name: 'runs_started', help: 'Runs that began', by: null },
+  { kind: 'run', counter: 'finished', name: 'runs_finished', help: 'Runs that were finished', by: null },
+  {
+    kind: 'run',
+    counter: 'steps',
+    name: 'steps',
+    help: 'Steps of runs that were scored; one that comes again counts once',
+    by: null,
+  },
+  {
+    kind: 'run',
+    counter: 'fired',
+    name: 'monitor_fired',
+    help: 'Steps of runs at which a monitor fired, by monitor',
+    by: MONITORS,
+  },
+  {
+    kind: 'run',
+    counter: 'interventions',
+    name: 'interventions',
+    help: 'Interventions that fell due at steps of runs, by the monitor that they answer',
+    by: MONITORS,
+  },
+  {
+    kind: 'usage-meter',
+    counter: 'evaluations',
+    name: 'evaluations',
+    help: 'Evaluations: with an intervention, with one that had been handed out before, without',
+    by: { label: 'result', values: ['injected', 'repeated', 'quiet'] },
+  },
+  {
+    kind: 'usage-meter',
+    counter: 'retrievals',
+    name: 'retrievals',
+    help: 'Retrievals: with patterns, with none that fits, refused since the month’s interventions are used up',
+    by: { label: 'result', values: ['found', 'nothing', 'capped'] },
+  },
+  {
+    kind: 'usage-meter',
+    counter: 'patterns_retrieved',
+    name: 'patterns_retrieved',
+    help: 'Patterns that retrievals answered with',
+    by: null,
+  },
+  {
+    kind: 'pattern-index',
+    counter: 'patterns_created',
+    name: 'patterns_created',
+    help: 'Patterns that are new: distilled from traces, or imported over the API',
+    by: { label: 'source', values: ['trace', 'import'] },
+  },
+];
+
+type Counts = Readonly<Record<string, Readonly<Record<string, number>>>>;
+
+/** What one kind has counted in one thread. */
+interface Remembered {
+  latest: Counts;
+  /** Of the thread's earlier lives together. */
+  before: Record<string, Record<string, number>>;
+}
+
+/** Adds up what threads count, through their restarts and through looks at which one did not answer. */
+export class DomainMetrics {
+  /** By thread and kind. */
+  readonly #remembered = new Map<string, Remembered>();
+
+  /** @param hosts those that have answered */
+  describe(hosts: readonly HostStats[]): Registry {
+    for (const { index, kinds } of hosts)
+      for (const [kind, { counts }] of Object.entries(kinds)) this.#remember(`${index} ${kind}`, counts);
+    const registry = new Registry();
+    for (const { kind, counter, name, help, by } of DOMAIN_COUNTERS) {
+      const metric = new Counter({
+        name: `understudy_${name}_total`,
+        help,
+        labelNames: by === null ? [] : [by.label],
+        registers: [registry],
+      });
+      for (const value of by?.values ?? ['']) {
+        const sum = this.#sum(kind, counter, value);
+        if (by === null) metric.inc(sum);
+        else metric.inc({ [by.label]: value }, sum);
+      }
+    }
+    return registry;
+  }
+
+  #remember(place: string, latest: Counts): void {
+    const known = this.#remembered.get(place);
+    if (known === undefined) {
+      this.#remembered.set(place, { latest, before: {} });
+      return;
+    }
+    if (hasFallen(known.latest, latest)) addCounts(known.before, known.latest);
+    known.latest = latest;
+  }
+
+  #sum(kind: string, counter: string, of: string): number {
+    let sum = 0;
+    for (const [place, { latest, before }] of this.#remembered) {
+      if (!place.endsWith(` ${kind}`)) continue;
+      sum += (latest[counter]?.[of] ?? 0) + (before[counter]?.[of] ?? 0);
+    }
+    return sum;
+  }
+}
+
+/** Whether the thread has begun anew since. */
+function hasFallen(earlier: Counts, later: Counts): boolean {
+  return Object.entries(earlier).some(([counter, counted]) =>
+    Object.entries(counted).some(([of, count]) => (later[counter]?.[of] ?? 0) < count),
+  );
+}
+
+function addCounts(sums: Record<string, Record<string, number>>, more: Counts): void {
+  for (const [counter, counted] of Object.entries(more)) {
+    sums[counter] ??= {};
+    for (const [of, count] of Object.entries(counted)) sums[counter][of] = (sums[counter][of] ?? 0) + count;
+  }
+}

@@ -1,0 +1,33 @@
+/** Runs of deleted projects, which a request names by their id alone. Mostly there are none, and nothing is read. Server threads. */
+import { RUN_REFUSALS } from '../../actors/run/client.ts';
+import { RUN_STARTS, type RunStartRow } from '../domain/run-rows.ts';
+import { CatalogueError } from '../errors.ts';
+import type { TableReader } from '../storage/tables.ts';
+import type { DeletedView } from './deleted-scopes.ts';
+
+export class HiddenRuns {
+  readonly #runs: TableReader;
+  readonly #deleted: DeletedView;
+
+  constructor(runs: TableReader, deleted: DeletedView) {
+    this.#runs = runs;
+    this.#deleted = deleted;
+  }
+
+  /** @throws CatalogueError `not_found`, as for a run that is not there */
+  checkSeen(org_id: string, run_id: string): void {
+    if (this.#isHidden(org_id, run_id)) throw new CatalogueError('not_found', RUN_REFUSALS.run_not_found);
+  }
+
+  /** @throws CatalogueError `unavailable`, as for a run that is being deleted: its name is free in a moment */
+  checkFree(org_id: string, run_id: string): void {
+    if (this.#isHidden(org_id, run_id)) throw new CatalogueError('unavailable', RUN_REFUSALS.run_deleting);
+  }
+
+  #isHidden(org_id: string, run_id: string): boolean {
+    const hidden = this.#deleted.hiddenIn(org_id);
+    if (hidden.size === 0) return false;
+    const start = this.#runs.get<RunStartRow>(RUN_STARTS, [org_id, run_id]);
+    return start !== undefined && hidden.has(start.project_id);
+  }
+}

@@ -1,0 +1,70 @@
+/**
+ * The checks that every request on an operator's route passes before its handler: is it an operator (else 404, as a path
+ * that is not there) → rate 429 → schema 422 → the work. Server threads.
+ */
+import type { Principal } from '../auth/principal.ts';
+import type { Endpoint } from '../contract/endpoint.ts';
+import type { Call } from '../contract/handler.ts';
+import type { ApiReply, ApiRequest, ApiRoute } from '../contract/route.ts';
+import { SchemaViolation } from '../contract/violation.ts';
+import { CatalogueError, toCatalogueError } from '../errors.ts';
+import { UnknownFields } from '../http/unknown-fields.ts';
+import { checkInput, readInput, ViolationList } from '../http/validation.ts';
+import { FailedCall, renderError } from './dispatch.ts';
+import type { Operators } from './operators.ts';
+import { type Checks, identify, warnOf, withHeaders } from './pipeline.ts';
+
+export type OperatorCall<E extends Endpoint> = Omit<Call<E>, 'tenant'>;
+
+/** A handler for each endpoint of a table. It may answer anything: a download is no JSON. */
+export type OperatorHandlersOf<Table extends Readonly<Record<string, Endpoint>>> = {
+  readonly [Name in keyof Table]: (call: OperatorCall<Table[Name]>) => Promise<ApiReply>;
+};
+
+/** Puts the checks before the handlers of a table. */
+export function guardOperator<const Table extends Readonly<Record<string, Endpoint>>>(
+  table: Table,
+  handlers: OperatorHandlersOf<Table>,
+  checks: Checks,
+  operators: Operators,
+): ApiRoute[] {
+  return Object.keys(table).map((name) => {
+    const endpoint: Endpoint = table[name]!;
+    // Each handler takes the calls of its own endpoint; it gets no others.
+    const handler = handlers[name] as unknown as (call: OperatorCall<Endpoint>) => Promise<ApiReply>;
+    const unknownFields = new UnknownFields(endpoint, []);
+    const handle = async (request: ApiRequest): Promise<ApiReply> => {
+      const principal = await findOperator(request, checks, operators);
+      const outcome = await checks.limiter.take(principal.id);
+      let headers = checks.rate_headers.describe(outcome);
+      if (!outcome.allowed) return withHeaders(renderError(new CatalogueError('rate_limited')), headers);
+      try {
+        const found = new ViolationList();
+        const input = readInput(endpoint, request, []);
+        const checked = checkInput(endpoint, input, found);
+        found.throwAny();
+        headers = warnOf(unknownFields.describe(request.query, input.body), headers);
+        const { params, query, body } = checked as { params: never; query: never; body: never };
+        return withHeaders(await handler({ params, query, body, request }), headers);
+      } catch (thrown) {
+        const error = thrown instanceof SchemaViolation ? thrown : toCatalogueError(thrown);
+        // A failure of ours is reported and rendered further out.
+        if (error instanceof CatalogueError && error.status >= 500) throw new FailedCall(error, headers);
+        return withHeaders(renderError(error), headers);
+      }
+    };
+    return { endpoint, handle };
+  });
+}
+
+/** @throws CatalogueError `not_found` for everybody else; `unavailable` while nobody can tell who it is */
+async function findOperator(request: ApiRequest, checks: Checks, operators: Operators): Promise<Principal> {
+  try {
+    const principal = await identify(request, checks);
+    if (await operators.includes(principal)) return principal;
+  } catch (thrown) {
+    if (thrown instanceof CatalogueError && thrown.status < 500) throw new CatalogueError('not_found');
+    throw thrown;
+  }
+  throw new CatalogueError('not_found');
+}

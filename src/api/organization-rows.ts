@@ -1,0 +1,32 @@
+/**
+ * The rows of the control plane that a deleted organization or account leaves behind: keys, invitations, projects, profiles,
+ * feedback. What was counted, what was paid for and the audit log stay. Server threads.
+ */
+import { FINDINGS_CODEBASES } from '../../actors/findings-index/client.ts';
+import { API_KEYS_OF_ORG, removeKey } from '../auth/key-store.ts';
+import type { Feedback, Invitation, Project } from '../domain/account.ts';
+import { FEEDBACK, forgetFeedback } from '../storage/accounts/feedback.ts';
+import { forgetInvitation, INVITATIONS } from '../storage/accounts/invitations.ts';
+import { forgetProject, PROJECTS } from '../storage/accounts/projects.ts';
+import type { Tables } from '../storage/tables.ts';
+import { PROFILES_TABLE } from './profiles.ts';
+import { removeRows } from './row-removal.ts';
+
+const all = () => true;
+
+/** @throws Error of the store; what is left is found by the next call */
+export async function removeOrganizationRows(main: Tables, org_id: string): Promise<void> {
+  await removeRows(main, API_KEYS_OF_ORG, [org_id], all, (tx, { row }) => removeKey(tx, String(row[1])));
+  await removeRows<Invitation>(main, INVITATIONS, [org_id], all, (tx, { value }) =>
+    forgetInvitation(tx, value),
+  );
+  await removeRows<Project>(main, PROJECTS, [org_id], all, (tx, { value }) => forgetProject(tx, value));
+  await removeRows(main, PROFILES_TABLE, [org_id], all);
+  await removeRows(main, FINDINGS_CODEBASES, [org_id], all);
+}
+
+/** @throws Error of the store; what is left is found by the next call */
+export async function removeAccountRows(main: Tables, user_id: string): Promise<void> {
+  const isTheirs = ({ value }: { value: Feedback }) => value.user_id === user_id;
+  await removeRows<Feedback>(main, FEEDBACK, [], isTheirs, (tx) => forgetFeedback(tx));
+}

@@ -1,0 +1,59 @@
+/** Signs the dashboard's reader in and out: a token becomes a cookie, and goes (src/auth/page-session.ts). Server threads. */
+import { clearCookie, refuseForeignPage, writeCookie } from '../auth/page-session.ts';
+import type { ApiReply, ApiRequest, ApiRoute } from '../contract/route.ts';
+import { SESSION } from '../contract/session.ts';
+import { CatalogueError } from '../errors.ts';
+import { checkInput, readInput, ViolationList } from '../http/validation.ts';
+import { type Clock, systemClock } from '../std/clock.ts';
+import { type Checks, identify } from './pipeline.ts';
+
+/** How people reach the service. */
+export interface PublicPlace {
+  /** null: not said. */
+  public_url: string | null;
+  /** Its port speaks TLS itself. */
+  speaks_tls: boolean;
+}
+
+export function pageSessionRoutes(
+  checks: Checks,
+  place: PublicPlace,
+  clock: Clock = systemClock,
+): ApiRoute[] {
+  const answer = (cookie: string): ApiReply => ({
+    status: 204,
+    headers: [
+      ['set-cookie', cookie],
+      ['cache-control', 'no-store'],
+    ],
+    body: '',
+  });
+  const start = async (request: ApiRequest): Promise<ApiReply> => {
+    refuseForeignPage(request);
+    const found = new ViolationList();
+    const checked = checkInput(SESSION.startSession, readInput(SESSION.startSession, request, []), found);
+    found.throwAny();
+    const { token } = (checked as unknown as { body: { token: string } }).body;
+    // Who fails too often is told that: as with the header.
+    const { address, method } = request;
+    const headers = new Map([['authorization', `Bearer ${token}`]]);
+    const principal = await identify({ method, headers, address }, checks);
+    if (principal.type !== 'user')
+      throw new CatalogueError('forbidden', 'An API key is no sign-in: the dashboard takes a user’s token');
+    return answer(writeCookie(request, token, isSecure(request, place), clock.wallMs()));
+  };
+  const end = (request: ApiRequest): ApiReply => {
+    refuseForeignPage(request);
+    return answer(clearCookie(request, isSecure(request, place)));
+  };
+  return [
+    { endpoint: SESSION.startSession, handle: start },
+    { endpoint: SESSION.endSession, handle: end },
+  ];
+}
+
+/** The port speaks TLS, a proxy in front says so, or the service is reached under its public address, which does. */
+function isSecure({ headers }: ApiRequest, { public_url, speaks_tls }: PublicPlace): boolean {
+  if (speaks_tls || headers.get('x-forwarded-proto')?.toLowerCase() === 'https') return true;
+  return public_url?.toLowerCase() === `https://${headers.get('host')?.toLowerCase()}`;
+}

@@ -1,0 +1,254 @@
+/**
+ * Deletes by age what an operator keeps for a while only (`RETENTION_DAYS…`): runs, traces and findings, a few at a time, with
+ * pauses in which requests have their turns. It begins again wherever a stop or a crash left it, since it looks at what is
+ * there. Live events leave with their hub (actors/live-hub). Server threads, one for all.
+ */
+
+import type { DistillerClient } from '../../actors/distiller/client.ts';
+import type { FindingsClient } from '../../actors/findings-index/client.ts';
+import type { RunClient } from '../../actors/run/client.ts';
+import type { AuditActor } from '../domain/account.ts';
+import { placeOfKey, RUN_LISTS, type RunListRow, runListPrefix } from '../domain/run-list.ts';
+import { RUN_STEPS, RUNS, type RunRow, type RunStepRow, runKey } from '../domain/run-rows.ts';
+import {
+  TRACE_LISTS,
+  TRACES,
+  type TraceListRow,
+  type TraceRow,
+  traceListPrefix,
+  traceRowKey,
+} from '../domain/trace-rows.ts';
+import { CatalogueError } from '../errors.ts';
+import { RETENTION } from '../limits.ts';
+import type { RowKey } from '../runtime/protocol.ts';
+import { type Clock, systemClock } from '../std/clock.ts';
+import { writeAudit } from '../storage/accounts/audit.ts';
+import type { Stores } from '../storage/stores.ts';
+import type { Row, RowRange, TableReader } from '../storage/tables.ts';
+
+/** What has an age that an operator may bound here. */
+export const EXPIRING_KINDS = ['runs', 'traces', 'findings'] as const;
+export type ExpiringKind = (typeof EXPIRING_KINDS)[number];
+
+/** Days; null: kept for good. */
+export type RetentionDays = Readonly<Record<ExpiringKind, number | null>>;
+
+export interface RetentionParts {
+  days: RetentionDays;
+  stores: Stores;
+  runs: Pick<RunClient, 'delete'>;
+  traces: Pick<DistillerClient, 'delete'>;
+  findings: Pick<FindingsClient, 'expire' | 'expirable'>;
+  /** Told of each portion that is gone. */
+  count(kind: ExpiringKind, deleted: number): void;
+  /** Told when everything was looked at; absent: nobody wants to know. */
+  onPass?(): void;
+  /** Told of a pass that could not end; the next one begins anew. */
+  report(thrown: unknown): void;
+  clock?: Clock;
+}
+
+const DAY_MS = 86_400_000;
+/** Who the audit log names. */
+const BY_AGE: AuditActor = { type: 'operator', id: 'retention', address: '' };
+
+export class Retention {
+  readonly #parts: RetentionParts;
+  readonly #clock: Clock;
+  #isOver = false;
+  #running: Promise<void> = Promise.resolve();
+  #wake: () => void = () => {};
+
+  constructor(parts: RetentionParts) {
+    this.#parts = parts;
+    this.#clock = parts.clock ?? systemClock;
+  }
+
+  /** Begins, and looks again now and then; to be called once. Does nothing where everything is kept. */
+  start(): void {
+    if (EXPIRING_KINDS.every((kind) => this.#parts.days[kind] === null)) return;
+    this.#running = this.#run();
+  }
+
+  /** Resolves when the portion under way is done. */
+  async end(): Promise<void> {
+    this.#isOver = true;
+    this.#wake();
+    await this.#running;
+  }
+
+  /** Deletes all that is too old now. @throws CatalogueError when that cannot be done */
+  async pass(): Promise<void> {
+    const { days } = this.#parts;
+    const nowMs = this.#clock.wallMs();
+    if (days.runs !== null) await this.#expireRuns(nowMs - days.runs * DAY_MS);
+    if (days.traces !== null) await this.#expireTraces(nowMs - days.traces * DAY_MS);
+    if (days.findings !== null) await this.#expireFindings(nowMs - days.findings * DAY_MS);
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#isOver) {
+      try {
+        await this.pass();
+        if (!this.#isOver) this.#parts.onPass?.();
+      } catch (thrown) {
+        this.#parts.report(thrown);
+      }
+      await this.#pause(RETENTION.every_ms);
+    }
+  }
+
+  /** By their start; one that goes on stays as long as its last step is younger. */
+  async #expireRuns(beforeMs: number): Promise<void> {
+    const { stores, runs } = this.#parts;
+    for (const org_id of listOrganizations(stores.runs, RUN_LISTS)) {
+      const prefix = runListPrefix(org_id, null);
+      await this.#expireList<RunListRow>(stores.runs, RUN_LISTS, prefix, beforeMs, {
+        kind: 'runs',
+        org_id,
+        remove: async (row, { project_id }) => {
+          const { run_id } = placeOfKey(row);
+          const run = stores.runs.get<RunRow>(RUNS, runKey({ org_id, project_id, run_id }));
+          if (run === undefined || (run.status === 'running' && isActive(stores.runs, run, beforeMs)))
+            return false;
+          return isDone(runs.delete({ org_id, project_id: null }, run_id, null));
+        },
+      });
+    }
+  }
+
+  /** By their submission; one that is still to be distilled stays. */
+  async #expireTraces(beforeMs: number): Promise<void> {
+    const { stores, traces } = this.#parts;
+    for (const org_id of listOrganizations(stores.main, TRACE_LISTS)) {
+      const prefix = traceListPrefix(org_id, null);
+      await this.#expireList<TraceListRow>(stores.main, TRACE_LISTS, prefix, beforeMs, {
+        kind: 'traces',
+        org_id,
+        remove: async (row, { project_id }) => {
+          const address = { org_id, project_id, trace_id: String(row[3]) };
+          const trace = stores.main.get<TraceRow>(TRACES, traceRowKey(address));
+          if (trace === undefined || trace.status === 'queued' || trace.status === 'distilling') return false;
+          return isDone(traces.delete(address, null));
+        },
+      });
+    }
+  }
+
+  async #expireFindings(beforeMs: number): Promise<void> {
+    const { findings } = this.#parts;
+    const before = new Date(beforeMs).toISOString();
+    for (const codebase of [...findings.expirable(before)]) {
+      try {
+        for (let deleted: number = RETENTION.rows; deleted === RETENTION.rows && !this.#isOver; ) {
+          ({ deleted } = await findings.expire(codebase, before, RETENTION.rows, null));
+          await this.#tell('findings', codebase.org_id, deleted, before);
+          await this.#pause(RETENTION.pause_ms);
+        }
+      } catch (thrown) {
+        this.#parts.report(thrown);
+      }
+      if (this.#isOver) return;
+    }
+  }
+
+  /** Goes through a list whose keys have their time behind the prefix, oldest first. */
+  async #expireList<Value>(
+    tables: TableReader,
+    table: string,
+    prefix: RowKey,
+    beforeMs: number,
+    {
+      kind,
+      org_id,
+      remove,
+    }: {
+      kind: ExpiringKind;
+      org_id: string;
+      /** @returns whether it is gone */
+      remove(row: RowKey, value: Value): Promise<boolean>;
+    },
+  ): Promise<void> {
+    let after: RowKey | null = null;
+    while (!this.#isOver) {
+      const range: RowRange = { prefix, limit: RETENTION.rows, ...(after === null ? {} : { after }) };
+      const rows: Row<Value>[] = [...tables.range<Value>(table, range)];
+      const old = rows.filter(({ row }) => (row[prefix.length] as number) < beforeMs);
+      if (old.length === 0) return;
+      // One that cannot go now holds up none of the others; the next pass finds it again.
+      const gone = await Promise.all(
+        old.map(({ row, value }) =>
+          remove(row, value).catch((thrown: unknown) => {
+            this.#parts.report(thrown);
+            return false;
+          }),
+        ),
+      );
+      await this.#tell(kind, org_id, gone.filter(Boolean).length, new Date(beforeMs).toISOString());
+      if (old.length < RETENTION.rows) return;
+      after = old.at(-1)!.row;
+      await this.#pause(RETENTION.pause_ms);
+    }
+  }
+
+  /** One entry of the audit log a portion: one for each run would bury what people did. */
+  async #tell(kind: ExpiringKind, org_id: string, deleted: number, before: string): Promise<void> {
+    if (deleted === 0) return;
+    this.#parts.count(kind, deleted);
+    await this.#parts.stores.main.transact((tx) =>
+      writeAudit(tx, BY_AGE, this.#clock.wallMs(), {
+        org_id,
+        action: `retention.${kind}`,
+        target: org_id,
+        after: { deleted, before },
+      }),
+    );
+  }
+
+  #pause(ms: number): Promise<void> {
+    if (this.#isOver) return Promise.resolve();
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms).unref();
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+}
+
+/** Every organization that has a row there: one seek each, however many rows it has. */
+function* listOrganizations(tables: TableReader, table: string): Iterable<string> {
+  let after: RowKey | undefined;
+  for (;;) {
+    const range = { prefix: [], limit: 1, ...(after === undefined ? {} : { after }) };
+    let found: string | undefined;
+    for (const { row } of tables.range(table, range)) found = String(row[0]);
+    if (found === undefined) return;
+    yield found;
+    // The next name there is, which stands behind all keys that begin with this one.
+    after = [`${found}\0`];
+  }
+}
+
+/** Whether a step has come since. The last in number is mostly the last in time; one that is late makes it older, not younger. */
+function isActive(runs: TableReader, { org_id, run_id }: RunRow, beforeMs: number): boolean {
+  for (const { value } of runs.range<RunStepRow>(RUN_STEPS, {
+    prefix: [org_id, run_id],
+    reverse: true,
+    limit: 1,
+  }))
+    return Date.parse(value.at) >= beforeMs;
+  return false;
+}
+
+/** @returns false when somebody else has deleted it @throws CatalogueError anything else that is in the way */
+async function isDone(deletion: Promise<void>): Promise<boolean> {
+  try {
+    await deletion;
+    return true;
+  } catch (thrown) {
+    if (thrown instanceof CatalogueError && thrown.code === 'not_found') return false;
+    throw thrown;
+  }
+}

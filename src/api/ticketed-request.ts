@@ -1,0 +1,32 @@
+/** A request whose query holds a ticket in place of a credential (src/auth/stream-tickets.ts). Server threads. */
+import type { StreamTickets } from '../auth/stream-tickets.ts';
+import type { ApiRequest } from '../contract/route.ts';
+
+/**
+ * @returns the request as if it had come with the credential and the tenant of its ticket; null where it has no ticket, or a
+ *   credential of its own. Rejects with CatalogueError `unauthenticated` for a ticket that is not ours or has expired
+ */
+export function redeemTicket(
+  request: ApiRequest,
+  tickets: Pick<StreamTickets, 'open'>,
+): Promise<ApiRequest> | null {
+  if (request.query === '' || request.headers.has('authorization')) return null;
+  const query = new URLSearchParams(request.query);
+  const ticket = query.get('ticket');
+  if (ticket === null) return null;
+  // All of it is read now: while the client is there.
+  const { method, path, headers, params, body, address } = request;
+  return tickets.open(ticket).then(({ authorization, org_id, project_id }) => {
+    query.delete('ticket');
+    query.set('org_id', org_id);
+    if (project_id !== null) query.set('project_id', project_id);
+    return {
+      ...{ method, path, params, body, address },
+      query: query.toString(),
+      headers: {
+        get: (name) => (name === 'authorization' ? authorization : headers.get(name)),
+        has: (name) => name === 'authorization' || headers.has(name),
+      },
+    };
+  });
+}

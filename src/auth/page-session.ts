@@ -1,0 +1,93 @@
+/**
+ * The dashboard's session: a signed-in user's token in a cookie that no script can read (HttpOnly) and that no other site's
+ * page can have sent (SameSite=Strict). Pages of the same site with another port or name are kept out by what the browser
+ * says of the request itself. Whoever has the cookie passes every check of its token. Server threads.
+ */
+import { decodeJwt } from 'jose';
+import { CatalogueError } from '../errors.ts';
+import { SESSION_COOKIE_CHARACTERS } from '../limits.ts';
+
+/** Of a request. Header names in lower case. */
+interface Asked {
+  method: string;
+  headers: { get(name: string): string | undefined };
+}
+
+/** As a token may be written in a cookie (RFC 6265, 4.1.1). */
+const TOKEN = /^[\w.~+/=-]+$/;
+
+/** Cookies know no ports: two services of one machine would sign each other out. */
+function nameCookie({ headers }: Asked): string {
+  const [, port = ''] = /:(\d+)$/.exec(headers.get('host') ?? '') ?? [];
+  return port === '' ? 'understudy_session' : `understudy_session_${port}`;
+}
+
+/**
+ * @returns what stands in `Authorization`; else the session's token as if it stood there; undefined for neither. A page of
+ *   another origin has no session
+ * @throws CatalogueError `cross_site` where a page of another origin, or one that cannot be told, would change something
+ */
+export function authorizationOf(request: Asked): string | undefined {
+  const { headers } = request;
+  const authorization = headers.get('authorization');
+  if (authorization !== undefined) return authorization;
+  const token = readCookie(request);
+  if (token === undefined) return undefined;
+  if (isOwnPage(request)) return `Bearer ${token}`;
+  if (request.method === 'GET' || request.method === 'HEAD') return undefined;
+  throw crossSite();
+}
+
+/** @throws CatalogueError `cross_site` for a page of another origin, which must not sign anybody in or out */
+export function refuseForeignPage(request: Asked): void {
+  if (!isOwnPage(request)) throw crossSite();
+}
+
+function crossSite(): CatalogueError {
+  return new CatalogueError('cross_site', 'Only this very page may use its session');
+}
+
+/**
+ * Browsers say so of every request to a trustworthy address (Fetch Metadata); without TLS, they name at least the origin
+ * of whatever is no plain GET.
+ */
+function isOwnPage({ method, headers }: Asked): boolean {
+  const site = headers.get('sec-fetch-site');
+  if (site !== undefined) return site === 'same-origin' || (site === 'none' && method === 'GET');
+  const origin = headers.get('origin')?.toLowerCase();
+  if (origin === undefined) return method === 'GET' || method === 'HEAD';
+  const host = headers.get('host')?.toLowerCase();
+  return origin === `http://${host}` || origin === `https://${host}`;
+}
+
+function readCookie(request: Asked): string | undefined {
+  const cookies = request.headers.get('cookie');
+  if (cookies === undefined) return undefined;
+  const name = `${nameCookie(request)}=`;
+  for (const cookie of cookies.split(/; ?/)) if (cookie.startsWith(name)) return cookie.slice(name.length);
+  return undefined;
+}
+
+/**
+ * @param token verified already
+ * @param isSecure the page came over TLS
+ * @returns the value of `Set-Cookie`
+ * @throws CatalogueError `body_too_large` for a token that no cookie can hold
+ */
+export function writeCookie(request: Asked, token: string, isSecure: boolean, nowMs: number): string {
+  if (token.length > SESSION_COOKIE_CHARACTERS || !TOKEN.test(token))
+    throw new CatalogueError('body_too_large', 'The token is too long for a session cookie');
+  const { exp = 0 } = decodeJwt(token);
+  const age_s = Math.max(0, Math.floor(exp - nowMs / 1_000));
+  return formatCookie(nameCookie(request), token, age_s, isSecure);
+}
+
+/** @returns the value of `Set-Cookie` that ends the session */
+export function clearCookie(request: Asked, isSecure: boolean): string {
+  return formatCookie(nameCookie(request), '', 0, isSecure);
+}
+
+function formatCookie(name: string, value: string, age_s: number, isSecure: boolean): string {
+  const secure = isSecure ? '; Secure' : '';
+  return `${name}=${value}; Path=/; Max-Age=${age_s}; HttpOnly; SameSite=Strict${secure}`;
+}

@@ -1,0 +1,83 @@
+/**
+ * Tickets for the live stream: a browser's `EventSource` sends no `Authorization`, so for a minute the query may hold a ticket
+ * instead. A ticket is the credential and its tenant, encrypted with a key that lives in this process's memory alone: what a proxy
+ * logs of it opens nothing a minute later, and nothing after a restart. Whoever redeems one passes every check of the credential
+ * that it was made with. Server threads.
+ */
+import { randomFillSync } from 'node:crypto';
+import { EncryptJWT, jwtDecrypt } from 'jose';
+import type { Tenant } from '../domain/tenant.ts';
+import { CatalogueError } from '../errors.ts';
+import { STREAM_TICKET } from '../limits.ts';
+import { type Clock, systemClock } from '../std/clock.ts';
+
+const KEY_BYTES = 32;
+const HEADER = { alg: 'dir', enc: 'A256GCM' } as const;
+
+/** The credential that a ticket was made with, and the tenant. */
+export interface TicketClaims {
+  /** As the header. */
+  authorization: string;
+  org_id: string;
+  project_id: string | null;
+}
+
+export class StreamTickets {
+  readonly #key: Uint8Array;
+  readonly #clock: Pick<Clock, 'wallMs'>;
+
+  /** @param key from {@link allocate}; all server threads have the same one */
+  constructor(key: SharedArrayBuffer, clock: Pick<Clock, 'wallMs'> = systemClock) {
+    // A copy: the library takes no shared memory.
+    this.#key = new Uint8Array(key).slice();
+    this.#clock = clock;
+  }
+
+  /** A new key. */
+  static allocate(): SharedArrayBuffer {
+    const key = new SharedArrayBuffer(KEY_BYTES);
+    new Uint8Array(key).set(randomFillSync(new Uint8Array(KEY_BYTES)));
+    return key;
+  }
+
+  /**
+   * @param authorization the header that the request for a ticket came with
+   * @param project_id the only project whose events the ticket shows; null: as the credential
+   * @returns the ticket: letters, digits, `-`, `_` and `.`
+   * @throws CatalogueError `body_too_large` for a credential that no query can hold
+   */
+  async issue(
+    authorization: string,
+    { org_id }: Pick<Tenant, 'org_id'>,
+    project_id: string | null,
+  ): Promise<string> {
+    const now = new Date(this.#clock.wallMs());
+    const ticket = await new EncryptJWT({ authorization, org_id, project_id })
+      .setProtectedHeader(HEADER)
+      .setExpirationTime(new Date(now.getTime() + STREAM_TICKET.seconds * 1_000))
+      .encrypt(this.#key);
+    if (ticket.length > STREAM_TICKET.characters)
+      throw new CatalogueError('body_too_large', 'The credential is too long for a ticket');
+    return ticket;
+  }
+
+  /**
+   * What a ticket stands for.
+   * @throws CatalogueError (rejects) `unauthenticated` for a ticket that is not ours or has expired
+   */
+  async open(ticket: string): Promise<TicketClaims> {
+    try {
+      if (ticket.length > STREAM_TICKET.characters) throw new Error('longer than any ticket');
+      const { payload } = await jwtDecrypt(ticket, this.#key, {
+        currentDate: new Date(this.#clock.wallMs()),
+        keyManagementAlgorithms: [HEADER.alg],
+        contentEncryptionAlgorithms: [HEADER.enc],
+        requiredClaims: ['exp', 'authorization', 'org_id'],
+      });
+      // Encrypted and authenticated with our key: `issue` wrote it.
+      return payload as unknown as TicketClaims;
+    } catch (cause) {
+      throw new CatalogueError('unauthenticated', 'The ticket is not valid, or it has expired', { cause });
+    }
+  }
+}

@@ -1,0 +1,136 @@
+/** `understudy erase`: captured exchanges, out of every file and for good. Main thread, in a process of its own (guard.ts). */
+
+import { readFileSync } from 'node:fs';
+import { text } from 'node:stream/consumers';
+import { loadConfig } from '../config.ts';
+import { decodeExchange } from '../providers/decode.ts';
+import { countOf } from '../std/count-of.ts';
+import { ErasureError, type ErasureReport, type ErasureTarget, eraseCaptured } from '../storage/erasure.ts';
+import { readFlags } from './flags.ts';
+import { type CliIo, EXIT, UsageError } from './io.ts';
+import { Progress } from './progress.ts';
+import { makeHarmlessLine } from './terminal-text.ts';
+
+const HELP = `Erases captured exchanges from the capture database: from the live file, the sealed files, and the attachments that no
+other exchange has. Each file that held something of them is written anew, so nothing stays in free pages.
+
+The gateway must be stopped. The command writes beside what is there first, which takes the room of those files again, and
+then puts all of it in place at once: whatever ends the command, the next start or erase undoes or finishes it. The ids of
+other exchanges stay; an erased one leaves its id and its time. A later request that repeats an erased one's words is an
+exchange of its own: erase its run. Runs and traces of the API have a DELETE, and backups are yours to remove. What the old
+files held stays on the disk until the system overwrites it, as with every file that is removed.
+
+Usage: understudy erase (--run ID | --before TIME | --credential FILE) [--dry-run] [--db FILE]
+
+  --run ID            the exchanges of a run, by its label or as inspect names it (conv_12)
+  --before TIME       those that began before: 2026-01-31 or 2026-01-31T12:00:00Z
+  --credential FILE   those in which the credential stands that is the first line of the file; - reads standard input
+  --dry-run           say how many there are, and change nothing
+  --db FILE           capture database; DATA_DIR/capture.mdb when not given
+
+Examples:
+  understudy erase --run invoice-4711
+  understudy erase --before 2026-01-01 --dry-run
+  pass show old-key | understudy erase --credential -
+`;
+
+/** Longest credential that is looked for. */
+const CREDENTIAL_CHARACTERS = 8_192;
+/** Shorter ones stand everywhere. */
+const CREDENTIAL_CHARACTERS_MIN = 8;
+
+/** @returns the exit status */
+export async function runErase(argv: string[], io: CliIo): Promise<number> {
+  const values = readFlags(argv, {
+    run: 'text',
+    before: 'text',
+    credential: 'text',
+    'dry-run': 'switch',
+    db: 'text',
+  });
+  if (values.help) {
+    await io.out(HELP);
+    return EXIT.done;
+  }
+  const named = [values.run, values.before, values.credential].filter((value) => value !== undefined);
+  if (named.length !== 1)
+    throw new UsageError('say what to erase with one of --run, --before and --credential');
+  const target = await readTarget(values);
+  const config = loadConfig({ listener: 'gateway', db: values.db });
+  const is_dry = values['dry-run'] === true;
+  const progress = new Progress(io, io.is_terminal, Date.now);
+  try {
+    const report = await eraseCaptured(
+      {
+        data_dir: config.data_dir,
+        capture_db: config.capture.db,
+        data_key: config.data_key,
+        decode: decodeExchange,
+        target,
+        is_dry,
+      },
+      (name, done, of) => progress.tell(name, done, of),
+    );
+    progress.clear();
+    await io.out(describe(report, is_dry));
+    return EXIT.done;
+  } catch (thrown) {
+    progress.clear();
+    if (!(thrown instanceof ErasureError)) throw thrown;
+    io.err(`understudy: ${makeHarmlessLine(thrown.message)}\n`);
+    return EXIT.failed;
+  }
+}
+
+/** @throws UsageError */
+async function readTarget(values: {
+  readonly run?: string;
+  readonly before?: string;
+  readonly credential?: string;
+}): Promise<ErasureTarget> {
+  if (values.run !== undefined) {
+    if (values.run === '') throw new UsageError('--run takes the id of a run');
+    return { run_id: values.run };
+  }
+  if (values.before !== undefined) {
+    const before_ms = Date.parse(values.before);
+    if (Number.isNaN(before_ms) || !/^\d{4}-\d{2}-\d{2}/.test(values.before))
+      throw new UsageError(
+        `--before ${makeHarmlessLine(values.before)}: allowed is a time like 2026-01-31 or 2026-01-31T12:00:00Z`,
+      );
+    return { before_ms };
+  }
+  const credential = (await readCredential(values.credential!)).split(/\r?\n/)[0]!;
+  if (credential.length < CREDENTIAL_CHARACTERS_MIN || credential.length > CREDENTIAL_CHARACTERS)
+    throw new UsageError(
+      `--credential: allowed are ${CREDENTIAL_CHARACTERS_MIN} to ${CREDENTIAL_CHARACTERS} characters in the first line`,
+    );
+  return { credential };
+}
+
+/** @throws UsageError */
+async function readCredential(file: string): Promise<string> {
+  try {
+    return file === '-' ? await text(process.stdin) : readFileSync(file, 'utf8');
+  } catch (thrown) {
+    const { code } = thrown as NodeJS.ErrnoException;
+    throw new UsageError(`--credential ${makeHarmlessLine(file)} cannot be read: ${code}`);
+  }
+}
+
+function describe(report: ErasureReport, isDry: boolean): string {
+  const { exchanges, files, attachments, unreadable, set_aside } = report;
+  const done = isDry
+    ? `${countOf(exchanges, 'exchange')} would be erased.\n`
+    : exchanges === 0
+      ? 'There is nothing to erase.\n'
+      : `Erased ${countOf(exchanges, 'exchange')} and ${countOf(attachments, 'attachment')}; ${countOf(files, 'file')} written anew.\n`;
+  const lost =
+    unreadable === 0
+      ? ''
+      : `${countOf(unreadable, 'exchange')} could not be read: nobody can tell whether they are meant, and they are still there.\n`;
+  const aside = set_aside.map(
+    (path) => `${makeHarmlessLine(path)} was set aside as damaged and may hold some: remove it yourself.\n`,
+  );
+  return done + lost + aside.join('');
+}

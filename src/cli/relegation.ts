@@ -1,0 +1,52 @@
+/**
+ * `understudy relegation explain`: why the student served a captured step, or did not. The same page as `inspect --step`,
+ * from the side of the one who runs relegation. Main thread of the command line; reads only.
+ */
+
+import { readFlagsAndWords } from './flags.ts';
+import { runInspect } from './inspect.ts';
+import { type CliIo, EXIT, UsageError } from './io.ts';
+
+const HELP = `Explains what relegation decided about a captured step.
+
+Usage: understudy relegation explain EXCHANGE [--db FILE] [--dir DIR] [--json]
+
+  --db FILE    capture database; DATA_DIR/capture.mdb when not given
+  --dir DIR    the student's directory; SVC_DISTILL_DIR when not given
+  --json       as JSON
+
+It shows what was decided then and by which version; which rule of the student decides now, its score and threshold; the
+nearest golden step, and what is new beside golden steps; and where the upstream answered what the student would have
+answered too, both answers side by side. It asks the version that decided, or, when that is not kept, the one that serves.
+understudy inspect lists runs, and understudy inspect --run ID the exchanges of one.
+
+Example:
+  understudy relegation explain 42
+
+Exit status: 0 done, 1 failed, 2 wrong use.
+`;
+
+const FLAGS = { db: 'text', dir: 'text', json: 'switch' } as const;
+
+/**
+ * Runs the command.
+ * @param argv what follows `understudy relegation`
+ * @returns the exit status; failures are told on `io.err`
+ * @throws UsageError on wrong use
+ */
+export async function runRelegation(argv: string[], io: CliIo): Promise<number> {
+  const { values, words } = readFlagsAndWords(argv, FLAGS);
+  if (values.help === true) {
+    await io.out(HELP);
+    return EXIT.done;
+  }
+  const [action, id, ...more] = words;
+  if (action !== 'explain') throw new UsageError('say what to do: explain EXCHANGE');
+  if (id === undefined || more.length > 0) throw new UsageError('explain takes the number of one exchange');
+  const passed = ['db', 'dir'] as const;
+  const flags = passed.flatMap((name) => {
+    const value = values[name];
+    return value === undefined ? [] : [`--${name === 'dir' ? 'student' : name}=${value}`];
+  });
+  return runInspect([`--step=${id}`, ...flags, ...(values.json === true ? ['--json'] : [])], io);
+}

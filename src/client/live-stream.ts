@@ -1,0 +1,141 @@
+/**
+ * What happens in the organization, as it happens: `for await (const event of understudy.subscribe())`. A connection that ends is
+ * opened again and goes on where it was; what was lost meanwhile is told as a `reset`. Any thread.
+ */
+import type { IncomingMessage } from 'node:http';
+import type { LiveEvent as WireEvent } from '../domain/live-event.ts';
+import { backOffMs, type Caller } from './api-client.ts';
+import { ApiError, ConnectionError, TimeoutError, UnderstudyError } from './errors.ts';
+import { EventLines } from './event-lines.ts';
+
+type Told<Event extends WireEvent> = Event extends WireEvent
+  ? { kind: Event['event']; id: string; data: Omit<Event, 'event'> }
+  : never;
+
+/**
+ * One event, its data in the words of the wire. `id` is what `lastEventId` takes. `reset`: events before the next one are lost.
+ * A newer service may tell of further kinds.
+ */
+export type LiveEvent = Told<WireEvent> | { kind: 'reset'; id: string; data: Record<string, never> };
+
+export interface SubscribeOptions {
+  /** Only this project's events. Default: the client's, then all that the key may see. */
+  projectId?: string;
+  /** Goes on behind this event; `'0'`: with all that the service remembers. Default: with what happens from now on. */
+  lastEventId?: string;
+  /** Ends the subscription, which then rejects with the signal's reason. */
+  signal?: AbortSignal;
+}
+
+/** How long things take. */
+export interface LiveStreamPace {
+  /** Of the head of an answer. */
+  timeoutMs: number;
+  /** A connection is dead that says nothing for so long: the service says something every 15 s. */
+  silenceMs: number;
+}
+
+export const SILENCE_MS = 45_000;
+/** Unless the service says how long. */
+const RETRY_MS = 3_000;
+const RETRY_MAX_MS = 30_000;
+
+/**
+ * @param closed ends the iteration without an error
+ * @throws UnderstudyError where the service refuses (401, 403, 422), where it has no stream at the first attempt (503), and where
+ *   something else answers; the reason of the caller's own signal. Whatever else fails is tried again
+ */
+export async function* readLiveEvents(
+  caller: Caller,
+  options: SubscribeOptions,
+  closed: AbortSignal,
+  { timeoutMs, silenceMs }: LiveStreamPace,
+): AsyncGenerator<LiveEvent, void, undefined> {
+  const { projectId, lastEventId = '' } = options;
+  const signal = AbortSignal.any(options.signal === undefined ? [closed] : [closed, options.signal]);
+  const query = { project_id: projectId };
+  let lastId = lastEventId;
+  let retryMs = RETRY_MS;
+  let failures = 0;
+  for (let isFirst = true; ; isFirst = false) {
+    let waitMs = retryMs;
+    try {
+      options.signal?.throwIfAborted();
+      if (closed.aborted) return;
+      const headers = lastId === '' ? {} : { 'last-event-id': lastId };
+      const incoming = await caller.open('/v1/monitor/stream', { query, headers, timeoutMs, signal });
+      const lines = new EventLines(lastId);
+      try {
+        for await (const bytes of readChunks(incoming, silenceMs)) {
+          failures = 0;
+          for (const raw of lines.read(bytes)) {
+            const data = parseObject(raw.data);
+            // What is no event of ours harms itself alone.
+            if (data !== null) yield { kind: raw.name, id: raw.id, data } as unknown as LiveEvent;
+          }
+        }
+      } finally {
+        incoming.destroy();
+        lastId = lines.lastId;
+        retryMs = Math.min(lines.retryMs ?? retryMs, RETRY_MAX_MS);
+      }
+      waitMs = retryMs;
+    } catch (thrown) {
+      options.signal?.throwIfAborted();
+      if (closed.aborted) return;
+      if (!mayComeAgain(thrown, isFirst)) throw thrown;
+      failures += 1;
+      waitMs = Math.min(Math.max(retryMs, backOffMs(failures, thrown as UnderstudyError)), RETRY_MAX_MS);
+    }
+    // All readers of a service that was started anew should not come at once.
+    await pause(waitMs * (0.75 + Math.random() / 2), signal);
+  }
+}
+
+async function* readChunks(incoming: IncomingMessage, silenceMs: number): AsyncGenerator<Buffer> {
+  const chunks = incoming[Symbol.asyncIterator]();
+  for (;;) {
+    // Only while it is waited for: a reader may take its time with an event.
+    const timer = setTimeout(() => {
+      incoming.destroy(new TimeoutError(`The stream was silent for ${silenceMs} ms`));
+    }, silenceMs);
+    try {
+      const { done, value } = await chunks.next();
+      if (done) return;
+      yield value;
+    } catch (thrown) {
+      if (thrown instanceof UnderstudyError) throw thrown;
+      throw new ConnectionError('The stream broke', false, { cause: thrown });
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+function mayComeAgain(thrown: unknown, isFirst: boolean): boolean {
+  if (thrown instanceof ApiError) return thrown.retryable && !(isFirst && thrown.status === 503);
+  return thrown instanceof ConnectionError || thrown instanceof TimeoutError;
+}
+
+function parseObject(text: string): object | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Ends early with the signal; whoever waits then looks at it. */
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', end);
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    signal.addEventListener('abort', end, { once: true });
+    if (signal.aborted) end();
+  });
+}

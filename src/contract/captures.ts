@@ -1,0 +1,426 @@
+/** What the gateway captured, for who runs the service (decisions, Captures). Data; any thread. */
+import { z } from 'zod';
+import { CHILD_KINDS } from '../domain/client-run.ts';
+import {
+  CAPTURE_ACTIVITY,
+  CAPTURE_SEARCH_CHARACTERS,
+  CURSOR_CHARACTERS,
+  ID_CHARACTERS,
+  MODEL_CHARACTERS,
+  NAMED_CHILD_RUNS,
+} from '../limits.ts';
+import { type EndpointReply, endpoint, errorBody, refusal } from './endpoint.ts';
+import { cursorFields, flag, integer, literal, nextCursor, text, timestamp } from './fields.ts';
+
+const tokens = z.int().nullable();
+const reason = z.object({
+  code: z.string().describe('Stable name of the reason'),
+  words: z.string().describe('The reason as a sentence'),
+});
+
+export const capturedRun = z
+  .object({
+    run_id: z.string(),
+    session_id: z.string().nullable().describe("The client's own session; null: its headers name none"),
+    parent_run_id: z.string().nullable().describe('The run that this one is part of; null: of none'),
+    kind: z
+      .enum(CHILD_KINDS)
+      .nullable()
+      .describe("`subagent`, or calls of the client beside the work; null: an agent's own run"),
+    child_runs: z
+      .array(
+        z.object({
+          run_id: z.string().describe('Id of the child run'),
+          kind: z.enum(CHILD_KINDS).nullable().describe('What the child run is'),
+        }),
+      )
+      .describe(`Runs that are part of it, the first ${NAMED_CHILD_RUNS}`),
+    task: z.string().nullable().describe("The user's first words; null: not read yet, ask again"),
+    notes: z.array(z.string()).describe('Notes of the gateways that captured it (GW_NOTE)'),
+    providers: z.array(z.string()).describe('Labels of the upstreams that answered'),
+    models: z.array(z.string()).describe('Models that answered'),
+    exchanges: z.int().describe('Requests with their answers, turns and others'),
+    turns: z.int().describe('Exchanges that are an answer of a model'),
+    student_turns: z.int().describe('Turns that the student answered'),
+    started_at: z.string(),
+    finished_at: z.string(),
+    duration_ms: z.number(),
+    input_tokens: tokens.describe('Tokens of the requests; null: no provider said'),
+    output_tokens: tokens.describe('Tokens of the answers'),
+    cache_read_tokens: tokens.describe('Tokens that the provider read from its cache'),
+    cache_write_tokens: tokens.describe('Tokens that the provider wrote to its cache'),
+    errors: z.int().describe('Exchanges without an answer, or with a status of 400 and above'),
+    aborted: z.int().describe('Exchanges that one side broke off'),
+    gaps: z.array(z.tuple([z.int(), z.int()])).describe('Missing x-svc-seq, both ends included'),
+    golden: z
+      .boolean()
+      .nullable()
+      .describe('null: not judged yet, ask again; or the run is too long to be judged here'),
+    reasons: z.array(reason).describe('Why it is not golden'),
+  })
+  .meta({ id: 'CapturedRun' });
+
+export const capturedRunPage = z
+  .object({
+    runs: z.array(capturedRun),
+    next_cursor: nextCursor,
+    listed_runs: z.int().describe('Runs in the list'),
+    left_out_runs: z
+      .int()
+      .describe('Older runs that the list has no room for; they can be read by their ids'),
+    exchanges_without_run: z.int().describe('Exchanges that belong to no run, such as lists of models'),
+  })
+  .meta({ id: 'CapturedRunPage' });
+
+const block = z
+  .looseObject({
+    type: z.string().describe('`text`, `thinking`, `tool_call`, `tool_result`, `image` and the like'),
+  })
+  .meta({ id: 'CapturedBlock' });
+const blocks = z.array(block);
+
+export const capturedTurn = z
+  .object({
+    exchange_id: z.int().describe('Names the exchange in `/capture/exchanges/{id}`'),
+    kind: z.enum(['turn', 'other']).describe('`turn`: an answer of a model'),
+    seq: z.int().nullable().describe('`x-svc-seq`; null: the client sent none'),
+    method: z.string().describe('HTTP method'),
+    path: z.string().describe('As the client sent it, prefix included'),
+    status: z.int().describe('0: no answer came'),
+    provider: z.string().describe('Label of the upstream'),
+    shape: z.string().nullable().describe('Wire format; null: not one that is read'),
+    model: z.string().nullable(),
+    started_at: z.string(),
+    first_byte_ms: z
+      .number()
+      .nullable()
+      .describe('From the request to the head of the answer; null: none came'),
+    latency_ms: z.number().describe('From the request to the end of the answer'),
+    failed: z.boolean().describe('No answer, or a status of 400 and above'),
+    aborted: z.boolean().describe('One side broke it off'),
+    truncated: z.boolean().describe('The stored copy is the beginning of a longer body'),
+    undecodable: z.boolean().describe('The stored bodies cannot be read; `problem` says why'),
+    served_by: z.enum(['upstream', 'student']).describe('Who answered'),
+    is_retry: z.boolean().describe('The same request as one before, which had failed'),
+    link: z
+      .enum(['starts', 'continues', 'repeats', 'breaks'])
+      .nullable()
+      .describe('How the turn follows; `breaks`: one may be missing before it'),
+    conversation: z.int().nullable().describe("Which of the run's conversations, from 1 on"),
+    follows: z.int().nullable().describe('The exchange that it goes on with'),
+    system: blocks.nullable().describe('null: the same as before'),
+    tools: z
+      .array(z.looseObject({ name: z.string() }))
+      .nullable()
+      .describe('null: the same as before'),
+    messages_added: z
+      .array(
+        z.object({
+          role: z.enum(['system', 'user', 'assistant', 'tool']).describe('Who speaks'),
+          content: blocks.describe('What is said'),
+        }),
+      )
+      .describe('What the request adds to the turn that it goes on with'),
+    content: blocks.describe('The answer: text, thinking, tool calls'),
+    stop_reason: z.string().nullable().describe('Why the model stopped, in the words of the provider'),
+    usage: z.object({
+      input_tokens: tokens.describe('Tokens of the requests; null: no provider said'),
+      output_tokens: tokens.describe('Tokens of the answers'),
+      cache_read_tokens: tokens.describe('Tokens that the provider read from its cache'),
+      cache_write_tokens: tokens.describe('Tokens that the provider wrote to its cache'),
+    }),
+    error: z.string().nullable().describe('What the provider said of the failure'),
+    problem: z.string().describe('What could not be read; empty when everything could'),
+    is_cut: z.boolean().describe('Too large to be shown: the raw bodies have it'),
+  })
+  .meta({ id: 'CapturedTurn' });
+
+export const capturedConversation = z
+  .object({
+    run: capturedRun,
+    turns: z.array(capturedTurn).describe('In the order in which they ended'),
+    next_cursor: nextCursor,
+  })
+  .meta({ id: 'CapturedConversation' });
+
+const side = z.looseObject({
+  headers: z
+    .array(z.tuple([z.string(), z.string()]))
+    .describe('Names and values in their order; credentials are masked'),
+  bytes: z.int().describe('Length of the body on the wire'),
+});
+
+export const capturedExchange = z
+  .looseObject({
+    id: z.int(),
+    run_id: z.string().nullable(),
+    kind: z.string().describe('`turn`: an answer of a model; else `other`'),
+    method: z.string().describe('HTTP method'),
+    path: z.string().describe('As the client sent it, prefix included'),
+    status: z.int(),
+    started_at: z.string(),
+    request: side.describe('What the client sent'),
+    response: side.describe('What came back'),
+  })
+  .meta({ id: 'CapturedExchange' });
+
+/** What the dashboard shows of them; the rest is for who looks closer. */
+export const captureStats = z
+  .looseObject({
+    status: z.enum(['ok', 'degraded', 'stopped']).describe('How capture is doing'),
+    reasons: z
+      .array(z.object({ reason: z.string().describe('Stable name'), text: z.string().describe('In words') }))
+      .describe('Why it is not ok, the worst first'),
+    uptime_s: z.int().describe('Since the start of the process'),
+    db: z.looseObject({ bytes: z.int().describe('Size of the live file') }).describe('The capture database'),
+    exchanges: z
+      .looseObject({
+        attempted: z.int().describe('Exchanges since the start'),
+        captured: z.int().describe('Of those, how many are stored'),
+        dropped: z.int().describe('Of those, how many were not stored'),
+        in_flight: z.int().describe('Exchanges going on now'),
+      })
+      .describe('Since the start'),
+    relegation: z
+      .looseObject({
+        enabled: z.boolean().describe('Whether a student may answer'),
+        served: z.int().describe('Turns that the student answered since the start'),
+        fallback: z.int().describe('Turns that it was asked for and the upstream answered'),
+        fallbacks: z.record(z.string(), z.int()).describe('The same by reason'),
+        tokens_saved: z
+          .object({
+            input: z.number().describe('Of requests'),
+            output: z.number().describe('Of answers'),
+          })
+          .describe('Since the start'),
+        money_saved_usd: z.number().nullable().describe('null without prices'),
+      })
+      .describe('What the student does'),
+  })
+  .meta({ id: 'CaptureStats' });
+
+const milliseconds = z.number().nullable();
+const activityCounts = {
+  exchanges: z.int().describe('Requests with their answers'),
+  turns: z.int().describe('Exchanges that are an answer of a model'),
+  errors: z.int().describe('Exchanges without an answer, or with a status of 400 and above'),
+  student_turns: z.int().describe('Exchanges that the student answered'),
+  input_tokens: z.int().describe('Tokens of the requests, without what a cache held'),
+  output_tokens: z.int().describe('Tokens of the answers'),
+  latency_p50_ms: milliseconds.describe(
+    'Of turns, to the end of the answer: half took at most that; null: no turn',
+  ),
+  latency_p95_ms: milliseconds.describe('Of turns, to the end of the answer: 95 in 100 took at most that'),
+  first_byte_p50_ms: milliseconds.describe('Of turns, to the head of the answer: half took at most that'),
+  first_byte_p95_ms: milliseconds.describe(
+    'Of turns, to the head of the answer: 95 in 100 took at most that',
+  ),
+};
+
+export const capturedActivity = z
+  .object({
+    from: z.string().describe('Where the span begins'),
+    to: z.string().describe('Where the span ends'),
+    is_whole: z
+      .boolean()
+      .describe('false: the span holds more than is remembered, and its newest exchanges alone are counted'),
+    ...activityCounts,
+    series: z
+      .array(z.object({ at: z.string().describe('Where the part begins'), ...activityCounts }))
+      .describe('The same in equal parts of the span'),
+    golden: z
+      .object({
+        golden: z.int().describe('Runs that are golden'),
+        not_golden: z.int().describe('Runs that are not'),
+        not_judged: z.int().describe('Runs of which it is not known yet; ask again'),
+      })
+      .describe('Of the newest 5,000 runs, whenever they were'),
+  })
+  .meta({ id: 'CapturedActivity' });
+
+const nullableCount = z.int().nullable();
+const share = z.number().nullable();
+
+export const studentReport = z
+  .object({
+    mode: z.enum(['on', 'shadow', 'off']).describe('`shadow`: it is asked, and the upstream serves'),
+    golden_runs_needed: z.int().describe('Golden runs that a student takes'),
+    problems: z.array(z.string()).describe('What could not be read'),
+    held: z
+      .boolean()
+      .describe('Rounds keep what they make, and it does not serve until an operator publishes it'),
+    serving: nullableCount.describe('The version that serves; null: none'),
+    versions: z
+      .array(
+        z.object({
+          version: z.int().describe('Counts up'),
+          share: z.number().describe('Of the runs that it serves; 0: it does not serve'),
+          made_at: z.string().nullable().describe('null: its manifest cannot be read'),
+          valid_until: z.string().nullable().describe('null: it does not expire'),
+          golden_runs: nullableCount.describe('Runs that it comes from'),
+          agents: nullableCount.describe('Agents that it tells apart'),
+          steps: nullableCount.describe('Steps kept apart, on which it was measured'),
+          served: nullableCount.describe('Of those, how many it served'),
+          errors: nullableCount.describe('Of those served, how many wrong'),
+          error_at_most: share.describe('With 95 % confidence the true share of errors is below it'),
+          tokens_saved_share: share.describe('Of the tokens that those runs cost'),
+          uncovered: z.record(z.string(), z.int()).describe('Steps that it did not serve, by reason'),
+          problem: z.string().describe('Why its manifest cannot be read; empty when it can'),
+        }),
+      )
+      .describe('Newest first'),
+    agents: z
+      .array(
+        z.object({
+          agent: z.string().describe('Names it'),
+          tools: z.array(z.string()).describe('Some of its tools'),
+          state: z.enum(['serving', 'not_served', 'suspended']).describe('What becomes of its steps'),
+          suspended_by: z.enum(['audit', 'operator']).nullable().describe('null: it is not suspended'),
+          runs: z.int().describe('Golden runs of it'),
+          measured: z
+            .object({
+              steps: z.int().describe('Steps kept apart'),
+              served: z.int().describe('Of those, how many it served'),
+              errors: z.int().describe('Of those served, how many wrong'),
+            })
+            .describe('What was found on runs kept apart'),
+          compared: z.int().describe('Answers that audits have compared since'),
+          wrong: z.int().describe('Of those, how many were wrong'),
+          kinds: z
+            .array(
+              z.object({
+                kind: z.string().describe('Names of the tools called, or `text`'),
+                refused: z
+                  .enum(['too_few', 'too_wrong', 'never_serve'])
+                  .nullable()
+                  .describe('Why it is not served; null: it is'),
+                runs: z.int().describe('Golden runs that say so'),
+                steps: z.int().describe('Steps that say so'),
+                errors: z.int().describe('Of those, how many were wrong'),
+                error_at_most: z.number().describe('The share of errors is at most that'),
+                is_suspended: z.boolean().describe('By an audit or an operator'),
+              }),
+            )
+            .describe('Its kinds of answers, the one with most steps first'),
+        }),
+      )
+      .describe('Of the version that serves, else of the newest'),
+    ledger: z
+      .array(
+        z.object({
+          day: z.string().describe('UTC'),
+          agent: z.string().describe('Names it'),
+          served: z.int().describe('Turns that it answered'),
+          compared: z.int().describe('Answers that audits compared'),
+          wrong: z.int().describe('Of those, how many were wrong'),
+          input_tokens: z.int().describe('Tokens of requests that the upstream did not have to read'),
+          output_tokens: z.int().describe('Tokens of answers that the upstream did not have to write'),
+          saved_usd: share.describe('Dollars; null without prices'),
+        }),
+      )
+      .describe('By day and agent'),
+  })
+  .meta({ id: 'StudentReport' });
+
+const unavailable: EndpointReply = refusal('The captures cannot be read now; the detail says why');
+const runNotFound = { description: 'No such run, or you are no operator', schema: errorBody };
+const exchangeNotFound = { description: 'No such exchange, or you are no operator', schema: errorBody };
+const exchangeParams = z.object({ id: integer({ ge: 1 }) });
+const bytes = {
+  description: 'The bytes as they are stored, as a download',
+  media_type: 'application/octet-stream',
+};
+
+const common = { method: 'GET', auth: 'operator', any_host: true, tag: 'capture' } as const;
+
+export const CAPTURES = {
+  listCapturedRuns: endpoint({
+    ...common,
+    id: 'listCapturedRuns',
+    path: '/capture/runs',
+    summary: 'Captured runs, newest first; a page may be short where a filter passes few',
+    query: z.object({
+      ...cursorFields(CURSOR_CHARACTERS),
+      from: timestamp().nullish().describe('Only runs that began at this time or later'),
+      to: timestamp().nullish().describe('Only runs that began before this time'),
+      model: text({ max: MODEL_CHARACTERS }).nullish().describe('Only runs in which this model answered'),
+      golden: flag().nullish().describe('Only golden runs, or only others'),
+      served_by: literal(['student', 'upstream'])
+        .nullish()
+        .describe('Only runs in which the student, or the upstream, answered a turn'),
+      session: text({ max: ID_CHARACTERS }).nullish().describe('Only runs of this session of a client'),
+      q: text({ max: CAPTURE_SEARCH_CHARACTERS })
+        .nullish()
+        .describe('Only runs whose first words, id, notes or models hold this text'),
+    }),
+    replies: { 200: { description: 'A page of runs', schema: capturedRunPage }, 503: unavailable },
+  }),
+  readCapturedRun: endpoint({
+    ...common,
+    id: 'readCapturedRun',
+    path: '/capture/runs/{id}',
+    summary: 'A captured run as a conversation: what each turn added, thinking, calls and results',
+    params: z.object({ id: text({ max: ID_CHARACTERS }) }),
+    query: z.object({ ...cursorFields(CURSOR_CHARACTERS) }),
+    replies: {
+      200: { description: 'The run and a page of its exchanges', schema: capturedConversation },
+      404: runNotFound,
+      503: unavailable,
+    },
+  }),
+  readCapturedExchange: endpoint({
+    ...common,
+    id: 'readCapturedExchange',
+    path: '/capture/exchanges/{id}',
+    summary: 'One captured exchange: its record, headers included, without bodies',
+    params: exchangeParams,
+    replies: {
+      200: { description: 'The record', schema: capturedExchange },
+      404: exchangeNotFound,
+      503: unavailable,
+    },
+  }),
+  downloadCapturedRequest: endpoint({
+    ...common,
+    id: 'downloadCapturedRequest',
+    path: '/capture/exchanges/{id}/request',
+    summary: "The request's stored body",
+    params: exchangeParams,
+    replies: { 200: bytes, 404: exchangeNotFound, 503: unavailable },
+  }),
+  downloadCapturedResponse: endpoint({
+    ...common,
+    id: 'downloadCapturedResponse',
+    path: '/capture/exchanges/{id}/response',
+    summary: "The answer's stored body",
+    params: exchangeParams,
+    replies: { 200: bytes, 404: exchangeNotFound, 503: unavailable },
+  }),
+  readCapturedActivity: endpoint({
+    ...common,
+    id: 'readCapturedActivity',
+    path: '/capture/activity',
+    summary: 'What passed the gateway in the last hours: counts, errors and latency, in all and over time',
+    query: z.object({
+      hours: integer({ ge: 1, le: CAPTURE_ACTIVITY.hours_max }).default(24).describe('How far back'),
+    }),
+    replies: { 200: { description: 'The figures', schema: capturedActivity }, 503: unavailable },
+  }),
+  readStudentReport: endpoint({
+    ...common,
+    id: 'readStudentReport',
+    path: '/capture/student',
+    summary: 'The student: its versions, agents and kinds of answers, and what it has served and saved',
+    replies: { 200: { description: 'The report', schema: studentReport } },
+  }),
+  readCaptureStats: endpoint({
+    ...common,
+    id: 'readCaptureStats',
+    path: '/capture/stats',
+    summary: "The gateway's stats, as `/__gw/stats` tells them",
+    replies: {
+      200: { description: 'The stats', schema: captureStats },
+      404: { description: 'This process has no gateway, or you are no operator', schema: errorBody },
+    },
+  }),
+} as const;

@@ -1,0 +1,36 @@
+/** The dashboard's session (decisions, Credentials). Data; any thread. */
+import { z } from 'zod';
+import { CREDENTIAL_CHARACTERS } from '../limits.ts';
+import { endpoint, errorBody } from './endpoint.ts';
+import { text } from './fields.ts';
+
+export const sessionBody = z
+  .strictObject({ token: text({ min: 1, max: CREDENTIAL_CHARACTERS }) })
+  .meta({ id: 'SessionStart' });
+
+export const SESSION = {
+  startSession: endpoint({
+    id: 'start_session',
+    method: 'POST',
+    path: '/auth/session',
+    auth: 'open',
+    summary: "Puts a user's token into a cookie of the dashboard's, which its scripts cannot read",
+    tag: 'account',
+    body: sessionBody,
+    replies: {
+      204: { description: 'Signed in' },
+      401: { description: "Not a user's token, or one that has ended", schema: errorBody },
+    },
+    hidden: true,
+  }),
+  endSession: endpoint({
+    id: 'end_session',
+    method: 'DELETE',
+    path: '/auth/session',
+    auth: 'open',
+    summary: 'Takes the cookie away',
+    tag: 'account',
+    replies: { 204: { description: 'Signed out' } },
+    hidden: true,
+  }),
+} as const;

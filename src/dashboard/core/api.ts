@@ -1,0 +1,103 @@
+/** Calls of the API in the reader's session, typed by the contract. Browser. */
+import { noteAnswer, noteSilence } from './connection.ts';
+import type { Ask, Reply, Route } from './contract.ts';
+
+/** A refusal of the API, in its words. */
+export class ApiError extends Error {
+  /** 0: nobody answered. */
+  readonly status: number;
+  /** The server asks to wait so long; null: it does not say. */
+  readonly retry_after_ms: number | null;
+
+  constructor(status: number, detail: unknown, retry_after_ms: number | null = null) {
+    super(describe(status, detail));
+    this.name = 'ApiError';
+    this.status = status;
+    this.retry_after_ms = retry_after_ms;
+  }
+
+  /** Whether the same call may succeed later. */
+  get passes(): boolean {
+    return this.status === 0 || this.status === 429 || this.status >= 500;
+  }
+}
+
+function describe(status: number, detail: unknown): string {
+  if (typeof detail === 'string' && detail !== '') return detail;
+  if (Array.isArray(detail))
+    return detail
+      .map((one: { loc: string[]; msg: string }) => `${one.loc.slice(1).join('.')}: ${one.msg}`)
+      .join('; ');
+  if (status === 0) return 'The server does not answer. Is it running?';
+  return `The server answered ${status}`;
+}
+
+/** What the parts of a call may be, where their route does not matter. */
+interface LooseAsk {
+  params?: Readonly<Record<string, unknown>>;
+  query?: Readonly<Record<string, unknown>>;
+  body?: unknown;
+  signal?: AbortSignal | undefined;
+  headers?: Readonly<Record<string, string>>;
+}
+
+/** The path with its parameters and its query; what is null, undefined or '' is left out of the query. */
+export function buildPath(template: string, { params = {}, query = {} }: LooseAsk): string {
+  const path = template.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
+    encodeURIComponent(String(params[name])),
+  );
+  const given = Object.entries(query).filter(
+    ([, value]) => value !== null && value !== undefined && value !== '',
+  );
+  if (given.length === 0) return path;
+  return `${path}?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
+}
+
+/** @throws ApiError, or what an aborted signal throws */
+export async function send(route: string, ask: LooseAsk = {}): Promise<Response> {
+  const [method = 'GET', template = ''] = route.split(' ');
+  const { body, signal = null, headers = {} } = ask;
+  const json = body === undefined ? {} : { 'content-type': 'application/json' };
+  let response: Response;
+  try {
+    response = await fetch(buildPath(template, ask), {
+      method,
+      headers: { ...json, ...headers },
+      signal,
+      body: body === undefined ? null : JSON.stringify(body),
+      cache: 'no-store',
+      credentials: 'same-origin',
+    });
+  } catch (thrown) {
+    if ((thrown as Error).name === 'AbortError') throw thrown;
+    noteSilence();
+    throw new ApiError(0, '');
+  }
+  noteAnswer();
+  if (response.ok) return response;
+  const { detail } = (await response.json().catch(() => ({}))) as { detail?: unknown };
+  const wait_s = Number(response.headers.get('retry-after') ?? Number.NaN);
+  throw new ApiError(response.status, detail, Number.isFinite(wait_s) ? wait_s * 1_000 : null);
+}
+
+/** @returns the answer. @throws ApiError */
+export async function call<R extends Route>(route: R, ask: Ask<R>): Promise<Reply<R>> {
+  const response = await send(route, ask as LooseAsk);
+  const text = await response.text();
+  return (text === '' ? undefined : JSON.parse(text)) as Reply<R>;
+}
+
+/** A page of a list that counts its rows. */
+export interface CountedPage<One> {
+  rows: One[];
+  total: number;
+}
+
+/** @returns a page of a list, and how many rows there are in all. @throws ApiError */
+export async function callList<R extends Route>(
+  route: R,
+  ask: Ask<R>,
+): Promise<CountedPage<Reply<R> extends readonly (infer One)[] ? One : never>> {
+  const response = await send(route, ask as LooseAsk);
+  return { rows: await response.json(), total: Number(response.headers.get('x-total-count')) };
+}

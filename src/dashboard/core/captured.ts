@@ -1,0 +1,45 @@
+/** What is captured, as the pages on it take it. Types and small rules; browser. */
+import type { TurnBlock } from '../../domain/turn.ts';
+import type { Reply } from './contract.ts';
+
+export type CapturedRun = Reply<'GET /capture/runs'>['runs'][number];
+export type CapturedConversation = Reply<'GET /capture/runs/{id}'>;
+export type CapturedTurn = CapturedConversation['turns'][number];
+/** The contract leaves a block open; this is what stands in it. */
+export type Block = TurnBlock;
+export type Message = CapturedTurn['messages_added'][number];
+
+/** Blocks of the contract as what they are. */
+export const blocksOf = (content: readonly { type: string }[]): Block[] => content as unknown as Block[];
+
+/** Requests with what was read from and written to the provider's cache. */
+export function tokensIn(usage: {
+  input_tokens: number | null;
+  cache_read_tokens: number | null;
+  cache_write_tokens: number | null;
+}): number | null {
+  const { input_tokens, cache_read_tokens, cache_write_tokens } = usage;
+  if (input_tokens === null) return null;
+  return input_tokens + (cache_read_tokens ?? 0) + (cache_write_tokens ?? 0);
+}
+
+/** The results of calls by the calls' ids, each as the turn after it brought it. */
+export function findResults(
+  turns: readonly CapturedTurn[],
+): Map<string, Extract<Block, { type: 'tool_result' }>> {
+  const results = new Map<string, Extract<Block, { type: 'tool_result' }>>();
+  for (const { messages_added } of turns)
+    for (const { content } of messages_added)
+      for (const block of blocksOf(content))
+        if (block.type === 'tool_result' && block.call_id !== null && !results.has(block.call_id))
+          results.set(block.call_id, block);
+  return results;
+}
+
+/** Ids of the calls that the answers hold: their results stand there. */
+export function findCalls(turns: readonly CapturedTurn[]): Set<string> {
+  const calls = new Set<string>();
+  for (const { content } of turns)
+    for (const block of blocksOf(content)) if (block.type === 'tool_call') calls.add(block.id);
+  return calls;
+}

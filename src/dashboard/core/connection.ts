@@ -1,0 +1,56 @@
+/** Whether the server is there, as the last requests found it. Whoever waits for it is told when it is back. Browser. */
+import { signal } from '@preact/signals';
+
+/** false: the last request had no answer. */
+export const isConnected = signal(true);
+
+/** Tells of moments at which a failed call is worth another try at once. */
+const back = new EventTarget();
+
+export function noteAnswer(): void {
+  if (isConnected.peek()) return;
+  isConnected.value = true;
+  back.dispatchEvent(new Event('back'));
+}
+
+export function noteSilence(): void {
+  isConnected.value = false;
+}
+
+addEventListener('online', () => back.dispatchEvent(new Event('back')));
+addEventListener('offline', noteSilence);
+document.addEventListener('visibilitychange', () => {
+  if (document.visibilityState === 'visible') back.dispatchEvent(new Event('back'));
+});
+
+/** @returns stops it */
+export function onBack(listener: () => void): () => void {
+  back.addEventListener('back', listener);
+  return () => back.removeEventListener('back', listener);
+}
+
+const FIRST_WAIT_MS = 1_000;
+const LONGEST_WAIT_MS = 15_000;
+
+/** How long to wait before a call is tried again after so many failures in a row; readers do not all come at once. */
+export function waitAfter(failures: number): number {
+  const wait_ms = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (failures - 1));
+  return wait_ms * (0.75 + Math.random() / 2);
+}
+
+/** Waits, or until the server may be back. Rejects with the signal's reason when it ends. */
+export function pause(wait_ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const end = (act: () => void) => {
+      clearTimeout(timer);
+      stop();
+      signal.removeEventListener('abort', give_up);
+      act();
+    };
+    const timer = setTimeout(() => end(resolve), wait_ms);
+    const stop = onBack(() => end(resolve));
+    const give_up = () => end(() => reject(signal.reason));
+    signal.addEventListener('abort', give_up);
+    if (signal.aborted) give_up();
+  });
+}

@@ -1,0 +1,74 @@
+/**
+ * The API's routes as types: what each takes and what it answers, out of the contract. A call names its route as
+ * `'GET /projects'`; a wrong path, parameter or field does not compile. Types; browser.
+ */
+import type { z } from 'zod';
+import type { ACCOUNT } from '../../contract/account.ts';
+import type { API_KEYS } from '../../contract/api-keys.ts';
+import type { BILLING } from '../../contract/billing.ts';
+import type { CAPTURES } from '../../contract/captures.ts';
+import type { EXPERIMENTS } from '../../contract/experiments.ts';
+import type { FEEDBACK } from '../../contract/feedback.ts';
+import type { FINDINGS } from '../../contract/findings.ts';
+import type { ready } from '../../contract/health.ts';
+import type { ORGANIZATIONS } from '../../contract/organizations.ts';
+import type { PATTERNS } from '../../contract/patterns.ts';
+import type { PROJECTS } from '../../contract/projects.ts';
+import type { RUN_RECORDS } from '../../contract/run-records.ts';
+import type { SESSION } from '../../contract/session.ts';
+import type { STREAM } from '../../contract/stream.ts';
+import type { TRACES } from '../../contract/traces.ts';
+import type { USAGE_ROUTES } from '../../contract/usage.ts';
+
+type Endpoints<Table> = Table[keyof Table];
+
+type AnyEndpoint =
+  | Endpoints<typeof ACCOUNT>
+  | Endpoints<typeof API_KEYS>
+  | Endpoints<typeof BILLING>
+  | Endpoints<typeof CAPTURES>
+  | Endpoints<typeof EXPERIMENTS>
+  | Endpoints<typeof FEEDBACK>
+  | Endpoints<typeof FINDINGS>
+  | Endpoints<typeof ORGANIZATIONS>
+  | Endpoints<typeof PATTERNS>
+  | Endpoints<typeof PROJECTS>
+  | Endpoints<typeof RUN_RECORDS>
+  | Endpoints<typeof SESSION>
+  | Endpoints<typeof STREAM>
+  | Endpoints<typeof TRACES>
+  | Endpoints<typeof USAGE_ROUTES>
+  | typeof ready;
+
+type Routes = { [E in AnyEndpoint as `${E['method']} ${E['path']}`]: E };
+
+/** `'GET /organizations/{org_id}/members'` and the like. */
+export type Route = keyof Routes;
+
+/** The JSON that a route answers; undefined where it answers none. */
+export type Reply<R extends Route> = Routes[R]['replies'] extends {
+  200: { schema: infer S extends z.ZodType };
+}
+  ? z.output<S>
+  : undefined;
+
+/** A member of a route's list: `Row<'GET /projects'>`. */
+export type Row<R extends Route> = Reply<R> extends readonly (infer One)[] ? One : never;
+
+/** What a route on an organization's content takes besides: a signed-in user names the organization in the query. */
+interface TenantQuery {
+  org_id?: string;
+  project_id?: string;
+}
+
+type Part<R extends Route, Name extends string> =
+  Routes[R] extends Record<Name, infer S extends z.ZodType> ? { [K in Name]: z.input<S> } : unknown;
+
+type QueryPart<R extends Route> = Routes[R] extends { query: infer S extends z.ZodType }
+  ? { query?: z.input<S> & TenantQuery }
+  : { query?: TenantQuery };
+
+/** What goes with a call. */
+export type Ask<R extends Route> = Part<R, 'params'> &
+  Part<R, 'body'> &
+  QueryPart<R> & { signal?: AbortSignal | undefined };

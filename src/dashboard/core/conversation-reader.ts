@@ -1,0 +1,47 @@
+/** Reads a captured run page by page, and after its end again and again what has come since. Browser. */
+import { call } from './api.ts';
+import type { CapturedRun, CapturedTurn } from './captured.ts';
+import { keepEqual } from './keep-equal.ts';
+
+/** The most that the service gives in one page. */
+const PAGE_TURNS = 100;
+/** So many are read at once; more when the reader asks. */
+const TURNS_AT_ONCE = 300;
+
+export interface ReadConversation {
+  run: CapturedRun;
+  turns: CapturedTurn[];
+  /** More turns are stored than were read. */
+  has_more: boolean;
+}
+
+export class ConversationReader {
+  readonly #run_id: string;
+  #turns: CapturedTurn[] = [];
+  #wanted = TURNS_AT_ONCE;
+
+  constructor(run_id: string) {
+    this.#run_id = run_id;
+  }
+
+  /** The next reading goes on so far. @param turns all of them for Infinity */
+  want(turns: number = this.#turns.length + TURNS_AT_ONCE): void {
+    this.#wanted = turns;
+  }
+
+  /** Goes on behind the last turn that is known. @throws ApiError */
+  async read(signal: AbortSignal): Promise<ReadConversation> {
+    for (;;) {
+      const last = this.#turns.at(-1);
+      const { run, turns, next_cursor } = await call('GET /capture/runs/{id}', {
+        params: { id: this.#run_id },
+        query: { limit: PAGE_TURNS, ...(last === undefined ? {} : { cursor: String(last.exchange_id) }) },
+        signal,
+      });
+      if (turns.length > 0) this.#turns = [...this.#turns, ...turns];
+      const has_more = next_cursor !== null;
+      if (!has_more || this.#turns.length >= this.#wanted)
+        return keepEqual(null, { run, turns: this.#turns, has_more });
+    }
+  }
+}

@@ -1,0 +1,87 @@
+/**
+ * A list that is read by cursor, newest first: more of it when its end comes near, its beginning again and again, so that new
+ * rows appear and changed ones change. Browser.
+ */
+import { useMemo } from 'preact/hooks';
+import { type Resource, useResource } from './resource.ts';
+
+/** A page as the reader function gives it: rows, and whatever else it says. */
+export interface CursorPage<One> {
+  rows: One[];
+  next_cursor: string | null;
+}
+
+export interface PagedRows<Page extends CursorPage<unknown>> {
+  rows: Page['rows'];
+  has_more: boolean;
+  /** The newest first page. */
+  head: Page;
+}
+
+export interface PagedList<Page extends CursorPage<unknown>> extends Resource<PagedRows<Page>> {
+  /** Reads the next page. */
+  more(): void;
+}
+
+/** Pages behind the first one that are read again at a refresh: the others are history. */
+const PAGES_MAX = 2_000;
+
+export function usePagedList<Page extends CursorPage<unknown>>(
+  key: string,
+  read: (cursor: string | undefined, signal: AbortSignal) => Promise<Page>,
+  { keyOf, every_ms }: { keyOf: (row: Page['rows'][number]) => string; every_ms?: number },
+): PagedList<Page> {
+  const rest = useMemo(() => new Rest<Page['rows'][number]>(), [key]);
+  const resource = useResource(
+    key,
+    async (signal) => {
+      const head = await read(undefined, signal);
+      if (rest.cursor === undefined) rest.cursor = head.next_cursor;
+      if (rest.isWanted && rest.cursor !== null && rest.pages < PAGES_MAX) {
+        const page = await read(rest.cursor, signal);
+        rest.add(page);
+      }
+      rest.isWanted = false;
+      return { rows: rest.joinTo(head.rows, keyOf), has_more: rest.cursor !== null, head };
+    },
+    every_ms === undefined ? {} : { every_ms },
+  );
+  const more = () => {
+    if (rest.isWanted || rest.cursor === null) return;
+    rest.isWanted = true;
+    resource.refresh();
+  };
+  return Object.assign(resource, { more });
+}
+
+/** What was read behind the first page. */
+class Rest<One> {
+  /** Of the next page; undefined: the first was not read yet; null: that was all. */
+  cursor: string | null | undefined;
+  isWanted = false;
+  pages = 0;
+  #rows: One[] = [];
+  #head: One[] = [];
+
+  add({ rows, next_cursor }: CursorPage<One>): void {
+    this.#rows.push(...rows);
+    this.cursor = next_cursor;
+    this.pages++;
+  }
+
+  /** The head has moved on meanwhile: rows that it no longer holds stand between it and the rest. */
+  joinTo(head: One[], keyOf: (row: One) => string): One[] {
+    const seen = new Set(head.map(keyOf));
+    const fallen = this.#head.filter((row) => !seen.has(keyOf(row)));
+    if (fallen.length > 0) this.#rows.unshift(...fallen);
+    this.#head = head;
+    const joined = [...head];
+    for (const row of this.#rows) {
+      const name = keyOf(row);
+      if (seen.has(name)) continue;
+      seen.add(name);
+      joined.push(row);
+    }
+    return joined;
+  }
+}

@@ -1,0 +1,158 @@
+/** Who is signed in, which organization they look at and what they may do there. The token itself is in no script's reach. Browser. */
+import { computed, signal } from '@preact/signals';
+import { namedOrganization } from './address.ts';
+import { ApiError, call, callList } from './api.ts';
+import type { Reply } from './contract.ts';
+
+export type Bootstrap = Reply<'GET /auth/bootstrap'>;
+export type Organization = Bootstrap['organizations'][number];
+export type Role = 'viewer' | 'member' | 'admin' | 'owner';
+
+/** What this server has (src/api/dashboard.ts). */
+export interface ServerFacts {
+  version: string;
+  gateway_port: number | null;
+  gateway_is_local: boolean;
+  gateway_is_secure: boolean;
+  has_live_stream: boolean;
+  has_billing: boolean;
+}
+
+/** `starting`: not known yet. */
+export const sessionState = signal<'starting' | 'signed_out' | 'signed_in'>('starting');
+/** Why the reader has to sign in, where there is a reason to say. */
+export const signInReason = signal('');
+/** null: not signed in. */
+export const bootstrap = signal<Bootstrap | null>(null);
+export const server = signal<ServerFacts | null>(null);
+/** Whether the reader may see what the gateway captured. */
+export const isOperator = signal(false);
+
+const ORGANIZATION = 'understudy-organization';
+const ROLES: readonly Role[] = ['viewer', 'member', 'admin', 'owner'];
+const TOKEN_BEFORE = 'understudy-token';
+
+/** The organization that is looked at: the address's, else the last one, else one's own. null: the reader has none. */
+export const organization = computed<Organization | null>(() => {
+  const known = bootstrap.value;
+  if (known === null) return null;
+  const { organizations, profile } = known;
+  const find = (id: string | null) => organizations.find((one) => one.id === id);
+  // The newest come first; one's own and oldest is what one expects to see.
+  const oldest = organizations.toReversed();
+  const own = oldest.find(({ created_by }) => created_by === profile.id) ?? oldest[0];
+  return find(namedOrganization.value) ?? find(localStorage.getItem(ORGANIZATION)) ?? own ?? null;
+});
+
+/** The reader's role there; null: not known yet, or none. */
+export const role = signal<Role | null>(null);
+
+/** Whether the role is at least `least`. The server decides; this only hides what it would refuse. */
+export function isAtLeast(least: Role): boolean {
+  return role.value !== null && ROLES.indexOf(role.value) >= ROLES.indexOf(least);
+}
+
+/** The roles that the reader can give. */
+export function rolesToGive(): Role[] {
+  return ROLES.filter((one) => isAtLeast(one));
+}
+
+export function noteSignedOut(): void {
+  if (sessionState.peek() === 'signed_in')
+    signInReason.value = 'You were signed out: the session has ended, or the server’s secret has changed.';
+  bootstrap.value = null;
+  role.value = null;
+  isOperator.value = false;
+  sessionState.value = 'signed_out';
+}
+
+/** Takes a token out of the address (`/#token=…`, the terminal's link), so that it stays in no history. */
+async function takeToken(): Promise<void> {
+  const [, token] = /[#&]token=([^&]+)/.exec(location.hash) ?? [];
+  // One of an earlier release, which kept it in the tab.
+  const former = sessionStorage.getItem(TOKEN_BEFORE);
+  sessionStorage.removeItem(TOKEN_BEFORE);
+  if (token === undefined && former === null) return;
+  if (token !== undefined) {
+    const next = /[#&]next=([^&]+)/.exec(location.hash)?.[1];
+    history.replaceState(null, '', `/${next === undefined ? '' : `#/${decodeURIComponent(next)}`}`);
+    dispatchEvent(new HashChangeEvent('hashchange'));
+  }
+  await startSession(token ?? former!);
+}
+
+async function startSession(token: string): Promise<void> {
+  // A pasted token may be broken into lines.
+  await call('POST /auth/session', { body: { token: token.replace(/[^\x21-\x7e]/g, '') } });
+}
+
+/** Finds out who is signed in. @throws ApiError for what is no matter of signing in */
+export async function openSession(): Promise<void> {
+  try {
+    server.value = (await (
+      await fetch('/dashboard/config.json', { cache: 'no-cache' })
+    ).json()) as ServerFacts;
+  } catch {
+    throw new ApiError(0, '');
+  }
+  try {
+    await takeToken();
+    await reloadSession();
+    sessionState.value = 'signed_in';
+  } catch (thrown) {
+    if (!(thrown instanceof ApiError) || thrown.passes) throw thrown;
+    if (thrown.status !== 401) signInReason.value = thrown.message;
+    noteSignedOut();
+  }
+}
+
+/** Reads again who the reader is and what they belong to. @throws ApiError */
+export async function reloadSession(): Promise<void> {
+  const known = await call('GET /auth/bootstrap', {});
+  const mayRead = await call('GET /capture/runs', { query: { limit: 1 } }).then(
+    () => true,
+    // Captures that cannot be read now are captures all the same.
+    (thrown: ApiError) => thrown.status !== 404 && thrown.status !== 401,
+  );
+  isOperator.value = mayRead;
+  bootstrap.value = known;
+  await readRole();
+}
+
+/** Of the default organization bootstrap knows it, of others the list of members. @throws ApiError */
+export async function readRole(): Promise<void> {
+  const known = bootstrap.peek();
+  const org = organization.peek();
+  if (known === null || org === null) {
+    role.value = null;
+    return;
+  }
+  localStorage.setItem(ORGANIZATION, org.id);
+  for (let offset = 0; ; offset += 200) {
+    const { rows } = await callList('GET /organizations/{org_id}/members', {
+      params: { org_id: org.id },
+      query: { limit: 200, offset },
+    });
+    const own = rows.find(({ user_id }) => user_id === known.profile.id);
+    if (own !== undefined || rows.length < 200) {
+      role.value = own?.role ?? known.role;
+      return;
+    }
+  }
+}
+
+/** @throws ApiError with the server's words for a token that is none */
+export async function signIn(token: string): Promise<void> {
+  await startSession(token);
+  signInReason.value = '';
+  await openSession();
+}
+
+export async function signOut(): Promise<void> {
+  await call('DELETE /auth/session', {});
+  localStorage.removeItem(ORGANIZATION);
+  signInReason.value = '';
+  bootstrap.value = null;
+  sessionState.value = 'signed_out';
+  location.hash = '';
+}

@@ -1,0 +1,152 @@
+/** The dashboard's pages in the order of the menu. README.md says how one is added. Browser. */
+import type { ComponentType } from 'preact';
+import { AuditPage } from './pages/audit.tsx';
+import { BillingPage } from './pages/billing.tsx';
+import { ConversationsPage } from './pages/conversations.tsx';
+import { ExperimentsPage } from './pages/experiments.tsx';
+import { FeedbackPage } from './pages/feedback.tsx';
+import { FindingsPage } from './pages/findings.tsx';
+import { HomePage } from './pages/home.tsx';
+import { KeysPage } from './pages/keys.tsx';
+import { MembersPage } from './pages/members.tsx';
+import { PatternsPage } from './pages/patterns.tsx';
+import { ProjectsPage } from './pages/projects.tsx';
+import { RunsPage } from './pages/runs.tsx';
+import { SettingsPage } from './pages/settings.tsx';
+import { StudentPage } from './pages/student.tsx';
+import { UsagePage } from './pages/usage.tsx';
+import type { IconName } from './ui/icons.tsx';
+
+export const GROUPS = ['Watch', 'Learn', 'Connect', 'Organization', 'Help'] as const;
+
+export interface Page {
+  /** In the address: `#/name`. */
+  name: string;
+  title: string;
+  group: (typeof GROUPS)[number];
+  icon: IconName;
+  /** Who sees it: an operator; anybody who belongs to an organization; anybody. */
+  needs: 'operator' | 'organization' | 'nothing';
+  Content: ComponentType;
+}
+
+export const PAGES: readonly Page[] = [
+  { name: '', title: 'Home', group: 'Watch', icon: 'home', needs: 'organization', Content: HomePage },
+  {
+    name: 'conversations',
+    title: 'Conversations',
+    group: 'Watch',
+    icon: 'conversations',
+    needs: 'operator',
+    Content: ConversationsPage,
+  },
+  {
+    name: 'runs',
+    title: 'Runs',
+    group: 'Watch',
+    icon: 'runs',
+    needs: 'organization',
+    Content: RunsPage,
+  },
+  {
+    name: 'patterns',
+    title: 'Patterns',
+    group: 'Learn',
+    icon: 'patterns',
+    needs: 'organization',
+    Content: PatternsPage,
+  },
+  {
+    name: 'findings',
+    title: 'Findings',
+    group: 'Learn',
+    icon: 'findings',
+    needs: 'organization',
+    Content: FindingsPage,
+  },
+  {
+    name: 'experiments',
+    title: 'Experiments',
+    group: 'Learn',
+    icon: 'experiments',
+    needs: 'organization',
+    Content: ExperimentsPage,
+  },
+  {
+    name: 'student',
+    title: 'Student',
+    group: 'Watch',
+    icon: 'student',
+    needs: 'operator',
+    Content: StudentPage,
+  },
+  {
+    name: 'keys',
+    title: 'API keys',
+    group: 'Connect',
+    icon: 'keys',
+    needs: 'organization',
+    Content: KeysPage,
+  },
+  {
+    name: 'projects',
+    title: 'Projects',
+    group: 'Connect',
+    icon: 'projects',
+    needs: 'organization',
+    Content: ProjectsPage,
+  },
+  {
+    name: 'usage',
+    title: 'Usage',
+    group: 'Organization',
+    icon: 'usage',
+    needs: 'organization',
+    Content: UsagePage,
+  },
+  {
+    name: 'members',
+    title: 'Members',
+    group: 'Organization',
+    icon: 'members',
+    needs: 'organization',
+    Content: MembersPage,
+  },
+  {
+    name: 'billing',
+    title: 'Billing',
+    group: 'Organization',
+    icon: 'billing',
+    needs: 'organization',
+    Content: BillingPage,
+  },
+  {
+    name: 'audit',
+    title: 'Audit log',
+    group: 'Organization',
+    icon: 'audit',
+    needs: 'organization',
+    Content: AuditPage,
+  },
+  {
+    name: 'settings',
+    title: 'Settings',
+    group: 'Organization',
+    icon: 'settings',
+    needs: 'nothing',
+    Content: SettingsPage,
+  },
+  {
+    name: 'feedback',
+    title: 'Feedback',
+    group: 'Help',
+    icon: 'feedback',
+    needs: 'nothing',
+    Content: FeedbackPage,
+  },
+];
+
+/** The page of that name; the first for a name that none has. */
+export function findPage(name: string): Page {
+  return PAGES.find((page) => page.name === name) ?? PAGES[0]!;
+}

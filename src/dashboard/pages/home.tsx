@@ -1,0 +1,275 @@
+/** Home: how the gateway does, what needs attention, and how to begin where nothing happens yet. Browser. */
+import { filterOf, hrefOf, setFilters } from '../core/address.ts';
+import { call } from '../core/api.ts';
+import type { Reply } from '../core/contract.ts';
+import { countOf, formatNumber, formatShort, formatSpan } from '../core/format.ts';
+import { useResource } from '../core/resource.ts';
+import { isOperator, organization } from '../core/session.ts';
+import { Badge, PageHead, Panel, Stat, Time } from '../ui/basics.tsx';
+import { DayBars, LineChart } from '../ui/chart.tsx';
+import { FirstSteps } from '../ui/first-steps.tsx';
+import { MonthMeter } from '../ui/month-meter.tsx';
+import { Loaded } from '../ui/states.tsx';
+
+type Activity = Reply<'GET /capture/activity'>;
+type Stats = Reply<'GET /capture/stats'>;
+
+const EVERY_MS = 5_000;
+const SPANS = [
+  ['1', 'last hour'],
+  ['24', 'last 24 hours'],
+  ['168', 'last 7 days'],
+  ['720', 'last 30 days'],
+] as const;
+
+export function HomePage() {
+  return (
+    <>
+      <PageHead title="Home" sub={organization.value!.name} />
+      <FirstSteps />
+      {isOperator.value ? <GatewayHome /> : null}
+      <RunsHome />
+    </>
+  );
+}
+
+function GatewayHome() {
+  const hours = SPANS.some(([value]) => value === filterOf('hours')) ? filterOf('hours') : '24';
+  const activity = useResource(
+    `activity ${hours}`,
+    (signal) => call('GET /capture/activity', { query: { hours: Number(hours) }, signal }),
+    { every_ms: EVERY_MS },
+  );
+  const stats = useResource('stats', (signal) => call('GET /capture/stats', { signal }), {
+    every_ms: EVERY_MS,
+  });
+  // A service without a gateway has none.
+  if (stats.error.value?.status === 404) return null;
+  return (
+    <Panel
+      title="Gateway"
+      sub={stats.data.value === null ? undefined : <Health stats={stats.data.value} />}
+      actions={
+        <select
+          aria-label="Span"
+          value={hours}
+          onChange={({ currentTarget }) => setFilters({ hours: currentTarget.value })}
+        >
+          {SPANS.map(([value, words]) => (
+            <option key={value} value={value} selected={value === hours}>
+              {words}
+            </option>
+          ))}
+        </select>
+      }
+    >
+      <Attention stats={stats.data.value} activity={activity.data.value} />
+      <Loaded from={activity} lines={6}>
+        {(its) => (
+          <>
+            <div class="stats slim">
+              <Stat
+                value={formatNumber(its.exchanges)}
+                label="Exchanges"
+                sub={its.is_whole ? `${formatNumber(its.turns)} turns` : 'the newest alone'}
+                href={hrefOf('conversations')}
+              />
+              <Stat
+                value={formatSpan(its.latency_p50_ms)}
+                label="Latency p50"
+                sub={`first byte ${formatSpan(its.first_byte_p50_ms)}`}
+              />
+              <Stat
+                value={formatSpan(its.latency_p95_ms)}
+                label="Latency p95"
+                sub={`first byte ${formatSpan(its.first_byte_p95_ms)}`}
+              />
+              <Stat
+                value={formatNumber(its.errors)}
+                label="Errors"
+                tone={its.errors > 0 ? 'bad' : 'plain'}
+                sub={its.exchanges === 0 ? undefined : `${((100 * its.errors) / its.exchanges).toFixed(1)} %`}
+              />
+              <Stat
+                value={formatShort(its.input_tokens + its.output_tokens)}
+                label="Tokens"
+                sub={`${formatShort(its.output_tokens)} out`}
+              />
+              <Stat
+                value={formatNumber(its.student_turns)}
+                label="By the student"
+                tone={its.student_turns > 0 ? 'student' : 'plain'}
+                sub={<Saved stats={stats.data.value} />}
+                href={hrefOf('student')}
+              />
+            </div>
+            <ActivityCharts activity={its} />
+          </>
+        )}
+      </Loaded>
+    </Panel>
+  );
+}
+
+function Health({ stats: { status, exchanges, uptime_s } }: { stats: Stats }) {
+  return (
+    <>
+      <Badge tone={status === 'ok' ? 'good' : 'bad'}>
+        {status === 'ok' ? 'capturing' : status === 'stopped' ? 'nothing is captured' : 'in trouble'}
+      </Badge>{' '}
+      up for {formatSpan(uptime_s * 1_000)}, {formatNumber(exchanges.captured)} captured since
+      {exchanges.in_flight > 0 ? `, ${formatNumber(exchanges.in_flight)} going on` : ''}
+    </>
+  );
+}
+
+/** Since the start of the process: money where there are prices, else tokens. */
+function Saved({ stats }: { stats: Stats | null }) {
+  if (stats === null || !stats.relegation.enabled) return <>no student serves</>;
+  const { money_saved_usd, tokens_saved } = stats.relegation;
+  if (money_saved_usd !== null) return <>{`$${money_saved_usd.toFixed(2)} saved`}</>;
+  return <>{formatShort(tokens_saved.input + tokens_saved.output)} tokens saved</>;
+}
+
+/** What somebody should look at; nothing where all is well. */
+function Attention({ stats, activity }: { stats: Stats | null; activity: Activity | null }) {
+  const said: { key: string; words: string }[] = [];
+  for (const { reason, text } of stats?.reasons ?? []) said.push({ key: reason, words: text });
+  if (stats !== null && stats.exchanges.dropped > 0)
+    said.push({
+      key: 'dropped',
+      words: `${countOf(stats.exchanges.dropped, 'exchange')} passed without being captured since the start.`,
+    });
+  if (activity !== null && activity.exchanges >= 20 && activity.errors / activity.exchanges > 0.1)
+    said.push({
+      key: 'errors',
+      words: `${formatNumber(activity.errors)} of ${formatNumber(activity.exchanges)} exchanges failed.`,
+    });
+  if (said.length === 0) return null;
+  return (
+    <ul class="attention">
+      {said.map(({ key, words }) => (
+        <li key={key}>{words}</li>
+      ))}
+    </ul>
+  );
+}
+
+function ActivityCharts({ activity }: { activity: Activity }) {
+  const { series } = activity;
+  const x = series.map(({ at }) => Date.parse(at) / 1_000);
+  return (
+    <div class="charts">
+      <div>
+        <h3 class="chart-title">Exchanges</h3>
+        <LineChart
+          x={x}
+          is_time
+          height_px={150}
+          label={`Exchanges over time, ${formatNumber(activity.exchanges)} in all, ${formatNumber(activity.errors)} of them failed`}
+          lines={[
+            { label: 'exchanges', color: '--line-1', values: series.map(({ exchanges }) => exchanges) },
+            { label: 'errors', color: '--line-2', values: series.map(({ errors }) => errors) },
+            {
+              label: 'by the student',
+              color: '--line-3',
+              values: series.map(({ student_turns }) => student_turns),
+            },
+          ]}
+        />
+      </div>
+      <div>
+        <h3 class="chart-title">Latency of turns</h3>
+        <LineChart
+          x={x}
+          is_time
+          height_px={150}
+          format={(value) => formatSpan(value)}
+          label={`Latency over time, half within ${formatSpan(activity.latency_p50_ms)}, 95 in 100 within ${formatSpan(activity.latency_p95_ms)}`}
+          lines={[
+            { label: 'p50', color: '--line-1', values: series.map(({ latency_p50_ms }) => latency_p50_ms) },
+            {
+              label: 'p95',
+              color: '--line-4',
+              values: series.map(({ latency_p95_ms }) => latency_p95_ms),
+            },
+          ]}
+        />
+      </div>
+    </div>
+  );
+}
+
+/** What agents report to /v1: the newest runs, and the last days. */
+function RunsHome() {
+  const org_id = organization.value!.id;
+  const usage = useResource(
+    `home usage ${org_id}`,
+    (signal) => call('GET /usage', { query: { org_id, days: 30 }, signal }),
+    { every_ms: 15_000 },
+  );
+  const runs = useResource(
+    `home runs ${org_id}`,
+    (signal) => call('GET /v1/monitor/runs', { query: { org_id, limit: 5 }, signal }),
+    { every_ms: EVERY_MS },
+  );
+  return (
+    <>
+      <Panel title="Monitored runs" sub="What agents report to /v1, the last 30 days.">
+        <Loaded from={usage} lines={3}>
+          {({ totals }) => (
+            <div class="stats slim">
+              <Stat value={formatNumber(totals.runs)} label="Runs" href={hrefOf('runs')} />
+              <Stat value={formatNumber(totals.steps)} label="Steps scored" href={hrefOf('usage')} />
+              <Stat value={formatNumber(totals.injections)} label="Interventions" href={hrefOf('usage')} />
+              <Stat value={formatNumber(totals.retrievals)} label="Retrievals" href={hrefOf('usage')} />
+            </div>
+          )}
+        </Loaded>
+        <Loaded from={runs} lines={3}>
+          {({ runs: rows }) =>
+            rows.length === 0 ? null : (
+              <ul class="short-list">
+                {rows.map((run) => (
+                  <li key={`${run.project_id} ${run.run_id}`}>
+                    <a class="short-list-name" href={hrefOf('runs', run.run_id)}>
+                      {run.task || run.run_id}
+                    </a>
+                    <span class="faint">{countOf(run.steps, 'step')}</span>
+                    <Badge
+                      tone={
+                        run.outcome === 'success'
+                          ? 'good'
+                          : run.outcome.startsWith('failure')
+                            ? 'bad'
+                            : 'plain'
+                      }
+                    >
+                      {run.outcome || 'running'}
+                    </Badge>
+                    <span class="faint">
+                      <Time at={run.started_at} />
+                    </span>
+                  </li>
+                ))}
+              </ul>
+            )
+          }
+        </Loaded>
+      </Panel>
+      {usage.data.value === null || usage.data.value.totals.runs === 0 ? null : (
+        <div class="charts">
+          <DayBars
+            title="Steps a day"
+            points={usage.data.value.series.map(({ date, steps }) => ({ date, value: steps }))}
+          />
+          <DayBars
+            title="Interventions a day"
+            points={usage.data.value.series.map(({ date, injections }) => ({ date, value: injections }))}
+          />
+        </div>
+      )}
+      <MonthMeter org_id={org_id} />
+    </>
+  );
+}

@@ -1,0 +1,233 @@
+/** Members of the organization and invitations to it. Browser. */
+import { call, callList } from '../core/api.ts';
+import type { Row } from '../core/contract.ts';
+import {
+  bootstrap,
+  isAtLeast,
+  organization,
+  type Role,
+  reloadSession,
+  role,
+  rolesToGive,
+} from '../core/session.ts';
+import { Badge, Email, PageHead, Panel, Snippet, Time, type Tone } from '../ui/basics.tsx';
+import { ask, type FieldValues, Form, showDialog } from '../ui/form.tsx';
+import { act } from '../ui/notice.tsx';
+import { type Column, ListTable, useCountedList } from '../ui/table.tsx';
+
+type Member = Row<'GET /organizations/{org_id}/members'>;
+type Invitation = Row<'GET /organizations/{org_id}/invitations'>;
+
+const TONES: Readonly<Record<Invitation['status'], Tone>> = {
+  pending: 'plain',
+  accepted: 'good',
+  revoked: 'off',
+  expired: 'off',
+};
+
+export function MembersPage() {
+  const org = organization.value!;
+  const self = bootstrap.value!.profile.id;
+  const isAdmin = isAtLeast('admin');
+  const params = { org_id: org.id };
+  const members = useCountedList(`members ${org.id}`, (query, signal) =>
+    callList('GET /organizations/{org_id}/members', { params, query, signal }),
+  );
+  const invitations = useCountedList(`invitations ${org.id}`, (query, signal) =>
+    callList('GET /organizations/{org_id}/invitations', { params, query, signal }),
+  );
+  // Of owners only an owner may say anything.
+  const mayTouch = (member: Member) => isAdmin && (member.role !== 'owner' || role.value === 'owner');
+  const change = async (member: Member, next: Role) => {
+    await act(
+      () =>
+        call('PATCH /organizations/{org_id}/members/{member_user_id}', {
+          params: { ...params, member_user_id: member.user_id },
+          body: { role: next },
+        }),
+      `${member.email} is ${next} now.`,
+    );
+    members.refresh();
+    if (member.user_id === self) await reloadSession();
+  };
+  const remove = async (member: Member) => {
+    const isSelf = member.user_id === self;
+    const sure = await ask({
+      heading: isSelf ? `Leave ${org.name}?` : `Remove ${member.email}?`,
+      text: isSelf
+        ? 'Only an invitation brings you back.'
+        : 'They lose sight of the organization at once. Keys that they made go on working.',
+      button: isSelf ? 'Leave' : 'Remove',
+      is_dangerous: true,
+    });
+    if (sure === null) return;
+    await act(() =>
+      call('DELETE /organizations/{org_id}/members/{member_user_id}', {
+        params: { ...params, member_user_id: member.user_id },
+      }),
+    );
+    if (isSelf) await reloadSession();
+    else members.refresh();
+  };
+  const invite = async ({ email = '', role: given }: FieldValues) => {
+    const isDone = await act(async () => {
+      const body = { email, role: given as Role };
+      const made = await call('POST /organizations/{org_id}/invite', { params, body });
+      await tellOfInvitation(made.email);
+    });
+    invitations.refresh();
+    return isDone;
+  };
+  const revoke = async ({ id, email }: Invitation) => {
+    await act(
+      () =>
+        call('DELETE /organizations/{org_id}/invitations/{invitation_id}', {
+          params: { ...params, invitation_id: id },
+        }),
+      `The invitation of ${email} is revoked.`,
+    );
+    invitations.refresh();
+  };
+  const memberColumns: Column<Member>[] = [
+    {
+      title: 'E-mail',
+      kind: 'wide',
+      show: ({ email, user_id }) => (
+        <>
+          <Email email={email} />
+          {user_id === self ? <span class="faint"> (you)</span> : null}
+        </>
+      ),
+    },
+    {
+      title: 'Role',
+      show: (member) =>
+        mayTouch(member) ? (
+          <select
+            aria-label={`Role of ${member.email}`}
+            value={member.role}
+            onChange={({ currentTarget }) => {
+              const next = currentTarget.value as Role;
+              // It shows what is, until the server says otherwise.
+              currentTarget.value = member.role;
+              void change(member, next);
+            }}
+          >
+            {rolesToGive().map((one) => (
+              <option key={one} value={one} selected={one === member.role}>
+                {one}
+              </option>
+            ))}
+          </select>
+        ) : (
+          member.role
+        ),
+    },
+    { title: 'Joined', show: ({ joined_at }) => <Time at={joined_at} /> },
+    {
+      title: '',
+      kind: 'acts',
+      show: (member) => {
+        const isSelf = member.user_id === self;
+        if (!isSelf && !mayTouch(member)) return null;
+        return (
+          <button
+            type="button"
+            class="quiet"
+            aria-label={isSelf ? 'Leave the organization' : `Remove ${member.email}`}
+            onClick={() => remove(member)}
+          >
+            {isSelf ? 'Leave' : 'Remove'}
+          </button>
+        );
+      },
+    },
+  ];
+  const invitationColumns: Column<Invitation>[] = [
+    { title: 'E-mail', show: ({ email }) => <Email email={email} />, kind: 'wide' },
+    { title: 'Role', show: (one) => one.role },
+    { title: 'State', show: ({ status }) => <Badge tone={TONES[status]}>{status}</Badge> },
+    { title: 'Until', show: ({ expires_at }) => <Time at={expires_at} /> },
+    {
+      title: '',
+      kind: 'acts',
+      show: (one) =>
+        isAdmin && one.status === 'pending' ? (
+          <button
+            type="button"
+            class="quiet"
+            aria-label={`Revoke the invitation of ${one.email}`}
+            onClick={() => revoke(one)}
+          >
+            Revoke
+          </button>
+        ) : null,
+    },
+  ];
+  return (
+    <>
+      <PageHead
+        title="Members"
+        sub="Viewers read; members make keys and projects; admins manage people; owners pay."
+      />
+      <Panel>
+        <ListTable
+          list={members}
+          columns={memberColumns}
+          keyOf={({ user_id }) => user_id}
+          empty="Nobody is here."
+          label="Members"
+        />
+      </Panel>
+      <Panel title="Invitations">
+        {isAdmin ? (
+          <Form
+            fields={[
+              {
+                name: 'email',
+                label: 'E-mail',
+                type: 'email',
+                required: true,
+                placeholder: 'ann@example.com',
+              },
+              {
+                name: 'role',
+                label: 'Role',
+                type: 'select',
+                value: 'member',
+                options: rolesToGive().map((one) => [one, one]),
+              },
+            ]}
+            button="Invite"
+            submit={invite}
+            clears
+          />
+        ) : null}
+        <ListTable
+          list={invitations}
+          columns={invitationColumns}
+          keyOf={({ id }) => id}
+          empty="Nobody is invited."
+          label="Invitations"
+        />
+      </Panel>
+    </>
+  );
+}
+
+/** No mail is sent: whoever invites must tell them. */
+function tellOfInvitation(email: string): Promise<void> {
+  return showDialog(`${email} is invited`, (close) => (
+    <>
+      <p>No mail is sent. Tell them to sign in here; the invitation waits for them for 7 days.</p>
+      <Snippet text={`${location.origin}/`} label="Where to sign in" />
+      <p class="faint">Without an identity provider, whoever runs the server makes them a token there:</p>
+      <Snippet text={`npx understudy token --email ${email}`} label="Command that makes a token" />
+      <div class="form-actions">
+        <button type="button" class="main" onClick={close}>
+          Done
+        </button>
+      </div>
+    </>
+  ));
+}

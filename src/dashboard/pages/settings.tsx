@@ -1,0 +1,98 @@
+/** Settings: what is the reader's own, and the organization's. Browser. */
+import { goTo } from '../core/address.ts';
+import { call } from '../core/api.ts';
+import { bootstrap, isAtLeast, organization, reloadSession, role } from '../core/session.ts';
+import { Id, PageHead, Panel } from '../ui/basics.tsx';
+import { ask, Form } from '../ui/form.tsx';
+import { act } from '../ui/notice.tsx';
+
+const change = (work: () => Promise<unknown>, done: string) =>
+  act(async () => {
+    await work();
+    await reloadSession();
+  }, done);
+
+export function SettingsPage() {
+  const { profile } = bootstrap.value!;
+  return (
+    <>
+      <PageHead title="Settings" />
+      <Panel title="You">
+        <p class="faint">
+          Signed in as {profile.email}. <Id id={profile.id} />
+        </p>
+        <Form
+          fields={[
+            { name: 'display_name', label: 'Name', maxlength: 200, value: profile.display_name ?? '' },
+          ]}
+          button="Save"
+          submit={({ display_name = '' }) =>
+            change(
+              () => call('PATCH /auth/me', { body: { display_name: display_name || null, onboarded: true } }),
+              'Saved.',
+            )
+          }
+        />
+      </Panel>
+      {organization.value === null ? null : <OrganizationPanel key={organization.value.id} />}
+      <Panel
+        title="Another organization"
+        sub="With its own members, projects, keys, patterns and bill. You will own it."
+      >
+        <Form
+          fields={[{ name: 'name', label: 'Name', required: true, maxlength: 100 }]}
+          button="Make the organization"
+          submit={({ name = '' }) =>
+            change(
+              () => call('POST /organizations', { body: { name } }),
+              `${name} is made. Choose it in the menu.`,
+            )
+          }
+          clears
+        />
+      </Panel>
+    </>
+  );
+}
+
+function OrganizationPanel() {
+  const org = organization.value!;
+  const { profile } = bootstrap.value!;
+  const leave = async () => {
+    const sure = await ask({
+      heading: `Leave ${org.name}?`,
+      text: 'Only an invitation brings you back.',
+      button: 'Leave',
+      is_dangerous: true,
+    });
+    if (sure === null) return;
+    const params = { org_id: org.id, member_user_id: profile.id };
+    const isDone = await change(
+      () => call('DELETE /organizations/{org_id}/members/{member_user_id}', { params }),
+      `You have left ${org.name}.`,
+    );
+    if (isDone) goTo('');
+  };
+  return (
+    <Panel title="This organization">
+      <p class="faint">
+        You are {role.value} of {org.name}. <Id id={org.id} />
+      </p>
+      {isAtLeast('admin') ? (
+        <Form
+          fields={[{ name: 'name', label: 'Name', required: true, maxlength: 100, value: org.name }]}
+          button="Rename"
+          submit={({ name = '' }) =>
+            change(
+              () => call('PATCH /organizations/{org_id}', { params: { org_id: org.id }, body: { name } }),
+              'Renamed.',
+            )
+          }
+        />
+      ) : null}
+      <button type="button" class="quiet" onClick={leave}>
+        Leave this organization
+      </button>
+    </Panel>
+  );
+}

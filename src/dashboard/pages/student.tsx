@@ -1,0 +1,253 @@
+/** Student: how far the captured runs reach, what it serves and why not more, and what that has saved. Browser. */
+import { hrefOf } from '../core/address.ts';
+import { call } from '../core/api.ts';
+import type { Reply } from '../core/contract.ts';
+import { countOf, formatNumber, formatShare, formatShort } from '../core/format.ts';
+import { useResource } from '../core/resource.ts';
+import { Badge, Meter, PageHead, Panel, Stat, Time } from '../ui/basics.tsx';
+import { ErrorBound } from '../ui/error-bound.tsx';
+import { Empty, Loaded } from '../ui/states.tsx';
+import { StudentAgents } from '../ui/student-agents.tsx';
+import { StudentLedger } from '../ui/student-ledger.tsx';
+import { Table } from '../ui/table.tsx';
+
+export type StudentReport = Reply<'GET /capture/student'>;
+type Version = StudentReport['versions'][number];
+type Golden = Reply<'GET /capture/activity'>['golden'];
+type Stats = Reply<'GET /capture/stats'>;
+
+const EVERY_MS = 10_000;
+
+/** Why a step went to the upstream, in words; the rest by their names. */
+const REASONS: Readonly<Record<string, string>> = {
+  novel: 'nothing like it among the golden steps',
+  uncovered: 'the student is not sure enough',
+  not_covered: 'the student is not sure enough',
+  sticky: 'the run stays with the upstream',
+  audit: 'sent to the upstream to compare',
+  timeout: 'the student took too long',
+  suspended: 'suspended',
+};
+
+export function StudentPage() {
+  const report = useResource('student', (signal) => call('GET /capture/student', { signal }), {
+    every_ms: EVERY_MS,
+  });
+  const activity = useResource(
+    'student activity',
+    (signal) => call('GET /capture/activity', { query: { hours: 720 }, signal }),
+    { every_ms: EVERY_MS },
+  );
+  const stats = useResource('student stats', (signal) => call('GET /capture/stats', { signal }), {
+    every_ms: EVERY_MS,
+  });
+  return (
+    <>
+      <PageHead
+        title="Student"
+        sub="It learns from golden runs, and answers the steps that it has mastered. Everything else goes to the upstream."
+      />
+      <Loaded from={report} lines={8}>
+        {(its) => (
+          <>
+            {its.problems.map((words) => (
+              <p key={words} class="trouble">
+                {words}
+              </p>
+            ))}
+            <Panel title="Golden runs">
+              {activity.data.value === null ? null : (
+                <GoldenRuns golden={activity.data.value.golden} needed={its.golden_runs_needed} />
+              )}
+            </Panel>
+            <Serving report={its} stats={stats.data.value} />
+            {its.agents.length === 0 ? null : <StudentAgents agents={its.agents} />}
+            {its.ledger.length === 0 ? null : <StudentLedger rows={its.ledger} />}
+            {its.versions.length === 0 ? null : (
+              <Panel
+                title="Versions"
+                sub="The newest first. Measured on golden runs that were kept apart from teaching."
+              >
+                <Versions versions={its.versions} serving={its.serving} />
+              </Panel>
+            )}
+          </>
+        )}
+      </Loaded>
+    </>
+  );
+}
+
+function GoldenRuns({
+  golden: { golden, not_golden, not_judged },
+  needed,
+}: {
+  golden: Golden;
+  needed: number;
+}) {
+  return (
+    <>
+      <p class="big-line">
+        <b>{formatNumber(golden)}</b> of {formatNumber(needed)} that a student takes
+        {golden >= needed ? <Badge tone="good">enough</Badge> : null}
+      </p>
+      <Meter
+        used={Math.min(golden, needed)}
+        most={needed}
+        label={`${golden} golden runs of ${needed} needed`}
+      />
+      <p class="faint">
+        {countOf(not_golden, 'run is', 'runs are')} not golden
+        {not_judged > 0 ? `, ${formatNumber(not_judged)} not judged yet` : ''}.{' '}
+        <a href={hrefOf('conversations', null, { golden: 'no' })}>See which, and why</a>
+        {golden >= needed ? ' ' : '. A run counts that was captured whole and ended of itself. '}
+      </p>
+    </>
+  );
+}
+
+function Serving({
+  report: { mode, serving, versions, held },
+  stats,
+}: {
+  report: StudentReport;
+  stats: Stats | null;
+}) {
+  if (mode === 'off')
+    return (
+      <Panel title="Serving">
+        <Empty title="No student serves here.">
+          <p>Teach one from the golden runs, then start the service with it:</p>
+          <pre class="code-block">
+            npx understudy distill --db data/capture.mdb --out student{'\n'}SVC_DISTILL_DIR=student npm start
+          </pre>
+        </Empty>
+      </Panel>
+    );
+  const version = versions.find((one) => one.version === serving);
+  const relegation = stats?.relegation;
+  const asked = (relegation?.served ?? 0) + (relegation?.fallback ?? 0);
+  return (
+    <Panel
+      title="Serving"
+      sub={
+        <>
+          <Badge tone={serving === null ? 'off' : mode === 'shadow' ? 'warn' : 'student'}>
+            {serving === null
+              ? 'nothing yet'
+              : mode === 'shadow'
+                ? 'shadow: compared, serves nothing'
+                : `version ${serving}`}
+          </Badge>
+          {version !== undefined && version.share < 1 ? ` ${formatShare(version.share)} of the runs` : ''}
+          {held ? ' held: rounds keep what they make, until it is published' : ''}
+          {version?.valid_until == null ? null : (
+            <>
+              {' '}
+              ends <Time at={version.valid_until} />
+            </>
+          )}
+        </>
+      }
+    >
+      {relegation === undefined ? null : (
+        <div class="stats slim">
+          <Stat
+            value={formatNumber(relegation.served)}
+            label="Served since the start"
+            tone="student"
+            sub={
+              asked === 0
+                ? undefined
+                : `${formatShare(relegation.served / asked)} of ${formatNumber(asked)} turns`
+            }
+          />
+          <Stat
+            value={formatShort(relegation.tokens_saved.input + relegation.tokens_saved.output)}
+            label="Tokens saved"
+          />
+          <Stat
+            value={relegation.money_saved_usd === null ? '–' : `$${relegation.money_saved_usd.toFixed(2)}`}
+            label="Money saved"
+            sub={relegation.money_saved_usd === null ? 'GW_PRICES tells prices' : undefined}
+          />
+        </div>
+      )}
+      <Refusals title="Went to the upstream, since the start" counts={relegation?.fallbacks ?? {}} />
+      <Refusals title="Not covered when it was measured" counts={version?.uncovered ?? {}} />
+    </Panel>
+  );
+}
+
+/** How often, by reason. */
+function Refusals({ title, counts }: { title: string; counts: Readonly<Record<string, number>> }) {
+  const rows = Object.entries(counts)
+    .filter(([, count]) => count > 0)
+    .sort(([, a], [, b]) => b - a);
+  if (rows.length === 0) return null;
+  const most = rows[0]![1];
+  return (
+    <div class="refusals">
+      <h3>{title}</h3>
+      <ul>
+        {rows.map(([reason, count]) => (
+          <li key={reason}>
+            <span>{REASONS[reason] ?? reason.replaceAll('_', ' ')}</span>
+            <span class="bar-track" aria-hidden="true">
+              <i style={{ width: `${(100 * count) / most}%` }} />
+            </span>
+            <b class="number">{formatNumber(count)}</b>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+function Versions({ versions, serving }: { versions: readonly Version[]; serving: number | null }) {
+  return (
+    <Table
+      label="Versions"
+      columns={[
+        {
+          title: 'Version',
+          show: ({ version, share, problem }) => (
+            <>
+              {version}{' '}
+              {version === serving ? (
+                <Badge tone="student">{share < 1 ? `serves ${formatShare(share)}` : 'serves'}</Badge>
+              ) : null}
+              {problem === '' ? null : (
+                <Badge tone="bad" title={problem}>
+                  unreadable
+                </Badge>
+              )}
+            </>
+          ),
+        },
+        { title: 'Made', show: ({ made_at }) => <Time at={made_at} never="–" /> },
+        { title: 'Golden runs', show: ({ golden_runs }) => formatShort(golden_runs), kind: 'number' },
+        { title: 'Agents', show: ({ agents }) => formatShort(agents), kind: 'number' },
+        {
+          title: 'Coverage',
+          show: ({ served, steps }) => (served === null || !steps ? '–' : formatShare(served / steps)),
+          kind: 'number',
+        },
+        {
+          title: 'Wrong, at most',
+          show: ({ errors, served, error_at_most }) => (
+            <ErrorBound errors={errors} of={served} at_most={error_at_most} />
+          ),
+        },
+        {
+          title: 'Tokens saved',
+          show: ({ tokens_saved_share }) => formatShare(tokens_saved_share),
+          kind: 'number',
+        },
+      ]}
+      rows={versions}
+      keyOf={({ version }) => String(version)}
+      empty="None."
+    />
+  );
+}

@@ -1,0 +1,207 @@
+/** Small parts of every page: headings, panels, badges, times, identifiers, numbers. Browser. */
+import { signal } from '@preact/signals';
+import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
+import { formatAgo, formatTime } from '../core/format.ts';
+import { copyText } from './copy.ts';
+
+export type Tone = 'good' | 'bad' | 'warn' | 'student' | 'off' | 'plain';
+
+/** The head of a page: what it is, what it is for, what can be done there. */
+export function PageHead({
+  title,
+  sub,
+  children,
+}: {
+  title: ComponentChildren;
+  sub?: ComponentChildren;
+  children?: ComponentChildren;
+}) {
+  return (
+    <header class="page-head">
+      <div>
+        <h1>{title}</h1>
+        {sub === undefined ? null : <p>{sub}</p>}
+      </div>
+      {children === undefined ? null : <div class="actions">{children}</div>}
+    </header>
+  );
+}
+
+/** A box with a heading of its own. */
+export function Panel({
+  title,
+  sub,
+  actions,
+  children,
+  class: kind = '',
+}: {
+  title?: ComponentChildren;
+  sub?: ComponentChildren;
+  actions?: ComponentChildren;
+  children?: ComponentChildren;
+  class?: string;
+}) {
+  return (
+    <section class={`panel ${kind}`}>
+      {title === undefined ? null : (
+        <div class="panel-head">
+          <div>
+            <h2>{title}</h2>
+            {sub === undefined ? null : <p class="faint">{sub}</p>}
+          </div>
+          {actions === undefined ? null : <div class="actions">{actions}</div>}
+        </div>
+      )}
+      {children}
+    </section>
+  );
+}
+
+/** A word that stands for a state. */
+export function Badge({
+  tone = 'plain',
+  children,
+  title,
+}: {
+  tone?: Tone;
+  children: ComponentChildren;
+  title?: string;
+}) {
+  return (
+    <span class={`badge ${tone}`} title={title}>
+      {children}
+    </span>
+  );
+}
+
+/** A number with what it counts. With `href` it leads to where it comes from. */
+export function Stat({
+  value,
+  label,
+  sub,
+  href,
+  tone = 'plain',
+}: {
+  value: ComponentChildren;
+  label: string;
+  sub?: ComponentChildren;
+  href?: string;
+  tone?: Tone;
+}) {
+  const content = (
+    <>
+      <span class="stat-label">{label}</span>
+      <b class={`stat-value ${tone}`}>{value}</b>
+      {sub === undefined ? null : <span class="stat-sub">{sub}</span>}
+    </>
+  );
+  return href === undefined ? (
+    <div class="stat">{content}</div>
+  ) : (
+    <a class="stat" href={href}>
+      {content}
+    </a>
+  );
+}
+
+/** The present time, for what says how long ago something was. */
+const now = signal(Date.now());
+setInterval(() => {
+  now.value = Date.now();
+}, 20_000);
+
+/** How long ago, or until then; the exact time when pointed at. */
+export function Time({ at, never = 'never' }: { at: string | null | undefined; never?: string }) {
+  if (at === null || at === undefined) return <span class="faint">{never}</span>;
+  return (
+    <time dateTime={at} title={formatTime(at)}>
+      {formatAgo(at, now.value)}
+    </time>
+  );
+}
+
+/** Copies a text, and says so. */
+export function CopyButton({
+  text,
+  label = 'Copy',
+  of,
+}: {
+  text: string | (() => string);
+  label?: string;
+  of?: string;
+}) {
+  const [said, say] = useState('');
+  const copy = async () => {
+    say(
+      await copyText(typeof text === 'string' ? text : text()).then(
+        () => 'Copied',
+        () => 'Select it and copy',
+      ),
+    );
+    setTimeout(() => say(''), 2_000);
+  };
+  return (
+    <button
+      type="button"
+      class="plain small"
+      onClick={copy}
+      aria-label={of === undefined ? undefined : `${label} ${of}`}
+    >
+      <span aria-live="polite">{said === '' ? label : said}</span>
+    </button>
+  );
+}
+
+/** An identifier: its end, which tells it from others; the whole when pointed at, and copied by a click. */
+export function Id({ id }: { id: string }) {
+  const [said, say] = useState('');
+  const isOurs = /^[a-z]+_[0-9A-Z]{26}$/.test(id);
+  const shown = isOurs ? `${id.split('_')[0]}_…${id.slice(-6)}` : id.length > 28 ? `${id.slice(0, 27)}…` : id;
+  const copy = async () => {
+    say(
+      await copyText(id).then(
+        () => 'copied',
+        () => id,
+      ),
+    );
+    setTimeout(() => say(''), 1_500);
+  };
+  return (
+    <button type="button" class="id" title={`${id} (copy)`} onClick={copy}>
+      {said === '' ? shown : said}
+    </button>
+  );
+}
+
+/** Text to take along, whole lines of it, with a button that copies it. */
+export function Snippet({ text, label = 'To copy' }: { text: string; label?: string }) {
+  return (
+    <div class="snippet">
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keys */}
+      {/* biome-ignore lint/a11y/useSemanticElements: its line breaks count */}
+      <pre tabIndex={0} role="region" aria-label={label}>
+        {text}
+      </pre>
+      <CopyButton text={text} of={label} />
+    </div>
+  );
+}
+
+/** An address, which breaks at its @ before it does anywhere else. */
+export function Email({ email, title }: { email: string; title?: string }) {
+  const [local, domain = ''] = email.split(/(?=@[^@]*$)/);
+  return (
+    <span class="email" title={title}>
+      {local}
+      <wbr />
+      {domain}
+    </span>
+  );
+}
+
+/** How much of something is used. */
+export function Meter({ used, most, label }: { used: number; most: number; label: string }) {
+  const share = most === 0 ? 1 : Math.min(1, used / most);
+  return <progress max={1} value={share} aria-label={label} class={share >= 0.9 ? 'near' : ''} />;
+}

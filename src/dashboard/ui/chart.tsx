@@ -1,0 +1,176 @@
+/** Charts: bars by day in SVG, lines over time by uPlot. Each says in words what it shows. Browser. */
+import { signal } from '@preact/signals';
+import { useEffect, useRef } from 'preact/hooks';
+import uPlot from 'uplot';
+import { formatDay, formatNumber } from '../core/format.ts';
+
+export interface DayValue {
+  date: string;
+  value: number;
+}
+
+/** Bars, one a day, with what each stands for as its title. */
+export function DayBars({ title, points }: { title: string; points: readonly DayValue[] }) {
+  const total = points.reduce((sum, { value }) => sum + value, 0);
+  const most = Math.max(1, ...points.map(({ value }) => value));
+  const words =
+    total === 0
+      ? `none in ${points.length} days`
+      : `${formatNumber(total)} in ${points.length} days, up to ${formatNumber(most)} a day`;
+  return (
+    <figure class="panel chart-figure">
+      <figcaption>
+        <b>{title}</b>
+        <span>{words}</span>
+      </figcaption>
+      <svg
+        class="day-bars"
+        viewBox={`0 0 ${points.length * 10} 100`}
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={`${title}: ${words}`}
+      >
+        {points.map(({ date, value }, at) => {
+          const height = value === 0 ? 1 : Math.max(3, (value / most) * 100);
+          return (
+            <g key={date} class={value === 0 ? 'none' : 'some'}>
+              <title>{`${formatDay(date)}: ${formatNumber(value)}`}</title>
+              <rect class="reach" x={at * 10} y={0} width={10} height={100} />
+              <rect class="bar" x={at * 10 + 1} y={100 - height} width={8} height={height} />
+            </g>
+          );
+        })}
+      </svg>
+      <div class="axis" aria-hidden="true">
+        <span>{points[0] === undefined ? '' : formatDay(points[0].date)}</span>
+        <span>{points.at(-1) === undefined ? '' : formatDay(points.at(-1)!.date)}</span>
+      </div>
+    </figure>
+  );
+}
+
+const darkness = matchMedia('(prefers-color-scheme: dark)');
+/** Charts are painted: another scheme paints them anew. */
+const isDark = signal(darkness.matches);
+darkness.addEventListener('change', () => {
+  isDark.value = darkness.matches;
+});
+
+/** A property of the style sheet as a colour that can be painted with: the property itself says one for each scheme. */
+function resolveColor(place: HTMLElement, name: string): string {
+  const probe = document.createElement('i');
+  probe.style.color = `var(${name})`;
+  place.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+}
+
+/** Of an axis of whole numbers. */
+const WHOLE_STEPS = [1, 10, 100, 1_000, 10_000].flatMap((power) => [power, 2 * power, 5 * power]);
+
+export interface Line {
+  label: string;
+  /** A custom property of the style sheet: `--line-1`. */
+  color: string;
+  values: readonly (number | null)[];
+  /** Drawn broken. */
+  is_dashed?: boolean;
+}
+
+/** Lines over one axis. `x` rises. `time`: x is seconds since the epoch. */
+export function LineChart({
+  x,
+  lines,
+  label,
+  height_px = 180,
+  is_time = false,
+  range,
+  format = String,
+  onPick,
+}: {
+  x: readonly number[];
+  lines: readonly Line[];
+  label: string;
+  height_px?: number;
+  is_time?: boolean;
+  /** Of the values; absent: as they are. */
+  range?: readonly [number, number];
+  format?: (value: number) => string;
+  /** A click beside this place of `x`. */
+  onPick?: (at: number) => void;
+}) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const names = lines.map((line) => line.label).join();
+  useEffect(() => {
+    const place = box.current!;
+    const colorOf = (name: string) => resolveColor(place, name);
+    const axis = {
+      stroke: getComputedStyle(place).color,
+      grid: { stroke: colorOf('--chart-grid'), width: 1 },
+      ticks: { show: false },
+      font: '11px system-ui, sans-serif',
+    };
+    const made = new uPlot(
+      {
+        width: Math.max(200, place.clientWidth),
+        height: height_px,
+        scales: {
+          x: { time: is_time },
+          y: range === undefined ? {} : { range: () => [range[0], range[1]] },
+        },
+        legend: { show: false },
+        cursor: { y: false, drag: { x: false, y: false } },
+        axes: [
+          // Steps are whole.
+          { ...axis, size: is_time ? 38 : 26, ...(is_time ? {} : { incrs: WHOLE_STEPS }) },
+          { ...axis, size: 48, values: (_: uPlot, ticks: number[]) => ticks.map(format) },
+        ],
+        series: [
+          {},
+          ...lines.map((line) => ({
+            label: line.label,
+            stroke: colorOf(line.color),
+            width: 1.5,
+            spanGaps: true,
+            points: { show: line.values.filter((value) => value !== null).length < 40, size: 4 },
+            ...(line.is_dashed === true ? { dash: [4, 4] } : {}),
+          })),
+        ],
+      },
+      [x as number[], ...lines.map(({ values }) => values as (number | null)[])],
+      place,
+    );
+    plot.current = made;
+    const watcher = new ResizeObserver(() =>
+      made.setSize({ width: Math.max(200, place.clientWidth), height: height_px }),
+    );
+    watcher.observe(place);
+    const pick = () => {
+      if (made.cursor.idx != null) onPick?.(made.cursor.idx);
+    };
+    if (onPick !== undefined) made.over.addEventListener('click', pick);
+    return () => {
+      watcher.disconnect();
+      made.destroy();
+      plot.current = null;
+    };
+  }, [names, height_px, range?.[0], range?.[1], is_time, isDark.value]);
+  useEffect(() => {
+    plot.current?.setData([x as number[], ...lines.map(({ values }) => values as (number | null)[])]);
+  }, [x, lines]);
+  return (
+    <figure class="line-chart">
+      <div ref={box} role="img" aria-label={label} />
+      <figcaption class="legend">
+        {lines.map((line) => (
+          <span key={line.label}>
+            <i style={{ background: `var(${line.color})` }} />
+            {line.label}
+          </span>
+        ))}
+      </figcaption>
+    </figure>
+  );
+}

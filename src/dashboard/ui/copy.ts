@@ -1,0 +1,21 @@
+/** Copies a text where the page may; on plain http the browser offers no clipboard, but still its old command. Browser. */
+export async function copyText(text: string): Promise<void> {
+  if (navigator.clipboard !== undefined) return navigator.clipboard.writeText(text);
+  const area = document.createElement('textarea');
+  area.className = 'offstage';
+  area.value = text;
+  (document.querySelector('dialog[open]') ?? document.body).append(area);
+  area.select();
+  const isCopied = document.execCommand('copy');
+  area.remove();
+  if (!isCopied) throw new Error('not copied');
+}
+
+/** Hands the reader a file that the page has made. */
+export function saveFile(name: string, type: string, content: BlobPart): void {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([content], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}

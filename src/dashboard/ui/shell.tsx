@@ -1,0 +1,211 @@
+/** What stands around every page: the menu, the organization, the notice, dialogs. Browser. */
+import { signal } from '@preact/signals';
+import { useEffect, useRef } from 'preact/hooks';
+import { address, chooseOrganization, hrefOf } from '../core/address.ts';
+import { call } from '../core/api.ts';
+import { isConnected } from '../core/connection.ts';
+import {
+  bootstrap,
+  isOperator,
+  organization,
+  readRole,
+  reloadSession,
+  role,
+  sessionState,
+  signOut,
+} from '../core/session.ts';
+import { findPage, GROUPS, PAGES, type Page } from '../pages.ts';
+import { Time } from './basics.tsx';
+import { DialogPlace } from './form.tsx';
+import { Icon } from './icons.tsx';
+import { act, clearNotice, Notice, notify } from './notice.tsx';
+import { SignIn, Starting } from './sign-in.tsx';
+
+/** On a narrow page the menu is a drawer. */
+const isMenuOpen = signal(false);
+
+export function App() {
+  if (sessionState.value === 'starting') return <Starting />;
+  if (sessionState.value === 'signed_out' || bootstrap.value === null) return <SignIn />;
+  return <Shell />;
+}
+
+function Shell() {
+  const { page: name, selection } = address.value;
+  const page = findPage(name);
+  const org = organization.value;
+  const main = useRef<HTMLElement>(null);
+  const isFirst = useRef(true);
+  useEffect(() => {
+    void readRole().catch(() => {});
+  }, [org?.id]);
+  useEffect(() => {
+    document.title = `${page.title} · Understudy`;
+    isMenuOpen.value = false;
+    if (isFirst.current) {
+      isFirst.current = false;
+      return;
+    }
+    clearNotice();
+    scrollTo(0, 0);
+    main.current?.focus({ preventScroll: true });
+  }, [page.name, selection, org?.id]);
+  useEffect(() => {
+    if (!location.search.includes('checkout=')) return;
+    const isPaid = location.search.includes('checkout=success');
+    history.replaceState(null, '', '/#/billing');
+    dispatchEvent(new HashChangeEvent('hashchange'));
+    if (isPaid) notify('Thank you. The plan changes as soon as the payment is confirmed.');
+  }, []);
+  return (
+    <div class="shell">
+      {/* biome-ignore lint/a11y/useValidAnchor: the address names the page already */}
+      <a
+        class="skip"
+        href="#main"
+        onClick={(event) => {
+          // The address names the page: it stays.
+          event.preventDefault();
+          main.current?.focus();
+        }}
+      >
+        Skip to the content
+      </a>
+      <Menu current={page} />
+      <div class="content">
+        {isConnected.value ? null : (
+          <p class="away" role="status">
+            The server does not answer. This page goes on by itself when it is back.
+          </p>
+        )}
+        <Notice />
+        <Invitations />
+        <main id="main" ref={main} tabIndex={-1}>
+          <div class={`page page-${page.name}`}>
+            <PageContent key={`${org?.id} ${page.name}`} page={page} />
+          </div>
+        </main>
+      </div>
+      <DialogPlace />
+    </div>
+  );
+}
+
+function PageContent({ page }: { page: Page }) {
+  const { Content } = page;
+  // Who belongs to no organization can only make one.
+  if (organization.value === null && page.needs !== 'nothing') {
+    const { Content: Settings } = findPage('settings');
+    return <Settings />;
+  }
+  // What a page hides depends on it; it is there with the first answers.
+  if (organization.value !== null && role.value === null) return null;
+  return <Content />;
+}
+
+function Menu({ current }: { current: Page }) {
+  const { organizations, profile } = bootstrap.value!;
+  const org = organization.value;
+  return (
+    <header class={`side ${isMenuOpen.value ? 'open' : ''}`}>
+      <div class="brand">
+        <a href={hrefOf('')}>
+          <img src="/dashboard/icon.svg" alt="" width={22} height={22} />
+          Understudy
+        </a>
+        <button
+          type="button"
+          class="menu-button plain small"
+          aria-expanded={isMenuOpen.value}
+          aria-controls="menu"
+          onClick={() => {
+            isMenuOpen.value = !isMenuOpen.value;
+          }}
+        >
+          Menu
+        </button>
+      </div>
+      <div class="side-rest" id="menu">
+        {org === null ? null : (
+          <label class="organization">
+            <span>Organization</span>
+            <select
+              value={org.id}
+              onChange={(event) => {
+                role.value = null;
+                chooseOrganization(event.currentTarget.value);
+              }}
+            >
+              {organizations.map(({ id, name }) => (
+                <option key={id} value={id} selected={id === org.id}>
+                  {name}
+                </option>
+              ))}
+            </select>
+          </label>
+        )}
+        <nav aria-label="Pages">
+          {GROUPS.map((group) => {
+            const shown = PAGES.filter(
+              (page) => page.group === group && (page.needs !== 'operator' || isOperator.value),
+            );
+            if (shown.length === 0) return null;
+            return (
+              <div key={group}>
+                <p>{group}</p>
+                {shown.map((page) => (
+                  <a
+                    key={page.name}
+                    href={hrefOf(page.name)}
+                    aria-current={page.name === current.name ? 'page' : undefined}
+                  >
+                    <Icon name={page.icon} />
+                    {page.title}
+                  </a>
+                ))}
+                {group === 'Help' ? (
+                  <a href="/docs" target="_blank" rel="noreferrer">
+                    <Icon name="docs" />
+                    API reference
+                  </a>
+                ) : null}
+              </div>
+            );
+          })}
+        </nav>
+        <div class="account">
+          <span title={profile.email}>{profile.display_name ?? profile.email}</span>
+          <button type="button" class="quiet" onClick={() => act(signOut)}>
+            Sign out
+          </button>
+        </div>
+      </div>
+    </header>
+  );
+}
+
+/** What the reader is invited to. */
+function Invitations() {
+  const [first, ...others] = bootstrap.value!.invitations;
+  if (first === undefined) return null;
+  const accept = () =>
+    act(async () => {
+      await call('POST /organizations/invitations/{invitation_id}/accept', {
+        params: { invitation_id: first.id },
+      });
+      await reloadSession();
+      chooseOrganization(first.org_id);
+    }, `You have joined ${first.organization_name}.`);
+  return (
+    <div class="notice invitation">
+      <span>
+        {first.inviter_name || 'Somebody'} invites you to join <b>{first.organization_name}</b> as{' '}
+        {first.role}. The invitation ends <Time at={first.expires_at} />
+        {others.length > 0 ? ` (${others.length} more after this one)` : ''}.
+      </span>
+      <button type="button" class="main small" onClick={accept}>
+        Accept
+      </button>
+    </div>
+  );
+}

@@ -1,0 +1,55 @@
+/** Where somebody signs in, and what stands there until it is known whether they must. Browser. */
+import { signal } from '@preact/signals';
+import type { ApiError } from '../core/api.ts';
+import { signIn, signInReason } from '../core/session.ts';
+import { Snippet } from './basics.tsx';
+import { Form } from './form.tsx';
+import { Failed, Skeleton } from './states.tsx';
+
+/** Why it is not known yet who is signed in; null: it is being found out. */
+export const startFailure = signal<ApiError | null>(null);
+
+export function Starting() {
+  return (
+    <main class="sign-in" id="main">
+      <img src="/dashboard/icon.svg" alt="" width={40} height={40} />
+      {startFailure.value === null ? (
+        <Skeleton lines={3} />
+      ) : (
+        <Failed error={startFailure.value} again={() => location.reload()} />
+      )}
+    </main>
+  );
+}
+
+export function SignIn() {
+  const submit = async ({ token = '' }: Record<string, string>) => {
+    try {
+      await signIn(token);
+    } catch (thrown) {
+      signInReason.value =
+        (thrown as ApiError).status === 401
+          ? 'That is no token of this server, or it has ended.'
+          : (thrown as Error).message;
+    }
+  };
+  return (
+    <main class="sign-in" id="main">
+      <img src="/dashboard/icon.svg" alt="" width={40} height={40} />
+      <h1>Sign in to Understudy</h1>
+      <p>Open the link that the terminal shows at the start, or paste a token.</p>
+      {signInReason.value === '' ? null : (
+        <p class="alarm" role="alert">
+          {signInReason.value}
+        </p>
+      )}
+      <Form
+        fields={[{ name: 'token', label: 'Token', type: 'password', required: true }]}
+        button="Sign in"
+        submit={submit}
+      />
+      <p class="faint">Without an identity provider, whoever runs the server makes tokens there:</p>
+      <Snippet text="npx understudy token --email you@example.com" label="Command that makes a token" />
+    </main>
+  );
+}

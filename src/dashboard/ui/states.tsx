@@ -1,0 +1,84 @@
+/** What stands where content is not there yet, not at all, or not up to date. All of them go by themselves. Browser. */
+import type { ComponentChildren, JSX } from 'preact';
+import type { ApiError } from '../core/api.ts';
+import type { Resource } from '../core/resource.ts';
+
+/** Shows a resource once it is read; keeps showing it, with a note, while it cannot be read again. */
+export function Loaded<T>({
+  from,
+  lines = 4,
+  children,
+}: {
+  from: Pick<Resource<T>, 'data' | 'error' | 'refresh'>;
+  /** About as high as what will stand there. */
+  lines?: number;
+  children: (data: T) => JSX.Element | null;
+}) {
+  const data = from.data.value;
+  const error = from.error.value;
+  if (data === null) {
+    if (error === null) return <Skeleton lines={lines} />;
+    return <Failed error={error} again={() => from.refresh()} />;
+  }
+  return (
+    <>
+      {error === null ? null : (
+        <p class="stale" role="status">
+          {staleWords(error)}
+        </p>
+      )}
+      {children(data)}
+    </>
+  );
+}
+
+function staleWords(error: ApiError): string {
+  if (error.status === 0)
+    return 'The server does not answer. What stands here is what was read last; it is tried again.';
+  if (error.status === 429) return 'Too many requests: this goes on in a moment.';
+  return `${error.message}. What stands here is what was read last.`;
+}
+
+/** In the place of what is being read. */
+export function Skeleton({ lines }: { lines: number }) {
+  return (
+    <div class="skeleton" role="status" aria-label="Loading">
+      {Array.from({ length: lines }, (_, at) => (
+        <span key={at} class={`w${at % 3}`} />
+      ))}
+    </div>
+  );
+}
+
+/** What could not be read, and what becomes of it. */
+export function Failed({ error, again }: { error: ApiError; again: () => void }) {
+  return (
+    <div class="failed-box" role="alert">
+      <b>{error.status === 404 ? 'Not found' : error.status === 403 ? 'Not for your role' : error.message}</b>
+      <p>{describePassing(error)}</p>
+      {error.passes ? (
+        <button type="button" class="plain small" onClick={again}>
+          Try now
+        </button>
+      ) : null}
+    </div>
+  );
+}
+
+function describePassing(error: ApiError): string {
+  if (error.status === 0) return 'It is tried again by itself, and goes on as soon as the server is there.';
+  if (error.status === 429) return 'Too many requests at once. It goes on by itself in a moment.';
+  if (error.passes) return 'It is tried again by itself.';
+  if (error.status === 404) return 'Nothing is called that, or it is not yours to see.';
+  return error.status === 403 ? error.message : '';
+}
+
+/** Nothing is there: why, and what would change that. */
+export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+  return (
+    <div class="empty">
+      <b>{title}</b>
+      {children === undefined ? null : <div>{children}</div>}
+    </div>
+  );
+}

@@ -1,0 +1,44 @@
+/** Tabs: one of several things in the same place, by click or by arrow keys. Browser. */
+import type { ComponentChildren } from 'preact';
+import { useId, useState } from 'preact/hooks';
+
+export function Tabs({
+  label,
+  tabs,
+}: {
+  label: string;
+  tabs: readonly { name: string; content: () => ComponentChildren }[];
+}) {
+  const [at, setAt] = useState(0);
+  const id = useId();
+  const move = (event: KeyboardEvent) => {
+    const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
+    if (step === 0) return;
+    const next = (at + step + tabs.length) % tabs.length;
+    setAt(next);
+    (event.currentTarget as HTMLElement).querySelectorAll<HTMLElement>('[role=tab]')[next]?.focus();
+  };
+  return (
+    <div class="tabs">
+      <div role="tablist" aria-label={label} onKeyDown={move}>
+        {tabs.map(({ name }, its) => (
+          <button
+            key={name}
+            type="button"
+            role="tab"
+            id={`${id}-${its}`}
+            aria-selected={its === at}
+            aria-controls={`${id}-panel`}
+            tabIndex={its === at ? 0 : -1}
+            onClick={() => setAt(its)}
+          >
+            {name}
+          </button>
+        ))}
+      </div>
+      <div role="tabpanel" id={`${id}-panel`} aria-labelledby={`${id}-${at}`}>
+        {tabs[at]?.content()}
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,158 @@
+/** One turn of a conversation: what was asked, what was answered, and what is known of the exchange. Browser. */
+import { blocksOf, type CapturedTurn, type Message, tokensIn } from '../core/captured.ts';
+import { countOf, formatClock, formatNumber, formatShort, formatSpan } from '../core/format.ts';
+import { memo } from '../core/memo.ts';
+import { Badge } from './basics.tsx';
+import { type BlockContext, Blocks } from './blocks.tsx';
+import { ExchangeDetails } from './exchange-details.tsx';
+import { LongText } from './long-text.tsx';
+
+interface TurnProps {
+  turn: CapturedTurn;
+  /** Its place in the run, from 0 on. */
+  at: number;
+  results: BlockContext['results'];
+  /** Ids of the calls whose results stand at the call. */
+  calls: ReadonlySet<string>;
+  /** The run holds more than one conversation. */
+  has_several: boolean;
+}
+
+/** An earlier turn changes only where the result of one of its calls arrives, which the turn after it brings. */
+export const TurnView = memo(({ turn, at, results, calls, has_several }: TurnProps) => {
+  const context = { exchange_id: turn.exchange_id, results };
+  const added = turn.messages_added
+    .map((message) => withoutPlaced(message, calls))
+    .filter((one) => one !== null);
+  return (
+    <article
+      class={`turn ${turn.failed ? 'turn-failed' : ''} ${turn.served_by === 'student' ? 'turn-student' : ''}`}
+    >
+      <TurnHead turn={turn} at={at} has_several={has_several} />
+      <div class="turn-body">
+        <Setting turn={turn} context={context} />
+        {added.map(({ role, content }, place) => (
+          <section key={place} class={`said said-${role}`}>
+            <h3>{role}</h3>
+            <Blocks content={content} context={context} />
+          </section>
+        ))}
+        {turn.content.length === 0 ? null : (
+          <section class="said said-assistant">
+            <h3>
+              {turn.served_by === 'student' ? 'student' : 'assistant'}
+              {turn.stop_reason === null ||
+              turn.stop_reason === 'end_turn' ||
+              turn.stop_reason === 'tool_use' ? null : (
+                <Badge tone="warn">{turn.stop_reason}</Badge>
+              )}
+            </h3>
+            <Blocks content={turn.content} context={context} />
+          </section>
+        )}
+        <Trouble turn={turn} />
+        <ExchangeDetails turn={turn} />
+      </div>
+    </article>
+  );
+});
+
+function TurnHead({ turn, at, has_several }: { turn: CapturedTurn; at: number; has_several: boolean }) {
+  const { usage } = turn;
+  const cached = usage.cache_read_tokens ?? 0;
+  return (
+    <header class="turn-head">
+      <h2>
+        <span class="offstage">Turn </span>
+        {at + 1}
+      </h2>
+      <span title={`began ${formatClock(turn.started_at)}`}>
+        <b>{formatSpan(turn.latency_ms)}</b>
+      </span>
+      {turn.first_byte_ms === null ? null : (
+        <span class="faint">first byte {formatSpan(turn.first_byte_ms)}</span>
+      )}
+      {usage.output_tokens === null && usage.input_tokens === null ? null : (
+        <span class="faint">
+          {formatShort(tokensIn(usage))} → {formatShort(usage.output_tokens)} tokens
+        </span>
+      )}
+      {cached > 0 ? <span class="faint">{formatShort(cached)} cached</span> : null}
+      {turn.model === null ? null : <span class="faint turn-model">{turn.model}</span>}
+      {turn.served_by === 'student' ? <Badge tone="student">student</Badge> : null}
+      {turn.is_retry ? <Badge tone="warn">retry</Badge> : null}
+      {turn.kind === 'other' ? <Badge>{`${turn.method} ${turn.path}`}</Badge> : null}
+      {has_several && turn.conversation !== null ? <Badge>conversation {turn.conversation}</Badge> : null}
+      {turn.aborted ? <Badge tone="warn">broken off</Badge> : null}
+      {turn.truncated ? <Badge tone="warn">cut when stored</Badge> : null}
+      {turn.failed ? (
+        <Badge tone="bad">{turn.status === 0 ? 'no answer' : `failed, ${turn.status}`}</Badge>
+      ) : null}
+    </header>
+  );
+}
+
+/** System prompt and tools, where they are not those of the turn before. */
+function Setting({ turn: { system, tools }, context }: { turn: CapturedTurn; context: BlockContext }) {
+  const characters = blocksOf(system ?? []).reduce(
+    (sum, block) => sum + (block.type === 'text' ? block.text.length : 0),
+    0,
+  );
+  return (
+    <>
+      {system === null || system.length === 0 ? null : (
+        <details class="fold setting" open={characters < 400}>
+          <summary>
+            System <span class="faint">{formatNumber(characters)} characters</span>
+          </summary>
+          <Blocks content={system} context={context} />
+        </details>
+      )}
+      {tools === null || tools.length === 0 ? null : (
+        <details class="fold setting">
+          <summary>
+            {countOf(tools.length, 'tool')}{' '}
+            <span class="faint">
+              {tools
+                .slice(0, 8)
+                .map(({ name }) => name)
+                .join(', ')}
+              {tools.length > 8 ? ', …' : ''}
+            </span>
+          </summary>
+          {tools.map((tool) => (
+            <div key={tool.name} class="tool">
+              <code>{tool.name}</code>
+              <LongText text={String(tool.description ?? '')} lines={4} />
+            </div>
+          ))}
+        </details>
+      )}
+    </>
+  );
+}
+
+function Trouble({ turn }: { turn: CapturedTurn }) {
+  const { failed, error, problem, is_cut, undecodable, status } = turn;
+  return (
+    <>
+      {failed ? (
+        <p class="trouble">
+          {error ?? (status === 0 ? 'No answer came.' : `The upstream answered ${status}.`)}
+        </p>
+      ) : null}
+      {undecodable || problem !== '' ? (
+        <p class="trouble soft">Not all of it can be read: {problem || 'unreadable'}</p>
+      ) : null}
+      {is_cut ? <p class="trouble soft">Too large to be shown here: the raw bodies below have it.</p> : null}
+    </>
+  );
+}
+
+/** What is new of a message, without the results that stand at their calls; null where nothing is left. */
+function withoutPlaced({ role, content }: Message, calls: ReadonlySet<string>): Message | null {
+  const left = blocksOf(content).filter(
+    (block) => block.type !== 'tool_result' || block.call_id === null || !calls.has(block.call_id),
+  );
+  return left.length === 0 ? null : { role, content: left };
+}

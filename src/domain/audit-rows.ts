@@ -1,0 +1,53 @@
+/**
+ * The rows of the audit log, for whoever writes them with a change: a transaction, or an actor with its event. Pure but for
+ * the id of an entry; any thread.
+ */
+import { ulidAt } from '../std/id.ts';
+import type { AuditActor, AuditEntry } from './account.ts';
+
+/** [org, entry] → AuditEntry, counted by organization. */
+export const AUDIT = 'audit';
+/** In `runs.mdb`, [org, entry]: entries on their way to the log. */
+export const AUDIT_OUTBOX = 'audit_outbox';
+/** [table, first parts of its keys…] → {n}: how many rows a list has. */
+export const LIST_COUNTS = 'list_counts';
+
+/** What a change tells of itself; `before` and `after` hold no secrets. */
+export interface AuditFacts {
+  org_id: string;
+  action: string;
+  target: string;
+  before?: AuditEntry['before'];
+  after?: AuditEntry['after'];
+}
+
+type PutWrite = { op: 'put'; table: string; row: string[]; value: unknown };
+type AddWrite = { op: 'add'; table: string; row: string[]; counts: { n: number } };
+
+export function makeAuditEntry(actor: AuditActor, nowMs: number, facts: AuditFacts): AuditEntry {
+  return {
+    id: `aud_${ulidAt(nowMs)}`,
+    org_id: facts.org_id,
+    actor: actor.id,
+    actor_type: actor.type,
+    action: facts.action,
+    target: facts.target,
+    before: facts.before ?? null,
+    after: facts.after ?? null,
+    address: actor.address,
+    created_at: new Date(nowMs).toISOString(),
+  };
+}
+
+/** What an entry comes to in `main.mdb`. */
+export function auditWrites(entry: AuditEntry): [PutWrite, AddWrite] {
+  return [
+    { op: 'put', table: AUDIT, row: [entry.org_id, entry.id], value: entry },
+    { op: 'add', table: LIST_COUNTS, row: [AUDIT, entry.org_id], counts: { n: 1 } },
+  ];
+}
+
+/** The entry of a change in `runs.mdb`, in the change's own transaction; `carryAudit` brings it to the log. */
+export function outboxWrite(entry: AuditEntry): PutWrite {
+  return { op: 'put', table: AUDIT_OUTBOX, row: [entry.org_id, entry.id], value: entry };
+}

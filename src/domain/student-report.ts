@@ -1,0 +1,67 @@
+/** The student as an operator looks at it (src/student/student-report.ts). Types; any thread. */
+
+export interface StudentReport {
+  /** `shadow`: it is asked, and the upstream serves. */
+  mode: 'on' | 'shadow' | 'off';
+  /** Golden runs that a student takes. */
+  golden_runs_needed: number;
+  /** What could not be read, in words. */
+  problems: string[];
+  /** Rounds keep what they make, and it does not serve until an operator publishes it. */
+  held: boolean;
+  /** The version that serves; null: none. */
+  serving: number | null;
+  /** Newest first. */
+  versions: {
+    version: number;
+    /** Of the runs that it serves; 0: it does not serve. */
+    share: number;
+    made_at: string | null;
+    valid_until: string | null;
+    golden_runs: number | null;
+    agents: number | null;
+    /** Steps kept apart, how many of them it served, and how many of those wrong. */
+    steps: number | null;
+    served: number | null;
+    errors: number | null;
+    /** With 95 % confidence the true share of errors is below it. */
+    error_at_most: number | null;
+    tokens_saved_share: number | null;
+    /** Steps that it did not serve, by reason. */
+    uncovered: Record<string, number>;
+    /** Why its manifest cannot be read; '' when it can. */
+    problem: string;
+  }[];
+  /** Of the version that serves, else of the newest. */
+  agents: {
+    agent: string;
+    tools: string[];
+    state: 'serving' | 'not_served' | 'suspended';
+    suspended_by: 'audit' | 'operator' | null;
+    runs: number;
+    measured: { steps: number; served: number; errors: number };
+    /** What audits have found since. */
+    compared: number;
+    wrong: number;
+    kinds: {
+      kind: string;
+      refused: 'too_few' | 'too_wrong' | 'never_serve' | null;
+      runs: number;
+      steps: number;
+      errors: number;
+      error_at_most: number;
+      is_suspended: boolean;
+    }[];
+  }[];
+  /** By day and agent. */
+  ledger: {
+    day: string;
+    agent: string;
+    served: number;
+    compared: number;
+    wrong: number;
+    input_tokens: number;
+    output_tokens: number;
+    saved_usd: number | null;
+  }[];
+}

@@ -1,0 +1,184 @@
+/**
+ * Upstreams under prefixes of their own, as an operator writes them down: `{"/openai": "openai", "/local": {"base": …}}`. Pure;
+ * main thread, at the start.
+ */
+import { UPSTREAM_ROUTES } from '../limits.ts';
+import { collectCredentials } from '../redaction/credentials.ts';
+
+/** Where requests under a prefix go. */
+export interface UpstreamRoute {
+  /** Begins with `/` and does not end with one; without `{region}`. */
+  readonly prefix: string;
+  /** The segment behind the prefix is a region, which goes into the base. */
+  readonly takes_region: boolean;
+  /** Without a trailing slash; with `{region}` wherever the region goes. */
+  readonly base: string;
+  /** Bases of regions whose base is made in another way. */
+  readonly region_bases: Readonly<Record<string, string>>;
+  /** Label of what it answers. */
+  readonly provider: string;
+  /** Headers that every request under the prefix gets in place of the client's own. Secret: never print. */
+  readonly headers: readonly (readonly [name: string, value: string])[];
+}
+
+/** Headers that no secret is as short as: `x-team`, `openai-project`. */
+const SECRET_CHARACTERS_MIN = 16;
+/** Their values are ordinary words, such as `application/json`: masking those would spoil what everybody else says. */
+const PUBLIC_HEADERS = new Set([
+  ...['accept', 'accept-encoding', 'accept-language', 'cache-control', 'content-type', 'origin', 'referer'],
+  ...['anthropic-beta', 'anthropic-version', 'http-referer', 'openai-beta', 'user-agent', 'x-title'],
+]);
+
+/** The values of all routes' headers that an answer must not show: they are masked in what is captured. */
+export function listRouteSecrets(routes: readonly UpstreamRoute[]): string[] {
+  const headers = routes.flatMap((route) => route.headers);
+  const long = headers.filter(
+    ([name, value]) => value.length >= SECRET_CHARACTERS_MIN && !PUBLIC_HEADERS.has(name),
+  );
+  // One header at a time, since it takes a bounded number of credentials from what it is given.
+  const credentials = headers.flatMap((header) => collectCredentials(header, ''));
+  return [...new Set([...credentials, ...long.map(([, value]) => value)])];
+}
+
+interface Preset {
+  base: string | null;
+  region_bases?: Readonly<Record<string, string>>;
+}
+
+/**
+ * Bases as the providers' API references give them (read 2026-11). Where null stands, the host is each customer's own. A client's
+ * base URL ends as it would with the provider itself: `/groq/v1`, `/openrouter/v1`, `/openai/v1`.
+ */
+export const UPSTREAM_PRESETS: Readonly<Record<string, Preset>> = {
+  anthropic: { base: 'https://api.anthropic.com' },
+  openai: { base: 'https://api.openai.com' },
+  azure: { base: null },
+  gemini: { base: 'https://generativelanguage.googleapis.com' },
+  vertex: {
+    base: 'https://{region}-aiplatform.googleapis.com',
+    region_bases: { global: 'https://aiplatform.googleapis.com' },
+  },
+  bedrock: { base: 'https://bedrock-runtime.{region}.amazonaws.com' },
+  openrouter: { base: 'https://openrouter.ai/api' },
+  groq: { base: 'https://api.groq.com/openai' },
+  mistral: { base: 'https://api.mistral.ai' },
+  deepseek: { base: 'https://api.deepseek.com' },
+  xai: { base: 'https://api.x.ai' },
+  vllm: { base: null },
+  ollama: { base: 'http://127.0.0.1:11434' },
+  lmstudio: { base: 'http://127.0.0.1:1234' },
+};
+
+const PREFIX = /^(?:\/[a-z\d][a-z\d._~-]{0,62}){1,4}$/i;
+const REGION_END = '/{region}';
+const PROVIDER = /^[a-z\d][a-z\d._-]{0,63}$/i;
+const HEADER_NAME = /^[a-z\d!#$%&'*+.^_`|~-]{1,100}$/;
+const HEADER_VALUE = /^[\x21-\x7e](?:[\x20-\x7e]{0,8190}[\x21-\x7e])?$/;
+/** What the gateway writes itself, and what is one connection's own. */
+const OWN_HEADERS = new Set([
+  ...['host', 'content-length', 'transfer-encoding', 'connection', 'expect', 'trailer', 'te', 'upgrade'],
+  ...['keep-alive', 'proxy-connection', 'x-svc-run', 'x-svc-seq'],
+]);
+/** Those have a variable of their own. */
+const TAKEN_PREFIXES = new Set(['/gemini', '/bedrock', '/__gw']);
+
+/**
+ * @param given what the JSON holds
+ * @param readBase gives a base in its usual form, or null for what is none
+ * @returns the routes, longest prefix first
+ * @throws Error that says what is wrong, without any value that may be secret
+ */
+export function readUpstreamRoutes(
+  given: unknown,
+  readBase: (text: string) => string | null,
+): UpstreamRoute[] {
+  if (!isRecord(given)) throw new Error('it must be a JSON object: {"/prefix": "preset", …}');
+  const entries = Object.entries(given);
+  if (entries.length > UPSTREAM_ROUTES) throw new Error(`it has more than ${UPSTREAM_ROUTES} routes`);
+  const routes = entries.map(([written, value]) => readRoute(written, value, readBase));
+  routes.sort((a, b) => b.prefix.length - a.prefix.length);
+  const seen = new Set<string>();
+  for (const { prefix } of routes) {
+    if (seen.has(prefix)) throw new Error(`${prefix} stands there twice`);
+    seen.add(prefix);
+  }
+  return routes;
+}
+
+function readRoute(
+  written: string,
+  value: unknown,
+  readBase: (text: string) => string | null,
+): UpstreamRoute {
+  const takes_region = written.endsWith(REGION_END);
+  const prefix = takes_region ? written.slice(0, -REGION_END.length) : written;
+  const name = JSON.stringify(written.slice(0, 100));
+  if (!PREFIX.test(prefix))
+    throw new Error(
+      `${name}: a prefix is one to four segments of letters, digits, dots, dashes, tildes and underscores, such as /openai`,
+    );
+  const first = prefix.slice(0, prefix.indexOf('/', 1) < 0 ? undefined : prefix.indexOf('/', 1));
+  if (TAKEN_PREFIXES.has(first))
+    throw new Error(`${name}: ${first} is the gateway's own (GW_GEMINI_BASE, GW_BEDROCK_BASE)`);
+  const fields = typeof value === 'string' ? { preset: value } : value;
+  if (!isRecord(fields)) throw new Error(`${name}: a route is the name of a preset, or an object`);
+  const { preset, base, provider, headers, ...others } = fields;
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined)
+    throw new Error(
+      `${name}: ${JSON.stringify(unknown.slice(0, 100))} is unknown; known are preset, base, provider and headers`,
+    );
+  const known = preset === undefined ? null : findPreset(name, preset);
+  const foundBase = base === undefined ? (known?.base ?? null) : readGivenBase(name, base, readBase);
+  if (foundBase === null) throw new Error(`${name}: it needs a base, the address that its requests go to`);
+  if (foundBase.includes('{region}') !== takes_region)
+    throw new Error(`${name}: the prefix ends with /{region} exactly where the base holds {region}`);
+  const found = provider ?? (typeof preset === 'string' ? preset : prefix.slice(1).replaceAll('/', '.'));
+  if (typeof found !== 'string' || !PROVIDER.test(found))
+    throw new Error(`${name}: a provider has 1 to 64 letters, digits, dots, dashes and underscores`);
+  return {
+    prefix,
+    takes_region,
+    base: foundBase,
+    region_bases: base === undefined ? (known?.region_bases ?? {}) : {},
+    provider: found,
+    headers: headers === undefined ? [] : readHeaders(name, headers),
+  };
+}
+
+function findPreset(name: string, preset: unknown): Preset {
+  const known = typeof preset === 'string' && Object.hasOwn(UPSTREAM_PRESETS, preset);
+  if (!known)
+    throw new Error(
+      `${name}: there is no such preset; there are ${Object.keys(UPSTREAM_PRESETS).join(', ')}`,
+    );
+  return UPSTREAM_PRESETS[preset]!;
+}
+
+function readGivenBase(name: string, base: unknown, readBase: (text: string) => string | null): string {
+  const read = typeof base === 'string' ? readBase(base) : null;
+  if (read === null)
+    throw new Error(`${name}: a base is an http or https address without credentials, query and fragment`);
+  return read;
+}
+
+function readHeaders(name: string, given: unknown): [name: string, value: string][] {
+  if (!isRecord(given)) throw new Error(`${name}: headers are an object of names and values`);
+  const headers = Object.entries(given);
+  if (headers.length > UPSTREAM_ROUTES) throw new Error(`${name}: it has too many headers`);
+  const seen = new Set<string>();
+  return headers.map(([written, value]) => {
+    const header = written.toLowerCase();
+    if (!HEADER_NAME.test(header)) throw new Error(`${name}: a header's name is not one`);
+    if (OWN_HEADERS.has(header)) throw new Error(`${name}: ${header} is the connection's own`);
+    if (seen.has(header)) throw new Error(`${name}: ${header} stands there twice`);
+    seen.add(header);
+    if (typeof value !== 'string' || !HEADER_VALUE.test(value))
+      throw new Error(`${name}: the value of ${header} is no printable ASCII`);
+    return [header, value];
+  });
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,274 @@
+/**
+ * Makes exchanges of what passes through one WebSocket connection. In the Responses protocol each `response.create` with the
+ * events that answer it is a turn, as if it had been a request of its own with a stream for an answer. Everything else is kept
+ * as frames: a line of JSON for each message. Server threads.
+ */
+import type { ApiShape } from '../../domain/exchange.ts';
+import type { HttpStream } from '../../http/http-stream.ts';
+import { TUNNEL_MESSAGE_BYTES, TUNNEL_PART_BYTES, TUNNEL_STREAMS_MAX } from '../../limits.ts';
+import { classifyRequest, type RequestClass } from '../../providers/classify.ts';
+import type { CaptureQueue } from '../capture/capture-queue.ts';
+import type { Tee } from '../capture/tee.ts';
+import { describeExchange, type ForwardContext } from '../forward.ts';
+import type { FilteredRequest } from '../headers.ts';
+import type { Destination } from '../route-table.ts';
+import { MessageReader } from './message-reader.ts';
+import type { TunnelTap } from './tunnel.ts';
+
+/** An exchange that is open. */
+interface OpenExchange {
+  tee: Tee;
+  at: number;
+  at_ms: number;
+  first_byte_ms: number | null;
+  status: number;
+}
+
+const FRAMES: RequestClass = Object.freeze({ kind: 'other', shape: null });
+const TURN: RequestClass = Object.freeze({ kind: 'turn', shape: 'responses' });
+/** The events behind which nothing comes of an answer. */
+const LAST_EVENTS = new Set(['response.completed', 'response.failed', 'response.incomplete', 'error']);
+/** Of turns of a client that names no stream. */
+const NO_STREAM = '';
+
+interface WireEvent {
+  type?: unknown;
+  stream_id?: unknown;
+  status?: unknown;
+  response?: unknown;
+}
+
+export class TunnelCapture implements TunnelTap {
+  readonly #context: ForwardContext;
+  readonly #capture: CaptureQueue;
+  readonly #stream: HttpStream;
+  readonly #destination: Destination;
+  readonly #filtered: FilteredRequest;
+  readonly #shape: ApiShape | null;
+  readonly #startedAt = performance.now();
+  #status = 0;
+  #headers: string[] = [];
+  #fromClient: MessageReader | null = null;
+  #fromUpstream: MessageReader | null = null;
+  readonly #waiting: [MessageReader, Buffer][] = [];
+  #waitingBytes = 0;
+  /** The connection is over, and ends for capture with the last message. */
+  #onRead: (() => void) | null = null;
+  #frames: OpenExchange | null = null;
+  /** By stream; the oldest first. */
+  readonly #turns = new Map<string, OpenExchange>();
+  #isClosed = false;
+  #isCut = false;
+
+  constructor(
+    context: ForwardContext,
+    capture: CaptureQueue,
+    stream: HttpStream,
+    destination: Destination,
+    filtered: FilteredRequest,
+  ) {
+    this.#context = context;
+    this.#capture = capture;
+    this.#stream = stream;
+    this.#destination = destination;
+    this.#filtered = filtered;
+    this.#shape = classifyRequest(destination.route, 'POST', destination.path).shape;
+  }
+
+  open(status: number, headers: string[]): void {
+    this.#status = status;
+    this.#headers = headers;
+    if (status !== 101) {
+      this.#openFrames();
+      return;
+    }
+    const extensions = headers
+      .filter((_, at) => at % 2 === 1 && headers[at - 1]!.toLowerCase() === 'sec-websocket-extensions')
+      .join(', ');
+    const onGivenUp = () => this.#cut();
+    const onIdle = () => this.#readWaiting();
+    try {
+      this.#fromClient = new MessageReader(true, extensions, {
+        onMessage: (data, isBinary) => this.#takeRequest(data, isBinary),
+        onClose: (code, reason) => this.#note('request', { close: code, reason }),
+        onGivenUp,
+        onIdle,
+      });
+      this.#fromUpstream = new MessageReader(false, extensions, {
+        onMessage: (data, isBinary) => this.#takeEvent(data, isBinary),
+        onClose: (code, reason) => this.#note('response', { close: code, reason }),
+        onGivenUp,
+        onIdle,
+      });
+    } catch {
+      this.#cut();
+    }
+  }
+
+  fromClient(bytes: Buffer): void {
+    this.#read(this.#fromClient, bytes);
+  }
+
+  fromUpstream(bytes: Buffer): void {
+    if (this.#status === 101) {
+      this.#read(this.#fromUpstream, bytes);
+    } else if (this.#frames !== null) this.#frames.tee.add(this.#frames.tee.response, bytes);
+  }
+
+  /** One piece after the other, of both sides: deflated ones take a moment, and an answer follows its question. */
+  #read(reader: MessageReader | null, bytes: Buffer): void {
+    if (reader === null || this.#isCut) return;
+    // The reader takes the mask off in place, and the bytes may not have left yet.
+    this.#waiting.push([reader, Buffer.from(bytes)]);
+    this.#waitingBytes += bytes.length;
+    if (this.#waitingBytes > TUNNEL_MESSAGE_BYTES) this.#cut();
+    else this.#readWaiting();
+  }
+
+  #readWaiting(): void {
+    while (this.#waiting.length > 0 && !this.#isReading()) {
+      const [reader, bytes] = this.#waiting.shift()!;
+      this.#waitingBytes -= bytes.length;
+      reader.read(bytes);
+    }
+    if (this.#onRead !== null && !this.#isReading()) this.#onRead();
+  }
+
+  #isReading(): boolean {
+    return this.#fromClient?.isBusy === true || this.#fromUpstream?.isBusy === true;
+  }
+
+  close(isAborted: boolean): void {
+    this.#onRead ??= () => this.#end(isAborted);
+    this.#readWaiting();
+  }
+
+  #end(isAborted: boolean): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#fromClient?.end();
+    this.#fromUpstream?.end();
+    for (const turn of this.#turns.values()) this.#submit(turn, TURN, true);
+    this.#turns.clear();
+    if (this.#frames !== null) this.#submit(this.#frames, FRAMES, isAborted);
+    this.#frames = null;
+  }
+
+  #takeRequest(data: Buffer, isBinary: boolean): void {
+    const event = this.#shape === 'responses' && !isBinary ? parse(data) : null;
+    if (event?.type !== 'response.create') {
+      this.#noteMessage('request', data, isBinary);
+      return;
+    }
+    const stream = typeof event.stream_id === 'string' ? event.stream_id : NO_STREAM;
+    // A client that begins anew on a stream has given up what it asked before.
+    this.#endTurn(stream, true);
+    if (this.#turns.size >= TUNNEL_STREAMS_MAX) this.#endTurn(this.#turns.keys().next().value!, true);
+    const turn = this.#begin();
+    if (turn === null) return;
+    const { response } = event;
+    const isNested = typeof response === 'object' && response !== null;
+    turn.tee.add(turn.tee.request, isNested ? Buffer.from(JSON.stringify({ ...event, ...response })) : data);
+    turn.status = 200;
+    this.#turns.set(stream, turn);
+  }
+
+  #takeEvent(data: Buffer, isBinary: boolean): void {
+    const event = this.#turns.size > 0 && !isBinary ? parse(data) : null;
+    const stream = typeof event?.stream_id === 'string' ? event.stream_id : NO_STREAM;
+    const turn = event === null ? undefined : this.#turns.get(stream);
+    if (turn === undefined || typeof event?.type !== 'string') {
+      this.#noteMessage('response', data, isBinary);
+      return;
+    }
+    turn.first_byte_ms ??= performance.now() - turn.at;
+    const text = data.includes(0x0a) ? JSON.stringify(event) : data.toString();
+    turn.tee.add(
+      turn.tee.response,
+      Buffer.from(`event: ${event.type.replace(/[\r\n]/g, ' ')}\ndata: ${text}\n\n`),
+    );
+    if (!LAST_EVENTS.has(event.type)) return;
+    if (event.type === 'error' && Number.isInteger(event.status)) turn.status = Number(event.status);
+    this.#endTurn(stream, false);
+  }
+
+  #endTurn(stream: string, isAborted: boolean): void {
+    const turn = this.#turns.get(stream);
+    if (turn === undefined) return;
+    this.#turns.delete(stream);
+    this.#submit(turn, TURN, isAborted);
+  }
+
+  #noteMessage(side: 'request' | 'response', data: Buffer, isBinary: boolean): void {
+    this.#note(side, isBinary ? { binary: data.toString('base64') } : { text: data.toString() });
+  }
+
+  #note(side: 'request' | 'response', what: object): void {
+    if (this.#isClosed || this.#isCut) return;
+    if (this.#shape === 'responses' && this.#frames === null && 'close' in what) return;
+    const frames = this.#openFrames();
+    if (frames === null) return;
+    const at_ms = Math.round(performance.now() - this.#startedAt);
+    frames.tee.add(frames.tee[side], Buffer.from(`${JSON.stringify({ at_ms, ...what })}\n`));
+    if (frames.tee.kept_bytes < TUNNEL_PART_BYTES) return;
+    this.#frames = null;
+    this.#submit(frames, FRAMES, false);
+  }
+
+  #openFrames(): OpenExchange | null {
+    this.#frames ??= this.#begin();
+    return this.#frames;
+  }
+
+  #begin(): OpenExchange | null {
+    const tee = this.#capture.begin();
+    if (tee === null) return null;
+    return { tee, at: performance.now(), at_ms: Date.now(), first_byte_ms: null, status: this.#status };
+  }
+
+  /** What comes from now on is not read: what is open is marked as cut. */
+  #cut(): void {
+    if (this.#isCut) return;
+    this.#isCut = true;
+    this.#waiting.length = 0;
+    this.#fromClient?.end();
+    this.#fromUpstream?.end();
+    this.#openFrames();
+    for (const open of [this.#frames, ...this.#turns.values()]) if (open !== null) open.tee.truncated = true;
+  }
+
+  #submit(open: OpenExchange, requestClass: RequestClass, aborted: boolean): void {
+    const isRefused = this.#status !== 101;
+    const type = requestClass === TURN ? 'text/event-stream' : 'application/x-ndjson';
+    const exchange = describeExchange(
+      this.#context,
+      this.#stream.head,
+      this.#destination,
+      requestClass,
+      open.tee,
+      {
+        run_id: this.#filtered.run_id,
+        // One number for many turns says nothing.
+        seq: null,
+        status: open.status,
+        started_at_ms: open.at_ms,
+        first_byte_ms: open.first_byte_ms,
+        duration_ms: performance.now() - open.at,
+        aborted,
+        served_by: 'upstream',
+        request_form: this.#filtered.form,
+        response_headers: isRefused ? this.#headers : [...this.#headers, 'content-type', type],
+      },
+    );
+    this.#capture.submit(open.tee, exchange);
+  }
+}
+
+function parse(data: Buffer): WireEvent | null {
+  try {
+    const value: unknown = JSON.parse(data.toString());
+    return typeof value === 'object' && value !== null ? value : null;
+  } catch {
+    return null;
+  }
+}

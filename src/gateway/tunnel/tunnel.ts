@@ -1,0 +1,223 @@
+/**
+ * One WebSocket connection: asks the upstream with the client's own handshake and, when it agrees, passes bytes on both ways as
+ * they are. It reads no frame and waits for nothing but for the slower side; what capture sees are copies. Server threads.
+ */
+import { type ClientRequest, type IncomingMessage, request as requestPlain } from 'node:http';
+import { request as requestSecure } from 'node:https';
+import type { Duplex } from 'node:stream';
+import { CatalogueError } from '../../errors.ts';
+import type { HttpStream } from '../../http/http-stream.ts';
+import { TUNNEL_HEAD_BYTES, TUNNEL_LINGER_MS, TUNNEL_REFUSAL_BYTES } from '../../limits.ts';
+import { replyError } from '../forward.ts';
+import { type FilteredRequest, replaceHeaders } from '../headers.ts';
+import type { Destination } from '../route-table.ts';
+
+/** What is told of a tunnel while it is open; none of it may be slow or throw. */
+export interface TunnelTap {
+  /** The upstream has answered: with 101 it is open. @param headers flat pairs */
+  open(status: number, headers: string[]): void;
+  fromClient(bytes: Buffer): void;
+  fromUpstream(bytes: Buffer): void;
+  /** @param isAborted one of the sides broke off */
+  close(isAborted: boolean): void;
+}
+
+/** Of the upstream's answer these are the hop's own, or the listener's. */
+const ANSWER_OWN = new Set(['date', 'content-length', 'transfer-encoding', 'keep-alive', 'proxy-connection']);
+
+export class Tunnel {
+  /** When bytes last passed, by `performance.now()`. */
+  busy_at_ms = performance.now();
+  readonly #stream: HttpStream;
+  readonly #destination: Destination;
+  readonly #filtered: FilteredRequest;
+  readonly #tap: TunnelTap | null;
+  readonly #onOver: (tunnel: Tunnel) => void;
+  #request: ClientRequest | null = null;
+  #upstream: Duplex | null = null;
+  /** The client does not take what waits for it. */
+  #isBlocked = false;
+  /** The upstream has ended, and what it has sent is on its way to the client. */
+  #isEnding = false;
+  #isOver = false;
+
+  /** @param onOver told once, when both sides are over */
+  constructor(
+    stream: HttpStream,
+    destination: Destination,
+    filtered: FilteredRequest,
+    tap: TunnelTap | null,
+    onOver: (tunnel: Tunnel) => void,
+  ) {
+    this.#stream = stream;
+    this.#destination = destination;
+    this.#filtered = filtered;
+    this.#tap = tap;
+    this.#onOver = onOver;
+  }
+
+  start(): void {
+    const stream = this.#stream;
+    stream.pauseBody();
+    stream.events = { onClosed: (aborted) => this.#finish(aborted) };
+    const headers = this.#makeHeaders();
+    if (headers === null) {
+      replyError(stream, new CatalogueError('malformed_request', 'The request cannot be forwarded'));
+      return;
+    }
+    const { upstream, path } = this.#destination;
+    const { query } = stream.head;
+    const { protocol, hostname, port } = new URL(upstream.origin);
+    const options = {
+      host: hostname.replace(/^\[|\]$/g, ''),
+      port: port === '' ? null : Number(port),
+      path: `${upstream.base_path}${path}${query === null ? '' : `?${query}`}`,
+      headers,
+      setHost: false,
+      agent: false,
+      maxHeaderSize: TUNNEL_HEAD_BYTES,
+    };
+    try {
+      this.#request = protocol === 'https:' ? requestSecure(options) : requestPlain(options);
+    } catch {
+      replyError(stream, new CatalogueError('malformed_request', 'The request cannot be forwarded'));
+      return;
+    }
+    this.#request.once('upgrade', (answer, socket, head) => this.#open(answer, socket, head));
+    this.#request.once('response', (answer) => this.#relay(answer));
+    this.#request.on('error', (error) => this.#fail(error));
+    this.#request.end();
+  }
+
+  /** Ends both sides now. */
+  cut(): void {
+    this.#request?.destroy();
+    this.#stream.destroy();
+  }
+
+  /** Flat pairs of the client's handshake; null where another parser could read them in another way. */
+  #makeHeaders(): string[] | null {
+    const { upstream, headers: added } = this.#destination;
+    let { lines } = this.#filtered;
+    if (lines === null) return null;
+    if (added !== undefined) lines = replaceHeaders(lines, added);
+    const pairs = ['host', upstream.host, 'connection', 'Upgrade', 'upgrade', 'websocket'];
+    for (const line of lines.split('\r\n')) {
+      if (line === '') continue;
+      const colon = line.indexOf(': ');
+      pairs.push(line.slice(0, colon), line.slice(colon + 2));
+    }
+    return pairs;
+  }
+
+  #open(answer: IncomingMessage, upstream: Duplex, head: Buffer): void {
+    const stream = this.#stream;
+    this.#upstream = upstream;
+    upstream.on('error', () => {});
+    if (stream.closed) {
+      upstream.destroy();
+      return;
+    }
+    const { rawHeaders } = answer;
+    this.#tap?.open(101, rawHeaders);
+    stream.events = {
+      onBody: (chunk) => this.#passUp(chunk),
+      onBlocked: () => {
+        this.#isBlocked = true;
+        upstream.pause();
+      },
+      onDrained: () => {
+        this.#isBlocked = false;
+        if (this.#isEnding) this.#stream.destroy();
+        else upstream.resume();
+      },
+      onClosed: (aborted) => this.#finish(aborted),
+    };
+    stream.writeSwitch(toLines(rawHeaders));
+    if (head.length > 0) this.#passDown(head);
+    for (const chunk of stream.received) this.#passUp(chunk);
+    stream.received = [];
+    stream.resumeBody();
+    upstream.on('data', (chunk: Buffer) => this.#passDown(chunk));
+    upstream.on('drain', () => stream.resumeBody());
+    upstream.on('close', () => this.#endDown());
+    // An answer of 101 alone leaves with the first byte of what follows, unless it is sent here.
+    stream.flush();
+  }
+
+  #passUp(chunk: Buffer): void {
+    this.busy_at_ms = performance.now();
+    if (chunk.length === 0) return;
+    if (this.#upstream?.write(chunk) === false) this.#stream.pauseBody();
+    this.#tap?.fromClient(chunk);
+  }
+
+  #passDown(chunk: Buffer): void {
+    this.busy_at_ms = performance.now();
+    this.#stream.write(chunk);
+    this.#stream.flush();
+    this.#tap?.fromUpstream(chunk);
+  }
+
+  /** The upstream is gone: the client gets what there is, then the end. */
+  #endDown(): void {
+    if (this.#isEnding) return;
+    this.#isEnding = true;
+    if (!this.#isBlocked) this.#stream.destroy();
+  }
+
+  /** The upstream does not agree: its answer goes to the client whole, and the connection ends with it. */
+  #relay(answer: IncomingMessage): void {
+    const stream = this.#stream;
+    this.#tap?.open(answer.statusCode!, answer.rawHeaders);
+    const pieces: Buffer[] = [];
+    let bytes = 0;
+    answer.on('error', () => {});
+    answer.on('data', (piece: Buffer) => {
+      pieces.push(piece);
+      bytes += piece.length;
+      this.#tap?.fromUpstream(piece);
+      if (bytes > TUNNEL_REFUSAL_BYTES) answer.destroy();
+    });
+    answer.on('close', () => {
+      if (answer.complete && bytes <= TUNNEL_REFUSAL_BYTES)
+        stream.reply(answer.statusCode!, toLines(answer.rawHeaders, HOP_OWN), Buffer.concat(pieces), true);
+      else replyError(stream, new CatalogueError('upstream_failed', 'The upstream did not answer'));
+    });
+  }
+
+  #fail(error: NodeJS.ErrnoException): void {
+    if (this.#upstream !== null || this.#stream.closed) return;
+    const code = error.code === undefined ? '' : ` (${error.code})`;
+    replyError(
+      this.#stream,
+      new CatalogueError('upstream_failed', `The upstream did not answer${code}`, { cause: error }),
+    );
+  }
+
+  /** The client's side is over. What it has sent still reaches the upstream, if that takes it. */
+  #finish(aborted: boolean): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    const upstream = this.#upstream;
+    if (upstream === null) {
+      this.#request?.destroy();
+    } else if (!upstream.destroyed) {
+      upstream.resume();
+      upstream.end();
+      setTimeout(() => upstream.destroy(), TUNNEL_LINGER_MS).unref();
+    }
+    this.#tap?.close(aborted && !this.#isEnding);
+    this.#onOver(this);
+  }
+}
+
+const HOP_OWN = new Set([...ANSWER_OWN, 'connection', 'upgrade']);
+
+function toLines(rawHeaders: readonly string[], left: ReadonlySet<string> = ANSWER_OWN): string {
+  let lines = '';
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    if (!left.has(rawHeaders[at]!.toLowerCase())) lines += `${rawHeaders[at]}: ${rawHeaders[at + 1]}\r\n`;
+  }
+  return lines;
+}

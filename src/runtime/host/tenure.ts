@@ -1,0 +1,111 @@
+/**
+ * What of the kinds that move (claims.ts) lives on this host, slot by slot. The host lets go of a slot when none of its actors
+ * is in memory any more and all they recorded can be read on other threads. Actor threads, server threads (and the simulator).
+ */
+
+import type { Placer } from '../placer.ts';
+import { type ActorAddress, type Placement, spreadAddress } from '../protocol.ts';
+import type { Scheduler } from '../scheduler.ts';
+import type { Kind } from './cell.ts';
+import type { HostJournal } from './host-journal.ts';
+
+/**
+ * Between two looks at what is empty. A slot goes at the second look, so that whoever takes it over has begun to read long
+ * after all of it was there.
+ */
+export const RELEASE_EVERY_MS = 500;
+
+/** What it needs of the host around it. */
+export interface TenureParts {
+  placement: Placement;
+  placer: Placer;
+  kinds: ReadonlyMap<string, Kind>;
+  journal: HostJournal;
+  scheduler: Scheduler;
+  release_every_ms: number;
+}
+
+/** The slots of one host that have actors in memory. */
+export class Tenure {
+  readonly #parts: TenureParts;
+  /** Actors in memory. */
+  readonly #living = new Map<number, number>();
+  /** First host of the group: owners are counted from it. */
+  #first = 0;
+  /** Empty since the last look. */
+  #empty = new Set<number>();
+  /** Empty, and all that was recorded of them can be read. */
+  #readable = new Set<number>();
+  #cancel: (() => void) | null = null;
+  #closed = false;
+
+  constructor(parts: TenureParts) {
+    this.#parts = parts;
+  }
+
+  /** An actor comes to memory. */
+  begin(to: ActorAddress): void {
+    const { placement, placer } = this.#parts;
+    if (!placer.isMoving(to.kind)) return;
+    this.#first = spreadAddress(placement, to).first;
+    const slot = placer.slotOf(to);
+    this.#living.set(slot, (this.#living.get(slot) ?? 0) + 1);
+    this.#empty.delete(slot);
+    this.#readable.delete(slot);
+  }
+
+  /** An actor leaves memory. */
+  end(to: ActorAddress): void {
+    const { placer } = this.#parts;
+    if (!placer.isMoving(to.kind)) return;
+    const slot = placer.slotOf(to);
+    const left = this.#living.get(slot)! - 1;
+    if (left > 0) {
+      this.#living.set(slot, left);
+      return;
+    }
+    this.#living.delete(slot);
+    this.#empty.add(slot);
+    this.#lookLater();
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#cancel?.();
+  }
+
+  #lookLater(): void {
+    if (this.#closed) return;
+    const { scheduler, release_every_ms } = this.#parts;
+    this.#cancel ??= scheduler.later(release_every_ms, () => this.#look());
+  }
+
+  #look(): void {
+    this.#cancel = null;
+    const { placer, journal } = this.#parts;
+    const stopped = this.#stoppedSlots();
+    for (const slot of this.#readable) {
+      if (stopped.has(slot)) continue;
+      // One with a message on its way is asked for again, and comes here again.
+      if (placer.release(slot, this.#first)) this.#readable.delete(slot);
+    }
+    if (!journal.pending && journal.settle()) {
+      for (const slot of this.#empty) this.#readable.add(slot);
+      this.#empty.clear();
+    }
+    if (this.#empty.size + this.#readable.size > 0) this.#lookLater();
+  }
+
+  /** An actor that was stopped stays so for its while: elsewhere nobody knows of that. */
+  #stoppedSlots(): Set<number> {
+    const { placer, kinds, scheduler } = this.#parts;
+    const nowMs = scheduler.monotonicMs();
+    const slots = new Set<number>();
+    for (const { name, stopped } of kinds.values()) {
+      if (!placer.isMoving(name)) continue;
+      for (const [key, untilMs] of stopped)
+        if (untilMs > nowMs) slots.add(placer.slotOf({ kind: name, key }));
+    }
+    return slots;
+  }
+}

@@ -1,0 +1,50 @@
+/**
+ * Finds the host of each message's address for one sender: an actor client, or a host. Any thread that sends.
+ */
+import { Claims } from './claims.ts';
+import { type ActorAddress, type Placement, placeAddress, spreadAddress } from './protocol.ts';
+
+export class Placer {
+  readonly #placement: Placement;
+  /** The host on the sender's own thread, which gets its messages without a way; −1: there is none. */
+  readonly #own: number;
+  readonly #claims: Claims | null;
+
+  constructor(placement: Placement, own: number) {
+    this.#placement = placement;
+    this.#own = own;
+    this.#claims = placement.moving === undefined ? null : new Claims(placement.moving);
+  }
+
+  /** Where a message to the address goes. Of each, say `arrived` or `unsent` once where `isCounted`. */
+  enter(to: ActorAddress): number {
+    if (!this.isMoving(to.kind)) return placeAddress(this.#placement, to);
+    const { first, hash, hosts } = spreadAddress(this.#placement, to);
+    const sender = this.#own - first;
+    const heir = sender >= 0 && sender < hosts ? sender : hash % hosts;
+    return first + this.#claims!.enter(this.#claims!.slotOf(hash), sender, heir);
+  }
+
+  /** A message that was entered has not been sent. */
+  unsent(to: ActorAddress, host: number): void {
+    if (host !== this.#own) this.arrived(to);
+  }
+
+  /** A message from another thread has arrived at its host. */
+  arrived(to: ActorAddress): void {
+    if (this.isMoving(to.kind)) this.#claims!.leave(this.slotOf(to));
+  }
+
+  isMoving(kind: string): boolean {
+    return this.#claims !== null && this.#placement.moving!.kinds.includes(kind);
+  }
+
+  slotOf(to: ActorAddress): number {
+    return this.#claims!.slotOf(spreadAddress(this.#placement, to).hash);
+  }
+
+  /** The sender's own host lets go of a slot. @returns false while messages for it are on their way */
+  release(slot: number, first: number): boolean {
+    return this.#claims!.release(slot, this.#own - first);
+  }
+}

@@ -1,0 +1,64 @@
+/**
+ * How many cores this process may use: those that it may run on (affinity), and no more than its control groups give it time
+ * for (a container's limit). Any thread.
+ */
+import { readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+
+/** Where the system tells it; others for tests. */
+export interface CoreSources {
+  /** Cores that it may run on. */
+  parallelism: number;
+  /** Text of a file; null: there is none. */
+  read(path: string): string | null;
+}
+
+const SYSTEM: CoreSources = {
+  parallelism: availableParallelism(),
+  read: (path) => {
+    try {
+      return readFileSync(path, 'latin1');
+    } catch {
+      return null;
+    }
+  },
+};
+
+const ROOT = '/sys/fs/cgroup';
+
+/** @returns whole cores, at least 1: of two and a half, two */
+export function countUsableCores({ parallelism, read }: CoreSources = SYSTEM): number {
+  let cores = parallelism;
+  for (const line of (read('/proc/self/cgroup') ?? '').split('\n')) {
+    const [, controllers = '', path = ''] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
+    const isUnified = controllers === '';
+    if (path === '' || (!isUnified && !controllers.split(',').includes('cpu'))) continue;
+    // A group above may give less. Inside a container the path may be the host's: then the root is the container's own.
+    for (let at = path; ; at = at.slice(0, at.lastIndexOf('/'))) {
+      const quota = isUnified ? readUnified(read, at) : readFirst(read, controllers, at);
+      if (quota !== null) cores = Math.min(cores, quota);
+      if (at === '' || at === '/') break;
+    }
+  }
+  return Math.max(1, Math.floor(cores));
+}
+
+/** Version 2: "max 100000", or microseconds and the period that they are of. */
+function readUnified(read: CoreSources['read'], path: string): number | null {
+  for (const root of [ROOT, join(ROOT, 'unified')]) {
+    const [quota, period] = (read(join(root, path, 'cpu.max')) ?? '').trim().split(' ');
+    if (Number(quota) > 0 && Number(period) > 0) return Number(quota) / Number(period);
+  }
+  return null;
+}
+
+/** Version 1: −1 stands for no limit. */
+function readFirst(read: CoreSources['read'], controllers: string, path: string): number | null {
+  for (const folder of [controllers, 'cpu']) {
+    const quota = Number(read(join(ROOT, folder, path, 'cpu.cfs_quota_us')) ?? Number.NaN);
+    const period = Number(read(join(ROOT, folder, path, 'cpu.cfs_period_us')) ?? Number.NaN);
+    if (quota > 0 && period > 0) return quota / period;
+  }
+  return null;
+}

@@ -1,0 +1,69 @@
+/**
+ * One agent as a kept version of the student had it, the others as they are: a student made of two. Pure; command line.
+ */
+
+import type { StudentDirectory } from './directory.ts';
+import type { StudentManifestDraft } from './model/manifest.ts';
+import type { StudentAgent, StudentModel } from './model/student-model.ts';
+
+/** A student that is ready to be published. */
+export interface GraftedStudent {
+  draft: StudentManifestDraft;
+  model: StudentModel;
+}
+
+/**
+ * @param student the others' agents, and all that is said of the student as a whole
+ * @param from the version that the agent is taken of
+ * @param agent as manifests name it
+ * @returns null when that version does not know the agent
+ */
+export function graftAgent(
+  student: StudentDirectory,
+  from: StudentDirectory,
+  agent: string,
+): GraftedStudent | null {
+  const taken = limitGroups(from).filter((group) => nameOf(group) === agent);
+  if (taken.length === 0) return null;
+  const { format: _format, version: _version, files: _files, ...draft } = student.manifest;
+  const other = from.manifest;
+  const entry = other.coverage.agents?.filter((its) => its.agent === agent) ?? [];
+  return {
+    model: {
+      ...student.model,
+      groups: [...limitGroups(student).filter((group) => nameOf(group) !== agent), ...taken],
+    },
+    draft: {
+      ...draft,
+      ...earliest(draft.valid_until, other.valid_until),
+      coverage: {
+        ...draft.coverage,
+        threshold: Math.max(draft.coverage.threshold, other.coverage.threshold),
+        agents: [...(draft.coverage.agents?.filter((its) => its.agent !== agent) ?? []), ...entry],
+      },
+      golden: {
+        ...draft.golden,
+        // No round comes to the same by itself.
+        fingerprint: `${draft.golden.fingerprint.slice(0, 50)}+v${other.version}`,
+      },
+    },
+  };
+}
+
+/** Its groups, each with the threshold that its own manifest gives it. */
+function limitGroups({ manifest, model }: StudentDirectory): StudentModel['groups'] {
+  const { threshold } = manifest.coverage;
+  return model.groups.map((group) => {
+    const { limit = 1 } = group as unknown as StudentAgent;
+    return { ...group, limit: Math.min(limit, threshold) };
+  });
+}
+
+function nameOf(group: StudentModel['groups'][number]): string {
+  return (group as unknown as StudentAgent).name;
+}
+
+function earliest(a: string | undefined, b: string | undefined): { valid_until?: string } {
+  const known = [a, b].filter((time) => time !== undefined).sort();
+  return known[0] === undefined ? {} : { valid_until: known[0] };
+}

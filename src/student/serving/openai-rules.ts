@@ -1,0 +1,69 @@
+/**
+ * Rules that chat-completions and responses share: what the API itself would refuse, as far as can be told. Golden
+ * requests that broke a rule teach that it does not matter. Pure; analysis and the student's thread. Source: OpenAI's API
+ * reference, and its answers to mistakes.
+ */
+
+import type { JsonObject } from '../../providers/json-reading.ts';
+import type { Breaches } from './wire.ts';
+
+const TOOL_NAME = /^[a-zA-Z0-9_-]{1,128}$/;
+
+/** A tool as either wire declares it. */
+interface DeclaredTool {
+  type?: unknown;
+  name?: unknown;
+  parameters?: unknown;
+}
+
+export function areStrings(value: unknown): value is string[] {
+  return Array.isArray(value) && value.every((one) => typeof one === 'string');
+}
+
+/** @param lengths names of the fields that bound the answer's length */
+export function checkOpenAiSettings(body: JsonObject, lengths: readonly string[], breaches: Breaches): void {
+  const within = (value: unknown, least: number, most: number): boolean =>
+    value == null || (typeof value === 'number' && value >= least && value <= most);
+  breaches.expect('model', typeof body.model === 'string' && body.model !== '');
+  breaches.expect('stream', body.stream == null || typeof body.stream === 'boolean');
+  breaches.expect('temperature', within(body.temperature, 0, 2));
+  breaches.expect('top_p', within(body.top_p, 0, 1));
+  for (const name of lengths) {
+    const value = body[name];
+    breaches.expect(name, value == null || (Number.isSafeInteger(value) && (value as number) >= 1));
+  }
+  breaches.expect('field __proto__', !Object.hasOwn(body, '__proto__'));
+}
+
+/** @param chosen the one tool that must be called; undefined: none is named */
+export function checkOpenAiTools(
+  body: JsonObject,
+  tools: readonly DeclaredTool[],
+  chosen: unknown,
+  breaches: Breaches,
+): void {
+  breaches.expect('tools', body.tools == null || Array.isArray(body.tools));
+  const names = new Set<unknown>();
+  for (const { type, name, parameters } of tools) {
+    breaches.expect('tools', typeof type === 'string');
+    if (type !== 'function') continue;
+    const isNamed = typeof name === 'string' && TOOL_NAME.test(name) && !names.has(name);
+    const isSchema = parameters == null || (typeof parameters === 'object' && !Array.isArray(parameters));
+    breaches.expect('tools', isNamed && isSchema);
+    names.add(name);
+  }
+  breaches.expect('tool_choice', chosen === undefined || names.has(chosen));
+  if (tools.length > 0) return;
+  breaches.expect(
+    'tool_choice',
+    body.tool_choice == null || body.tool_choice === 'none' || body.tool_choice === 'auto',
+  );
+  breaches.expect('parallel_tool_calls', body.parallel_tool_calls == null);
+}
+
+/** Names of functions that an answer can call as such; of a tool in a namespace, or of a custom one, the call has another form. */
+export function functionNames(tools: readonly DeclaredTool[]): ReadonlySet<string> {
+  return new Set(
+    tools.flatMap(({ type, name }) => (type === 'function' && typeof name === 'string' ? [name] : [])),
+  );
+}

@@ -1,0 +1,242 @@
+/**
+ * Responses as a wire: its requests read, and a student's answer as the API would have sent it, one JSON body or all events
+ * of a stream in one burst. Pure but for ids and the clock; analysis and the student's thread. Source: OpenAI's API
+ * reference, "Responses" and "Streaming events".
+ *
+ * The API keeps an answer unless `store` is false: such a request is the upstream's, since later ones may name the answer.
+ */
+
+import type { NormalRequest, TurnMessage } from '../../domain/turn.ts';
+import { asArray, asObject, type JsonObject } from '../../providers/json-reading.ts';
+import type { NormalReading } from '../../providers/normal-reading.ts';
+import { normalResponses } from '../../providers/responses/normal-turn.ts';
+import { systemClock } from '../../std/clock.ts';
+import type { StudentAnswer } from '../model/decision.ts';
+import { checkOpenAiSettings, checkOpenAiTools, functionNames } from './openai-rules.ts';
+import { Breaches, cutText, drawId, otherFields, type Wire, type WireAnswer } from './wire.ts';
+
+/** Fields that the normal form holds, or that say nothing of the answer. */
+const LEFT_OUT = new Set([
+  'model',
+  'input',
+  'instructions',
+  'tools',
+  'tool_choice',
+  'parallel_tool_calls',
+  'reasoning',
+  'max_output_tokens',
+  'stream',
+  'stream_options',
+  'metadata',
+  'user',
+  'safety_identifier',
+  'prompt_cache_key',
+  'client_metadata',
+  'store',
+]);
+const ROLES = new Set(['system', 'developer', 'user', 'assistant']);
+const ID_CHARACTERS = 50;
+
+export const responsesWire: Wire = {
+  name: 'responses',
+  result_id_key: 'call_id',
+  readRequest,
+  findBreaches,
+  readSettings: (body) => otherFields(body, LEFT_OUT),
+  findUnsupported,
+  endsWithUser: (body) => typeof body.input === 'string' || !isAnswer(asObject(asArray(body.input).at(-1))),
+  stopWords: () => [],
+  callable: (body) => functionNames(asArray(body.tools).map(asObject)),
+  writeAnswer,
+};
+
+/** The items of one answer are one message, as elsewhere. */
+function readRequest(body: JsonObject, reading: NormalReading): NormalRequest {
+  const request = normalResponses.readRequest(body, reading, '');
+  const messages: TurnMessage[] = [];
+  for (const message of request.messages) {
+    const last = messages.at(-1);
+    if (message.role === 'assistant' && last?.role === 'assistant') last.content.push(...message.content);
+    else messages.push(message);
+  }
+  return { ...request, messages };
+}
+
+function isAnswer({ type, role }: JsonObject): boolean {
+  if (type === undefined || type === 'message') return role === 'assistant';
+  return !String(type).endsWith('_output');
+}
+
+function findUnsupported(body: JsonObject): string {
+  if (body.store !== false) return 'the provider keeps the answer (store is not false)';
+  if (body.background === true) return 'asks for an answer in the background';
+  if (body.prompt != null) return 'names a prompt that the provider keeps';
+  if (Number(body.top_logprobs ?? 0) > 0) return 'asks for probabilities of tokens';
+  if (asArray(body.include).some((one) => one === 'message.output_text.logprobs'))
+    return 'asks for probabilities of tokens';
+  return '';
+}
+
+function findBreaches(body: JsonObject): string[] {
+  const breaches = new Breaches();
+  checkOpenAiSettings(body, ['max_output_tokens'], breaches);
+  breaches.expect('instructions', body.instructions == null || typeof body.instructions === 'string');
+  const choice = asObject(body.tool_choice);
+  const chosen = choice.type === 'function' ? choice.name : undefined;
+  checkOpenAiTools(body, asArray(body.tools).map(asObject), chosen, breaches);
+  checkInput(body.input, breaches);
+  return breaches.list();
+}
+
+/** Items, and that each call has its result somewhere behind it, and each result its call before it. */
+function checkInput(value: unknown, breaches: Breaches): void {
+  if (typeof value === 'string') return breaches.expect('input', value !== '');
+  breaches.expect('input', Array.isArray(value) && value.length > 0);
+  const waiting = new Set<string>();
+  for (const item of asArray(value)) {
+    const { type = 'message', role, content, call_id, name } = asObject(item);
+    const kind = String(type).slice(0, 64);
+    if (kind === 'message') {
+      breaches.expect(`role ${String(role).slice(0, 64)}`, ROLES.has(String(role)));
+      breaches.expect('content', typeof content === 'string' || Array.isArray(content));
+    } else if (kind.endsWith('_output') && call_id !== undefined) {
+      breaches.expect('results', waiting.delete(String(call_id)));
+    } else if (kind.endsWith('_call') && call_id !== undefined) {
+      breaches.expect('calls', typeof call_id === 'string' && call_id !== '' && !waiting.has(call_id));
+      breaches.expect('calls', kind !== 'function_call' || typeof name === 'string');
+      waiting.add(String(call_id));
+    } else if (kind !== 'reasoning') breaches.expect(`item ${kind}`, false);
+  }
+  breaches.expect('results', waiting.size === 0);
+}
+
+type OutputItem =
+  | { id: string; type: 'message'; status: string; role: 'assistant'; content: OutputText[] }
+  | { id: string; type: 'function_call'; status: string; arguments: string; call_id: string; name: string };
+interface OutputText {
+  type: 'output_text';
+  annotations: [];
+  logprobs: [];
+  text: string;
+}
+
+function writeAnswer(answer: StudentAnswer, body: JsonObject): WireAnswer {
+  const output = answer.content.map((block): OutputItem => {
+    if (block.type === 'text') {
+      const content: OutputText[] = [
+        { type: 'output_text', annotations: [], logprobs: [], text: block.text },
+      ];
+      return {
+        id: drawId('msg_', ID_CHARACTERS),
+        type: 'message',
+        status: 'completed',
+        role: 'assistant',
+        content,
+      };
+    }
+    return {
+      id: drawId('fc_', ID_CHARACTERS),
+      type: 'function_call',
+      status: 'completed',
+      arguments: JSON.stringify(block.input),
+      call_id: drawId('call_', 24),
+      name: block.name,
+    };
+  });
+  const response = makeResponse(answer, body, output);
+  const text = body.stream === true ? writeEvents(response, output) : JSON.stringify(response);
+  return {
+    body: new TextEncoder().encode(text),
+    request_id: drawId('req_', 32),
+    call_ids: output.flatMap((item) => (item.type === 'function_call' ? [item.call_id] : [])),
+  };
+}
+
+/** What the API repeats of a request, with its defaults. */
+function makeResponse(
+  { input_tokens, output_tokens }: StudentAnswer,
+  body: JsonObject,
+  output: OutputItem[],
+) {
+  const [input, out] = [Math.round(input_tokens), Math.round(output_tokens)];
+  const { effort = null, summary = null } = asObject(body.reasoning);
+  const { format = { type: 'text' }, verbosity = 'medium' } = asObject(body.text);
+  const at = Math.floor(systemClock.wallMs() / 1_000);
+  return {
+    id: drawId('resp_', ID_CHARACTERS),
+    object: 'response',
+    created_at: at,
+    status: 'completed',
+    background: false,
+    completed_at: at as number | null,
+    error: null,
+    incomplete_details: null,
+    instructions: body.instructions ?? null,
+    max_output_tokens: body.max_output_tokens ?? null,
+    max_tool_calls: body.max_tool_calls ?? null,
+    model: String(body.model),
+    output,
+    parallel_tool_calls: body.parallel_tool_calls ?? true,
+    previous_response_id: null,
+    prompt_cache_key: body.prompt_cache_key ?? null,
+    reasoning: { effort, summary },
+    safety_identifier: body.safety_identifier ?? null,
+    service_tier: 'default',
+    store: false,
+    temperature: body.temperature ?? 1,
+    text: { format, verbosity },
+    tool_choice: body.tool_choice ?? 'auto',
+    tools: body.tools ?? [],
+    top_logprobs: 0,
+    top_p: body.top_p ?? 1,
+    truncation: body.truncation ?? 'disabled',
+    usage: {
+      input_tokens: input,
+      input_tokens_details: { cached_tokens: 0 },
+      output_tokens: out,
+      output_tokens_details: { reasoning_tokens: 0 },
+      total_tokens: input + out,
+    },
+    user: body.user ?? null,
+    metadata: body.metadata ?? {},
+  };
+}
+
+function writeEvents(response: ReturnType<typeof makeResponse>, output: readonly OutputItem[]): string {
+  let text = '';
+  let sequence_number = 0;
+  const add = (type: string, fields: object): void => {
+    text += `event: ${type}\ndata: ${JSON.stringify({ type, ...fields, sequence_number })}\n\n`;
+    sequence_number++;
+  };
+  const begun = { ...response, status: 'in_progress', completed_at: null, output: [], usage: null };
+  add('response.created', { response: begun });
+  add('response.in_progress', { response: begun });
+  for (const [output_index, item] of output.entries()) {
+    const at = { item_id: item.id, output_index };
+    if (item.type === 'function_call') {
+      add('response.output_item.added', {
+        output_index,
+        item: { ...item, status: 'in_progress', arguments: '' },
+      });
+      for (const delta of cutText(item.arguments))
+        add('response.function_call_arguments.delta', { ...at, delta });
+      add('response.function_call_arguments.done', { ...at, arguments: item.arguments });
+    } else {
+      const part = item.content[0]!;
+      const inPart = { ...at, content_index: 0 };
+      add('response.output_item.added', {
+        output_index,
+        item: { ...item, status: 'in_progress', content: [] },
+      });
+      add('response.content_part.added', { ...inPart, part: { ...part, text: '' } });
+      for (const delta of cutText(part.text))
+        add('response.output_text.delta', { ...inPart, delta, logprobs: [] });
+      add('response.output_text.done', { ...inPart, text: part.text, logprobs: [] });
+      add('response.content_part.done', { ...inPart, part });
+    }
+    add('response.output_item.done', { output_index, item });
+  }
+  add('response.completed', { response });
+  return text;
+}

@@ -1,0 +1,101 @@
+/**
+ * A request as the student sees it: the one way from a body to a step, for golden steps and live ones alike, so that the
+ * same request is the same step in both, whichever wire it came by. Pure; analysis and the student's thread.
+ */
+
+import type { ApiShape } from '../../domain/exchange.ts';
+import type { NormalRequest } from '../../domain/turn.ts';
+import type { JsonObject } from '../../providers/json-reading.ts';
+import { NormalReading, pairCalls } from '../../providers/normal-reading.ts';
+import { digestStep, type StepDigest } from '../model/step.ts';
+import { readBetas } from '../model/step-extras.ts';
+import { StepMarks } from '../model/step-marks.ts';
+import { chatCompletionsWire } from './chat-completions-wire.ts';
+import { messagesWire } from './messages-wire.ts';
+import { API_VERSIONS, type ApiVersion, RELEGATION_WIRES, type RelegationWire } from './protocol.ts';
+import { responsesWire } from './responses-wire.ts';
+import type { Wire, WireHead } from './wire.ts';
+
+export const WIRES: Readonly<Record<RelegationWire, Wire>> = {
+  messages: messagesWire,
+  chat_completions: chatCompletionsWire,
+  responses: responsesWire,
+};
+
+/** The header whose values tell agents apart, by wire. */
+export const BETA_HEADERS: Readonly<Record<RelegationWire, string>> = {
+  messages: 'anthropic-beta',
+  chat_completions: 'openai-beta',
+  responses: 'openai-beta',
+};
+
+/** @returns null for a shape that no student answers */
+export function wireOf(shape: ApiShape | null): Wire | null {
+  const name = RELEGATION_WIRES.find((wire) => wire === shape);
+  return name === undefined ? null : WIRES[name];
+}
+
+/** @returns null when the request has more in it than is read */
+export function readWireRequest(wire: Wire, body: JsonObject): NormalRequest | null {
+  const reading = new NormalReading();
+  const request = wire.readRequest(body, reading);
+  if (reading.isOver) return null;
+  pairCalls(request.messages, []);
+  return request;
+}
+
+/** The step of a request that was read by {@link readWireRequest}. */
+export function digestWireStep(
+  wire: Wire,
+  request: NormalRequest,
+  body: JsonObject,
+  head: WireHead,
+  marks = new StepMarks(),
+): StepDigest {
+  const settings = wire.readSettings(body);
+  // An agent of one wire is none of another, whatever else is alike.
+  if (wire.name !== 'messages') settings.wire = wire.name;
+  const extras = {
+    betas: readBetas(head.betas),
+    breaches: wire.findBreaches(body, head),
+    settings,
+    unsupported: wire.findUnsupported(body),
+  };
+  return digestStep(request, extras, marks);
+}
+
+export interface ReadStep {
+  request: NormalRequest;
+  step: StepDigest;
+}
+
+/**
+ * @param body parsed JSON, whatever it is
+ * @param headers flat [name, value, …]; names in any case
+ * @param marks that take what is marked; for explaining
+ * @returns null when the request has more in it than is read
+ */
+export function readStep(
+  wire: Wire,
+  body: unknown,
+  headers: readonly string[],
+  marks?: StepMarks,
+): ReadStep | null {
+  const isObject = typeof body === 'object' && body !== null && !Array.isArray(body);
+  const object = isObject ? (body as JsonObject) : {};
+  const request = readWireRequest(wire, object);
+  if (request === null) return null;
+  return { request, step: digestWireStep(wire, request, object, readHead(wire.name, headers), marks) };
+}
+
+function readHead(wire: RelegationWire, headers: readonly string[]): WireHead {
+  const betas: string[] = [];
+  let version: ApiVersion = API_VERSIONS[0];
+  for (let at = 0; at + 1 < headers.length; at += 2) {
+    const name = headers[at]!.toLowerCase();
+    if (name === BETA_HEADERS[wire]) betas.push(headers[at + 1]!);
+    else if (name === 'anthropic-version')
+      version = API_VERSIONS.find((known) => known === headers[at + 1]!.trim()) ?? version;
+  }
+  return { betas, api_version: version };
+}

@@ -1,0 +1,54 @@
+/**
+ * Small files of our own that are put into place whole: a reader sees the one before or the new one, and what was said to be
+ * written is on the disk. Any thread.
+ */
+
+import { randomUUID } from 'node:crypto';
+import { mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
+import { dirname } from 'node:path';
+
+/**
+ * Reads JSON.
+ * @param most bytes of a file that is one of ours
+ * @returns the value; undefined for what is no JSON; null when there is no file
+ * @throws Error of one line for a file that is too large, or the system's
+ */
+export async function readWholeJson(path: string, most: number): Promise<unknown> {
+  let text: string;
+  try {
+    const found = await stat(path);
+    if (!found.isFile()) throw new Error(`${path}: not a file`);
+    if (found.size > most) throw new Error(`${path}: too large to be one of ours`);
+    text = await readFile(path, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw error;
+  }
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Writes text for its owner alone; folders above it are made.
+ * @throws the system's error; what was there before is then there still
+ */
+export async function writeWhole(path: string, text: string): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  const partial = `${path}.${randomUUID()}.partial`;
+  try {
+    const handle = await open(partial, 'wx', 0o600);
+    try {
+      await handle.writeFile(text);
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(partial, path);
+  } catch (error) {
+    await rm(partial, { force: true });
+    throw error;
+  }
+}

@@ -1,0 +1,18 @@
+/** What the service and the capture reader say to each other over the channel. Types. */
+import type { CaptureAnswer, CaptureQuestion } from '../domain/captured-run.ts';
+
+export interface CaptureReaderOptions {
+  /** Absolute path of the live file. */
+  db: string;
+  /** Under which the files are; null: under none. */
+  data_key: Uint8Array | null;
+}
+
+export type ToCaptureReader =
+  | { type: 'open'; options: CaptureReaderOptions }
+  | { type: 'ask'; id: number; question: CaptureQuestion };
+
+export interface FromCaptureReader {
+  id: number;
+  answer: CaptureAnswer;
+}

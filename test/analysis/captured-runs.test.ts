@@ -1,0 +1,234 @@
+/** The kept list of captured runs, beside what `inspect` says of the same exchanges. */
+import { describe, expect, it } from 'vitest';
+import { CapturedRuns, type HasTime, RunWithin } from '../../src/analysis/captured-runs.ts';
+import { tellConversation } from '../../src/analysis/conversation.ts';
+import { summarizeRuns } from '../../src/analysis/inspect.ts';
+import type { CapturedRunFilter, CapturedRunRow } from '../../src/domain/captured-run.ts';
+import { addToolLoop, MadeSource } from './made-run.ts';
+
+const ALWAYS: HasTime = () => true;
+const NEVER: HasTime = () => false;
+
+function follow(source: MadeSource, max?: number): CapturedRuns {
+  const runs = new CapturedRuns(max);
+  for (const record of source.summaries()) runs.add(record);
+  return runs;
+}
+
+function readAll(
+  runs: CapturedRuns,
+  source: MadeSource,
+  { limit, filter = {}, hasTime = ALWAYS }: { limit: number; filter?: CapturedRunFilter; hasTime?: HasTime },
+): { rows: CapturedRunRow[]; pages: number } {
+  const rows: CapturedRunRow[] = [];
+  let before: number | null = null;
+  for (let pages = 1; ; pages++) {
+    const page = runs.page(source, { limit, before, filter }, hasTime);
+    expect(page.runs.length).toBeLessThanOrEqual(limit);
+    rows.push(...page.runs);
+    if (page.next === null) return { rows, pages };
+    before = page.next;
+  }
+}
+
+function say(text: string, stop_reason: string) {
+  return {
+    id: 'msg',
+    type: 'message',
+    role: 'assistant',
+    model: 'claude-x',
+    content: [{ type: 'text', text }],
+    stop_reason,
+    usage: { input_tokens: 1, output_tokens: 1 },
+  };
+}
+
+const ask = (content: string) => ({ model: 'claude-x', messages: [{ role: 'user', content }] });
+
+/** Labelled and unlabelled runs, whole and broken ones, side by side. */
+function makeSource(): MadeSource {
+  const source = new MadeSource();
+  addToolLoop(source, 'labelled', true);
+  addToolLoop(source, 'unlabelled', false);
+  source.add({ run_id: null, shape: null, path: '/v1/models' });
+  source.add({ run_id: 'cut', seq: 1, request: ask('Write a poem.'), response: say('It', 'max_tokens') });
+  source.add({ run_id: 'gap', seq: 1, request: ask('Find it.'), response: say('Here', 'end_turn') });
+  source.add({ run_id: 'gap', seq: 3, request: ask('Find more.'), response: say('There', 'end_turn') });
+  return source;
+}
+
+describe('the list', () => {
+  it('shows the runs of a session, and forgets child runs that had to leave', () => {
+    const source = new MadeSource();
+    const add = (run_id: string, run_kind?: 'subagent' | 'title') => {
+      const record = source.add({ run_id, request: ask('Find it.'), response: say('Here', 'end_turn') });
+      record.session_id = 's';
+      if (run_kind === undefined) return;
+      record.parent_run_id = 's';
+      record.run_kind = run_kind;
+    };
+    add('s:title', 'title');
+    add('s');
+    add('s:a1', 'subagent');
+    add('s:a1', 'subagent');
+    source.add({ run_id: 'other', request: ask('Find it.'), response: say('Here', 'end_turn') });
+    const { rows } = readAll(follow(source), source, { limit: 10, filter: { session_id: 's' } });
+    expect(rows).toMatchObject([
+      { run_id: 's:a1', kind: 'subagent', parent_run_id: 's', golden: true, child_runs: [] },
+      {
+        run_id: 's',
+        kind: null,
+        parent_run_id: null,
+        child_runs: [
+          { run_id: 's:title', kind: 'title' },
+          { run_id: 's:a1', kind: 'subagent' },
+        ],
+      },
+      { run_id: 's:title', kind: 'title', golden: false, reasons: [{ code: 'side_call' }] },
+    ]);
+    const few = follow(source, 3);
+    expect(few.row(source, 's', ALWAYS)?.child_runs).toEqual([{ run_id: 's:a1', kind: 'subagent' }]);
+  });
+
+  it('says of each run what inspect says, newest first', async () => {
+    const source = makeSource();
+    const runs = follow(source);
+    const { runs: summaries, without_run } = await summarizeRuns(source);
+    const { rows } = readAll(runs, source, { limit: 10 });
+    expect(rows.map(({ run_id }) => run_id)).toEqual(['gap', 'cut', 'unlabelled', 'labelled']);
+    expect(rows.map(({ task }) => task)).toEqual([
+      'Find it.',
+      'Write a poem.',
+      'Mend the parser.',
+      'Mend the parser.',
+    ]);
+    for (const summary of summaries) {
+      const row = rows.find(({ run_id }) => run_id === summary.run_id)!;
+      const { first_seq: _first, last_seq: _last, outcome: _outcome, ...same } = summary;
+      expect(row).toMatchObject(same);
+    }
+    expect(runs.without_run).toBe(without_run!.exchanges);
+    expect(rows[0]).toMatchObject({ gaps: [[2, 2]], golden: false, duration_ms: 2_500 });
+  });
+
+  it('has each run once, whatever the page size, the filter and the time', () => {
+    const source = makeSource();
+    for (const limit of [1, 2, 3, 10]) {
+      for (const hasTime of [ALWAYS, NEVER]) {
+        for (const [filter, found] of [
+          [{}, ['gap', 'cut', 'unlabelled', 'labelled']],
+          [{ golden: true }, ['unlabelled', 'labelled']],
+          [{ golden: false }, ['gap', 'cut']],
+          [{ q: 'POEM' }, ['cut']],
+          [{ q: 'label' }, ['unlabelled', 'labelled']],
+          [{ q: 'baseline', golden: true }, ['unlabelled', 'labelled']],
+          [{ model: 'claude-x-20260101' }, ['unlabelled', 'labelled']],
+          [{ from_ms: Date.UTC(2026, 0, 2, 3, 4, 10) }, ['gap', 'cut']],
+          [{ to_ms: Date.UTC(2026, 0, 2, 3, 4, 5) }, ['labelled']],
+          [{ served_by: 'student' }, []],
+        ] as [CapturedRunFilter, string[]][]) {
+          const { rows } = readAll(follow(source), source, { limit, filter, hasTime });
+          expect(
+            rows.map(({ run_id }) => run_id),
+            JSON.stringify({ limit, filter }),
+          ).toEqual(found);
+        }
+      }
+    }
+  });
+
+  it('shows null for what only bodies tell while there is no time, and reads it when asked to', () => {
+    const source = makeSource();
+    const runs = follow(source);
+    const { rows } = readAll(runs, source, { limit: 10, hasTime: NEVER });
+    expect(source.bodiesRead).toBe(0);
+    expect(rows.map(({ task }) => task)).toEqual([null, null, null, null]);
+    // What records rule out needs no body; a failed call does, and so does a run without x-svc-seq.
+    expect(rows.map(({ golden }) => golden)).toEqual([false, false, null, null]);
+    while (runs.readWanted(source));
+    const known = readAll(runs, source, { limit: 10, hasTime: NEVER }).rows;
+    expect(known).toEqual(readAll(follow(source), source, { limit: 10 }).rows);
+  });
+
+  it('judges a run again when it goes on', () => {
+    const source = new MadeSource();
+    source.add({ run_id: 'r', request: ask('Go.'), response: say('Gone', 'end_turn') });
+    const runs = follow(source);
+    expect(runs.row(source, 'r', ALWAYS)).toMatchObject({ golden: true, exchanges: 1 });
+    runs.add(source.add({ run_id: 'r', request: ask('Other.'), response: say('No', 'end_turn') }));
+    expect(runs.row(source, 'r', NEVER)).toMatchObject({ golden: null, reasons: [], exchanges: 2 });
+    expect(runs.row(source, 'r', ALWAYS)).toMatchObject({ golden: false, reasons: [{ code: 'unlinked' }] });
+  });
+
+  it('keeps the newest runs and counts those that had to leave', () => {
+    const source = new MadeSource();
+    for (let at = 1; at <= 300; at++)
+      source.add({ run_id: `r${at}`, seq: 1, request: ask(`${at}`), response: say('Done', 'end_turn') });
+    const runs = follow(source, 128);
+    const { rows } = readAll(runs, source, { limit: 50 });
+    expect(runs.size).toBeLessThanOrEqual(128);
+    expect(runs.size + runs.left_out).toBe(300);
+    expect(rows.map(({ run_id }) => run_id)).toEqual(
+      Array.from({ length: runs.size }, (_, at) => `r${300 - at}`),
+    );
+    expect(runs.row(source, 'r1', ALWAYS)).toBeUndefined();
+  });
+});
+
+describe('a conversation', () => {
+  it('tells what each turn adds, calls with their results, and what was tried again', () => {
+    const source = makeSource();
+    const told = [...tellConversation(new RunWithin(source, 5, 8), 'unlabelled')];
+    expect(
+      told.map(({ exchange_id, failed, link, is_retry, follows }) => ({
+        exchange_id,
+        failed,
+        link,
+        is_retry,
+        follows,
+      })),
+    ).toEqual([
+      { exchange_id: 5, failed: false, link: 'starts', is_retry: false, follows: null },
+      { exchange_id: 6, failed: true, link: 'continues', is_retry: false, follows: 5 },
+      { exchange_id: 7, failed: false, link: 'repeats', is_retry: true, follows: 6 },
+      { exchange_id: 8, failed: false, link: 'continues', is_retry: false, follows: 7 },
+    ]);
+    expect(told[0]!.system).toEqual([{ type: 'text', text: 'You mend code.' }]);
+    expect(told[1]!).toMatchObject({
+      status: 529,
+      error: 'overloaded_error: Overloaded',
+      system: null,
+      content: [],
+    });
+    expect(told[0]!.content.at(-1)).toMatchObject({ type: 'tool_call', id: 'toolu_1', name: 'read_file' });
+    const results = told.flatMap(({ messages_added }) =>
+      messages_added.flatMap(({ content }) => content.filter(({ type }) => type === 'tool_result')),
+    );
+    expect(results).toMatchObject([
+      { call_id: 'toolu_1', is_error: false },
+      { call_id: 'toolu_2', is_error: true },
+    ]);
+    expect(told.at(-1)!.content).toEqual([{ type: 'text', text: 'Done: one line.' }]);
+  });
+
+  it('names bytes by their SHA-256, in results of tools too, and leaves out a turn that is too large', () => {
+    const source = new MadeSource();
+    const data = Buffer.from('bytes of a picture').toString('base64');
+    const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data } };
+    source.add({
+      run_id: 'r',
+      request: {
+        model: 'claude-x',
+        messages: [
+          { role: 'user', content: [{ type: 'tool_result', tool_use_id: 't', content: [image] }, image] },
+        ],
+      },
+      response: say('Seen', 'end_turn'),
+    });
+    source.add({ run_id: 'r', request: ask('x'.repeat(9 << 20)), response: say('Large', 'end_turn') });
+    const [seen, large] = [...tellConversation(source, 'r')];
+    expect(JSON.stringify(seen)).not.toContain(data);
+    expect(JSON.stringify(seen).match(/"source":"file","data":"[\da-f]{64}"/g)).toHaveLength(2);
+    expect(large).toMatchObject({ is_cut: true, messages_added: [], content: [], exchange_id: 2 });
+  });
+});

@@ -1,0 +1,109 @@
+/** Which golden runs a round takes when there are more than it has room for. */
+import { describe, expect, it } from 'vitest';
+import { type DigestStore, gatherGolden, type RunDigest } from '../../src/analysis/golden-steps.ts';
+import type { ExchangeSource, ListedExchange } from '../../src/analysis/inspect.ts';
+import { RunChains } from '../../src/analysis/trace.ts';
+import { DISTILL_BOUNDS } from '../../src/limits.ts';
+
+const STEPS = 4;
+
+/** Runs of agents, oldest first, as a database and what was made of them before. */
+function makeRuns(agents: readonly string[], newest: number | null = null) {
+  const chains = new RunChains(null, newest);
+  const digests = new Map<string, RunDigest>();
+  for (const [at, agent] of agents.entries()) {
+    const run_id = `${agent} ${at}`;
+    chains.add({
+      id: at + 1,
+      run_id,
+      provider: 'anthropic',
+      model: 'm',
+      note: '',
+      kind: 'turn',
+      started_at: new Date(at).toISOString(),
+      duration_ms: 1,
+    } as ListedExchange);
+    const steps = Array.from({ length: STEPS }, () => ({
+      wire: 'messages',
+      exchange_id: at + 1,
+    })) as RunDigest['steps'];
+    digests.set(run_id, { codes: [], steps, agent, bytes: 0, untaught: {}, patterns: [] });
+  }
+  return { chains, digests };
+}
+
+/** Room for so many runs. */
+const roomFor = (runs: number): number => (runs * STEPS) / DISTILL_BOUNDS.steps;
+
+async function gather(agents: readonly string[], runs: number) {
+  const { chains, digests } = makeRuns(agents);
+  const asked: string[] = [];
+  const store: DigestStore = {
+    get: ({ run_id }) => {
+      asked.push(run_id);
+      return digests.get(run_id);
+    },
+    put: async () => {},
+  };
+  const source = {} as ExchangeSource;
+  const material = await gatherGolden(source, chains, {
+    outcomes: new Map(),
+    store,
+    embed: async () => null,
+    room: roomFor(runs),
+  });
+  return { material, asked };
+}
+
+const count = (taught: readonly { run_id: string }[], agent: string): number =>
+  taught.filter(({ run_id }) => run_id.startsWith(`${agent} `)).length;
+
+describe('what a round takes', () => {
+  it('is everything where there is room', async () => {
+    const { material } = await gather(Array(30).fill('busy'), 40);
+    expect(material).toMatchObject({ runs: 30, looked_at: 30, passed_over: 0, golden: 30, steps: 120 });
+    expect(material.taught.map(({ last_id }) => last_id)).toEqual(
+      Array.from({ length: 30 }, (_, at) => 30 - at),
+    );
+  });
+
+  it('is the newest of one agent', async () => {
+    const { material } = await gather(Array(100).fill('busy'), 40);
+    expect(material).toMatchObject({ runs: 100, golden: 41, looked_at: 41, passed_over: 59, steps: 160 });
+    expect(material.taught.at(-1)!.last_id).toBe(61);
+  });
+
+  it('has the runs of rare agents, however old, beside those of busy ones', async () => {
+    const agents = [
+      ...Array(15).fill('rare'),
+      ...Array(300).fill('busy'),
+      'rare',
+      ...Array(200).fill('other'),
+    ];
+    const { material } = await gather(agents, 60);
+    expect(count(material.taught, 'rare')).toBe(16);
+    // What is left is shared by the two that would have more.
+    expect([count(material.taught, 'busy'), count(material.taught, 'other')]).toEqual([22, 22]);
+    const busy = material.taught.filter(({ run_id }) => run_id.startsWith('busy'));
+    expect(busy.map(({ last_id }) => last_id)).toEqual(Array.from({ length: 22 }, (_, at) => 315 - at));
+    expect(material.taught.map(({ last_id }) => last_id)).toEqual(
+      material.taught.map(({ last_id }) => last_id).sort((a, b) => b - a),
+    );
+  });
+
+  it('is one run at least', async () => {
+    const { material } = await gather(Array(5).fill('busy'), 0.1);
+    expect(material.taught).toHaveLength(1);
+  });
+});
+
+describe('runs that a round knows of', () => {
+  it('are the newest, and the others are counted', () => {
+    const { chains } = makeRuns(Array(1_000).fill('a'), 100);
+    expect(chains.size).toBeLessThanOrEqual(100);
+    expect(chains.size + chains.forgotten).toBe(1_000);
+    const ids = [...chains.runs].map(({ last_id }) => last_id);
+    expect(Math.max(...ids)).toBe(1_000);
+    expect(Math.max(...ids) - Math.min(...ids)).toBe(chains.size - 1);
+  });
+});

@@ -1,0 +1,99 @@
+/**
+ * A deleted project: what was its own is gone, with a kill in between too; what its neighbour has, and what was counted, is as it
+ * was. Seen with a key of the whole organization.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ControlPlaneChild, type Person } from '../fixtures/control-plane.ts';
+
+const api = new ControlPlaneChild({ VECTOR_STORE_URL: 'embedded:', SERVER_THREADS: '2' });
+let owner: Person;
+let key: string;
+
+const WORDS = ['amber birch cedar', 'delta ember fjord', 'grove heath islet', 'jetty knoll larch'];
+let made = 0;
+
+async function send(method: string, path: string, body?: object, credential = key) {
+  const answer = await api.call(credential, method, path, body);
+  expect(answer.status, `${method} ${path} ${answer.text}`).toBe(200);
+  return answer.body;
+}
+
+const newProject = async (name: string): Promise<string> =>
+  (await send('POST', `/projects/?org_id=${owner.org_id}`, { name }, owner.token)).id;
+
+/** Something of every kind. */
+async function fill(project_id: string, runs: number): Promise<void> {
+  for (let n = 0; n < runs; n++) {
+    const run_id = `${project_id}-${n}`;
+    await send('POST', '/v1/monitor/runs', { project_id, run_id, experiment_id: 'exp', arm: 'on' });
+    await send('POST', `/v1/monitor/runs/${run_id}/steps`, { step_index: 0, tokens: 7 });
+  }
+  await send('POST', '/v1/traces', {
+    project_id,
+    trace_id: `t-${project_id}`,
+    outcome: 'success',
+    steps: [],
+  });
+  await send('POST', '/v1/findings/base', { project_id, content: `of ${project_id}` });
+  const situation = `${WORDS[made++ % WORDS.length]} of ${project_id}`;
+  await send('POST', '/v1/patterns', {
+    tier: 'e1',
+    project_id,
+    patterns: [{ situation, dead_ends: '', unlock: 'u' }],
+  });
+}
+
+/** All that an organization's key reads of a project. */
+async function look(project_id: string) {
+  const count = async (path: string, field: string) => (await send('GET', path))[field].length as number;
+  return {
+    runs: await count(`/v1/monitor/runs?project_id=${project_id}`, 'runs'),
+    traces: await count(`/v1/traces?project_id=${project_id}`, 'traces'),
+    findings: await count(`/v1/findings/base?project_id=${project_id}`, 'findings'),
+    patterns: await count(`/v1/patterns?tier=e1&project_id=${project_id}`, 'patterns'),
+  };
+}
+
+const experimentRuns = async () =>
+  (await send('GET', '/v1/monitor/experiments/exp/report')).arms.on.runs as number;
+const usage = async () => (await api.call(owner.token, 'GET', `/usage?org_id=${owner.org_id}`)).text;
+const GONE = { runs: 0, traces: 0, findings: 0, patterns: 0 };
+
+beforeAll(async () => {
+  await api.start();
+  owner = await api.person('project-owner');
+  key = (await send('POST', '/api-keys/', { name: 'k', org_id: owner.org_id }, owner.token)).raw_key;
+});
+afterAll(() => api[Symbol.asyncDispose]());
+
+describe('a deleted project', () => {
+  it('is gone with all that was its own, and nothing else is', async () => {
+    const [gone, stays] = [await newProject('gone'), await newProject('stays')];
+    await fill(gone, 3);
+    await fill(stays, 2);
+    const before = await usage();
+    expect(await experimentRuns()).toBe(5);
+    await send('DELETE', `/projects/${gone}`, undefined, owner.token);
+    await expect.poll(() => look(gone), { timeout: 60_000 }).toEqual(GONE);
+    await expect.poll(experimentRuns, { timeout: 60_000 }).toBe(2);
+    expect(await look(stays)).toEqual({ runs: 2, traces: 1, findings: 1, patterns: 1 });
+    expect(await usage()).toBe(before);
+    const log = await send('GET', `/organizations/${owner.org_id}/audit-log`, undefined, owner.token);
+    expect(log.filter(({ action }: { action: string }) => action === 'project.delete')).toHaveLength(1);
+  });
+
+  it('is gone all the same when the process is killed behind the answer or before it', async () => {
+    const [gone, stays] = [await newProject('killed'), await newProject('spared')];
+    await fill(gone, 40);
+    await fill(stays, 1);
+    const answer = api.call(owner.token, 'DELETE', `/projects/${gone}`).catch(() => null);
+    // As soon as the record is gone, wherever the rest stands.
+    const isGone = async () => (await api.call(owner.token, 'GET', `/projects/${gone}`)).status;
+    await expect.poll(isGone, { timeout: 60_000, interval: 1 }).toBe(404);
+    await api.kill();
+    await answer;
+    await api.start();
+    await expect.poll(() => look(gone), { timeout: 60_000 }).toEqual(GONE);
+    expect(await look(stays)).toEqual({ runs: 1, traces: 1, findings: 1, patterns: 1 });
+  });
+});

@@ -1,0 +1,174 @@
+/** deploy/ and docs/deploy.md: units that systemd accepts, variables that exist, alerts that are there, a proxy that works. */
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Agent, request } from 'undici';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { parse } from 'yaml';
+import { VARIABLE_DEFAULTS } from '../../src/config.ts';
+import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
+import { TEST_CERTIFICATE, TEST_KEY } from '../fixtures/certificate.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+const read = (path: string) => readFileSync(join(root, path), 'utf8');
+const folder = mkdtempSync(join(tmpdir(), 'deploy-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+it('docs/deploy.md names alerts that exist', () => {
+  const rules = readdirSync(join(root, 'deploy'))
+    .filter((name) => name.endsWith('alerts.yml'))
+    .map((name) => read(join('deploy', name)))
+    .join('\n');
+  const named = [...read('docs/deploy.md').matchAll(/`(Understudy[A-Z]\w+)`/g)].map(([, name]) => name);
+  expect(named.length).toBeGreaterThan(5);
+  for (const name of named) expect(rules).toContain(`alert: ${name}\n`);
+});
+
+it('deploy/compose.yaml mounts what is there and sets variables that exist', () => {
+  const { services, volumes } = parse(read('deploy/compose.yaml')) as {
+    services: Record<string, { environment?: object; volumes: string[] }>;
+    volumes: object;
+  };
+  for (const name of Object.keys(services.understudy!.environment!))
+    expect(VARIABLE_DEFAULTS.has(name)).toBe(true);
+  for (const mount of Object.values(services).flatMap((service) => service.volumes)) {
+    const [from = ''] = mount.split(':');
+    if (from.startsWith('.')) expect(() => read(join('deploy', from))).not.toThrow();
+    else expect(volumes).toHaveProperty(from);
+  }
+});
+
+const UNITS = ['understudy.service', 'understudy-backup.service', 'understudy-backup.timer'];
+
+describe('the units', () => {
+  it('set variables that exist', () => {
+    for (const unit of UNITS)
+      for (const [, assignments = ''] of read(join('deploy', unit)).matchAll(/^Environment=(.+)$/gm))
+        for (const [, name = ''] of assignments.matchAll(/(\w+)=/g))
+          expect(VARIABLE_DEFAULTS.has(name) || ['NODE_ENV', 'BACKUPS'].includes(name), name).toBe(true);
+  });
+
+  const hasSystemd = spawnSync('systemd-analyze', ['--version']).status === 0;
+  it.skipIf(!hasSystemd)('are what systemd takes, where the machine has it', () => {
+    for (const unit of UNITS) {
+      const text = read(join('deploy', unit)).replaceAll('/usr/bin/node', process.execPath);
+      // Nobody of that name here.
+      writeFileSync(join(folder, unit), text.replace('User=understudy', 'User=root'));
+    }
+    const { stderr } = spawnSync('systemd-analyze', ['verify', ...UNITS.map((unit) => join(folder, unit))], {
+      encoding: 'utf8',
+    });
+    expect(stderr).not.toContain('understudy');
+  });
+
+  it('back up what the service keeps, and delete what is too old', async () => {
+    const data = join(folder, 'data');
+    const backups = join(folder, 'backups');
+    mkdirSync(join(backups, 'of-long-ago'), { recursive: true });
+    spawnSync('touch', ['-d', '20 days ago', join(backups, 'of-long-ago')]);
+    const keys = spawnSync(
+      process.execPath,
+      ['src/cli/understudy.mjs', 'keys', 'create', '--org', 'acme', '--name', 'a'],
+      {
+        cwd: root,
+        env: { PATH: process.env.PATH, DATA_DIR: data },
+        encoding: 'utf8',
+      },
+    );
+    expect(keys.status, keys.stderr).toBe(0);
+    const [, script = ''] = /^ExecStart=\/bin\/sh -ec '(.+)'$/m.exec(
+      read('deploy/understudy-backup.service'),
+    )!;
+    const line = script.replaceAll('%%', '%').replaceAll('/usr/bin/node', process.execPath);
+    const done = spawnSync('/bin/sh', ['-ec', line], {
+      cwd: root,
+      env: { PATH: process.env.PATH, DATA_DIR: data, BACKUPS: backups },
+      encoding: 'utf8',
+    });
+    expect(done.status, done.stderr).toBe(0);
+    const made = readdirSync(backups);
+    expect(made).toEqual([expect.stringMatching(/^\d{4}-\d\d-\d\dT\d{6}$/)]);
+    expect(readdirSync(join(backups, made[0]!))).toContain('main.mdb');
+  });
+});
+
+const hasNginx = spawnSync('nginx', ['-v']).status === 0;
+describe.skipIf(!hasNginx)('nginx with deploy/nginx.conf, where the machine has it', () => {
+  const api = new ApiChild({ AUTH_DB_CONN_URL: 'embedded:', PUBLIC_URL: 'https://understudy.example.com' });
+  let stop: () => Promise<void>;
+  let dispatcher: Agent;
+  let origin: string;
+  const NAME = 'understudy.example.com';
+
+  beforeAll(async () => {
+    await api.start();
+    writeFileSync(join(folder, 'cert.pem'), TEST_CERTIFICATE);
+    writeFileSync(join(folder, 'key.pem'), TEST_KEY);
+    const port = await freePort();
+    const server = read('deploy/nginx.conf')
+      .replace('listen 443 ssl', `listen 127.0.0.1:${port} ssl`)
+      .replace('/etc/ssl/understudy.pem', join(folder, 'cert.pem'))
+      .replace('/etc/ssl/understudy.key', join(folder, 'key.pem'))
+      .replace('http://127.0.0.1:8000', api.url);
+    const temps = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
+      (name) => `${name}_temp_path ${join(folder, name)};`,
+    );
+    writeFileSync(
+      join(folder, 'nginx.conf'),
+      `daemon off; pid ${join(folder, 'pid')}; error_log stderr; events {} http { access_log off; ${temps.join(' ')} ${server} }`,
+    );
+    const nginx = spawn('nginx', ['-c', join(folder, 'nginx.conf'), '-e', 'stderr'], { stdio: 'ignore' });
+    stop = async () => {
+      const ended = once(nginx, 'exit');
+      nginx.kill('SIGKILL');
+      await ended;
+    };
+    dispatcher = new Agent({ connect: { servername: NAME, rejectUnauthorized: false } });
+    origin = `https://127.0.0.1:${port}`;
+    await vi.waitFor(async () => expect((await ask('/health')).status).toBe(200), { timeout: PATIENCE_MS });
+  });
+  afterAll(async () => {
+    await dispatcher?.close();
+    await stop?.();
+    await api[Symbol.asyncDispose]();
+  });
+
+  const ask = async (path: string, headers: Record<string, string> = {}) => {
+    const { statusCode, body } = await request(origin + path, {
+      dispatcher,
+      headers: { host: NAME, ...headers },
+    });
+    return { status: statusCode, body };
+  };
+
+  it('leads to the pages under the public name', async () => {
+    expect((await ask('/')).status).toBe(200);
+    expect((await ask('/docs/guides/deploy')).status).toBe(200);
+  });
+
+  it('lets nobody without a key see the metrics', async () => {
+    expect((await ask('/metrics')).status).toBe(401);
+    expect((await ask('/metrics', { authorization: `Bearer ${CHILD_KEY}` })).status).toBe(200);
+  });
+
+  it('passes on events of the live stream as they come', async () => {
+    const stream = await ask('/v1/monitor/stream?org_id=o', { authorization: `Bearer ${CHILD_KEY}` });
+    expect(stream.status).toBe(200);
+    expect(String((await once(stream.body, 'data'))[0])).not.toBe('');
+    stream.body.destroy();
+  });
+});
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as { port: number };
+  server.close();
+  await once(server, 'close');
+  return port;
+}

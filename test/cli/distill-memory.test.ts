@@ -1,0 +1,17 @@
+/** A round that needs more memory than it may have takes less, in a real thread with a real bound. */
+import { expect, it } from 'vitest';
+import type { RoundOptions } from '../../src/cli/distill-round.ts';
+import { runRoundInThread } from '../../src/cli/distill-thread.ts';
+
+it('begins again with half as much, until it fits', async () => {
+  const told: string[] = [];
+  const teller = { tell: () => {}, announce: (what: string) => told.push(what), warn: () => {} };
+  const entry = new URL('../fixtures/full-round.ts', import.meta.url);
+  const round = await runRoundInThread({} as RoundOptions, teller, entry);
+  expect(round).toEqual({ room: 1 / 8 });
+  expect(told).toEqual(
+    ['1/2', '1/4', '1/8'].map(
+      (share) => `memory is full: beginning again with ${share} of what a round takes at most`,
+    ),
+  );
+});

@@ -1,0 +1,112 @@
+/** What a person reads of a round: what would be served comes first, and nothing that is wrong is left out. */
+import { expect, it } from 'vitest';
+import { makeDraft } from '../../bench/made-manifest.ts';
+import { describeRound, type RoundJson } from '../../src/cli/distill-report.ts';
+import { choosePalette } from '../../src/cli/terminal-text.ts';
+
+const agent = (name: string, over: object = {}) => ({
+  agent: name,
+  tools: ['look'],
+  threshold: 0.2,
+  evidence: 'own' as const,
+  runs: 40,
+  steps: 100,
+  served: 80,
+  errors: 1,
+  measured: { steps: 25, served: 20, errors: 0 },
+  ...over,
+});
+
+const answer = (kind: string, refused: 'too_few' | 'too_wrong' | 'never_serve' | null = null) => ({
+  kind,
+  threshold: refused === null ? 0.2 : null,
+  refused,
+  is_final: false,
+  runs: 20,
+  steps: 20,
+  errors: 0,
+  confidence: 0.95,
+  error_at_most: 0.03,
+});
+
+const kind = (name: string, errors = 0) => ({ kind: name, steps: 10, served: 9, errors });
+
+function describe(over: Partial<RoundJson> = {}): string {
+  const agents = [
+    agent('triage'),
+    agent('cluster', { threshold: null, evidence: 'failed', measured: { steps: 25, served: 0, errors: 0 } }),
+    agent('tables', { threshold: null, runs: 9 }),
+    agent('desk', {
+      kinds: [
+        answer('look'),
+        answer('book', 'too_few'),
+        answer('wipe', 'never_serve'),
+        answer('text', 'too_wrong'),
+      ],
+    }),
+    agent('loose', { threshold: null, kinds: [answer('text', 'too_few')] }),
+  ];
+  const draft = makeDraft();
+  const round: RoundJson = {
+    outcome: 'published',
+    reason: '',
+    version: 3,
+    out: 'student',
+    runs: 36_000,
+    looked_at: 6_000,
+    passed_over: 20_000,
+    read: 10,
+    golden: 5_900,
+    steps: 160,
+    not_golden: { aborted: 100 },
+    untaught: {},
+    taught_runs: 4_000,
+    patterns: { count: 0, found: 0, path: null },
+    student: {
+      ...draft,
+      coverage: { ...draft.coverage, agents },
+      threshold: 0.25,
+      by_answer: [
+        ...Array.from({ length: 14 }, (_, at) => kind(`kind ${at}`)),
+        kind('open_dispute', 36),
+        kind('last'),
+      ],
+      curve: [],
+    },
+    ...over,
+  };
+  return describeRound(round, 'e2', Number.POSITIVE_INFINITY, choosePalette(false));
+}
+
+it('leads with what would be served, and says how many runs it took of how many', () => {
+  const lines = describe().split('\n');
+  expect(lines[0]).toBe('served          30 of 40 steps kept apart (75 %)');
+  expect(lines[1]).toMatch(/^wrong +1 of 30/);
+  expect(lines[2]).toMatch(/^in sticky runs +24 in a row/);
+  const text = lines.join('\n');
+  expect(text).toContain(
+    '36,000: the newest 6,000 read, 20,000 of agents that have newer ones enough, 10,000 older ones not looked at',
+  );
+  expect(text).toContain(
+    '24 runs, 160 steps; of 5,900 golden runs, the newest of each agent that there is room for',
+  );
+});
+
+it('names each agent, and what it needs', () => {
+  const text = describe();
+  expect(text).toMatch(/^triage .* served +look$/m);
+  expect(text).toMatch(/^cluster .* left out: wrong too often/m);
+  expect(text).toMatch(/^tables .* not served: needs 2 more golden runs/m);
+  expect(text).toMatch(
+    /^desk .* served, but not text \(wrong too often\), book \(too few golden runs\), wipe \(excepted\)/m,
+  );
+  expect(text).toMatch(/^loose .* not served: text \(too few golden runs\)/m);
+});
+
+it('shows every kind of answer that was wrong', () => {
+  const text = describe();
+  expect(text).toMatch(/^open_dispute +10 +9 +36$/m);
+  expect(text).toContain('kind 11');
+  expect(text).not.toContain('kind 12');
+  expect(text).toContain('and 3 other kinds');
+});

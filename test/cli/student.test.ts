@@ -1,0 +1,220 @@
+/** `understudy student`: versions are listed, shown, published and put back; agents are suspended and resumed. */
+import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { makeDraft } from '../../bench/made-manifest.ts';
+import { publishStudent, readStudentDirectory, readStudentManifest } from '../../src/student/directory.ts';
+import type { StudentModel } from '../../src/student/model/student-model.ts';
+import { readOrders } from '../../src/student/orders.ts';
+import { writeWatchFile } from '../../src/student/watch-file.ts';
+import { runHere } from './here.ts';
+
+let folder: string;
+let directory: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'understudy-student-'));
+  directory = join(folder, 'student');
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+const run = (...argv: string[]) =>
+  runHere(['student', ...argv], { DATA_DIR: join(folder, 'data'), SVC_DISTILL_DIR: directory });
+const json = async (...argv: string[]) => {
+  const { code, stdout, stderr } = await run(...argv, '--json');
+  expect([code, stderr]).toEqual([0, '']);
+  return JSON.parse(stdout) as Record<string, unknown>;
+};
+const refuse = async (code: number, words: string, ...argv: string[]) => {
+  const ended = await run(...argv);
+  expect([ended.code, ended.stdout]).toEqual([code, '']);
+  expect(ended.stderr).toContain(words);
+};
+
+/** A version with two agents, whose groups say which version they are of. */
+function publish(mark: string, threshold = 0.25) {
+  const agent = (name: string) => ({
+    agent: name,
+    tools: ['look', 'book'],
+    threshold,
+    evidence: 'own' as const,
+    runs: 20,
+    steps: 90,
+    served: 70,
+    errors: 1,
+    measured: { steps: 20, served: 15, errors: 1 },
+  });
+  const model: StudentModel = {
+    format: 'svc_student_model_v1',
+    support_min: 2,
+    runs: 1,
+    steps: 1,
+    groups: ['triage.0', 'cluster.0'].map((name) => ({ name, mark })),
+  };
+  const coverage = {
+    threshold,
+    target_error: 0.05,
+    method: 'by hand',
+    agents: ['triage.0', 'cluster.0'].map(agent),
+  };
+  return publishStudent(directory, makeDraft({ coverage }), model);
+}
+
+describe('versions', () => {
+  it('are listed, shown, published and put back', async () => {
+    for (const mark of ['one', 'two', 'three']) await publish(mark);
+    expect(await json('list')).toMatchObject({
+      held: false,
+      versions: [
+        { version: 3, state: 'serves', agents: 2, served: 30, steps: 40, errors: 1 },
+        { version: 2, state: 'kept' },
+        { version: 1, state: 'kept' },
+      ],
+    });
+    const { stdout } = await run('list');
+    expect(stdout).toMatch(/VERSION +STATE .*\n +3 +serves .* 30 of 40 +1\n +2 +kept/);
+
+    expect(await json('rollback')).toMatchObject({ version: 2, held: true });
+    expect((await readStudentManifest(directory)).version).toBe(2);
+    expect((await run('list')).stdout).toContain('Held: rounds keep what they make');
+    expect(await json('rollback')).toMatchObject({ version: 1 });
+    await refuse(1, 'no earlier version is kept', 'rollback');
+    await refuse(1, 'version 1 serves already', 'rollback', '--to', '1');
+
+    expect(await json('publish', '--share', '0.1')).toMatchObject({ version: 3, share: 0.1 });
+    expect(await readOrders(directory)).toMatchObject({ held: false, shares: [{ version: 3, share: 0.1 }] });
+    expect(await json('show')).toMatchObject({ version: 3, state: 'serves 10 %', share: 0.1 });
+    await json('publish', 'v2', '--hold');
+    expect(await json('show')).toMatchObject({ version: 2, state: 'serves', held: true });
+    expect(await json('show', '3')).toMatchObject({ version: 3, state: 'kept' });
+    expect((await run('show')).stdout).toMatch(/triage\.0 +serving/);
+  });
+
+  it('are told of in one line where there is none, or a broken one', async () => {
+    await refuse(1, 'no such directory', 'list');
+    await refuse(1, 'no such directory', 'suspend', '--all');
+    expect(existsSync(directory)).toBe(false);
+    await publish('one');
+    await refuse(1, 'keeps no version 7', 'show', '7');
+    await refuse(1, 'keeps no version 7', 'publish', '7');
+    await publish('two');
+    writeFileSync(join(directory, 'manifest.v1.json'), '{');
+    await refuse(1, 'not JSON', 'publish', '1');
+    expect(await json('list')).toMatchObject({
+      versions: [{ version: 2 }, { version: 1, state: 'unreadable' }],
+    });
+    writeFileSync(join(directory, 'manifest.json'), '{');
+    const damaged = await run('list');
+    expect([damaged.code, damaged.stdout]).toEqual([1, expect.stringMatching(/^ +2 +kept/m)]);
+    expect(damaged.stderr).toMatch(/manifest\.json: not JSON.*\n.*publish VERSION/);
+    expect((await run('list', '--json')).code).toBe(1);
+    await run('publish', '2');
+    expect((await run('list')).code).toBe(0);
+    writeFileSync(join(directory, 'orders.json'), '{');
+    await refuse(1, 'orders.json: damaged', 'suspend', '--all');
+  });
+
+  it('put one agent back and leave the others', async () => {
+    const first = await publish('one', 0.1);
+    await publish('two', 0.3);
+    expect(await json('rollback', 'triage')).toMatchObject({
+      version: 3,
+      agent: 'triage.0',
+      from: 1,
+      held: true,
+    });
+    const { manifest, model } = await readStudentDirectory(directory);
+    expect(manifest.coverage).toMatchObject({
+      threshold: 0.3,
+      agents: [
+        { agent: 'cluster.0', threshold: 0.3 },
+        { agent: 'triage.0', threshold: 0.1 },
+      ],
+    });
+    expect(model.groups).toEqual([
+      { name: 'cluster.0', mark: 'two', limit: 0.3 },
+      { name: 'triage.0', mark: 'one', limit: 0.1 },
+    ]);
+    expect(manifest.golden.fingerprint).not.toBe(first.golden.fingerprint);
+    await refuse(1, 'there is no agent nobody', 'rollback', 'nobody');
+  });
+});
+
+describe('agents', () => {
+  it('are suspended and resumed by name, by its beginning, by kind, or all', async () => {
+    await publish('one');
+    expect(await json('suspend', 'tri', '--kind', 'book')).toMatchObject({ agent: 'triage.0', kind: 'book' });
+    expect(await json('suspend', 'cluster.0')).toMatchObject({ agent: 'cluster.0', kind: null });
+    expect(await json('show')).toMatchObject({
+      agents: [
+        { agent: 'triage.0', state: 'serving', kinds: [{ kind: 'book', state: 'suspended' }] },
+        { agent: 'cluster.0', state: 'suspended', suspended_by: 'operator' },
+      ],
+    });
+    expect((await run('show')).stdout).toMatch(/cluster\.0 +suspended \(operator\)/);
+    expect((await run('resume', 'cluster.0')).stdout).toBe(
+      'cluster.0 may be served again, and is audited first\n',
+    );
+    await json('suspend', '--all');
+    expect(await json('show')).toMatchObject({ agents: [{ state: 'suspended' }, { state: 'suspended' }] });
+    await json('resume', '--all');
+    expect(await json('show')).toMatchObject({
+      agents: [{ state: 'serving' }, { state: 'serving', kinds: [] }],
+    });
+    await refuse(1, 'there is no agent x', 'suspend', 'x');
+    await refuse(1, '2 agents begin with', 'suspend', '');
+  });
+
+  it('show what audits have found, and let that be taken back', async () => {
+    await publish('one');
+    const state = { observed: 40, wrong: 9, bets: [1, 1, 1, 1] };
+    await writeWatchFile(join(folder, 'data', 'student-watch.json'), {
+      version: 1,
+      agents: [
+        [
+          'triage.0',
+          {
+            ...state,
+            suspended_at_ms: null,
+            kinds: [['book', { ...state, suspicion: 2, suspended_at_ms: 5 }]],
+          },
+        ],
+        ['gone.0', { ...state, suspended_at_ms: 5, kinds: [] }],
+      ],
+    });
+    expect(await json('show')).toMatchObject({
+      agents: [
+        { agent: 'triage.0', compared: 40, wrong: 9, kinds: [{ kind: 'book', state: 'suspended' }] },
+        { agent: 'cluster.0', compared: 0 },
+        { agent: 'gone.0', state: 'suspended', suspended_by: 'audit' },
+      ],
+    });
+    expect((await run('show')).stdout).toContain(
+      'triage.0: book is suspended, 9 of 40 audited answers wrong',
+    );
+    await json('resume', 'triage.0');
+    expect(await json('show')).toMatchObject({
+      agents: [{ kinds: [{ kind: 'book', state: 'suspect' }] }, {}, { state: 'suspended' }],
+    });
+  });
+});
+
+describe('wrong use', () => {
+  it('is told, and changes nothing', async () => {
+    await publish('one');
+    const before = readdirSync(directory);
+    await refuse(2, 'say what to do: list, show', 'dance');
+    await refuse(2, 'say which: understudy student suspend AGENT, or --all', 'suspend');
+    await refuse(2, 'say which', 'resume', 'triage.0', '--all');
+    await refuse(2, '--share goes with publish', 'rollback', '--share', '0.1');
+    await refuse(2, '--share takes a number from 0 to 1', 'publish', '--share', '10');
+    await refuse(2, 'a version is a whole number', 'show', 'newest');
+    await refuse(2, 'belongs to no option', 'list', 'all');
+    const ended = await runHere(['student', 'list'], { DATA_DIR: join(folder, 'data') });
+    expect([ended.code, ended.stderr.split('\n')[0]]).toEqual([
+      2,
+      'understudy: say which directory: --dir DIR, or SVC_DISTILL_DIR',
+    ]);
+    expect(readdirSync(directory)).toEqual(before);
+  });
+});

@@ -1,0 +1,92 @@
+/** A real Chromium on the dashboard of a real service, and what goes wrong in the page. */
+import { spawnSync } from 'node:child_process';
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+
+/** The system's own. */
+const PROGRAMS = ['chromium', 'chromium-browser', 'google-chrome'];
+
+/** It speaks to nobody but the page's own server. */
+const FLAGS = [
+  ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run'],
+  ...['--disable-background-networking', '--disable-component-update', '--disable-sync'],
+];
+
+/** Path of a Chromium on this machine; null: there is none. */
+export function findChromium(): string | null {
+  for (const program of PROGRAMS) {
+    const { status, stdout } = spawnSync('which', [program], { encoding: 'utf8' });
+    if (status === 0) return stdout.trim();
+  }
+  return null;
+}
+
+export function openBrowser(): Promise<Browser> {
+  return chromium.launch({ executablePath: findChromium()!, args: FLAGS });
+}
+
+export interface Looks {
+  width?: number;
+  scheme?: 'light' | 'dark';
+}
+
+/** A page that is signed in, and what its browser complains of. */
+export class Visit {
+  readonly page: Page;
+  readonly context: BrowserContext;
+  readonly #base: string;
+  /** Errors of the page's scripts and its console, and requests to elsewhere. */
+  readonly complaints: string[] = [];
+
+  private constructor(context: BrowserContext, page: Page, base: string) {
+    this.context = context;
+    this.page = page;
+    this.#base = base;
+    page.on('pageerror', (error) => this.complaints.push(`error: ${error.message}`));
+    page.on('console', (said) => {
+      if (said.type() === 'error' || said.type() === 'warning')
+        this.complaints.push(`console: ${said.text()}`);
+    });
+    page.on('request', (request) => {
+      const url = request.url();
+      if (!url.startsWith(base) && !/^(?:data|blob):/.test(url)) this.complaints.push(`elsewhere: ${url}`);
+    });
+    page.on('dialog', (dialog) => {
+      this.complaints.push(`dialog: ${dialog.message()}`);
+      void dialog.dismiss();
+    });
+  }
+
+  static async open(
+    browser: Browser,
+    base: string,
+    token: string,
+    { width = 1_280, scheme = 'light' }: Looks = {},
+  ): Promise<Visit> {
+    const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme: scheme });
+    const visit = new Visit(context, await context.newPage(), base);
+    await visit.page.goto(`${base}/#token=${token}`);
+    await visit.page.locator('main .page').waitFor();
+    return visit;
+  }
+
+  /** Goes to a page of the dashboard by its address, and waits until nothing of it is being read. */
+  async goTo(address: string): Promise<void> {
+    await this.page.goto(`${this.#base}/#/${address}`);
+    await this.settle();
+  }
+
+  async settle(): Promise<void> {
+    await this.page.locator('main .page').waitFor();
+    await this.page.locator('main h1').first().waitFor();
+    await this.page.locator('.skeleton').first().waitFor({ state: 'hidden' });
+  }
+
+  /** How many pixels the page is wider than the window. */
+  overflow(): Promise<number> {
+    return this.page.evaluate('document.documentElement.scrollWidth - innerWidth');
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.context.close();
+  }
+}

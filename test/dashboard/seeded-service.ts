@@ -1,0 +1,94 @@
+/** A whole service with the demo's captured runs, runs of /v1, keys, projects and people: what every screen shows. */
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { runAgent } from '../../src/demo/agent.ts';
+import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
+import type { Script } from '../../src/demo/script.ts';
+import { createStory, TASK } from '../../src/demo/story.ts';
+import { Workspace } from '../../src/demo/workspace.ts';
+import { runHere } from '../cli/here.ts';
+import { WholeService } from '../fixtures/whole-service.ts';
+
+export const RUN_ID = 'demo';
+
+export class SeededService {
+  readonly dir = mkdtempSync(join(tmpdir(), 'understudy-dashboard-'));
+  /** What the provider says next. */
+  script: Script = createStory();
+  token = '';
+  org_id = '';
+  #provider: FakeProvider | null = null;
+  #service: WholeService | null = null;
+
+  get api(): string {
+    return this.#service!.api;
+  }
+
+  get gateway(): string {
+    return this.#service!.gateway;
+  }
+
+  async start(env: Record<string, string> = {}): Promise<void> {
+    this.#provider ??= await startFakeProvider({ script: (request) => this.script(request) });
+    this.#service = new WholeService(this.dir, {
+      // Chosen beforehand: a socket that the system gave a port to keeps it for a while from who comes next.
+      PORT: String(await findFreePort()),
+      GW_UPSTREAM_BASE: this.#provider.url,
+      RATE_LIMIT_PER_SEC: '100000',
+      RATE_LIMIT_BURST: '100000',
+      ...env,
+    });
+    await this.#service.start();
+    if (this.token !== '') return;
+    const made = await runHere(['token', '--owner'], { DATA_DIR: this.dir, AUTH_DB_URL: 'embedded:' });
+    this.token = made.stdout.trim();
+    const booted = await this.call('GET', '/auth/bootstrap');
+    this.org_id = (booted as { organizations: { id: string }[] }).organizations[0]!.id;
+  }
+
+  /** The port stays with who has the page open. */
+  restart(): Promise<void> {
+    const { port } = new URL(this.api);
+    const { port: gateway } = new URL(this.gateway);
+    return this.#service!.stop().then(() => this.start({ PORT: port, GW_PORT: gateway }));
+  }
+
+  /** The agent of the demo works through the gateway. */
+  async captureRun(run_id = RUN_ID, task = TASK): Promise<void> {
+    const workspace = await Workspace.create();
+    try {
+      await runAgent({ base_url: this.gateway, run_id, task, workspace, report: () => {} });
+      await fetch(`${this.gateway}/__gw/flush`, { method: 'POST' });
+    } finally {
+      await workspace.remove();
+    }
+  }
+
+  async call(method: string, path: string, body?: unknown): Promise<unknown> {
+    const response = await fetch(this.api + path, {
+      method,
+      headers: { authorization: `Bearer ${this.token}`, 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
+    return response.json();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#service?.[Symbol.asyncDispose]();
+    await this.#provider?.close();
+    rmSync(this.dir, { recursive: true, force: true });
+  }
+}
+
+async function findFreePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}

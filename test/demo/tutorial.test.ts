@@ -1,0 +1,175 @@
+/**
+ * docs/tutorial.md as a newcomer follows it: each block in its terminal, real processes, and the outputs that the page
+ * shows. Ports and folders alone are others.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+const page = readFileSync(join(root, 'docs/tutorial.md'), 'utf8');
+
+interface Block {
+  /** What the reader types. */
+  commands: string;
+  /** What the page shows behind it, line by line; none where it shows nothing. */
+  shown: string[];
+}
+
+const blocks = [...page.matchAll(/```sh\n([\s\S]*?)```(?:\n\n```\n([\s\S]*?)```)?/g)].map(
+  ([, commands = '', shown = '']): Block => ({
+    commands,
+    shown: shown.split('\n').filter((line) => line !== '' && line !== '…'),
+  }),
+);
+const [provider, service, ...typed] = blocks;
+
+let folder: string;
+const addresses = new Map<string, string>();
+const children: ChildProcess[] = [];
+// Each try of the test begins anew: a process of the last one would hold the folder.
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'understudy-tutorial-'));
+});
+afterEach(async () => {
+  // A group each: what a shell or npm has started goes with it.
+  addresses.clear();
+  for (const child of children.splice(0).reverse()) {
+    if (child.exitCode === null && child.signalCode === null) {
+      const ended = once(child, 'exit');
+      process.kill(-child.pid!, 'SIGKILL');
+      await ended;
+    }
+  }
+  rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+});
+
+function adapt(commands: string): string {
+  let adapted = commands
+    .replace('provider.ts', 'provider.ts 0')
+    .replaceAll('data/student', join(folder, 'student'));
+  for (const [written, real] of addresses) adapted = adapted.replaceAll(written, real);
+  return adapted;
+}
+
+function open(commands: string): {
+  child: ChildProcess;
+  output: () => string;
+  ended: Promise<number | null>;
+} {
+  const child = spawn('bash', ['-euo', 'pipefail', '-c', adapt(commands)], {
+    cwd: root,
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: {
+      PATH: process.env.PATH,
+      HOME: process.env.HOME,
+      DATA_DIR: join(folder, 'data'),
+      PORT: '0',
+      GW_PORT: '0',
+      // A busy machine is no reason for a step to go elsewhere.
+      GW_STUDENT_TIMEOUT_MS: '60000',
+      npm_config_loglevel: 'error',
+    },
+  });
+  children.push(child);
+  let output = '';
+  for (const stream of [child.stdout!, child.stderr!])
+    stream.setEncoding('utf8').on('data', (text: string) => {
+      output += text;
+    });
+  const ended = once(child, 'close').then(([code]) => code as number | null);
+  return { child, output: () => output, ended };
+}
+
+/** Starts what stays, and waits for a line of it. */
+async function start(commands: string, line: RegExp): Promise<string> {
+  const { output, child } = open(commands);
+  await expect
+    .poll(
+      () => {
+        if (child.exitCode !== null) throw new Error(output());
+        return line.test(output());
+      },
+      { timeout: PATIENCE_MS },
+    )
+    .toBe(true);
+  return line.exec(output())![1]!;
+}
+
+/** A line as it is compared: counts, times, ids and widths of columns may differ, `…` stands for anything. */
+function patternOf(line: string): RegExp {
+  const parts = line
+    .replaceAll(join('data', 'student'), join(folder, 'student'))
+    .trim()
+    .split('…')
+    .map((part) =>
+      part
+        .replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+        .replace(/\d+(?:\\?[.,]\d+)*/g, '[\\d.,]+')
+        .replace(/\s+/g, '\\s+'),
+    );
+  return new RegExp(`^\\s*${parts.join('.*')}.*$`, 'm');
+}
+
+it('has a block for each of two services, and blocks to type', () => {
+  expect(provider!.commands).toContain('# first terminal');
+  expect(service!.commands).toContain('# second terminal');
+  expect(typed.length).toBeGreaterThan(4);
+  expect(typed.filter(({ shown }) => shown.length > 0).length).toBeGreaterThan(4);
+});
+
+it('leads where it says, every command of it', { timeout: 4 * PATIENCE_MS }, async () => {
+  addresses.set('http://127.0.0.1:9000', await start(provider!.commands, /(http:\/\/127\.0\.0\.1:\d+)\n/));
+  const gateway = await start(service!.commands, /Gateway +(http:\/\/127\.0\.0\.1:\d+)[\s\S]*See what/);
+  addresses.set('http://127.0.0.1:8787', gateway);
+  const seen: string[] = [];
+  let exported = '';
+  for (const { commands, shown } of typed) {
+    if (commands.includes('student show')) await takenStudent(gateway);
+    const { output, ended } = open(exported + commands);
+    expect(await ended, `${commands}\n${output()}`).toBe(0);
+    const expected = shown.map(patternOf);
+    let printed = output();
+    // The ledger is kept every two seconds: a reader who sees too little asks again.
+    if (commands.includes('student ledger'))
+      await expect
+        .poll(
+          async () => {
+            const again = open(`${exported}${commands.trim().split('\n').at(-1)}`);
+            expect(await again.ended, again.output()).toBe(0);
+            printed += again.output();
+            return expected.every((line) => line.test(printed));
+          },
+          { timeout: PATIENCE_MS },
+        )
+        .toBe(true);
+    for (const line of expected) expect(printed, commands).toMatch(line);
+    exported += commands
+      .split('\n')
+      .filter((line) => line.startsWith('export '))
+      .map((line) => `${line}\n`)
+      .join('');
+    seen.push(printed);
+  }
+  // What the page is for.
+  const stats = (await (await fetch(`${gateway}/__gw/stats`)).json()) as {
+    relegation: { served: number; money_saved_usd: number; tokens_saved: { input: number } };
+  };
+  expect(stats.relegation.served).toBeGreaterThan(20);
+  expect(stats.relegation.money_saved_usd).toBeGreaterThan(0);
+  expect(seen.join('')).toMatch(/ticket-\d+: 3 calls, 3 by the student/);
+});
+
+/** "The gateway takes it within seconds." */
+async function takenStudent(gateway: string): Promise<void> {
+  const ask = async () =>
+    ((await (await fetch(`${gateway}/__gw/stats`)).json()) as { relegation: { version: number | null } })
+      .relegation.version;
+  await expect.poll(ask, { timeout: PATIENCE_MS }).toBe(1);
+}

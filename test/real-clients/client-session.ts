@@ -1,0 +1,88 @@
+/**
+ * One session of a client without a terminal: the real program in a home and a folder of its own, against a fake provider on loopback,
+ * with no way to any other host.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
+import type { InstalledClient } from './installed-client.ts';
+
+/** Where a client lives: what it keeps, and what it works on. */
+export class ClientHome {
+  readonly #folder = mkdtempSync(join(tmpdir(), 'understudy-client-'));
+  readonly home = join(this.#folder, 'home');
+  readonly work = join(this.#folder, 'work');
+
+  constructor() {
+    mkdirSync(this.home);
+    mkdirSync(this.work);
+  }
+
+  [Symbol.dispose](): void {
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+}
+
+/** What every client is started with: nothing of the developer's own, and no way to any other host. */
+export function clientEnvironment({ home }: ClientHome): Record<string, string> {
+  return {
+    PATH: `${dirname(process.execPath)}:${process.env.PATH}`,
+    HOME: home,
+    // What is not on loopback ends where nobody listens.
+    HTTPS_PROXY: 'http://127.0.0.1:9',
+    HTTP_PROXY: 'http://127.0.0.1:9',
+    NO_PROXY: '127.0.0.1,localhost',
+  };
+}
+
+/** Has Claude Code, also that of its SDK, ask nobody but its model, and wait for what is slow on a busy machine. */
+export const CLAUDE_SETTINGS = {
+  CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
+  DISABLE_AUTOUPDATER: '1',
+  // It ends a hook of a session's end early otherwise, whatever the settings say.
+  CLAUDE_CODE_SESSIONEND_HOOKS_TIMEOUT_MS: String(PATIENCE_MS),
+  // It goes on without a server of tools that is slow to start.
+  MCP_CONNECTION_NONBLOCKING: '0',
+  CLAUDE_CODE_MCP_STARTUP_WAIT_MS: String(PATIENCE_MS),
+  MCP_TIMEOUT: String(PATIENCE_MS),
+};
+
+export interface SessionEnd {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+/** Runs the client to its end. @param env added to what every client gets */
+export async function runClient(
+  client: InstalledClient,
+  home: ClientHome,
+  words: readonly string[],
+  env: Readonly<Record<string, string>>,
+): Promise<SessionEnd> {
+  const [program, ...first] = client.is_program ? [client.entry!] : [process.execPath, client.entry!];
+  const child = spawn(program, [...first, ...words], {
+    cwd: home.work,
+    env: { ...clientEnvironment(home), ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const [[code], stdout, stderr] = await Promise.all([
+    once(child, 'close') as Promise<[number | null]>,
+    text(child.stdout),
+    text(child.stderr),
+  ]);
+  return { code, stdout, stderr };
+}
+
+/** Lines of JSON among others. */
+// biome-ignore lint/suspicious/noExplicitAny: a test says what it expects
+export function readJsonLines(output: string): any[] {
+  return output
+    .split('\n')
+    .filter((line) => line.startsWith('{'))
+    .map((line) => JSON.parse(line));
+}

@@ -1,0 +1,111 @@
+/**
+ * Agents' clients as their makers publish them, for tests that drive them: installed from npm by the lock file in the folder of
+ * that name, into `node_modules/.clients`, once for each version. They are hundreds of megabytes, so they are no development
+ * dependencies; where one cannot be had, `entry` is null and its tests are skipped by name.
+ */
+import { execFile } from 'node:child_process';
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { npmBeside } from '../fixtures/npm.ts';
+
+const LOCKS = fileURLToPath(new URL('.', import.meta.url));
+const INSTALLED = fileURLToPath(new URL('../../node_modules/.clients/', import.meta.url));
+const LOCK_FILES = ['package.json', 'package-lock.json'];
+
+/** A registry that does not answer is not waited for: the tests are skipped. */
+const IMPATIENCE = ['--fetch-timeout=60000', '--fetch-retries=1'];
+
+/** Some 380 MB; on a slower line the tests are skipped, too, since `.ci/run` waits for two of them. */
+const INSTALL_MS = 120_000;
+
+/** The first start of a file of 380 MB, on a machine with much else to do. */
+const FIRST_START_MS = 120_000;
+
+/** What Node is given to start each; of the SDK, what is imported; of opencode, a program that needs no Node. */
+const ENTRIES = {
+  'claude-code': 'cli-wrapper.cjs',
+  codex: 'bin/codex.js',
+  'claude-agent-sdk': 'sdk.mjs',
+  'gemini-cli': 'bundle/gemini.js',
+  opencode: 'bin/opencode',
+} as const;
+
+export type ClientFolder = keyof typeof ENTRIES;
+
+export interface InstalledClient {
+  /** As npm has it. */
+  package_name: string;
+  version: string;
+  /** Absolute; null where it cannot be had or does not run. */
+  entry: string | null;
+  /** It is a program by itself: Node does not start it. */
+  is_program: boolean;
+  /** For the names of tests, and for the line about those that were skipped. */
+  needed: string;
+}
+
+/** @returns the client, after it has said its version */
+export async function installClient(folder: ClientFolder): Promise<InstalledClient> {
+  const { dependencies } = JSON.parse(readFileSync(join(LOCKS, folder, 'package.json'), 'utf8')) as {
+    dependencies: Record<string, string>;
+  };
+  const [package_name = '', version = ''] = Object.entries(dependencies)[0]!;
+  const client = {
+    package_name,
+    version,
+    needed: `(${package_name} ${version} from npm)`,
+    is_program: folder === 'opencode',
+  };
+  try {
+    const place = await install(folder, `${folder}-${version}`);
+    const entry = join(place, 'node_modules', package_name, ENTRIES[folder]);
+    await expectStart(folder, entry, version);
+    return { ...client, entry };
+  } catch (thrown) {
+    process.stderr.write(
+      `${package_name} ${version} cannot be had: ${(thrown as Error).message.split('\n', 2).join(' ')}\n`,
+    );
+    return { ...client, entry: null };
+  }
+}
+
+async function install(folder: ClientFolder, name: string): Promise<string> {
+  const place = join(INSTALLED, name);
+  if (existsSync(place)) return place;
+  const partial = `${place}.${process.pid}`;
+  mkdirSync(partial, { recursive: true });
+  try {
+    for (const file of LOCK_FILES) copyFileSync(join(LOCKS, folder, file), join(partial, file));
+    // What the SDK wants beside it is there for types alone.
+    const flags = ['--ignore-scripts', '--legacy-peer-deps', '--no-audit', '--no-fund', '--prefer-offline'];
+    await npmBeside(['ci', ...flags, ...IMPATIENCE, '--prefix', partial], partial, {}, INSTALL_MS);
+    renameSync(partial, place);
+  } catch (thrown) {
+    rmSync(partial, { recursive: true, force: true });
+    // Another test has installed it meanwhile.
+    if (!existsSync(place)) throw thrown;
+  }
+  return place;
+}
+
+/** A binary for another machine, or none at all, is found here and not in the middle of a test. */
+async function expectStart(folder: ClientFolder, entry: string, version: string): Promise<void> {
+  // The SDK starts a client of its own, which lies beside it.
+  const words = folder === 'claude-agent-sdk' || folder === 'opencode' ? [] : [entry];
+  const program =
+    folder === 'claude-agent-sdk' ? findBinaryOf(entry) : folder === 'opencode' ? entry : process.execPath;
+  const env = { PATH: process.env.PATH, HOME: '/nonexistent' };
+  const options = { timeout: FIRST_START_MS, env };
+  const { stdout } = await promisify(execFile)(program, [...words, '--version'], options);
+  if (folder !== 'claude-agent-sdk' && !stdout.includes(version))
+    throw new Error(`it says that it is ${stdout.trim()}`);
+}
+
+function findBinaryOf(entry: string): string {
+  const packages = dirname(dirname(entry));
+  const [name] = readdirSync(packages).filter((name) => name.startsWith('claude-agent-sdk-'));
+  if (name === undefined) throw new Error('there is none for this machine');
+  return join(packages, name, 'claude');
+}

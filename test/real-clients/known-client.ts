@@ -1,0 +1,103 @@
+/** How Claude Code and Codex are each driven, so that one test says what must hold for both. */
+import { join } from 'node:path';
+import type { ScriptedToolCall } from '../../src/demo/script.ts';
+import {
+  CLAUDE_SETTINGS,
+  type ClientHome,
+  readJsonLines,
+  runClient,
+  type SessionEnd,
+} from './client-session.ts';
+import { type InstalledClient, installClient } from './installed-client.ts';
+
+/** A session as it ended. */
+export interface Session extends SessionEnd {
+  id: string;
+  /** The last thing that the agent said. */
+  answer: string;
+}
+
+export interface KnownClient {
+  /** As our own command line has it. */
+  name: 'claude-code' | 'codex';
+  installed: InstalledClient;
+  /** The settings that hold its hooks. */
+  settings(home: ClientHome): string;
+  /** A call of its shell, in a script of the provider. */
+  shell(command: string): ScriptedToolCall;
+  /** A call of a tool of an MCP server. */
+  mcpTool(server: string, tool: string, input: Record<string, unknown>): ScriptedToolCall;
+  /** Whether a request that offers these tools was made before the server's were known: it does not wait for a slow one. */
+  lacks(server: string, tools: readonly string[]): boolean;
+  /** Asks it to do something. @param provider where the model is @param env what the hooks or servers need */
+  ask(home: ClientHome, prompt: string, provider: string, env?: Record<string, string>): Promise<Session>;
+  /** Another command of it, such as `mcp add`. */
+  run(home: ClientHome, words: readonly string[], env?: Record<string, string>): Promise<SessionEnd>;
+}
+
+const PROVIDER_KEY = 'provider-key';
+
+export async function claudeCode(): Promise<KnownClient> {
+  const installed = await installClient('claude-code');
+  return {
+    name: 'claude-code',
+    installed,
+    settings: ({ work }) => join(work, '.claude', 'settings.json'),
+    shell: (command) => ({ name: 'Bash', input: { command, description: 'Runs it.' } }),
+    mcpTool: (server, tool, input) => ({ name: `mcp__${server}__${tool}`, input }),
+    lacks: () => false,
+    ask: async (home, prompt, provider, env = {}) => {
+      const words = [
+        '-p',
+        prompt,
+        '--model',
+        'claude-demo-large',
+        '--output-format',
+        'stream-json',
+        '--verbose',
+      ];
+      const end = await runClient(
+        installed,
+        home,
+        [...words, '--allowedTools', 'Bash,Agent,mcp__understudy'],
+        { ...CLAUDE_SETTINGS, ANTHROPIC_BASE_URL: provider, ANTHROPIC_API_KEY: PROVIDER_KEY, ...env },
+      );
+      const result = readJsonLines(end.stdout).find(({ type }) => type === 'result');
+      return { ...end, id: result?.session_id ?? '', answer: result?.result ?? '' };
+    },
+    run: (home, words, env = {}) => runClient(installed, home, words, { ...CLAUDE_SETTINGS, ...env }),
+  };
+}
+
+export async function codex(): Promise<KnownClient> {
+  const installed = await installClient('codex');
+  return {
+    name: 'codex',
+    installed,
+    settings: ({ home }) => join(home, '.codex', 'hooks.json'),
+    shell: (command) => ({ name: 'exec_command', input: { cmd: command } }),
+    mcpTool: (server, tool, input) => ({ name: tool, namespace: `mcp__${server}`, input }),
+    lacks: (server, tools) => !tools.includes(`mcp__${server}`),
+    ask: async (home, prompt, provider, env = {}) => {
+      const model_provider = `{ name = "fake", base_url = "${provider}/v1", env_key = "PROVIDER_KEY", wire_api = "responses" }`;
+      const end = await runClient(
+        installed,
+        home,
+        [
+          ...['exec', '--json', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox'],
+          ...['--dangerously-bypass-hook-trust', '-m', 'gpt-demo-large'],
+          ...['-c', 'model_provider="fake"', '-c', `model_providers.fake=${model_provider}`, prompt],
+        ],
+        { PROVIDER_KEY, ...env },
+      );
+      const events = readJsonLines(end.stdout);
+      const answers = events.filter(({ item }) => item?.type === 'agent_message');
+      return {
+        ...end,
+        id: events.find(({ type }) => type === 'thread.started')?.thread_id ?? '',
+        answer: answers.at(-1)?.item.text ?? '',
+      };
+    },
+    run: (home, words, env = {}) => runClient(installed, home, words, env),
+  };
+}

@@ -1,0 +1,53 @@
+/** One piece of work a tick, in the order in which it came. */
+import { describe, expect, it } from 'vitest';
+import { TickQueue } from '../../src/std/tick-queue.ts';
+
+const nextTick = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+describe('a queue for turns', () => {
+  it('lets the first go at once', async () => {
+    const done: number[] = [];
+    void new TickQueue().next().then(() => done.push(1));
+    await Promise.resolve();
+    await Promise.resolve();
+    expect(done).toEqual([1]);
+  });
+
+  it('lets one go a turn, in order, and what the one before left for its turn comes first', async () => {
+    const queue = new TickQueue();
+    const done: string[] = [];
+    const work = async (name: string) => {
+      await queue.next();
+      done.push(name);
+      setImmediate(() => done.push(`${name} sent`));
+    };
+    await Promise.all(['a', 'b', 'c'].map(work));
+    await nextTick();
+    expect(done).toEqual(['a', 'a sent', 'b', 'b sent', 'c', 'c sent']);
+  });
+
+  it('is free again when all have gone', async () => {
+    const queue = new TickQueue();
+    await Promise.all([queue.next(), queue.next()]);
+    for (let tick = 0; tick < 3; tick++) await nextTick();
+    let hasGone = false;
+    void queue.next().then(() => {
+      hasGone = true;
+    });
+    await Promise.resolve();
+    await Promise.resolve();
+    expect(hasGone).toBe(true);
+  });
+
+  it('keeps the order of those who come while others wait', async () => {
+    const queue = new TickQueue();
+    const done: string[] = [];
+    const work = async (name: string, then?: string) => {
+      await queue.next();
+      done.push(name);
+      if (then !== undefined) await work(then);
+    };
+    await Promise.all([work('a', 'd'), work('b'), work('c')]);
+    expect(done).toEqual(['a', 'b', 'c', 'd']);
+  });
+});

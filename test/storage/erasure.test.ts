@@ -1,0 +1,325 @@
+/**
+ * Erased exchanges: nothing of them is in any file afterwards, and every other one is there byte for byte, whatever it was
+ * stored against.
+ */
+import { randomBytes } from 'node:crypto';
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { zstdDecompressSync } from 'node:zlib';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { CapturedExchange } from '../../src/domain/exchange.ts';
+import { decodeExchange } from '../../src/providers/decode.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { CaptureReader } from '../../src/storage/capture/reader.ts';
+import { ErasureError, type ErasureTarget, eraseCaptured } from '../../src/storage/erasure.ts';
+import { claimWriter } from '../../src/storage/writer-claim.ts';
+import { makeExchange, readAllFiles } from './captured.ts';
+import { makeFolder } from './folder.ts';
+
+type Key = Buffer | null;
+
+/** Stands in everything that is to go, and nowhere else. */
+const CANARY = `canary-${randomBytes(12).toString('hex')}`;
+const START_MS = 1_760_000_000_000;
+
+const erase = (folder: string, target: ErasureTarget, data_key: Key = null, is_dry = false) =>
+  eraseCaptured(
+    {
+      data_dir: folder,
+      capture_db: join(folder, 'capture.mdb'),
+      data_key,
+      decode: decodeExchange,
+      target,
+      is_dry,
+    },
+    () => {},
+  );
+
+/** A conversation of the run after so many turns: each begins as the one before. */
+function turn(run_id: string | null, turns: number, secret = ''): Partial<CapturedExchange> {
+  const messages = Array.from({ length: turns }, (_, at) => ({
+    role: at % 2 === 0 ? 'user' : 'assistant',
+    content: `${secret} ${run_id} says ${at}: ${'the same long words of a task '.repeat(60)}`,
+  }));
+  return {
+    run_id,
+    request_body: Buffer.from(JSON.stringify({ model: 'm', system: 'be brief '.repeat(200), messages })),
+    response_body: Buffer.from(
+      JSON.stringify({ id: `msg_${run_id}_${turns}`, content: [{ type: 'text', text: `${secret} answer` }] }),
+    ),
+  };
+}
+
+function picture(words: string): Partial<CapturedExchange> {
+  const data = Buffer.from(`${words} `.repeat(400)).toString('base64');
+  const source = { type: 'base64', media_type: 'image/png', data };
+  return {
+    request_body: Buffer.from(JSON.stringify({ messages: [{ content: [{ type: 'image', source }] }] })),
+  };
+}
+
+class Captured {
+  readonly folder = makeFolder();
+  readonly #key: Key;
+  readonly #pressedRate: number | undefined;
+  #log: CaptureLog | null = null;
+  #count = 0;
+
+  constructor(key: Key = null, pressedRate?: number) {
+    this.#key = key;
+    this.#pressedRate = pressedRate;
+  }
+
+  async log(): Promise<CaptureLog> {
+    this.#log ??= await CaptureLog.open({
+      path: join(this.folder, 'capture.mdb'),
+      redact: false,
+      data_key: this.#key,
+      decode: decodeExchange,
+      ...(this.#pressedRate === undefined ? {} : { pressed_rate: this.#pressedRate }),
+    });
+    return this.#log;
+  }
+
+  async append(...parts: Partial<CapturedExchange>[]): Promise<void> {
+    const batch = parts.map((part) =>
+      makeExchange({ started_at_ms: START_MS + 1_000 * this.#count++, ...part }),
+    );
+    await (await this.log()).append(batch);
+  }
+
+  async close(): Promise<void> {
+    await this.#log?.close();
+    this.#log = null;
+  }
+
+  /** Both bodies and the facts of each exchange, by id. */
+  async read(): Promise<
+    Map<number, { request: string; response: string; facts: string; run_id: string | null }>
+  > {
+    const all = new Map();
+    for (const name of readdirSync(this.folder)) {
+      if (!/^capture(\.\d+-\d+)?\.mdb$/.test(name)) continue;
+      const reader = CaptureReader.open(join(this.folder, name), {
+        data_key: this.#key,
+        decode: decodeExchange,
+      });
+      for (const { id, run_id, provider, started_at } of reader.summaries()) {
+        const [request, response] = (['request', 'response'] as const).map((side) =>
+          Buffer.from(reader.body(id, side)!).toString('latin1'),
+        );
+        all.set(id, { request, response, facts: `${provider} ${started_at}`, run_id });
+      }
+      await reader.close();
+    }
+    return all;
+  }
+}
+
+/** Where the words stand in any file: as they are, or in what a frame of zstd there unpacks to. */
+function findAnywhere(folder: string, words: string): string[] {
+  const found: string[] = [];
+  const magic = Buffer.from([0x28, 0xb5, 0x2f, 0xfd]);
+  for (const { path, bytes } of readAllFiles(folder)) {
+    if (bytes.includes(words) || path.includes(words)) found.push(path);
+    for (let at = bytes.indexOf(magic); at >= 0; at = bytes.indexOf(magic, at + 1)) {
+      // What lies behind the frame, in its page, is no part of it.
+      for (const end of [bytes.length, at + 8_192, at + 2_048]) {
+        try {
+          if (zstdDecompressSync(bytes.subarray(at, end)).includes(words)) found.push(`${path} in a frame`);
+          break;
+        } catch {
+          // No frame, or one that needs a dictionary: the reader looks at those.
+        }
+      }
+    }
+  }
+  return found;
+}
+
+describe('an erased run', () => {
+  it.each<[string, Key, number | undefined]>([
+    ['plain', null, undefined],
+    ['encrypted', randomBytes(32), undefined],
+    ['raw under pressure', null, 0],
+  ])('is nowhere, %s, and all others are as they were', async (_what, key, pressed) => {
+    const captured = new Captured(key, pressed);
+    await captured.append(turn('stays', 1));
+    for (let n = 1; n <= 6; n++) {
+      await captured.append(turn(CANARY, n, CANARY));
+      // Stored against the one before, which goes.
+      await captured.append(turn('stays', n));
+    }
+    await captured.append({ ...picture(CANARY), run_id: CANARY });
+    await captured.append(
+      { ...picture('for both'), run_id: CANARY },
+      { ...picture('for both'), run_id: 'stays' },
+    );
+    const batch = Array.from({ length: 40 }, (_, n) =>
+      n % 3 === 0 ? turn(CANARY, 8, CANARY) : turn(`other-${n % 2}`, 1 + (n % 5)),
+    );
+    await captured.append(...batch);
+    await (await captured.log()).rotate();
+    // Of no run that has a label: found by its conversation.
+    await captured.append(turn(null, 1), turn('stays', 7), turn(CANARY, 9, CANARY), turn(null, 3));
+    await captured.close();
+    const before = await captured.read();
+    const meant = [...before].filter(([, { run_id }]) => run_id === CANARY).map(([id]) => id);
+    expect(meant.length).toBeGreaterThan(20);
+    const attachments = () => readdirSync(join(captured.folder, 'capture.mdb.files')).length;
+    expect(attachments()).toBe(2);
+    if (key === null) expect(findAnywhere(captured.folder, CANARY)).not.toEqual([]);
+
+    expect((await erase(captured.folder, { run_id: CANARY }, key, true)).exchanges).toBe(meant.length);
+    expect(await captured.read()).toEqual(before);
+    const report = await erase(captured.folder, { run_id: CANARY }, key);
+    expect(report).toEqual({
+      exchanges: meant.length,
+      files: 2,
+      attachments: 1,
+      unreadable: 0,
+      set_aside: [],
+    });
+
+    const after = await captured.read();
+    expect(after.size).toBe(before.size);
+    for (const [id, was] of before) {
+      if (!meant.includes(id)) expect(after.get(id), String(id)).toEqual(was);
+      else {
+        const facts = was.facts.replace('anthropic', 'erased');
+        expect(after.get(id)).toEqual({ request: '', response: '', facts, run_id: null });
+      }
+    }
+    expect(findAnywhere(captured.folder, CANARY)).toEqual([]);
+    expect(attachments()).toBe(1);
+    expect(existsSync(join(captured.folder, 'rekey.json'))).toBe(false);
+    expect(await erase(captured.folder, { run_id: CANARY }, key)).toMatchObject({ exchanges: 0, files: 0 });
+    // It is written to as ever, and ids go on.
+    await captured.append(turn('stays', 8));
+    await captured.close();
+    expect((await captured.read()).get(before.size + 1)!.request).toContain('stays says 7');
+  });
+
+  it('is whatever is chosen: of any sequence every other exchange keeps its bytes', async () => {
+    const one = fc.record({
+      run: fc.nat({ max: 3 }),
+      turns: fc.integer({ min: 1, max: 7 }),
+      batch: fc.boolean(),
+    });
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(one, { minLength: 3, maxLength: 30 }),
+        fc.nat({ max: 3 }),
+        async (list, gone) => {
+          const captured = new Captured();
+          let waiting: Partial<CapturedExchange>[] = [];
+          for (const { run, turns, batch } of list) {
+            waiting.push(turn(`run-${run}`, turns, `word-${run}`));
+            if (batch) continue;
+            await captured.append(...waiting);
+            waiting = [];
+          }
+          await captured.append(...waiting, turn('run-4', 2));
+          await captured.close();
+          const before = await captured.read();
+          await erase(captured.folder, { run_id: `run-${gone}` });
+          const after = await captured.read();
+          for (const [id, was] of before) {
+            if (was.run_id !== `run-${gone}`) expect(after.get(id)).toEqual(was);
+            else expect(after.get(id)).toMatchObject({ request: '', response: '', run_id: null });
+          }
+        },
+      ),
+      { numRuns: 12 },
+    );
+  });
+});
+
+describe('what is meant', () => {
+  it('is what began before a time', async () => {
+    const captured = new Captured();
+    for (let n = 0; n < 6; n++) await captured.append(turn('r', n + 1, n < 3 ? CANARY : ''));
+    await captured.close();
+    const report = await erase(captured.folder, { before_ms: START_MS + 3_000 });
+    expect(report).toMatchObject({ exchanges: 3, files: 1 });
+    const after = [...(await captured.read()).values()];
+    expect(after.map(({ run_id }) => run_id)).toEqual([null, null, null, 'r', 'r', 'r']);
+    expect(after[3]!.request).toContain('r says 3');
+    expect(findAnywhere(captured.folder, CANARY)).toEqual([]);
+  });
+
+  it('is what holds a credential, escaped and encoded too, in a body, the address or a header', async () => {
+    const credential = 'p4ss/word+of"the\\customer=';
+    const captured = new Captured();
+    const said = (words: string) => ({
+      request_body: Buffer.from(words),
+      kind: 'other' as const,
+      shape: null,
+    });
+    await captured.append(
+      said('{"nothing":"of it"}'),
+      said(JSON.stringify({ says: credential })),
+      said(`in base64: ${Buffer.from(credential).toString('base64')}`),
+      { ...said('{}'), query: `where=${encodeURIComponent(credential)}` },
+      { ...said('{}'), response_headers: ['x-note', credential] },
+    );
+    await captured.close();
+    const report = await erase(captured.folder, { credential });
+    expect(report.exchanges).toBe(4);
+    expect([...(await captured.read()).values()].map(({ facts }) => facts.split(' ')[0])).toEqual([
+      'anthropic',
+      ...Array(4).fill('erased'),
+    ]);
+  });
+});
+
+describe('an erasure', () => {
+  it('is refused while the gateway writes, and changes nothing', async () => {
+    const captured = new Captured();
+    await captured.append(turn('r', 1));
+    await captured.close();
+    const before = await captured.read();
+    const claim = await claimWriter(join(captured.folder, 'capture.mdb'), { patience_ms: 0 });
+    await expect(erase(captured.folder, { run_id: 'r' })).rejects.toThrow(ErasureError);
+    await claim.release();
+    expect(await captured.read()).toEqual(before);
+  });
+
+  it('that fails in the middle leaves everything as it was', async () => {
+    const captured = new Captured();
+    await captured.append(turn('r', 1), turn('s', 1));
+    await (await captured.log()).rotate();
+    await captured.append(turn('r', 2), turn('s', 2));
+    await captured.close();
+    const before = await captured.read();
+    const names = () =>
+      readdirSync(captured.folder)
+        .filter((name) => !name.endsWith('-lock'))
+        .sort();
+    const there = names();
+    let calls = 0;
+    const failing = eraseCaptured(
+      {
+        data_dir: captured.folder,
+        capture_db: join(captured.folder, 'capture.mdb'),
+        data_key: null,
+        decode: decodeExchange,
+        target: { run_id: 'r' },
+        is_dry: false,
+      },
+      () => {
+        // Two files are looked through; then the first is written.
+        if (++calls > 3) throw new Error('the disk is full');
+      },
+    );
+    await expect(failing).rejects.toThrow('the disk is full');
+    expect(names()).toEqual(there);
+    expect(await captured.read()).toEqual(before);
+    expect(await erase(captured.folder, { run_id: 'r' })).toMatchObject({ exchanges: 2, files: 2 });
+  });
+
+  it('says that there is no database', async () => {
+    await expect(erase(makeFolder(), { run_id: 'r' })).rejects.toThrow('no such capture database');
+  });
+});

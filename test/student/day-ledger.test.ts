@@ -1,0 +1,87 @@
+/** The student's ledger: by day and agent, bounded, kept in a file, and honest when nothing was saved. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { LEDGER } from '../../src/limits.ts';
+import {
+  DayLedger,
+  KeptLedger,
+  listLedger,
+  readLedgerFile,
+  sumLedger,
+} from '../../src/student/day-ledger.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
+import { makeFolder } from '../storage/folder.ts';
+
+const DAY_MS = 86_400_000;
+const FIRST_MS = Date.UTC(2026, 2, 1, 12);
+
+it('counts by day and agent, and sums up', () => {
+  const ledger = new DayLedger();
+  ledger.add(FIRST_MS, 'a', { served: 1, input_tokens: 900, output_tokens: 40, saved_micro_usd: 3_000 });
+  ledger.add(FIRST_MS, 'a', { compared: 40, wrong: 1 });
+  ledger.add(FIRST_MS + DAY_MS, 'a', { served: 2, saved_micro_usd: 1_000, late: 1, late_micro_usd: 9_000 });
+  ledger.add(FIRST_MS, 'b', { served: 1 });
+  const rows = listLedger(ledger.copy());
+  expect(rows.map(({ day, agent, served }) => [day, agent, served])).toEqual([
+    ['2026-03-02', 'a', 2],
+    ['2026-03-01', 'a', 1],
+    ['2026-03-01', 'b', 1],
+  ]);
+  // Late take-overs cost more than was saved.
+  expect(rows[0]).toMatchObject({ saved_usd: -0.008, late: 1, late_usd: 0.009, wrong_at_most: null });
+  const [a, b] = sumLedger(ledger.copy());
+  expect(a).toMatchObject({ day: '2026-03-01', served: 3, compared: 40, wrong: 1, saved_usd: -0.005 });
+  expect(a!.wrong_at_least).toBeGreaterThan(0);
+  expect(a!.wrong_at_least).toBeLessThan(1 / 40);
+  expect(a!.wrong_at_most).toBeGreaterThan(1 / 40);
+  expect(b).toMatchObject({ served: 1, saved_usd: null, wrong_at_least: null });
+});
+
+it('takes back what nobody got', () => {
+  const ledger = new DayLedger();
+  ledger.add(FIRST_MS, 'a', { served: 1, input_tokens: 9, saved_micro_usd: 5 });
+  ledger.add(FIRST_MS, 'a', { served: -1, input_tokens: -9, saved_micro_usd: -5 });
+  expect(sumLedger(ledger.copy())).toMatchObject([{ served: 0, input_tokens: 0, saved_usd: 0 }]);
+});
+
+it('has bounds: old days go, and too many agents are one', () => {
+  const ledger = new DayLedger();
+  for (let day = 0; day < LEDGER.days + 5; day++) ledger.add(FIRST_MS + day * DAY_MS, 'a', { served: 1 });
+  expect(ledger.copy()).toHaveLength(LEDGER.days);
+  expect(ledger.copy().map(({ day }) => day)).not.toContain('2026-03-05');
+  for (let at = 0; at < LEDGER.agents + 5; at++)
+    ledger.add(FIRST_MS + DAY_MS * 50, `agent ${at}`, { served: 1 });
+  const rows = listLedger(ledger.copy()).filter(({ agent }) => agent !== 'a');
+  expect(rows).toHaveLength(LEDGER.agents);
+  expect(rows.find(({ agent }) => agent === '(other)')!.served).toBe(6);
+});
+
+it('is kept in a file, and goes on from it', async () => {
+  const path = join(makeFolder(), 'data', 'student-ledger.json');
+  const told: string[] = [];
+  const log = { warn: (_: object, words: string) => told.push(words) };
+  const first = await KeptLedger.open(path, log);
+  first.add('a', { served: 1, saved_micro_usd: 2 });
+  // The first change is not waited for.
+  await expect.poll(() => readLedgerFile(path), { timeout: PATIENCE_MS }).not.toBe(null);
+  await first.close();
+  const second = await KeptLedger.open(path, log);
+  second.add('a', { served: 1 });
+  await second.close();
+  expect(sumLedger((await readLedgerFile(path))!)).toMatchObject([{ agent: 'a', served: 2 }]);
+  // One that another thread has taken over writes nothing any more.
+  second.retire();
+  second.add('a', { served: 1 });
+  await second.close();
+  expect(sumLedger((await readLedgerFile(path))!)).toMatchObject([{ served: 2 }]);
+  expect(told).toEqual([]);
+
+  writeFileSync(path, '{"format":');
+  await expect(readLedgerFile(path)).rejects.toThrow(/damaged/);
+  const third = await KeptLedger.open(path, log);
+  expect(told).toEqual(['the ledger of the student is lost: it begins anew']);
+  third.takeOver(second.copy());
+  await third.close();
+  expect(JSON.parse(readFileSync(path, 'utf8')).days).toHaveLength(1);
+});

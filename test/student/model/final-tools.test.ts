@@ -1,0 +1,27 @@
+/** Which tools nobody looks behind any more. */
+import { describe, expect, it } from 'vitest';
+import { findFinalTools } from '../../../src/student/model/final-tools.ts';
+import type { LearnedStep } from '../../../src/student/model/student-fit.ts';
+import { callAnswer, makeOrderStep } from './made-steps.ts';
+
+/** Runs as the names of the tools that they call, one a step. */
+const stepsOf = (runs: string[][]): LearnedStep[] =>
+  runs.flatMap((names, run) =>
+    names.map((name) => ({ ...makeOrderStep(run), run_id: `r${run}`, answer: callAnswer(name, {}) })),
+  );
+const finalOf = (runs: string[][]) => [...findFinalTools(stepsOf(runs))].sort();
+
+describe('tools behind which nobody looks', () => {
+  it('are those that hardly any other call follows', () => {
+    const usual = Array.from({ length: 20 }, () => ['look', 'book']);
+    expect(finalOf(usual)).toEqual(['book']);
+    // Several of the same are no look.
+    expect(finalOf(usual.map((run) => [...run, 'book', 'book']))).toEqual(['book']);
+    expect(finalOf([...usual, ['look', 'book', 'look', 'book']])).toEqual(['book']);
+    expect(finalOf(usual.map((run) => [...run, 'check']))).toEqual(['check']);
+  });
+
+  it('are not those that often end a run and often do not', () => {
+    expect(finalOf(Array.from({ length: 20 }, () => ['run', 'edit', 'run']))).toEqual([]);
+  });
+});

@@ -1,0 +1,121 @@
+/** The capture reader's process from the outside: its end is an answer, its next life comes after a pause, and it ends when idle. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import type { CaptureAnswer } from '../../src/domain/captured-run.ts';
+import { decodeExchange } from '../../src/providers/decode.ts';
+import { createDeferred } from '../../src/std/deferred.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { type CaptureReaderParts, CaptureReaderProcess } from '../../src/threads/capture-reader-process.ts';
+import { makeExchange } from '../storage/captured.ts';
+
+const ENTRY = new URL('../../src/threads/capture-reader-entry.ts', import.meta.url);
+const RUNS = { name: 'runs', limit: 10, before: null, filter: {} } as const;
+
+type Ended = Parameters<CaptureReaderParts['tell']>[0];
+
+function openReader(parts: Partial<CaptureReaderParts> = {}) {
+  const dir = mkdtempSync(join(tmpdir(), 'understudy-reader-'));
+  const db = join(dir, 'capture.mdb');
+  const ended = createDeferred<Ended>();
+  const reader = new CaptureReaderProcess({
+    entry: ENTRY,
+    options: { db, data_key: null },
+    tell: (one) => ended.resolve(one),
+    ...parts,
+  });
+  onTestFinished(async () => {
+    await reader.close();
+    rmSync(dir, { recursive: true, force: true });
+  });
+  return { reader, db, ended: ended.promise };
+}
+
+function readJson(answer: CaptureAnswer): unknown {
+  expect(answer.type).toBe('json');
+  return answer.type === 'json' ? JSON.parse(Buffer.from(answer.json).toString()) : null;
+}
+
+async function isGone(pid: number): Promise<void> {
+  await expect
+    .poll(() => {
+      try {
+        process.kill(pid, 0);
+        return false;
+      } catch {
+        return true;
+      }
+    })
+    .toBe(true);
+}
+
+describe('the capture reader', () => {
+  it('is started by the first question, and one more after an end that nobody asked for', async () => {
+    const { reader, ended } = openReader();
+    expect(reader.pid).toBeNull();
+    expect(readJson(await reader.ask(RUNS))).toMatchObject({ runs: [], next_cursor: null });
+    const first = reader.pid!;
+    const answer = reader.ask(RUNS);
+    // As a damaged page would end it.
+    process.kill(first, 'SIGSEGV');
+    await Promise.allSettled([answer]);
+    expect(await ended).toMatchObject({ pid: first, reason: 'SIGSEGV' });
+    await expect.poll(() => reader.ask(RUNS).then(readJson, () => null)).toMatchObject({ runs: [] });
+    expect(reader.pid).not.toBe(first);
+  });
+
+  it('says that it ended to whoever waits, and during the pause', async () => {
+    // A program that ends before it answers.
+    const { reader, ended } = openReader({
+      entry: new URL('../fixtures/ending-reader.mjs', import.meta.url),
+    });
+    await expect(reader.ask(RUNS)).rejects.toMatchObject({
+      code: 'unavailable',
+      message: expect.stringContaining('ended (exit 7)'),
+    });
+    expect((await ended).restart_in_ms).toBeGreaterThan(0);
+  });
+
+  it('is given up when it does not answer in time', async () => {
+    // A program that never answers.
+    const { reader, ended } = openReader({
+      entry: new URL('../fixtures/silent-reader.mjs', import.meta.url),
+      deadline_ms: 50,
+    });
+    await expect(reader.ask(RUNS)).rejects.toMatchObject({ code: 'deadline_exceeded' });
+    expect((await ended).reason).toBe('SIGKILL');
+  });
+
+  it('takes so many questions and no more', async () => {
+    const { reader } = openReader({ entry: new URL('../fixtures/silent-reader.mjs', import.meta.url) });
+    const waiting = Array.from({ length: 32 }, () => reader.ask(RUNS));
+    await expect(reader.ask(RUNS)).rejects.toMatchObject({ code: 'unavailable' });
+    await reader.close();
+    for (const one of await Promise.allSettled(waiting)) expect(one.status).toBe('rejected');
+  });
+
+  it('ends when nobody asks, and comes back', async () => {
+    const { reader } = openReader({ idle_ms: 1 });
+    await reader.ask(RUNS);
+    const [first] = [reader.pid];
+    if (first !== null) await isGone(first);
+    expect(readJson(await reader.ask(RUNS))).toMatchObject({ runs: [] });
+  });
+
+  it('reads while the file is written, and what a run adds counts at once', async () => {
+    const { reader, db } = openReader();
+    const log = await CaptureLog.open({
+      path: db,
+      redact: false,
+      max_decoded_bytes: 1 << 20,
+      data_key: null,
+      decode: decodeExchange,
+    });
+    onTestFinished(() => log.close());
+    for (let turn = 1; turn <= 3; turn++) {
+      await log.append([makeExchange({ run_id: 'r', seq: turn })]);
+      expect(readJson(await reader.ask(RUNS))).toMatchObject({ runs: [{ run_id: 'r', exchanges: turn }] });
+    }
+  });
+});

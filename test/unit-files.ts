@@ -1,0 +1,27 @@
+/** Which test files make up the `unit` project (vitest.config.ts). */
+/** What neither listens, nor starts a thread or a process, nor changes anything outside its own file. Globs from the root. */
+export const UNIT = [
+  'test/domain/**/*.test.ts',
+  'test/contract/**/*.test.ts',
+  'test/client/difficulty.test.ts',
+  'test/std/!(file-place|loading-threads|shared-locks|std|usable-cores|zstd).test.ts',
+  'test/integrations/agent-steps.test.ts',
+  'test/analysis/**/*.test.ts',
+  'test/providers/**/*.test.ts',
+  'test/student/model/**/*.test.ts',
+  'test/gateway/{known-headers,run-labels}.test.ts',
+  'test/gateway/upstream/response-parser.test.ts',
+  'test/http/{allowed-hosts,recorded-cases}.test.ts',
+  'test/actors/{live-hub,rate-bucket,run,usage-meter,capture-batch,fault-history}.test.ts',
+  'test/api/{clock-jumps,declared-bounds,dispatch,experiments,patterns,retrieve,stream-credentials}.test.ts',
+  'test/cli/{banner,inspect}.test.ts',
+  'test/label/labelled-target.test.ts',
+  'test/native/{byte,vector}-engine.test.ts',
+  'test/runtime/{claims,host,recorder}.test.ts',
+  'test/redaction/key-shapes.test.ts',
+  'test/search/{embedder-config,embedder-features,word-tokens}.test.ts',
+  'test/sim/simulation.test.ts',
+  'test/storage/{accounts-usage,capture-record,packing-share,stream-secrets}.test.ts',
+  'test/student/serving/{request-rules,tool-schemas,step-handler}.test.ts',
+  'test/house/{clocks,config,docs,errors,import-direction,permissions,threads,unit-tests}.test.ts',
+] as const;
