@@ -22,7 +22,7 @@ files held stays on the disk until the system overwrites it, as with every file 
 
 Usage: understudy erase (--run ID | --before TIME | --credential FILE) [--dry-run] [--db FILE]
 
-  --run ID            the exchanges of a run, by its label or as inspect names it (conv_12)
+  --run ID            the exchanges of a run and of its child runs, by its label or as inspect names it (conv_12)
   --before TIME       those that began before: 2026-01-31 or 2026-01-31T12:00:00Z
   --credential FILE   those in which the credential stands that is the first line of the file; - reads standard input
   --dry-run           say how many there are, and change nothing

@@ -50,7 +50,7 @@ export class ErasureError extends Error {
 
 /** Which exchanges are meant. */
 export type ErasureTarget =
-  /** Those of a run, by its label or by the name of one that was found. */
+  /** Those of a run, by its label or by the name of one that was found, and of the runs that it began. A session's name: all of it. */
   | { run_id: string }
   /** Those that began before, milliseconds since the epoch. */
   | { before_ms: number }
@@ -142,9 +142,11 @@ class Erasure {
     const paths = [...listSealed(capture_db).map(({ path }) => path), ...[capture_db].filter(isThere)];
     if (paths.length === 0) throw new ErasureError(`${capture_db}: no such capture database`);
     this.#of = paths.reduce((sum, path) => sum + statSync(path).size, 0);
+    const { target } = this.#options;
+    const runs = 'run_id' in target ? await this.#listFamily(paths, target.run_id) : new Set<string>();
     const files: FilePlan[] = [];
     for (const path of paths) {
-      files.push({ path, is_sealed: path !== capture_db, erased: await this.#select(path) });
+      files.push({ path, is_sealed: path !== capture_db, erased: await this.#select(path, runs) });
       this.#tell(path, statSync(path).size);
     }
     const all = new Set(files.flatMap(({ erased }) => [...erased]));
@@ -199,8 +201,33 @@ class Erasure {
     this.#progress(path, this.#done, this.#of);
   }
 
+  /** A run, the runs that it began, and those that they began: whoever wants a run gone means its sub-agents too. */
+  async #listFamily(paths: readonly string[], runId: string): Promise<Set<string>> {
+    const { data_key, decode } = this.#options;
+    const children = new Map<string, Set<string>>();
+    for (const path of paths) {
+      const reader = CaptureReader.open(path, { decode, data_key, skipped: () => {} });
+      try {
+        for (const { run_id, session_id, parent_run_id } of reader.summaries({})) {
+          if (run_id === null) continue;
+          for (const parent of [session_id, parent_run_id]) {
+            if (parent == null || parent === run_id) continue;
+            const begun = children.get(parent);
+            if (begun === undefined) children.set(parent, new Set([run_id]));
+            else begun.add(run_id);
+          }
+        }
+      } finally {
+        await reader.close();
+      }
+    }
+    const family = new Set([runId]);
+    for (const member of family) for (const child of children.get(member) ?? []) family.add(child);
+    return family;
+  }
+
   /** The exchanges of a file that are meant. */
-  async #select(path: string): Promise<Set<number>> {
+  async #select(path: string, runs: ReadonlySet<string>): Promise<Set<number>> {
     const { target, data_key, decode } = this.#options;
     const skipped = () => {
       this.#unreadable++;
@@ -209,9 +236,9 @@ class Erasure {
     const found = new Set<number>();
     const needles = 'credential' in target ? packForms(target.credential) : null;
     try {
-      const filter = 'run_id' in target ? { run_id: target.run_id } : {};
-      for (const { id, provider, started_at } of reader.summaries(filter)) {
+      for (const { id, provider, started_at, run_id } of reader.summaries({})) {
         if (provider === ERASED) continue;
+        if ('run_id' in target && (run_id === null || !runs.has(run_id))) continue;
         if ('before_ms' in target && Date.parse(started_at) >= target.before_ms) continue;
         if (needles !== null && !holds(reader, id, needles)) continue;
         found.add(id);

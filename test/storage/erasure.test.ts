@@ -237,6 +237,24 @@ describe('an erased run', () => {
 });
 
 describe('what is meant', () => {
+  it('is a session with the runs that it began, in every file', async () => {
+    const session = '6f1c2a34-5b6d-4e7f-8a9b-0c1d2e3f4a5b';
+    const from = (id: string, ...more: string[]): Partial<CapturedExchange> => ({
+      ...turn(null, 1, id === session ? CANARY : ''),
+      request_headers: ['host', 'api.example', 'x-claude-code-session-id', id, ...more],
+    });
+    const captured = new Captured();
+    await captured.append(from(session, 'x-claude-code-agent-id', 'a69baf915666a168d'));
+    await (await captured.log()).rotate();
+    await captured.append(from(session), from('7a1c2a34-5b6d-4e7f-8a9b-0c1d2e3f4a5b'));
+    await captured.close();
+    expect((await captured.read()).get(1)!.run_id).toBe(`${session}:a69baf915666a168d:side_call`);
+    expect(await erase(captured.folder, { run_id: session })).toMatchObject({ exchanges: 2, files: 2 });
+    expect(findAnywhere(captured.folder, CANARY)).toEqual([]);
+    const left = [...(await captured.read()).values()].map(({ facts }) => facts.split(' ')[0]);
+    expect(left).toEqual(['erased', 'erased', 'anthropic']);
+  });
+
   it('is what began before a time', async () => {
     const captured = new Captured();
     for (let n = 0; n < 6; n++) await captured.append(turn('r', n + 1, n < 3 ? CANARY : ''));
