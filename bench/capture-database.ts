@@ -1,0 +1,360 @@
+/**
+ * Makes a capture database of many runs, through the code by which the capture process writes one: `node
+ * bench/capture-database.ts --runs N --dir D [--run-bytes B]`. For benches, and to look at the command line and the dashboard
+ * with as much in them as a busy month leaves. Own process.
+ *
+ * Four agents with prompts, tools and models of their own share the runs unequally. Their conversations grow by tool results
+ * that read like prose, code and listings, until a run has B bytes in all on the wire. One run in twelve is no golden one: its
+ * last turn is missing, failed or aborted. Among the others are runs without a label, sessions with a title as a child run, a
+ * run of 400 turns and one with a request of 60 MB. The same numbers give the same database.
+ */
+import { mkdirSync, readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import type { CapturedExchange } from '../src/domain/exchange.ts';
+import { decodeExchange } from '../src/providers/decode.ts';
+import { CaptureLog } from '../src/storage/capture/log.ts';
+import { makeRandom, TextSource } from './storage-runs.ts';
+
+export interface DatabasePlan {
+  /** Folder of `capture.mdb`. */
+  dir: string;
+  runs: number;
+  /** Requests and answers of a run together, about. */
+  run_bytes: number;
+  /** Told how many runs are written. */
+  tell?: (runs: number) => void;
+}
+
+export interface MadeDatabase {
+  path: string;
+  runs: number;
+  exchanges: number;
+  /** Of all requests and answers, as they were on the wire. */
+  raw_bytes: number;
+  /** On the disk. */
+  packed_bytes: number;
+  seconds: number;
+}
+
+const BATCH_BYTES = 8_000_000;
+const BATCH_EXCHANGES = 500;
+/** As a gateway that keeps its captures for some time does once a day. */
+const FILES = 4;
+const TIDY_MS = 1_000;
+const TURNS = 5;
+const LONG_TURNS = 400;
+const HUGE_BYTES = 60_000_000;
+/** Longest text that is not the same again and again. */
+const TEXT_BYTES = 1_000_000;
+/** Runs that share what their texts are drawn from: it remembers its lines. */
+const SOURCE_RUNS = 50;
+const NEWEST_MS = Date.UTC(2026, 10, 1);
+const RUN_MS = 20_000;
+const TURN_MS = 1_500;
+
+type Json = Record<string, unknown>;
+
+/** An agent: its share of the runs, and what it does. */
+interface Agent {
+  name: string;
+  share: number;
+  model: string;
+  noun: string;
+  /** Called first with an id, then as often as turns are left with the id and a page. */
+  tools: readonly [string, string];
+  /** How its runs are told apart. */
+  header: 'x-svc-run' | 'x-claude-code-session-id' | null;
+}
+
+const AGENTS: readonly Agent[] = [
+  {
+    name: 'orders',
+    share: 0.6,
+    model: 'claude-sonnet-4-5',
+    noun: 'order',
+    tools: ['look_up_order', 'read_log'],
+    header: 'x-svc-run',
+  },
+  {
+    name: 'incidents',
+    share: 0.25,
+    model: 'claude-opus-4-5',
+    noun: 'incident',
+    tools: ['get_incident', 'read_events'],
+    header: 'x-claude-code-session-id',
+  },
+  {
+    name: 'invoices',
+    share: 0.13,
+    model: 'claude-haiku-4-5',
+    noun: 'invoice',
+    tools: ['open_invoice', 'read_lines'],
+    header: null,
+  },
+  {
+    name: 'returns',
+    share: 0.02,
+    model: 'claude-haiku-4-5',
+    noun: 'return',
+    tools: ['find_return', 'read_notes'],
+    header: 'x-svc-run',
+  },
+];
+
+/** What is said to an agent before any task. */
+interface Brief {
+  system: string;
+  tools: Json[];
+}
+
+const briefs = new Map(AGENTS.map((agent, at) => [agent, makeBrief(agent, at)]));
+
+function makeBrief({ name, noun, tools }: Agent, seed: number): Brief {
+  const text = new TextSource(seed + 1, seed + 1);
+  const tool = (called: string, properties: Json): Json => ({
+    name: called,
+    description: text.text(600),
+    input_schema: { type: 'object', properties, required: Object.keys(properties) },
+  });
+  return {
+    system: `You look after ${name}. Read the ${noun} and its history, then say what state it is in.\n${text.text(4_000)}`,
+    tools: [
+      tool(tools[0], { [noun]: { type: 'string' } }),
+      tool(tools[1], { [noun]: { type: 'string' }, page: { type: 'integer' } }),
+      tool('escalate', { [noun]: { type: 'string' }, reason: { type: 'string' } }),
+    ],
+  };
+}
+
+/** One run's exchanges, from its first to its last. */
+class MadeRun {
+  readonly #agent: Agent;
+  readonly #at: number;
+  readonly #text: TextSource;
+  readonly #startedMs: number;
+  readonly #session: string;
+
+  constructor(agent: Agent, at: number, text: TextSource, startedMs: number) {
+    this.#agent = agent;
+    this.#at = at;
+    this.#text = text;
+    this.#startedMs = startedMs;
+    this.#session = `${agent.name}-${at}`;
+  }
+
+  /** @param resultBytes of each tool's result */
+  *turns(count: number, resultBytes: number): Generator<CapturedExchange> {
+    const { noun, tools } = this.#agent;
+    const key = `${noun.slice(0, 2).toUpperCase()}-${100_000 + this.#at}`;
+    const state = ['sent', 'waiting', 'closed'][this.#text.pick(3)]!;
+    const messages: Json[] = [{ role: 'user', content: `What is the state of ${noun} ${key}, please?` }];
+    if (this.#agent.header === 'x-claude-code-session-id') yield this.#title(key);
+    for (let turn = 1; turn <= count; turn++) {
+      const isLast = turn === count;
+      const id = `toolu_${this.#session}_${turn}`;
+      const input = turn === 1 ? { [noun]: key } : { [noun]: key, page: turn - 1 };
+      const content: Json[] = isLast
+        ? [{ type: 'text', text: `The ${noun} ${key} is ${state}.` }]
+        : [{ type: 'tool_use', id, name: tools[turn === 1 ? 0 : 1], input }];
+      yield this.#exchange(turn, { ...briefs.get(this.#agent)!, messages }, content);
+      const result = JSON.stringify({
+        [noun]: key,
+        state,
+        page: turn - 1,
+        notes: this.#notes(resultBytes),
+      });
+      messages.push(
+        { role: 'assistant', content },
+        { role: 'user', content: [{ type: 'tool_result', tool_use_id: id, content: result }] },
+      );
+    }
+  }
+
+  #notes(bytes: number): string {
+    const text = this.#text.text(Math.min(bytes, TEXT_BYTES));
+    return text.repeat(Math.ceil(bytes / text.length)).slice(0, bytes);
+  }
+
+  /** A side call, as coding agents make one for the name of a session. */
+  #title(key: string): CapturedExchange {
+    const messages = [{ role: 'user', content: `Write a title for: the state of ${key}` }];
+    const asked = { system: 'Generate a concise title for this conversation.', messages };
+    return this.#exchange(0, asked, [{ type: 'text', text: `State of ${key}` }]);
+  }
+
+  #exchange(turn: number, asked: Json, content: Json[]): CapturedExchange {
+    const { model, header } = this.#agent;
+    const calls = content.some(({ type }) => type === 'tool_use');
+    const request = Buffer.from(JSON.stringify({ model, max_tokens: 2_048, ...asked }));
+    const usage = {
+      input_tokens: 40,
+      cache_read_input_tokens: Math.round(request.length / 4),
+      cache_creation_input_tokens: 0,
+      output_tokens: 40,
+    };
+    const response = Buffer.from(
+      JSON.stringify({
+        id: this.#text.id('msg_01', 22),
+        type: 'message',
+        role: 'assistant',
+        model,
+        content,
+        stop_reason: calls ? 'tool_use' : 'end_turn',
+        stop_sequence: null,
+        usage,
+      }),
+    );
+    const named = header === null ? [] : [header, this.#session];
+    const numbered = header === 'x-svc-run' ? ['x-svc-seq', String(turn)] : [];
+    return {
+      run_id: header === 'x-svc-run' ? this.#session : null,
+      seq: header === 'x-svc-run' ? turn : null,
+      note: '',
+      provider: 'anthropic',
+      kind: 'turn',
+      shape: 'messages',
+      method: 'POST',
+      path: '/v1/messages',
+      query: '',
+      status: 200,
+      started_at_ms: this.#startedMs + turn * TURN_MS,
+      first_byte_ms: 300,
+      duration_ms: 600 + this.#text.pick(600),
+      aborted: false,
+      truncated: false,
+      served_by: 'upstream',
+      request_headers: [
+        ...['host', '127.0.0.1:8787', 'anthropic-version', '2023-06-01', 'content-type', 'application/json'],
+        ...['content-length', String(request.length), ...named, ...numbered],
+      ],
+      response_headers: [
+        ...['content-type', 'application/json', 'request-id', this.#text.id('req_011C', 20)],
+      ],
+      request_bytes: request.length,
+      response_bytes: response.length,
+      request_body: request,
+      response_body: response,
+    };
+  }
+}
+
+/** The last turn of a run that nobody should learn from. */
+function spoil(turns: CapturedExchange[], how: number): void {
+  const last = turns.pop()!;
+  if (how < 0.3) return;
+  const response_body = Buffer.from(
+    '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}',
+  );
+  const failed = { status: 529, response_body, response_bytes: response_body.length };
+  turns.push(how < 0.7 ? { ...last, ...failed } : { ...last, aborted: true });
+}
+
+function drawAgent(place: number): Agent {
+  let below = 0;
+  for (const agent of AGENTS) {
+    below += agent.share;
+    if (place < below) return agent;
+  }
+  return AGENTS[0]!;
+}
+
+/** All runs, the oldest first. */
+function* makeRuns({ runs, run_bytes }: DatabasePlan): Generator<CapturedExchange[]> {
+  const random = makeRandom(11);
+  // Each of its requests holds the prompt, and a result more than the one before.
+  const briefBytes = JSON.stringify([...briefs.values()][0]).length + 500;
+  const results = (TURNS * (TURNS - 1)) / 2;
+  const resultBytes = Math.max(200, Math.round((run_bytes - TURNS * briefBytes) / results - 400));
+  let text = new TextSource(1, 17);
+  for (let at = 0; at < runs; at++) {
+    if (at % SOURCE_RUNS === 0) text = new TextSource(at + 1, 17);
+    const agent = drawAgent(random());
+    const made = new MadeRun(agent, at, text, NEWEST_MS - (runs - at) * RUN_MS);
+    const [long, huge] = [at === Math.floor(runs / 2), at === Math.floor(runs / 3)];
+    const turns = long
+      ? made.turns(LONG_TURNS, 200)
+      : huge
+        ? made.turns(2, HUGE_BYTES)
+        : made.turns(TURNS, resultBytes);
+    const run = [...turns];
+    if (random() < 1 / 12) spoil(run, random());
+    yield run;
+  }
+}
+
+/** Makes the database and brings it to rest, as a gateway does that has nothing else to do. */
+export async function makeCaptureDatabase(plan: DatabasePlan): Promise<MadeDatabase> {
+  const path = join(plan.dir, 'capture.mdb');
+  mkdirSync(plan.dir, { recursive: true });
+  if (readdirSync(plan.dir).includes('capture.mdb')) throw new Error(`${path} is there already`);
+  const startedMs = performance.now();
+  const log = await CaptureLog.open({ path, redact: true, decode: decodeExchange });
+  const tidy = async (): Promise<void> => {
+    while ((await log.tidySome(decodeExchange, TIDY_MS)).done > 0);
+  };
+  const made = { runs: 0, exchanges: 0, raw_bytes: 0 };
+  let batch: CapturedExchange[] = [];
+  let batchBytes = 0;
+  for (const run of makeRuns(plan)) {
+    for (const exchange of run) {
+      const bytes = exchange.request_bytes + exchange.response_bytes;
+      batch.push(exchange);
+      batchBytes += bytes;
+      made.raw_bytes += bytes;
+      made.exchanges += 1;
+      if (batchBytes < BATCH_BYTES && batch.length < BATCH_EXCHANGES) continue;
+      await log.append(batch);
+      batch = [];
+      batchBytes = 0;
+    }
+    made.runs += 1;
+    plan.tell?.(made.runs);
+    if (made.runs % Math.ceil(plan.runs / FILES) !== 0 || made.runs === plan.runs) continue;
+    await log.append(batch);
+    batch = [];
+    batchBytes = 0;
+    await tidy();
+    await log.rotate();
+  }
+  if (batch.length > 0) await log.append(batch);
+  await tidy();
+  await log.close();
+  const packed_bytes = sumFiles(plan.dir);
+  return { path, ...made, packed_bytes, seconds: (performance.now() - startedMs) / 1_000 };
+}
+
+function sumFiles(dir: string): number {
+  let bytes = 0;
+  for (const entry of readdirSync(dir, { withFileTypes: true })) {
+    const path = join(dir, entry.name);
+    bytes += entry.isDirectory() ? sumFiles(path) : statSync(path).size;
+  }
+  return bytes;
+}
+
+if (import.meta.main) {
+  const { values } = parseArgs({
+    options: {
+      runs: { type: 'string', default: '1000' },
+      dir: { type: 'string' },
+      'run-bytes': { type: 'string', default: '106000' },
+    },
+  });
+  if (values.dir === undefined) throw new Error('--dir DIR says where to make it');
+  const startedMs = performance.now();
+  const made = await makeCaptureDatabase({
+    dir: values.dir,
+    runs: Number(values.runs),
+    run_bytes: Number(values['run-bytes']),
+    tell: (runs) => {
+      const seconds = Math.round((performance.now() - startedMs) / 1_000);
+      if (runs % 1_000 === 0) console.error(`${runs} runs in ${seconds} s`);
+    },
+  });
+  const megabytes = (bytes: number): number => Math.round(bytes / 1e6);
+  console.log(
+    `${made.path}: ${made.runs} runs, ${made.exchanges} exchanges, ${megabytes(made.raw_bytes)} MB on the wire, ` +
+      `${megabytes(made.packed_bytes)} MB on the disk, in ${Math.round(made.seconds)} s`,
+  );
+}
