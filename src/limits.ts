@@ -198,6 +198,15 @@ export const STUDENT_CORE = {
   system_sentences: 300,
   /** Sentences of it whose numbers are looked at one by one. */
   system_numbers: 60,
+  /** Values in one sentence of it that are told apart; in all of it, and in the fixed wording of the task. */
+  sentence_values: 32,
+  system_values: 160,
+  task_values: 64,
+  /** Of a task, how much of its beginning and of its end is read for them; golden runs that make one part of the rule. */
+  task_wording: { beginning: 12_000, end: 4_000 },
+  fixed_value_runs: 8,
+  /** Values that are part of an agent's rule. */
+  fixed_values: 400,
   /** What the fingerprint of tools and settings may cost, which is no more than two for each byte of a body that is served. */
   scope_read: 4 * MIB,
   scope_depth: 200,

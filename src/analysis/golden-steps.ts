@@ -263,7 +263,7 @@ function readAgent(source: ExchangeSource, run: TracedRun): string {
   const copy = source.copy(run.first_id);
   if (copy === undefined) return '';
   try {
-    const read = readStep(copy);
+    const read = readStep(copy, null);
     return read === null ? '' : nameAgent(read.request);
   } catch {
     return '';
@@ -335,7 +335,7 @@ function addStep(digest: RunDigest, record: ExchangeRecord, turn: NormalTurn, co
   const wire = wireOf(record.shape);
   if (wire === null) return leaveOut('other_shape');
   if (digest.steps.length >= DISTILL_BOUNDS.steps_per_run) return leaveOut('too_many');
-  const read = turn.problem === '' ? readStep(copy) : null;
+  const read = turn.problem === '' ? readStep(copy, Date.parse(record.started_at)) : null;
   if (read === null) return leaveOut('unreadable');
   const { step } = read;
   if (digest.agent === '') digest.agent = nameAgent(read.request);
@@ -345,10 +345,10 @@ function addStep(digest: RunDigest, record: ExchangeRecord, turn: NormalTurn, co
   digest.bytes += JSON.stringify(step).length + (answer === null ? 0 : JSON.stringify(answer).length);
 }
 
-function readStep(copy: StoredExchange): ReadStep | null {
+function readStep(copy: StoredExchange, at_ms: number | null): ReadStep | null {
   const wire = wireOf(copy.shape);
   const body = wire === null ? null : readBody(copy);
-  return wire === null || body === null ? null : readWireStep(wire, body, copy.request_headers);
+  return wire === null || body === null ? null : readWireStep(wire, body, copy.request_headers, at_ms);
 }
 
 /** @returns null for one that cannot be unpacked */

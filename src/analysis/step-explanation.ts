@@ -15,6 +15,7 @@ import { NamedMarks } from '../student/model/named-marks.ts';
 import { NoveltyIndex } from '../student/model/novelty.ts';
 import { sentencesOf } from '../student/model/prompt-sentences.ts';
 import type { StepDigest } from '../student/model/step.ts';
+import { readPromptValues } from '../student/model/step-reader.ts';
 import { type Doubts, type MakeStudentIndex, type Proposal, Student } from '../student/model/student.ts';
 import type { StudentAgent, StudentModel } from '../student/model/student-model.ts';
 import { readStep as readWireStep, wireOf } from '../student/serving/step-reading.ts';
@@ -116,7 +117,7 @@ export function explainStep(
   const turn = normalizeTurn(copy);
   const answered = turn?.answer.stop_reason == null ? null : turn.answer.content;
   let mine: readonly TurnBlock[] | null = (recorded?.answer as readonly TurnBlock[] | undefined) ?? null;
-  const read = student === null ? null : readStep(copy);
+  const read = student === null ? null : readStep(copy, Date.parse(record.started_at));
   if (student === null) explanation.problem = 'no student to ask';
   else if (read === null) explanation.problem = 'not a step that a student reads';
   else {
@@ -135,14 +136,14 @@ interface ReadStep {
   marks: NamedMarks;
 }
 
-function readStep(copy: NonNullable<ReturnType<ExchangeSource['copy']>>): ReadStep | null {
+function readStep(copy: NonNullable<ReturnType<ExchangeSource['copy']>>, at_ms: number): ReadStep | null {
   const { bytes, problem } = decodeContent(copy.request_body, copy.request_headers);
   const wire = wireOf(copy.shape);
   if (problem !== '' || wire === null) return null;
   try {
     const marks = new NamedMarks();
     const body: unknown = JSON.parse(new TextDecoder().decode(bytes));
-    const read = readWireStep(wire, body, copy.request_headers, marks);
+    const read = readWireStep(wire, body, copy.request_headers, at_ms, marks);
     if (read === null) return null;
     for (const { name } of read.step.sources) marks.nameSource(name);
     return { ...read, marks };
@@ -168,9 +169,11 @@ function describeOpinion(
   const fresh =
     decision === 'unknown_agent' || (agent === null && decision === 'bad_request')
       ? listPromptNews(model, read)
-      : agent === null
-        ? []
-        : listNews(agent, step, marks);
+      : decision === 'other_value'
+        ? listOtherValues(student.otherValues(step), read)
+        : agent === null
+          ? []
+          : listNews(agent, step, marks);
   return {
     version: manifest.version,
     decision,
@@ -242,6 +245,21 @@ function listPromptNews({ groups }: StudentModel, { step, request }: ReadStep): 
   return news;
 }
 
+/** Values of the prompt's wording that all golden runs had otherwise, each in its sentence. */
+function listOtherValues(places: readonly number[], { request }: ReadStep): NewThing[] {
+  const others = new Set(places);
+  const news: NewThing[] = [];
+  readPromptValues(request, ({ place, from, word, sentence }) => {
+    if (!others.has(place)) return;
+    const value = `${word} (golden runs all had another value) in: ${sentence.slice(0, SENTENCE_CHARACTERS)}`;
+    news.push({ place: from, value, surprise: 1 });
+  });
+  // What is beyond the bound counts as one, and has no words.
+  if (news.length === 0)
+    news.push({ place: 'the system prompt', value: 'a value far down in it', surprise: 1 });
+  return news;
+}
+
 interface Ruling {
   manifest: StudentManifest;
   model: StudentModel;
@@ -263,6 +281,8 @@ function describeRule(decision: StudentOpinion['decision'], ruling: Ruling): str
       return (model.groups as unknown as readonly StudentAgent[]).some(({ scope }) => scope === step.scope)
         ? 'the system prompt is another than in golden runs'
         : 'model, tools or settings are others than in golden runs';
+    case 'other_value':
+      return 'the system prompt or the task has another value where all golden runs had the same one: that is another agent';
     case 'unsupported':
       return step.unsupported || 'the request asks for an answer that no student gives';
     case 'bad_request': {

@@ -39,6 +39,7 @@ const UNTAUGHT: Record<UntaughtReason, string> = {
 
 const UNCOVERED: Record<UncoveredReason, string> = {
   unknown_agent: 'unknown agent',
+  other_value: 'another value than all golden runs had in the prompt',
   unsupported: 'asks for what no student gives',
   too_far: 'nothing near enough',
   disagreement: 'golden steps disagree',

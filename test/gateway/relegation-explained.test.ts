@@ -6,11 +6,12 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { makeOrder, OrderRun } from '../../bench/order-agent.ts';
+import { makeGoldenSteps, makeOrder, OrderRun } from '../../bench/order-agent.ts';
 import type { StepExplanation } from '../../src/analysis/step-explanation.ts';
 import { runInspect } from '../../src/cli/inspect.ts';
 import { runRelegation } from '../../src/cli/relegation.ts';
 import { createPrng } from '../../src/std/prng.ts';
+import { fitStudent } from '../../src/student/model/student-fit.ts';
 import { readCaptured } from '../fixtures/capture-files.ts';
 import { flush } from '../fixtures/capture-gateway.ts';
 import { rawRequest } from '../fixtures/raw-client.ts';
@@ -226,6 +227,29 @@ describe('a refusal', () => {
     expect(page.status).toBe(0);
     expect(page.out).toContain('the system prompt is another than in golden runs');
     expect(page.out).toContain('Never say where a parcel is');
+  });
+
+  it('of another value where all golden runs had the same one names it', async () => {
+    const rule = (limit: number) => ` Parcels above ${limit} EUR are insured.`;
+    await start({ scripted: false, model: fitStudent(makeGoldenSteps(12, 7, rule(200))) });
+    content = [{ type: 'text', text: 'a' }];
+    const ask200 = new OrderRun(makeOrder(createPrng(5), 'open'), false, undefined, rule(200));
+    const ask500 = new OrderRun(makeOrder(createPrng(6), 'open'), false, undefined, rule(500));
+    await send(ask200.body(), 'run-known', 1);
+    await send(ask500.body(), 'run-other', 1);
+    const [known, other] = (await captured(2)).map(({ record }) => record);
+    expect(known).toMatchObject({ served_by: 'student', relegation: { decision: 'served' } });
+    expect(other).toMatchObject({ served_by: 'upstream', relegation: { decision: 'other_value' } });
+    expect(gateway!.counts().fallbacks.other_value).toBe(1);
+    const page = await ask((io) =>
+      runRelegation(['explain', '2', '--db', gateway!.db, '--dir', gateway!.directory], io),
+    );
+    expect(page.status).toBe(0);
+    expect(page.out).toContain('another value where all golden runs had the same one');
+    expect(page.out).toContain(
+      '500 (golden runs all had another value) in: Parcels above 500 EUR are insured',
+    );
+    expect(page.out).not.toContain('ORD-');
   });
 
   it('cannot be explained for what is not there, and wrong use says so', async () => {

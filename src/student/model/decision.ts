@@ -24,6 +24,7 @@ export interface StudentAnswer {
 /**
  * Why a step is not covered.
  *  - `unknown_agent`: no golden step has this system prompt, these tools and settings
+ *  - `other_value`: the system prompt or the task has another value where all golden runs had the same one (a limit, a date, an id)
  *  - `unsupported`: the request asks for what no student gives (forced thinking, provider's tools, a prefilled answer, …)
  *  - `too_far`: no golden step is near enough, or what is new in this one is in none
  *  - `disagreement`: the golden steps beside it answered differently
@@ -34,6 +35,7 @@ export interface StudentAnswer {
  */
 export const UNCOVERED_REASONS = [
   'unknown_agent',
+  'other_value',
   'unsupported',
   'too_far',
   'disagreement',

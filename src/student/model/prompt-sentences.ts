@@ -1,11 +1,12 @@
 /**
- * The sentences of a prompt as hashes that ignore what changes in them: numbers, days, months. Pure; analysis and the
- * student's thread.
+ * The sentences of a prompt as hashes that ignore what changes in them: numbers, days, months. Those values stand beside
+ * the hash, as they are. Pure; analysis and the student's thread.
  */
 
 import { STUDENT_CORE } from '../../limits.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 import { hashString, mixNumber } from './json-values.ts';
+import { type DateCodes, findDates } from './prompt-dates.ts';
 
 const DAYS_AND_MONTHS = new Set(
   (
@@ -26,12 +27,26 @@ export interface Sentence {
   isPlace: boolean;
   /** Of its numbers as they stand; 0 where it has none, and where it names a day or a time: those pass. */
   numbers: number;
+  /** What was levelled in it, in its order; beyond a bound all that is left is one. */
+  values: readonly SentenceValue[];
+}
+
+/** A word that was levelled: a number, an id, a day. */
+export interface SentenceValue {
+  start: number;
+  end: number;
+  /** Of the word as it stands, with the signs of a number beside it. */
+  hash: number;
+  /** The date that it belongs to; null: none. */
+  date: DateCodes | null;
 }
 
 /** Agents send the same long prompt with every step: its sentences are kept. */
 const keptSentences = new RecentMap<string, readonly Sentence[]>(STUDENT_CORE.prompts_kept_bytes);
-/** What one takes in memory, about. */
+/** What one takes in memory, about, and a value in it. */
 const SENTENCE_BYTES = 128;
+const VALUE_BYTES = 96;
+const NO_VALUES: readonly SentenceValue[] = [];
 
 /** All sentences of a prompt, however long it is: what is not read is not known to be the same. */
 export function sentencesOf(text: string): readonly Sentence[] {
@@ -40,13 +55,22 @@ export function sentencesOf(text: string): readonly Sentence[] {
   let sentences = keptSentences.get(text);
   if (sentences === undefined) {
     const read: Sentence[] = [];
-    readSentences(text, (hash, start, end, isChanging, isPlace) => {
-      const numbers = isChanging ? hashNumbers(text, start, end) : 0;
-      read.push({ hash, start, end, isChanging, isPlace, numbers });
-    });
+    let levelled: number[] = [];
+    readSentences(
+      text,
+      (hash, start, end, isChanging, isPlace) => {
+        const numbers = isChanging ? hashNumbers(text, start, end) : 0;
+        const values = isChanging ? readValues(text, start, end, levelled) : NO_VALUES;
+        read.push({ hash, start, end, isChanging, isPlace, numbers, values });
+        levelled = [];
+      },
+      (start, end) => levelled.push(start, end),
+    );
     sentences = read;
   }
-  keptSentences.set(text, sentences, 2 * text.length + SENTENCE_BYTES * sentences.length);
+  let bytes = 2 * text.length + SENTENCE_BYTES * sentences.length;
+  for (const { values } of sentences) bytes += VALUE_BYTES * values.length;
+  keptSentences.set(text, sentences, bytes);
   return sentences;
 }
 
@@ -81,13 +105,50 @@ function hashNumbers(text: string, start: number, end: number): number {
   return hash;
 }
 
+/** @param levelled where each word begins and ends */
+function readValues(
+  text: string,
+  start: number,
+  end: number,
+  levelled: readonly number[],
+): readonly SentenceValue[] {
+  const dates = findDates(text.slice(start, Math.min(end, start + SENTENCE_READ)));
+  const values: SentenceValue[] = [];
+  for (let at = 0; at < levelled.length; at += 2) {
+    const from = levelled[at]!;
+    const to = levelled[at + 1]!;
+    const hash = hashString(text.slice(from, to), hashSigns(text, from, to));
+    const last = values[STUDENT_CORE.sentence_values - 1];
+    if (last !== undefined) {
+      last.end = to;
+      last.hash = mixNumber(Math.imul(last.hash, 31) + hash);
+      last.date = null;
+      continue;
+    }
+    const named = dates.find((date) => from < start + date.end && start + date.start < to);
+    values.push({ start: from, end: to, hash, date: named?.codes ?? null });
+  }
+  return values;
+}
+
+/** Signs that change what a number says; 0 for a word with none. */
+function hashSigns(text: string, from: number, to: number): number {
+  const [before = ''] = SIGNS_BEFORE.exec(text.slice(Math.max(0, from - SIGNS_READ), from)) ?? [];
+  const [after = ''] = SIGNS_BEHIND.exec(text.slice(to, to + SIGNS_READ)) ?? [];
+  // A list's own dash is no minus.
+  const signs = `${before.replace(/[-−]? $/, '')} ${after.trim()}`;
+  return signs === ' ' ? 0 : hashString(signs);
+}
+
 /**
  * Sentences and lines as hashes of their words: words with a digit, days and months are levelled.
  * @param visit `isChanging`: something was levelled; `isPlace`: two slashes or more are in it
+ * @param visitLevelled each word that is, before its sentence
  */
 export function readSentences(
   text: string,
   visit: (hash: number, start: number, end: number, isChanging: boolean, isPlace: boolean) => void,
+  visitLevelled?: (start: number, end: number) => void,
 ): void {
   let sentence = 0;
   let word = 0x811c9dc5;
@@ -97,6 +158,7 @@ export function readSentences(
   let words = 0;
   let slashes = 0;
   let start = 0;
+  let wordStart = 0;
   const { length } = text;
   for (let at = 0; at <= length; at++) {
     const code = at < length ? text.charCodeAt(at) : 10;
@@ -112,7 +174,10 @@ export function readSentences(
         isWord &&
         isWordAt(text, at + 1))
     ) {
-      if (!isWord && words === 0) start = at;
+      if (!isWord) {
+        wordStart = at;
+        if (words === 0) start = at;
+      }
       isWord = true;
       if (isDigit) hasDigit = true;
       word = Math.imul(word ^ (isLetter ? code | 32 : code), 0x01000193);
@@ -122,7 +187,10 @@ export function readSentences(
       words++;
       const hash = mixNumber(word);
       const isWhen = hasDigit || DAYS_AND_MONTHS.has(hash);
-      if (isWhen) isChanging = true;
+      if (isWhen) {
+        isChanging = true;
+        visitLevelled?.(wordStart, at);
+      }
       sentence = mixNumber(Math.imul(sentence, 31) + (isWhen ? 9 : hash));
       word = 0x811c9dc5;
       isWord = false;

@@ -13,6 +13,8 @@ export interface StepExtras {
   betas: readonly string[];
   /** Rules of the API that it breaks, by name. */
   breaches: readonly string[];
+  /** When it was asked; null: nobody knows. */
+  at_ms: number | null;
   /** Top-level fields that the normal form has no word for (temperature, top_p, stop_sequences, service_tier, …). */
   settings: Readonly<Record<string, unknown>>;
   /** In words, why no student may answer; '' when one may. */
@@ -62,7 +64,7 @@ export function readBetas(headers: readonly string[]): string[] {
 
 /** What a request has beside the normal form, where nothing speaks against a student. */
 export function plainExtras(settings: Readonly<Record<string, unknown>> = {}): StepExtras {
-  return { betas: [], breaches: [], settings, unsupported: '' };
+  return { betas: [], breaches: [], at_ms: null, settings, unsupported: '' };
 }
 
 /** Whether a field that the normal form holds is of a type that it has no word for: then it is a setting like others. */

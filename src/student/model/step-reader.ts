@@ -7,6 +7,7 @@ import type { NormalRequest, TurnBlock, TurnMessage } from '../../domain/turn.ts
 import { STUDENT_CORE } from '../../limits.ts';
 import { type CopyBudget, copyBounded, cutText, hashString, mixNumber } from './json-values.ts';
 import { sentencesOf } from './prompt-sentences.ts';
+import { type PlacedValue, PromptValues } from './prompt-values.ts';
 import { MARK, type PastCall, type PastResult, StepMarks } from './step-marks.ts';
 
 /** Something in the step's context that values can be taken from. */
@@ -24,6 +25,7 @@ export interface StepSource {
 /** Reads one request. */
 export class StepReader {
   readonly system: number[] = [];
+  readonly values: number[];
   readonly marks: StepMarks;
   readonly sources: StepSource[] = [];
   stage = '';
@@ -36,16 +38,19 @@ export class StepReader {
   readonly #numbers: number[] = [];
   readonly #numbered = new Map<number, number>();
   #moreNumbers = 0;
+  readonly #values: PromptValues;
   readonly #progress: Record<string, Record<string, number>> = {};
   readonly #budget: CopyBudget = { characters: STUDENT_CORE.step, nodes: STUDENT_CORE.json_nodes };
 
-  constructor(request: NormalRequest, marks = new StepMarks()) {
+  constructor(request: NormalRequest, at_ms: number | null, marks = new StepMarks()) {
     this.marks = marks;
+    this.#values = new PromptValues(at_ms);
+    this.values = this.#values.values;
     this.#messages = request.messages;
-    const first = request.messages.findIndex(({ role }) => role === 'assistant');
-    this.#taskEnd = first < 0 ? request.messages.length : first;
+    this.#taskEnd = findTaskEnd(request.messages);
     const changing = this.#readSystem(request.system);
     this.#readConversation();
+    this.#values.close();
     if (this.#moreNumbers !== 0) this.#numbers.push(hashString('more'), this.#moreNumbers);
     this.marks.markSystemNumbers(this.#numbers);
     if (changing !== '') this.sources.push({ name: 'system', value: changing });
@@ -59,7 +64,9 @@ export class StepReader {
     for (const block of blocks) {
       if (block.type !== 'text') continue;
       const { text } = block;
-      for (const { hash, start, end, isChanging, isPlace, numbers } of sentencesOf(text)) {
+      for (const sentence of sentencesOf(text)) {
+        const { hash, start, end, isChanging, isPlace, numbers } = sentence;
+        this.#values.addSystem(sentence, text);
         if (numbers !== 0) this.#noteNumbers(hash, numbers);
         if (this.system.length < STUDENT_CORE.system_sentences) this.system.push(hash);
         else rest = mixNumber(Math.imul(rest, 31) + hash);
@@ -119,6 +126,7 @@ export class StepReader {
     this.turn = turn;
     this.marks.mark(MARK.past, hashString('talks'), Math.min(talks, 12));
     const task = this.#readTask();
+    this.#values.addTask(task);
     this.#addText('task', task, STUDENT_CORE.task, MARK.task_word);
     if (last >= 0 && said !== '') this.#addText('said', said, STUDENT_CORE.said, MARK.said_word);
     const before = this.#readSaidBefore(floor, last);
@@ -141,16 +149,10 @@ export class StepReader {
     return text;
   }
 
-  /** The user's words before any answer: several messages of the user in a row are one to the API. */
   #readTask(): string {
-    let text = '';
-    for (let at = 0; at < this.#taskEnd; at++) {
-      for (const block of this.#messages[at]!.content) {
-        if (block.type === 'text') text = text === '' ? block.text : `${text}\n${block.text}`;
-        else if (block.type === 'media') this.hasUnread = true;
-      }
-    }
-    return text;
+    for (let at = 0; at < this.#taskEnd; at++)
+      if (this.#messages[at]!.content.some(({ type }) => type === 'media')) this.hasUnread = true;
+    return readTask(this.#messages, this.#taskEnd);
   }
 
   #readResult(block: Extract<TurnBlock, { type: 'tool_result' }>, at: number, isFresh: boolean): PastResult {
@@ -246,6 +248,32 @@ export class StepReader {
     if (length < 16) this.#progress[name] = Object.fromEntries(since);
     this.marks.markProgress(name, json, since, calls[0]!.name);
   }
+}
+
+function findTaskEnd(messages: readonly TurnMessage[]): number {
+  const first = messages.findIndex(({ role }) => role === 'assistant');
+  return first < 0 ? messages.length : first;
+}
+
+/** The user's words before any answer: several messages of the user in a row are one to the API. */
+function readTask(messages: readonly TurnMessage[], end: number): string {
+  let text = '';
+  for (let at = 0; at < end; at++)
+    for (const block of messages[at]!.content)
+      if (block.type === 'text') text = text === '' ? block.text : `${text}\n${block.text}`;
+  return text;
+}
+
+/** Tells the values in the wording of a request's prompt, at the places that its step has them: for explaining. */
+export function readPromptValues(
+  { system, messages }: NormalRequest,
+  tell: (value: PlacedValue) => void,
+): void {
+  const values = new PromptValues(null, tell);
+  for (const block of system)
+    if (block.type === 'text')
+      for (const sentence of sentencesOf(block.text)) values.addSystem(sentence, block.text);
+  values.addTask(readTask(messages, findTaskEnd(messages)));
 }
 
 /** @returns undefined for what is no JSON object or list, or too long to be looked at */

@@ -19,6 +19,8 @@ export interface StepDigest {
   scope: string;
   /** Hashes of the system prompt's sentences, their noise levelled. */
   system: number[];
+  /** The values in the wording of the system prompt and the task, as `PromptValues` has them; left out: there are none. */
+  values?: number[];
   /** What the step answers: `task`, `said`, or `NAME NAME!` for results of tools, `!` a failed one. */
   stage: string;
   /** Rules of the API that the request breaks, as `findBreaches` names them. */
@@ -46,7 +48,7 @@ export interface StepDigest {
 
 /** Bounded in work and size for whatever request. Never throws. */
 export function digestStep(request: NormalRequest, extras: StepExtras, marks = new StepMarks()): StepDigest {
-  const reader = new StepReader(request, marks);
+  const reader = new StepReader(request, extras.at_ms, marks);
   const choice = request.tool_choice;
   const names = request.tools.flatMap((tool) => (tool.kind === 'function' ? [tool.name] : []));
   const callable =
@@ -58,6 +60,7 @@ export function digestStep(request: NormalRequest, extras: StepExtras, marks = n
   return {
     scope: fingerprintScope(request, extras),
     system: reader.system,
+    values: reader.values,
     stage: reader.stage,
     breaches: [...extras.breaches],
     unsupported: findUnsupported(request, extras, reader),

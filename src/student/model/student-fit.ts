@@ -16,6 +16,7 @@ import type { StudentBlock } from './decision.ts';
 import { StepContext } from './extraction.ts';
 import { hashString, isObject, readNumber } from './json-values.ts';
 import { learnNovelty } from './novelty.ts';
+import { learnFixedValues } from './prompt-values.ts';
 import { CHANCE, type MarkColumn, weighMarks } from './relevance.ts';
 import type { StepDigest } from './step.ts';
 import { MARK } from './step-marks.ts';
@@ -199,7 +200,17 @@ function learnAgent(scope: string, part: number, members: readonly LearnedStep[]
     changing = Math.max(changing, count);
   }
   const breaches = [...new Set(members.flatMap(({ step }) => step.breaches))];
-  return { scope, name: nameOf(scope, part), core, known, breaches, changing_max: changing, stages: [] };
+  const fixed = learnFixedValues(members.map(({ run_id, step }) => ({ run_id, values: step.values ?? [] })));
+  return {
+    scope,
+    name: nameOf(scope, part),
+    core,
+    known,
+    fixed,
+    breaches,
+    changing_max: changing,
+    stages: [],
+  };
 }
 
 /** @returns null where fewer than `supportMin` runs support anything */

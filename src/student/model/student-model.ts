@@ -33,6 +33,8 @@ export interface StudentAgent {
   core: number[];
   /** Others that several runs had. */
   known: number[];
+  /** Values in the prompt's wording that all golden runs shared, as `learnFixedValues` makes them; none in older models. */
+  fixed?: number[];
   /** Rules of the API that golden requests broke and the upstream took; none in older models. */
   breaches?: string[];
   /** Most sentences of one step that are not core. */

@@ -14,6 +14,7 @@ import type { StudentAnswer, StudentBlock, StudentDecision, UncoveredReason } fr
 import { StepContext } from './extraction.ts';
 import { isObject, readNumber } from './json-values.ts';
 import { NoveltyIndex } from './novelty.ts';
+import { FixedValues } from './prompt-values.ts';
 import type { StepDigest } from './step.ts';
 import { MARK } from './step-marks.ts';
 import {
@@ -180,6 +181,7 @@ const CONTRADICTED = { each: 0.4, most: 0.8 } as const;
 
 interface ReadyAgent {
   agent: StudentAgent;
+  fixed: FixedValues;
   core: number[];
   known: Set<number>;
   groups: Map<string, ReadyStage>;
@@ -194,7 +196,8 @@ export class Student {
   constructor(model: StudentModel, makeIndex: MakeStudentIndex) {
     for (const agent of model.groups as unknown as readonly StudentAgent[]) {
       const groups = new Map(agent.stages.map((group) => [group.stage, new ReadyStage(group, makeIndex)]));
-      const ready = { agent, core: agent.core, known: new Set([...agent.core, ...agent.known]), groups };
+      const known = new Set([...agent.core, ...agent.known]);
+      const ready = { agent, core: agent.core, known, fixed: new FixedValues(agent.fixed ?? []), groups };
       if (agent.kinds !== undefined) this.#kinds.set(agent.name, new Map(agent.kinds));
       const list = this.#agents.get(agent.scope);
       if (list === undefined) this.#agents.set(agent.scope, [ready]);
@@ -220,7 +223,8 @@ export class Student {
   }
 
   propose(step: StepDigest): Proposal {
-    const agent = step.unsupported === '' ? this.#findAgent(step) : undefined;
+    const found = step.unsupported === '' ? this.#findAgent(step) : undefined;
+    const agent = found?.others.length === 0 ? found.ready : undefined;
     const whose = { agent: agent?.agent.name ?? '', limit: agent?.agent.limit ?? 1 };
     const none = (reason: UncoveredReason, score: number | null = null): Proposal => ({
       answer: null,
@@ -233,7 +237,10 @@ export class Student {
     });
     let nearest: Proposal['nearest'] = null;
     if (step.unsupported !== '') return none('unsupported');
-    if (agent === undefined) return none(step.breaches.length > 0 ? 'bad_request' : 'unknown_agent');
+    if (agent === undefined) {
+      if (step.breaches.length > 0) return none('bad_request');
+      return none(found === undefined ? 'unknown_agent' : 'other_value');
+    }
     if (step.breaches.some((name) => agent.agent.breaches?.includes(name) !== true))
       return none('bad_request');
     const ready = agent.groups.get(step.stage);
@@ -322,7 +329,12 @@ export class Student {
 
   /** What the student knows of a step's agent: for explaining. @returns null for an agent that it does not know */
   knownAgent(step: StepDigest): StudentAgent | null {
-    return this.#findAgent(step)?.agent ?? null;
+    return this.#findAgent(step)?.ready.agent ?? null;
+  }
+
+  /** Places in the prompt's wording where its agent's golden runs all had another value: for explaining. */
+  otherValues(step: StepDigest): number[] {
+    return this.#findAgent(step)?.others ?? [];
   }
 
   #limitOf({ name, limit }: StudentAgent, kind: string): number {
@@ -330,15 +342,20 @@ export class Student {
     return kinds === undefined ? (limit ?? 1) : (kinds.get(kind) ?? -1);
   }
 
-  #findAgent(step: StepDigest): { agent: StudentAgent; groups: Map<string, ReadyStage> } | undefined {
+  /** @returns with the places where another value stands than in its golden runs: then it is another agent */
+  #findAgent(step: StepDigest): { ready: ReadyAgent; others: number[] } | undefined {
+    let nearest: { ready: ReadyAgent; others: number[] } | undefined;
     const prompt = new Set(step.system);
     for (const ready of this.#agents.get(step.scope) ?? []) {
       if (!ready.core.every((sentence) => prompt.has(sentence))) continue;
       let changing = 0;
       for (const sentence of prompt) if (!ready.known.has(sentence)) changing++;
-      if (changing <= ready.agent.changing_max) return ready;
+      if (changing > ready.agent.changing_max) continue;
+      const others = ready.fixed.findOthers(step.values ?? []);
+      if (others.length === 0) return { ready, others };
+      if (nearest === undefined || others.length < nearest.others.length) nearest = { ready, others };
     }
-    return undefined;
+    return nearest;
   }
 }
 

@@ -183,7 +183,7 @@ export class StepHandler {
       if (body === null || wire.findBreaches(body, WARM_UP_HEAD).length > 0)
         throw new Error('the step to warm up with is none');
       const { request } = readStep(wire, body, { run_id: null, seq: null })!;
-      core.decide(digestWireStep(wire, request, body, WARM_UP_HEAD), threshold, 'answer');
+      core.decide(digestWireStep(wire, request, body, WARM_UP_HEAD, null), threshold, 'answer');
       const answer: StudentAnswer = {
         content: [
           { type: 'text', text: `${at}` },
@@ -273,7 +273,7 @@ export class StepHandler {
       this.#decline(message, step, known ?? 'unsupported', post);
       return;
     }
-    const digest = digestWireStep(wire, step.request, body, message);
+    const digest = digestWireStep(wire, step.request, body, message, systemClock.wallMs());
     const decision = core.decide(digest, threshold, service === null ? 'answer' : 'coverage');
     const finding: StepFinding = { agent: decision.agent || null, kind: null, score: decision.score };
     if (!decision.covered) this.#decline(message, step, decision.reason, post, finding);

@@ -44,12 +44,13 @@ export function readWireRequest(wire: Wire, body: JsonObject): NormalRequest | n
   return request;
 }
 
-/** The step of a request that was read by {@link readWireRequest}. */
+/** The step of a request that was read by {@link readWireRequest}. @param at_ms when it was asked; null: nobody knows */
 export function digestWireStep(
   wire: Wire,
   request: NormalRequest,
   body: JsonObject,
   head: WireHead,
+  at_ms: number | null,
   marks = new StepMarks(),
 ): StepDigest {
   const settings = wire.readSettings(body);
@@ -58,6 +59,7 @@ export function digestWireStep(
   const extras = {
     betas: readBetas(head.betas),
     breaches: wire.findBreaches(body, head),
+    at_ms,
     settings,
     unsupported: wire.findUnsupported(body),
   };
@@ -72,6 +74,7 @@ export interface ReadStep {
 /**
  * @param body parsed JSON, whatever it is
  * @param headers flat [name, value, …]; names in any case
+ * @param at_ms when it was asked; null: nobody knows
  * @param marks that take what is marked; for explaining
  * @returns null when the request has more in it than is read
  */
@@ -79,13 +82,15 @@ export function readStep(
   wire: Wire,
   body: unknown,
   headers: readonly string[],
+  at_ms: number | null = null,
   marks?: StepMarks,
 ): ReadStep | null {
   const isObject = typeof body === 'object' && body !== null && !Array.isArray(body);
   const object = isObject ? (body as JsonObject) : {};
   const request = readWireRequest(wire, object);
   if (request === null) return null;
-  return { request, step: digestWireStep(wire, request, object, readHead(wire.name, headers), marks) };
+  const head = readHead(wire.name, headers);
+  return { request, step: digestWireStep(wire, request, object, head, at_ms, marks) };
 }
 
 function readHead(wire: RelegationWire, headers: readonly string[]): WireHead {

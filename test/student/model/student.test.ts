@@ -70,11 +70,18 @@ describe('the student', () => {
     };
     const prompt = (limit: number, user: number, day: number) =>
       `You help.\nToday is 2026-03-0${day}.\nRefund at most ${limit} dollars.\nThe customer is ${user} years old.`;
-    const taught = learn(Array.from({ length: 40 }, (_, i) => withPrompt(i, prompt(500, 20 + i, 1))));
+    const taught = learn(
+      Array.from({ length: 40 }, (_, i) => withPrompt(i, prompt(500, 20 + i, 1 + (i % 7)))),
+    );
     const score = (live: string) => taught.decide(withPrompt(101, live).step, THRESHOLD);
     expect(score(prompt(500, 25, 1))).toMatchObject({ covered: true });
     expect(score(prompt(500, 77, 9))).toMatchObject({ covered: true });
-    expect(score(prompt(100, 25, 1))).toMatchObject({ covered: false, reason: 'too_far' });
+    expect(score(prompt(100, 25, 1))).toMatchObject({ covered: false, reason: 'other_value' });
+    // Where golden runs had two of them, a third is only new.
+    const both = learn(
+      Array.from({ length: 40 }, (_, i) => withPrompt(i, prompt(i < 20 ? 500 : 400, 20 + i, 1))),
+    );
+    expect(both.decide(withPrompt(101, prompt(100, 25, 1)).step, 0.2)).toMatchObject({ reason: 'too_far' });
   });
 
   it('reads numbers that services send as texts', () => {

@@ -1,0 +1,151 @@
+/**
+ * The values in the wording of a prompt: what its sentences say where they are levelled. One that all golden runs share is part
+ * of their agent's rule (a limit, a date, an account), so another value there makes another agent. Pure; analysis and the student's
+ * thread.
+ */
+
+import { STUDENT_CORE } from '../../limits.ts';
+import { hashString, mixNumber } from './json-values.ts';
+import { codesNear } from './prompt-dates.ts';
+import { type Sentence, sentencesOf } from './prompt-sentences.ts';
+
+/** Of what each value in {@link PromptValues.values} is made: its place, the value, and whether it names the day of the request. */
+export const VALUE_PARTS = 3;
+
+/** Where a value stands; for explaining. */
+export interface PlacedValue {
+  place: number;
+  from: 'the system prompt' | 'the task';
+  /** As it stands; several where a bound makes them one. */
+  word: string;
+  sentence: string;
+}
+
+/** Collects the values of one request's prompt, in its order. */
+export class PromptValues {
+  /** {@link VALUE_PARTS} numbers each. */
+  readonly values: number[] = [];
+  readonly #near: ReadonlySet<number> | null;
+  readonly #sentences = new Map<number, number>();
+  readonly #tell: ((value: PlacedValue) => void) | null;
+  /** Of what is beyond the bound, as one. */
+  #more = 0;
+
+  /** @param at_ms when it was asked; null: nobody knows */
+  constructor(at_ms: number | null, tell: ((value: PlacedValue) => void) | null = null) {
+    this.#near = at_ms === null ? null : codesNear(at_ms);
+    this.#tell = tell;
+  }
+
+  /** A sentence of the system prompt. */
+  addSystem(sentence: Sentence, text: string): void {
+    this.#add(SYSTEM, sentence, text, STUDENT_CORE.system_values);
+  }
+
+  /** The task, its beginning and its end: what is between them is mostly a document, and no rule. */
+  addTask(task: string): void {
+    const { beginning, end } = STUDENT_CORE.task_wording;
+    const most = this.values.length / VALUE_PARTS + STUDENT_CORE.task_values;
+    const isLong = task.length > beginning + end;
+    for (const text of isLong ? [task.slice(0, beginning), task.slice(-end)] : [task])
+      for (const sentence of sentencesOf(text)) this.#add(TASK, sentence, text, most);
+  }
+
+  /** Behind all sentences: what had no room in the system prompt. */
+  close(): void {
+    if (this.#more !== 0) this.values.push(hashString('more values'), this.#more, 0);
+    this.#more = 0;
+  }
+
+  #add(source: number, { hash, start, end, values }: Sentence, text: string, most: number): void {
+    if (values.length === 0) return;
+    // Sentences that differ in their values alone are told apart by their order.
+    const id = mixNumber(hash ^ source);
+    const count = this.#sentences.get(id) ?? 0;
+    this.#sentences.set(id, count + 1);
+    for (const [at, value] of values.entries()) {
+      const place = mixNumber(Math.imul(id, 31) + 64 * count + at);
+      if (this.values.length >= VALUE_PARTS * most) {
+        if (source === SYSTEM) this.#more = mixNumber(Math.imul(this.#more, 31) + (place ^ value.hash));
+        continue;
+      }
+      const near = this.#near;
+      const isToday = near !== null && value.date?.some((code) => near.has(code)) === true;
+      this.values.push(place, value.hash, isToday ? 1 : 0);
+      this.#tell?.({
+        place,
+        from: source === SYSTEM ? 'the system prompt' : 'the task',
+        word: text.slice(value.start, value.end),
+        sentence: text.slice(start, end),
+      });
+    }
+  }
+}
+
+const SYSTEM = 0x51;
+const TASK = 0x7a;
+
+/** What golden steps say of one place. */
+interface SeenValue {
+  value: number;
+  isSame: boolean;
+  isToday: boolean;
+  runs: Set<string>;
+  steps: number;
+}
+
+/**
+ * Learns which values are part of the rule: those that all golden runs share. Of wording that only some of them have, enough
+ * must have it to tell.
+ * @returns {@link VALUE_PARTS} numbers each
+ */
+export function learnFixedValues(steps: readonly { run_id: string; values: readonly number[] }[]): number[] {
+  const places = new Map<number, SeenValue>();
+  for (const { run_id, values } of steps) {
+    for (let at = 0; at < values.length; at += VALUE_PARTS) {
+      const [place, value, today] = [values[at]!, values[at + 1]!, values[at + 2]!];
+      const seen = places.get(place);
+      if (seen === undefined) {
+        places.set(place, { value, isSame: true, isToday: today === 1, runs: new Set([run_id]), steps: 1 });
+        continue;
+      }
+      seen.steps++;
+      if (seen.value !== value) seen.isSame = false;
+      if (today !== 1) seen.isToday = false;
+      if (seen.runs.size < STUDENT_CORE.fixed_value_runs) seen.runs.add(run_id);
+    }
+  }
+  const fixed: number[] = [];
+  for (const [place, { value, isSame, isToday, runs, steps: count }] of places) {
+    if (fixed.length >= VALUE_PARTS * STUDENT_CORE.fixed_values) break;
+    const isAlwaysThere = count >= 0.98 * steps.length && runs.size > 1;
+    if (isSame && (isAlwaysThere || runs.size >= STUDENT_CORE.fixed_value_runs))
+      fixed.push(place, value, isToday ? 1 : 0);
+  }
+  return fixed;
+}
+
+/** Asks whether a step's values are those that its agent's golden runs shared. */
+export class FixedValues {
+  readonly #fixed = new Map<number, { value: number; isToday: boolean }>();
+
+  /** @param fixed as {@link learnFixedValues} made them */
+  constructor(fixed: readonly number[]) {
+    for (let at = 0; at < fixed.length; at += VALUE_PARTS)
+      this.#fixed.set(fixed[at]!, { value: fixed[at + 1]!, isToday: fixed[at + 2] === 1 });
+  }
+
+  /** @returns places where another value stands; empty: it says the same */
+  findOthers(values: readonly number[]): number[] {
+    const others: number[] = [];
+    if (this.#fixed.size === 0) return others;
+    for (let at = 0; at < values.length; at += VALUE_PARTS) {
+      const golden = this.#fixed.get(values[at]!);
+      if (golden === undefined || golden.value === values[at + 1]) continue;
+      // Golden runs were all made on the day that they name: it says what day it is.
+      if (golden.isToday && values[at + 2] === 1) continue;
+      others.push(values[at]!);
+    }
+    return others;
+  }
+}
