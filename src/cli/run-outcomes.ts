@@ -37,7 +37,7 @@ export async function readOutcomes(
   if (paths.length === 0) return outcomes;
   const [{ LmdbTables }, { checkFileHead }] = await Promise.all([
     import('../storage/lmdb/tables.ts'),
-    import('../storage/capture/layout.ts'),
+    import('../storage/lmdb/file-head.ts'),
   ]);
   for (const path of paths) {
     let tables: InstanceType<typeof LmdbTables>;

@@ -6,12 +6,12 @@ import { closeSync, fsyncSync, openSync, rmSync } from 'node:fs';
 import { namePlace } from '../std/file-place.ts';
 import {
   type CaptureEnv,
-  checkRoom,
   createCaptureEnv,
   makeReadOnly,
   openCaptureEnv,
   syncEnv,
 } from './capture/layout.ts';
+import { checkRoom } from './lmdb/file-head.ts';
 
 export interface CaptureRewrite {
   path: string;

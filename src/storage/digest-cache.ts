@@ -12,7 +12,7 @@ import { Packr } from 'msgpackr';
 import { DIGEST_CACHE_BYTES } from '../limits.ts';
 import type { RowWrite } from '../runtime/protocol.ts';
 import { compressZstd, decompressZstd } from '../std/zstd.ts';
-import { checkFileHead } from './capture/layout.ts';
+import { checkFileHead } from './lmdb/file-head.ts';
 import { LmdbTables } from './lmdb/tables.ts';
 
 /** When it is the same run, with the same to say of it. */

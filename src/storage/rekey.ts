@@ -16,16 +16,10 @@ import { nameAttachment, openAttachment, sealAttachment } from './capture/attach
 import { closeBlock, openBlock } from './capture/block-sealing.ts';
 import { cutBlock, isInPieces, joinBlock, readRawPlace } from './capture/codec.ts';
 import type { DecodeExchange } from './capture/exchange-index.ts';
-import {
-  attachmentsFolder,
-  type CaptureEnv,
-  checkFileHead,
-  checkRoom,
-  listSealed,
-  rawFolder,
-} from './capture/layout.ts';
+import { attachmentsFolder, type CaptureEnv, listSealed, rawFolder } from './capture/layout.ts';
 import { CaptureLog } from './capture/log.ts';
 import { removeDatabase, rewriteCaptureFile, syncFile } from './capture-rewrite.ts';
+import { checkFileHead, checkRoom } from './lmdb/file-head.ts';
 import { checkSealing, SEALING, SealedTable, type ValueTable } from './lmdb/sealed-table.ts';
 import { databasePaths, findRedoLogs, tryStores } from './lmdb/stores.ts';
 import { finishPlan, type RekeyPlan, settlePlan, writePlan } from './rekey-plan.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { open, type RootDatabase } from 'lmdb';
 import { describe, expect, it } from 'vitest';
-import { CaptureFileError, checkFileHead } from '../../src/storage/capture/layout.ts';
+import { checkFileHead, FileHeadError } from '../../src/storage/lmdb/file-head.ts';
 import { tryStores } from '../../src/storage/lmdb/stores.ts';
 import { makeFolder } from './folder.ts';
 
@@ -69,7 +69,7 @@ describe('a file that is shorter than its head says', () => {
     const path = join(makeFolder(), 'a.mdb');
     await makeShortFile(path, 60);
     truncateSync(path, 6 * PAGE);
-    expect(() => checkFileHead(path)).toThrow(CaptureFileError);
+    expect(() => checkFileHead(path)).toThrow(FileHeadError);
     expect(() => checkFileHead(path)).toThrow(/cut off: 24576 bytes of/);
   });
 
@@ -90,7 +90,7 @@ describe('a file that is shorter than its head says', () => {
         try {
           checkFileHead(`${path}.noise`);
         } catch (error) {
-          expect(error).toBeInstanceOf(CaptureFileError);
+          expect(error).toBeInstanceOf(FileHeadError);
           refused++;
         }
       }),

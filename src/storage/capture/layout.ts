@@ -15,26 +15,12 @@
  * `tails` (id of a turn → what a later turn would need of it; see exchange-index.ts), `waiting` (key of a block that is
  * not packed yet → the raw file that it is in).
  */
-import {
-  chmodSync,
-  closeSync,
-  constants,
-  existsSync,
-  fstatSync,
-  openSync,
-  readdirSync,
-  readSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
+import { chmodSync, existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
 import { DataKeyError, openDataKey } from '../../std/data-key.ts';
-import { describeRefusal, isFull } from '../../std/file-place.ts';
+import { checkFileHead, checkRoom, FileHeadError } from '../lmdb/file-head.ts';
 import { checkSealing, type FileSealing, SealedTable, type ValueTable } from '../lmdb/sealed-table.ts';
-import { holdsAllUsedPages, type TreeRoots } from '../lmdb/used-pages.ts';
 
 /**
  * Of everything in the file. A reader refuses files with a higher number. 2: blocks may stand in raw files. 3: there also in
@@ -105,98 +91,18 @@ export interface SealedFile {
   sealing: boolean;
 }
 
-// LMDB's own head: a page header of 24 bytes, then the meta record (magic, version, address, map size, two table
-// records of 48 bytes whose first holds the page size, last page, transaction id). From liblmdb's mdb.c.
-const META_MAGIC = 0xbeefc0de;
-const META_AT = 24;
-const META_PAGE_SIZE_AT = META_AT + 24;
-const META_ROOTS_AT = [META_AT + 24 + 40, META_AT + 24 + 48 + 40];
-const META_LAST_PAGE_AT = META_PAGE_SIZE_AT + 2 * 48;
-const META_TXN_AT = META_LAST_PAGE_AT + 8;
-const META_BYTES = META_TXN_AT + 8;
-
-/** How often a file's heads are read while somebody else goes on writing it. */
-const HEAD_TRIES = 8;
-
-interface FileHead extends TreeRoots {
-  txn: number;
-}
-
 /**
- * Looks at a file's two heads before LMDB maps it: reading a page past the end of a cut-off file would end the whole
- * process with a bus error.
- * @returns the number of its last transaction
+ * {@link checkFileHead} of a capture file.
  * @throws {CaptureFileError} missing, not_a_capture, truncated, unreadable
  */
-export function checkFileHead(path: string): number {
-  let file: number;
+function checkCaptureHead(path: string): void {
   try {
-    // A named pipe would keep the thread until somebody writes to it.
-    file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    checkFileHead(path);
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code;
-    if (code === 'ENOENT') throw new CaptureFileError('missing', path, 'no such capture database');
-    const why = `cannot be read: ${describeRefusal(error) ?? code}`;
-    throw new CaptureFileError('unreadable', path, why, { cause: error });
-  }
-  try {
-    if (!fstatSync(file).isFile()) throw new CaptureFileError('not_a_capture', path, 'not a file');
-    for (let tries = 1; ; tries++) {
-      const head = readNewestHead(file, path);
-      const needed = (head.last_page + 1) * head.page_size;
-      const { size } = fstatSync(file);
-      if (size >= needed || holdsAllUsedPages(file, head)) return head.txn;
-      // Its writer may have used a page anew meanwhile; what somebody writes to is open, and not cut off.
-      if (readNewestHead(file, path).txn === head.txn)
-        throw new CaptureFileError('truncated', path, `cut off: ${size} bytes of ${needed}`);
-      if (tries === HEAD_TRIES) return head.txn;
-    }
-  } finally {
-    closeSync(file);
-  }
-}
-
-function readNewestHead(file: number, path: string): FileHead {
-  const bytes = Buffer.alloc(META_BYTES);
-  const readHead = (at: number): FileHead | null => {
-    if (readSync(file, bytes, 0, META_BYTES, at) < META_BYTES) return null;
-    if (bytes.readUInt32LE(META_AT) !== META_MAGIC) return null;
-    return {
-      page_size: bytes.readUInt32LE(META_PAGE_SIZE_AT),
-      last_page: Number(bytes.readBigUInt64LE(META_LAST_PAGE_AT)),
-      roots: META_ROOTS_AT.map((at) => bytes.readBigUInt64LE(at)),
-      txn: Number(bytes.readBigUInt64LE(META_TXN_AT)),
-    };
-  };
-  const first = readHead(0);
-  if (first === null || first.page_size < 512 || first.page_size > 65_536) {
-    throw new CaptureFileError('not_a_capture', path, 'not a capture database');
-  }
-  const second = readHead(first.page_size);
-  if (second === null) throw new CaptureFileError('truncated', path, 'cut off: the second head is missing');
-  return { ...(second.txn > first.txn ? second : first), page_size: first.page_size };
-}
-
-/** A file of locks, as LMDB makes it beside a database (126 readers), and some pages. */
-const ROOM_BYTES = 16_384;
-
-/**
- * Tries whether there is room for a database that has no file of locks yet. Where there is none, LMDB ends the process
- * with SIGSEGV or SIGBUS instead of saying so.
- * @throws Error with the system's code (ENOSPC, EACCES, …)
- */
-export function checkRoom(path: string): void {
-  const locks = statSync(`${path}-lock`, { throwIfNoEntry: false });
-  if (locks !== undefined && locks.size > 0) return;
-  const probe = `${path}.room`;
-  try {
-    writeFileSync(probe, Buffer.alloc(ROOM_BYTES));
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    const why = isFull(code) ? describeRefusal(error) : code;
-    throw new Error(`nothing can be written beside it (${why})`, { cause: error });
-  } finally {
-    rmSync(probe, { force: true });
+    if (!(error instanceof FileHeadError)) throw error;
+    const code = error.code === 'not_a_database' ? 'not_a_capture' : error.code;
+    const why = error.why.replace('database', 'capture database');
+    throw new CaptureFileError(code, path, why, { cause: error.cause });
   }
 }
 
@@ -332,7 +238,7 @@ export function openCaptureEnv(
   mode: 'read' | 'write',
   dataKey: Uint8Array | null = null,
 ): CaptureEnv {
-  checkFileHead(path);
+  checkCaptureHead(path);
   if (mode === 'write') checkRoom(path);
   let root: RootDatabase<Buffer, string>;
   try {

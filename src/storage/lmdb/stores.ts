@@ -4,9 +4,9 @@ import { basename, dirname, join } from 'node:path';
 import { DataKeyError } from '../../std/data-key.ts';
 import { describeRefusal } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
-import { CaptureFileError, checkFileHead, checkRoom } from '../capture/layout.ts';
 import { describePlan, planPath } from '../rekey-plan.ts';
 import type { Stores } from '../stores.ts';
+import { checkFileHead, checkRoom, FileHeadError } from './file-head.ts';
 import { LmdbJournal } from './journal.ts';
 import { LmdbTables } from './tables.ts';
 
@@ -89,7 +89,7 @@ export function checkDatabase(path: string): void {
   try {
     checkFileHead(path);
   } catch (thrown) {
-    if (thrown instanceof CaptureFileError && thrown.code === 'unreadable')
+    if (thrown instanceof FileHeadError && thrown.code === 'unreadable')
       throw refuse(`${path} cannot be opened: ${reasonOf(thrown.cause)}`, thrown);
     throw refuse(`${path} is no database, or is damaged: restore a backup, or move it away`, thrown);
   }
