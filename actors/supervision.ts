@@ -1,7 +1,7 @@
 /**
  * Supervision as data: the bounds of each kind of actor, what overflow does, and how often it may fail. Any thread.
  */
-import { RUN_STEPS } from '../src/domain/run-rows.ts';
+import { RUN_STEP_KEYS, RUN_STEPS } from '../src/domain/run-rows.ts';
 import { USAGE } from '../src/domain/usage.ts';
 import { QUEUED_TRACES } from '../src/limits.ts';
 import { DEFAULT_KIND_POLICY, type KindPolicy } from '../src/runtime/supervision.ts';
@@ -147,4 +147,4 @@ export const QUICK_KINDS: ReadonlySet<string> = new Set<string>([RUN_KIND, USAGE
  * who reads the counters waits for them. Starts and finishes, which others read in tables, are there at once.
  */
 export const PROMISED_KINDS: ReadonlySet<string> = new Set<string>([RUN_KIND]);
-export const PROMISED_TABLES: ReadonlySet<string> = new Set<string>([RUN_STEPS, USAGE]);
+export const PROMISED_TABLES: ReadonlySet<string> = new Set<string>([RUN_STEPS, RUN_STEP_KEYS, USAGE]);

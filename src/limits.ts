@@ -431,6 +431,19 @@ export const OPEN_BODY_BYTES_MIN = 64 * 1024;
  * is parsed. Objects of many keys cost most.
  */
 export const JSON_BOUNDS = { depth: 512, values: 250_000, keys: 10_000 } as const;
+/**
+ * What is read of one OTLP request, beyond the bound of its body, which holds before and after gzip: spans or log records, values
+ * of attributes, how deep these nest, and tool calls that become steps; of a step's key.
+ */
+export const OTLP_BOUNDS = {
+  records: 20_000,
+  values: 250_000,
+  depth: 32,
+  steps: 2_000,
+  key_characters: 128,
+  /** Of a conversation that stands as JSON in one attribute; a longer one is not looked into. */
+  messages_characters: MIB,
+} as const;
 /** What a 422 tells of the request: errors listed, and of an offending value characters, values and levels. */
 export const ECHO_BOUNDS = { errors: 100, characters: 16_384, values: 100, depth: 8 } as const;
 /** Verified credentials that a server thread remembers, and for how long (document 2: about 60 seconds). */

@@ -5,6 +5,8 @@
  *
  * A step whose index is greater than all before is new. The run looks up any other. The host performs that io only when what was
  * recorded before is stored, so the look-up also finds a first step that is still on its way.
+ *
+ * A step that has a key instead of an index is always looked up, and gets the next index when nobody knows its key.
  */
 
 import { outboxWrite } from '../../src/domain/audit-rows.ts';
@@ -28,10 +30,16 @@ import { RUN_DELETE_STEPS } from '../../src/limits.ts';
 import { maskText, maskValue } from '../../src/redaction/mask.ts';
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
 import { liveEventTell, liveForgetTell } from '../live-hub/client.ts';
-import type { AnswerRequest } from './adapter.ts';
-import { RUN_KIND, RUN_REFUSALS, type RunProtocol, type RunRefusalCode } from './protocol.ts';
-import { deletionMark, deletionRows, projectRun, stepRows, sweepRow } from './rows.ts';
-import { lookAt, projectOf, type SeenStep, stepIndexOf } from './step-message.ts';
+import type { AnswerRequest, KeyedAnswerRequest } from './adapter.ts';
+import {
+  type KeyedStepRequest,
+  RUN_KIND,
+  RUN_REFUSALS,
+  type RunProtocol,
+  type RunRefusalCode,
+} from './protocol.ts';
+import { deletionMark, deletionRows, projectRun, stepKeyRow, stepRows, sweepRows } from './rows.ts';
+import { lookAt, projectOf, type SeenStep, StepMessage, stepIndexOf } from './step-message.ts';
 
 /** Name of the adapter that reads answers; an object with the methods of StepAnswersAdapter. */
 export const STEP_ANSWERS_ADAPTER = 'step-answers';
@@ -49,8 +57,18 @@ interface Lookup {
   of: number;
 }
 
+/** A step with a key that is being looked up. */
+interface KeyLookup {
+  token: ReplyToken;
+  request: KeyedStepRequest;
+  /** Steps that the run had when storage was asked. */
+  steps: number;
+  of: number;
+}
+
 interface RunInternal {
   looked_up: Outcome<string | null, Lookup>;
+  key_looked_up: Outcome<string | null, KeyLookup>;
   /** The next portion of a deletion. */
   sweep: null;
 }
@@ -113,6 +131,11 @@ function createRun(isWatched: boolean): Run {
         if (isWatched) tellStep(state, recorded, seen, context);
       },
 
+      keyed_step(state, request, context) {
+        if (!isSeen(state, request.project_id)) return context.refuse(refusal('run_not_found'));
+        lookUpKey(state, context.holdReply(), request, context);
+      },
+
       finish(state, { project_id, outcome }, context) {
         if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
         if (state.finish !== null) {
@@ -156,7 +179,7 @@ function createRun(isWatched: boolean): Run {
           sweepSoon(context);
         } else {
           context.persist({ type: 'deleted' });
-          context.write([...rows, sweepRow(before, ALL_STEPS)]);
+          context.write([...rows, ...sweepRows(before, ALL_STEPS)]);
         }
         context.reply(null);
         if (!isWatched) return;
@@ -176,11 +199,11 @@ function createRun(isWatched: boolean): Run {
         if (state.left_to_delete === null) return;
         if (state.left_to_delete > RUN_DELETE_STEPS) {
           context.persist({ type: 'swept', steps: RUN_DELETE_STEPS });
-          context.write([sweepRow(state, RUN_DELETE_STEPS)]);
+          context.write(sweepRows(state, RUN_DELETE_STEPS));
           return sweepSoon(context);
         }
         context.persist({ type: 'deleted' });
-        context.write([sweepRow(state, ALL_STEPS), deletionMark(state, 'remove')]);
+        context.write([...sweepRows(state, ALL_STEPS), deletionMark(state, 'remove')]);
       },
 
       looked_up(state, outcome, context) {
@@ -196,6 +219,24 @@ function createRun(isWatched: boolean): Run {
         const recorded = record(state, step, context);
         context.replyTo(token, recorded.answer);
         if (isWatched) tellStep(state, recorded, step, context);
+      },
+
+      key_looked_up(state, outcome, context) {
+        const { token, request, steps, of } = outcome.carry;
+        if (state.facts === null || state.left_to_delete !== null || state.started_at_ms !== of)
+          return context.refuseTo(token, refusal('run_not_found'));
+        if (!outcome.ok) return context.refuseTo(token, outcome.error);
+        if (outcome.value !== null) return context.replyTo(token, outcome.value);
+        if (state.finish !== null) return context.refuseTo(token, refusal('run_finished'));
+        // Another step has been recorded since storage was asked: it may be this very one.
+        if (state.steps !== steps) return lookUpKey(state, token, request, context);
+        const step_index = state.last_index + 1;
+        const message = new StepMessage(request.project_id, { ...request.step, step_index });
+        const seen = lookAt(message, context.now_ms);
+        const recorded = record(state, seen, context);
+        context.write([stepKeyRow(state, request.key, step_index)]);
+        context.replyTo(token, recorded.answer);
+        if (isWatched) tellStep(state, recorded, seen, context);
       },
     },
 
@@ -232,6 +273,13 @@ function lookUp(state: RunState, token: ReplyToken, step: SeenStep, context: Run
   const request: AnswerRequest = { org_id, run_id, step_index: step.event.step_index };
   const { late_steps, started_at_ms: of } = state;
   context.io(STEP_ANSWERS_ADAPTER, 'read', request, 'looked_up', { token, step, late_steps, of });
+}
+
+function lookUpKey(state: RunState, token: ReplyToken, request: KeyedStepRequest, context: RunContext): void {
+  const { org_id, run_id } = state.facts!;
+  const question: KeyedAnswerRequest = { org_id, run_id, key: request.key };
+  const { steps, started_at_ms: of } = state;
+  context.io(STEP_ANSWERS_ADAPTER, 'readKeyed', question, 'key_looked_up', { token, request, steps, of });
 }
 
 /** A step that is recorded. */

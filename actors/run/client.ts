@@ -50,6 +50,16 @@ export class RunClient {
     return this.#ask(scope.org_id, runId, 'step', new StepMessage(scope.project_id, step));
   }
 
+  /** A step that its sender names by a key of its own; the same key again is answered as the first time. */
+  keyedStep(
+    { org_id, project_id }: RunScope,
+    runId: string,
+    key: string,
+    step: Omit<MonitorStep, 'step_index'>,
+  ): Promise<string> {
+    return this.#ask(org_id, runId, 'keyed_step', { project_id, key, step });
+  }
+
   finish({ org_id, project_id }: RunScope, runId: string, outcome: string): Promise<string> {
     return this.#ask(org_id, runId, 'finish', { project_id, outcome });
   }

@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { AuditEntry } from '../../src/domain/account.ts';
+import type { MonitorStep } from '../../src/domain/monitors/digest.ts';
 import type { RunStart, RunTotals } from '../../src/domain/run.ts';
 import { type ActorAddress, MAX_KEY_LENGTH } from '../../src/runtime/protocol.ts';
 import type { PackedStep, StepMessage } from './step-message.ts';
@@ -37,9 +38,19 @@ export interface DeleteRequest {
   audit: AuditEntry | null;
 }
 
+/** A step whose sender has a name for it and no index, such as a span or a tool call. */
+export interface KeyedStepRequest {
+  project_id: string | null;
+  /** Names it within the run; a step with a key that was there before is answered as that one was. */
+  key: string;
+  step: Omit<MonitorStep, 'step_index'>;
+}
+
 export type RunProtocol = {
   start: { request: RunStart; reply: string };
   step: { request: StepMessage | PackedStep; reply: string };
+  /** Gets the next index of the run, unless its key is known. */
+  keyed_step: { request: KeyedStepRequest; reply: string };
   finish: { request: { project_id: string | null; outcome: string }; reply: string };
   evaluate: { request: { project_id: string | null }; reply: EvaluateReply };
   /** What a run that is not finished adds up to so far. */

@@ -4,6 +4,7 @@ import { RUN_LISTS, type RunListRow, runListKeys } from '../../src/domain/run-li
 import {
   RUN_DELETIONS,
   RUN_STARTS,
+  RUN_STEP_KEYS,
   RUN_STEPS,
   RUNS,
   type RunRow,
@@ -65,6 +66,11 @@ export function stepRows(
   ];
 }
 
+/** The row by which a step is found again that has a key. */
+export function stepKeyRow({ facts }: RunState, key: string, stepIndex: number): RowWrite {
+  return { op: 'put', table: RUN_STEP_KEYS, row: [facts!.org_id, facts!.run_id, key], value: stepIndex };
+}
+
 /**
  * What goes when a run is deleted, but for its steps. What was counted stays: usage, and in its experiment its numbers.
  * @param state before the deletion
@@ -88,9 +94,10 @@ export function deletionRows(state: RunState, mark: string): readonly RowWrite[]
   return writes;
 }
 
-/** Removes so many of a run's steps. */
-export function sweepRow({ facts }: RunState, limit: number): RowWrite {
-  return { op: 'trim', table: RUN_STEPS, row: [facts!.org_id, facts!.run_id], limit };
+/** Removes so many of a run's steps, and of their keys. */
+export function sweepRows({ facts }: RunState, limit: number): RowWrite[] {
+  const row = [facts!.org_id, facts!.run_id];
+  return [RUN_STEPS, RUN_STEP_KEYS].map((table): RowWrite => ({ op: 'trim', table, row, limit }));
 }
 
 /** Of a deletion that takes a while: it is found by the next start. */

@@ -69,7 +69,7 @@ function describeOperation(declared: Endpoint, components: Map<string, Json>): J
     security: declared.auth === 'open' ? [] : [{ bearer: [] }],
     ...(parameters.length > 0 ? { parameters } : {}),
     ...(declared.body === undefined
-      ? {}
+      ? describeRawBody(declared)
       : { requestBody: describeBody(declared, declared.body, components) }),
     responses: Object.fromEntries(
       Object.entries({ ...impliedReplies(declared), ...declared.replies }).map(([status, reply]) => [
@@ -123,6 +123,24 @@ function describeBody({ id, auth }: Endpoint, body: z.ZodType, components: Map<s
   const example = EXAMPLES[id]?.request;
   const content = { 'application/json': { schema } };
   return { required, content: example === undefined ? content : withExample(content, example) };
+}
+
+function describeRawBody({ id, raw_body: raw }: Endpoint): Json {
+  if (raw === undefined) return {};
+  const describe = (type: string) =>
+    type === 'application/json'
+      ? { type: 'object', description: raw.words }
+      : { type: 'string', format: 'binary', description: raw.words };
+  const content = raw.media_types.map((type) => [type, { schema: describe(type) }]);
+  const example = EXAMPLES[id]?.request;
+  const described = Object.fromEntries(content) as Json;
+  return {
+    requestBody: {
+      required: true,
+      description: raw.words,
+      content: example === undefined ? described : { ...described, ...withExample(described, example) },
+    },
+  };
 }
 
 function describeReply(

@@ -263,6 +263,10 @@ export function toApiReply(reply: HandlerReply, rateHeaders: ApiReply['headers']
     const type = ['content-type', 'application/json'] as const;
     return { status, headers: [type, ...headers, ...rateHeaders], body: reply.json };
   }
+  if (reply.bytes !== undefined) {
+    const type = ['content-type', reply.bytes.media_type] as const;
+    return { status, headers: [type, ...headers, ...rateHeaders], body: reply.bytes.bytes };
+  }
   if (reply.body === undefined) return { status, headers: [...headers, ...rateHeaders], body: '' };
   return jsonReply(status, reply.body, [...headers, ...rateHeaders]);
 }

@@ -13,6 +13,7 @@ import { FINDINGS } from '../contract/findings.ts';
 import { type BoundEndpoint, bind } from '../contract/handler.ts';
 import { docs, health, metrics, openapi, ready } from '../contract/health.ts';
 import { MCP } from '../contract/mcp.ts';
+import { OTEL } from '../contract/otel.ts';
 import { PATTERNS } from '../contract/patterns.ts';
 import { PROFILES } from '../contract/profiles.ts';
 import { RETRIEVE } from '../contract/retrieve.ts';
@@ -47,6 +48,7 @@ import { mcpHandlers } from './mcp.ts';
 import { describeApi } from './openapi.ts';
 import { guardOperator } from './operator-guard.ts';
 import type { Operators } from './operators.ts';
+import { otelHandlers } from './otel.ts';
 import { pageReply } from './page.ts';
 import { pageSessionRoutes } from './page-session.ts';
 import { patternHandlers } from './patterns.ts';
@@ -85,6 +87,8 @@ export interface ApiServices {
   gateway?: { port: number; is_local: boolean; is_secure?: boolean } | null;
   /** Where people reach the service (PUBLIC_URL); null or absent: where it listens. */
   public_url?: string | null;
+  /** Bound of a body, also unpacked; absent: the default's. */
+  max_body_bytes?: number;
   /** Its port speaks TLS; absent: it does not. */
   speaks_tls?: boolean;
 }
@@ -111,6 +115,7 @@ function productEndpoints(given: ApiServices): BoundEndpoint[] {
       ? []
       : bind(FINDINGS, findingsHandlers({ ...services.findings, deleted }))),
     ...bind(STREAM, streamHandlers(services)),
+    ...bind(OTEL, otelHandlers(services)),
   ];
 }
 

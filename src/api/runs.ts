@@ -56,7 +56,7 @@ function toReply(json: string): HandlerReply {
 }
 
 /** @throws SchemaViolation when the identifiers together are too long to be stored under */
-function toStart(tenant: Tenant, body: z.output<typeof runStartBody>): Omit<RunStart, 'profile'> {
+export function toStart(tenant: Tenant, body: z.output<typeof runStartBody>): Omit<RunStart, 'profile'> {
   const facts: RunFacts = {
     org_id: tenant.org_id,
     project_id: projectOf(tenant, body.project_id ?? undefined),

@@ -34,6 +34,12 @@ export type HeaderName =
   | 'x-svc-warning'
   | 'x-total-count';
 
+/** A body that is not this API's JSON: the handler reads it, and its refusals are its own. */
+export interface RawBody {
+  media_types: readonly string[];
+  words: string;
+}
+
 export interface Endpoint {
   /** Unique; names the operation in the interface description. */
   id: string;
@@ -59,6 +65,8 @@ export interface Endpoint {
   params?: z.ZodObject;
   query?: z.ZodObject;
   body?: z.ZodType;
+  /** Instead of `body`; a static key names its tenant in the query then. */
+  raw_body?: RawBody;
   /** By status. */
   replies: Record<number, EndpointReply>;
   /** Other paths that answer alike and are not described; `/v1/x` has `/x` without being told. */

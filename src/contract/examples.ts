@@ -497,6 +497,61 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
       },
     },
   },
+  otel_export_traces: {
+    request: {
+      resourceSpans: [
+        {
+          scopeSpans: [
+            {
+              scope: { name: 'my.agent' },
+              spans: [
+                {
+                  traceId: '4bf92f3577b34da6a3ce929d0e0e4736',
+                  spanId: '00f067aa0ba902b7',
+                  name: 'execute_tool run_tests',
+                  startTimeUnixNano: '1795459738000000000',
+                  endTimeUnixNano: '1795459739000000000',
+                  attributes: [
+                    { key: 'session.id', value: { stringValue: 'session-1' } },
+                    { key: 'gen_ai.operation.name', value: { stringValue: 'execute_tool' } },
+                    { key: 'gen_ai.tool.name', value: { stringValue: 'run_tests' } },
+                    { key: 'gen_ai.tool.call.id', value: { stringValue: 'call_1' } },
+                  ],
+                },
+              ],
+            },
+          ],
+        },
+      ],
+    },
+    replies: { '200': {} },
+  },
+  otel_export_logs: {
+    request: {
+      resourceLogs: [
+        {
+          scopeLogs: [
+            {
+              scope: { name: 'com.anthropic.claude_code.events' },
+              logRecords: [
+                {
+                  timeUnixNano: '1795459740000000000',
+                  body: { stringValue: 'claude_code.tool_result' },
+                  attributes: [
+                    { key: 'session.id', value: { stringValue: 'session-1' } },
+                    { key: 'tool_name', value: { stringValue: 'Bash' } },
+                    { key: 'tool_use_id', value: { stringValue: 'toolu_1' } },
+                    { key: 'success', value: { stringValue: 'true' } },
+                  ],
+                },
+              ],
+            },
+          ],
+        },
+      ],
+    },
+    replies: { '200': {} },
+  },
   import_patterns: {
     request: {
       tier: 'e1',

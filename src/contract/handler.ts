@@ -30,6 +30,8 @@ export interface HandlerReply {
   body?: unknown;
   /** JSON that is sent as it is: an answer that must be the same byte for byte. */
   json?: string;
+  /** Sent as they are, in a form that is not this API's. */
+  bytes?: { media_type: string; bytes: Uint8Array };
   headers?: readonly (readonly [name: string, value: string])[];
   /** Server-sent events instead of a body. */
   stream?: EventStream;

@@ -337,6 +337,9 @@ const OPERATIONS: Readonly<Record<string, string>> = {
     'Two shapes. `trace_id`, `outcome` and `steps`: distilled before it is answered (200). `manifest` and `calls`, a run’s model calls as they went over the wire: queued, and distilled in the background (202). Read what came of it under `GET /v1/traces/{trace_id}`.',
   live_stream:
     'Server-sent events. Each has an `id` that grows within the organization, a name, and its data as JSON on one line: the schemas Live… below. Connect again with the header `Last-Event-ID` to go on; what is no longer remembered begins with an event `reset`, whose data is `{}`. A comment every 15 s keeps the connection open. A browser’s `EventSource` cannot send `Authorization`: ask for a ticket first.',
+  otel_export_traces:
+    'For `OTEL_EXPORTER_OTLP_ENDPOINT=…/otel` with `OTEL_EXPORTER_OTLP_HEADERS=Authorization=Bearer KEY`. The run is that of the session or conversation that a span names, else of its trace. The same span again, or the same tool call as a span and as an event, counts once.',
+  otel_export_logs: 'As `otel_export_traces`, for the events that coding agents send as log records.',
   billing_webhook:
     'For the payment processor. The raw body is signed: header `Stripe-Signature: t=<seconds since 1970>,v1=<hex>`, where `v1` is HMAC-SHA256 over `<t>.<body>` with the endpoint’s secret (`STRIPE_WEBHOOK_SECRET`). A signature that does not hold, or is older than five minutes, is a 400, and nothing of the body is looked at. An event that comes again counts once.',
   billing_webhook_thin:
@@ -359,6 +362,7 @@ export const TAG_WORDS: Readonly<Record<string, string>> = {
   usage: 'What was counted',
   billing: 'Plan, checkout, and the payment processor’s events',
   feedback: 'Words to the operator',
+  telemetry: 'What agents send over OpenTelemetry’s protocol',
 };
 
 /**

@@ -11,6 +11,8 @@ export const RUNS = 'runs';
 export const RUN_STARTS = 'run_starts';
 /** One row a step; key {@link runStepKey}. */
 export const RUN_STEPS = 'run_steps';
+/** Steps that their senders name otherwise than by an index, such as spans; key `[org_id, run_id, key]`, value the index. */
+export const RUN_STEP_KEYS = 'run_step_keys';
 /** Runs that are deleted and whose steps are not all gone yet; key `[org_id, run_id]`. */
 export const RUN_DELETIONS = 'run_deletions';
 

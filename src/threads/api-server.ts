@@ -256,6 +256,7 @@ async function listen(
               is_local: isLoopback(config.gateway.host),
               is_secure: config.gateway.tls !== null,
             },
+      max_body_bytes: config.api.max_body_bytes,
     },
     {
       cors_origins: config.api.cors_origins,

@@ -125,8 +125,20 @@ class RunUnderTest {
     }
   }
 
+  /** A step that has a key instead of an index. @returns what it is answered, once looked up */
+  sendKeyed(key: string, projectId: string | null = null): () => KitAnswer {
+    const { step_index: _, ...step } = makeStep(0);
+    const answer = this.kit.ask('keyed_step', { project_id: projectId, key, step });
+    return () => (answer.type === 'held' ? this.kit.answerTo(answer.token) : answer);
+  }
+
   #lookUp(input: unknown): string | null {
-    const { org_id, run_id, step_index } = input as { org_id: string; run_id: string; step_index: number };
+    const { org_id, run_id, key, ...asked } = input as Record<string, string> & { step_index: number };
+    const step_index =
+      key === undefined
+        ? asked.step_index
+        : this.tables.get<number>('run_step_keys', [org_id!, run_id!, key]);
+    if (step_index === undefined || org_id === undefined || run_id === undefined) return null;
     return this.tables.get<RunStepRow>('run_steps', [org_id, run_id, step_index])?.answer ?? null;
   }
 
@@ -322,6 +334,27 @@ describe('a step', () => {
     expect([second, third]).toEqual([first, first]);
     expect(other).toBeDefined();
     expect(subject.state).toMatchObject({ steps: 3, tokens: 30, last_index: 9, late_steps: 2 });
+  });
+
+  it('is taken once under a key, also twice at the same time, and gets the next index', async () => {
+    const subject = new RunUnderTest();
+    await subject.start();
+    await subject.step(makeStep(4));
+    const answers = ['a', 'b', 'a', 'a'].map((key) => subject.sendKeyed(key));
+    await subject.settle();
+    const [first, second, third, fourth] = answers.map((answer) => replyOf(answer()));
+    expect([third, fourth]).toEqual([first, first]);
+    expect(subject.state).toMatchObject({ steps: 3, last_index: 6 });
+    subject.kit.restart();
+    const again = subject.sendKeyed('b');
+    await subject.finish('success');
+    await subject.settle();
+    expect(replyOf(again())).toBe(second);
+    const late = subject.sendKeyed('c');
+    await subject.settle();
+    expect(codeOf(late())).toBe('run_finished');
+    expect(codeOf(subject.sendKeyed('a', 'proj_b')())).toBe('run_not_found');
+    expect(subject.state).toMatchObject({ steps: 3 });
   });
 
   it('is refused by a run that nobody started, that is finished, or that is of another project', async () => {
@@ -549,7 +582,9 @@ describe('a deleted run', () => {
   it('is gone with its steps and its history, and what it counted stays', async () => {
     const subject = new RunUnderTest();
     await subject.start(makeStart({ experiment_id: 'exp', arm: 'on' }));
-    for (let index = 0; index < 3; index++) await subject.step(makeStep(index));
+    for (let index = 0; index < 2; index++) await subject.step(makeStep(index));
+    subject.sendKeyed('a key');
+    await subject.settle();
     const usage = subject.tables.get('usage', ['org_a', '2026-01-31', 'proj_a']);
     expect(codeOf(await remove(subject, 'proj_b'))).toBe('run_not_found');
     expect(codeOf(await remove(subject))).toBe('reply');

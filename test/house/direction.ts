@@ -30,6 +30,7 @@ type Room =
   | 'client'
   | 'label'
   | 'mcp'
+  | 'otel'
   | 'integrations'
   | 'hooks'
   | 'dashboard'
@@ -61,7 +62,19 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   http: ['native', 'std', 'redaction', 'limits', 'errors', 'contract'],
   auth: ['std', 'limits', 'errors', 'domain', 'accounts'],
   billing: ['limits', 'errors'],
-  api: ['std', 'limits', 'errors', 'domain', 'contract', 'http', 'auth', 'accounts', 'mcp', 'actor clients'],
+  api: [
+    'std',
+    'limits',
+    'errors',
+    'domain',
+    'contract',
+    'http',
+    'auth',
+    'accounts',
+    'mcp',
+    'otel',
+    'actor clients',
+  ],
   // What an agent's own process uses to call the API.
   client: ['std'],
   // What stamps an agent's requests, loaded into the agent's own process: it may know nothing of ours.
@@ -70,6 +83,8 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   // What binds a framework to it.
   integrations: ['client'],
   mcp: ['limits', 'contract', 'client'],
+  // What OpenTelemetry's protocol carries, in and out.
+  otel: ['limits'],
   // What an agent's client calls at each of its events, as a process of its own.
   hooks: ['std', 'client'],
   // Runs in a browser: of ours it knows the shapes of what the API answers, as types.
@@ -213,6 +228,7 @@ const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   '@huggingface/tokenizers': ['search'],
   jose: ['auth'],
   '@modelcontextprotocol/server': ['mcp'],
+  '@bufbuild/protobuf': ['otel'],
   stripe: ['billing'],
   'prom-client': ['api'],
   jstat: ['domain', 'student model'],

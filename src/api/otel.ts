@@ -1,0 +1,244 @@
+/**
+ * Handlers of `contract/otel.ts`: telemetry of agents becomes steps of runs, scored as those that are posted. Server threads.
+ *
+ * A request is answered when all its steps are stored, so a sender that gets no answer sends it again, and nothing counts twice
+ * (tool-steps.ts). What a run refuses for good is told as a partial success, which nobody sends again.
+ */
+import { promisify } from 'node:util';
+import { gunzip } from 'node:zlib';
+import { RunClient } from '../../actors/run/client.ts';
+import type { Call, HandlerReply, HandlersOf } from '../contract/handler.ts';
+import type { OTEL } from '../contract/otel.ts';
+import type { ApiRequest } from '../contract/route.ts';
+import { SchemaViolation } from '../contract/violation.ts';
+import { findBuiltInProfile, type MonitorProfile } from '../domain/monitors/profiles.ts';
+import type { Tenant } from '../domain/tenant.ts';
+import { CatalogueError } from '../errors.ts';
+import { parseJsonBody } from '../http/json-body.ts';
+import {
+  DEFAULTS,
+  ID_CHARACTERS,
+  OTLP_BOUNDS,
+  RUN_NAME_CHARACTERS,
+  RUN_TASK_CHARACTERS,
+  STEP_TEXT_CHARACTERS,
+} from '../limits.ts';
+import { type OtlpEncoding, writePartialSuccess, writeStatus } from '../otel/answers.ts';
+import { readLogsJson, readSpansJson } from '../otel/read-json.ts';
+import { readLogsProtobuf, readSpansProtobuf } from '../otel/read-protobuf.ts';
+import { OtlpFault, type OtlpLog, type OtlpSpan } from '../otel/records.ts';
+import { findRunsOfLogs, findRunsOfSpans, type ToldRun } from '../otel/tool-steps.ts';
+import type { Asker } from '../runtime/actor-client.ts';
+import type { Stores } from '../storage/stores.ts';
+import type { DeletedView } from './deleted-scopes.ts';
+import { HiddenRuns } from './hidden-runs.ts';
+import { lookUpProfile } from './profiles.ts';
+import { toStart } from './runs.ts';
+
+const unpack = promisify(gunzip);
+
+export interface OtelServices {
+  asker: Asker;
+  stores: Stores;
+  deleted: DeletedView;
+  /** Also of what a body unpacks to; the default's when left out. */
+  max_body_bytes?: number;
+}
+
+export function otelHandlers(services: OtelServices): HandlersOf<typeof OTEL> {
+  const intake = new Intake(services);
+  return {
+    exportTraces: (call) =>
+      intake.take(call, { protobuf: readSpansProtobuf, json: readSpansJson, find: findRunsOfSpans }),
+    exportLogs: (call) =>
+      intake.take(call, { protobuf: readLogsProtobuf, json: readLogsJson, find: findRunsOfLogs }),
+  };
+}
+
+/** How one signal is read. */
+interface Signal<Record extends OtlpSpan | OtlpLog> {
+  protobuf: (body: Uint8Array) => Record[];
+  json: (body: unknown) => Record[];
+  find: (records: readonly Record[]) => ToldRun[];
+}
+
+/** What was not taken, and the first reason. */
+interface Rejections {
+  count: number;
+  reason: string;
+}
+
+class Intake {
+  readonly #runs: RunClient;
+  readonly #hidden: HiddenRuns;
+  readonly #stores: Stores;
+  readonly #maxBytes: number;
+
+  constructor({ asker, stores, deleted, max_body_bytes = DEFAULTS.MAX_BODY_BYTES }: OtelServices) {
+    this.#runs = new RunClient(asker);
+    this.#hidden = new HiddenRuns(stores.runs, deleted);
+    this.#stores = stores;
+    this.#maxBytes = max_body_bytes;
+  }
+
+  async take<Record extends OtlpSpan | OtlpLog>(
+    { tenant, request }: Pick<Call<(typeof OTEL)['exportTraces']>, 'tenant' | 'request'>,
+    signal: Signal<Record>,
+  ): Promise<HandlerReply> {
+    const encoding = tellEncoding(request);
+    if (encoding === null) return refuse('json', 415, 'Send application/x-protobuf or application/json');
+    let runs: ToldRun[];
+    try {
+      const body = await this.#unpack(request);
+      const records = encoding === 'json' ? signal.json(parseJsonBody(body) ?? {}) : signal.protobuf(body);
+      runs = signal.find(records);
+    } catch (thrown) {
+      return refuseFault(encoding, thrown);
+    }
+    const rejections = await this.#log(tenant, runs);
+    return reply(encoding, 200, writePartialSuccess(encoding, request.path, rejections));
+  }
+
+  /** @throws OtlpFault; CatalogueError `encoded_body` */
+  async #unpack({ headers, body }: ApiRequest): Promise<Uint8Array> {
+    const encoding = headers.get('content-encoding')?.trim().toLowerCase() ?? 'identity';
+    if (encoding === 'identity' || encoding === '') return body;
+    if (encoding !== 'gzip') throw new CatalogueError('encoded_body', 'The only Content-Encoding is gzip');
+    try {
+      return await unpack(body, { maxOutputLength: this.#maxBytes });
+    } catch (thrown) {
+      if ((thrown as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE')
+        throw new OtlpFault(`The body unpacks to more than ${this.#maxBytes} bytes`, true);
+      throw new OtlpFault('The body is not what gzip makes');
+    }
+  }
+
+  /** @throws CatalogueError what may pass: the whole request can be sent again */
+  async #log(tenant: Tenant, runs: readonly ToldRun[]): Promise<Rejections> {
+    const rejections: Rejections = { count: 0, reason: '' };
+    const reject = (count: number, reason: string) => {
+      rejections.count += count;
+      rejections.reason ||= reason;
+    };
+    let left = OTLP_BOUNDS.steps;
+    for (const run of runs) {
+      if (run.steps.length === 0 && run.task === '') continue;
+      const steps = run.steps.slice(0, left);
+      left -= steps.length;
+      if (steps.length < run.steps.length)
+        reject(run.steps.length - steps.length, `A request may hold ${OTLP_BOUNDS.steps} tool calls`);
+      try {
+        await this.#logRun(tenant, run, steps, reject);
+      } catch (thrown) {
+        reject(steps.length, `Run ${run.run_id}: ${explainRefusal(thrown)}`);
+      }
+    }
+    return rejections;
+  }
+
+  /** @throws CatalogueError */
+  async #logRun(
+    tenant: Tenant,
+    run: ToldRun,
+    steps: ToldRun['steps'],
+    reject: (count: number, reason: string) => void,
+  ): Promise<void> {
+    this.#hidden.checkFree(tenant.org_id, run.run_id);
+    // A run that begins with its first tool call would never learn its task.
+    let isStarted = run.task !== '' && (await this.#start(tenant, run));
+    for (const { key, step } of steps) {
+      const log = () => this.#runs.keyedStep(tenant, run.run_id, key, boundStep(step));
+      try {
+        await log().catch(async (thrown: unknown) => {
+          const isMissing = thrown instanceof CatalogueError && thrown.code === 'not_found';
+          if (!isMissing || isStarted) throw thrown;
+          isStarted = await this.#start(tenant, run);
+          return log();
+        });
+      } catch (thrown) {
+        reject(1, `Run ${run.run_id}: ${explainRefusal(thrown)}`);
+      }
+    }
+  }
+
+  /** @returns true; also when another start was first @throws CatalogueError for what no run can be started with */
+  async #start(tenant: Tenant, run: ToldRun): Promise<true> {
+    const { start, profile } = this.#describe(tenant, run);
+    const isBuiltIn = findBuiltInProfile(profile.name) !== null;
+    try {
+      await this.#runs.start({ ...start, profile: isBuiltIn ? null : profile });
+    } catch (thrown) {
+      if (!(thrown instanceof CatalogueError) || thrown.code !== 'conflict') throw thrown;
+    }
+    return true;
+  }
+
+  #describe(tenant: Tenant, run: ToldRun) {
+    const task_profile = run.task_profile || 'coding';
+    const profile: MonitorProfile | undefined = lookUpProfile(this.#stores.main, tenant.org_id, task_profile);
+    if (profile === undefined)
+      throw new CatalogueError('malformed_request', 'svc.task_profile: unknown profile');
+    const start = toStart(tenant, {
+      run_id: run.run_id,
+      agent_name: cut(run.agent_name, RUN_NAME_CHARACTERS),
+      task: cut(run.task, RUN_TASK_CHARACTERS),
+      model: cut(run.model, RUN_NAME_CHARACTERS),
+      framework: cut(run.framework, RUN_NAME_CHARACTERS),
+      task_profile,
+      codebase_id: cut(run.codebase_id, ID_CHARACTERS),
+    });
+    return { start, profile };
+  }
+}
+
+/** @returns null for another Content-Type than those of OTLP */
+function tellEncoding({ headers }: ApiRequest): OtlpEncoding | null {
+  const [type = ''] = (headers.get('content-type') ?? '').split(';', 1);
+  switch (type.trim().toLowerCase()) {
+    case 'application/json':
+      return 'json';
+    case 'application/x-protobuf':
+      return 'protobuf';
+    default:
+      return null;
+  }
+}
+
+/** Why a run takes something neither now nor later. @throws whatever may pass, or is a fault of ours */
+function explainRefusal(thrown: unknown): string {
+  if (thrown instanceof SchemaViolation) return thrown.violations[0]?.msg ?? 'refused';
+  if (thrown instanceof CatalogueError && thrown.status < 500) return thrown.message;
+  throw thrown;
+}
+
+/** @throws whatever is no fault of the sender's */
+function refuseFault(encoding: OtlpEncoding, thrown: unknown): HandlerReply {
+  if (thrown instanceof OtlpFault) return refuse(encoding, thrown.is_too_much ? 413 : 400, thrown.message);
+  if (thrown instanceof CatalogueError && thrown.status < 500)
+    return refuse(encoding, thrown.status, thrown.message);
+  throw thrown;
+}
+
+function refuse(encoding: OtlpEncoding, status: number, message: string): HandlerReply {
+  return reply(encoding, status, writeStatus(encoding, message));
+}
+
+function reply(encoding: OtlpEncoding, status: number, bytes: Uint8Array): HandlerReply {
+  const media_type = encoding === 'json' ? 'application/json' : 'application/x-protobuf';
+  return { status, bytes: { media_type, bytes } };
+}
+
+function boundStep(step: ToldRun['steps'][number]['step']): ToldRun['steps'][number]['step'] {
+  return {
+    ...step,
+    action: cut(step.action, STEP_TEXT_CHARACTERS),
+    action_input: cut(step.action_input, STEP_TEXT_CHARACTERS),
+    thought: cut(step.thought, STEP_TEXT_CHARACTERS),
+    observation: cut(step.observation, STEP_TEXT_CHARACTERS),
+  };
+}
+
+/** Units are never more than characters. */
+function cut(text: string, characters: number): string {
+  return text.length <= characters ? text : text.slice(0, characters).toWellFormed();
+}

@@ -1,0 +1,32 @@
+/** What OTLP answers: a partial success, or a status that says what is wrong, in the encoding of the request. Pure; any thread. */
+import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
+
+export type OtlpEncoding = 'protobuf' | 'json';
+
+/**
+ * Export…ServiceResponse: nothing at all when all was taken.
+ * @param path of the request: the signals name what they rejected differently
+ */
+export function writePartialSuccess(
+  encoding: OtlpEncoding,
+  path: string,
+  { count, reason }: { count: number; reason: string },
+): Uint8Array {
+  if (encoding === 'json') {
+    const rejected = /traces\/?$/.test(path) ? 'rejectedSpans' : 'rejectedLogRecords';
+    const told = count === 0 ? {} : { partialSuccess: { [rejected]: String(count), errorMessage: reason } };
+    return Buffer.from(JSON.stringify(told));
+  }
+  if (count === 0) return new Uint8Array();
+  const writer = new BinaryWriter();
+  writer.tag(1, WireType.LengthDelimited).fork();
+  writer.tag(1, WireType.Varint).int64(count);
+  writer.tag(2, WireType.LengthDelimited).string(reason);
+  return writer.join().finish();
+}
+
+/** google.rpc.Status without its code, which OTLP does not use. */
+export function writeStatus(encoding: OtlpEncoding, message: string): Uint8Array {
+  if (encoding === 'json') return Buffer.from(JSON.stringify({ message }));
+  return new BinaryWriter().tag(2, WireType.LengthDelimited).string(message).finish();
+}

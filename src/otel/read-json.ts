@@ -1,0 +1,185 @@
+/**
+ * Reads the JSON form of an OTLP request, which is not protobuf's own: ids are hexadecimal, enums are numbers, and names are in
+ * lowerCamelCase alone (OTLP 1.9.0, "JSON Protobuf Encoding"). What is not known is passed over, and what has another type than it must
+ * have is refused by its place. Pure; any thread.
+ *
+ * Bounds: OTLP_BOUNDS, and those of any JSON body (src/http/json-body.ts), which holds before.
+ */
+import {
+  type Attributes,
+  type AttributeValue,
+  type Origin,
+  OtlpFault,
+  type OtlpLog,
+  OtlpMeter,
+  type OtlpSpan,
+} from './records.ts';
+
+const NONE: Attributes = new Map();
+const STATUS_ERROR = 2;
+
+/** @param body what `JSON.parse` gave @throws OtlpFault */
+export function readSpansJson(body: unknown): OtlpSpan[] {
+  return readRequest(body, ['resourceSpans', 'scopeSpans', 'spans'], readSpan);
+}
+
+/** @param body what `JSON.parse` gave @throws OtlpFault */
+export function readLogsJson(body: unknown): OtlpLog[] {
+  return readRequest(body, ['resourceLogs', 'scopeLogs', 'logRecords'], readLog);
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+function readRequest<Record>(
+  body: unknown,
+  [groups, scopes, records]: readonly [string, string, string],
+  readRecord: (fields: Fields, origin: Origin, meter: OtlpMeter, place: string) => Record,
+): Record[] {
+  const meter = new OtlpMeter();
+  const found: Record[] = [];
+  for (const [group, at] of listOf(asFields(body, 'the body'), groups, '')) {
+    const resource = readAttributes(asFields(group.resource ?? {}, `${at}.resource`), at, meter);
+    for (const [scoped, within] of listOf(group, scopes, `${at}.`)) {
+      const scope = asText(asFields(scoped.scope ?? {}, `${within}.scope`).name, `${within}.scope.name`);
+      const origin: Origin = { resource, scope };
+      for (const [record, place] of listOf(scoped, records, `${within}.`)) {
+        meter.takeRecord();
+        found.push(readRecord(record, origin, meter, place));
+      }
+    }
+  }
+  return found;
+}
+
+function refuse(place: string, expected: string): never {
+  throw new OtlpFault(`${place} must be ${expected}`);
+}
+
+function asFields(value: unknown, place: string): Fields {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) refuse(place, 'an object');
+  return value as Fields;
+}
+
+/** Objects of a list, each with its place; protobuf's JSON takes null for an empty one. */
+function* listOf(fields: Fields, name: string, before: string): Generator<[Fields, string]> {
+  const list = fields[name] ?? [];
+  if (!Array.isArray(list)) refuse(`${before}${name}`, 'a list');
+  for (const [at, one] of list.entries()) {
+    const place = `${before}${name}[${at}]`;
+    yield [asFields(one, place), place];
+  }
+}
+
+function asText(value: unknown, place: string): string {
+  if (value === undefined || value === null) return '';
+  if (typeof value !== 'string') refuse(place, 'a text');
+  return value;
+}
+
+function asId(value: unknown, place: string): string {
+  const text = asText(value, place);
+  if (!/^(?:[\da-f]{2})*$/i.test(text)) refuse(place, 'hexadecimal');
+  return text.toLowerCase();
+}
+
+/** A 64-bit number, as text or not. */
+function asInteger(value: unknown, place: string): bigint {
+  if (value === undefined || value === null) return 0n;
+  if (typeof value === 'number' && Number.isInteger(value)) return BigInt(value);
+  if (typeof value === 'string' && /^-?\d{1,20}$/.test(value)) return BigInt(value);
+  return refuse(place, 'a whole number');
+}
+
+function asTime(value: unknown, place: string): number {
+  return Number(asInteger(value, place) / 1_000n) / 1_000;
+}
+
+function readSpan(fields: Fields, origin: Origin, meter: OtlpMeter, place: string): OtlpSpan {
+  const events = [...listOf(fields, 'events', `${place}.`)].map(([event, at]) => {
+    meter.takeValue(0);
+    return { name: asText(event.name, `${at}.name`), attributes: readAttributes(event, at, meter) };
+  });
+  const status = asFields(fields.status ?? {}, `${place}.status`);
+  return {
+    origin,
+    trace_id: asId(fields.traceId, `${place}.traceId`),
+    span_id: asId(fields.spanId, `${place}.spanId`),
+    parent_span_id: asId(fields.parentSpanId, `${place}.parentSpanId`),
+    name: asText(fields.name, `${place}.name`),
+    start_ms: asTime(fields.startTimeUnixNano, `${place}.startTimeUnixNano`),
+    end_ms: asTime(fields.endTimeUnixNano, `${place}.endTimeUnixNano`),
+    attributes: readAttributes(fields, place, meter),
+    events,
+    is_error: status.code === STATUS_ERROR,
+    status_message: asText(status.message, `${place}.status.message`),
+  };
+}
+
+function readLog(fields: Fields, origin: Origin, meter: OtlpMeter, place: string): OtlpLog {
+  const attributes = readAttributes(fields, place, meter);
+  const time_ms = asTime(fields.timeUnixNano, `${place}.timeUnixNano`);
+  const observed_ms = asTime(fields.observedTimeUnixNano, `${place}.observedTimeUnixNano`);
+  const named = asText(fields.eventName, `${place}.eventName`) || attributes.get('event.name');
+  return {
+    origin,
+    trace_id: asId(fields.traceId, `${place}.traceId`),
+    span_id: asId(fields.spanId, `${place}.spanId`),
+    at_ms: time_ms === 0 ? observed_ms : time_ms,
+    event_name: typeof named === 'string' ? named : '',
+    body: readValue(fields.body, `${place}.body`, meter, 1),
+    attributes,
+  };
+}
+
+function readAttributes(fields: Fields, place: string, meter: OtlpMeter): Attributes {
+  const list = fields.attributes;
+  if (list === undefined || list === null || (Array.isArray(list) && list.length === 0)) return NONE;
+  return new Map(readPairs(fields, 'attributes', `${place}.`, meter, 1));
+}
+
+function* readPairs(
+  fields: Fields,
+  name: string,
+  before: string,
+  meter: OtlpMeter,
+  depth: number,
+): Generator<[string, AttributeValue]> {
+  for (const [pair, at] of listOf(fields, name, before)) {
+    meter.takeValue(depth);
+    yield [asText(pair.key, `${at}.key`), readValue(pair.value, `${at}.value`, meter, depth)];
+  }
+}
+
+/** An AnyValue. */
+function readValue(value: unknown, place: string, meter: OtlpMeter, depth: number): AttributeValue {
+  meter.takeValue(depth);
+  if (value === undefined || value === null) return null;
+  const fields = asFields(value, place);
+  const { stringValue, boolValue, intValue, doubleValue, arrayValue, kvlistValue, bytesValue } = fields;
+  if (present(stringValue)) return asText(stringValue, `${place}.stringValue`);
+  if (present(boolValue))
+    return typeof boolValue === 'boolean' ? boolValue : refuse(`${place}.boolValue`, 'true or false');
+  if (present(intValue)) {
+    const integer = asInteger(intValue, `${place}.intValue`);
+    const number = Number(integer);
+    return Number.isSafeInteger(number) ? number : String(integer);
+  }
+  if (present(doubleValue)) {
+    const number = typeof doubleValue === 'string' ? Number(doubleValue) : doubleValue;
+    return typeof number === 'number' ? number : refuse(`${place}.doubleValue`, 'a number');
+  }
+  if (present(arrayValue)) {
+    const list = asFields(arrayValue, `${place}.arrayValue`).values ?? [];
+    if (!Array.isArray(list)) return refuse(`${place}.arrayValue.values`, 'a list');
+    return list.map((one, at) => readValue(one, `${place}.arrayValue.values[${at}]`, meter, depth + 1));
+  }
+  if (present(kvlistValue)) {
+    const pairs = asFields(kvlistValue, `${place}.kvlistValue`);
+    return Object.fromEntries(readPairs(pairs, 'values', `${place}.kvlistValue.`, meter, depth + 1));
+  }
+  return present(bytesValue) ? asText(bytesValue, `${place}.bytesValue`) : null;
+}
+
+function present(value: unknown): boolean {
+  return value !== undefined && value !== null;
+}

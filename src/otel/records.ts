@@ -1,0 +1,79 @@
+/**
+ * Spans and log records as OTLP carries them, as far as this service reads them, and what may be wrong with a request. Times are
+ * milliseconds since the epoch; ids are hexadecimal, '' for none. Data and small rules; any thread.
+ */
+import { OTLP_BOUNDS } from '../limits.ts';
+
+export type AttributeValue =
+  | string
+  | number
+  | boolean
+  | null
+  | readonly AttributeValue[]
+  | { readonly [name: string]: AttributeValue };
+
+export type Attributes = ReadonlyMap<string, AttributeValue>;
+
+/** What sent a record. */
+export interface Origin {
+  resource: Attributes;
+  /** Name of the instrumentation scope. */
+  scope: string;
+}
+
+export interface OtlpSpan {
+  origin: Origin;
+  trace_id: string;
+  span_id: string;
+  parent_span_id: string;
+  name: string;
+  start_ms: number;
+  end_ms: number;
+  attributes: Attributes;
+  events: readonly { name: string; attributes: Attributes }[];
+  is_error: boolean;
+  status_message: string;
+}
+
+export interface OtlpLog {
+  origin: Origin;
+  trace_id: string;
+  span_id: string;
+  at_ms: number;
+  /** The record's own, else that of the attribute `event.name`; '' for none. */
+  event_name: string;
+  body: AttributeValue;
+  attributes: Attributes;
+}
+
+/** A request that is not what OTLP says. Its words name a place and nothing of the content. */
+export class OtlpFault extends Error {
+  /** It is in order and more than is read. */
+  readonly is_too_much: boolean;
+
+  constructor(message: string, is_too_much = false) {
+    super(message);
+    this.name = 'OtlpFault';
+    this.is_too_much = is_too_much;
+  }
+}
+
+/** Counts what was read of one request. */
+export class OtlpMeter {
+  #records = 0;
+  #values = 0;
+
+  /** @throws OtlpFault */
+  takeRecord(): void {
+    if (++this.#records > OTLP_BOUNDS.records)
+      throw new OtlpFault(`The request holds more than ${OTLP_BOUNDS.records} records`, true);
+  }
+
+  /** @throws OtlpFault */
+  takeValue(depth: number): void {
+    if (++this.#values > OTLP_BOUNDS.values)
+      throw new OtlpFault(`The request holds more than ${OTLP_BOUNDS.values} values`, true);
+    if (depth > OTLP_BOUNDS.depth)
+      throw new OtlpFault(`A value is nested deeper than ${OTLP_BOUNDS.depth} levels`);
+  }
+}
