@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "framing.h"
+#include "records.h"
 
 #ifdef __linux__
 #include <sys/epoll.h>
@@ -100,6 +101,10 @@ struct Connection {
   bool is_refused = false;
   /** The next head that is sent may announce that endless body, which no head of the other protocol does. */
   bool is_switching = false;
+  /** It is of another protocol by now. */
+  bool is_switched = false;
+  /** Of a secure connection. */
+  records::Walker records;
 };
 
 /** Connections by their descriptors. Places come in blocks, which stay. */
@@ -350,6 +355,23 @@ inline void Refuse(int descriptor, Connection* connection, const framing::Findin
 }
 
 /**
+ * Of a tunnel, the client's goodbye is read by itself: the library drops what it has decrypted together with one
+ * (`ssl_on_data` of uSockets closes the socket first), here the frame that answers the upstream's last.
+ */
+inline ssize_t ReceiveSecure(int descriptor, Connection* connection, char* memory, size_t length, int flags) {
+  size_t wanted = length;
+  if (connection->is_switched) {
+    const ssize_t seen = recv(descriptor, memory, length, flags | MSG_PEEK);
+    if (seen <= 0) return seen;
+    wanted = connection->records.FindEnd(memory, static_cast<size_t>(seen));
+  }
+  const ssize_t count = recv(descriptor, memory, wanted, flags);
+  if (count <= 0) return count;
+  connection->records.Skip(memory, static_cast<size_t>(count));
+  return count;
+}
+
+/**
  * Reads what has come, and lets through what of it is whole. It never fills the memory, whatever there is: the library
  * reads on as long as it does, and heeds no pause meanwhile.
  */
@@ -358,7 +380,7 @@ inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
   if (connection == nullptr) return recv(descriptor, memory, length, flags);
   // Nothing of it is served any more: to the library it has ended.
   if (connection->is_refused) return 0;
-  if (connection->is_secure) return recv(descriptor, memory, length - 1, flags);
+  if (connection->is_secure) return ReceiveSecure(descriptor, connection, static_cast<char*>(memory), length - 1, flags);
   std::string& held = connection->held;
   if (length < held.size() + 2 * kInsertBytes) {
     errno = ENOBUFS;

@@ -58,6 +58,7 @@ inline void* OnPlaintext(void* socket, char* data, int length) {
     connection->held.append(data + finding.whole, count - finding.whole);
     if (!is_switch) return whole == 0 ? socket : Parse(socket, bytes, whole);
     connection->is_switching = true;
+    connection->is_switched = true;
     char lines[connections::kInsertBytes];
     const size_t inserted = connections::InsertSwitch(lines);
     char* const at = bytes + held.size() + finding.switch_at - 2;

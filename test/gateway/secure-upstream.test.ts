@@ -3,6 +3,7 @@
  * ways whatever records they come in. The gateway is a process of its own, since that is where one says whom to trust.
  */
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:https';
 import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net';
@@ -10,6 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TLSSocket } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import WebSocket, { WebSocketServer } from 'ws';
 import { CliChild } from '../cli/child.ts';
 import { TEST_CERTIFICATE, TEST_KEY } from '../fixtures/certificate.ts';
 
@@ -158,6 +160,43 @@ describe('an upstream behind TLS', () => {
       const stats = await (await fetch(`${url}/__gw/stats`)).json();
       expect(stats).toMatchObject({ exchanges: { attempted: 1, aborted: 1 } });
     });
+  });
+
+  it('takes WebSocket connections as wss://, when somebody vouches for it, and not a byte otherwise', async () => {
+    const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: { threshold: 0 } });
+    server.on('upgrade', (request, socket, head) => {
+      requests.push(request.url!);
+      sockets.handleUpgrade(request, socket, head, (accepted) =>
+        accepted.on('message', (data, isBinary) => accepted.send(data, { binary: isBinary })),
+      );
+    });
+    try {
+      await withGateway({ NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem'), GW_CAPTURE: 'on' }, async (url) => {
+        const client = new WebSocket(`${url.replace('http', 'ws')}/v1/realtime?model=m`);
+        await once(client, 'open');
+        for (const sent of [Buffer.from('hello'), BODY]) {
+          client.send(sent);
+          const [got] = (await once(client, 'message')) as [Buffer];
+          expect(got.equals(sent)).toBe(true);
+        }
+        client.close(4_001, 'enough');
+        const [code, reason] = (await once(client, 'close')) as [number, Buffer];
+        expect([code, String(reason)]).toEqual([4_001, 'enough']);
+        expect(requests).toEqual(['/v1/realtime?model=m']);
+        expect(handshakes).toEqual([{ servername: 'localhost', alpn: 'http/1.1', isReused: false }]);
+      });
+      await withGateway({}, async (url) => {
+        const client = new WebSocket(`${url.replace('http', 'ws')}/v1/realtime`, {
+          headers: { authorization: 'Bearer k' },
+        });
+        const [error] = (await once(client, 'error').catch((thrown: Error) => [thrown])) as [Error];
+        expect(error.message).toContain('502');
+        expect([requests, bytesBeforeTrust]).toEqual([[], 0]);
+      });
+    } finally {
+      server.removeAllListeners('upgrade');
+      for (const socket of sockets.clients) socket.terminate();
+    }
   });
 
   it('that never ends its handshake is let go when the client leaves', async () => {

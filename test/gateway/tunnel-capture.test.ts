@@ -23,8 +23,37 @@ const canTunnel = socketEngine.watchConnections() !== '';
 const KEY = 'sk-proj-canary0123456789abcdefghijklmnopqrstuvwxyz';
 const folder = mkdtempSync(join(tmpdir(), 'understudy-tunnel-'));
 const db = join(folder, 'capture.mdb');
-const http = createServer();
-const upstream = new WebSocketServer({ server: http, perMessageDeflate: { threshold: 0 } });
+/** Over HTTP it answers as over WebSocket, in one piece; it agrees to no handshake under `/refused/STATUS`. */
+const http = createServer((request, response) => {
+  const pieces: Buffer[] = [];
+  request.on('data', (piece: Buffer) => pieces.push(piece));
+  request.on('end', () => {
+    const { input } = JSON.parse(Buffer.concat(pieces).toString()) as Asked;
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(makeResponse(input)));
+  });
+});
+const upstream = new WebSocketServer({
+  noServer: true,
+  perMessageDeflate: { threshold: 0, clientMaxWindowBits: 10 },
+});
+http.on('upgrade', (request, socket, head) => {
+  const [, how] = /^\/refused\/(.*)$/.exec(request.url!) ?? [];
+  if (how === undefined) {
+    upstream.handleUpgrade(request, socket, head, (accepted) => upstream.emit('connection', accepted));
+  } else if (how === 'mute') {
+    socket.on('error', () => {});
+    mute.resolve();
+  } else if (how === 'gone') socket.destroy();
+  else {
+    const body = `{"error":{"message":"${how}"}}`;
+    socket.end(
+      `HTTP/1.1 ${how} Not Now\r\ncontent-type: application/json\r\nretry-after: 7\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+    );
+  }
+});
+/** A handshake has come that nobody answers. */
+const mute = Promise.withResolvers<void>();
 let child: CliChild;
 let url: string;
 
@@ -42,7 +71,15 @@ function answer(socket: WebSocket, { stream_id, input }: Asked): void {
     send({ type: 'error', status: 400, error: { type: 'invalid_request_error', message: 'no' } });
     return;
   }
-  const id = `resp_${input.replace(/\W/g, '_')}`;
+  const response = makeResponse(input);
+  const { id } = response;
+  send({ type: 'response.created', response: { id, status: 'in_progress', model: 'gpt-demo', output: [] } });
+  send({ type: 'response.output_text.delta', item_id: 'm', delta: `You said: ${input}` });
+  if (input === 'never ends') return;
+  send({ type: 'response.completed', response });
+}
+
+function makeResponse(input: string) {
   const output = [
     {
       type: 'message',
@@ -51,14 +88,9 @@ function answer(socket: WebSocket, { stream_id, input }: Asked): void {
       content: [{ type: 'output_text', text: `You said: ${input}` }],
     },
   ];
-  send({ type: 'response.created', response: { id, status: 'in_progress', model: 'gpt-demo', output: [] } });
-  send({ type: 'response.output_text.delta', item_id: 'm', delta: `You said: ${input}` });
-  if (input === 'never ends') return;
+  const id = `resp_${input.replace(/\W/g, '_')}`;
   const usage = { input_tokens: 3, output_tokens: 5 };
-  send({
-    type: 'response.completed',
-    response: { id, status: 'completed', model: 'gpt-demo', output, usage },
-  });
+  return { id, status: 'completed', model: 'gpt-demo', output, usage };
 }
 
 beforeAll(async () => {
@@ -190,6 +222,78 @@ describe.runIf(canTunnel)('what is kept of a connection', () => {
       { at_ms, close: 1005, reason: '' },
     ]);
     expect(lines(response)[0]).toEqual({ at_ms, text: expect.stringContaining('"echo"') });
+  });
+
+  it('that goes on from an answer by its id, is one run, over however many connections, and over HTTP', async () => {
+    const before = await countCaptured();
+    const create = (input: string, previous_response_id?: string) => ({
+      ...{ type: 'response.create', model: 'gpt-demo', input },
+      ...(previous_response_id === undefined ? {} : { previous_response_id }),
+    });
+    const post = async (body: object) => {
+      const answer = await fetch(`${url}/v1/responses`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${KEY}` },
+        body: JSON.stringify(body),
+      });
+      await answer.arrayBuffer();
+    };
+    const first = await open('/v1/responses');
+    await ask(first, create('a1'));
+    await ask(first, create('a2', 'resp_a1'));
+    // Another conversation on the same connection.
+    await ask(first, create('b1'));
+    await close(first);
+    await post(create('a3', 'resp_a2'));
+    const second = await open('/v1/responses');
+    await ask(second, create('a4', 'resp_a3'));
+    await ask(second, create('b2', 'resp_b1'));
+    await close(second);
+    await post(create('c1'));
+    await post(create('c2', 'resp_c1'));
+    await expect.poll(countCaptured, { timeout: PATIENCE_MS }).toBe(before + 8);
+    const runs = new Map<string, string | null>();
+    for (const { record, request } of await readCaptured(db)) {
+      const { input } = JSON.parse(request.toString().split('\n')[0]!) as Asked;
+      if (/^[abc]\d$/.test(input)) runs.set(input, record.run_id);
+    }
+    const [a, b, c] = ['a1', 'b1', 'c1'].map((input) => runs.get(input)!);
+    expect(new Set([a, b, c]).size).toBe(3);
+    expect(Object.fromEntries(runs)).toEqual({
+      ...{ a1: a, a2: a, a3: a, a4: a, b1: b, b2: b, c1: c, c2: c },
+    });
+  });
+
+  it('that was not agreed to, is what the upstream answered', async () => {
+    const before = await countCaptured();
+    for (const status of ['401', '404', '429', 'gone']) {
+      const socket = new WebSocket(`${url.replace('http', 'ws')}/refused/${status}`, {
+        headers: { authorization: `Bearer ${KEY}`, 'x-svc-run': 'refused' },
+      });
+      await new Promise((resolve) => socket.on('error', resolve));
+    }
+    const waiting = new WebSocket(`${url.replace('http', 'ws')}/refused/mute`);
+    waiting.on('error', () => {});
+    await mute.promise;
+    waiting.terminate();
+    await expect.poll(countCaptured, { timeout: PATIENCE_MS }).toBe(before + 5);
+    const kept = (await readCaptured(db)).slice(-5).map(({ record, response }) => ({
+      ...{ path: record.path, kind: record.kind, status: record.status, aborted: record.aborted },
+      ...{ run: record.run_id, answer: response.toString(), isTimed: record.first_byte_ms !== null },
+      after: record.response.headers.find(([name]) => name === 'retry-after')?.[1],
+    }));
+    const other = { kind: 'other', aborted: false, isTimed: true, run: 'refused' };
+    expect(kept).toEqual([
+      ...['401', '404', '429'].map((status) => ({
+        ...{ ...other, path: `/refused/${status}`, status: Number(status), after: '7' },
+        answer: `{"error":{"message":"${status}"}}`,
+      })),
+      { ...other, path: '/refused/gone', status: 502, answer: '', after: undefined },
+      {
+        ...{ ...other, path: '/refused/mute', status: 0, answer: '', after: undefined },
+        ...{ run: null, aborted: true, isTimed: false },
+      },
+    ]);
   });
 
   it('holds no credential, neither of the handshake nor of a frame', async () => {

@@ -46,6 +46,9 @@ export class TunnelCapture implements TunnelTap {
   readonly #filtered: FilteredRequest;
   readonly #shape: ApiShape | null;
   readonly #startedAt = performance.now();
+  readonly #startedAtMs = Date.now();
+  /** When the upstream did not agree; null: it has agreed, or not answered. */
+  #answeredAt: number | null = null;
   #status = 0;
   #headers: string[] = [];
   #fromClient: MessageReader | null = null;
@@ -79,6 +82,7 @@ export class TunnelCapture implements TunnelTap {
     this.#status = status;
     this.#headers = headers;
     if (status !== 101) {
+      this.#answeredAt = performance.now();
       this.#openFrames();
       return;
     }
@@ -143,11 +147,17 @@ export class TunnelCapture implements TunnelTap {
     this.#readWaiting();
   }
 
+  cancel(): void {
+    this.#isClosed = true;
+  }
+
   #end(isAborted: boolean): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#fromClient?.end();
     this.#fromUpstream?.end();
+    // A handshake that nobody has answered is an exchange like a request that nobody has.
+    if (this.#status === 0) this.#openFrames();
     for (const turn of this.#turns.values()) this.#submit(turn, TURN, true);
     this.#turns.clear();
     if (this.#frames !== null) this.#submit(this.#frames, FRAMES, isAborted);
@@ -223,7 +233,10 @@ export class TunnelCapture implements TunnelTap {
   #begin(): OpenExchange | null {
     const tee = this.#capture.begin();
     if (tee === null) return null;
-    return { tee, at: performance.now(), at_ms: Date.now(), first_byte_ms: null, status: this.#status };
+    const begun = { tee, first_byte_ms: null, status: this.#status };
+    if (this.#status === 101) return { ...begun, at: performance.now(), at_ms: Date.now() };
+    const first_byte_ms = this.#answeredAt === null ? null : this.#answeredAt - this.#startedAt;
+    return { ...begun, at: this.#startedAt, at_ms: this.#startedAtMs, first_byte_ms };
   }
 
   /** What comes from now on is not read: what is open is marked as cut. */

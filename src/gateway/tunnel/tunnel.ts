@@ -14,12 +14,14 @@ import type { Destination } from '../route-table.ts';
 
 /** What is told of a tunnel while it is open; none of it may be slow or throw. */
 export interface TunnelTap {
-  /** The upstream has answered: with 101 it is open. @param headers flat pairs */
+  /** The upstream has answered, or 502: with 101 it is open. @param headers flat pairs */
   open(status: number, headers: string[]): void;
   fromClient(bytes: Buffer): void;
   fromUpstream(bytes: Buffer): void;
   /** @param isAborted one of the sides broke off */
   close(isAborted: boolean): void;
+  /** There is no exchange: instead of all others. */
+  cancel(): void;
 }
 
 /** Of the upstream's answer these are the hop's own, or the listener's. */
@@ -31,10 +33,12 @@ export class Tunnel {
   readonly #stream: HttpStream;
   readonly #destination: Destination;
   readonly #filtered: FilteredRequest;
-  readonly #tap: TunnelTap | null;
+  #tap: TunnelTap | null;
   readonly #onOver: (tunnel: Tunnel) => void;
   #request: ClientRequest | null = null;
   #upstream: Duplex | null = null;
+  /** What the client has sent before the answer. */
+  #early: Buffer[] = [];
   /** The client does not take what waits for it. */
   #isBlocked = false;
   /** The upstream has ended, and what it has sent is on its way to the client. */
@@ -58,11 +62,18 @@ export class Tunnel {
 
   start(): void {
     const stream = this.#stream;
-    stream.pauseBody();
-    stream.events = { onClosed: (aborted) => this.#finish(aborted) };
+    // A client has nothing to say before the answer. One that says something all the same waits, and is not heard leaving.
+    stream.events = {
+      onBody: (chunk) => {
+        if (chunk.length === 0) return;
+        this.#early.push(chunk);
+        stream.pauseBody();
+      },
+      onClosed: (aborted) => this.#finish(aborted),
+    };
     const headers = this.#makeHeaders();
     if (headers === null) {
-      replyError(stream, new CatalogueError('malformed_request', 'The request cannot be forwarded'));
+      this.#refuse();
       return;
     }
     const { upstream, path } = this.#destination;
@@ -76,11 +87,12 @@ export class Tunnel {
       setHost: false,
       agent: false,
       maxHeaderSize: TUNNEL_HEAD_BYTES,
+      ALPNProtocols: ['http/1.1'],
     };
     try {
       this.#request = protocol === 'https:' ? requestSecure(options) : requestPlain(options);
     } catch {
-      replyError(stream, new CatalogueError('malformed_request', 'The request cannot be forwarded'));
+      this.#refuse();
       return;
     }
     this.#request.once('upgrade', (answer, socket, head) => this.#open(answer, socket, head));
@@ -93,6 +105,13 @@ export class Tunnel {
   cut(): void {
     this.#request?.destroy();
     this.#stream.destroy();
+  }
+
+  /** Nothing reaches the upstream, so there is nothing to keep. */
+  #refuse(): void {
+    this.#tap?.cancel();
+    this.#tap = null;
+    replyError(this.#stream, new CatalogueError('malformed_request', 'The request cannot be forwarded'));
   }
 
   /** Flat pairs of the client's handshake; null where another parser could read them in another way. */
@@ -135,9 +154,9 @@ export class Tunnel {
     };
     stream.writeSwitch(toLines(rawHeaders));
     if (head.length > 0) this.#passDown(head);
-    for (const chunk of stream.received) this.#passUp(chunk);
-    stream.received = [];
     stream.resumeBody();
+    for (const chunk of this.#early) this.#passUp(chunk);
+    this.#early = [];
     upstream.on('data', (chunk: Buffer) => this.#passDown(chunk));
     upstream.on('drain', () => stream.resumeBody());
     upstream.on('close', () => this.#endDown());
@@ -188,6 +207,7 @@ export class Tunnel {
 
   #fail(error: NodeJS.ErrnoException): void {
     if (this.#upstream !== null || this.#stream.closed) return;
+    this.#tap?.open(502, []);
     const code = error.code === undefined ? '' : ` (${error.code})`;
     replyError(
       this.#stream,

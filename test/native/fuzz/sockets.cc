@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "../../../native/sockets/framing.h"
+#include "../../../native/sockets/records.h"
 
 namespace {
 
@@ -30,12 +31,17 @@ struct Outcome {
 /** @param steps lengths of the pieces, again and again from the first; none: all at once */
 Outcome ReadInPieces(const uint8_t* data, size_t size, const uint8_t* steps, size_t step_count) {
   framing::Scanner scanner(kHeadBytes);
+  records::Walker walker;
   Outcome outcome;
   for (size_t from = 0, n = 0; from < size && outcome.refusal == framing::Refusal::kNone; n++) {
     const size_t length = step_count == 0 ? size : std::min<size_t>(size - from, 1 + steps[n % step_count]);
     // Memory of its own: a byte beyond it is noticed.
     const std::unique_ptr<char[]> piece(new char[length]);
     std::copy(data + from, data + from + length, piece.get());
+    const size_t end = walker.FindEnd(piece.get(), length);
+    Expect(end > 0 && end <= length, "a record ends outside of what came");
+    walker.Skip(piece.get(), end);
+    walker.Skip(piece.get() + end, length - end);
     const framing::Finding finding = scanner.Read(piece.get(), length);
     Expect(finding.whole <= length, "more is whole than came");
     if (finding.whole > 0) outcome.whole = from + finding.whole;

@@ -1,0 +1,5 @@
+/** The whole of tunnel-cases.test.ts with clients and a gateway that speak TLS. */
+import { speakTls } from '../fixtures/certificate.ts';
+
+speakTls();
+await import('./tunnel-cases.test.ts');
