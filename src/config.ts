@@ -11,6 +11,7 @@ import { foldEmail } from './domain/account.ts';
 import { isRunHeader } from './domain/client-run.ts';
 import { RELEGATION_WIRES, type RelegationWire } from './domain/exchange.ts';
 import { DEFAULT_PLAN_CAPS, type PlanCaps } from './domain/plans.ts';
+import type { Prices } from './domain/price.ts';
 import { listRouteSecrets, readUpstreamRoutes, type UpstreamRoute } from './domain/upstream-route.ts';
 import {
   ALLOWED_HOSTS_MAX,
@@ -165,6 +166,8 @@ export interface Config {
     readonly max_queue_bytes: number;
     /** Each body. */
     readonly max_capture_bytes: number;
+    /** Dollars a million tokens, by model; null: what conversations cost is not told. */
+    readonly prices: Prices | null;
   };
   /** Who may read what is captured, besides the terminal's link and the static keys. */
   readonly operators: {
@@ -198,17 +201,7 @@ export interface Config {
     /** How long a step waits for the student; null: what its kind gets. */
     readonly timeout_ms: number | null;
     /** Dollars a million tokens, by model; null: what is saved is not told in money. */
-    readonly prices: Readonly<
-      Record<
-        string,
-        {
-          readonly input: number;
-          readonly output: number;
-          readonly cache_read?: number | undefined;
-          readonly cache_write?: number | undefined;
-        }
-      >
-    > | null;
+    readonly prices: Prices | null;
   } | null;
   /** What each engine runs on; null: it is off. */
   readonly engines: {
@@ -881,6 +874,7 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
       max_queue: v.GW_MAX_QUEUE,
       max_queue_bytes: v.GW_MAX_QUEUE_BYTES,
       max_capture_bytes: v.GW_MAX_CAPTURE_BYTES,
+      prices: v.GW_PRICES,
     }),
     operators: Object.freeze({ emails: Object.freeze([...new Set(v.OPERATORS ?? [])]), org: v.GW_ORG }),
     student_key: v.SVC_STUDENT_KEY ?? '',

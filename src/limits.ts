@@ -538,6 +538,12 @@ export const ORGS_PER_USER_MAX = 500;
 export const MEMBERS_PER_ORG_MAX = 5_000;
 export const PROJECTS_PER_ORG_MAX = 5_000;
 export const KEYS_PER_ORG_MAX = 5_000;
+/** Requests by API key are written so often, of so many keys at once. */
+export const KEY_USES_EVERY_MS = 2_000;
+export const KEY_USES_WAITING = 10_000;
+/** Keys whose requests one answer tells, the busiest; of the newest so many. */
+export const KEY_USAGE_SHOWN = 100;
+export const KEY_USAGE_READ = 1_000;
 /** Invitations that are shown to a user at once. */
 export const INVITATIONS_SHOWN_MAX = 100;
 /** How long an invitation stands (decisions, Identifiers and roles). */

@@ -359,10 +359,15 @@ async function openStudent({ relegation, log_level }: Config, log: Log): Promise
 }
 
 /** Starts nothing before somebody asks. */
-function openCaptureReader({ capture, data_key }: Config, log: Log): CaptureReaderProcess {
+function openCaptureReader({ capture, data_key, relegation }: Config, log: Log): CaptureReaderProcess {
   return new CaptureReaderProcess({
     entry: resolveModuleUrl('./threads/capture-reader-entry.ts', import.meta.url),
-    options: { db: capture.db, data_key },
+    options: {
+      db: capture.db,
+      data_key,
+      prices: capture.prices ?? {},
+      student: relegation?.directory ?? null,
+    },
     tell: (ended) => log.error(ended, 'the process that reads captures for the API ended'),
   });
 }

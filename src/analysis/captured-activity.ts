@@ -6,7 +6,10 @@
  */
 import type { CapturedActivity } from '../domain/captured-run.ts';
 import { hasFailed } from '../domain/golden.ts';
+import type { Prices } from '../domain/price.ts';
 import { CAPTURE_ACTIVITY } from '../limits.ts';
+import { readFreshUsage } from '../providers/fresh-usage.ts';
+import { costOfExchange } from './exchange-cost.ts';
 import type { ListedExchange } from './inspect.ts';
 
 /** One exchange, as far as it counts here. */
@@ -19,20 +22,25 @@ interface Passed {
   by_student: boolean;
   input_tokens: number;
   output_tokens: number;
+  /** Not a number: its price or tokens are not known. */
+  cost_usd: number;
 }
 
 export class RecentExchanges {
   readonly #max: number;
+  readonly #prices: Prices;
   readonly #passed: Passed[] = [];
   /** Where the next one goes once the list is full. */
   #next = 0;
 
-  constructor(max: number = CAPTURE_ACTIVITY.exchanges) {
+  constructor({ max = CAPTURE_ACTIVITY.exchanges, prices = {} }: { max?: number; prices?: Prices } = {}) {
     this.#max = max;
+    this.#prices = prices;
   }
 
   add(record: ListedExchange): void {
-    const { usage } = record;
+    const usage = readFreshUsage(record.shape, record.usage);
+    const cost = costOfExchange(record, this.#prices);
     const passed: Passed = {
       started_ms: Date.parse(record.started_at),
       latency_ms: record.duration_ms,
@@ -42,6 +50,7 @@ export class RecentExchanges {
       by_student: record.served_by === 'student',
       input_tokens: usage.input_tokens ?? 0,
       output_tokens: usage.output_tokens ?? 0,
+      cost_usd: cost === 'unknown' ? Number.NaN : (cost ?? 0),
     };
     if (this.#passed.length < this.#max) this.#passed.push(passed);
     else this.#passed[this.#next] = passed;
@@ -72,6 +81,9 @@ function addUp(passed: readonly Passed[]) {
   const turns = passed.filter(({ is_turn }) => is_turn);
   const latencies = turns.map(({ latency_ms }) => latency_ms).sort((a, b) => a - b);
   const first = turns.flatMap(({ first_byte_ms }) => first_byte_ms ?? []).sort((a, b) => a - b);
+  const charged = passed.flatMap(({ cost_usd }) => (Number.isNaN(cost_usd) ? [] : cost_usd));
+  const unpriced = passed.length - charged.length;
+  const cost_usd = charged.reduce((total, cost) => total + cost, 0);
   const sum = (of: (one: Passed) => number) => passed.reduce((total, one) => total + of(one), 0);
   return {
     exchanges: passed.length,
@@ -80,6 +92,8 @@ function addUp(passed: readonly Passed[]) {
     student_turns: sum(({ by_student }) => Number(by_student)),
     input_tokens: sum(({ input_tokens }) => input_tokens),
     output_tokens: sum(({ output_tokens }) => output_tokens),
+    cost_usd: cost_usd === 0 && unpriced > 0 ? null : cost_usd,
+    unpriced_turns: unpriced,
     latency_p50_ms: quantile(latencies, 0.5),
     latency_p95_ms: quantile(latencies, 0.95),
     first_byte_p50_ms: quantile(first, 0.5),

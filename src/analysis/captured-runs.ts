@@ -14,6 +14,7 @@ import type {
   ChildRunName,
 } from '../domain/captured-run.ts';
 import type { GoldenReason } from '../domain/golden.ts';
+import type { Prices } from '../domain/price.ts';
 import {
   CAPTURE_ACTIVITY,
   CAPTURE_JUDGED_EXCHANGES,
@@ -22,7 +23,9 @@ import {
   CAPTURE_WANTED_RUNS,
   NAMED_CHILD_RUNS,
 } from '../limits.ts';
+import { readFreshUsage } from '../providers/fresh-usage.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
+import { costOfExchange } from './exchange-cost.ts';
 import {
   addRecord,
   type ExchangeSource,
@@ -44,6 +47,10 @@ interface ListedRun {
   /** As of the run's exchange `judged_id`; null: not judged yet. */
   verdict: { golden: boolean | null; reasons: GoldenReason[] } | null;
   judged_id: number;
+  /** Dollars; null: no turn's price is known. */
+  cost_usd: number | null;
+  /** Turns whose price or tokens are not known. */
+  unpriced_turns: number;
 }
 
 /** Where a page begins and what it shows. */
@@ -65,6 +72,7 @@ export type HasTime = () => boolean;
 
 export class CapturedRuns {
   readonly #max: number;
+  readonly #prices: Prices;
   readonly #runs = new Map<string, ListedRun>();
   /** By the run that they are part of. */
   readonly #children = new Map<string, ChildRunName[]>();
@@ -80,8 +88,9 @@ export class CapturedRuns {
   without_run = 0;
 
   /** @param max runs in the list */
-  constructor(max: number = CAPTURE_LISTED_RUNS) {
+  constructor({ max = CAPTURE_LISTED_RUNS, prices = {} }: { max?: number; prices?: Prices } = {}) {
     this.#max = max;
+    this.#prices = prices;
   }
 
   get size(): number {
@@ -98,13 +107,25 @@ export class CapturedRuns {
     let run = this.#runs.get(record.run_id);
     if (run === undefined) {
       if (this.#runs.size >= this.#max) this.#dropOldest();
-      run = { tally: startTally(record.run_id), first_turn_id: 0, task: null, verdict: null, judged_id: 0 };
+      run = {
+        tally: startTally(record.run_id),
+        first_turn_id: 0,
+        task: null,
+        verdict: null,
+        judged_id: 0,
+        cost_usd: null,
+        unpriced_turns: 0,
+      };
       this.#runs.set(record.run_id, run);
       this.#order.push(run);
     }
     if (record.kind === 'turn' && run.first_turn_id === 0) run.first_turn_id = record.id;
     const isFirst = run.tally.last_id === 0;
-    addRecord(run.tally, record, null, null);
+    // Tokens mean the same in the whole list, whichever wire they came by.
+    addRecord(run.tally, { ...record, usage: readFreshUsage(record.shape, record.usage) }, null, null);
+    const cost = costOfExchange(record, this.#prices);
+    if (cost === 'unknown') run.unpriced_turns += 1;
+    else if (cost !== null) run.cost_usd = (run.cost_usd ?? 0) + cost;
     if (isFirst) this.#noteChild(run.tally);
   }
 
@@ -264,6 +285,8 @@ export class CapturedRuns {
       output_tokens: summary.output_tokens,
       cache_read_tokens: summary.cache_read_tokens,
       cache_write_tokens: summary.cache_write_tokens,
+      cost_usd: run.cost_usd,
+      unpriced_turns: run.unpriced_turns,
       errors: summary.errors,
       aborted: summary.aborted,
       gaps: tally.golden.gaps(),
@@ -312,6 +335,7 @@ function passesRecords({ tally: { summary, first_ms } }: ListedRun, filter: Capt
   if (first_ms < from_ms || first_ms >= to_ms) return false;
   if (model !== undefined && !summary.models.includes(model)) return false;
   if (filter.session_id !== undefined && summary.session_id !== filter.session_id) return false;
+  if (filter.is_own !== undefined && (summary.parent_run_id === null) !== filter.is_own) return false;
   if (served_by === 'student') return summary.student_turns > 0;
   return served_by === undefined || summary.student_turns < summary.turns;
 }

@@ -7,10 +7,14 @@
 import { createHash } from 'node:crypto';
 import type { ExchangeRecord } from '../domain/exchange.ts';
 import { hasFailed, type TurnLink } from '../domain/golden.ts';
+import type { Prices } from '../domain/price.ts';
 import type { NormalAnswer, NormalRequest, TurnBlock, TurnMessage } from '../domain/turn.ts';
 import { CONVERSATION_TURN_CHARACTERS } from '../limits.ts';
+import { readFreshUsage } from '../providers/fresh-usage.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
+import { costOfExchange } from './exchange-cost.ts';
 import { type ExchangeSource, type RunStep, readRun } from './inspect.ts';
+import { type ToldDecision, tellDecision } from './relegated-steps.ts';
 
 /** One exchange of a conversation. */
 export interface ToldExchange
@@ -51,6 +55,10 @@ export interface ToldExchange
   content: TurnBlock[];
   stop_reason: NormalAnswer['stop_reason'];
   usage: ExchangeRecord['usage'];
+  /** Dollars; null: nothing is charged, or it is not known. */
+  cost_usd: number | null;
+  /** What relegation decided about it; null: it had no say. */
+  relegation: ToldDecision | null;
   /** The provider's error in words; null: none. */
   error: string | null;
   /** What could not be read, in words; '' when everything could. */
@@ -63,14 +71,18 @@ export interface ToldExchange
  * Tells a run exchange by exchange, in the order of ids.
  * @throws what the source throws
  */
-export function* tellConversation(source: ExchangeSource, runId: string): Generator<ToldExchange> {
+export function* tellConversation(
+  source: ExchangeSource,
+  runId: string,
+  prices: Prices = {},
+): Generator<ToldExchange> {
   let system = '';
   let tools = '';
   for (const step of readRun(source, runId)) {
     const { record, turn } = step;
     const copy = turn === null ? undefined : source.copy(record.id);
     const normal = copy === undefined ? null : normalizeTurn(copy);
-    const told = describeExchange(step);
+    const told = describeExchange(step, prices);
     if (turn === null || normal === null) {
       yield told;
       continue;
@@ -97,7 +109,8 @@ export function* tellConversation(source: ExchangeSource, runId: string): Genera
   }
 }
 
-function describeExchange({ record, link, conversation, follows }: RunStep): ToldExchange {
+function describeExchange({ record, link, conversation, follows }: RunStep, prices: Prices): ToldExchange {
+  const cost = costOfExchange(record, prices);
   return {
     exchange_id: record.id,
     kind: record.kind,
@@ -125,7 +138,9 @@ function describeExchange({ record, link, conversation, follows }: RunStep): Tol
     messages_added: [],
     content: [],
     stop_reason: null,
-    usage: record.usage,
+    usage: readFreshUsage(record.shape, record.usage),
+    cost_usd: cost === 'unknown' ? null : cost,
+    relegation: tellDecision(record),
     error: null,
     problem: '',
     is_cut: false,

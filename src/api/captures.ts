@@ -43,7 +43,7 @@ export function captureHandlers(
   };
   return {
     listCapturedRuns: async ({ query }) => {
-      const { limit, cursor, from, to, model, golden, served_by, session, q } = query;
+      const { limit, cursor, from, to, model, golden, served_by, session, own, q } = query;
       const filter: CapturedRunFilter = {
         ...(from == null ? {} : { from_ms: Date.parse(from) }),
         ...(to == null ? {} : { to_ms: Date.parse(to) }),
@@ -51,6 +51,7 @@ export function captureHandlers(
         ...(golden == null ? {} : { golden }),
         ...(served_by == null ? {} : { served_by }),
         ...(session == null ? {} : { session_id: session }),
+        ...(own == null ? {} : { is_own: own }),
         ...(q == null || q === '' ? {} : { q }),
       };
       return toReply(await reader.ask({ name: 'runs', limit, before: readPlace(cursor), filter }));
@@ -63,6 +64,12 @@ export function captureHandlers(
       toReply(await reader.ask({ name: 'exchange', id: params.id })),
     downloadCapturedRequest: ({ params }) => download(params.id, 'request'),
     downloadCapturedResponse: ({ params }) => download(params.id, 'response'),
+    explainCapturedStep: async ({ params }) => toReply(await reader.ask({ name: 'explain', id: params.id })),
+    listRelegatedSteps: async ({ query }) => {
+      const { limit, cursor, outcome } = query;
+      const filter = outcome == null ? {} : { outcome };
+      return toReply(await reader.ask({ name: 'steps', limit, before: readPlace(cursor), filter }));
+    },
     readCapturedActivity: async ({ query }) => {
       const to_ms = clock.wallMs();
       const from_ms = to_ms - query.hours * 3_600_000;

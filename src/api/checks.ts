@@ -3,6 +3,7 @@ import { SharedRateLimiter } from '../../actors/rate-bucket/client.ts';
 import { ApiKeys } from '../auth/api-keys.ts';
 import { Authenticator, type CredentialKind } from '../auth/authenticator.ts';
 import { TableKeyStore } from '../auth/key-store.ts';
+import type { KeyUses } from '../auth/key-uses.ts';
 import type { MembershipReader } from '../auth/membership.ts';
 import { Revocations } from '../auth/revocations.ts';
 import { StaticKeys } from '../auth/static-keys.ts';
@@ -10,6 +11,7 @@ import { StreamTickets } from '../auth/stream-tickets.ts';
 import { UserTokens } from '../auth/user-tokens.ts';
 import type { Config } from '../config.ts';
 import type { Asker } from '../runtime/actor-client.ts';
+import { systemClock } from '../std/clock.ts';
 import type { Stores } from '../storage/stores.ts';
 import { DeletedScopes } from './deleted-scopes.ts';
 import { FailedSignIns } from './failed-sign-ins.ts';
@@ -39,14 +41,16 @@ export interface CheckParts {
   stores: Stores;
   shared: SharedMemory;
   memberships?: MembershipReader;
+  /** Counts requests by key; absent: nobody does. */
+  key_uses?: KeyUses;
 }
 
-export function createChecks({ config, asker, stores, shared, memberships }: CheckParts): Checks {
+export function createChecks({ config, asker, stores, shared, memberships, key_uses }: CheckParts): Checks {
   const { rate_limit_per_sec, rate_limit_burst, auth_fail_rate_per_sec } = config.api;
   const limit = { rate_per_s: rate_limit_per_sec, burst: rate_limit_burst };
   const revocations = new Revocations(shared.revocations);
   const checks: Checks = {
-    authenticator: new Authenticator(credentialKinds(config, stores, revocations)),
+    authenticator: new Authenticator(credentialKinds(config, stores, revocations, key_uses ?? null)),
     limiter: limiterOf(new SharedRateLimiter(asker, shared.rate_table, limit)),
     rate_headers: new RateHeaders(rate_limit_per_sec, rate_limit_burst),
     memberships: memberships ?? tableMemberships(stores.main),
@@ -59,10 +63,15 @@ export function createChecks({ config, asker, stores, shared, memberships }: Che
 }
 
 /** Per-customer keys and JWTs are on where AUTH_DB_URL says where the accounts are. */
-function credentialKinds({ auth, engines }: Config, { main }: Stores, revocations: Revocations) {
+function credentialKinds(
+  { auth, engines }: Config,
+  { main }: Stores,
+  revocations: Revocations,
+  uses: KeyUses | null,
+) {
   const kinds: CredentialKind[] = [new StaticKeys(auth.static_keys)];
   if (engines.accounts === null) return kinds;
-  kinds.push(new ApiKeys(new TableKeyStore(main), revocations));
+  kinds.push(new ApiKeys(new TableKeyStore(main), revocations, systemClock, uses));
   const { jwks_url, jwt_secret, jwt_issuer: issuer, jwt_audience: audience } = auth;
   if (jwks_url !== null) kinds.push(new UserTokens({ trust: { jwks_url }, issuer, audience }, revocations));
   else if (jwt_secret !== null) {

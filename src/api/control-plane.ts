@@ -7,6 +7,7 @@ import { BILLING } from '../contract/billing.ts';
 import { FEEDBACK } from '../contract/feedback.ts';
 import { ORGANIZATIONS } from '../contract/organizations.ts';
 import { PROJECTS } from '../contract/projects.ts';
+import { RETENTION_ROUTES } from '../contract/retention.ts';
 import type { ApiRoute } from '../contract/route.ts';
 import { USAGE_ROUTES } from '../contract/usage.ts';
 import { bindUser } from '../contract/user-handler.ts';
@@ -19,6 +20,7 @@ import { apiKeyHandlers } from './api-keys.ts';
 import { billingHandlers, webhookRoutes } from './billing.ts';
 import type { DeletedContent } from './deleted-content.ts';
 import { feedbackHandlers } from './feedback.ts';
+import { type KeptDays, retentionHandlers } from './kept-days.ts';
 import { organizationHandlers } from './organizations.ts';
 import type { Checks } from './pipeline.ts';
 import { projectHandlers } from './projects.ts';
@@ -40,6 +42,8 @@ export interface ControlPlane {
   event_locks: SharedArrayBuffer;
   /** Waits until what other server threads have counted can be read here; absent where there are none. */
   settle?: () => Promise<void>;
+  /** What is deleted by age (RETENTION_DAYS…). */
+  retention_days: KeptDays;
   clock?: Clock;
 }
 
@@ -68,6 +72,7 @@ export function controlPlaneRoutes(
     ...bindUser(PROJECTS, projectHandlers({ main, revocations, content })),
     ...bindUser(API_KEYS, apiKeyHandlers({ main, revocations })),
     ...bindUser(USAGE_ROUTES, usageHandlers({ stores, ...(settle === undefined ? {} : { settle }) })),
+    ...bindUser(RETENTION_ROUTES, retentionHandlers(control.retention_days)),
     ...bindUser(BILLING, billingHandlers(billing)),
     ...bindUser(FEEDBACK, feedbackHandlers({ main })),
   ];

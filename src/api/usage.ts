@@ -1,8 +1,10 @@
 /** Handlers of `contract/usage.ts`. Server threads. */
-import { countLiveKeys } from '../auth/key-store.ts';
+import { countLiveKeys, isEnded, type KeyRecord, listKeys } from '../auth/key-store.ts';
+import { readKeyRequests } from '../auth/key-uses.ts';
 import type { USAGE_ROUTES } from '../contract/usage.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
 import type { UsageCounts } from '../domain/usage.ts';
+import { KEY_USAGE_READ, KEY_USAGE_SHOWN } from '../limits.ts';
 import { countMembers } from '../storage/accounts/organizations.ts';
 import {
   type DayCounts,
@@ -12,6 +14,8 @@ import {
 } from '../storage/accounts/usage.ts';
 import type { Stores } from '../storage/stores.ts';
 import { chooseOrganization, chooseProject } from './access.ts';
+
+const DAY_MS = 86_400_000;
 
 export interface UsageServices {
   stores: Stores;
@@ -35,6 +39,18 @@ export function usageHandlers({ stores, settle }: UsageServices): UserHandlersOf
       };
     },
 
+    keyUsage: ({ user, query, now_ms }) => {
+      const { org_id } = chooseOrganization(main, user, query.org_id, 'usage.read');
+      const project_id = chooseProject(main, org_id, query.project_id);
+      const from = dayOf(now_ms - (query.days - 1) * DAY_MS);
+      const keys = [...listKeys(main, org_id, project_id, { limit: KEY_USAGE_READ, offset: 0 }).items]
+        .map((key) => describeKey(key, [...readKeyRequests(main, key.id, from)], now_ms))
+        .filter(({ requests, revoked }) => requests > 0 || !revoked)
+        .sort((a, b) => b.requests - a.requests)
+        .slice(0, KEY_USAGE_SHOWN);
+      return { body: { days: query.days, from, to: dayOf(now_ms), keys } };
+    },
+
     usageSeries: async ({ user, query, now_ms }) => {
       const { org_id } = chooseOrganization(main, user, query.org_id, 'usage.read');
       const project_id = chooseProject(main, org_id, query.project_id);
@@ -56,6 +72,16 @@ export function usageHandlers({ stores, settle }: UsageServices): UserHandlersOf
       };
     },
   };
+}
+
+function describeKey(key: KeyRecord, series: { date: string; requests: number }[], now_ms: number) {
+  const { id, name, prefix, last4, project_id } = key;
+  const requests = series.reduce((sum, day) => sum + day.requests, 0);
+  return { id, name, prefix, last4, project_id, revoked: isEnded(key, now_ms), requests, series };
+}
+
+function dayOf(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10);
 }
 
 function show(counts: Partial<DayCounts>) {

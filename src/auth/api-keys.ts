@@ -5,6 +5,7 @@ import { hashApiKey, isApiKey } from './api-key.ts';
 import type { CredentialKind } from './authenticator.ts';
 import { CredentialCache } from './credential-cache.ts';
 import { type KeyRecord, type KeyStore, TOUCH_EVERY_MS } from './key-store.ts';
+import type { KeyUses } from './key-uses.ts';
 import type { KeyPrincipal } from './principal.ts';
 import type { Revocations } from './revocations.ts';
 
@@ -19,8 +20,16 @@ export class ApiKeys implements CredentialKind {
   readonly #revocations: Revocations;
   readonly #cache: CredentialCache<KnownKey>;
   readonly #clock: Clock;
+  readonly #uses: Pick<KeyUses, 'count'> | null;
 
-  constructor(store: KeyStore, revocations: Revocations, clock: Clock = systemClock) {
+  /** @param uses counts requests; null: nobody does */
+  constructor(
+    store: KeyStore,
+    revocations: Revocations,
+    clock: Clock = systemClock,
+    uses: Pick<KeyUses, 'count'> | null = null,
+  ) {
+    this.#uses = uses;
     this.#store = store;
     this.#revocations = revocations;
     this.#cache = new CredentialCache(revocations, clock);
@@ -34,6 +43,7 @@ export class ApiKeys implements CredentialKind {
     const known = this.#cache.get(digest) ?? this.#find(token, digest);
     const nowMs = this.#clock.wallMs();
     if (known === null || known.expires_ms <= nowMs) return null;
+    this.#uses?.count(known.principal.id);
     // Apart in either direction: a clock that is put back goes on noting.
     if (Math.abs(nowMs - known.touched_ms) >= TOUCH_EVERY_MS) {
       known.touched_ms = nowMs;

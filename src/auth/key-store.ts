@@ -6,6 +6,7 @@ import { KEYS_PER_ORG_MAX } from '../limits.ts';
 import { countRow, countRows, type Listing, type Page } from '../storage/accounts/page.ts';
 import { requireRoom } from '../storage/accounts/room.ts';
 import type { TableReader, Tables, TableTransaction } from '../storage/tables.ts';
+import { KEY_REQUESTS } from './key-uses.ts';
 
 export interface KeyRecord {
   /** `key_…` */
@@ -226,6 +227,8 @@ export function removeKey(transaction: TableTransaction, id: string): void {
   }
   transaction.write({ op: 'remove', table: LIVE, row: liveRow(record) });
   transaction.write({ op: 'remove', table: USES, row: [id] });
+  for (const { row } of [...transaction.range(KEY_REQUESTS, { prefix: [id] })])
+    transaction.write({ op: 'remove', table: KEY_REQUESTS, row });
 }
 
 /** True when the key is refused at that moment. */

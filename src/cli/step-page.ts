@@ -12,34 +12,13 @@ import {
   type StudentOpinion,
 } from '../analysis/step-explanation.ts';
 import type { RecordedDecision } from '../domain/exchange.ts';
+import { describeDecision } from '../domain/relegation-words.ts';
 import { chooseIndex } from '../search/open-index.ts';
 import { countOf } from '../std/count-of.ts';
 import { readStudentDirectory, readStudentVersion, StudentDirectoryError } from '../student/directory.ts';
 import { type InspectView, layOutHead, layOutPart } from './inspect-view.ts';
 import { type CliIo, EXIT } from './io.ts';
 import { formatJson, makeHarmless, makeHarmlessLine } from './terminal-text.ts';
-
-/** What is decided without a student, or in spite of one. */
-const DECISIONS: Readonly<Record<string, string>> = {
-  served: 'the student served it',
-  would_serve: 'the student would have served it (shadow mode)',
-  audit: 'the student would have served it; the upstream did, for comparison',
-  taken_over: 'the upstream serves this run',
-  unknown_run: 'the gateway does not know the run',
-  suspended: 'the student was wrong too often with this agent or kind of answer, or an operator suspended it',
-  canary: 'the version serves a share of the runs, and this run is not in it',
-  expired: 'the student is too old',
-  failed: 'the student failed',
-  loading: 'the student was not loaded',
-  busy: 'the student had enough to do',
-  timeout: 'the student was late',
-  crashed: 'the student’s thread ended',
-  too_large: 'the body is too large for a student',
-  slow_body: 'the rest of the body was long in coming',
-  encoded: 'the body is compressed, or not JSON by its content type',
-  unknown_credential: 'neither the operator nor the upstream had accepted the credential',
-  no_credential: 'it came without a credential',
-};
 
 /**
  * Explains a step.
@@ -97,10 +76,10 @@ function layOutStepPage(view: InspectView, explanation: StepExplanation): string
 function layOutDecision(view: InspectView, recorded: RecordedDecision | null): string {
   if (recorded === null) return view.paint.dim('nothing is kept of what relegation decided');
   const { decision, student_version, score } = recorded;
-  const words = DECISIONS[decision];
+  const words = describeDecision(decision);
   const by = student_version === null ? '' : `, by version ${student_version}`;
   const at = score === null ? '' : `, score ${score.toFixed(3)}`;
-  return makeHarmlessLine(`${decision}${words === undefined ? '' : `: ${words}`}${by}${at}`);
+  return makeHarmlessLine(`${decision}${words === null ? '' : `: ${words}`}${by}${at}`);
 }
 
 function layOutOpinion(view: InspectView, opinion: StudentOpinion): string {

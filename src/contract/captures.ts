@@ -13,6 +13,41 @@ import { type EndpointReply, endpoint, errorBody, refusal } from './endpoint.ts'
 import { cursorFields, flag, integer, literal, nextCursor, text, timestamp } from './fields.ts';
 
 const tokens = z.int().nullable();
+const costFields = {
+  cost_usd: z
+    .number()
+    .nullable()
+    .describe('Dollars for the turns of upstreams, by `GW_PRICES`; null: no price is known'),
+  unpriced_turns: z.int().describe('Turns that `cost_usd` leaves out: their price or tokens are not known'),
+};
+
+const relegationDecision = z.object({
+  decision: z
+    .string()
+    .describe('`served`, `audit`, `would_serve`, or the reason why the student did not serve it'),
+  words: z.string().describe('The same in words'),
+  student_version: z.int().nullable().describe('Of the student; null: it was not asked'),
+  agent: z.string().nullable().describe('Names the agent; null: not known'),
+  kind: z.string().nullable().describe('Kind of answer that the student has for it; null: none'),
+  score: z.number().nullable().describe('How unlike golden steps it is, 0 to 1; null: not known'),
+});
+
+const comparison = z
+  .object({
+    agree: z.boolean().describe('As audits compare answers'),
+    values: z
+      .array(
+        z.object({
+          place: z.string().describe('`text`, `call 1`, `call 1.order_id`'),
+          student: z.string().nullable().describe('null: the answer of the student has nothing there'),
+          upstream: z.string().nullable().describe('null: the answer of the upstream has nothing there'),
+        }),
+      )
+      .describe('Value by value, those that differ first'),
+  })
+  .nullable()
+  .describe('Both answers side by side; null: one of them is not known');
+
 const reason = z.object({
   code: z.string().describe('Stable name of the reason'),
   words: z.string().describe('The reason as a sentence'),
@@ -45,10 +80,13 @@ export const capturedRun = z
     started_at: z.string(),
     finished_at: z.string(),
     duration_ms: z.number(),
-    input_tokens: tokens.describe('Tokens of the requests; null: no provider said'),
+    input_tokens: tokens.describe(
+      'Tokens of the requests, without what a cache held; null: no provider said',
+    ),
     output_tokens: tokens.describe('Tokens of the answers'),
     cache_read_tokens: tokens.describe('Tokens that the provider read from its cache'),
     cache_write_tokens: tokens.describe('Tokens that the provider wrote to its cache'),
+    ...costFields,
     errors: z.int().describe('Exchanges without an answer, or with a status of 400 and above'),
     aborted: z.int().describe('Exchanges that one side broke off'),
     gaps: z.array(z.tuple([z.int(), z.int()])).describe('Missing x-svc-seq, both ends included'),
@@ -129,6 +167,11 @@ export const capturedTurn = z
       cache_read_tokens: tokens.describe('Tokens that the provider read from its cache'),
       cache_write_tokens: tokens.describe('Tokens that the provider wrote to its cache'),
     }),
+    cost_usd: z
+      .number()
+      .nullable()
+      .describe('Dollars, by `GW_PRICES`; null: nobody is charged for it, or it is not known'),
+    relegation: relegationDecision.nullable().describe('What was decided about the student; null: nothing'),
     error: z.string().nullable().describe('What the provider said of the failure'),
     problem: z.string().describe('What could not be read; empty when everything could'),
     is_cut: z.boolean().describe('Too large to be shown: the raw bodies have it'),
@@ -207,6 +250,7 @@ const activityCounts = {
   student_turns: z.int().describe('Exchanges that the student answered'),
   input_tokens: z.int().describe('Tokens of the requests, without what a cache held'),
   output_tokens: z.int().describe('Tokens of the answers'),
+  ...costFields,
   latency_p50_ms: milliseconds.describe(
     'Of turns, to the end of the answer: half took at most that; null: no turn',
   ),
@@ -237,6 +281,73 @@ export const capturedActivity = z
       .describe('Of the newest 5,000 runs, whenever they were'),
   })
   .meta({ id: 'CapturedActivity' });
+
+export const relegatedStep = z
+  .object({
+    exchange_id: z.int().describe('Names the exchange in `/capture/exchanges/{id}`'),
+    run_id: z.string().nullable(),
+    started_at: z.string(),
+    model: z.string().nullable(),
+    served_by: z.enum(['upstream', 'student']).describe('Who answered'),
+    relegation: relegationDecision.describe('What was decided'),
+    comparison,
+  })
+  .meta({ id: 'RelegatedStep' });
+
+export const stepExplanation = z
+  .object({
+    exchange_id: z.int().describe('Names the exchange in `/capture/exchanges/{id}`'),
+    run_id: z.string().nullable(),
+    served_by: z.enum(['upstream', 'student']).describe('Who answered'),
+    relegation: relegationDecision.nullable().describe('What was decided then; null: it was not kept'),
+    opinion: z
+      .object({
+        version: z.int().describe('Of the student that is asked now'),
+        decision: z.string().describe('`covered`, or why it is not'),
+        rule: z.string().describe('Which rule decided, in words'),
+        agent: z.string().nullable().describe('Names the agent; null: not known'),
+        kind: z.string().nullable().describe('Kind of answer that the student has for it; null: none'),
+        score: z.number().nullable().describe('How unlike golden steps it is, 0 to 1; null: not known'),
+        threshold: z.number().nullable().describe('The largest score that is served; null: none is'),
+        support: z.int().describe('Golden runs behind the answer'),
+        doubts: z.record(z.string(), z.number()).nullable().describe('What the score is made of'),
+        nearest: z
+          .object({
+            exchange_id: z.int().nullable().describe('The newest of the golden steps there; null: not known'),
+            distance: z.number().describe('Share of what tells that differs, 0 to 1'),
+            answers: z
+              .array(
+                z.object({
+                  kind: z
+                    .string()
+                    .nullable()
+                    .describe('Names of the tools called, or `text`; null: of its own'),
+                  runs: z.int().describe('Golden runs that answered so'),
+                }),
+              )
+              .describe('What golden runs answered there'),
+          })
+          .nullable()
+          .describe('The golden step that is most like it; null: there is none'),
+        new_things: z
+          .array(
+            z.object({
+              place: z.string().describe('Where it stands'),
+              value: z
+                .string()
+                .nullable()
+                .describe('What stands there; null: nothing, and golden steps had it'),
+              surprise: z.number().describe('0 to 1'),
+            }),
+          )
+          .describe('What golden steps did not have, or always had'),
+      })
+      .nullable()
+      .describe('What a student says of it now; null: `problem` says why not'),
+    problem: z.string().describe('Why there is no opinion; empty when there is one'),
+    comparison,
+  })
+  .meta({ id: 'StepExplanation' });
 
 const nullableCount = z.int().nullable();
 const share = z.number().nullable();
@@ -349,6 +460,7 @@ export const CAPTURES = {
         .nullish()
         .describe('Only runs in which the student, or the upstream, answered a turn'),
       session: text({ max: ID_CHARACTERS }).nullish().describe('Only runs of this session of a client'),
+      own: flag().nullish().describe('Only runs that are part of no other, or only those that are'),
       q: text({ max: CAPTURE_SEARCH_CHARACTERS })
         .nullish()
         .describe('Only runs whose first words, id, notes or models hold this text'),
@@ -395,6 +507,41 @@ export const CAPTURES = {
     summary: "The answer's stored body",
     params: exchangeParams,
     replies: { 200: bytes, 404: exchangeNotFound, 503: unavailable },
+  }),
+  explainCapturedStep: endpoint({
+    ...common,
+    id: 'explainCapturedStep',
+    path: '/capture/exchanges/{id}/explanation',
+    summary: 'Why the student served a step, or did not: what was new in it, and both answers',
+    params: exchangeParams,
+    replies: {
+      200: { description: 'The explanation', schema: stepExplanation },
+      404: exchangeNotFound,
+      503: unavailable,
+    },
+  }),
+  listRelegatedSteps: endpoint({
+    ...common,
+    id: 'listRelegatedSteps',
+    path: '/capture/steps',
+    summary: `Steps about which relegation decided, newest first, of the last ${CAPTURE_ACTIVITY.exchanges} exchanges; a page may be short where a filter passes few`,
+    query: z.object({
+      ...cursorFields(CURSOR_CHARACTERS),
+      outcome: literal(['refused', 'compared', 'disagreed', 'served'])
+        .nullish()
+        .describe(
+          '`refused`: the upstream served; `compared`: both answers are known; `disagreed`: and differ; `served`: the student served',
+        ),
+    }),
+    replies: {
+      200: {
+        description: 'A page of steps',
+        schema: z
+          .object({ steps: z.array(relegatedStep).describe('Newest first'), next_cursor: nextCursor })
+          .meta({ id: 'RelegatedStepPage' }),
+      },
+      503: unavailable,
+    },
   }),
   readCapturedActivity: endpoint({
     ...common,

@@ -14,7 +14,7 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
   get_me: {
     replies: {
       '200': {
-        id: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
+        id: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
         email: 'ann@example.com',
         display_name: 'ann',
         account_type: 'developer',
@@ -26,7 +26,7 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
     request: { display_name: 'Ann', onboarded: true },
     replies: {
       '200': {
-        id: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
+        id: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
         email: 'ann@example.com',
         display_name: 'Ann',
         account_type: 'developer',
@@ -38,7 +38,7 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
     replies: {
       '200': {
         profile: {
-          id: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
+          id: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
           email: 'ann@example.com',
           display_name: 'Ann',
           account_type: 'developer',
@@ -46,10 +46,10 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
         },
         organizations: [
           {
-            id: 'org_01M84HZNYA7AWG6054XD7Q4VYQ',
+            id: 'org_01M84WYMDCQGNYWAJ3XKVAESTA',
             name: 'ann',
-            created_by: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
-            created_at: '2026-11-23T15:56:51.530Z',
+            created_by: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
+            created_at: '2026-11-23T19:08:31.532Z',
           },
         ],
         role: 'owner',
@@ -69,10 +69,10 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
     request: { name: 'Example' },
     replies: {
       '200': {
-        id: 'org_01M84HZQ6ZES14YRDDJBBNYTCH',
+        id: 'org_01M84WYN4X3K0TNH2KD4JG9Q1H',
         name: 'Example',
-        created_by: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
-        created_at: '2026-11-23T15:56:52.831Z',
+        created_by: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
+        created_at: '2026-11-23T19:08:32.285Z',
       },
     },
   },
@@ -80,16 +80,16 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
     replies: {
       '200': [
         {
-          id: 'org_01M84HZQ6ZES14YRDDJBBNYTCH',
+          id: 'org_01M84WYN4X3K0TNH2KD4JG9Q1H',
           name: 'Example',
-          created_by: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
-          created_at: '2026-11-23T15:56:52.831Z',
+          created_by: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
+          created_at: '2026-11-23T19:08:32.285Z',
         },
         {
-          id: 'org_01M84HZNYA7AWG6054XD7Q4VYQ',
+          id: 'org_01M84WYMDCQGNYWAJ3XKVAESTA',
           name: 'ann',
-          created_by: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
-          created_at: '2026-11-23T15:56:51.530Z',
+          created_by: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
+          created_at: '2026-11-23T19:08:31.532Z',
         },
       ],
     },
@@ -97,10 +97,10 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
   read_organization: {
     replies: {
       '200': {
-        id: 'org_01M84HZNYA7AWG6054XD7Q4VYQ',
+        id: 'org_01M84WYMDCQGNYWAJ3XKVAESTA',
         name: 'ann',
-        created_by: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
-        created_at: '2026-11-23T15:56:51.530Z',
+        created_by: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
+        created_at: '2026-11-23T19:08:31.532Z',
       },
     },
   },
@@ -108,10 +108,10 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
     request: { name: 'Example Ltd' },
     replies: {
       '200': {
-        id: 'org_01M84HZNYA7AWG6054XD7Q4VYQ',
+        id: 'org_01M84WYMDCQGNYWAJ3XKVAESTA',
         name: 'Example Ltd',
-        created_by: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
-        created_at: '2026-11-23T15:56:51.530Z',
+        created_by: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
+        created_at: '2026-11-23T19:08:31.532Z',
       },
     },
   },
@@ -119,10 +119,10 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
     replies: {
       '200': [
         {
-          user_id: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
+          user_id: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
           email: 'ann@example.com',
           role: 'owner',
-          joined_at: '2026-11-23T15:56:51.530Z',
+          joined_at: '2026-11-23T19:08:31.532Z',
         },
       ],
     },
@@ -131,11 +131,11 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
     request: { name: 'shop' },
     replies: {
       '200': {
-        id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
-        org_id: 'org_01M84HZNYA7AWG6054XD7Q4VYQ',
+        id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
+        org_id: 'org_01M84WYMDCQGNYWAJ3XKVAESTA',
         name: 'shop',
-        created_by: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
-        created_at: '2026-11-23T15:56:53.599Z',
+        created_by: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
+        created_at: '2026-11-23T19:08:32.525Z',
         key_count: 0,
       },
     },
@@ -143,11 +143,11 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
   read_project: {
     replies: {
       '200': {
-        id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
-        org_id: 'org_01M84HZNYA7AWG6054XD7Q4VYQ',
+        id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
+        org_id: 'org_01M84WYMDCQGNYWAJ3XKVAESTA',
         name: 'shop',
-        created_by: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
-        created_at: '2026-11-23T15:56:53.599Z',
+        created_by: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
+        created_at: '2026-11-23T19:08:32.525Z',
         key_count: 0,
       },
     },
@@ -156,11 +156,11 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
     request: { name: 'web shop' },
     replies: {
       '200': {
-        id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
-        org_id: 'org_01M84HZNYA7AWG6054XD7Q4VYQ',
+        id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
+        org_id: 'org_01M84WYMDCQGNYWAJ3XKVAESTA',
         name: 'web shop',
-        created_by: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
-        created_at: '2026-11-23T15:56:53.599Z',
+        created_by: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
+        created_at: '2026-11-23T19:08:32.525Z',
         key_count: 0,
       },
     },
@@ -169,25 +169,25 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
     replies: {
       '200': [
         {
-          id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
-          org_id: 'org_01M84HZNYA7AWG6054XD7Q4VYQ',
+          id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
+          org_id: 'org_01M84WYMDCQGNYWAJ3XKVAESTA',
           name: 'web shop',
-          created_by: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
-          created_at: '2026-11-23T15:56:53.599Z',
+          created_by: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
+          created_at: '2026-11-23T19:08:32.525Z',
           key_count: 0,
         },
       ],
     },
   },
   create_api_key: {
-    request: { name: 'ci', project_id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W' },
+    request: { name: 'ci', project_id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D' },
     replies: {
       '200': {
-        id: 'key_01M84HZRTXPJHT6HGZJMD39M7Z',
+        id: 'key_01M84WYNJ2010VMJ2M9Z82AF8W',
         name: 'ci',
         raw_key: 'svc_live_EXAMPLE',
         prefix: 'svc_live_EXAMPLE',
-        last4: '8gTC',
+        last4: 'NhDU',
       },
     },
   },
@@ -195,18 +195,32 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
     replies: {
       '200': [
         {
-          id: 'key_01M84HZRTXPJHT6HGZJMD39M7Z',
+          id: 'key_01M84WYNJ2010VMJ2M9Z82AF8W',
           name: 'ci',
           prefix: 'svc_live_EXAMPLE',
-          last4: '8gTC',
+          last4: 'NhDU',
           scope: 'project',
-          project_id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
+          project_id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
           project_name: 'web shop',
-          created_at: '2026-11-23T15:56:54.493Z',
-          last_used_at: '2026-11-23T15:56:55.023Z',
+          created_at: '2026-11-23T19:08:32.706Z',
+          last_used_at: '2026-11-23T19:08:32.850Z',
           revoked: false,
         },
       ],
+    },
+  },
+  retention: {
+    replies: {
+      '200': {
+        kinds: [
+          { kind: 'runs', days: null },
+          { kind: 'traces', days: null },
+          { kind: 'findings', days: null },
+          { kind: 'live_events', days: null },
+          { kind: 'captures', days: null },
+        ],
+        looks_every_s: 600,
+      },
     },
   },
   startRun: {
@@ -220,7 +234,7 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
       experiment_id: 'help',
       arm: 'on',
     },
-    replies: { '200': { run_id: 'run-1', status: 'running', started_at: '2026-11-23T15:56:55.138Z' } },
+    replies: { '200': { run_id: 'run-1', status: 'running', started_at: '2026-11-23T19:08:32.875Z' } },
   },
   logStep: {
     request: {
@@ -282,7 +296,7 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
         outcome: 'success',
         steps: 5,
         tokens: 2050,
-        duration_ms: 298,
+        duration_ms: 247,
         max_total_score: 0.322,
         fired: {
           verification_skip: 0,
@@ -301,7 +315,7 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
         runs: [
           {
             run_id: 'run-1',
-            project_id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
+            project_id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
             task: 'Fix the failing test of the invoice parser',
             agent_name: 'fixer',
             model: 'claude-demo-large',
@@ -312,9 +326,9 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
             arm: 'on',
             status: 'finished',
             outcome: 'success',
-            started_at: '2026-11-23T15:56:55.138Z',
-            finished_at: '2026-11-23T15:56:55.436Z',
-            duration_ms: 298,
+            started_at: '2026-11-23T19:08:32.875Z',
+            finished_at: '2026-11-23T19:08:33.122Z',
+            duration_ms: 247,
             steps: 5,
             tokens: 2050,
             max_total_score: 0.322,
@@ -336,7 +350,7 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
     replies: {
       '200': {
         run_id: 'run-1',
-        project_id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
+        project_id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
         task: 'Fix the failing test of the invoice parser',
         agent_name: 'fixer',
         model: 'claude-demo-large',
@@ -347,9 +361,9 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
         arm: 'on',
         status: 'finished',
         outcome: 'success',
-        started_at: '2026-11-23T15:56:55.138Z',
-        finished_at: '2026-11-23T15:56:55.436Z',
-        duration_ms: 298,
+        started_at: '2026-11-23T19:08:32.875Z',
+        finished_at: '2026-11-23T19:08:33.122Z',
+        duration_ms: 247,
         steps: 5,
         tokens: 2050,
         max_total_score: 0.322,
@@ -376,7 +390,7 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
             observation: '1 failed: expected 12.50, got 12.5',
             is_error: true,
             tokens: 410,
-            at: '2026-11-23T15:56:55.302Z',
+            at: '2026-11-23T19:08:32.911Z',
             scores: {
               verification_skip: 0,
               claim_contradiction: 0,
@@ -467,7 +481,7 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
             ci95: [0.20654931437723745, 1],
             mean_steps: 5,
             mean_tokens: 2050,
-            mean_duration_ms: 298,
+            mean_duration_ms: 247,
           },
           off: {
             runs: 0,
@@ -568,7 +582,7 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
       '200': {
         created: 1,
         merged: 0,
-        patterns: [{ pattern_id: 'pat_01M84HZSWHK0SATRYCZEXBV0N9', created: true }],
+        patterns: [{ pattern_id: 'pat_01M84WYP8TY6VVYSWP56GE8320', created: true }],
       },
     },
   },
@@ -579,7 +593,7 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
         traces: [
           {
             tier: 'e1',
-            pattern_id: 'pat_01M84HZSWHK0SATRYCZEXBV0N9',
+            pattern_id: 'pat_01M84WYP8TY6VVYSWP56GE8320',
             similarity: 1,
             fields: {
               situation: 'A test of money fails since a number is printed without its last zero',
@@ -596,15 +610,15 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
       '200': {
         patterns: [
           {
-            pattern_id: 'pat_01M84HZSWHK0SATRYCZEXBV0N9',
+            pattern_id: 'pat_01M84WYP8TY6VVYSWP56GE8320',
             tier: 'e1',
             model: '',
             failure_type: 'infinite_loop',
             support: 1,
             sources: [],
-            created_at: '2026-11-23T15:56:55.569Z',
-            updated_at: '2026-11-23T15:56:55.569Z',
-            project_id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
+            created_at: '2026-11-23T19:08:33.434Z',
+            updated_at: '2026-11-23T19:08:33.434Z',
+            project_id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
             fields: {
               situation: 'A test of money fails since a number is printed without its last zero',
               dead_ends: 'Rounded the number; changed the expected text',
@@ -619,15 +633,15 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
   read_pattern: {
     replies: {
       '200': {
-        pattern_id: 'pat_01M84HZSWHK0SATRYCZEXBV0N9',
+        pattern_id: 'pat_01M84WYP8TY6VVYSWP56GE8320',
         tier: 'e1',
         model: '',
         failure_type: 'infinite_loop',
         support: 1,
         sources: [],
-        created_at: '2026-11-23T15:56:55.569Z',
-        updated_at: '2026-11-23T15:56:55.569Z',
-        project_id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
+        created_at: '2026-11-23T19:08:33.434Z',
+        updated_at: '2026-11-23T19:08:33.434Z',
+        project_id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
         fields: {
           situation: 'A test of money fails since a number is printed without its last zero',
           dead_ends: 'Rounded the number; changed the expected text',
@@ -655,13 +669,13 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
         traces: [
           {
             trace_id: 'trace-1',
-            project_id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
+            project_id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
             status: 'done',
-            pattern_ids: ['pat_01M84HZT1Q1YERNB5ZDGSWTMYX'],
+            pattern_ids: ['pat_01M84WYPN2KTBKYDRA4K287P8H'],
             patterns_created: 1,
             error: null,
-            submitted_at: '2026-11-23T15:56:55.624Z',
-            finished_at: '2026-11-23T15:56:55.743Z',
+            submitted_at: '2026-11-23T19:08:33.613Z',
+            finished_at: '2026-11-23T19:08:33.840Z',
           },
         ],
         next_cursor: null,
@@ -672,13 +686,13 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
     replies: {
       '200': {
         trace_id: 'trace-1',
-        project_id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
+        project_id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
         status: 'done',
-        pattern_ids: ['pat_01M84HZT1Q1YERNB5ZDGSWTMYX'],
+        pattern_ids: ['pat_01M84WYPN2KTBKYDRA4K287P8H'],
         patterns_created: 1,
         error: null,
-        submitted_at: '2026-11-23T15:56:55.624Z',
-        finished_at: '2026-11-23T15:56:55.743Z',
+        submitted_at: '2026-11-23T19:08:33.613Z',
+        finished_at: '2026-11-23T19:08:33.840Z',
       },
     },
   },
@@ -689,7 +703,7 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
       finding_type: 'convention',
     },
     replies: {
-      '200': { finding_id: 'find_01M84HZT2MH8A07N1BARZ2XBY2', created_at: '2026-11-23T15:56:55.765Z' },
+      '200': { finding_id: 'find_01M84WYPRYG2GMF9HZZHJBEPQ0', created_at: '2026-11-23T19:08:33.950Z' },
     },
   },
   recall_findings: {
@@ -698,12 +712,12 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
       '200': {
         findings: [
           {
-            finding_id: 'find_01M84HZT2MH8A07N1BARZ2XBY2',
-            project_id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
+            finding_id: 'find_01M84WYPRYG2GMF9HZZHJBEPQ0',
+            project_id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
             content: 'Amounts are kept in cents; src/money.ts is the only place that makes texts of them.',
             file_path: 'src/money.ts',
             finding_type: 'convention',
-            created_at: '2026-11-23T15:56:55.765Z',
+            created_at: '2026-11-23T19:08:33.950Z',
             metadata: {},
             score: 0.4981078755517697,
           },
@@ -716,12 +730,12 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
       '200': {
         findings: [
           {
-            finding_id: 'find_01M84HZT2MH8A07N1BARZ2XBY2',
-            project_id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
+            finding_id: 'find_01M84WYPRYG2GMF9HZZHJBEPQ0',
+            project_id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
             content: 'Amounts are kept in cents; src/money.ts is the only place that makes texts of them.',
             file_path: 'src/money.ts',
             finding_type: 'convention',
-            created_at: '2026-11-23T15:56:55.765Z',
+            created_at: '2026-11-23T19:08:33.950Z',
             metadata: {},
           },
         ],
@@ -733,12 +747,12 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
   read_finding: {
     replies: {
       '200': {
-        finding_id: 'find_01M84HZT2MH8A07N1BARZ2XBY2',
-        project_id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
+        finding_id: 'find_01M84WYPRYG2GMF9HZZHJBEPQ0',
+        project_id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
         content: 'Amounts are kept in cents; src/money.ts is the only place that makes texts of them.',
         file_path: 'src/money.ts',
         finding_type: 'convention',
-        created_at: '2026-11-23T15:56:55.765Z',
+        created_at: '2026-11-23T19:08:33.950Z',
         metadata: {},
       },
     },
@@ -786,6 +800,27 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
       },
     },
   },
+  key_usage: {
+    replies: {
+      '200': {
+        days: 1,
+        from: '2026-11-23',
+        to: '2026-11-23',
+        keys: [
+          {
+            id: 'key_01M84WYNJ2010VMJ2M9Z82AF8W',
+            name: 'ci',
+            prefix: 'svc_live_EXAMPLE',
+            last4: 'NhDU',
+            project_id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
+            revoked: false,
+            requests: 0,
+            series: [],
+          },
+        ],
+      },
+    },
+  },
   get_subscription: {
     replies: {
       '200': {
@@ -812,20 +847,20 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
   },
   send_feedback: {
     request: { message: 'It helped.', page: '/runs' },
-    replies: { '200': { id: 'fb_01M84HZTKVQ8533V4K084BNBYP', created_at: '2026-11-23T15:56:56.315Z' } },
+    replies: { '200': { id: 'fb_01M84WYQ65VSTQD3R6W0DY4506', created_at: '2026-11-23T19:08:34.373Z' } },
   },
   invite: {
     request: { email: 'bob@example.com', role: 'member' },
     replies: {
       '200': {
-        id: 'inv_01M84HZTQ09K1HY1D352G2H1BE',
-        org_id: 'org_01M84HZNYA7AWG6054XD7Q4VYQ',
+        id: 'inv_01M84WYQ7DMCJ7F5VS5MRS5ZJP',
+        org_id: 'org_01M84WYMDCQGNYWAJ3XKVAESTA',
         email: 'bob@example.com',
         role: 'member',
-        invited_by: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
+        invited_by: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
         status: 'pending',
-        created_at: '2026-11-23T15:56:56.416Z',
-        expires_at: '2026-11-30T15:56:56.416Z',
+        created_at: '2026-11-23T19:08:34.413Z',
+        expires_at: '2026-11-30T19:08:34.413Z',
         organization_name: 'Example Ltd',
         inviter_name: 'Ann',
       },
@@ -835,14 +870,14 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
     replies: {
       '200': [
         {
-          id: 'inv_01M84HZTQ09K1HY1D352G2H1BE',
-          org_id: 'org_01M84HZNYA7AWG6054XD7Q4VYQ',
+          id: 'inv_01M84WYQ7DMCJ7F5VS5MRS5ZJP',
+          org_id: 'org_01M84WYMDCQGNYWAJ3XKVAESTA',
           email: 'bob@example.com',
           role: 'member',
-          invited_by: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
+          invited_by: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
           status: 'pending',
-          created_at: '2026-11-23T15:56:56.416Z',
-          expires_at: '2026-11-30T15:56:56.416Z',
+          created_at: '2026-11-23T19:08:34.413Z',
+          expires_at: '2026-11-30T19:08:34.413Z',
           organization_name: 'Example Ltd',
           inviter_name: 'Ann',
         },
@@ -852,10 +887,10 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
   accept_invitation: {
     replies: {
       '200': {
-        id: 'org_01M84HZNYA7AWG6054XD7Q4VYQ',
+        id: 'org_01M84WYMDCQGNYWAJ3XKVAESTA',
         name: 'Example Ltd',
-        created_by: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
-        created_at: '2026-11-23T15:56:51.530Z',
+        created_by: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
+        created_at: '2026-11-23T19:08:31.532Z',
       },
     },
   },
@@ -863,10 +898,10 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
     request: { role: 'viewer' },
     replies: {
       '200': {
-        user_id: 'usr_01M84HZPFE98XCK0KM6Q5MZS51',
+        user_id: 'usr_01M84WYMTAEH6VRYFH9C9A5QDA',
         email: 'bob@example.com',
         role: 'viewer',
-        joined_at: '2026-11-23T15:56:56.427Z',
+        joined_at: '2026-11-23T19:08:34.477Z',
       },
     },
   },
@@ -874,14 +909,14 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
   revoke_invitation: {
     replies: {
       '200': {
-        id: 'inv_01M84HZV0ACQ7QR7X0WVMWNDC5',
-        org_id: 'org_01M84HZNYA7AWG6054XD7Q4VYQ',
+        id: 'inv_01M84WYQCFQPHBDEF57TSCREXX',
+        org_id: 'org_01M84WYMDCQGNYWAJ3XKVAESTA',
         email: 'carl@example.com',
         role: 'admin',
-        invited_by: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
+        invited_by: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
         status: 'revoked',
-        created_at: '2026-11-23T15:56:56.714Z',
-        expires_at: '2026-11-30T15:56:56.714Z',
+        created_at: '2026-11-23T19:08:34.575Z',
+        expires_at: '2026-11-30T19:08:34.575Z',
         organization_name: 'Example Ltd',
         inviter_name: 'Ann',
       },
@@ -891,25 +926,25 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
     request: { overlap_seconds: 3600 },
     replies: {
       '200': {
-        id: 'key_01M84HZVYPC7GDVND6TPQTY4ZE',
+        id: 'key_01M84WYQE50G4XM7WTN1PXYA03',
         name: 'ci',
         raw_key: 'svc_live_EXAMPLE',
         prefix: 'svc_live_EXAMPLE',
-        last4: 'TL7V',
+        last4: '81Qj',
       },
     },
   },
   revoke_api_key: {
     replies: {
       '200': {
-        id: 'key_01M84HZVYPC7GDVND6TPQTY4ZE',
+        id: 'key_01M84WYQE50G4XM7WTN1PXYA03',
         name: 'ci',
         prefix: 'svc_live_EXAMPLE',
-        last4: 'TL7V',
+        last4: '81Qj',
         scope: 'project',
-        project_id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
+        project_id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
         project_name: 'web shop',
-        created_at: '2026-11-23T15:56:57.686Z',
+        created_at: '2026-11-23T19:08:34.629Z',
         last_used_at: null,
         revoked: true,
       },
@@ -919,45 +954,45 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
     replies: {
       '200': [
         {
-          id: 'aud_01M84HZW681KTHG79BAB4622R2',
-          org_id: 'org_01M84HZNYA7AWG6054XD7Q4VYQ',
-          actor: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
+          id: 'aud_01M84WYQEZZNA7BK4XYWT01T42',
+          org_id: 'org_01M84WYMDCQGNYWAJ3XKVAESTA',
+          actor: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
           actor_type: 'user',
           action: 'key.revoke',
-          target: 'key_01M84HZVYPC7GDVND6TPQTY4ZE',
+          target: 'key_01M84WYQE50G4XM7WTN1PXYA03',
           before: {
             name: 'ci',
             prefix: 'svc_live_EXAMPLE',
-            last4: 'TL7V',
-            project_id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
+            last4: '81Qj',
+            project_id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
           },
-          after: { revoked_at: '2026-11-23T15:56:57.928Z' },
+          after: { revoked_at: '2026-11-23T19:08:34.655Z' },
           address: '127.0.0.1',
-          created_at: '2026-11-23T15:56:57.928Z',
+          created_at: '2026-11-23T19:08:34.655Z',
         },
         {
-          id: 'aud_01M84HZVYPC7GDVND6TPQTY4ZF',
-          org_id: 'org_01M84HZNYA7AWG6054XD7Q4VYQ',
-          actor: 'usr_01M84HZNYA7AWG6054XD7Q4VYP',
+          id: 'aud_01M84WYQE50G4XM7WTN1PXYA04',
+          org_id: 'org_01M84WYMDCQGNYWAJ3XKVAESTA',
+          actor: 'usr_01M84WYMDCQGNYWAJ3XKVAEST9',
           actor_type: 'user',
           action: 'key.rotate',
-          target: 'key_01M84HZRTXPJHT6HGZJMD39M7Z',
+          target: 'key_01M84WYNJ2010VMJ2M9Z82AF8W',
           before: {
             name: 'ci',
             prefix: 'svc_live_EXAMPLE',
-            last4: '8gTC',
-            project_id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
+            last4: 'NhDU',
+            project_id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
           },
           after: {
             name: 'ci',
             prefix: 'svc_live_EXAMPLE',
-            last4: 'TL7V',
-            project_id: 'proj_01M84HZQYZEX3T3WMACGRC5B3W',
-            successor: 'key_01M84HZVYPC7GDVND6TPQTY4ZE',
-            ends_at: '2026-11-23T16:56:57.686Z',
+            last4: '81Qj',
+            project_id: 'proj_01M84WYNCDYZK12H1QGWCSWG2D',
+            successor: 'key_01M84WYQE50G4XM7WTN1PXYA03',
+            ends_at: '2026-11-23T20:08:34.629Z',
           },
           address: '127.0.0.1',
-          created_at: '2026-11-23T15:56:57.686Z',
+          created_at: '2026-11-23T19:08:34.629Z',
         },
       ],
     },
@@ -984,23 +1019,20 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
             exchanges: 2,
             turns: 2,
             student_turns: 0,
-            started_at: '2026-11-23T15:57:13.149Z',
-            finished_at: '2026-11-23T15:57:13.168Z',
-            duration_ms: 19.657958984375,
+            started_at: '2026-11-23T19:08:45.080Z',
+            finished_at: '2026-11-23T19:08:45.174Z',
+            duration_ms: 94.31298828125,
             input_tokens: 2,
             output_tokens: 2,
             cache_read_tokens: null,
             cache_write_tokens: null,
+            cost_usd: null,
+            unpriced_turns: 2,
             errors: 0,
             aborted: 0,
             gaps: [],
-            golden: false,
-            reasons: [
-              {
-                code: 'unlinked',
-                words: 'exchange 2: not the continuation of the turn before, so one may be missing',
-              },
-            ],
+            golden: null,
+            reasons: [],
           },
         ],
         next_cursor: null,
@@ -1026,13 +1058,15 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
           exchanges: 2,
           turns: 2,
           student_turns: 0,
-          started_at: '2026-11-23T15:57:13.149Z',
-          finished_at: '2026-11-23T15:57:13.168Z',
-          duration_ms: 19.657958984375,
+          started_at: '2026-11-23T19:08:45.080Z',
+          finished_at: '2026-11-23T19:08:45.174Z',
+          duration_ms: 94.31298828125,
           input_tokens: 2,
           output_tokens: 2,
           cache_read_tokens: null,
           cache_write_tokens: null,
+          cost_usd: null,
+          unpriced_turns: 2,
           errors: 0,
           aborted: 0,
           gaps: [],
@@ -1056,9 +1090,9 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
             provider: 'anthropic',
             shape: 'messages',
             model: 'm',
-            started_at: '2026-11-23T15:57:13.149Z',
-            first_byte_ms: 9.902,
-            latency_ms: 10.619,
+            started_at: '2026-11-23T19:08:45.080Z',
+            first_byte_ms: 39.515,
+            latency_ms: 40.507,
             failed: false,
             aborted: false,
             truncated: false,
@@ -1074,6 +1108,8 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
             content: [{ type: 'text', text: 'You said Which invoices are open?' }],
             stop_reason: 'end_turn',
             usage: { input_tokens: 1, output_tokens: 1, cache_read_tokens: null, cache_write_tokens: null },
+            cost_usd: null,
+            relegation: null,
             error: null,
             problem: '',
             is_cut: false,
@@ -1088,9 +1124,9 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
             provider: 'anthropic',
             shape: 'messages',
             model: 'm',
-            started_at: '2026-11-23T15:57:13.167Z',
-            first_byte_ms: 1.411,
-            latency_ms: 1.658,
+            started_at: '2026-11-23T19:08:45.144Z',
+            first_byte_ms: 29.981,
+            latency_ms: 30.313,
             failed: false,
             aborted: false,
             truncated: false,
@@ -1106,6 +1142,8 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
             content: [{ type: 'text', text: 'You said Pay the oldest.' }],
             stop_reason: 'end_turn',
             usage: { input_tokens: 1, output_tokens: 1, cache_read_tokens: null, cache_write_tokens: null },
+            cost_usd: null,
+            relegation: null,
             error: null,
             problem: '',
             is_cut: false,
@@ -1128,9 +1166,9 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
         path: '/v1/messages',
         query: '',
         status: 200,
-        started_at: '2026-11-23T15:57:13.149Z',
-        first_byte_ms: 9.902,
-        duration_ms: 10.619,
+        started_at: '2026-11-23T19:08:45.080Z',
+        first_byte_ms: 39.515,
+        duration_ms: 40.507,
         aborted: false,
         truncated: false,
         undecodable: false,
@@ -1140,7 +1178,7 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
         usage: { input_tokens: 1, output_tokens: 1, cache_read_tokens: null, cache_write_tokens: null },
         request: {
           headers: [
-            ['host', '127.0.0.1:53629'],
+            ['host', '127.0.0.1:58033'],
             ['connection', 'keep-alive'],
             ['content-type', 'application/json'],
             ['x-api-key', '[redacted]'],
@@ -1157,7 +1195,7 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
         response: {
           headers: [
             ['content-type', 'application/json'],
-            ['Date', 'Mon, 23 Nov 2026 15:57:13 GMT'],
+            ['Date', 'Mon, 23 Nov 2026 19:08:45 GMT'],
             ['Connection', 'keep-alive'],
             ['Keep-Alive', 'timeout=5'],
             ['Content-Length', '201'],
@@ -1167,14 +1205,81 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
       },
     },
   },
+  explainCapturedStep: {
+    replies: {
+      '200': {
+        exchange_id: 1,
+        run_id: 'invoice-4711',
+        served_by: 'upstream',
+        opinion: null,
+        problem: 'no student to ask',
+        comparison: null,
+        relegation: null,
+      },
+    },
+  },
+  listRelegatedSteps: { replies: { '200': { steps: [], next_cursor: null } } },
+  readCapturedActivity: {
+    replies: {
+      '200': {
+        from: '2026-11-23T18:08:47.614Z',
+        to: '2026-11-23T19:08:47.614Z',
+        is_whole: true,
+        exchanges: 2,
+        turns: 2,
+        errors: 0,
+        student_turns: 0,
+        input_tokens: 2,
+        output_tokens: 2,
+        cost_usd: null,
+        unpriced_turns: 2,
+        latency_p50_ms: 30.313,
+        latency_p95_ms: 40.507,
+        first_byte_p50_ms: 29.981,
+        first_byte_p95_ms: 39.515,
+        series: [
+          {
+            at: '2026-11-23T18:08:47.614Z',
+            exchanges: 0,
+            turns: 0,
+            errors: 0,
+            student_turns: 0,
+            input_tokens: 0,
+            output_tokens: 0,
+            cost_usd: 0,
+            unpriced_turns: 0,
+            latency_p50_ms: null,
+            latency_p95_ms: null,
+            first_byte_p50_ms: null,
+            first_byte_p95_ms: null,
+          },
+        ],
+        golden: { golden: 0, not_golden: 1, not_judged: 0 },
+      },
+    },
+  },
+  readStudentReport: {
+    replies: {
+      '200': {
+        mode: 'off',
+        golden_runs_needed: 12,
+        problems: [],
+        held: false,
+        serving: null,
+        versions: [],
+        agents: [],
+        ledger: [],
+      },
+    },
+  },
   readCaptureStats: {
     replies: {
       '200': {
         status: 'ok',
         reasons: [],
         version: '0.2.0',
-        uptime_s: 3,
-        db: { path: '/var/lib/understudy/capture.mdb', bytes: 53248, sealed: 0, damaged: 0, expired: null },
+        uptime_s: 5,
+        db: { path: '/var/lib/understudy/capture.mdb', bytes: 65536, sealed: 0, damaged: 0, expired: null },
         writer: {
           alive: true,
           queue_depth: 0,
@@ -1195,7 +1300,7 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
           },
           oldest_append_ms: 0,
           packing: { waiting_blocks: 0, waiting_bytes: 0, oldest_s: 0, unindexed: 0, share: 0.05 },
-          process: { pid: 13491, restarts: 0, silent_ms: 0, memory_bytes: 99815424 },
+          process: { pid: 23043, restarts: 0, silent_ms: 0, memory_bytes: 100208640 },
         },
         exchanges: {
           attempted: 2,
@@ -1240,8 +1345,8 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
           agents: [],
         },
         connections: {
-          open: 0,
-          max: 100000,
+          open: 4,
+          max: 9872,
           max_per_address: 1000,
           refused: { total: 0, per_address: 0, framing: 0 },
           slow_uploads: 0,

@@ -1,6 +1,6 @@
 /** Usage of an organization or one of its projects (document 1; decisions, Usage and billing). Data; any thread. */
 import { z } from 'zod';
-import { USAGE_DAYS_DEFAULT, USAGE_DAYS_MAX } from '../limits.ts';
+import { KEY_USAGE_SHOWN, USAGE_DAYS_DEFAULT, USAGE_DAYS_MAX } from '../limits.ts';
 import { endpoint } from './endpoint.ts';
 import { integer, reference } from './fields.ts';
 
@@ -34,6 +34,30 @@ export const usageOut = z
   })
   .meta({ id: 'Usage' });
 
+export const keyUsageOut = z
+  .object({
+    days: count,
+    from: z.string().describe('The first day in UTC'),
+    to: z.string().describe('The last day, the present one'),
+    keys: z
+      .array(
+        z.object({
+          id: z.string().describe('Of the key'),
+          name: z.string().describe('Of the key'),
+          prefix: z.string(),
+          last4: z.string(),
+          project_id: z.string().nullable(),
+          revoked: z.boolean().describe('It is refused now'),
+          requests: count.describe('Requests that came with it in those days, refused ones too'),
+          series: z
+            .array(z.object({ date: z.string(), requests: count.describe('Requests of that day') }))
+            .describe('The days with requests, the newest first'),
+        }),
+      )
+      .describe(`Keys with the most requests first, at most ${KEY_USAGE_SHOWN}`),
+  })
+  .meta({ id: 'KeyUsage' });
+
 const scope = { org_id: reference().optional(), project_id: reference().optional() };
 
 export const USAGE_ROUTES = {
@@ -57,5 +81,15 @@ export const USAGE_ROUTES = {
     tag: 'usage',
     query: z.object({ ...scope, days: integer({ ge: 1, le: USAGE_DAYS_MAX }).default(USAGE_DAYS_DEFAULT) }),
     replies: { 200: { description: 'A day each, the present one last', schema: usageOut } },
+  }),
+  keyUsage: endpoint({
+    id: 'key_usage',
+    method: 'GET',
+    path: '/usage/keys',
+    auth: 'user',
+    summary: 'Requests of each API key, by day; a few seconds old',
+    tag: 'usage',
+    query: z.object({ ...scope, days: integer({ ge: 1, le: USAGE_DAYS_MAX }).default(USAGE_DAYS_DEFAULT) }),
+    replies: { 200: { description: 'The keys', schema: keyUsageOut } },
   }),
 } as const;

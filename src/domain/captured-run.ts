@@ -17,8 +17,19 @@ export interface CapturedRunFilter {
   served_by?: 'student' | 'upstream';
   /** Of this session of the client. */
   session_id?: string;
+  /** Part of no other run; false: part of one. */
+  is_own?: boolean;
   /** Stands in the run's id, its first words, a note or a model, whatever the case. */
   q?: string;
+}
+
+/** Which steps of relegation a list shows. */
+export interface RelegatedStepFilter {
+  /**
+   * `refused`: the student was asked, or could not be, and the upstream served; `compared`: both answers are known; `disagreed`:
+   * and they differ; `served`: the student served.
+   */
+  outcome?: 'refused' | 'compared' | 'disagreed' | 'served';
 }
 
 export type CaptureQuestion =
@@ -26,6 +37,8 @@ export type CaptureQuestion =
   | { name: 'run'; run_id: string; limit: number; after: number | null }
   | { name: 'activity'; from_ms: number; to_ms: number }
   | { name: 'exchange'; id: number }
+  | { name: 'steps'; limit: number; before: number | null; filter: RelegatedStepFilter }
+  | { name: 'explain'; id: number }
   | { name: 'body'; id: number; side: 'request' | 'response' };
 
 /**
@@ -76,6 +89,10 @@ export interface CapturedRunRow {
   output_tokens: number | null;
   cache_read_tokens: number | null;
   cache_write_tokens: number | null;
+  /** Dollars for the upstream's turns; null: no price is known. */
+  cost_usd: number | null;
+  /** Turns that it leaves out: their price or tokens are not known. */
+  unpriced_turns: number;
   errors: number;
   aborted: number;
   /** Missing x-svc-seq, both ends included. */
@@ -94,6 +111,10 @@ export interface ActivityCounts {
   student_turns: number;
   input_tokens: number;
   output_tokens: number;
+  /** Dollars for the upstream's turns; null: no price is known. */
+  cost_usd: number | null;
+  /** Turns that it leaves out. */
+  unpriced_turns: number;
   /** Of turns, to the end and to the first byte of the answer; null without one. */
   latency_p50_ms: number | null;
   latency_p95_ms: number | null;

@@ -4,7 +4,6 @@
  * a server thread.
  */
 
-import type { TokenUsage } from '../domain/exchange.ts';
 import type {
   NormalRequest,
   TurnBlock,
@@ -221,13 +220,6 @@ export function readMessagesThinking(settings: JsonObject): TurnThinking | null 
       return word === null ? null : { mode: 'adaptive', budget_tokens: null, effort: word };
     }
   }
-}
-
-/** Counts whose input includes the cache, as counts whose input leaves it out. */
-export function leaveOutCache(usage: TokenUsage): TokenUsage {
-  const { input_tokens: input, cache_read_tokens: read, cache_write_tokens: written } = usage;
-  if (input === null) return usage;
-  return { ...usage, input_tokens: Math.max(0, input - (read ?? 0) - (written ?? 0)) };
 }
 
 /** Calls that wait for their result while a conversation goes by. */

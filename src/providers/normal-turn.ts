@@ -24,12 +24,13 @@ import { completionShape } from './completion/shape.ts';
 import { decodeContent, readHeader } from './content-encoding.ts';
 import { guard, readErrorAnswer, type StoredExchange } from './decode.ts';
 import { readFrames } from './framing.ts';
+import { leaveOutCache, readFreshUsage } from './fresh-usage.ts';
 import { normalGemini } from './gemini/normal-turn.ts';
 import { geminiShape } from './gemini/shape.ts';
 import { asObject, parseJson } from './json-reading.ts';
 import { normalMessages } from './messages/normal-turn.ts';
 import { messagesShape } from './messages/shape.ts';
-import { emptyRequest, leaveOutCache, NormalReading, type NormalShape, pairCalls } from './normal-reading.ts';
+import { emptyRequest, NormalReading, type NormalShape, pairCalls } from './normal-reading.ts';
 import { normalResponses } from './responses/normal-turn.ts';
 import { responsesShape } from './responses/shape.ts';
 import { emptyAnswer, type TurnAnswer, type TurnShape, unknownUsage } from './turn.ts';
@@ -132,18 +133,12 @@ function normalizeAnswer(
   shape: ApiShape,
   invoked: InvokeBody | null,
 ): NormalAnswer {
-  const includesCache =
-    shape === 'chat_completions' ||
-    shape === 'completion' ||
-    shape === 'responses' ||
-    shape === 'gemini' ||
-    invoked === 'chat_completions';
   return {
     id: answer.id,
     model: answer.model,
     content,
     stop_reason: normalizeStop(answer.stop_reason, content),
-    usage: includesCache ? leaveOutCache(answer.usage) : answer.usage,
+    usage: invoked === 'chat_completions' ? leaveOutCache(answer.usage) : readFreshUsage(shape, answer.usage),
     error: answer.error,
   };
 }

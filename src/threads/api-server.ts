@@ -20,6 +20,7 @@ import { Operators } from '../api/operators.ts';
 import type { Checks } from '../api/pipeline.ts';
 import { Retention } from '../api/retention.ts';
 import { UnfinishedDeletions } from '../api/unfinished-deletions.ts';
+import { KeyUses } from '../auth/key-uses.ts';
 import { Revocations } from '../auth/revocations.ts';
 import { identifyOwner } from '../auth/sign-token.ts';
 import { openBilling } from '../billing/open-billing.ts';
@@ -72,6 +73,7 @@ interface OpenParts {
   embedder: Embedder;
   findings: FindingsServices;
   metrics: ApiMetrics;
+  key_uses: KeyUses;
 }
 
 export class ApiServer {
@@ -187,14 +189,16 @@ async function openParts(services: ApiServices): Promise<OpenParts> {
             hiddenIn: (org_id) => deleted.hiddenIn(org_id),
           });
     const findings = openFindings(services, stores, embedder);
-    return { stores, live, embedder, findings, metrics: new ApiMetrics() };
+    const key_uses = new KeyUses(stores.main);
+    return { stores, live, embedder, findings, metrics: new ApiMetrics(), key_uses };
   } catch (thrown) {
     await closeStores(stores);
     throw thrown;
   }
 }
 
-async function closeParts({ stores, embedder, findings }: OpenParts): Promise<void> {
+async function closeParts({ stores, embedder, findings, key_uses }: OpenParts): Promise<void> {
+  await key_uses.flush();
   await findings.embedding.close();
   await embedder.close();
   await closeStores(stores);
@@ -219,11 +223,11 @@ function openFindings({ asker, log }: ApiServices, stores: Stores, embedder: Emb
 
 async function listen(
   services: ApiServices,
-  { stores, live, findings, metrics }: OpenParts,
+  { stores, live, findings, metrics, key_uses }: OpenParts,
 ): Promise<HttpServer> {
   const { config, capture, stats, captures, probes, asker, shared, log, renderMetrics, gateway_port } =
     services;
-  const checks = createChecks({ config, asker, stores, shared });
+  const checks = createChecks({ config, asker, stores, shared, key_uses });
   const dispatch = createApi(
     {
       version: config.version,
@@ -238,6 +242,7 @@ async function listen(
       renderMetrics,
       control: {
         ...(await openControl(config, shared)),
+        retention_days: config.retention_days,
         ...(config.server_threads > 1 ? { settle: () => asker.fence() } : {}),
       },
       captures: {
@@ -298,7 +303,7 @@ function openOperators({ auth, operators }: Config, { memberships }: Checks): Op
 async function openControl(
   { api, billing }: Config,
   { revocations, user_epochs, event_locks }: SharedMemory,
-): Promise<ControlPlane> {
+): Promise<Omit<ControlPlane, 'retention_days'>> {
   const return_url = `${api.public_url ?? toLocalUrl(urlOf(api, api.tls))}/`;
   return {
     plan_caps: billing.plan_caps,

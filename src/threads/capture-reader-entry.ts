@@ -11,11 +11,15 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { RecentExchanges } from '../analysis/captured-activity.ts';
 import { CapturedRuns, type HasTime, RunWithin } from '../analysis/captured-runs.ts';
 import { type ToldExchange, tellConversation } from '../analysis/conversation.ts';
+import { RelegatedSteps, tellDecision } from '../analysis/relegated-steps.ts';
+import { explainStep } from '../analysis/step-explanation.ts';
 import type { CaptureAnswer, CapturedActivity, CaptureQuestion } from '../domain/captured-run.ts';
+import type { Prices } from '../domain/price.ts';
 import { CAPTURE_CATCH_UP_MS, CAPTURE_LIST_READING_MS, CONVERSATION_PAGE_CHARACTERS } from '../limits.ts';
 import { decodeExchange } from '../providers/decode.ts';
 import { FollowedFiles } from '../storage/capture/followed-files.ts';
 import type { CaptureReaderOptions, FromCaptureReader, ToCaptureReader } from './capture-reader-protocol.ts';
+import { ExplainingStudents } from './explaining-students.ts';
 
 /** Exchanges that are added to the list at a time; then a question may be answered. */
 const ADDED_AT_ONCE = 4_096;
@@ -36,13 +40,20 @@ interface KeptConversation {
 
 class CaptureLibrary {
   readonly #files: FollowedFiles;
-  #runs = new CapturedRuns();
-  #recent = new RecentExchanges();
+  readonly #prices: Prices;
+  readonly #students: ExplainingStudents;
+  #runs: CapturedRuns;
+  #recent: RecentExchanges;
+  #steps = new RelegatedSteps();
   #lastId = 0;
   #kept: KeptConversation | null = null;
 
-  constructor({ db, data_key }: CaptureReaderOptions) {
+  constructor({ db, data_key, prices, student }: CaptureReaderOptions) {
     this.#files = new FollowedFiles(db, { decode: decodeExchange, data_key });
+    this.#prices = prices;
+    this.#students = new ExplainingStudents(student);
+    this.#runs = new CapturedRuns({ prices });
+    this.#recent = new RecentExchanges({ prices });
   }
 
   /** @throws CaptureFileError; whatever else reading throws */
@@ -55,6 +66,10 @@ class CaptureLibrary {
         const bytes = this.#files.body(question.id, question.side);
         return bytes === undefined ? MISSING : { type: 'bytes', bytes };
       }
+      case 'steps':
+        return this.#listSteps(question);
+      case 'explain':
+        return this.#explain(question.id);
     }
     const refused = await this.#catchUp();
     if (refused !== null) return refused;
@@ -84,8 +99,9 @@ class CaptureLibrary {
     this.#lastId = this.#files.refresh();
     if (this.#lastId >= this.#runs.last_id) return;
     // Another database lies there now.
-    this.#runs = new CapturedRuns();
-    this.#recent = new RecentExchanges();
+    this.#runs = new CapturedRuns({ prices: this.#prices });
+    this.#recent = new RecentExchanges({ prices: this.#prices });
+    this.#steps = new RelegatedSteps();
     this.#kept = null;
   }
 
@@ -125,6 +141,25 @@ class CaptureLibrary {
     });
   }
 
+  #listSteps({ limit, before, filter }: Question<'steps'>): CaptureAnswer {
+    const page = this.#steps.page(this.#files, this.#lastId, { limit, before, filter }, startTime());
+    return toJson({ steps: page.steps, next_cursor: page.next === null ? null : String(page.next) });
+  }
+
+  /** By the version that decided, where it is kept; else by the one that serves. */
+  async #explain(id: number): Promise<CaptureAnswer> {
+    const recorded = this.#files.exchange(id)?.relegation;
+    const { student, problem } = await this.#students.find(recorded?.student_version ?? null);
+    const explanation = explainStep(this.#files, id, student);
+    if (explanation === null) return MISSING;
+    const { recorded: _answer, ...told } = explanation;
+    return toJson({
+      ...told,
+      problem: problem === '' ? explanation.problem : problem,
+      relegation: recorded === undefined ? null : tellDecision({ relegation: recorded }),
+    });
+  }
+
   #tellRun({ run_id, limit, after }: Question<'run'>): CaptureAnswer {
     const runs = this.#runs.left_out > 0 ? this.#findAlone(run_id) : this.#runs;
     const row = runs.row(this.#files, run_id, startTime());
@@ -152,7 +187,7 @@ class CaptureLibrary {
   /** One that had to leave the list may be there all the same. */
   #findAlone(runId: string): CapturedRuns {
     if (this.#runs.rangeOf(runId) !== undefined) return this.#runs;
-    const alone = new CapturedRuns(1);
+    const alone = new CapturedRuns({ max: 1, prices: this.#prices });
     for (const record of this.#files.summaries({ run_id: runId })) alone.add(record);
     return alone;
   }
@@ -170,7 +205,7 @@ class CaptureLibrary {
     { first_id, last_id }: { first_id: number; last_id: number },
     after: number | null,
   ): Iterator<ToldExchange> {
-    const told = tellConversation(new RunWithin(this.#files, first_id, last_id), runId);
+    const told = tellConversation(new RunWithin(this.#files, first_id, last_id), runId, this.#prices);
     return passOver(told, after ?? 0);
   }
 }

@@ -1,11 +1,15 @@
 /** What the service and the capture reader say to each other over the channel. Types. */
 import type { CaptureAnswer, CaptureQuestion } from '../domain/captured-run.ts';
+import type { Prices } from '../domain/price.ts';
 
 export interface CaptureReaderOptions {
   /** Absolute path of the live file. */
   db: string;
   /** Under which the files are; null: under none. */
   data_key: Uint8Array | null;
+  prices: Prices;
+  /** Absolute path of the student's directory; null: there is none to ask. */
+  student: string | null;
 }
 
 export type ToCaptureReader =

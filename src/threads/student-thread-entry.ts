@@ -6,6 +6,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
+import type { Prices } from '../domain/price.ts';
 import { createLog } from '../log.ts';
 import { chooseIndex } from '../search/open-index.ts';
 import { systemClock } from '../std/clock.ts';
@@ -18,12 +19,7 @@ import { Student } from '../student/model/student.ts';
 import { readOrders } from '../student/orders.ts';
 import type { StudentFacts, WatchReport } from '../student/serving/protocol.ts';
 import { ServedRuns, type ServedRunsCopy } from '../student/serving/served-runs.ts';
-import {
-  type AnsweringService,
-  type Prices,
-  StepHandler,
-  type StudentCore,
-} from '../student/serving/step-handler.ts';
+import { type AnsweringService, StepHandler, type StudentCore } from '../student/serving/step-handler.ts';
 import { ServiceFailure, StudentService } from '../student/serving/student-service.ts';
 import { StudentWatch } from '../student/student-watch.ts';
 

@@ -10,7 +10,7 @@ const ALWAYS: HasTime = () => true;
 const NEVER: HasTime = () => false;
 
 function follow(source: MadeSource, max?: number): CapturedRuns {
-  const runs = new CapturedRuns(max);
+  const runs = new CapturedRuns(max === undefined ? {} : { max });
   for (const record of source.summaries()) runs.add(record);
   return runs;
 }

@@ -151,6 +151,8 @@ const PATHS: Readonly<Record<keyof typeof CAPTURES, string>> = {
   readCapturedExchange: '/capture/exchanges/1',
   downloadCapturedRequest: '/capture/exchanges/1/request',
   downloadCapturedResponse: '/capture/exchanges/1/response',
+  explainCapturedStep: '/capture/exchanges/1/explanation',
+  listRelegatedSteps: '/capture/steps',
   readCapturedActivity: '/capture/activity',
   readStudentReport: '/capture/student',
   readCaptureStats: '/capture/stats',

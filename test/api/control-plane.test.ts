@@ -488,6 +488,11 @@ describe('every route', () => {
       },
       { name: 'usage', permission: 'usage.read', request: always('GET', `/usage/?org_id=${org_id}`) },
       {
+        name: 'usage of keys',
+        permission: 'usage.read',
+        request: always('GET', `/usage/keys?org_id=${org_id}`),
+      },
+      {
         name: 'subscription',
         permission: 'billing.read',
         request: always('GET', `/billing/subscription?org_id=${org_id}`),
@@ -618,6 +623,8 @@ describe('every route', () => {
       ['GET', (one) => `/api-keys/?project_id=${one}`, project],
       ['GET', (one) => `/usage/?org_id=${one}`, owner.org_id],
       ['GET', (one) => `/usage/?project_id=${one}`, project],
+      ['GET', (one) => `/usage/keys?org_id=${one}`, owner.org_id],
+      ['GET', (one) => `/usage/keys?project_id=${one}`, project],
       ['GET', (one) => `/usage/stats?project_id=${one}`, project],
       ['GET', (one) => `/billing/subscription?org_id=${one}`, owner.org_id],
       ['DELETE', (one) => `/organizations/${owner.org_id}/members/${one}`, owner.id],

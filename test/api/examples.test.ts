@@ -26,8 +26,6 @@ const WITHOUT_EXAMPLE = new Set([
   'live_stream',
   'downloadCapturedRequest',
   'downloadCapturedResponse',
-  'readCapturedActivity',
-  'readStudentReport',
 ]);
 
 const api = new ControlPlaneChild({ VECTOR_STORE_URL: 'embedded:', AUTH_DB_CONN_URL: 'embedded:' });

@@ -21,7 +21,7 @@ function openReader(parts: Partial<CaptureReaderParts> = {}) {
   const ended = createDeferred<Ended>();
   const reader = new CaptureReaderProcess({
     entry: ENTRY,
-    options: { db, data_key: null },
+    options: { db, data_key: null, prices: {}, student: null },
     tell: (one) => ended.resolve(one),
     ...parts,
   });

@@ -14,6 +14,7 @@ import type { ready } from '../../contract/health.ts';
 import type { ORGANIZATIONS } from '../../contract/organizations.ts';
 import type { PATTERNS } from '../../contract/patterns.ts';
 import type { PROJECTS } from '../../contract/projects.ts';
+import type { RETENTION_ROUTES } from '../../contract/retention.ts';
 import type { RUN_RECORDS } from '../../contract/run-records.ts';
 import type { SESSION } from '../../contract/session.ts';
 import type { STREAM } from '../../contract/stream.ts';
@@ -33,6 +34,7 @@ type AnyEndpoint =
   | Endpoints<typeof ORGANIZATIONS>
   | Endpoints<typeof PATTERNS>
   | Endpoints<typeof PROJECTS>
+  | Endpoints<typeof RETENTION_ROUTES>
   | Endpoints<typeof RUN_RECORDS>
   | Endpoints<typeof SESSION>
   | Endpoints<typeof STREAM>

@@ -21,7 +21,8 @@ export function formatSpan(ms: number | null): string {
   if (ms < 1_000) return `${Math.round(ms)} ms`;
   if (ms < 59_950) return `${(ms / 1_000).toFixed(ms < 9_950 ? 2 : 1)} s`;
   const seconds = Math.round(ms / 1_000);
-  if (seconds < 3_600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  if (seconds < 3_600)
+    return `${Math.floor(seconds / 60)} min${seconds % 60 === 0 ? '' : ` ${seconds % 60} s`}`;
   const minutes = Math.round(seconds / 60);
   if (minutes < 2_880) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
   return `${Math.round(minutes / 1_440)} days`;

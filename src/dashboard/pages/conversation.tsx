@@ -1,6 +1,6 @@
 /** One conversation: what was said, called and answered, turn by turn, as it was captured. Browser. */
-import { useMemo } from 'preact/hooks';
-import { hrefOf } from '../core/address.ts';
+import { useEffect, useMemo, useRef } from 'preact/hooks';
+import { filterOf, hrefOf } from '../core/address.ts';
 import { type CapturedRun, type CapturedTurn, findCalls, findResults, tokensIn } from '../core/captured.ts';
 import { ConversationReader, type ReadConversation } from '../core/conversation-reader.ts';
 import { formatNumber, formatShort, formatSpan } from '../core/format.ts';
@@ -8,8 +8,10 @@ import { writeMarkdown } from '../core/markdown.ts';
 import { useResource } from '../core/resource.ts';
 import { CopyButton, Id, Stat, Time } from '../ui/basics.tsx';
 import { saveFile } from '../ui/copy.ts';
+import { Cost, sayCost } from '../ui/cost.tsx';
 import { act } from '../ui/notice.tsx';
 import { RunBadges } from '../ui/run-badges.tsx';
+import { RunFamily } from '../ui/run-family.tsx';
 import { Loaded } from '../ui/states.tsx';
 import { TurnStrip } from '../ui/turn-strip.tsx';
 import { TurnView } from '../ui/turn-view.tsx';
@@ -47,6 +49,7 @@ export function ConversationPage({ run_id }: { run_id: string }) {
             <ConversationHead read={read} exportAll={exportAll} />
             <TurnStrip turns={read.turns} />
             <Transcript read={read} />
+            <GoToTurn read={read} more={more} />
             {read.has_more ? (
               <button type="button" class="plain more" onClick={more}>
                 Show more turns ({read.turns.length} of {read.run.exchanges})
@@ -97,8 +100,10 @@ function ConversationHead({
           sub={cached > 0 ? `${formatShort(cached)} from the cache` : undefined}
         />
         <Stat value={formatShort(run.output_tokens)} label="Tokens out" />
+        <Stat value={<Cost of={run} />} label="Cost" sub={sayCost(run, run.student_turns)} />
         <Stat value={formatNumber(run.errors)} label="Errors" tone={run.errors > 0 ? 'bad' : 'plain'} />
       </div>
+      <RunFamily run={run} />
       {run.golden === false && run.reasons.length > 0 ? (
         <details class="fold reasons">
           <summary>Why it is not golden</summary>
@@ -111,6 +116,25 @@ function ConversationHead({
       ) : null}
     </header>
   );
+}
+
+/** Shows the turn that the address names, as soon as it is there. */
+function GoToTurn({ read, more }: { read: ReadConversation; more: () => void }) {
+  const wanted = filterOf('turn');
+  const shown = useRef('');
+  const isThere = read.turns.some(({ exchange_id }) => String(exchange_id) === wanted);
+  useEffect(() => {
+    if (wanted === '' || shown.current === wanted) return;
+    if (!isThere) {
+      if (read.has_more) more();
+      return;
+    }
+    shown.current = wanted;
+    const place = document.getElementById(`turn-${wanted}`);
+    place?.scrollIntoView();
+    place?.classList.add('pointed-out');
+  }, [wanted, isThere, read]);
+  return null;
 }
 
 function sayOthers({ exchanges, turns }: CapturedRun): string | undefined {

@@ -1,6 +1,5 @@
 /** Conversations: every captured run, newest first, as they arrive; one of them where the address names it. Browser. */
 import { useComputed } from '@preact/signals';
-import { useEffect, useState } from 'preact/hooks';
 import { address, filterOf, hrefOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import { type CapturedRun, tokensIn } from '../core/captured.ts';
@@ -8,7 +7,11 @@ import { countOf, formatNumber, formatShort, formatSpan } from '../core/format.t
 import { memo } from '../core/memo.ts';
 import { usePagedList } from '../core/paged-list.ts';
 import { PageHead, Time } from '../ui/basics.tsx';
+import { Cost } from '../ui/cost.tsx';
+import { FilterDay, FilterField, FilterSelect, startOfDay } from '../ui/filters.tsx';
+import { useIsNarrow } from '../ui/narrow.ts';
 import { RunBadges } from '../ui/run-badges.tsx';
+import { FamilyBadges } from '../ui/run-family.tsx';
 import { Empty, Loaded } from '../ui/states.tsx';
 import { VirtualList } from '../ui/virtual-list.tsx';
 import { ConversationPage } from './conversation.tsx';
@@ -17,39 +20,23 @@ const PAGE_ROWS = 100;
 const ROW_PX = 62;
 const NARROW_ROW_PX = 92;
 
+const FILTERS = ['q', 'model', 'golden', 'served_by', 'own', 'session', 'from', 'to'] as const;
+type ServedBy = 'student' | 'upstream';
+type Filters = Record<(typeof FILTERS)[number], string>;
+
 export function ConversationsPage() {
   const { selection } = address.value;
   return selection === null ? <ConversationList /> : <ConversationPage key={selection} run_id={selection} />;
 }
 
 function ConversationList() {
-  const filters = {
-    q: filterOf('q'),
-    model: filterOf('model'),
-    golden: filterOf('golden'),
-    served_by: filterOf('served_by'),
-    from: filterOf('from'),
-    to: filterOf('to'),
-  };
+  const filters = Object.fromEntries(FILTERS.map((name) => [name, filterOf(name)])) as Filters;
   const isFiltered = Object.values(filters).some((value) => value !== '');
   const list = usePagedList(
     JSON.stringify(filters),
     async (cursor, signal) => {
-      const { runs, ...page } = await call('GET /capture/runs', {
-        query: {
-          limit: PAGE_ROWS,
-          cursor,
-          q: filters.q,
-          model: filters.model,
-          ...(filters.golden === '' ? {} : { golden: filters.golden === 'yes' }),
-          ...(filters.served_by === 'student' || filters.served_by === 'upstream'
-            ? { served_by: filters.served_by }
-            : {}),
-          ...(filters.from === '' ? {} : { from: startOfDay(filters.from, 0) }),
-          ...(filters.to === '' ? {} : { to: startOfDay(filters.to, 1) }),
-        },
-        signal,
-      });
+      const query = { limit: PAGE_ROWS, cursor, ...queryOf(filters) };
+      const { runs, ...page } = await call('GET /capture/runs', { query, signal });
       return { rows: runs, ...page };
     },
     { keyOf: ({ run_id }) => run_id, every_ms: 3_000 },
@@ -57,7 +44,7 @@ function ConversationList() {
   const models = useComputed(() =>
     [...new Set((list.data.value?.rows ?? []).flatMap((run) => run.models))].sort(),
   );
-  const row_px = useRowHeight();
+  const row_px = useIsNarrow() ? NARROW_ROW_PX : ROW_PX;
   return (
     <>
       <PageHead
@@ -72,28 +59,19 @@ function ConversationList() {
               }.`
         }
       />
-      <Filters filters={filters} models={models.value} />
+      <FilterBar filters={filters} models={models.value} />
+      {filters.session === '' ? null : (
+        <p class="chosen">
+          Runs of the session <code>{filters.session}</code>{' '}
+          <button type="button" class="plain small" onClick={() => setFilters({ session: '' })}>
+            Show all sessions
+          </button>
+        </p>
+      )}
       <Loaded from={list} lines={10}>
         {({ rows, has_more }) =>
-          rows.length === 0 ? (
-            isFiltered ? (
-              <Empty title="No run passes these filters.">
-                <button
-                  type="button"
-                  class="plain small"
-                  onClick={() =>
-                    setFilters({ q: '', model: '', golden: '', served_by: '', from: '', to: '' })
-                  }
-                >
-                  Take the filters away
-                </button>
-              </Empty>
-            ) : (
-              <Empty title="Nothing is captured yet.">
-                Point an agent at the gateway: <a href={hrefOf('')}>Home</a> says how. Its first request shows
-                here.
-              </Empty>
-            )
+          rows.length === 0 && !has_more ? (
+            <NoRuns isFiltered={isFiltered} />
           ) : (
             <>
               <div class="run-row run-head" aria-hidden="true">
@@ -101,6 +79,7 @@ function ConversationList() {
                 <span>Model</span>
                 <span class="number">Turns</span>
                 <span class="number">Tokens</span>
+                <span class="number">Cost</span>
                 <span class="number">Took</span>
                 <span>State</span>
                 <span class="number">Began</span>
@@ -122,102 +101,95 @@ function ConversationList() {
   );
 }
 
-/** The reader's day as a time; `days` later. */
-function startOfDay(date: string, days: number): string {
-  const [year = 1970, month = 1, day = 1] = date.split('-').map(Number);
-  return new Date(year, month - 1, day + days).toISOString();
+function queryOf({ q, model, golden, served_by, own, session, from, to }: Filters) {
+  return {
+    q,
+    model,
+    session,
+    ...(golden === '' ? {} : { golden: golden === 'yes' }),
+    ...(served_by === 'student' || served_by === 'upstream' ? { served_by: served_by as ServedBy } : {}),
+    ...(own === '' ? {} : { own: own === 'yes' }),
+    ...(from === '' ? {} : { from: startOfDay(from) }),
+    ...(to === '' ? {} : { to: startOfDay(to, 1) }),
+  } as const;
 }
 
-function useRowHeight(): number {
-  const [isNarrow, setNarrow] = useState(() => matchMedia('(max-width: 760px)').matches);
-  useEffect(() => {
-    const query = matchMedia('(max-width: 760px)');
-    const look = () => setNarrow(query.matches);
-    query.addEventListener('change', look);
-    return () => query.removeEventListener('change', look);
-  }, []);
-  return isNarrow ? NARROW_ROW_PX : ROW_PX;
-}
-
-function Filters({ filters, models }: { filters: Record<string, string>; models: readonly string[] }) {
-  const chosen = filters.model ?? '';
-  const listed = chosen === '' || models.includes(chosen) ? models : [chosen, ...models];
-  const select = (name: string, label: string, options: readonly (readonly [string, string])[]) => (
-    <label>
-      <span>{label}</span>
-      <select
-        value={filters[name]}
-        onChange={({ currentTarget }) => setFilters({ [name]: currentTarget.value })}
+function NoRuns({ isFiltered }: { isFiltered: boolean }) {
+  if (!isFiltered)
+    return (
+      <Empty title="Nothing is captured yet.">
+        Point an agent at the gateway: <a href={hrefOf('')}>Home</a> says how. Its first request shows here.
+      </Empty>
+    );
+  return (
+    <Empty title="No run passes these filters.">
+      <button
+        type="button"
+        class="plain small"
+        onClick={() => setFilters(Object.fromEntries(FILTERS.map((name) => [name, ''])))}
       >
-        {options.map(([value, words]) => (
-          <option key={value} value={value} selected={value === filters[name]}>
-            {words}
-          </option>
-        ))}
-      </select>
-    </label>
+        Take the filters away
+      </button>
+    </Empty>
   );
+}
+
+function FilterBar({ filters, models }: { filters: Filters; models: readonly string[] }) {
+  const chosen = filters.model;
+  const listed = chosen === '' || models.includes(chosen) ? models : [chosen, ...models];
   return (
     <search class="filters">
       {/* biome-ignore lint/a11y/noLabelWithoutControl: the field is a component */}
       <label class="grow">
         <span>Search</span>
-        <SearchField value={filters.q ?? ''} />
+        <FilterField name="q" value={filters.q} placeholder="first words, run id, note or model" />
       </label>
-      {select('model', 'Model', [['', 'any'], ...listed.map((model) => [model, model] as const)])}
-      {select('golden', 'Golden', [
-        ['', 'any'],
-        ['yes', 'golden'],
-        ['no', 'not golden'],
-      ])}
-      {select('served_by', 'Answered by', [
-        ['', 'anybody'],
-        ['student', 'the student'],
-        ['upstream', 'the upstream'],
-      ])}
-      <label>
-        <span>From</span>
-        <input
-          type="date"
-          value={filters.from}
-          onChange={({ currentTarget }) => setFilters({ from: currentTarget.value })}
-        />
-      </label>
-      <label>
-        <span>To</span>
-        <input
-          type="date"
-          value={filters.to}
-          onChange={({ currentTarget }) => setFilters({ to: currentTarget.value })}
-        />
-      </label>
+      <FilterSelect
+        name="model"
+        label="Model"
+        value={chosen}
+        options={[['', 'any'], ...listed.map((model) => [model, model] as const)]}
+      />
+      <FilterSelect
+        name="golden"
+        label="Golden"
+        value={filters.golden}
+        options={[
+          ['', 'any'],
+          ['yes', 'golden'],
+          ['no', 'not golden'],
+        ]}
+      />
+      <FilterSelect
+        name="served_by"
+        label="Answered by"
+        value={filters.served_by}
+        options={[
+          ['', 'anybody'],
+          ['student', 'the student'],
+          ['upstream', 'the upstream'],
+        ]}
+      />
+      <FilterSelect
+        name="own"
+        label="Runs"
+        value={filters.own}
+        options={[
+          ['', 'all'],
+          ['yes', 'agents’ own'],
+          ['no', 'parts of others'],
+        ]}
+      />
+      <FilterDay name="from" label="From" value={filters.from} />
+      <FilterDay name="to" label="To" value={filters.to} />
     </search>
   );
 }
 
-/** Asks when the typing pauses. */
-function SearchField({ value }: { value: string }) {
-  const [typed, setTyped] = useState(value);
-  useEffect(() => {
-    if (typed === value) return;
-    const timer = setTimeout(() => setFilters({ q: typed }), 250);
-    return () => clearTimeout(timer);
-  }, [typed, value]);
-  return (
-    <input
-      type="search"
-      value={typed}
-      placeholder="first words, run id, note or model"
-      maxLength={200}
-      onInput={({ currentTarget }) => setTyped(currentTarget.value)}
-    />
-  );
-}
-
 const RunRow = memo(({ run }: { run: CapturedRun }) => {
-  const tokens = tokensIn(run);
+  const isPart = run.parent_run_id !== null;
   return (
-    <a class="run-row" href={hrefOf('conversations', run.run_id)}>
+    <a class={`run-row ${isPart ? 'part' : ''}`} href={hrefOf('conversations', run.run_id)}>
       <span class="run-task">
         <b>
           {run.task === null ? (
@@ -234,16 +206,20 @@ const RunRow = memo(({ run }: { run: CapturedRun }) => {
         </span>
       </span>
       <span class="run-model">{run.models.join(', ') || '–'}</span>
-      <span class="number" data-label="turns">
+      <span class="number" data-label={run.turns === 1 ? 'turn' : 'turns'}>
         {formatNumber(run.turns)}
       </span>
       <span class="number" data-label="tokens">
-        {formatShort(tokens)}
+        {formatShort(tokensIn(run))}
         <span class="faint"> → {formatShort(run.output_tokens)}</span>
       </span>
-      <span class="number">{formatSpan(run.duration_ms)}</span>
+      <span class="number run-cost">
+        <Cost of={run} />
+      </span>
+      <span class="number run-took">{formatSpan(run.duration_ms)}</span>
       <span class="run-state">
         <RunBadges run={run} />
+        <FamilyBadges run={run} />
       </span>
       <span class="number faint">
         <Time at={run.started_at} />

@@ -3,10 +3,12 @@ import { filterOf, hrefOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
 import { countOf, formatNumber, formatShort, formatSpan } from '../core/format.ts';
+import { formatUsd } from '../core/money.ts';
 import { useResource } from '../core/resource.ts';
 import { isOperator, organization } from '../core/session.ts';
 import { Badge, PageHead, Panel, Stat, Time } from '../ui/basics.tsx';
 import { DayBars, LineChart } from '../ui/chart.tsx';
+import { Cost } from '../ui/cost.tsx';
 import { FirstSteps } from '../ui/first-steps.tsx';
 import { MonthMeter } from '../ui/month-meter.tsx';
 import { Loaded } from '../ui/states.tsx';
@@ -96,6 +98,11 @@ function GatewayHome() {
                 sub={`${formatShort(its.output_tokens)} out`}
               />
               <Stat
+                value={<Cost of={its} />}
+                label="Cost"
+                sub={its.cost_usd === null && its.unpriced_turns > 0 ? 'GW_PRICES tells prices' : undefined}
+              />
+              <Stat
                 value={formatNumber(its.student_turns)}
                 label="By the student"
                 tone={its.student_turns > 0 ? 'student' : 'plain'}
@@ -127,8 +134,8 @@ function Health({ stats: { status, exchanges, uptime_s } }: { stats: Stats }) {
 function Saved({ stats }: { stats: Stats | null }) {
   if (stats === null || !stats.relegation.enabled) return <>no student serves</>;
   const { money_saved_usd, tokens_saved } = stats.relegation;
-  if (money_saved_usd !== null) return <>{`$${money_saved_usd.toFixed(2)} saved`}</>;
-  return <>{formatShort(tokens_saved.input + tokens_saved.output)} tokens saved</>;
+  if (money_saved_usd !== null) return <>{`${formatUsd(money_saved_usd)} saved since the start`}</>;
+  return <>{formatShort(tokens_saved.input + tokens_saved.output)} tokens saved since the start</>;
 }
 
 /** What somebody should look at; nothing where all is well. */

@@ -2,6 +2,7 @@
 import { call, callList } from '../core/api.ts';
 import type { Reply, Row } from '../core/contract.ts';
 import { firstCalls } from '../core/first-calls.ts';
+import { formatShort } from '../core/format.ts';
 import { useResource } from '../core/resource.ts';
 import { isAtLeast, organization } from '../core/session.ts';
 import { Badge, PageHead, Panel, Snippet, Time } from '../ui/basics.tsx';
@@ -27,6 +28,12 @@ export function KeysPage() {
   const projects = useResource(`projects ${org.id}`, (signal) =>
     call('GET /projects', { query: { org_id: org.id, limit: 200 }, signal }),
   );
+  const usage = useResource(
+    `requests ${org.id}`,
+    (signal) => call('GET /usage/keys', { query: { org_id: org.id, days: 30 }, signal }),
+    { every_ms: 30_000 },
+  );
+  const requestsOf = ({ id }: Key) => usage.data.value?.keys.find((key) => key.id === id)?.requests ?? null;
   const change = async (work: () => Promise<unknown>, done: string | null = null) => {
     const isDone = await act(work, done);
     list.refresh();
@@ -80,6 +87,7 @@ export function KeysPage() {
     { title: 'Key', show: (key) => <code>{`${key.prefix}…${key.last4}`}</code> },
     { title: 'Scope', show: showScope, kind: 'wide' },
     { title: 'Last used', show: (key) => <Time at={key.last_used_at} /> },
+    { title: 'Requests, 30 days', show: (key) => formatShort(requestsOf(key)), kind: 'number' },
     { title: 'Made', show: (key) => <Time at={key.created_at} /> },
     {
       title: '',

@@ -1,10 +1,11 @@
 /** Settings: what is the reader's own, and the organization's. Browser. */
 import { goTo } from '../core/address.ts';
 import { call } from '../core/api.ts';
-import { bootstrap, isAtLeast, organization, reloadSession, role } from '../core/session.ts';
+import { bootstrap, isAtLeast, organization, reloadSession, role, signOut } from '../core/session.ts';
 import { Id, PageHead, Panel } from '../ui/basics.tsx';
 import { ask, Form } from '../ui/form.tsx';
 import { act } from '../ui/notice.tsx';
+import { RetentionPanel } from '../ui/retention.tsx';
 
 const change = (work: () => Promise<unknown>, done: string) =>
   act(async () => {
@@ -35,6 +36,7 @@ export function SettingsPage() {
         />
       </Panel>
       {organization.value === null ? null : <OrganizationPanel key={organization.value.id} />}
+      {organization.value === null ? null : <RetentionPanel />}
       <Panel
         title="Another organization"
         sub="With its own members, projects, keys, patterns and bill. You will own it."
@@ -51,7 +53,75 @@ export function SettingsPage() {
           clears
         />
       </Panel>
+      <DangerPanel />
     </>
+  );
+}
+
+/** What nothing brings back. Each asks for a name to be typed. */
+function DangerPanel() {
+  const { profile } = bootstrap.value!;
+  const org = organization.value;
+  const deleteOrganization = async () => {
+    const sure = await ask({
+      heading: `Delete ${org!.name}?`,
+      text: 'Its projects, keys, runs, patterns, findings and members’ access go at once and for good. Who uses its keys is refused from now on.',
+      fields: [
+        {
+          name: 'name',
+          label: `Type the name of the organization: ${org!.name}`,
+          required: true,
+          exactly: org!.name.trim(),
+        },
+      ],
+      button: 'Delete the organization',
+      is_dangerous: true,
+    });
+    if (sure === null) return;
+    const params = { org_id: org!.id };
+    const isDone = await change(
+      () => call('DELETE /organizations/{org_id}', { params }),
+      `${org!.name} is deleted.`,
+    );
+    if (isDone) goTo('');
+  };
+  const deleteAccount = async () => {
+    const sure = await ask({
+      heading: 'Delete your account?',
+      text: 'You leave every organization, and those whose only member you are are deleted with all that is in them. Signing in again makes a new account.',
+      fields: [
+        {
+          name: 'email',
+          label: `Type your address: ${profile.email}`,
+          required: true,
+          exactly: profile.email,
+        },
+      ],
+      button: 'Delete my account',
+      is_dangerous: true,
+    });
+    if (sure === null) return;
+    await act(async () => {
+      await call('DELETE /auth/me', {});
+      // The cookie names an account that is gone.
+      await signOut().catch(() => {});
+    });
+  };
+  return (
+    <Panel title="Delete" sub="Nothing brings back what is deleted here." class="danger-zone">
+      {org !== null && isAtLeast('owner') ? (
+        <p>
+          <button type="button" class="plain danger" onClick={deleteOrganization}>
+            Delete the organization {org.name}
+          </button>
+        </p>
+      ) : null}
+      <p>
+        <button type="button" class="plain danger" onClick={deleteAccount}>
+          Delete my account
+        </button>
+      </p>
+    </Panel>
   );
 }
 

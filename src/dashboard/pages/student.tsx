@@ -1,14 +1,17 @@
 /** Student: how far the captured runs reach, what it serves and why not more, and what that has saved. Browser. */
+import { describeDecision } from '../../domain/relegation-words.ts';
 import { hrefOf } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
 import { countOf, formatNumber, formatShare, formatShort } from '../core/format.ts';
+import { formatUsd } from '../core/money.ts';
 import { useResource } from '../core/resource.ts';
 import { Badge, Meter, PageHead, Panel, Stat, Time } from '../ui/basics.tsx';
 import { ErrorBound } from '../ui/error-bound.tsx';
 import { Empty, Loaded } from '../ui/states.tsx';
 import { StudentAgents } from '../ui/student-agents.tsx';
 import { StudentLedger } from '../ui/student-ledger.tsx';
+import { Disagreements, RefusedSteps } from '../ui/student-steps.tsx';
 import { Table } from '../ui/table.tsx';
 
 export type StudentReport = Reply<'GET /capture/student'>;
@@ -17,17 +20,6 @@ type Golden = Reply<'GET /capture/activity'>['golden'];
 type Stats = Reply<'GET /capture/stats'>;
 
 const EVERY_MS = 10_000;
-
-/** Why a step went to the upstream, in words; the rest by their names. */
-const REASONS: Readonly<Record<string, string>> = {
-  novel: 'nothing like it among the golden steps',
-  uncovered: 'the student is not sure enough',
-  not_covered: 'the student is not sure enough',
-  sticky: 'the run stays with the upstream',
-  audit: 'sent to the upstream to compare',
-  timeout: 'the student took too long',
-  suspended: 'suspended',
-};
 
 export function StudentPage() {
   const report = useResource('student', (signal) => call('GET /capture/student', { signal }), {
@@ -62,6 +54,12 @@ export function StudentPage() {
             </Panel>
             <Serving report={its} stats={stats.data.value} />
             {its.agents.length === 0 ? null : <StudentAgents agents={its.agents} />}
+            {its.mode === 'off' ? null : (
+              <>
+                <Disagreements />
+                <RefusedSteps />
+              </>
+            )}
             {its.ledger.length === 0 ? null : <StudentLedger rows={its.ledger} />}
             {its.versions.length === 0 ? null : (
               <Panel
@@ -88,12 +86,14 @@ function GoldenRuns({
   return (
     <>
       <p class="big-line">
-        <b>{formatNumber(golden)}</b> of {formatNumber(needed)} that a student takes
+        <b>{formatNumber(golden)}</b> {golden === 1 ? 'golden run' : 'golden runs'}; a student takes at least{' '}
+        {formatNumber(needed)}
         {golden >= needed ? <Badge tone="good">enough</Badge> : null}
       </p>
       <Meter
         used={Math.min(golden, needed)}
         most={needed}
+        is_goal
         label={`${golden} golden runs of ${needed} needed`}
       />
       <p class="faint">
@@ -167,7 +167,7 @@ function Serving({
             label="Tokens saved"
           />
           <Stat
-            value={relegation.money_saved_usd === null ? '–' : `$${relegation.money_saved_usd.toFixed(2)}`}
+            value={relegation.money_saved_usd === null ? '–' : formatUsd(relegation.money_saved_usd)}
             label="Money saved"
             sub={relegation.money_saved_usd === null ? 'GW_PRICES tells prices' : undefined}
           />
@@ -192,7 +192,7 @@ function Refusals({ title, counts }: { title: string; counts: Readonly<Record<st
       <ul>
         {rows.map(([reason, count]) => (
           <li key={reason}>
-            <span>{REASONS[reason] ?? reason.replaceAll('_', ' ')}</span>
+            <span>{describeDecision(reason) ?? reason.replaceAll('_', ' ')}</span>
             <span class="bar-track" aria-hidden="true">
               <i style={{ width: `${(100 * count) / most}%` }} />
             </span>

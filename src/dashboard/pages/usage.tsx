@@ -8,6 +8,7 @@ import { organization } from '../core/session.ts';
 import { PageHead, Stat } from '../ui/basics.tsx';
 import { DayBars } from '../ui/chart.tsx';
 import { saveFile } from '../ui/copy.ts';
+import { KeyUsage } from '../ui/key-usage.tsx';
 import { MonthMeter } from '../ui/month-meter.tsx';
 import { Loaded } from '../ui/states.tsx';
 
@@ -98,6 +99,7 @@ export function UsagePage() {
           </>
         )}
       </Loaded>
+      <KeyUsage org_id={org.id} project_id={project_id} days={Number(days)} />
       <MonthMeter org_id={org.id} />
     </>
   );

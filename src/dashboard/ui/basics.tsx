@@ -200,8 +200,18 @@ export function Email({ email, title }: { email: string; title?: string }) {
   );
 }
 
-/** How much of something is used. */
-export function Meter({ used, most, label }: { used: number; most: number; label: string }) {
+/** How much of something is used. With `is_goal` it is good to reach the end. */
+export function Meter({
+  used,
+  most,
+  label,
+  is_goal = false,
+}: {
+  used: number;
+  most: number;
+  label: string;
+  is_goal?: boolean;
+}) {
   const share = most === 0 ? 1 : Math.min(1, used / most);
-  return <progress max={1} value={share} aria-label={label} class={share >= 0.9 ? 'near' : ''} />;
+  return <progress max={1} value={share} aria-label={label} class={!is_goal && share >= 0.9 ? 'near' : ''} />;
 }

@@ -14,6 +14,8 @@ export interface Field {
   maxlength?: number;
   placeholder?: string;
   hint?: string;
+  /** What must be typed, letter by letter. */
+  exactly?: string;
 }
 
 export type FieldValues = Record<string, string>;
@@ -29,6 +31,7 @@ function FieldInput({ field }: { field: Field }) {
     required,
     maxlength,
     placeholder,
+    exactly,
   } = field;
   const shared = { name, required, maxlength, placeholder };
   return (
@@ -46,7 +49,21 @@ function FieldInput({ field }: { field: Field }) {
       ) : type === 'textarea' ? (
         <textarea {...shared} rows={6} defaultValue={value} />
       ) : (
-        <input {...shared} type={type as 'text'} defaultValue={value} autoComplete="off" spellcheck={false} />
+        <input
+          {...shared}
+          type={type as 'text'}
+          defaultValue={value}
+          autoComplete="off"
+          spellcheck={false}
+          onInput={
+            exactly === undefined
+              ? undefined
+              : ({ currentTarget }) =>
+                  currentTarget.setCustomValidity(
+                    currentTarget.value.trim() === exactly ? '' : `Type ${exactly}`,
+                  )
+          }
+        />
       )}
       {hint === undefined ? null : <small>{hint}</small>}
     </label>

@@ -1,6 +1,7 @@
 /** What the student has served and saved, by day. Browser. */
 import type { Reply } from '../core/contract.ts';
 import { formatDay, formatNumber, formatShort } from '../core/format.ts';
+import { formatUsd } from '../core/money.ts';
 import { Panel } from './basics.tsx';
 import { Table } from './table.tsx';
 
@@ -28,7 +29,7 @@ export function StudentLedger({ rows }: { rows: readonly Entry[] }) {
           { title: 'Tokens saved', show: ({ tokens }) => formatShort(tokens), kind: 'number' },
           {
             title: 'Saved',
-            show: ({ saved_usd }) => (saved_usd === null ? '–' : `$${saved_usd.toFixed(2)}`),
+            show: ({ saved_usd }) => (saved_usd === null ? '–' : formatUsd(saved_usd)),
             kind: 'number',
           },
         ]}

@@ -2,10 +2,12 @@
 import { blocksOf, type CapturedTurn, type Message, tokensIn } from '../core/captured.ts';
 import { countOf, formatClock, formatNumber, formatShort, formatSpan } from '../core/format.ts';
 import { memo } from '../core/memo.ts';
+import { formatUsd } from '../core/money.ts';
 import { Badge } from './basics.tsx';
 import { type BlockContext, Blocks } from './blocks.tsx';
 import { ExchangeDetails } from './exchange-details.tsx';
 import { LongText } from './long-text.tsx';
+import { StepWhy } from './step-why.tsx';
 
 interface TurnProps {
   turn: CapturedTurn;
@@ -51,6 +53,9 @@ export const TurnView = memo(({ turn, at, results, calls, has_several }: TurnPro
           </section>
         )}
         <Trouble turn={turn} />
+        {turn.relegation === null || turn.served_by === 'student' ? null : (
+          <StepWhy exchange_id={turn.exchange_id} relegation={turn.relegation} />
+        )}
         <ExchangeDetails turn={turn} />
       </div>
     </article>
@@ -78,6 +83,7 @@ function TurnHead({ turn, at, has_several }: { turn: CapturedTurn; at: number; h
         </span>
       )}
       {cached > 0 ? <span class="faint">{formatShort(cached)} cached</span> : null}
+      {turn.cost_usd === null ? null : <span class="faint">{formatUsd(turn.cost_usd)}</span>}
       {turn.model === null ? null : <span class="faint turn-model">{turn.model}</span>}
       {turn.served_by === 'student' ? <Badge tone="student">student</Badge> : null}
       {turn.is_retry ? <Badge tone="warn">retry</Badge> : null}

@@ -9,6 +9,7 @@
 
 import type { Hash } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
+import { cacheReadOf, cacheWriteOf, findPrice, type Price, type Prices } from '../../domain/price.ts';
 import type { NormalAnswer, NormalRequest } from '../../domain/turn.ts';
 import { RELEGATED_ANSWERS, SHADOWED_ANSWERS } from '../../limits.ts';
 import type { JsonObject } from '../../providers/json-reading.ts';
@@ -79,17 +80,6 @@ export interface StepLedger {
     },
   ): void;
 }
-
-/** Dollars a million tokens; without a price for the cache, a tenth of the input's to read and five quarters to write. */
-export interface Price {
-  readonly input: number;
-  readonly output: number;
-  readonly cache_read?: number | undefined;
-  readonly cache_write?: number | undefined;
-}
-
-/** By model. */
-export type Prices = Readonly<Record<string, Price>>;
 
 export interface StepHandlerOptions {
   mode: 'on' | 'shadow';
@@ -525,28 +515,10 @@ function agreeWith(mine: StudentAnswer, theirs: NormalAnswer): boolean {
   return isWhole && theirs.stop_reason === mine.stop_reason && answersAgree(mine, { content });
 }
 
-/** A model's price: its own, or that of the longest name that it goes on from (`name` for `name-20250514`). */
-export function findPrice(prices: Prices, model: string): Price | null {
-  let best = '';
-  for (const name of Object.keys(prices)) {
-    const isIts = model === name || (model.startsWith(name) && /^[-@:]/.test(model.slice(name.length)));
-    if (isIts && name.length > best.length) best = name;
-  }
-  return best === '' ? null : prices[best]!;
-}
-
 function costOf(answer: StudentAnswer, price: Price | null): number | null {
   if (price === null) return null;
   const { input_tokens, output_tokens, cache_read_tokens: read = 0, cache_write_tokens: write = 0 } = answer;
   const fresh = Math.max(0, input_tokens - read - write);
   const cached = read * cacheReadOf(price) + write * cacheWriteOf(price);
   return fresh * price.input + cached + output_tokens * price.output;
-}
-
-function cacheReadOf({ input, cache_read = 0.1 * input }: Price): number {
-  return cache_read;
-}
-
-function cacheWriteOf({ input, cache_write = 1.25 * input }: Price): number {
-  return cache_write;
 }

@@ -4,7 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { MessagesContentReader } from '../../../src/providers/messages/normal-turn.ts';
 import { NormalReading } from '../../../src/providers/normal-reading.ts';
 import { messagesWire } from '../../../src/student/serving/messages-wire.ts';
-import { findLastResultId, findPrice } from '../../../src/student/serving/step-handler.ts';
+import { findPrice } from '../../../src/domain/price.ts';
+import { findLastResultId } from '../../../src/student/serving/step-handler.ts';
 
 describe('the last result’s id', () => {
   const find = (value: unknown, space = 0) =>

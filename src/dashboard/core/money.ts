@@ -1,0 +1,11 @@
+/** Dollars as people read them. Pure; browser. */
+
+/** As many places as tell something: `$12.30`, `$0.0042`. */
+export function formatUsd(dollars: number): string {
+  if (dollars === 0) return '$0';
+  const size = Math.abs(dollars);
+  if (size < 0.000_05) return dollars < 0 ? '> −$0.0001' : '< $0.0001';
+  const sign = dollars < 0 ? '−' : '';
+  if (size < 0.1) return `${sign}$${size.toFixed(4)}`;
+  return `${sign}$${size.toLocaleString(undefined, { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
+}

@@ -1,0 +1,68 @@
+/** Runs that belong together: what a run is part of, and what is part of it. Browser. */
+import { hrefOf } from '../core/address.ts';
+import type { CapturedRun } from '../core/captured.ts';
+import { countOf } from '../core/format.ts';
+import { Badge } from './basics.tsx';
+
+/** What a run is within another one. */
+const KINDS: Readonly<Record<NonNullable<CapturedRun['kind']>, string>> = {
+  subagent: 'sub-agent',
+  title: 'makes a title',
+  summary: 'makes a summary',
+  safety_check: 'safety check',
+  side_call: 'side call',
+};
+
+export function sayKind(kind: CapturedRun['kind']): string {
+  return kind === null ? 'part of another run' : KINDS[kind];
+}
+
+/** In a list: that it is part of another run, and how many are part of it. */
+export function FamilyBadges({ run }: { run: CapturedRun }) {
+  const { parent_run_id, kind, child_runs } = run;
+  return (
+    <>
+      {parent_run_id === null ? null : <Badge title={`Part of ${parent_run_id}`}>{sayKind(kind)}</Badge>}
+      {child_runs.length === 0 ? null : (
+        <Badge title={child_runs.map(({ run_id }) => run_id).join('\n')}>
+          {countOf(child_runs.length, 'child run')}
+        </Badge>
+      )}
+    </>
+  );
+}
+
+/** On the page of a run: links to its parent, its children and the whole session. */
+export function RunFamily({ run }: { run: CapturedRun }) {
+  const { run_id, session_id, parent_run_id, kind, child_runs } = run;
+  const hasSession = session_id !== null && (session_id !== run_id || child_runs.length > 0);
+  if (parent_run_id === null && child_runs.length === 0 && !hasSession) return null;
+  return (
+    <nav class="family" aria-label="Runs that belong together">
+      {parent_run_id === null ? null : (
+        <p>
+          <Badge>{sayKind(kind)}</Badge> Part of{' '}
+          <a href={hrefOf('conversations', parent_run_id)}>{parent_run_id}</a>
+        </p>
+      )}
+      {child_runs.length === 0 ? null : (
+        <details class="fold" open={child_runs.length <= 5}>
+          <summary>{countOf(child_runs.length, 'child run')}</summary>
+          <ul>
+            {child_runs.map((child) => (
+              <li key={child.run_id}>
+                <Badge>{sayKind(child.kind)}</Badge>{' '}
+                <a href={hrefOf('conversations', child.run_id)}>{child.run_id}</a>
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
+      {hasSession ? (
+        <p>
+          <a href={hrefOf('conversations', null, { session: session_id })}>All runs of its session</a>
+        </p>
+      ) : null}
+    </nav>
+  );
+}

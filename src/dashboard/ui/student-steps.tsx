@@ -1,0 +1,150 @@
+/** Steps that tell about a student: where it would have been wrong, and what it left to the upstream. Browser. */
+import { useState } from 'preact/hooks';
+import { hrefOf } from '../core/address.ts';
+import { countOf } from '../core/format.ts';
+import { useResource } from '../core/resource.ts';
+import { readSteps } from '../core/step-reader.ts';
+import { Badge, Panel, Time } from './basics.tsx';
+import { Empty, Loaded } from './states.tsx';
+import { SideBySide, type Step, WholeExplanation } from './step-why.tsx';
+
+const EVERY_MS = 15_000;
+const STEPS = 10;
+const STEPS_MAX = 100;
+/** Refused steps whose reasons are counted. */
+const REFUSED = 60;
+
+/** Where both answers are known and differ, side by side. */
+export function Disagreements() {
+  const [wanted, want] = useState(STEPS);
+  const list = useResource(`steps disagreed ${wanted}`, (signal) => readSteps('disagreed', wanted, signal), {
+    every_ms: EVERY_MS,
+  });
+  return (
+    <Panel
+      title="Disagreements"
+      sub="Steps that the upstream served for comparison, where the student would have answered something else."
+    >
+      <Loaded from={list} lines={4}>
+        {({ steps, has_more }) =>
+          steps.length === 0 ? (
+            <Empty title="No audit disagreed with the student lately." />
+          ) : (
+            <>
+              <ul class="told-steps">
+                {steps.map((step) => (
+                  <li key={step.exchange_id} class="told-step">
+                    <StepHead step={step} />
+                    {step.comparison === null ? null : <SideBySide comparison={step.comparison} />}
+                  </li>
+                ))}
+              </ul>
+              {has_more && steps.length >= wanted && wanted < STEPS_MAX ? (
+                <button
+                  type="button"
+                  class="plain more"
+                  onClick={() => want(Math.min(STEPS_MAX, wanted + 2 * STEPS))}
+                >
+                  Show more
+                </button>
+              ) : null}
+            </>
+          )
+        }
+      </Loaded>
+    </Panel>
+  );
+}
+
+/** What the student left to the upstream, by the reason. */
+export function RefusedSteps() {
+  const list = useResource('steps refused', (signal) => readSteps('refused', REFUSED, signal), {
+    every_ms: EVERY_MS,
+  });
+  return (
+    <Panel
+      title="Left to the upstream"
+      sub={`Why, of the newest ${REFUSED} steps that the student did not serve. Open one to see what was new in it.`}
+    >
+      <Loaded from={list} lines={4}>
+        {({ steps }) =>
+          steps.length === 0 ? (
+            <Empty title="The student served whatever it was asked lately." />
+          ) : (
+            <ul class="told-steps">
+              {groupByReason(steps).map((group) => (
+                <RefusedGroup
+                  key={`${group[0].relegation.decision} ${group[0].relegation.kind}`}
+                  steps={group}
+                />
+              ))}
+            </ul>
+          )
+        }
+      </Loaded>
+    </Panel>
+  );
+}
+
+type Group = [Step, ...Step[]];
+
+/** The most frequent reason first. */
+function groupByReason(steps: readonly Step[]): Group[] {
+  const groups = new Map<string, Group>();
+  for (const step of steps) {
+    const name = `${step.relegation.decision} ${step.relegation.kind}`;
+    const group = groups.get(name);
+    if (group === undefined) groups.set(name, [step]);
+    else group.push(step);
+  }
+  return [...groups.values()].sort((a, b) => b.length - a.length);
+}
+
+function RefusedGroup({ steps }: { steps: Group }) {
+  const { words, kind } = steps[0].relegation;
+  return (
+    <li class="told-step">
+      <details class="fold">
+        <summary>
+          {words} {kind === null ? null : <code>{kind}</code>}{' '}
+          <span class="faint">{countOf(steps.length, 'step')}</span>
+        </summary>
+        <ul class="told-steps">
+          {steps.slice(0, STEPS).map((step) => (
+            <Refused key={step.exchange_id} step={step} />
+          ))}
+        </ul>
+      </details>
+    </li>
+  );
+}
+
+function Refused({ step }: { step: Step }) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <li class="told-step">
+      <StepHead step={step} />
+      <details class="fold" onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+        <summary>What was new in it</summary>
+        {isOpen ? <WholeExplanation exchange_id={step.exchange_id} /> : null}
+      </details>
+    </li>
+  );
+}
+
+/** Where and when it was. */
+function StepHead({ step }: { step: Step }) {
+  const { exchange_id, run_id, started_at, relegation } = step;
+  return (
+    <p class="step-head faint">
+      {run_id === null ? (
+        <>exchange {exchange_id}</>
+      ) : (
+        <a href={hrefOf('conversations', run_id, { turn: String(exchange_id) })}>{run_id}</a>
+      )}{' '}
+      <Time at={started_at} />{' '}
+      {relegation.agent === null ? null : <Badge title="Agent">{relegation.agent.slice(0, 12)}</Badge>}{' '}
+      {relegation.student_version === null ? null : <>version {relegation.student_version}</>}
+    </p>
+  );
+}
