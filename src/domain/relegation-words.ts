@@ -22,6 +22,7 @@ const DECISIONS: Readonly<Record<string, string>> = {
   unknown_credential: 'neither the operator nor the upstream had accepted the credential',
   no_credential: 'it came without a credential',
   unknown_agent: 'no golden run had this system prompt, these tools and settings',
+  other_value: 'the prompt or the task has another value than all golden runs had',
   unsupported: 'the request asks for an answer that no student gives',
   too_far: 'no golden step is near enough, or the step has something that none had',
   disagreement: 'the golden steps beside it were answered differently',

@@ -1,10 +1,10 @@
 /** The small rules of the step handler: which id a raw body ends with, what a model costs, what an answer looks like. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { findPrice } from '../../../src/domain/price.ts';
 import { MessagesContentReader } from '../../../src/providers/messages/normal-turn.ts';
 import { NormalReading } from '../../../src/providers/normal-reading.ts';
 import { messagesWire } from '../../../src/student/serving/messages-wire.ts';
-import { findPrice } from '../../../src/domain/price.ts';
 import { findLastResultId } from '../../../src/student/serving/step-handler.ts';
 
 describe('the last result’s id', () => {

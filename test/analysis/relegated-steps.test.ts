@@ -1,0 +1,112 @@
+/** The list of relegation's steps: what was decided, both answers, and pages that end where time does. */
+import { expect, it } from 'vitest';
+import { type RelegatedStep, RelegatedSteps } from '../../src/analysis/relegated-steps.ts';
+import type { RelegatedStepFilter } from '../../src/domain/captured-run.ts';
+import { describeDecision } from '../../src/domain/relegation-words.ts';
+import { UNCOVERED_REASONS } from '../../src/student/model/decision.ts';
+import { FALLBACK_REASONS } from '../../src/student/serving/protocol.ts';
+import { MadeSource } from './made-run.ts';
+
+const call = (order_id: string) => ({ type: 'tool_call', id: '', name: 'get_order', input: { order_id } });
+
+function addStep(source: MadeSource, decision: string | null, answer: object[] | null, upstream = 'ORD-1') {
+  const record = source.add({
+    run_id: 'run',
+    request: { model: 'm', messages: [{ role: 'user', content: 'Where is it?' }] },
+    response: {
+      id: 'msg',
+      type: 'message',
+      role: 'assistant',
+      model: 'm',
+      content: [{ type: 'tool_use', id: 'toolu_1', name: 'get_order', input: { order_id: upstream } }],
+      stop_reason: 'tool_use',
+      usage: { input_tokens: 1, output_tokens: 1 },
+    },
+  });
+  if (decision === null) return;
+  record.relegation = { decision, student_version: 2, agent: 'a1', kind: 'get_order', score: 0.1, answer };
+  if (decision === 'served') record.served_by = 'student';
+}
+
+function makeSource(): MadeSource {
+  const source = new MadeSource();
+  addStep(source, null, null);
+  addStep(source, 'too_far', null);
+  addStep(source, 'audit', [call('ORD-1')]);
+  addStep(source, 'audit', [call('ORD-2')]);
+  addStep(source, 'served', null);
+  addStep(source, 'would_serve', [call('ORD-9')], 'ORD-8');
+  addStep(source, 'timeout', null);
+  return source;
+}
+
+function readAll(
+  steps: RelegatedSteps,
+  source: MadeSource,
+  filter: RelegatedStepFilter,
+  { limit = 10, hasTime = () => true }: { limit?: number; hasTime?: () => boolean } = {},
+): { found: RelegatedStep[]; pages: number } {
+  const found: RelegatedStep[] = [];
+  let before: number | null = null;
+  for (let pages = 1; ; pages++) {
+    const page = steps.page(source, source.records.length, { limit, before, filter }, hasTime);
+    expect(page.steps.length).toBeLessThanOrEqual(limit);
+    found.push(...page.steps);
+    if (page.next === null) return { found, pages };
+    before = page.next;
+  }
+}
+
+const idsOf = (found: RelegatedStep[]) => found.map(({ exchange_id }) => exchange_id);
+
+it.each<[RelegatedStepFilter['outcome'], number[]]>([
+  [undefined, [7, 6, 5, 4, 3, 2]],
+  ['refused', [7, 2]],
+  ['compared', [6, 4, 3]],
+  ['disagreed', [6, 4]],
+  ['served', [5]],
+])(
+  'lists what is %s, newest first, whatever a page holds and however little time there is',
+  (outcome, ids) => {
+    const filter = outcome === undefined ? {} : { outcome };
+    for (const limit of [1, 2, 10])
+      for (const hasTime of [() => true, () => false]) {
+        const source = makeSource();
+        const steps = new RelegatedSteps();
+        const first = readAll(steps, source, filter, { limit, hasTime });
+        expect(idsOf(first.found)).toEqual(ids);
+        // What was seen is remembered, and told alike.
+        const again = readAll(steps, source, filter, { limit, hasTime });
+        expect(again.found).toEqual(first.found);
+      }
+  },
+);
+
+it('shows both answers side by side, values that differ first', () => {
+  const { found } = readAll(new RelegatedSteps(), makeSource(), { outcome: 'disagreed' });
+  expect(found[0]!.comparison).toEqual({
+    agree: false,
+    values: [
+      { place: 'call 1.order_id', student: 'ORD-9', upstream: 'ORD-8' },
+      { place: 'call 1', student: 'get_order', upstream: 'get_order' },
+    ],
+  });
+  expect(found[1]!.relegation).toEqual({
+    decision: 'audit',
+    words: 'the student would have served it; the upstream did, for comparison',
+    student_version: 2,
+    agent: 'a1',
+    kind: 'get_order',
+    score: 0.1,
+  });
+});
+
+it('looks at so many exchanges, the newest', () => {
+  const { found } = readAll(new RelegatedSteps(3), makeSource(), {});
+  expect(idsOf(found)).toEqual([7, 6, 5]);
+});
+
+it('has words for each decision that is kept', () => {
+  for (const reason of [...FALLBACK_REASONS, ...UNCOVERED_REASONS])
+    expect(describeDecision(reason), reason).not.toBeNull();
+});
