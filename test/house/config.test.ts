@@ -68,6 +68,7 @@ describe('with nothing set', () => {
         max_queue: 10_000,
         max_queue_bytes: 268_435_456,
         max_capture_bytes: 67_108_864,
+        prices: null,
       },
       operators: { emails: [], org: null },
       relegation: null,
