@@ -67,10 +67,23 @@ describe('the runtime, simulated', () => {
     },
   );
 
-  it('has actors move between hosts', async () => {
+  it.each([
+    { actors: 3, servers: 0 },
+    { actors: 1, servers: 5 },
+    { actors: 3, servers: 2 },
+  ])('has actors move between hosts: %j', async (layout) => {
     let moved = 0;
-    for (let seed = 2; seed <= 10; seed += 2) moved += (await simulate({ seed })).moves;
+    for (let seed = 2; seed <= 10; seed += 2) moved += (await simulate({ seed, layout })).moves;
     expect(moved).toBeGreaterThan(20);
+  });
+
+  it.each([1, 2, 5])('keeps its promises with %i server hosts and 1 and 3 actor hosts', async (servers) => {
+    for (const actors of [1, 3]) {
+      for (const moving of [true, false]) {
+        for (let seed = 100; seed < 103; seed++)
+          await simulate({ seed, moving, layout: { actors, servers } });
+      }
+    }
   });
 
   it('tells the same story for the same seed, and another for another', async () => {

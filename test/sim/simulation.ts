@@ -11,7 +11,7 @@ import { allocateClaims } from '../../src/runtime/claims.ts';
 import { ActorHost } from '../../src/runtime/host.ts';
 import type { Frame } from '../../src/runtime/link.ts';
 import { createLocalLink } from '../../src/runtime/local-link.ts';
-import { type ActorAddress, type Placement, placeAddress } from '../../src/runtime/protocol.ts';
+import { type ActorAddress, countHosts, type Placement, placeAddress } from '../../src/runtime/protocol.ts';
 import type { KindPolicy } from '../../src/runtime/supervision.ts';
 import { type MemoryDisk, MemoryJournal } from '../../src/storage/memory/journal.ts';
 import { type JournalFault, type JournalTrouble, SimJournal } from './journal.ts';
@@ -29,6 +29,8 @@ export interface SimulationOptions {
   link_fault?: LinkFault;
   /** Actors live on the host that is first asked for them, and move; their disk is one. Default: with every other seed. */
   moving?: boolean;
+  /** How many threads of each kind there are. Default: another with each few seeds. */
+  layout?: Layout;
   /** Another implementation of the host, to see that its faults are noticed. */
   Host?: typeof ActorHost;
 }
@@ -48,7 +50,19 @@ export interface SimulationResult {
   simulated_ms: number;
 }
 
-const HOSTS = 3;
+/** Hosts on actor threads, and on server threads; where there are some of these, ledgers live on them and mirrors do not. */
+export interface Layout {
+  actors: number;
+  servers: number;
+}
+
+const LAYOUTS: readonly Layout[] = [
+  { actors: 3, servers: 0 },
+  { actors: 1, servers: 5 },
+  { actors: 3, servers: 2 },
+  { actors: 2, servers: 3 },
+  { actors: 1, servers: 1 },
+];
 const CLIENTS = 3;
 const LEDGERS = 7;
 /** Where actors move: more than fit into memory, so that they come and go. */
@@ -95,6 +109,17 @@ interface ClientLife {
   pending: Map<string, number>;
 }
 
+/** As the product has it: what moves lives on server threads, where there are some. */
+function placeKinds({ actors, servers }: Layout, isMoving: boolean): Placement {
+  const placement = {
+    hosts: actors,
+    pins: {},
+    ...(servers === 0 ? {} : { servers: { hosts: servers, kinds: [LEDGER] } }),
+  };
+  const kinds = servers === 0 ? [LEDGER, MIRROR] : [LEDGER];
+  return isMoving ? { ...placement, moving: allocateClaims(kinds) } : placement;
+}
+
 /**
  * Runs one simulation to its end.
  * @throws {import('./world.ts').SimulationFailure} when a promise was broken
@@ -112,7 +137,7 @@ class Simulation {
   /** By host. */
   readonly #disks: MemoryDisk[];
   readonly #trouble: JournalTrouble = { commit_failure: 0, load_failure: 0 };
-  readonly #hosts: (HostLife | null)[] = new Array(HOSTS).fill(null);
+  readonly #hosts: (HostLife | null)[];
   readonly #clients: ClientLife[] = [];
   #messages = 0;
   #clientNames = 0;
@@ -128,19 +153,21 @@ class Simulation {
     this.#options = options;
     this.#world = new World(options.seed);
     this.#witness = new Witness(this.#world, POLICIES);
-    const placement = { hosts: HOSTS, pins: {} };
     const isMoving = options.moving ?? options.seed % 2 === 0;
-    this.#placement = isMoving ? { ...placement, moving: allocateClaims([LEDGER, MIRROR]) } : placement;
+    const layout = options.layout ?? LAYOUTS[Math.floor(options.seed / 2) % LAYOUTS.length]!;
+    this.#placement = placeKinds(layout, isMoving);
+    const hosts = countHosts(this.#placement);
+    this.#hosts = new Array(hosts).fill(null);
     this.#ledgers = isMoving ? MOVING_LEDGERS : LEDGERS;
     const disk: MemoryDisk = new Map();
-    this.#disks = Array.from({ length: HOSTS }, () => (isMoving ? disk : new Map()));
+    this.#disks = Array.from({ length: hosts }, () => (isMoving ? disk : new Map()));
     // Some stories are about a disk that fails, most are not.
     if (this.#world.prng.chance(0.4)) this.#trouble.commit_failure = this.#world.between(0, 0.15);
     if (this.#world.prng.chance(0.3)) this.#trouble.load_failure = this.#world.between(0, 0.1);
   }
 
   async run(): Promise<SimulationResult> {
-    for (let index = 0; index < HOSTS; index++) this.#startHost(index);
+    for (const index of this.#hosts.keys()) this.#startHost(index);
     for (let at = 0; at < CLIENTS; at++) this.#openClient(at);
     let left = this.#options.steps ?? 600;
     const crashChance = this.#world.prng.chance(0.7) ? this.#world.between(0, 0.02) : 0;
@@ -176,7 +203,7 @@ class Simulation {
 
   #act(crashChance: number): void {
     const { prng } = this.#world;
-    if (prng.chance(crashChance)) return this.#crash(prng.below(HOSTS));
+    if (prng.chance(crashChance)) return this.#crash(prng.below(this.#hosts.length));
     if (prng.chance(0.005)) return this.#reopenClient(prng.below(CLIENTS));
     if (prng.chance(0.01)) {
       this.#world.wallOffsetMs += this.#world.between(-5_000, 5_000);
@@ -350,9 +377,12 @@ class Simulation {
     this.#openClient(at);
   }
 
-  /** −1: none. */
+  /** The host on the client's own thread; −1: none. */
   #ownHost(at: number): number {
-    return this.#placement.moving === undefined ? -1 : at;
+    const { moving, servers, hosts } = this.#placement;
+    if (moving === undefined) return -1;
+    const own = servers === undefined ? at : hosts + at;
+    return own < this.#hosts.length ? own : -1;
   }
 
   #linkClient(host: HostLife, { name, at, client }: ClientLife): void {
