@@ -44,19 +44,28 @@ it.each(MANY)(
     await reader.close();
     await child.kill();
 
+    const takeSteps = (from: number) =>
+      Promise.all(
+        runs.map(async (run) => {
+          for (let step = from; step < from + 2; step++)
+            answers.set(`${run} ${step}`, (await logStep(child, run, step)).text);
+        }),
+      );
     env.SERVER_THREADS = '1';
+    env.ACTOR_THREADS = '1';
     await child.start();
-    for (const [key, text] of answers) {
-      const [run, step] = key.split(' ').map(Number);
-      expect((await logStep(child, run!, step!)).text).toBe(text);
-    }
+    await checkAnswers(child, answers);
+    await takeSteps(STEPS);
     expect(await child.stop()).toBe(0);
 
-    env.SERVER_THREADS = '2';
+    env.SERVER_THREADS = '3';
+    env.ACTOR_THREADS = '2';
     await child.start();
+    await takeSteps(STEPS + 2);
+    await checkAnswers(child, answers);
     for (const run of runs) {
       const { body } = await child.post(`/v1/monitor/runs/r${run}/finish`, { outcome: 'success' }, APART);
-      expect(body).toMatchObject({ steps: STEPS, tokens: 10 * STEPS });
+      expect(body).toMatchObject({ steps: STEPS + 4, tokens: 10 * (STEPS + 4) });
     }
     expect(await child.stop()).toBe(0);
   },
@@ -115,6 +124,16 @@ it.each([
   await Promise.all(sending);
   expect(new Set(statuses)).toEqual(new Set([200]));
 });
+
+/** A step that is sent again is answered as it was. */
+async function checkAnswers(child: ApiChild, answers: ReadonlyMap<string, string>): Promise<void> {
+  for (const [key, text] of answers) {
+    const [run, step] = key.split(' ').map(Number);
+    const answer = await logStep(child, run!, step!);
+    expect(answer.status).toBe(200);
+    expect(answer.text).toBe(text);
+  }
+}
 
 interface StreamReader {
   /** Rejects when the stream ends before its text is enough. */
