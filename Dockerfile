@@ -17,7 +17,7 @@ COPY package.json package-lock.json .npmrc ./
 COPY native ./native
 # This image's npm knows no allowScripts: no package's script runs, and ours by itself.
 RUN npm ci --ignore-scripts && node native/uwebsockets-binary.mjs && node native/compile.mjs
-COPY tsconfig.json tsconfig.build.json build.ts bundle.ts ./
+COPY tsconfig.json tsconfig.build.json build.ts bundle.ts bundle-service.ts ./
 COPY src ./src
 COPY actors ./actors
 # Two thirds of onnxruntime's binaries are for other systems.

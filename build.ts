@@ -8,6 +8,7 @@ import { cpSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { bundleDashboard } from './bundle.ts';
+import { bundleService } from './bundle-service.ts';
 
 const root = fileURLToPath(new URL('.', import.meta.url));
 rmSync(new URL('dist', import.meta.url), { recursive: true, force: true });
@@ -23,4 +24,6 @@ if (status === 0) {
   await bundleDashboard();
   const built = 'src/dashboard/dist';
   cpSync(join(root, built), join(root, 'dist', built), { recursive: true });
+  // For a container; the published package leaves it out, since it holds copies of other packages.
+  await bundleService(new URL('dist/', import.meta.url));
 }

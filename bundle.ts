@@ -1,13 +1,14 @@
 /**
  * `node bundle.ts`: the dashboard's page (src/dashboard) as the browser gets it, in src/dashboard/dist: bundled, named by
- * content, compressed once. `npm ci` and `npm start` call it, and `npm run build` for the package. It does nothing while the
- * files are those of the sources.
+ * content, compressed once; then the service's code (bundle-service.ts). `npm ci` and `npm start` call it, and `npm run build`
+ * for the package. It does nothing while the files are those of the sources.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, globSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
+import { bundleService } from './bundle-service.ts';
 
 const SOURCES = new URL('src/dashboard/', import.meta.url);
 const TARGET = new URL('dist/', SOURCES);
@@ -113,9 +114,12 @@ function write(folder: URL, name: string, text: string, is_hashed: boolean): Bui
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   try {
     await bundleDashboard();
+    await bundleService();
   } catch (error) {
     // An installation without development packages has no bundler: the service runs, and its page says what is missing.
     if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error;
-    process.stderr.write('The dashboard is not built: esbuild is not installed (npm ci brings it).\n');
+    process.stderr.write(
+      'The dashboard is not bundled, and the service starts slower: esbuild is not installed (npm ci brings it).\n',
+    );
   }
 }

@@ -8,15 +8,15 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import { countUsableCores } from '../src/std/usable-cores.ts';
 import { type Curve, drawCurves } from './curve-svg.ts';
 import type { LoadJobs } from './load.ts';
-import { readAnonBytes, readCpuUs } from './process-meter.ts';
+import { readCpuUs } from './process-meter.ts';
 import { PRODUCT_KEY, type Product, startProduct } from './product.ts';
 import { Samples, takeMedian } from './quantiles.ts';
 import { type Provenance, readLastResult, saveResult, takeProvenance } from './results.ts';
 import { RetrieveClient, Situations } from './retrieve-client.ts';
+import { describeStart, measureStart, type StartFigures } from './start.ts';
 import type { StepJob, StepResult } from './step-load.ts';
 import { findNginx, startBenchProcess, startServer, startTargets, type Target } from './targets.ts';
 
@@ -40,8 +40,8 @@ export interface CoresPoint {
 export interface CoresResult extends Provenance {
   suite: 'cores';
   points: CoresPoint[];
-  /** Of an idle `understudy serve` with that many server threads. */
-  idle: { threads: number; start_ms: number; anon_bytes: number; cpu_share: number }[];
+  /** With that many server threads. */
+  starts: StartFigures[];
 }
 
 const BODY_BYTES = 4_096;
@@ -52,7 +52,7 @@ const RETRIEVALS = { full: 1_500, quick: 300 };
 const LOAD_S = { full: 3, quick: 1 };
 const ROUNDS = { full: 5, quick: 2 };
 const IDLE_MS = { full: 10_000, quick: 3_000 };
-const IDLE_THREADS = [1, 16];
+const STARTED_THREADS = [1, 16];
 
 /** @returns false when a figure with more threads is below that with one */
 export async function runCoresBench({ quick, save, say }: CoresBenchOptions): Promise<boolean> {
@@ -96,13 +96,13 @@ export async function runCoresBench({ quick, save, say }: CoresBenchOptions): Pr
       };
     });
     for (const stop of stops.splice(0).reverse()) await stop();
-    const idle: CoresResult['idle'] = [];
-    for (const threads of IDLE_THREADS) {
-      say(`idle with ${threads}`);
-      idle.push(await measureIdle(join(dir, `idle-${threads}`), threads, IDLE_MS[size]));
+    const starts: StartFigures[] = [];
+    for (const threads of STARTED_THREADS) {
+      say(`start of ${threads}`);
+      starts.push(await measureStart(join(dir, `start-${threads}`), threads, IDLE_MS[size]));
     }
     say('');
-    const result: CoresResult = { ...takeProvenance(), suite: 'cores', points, idle };
+    const result: CoresResult = { ...takeProvenance(), suite: 'cores', points, starts };
     print(result, readLastResult<CoresResult>('cores', result.machine));
     if (save) {
       const file = saveResult(result);
@@ -246,26 +246,6 @@ async function ask<Result>(child: ChildProcess, message: object): Promise<Result
   return result;
 }
 
-async function measureIdle(
-  dir: string,
-  threads: number,
-  idleMs: number,
-): Promise<CoresResult['idle'][number]> {
-  const startedMs = performance.now();
-  const product = await startProduct(dir, { SERVER_THREADS: String(threads) });
-  const start_ms = performance.now() - startedMs;
-  try {
-    // What a start leaves to do is no idleness.
-    await delay(idleMs / 2);
-    const before = readCpuUs(product.pid);
-    await delay(idleMs);
-    const cpu_share = (readCpuUs(product.pid) - before) / (idleMs * 1_000);
-    return { threads, start_ms, anon_bytes: readAnonBytes(product.pid), cpu_share };
-  } finally {
-    await product.stop();
-  }
-}
-
 /** Each relative to its own figure with one thread. */
 function toCurves(points: readonly CoresPoint[]): Curve[] {
   const names = [...new Set(points.map(({ what }) => what))];
@@ -276,7 +256,7 @@ function toCurves(points: readonly CoresPoint[]): Curve[] {
   });
 }
 
-function print({ points, idle, machine }: CoresResult, last: CoresResult | null): void {
+function print({ points, starts, machine }: CoresResult, last: CoresResult | null): void {
   console.log(
     `${machine.cpu}, ${machine.cores} cores, load ${machine.load_average[0]!.toFixed(1)}; the load shares them\n`,
   );
@@ -290,8 +270,5 @@ function print({ points, idle, machine }: CoresResult, last: CoresResult | null)
       `${what.padEnd(12)} ${String(threads).padStart(7)} ${per_s.toFixed(0).padStart(12)} ${(per_s / one).toFixed(2).padStart(11)} ${cpu_us.toFixed(0).padStart(17)}   ${change}`,
     );
   }
-  for (const { threads, start_ms, anon_bytes, cpu_share } of idle)
-    console.log(
-      `idle with ${threads} server threads: up after ${start_ms.toFixed(0)} ms, ${(anon_bytes / 1e6).toFixed(0)} MB, ${(100 * cpu_share).toFixed(1)} % of a core`,
-    );
+  for (const start of starts) console.log(describeStart(start));
 }

@@ -21,15 +21,17 @@ export interface Product {
  * One server thread, one actor thread, no limit on the rate.
  * @param env added to the little that is needed
  * @param cores bound to the first so many; all when not given
+ * @param checkout whose product; null: this one's
  * @throws Error with its log when it does not come up
  */
 export async function startProduct(
   dataDir: string,
   env: Record<string, string>,
   cores?: number,
+  checkout: string | null = null,
 ): Promise<Product> {
   const logFile = `${dataDir}.log`;
-  const entry = join(import.meta.dirname, '../src/cli/understudy.mjs');
+  const entry = join(checkout ?? join(import.meta.dirname, '..'), 'src/cli/understudy.mjs');
   const [command, ...args] = bindToCores([process.execPath, entry, 'serve', '--port', '0'], cores);
   const child = spawn(command!, args, {
     stdio: ['ignore', 'pipe', openSync(logFile, 'w')],

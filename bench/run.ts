@@ -15,6 +15,7 @@ const USAGE = `npm run bench -- SUITE … [options]
   storage            bytes a captured exchange takes, beside gzip
   packing            bytes under a load that never pauses, beside those at rest
   cores              gateway beside nginx, steps and retrieval with 1, 2, 4, … threads, each with a core; needs taskset
+  start              processor time, memory and idle time of 1, 4 and 16 server threads
   peers              4 KB through what is installed of nginx, HAProxy, mitmproxy, and through the gateway
   steps              scoring a step, beside a bare JSON echo; long runs; many runs
   retrieve           patterns: 1,000 to 100,000, recall beside the exact answer, restart
@@ -32,7 +33,7 @@ const USAGE = `npm run bench -- SUITE … [options]
   --bodies N,M       of gateway: bytes each way, instead of 4096,307200
   --rounds N         of gateway and packing
   --seconds N        of packing, a round
-  --before DIR       of packing: another checkout, measured in turns with this one
+  --before DIR       of packing and start: another checkout, measured in turns with this one
   --cpu-prof DIR     of gateway: CPU profiles of the gateway's threads, for bench/profile.ts
   --node-flags="F G" of gateway: flags for the Node that runs the gateway with capture
   --save             write bench/results even when something was left out
@@ -104,6 +105,7 @@ const SUITES = [
   'storage',
   'packing',
   'cores',
+  'start',
   'peers',
   'steps',
   'retrieve',
@@ -162,6 +164,10 @@ const save = values.save || !quick;
 if (positionals.includes('cores')) {
   const { runCoresBench } = await import('./cores.ts');
   met = (await runCoresBench({ quick, save, say })) && met;
+}
+if (positionals.includes('start')) {
+  const { runStartBench } = await import('./start.ts');
+  await runStartBench({ quick, save, before: values.before ?? null, say });
 }
 if (positionals.includes('peers')) {
   const { runPeersBench } = await import('./peers.ts');

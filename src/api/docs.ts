@@ -1,6 +1,6 @@
 /**
  * The interface description as one page: a quickstart, then every operation, each with a form that asks this very service
- * (src/dashboard/docs-forms.ts). It can be read without a script, and loads nothing from elsewhere. Made once at start. Server threads.
+ * (src/dashboard/docs-forms.ts). It can be read without a script, and loads nothing from elsewhere. Made once, when somebody asks. Server threads.
  */
 import { EXAMPLES } from '../contract/examples.ts';
 import { escapeHtml, PAGE_STYLE } from './page.ts';

@@ -1,7 +1,7 @@
 /**
  * Finds an entry file (a worker's, a child process's) beside the running module, in a checkout and in `dist/` alike.
  * Import specifiers are rewritten from `.ts` to `.js` by the build; `new URL('./host.ts', import.meta.url)` is not,
- * so every such address goes through here. Any thread.
+ * so every such address goes through here. In a bundle (bundle-service.ts) all entries lie beside each other. Any thread.
  */
 
 /**
@@ -10,6 +10,9 @@
  * @returns the file's URL with the extension that exists there: `.ts` in a checkout, `.js` in `dist/`
  */
 export function resolveModuleUrl(entry: string, caller: string): URL {
+  // Elsewhere in a bundle this stands for the place of the source.
+  const own = import.meta.url;
+  if (own.endsWith('.mjs')) return new URL(`${/([^/]*)\.ts$/.exec(entry)![1]}.mjs`, own);
   const isBuilt = new URL(caller).pathname.endsWith('.js');
   return new URL(isBuilt ? entry.replace(/\.ts$/, '.js') : entry, caller);
 }

@@ -1,0 +1,134 @@
+/**
+ * What threads cost before anybody asks for anything: `npm run bench -- start`. The service with every engine and 1, 4 and 16 server
+ * threads: processor time of its start, memory of its own, idle processor time; with --before also of another checkout, in
+ * turns. Own process.
+ */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { readAnonBytes, readCpuUs } from './process-meter.ts';
+import { startProduct } from './product.ts';
+import { takeMedian } from './quantiles.ts';
+import { type Provenance, saveResult, takeProvenance } from './results.ts';
+
+export interface StartFigures {
+  threads: number;
+  /** Until it listens. */
+  start_ms: number;
+  /** Until it has nothing more to do, of the whole tree. */
+  start_cpu_ms: number;
+  anon_bytes: number;
+  /** Of one core, idle. */
+  cpu_share: number;
+}
+
+interface StartResult extends Provenance {
+  suite: 'start';
+  /** Medians of the rounds. */
+  starts: StartFigures[];
+  /** Of the other checkout. */
+  before: StartFigures[] | null;
+}
+
+const THREADS = [1, 4, 16];
+const ROUNDS = { full: 3, quick: 1 };
+const IDLE_MS = { full: 10_000, quick: 3_000 };
+const ENGINES = { AUTH_DB_URL: 'embedded:', AUTH_DB_CONN_URL: 'embedded:', VECTOR_STORE_URL: 'embedded:' };
+
+/** @param before another checkout; null: none */
+export async function runStartBench({
+  quick,
+  save,
+  before,
+  say,
+}: {
+  quick: boolean;
+  save: boolean;
+  before: string | null;
+  say: (what: string) => void;
+}): Promise<void> {
+  const size = quick ? 'quick' : 'full';
+  const dir = mkdtempSync(join(tmpdir(), 'bench-start-'));
+  const checkouts = [null, ...(before === null ? [] : [resolve(before)])];
+  const found: { checkout: string | null; figures: StartFigures }[] = [];
+  try {
+    // The first start after a change compiles, and keeps what it compiled.
+    for (const checkout of checkouts) await measureStart(join(dir, 'warm'), 1, 0, checkout);
+    for (let round = 0; round < ROUNDS[size]; round++) {
+      for (const threads of THREADS) {
+        for (const checkout of checkouts) {
+          say(`${threads} threads, round ${round + 1}${checkout === null ? '' : `, ${checkout}`}`);
+          const place = join(dir, `${found.length}`);
+          found.push({ checkout, figures: await measureStart(place, threads, IDLE_MS[size], checkout) });
+        }
+      }
+    }
+  } finally {
+    rmSync(dir, { recursive: true, force: true });
+  }
+  say('');
+  const medians = (of: string | null) =>
+    THREADS.map((threads): StartFigures => {
+      const own = found.filter(({ checkout, figures }) => checkout === of && figures.threads === threads);
+      const median = (pick: (one: StartFigures) => number) =>
+        takeMedian(own.map(({ figures }) => pick(figures)));
+      return {
+        threads,
+        start_ms: median((one) => one.start_ms),
+        start_cpu_ms: median((one) => one.start_cpu_ms),
+        anon_bytes: median((one) => one.anon_bytes),
+        cpu_share: median((one) => one.cpu_share),
+      };
+    });
+  const former = checkouts[1];
+  const result: StartResult = {
+    ...takeProvenance(),
+    suite: 'start',
+    starts: medians(null),
+    before: former === undefined ? null : medians(former),
+  };
+  for (const one of result.starts) console.log(describeStart(one));
+  for (const one of result.before ?? []) console.log(`before: ${describeStart(one)}`);
+  if (save) console.log(`\n${saveResult(result)}`);
+}
+
+/**
+ * Starts the service, leaves it alone, and ends it.
+ * @param checkout another one; null: this one
+ */
+export async function measureStart(
+  dir: string,
+  threads: number,
+  idleMs: number,
+  checkout: string | null = null,
+): Promise<StartFigures> {
+  const startedMs = performance.now();
+  const env = { ...ENGINES, SERVER_THREADS: String(threads) };
+  const product = await startProduct(dir, env, undefined, checkout);
+  const start_ms = performance.now() - startedMs;
+  try {
+    // What a start leaves to do is no idleness.
+    await delay(idleMs / 2);
+    const start_cpu_us = readCpuUs(product.pid);
+    await delay(idleMs);
+    const cpu_share = (readCpuUs(product.pid) - start_cpu_us) / (idleMs * 1_000);
+    const anon_bytes = readAnonBytes(product.pid);
+    return { threads, start_ms, start_cpu_ms: start_cpu_us / 1_000, anon_bytes, cpu_share };
+  } finally {
+    await product.stop();
+  }
+}
+
+export function describeStart({
+  threads,
+  start_ms,
+  start_cpu_ms,
+  anon_bytes,
+  cpu_share,
+}: StartFigures): string {
+  return (
+    `${String(threads).padStart(2)} server threads: up after ${start_ms.toFixed(0)} ms, ${(start_cpu_ms / 1_000).toFixed(2)} s of ` +
+    `processor time, ${(anon_bytes / 1e6).toFixed(0)} MB, idle ${(100 * cpu_share).toFixed(1)} % of a core`
+  );
+}

@@ -1,0 +1,169 @@
+/**
+ * `node bundle.ts`, second half: the service's own code as few files that Node only has to compile, in src/threads/dist: one for
+ * each thread's and process's entry, and what they share. Otherwise each thread resolves, reads and strips a thousand
+ * modules for itself, which takes it a second of processor time. It does nothing while the files are those of the
+ * sources; src/cli/understudy.mjs looks whether they are, and runs the sources where they are not.
+ */
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { basename, posix, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Plugin } from 'esbuild';
+
+/** Below the tree that is bundled: the checkout's, or what `npm run build` made of it. */
+const TARGET = 'src/threads/dist/';
+const ENTRIES = [
+  'src/cli/understudy',
+  'src/cli/round-thread',
+  'src/threads/actor-thread-entry',
+  'src/threads/capture-process-entry',
+  'src/threads/capture-reader-entry',
+  'src/threads/compute-thread-entry',
+  'src/threads/server-thread-entry',
+  'src/threads/student-thread-entry',
+];
+/** They have native code, or find files and threads beside their own. */
+const LEFT_OUT = [
+  'hnswlib-node',
+  'lmdb',
+  'msgpackr',
+  'onnxruntime-node',
+  'pino',
+  'piscina',
+  // Loaded when it is needed, and no ES module: a part of a bundle would have none of its names.
+  'undici',
+  'uWebSockets.js',
+];
+/** npm writes it with each change of what is installed. */
+const INSTALLED = 'node_modules/.package-lock.json';
+/** src/std/module-url.ts alone asks where the bundle itself is. */
+const ASKS_FOR_BUNDLE = /[\\/]std[\\/]module-url\.[tj]s$/;
+
+/** What src/cli/understudy.mjs reads. */
+interface ServiceManifest {
+  /** By its path from the bundled tree: its length and the time of its last change. */
+  sources: Record<string, readonly [bytes: number, changed_ms: number]>;
+}
+
+/**
+ * @param root the tree; a URL that ends with a slash
+ * @returns whether it had to be made
+ */
+export async function bundleService(root: URL = new URL('./', import.meta.url)): Promise<boolean> {
+  const target = new URL(TARGET, root);
+  if (isCurrent(root, target)) return false;
+  const { build } = await import('esbuild');
+  const folder = fileURLToPath(root);
+  const extension = existsSync(new URL(`${ENTRIES[0]}.ts`, root)) ? 'ts' : 'js';
+  const { metafile, outputFiles } = await build({
+    absWorkingDir: folder,
+    entryPoints: ENTRIES.map((entry) => `${entry}.${extension}`),
+    entryNames: '[name]',
+    chunkNames: 'part-[hash]',
+    outdir: TARGET,
+    write: false,
+    outExtension: { '.js': '.mjs' },
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+    platform: 'node',
+    target: 'node22',
+    keepNames: true,
+    external: LEFT_OUT,
+    banner: { js: REQUIRE },
+    plugins: [placesOfSources(folder), QUICK_HTTP],
+    tsconfigRaw: '{}',
+    legalComments: 'none',
+    metafile: true,
+    logLevel: 'warning',
+  });
+  for (const { imports } of Object.values(metafile.inputs)) {
+    const lost = imports.find(
+      ({ kind, path }) => kind === 'dynamic-import' && path.includes('node_modules/'),
+    );
+    if (lost !== undefined)
+      throw new Error(`${lost.path} is loaded by a call of import(): add it to LEFT_OUT`);
+  }
+  const own = Object.keys(metafile.inputs).filter((name) => !/node_modules\/|^required:/.test(name));
+  const sources: ServiceManifest['sources'] = {};
+  for (const name of [...own, INSTALLED]) {
+    const described = describe(new URL(name, root));
+    if (described !== null) sources[name] = described;
+  }
+  // Whole or not at all: another process may be reading.
+  const partial = new URL(`${TARGET.slice(0, -1)}.${process.pid}/`, root);
+  rmSync(partial, { recursive: true, force: true });
+  mkdirSync(partial, { recursive: true });
+  for (const { path, contents } of outputFiles) writeFileSync(new URL(basename(path), partial), contents);
+  writeFileSync(new URL('files.json', partial), JSON.stringify({ sources } satisfies ServiceManifest));
+  const former = new URL(`${TARGET.slice(0, -1)}.${process.pid}.former/`, root);
+  try {
+    if (existsSync(target)) renameSync(target, former);
+    renameSync(partial, target);
+  } catch (error) {
+    // Another process was faster.
+    if (!isCurrent(root, target)) throw error;
+    rmSync(partial, { recursive: true, force: true });
+  }
+  rmSync(former, { recursive: true, force: true });
+  return true;
+}
+
+/** For packages that are no ES modules and ask for Node's own. */
+const REQUIRE = `import { createRequire as makeRequire } from 'node:module'; const require = makeRequire(import.meta.url);`;
+
+/**
+ * Node's own modules for HTTP by `require`: an import of one reads each of its exports, and one of these loads a whole client
+ * (undici), which takes a thread a tenth of a second.
+ */
+const QUICK_HTTP: Plugin = {
+  name: 'quick http',
+  setup(build) {
+    build.onResolve({ filter: /^(node:)?https?$/ }, ({ path, kind }) =>
+      kind === 'require-call' ? null : { path: path.replace(/^(node:)?/, 'node:'), namespace: 'required' },
+    );
+    build.onLoad({ filter: /^/, namespace: 'required' }, ({ path }) => ({
+      contents: `module.exports = require(${JSON.stringify(path)});`,
+    }));
+  },
+};
+
+/** A module that looks for a file beside itself finds it where its source is. */
+function placesOfSources(folder: string): Plugin {
+  return {
+    name: 'places of sources',
+    setup(build) {
+      build.onLoad({ filter: /\.[tj]s$/ }, ({ path }) => {
+        const name = relative(folder, path).replaceAll('\\', '/');
+        if (name.includes('node_modules/') || ASKS_FOR_BUNDLE.test(path)) return null;
+        const source = readFileSync(path, 'utf8');
+        if (!source.includes('import.meta.url')) return null;
+        const place = JSON.stringify(posix.relative(TARGET, name));
+        return {
+          contents: source.replaceAll('import.meta.url', `new URL(${place}, import.meta.url).href`),
+          loader: path.endsWith('.ts') ? 'ts' : 'js',
+        };
+      });
+    },
+  };
+}
+
+function isCurrent(root: URL, target: URL): boolean {
+  let sources: ServiceManifest['sources'];
+  try {
+    ({ sources } = JSON.parse(readFileSync(new URL('files.json', target), 'utf8')) as ServiceManifest);
+  } catch {
+    return false;
+  }
+  // This file says how it is made.
+  const madeAt = statSync(new URL('files.json', target)).mtimeMs;
+  if (statSync(new URL(import.meta.url)).mtimeMs > madeAt) return false;
+  return Object.entries(sources).every(([name, [bytes, changed_ms]]) => {
+    const now = describe(new URL(name, root));
+    return now !== null && now[0] === bytes && now[1] === changed_ms;
+  });
+}
+
+function describe(file: URL): readonly [number, number] | null {
+  const found = statSync(file, { throwIfNoEntry: false });
+  return found === undefined ? null : [found.size, found.mtimeMs];
+}
