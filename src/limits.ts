@@ -154,11 +154,19 @@ export const DISTILL_BOUNDS = {
  * are in memory at once. Runs with larger ones are left out.
  */
 export const DISTILL_BODY_BYTES = 8 * MIB;
-/** Golden steps that a service is asked about to find its threshold, and as many to measure it; so many at a time. */
-export const SERVICE_STEPS_ASKED = 400;
+/** Golden steps of runs kept apart that a service is asked about, of all agents together; so many at a time. */
+export const SERVICE_STEPS_ASKED = 1_000;
 export const SERVICE_ASKED_AT_ONCE = 4;
+/** Of an agent with few golden runs, how many are kept apart for a service, and at most which share of all runs. */
+export const SERVICE_HELD_OUT = { runs_min: 45, share_most: 0.6 } as const;
+/** Answers of a service to one step that may be asked to agree. */
+export const SERVICE_ANSWERS_MAX = 5;
+/** Words of golden answers that are known of one agent when a service's answer is looked at. */
+export const SERVICE_SAID = 4_096;
 /** So many failures of a service one after the other, and nobody is asked any more. */
 export const SERVICE_FAILURES_MAX = 12;
+/** In the gateway it is asked again after that time: once, and at its next failure it rests as long. */
+export const SERVICE_REST_MS = 15_000;
 /** JavaScript heap of a round of the distiller: whatever is in the database, with buffers it stays under 500 MB in all. */
 export const DISTILL_HEAP_MB = { old: 176, young: 16 } as const;
 /** Share of served steps that may be wrong (decisions, Relegation), and steps without which nobody can say. */

@@ -8,18 +8,9 @@
  */
 
 import { createHash } from 'node:crypto';
-import { GOLDEN_RUNS_MIN, HELD_OUT, SERVICE_ASKED_AT_ONCE, SERVICE_STEPS_ASKED } from '../limits.ts';
+import { GOLDEN_RUNS_MIN } from '../limits.ts';
 import { countOf } from '../std/count-of.ts';
-import { kindOfAnswer } from '../student/model/answer-kind.ts';
-import {
-  type Calibration,
-  calibrateScores,
-  calibrateStudent,
-  findFinalKinds,
-  type ScoredStep,
-  scoreStep,
-} from '../student/model/calibration.ts';
-import type { StudentAnswer } from '../student/model/decision.ts';
+import { type Calibration, calibrateStudent } from '../student/model/calibration.ts';
 import { CONFIDENCE, keepsKindError } from '../student/model/error-bound.ts';
 import {
   MANIFEST_AGENTS,
@@ -28,11 +19,12 @@ import {
   type StudentManifest,
   type StudentManifestDraft,
 } from '../student/model/manifest.ts';
-import type { StepDigest } from '../student/model/step.ts';
 import { type MakeStudentIndex, Student } from '../student/model/student.ts';
 import { fitStudent, type LearnedStep, limitAgents, nameAgents } from '../student/model/student-fit.ts';
 import type { StudentModel } from '../student/model/student-model.ts';
-import type { GoldenMaterial, GoldenRun, GoldenStep } from './golden-steps.ts';
+import { type GoldenMaterial, type GoldenRun, type GoldenStep, mainScope } from './golden-steps.ts';
+import { placeOf, type SplitRuns, splitForService, splitRuns } from './held-out.ts';
+import { calibrateService, listLearned, type StudentService } from './service-calibration.ts';
 import {
   type AnswerKindMeasure,
   askAbout,
@@ -43,37 +35,7 @@ import {
 } from './student-measures.ts';
 
 /** Names what comes out: another number when the same runs would give another student. */
-const DISTILL_CODE = 'distill-4';
-
-export interface SplitRuns {
-  teaching: GoldenRun[];
-  held_out: GoldenRun[];
-  /** Runs whose place among all hashes is below it are kept apart. */
-  held_out_below: number;
-}
-
-/** A run's place among all hashes, 0 … 1: always the same, and told by nothing but its id. */
-export function placeOf(runId: string): number {
-  return createHash('sha256').update(runId).digest().readUIntBE(0, 6) / 2 ** 48;
-}
-
-/**
- * Keeps runs apart by the hash of their id, so that a run is on the same side whenever it is looked at. Where a share of
- * HELD_OUT.share gives too few, the line is drawn a little higher.
- */
-export function splitRuns(runs: readonly GoldenRun[]): SplitRuns {
-  const places = runs.map(({ run_id }) => placeOf(run_id)).sort((a, b) => a - b);
-  // Between the last one that must be kept apart and the next.
-  const last = places[HELD_OUT.runs_min - 1] ?? 1;
-  const next = places[HELD_OUT.runs_min] ?? 1;
-  const below = Math.max(HELD_OUT.share, (last + next) / 2);
-  const isHeldOut = ({ run_id }: GoldenRun): boolean => placeOf(run_id) < below;
-  return {
-    teaching: runs.filter((run) => !isHeldOut(run)),
-    held_out: runs.filter(isHeldOut),
-    held_out_below: below,
-  };
-}
+const DISTILL_CODE = 'distill-5';
 
 /** Why there is nothing to distil; null: there is. */
 export function describeShortage({ taught, golden, runs, looked_at }: GoldenMaterial): string | null {
@@ -97,12 +59,8 @@ export interface TeachOptions {
   never_serve?: readonly string[];
   /** For kind `http`. */
   service?: StudentService;
-}
-
-/** A cheaper model that can be asked for the answer to a golden step. */
-export interface StudentService {
-  /** null: it failed, or its answer is none that may be served: then the upstream would serve. */
-  answer(step: GoldenStep): Promise<StudentAnswer | null>;
+  /** For kind `http`: share of the runs that is kept apart; null: as much as it takes. */
+  held_out?: number | null;
 }
 
 /** A student with its figures, ready to be judged and published. */
@@ -114,7 +72,7 @@ export interface TaughtStudent {
   /** Below 0: nothing would be served. */
   threshold: number;
   calibration: Calibration;
-  split: SplitRuns;
+  split: SplitRuns<GoldenRun>;
   steps: MeasuredStep[];
   by_answer: AnswerKindMeasure[];
   draft: StudentManifestDraft;
@@ -133,46 +91,15 @@ export async function teachStudent(
   const { target_error, makeIndex, service } = options;
   const never_serve = options.never_serve ?? [];
   const rules = { target_error, makeIndex, never_serve };
-  const split = splitRuns(material.taught);
-  const parts = service === undefined ? rotateParts(split) : [split];
-  const rounds: MeasuredRound[] = [];
-  for (const [at, { teaching, held_out: part }] of parts.entries()) {
-    const of = parts.length === 1 ? '' : `, ${at + 1} of ${parts.length}`;
-    const learned = listLearned(teaching);
-    tell(`calibrating on ${countOf(teaching.length, 'run')}${of}`);
-    const calibration =
-      service === undefined
-        ? calibrateStudent(learned, rules)
-        : await calibrateService(teaching, options, service, tell);
-    tell(`fitting ${countOf(learned.length, 'step')}${of}`);
-    const model = limitAgents(fitStudent(learned), calibration.agents);
-    tell(`measuring on ${countOf(part.length, 'run')}${of}`);
-    const student = new Student(model, makeIndex);
-    const { threshold } = calibration;
-    const asked = await (service === undefined
-      ? askAbout(part, ({ step }) => decide(student, step, threshold))
-      : measureService(part, student, threshold, service, tell));
-    rounds.push({ teaching, learned, calibration, model, asked });
-  }
-  const first = rounds[0]!;
-  const asked = rounds.flatMap((round) => round.asked);
-  const failed = findFailedKinds(asked, target_error);
-  const steps = asked.map((one) =>
-    one.kind !== null && failed.has(keyOfKind(one.step.step.scope, one.kind))
-      ? { ...one, served: false, wrong: false, kind: null, reason: 'unproven' as const }
-      : one,
-  );
-  const measured = limitAgents(first.model, dropKinds(first.calibration, failed).agents);
-  // A service's threshold was paid for; to ask it about everything would cost as much again.
-  const isRefitted = service === undefined && steps.some(({ served }) => served);
-  const learned = isRefitted ? listLearned(material.taught) : first.learned;
-  if (isRefitted) tell(`teaching all of ${countOf(material.taught.length, 'run')}`);
-  const calibration = dropKinds(isRefitted ? calibrateStudent(learned, rules) : first.calibration, failed);
-  const model = isRefitted ? limitAgents(fitStudent(learned), calibration.agents) : measured;
+  const taught =
+    service === undefined
+      ? await teachItself(material, rules, tell)
+      : await teachAsker(material, { ...rules, tell }, service, options.held_out ?? null);
+  const { split, learned, model, calibration, asked, steps } = taught;
   const ids = material.taught.flatMap(({ first_id, last_id }) => [first_id, last_id]);
   return {
     model,
-    measured_model: isRefitted ? measured : null,
+    measured_model: taught.measured_model,
     threshold: calibration.threshold,
     calibration,
     split,
@@ -191,20 +118,12 @@ export async function teachStudent(
       },
       measured: {
         ...summarizeMeasures(steps),
-        ...(isRefitted
-          ? {
-              of: {
-                students: rounds.length,
-                teaching_runs: first.teaching.length,
-                steps: first.learned.length,
-                threshold: Math.max(0, first.calibration.threshold),
-              },
-            }
-          : {}),
+        ...(taught.service === undefined ? {} : { service: taught.service }),
+        ...(taught.of === undefined ? {} : { of: taught.of }),
       },
       golden: {
         runs: material.golden,
-        teaching_runs: isRefitted ? material.taught.length : first.teaching.length,
+        teaching_runs: taught.teaching_runs,
         steps: learned.length,
         held_out_below: split.held_out_below,
         fingerprint: fingerprintMaterial(material, options),
@@ -213,6 +132,109 @@ export async function teachStudent(
       },
     },
   };
+}
+
+/** A student before it is described. */
+interface FoundStudent
+  extends Pick<TaughtStudent, 'model' | 'measured_model' | 'calibration' | 'split' | 'steps'> {
+  learned: LearnedStep[];
+  teaching_runs: number;
+  /** What it did on the runs kept apart, kinds that failed there among them. */
+  asked: MeasuredStep[];
+  of?: StudentManifestDraft['measured']['of'];
+  service?: StudentManifestDraft['measured']['service'];
+}
+
+interface TeachRules {
+  target_error: number;
+  makeIndex: MakeStudentIndex;
+  never_serve: readonly string[];
+}
+
+/** A student that answers itself. */
+async function teachItself(
+  { taught }: GoldenMaterial,
+  rules: TeachRules,
+  tell: (what: string) => void,
+): Promise<FoundStudent> {
+  const split = splitRuns(taught);
+  const parts = rotateParts(split);
+  const rounds: MeasuredRound[] = [];
+  for (const [at, { teaching, held_out: part }] of parts.entries()) {
+    const of = parts.length === 1 ? '' : `, ${at + 1} of ${parts.length}`;
+    const learned = listLearned(teaching);
+    tell(`calibrating on ${countOf(teaching.length, 'run')}${of}`);
+    const calibration = calibrateStudent(learned, rules);
+    tell(`fitting ${countOf(learned.length, 'step')}${of}`);
+    const model = limitAgents(fitStudent(learned), calibration.agents);
+    tell(`measuring on ${countOf(part.length, 'run')}${of}`);
+    const student = new Student(model, rules.makeIndex);
+    const { threshold } = calibration;
+    const asked = await askAbout(part, ({ step }) => decide(student, step, threshold));
+    rounds.push({ teaching, learned, calibration, model, asked });
+  }
+  const first = rounds[0]!;
+  const asked = rounds.flatMap((round) => round.asked);
+  const failed = findFailedKinds(asked, rules.target_error);
+  const steps = leaveFailedOut(asked, failed);
+  const measured = limitAgents(first.model, dropKinds(first.calibration, failed).agents);
+  const found = { split, asked, steps };
+  if (!steps.some(({ served }) => served)) {
+    const calibration = dropKinds(first.calibration, failed);
+    const { learned, teaching } = first;
+    const teaching_runs = teaching.length;
+    return { ...found, model: measured, measured_model: null, calibration, learned, teaching_runs };
+  }
+  tell(`teaching all of ${countOf(taught.length, 'run')}`);
+  const learned = listLearned(taught);
+  const calibration = dropKinds(calibrateStudent(learned, rules), failed);
+  return {
+    ...found,
+    model: limitAgents(fitStudent(learned), calibration.agents),
+    measured_model: measured,
+    calibration,
+    learned,
+    teaching_runs: taught.length,
+    of: {
+      students: rounds.length,
+      teaching_runs: first.teaching.length,
+      steps: first.learned.length,
+      threshold: Math.max(0, first.calibration.threshold),
+    },
+  };
+}
+
+/** A student that asks a service. @param heldOut share of the runs that is kept apart; null: as much as it takes */
+async function teachAsker(
+  { taught }: GoldenMaterial,
+  rules: TeachRules & { tell: (what: string) => void },
+  service: StudentService,
+  heldOut: number | null,
+): Promise<FoundStudent> {
+  const split = splitForService(taught, mainScope, heldOut);
+  const found = await calibrateService(split, service, rules);
+  const failed = findFailedKinds(found.steps, rules.target_error);
+  const calibration = dropKinds(found.calibration, failed);
+  return {
+    split,
+    model: found.limit(calibration),
+    measured_model: null,
+    calibration,
+    learned: listLearned(taught),
+    teaching_runs: taught.length,
+    asked: found.steps,
+    steps: leaveFailedOut(found.steps, failed),
+    service: found.service,
+  };
+}
+
+/** As if kinds that failed had never been served. */
+function leaveFailedOut(asked: readonly MeasuredStep[], failed: ReadonlySet<string>): MeasuredStep[] {
+  return asked.map((one) =>
+    one.kind !== null && failed.has(keyOfKind(one.step.step.scope, one.kind))
+      ? { ...one, served: false, wrong: false, kind: null, reason: 'unproven' as const }
+      : one,
+  );
 }
 
 /** A student that does not know some runs, and what it did on them. */
@@ -238,7 +260,7 @@ interface RotatedPart {
  * Parts of the runs, each kept apart from a student that is taught others; the first is the one of `split`. The others are of
  * agents with few runs alone, which are taught without those that have many.
  */
-function rotateParts({ teaching, held_out }: SplitRuns): RotatedPart[] {
+function rotateParts({ teaching, held_out }: SplitRuns<GoldenRun>): RotatedPart[] {
   const counts = new Map<string, number>();
   for (const run of [...teaching, ...held_out])
     counts.set(mainScope(run), (counts.get(mainScope(run)) ?? 0) + 1);
@@ -253,13 +275,6 @@ function rotateParts({ teaching, held_out }: SplitRuns): RotatedPart[] {
     return { held_out: [...apart], teaching: few.filter((run) => !apart.has(run)) };
   });
   return [{ held_out, teaching }, ...parts.filter((part) => part.held_out.length > 0)];
-}
-
-/** What most steps of a run are of: a model with its tools and settings. */
-function mainScope({ steps }: GoldenRun): string {
-  const counts = new Map<string, number>();
-  for (const { step } of steps) counts.set(step.scope, (counts.get(step.scope) ?? 0) + 1);
-  return [...counts].sort((a, b) => b[1] - a[1])[0]?.[0] ?? '';
 }
 
 function keyOfKind(scope: string, kind: string): string {
@@ -356,112 +371,6 @@ function describeAgents(
     });
 }
 
-/** The oldest first: where there are too many, the student takes the last. */
-function listLearned(runs: readonly GoldenRun[]): LearnedStep[] {
-  return runs
-    .toReversed()
-    .flatMap(({ run_id, steps }) =>
-      steps.flatMap(({ step, answer, exchange_id }) =>
-        answer === null ? [] : [{ run_id, step, answer, exchange_id }],
-      ),
-    );
-}
-
-/** Parts that runs are cut into to find a service's threshold. */
-const FOLDS = 5;
-
-/**
- * The threshold for a service: golden steps of some runs get their scores from students that do not know the run, the
- * service answers those that could be covered, and the threshold keeps what of that is wrong under the target.
- */
-async function calibrateService(
-  teaching: readonly GoldenRun[],
-  options: TeachOptions,
-  service: StudentService,
-  tell: (what: string) => void,
-): Promise<Calibration> {
-  const asked = takeRuns(teaching);
-  const foldOf = ({ run_id }: { run_id: string }): number => Math.floor(placeOf(run_id) * 1e6) % FOLDS;
-  const scores = new Map<GoldenStep, ScoredStep & { score: number }>();
-  for (let fold = 0; fold < FOLDS; fold++) {
-    const its = asked.filter((run) => foldOf(run) === fold);
-    if (its.length === 0) continue;
-    const others = listLearned(teaching.filter((run) => foldOf(run) !== fold));
-    const student = new Student(fitStudent(others), options.makeIndex);
-    for (const { run_id, steps } of its) {
-      for (const one of steps) {
-        const { step, answer } = one;
-        const its = answer === null ? null : scoreStep(student, { run_id, step, answer });
-        if (its !== null && its.score !== null) scores.set(one, { ...its, score: its.score });
-      }
-    }
-  }
-  const told = (done: number, of: number): void => tell(`asking the service: step ${done} of ${of}`);
-  const answered = await askAbout(
-    asked,
-    async (step) => (scores.has(step) ? toVerdict(await service.answer(step)) : NOT_ASKED),
-    SERVICE_ASKED_AT_ONCE,
-    told,
-  );
-  const agents = new Map<StepDigest, string>();
-  for (const [{ step }, agent] of nameAgents(listLearned(teaching))) agents.set(step, agent);
-  const scored = answered.flatMap(({ run_id, step, served, wrong }): ScoredStep[] =>
-    served ? [{ ...scores.get(step)!, run_id, agent: agents.get(step.step) ?? '', is_right: !wrong }] : [],
-  );
-  const calibration = calibrateScores(scored, options.target_error, {
-    never_serve: options.never_serve ?? [],
-    final: findFinalKinds(listLearned(teaching)),
-  });
-  return {
-    ...calibration,
-    method: `cross-fitted bound by agent, kind of answer and run on answers of the service, ${FOLDS} folds, ${answered.length} steps`,
-    runs: asked.length,
-    steps: answered.length,
-    curve: calibration.curve.map((point) => ({
-      ...point,
-      coverage: answered.length === 0 ? 0 : point.served / answered.length,
-    })),
-  };
-}
-
-/** What the service does with steps of runs kept apart, where it would be asked. */
-function measureService(
-  heldOut: readonly GoldenRun[],
-  student: Student,
-  threshold: number,
-  service: StudentService,
-  tell: (what: string) => void,
-): Promise<MeasuredStep[]> {
-  const ask = async (one: GoldenStep): Promise<StepVerdict> => {
-    const decision = student.decide(one.step, threshold, 'coverage');
-    if (!decision.covered) return { covered: false, reason: decision.reason };
-    const answer = await service.answer(one);
-    if (answer !== null && !student.serves(decision.agent, kindOfAnswer(answer.content)))
-      return { covered: false, reason: 'unproven' };
-    return toVerdict(answer);
-  };
-  const told = (done: number, of: number): void => tell(`asking the service: step ${done} of ${of}`);
-  return askAbout(takeRuns(heldOut), ask, SERVICE_ASKED_AT_ONCE, told);
-}
-
-const NOT_ASKED: StepVerdict = { covered: false, reason: 'too_far' };
-
-function toVerdict(answer: StudentAnswer | null): StepVerdict {
-  return answer === null ? { covered: false, reason: 'invalid' } : { covered: true, answer };
-}
-
-/** Whole runs, by the hash of their id, until SERVICE_STEPS_ASKED steps are there: to ask costs money. */
-function takeRuns(runs: readonly GoldenRun[]): GoldenRun[] {
-  const taken: GoldenRun[] = [];
-  let steps = 0;
-  for (const run of runs.toSorted((a, b) => placeOf(a.run_id) - placeOf(b.run_id))) {
-    if (steps >= SERVICE_STEPS_ASKED) break;
-    taken.push(run);
-    steps += run.steps.length;
-  }
-  return taken;
-}
-
 function decide(student: Student, step: GoldenStep['step'], threshold: number): StepVerdict {
   const decision = student.decide(step, threshold);
   return decision.covered
@@ -472,10 +381,15 @@ function decide(student: Student, step: GoldenStep['step'], threshold: number): 
 /** Equal for a student that would come out the same. */
 export function fingerprintMaterial(
   { taught }: GoldenMaterial,
-  { target_error, student, never_serve }: Pick<TeachOptions, 'target_error' | 'student' | 'never_serve'>,
+  {
+    target_error,
+    student,
+    never_serve,
+    held_out,
+  }: Pick<TeachOptions, 'target_error' | 'student' | 'never_serve' | 'held_out'>,
 ): string {
   const hash = createHash('sha256').update(
-    JSON.stringify([DISTILL_CODE, target_error, student, never_serve ?? []]),
+    JSON.stringify([DISTILL_CODE, target_error, student, never_serve ?? [], held_out ?? null]),
   );
   for (const { run_id, last_id, steps } of taught)
     hash.update(JSON.stringify([run_id, last_id, steps.length]));

@@ -46,6 +46,13 @@ export interface GoldenRun {
   steps: GoldenStep[];
 }
 
+/** What most steps of a run are of: a model with its tools and settings. */
+export function mainScope({ steps }: GoldenRun): string {
+  const counts = new Map<string, number>();
+  for (const { step } of steps) counts.set(step.scope, (counts.get(step.scope) ?? 0) + 1);
+  return [...counts].sort((a, b) => b[1] - a[1])[0]?.[0] ?? '';
+}
+
 /** Why a turn of a golden run is not among its steps. */
 export type UntaughtReason = 'other_shape' | 'served_by_student' | 'unreadable' | 'too_many';
 

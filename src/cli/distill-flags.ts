@@ -2,7 +2,14 @@
 
 import { resolve } from 'node:path';
 import { TIERS, type Tier } from '../domain/pattern.ts';
-import { MODEL_CHARACTERS, NEVER_SERVE, SERVED_MIN_DEFAULT, TARGET_ERROR_DEFAULT } from '../limits.ts';
+import {
+  HELD_OUT,
+  MODEL_CHARACTERS,
+  NEVER_SERVE,
+  SERVED_MIN_DEFAULT,
+  SERVICE_ANSWERS_MAX,
+  TARGET_ERROR_DEFAULT,
+} from '../limits.ts';
 import { isStudentEndpoint, type StudentKind } from '../student/model/manifest.ts';
 import { type FlagKinds, readFlags } from './flags.ts';
 import { UsageError } from './io.ts';
@@ -16,17 +23,22 @@ export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; DATA
   --never-serve NAME   a tool of which no call is ever served; may be given several times, or with commas
   --tier TIER          e1, e2 or e3: named in the line that says how to import the patterns; e2
   --share S            share of the runs that a new version serves, 0 to 1; 1. See understudy student publish --share
-  --student KIND       exemplar (default): answers from golden steps itself. http: the gateway asks a cheaper model
-                       where golden steps allow it
+  --student KIND       exemplar (default): answers from golden steps itself. http: the gateway asks a cheaper model, for
+                       the agents and kinds of answers in which it agreed with golden answers
   --endpoint URL       of kind http: base address of the service, up to and without /v1; its key is SVC_STUDENT_KEY
   --model NAME         of kind http: the model that is asked for
   --style STYLE        of kind http: messages (default) or chat_completions
+  --answers N          of kind http: answers to a step that must agree before it is served, 1 to ${SERVICE_ANSWERS_MAX}; 1
+  --with-exemplar      of kind http: what golden steps themselves would answer must agree, too
+  --held-out S         of kind http, and of exports: share of the golden runs that is kept apart, 0.05 to 0.9. For a
+                       model that was taught an export, take the share of that export. ${HELD_OUT.share} when not given, and
+                       more of agents with few golden runs
   --json               the report as JSON`;
 
 export interface DistillFlags {
   /** null: the configured one. Absolute. */
   db: string | null;
-  /** Absolute. */
+  /** Absolute; '' for a model that is only tried. */
   out: string;
   target_error: number;
   served_min: number;
@@ -36,6 +48,8 @@ export interface DistillFlags {
   /** Of the runs, how much what is published serves. */
   share: number;
   student: StudentKind;
+  /** Of the golden runs, how much is kept apart for a service; null: as much as it takes. */
+  held_out: number | null;
   json: boolean;
   help: boolean;
   /** What the command has besides. */
@@ -54,6 +68,9 @@ const FLAGS = {
   endpoint: 'text',
   model: 'text',
   style: 'text',
+  answers: 'text',
+  'with-exemplar': 'switch',
+  'held-out': 'text',
   json: 'switch',
 } as const;
 
@@ -66,19 +83,25 @@ export function readDistillFlags(argv: string[], more: FlagKinds = {}): DistillF
   const text = (name: keyof typeof FLAGS): string | undefined => values[name] as string | undefined;
   const isHelp = values.help === true;
   const out = text('out');
-  if (!isHelp && (out === undefined || out === ''))
+  // A model that is only tried leaves nothing behind.
+  if (!isHelp && (out === '' || (out === undefined && values['model-url'] === undefined)))
     throw new UsageError('say where the student goes: --out DIR');
+  const student = readStudent(values);
+  const heldOut = text('held-out');
+  if (heldOut !== undefined && student.kind !== 'http' && values.export === undefined)
+    throw new UsageError('--held-out goes with --student http, --model-url and --export');
   const db = text('db');
   if (db === '') throw new UsageError('--db takes the path of a file');
   return {
     db: db === undefined ? null : resolve(db),
-    out: resolve(out ?? '.'),
+    out: out === undefined ? '' : resolve(out),
     target_error: readNumber('--target-error', text('target-error'), TARGET_ERROR_DEFAULT, 0.001, 0.5),
     served_min: readWhole('--min-served', text('min-served'), SERVED_MIN_DEFAULT, 1, 1_000_000),
     never_serve: readNames('--never-serve', text('never-serve')),
     tier: readTier(text('tier')),
     share: readNumber('--share', text('share'), 1, 0, 1),
-    student: readStudent(text('student') ?? 'exemplar', text('endpoint'), text('model'), text('style')),
+    student,
+    held_out: heldOut === undefined ? null : readNumber('--held-out', heldOut, 0, 0.05, 0.9),
     json: values.json === true,
     help: isHelp,
     more: values,
@@ -115,25 +138,43 @@ function readTier(text: string | undefined): Tier {
   return tier;
 }
 
-function readStudent(
-  kind: string,
-  endpoint: string | undefined,
-  model: string | undefined,
-  style: string | undefined,
-): StudentKind {
+/** @throws UsageError */
+function readStudent(values: DistillFlags['more']): StudentKind {
+  const text = (name: keyof typeof FLAGS): string | undefined => values[name] as string | undefined;
+  const url = values['model-url'] as string | undefined;
+  if (url !== undefined && (values.student !== undefined || values.endpoint !== undefined))
+    throw new UsageError('--model-url takes the place of --student and --endpoint');
+  const kind = url === undefined ? (text('student') ?? 'exemplar') : 'http';
+  const endpoint = url ?? text('endpoint');
+  const [model, style] = [text('model'), text('style')];
+  const isConsistent = values.answers !== undefined || values['with-exemplar'] !== undefined;
   if (kind === 'exemplar') {
     if (endpoint !== undefined || model !== undefined || style !== undefined)
       throw new UsageError('--endpoint, --model and --style go with --student http');
+    if (isConsistent) throw new UsageError('--answers and --with-exemplar go with --student http');
     return { kind };
   }
   if (kind !== 'http') throw new UsageError('--student takes exemplar or http');
+  const named = url === undefined ? '--endpoint' : '--model-url';
   if (endpoint === undefined || model === undefined)
-    throw new UsageError('--student http takes --endpoint URL and --model NAME');
+    throw new UsageError(
+      url === undefined
+        ? '--student http takes --endpoint URL and --model NAME'
+        : '--model-url takes --model NAME',
+    );
   if (!isStudentEndpoint(endpoint))
-    throw new UsageError('--endpoint takes an http:// or https:// address without credentials, query or #');
+    throw new UsageError(`${named} takes an http:// or https:// address without credentials, query or #`);
   if (model === '' || model.length > MODEL_CHARACTERS)
     throw new UsageError(`--model takes 1 to ${MODEL_CHARACTERS} characters`);
   if (style !== undefined && style !== 'messages' && style !== 'chat_completions')
     throw new UsageError('--style takes messages or chat_completions');
-  return { kind, endpoint: endpoint.replace(/\/+$/, ''), model, style: style ?? 'messages' };
+  const answers = readWhole('--answers', text('answers'), 1, 1, SERVICE_ANSWERS_MAX);
+  return {
+    kind,
+    endpoint: endpoint.replace(/\/+$/, ''),
+    model,
+    style: style ?? 'messages',
+    ...(answers > 1 ? { answers } : {}),
+    ...(values['with-exemplar'] === true ? { with_exemplar: true } : {}),
+  };
 }

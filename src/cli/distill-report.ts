@@ -70,6 +70,8 @@ export function describeRound(round: RoundJson, tier: Tier, width: number, palet
     .join('');
   const agents = student?.coverage.agents ?? [];
   if (agents.length > 0) text += `\n${layOutAgents(agents, width, palette)}`;
+  if (student?.student.kind === 'http' && agents.length > 0)
+    text += `\n${layOutKinds(agents, width, palette)}`;
   if (student !== null && student.by_answer.length > 0)
     text += `\n${layOutAnswers(student.by_answer, width, palette)}`;
   text += `\n${describeOutcome(round, palette)}`;
@@ -119,8 +121,37 @@ function describeServed({ measured }: NonNullable<RoundJson['student']>): [strin
       'tokens',
       `${percent(measured.tokens_saved_share)} of those runs' tokens not asked of the upstream`,
     ]);
+  if (measured.service !== undefined) facts.push(...describeService(measured.service, measured.served));
   const uncovered = listCounts(measured.uncovered, UNCOVERED);
   if (uncovered !== '') facts.push(['not served', uncovered]);
+  return facts;
+}
+
+/** What asking a model cost, and what agreement of several answers changed. */
+function describeService(
+  {
+    asked,
+    requests,
+    failed,
+    disagreed,
+    input_tokens,
+    output_tokens,
+    single,
+  }: NonNullable<StudentManifestDraft['measured']['service']>,
+  served: number,
+): [string, string][] {
+  const unfit = failed === 0 ? '' : `, ${number(failed)} failed or unfit`;
+  const facts: [string, string][] = [
+    [
+      'asked',
+      `${countOf(asked, 'step')} in ${countOf(requests, 'request')}${unfit}; ${number(input_tokens)} tokens in, ${number(output_tokens)} out`,
+    ],
+  ];
+  if (single !== undefined)
+    facts.push([
+      'agreement',
+      `answers to ${countOf(disagreed, 'step')} disagreed; the first answer alone would serve ${number(single.served)} with ${number(single.errors)} wrong, instead of ${number(served)}`,
+    ]);
   return facts;
 }
 
@@ -194,6 +225,44 @@ function describeNeed({ threshold, evidence, runs, kinds = [] }: Agent): string 
     : `not served: ${describeRefused(refused)}`;
 }
 
+/** Lines for what a model answers; every kind in which it was wrong has one besides. */
+const SERVICE_KINDS_SHOWN = 40;
+
+/** What a model would serve of each agent, and with which error. */
+function layOutKinds(agents: readonly Agent[], width: number, palette: Palette): string {
+  const all = agents.flatMap(({ agent, kinds = [] }) => kinds.map((kind) => ({ ...kind, agent })));
+  const shown = all.filter(({ errors }, at) => at < SERVICE_KINDS_SHOWN || errors > 0);
+  const rows = shown.map(({ agent, kind, runs, steps, errors, error_at_most, refused }) => [
+    { text: makeHarmlessLine(agent) },
+    { text: makeHarmlessLine(kind) },
+    { text: number(runs) },
+    { text: number(steps) },
+    { text: number(errors), ...(errors > 0 ? { paint: palette.bad } : {}) },
+    { text: percent(error_at_most) },
+    {
+      text: refused === null ? 'served' : REFUSED[refused],
+      ...(refused === null ? {} : { paint: palette.bad }),
+    },
+  ]);
+  const table = layOutTable(
+    [
+      { title: 'AGENT', align: 'left', min: 10 },
+      { title: "MODEL'S ANSWER", align: 'left', min: 12 },
+      { title: 'RUNS', align: 'right' },
+      { title: 'STEPS', align: 'right' },
+      { title: 'WRONG', align: 'right' },
+      { title: 'AT MOST', align: 'right' },
+      { title: 'STATE', align: 'left' },
+    ],
+    rows,
+    width,
+    palette,
+  );
+  return all.length > shown.length
+    ? `${table}and ${countOf(all.length - shown.length, 'other kind')}\n`
+    : table;
+}
+
 const REFUSED: Record<KindRefusal, string> = {
   too_few: 'too few golden runs',
   too_wrong: 'wrong too often',
@@ -245,6 +314,10 @@ function describeOutcome({ outcome, version, reason, out }: RoundJson, palette: 
     return palette.good(
       `Version ${version} is published in ${where}: start the gateway with SVC_DISTILL_DIR=${where}\n`,
     );
+  if (outcome === 'evaluated')
+    return reason === ''
+      ? palette.good('The model is good enough: distill --student http publishes a student that asks it\n')
+      : palette.bad(`The model is not good enough: ${makeHarmlessLine(reason)}\n`);
   const left = outcome === 'kept' ? `version ${version} stays in ${where}` : `no student in ${where}`;
   return palette.bad(`Nothing is published: ${makeHarmlessLine(reason)}; ${left}\n`);
 }

@@ -11,6 +11,7 @@ import {
   describeShortage,
   fingerprintMaterial,
   type Gate,
+  judgeStudent,
   type TaughtStudent,
   teachStudent,
 } from '../analysis/distill.ts';
@@ -53,11 +54,16 @@ const DIGEST_CODE = 'digest-11';
 export interface RoundOptions {
   /** Absolute. */
   db: string;
+  /** '': nothing is kept. */
   out: string;
   student: StudentKind;
   gate: Gate;
   /** Tools of which no call is ever served. */
   never_serve: string[];
+  /** Of golden runs, how much is kept apart for a service; null: as much as it takes. */
+  held_out?: number | null;
+  /** Says what a model would serve, and publishes nothing. */
+  evaluates?: boolean;
   /** Keep the published student unless the new one is no worse, and do nothing when there is nothing new. */
   compare: boolean;
   /** Of the runs, how much a new version serves. */
@@ -86,7 +92,7 @@ export interface RoundPatterns {
 
 /** What a round did. */
 export interface RoundReport {
-  outcome: 'published' | 'kept' | 'nothing';
+  outcome: 'published' | 'kept' | 'nothing' | 'evaluated';
   /** Why nothing new was published; '' when it was. */
   reason: string;
   /** Of the student that is in the directory now; null: there is none. */
@@ -114,13 +120,14 @@ export interface RoundTeller {
  */
 export async function runRound(options: RoundOptions, teller: RoundTeller): Promise<RoundReport> {
   const { warn } = teller;
-  const before = await checkForPublishing(options.out);
+  const before = options.evaluates === true ? null : await checkForPublishing(options.out);
   const makeIndex = chooseIndex(warn);
   const embedder = new TextEmbedder(options.embedding, warn);
   try {
     const material = await readMaterial(options, teller, embedder);
     teller.announce('putting patterns together');
-    const patterns = await savePatterns(options.out, material, embedder);
+    const patterns =
+      options.evaluates === true ? NO_PATTERNS : await savePatterns(options.out, material, embedder);
     const { taught, patterns: _, ...counts } = material;
     const report: RoundReport = {
       outcome: before === null ? 'nothing' : 'kept',
@@ -134,8 +141,8 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
     };
     const shortage = describeShortage(material);
     if (shortage !== null) return { ...report, reason: shortage };
-    const { student, gate, never_serve } = options;
-    const wanted = { target_error: gate.target_error, student, never_serve };
+    const { student, gate, never_serve, held_out = null } = options;
+    const wanted = { target_error: gate.target_error, student, never_serve, held_out };
     const same = options.compare
       ? await findSame(options.out, before, fingerprintMaterial(material, wanted))
       : null;
@@ -150,6 +157,13 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
     const taughtStudent = await withService(options, (service) =>
       teachStudent(material, { ...wanted, makeIndex, tell, ...service }, head),
     );
+    if (options.evaluates === true)
+      return {
+        ...report,
+        outcome: 'evaluated',
+        reason: judgeStudent(taughtStudent, gate) ?? '',
+        student: taughtStudent,
+      };
     const published = options.compare && before !== null ? await readPublished(options.out, warn) : null;
     const verdict = await judgeRound(taughtStudent, published, gate, makeIndex);
     if (!verdict.publish) return { ...report, reason: verdict.reason, student: taughtStudent };
@@ -216,7 +230,7 @@ async function readMaterial(
     const chains = await readChains(source, teller, Math.ceil(DISTILL_BOUNDS.runs * room));
     const runsDbs = options.runs_dbs ?? (await listRunsDbs(options.db, options.data_dir));
     const outcomes = await readOutcomes(runsDbs, chains, data_key);
-    const store = openCache(options.out, data_key, teller.warn);
+    const store = options.out === '' ? null : openCache(options.out, data_key, teller.warn);
     try {
       const material = await gatherGolden(source, chains, {
         outcomes,
@@ -280,12 +294,14 @@ function openCache(
   }
 }
 
+const NO_PATTERNS: RoundPatterns = { count: 0, found: 0, path: null };
+
 async function savePatterns(
   out: string,
   { patterns }: GoldenMaterial,
   embedder: TextEmbedder,
 ): Promise<RoundPatterns> {
-  if (patterns.length === 0) return { count: 0, found: 0, path: null };
+  if (patterns.length === 0) return NO_PATTERNS;
   const merged = mergePatterns(patterns, await embedder.embed(patterns.map(({ situation }) => situation)));
   const path = await writePatterns(out, merged.map((pattern) => `${JSON.stringify(pattern)}\n`).join(''));
   return { count: merged.length, found: patterns.length, path };

@@ -16,8 +16,11 @@ often enough. Some golden runs are kept apart from teaching: the command measure
 and how often it would be wrong. It publishes only a student that stays under the target.
 
 Usage: understudy distill --out DIR [--db FILE] [--target-error E] [options]
+       understudy distill --model-url URL --model NAME [--db FILE] [options]
 
 ${DISTILL_FLAGS_HELP}
+  --model-url URL      only says what the model at this address would serve, for each agent and kind of answer, and how
+                       often it would be wrong: as with --student http and --endpoint, but nothing is published
 
 DIR gets patterns.jsonl (a pattern a line), manifest.json (which student, its threshold, what was measured) and the
 student's steps. DIR.work beside it remembers what was made of each run: an interrupted distill goes on where it stopped,
@@ -26,9 +29,11 @@ and a later one reads the new runs alone. You may delete it.
 Examples:
   understudy distill --out student
   SVC_DISTILL_DIR=student understudy gateway
+  SVC_STUDENT_KEY=… understudy distill --model-url https://models.example --model small --style chat_completions
   understudy patterns import --tier e2 student/patterns.jsonl
 
-Exit status: 0 published, 1 failed or nothing good enough to publish (patterns are written all the same), 2 wrong use.
+Exit status: 0 published, evaluated or exported, 1 failed or nothing good enough to publish (patterns are written all the
+same), 2 wrong use.
 `;
 
 /** What a test may put in place of the real surroundings. */
@@ -53,7 +58,7 @@ export async function runDistill(
   io: CliIo,
   surroundings: DistillSurroundings = {},
 ): Promise<number> {
-  const flags = readDistillFlags(argv);
+  const flags = readDistillFlags(argv, { 'model-url': 'text' });
   if (flags.help) {
     await io.out(HELP);
     return EXIT.done;
@@ -61,7 +66,7 @@ export async function runDistill(
   const round = await tryRound(flags, false, io, surroundings);
   if (round === null) return EXIT.failed;
   await printRound(round, flags, io, surroundings);
-  return round.outcome === 'published' ? EXIT.done : EXIT.failed;
+  return round.outcome === 'published' || round.outcome === 'evaluated' ? EXIT.done : EXIT.failed;
 }
 
 /** Prints the report as the flags and the terminal ask for. */
@@ -90,7 +95,7 @@ export async function tryRound(
 ): Promise<RoundJson | null> {
   const config = loadConfig({ listener: 'gateway' });
   const progress = new Progress(io, io.is_terminal, surroundings.now ?? Date.now);
-  const { out, student, target_error, served_min, never_serve, share } = flags;
+  const { out, student, target_error, served_min, never_serve, share, held_out, more } = flags;
   try {
     return await runRoundInThread(
       {
@@ -99,6 +104,8 @@ export async function tryRound(
         student,
         gate: { target_error, served_min, sticky: config.relegation?.sticky ?? false },
         never_serve,
+        held_out,
+        evaluates: more['model-url'] !== undefined,
         wires: config.relegation_wires,
         compare,
         share,

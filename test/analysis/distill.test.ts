@@ -7,12 +7,11 @@ import {
   fingerprintMaterial,
   judgeComparison,
   judgeStudent,
-  placeOf,
-  splitRuns,
   type TaughtStudent,
   teachStudent,
 } from '../../src/analysis/distill.ts';
 import type { GoldenMaterial, GoldenRun } from '../../src/analysis/golden-steps.ts';
+import { placeOf, splitRuns } from '../../src/analysis/held-out.ts';
 import { judgeRound } from '../../src/analysis/loop.ts';
 import { mergePatterns } from '../../src/analysis/merge-patterns.ts';
 import { askAbout, measureByAnswer, summarizeMeasures } from '../../src/analysis/student-measures.ts';

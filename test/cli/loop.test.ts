@@ -322,7 +322,7 @@ describe('a student that asks a cheaper model', () => {
       expect(manifest.student).toEqual({ kind: 'http', endpoint: service.url, model: 'cheap', style });
       expect(manifest.measured.errors).toBe(0);
       expect(manifest.measured.coverage).toBeGreaterThan(0.5);
-      expect(service.requests.length).toBeGreaterThan(100);
+      expect(service.requests.length).toBeGreaterThan(50);
       expect(JSON.stringify(service.requests[0]!.raw_headers)).toContain('sk-student-4711-secret');
       const [{ model, stream }] = service.requests.map(({ body }) => JSON.parse(body.toString('utf8')));
       expect([model, stream]).toEqual(['cheap', false]);

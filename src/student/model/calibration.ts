@@ -138,6 +138,8 @@ export interface KindRules {
   never_serve?: readonly string[];
   /** Tools whose calls no look follows, by agent. */
   final?: ReadonlyMap<string, ReadonlySet<string>>;
+  /** Largest score that is ever served; by the target when left out. */
+  score_max?: number;
 }
 
 /** Tools whose calls no look follows, by agent; see {@link KindRules}. */
@@ -234,8 +236,8 @@ function calibrateKind(
   const tools = kind.split(' + ');
   const isFinal = tools.some((name) => rules.final?.get(agent)?.has(name) === true);
   const isExcepted = tools.some((name) => rules.never_serve?.includes(name) === true);
-  const found = chooseThreshold(answered, target, isFinal);
-  const largest = scoreMaxOf(target);
+  const largest = rules.score_max ?? scoreMaxOf(target);
+  const found = chooseThreshold(answered, target, isFinal, largest);
   const counts = countBelow(answered, found.threshold < 0 ? largest : found.threshold);
   const isServed = found.threshold >= 0 && !isExcepted;
   const tooMany = counts.errors > target * counts.steps;
@@ -305,15 +307,16 @@ const CONFIDENCES = { common: [CONFIDENCE, 0.99], final: [0.99, 0.998] } as cons
 /**
  * The largest threshold below which the share of errors of one kind of answer keeps the target, with a confidence.
  * @param isFinal no look follows it: the confidence is higher
+ * @param largest score that is ever served
  * @returns −1 where no threshold does
  */
 export function chooseThreshold(
   scored: readonly ScoredStep[],
   target: number,
   isFinal = false,
+  largest = scoreMaxOf(target),
 ): { threshold: number; confidence: number } {
   const [confidence, chosen] = CONFIDENCES[isFinal ? 'final' : 'common'];
-  const largest = scoreMaxOf(target);
   const sorted = scored
     .filter((one): one is AnsweredStep => one.score !== null && one.score <= largest)
     // Of equal scores those that are wrong first.

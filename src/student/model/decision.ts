@@ -66,3 +66,9 @@ export type StudentDecision =
       /** Whose step it is; '' where nobody knows, left out where nobody asked. */
       agent?: string;
     };
+
+/**
+ * What is asked of the student: its answer; whether a service may be asked (kind `http`); or that, and its own answer
+ * beside it.
+ */
+export type WantedDecision = 'answer' | 'coverage' | 'second';

@@ -5,7 +5,13 @@
  */
 
 import { z } from 'zod';
-import { ENDPOINT_CHARACTERS, MODEL_CHARACTERS, NEVER_SERVE, STUDENT_BOUNDS } from '../../limits.ts';
+import {
+  ENDPOINT_CHARACTERS,
+  MODEL_CHARACTERS,
+  NEVER_SERVE,
+  SERVICE_ANSWERS_MAX,
+  STUDENT_BOUNDS,
+} from '../../limits.ts';
 import { UNCOVERED_REASONS } from './decision.ts';
 
 /** The one form there is so far. */
@@ -50,6 +56,10 @@ export const studentKind = z.discriminatedUnion('kind', [
       .refine(isStudentEndpoint, 'not an http:// or https:// address without credentials or query'),
     model: z.string().min(1).max(MODEL_CHARACTERS),
     style: z.enum(['messages', 'chat_completions']),
+    /** Answers of the model to one step that must agree; one when left out. */
+    answers: z.int().min(2).max(SERVICE_ANSWERS_MAX).optional(),
+    /** What golden steps themselves would answer must agree, too. */
+    with_exemplar: z.boolean().optional(),
   }),
 ]);
 
@@ -78,6 +88,8 @@ const measured = z.object({
   /** Steps not covered, by reason. */
   uncovered: z.partialRecord(z.enum(UNCOVERED_REASONS), count),
   error_definition: z.string().max(1_000),
+  /** Of kind `http`. */
+  service: z.lazy(() => serviceMeasures).optional(),
   /**
    * Whose figures these are, where they are not those of the student in this directory: one taught in the same way
    * without the runs kept apart. The one in the directory was taught those, too. Of few golden runs each is kept apart
@@ -91,6 +103,21 @@ const measured = z.object({
       threshold: share,
     })
     .optional(),
+});
+
+/** What a service did on runs kept apart, beyond what was served. */
+const serviceMeasures = z.object({
+  /** Steps that it was asked about, and the requests for that; those that failed or whose answer nobody may serve. */
+  asked: count,
+  requests: count,
+  failed: count,
+  /** Steps of which it had an answer, and others did not agree. */
+  disagreed: count,
+  /** What it counted for all of them. */
+  input_tokens: count,
+  output_tokens: count,
+  /** What the first answer alone would have served; left out where nothing has to agree. */
+  single: z.object({ served: count, errors: count }).optional(),
 });
 
 /** One kind of answer of an agent. */
@@ -176,6 +203,7 @@ const manifest = z.object({
 
 export type StudentKind = z.output<typeof studentKind>;
 export type StudentMeasures = z.output<typeof measured>;
+export type ServiceMeasures = z.output<typeof serviceMeasures>;
 export type StudentManifest = z.output<typeof manifest>;
 export type StudentFile = z.output<typeof file>;
 /** A manifest before it is published: version and files come with that. */

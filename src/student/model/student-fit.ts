@@ -49,6 +49,8 @@ export interface FitOptions {
   support_min?: number;
   /** Of whatever is drawn by lot; 1 when left out. */
   seed?: number;
+  /** Stages of which no template explains an answer are kept, too: a service may have the answers. */
+  keeps_unexplained?: boolean;
 }
 
 /** System prompts that share this much are one agent's. */
@@ -80,6 +82,7 @@ export function fitStudent(steps: readonly LearnedStep[], options: FitOptions = 
           agent,
           supportMin,
           options.seed ?? 1,
+          options.keeps_unexplained === true,
         );
         if (group === null) continue;
         groups++;
@@ -220,6 +223,7 @@ function fitGroup(
   agent: StudentAgent,
   supportMin: number,
   seed: number,
+  keepsUnexplained: boolean,
 ): StageMemory | null {
   const runs = new Set(steps.map(({ run_id }) => run_id)).size;
   if (runs < supportMin) return null;
@@ -233,7 +237,7 @@ function fitGroup(
     sampled.map((i) => examples[i]!),
     supportMin,
   );
-  if (found.length === 0) return null;
+  if (found.length === 0 && !keepsUnexplained) return null;
   const classes = found.map((one) => ({ ...one, members: one.members.map((place) => sampled[place]!) }));
   const answers = examples.map(({ content }) => readComparable({ content: content as StudentBlock[] }));
   const agrees = (c: number, i: number): boolean => {
@@ -244,7 +248,7 @@ function fitGroup(
   };
   const labels = joinClasses(classes, agrees);
   const ofStep = assignClasses(classes, labels, examples.length, agrees);
-  const labelCount = Math.max(...labels) + 1;
+  const labelCount = Math.max(-1, ...labels) + 1;
   // Answers that no template explains are one label of their own.
   const targets = Uint16Array.from(ofStep, (c) => (c < 0 ? labelCount : labels[c]!));
   const { columns, splits } = makeColumns(steps, targets, labelCount + 1, agent);

@@ -29,6 +29,8 @@ export interface StudentAgent {
   limit?: number;
   /** Kinds of answers that are served (`kindOfAnswer`), each with its own limit; left out: all, at the limit above. */
   kinds?: [string, number][];
+  /** Of a student that asks a service: what the service was found to be good at; left out: it has not been tried so. */
+  service?: ServiceEvidence;
   /** Sentences that every golden step had. */
   core: number[];
   /** Others that several runs had. */
@@ -40,6 +42,16 @@ export interface StudentAgent {
   /** Most sentences of one step that are not core. */
   changing_max: number;
   stages: StageMemory[];
+}
+
+/** What a service may answer of one agent's steps; see service-evidence.ts. */
+export interface ServiceEvidence {
+  /** Kinds of answers (`kindOfServiceAnswer`) that are served, each with its largest score. */
+  kinds: [string, number][];
+  /** Stages of golden steps at which it is asked. */
+  stages: string[];
+  /** Hashes of words that golden answers had. */
+  said: number[];
 }
 
 /** A threshold in a number of the context. */

@@ -1,20 +1,29 @@
 /**
- * The student of kind `exemplar`: answers a live step that is like its golden steps. Pure; the student's thread.
+ * The student of kind `exemplar`: answers a live step that is like its golden steps. For a student of kind `http` it says
+ * whose step it is and how strange, and a service answers. Pure; the student's thread.
  *
  * A live step is near prototypes of its agent and stage whose decisive marks it shares (student-fit.ts says what these
  * are). Its nonconformity, how unlike the golden steps it is, comes from four doubts: neighbours that answered something
  * else, distance, what is new in it (novelty.ts), and slots whose rules are young or contradict each other.
  */
 
+import type { NormalRequest } from '../../domain/turn.ts';
 import { STUDENT_CORE } from '../../limits.ts';
 import { comparablesAgree, readComparable } from './agreement.ts';
 import { kindOfAnswer } from './answer-kind.ts';
 import { fillTemplate } from './answer-template.ts';
-import type { StudentAnswer, StudentBlock, StudentDecision, UncoveredReason } from './decision.ts';
+import type {
+  StudentAnswer,
+  StudentBlock,
+  StudentDecision,
+  UncoveredReason,
+  WantedDecision,
+} from './decision.ts';
 import { StepContext } from './extraction.ts';
 import { isObject, readNumber } from './json-values.ts';
 import { NoveltyIndex } from './novelty.ts';
 import { FixedValues } from './prompt-values.ts';
+import { kindOfServiceAnswer } from './service-evidence.ts';
 import type { StepDigest } from './step.ts';
 import { MARK } from './step-marks.ts';
 import {
@@ -22,6 +31,7 @@ import {
   keyOfMark,
   keyOfSentence,
   type Prototype,
+  type ServiceEvidence,
   type StageMemory,
   type StudentAgent,
   type StudentModel,
@@ -187,11 +197,19 @@ interface ReadyAgent {
   groups: Map<string, ReadyStage>;
 }
 
+/** A step with the golden steps that it is near, at least one. */
+interface PlacedStep extends ReturnType<ReadyStage['findNear']> {
+  agent: StudentAgent;
+  ready: ReadyStage;
+}
+
 /** Answers steps. Holds the model's indexes; one thread. */
 export class Student {
   readonly #agents = new Map<string, ReadyAgent[]>();
   /** Kinds of answers that are served, with their limits, by agent; of agents that serve all there is none. */
   readonly #kinds = new Map<string, ReadonlyMap<string, number>>();
+  /** Of a student that asks a service: words of golden answers by agent. */
+  readonly #said = new Map<string, ReadonlySet<number>>();
 
   constructor(model: StudentModel, makeIndex: MakeStudentIndex) {
     for (const agent of model.groups as unknown as readonly StudentAgent[]) {
@@ -199,6 +217,7 @@ export class Student {
       const known = new Set([...agent.core, ...agent.known]);
       const ready = { agent, core: agent.core, known, fixed: new FixedValues(agent.fixed ?? []), groups };
       if (agent.kinds !== undefined) this.#kinds.set(agent.name, new Map(agent.kinds));
+      if (agent.service !== undefined) this.#said.set(agent.name, new Set(agent.service.said));
       const list = this.#agents.get(agent.scope);
       if (list === undefined) this.#agents.set(agent.scope, [ready]);
       else list.push(ready);
@@ -207,25 +226,91 @@ export class Student {
 
   /**
    * @param threshold largest score that is covered; below 0 covers nothing
-   * @param wanted `coverage`: the answer is left out (kind `http`)
+   * @param wanted `coverage`: whether a service may be asked (kind `http`), and no answer; `second`: the same, and what the
+   *   student would answer itself, where it would
    */
-  decide(step: StepDigest, threshold: number, wanted: 'answer' | 'coverage' = 'answer'): StudentDecision {
+  decide(step: StepDigest, threshold: number, wanted: WantedDecision = 'answer'): StudentDecision {
+    if (wanted !== 'answer') {
+      const known = step.unsupported === '' ? this.#findAgent(step)?.ready.agent : undefined;
+      if (known?.service !== undefined) return this.#mayAsk(step, known.service, threshold, wanted);
+    }
     const { answer, reason, score, support, limit, agent } = this.propose(step);
     if (answer !== null && limit < 0) return { covered: false, reason: 'unproven', score, agent };
     if (answer === null || score === null || score > threshold || score > limit)
       return { covered: false, reason, score, agent };
-    return { covered: true, answer: wanted === 'answer' ? answer : null, score, support, agent };
+    return { covered: true, answer: wanted === 'coverage' ? null : answer, score, support, agent };
   }
 
-  /** Whether answers of that kind are served at all: an agent's service may give others than its golden steps had. */
-  serves(agent: string, kind: string): boolean {
-    return this.#kinds.get(agent)?.has(kind) !== false;
+  /**
+   * Whether an answer of that kind is served: an agent's service may give others than its golden steps had.
+   * @param score of the step; left out: at whatever score
+   */
+  serves(agent: string, kind: string, score: number | null = null): boolean {
+    const kinds = this.#kinds.get(agent);
+    if (kinds === undefined) return true;
+    const limit = kinds.get(kind);
+    return limit !== undefined && (score === null || score <= limit);
+  }
+
+  /** What a service's answer is judged as. */
+  kindOf(agent: string, content: readonly StudentBlock[], request: NormalRequest): string {
+    const said = this.#said.get(agent);
+    return said === undefined ? kindOfAnswer(content) : kindOfServiceAnswer(content, request, said);
+  }
+
+  /** A service is asked whether or not golden steps agree on an answer: its own agreement with them is what counts. */
+  #mayAsk(
+    step: StepDigest,
+    { stages }: ServiceEvidence,
+    threshold: number,
+    wanted: WantedDecision,
+  ): StudentDecision {
+    const { agent, score, reason } = this.assess(step);
+    if (score === null) return { covered: false, reason, score, agent };
+    if (!stages.includes(step.stage)) return { covered: false, reason: 'unproven', score, agent };
+    const limit = Math.max(-1, ...(this.#kinds.get(agent)?.values() ?? []));
+    if (score > threshold || score > limit) return { covered: false, reason: 'too_far', score, agent };
+    const answer = wanted === 'second' ? this.propose(step).answer : null;
+    if (wanted === 'second' && answer === null)
+      return { covered: false, reason: 'missing_value', score, agent };
+    return { covered: true, answer, score, support: 1, agent };
+  }
+
+  /** How unlike golden steps a step is, whatever its answer: for a service that answers it. */
+  assess(step: StepDigest): { agent: string; score: number | null; reason: UncoveredReason } {
+    const found = this.#place(step);
+    if ('reason' in found) return { agent: found.agent, score: null, reason: found.reason };
+    const { agent, ready, near, between } = found;
+    const { distance, novelty } = measureStrangeness(ready, step, near[0]!.distance + between);
+    const score = 1 - (1 - distance) * (1 - novelty);
+    return { agent: agent.name, score: Math.max(0, Math.min(1, score)), reason: 'too_far' };
+  }
+
+  /** Finds the golden steps that a step is near, or why there are none. */
+  #place(step: StepDigest): PlacedStep | { reason: UncoveredReason; agent: string } {
+    if (step.unsupported !== '') return { reason: 'unsupported', agent: '' };
+    const found = this.#findAgent(step);
+    if (found === undefined || found.others.length > 0) {
+      const reason = found === undefined ? 'unknown_agent' : 'other_value';
+      return { reason: step.breaches.length > 0 ? 'bad_request' : reason, agent: '' };
+    }
+    const { agent, groups } = found.ready;
+    if (step.breaches.some((name) => agent.breaches?.includes(name) !== true))
+      return { reason: 'bad_request', agent: agent.name };
+    const ready = groups.get(step.stage);
+    const placed = ready?.findNear(step);
+    if (ready === undefined || placed === undefined || placed.near.length === 0)
+      return { reason: 'too_far', agent: agent.name };
+    return { agent, ready, ...placed };
   }
 
   propose(step: StepDigest): Proposal {
-    const found = step.unsupported === '' ? this.#findAgent(step) : undefined;
-    const agent = found?.others.length === 0 ? found.ready : undefined;
-    const whose = { agent: agent?.agent.name ?? '', limit: agent?.agent.limit ?? 1 };
+    const found = this.#place(step);
+    const isPlaced = !('reason' in found);
+    const whose = {
+      agent: isPlaced ? found.agent.name : found.agent,
+      limit: (isPlaced ? found.agent.limit : undefined) ?? 1,
+    };
     const none = (reason: UncoveredReason, score: number | null = null): Proposal => ({
       answer: null,
       reason,
@@ -236,19 +321,10 @@ export class Student {
       nearest,
     });
     let nearest: Proposal['nearest'] = null;
-    if (step.unsupported !== '') return none('unsupported');
-    if (agent === undefined) {
-      if (step.breaches.length > 0) return none('bad_request');
-      return none(found === undefined ? 'unknown_agent' : 'other_value');
-    }
-    if (step.breaches.some((name) => agent.agent.breaches?.includes(name) !== true))
-      return none('bad_request');
-    const ready = agent.groups.get(step.stage);
-    if (ready === undefined) return none('too_far');
+    if (!isPlaced) return none(found.reason);
+    const { agent, ready, near, between } = found;
     const { group } = ready;
-    const { near, between } = ready.findNear(step);
-    const closest = near[0];
-    if (closest === undefined) return none('too_far');
+    const closest = near[0]!;
     nearest = { ...closest, stage: group };
     // Votes by label, and within the label by class.
     const votes = new Map<number, number>();
@@ -297,11 +373,7 @@ export class Student {
     const against = ready.countContradictions(step, top);
     const disagreement =
       1 - (most / (all + PRIOR)) * (1 - Math.min(CONTRADICTED.most, CONTRADICTED.each * against));
-    const distance = Math.min(1, DISTANCE_DOUBT * (closest.distance + between));
-    const novelty = Math.max(
-      ready.novelty.measure(step.marks),
-      ready.hasStrangeNumber(step) ? STRANGE_NUMBER : 0,
-    );
+    const { distance, novelty } = measureStrangeness(ready, step, closest.distance + between);
     const score = 1 - (1 - disagreement) * (1 - distance) * (1 - novelty) * (1 - slotDoubt);
     return {
       answer: {
@@ -321,7 +393,7 @@ export class Student {
       score: Math.max(0, Math.min(1, score)),
       support: Math.max(1, Math.round(most)),
       ...whose,
-      limit: this.#limitOf(agent.agent, kindOfAnswer(content)),
+      limit: this.#limitOf(agent, kindOfAnswer(content)),
       doubts: { disagreement, distance, novelty, slots: slotDoubt },
       nearest,
     };
@@ -357,6 +429,18 @@ export class Student {
     }
     return nearest;
   }
+}
+
+/** @param apart from the nearest golden steps */
+function measureStrangeness(
+  ready: ReadyStage,
+  step: StepDigest,
+  apart: number,
+): { distance: number; novelty: number } {
+  return {
+    distance: Math.min(1, DISTANCE_DOUBT * apart),
+    novelty: Math.max(ready.novelty.measure(step.marks), ready.hasStrangeNumber(step) ? STRANGE_NUMBER : 0),
+  };
 }
 
 /** Why the answer would break the request's own rules; null when it would not. */

@@ -18,7 +18,7 @@ import { systemClock } from '../../std/clock.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 import { answersAgree } from '../model/agreement.ts';
 import { kindOfAnswer } from '../model/answer-kind.ts';
-import type { StudentAnswer, StudentDecision } from '../model/decision.ts';
+import type { StudentAnswer, StudentBlock, StudentDecision, WantedDecision } from '../model/decision.ts';
 import type { StepDigest } from '../model/step.ts';
 import { isFitAnswer } from './answer-check.ts';
 import type {
@@ -39,19 +39,26 @@ import {
 } from './served-runs.ts';
 import { UntranslatableStep } from './service-messages.ts';
 import { digestWireStep, readWireRequest, WIRES } from './step-reading.ts';
+import { TOO_LATE } from './student-service.ts';
 import { ToolSchemas } from './tool-schemas.ts';
 import type { Wire } from './wire.ts';
 
 /** The student's core: `Student` of src/student/model. */
 export interface StudentCore {
-  decide(step: StepDigest, threshold: number, wanted: 'answer' | 'coverage'): StudentDecision;
-  /** Whether answers of that kind are served at all. */
-  serves(agent: string, kind: string): boolean;
+  decide(step: StepDigest, threshold: number, wanted: WantedDecision): StudentDecision;
+  /** Whether answers of that kind are served at a step with that score. */
+  serves(agent: string, kind: string, score: number | null): boolean;
+  /** What a service's answer is judged as. */
+  kindOf(agent: string, content: readonly StudentBlock[], request: NormalRequest): string;
 }
 
 /** The service of a student of kind `http`: `StudentService`. */
 export interface AnsweringService {
   readonly model: string;
+  /** Answers to one step that must agree. */
+  readonly answers: number;
+  /** What golden steps themselves would answer must agree, too. */
+  readonly with_exemplar: boolean;
   ask(body: JsonObject, signal: AbortSignal): Promise<StudentAnswer>;
 }
 
@@ -264,10 +271,19 @@ export class StepHandler {
       return;
     }
     const digest = digestWireStep(wire, step.request, body, message, systemClock.wallMs());
-    const decision = core.decide(digest, threshold, service === null ? 'answer' : 'coverage');
+    const decision = core.decide(digest, threshold, wantedOf(service));
     const finding: StepFinding = { agent: decision.agent || null, kind: null, score: decision.score };
     if (!decision.covered) this.#decline(message, step, decision.reason, post, finding);
-    else if (service !== null) void this.#askService(service, message, step, entry, finding, post);
+    else if (service !== null)
+      void this.#askService(
+        service,
+        message,
+        step,
+        entry,
+        finding,
+        service.with_exemplar ? decision.answer : null,
+        post,
+      );
     else if (decision.answer === null) this.#decline(message, step, 'failed', post, finding);
     else this.#give(message, step, entry, decision.answer, finding, null, post);
   }
@@ -284,26 +300,34 @@ export class StepHandler {
     return id !== null && !runs.knows(id) ? 'unknown_run' : null;
   }
 
+  /** @param own what golden steps themselves would answer, where that must agree */
   async #askService(
     service: AnsweringService,
     message: StepRequest,
     step: ReadStep,
     entry: Handled,
     finding: StepFinding,
+    own: StudentAnswer | null,
     post: Post,
   ): Promise<void> {
     const asking = new AbortController();
     entry.asking = asking;
     const leftMs = Math.max(0, message.expires_at_ms - systemClock.monotonicMs());
-    const timer = setTimeout(() => asking.abort(), leftMs);
+    const timer = setTimeout(() => asking.abort(TOO_LATE), leftMs);
     try {
       if (step.wire.name !== 'messages') throw new UntranslatableStep('another wire than Messages');
       if (step.request.response_schema !== null) throw new UntranslatableStep('a schema for the answer');
-      const answer = await service.ask(step.body, asking.signal);
+      const answers = await askTogether(service, step.body, asking);
       // Whoever gave up has told its run what follows from that.
-      if (!asking.signal.aborted) this.#give(message, step, entry, answer, finding, service.model, post);
-    } catch (thrown) {
       if (asking.signal.aborted) return;
+      const [answer, ...others] = own === null ? answers : [...answers, own];
+      if (others.some((other) => !answersAgree(answer!, other))) {
+        this.#decline(message, step, 'disagreement', post, finding);
+        return;
+      }
+      this.#give(message, step, entry, answer!, finding, { model: service.model, answers }, post);
+    } catch (thrown) {
+      if (asking.signal.aborted && asking.signal.reason !== OTHER_FAILED) return;
       const isPlain = thrown instanceof UntranslatableStep;
       if (!isPlain) this.#options.onError(thrown);
       this.#decline(message, step, isPlain ? 'unsupported' : 'failed', post, finding);
@@ -313,26 +337,28 @@ export class StepHandler {
     }
   }
 
-  /** An answer goes out, if it may and is not audited. @param servedBy the model that a service answered with */
+  /** An answer goes out, if it may and is not audited. @param service what it was asked; null: nothing */
   #give(
     message: StepRequest,
     step: ReadStep,
     entry: Handled,
     answer: StudentAnswer,
     found: StepFinding,
-    servedBy: string | null,
+    service: AskedService | null,
     post: Post,
   ): void {
     const { mode, runs, core, watch } = this.#options;
     if (!isFitAnswer(answer, step.request, step, this.#schemas)) {
       // The core has judged its own answer fit; a service is expected to go wrong now and then.
-      this.#decline(message, step, servedBy === null ? 'invalid' : 'failed', post, found);
+      this.#decline(message, step, service === null ? 'invalid' : 'failed', post, found);
       return;
     }
     const agent = found.agent ?? '';
     const kind = kindOfAnswer(answer.content);
     const finding: StepFinding = { ...found, kind };
-    if (!core.serves(agent, kind)) {
+    // Operators and the watch know a kind by its tools alone.
+    const judged = service === null ? kind : core.kindOf(agent, answer.content, step.request);
+    if (!core.serves(agent, judged, found.score)) {
       this.#decline(message, step, 'unproven', post, finding);
       return;
     }
@@ -349,7 +375,7 @@ export class StepHandler {
       return;
     }
     const model = String(step.body.model);
-    const saved_micro_usd = this.#price(answer, model, servedBy);
+    const saved_micro_usd = this.#price(answer, model, service);
     const wire = step.wire.writeAnswer(answer, step.body);
     post(
       {
@@ -437,12 +463,42 @@ export class StepHandler {
   }
 
   /** Millionths of a dollar: dollars a million tokens, times tokens. */
-  #price(answer: StudentAnswer, model: string, servedBy: string | null): number | null {
+  #price(answer: StudentAnswer, model: string, service: AskedService | null): number | null {
     const { prices } = this.#options;
     const cost = costOf(answer, findPrice(prices, model));
-    if (cost === null || servedBy === null) return cost;
-    const own = costOf(answer, findPrice(prices, servedBy));
-    return own === null ? null : cost - own;
+    if (cost === null || service === null) return cost;
+    const price = findPrice(prices, service.model);
+    if (price === null) return null;
+    return service.answers.reduce((left, one) => left - costOf(one, price)!, cost);
+  }
+}
+
+/** What a service was asked for one step. */
+interface AskedService {
+  model: string;
+  /** All of them agree. */
+  answers: StudentAnswer[];
+}
+
+/** Why the other questions about a step end: one has failed. */
+const OTHER_FAILED = 'another failed';
+
+function wantedOf(service: AnsweringService | null): WantedDecision {
+  if (service === null) return 'answer';
+  return service.with_exemplar ? 'second' : 'coverage';
+}
+
+/** Asks as often as must agree, at the same time. @throws what the first that fails throws; the others end */
+async function askTogether(
+  service: AnsweringService,
+  body: JsonObject,
+  asking: AbortController,
+): Promise<StudentAnswer[]> {
+  try {
+    return await Promise.all(Array.from({ length: service.answers }, () => service.ask(body, asking.signal)));
+  } catch (thrown) {
+    if (service.answers > 1) asking.abort(OTHER_FAILED);
+    throw thrown;
   }
 }
 

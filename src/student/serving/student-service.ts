@@ -5,8 +5,14 @@
  */
 
 import { Pool } from 'undici';
-import { STEPS_UNDER_WAY, STUDENT_SERVICE_ANSWER_BYTES } from '../../limits.ts';
+import {
+  SERVICE_FAILURES_MAX,
+  SERVICE_REST_MS,
+  STEPS_UNDER_WAY,
+  STUDENT_SERVICE_ANSWER_BYTES,
+} from '../../limits.ts';
 import type { JsonObject } from '../../providers/json-reading.ts';
+import { type Clock, systemClock } from '../../std/clock.ts';
 import type { StudentAnswer } from '../model/decision.ts';
 import type { StudentKind } from '../model/manifest.ts';
 import { fromChatAnswer, toChatRequest } from './service-chat-completions.ts';
@@ -34,25 +40,50 @@ const STYLES = {
   },
 } as const;
 
+/** Reason of a signal's abort: nobody waits any longer. Other aborts say nothing of the service. */
+export const TOO_LATE = 'too late';
+
+/** Statuses that speak against the one request, and not against the service. */
+const OF_THE_REQUEST = new Set([400, 413, 422]);
+
 /** What is wrong with the service's answer, in our own words: nothing of it or of a request is quoted. */
 export class ServiceFailure extends Error {
-  constructor(message: string) {
+  /** It answered with that; null: with none. */
+  readonly status: number | null;
+
+  constructor(message: string, status: number | null = null) {
     super(message);
+    this.status = status;
     this.name = 'ServiceFailure';
   }
 }
 
 export class StudentService {
   readonly model: string;
+  /** Answers to one step that must agree. */
+  readonly answers: number;
+  /** What golden steps themselves would answer must agree, too. */
+  readonly with_exemplar: boolean;
+  readonly #clock: Clock;
+  /** One after the other. */
+  #failures = 0;
+  #restUntilMs = Number.NEGATIVE_INFINITY;
   readonly #style: (typeof STYLES)[HttpStudent['style']];
   readonly #pool: Pool;
   readonly #path: string;
   readonly #headers: Record<string, string>;
 
   /** @param key '' for a service that asks for none */
-  constructor({ endpoint, model, style }: HttpStudent, key: string) {
+  constructor(
+    { endpoint, model, style, answers = 1, with_exemplar = false }: HttpStudent,
+    key: string,
+    clock: Clock = systemClock,
+  ) {
     const url = new URL(endpoint);
     this.model = model;
+    this.answers = answers;
+    this.with_exemplar = with_exemplar;
+    this.#clock = clock;
     this.#style = STYLES[style];
     this.#path = url.pathname.replace(/\/$/, '') + this.#style.path;
     this.#headers = {
@@ -75,6 +106,24 @@ export class StudentService {
    */
   async ask(body: JsonObject, signal: AbortSignal): Promise<StudentAnswer> {
     const asked = JSON.stringify(this.#style.toRequest(body, this.model));
+    if (this.#clock.monotonicMs() < this.#restUntilMs)
+      throw new ServiceFailure("the student's service rests after failures");
+    try {
+      const answer = await this.#send(asked, signal);
+      this.#failures = 0;
+      return answer;
+    } catch (thrown) {
+      const isNoFault =
+        (signal.aborted && signal.reason !== TOO_LATE) ||
+        (thrown instanceof ServiceFailure && OF_THE_REQUEST.has(thrown.status ?? 0));
+      if (!isNoFault) this.#failures += 1;
+      if (this.#failures >= SERVICE_FAILURES_MAX)
+        this.#restUntilMs = this.#clock.monotonicMs() + SERVICE_REST_MS;
+      throw thrown;
+    }
+  }
+
+  async #send(asked: string, signal: AbortSignal): Promise<StudentAnswer> {
     const answer = await this.#pool.request({
       method: 'POST',
       path: this.#path,
@@ -84,7 +133,7 @@ export class StudentService {
     });
     if (answer.statusCode !== 200) {
       await answer.body.dump();
-      throw new ServiceFailure(`the student's service answered ${answer.statusCode}`);
+      throw new ServiceFailure(`the student's service answered ${answer.statusCode}`, answer.statusCode);
     }
     const read = this.#style.fromAnswer(await answer.body.json());
     if (read === null) throw new ServiceFailure("the student's service gave no whole answer");

@@ -1,0 +1,131 @@
+/**
+ * What is known of the service behind a student of kind `http`, for one agent: which of its kinds of answers agreed with
+ * golden ones often enough, at which moments it is worth asking, and which words golden answers had. Pure; analysis and the
+ * student's thread.
+ *
+ * A service may say anything. So an answer whose calls hold a value that stands neither in the request nor in golden answers
+ * is a kind of its own, {@link NEW_VALUES} beside the tools: it is served where such answers have their own evidence.
+ */
+
+import { type NormalRequest, type TurnBlock, textOf } from '../../domain/turn.ts';
+import { SERVICE_SAID } from '../../limits.ts';
+import { kindOfAnswer } from './answer-kind.ts';
+import { hashString, isObject } from './json-values.ts';
+import type { LearnedStep } from './student-fit.ts';
+import type { ServiceEvidence, StudentModel } from './student-model.ts';
+
+/** Beside the tools in the name of a kind: a value in the answer is new. */
+export const NEW_VALUES = '(new values)';
+
+/** `look`, or `look + (new values)`: what a service's answer is judged as. */
+export function kindOfServiceAnswer(
+  content: readonly TurnBlock[],
+  request: NormalRequest,
+  said: ReadonlySet<number>,
+): string {
+  const kind = kindOfAnswer(content);
+  return hasNewValue(content, request, said) ? `${kind} + ${NEW_VALUES}` : kind;
+}
+
+/** Whether a call's input, or a number in a text, holds what neither the request nor golden answers have. */
+function hasNewValue(
+  content: readonly TurnBlock[],
+  request: NormalRequest,
+  said: ReadonlySet<number>,
+): boolean {
+  const wanted = wordsOfAnswer(content).filter((word) => !said.has(hashString(word)));
+  if (wanted.length === 0) return false;
+  const there = wordsOfRequest(request);
+  return wanted.some((word) => !there.has(word));
+}
+
+/** Words of golden answers, each of at least {@link SAID_RUNS} runs; the most frequent first. */
+export function findSaid(steps: readonly LearnedStep[]): number[] {
+  const runs = new Map<number, { last: string; count: number }>();
+  for (const { run_id, answer } of steps)
+    for (const word of wordsOfAnswer(answer.content)) {
+      const key = hashString(word);
+      const its = runs.get(key);
+      if (its === undefined) runs.set(key, { last: run_id, count: 1 });
+      else if (its.last !== run_id) Object.assign(its, { last: run_id, count: its.count + 1 });
+    }
+  return [...runs]
+    .filter(([, { count }]) => count >= SAID_RUNS)
+    .sort((a, b) => b[1].count - a[1].count || a[0] - b[0])
+    .slice(0, SERVICE_SAID)
+    .map(([key]) => key);
+}
+
+/** Two and one more: where a service is tried, the run itself is among them. */
+const SAID_RUNS = 3;
+
+/** The model with what its service may answer; agents without evidence are not served. */
+export function limitByService(
+  model: StudentModel,
+  evidence: ReadonlyMap<string, ServiceEvidence>,
+): StudentModel {
+  return {
+    ...model,
+    groups: model.groups.map((group) => {
+      const service = evidence.get(String(group.name)) ?? { kinds: [], stages: [], said: [] };
+      const limit = service.kinds.reduce((most, [, threshold]) => Math.max(most, threshold), -1);
+      return { ...group, limit, kinds: service.kinds, service };
+    }),
+  };
+}
+
+/** Values of an answer, in words. Text beside calls is nothing that an agent acts on; of a text alone the numbers count. */
+function wordsOfAnswer(content: readonly TurnBlock[]): string[] {
+  const words: string[] = [];
+  let hasCalls = false;
+  for (const block of content)
+    if (block.type === 'tool_call') {
+      hasCalls = true;
+      addValues(block.input, '', words);
+    }
+  return hasCalls ? words : cutWords(textOf(content)).filter((word) => /\d/.test(word));
+}
+
+function addValues(value: unknown, key: string, words: string[]): void {
+  if (typeof value === 'string') words.push(...cutWords(value));
+  else if (typeof value === 'number') words.push(nameNumber(value));
+  else if (typeof value === 'boolean') words.push(`${key}:${value}`);
+  else if (Array.isArray(value)) for (const item of value) addValues(item, key, words);
+  else if (isObject(value))
+    for (const [name, item] of Object.entries(value)) {
+      words.push(...cutWords(name));
+      addValues(item, name, words);
+    }
+}
+
+const WORD = /\d+(?:[.,]\d+)*|[\p{L}\p{N}_]+/gu;
+const NUMBER = /^\d+(?:[.,]\d+)*$/;
+
+/** `45.20` is 45.2, and 1,204 is 1204. */
+function cutWords(text: string): string[] {
+  return (text.match(WORD) ?? []).map((word) =>
+    NUMBER.test(word) && word.length < 16 ? nameNumber(Number(word.replaceAll(',', ''))) : word.toLowerCase(),
+  );
+}
+
+function nameNumber(value: number): string {
+  return Number.isFinite(value) ? String(Math.abs(value)) : '';
+}
+
+function wordsOfRequest({ system, messages, tools }: NormalRequest): Set<string> {
+  const words = new Set<string>();
+  const add = (text: string): void => {
+    for (const word of cutWords(text)) words.add(word);
+  };
+  const read = (content: readonly TurnBlock[]): void => {
+    for (const block of content) {
+      if (block.type === 'text') add(block.text);
+      else if (block.type === 'tool_call') add(JSON.stringify(block.input) ?? '');
+      else if (block.type === 'tool_result') read(block.content);
+    }
+  };
+  read(system);
+  for (const { content } of messages) read(content);
+  for (const tool of tools) add(JSON.stringify(tool.input_schema) ?? '');
+  return words;
+}
